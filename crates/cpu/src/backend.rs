@@ -36,7 +36,7 @@ pub(crate) fn host<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
 
 /// All views, of numbers that are there.
 fn hosts<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
-    gemm::contract::all(x, host)
+    gemm::contract::try_map_all(x, host)
 }
 
 /// A view, for the reference.
@@ -74,7 +74,7 @@ impl Backend for Cpu {
     const NAME: &'static str = "cpu";
 
     fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
-        memory::brought(data).map(CpuBuffer::new)
+        memory::adopt(data).map(CpuBuffer::new)
     }
     fn download(d: &CpuDevice, x: Look<'_>) -> Result<HostData> {
         copy::own(d, &host(&x)?)
@@ -101,7 +101,7 @@ impl Backend for Cpu {
         Ok(())
     }
     fn prepack(d: &CpuDevice, w: Look<'_>) -> Result<bool> {
-        w.buffer.prepack(d, gemm::Place::of(w.layout))
+        w.buffer.prepack(d, gemm::MatrixPlace::of(w.layout))
     }
     fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<CpuBuffer> {
         own(copy::fill(d, value, dtype, len))
@@ -258,7 +258,7 @@ impl Backend for Cpu {
         let packed = match (x.shape().dims(), w.layout.strides()) {
             // One matrix for all of the batch.
             (&[b, m, _], &[step, ..]) if b == 1 || step == 0 && b > 0 => {
-                w.buffer.prepacked(d, gemm::uses(b * m), gemm::Place::of(w.layout))?
+                w.buffer.prepacked(d, gemm::use_weight(b * m), gemm::MatrixPlace::of(w.layout))?
             }
             _ => None,
         };
@@ -287,7 +287,7 @@ impl Backend for Cpu {
     ) -> Result<CpuBuffer> {
         let packed = |worth: bool, place| w.buffer.prepacked(d, worth.into(), place);
         let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
-        let w = (&w, &packed as &conv::Packed<'_>);
+        let w = (&w, &packed as &conv::PrepackedLookup<'_>);
         own(match x.dtype {
             DType::F64 => conv::conv::<f64, E, N>(d, c, &x, w, out, e, &extra),
             // What is not of floats is refused there.

@@ -1,7 +1,7 @@
 //! The device: this computer's processor, with an instruction set and a number of threads.
 
 use crate::Cpu;
-use crate::runtime::thread_pool::Threads;
+use crate::runtime::thread_pool::ThreadPool;
 use elinvar_core::{Error, Precision, Result};
 use elinvar_ops::DeviceOf;
 use elinvar_simd::isa::Isa;
@@ -41,7 +41,7 @@ struct Inner {
     isa: Isa,
     threads: usize,
     /// None for one thread: the caller's.
-    pool: Option<Arc<Threads>>,
+    pool: Option<Arc<ThreadPool>>,
     /// Elements from which maps are put off.
     fuses_from: usize,
     /// Bytes of weights that may be packed unasked.
@@ -66,7 +66,7 @@ const PACK_UP_TO: usize = 64 << 20;
 const FUSE_FROM: usize = 1 << 17;
 
 impl Inner {
-    fn new(isa: Isa, threads: usize, pool: Option<Arc<Threads>>) -> Inner {
+    fn new(isa: Isa, threads: usize, pool: Option<Arc<ThreadPool>>) -> Inner {
         let (fuses_from, packs_up_to, precision) = (FUSE_FROM, PACK_UP_TO, Precision::Exact);
         Inner { isa, threads, pool, fuses_from, packs_up_to, precision }
     }
@@ -86,7 +86,7 @@ impl CpuDevice {
         if threads == 0 {
             return Err(Error::argument("cpu: work needs one thread at least"));
         }
-        let pool = (threads > 1).then(|| Threads::new(threads).map(Arc::new)).transpose()?;
+        let pool = (threads > 1).then(|| ThreadPool::new(threads).map(Arc::new)).transpose()?;
         Ok(CpuDevice::of(Inner::new(isa, threads, pool)))
     }
     fn of(inner: Inner) -> CpuDevice {
@@ -178,7 +178,7 @@ impl CpuDevice {
         self.inner.threads
     }
     /// The threads, if there are more than the caller's.
-    pub(crate) fn pool(&self) -> Option<&Threads> {
+    pub(crate) fn pool(&self) -> Option<&ThreadPool> {
         self.inner.pool.as_deref()
     }
 }

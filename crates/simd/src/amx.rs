@@ -61,10 +61,10 @@ pub fn is_permitted() -> bool {
 #[derive(Clone, Copy)]
 pub struct AmxOperands {
     /// The blocks' first rows, and how many bytes rows are apart.
-    pub left: [*const u8; 2],
+    pub lhs: [*const u8; 2],
     pub down: usize,
     /// The first pair's columns, and how many bytes pairs are apart.
-    pub right: *const u8,
+    pub rhs: *const u8,
     pub across: usize,
     /// How many times [`AMX_ROWS`] pairs.
     pub count: usize,
@@ -73,7 +73,7 @@ pub struct AmxOperands {
 impl AmxOperands {
     /// No pairs.
     pub const NONE: AmxOperands =
-        AmxOperands { left: [std::ptr::null(); 2], down: 0, right: std::ptr::null(), across: 0, count: 0 };
+        AmxOperands { lhs: [std::ptr::null(); 2], down: 0, rhs: std::ptr::null(), across: 0, count: 0 };
 }
 
 /// Rows and columns of a square's sums.
@@ -98,8 +98,8 @@ struct TileConfig {
 /// other. Nothing is written below them.
 ///
 /// # Safety
-/// The registers are allowed ([`is_permitted`]). In each stretch with a count that is not 0, `left[0]` points to `min(rows, AMX_ROWS)` rows, and
-/// `left[1]` to the others, if there are others, `down` apart, of `count * AMX_ROWS` pairs; `right` to as many times 32 columns, `across`
+/// The registers are allowed ([`is_permitted`]). In each stretch with a count that is not 0, `lhs[0]` points to `min(rows, AMX_ROWS)` rows, and
+/// `lhs[1]` to the others, if there are others, `down` apart, of `count * AMX_ROWS` pairs; `rhs` to as many times 32 columns, `across`
 /// apart.
 pub unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut MacroTileSums) {
     let (first, second) = (rows.min(AMX_ROWS) as u8, rows.saturating_sub(AMX_ROWS) as u8);
@@ -127,10 +127,10 @@ pub unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut M
                     // All registers are zeros.
                     "ldtilecfg [{shapes}]",
                     "2:",
-                    "mov {left}, [{from}]",
+                    "mov {lhs}, [{from}]",
                     "mov {second}, [{from} + 8]",
                     "mov {down}, [{from} + 16]",
-                    "mov {right}, [{from} + 24]",
+                    "mov {rhs}, [{from} + 24]",
                     "mov {across}, [{from} + 32]",
                     "mov {count}, [{from} + 40]",
                     "mov {hop}, {across}",
@@ -138,15 +138,15 @@ pub unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut M
                     "test {count}, {count}",
                     "jz 4f",
                     "3:",
-                    "tileloadd tmm4, [{left} + {down}*1]",
-                    "tileloadd tmm6, [{right} + {across}*1]",
-                    "tileloadd tmm7, [{right} + {across}*1 + 64]",
+                    "tileloadd tmm4, [{lhs} + {down}*1]",
+                    "tileloadd tmm6, [{rhs} + {across}*1]",
+                    "tileloadd tmm7, [{rhs} + {across}*1 + 64]",
                     "tdpbf16ps tmm0, tmm4, tmm6",
                     "tdpbf16ps tmm1, tmm4, tmm7",
                     $($load, $($multiply,)*)?
-                    "add {left}, 64",
+                    "add {lhs}, 64",
                     "add {second}, 64",
-                    "add {right}, {hop}",
+                    "add {rhs}, {hop}",
                     "dec {count}",
                     "jnz 3b",
                     "4:",
@@ -162,10 +162,10 @@ pub unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut M
                     from = inout(reg) from => _,
                     end = in(reg) from.wrapping_add(2),
                     sums = in(reg) sums.as_mut_ptr(),
-                    left = out(reg) _,
+                    lhs = out(reg) _,
                     second = out(reg) _,
                     down = out(reg) _,
-                    right = out(reg) _,
+                    rhs = out(reg) _,
                     across = out(reg) _,
                     count = out(reg) _,
                     hop = out(reg) _,
@@ -198,9 +198,9 @@ mod tests {
     use elinvar_core::bf16;
 
     /// As the manual defines the instruction.
-    fn defined(left: &[[bf16; 2]], right: &[[bf16; 2]], so_far: f32) -> f32 {
+    fn defined(lhs: &[[bf16; 2]], rhs: &[[bf16; 2]], so_far: f32) -> f32 {
         let chain = |i: usize| {
-            left.iter().zip(right).fold(0.0f32, |sum, (a, b)| a[i].to_f32().mul_add(b[i].to_f32(), sum))
+            lhs.iter().zip(rhs).fold(0.0f32, |sum, (a, b)| a[i].to_f32().mul_add(b[i].to_f32(), sum))
         };
         so_far + (chain(0) + chain(1))
     }
@@ -213,15 +213,15 @@ mod tests {
         }
         const PAIRS: usize = 3 * AMX_ROWS;
         let number = |i: usize| bf16::from_f32(((i * 7919) % 1013) as f32 / 300.0 - 1.7);
-        let left: Vec<[bf16; 2]> =
+        let lhs: Vec<[bf16; 2]> =
             (0..MACRO_TILE * PAIRS).map(|i| [number(2 * i), number(2 * i + 1)]).collect();
-        let right: Vec<[bf16; 2]> =
+        let rhs: Vec<[bf16; 2]> =
             (0..PAIRS * MACRO_TILE).map(|i| [number(3 * i + 5), number(5 * i)]).collect();
         for rows in [1, 15, 16, 17, 32] {
             let at = |pairs: usize, count: usize| AmxOperands {
-                left: [0, AMX_ROWS].map(|r| left[(r * PAIRS + pairs).min(left.len() - 1)..].as_ptr().cast()),
+                lhs: [0, AMX_ROWS].map(|r| lhs[(r * PAIRS + pairs).min(lhs.len() - 1)..].as_ptr().cast()),
                 down: PAIRS * 4,
-                right: right[pairs * MACRO_TILE..].as_ptr().cast(),
+                rhs: rhs[pairs * MACRO_TILE..].as_ptr().cast(),
                 across: MACRO_TILE * 4,
                 count,
             };
@@ -235,9 +235,9 @@ mod tests {
                     for c in 0..MACRO_TILE {
                         let of = |i: usize| {
                             let l: Vec<_> =
-                                (0..AMX_ROWS).map(|p| left[r * PAIRS + i * AMX_ROWS + p]).collect();
+                                (0..AMX_ROWS).map(|p| lhs[r * PAIRS + i * AMX_ROWS + p]).collect();
                             let r: Vec<_> =
-                                (0..AMX_ROWS).map(|p| right[(i * AMX_ROWS + p) * MACRO_TILE + c]).collect();
+                                (0..AMX_ROWS).map(|p| rhs[(i * AMX_ROWS + p) * MACRO_TILE + c]).collect();
                             (l, r)
                         };
                         let want = (0..3).map(of).fold(0.0, |sum, (l, r)| defined(&l, &r, sum));

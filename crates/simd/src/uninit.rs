@@ -1,18 +1,18 @@
 //! Memory for results, written once: neither zeroed first nor read.
 //!
-//! Zeroing costs as much as a cheap formula: both are bound by memory. A [`Room`] is written front to back and counts
+//! Zeroing costs as much as a cheap formula: both are bound by memory. A [`UninitSlice`] is written front to back and counts
 //! what was written, so that nothing else decides which elements exist.
 
 use crate::isa::Kernel;
 use elinvar_core::Element;
 use std::mem::MaybeUninit;
 
-/// Elements of a [`Block`]: six blocks of f64, for the operands of the largest formula, stay in a first-level cache.
-pub const BLOCK: usize = 512;
+/// Elements of a [`CacheBlock`]: six blocks of f64, for the operands of the largest formula, stay in a first-level cache.
+pub const BLOCK_ELEMENTS: usize = 512;
 
 /// Elements that a kernel computes, by number. Unlike a closure, `at` can be `#[inline(always)]`, and must be: in a
 /// function of its own it would be compiled without the kernel's instruction set.
-pub trait At<T>: Copy {
+pub trait ElementAt<T>: Copy {
     /// Element `i`.
     fn at(&self, i: usize) -> T;
     /// The same, with operands cut to `n` elements, so that the compiler sees that `i < n` needs no check.
@@ -21,19 +21,19 @@ pub trait At<T>: Copy {
 }
 
 /// Elements that a kernel computes, `W` of them together.
-pub trait Windows<T, const W: usize> {
+pub trait FillChunk<T, const W: usize> {
     /// Writes all those of a window.
     fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; W]);
 }
 
 /// A kernel that fills the room.
-pub struct Compute<'a, 'r, T, A>(pub A, pub &'a mut Room<'r, T>);
+pub struct FillByElement<'a, 'r, T, A>(pub A, pub &'a mut UninitSlice<'r, T>);
 
-impl<T: Copy, A: At<T>> Kernel for Compute<'_, '_, T, A> {
+impl<T: Copy, A: ElementAt<T>> Kernel for FillByElement<'_, '_, T, A> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let n = self.1.left();
+        let n = self.1.remaining();
         let elements = self.0.cut(n);
         for (i, slot) in self.1.slots[self.1.written..][..n].iter_mut().enumerate() {
             slot.write(elements.at(i));
@@ -43,14 +43,14 @@ impl<T: Copy, A: At<T>> Kernel for Compute<'_, '_, T, A> {
 }
 
 /// A part of memory to be written, and how much of it was.
-pub struct Room<'a, T> {
+pub struct UninitSlice<'a, T> {
     slots: &'a mut [MaybeUninit<T>],
     /// So many slots, from the first on, hold a value.
     written: usize,
 }
 
-impl<'a, T: Copy> Room<'a, T> {
-    /// The slots that are still to be written, by kernels, which then [count](Room::count) them.
+impl<'a, T: Copy> UninitSlice<'a, T> {
+    /// The slots that are still to be written, by kernels, which then [count](UninitSlice::count) them.
     #[inline(always)]
     pub fn unwritten(&mut self) -> &mut [MaybeUninit<T>] {
         &mut self.slots[self.written..]
@@ -58,23 +58,23 @@ impl<'a, T: Copy> Room<'a, T> {
     /// The next `n` slots were written.
     ///
     /// # Safety
-    /// Each of the next `n` slots of [`Room::unwritten`] was written.
+    /// Each of the next `n` slots of [`UninitSlice::unwritten`] was written.
     #[inline(always)]
     #[allow(unsafe_code, reason = "slots that were written elsewhere")]
     pub unsafe fn count(&mut self, n: usize) {
         self.written += n;
     }
     pub fn assert_full(&self) {
-        assert_eq!(self.left(), 0, "cpu: a part of a result was left out");
+        assert_eq!(self.remaining(), 0, "cpu: a part of a result was left out");
     }
     pub fn new(slots: &'a mut [MaybeUninit<T>]) -> Self {
-        Room { slots, written: 0 }
+        UninitSlice { slots, written: 0 }
     }
     /// Elements that are there, to be written over.
     #[allow(unsafe_code, reason = "slots that hold a value")]
     pub fn over(elements: &'a mut [T]) -> Self {
-        // SAFETY: what has a value may be looked at as what may have none, and a `Room` writes nothing but values.
-        Room::new(unsafe { &mut *(std::ptr::from_mut(elements) as *mut [MaybeUninit<T>]) })
+        // SAFETY: what has a value may be looked at as what may have none, and a `UninitSlice` writes nothing but values.
+        UninitSlice::new(unsafe { &mut *(std::ptr::from_mut(elements) as *mut [MaybeUninit<T>]) })
     }
     /// Where the next element goes.
     #[inline(always)]
@@ -83,7 +83,7 @@ impl<'a, T: Copy> Room<'a, T> {
     }
     /// How many elements are still to be written.
     #[inline(always)]
-    pub fn left(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.slots.len() - self.written
     }
     /// Writes the next `n` elements: `f(0)`, `f(1)`, ...
@@ -97,7 +97,7 @@ impl<'a, T: Copy> Room<'a, T> {
     /// Writes the next `n` windows, from number 0 on. They are counted together: a count in memory for each is a chain of loads and
     /// stores that wait for each other.
     #[inline(always)]
-    pub fn windows<const W: usize>(&mut self, n: usize, f: &impl Windows<T, W>) {
+    pub fn chunks<const W: usize>(&mut self, n: usize, f: &impl FillChunk<T, W>) {
         let slots = &mut self.slots[self.written..].as_chunks_mut::<W>().0[..n];
         for (number, slots) in slots.iter_mut().enumerate() {
             f.fill(number, slots);
@@ -106,7 +106,7 @@ impl<'a, T: Copy> Room<'a, T> {
     }
     /// Writes the next `n` elements, fewer than `W`: the first of a window.
     #[inline(always)]
-    pub fn some_of<const W: usize>(&mut self, n: usize, number: usize, f: &impl Windows<T, W>) {
+    pub fn partial_chunk<const W: usize>(&mut self, n: usize, number: usize, f: &impl FillChunk<T, W>) {
         let mut all = [MaybeUninit::uninit(); W];
         f.fill(number, &mut all);
         self.slots[self.written..][..n].copy_from_slice(&all[..n]);
@@ -115,7 +115,7 @@ impl<'a, T: Copy> Room<'a, T> {
     /// Writes the first `n` elements of so many windows, one after the other. Where there is room for it a window is written whole: what comes too
     /// much of it is written over.
     #[inline(always)]
-    pub fn heads<const W: usize>(&mut self, count: usize, n: usize, f: &impl Windows<T, W>) {
+    pub fn chunk_prefixes<const W: usize>(&mut self, count: usize, n: usize, f: &impl FillChunk<T, W>) {
         assert!(n <= W, "cpu: a window has not so many elements");
         let slots = &mut self.slots[self.written..];
         for number in 0..count {
@@ -132,8 +132,8 @@ impl<'a, T: Copy> Room<'a, T> {
     }
     /// Lets `f` fill the next `n` elements.
     #[inline]
-    pub fn part(&mut self, n: usize, f: impl FnOnce(&mut Room<'_, T>)) {
-        let mut room = Room::new(&mut self.slots[self.written..][..n]);
+    pub fn part(&mut self, n: usize, f: impl FnOnce(&mut UninitSlice<'_, T>)) {
+        let mut room = UninitSlice::new(&mut self.slots[self.written..][..n]);
         f(&mut room);
         room.assert_full();
         self.written += n;
@@ -159,17 +159,17 @@ impl<'a, T: Copy> Room<'a, T> {
     /// Lets `f` write the next elements, and `g` change them.
     #[inline]
     #[allow(unsafe_code, reason = "reading what was written")]
-    pub fn made(&mut self, f: impl FnOnce(&mut Room<'_, T>), g: impl FnOnce(&mut [T])) {
-        let mut room = Room::new(&mut self.slots[self.written..]);
+    pub fn write_then(&mut self, f: impl FnOnce(&mut UninitSlice<'_, T>), g: impl FnOnce(&mut [T])) {
+        let mut room = UninitSlice::new(&mut self.slots[self.written..]);
         f(&mut room);
         let n = room.written;
-        // SAFETY: a `Room` counts what its methods have written, from its first slot on.
+        // SAFETY: a `UninitSlice` counts what its methods have written, from its first slot on.
         g(unsafe { room.slots[..n].assume_init_mut() });
         self.written += n;
     }
     /// Writes a copy of `part`, the last element first.
     #[inline(always)]
-    pub fn reversed(&mut self, part: &[T]) {
+    pub fn copy_reversed(&mut self, part: &[T]) {
         let slots = &mut self.slots[self.written..][..part.len()];
         slots.iter_mut().zip(part.iter().rev()).for_each(|(slot, &x)| _ = slot.write(x));
         self.written += part.len();
@@ -178,7 +178,7 @@ impl<'a, T: Copy> Room<'a, T> {
     ///
     /// # Panics
     /// If there are no so many.
-    pub fn again(&mut self, period: usize, n: usize) {
+    pub fn repeat_tail(&mut self, period: usize, n: usize) {
         let first = self.written.checked_sub(period).expect("elements that were written");
         let (end, slots) = (self.written + n, &mut self.slots[..self.written + n]);
         while self.written < end {
@@ -198,15 +198,15 @@ impl<'a, T: Copy> Room<'a, T> {
 
 /// Work that moves elements from one place to another and does nothing else with them. What it writes are copies of `data`: it knows
 /// nothing of `B` from which it could make another.
-pub trait Moving {
+pub trait CopyBits {
     /// Writes to the room. It must be `#[inline(never)]`, or there would be a copy for each type again.
-    fn run<B: Copy>(self, data: &[B], room: &mut Room<'_, B>);
+    fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>);
 }
 
 /// Moves elements as bits: the work is compiled for each of their four sizes, and not for each of eight types, which was 35 KB more.
 #[allow(unsafe_code, reason = "elements as bits")]
-pub fn moving<T: Element>(data: &[T], room: &mut Room<'_, T>, work: impl Moving) {
-    fn bits<T: Element, B: Copy>(data: &[T], room: &mut Room<'_, T>, work: impl Moving) {
+pub fn copy_as_bits<T: Element>(data: &[T], room: &mut UninitSlice<'_, T>, work: impl CopyBits) {
+    fn bits<T: Element, B: Copy>(data: &[T], room: &mut UninitSlice<'_, T>, work: impl CopyBits) {
         assert!(
             size_of::<T>() == size_of::<B>() && align_of::<T>() == align_of::<B>(),
             "bits of another size"
@@ -219,7 +219,7 @@ pub fn moving<T: Element>(data: &[T], room: &mut Room<'_, T>, work: impl Moving)
                 std::slice::from_raw_parts_mut(slots.as_mut_ptr().cast::<MaybeUninit<B>>(), slots.len());
             (std::slice::from_raw_parts(data.as_ptr().cast::<B>(), data.len()), slots)
         };
-        let mut moved = Room::new(slots);
+        let mut moved = UninitSlice::new(slots);
         work.run(data, &mut moved);
         room.written += moved.written;
     }
@@ -235,29 +235,29 @@ pub fn moving<T: Element>(data: &[T], room: &mut Room<'_, T>, work: impl Moving)
 /// Room for a few elements that are read again soon. It begins with a cache line, for the largest registers fill one: what lies
 /// across two is loaded twice.
 #[repr(C, align(64))]
-pub struct Block<T, const MOST: usize = BLOCK> {
-    slots: [MaybeUninit<T>; MOST],
+pub struct CacheBlock<T, const CAPACITY: usize = BLOCK_ELEMENTS> {
+    slots: [MaybeUninit<T>; CAPACITY],
     /// So many slots, from the first on, hold a value.
     written: usize,
     /// The name of the number that these are copies of, if they are.
     number: Option<usize>,
 }
 
-impl<T: Copy> Block<T> {
+impl<T: Copy> CacheBlock<T> {
     pub const fn new() -> Self {
-        Block::of_any_size()
+        CacheBlock::with_any_capacity()
     }
 }
 
-impl<T: Copy, const MOST: usize> Block<T, MOST> {
-    pub const fn of_any_size() -> Self {
-        Block { slots: [MaybeUninit::uninit(); MOST], written: 0, number: None }
+impl<T: Copy, const CAPACITY: usize> CacheBlock<T, CAPACITY> {
+    pub const fn with_any_capacity() -> Self {
+        CacheBlock { slots: [MaybeUninit::uninit(); CAPACITY], written: 0, number: None }
     }
-    /// Lets `f` write up to `n` elements, at most `MOST`, and gives those that it wrote.
+    /// Lets `f` write up to `n` elements, at most `CAPACITY`, and gives those that it wrote.
     #[inline(always)]
-    pub fn fill(&mut self, n: usize, f: impl FnOnce(&mut Room<'_, T>)) -> &[T] {
+    pub fn fill(&mut self, n: usize, f: impl FnOnce(&mut UninitSlice<'_, T>)) -> &[T] {
         (self.written, self.number) = (0, None);
-        let mut room = Room::new(&mut self.slots[..n]);
+        let mut room = UninitSlice::new(&mut self.slots[..n]);
         f(&mut room);
         self.written = room.written;
         self.held()
@@ -275,7 +275,7 @@ impl<T: Copy, const MOST: usize> Block<T, MOST> {
     #[inline(always)]
     #[allow(unsafe_code, reason = "reading what was written")]
     pub fn held(&self) -> &[T] {
-        // SAFETY: `written` is 0 or what a `Room` over the same slots counted, and its methods write each slot before
+        // SAFETY: `written` is 0 or what a `UninitSlice` over the same slots counted, and its methods write each slot before
         // they count it.
         unsafe { self.slots[..self.written].assume_init_ref() }
     }

@@ -16,7 +16,7 @@ use crate::isa::Level;
 use crate::isa::{Isa, Kernel, dispatch_formula};
 use crate::prefetch::prefetch_l1;
 use crate::scalar_lane::SmallAngleLane;
-use crate::uninit::Room;
+use crate::uninit::UninitSlice;
 #[cfg(target_arch = "x86_64")]
 use crate::x86::ends;
 use elinvar_core::Element;
@@ -294,7 +294,7 @@ impl<M: IntMap<N>, T: Element + Int, const N: usize> Lanes<T, PlainElement<T>, N
 struct Windows<'a, 'r, T, F, const N: usize> {
     f: F,
     x: &'a [Piece<'a, T>; N],
-    room: &'a mut Room<'r, T>,
+    room: &'a mut UninitSlice<'r, T>,
     ends: Ends,
 }
 
@@ -304,7 +304,7 @@ pub fn floats<T: SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
     x: &[Piece<'_, T>; N],
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
 ) {
     run_lanes(isa, Windows { f: Floats(m), x, room, ends: Ends::of::<T>(isa) });
 }
@@ -315,7 +315,7 @@ pub fn ints<T: Element + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
     x: &[Piece<'_, T>; N],
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
 ) {
     dispatch_formula::<T, _>(isa, Windows { f: Ints(m), x, room, ends: Ends::of::<T>(isa) });
 }
@@ -391,7 +391,7 @@ impl<T: Element, F: Copy, const N: usize> Windows<'_, '_, T, F, N> {
         F: Lanes<T, L, N> + Lanes<T, M, N> + Lanes<T, S, N>,
     {
         let Windows { f, x, room, ends } = self;
-        let n = room.left();
+        let n = room.remaining();
         if n == 0 {
             return;
         }
@@ -537,27 +537,7 @@ fn some<T: Element, S: SimdLanes<T>, F: Lanes<T, S, N>, const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Clone, Copy, Debug)]
-    struct Add;
-    impl Map<2> for Add {
-        const NAME: &'static str = "add";
-        const LIGHT: bool = true;
-        #[inline(always)]
-        fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
-            x + y
-        }
-    }
-    #[derive(Clone, Copy, Debug)]
-    struct Fma;
-    impl Map<3> for Fma {
-        const NAME: &'static str = "fma";
-        const LIGHT: bool = true;
-        #[inline(always)]
-        fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
-            x.fma(y, z)
-        }
-    }
+    use elinvar_ops::catalogue::{add::Add, fma::Fma};
 
     #[test]
     fn a_light_formula_reads_elements_and_numbers_in_their_places() {
@@ -568,10 +548,10 @@ mod tests {
             for n in [1, 15, 16, 17, 127, 128, 129, 143, 144, 145, 192, 193, 500, 1024] {
                 for from in [0, 1, 15, 16, 100] {
                     let (x, number) = (Piece::of(&data[from..][..n]), Piece::number(&copies));
-                    let made = |f: &dyn Fn(&mut Room<'_, f32>)| {
+                    let made = |f: &dyn Fn(&mut UninitSlice<'_, f32>)| {
                         let mut y = Vec::with_capacity(n + from);
                         y.resize(from, -1.0);
-                        let mut room = Room::new(&mut y.spare_capacity_mut()[..n]);
+                        let mut room = UninitSlice::new(&mut y.spare_capacity_mut()[..n]);
                         f(&mut room);
                         room.assert_full();
                         // SAFETY: the room over them is full.

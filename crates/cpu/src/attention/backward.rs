@@ -12,8 +12,8 @@ use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::Stage;
-use crate::runtime::memory::{Scratch, filled, with_capacity};
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::memory::{PooledVec, filled, with_capacity};
+use crate::runtime::parallel::try_for_each_piece;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, HostVec, Result};
@@ -142,7 +142,7 @@ fn backward<C: Number>(
         }
     }
     let tiles = (z.h / z.j.max(1) * z.l.div_ceil(TILE) * z.s.div_ceil(TILE)) as f64;
-    try_pieces(d, &mut items, 1, z.tile_ns() * tiles, &|_, items| {
+    try_for_each_piece(d, &mut items, 1, z.tile_ns() * tiles, &|_, items| {
         items.iter_mut().try_for_each(|item| walk.run(item))
     })?;
     drop(items);
@@ -164,9 +164,9 @@ struct Walk<'a, C: Number> {
     /// [b, j, s, d]
     keys: Terms<'a, C>,
     /// [b, j, blocks, terms of d, TILE]
-    keys_turned: Scratch<C>,
+    keys_turned: PooledVec<C>,
     /// [b, j, blocks, terms of v, TILE]
-    values_turned: Scratch<C>,
+    values_turned: PooledVec<C>,
     /// [b, h, l, v]
     o: Heads<'a, C>,
     lse: Stage<'a, C>,

@@ -11,10 +11,12 @@ use super::tile_kernel::Strided;
 use super::{Heads, Number, Rows, TILE};
 use crate::CpuDevice;
 use crate::elementwise::convert::nearest_bf16;
-use crate::gemm::{After, Lines, Panels, are_multiplied, multiply_into, pair, turn, width};
+use crate::gemm::{
+    NextOperands, PanelsB, RowsA, bf16_pair, has_bf16_dot, multiply_block_into, nr, transpose_block,
+};
 use crate::lazy::buffer::View;
-use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::memory::{PooledVec, filled};
+use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{DType, HostVec, Precision, Result};
 use elinvar_ops::backend::Attention;
@@ -27,7 +29,7 @@ const PAIRS: usize = TILE / 2;
 /// What is multiplied.
 pub(super) fn kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> TermKind {
     let halves = x.iter().all(|x| x.buffer.dtype() == DType::BF16);
-    if a.precision == Precision::Fast && halves && are_multiplied(d.isa()) {
+    if a.precision == Precision::Fast && halves && has_bf16_dot(d.isa()) {
         TermKind::Bf16Pairs
     } else {
         TermKind::Elements
@@ -52,9 +54,9 @@ pub(super) fn chain<C: Number>(
         return C::chain(isa, kind, [m, n, k], a, (b, b_row), (c, c_row), fresh);
     }
     assert!(a.column == 1, "rows are loaded");
-    let left = Lines { data: a.data, step: a.row };
-    let right = Panels { data: b, step: b_row, across: width::<C>(isa), kind, after: After::NOTHING };
-    multiply_into(isa, left, right, (m, n, k), (c, c_row), fresh);
+    let left = RowsA { data: a.data, step: a.row };
+    let right = PanelsB { data: b, step: b_row, across: nr::<C>(isa), kind, after: NextOperands::NONE };
+    multiply_block_into(isa, left, right, (m, n, k), (c, c_row), fresh);
 }
 
 /// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as large as `c`.
@@ -93,10 +95,10 @@ impl<C: Number> Kernel for Exactly<'_, C> {
         let Exactly { first, second, to } = self;
         let (both, alone) = to[..first.len()].split_at_mut(second.len());
         for ((to, &first), &second) in both.iter_mut().zip(first).zip(second) {
-            *to = pair(first, second);
+            *to = bf16_pair(first, second);
         }
         for (to, &first) in alone.iter_mut().zip(&first[second.len()..]) {
-            *to = pair(first, C::NOTHING);
+            *to = bf16_pair(first, C::NOTHING);
         }
     }
 }
@@ -105,7 +107,7 @@ impl<C: Number> Kernel for Exactly<'_, C> {
 #[inline(always)]
 fn rounded<C: Number>(first: &[C], second: &[C], to: &mut [C]) {
     for ((to, &first), &second) in to.iter_mut().zip(first).zip(second) {
-        *to = pair(nearest_bf16(first), nearest_bf16(second));
+        *to = bf16_pair(nearest_bf16(first), nearest_bf16(second));
     }
 }
 
@@ -230,7 +232,7 @@ impl<C: Number> Pairs<C> {
                 if self.rows.is_empty() {
                     return (Strided { data: &self.room, row: 1, column: TILE }, terms);
                 }
-                turn(isa, &self.room, 0, TILE as isize, TILE, terms, &mut self.rows, PAIRS);
+                transpose_block(isa, &self.room, 0, TILE as isize, TILE, terms, &mut self.rows, PAIRS);
                 (Strided { data: &self.rows, row: PAIRS, column: 1 }, terms)
             }
         }
@@ -238,24 +240,33 @@ impl<C: Number> Pairs<C> {
 }
 
 /// Blocks of keys, turned: [heads, blocks, n / 2, TILE] from [heads, rows, n]; rows that do not exist are zeros.
-pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<Scratch<C>> {
+pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<PooledVec<C>> {
     let (all, n) = (x.rows, x.n);
     let (blocks, half) = (all.div_ceil(TILE), n.div_ceil(2));
-    let y = fresh_pieces(d, heads * blocks * half * TILE, half * TILE, 0.3, &|start, room| {
+    let y = fill_pieces(d, heads * blocks * half * TILE, half * TILE, 0.3, &|start, room| {
         let (head, block) = (start / (half * TILE) / blocks, start / (half * TILE) % blocks);
         let count = TILE.min(all - block * TILE);
         let mut buffer = HostVec::new();
         let keys = rows(d.isa(), x.rows(head * all + block * TILE, count, &mut buffer)?, count, n)?;
-        turn(d.isa(), &keys, 0, half as isize, half, count, room.zeroed(half * TILE, C::NOTHING), TILE);
+        transpose_block(
+            d.isa(),
+            &keys,
+            0,
+            half as isize,
+            half,
+            count,
+            room.zeroed(half * TILE, C::NOTHING),
+            TILE,
+        );
         Ok(())
     })?;
-    Ok(Scratch::of(y))
+    Ok(PooledVec::of(y))
 }
 
 /// Rows as the terms of products: blocks of them, as rows of pairs.
 pub(super) struct Blocks<C: Number> {
     /// [heads, blocks, PAIRS, wide]; rows that do not exist, and what fills up the last panel, are zeros.
-    pairs: Scratch<C>,
+    pairs: PooledVec<C>,
     /// Blocks of a head.
     blocks: usize,
     wide: usize,
@@ -268,8 +279,8 @@ impl<C: Number> Blocks<C> {
     /// `OutOfMemory`.
     pub(super) fn new(d: &CpuDevice, x: &Rows<'_, C>, [heads, all, wide]: [usize; 3]) -> Result<Self> {
         let (blocks, own) = (all.div_ceil(TILE), wide);
-        let wide = if d.isa().has_amx() { wide.next_multiple_of(width::<C>(d.isa())) } else { wide };
-        let pairs = fresh_pieces(d, heads * blocks * PAIRS * wide, PAIRS * wide, 0.5, &|start, room| {
+        let wide = if d.isa().has_amx() { wide.next_multiple_of(nr::<C>(d.isa())) } else { wide };
+        let pairs = fill_pieces(d, heads * blocks * PAIRS * wide, PAIRS * wide, 0.5, &|start, room| {
             let (head, block) = (start / (PAIRS * wide) / blocks, start / (PAIRS * wide) % blocks);
             let count = TILE.min(all - block * TILE);
             let (x, apart) = x.from(head * all + block * TILE);
@@ -280,7 +291,7 @@ impl<C: Number> Blocks<C> {
             }
             Ok(())
         })?;
-        Ok(Blocks { pairs: Scratch::of(pairs), blocks, wide })
+        Ok(Blocks { pairs: PooledVec::of(pairs), blocks, wide })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
     pub(super) fn block(&self, head: usize, first: usize) -> (&[C], usize) {

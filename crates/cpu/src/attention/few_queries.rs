@@ -6,7 +6,7 @@
 
 use super::tile_kernel::COLUMNS;
 use super::{Heads, Number, Sizes, TILE};
-use crate::gemm::turn;
+use crate::gemm::transpose_block;
 use elinvar_ops::backend::Attention;
 
 /// Keys and values, read block by block.
@@ -39,7 +39,7 @@ impl<'a, C: Number> Passing<'a, C> {
         if count < TILE {
             turned.fill(C::NOTHING);
         }
-        turn(self.k.isa, x, 0, apart as isize, self.k.n, count, turned, TILE);
+        transpose_block(self.k.isa, x, 0, apart as isize, self.k.n, count, turned, TILE);
         turned
     }
     /// `count` values from one on, and how far apart they are.

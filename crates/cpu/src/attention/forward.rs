@@ -7,8 +7,8 @@ use super::{Heads, Number, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
-use crate::runtime::memory::Scratch;
-use crate::runtime::output::parallel_fill::fresh_two;
+use crate::runtime::memory::PooledVec;
+use crate::runtime::output::parallel_fill::fill_two;
 use crate::runtime::scratch::scratch;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
@@ -19,7 +19,7 @@ use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_simd::dispatch::run_lanes_on_any_isa;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::scalar_lane::ScalarLane;
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use elinvar_simd::vector::TermKind;
 
 /// o[b, h, l, v] and lse[b, h, l].
@@ -74,7 +74,7 @@ fn forward<C: Number>(
     let rows = |t: usize| joined * TILE.min(z.l - t % down * TILE);
     let sizes: Vec<_> = (0..z.b * z.h / joined * down).map(|t| [rows(t) * z.v, rows(t)]).collect();
     let ns = z.tile_ns() * (z.s.div_ceil(TILE) * sizes.len()) as f64;
-    fresh_two(d, &sizes, ns, &|t, y, lse| tiles.run(t / down * joined, t % down * TILE, y, lse))
+    fill_two(d, &sizes, ns, &|t, y, lse| tiles.run(t / down * joined, t % down * TILE, y, lse))
 }
 
 /// Where blocks of keys and values come from.
@@ -82,7 +82,7 @@ enum Source<'a, C: Number> {
     /// They were made before: several tiles of queries visit each.
     Kept {
         /// [b, j, blocks, terms of d, TILE]
-        keys: Scratch<C>,
+        keys: PooledVec<C>,
         /// [b, j, s, v]
         values: Terms<'a, C>,
     },
@@ -112,8 +112,14 @@ struct Rooms<'a, C> {
 
 impl<C: Number> Tiles<'_, C> {
     /// A tile of queries of a head, counted through the batch, or of it and of heads after it.
-    fn run(&self, head: usize, query: usize, y: &mut Room<'_, C>, lse: &mut Room<'_, C>) -> Result<()> {
-        let (rows, wide) = (lse.left(), self.z.wide_v());
+    fn run(
+        &self,
+        head: usize,
+        query: usize,
+        y: &mut UninitSlice<'_, C>,
+        lse: &mut UninitSlice<'_, C>,
+    ) -> Result<()> {
+        let (rows, wide) = (lse.remaining(), self.z.wide_v());
         let spare = if self.kind.terms(self.z.d) > CHUNK { rows * TILE } else { 0 };
         let passing = match &self.blocks {
             Source::Kept { .. } => 0,
@@ -134,11 +140,11 @@ impl<C: Number> Tiles<'_, C> {
         head: usize,
         query: usize,
         Rooms { tile, o, spare, passing }: Rooms<'_, C>,
-        y: &mut Room<'_, C>,
-        lse: &mut Room<'_, C>,
+        y: &mut UninitSlice<'_, C>,
+        lse: &mut UninitSlice<'_, C>,
     ) -> Result<()> {
         let (z, isa) = (&self.z, self.isa);
-        let (rows, wide) = (lse.left(), z.wide_v());
+        let (rows, wide) = (lse.remaining(), z.wide_v());
         let kv = head / z.h * z.j + head % z.h / z.group();
         let (all_blocks, terms) = (z.s.div_ceil(TILE), self.kind.terms(z.d));
         let mut buffer = HostVec::new();

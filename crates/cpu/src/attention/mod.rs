@@ -1,6 +1,6 @@
 //! Attention and its gradient: tiles of 64 queries against blocks of 64 keys.
 //!
-//! The definition (`docs/reference/numerics.md`, "Attention") goes through the keys in blocks of 64, so a tile of scores is all that ever
+//! The definition (`NUMERICS.md`, "Attention") goes through the keys in blocks of 64, so a tile of scores is all that ever
 //! stands in memory. Products of tiles are chains of fma in registers ([`tile_kernel`]); between them, every step of
 //! the definition is a vector loop over a row of 64 scores.
 
@@ -15,12 +15,12 @@ pub(crate) use backward::{Results, attention_grad};
 pub(crate) use forward::attention;
 
 use crate::CpuDevice;
-use crate::gemm::{Real, turn};
+use crate::gemm::{Real, transpose_block};
 use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::Stage;
-use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::memory::{PooledVec, filled};
+use crate::runtime::output::parallel_fill::fill_pieces;
 use bf16::Blocks;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{HostVec, Result};
@@ -143,7 +143,7 @@ enum Rows<'a, C: Number> {
     /// Where they lie.
     There(Heads<'a, C>),
     /// Copied, one after the other, each with zeros behind it; how far apart they are.
-    Copied(Scratch<C>, usize),
+    Copied(PooledVec<C>, usize),
 }
 
 impl<'a, C: Number> Rows<'a, C> {
@@ -161,8 +161,8 @@ impl<'a, C: Number> Rows<'a, C> {
             }
         }
         let x = &heads.x;
-        let y = fresh_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, room| {
-            let (first, count) = (start / wide, room.left() / wide);
+        let y = fill_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, room| {
+            let (first, count) = (start / wide, room.remaining() / wide);
             let y = room.zeroed(count * wide, C::NOTHING);
             if wide == n {
                 x.read(d.isa(), first * n, y);
@@ -172,7 +172,7 @@ impl<'a, C: Number> Rows<'a, C> {
             widen(x.block(d.isa(), first * n, count * n, count * n, &mut buffer), n, wide, y);
             Ok(())
         })?;
-        Ok(Rows::Copied(Scratch::of(y), wide))
+        Ok(Rows::Copied(PooledVec::of(y), wide))
     }
     /// The rows from one on, counted through all heads, and how far apart those of its head are.
     fn from(&self, row: usize) -> (&[C], usize) {
@@ -211,16 +211,16 @@ impl<'a, C: Number> Terms<'a, C> {
 }
 
 /// Blocks of keys, turned: [heads, blocks, n, TILE] from [heads, rows, n]; rows that do not exist are zeros.
-fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<Scratch<C>> {
+fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<PooledVec<C>> {
     let (rows, n) = (x.rows, x.n);
     let blocks = rows.div_ceil(TILE);
-    let y = fresh_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
+    let y = fill_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
         let (head, block) = (start / (n * TILE) / blocks, start / (n * TILE) % blocks);
         let (first, count) = (head * rows + block * TILE, TILE.min(rows - block * TILE));
         let mut buffer = HostVec::new();
         let (x, apart) = x.rows(first, count, &mut buffer)?;
-        turn(d.isa(), x, 0, apart as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
+        transpose_block(d.isa(), x, 0, apart as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
         Ok(())
     })?;
-    Ok(Scratch::of(y))
+    Ok(PooledVec::of(y))
 }

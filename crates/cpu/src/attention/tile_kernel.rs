@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code, reason = "vector loads and stores, in matrices whose sizes are checked once")]
 
-use crate::gemm::kernels::a_rows::{Lying, Side, TOGETHER, Turned, each_row};
+use crate::gemm::kernels::a_rows::{ColumnMajorA, RowMajorA, RowsOfA, TERMS_PER_STEP, each_row};
 use elinvar_core::Element;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::vector::{SimdElement, TermKind, Vector, VectorKernel, dispatch_vectors_of};
@@ -92,16 +92,16 @@ impl<T: SimdElement> Chain<T> {
         // SAFETY: the caller's; of rows, or of terms, neighbours lie side by side.
         unsafe {
             if self.a_column == 1 {
-                self.sum::<V, _, R, W>(Lying::new(first, self.a_row), i, j);
+                self.sum::<V, _, R, W>(RowMajorA::new(first, self.a_row), i, j);
             } else {
-                self.sum::<V, _, R, W>(Turned::new(first, self.a_column), i, j);
+                self.sum::<V, _, R, W>(ColumnMajorA::new(first, self.a_column), i, j);
             }
         }
     }
     /// # Safety
     /// As for `tile`; `a` are the rows.
     #[inline(always)]
-    unsafe fn sum<V: Vector<T = T>, A: Side<V>, const R: usize, const W: usize>(
+    unsafe fn sum<V: Vector<T = T>, A: RowsOfA<V>, const R: usize, const W: usize>(
         self,
         mut a: A,
         i: usize,
@@ -120,24 +120,24 @@ impl<T: SimdElement> Chain<T> {
                 });
             }
             let mut left = self.k;
-            while left >= TOGETHER {
-                each_row!(TOGETHER, up to 4, t => {
+            while left >= TERMS_PER_STEP {
+                each_row!(TERMS_PER_STEP, up to 4, t => {
                     let right: [V; W] = registers(b);
                     b = b.wrapping_add(self.b_row);
                     each_row!(R, up to 8, r => {
-                        let left = V::splat(a.number(r, if A::EVEN { t } else { 0 }));
+                        let left = V::splat(a.number(r, if A::CONST_STRIDE { t } else { 0 }));
                         for (sum, right) in sums[r].iter_mut().zip(right) {
                             *sum = left.fma(right, *sum);
                         }
                     });
-                    if !A::EVEN {
+                    if !A::CONST_STRIDE {
                         a.step(1);
                     }
                 });
-                if A::EVEN {
-                    a.step(TOGETHER);
+                if A::CONST_STRIDE {
+                    a.step(TERMS_PER_STEP);
                 }
-                left -= TOGETHER;
+                left -= TERMS_PER_STEP;
             }
             for _ in 0..left {
                 let right: [V; W] = registers(b);

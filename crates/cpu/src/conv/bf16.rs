@@ -8,21 +8,21 @@
 
 use super::TermKind;
 use crate::CpuDevice;
-use crate::gemm::contract::numbers;
-use crate::gemm::{Numbers, Real, are_multiplied, pair};
+use crate::gemm::contract::stored_elements;
+use crate::gemm::{Real, StoredElements, bf16_pair, has_bf16_dot};
 use crate::layout::copy::elements;
 use crate::lazy::buffer::View;
-use crate::runtime::memory::Scratch;
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::memory::PooledVec;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::host::filled;
 use elinvar_core::{DType, HostVec, Precision, Result, bf16};
 use elinvar_ops::lane::LaneInt;
 use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};
 
 /// Sums of a position from which pairing the planes is little beside multiplying them.
-const LEAST: usize = 8;
+const PAIRING_MIN_SUMS: usize = 8;
 /// Elements of a piece of work.
-const TOGETHER: usize = 4096;
+const ELEMENTS_PER_PIECE: usize = 4096;
 
 /// What is multiplied, in a convolution with this precision of so many planes that could be paired, with so many results for a position.
 pub(super) fn kind(
@@ -33,8 +33,8 @@ pub(super) fn kind(
     results: usize,
 ) -> TermKind {
     let halves = x.iter().all(|v| v.buffer.dtype() == DType::BF16);
-    let worth = planes >= 2 && results >= LEAST;
-    if precision == Precision::Fast && halves && worth && are_multiplied(d.isa()) {
+    let worth = planes >= 2 && results >= PAIRING_MIN_SUMS;
+    if precision == Precision::Fast && halves && worth && has_bf16_dot(d.isa()) {
         TermKind::Bf16Pairs
     } else {
         TermKind::Elements
@@ -42,14 +42,14 @@ pub(super) fn kind(
 }
 
 /// Writes what two planes have side by side.
-struct Pairs<'a, T, S, F> {
+struct PairPlanes<'a, T, S, F> {
     first: &'a [S],
     second: &'a [S],
     pair: F,
     to: &'a mut [T],
 }
 
-impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for Pairs<'_, T, S, F> {
+impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for PairPlanes<'_, T, S, F> {
     type Out = ();
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
@@ -61,7 +61,7 @@ impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for Pairs<'_, T, S, F> {
 }
 
 /// Batches of `planes` planes of `size` elements, as half as many of pairs; the last plane of an odd number has zeros beside it.
-fn paired<T: Real, S: Copy + Sync>(
+fn pair_planes<T: Real, S: Copy + Sync>(
     d: &CpuDevice,
     x: &[S],
     (planes, size): (usize, usize),
@@ -71,14 +71,14 @@ fn paired<T: Real, S: Copy + Sync>(
     let half = planes.div_ceil(2);
     let zeros = if planes.is_multiple_of(2) { Vec::new() } else { filled(size, zero)? };
     let len = x.len() / (planes * size).max(1) * half * size;
-    fresh_pieces(d, len, size * (TOGETHER / size.max(1)).max(1), 0.3, &|start, room| {
+    fill_pieces(d, len, size * (ELEMENTS_PER_PIECE / size.max(1)).max(1), 0.3, &|start, dst| {
         let first = start / size;
-        for plane in first..first + room.left() / size {
+        for plane in first..first + dst.remaining() / size {
             let at = (plane / half * planes + plane % half * 2) * size;
             let is_last = 2 * (plane % half) + 1 == planes;
             let first = &x[at..at + size];
             let second = if is_last { &zeros } else { &x[at + size..at + 2 * size] };
-            dispatch(d.isa(), Pairs { first, second, pair, to: room.zeroed(size, T::ZERO) });
+            dispatch(d.isa(), PairPlanes { first, second, pair, to: dst.zeroed(size, T::ZERO) });
         }
         Ok(())
     })
@@ -93,19 +93,24 @@ pub(super) fn of_view<T: Real>(
     v: &View<'_>,
     planes: usize,
     size: usize,
-) -> Result<Scratch<T>> {
-    let Numbers::BF16(data) = numbers::<T>(v.buffer)? else {
+) -> Result<PooledVec<T>> {
+    let StoredElements::BF16(data) = stored_elements::<T>(v.buffer)? else {
         unreachable!("`kind` saw that they are bf16");
     };
     let bits = |x: bf16| i64::from(x.to_bits());
     let pair = |a, b| T::from_bits(LaneInt::lit(bits(a) | bits(b) << 16));
-    paired(d, &elements(d, data, v.layout)?, (planes, size), bf16::ZERO, pair).map(Scratch::of)
+    pair_planes(d, &elements(d, data, v.layout)?, (planes, size), bf16::ZERO, pair).map(PooledVec::of)
 }
 
 /// Numbers that are bf16, in the upper halves of f32, as batches of planes of pairs.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn of_numbers<T: Real>(d: &CpuDevice, x: &[T], planes: usize, size: usize) -> Result<Scratch<T>> {
-    paired(d, x, (planes, size), T::ZERO, pair::<T>).map(Scratch::of)
+pub(super) fn of_numbers<T: Real>(
+    d: &CpuDevice,
+    x: &[T],
+    planes: usize,
+    size: usize,
+) -> Result<PooledVec<T>> {
+    pair_planes(d, x, (planes, size), T::ZERO, bf16_pair::<T>).map(PooledVec::of)
 }

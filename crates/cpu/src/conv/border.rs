@@ -5,13 +5,13 @@
 //! or the other: the first number that is not a zero makes the same of both. So a result without padding is that with it, bit by bit,
 //! unless it is -0; and then, and with weights that are not finite, padding is multiplied, too.
 
-use super::im2col::Patches;
-use crate::conv::kernels::a_pixels::{Picks, Strip};
-use crate::gemm::{Real, efforts};
+use super::im2col::Im2col;
+use crate::conv::kernels::a_pixels::{TermSubset, WindowStrip};
+use crate::gemm::{Real, tile_costs};
 use std::ops::Range;
 
 /// Windows that see padding, and which terms are left to them.
-pub(super) struct Inside {
+pub(super) struct BorderSplit {
     /// Positions along the last axis whose windows see none beside their row.
     middle: Range<usize>,
     /// For each position along the last axis the terms that are not beside its row; nothing in the middle.
@@ -21,18 +21,18 @@ pub(super) struct Inside {
     /// The terms of windows that see padding beside their row, and above or below it: by the sets of both.
     corners: Vec<([usize; 2], usize)>,
     /// Sets of terms.
-    pub(super) picks: Vec<Picks>,
+    pub(super) picks: Vec<TermSubset>,
 }
 
-impl Inside {
+impl BorderSplit {
     /// If windows see padding, and tiles without it take less. Tasks have so many rows of positions.
-    pub(super) fn of<T: Real>(p: &Patches<'_, T>, rows_of_task: usize) -> Option<Inside> {
+    pub(super) fn of<T: Real>(p: &Im2col<'_, T>, rows_of_task: usize) -> Option<BorderSplit> {
         let [_, g1, g2] = p.grid;
         let sees = |axis: usize, at: usize, tap: &[isize; 3]| {
             let place = (at * p.step[axis]) as isize + tap[axis];
             (0..p.plane[axis] as isize).contains(&place)
         };
-        let mut sets = Sets { taps: p.taps.len(), all: Vec::new() };
+        let mut sets = TapSets { taps: p.taps.len(), all: Vec::new() };
         let columns: Vec<_> = (0..g2).map(|x| sets.of(p.taps.iter().map(|t| sees(2, x, t)))).collect();
         let rows = (0..p.rows())
             .map(|row| sets.of(p.taps.iter().map(|t| sees(0, row / g1, t) && sees(1, row % g1, t))));
@@ -40,7 +40,7 @@ impl Inside {
         let first = columns.iter().position(Option::is_none)?;
         let middle = first..first + columns[first..].iter().take_while(|column| column.is_none()).count();
         // Where a window is in the middle, all after the middle see padding: there is one run of those that do not.
-        let effort = |n: usize| efforts::<T>(p.isa, n);
+        let effort = |n: usize| tile_costs::<T>(p.isa, n);
         let taps = |set: &Option<usize>| set.map_or(p.taps.len(), |set| sets.count(set));
         let (tasks, beside) = (p.rows().div_ceil(rows_of_task), |x: &usize| !middle.contains(x));
         let whole = p.rows() * effort(g2) * p.taps.len();
@@ -57,24 +57,24 @@ impl Inside {
                 corners.push((key, sets.both(key)));
             }
         }
-        Some(Inside { middle, columns, rows, corners, picks: sets.picks(p.channels) })
+        Some(BorderSplit { middle, columns, rows, corners, picks: sets.picks(p.channels) })
     }
     /// Some positions, which are whole rows. `position` says where the window at a column of a row of them sees a term at place 0.
     /// Are planes padded above and below? Then windows in a column are all of the same terms.
     pub(super) fn strips<T: Real>(
         &self,
-        p: &Patches<'_, T>,
+        p: &Im2col<'_, T>,
         position: impl Fn(usize, usize) -> isize,
         positions: &Range<usize>,
         are_padded: bool,
-    ) -> Vec<Strip> {
+    ) -> Vec<WindowStrip> {
         let [_, g1, g2] = p.grid;
         let rows = positions.start / g2..positions.end / g2;
         let mut strips = Vec::new();
         for row in rows.clone() {
             let (from, to) = (position(row, self.middle.start), (row - rows.start) * g2);
             let (count, to) = (self.middle.len(), to + self.middle.start);
-            strips.push(Strip { from, apart: 1, count, to, down: 1, picks: self.rows[row] });
+            strips.push(WindowStrip { from, apart: 1, count, to, down: 1, picks: self.rows[row] });
         }
         // Down to the end of a plane, rows are equally far apart.
         let mut row = rows.start;
@@ -87,7 +87,7 @@ impl Inside {
                 let to = (row - rows.start) * g2 + x;
                 let picks =
                     if are_padded { self.columns[x] } else { self.corner(self.columns[x], self.rows[row]) };
-                strips.push(Strip { from, apart, count, to, down: g2, picks });
+                strips.push(WindowStrip { from, apart, count, to, down: g2, picks });
             }
             row += count;
         }
@@ -102,12 +102,12 @@ impl Inside {
 }
 
 /// Sets of taps, each there once.
-struct Sets {
+struct TapSets {
     taps: usize,
     all: Vec<Vec<bool>>,
 }
 
-impl Sets {
+impl TapSets {
     /// The number of a set, unless it is of all taps.
     fn of(&mut self, taps: impl Iterator<Item = bool>) -> Option<usize> {
         let set: Vec<_> = taps.collect();
@@ -130,8 +130,8 @@ impl Sets {
         self.all[set].iter().filter(|is_there| **is_there).count()
     }
     /// Their terms.
-    fn picks(&self, channels: usize) -> Vec<Picks> {
-        let picks = |set: &Vec<bool>| Picks::new(channels * self.taps, |term| set[term % self.taps]);
+    fn picks(&self, channels: usize) -> Vec<TermSubset> {
+        let picks = |set: &Vec<bool>| TermSubset::new(channels * self.taps, |term| set[term % self.taps]);
         self.all.iter().map(picks).collect()
     }
 }

@@ -3,16 +3,16 @@
 //!
 //! As a product for each tap, in which the gradients by the result were packed each time, patches of 16 x 16 took ten times as long.
 
-use super::{Kernels, Window, matrices};
+use super::{ConvGeometry, GroupWeights, matrices};
 use crate::CpuDevice;
-use crate::gemm::epilogue::Nothing;
-use crate::gemm::{Job, Matrix, Numbers, Real, Share, TermKind, product, turn};
-use crate::runtime::memory::Scratch;
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::gemm::epilogue::NoEpilogue;
+use crate::gemm::{BatchedMatrix, Gemm, PackPlan, Real, StoredElements, TermKind, run_gemm, transpose_block};
+use crate::runtime::memory::PooledVec;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
 
 /// Do windows have nothing in common, begin with the plane, and leave no element behind them that another window would begin with?
-pub(super) fn is_apart(w: &Window) -> bool {
+pub(super) fn is_nonoverlapping(w: &ConvGeometry) -> bool {
     let apart = |a: usize| {
         let reach = (w.taps[a] - 1) * w.dilation[a] + 1;
         w.padding[a] == 0 && reach <= w.stride[a] && w.plane[a] <= w.out[a] * w.stride[a]
@@ -27,7 +27,7 @@ pub(super) fn is_apart(w: &Window) -> bool {
 /// `OutOfMemory`.
 pub(super) fn input_grad<T: Real>(
     d: &CpuDevice,
-    window: &Window,
+    window: &ConvGeometry,
     g: &[T],
     w: &[T],
     [images, groups, o, channels]: [usize; 4],
@@ -35,8 +35,8 @@ pub(super) fn input_grad<T: Real>(
     let [area, windows, size] =
         [window.taps, window.out, window.plane].map(|n: [usize; 3]| n.iter().product::<usize>());
     let (rows, batch) = (channels * area, images * groups);
-    let across = Matrix {
-        data: Numbers::Own(w),
+    let across = BatchedMatrix {
+        data: StoredElements::Native(w),
         offset: 0,
         inner: 1,
         batch: ((o * rows) as isize, 0),
@@ -44,25 +44,25 @@ pub(super) fn input_grad<T: Real>(
         col: rows as isize,
         kept: None,
     };
-    let left = Kernels { matrix: across, groups };
-    let right = matrices(g, o, windows);
-    let job = Job {
+    let lhs = GroupWeights { matrix: across, groups };
+    let rhs = matrices(g, o, windows);
+    let gemm = Gemm {
         batch,
         m: rows,
         k: o,
         n: windows,
-        left: &left,
-        right: &right,
-        finish: &Nothing,
-        share: Share::Left,
+        lhs: &lhs,
+        rhs: &rhs,
+        epilogue: &NoEpilogue,
+        pack_plan: PackPlan::SharedA,
         kind: TermKind::Elements,
     };
-    let parts = Scratch::of(product(d, &job)?);
-    fresh_pieces(d, batch * channels * size, size, 1.0, &|start, room| {
+    let parts = PooledVec::of(run_gemm(d, &gemm)?);
+    fill_pieces(d, batch * channels * size, size, 1.0, &|start, dst| {
         let mut plane = start / size;
-        while room.left() > 0 {
+        while dst.remaining() > 0 {
             let part = &parts[plane * area * windows..][..area * windows];
-            place(d, window, part, room.zeroed(size, T::ZERO));
+            scatter_taps(d, window, part, dst.zeroed(size, T::ZERO));
             plane += 1;
         }
         Ok(())
@@ -70,9 +70,9 @@ pub(super) fn input_grad<T: Real>(
 }
 
 /// Puts sums [tap, window] of a plane where they belong; the elements between windows stay.
-fn place<T: Real>(d: &CpuDevice, window: &Window, part: &[T], plane: &mut [T]) {
+fn scatter_taps<T: Real>(d: &CpuDevice, window: &ConvGeometry, part: &[T], plane: &mut [T]) {
     /// Taps of a row from which turning them is faster than writing each of them step by step.
-    const MANY: usize = 8;
+    const TRANSPOSE_MIN_TAPS: usize = 8;
     let ([t0, t1, t2], [n0, n1, n2], [_, p1, p2]) = (window.taps, window.out, window.plane);
     let (step, apart) = (window.stride, window.dilation);
     let windows = n0 * n1 * n2;
@@ -80,8 +80,8 @@ fn place<T: Real>(d: &CpuDevice, window: &Window, part: &[T], plane: &mut [T]) {
         let at = |i: usize, a: usize| i / window.taps[a] * step[a] + i % window.taps[a] * apart[a];
         let row = &mut plane[(at(i, 0) * p1 + at(j, 1)) * p2..][..p2];
         let first = (i % t0 * t1 + j % t1) * t2 * windows + (i / t0 * n1 + j / t1) * n2;
-        if t2 >= MANY && apart[2] == 1 {
-            turn(d.isa(), part, first as isize, windows as isize, n2, t2, row, step[2]);
+        if t2 >= TRANSPOSE_MIN_TAPS && apart[2] == 1 {
+            transpose_block(d.isa(), part, first as isize, windows as isize, n2, t2, row, step[2]);
             continue;
         }
         for t in 0..t2 {

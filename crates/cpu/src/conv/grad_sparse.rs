@@ -5,13 +5,13 @@
 //! Channels lie side by side in registers. A number's products go to the sums of nine taps, which stay in registers for the gradient by w,
 //! number after number; and for the gradient by x to those of nine pixels in memory, weight after weight.
 
-use super::Window;
-use super::im2col::Patches;
-use super::pad::Padded;
+use super::ConvGeometry;
+use super::im2col::Im2col;
+use super::pad::PaddedPlanes;
 use crate::CpuDevice;
-use crate::conv::kernels::grad_sparse::{Found, Line, THREE, gather, scatter};
-use crate::gemm::{Real, are_finite, has_negative_zero, turn};
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::conv::kernels::grad_sparse::{NonzeroLists, PixelLine, TAPS_PER_ROW, gather, scatter};
+use crate::gemm::{Real, are_finite, has_negative_zero, transpose_block};
+use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
@@ -21,13 +21,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Bytes of a padded plane, of a register's channels: its sums are in a second-level cache, with those of the chunks before.
-const MOST: usize = 96 << 10;
+const MAX_PLANE_BYTES: usize = 96 << 10;
 /// Padded elements of an image, of which each thread has its own: more would be worth more than the time.
-const LARGEST: usize = 4 << 20;
+const MAX_IMAGE_ELEMENTS: usize = 4 << 20;
 
 /// Windows whose taps are threes of neighbours, one step apart over planes of two axes.
-pub(super) struct Scarce {
-    padded: Padded,
+pub(super) struct SparseGrad {
+    padded: PaddedPlanes,
     plane: [usize; 3],
     /// Rows of positions, and positions of a row.
     rows: usize,
@@ -39,73 +39,75 @@ pub(super) struct Scarce {
 
 /// Of a hundred numbers at most so many are not zero, for the gradient by w and for that by x. On a Zen 4, 25 of a hundred take 0.48 to 0.65
 /// and 0.69 to 0.78 of the time of all, and 40 take 0.63 to 0.82 and 0.97 to 1.13.
-const HUNDREDTHS: [usize; 2] = [40, 30];
+const MAX_NONZERO_PERCENT: [usize; 2] = [40, 30];
 
-impl Scarce {
+impl SparseGrad {
     /// If windows are such.
-    fn of<T: Real>(p: &Patches<'_, T>) -> Option<Scarce> {
-        let (threes, rest) = p.taps.as_chunks::<THREE>();
-        let near =
-            |[a, b, c]: &[[isize; 3]; THREE]| (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i]);
+    fn of<T: Real>(p: &Im2col<'_, T>) -> Option<SparseGrad> {
+        let (threes, rest) = p.taps.as_chunks::<TAPS_PER_ROW>();
+        let near = |[a, b, c]: &[[isize; 3]; TAPS_PER_ROW]| {
+            (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i])
+        };
         let is_flat = p.grid[0] == 1 && p.step == [1; 3] && p.taps.iter().all(|t| t[0] == 0);
         if !is_flat || !rest.is_empty() || threes.is_empty() || !threes.iter().all(near) || p.positions() == 0
         {
             return None;
         }
-        let padded = Padded::new(p, 0..p.positions());
-        let firsts = padded.places.iter().copied().step_by(THREE).collect();
+        let padded = PaddedPlanes::new(p, 0..p.positions());
+        let firsts = padded.places.iter().copied().step_by(TAPS_PER_ROW).collect();
         let (rows, row) = (p.grid[1], p.grid[2]);
-        Some(Scarce { padded, plane: p.plane, rows, row, taps: p.taps.len(), threes: firsts })
+        Some(SparseGrad { padded, plane: p.plane, rows, row, taps: p.taps.len(), threes: firsts })
     }
     /// Some positions, as lines of their pixels.
-    fn lines(&self, positions: Range<usize>) -> Vec<Line> {
+    fn lines(&self, positions: Range<usize>) -> Vec<PixelLine> {
         let mut lines = Vec::new();
-        self.padded.runs(positions, |at, pixel, count| lines.push(Line { at, pixel, count }));
+        self.padded.runs(positions, |at, pixel, count| lines.push(PixelLine { at, pixel, count }));
         lines
     }
     fn positions(&self) -> usize {
         self.rows * self.row
     }
     /// Writes the planes of an image to padded ones, of a register's channels each, side by side. What lies around them is not written.
-    fn turn<T: Real>(&self, p: &Patches<'_, T>, image: usize, to: &mut [T]) {
+    fn turn<T: Real>(&self, p: &Im2col<'_, T>, image: usize, to: &mut [T]) {
         let (n, area) = (lanes::<T>(p.isa), self.plane.iter().product::<usize>());
         for (block, to) in to.chunks_exact_mut(self.padded.size() * n).enumerate() {
             let (channel, count) = (block * n, n.min(p.channels - block * n));
             let from = (image * p.channels + channel) * area;
             for (at, len, pixel) in self.padded.lines(self.plane) {
                 let to = &mut to[pixel * n..(pixel + len) * n];
-                turn(p.isa, p.data, (from + at) as isize, area as isize, len, count, to, n);
+                transpose_block(p.isa, p.data, (from + at) as isize, area as isize, len, count, to, n);
             }
         }
     }
 }
 
 /// Are there so few numbers that are not zero? A sixteenth of them is looked at, and of many numbers fewer.
-fn is_scarce<T: Real>(numbers: &[T], hundredths: usize) -> bool {
+fn is_sparse<T: Real>(numbers: &[T], percent: usize) -> bool {
     /// Numbers of a cache line, which take no longer than one.
-    const TOGETHER: usize = 16;
+    const SAMPLE_LINE_ELEMENTS: usize = 16;
     /// Lines from all over: by chance it comes out otherwise only where it hardly matters.
-    const LINES: usize = 256;
-    let step = numbers.len() / (numbers.len() / (TOGETHER * TOGETHER)).clamp(1, LINES);
+    const SAMPLE_LINES: usize = 256;
+    let step = numbers.len()
+        / (numbers.len() / (SAMPLE_LINE_ELEMENTS * SAMPLE_LINE_ELEMENTS)).clamp(1, SAMPLE_LINES);
     let (mut count, mut others) = (0, 0);
     for (i, some) in numbers.chunks(step).enumerate() {
         // Anywhere in its part: parts may begin where planes do.
-        let at = i * 7919 % (some.len().saturating_sub(TOGETHER) + 1);
-        let line = &some[at..some.len().min(at + TOGETHER)];
+        let at = i * 7919 % (some.len().saturating_sub(SAMPLE_LINE_ELEMENTS) + 1);
+        let line = &some[at..some.len().min(at + SAMPLE_LINE_ELEMENTS)];
         count += line.len();
         others += line.iter().filter(|x| **x != T::lit(0.0)).count();
     }
-    others * 100 <= count * hundredths
+    others * 100 <= count * percent
 }
 
 /// total = chain of the first chunk, or total + chain; and chain = 0.
-struct AddUp<'a, T> {
+struct AddChunk<'a, T> {
     total: &'a mut [T],
     chain: &'a mut [T],
     first: bool,
 }
 
-impl<T: Real> Kernel for AddUp<'_, T> {
+impl<T: Real> Kernel for AddChunk<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -123,35 +125,35 @@ impl<T: Real> Kernel for AddUp<'_, T> {
 /// `OutOfMemory`.
 pub(super) fn weight_grad<T: Real>(
     d: &CpuDevice,
-    p: &Patches<'_, T>,
+    p: &Im2col<'_, T>,
     g: &[T],
     images: usize,
     o: usize,
 ) -> Result<Option<HostVec<T>>> {
     let (isa, channels, n) = (d.isa(), p.channels, lanes::<T>(d.isa()));
-    if g.is_empty() || channels < n || !is_scarce(g, HUNDREDTHS[0]) {
+    if g.is_empty() || channels < n || !is_sparse(g, MAX_NONZERO_PERCENT[0]) {
         return Ok(None);
     }
-    let Some(s) = Scarce::of(p) else { return Ok(None) };
+    let Some(s) = SparseGrad::of(p) else { return Ok(None) };
     let (each, blocks) = (channels * s.taps, channels.div_ceil(n));
     // Padded planes of all channels.
     let x_len = blocks * s.padded.size() * n;
-    if x_len > LARGEST {
+    if x_len > MAX_IMAGE_ELEMENTS {
         return Ok(None);
     }
     let spoilt = AtomicBool::new(false);
     // Each task turns all planes.
     let some = o.div_ceil(d.threads());
     let ns = (images * s.positions()) as f64 * 0.03;
-    let dw = fresh_pieces(d, o * each, some * each, ns, &|start, room| {
-        let outs = start / each..(start + room.left()) / each;
+    let dw = fill_pieces(d, o * each, some * each, ns, &|start, dst| {
+        let outs = start / each..(start + dst.remaining()) / each;
         let wide = s.taps * n;
         let sums = outs.len() * blocks * wide;
         scratch(x_len + 2 * sums, |all| {
             all.fill(T::lit(0.0));
             let (x, rest) = all.split_at_mut(x_len);
             let (chain, total) = rest.split_at_mut(sums);
-            let mut found = Found::new();
+            let mut found = NonzeroLists::new();
             let (mut terms, mut first) = (0, true);
             for image in 0..images {
                 if spoilt.load(Relaxed) {
@@ -179,7 +181,7 @@ pub(super) fn weight_grad<T: Real>(
                     terms += end - at;
                     at = end;
                     if terms == CHUNK || image + 1 == images && at == s.positions() {
-                        dispatch(isa, AddUp { total, chain, first });
+                        dispatch(isa, AddChunk { total, chain, first });
                         (terms, first) = (0, false);
                     }
                 }
@@ -187,7 +189,7 @@ pub(super) fn weight_grad<T: Real>(
             if has_negative_zero(isa, total) {
                 spoilt.store(true, Relaxed);
             }
-            let dw = room.zeroed(outs.len() * each, T::lit(0.0));
+            let dw = dst.zeroed(outs.len() * each, T::lit(0.0));
             for (i, dw) in dw.iter_mut().enumerate() {
                 let (out, channel, tap) = (i / each, i % each / s.taps, i % s.taps);
                 *dw = total[((out * blocks + channel / n) * s.taps + tap) * n + channel % n];
@@ -205,18 +207,18 @@ pub(super) fn weight_grad<T: Real>(
 /// `OutOfMemory`.
 pub(super) fn input_grad<T: Real>(
     d: &CpuDevice,
-    window: &Window,
+    window: &ConvGeometry,
     g: &[T],
     w: &[T],
     [images, o, channels]: [usize; 3],
 ) -> Result<Option<HostVec<T>>> {
     let (isa, n) = (d.isa(), lanes::<T>(d.isa()));
-    if g.is_empty() || channels < n || !is_scarce(g, HUNDREDTHS[1]) {
+    if g.is_empty() || channels < n || !is_sparse(g, MAX_NONZERO_PERCENT[1]) {
         return Ok(None);
     }
-    let Some(s) = Scarce::of(&window.patches::<T>(isa, &[], channels)) else { return Ok(None) };
+    let Some(s) = SparseGrad::of(&window.patches::<T>(isa, &[], channels)) else { return Ok(None) };
     let (size, area) = (s.padded.size(), s.plane.iter().product::<usize>());
-    if size * n * size_of::<T>() > MOST || !are_finite(isa, w) {
+    if size * n * size_of::<T>() > MAX_PLANE_BYTES || !are_finite(isa, w) {
         return Ok(None);
     }
     let (blocks, wide) = (channels.div_ceil(n), s.taps * n);
@@ -235,19 +237,19 @@ pub(super) fn input_grad<T: Real>(
         // An image, or some channels of one, if there are few.
         let together = if images < 4 * d.threads() && channels.is_multiple_of(n) { n } else { channels };
         let ns = (o * s.taps) as f64 * 0.015;
-        fresh_pieces(d, images * channels * area, together * area, ns, &|start, room| {
+        fill_pieces(d, images * channels * area, together * area, ns, &|start, dst| {
             scratch(2 * size * n, |all| {
                 let (chain, total) = all.split_at_mut(size * n);
-                let mut found = Found::new();
+                let mut found = NonzeroLists::new();
                 let mut piece = start / area;
-                while room.left() > 0 {
+                while dst.remaining() > 0 {
                     let (image, channel) = (piece / channels, piece % channels);
                     found.clear();
                     for out in 0..o {
                         let plane = &g[(image * o + out) * s.positions()..][..s.positions()];
                         found.find(isa, plane, &lines)?;
                     }
-                    let end = channels.min(channel + room.left() / area);
+                    let end = channels.min(channel + dst.remaining() / area);
                     for from in (channel..end).step_by(n) {
                         let weights = |out: usize| &turned[(out * blocks + from / n) * wide..][..wide];
                         sums(isa, &s, (&found, o), &weights, chain, total);
@@ -255,10 +257,19 @@ pub(super) fn input_grad<T: Real>(
                             spoilt.store(true, Relaxed);
                         }
                         let count = n.min(end - from);
-                        let dx = room.zeroed(count * area, T::lit(0.0));
+                        let dx = dst.zeroed(count * area, T::lit(0.0));
                         for (at, len, pixel) in s.padded.lines(s.plane) {
                             let to = &mut dx[at..];
-                            turn(isa, total, (pixel * n) as isize, n as isize, count, len, to, area);
+                            transpose_block(
+                                isa,
+                                total,
+                                (pixel * n) as isize,
+                                n as isize,
+                                count,
+                                len,
+                                to,
+                                area,
+                            );
                         }
                     }
                     piece += end - channel;
@@ -273,8 +284,8 @@ pub(super) fn input_grad<T: Real>(
 /// The sums of all terms of a register's channels, in padded planes: `weights` gives those of an output channel.
 fn sums<'w, T: Real + 'w>(
     isa: Isa,
-    s: &Scarce,
-    (found, o): (&Found<T>, usize),
+    s: &SparseGrad,
+    (found, o): (&NonzeroLists<T>, usize),
     weights: &dyn Fn(usize) -> &'w [T],
     chain: &mut [T],
     total: &mut [T],
@@ -289,6 +300,6 @@ fn sums<'w, T: Real + 'w>(
             let taps = chunk.saturating_sub(before)..s.taps.min(end - before);
             scatter(isa, (found, out), weights(out), &s.threes, taps, chain);
         }
-        dispatch(isa, AddUp { total, chain, first: chunk == 0 });
+        dispatch(isa, AddChunk { total, chain, first: chunk == 0 });
     }
 }

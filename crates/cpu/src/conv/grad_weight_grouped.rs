@@ -4,29 +4,30 @@
 //! Planes of sixteen groups are turned so that their elements lie together, and each tap's chain goes over them in the
 //! order of terms: (image, position), in chunks.
 
-use super::im2col::Patches;
-use super::pad::Padded;
+use super::im2col::Im2col;
+use super::pad::PaddedPlanes;
 use crate::CpuDevice;
-use crate::conv::kernels::direct::{Groups, UNIT, groups as chains};
-use crate::gemm::{Real, turn};
+use crate::conv::kernels::direct::{CHAINS_PER_UNIT, DirectGroups, direct_groups as chains};
+use crate::gemm::{Real, transpose_block};
 use crate::runtime::memory::filled;
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::parallel::try_for_each_piece;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Error, HostVec, Result};
 
 /// Pairs of channels in a group up to which this is faster than tiles.
-const PAIRS: usize = 4;
+const MAX_CHANNEL_PAIRS: usize = 4;
 /// Groups from which on it is: a quarter of a register.
-const GROUPS: usize = 4;
-/// Padded elements of a plane, times [`UNIT`], that are worth the memory.
-const MOST: usize = 1 << 22;
+const MIN_GROUPS: usize = 4;
+/// Padded elements of a plane, times [`CHAINS_PER_UNIT`], that are worth the memory.
+const MAX_PADDED_ELEMENTS: usize = 1 << 22;
 
 /// Is it one of these?
-pub(super) fn is_beside<T: Real>(patches: &Patches<'_, T>, groups: usize, o: usize) -> bool {
+pub(super) fn is_grouped<T: Real>(patches: &Im2col<'_, T>, groups: usize, o: usize) -> bool {
     let pairs = patches.channels * o;
-    let some = (1..=PAIRS).contains(&pairs) && groups >= GROUPS && patches.positions() > 0;
-    some && !patches.taps.is_empty() && Padded::new(patches, 0..patches.positions()).size() * UNIT <= MOST
+    let some = (1..=MAX_CHANNEL_PAIRS).contains(&pairs) && groups >= MIN_GROUPS && patches.positions() > 0;
+    some && !patches.taps.is_empty()
+        && PaddedPlanes::new(patches, 0..patches.positions()).size() * CHAINS_PER_UNIT <= MAX_PADDED_ELEMENTS
 }
 
 /// dw[group, o, channel, tap] of patches of all images, and g[image, group, o, position].
@@ -35,7 +36,7 @@ pub(super) fn is_beside<T: Real>(patches: &Patches<'_, T>, groups: usize, o: usi
 /// `OutOfMemory`.
 pub(super) fn weight_grad<T: Real>(
     d: &CpuDevice,
-    patches: &Patches<'_, T>,
+    patches: &Im2col<'_, T>,
     g: &[T],
     images: usize,
     groups: usize,
@@ -46,26 +47,40 @@ pub(super) fn weight_grad<T: Real>(
     let mut dw = filled(groups * each, T::ZERO)?;
     let g2 = patches.grid[2];
     let area: usize = patches.plane.iter().product();
-    let padded = Padded::new(patches, 0..patches.positions());
+    let padded = PaddedPlanes::new(patches, 0..patches.positions());
     let size = padded.size();
     // Nanoseconds for a weight: a sixteenth of one for a term, and for each plane the turning.
     let ns = (images * n) as f64 * 0.06;
-    try_pieces(d, &mut dw, UNIT * each, ns, &|at, dw| {
+    try_for_each_piece(d, &mut dw, CHAINS_PER_UNIT * each, ns, &|at, dw| {
         let (group, some) = (at / each, dw.len() / each);
-        scratch((channels * size + g2) * UNIT + 2 * each * UNIT, |all| {
+        scratch((channels * size + g2) * CHAINS_PER_UNIT + 2 * each * CHAINS_PER_UNIT, |all| {
             all.fill(T::ZERO);
-            let (x, rest) = all.split_at_mut(channels * size * UNIT);
-            let (row, rest) = rest.split_at_mut(g2 * UNIT);
+            let (x, rest) = all.split_at_mut(channels * size * CHAINS_PER_UNIT);
+            let (row, rest) = rest.split_at_mut(g2 * CHAINS_PER_UNIT);
             // Chains of the chunk, and the sums of the chunks before.
-            let (chain, total) = rest.split_at_mut(each * UNIT);
+            let (chain, total) = rest.split_at_mut(each * CHAINS_PER_UNIT);
             let (mut terms, mut first) = (0, true);
             for image in 0..images {
                 for c in 0..channels {
                     let from = ((image * groups + group) * channels + c) * area;
                     let step = (channels * area) as isize;
-                    padded.fill_wide(patches.plane, UNIT, &mut x[c * size * UNIT..], |at, count, to| {
-                        turn(d.isa(), patches.data, (from + at) as isize, step, count, some, to, UNIT);
-                    });
+                    padded.fill_wide(
+                        patches.plane,
+                        CHAINS_PER_UNIT,
+                        &mut x[c * size * CHAINS_PER_UNIT..],
+                        |at, count, to| {
+                            transpose_block(
+                                d.isa(),
+                                patches.data,
+                                (from + at) as isize,
+                                step,
+                                count,
+                                some,
+                                to,
+                                CHAINS_PER_UNIT,
+                            );
+                        },
+                    );
                 }
                 for line in 0..patches.rows() {
                     // A chunk may end within a line.
@@ -74,12 +89,21 @@ pub(super) fn weight_grad<T: Real>(
                         let count = (g2 - k).min(CHUNK - terms);
                         for i in 0..o {
                             let from = ((image * groups + group) * o + i) * n + line * g2 + k;
-                            turn(d.isa(), g, from as isize, (o * n) as isize, count, some, row, UNIT);
+                            transpose_block(
+                                d.isa(),
+                                g,
+                                from as isize,
+                                (o * n) as isize,
+                                count,
+                                some,
+                                row,
+                                CHAINS_PER_UNIT,
+                            );
                             for c in 0..channels {
-                                let start = (c * size + padded.position(line, k)) * UNIT;
-                                let sums = &mut chain[(i * channels + c) * taps * UNIT..];
-                                let (x, g) = (&x[start..], &row[..count * UNIT]);
-                                chains(d.isa(), Groups { x, places: &padded.places, g, sums });
+                                let start = (c * size + padded.position(line, k)) * CHAINS_PER_UNIT;
+                                let sums = &mut chain[(i * channels + c) * taps * CHAINS_PER_UNIT..];
+                                let (x, g) = (&x[start..], &row[..count * CHAINS_PER_UNIT]);
+                                chains(d.isa(), DirectGroups { x, places: &padded.places, g, sums });
                             }
                         }
                         (k, terms) = (k + count, terms + count);
@@ -95,7 +119,7 @@ pub(super) fn weight_grad<T: Real>(
                 }
             }
             for (l, dw) in dw.chunks_exact_mut(each).enumerate() {
-                dw.iter_mut().enumerate().for_each(|(i, dw)| *dw = total[i * UNIT + l]);
+                dw.iter_mut().enumerate().for_each(|(i, dw)| *dw = total[i * CHAINS_PER_UNIT + l]);
             }
         })?;
         Ok::<(), Error>(())

@@ -3,11 +3,14 @@
 //! Row (channel, tap), column position. A tile's part of it is packed where it is needed: the lines that it sees get their
 //! padding, and then every row of it is a few whole registers.
 
-use super::pad::Padded;
-use crate::conv::kernels::a_pixels::Run;
-use crate::conv::kernels::a_taps::{THREE, Taps};
-use crate::conv::kernels::b_windows::{Seen, Unit};
-use crate::gemm::{AsTaps, Columns, Left, Lines, PITCH, Panels, Real, Right, TermKind, Tile, Windows, width};
+use super::pad::PaddedPlanes;
+use crate::conv::kernels::a_pixels::WindowRun;
+use crate::conv::kernels::a_taps::{TAPS_PER_ADDRESS, TapsA};
+use crate::conv::kernels::b_windows::{WindowRegister, WindowsB};
+use crate::gemm::{
+    ColumnsB, OperandA, OperandB, OutputTile, PACKED_A_PITCH, PanelsB, Real, RowsA, TapRows, TermKind,
+    WindowColumns, nr,
+};
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
@@ -15,7 +18,7 @@ use elinvar_simd::vector::lanes;
 use std::ops::Range;
 
 /// Windows over planes. There are always three axes; missing ones have size 1.
-pub(super) struct Patches<'a, T> {
+pub(super) struct Im2col<'a, T> {
     /// Planes, one after the other: for each batch, `channels` of them.
     pub(super) data: &'a [T],
     pub(super) channels: usize,
@@ -30,7 +33,7 @@ pub(super) struct Patches<'a, T> {
     pub(super) isa: Isa,
 }
 
-impl<T: Real> Patches<'_, T> {
+impl<T: Real> Im2col<'_, T> {
     /// Number of positions.
     pub(super) fn positions(&self) -> usize {
         self.grid.iter().product()
@@ -39,7 +42,7 @@ impl<T: Real> Patches<'_, T> {
         self.plane.iter().product()
     }
     /// If the matrix is the planes themselves: one tap that covers each element once.
-    pub(super) fn is_plain(&self) -> bool {
+    pub(super) fn is_identity(&self) -> bool {
         self.taps.len() == 1 && self.taps[0] == [0; 3] && self.step == [1; 3] && self.grid == self.plane
     }
     /// The nearest tap and the farthest along an axis.
@@ -60,8 +63,8 @@ impl<T: Real> Patches<'_, T> {
         self.grid[0] * self.grid[1]
     }
     /// Axes taken together if nothing tells them apart.
-    pub(super) fn simple(mut self) -> Self {
-        if self.is_plain() {
+    pub(super) fn merge_axes(mut self) -> Self {
+        if self.is_identity() {
             self.plane = [1, 1, self.size()];
             self.grid = self.plane;
         }
@@ -70,8 +73,8 @@ impl<T: Real> Patches<'_, T> {
     /// Positions cut at the ends of rows, if rows are so long that padding the rest of one would take long.
     fn pieces(&self, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         /// Positions of a row that is long: several times what is packed at once.
-        const LONG: usize = 2048;
-        let row = if self.grid[2] < LONG { usize::MAX } else { self.grid[2] };
+        const LONG_ROW_POSITIONS: usize = 2048;
+        let row = if self.grid[2] < LONG_ROW_POSITIONS { usize::MAX } else { self.grid[2] };
         let mut at = positions.start;
         std::iter::from_fn(move || {
             let end = positions.end.min((at / row).saturating_add(1).saturating_mul(row));
@@ -83,11 +86,11 @@ impl<T: Real> Patches<'_, T> {
     /// How many columns, with all of their terms, to read in padded planes, if that is worth it.
     fn fitting(&self) -> Option<usize> {
         /// Padded elements: 384 KiB of f32, where a core's second-level cache holds a chunk of weights as well.
-        const ROOM: usize = 96 << 10;
+        const MAX_PADDED_ELEMENTS: usize = 96 << 10;
         let fits = |cols: &usize| {
             // They may begin anywhere in a row.
             let some = 0..(cols + self.grid[2] - 1).min(self.positions());
-            Padded::new(self, some).size().saturating_mul(self.channels) <= ROOM
+            PaddedPlanes::new(self, some).size().saturating_mul(self.channels) <= MAX_PADDED_ELEMENTS
         };
         [1024, 512, 256, 128].into_iter().find(fits)
     }
@@ -97,9 +100,9 @@ impl<T: Real> Patches<'_, T> {
         batch: usize,
         channels: Range<usize>,
         positions: &Range<usize>,
-        f: impl FnOnce(&Padded, &[T]) -> R,
+        f: impl FnOnce(&PaddedPlanes, &[T]) -> R,
     ) -> R {
-        let padded = Padded::new(self, positions.clone());
+        let padded = PaddedPlanes::new(self, positions.clone());
         let size = padded.size();
         let done = scratch(channels.len() * size, |x| {
             x.fill(T::ZERO);
@@ -112,7 +115,7 @@ impl<T: Real> Patches<'_, T> {
 
 /// Elements that follow one another in planes and in what is packed.
 #[derive(Clone, Copy)]
-struct Piece {
+struct RowPiece {
     /// Where they go, in a row.
     to: usize,
     /// Where they lie, under a tap at place 0.
@@ -121,11 +124,11 @@ struct Piece {
 }
 
 /// Rows (channel, tap) of what is packed, made of the same pieces of padded planes.
-struct Lay<'a, T> {
+struct CopyPieces<'a, T> {
     x: &'a [T],
     /// Where each row's tap and channel begin.
     places: &'a [usize],
-    pieces: &'a [Piece],
+    pieces: &'a [RowPiece],
     out: &'a mut [T],
     /// Distance of rows.
     pitch: usize,
@@ -133,7 +136,7 @@ struct Lay<'a, T> {
     most: usize,
 }
 
-impl<T: Real> Kernel for Lay<'_, T> {
+impl<T: Real> Kernel for CopyPieces<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -146,7 +149,7 @@ impl<T: Real> Kernel for Lay<'_, T> {
     }
 }
 
-impl<T: Real> Lay<'_, T> {
+impl<T: Real> CopyPieces<'_, T> {
     /// Copies `W` elements at a time. More than a piece has may be written: what follows it is written later, and behind the
     /// last nobody looks. With 0, nothing more is.
     #[inline(always)]
@@ -171,18 +174,18 @@ impl<T: Real> Lay<'_, T> {
 }
 
 /// Where the rows (channel, tap) of a range begin in padded planes, the first of which is of channel `first`.
-fn places(padded: &Padded, rows: Range<usize>, first: usize) -> Vec<usize> {
+fn places(padded: &PaddedPlanes, rows: Range<usize>, first: usize) -> Vec<usize> {
     let (taps, size) = (padded.places.len(), padded.size());
     rows.map(|row| (row / taps - first) * size + padded.places[row % taps]).collect()
 }
 
 /// The patches as columns: the convolution, and its gradient by x.
-impl<T: Real> Right<T> for Patches<'_, T> {
+impl<T: Real> OperandB<T> for Im2col<'_, T> {
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
         if terms.is_empty() || cols.is_empty() {
             return;
         }
-        let (w, taps) = (width::<T>(isa), self.taps.len());
+        let (w, taps) = (nr::<T>(isa), self.taps.len());
         let channels = terms.start / taps..(terms.end - 1) / taps + 1;
         for positions in self.pieces(cols.clone()) {
             // What another piece has written stays.
@@ -193,42 +196,42 @@ impl<T: Real> Right<T> for Patches<'_, T> {
                 for (i, j) in cols.clone().step_by(w).enumerate() {
                     pieces.clear();
                     let some = j.max(positions.start)..positions.end.min(j + w);
-                    padded.runs(some, |at, from, len| pieces.push(Piece { to: at - j, from, len }));
+                    padded.runs(some, |at, from, len| pieces.push(RowPiece { to: at - j, from, len }));
                     if !pieces.is_empty() {
                         let (out, pitch) = (&mut out[i * w * places.len()..], w);
-                        dispatch(isa, Lay { x, places: &places, pieces: &pieces, out, pitch, most });
+                        dispatch(isa, CopyPieces { x, places: &places, pieces: &pieces, out, pitch, most });
                     }
                 }
             });
         }
     }
-    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn panels_in_place(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn windows(&self, isa: Isa) -> Option<&dyn Windows<T>> {
+    fn as_windows(&self, isa: Isa) -> Option<&dyn WindowColumns<T>> {
         // A register sees two rows of windows at most.
         (self.grid[2] >= lanes::<T>(isa) && self.fitting().is_some()).then_some(self)
     }
-    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
+    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
         None
     }
 }
 
 /// The same columns, read in the padded planes: nothing is packed.
-impl<T: Real> Windows<T> for Patches<'_, T> {
+impl<T: Real> WindowColumns<T> for Im2col<'_, T> {
     fn together(&self) -> usize {
         self.fitting().unwrap_or(1)
     }
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: TermKind, left: &[T]) {
-        let (cols, chunk) = (tile.cols.clone(), tile.rows.len() * PITCH);
+    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, kind: TermKind, lhs: &[T]) {
+        let (cols, chunk) = (tile.cols.clone(), tile.rows.len() * PACKED_A_PITCH);
         if cols.is_empty() {
             return;
         }
         let (n, row) = (lanes::<T>(isa), self.grid[2]);
-        let padded = Padded::new(self, cols.clone());
+        let padded = PaddedPlanes::new(self, cols.clone());
         let size = padded.size();
         let unit = |first: usize| {
             let from = padded.position(first / row, first % row);
@@ -236,7 +239,7 @@ impl<T: Real> Windows<T> for Patches<'_, T> {
             // Where no column that is wanted lies in the next row, that row need not be there.
             let next = cut < n && first + cut < cols.end;
             let rest = if next { padded.position(first / row + 1, 0) - cut } else { from };
-            Unit { from, rest, cut: if next { cut } else { n } }
+            WindowRegister { from, rest, cut: if next { cut } else { n } }
         };
         let units: Vec<_> = cols.clone().step_by(n).map(unit).collect();
         let places: Vec<_> =
@@ -246,7 +249,7 @@ impl<T: Real> Windows<T> for Patches<'_, T> {
             x.fill(T::ZERO);
             padded.fill(isa, self.plane, self.planes(tile.batch, 0..self.channels), x, size);
             for (i, places) in places.chunks(CHUNK).enumerate() {
-                tile.add_seen(isa, kind, &left[i * chunk..], Seen { x, places, units: &units });
+                tile.add_windows(isa, kind, &lhs[i * chunk..], WindowsB { x, places, units: &units });
             }
         });
         done.expect("padding some rows takes little memory");
@@ -254,28 +257,29 @@ impl<T: Real> Windows<T> for Patches<'_, T> {
 }
 
 /// The patches of all images of a group as rows (channel, tap), with terms (image, position): the gradient by w.
-pub(super) struct Turned<'a, T> {
-    pub(super) patches: Patches<'a, T>,
+pub(super) struct Im2colTransposed<'a, T> {
+    pub(super) patches: Im2col<'a, T>,
     pub(super) groups: usize,
 }
 
-impl<T: Real> Left<T> for Turned<'_, T> {
-    fn distinct(&self) -> usize {
+impl<T: Real> OperandA<T> for Im2colTransposed<'_, T> {
+    fn distinct_batches(&self) -> usize {
         usize::MAX
     }
-    fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, T>> {
+    fn rows_in_place(&self, _: usize, _: Range<usize>) -> Option<RowsA<'_, T>> {
         None
     }
-    fn taps(&self) -> Option<&dyn AsTaps<T>> {
+    fn as_taps(&self) -> Option<&dyn TapRows<T>> {
         /// Windows of a row from which on going to the next row is little beside them.
-        const LEAST: usize = 12;
+        const MIN_WINDOWS_PER_ROW: usize = 12;
         let p = &self.patches;
-        let (threes, rest) = p.taps.as_chunks::<THREE>();
-        let near =
-            |[a, b, c]: &[[isize; 3]; THREE]| (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i]);
+        let (threes, rest) = p.taps.as_chunks::<TAPS_PER_ADDRESS>();
+        let near = |[a, b, c]: &[[isize; 3]; TAPS_PER_ADDRESS]| {
+            (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i])
+        };
         let flat = p.grid[0] == 1 && p.step == [1; 3] && p.taps.iter().all(|t| t[0] == 0);
         let all = rest.is_empty() && threes.iter().all(near);
-        (flat && all && (LEAST..=CHUNK).contains(&p.grid[2])).then_some(self)
+        (flat && all && (MIN_WINDOWS_PER_ROW..=CHUNK).contains(&p.grid[2])).then_some(self)
     }
     fn pack(&self, isa: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         let p = &self.patches;
@@ -286,8 +290,8 @@ impl<T: Real> Left<T> for Turned<'_, T> {
         let channels = rows.start / taps..(rows.end - 1) / taps + 1;
         for (image, positions, at) in images(terms, p.positions()) {
             let batch = image * self.groups + group;
-            if p.is_plain() {
-                for (channel, out) in rows.clone().zip(out.chunks_mut(PITCH)) {
+            if p.is_identity() {
+                for (channel, out) in rows.clone().zip(out.chunks_mut(PACKED_A_PITCH)) {
                     out[at..at + positions.len()].copy_from_slice(&p.at(batch, channel)[positions.clone()]);
                 }
                 continue;
@@ -297,10 +301,10 @@ impl<T: Real> Left<T> for Turned<'_, T> {
                     let places = places(padded, rows.clone(), channels.start);
                     let mut pieces = Vec::new();
                     padded.runs(some.clone(), |k, from, len| {
-                        pieces.push(Piece { to: at + k - positions.start, from, len });
+                        pieces.push(RowPiece { to: at + k - positions.start, from, len });
                     });
-                    let (places, pieces, out, pitch) = (&places, &pieces, &mut *out, PITCH);
-                    dispatch(isa, Lay { x, places, pieces, out, pitch, most: PITCH - CHUNK });
+                    let (places, pieces, out, pitch) = (&places, &pieces, &mut *out, PACKED_A_PITCH);
+                    dispatch(isa, CopyPieces { x, places, pieces, out, pitch, most: PACKED_A_PITCH - CHUNK });
                 });
             }
         }
@@ -308,8 +312,8 @@ impl<T: Real> Left<T> for Turned<'_, T> {
 }
 
 /// The same rows, read in the padded planes: nothing is packed.
-impl<T: Real> AsTaps<T> for Turned<'_, T> {
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: Panels<'_, T>) {
+impl<T: Real> TapRows<T> for Im2colTransposed<'_, T> {
+    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, terms: Range<usize>, rhs: PanelsB<'_, T>) {
         let (p, group, rows) = (&self.patches, tile.batch, tile.rows.clone());
         if rows.is_empty() || terms.is_empty() {
             return;
@@ -317,22 +321,22 @@ impl<T: Real> AsTaps<T> for Turned<'_, T> {
         let taps = p.taps.len();
         let channels = rows.start / taps..(rows.end - 1) / taps + 1;
         let parts: Vec<_> = images(terms, p.positions()).map(|(image, some, _)| (image, some)).collect();
-        let first_rows = rows.clone().step_by(THREE);
+        let first_rows = rows.clone().step_by(TAPS_PER_ADDRESS);
         let (mut threes, mut runs) = (Vec::new(), Vec::new());
-        let whole = Padded::new(p, 0..p.positions());
+        let whole = PaddedPlanes::new(p, 0..p.positions());
         if whole.is_plane(p.plane) {
             for (image, some) in parts {
                 let before = (image * self.groups + group) * p.channels * p.size();
-                whole.runs(some, |_, from, count| runs.push(Run { from: before + from, count }));
+                whole.runs(some, |_, from, count| runs.push(WindowRun { from: before + from, count }));
             }
             threes.extend(first_rows.map(|row| row / taps * p.size() + whole.places[row % taps]));
-            tile.add_taps(isa, Taps { x: p.data, threes: &threes, runs: &runs }, right);
+            tile.add_taps(isa, TapsA { x: p.data, threes: &threes, runs: &runs }, rhs);
             return;
         }
         // Whole rows, and a plane has the same room in each part: so its taps have the same places in all of them.
         let row = p.grid[2];
         let rows = |some: &Range<usize>| some.start / row * row..some.end.next_multiple_of(row);
-        let padded = |(image, some)| (image, Padded::new(p, rows(&some)), some);
+        let padded = |(image, some)| (image, PaddedPlanes::new(p, rows(&some)), some);
         let parts: Vec<_> = parts.into_iter().map(padded).collect();
         let size = parts.iter().map(|(_, padded, _)| padded.size()).max().expect("there are terms");
         let done = scratch(parts.len() * channels.len() * size, |x| {
@@ -343,11 +347,12 @@ impl<T: Real> AsTaps<T> for Turned<'_, T> {
                 let planes = p.planes(image * self.groups + group, channels.clone());
                 padded.fill(p.isa, p.plane, planes, x, size);
                 let before = n * channels.len() * size;
-                padded.runs(some.clone(), |_, from, count| runs.push(Run { from: before + from, count }));
+                padded
+                    .runs(some.clone(), |_, from, count| runs.push(WindowRun { from: before + from, count }));
             }
             let places = &parts[0].1.places;
             threes.extend(first_rows.map(|row| (row / taps - channels.start) * size + places[row % taps]));
-            tile.add_taps(isa, Taps { x, threes: &threes, runs: &runs }, right);
+            tile.add_taps(isa, TapsA { x, threes: &threes, runs: &runs }, rhs);
         });
         done.expect("padding some rows takes little memory");
     }

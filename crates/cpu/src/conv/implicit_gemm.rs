@@ -2,14 +2,17 @@
 //! tiles read windows where they lie. Sums come out with channels side by side, and are turned when they are done.
 
 use super::Weights;
-use super::border::Inside;
-use super::im2col::Patches;
-use super::pad::Padded;
+use super::border::BorderSplit;
+use super::im2col::Im2col;
+use super::pad::PaddedPlanes;
 use crate::CpuDevice;
-use crate::conv::kernels::a_pixels::{Fresh, Pixels, Places, Rows, Strip, pixels};
+use crate::conv::kernels::a_pixels::{
+    PixelBlock, PixelRows, TermOffsets, UnseenElements, WindowStrip, multiply_pixels,
+};
 use crate::gemm::{
-    Cut, Finish, MANY, Matrix, Numbers, Real, Right, TermKind, WORTH, Written, are_finite, chunks, each,
-    epilogue, fill, has_negative_zero, height, turn, width,
+    BatchedMatrix, Blocking, EVEN_TASKS_PER_THREAD, OperandB, OutputPrefetch, PARALLEL_MIN_FMAS, Real,
+    StoredElements, TermKind, TileEpilogue, are_finite, epilogue, fill_tiles, for_each_task,
+    has_negative_zero, k_chunks, mr, nr, transpose_block,
 };
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
@@ -21,79 +24,84 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Padded elements of a task, and sums of a panel: 384 KiB of f32 each at most, so that both stay in a core's second-level cache.
-const ROOM: usize = 96 << 10;
+const MAX_TASK_ELEMENTS: usize = 96 << 10;
 
 /// Terms below which turning the sums is too much beside them: of 147 terms (3 channels, 7 x 7), it took 3 % longer.
-const LEAST: usize = 256;
+const MIN_TERMS: usize = 256;
 /// Positions for each output channel from which planes are read where they lie. Windows at corners are tiles of their own then, as nothing is
 /// above and below a plane: of 256 channels of 14 x 14 that took 1 % longer than a copy with padding, of 64 of 56 x 56 the copy took 4 %.
-const CORNERS: usize = 2;
+const IN_PLACE_MIN_POSITIONS_PER_CHANNEL: usize = 2;
 /// Parts of an image, at most: with more, what is padded for each would be read too often.
-const PARTS: usize = 64;
+const MAX_PARTS_PER_IMAGE: usize = 64;
 
 /// Positions of a task, if windows are better read so: a register's worth of output channels, and registers for tall tiles.
-pub(super) fn together<T: Real>(d: &CpuDevice, p: &Patches<'_, T>, batch: usize, o: usize) -> Option<usize> {
-    let w = width::<T>(d.isa());
+pub(super) fn positions_per_task<T: Real>(
+    d: &CpuDevice,
+    p: &Im2col<'_, T>,
+    batch: usize,
+    o: usize,
+) -> Option<usize> {
+    let w = nr::<T>(d.isa());
     let k = p.channels * p.taps.len();
-    let high = height::<T>(d.isa());
-    if high < 6 || k < LEAST || o < w || !o.is_multiple_of(w / 2) {
+    let high = mr::<T>(d.isa());
+    if high < 6 || k < MIN_TERMS || o < w || !o.is_multiple_of(w / 2) {
         return None;
     }
     // With AVX2 tiles are no taller so than otherwise; what is gained is that no register of windows is of two rows.
-    if high < 12 && !p.is_plain() && p.grid[2].is_multiple_of(w / 2) {
+    if high < 12 && !p.is_identity() && p.grid[2].is_multiple_of(w / 2) {
         return None;
     }
-    let (n, most) = (p.positions(), ROOM / w);
+    let (n, most) = (p.positions(), MAX_TASK_ELEMENTS / w);
     let least = d.threads().div_ceil(batch.max(1));
-    if p.is_plain() {
+    if p.is_identity() {
         /// Rows of the highest tile.
-        const HIGH: usize = 14;
-        let parts = n.div_ceil(most.min(ROOM / p.channels).max(HIGH)).max(least);
-        return Some(n.div_ceil(parts).next_multiple_of(HIGH));
+        const MAX_TILE_ROWS: usize = 14;
+        let parts = n.div_ceil(most.min(MAX_TASK_ELEMENTS / p.channels).max(MAX_TILE_ROWS)).max(least);
+        return Some(n.div_ceil(parts).next_multiple_of(MAX_TILE_ROWS));
     }
     // Whole rows of windows.
     let row = p.grid[2];
     let fits = |parts: usize| {
         let some = p.rows().div_ceil(parts) * row;
         // They may begin with any row.
-        let padded = Padded::new(p, 0..some).size().saturating_mul(p.channels);
-        (some <= most && padded <= ROOM).then_some(some)
+        let padded = PaddedPlanes::new(p, 0..some).size().saturating_mul(p.channels);
+        (some <= most && padded <= MAX_TASK_ELEMENTS).then_some(some)
     };
     // As many for each thread: one image of 56 rows in three parts took two threads a third longer than in four.
     let comes_out_even = |parts: &usize| {
         let tasks = batch * p.rows().div_ceil(p.rows().div_ceil(*parts));
-        tasks.is_multiple_of(d.threads()) || tasks >= MANY * d.threads()
+        tasks.is_multiple_of(d.threads()) || tasks >= EVEN_TASKS_PER_THREAD * d.threads()
     };
-    let parts = least..=PARTS.min(p.rows());
+    let parts = least..=MAX_PARTS_PER_IMAGE.min(p.rows());
     parts.clone().filter(comes_out_even).chain(parts).find_map(fits)
 }
 
-/// The convolution of batches of images and groups, `together` positions at a time, as [`together`] says.
+/// The convolution of batches of images and groups, `positions_per_task` positions at a time, as [`positions_per_task`] says.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn convolve<T: Real>(
+pub(super) fn conv_implicit_gemm<T: Real>(
     d: &CpuDevice,
-    p: &Patches<'_, T>,
+    p: &Im2col<'_, T>,
     (batch, groups, o): (usize, usize, usize),
     w: Weights<'_, T>,
     kind: TermKind,
     together: usize,
-    after: &dyn Finish<T>,
+    after: &dyn TileEpilogue<T>,
 ) -> Result<HostVec<T>> {
-    let (isa, wide) = (d.isa(), width::<T>(d.isa()));
+    let (isa, wide) = (d.isa(), nr::<T>(d.isa()));
     let (k, n, step) = (p.channels * p.taps.len(), p.positions(), o.next_multiple_of(wide));
-    let ns = if batch * n * o * k > WORTH { f64::INFINITY } else { 0.0 };
+    let ns = if batch * n * o * k > PARALLEL_MIN_FMAS { f64::INFINITY } else { 0.0 };
     let unpacked = match w {
-        Weights::Lying(_) | Weights::Crossed(_) => groups,
-        Weights::Packed(_) => 0,
+        Weights::InPlace(_) | Weights::Transposed(_) => groups,
+        Weights::Prepacked(_) => 0,
     };
-    // Of windows that are a plane's elements `together` has no whole rows, and of fast products no sums of terms one by one.
-    let is_exact = kind == TermKind::Elements && !p.is_plain();
-    let inside = if is_exact { Inside::of(p, together / p.grid[2]) } else { None };
+    // Of windows that are a plane's elements `positions_per_task` has no whole rows, and of fast products no sums of terms one by one.
+    let is_exact = kind == TermKind::Elements && !p.is_identity();
+    let border = if is_exact { BorderSplit::of(p, together / p.grid[2]) } else { None };
     let is_finite = AtomicBool::new(match w {
-        Weights::Packed(kept) => kept.is_finite,
-        Weights::Lying(_) | Weights::Crossed(_) => true,
+        Weights::Prepacked(kept) => kept.is_finite,
+        Weights::InPlace(_) | Weights::Transposed(_) => true,
     });
     scratch(unpacked * k * step, |packed| {
         // Panel after panel, in each chunk after chunk: as they are read.
@@ -101,41 +109,44 @@ pub(super) fn convolve<T: Real>(
         let mut rest = &mut *packed;
         for group in 0..unpacked {
             for j in (0..o).step_by(wide) {
-                for terms in chunks(0..k) {
+                for terms in k_chunks(0..k) {
                     let (part, after) = rest.split_at_mut(terms.len() * wide);
                     parts.push((group, terms, j..o.min(j + wide), part));
                     rest = after;
                 }
             }
         }
-        each(d, ns, &mut parts, |(group, terms, cols, part)| {
+        for_each_task(d, ns, &mut parts, |(group, terms, cols, part)| {
             pack(isa, w, (o, p.taps.len(), k), *group, terms, cols, part);
-            if inside.is_some() {
+            if border.is_some() {
                 is_finite.fetch_and(are_finite(isa, part), Relaxed);
             }
             Ok(())
         })?;
-        let inside = inside.as_ref().filter(|_| is_finite.load(Relaxed));
-        let is_lying = p.step[2] == 1 && p.positions() > CORNERS * o;
-        let edges = inside.map(|inside| Edges { inside, lying: is_lying.then(|| Lying::new(p, inside)) });
-        let (packed, inside) = (&*packed, edges.as_ref());
-        let cut = Cut { batch, m: o, n, rows: o, cols: together };
-        fill(&cut, |tiles| {
-            each(d, ns, tiles, |tile| {
+        let border = border.as_ref().filter(|_| is_finite.load(Relaxed));
+        let is_lying = p.step[2] == 1 && p.positions() > IN_PLACE_MIN_POSITIONS_PER_CHANNEL * o;
+        let edges = border
+            .map(|border| BorderTiles { border, lying: is_lying.then(|| PlanesInPlace::new(p, border)) });
+        let (packed, border) = (&*packed, edges.as_ref());
+        let blocking = Blocking { batch, m: o, n, rows: o, cols: together };
+        fill_tiles(&blocking, |tiles| {
+            for_each_task(d, ns, tiles, |tile| {
                 let group = tile.batch % groups * k * step;
                 // Nothing behind the last one.
                 let panel = |j: usize, terms: Range<usize>| match w {
                     _ if j >= o => &[],
-                    Weights::Packed(kept) => kept.panels(terms, j..o).data,
-                    Weights::Lying(_) | Weights::Crossed(_) => &packed[group + j * k + terms.start * wide..],
+                    Weights::Prepacked(kept) => kept.panels(terms, j..o).data,
+                    Weights::InPlace(_) | Weights::Transposed(_) => {
+                        &packed[group + j * k + terms.start * wide..]
+                    }
                 };
                 let positions = tile.cols.clone();
                 scratch(positions.len() * wide, |sums| {
-                    see(p, tile.batch, &positions, inside, |seen| {
+                    with_visible_planes(p, tile.batch, &positions, border, |seen| {
                         for j in (0..o).step_by(wide) {
                             let cols = wide.min(o - j);
                             let weights = |terms: Range<usize>| {
-                                let next = match chunks(terms.end..k).next() {
+                                let next = match k_chunks(terms.end..k).next() {
                                     Some(next) => panel(j, next),
                                     None => panel(j + wide, 0..k.min(CHUNK)),
                                 };
@@ -143,19 +154,19 @@ pub(super) fn convolve<T: Real>(
                             };
                             let mut written = tile.written((j, cols));
                             seen.times(isa, kind, &weights, (cols, wide), sums, j == 0, &mut written);
-                            if seen.may_lack(isa, (cols, wide), sums) {
-                                let all = |all: &Seen<'_, T>| {
+                            if seen.may_differ_without_padding(isa, (cols, wide), sums) {
+                                let all = |all: &VisiblePlanes<'_, T>| {
                                     all.times(isa, kind, &weights, (cols, wide), sums, false, &mut written);
                                     Ok(())
                                 };
-                                see(p, tile.batch, &positions, None, all)?;
+                                with_visible_planes(p, tile.batch, &positions, None, all)?;
                             }
                             // While they are in the first-level cache.
-                            tile.turned_rows(isa, (j, cols), sums, wide);
+                            tile.store_transposed_rows(isa, (j, cols), sums, wide);
                         }
                         Ok(())
                     })?;
-                    epilogue::finish(isa, after, tile);
+                    epilogue::apply_to_tile(isa, after, tile);
                     Ok(())
                 })?
             })
@@ -174,19 +185,19 @@ fn pack<T: Real>(
     out: &mut [T],
 ) {
     let (matrix, step) = match w {
-        Weights::Lying(w) => (w, (1, k)),
-        Weights::Crossed(w) if taps == 1 => (w, (o, 1)),
-        Weights::Crossed(w) => return pack_crossed(isa, &w[group * o * k..], (o, taps), terms, cols, out),
-        Weights::Packed(_) => unreachable!("they are packed"),
+        Weights::InPlace(w) => (w, (1, k)),
+        Weights::Transposed(w) if taps == 1 => (w, (o, 1)),
+        Weights::Transposed(w) => return pack_crossed(isa, &w[group * o * k..], (o, taps), terms, cols, out),
+        Weights::Prepacked(_) => unreachable!("they are packed"),
     };
     turned(matrix, o * k, step).pack(isa, group, terms.clone(), cols.clone(), out);
 }
 
 /// Weights with terms down and output channels across: the size of a group, and the distances of rows and of columns.
-fn turned<T>(w: &[T], group: usize, (row, col): (usize, usize)) -> Matrix<'_, T> {
+fn turned<T>(w: &[T], group: usize, (row, col): (usize, usize)) -> BatchedMatrix<'_, T> {
     let batch = (group as isize, 0);
     let (row, col) = (row as isize, col as isize);
-    Matrix { data: Numbers::Own(w), offset: 0, inner: 1, batch, row, col, kept: None }
+    BatchedMatrix { data: StoredElements::Native(w), offset: 0, inner: 1, batch, row, col, kept: None }
 }
 
 /// Packs a panel of w[channel, o, tap], whose terms are (channel, tap).
@@ -198,7 +209,7 @@ fn pack_crossed<T: Real>(
     cols: &Range<usize>,
     out: &mut [T],
 ) {
-    let wide = width::<T>(isa);
+    let wide = nr::<T>(isa);
     if cols.len() < wide {
         out.fill(T::ZERO);
     }
@@ -208,28 +219,28 @@ fn pack_crossed<T: Real>(
         let count = (taps - tap).min(terms.end - at);
         let from = (channel * o + cols.start) * taps + tap;
         let out = &mut out[(at - terms.start) * wide..];
-        turn(isa, w, from as isize, taps as isize, count, cols.len(), out, wide);
+        transpose_block(isa, w, from as isize, taps as isize, count, cols.len(), out, wide);
         at += count;
     }
 }
 
 /// Windows without the terms that are padding, and where they are read.
-struct Edges<'a> {
-    inside: &'a Inside,
+struct BorderTiles<'a> {
+    border: &'a BorderSplit,
     /// Terms in planes as they lie, if they are read there.
-    lying: Option<Lying<'a>>,
+    lying: Option<PlanesInPlace<'a>>,
 }
 
 /// Planes as they lie: nothing is copied, where no padding is read.
-struct Lying<'a> {
-    places: Places<'a>,
+struct PlanesInPlace<'a> {
+    places: TermOffsets<'a>,
     /// Where the nearest tap lies at position 0, which has place 0.
     least: isize,
-    fresh: Fresh,
+    fresh: UnseenElements,
 }
 
-impl<'a> Lying<'a> {
-    fn new<T: Real>(p: &Patches<'_, T>, inside: &'a Inside) -> Self {
+impl<'a> PlanesInPlace<'a> {
+    fn new<T: Real>(p: &Im2col<'_, T>, border: &'a BorderSplit) -> Self {
         let [_, p1, p2] = p.plane.map(|size| size as isize);
         let taps: Vec<_> = p.taps.iter().map(|[i, j, k]| (i * p1 + j) * p2 + k).collect();
         let least = taps.iter().copied().min().unwrap_or(0);
@@ -237,11 +248,11 @@ impl<'a> Lying<'a> {
         let places = (0..p.channels).flat_map(|c| taps.iter().map(move |tap| c * size + tap.abs_diff(least)));
         let ([_, _, across], (low, high)) = (p.plane, p.reach(1));
         let on = (high.abs_diff(low) + 1) * across;
-        let fresh = Fresh { on, count: across, area: size, taps: p.taps.len() };
-        Lying { places: Places::new(places.collect(), &inside.picks).of_sets(), least, fresh }
+        let fresh = UnseenElements { on, count: across, area: size, taps: p.taps.len() };
+        PlanesInPlace { places: TermOffsets::new(places.collect(), &border.picks).of_sets(), least, fresh }
     }
     /// Where the window at column `k` of row `row` of positions sees a term at place 0.
-    fn position<T: Real>(&self, p: &Patches<'_, T>, row: usize, k: usize) -> isize {
+    fn position<T: Real>(&self, p: &Im2col<'_, T>, row: usize, k: usize) -> isize {
         let [_, p1, p2] = p.plane;
         let [i, j] = [row / p.grid[1] * p.step[0], row % p.grid[1] * p.step[1]];
         ((i * p1 + j) * p2 + k * p.step[2]) as isize + self.least
@@ -249,16 +260,16 @@ impl<'a> Lying<'a> {
 }
 
 /// What some positions see.
-struct Seen<'a, T> {
+struct VisiblePlanes<'a, T> {
     /// Planes.
     x: &'a [T],
-    places: &'a Places<'a>,
+    places: &'a TermOffsets<'a>,
     /// The positions, as rows of tiles.
-    strips: Vec<Strip>,
-    fresh: Option<Fresh>,
+    strips: Vec<WindowStrip>,
+    fresh: Option<UnseenElements>,
 }
 
-impl<T: Real> Seen<'_, T> {
+impl<T: Real> VisiblePlanes<'_, T> {
     /// The sums of all terms with `cols` output channels, each position's `step` apart. `weights` gives the panel of some terms, and
     /// what is multiplied after it; `written` is where the sums will go.
     fn times<'w>(
@@ -269,22 +280,25 @@ impl<T: Real> Seen<'_, T> {
         (cols, step): (usize, usize),
         sums: &mut [T],
         is_fresh: bool,
-        written: &mut Written,
+        written: &mut OutputPrefetch,
     ) where
         T: 'w,
     {
-        let Seen { x, places, ref strips, fresh } = *self;
+        let VisiblePlanes { x, places, ref strips, fresh } = *self;
         let fresh = fresh.filter(|_| is_fresh);
-        for terms in chunks(0..places.terms()) {
+        for terms in k_chunks(0..places.terms()) {
             let (panel, next) = weights(terms.clone());
-            let (a, first) = (Rows { x, places, terms: terms.clone(), strips, fresh }, terms.start == 0);
+            let (a, first) = (PixelRows { x, places, terms: terms.clone(), strips, fresh }, terms.start == 0);
             let c = &mut *sums;
-            pixels(isa, Pixels { a, panel, next, cols, c, step, first, kind, written: &mut *written });
+            multiply_pixels(
+                isa,
+                PixelBlock { a, panel, next, cols, c, step, first, kind, written: &mut *written },
+            );
         }
     }
     /// Could padding have made other numbers of some sums?
-    fn may_lack(&self, isa: Isa, (cols, step): (usize, usize), sums: &[T]) -> bool {
-        let mut picked = self.strips.iter().filter(|strip| strip.picks.is_some()).flat_map(Strip::rows);
+    fn may_differ_without_padding(&self, isa: Isa, (cols, step): (usize, usize), sums: &[T]) -> bool {
+        let mut picked = self.strips.iter().filter(|strip| strip.picks.is_some()).flat_map(WindowStrip::rows);
         picked.any(|row| has_negative_zero(isa, &sums[row * step..][..cols]))
     }
 }
@@ -293,52 +307,52 @@ impl<T: Real> Seen<'_, T> {
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-fn see<T: Real>(
-    p: &Patches<'_, T>,
+fn with_visible_planes<T: Real>(
+    p: &Im2col<'_, T>,
     batch: usize,
     positions: &Range<usize>,
-    edges: Option<&Edges<'_>>,
-    f: impl FnOnce(&Seen<'_, T>) -> Result<()>,
+    edges: Option<&BorderTiles<'_>>,
+    f: impl FnOnce(&VisiblePlanes<'_, T>) -> Result<()>,
 ) -> Result<()> {
     let planes = p.planes(batch, 0..p.channels);
-    if p.is_plain() {
+    if p.is_identity() {
         let n = p.positions();
-        let places = Places::new((0..p.channels).map(|c| c * n).collect(), &[]);
+        let places = TermOffsets::new((0..p.channels).map(|c| c * n).collect(), &[]);
         let (from, count) = (positions.start as isize, positions.len());
-        let strips = vec![Strip { from, apart: 1, count, to: 0, down: 1, picks: None }];
-        return f(&Seen { x: planes, places: &places, strips, fresh: None });
+        let strips = vec![WindowStrip { from, apart: 1, count, to: 0, down: 1, picks: None }];
+        return f(&VisiblePlanes { x: planes, places: &places, strips, fresh: None });
     }
-    if let Some(Edges { inside, lying: Some(lying) }) = edges {
-        let strips = inside.strips(p, |row, k| lying.position(p, row, k), positions, false);
+    if let Some(BorderTiles { border, lying: Some(lying) }) = edges {
+        let strips = border.strips(p, |row, k| lying.position(p, row, k), positions, false);
         // The first windows' lines, which no tile before has fetched: without, both gradients of 64 channels of 56 x 56 took 3 % longer.
-        let Fresh { on, area, .. } = lying.fresh;
+        let UnseenElements { on, area, .. } = lying.fresh;
         let first = strips.first().map_or(0, |strip| strip.from);
         for c in 0..p.channels {
             for line in (0..on).step_by(LINE / size_of::<T>()) {
                 prefetch_l1(planes.as_ptr().wrapping_offset(first).wrapping_add(c * area + line));
             }
         }
-        return f(&Seen { x: planes, places: &lying.places, strips, fresh: Some(lying.fresh) });
+        return f(&VisiblePlanes { x: planes, places: &lying.places, strips, fresh: Some(lying.fresh) });
     }
-    let see = |padded: &Padded, x: &[T]| {
+    let see = |padded: &PaddedPlanes, x: &[T]| {
         let size = padded.size();
         let places = (0..p.channels).flat_map(|c| padded.places.iter().map(move |place| c * size + place));
-        let sets = edges.map_or(&[][..], |edges| &edges.inside.picks);
-        let places = Places::new(places.collect(), sets);
+        let sets = edges.map_or(&[][..], |edges| &edges.border.picks);
+        let places = TermOffsets::new(places.collect(), sets);
         let strips = match edges {
-            Some(edges) => edges.inside.strips(p, |row, k| padded.position(row, k) as isize, positions, true),
+            Some(edges) => edges.border.strips(p, |row, k| padded.position(row, k) as isize, positions, true),
             None => {
                 let mut all = Vec::new();
                 padded.runs(positions.clone(), |at, from, count| {
                     let (from, to) = (from as isize, at - positions.start);
-                    all.push(Strip { from, apart: 1, count, to, down: 1, picks: None });
+                    all.push(WindowStrip { from, apart: 1, count, to, down: 1, picks: None });
                 });
                 all
             }
         };
-        f(&Seen { x, places: &places, strips, fresh: None })
+        f(&VisiblePlanes { x, places: &places, strips, fresh: None })
     };
-    let whole = Padded::new(p, 0..p.positions());
+    let whole = PaddedPlanes::new(p, 0..p.positions());
     if whole.is_plane(p.plane) {
         // Planes are their own padded ones.
         return see(&whole, planes);

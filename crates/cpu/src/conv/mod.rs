@@ -18,36 +18,37 @@ mod pad;
 
 use crate::CpuDevice;
 use crate::gemm;
-use crate::gemm::contract::{all, numbers, store};
-use crate::gemm::epilogue::{Follow, Nothing};
-use crate::gemm::operand::copy;
+use crate::gemm::contract::{store, stored_elements, try_map_all};
+use crate::gemm::epilogue::{FusedEpilogue, NoEpilogue};
+use crate::gemm::operand::copy_block;
 use crate::gemm::{
-    Columns, Extra, Finish, Job, Kept, Left, Lines, Matrix, Numbers, Panels, Place, Prepacked, Real, Right,
-    Share, TermKind, product_of_pairs, turn, width,
+    BatchedMatrix, ColumnsB, EpilogueOperand, Gemm, MatrixPlace, OperandA, OperandB, PackPlan, PanelsB,
+    PrepackedB, PrepackedPanels, Real, RowsA, StoredElements, TermKind, TileEpilogue, nr, run_gemm_of_pairs,
+    transpose_block,
 };
 use crate::layout::copy::{Elements, elements, own};
 use crate::lazy::buffer::View;
-use crate::runtime::memory::{Held, Scratch, filled};
-use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::runtime::parallel::pieces;
+use crate::runtime::memory::{PooledData, PooledVec, filled};
+use crate::runtime::output::parallel_fill::fill_pieces;
+use crate::runtime::parallel::for_each_piece;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
 use elinvar_simd::isa::Isa;
-use im2col::{Patches, Turned, images};
+use im2col::{Im2col, Im2colTransposed, images};
 use std::ops::{Deref, Range};
 
 /// Windows up to which it matters whether weights are packed: more are worth packing them anew each time.
-const WINDOWS: usize = 4096;
+const PREPACK_MAX_WINDOWS: usize = 4096;
 
 /// Up to three numbers, one for each axis; missing axes stand in front and have `rest`.
-fn three<T: Copy>(x: &[T], rest: T) -> [T; 3] {
+fn three_axes<T: Copy>(x: &[T], rest: T) -> [T; 3] {
     let mut all = [rest; 3];
     all[3 - x.len()..].copy_from_slice(x);
     all
 }
 
 /// Sizes and steps along three axes.
-struct Window {
+struct ConvGeometry {
     plane: [usize; 3],
     taps: [usize; 3],
     out: [usize; 3],
@@ -56,22 +57,23 @@ struct Window {
     dilation: [usize; 3],
 }
 
-impl Window {
-    fn new(c: &Conv, plane: &[usize], taps: &[usize], out: &[usize]) -> Window {
-        Window {
-            plane: three(plane, 1),
-            taps: three(taps, 1),
-            out: three(out, 1),
-            stride: three(&c.stride, 1),
-            padding: three(&c.padding, 0),
-            dilation: three(&c.dilation, 1),
+impl ConvGeometry {
+    fn new(c: &Conv, plane: &[usize], taps: &[usize], out: &[usize]) -> ConvGeometry {
+        ConvGeometry {
+            plane: three_axes(plane, 1),
+            taps: three_axes(taps, 1),
+            out: three_axes(out, 1),
+            stride: three_axes(&c.stride, 1),
+            padding: three_axes(&c.padding, 0),
+            dilation: three_axes(&c.dilation, 1),
         }
     }
     /// The windows of the convolution over `channels` planes of each batch.
-    fn patches<'a, T: Real>(&self, isa: Isa, data: &'a [T], channels: usize) -> Patches<'a, T> {
+    fn patches<'a, T: Real>(&self, isa: Isa, data: &'a [T], channels: usize) -> Im2col<'a, T> {
         let offset = |a: usize, t: usize| (t * self.dilation[a]) as isize - self.padding[a] as isize;
         let taps = grid(self.taps).map(|t| std::array::from_fn(|a| offset(a, t[a]))).collect();
-        Patches { data, channels, plane: self.plane, grid: self.out, step: self.stride, taps, isa }.simple()
+        Im2col { data, channels, plane: self.plane, grid: self.out, step: self.stride, taps, isa }
+            .merge_axes()
     }
 }
 
@@ -81,34 +83,42 @@ fn grid(n: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
 }
 
 /// The weights of a group as the left factor, the same for all images.
-struct Kernels<'a, T> {
-    matrix: Matrix<'a, T>,
+struct GroupWeights<'a, T> {
+    matrix: BatchedMatrix<'a, T>,
     groups: usize,
 }
 
-impl<T: Real> Left<T> for Kernels<'_, T> {
-    fn distinct(&self) -> usize {
+impl<T: Real> OperandA<T> for GroupWeights<'_, T> {
+    fn distinct_batches(&self) -> usize {
         self.groups
     }
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
-        self.matrix.pack_left(isa, batch % self.groups, rows, terms, out);
+        self.matrix.pack_a(isa, batch % self.groups, rows, terms, out);
     }
-    fn lines(&self, batch: usize, rows: Range<usize>) -> Option<Lines<'_, T>> {
-        self.matrix.lines(batch % self.groups, rows)
+    fn rows_in_place(&self, batch: usize, rows: Range<usize>) -> Option<RowsA<'_, T>> {
+        self.matrix.rows_in_place(batch % self.groups, rows)
     }
-    fn taps(&self) -> Option<&dyn gemm::AsTaps<T>> {
+    fn as_taps(&self) -> Option<&dyn gemm::TapRows<T>> {
         None
     }
 }
 
 /// Contiguous matrices, one after the other.
-fn matrices<T>(data: &[T], rows: usize, cols: usize) -> Matrix<'_, T> {
+fn matrices<T>(data: &[T], rows: usize, cols: usize) -> BatchedMatrix<'_, T> {
     let batch = ((rows * cols) as isize, 0);
-    Matrix { data: Numbers::Own(data), offset: 0, inner: 1, batch, row: cols as isize, col: 1, kept: None }
+    BatchedMatrix {
+        data: StoredElements::Native(data),
+        offset: 0,
+        inner: 1,
+        batch,
+        row: cols as isize,
+        col: 1,
+        kept: None,
+    }
 }
 
 /// Gives the packed copy of weights, if there is one; whether it would be worth having one, and where they lie.
-pub(crate) type Packed<'a> = dyn Fn(bool, Place) -> Result<Option<&'a Prepacked>> + 'a;
+pub(crate) type PrepackedLookup<'a> = dyn Fn(bool, MatrixPlace) -> Result<Option<&'a PrepackedB>> + 'a;
 
 /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap])
 ///
@@ -118,23 +128,23 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     d: &CpuDevice,
     c: &Conv,
     x: &View<'_>,
-    (w, packed): (&View<'_>, &Packed<'_>),
+    (w, packed): (&View<'_>, &PrepackedLookup<'_>),
     out: &[usize],
     e: &E,
     extra: &[View<'_>; N],
 ) -> Result<HostData> {
     let (xs, ws) = (x.shape(), w.shape());
-    let window = Window::new(c, &xs[2..], &ws[2..], out);
+    let window = ConvGeometry::new(c, &xs[2..], &ws[2..], out);
     let (images, o, positions) = (xs[0], ws[0] / c.groups, out.iter().product());
     // Operands of the epilogue as [n, o, s'].
     let flat = Shape::new(&[images, ws[0], positions])?;
     let extra = extra.iter().map(|v| flattened(d, v, &flat)).collect::<Result<Vec<_>>>()?;
-    let extra = all(&std::array::from_fn::<_, N, _>(|i| i), |i| {
+    let extra = try_map_all(&std::array::from_fn::<_, N, _>(|i| i), |i| {
         let (data, l) = &extra[*i];
         let s = l.strides();
         let batch = (s[0], o as isize * s[1]);
-        Ok(Extra {
-            data: numbers::<T>(data)?,
+        Ok(EpilogueOperand {
+            data: stored_elements::<T>(data)?,
             offset: l.offset(),
             inner: c.groups,
             batch,
@@ -144,48 +154,48 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
         })
     })?;
     let (channels, kind) = (ws[1], bf16::kind(d, c.precision, [x, w], ws[1], o));
-    let xv = planes::<T>(d, x, kind, channels, xs[2..].iter().product())?;
-    let wv = planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
+    let xv = load_planes::<T>(d, x, kind, channels, xs[2..].iter().product())?;
+    let wv = load_planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
     let patches = window.patches(d.isa(), &xv, kind.terms(channels));
     let k = ws[1..].iter().product();
-    let together = together(d, kind, &patches, images * c.groups, o);
+    let together = implicit_gemm_positions(d, kind, &patches, images * c.groups, o);
     let kept =
         if kind == TermKind::Elements && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
-            let place = Place::of_turned(w.layout.offset(), o, k);
-            packed(images * positions <= WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
+            let place = MatrixPlace::of_turned(w.layout.offset(), o, k);
+            packed(images * positions <= PREPACK_MAX_WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
         } else {
             None
         };
-    let w = kept.map_or(Weights::Lying(&wv), Weights::Packed);
-    let job = Windows { patches, images, groups: c.groups, o, w, kind, together };
-    let y = T::windows(d, &job, &Follow { e, extra })?;
+    let w = kept.map_or(Weights::InPlace(&wv), Weights::Prepacked);
+    let gemm = ConvGemm { patches, images, groups: c.groups, o, w, kind, together };
+    let y = T::conv_gemm(d, &gemm, &FusedEpilogue { e, extra })?;
     store(d, y, x.buffer.dtype())
 }
 
 /// For each image and group: weights [o, (channel, tap)] times patches.
-pub(crate) struct Windows<'a, T> {
-    patches: Patches<'a, T>,
+pub(crate) struct ConvGemm<'a, T> {
+    patches: Im2col<'a, T>,
     images: usize,
     groups: usize,
     o: usize,
     w: Weights<'a, T>,
     kind: TermKind,
-    /// What [`together`] says of it.
+    /// What [`implicit_gemm_positions`] says of it.
     together: Option<usize>,
 }
 
 /// Positions of a task, if [`implicit_gemm::convolve`] is what windows are best multiplied by. AMX multiplies packed panels alone.
-fn together<T: Real>(
+fn implicit_gemm_positions<T: Real>(
     d: &CpuDevice,
     kind: TermKind,
-    p: &Patches<'_, T>,
+    p: &Im2col<'_, T>,
     batch: usize,
     o: usize,
 ) -> Option<usize> {
     if kind == TermKind::Bf16Pairs && d.isa().has_amx() {
         None
     } else {
-        implicit_gemm::together(d, p, batch, o)
+        implicit_gemm::positions_per_task(d, p, batch, o)
     }
 }
 
@@ -193,39 +203,57 @@ fn together<T: Real>(
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a, T> {
     /// [group, o, (channel, tap)]
-    Lying(&'a [T]),
+    InPlace(&'a [T]),
     /// [group, channel, o, tap]: those of the convolution whose gradient by x this one is.
-    Crossed(&'a [T]),
+    Transposed(&'a [T]),
     /// Panels of one group.
-    Packed(Kept<'a, T>),
+    Prepacked(PrepackedPanels<'a, T>),
 }
 
-/// For [`Real::windows`] alone.
-pub(crate) fn windows<T: Real>(
+/// For [`Real::run_conv_gemm`] alone.
+pub(crate) fn run_conv_gemm<T: Real>(
     d: &CpuDevice,
-    job: &Windows<'_, T>,
-    finish: &dyn Finish<T>,
+    gemm: &ConvGemm<'_, T>,
+    epilogue: &dyn TileEpilogue<T>,
 ) -> Result<HostVec<T>> {
-    let Windows { ref patches, images, groups, o, w, kind, together } = *job;
-    if let (Weights::Lying(w), TermKind::Elements) = (w, kind) {
+    let ConvGemm { ref patches, images, groups, o, w, kind, together } = *gemm;
+    if let (Weights::InPlace(w), TermKind::Elements) = (w, kind) {
         if let Some(windows) = depthwise::of(patches) {
-            return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, finish);
+            return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, epilogue);
         }
-        if together.is_none() && direct::is_few(patches, o) {
-            return direct::few(d, patches, images * groups, groups, o, w, finish);
+        if together.is_none() && direct::is_direct(patches, o) {
+            return direct::conv_direct(d, patches, images * groups, groups, o, w, epilogue);
         }
     }
     if let Some(together) = together {
-        return implicit_gemm::convolve(d, patches, (images * groups, groups, o), w, kind, together, finish);
+        return implicit_gemm::conv_implicit_gemm(
+            d,
+            patches,
+            (images * groups, groups, o),
+            w,
+            kind,
+            together,
+            epilogue,
+        );
     }
-    let Weights::Lying(w) = w else { unreachable!("weights that are not turned are for panels alone") };
+    let Weights::InPlace(w) = w else { unreachable!("weights that are not turned are for panels alone") };
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
-    let left = Kernels { matrix: matrices(w, o, k), groups };
+    let lhs = GroupWeights { matrix: matrices(w, o, k), groups };
     let planes = matrices(patches.data, patches.channels, n);
-    let right: &dyn Right<T> = if patches.is_plain() { &planes } else { patches };
-    product_of_pairs(
+    let rhs: &dyn OperandB<T> = if patches.is_identity() { &planes } else { patches };
+    run_gemm_of_pairs(
         d,
-        &Job { batch: images * groups, m: o, k, n, left: &left, right, finish, share: Share::Left, kind },
+        &Gemm {
+            batch: images * groups,
+            m: o,
+            k,
+            n,
+            lhs: &lhs,
+            rhs,
+            epilogue,
+            pack_plan: PackPlan::SharedA,
+            kind,
+        },
     )
 }
 
@@ -241,10 +269,10 @@ pub(crate) fn input_grad<T: Real>(
     spatial: &[usize],
 ) -> Result<HostData> {
     let (gs, ws) = (g.shape(), w.shape());
-    let window = Window::new(c, spatial, &ws[2..], &gs[2..]);
+    let window = ConvGeometry::new(c, spatial, &ws[2..], &gs[2..]);
     let (images, channels, o) = (gs[0], ws[1], ws[0] / c.groups);
     let kind = bf16::kind(d, c.precision, [g, w], o, channels);
-    let (gv, wv) = (planes::<T>(d, g, kind, o, gs[2..].iter().product())?, load::<T>(d, w)?);
+    let (gv, wv) = (load_planes::<T>(d, g, kind, o, gs[2..].iter().product())?, load::<T>(d, w)?);
     if kind == TermKind::Elements
         && c.groups == 1
         && window.stride == [1; 3]
@@ -252,7 +280,7 @@ pub(crate) fn input_grad<T: Real>(
     {
         return store(d, dx, g.buffer.dtype());
     }
-    if kind == TermKind::Elements && grad_input_nonoverlapping::is_apart(&window) {
+    if kind == TermKind::Elements && grad_input_nonoverlapping::is_nonoverlapping(&window) {
         let dx =
             grad_input_nonoverlapping::input_grad(d, &window, &gv, &wv, [images, c.groups, o, channels])?;
         return store(d, dx, g.buffer.dtype());
@@ -274,7 +302,7 @@ pub(crate) fn input_grad<T: Real>(
         }
         let count = |a: usize| (window.plane[a] - residue[a]).div_ceil(window.stride[a]);
         let across = std::array::from_fn(count);
-        let patches = Patches {
+        let patches = Im2col {
             data: &gv[..],
             channels: kind.terms(o),
             plane: window.out,
@@ -283,31 +311,31 @@ pub(crate) fn input_grad<T: Real>(
             taps,
             isa: d.isa(),
         }
-        .simple();
+        .merge_axes();
         let area = window.taps.iter().product();
         let all = which.len() == area && kind == TermKind::Elements;
         let turned;
-        let together = together(d, kind, &patches, images * c.groups, channels);
+        let together = implicit_gemm_positions(d, kind, &patches, images * c.groups, channels);
         let w = if all && together.is_some() {
-            Weights::Crossed(&wv)
+            Weights::Transposed(&wv)
         } else {
-            let numbers = Scratch::of(crossed(d, &wv, [c.groups, o, channels, area], &which)?);
+            let numbers = PooledVec::of(transpose_weights(d, &wv, [c.groups, o, channels, area], &which)?);
             turned = match kind {
                 TermKind::Elements => numbers,
                 TermKind::Bf16Pairs => bf16::of_numbers(d, &numbers, o, which.len())?,
             };
-            Weights::Lying(&turned)
+            Weights::InPlace(&turned)
         };
-        let job = Windows { patches, images, groups: c.groups, o: channels, w, kind, together };
-        let dx = windows(d, &job, &Nothing)?;
+        let gemm = ConvGemm { patches, images, groups: c.groups, o: channels, w, kind, together };
+        let dx = run_conv_gemm(d, &gemm, &NoEpilogue)?;
         if window.stride == [1; 3] {
             return store(d, dx, g.buffer.dtype());
         }
-        parts.push((residue, across, Scratch::of(dx)));
+        parts.push((residue, across, PooledVec::of(dx)));
     }
     let size: usize = window.plane.iter().product();
     let mut dx = filled(images * c.groups * channels * size, T::ZERO)?;
-    pieces(d, &mut dx, size, 1.0, &|at, plane| {
+    for_each_piece(d, &mut dx, size, 1.0, &|at, plane| {
         for (residue, across, part) in &parts {
             let n: usize = across.iter().product();
             let part = &part[at / size * n..(at / size + 1) * n];
@@ -327,24 +355,24 @@ pub(crate) fn input_grad<T: Real>(
 ///
 /// # Errors
 /// `OutOfMemory`.
-fn crossed<T: Real>(
+fn transpose_weights<T: Real>(
     d: &CpuDevice,
     w: &[T],
     [groups, o, channels, area]: [usize; 4],
     which: &[usize],
 ) -> Result<HostVec<T>> {
     /// Channels of a piece of work: what is read of them lies together.
-    const TOGETHER: usize = 16;
+    const CHANNELS_PER_PIECE: usize = 16;
     let row = o * which.len();
-    fresh_pieces(d, groups * channels * row, TOGETHER * row, 0.5, &|start, room| {
+    fill_pieces(d, groups * channels * row, CHANNELS_PER_PIECE * row, 0.5, &|start, dst| {
         let mut line = start / row;
-        while room.left() > 0 {
+        while dst.remaining() > 0 {
             let (group, first) = (line / channels, line % channels);
-            let some = (channels - first).min(room.left() / row);
-            let to = room.zeroed(some * row, T::ZERO);
+            let some = (channels - first).min(dst.remaining() / row);
+            let to = dst.zeroed(some * row, T::ZERO);
             let from = &w[group * o * channels * area..][..o * channels * area];
             if area == 1 {
-                turn(d.isa(), from, first as isize, channels as isize, some, o, to, row);
+                transpose_block(d.isa(), from, first as isize, channels as isize, some, o, to, row);
             } else {
                 for (o, from) in from.chunks_exact(channels * area).enumerate() {
                     let from = from.chunks_exact(area).skip(first);
@@ -372,17 +400,17 @@ pub(crate) fn weight_grad<T: Real>(
     taps: &[usize],
 ) -> Result<HostData> {
     /// Rows that a thread turns at once, at least: a cache line of what it reads.
-    const LEAST: usize = 16;
+    const MIN_ROWS_PER_TASK: usize = 16;
     let (xs, gs) = (x.shape(), g.shape());
-    let window = Window::new(c, &xs[2..], taps, &gs[2..]);
+    let window = ConvGeometry::new(c, &xs[2..], taps, &gs[2..]);
     let (channels, o) = (xs[1] / c.groups, gs[1] / c.groups);
     // Terms are positions, of which a pair would have another partner under the next tap; so images make pairs.
     let kind = bf16::kind(d, c.precision, [x, g], xs[0], o);
     let images = kind.terms(xs[0]);
-    let xv = planes::<T>(d, x, kind, xs[0], xs[1..].iter().product())?;
-    let gv = planes::<T>(d, g, kind, xs[0], gs[1..].iter().product())?;
+    let xv = load_planes::<T>(d, x, kind, xs[0], xs[1..].iter().product())?;
+    let gv = load_planes::<T>(d, g, kind, xs[0], gs[1..].iter().product())?;
     let patches = window.patches(d.isa(), &xv, channels);
-    if kind == TermKind::Elements && grad_weight_grouped::is_beside(&patches, c.groups, o) {
+    if kind == TermKind::Elements && grad_weight_grouped::is_grouped(&patches, c.groups, o) {
         let dw = grad_weight_grouped::weight_grad(d, &patches, &gv, images, c.groups, o)?;
         return store(d, dw, x.buffer.dtype());
     }
@@ -394,32 +422,32 @@ pub(crate) fn weight_grad<T: Real>(
     }
     let (m, positions) = (channels * patches.taps.len(), patches.positions());
     // With one group, its right factor is turned once: 14 x 14 windows of 256 channels took 12.5 ms so, and 12.0 like this.
-    let share = if c.groups == 1 { Share::Right } else { Share::Nothing };
+    let pack_plan = if c.groups == 1 { PackPlan::SharedB } else { PackPlan::PerTask };
     let (batch, k) = (c.groups, images * positions);
-    if patches.is_plain() && channels <= o {
+    if patches.is_identity() && channels <= o {
         // Both factors are planes. Of these x is the smaller one to turn, and the product comes out as it should lie.
         let (plane, taps) = (patches.plane, vec![[0; 3]]);
-        let g = Patches { data: &gv[..], channels: o, plane, grid: plane, step: [1; 3], taps, isa: d.isa() };
-        let left = Turned { patches: g, groups: c.groups };
-        let right = Planes { data: &xv, groups: c.groups, o: channels, positions };
-        let finish = &Nothing;
-        let job = Job { batch, m: o, k, n: channels, left: &left, right: &right, finish, share, kind };
-        return store(d, product_of_pairs(d, &job)?, x.buffer.dtype());
+        let g = Im2col { data: &gv[..], channels: o, plane, grid: plane, step: [1; 3], taps, isa: d.isa() };
+        let lhs = Im2colTransposed { patches: g, groups: c.groups };
+        let rhs = GradPlanes { data: &xv, groups: c.groups, o: channels, positions };
+        let epilogue = &NoEpilogue;
+        let gemm = Gemm { batch, m: o, k, n: channels, lhs: &lhs, rhs: &rhs, epilogue, pack_plan, kind };
+        return store(d, run_gemm_of_pairs(d, &gemm)?, x.buffer.dtype());
     }
     // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
-    let left = Turned { patches, groups: c.groups };
-    let right = Planes { data: &gv, groups: c.groups, o, positions };
-    let job = Job { batch, m, k, n: o, left: &left, right: &right, finish: &Nothing, share, kind };
-    let turned = Scratch::of(product_of_pairs(d, &job)?);
-    let some = (o / (4 * d.threads())).max(LEAST);
-    let dw = fresh_pieces(d, turned.len(), some * m, 0.5, &|start, room| {
+    let lhs = Im2colTransposed { patches, groups: c.groups };
+    let rhs = GradPlanes { data: &gv, groups: c.groups, o, positions };
+    let gemm = Gemm { batch, m, k, n: o, lhs: &lhs, rhs: &rhs, epilogue: &NoEpilogue, pack_plan, kind };
+    let turned = PooledVec::of(run_gemm_of_pairs(d, &gemm)?);
+    let some = (o / (4 * d.threads())).max(MIN_ROWS_PER_TASK);
+    let dw = fill_pieces(d, turned.len(), some * m, 0.5, &|start, dst| {
         let mut row = start / m;
-        while room.left() > 0 {
+        while dst.remaining() > 0 {
             let (group, first) = (row / o, row % o);
-            let some = (o - first).min(room.left() / m);
-            let dw = room.zeroed(some * m, T::ZERO);
+            let some = (o - first).min(dst.remaining() / m);
+            let dw = dst.zeroed(some * m, T::ZERO);
             let from = &turned[group * m * o..][..m * o];
-            turn(d.isa(), from, first as isize, o as isize, some, m, dw, m);
+            transpose_block(d.isa(), from, first as isize, o as isize, some, m, dw, m);
             row += some;
         }
         Ok(())
@@ -428,17 +456,17 @@ pub(crate) fn weight_grad<T: Real>(
 }
 
 /// g of all images of a group: rows are terms (image, position), columns output channels.
-struct Planes<'a, T> {
+struct GradPlanes<'a, T> {
     data: &'a [T],
     groups: usize,
     o: usize,
     positions: usize,
 }
 
-impl<T: Real> Right<T> for Planes<'_, T> {
+impl<T: Real> OperandB<T> for GradPlanes<'_, T> {
     fn pack(&self, isa: Isa, group: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
-        let w = width::<T>(isa);
-        let data = Numbers::Own(self.data);
+        let w = nr::<T>(isa);
+        let data = StoredElements::Native(self.data);
         for (panel, j) in out.chunks_exact_mut(w * terms.len()).zip(cols.clone().step_by(w)) {
             let n = w.min(cols.end - j);
             if n < w {
@@ -448,84 +476,88 @@ impl<T: Real> Right<T> for Planes<'_, T> {
                 let plane = (image * self.groups + group) * self.o + j;
                 let from = (plane * self.positions + positions.start) as isize;
                 let step = (1, self.positions as isize);
-                copy(isa, &data, from, step, positions.len(), n, &mut panel[at * w..], w);
+                copy_block(isa, &data, from, step, positions.len(), n, &mut panel[at * w..], w);
             }
         }
     }
-    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn panels_in_place(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn windows(&self, _: Isa) -> Option<&dyn gemm::Windows<T>> {
+    fn as_windows(&self, _: Isa) -> Option<&dyn gemm::WindowColumns<T>> {
         None
     }
-    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
+    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
         None
     }
 }
 
 /// A view as another shape; its elements are copied if strides cannot say that.
-fn flattened<'a>(d: &CpuDevice, v: &View<'a>, shape: &Shape) -> Result<(Loaded<&'a HostData, Held>, Layout)> {
+fn flattened<'a>(
+    d: &CpuDevice,
+    v: &View<'a>,
+    shape: &Shape,
+) -> Result<(BorrowedOrCopied<&'a HostData, PooledData>, Layout)> {
     Ok(match v.layout.reshape(shape) {
-        Some(l) => (Loaded::There(v.buffer), l),
-        None => (Loaded::Copied(Held::new(own(d, v)?)), Layout::contiguous(shape.clone())),
+        Some(l) => (BorrowedOrCopied::There(v.buffer), l),
+        None => (BorrowedOrCopied::Copied(PooledData::new(own(d, v)?)), Layout::contiguous(shape.clone())),
     })
 }
 
 /// Numbers that lie in memory as they are wanted, or a copy, whose memory goes back to the cache.
-enum Loaded<A, B> {
+enum BorrowedOrCopied<A, B> {
     There(A),
     Copied(B),
 }
 
-impl<T: ?Sized, A: Deref<Target = T>, B: Deref<Target = T>> Deref for Loaded<A, B> {
+impl<T: ?Sized, A: Deref<Target = T>, B: Deref<Target = T>> Deref for BorrowedOrCopied<A, B> {
     type Target = T;
     fn deref(&self) -> &T {
         match self {
-            Loaded::There(a) => a,
-            Loaded::Copied(b) => b,
+            BorrowedOrCopied::There(a) => a,
+            BorrowedOrCopied::Copied(b) => b,
         }
     }
 }
 
 /// The elements of a view, row-major, in the type in which is computed.
-fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<Loaded<&'a [T], Scratch<T>>> {
+fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<BorrowedOrCopied<&'a [T], PooledVec<T>>> {
     let l = &v.layout;
-    let copied = |v: HostVec<T>| Loaded::Copied(Scratch::of(v));
-    Ok(match numbers::<T>(v.buffer)? {
-        Numbers::Own(data) => match elements(d, data, l)? {
-            Elements::There(data) => Loaded::There(data),
+    let copied = |v: HostVec<T>| BorrowedOrCopied::Copied(PooledVec::of(v));
+    Ok(match stored_elements::<T>(v.buffer)? {
+        StoredElements::Native(data) => match elements(d, data, l)? {
+            Elements::There(data) => BorrowedOrCopied::There(data),
             Elements::Copied(data) => copied(data),
         },
-        Numbers::F16(data) => copied(widened(d, Numbers::F16(&elements(d, data, l)?), l)?),
-        Numbers::BF16(data) => copied(widened(d, Numbers::BF16(&elements(d, data, l)?), l)?),
+        StoredElements::F16(data) => copied(widened(d, StoredElements::F16(&elements(d, data, l)?), l)?),
+        StoredElements::BF16(data) => copied(widened(d, StoredElements::BF16(&elements(d, data, l)?), l)?),
     })
 }
 
 /// The elements of a view, batches of planes, as they are multiplied: as [`load`], or in pairs of planes.
-fn planes<'a, T: Real>(
+fn load_planes<'a, T: Real>(
     d: &CpuDevice,
     v: &View<'a>,
     kind: TermKind,
     planes: usize,
     size: usize,
-) -> Result<Loaded<&'a [T], Scratch<T>>> {
+) -> Result<BorrowedOrCopied<&'a [T], PooledVec<T>>> {
     match kind {
         TermKind::Elements => load(d, v),
-        TermKind::Bf16Pairs => bf16::of_view(d, v, planes, size).map(Loaded::Copied),
+        TermKind::Bf16Pairs => bf16::of_view(d, v, planes, size).map(BorrowedOrCopied::Copied),
     }
 }
 
 /// All elements of 16 bits, of this layout's number, as what is computed in.
-fn widened<T: Real>(d: &CpuDevice, halves: Numbers<'_, T>, l: &Layout) -> Result<HostVec<T>> {
-    const LINE: usize = elinvar_core::order::CHUNK;
+fn widened<T: Real>(d: &CpuDevice, halves: StoredElements<'_, T>, l: &Layout) -> Result<HostVec<T>> {
+    const CHUNK_ELEMENTS: usize = elinvar_core::order::CHUNK;
     let mut all = filled(l.shape().numel(), T::ZERO)?;
-    pieces(d, &mut all, 16 * LINE, 0.2, &|at, piece| {
-        for (i, line) in piece.chunks_mut(LINE).enumerate() {
+    for_each_piece(d, &mut all, 16 * CHUNK_ELEMENTS, 0.2, &|at, piece| {
+        for (i, line) in piece.chunks_mut(CHUNK_ELEMENTS).enumerate() {
             let n = line.len();
-            copy(d.isa(), &halves, (at + i * LINE) as isize, (0, 1), 1, n, line, n);
+            copy_block(d.isa(), &halves, (at + i * CHUNK_ELEMENTS) as isize, (0, 1), 1, n, line, n);
         }
     });
     Ok(all)

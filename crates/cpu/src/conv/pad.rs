@@ -3,7 +3,7 @@
 //! Where windows are `step` apart, each line is cut into `step` parts, every `step`-th element of it: what neighbouring
 //! windows see under a tap are then neighbours in memory, for any step.
 
-use super::im2col::Patches;
+use super::im2col::Im2col;
 use crate::gemm::Real;
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
@@ -12,19 +12,19 @@ use std::ops::Range;
 
 /// Copies a line. A short one is copied in less time than a call takes.
 #[inline(always)]
-fn lay<T: Copy>(from: &[T], to: &mut [T]) {
+fn copy_line<T: Copy>(from: &[T], to: &mut [T]) {
     // With lines of 112 as well, a convolution whose planes come from memory took a fifth longer.
     match from.len() {
-        16..=48 => by::<16, T>(from, to),
-        8..16 => by::<8, T>(from, to),
-        4..8 => by::<4, T>(from, to),
+        16..=48 => copy_line_by::<16, T>(from, to),
+        8..16 => copy_line_by::<8, T>(from, to),
+        4..8 => copy_line_by::<4, T>(from, to),
         _ => to.copy_from_slice(from),
     }
 }
 
 /// Copies `W` elements at a time, of which there are as many at least; the last ones overlap with those before.
 #[inline(always)]
-fn by<const W: usize, T: Copy>(from: &[T], to: &mut [T]) {
+fn copy_line_by<const W: usize, T: Copy>(from: &[T], to: &mut [T]) {
     for i in (0..from.len()).step_by(W) {
         let i = i.min(from.len() - W);
         to[i..i + W].copy_from_slice(&from[i..i + W]);
@@ -42,7 +42,7 @@ fn every_second<T: Copy>(from: &[T], to: &mut [T]) {
 
 /// A part of a line that has elements of the plane.
 #[derive(Clone, Copy)]
-struct Part {
+struct LinePart {
     /// Where they go.
     to: usize,
     /// Where the first one lies in the plane.
@@ -50,9 +50,9 @@ struct Part {
     count: usize,
 }
 
-/// Work of [`Padded::fill`].
-struct Fill<'a, T> {
-    parts: &'a [Part],
+/// Work of [`PaddedPlanes::fill`].
+struct PadPlanes<'a, T> {
+    parts: &'a [LinePart],
     step: usize,
     /// Elements of a plane.
     area: usize,
@@ -61,21 +61,21 @@ struct Fill<'a, T> {
     pitch: usize,
 }
 
-impl<T: Real> Kernel for Fill<'_, T> {
+impl<T: Real> Kernel for PadPlanes<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Fill { parts, step, area, planes, to, pitch } = self;
+        let PadPlanes { parts, step, area, planes, to, pitch } = self;
         for (number, (plane, to)) in planes.chunks_exact(area).zip(to.chunks_exact_mut(pitch)).enumerate() {
             // Parts of planes are too short for hardware to foresee the next ones.
             let next = planes[number * area..].as_ptr().wrapping_add(area);
-            for &Part { to: at, from, count } in parts {
+            for &LinePart { to: at, from, count } in parts {
                 for line in (0..count * step).step_by(LINE / size_of::<T>()) {
                     prefetch_l1(next.wrapping_add(from + line));
                 }
                 let to = &mut to[at..at + count];
                 match step {
-                    1 => lay(&plane[from..from + count], to),
+                    1 => copy_line(&plane[from..from + count], to),
                     2 => every_second(&plane[from..from + 2 * count - 1], to),
                     _ => to.iter_mut().zip(plane[from..].iter().step_by(step)).for_each(|(to, x)| *to = *x),
                 }
@@ -85,7 +85,7 @@ impl<T: Real> Kernel for Fill<'_, T> {
 }
 
 /// What the windows at a box of positions see, and where it lies in a padded plane.
-pub(super) struct Padded {
+pub(super) struct PaddedPlanes {
     /// The box: its first position.
     first: [usize; 3],
     /// Positions of the grid along the second axis and the last.
@@ -102,9 +102,9 @@ pub(super) struct Padded {
     pub(super) places: Vec<usize>,
 }
 
-impl Padded {
+impl PaddedPlanes {
     /// For some positions of the grid, at least one; if they lie in several rows along the last axis, for all of those rows.
-    pub(super) fn new<T: Real>(p: &Patches<'_, T>, positions: Range<usize>) -> Padded {
+    pub(super) fn new<T: Real>(p: &Im2col<'_, T>, positions: Range<usize>) -> PaddedPlanes {
         let (step, [_, g1, g2]) = (p.step, p.grid);
         let (start, end) = (positions.start, positions.end.max(positions.start + 1) - 1);
         let (first, last) = (start / g2, end / g2);
@@ -126,7 +126,7 @@ impl Padded {
             .collect();
         let first = [outer.0, inner.0, across.0];
         let low = std::array::from_fn(|a| low[a] + (first[a] * step[a]) as isize);
-        Padded { first, grid: [g1, g2], step, low, lines, part, places }
+        PaddedPlanes { first, grid: [g1, g2], step, low, lines, part, places }
     }
     /// Elements of a padded plane.
     pub(super) fn size(&self) -> usize {
@@ -147,7 +147,7 @@ impl Padded {
         (i * self.lines[1] + j) * self.line() + k - self.first[2]
     }
     /// The parts of a plane of this size, whose elements are every `step`-th of a line.
-    fn parts(&self, size: [usize; 3]) -> Vec<Part> {
+    fn parts(&self, size: [usize; 3]) -> Vec<LinePart> {
         let mut parts = Vec::with_capacity(self.lines[0] * self.lines[1]);
         let inside =
             |a: usize, i: usize| usize::try_from(self.low[a] + i as isize).ok().filter(|i| *i < size[a]);
@@ -165,7 +165,11 @@ impl Padded {
                     let start = (low + (skip * step) as isize) as usize;
                     if start < size[2] && skip < self.part {
                         let count = ((size[2] - start - 1) / step + 1).min(self.part - skip);
-                        parts.push(Part { to: line + phase * self.part + skip, from: from + start, count });
+                        parts.push(LinePart {
+                            to: line + phase * self.part + skip,
+                            from: from + start,
+                            count,
+                        });
                     }
                 }
             }
@@ -180,7 +184,7 @@ impl Padded {
         if parts.is_empty() {
             return;
         }
-        dispatch(isa, Fill { parts, step, area, planes, to, pitch });
+        dispatch(isa, PadPlanes { parts, step, area, planes, to, pitch });
     }
     /// The same of one plane, where `to` has `pitch` numbers for each element, of which `turn(first, count, to)` is to write the first
     /// ones for the `count` elements that follow one another from `first` on.
@@ -192,7 +196,7 @@ impl Padded {
         mut turn: impl FnMut(usize, usize, &mut [T]),
     ) {
         let step = self.step[2];
-        for Part { to: at, from, count } in self.parts(size) {
+        for LinePart { to: at, from, count } in self.parts(size) {
             if step == 1 {
                 turn(from, count, &mut to[at * pitch..(at + count) * pitch]);
                 continue;
@@ -206,7 +210,7 @@ impl Padded {
     /// many there are, and where the first one lies in the padded plane.
     pub(super) fn lines(&self, size: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
         assert!(self.step[2] == 1, "elements of a line are neighbours");
-        self.parts(size).into_iter().map(|Part { to, from, count }| (from, count, to))
+        self.parts(size).into_iter().map(|LinePart { to, from, count }| (from, count, to))
     }
     /// Positions of the grid as runs that follow one another in memory: the first one, where it lies, how many.
     pub(super) fn runs(&self, positions: Range<usize>, mut f: impl FnMut(usize, usize, usize)) {

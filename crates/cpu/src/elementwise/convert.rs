@@ -8,14 +8,14 @@ use super::kernels::convert_f16;
 use super::operand::Make;
 use crate::CpuDevice;
 use crate::Isa;
-use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::output::parallel_fill::{Work, fresh_of, fresh_pieces};
+use crate::runtime::memory::{PooledVec, filled};
+use crate::runtime::output::parallel_fill::{CostHint, fill_pieces, parallel_fill_hinted};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, Scalar, bf16, f16, rounding};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_reference::Cell;
 use elinvar_simd::float_to_int::SaturatingToInt;
 use elinvar_simd::isa::{Kernel, dispatch, dispatch_formula_or_plain};
-use elinvar_simd::uninit::{At, Block, Compute, Room, Windows};
+use elinvar_simd::uninit::{CacheBlock, ElementAt, FillByElement, FillChunk, UninitSlice};
 use std::mem::MaybeUninit;
 
 /// The types whose conversions into each other are vector code as they stand: all but the 16-bit floats.
@@ -51,7 +51,7 @@ impl Simple for bool {}
 #[derive(Clone, Copy)]
 struct Each<'a, S, F>(&'a [S], F);
 
-impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> At<T> for Each<'_, S, F> {
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> ElementAt<T> for Each<'_, S, F> {
     #[inline(always)]
     fn at(&self, i: usize) -> T {
         (self.1)(self.0[i])
@@ -63,18 +63,18 @@ impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> At<T> for Each<'_, S, F> {
 }
 
 /// Writes each element through a function that is small enough to be inlined.
-fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut Room<'_, T>, f: impl Fn(S) -> T + Copy) {
-    room.part(x.len(), |room| dispatch(isa, Compute(Each(x, f), room)));
+fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut UninitSlice<'_, T>, f: impl Fn(S) -> T + Copy) {
+    room.part(x.len(), |room| dispatch(isa, FillByElement(Each(x, f), room)));
 }
 
 /// Elements whose conversion is several choices, window by window: of a loop over all of them, the compiler left every eighth element to one
 /// that goes one by one.
-struct InWindows<'a, 'r, S, T, F>(&'a [S], F, &'a mut Room<'r, T>);
+struct InWindows<'a, 'r, S, T, F>(&'a [S], F, &'a mut UninitSlice<'r, T>);
 
 /// Elements of such a window.
 const WINDOW: usize = 64;
 
-impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> Windows<T, WINDOW> for Each<'_, S, F> {
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> FillChunk<T, WINDOW> for Each<'_, S, F> {
     #[inline(always)]
     fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; WINDOW]) {
         let x = &self.0.as_chunks::<WINDOW>().0[number];
@@ -90,22 +90,27 @@ impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> Kernel for InWindows<'_, '_, S, T, 
     fn run(self) {
         let InWindows(x, f, room) = self;
         let whole = x.len() / WINDOW;
-        room.windows::<WINDOW>(whole, &Each(x, f));
-        Compute(Each(&x[whole * WINDOW..], f), room).run();
+        room.chunks::<WINDOW>(whole, &Each(x, f));
+        FillByElement(Each(&x[whole * WINDOW..], f), room).run();
     }
 }
 
 /// As [`each`], through windows.
-fn each_window<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut Room<'_, T>, f: impl Fn(S) -> T + Copy) {
+fn each_window<S: Copy, T: Copy>(
+    isa: Isa,
+    x: &[S],
+    room: &mut UninitSlice<'_, T>,
+    f: impl Fn(S) -> T + Copy,
+) {
     room.part(x.len(), |room| dispatch(isa, InWindows(x, f, room)));
 }
 
 /// Each element to the nearest of another type. There is a copy for AVX-512 of what goes from and to f32, of what AVX2 has no instruction for,
 /// f64 to i64 and back, and of what becomes bytes: a million i64 took 99 microseconds, and 143 with AVX2. All other pairs of types are bound by
 /// memory with AVX2 too.
-pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut Room<'_, T>) {
+pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut UninitSlice<'_, T>) {
     room.part(x.len(), |room| {
-        let work = Compute(Each(x, |v: S| v.to::<T>()), room);
+        let work = FillByElement(Each(x, |v: S| v.to::<T>()), room);
         if const {
             matches!(S::DTYPE, DType::F32)
                 || matches!((S::DTYPE, T::DTYPE), (DType::F64, DType::I64) | (DType::I64, DType::F64))
@@ -119,7 +124,7 @@ pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut Room<'_
 }
 
 /// Exactly.
-pub(crate) fn from_bf16(isa: Isa, x: &[bf16], room: &mut Room<'_, f32>) {
+pub(crate) fn from_bf16(isa: Isa, x: &[bf16], room: &mut UninitSlice<'_, f32>) {
     #[cfg(target_arch = "x86_64")]
     if convert_f16::widen(isa, x, room) {
         return;
@@ -128,7 +133,7 @@ pub(crate) fn from_bf16(isa: Isa, x: &[bf16], room: &mut Room<'_, f32>) {
 }
 
 /// To nearest even: what `bf16::from_f32` gives, by one sum instead of questions to several bits.
-pub(crate) fn to_bf16(isa: Isa, x: &[f32], room: &mut Room<'_, bf16>) {
+pub(crate) fn to_bf16(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, bf16>) {
     #[cfg(target_arch = "x86_64")]
     if convert_f16::narrow(isa, x, room) {
         return;
@@ -154,7 +159,7 @@ pub(crate) fn nearest_bf16<L: Lane>(x: L) -> L {
 }
 
 /// Exactly: the exponent moves by a product, which makes numbers of those that f16 has below its normal ones, too.
-pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut Room<'_, f32>) {
+pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut UninitSlice<'_, f32>) {
     #[cfg(target_arch = "x86_64")]
     if convert_f16::widen(isa, x, room) {
         return;
@@ -171,7 +176,7 @@ pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut Room<'_, f32>) {
 }
 
 /// To nearest even: what `f16::from_f32` gives.
-pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut Room<'_, f16>) {
+pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, f16>) {
     #[cfg(target_arch = "x86_64")]
     if convert_f16::narrow(isa, x, room) {
         return;
@@ -205,11 +210,11 @@ pub(crate) fn stored(d: &CpuDevice, v: HostVec<f32>, to: DType) -> Result<HostDa
 fn narrowed<T: Element>(
     d: &CpuDevice,
     v: HostVec<f32>,
-    f: &(dyn Fn(&[f32], &mut Room<'_, T>) + Sync),
+    f: &(dyn Fn(&[f32], &mut UninitSlice<'_, T>) + Sync),
 ) -> Result<HostVec<T>> {
-    let v = Scratch::of(v);
-    fresh_of(d, v.len(), 1, Work::Light, &|start, room| {
-        f(&v[start..start + room.left()], room);
+    let v = PooledVec::of(v);
+    parallel_fill_hinted(d, v.len(), 1, CostHint::Light, &|start, room| {
+        f(&v[start..start + room.remaining()], room);
         Ok(())
     })
 }
@@ -231,18 +236,18 @@ pub(crate) fn in_pieces(
         [len, unit, piece]: [usize; 3],
         ns: f64,
         f: &Make<'_, f32>,
-        narrow: impl Fn(&[f32], &mut Room<'_, T>) + Sync,
+        narrow: impl Fn(&[f32], &mut UninitSlice<'_, T>) + Sync,
     ) -> Result<HostVec<T>> {
         /// Results of a part, at least: what makes them makes buffers of its own each time.
         const PART: usize = 1 << 15;
         let part = PART.next_multiple_of(unit).min(piece);
-        fresh_pieces(d, len, piece, ns, &|mut start, room: &mut Room<'_, T>| {
-            let mut made = Scratch::of(filled(part.min(room.left()), 0f32)?);
-            while room.left() > 0 {
-                let made = &mut made[..part.min(room.left())];
-                let mut all = Room::over(made);
+        fill_pieces(d, len, piece, ns, &|mut start, room: &mut UninitSlice<'_, T>| {
+            let mut made = PooledVec::of(filled(part.min(room.remaining()), 0f32)?);
+            while room.remaining() > 0 {
+                let made = &mut made[..part.min(room.remaining())];
+                let mut all = UninitSlice::over(made);
                 f(start, &mut all)?;
-                assert_eq!(all.left(), 0, "cpu: results were left out");
+                assert_eq!(all.remaining(), 0, "cpu: results were left out");
                 narrow(made, room);
                 start += made.len();
             }
@@ -275,7 +280,7 @@ pub(crate) trait Odd: Simple {
     /// That f32.
     fn odd(self) -> f32;
     /// Those of a slice; `block` is room for them.
-    fn odds<'a>(isa: Isa, x: &'a [Self], block: &'a mut Block<f32>) -> &'a [f32] {
+    fn odds<'a>(isa: Isa, x: &'a [Self], block: &'a mut CacheBlock<f32>) -> &'a [f32] {
         block.fill(x.len(), |room| each(isa, x, room, Self::odd))
     }
 }
@@ -302,7 +307,7 @@ impl Odd for f32 {
     fn odd(self) -> f32 {
         self
     }
-    fn odds<'a>(_: Isa, x: &'a [f32], _: &'a mut Block<f32>) -> &'a [f32] {
+    fn odds<'a>(_: Isa, x: &'a [f32], _: &'a mut CacheBlock<f32>) -> &'a [f32] {
         x
     }
 }
@@ -318,7 +323,7 @@ mod tests {
             |x: f16| [-1i32, 0, 1].map(|by| f32::from_bits(x.to_f32().to_bits().wrapping_add_signed(by)));
         // Numbers of f16 and those beside them; those in the middle between two, and beside; and of all sizes.
         let mut x: Vec<f32> = all.iter().flat_map(|&x| near(x)).collect();
-        for pair in all.windows(2) {
+        for pair in all.chunks(2) {
             let middle = (pair[0].to_f32() + pair[1].to_f32()) / 2.0;
             x.extend([-1i32, 0, 1].map(|by| f32::from_bits(middle.to_bits().wrapping_add_signed(by))));
         }
@@ -326,7 +331,7 @@ mod tests {
             (0..=0xffff_u32).flat_map(|high| [0, 0x1000, 0xffff].map(|low| f32::from_bits(high << 16 | low))),
         );
         for isa in Isa::all() {
-            let (mut wide, mut narrow) = (Block::<f32>::new(), Block::<f16>::new());
+            let (mut wide, mut narrow) = (CacheBlock::<f32>::new(), CacheBlock::<f16>::new());
             for part in all.chunks(512) {
                 let got = wide.fill(part.len(), |room| from_f16(isa, part, room));
                 let want = part.iter().map(|x| x.to_f32().to_bits());
@@ -349,7 +354,7 @@ mod tests {
         let x: Vec<f32> =
             (0..=0xffff_u32).flat_map(|high| low.map(|low| f32::from_bits(high << 16 | low))).collect();
         for isa in Isa::all() {
-            let mut block = Block::<bf16>::new();
+            let mut block = CacheBlock::<bf16>::new();
             for part in x.chunks(512) {
                 let got = block.fill(part.len(), |room| to_bf16(isa, part, room));
                 let want = part.iter().map(|&x| bf16::from_f32(x).to_bits());

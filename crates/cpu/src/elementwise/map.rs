@@ -12,20 +12,20 @@ use crate::backend::host;
 use crate::layout::copy;
 use crate::lazy::buffer::{CpuBuffer, View};
 use crate::lazy::fusion;
-use crate::runtime::memory::Held;
-use crate::runtime::output::parallel_fill::{Work, fresh_few, fresh_of, is_few};
+use crate::runtime::memory::PooledData;
+use crate::runtime::output::parallel_fill::{CostHint, is_serial, parallel_fill_hinted, serial_fill};
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_simd::dispatch::SimdFloat;
-use elinvar_simd::uninit::{BLOCK, Block, Room};
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 use elinvar_simd::vector_loop::{Piece, WINDOW};
 use smallvec::SmallVec;
 
 /// A formula over contiguous operands: fills the room with the results.
-pub(crate) type Formula<'a, T> = dyn Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Sync + 'a;
+pub(crate) type Formula<'a, T> = dyn Fn(&[Piece<'_, T>], &mut UninitSlice<'_, T>) + Sync + 'a;
 
 /// A float formula at every element.
 pub(crate) fn map<M: Map<N>, const N: usize>(
@@ -39,7 +39,7 @@ pub(crate) fn map<M: Map<N>, const N: usize>(
     {
         return Ok(y);
     }
-    let (to, work) = (stored(M::OUT, dtype), if M::LIGHT { Work::Light } else { Work::Unknown });
+    let (to, work) = (stored(M::OUT, dtype), if M::LIGHT { CostHint::Light } else { CostHint::Unknown });
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, work, &floats::<f32, M, N>(d.isa(), *m)),
         DType::F64 => blocks(d, x, to, work, &floats::<f64, M, N>(d.isa(), *m)),
@@ -56,10 +56,10 @@ pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
 ) -> Result<CpuBuffer> {
     let to = stored(M::OUT, dtype);
     match dtype {
-        DType::I64 => blocks(d, x, to, Work::Unknown, &ints::<i64, M, N>(d.isa(), *m)),
-        DType::I32 => blocks(d, x, to, Work::Unknown, &ints::<i32, M, N>(d.isa(), *m)),
-        DType::U8 => blocks(d, x, to, Work::Unknown, &ints::<u8, M, N>(d.isa(), *m)),
-        DType::Bool => blocks(d, x, to, Work::Unknown, &ints::<bool, M, N>(d.isa(), *m)),
+        DType::I64 => blocks(d, x, to, CostHint::Unknown, &ints::<i64, M, N>(d.isa(), *m)),
+        DType::I32 => blocks(d, x, to, CostHint::Unknown, &ints::<i32, M, N>(d.isa(), *m)),
+        DType::U8 => blocks(d, x, to, CostHint::Unknown, &ints::<u8, M, N>(d.isa(), *m)),
+        DType::Bool => blocks(d, x, to, CostHint::Unknown, &ints::<bool, M, N>(d.isa(), *m)),
         DType::F32 | DType::F64 | DType::F16 | DType::BF16 => Err(misuse(M::NAME, dtype)),
     }
 }
@@ -68,7 +68,7 @@ pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
 fn floats<T: Number + SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
-) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
+) -> impl Fn(&[Piece<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
     move |x, room| elinvar_simd::vector_loop::floats(isa, m, all(x), room)
 }
 
@@ -81,7 +81,7 @@ fn all<'a, 'b, T, const N: usize>(x: &'b [Piece<'a, T>]) -> &'b [Piece<'a, T>; N
 fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
-) -> impl Fn(&[Piece<'_, T>], &mut Room<'_, T>) + Send + Sync + 'static {
+) -> impl Fn(&[Piece<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
     move |x, room| elinvar_simd::vector_loop::ints(isa, m, all(x), room)
 }
 
@@ -101,7 +101,7 @@ fn blocks<T: Number>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],
     to: DType,
-    work: Work,
+    work: CostHint,
     f: &Formula<'_, T>,
 ) -> Result<CpuBuffer> {
     let len = x[0].shape().numel();
@@ -109,7 +109,7 @@ fn blocks<T: Number>(
         return many(d, x, to, work, f);
     }
     // One number is common, as in x * 2; two are not.
-    let mut copies = Block::<T, WINDOW>::of_any_size();
+    let mut copies = CacheBlock::<T, WINDOW>::with_any_capacity();
     let mut number = None;
     let mut all = [Piece::EMPTY; OPERANDS];
     for (i, (piece, v)) in all.iter_mut().zip(x).enumerate() {
@@ -128,13 +128,13 @@ fn blocks<T: Number>(
         all[i] = Piece::number(copies.fill(n, |room| room.extend(n, |_| value)));
     }
     let all = &all[..x.len()];
-    if is_few(d, len) {
-        return fresh_few(len, |room| f(all, room)).map(CpuBuffer::of_few);
+    if is_serial(d, len) {
+        return serial_fill(len, |room| f(all, room)).map(CpuBuffer::of_few);
     }
-    let y = fresh_of(d, len, 1, work, &|start, room| {
+    let y = parallel_fill_hinted(d, len, 1, work, &|start, room| {
         let mut parts = [Piece::EMPTY; OPERANDS];
         for (part, piece) in parts.iter_mut().zip(all) {
-            *part = piece.part(start, room.left());
+            *part = piece.part(start, room.remaining());
         }
         f(&parts[..all.len()], room);
         Ok(())
@@ -147,15 +147,15 @@ fn many<T: Number>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],
     to: DType,
-    work: Work,
+    work: CostHint,
     f: &Formula<'_, T>,
 ) -> Result<CpuBuffer> {
     let x: SmallVec<[View<'_>; 3]> = x.iter().map(host).collect::<Result<_>>()?;
     let len = x[0].shape().numel();
     // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
-    let straight: SmallVec<[Option<Held>; 3]> = x
+    let straight: SmallVec<[Option<PooledData>; 3]> = x
         .iter()
-        .map(|v| copy::is_crossed(v.layout).then(|| copy::own(d, v).map(Held::new)).transpose())
+        .map(|v| copy::is_crossed(v.layout).then(|| copy::own(d, v).map(PooledData::new)).transpose())
         .collect::<Result<_>>()?;
     let operands: SmallVec<[Operand<'_, T>; 3]> = x
         .iter()
@@ -167,7 +167,7 @@ fn many<T: Number>(
         .collect::<Result<_>>()?;
     // What is converted or gathered on the way takes longer.
     let plain = to == T::DTYPE && !operands.iter().any(Operand::needs_block);
-    let work = if plain { work } else { Work::Unknown };
+    let work = if plain { work } else { CostHint::Unknown };
     let y = T::stored(d, len, work, to, &|start, room| {
         fill(d.isa(), &operands, start, room, f);
         Ok(())
@@ -180,7 +180,7 @@ pub(crate) fn fill<T: Number>(
     isa: Isa,
     operands: &[Operand<'_, T>],
     start: usize,
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
     f: &Formula<'_, T>,
 ) {
     // Blocks of two operands and their results stay in a first-level cache if they are larger, too: a product of a million f16 is called
@@ -188,7 +188,7 @@ pub(crate) fn fill<T: Number>(
     if operands.len() <= 2 && size_of::<T>() <= 4 {
         fill_by::<T, WIDEST>(isa, operands, start, room, f);
     } else {
-        fill_by::<T, BLOCK>(isa, operands, start, room, f);
+        fill_by::<T, BLOCK_ELEMENTS>(isa, operands, start, room, f);
     }
 }
 
@@ -197,16 +197,16 @@ fn fill_by<T: Number, const MOST: usize>(
     isa: Isa,
     operands: &[Operand<'_, T>],
     mut start: usize,
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
     f: &Formula<'_, T>,
 ) {
-    let mut held: SmallVec<[Block<T, MOST>; 3]> = SmallVec::new();
+    let mut held: SmallVec<[CacheBlock<T, MOST>; 3]> = SmallVec::new();
     if operands.iter().any(Operand::needs_block) {
-        held.extend(operands.iter().map(|_| Block::of_any_size()));
+        held.extend(operands.iter().map(|_| CacheBlock::with_any_capacity()));
     }
-    while room.left() > 0 {
+    while room.remaining() > 0 {
         let mut all = [Piece::EMPTY; OPERANDS];
-        if let Some(rows) = operand::rows(operands, start, room.left()) {
+        if let Some(rows) = operand::rows(operands, start, room.remaining()) {
             for (piece, operand) in all.iter_mut().zip(operands) {
                 *piece = operand.piece_of_rows(start, rows);
             }
@@ -215,7 +215,7 @@ fn fill_by<T: Number, const MOST: usize>(
             start += n;
             continue;
         }
-        let n = together(operands, start, room.left(), MOST);
+        let n = together(operands, start, room.remaining(), MOST);
         for (block, operand) in held.iter_mut().zip(operands) {
             operand.prepare(isa, block, start, n);
         }

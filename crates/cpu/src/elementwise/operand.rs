@@ -3,11 +3,11 @@
 use super::convert;
 use crate::layout::strided_iter::{Walk, gather};
 use crate::runtime::memory::with_capacity;
-use crate::runtime::output::parallel_fill::{Work, fresh, fresh_of};
+use crate::runtime::output::parallel_fill::{CostHint, parallel_fill, parallel_fill_hinted};
 use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Layout, Result, bf16, f16};
 use elinvar_simd::prefetch::prefetch_lines;
-use elinvar_simd::uninit::{BLOCK, Block, Room};
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 use elinvar_simd::vector_loop::{Copies, Piece, Rows, WINDOW};
 
 /// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
@@ -19,27 +19,33 @@ pub(crate) fn misuse(what: &str, dtype: DType) -> Error {
 pub(crate) trait Number: Element {
     /// Writes elements number `start` to `start + n` of memory of another type (n at most [`WIDEST`]): 16-bit floats
     /// exactly, bool as 0 or 1.
-    fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, Self>);
+    fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut UninitSlice<'_, Self>);
     /// Does [`Number::load`] know the type?
     fn loads(dtype: DType) -> bool;
     /// Results through `make`, stored as `to`.
-    fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, Self>) -> Result<HostData>;
+    fn stored(
+        d: &CpuDevice,
+        len: usize,
+        work: CostHint,
+        to: DType,
+        make: &Make<'_, Self>,
+    ) -> Result<HostData>;
 }
 
 /// Fills a room with the results from a number on.
-pub(crate) type Make<'a, T> = dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync + 'a;
+pub(crate) type Make<'a, T> = dyn Fn(usize, &mut UninitSlice<'_, T>) -> Result<()> + Sync + 'a;
 
 /// Results that are made as `T` and stored as `S`, in blocks.
 fn narrow<T: Number, S: Element>(
     d: &CpuDevice,
     len: usize,
     make: &Make<'_, T>,
-    store: impl Fn(Isa, &[T], &mut Room<'_, S>) + Sync,
+    store: impl Fn(Isa, &[T], &mut UninitSlice<'_, S>) + Sync,
 ) -> Result<HostData> {
-    let v = fresh(d, len, 1, &|mut start, room: &mut Room<'_, S>| {
-        let mut block = Block::<T, WIDEST>::of_any_size();
-        while room.left() > 0 {
-            let n = room.left().min(WIDEST);
+    let v = parallel_fill(d, len, 1, &|mut start, room: &mut UninitSlice<'_, S>| {
+        let mut block = CacheBlock::<T, WIDEST>::with_any_capacity();
+        while room.remaining() > 0 {
+            let n = room.remaining().min(WIDEST);
             let mut made = Ok(());
             let results = block.fill(n, |room| made = make(start, room));
             made?;
@@ -52,7 +58,7 @@ fn narrow<T: Number, S: Element>(
 }
 
 impl Number for f32 {
-    fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, f32>) {
+    fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut UninitSlice<'_, f32>) {
         match data {
             HostData::F16(v) => some(v, walk, start, n, |x| convert::from_f16(isa, x, room)),
             HostData::BF16(v) => some(v, walk, start, n, |x| convert::from_bf16(isa, x, room)),
@@ -62,15 +68,21 @@ impl Number for f32 {
     fn loads(dtype: DType) -> bool {
         dtype.is_half() || dtype == DType::Bool
     }
-    fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, f32>) -> Result<HostData> {
+    fn stored(
+        d: &CpuDevice,
+        len: usize,
+        work: CostHint,
+        to: DType,
+        make: &Make<'_, f32>,
+    ) -> Result<HostData> {
         match to {
-            DType::F32 => Ok(HostData::F32(fresh_of(d, len, 1, work, make)?)),
+            DType::F32 => Ok(HostData::F32(parallel_fill_hinted(d, len, 1, work, make)?)),
             DType::F16 => {
-                narrow(d, len, make, |isa, x, room: &mut Room<'_, f16>| convert::to_f16(isa, x, room))
+                narrow(d, len, make, |isa, x, room: &mut UninitSlice<'_, f16>| convert::to_f16(isa, x, room))
             }
-            DType::BF16 => {
-                narrow(d, len, make, |isa, x, room: &mut Room<'_, bf16>| convert::to_bf16(isa, x, room))
-            }
+            DType::BF16 => narrow(d, len, make, |isa, x, room: &mut UninitSlice<'_, bf16>| {
+                convert::to_bf16(isa, x, room)
+            }),
             DType::Bool => narrow(d, len, make, convert::simple::<f32, bool>),
             DType::F64 | DType::I64 | DType::I32 | DType::U8 => Err(misuse("storing f32", to)),
         }
@@ -82,7 +94,9 @@ impl Number for f32 {
 fn some<T: Element>(v: &[T], walk: &Walk, start: usize, n: usize, f: impl FnOnce(&[T])) {
     match walk.lies(start, n) {
         Some(at) => f(&v[at..at + n]),
-        None => f(Block::<T, WIDEST>::of_any_size().fill(n, |room| gather(v, walk, start, n, room))),
+        None => {
+            f(CacheBlock::<T, WIDEST>::with_any_capacity().fill(n, |room| gather(v, walk, start, n, room)))
+        }
     }
 }
 
@@ -93,7 +107,7 @@ fn flags<T: Number + convert::Simple>(
     walk: &Walk,
     start: usize,
     n: usize,
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
 ) {
     let v = bool::slice(data).expect("the types of operands were looked at");
     some(v, walk, start, n, |x| convert::simple(isa, x, room));
@@ -102,15 +116,15 @@ fn flags<T: Number + convert::Simple>(
 macro_rules! number {
     ($($t:ty),*) => {$(
         impl Number for $t {
-            fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut Room<'_, $t>) {
+            fn load(isa: Isa, data: &HostData, walk: &Walk, start: usize, n: usize, room: &mut UninitSlice<'_, $t>) {
                 flags(isa, data, walk, start, n, room);
             }
             fn loads(dtype: DType) -> bool {
                 dtype == DType::Bool
             }
-            fn stored(d: &CpuDevice, len: usize, work: Work, to: DType, make: &Make<'_, $t>) -> Result<HostData> {
+            fn stored(d: &CpuDevice, len: usize, work: CostHint, to: DType, make: &Make<'_, $t>) -> Result<HostData> {
                 match to {
-                    t if t == <$t>::DTYPE => Ok(<$t>::wrap(fresh_of(d, len, 1, work, make)?)),
+                    t if t == <$t>::DTYPE => Ok(<$t>::wrap(parallel_fill_hinted(d, len, 1, work, make)?)),
                     DType::Bool => narrow(d, len, make, convert::simple::<$t, bool>),
                     _ => Err(misuse("storing a number of another type", to)),
                 }
@@ -144,7 +158,7 @@ pub(crate) enum Operand<'a, T> {
 }
 
 /// Fills a room with the elements from a number on.
-pub(crate) type Fills<'a, T> = dyn Fn(usize, &mut Room<'_, T>) + Send + Sync + 'a;
+pub(crate) type Fills<'a, T> = dyn Fn(usize, &mut UninitSlice<'_, T>) + Send + Sync + 'a;
 
 impl<'a, T: Number> Operand<'a, T> {
     pub(crate) fn new(buffer: &'a HostData, layout: &Layout, len: usize) -> Result<Self> {
@@ -159,7 +173,7 @@ impl<'a, T: Number> Operand<'a, T> {
         }
         let walk = Walk::new(layout);
         if walk.is_one() && len > 0 {
-            let mut one = Block::<T, 1>::of_any_size();
+            let mut one = CacheBlock::<T, 1>::with_any_capacity();
             let one = one.fill(1, |room| match T::slice(buffer) {
                 Some(x) => gather(x, &walk, 0, 1, room),
                 None => T::load(Isa::best(), buffer, &walk, 0, 1, room),
@@ -173,7 +187,7 @@ impl<'a, T: Number> Operand<'a, T> {
         }
         if walk.repeats_a_row() && row < CALL && len >= 8 * WIDEST {
             let mut all = with_capacity(row + WIDEST)?;
-            let mut block = Block::new();
+            let mut block = CacheBlock::new();
             all.extend_from_slice(block.fill(row, |room| gather(x, &walk, 0, row, room)));
             for i in 0..WIDEST {
                 all.push(all[i]);
@@ -235,7 +249,7 @@ impl<'a, T: Number> Operand<'a, T> {
     pub(crate) fn prepare<const MOST: usize>(
         &self,
         isa: Isa,
-        block: &mut Block<T, MOST>,
+        block: &mut CacheBlock<T, MOST>,
         start: usize,
         n: usize,
     ) {
@@ -254,7 +268,7 @@ impl<'a, T: Number> Operand<'a, T> {
     #[inline(always)]
     pub(crate) fn piece<'b, const MOST: usize>(
         &'b self,
-        block: Option<&'b Block<T, MOST>>,
+        block: Option<&'b CacheBlock<T, MOST>>,
         start: usize,
         n: usize,
     ) -> Piece<'b, T> {
@@ -292,7 +306,7 @@ impl<'a, T: Number> Operand<'a, T> {
     pub(crate) fn part<'b, const MOST: usize>(
         &'b self,
         isa: Isa,
-        block: &'b mut Block<T, MOST>,
+        block: &'b mut CacheBlock<T, MOST>,
         start: usize,
         n: usize,
     ) -> &'b [T] {
@@ -308,8 +322,8 @@ impl<'a, T: Number> Operand<'a, T> {
             Operand::Blocks(data, walk) => block.fill(n, |room| match T::slice(data) {
                 Some(x) => gather(x, walk, start, n, room),
                 None => {
-                    for at in (0..n).step_by(BLOCK) {
-                        T::load(isa, data, walk, start + at, BLOCK.min(n - at), room);
+                    for at in (0..n).step_by(BLOCK_ELEMENTS) {
+                        T::load(isa, data, walk, start + at, BLOCK_ELEMENTS.min(n - at), room);
                     }
                 }
             }),

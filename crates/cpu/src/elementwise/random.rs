@@ -4,7 +4,7 @@
 //! in lanes, then the numbers.
 
 use super::operand::{Make, Number, misuse};
-use crate::runtime::output::parallel_fill::{Work, fresh};
+use crate::runtime::output::parallel_fill::{CostHint, parallel_fill};
 use crate::{CpuDevice, Isa};
 use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
 use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
@@ -14,10 +14,10 @@ use elinvar_ops::math;
 use elinvar_reference::Cell;
 use elinvar_simd::isa::{Kernel, dispatch};
 use elinvar_simd::scalar_lane::ScalarLane;
-use elinvar_simd::uninit::{BLOCK, Room};
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
 
-/// Words of a stream: those of [`BLOCK`] elements of 64 bits.
-type Words = [u32; 2 * BLOCK];
+/// Words of a stream: those of [`BLOCK_ELEMENTS`] elements of 64 bits.
+type Words = [u32; 2 * BLOCK_ELEMENTS];
 
 /// `len` random numbers.
 pub(crate) fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
@@ -49,7 +49,7 @@ struct Fill<'a> {
 }
 
 /// Blocks of Philox that are computed together: those of as many words as a block has elements.
-const TOGETHER: usize = BLOCK / 4;
+const TOGETHER: usize = BLOCK_ELEMENTS / 4;
 
 impl Kernel for Fill<'_> {
     type Out = ();
@@ -59,7 +59,7 @@ impl Kernel for Fill<'_> {
         let stream = [self.s.stream as u32, (self.s.stream >> 32) as u32];
         // Word by word first, then in their order: so both loops become vector code.
         let [mut w0, mut w1, mut w2, mut w3] = [[0; TOGETHER]; 4];
-        for (group, out) in self.words.chunks_exact_mut(BLOCK).enumerate() {
+        for (group, out) in self.words.chunks_exact_mut(BLOCK_ELEMENTS).enumerate() {
             let first = self.first / 4 + (group * TOGETHER) as u64;
             for i in 0..TOGETHER {
                 let j = first + i as u64;
@@ -102,7 +102,7 @@ fn word64(words: &[u32], i: usize) -> u64 {
 
 /// Numbers from words: a whole block of them.
 trait Numbers<C>: Copy + Sync {
-    fn numbers(self, words: &[u32], out: &mut [C; BLOCK]);
+    fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]);
 }
 
 #[derive(Clone, Copy)]
@@ -112,8 +112,8 @@ struct Uniform<C> {
 }
 impl<C: Draw> Numbers<C> for Uniform<C> {
     #[inline(always)]
-    fn numbers(self, words: &[u32], out: &mut [C; BLOCK]) {
-        let words = &words[..BLOCK * C::WORDS];
+    fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]) {
+        let words = &words[..BLOCK_ELEMENTS * C::WORDS];
         for (i, y) in out.iter_mut().enumerate() {
             *y = C::unit(words, i).fma(self.span, self.low);
         }
@@ -127,8 +127,8 @@ struct Normal<C> {
 }
 impl<C: Draw> Numbers<C> for Normal<C> {
     #[inline(always)]
-    fn numbers(self, words: &[u32], out: &mut [C; BLOCK]) {
-        let words = &words[..BLOCK * C::WORDS];
+    fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]) {
+        let words = &words[..BLOCK_ELEMENTS * C::WORDS];
         let (mean, std) = (ScalarLane(self.mean), ScalarLane(self.std));
         for (j, y) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
             let (first, second) = (ScalarLane(C::unit(words, 2 * j)), ScalarLane(C::unit(words, 2 * j + 1)));
@@ -144,7 +144,7 @@ impl<C: Draw> Numbers<C> for Normal<C> {
 struct Run<'a, N, C> {
     numbers: N,
     words: &'a [u32],
-    out: &'a mut [C; BLOCK],
+    out: &'a mut [C; BLOCK_ELEMENTS],
 }
 impl<C: Draw, N: Numbers<C>> Kernel for Run<'_, N, C> {
     type Out = ();
@@ -160,14 +160,14 @@ fn blocks<T: Copy>(
     s: Stream,
     each: usize,
     start: usize,
-    room: &mut Room<'_, T>,
-    mut f: impl FnMut(&[u32], usize, &mut Room<'_, T>),
+    room: &mut UninitSlice<'_, T>,
+    mut f: impl FnMut(&[u32], usize, &mut UninitSlice<'_, T>),
 ) {
-    let mut words: Words = [0; 2 * BLOCK];
+    let mut words: Words = [0; 2 * BLOCK_ELEMENTS];
     let mut first = start;
-    while room.left() > 0 {
-        let n = room.left().min(BLOCK);
-        let words = &mut words[..BLOCK * each];
+    while room.remaining() > 0 {
+        let n = room.remaining().min(BLOCK_ELEMENTS);
+        let words = &mut words[..BLOCK_ELEMENTS * each];
         dispatch(isa, Fill { s, first: (first * each) as u64, words: &mut *words });
         f(words, n, room);
         first += n;
@@ -182,14 +182,14 @@ fn floats<C: Draw>(
     numbers: impl Numbers<C>,
 ) -> Result<HostData> {
     let make: &Make<'_, C> = &|start, room| {
-        let mut out = [C::ZERO; BLOCK];
+        let mut out = [C::ZERO; BLOCK_ELEMENTS];
         blocks(d.isa(), s, C::WORDS, start, room, |words, n, room| {
             dispatch(d.isa(), Run { numbers, words, out: &mut out });
             room.copy(&out[..n]);
         });
         Ok(())
     };
-    C::stored(d, len, Work::Unknown, dtype, make)
+    C::stored(d, len, CostHint::Unknown, dtype, make)
 }
 
 /// 1 with probability p.
@@ -202,7 +202,7 @@ fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostDa
     } else {
         (1, (p * 2f64.powi(24)).ceil() as u64)
     };
-    let v = fresh(d, len, BLOCK, &|start, room| {
+    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
         blocks(d.isa(), s, each, start, room, |words, n, room| {
             // Cut to what is read, so that no check is left in the loops.
             let words = &words[..n * each];
@@ -221,7 +221,7 @@ fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostDa
 /// Whole numbers in `low..high`.
 fn whole<T: Cell>(d: &CpuDevice, low: i64, high: i64, s: Stream, len: usize) -> Result<HostData> {
     let span = u128::from(high.wrapping_sub(low) as u64);
-    let v = fresh(d, len, BLOCK, &|start, room| {
+    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
         blocks(d.isa(), s, 2, start, room, |words, n, room| {
             room.extend(n, |i| {
                 let drawn = low.wrapping_add(((u128::from(word64(words, i)) * span) >> 64) as i64);

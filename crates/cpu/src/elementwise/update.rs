@@ -8,8 +8,8 @@ use super::operand::{Number, Operand, misuse};
 use crate::CpuDevice;
 use crate::layout::copy;
 use crate::lazy::buffer::View;
-use crate::runtime::memory::Held;
-use crate::runtime::parallel::pieces;
+use crate::runtime::memory::PooledData;
+use crate::runtime::parallel::for_each_piece;
 use elinvar_core::host::with_capacity;
 use elinvar_core::{DType, Element, HostData, Layout, Result, bf16, f16};
 use elinvar_ops::backend::UpdateItem;
@@ -19,10 +19,10 @@ use elinvar_reference::Reference;
 use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::scalar_lane::ScalarLane;
-use elinvar_simd::uninit::{BLOCK, Block, Room};
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 
 /// Elements of a piece: tens of microseconds of work, many times what handing it to another thread costs.
-const PIECE: usize = 32 * BLOCK;
+const PIECE: usize = 32 * BLOCK_ELEMENTS;
 /// Nanoseconds that an element takes at least.
 const NS: f64 = 0.5;
 
@@ -211,15 +211,15 @@ impl Wide for f32 {
     fn widen(isa: Isa, from: &Slots<'_, f32>, to: &mut [f32]) {
         match from {
             Slots::Plain(_) => unreachable!("plain slots are changed where they lie"),
-            Slots::F16(x) => convert::from_f16(isa, x, &mut Room::over(to)),
-            Slots::BF16(x) => convert::from_bf16(isa, x, &mut Room::over(to)),
+            Slots::F16(x) => convert::from_f16(isa, x, &mut UninitSlice::over(to)),
+            Slots::BF16(x) => convert::from_bf16(isa, x, &mut UninitSlice::over(to)),
         }
     }
     fn narrow(isa: Isa, from: &[f32], to: &mut Slots<'_, f32>) {
         match to {
             Slots::Plain(_) => unreachable!("plain slots are changed where they lie"),
-            Slots::F16(x) => convert::to_f16(isa, from, &mut Room::over(x)),
-            Slots::BF16(x) => convert::to_bf16(isa, from, &mut Room::over(x)),
+            Slots::F16(x) => convert::to_f16(isa, from, &mut UninitSlice::over(x)),
+            Slots::BF16(x) => convert::to_bf16(isa, from, &mut UninitSlice::over(x)),
         }
     }
 }
@@ -258,10 +258,14 @@ fn here<'a>(v: &elinvar_ops::View<'a, Reference>) -> View<'a> {
 fn straight<const M: usize, const R: usize>(
     d: &CpuDevice,
     items: &[UpdateItem<'_, Reference, M, R>],
-) -> Result<Vec<Option<Held>>> {
+) -> Result<Vec<Option<PooledData>>> {
     let mut all = with_capacity(items.len() * R)?;
     for v in items.iter().flat_map(|i| &i.reads) {
-        all.push(if copy::is_crossed(v.layout) { Some(Held::new(copy::own(d, &here(v))?)) } else { None });
+        all.push(if copy::is_crossed(v.layout) {
+            Some(PooledData::new(copy::own(d, &here(v))?))
+        } else {
+            None
+        });
     }
     Ok(all)
 }
@@ -269,7 +273,7 @@ fn straight<const M: usize, const R: usize>(
 /// The pieces of all items.
 fn all_pieces<'a, T: Wide, const M: usize, const R: usize>(
     items: Vec<UpdateItem<'a, Reference, M, R>>,
-    straight: &'a [Option<Held>],
+    straight: &'a [Option<PooledData>],
 ) -> Result<Vec<Piece<'a, T, M, R>>> {
     let count = items.iter().map(|i| i.shape.numel().div_ceil(PIECE)).sum();
     let mut all = with_capacity(count)?;
@@ -307,18 +311,21 @@ fn run<T: Wide, const M: usize, const R: usize>(
     // Small tensors go together, so that each thread comes back for more some eight times.
     let together = all.len().div_ceil(8 * d.threads());
     let ns = NS * elements as f64 / all.len().max(1) as f64;
-    pieces(d, &mut all, together, ns, &|_, part| part.iter_mut().for_each(|p| p.run(d.isa(), f)));
+    for_each_piece(d, &mut all, together, ns, &|_, part| part.iter_mut().for_each(|p| p.run(d.isa(), f)));
 }
 
 impl<T: Wide, const M: usize, const R: usize> Piece<'_, T, M, R> {
     fn run(&mut self, isa: Isa, f: &Formula<'_, T, M, R>) {
-        let mut held = [const { Block::<T>::new() }; R];
+        let mut held = [const { CacheBlock::<T>::new() }; R];
         // Zeroed only where it is of use.
-        let mut staged =
-            if self.changes.iter().all(Slots::is_plain) { None } else { Some([[T::ZERO; BLOCK]; M]) };
+        let mut staged = if self.changes.iter().all(Slots::is_plain) {
+            None
+        } else {
+            Some([[T::ZERO; BLOCK_ELEMENTS]; M])
+        };
         let mut done = 0;
         while done < self.len {
-            let n = (self.len - done).min(BLOCK);
+            let n = (self.len - done).min(BLOCK_ELEMENTS);
             let mut reads: [&[T]; R] = [&[]; R];
             for ((read, operand), block) in reads.iter_mut().zip(&self.reads).zip(&mut held) {
                 *read = operand.part(isa, block, self.start + done, n);

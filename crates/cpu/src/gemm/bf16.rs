@@ -10,8 +10,8 @@
 
 use super::kernels::as_pairs;
 use super::{
-    AsTaps, Columns, Finish, Job, Left, Lines, Matrix, Numbers, PITCH, Panels, Real, Right, TermKind,
-    Windows, product, turn, width,
+    BatchedMatrix, ColumnsB, Gemm, OperandA, OperandB, PACKED_A_PITCH, PanelsB, Real, RowsA, StoredElements,
+    TapRows, TermKind, TileEpilogue, WindowColumns, nr, run_gemm, transpose_block,
 };
 use crate::CpuDevice;
 use elinvar_core::{HostVec, Result, bf16};
@@ -23,29 +23,32 @@ use std::ops::Range;
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn products(
+pub(super) fn try_gemm_bf16(
     d: &CpuDevice,
     [batch, m, k, n]: [usize; 4],
-    left: &Matrix<'_, f32>,
-    right: &Matrix<'_, f32>,
-    finish: &dyn Finish<f32>,
+    lhs: &BatchedMatrix<'_, f32>,
+    rhs: &BatchedMatrix<'_, f32>,
+    epilogue: &dyn TileEpilogue<f32>,
 ) -> Result<Option<HostVec<f32>>> {
-    let (Some(x), Some(w)) = (Paired::new(left, k), Paired::new(right, k)) else { return Ok(None) };
-    if !are_multiplied(d.isa()) {
+    let (Some(x), Some(w)) = (Bf16PairMatrix::new(lhs, k), Bf16PairMatrix::new(rhs, k)) else {
+        return Ok(None);
+    };
+    if !has_bf16_dot(d.isa()) {
         return Ok(None);
     }
-    let (left, right) = (x.turned().in_place(), w.in_place());
+    let (lhs, rhs) = (x.transposed().in_place(), w.in_place());
     // The first factor's terms lie along its rows, so it was looked at from the side.
-    let left = left.map(Matrix::turned);
-    let left: &dyn Left<f32> = left.as_ref().map_or(&x, |m| m);
-    let right: &dyn Right<f32> = right.as_ref().map_or(&w, |m| m);
-    let share = super::share::<f32>(d, [batch, m, k.div_ceil(2), n]);
-    let job = Job { batch, m, k: k.div_ceil(2), n, left, right, finish, share, kind: TermKind::Bf16Pairs };
-    product_of_pairs(d, &job).map(Some)
+    let lhs = lhs.map(BatchedMatrix::transposed);
+    let lhs: &dyn OperandA<f32> = lhs.as_ref().map_or(&x, |m| m);
+    let rhs: &dyn OperandB<f32> = rhs.as_ref().map_or(&w, |m| m);
+    let pack_plan = super::pack_plan::<f32>(d, [batch, m, k.div_ceil(2), n]);
+    let gemm =
+        Gemm { batch, m, k: k.div_ceil(2), n, lhs, rhs, epilogue, pack_plan, kind: TermKind::Bf16Pairs };
+    run_gemm_of_pairs(d, &gemm).map(Some)
 }
 
 /// Does the processor multiply pairs, in registers of one kind or another?
-pub(crate) fn are_multiplied(isa: Isa) -> bool {
+pub(crate) fn has_bf16_dot(isa: Isa) -> bool {
     isa.has_pairs() || isa.has_amx()
 }
 
@@ -53,79 +56,79 @@ pub(crate) fn are_multiplied(isa: Isa) -> bool {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn product_of_pairs<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<HostVec<T>> {
-    if const { !T::WIDENS_F16 } || job.kind == TermKind::Elements || !d.isa().has_amx() {
-        return product(d, job);
+pub(crate) fn run_gemm_of_pairs<T: Real>(d: &CpuDevice, gemm: &Gemm<'_, T>) -> Result<HostVec<T>> {
+    if const { !T::WIDENS_F16 } || gemm.kind == TermKind::Elements || !d.isa().has_amx() {
+        return run_gemm(d, gemm);
     }
-    product(d, &Job { left: &Packing(job.left), right: &Packing(job.right), ..*job })
+    run_gemm(d, &Gemm { lhs: &AlwaysPacked(gemm.lhs), rhs: &AlwaysPacked(gemm.rhs), ..*gemm })
 }
 
 /// A factor that is packed whatever it could do otherwise: AMX sums in an order of its own, so it does all products, and it reads panels alone.
-struct Packing<F>(F);
+struct AlwaysPacked<F>(F);
 
-impl<T: Real> Left<T> for Packing<&dyn Left<T>> {
-    fn distinct(&self) -> usize {
-        self.0.distinct()
+impl<T: Real> OperandA<T> for AlwaysPacked<&dyn OperandA<T>> {
+    fn distinct_batches(&self) -> usize {
+        self.0.distinct_batches()
     }
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         self.0.pack(isa, batch, rows, terms, out);
     }
-    fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, T>> {
+    fn rows_in_place(&self, _: usize, _: Range<usize>) -> Option<RowsA<'_, T>> {
         None
     }
-    fn taps(&self) -> Option<&dyn AsTaps<T>> {
+    fn as_taps(&self) -> Option<&dyn TapRows<T>> {
         None
     }
 }
 
-impl<T: Real> Right<T> for Packing<&dyn Right<T>> {
+impl<T: Real> OperandB<T> for AlwaysPacked<&dyn OperandB<T>> {
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
         self.0.pack(isa, batch, terms, cols, out);
     }
-    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn panels_in_place(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, T>> {
+    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn windows(&self, _: Isa) -> Option<&dyn Windows<T>> {
+    fn as_windows(&self, _: Isa) -> Option<&dyn WindowColumns<T>> {
         None
     }
-    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, T>> {
+    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
         None
     }
 }
 
 /// A batch of matrices of bf16.
-struct Paired<'a> {
+struct Bf16PairMatrix<'a> {
     data: &'a [bf16],
-    at: Matrix<'a, f32>,
+    at: BatchedMatrix<'a, f32>,
     /// Terms.
     k: usize,
 }
 
-impl<'a> Paired<'a> {
-    fn new(m: &Matrix<'a, f32>, k: usize) -> Option<Paired<'a>> {
+impl<'a> Bf16PairMatrix<'a> {
+    fn new(m: &BatchedMatrix<'a, f32>, k: usize) -> Option<Bf16PairMatrix<'a>> {
         match m.data {
-            Numbers::BF16(data) => Some(Paired { data, at: *m, k }),
-            Numbers::Own(_) | Numbers::F16(_) => None,
+            StoredElements::BF16(data) => Some(Bf16PairMatrix { data, at: *m, k }),
+            StoredElements::Native(_) | StoredElements::F16(_) => None,
         }
     }
-    fn turned(&self) -> Paired<'a> {
-        Paired { at: self.at.turned(), ..*self }
+    fn transposed(&self) -> Bf16PairMatrix<'a> {
+        Bf16PairMatrix { at: self.at.transposed(), ..*self }
     }
     /// The pairs as a matrix of f32, if they lie in memory as such: terms are neighbours down the columns, and every column
     /// begins with a pair.
-    fn in_place(&self) -> Option<Matrix<'a, f32>> {
-        let Matrix { offset, inner, batch, row, col, .. } = self.at;
+    fn in_place(&self) -> Option<BatchedMatrix<'a, f32>> {
+        let BatchedMatrix { offset, inner, batch, row, col, .. } = self.at;
         let even = |x: isize| x % 2 == 0;
         let lies = row == 1 && even(col) && even(batch.0) && even(batch.1) && even(offset as isize);
         if !lies || !self.k.is_multiple_of(2) {
             return None;
         }
-        let data = Numbers::Own(as_pairs(self.data)?);
+        let data = StoredElements::Native(as_pairs(self.data)?);
         let batch = (batch.0 / 2, batch.1 / 2);
-        Some(Matrix { data, offset: offset / 2, inner, batch, row: 1, col: col / 2, kept: None })
+        Some(BatchedMatrix { data, offset: offset / 2, inner, batch, row: 1, col: col / 2, kept: None })
     }
 }
 
@@ -137,14 +140,14 @@ fn pair_of(first: bf16, second: bf16) -> f32 {
 
 /// The same of numbers that are bf16, or whose upper halves are.
 #[inline(always)]
-pub(crate) fn pair<T: Lane>(first: T, second: T) -> T {
+pub(crate) fn bf16_pair<T: Lane>(first: T, second: T) -> T {
     let upper: T::Int = LaneInt::lit(0xffff << 16);
     T::from_bits(first.to_bits().shr_logical(16) | (second.to_bits() & upper))
 }
 
 /// dst[r * pitch + c] = the pair of the terms at `at + r * down + c * across` and `apart` further on. What is not `whole` lacks
 /// the second: the last row, or the last column, whichever way the terms lie.
-struct Pack<'a> {
+struct PackPairs<'a> {
     src: &'a [bf16],
     at: isize,
     down: isize,
@@ -158,12 +161,12 @@ struct Pack<'a> {
     pitch: usize,
 }
 
-impl Kernel for Pack<'_> {
+impl Kernel for PackPairs<'_> {
     type Out = ();
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
-        let Pack { src, at, down, across, apart, rows, cols, whole, dst, pitch } = self;
+        let PackPairs { src, at, down, across, apart, rows, cols, whole, dst, pitch } = self;
         for (r, line) in dst.chunks_mut(pitch).take(rows).enumerate() {
             let from = at + r as isize * down;
             let paired = if r < whole.0 { whole.1 } else { 0 };
@@ -197,11 +200,11 @@ impl Kernel for Pack<'_> {
 }
 
 /// Rows that are turned together, a line of f32, and how many pairs of each: 8 KiB.
-const SIDE: usize = 16;
-const DEEP: usize = 128;
+const TRANSPOSE_ROWS: usize = 16;
+const TRANSPOSE_PAIRS: usize = 128;
 
-impl Left<f32> for Paired<'_> {
-    fn distinct(&self) -> usize {
+impl OperandA<f32> for Bf16PairMatrix<'_> {
+    fn distinct_batches(&self) -> usize {
         usize::MAX
     }
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, pairs: Range<usize>, out: &mut [f32]) {
@@ -209,39 +212,68 @@ impl Left<f32> for Paired<'_> {
         let whole = (rows.len(), pairs.end.min(self.k / 2).saturating_sub(pairs.start));
         let (down, across, apart) = (self.at.row, 2 * self.at.col, self.at.col);
         let (rows, cols) = (rows.len(), pairs.len());
-        if down != 1 || rows < SIDE {
-            let whole =
-                Pack { src: self.data, at, down, across, apart, rows, cols, whole, dst: out, pitch: PITCH };
+        if down != 1 || rows < TRANSPOSE_ROWS {
+            let whole = PackPairs {
+                src: self.data,
+                at,
+                down,
+                across,
+                apart,
+                rows,
+                cols,
+                whole,
+                dst: out,
+                pitch: PACKED_A_PITCH,
+            };
             return dispatch(isa, whole);
         }
         // Neighbours are rows: some of them are packed as columns, and turned.
-        let mut room = [0.0; SIDE * DEEP];
-        for r in (0..rows).step_by(SIDE) {
-            let n = SIDE.min(rows - r);
-            for c in (0..cols).step_by(DEEP) {
-                let some = DEEP.min(cols - c);
+        let mut room = [0.0; TRANSPOSE_ROWS * TRANSPOSE_PAIRS];
+        for r in (0..rows).step_by(TRANSPOSE_ROWS) {
+            let n = TRANSPOSE_ROWS.min(rows - r);
+            for c in (0..cols).step_by(TRANSPOSE_PAIRS) {
+                let some = TRANSPOSE_PAIRS.min(cols - c);
                 let at = at + r as isize + c as isize * across;
                 let whole = (whole.1.saturating_sub(c).min(some), n);
-                let dst = &mut room[..some * SIDE];
+                let dst = &mut room[..some * TRANSPOSE_ROWS];
                 let (src, down, across) = (self.data, across, 1);
-                let block =
-                    Pack { src, at, down, across, apart, rows: some, cols: n, whole, dst, pitch: SIDE };
+                let block = PackPairs {
+                    src,
+                    at,
+                    down,
+                    across,
+                    apart,
+                    rows: some,
+                    cols: n,
+                    whole,
+                    dst,
+                    pitch: TRANSPOSE_ROWS,
+                };
                 dispatch(isa, block);
-                turn(isa, &room, 0, SIDE as isize, n, some, &mut out[r * PITCH + c..], PITCH);
+                transpose_block(
+                    isa,
+                    &room,
+                    0,
+                    TRANSPOSE_ROWS as isize,
+                    n,
+                    some,
+                    &mut out[r * PACKED_A_PITCH + c..],
+                    PACKED_A_PITCH,
+                );
             }
         }
     }
-    fn lines(&self, _: usize, _: Range<usize>) -> Option<Lines<'_, f32>> {
+    fn rows_in_place(&self, _: usize, _: Range<usize>) -> Option<RowsA<'_, f32>> {
         None
     }
-    fn taps(&self) -> Option<&dyn AsTaps<f32>> {
+    fn as_taps(&self) -> Option<&dyn TapRows<f32>> {
         None
     }
 }
 
-impl Right<f32> for Paired<'_> {
+impl OperandB<f32> for Bf16PairMatrix<'_> {
     fn pack(&self, isa: Isa, batch: usize, pairs: Range<usize>, cols: Range<usize>, out: &mut [f32]) {
-        let w = width::<f32>(isa);
+        let w = nr::<f32>(isa);
         let whole = pairs.end.min(self.k / 2).saturating_sub(pairs.start);
         for (panel, j) in out.chunks_exact_mut(w * pairs.len().max(1)).zip(cols.clone().step_by(w)) {
             let n = w.min(cols.end - j);
@@ -254,20 +286,37 @@ impl Right<f32> for Paired<'_> {
             let whole = (whole, n);
             dispatch(
                 isa,
-                Pack { src: self.data, at, down, across, apart, rows, cols: n, whole, dst: panel, pitch: w },
+                PackPairs {
+                    src: self.data,
+                    at,
+                    down,
+                    across,
+                    apart,
+                    rows,
+                    cols: n,
+                    whole,
+                    dst: panel,
+                    pitch: w,
+                },
             );
         }
     }
-    fn direct(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, f32>> {
+    fn panels_in_place(
+        &self,
+        _: Isa,
+        _: usize,
+        _: Range<usize>,
+        _: Range<usize>,
+    ) -> Option<PanelsB<'_, f32>> {
         None
     }
-    fn kept(&self, _: Range<usize>, _: Range<usize>) -> Option<Panels<'_, f32>> {
+    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, f32>> {
         None
     }
-    fn windows(&self, _: Isa) -> Option<&dyn Windows<f32>> {
+    fn as_windows(&self, _: Isa) -> Option<&dyn WindowColumns<f32>> {
         None
     }
-    fn columns(&self, _: usize, _: Range<usize>) -> Option<Columns<'_, f32>> {
+    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, f32>> {
         None
     }
 }

@@ -1,87 +1,87 @@
 //! What follows a sum: the epilogue, on rows of finished blocks while they are in the cache.
 
-use super::kernels::Tile;
-use super::operand::{Matrix, copy};
-use super::{Numbers, Real};
+use super::kernels::OutputTile;
+use super::operand::{BatchedMatrix, copy_block};
+use super::{Real, StoredElements};
 use elinvar_ops::backend::Epilogue;
 use elinvar_ops::lane::Lane;
 use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use elinvar_simd::isa::Isa;
 
 /// What is done to finished elements.
-pub(crate) trait Finish<T>: Sync {
+pub(crate) trait TileEpilogue<T>: Sync {
     /// Is there nothing to do?
     fn nothing(&self) -> bool;
     /// All elements of a tile.
-    fn tile(&self, isa: Isa, tile: &mut Tile<'_, T>);
-    /// Elements `row, col..` of a batch.
-    fn finish(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]);
-    /// Whole rows of `n`, at most [`NARROW`], one after the other, from `row` on.
+    fn tile(&self, isa: Isa, tile: &mut OutputTile<'_, T>);
+    /// Elements `apply_row, col..` of a batch.
+    fn epilogue(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]);
+    /// Whole rows of `n`, at most [`NARROW_ROW_MAX_ELEMENTS`], one after the other, from `apply_row` on.
     fn rows(&self, isa: Isa, batch: usize, row: usize, n: usize, y: &mut [T]) {
         for (i, y) in y.chunks_exact_mut(n).enumerate() {
-            self.finish(isa, batch, row + i, 0, y);
+            self.epilogue(isa, batch, row + i, 0, y);
         }
     }
 }
 
 /// Elements of rows of which several are finished at once: a call for each took as long as what is multiplied, where that is little.
-pub(crate) const NARROW: usize = 64;
+pub(crate) const NARROW_ROW_MAX_ELEMENTS: usize = 64;
 
 /// What follows the sums of a tile.
-pub(crate) fn finish<T: Real>(isa: Isa, finish: &dyn Finish<T>, tile: &mut Tile<'_, T>) {
-    if finish.nothing() {
+pub(crate) fn apply_to_tile<T: Real>(isa: Isa, epilogue: &dyn TileEpilogue<T>, tile: &mut OutputTile<'_, T>) {
+    if epilogue.nothing() {
         return;
     }
     let (b, rows) = (tile.batch, tile.rows.clone());
-    match tile.narrow_rows(NARROW) {
-        Some(all) => finish.rows(isa, b, rows.start, all.len() / rows.len(), all),
-        None => finish.tile(isa, tile),
+    match tile.contiguous_rows(NARROW_ROW_MAX_ELEMENTS) {
+        Some(all) => epilogue.rows(isa, b, rows.start, all.len() / rows.len(), all),
+        None => epilogue.tile(isa, tile),
     }
 }
 
 /// An operand of the epilogue, of the result's shape.
-pub(crate) type Extra<'a, T> = Matrix<'a, T>;
+pub(crate) type EpilogueOperand<'a, T> = BatchedMatrix<'a, T>;
 
 /// An epilogue and its operands.
-pub(crate) struct Follow<'a, T, E, const N: usize> {
+pub(crate) struct FusedEpilogue<'a, T, E, const N: usize> {
     pub(crate) e: &'a E,
-    pub(crate) extra: [Extra<'a, T>; N],
+    pub(crate) extra: [EpilogueOperand<'a, T>; N],
 }
 
 /// Elements that are staged at once: 4 KiB of f32 for each operand.
-const STAGE: usize = 512;
+const STAGED_ELEMENTS: usize = 512;
 
-impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> {
+impl<T: Real, E: Epilogue<N>, const N: usize> TileEpilogue<T> for FusedEpilogue<'_, T, E, N> {
     fn nothing(&self) -> bool {
         // By name, for there is no other way to see that a formula gives back what it gets.
         N == 0 && E::NAME == elinvar_ops::backend::Plain::NAME
     }
-    fn tile(&self, isa: Isa, tile: &mut Tile<'_, T>) {
+    fn tile(&self, isa: Isa, tile: &mut OutputTile<'_, T>) {
         let (batch, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
         if isa.has_formulas()
-            && let Some(x) = self.lying()
+            && let Some(x) = self.a_in_place()
         {
-            return run_lanes(isa, OfTile { follow: self, x, tile });
+            return run_lanes(isa, EpilogueTile { follow: self, x, tile });
         }
         for (i, row) in rows.enumerate() {
-            self.finish(isa, batch, row, col, tile.row(i));
+            self.epilogue(isa, batch, row, col, tile.row(i));
         }
     }
-    fn finish(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]) {
-        let mut room = [[T::ZERO; STAGE]; N];
-        for (i, y) in y.chunks_mut(STAGE).enumerate() {
+    fn epilogue(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]) {
+        let mut room = [[T::ZERO; STAGED_ELEMENTS]; N];
+        for (i, y) in y.chunks_mut(STAGED_ELEMENTS).enumerate() {
             let mut room = room.iter_mut();
             let x = self.extra.each_ref().map(|extra| {
                 let room = room.next().expect("one for each");
-                let at = extra.at(batch, row, col + i * STAGE);
+                let at = extra.at(batch, row, col + i * STAGED_ELEMENTS);
                 stage(isa, extra, at, &mut room[..y.len()])
             });
             self.each(isa, x, y);
         }
     }
     fn rows(&self, isa: Isa, batch: usize, row: usize, n: usize, y: &mut [T]) {
-        let mut room = [[T::ZERO; STAGE]; N];
-        let together = STAGE / n;
+        let mut room = [[T::ZERO; STAGED_ELEMENTS]; N];
+        let together = STAGED_ELEMENTS / n;
         for (i, y) in y.chunks_mut(together * n).enumerate() {
             let mut room = room.iter_mut();
             let x = self.extra.each_ref().map(|extra| {
@@ -90,7 +90,7 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> 
                 if i == 0 || extra.row != 0 {
                     for (r, room) in room.chunks_exact_mut(n).enumerate() {
                         let at = extra.at(batch, row + i * together + r, 0);
-                        copy(isa, &extra.data, at, (0, extra.col), 1, n, room, n);
+                        copy_block(isa, &extra.data, at, (0, extra.col), 1, n, room, n);
                     }
                 }
                 &*room
@@ -100,14 +100,14 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Finish<T> for Follow<'_, T, E, N> 
     }
 }
 
-impl<T: Real, E: Epilogue<N>, const N: usize> Follow<'_, T, E, N> {
+impl<T: Real, E: Epilogue<N>, const N: usize> FusedEpilogue<'_, T, E, N> {
     /// The numbers of all operands, if those of a row are neighbours in each.
-    fn lying(&self) -> Option<[&[T]; N]> {
+    fn a_in_place(&self) -> Option<[&[T]; N]> {
         let mut all = [&[][..]; N];
         for (all, x) in all.iter_mut().zip(&self.extra) {
             match x.data {
-                Numbers::Own(data) if x.col == 1 => *all = data,
-                Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => return None,
+                StoredElements::Native(data) if x.col == 1 => *all = data,
+                StoredElements::Native(_) | StoredElements::F16(_) | StoredElements::BF16(_) => return None,
             }
         }
         Some(all)
@@ -116,7 +116,7 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Follow<'_, T, E, N> {
     fn each(&self, isa: Isa, x: [&[T]; N], y: &mut [T]) {
         // Where formulas are not compiled, they are called: an fma is a call there anyway.
         if isa.has_formulas() {
-            run_lanes(isa, Lanes { e: self.e, x, y });
+            run_lanes(isa, EpilogueRow { e: self.e, x, y });
         } else {
             for (i, y) in y.iter_mut().enumerate() {
                 *y = self.e.lane(*y, x.map(|x| x[i]));
@@ -126,35 +126,35 @@ impl<T: Real, E: Epilogue<N>, const N: usize> Follow<'_, T, E, N> {
 }
 
 /// The operand's elements from `at` on: where they lie if they are neighbours, or copied.
-fn stage<'a, T: Real>(isa: Isa, x: &Extra<'a, T>, at: isize, room: &'a mut [T]) -> &'a [T] {
+fn stage<'a, T: Real>(isa: Isa, x: &EpilogueOperand<'a, T>, at: isize, room: &'a mut [T]) -> &'a [T] {
     match x.data {
-        Numbers::Own(data) if x.col == 1 => &data[at as usize..at as usize + room.len()],
-        Numbers::Own(data) if x.col == 0 => {
+        StoredElements::Native(data) if x.col == 1 => &data[at as usize..at as usize + room.len()],
+        StoredElements::Native(data) if x.col == 0 => {
             room.fill(data[at as usize]);
             room
         }
-        Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => {
+        StoredElements::Native(_) | StoredElements::F16(_) | StoredElements::BF16(_) => {
             let n = room.len();
-            copy(isa, &x.data, at, (0, x.col), 1, n, room, n);
+            copy_block(isa, &x.data, at, (0, x.col), 1, n, room, n);
             room
         }
     }
 }
 
-struct Lanes<'a, T, E, const N: usize> {
+struct EpilogueRow<'a, T, E, const N: usize> {
     e: &'a E,
     x: [&'a [T]; N],
     y: &'a mut [T],
 }
 
 /// Elements that go through the formula together.
-const WINDOW: usize = 64;
+const CHUNK_ELEMENTS: usize = 64;
 /// As many of the last ones.
-const FEW: usize = 16;
+const TAIL_ELEMENTS: usize = 16;
 
 /// The formula on a window.
 #[inline(always)]
-fn window<T: Real, R: SimdLanes<T> + Lane, E: Epilogue<N>, const N: usize, const W: usize>(
+fn apply_chunk<T: Real, R: SimdLanes<T> + Lane, E: Epilogue<N>, const N: usize, const W: usize>(
     e: &E,
     y: &mut [T; W],
     x: [&[T; W]; N],
@@ -172,55 +172,55 @@ fn window<T: Real, R: SimdLanes<T> + Lane, E: Epilogue<N>, const N: usize, const
 
 /// The formula on a row.
 #[inline(always)]
-fn row<T, M, S, E, const N: usize>(e: &E, x: [&[T]; N], y: &mut [T])
+fn apply_row<T, M, S, E, const N: usize>(e: &E, x: [&[T]; N], y: &mut [T])
 where
     T: Real,
     M: SimdLanes<T> + Lane,
     S: SimdLanes<T> + Lane,
     E: Epilogue<N>,
 {
-    let zeros = [T::ZERO; WINDOW];
-    let (whole, rest) = y.as_chunks_mut::<WINDOW>();
+    let zeros = [T::ZERO; CHUNK_ELEMENTS];
+    let (whole, rest) = y.as_chunks_mut::<CHUNK_ELEMENTS>();
     let mut at = 0;
     for y in whole {
         let mut all = [&zeros; N];
         for (all, x) in all.iter_mut().zip(&x) {
             *all = x[at..].first_chunk().expect("an operand is as long as the result");
         }
-        window::<T, M, E, N, WINDOW>(e, y, all);
-        at += WINDOW;
+        apply_chunk::<T, M, E, N, CHUNK_ELEMENTS>(e, y, all);
+        at += CHUNK_ELEMENTS;
     }
-    for y in rest.chunks_mut(FEW) {
-        let mut staged = [[T::ZERO; FEW]; N];
+    for y in rest.chunks_mut(TAIL_ELEMENTS) {
+        let mut staged = [[T::ZERO; TAIL_ELEMENTS]; N];
         for (staged, x) in staged.iter_mut().zip(&x) {
             staged[..y.len()].copy_from_slice(&x[at..][..y.len()]);
         }
-        let mut few = [T::ZERO; FEW];
+        let mut few = [T::ZERO; TAIL_ELEMENTS];
         few[..y.len()].copy_from_slice(y);
-        window::<T, S, E, N, FEW>(e, &mut few, staged.each_ref());
+        apply_chunk::<T, S, E, N, TAIL_ELEMENTS>(e, &mut few, staged.each_ref());
         y.copy_from_slice(&few[..y.len()]);
-        at += FEW;
+        at += TAIL_ELEMENTS;
     }
 }
 
-impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for Lanes<'_, T, E, N> {
+impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for EpilogueRow<'_, T, E, N> {
     type T = T;
     const WIDE: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        row::<T, M, S, E, N>(self.e, self.x, self.y);
+        apply_row::<T, M, S, E, N>(self.e, self.x, self.y);
     }
 }
 
 /// The rows of a tile, of operands that lie in memory as they are computed with. A call for each row, which made room for operands that
 /// might lie otherwise, took a tenth of 32 rows of 256 terms by 1024 columns.
-struct OfTile<'a, 'b, 'c, T, E, const N: usize> {
-    follow: &'a Follow<'b, T, E, N>,
+struct EpilogueTile<'a, 'b, 'c, T, E, const N: usize> {
+    follow: &'a FusedEpilogue<'b, T, E, N>,
     x: [&'a [T]; N],
-    tile: &'a mut Tile<'c, T>,
+    tile: &'a mut OutputTile<'c, T>,
 }
 
-impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for OfTile<'_, '_, '_, T, E, N> {
+impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for EpilogueTile<'_, '_, '_, T, E, N> {
     type T = T;
     const WIDE: bool = false;
     #[inline(always)]
@@ -238,18 +238,18 @@ impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for OfTile<'_, '_, '_, 
                 *x = &x[*at as usize..][..y.len()];
                 *at += extra.row;
             }
-            row::<T, M, S, E, N>(follow.e, of_row, y);
+            apply_row::<T, M, S, E, N>(follow.e, of_row, y);
         }
     }
 }
 
 /// Nothing follows.
-pub(crate) struct Nothing;
+pub(crate) struct NoEpilogue;
 
-impl<T> Finish<T> for Nothing {
+impl<T> TileEpilogue<T> for NoEpilogue {
     fn nothing(&self) -> bool {
         true
     }
-    fn tile(&self, _: Isa, _: &mut Tile<'_, T>) {}
-    fn finish(&self, _: Isa, _: usize, _: usize, _: usize, _: &mut [T]) {}
+    fn tile(&self, _: Isa, _: &mut OutputTile<'_, T>) {}
+    fn epilogue(&self, _: Isa, _: usize, _: usize, _: usize, _: &mut [T]) {}
 }

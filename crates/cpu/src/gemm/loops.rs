@@ -1,20 +1,22 @@
 //! Products of matrices: packed blocks, tiles in registers, threads over tiles.
 //!
 //! A contraction, and each kind of convolution, is a batch of products `y[m, n] = sum over k of a[m, k] * b[k, n]` whose
-//! factors are packed by [`Left`] and [`Right`]. The order of the terms (`elinvar_core::order::contract`) is also the
+//! factors are packed by [`OperandA`] and [`OperandB`]. The order of the terms (`elinvar_core::order::contract`) is also the
 //! shape of the loops: a chunk of 512 terms is packed, a tile of the result chains it in registers from 0, and adds it
 //! to the result; the first chunk is stored. What runs side by side are elements of the result, so no block
 //! size and no number of threads changes a bit.
 //!
 //! How it can be wrong: by a result element that no tile, or two tasks, write. The tests have sizes around every block.
 
-use super::epilogue::Finish;
-use super::kernels::{After, Cut, Lines, PITCH, Panels, TermKind, Tile, fill, height, width};
-use super::operand::{Left, Right, Windows};
+use super::epilogue::TileEpilogue;
+use super::kernels::{
+    Blocking, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, fill_tiles, mr, nr,
+};
+use super::operand::{OperandA, OperandB, WindowColumns};
 use super::{Real, epilogue, small_m};
 use crate::CpuDevice;
-use crate::conv::kernels::a_taps::THREE;
-use crate::runtime::parallel::{try_in_turn, try_pieces};
+use crate::conv::kernels::a_taps::TAPS_PER_ADDRESS;
+use crate::runtime::parallel::{try_drain_tasks, try_for_each_piece};
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
@@ -24,80 +26,80 @@ use std::ops::Range;
 
 /// Rows of a packed left block: with a chunk of terms it takes 300 KiB of the 1 MiB that a core's L2 has, and leaves room
 /// for two panels and the result. With a third more, products of 1024 in f64 took 3 % longer.
-pub(crate) const fn rows<T>() -> usize {
+pub(crate) const fn mc<T>() -> usize {
     576 / size_of::<T>()
 }
 /// Columns of a right block that a task packs for itself: 512 KiB.
-const fn cols<T>() -> usize {
+const fn nc<T>() -> usize {
     1024 / size_of::<T>()
 }
 /// Elements of a right block that is packed for all tasks, but at least a chunk of terms of all columns: of f32 8 MiB, in L3, which
 /// others use as well. Several chunks of fewer columns: each chunk but the last then adds to sums in the second-level cache instead of
 /// the result, which took 2.8 % off a product of 2048. Of f64, one chunk of 1024 columns is 4 MiB already, and two were no gain.
-const fn shared<T>() -> usize {
+const fn shared_b_elements<T>() -> usize {
     if size_of::<T>() == 4 { 2 << 20 } else { 512 << 10 }
 }
 /// Panels that a task packs for itself, one after the other, and multiplies while they are in its second-level cache.
-pub(crate) const TOGETHER: usize = 2;
+pub(crate) const PANELS_PER_PACK: usize = 2;
 /// Columns of which a block takes no more, of one chunk of terms and of several: those of several are added to one another in a core's L2.
-const WIDE: [usize; 2] = [4096, 1024];
+const NC_MAX_COLUMNS: [usize; 2] = [4096, 1024];
 /// Rows up to which columns that lie in memory are not packed: eight rows, 1024 columns and as many terms took three quarters of
 /// the time of packed ones; thirty-two took three times as long.
-pub(crate) const SKINNY: usize = 8;
+pub(crate) const GEMV_MAX_ROWS: usize = 8;
 /// Bytes of a right factor that stays close without being packed: half of a core's L2.
-const CLOSE: usize = 512 << 10;
+const B_IN_L2_MAX_BYTES: usize = 512 << 10;
 /// The left factor and the result together have so many times as many numbers as the right one from which a product is tall: 400 rows, 400
 /// columns and 100 terms took 196 microseconds shared, and 148 so; 1024, 256 and 256 took 675, and 630.
-const TALL: usize = 4;
+const TALL_RATIO: usize = 4;
 /// Columns for each thread from which threads share the columns of a product, and not its rows. A core waits for what another has just
 /// packed: 1000 x 1000 x 1000 took 12.0 milliseconds by rows when the cores were far apart, and 9.9 so, and as long when they were not.
 /// With fewer columns, packing all rows on each thread takes what it saves.
-const MANY_COLUMNS: usize = 128;
+const SPLIT_COLUMNS_MIN_PER_THREAD: usize = 128;
 /// Bytes of a task's result up to which rows that are taps, of which nothing is packed, come twice as many together, and the right factor from
 /// the third-level cache half as often: the gradient by 64 x 64 weights of 3 x 3 took 4.93 milliseconds, and 4.85 so.
-const SUMS: usize = 256 << 10;
+const TAPS_RESULT_MAX_BYTES: usize = 256 << 10;
 /// Rows of the lowest tile whose sums are enough to hide how long an fma takes.
-const STEP: usize = 4;
+const MIN_TILE_ROWS: usize = 4;
 /// Tasks, or panels, for each thread of which one more or less is little.
-pub(crate) const MANY: usize = 8;
+pub(crate) const EVEN_TASKS_PER_THREAD: usize = 8;
 /// Tasks for each thread where a task costs next to nothing by itself: whoever comes late, or is held up, is helped.
-pub(crate) const FINE: usize = 4;
+pub(crate) const FINE_TASKS_PER_THREAD: usize = 4;
 /// Multiplications below which work is not shared: 2 to 4 microseconds of one thread.
-pub(crate) const WORTH: usize = 1 << 18;
+pub(crate) const PARALLEL_MIN_FMAS: usize = 1 << 18;
 /// The same of a whole product: to look at a caller's product costs another core one line of its cache after the other. 64 x 64 x 64 took
 /// 3.1 microseconds shared on an Intel Xeon, in minutes when its cores are far apart 4.9, and take 2.7 to 3.0 alone; 80 x 80 x 80 take 5.4
 /// alone, and 4.9 or 7.7 shared. (On Zen 5, 64 x 64 x 64 took 2.45 alone, and 1.80 or 3.4 shared.)
-const ALONE: usize = 3 << 17;
+const PARALLEL_MIN_FMAS_OF_GEMM: usize = 3 << 17;
 /// Multiplications that one thread does in a nanosecond, about.
-pub(crate) const PER_NS: f64 = 64.0;
+pub(crate) const FMAS_PER_NS: f64 = 64.0;
 
 /// Which factor is packed once for all tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Share {
+pub(crate) enum PackPlan {
     /// Neither: each task packs its blocks.
-    Nothing,
+    PerTask,
     /// The left one, whole.
-    Left,
+    SharedA,
     /// The right one, a block of it after the other: each thread packs columns, and begins with them.
-    Right,
+    SharedB,
     /// Neither: each thread makes products of its own.
-    Products,
+    PerProduct,
     /// The right one is there already, packed.
-    Kept,
+    Prepacked,
 }
 
 /// What is shared of factors that lie in memory, of sizes b, m, k, n.
-pub(crate) fn share<T: Real>(d: &CpuDevice, [batch, m, k, n]: [usize; 4]) -> Share {
-    let (threads, rows) = (d.threads(), rows::<T>());
+pub(crate) fn pack_plan<T: Real>(d: &CpuDevice, [batch, m, k, n]: [usize; 4]) -> PackPlan {
+    let (threads, rows) = (d.threads(), mc::<T>());
     // With one block of rows there is nobody to share with; nor is there a need to, of what is read as it lies.
-    if m <= rows || is_close::<T>(k, n) && m <= rows * threads {
-        Share::Nothing
-    } else if batch > 1 && is_even(batch, threads) && k.saturating_mul(n) <= shared::<T>() {
-        Share::Products
+    if m <= rows || b_fits_l2::<T>(k, n) && m <= rows * threads {
+        PackPlan::PerTask
+    } else if batch > 1 && is_even(batch, threads) && k.saturating_mul(n) <= shared_b_elements::<T>() {
+        PackPlan::PerProduct
     } else if is_tall::<T>(d, [m, k, n]) {
-        Share::Nothing
+        PackPlan::PerTask
     } else {
-        Share::Right
+        PackPlan::SharedB
     }
 }
 
@@ -107,25 +109,25 @@ fn is_tall<T: Real>(d: &CpuDevice, [m, k, n]: [usize; 3]) -> bool {
     let others = m.saturating_mul(k.saturating_add(n));
     d.threads() > 1
         && m >= n
-        && m >= rows::<T>() * d.threads()
-        && others >= TALL.saturating_mul(k).saturating_mul(n)
+        && m >= mc::<T>() * d.threads()
+        && others >= TALL_RATIO.saturating_mul(k).saturating_mul(n)
 }
 
 /// Do so many parts keep all threads busy to the end?
 fn is_even(parts: usize, threads: usize) -> bool {
-    parts.is_multiple_of(threads) || parts >= MANY * threads
+    parts.is_multiple_of(threads) || parts >= EVEN_TASKS_PER_THREAD * threads
 }
 
 /// A batch of products.
-pub(crate) struct Job<'a, T> {
+pub(crate) struct Gemm<'a, T> {
     pub(crate) batch: usize,
     pub(crate) m: usize,
     pub(crate) k: usize,
     pub(crate) n: usize,
-    pub(crate) left: &'a dyn Left<T>,
-    pub(crate) right: &'a dyn Right<T>,
-    pub(crate) finish: &'a dyn Finish<T>,
-    pub(crate) share: Share,
+    pub(crate) lhs: &'a dyn OperandA<T>,
+    pub(crate) rhs: &'a dyn OperandB<T>,
+    pub(crate) epilogue: &'a dyn TileEpilogue<T>,
+    pub(crate) pack_plan: PackPlan,
     /// What the factors pack.
     pub(crate) kind: TermKind,
 }
@@ -134,27 +136,29 @@ pub(crate) struct Job<'a, T> {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn product<T: Real>(d: &CpuDevice, job: &Job<'_, T>) -> Result<HostVec<T>> {
-    let cut = job.cut(d);
-    fill(&cut, |tiles| match job.share {
-        _ if job.k == 0 => {
+pub(crate) fn run_gemm<T: Real>(d: &CpuDevice, gemm: &Gemm<'_, T>) -> Result<HostVec<T>> {
+    let blocking = gemm.blocking(d);
+    fill_tiles(&blocking, |tiles| match gemm.pack_plan {
+        _ if gemm.k == 0 => {
             tiles.iter_mut().for_each(|tile| {
                 tile.clear();
-                job.finish(d, tile);
+                gemm.epilogue(d, tile);
             });
             Ok(())
         }
-        Share::Nothing if const { small_m::has_broad::<T>() } && job.is_broad() => job.broad(d, tiles),
-        Share::Nothing => job.alone(d, tiles),
-        Share::Left => job.with_left(d, tiles),
-        Share::Right => job.with_right(d, &cut, tiles),
-        Share::Products => job.in_turn(d, &cut, tiles),
-        Share::Kept => job.with_kept(d, tiles),
+        PackPlan::PerTask if const { small_m::has_small_m::<T>() } && gemm.is_small_m() => {
+            gemm.run_small_m(d, tiles)
+        }
+        PackPlan::PerTask => gemm.private_packing(d, tiles),
+        PackPlan::SharedA => gemm.shared_a(d, tiles),
+        PackPlan::SharedB => gemm.shared_b(d, &blocking, tiles),
+        PackPlan::PerProduct => gemm.per_product(d, &blocking, tiles),
+        PackPlan::Prepacked => gemm.prepacked_b(d, tiles),
     })
 }
 
 /// Calls `f` for each, on several threads if the whole, of `ns` nanoseconds of one, is worth it.
-pub(crate) fn each<X: Send>(
+pub(crate) fn for_each_task<X: Send>(
     d: &CpuDevice,
     ns: f64,
     all: &mut [X],
@@ -163,12 +167,12 @@ pub(crate) fn each<X: Send>(
     if let [one] = all {
         return f(one);
     }
-    // `try_pieces` asks for the time of one.
-    try_pieces(d, all, 1, ns / all.len() as f64, &|_, one| one.iter_mut().try_for_each(&f))
+    // `try_for_each_piece` asks for the time of one.
+    try_for_each_piece(d, all, 1, ns / all.len() as f64, &|_, one| one.iter_mut().try_for_each(&f))
 }
 
 /// The size of pieces, a multiple of `unit`, at most about `most`, that come out even for so many threads.
-pub(crate) fn even(whole: usize, most: usize, unit: usize, threads: usize) -> usize {
+pub(crate) fn even_piece(whole: usize, most: usize, unit: usize, threads: usize) -> usize {
     let pieces = whole.div_ceil(most.max(1)).next_multiple_of(threads).max(1);
     whole.div_ceil(pieces).next_multiple_of(unit).max(unit)
 }
@@ -176,150 +180,163 @@ pub(crate) fn even(whole: usize, most: usize, unit: usize, threads: usize) -> us
 /// The size of pieces, a multiple of `unit`, at most `most` and at least half of it, of which the thread that has most has least: where there are
 /// few for each thread. 128 rows by 1152 weights of 384 terms took 0.55 milliseconds in pieces of 256, half of one missing, and 0.50 in whole
 /// ones of 192.
-pub(crate) fn fair(all: usize, most: usize, unit: usize, threads: usize) -> usize {
+pub(crate) fn balanced_piece(all: usize, most: usize, unit: usize, threads: usize) -> usize {
     let (units, most) = (all.div_ceil(unit), (most / unit).max(1));
     let busiest = |size: &usize| (units.div_ceil(*size).div_ceil(threads) * size, usize::MAX - size);
     (most.div_ceil(2)..=most).min_by_key(busiest).unwrap_or(most) * unit
 }
 
-impl<T: Real> Job<'_, T> {
+impl<T: Real> Gemm<'_, T> {
     /// Nanoseconds of one thread; 0 if it is too little to be shared.
     pub(super) fn ns(&self) -> f64 {
         // Packing a number takes about as long as four multiplications.
         let packed = 4 * (self.m + self.n);
         let each = self.m.saturating_mul(self.n).saturating_add(packed);
         let all = self.batch.saturating_mul(self.k).saturating_mul(each);
-        if all > ALONE { all as f64 / PER_NS } else { 0.0 }
+        if all > PARALLEL_MIN_FMAS_OF_GEMM { all as f64 / FMAS_PER_NS } else { 0.0 }
     }
 
     /// Columns of a block, at most.
     fn wide(&self) -> usize {
-        WIDE[usize::from(self.k > CHUNK)]
+        NC_MAX_COLUMNS[usize::from(self.k > CHUNK)]
     }
 
     /// Threads that the batch does not feed. With a shared right factor one product is made after the other.
     pub(super) fn threads(&self, d: &CpuDevice) -> usize {
-        match self.share {
+        match self.pack_plan {
             _ if self.ns() == 0.0 => 1,
-            Share::Right => d.threads(),
-            Share::Nothing | Share::Left | Share::Products | Share::Kept => {
+            PackPlan::SharedB => d.threads(),
+            PackPlan::PerTask | PackPlan::SharedA | PackPlan::PerProduct | PackPlan::Prepacked => {
                 d.threads().div_ceil(self.batch.max(1))
             }
         }
     }
 
     /// Those of them that have columns of their own; the others share these, and have rows of their own.
-    fn across(&self, d: &CpuDevice) -> usize {
+    fn threads_across(&self, d: &CpuDevice) -> usize {
         let threads = self.threads(d);
-        let panels = self.n.div_ceil(width::<T>(d.isa()));
-        match self.share {
+        let panels = self.n.div_ceil(nr::<T>(d.isa()));
+        match self.pack_plan {
             // Columns are packed by each task that has them: they are cut, unless there are fewer than rows, none is packed, or a
             // thread would have many more than another.
-            Share::Nothing
-                if self.n <= self.m || is_close::<T>(self.k, self.n) || !is_even(panels, threads) =>
+            PackPlan::PerTask
+                if self.n <= self.m || b_fits_l2::<T>(self.k, self.n) || !is_even(panels, threads) =>
             {
                 1
             }
-            Share::Nothing | Share::Left | Share::Products => threads,
+            PackPlan::PerTask | PackPlan::SharedA | PackPlan::PerProduct => threads,
             // What has to be turned on its way takes longer to pack than the columns take to read that another has packed: 768 x 256 of 1024
             // terms took 1.17 milliseconds by columns, and 1.11 so. A panel more for one thread costs more than that, too: 512 x 784 of 128 terms
             // takes 0.96 by rows.
-            Share::Right if self.is_turned() && (self.m > self.n || !panels.is_multiple_of(threads)) => 1,
-            Share::Right => threads.min(self.n / MANY_COLUMNS).max(1),
-            Share::Kept => 1,
+            PackPlan::SharedB
+                if self.is_a_transposed() && (self.m > self.n || !panels.is_multiple_of(threads)) =>
+            {
+                1
+            }
+            PackPlan::SharedB => threads.min(self.n / SPLIT_COLUMNS_MIN_PER_THREAD).max(1),
+            PackPlan::Prepacked => 1,
         }
     }
 
     /// Tiles that fit the caches, and enough of them for all threads.
-    fn cut(&self, d: &CpuDevice) -> Cut {
-        if self.is_broad() {
-            return self.cut_broad(d);
+    fn blocking(&self, d: &CpuDevice) -> Blocking {
+        if self.is_small_m() {
+            return self.small_m_blocking(d);
         }
         let threads = self.threads(d);
         // A small product is one tile. (To cut others takes a dozen divisions.)
-        if threads == 1 && self.share == Share::Nothing && self.m <= rows::<T>() && self.n <= cols::<T>() {
-            return Cut { batch: self.batch, m: self.m, n: self.n, rows: self.m.max(1), cols: self.n.max(1) };
+        if threads == 1 && self.pack_plan == PackPlan::PerTask && self.m <= mc::<T>() && self.n <= nc::<T>() {
+            return Blocking {
+                batch: self.batch,
+                m: self.m,
+                n: self.n,
+                rows: self.m.max(1),
+                cols: self.n.max(1),
+            };
         }
-        let (h, w) = (height::<T>(d.isa()), width::<T>(d.isa()));
-        let taps = self.left.taps().is_some();
+        let (h, w) = (mr::<T>(d.isa()), nr::<T>(d.isa()));
+        let taps = self.lhs.as_taps().is_some();
         let is_tall = is_tall::<T>(d, [self.m, self.k, self.n]);
-        let (rows, cols) = match self.share {
-            Share::Nothing if is_tall => (2 * rows::<T>(), self.wide()),
+        let (rows, cols) = match self.pack_plan {
+            PackPlan::PerTask if is_tall => (2 * mc::<T>(), self.wide()),
             // Each task packs the rows.
-            Share::Nothing => (rows::<T>(), cols::<T>()),
-            Share::Left => (self.m, self.right.windows(d.isa()).map_or(cols::<T>(), Windows::together)),
-            Share::Right if taps && 2 * rows::<T>() * self.n <= SUMS / size_of::<T>() => {
-                (2 * rows::<T>(), self.wide())
+            PackPlan::PerTask => (mc::<T>(), nc::<T>()),
+            PackPlan::SharedA => {
+                (self.m, self.rhs.as_windows(d.isa()).map_or(nc::<T>(), WindowColumns::together))
             }
-            Share::Right | Share::Products => (rows::<T>(), self.wide()),
+            PackPlan::SharedB if taps && 2 * mc::<T>() * self.n <= TAPS_RESULT_MAX_BYTES / size_of::<T>() => {
+                (2 * mc::<T>(), self.wide())
+            }
+            PackPlan::SharedB | PackPlan::PerProduct => (mc::<T>(), self.wide()),
             // Few rows are packed as often as there are tiles side by side.
-            Share::Kept if self.m <= rows::<T>() => (rows::<T>(), cols::<T>()),
-            Share::Kept => (rows::<T>(), self.wide()),
+            PackPlan::Prepacked if self.m <= mc::<T>() => (mc::<T>(), nc::<T>()),
+            PackPlan::Prepacked => (mc::<T>(), self.wide()),
         };
-        let across = self.across(d);
+        let across = self.threads_across(d);
         let down = threads.div_ceil(across);
-        if threads > 1 && (self.share == Share::Kept || across > 1) && self.is_light(d) {
+        if threads > 1 && (self.pack_plan == PackPlan::Prepacked || across > 1) && self.is_light(d) {
             // What follows a product goes through a tile row by row: rows of one panel took a thirtieth of a BERT model's time.
-            let few = (self.n / (FINE * threads)).max(TOGETHER * w);
-            let cols = fair(self.n, cols.min(few), w, threads);
-            return Cut { batch: self.batch, m: self.m, n: self.n, rows: self.m, cols };
+            let few = (self.n / (FINE_TASKS_PER_THREAD * threads)).max(PANELS_PER_PACK * w);
+            let cols = balanced_piece(self.n, cols.min(few), w, threads);
+            return Blocking { batch: self.batch, m: self.m, n: self.n, rows: self.m, cols };
         }
         // Rows are cut finer if they are enough for all; otherwise columns.
         let (down, across) = if self.m >= 2 * h * down { (down, across) } else { (1, down * across) };
         // A thread that waits for another's last rows loses more than a tile of fewer rows does.
-        let unit = if down > 1 { h.min(STEP) } else { h };
+        let unit = if down > 1 { h.min(MIN_TILE_ROWS) } else { h };
         // Rows that are taps are read where they lie in threes alone.
-        let unit = if taps { unit.next_multiple_of(THREE) } else { unit };
-        let rows = even(self.m, rows, unit, down);
-        let cols = match self.share {
-            Share::Kept if across == 1 && cols < self.n => fair(self.n, cols, w, 1),
-            _ => even(self.n, cols, w, across),
+        let unit = if taps { unit.next_multiple_of(TAPS_PER_ADDRESS) } else { unit };
+        let rows = even_piece(self.m, rows, unit, down);
+        let cols = match self.pack_plan {
+            PackPlan::Prepacked if across == 1 && cols < self.n => balanced_piece(self.n, cols, w, 1),
+            _ => even_piece(self.n, cols, w, across),
         };
-        Cut { batch: self.batch, m: self.m, n: self.n, rows, cols }
+        Blocking { batch: self.batch, m: self.m, n: self.n, rows, cols }
     }
 
     /// Does a tile of all rows cost next to nothing by itself? They are one block, and read where they lie. Fewer rows by packed weights wait for
     /// memory, which foresees what comes in tiles of more columns: 16 rows took 2 to 11 % longer.
     fn is_light(&self, d: &CpuDevice) -> bool {
-        let least = match self.share {
-            Share::Kept => 2 * height::<T>(d.isa()),
-            Share::Nothing => SKINNY,
-            Share::Left | Share::Right | Share::Products => return false,
+        let least = match self.pack_plan {
+            PackPlan::Prepacked => 2 * mr::<T>(d.isa()),
+            PackPlan::PerTask => GEMV_MAX_ROWS,
+            PackPlan::SharedA | PackPlan::SharedB | PackPlan::PerProduct => return false,
         };
-        (least + 1..=rows::<T>()).contains(&self.m) && self.lying(0, &(0..self.m)).is_some()
+        (least + 1..=mc::<T>()).contains(&self.m) && self.a_in_place(0, &(0..self.m)).is_some()
     }
 
     /// Do rows of the left factor lie across?
-    fn is_turned(&self) -> bool {
-        self.kind == TermKind::Elements && self.left.lines(0, 0..self.m).is_none()
+    fn is_a_transposed(&self) -> bool {
+        self.kind == TermKind::Elements && self.lhs.rows_in_place(0, 0..self.m).is_none()
     }
 
     /// Panels of `k` terms that were just packed.
-    pub(super) fn panels<'a>(&self, isa: Isa, data: &'a [T], k: usize) -> Panels<'a, T> {
-        let step = width::<T>(isa);
-        Panels { data, step, across: step * k, kind: self.kind, after: After::NOTHING }
+    pub(super) fn panels<'a>(&self, isa: Isa, data: &'a [T], k: usize) -> PanelsB<'a, T> {
+        let step = nr::<T>(isa);
+        PanelsB { data, step, across: step * k, kind: self.kind, after: NextOperands::NONE }
     }
 
     /// Rows of the left factor where they lie, if tiles can read them there.
-    pub(super) fn lying(&self, batch: usize, rows: &Range<usize>) -> Option<Lines<'_, T>> {
-        let lines = if self.kind == TermKind::Elements { self.left.lines(batch, rows.clone()) } else { None };
-        lines.filter(|lines| are_apart(lines.step.wrapping_mul(size_of::<T>())))
+    pub(super) fn a_in_place(&self, batch: usize, rows: &Range<usize>) -> Option<RowsA<'_, T>> {
+        let lines =
+            if self.kind == TermKind::Elements { self.lhs.rows_in_place(batch, rows.clone()) } else { None };
+        lines.filter(|lines| rows_use_distinct_sets(lines.step.wrapping_mul(size_of::<T>())))
     }
 
     /// Rows of the left factor: where they lie, if tiles can read them there, or packed into the room.
-    pub(super) fn left<'r>(
+    pub(super) fn a_block<'r>(
         &'r self,
         isa: Isa,
         batch: usize,
         rows: &Range<usize>,
         terms: &Range<usize>,
         room: &'r mut [T],
-    ) -> Lines<'r, T> {
-        if let Some(Lines { data, step }) = self.lying(batch, rows) {
-            return Lines { data: &data[terms.start..], step };
+    ) -> RowsA<'r, T> {
+        if let Some(RowsA { data, step }) = self.a_in_place(batch, rows) {
+            return RowsA { data: &data[terms.start..], step };
         }
-        self.left.pack(isa, batch, rows.clone(), terms.clone(), room);
-        Lines { data: room, step: PITCH }
+        self.lhs.pack(isa, batch, rows.clone(), terms.clone(), room);
+        RowsA { data: room, step: PACKED_A_PITCH }
     }
 
     /// What a task multiplies after some of the terms `all` of some rows: the next of these terms, or the first of the rows below.
@@ -330,24 +347,25 @@ impl<T: Real> Job<'_, T> {
         all: &Range<usize>,
     ) -> Option<(Range<usize>, Range<usize>)> {
         let below = rows.end..self.m.min(rows.end + rows.len());
-        match chunks(terms.end..all.end).next() {
+        match k_chunks(terms.end..all.end).next() {
             Some(terms) => Some((rows.clone(), terms)),
             None if below.is_empty() => None,
-            None => chunks(all.clone()).next().map(|terms| (below, terms)),
+            None => k_chunks(all.clone()).next().map(|terms| (below, terms)),
         }
     }
 
     /// These rows and terms, with their panel, as what comes next; the rows if they lie in memory.
-    fn after<'r>(
+    fn next_operands<'r>(
         &'r self,
         batch: usize,
         (rows, terms): (Range<usize>, Range<usize>),
         panel: &'r [T],
-    ) -> After<'r, T> {
-        let lines = if self.kind == TermKind::Elements { self.left.lines(batch, rows.clone()) } else { None };
-        let panel = After { panel, ..After::NOTHING };
-        lines.map_or(panel, |Lines { data, step }| After {
-            lines: Lines { data: &data[terms.start..], step },
+    ) -> NextOperands<'r, T> {
+        let lines =
+            if self.kind == TermKind::Elements { self.lhs.rows_in_place(batch, rows.clone()) } else { None };
+        let panel = NextOperands { panel, ..NextOperands::NONE };
+        lines.map_or(panel, |RowsA { data, step }| NextOperands {
+            lines: RowsA { data: &data[terms.start..], step },
             rows: rows.len(),
             k: terms.len(),
             ..panel
@@ -355,31 +373,31 @@ impl<T: Real> Job<'_, T> {
     }
 
     /// Each task packs rows of the left factor; the right one is packed.
-    fn with_kept(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+    fn prepacked_b(&self, d: &CpuDevice, tiles: &mut [OutputTile<'_, T>]) -> Result<()> {
         let isa = d.isa();
-        let one = |tile: &mut Tile<'_, T>| {
+        let one = |tile: &mut OutputTile<'_, T>| {
             let (b, rows, cols) = (tile.batch, tile.rows.clone(), tile.cols.clone());
-            scratch(rows.len() * PITCH, |left| {
-                for terms in chunks(0..self.k) {
-                    let left = self.left(isa, b, &rows, &terms, left);
-                    let kept = |terms, cols| self.right.kept(terms, cols).expect("it is packed");
-                    let mut right = kept(terms.clone(), cols.clone());
+            scratch(rows.len() * PACKED_A_PITCH, |lhs| {
+                for terms in k_chunks(0..self.k) {
+                    let lhs = self.a_block(isa, b, &rows, &terms, lhs);
+                    let kept = |terms, cols| self.rhs.prepacked_panels(terms, cols).expect("it is packed");
+                    let mut rhs = kept(terms.clone(), cols.clone());
                     // What the thread multiplies then: these columns' next terms, or the columns behind them.
-                    if let Some(terms) = chunks(terms.end..self.k).next() {
-                        right.after.panel = kept(terms, cols.clone()).data;
+                    if let Some(terms) = k_chunks(terms.end..self.k).next() {
+                        rhs.after.panel = kept(terms, cols.clone()).data;
                     } else if rows.len() == self.m && cols.end < self.n {
-                        right.after.panel = kept(0..self.k.min(CHUNK), cols.end..self.n).data;
+                        rhs.after.panel = kept(0..self.k.min(CHUNK), cols.end..self.n).data;
                     }
-                    tile.add(isa, left, right, terms.len());
+                    tile.add(isa, lhs, rhs, terms.len());
                 }
-                self.finish(d, tile);
+                self.epilogue(d, tile);
             })
         };
         if !self.is_light(d) {
-            return each(d, self.ns(), tiles, one);
+            return for_each_task(d, self.ns(), tiles, one);
         }
         // In turn: the columns behind a tile's are fetched, so they should come next.
-        try_in_turn(d, tiles, self.ns(), &|next| {
+        try_drain_tasks(d, tiles, self.ns(), &|next| {
             while let Some(tile) = next() {
                 one(tile)?;
             }
@@ -388,51 +406,54 @@ impl<T: Real> Job<'_, T> {
     }
 
     /// The left factor is packed whole; each task packs columns of the right one.
-    fn with_left(&self, d: &CpuDevice, tiles: &mut [Tile<'_, T>]) -> Result<()> {
-        let (isa, w) = (d.isa(), width::<T>(d.isa()));
-        let distinct = self.left.distinct().min(self.batch);
-        let (count, size) = (self.k.div_ceil(CHUNK), self.m * PITCH);
-        scratch(distinct * count * size, |left| {
-            let mut parts: Vec<_> = left.chunks_exact_mut(size).enumerate().collect();
-            each(d, self.ns(), &mut parts, |(i, left)| {
+    fn shared_a(&self, d: &CpuDevice, tiles: &mut [OutputTile<'_, T>]) -> Result<()> {
+        let (isa, w) = (d.isa(), nr::<T>(d.isa()));
+        let distinct = self.lhs.distinct_batches().min(self.batch);
+        let (count, size) = (self.k.div_ceil(CHUNK), self.m * PACKED_A_PITCH);
+        scratch(distinct * count * size, |lhs| {
+            let mut parts: Vec<_> = lhs.chunks_exact_mut(size).enumerate().collect();
+            for_each_task(d, self.ns(), &mut parts, |(i, lhs)| {
                 let t = *i % count * CHUNK;
-                self.left.pack(isa, *i / count, 0..self.m, t..self.k.min(t + CHUNK), left);
+                self.lhs.pack(isa, *i / count, 0..self.m, t..self.k.min(t + CHUNK), lhs);
                 Ok(())
             })?;
-            let left = &*left;
-            let windows = self.right.windows(isa);
-            each(d, self.ns(), tiles, |tile| {
+            let lhs = &*lhs;
+            let windows = self.rhs.as_windows(isa);
+            for_each_task(d, self.ns(), tiles, |tile| {
                 let (b, cols) = (tile.batch, tile.cols.clone());
-                let left = &left[b % distinct * count * size..];
+                let lhs = &lhs[b % distinct * count * size..];
                 if let Some(windows) = windows {
-                    windows.add(isa, tile, self.kind, left);
-                    self.finish(d, tile);
+                    windows.add(isa, tile, self.kind, lhs);
+                    self.epilogue(d, tile);
                     return Ok(());
                 }
-                scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |right| {
-                    for (i, terms) in chunks(0..self.k).enumerate() {
-                        self.right.pack(isa, b, terms.clone(), cols.clone(), right);
-                        let left = Lines { data: &left[i * size + tile.rows.start * PITCH..], step: PITCH };
-                        tile.add(isa, left, self.panels(isa, right, terms.len()), terms.len());
+                scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |rhs| {
+                    for (i, terms) in k_chunks(0..self.k).enumerate() {
+                        self.rhs.pack(isa, b, terms.clone(), cols.clone(), rhs);
+                        let lhs = RowsA {
+                            data: &lhs[i * size + tile.rows.start * PACKED_A_PITCH..],
+                            step: PACKED_A_PITCH,
+                        };
+                        tile.add(isa, lhs, self.panels(isa, rhs, terms.len()), terms.len());
                     }
-                    self.finish(d, tile);
+                    self.epilogue(d, tile);
                 })
             })
         })?
     }
 
     /// A block of the right factor after the other is packed by all threads; each task packs rows of the left one.
-    fn with_right(&self, d: &CpuDevice, cut: &Cut, tiles: &mut [Tile<'_, T>]) -> Result<()> {
+    fn shared_b(&self, d: &CpuDevice, blocking: &Blocking, tiles: &mut [OutputTile<'_, T>]) -> Result<()> {
         // Columns of tiles that are packed together, and then as many chunks as fit.
-        let wide = (self.wide() * self.across(d) / cut.cols).max(1) * cut.cols;
-        let wide = wide.min(self.n.next_multiple_of(cut.cols));
-        let deep = (shared::<T>() / wide / CHUNK).max(1) * CHUNK;
-        let down = self.m.div_ceil(cut.rows);
-        scratch(deep.min(self.k) * wide, |right| {
-            for product in tiles.chunks_mut(down * self.n.div_ceil(cut.cols)) {
-                for phase in product.chunks_mut(wide / cut.cols * down) {
+        let wide = (self.wide() * self.threads_across(d) / blocking.cols).max(1) * blocking.cols;
+        let wide = wide.min(self.n.next_multiple_of(blocking.cols));
+        let deep = (shared_b_elements::<T>() / wide / CHUNK).max(1) * CHUNK;
+        let down = self.m.div_ceil(blocking.rows);
+        scratch(deep.min(self.k) * wide, |rhs| {
+            for product in tiles.chunks_mut(down * self.n.div_ceil(blocking.cols)) {
+                for phase in product.chunks_mut(wide / blocking.cols * down) {
                     for from in (0..self.k).step_by(deep) {
-                        self.phase(d, self.ns(), phase, from..self.k.min(from + deep), right)?;
+                        self.one_phase(d, self.ns(), phase, from..self.k.min(from + deep), rhs)?;
                     }
                 }
             }
@@ -441,67 +462,67 @@ impl<T: Real> Job<'_, T> {
     }
 
     /// Each thread makes products: what one packed, no other reads.
-    fn in_turn(&self, d: &CpuDevice, cut: &Cut, tiles: &mut [Tile<'_, T>]) -> Result<()> {
-        let (down, across) = (self.m.div_ceil(cut.rows), self.n.div_ceil(cut.cols));
+    fn per_product(&self, d: &CpuDevice, blocking: &Blocking, tiles: &mut [OutputTile<'_, T>]) -> Result<()> {
+        let (down, across) = (self.m.div_ceil(blocking.rows), self.n.div_ceil(blocking.cols));
         let mut products: Vec<_> = tiles.chunks_mut(down * across).collect();
-        each(d, self.ns(), &mut products, |product| {
-            scratch(self.k * self.n.next_multiple_of(cut.cols), |right| {
-                self.phase(d, 0.0, product, 0..self.k, right)
+        for_each_task(d, self.ns(), &mut products, |product| {
+            scratch(self.k * self.n.next_multiple_of(blocking.cols), |rhs| {
+                self.one_phase(d, 0.0, product, 0..self.k, rhs)
             })?
         })
     }
 
     /// Some terms of some columns of tiles, `ns` nanoseconds of one thread.
-    fn phase(
+    fn one_phase(
         &self,
         d: &CpuDevice,
         ns: f64,
-        tiles: &mut [Tile<'_, T>],
+        tiles: &mut [OutputTile<'_, T>],
         all: Range<usize>,
-        right: &mut [T],
+        rhs: &mut [T],
     ) -> Result<()> {
-        let (isa, w) = (d.isa(), width::<T>(d.isa()));
+        let (isa, w) = (d.isa(), nr::<T>(d.isa()));
         let (b, across) = (tiles[0].batch, tiles[0].cols.start..tiles[tiles.len() - 1].cols.end);
         let padded = across.len().next_multiple_of(w);
-        let right = &mut right[..all.len() * padded];
+        let rhs = &mut rhs[..all.len() * padded];
         // Chunk after chunk, panel after panel. A thread takes a few panels of a chunk, and begins with what lies before it: columns
         // that it also begins to multiply. So parts are collected by tiles' columns. (A sort of them was 17 KB.)
-        const PANELS: usize = 4;
+        const PANELS_PER_TASK: usize = 4;
         let wide = tiles[0].cols.len();
         let mut parts: Vec<_> = (0..across.len().div_ceil(wide)).map(|_| Vec::new()).collect();
-        let mut rest = &mut *right;
-        for terms in chunks(all.clone()) {
-            for j in across.clone().step_by(PANELS * w) {
-                let cols = j..across.end.min(j + PANELS * w);
+        let mut rest = &mut *rhs;
+        for terms in k_chunks(all.clone()) {
+            for j in across.clone().step_by(PANELS_PER_TASK * w) {
+                let cols = j..across.end.min(j + PANELS_PER_TASK * w);
                 let (part, after) = rest.split_at_mut(terms.len() * cols.len().next_multiple_of(w));
                 parts[(j - across.start) / wide].push((terms.clone(), cols, part));
                 rest = after;
             }
         }
         let mut parts: Vec<_> = parts.into_iter().flatten().collect();
-        each(d, ns, &mut parts, |(terms, cols, part)| {
-            self.right.pack(isa, b, terms.clone(), cols.clone(), part);
+        for_each_task(d, ns, &mut parts, |(terms, cols, part)| {
+            self.rhs.pack(isa, b, terms.clone(), cols.clone(), part);
             Ok(())
         })?;
-        let right = &*right;
-        each(d, ns, tiles, |tile| {
+        let rhs = &*rhs;
+        for_each_task(d, ns, tiles, |tile| {
             let rows = tile.rows.clone();
             let cols = tile.cols.start - across.start;
             let data = |terms: &Range<usize>| {
                 let before = (terms.start - all.start) * padded;
-                &right[before + cols * terms.len()..]
+                &rhs[before + cols * terms.len()..]
             };
             let panels = |terms: &Range<usize>| {
                 let next = self.next(&rows, terms, &all);
-                let after = next.map_or(After::NOTHING, |next| {
+                let after = next.map_or(NextOperands::NONE, |next| {
                     let panel = data(&next.1);
-                    self.after(b, next, panel)
+                    self.next_operands(b, next, panel)
                 });
-                Panels { after, ..self.panels(isa, data(terms), terms.len()) }
+                PanelsB { after, ..self.panels(isa, data(terms), terms.len()) }
             };
-            let threes = [rows.start, rows.end].iter().all(|row| row.is_multiple_of(THREE));
-            if let Some(taps) = self.left.taps().filter(|_| threes) {
-                for terms in chunks(all.clone()) {
+            let threes = [rows.start, rows.end].iter().all(|row| row.is_multiple_of(TAPS_PER_ADDRESS));
+            if let Some(taps) = self.lhs.as_taps().filter(|_| threes) {
+                for terms in k_chunks(all.clone()) {
                     let panels = panels(&terms);
                     taps.add(isa, tile, terms, panels);
                 }
@@ -509,55 +530,55 @@ impl<T: Real> Job<'_, T> {
                 // What a chunk adds to waits in the task's own second-level cache: rows of the result are often a power of two
                 // apart, and share its sets.
                 let several = all.len() > CHUNK;
-                let room = if several { tile.waiting() } else { 0 };
-                scratch(rows.len() * PITCH, |left| {
+                let room = if several { tile.accumulator_len() } else { 0 };
+                scratch(rows.len() * PACKED_A_PITCH, |lhs| {
                     scratch(room, |room| {
-                        for terms in chunks(all.clone()) {
+                        for terms in k_chunks(all.clone()) {
                             let ends = (terms.start == all.start, terms.end == all.end);
-                            let left = self.left(isa, b, &rows, &terms, left);
-                            let right = panels(&terms);
-                            tile.add_in_turn(isa, left, right, terms.len(), room, ends);
+                            let lhs = self.a_block(isa, b, &rows, &terms, lhs);
+                            let rhs = panels(&terms);
+                            tile.add_chunk_of_several(isa, lhs, rhs, terms.len(), room, ends);
                         }
                     })
                 })??;
             }
             if all.end == self.k {
-                self.finish(d, tile);
+                self.epilogue(d, tile);
             }
             Ok(())
         })
     }
 
     /// What follows the sums of a tile.
-    pub(super) fn finish(&self, d: &CpuDevice, tile: &mut Tile<'_, T>) {
-        epilogue::finish(d.isa(), self.finish, tile);
+    pub(super) fn epilogue(&self, d: &CpuDevice, tile: &mut OutputTile<'_, T>) {
+        epilogue::apply_to_tile(d.isa(), self.epilogue, tile);
     }
 }
 
 /// Does a right factor of `k` times `n` numbers stay in the second-level cache as it is?
-pub(crate) fn is_close<T>(k: usize, n: usize) -> bool {
-    k.saturating_mul(n) <= CLOSE / size_of::<T>()
+pub(crate) fn b_fits_l2<T>(k: usize, n: usize) -> bool {
+    k.saturating_mul(n) <= B_IN_L2_MAX_BYTES / size_of::<T>()
 }
 
 /// Rows of the highest tile.
-const HIGHEST: usize = 12;
+const MAX_TILE_ROWS: usize = 12;
 /// Sets and ways of a first-level cache.
-const SETS: usize = 64;
-const WAYS: u8 = 8;
+const L1_SETS: usize = 64;
+const L1_WAYS: u8 = 8;
 
 /// Can a tile read rows so many bytes apart where they lie? A line of each stays in the first-level cache while its terms are read;
 /// of rows 4 KiB apart, all lines would share a set.
-pub(crate) fn are_apart(bytes: usize) -> bool {
-    let mut lines = [0u8; SETS];
+pub(crate) fn rows_use_distinct_sets(bytes: usize) -> bool {
+    let mut lines = [0u8; L1_SETS];
     // Two ways are left to the columns, which pass through. (Each small product asks: looking at all sets afterwards took twice as long.)
-    (0..HIGHEST).all(|r| {
-        let set = &mut lines[r.wrapping_mul(bytes) / LINE % SETS];
+    (0..MAX_TILE_ROWS).all(|r| {
+        let set = &mut lines[r.wrapping_mul(bytes) / LINE % L1_SETS];
         *set += 1;
-        *set <= WAYS - 2
+        *set <= L1_WAYS - 2
     })
 }
 
 /// Terms, chunk by chunk. They begin where a chunk begins.
-pub(crate) fn chunks(terms: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn k_chunks(terms: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     terms.clone().step_by(CHUNK).map(move |t| t..terms.end.min(t + CHUNK))
 }

@@ -1,7 +1,7 @@
 //! Products of matrices: packed blocks, tiles in registers, threads over tiles.
 //!
 //! A contraction, and each kind of convolution, is a batch of products `y[m, n] = sum over k of a[m, k] * b[k, n]` whose
-//! factors are packed by [`Left`] and [`Right`]. The order of the terms (`elinvar_core::order::contract`) is also the
+//! factors are packed by [`OperandA`] and [`OperandB`]. The order of the terms (`elinvar_core::order::contract`) is also the
 //! shape of the loops: a chunk of 512 terms is packed, a tile of the result chains it in registers from 0, and adds it
 //! to the result; the first chunk is stored. What runs side by side are elements of the result, so no block
 //! size and no number of threads changes a bit.
@@ -22,18 +22,21 @@ mod small_m;
 mod split_k;
 mod tiny;
 
-pub(crate) use bf16::{are_multiplied, pair, product_of_pairs};
-pub(crate) use epilogue::{Extra, Finish, Nothing};
+pub(crate) use bf16::{bf16_pair, has_bf16_dot, run_gemm_of_pairs};
+pub(crate) use epilogue::{EpilogueOperand, NoEpilogue, TileEpilogue};
 pub(crate) use kernels::{
-    After, Cut, Lines, PITCH, Panels, TermKind, Tile, Written, efforts, fill, height, multiply_into, turn,
-    width,
+    Blocking, NextOperands, OutputPrefetch, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, fill_tiles,
+    mr, multiply_block_into, nr, tile_costs, transpose_block,
 };
 pub(crate) use nonfinite::{are_finite, has_negative_zero};
-pub(crate) use operand::{AsTaps, Columns, Left, Matrix, Numbers, Right, Windows};
-pub(crate) use prepack::{Kept, Place, Prepacked, Uses, uses};
+pub(crate) use operand::{
+    BatchedMatrix, ColumnsB, OperandA, OperandB, StoredElements, TapRows, WindowColumns,
+};
+pub(crate) use prepack::{MatrixPlace, PrepackedB, PrepackedPanels, UseCounter, use_weight};
 pub(crate) use real::Real;
 
 pub(crate) use loops::{
-    FINE, Job, MANY, PER_NS, SKINNY, Share, TOGETHER, WORTH, are_apart, chunks, each, even, fair, is_close,
-    product, share,
+    EVEN_TASKS_PER_THREAD, FINE_TASKS_PER_THREAD, FMAS_PER_NS, GEMV_MAX_ROWS, Gemm, PANELS_PER_PACK,
+    PARALLEL_MIN_FMAS, PackPlan, b_fits_l2, balanced_piece, even_piece, for_each_task, k_chunks, pack_plan,
+    rows_use_distinct_sets, run_gemm,
 };

@@ -6,22 +6,22 @@ use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 
 /// Are all numbers finite?
 pub(crate) fn are_finite<T: Real>(isa: Isa, numbers: &[T]) -> bool {
-    dispatch(isa, Finite(numbers))
+    dispatch(isa, AllFinite(numbers))
 }
 
-struct Finite<'a, T>(&'a [T]);
+struct AllFinite<'a, T>(&'a [T]);
 
-impl<T: Real> Kernel for Finite<'_, T> {
+impl<T: Real> Kernel for AllFinite<'_, T> {
     type Out = bool;
     const TARGETS: IsaTargets = IsaTargets::UpToAvx2;
     #[inline(always)]
     fn run(self) -> bool {
         /// As many as make some registers of any kind.
-        const TOGETHER: usize = 64;
+        const ELEMENTS_PER_STEP: usize = 64;
         let zero = T::lit(0.0);
         // Times zero, finite numbers are zeros and others are NaN, as are all sums of it.
-        let mut sums = [zero; TOGETHER];
-        let (blocks, rest) = self.0.as_chunks::<TOGETHER>();
+        let mut sums = [zero; ELEMENTS_PER_STEP];
+        let (blocks, rest) = self.0.as_chunks::<ELEMENTS_PER_STEP>();
         for block in blocks {
             sums.iter_mut().zip(block).for_each(|(sum, x)| *sum = *sum + *x * zero);
         }
@@ -32,12 +32,12 @@ impl<T: Real> Kernel for Finite<'_, T> {
 
 /// Is there a -0?
 pub(crate) fn has_negative_zero<T: Real>(isa: Isa, numbers: &[T]) -> bool {
-    dispatch(isa, Negative(numbers))
+    dispatch(isa, AnyNegativeZero(numbers))
 }
 
-struct Negative<'a, T>(&'a [T]);
+struct AnyNegativeZero<'a, T>(&'a [T]);
 
-impl<T: Real> Kernel for Negative<'_, T> {
+impl<T: Real> Kernel for AnyNegativeZero<'_, T> {
     type Out = bool;
     const TARGETS: IsaTargets = IsaTargets::UpToAvx2;
     #[inline(always)]

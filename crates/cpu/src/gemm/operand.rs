@@ -1,8 +1,11 @@
 //! Where the two factors come from: a matrix with any strides, or something else that can be packed.
 
 use super::Real;
-use super::kernels::{After, Lines, Narrow, PITCH, Panels, TermKind, Tile, halves, narrow, turn, width};
-use super::prepack::Kept;
+use super::kernels::{
+    EdgePanel, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, nr, pack_edge, pack_f16,
+    transpose_block,
+};
+use super::prepack::PrepackedPanels;
 use elinvar_core::{Element, bf16, f16};
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
@@ -11,56 +14,56 @@ use elinvar_simd::quad::Float16;
 use std::ops::Range;
 
 /// A left factor.
-pub(crate) trait Left<T>: Sync {
+pub(crate) trait OperandA<T>: Sync {
     /// How many batches can share one: batch `b` is like batch `b % distinct()`.
-    fn distinct(&self) -> usize;
+    fn distinct_batches(&self) -> usize;
     /// out[i * PITCH + t] = element (rows.start + i, terms.start + t) of a batch
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]);
     /// Rows where they lie, if the terms of each are neighbours.
-    fn lines(&self, batch: usize, rows: Range<usize>) -> Option<Lines<'_, T>>;
+    fn rows_in_place(&self, batch: usize, rows: Range<usize>) -> Option<RowsA<'_, T>>;
     /// If rows are taps of windows that are better read in padded planes than packed.
-    fn taps(&self) -> Option<&dyn AsTaps<T>>;
+    fn as_taps(&self) -> Option<&dyn TapRows<T>>;
 }
 
 /// Rows that are taps of windows over padded planes. Who has them multiplies them, so that a program without convolutions has no
 /// kernels of theirs.
-pub(crate) trait AsTaps<T>: Sync {
+pub(crate) trait TapRows<T>: Sync {
     /// Adds some terms of a tile, whose rows begin and end where three taps do.
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, terms: Range<usize>, right: Panels<'_, T>);
+    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, terms: Range<usize>, rhs: PanelsB<'_, T>);
 }
 
 /// A right factor.
-pub(crate) trait Right<T>: Sync {
-    /// Packs columns as panels: for each `width` columns, terms.len() * width numbers, zeros past the last column.
+pub(crate) trait OperandB<T>: Sync {
+    /// Packs columns as panels: for each `nr` columns, terms.len() * width numbers, zeros past the last column.
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]);
     /// The panels of whole columns where they lie, if they lie as if packed: neighbours side by side. Of all, or of none.
-    fn direct(
+    fn panels_in_place(
         &self,
         isa: Isa,
         batch: usize,
         terms: Range<usize>,
         cols: Range<usize>,
-    ) -> Option<Panels<'_, T>>;
+    ) -> Option<PanelsB<'_, T>>;
     /// Panels of a chunk that were packed before. Of all, or of none; columns begin where a panel does.
-    fn kept(&self, terms: Range<usize>, cols: Range<usize>) -> Option<Panels<'_, T>>;
+    fn prepacked_panels(&self, terms: Range<usize>, cols: Range<usize>) -> Option<PanelsB<'_, T>>;
     /// If columns are windows that are better read in padded planes than packed.
-    fn windows(&self, isa: Isa) -> Option<&dyn Windows<T>>;
+    fn as_windows(&self, isa: Isa) -> Option<&dyn WindowColumns<T>>;
     /// Columns where they lie, if the terms of each are neighbours.
-    fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>>;
+    fn columns_in_place(&self, batch: usize, cols: Range<usize>) -> Option<ColumnsB<'_, T>>;
 }
 
-/// Columns that are windows over padded planes. Who has them multiplies them, as with [`AsTaps`].
-pub(crate) trait Windows<T>: Sync {
+/// Columns that are windows over padded planes. Who has them multiplies them, as with [`TapRows`].
+pub(crate) trait WindowColumns<T>: Sync {
     /// How many columns to take together.
     fn together(&self) -> usize;
     /// Adds all terms of a tile, whose rows were packed, chunk after chunk.
-    fn add(&self, isa: Isa, tile: &mut Tile<'_, T>, kind: TermKind, left: &[T]);
+    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, kind: TermKind, lhs: &[T]);
 }
 
 /// Columns of a right factor whose terms are neighbours.
 #[derive(Clone, Copy)]
-pub(crate) struct Columns<'a, T> {
-    pub(crate) data: Numbers<'a, T>,
+pub(crate) struct ColumnsB<'a, T> {
+    pub(crate) data: StoredElements<'a, T>,
     /// The first term of the first column, and the distance of columns.
     pub(crate) at: isize,
     pub(crate) step: isize,
@@ -68,16 +71,16 @@ pub(crate) struct Columns<'a, T> {
 
 /// Stored numbers that are computed as `T`.
 #[derive(Clone, Copy)]
-pub(crate) enum Numbers<'a, T> {
-    Own(&'a [T]),
+pub(crate) enum StoredElements<'a, T> {
+    Native(&'a [T]),
     F16(&'a [f16]),
     BF16(&'a [bf16]),
 }
 
 /// A batch of matrices in memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Matrix<'a, T> {
-    pub(crate) data: Numbers<'a, T>,
+pub(crate) struct BatchedMatrix<'a, T> {
+    pub(crate) data: StoredElements<'a, T>,
     pub(crate) offset: usize,
     /// Batch `b` starts at `b / inner * outer.0 + b % inner * outer.1`.
     pub(crate) inner: usize,
@@ -85,10 +88,10 @@ pub(crate) struct Matrix<'a, T> {
     pub(crate) row: isize,
     pub(crate) col: isize,
     /// A packed copy, for a right factor.
-    pub(crate) kept: Option<Kept<'a, T>>,
+    pub(crate) kept: Option<PrepackedPanels<'a, T>>,
 }
 
-impl<'a, T> Matrix<'a, T> {
+impl<'a, T> BatchedMatrix<'a, T> {
     /// Where an element lies.
     #[inline]
     pub(crate) fn at(&self, batch: usize, row: usize, col: usize) -> isize {
@@ -99,8 +102,8 @@ impl<'a, T> Matrix<'a, T> {
             + row as isize * self.row
             + col as isize * self.col
     }
-    /// Packs rows as `Left::pack` does.
-    pub(crate) fn pack_left(
+    /// Packs rows as `OperandA::pack` does.
+    pub(crate) fn pack_a(
         &self,
         isa: Isa,
         batch: usize,
@@ -111,46 +114,47 @@ impl<'a, T> Matrix<'a, T> {
         T: Real,
     {
         let at = self.at(batch, rows.start, terms.start);
-        copy(isa, &self.data, at, (self.row, self.col), rows.len(), terms.len(), out, PITCH);
+        copy_block(isa, &self.data, at, (self.row, self.col), rows.len(), terms.len(), out, PACKED_A_PITCH);
     }
     /// Rows as columns.
-    pub(crate) fn turned(self) -> Matrix<'a, T> {
-        Matrix { row: self.col, col: self.row, kept: None, ..self }
+    pub(crate) fn transposed(self) -> BatchedMatrix<'a, T> {
+        BatchedMatrix { row: self.col, col: self.row, kept: None, ..self }
     }
 }
 
-impl<T: Real> Left<T> for Matrix<'_, T> {
-    fn distinct(&self) -> usize {
+impl<T: Real> OperandA<T> for BatchedMatrix<'_, T> {
+    fn distinct_batches(&self) -> usize {
         usize::MAX
     }
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
-        self.pack_left(isa, batch, rows, terms, out);
+        self.pack_a(isa, batch, rows, terms, out);
     }
-    fn lines(&self, batch: usize, rows: Range<usize>) -> Option<Lines<'_, T>> {
+    fn rows_in_place(&self, batch: usize, rows: Range<usize>) -> Option<RowsA<'_, T>> {
         match self.data {
-            Numbers::Own(data) if self.col == 1 && self.row >= 0 => {
-                Some(Lines { data: &data[self.at(batch, rows.start, 0) as usize..], step: self.row as usize })
+            StoredElements::Native(data) if self.col == 1 && self.row >= 0 => {
+                Some(RowsA { data: &data[self.at(batch, rows.start, 0) as usize..], step: self.row as usize })
             }
-            Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
+            StoredElements::Native(_) | StoredElements::F16(_) | StoredElements::BF16(_) => None,
         }
     }
-    fn taps(&self) -> Option<&dyn AsTaps<T>> {
+    fn as_taps(&self) -> Option<&dyn TapRows<T>> {
         None
     }
 }
 
-impl<T: Real> Right<T> for Matrix<'_, T> {
+impl<T: Real> OperandB<T> for BatchedMatrix<'_, T> {
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
-        let w = width::<T>(isa);
-        if let (Numbers::Own(src), 1) = (self.data, self.col) {
+        let w = nr::<T>(isa);
+        if let (StoredElements::Native(src), 1) = (self.data, self.col) {
             let whole = cols.len() / w;
             let (panels, rest) = out.split_at_mut(whole * w * terms.len());
-            let lines = Side { src, at: self.at(batch, terms.start, cols.start), step: self.row, panels };
-            side_by_side(isa, lines, terms.len(), whole);
+            let lines =
+                PanelSource { src, at: self.at(batch, terms.start, cols.start), step: self.row, panels };
+            pack_panels(isa, lines, terms.len(), whole);
             let from = cols.start + whole * w;
             let at = self.at(batch, terms.start, from);
             let (rows, cols) = (terms.len(), cols.end - from);
-            return narrow(isa, Narrow { src, at, step: self.row, rows, cols, panel: rest });
+            return pack_edge(isa, EdgePanel { src, at, step: self.row, rows, cols, panel: rest });
         }
         for (panel, j) in out.chunks_exact_mut(w * terms.len().max(1)).zip(cols.clone().step_by(w)) {
             let n = w.min(cols.end - j);
@@ -158,39 +162,39 @@ impl<T: Real> Right<T> for Matrix<'_, T> {
                 panel.fill(T::ZERO);
             }
             let at = self.at(batch, terms.start, j);
-            copy(isa, &self.data, at, (self.row, self.col), terms.len(), n, panel, w);
+            copy_block(isa, &self.data, at, (self.row, self.col), terms.len(), n, panel, w);
         }
     }
-    fn direct(
+    fn panels_in_place(
         &self,
         isa: Isa,
         batch: usize,
         terms: Range<usize>,
         cols: Range<usize>,
-    ) -> Option<Panels<'_, T>> {
+    ) -> Option<PanelsB<'_, T>> {
         match self.data {
-            Numbers::Own(data) if self.col == 1 && self.row >= 0 => {
+            StoredElements::Native(data) if self.col == 1 && self.row >= 0 => {
                 let data = &data[self.at(batch, terms.start, cols.start) as usize..];
-                let (step, across) = (self.row as usize, width::<T>(isa));
-                Some(Panels { data, step, across, kind: TermKind::Elements, after: After::NOTHING })
+                let (step, across) = (self.row as usize, nr::<T>(isa));
+                Some(PanelsB { data, step, across, kind: TermKind::Elements, after: NextOperands::NONE })
             }
-            Numbers::Own(_) | Numbers::F16(_) | Numbers::BF16(_) => None,
+            StoredElements::Native(_) | StoredElements::F16(_) | StoredElements::BF16(_) => None,
         }
     }
-    fn kept(&self, terms: Range<usize>, cols: Range<usize>) -> Option<Panels<'_, T>> {
+    fn prepacked_panels(&self, terms: Range<usize>, cols: Range<usize>) -> Option<PanelsB<'_, T>> {
         self.kept.map(|k| k.panels(terms, cols))
     }
-    fn windows(&self, _: Isa) -> Option<&dyn Windows<T>> {
+    fn as_windows(&self, _: Isa) -> Option<&dyn WindowColumns<T>> {
         None
     }
-    fn columns(&self, batch: usize, cols: Range<usize>) -> Option<Columns<'_, T>> {
+    fn columns_in_place(&self, batch: usize, cols: Range<usize>) -> Option<ColumnsB<'_, T>> {
         let at = self.at(batch, 0, cols.start);
-        (self.row == 1).then_some(Columns { data: self.data, at, step: self.col })
+        (self.row == 1).then_some(ColumnsB { data: self.data, at, step: self.col })
     }
 }
 
 /// Rows of a matrix, of which panels side by side are packed together: what a row has for them lies together.
-struct Side<'a, T> {
+struct PanelSource<'a, T> {
     src: &'a [T],
     /// Where the first row starts, and how far apart they are.
     at: isize,
@@ -199,36 +203,36 @@ struct Side<'a, T> {
 }
 
 /// panels[(p * rows + r) * width + c] = src[at + r * step + p * width + c]
-fn side_by_side<T: Real>(isa: Isa, side: Side<'_, T>, rows: usize, panels: usize) {
+fn pack_panels<T: Real>(isa: Isa, side: PanelSource<'_, T>, rows: usize, panels: usize) {
     if rows == 0 || panels == 0 {
         return;
     }
-    match width::<T>(isa) {
+    match nr::<T>(isa) {
         // NEON's two f64.
         #[cfg(target_arch = "aarch64")]
-        4 => dispatch(isa, SideBySide::<T, 4>(side, rows)),
-        8 => dispatch(isa, SideBySide::<T, 8>(side, rows)),
-        16 => dispatch(isa, SideBySide::<T, 16>(side, rows)),
-        32 => dispatch(isa, SideBySide::<T, 32>(side, rows)),
+        4 => dispatch(isa, PackPanels::<T, 4>(side, rows)),
+        8 => dispatch(isa, PackPanels::<T, 8>(side, rows)),
+        16 => dispatch(isa, PackPanels::<T, 16>(side, rows)),
+        32 => dispatch(isa, PackPanels::<T, 32>(side, rows)),
         w => unreachable!("no registers have panels of {w} columns"),
     }
 }
 
 /// How many rows ahead are fetched. What a row has for some panels is too short for hardware to foresee the next row.
-const AHEAD: isize = 6;
+const PREFETCH_ROWS: isize = 6;
 
-struct SideBySide<'a, T, const W: usize>(Side<'a, T>, usize);
+struct PackPanels<'a, T, const W: usize>(PanelSource<'a, T>, usize);
 
-impl<T: Real, const W: usize> Kernel for SideBySide<'_, T, W> {
+impl<T: Real, const W: usize> Kernel for PackPanels<'_, T, W> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let SideBySide(Side { src, at, step, panels }, rows) = self;
+        let PackPanels(PanelSource { src, at, step, panels }, rows) = self;
         let panels = panels.as_chunks_mut::<W>().0;
         let count = panels.len() / rows;
         for r in 0..rows {
             let from = (at + r as isize * step) as usize;
-            let soon = src.as_ptr().wrapping_offset(from as isize + AHEAD * step);
+            let soon = src.as_ptr().wrapping_offset(from as isize + PREFETCH_ROWS * step);
             for line in (0..count * W).step_by(LINE / size_of::<T>()) {
                 prefetch_l1(soon.wrapping_add(line));
             }
@@ -241,9 +245,9 @@ impl<T: Real, const W: usize> Kernel for SideBySide<'_, T, W> {
 }
 
 /// dst[r * pitch + c] = src[at + r * step.0 + c * step.1], at most [`CHUNK`] columns
-pub(crate) fn copy<T: Real>(
+pub(crate) fn copy_block<T: Real>(
     isa: Isa,
-    src: &Numbers<'_, T>,
+    src: &StoredElements<'_, T>,
     at: isize,
     step: (isize, isize),
     rows: usize,
@@ -255,23 +259,25 @@ pub(crate) fn copy<T: Real>(
         return;
     }
     match src {
-        Numbers::Own(src) if step.1 == 1 => lines(isa, src, at, step.0, rows, cols, dst, pitch),
-        Numbers::Own(src) if step.0 == 1 => turn(isa, src, at, step.1, rows, cols, dst, pitch),
-        Numbers::Own(src) => each(src, at, step, rows, cols, dst, pitch, |x| x),
-        Numbers::F16(src) if step.0 == 1 || step.1 == 1 => {
-            halves(isa, src, at, step, rows, cols, dst, pitch);
+        StoredElements::Native(src) if step.1 == 1 => copy_rows(isa, src, at, step.0, rows, cols, dst, pitch),
+        StoredElements::Native(src) if step.0 == 1 => {
+            transpose_block(isa, src, at, step.1, rows, cols, dst, pitch)
         }
-        Numbers::F16(src) => each(src, at, step, rows, cols, dst, pitch, Float16::wide::<T>),
-        Numbers::BF16(src) if step.0 == 1 || step.1 == 1 => {
-            halves(isa, src, at, step, rows, cols, dst, pitch);
+        StoredElements::Native(src) => copy_each(src, at, step, rows, cols, dst, pitch, |x| x),
+        StoredElements::F16(src) if step.0 == 1 || step.1 == 1 => {
+            pack_f16(isa, src, at, step, rows, cols, dst, pitch);
         }
-        Numbers::BF16(src) => each(src, at, step, rows, cols, dst, pitch, Float16::wide::<T>),
+        StoredElements::F16(src) => copy_each(src, at, step, rows, cols, dst, pitch, Float16::wide::<T>),
+        StoredElements::BF16(src) if step.0 == 1 || step.1 == 1 => {
+            pack_f16(isa, src, at, step, rows, cols, dst, pitch);
+        }
+        StoredElements::BF16(src) => copy_each(src, at, step, rows, cols, dst, pitch, Float16::wide::<T>),
     }
 }
 
 /// Element by element.
 #[inline(always)]
-fn each<S: Copy, T: Element>(
+fn copy_each<S: Copy, T: Element>(
     src: &[S],
     at: isize,
     step: (isize, isize),
@@ -291,7 +297,7 @@ fn each<S: Copy, T: Element>(
 }
 
 /// Rows that lie as they should.
-fn lines<T: Real>(
+fn copy_rows<T: Real>(
     isa: Isa,
     src: &[T],
     at: isize,
@@ -301,17 +307,17 @@ fn lines<T: Real>(
     dst: &mut [T],
     pitch: usize,
 ) {
-    let lines = Region { src, at, step, rows, cols, dst, pitch };
+    let lines = CopyRegion { src, at, step, rows, cols, dst, pitch };
     // Whole lines of panels: a copy of known length is a few vectors, of unknown length a call.
     match cols {
-        8 => dispatch(isa, Fixed::<T, 8>(lines)),
-        16 => dispatch(isa, Fixed::<T, 16>(lines)),
-        32 => dispatch(isa, Fixed::<T, 32>(lines)),
+        8 => dispatch(isa, CopyFixedWidth::<T, 8>(lines)),
+        16 => dispatch(isa, CopyFixedWidth::<T, 16>(lines)),
+        32 => dispatch(isa, CopyFixedWidth::<T, 32>(lines)),
         _ => lines.any(),
     }
 }
 
-struct Region<'a, T> {
+struct CopyRegion<'a, T> {
     src: &'a [T],
     at: isize,
     step: isize,
@@ -321,7 +327,7 @@ struct Region<'a, T> {
     pitch: usize,
 }
 
-impl<T: Real> Region<'_, T> {
+impl<T: Real> CopyRegion<'_, T> {
     fn any(self) {
         for (r, line) in self.dst.chunks_mut(self.pitch).take(self.rows).enumerate() {
             let from = (self.at + r as isize * self.step) as usize;
@@ -334,13 +340,13 @@ impl<T: Real> Region<'_, T> {
     }
 }
 
-struct Fixed<'a, T, const W: usize>(Region<'a, T>);
+struct CopyFixedWidth<'a, T, const W: usize>(CopyRegion<'a, T>);
 
-impl<T: Real, const W: usize> Kernel for Fixed<'_, T, W> {
+impl<T: Real, const W: usize> Kernel for CopyFixedWidth<'_, T, W> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Region { src, at, step, rows, dst, pitch, .. } = self.0;
+        let CopyRegion { src, at, step, rows, dst, pitch, .. } = self.0;
         for (r, line) in dst.chunks_mut(pitch).take(rows).enumerate() {
             let from = (at + r as isize * step) as usize;
             let whole: [T; W] = src[from..from + W].try_into().expect("as many");

@@ -3,9 +3,9 @@
 //! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last column. So any chunk of any
 //! columns that begin with a panel is read where it lies, and the tiles do with it what they do with what was just packed.
 
-use super::{After, Matrix, Panels, Real, Right, TermKind, are_finite, each, width};
+use super::{BatchedMatrix, NextOperands, OperandB, PanelsB, Real, TermKind, are_finite, for_each_task, nr};
 use crate::CpuDevice;
-use crate::runtime::memory::{self, Held, filled};
+use crate::runtime::memory::{self, PooledData, filled};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Layout, Result};
 use elinvar_simd::LINE;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Where a matrix [k, n] lies.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct MatrixPlace {
     k: usize,
     n: usize,
     /// Its first element.
@@ -24,117 +24,123 @@ pub(crate) struct Place {
     step: (isize, isize),
 }
 
-impl Place {
+impl MatrixPlace {
     /// Of the last two axes; the first matrix, if there are several.
     ///
     /// # Panics
     /// If there are fewer axes.
-    pub(crate) fn of(l: &Layout) -> Place {
+    pub(crate) fn of(l: &Layout) -> MatrixPlace {
         let (&[.., k, n], &[.., row, col]) = (l.shape().dims(), l.strides()) else {
             unreachable!("a matrix has two axes")
         };
-        Place { k, n, at: l.offset(), step: (row, col) }
+        MatrixPlace { k, n, at: l.offset(), step: (row, col) }
     }
     /// Of the matrix that weights [n, k], one after the other from `at` on, are turned, as a convolution reads its own.
-    pub(crate) fn of_turned(at: usize, n: usize, k: usize) -> Place {
-        Place { k, n, at, step: (1, k as isize) }
+    pub(crate) fn of_turned(at: usize, n: usize, k: usize) -> MatrixPlace {
+        MatrixPlace { k, n, at, step: (1, k as isize) }
     }
 }
 
 /// A packed copy of a matrix of f32 or f64.
-pub(crate) struct Prepacked {
-    data: Held,
+pub(crate) struct PrepackedB {
+    data: PooledData,
     /// Where the panels begin in it.
     start: usize,
     /// Columns of its panels: those of the registers for which it was packed.
     width: usize,
     /// Where the matrix lies.
-    place: Place,
+    place: MatrixPlace,
     /// Are all numbers finite?
     is_finite: bool,
     /// Of a copy that nobody asked for.
-    _allowed: Option<Allowed>,
+    _allowed: Option<UnrequestedBytes>,
 }
 
 /// Rows of a left factor up to which it matters whether the right one is packed: 1024 rows by 1024 x 1024 take 4 % less if it is, and a
 /// BERT model with 2048 rows 1.5 to 10 %, by processor.
-const ROWS: usize = 2048;
+const PREPACK_MAX_ROWS: usize = 2048;
 /// Rows up to which a product that reads a matrix as it lies hardly packs it.
-const FEW_ROWS: usize = *super::small_m::ROWS.end();
+const UNPACKED_MAX_ROWS: usize = *super::small_m::SMALL_M_ROWS.end();
 /// Uses of a matrix from which it is packed unasked: by then, not having packed it has cost about as much as packing it does.
-const PATIENCE: u32 = 8;
-/// Uses that a product of more than [`FEW_ROWS`] counts for: it packs the matrix, and a tall one does on each thread.
-const PACKED: u32 = PATIENCE / 2;
+const USES_BEFORE_PACKING: u32 = 8;
+/// Uses that a product of more than [`UNPACKED_MAX_ROWS`] counts for: it packs the matrix, and a tall one does on each thread.
+const USES_OF_PACKING_GEMM: u32 = USES_BEFORE_PACKING / 2;
 
 /// How many uses of its right factor a product of so many rows counts for.
-pub(crate) fn uses(rows: usize) -> u32 {
-    if rows <= FEW_ROWS {
+pub(crate) fn use_weight(rows: usize) -> u32 {
+    if rows <= UNPACKED_MAX_ROWS {
         1
-    } else if rows <= ROWS {
-        PACKED
+    } else if rows <= PREPACK_MAX_ROWS {
+        USES_OF_PACKING_GEMM
     } else {
         0
     }
 }
 
 /// Bytes of copies that nobody asked for, of all devices.
-static UNASKED: AtomicU64 = AtomicU64::new(0);
+static UNREQUESTED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes of a copy that nobody asked for, until it is dropped.
-struct Allowed(u64);
+struct UnrequestedBytes(u64);
 
-impl Allowed {
+impl UnrequestedBytes {
     /// If no more than so many are, then, in all copies.
-    fn of(bytes: u64, most: u64) -> Option<Allowed> {
+    fn of(bytes: u64, most: u64) -> Option<UnrequestedBytes> {
         let sum = |all: u64| all.checked_add(bytes).filter(|&sum| sum <= most);
-        UNASKED.fetch_update(Relaxed, Relaxed, sum).ok().map(|_| Allowed(bytes))
+        UNREQUESTED_BYTES.fetch_update(Relaxed, Relaxed, sum).ok().map(|_| UnrequestedBytes(bytes))
     }
 }
 
-impl Drop for Allowed {
+impl Drop for UnrequestedBytes {
     fn drop(&mut self) {
-        UNASKED.fetch_sub(self.0, Relaxed);
+        UNREQUESTED_BYTES.fetch_sub(self.0, Relaxed);
     }
 }
 
 /// Counts the uses of a matrix, as it is, as the right factor of products.
 #[derive(Default)]
-pub(crate) struct Uses(AtomicU32);
+pub(crate) struct UseCounter(AtomicU32);
 
-impl Uses {
+impl UseCounter {
     /// The matrix was changed.
     pub(crate) fn forget(&mut self) {
         *self.0.get_mut() = 0;
     }
     /// So many uses more, and a copy, if it is time for one, and a device allows it: of a matrix whose columns lie in memory, as weights
     /// of a linear layer do. There is none if there is no memory for one, or memory is limited.
-    pub(crate) fn count(&self, d: &CpuDevice, more: u32, data: &HostData, place: Place) -> Option<Prepacked> {
+    pub(crate) fn count(
+        &self,
+        d: &CpuDevice,
+        more: u32,
+        data: &HostData,
+        place: MatrixPlace,
+    ) -> Option<PrepackedB> {
         let lies_crossed = place.step.0 == 1 && place.step.1.unsigned_abs() > 1;
         if !lies_crossed {
             return None;
         }
         let before = self.0.fetch_add(more, Relaxed);
-        if before >= PATIENCE || before + more < PATIENCE {
+        if before >= USES_BEFORE_PACKING || before + more < USES_BEFORE_PACKING {
             return None;
         }
-        let (Place { k, n, .. }, size) = (place, data.dtype().size());
-        let width = width_of(data, d.isa());
+        let (MatrixPlace { k, n, .. }, size) = (place, data.dtype().size());
+        let width = panel_width(data, d.isa());
         // Of fewer columns than a panel has most of a copy would be zeros.
         if n < width || memory::is_limited() {
             return None;
         }
-        let allowed = Allowed::of((packed_len(k, n, width) * size) as u64, d.packs_up_to() as u64)?;
-        let copy = Prepacked::new(d, data, place).ok().flatten()?;
-        Some(Prepacked { _allowed: Some(allowed), ..copy })
+        let allowed = UnrequestedBytes::of((packed_len(k, n, width) * size) as u64, d.packs_up_to() as u64)?;
+        let copy = PrepackedB::new(d, data, place).ok().flatten()?;
+        Some(PrepackedB { _allowed: Some(allowed), ..copy })
     }
 }
 
-impl Prepacked {
+impl PrepackedB {
     /// A copy, if numbers of this type are packed. Halves are not: as numbers they would take twice the memory to read.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(crate) fn new(d: &CpuDevice, data: &HostData, place: Place) -> Result<Option<Prepacked>> {
+    pub(crate) fn new(d: &CpuDevice, data: &HostData, place: MatrixPlace) -> Result<Option<PrepackedB>> {
         match data {
             HostData::F32(_) => pack::<f32>(d, data, place).map(Some),
             HostData::F64(_) => pack::<f64>(d, data, place).map(Some),
@@ -147,25 +153,25 @@ impl Prepacked {
         }
     }
     /// Is it a copy of the matrix that lies so, for these registers?
-    pub(crate) fn is_of(&self, isa: Isa, place: Place) -> bool {
-        self.width == width_of(self.data.data(), isa) && self.place == place
+    pub(crate) fn is_of(&self, isa: Isa, place: MatrixPlace) -> bool {
+        self.width == panel_width(self.data.data(), isa) && self.place == place
     }
     /// The panels, if every matrix of this batch is the one that was packed.
-    pub(crate) fn of<T: Real>(&self, isa: Isa, l: &Layout) -> Option<Kept<'_, T>> {
+    pub(crate) fn of<T: Real>(&self, isa: Isa, l: &Layout) -> Option<PrepackedPanels<'_, T>> {
         let batched = l.shape()[0] > 1 && l.strides()[0] != 0;
-        if l.shape()[0] == 0 || batched { None } else { self.at(isa, Place::of(l)) }
+        if l.shape()[0] == 0 || batched { None } else { self.at(isa, MatrixPlace::of(l)) }
     }
     /// The panels, if the matrix that lies so is the one that was packed.
-    pub(crate) fn at<T: Real>(&self, isa: Isa, place: Place) -> Option<Kept<'_, T>> {
+    pub(crate) fn at<T: Real>(&self, isa: Isa, place: MatrixPlace) -> Option<PrepackedPanels<'_, T>> {
         if !self.is_of(isa, place) {
             return None;
         }
         match T::numbers(self.data.data()) {
-            Some(super::Numbers::Own(data)) => {
+            Some(super::StoredElements::Native(data)) => {
                 let (data, is_finite) = (&data[self.start..], self.is_finite);
-                Some(Kept { data, width: self.width, padded: self.padded(), is_finite })
+                Some(PrepackedPanels { data, width: self.width, padded: self.padded(), is_finite })
             }
-            Some(super::Numbers::F16(_) | super::Numbers::BF16(_)) | None => None,
+            Some(super::StoredElements::F16(_) | super::StoredElements::BF16(_)) | None => None,
         }
     }
     fn padded(&self) -> usize {
@@ -174,10 +180,10 @@ impl Prepacked {
 }
 
 /// Columns of a panel of these numbers.
-fn width_of(data: &HostData, isa: Isa) -> usize {
+fn panel_width(data: &HostData, isa: Isa) -> usize {
     match data {
-        HostData::F64(_) => width::<f64>(isa),
-        _ => width::<f32>(isa),
+        HostData::F64(_) => nr::<f64>(isa),
+        _ => nr::<f32>(isa),
     }
 }
 
@@ -187,13 +193,20 @@ fn packed_len(k: usize, n: usize, width: usize) -> usize {
 }
 
 /// Chunks are packed by all threads, a few panels at a time.
-fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: Place) -> Result<Prepacked> {
-    const PANELS: usize = 4;
-    let (isa, w) = (d.isa(), width::<T>(d.isa()));
-    let Place { k, n, at, step } = place;
-    let numbers = super::contract::numbers::<T>(data)?;
-    let matrix =
-        Matrix { data: numbers, offset: at, inner: 1, batch: (0, 0), row: step.0, col: step.1, kept: None };
+fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: MatrixPlace) -> Result<PrepackedB> {
+    const PANELS_PER_TASK: usize = 4;
+    let (isa, w) = (d.isa(), nr::<T>(d.isa()));
+    let MatrixPlace { k, n, at, step } = place;
+    let numbers = super::contract::stored_elements::<T>(data)?;
+    let matrix = BatchedMatrix {
+        data: numbers,
+        offset: at,
+        inner: 1,
+        batch: (0, 0),
+        row: step.0,
+        col: step.1,
+        kept: None,
+    };
     let size = packed_len(k, n, w);
     let mut packed = filled(size + LINE / size_of::<T>(), T::ZERO)?;
     // A register that is loaded from two lines takes two loads, and nothing else is done with these numbers.
@@ -201,26 +214,33 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: Place) -> Result<Prepack
     let (mut parts, mut rest) = (Vec::new(), &mut packed[start..start + size]);
     for t in (0..k).step_by(CHUNK) {
         let terms = t..k.min(t + CHUNK);
-        for j in (0..n).step_by(PANELS * w) {
-            let cols = j..n.min(j + PANELS * w);
+        for j in (0..n).step_by(PANELS_PER_TASK * w) {
+            let cols = j..n.min(j + PANELS_PER_TASK * w);
             let (part, after) = rest.split_at_mut(terms.len() * cols.len().next_multiple_of(w));
             parts.push((terms.clone(), cols, part));
             rest = after;
         }
     }
     let is_finite = AtomicBool::new(true);
-    each(d, f64::INFINITY, &mut parts, |(terms, cols, part)| {
+    for_each_task(d, f64::INFINITY, &mut parts, |(terms, cols, part)| {
         matrix.pack(isa, 0, terms.clone(), cols.clone(), part);
         is_finite.fetch_and(are_finite(isa, part), Relaxed);
         Ok(())
     })?;
     let is_finite = is_finite.into_inner();
-    Ok(Prepacked { data: Held::new(T::wrap(packed)), start, width: w, place, is_finite, _allowed: None })
+    Ok(PrepackedB {
+        data: PooledData::new(T::wrap(packed)),
+        start,
+        width: w,
+        place,
+        is_finite,
+        _allowed: None,
+    })
 }
 
 /// The panels of a prepacked matrix.
 #[derive(Clone, Copy)]
-pub(crate) struct Kept<'a, T> {
+pub(crate) struct PrepackedPanels<'a, T> {
     data: &'a [T],
     width: usize,
     /// Columns with those that fill the last panel.
@@ -229,12 +249,12 @@ pub(crate) struct Kept<'a, T> {
     pub(crate) is_finite: bool,
 }
 
-impl<'a, T> Kept<'a, T> {
+impl<'a, T> PrepackedPanels<'a, T> {
     /// A chunk of columns that begin with a panel.
     ///
     /// # Panics
     /// If they do not, or the terms do not begin with a chunk.
-    pub(crate) fn panels(&self, terms: Range<usize>, cols: Range<usize>) -> Panels<'a, T> {
+    pub(crate) fn panels(&self, terms: Range<usize>, cols: Range<usize>) -> PanelsB<'a, T> {
         let (k, w) = (terms.len(), self.width);
         assert!(
             terms.start.is_multiple_of(CHUNK) && cols.start.is_multiple_of(w),
@@ -242,7 +262,7 @@ impl<'a, T> Kept<'a, T> {
         );
         // All chunks before this one are whole.
         let data = &self.data[terms.start * self.padded + cols.start * k..];
-        let after = After { is_far: true, ..After::NOTHING };
-        Panels { data, step: w, across: w * k, kind: TermKind::Elements, after }
+        let after = NextOperands { is_far: true, ..NextOperands::NONE };
+        PanelsB { data, step: w, across: w * k, kind: TermKind::Elements, after }
     }
 }

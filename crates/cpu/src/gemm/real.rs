@@ -1,10 +1,10 @@
 //! f32 and f64, as contractions see them.
 
-use super::operand::Numbers;
-use super::{Finish, Matrix, bf16, contract};
+use super::operand::StoredElements;
+use super::{BatchedMatrix, TileEpilogue, bf16, contract};
 use crate::CpuDevice;
-use crate::conv::{self, Windows};
-use crate::runtime::scratch::Shelf;
+use crate::conv::{self, ConvGemm};
+use crate::runtime::scratch::ScratchPool;
 use elinvar_core::{HostData, HostVec, Precision, Result};
 use elinvar_simd::dispatch::SimdFloat;
 use elinvar_simd::vector::SimdElement;
@@ -12,9 +12,9 @@ use elinvar_simd::vector::SimdElement;
 /// f32 or f64: a type in which contractions are computed.
 pub(crate) trait Real: SimdElement + SimdFloat {
     /// Stored numbers that are computed in this type.
-    fn numbers(data: &HostData) -> Option<Numbers<'_, Self>>;
+    fn numbers(data: &HostData) -> Option<StoredElements<'_, Self>>;
     /// Memory of this thread for use in between.
-    fn shelf() -> &'static std::thread::LocalKey<Shelf<Self>>;
+    fn scratch_pool() -> &'static std::thread::LocalKey<ScratchPool<Self>>;
     /// A batch of products, sizes b, m, k, n, exact or fast: the generic function, compiled here once for each type. What calls it is
     /// generic over an epilogue and compiled in every crate that uses one, and would take all kernels along.
     ///
@@ -24,68 +24,72 @@ pub(crate) trait Real: SimdElement + SimdFloat {
         d: &CpuDevice,
         p: Precision,
         sizes: [usize; 4],
-        left: &Matrix<'_, Self>,
-        right: &Matrix<'_, Self>,
-        finish: &dyn Finish<Self>,
+        lhs: &BatchedMatrix<'_, Self>,
+        rhs: &BatchedMatrix<'_, Self>,
+        epilogue: &dyn TileEpilogue<Self>,
     ) -> Result<HostVec<Self>>;
     /// Weights times windows, for the same reason: see `conv::windows`.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn windows(d: &CpuDevice, job: &Windows<'_, Self>, finish: &dyn Finish<Self>) -> Result<HostVec<Self>>;
+    fn conv_gemm(
+        d: &CpuDevice,
+        gemm: &ConvGemm<'_, Self>,
+        epilogue: &dyn TileEpilogue<Self>,
+    ) -> Result<HostVec<Self>>;
 }
 
 macro_rules! compiled_here {
     () => {
-        fn windows(
+        fn conv_gemm(
             d: &CpuDevice,
-            job: &Windows<'_, Self>,
-            finish: &dyn Finish<Self>,
+            gemm: &ConvGemm<'_, Self>,
+            epilogue: &dyn TileEpilogue<Self>,
         ) -> Result<HostVec<Self>> {
-            conv::windows(d, job, finish)
+            conv::run_conv_gemm(d, gemm, epilogue)
         }
     };
 }
 
 impl Real for f32 {
-    fn numbers(data: &HostData) -> Option<Numbers<'_, f32>> {
+    fn numbers(data: &HostData) -> Option<StoredElements<'_, f32>> {
         match data {
-            HostData::F32(v) => Some(Numbers::Own(v)),
-            HostData::F16(v) => Some(Numbers::F16(v)),
-            HostData::BF16(v) => Some(Numbers::BF16(v)),
+            HostData::F32(v) => Some(StoredElements::Native(v)),
+            HostData::F16(v) => Some(StoredElements::F16(v)),
+            HostData::BF16(v) => Some(StoredElements::BF16(v)),
             HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) | HostData::Bool(_) => {
                 None
             }
         }
     }
-    fn shelf() -> &'static std::thread::LocalKey<Shelf<f32>> {
-        thread_local! { static SHELF: Shelf<f32> = const { Shelf::new(Vec::new()) } }
+    fn scratch_pool() -> &'static std::thread::LocalKey<ScratchPool<f32>> {
+        thread_local! { static SHELF: ScratchPool<f32> = const { ScratchPool::new(Vec::new()) } }
         &SHELF
     }
     fn products(
         d: &CpuDevice,
         p: Precision,
         sizes: [usize; 4],
-        left: &Matrix<'_, f32>,
-        right: &Matrix<'_, f32>,
-        finish: &dyn Finish<f32>,
+        lhs: &BatchedMatrix<'_, f32>,
+        rhs: &BatchedMatrix<'_, f32>,
+        epilogue: &dyn TileEpilogue<f32>,
     ) -> Result<HostVec<f32>> {
         let fast = match p {
-            Precision::Fast => bf16::products(d, sizes, left, right, finish)?,
+            Precision::Fast => bf16::try_gemm_bf16(d, sizes, lhs, rhs, epilogue)?,
             Precision::Exact => None,
         };
         match fast {
             Some(y) => Ok(y),
-            None => contract::run(d, sizes, left, right, finish),
+            None => contract::run_batch(d, sizes, lhs, rhs, epilogue),
         }
     }
     compiled_here!();
 }
 
 impl Real for f64 {
-    fn numbers(data: &HostData) -> Option<Numbers<'_, f64>> {
+    fn numbers(data: &HostData) -> Option<StoredElements<'_, f64>> {
         match data {
-            HostData::F64(v) => Some(Numbers::Own(v)),
+            HostData::F64(v) => Some(StoredElements::Native(v)),
             HostData::F32(_)
             | HostData::F16(_)
             | HostData::BF16(_)
@@ -95,19 +99,19 @@ impl Real for f64 {
             | HostData::Bool(_) => None,
         }
     }
-    fn shelf() -> &'static std::thread::LocalKey<Shelf<f64>> {
-        thread_local! { static SHELF: Shelf<f64> = const { Shelf::new(Vec::new()) } }
+    fn scratch_pool() -> &'static std::thread::LocalKey<ScratchPool<f64>> {
+        thread_local! { static SHELF: ScratchPool<f64> = const { ScratchPool::new(Vec::new()) } }
         &SHELF
     }
     fn products(
         d: &CpuDevice,
         _: Precision,
         sizes: [usize; 4],
-        left: &Matrix<'_, f64>,
-        right: &Matrix<'_, f64>,
-        finish: &dyn Finish<f64>,
+        lhs: &BatchedMatrix<'_, f64>,
+        rhs: &BatchedMatrix<'_, f64>,
+        epilogue: &dyn TileEpilogue<f64>,
     ) -> Result<HostVec<f64>> {
-        contract::run(d, sizes, left, right, finish)
+        contract::run_batch(d, sizes, lhs, rhs, epilogue)
     }
     compiled_here!();
 }

@@ -1,48 +1,54 @@
 //! Many products of a few numbers each, such as rotations: a tile for each costs more than what it multiplies. (Ten thousand of 4 x 4 by 4 took
 //! 64 nanoseconds each.)
 
-use super::{Finish, Matrix, Numbers, PER_NS, Real};
+use super::{BatchedMatrix, FMAS_PER_NS, Real, StoredElements, TileEpilogue};
 use crate::CpuDevice;
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
 use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 
 /// Products of a batch, at least; results and terms of each, at most.
-const MANY: usize = 32;
-const RESULTS: usize = 32;
-const TERMS: usize = 8;
+const MIN_BATCH: usize = 32;
+const MAX_RESULTS: usize = 32;
+const MAX_TERMS: usize = 8;
 /// Products of a task.
-const TASK: usize = 256;
+const PRODUCTS_PER_TASK: usize = 256;
 /// How many times as long as in tiles a multiplication takes.
-const ALONE: f64 = 32.0;
+const COST_FACTOR: f64 = 32.0;
 
 /// The products of a batch, sizes b, m, k, n, if they are of this kind.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn products<T: Real>(
+pub(super) fn try_tiny<T: Real>(
     d: &CpuDevice,
     [b, m, k, n]: [usize; 4],
-    left: &Matrix<'_, T>,
-    right: &Matrix<'_, T>,
-    finish: &dyn Finish<T>,
+    lhs: &BatchedMatrix<'_, T>,
+    rhs: &BatchedMatrix<'_, T>,
+    epilogue: &dyn TileEpilogue<T>,
 ) -> Result<Option<HostVec<T>>> {
-    let (Numbers::Own(x), Numbers::Own(w)) = (left.data, right.data) else { return Ok(None) };
+    let (StoredElements::Native(x), StoredElements::Native(w)) = (lhs.data, rhs.data) else {
+        return Ok(None);
+    };
     let results = m.saturating_mul(n);
-    let fits = b >= MANY && (1..=RESULTS).contains(&results) && (1..=TERMS).contains(&k);
-    if !fits || !d.isa().has_fma() || right.kept.is_some() {
+    let fits = b >= MIN_BATCH && (1..=MAX_RESULTS).contains(&results) && (1..=MAX_TERMS).contains(&k);
+    if !fits || !d.isa().has_fma() || rhs.kept.is_some() {
         return Ok(None);
     }
-    let ns = k as f64 * ALONE / PER_NS;
-    let y = fresh_pieces(d, b * results, TASK * results, ns, &|start, room: &mut Room<'_, T>| {
+    let ns = k as f64 * COST_FACTOR / FMAS_PER_NS;
+    let y = fill_pieces(d, b * results, PRODUCTS_PER_TASK * results, ns, &|start,
+                                                                           room: &mut UninitSlice<
+        '_,
+        T,
+    >| {
         let first = start / results;
-        let y = room.zeroed(room.left(), T::ZERO);
-        dispatch(d.isa(), Tiny { x, w, left, right, first, sizes: [m, k, n], y });
-        if !finish.nothing() {
+        let y = room.zeroed(room.remaining(), T::ZERO);
+        dispatch(d.isa(), TinyProducts { x, w, lhs, rhs, first, sizes: [m, k, n], y });
+        if !epilogue.nothing() {
             y.chunks_exact_mut(results)
                 .enumerate()
-                .for_each(|(i, y)| finish.rows(d.isa(), first + i, 0, n, y));
+                .for_each(|(i, y)| epilogue.rows(d.isa(), first + i, 0, n, y));
         }
         Ok(())
     })?;
@@ -50,17 +56,17 @@ pub(super) fn products<T: Real>(
 }
 
 /// Some products, from number `first` on.
-struct Tiny<'a, T> {
+struct TinyProducts<'a, T> {
     x: &'a [T],
     w: &'a [T],
-    left: &'a Matrix<'a, T>,
-    right: &'a Matrix<'a, T>,
+    lhs: &'a BatchedMatrix<'a, T>,
+    rhs: &'a BatchedMatrix<'a, T>,
     first: usize,
     sizes: [usize; 3],
     y: &'a mut [T],
 }
 
-impl<T: Real> Kernel for Tiny<'_, T> {
+impl<T: Real> Kernel for TinyProducts<'_, T> {
     type Out = ();
     // Of f64, which is seldom multiplied so, there is none for AVX-512. Without that of f32, ten thousand of 4 x 4 by 4 took 6 to 12 % longer.
     const TARGETS: IsaTargets =
@@ -81,28 +87,28 @@ impl<T: Real> Kernel for Tiny<'_, T> {
     }
 }
 
-impl<T: Real> Tiny<'_, T> {
+impl<T: Real> TinyProducts<'_, T> {
     /// Where an element of a product is.
     #[inline(always)]
-    fn place(x: &Matrix<'_, T>, product: usize) -> isize {
+    fn place(x: &BatchedMatrix<'_, T>, product: usize) -> isize {
         if x.inner == 1 { x.offset as isize + product as isize * x.batch.0 } else { x.at(product, 0, 0) }
     }
     /// Of `K` terms and `N` columns each, which are in registers.
     #[inline(always)]
     fn of<const K: usize, const N: usize>(self) {
-        let Tiny { x, w, left, right, first, sizes: [m, ..], y } = self;
+        let TinyProducts { x, w, lhs, rhs, first, sizes: [m, ..], y } = self;
         for (i, y) in y.chunks_exact_mut(m * N).enumerate() {
-            let (at, from) = (Self::place(left, first + i), Self::place(right, first + i));
+            let (at, from) = (Self::place(lhs, first + i), Self::place(rhs, first + i));
             let mut columns = [[T::ZERO; N]; K];
             for t in 0..K {
                 for j in 0..N {
-                    columns[t][j] = w[(from + t as isize * right.row + j as isize * right.col) as usize];
+                    columns[t][j] = w[(from + t as isize * rhs.row + j as isize * rhs.col) as usize];
                 }
             }
             for (row, y) in y.as_chunks_mut::<N>().0.iter_mut().enumerate() {
                 let mut sums = [T::ZERO; N];
                 for (t, column) in columns.iter().enumerate() {
-                    let x = x[(at + row as isize * left.row + t as isize * left.col) as usize];
+                    let x = x[(at + row as isize * lhs.row + t as isize * lhs.col) as usize];
                     for j in 0..N {
                         sums[j] = x.fma(column[j], sums[j]);
                     }
@@ -114,14 +120,14 @@ impl<T: Real> Tiny<'_, T> {
     /// Of any size.
     #[inline(always)]
     fn of_any(self) {
-        let Tiny { x, w, left, right, first, sizes: [m, k, n], y } = self;
+        let TinyProducts { x, w, lhs, rhs, first, sizes: [m, k, n], y } = self;
         for (i, y) in y.chunks_exact_mut(m * n).enumerate() {
-            let (at, from) = (Self::place(left, first + i), Self::place(right, first + i));
+            let (at, from) = (Self::place(lhs, first + i), Self::place(rhs, first + i));
             for (row, y) in y.chunks_exact_mut(n).enumerate() {
                 for t in 0..k {
-                    let x = x[(at + row as isize * left.row + t as isize * left.col) as usize];
+                    let x = x[(at + row as isize * lhs.row + t as isize * lhs.col) as usize];
                     for (j, y) in y.iter_mut().enumerate() {
-                        let w = w[(from + t as isize * right.row + j as isize * right.col) as usize];
+                        let w = w[(from + t as isize * rhs.row + j as isize * rhs.col) as usize];
                         *y = x.fma(w, *y);
                     }
                 }

@@ -10,16 +10,16 @@ use crate::layout::strided_iter::{self, Walk};
 use crate::lazy::buffer::View;
 use crate::lazy::gather::columns_of;
 use crate::runtime::memory::with_capacity;
-use crate::runtime::output::parallel_fill::fresh;
+use crate::runtime::output::parallel_fill::parallel_fill;
 use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data};
-use elinvar_simd::uninit::{BLOCK, Room};
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What an index names in a layout: rows of elements.
 struct Rows<'a> {
     index: &'a [i64],
     /// Where the first row along the axis lies, and the index, for every row.
-    heads: Walk<2>,
+    chunk_prefixes: Walk<2>,
     /// Number of rows.
     count: usize,
     /// A row's elements; where it begins is not in it.
@@ -43,23 +43,32 @@ impl<'a> Rows<'a> {
             return Ok(None);
         }
         let mut first = layout.slice(axis, 0, 1, 1).broadcast_to(shape, "index")?;
-        let (mut heads, mut row) = (index.layout.clone(), first.clone());
+        let (mut chunk_prefixes, mut row) = (index.layout.clone(), first.clone());
         let mut wide = 1;
         while first.rank() > axis + 1 {
             let last = first.rank() - 1;
-            if heads.strides()[last] != 0 && shape[last] != 1 {
+            if chunk_prefixes.strides()[last] != 0 && shape[last] != 1 {
                 break;
             }
             wide *= shape[last];
             first = first.select(last, 0);
-            heads = heads.select(last, 0);
+            chunk_prefixes = chunk_prefixes.select(last, 0);
         }
         for _ in 0..first.rank() {
             row = row.select(0, 0);
         }
-        let (heads, row) = (Walk::of([&first, &heads]), Walk::new(&row));
+        let (chunk_prefixes, row) = (Walk::of([&first, &chunk_prefixes]), Walk::new(&row));
         let count = shape.numel() / wide;
-        Ok(Some(Rows { index: all, heads, count, row, wide, size, step, missed: AtomicBool::new(false) }))
+        Ok(Some(Rows {
+            index: all,
+            chunk_prefixes,
+            count,
+            row,
+            wide,
+            size,
+            step,
+            missed: AtomicBool::new(false),
+        }))
     }
     /// Where the row begins that index number `i` names, `first` being the first along the axis.
     #[inline(always)]
@@ -84,7 +93,7 @@ fn each<T: Element>(
     rows: &Rows<'_>,
     (first, step): (usize, usize),
     index: &[i64],
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
 ) {
     let (size, mut missed) = (rows.size, false);
     if step == 0 && rows.step == 1 {
@@ -114,28 +123,38 @@ fn each<T: Element>(
 pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<HostData>> {
     fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<HostVec<T>> {
         let wide = rows.wide;
-        let unit = if wide == 1 { BLOCK } else { wide };
-        fresh(d, rows.count * wide, unit, &|start, room: &mut Room<'_, T>| {
-            rows.heads.runs(start / wide, room.left() / wide, |[first, i], [step, step_i], n| {
-                if wide == 1 && step_i == 1 && matches!(step, 0 | 1) {
-                    return each(v, rows, (first, step as usize), &rows.index[i..i + n], room);
-                }
-                let begin = |k: usize| {
-                    let k = k as isize;
-                    rows.begin(first.wrapping_add_signed(k * step), i.wrapping_add_signed(k * step_i))
-                };
-                if wide == 1 {
-                    return room.extend(n, |k| v[begin(k)]);
-                }
-                for k in 0..n {
-                    let at = begin(k);
-                    if rows.row.is_contiguous() {
-                        room.copy(&v[at..at + wide]);
-                    } else {
-                        strided_iter::gather(v, &Walk { offset: [at], ..rows.row.clone() }, 0, wide, room);
+        let unit = if wide == 1 { BLOCK_ELEMENTS } else { wide };
+        parallel_fill(d, rows.count * wide, unit, &|start, room: &mut UninitSlice<'_, T>| {
+            rows.chunk_prefixes.runs(
+                start / wide,
+                room.remaining() / wide,
+                |[first, i], [step, step_i], n| {
+                    if wide == 1 && step_i == 1 && matches!(step, 0 | 1) {
+                        return each(v, rows, (first, step as usize), &rows.index[i..i + n], room);
                     }
-                }
-            });
+                    let begin = |k: usize| {
+                        let k = k as isize;
+                        rows.begin(first.wrapping_add_signed(k * step), i.wrapping_add_signed(k * step_i))
+                    };
+                    if wide == 1 {
+                        return room.extend(n, |k| v[begin(k)]);
+                    }
+                    for k in 0..n {
+                        let at = begin(k);
+                        if rows.row.is_contiguous() {
+                            room.copy(&v[at..at + wide]);
+                        } else {
+                            strided_iter::gather(
+                                v,
+                                &Walk { offset: [at], ..rows.row.clone() },
+                                0,
+                                wide,
+                                room,
+                            );
+                        }
+                    }
+                },
+            );
             Ok(())
         })
     }
@@ -154,13 +173,13 @@ pub(crate) fn nonzero(d: &CpuDevice, x: &View<'_>) -> Result<(HostData, usize)> 
     fn one<T: Element>(v: &[T]) -> Result<(HostData, usize)> {
         // Counted by the block, in the width of the elements; all at once, the count would be as wide as a number.
         let count = |part: &[T]| part.iter().map(|&x| u16::from(x != T::ZERO)).sum::<u16>();
-        let mut out = with_capacity(v.chunks(BLOCK).map(|part| usize::from(count(part))).sum())?;
-        let mut found = [0i64; BLOCK];
-        for (block, part) in v.chunks(BLOCK).enumerate() {
+        let mut out = with_capacity(v.chunks(BLOCK_ELEMENTS).map(|part| usize::from(count(part))).sum())?;
+        let mut found = [0i64; BLOCK_ELEMENTS];
+        for (block, part) in v.chunks(BLOCK_ELEMENTS).enumerate() {
             // Without a branch: each number is written, and stays if it counts.
             let mut n = 0;
             for (i, &x) in part.iter().enumerate() {
-                found[n] = (block * BLOCK + i) as i64;
+                found[n] = (block * BLOCK_ELEMENTS + i) as i64;
                 n += usize::from(x != T::ZERO);
             }
             out.extend_from_slice(&found[..n]);

@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "loads without a check for each")]
 
 use elinvar_simd::isa::{Isa, Level};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 #[cfg(target_arch = "x86_64")]
@@ -54,7 +54,7 @@ impl Near {
         row: &[T],
         from: usize,
         count: usize,
-        room: &mut Room<'_, T>,
+        room: &mut UninitSlice<'_, T>,
     ) -> bool {
         if size_of::<T>() != 4 {
             return false;
@@ -130,7 +130,7 @@ unsafe fn by_256(row: *const f32, groups: &[Group], to: *mut MaybeUninit<f32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::output::parallel_fill::fresh_few;
+    use crate::runtime::output::parallel_fill::serial_fill;
 
     #[test]
     fn each_result_is_the_element_of_its_place() {
@@ -147,7 +147,7 @@ mod tests {
                     for from in 0..count {
                         let n = (count - from) * GROUP;
                         let mut done = false;
-                        let y = fresh_few(n, |room| {
+                        let y = serial_fill(n, |room| {
                             done = near.pick(isa, &row, from, count - from, room);
                             if !done {
                                 room.extend(n, |_| 0);

@@ -15,14 +15,14 @@ use crate::layout::copy::{Elements, cast_halves, elements, own};
 use crate::layout::strided_iter::Walk;
 use crate::lazy::buffer::View;
 use crate::lazy::fusion::Ready;
-use crate::runtime::memory::{Scratch, filled, with_capacity};
-use crate::runtime::output::column_blocks::{Matrices, fresh_stripes};
-use crate::runtime::output::parallel_fill::{fresh, fresh_pieces};
+use crate::runtime::memory::{PooledVec, filled, with_capacity};
+use crate::runtime::output::column_blocks::{BlockedMatrices, fill_column_blocks};
+use crate::runtime::output::parallel_fill::{fill_pieces, parallel_fill};
 use crate::{Cpu, CpuDevice};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host};
 use elinvar_ops::backend::{self, Scatter};
 use elinvar_ops::int::Int;
-use elinvar_simd::uninit::{Block, Room};
+use elinvar_simd::uninit::{CacheBlock, UninitSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -93,7 +93,7 @@ struct Base<'a, T> {
 
 impl<T: Element> Base<'_, T> {
     /// The elements from number `start` on.
-    fn part<'r>(&self, start: usize, n: usize, room: &'r mut Room<'_, T>) -> &'r mut [T] {
+    fn part<'r>(&self, start: usize, n: usize, room: &'r mut UninitSlice<'_, T>) -> &'r mut [T] {
         if self.is_one { room.zeroed(n, self.elements[0]) } else { room.copied(&self.elements[start..][..n]) }
     }
 }
@@ -174,7 +174,7 @@ enum Given<'a, T> {
     /// One after the other.
     There(&'a [T]),
     /// Made when they are needed, from a number on.
-    Made(&'a (dyn Fn(usize, &mut Room<'_, T>) + Sync)),
+    Made(&'a (dyn Fn(usize, &mut UninitSlice<'_, T>) + Sync)),
 }
 
 /// As [`scatter`], of a map that was put off, whose results go where the same index of all rows says, and nowhere else: they are made block by block,
@@ -203,7 +203,7 @@ pub(crate) fn of_map(
     }
     let Some(ready) = Ready::find(&map)? else { return Ok(None) };
     let Some(sources) = Sources::new(plan.of_slab(0), plan.size)? else { return Ok(None) };
-    let fill = |start: usize, room: &mut Room<'_, f32>| ready.fill(start, room);
+    let fill = |start: usize, room: &mut UninitSlice<'_, f32>| ready.fill(start, room);
     let is_one = Walk::new(base.layout).is_one();
     let offset = base.layout.offset();
     let all = if is_one { Elements::There(&v[offset..]) } else { elements(d, v, base.layout)? };
@@ -279,16 +279,16 @@ fn by_target<T: Element>(
 ) -> Result<HostVec<T>> {
     let Plan { outer, size, count, .. } = *plan;
     let Sources { runs, each, first, more } = sources;
-    fresh(d, outer * size, size, &|start, room: &mut Room<'_, T>| {
-        let mut block = Block::<T, WIDEST>::of_any_size();
+    parallel_fill(d, outer * size, size, &|start, room: &mut UninitSlice<'_, T>| {
+        let mut block = CacheBlock::<T, WIDEST>::with_any_capacity();
         let mut made: &[T] = &[];
-        for row in start / size..(start + room.left()) / size {
+        for row in start / size..(start + room.remaining()) / size {
             let x = match x {
                 Given::There(x) => &x[row * count..][..count],
                 Given::Made(fill) => {
                     if made.is_empty() {
                         // As many rows as a block has room for.
-                        let rows = (WIDEST / count).min(room.left() / size);
+                        let rows = (WIDEST / count).min(room.remaining() / size);
                         made = block.fill(rows * count, |room| fill(row * count, room));
                     }
                     let (first, rest) = made.split_at(count);
@@ -312,7 +312,7 @@ fn by_target<T: Element>(
             let same = [base.elements[0]];
             let base = if base.is_one { &same[..] } else { &base.elements[row * size..][..size] };
             let base = |at: usize| base[if base.len() == 1 { 0 } else { at }];
-            let fill = |room: &mut Room<'_, T>| match each {
+            let fill = |room: &mut UninitSlice<'_, T>| match each {
                 1 => room.extend(size, |at| {
                     let mut y = base(at);
                     if let Some(&x) = x.get(first[at] as usize) {
@@ -333,7 +333,7 @@ fn by_target<T: Element>(
                     });
                 }
             };
-            room.made(fill, change);
+            room.write_then(fill, change);
         }
         Ok(())
     })
@@ -355,9 +355,9 @@ fn slabs<T: Element>(
     {
         return by_target(d, base, &Given::There(x), plan, &sources, f);
     }
-    fresh(d, plan.outer * of_slab, of_slab, &|start, room: &mut Room<'_, T>| {
+    parallel_fill(d, plan.outer * of_slab, of_slab, &|start, room: &mut UninitSlice<'_, T>| {
         let mut missed = false;
-        for slab in start / of_slab..(start + room.left()) / of_slab {
+        for slab in start / of_slab..(start + room.remaining()) / of_slab {
             let y = base.part(slab * of_slab, of_slab, room);
             let (index, x) = (plan.of_slab(slab), &x[slab * plan.count * inner..][..plan.count * inner]);
             // A negative index becomes a large one.
@@ -451,9 +451,9 @@ fn by_parts<T: Element>(
         *end += 1;
     });
     let ns = 0.3 * (1.0 + count as f64 / size as f64);
-    fresh_pieces(d, rows * inner, inner << bits, ns, &|start, room: &mut Room<'_, T>| {
+    fill_pieces(d, rows * inner, inner << bits, ns, &|start, room: &mut UninitSlice<'_, T>| {
         let first = start / inner;
-        let y = base.part(start, room.left(), room);
+        let y = base.part(start, room.remaining(), room);
         let part = first >> bits;
         let begin = if part == 0 { 0 } else { ends[part - 1] };
         for &[row, to] in &moves[begin..ends[part]] {
@@ -474,10 +474,10 @@ fn by_columns<T: Element>(
 ) -> Result<HostVec<T>> {
     let Plan { outer, size, inner, count, .. } = *plan;
     let width = (PART / (size * size_of::<T>()) / WIDE * WIDE).clamp(WIDE, inner);
-    let matrices = Matrices { count: outer, rows: size, columns: inner, width };
+    let matrices = BlockedMatrices { count: outer, rows: size, columns: inner, width };
     let ns = 1.0 + 1.5 * count as f64 / size as f64;
-    fresh_stripes(d, matrices, ns, &|stripes| {
-        let mut room = Scratch::of(filled(size * width, T::ZERO)?);
+    fill_column_blocks(d, matrices, ns, &|stripes| {
+        let mut room = PooledVec::of(filled(size * width, T::ZERO)?);
         while let Some(stripe) = stripes.next() {
             let slab = stripe.matrix;
             let columns = stripe.column..stripe.column + stripe.width;

@@ -5,10 +5,10 @@ use super::strided_iter::{Walk, gather};
 use crate::CpuDevice;
 use crate::elementwise::operand::misuse;
 use crate::lazy::buffer::View;
-use crate::runtime::output::parallel_fill::fresh;
+use crate::runtime::output::parallel_fill::parallel_fill;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
 use elinvar_reference::Cell;
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use std::borrow::Cow;
 
 /// A tensor of `shape` filled with `value`, into which the parts are written one after the other.
@@ -89,16 +89,16 @@ impl Framed {
     fn all<T: Element + Cell>(&self, d: &CpuDevice, value: Scalar, v: &[T]) -> Result<HostData> {
         let Framed { slab, first, some, each, .. } = *self;
         let value = T::nearest(value);
-        let y = fresh(d, self.count * slab, slab, &|start, room: &mut Room<'_, T>| {
-            let end = start + room.left();
+        let y = parallel_fill(d, self.count * slab, slab, &|start, room: &mut UninitSlice<'_, T>| {
+            let end = start + room.remaining();
             let before = |slabs: usize| slabs.saturating_sub(first).min(some) * each;
             let (number, past) = (before(start / slab), before(end / slab));
             self.both.runs(number, past - number, |[from, to], _, n| {
-                let gap = to - (end - room.left());
+                let gap = to - (end - room.remaining());
                 room.extend(gap, |_| value);
                 room.copy(&v[from..from + n]);
             });
-            let rest = room.left();
+            let rest = room.remaining();
             room.extend(rest, |_| value);
             Ok(())
         })?;
@@ -168,11 +168,11 @@ impl<'a> Slabs<'a> {
         let columns = self.columns;
         // Of wide rows each is shared: two matrices one below the other are one row, which one thread took three times as long to copy.
         let unit = if !narrow && columns >= WIDE { 1 } else { columns };
-        let y = fresh(d, self.rows * columns, unit, &|start, room| {
+        let y = parallel_fill(d, self.rows * columns, unit, &|start, room| {
             let (mut row, mut column) = (start / columns, start % columns);
-            while room.left() > 0 {
+            while room.remaining() > 0 {
                 if narrow {
-                    let some = (room.left() / columns).min((BLOCK / columns).max(1));
+                    let some = (room.remaining() / columns).min((BLOCK / columns).max(1));
                     let y = room.zeroed(some * columns, T::ZERO);
                     let mut at = 0;
                     for (x, walk, width) in &parts {
@@ -194,7 +194,7 @@ impl<'a> Slabs<'a> {
                     continue;
                 }
                 for (x, walk, width) in &parts {
-                    let n = width.saturating_sub(column).min(room.left());
+                    let n = width.saturating_sub(column).min(room.remaining());
                     let first = row * width + column;
                     column = column.saturating_sub(*width);
                     match walk {

@@ -5,21 +5,21 @@ use crate::elementwise::convert::{self, Odd};
 use crate::elementwise::operand::{Number, Operand, misuse};
 use crate::layout::kernels::transpose::{Blocks, turned};
 use crate::lazy::buffer::View;
-use crate::runtime::memory::Held;
-use crate::runtime::output::parallel_fill::fresh;
+use crate::runtime::memory::PooledData;
+use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::{CpuDevice, Isa};
 use elinvar_core::{
     DType, Element, HostData, HostVec, Layout, Result, Scalar, bf16, each_data, each_dtype, f16,
 };
 use elinvar_reference::Cell;
-use elinvar_simd::uninit::{BLOCK, Block, Moving, Room, moving};
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, CopyBits, UninitSlice, copy_as_bits};
 use std::ops::Deref;
 
 /// `len` copies of a value.
 pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
     fn one<T: Element>(d: &CpuDevice, value: T, len: usize) -> Result<HostData> {
-        Ok(T::wrap(fresh(d, len, BLOCK, &|_, room| {
-            room.extend(room.left(), |_| value);
+        Ok(T::wrap(parallel_fill(d, len, BLOCK_ELEMENTS, &|_, room| {
+            room.extend(room.remaining(), |_| value);
             Ok(())
         })?))
     }
@@ -57,14 +57,19 @@ pub(crate) fn cast_halves(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Host
 /// Halves as f32.
 fn widened(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
     let walk = Walk::new(x.layout);
-    let v = fresh(d, x.shape().numel(), BLOCK, &|mut start, room: &mut Room<'_, f32>| {
-        while room.left() > 0 {
-            let n = room.left().min(BLOCK);
-            f32::load(d.isa(), x.buffer, &walk, start, n, room);
-            start += n;
-        }
-        Ok(())
-    })?;
+    let v = parallel_fill(
+        d,
+        x.shape().numel(),
+        BLOCK_ELEMENTS,
+        &|mut start, room: &mut UninitSlice<'_, f32>| {
+            while room.remaining() > 0 {
+                let n = room.remaining().min(BLOCK_ELEMENTS);
+                f32::load(d.isa(), x.buffer, &walk, start, n, room);
+                start += n;
+            }
+            Ok(())
+        },
+    )?;
     Ok(HostData::F32(v))
 }
 
@@ -80,7 +85,7 @@ fn converted(
     }
     // Strides that are expensive are paid for once, not by the conversion.
     if is_crossed(x.layout) {
-        let straight = Held::new(own(d, x)?);
+        let straight = PooledData::new(own(d, x)?);
         let layout = Layout::contiguous(x.shape().clone());
         return convert(d, &View { buffer: &straight, layout: &layout, dtype: x.dtype }, to);
     }
@@ -88,7 +93,7 @@ fn converted(
 }
 
 /// Stores some elements.
-type Store<C, T> = fn(Isa, &[C], &mut Room<'_, T>);
+type Store<C, T> = fn(Isa, &[C], &mut UninitSlice<'_, T>);
 
 /// What there is to convert, read as `C`: all that does not depend on the type to which.
 struct Conversion<'a, C> {
@@ -105,7 +110,7 @@ impl<'a, C: Number> Conversion<'a, C> {
     /// The elements from number `start` on, at most so many together.
     #[inline(never)]
     fn parts(&self, mut start: usize, mut left: usize, most: usize, store: &mut dyn FnMut(&[C])) {
-        let mut block = Block::new();
+        let mut block = CacheBlock::new();
         while left > 0 {
             let n = left.min(most);
             store(self.operand.part(self.isa, &mut block, start, n));
@@ -118,9 +123,9 @@ impl<'a, C: Number> Conversion<'a, C> {
         // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16 bits.
         let in_place =
             matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
-        let most = if in_place { usize::MAX } else { BLOCK };
-        let v = fresh(d, self.len, BLOCK, &|start, room: &mut Room<'_, T>| {
-            self.parts(start, room.left(), most, &mut |part| store(self.isa, part, room));
+        let most = if in_place { usize::MAX } else { BLOCK_ELEMENTS };
+        let v = parallel_fill(d, self.len, BLOCK_ELEMENTS, &|start, room: &mut UninitSlice<'_, T>| {
+            self.parts(start, room.remaining(), most, &mut |part| store(self.isa, part, room));
             Ok(())
         })?;
         Ok(T::wrap(v))
@@ -129,13 +134,13 @@ impl<'a, C: Number> Conversion<'a, C> {
 
 impl<C: Number + Odd> Conversion<'_, C> {
     fn to_f16(&self, d: &CpuDevice) -> Result<HostData> {
-        self.each(d, |isa, x, room: &mut Room<'_, f16>| {
-            convert::to_f16(isa, C::odds(isa, x, &mut Block::new()), room);
+        self.each(d, |isa, x, room: &mut UninitSlice<'_, f16>| {
+            convert::to_f16(isa, C::odds(isa, x, &mut CacheBlock::new()), room);
         })
     }
     fn to_bf16(&self, d: &CpuDevice) -> Result<HostData> {
-        self.each(d, |isa, x, room: &mut Room<'_, bf16>| {
-            convert::to_bf16(isa, C::odds(isa, x, &mut Block::new()), room);
+        self.each(d, |isa, x, room: &mut UninitSlice<'_, bf16>| {
+            convert::to_bf16(isa, C::odds(isa, x, &mut CacheBlock::new()), room);
         })
     }
 }
@@ -200,8 +205,8 @@ pub(crate) fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> R
     match Crossed::find(&walk) {
         // A strip of no elements has no size.
         Some(crossed) if len > 0 => crossed.copy(d, v, len),
-        _ => fresh(d, len, BLOCK, &|start, room| {
-            gather(v, &walk, start, room.left(), room);
+        _ => parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
+            gather(v, &walk, start, room.remaining(), room);
             Ok(())
         }),
     }
@@ -232,8 +237,8 @@ impl<'a> Crossed<'a> {
     }
     fn copy<T: Element>(&self, d: &CpuDevice, v: &[T], len: usize) -> Result<HostVec<T>> {
         let (strips, unit) = self.strips(d.isa());
-        fresh(d, len, unit, &|start, room: &mut Room<'_, T>| {
-            moving(v, room, Stretch { strips: &strips, at: start / strips.row });
+        parallel_fill(d, len, unit, &|start, room: &mut UninitSlice<'_, T>| {
+            copy_as_bits(v, room, Stretch { strips: &strips, at: start / strips.row });
             Ok(())
         })
     }
@@ -285,17 +290,17 @@ struct Stretch<'a> {
     at: usize,
 }
 
-impl Moving for Stretch<'_> {
+impl CopyBits for Stretch<'_> {
     #[inline(never)]
-    fn run<B: Copy>(self, v: &[B], room: &mut Room<'_, B>) {
+    fn run<B: Copy>(self, v: &[B], room: &mut UninitSlice<'_, B>) {
         let (Strips { crossed, isa, row, tall, starts }, mut at) = (self.strips, self.at);
         let (isa, row, tall) = (*isa, *row, *tall);
         let (near, (n, step)) = (crossed.walk.dims[crossed.near], crossed.walk.inner());
         // Anything, for it is written over.
         let Some(&any) = v.first() else { return };
         let mut tile = [[any; TILE]; TILE];
-        while room.left() > 0 {
-            let rows = tall.min(near - at % near).min(room.left() / row);
+        while room.remaining() > 0 {
+            let rows = tall.min(near - at % near).min(room.remaining() / row);
             let slab = crossed.place(at / near, 0..crossed.near);
             let at_first = crossed.walk.offset[0].wrapping_add_signed(slab) + at % near;
             let blocks = Blocks { at: at_first, starts, rows, cols: n, step };

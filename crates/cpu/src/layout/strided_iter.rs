@@ -2,7 +2,7 @@
 
 use elinvar_core::layout::Strides;
 use elinvar_core::{Dims, Element, Layout};
-use elinvar_simd::uninit::{Moving, Room, moving};
+use elinvar_simd::uninit::{CopyBits, UninitSlice, copy_as_bits};
 
 /// Layouts of one shape, with neighbouring axes taken together where all of them walk on as one, and no axes of size 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,8 +146,14 @@ impl<const K: usize> Walk<K> {
 }
 
 /// Writes the elements number `start` to `start + len` of a view.
-pub(crate) fn gather<T: Element>(data: &[T], walk: &Walk, start: usize, len: usize, room: &mut Room<'_, T>) {
-    moving(data, room, Gather { walk, start, len });
+pub(crate) fn gather<T: Element>(
+    data: &[T],
+    walk: &Walk,
+    start: usize,
+    len: usize,
+    room: &mut UninitSlice<'_, T>,
+) {
+    copy_as_bits(data, room, Gather { walk, start, len });
 }
 
 struct Gather<'a> {
@@ -156,18 +162,18 @@ struct Gather<'a> {
     len: usize,
 }
 
-impl Moving for Gather<'_> {
+impl CopyBits for Gather<'_> {
     #[inline(never)]
-    fn run<B: Copy>(self, data: &[B], room: &mut Room<'_, B>) {
+    fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>) {
         let Gather { walk, mut start, mut len } = self;
-        let some = |start: usize, len: usize, room: &mut Room<'_, B>| {
+        let some = |start: usize, len: usize, room: &mut UninitSlice<'_, B>| {
             walk.runs(start, len, |[at], [step], n| match step {
                 1 => room.copy(&data[at..at + n]),
                 0 => {
                     let value = data[at];
                     room.extend(n, |_| value);
                 }
-                -1 => room.reversed(&data[at + 1 - n..=at]),
+                -1 => room.copy_reversed(&data[at + 1 - n..=at]),
                 _ => room.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
             });
         };
@@ -177,7 +183,7 @@ impl Moving for Gather<'_> {
             let left = (all - number).min(len);
             if number == 0 && left == all {
                 some(start, n, room);
-                room.again(n, all - n);
+                room.repeat_tail(n, all - n);
             } else {
                 some(start, left, room);
             }
@@ -191,7 +197,7 @@ impl Moving for Gather<'_> {
 mod tests {
     use super::*;
     use elinvar_core::Shape;
-    use elinvar_simd::uninit::Block;
+    use elinvar_simd::uninit::CacheBlock;
 
     fn contiguous(dims: &[usize]) -> Layout {
         Layout::contiguous(Shape::new(dims).unwrap())
@@ -240,7 +246,7 @@ mod tests {
             let walk = Walk::new(&l);
             for start in 0..want.len() {
                 for end in start..=want.len() {
-                    let mut block = Block::new();
+                    let mut block = CacheBlock::new();
                     let got = block.fill(end - start, |room| gather(&data, &walk, start, end - start, room));
                     assert_eq!(got, &want[start..end], "{l:?} from {start}");
                 }

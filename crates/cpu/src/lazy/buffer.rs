@@ -3,8 +3,8 @@
 use super::fusion::Plan;
 use super::gather::Picked;
 use crate::CpuDevice;
-use crate::gemm::{Place, Prepacked, Uses};
-use crate::runtime::memory::{self, Held};
+use crate::gemm::{MatrixPlace, PrepackedB, UseCounter};
+use crate::runtime::memory::{self, PooledData};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, Shape};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +14,7 @@ pub struct CpuBuffer(Kind);
 
 enum Kind {
     /// A few numbers, which are always there.
-    Small(Held),
+    Small(PooledData),
     /// Many, which may be put off, and which what is put off refers to.
     Large(Arc<Node>),
 }
@@ -26,7 +26,7 @@ impl CpuBuffer {
     #[inline]
     pub(crate) fn new(data: HostData) -> CpuBuffer {
         CpuBuffer(if data.len() < LARGE {
-            Kind::Small(Held::new(data))
+            Kind::Small(PooledData::new(data))
         } else {
             Kind::Large(Arc::new(Node::ready(data)))
         })
@@ -35,7 +35,7 @@ impl CpuBuffer {
     /// by word and then moved in larger pieces waits for its stores.
     #[inline(always)]
     pub(crate) fn of_few<T: Element>(v: HostVec<T>) -> CpuBuffer {
-        if v.len() < LARGE { CpuBuffer(Kind::Small(Held::of(v))) } else { CpuBuffer::new(T::wrap(v)) }
+        if v.len() < LARGE { CpuBuffer(Kind::Small(PooledData::of(v))) } else { CpuBuffer::new(T::wrap(v)) }
     }
     /// Numbers that are computed when somebody reads them.
     pub(crate) fn put_off(plan: Plan) -> CpuBuffer {
@@ -81,10 +81,10 @@ impl CpuBuffer {
     ///
     /// # Errors
     /// `OutOfMemory`; those of computing numbers that were put off.
-    pub(crate) fn prepack(&self, d: &CpuDevice, place: Place) -> Result<bool> {
+    pub(crate) fn prepack(&self, d: &CpuDevice, place: MatrixPlace) -> Result<bool> {
         let Kind::Large(node) = &self.0 else { return Ok(false) };
         if node.prepacked.get().is_none()
-            && let Some(copy) = Prepacked::new(d, node.data()?, place)?
+            && let Some(copy) = PrepackedB::new(d, node.data()?, place)?
         {
             // If somebody else was faster, his is as good.
             drop(node.prepacked.set(Box::new(copy)));
@@ -96,7 +96,12 @@ impl CpuBuffer {
     ///
     /// # Errors
     /// Those of computing numbers that were put off.
-    pub(crate) fn prepacked(&self, d: &CpuDevice, uses: u32, place: Place) -> Result<Option<&Prepacked>> {
+    pub(crate) fn prepacked(
+        &self,
+        d: &CpuDevice,
+        uses: u32,
+        place: MatrixPlace,
+    ) -> Result<Option<&PrepackedB>> {
         let Kind::Large(node) = &self.0 else { return Ok(None) };
         if uses > 0
             && node.prepacked.get().is_none()
@@ -154,14 +159,14 @@ enum Work {
 pub(crate) struct Node {
     numbers: Numbers,
     /// The same numbers in the order in which products read them, if that was asked for, or is worth it.
-    prepacked: OnceLock<Box<Prepacked>>,
+    prepacked: OnceLock<Box<PrepackedB>>,
     /// Whether it is.
-    uses: Uses,
+    uses: UseCounter,
 }
 
 enum Numbers {
     /// There from the first.
-    Ready(Held),
+    Ready(PooledData),
     /// Put off, at least at first.
     Later(Box<Later>),
 }
@@ -170,7 +175,7 @@ enum Numbers {
 struct Later {
     /// How many.
     len: usize,
-    data: OnceLock<Held>,
+    data: OnceLock<PooledData>,
     /// How they are computed; None when they are there.
     work: Mutex<Option<Work>>,
 }
@@ -184,7 +189,7 @@ impl Later {
     /// Here are the numbers. If somebody else was faster, his are the same.
     fn set(&self, data: HostData) {
         // The memory of the numbers that are there already goes back to the cache.
-        drop(self.data.set(Held::new(data)));
+        drop(self.data.set(PooledData::new(data)));
         let done = lock(&self.work).take();
         // Outside of the lock: this may be the last that holds other nodes.
         drop(done);
@@ -207,10 +212,10 @@ impl Later {
 
 impl Node {
     fn of(numbers: Numbers) -> Node {
-        Node { numbers, prepacked: OnceLock::new(), uses: Uses::default() }
+        Node { numbers, prepacked: OnceLock::new(), uses: UseCounter::default() }
     }
     fn ready(data: HostData) -> Node {
-        Node::of(Numbers::Ready(Held::new(data)))
+        Node::of(Numbers::Ready(PooledData::new(data)))
     }
     fn put_off(plan: Plan) -> Node {
         Node::waiting(plan.len(), Work::Maps(Arc::new(plan)))
@@ -250,7 +255,7 @@ impl Node {
     pub(crate) fn get(&self) -> Option<&HostData> {
         match &self.numbers {
             Numbers::Ready(held) => Some(held.data()),
-            Numbers::Later(later) => later.data.get().map(Held::data),
+            Numbers::Later(later) => later.data.get().map(PooledData::data),
         }
     }
     /// Here are the numbers that were put off.

@@ -14,18 +14,18 @@ use crate::elementwise::map::{OPERANDS, fill};
 use crate::elementwise::operand::{self, Operand, together};
 use crate::layout::copy;
 use crate::runtime::memory;
-use crate::runtime::output::parallel_fill::{fresh, fresh_many};
+use crate::runtime::output::parallel_fill::{parallel_fill, parallel_fill_many};
 use crate::{Cpu, CpuDevice};
 use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_simd::prefetch::prefetch_lines;
-use elinvar_simd::uninit::{Block, Room};
+use elinvar_simd::uninit::{CacheBlock, UninitSlice};
 use elinvar_simd::vector_loop::Piece;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A formula: fills the room with the results.
-pub(crate) type Formula = dyn Fn(&[Piece<'_, f32>], &mut Room<'_, f32>) + Send + Sync;
+pub(crate) type Formula = dyn Fn(&[Piece<'_, f32>], &mut UninitSlice<'_, f32>) + Send + Sync;
 
 /// Maps in one pass, at most: their blocks stay in a second-level cache, each with what it reads in the first.
 const MOST: usize = 8;
@@ -82,7 +82,7 @@ impl Source {
                 if let Some(picked) = picked
                     && picked.numbers()?.dtype() == DType::F32
                 {
-                    return Ok(Operand::Made(Box::new(move |start, room: &mut Room<'_, f32>| {
+                    return Ok(Operand::Made(Box::new(move |start, room: &mut UninitSlice<'_, f32>| {
                         let numbers = picked.numbers().ok().and_then(f32::slice);
                         picked.fill(numbers.expect("they were there"), start, room);
                     })));
@@ -223,71 +223,74 @@ fn compute(plan: &Arc<Plan>) -> Result<HostData> {
     let (places, count) = places(&all);
     let most = if count <= 2 { WIDER } else { WIDE };
     let is_far = plan.len >= FAR;
-    let results =
-        fresh_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start, rooms: &mut [Room<'_, f32>]| {
-            let block = || Some(Box::new(Block::<f32, WIDER>::of_any_size()));
-            let mut blocks: Vec<Option<Box<Block<f32, WIDER>>>> = (0..count).map(|_| block()).collect();
-            let mut staged: Vec<_> =
-                operands.iter().map(|x| if x.needs_block() { block() } else { None }).collect();
-            while rooms[0].left() > 0 {
-                let left = rooms[0].left();
-                let rows = operand::rows(&operands, start, left.min(most));
-                let n = match rows {
-                    Some(rows) => rows.len * rows.count,
-                    None => {
-                        let n = evenly(together(&operands, start, left, most), most);
-                        for (x, block) in operands.iter().zip(&mut staged) {
-                            if let Some(block) = block {
-                                x.prepare(isa, block, start, n);
-                            }
+    let results = parallel_fill_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start,
+                                                                            rooms: &mut [UninitSlice<
+        '_,
+        f32,
+    >]| {
+        let block = || Some(Box::new(CacheBlock::<f32, WIDER>::with_any_capacity()));
+        let mut blocks: Vec<Option<Box<CacheBlock<f32, WIDER>>>> = (0..count).map(|_| block()).collect();
+        let mut staged: Vec<_> =
+            operands.iter().map(|x| if x.needs_block() { block() } else { None }).collect();
+        while rooms[0].remaining() > 0 {
+            let left = rooms[0].remaining();
+            let rows = operand::rows(&operands, start, left.min(most));
+            let n = match rows {
+                Some(rows) => rows.len * rows.count,
+                None => {
+                    let n = evenly(together(&operands, start, left, most), most);
+                    for (x, block) in operands.iter().zip(&mut staged) {
+                        if let Some(block) = block {
+                            x.prepare(isa, block, start, n);
                         }
-                        n
                     }
-                };
-                if is_far {
-                    rooms.iter().for_each(|room| prefetch_lines(room.place(), n));
-                    operands.iter().for_each(|x| x.fetch(start + n, n));
+                    n
                 }
-                let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
-                for (number, step) in all.iter().enumerate() {
-                    let mut own = if number < last { blocks[places[number]].take() } else { None };
-                    let mut x = [Piece::EMPTY; OPERANDS];
-                    for (x, from) in x.iter_mut().zip(&step.operands) {
-                        *x = match (*from, rows) {
-                            (From::Step(i), rows) => {
-                                let block = blocks[places[i]].as_ref();
-                                let held = block.expect("nobody writes what is still read").held();
-                                rows.map_or(Piece::of(held), |rows| Piece::rows(held, rows, rows.len))
-                            }
-                            (From::Outside(i), None) => operands[i].piece(staged[i].as_deref(), start, n),
-                            (From::Outside(i), Some(rows)) => operands[i].piece_of_rows(start, rows),
-                        };
-                    }
-                    let x = &x[..step.operands.len()];
-                    let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, room)| room);
-                    match (&mut own, keep) {
-                        (Some(block), keep) => {
-                            let results = block.fill(n, |room| (step.plan.formula)(x, room));
-                            if let Some(room) = keep {
-                                room.copy(results);
-                            }
-                        }
-                        (None, Some(room)) => room.part(n, |room| (step.plan.formula)(x, room)),
-                        (None, None) => unreachable!("the last step is what was asked for"),
-                    }
-                    if own.is_some() {
-                        blocks[places[number]] = own;
-                    }
-                }
-                start += n;
+            };
+            if is_far {
+                rooms.iter().for_each(|room| prefetch_lines(room.place(), n));
+                operands.iter().for_each(|x| x.fetch(start + n, n));
             }
-            Ok(())
-        })?;
+            let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
+            for (number, step) in all.iter().enumerate() {
+                let mut own = if number < last { blocks[places[number]].take() } else { None };
+                let mut x = [Piece::EMPTY; OPERANDS];
+                for (x, from) in x.iter_mut().zip(&step.operands) {
+                    *x = match (*from, rows) {
+                        (From::Step(i), rows) => {
+                            let block = blocks[places[i]].as_ref();
+                            let held = block.expect("nobody writes what is still read").held();
+                            rows.map_or(Piece::of(held), |rows| Piece::rows(held, rows, rows.len))
+                        }
+                        (From::Outside(i), None) => operands[i].piece(staged[i].as_deref(), start, n),
+                        (From::Outside(i), Some(rows)) => operands[i].piece_of_rows(start, rows),
+                    };
+                }
+                let x = &x[..step.operands.len()];
+                let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, room)| room);
+                match (&mut own, keep) {
+                    (Some(block), keep) => {
+                        let results = block.fill(n, |room| (step.plan.formula)(x, room));
+                        if let Some(room) = keep {
+                            room.copy(results);
+                        }
+                    }
+                    (None, Some(room)) => room.part(n, |room| (step.plan.formula)(x, room)),
+                    (None, None) => unreachable!("the last step is what was asked for"),
+                }
+                if own.is_some() {
+                    blocks[places[number]] = own;
+                }
+            }
+            start += n;
+        }
+        Ok(())
+    })?;
     let mut results = results.into_iter().map(HostData::F32);
     for (&i, data) in kept.iter().zip(results.by_ref().take(kept.len() - 1)) {
         match &all[i].node {
             Some(node) => node.set(data),
-            None => memory::keep(data),
+            None => memory::recycle(data),
         }
     }
     Ok(results.next().expect("the last step has a result"))
@@ -306,7 +309,7 @@ fn evenly(n: usize, most: usize) -> usize {
 /// `OutOfMemory`.
 fn alone(plan: &Plan) -> Result<HostData> {
     let ready = Ready::new(plan)?;
-    let y = fresh(&plan.d, plan.len, 1, &|start, room| {
+    let y = parallel_fill(&plan.d, plan.len, 1, &|start, room| {
         ready.fill(start, room);
         Ok(())
     })?;
@@ -332,7 +335,7 @@ impl<'a> Ready<'a> {
         if plan.operands.iter().all(Source::is_there) { Ready::new(plan).map(Some) } else { Ok(None) }
     }
     /// Fills the room with the results from number `start` on.
-    pub(crate) fn fill(&self, start: usize, room: &mut Room<'_, f32>) {
+    pub(crate) fn fill(&self, start: usize, room: &mut UninitSlice<'_, f32>) {
         fill(self.plan.d.isa(), &self.operands, start, room, &*self.plan.formula);
     }
 }

@@ -11,11 +11,11 @@
 
 use super::buffer::{CpuBuffer, Node, View};
 use crate::index::kernels::{GROUP, Near};
-use crate::runtime::output::parallel_fill::fresh;
+use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{Element, HostData, Layout, Result, each_data, host};
 use elinvar_ops::backend;
-use elinvar_simd::uninit::{Moving, Room, moving};
+use elinvar_simd::uninit::{CopyBits, UninitSlice, copy_as_bits};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct Picked {
     columns: Option<Arc<Columns>>,
     /// [`compute`] and [`fill`], by way of the pick: see [`super::fusion::Plan`].
     compute: fn(&Picked) -> Result<HostData>,
-    fill: fn(&Picked, &[f32], usize, &mut Room<'_, f32>),
+    fill: fn(&Picked, &[f32], usize, &mut UninitSlice<'_, f32>),
 }
 
 /// Columns of a row.
@@ -69,7 +69,13 @@ impl Columns {
     }
     /// Writes those of a row that have these numbers.
     #[inline(always)]
-    pub(crate) fn pick<B: Copy>(&self, isa: Isa, row: &[B], columns: Range<usize>, room: &mut Room<'_, B>) {
+    pub(crate) fn pick<B: Copy>(
+        &self,
+        isa: Isa,
+        row: &[B],
+        columns: Range<usize>,
+        room: &mut UninitSlice<'_, B>,
+    ) {
         /// Elements that are worth a call.
         const CALL: usize = 8;
         let Range { mut start, end } = columns;
@@ -81,7 +87,7 @@ impl Columns {
         }
         if let Some(near) = &self.near {
             let first = start.next_multiple_of(GROUP).min(end);
-            let one = |room: &mut Room<'_, B>, from: usize, to: usize| {
+            let one = |room: &mut UninitSlice<'_, B>, from: usize, to: usize| {
                 let at = &self.at[from..to];
                 room.extend(at.len(), |i| row[at[i] as usize]);
             };
@@ -203,19 +209,23 @@ impl Picked {
         self.node.data()
     }
     /// Fills the room from element number `start` on, out of [`Picked::numbers`].
-    pub(crate) fn fill(&self, numbers: &[f32], start: usize, room: &mut Room<'_, f32>) {
+    pub(crate) fn fill(&self, numbers: &[f32], start: usize, room: &mut UninitSlice<'_, f32>) {
         (self.fill)(self, numbers, start, room);
     }
 }
 
-fn fill(picked: &Picked, numbers: &[f32], start: usize, room: &mut Room<'_, f32>) {
-    moving(numbers, room, Rows { picked, start });
+fn fill(picked: &Picked, numbers: &[f32], start: usize, room: &mut UninitSlice<'_, f32>) {
+    copy_as_bits(numbers, room, Rows { picked, start });
 }
 
 fn compute(picked: &Picked) -> Result<HostData> {
     fn one<T: Element>(picked: &Picked, v: &[T]) -> Result<HostData> {
-        let y = fresh(&picked.d, picked.len(), picked.counts()[1], &|start, room: &mut Room<'_, T>| {
-            moving(v, room, Rows { picked, start });
+        let y = parallel_fill(&picked.d, picked.len(), picked.counts()[1], &|start,
+                                                                             room: &mut UninitSlice<
+            '_,
+            T,
+        >| {
+            copy_as_bits(v, room, Rows { picked, start });
             Ok(())
         })?;
         Ok(T::wrap(y))
@@ -229,16 +239,16 @@ struct Rows<'a> {
     start: usize,
 }
 
-impl Moving for Rows<'_> {
+impl CopyBits for Rows<'_> {
     #[inline(never)]
-    fn run<B: Copy>(self, data: &[B], room: &mut Room<'_, B>) {
+    fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>) {
         let Picked { d, offset, size: [height, width], rows, columns, .. } = self.picked;
         let [count, wide] = self.picked.counts();
         let (mut row, mut column) = (self.start / wide, self.start % wide);
         let (mut plane, isa) = (row / count, d.isa());
         row %= count;
-        while room.left() > 0 {
-            let n = (wide - column).min(room.left());
+        while room.remaining() > 0 {
+            let n = (wide - column).min(room.remaining());
             let from = rows.as_ref().map_or(row, |rows| rows[row] as usize);
             let line = &data[offset + (plane * height + from) * width..][..*width];
             match columns {
@@ -268,9 +278,9 @@ pub(crate) fn columns_of(
         rows: Range<usize>,
         size: usize,
     }
-    impl Moving for All<'_> {
+    impl CopyBits for All<'_> {
         #[inline(never)]
-        fn run<B: Copy>(self, data: &[B], room: &mut Room<'_, B>) {
+        fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>) {
             for row in self.rows {
                 let row = &data[row * self.size..][..self.size];
                 self.columns.pick(self.isa, row, 0..self.columns.count(), room);
@@ -284,9 +294,9 @@ pub(crate) fn columns_of(
         columns: &Columns,
     ) -> Result<HostData> {
         let count = columns.count();
-        let y = fresh(d, rows * count, count, &|start, room: &mut Room<'_, T>| {
-            let rows = start / count..(start + room.left()) / count;
-            moving(v, room, All { isa: d.isa(), columns, rows, size });
+        let y = parallel_fill(d, rows * count, count, &|start, room: &mut UninitSlice<'_, T>| {
+            let rows = start / count..(start + room.remaining()) / count;
+            copy_as_bits(v, room, All { isa: d.isa(), columns, rows, size });
             Ok(())
         })?;
         Ok(T::wrap(y))

@@ -6,13 +6,13 @@ use crate::lazy::buffer::View;
 use crate::reduce::float::{FEW, Float, each_float};
 use crate::reduce::source::Stage;
 use crate::runtime::memory::filled;
-use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::output::parallel_fill::fill_pieces;
+use crate::runtime::parallel::try_for_each_piece;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{Error, HostData, HostVec, Result, host};
 use elinvar_ops::backend::{Fold, Pool};
 use elinvar_simd::isa::{Isa, Kernel, dispatch_formula, dispatch_formula_or_plain};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use std::ops::Range;
 
 /// The averages of the windows of a plane.
@@ -310,7 +310,7 @@ pub(super) fn average<C: Float>(
     let even = Even::find(&plane.axes[2]);
     let together = (4096 / windows).max(1);
     let ns = (n / windows + 20) as f64;
-    try_pieces(d, &mut y, together * windows, ns, &|start, part| {
+    try_for_each_piece(d, &mut y, together * windows, ns, &|start, part| {
         let (mut buffer, mut many) = (HostVec::new(), HostVec::new());
         let mut terms = filled(WIDE * LANES, C::NOTHING)?;
         let mut columns = filled(plane.size[2], C::NOTHING)?;
@@ -334,7 +334,7 @@ fn of_planes<C: Float>(d: &CpuDevice, x: &Stage<'_, C>, n: usize, divisor: C, y:
     /// Planes that a thread takes, so many times as many as a block has room for.
     const BLOCKS: usize = 16;
     let group = BLOCK / n;
-    try_pieces(d, y, BLOCKS * group, n as f64 * 0.2, &|start, part| {
+    try_for_each_piece(d, y, BLOCKS * group, n as f64 * 0.2, &|start, part| {
         let mut buffer = filled(BLOCK, C::NOTHING)?;
         for (i, y) in part.chunks_mut(group).enumerate() {
             let len = y.len() * n;
@@ -469,11 +469,11 @@ fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plan
     let mut divisors = filled(windows, C::NOTHING)?;
     plane.each(|w, taps| divisors[w] = C::lit(divisor(&taps) as f64));
     // Each plane is zero before it gets anything, and in the cache: all of them by one thread were two fifths of it where windows share no element.
-    fresh_pieces(d, planes * n, n * (4096 / n).max(1), ns, &|start, room: &mut Room<'_, C>| {
+    fill_pieces(d, planes * n, n * (4096 / n).max(1), ns, &|start, room: &mut UninitSlice<'_, C>| {
         let mut buffer = filled(windows, C::NOTHING)?;
         let mut shares = filled(plane.axes[2].len() + 1, C::NOTHING)?;
         let mut columns = filled(holders.all.len(), C::NOTHING)?;
-        for number in start / n..(start + room.left()) / n {
+        for number in start / n..(start + room.remaining()) / n {
             let g = g.block(d.isa(), number * windows, windows, windows, &mut buffer);
             if whole.is_some() {
                 // As below: it is added to 0.

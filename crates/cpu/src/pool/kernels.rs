@@ -9,7 +9,7 @@
 #![allow(unsafe_code, reason = "vector loads and shuffles, in slices whose lengths are looked at")]
 
 use elinvar_simd::isa::{Isa, Kernel, Level, dispatch};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use elinvar_simd::vector::Vector;
 #[cfg(target_arch = "aarch64")]
 use std::arch::aarch64::*;
@@ -70,7 +70,12 @@ impl Kernel for Calm<'_> {
 ///
 /// # Panics
 /// If a window leaves the plane, or the room is too small.
-pub(crate) fn largest<Y: Outcome>(isa: Isa, windows: &Windows, x: &[f32], room: &mut Room<'_, Y>) -> bool {
+pub(crate) fn largest<Y: Outcome>(
+    isa: Isa,
+    windows: &Windows,
+    x: &[f32],
+    room: &mut UninitSlice<'_, Y>,
+) -> bool {
     let n = windows.lines.len() * windows.columns.len();
     let y = &mut room.unwritten()[..n];
     match isa.level() {

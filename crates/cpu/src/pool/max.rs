@@ -7,10 +7,10 @@ use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::{Number, Stage};
 use crate::runtime::memory::filled;
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
 use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use std::ops::Range;
 
 /// The largest elements of the windows, or their places.
@@ -30,19 +30,19 @@ pub(super) fn of_dtype(
         store: impl FnOnce(HostVec<T>) -> Result<HostData>,
     ) -> Result<HostData> {
         if places {
-            let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, i64>| {
+            let each = |plane: &Plane, even: Even, x: &[T], y: &mut UninitSlice<'_, i64>| {
                 dispatch_formula::<T, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
             };
             return Ok(HostData::I64(max(d, x, planes, plane, &each)?));
         }
-        let each = |plane: &Plane, even: Even, x: &[T], y: &mut Room<'_, T>| {
+        let each = |plane: &Plane, even: Even, x: &[T], y: &mut UninitSlice<'_, T>| {
             dispatch_formula::<T, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
         };
         store(max(d, x, planes, plane, &each)?)
     }
     match x.buffer.dtype() {
         to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(windows) = two_apart(plane) => {
-            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, f32>| {
+            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut UninitSlice<'_, f32>| {
                 if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
                     dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
                 }
@@ -50,7 +50,7 @@ pub(super) fn of_dtype(
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
         }
         to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(apart) = far_apart(plane) => {
-            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, f32>| {
+            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut UninitSlice<'_, f32>| {
                 if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
                     dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
                 }
@@ -58,7 +58,7 @@ pub(super) fn of_dtype(
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
         }
         DType::F32 | DType::F16 | DType::BF16 if let Some(apart) = far_apart(plane) => {
-            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, i64>| {
+            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut UninitSlice<'_, i64>| {
                 if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
                     dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
                 }
@@ -66,7 +66,7 @@ pub(super) fn of_dtype(
             Ok(HostData::I64(max(d, x, planes, plane, &each)?))
         }
         DType::F32 | DType::F16 | DType::BF16 if let Some(windows) = two_apart(plane) => {
-            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut Room<'_, i64>| {
+            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut UninitSlice<'_, i64>| {
                 if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
                     dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
                 }
@@ -134,7 +134,7 @@ fn by_columns<O: kernels::Outcome>(
     plane: &Plane,
     step: usize,
     x: &[f32],
-    y: &mut Room<'_, O>,
+    y: &mut UninitSlice<'_, O>,
 ) -> bool {
     let c = plane.axes[2][0];
     let span = (plane.axes[2].len() - 1) * step + c.count;
@@ -170,7 +170,7 @@ trait Takes<T> {
 }
 
 /// The elements.
-struct Elements<'a, 'r, T>(&'a mut Room<'r, T>);
+struct Elements<'a, 'r, T>(&'a mut UninitSlice<'r, T>);
 
 impl<T: Copy> Takes<T> for Elements<'_, '_, T> {
     const PLACES: bool = false;
@@ -181,7 +181,7 @@ impl<T: Copy> Takes<T> for Elements<'_, '_, T> {
 }
 
 /// The places.
-struct Places<'a, 'r>(&'a mut Room<'r, i64>);
+struct Places<'a, 'r>(&'a mut UninitSlice<'r, i64>);
 
 impl<T> Takes<T> for Places<'_, '_> {
     const PLACES: bool = true;
@@ -340,7 +340,7 @@ impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
 }
 
 /// Fills the room with what comes of the windows of a plane.
-type OfPlane<'a, T, O> = dyn Fn(&Plane, Even, &[T], &mut Room<'_, O>) + Sync + 'a;
+type OfPlane<'a, T, O> = dyn Fn(&Plane, Even, &[T], &mut UninitSlice<'_, O>) + Sync + 'a;
 
 fn max<T: Number + PartialOrd, O: Element>(
     d: &CpuDevice,
@@ -366,9 +366,9 @@ fn max<T: Number + PartialOrd, O: Element>(
     let even = if small { Even::find(&plane.axes[2]) } else { Even { from: 0, to: 0, step: 1 } };
     let together = (4096 / windows).max(1);
     let ns = (n + 4 * windows) as f64 / (4 * windows) as f64;
-    fresh_pieces(d, planes * windows, together * windows, ns, &|start, y| {
+    fill_pieces(d, planes * windows, together * windows, ns, &|start, y| {
         let mut buffer = HostVec::new();
-        for i in start / windows..(start + y.left()) / windows {
+        for i in start / windows..(start + y.remaining()) / windows {
             if buffer.is_empty() && !x.lies(i * n, n) {
                 buffer = filled(n, T::ZERO)?;
             }

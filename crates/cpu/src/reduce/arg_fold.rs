@@ -7,7 +7,7 @@ use super::source::{Number, either, turned};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::filled;
-use crate::runtime::parallel::pieces;
+use crate::runtime::parallel::for_each_piece;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::ArgFold;
@@ -86,7 +86,7 @@ fn find<T: Number + PartialOrd, F: Combine<T>>(
     let mut out = filled(dims[..kept].iter().product(), 0i64)?;
     let copy = turned::<T>(d, "an index of an extreme", x)?;
     let stage = either::<T>("an index of an extreme", x, &copy)?;
-    pieces(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, &|first, part| {
+    for_each_piece(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, &|first, part| {
         let (mut buffer, far) = ([F::start(); BLOCK], stage.is_read_in_place());
         for (i, out) in part.iter_mut().enumerate() {
             let mut best: Option<(T, usize)> = None;

@@ -12,13 +12,13 @@ use crate::CpuDevice;
 use crate::elementwise::operand::misuse;
 use crate::layout::copy;
 use crate::lazy::buffer::View;
-use crate::runtime::memory::{Held, filled};
-use crate::runtime::output::column_blocks::{Matrices, Stripe, Stripes, fresh_stripes};
+use crate::runtime::memory::{PooledData, filled};
+use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, ColumnBlocks, fill_column_blocks};
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
 use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use std::mem::swap;
 
 /// Elements that are computed at once.
@@ -53,13 +53,13 @@ pub(crate) fn lattice_grad<F: Map<5>>(
 /// A view's elements, one after the other: where they lie, or copied.
 struct Straight<'a> {
     view: &'a View<'a>,
-    copy: Option<Held>,
+    copy: Option<PooledData>,
 }
 
 impl<'a> Straight<'a> {
     fn new(d: &CpuDevice, view: &'a View<'a>) -> Result<Self> {
         let lies = view.layout.is_contiguous();
-        Ok(Straight { view, copy: if lies { None } else { Some(Held::new(copy::own(d, view)?)) } })
+        Ok(Straight { view, copy: if lies { None } else { Some(PooledData::new(copy::own(d, view)?)) } })
     }
     fn elements<C: Float>(&self, what: &str) -> Result<&[C]> {
         let (data, first) = match &self.copy {
@@ -93,8 +93,8 @@ impl Sizes {
         self.s + GAP
     }
     /// The matrix that groups have columns of.
-    fn matrix(self, d: &CpuDevice, rows: usize) -> Matrices {
-        Matrices { count: 1, rows, columns: self.n * self.s, width: self.group(d) * self.s }
+    fn matrix(self, d: &CpuDevice, rows: usize) -> BlockedMatrices {
+        BlockedMatrices { count: 1, rows, columns: self.n * self.s, width: self.group(d) * self.s }
     }
 }
 
@@ -107,7 +107,7 @@ struct Group {
 }
 
 impl Group {
-    fn new(of: Sizes, stripe: Stripe) -> Self {
+    fn new(of: Sizes, stripe: ColumnBlock) -> Self {
         Group { of, first: stripe.column / of.s, count: stripe.width / of.s }
     }
     /// Copies the group's elements of step `k` of `x` [.., n, s] to where they lie as a group.
@@ -121,7 +121,7 @@ impl Group {
     }
     /// Writes the group's elements, of which the first is at `at`.
     #[inline(always)]
-    fn write<C: Copy>(self, x: &[C], at: usize, room: &mut Room<'_, C>) {
+    fn write<C: Copy>(self, x: &[C], at: usize, room: &mut UninitSlice<'_, C>) {
         for x in x[at..].chunks(self.of.apart()).take(self.count) {
             room.copy(&x[..self.of.s]);
         }
@@ -164,7 +164,7 @@ fn forwards<C: Float, F: Map<4>>(
     let of = Sizes::of(x[0]);
     let [x, may, front] = [Straight::new(d, x[0])?, Straight::new(d, x[1])?, Straight::new(d, x[2])?];
     let (x, may, front) = (x.elements(F::NAME)?, may.elements(F::NAME)?, front.elements(F::NAME)?);
-    let y = fresh_stripes(d, of.matrix(d, of.t + 1), NS, &|stripes| {
+    let y = fill_column_blocks(d, of.matrix(d, of.t + 1), NS, &|stripes| {
         let mut scratch = Scratch::<C>::new(of, of.group(d))?;
         while let Some(stripe) = stripes.next() {
             let group = Group::new(of, stripe);
@@ -184,7 +184,7 @@ struct Forwards<'a, 'y, C, F> {
     front: &'a [C],
     ends: &'a [usize],
     scratch: &'a mut Scratch<C>,
-    stripes: &'a mut Stripes<'y, C>,
+    stripes: &'a mut ColumnBlocks<'y, C>,
 }
 
 impl<C: Float, F: Map<4>> LaneKernel for Forwards<'_, '_, C, F> {
@@ -265,9 +265,9 @@ fn backwards<C: Float, F: Map<5>>(
     let [x, may, sums, g] = &all;
     let (x, may) = (x.elements(F::NAME)?, may.elements(F::NAME)?);
     let (sums, g) = (sums.elements(F::NAME)?, g.elements(F::NAME)?);
-    let y = fresh_stripes(d, of.matrix(d, of.t), NS, &|stripes| {
+    let y = fill_column_blocks(d, of.matrix(d, of.t), NS, &|stripes| {
         let mut scratch = Scratch::<C>::new(of, of.group(d))?;
-        while let Some(stripe) = stripes.next_upwards() {
+        while let Some(stripe) = stripes.next_bottom_up() {
             let group = Group::new(of, stripe);
             group.stage(may, 0, &mut scratch.may);
             group.stage(g, 0, &mut scratch.others[0]);
@@ -286,7 +286,7 @@ struct Backwards<'a, 'y, C, F> {
     sums: &'a [C],
     ends: &'a [usize],
     scratch: &'a mut Scratch<C>,
-    stripes: &'a mut Stripes<'y, C>,
+    stripes: &'a mut ColumnBlocks<'y, C>,
 }
 
 impl<C: Float, F: Map<5>> LaneKernel for Backwards<'_, '_, C, F> {

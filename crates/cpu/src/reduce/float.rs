@@ -7,7 +7,7 @@ use crate::CpuDevice;
 use crate::elementwise::convert::{self, store};
 use crate::elementwise::operand::Make;
 use crate::lazy::buffer::View;
-use crate::runtime::output::parallel_fill::fresh_pieces;
+use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{DType, Element, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::fold::Sum;
@@ -103,7 +103,7 @@ macro_rules! float {
                 f: &Make<'_, $t>,
             ) -> Result<HostData> {
                 if to == <$t>::DTYPE {
-                    return Ok(<$t>::wrap(fresh_pieces(d, len, piece, ns, f)?));
+                    return Ok(<$t>::wrap(fill_pieces(d, len, piece, ns, f)?));
                 }
                 $pieces(d, [len, unit, piece], ns, to, f)
             }

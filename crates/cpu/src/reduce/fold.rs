@@ -12,7 +12,7 @@ use crate::elementwise::convert::{store, stored};
 use crate::elementwise::operand::misuse;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::filled;
-use crate::runtime::parallel::{pieces, try_pieces};
+use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
@@ -64,7 +64,7 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
         // Few long rows: threads share the blocks of each.
         let mut all = filled(blocks, F::start())?;
         for (row, out) in out.iter_mut().enumerate() {
-            pieces(d, &mut all, 16, BLOCK as f64 * NS, &|first, part| {
+            for_each_piece(d, &mut all, 16, BLOCK as f64 * NS, &|first, part| {
                 let mut buffer = [F::start(); BLOCK];
                 for (b, y) in part.iter_mut().enumerate() {
                     let start = (first + b) * BLOCK;
@@ -78,7 +78,7 @@ fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, 
     // Short rows are read several at a time.
     let group = (BLOCK / n).max(1);
     let piece = group * (64 * BLOCK / (group * n)).max(1);
-    try_pieces(d, out, piece, n as f64 * NS, &|first, part| {
+    try_for_each_piece(d, out, piece, n as f64 * NS, &|first, part| {
         let mut buffer = [F::start(); BLOCK];
         if blocks == 1 {
             for (i, part) in part.chunks_mut(group).enumerate() {

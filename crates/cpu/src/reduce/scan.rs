@@ -7,14 +7,14 @@ use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::filled;
-use crate::runtime::output::parallel_fill::fresh_pieces;
-use crate::runtime::parallel::pieces;
+use crate::runtime::output::parallel_fill::fill_pieces;
+use crate::runtime::parallel::for_each_piece;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::{Placed, Scan};
 use elinvar_ops::fold::{Prod, Sum};
 use elinvar_simd::isa::{Kernel, dispatch};
-use elinvar_simd::uninit::{Room, Windows};
+use elinvar_simd::uninit::{FillChunk, UninitSlice};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -62,7 +62,7 @@ fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<H
         let mut y = filled(len, F::start())?;
         // Few long rows: threads share the blocks, whose offsets are one short chain.
         for (r, row) in y.chunks_mut(n).enumerate() {
-            pieces(d, row, 8 * SCAN_BLOCK, 1.0, &|start, part| {
+            for_each_piece(d, row, 8 * SCAN_BLOCK, 1.0, &|start, part| {
                 stage.read(isa, r * n + start, part);
                 for block in part.chunks_mut(SCAN_BLOCK) {
                     dispatch(isa, Rows { x: block, n: SCAN_BLOCK, f: PhantomData::<F> });
@@ -76,7 +76,7 @@ fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<H
                 *offset = last.unwrap_or(end);
                 last = Some(last.map_or(end, |o| F::two(o, end)));
             }
-            pieces(d, row, 8 * SCAN_BLOCK, 0.5, &|start, part| {
+            for_each_piece(d, row, 8 * SCAN_BLOCK, 0.5, &|start, part| {
                 for (b, block) in part.chunks_mut(SCAN_BLOCK).enumerate() {
                     let b = start / SCAN_BLOCK + b;
                     if b > 0 {
@@ -88,9 +88,9 @@ fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<H
         return Ok(y);
     }
     let rows = (4 * SCAN_BLOCK / n).max(1);
-    fresh_pieces(d, len, 4 * rows * n, 0.5, &|mut start, room| {
-        while room.left() > 0 {
-            let some = (rows * n).min(room.left());
+    fill_pieces(d, len, 4 * rows * n, 0.5, &|mut start, room| {
+        while room.remaining() > 0 {
+            let some = (rows * n).min(room.remaining());
             if n <= SCAN_GROUP && stage.lies(start, some) {
                 let x = stage.block(isa, start, some, some, &mut []);
                 dispatch(isa, Short { x, n, room, f: PhantomData::<F> });
@@ -169,7 +169,7 @@ impl<T: Number, F: Combine<T>> Kernel for Rows<'_, T, F> {
 struct Short<'a, 'r, T, F> {
     x: &'a [T],
     n: usize,
-    room: &'a mut Room<'r, T>,
+    room: &'a mut UninitSlice<'r, T>,
     f: PhantomData<F>,
 }
 
@@ -178,7 +178,7 @@ impl<T: Copy, F: Combine<T>> Kernel for Short<'_, '_, T, F> {
     #[inline(always)]
     fn run(self) {
         let Short { x, n, room, f } = self;
-        room.heads::<SCAN_GROUP>(x.len() / n, n, &OfShort { x, n, f });
+        room.chunk_prefixes::<SCAN_GROUP>(x.len() / n, n, &OfShort { x, n, f });
     }
 }
 
@@ -189,7 +189,7 @@ struct OfShort<'a, T, F> {
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Windows<T, SCAN_GROUP> for OfShort<'_, T, F> {
+impl<T: Copy, F: Combine<T>> FillChunk<T, SCAN_GROUP> for OfShort<'_, T, F> {
     #[inline(always)]
     fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; SCAN_GROUP]) {
         let x = &self.x[number * self.n..];

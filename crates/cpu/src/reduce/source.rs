@@ -8,11 +8,11 @@ use super::kernels::f16_sums;
 use crate::CpuDevice;
 use crate::elementwise::convert;
 use crate::lazy::buffer::View;
-use crate::runtime::memory::{Held, filled};
-use crate::runtime::parallel::pieces;
+use crate::runtime::memory::{PooledData, filled};
+use crate::runtime::parallel::for_each_piece;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 
 /// A type in which is computed, and how it is read from storage.
 pub(crate) trait Number: Element {
@@ -78,10 +78,10 @@ impl Number for f32 {
         match data {
             HostData::F32(v) => run(v, at, stride, out, |x| x),
             HostData::F16(v) if stride == 1 => {
-                convert::from_f16(isa, &v[at..at + out.len()], &mut Room::over(out));
+                convert::from_f16(isa, &v[at..at + out.len()], &mut UninitSlice::over(out));
             }
             HostData::BF16(v) if stride == 1 => {
-                convert::from_bf16(isa, &v[at..at + out.len()], &mut Room::over(out));
+                convert::from_bf16(isa, &v[at..at + out.len()], &mut UninitSlice::over(out));
             }
             HostData::Bool(v) if stride == 1 => dispatch(isa, Truths(&v[at..at + out.len()], out)),
             HostData::F16(v) => run(v, at, stride, out, f16::to_f32),
@@ -345,7 +345,7 @@ impl<'a, T: Number> Stage<'a, T> {
 ///
 /// # Errors
 /// `DTypeMismatch` as for [`Stage::new`]; `OutOfMemory`.
-pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Result<Option<Held>> {
+pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Result<Option<PooledData>> {
     /// Elements of a side of a tile: a cache line of f32.
     const SIDE: usize = 16;
     /// Elements that a thread takes at once: of rows of ten, a tile is less than what it takes to hand it out.
@@ -359,7 +359,7 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
     }
     let mut y = filled(x.shape().numel(), T::ZERO)?;
     let piece = SIDE * n * (PIECE / (SIDE * n)).max(1);
-    pieces(d, &mut y, piece, 1.0, &|start, part| {
+    for_each_piece(d, &mut y, piece, 1.0, &|start, part| {
         let mut done = 0;
         while done < part.len() {
             let (row, column) = ((start + done) / n / columns, (start + done) / n % columns);
@@ -383,7 +383,7 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
             done += width * n;
         }
     });
-    Ok(Some(Held::new(T::wrap(y))))
+    Ok(Some(PooledData::new(T::wrap(y))))
 }
 
 /// A view to be read as `T`: its copy, if there is one.
@@ -393,7 +393,7 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
 pub(crate) fn either<'a, T: Number>(
     what: &str,
     x: &View<'a>,
-    copy: &'a Option<Held>,
+    copy: &'a Option<PooledData>,
 ) -> Result<Stage<'a, T>> {
     match copy {
         Some(copy) => Ok(Stage::whole(copy)),

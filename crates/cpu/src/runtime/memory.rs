@@ -18,29 +18,29 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes from which pieces are kept. Below, the system's allocator reuses memory by itself.
-const LARGE: usize = 64 << 10;
+const SHARED_CACHE_MIN_BYTES: usize = 64 << 10;
 /// Bytes from which a thread keeps pieces for itself. Below, the system's allocator does.
-const MIDDLE: usize = 1 << 10;
-/// So many pieces of less than [`LARGE`] each thread keeps.
-const NEAR: usize = 8;
+const THREAD_CACHE_MIN_BYTES: usize = 1 << 10;
+/// So many pieces of less than [`SHARED_CACHE_MIN_BYTES`] each thread keeps.
+const THREAD_CACHE_MAX_PIECES: usize = 8;
 /// Bytes that may be kept however little was ever in use.
-const FLOOR: u64 = 32 << 20;
+const CACHE_ALWAYS_KEPT_BYTES: u64 = 32 << 20;
 
 /// What a tensor holds, or work needs for a while. Its memory goes back to the cache.
 #[derive(Debug)]
-pub(crate) struct Held(HostData);
+pub(crate) struct PooledData(HostData);
 
-impl Held {
+impl PooledData {
     #[inline]
-    pub(crate) fn new(data: HostData) -> Held {
-        count(bytes(&data) as i64);
-        Held(data)
+    pub(crate) fn new(data: HostData) -> PooledData {
+        count_bytes(bytes(&data) as i64);
+        PooledData(data)
     }
     /// The same of elements.
     #[inline(always)]
-    pub(crate) fn of<T: Element>(v: HostVec<T>) -> Held {
-        count(v.allocated() as i64);
-        Held(T::wrap(v))
+    pub(crate) fn of<T: Element>(v: HostVec<T>) -> PooledData {
+        count_bytes(v.allocated() as i64);
+        PooledData(T::wrap(v))
     }
     pub(crate) fn data(&self) -> &HostData {
         &self.0
@@ -50,14 +50,14 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for PooledData {
     fn drop(&mut self) {
-        count(-(bytes(&self.0) as i64));
-        keep(std::mem::replace(&mut self.0, HostData::U8(HostVec::new())));
+        count_bytes(-(bytes(&self.0) as i64));
+        recycle(std::mem::replace(&mut self.0, HostData::U8(HostVec::new())));
     }
 }
 
-impl Deref for Held {
+impl Deref for PooledData {
     type Target = HostData;
     fn deref(&self) -> &HostData {
         &self.0
@@ -66,31 +66,31 @@ impl Deref for Held {
 
 /// Elements that work needs for a while. Their memory goes back to the cache.
 #[derive(Debug)]
-pub(crate) struct Scratch<T: Element>(HostVec<T>);
+pub(crate) struct PooledVec<T: Element>(HostVec<T>);
 
-impl<T: Element> Scratch<T> {
+impl<T: Element> PooledVec<T> {
     /// Elements that were made for a while.
-    pub(crate) fn of(v: HostVec<T>) -> Scratch<T> {
-        Scratch(v)
+    pub(crate) fn of(v: HostVec<T>) -> PooledVec<T> {
+        PooledVec(v)
     }
 }
 
-impl<T: Element> Deref for Scratch<T> {
+impl<T: Element> Deref for PooledVec<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         &self.0
     }
 }
 
-impl<T: Element> DerefMut for Scratch<T> {
+impl<T: Element> DerefMut for PooledVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.0
     }
 }
 
-impl<T: Element> Drop for Scratch<T> {
+impl<T: Element> Drop for PooledVec<T> {
     fn drop(&mut self) {
-        keep(T::wrap(std::mem::take(&mut self.0)));
+        recycle(T::wrap(std::mem::take(&mut self.0)));
     }
 }
 
@@ -99,42 +99,42 @@ static IN_USE: AtomicU64 = AtomicU64::new(0);
 static PEAK: AtomicU64 = AtomicU64::new(0);
 /// `u64::MAX`: none.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
-static CACHE: Mutex<Cache> = Mutex::new(Cache::new());
+static FREE_LISTS: Mutex<FreeLists> = Mutex::new(FreeLists::new());
 
 /// Bytes that this thread took, less those that it gave back, since it last counted them for all: a few numbers should not
 /// wait for another processor.
-struct Uncounted(Cell<i64>);
+struct ThreadBytes(Cell<i64>);
 
 thread_local! {
-    static UNCOUNTED: Uncounted = const { Uncounted(Cell::new(0)) };
+    static THREAD_BYTES: ThreadBytes = const { ThreadBytes(Cell::new(0)) };
 }
 
-impl Drop for Uncounted {
+impl Drop for ThreadBytes {
     fn drop(&mut self) {
-        count_for_all(self.0.take());
+        count_bytes_globally(self.0.take());
     }
 }
 
 /// So many bytes more are in use.
 #[inline]
-fn count(bytes: i64) {
-    let here = |uncounted: &Uncounted| {
+fn count_bytes(bytes: i64) {
+    let here = |uncounted: &ThreadBytes| {
         let sum = uncounted.0.get() + bytes;
-        if sum.unsigned_abs() < LARGE as u64 {
+        if sum.unsigned_abs() < SHARED_CACHE_MIN_BYTES as u64 {
             uncounted.0.set(sum);
         } else {
             uncounted.0.set(0);
-            count_for_all(sum);
+            count_bytes_globally(sum);
         }
     };
     // A thread that is just ending has nowhere to remember them.
-    if UNCOUNTED.try_with(here).is_err() {
-        count_for_all(bytes);
+    if THREAD_BYTES.try_with(here).is_err() {
+        count_bytes_globally(bytes);
     }
 }
 
 #[cold]
-fn count_for_all(bytes: i64) {
+fn count_bytes_globally(bytes: i64) {
     // What one thread took another may have given back and counted before: the sum wraps and comes back.
     let now = IN_USE.fetch_add(bytes as u64, Relaxed).wrapping_add(bytes as u64);
     if now as i64 > PEAK.load(Relaxed) as i64 {
@@ -142,9 +142,9 @@ fn count_for_all(bytes: i64) {
     }
 }
 
-/// Bytes in use, as far as they are counted: less than [`LARGE`] of each other thread are not.
+/// Bytes in use, as far as they are counted: less than [`SHARED_CACHE_MIN_BYTES`] of each other thread are not.
 fn in_use() -> u64 {
-    let _ = UNCOUNTED.try_with(|uncounted| count_for_all(uncounted.0.take()));
+    let _ = THREAD_BYTES.try_with(|uncounted| count_bytes_globally(uncounted.0.take()));
     (IN_USE.load(Relaxed) as i64).max(0) as u64
 }
 
@@ -154,10 +154,10 @@ fn bytes(data: &HostData) -> u64 {
 }
 
 /// Pieces of memory that nobody uses.
-struct Cache {
+struct FreeLists {
     /// For each dtype: pieces by their size class, in ascending order. There are few classes, and a search tree was
     /// 15 KB of every program.
-    shelves: [Vec<(usize, Vec<Piece>)>; 8],
+    by_dtype: [Vec<(usize, Vec<FreePiece>)>; 8],
     /// Bytes of all pieces.
     size: u64,
     /// Counts what is put in, so that the oldest is known.
@@ -166,41 +166,41 @@ struct Cache {
     from_cache: u64,
 }
 
-struct Piece {
+struct FreePiece {
     since: u64,
     /// Without elements.
     data: HostData,
 }
 
 /// Between two sizes of pieces: eight steps for each power of two, so a piece is at most an eighth larger than needed.
-fn step(bytes: usize) -> usize {
+fn class_step(bytes: usize) -> usize {
     1 << (bytes.max(8).ilog2() - 3)
 }
 
 /// The size of the pieces that serve so many bytes.
-fn class(bytes: usize) -> usize {
-    bytes.next_multiple_of(step(bytes))
+fn size_class(bytes: usize) -> usize {
+    bytes.next_multiple_of(class_step(bytes))
 }
 
 /// The largest class that a piece of this size serves. It has to have room for what comes before its first line.
-fn class_below(bytes: usize) -> usize {
+fn size_class_below(bytes: usize) -> usize {
     let bytes = bytes.saturating_sub(LINE);
-    bytes / step(bytes) * step(bytes)
+    bytes / class_step(bytes) * class_step(bytes)
 }
 
-impl Cache {
-    const fn new() -> Cache {
-        Cache { shelves: [const { Vec::new() }; 8], size: 0, clock: 0, from_system: 0, from_cache: 0 }
+impl FreeLists {
+    const fn new() -> FreeLists {
+        FreeLists { by_dtype: [const { Vec::new() }; 8], size: 0, clock: 0, from_system: 0, from_cache: 0 }
     }
-    fn lock() -> MutexGuard<'static, Cache> {
+    fn lock() -> MutexGuard<'static, FreeLists> {
         // A panic inside leaves at worst a wrong count of bytes.
-        CACHE.lock().unwrap_or_else(PoisonError::into_inner)
+        FREE_LISTS.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// A piece of this class, or a little larger: the one that was put in last.
     fn take(&mut self, dtype: DType, class: usize) -> Option<HostData> {
-        let shelf = &mut self.shelves[dtype as usize];
-        let fit = shelf.partition_point(|(c, _)| *c < class);
-        let mut fit = shelf[fit..].iter_mut().take_while(|(c, _)| *c <= class + class / 8);
+        let scratch_pool = &mut self.by_dtype[dtype as usize];
+        let fit = scratch_pool.partition_point(|(c, _)| *c < class);
+        let mut fit = scratch_pool[fit..].iter_mut().take_while(|(c, _)| *c <= class + class / 8);
         // An empty class stays: what is taken from it is mostly put there again.
         let piece = fit.find_map(|(_, pieces)| pieces.pop())?;
         self.size -= bytes(&piece.data);
@@ -212,39 +212,42 @@ impl Cache {
         let size = bytes(&data);
         self.clock += 1;
         self.size += size;
-        let (shelf, class) = (&mut self.shelves[data.dtype() as usize], class_below(size as usize));
-        let at = shelf.binary_search_by_key(&class, |(c, _)| *c).unwrap_or_else(|at| {
-            shelf.insert(at, (class, Vec::new()));
+        let (scratch_pool, class) =
+            (&mut self.by_dtype[data.dtype() as usize], size_class_below(size as usize));
+        let at = scratch_pool.binary_search_by_key(&class, |(c, _)| *c).unwrap_or_else(|at| {
+            scratch_pool.insert(at, (class, Vec::new()));
             at
         });
-        shelf[at].1.push(Piece { since: self.clock, data });
+        scratch_pool[at].1.push(FreePiece { since: self.clock, data });
     }
     /// Gives the oldest pieces back to the system until `size` bytes at most are kept.
     fn shrink(&mut self, size: u64) {
         while self.size > size {
-            let shelves = self.shelves.iter_mut();
-            let oldest = shelves
-                .flat_map(|shelf| shelf.iter_mut().map(|(_, pieces)| pieces))
+            let by_dtype = self.by_dtype.iter_mut();
+            let oldest = by_dtype
+                .flat_map(|scratch_pool| scratch_pool.iter_mut().map(|(_, pieces)| pieces))
                 .min_by_key(|pieces| pieces.first().map_or(u64::MAX, |p| p.since));
             let Some(pieces) = oldest.filter(|pieces| !pieces.is_empty()) else { return };
             self.size -= bytes(&pieces.remove(0).data);
-            self.shelves.iter_mut().for_each(|shelf| shelf.retain(|(_, pieces)| !pieces.is_empty()));
+            self.by_dtype
+                .iter_mut()
+                .for_each(|scratch_pool| scratch_pool.retain(|(_, pieces)| !pieces.is_empty()));
         }
     }
 }
 
 thread_local! {
-    /// Pieces from [`MIDDLE`] on that this thread used last, the latest at the end.
-    static PIECES: RefCell<Vec<HostData>> = const { RefCell::new(Vec::new()) };
+    /// Pieces from [`THREAD_CACHE_MIN_BYTES`] on that this thread used last, the latest at the end.
+    static THREAD_PIECES: RefCell<Vec<HostData>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The memory of a piece from its first line on.
-fn again<T: Element>(piece: HostData) -> Option<HostVec<T>> {
+fn reuse<T: Element>(piece: HostData) -> Option<HostVec<T>> {
     T::unwrap(piece).map(|v| HostVec::at_line(v.into_memory()))
 }
 
 /// A piece of the thread's own of this class, or a little larger.
-fn near(dtype: DType, class: usize) -> Option<HostData> {
+fn take_from_thread_cache(dtype: DType, class: usize) -> Option<HostData> {
     let take = |pieces: &RefCell<Vec<HostData>>| {
         let mut pieces = pieces.borrow_mut();
         let (least, most) = ((class + LINE) as u64, (class + class / 8 + LINE) as u64);
@@ -253,20 +256,20 @@ fn near(dtype: DType, class: usize) -> Option<HostData> {
         Some(pieces.remove(found))
     };
     // A thread that is just ending has none.
-    PIECES.try_with(take).ok().flatten()
+    THREAD_PIECES.try_with(take).ok().flatten()
 }
 
 /// Puts memory that nobody uses any more into the cache, or to the thread's own pieces.
-pub(crate) fn keep(mut data: HostData) {
+pub(crate) fn recycle(mut data: HostData) {
     let size = bytes(&data);
-    if size >= LARGE as u64 {
-        Cache::lock().put(data);
-    } else if size >= MIDDLE as u64 {
+    if size >= SHARED_CACHE_MIN_BYTES as u64 {
+        FreeLists::lock().put(data);
+    } else if size >= THREAD_CACHE_MIN_BYTES as u64 {
         each_data!(&mut data, v => v.clear());
         // A thread that is just ending gives it back to the system, as it does what is one too many.
-        let _ = PIECES.try_with(|pieces| {
+        let _ = THREAD_PIECES.try_with(|pieces| {
             let mut pieces = pieces.borrow_mut();
-            if pieces.len() == NEAR {
+            if pieces.len() == THREAD_CACHE_MAX_PIECES {
                 pieces.remove(0);
             }
             pieces.push(data);
@@ -279,12 +282,12 @@ pub(crate) fn keep(mut data: HostData) {
 /// # Errors
 /// `OutOfMemory` if the limit does not allow them.
 #[inline]
-fn within_limit(size: u64) -> Result<()> {
+fn check_limit_if_any(size: u64) -> Result<()> {
     let limit = LIMIT.load(Relaxed);
-    if limit == u64::MAX { Ok(()) } else { within(size, limit) }
+    if limit == u64::MAX { Ok(()) } else { check_limit(size, limit) }
 }
 
-fn within(size: u64, limit: u64) -> Result<()> {
+fn check_limit(size: u64, limit: u64) -> Result<()> {
     let in_use = in_use();
     if in_use.saturating_add(size) > limit {
         return Err(Error::memory(format!(
@@ -299,10 +302,10 @@ fn within(size: u64, limit: u64) -> Result<()> {
 ///
 /// # Errors
 /// `OutOfMemory` if the system or the limit refuses it.
-pub(crate) fn brought(data: HostData) -> Result<HostData> {
-    let lies = each_data!(&data, v => size_of_val(&v[..]) < MIDDLE || v.as_ptr().addr().is_multiple_of(LINE));
+pub(crate) fn adopt(data: HostData) -> Result<HostData> {
+    let lies = each_data!(&data, v => size_of_val(&v[..]) < THREAD_CACHE_MIN_BYTES || v.as_ptr().addr().is_multiple_of(LINE));
     if lies {
-        within_limit(bytes(&data))?;
+        check_limit_if_any(bytes(&data))?;
         return Ok(data);
     }
     copy(&data)
@@ -315,22 +318,22 @@ pub(crate) fn brought(data: HostData) -> Result<HostData> {
 #[inline]
 pub(crate) fn with_capacity<T: Element>(len: usize) -> Result<HostVec<T>> {
     let size = len.saturating_mul(size_of::<T>());
-    within_limit(size as u64)?;
-    if size < MIDDLE || size > isize::MAX as usize / 2 {
+    check_limit_if_any(size as u64)?;
+    if size < THREAD_CACHE_MIN_BYTES || size > isize::MAX as usize / 2 {
         return host::with_capacity(len).map(HostVec::from);
     }
-    kept_or_new(len)
+    pooled_with_capacity(len)
 }
 
 /// As [`with_capacity`], of elements that are not few.
-fn kept_or_new<T: Element>(len: usize) -> Result<HostVec<T>> {
+fn pooled_with_capacity<T: Element>(len: usize) -> Result<HostVec<T>> {
     let size = len * size_of::<T>();
-    let class = class(size);
-    if let Some(v) = kept(T::DTYPE, class, size).and_then(again) {
+    let class = size_class(size);
+    if let Some(v) = take_from_caches(T::DTYPE, class, size).and_then(reuse) {
         return Ok(v);
     }
     let room = class / size_of::<T>();
-    if class < LARGE {
+    if class < SHARED_CACHE_MIN_BYTES {
         return HostVec::with_capacity(room);
     }
     let mut v = match HostVec::with_capacity(room) {
@@ -341,16 +344,16 @@ fn kept_or_new<T: Element>(len: usize) -> Result<HostVec<T>> {
             HostVec::with_capacity(len)?
         }
     };
-    huge_pages::in_large_ones(v.spare_capacity_mut());
+    huge_pages::advise_huge_pages(v.spare_capacity_mut());
     Ok(v)
 }
 
 /// A piece of this class; if there is none, room is made for `size` bytes of the system's. It stands here once, and not for each type.
-fn kept(dtype: DType, class: usize, size: usize) -> Option<HostData> {
-    if class < LARGE {
-        return near(dtype, class);
+fn take_from_caches(dtype: DType, class: usize, size: usize) -> Option<HostData> {
+    if class < SHARED_CACHE_MIN_BYTES {
+        return take_from_thread_cache(dtype, class);
     }
-    let mut cache = Cache::lock();
+    let mut cache = FreeLists::lock();
     let piece = cache.take(dtype, class);
     if piece.is_none() {
         cache.from_system += 1;
@@ -358,7 +361,7 @@ fn kept(dtype: DType, class: usize, size: usize) -> Option<HostData> {
         // since sizes change.
         let then = in_use() + size as u64;
         let peak = PEAK.load(Relaxed).max(then);
-        let most = (peak + peak / 4).max(FLOOR).min(LIMIT.load(Relaxed));
+        let most = (peak + peak / 4).max(CACHE_ALWAYS_KEPT_BYTES).min(LIMIT.load(Relaxed));
         cache.shrink(most.saturating_sub(then));
     }
     piece
@@ -388,7 +391,7 @@ pub(crate) fn copy(data: &HostData) -> Result<HostData> {
 }
 
 pub(crate) fn stats() -> MemoryStats {
-    let cache = Cache::lock();
+    let cache = FreeLists::lock();
     let limit = LIMIT.load(Relaxed);
     MemoryStats {
         in_use: in_use(),
@@ -411,8 +414,8 @@ pub(crate) fn set_limit(limit: Option<u64>) {
 
 /// Gives everything that is kept back to the system, but for the few small pieces of other threads.
 pub(crate) fn release() {
-    Cache::lock().shrink(0);
-    let _ = PIECES.try_with(|pieces| pieces.borrow_mut().clear());
+    FreeLists::lock().shrink(0);
+    let _ = THREAD_PIECES.try_with(|pieces| pieces.borrow_mut().clear());
 }
 
 #[cfg(test)]
@@ -421,44 +424,54 @@ mod tests {
 
     #[test]
     fn classes_hold_what_they_are_asked_for_and_little_more() {
-        for size in (LARGE..LARGE * 40).step_by(977) {
-            let c = class(size);
+        for size in (SHARED_CACHE_MIN_BYTES..SHARED_CACHE_MIN_BYTES * 40).step_by(977) {
+            let c = size_class(size);
             assert!(c >= size && c <= size + size / 8 + 1, "{size}: {c}");
-            assert_eq!(class_below(c + LINE), c, "{size}: a piece goes back to where it came from");
-            assert_eq!(class(c), c);
+            assert_eq!(size_class_below(c + LINE), c, "{size}: a piece goes back to where it came from");
+            assert_eq!(size_class(c), c);
         }
     }
 
     #[test]
     fn a_piece_is_found_again_and_the_oldest_goes_first() {
-        let mut cache = Cache::new();
-        assert!(cache.take(DType::F32, class(LARGE)).is_none());
+        let mut cache = FreeLists::new();
+        assert!(cache.take(DType::F32, size_class(SHARED_CACHE_MIN_BYTES)).is_none());
         for n in [1, 2, 3] {
-            cache.put(HostData::F32(HostVec::with_capacity(class(n * LARGE) / 4).unwrap()));
+            cache.put(HostData::F32(
+                HostVec::with_capacity(size_class(n * SHARED_CACHE_MIN_BYTES) / 4).unwrap(),
+            ));
         }
         let total = cache.size;
-        assert_eq!(total, (6 * LARGE + 3 * LINE) as u64);
-        assert!(cache.take(DType::F64, class(LARGE)).is_none(), "memory of f32 is not for f64");
-        let v = cache.take(DType::F32, class(2 * LARGE)).and_then(again::<f32>).unwrap();
-        assert!(v.is_empty() && v.allocated() == 2 * LARGE + LINE && v.capacity() * 4 >= 2 * LARGE);
-        cache.shrink((3 * LARGE + LINE) as u64);
-        assert!(cache.take(DType::F32, class(LARGE)).is_none(), "it was the oldest");
-        assert!(cache.take(DType::F32, class(3 * LARGE)).is_some());
+        assert_eq!(total, (6 * SHARED_CACHE_MIN_BYTES + 3 * LINE) as u64);
+        assert!(
+            cache.take(DType::F64, size_class(SHARED_CACHE_MIN_BYTES)).is_none(),
+            "memory of f32 is not for f64"
+        );
+        let v =
+            cache.take(DType::F32, size_class(2 * SHARED_CACHE_MIN_BYTES)).and_then(reuse::<f32>).unwrap();
+        assert!(
+            v.is_empty()
+                && v.allocated() == 2 * SHARED_CACHE_MIN_BYTES + LINE
+                && v.capacity() * 4 >= 2 * SHARED_CACHE_MIN_BYTES
+        );
+        cache.shrink((3 * SHARED_CACHE_MIN_BYTES + LINE) as u64);
+        assert!(cache.take(DType::F32, size_class(SHARED_CACHE_MIN_BYTES)).is_none(), "it was the oldest");
+        assert!(cache.take(DType::F32, size_class(3 * SHARED_CACHE_MIN_BYTES)).is_some());
         assert_eq!(cache.size, 0);
     }
 
     #[test]
     fn memory_begins_with_a_line() {
-        for len in [MIDDLE / 4, 1000, LARGE / 4, LARGE] {
+        for len in [THREAD_CACHE_MIN_BYTES / 4, 1000, SHARED_CACHE_MIN_BYTES / 4, SHARED_CACHE_MIN_BYTES] {
             for again in [false, true] {
                 let v = filled::<f32>(len, 1.0).unwrap();
                 assert!(v.as_ptr().addr().is_multiple_of(LINE) && v.len() == len, "{len}, {again}");
-                drop(Held::of(v));
+                drop(PooledData::of(v));
             }
         }
         // What a user brought is kept, too.
-        drop(Held::of(HostVec::from(vec![0.0f32; LARGE])));
-        let v = filled::<f32>(LARGE - LARGE / 8, 1.0).unwrap();
+        drop(PooledData::of(HostVec::from(vec![0.0f32; SHARED_CACHE_MIN_BYTES])));
+        let v = filled::<f32>(SHARED_CACHE_MIN_BYTES - SHARED_CACHE_MIN_BYTES / 8, 1.0).unwrap();
         assert!(v.as_ptr().addr().is_multiple_of(LINE));
     }
 }

@@ -7,11 +7,17 @@ use std::sync::{Mutex, PoisonError};
 
 /// Makes a piece, given the index of its first element. What cuts is compiled once for each type of elements, and not for each
 /// kind of work.
-type Make<'a, T, R> = dyn Fn(usize, &mut [T]) -> R + Sync + 'a;
+type PieceFn<'a, T, R> = dyn Fn(usize, &mut [T]) -> R + Sync + 'a;
 
 /// Cuts `out` into pieces of `piece` elements (the last may be shorter) and calls `f(index of its first element, piece)`
 /// for each, on several threads if the whole work is estimated to take long enough; `ns` is an estimate for one element.
-pub(crate) fn pieces<T: Send>(d: &CpuDevice, out: &mut [T], piece: usize, ns: f64, f: &Make<'_, T, ()>) {
+pub(crate) fn for_each_piece<T: Send>(
+    d: &CpuDevice,
+    out: &mut [T],
+    piece: usize,
+    ns: f64,
+    f: &PieceFn<'_, T, ()>,
+) {
     let piece = piece.max(1);
     match d.pool() {
         Some(pool) => pool.chunks(out, piece, out.len() as f64 * ns, &|i, part| f(i * piece, part)),
@@ -19,26 +25,26 @@ pub(crate) fn pieces<T: Send>(d: &CpuDevice, out: &mut [T], piece: usize, ns: f6
     }
 }
 
-/// As [`pieces`], and an error of a piece; the pieces after it may be left out.
-pub(crate) fn try_pieces<T: Send>(
+/// As [`for_each_piece`], and an error of a piece; the pieces after it may be left out.
+pub(crate) fn try_for_each_piece<T: Send>(
     d: &CpuDevice,
     out: &mut [T],
     piece: usize,
     ns: f64,
-    f: &Make<'_, T, Result<()>>,
+    f: &PieceFn<'_, T, Result<()>>,
 ) -> Result<()> {
     let piece = piece.max(1);
     let Some(pool) = d.pool() else {
         return out.chunks_mut(piece).enumerate().try_for_each(|(i, part)| f(i * piece, part));
     };
-    let failure = Failure::default();
+    let failure = FirstError::default();
     pool.chunks(out, piece, out.len() as f64 * ns, &|i, part| failure.unless(|| f(i * piece, part)));
     failure.result()
 }
 
 /// Calls `f` for each task, on several threads if the whole work, of `ns` nanoseconds, takes long enough; gives an
 /// error of a task; the tasks after it may be left out.
-pub(crate) fn try_tasks<X: Send>(
+pub(crate) fn try_for_each_task<X: Send>(
     d: &CpuDevice,
     tasks: Vec<X>,
     ns: f64,
@@ -46,7 +52,7 @@ pub(crate) fn try_tasks<X: Send>(
 ) -> Result<()> {
     let Some(pool) = d.pool() else { return tasks.into_iter().try_for_each(f) };
     let mut tasks: Vec<Option<X>> = tasks.into_iter().map(Some).collect();
-    let failure = Failure::default();
+    let failure = FirstError::default();
     pool.chunks(&mut tasks, 1, ns, &|_, task| {
         let task = task[0].take().expect("each task is done once");
         failure.unless(|| f(task));
@@ -55,15 +61,15 @@ pub(crate) fn try_tasks<X: Send>(
 }
 
 /// Takes one of a work's tasks, if any is left.
-pub(crate) type Next<'a, 'x, X> = dyn FnMut() -> Option<&'x mut X> + 'a;
+pub(crate) type NextTask<'a, 'x, X> = dyn FnMut() -> Option<&'x mut X> + 'a;
 
 /// Calls `f` on several threads if the whole work, of `ns` nanoseconds, takes long enough. Each call takes tasks until none is left, so it can
 /// prepare once what serves all of them. It begins with neighbours of its own, and then takes what others have last.
-pub(crate) fn try_in_turn<'x, X: Send>(
+pub(crate) fn try_drain_tasks<'x, X: Send>(
     d: &CpuDevice,
     tasks: &'x mut [X],
     ns: f64,
-    f: &(dyn Fn(&mut Next<'_, 'x, X>) -> Result<()> + Sync),
+    f: &(dyn Fn(&mut NextTask<'_, 'x, X>) -> Result<()> + Sync),
 ) -> Result<()> {
     let count = d.threads().min(tasks.len());
     if count < 2 || ns == 0.0 {
@@ -79,17 +85,17 @@ pub(crate) fn try_in_turn<'x, X: Send>(
         own.or_else(|| (1..lanes.len()).find_map(|i| lane((me + i) % lanes.len()).next_back()))
     };
     let mut threads: Vec<_> = (0..lanes.len()).collect();
-    try_pieces(d, &mut threads, 1, ns / lanes.len() as f64, &|_, me| f(&mut || take(me[0])))
+    try_for_each_piece(d, &mut threads, 1, ns / lanes.len() as f64, &|_, me| f(&mut || take(me[0])))
 }
 
 /// The first error of several threads.
 #[derive(Default)]
-struct Failure {
+struct FirstError {
     happened: AtomicBool,
     error: Mutex<Option<Error>>,
 }
 
-impl Failure {
+impl FirstError {
     /// Does the work, unless other work has failed already.
     fn unless(&self, work: impl FnOnce() -> Result<()>) {
         if !self.happened.load(Relaxed)
@@ -120,7 +126,7 @@ mod tests {
             for count in [0, 1, 2, 3, 7, 64, 1000] {
                 let mut tasks: Vec<(usize, usize)> = (0..count).map(|i| (i, 0)).collect();
                 let calls = AtomicUsize::new(0);
-                try_in_turn(&d, &mut tasks, LONG, &|next| {
+                try_drain_tasks(&d, &mut tasks, LONG, &|next| {
                     calls.fetch_add(1, Relaxed);
                     let lane = count.div_ceil(threads.min(count).max(1)).max(1);
                     let mut before: Option<usize> = None;
@@ -147,7 +153,7 @@ mod tests {
         for threads in [1, 3] {
             let d = CpuDevice::new(Isa::best(), threads).unwrap();
             let mut tasks: Vec<usize> = (0..100).collect();
-            let e = try_in_turn(&d, &mut tasks, LONG, &|next| {
+            let e = try_drain_tasks(&d, &mut tasks, LONG, &|next| {
                 while let Some(&mut i) = next() {
                     if i == 70 {
                         return Err(Error::argument("the seventieth"));

@@ -5,12 +5,12 @@ use elinvar_core::{HostVec, Result};
 use std::cell::RefCell;
 
 /// Buffers that wait for their next use.
-pub(crate) type Shelf<T> = RefCell<Vec<HostVec<T>>>;
+pub(crate) type ScratchPool<T> = RefCell<Vec<HostVec<T>>>;
 
 /// Larger buffers (in elements) go back to the system.
-const KEPT: usize = 4 << 20;
+const MAX_KEPT_ELEMENTS: usize = 4 << 20;
 /// So many buffers are kept: a shared block, and two for a task.
-const WAITING: usize = 3;
+const MAX_KEPT_BUFFERS: usize = 3;
 
 /// A buffer of `len` elements with anything in them. It is taken off the shelf for its time, so a thread that does
 /// another's work while it waits for its own finds another one.
@@ -18,17 +18,19 @@ const WAITING: usize = 3;
 /// # Errors
 /// `OutOfMemory`.
 pub(crate) fn scratch<T: Real, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
-    let mut buffer = taken::<T>(len)?;
+    let mut buffer = take_buffer::<T>(len)?;
     let result = f(&mut buffer[..len]);
-    put_back(buffer);
+    return_buffer(buffer);
     Ok(result)
 }
 
 /// A buffer of at least `len` elements, which begins with a cache line.
-fn taken<T: Real>(len: usize) -> Result<HostVec<T>> {
-    let waiting = T::shelf().with_borrow_mut(|shelf| {
-        let fits = (0..shelf.len()).filter(|&i| shelf[i].len() >= len).min_by_key(|&i| shelf[i].len());
-        fits.map(|i| shelf.swap_remove(i))
+fn take_buffer<T: Real>(len: usize) -> Result<HostVec<T>> {
+    let waiting = T::scratch_pool().with_borrow_mut(|scratch_pool| {
+        let fits = (0..scratch_pool.len())
+            .filter(|&i| scratch_pool[i].len() >= len)
+            .min_by_key(|&i| scratch_pool[i].len());
+        fits.map(|i| scratch_pool.swap_remove(i))
     });
     if let Some(buffer) = waiting {
         return Ok(buffer);
@@ -39,16 +41,16 @@ fn taken<T: Real>(len: usize) -> Result<HostVec<T>> {
 }
 
 /// Puts a buffer on the shelf, and takes the smallest off if there are too many.
-fn put_back<T: Real>(buffer: HostVec<T>) {
-    if buffer.len() > KEPT {
+fn return_buffer<T: Real>(buffer: HostVec<T>) {
+    if buffer.len() > MAX_KEPT_ELEMENTS {
         return;
     }
-    T::shelf().with_borrow_mut(|shelf| {
-        shelf.push(buffer);
-        if shelf.len() > WAITING
-            && let Some(i) = (0..shelf.len()).min_by_key(|&i| shelf[i].len())
+    T::scratch_pool().with_borrow_mut(|scratch_pool| {
+        scratch_pool.push(buffer);
+        if scratch_pool.len() > MAX_KEPT_BUFFERS
+            && let Some(i) = (0..scratch_pool.len()).min_by_key(|&i| scratch_pool[i].len())
         {
-            shelf.swap_remove(i);
+            scratch_pool.swap_remove(i);
         }
     });
 }

@@ -9,7 +9,7 @@
 //! in the cache of the same core. It goes through them in the other direction: what fits no cache as a whole was last
 //! touched at that end.
 
-use super::job_board::{Apart, Board, MOST, Way};
+use super::job_board::{CachePadded, JobBoard, MAX_TASKS, Schedule};
 use elinvar_core::{Error, Result};
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -20,48 +20,48 @@ use std::time::{Duration, Instant};
 
 /// Nanoseconds of work from which it is shared: several times what it takes a thread that looks out to begin (about 0.3
 /// microseconds) and to be waited for.
-pub(crate) const WORTH: f64 = 3_000.0;
+pub(crate) const PARALLEL_MIN_NS: f64 = 3_000.0;
 /// Nanoseconds of work for which sleeping threads are woken, which takes them ten microseconds and more.
-const WORTH_WAKING: f64 = 40_000.0;
+const WAKE_MIN_NS: f64 = 40_000.0;
 /// Nanoseconds of work from which the next of the same kind goes in the other direction. Less is in the cache anyway, and
 /// would turn the direction without having used it.
-const WORTH_TURNING: f64 = 50_000.0;
+const REVERSE_MIN_NS: f64 = 50_000.0;
 /// Nanoseconds of work up to which nobody looks at the caller's tasks.
-pub(crate) const SMALL: f64 = 20_000.0;
+pub(crate) const SMALL_JOB_MAX_NS: f64 = 20_000.0;
 /// How long a thread without work keeps the processor to itself.
-const SPIN: Duration = Duration::from_micros(30);
-/// How long it looks out before it sleeps; after [`SPIN`] it lets others go first.
-const LINGER: Duration = Duration::from_micros(200);
+const SPIN_TIME: Duration = Duration::from_micros(30);
+/// How long it looks out before it sleeps; after [`SPIN_TIME`] it lets others go first.
+const PARK_AFTER: Duration = Duration::from_micros(200);
 /// Looks between two looks at the clock.
-const LOOKS: usize = 32;
+const POLLS_PER_CLOCK_READ: usize = 32;
 
 /// Callers that are helped at once. The next one does its work alone.
-const BOARDS: usize = 4;
+const JOB_BOARDS: usize = 4;
 
-/// Threads that help those who call [`run`](Threads::run). They end when this is dropped.
-pub(crate) struct Threads {
-    shared: Arc<Shared>,
+/// Threads that help those who call [`run`](ThreadPool::run). They end when this is dropped.
+pub(crate) struct ThreadPool {
+    shared: Arc<PoolShared>,
     /// With the caller.
     count: usize,
 }
 
-struct Shared {
-    boards: [Board; BOARDS],
-    state: Mutex<State>,
-    bell: Condvar,
+struct PoolShared {
+    boards: [JobBoard; JOB_BOARDS],
+    state: Mutex<WakeState>,
+    condvar: Condvar,
     /// Threads that sleep and were not called. It is changed by those who hold `state`.
     asleep: AtomicUsize,
     closed: AtomicBool,
     /// How long to look out for work.
-    linger: Duration,
+    park_after: Duration,
     born: Instant,
     /// On lines of its own: those who look out would have to wait for each other's.
-    callers: Apart<Callers>,
+    callers: CachePadded<PoolCallers>,
 }
 
 /// What callers change with each job.
 #[derive(Default)]
-struct Callers {
+struct PoolCallers {
     /// When small work was last offered to threads that all slept: nanoseconds since `born`.
     last: AtomicU64,
     /// Does the next long work go through its tasks from the last one on?
@@ -69,40 +69,40 @@ struct Callers {
 }
 
 #[derive(Default)]
-struct State {
+struct WakeState {
     /// Calls that no sleeper has answered yet.
-    rung: usize,
+    wake_tokens: usize,
 }
 
-pub(crate) fn held<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that can panic runs under these locks.
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Threads {
+impl ThreadPool {
     /// `count - 1` threads beside the caller.
     ///
     /// # Errors
     /// `InvalidArgument` if the system gives none.
-    pub(crate) fn new(count: usize) -> Result<Threads> {
+    pub(crate) fn new(count: usize) -> Result<ThreadPool> {
         // Threads without a processor of their own would look out at the cost of those who work.
         let processors = thread::available_parallelism().map_or(1, usize::from);
-        let shared = Arc::new(Shared {
-            boards: std::array::from_fn(|_| Board::new(count)),
+        let shared = Arc::new(PoolShared {
+            boards: std::array::from_fn(|_| JobBoard::new(count)),
             state: Mutex::default(),
-            bell: Condvar::new(),
+            condvar: Condvar::new(),
             asleep: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
-            linger: if count <= processors { LINGER } else { Duration::ZERO },
+            park_after: if count <= processors { PARK_AFTER } else { Duration::ZERO },
             born: Instant::now(),
-            callers: Apart::default(),
+            callers: CachePadded::default(),
         });
-        let threads = Threads { shared, count };
+        let threads = ThreadPool { shared, count };
         for me in 1..count {
             let shared = threads.shared.clone();
             thread::Builder::new()
                 .name(format!("elinvar-{me}"))
-                .spawn(move || shared.serve(me))
+                .spawn(move || shared.worker_loop(me))
                 .map_err(|e| Error::argument(format!("cpu: {count} threads: {e}")))?;
         }
         Ok(threads)
@@ -114,25 +114,25 @@ impl Threads {
     /// # Panics
     /// With what a task panicked with, after all others are done.
     pub(crate) fn run(&self, tasks: usize, ns: f64, f: &(dyn Fn(usize) + Sync)) {
-        if tasks < 2 || ns < WORTH || self.count < 2 || tasks > MOST || !self.is_heard(ns) {
+        if tasks < 2 || ns < PARALLEL_MIN_NS || self.count < 2 || tasks > MAX_TASKS || !self.has_helpers(ns) {
             return (0..tasks).for_each(f);
         }
         let shared = &*self.shared;
-        let backwards = ns >= WORTH_TURNING && shared.callers.0.backwards.fetch_not(Relaxed);
+        let backwards = ns >= REVERSE_MIN_NS && shared.callers.0.backwards.fetch_not(Relaxed);
         let posted = || {
             // Who falls asleep just now either sees the job or is seen to sleep. Small work does not wait for that: whoever
             // is missed is there for the next.
-            if ns >= WORTH_WAKING {
+            if ns >= WAKE_MIN_NS {
                 fence(SeqCst);
             }
             // Each of those wakes another: nobody pays for all of them.
-            shared.call((tasks - 1).min(2));
+            shared.wake((tasks - 1).min(2));
         };
         // More for the caller, because the others begin late, took longer: what half of the numbers take of a second-level cache leaves
         // room, two thirds do not.
-        let own = NonZero::new(tasks.div_ceil(self.count)).filter(|_| ns < SMALL);
-        let way = Way { backwards, own };
-        let run = |board: &Board| board.run(tasks, way, shared.linger, f, posted);
+        let own = NonZero::new(tasks.div_ceil(self.count)).filter(|_| ns < SMALL_JOB_MAX_NS);
+        let schedule = Schedule { backwards, own };
+        let run = |board: &JobBoard| board.run(tasks, schedule, shared.park_after, f, posted);
         match shared.boards.iter().find_map(run) {
             Some(Ok(())) => {}
             Some(Err(panic)) => resume_unwind(panic),
@@ -141,85 +141,86 @@ impl Threads {
     }
 
     /// Does anybody look out, or is the work long enough to wake them?
-    fn is_heard(&self, ns: f64) -> bool {
+    fn has_helpers(&self, ns: f64) -> bool {
         let shared = &*self.shared;
-        if ns >= WORTH_WAKING || shared.asleep.load(Relaxed) + 1 < self.count {
+        if ns >= WAKE_MIN_NS || shared.asleep.load(Relaxed) + 1 < self.count {
             return true;
         }
         // Small work that comes often wakes them.
         let now = shared.born.elapsed().as_nanos() as u64;
-        now.saturating_sub(shared.callers.0.last.swap(now, Relaxed)) < shared.linger.as_nanos() as u64
+        now.saturating_sub(shared.callers.0.last.swap(now, Relaxed)) < shared.park_after.as_nanos() as u64
     }
 }
 
-impl Drop for Threads {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
-        let state = held(&self.shared.state);
+        let state = lock(&self.shared.state);
         self.shared.closed.store(true, Release);
         drop(state);
-        self.shared.bell.notify_all();
+        self.shared.condvar.notify_all();
     }
 }
 
-impl Shared {
+impl PoolShared {
     /// Wakes up to `most` sleepers.
-    fn call(&self, most: usize) {
+    fn wake(&self, most: usize) {
         if self.asleep.load(Relaxed) == 0 {
             return;
         }
-        let mut state = held(&self.state);
+        let mut state = lock(&self.state);
         let some = most.min(self.asleep.load(Relaxed));
         self.asleep.fetch_sub(some, Relaxed);
-        state.rung += some;
+        state.wake_tokens += some;
         drop(state);
-        (0..some).for_each(|_| self.bell.notify_one());
+        (0..some).for_each(|_| self.condvar.notify_one());
     }
 
     /// What thread `me` does all its life.
-    fn serve(&self, me: usize) {
-        let mut seen = [0; BOARDS];
+    fn worker_loop(&self, me: usize) {
+        let mut seen = [0; JOB_BOARDS];
         while !self.closed.load(Acquire) {
             let mut jobs = self.boards.iter().zip(&mut seen);
-            if let Some((board, job)) = jobs.find_map(|(board, seen)| Some((board, board.look(seen)?))) {
-                self.call(1);
+            if let Some((board, job)) = jobs.find_map(|(board, seen)| Some((board, board.new_ticket(seen)?)))
+            {
+                self.wake(1);
                 board.help(&job, me);
                 continue;
             }
-            let is_news = || {
-                self.boards.iter().zip(&seen).any(|(board, &seen)| board.is_news(seen))
+            let is_new_job = || {
+                self.boards.iter().zip(&seen).any(|(board, &seen)| board.is_new_job(seen))
                     || self.closed.load(Relaxed)
             };
-            if look_out(self.linger, is_news) {
+            if spin_until(self.park_after, is_new_job) {
                 continue;
             }
-            let mut state = held(&self.state);
+            let mut state = lock(&self.state);
             self.asleep.fetch_add(1, Relaxed);
             fence(SeqCst);
-            if is_news() {
+            if is_new_job() {
                 self.asleep.fetch_sub(1, Relaxed);
                 continue;
             }
-            while state.rung == 0 && !self.closed.load(Relaxed) {
-                state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+            while state.wake_tokens == 0 && !self.closed.load(Relaxed) {
+                state = self.condvar.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            state.rung = state.rung.saturating_sub(1);
+            state.wake_tokens = state.wake_tokens.saturating_sub(1);
         }
     }
 }
 
 /// Looks for `long` whether `done`, first alone on its processor, then behind all others.
-pub(crate) fn look_out(long: Duration, done: impl Fn() -> bool) -> bool {
+pub(crate) fn spin_until(long: Duration, done: impl Fn() -> bool) -> bool {
     if done() {
         return true;
     }
     let clock = Instant::now();
     let mut waited = Duration::ZERO;
     loop {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS_PER_CLOCK_READ {
             if done() {
                 return true;
             }
-            if waited < SPIN { std::hint::spin_loop() } else { thread::yield_now() }
+            if waited < SPIN_TIME { std::hint::spin_loop() } else { thread::yield_now() }
         }
         waited = clock.elapsed();
         if waited >= long {
@@ -229,21 +230,21 @@ pub(crate) fn look_out(long: Duration, done: impl Fn() -> bool) -> bool {
 }
 
 /// The first element of what tasks change.
-struct Base<T>(*mut T);
+struct SendPtr<T>(*mut T);
 
 // SAFETY: each task goes to elements of its own, which may be sent to its thread.
 #[allow(unsafe_code, reason = "several threads change parts of one slice")]
-unsafe impl<T: Send> Sync for Base<T> {}
+unsafe impl<T: Send> Sync for SendPtr<T> {}
 
-impl<T> Base<T> {
+impl<T> SendPtr<T> {
     /// The field alone would be captured as a pointer, which is not `Sync`.
     fn first(&self) -> *mut T {
         self.0
     }
 }
 
-impl Threads {
-    /// Calls `f(i, part)` for each part of `piece` elements (the last may be shorter), as [`run`](Threads::run) does.
+impl ThreadPool {
+    /// Calls `f(i, part)` for each part of `piece` elements (the last may be shorter), as [`run`](ThreadPool::run) does.
     pub(crate) fn chunks<T: Send>(
         &self,
         all: &mut [T],
@@ -251,7 +252,7 @@ impl Threads {
         ns: f64,
         f: &(dyn Fn(usize, &mut [T]) + Sync),
     ) {
-        let (len, base) = (all.len(), Base(all.as_mut_ptr()));
+        let (len, base) = (all.len(), SendPtr(all.as_mut_ptr()));
         self.run(len.div_ceil(piece), ns, &|i| {
             let start = i * piece;
             // SAFETY: `i < len.div_ceil(piece)`, so `start < len`, and the part ends at `len` at most; `run` gives each `i`
@@ -273,9 +274,9 @@ mod tests {
     #[test]
     fn every_task_is_done_once() {
         for count in [1, 2, 3, 8] {
-            let threads = Threads::new(count).unwrap();
+            let threads = ThreadPool::new(count).unwrap();
             for tasks in [0, 1, 2, 3, 7, 64, 1000] {
-                for ns in [0.0, WORTH, LONG] {
+                for ns in [0.0, PARALLEL_MIN_NS, LONG] {
                     let done: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
                     threads.run(tasks, ns, &|i| {
                         done[i].fetch_add(1, Relaxed);
@@ -291,7 +292,7 @@ mod tests {
 
     #[test]
     fn parts_are_all_of_it() {
-        let threads = Threads::new(3).unwrap();
+        let threads = ThreadPool::new(3).unwrap();
         for (len, piece) in [(0, 1), (1, 5), (10, 3), (1000, 1), (1000, 64)] {
             let mut all = vec![0usize; len];
             threads.chunks(&mut all, piece, LONG, &|i, part| {
@@ -303,7 +304,7 @@ mod tests {
 
     #[test]
     fn tasks_may_have_tasks() {
-        let (threads, sum) = (Threads::new(3).unwrap(), AtomicUsize::new(0));
+        let (threads, sum) = (ThreadPool::new(3).unwrap(), AtomicUsize::new(0));
         threads.run(10, LONG, &|i| {
             threads.run(10, LONG, &|k| {
                 sum.fetch_add(i * 10 + k, Relaxed);
@@ -314,7 +315,7 @@ mod tests {
 
     #[test]
     fn several_callers_at_once() {
-        let (threads, sum) = (Threads::new(3).unwrap(), AtomicUsize::new(0));
+        let (threads, sum) = (ThreadPool::new(3).unwrap(), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -333,15 +334,15 @@ mod tests {
     fn jobs_follow_each_other_closely() {
         // As many callers as find no board, jobs of few tasks and of many, in both directions: a thread that comes late to one
         // finds another in its place.
-        let threads = Threads::new(4).unwrap();
+        let threads = ThreadPool::new(4).unwrap();
         thread::scope(|scope| {
-            for caller in 0..BOARDS + 2 {
+            for caller in 0..JOB_BOARDS + 2 {
                 let threads = &threads;
                 scope.spawn(move || {
                     for round in 0..2000 {
                         let tasks = 2 + (round * 7 + caller) % 11;
                         let done: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
-                        let ns = if round % 3 == 0 { WORTH_TURNING } else { WORTH };
+                        let ns = if round % 3 == 0 { REVERSE_MIN_NS } else { PARALLEL_MIN_NS };
                         threads.run(tasks, ns, &|i| {
                             done[i].fetch_add(1, Relaxed);
                         });
@@ -354,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_nobody_else() {
-        let threads = Threads::new(2).unwrap();
+        let threads = ThreadPool::new(2).unwrap();
         let done = AtomicUsize::new(0);
         let all = catch_unwind(AssertUnwindSafe(|| {
             threads.run(20, LONG, &|i| {
@@ -372,9 +373,9 @@ mod tests {
 
     #[test]
     fn they_sleep_and_wake_up() {
-        let (threads, done) = (Threads::new(2).unwrap(), AtomicUsize::new(0));
+        let (threads, done) = (ThreadPool::new(2).unwrap(), AtomicUsize::new(0));
         for _ in 0..5 {
-            thread::sleep(2 * LINGER);
+            thread::sleep(2 * PARK_AFTER);
             threads.run(2, LONG, &|_| {
                 done.fetch_add(1, Relaxed);
             });

@@ -4,7 +4,7 @@
 
 use super::radix::Key;
 use crate::CpuDevice;
-use crate::runtime::parallel::{pieces, try_pieces};
+use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use elinvar_core::Result;
 
 /// Elements that one task merges: about 30 microseconds.
@@ -18,10 +18,10 @@ pub(crate) fn sort<K: Key>(d: &CpuDevice, mut keys: K::Many) -> Result<K::Many> 
     let len = keys.len();
     let mut run = len.div_ceil(d.threads()).next_multiple_of(PART);
     // About so many comparisons, each a few nanoseconds.
-    try_pieces(d, &mut keys, run, f64::from(len.max(2).ilog2()), &|_, run| K::sort(run))?;
+    try_for_each_piece(d, &mut keys, run, f64::from(len.max(2).ilog2()), &|_, run| K::sort(run))?;
     let mut merged = K::many(if run < len { len } else { 0 })?;
     while run < len {
-        pieces(d, &mut merged, PART, 2.0, &|start, out| {
+        for_each_piece(d, &mut merged, PART, 2.0, &|start, out| {
             let first = start / (2 * run) * (2 * run);
             let (a, b) = keys[first..len.min(first + 2 * run)].split_at(run.min(len - first));
             merge(a, b, start - first, out);

@@ -9,8 +9,8 @@ mod radix;
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::source::{Number, Stage, either, turned};
-use crate::runtime::memory::{Scratch, filled};
-use crate::runtime::parallel::{pieces, try_pieces};
+use crate::runtime::memory::{PooledVec, filled};
+use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, HostVec, Result, bf16, each_data, f16};
 use elinvar_simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
@@ -23,7 +23,7 @@ pub(crate) trait Ordered: Number {
     /// A whole number: larger for larger elements; smaller if `down`.
     fn rank(self, down: bool) -> Rank<Self>;
     /// Keys of half the size for all elements, if there are any and these are not yet as small.
-    fn narrow(_: &CpuDevice, _: &[Self], _down: bool, _shared: bool) -> Result<Option<Scratch<i64>>> {
+    fn narrow(_: &CpuDevice, _: &[Self], _down: bool, _shared: bool) -> Result<Option<PooledVec<i64>>> {
         Ok(None)
     }
 }
@@ -49,7 +49,7 @@ ordered! {
     f16: i64, |v: f16| rank_32(v.to_f32());
     bf16: i64, |v: bf16| rank_32(v.to_f32());
     i64: u128, |v: i64| v as u64 ^ (1 << 63),
-        fn narrow(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<Scratch<i64>>> {
+        fn narrow(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<PooledVec<i64>>> {
             near(d, x, down, shared)
         };
     i32: i64, |v: i32| v as u32 ^ (1 << 31);
@@ -90,7 +90,7 @@ impl Kernel for Ends<'_> {
 
 /// Keys of numbers by how far they are from the least, or the greatest, if that is less than 2^32: indices and labels are. Those of a million
 /// are sorted in half of the time.
-fn near(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<Scratch<i64>>> {
+fn near(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<PooledVec<i64>>> {
     let (least, most) = dispatch(d.isa(), Ends(x));
     if x.is_empty() || u32::try_from(most.abs_diff(least)).is_err() {
         return Ok(None);
@@ -111,7 +111,7 @@ fn keys_of<K: Key>(
         keys.iter_mut().zip(from..).for_each(|(key, place)| *key = K::new(rank(place), place));
     };
     if shared {
-        pieces(d, &mut keys, PART, 1.0, &some)
+        for_each_piece(d, &mut keys, PART, 1.0, &some)
     } else {
         some(0, &mut keys)
     }
@@ -197,7 +197,7 @@ impl Rows {
         } else {
             // About so many comparisons, each a few nanoseconds.
             let ns = (n * (first.max(2).ilog2() as usize)) as f64 * 2.0;
-            try_pieces(d, &mut all, (1024 / n).max(1), ns, &|_, part| {
+            try_for_each_piece(d, &mut all, (1024 / n).max(1), ns, &|_, part| {
                 part.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))
             })?;
         }
@@ -217,7 +217,7 @@ impl Rows {
             let part = n.div_ceil(2 * d.threads()).max(8 * first);
             let mut parts = host::with_capacity(n.div_ceil(part))?;
             parts.extend((0..n).step_by(part).map(|at| (at, Vec::new())));
-            try_pieces(d, &mut parts, 1, part as f64, &|_, parts| {
+            try_for_each_piece(d, &mut parts, 1, part as f64, &|_, parts| {
                 for (at, keys) in parts {
                     *keys = least(d.isa(), &x[*at..n.min(*at + part)], *at, first, down)?;
                 }
@@ -260,11 +260,11 @@ fn write<T: Ordered, K: Key>(
         }
         return;
     }
-    pieces(d, places, PART, 1.0, &|from, places| {
+    for_each_piece(d, places, PART, 1.0, &|from, places| {
         places.iter_mut().zip(&keys[from..]).for_each(|(place, key)| *place = key.place() as i64);
     });
     // They come from anywhere.
-    pieces(d, values, PART, 3.0, &|from, values| {
+    for_each_piece(d, values, PART, 3.0, &|from, values| {
         values.iter_mut().zip(&keys[from..]).for_each(|(value, key)| *value = x[key.place()]);
     });
 }

@@ -8,10 +8,10 @@
 use super::Ordered;
 use super::radix::Key;
 use crate::CpuDevice;
-use crate::runtime::output::parallel_fill::fresh_two;
+use crate::runtime::output::parallel_fill::fill_two;
 use elinvar_core::{HostVec, Result};
 use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 
 /// Elements of the longest of such rows.
 pub(crate) const SHORT: usize = 16;
@@ -54,8 +54,8 @@ struct Short<'a, 'v, 'p, T> {
     n: usize,
     first: usize,
     down: bool,
-    values: &'a mut Room<'v, T>,
-    places: &'a mut Room<'p, i64>,
+    values: &'a mut UninitSlice<'v, T>,
+    places: &'a mut UninitSlice<'p, i64>,
 }
 
 /// The lesser of each two keys to the first.
@@ -127,8 +127,8 @@ pub(crate) fn sort<T: Ordered>(
         (0..count).step_by(TASK).map(|row| [TASK.min(count - row) * first; 2]).collect();
     // About so many comparisons, several at once.
     let ns = (count * n) as f64;
-    fresh_two(d, &tasks, ns, &|task, values: &mut Room<'_, T>, places: &mut Room<'_, i64>| {
-        let rows = values.left() / first;
+    fill_two(d, &tasks, ns, &|task, values: &mut UninitSlice<'_, T>, places: &mut UninitSlice<'_, i64>| {
+        let rows = values.remaining() / first;
         block(task * TASK, rows, &mut |isa, x| {
             let (values, places) = (&mut *values, &mut *places);
             dispatch_formula_or_plain::<T, _>(isa, Short { x, n, first, down, values, places });

@@ -2,7 +2,7 @@
 //!
 //! How it can be wrong: what a key has below its rank is not looked at, so it has to ascend before.
 
-use crate::runtime::memory::{Scratch, filled};
+use crate::runtime::memory::{PooledVec, filled};
 use elinvar_core::{Result, host};
 use std::ops::DerefMut;
 
@@ -74,7 +74,7 @@ fn digit(key: i64, number: usize) -> usize {
 /// system were a seventh of sorting a million f32.
 impl Key for i64 {
     type Rank = u32;
-    type Many = Scratch<i64>;
+    type Many = PooledVec<i64>;
     const LAST: u32 = u32::MAX;
     const FAR: usize = u32::MAX as usize;
     #[inline(always)]
@@ -89,8 +89,8 @@ impl Key for i64 {
     fn place(self) -> usize {
         self as u32 as usize
     }
-    fn many(n: usize) -> Result<Scratch<i64>> {
-        filled(n, 0).map(Scratch::of)
+    fn many(n: usize) -> Result<PooledVec<i64>> {
+        filled(n, 0).map(PooledVec::of)
     }
     fn sort(keys: &mut [i64]) -> Result<()> {
         if keys.len() < MANY || u32::try_from(keys.len()).is_err() {

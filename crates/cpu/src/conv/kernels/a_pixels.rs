@@ -7,9 +7,11 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::Real;
-use crate::gemm::kernels::a_rows::hidden;
-use crate::gemm::kernels::microkernel::{Feed, Panel, Side, TermKind, Tile, dispatch_vectors_of, in_place};
-use crate::gemm::kernels::prefetch::{Ahead, Later, Soon, Written};
+use crate::gemm::kernels::a_rows::opaque_address;
+use crate::gemm::kernels::microkernel::{
+    ColumnsOfB, PanelB, RegisterTile, RowsOfA, TermKind, accumulate_in_place, dispatch_vectors_of,
+};
+use crate::gemm::kernels::prefetch::{LinePrefetch, OutputPrefetch, PanelPrefetch, RowPrefetch};
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;
@@ -19,38 +21,38 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Windows that follow one another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct WindowRun {
     /// Where the first one sees a term at place 0.
     pub(crate) from: usize,
     pub(crate) count: usize,
 }
 
 /// Where terms lie, seen from place 0.
-pub(crate) struct Places<'a> {
+pub(crate) struct TermOffsets<'a> {
     all: Vec<usize>,
     /// Sets of terms, of which strips take one.
-    sets: &'a [Picks],
+    sets: &'a [TermSubset],
     /// The nearest and the farthest term of all; nothing, if there are none.
     reach: Option<(usize, usize)>,
     /// The same of each set, where the other terms of its windows may lie outside; else nothing.
     reaches: Vec<Option<(usize, usize)>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> TermOffsets<'a> {
     /// # Panics
     /// If a set is not one of these terms.
-    pub(crate) fn new(all: Vec<usize>, sets: &'a [Picks]) -> Places<'a> {
+    pub(crate) fn new(all: Vec<usize>, sets: &'a [TermSubset]) -> TermOffsets<'a> {
         assert!(sets.iter().all(|set| set.of == all.len()), "they are sets of these terms");
         let reach = all.iter().min().copied().zip(all.iter().max().copied());
-        Places { reach, reaches: Vec::new(), sets, all }
+        TermOffsets { reach, reaches: Vec::new(), sets, all }
     }
     /// For windows of which the terms of a set are there, and no others.
-    pub(crate) fn of_sets(self) -> Places<'a> {
-        let set = |set: &Picks| {
+    pub(crate) fn of_sets(self) -> TermOffsets<'a> {
+        let set = |set: &TermSubset| {
             let places = set.terms().map(|t| (self.all[t], self.all[t]));
             places.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
         };
-        Places { reaches: self.sets.iter().map(set).collect(), ..self }
+        TermOffsets { reaches: self.sets.iter().map(set).collect(), ..self }
     }
     fn reach(&self, set: Option<usize>) -> Option<(usize, usize)> {
         set.and_then(|set| self.reaches.get(set).copied()).unwrap_or(self.reach)
@@ -62,7 +64,7 @@ impl<'a> Places<'a> {
 }
 
 /// Some of the terms, chunk by chunk.
-pub(crate) struct Picks {
+pub(crate) struct TermSubset {
     /// Numbers of terms in their chunk.
     all: Vec<u16>,
     /// Where the picks of each chunk end.
@@ -71,15 +73,15 @@ pub(crate) struct Picks {
     of: usize,
 }
 
-impl Picks {
-    pub(crate) fn new(terms: usize, is_picked: impl Fn(usize) -> bool) -> Picks {
+impl TermSubset {
+    pub(crate) fn new(terms: usize, is_picked: impl Fn(usize) -> bool) -> TermSubset {
         let (mut all, mut ends) = (Vec::new(), Vec::new());
         for chunk in (0..terms).step_by(CHUNK) {
             let some = (chunk..terms.min(chunk + CHUNK)).filter(|&t| is_picked(t));
             all.extend(some.map(|t| u16::try_from(t - chunk).expect("chunks are short")));
             ends.push(all.len());
         }
-        Picks { all, ends, of: terms }
+        TermSubset { all, ends, of: terms }
     }
     /// Those of a chunk.
     fn chunk(&self, n: usize) -> &[u16] {
@@ -92,7 +94,7 @@ impl Picks {
 }
 
 /// Windows that are equally far apart.
-pub(crate) struct Strip {
+pub(crate) struct WindowStrip {
     /// Where the first one sees a term at place 0, which may be before all planes, and how far on the next one does.
     pub(crate) from: isize,
     pub(crate) apart: usize,
@@ -104,7 +106,7 @@ pub(crate) struct Strip {
     pub(crate) picks: Option<usize>,
 }
 
-impl Strip {
+impl WindowStrip {
     /// Rows of the result.
     pub(crate) fn rows(&self) -> impl Iterator<Item = usize> {
         (0..self.count).map(|i| self.to + i * self.down)
@@ -121,7 +123,7 @@ impl Strip {
 
 /// What windows that follow strips of neighbours see for the first time, which these have fetched: in planes that are read where they lie.
 #[derive(Clone, Copy)]
-pub(crate) struct Fresh {
+pub(crate) struct UnseenElements {
     /// How far on from where a strip sees a term at place 0 it begins, and how many numbers of a plane it is.
     pub(crate) on: usize,
     pub(crate) count: usize,
@@ -131,20 +133,20 @@ pub(crate) struct Fresh {
 }
 
 /// Windows and what they see.
-pub(crate) struct Rows<'a, T> {
+pub(crate) struct PixelRows<'a, T> {
     /// Planes, with their padding if all terms of a window at an edge are multiplied.
     pub(crate) x: &'a [T],
     /// Of all terms, of which those of a chunk are multiplied.
-    pub(crate) places: &'a Places<'a>,
+    pub(crate) places: &'a TermOffsets<'a>,
     pub(crate) terms: Range<usize>,
     /// The rows.
-    pub(crate) strips: &'a [Strip],
-    pub(crate) fresh: Option<Fresh>,
+    pub(crate) strips: &'a [WindowStrip],
+    pub(crate) fresh: Option<UnseenElements>,
 }
 
 /// A chunk's part of a product with a panel.
-pub(crate) struct Pixels<'a, T> {
-    pub(crate) a: Rows<'a, T>,
+pub(crate) struct PixelBlock<'a, T> {
+    pub(crate) a: PixelRows<'a, T>,
     /// The panel.
     pub(crate) panel: &'a [T],
     /// The one that will be next, or nothing.
@@ -158,15 +160,15 @@ pub(crate) struct Pixels<'a, T> {
     pub(crate) first: bool,
     pub(crate) kind: TermKind,
     /// Where it will be turned to.
-    pub(crate) written: &'a mut Written,
+    pub(crate) written: &'a mut OutputPrefetch,
 }
 
 /// Multiplies.
 ///
 /// # Panics
 /// If something is shorter than it should be.
-pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
-    let (w, a) = (crate::gemm::kernels::width::<T>(isa), &block.a);
+pub(crate) fn multiply_pixels<T: Real>(isa: Isa, block: PixelBlock<'_, T>) {
+    let (w, a) = (crate::gemm::kernels::nr::<T>(isa), &block.a);
     let (k, all) = (a.terms.len(), a.places.all.len());
     if block.cols == 0 {
         return;
@@ -185,29 +187,29 @@ pub(crate) fn pixels<T: Real>(isa: Isa, block: Pixels<'_, T>) {
     for strips in strips.chunk_by(|a, b| a.picks.is_some() == b.picks.is_some()) {
         let (block, ahead) = (&mut block, &mut ahead);
         if strips[0].picks.is_none() {
-            dispatch_vectors_of(kind, isa, Tiles::<T, false> { block, strips, ahead });
+            dispatch_vectors_of(kind, isa, PixelTiles::<T, false> { block, strips, ahead });
         } else {
             assert!(kind == TermKind::Elements, "pairs are of all terms");
-            dispatch_vectors(isa, Tiles::<T, true> { block, strips, ahead });
+            dispatch_vectors(isa, PixelTiles::<T, true> { block, strips, ahead });
         }
     }
 }
 
-/// Strips of a block whose lengths have been checked, by `pixels` alone, either of all terms or of some, so that each is compiled by itself:
+/// Strips of a block whose lengths have been checked, by `multiply_pixels` alone, either of all terms or of some, so that each is compiled by itself:
 /// where nothing is optimised, a function with the tiles of both takes more than the stack of a thread.
-struct Tiles<'a, 'b, T, const PICKED: bool> {
-    block: &'a mut Pixels<'b, T>,
-    strips: &'a [Strip],
+struct PixelTiles<'a, 'b, T, const PICKED: bool> {
+    block: &'a mut PixelBlock<'b, T>,
+    strips: &'a [WindowStrip],
     /// What is left to fetch; nothing has been yet.
-    ahead: &'a mut Option<Ahead>,
+    ahead: &'a mut Option<PanelPrefetch>,
 }
 
-impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
+impl<T: Real, const PICKED: bool> VectorKernel for PixelTiles<'_, '_, T, PICKED> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Pixels {
-            a: Rows { x, places, terms, fresh, .. },
+        let PixelBlock {
+            a: PixelRows { x, places, terms, fresh, .. },
             panel,
             next,
             cols,
@@ -222,38 +224,38 @@ impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
         let (places, k, w) = (places.as_ptr(), terms.len(), 2 * V::LANES);
         let (at, c) = (panel.as_ptr(), c.as_mut_ptr());
         let next = || (next.len() >= k * w).then_some(next.as_ptr());
-        let ahead = self.ahead.get_or_insert_with(|| Ahead::of::<V>(next(), k));
+        let ahead = self.ahead.get_or_insert_with(|| PanelPrefetch::of::<V>(next(), k));
         for strip in self.strips {
             let picks = strip.picks.map(|set| sets[set].chunk(terms.start / CHUNK));
             let k = picks.map_or(k, <[u16]>::len);
             let mut later = match *fresh {
-                Some(Fresh { on, count, area, taps }) if strip.apart == 1 => {
+                Some(UnseenElements { on, count, area, taps }) if strip.apart == 1 => {
                     let planes = terms.start / taps..terms.end.div_ceil(taps);
                     let at = x.as_ptr().wrapping_offset(strip.from).wrapping_add(on + planes.start * area);
-                    Later::rows(at, area, planes.len(), count)
+                    RowPrefetch::rows(at, area, planes.len(), count)
                 }
-                _ => Later::rows(at, 0, 0, 0),
+                _ => RowPrefetch::rows(at, 0, 0, 0),
             };
             let mut i = 0;
             while i < strip.count {
-                // SAFETY: `pixels` checked that windows, terms and the panel are there, that picks are of these terms, and that the
+                // SAFETY: `multiply_pixels` checked that windows, terms and the panel are there, that picks are of these terms, and that the
                 // result has the rows of each strip. The instructions are there: our caller's.
                 i += unsafe {
                     let from = x.as_ptr().wrapping_offset(strip.from).wrapping_add(i * strip.apart);
                     let c = c.add((strip.to + i * strip.down) * step);
-                    let (step, left) = (strip.down * step, strip.count - i);
-                    let before = in_place(c, step, first);
-                    let soon = later.some(k).or_else(|| ahead.some(k)).or_else(|| written.some(k));
-                    let soon = soon.unwrap_or(Soon::nothing(at));
-                    let b = Panel::<V> { at, next: w, across: 0, soon };
+                    let (step, lhs) = (strip.down * step, strip.count - i);
+                    let before = accumulate_in_place(c, step, first);
+                    let line_prefetch = later.some(k).or_else(|| ahead.some(k)).or_else(|| written.some(k));
+                    let line_prefetch = line_prefetch.unwrap_or(LinePrefetch::nothing(at));
+                    let b = PanelB::<V> { at, next: w, across: 0, line_prefetch };
                     if const { PICKED } {
                         let picks = picks.expect("terms are picked").as_ptr();
-                        let a = Picked::<V> { picks, places, from, apart: strip.apart, at: from };
-                        let b = PickedOf { panel: b, picks };
-                        Tile { a, b, k, c, step, cols, before }.next(left)
+                        let a = StridedPixels::<V> { picks, places, from, apart: strip.apart, at: from };
+                        let b = TermSubsetOfB { panel: b, picks };
+                        RegisterTile { a, b, k, c, step, cols, before }.next(lhs)
                     } else {
-                        let a = Windows::<V> { places, from };
-                        Tile { a, b, k, c, step, cols, before }.next(left)
+                        let a = ConsecutivePixels::<V> { places, from };
+                        RegisterTile { a, b, k, c, step, cols, before }.next(lhs)
                     }
                 };
             }
@@ -263,15 +265,15 @@ impl<T: Real, const PICKED: bool> VectorKernel for Tiles<'_, '_, T, PICKED> {
 
 /// Windows that follow one another, as rows.
 #[derive(Clone, Copy)]
-struct Windows<V: Vector> {
+struct ConsecutivePixels<V: Vector> {
     /// That of the next term.
     places: *const usize,
     from: *const V::T,
 }
 
-impl<V: Vector> Side<V> for Windows<V> {
-    const TALL: bool = true;
-    const EVEN: bool = true;
+impl<V: Vector> RowsOfA<V> for ConsecutivePixels<V> {
+    const ONE_ADDRESS: bool = true;
+    const CONST_STRIDE: bool = true;
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
@@ -284,23 +286,23 @@ impl<V: Vector> Side<V> for Windows<V> {
 }
 
 /// Rows that are read from one address: more would need another, fewer more additions for each term.
-const NEAR: usize = 3;
+const ROWS_PER_ADDRESS: usize = 3;
 
 /// Windows that are equally far apart, of some terms of a chunk.
 #[derive(Clone, Copy)]
-struct Picked<V: Vector> {
+struct StridedPixels<V: Vector> {
     /// The next term's number.
     picks: *const u16,
     places: *const usize,
     from: *const V::T,
     apart: usize,
-    /// This term of the last row whose number is a multiple of [`NEAR`].
+    /// This term of the last row whose number is a multiple of [`ROWS_PER_ADDRESS`].
     at: *const V::T,
 }
 
-impl<V: Vector> Side<V> for Picked<V> {
-    const TALL: bool = true;
-    const EVEN: bool = false;
+impl<V: Vector> RowsOfA<V> for StridedPixels<V> {
+    const ONE_ADDRESS: bool = true;
+    const CONST_STRIDE: bool = false;
     #[inline(always)]
     unsafe fn begin(&mut self) {
         // SAFETY: the caller's.
@@ -309,16 +311,16 @@ impl<V: Vector> Side<V> for Picked<V> {
     }
     #[inline(always)]
     fn row(&mut self, r: usize) {
-        if r > 0 && r.is_multiple_of(NEAR) {
+        if r > 0 && r.is_multiple_of(ROWS_PER_ADDRESS) {
             // The compiler would keep the way to each row, and read all numbers before it multiplies any: there are no registers for that.
-            self.at = hidden(self.at.wrapping_add(NEAR * self.apart));
+            self.at = opaque_address(self.at.wrapping_add(ROWS_PER_ADDRESS * self.apart));
             compiler_fence(Ordering::SeqCst);
         }
     }
     #[inline(always)]
     unsafe fn number(self, r: usize, _: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.at.add(r % NEAR * self.apart) }
+        unsafe { *self.at.add(r % ROWS_PER_ADDRESS * self.apart) }
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
@@ -328,29 +330,29 @@ impl<V: Vector> Side<V> for Picked<V> {
 
 /// Those terms of a panel.
 #[derive(Clone, Copy)]
-struct PickedOf<V: Vector> {
-    panel: Panel<V>,
+struct TermSubsetOfB<V: Vector> {
+    panel: PanelB<V>,
     picks: *const u16,
 }
 
-impl<V: Vector> Feed<V> for PickedOf<V> {
-    const DEAR: bool = false;
+impl<V: Vector> ColumnsOfB<V> for TermSubsetOfB<V> {
+    const LOAD_BOUND: bool = false;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term, whose columns lie in the panel.
         unsafe {
             let at = self.panel.at.add(usize::from(*self.picks) * self.panel.next);
             self.picks = self.picks.wrapping_add(1);
-            let mut right = [V::splat(V::T::ZERO); W];
-            for (v, right) in right.iter_mut().enumerate() {
-                *right = V::load(at.add(v * V::LANES));
+            let mut rhs = [V::splat(V::T::ZERO); W];
+            for (v, rhs) in rhs.iter_mut().enumerate() {
+                *rhs = V::load(at.add(v * V::LANES));
             }
-            right
+            rhs
         }
     }
     #[inline(always)]
-    unsafe fn ahead<const R: usize, const W: usize>(&mut self, terms: usize) {
+    unsafe fn prefetch_next<const R: usize, const W: usize>(&mut self, terms: usize) {
         // SAFETY: the caller's.
-        unsafe { self.panel.ahead::<R, W>(terms) };
+        unsafe { self.panel.prefetch_next::<R, W>(terms) };
     }
 }

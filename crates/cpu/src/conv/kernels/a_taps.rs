@@ -6,11 +6,13 @@
 //! by moving its addresses; nothing of a is packed, nine times as large as its planes if windows are 3 x 3.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::a_pixels::Run;
+use super::a_pixels::WindowRun;
 use crate::gemm::Real;
-use crate::gemm::kernels::a_rows::hidden;
-use crate::gemm::kernels::microkernel::{Panel, Panels, Side, Tile, dispatch_vectors_of, in_place};
-use crate::gemm::kernels::prefetch::{Ahead, Soon};
+use crate::gemm::kernels::a_rows::opaque_address;
+use crate::gemm::kernels::microkernel::{
+    PanelB, PanelsB, RegisterTile, RowsOfA, accumulate_in_place, dispatch_vectors_of,
+};
+use crate::gemm::kernels::prefetch::{LinePrefetch, PanelPrefetch};
 use elinvar_core::order::CHUNK;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;
@@ -18,23 +20,23 @@ use elinvar_simd::vector::{Vector, VectorKernel};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Rows that have one address.
-pub(crate) const THREE: usize = 3;
+pub(crate) const TAPS_PER_ADDRESS: usize = 3;
 
 /// Rows of a left factor that are taps of windows.
 #[derive(Clone, Copy)]
-pub(crate) struct Taps<'a, T> {
+pub(crate) struct TapsA<'a, T> {
     /// Padded planes.
     pub(crate) x: &'a [T],
     /// Where the first of each three rows lies, seen from place 0.
     pub(crate) threes: &'a [usize],
     /// The terms.
-    pub(crate) runs: &'a [Run],
+    pub(crate) runs: &'a [WindowRun],
 }
 
 /// A chunk's part of a product.
-pub(crate) struct Block<'a, T> {
-    pub(crate) a: Taps<'a, T>,
-    pub(crate) b: Panels<'a, T>,
+pub(crate) struct TapsBlock<'a, T> {
+    pub(crate) a: TapsA<'a, T>,
+    pub(crate) b: PanelsB<'a, T>,
     pub(crate) cols: usize,
     /// Where the result starts, and how far apart its rows are.
     pub(crate) c: *mut T,
@@ -45,7 +47,7 @@ pub(crate) struct Block<'a, T> {
 
 /// From the end of a run to the next.
 #[derive(Clone, Copy)]
-struct Hop {
+struct RunGap {
     /// How far the next one begins behind the end, wrapping.
     skip: usize,
     /// Its terms.
@@ -60,8 +62,8 @@ struct Hop {
 ///
 /// # Panics
 /// If `a` or `b` is shorter than it should be.
-pub(crate) unsafe fn taps<T: Real>(isa: Isa, block: Block<'_, T>) {
-    let (w, runs) = (crate::gemm::kernels::width::<T>(isa), block.a.runs);
+pub(crate) unsafe fn multiply_taps<T: Real>(isa: Isa, block: TapsBlock<'_, T>) {
+    let (w, runs) = (crate::gemm::kernels::nr::<T>(isa), block.a.runs);
     let k: usize = runs.iter().map(|run| run.count).sum();
     if block.a.threes.is_empty() || block.cols == 0 {
         return;
@@ -71,62 +73,62 @@ pub(crate) unsafe fn taps<T: Real>(isa: Isa, block: Block<'_, T>) {
     assert!(reach <= block.b.data.len(), "the right block is too short");
     let three = block.a.threes.iter().max().expect("there are rows");
     let end = runs.iter().map(|run| run.from + run.count).max().expect("there are terms");
-    let end = end.checked_add(three + THREE - 1);
+    let end = end.checked_add(three + TAPS_PER_ADDRESS - 1);
     assert!(end.is_some_and(|end| end <= block.a.x.len()), "a window leaves its planes");
-    let mut hops = [Hop { skip: 0, count: usize::MAX }; CHUNK];
-    for (hop, two) in hops.iter_mut().zip(runs.windows(2)) {
+    let mut gaps = [RunGap { skip: 0, count: usize::MAX }; CHUNK];
+    for (gap, two) in gaps.iter_mut().zip(runs.windows(2)) {
         let skip = two[1].from.wrapping_sub(two[0].from + two[0].count);
-        *hop = Hop { skip, count: two[1].count };
+        *gap = RunGap { skip, count: two[1].count };
     }
-    dispatch_vectors_of(block.b.kind, isa, Tiles { block, k, hops: &hops });
+    dispatch_vectors_of(block.b.kind, isa, TapTiles { block, k, gaps: &gaps });
 }
 
-/// A block whose lengths have been checked, by `taps` alone.
-struct Tiles<'a, T> {
-    block: Block<'a, T>,
+/// A block whose lengths have been checked, by `multiply_taps` alone.
+struct TapTiles<'a, T> {
+    block: TapsBlock<'a, T>,
     k: usize,
     /// One for the end of each run; behind the last run nothing is read.
-    hops: &'a [Hop; CHUNK],
+    gaps: &'a [RunGap; CHUNK],
 }
 
-impl<T: Real> VectorKernel for Tiles<'_, T> {
+impl<T: Real> VectorKernel for TapTiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Block { a, b, cols, c, step, first } = self.block;
+        let TapsBlock { a, b, cols, c, step, first } = self.block;
         let (k, w) = (self.k, 2 * V::LANES);
         for (panel, j) in (0..cols).step_by(w).enumerate() {
             let at = b.data.as_ptr().wrapping_add(panel * b.across);
-            let mut ahead = Ahead::of::<V>(b.next(panel, j + w >= cols), k);
+            let mut ahead = PanelPrefetch::of::<V>(b.next(panel, j + w >= cols), k);
             let mut i = 0;
             while i < a.threes.len() {
                 let threes = &a.threes[i..];
                 let from = a.runs[0].from;
                 let place =
                     |n: usize| a.x.as_ptr().wrapping_add(threes.get(n).map_or(0, |three| three + from));
-                let side = Lying::<V> {
+                let side = TapPointers::<V> {
                     at: [place(0), place(1), place(2), place(3)],
-                    left: a.runs[0].count,
-                    hops: self.hops.as_ptr(),
+                    lhs: a.runs[0].count,
+                    gaps: self.gaps.as_ptr(),
                 };
-                // SAFETY: `taps` checked that taps of all terms and the panels are there; the tile lies inside of the result, for
+                // SAFETY: `multiply_taps` checked that taps of all terms and the panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
                 i += unsafe {
-                    let b = Panel::<V> {
+                    let b = PanelB::<V> {
                         at,
                         next: b.step,
                         across: 0,
-                        soon: ahead.some(k).unwrap_or(Soon::nothing(at)),
+                        line_prefetch: ahead.some(k).unwrap_or(LinePrefetch::nothing(at)),
                     };
-                    let c = c.add(i * THREE * step + j);
-                    let before = in_place(c, step, first);
-                    let tile = Tile { a: side, b, k, c, step, cols: (cols - j).min(w), before };
+                    let c = c.add(i * TAPS_PER_ADDRESS * step + j);
+                    let before = accumulate_in_place(c, step, first);
+                    let tile = RegisterTile { a: side, b, k, c, step, cols: (cols - j).min(w), before };
                     match threes.len() {
                         4.. if const { V::ROWS >= 12 } => tile.wide::<12>(),
                         2.. if const { V::ROWS >= 6 } => tile.wide::<6>(),
                         _ => tile.wide::<3>(),
                     }
-                } / THREE;
+                } / TAPS_PER_ADDRESS;
             }
         }
     }
@@ -134,25 +136,25 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
 
 /// Taps, as rows.
 #[derive(Clone, Copy)]
-struct Lying<V: Vector> {
+struct TapPointers<V: Vector> {
     /// Rows 0, 3, 6 and 9.
     at: [*const V::T; 4],
     /// Terms of this run that are left, and the way to the next one.
-    left: usize,
-    hops: *const Hop,
+    lhs: usize,
+    gaps: *const RunGap,
 }
 
-impl<V: Vector> Side<V> for Lying<V> {
-    const TALL: bool = false;
-    const EVEN: bool = true;
+impl<V: Vector> RowsOfA<V> for TapPointers<V> {
+    const ONE_ADDRESS: bool = false;
+    const CONST_STRIDE: bool = true;
     #[inline(always)]
     fn run(self) -> usize {
-        self.left
+        self.lhs
     }
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.at[r / THREE].add(r % THREE + t) }
+        unsafe { *self.at[r / TAPS_PER_ADDRESS].add(r % TAPS_PER_ADDRESS + t) }
     }
     #[inline(always)]
     fn between(self) {
@@ -160,14 +162,14 @@ impl<V: Vector> Side<V> for Lying<V> {
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
-        self.at = self.at.map(|p| hidden(p.wrapping_add(terms)));
-        self.left -= terms;
-        if self.left == 0 {
+        self.at = self.at.map(|p| opaque_address(p.wrapping_add(terms)));
+        self.lhs -= terms;
+        if self.lhs == 0 {
             // SAFETY: the caller's: a run has ended, and there is a hop for the end of each.
-            let Hop { skip, count } = unsafe { *self.hops };
-            self.hops = self.hops.wrapping_add(1);
+            let RunGap { skip, count } = unsafe { *self.gaps };
+            self.gaps = self.gaps.wrapping_add(1);
             self.at = self.at.map(|p| p.wrapping_add(skip));
-            self.left = count;
+            self.lhs = count;
         }
     }
 }

@@ -5,7 +5,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::Real;
-use crate::gemm::kernels::microkernel::{Feed, PITCH, Packed, TermKind, Tile, dispatch_vectors_of, in_place};
+use crate::gemm::kernels::microkernel::{
+    ColumnsOfB, PACKED_A_PITCH, PackedRowsA, RegisterTile, TermKind, accumulate_in_place, dispatch_vectors_of,
+};
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_ops::lane::LaneInt;
 use elinvar_simd::isa::Isa;
@@ -14,7 +16,7 @@ use elinvar_simd::vector::{Vector, VectorKernel, lanes};
 
 /// Columns in a register.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unit {
+pub(crate) struct WindowRegister {
     /// Where the first one sees a term at place 0.
     pub(crate) from: usize,
     /// Where it would see it, for those from `cut` on to see theirs.
@@ -24,20 +26,20 @@ pub(crate) struct Unit {
 }
 
 /// Columns that are windows over padded planes.
-pub(crate) struct Seen<'a, T> {
+pub(crate) struct WindowsB<'a, T> {
     pub(crate) x: &'a [T],
     /// Where each of the terms lies, seen from place 0.
     pub(crate) places: &'a [usize],
     /// Registers of columns, [`lanes`] each; the last may have more than there are columns.
-    pub(crate) units: &'a [Unit],
+    pub(crate) units: &'a [WindowRegister],
 }
 
 /// A chunk's part of a product.
-pub(crate) struct Block<'a, T> {
-    /// Rows of terms: `rows` of them, `PITCH` apart.
+pub(crate) struct WindowsBlock<'a, T> {
+    /// Rows of terms: `rows` of them, `PACKED_A_PITCH` apart.
     pub(crate) a: &'a [T],
     /// The terms are the chunk's.
-    pub(crate) b: Seen<'a, T>,
+    pub(crate) b: WindowsB<'a, T>,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     /// Where the result starts, and how far apart its rows are.
@@ -49,7 +51,7 @@ pub(crate) struct Block<'a, T> {
 }
 
 /// Lanes of the widest register.
-const MOST: usize = 16;
+const MAX_LANES: usize = 16;
 
 /// Multiplies a block.
 ///
@@ -59,13 +61,13 @@ const MOST: usize = 16;
 ///
 /// # Panics
 /// If `a` or the planes are smaller than they should be.
-pub(crate) unsafe fn windows<T: Real>(isa: Isa, block: Block<'_, T>) {
+pub(crate) unsafe fn multiply_windows<T: Real>(isa: Isa, block: WindowsBlock<'_, T>) {
     let (n, k) = (lanes::<T>(isa), block.b.places.len());
     if block.rows == 0 || block.cols == 0 {
         return;
     }
     assert!((1..=CHUNK).contains(&k), "a chunk has terms");
-    assert!((block.rows - 1) * PITCH + k <= block.a.len(), "the left block is too short");
+    assert!((block.rows - 1) * PACKED_A_PITCH + k <= block.a.len(), "the left block is too short");
     assert!(block.cols.div_ceil(n) <= block.b.units.len(), "a column has no window");
     let place = block.b.places.iter().max().expect("there are terms");
     let from = block.b.units.iter().map(|u| u.from.max(u.rest)).max().expect("there are columns");
@@ -74,23 +76,23 @@ pub(crate) unsafe fn windows<T: Real>(isa: Isa, block: Block<'_, T>) {
         "a window leaves its planes"
     );
     let one = T::from_bits(LaneInt::lit(-1));
-    let mut masks = [<T as Element>::ZERO; 2 * MOST];
-    masks[..MOST].fill(one);
-    dispatch_vectors_of(block.kind, isa, Tiles { block, masks });
+    let mut masks = [<T as Element>::ZERO; 2 * MAX_LANES];
+    masks[..MAX_LANES].fill(one);
+    dispatch_vectors_of(block.kind, isa, WindowTiles { block, masks });
 }
 
-/// A block whose lengths have been checked, by `windows` alone.
-struct Tiles<'a, T> {
-    block: Block<'a, T>,
+/// A block whose lengths have been checked, by `multiply_windows` alone.
+struct WindowTiles<'a, T> {
+    block: WindowsBlock<'a, T>,
     /// All bits in the first half.
-    masks: [T; 2 * MOST],
+    masks: [T; 2 * MAX_LANES],
 }
 
-impl<T: Real> VectorKernel for Tiles<'_, T> {
+impl<T: Real> VectorKernel for WindowTiles<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Block { a, b, rows, cols, c, step, first, .. } = self.block;
+        let WindowsBlock { a, b, rows, cols, c, step, first, .. } = self.block;
         for (i, pair) in b.units.chunks(2).enumerate() {
             let j = i * 2 * V::LANES;
             if j >= cols {
@@ -101,22 +103,32 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
             let whole = units.iter().all(|u| u.cut >= V::LANES);
             let mut i = 0;
             while i < rows {
-                // SAFETY: `windows` checked that rows, terms and windows are there; a mask begins at most `MOST` before its end and
+                // SAFETY: `multiply_windows` checked that rows, terms and windows are there; a mask begins at most `MAX_LANES` before its end and
                 // has at most as many lanes; the tile lies inside of the result, for which its caller vouches. The instructions
                 // are there: our caller's.
                 i += unsafe {
                     let x = b.x.as_ptr();
                     let (places, k) = (b.places.as_ptr(), b.places.len());
-                    let (a, c) = (Packed(a.as_ptr().add(i * PITCH)), c.add(i * step + j));
+                    let (a, c) = (PackedRowsA(a.as_ptr().add(i * PACKED_A_PITCH)), c.add(i * step + j));
                     let from = units.map(|u| x.add(u.from));
-                    let before = in_place(c, step, first);
+                    let before = accumulate_in_place(c, step, first);
                     if whole {
-                        Tile { a, b: Rows::<V> { places, from }, k, c, step, cols, before }.next(rows - i)
+                        RegisterTile { a, b: OneRowRegisters::<V> { places, from }, k, c, step, cols, before }
+                            .next(rows - i)
                     } else {
                         let rest = units.map(|u| x.add(u.rest));
-                        let mask = units.map(|u| V::load(self.masks.as_ptr().add(MOST - u.cut.min(MOST))));
-                        Tile { a, b: Cut { places, from, rest, mask }, k, c, step, cols, before }
-                            .next(rows - i)
+                        let mask =
+                            units.map(|u| V::load(self.masks.as_ptr().add(MAX_LANES - u.cut.min(MAX_LANES))));
+                        RegisterTile {
+                            a,
+                            b: TwoRowRegisters { places, from, rest, mask },
+                            k,
+                            c,
+                            step,
+                            cols,
+                            before,
+                        }
+                        .next(rows - i)
                     }
                 };
             }
@@ -126,32 +138,32 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
 
 /// Two registers, each of one row of windows.
 #[derive(Clone, Copy)]
-struct Rows<V: Vector> {
+struct OneRowRegisters<V: Vector> {
     /// That of the next term.
     places: *const usize,
     from: [*const V::T; 2],
 }
 
-impl<V: Vector> Feed<V> for Rows<V> {
-    const DEAR: bool = true;
+impl<V: Vector> ColumnsOfB<V> for OneRowRegisters<V> {
+    const LOAD_BOUND: bool = true;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term.
         unsafe {
             let place = *self.places;
             self.places = self.places.add(1);
-            let mut right = [V::splat(V::T::ZERO); W];
-            for (right, from) in right.iter_mut().zip(self.from) {
-                *right = V::load(from.add(place));
+            let mut rhs = [V::splat(V::T::ZERO); W];
+            for (rhs, from) in rhs.iter_mut().zip(self.from) {
+                *rhs = V::load(from.add(place));
             }
-            right
+            rhs
         }
     }
 }
 
 /// Two registers, of two rows of windows each.
 #[derive(Clone, Copy)]
-struct Cut<V: Vector> {
+struct TwoRowRegisters<V: Vector> {
     /// That of the next term.
     places: *const usize,
     from: [*const V::T; 2],
@@ -160,20 +172,20 @@ struct Cut<V: Vector> {
     mask: [V; 2],
 }
 
-impl<V: Vector> Feed<V> for Cut<V> {
-    const DEAR: bool = true;
+impl<V: Vector> ColumnsOfB<V> for TwoRowRegisters<V> {
+    const LOAD_BOUND: bool = true;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term.
         unsafe {
             let place = *self.places;
             self.places = self.places.add(1);
-            let mut right = [V::splat(V::T::ZERO); W];
-            for (v, right) in right.iter_mut().enumerate() {
+            let mut rhs = [V::splat(V::T::ZERO); W];
+            for (v, rhs) in rhs.iter_mut().enumerate() {
                 let rest = V::load(self.rest[v].add(place));
-                *right = V::load(self.from[v].add(place)).select(rest, self.mask[v]);
+                *rhs = V::load(self.from[v].add(place)).select(rest, self.mask[v]);
             }
-            right
+            rhs
         }
     }
 }

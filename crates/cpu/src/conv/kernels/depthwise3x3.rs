@@ -18,21 +18,21 @@ use elinvar_ops::lane::LaneInt;
 use elinvar_simd::LINE;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use elinvar_simd::vector::{
     SimdElement, Vector, VectorKernel, dispatch_half_vectors, dispatch_vectors, half_lanes, lanes, low_lanes,
 };
 use std::mem::MaybeUninit;
 
 /// Taps along an axis.
-pub(crate) const TAPS: usize = 3;
+pub(crate) const TAPS_PER_AXIS: usize = 3;
 /// Bytes of the plane that are on their way to the first-level cache, and as many of the result: processors foresee no
 /// farther than a page of 4 KiB, which is a third of a plane of 56 x 56.
-const AHEAD: usize = 7 << 10;
+const PREFETCH_DISTANCE_BYTES: usize = 7 << 10;
 
 /// Where windows lie.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Windows {
+pub(crate) struct DepthwiseWindows {
     /// Rows and columns of a plane, at least one, and of the result.
     pub(crate) plane: [usize; 2],
     pub(crate) out: [usize; 2],
@@ -41,15 +41,15 @@ pub(crate) struct Windows {
     /// Do they see the rows before it instead?
     pub(crate) up: bool,
     /// Which column each tap sees at column 0.
-    pub(crate) columns: [isize; TAPS],
+    pub(crate) columns: [isize; TAPS_PER_AXIS],
 }
 
 /// Windows made ready for an instruction set.
-pub(crate) struct Planes<T> {
+pub(crate) struct DepthwisePlanes<T> {
     isa: Isa,
     /// In the widest registers?
     wide: bool,
-    windows: Windows,
+    windows: DepthwiseWindows,
     /// Numbers that are reached before and behind a row's first.
     before: usize,
     behind: usize,
@@ -65,9 +65,9 @@ pub(crate) struct Planes<T> {
     inside: Vec<bool>,
 }
 
-impl<T: SimdElement> Planes<T> {
+impl<T: SimdElement> DepthwisePlanes<T> {
     /// Ready for all planes of a size.
-    pub(crate) fn new(isa: Isa, windows: Windows) -> Planes<T> {
+    pub(crate) fn new(isa: Isa, windows: DepthwiseWindows) -> DepthwisePlanes<T> {
         let width = windows.out[1];
         let wide = width >= lanes::<T>(isa);
         let lanes = if wide { lanes::<T>(isa) } else { half_lanes::<T>(isa) };
@@ -96,7 +96,7 @@ impl<T: SimdElement> Planes<T> {
             |j: usize| windows.columns.iter().all(|c| [j, last(j)].iter().all(|l| seen(*l as isize + c)));
         let inside = starts.iter().map(|j| sees(*j)).collect();
         let nothing = vec![<T as Element>::ZERO; before + behind];
-        Planes { isa, wide, windows, before, behind, nothing, starts, low, masks, inside }
+        DepthwisePlanes { isa, wide, windows, before, behind, nothing, starts, low, masks, inside }
     }
 
     /// How many registers, at most `most`, go down together from start number `unit` on: only the first and the last may see what
@@ -113,7 +113,13 @@ impl<T: SimdElement> Planes<T> {
     ///
     /// # Panics
     /// If the plane is not in `x`, or the room is too small.
-    pub(crate) fn fill(&self, x: &[T], at: usize, w: &[T; TAPS * TAPS], room: &mut Room<'_, T>) {
+    pub(crate) fn fill(
+        &self,
+        x: &[T],
+        at: usize,
+        w: &[T; TAPS_PER_AXIS * TAPS_PER_AXIS],
+        dst: &mut UninitSlice<'_, T>,
+    ) {
         let [rows, columns] = self.windows.plane;
         let n = self.windows.out.iter().product();
         let plane = &x[at..at + rows * columns];
@@ -129,27 +135,27 @@ impl<T: SimdElement> Planes<T> {
             }
             (&copied[..], self.before, pitch)
         };
-        let y = &mut room.unwritten()[..n];
+        let y = &mut dst.unwritten()[..n];
         if n > 0 {
-            let walk = Walk { planes: self, x: &x[at - self.before..], pitch, w, y };
+            let walk = DepthwiseKernel { planes: self, x: &x[at - self.before..], pitch, w, y };
             if self.wide { dispatch_vectors(self.isa, walk) } else { dispatch_half_vectors(self.isa, walk) }
         }
-        // SAFETY: `Walk` writes each of the `n` results of the plane.
-        unsafe { room.count(n) };
+        // SAFETY: `DepthwiseKernel` writes each of the `n` results of the plane.
+        unsafe { dst.count(n) };
     }
 }
 
 /// A plane and its result, whose sizes `fill` has checked: from `x` on there are, for each row of the plane, `before + behind`
 /// numbers, `pitch` apart; `y` has the size of the result.
-struct Walk<'a, 'r, T> {
-    planes: &'a Planes<T>,
+struct DepthwiseKernel<'a, 'r, T> {
+    planes: &'a DepthwisePlanes<T>,
     x: &'a [T],
     pitch: usize,
-    w: &'a [T; TAPS * TAPS],
+    w: &'a [T; TAPS_PER_AXIS * TAPS_PER_AXIS],
     y: &'r mut [MaybeUninit<T>],
 }
 
-impl<T: SimdElement> VectorKernel for Walk<'_, '_, T> {
+impl<T: SimdElement> VectorKernel for DepthwiseKernel<'_, '_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(mut self) {
@@ -158,7 +164,7 @@ impl<T: SimdElement> VectorKernel for Walk<'_, '_, T> {
     }
 }
 
-impl<T: SimdElement> Walk<'_, '_, T> {
+impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
     /// All columns.
     ///
     /// # Safety
@@ -217,21 +223,22 @@ impl<T: SimdElement> Walk<'_, '_, T> {
         unit: usize,
     ) {
         let planes = self.planes;
-        let Windows { out: [height, width], plane: [rows, _], row, up, columns } = planes.windows;
+        let DepthwiseWindows { out: [height, width], plane: [rows, _], row, up, columns } = planes.windows;
         let (start, last) = (planes.starts[unit], planes.starts[unit + U - 1]);
         // Register `u` begins so far behind the first.
         let at = |u: usize| if u + 1 == U { last - start } else { u * V::LANES };
         // SAFETY: the processor has the registers, here and below; `new` made three masks of a register for each start.
         let zero = unsafe { V::splat(<T as Element>::ZERO) };
-        let (mut w, mut first_mask, mut last_mask) = ([zero; TAPS * TAPS], [zero; TAPS], [zero; TAPS]);
-        let mut from = [0; TAPS];
-        for t in 0..TAPS {
+        let (mut w, mut first_mask, mut last_mask) =
+            ([zero; TAPS_PER_AXIS * TAPS_PER_AXIS], [zero; TAPS_PER_AXIS], [zero; TAPS_PER_AXIS]);
+        let mut from = [0; TAPS_PER_AXIS];
+        for t in 0..TAPS_PER_AXIS {
             from[t] = (start + planes.before).wrapping_add_signed(columns[t]);
             // SAFETY: as above.
             unsafe {
                 let masks = planes.masks.as_ptr();
-                first_mask[t] = V::load(masks.add((unit * TAPS + t) * V::LANES));
-                last_mask[t] = V::load(masks.add(((unit + U - 1) * TAPS + t) * V::LANES));
+                first_mask[t] = V::load(masks.add((unit * TAPS_PER_AXIS + t) * V::LANES));
+                last_mask[t] = V::load(masks.add(((unit + U - 1) * TAPS_PER_AXIS + t) * V::LANES));
             }
         }
         for (w, number) in w.iter_mut().zip(self.w) {
@@ -245,7 +252,7 @@ impl<T: SimdElement> Walk<'_, '_, T> {
         let mut x = self.x.as_ptr().wrapping_offset((top + row) * pitch);
         let mut y = self.y.as_mut_ptr().wrapping_offset(top * wide + start as isize);
         // What is needed soon: later rows, or, where rows are walked up, the same row of the next plane, which is behind this one.
-        let ahead = (AHEAD / (width * size_of::<T>())).max(1);
+        let ahead = (PREFETCH_DISTANCE_BYTES / (width * size_of::<T>())).max(1);
         let soon_x = if up { rows } else { ahead } * self.pitch + start;
         let soon_y = if up { height } else { ahead } * width;
         // The sums of the rows of the result that have seen two rows of taps, and one.
@@ -253,7 +260,7 @@ impl<T: SimdElement> Walk<'_, '_, T> {
         // SAFETY: as above.
         let zero_low = unsafe { zero.low() };
         let (mut two_low, mut one_low) = (zero_low, zero_low);
-        for s in 0..height + TAPS - 1 {
+        for s in 0..height + TAPS_PER_AXIS - 1 {
             for u in 0..U {
                 // One of those that share a line; the last may lie over the one before it, and is left to the processor.
                 if u == 0 || u + 1 < U && (u * V::LANES * size_of::<T>()).is_multiple_of(LINE) {
@@ -270,9 +277,9 @@ impl<T: SimdElement> Walk<'_, '_, T> {
             };
             let (mut none, mut none_low) = ([zero; F], zero_low);
             for u in 0..F {
-                for t in 0..TAPS {
+                for t in 0..TAPS_PER_AXIS {
                     // SAFETY: a tap's column is at least `-before` away from a start, and so that a register from there on ends
-                    // within `behind`; from `seen` on there are `before + behind` numbers, see `Walk` and `nothing`.
+                    // within `behind`; from `seen` on there are `before + behind` numbers, see `DepthwiseKernel` and `nothing`.
                     let mut x = unsafe { V::load(seen.add(from[t] + at(u))) };
                     // SAFETY: the processor has the registers.
                     unsafe {
@@ -281,26 +288,26 @@ impl<T: SimdElement> Walk<'_, '_, T> {
                         } else if u + 1 == U {
                             x = x.and(last_mask[t]);
                         }
-                        two[u] = x.fma(w[2 * TAPS + t], two[u]);
-                        one[u] = x.fma(w[TAPS + t], one[u]);
+                        two[u] = x.fma(w[2 * TAPS_PER_AXIS + t], two[u]);
+                        one[u] = x.fma(w[TAPS_PER_AXIS + t], one[u]);
                         none[u] = x.fma(w[t], none[u]);
                     }
                 }
             }
             if F < U {
-                for t in 0..TAPS {
+                for t in 0..TAPS_PER_AXIS {
                     // SAFETY: as above.
                     unsafe {
                         let x = V::Low::load(seen.add(from[t] + at(F))).and(last_mask[t].low());
-                        two_low = x.fma(w[2 * TAPS + t].low(), two_low);
-                        one_low = x.fma(w[TAPS + t].low(), one_low);
+                        two_low = x.fma(w[2 * TAPS_PER_AXIS + t].low(), two_low);
+                        one_low = x.fma(w[TAPS_PER_AXIS + t].low(), one_low);
                         none_low = x.fma(w[t].low(), none_low);
                     }
                 }
             }
             // Behind all sums of the row: stores between them took a quarter longer.
-            if s >= TAPS - 1 {
-                let y = y.wrapping_offset((1 - TAPS as isize) * step * wide);
+            if s >= TAPS_PER_AXIS - 1 {
+                let y = y.wrapping_offset((1 - TAPS_PER_AXIS as isize) * step * wide);
                 if F < U {
                     // SAFETY: as below.
                     unsafe { two_low.store(y.add(at(F)).cast()) }

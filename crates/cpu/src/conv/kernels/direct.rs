@@ -1,7 +1,7 @@
 //! Chains of fma for convolutions of few channels, straight from padded planes: no factor is packed.
 //!
-//! Sixteen chains go side by side, a [`UNIT`]: positions that follow one another in a row ([`Windows`]), or groups
-//! ([`Groups`]). What runs side by side never changes a chain's order.
+//! Sixteen chains go side by side, a [`CHAINS_PER_UNIT`]: positions that follow one another in a row ([`DirectWindows`]), or groups
+//! ([`DirectGroups`]). What runs side by side never changes a chain's order.
 //!
 //! How it can be wrong: by reading beside a plane. Both check the reach of what they are given, once, before their loops.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
@@ -12,30 +12,30 @@ use elinvar_simd::isa::Isa;
 use elinvar_simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors};
 
 /// Chains side by side: a register of AVX-512, two of AVX2, of f32.
-pub(crate) const UNIT: usize = 16;
+pub(crate) const CHAINS_PER_UNIT: usize = 16;
 /// Results of one position at most: with four units they take sixteen registers of AVX-512.
-pub(crate) const FEW: usize = 4;
+pub(crate) const MAX_RESULTS_PER_POSITION: usize = 4;
 
 /// Positions that follow one another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unit {
+pub(crate) struct PositionUnit {
     /// Where the first lies in the planes, for a term at place 0.
     pub(crate) from: usize,
     /// Where its result goes.
     pub(crate) to: usize,
-    /// So many of [`UNIT`] are wanted.
+    /// So many of [`CHAINS_PER_UNIT`] are wanted.
     pub(crate) count: usize,
 }
 
 /// A chunk of terms for all units: y[o * plane + to + l] = (or +=) the chain over t of x[from + places\[t\] + l] * w[o, t].
-pub(crate) struct Windows<'a, T> {
+pub(crate) struct DirectWindows<'a, T> {
     pub(crate) x: &'a [T],
     pub(crate) places: &'a [usize],
     /// Weights: `across` from one result of a position to the next.
     pub(crate) w: &'a [T],
     pub(crate) across: usize,
-    pub(crate) units: &'a [Unit],
-    /// Results of a position, 1 to [`FEW`].
+    pub(crate) units: &'a [PositionUnit],
+    /// Results of a position, 1 to [`MAX_RESULTS_PER_POSITION`].
     pub(crate) o: usize,
     pub(crate) y: &'a mut [T],
     pub(crate) plane: usize,
@@ -47,28 +47,28 @@ pub(crate) struct Windows<'a, T> {
 ///
 /// # Panics
 /// If something lies outside of its slice.
-pub(crate) fn windows<T: SimdElement>(isa: Isa, all: Windows<'_, T>) {
+pub(crate) fn direct_windows<T: SimdElement>(isa: Isa, all: DirectWindows<'_, T>) {
     let (Some(place), Some(from)) = (all.places.iter().max(), all.units.iter().map(|u| u.from).max()) else {
         return;
     };
-    assert!((1..=FEW).contains(&all.o), "one to four results for a position");
-    let reach = place.checked_add(from).and_then(|n| n.checked_add(UNIT));
+    assert!((1..=MAX_RESULTS_PER_POSITION).contains(&all.o), "one to four results for a position");
+    let reach = place.checked_add(from).and_then(|n| n.checked_add(CHAINS_PER_UNIT));
     assert!(reach.is_some_and(|n| n <= all.x.len()), "a window leaves its planes");
     assert!((all.o - 1) * all.across + all.places.len() <= all.w.len(), "a weight is missing");
-    dispatch_vectors(isa, Positions(all));
+    dispatch_vectors(isa, DirectWindowKernel(all));
 }
 
-/// Windows whose reach has been checked, by `windows` alone.
-struct Positions<'a, T>(Windows<'a, T>);
+/// Windows whose reach has been checked, by `direct_windows` alone.
+struct DirectWindowKernel<'a, T>(DirectWindows<'a, T>);
 
-impl<T: SimdElement> VectorKernel for Positions<'_, T> {
+impl<T: SimdElement> VectorKernel for DirectWindowKernel<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(mut self) {
         // As many units at once as there are registers for.
         // SAFETY: the caller's.
         unsafe {
-            match (UNIT / V::LANES, self.0.o) {
+            match (CHAINS_PER_UNIT / V::LANES, self.0.o) {
                 (1, 1) => self.all::<V, 4, 1, 1>(),
                 (1, 2) => self.all::<V, 4, 1, 2>(),
                 (1, 3) => self.all::<V, 4, 1, 3>(),
@@ -90,7 +90,7 @@ impl<T: SimdElement> VectorKernel for Positions<'_, T> {
     }
 }
 
-impl<T: SimdElement> Positions<'_, T> {
+impl<T: SimdElement> DirectWindowKernel<'_, T> {
     /// `U` units of `R` registers and `O` results at once.
     ///
     /// # Safety
@@ -113,12 +113,12 @@ impl<T: SimdElement> Positions<'_, T> {
     #[inline(always)]
     unsafe fn some<V: Vector<T = T>, const U: usize, const R: usize, const O: usize>(
         &mut self,
-        units: &[Unit; U],
+        units: &[PositionUnit; U],
     ) {
         let all = &mut self.0;
         let (x, w) = (all.x.as_ptr(), all.w.as_ptr());
-        let mut results = [[[<T as Element>::ZERO; UNIT]; U]; O];
-        // SAFETY: the processor has the registers. `windows` checked that the largest
+        let mut results = [[[<T as Element>::ZERO; CHAINS_PER_UNIT]; U]; O];
+        // SAFETY: the processor has the registers. `direct_windows` checked that the largest
         // `from` and the largest place, and a unit from there on, lie in `x`, and that there are `O` rows of weights;
         // `results` has room for `R` registers, a unit, each.
         unsafe {
@@ -151,7 +151,7 @@ impl<T: SimdElement> Positions<'_, T> {
                 let y = &mut all.y[o * all.plane + unit.to..][..unit.count];
                 if !all.first {
                     y.iter_mut().zip(results).for_each(|(y, &sum)| *y = *y + sum);
-                } else if let Ok(y) = <&mut [T; UNIT]>::try_from(&mut *y) {
+                } else if let Ok(y) = <&mut [T; CHAINS_PER_UNIT]>::try_from(&mut *y) {
                     // Of known length: a store instead of a call.
                     *y = *results;
                 } else {
@@ -162,9 +162,9 @@ impl<T: SimdElement> Positions<'_, T> {
     }
 }
 
-/// Chains of [`UNIT`] groups side by side, whose elements lie together: sums[k, l] goes on with the terms
+/// Chains of [`CHAINS_PER_UNIT`] groups side by side, whose elements lie together: sums[k, l] goes on with the terms
 /// x[places\[k\] + i, l] * g[i, l], i ascending. Places count units.
-pub(crate) struct Groups<'a, T> {
+pub(crate) struct DirectGroups<'a, T> {
     pub(crate) x: &'a [T],
     pub(crate) places: &'a [usize],
     pub(crate) g: &'a [T],
@@ -175,18 +175,18 @@ pub(crate) struct Groups<'a, T> {
 ///
 /// # Panics
 /// If something lies outside of its slice.
-pub(crate) fn groups<T: SimdElement>(isa: Isa, all: Groups<'_, T>) {
-    let n = all.g.len() / UNIT;
+pub(crate) fn direct_groups<T: SimdElement>(isa: Isa, all: DirectGroups<'_, T>) {
+    let n = all.g.len() / CHAINS_PER_UNIT;
     let Some(place) = all.places.iter().max().filter(|_| n > 0) else { return };
-    assert!((place + n) * UNIT <= all.x.len(), "a window leaves its planes");
-    assert!(all.places.len() * UNIT <= all.sums.len(), "a sum is missing");
-    dispatch_vectors(isa, Sides(all));
+    assert!((place + n) * CHAINS_PER_UNIT <= all.x.len(), "a window leaves its planes");
+    assert!(all.places.len() * CHAINS_PER_UNIT <= all.sums.len(), "a sum is missing");
+    dispatch_vectors(isa, DirectGroupKernel(all));
 }
 
-/// Groups whose reach has been checked, by `groups` alone.
-struct Sides<'a, T>(Groups<'a, T>);
+/// Groups whose reach has been checked, by `direct_groups` alone.
+struct DirectGroupKernel<'a, T>(DirectGroups<'a, T>);
 
-impl<T: SimdElement> VectorKernel for Sides<'_, T> {
+impl<T: SimdElement> VectorKernel for DirectGroupKernel<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(mut self) {
@@ -195,7 +195,7 @@ impl<T: SimdElement> VectorKernel for Sides<'_, T> {
             // As many taps at once as there are registers for.
             // SAFETY: the caller's.
             at += unsafe {
-                match (UNIT / V::LANES, self.0.places.len() - at) {
+                match (CHAINS_PER_UNIT / V::LANES, self.0.places.len() - at) {
                     (1, 9..) => self.taps::<V, 9, 1>(at),
                     (1, 3..) => self.taps::<V, 3, 1>(at),
                     (1, _) => self.taps::<V, 1, 1>(at),
@@ -211,7 +211,7 @@ impl<T: SimdElement> VectorKernel for Sides<'_, T> {
     }
 }
 
-impl<T: SimdElement> Sides<'_, T> {
+impl<T: SimdElement> DirectGroupKernel<'_, T> {
     /// `K` taps of `R` registers from number `at` on; gives `K`.
     ///
     /// # Safety
@@ -219,23 +219,23 @@ impl<T: SimdElement> Sides<'_, T> {
     #[inline(always)]
     unsafe fn taps<V: Vector<T = T>, const K: usize, const R: usize>(&mut self, at: usize) -> usize {
         let all = &mut self.0;
-        let n = all.g.len() / UNIT;
-        // SAFETY: the processor has the registers. `groups` checked that a unit at the
+        let n = all.g.len() / CHAINS_PER_UNIT;
+        // SAFETY: the processor has the registers. `direct_groups` checked that a unit at the
         // largest place, and `n - 1` more, lie in `x`, and one for each place in `sums`; `g` has `n` units.
         unsafe {
-            let (g, to) = (all.g.as_ptr(), all.sums.as_mut_ptr().add(at * UNIT));
+            let (g, to) = (all.g.as_ptr(), all.sums.as_mut_ptr().add(at * CHAINS_PER_UNIT));
             let mut sums = [[V::splat(<T as Element>::ZERO); R]; K];
             let mut x = [all.x.as_ptr(); K];
             for k in 0..K {
-                x[k] = x[k].add(all.places[at + k] * UNIT);
+                x[k] = x[k].add(all.places[at + k] * CHAINS_PER_UNIT);
                 for r in 0..R {
-                    sums[k][r] = V::load(to.add(k * UNIT + r * V::LANES));
+                    sums[k][r] = V::load(to.add(k * CHAINS_PER_UNIT + r * V::LANES));
                 }
             }
             for i in 0..n {
-                let from = i * UNIT;
+                let from = i * CHAINS_PER_UNIT;
                 for r in 0..R {
-                    let g = V::load(g.add(i * UNIT + r * V::LANES));
+                    let g = V::load(g.add(i * CHAINS_PER_UNIT + r * V::LANES));
                     for k in 0..K {
                         sums[k][r] = V::load(x[k].add(from + r * V::LANES)).fma(g, sums[k][r]);
                     }
@@ -243,7 +243,7 @@ impl<T: SimdElement> Sides<'_, T> {
             }
             for k in 0..K {
                 for r in 0..R {
-                    sums[k][r].store(to.add(k * UNIT + r * V::LANES));
+                    sums[k][r].store(to.add(k * CHAINS_PER_UNIT + r * V::LANES));
                 }
             }
         }

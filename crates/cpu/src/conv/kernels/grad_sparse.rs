@@ -15,13 +15,13 @@ use elinvar_simd::vector::{SimdElement, Vector, VectorKernel, dispatch_vectors, 
 use std::ops::Range;
 
 /// Taps that are neighbours.
-pub(crate) const THREE: usize = 3;
+pub(crate) const TAPS_PER_ROW: usize = 3;
 /// Threes whose sums registers are there for.
-const TOGETHER: usize = 3;
+const TAP_ROWS_IN_REGISTERS: usize = 3;
 
 /// Numbers that follow one another, and so do the pixels that belong to them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct PixelLine {
     /// The first number.
     pub(crate) at: usize,
     /// Its pixel.
@@ -30,7 +30,7 @@ pub(crate) struct Line {
 }
 
 /// Numbers that are not zero, list by list.
-pub(crate) struct Found<T> {
+pub(crate) struct NonzeroLists<T> {
     /// Their pixels. Behind the last one there is room.
     pixels: Vec<u32>,
     numbers: Vec<T>,
@@ -40,9 +40,9 @@ pub(crate) struct Found<T> {
     most: usize,
 }
 
-impl<T: SimdElement> Found<T> {
+impl<T: SimdElement> NonzeroLists<T> {
     pub(crate) fn new() -> Self {
-        Found { pixels: Vec::new(), numbers: Vec::new(), ends: Vec::new(), most: 0 }
+        NonzeroLists { pixels: Vec::new(), numbers: Vec::new(), ends: Vec::new(), most: 0 }
     }
     /// Forgets all lists.
     pub(crate) fn clear(&mut self) {
@@ -56,7 +56,7 @@ impl<T: SimdElement> Found<T> {
     ///
     /// # Panics
     /// If they are not all there, or a pixel's number has more than 32 bits.
-    pub(crate) fn find(&mut self, isa: Isa, numbers: &[T], lines: &[Line]) -> Result<()> {
+    pub(crate) fn find(&mut self, isa: Isa, numbers: &[T], lines: &[PixelLine]) -> Result<()> {
         let start = self.ends.last().copied().unwrap_or(0);
         let count: usize = lines.iter().map(|line| line.count).sum();
         for line in lines {
@@ -65,16 +65,16 @@ impl<T: SimdElement> Found<T> {
         }
         assert!(u32::try_from(self.most).is_ok(), "pixels have numbers of 32 bits");
         // Registers are stored whole.
-        let room = start + count + lanes::<T>(isa);
-        if self.pixels.len() < room {
-            let missing = room - self.pixels.len();
+        let dst = start + count + lanes::<T>(isa);
+        if self.pixels.len() < dst {
+            let missing = dst - self.pixels.len();
             let reserved = self.pixels.try_reserve(missing).and_then(|()| self.numbers.try_reserve(missing));
-            reserved.map_err(|e| Error::memory(format!("a list of {room} numbers: {e}")))?;
-            self.pixels.resize(room, 0);
-            self.numbers.resize(room, T::default());
+            reserved.map_err(|e| Error::memory(format!("a list of {dst} numbers: {e}")))?;
+            self.pixels.resize(dst, 0);
+            self.numbers.resize(dst, T::default());
         }
         let mut end = start;
-        dispatch_vectors(isa, Find { numbers, lines, found: self, end: &mut end });
+        dispatch_vectors(isa, FindNonzeros { numbers, lines, found: self, end: &mut end });
         self.ends.push(end);
         Ok(())
     }
@@ -85,19 +85,19 @@ impl<T: SimdElement> Found<T> {
     }
 }
 
-/// Checked by `Found::find` alone.
-struct Find<'a, T> {
+/// Checked by `NonzeroLists::find` alone.
+struct FindNonzeros<'a, T> {
     numbers: &'a [T],
-    lines: &'a [Line],
-    found: &'a mut Found<T>,
+    lines: &'a [PixelLine],
+    found: &'a mut NonzeroLists<T>,
     end: &'a mut usize,
 }
 
-impl<T: SimdElement> VectorKernel for Find<'_, T> {
+impl<T: SimdElement> VectorKernel for FindNonzeros<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Find { numbers, lines, found, end } = self;
+        let FindNonzeros { numbers, lines, found, end } = self;
         let (pixels, to) = (found.pixels.as_mut_ptr(), found.numbers.as_mut_ptr());
         let mut n = *end;
         for line in lines {
@@ -123,15 +123,15 @@ impl<T: SimdElement> VectorKernel for Find<'_, T> {
 /// If `x` or `sums` is too short.
 pub(crate) fn gather<T: SimdElement>(
     isa: Isa,
-    (found, list): (&Found<T>, usize),
+    (found, list): (&NonzeroLists<T>, usize),
     x: &[T],
     threes: &[usize],
     sums: &mut [T],
 ) {
     let n = lanes::<T>(isa);
-    assert!(sums.len() >= threes.len() * THREE * n, "sums of all taps");
+    assert!(sums.len() >= threes.len() * TAPS_PER_ROW * n, "sums of all taps");
     check(found, threes, x.len() / n);
-    dispatch_vectors(isa, Gather { list: found.list(list), x, threes, sums });
+    dispatch_vectors(isa, GatherProducts { list: found.list(list), x, threes, sums });
 }
 
 /// sums[pixel + tap, lane] += g * w[tap, lane], for the numbers g of a list, the last one first, and some taps.
@@ -140,22 +140,22 @@ pub(crate) fn gather<T: SimdElement>(
 /// If there are fewer taps, or `w` or `sums` is too short.
 pub(crate) fn scatter<T: SimdElement>(
     isa: Isa,
-    (found, list): (&Found<T>, usize),
+    (found, list): (&NonzeroLists<T>, usize),
     w: &[T],
     threes: &[usize],
     taps: Range<usize>,
     sums: &mut [T],
 ) {
     let n = lanes::<T>(isa);
-    assert!(taps.end <= threes.len() * THREE, "so many taps");
-    assert!(w.len() >= threes.len() * THREE * n, "weights of all taps");
+    assert!(taps.end <= threes.len() * TAPS_PER_ROW, "so many taps");
+    assert!(w.len() >= threes.len() * TAPS_PER_ROW * n, "weights of all taps");
     check(found, threes, sums.len() / n);
-    dispatch_vectors(isa, Scatter { list: found.list(list), w, threes, taps, sums });
+    dispatch_vectors(isa, ScatterProducts { list: found.list(list), w, threes, taps, sums });
 }
 
 /// Pixels that were found lie under each tap in so many pixels.
-fn check<T>(found: &Found<T>, threes: &[usize], pixels: usize) {
-    let farthest = threes.iter().max().map_or(0, |three| three + THREE - 1);
+fn check<T>(found: &NonzeroLists<T>, threes: &[usize], pixels: usize) {
+    let farthest = threes.iter().max().map_or(0, |three| three + TAPS_PER_ROW - 1);
     // `most` is one more than the farthest, if there is any.
     assert!(
         found.most == 0 || (found.most - 1).checked_add(farthest).is_some_and(|last| last < pixels),
@@ -164,19 +164,22 @@ fn check<T>(found: &Found<T>, threes: &[usize], pixels: usize) {
 }
 
 /// Checked by `gather` alone.
-struct Gather<'a, T> {
+struct GatherProducts<'a, T> {
     list: (&'a [u32], &'a [T]),
     x: &'a [T],
     threes: &'a [usize],
     sums: &'a mut [T],
 }
 
-impl<T: SimdElement> VectorKernel for Gather<'_, T> {
+impl<T: SimdElement> VectorKernel for GatherProducts<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Gather { list, x, threes, sums } = self;
-        for (some, sums) in threes.chunks(TOGETHER).zip(sums.chunks_mut(TOGETHER * THREE * V::LANES)) {
+        let GatherProducts { list, x, threes, sums } = self;
+        for (some, sums) in threes
+            .chunks(TAP_ROWS_IN_REGISTERS)
+            .zip(sums.chunks_mut(TAP_ROWS_IN_REGISTERS * TAPS_PER_ROW * V::LANES))
+        {
             // SAFETY: `gather` checked that all pixels are there, and the sums. The instructions are there: our caller's.
             unsafe {
                 match some {
@@ -201,10 +204,10 @@ unsafe fn gather_of<V: Vector, const N: usize>(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        let mut sums = [[V::splat(V::T::default()); THREE]; N];
+        let mut sums = [[V::splat(V::T::default()); TAPS_PER_ROW]; N];
         each_row!(N, up to 4, r => {
             for (t, sum) in sums[r].iter_mut().enumerate() {
-                *sum = V::load(to.add((r * THREE + t) * V::LANES));
+                *sum = V::load(to.add((r * TAPS_PER_ROW + t) * V::LANES));
             }
         });
         for (pixel, g) in pixels.iter().zip(numbers) {
@@ -218,14 +221,14 @@ unsafe fn gather_of<V: Vector, const N: usize>(
         }
         each_row!(N, up to 4, r => {
             for (t, sum) in sums[r].iter().enumerate() {
-                sum.store(to.add((r * THREE + t) * V::LANES));
+                sum.store(to.add((r * TAPS_PER_ROW + t) * V::LANES));
             }
         });
     }
 }
 
 /// Checked by `scatter` alone.
-struct Scatter<'a, T> {
+struct ScatterProducts<'a, T> {
     list: (&'a [u32], &'a [T]),
     w: &'a [T],
     threes: &'a [usize],
@@ -233,12 +236,12 @@ struct Scatter<'a, T> {
     sums: &'a mut [T],
 }
 
-impl<T: SimdElement> VectorKernel for Scatter<'_, T> {
+impl<T: SimdElement> VectorKernel for ScatterProducts<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Scatter { list, w, threes, taps, sums } = self;
-        let (w, sums, all) = (w.as_ptr(), sums.as_mut_ptr(), 0..threes.len() * THREE);
+        let ScatterProducts { list, w, threes, taps, sums } = self;
+        let (w, sums, all) = (w.as_ptr(), sums.as_mut_ptr(), 0..threes.len() * TAPS_PER_ROW);
         // SAFETY: `scatter` checked that all pixels are there, and the weights. The instructions are there: our caller's.
         unsafe {
             match threes {
@@ -248,7 +251,7 @@ impl<T: SimdElement> VectorKernel for Scatter<'_, T> {
                 _ => {
                     for (pixel, g) in list.0.iter().zip(list.1).rev() {
                         for tap in taps.clone() {
-                            let pixel = *pixel as usize + threes[tap / THREE] + tap % THREE;
+                            let pixel = *pixel as usize + threes[tap / TAPS_PER_ROW] + tap % TAPS_PER_ROW;
                             let to = sums.add(pixel * V::LANES);
                             V::splat(*g).fma(V::load(w.add(tap * V::LANES)), V::load(to)).store(to);
                         }
@@ -270,10 +273,10 @@ unsafe fn scatter_of<V: Vector, const N: usize>(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        let mut w = [[V::splat(V::T::default()); THREE]; N];
+        let mut w = [[V::splat(V::T::default()); TAPS_PER_ROW]; N];
         each_row!(N, up to 4, r => {
             for (t, w) in w[r].iter_mut().enumerate() {
-                *w = V::load(from.add((r * THREE + t) * V::LANES));
+                *w = V::load(from.add((r * TAPS_PER_ROW + t) * V::LANES));
             }
         });
         for (pixel, g) in pixels.iter().zip(numbers).rev() {

@@ -5,21 +5,25 @@
 
 use elinvar_simd::isa::{Isa, IsaTargets, Level};
 use elinvar_simd::quad::{Float16, GatherVector};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use elinvar_simd::vector::{VectorKernel, dispatch_vectors};
 use std::marker::PhantomData;
 
 /// Writes the numbers, exactly; or says that it does not.
-pub(crate) fn widen<H: Float16 + Default>(isa: Isa, x: &[H], room: &mut Room<'_, f32>) -> bool {
+pub(crate) fn widen<H: Float16 + Default>(isa: Isa, x: &[H], room: &mut UninitSlice<'_, f32>) -> bool {
     by::<Widen, _, _>(isa, x, room)
 }
 
 /// Writes the nearest halves, of two the even one; or says that it does not.
-pub(crate) fn narrow<H: Float16 + Default>(isa: Isa, x: &[f32], room: &mut Room<'_, H>) -> bool {
+pub(crate) fn narrow<H: Float16 + Default>(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, H>) -> bool {
     by::<Narrow, _, _>(isa, x, room)
 }
 
-fn by<W: Way<S, T>, S: Copy + Default, T: Copy + Default>(isa: Isa, x: &[S], room: &mut Room<'_, T>) -> bool {
+fn by<W: Way<S, T>, S: Copy + Default, T: Copy + Default>(
+    isa: Isa,
+    x: &[S],
+    room: &mut UninitSlice<'_, T>,
+) -> bool {
     if !matches!(isa.level(), Level::Avx2 | Level::Avx512) {
         return false;
     }

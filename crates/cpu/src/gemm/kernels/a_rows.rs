@@ -31,15 +31,15 @@ macro_rules! each_row {
 }
 pub(crate) use each_row;
 
-/// Terms that loops over them go on by, where a [`Side`] is even.
-pub(crate) const TOGETHER: usize = 4;
+/// Terms that loops over them go on by, where a [`RowsOfA`] is even.
+pub(crate) const TERMS_PER_STEP: usize = 4;
 
 /// Where a tile's rows come from.
-pub(crate) trait Side<V: Vector>: Copy {
+pub(crate) trait RowsOfA<V: Vector>: Copy {
     /// Do all rows have one address, so that fourteen rows have registers enough? Rows of windows are often as many.
-    const TALL: bool;
-    /// Do [`TOGETHER`] terms of a run have addresses that differ by constants, so that these are counted up once for all of them?
-    const EVEN: bool;
+    const ONE_ADDRESS: bool;
+    /// Do [`TERMS_PER_STEP`] terms of a run have addresses that differ by constants, so that these are counted up once for all of them?
+    const CONST_STRIDE: bool;
     /// Terms up to the end of a run, the next one first; more than there are, if they have no runs.
     #[inline(always)]
     fn run(self) -> usize {
@@ -63,7 +63,7 @@ pub(crate) trait Side<V: Vector>: Copy {
     /// there are none left.
     #[inline(always)]
     fn between(self) {}
-    /// Goes on by so many terms, one or [`TOGETHER`].
+    /// Goes on by so many terms, one or [`TERMS_PER_STEP`].
     ///
     /// # Safety
     /// There were as many, in this run.
@@ -75,7 +75,7 @@ pub(crate) trait Side<V: Vector>: Copy {
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", allow(clippy::pointers_in_nomem_asm_block, reason = "the address alone"))]
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut, reason = "it is as it was"))]
-pub(crate) fn hidden<T>(mut p: *const T) -> *const T {
+pub(crate) fn opaque_address<T>(mut p: *const T) -> *const T {
     // SAFETY: nothing is done.
     #[cfg(target_arch = "x86_64")]
     unsafe {
@@ -86,23 +86,23 @@ pub(crate) fn hidden<T>(mut p: *const T) -> *const T {
 
 /// Rows whose terms are neighbours, as they lie in memory. An address takes one register or two, so three rows are read from one address.
 #[derive(Clone, Copy)]
-pub(crate) struct Lying<V: Vector> {
+pub(crate) struct RowMajorA<V: Vector> {
     /// Rows 0, 3, 6 and 9.
     at: [*const V::T; 4],
     /// Distance of rows.
     apart: usize,
 }
 
-impl<V: Vector> Lying<V> {
+impl<V: Vector> RowMajorA<V> {
     #[inline(always)]
     pub(crate) fn new(first: *const V::T, apart: usize) -> Self {
-        Lying { at: [0, 3, 6, 9].map(|r| first.wrapping_add(r * apart)), apart }
+        RowMajorA { at: [0, 3, 6, 9].map(|r| first.wrapping_add(r * apart)), apart }
     }
 }
 
-impl<V: Vector> Side<V> for Lying<V> {
-    const TALL: bool = false;
-    const EVEN: bool = true;
+impl<V: Vector> RowsOfA<V> for RowMajorA<V> {
+    const ONE_ADDRESS: bool = false;
+    const CONST_STRIDE: bool = true;
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
@@ -110,28 +110,28 @@ impl<V: Vector> Side<V> for Lying<V> {
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
-        self.at = self.at.map(|p| hidden(p.wrapping_add(terms)));
+        self.at = self.at.map(|p| opaque_address(p.wrapping_add(terms)));
     }
 }
 
 /// Rows that are neighbours, term by term.
 #[derive(Clone, Copy)]
-pub(crate) struct Turned<V: Vector> {
+pub(crate) struct ColumnMajorA<V: Vector> {
     at: *const V::T,
     /// Distance of terms.
     apart: usize,
 }
 
-impl<V: Vector> Turned<V> {
+impl<V: Vector> ColumnMajorA<V> {
     #[inline(always)]
     pub(crate) fn new(first: *const V::T, apart: usize) -> Self {
-        Turned { at: first, apart }
+        ColumnMajorA { at: first, apart }
     }
 }
 
-impl<V: Vector> Side<V> for Turned<V> {
-    const TALL: bool = true;
-    const EVEN: bool = false;
+impl<V: Vector> RowsOfA<V> for ColumnMajorA<V> {
+    const ONE_ADDRESS: bool = true;
+    const CONST_STRIDE: bool = false;
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.

@@ -3,7 +3,7 @@
 //! Blocks lie as those of `tile` do: rows of pairs, and panels of 32 columns for each pair, which is what the registers load.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::microkernel::Block;
+use super::microkernel::MicroBlock;
 use crate::gemm::Real;
 use elinvar_simd::amx::{AMX_ROWS, AmxOperands, MACRO_TILE, MacroTileSums, macro_tile};
 use elinvar_simd::isa::{Isa, IsaTargets};
@@ -16,9 +16,9 @@ use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors};
 ///
 /// # Safety
 /// As [`super::microkernel::multiply`], which has checked the lengths; the processor's registers are allowed.
-pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
+pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &MicroBlock<'_, T>) {
     assert!(size_of::<T>() == 4, "a pair of bf16 is as long as an f32");
-    let Block { a, b, rows, cols, k, c, step, before, .. } = *block;
+    let MicroBlock { a, b, rows, cols, k, c, step, before, .. } = *block;
     let (whole, rest) = (k / AMX_ROWS * AMX_ROWS, k % AMX_ROWS);
     // Pairs that are left, of the rows of a square and of the columns of a panel.
     let mut copies =
@@ -26,9 +26,9 @@ pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
     let mut sums = MacroTileSums::uninit();
     for j in (0..cols).step_by(MACRO_TILE) {
         let panel = &b.data[j / MACRO_TILE * b.across..];
-        if let Some((_, right)) = &mut copies {
-            for (p, right) in right[..rest].iter_mut().enumerate() {
-                right.copy_from_slice(&panel[(whole + p) * b.step..][..MACRO_TILE]);
+        if let Some((_, rhs)) = &mut copies {
+            for (p, rhs) in rhs[..rest].iter_mut().enumerate() {
+                rhs.copy_from_slice(&panel[(whole + p) * b.step..][..MACRO_TILE]);
             }
         }
         for i in (0..rows).step_by(MACRO_TILE) {
@@ -36,20 +36,20 @@ pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
             let place = |r: usize| a.data.as_ptr().wrapping_add((i + r) * a.step).cast::<u8>();
             let pair = size_of::<T>();
             let main = AmxOperands {
-                left: [place(0), place(AMX_ROWS)],
+                lhs: [place(0), place(AMX_ROWS)],
                 down: a.step * pair,
-                right: panel.as_ptr().cast(),
+                rhs: panel.as_ptr().cast(),
                 across: b.step * pair,
                 count: whole / AMX_ROWS,
             };
-            let last = if let Some((left, right)) = &mut copies {
-                for (r, left) in left[..height].iter_mut().enumerate() {
-                    left[..rest].copy_from_slice(&a.data[(i + r) * a.step + whole..][..rest]);
+            let last = if let Some((lhs, rhs)) = &mut copies {
+                for (r, lhs) in lhs[..height].iter_mut().enumerate() {
+                    lhs[..rest].copy_from_slice(&a.data[(i + r) * a.step + whole..][..rest]);
                 }
                 AmxOperands {
-                    left: [left[0].as_ptr().cast(), left[AMX_ROWS].as_ptr().cast()],
+                    lhs: [lhs[0].as_ptr().cast(), lhs[AMX_ROWS].as_ptr().cast()],
                     down: AMX_ROWS * pair,
-                    right: right.as_ptr().cast(),
+                    rhs: rhs.as_ptr().cast(),
                     across: MACRO_TILE * pair,
                     count: 1,
                 }
@@ -63,13 +63,13 @@ pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &Block<'_, T>) {
             // SAFETY: rows i.. and columns j.. lie in the result, for which the caller vouches, and in what was before.
             let (c, before) = unsafe { (c.add(i * step + j), before.map(|(at, d)| (at.add(i * d + j), d))) };
             let sums = sums.as_ptr().cast::<f32>().cast::<T>();
-            dispatch_vectors(isa, Stored { sums, rows: height, cols: width, c, step, before });
+            dispatch_vectors(isa, StoreTileSums { sums, rows: height, cols: width, c, step, before });
         }
     }
 }
 
 /// Sums on their way to the result. Made by `multiply` alone, which says where they are.
-struct Stored<T> {
+struct StoreTileSums<T> {
     sums: *const T,
     rows: usize,
     cols: usize,
@@ -78,12 +78,12 @@ struct Stored<T> {
     before: Option<(*const T, usize)>,
 }
 
-impl<T: SimdElement + std::ops::Add<Output = T>> VectorKernel for Stored<T> {
+impl<T: SimdElement + std::ops::Add<Output = T>> VectorKernel for StoreTileSums<T> {
     type T = T;
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Stored { sums, rows, cols, c, step, before } = self;
+        let StoreTileSums { sums, rows, cols, c, step, before } = self;
         let whole = cols / V::LANES * V::LANES;
         for r in 0..rows {
             // SAFETY: `multiply` has so many rows and columns of sums, of the result, and of what was before; the instructions are there: our

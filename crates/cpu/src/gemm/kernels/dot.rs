@@ -3,9 +3,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::microkernel::each_row;
-use super::stored_operand::{FEW, Own, Stored, Wide, are_there, few};
+use super::stored_operand::{FEW_PAIRS, StoredAs, StoredFloat16, StoredNative, assert_in_bounds, few_dots};
 use crate::gemm::Real;
-use crate::gemm::operand::{Columns, Numbers};
+use crate::gemm::operand::{ColumnsB, StoredElements};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Element, bf16};
 use elinvar_simd::LINE;
@@ -14,9 +14,9 @@ use elinvar_simd::quad::{Float16, GatherVector};
 use elinvar_simd::vector::{VectorKernel, dispatch_half_vectors};
 
 /// Pairs of vectors, and room for their sums.
-pub(crate) struct Dots<'a, T> {
-    pub(crate) a: Columns<'a, T>,
-    pub(crate) b: Columns<'a, T>,
+pub(crate) struct BatchedDots<'a, T> {
+    pub(crate) a: ColumnsB<'a, T>,
+    pub(crate) b: ColumnsB<'a, T>,
     /// Terms, at most a chunk of them.
     pub(crate) k: usize,
     pub(crate) sums: &'a mut [T],
@@ -26,27 +26,32 @@ pub(crate) struct Dots<'a, T> {
 ///
 /// # Panics
 /// If vectors are shorter than they should be, or not stored alike.
-pub(crate) fn dots<T: Real>(isa: Isa, dots: Dots<'_, T>) {
-    let Dots { a, b, k, sums } = dots;
+pub(crate) fn dots<T: Real>(isa: Isa, dots: BatchedDots<'_, T>) {
+    let BatchedDots { a, b, k, sums } = dots;
     if sums.is_empty() {
         return;
     }
     assert!(k <= CHUNK, "a chain of one chunk");
-    assert!(are_there(&a, sums.len(), k) && are_there(&b, sums.len(), k), "vectors leave their buffer");
+    assert!(
+        assert_in_bounds(&a, sums.len(), k) && assert_in_bounds(&b, sums.len(), k),
+        "vectors leave their buffer"
+    );
     let step = [a.step, b.step];
     match (a.data, b.data) {
-        (Numbers::Own(x), Numbers::Own(y)) => {
+        (StoredElements::Native(x), StoredElements::Native(y)) => {
             let at = [x.as_ptr().wrapping_offset(a.at), y.as_ptr().wrapping_offset(b.at)];
-            dispatch_half_vectors(isa, Run::<T, Own<T>> { at, step, k, sums });
+            dispatch_half_vectors(isa, DotKernel::<T, StoredNative<T>> { at, step, k, sums });
         }
-        (Numbers::F16(x), Numbers::F16(y)) => halves(isa, x, y, [a.at, b.at], step, k, sums),
-        (Numbers::BF16(x), Numbers::BF16(y)) => halves::<T, bf16>(isa, x, y, [a.at, b.at], step, k, sums),
+        (StoredElements::F16(x), StoredElements::F16(y)) => dots_f16(isa, x, y, [a.at, b.at], step, k, sums),
+        (StoredElements::BF16(x), StoredElements::BF16(y)) => {
+            dots_f16::<T, bf16>(isa, x, y, [a.at, b.at], step, k, sums)
+        }
         _ => unreachable!("vectors that are not stored alike"),
     }
 }
 
 /// Of halves.
-fn halves<T: Real, H: Float16>(
+fn dots_f16<T: Real, H: Float16>(
     isa: Isa,
     x: &[H],
     y: &[H],
@@ -57,26 +62,26 @@ fn halves<T: Real, H: Float16>(
 ) {
     if const { T::WIDENS_F16 } {
         let at = [x.as_ptr().wrapping_offset(at[0]), y.as_ptr().wrapping_offset(at[1])];
-        dispatch_half_vectors(isa, Run::<T, Wide<H>> { at, step, k, sums });
+        dispatch_half_vectors(isa, DotKernel::<T, StoredFloat16<H>> { at, step, k, sums });
     } else {
         unreachable!("f64 is not computed from halves");
     }
 }
 
 /// Sums whose vectors are there, by `dots` alone: where the first of either kind begin, and how far apart they are.
-struct Run<'a, T, S: Stored<T>> {
+struct DotKernel<'a, T, S: StoredAs<T>> {
     at: [*const S::Number; 2],
     step: [isize; 2],
     k: usize,
     sums: &'a mut [T],
 }
 
-impl<T: Real, S: Stored<T>> VectorKernel for Run<'_, T, S> {
+impl<T: Real, S: StoredAs<T>> VectorKernel for DotKernel<'_, T, S> {
     type T = T;
     const TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Run { at, step, k, sums } = self;
+        let DotKernel { at, step, k, sums } = self;
         let count = sums.len();
         let from = |i: usize| {
             let i = i as isize;
@@ -88,9 +93,9 @@ impl<T: Real, S: Stored<T>> VectorKernel for Run<'_, T, S> {
             // computed together with some before them, a second time.
             unsafe {
                 if count < V::LANES {
-                    let some = &mut sums[i..count.min(i + FEW)];
-                    few::<T, S, S>(from(i), step, k, some);
-                    i += FEW;
+                    let some = &mut sums[i..count.min(i + FEW_PAIRS)];
+                    few_dots::<T, S, S>(from(i), step, k, some);
+                    i += FEW_PAIRS;
                 } else {
                     i = i.min(count - V::LANES);
                     full::<V, S>(from(i), step, k).store(&raw mut sums[i]);
@@ -106,7 +111,7 @@ impl<T: Real, S: Stored<T>> VectorKernel for Run<'_, T, S> {
 /// # Safety
 /// All terms of theirs are there, and the processor has the instructions.
 #[inline(always)]
-unsafe fn full<V: GatherVector, S: Stored<V::T>>(
+unsafe fn full<V: GatherVector, S: StoredAs<V::T>>(
     (a, b): (*const S::Number, *const S::Number),
     step: [isize; 2],
     k: usize,
@@ -123,9 +128,9 @@ unsafe fn full<V: GatherVector, S: Stored<V::T>>(
                 V::prefetch_l2(b.wrapping_offset(lane * step[1]).wrapping_add(t).cast());
             }
             for t in (t..t + line).step_by(S::TERMS) {
-                let (left, right) = (S::terms::<V>(a.add(t), step[0]), S::terms::<V>(b.add(t), step[1]));
+                let (lhs, rhs) = (S::terms::<V>(a.add(t), step[0]), S::terms::<V>(b.add(t), step[1]));
                 each_row!(S::TERMS, up to 8, u => {
-                    sum = left[u % 8].fma(right[u % 8], sum);
+                    sum = lhs[u % 8].fma(rhs[u % 8], sum);
                 });
             }
             t += line;

@@ -5,9 +5,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::microkernel::{TermKind, each_row};
-use super::stored_operand::{FEW, Own, Stored, Wide, are_there, few};
+use super::stored_operand::{FEW_PAIRS, StoredAs, StoredFloat16, StoredNative, assert_in_bounds, few_dots};
 use crate::gemm::Real;
-use crate::gemm::operand::{Columns, Numbers};
+use crate::gemm::operand::{ColumnsB, StoredElements};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
 use elinvar_simd::isa::{Isa, IsaTargets};
 use elinvar_simd::quad::{Float16, GatherVector};
@@ -15,16 +15,16 @@ use elinvar_simd::vector::{VectorKernel, dispatch_half_bf16_pairs, dispatch_half
 
 /// A left factor whose terms are neighbours.
 #[derive(Clone, Copy)]
-pub(crate) struct Lines<'a, T> {
+pub(crate) struct RowsA<'a, T> {
     pub(crate) data: &'a [T],
     /// Distance of rows.
     pub(crate) step: usize,
 }
 
 /// A product of few rows.
-pub(super) struct Skinny<'a, T> {
-    pub(super) a: Lines<'a, T>,
-    pub(super) b: Columns<'a, T>,
+pub(super) struct Gemv<'a, T> {
+    pub(super) a: RowsA<'a, T>,
+    pub(super) b: ColumnsB<'a, T>,
     pub(super) rows: usize,
     pub(super) cols: usize,
     pub(super) k: usize,
@@ -35,7 +35,7 @@ pub(super) struct Skinny<'a, T> {
 }
 
 /// Columns that fewer are not multiplied in registers, but one by one.
-pub(crate) const LEAST: usize = 8;
+pub(crate) const GEMV_MIN_COLUMNS: usize = 8;
 
 /// Multiplies and stores all terms.
 ///
@@ -43,49 +43,56 @@ pub(crate) const LEAST: usize = 8;
 /// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile.
 ///
 /// # Panics
-/// If a factor is shorter than it should be, or there are fewer than [`LEAST`] columns of pairs.
-pub(super) unsafe fn skinny<T: Real>(isa: Isa, s: Skinny<'_, T>) {
+/// If a factor is shorter than it should be, or there are fewer than [`GEMV_MIN_COLUMNS`] columns of pairs.
+pub(super) unsafe fn gemv<T: Real>(isa: Isa, s: Gemv<'_, T>) {
     if s.rows == 0 || s.cols == 0 {
         return;
     }
     assert!(s.k > 0 && (s.rows - 1) * s.a.step + s.k <= s.a.data.len(), "the left factor is too short");
-    assert!(are_there(&s.b, s.cols, s.k), "columns leave their buffer");
-    assert!(s.kind == TermKind::Elements || s.cols >= LEAST, "pairs are multiplied in registers only");
+    assert!(assert_in_bounds(&s.b, s.cols, s.k), "columns leave their buffer");
+    assert!(
+        s.kind == TermKind::Elements || s.cols >= GEMV_MIN_COLUMNS,
+        "pairs are multiplied in registers only"
+    );
     let at = s.b.at;
     match s.b.data {
-        Numbers::Own(b) if s.kind == TermKind::Bf16Pairs => {
-            dispatch_half_bf16_pairs(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) });
+        StoredElements::Native(b) if s.kind == TermKind::Bf16Pairs => {
+            dispatch_half_bf16_pairs(
+                isa,
+                GemvKernel::<T, StoredNative<T>> { s, b: b.as_ptr().wrapping_offset(at) },
+            );
         }
-        Numbers::Own(b) => {
-            dispatch_half_vectors(isa, Run::<T, Own<T>> { s, b: b.as_ptr().wrapping_offset(at) })
-        }
-        Numbers::F16(b) => halves::<T, f16>(isa, s, b.as_ptr().wrapping_offset(at)),
-        Numbers::BF16(b) => halves::<T, bf16>(isa, s, b.as_ptr().wrapping_offset(at)),
+        StoredElements::Native(b) => dispatch_half_vectors(
+            isa,
+            GemvKernel::<T, StoredNative<T>> { s, b: b.as_ptr().wrapping_offset(at) },
+        ),
+        StoredElements::F16(b) => gemv_f16::<T, f16>(isa, s, b.as_ptr().wrapping_offset(at)),
+        StoredElements::BF16(b) => gemv_f16::<T, bf16>(isa, s, b.as_ptr().wrapping_offset(at)),
     }
 }
 
 /// A product whose columns are of halves, from `b` on.
-fn halves<T: Real, H: Float16>(isa: Isa, s: Skinny<'_, T>, b: *const H) {
+fn gemv_f16<T: Real, H: Float16>(isa: Isa, s: Gemv<'_, T>, b: *const H) {
     if const { T::WIDENS_F16 } {
-        dispatch_half_vectors(isa, Run::<T, Wide<H>> { s, b });
+        dispatch_half_vectors(isa, GemvKernel::<T, StoredFloat16<H>> { s, b });
     } else {
         unreachable!("f64 is not computed from halves");
     }
 }
 
-/// A product whose lengths have been checked, by `skinny` alone.
-struct Run<'a, T, S: Stored<T>> {
-    s: Skinny<'a, T>,
+/// A product whose lengths have been checked, by `gemv` alone.
+struct GemvKernel<'a, T, S: StoredAs<T>> {
+    s: Gemv<'a, T>,
     /// The first term of the first column.
     b: *const S::Number,
 }
 
-impl<T: Real, S: Stored<T>> VectorKernel for Run<'_, T, S> {
+impl<T: Real, S: StoredAs<T>> VectorKernel for GemvKernel<'_, T, S> {
     type T = T;
     const TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Skinny { a, b, rows, cols, k, c, step, .. } = self.s;
+        let Gemv { a, b, rows, cols, k, c, step, .. } = self.s;
         let mut j = 0;
         while j < cols {
             // Two registers of columns, one chain of which waits while the other goes on; of eight rows one is chains enough. The
@@ -95,10 +102,10 @@ impl<T: Real, S: Stored<T>> VectorKernel for Run<'_, T, S> {
             j = j.min(cols.saturating_sub(width));
             let mut i = 0;
             while i < rows {
-                // SAFETY: rows i.. and columns j.. are there, as many as each case says; `skinny` checked the factors,
+                // SAFETY: rows i.. and columns j.. are there, as many as each case says; `gemv` checked the factors,
                 // and its caller vouches for the result. The instructions are there: our caller's.
                 unsafe {
-                    let p = Part::<V, S> {
+                    let p = GemvTile::<V, S> {
                         a: a.data.as_ptr().add(i * a.step),
                         a_step: a.step,
                         rows: rows - i,
@@ -127,7 +134,7 @@ impl<T: Real, S: Stored<T>> VectorKernel for Run<'_, T, S> {
 }
 
 /// Some rows and columns.
-struct Part<V: GatherVector, S: Stored<V::T>> {
+struct GemvTile<V: GatherVector, S: StoredAs<V::T>> {
     a: *const V::T,
     a_step: usize,
     /// So many rows are left: one at least.
@@ -141,27 +148,32 @@ struct Part<V: GatherVector, S: Stored<V::T>> {
 
 /// How far ahead of what is read columns are fetched, in bytes: into the second level, for columns a power of two apart
 /// share a few lines of the first.
-const AHEAD: usize = 1024;
+const PREFETCH_DISTANCE_BYTES: usize = 1024;
 /// How many lines the second register of columns is behind the first; with fewer than three, 1024 rows of 1024 terms took a tenth
 /// longer. Of few lines too little would overlap, and only what does hides how long an fma takes.
-const BEHIND: usize = 4;
+const SECOND_PREFETCH_BEHIND_LINES: usize = 4;
 
-impl<V: GatherVector, S: Stored<V::T>> Part<V, S> {
+impl<V: GatherVector, S: StoredAs<V::T>> GemvTile<V, S> {
     /// One row, and fewer columns than a register has lanes.
     ///
     /// # Safety
     /// They are there.
     #[inline(always)]
     unsafe fn single(&self, cols: usize) -> usize {
-        for j in (0..cols).step_by(FEW) {
+        for j in (0..cols).step_by(FEW_PAIRS) {
             let b = self.b.wrapping_offset(j as isize * self.b_step);
             for from in (0..self.k).step_by(CHUNK) {
-                let mut sums = [V::T::ZERO; FEW];
-                let sums = &mut sums[..FEW.min(cols - j)];
+                let mut sums = [V::T::ZERO; FEW_PAIRS];
+                let sums = &mut sums[..FEW_PAIRS.min(cols - j)];
                 // SAFETY: the caller's.
                 unsafe {
                     let at = (self.a.add(from), b.wrapping_add(from));
-                    few::<_, Own<V::T>, S>(at, [0, self.b_step], CHUNK.min(self.k - from), sums);
+                    few_dots::<_, StoredNative<V::T>, S>(
+                        at,
+                        [0, self.b_step],
+                        CHUNK.min(self.k - from),
+                        sums,
+                    );
                     for (i, sum) in sums.iter().enumerate() {
                         let c = self.c.add(j + i);
                         c.write(if from == 0 { *sum } else { c.read() + *sum });
@@ -192,7 +204,8 @@ impl<V: GatherVector, S: Stored<V::T>> Part<V, S> {
                 // The second register of columns follows some lines behind: rows that lie a power of two apart share a set of
                 // the first-level cache, which has room for a line of eight of them.
                 let lines = (end - from) / line;
-                let behind = if lines < 4 * BEHIND { 0 } else { BEHIND };
+                let behind =
+                    if lines < 4 * SECOND_PREFETCH_BEHIND_LINES { 0 } else { SECOND_PREFETCH_BEHIND_LINES };
                 for step in 0..lines + (G - 1) * behind {
                     for part in (0..line).step_by(terms) {
                         each_row!(G, up to 2, g => {
@@ -203,15 +216,15 @@ impl<V: GatherVector, S: Stored<V::T>> Part<V, S> {
                                 if part == 0 {
                                     for lane in 0..V::LANES {
                                         let ahead = b.wrapping_offset(lane as isize * self.b_step);
-                                        V::prefetch_l2(ahead.cast::<u8>().wrapping_add(AHEAD));
+                                        V::prefetch_l2(ahead.cast::<u8>().wrapping_add(PREFETCH_DISTANCE_BYTES));
                                     }
                                 }
-                                let right = S::terms::<V>(b, self.b_step);
+                                let rhs = S::terms::<V>(b, self.b_step);
                                 let a = self.a.add(t);
                                 each_row!(S::TERMS, up to 8, u => {
                                     each_row!(R, up to 8, r => {
-                                        let left = V::splat(*a.add(at[r] + u));
-                                        sums[r][g] = left.fma(right[u % 8], sums[r][g]);
+                                        let lhs = V::splat(*a.add(at[r] + u));
+                                        sums[r][g] = lhs.fma(rhs[u % 8], sums[r][g]);
                                     });
                                 });
                             }
@@ -222,10 +235,10 @@ impl<V: GatherVector, S: Stored<V::T>> Part<V, S> {
                 while t < end {
                     each_row!(G, up to 2, g => {
                         let b = self.b.wrapping_offset(g as isize * across);
-                        let right = S::term::<V>(b, self.b_step, t);
+                        let rhs = S::term::<V>(b, self.b_step, t);
                         each_row!(R, up to 8, r => {
-                            let left = V::splat(*self.a.add(at[r] + t));
-                            sums[r][g] = left.fma(right, sums[r][g]);
+                            let lhs = V::splat(*self.a.add(at[r] + t));
+                            sums[r][g] = lhs.fma(rhs, sums[r][g]);
                         });
                     });
                     t += 1;

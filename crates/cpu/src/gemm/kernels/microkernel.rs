@@ -1,14 +1,14 @@
 //! c = a * b or c += a * b, for a chunk of terms, tile by tile in registers.
 //!
 //! The left block lies in rows: a row's terms are neighbours, so that a left matrix needs no turning. Rows that were packed are
-//! [`PITCH`] numbers apart. The right block lies in panels: for each term, [`width`] columns.
+//! [`PACKED_A_PITCH`] numbers apart. The right block lies in panels: for each term, [`nr`] columns.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::a_rows::{Lying, TOGETHER};
-pub(crate) use super::a_rows::{Side, each_row};
-use super::gemv::Lines;
-use super::prefetch::{After, Ahead, ENOUGH, Later, Soon};
-use crate::gemm::{Real, are_apart};
+use super::a_rows::{RowMajorA, TERMS_PER_STEP};
+pub(crate) use super::a_rows::{RowsOfA, each_row};
+use super::gemv::RowsA;
+use super::prefetch::{LinePrefetch, NextOperands, PANEL_PREFETCH_MIN_TILES, PanelPrefetch, RowPrefetch};
+use crate::gemm::{Real, rows_use_distinct_sets};
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;
@@ -17,21 +17,21 @@ pub(crate) use elinvar_simd::vector::dispatch_vectors_of;
 use elinvar_simd::vector::{SimdElement, Vector, VectorKernel, lanes, tile_rows};
 
 /// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
-pub(crate) const PITCH: usize = CHUNK + 16;
+pub(crate) const PACKED_A_PITCH: usize = CHUNK + 16;
 
-/// A right block: `width` columns for each term, panel by panel.
+/// A right block: `nr` columns for each term, panel by panel.
 #[derive(Clone, Copy)]
-pub(crate) struct Panels<'a, T> {
+pub(crate) struct PanelsB<'a, T> {
     pub(crate) data: &'a [T],
     /// Distance of terms.
     pub(crate) step: usize,
     /// Distance of panels.
     pub(crate) across: usize,
     pub(crate) kind: TermKind,
-    pub(crate) after: After<'a, T>,
+    pub(crate) after: NextOperands<'a, T>,
 }
 
-impl<T> Panels<'_, T> {
+impl<T> PanelsB<'_, T> {
     /// What is multiplied after panel `j`, which is the last one or not.
     pub(crate) fn next(&self, j: usize, is_last: bool) -> Option<*const T> {
         match self.after.panel {
@@ -43,11 +43,11 @@ impl<T> Panels<'_, T> {
 }
 
 /// A chunk's part of a product.
-pub(crate) struct Block<'a, T> {
+pub(crate) struct MicroBlock<'a, T> {
     /// Rows of terms.
-    pub(crate) a: Lines<'a, T>,
+    pub(crate) a: RowsA<'a, T>,
     /// Panels of columns.
-    pub(crate) b: Panels<'a, T>,
+    pub(crate) b: PanelsB<'a, T>,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
     /// Terms, at most a chunk of them.
@@ -62,12 +62,12 @@ pub(crate) struct Block<'a, T> {
 }
 
 /// Columns of a panel.
-pub(crate) fn width<T: Real>(isa: Isa) -> usize {
+pub(crate) fn nr<T: Real>(isa: Isa) -> usize {
     2 * lanes::<T>(isa)
 }
 
 /// Rows of a full tile.
-pub(crate) fn height<T: Real>(isa: Isa) -> usize {
+pub(crate) fn mr<T: Real>(isa: Isa) -> usize {
     tile_rows::<T>(isa)
 }
 
@@ -79,8 +79,8 @@ pub(crate) fn height<T: Real>(isa: Isa) -> usize {
 ///
 /// # Panics
 /// If `a` or `b` is shorter than it should be.
-pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
-    let (w, rows, cols, k) = (width::<T>(isa), block.rows, block.cols, block.k);
+pub(crate) unsafe fn multiply_block<T: Real>(isa: Isa, block: MicroBlock<'_, T>) {
+    let (w, rows, cols, k) = (nr::<T>(isa), block.rows, block.cols, block.k);
     if rows == 0 || cols == 0 {
         return;
     }
@@ -93,7 +93,7 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
         // SAFETY: the caller's; lengths have just been checked, and the registers are allowed.
         return unsafe { super::amx::multiply(isa, &block) };
     }
-    dispatch_vectors_of(block.b.kind, isa, Tiles(block));
+    dispatch_vectors_of(block.b.kind, isa, MicrokernelLoop(block));
 }
 
 /// Multiplies a block of so many rows, columns and terms, into rows of `sums` that are `step` apart: adds to them, unless it is the first
@@ -101,35 +101,40 @@ pub(crate) unsafe fn multiply<T: Real>(isa: Isa, block: Block<'_, T>) {
 ///
 /// # Panics
 /// If anything is shorter than it should be.
-pub(crate) fn multiply_into<T: Real>(
+pub(crate) fn multiply_block_into<T: Real>(
     isa: Isa,
-    a: Lines<'_, T>,
-    b: Panels<'_, T>,
+    a: RowsA<'_, T>,
+    b: PanelsB<'_, T>,
     (rows, cols, k): (usize, usize, usize),
     (sums, step): (&mut [T], usize),
     first: bool,
 ) {
     assert!(cols <= step && rows * step <= sums.len(), "room is missing");
-    let high = if are_apart(a.step.wrapping_mul(size_of::<T>())) {
+    let high = if rows_use_distinct_sets(a.step.wrapping_mul(size_of::<T>())) {
         usize::MAX
     } else {
-        height::<T>(isa).min(CROSSED)
+        mr::<T>(isa).min(SHARED_SET_MAX_ROWS)
     };
     let c = sums.as_mut_ptr();
     // SAFETY: so many rows are there, and borrowed exclusively; all of them have been written, by somebody.
-    unsafe { multiply(isa, Block { a, b, rows, cols, k, c, step, before: in_place(c, step, first), high }) };
+    unsafe {
+        multiply_block(
+            isa,
+            MicroBlock { a, b, rows, cols, k, c, step, before: accumulate_in_place(c, step, first), high },
+        )
+    };
 }
 
 /// The sums before a chunk that are in the result, unless it is the first.
 #[inline(always)]
-pub(crate) fn in_place<T>(c: *mut T, step: usize, first: bool) -> Option<(*const T, usize)> {
+pub(crate) fn accumulate_in_place<T>(c: *mut T, step: usize, first: bool) -> Option<(*const T, usize)> {
     (!first).then_some((c.cast_const(), step))
 }
 
-/// A block whose lengths have been checked, by `multiply` alone.
-struct Tiles<'a, T>(Block<'a, T>);
+/// A block whose lengths have been checked, by `multiply_block` alone.
+struct MicrokernelLoop<'a, T>(MicroBlock<'a, T>);
 
-impl<T: Real> VectorKernel for Tiles<'_, T> {
+impl<T: Real> VectorKernel for MicrokernelLoop<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
@@ -139,47 +144,54 @@ impl<T: Real> VectorKernel for Tiles<'_, T> {
 }
 
 /// Rows of a tile if they share a set of a first-level cache, of which lines there are as many or more.
-const CROSSED: usize = 8;
+const SHARED_SET_MAX_ROWS: usize = 8;
 /// Panels side by side of which one row is multiplied: eight chains.
-const SIDE: usize = 4;
+const FEW_ROWS_PANELS: usize = 4;
 
-impl<T: Real> Tiles<'_, T> {
+impl<T: Real> MicrokernelLoop<'_, T> {
     /// # Safety
     /// The processor has the instruction set of `V`.
     #[inline(always)]
     unsafe fn tiles<V: Vector<T = T>>(self) {
-        let Block { a, b, rows, cols, k, c, step, before, high } = self.0;
+        let MicroBlock { a, b, rows, cols, k, c, step, before, high } = self.0;
         let w = 2 * V::LANES;
-        let mut later = Later::of(&b.after);
+        let mut later = RowPrefetch::of(&b.after);
         // Of few tiles, each fetches more of the next panel. Pairs are never packed before.
         let tiles = rows / V::ROWS;
-        let dense = const { V::ROWS == DENSE && !V::PAIRS && is_short::<T>() }
+        let dense = const { V::ROWS == PREFETCH_ALL_ROWS && !V::PAIRS && has_extra_tiles::<T>() }
             && b.after.is_far
-            && (1..ENOUGH).contains(&tiles);
+            && (1..PANEL_PREFETCH_MIN_TILES).contains(&tiles);
         let mut j = 0;
         while j < cols {
             // One or two rows are too few chains in one panel.
             let side = match (rows, (cols - j) / w) {
                 _ if const { V::ROWS == 1 } => 1,
-                (1, SIDE..) => SIDE,
+                (1, FEW_ROWS_PANELS..) => FEW_ROWS_PANELS,
                 (2, 2..) => 2,
                 _ => 1,
             };
             let mut i = 0;
             let next = b.next(j / w, j + w >= cols);
-            let mut ahead = if dense { Ahead::among::<V>(next, k, tiles) } else { Ahead::of::<V>(next, k) };
+            let mut ahead = if dense {
+                PanelPrefetch::among::<V>(next, k, tiles)
+            } else {
+                PanelPrefetch::of::<V>(next, k)
+            };
             while i < rows {
-                // SAFETY: `multiply` checked that rows and panels are there; the tile lies inside of the result, for
+                // SAFETY: `multiply_block` checked that rows and panels are there; the tile lies inside of the result, for
                 // which its caller vouches. The instructions are there: our caller's.
                 unsafe {
                     let panel = b.data.as_ptr().add(j / w * b.across);
-                    let t = Tile::<V, Lying<V>, Panel<V>> {
-                        a: Lying::new(a.data.as_ptr().add(i * a.step), a.step),
-                        b: Panel {
+                    let t = RegisterTile::<V, RowMajorA<V>, PanelB<V>> {
+                        a: RowMajorA::new(a.data.as_ptr().add(i * a.step), a.step),
+                        b: PanelB {
                             at: panel,
                             next: b.step,
                             across: b.across,
-                            soon: ahead.some(k).or_else(|| later.some(k)).unwrap_or(Soon::nothing(panel)),
+                            line_prefetch: ahead
+                                .some(k)
+                                .or_else(|| later.some(k))
+                                .unwrap_or(LinePrefetch::nothing(panel)),
                         },
                         k,
                         c: c.add(i * step + j),
@@ -189,15 +201,15 @@ impl<T: Real> Tiles<'_, T> {
                     };
                     i += match side {
                         _ if const { V::ROWS == 1 } => t.wide::<1>(),
-                        SIDE => t.side::<1, SIDE>(),
+                        FEW_ROWS_PANELS => t.side::<1, FEW_ROWS_PANELS>(),
                         2 => t.side::<2, 2>(),
-                        _ if const { is_short::<T>() }
+                        _ if const { has_extra_tiles::<T>() }
                             && dense
                             && cols - j > V::LANES
-                            && (rows - i).min(high) >= DENSE =>
+                            && (rows - i).min(high) >= PREFETCH_ALL_ROWS =>
                         {
-                            t.fetching().run::<DENSE, 2>();
-                            DENSE
+                            t.with_panel_prefetch().run::<PREFETCH_ALL_ROWS, 2>();
+                            PREFETCH_ALL_ROWS
                         }
                         _ => t.next((rows - i).min(high)),
                     };
@@ -209,14 +221,14 @@ impl<T: Real> Tiles<'_, T> {
 }
 
 /// Rows of the tiles that may have all of the next panel fetched: there is a copy of the highest tile of AVX-512 for it.
-const DENSE: usize = 12;
+const PREFETCH_ALL_ROWS: usize = 12;
 /// How many terms ahead the right factor is fetched. No more: terms a power of two apart share a set of eight lines.
-const AHEAD: usize = 6;
+const PREFETCH_TERMS: usize = 6;
 
 /// Where a tile's columns come from.
-pub(crate) trait Feed<V: Vector>: Copy {
+pub(crate) trait ColumnsOfB<V: Vector>: Copy {
     /// Does a term take so many loads that four rows do not hide them?
-    const DEAR: bool;
+    const LOAD_BOUND: bool;
     /// `W` registers of the next term, for a tile of `R` rows.
     ///
     /// # Safety
@@ -227,21 +239,21 @@ pub(crate) trait Feed<V: Vector>: Copy {
     /// # Safety
     /// The processor has the registers.
     #[inline(always)]
-    unsafe fn ahead<const R: usize, const W: usize>(&mut self, _terms: usize) {}
+    unsafe fn prefetch_next<const R: usize, const W: usize>(&mut self, _terms: usize) {}
 }
 
-/// Rows that were packed, [`PITCH`] apart: as the distance is a constant, a tile of any height reads them from one address
+/// Rows that were packed, [`PACKED_A_PITCH`] apart: as the distance is a constant, a tile of any height reads them from one address
 /// register.
 #[derive(Clone, Copy)]
-pub(crate) struct Packed<V: Vector>(pub(crate) *const V::T);
+pub(crate) struct PackedRowsA<V: Vector>(pub(crate) *const V::T);
 
-impl<V: Vector> Side<V> for Packed<V> {
-    const TALL: bool = false;
-    const EVEN: bool = true;
+impl<V: Vector> RowsOfA<V> for PackedRowsA<V> {
+    const ONE_ADDRESS: bool = false;
+    const CONST_STRIDE: bool = true;
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.0.add(r * PITCH + t) }
+        unsafe { *self.0.add(r * PACKED_A_PITCH + t) }
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
@@ -251,39 +263,39 @@ impl<V: Vector> Side<V> for Packed<V> {
 
 /// A panel.
 #[derive(Clone, Copy)]
-pub(crate) struct Panel<V: Vector> {
+pub(crate) struct PanelB<V: Vector> {
     pub(crate) at: *const V::T,
     /// Distance of terms.
     pub(crate) next: usize,
     /// Distance of panels.
     pub(crate) across: usize,
-    pub(crate) soon: Soon,
+    pub(crate) line_prefetch: LinePrefetch,
 }
 
-impl<V: Vector> Feed<V> for Panel<V> {
-    const DEAR: bool = false;
+impl<V: Vector> ColumnsOfB<V> for PanelB<V> {
+    const LOAD_BOUND: bool = false;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's.
         unsafe {
-            let mut right = [V::splat(V::T::ZERO); W];
-            for (v, right) in right.iter_mut().enumerate() {
-                *right = V::load(self.at.add(v * V::LANES));
+            let mut rhs = [V::splat(V::T::ZERO); W];
+            for (v, rhs) in rhs.iter_mut().enumerate() {
+                *rhs = V::load(self.at.add(v * V::LANES));
                 // A panel that was not packed has a term on each page, which no hardware foresees. The tallest tiles have
                 // packed panels, or such as stay in the second-level cache.
                 if R < V::ROWS {
-                    V::prefetch_l1(self.at.wrapping_add(AHEAD * self.next + v * V::LANES));
+                    V::prefetch_l1(self.at.wrapping_add(PREFETCH_TERMS * self.next + v * V::LANES));
                 }
             }
             self.at = self.at.wrapping_add(self.next);
-            right
+            rhs
         }
     }
     #[inline(always)]
-    unsafe fn ahead<const R: usize, const W: usize>(&mut self, terms: usize) {
+    unsafe fn prefetch_next<const R: usize, const W: usize>(&mut self, terms: usize) {
         if R >= V::ROWS && W == 2 {
             // SAFETY: the caller's.
-            unsafe { self.soon.fetch::<V>(terms) };
+            unsafe { self.line_prefetch.prefetch::<V>(terms) };
         }
     }
 }
@@ -291,51 +303,51 @@ impl<V: Vector> Feed<V> for Panel<V> {
 /// A panel, if all of the next one is fetched meanwhile: it is needed soon, as few rows are multiplied by each. (32 rows by weights that
 /// came from the third-level cache took 0.8 of the time so, on an Intel Xeon. As many lines in all tiles cost those that need none 5 %.)
 #[derive(Clone, Copy)]
-struct Dense<V: Vector>(Panel<V>);
+struct PrefetchingPanelB<V: Vector>(PanelB<V>);
 
-impl<V: Vector> Feed<V> for Dense<V> {
-    const DEAR: bool = false;
+impl<V: Vector> ColumnsOfB<V> for PrefetchingPanelB<V> {
+    const LOAD_BOUND: bool = false;
     #[inline(always)]
     unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's.
         unsafe { self.0.next::<R, W>() }
     }
     #[inline(always)]
-    unsafe fn ahead<const R: usize, const W: usize>(&mut self, terms: usize) {
+    unsafe fn prefetch_next<const R: usize, const W: usize>(&mut self, terms: usize) {
         if const { W == 2 } {
             // SAFETY: the caller's.
-            unsafe { self.0.soon.fetch_all::<V>(terms) };
+            unsafe { self.0.line_prefetch.prefetch_lines_of_panel::<V>(terms) };
         }
     }
 }
 
 /// Heights of tiles whose rows have one address, where there are registers for the highest.
-const TALL: [usize; 9] = [14, 12, 8, 7, 6, 5, 4, 2, 1];
+const ONE_ADDRESS_HEIGHTS: [usize; 9] = [14, 12, 8, 7, 6, 5, 4, 2, 1];
 /// Those of tiles of one register, which end a product's rows, and of f64: each height is some hundred bytes to 3 KB of every program that
 /// multiplies.
-const FEWER: [usize; 5] = [14, 8, 4, 2, 1];
+const ONE_REGISTER_HEIGHTS: [usize; 5] = [14, 8, 4, 2, 1];
 /// Rows up to which it is looked up how they are cut into such tiles; of more, the first are a tile of the highest.
-const FAR: usize = 42;
+const HEIGHT_LOOKUP_MAX_ROWS: usize = 42;
 
 /// What a tile takes, in rows: four are the fewest chains that hide one another, and to begin and to end it takes about as long as one.
-const fn effort(rows: usize) -> usize {
+const fn tile_cost(rows: usize) -> usize {
     1 + if rows < 4 { 4 } else { rows }
 }
 
 /// For each number of rows the height of their first tile, where all tiles together take the least.
-const FIRST: [usize; FAR + 1] = first(&TALL);
-const FIRST_OF_FEWER: [usize; FAR + 1] = first(&FEWER);
+const FIRST_HEIGHT: [usize; HEIGHT_LOOKUP_MAX_ROWS + 1] = first_heights(&ONE_ADDRESS_HEIGHTS);
+const FIRST_ONE_REGISTER_HEIGHT: [usize; HEIGHT_LOOKUP_MAX_ROWS + 1] = first_heights(&ONE_REGISTER_HEIGHTS);
 
-const fn first(heights: &[usize]) -> [usize; FAR + 1] {
-    let (mut first, mut least) = ([0; FAR + 1], [0; FAR + 1]);
+const fn first_heights(heights: &[usize]) -> [usize; HEIGHT_LOOKUP_MAX_ROWS + 1] {
+    let (mut first, mut least) = ([0; HEIGHT_LOOKUP_MAX_ROWS + 1], [0; HEIGHT_LOOKUP_MAX_ROWS + 1]);
     let mut n = 1;
-    while n <= FAR {
+    while n <= HEIGHT_LOOKUP_MAX_ROWS {
         least[n] = usize::MAX;
         let mut i = 0;
         while i < heights.len() {
             let high = heights[i];
-            if high <= n && effort(high) + least[n - high] < least[n] {
-                (first[n], least[n]) = (high, effort(high) + least[n - high]);
+            if high <= n && tile_cost(high) + least[n - high] < least[n] {
+                (first[n], least[n]) = (high, tile_cost(high) + least[n - high]);
             }
             i += 1;
         }
@@ -346,43 +358,44 @@ const fn first(heights: &[usize]) -> [usize; FAR + 1] {
 
 /// Rows of the next tile of some whose rows have one address, where there are registers for the highest.
 #[inline(always)]
-fn tall<T>(rows: usize, is_wide: bool) -> usize {
-    let first = if const { is_short::<T>() } && is_wide { &FIRST } else { &FIRST_OF_FEWER };
-    first.get(rows).copied().unwrap_or(TALL[0])
+fn next_height<T>(rows: usize, is_wide: bool) -> usize {
+    let first =
+        if const { has_extra_tiles::<T>() } && is_wide { &FIRST_HEIGHT } else { &FIRST_ONE_REGISTER_HEIGHT };
+    first.get(rows).copied().unwrap_or(ONE_ADDRESS_HEIGHTS[0])
 }
 
 /// Is it f32, of which networks are made? Of it there are tiles of more kinds.
-const fn is_short<T>() -> bool {
+const fn has_extra_tiles<T>() -> bool {
     size_of::<T>() <= size_of::<f32>()
 }
 
 /// What tiles of so many rows take, which have one address: about as much as so many rows of the highest ones.
-pub(crate) fn efforts<T: Real>(isa: Isa, rows: usize) -> usize {
-    let (highest, mut left, mut all) = (height::<T>(isa), rows, 0);
-    while left > 0 {
-        let high = match left {
-            n if highest >= 12 => tall::<T>(n, true),
+pub(crate) fn tile_costs<T: Real>(isa: Isa, rows: usize) -> usize {
+    let (highest, mut lhs, mut all) = (mr::<T>(isa), rows, 0);
+    while lhs > 0 {
+        let high = match lhs {
+            n if highest >= 12 => next_height::<T>(n, true),
             n => n.min(highest),
         };
-        (left, all) = (left - high, all + effort(high));
+        (lhs, all) = (lhs - high, all + tile_cost(high));
     }
     all
 }
 
 /// A tile: from `c` on its part of the result.
 #[derive(Clone, Copy)]
-pub(crate) struct Tile<V: Vector, A, B> {
+pub(crate) struct RegisterTile<V: Vector, A, B> {
     pub(crate) a: A,
     pub(crate) b: B,
     pub(crate) k: usize,
     pub(crate) c: *mut V::T,
     pub(crate) step: usize,
     pub(crate) cols: usize,
-    /// As in [`Block`].
+    /// As in [`MicroBlock`].
     pub(crate) before: Option<(*const V::T, usize)>,
 }
 
-impl<V: Vector, A, B> Tile<V, A, B> {
+impl<V: Vector, A, B> RegisterTile<V, A, B> {
     /// A register's sums of row `r`, added to those of the chunks before.
     ///
     /// # Safety
@@ -397,12 +410,12 @@ impl<V: Vector, A, B> Tile<V, A, B> {
     }
 }
 
-impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
+impl<V: Vector> RegisterTile<V, RowMajorA<V>, PanelB<V>> {
     /// The same with all of the next panel fetched.
     #[inline(always)]
-    fn fetching(self) -> Tile<V, Lying<V>, Dense<V>> {
-        let Tile { a, b, k, c, step, cols, before } = self;
-        Tile { a, b: Dense(b), k, c, step, cols, before }
+    fn with_panel_prefetch(self) -> RegisterTile<V, RowMajorA<V>, PrefetchingPanelB<V>> {
+        let RegisterTile { a, b, k, c, step, cols, before } = self;
+        RegisterTile { a, b: PrefetchingPanelB(b), k, c, step, cols, before }
     }
     /// Computes `R` rows of `P` whole panels; gives `R`.
     ///
@@ -416,10 +429,10 @@ impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
             for t in 0..self.k {
                 let b = self.b.at.add(t * self.b.next);
                 each_row!(R, up to 2, r => {
-                    let left = V::splat(self.a.number(r, t));
+                    let lhs = V::splat(self.a.number(r, t));
                     each_row!(P, up to 4, p => {
                         for (v, sum) in sums[r][p].iter_mut().enumerate() {
-                            *sum = left.fma(V::load(b.add(p * self.b.across + v * V::LANES)), *sum);
+                            *sum = lhs.fma(V::load(b.add(p * self.b.across + v * V::LANES)), *sum);
                         }
                     });
                 });
@@ -434,7 +447,7 @@ impl<V: Vector> Tile<V, Lying<V>, Panel<V>> {
     }
 }
 
-impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
+impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
     /// Computes some of `tile_rows` rows; gives how many: as many as fit, in steps, so that few are not computed as many.
     ///
     /// # Safety
@@ -445,21 +458,21 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         unsafe {
             match rows {
                 _ if const { V::ROWS == 1 } => self.wide::<1>(),
-                n if const { A::TALL && V::ROWS >= 12 } => {
-                    let high = tall::<V::T>(n, self.cols > V::LANES);
+                n if const { A::ONE_ADDRESS && V::ROWS >= 12 } => {
+                    let high = next_height::<V::T>(n, self.cols > V::LANES);
                     match high {
                         14 => self.wide::<14>(),
                         8 => self.wide::<8>(),
                         4 => self.wide::<4>(),
                         2 => self.wide::<2>(),
-                        12 if const { is_short::<V::T>() } => self.of::<12, 2>(),
-                        7 if const { is_short::<V::T>() } => self.of::<7, 2>(),
-                        6 if const { is_short::<V::T>() } => self.of::<6, 2>(),
-                        5 if const { is_short::<V::T>() } => self.of::<5, 2>(),
+                        12 if const { has_extra_tiles::<V::T>() } => self.of::<12, 2>(),
+                        7 if const { has_extra_tiles::<V::T>() } => self.of::<7, 2>(),
+                        6 if const { has_extra_tiles::<V::T>() } => self.of::<6, 2>(),
+                        5 if const { has_extra_tiles::<V::T>() } => self.of::<5, 2>(),
                         _ => self.wide::<1>(),
                     }
                 }
-                n if const { V::ROWS >= 12 } && n >= 12 && !(B::DEAR && n == 16) => self.wide::<12>(),
+                n if const { V::ROWS >= 12 } && n >= 12 && !(B::LOAD_BOUND && n == 16) => self.wide::<12>(),
                 n if const { V::ROWS >= 8 } && n >= 8 => self.wide::<8>(),
                 // Two rows are too few chains: eight are four and four. (Tiles of five rows took longer than six and four.)
                 8 if const { V::ROWS == 6 } => self.wide::<4>(),
@@ -500,11 +513,11 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
         // `cols` columns of R rows are touched.
         unsafe {
             // Is the loop written out for several terms? So are the highest tiles, and those next to them, which end most blocks.
-            let several = const { V::ROWS > 1 && A::EVEN && 3 * R >= 2 * V::ROWS && W == 2 };
+            let several = const { V::ROWS > 1 && A::CONST_STRIDE && 3 * R >= 2 * V::ROWS && W == 2 };
             // The result's lines are fetched while the terms are summed: rows that are a power of two apart are never
             // foreseen, and what is only stored is fetched as well. A row with each few terms, if there are enough: a core waits for
             // some lines at once, and the factors' own are among them.
-            let mut far = if several && self.k >= TOGETHER * R { R } else { 0 };
+            let mut far = if several && self.k >= TERMS_PER_STEP * R { R } else { 0 };
             let mut line = self.c;
             if far == 0 {
                 each_row!(R, up to 14, r => {
@@ -515,11 +528,11 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
             }
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let (mut a, mut b) = (self.a, self.b);
-            let mut left = self.k;
-            while left > 0 {
+            let mut lhs = self.k;
+            while lhs > 0 {
                 // Most rows have one run.
-                let run = a.run().min(left);
-                let fours = if several { run / TOGETHER } else { 0 };
+                let run = a.run().min(lhs);
+                let fours = if several { run / TERMS_PER_STEP } else { 0 };
                 for _ in 0..fours {
                     if far > 0 {
                         for v in 0..W {
@@ -527,33 +540,33 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
                         }
                         (line, far) = (line.wrapping_add(self.step), far - 1);
                     }
-                    b.ahead::<R, W>(TOGETHER);
-                    each_row!(TOGETHER, up to 4, t => {
-                        let right = b.next::<R, W>();
+                    b.prefetch_next::<R, W>(TERMS_PER_STEP);
+                    each_row!(TERMS_PER_STEP, up to 4, t => {
+                        let rhs = b.next::<R, W>();
                         each_row!(R, up to 14, r => {
-                            let left = V::splat(a.number(r, t));
-                            for (sum, right) in sums[r].iter_mut().zip(right) {
-                                *sum = left.fma(right, *sum);
+                            let lhs = V::splat(a.number(r, t));
+                            for (sum, rhs) in sums[r].iter_mut().zip(rhs) {
+                                *sum = lhs.fma(rhs, *sum);
                             }
                         });
                         a.between();
                     });
-                    a.step(TOGETHER);
+                    a.step(TERMS_PER_STEP);
                 }
-                for _ in fours * TOGETHER..run {
+                for _ in fours * TERMS_PER_STEP..run {
                     a.begin();
-                    b.ahead::<R, W>(1);
-                    let right = b.next::<R, W>();
+                    b.prefetch_next::<R, W>(1);
+                    let rhs = b.next::<R, W>();
                     each_row!(R, up to 14, r => {
                         a.row(r);
-                        let left = V::splat(a.number(r, 0));
-                        for (sum, right) in sums[r].iter_mut().zip(right) {
-                            *sum = left.fma(right, *sum);
+                        let lhs = V::splat(a.number(r, 0));
+                        for (sum, rhs) in sums[r].iter_mut().zip(rhs) {
+                            *sum = lhs.fma(rhs, *sum);
                         }
                     });
                     a.step(1);
                 }
-                left -= run;
+                lhs -= run;
             }
             if self.cols == W * V::LANES {
                 each_row!(R, up to 14, r => {
@@ -562,20 +575,20 @@ impl<V: Vector, A: Side<V>, B: Feed<V>> Tile<V, A, B> {
                     }
                 });
             } else {
-                let mut rows = [[V::T::ZERO; WIDEST]; R];
+                let mut rows = [[V::T::ZERO; MAX_TILE_COLUMNS]; R];
                 each_row!(R, up to 14, r => {
                     for (v, sum) in sums[r].iter().enumerate() {
                         sum.store(rows[r].as_mut_ptr().add(v * V::LANES));
                     }
                 });
-                edge(&rows, self.c, self.step, self.cols, self.before);
+                store_edge(&rows, self.c, self.step, self.cols, self.before);
             }
         }
     }
 }
 
 /// Two registers, of the widest.
-const WIDEST: usize = 32;
+const MAX_TILE_COLUMNS: usize = 32;
 
 /// Stores or adds the first `cols` numbers of each row. Written out in tiles, row by row, it would be most of their code.
 ///
@@ -583,8 +596,8 @@ const WIDEST: usize = 32;
 /// `c` points to as many rows of the result, `step` apart, that nobody else reads or writes meanwhile; so does `before`, and they have been
 /// written.
 #[inline(never)]
-unsafe fn edge<T: SimdElement>(
-    rows: &[[T; WIDEST]],
+unsafe fn store_edge<T: SimdElement>(
+    rows: &[[T; MAX_TILE_COLUMNS]],
     c: *mut T,
     step: usize,
     cols: usize,

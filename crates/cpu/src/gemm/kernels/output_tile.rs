@@ -3,14 +3,14 @@
 //! The tiles are cut here, so that they cover the result and none overlaps another; each knows whether it has been written.
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
-use super::gemv::{Lines, Skinny, skinny};
-use super::microkernel::{Block, Panels, TermKind, in_place, multiply};
-use super::pack_transposed::turn_to;
-use super::prefetch::Written;
-use crate::conv::kernels::a_taps::{self, THREE, Taps, taps};
-use crate::conv::kernels::b_windows::{self, Seen, windows};
+use super::gemv::{Gemv, RowsA, gemv};
+use super::microkernel::{MicroBlock, PanelsB, TermKind, accumulate_in_place, multiply_block};
+use super::pack_transposed::transpose_block_to;
+use super::prefetch::OutputPrefetch;
+use crate::conv::kernels::a_taps::{self, TAPS_PER_ADDRESS, TapsA, multiply_taps};
+use crate::conv::kernels::b_windows::{self, WindowsB, multiply_windows};
 use crate::gemm::Real;
-use crate::gemm::operand::Columns;
+use crate::gemm::operand::ColumnsB;
 use crate::runtime::memory::with_capacity;
 use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::LINE;
@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// How a batch of matrices is cut into tiles.
-pub(crate) struct Cut {
+pub(crate) struct Blocking {
     pub(crate) batch: usize,
     pub(crate) m: usize,
     pub(crate) n: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Cut {
 }
 
 /// A part of a matrix of the result, written by one thread at a time.
-pub(crate) struct Tile<'a, T> {
+pub(crate) struct OutputTile<'a, T> {
     pub(crate) batch: usize,
     pub(crate) rows: Range<usize>,
     pub(crate) cols: Range<usize>,
@@ -43,8 +43,8 @@ pub(crate) struct Tile<'a, T> {
     life: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a tile is the only one that reaches its elements, see `fill`; so it is to them what `&mut [T]` would be.
-unsafe impl<T: Send> Send for Tile<'_, T> {}
+// SAFETY: a tile is the only one that reaches its elements, see `fill_tiles`; so it is to them what `&mut [T]` would be.
+unsafe impl<T: Send> Send for OutputTile<'_, T> {}
 
 /// A vector of a batch of matrices whose tiles `work` has written. They come batch by batch, column of tiles by column,
 /// downwards.
@@ -54,18 +54,18 @@ unsafe impl<T: Send> Send for Tile<'_, T> {}
 ///
 /// # Panics
 /// If a tile was not written.
-pub(crate) fn fill<T: Real>(
-    cut: &Cut,
-    work: impl FnOnce(&mut [Tile<'_, T>]) -> Result<()>,
+pub(crate) fn fill_tiles<T: Real>(
+    blocking: &Blocking,
+    work: impl FnOnce(&mut [OutputTile<'_, T>]) -> Result<()>,
 ) -> Result<HostVec<T>> {
-    let Cut { batch, m, n, rows, cols } = *cut;
+    let Blocking { batch, m, n, rows, cols } = *blocking;
     let len = batch * m * n;
     let mut y = with_capacity::<T>(len)?;
     if len == 0 {
         return Ok(y);
     }
     let all = y.as_mut_ptr();
-    let tile = |b: usize, i: usize, j: usize| Tile {
+    let tile = |b: usize, i: usize, j: usize| OutputTile {
         batch: b,
         rows: i..m.min(i + rows),
         cols: j..n.min(j + cols),
@@ -76,7 +76,7 @@ pub(crate) fn fill<T: Real>(
         whole: 0,
         life: PhantomData,
     };
-    let work = |tiles: &mut [Tile<'_, T>]| -> Result<()> {
+    let work = |tiles: &mut [OutputTile<'_, T>]| -> Result<()> {
         work(tiles)?;
         assert!(tiles.iter().all(|t| t.done == t.cols.len()), "a tile of a product was left out");
         Ok(())
@@ -98,18 +98,18 @@ pub(crate) fn fill<T: Real>(
 }
 
 /// Distance of rows of sums that wait: whole lines, and one more, so that rows do not share the same sets of a cache.
-fn waiting_step<T>(cols: usize) -> usize {
+fn accumulator_pitch<T>(cols: usize) -> usize {
     let line = LINE / size_of::<T>();
     cols.next_multiple_of(line) + line
 }
 
-impl<T: Real> Tile<'_, T> {
+impl<T: Real> OutputTile<'_, T> {
     /// Adds a chunk of `k` terms; the first chunk is stored.
     ///
     /// # Panics
-    /// If `left` or `right` is too short.
-    pub(crate) fn add(&mut self, isa: Isa, left: Lines<'_, T>, right: Panels<'_, T>, k: usize) {
-        self.add_part(isa, left, (0, self.cols.len()), right, k);
+    /// If `lhs` or `rhs` is too short.
+    pub(crate) fn add(&mut self, isa: Isa, lhs: RowsA<'_, T>, rhs: PanelsB<'_, T>, k: usize) {
+        self.add_part(isa, lhs, (0, self.cols.len()), rhs, k);
     }
     /// As `add`, for `cols` columns from `at` on, counted from the tile's first. The parts of the first chunk come from the
     /// left to the right, without gaps, and cover the tile before the second chunk begins.
@@ -119,9 +119,9 @@ impl<T: Real> Tile<'_, T> {
     pub(crate) fn add_part(
         &mut self,
         isa: Isa,
-        left: Lines<'_, T>,
+        lhs: RowsA<'_, T>,
         (at, cols): (usize, usize),
-        right: Panels<'_, T>,
+        rhs: PanelsB<'_, T>,
         k: usize,
     ) {
         let first = self.done < self.cols.len();
@@ -130,8 +130,11 @@ impl<T: Real> Tile<'_, T> {
         // exclusively. If it is not the first chunk, all of them have been written by it.
         unsafe {
             let (c, rows, step) = (self.start.add(at), self.rows.len(), self.step);
-            let before = in_place(c, step, first);
-            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before, high: usize::MAX });
+            let before = accumulate_in_place(c, step, first);
+            multiply_block(
+                isa,
+                MicroBlock { a: lhs, b: rhs, rows, cols, k, c, step, before, high: usize::MAX },
+            );
         }
         if first {
             self.done = at + cols;
@@ -141,17 +144,17 @@ impl<T: Real> Tile<'_, T> {
     /// `room`. `is_first` and `is_last` are said of these chunks; the very first chunk of all is stored, not added.
     ///
     /// # Panics
-    /// If `left` or `right` is too short, or `room` for as many numbers as [`Tile::waiting`] says.
-    pub(crate) fn add_in_turn(
+    /// If `lhs` or `rhs` is too short, or `room` for as many numbers as [`OutputTile::waiting`] says.
+    pub(crate) fn add_chunk_of_several(
         &mut self,
         isa: Isa,
-        left: Lines<'_, T>,
-        right: Panels<'_, T>,
+        lhs: RowsA<'_, T>,
+        rhs: PanelsB<'_, T>,
         k: usize,
         room: &mut [T],
         (is_first, is_last): (bool, bool),
     ) {
-        let (rows, cols, apart) = (self.rows.len(), self.cols.len(), waiting_step::<T>(self.cols.len()));
+        let (rows, cols, apart) = (self.rows.len(), self.cols.len(), accumulator_pitch::<T>(self.cols.len()));
         assert!(is_first && is_last || room.len() >= rows * apart, "room for sums that wait");
         let was = (self.done == cols).then_some((self.start.cast_const(), self.step));
         let before = if is_first { was } else { Some((room.as_ptr(), apart)) };
@@ -159,31 +162,34 @@ impl<T: Real> Tile<'_, T> {
         // SAFETY: as in `add_part`; the room is borrowed exclusively, has as many rows of as many numbers, and all of it has been
         // written, by somebody.
         unsafe {
-            multiply(isa, Block { a: left, b: right, rows, cols, k, c, step, before, high: usize::MAX })
+            multiply_block(
+                isa,
+                MicroBlock { a: lhs, b: rhs, rows, cols, k, c, step, before, high: usize::MAX },
+            )
         };
         if is_last {
             self.done = cols;
         }
     }
-    /// How many numbers of room [`Tile::add_in_turn`] wants.
-    pub(crate) fn waiting(&self) -> usize {
-        self.rows.len() * waiting_step::<T>(self.cols.len())
+    /// How many numbers of room [`OutputTile::add_in_turn`] wants.
+    pub(crate) fn accumulator_len(&self) -> usize {
+        self.rows.len() * accumulator_pitch::<T>(self.cols.len())
     }
     /// Adds a chunk of terms of windows; the first chunk is stored.
     ///
     /// # Panics
-    /// If `left` or the planes are too small.
-    pub(crate) fn add_seen(&mut self, isa: Isa, kind: TermKind, left: &[T], right: Seen<'_, T>) {
+    /// If `lhs` or the planes are too small.
+    pub(crate) fn add_windows(&mut self, isa: Isa, kind: TermKind, lhs: &[T], rhs: WindowsB<'_, T>) {
         let first = self.done < self.cols.len();
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively. If it is not the first
         // chunk, all of them have been written by it.
         unsafe {
             let (rows, cols) = (self.rows.len(), self.cols.len());
-            windows(
+            multiply_windows(
                 isa,
-                b_windows::Block {
-                    a: left,
-                    b: right,
+                b_windows::WindowsBlock {
+                    a: lhs,
+                    b: rhs,
                     rows,
                     cols,
                     c: self.start,
@@ -198,14 +204,14 @@ impl<T: Real> Tile<'_, T> {
     /// Adds a chunk of terms whose left rows are taps; the first chunk is stored.
     ///
     /// # Panics
-    /// If the planes or `right` are too small, or there are more or fewer rows of taps than the tile has.
-    pub(crate) fn add_taps(&mut self, isa: Isa, left: Taps<'_, T>, right: Panels<'_, T>) {
+    /// If the planes or `rhs` are too small, or there are more or fewer rows of taps than the tile has.
+    pub(crate) fn add_taps(&mut self, isa: Isa, lhs: TapsA<'_, T>, rhs: PanelsB<'_, T>) {
         let first = self.done < self.cols.len();
-        assert!(left.threes.len() * THREE == self.rows.len(), "rows of a tile");
+        assert!(lhs.threes.len() * TAPS_PER_ADDRESS == self.rows.len(), "rows of a tile");
         // SAFETY: as in `add_seen`.
         unsafe {
             let (c, cols) = (self.start, self.cols.len());
-            taps(isa, a_taps::Block { a: left, b: right, cols, c, step: self.step, first });
+            multiply_taps(isa, a_taps::TapsBlock { a: lhs, b: rhs, cols, c, step: self.step, first });
         }
         self.done = self.cols.len();
     }
@@ -213,10 +219,10 @@ impl<T: Real> Tile<'_, T> {
     ///
     /// # Panics
     /// If a factor is too short, or there are fewer than `LEAST` columns of pairs.
-    pub(crate) fn skinny(&mut self, isa: Isa, kind: TermKind, a: Lines<'_, T>, b: Columns<'_, T>, k: usize) {
+    pub(crate) fn gemv(&mut self, isa: Isa, kind: TermKind, a: RowsA<'_, T>, b: ColumnsB<'_, T>, k: usize) {
         let (rows, cols) = (self.rows.len(), self.cols.len());
         // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively.
-        unsafe { skinny(isa, Skinny { a, b, rows, cols, k, c: self.start, step: self.step, kind }) };
+        unsafe { gemv(isa, Gemv { a, b, rows, cols, k, c: self.start, step: self.step, kind }) };
         self.done = self.cols.len();
     }
     /// Stores the sums of all terms of `cols` columns from `at` on, the next ones: that of column c and row i is
@@ -224,11 +230,20 @@ impl<T: Real> Tile<'_, T> {
     ///
     /// # Panics
     /// If there are too few, or these are not the next columns.
-    pub(crate) fn turned(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
+    pub(crate) fn transposed(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
         assert!(at == self.done && at + cols <= self.cols.len(), "columns of a tile");
         // SAFETY: columns at..at + cols are the tile's, whose rows lie in the result, and `self` is borrowed exclusively.
         unsafe {
-            turn_to(isa, sums, 0, step as isize, self.rows.len(), cols, self.start.add(at), self.step);
+            transpose_block_to(
+                isa,
+                sums,
+                0,
+                step as isize,
+                self.rows.len(),
+                cols,
+                self.start.add(at),
+                self.step,
+            );
         }
         self.done = at + cols;
     }
@@ -236,21 +251,36 @@ impl<T: Real> Tile<'_, T> {
     ///
     /// # Panics
     /// If there are too few, or these are not the next rows.
-    pub(crate) fn turned_rows(&mut self, isa: Isa, (at, rows): (usize, usize), sums: &[T], step: usize) {
+    pub(crate) fn store_transposed_rows(
+        &mut self,
+        isa: Isa,
+        (at, rows): (usize, usize),
+        sums: &[T],
+        step: usize,
+    ) {
         assert!(at == self.whole && at + rows <= self.rows.len(), "rows of a tile");
         let cols = self.cols.len();
         // SAFETY: rows at..at + rows are the tile's, whose columns lie in the result, and `self` is borrowed exclusively.
         unsafe {
-            turn_to(isa, sums, 0, step as isize, rows, cols, self.start.add(at * self.step), self.step);
+            transpose_block_to(
+                isa,
+                sums,
+                0,
+                step as isize,
+                rows,
+                cols,
+                self.start.add(at * self.step),
+                self.step,
+            );
         }
         self.whole = at + rows;
         if self.whole == self.rows.len() {
             self.done = cols;
         }
     }
-    /// Where [`Tile::turned_rows`] will store `rows` rows from `at` on.
-    pub(crate) fn written(&self, (at, rows): (usize, usize)) -> Written {
-        Written::of(self.start.wrapping_add(at * self.step), self.step, rows, self.cols.len())
+    /// Where [`OutputTile::turned_rows`] will store `rows` rows from `at` on.
+    pub(crate) fn written(&self, (at, rows): (usize, usize)) -> OutputPrefetch {
+        OutputPrefetch::of(self.start.wrapping_add(at * self.step), self.step, rows, self.cols.len())
     }
     /// A tile of sums without terms.
     pub(crate) fn clear(&mut self) {
@@ -266,7 +296,7 @@ impl<T: Real> Tile<'_, T> {
     ///
     /// # Panics
     /// If they have not been written.
-    pub(crate) fn narrow_rows(&mut self, most: usize) -> Option<&mut [T]> {
+    pub(crate) fn contiguous_rows(&mut self, most: usize) -> Option<&mut [T]> {
         if self.step != self.cols.len() || self.step > most {
             return None;
         }

@@ -10,7 +10,7 @@ use elinvar_simd::vector::{VectorKernel, dispatch_vectors};
 ///
 /// # Panics
 /// If that leaves either slice, or no step is 1.
-pub(crate) fn halves<T: Real, H: Float16>(
+pub(crate) fn pack_f16<T: Real, H: Float16>(
     isa: Isa,
     src: &[H],
     at: isize,
@@ -30,13 +30,13 @@ pub(crate) fn halves<T: Real, H: Float16>(
     assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
     assert!(step.0 == 1 || step.1 == 1, "halves that are no neighbours");
     if const { T::WIDENS_F16 } {
-        dispatch_vectors(isa, Widen(Block { src, at, step, rows, cols, dst, pitch }));
+        dispatch_vectors(isa, WidenBlock(F16Block { src, at, step, rows, cols, dst, pitch }));
     } else {
         unreachable!("f64 is not computed from halves");
     }
 }
 
-struct Block<'a, T, H> {
+struct F16Block<'a, T, H> {
     src: &'a [H],
     at: isize,
     step: (isize, isize),
@@ -46,17 +46,17 @@ struct Block<'a, T, H> {
     pitch: usize,
 }
 
-/// A block whose corners have been checked, by `halves` alone.
-struct Widen<'a, T, H>(Block<'a, T, H>);
+/// A block whose corners have been checked, by `pack_f16` alone.
+struct WidenBlock<'a, T, H>(F16Block<'a, T, H>);
 
-impl<T: Real, H: Float16> VectorKernel for Widen<'_, T, H> {
+impl<T: Real, H: Float16> VectorKernel for WidenBlock<'_, T, H> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Block { src, at, step, rows, cols, dst, pitch } = self.0;
+        let F16Block { src, at, step, rows, cols, dst, pitch } = self.0;
         let from = src.as_ptr().wrapping_offset(at);
         let to = dst.as_mut_ptr();
-        // SAFETY: every number that is read or written belongs to a row r < rows and a column c < cols, which `halves`
+        // SAFETY: every number that is read or written belongs to a row r < rows and a column c < cols, which `pack_f16`
         // found inside of both slices. The instructions are there: our caller's.
         unsafe {
             if step.1 == 1 {
@@ -80,7 +80,7 @@ impl<T: Real, H: Float16> VectorKernel for Widen<'_, T, H> {
                     if r % line == 0 {
                         for lane in 0..V::LANES {
                             let ahead = from.wrapping_offset(lane as isize * step.1).wrapping_add(r);
-                            V::prefetch_l2(ahead.cast::<u8>().wrapping_add(AHEAD));
+                            V::prefetch_l2(ahead.cast::<u8>().wrapping_add(PREFETCH_DISTANCE_BYTES));
                         }
                     }
                     for (i, v) in V::octet(from.add(r), step.1).iter().enumerate() {
@@ -102,4 +102,4 @@ impl<T: Real, H: Float16> VectorKernel for Widen<'_, T, H> {
 }
 
 /// How far ahead a column is fetched, in bytes.
-const AHEAD: usize = 512;
+const PREFETCH_DISTANCE_BYTES: usize = 512;

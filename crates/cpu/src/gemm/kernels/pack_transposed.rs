@@ -14,7 +14,7 @@ use elinvar_simd::vector::{VectorKernel, dispatch_half_vectors, dispatch_vectors
 ///
 /// # Panics
 /// If that leaves either slice.
-pub(crate) fn turn<T: Real>(
+pub(crate) fn transpose_block<T: Real>(
     isa: Isa,
     src: &[T],
     at: isize,
@@ -29,7 +29,7 @@ pub(crate) fn turn<T: Real>(
     }
     assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
     // SAFETY: the rows and columns lie in the slice, by the line above.
-    unsafe { turn_to(isa, src, at, step, rows, cols, dst.as_mut_ptr(), pitch) };
+    unsafe { transpose_block_to(isa, src, at, step, rows, cols, dst.as_mut_ptr(), pitch) };
 }
 
 /// The same, to memory in which the rows lie, but not what is between them.
@@ -39,7 +39,7 @@ pub(crate) fn turn<T: Real>(
 ///
 /// # Panics
 /// If the block leaves its buffer.
-pub(super) unsafe fn turn_to<T: Real>(
+pub(super) unsafe fn transpose_block_to<T: Real>(
     isa: Isa,
     src: &[T],
     at: isize,
@@ -56,14 +56,16 @@ pub(super) unsafe fn turn_to<T: Real>(
     let last = at + (cols as isize - 1) * step;
     let (low, high) = (at.min(last), at.max(last) + rows as isize);
     assert!(low >= 0 && high as usize <= src.len(), "a block leaves its buffer");
-    let block = Turn { src, at, step, rows, cols, dst, pitch };
-    let far = cols > FEW && step.unsigned_abs() * size_of::<T>() >= FAR && lanes::<T>(isa) == SQUARE;
-    let whole = |n: usize| if far { n / SQUARE * SQUARE } else { 0 };
+    let block = TransposeBlock { src, at, step, rows, cols, dst, pitch };
+    let far = cols > NO_SQUARES_MAX_COLUMNS
+        && step.unsigned_abs() * size_of::<T>() >= SQUARES_MIN_STRIDE_BYTES
+        && lanes::<T>(isa) == SQUARE_SIDE;
+    let whole = |n: usize| if far { n / SQUARE_SIDE * SQUARE_SIDE } else { 0 };
     let (down, across) = (whole(rows), whole(cols));
     if down > 0 && across > 0 {
-        dispatch_vectors(isa, Squares(Turn { rows: down, cols: across, ..block }));
-        dispatch_half_vectors(isa, Turn { cols: cols - across, ..block.from(0, across) });
-        dispatch_half_vectors(isa, Turn { rows: rows - down, cols: across, ..block.from(down, 0) });
+        dispatch_vectors(isa, TransposeSquares(TransposeBlock { rows: down, cols: across, ..block }));
+        dispatch_half_vectors(isa, TransposeBlock { cols: cols - across, ..block.from(0, across) });
+        dispatch_half_vectors(isa, TransposeBlock { rows: rows - down, cols: across, ..block.from(down, 0) });
     } else {
         // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two apart
         // share.
@@ -72,25 +74,25 @@ pub(super) unsafe fn turn_to<T: Real>(
 }
 
 /// Rows of the result that are written together: 16 KiB of panels, which stay in the first-level cache until they are whole.
-const ROWS: usize = 128;
+const ROWS_TOGETHER: usize = 128;
 /// How far ahead a column is fetched, in bytes.
-const AHEAD: usize = 512;
+const PREFETCH_DISTANCE_BYTES: usize = 512;
 
 /// How far ahead rows of the result are fetched, in columns: what is written lies in many rows, which no hardware foresees. Panels have
 /// fewer columns.
-const BEFORE: usize = 64;
+const PREFETCH_OUTPUT_COLUMNS: usize = 64;
 
 /// Columns up to which there are no squares, as in panels: there is nothing to gain.
-const FEW: usize = 32;
+const NO_SQUARES_MAX_COLUMNS: usize = 32;
 /// Bytes between columns from which squares are turned: lines of nearer ones stay in the first-level cache until all that is in them was
 /// read, and four rows at a time take fewer shuffles.
-const FAR: usize = 512;
+const SQUARES_MIN_STRIDE_BYTES: usize = 512;
 /// Rows and columns of a square.
-const SQUARE: usize = 16;
+const SQUARE_SIDE: usize = 16;
 
-/// A block that lies in its buffer, and rows that may be written: made by `turn_to` alone.
+/// A block that lies in its buffer, and rows that may be written: made by `transpose_block_to` alone.
 #[derive(Clone, Copy)]
-struct Turn<'a, T> {
+struct TransposeBlock<'a, T> {
     src: &'a [T],
     at: isize,
     step: isize,
@@ -100,41 +102,43 @@ struct Turn<'a, T> {
     pitch: usize,
 }
 
-impl<T> Turn<'_, T> {
+impl<T> TransposeBlock<'_, T> {
     /// The block from a row and a column on. Its size is to be changed, too.
     fn from(self, row: usize, col: usize) -> Self {
         let at = self.at + row as isize + col as isize * self.step;
-        Turn { at, dst: self.dst.wrapping_add(row * self.pitch + col), ..self }
+        TransposeBlock { at, dst: self.dst.wrapping_add(row * self.pitch + col), ..self }
     }
 }
 
 /// Such a block of whole squares, where registers have as many lanes.
-struct Squares<'a, T>(Turn<'a, T>);
+struct TransposeSquares<'a, T>(TransposeBlock<'a, T>);
 
-impl<T: Real> VectorKernel for Squares<'_, T> {
+impl<T: Real> VectorKernel for TransposeSquares<'_, T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Turn { src, at, step, rows, cols, dst, pitch } = self.0;
-        if const { V::LANES != SQUARE } {
+        let TransposeBlock { src, at, step, rows, cols, dst, pitch } = self.0;
+        if const { V::LANES != SQUARE_SIDE } {
             unreachable!("squares are for registers of as many lanes");
         }
-        let ahead = AHEAD / size_of::<T>();
-        for c in (0..cols).step_by(SQUARE) {
-            for r in (0..rows).step_by(SQUARE) {
+        let ahead = PREFETCH_DISTANCE_BYTES / size_of::<T>();
+        for c in (0..cols).step_by(SQUARE_SIDE) {
+            for r in (0..rows).step_by(SQUARE_SIDE) {
                 // What is read some squares later: of the next columns, or farther along, as what follows the block often is.
-                let is_end = r + ahead >= rows && c + SQUARE < cols;
-                let (row, col) = if is_end { (r, c + SQUARE) } else { (r + ahead, c) };
-                // SAFETY: the square lies in the block, which lies in its buffer and may be written, see `turn_to`; the instructions are
+                let is_end = r + ahead >= rows && c + SQUARE_SIDE < cols;
+                let (row, col) = if is_end { (r, c + SQUARE_SIDE) } else { (r + ahead, c) };
+                // SAFETY: the square lies in the block, which lies in its buffer and may be written, see `transpose_block_to`; the instructions are
                 // there: our caller's. What is fetched ahead may lie anywhere.
                 unsafe {
                     let later = src.as_ptr().wrapping_offset(at + row as isize + col as isize * step);
-                    for lane in 0..SQUARE as isize {
+                    for lane in 0..SQUARE_SIDE as isize {
                         V::prefetch_l2(later.wrapping_offset(lane * step).cast());
                     }
-                    if c + BEFORE < cols {
-                        for i in 0..SQUARE {
-                            V::prefetch_l2(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
+                    if c + PREFETCH_OUTPUT_COLUMNS < cols {
+                        for i in 0..SQUARE_SIDE {
+                            V::prefetch_l2(
+                                dst.wrapping_add((r + i) * pitch + c + PREFETCH_OUTPUT_COLUMNS).cast(),
+                            );
                         }
                     }
                     let square = V::square(src.as_ptr().offset(at + r as isize + c as isize * step), step);
@@ -147,33 +151,35 @@ impl<T: Real> VectorKernel for Squares<'_, T> {
     }
 }
 
-impl<T: Real> VectorKernel for Turn<'_, T> {
+impl<T: Real> VectorKernel for TransposeBlock<'_, T> {
     type T = T;
     const TARGETS: IsaTargets = IsaTargets::UpToAvx2;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Turn { src, at, step, rows, cols, dst, pitch } = self;
+        let TransposeBlock { src, at, step, rows, cols, dst, pitch } = self;
         let line = LINE / size_of::<V::T>();
         let (down, across) = (rows / 4 * 4, cols / V::LANES * V::LANES);
         // Along the source first: a line of it is used up before the next is touched, for columns that lie a power of two
         // apart push each other out of the first level.
-        for from in (0..down).step_by(ROWS) {
+        for from in (0..down).step_by(ROWS_TOGETHER) {
             for c in (0..across).step_by(V::LANES) {
-                for r in (from..down.min(from + ROWS)).step_by(4) {
+                for r in (from..down.min(from + ROWS_TOGETHER)).step_by(4) {
                     let at = at + r as isize + c as isize * step;
                     // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, which lies in its buffer and may be
-                    // written, see `turn_to`; the instructions are there: our caller's. What is fetched ahead may lie anywhere.
+                    // written, see `transpose_block_to`; the instructions are there: our caller's. What is fetched ahead may lie anywhere.
                     unsafe {
                         let place = src.as_ptr().offset(at);
                         if r % line == 0 {
                             for lane in 0..V::LANES {
                                 let ahead = place.wrapping_offset(lane as isize * step).cast::<u8>();
-                                V::prefetch_l2(ahead.wrapping_add(AHEAD));
+                                V::prefetch_l2(ahead.wrapping_add(PREFETCH_DISTANCE_BYTES));
                             }
                         }
-                        if c % line == 0 && c + BEFORE < cols {
+                        if c % line == 0 && c + PREFETCH_OUTPUT_COLUMNS < cols {
                             for i in 0..4 {
-                                V::prefetch_l2(dst.wrapping_add((r + i) * pitch + c + BEFORE).cast());
+                                V::prefetch_l2(
+                                    dst.wrapping_add((r + i) * pitch + c + PREFETCH_OUTPUT_COLUMNS).cast(),
+                                );
                             }
                         }
                         for (i, v) in V::quad(place, step).into_iter().enumerate() {

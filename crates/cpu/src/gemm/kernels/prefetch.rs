@@ -1,50 +1,50 @@
 //! What comes next in a product, fetched into the second-level cache by the tiles that are multiplied meanwhile.
 #![allow(unsafe_code, reason = "a register's instruction for it")]
 
-use super::a_rows::TOGETHER;
-use super::gemv::Lines;
+use super::a_rows::TERMS_PER_STEP;
+use super::gemv::RowsA;
 use elinvar_simd::LINE;
 use elinvar_simd::vector::Vector;
 
 /// What is multiplied after some panels: their tiles have it fetched.
 #[derive(Clone, Copy)]
-pub(crate) struct After<'a, T> {
+pub(crate) struct NextOperands<'a, T> {
     /// The next panel, or nothing.
     pub(crate) panel: &'a [T],
     /// The next rows of the left factor, so many of so many terms.
-    pub(crate) lines: Lines<'a, T>,
+    pub(crate) lines: RowsA<'a, T>,
     pub(crate) rows: usize,
     pub(crate) k: usize,
     /// Do panels come from farther than the second-level cache, each for the first time in this product?
     pub(crate) is_far: bool,
 }
 
-impl<T> After<'_, T> {
+impl<T> NextOperands<'_, T> {
     /// Nothing.
-    pub(crate) const NOTHING: Self =
-        After { panel: &[], lines: Lines { data: &[], step: 0 }, rows: 0, k: 0, is_far: false };
+    pub(crate) const NONE: Self =
+        NextOperands { panel: &[], lines: RowsA { data: &[], step: 0 }, rows: 0, k: 0, is_far: false };
 }
 
-/// What a tile has fetched: a line with each [`TOGETHER`] terms, which leaves most of what a core can wait for at once to the tile itself.
+/// What a tile has fetched: a line with each [`TERMS_PER_STEP`] terms, which leaves most of what a core can wait for at once to the tile itself.
 #[derive(Clone, Copy)]
-pub(crate) struct Soon {
+pub(crate) struct LinePrefetch {
     /// What is fetched next.
     at: *const u8,
     /// Bytes from there on, for each term.
     step: usize,
 }
 
-impl Soon {
+impl LinePrefetch {
     /// Nothing but one place over and over, which is one that is used anyway: of none, a processor would look for the page each time.
-    pub(crate) fn nothing<T>(at: *const T) -> Soon {
-        Soon { at: at.cast(), step: 0 }
+    pub(crate) fn nothing<T>(at: *const T) -> LinePrefetch {
+        LinePrefetch { at: at.cast(), step: 0 }
     }
     /// Has a line fetched, and goes on by so many terms.
     ///
     /// # Safety
     /// The processor has the register.
     #[inline(always)]
-    pub(crate) unsafe fn fetch<V: Vector>(&mut self, terms: usize) {
+    pub(crate) unsafe fn prefetch<V: Vector>(&mut self, terms: usize) {
         // SAFETY: the caller's; nothing is read.
         unsafe { V::prefetch_l2(self.at) };
         self.at = self.at.wrapping_add(terms * self.step);
@@ -54,7 +54,7 @@ impl Soon {
     /// # Safety
     /// The processor has the register.
     #[inline(always)]
-    pub(crate) unsafe fn fetch_all<V: Vector>(&mut self, terms: usize) {
+    pub(crate) unsafe fn prefetch_lines_of_panel<V: Vector>(&mut self, terms: usize) {
         let mut i = 0;
         while i < terms {
             // SAFETY: the caller's; nothing is read.
@@ -65,46 +65,46 @@ impl Soon {
     }
 }
 
-/// Tiles of one panel from which on a line with each [`TOGETHER`] terms is enough to have the next one fetched.
-pub(crate) const ENOUGH: usize = 2 * TOGETHER;
+/// Tiles of one panel from which on a line with each [`TERMS_PER_STEP`] terms is enough to have the next one fetched.
+pub(crate) const PANEL_PREFETCH_MIN_TILES: usize = 2 * TERMS_PER_STEP;
 
 /// The next panel, which the tiles of this one have fetched, some lines each: it comes from the third-level cache, and hardware does not
 /// look across pages. (Two tiles that fetched a panel, a line with each term, took as long.)
-pub(crate) struct Ahead {
-    next: Soon,
+pub(crate) struct PanelPrefetch {
+    next: LinePrefetch,
     /// Bytes that are left.
-    left: usize,
+    lhs: usize,
 }
 
-impl Ahead {
+impl PanelPrefetch {
     /// A panel of `k` terms, if there is one more.
-    pub(crate) fn of<V: Vector>(next: Option<*const V::T>, k: usize) -> Ahead {
+    pub(crate) fn of<V: Vector>(next: Option<*const V::T>, k: usize) -> PanelPrefetch {
         let bytes = 2 * V::LANES * size_of::<V::T>();
-        let left = if next.is_some() { k * bytes } else { 0 };
-        Ahead::row(next.unwrap_or(std::ptr::null()).cast(), left)
+        let lhs = if next.is_some() { k * bytes } else { 0 };
+        PanelPrefetch::row(next.unwrap_or(std::ptr::null()).cast(), lhs)
     }
     /// The same, which so many tiles fetch, a line with each term at most: one tile alone fetches half of it, as a core waits for no more at once.
-    pub(crate) fn among<V: Vector>(next: Option<*const V::T>, k: usize, tiles: usize) -> Ahead {
-        let all = Ahead::of::<V>(next, k);
+    pub(crate) fn among<V: Vector>(next: Option<*const V::T>, k: usize, tiles: usize) -> PanelPrefetch {
+        let all = PanelPrefetch::of::<V>(next, k);
         let step = (2 * V::LANES * size_of::<V::T>()).div_ceil(tiles).min(LINE);
-        Ahead { next: Soon { step, ..all.next }, ..all }
+        PanelPrefetch { next: LinePrefetch { step, ..all.next }, ..all }
     }
     /// So many bytes that lie together.
-    fn row(at: *const u8, bytes: usize) -> Ahead {
-        Ahead { next: Soon { at, step: LINE / TOGETHER }, left: bytes }
+    fn row(at: *const u8, bytes: usize) -> PanelPrefetch {
+        PanelPrefetch { next: LinePrefetch { at, step: LINE / TERMS_PER_STEP }, lhs: bytes }
     }
     /// What a tile of `k` terms has fetched, if anything is left.
-    pub(crate) fn some(&mut self, k: usize) -> Option<Soon> {
-        if self.left == 0 {
+    pub(crate) fn some(&mut self, k: usize) -> Option<LinePrefetch> {
+        if self.lhs == 0 {
             return None;
         }
         let mut part = self.next;
         self.next.at = self.next.at.wrapping_add(k * part.step);
-        if self.left < k * part.step {
+        if self.lhs < k * part.step {
             // Hardly farther than there is something, some bytes for a term: what lies behind may be what another thread is writing.
-            part.step = self.left.div_ceil(k);
+            part.step = self.lhs.div_ceil(k);
         }
-        self.left = self.left.saturating_sub(k * self.next.step);
+        self.lhs = self.lhs.saturating_sub(k * self.next.step);
         Some(part)
     }
 }
@@ -112,7 +112,7 @@ impl Ahead {
 /// The left factor's rows that are multiplied after a block, which its tiles have fetched when the next panel is: with large factors they
 /// come from memory. A tile fetches one line each of some rows, for places that are equally far apart take no counting. (On a Zen 4 products
 /// of 1000 and 1500 take 1.3 % less so, and one of 1024 2 %, where copying rows 4 KiB apart had 2 to 3 % of the time.)
-pub(crate) struct Later {
+pub(crate) struct RowPrefetch {
     /// A line of the first row.
     at: *const u8,
     /// Bytes from row to row.
@@ -124,24 +124,25 @@ pub(crate) struct Later {
     lines: usize,
 }
 
-impl Later {
-    pub(crate) fn of<T>(after: &After<'_, T>) -> Later {
-        Later::rows(after.lines.data.as_ptr(), after.lines.step, after.rows, after.k)
+impl RowPrefetch {
+    pub(crate) fn of<T>(after: &NextOperands<'_, T>) -> RowPrefetch {
+        RowPrefetch::rows(after.lines.data.as_ptr(), after.lines.step, after.rows, after.k)
     }
     /// `rows` rows of `cols` numbers, `step` apart.
-    pub(crate) fn rows<T>(at: *const T, step: usize, rows: usize, cols: usize) -> Later {
+    pub(crate) fn rows<T>(at: *const T, step: usize, rows: usize, cols: usize) -> RowPrefetch {
         let (at, step, bytes) = (at.cast(), step * size_of::<T>(), cols * size_of::<T>());
-        Later { at, step, rows, row: 0, lines: if rows > 0 { bytes.div_ceil(LINE) } else { 0 } }
+        RowPrefetch { at, step, rows, row: 0, lines: if rows > 0 { bytes.div_ceil(LINE) } else { 0 } }
     }
     /// What a tile of `k` terms has fetched, if anything is left.
-    pub(crate) fn some(&mut self, k: usize) -> Option<Soon> {
-        let count = k / TOGETHER;
+    pub(crate) fn some(&mut self, k: usize) -> Option<LinePrefetch> {
+        let count = k / TERMS_PER_STEP;
         if self.lines == 0 || count == 0 {
             return None;
         }
         // Of the last rows as many as fit, so that what does not come next is not fetched.
         let row = self.row.min(self.rows.saturating_sub(count));
-        let part = Soon { at: self.at.wrapping_add(row * self.step), step: self.step / TOGETHER };
+        let part =
+            LinePrefetch { at: self.at.wrapping_add(row * self.step), step: self.step / TERMS_PER_STEP };
         self.row = row + count;
         if self.row >= self.rows {
             (self.at, self.row, self.lines) = (self.at.wrapping_add(LINE), 0, self.lines - 1);
@@ -152,7 +153,7 @@ impl Later {
 
 /// Rows that are written when a product is done, which its tiles have fetched when the next panel is: whoever writes without a pause in between
 /// waits for each line. (Turning the sums of 1 x 1 x 256 terms took 9 % of a convolution without, on an Intel Xeon.)
-pub(crate) struct Written {
+pub(crate) struct OutputPrefetch {
     /// The row that comes next.
     row: *const u8,
     /// Bytes from row to row.
@@ -161,21 +162,21 @@ pub(crate) struct Written {
     rows: usize,
     bytes: usize,
     /// What is left of the row at hand.
-    now: Ahead,
+    now: PanelPrefetch,
 }
 
-impl Written {
+impl OutputPrefetch {
     /// `rows` rows of `cols` numbers, `step` apart.
-    pub(crate) fn of<T>(at: *const T, step: usize, rows: usize, cols: usize) -> Written {
+    pub(crate) fn of<T>(at: *const T, step: usize, rows: usize, cols: usize) -> OutputPrefetch {
         // Rows without gaps are one.
         let (rows, cols) = if cols == step { (1, rows * cols) } else { (rows, cols) };
         let (step, bytes) = (step * size_of::<T>(), cols * size_of::<T>());
-        Written { row: at.cast(), step, rows, bytes, now: Ahead::row(at.cast(), 0) }
+        OutputPrefetch { row: at.cast(), step, rows, bytes, now: PanelPrefetch::row(at.cast(), 0) }
     }
     /// What a tile of `k` terms has fetched, if anything is left.
-    pub(crate) fn some(&mut self, k: usize) -> Option<Soon> {
-        if self.now.left == 0 && self.rows > 0 {
-            self.now = Ahead::row(self.row, self.bytes);
+    pub(crate) fn some(&mut self, k: usize) -> Option<LinePrefetch> {
+        if self.now.lhs == 0 && self.rows > 0 {
+            self.now = PanelPrefetch::row(self.row, self.bytes);
             self.row = self.row.wrapping_add(self.step);
             self.rows -= 1;
         }
@@ -190,19 +191,25 @@ mod tests {
 
     /// The places that tiles of `k` terms have fetched, until there are no more.
     fn places(data: &[f32], step: usize, rows: usize, terms: usize, k: usize) -> Vec<usize> {
-        let after = After { lines: Lines { data, step }, rows, k: terms, ..After::NOTHING };
-        let mut later = Later::of(&after);
+        let after = NextOperands { lines: RowsA { data, step }, rows, k: terms, ..NextOperands::NONE };
+        let mut later = RowPrefetch::of(&after);
         let mut all = vec![];
-        while let Some(Soon { at, step }) = later.some(k) {
+        while let Some(LinePrefetch { at, step }) = later.some(k) {
             let first = at.addr() - data.as_ptr().addr();
-            all.extend((0..k / TOGETHER).map(|i| first + i * TOGETHER * step));
+            all.extend((0..k / TERMS_PER_STEP).map(|i| first + i * TERMS_PER_STEP * step));
         }
         all
     }
 
     /// Lines that parts have fetched, counted from `start`, by tiles of `k` terms that fetch one with each `each` of them.
-    fn lines(parts: impl IntoIterator<Item = Soon>, start: *const f32, k: usize, each: usize) -> Vec<usize> {
-        let line = |Soon { at, step }: Soon, t: usize| (at.addr() + t * step - start.addr()) / LINE;
+    fn lines(
+        parts: impl IntoIterator<Item = LinePrefetch>,
+        start: *const f32,
+        k: usize,
+        each: usize,
+    ) -> Vec<usize> {
+        let line =
+            |LinePrefetch { at, step }: LinePrefetch, t: usize| (at.addr() + t * step - start.addr()) / LINE;
         parts.into_iter().flat_map(|part| (0..k).step_by(each).map(move |t| line(part, t))).collect()
     }
 
@@ -217,9 +224,9 @@ mod tests {
         ] {
             let data = vec![0f32; rows * step + LINE];
             let start = data.as_ptr().map_addr(|at| at.next_multiple_of(LINE));
-            let mut written = Written::of(start, step, rows, cols);
+            let mut written = OutputPrefetch::of(start, step, rows, cols);
             let all: BTreeSet<_> =
-                lines(std::iter::from_fn(|| written.some(k)), start, k, TOGETHER).into_iter().collect();
+                lines(std::iter::from_fn(|| written.some(k)), start, k, TERMS_PER_STEP).into_iter().collect();
             let of_rows = |behind: usize| -> BTreeSet<_> {
                 let row = |r: usize| r * step * 4 / LINE..(r * step * 4 + cols * 4 + behind).div_ceil(LINE);
                 (0..rows).flat_map(row).collect()
@@ -235,8 +242,8 @@ mod tests {
         const WIDE: usize = 2 * <std::arch::x86_64::__m512 as Vector>::LANES;
         let (k, data) = (384, vec![0f32; 384 * WIDE + LINE]);
         let start = data.as_ptr().map_addr(|at| at.next_multiple_of(LINE));
-        for tiles in 1..ENOUGH {
-            let mut ahead = Ahead::among::<std::arch::x86_64::__m512>(Some(start), k, tiles);
+        for tiles in 1..PANEL_PREFETCH_MIN_TILES {
+            let mut ahead = PanelPrefetch::among::<std::arch::x86_64::__m512>(Some(start), k, tiles);
             let parts: Vec<_> = (0..tiles).map_while(|_| ahead.some(k)).collect();
             let all: BTreeSet<_> = lines(parts, start, k, 1).into_iter().collect();
             // A single tile has half of it.

@@ -20,30 +20,30 @@ use elinvar_simd::vector::{
 use std::ops::RangeInclusive;
 
 /// Columns whose sums are kept until they are turned: four tiles of AVX-512.
-pub(crate) const GROUP: usize = 48;
+pub(crate) const COLUMN_GROUP: usize = 48;
 /// Columns that many bytes apart, or a multiple, share one set of eight lines of a first-level cache. Of such, a tile has no
 /// more than fit there together with what else is read; six chains still hide how long an fma takes.
-const CROSSED: usize = 4096;
+const SHARED_SET_STRIDE_BYTES: usize = 4096;
 
 /// Rows that wait for columns more than for anything else: this kernel fetches the next ones. 8 rows took a fifth longer without, 128 take a
 /// tenth less. Kernels for fewer rows, or more, are not compiled.
-pub(crate) const FEW: RangeInclusive<usize> = 8..=16;
+pub(crate) const PREFETCH_ROWS: RangeInclusive<usize> = 8..=16;
 
 /// Rows that fill no more than one short register, which has 32 bytes.
 fn are_short<T: Real>(isa: Isa, rows: usize) -> bool {
     may_be_short::<T>() && rows <= half_lanes::<T>(isa)
 }
 const fn may_be_short<T>() -> bool {
-    *FEW.start() * size_of::<T>() <= 32
+    *PREFETCH_ROWS.start() * size_of::<T>() <= 32
 }
 
 /// Rows of a panel: those of two registers.
-pub(crate) fn panel<T: Real>(isa: Isa, rows: usize) -> usize {
+pub(crate) fn panel_columns<T: Real>(isa: Isa, rows: usize) -> usize {
     2 * if are_short::<T>(isa, rows) { half_lanes::<T>(isa) } else { lanes::<T>(isa) }
 }
 
-/// At most [`GROUP`] columns, all of their terms, and packed rows.
-pub(crate) struct Few<'a, T> {
+/// At most [`COLUMN_GROUP`] columns, all of their terms, and packed rows.
+pub(crate) struct SmallM<'a, T> {
     /// The numbers of the columns; where the first one starts, and how far apart they are.
     pub(crate) data: &'a [T],
     pub(crate) at: isize,
@@ -63,15 +63,15 @@ pub(crate) struct Few<'a, T> {
 ///
 /// # Panics
 /// If something is shorter than it should be.
-pub(crate) fn few<T: Real>(isa: Isa, b: Few<'_, T>) {
+pub(crate) fn small_m<T: Real>(isa: Isa, b: SmallM<'_, T>) {
     if b.cols == 0 || b.rows == 0 {
         return;
     }
     let last = b.at + (b.cols as isize - 1) * b.step;
     let (low, high) = (b.at.min(last), b.at.max(last) + b.k as isize);
     assert!(b.k > 0 && low >= 0 && high as usize <= b.data.len(), "columns leave their buffer");
-    assert!(FEW.contains(&b.rows), "neither fewer rows nor more");
-    assert!(b.rows <= b.padded && b.padded.is_multiple_of(panel::<T>(isa, b.rows)), "whole panels");
+    assert!(PREFETCH_ROWS.contains(&b.rows), "neither fewer rows nor more");
+    assert!(b.rows <= b.padded && b.padded.is_multiple_of(panel_columns::<T>(isa, b.rows)), "whole panels");
     assert!(b.padded * b.k <= b.x.len(), "rows are missing");
     assert!(b.cols * b.padded <= b.sums.len(), "room is missing");
     if const { may_be_short::<T>() } && are_short::<T>(isa, b.rows) {
@@ -81,14 +81,14 @@ pub(crate) fn few<T: Real>(isa: Isa, b: Few<'_, T>) {
     }
 }
 
-impl<T: Real> VectorKernel for Few<'_, T> {
+impl<T: Real> VectorKernel for SmallM<'_, T> {
     type T = T;
     const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     // The copy that AVX2 has anyway.
     const HALF_TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(mut self) {
-        let crossed = (self.step.unsigned_abs() * size_of::<T>()).is_multiple_of(CROSSED);
+        let crossed = (self.step.unsigned_abs() * size_of::<T>()).is_multiple_of(SHARED_SET_STRIDE_BYTES);
         let most = match (crossed, self.rows <= V::LANES) {
             (true, _) => V::ROWS.min(6),
             // One register of rows leaves more for columns.
@@ -97,7 +97,7 @@ impl<T: Real> VectorKernel for Few<'_, T> {
         };
         let mut c = 0;
         while c < self.cols {
-            // SAFETY: so many columns are left; `few` checked the lengths, and the instructions are our caller's.
+            // SAFETY: so many columns are left; `small_m` checked the lengths, and the instructions are our caller's.
             c += unsafe {
                 match self.cols - c {
                     _ if const { V::ROWS == 1 } => self.tile::<V, 1>(c),
@@ -114,7 +114,7 @@ impl<T: Real> VectorKernel for Few<'_, T> {
 }
 
 /// A chunk of some columns and a panel.
-struct Tile<V: Vector> {
+struct SmallMTile<V: Vector> {
     /// The columns, how far apart they are, and which are fetched meanwhile, if any.
     a: *const V::T,
     step: isize,
@@ -126,7 +126,7 @@ struct Tile<V: Vector> {
     first: bool,
 }
 
-impl<T: Real> Few<'_, T> {
+impl<T: Real> SmallM<'_, T> {
     /// All terms of `R` columns from number `c` on; gives `R`.
     ///
     /// # Safety
@@ -142,11 +142,11 @@ impl<T: Real> Few<'_, T> {
             let ahead = if from + k < self.k { from as isize + k as isize } else { R as isize * step };
             // SAFETY: columns c..c + R and terms from..from + k are in `data`. Panel p of the chunk starts at
             // `from * padded + p * w * k` of x, and its sums are in `c * padded + p * w` and R - 1 times `padded` from there
-            // on, within what `few` checked.
+            // on, within what `small_m` checked.
             unsafe {
                 let mut p = 0;
                 while p < self.rows {
-                    let tile = Tile::<V> {
+                    let tile = SmallMTile::<V> {
                         a: begin.wrapping_add(from),
                         ahead: (p == 0).then_some(begin.wrapping_offset(ahead)),
                         step,
@@ -156,7 +156,7 @@ impl<T: Real> Few<'_, T> {
                         padded,
                         first: from == 0,
                     };
-                    if const { V::LANES < *FEW.end() } && self.rows - p > V::LANES {
+                    if const { V::LANES < *PREFETCH_ROWS.end() } && self.rows - p > V::LANES {
                         tile.run::<R, 2>()
                     } else {
                         tile.run::<R, 1>()
@@ -170,7 +170,7 @@ impl<T: Real> Few<'_, T> {
     }
 }
 
-impl<V: Vector> Tile<V> {
+impl<V: Vector> SmallMTile<V> {
     /// `R` columns, `W` registers of rows.
     ///
     /// # Safety
@@ -191,14 +191,14 @@ impl<V: Vector> Tile<V> {
                 }
                 let end = self.k.min(t + line);
                 while t < end {
-                    let mut right = [V::splat(V::T::ZERO); W];
-                    for (v, right) in right.iter_mut().enumerate() {
-                        *right = V::load(self.x.add(t * 2 * V::LANES + v * V::LANES));
+                    let mut rhs = [V::splat(V::T::ZERO); W];
+                    for (v, rhs) in rhs.iter_mut().enumerate() {
+                        *rhs = V::load(self.x.add(t * 2 * V::LANES + v * V::LANES));
                     }
                     each_row!(R, up to 14, r => {
-                        let left = V::splat(*self.a.offset(r as isize * self.step).add(t));
-                        for (sum, right) in sums[r].iter_mut().zip(right) {
-                            *sum = left.fma(right, *sum);
+                        let lhs = V::splat(*self.a.offset(r as isize * self.step).add(t));
+                        for (sum, rhs) in sums[r].iter_mut().zip(rhs) {
+                            *sum = lhs.fma(rhs, *sum);
                         }
                     });
                     t += 1;

@@ -1,13 +1,13 @@
 //! Numbers as they are stored, of as many vectors as a register has lanes: a term of each is a register.
 #![allow(unsafe_code, reason = "vector loads without a check for each")]
 
-use crate::gemm::operand::{Columns, Numbers};
+use crate::gemm::operand::{ColumnsB, StoredElements};
 use elinvar_simd::quad::{Float16, GatherVector, gather_one, gather_one_f16};
 use elinvar_simd::vector::SimdElement;
 use std::marker::PhantomData;
 
 /// A way in which numbers that are computed as `T` are stored.
-pub(super) trait Stored<T> {
+pub(super) trait StoredAs<T> {
     type Number: Copy;
     /// Terms that are turned together: 16 bytes.
     const TERMS: usize;
@@ -29,8 +29,8 @@ pub(super) trait Stored<T> {
 }
 
 /// As they are.
-pub(super) struct Own<T>(PhantomData<T>);
-impl<T: SimdElement> Stored<T> for Own<T> {
+pub(super) struct StoredNative<T>(PhantomData<T>);
+impl<T: SimdElement> StoredAs<T> for StoredNative<T> {
     type Number = T;
     const TERMS: usize = 4;
     #[inline(always)]
@@ -52,8 +52,8 @@ impl<T: SimdElement> Stored<T> for Own<T> {
 }
 
 /// Halves, widened.
-pub(super) struct Wide<H>(PhantomData<H>);
-impl<T: SimdElement, H: Float16> Stored<T> for Wide<H> {
+pub(super) struct StoredFloat16<H>(PhantomData<H>);
+impl<T: SimdElement, H: Float16> StoredAs<T> for StoredFloat16<H> {
     type Number = H;
     const TERMS: usize = 8;
     #[inline(always)]
@@ -74,35 +74,35 @@ impl<T: SimdElement, H: Float16> Stored<T> for Wide<H> {
 }
 
 /// Are all terms of so many vectors in their buffer?
-pub(super) fn are_there<T>(vectors: &Columns<'_, T>, count: usize, k: usize) -> bool {
+pub(super) fn assert_in_bounds<T>(vectors: &ColumnsB<'_, T>, count: usize, k: usize) -> bool {
     let last = vectors.at + (count as isize - 1) * vectors.step;
     let (low, high) = (vectors.at.min(last), vectors.at.max(last) + k as isize);
     let len = match vectors.data {
-        Numbers::Own(b) => b.len(),
-        Numbers::F16(b) => b.len(),
-        Numbers::BF16(b) => b.len(),
+        StoredElements::Native(b) => b.len(),
+        StoredElements::F16(b) => b.len(),
+        StoredElements::BF16(b) => b.len(),
     };
     low >= 0 && high as usize <= len
 }
 
 /// Pairs of vectors that go side by side where they do not fill a register: as many chains hide how long an fma takes.
-pub(super) const FEW: usize = 4;
+pub(super) const FEW_PAIRS: usize = 4;
 
-/// Sums of products of at most [`FEW`] pairs of vectors, `step` apart: one number of each after the other.
+/// Sums of products of at most [`FEW_PAIRS`] pairs of vectors, `step` apart: one number of each after the other.
 ///
 /// # Safety
 /// `k` terms of as many pairs as there are sums are there.
 #[inline(always)]
-pub(super) unsafe fn few<T: SimdElement, A: Stored<T>, B: Stored<T>>(
+pub(super) unsafe fn few_dots<T: SimdElement, A: StoredAs<T>, B: StoredAs<T>>(
     (a, b): (*const A::Number, *const B::Number),
     step: [isize; 2],
     k: usize,
     sums: &mut [T],
 ) {
     // In the place of a pair that is not there stands the last one.
-    let pair: [isize; FEW] = std::array::from_fn(|i| i.min(sums.len() - 1) as isize);
+    let pair: [isize; FEW_PAIRS] = std::array::from_fn(|i| i.min(sums.len() - 1) as isize);
     let (a, b) = (pair.map(|i| a.wrapping_offset(i * step[0])), pair.map(|i| b.wrapping_offset(i * step[1])));
-    let mut all = [T::ZERO; FEW];
+    let mut all = [T::ZERO; FEW_PAIRS];
     for t in 0..k {
         for (i, sum) in all.iter_mut().enumerate() {
             // SAFETY: the caller's.

@@ -9,7 +9,7 @@
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, IsaTargets};
 use elinvar_simd::quad::GatherVector;
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
 
 /// Blocks of one size, side by side in the result.
@@ -31,7 +31,7 @@ pub(crate) struct Blocks<'a> {
 ///
 /// # Panics
 /// If a block leaves its buffer, or the room has another size.
-pub(crate) fn turned<T: Copy>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut Room<'_, T>) -> bool {
+pub(crate) fn turned<T: Copy>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut UninitSlice<'_, T>) -> bool {
     match size_of::<T>() {
         4 if align_of::<T>() == align_of::<f32>() => as_numbers::<T, f32>(isa, x, blocks, room),
         8 if align_of::<T>() == align_of::<f64>() => as_numbers::<T, f64>(isa, x, blocks, room),
@@ -44,7 +44,7 @@ fn as_numbers<T: Copy, N: SimdElement>(
     isa: Isa,
     x: &[T],
     blocks: Blocks<'_>,
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
 ) -> bool {
     let Blocks { at, starts, rows, cols, step } = blocks;
     let side = LINE / size_of::<N>();
@@ -127,7 +127,7 @@ impl<T: SimdElement> VectorKernel for Turned<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::output::parallel_fill::fresh_few;
+    use crate::runtime::output::parallel_fill::serial_fill;
     use elinvar_core::Element;
 
     /// Every number is where it should be, and no other is read: sizes around tiles, steps of all kinds, lines that begin
@@ -147,9 +147,9 @@ mod tests {
                         let x: Vec<T> = (0..from + span + rows + 9).map(&of).collect();
                         let blocks = Blocks { at, starts, rows, cols, step };
                         let mut done = false;
-                        let y = fresh_few(rows * starts.len() * cols, |room| {
+                        let y = serial_fill(rows * starts.len() * cols, |room| {
                             done = turned(isa, &x, blocks, room);
-                            room.extend(room.left(), |_| of(0));
+                            room.extend(room.remaining(), |_| of(0));
                         });
                         // NEON has two numbers of 8 bytes in a register, which make no square.
                         let lanes = if size_of::<T>() == 8 { lanes::<f64>(isa) } else { lanes::<f32>(isa) };
@@ -182,7 +182,7 @@ mod tests {
     fn other_sizes_are_left_to_others() {
         for isa in Isa::all() {
             let blocks = Blocks { at: 0, starts: &[0], rows: 64, cols: 64, step: 64 };
-            let y = fresh_few(64 * 64, |room| {
+            let y = serial_fill(64 * 64, |room| {
                 assert!(!turned(isa, &[0u8; 64 * 64], blocks, room));
                 room.extend(64 * 64, |_| 0);
             });

@@ -7,7 +7,7 @@
 
 use elinvar_simd::isa::{Isa, IsaTargets};
 use elinvar_simd::quad::GatherVector;
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
 use std::ops::Range;
 
@@ -46,7 +46,7 @@ pub(crate) fn to_rows<T: Copy>(
     windows: &[[T; WIDTH]],
     n: usize,
     rows: Range<usize>,
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
 ) -> usize {
     match size_of::<T>() {
         4 if align_of::<T>() == align_of::<f32>() => numbers_to_rows::<T, f32>(isa, windows, n, rows, room),
@@ -87,7 +87,7 @@ fn numbers_to_rows<T: Copy, N: SimdElement>(
     windows: &[[T; WIDTH]],
     n: usize,
     rows: Range<usize>,
-    room: &mut Room<'_, T>,
+    room: &mut UninitSlice<'_, T>,
 ) -> usize {
     assert!(rows.start <= rows.end && rows.end <= WIDTH, "cpu: more rows than a window has");
     let Some(side) = side::<N>(isa) else { return 0 };
@@ -182,7 +182,7 @@ impl<N: SimdElement> VectorKernel for ToRows<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::output::parallel_fill::fresh_few;
+    use crate::runtime::output::parallel_fill::serial_fill;
     use elinvar_core::Element;
 
     /// Every number comes to its place and back, whatever the length of rows, how many there are, and how much lies behind them.
@@ -208,9 +208,9 @@ mod tests {
                     for first in [0, 5] {
                         let mut done = 0;
                         let count = rows - first.min(rows);
-                        let y = fresh_few(count * n, |room| {
+                        let y = serial_fill(count * n, |room| {
                             done = to_rows(isa, &windows, n, rows - count..rows, room);
-                            room.extend(room.left(), |_| of(0));
+                            room.extend(room.remaining(), |_| of(0));
                         });
                         let want = (0..done * n).map(|i| of((rows - count) * n + i));
                         assert!(
@@ -236,7 +236,7 @@ mod tests {
         for isa in Isa::all() {
             let mut windows = [[0u8; WIDTH]; 16];
             assert_eq!(to_windows(isa, &[1; 64 * 16], 16, 64, &mut windows), 0);
-            let y = fresh_few(64 * 3, |room| {
+            let y = serial_fill(64 * 3, |room| {
                 assert_eq!(to_rows(isa, &[[0f32; WIDTH]; 3], 3, 0..64, room), 0);
                 room.extend(64 * 3, |_| 0.0);
             });

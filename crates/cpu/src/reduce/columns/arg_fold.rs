@@ -8,7 +8,7 @@ use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::reduce::source::Number;
-use crate::runtime::output::column_blocks::{Matrices, Stripe, fresh_stripes};
+use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, fill_column_blocks};
 use elinvar_core::{HostVec, Result, host};
 use elinvar_ops::backend::ArgFold;
 use elinvar_simd::isa::{Kernel, dispatch_formula_or_plain};
@@ -40,8 +40,8 @@ pub(crate) fn arg_fold<T: Number + PartialOrd>(
     }
     let (x, n) = (&lines[0], grid.n);
     let together = (grid.columns / WINDOW / (2 * d.threads())).clamp(1, WIDE);
-    let matrices = Matrices { width: together * WINDOW, ..grid.stripes(Some(1)) };
-    let y = fresh_stripes(d, matrices, n as f64 * NS, &|stripes| {
+    let matrices = BlockedMatrices { width: together * WINDOW, ..grid.stripes(Some(1)) };
+    let y = fill_column_blocks(d, matrices, n as f64 * NS, &|stripes| {
         let some = n.min(SOME);
         let mut places: Vec<isize> = host::filled(some, 0)?;
         let mut copied = Windows::new(if x.is_near() { 0 } else { some })?;
@@ -50,7 +50,7 @@ pub(crate) fn arg_fold<T: Number + PartialOrd>(
         while let Some(stripe) = stripes.next() {
             let groups = (0..stripe.width).step_by(WINDOW).map(|at| {
                 let (column, width) = (stripe.column + at, WINDOW.min(stripe.width - at));
-                grid.group(Stripe { column, width, ..stripe }, 1)
+                grid.group(ColumnBlock { column, width, ..stripe }, 1)
             });
             for start in (0..n).step_by(SOME) {
                 let places = &mut places[..SOME.min(n - start)];

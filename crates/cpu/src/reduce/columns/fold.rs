@@ -10,8 +10,8 @@ use crate::reduce::block::Combine;
 use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::reduce::source::Number;
 use crate::runtime::memory::{filled, with_capacity};
-use crate::runtime::output::column_blocks::fresh_stripes;
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::output::column_blocks::fill_column_blocks;
+use crate::runtime::parallel::try_for_each_piece;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
@@ -44,7 +44,7 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
     }
     let (n, groups) = (grid.n, grid.matrices * grid.columns.div_ceil(WINDOW));
     if n <= BLOCK {
-        let y = fresh_stripes(d, grid.stripes(Some(1)), n as f64 * NS, &|stripes| {
+        let y = fill_column_blocks(d, grid.stripes(Some(1)), n as f64 * NS, &|stripes| {
             let mut scratch = Scratch::new(x, n)?;
             while let Some(stripe) = stripes.next() {
                 let group = grid.group(stripe, 1);
@@ -58,7 +58,7 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
     // Threads share the blocks of long rows.
     let blocks = n.div_ceil(BLOCK);
     let mut all = filled(groups * blocks * WINDOW, F::start())?;
-    try_pieces(d, &mut all, WINDOW, BLOCK as f64 * NS, &|at, part| {
+    try_for_each_piece(d, &mut all, WINDOW, BLOCK as f64 * NS, &|at, part| {
         let mut scratch = Scratch::new(x, n)?;
         let (group, start) = (grid.numbered(at / WINDOW / blocks), at / WINDOW % blocks * BLOCK);
         part.copy_from_slice(scratch.block::<F>(d.isa(), x, group, start, BLOCK.min(n - start)));

@@ -22,7 +22,7 @@ use crate::layout::kernels::transpose_short_rows;
 use crate::lazy::buffer::View;
 use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::runtime::memory::filled;
-use crate::runtime::output::column_blocks::{Matrices, Stripe, Stripes};
+use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, ColumnBlocks};
 use elinvar_core::order::LANES;
 use elinvar_core::{Dims, Element, HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::Fold;
@@ -31,7 +31,7 @@ use elinvar_simd::LINE;
 use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 
 /// Elements of a row whose windows are all held at once, at most.
 const HELD: usize = LANES;
@@ -129,13 +129,13 @@ impl Grid {
         Ok(Some((Grid { shape: shape.clone(), kept, from, matrices, columns, n, upright }, lines)))
     }
     /// A result with `width` numbers for each row, one after the other; or for each element, to lie as the rows do.
-    fn stripes(&self, width: Option<usize>) -> Matrices {
+    fn stripes(&self, width: Option<usize>) -> BlockedMatrices {
         let (count, columns, n) = (self.matrices, self.columns, self.n);
         match width {
-            None if self.upright => Matrices { count, rows: n, columns, width: WINDOW },
+            None if self.upright => BlockedMatrices { count, rows: n, columns, width: WINDOW },
             _ => {
                 let width = width.unwrap_or(n);
-                Matrices { count, rows: 1, columns: columns * width, width: WINDOW * width }
+                BlockedMatrices { count, rows: 1, columns: columns * width, width: WINDOW * width }
             }
         }
     }
@@ -152,7 +152,7 @@ impl Grid {
         Ok(Some(Layout::contiguous(Shape::new(&sizes)?).permute(&back)))
     }
     /// The rows of a stripe with so many numbers for each.
-    fn group(&self, stripe: Stripe, width: usize) -> Group {
+    fn group(&self, stripe: ColumnBlock, width: usize) -> Group {
         let (column, some) = (stripe.column / width, stripe.width / width);
         // The last window of many begins earlier: so all are whole.
         let first = column.min(self.columns.saturating_sub(WINDOW));
@@ -163,7 +163,7 @@ impl Grid {
         let each = self.columns.div_ceil(WINDOW);
         let column = number % each * WINDOW;
         let width = WINDOW.min(self.columns - column);
-        self.group(Stripe { matrix: number / each, column, width }, 1)
+        self.group(ColumnBlock { matrix: number / each, column, width }, 1)
     }
 }
 
@@ -191,7 +191,14 @@ impl Group {
         &window[self.skip..][..self.some]
     }
     /// Writes the next windows of a result for each element, the first `n` of these.
-    fn write<T: Copy>(self, isa: Isa, grid: &Grid, y: &[Window<T>], n: usize, stripes: &mut Stripes<'_, T>) {
+    fn write<T: Copy>(
+        self,
+        isa: Isa,
+        grid: &Grid,
+        y: &[Window<T>],
+        n: usize,
+        stripes: &mut ColumnBlocks<'_, T>,
+    ) {
         if !grid.upright {
             return stripes.row(|room| self.turned(isa, y, n, room));
         }
@@ -206,7 +213,7 @@ impl Group {
         }
     }
     /// Writes the first `n` windows row by row.
-    fn turned<T: Copy>(self, isa: Isa, y: &[Window<T>], n: usize, room: &mut Room<'_, T>) {
+    fn turned<T: Copy>(self, isa: Isa, y: &[Window<T>], n: usize, room: &mut UninitSlice<'_, T>) {
         let done = transpose_short_rows::to_rows(isa, y, n, self.skip..self.skip + self.some, room);
         for row in done..self.some {
             room.extend(n, |i| y[i][self.skip + row]);

@@ -7,8 +7,8 @@ use crate::reduce::float::Float;
 use crate::reduce::rowwise::kernel::keeps;
 use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::runtime::memory::filled;
-use crate::runtime::output::column_blocks::{Stripes, fresh_stripes};
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::output::column_blocks::{ColumnBlocks, fill_column_blocks};
+use crate::runtime::parallel::try_for_each_piece;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
@@ -42,7 +42,7 @@ pub(crate) fn rows<C: Float, R: RowFormula<N>, const N: usize>(
     let ns = (R::FOLDS.len() + 1) as f64 * NS;
     let width = (R::OUT != RowOut::Each).then(|| R::OUT.width(grid.n, R::FOLDS.len()));
     let ns = ns * grid.n as f64 / width.unwrap_or(grid.n) as f64;
-    let buffer = fresh_stripes(d, grid.stripes(width), ns, &|stripes| {
+    let buffer = fill_column_blocks(d, grid.stripes(width), ns, &|stripes| {
         let mut scratch = Scratch::new::<R>(grid.n)?;
         while let Some(stripe) = stripes.next() {
             let width = if grid.upright && width.is_none() { 1 } else { width.unwrap_or(grid.n) };
@@ -155,7 +155,12 @@ impl<C: Float, R: RowFormula<N>, const N: usize> Work<'_, C, R, N> {
         run_lanes(self.isa, self.task(0, x, s, What::Finish { k, folded: &blocks.all()[0] }));
     }
     /// Whatever comes of a group.
-    fn group(&self, group: Group, stripes: &mut Stripes<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
+    fn group(
+        &self,
+        group: Group,
+        stripes: &mut ColumnBlocks<'_, C>,
+        scratch: &mut Scratch<C, N>,
+    ) -> Result<()> {
         let n = self.grid.n;
         self.statistics(group, scratch);
         match R::OUT {
@@ -189,7 +194,7 @@ impl<C: Float, R: RowFormula<N>, const N: usize> Work<'_, C, R, N> {
         let grid = self.grid;
         let (groups, blocks) = (grid.matrices * grid.columns.div_ceil(WINDOW), grid.n.div_ceil(BLOCK));
         let mut all = filled(groups * blocks * WINDOW, C::NOTHING)?;
-        try_pieces(d, &mut all, WINDOW, BLOCK.min(grid.n) as f64 * NS, &|at, part| {
+        try_for_each_piece(d, &mut all, WINDOW, BLOCK.min(grid.n) as f64 * NS, &|at, part| {
             let mut scratch = Scratch::new::<R>(grid.n)?;
             let number = at / WINDOW;
             self.fold(0, grid.numbered(number / blocks), number % blocks, &mut scratch);

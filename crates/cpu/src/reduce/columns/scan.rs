@@ -6,7 +6,7 @@ use crate::lazy::buffer::View;
 use crate::reduce::block::Combine;
 use crate::reduce::rowwise::term_loop::WINDOW;
 use crate::reduce::source::Number;
-use crate::runtime::output::column_blocks::fresh_stripes;
+use crate::runtime::output::column_blocks::fill_column_blocks;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
@@ -35,7 +35,7 @@ pub(crate) fn scan<T: Number, F: Combine<T>>(
         return Ok(None);
     }
     let (n, width) = (grid.n, if grid.upright { 1 } else { grid.n });
-    let buffer = fresh_stripes(d, grid.stripes(None), NS, &|stripes| {
+    let buffer = fill_column_blocks(d, grid.stripes(None), NS, &|stripes| {
         let mut held = Windows::new(n.min(HELD).next_multiple_of(SHORT))?;
         while let Some(stripe) = stripes.next() {
             let group = grid.group(stripe, width);

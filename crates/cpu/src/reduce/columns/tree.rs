@@ -8,9 +8,9 @@ use super::{Grid, Lines};
 use crate::CpuDevice;
 use crate::reduce::block::Combine;
 use crate::reduce::source::{Number, offset};
-use crate::runtime::memory::{Scratch, filled, with_capacity};
-use crate::runtime::output::column_blocks::{Matrices, fresh_stripes};
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::memory::{PooledVec, filled, with_capacity};
+use crate::runtime::output::column_blocks::{BlockedMatrices, fill_column_blocks};
+use crate::runtime::parallel::try_for_each_piece;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
@@ -41,8 +41,8 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
     }
     if n <= BLOCK {
         let width = (rows / (2 * d.threads())).next_multiple_of(NARROW).clamp(NARROW, WIDE);
-        let stripes = Matrices { count: matrices, rows: 1, columns, width };
-        return fresh_stripes(d, stripes, n as f64 * NS, &|stripes| {
+        let stripes = BlockedMatrices { count: matrices, rows: 1, columns, width };
+        return fill_column_blocks(d, stripes, n as f64 * NS, &|stripes| {
             let mut walk = Walk::<T, F>::new(d.isa(), x, n, WIDE)?;
             walk.block(x, 0, n);
             while let Some(stripe) = stripes.next() {
@@ -53,8 +53,8 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
         });
     }
     // Threads share the blocks.
-    let mut parts = Scratch::of(filled(blocks * rows, F::start())?);
-    try_pieces(d, &mut parts, rows, BLOCK as f64 * NS, &|at, part| {
+    let mut parts = PooledVec::of(filled(blocks * rows, F::start())?);
+    try_for_each_piece(d, &mut parts, rows, BLOCK as f64 * NS, &|at, part| {
         let (mut walk, start) = (Walk::<T, F>::new(d.isa(), x, n, WIDE)?, at / rows * BLOCK);
         walk.block(x, start, BLOCK.min(n - start));
         for (matrix, part) in part.chunks_mut(columns).enumerate() {
@@ -81,9 +81,9 @@ fn by_lanes<T: Number, F: Combine<T>>(
     n: usize,
 ) -> Result<HostVec<T>> {
     let blocks = n.div_ceil(BLOCK);
-    let stripes = Matrices { count: blocks * SHARES, rows: 1, columns, width: ROW };
+    let stripes = BlockedMatrices { count: blocks * SHARES, rows: 1, columns, width: ROW };
     let ns = BLOCK.min(n) as f64 / SHARES as f64 * NS;
-    let mut parts = Scratch::of(fresh_stripes(d, stripes, ns, &|stripes| {
+    let mut parts = PooledVec::of(fill_column_blocks(d, stripes, ns, &|stripes| {
         let (mut walk, mut block) = (Walk::<T, F>::new(d.isa(), x, n, ROW)?, usize::MAX);
         while let Some(stripe) = stripes.next() {
             if block != stripe.matrix / SHARES {

@@ -12,7 +12,7 @@ use elinvar_ops::rows::{RowFormula, RowOut, STATS};
 use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::scalar_lane::ScalarLane;
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 
 /// What the kernel is to do with some rows, or with a part of one.
 pub(crate) struct Task<'a, 'r, C, R, const N: usize> {
@@ -42,7 +42,7 @@ pub(crate) struct Task<'a, 'r, C, R, const N: usize> {
     /// Where the same elements of the next row lie, if they had better be fetched.
     pub(crate) next: Option<*const C>,
     /// Room for results, if they are wanted.
-    pub(crate) y: Option<&'a mut Room<'r, C>>,
+    pub(crate) y: Option<&'a mut UninitSlice<'r, C>>,
     pub(crate) isa: Isa,
 }
 

@@ -15,7 +15,7 @@ use super::source::{Stage, either, turned};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{filled, with_capacity};
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::parallel::try_for_each_piece;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, HostVec, Result};
 use elinvar_ops::backend::{Fold, Placed};
@@ -23,7 +23,7 @@ use elinvar_ops::rows::{RowFormula, RowOut, STATS};
 use elinvar_simd::LINE;
 use elinvar_simd::dispatch::{folds_in_registers, run_lanes};
 use elinvar_simd::isa::Isa;
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use in_register::Sums;
 use kernel::{Task, keeps, side};
 use std::ops::RangeInclusive;
@@ -115,7 +115,7 @@ fn one_by_one<C: Float, R: RowFormula<N>, const N: usize>(
         for (row, s) in all.iter_mut().enumerate() {
             for k in 0..R::FOLDS.len() {
                 let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
-                try_pieces(d, &mut blocks, 4, BLOCK as f64 * NS, &|first, part| {
+                try_for_each_piece(d, &mut blocks, 4, BLOCK as f64 * NS, &|first, part| {
                     let mut scratch = Scratch::new();
                     for (b, y) in part.iter_mut().enumerate() {
                         *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, 0)?;
@@ -134,8 +134,8 @@ fn one_by_one<C: Float, R: RowFormula<N>, const N: usize>(
         }
         return C::pieces(d, rows * n, (1, 4 * BLOCK), NS, dtype, &|mut at, room| {
             let mut scratch = Scratch::new();
-            while room.left() > 0 {
-                let some = (n - at % n).min(room.left());
+            while room.remaining() > 0 {
+                let some = (n - at % n).min(room.remaining());
                 work.write(at, some, &all[at / n], None, room, &mut scratch)?;
                 at += some;
             }
@@ -151,12 +151,12 @@ fn one_by_one<C: Float, R: RowFormula<N>, const N: usize>(
         let mut row = first / width;
         // Several short rows are taken at once.
         let group = (PART / n.max(1)).max(1);
-        while room.left() > 0 {
+        while room.remaining() > 0 {
             if n > BLOCK {
                 work.long(row, room, &mut scratch)?;
                 row += 1;
             } else {
-                let some = group.min(room.left() / width);
+                let some = group.min(room.remaining() / width);
                 work.short(row, some, room, &mut scratch)?;
                 row += some;
             }
@@ -374,7 +374,7 @@ impl<C: Float, R: RowFormula<N>, const N: usize> Work<'_, C, R, N> {
         len: usize,
         s: &[C; STATS],
         kept: Option<usize>,
-        y: &mut Room<'_, C>,
+        y: &mut UninitSlice<'_, C>,
         scratch: &mut Scratch<C, N>,
     ) -> Result<()> {
         let last = R::FOLDS.len();
@@ -408,7 +408,7 @@ impl<C: Float, R: RowFormula<N>, const N: usize> Work<'_, C, R, N> {
         Ok(())
     }
     /// A row of several blocks.
-    fn long(&self, row: usize, room: &mut Room<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
+    fn long(&self, row: usize, room: &mut UninitSlice<'_, C>, scratch: &mut Scratch<C, N>) -> Result<()> {
         let (n, first) = (self.n, row * self.n);
         let mut s = [C::NOTHING; STATS];
         let mut blocks = filled(n.div_ceil(BLOCK), C::NOTHING)?;
@@ -433,7 +433,7 @@ impl<C: Float, R: RowFormula<N>, const N: usize> Work<'_, C, R, N> {
         &self,
         first: usize,
         rows: usize,
-        y: &mut Room<'_, C>,
+        y: &mut UninitSlice<'_, C>,
         scratch: &mut Scratch<C, N>,
     ) -> Result<()> {
         let n = self.n;

@@ -7,7 +7,7 @@ use elinvar_ops::lane::Lane;
 use elinvar_simd::LINE;
 use elinvar_simd::dispatch::SimdLanes;
 use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
-use elinvar_simd::uninit::{Room, Windows};
+use elinvar_simd::uninit::{FillChunk, UninitSlice};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
@@ -99,10 +99,10 @@ pub(crate) fn write_ahead<T: Copy, L: SimdLanes<T> + Lane>(x: impl Terms<T>, y: 
     }
 }
 
-/// Results in windows, for a [`Room`].
+/// Results in windows, for a [`UninitSlice`].
 struct InWindows<X, L>(X, PhantomData<L>);
 
-impl<T: Copy, X: Terms<T>, L: SimdLanes<T> + Lane, const W: usize> Windows<T, W> for InWindows<X, L> {
+impl<T: Copy, X: Terms<T>, L: SimdLanes<T> + Lane, const W: usize> FillChunk<T, W> for InWindows<X, L> {
     #[inline(always)]
     fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; W]) {
         let w = self.0.window(number);
@@ -119,13 +119,13 @@ impl<T: Copy, X: Terms<T>, L: SimdLanes<T> + Lane, const W: usize> Windows<T, W>
 pub(crate) fn finish<T: Copy, L: SimdLanes<T> + Lane, S: SimdLanes<T> + Lane>(
     x: impl Terms<T>,
     n: usize,
-    y: &mut Room<'_, T>,
+    y: &mut UninitSlice<'_, T>,
 ) {
     let (whole, rest) = (n / WINDOW, n % WINDOW);
-    y.windows::<WINDOW>(whole, &InWindows(x.cut(whole), PhantomData::<L>));
+    y.chunks::<WINDOW>(whole, &InWindows(x.cut(whole), PhantomData::<L>));
     if rest > FEW {
-        y.some_of::<WINDOW>(rest, whole, &InWindows(x, PhantomData::<L>));
+        y.partial_chunk::<WINDOW>(rest, whole, &InWindows(x, PhantomData::<L>));
     } else if rest > 0 {
-        y.some_of::<FEW>(rest, whole, &InWindows(x, PhantomData::<S>));
+        y.partial_chunk::<FEW>(rest, whole, &InWindows(x, PhantomData::<S>));
     }
 }

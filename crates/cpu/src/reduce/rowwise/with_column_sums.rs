@@ -17,7 +17,7 @@ use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::Stage;
 use crate::runtime::memory::filled;
-use crate::runtime::output::strided_rows::{Comb, Combed, WriteRow, fresh_combs};
+use crate::runtime::output::strided_rows::{StridedPartition, StridedRows, WriteRow, fill_strided_rows};
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::lane::Lane;
@@ -25,7 +25,7 @@ use elinvar_ops::rows::{Columns, STATS};
 use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::scalar_lane::ScalarLane;
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use std::marker::PhantomData;
 
 /// Combs of a block.
@@ -79,15 +79,15 @@ fn compute<C: Float, R: Columns<N>, const N: usize>(
         }
     }
     let width = sums * padded;
-    let combed = Combed { rows, columns: n, combs: COMBS };
-    debug_assert_eq!(combed.block(), BLOCK, "combs of the fold's blocks");
-    let mut parts = filled(combed.count() * width, C::NOTHING)?;
+    let partition = StridedPartition { rows, columns: n, stride: COMBS };
+    debug_assert_eq!(partition.block(), BLOCK, "combs of the fold's blocks");
+    let mut parts = filled(partition.count() * width, C::NOTHING)?;
     let work = Work { isa: d.isa(), r, x: all, step, n, width };
-    let y = fresh_combs(d, combed, &mut parts, NS, &|comb, part| {
+    let y = fill_strided_rows(d, partition, &mut parts, NS, &|strided, part| {
         let mut scratch = Scratch::new(n, width)?;
         let mut stack = std::mem::take(&mut scratch.stack);
         // Whoever has this comb probably has the next.
-        work.lanes(comb, 0, 1, comb.first() + 1, part, &mut stack, &mut scratch);
+        work.lanes(strided, 0, 1, strided.first() + 1, part, &mut stack, &mut scratch);
         Ok(())
     })?;
     for block in parts.chunks_exact_mut(COMBS * width) {
@@ -157,7 +157,7 @@ impl<C: Float, R: Columns<N>, const N: usize> Work<'_, C, R, N> {
     /// The sums of the comb's lanes `lane`, `lane + step`, ...; `then` is the first row that is read behind theirs.
     fn lanes(
         &self,
-        comb: &mut Comb<'_, C>,
+        strided: &mut StridedRows<'_, C>,
         lane: usize,
         step: usize,
         then: usize,
@@ -165,20 +165,20 @@ impl<C: Float, R: Columns<N>, const N: usize> Work<'_, C, R, N> {
         stack: &mut [C],
         scratch: &mut Scratch<C, N>,
     ) {
-        let row = |lane: usize| comb.first() + lane * COMBS;
+        let row = |lane: usize| strided.first() + lane * COMBS;
         if step == LANES / COMBS {
             let first = row(lane);
             let Scratch { terms, last, .. } = scratch;
-            return run_lanes(self.isa, Lanes { work: self, comb, first, then, sums, terms, last });
+            return run_lanes(self.isa, Lanes { work: self, strided, first, then, sums, terms, last });
         }
         let second = row(lane + step);
-        if second >= comb.end() {
+        if second >= strided.end() {
             // A lane without a row takes no part.
-            return self.lanes(comb, lane, 2 * step, then, sums, stack, scratch);
+            return self.lanes(strided, lane, 2 * step, then, sums, stack, scratch);
         }
-        self.lanes(comb, lane, 2 * step, second, sums, stack, scratch);
+        self.lanes(strided, lane, 2 * step, second, sums, stack, scratch);
         let (right, stack) = stack.split_at_mut(self.width);
-        self.lanes(comb, lane + step, 2 * step, then, right, stack, scratch);
+        self.lanes(strided, lane + step, 2 * step, then, right, stack, scratch);
         run_lanes(self.isa, Meet { left: sums, right });
     }
 }
@@ -186,7 +186,7 @@ impl<C: Float, R: Columns<N>, const N: usize> Work<'_, C, R, N> {
 /// A kernel: the rows of one lane, from the first on, their values, and the sums of their columns.
 struct Lanes<'a, 'w, 'y, C, R, const N: usize> {
     work: &'a Work<'w, C, R, N>,
-    comb: &'a mut Comb<'y, C>,
+    strided: &'a mut StridedRows<'y, C>,
     first: usize,
     then: usize,
     sums: &'a mut [C],
@@ -200,7 +200,7 @@ impl<C: Float, R: Columns<N>, const N: usize> LaneKernel for Lanes<'_, '_, '_, C
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(mut self) {
         self.sums.fill(C::NOTHING);
-        let (mut row, end) = (self.first, self.comb.end());
+        let (mut row, end) = (self.first, self.strided.end());
         while row < end {
             let next = if row + LANES < end { row + LANES } else { self.then };
             self.of_row::<M, S>(row, next);
@@ -229,14 +229,14 @@ impl<C: Float, R: Columns<N>, const N: usize> Lanes<'_, '_, '_, C, R, N> {
         let (mut s, n) = ([C::NOTHING; STATS], C::lit(len as f64));
         // What is fetched meanwhile: where the results go, and the next row of two operands.
         let of = |k: usize| all[k].as_ptr().wrapping_add(next * step[k]);
-        let places = [self.comb.place(row), of(0), of(1.min(N - 1))];
+        let places = [self.strided.place(row), of(0), of(1.min(N - 1))];
         let terms = &mut *self.terms;
         let isa = self.work.isa;
         s[0] = statistic::<C, M, R, N, 0>(isa, *r, x, s, (len, n), terms, places);
         s[1] = statistic::<C, M, R, N, 1>(isa, *r, x, s, (len, n), terms, places);
         s[2] = statistic::<C, M, R, N, 2>(isa, *r, x, s, (len, n), terms, places);
         s[3] = statistic::<C, M, R, N, 3>(isa, *r, x, s, (len, n), terms, places);
-        self.comb.row(row, Values { x: Results { r: *r, x, s, n }, len, life: PhantomData::<(M, S)> });
+        self.strided.row(row, Values { x: Results { r: *r, x, s, n }, len, life: PhantomData::<(M, S)> });
         let (first, second) = self.sums.split_at_mut(padded.min(self.sums.len()));
         add::<C, M, R, N, 0>(*r, x, &s, n, first);
         if const { R::SUMS > 1 } {
@@ -256,7 +256,7 @@ impl<C: Float, R: Columns<N>, M: SimdLanes<C> + Lane, S: SimdLanes<C> + Lane, co
     for Values<Results<'_, C, R, true, N>, (M, S)>
 {
     #[inline(always)]
-    fn write(self, room: &mut Room<'_, C>) {
+    fn write(self, room: &mut UninitSlice<'_, C>) {
         term_loop::finish::<C, M, S>(self.x, self.len, room);
     }
 }

@@ -3,31 +3,31 @@
 
 use crate::CpuDevice;
 use crate::runtime::memory::with_capacity;
-use crate::runtime::parallel::try_pieces;
+use crate::runtime::parallel::try_for_each_piece;
 use elinvar_core::{Element, HostVec, Result};
-use elinvar_simd::uninit::Room;
+use elinvar_simd::uninit::UninitSlice;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Some stripes, one after the other.
-pub(crate) struct Stripes<'a, T> {
+pub(crate) struct ColumnBlocks<'a, T> {
     /// The first element of the first matrix.
     first: *mut MaybeUninit<T>,
-    matrices: Matrices,
+    matrices: BlockedMatrices,
     /// The numbers of those that are still to come.
     rest: Range<usize>,
-    now: Stripe,
+    now: ColumnBlock,
     /// Rows of the present one that are still to be written.
     left: usize,
     /// Are its rows written from the last to the first?
-    upwards: bool,
+    bottom_up: bool,
     life: PhantomData<&'a mut [T]>,
 }
 
 /// Matrices of one size, one after the other in memory, and how many columns a stripe has.
 #[derive(Clone, Copy)]
-pub(crate) struct Matrices {
+pub(crate) struct BlockedMatrices {
     pub(crate) count: usize,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Matrices {
 
 /// Some columns of a matrix.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stripe {
+pub(crate) struct ColumnBlock {
     pub(crate) matrix: usize,
     /// The first column.
     pub(crate) column: usize,
@@ -44,29 +44,29 @@ pub(crate) struct Stripe {
     pub(crate) width: usize,
 }
 
-impl<T: Copy> Stripes<'_, T> {
+impl<T: Copy> ColumnBlocks<'_, T> {
     /// The next stripe.
     ///
     /// # Panics
     /// If rows of the one before were not written.
-    pub(crate) fn next(&mut self) -> Option<Stripe> {
+    pub(crate) fn next(&mut self) -> Option<ColumnBlock> {
         assert_eq!(self.left, 0, "cpu: a row of a stripe was left out");
         let number = self.rest.next()?;
-        let Matrices { rows, columns, width, .. } = self.matrices;
+        let BlockedMatrices { rows, columns, width, .. } = self.matrices;
         let each = columns.div_ceil(width);
         let column = number % each * width;
-        self.now = Stripe { matrix: number / each, column, width: width.min(columns - column) };
+        self.now = ColumnBlock { matrix: number / each, column, width: width.min(columns - column) };
         self.left = rows;
-        self.upwards = false;
+        self.bottom_up = false;
         Some(self.now)
     }
     /// The next stripe, the last row of which is written first.
     ///
     /// # Panics
-    /// As [`Stripes::next`].
-    pub(crate) fn next_upwards(&mut self) -> Option<Stripe> {
+    /// As [`ColumnBlocks::next`].
+    pub(crate) fn next_bottom_up(&mut self) -> Option<ColumnBlock> {
         let next = self.next();
-        self.upwards = true;
+        self.bottom_up = true;
         next
     }
     /// Lets `f` fill the next row of the present stripe.
@@ -74,17 +74,17 @@ impl<T: Copy> Stripes<'_, T> {
     /// # Panics
     /// If there is none, or it is not filled.
     #[inline]
-    pub(crate) fn row(&mut self, f: impl FnOnce(&mut Room<'_, T>)) {
-        let Matrices { rows, columns, .. } = self.matrices;
-        let Stripe { matrix, column, width } = self.now;
+    pub(crate) fn row(&mut self, f: impl FnOnce(&mut UninitSlice<'_, T>)) {
+        let BlockedMatrices { rows, columns, .. } = self.matrices;
+        let ColumnBlock { matrix, column, width } = self.now;
         assert!(self.left > 0, "cpu: a stripe has no more rows");
-        let row = if self.upwards { self.left - 1 } else { rows - self.left };
+        let row = if self.bottom_up { self.left - 1 } else { rows - self.left };
         let at = (matrix * rows + row) * columns + column;
         // SAFETY: `next` gives stripes that lie within the matrices, which the memory has room for, and this row is one of theirs, each of
         // which comes once, as a stripe is written in one direction;
-        // no two stripes have an element in common, and each number is given to one `Stripes`, see `fresh_stripes`.
+        // no two stripes have an element in common, and each number is given to one `ColumnBlocks`, see `fill_column_blocks`.
         let slots = unsafe { std::slice::from_raw_parts_mut(self.first.add(at), width) };
-        let mut room = Room::new(slots);
+        let mut room = UninitSlice::new(slots);
         f(&mut room);
         room.assert_full();
         self.left -= 1;
@@ -92,12 +92,12 @@ impl<T: Copy> Stripes<'_, T> {
 }
 
 /// Memory that several threads write, each its own part.
-pub(crate) struct Shared<T>(pub(crate) *mut MaybeUninit<T>);
+pub(crate) struct SharedSlots<T>(pub(crate) *mut MaybeUninit<T>);
 
 // SAFETY: those who have it reach stripes, or combs, of their own alone.
-unsafe impl<T: Send> Sync for Shared<T> {}
+unsafe impl<T: Send> Sync for SharedSlots<T> {}
 
-impl<T> Shared<T> {
+impl<T> SharedSlots<T> {
     pub(crate) fn first(&self) -> *mut MaybeUninit<T> {
         self.0
     }
@@ -108,15 +108,15 @@ impl<T> Shared<T> {
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-pub(crate) fn fresh_stripes<T: Element>(
+pub(crate) fn fill_column_blocks<T: Element>(
     d: &CpuDevice,
-    matrices: Matrices,
+    matrices: BlockedMatrices,
     ns: f64,
-    f: &(dyn Fn(&mut Stripes<'_, T>) -> Result<()> + Sync),
+    f: &(dyn Fn(&mut ColumnBlocks<'_, T>) -> Result<()> + Sync),
 ) -> Result<HostVec<T>> {
     /// Elements that a part has at least, if there are so many.
-    const PART: usize = 1 << 13;
-    let Matrices { count, rows, columns, width } = matrices;
+    const MIN_PART_ELEMENTS: usize = 1 << 13;
+    let BlockedMatrices { count, rows, columns, width } = matrices;
     let len = count * rows * columns;
     let mut y = with_capacity::<T>(len)?;
     if len == 0 {
@@ -124,17 +124,17 @@ pub(crate) fn fresh_stripes<T: Element>(
     }
     let all = count * columns.div_ceil(width);
     let each = rows * width.min(columns);
-    let part = (all / (8 * d.threads())).min(PART.div_ceil(each)).max(1);
-    let shared = Shared(y.spare_capacity_mut()[..len].as_mut_ptr());
-    try_pieces(d, &mut vec![(); all], part, ns * each as f64, &|first, part| {
+    let part = (all / (8 * d.threads())).min(MIN_PART_ELEMENTS.div_ceil(each)).max(1);
+    let shared = SharedSlots(y.spare_capacity_mut()[..len].as_mut_ptr());
+    try_for_each_piece(d, &mut vec![(); all], part, ns * each as f64, &|first, part| {
         let rest = first..first + part.len();
-        let mut stripes = Stripes {
+        let mut stripes = ColumnBlocks {
             first: shared.first(),
             matrices,
             rest,
-            now: Stripe::default(),
+            now: ColumnBlock::default(),
             left: 0,
-            upwards: false,
+            bottom_up: false,
             life: PhantomData,
         };
         f(&mut stripes)?;
@@ -163,11 +163,11 @@ mod tests {
                 (40, 20, 33, 64),
                 (2, 0, 3, 1),
             ] {
-                let matrices = Matrices { count, rows, columns, width };
+                let matrices = BlockedMatrices { count, rows, columns, width };
                 // Enough time that threads share it. Every second stripe is written upwards.
-                let y = fresh_stripes(&d, matrices, 1e6, &|stripes| {
+                let y = fill_column_blocks(&d, matrices, 1e6, &|stripes| {
                     let mut up = false;
-                    while let Some(s) = if up { stripes.next_upwards() } else { stripes.next() } {
+                    while let Some(s) = if up { stripes.next_bottom_up() } else { stripes.next() } {
                         for row in 0..rows {
                             let row = if up { rows - 1 - row } else { row };
                             let first = (s.matrix * rows + row) * columns + s.column;
@@ -187,8 +187,8 @@ mod tests {
     #[should_panic(expected = "left out")]
     fn a_row_that_is_left_out_is_noticed() {
         let d = CpuDevice::new(Isa::best(), 1).unwrap();
-        let matrices = Matrices { count: 1, rows: 2, columns: 3, width: 3 };
-        let _ = fresh_stripes::<u8>(&d, matrices, 1.0, &|stripes| {
+        let matrices = BlockedMatrices { count: 1, rows: 2, columns: 3, width: 3 };
+        let _ = fill_column_blocks::<u8>(&d, matrices, 1.0, &|stripes| {
             while stripes.next().is_some() {
                 stripes.row(|room| room.copy(&[1, 2, 3]));
             }

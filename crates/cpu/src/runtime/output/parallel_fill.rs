@@ -1,46 +1,49 @@
 //! Uninitialised output that threads fill: allocated once, cut into contiguous parts, each written by one thread.
 //!
-//! How it can be wrong: by a part that is not written whole. Each [`Room`] counts what was written, and is looked at before the vector is made.
+//! How it can be wrong: by a part that is not written whole. Each [`UninitSlice`] counts what was written, and is looked at before the vector is made.
 
 use crate::CpuDevice;
 use crate::runtime::memory::with_capacity;
-use crate::runtime::parallel::{try_pieces, try_tasks};
-use crate::runtime::thread_pool::{SMALL, WORTH};
+use crate::runtime::parallel::{try_for_each_piece, try_for_each_task};
+use crate::runtime::thread_pool::{PARALLEL_MIN_NS, SMALL_JOB_MAX_NS};
 use elinvar_core::{Element, HostVec, Result};
 use elinvar_simd::LINE;
-use elinvar_simd::uninit::{BLOCK, Room};
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
 use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
 /// Elements that are made alone to see how long one takes.
-const PROBE: usize = 2048;
+const PROBE_ELEMENTS: usize = 2048;
 /// Elements that are worth several threads whatever is done to them: copying so many takes four microseconds.
-const MANY: usize = 1 << 15;
+const ALWAYS_PARALLEL_ELEMENTS: usize = 1 << 15;
 /// Nanoseconds that an element takes at least.
-const LEAST: f64 = 0.12;
+const MIN_NS_PER_ELEMENT: f64 = 0.12;
 /// Sizes of the pieces that many elements are cut into.
-const PIECES: RangeInclusive<usize> = 1 << 13..=1 << 17;
+const PIECE_ELEMENTS: RangeInclusive<usize> = 1 << 13..=1 << 17;
 
 /// Lets `f` fill all of the slots.
-fn fill<T: Copy>(slots: &mut [MaybeUninit<T>], f: impl FnOnce(&mut Room<'_, T>) -> Result<()>) -> Result<()> {
-    let mut room = Room::new(slots);
+fn fill<T: Copy>(
+    slots: &mut [MaybeUninit<T>],
+    f: impl FnOnce(&mut UninitSlice<'_, T>) -> Result<()>,
+) -> Result<()> {
+    let mut room = UninitSlice::new(slots);
     f(&mut room)?;
     room.assert_full();
     Ok(())
 }
 
 /// Memory to be written once.
-struct Fresh<T> {
+struct UninitVec<T> {
     v: HostVec<T>,
     len: usize,
 }
 
-impl<T: Element> Fresh<T> {
+impl<T: Element> UninitVec<T> {
     /// # Errors
     /// `OutOfMemory`.
     fn new(len: usize) -> Result<Self> {
-        Ok(Fresh { v: with_capacity(len)?, len })
+        Ok(UninitVec { v: with_capacity(len)?, len })
     }
     /// All slots, each to be in one room.
     fn slots(&mut self) -> &mut [MaybeUninit<T>] {
@@ -61,7 +64,7 @@ impl<T: Element> Fresh<T> {
 
 /// What is known of how long elements take to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum CostHint {
     /// As long as it takes to read and write them.
     Light,
     /// Nothing: some are made to see.
@@ -69,7 +72,7 @@ pub(crate) enum Work {
 }
 
 /// How a result is cut for threads.
-struct Cut {
+struct FillSplit {
     /// So many elements are made already.
     done: usize,
     /// Size of the pieces of the others.
@@ -78,7 +81,7 @@ struct Cut {
     ns: f64,
 }
 
-impl Cut {
+impl FillSplit {
     /// `make(n)` makes the first `n` elements: all of a few, or some of more, to see how long they take. What is cut anywhere
     /// is cut where cache lines begin, the first of them after `to_line` elements. Compiled once, and not for each type.
     fn new(
@@ -86,18 +89,18 @@ impl Cut {
         len: usize,
         unit: usize,
         to_line: usize,
-        work: Work,
+        work: CostHint,
         make: &mut dyn FnMut(usize) -> Result<()>,
-    ) -> Result<Cut> {
-        let (mut done, mut ns) = (if unit == 1 { to_line } else { 0 }, LEAST);
-        let is_little = work == Work::Light && len as f64 * LEAST < WORTH;
-        if is_little || is_alone(d, len, unit) {
-            done = if len < MANY { len } else { done };
+    ) -> Result<FillSplit> {
+        let (mut done, mut ns) = (if unit == 1 { to_line } else { 0 }, MIN_NS_PER_ELEMENT);
+        let is_little = work == CostHint::Light && len as f64 * MIN_NS_PER_ELEMENT < PARALLEL_MIN_NS;
+        if is_little || is_one_piece(d, len, unit) {
+            done = if len < ALWAYS_PARALLEL_ELEMENTS { len } else { done };
             make(done)?;
-            return Ok(Cut { done, piece: len.max(1), ns });
+            return Ok(FillSplit { done, piece: len.max(1), ns });
         }
-        if len < MANY && work == Work::Unknown {
-            done += PROBE.next_multiple_of(unit);
+        if len < ALWAYS_PARALLEL_ELEMENTS && work == CostHint::Unknown {
+            done += PROBE_ELEMENTS.next_multiple_of(unit);
             let clock = Instant::now();
             make(done)?;
             ns = clock.elapsed().as_nanos() as f64 / done as f64;
@@ -106,18 +109,18 @@ impl Cut {
         }
         let rest = len - done;
         let takes = rest as f64 * ns;
-        let piece = if takes < WORTH {
+        let piece = if takes < PARALLEL_MIN_NS {
             rest
-        } else if takes < SMALL {
+        } else if takes < SMALL_JOB_MAX_NS {
             rest.div_ceil(d.threads())
-        } else if len < MANY {
+        } else if len < ALWAYS_PARALLEL_ELEMENTS {
             // Several for each thread: one that is late should not be waited for.
             rest / (2 * d.threads())
         } else {
-            (rest / (8 * d.threads())).clamp(*PIECES.start(), *PIECES.end())
+            (rest / (8 * d.threads())).clamp(*PIECE_ELEMENTS.start(), *PIECE_ELEMENTS.end())
         };
         let unit = if unit == 1 { LINE } else { unit };
-        Ok(Cut { done, piece: piece.next_multiple_of(unit).max(unit), ns })
+        Ok(FillSplit { done, piece: piece.next_multiple_of(unit).max(unit), ns })
     }
 }
 
@@ -129,8 +132,8 @@ fn to_line<T>(slots: &[MaybeUninit<T>]) -> usize {
 }
 
 /// Whether a result is one part.
-fn is_alone(d: &CpuDevice, len: usize, unit: usize) -> bool {
-    d.threads() == 1 || len <= 2 * PROBE.next_multiple_of(unit)
+fn is_one_piece(d: &CpuDevice, len: usize, unit: usize) -> bool {
+    d.threads() == 1 || len <= 2 * PROBE_ELEMENTS.next_multiple_of(unit)
 }
 
 /// A vector of `len` elements. `f(start, room)` is to fill the room with the elements from number `start` on; it is
@@ -139,64 +142,69 @@ fn is_alone(d: &CpuDevice, len: usize, unit: usize) -> bool {
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-pub(crate) fn fresh<T: Element>(
+pub(crate) fn parallel_fill<T: Element>(
     d: &CpuDevice,
     len: usize,
     unit: usize,
-    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+    f: &(dyn Fn(usize, &mut UninitSlice<'_, T>) -> Result<()> + Sync),
 ) -> Result<HostVec<T>> {
-    fresh_of(d, len, unit, Work::Unknown, f)
+    parallel_fill_hinted(d, len, unit, CostHint::Unknown, f)
 }
 
-/// As [`fresh`], if something is known of the work.
+/// As [`parallel_fill`], if something is known of the work.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-pub(crate) fn fresh_of<T: Element>(
+pub(crate) fn parallel_fill_hinted<T: Element>(
     d: &CpuDevice,
     len: usize,
     unit: usize,
-    work: Work,
-    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+    work: CostHint,
+    f: &(dyn Fn(usize, &mut UninitSlice<'_, T>) -> Result<()> + Sync),
 ) -> Result<HostVec<T>> {
-    let mut all = Fresh::new(len)?;
+    let mut all = UninitVec::new(len)?;
     let slots = all.slots();
     let to_line = to_line(slots);
-    let Cut { done, piece, ns } =
-        Cut::new(d, len, unit, to_line, work, &mut |n| fill(&mut slots[..n], |room| f(0, room)))?;
-    try_pieces(d, &mut slots[done..], piece, ns, &|start, part| fill(part, |room| f(done + start, room)))?;
+    let FillSplit { done, piece, ns } =
+        FillSplit::new(d, len, unit, to_line, work, &mut |n| fill(&mut slots[..n], |room| f(0, room)))?;
+    try_for_each_piece(d, &mut slots[done..], piece, ns, &|start, part| {
+        fill(part, |room| f(done + start, room))
+    })?;
     // SAFETY: the first `done` slots, then all pieces of the others, were each in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     Ok(unsafe { all.finish() })
 }
 
-/// As [`fresh`], in pieces of a given size; `ns` is an estimate for one element.
+/// As [`parallel_fill`], in pieces of a given size; `ns` is an estimate for one element.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-pub(crate) fn fresh_pieces<T: Element>(
+pub(crate) fn fill_pieces<T: Element>(
     d: &CpuDevice,
     len: usize,
     piece: usize,
     ns: f64,
-    f: &(dyn Fn(usize, &mut Room<'_, T>) -> Result<()> + Sync),
+    f: &(dyn Fn(usize, &mut UninitSlice<'_, T>) -> Result<()> + Sync),
 ) -> Result<HostVec<T>> {
-    let mut all = Fresh::new(len)?;
-    try_pieces(d, all.slots(), piece, ns, &|start, part| fill(part, |room| f(start, room)))?;
+    let mut all = UninitVec::new(len)?;
+    try_for_each_piece(d, all.slots(), piece, ns, &|start, part| fill(part, |room| f(start, room)))?;
     // SAFETY: all pieces were each in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     Ok(unsafe { all.finish() })
 }
 
-/// As [`fresh`], by the caller alone, for results that are too few for threads.
+/// As [`parallel_fill`], by the caller alone, for results that are too few for threads.
 ///
 /// # Errors
 /// `OutOfMemory`.
 #[allow(unsafe_code, reason = "a vector of what was written")]
 #[inline(always)]
-pub(crate) fn fresh_few<T: Element>(len: usize, f: impl FnOnce(&mut Room<'_, T>)) -> Result<HostVec<T>> {
+pub(crate) fn serial_fill<T: Element>(
+    len: usize,
+    f: impl FnOnce(&mut UninitSlice<'_, T>),
+) -> Result<HostVec<T>> {
     let mut v = with_capacity(len)?;
-    let mut room = Room::new(&mut v.spare_capacity_mut()[..len]);
+    let mut room = UninitSlice::new(&mut v.spare_capacity_mut()[..len]);
     f(&mut room);
     room.assert_full();
     // SAFETY: the room over the first `len` slots is full, and its methods write each slot before they count it.
@@ -204,9 +212,9 @@ pub(crate) fn fresh_few<T: Element>(len: usize, f: impl FnOnce(&mut Room<'_, T>)
     Ok(v)
 }
 
-/// Is a result of so many elements one for [`fresh_few`]?
-pub(crate) fn is_few(d: &CpuDevice, len: usize) -> bool {
-    is_alone(d, len, BLOCK)
+/// Is a result of so many elements one for [`serial_fill`]?
+pub(crate) fn is_serial(d: &CpuDevice, len: usize) -> bool {
+    is_one_piece(d, len, BLOCK_ELEMENTS)
 }
 
 /// Two vectors, cut into pieces of these sizes side by side: `f(i, rooms)` is to fill those of piece `i`; all of it takes about
@@ -214,56 +222,57 @@ pub(crate) fn is_few(d: &CpuDevice, len: usize) -> bool {
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-pub(crate) fn fresh_two<A: Element, B: Element>(
+pub(crate) fn fill_two<A: Element, B: Element>(
     d: &CpuDevice,
     sizes: &[[usize; 2]],
     ns: f64,
-    f: &(dyn Fn(usize, &mut Room<'_, A>, &mut Room<'_, B>) -> Result<()> + Sync),
+    f: &(dyn Fn(usize, &mut UninitSlice<'_, A>, &mut UninitSlice<'_, B>) -> Result<()> + Sync),
 ) -> Result<(HostVec<A>, HostVec<B>)> {
-    let mut a = Fresh::new(sizes.iter().map(|s| s[0]).sum())?;
-    let mut b = Fresh::new(sizes.iter().map(|s| s[1]).sum())?;
+    let mut a = UninitVec::new(sizes.iter().map(|s| s[0]).sum())?;
+    let mut b = UninitVec::new(sizes.iter().map(|s| s[1]).sum())?;
     let (mut left, mut right) = (a.slots(), b.slots());
-    let parts = sizes.iter().map(|s| (first(&mut left, s[0]), first(&mut right, s[1])));
+    let parts = sizes.iter().map(|s| (split_off(&mut left, s[0]), split_off(&mut right, s[1])));
     let parts = parts.enumerate().collect();
-    try_tasks(d, parts, ns, &|(i, (left, right))| fill(left, |x| fill(right, |y| f(i, x, y))))?;
+    try_for_each_task(d, parts, ns, &|(i, (left, right))| fill(left, |x| fill(right, |y| f(i, x, y))))?;
     // SAFETY: the sizes are those of the vectors, and each part of that size was in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     Ok(unsafe { (a.finish(), b.finish()) })
 }
 
 /// Slots.
-type Part<'a, T> = &'a mut [MaybeUninit<T>];
+type Slots<'a, T> = &'a mut [MaybeUninit<T>];
 
 /// Takes the first `n` slots off a part.
-fn first<'a, T>(slots: &mut Part<'a, T>, n: usize) -> Part<'a, T> {
+fn split_off<'a, T>(slots: &mut Slots<'a, T>, n: usize) -> Slots<'a, T> {
     slots.split_off_mut(..n).expect("a part is within the whole")
 }
 
-/// As [`fresh`], `count` vectors at once: `f(start, rooms)` is to fill all rooms.
+/// As [`parallel_fill`], `count` vectors at once: `f(start, rooms)` is to fill all rooms.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
-pub(crate) fn fresh_many<T: Element>(
+pub(crate) fn parallel_fill_many<T: Element>(
     d: &CpuDevice,
     len: usize,
     unit: usize,
     count: usize,
-    f: &(dyn Fn(usize, &mut [Room<'_, T>]) -> Result<()> + Sync),
+    f: &(dyn Fn(usize, &mut [UninitSlice<'_, T>]) -> Result<()> + Sync),
 ) -> Result<Vec<HostVec<T>>> {
-    let mut all = (0..count).map(|_| Fresh::new(len)).collect::<Result<Vec<_>>>()?;
-    let make = |start: usize, parts: Vec<Part<'_, T>>| {
-        let mut rooms: Vec<_> = parts.into_iter().map(Room::new).collect();
+    let mut all = (0..count).map(|_| UninitVec::new(len)).collect::<Result<Vec<_>>>()?;
+    let make = |start: usize, parts: Vec<Slots<'_, T>>| {
+        let mut rooms: Vec<_> = parts.into_iter().map(UninitSlice::new).collect();
         f(start, &mut rooms)?;
-        rooms.iter().for_each(Room::assert_full);
+        rooms.iter().for_each(UninitSlice::assert_full);
         Ok(())
     };
-    let mut parts: Vec<Part<'_, T>> = all.iter_mut().map(Fresh::slots).collect();
-    let mut split = |n: usize| -> Vec<_> { parts.iter_mut().map(|part| first(part, n)).collect() };
-    let Cut { done, piece, ns } = Cut::new(d, len, unit, 0, Work::Unknown, &mut |n| make(0, split(n)))?;
+    let mut parts: Vec<Slots<'_, T>> = all.iter_mut().map(UninitVec::slots).collect();
+    let mut split = |n: usize| -> Vec<_> { parts.iter_mut().map(|part| split_off(part, n)).collect() };
+    let FillSplit { done, piece, ns } =
+        FillSplit::new(d, len, unit, 0, CostHint::Unknown, &mut |n| make(0, split(n)))?;
     let rest = len - done;
     let tasks =
         (0..rest).step_by(piece).map(|start| (done + start, split(piece.min(rest - start)))).collect();
-    try_tasks(d, tasks, rest as f64 * ns, &|(start, parts)| make(start, parts))?;
+    try_for_each_task(d, tasks, rest as f64 * ns, &|(start, parts)| make(start, parts))?;
     // SAFETY: the first `done` slots of each, then all pieces of the others, were each in a room that `make` found full.
     #[allow(unsafe_code, reason = "vectors of what was written")]
     Ok(all.into_iter().map(|fresh| unsafe { fresh.finish() }).collect())
@@ -279,12 +288,21 @@ mod tests {
     fn every_element_is_made_once_and_in_its_place() {
         for threads in [1, 2, 3, 8] {
             let d = CpuDevice::new(Isa::best(), threads).unwrap();
-            for (len, unit) in [0, 1, BLOCK, PROBE, 2 * PROBE, 2 * PROBE + 1, MANY, 100_000]
-                .map(|n| (n, [1, 7, BLOCK][n % 3]))
+            for (len, unit) in [
+                0,
+                1,
+                BLOCK_ELEMENTS,
+                PROBE_ELEMENTS,
+                2 * PROBE_ELEMENTS,
+                2 * PROBE_ELEMENTS + 1,
+                ALWAYS_PARALLEL_ELEMENTS,
+                100_000,
+            ]
+            .map(|n| (n, [1, 7, BLOCK_ELEMENTS][n % 3]))
             {
-                let v = fresh(&d, len, unit, &|start, room| {
+                let v = parallel_fill(&d, len, unit, &|start, room| {
                     assert!(start.is_multiple_of(unit));
-                    room.extend(room.left(), |i| (start + i) as i32);
+                    room.extend(room.remaining(), |i| (start + i) as i32);
                     Ok(())
                 });
                 assert!(v.unwrap().into_iter().eq(0..len as i32), "{len} elements, {threads} threads");
@@ -296,7 +314,7 @@ mod tests {
     #[should_panic(expected = "left out")]
     fn what_is_left_out_is_noticed() {
         let d = CpuDevice::new(Isa::best(), 1).unwrap();
-        let _ = fresh(&d, 3, 1, &|_, room: &mut Room<'_, u8>| {
+        let _ = parallel_fill(&d, 3, 1, &|_, room: &mut UninitSlice<'_, u8>| {
             room.copy(&[1, 2]);
             Ok(())
         });
@@ -305,8 +323,8 @@ mod tests {
     #[test]
     fn an_error_is_handed_on() {
         let d = CpuDevice::new(Isa::best(), 2).unwrap();
-        let v = fresh::<u8>(&d, 100_000, 1, &|_, _| Err(Error::argument("no")));
+        let v = parallel_fill::<u8>(&d, 100_000, 1, &|_, _| Err(Error::argument("no")));
         assert!(v.is_err());
-        assert!(fresh::<i64>(&d, usize::MAX / 32, 1, &|_, _| Ok(())).is_err());
+        assert!(parallel_fill::<i64>(&d, usize::MAX / 32, 1, &|_, _| Ok(())).is_err());
     }
 }
