@@ -1,6 +1,6 @@
 //! The interpreter as a device: slow, exact, and it finds out-of-bounds accesses and races.
 
-use crate::{Driver, Info, Kind, Product, Slice};
+use crate::{Driver, Info, Kind, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{self, Launch};
@@ -18,9 +18,9 @@ pub struct Interp {
 
 /// Memory of the interpreter.
 #[derive(Debug)]
-pub struct Memory(Mutex<Vec<u8>>);
+pub struct InterpMemory(Mutex<Vec<u8>>);
 
-impl Memory {
+impl InterpMemory {
     fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
         // Whoever panics here leaves at worst wrong numbers.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -53,9 +53,9 @@ fn bytes(memory: &interp::Memory) -> Vec<u8> {
 
 impl Driver for Interp {
     const NAME: &'static str = "interp";
-    type Memory = Memory;
+    type Memory = InterpMemory;
     type Module = Kernel;
-    type Mark = Instant;
+    type Timestamp = Instant;
     type Graph = Infallible;
 
     fn list() -> Result<Vec<Info>> {
@@ -90,12 +90,12 @@ impl Driver for Interp {
     fn info(&self) -> &Info {
         &self.info
     }
-    fn allocate(&self, bytes: u64) -> Result<Memory> {
+    fn allocate(&self, bytes: u64) -> Result<InterpMemory> {
         if bytes > self.info.largest {
             return Err(Error::memory(format!("interp:0: {bytes} bytes in one piece")));
         }
         // Not zeros: nobody may rely on them.
-        Ok(Memory(Mutex::new(vec![0xa5; bytes as usize])))
+        Ok(InterpMemory(Mutex::new(vec![0xa5; bytes as usize])))
     }
     fn compile(&self, kernel: &Kernel) -> Result<Kernel> {
         elinvar_kernel::verify::verify(kernel).map_err(|e| Error::unsupported(e.to_string()))?;
@@ -121,7 +121,7 @@ impl Driver for Interp {
         }
         Ok(())
     }
-    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+    fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // Nobody's library.
         Ok(false)
     }

@@ -22,7 +22,7 @@ pub mod vulkan;
 pub use cuda::Cuda;
 pub use interp::Interp;
 pub use null::Null;
-pub use vendor_gemm::Product;
+pub use vendor_gemm::VendorGemm;
 pub use vulkan::Vulkan;
 
 use elinvar_core::{Error, ErrorKind, Result};
@@ -147,7 +147,7 @@ pub enum Call<'a, D: Driver> {
     /// As [`Driver::multiply`] takes it; it was asked before whether it can be done.
     Multiply {
         /// Sizes and strides.
-        product: Product,
+        product: VendorGemm,
         /// x, w and y.
         operands: [Slice<'a, D>; 3],
     },
@@ -161,7 +161,7 @@ pub enum Call<'a, D: Driver> {
 }
 
 /// Calls that a device keeps, to make them again and again.
-pub trait Keep<D: Driver>: Sized + Send + Sync + fmt::Debug {
+pub trait CallGraph<D: Driver>: Sized + Send + Sync + fmt::Debug {
     /// Has the device keep calls, which are not made yet. `None` if it cannot: then the calls are made one by one each time.
     ///
     /// # Errors
@@ -175,7 +175,7 @@ pub trait Keep<D: Driver>: Sized + Send + Sync + fmt::Debug {
 }
 
 /// Devices that keep no calls: there is no queue to fill, or it is filled as fast call by call.
-impl<D: Driver> Keep<D> for Infallible {
+impl<D: Driver> CallGraph<D> for Infallible {
     fn keep(_: &D, _: &[Call<'_, D>]) -> Result<Option<Infallible>> {
         Ok(None)
     }
@@ -208,9 +208,9 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// A kernel, ready to be started.
     type Module: Send + Sync + fmt::Debug;
     /// A place in the queue, with the time at which the device came there.
-    type Mark: Send + Sync + fmt::Debug;
+    type Timestamp: Send + Sync + fmt::Debug;
     /// Calls that the device keeps; `Infallible` if it keeps none.
-    type Graph: Keep<Self>;
+    type Graph: CallGraph<Self>;
 
     /// The devices of this machine, the fastest kind first; `open` counts in this order.
     ///
@@ -252,7 +252,7 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    fn multiply(&self, product: &Product, operands: [Slice<'_, Self>; 3]) -> Result<bool>;
+    fn multiply(&self, product: &VendorGemm, operands: [Slice<'_, Self>; 3]) -> Result<bool>;
     /// Writes bytes to memory, in the queue's order. The bytes may be changed when this returns.
     ///
     /// # Errors
@@ -284,10 +284,10 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// `Unsupported` if the device has no clock; `DeviceLost`, `OutOfMemory`.
-    fn mark(&self) -> Result<Self::Mark>;
+    fn mark(&self) -> Result<Self::Timestamp>;
     /// The time from one mark to a later one, by the device's clock; waits until the device has come to both.
     ///
     /// # Errors
     /// `DeviceLost`.
-    fn between(&self, from: &Self::Mark, to: &Self::Mark) -> Result<Duration>;
+    fn between(&self, from: &Self::Timestamp, to: &Self::Timestamp) -> Result<Duration>;
 }

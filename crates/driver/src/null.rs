@@ -1,7 +1,7 @@
 //! A device that does nothing, and tells what it was asked for: for tests of what stands above, and for measuring what
 //! giving work to a device costs the host.
 
-use crate::{Driver, Info, Interp, Keep, Product, Slice};
+use crate::{CallGraph, Driver, Info, Interp, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
@@ -26,7 +26,7 @@ pub enum Call {
     /// The host waited.
     Wait,
     /// The time was noted.
-    Mark,
+    Timestamp,
     /// So many calls are kept.
     Graph(usize),
     /// So many calls were made at once.
@@ -43,7 +43,7 @@ impl Call {
             | Call::Launch(..)
             | Call::Write(_)
             | Call::Copy(_)
-            | Call::Mark
+            | Call::Timestamp
             | Call::Graph(_)
             | Call::Replay(_) => false,
         }
@@ -77,7 +77,7 @@ impl Driver for Null {
     type Memory = u64;
     /// The kernel's name.
     type Module = String;
-    type Mark = ();
+    type Timestamp = ();
     /// How many calls.
     type Graph = usize;
 
@@ -111,7 +111,7 @@ impl Driver for Null {
         self.record(Call::Launch(module.clone(), launch.groups));
         Ok(())
     }
-    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+    fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // Nobody's library.
         Ok(false)
     }
@@ -136,7 +136,7 @@ impl Driver for Null {
         Ok(())
     }
     fn mark(&self) -> Result<()> {
-        self.record(Call::Mark);
+        self.record(Call::Timestamp);
         Ok(())
     }
     fn between(&self, (): &(), (): &()) -> Result<Duration> {
@@ -144,7 +144,7 @@ impl Driver for Null {
     }
 }
 
-impl Keep<Null> for usize {
+impl CallGraph<Null> for usize {
     fn keep(device: &Null, calls: &[crate::Call<'_, Null>]) -> Result<Option<usize>> {
         device.record(Call::Graph(calls.len()));
         Ok(Some(calls.len()))

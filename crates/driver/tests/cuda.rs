@@ -7,9 +7,9 @@ mod doubles;
 use doubles::{doubles, slice};
 use elinvar_core::{DType, ErrorKind, Layout, Shape};
 use elinvar_driver::cuda::{Graph, use_library};
-use elinvar_driver::{Call, Cuda, Driver, Keep, Kind};
+use elinvar_driver::{Call, CallGraph, Cuda, Driver, Kind};
 use elinvar_gpu_kernels::gemm::tma_wgmma;
-use elinvar_gpu_kernels::gemm::{OfEpilogue, Product};
+use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::builder::Builder;
 use elinvar_kernel::interp::Launch;
@@ -111,10 +111,10 @@ fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
 fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
     let (m, k, n) = (40, 72, 48);
     let layout = |rows, columns| Layout::contiguous(Shape::new(&[1, rows, columns]).expect("small"));
-    let plain = OfEpilogue::<Plain, 0>(Plain);
-    let tile = tma_wgmma::Tile::ALL[3];
+    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let tile = tma_wgmma::WgmmaTile::ALL[3];
     let work =
-        tma_wgmma::contract(&Product::new(&plain, DType::F16, &layout(m, k), &layout(k, n), &[]), tile)
+        tma_wgmma::contract(&GemmProblem::new(&plain, DType::F16, &layout(m, k), &layout(k, n), &[]), tile)
             .expect("it fits");
     let module = d.compile(&work.kernel())?;
     let memory = d.allocate(3 << 14)?;
@@ -150,10 +150,10 @@ fn boxes_are_fetched() {
     // What is no view is an error of who launches.
     let d = device();
     let layout = Layout::contiguous(Shape::new(&[1, 64, 64]).expect("small"));
-    let plain = OfEpilogue::<Plain, 0>(Plain);
-    let tile = tma_wgmma::Tile::ALL[3];
-    let work =
-        tma_wgmma::contract(&Product::new(&plain, DType::F16, &layout, &layout, &[]), tile).expect("it fits");
+    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let tile = tma_wgmma::WgmmaTile::ALL[3];
+    let work = tma_wgmma::contract(&GemmProblem::new(&plain, DType::F16, &layout, &layout, &[]), tile)
+        .expect("it fits");
     let module = d.compile(&work.kernel()).unwrap();
     let memory = d.allocate(3 << 14).unwrap();
     let all = [0, 1, 2].map(|i| slice::<Cuda>(&memory, i << 14, 1 << 14));

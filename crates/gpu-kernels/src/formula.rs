@@ -1,6 +1,6 @@
 //! Formulas of the catalogue, whatever their type, as things that write code into a kernel.
 
-use crate::elementwise::map::Code;
+use crate::elementwise::map::ElementCode;
 use crate::launch::key::Key;
 use elinvar_core::DType;
 use elinvar_kernel::builder::{Builder, Val};
@@ -152,38 +152,38 @@ pub fn leave<'k>(v: Val<'k>, out: Out, c: Compute, width: u8) -> Val<'k> {
 
 /// Where a step of a chain finds an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum ChainInput {
     /// Operand of the whole chain.
-    Outside(usize),
+    Operand(usize),
     /// What an earlier step gave.
     Step(usize),
 }
 
 /// One formula of a chain.
-pub struct Step<'a> {
+pub struct ChainStep<'a> {
     /// The formula.
     pub formula: &'a dyn Formula,
     /// Its operands.
-    pub operands: Vec<Source>,
+    pub operands: Vec<ChainInput>,
     /// The dtype of the tensors in this step. All steps of a chain compute in one type.
     pub dtype: DType,
 }
 
 /// Maps that run one after the other on an element while it is in a register: what lies between them is rounded as if
 /// it had been stored.
-pub struct Chain<'a> {
+pub struct MapChain<'a> {
     /// The formulas, each after those that it reads.
-    pub steps: Vec<Step<'a>>,
+    pub steps: Vec<ChainStep<'a>>,
     /// In what is computed.
     pub compute: Compute,
     /// The steps whose results are stored.
     pub keeps: Vec<usize>,
 }
 
-impl Chain<'_> {
+impl MapChain<'_> {
     /// What the results hold, in the order of `keeps`.
     pub fn outs(&self) -> Vec<Elem> {
-        let out = |step: &Step<'_>| match step.formula.out() {
+        let out = |step: &ChainStep<'_>| match step.formula.out() {
             Out::Same => Elem::from(step.dtype),
             Out::Bool => Elem::Bool,
         };
@@ -191,13 +191,13 @@ impl Chain<'_> {
     }
 }
 
-impl Code for Chain<'_> {
+impl ElementCode for MapChain<'_> {
     fn name(&self) -> String {
         let all: Vec<String> = self.steps.iter().map(|s| s.formula.name()).collect();
         all.join("_")
     }
     fn key(&self, around: Key) -> Key {
-        let each = |key: Key, s: &Step<'_>| s.formula.key(key.with(&(&s.operands, s.dtype)));
+        let each = |key: Key, s: &ChainStep<'_>| s.formula.key(key.with(&(&s.operands, s.dtype)));
         self.steps.iter().fold(around.with(&(self.steps.len(), self.compute, &self.keeps)), each)
     }
     fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Vec<Val<'k>> {
@@ -208,8 +208,8 @@ impl Code for Chain<'_> {
         for step in &self.steps {
             let operands: Vec<Val<'k>> = (step.operands.iter())
                 .map(|from| match *from {
-                    Source::Outside(i) => x[i],
-                    Source::Step(i) => given[i],
+                    ChainInput::Operand(i) => x[i],
+                    ChainInput::Step(i) => given[i],
                 })
                 .collect();
             let y = leave(step.formula.emit(k, c, &operands), step.formula.out(), c, width);

@@ -3,7 +3,7 @@
 //! A kernel's bits do not depend on its form (vectors or not, which tile, 32-bit or 64-bit indices); forms are chosen for
 //! speed alone, by whoever launches. Each file begins with what its kernel computes.
 //!
-//! A kind of work is a function from layouts, dtypes and attributes to a [`Work`], one launch, or to [`Steps`], several. Buffers
+//! A kind of work is a function from layouts, dtypes and attributes to a [`Work`], one launch, or to [`LaunchSequence`], several. Buffers
 //! are operands in the order of `Backend`, then results; what else a launch needs is said there. An index that is not in range
 //! leaves 1 in a buffer `refused`, which is 0 before.
 
@@ -21,4 +21,4 @@ pub mod pool;
 pub mod reduce;
 
 pub use formula::{Compute, Formula};
-pub use launch::{Key, MOST_GROUPS, Room, Slot, Step, Steps, Work, grid};
+pub use launch::{BufferSlot, BufferSpec, Key, LaunchSequence, MOST_GROUPS, SequenceStep, Work, grid};

@@ -20,7 +20,7 @@ const FLOOR: u64 = 64 << 20;
 
 /// The pool of a device.
 #[derive(Debug)]
-pub(crate) struct Pool<D: Driver> {
+pub(crate) struct MemoryPool<D: Driver> {
     state: Mutex<State<D>>,
 }
 
@@ -50,75 +50,75 @@ pub(crate) struct Block<D: Driver> {
 
 /// Where pieces come from, and go back to.
 #[derive(Debug)]
-pub(crate) enum Home<D: Driver> {
+pub(crate) enum PieceOwner<D: Driver> {
     /// The device's memory.
-    Pool(Weak<Pool<D>>),
+    Pool(Weak<MemoryPool<D>>),
     /// The memory of recorded work.
-    Work(Arc<Held<D>>),
+    Capture(Arc<CaptureArena<D>>),
 }
 
 /// Memory that somebody has. It goes back to where it came from when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Piece<D: Driver> {
-    home: Home<D>,
-    place: Place<D>,
+    home: PieceOwner<D>,
+    place: BlockOffset<D>,
     class: u64,
 }
 
 /// The first bytes of a piece, which a launch reads or writes.
 #[derive(Debug)]
-pub(crate) struct Part<'a, D: Driver> {
+pub(crate) struct PieceRange<'a, D: Driver> {
     pub(crate) piece: &'a Arc<Piece<D>>,
     /// Bytes before them.
     skipped: u64,
     bytes: u64,
 }
 
-impl<D: Driver> Clone for Part<'_, D> {
+impl<D: Driver> Clone for PieceRange<'_, D> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<D: Driver> Copy for Part<'_, D> {}
+impl<D: Driver> Copy for PieceRange<'_, D> {}
 
-impl<'a, D: Driver> Part<'a, D> {
+impl<'a, D: Driver> PieceRange<'a, D> {
     /// So many bytes of a piece.
     pub(crate) fn new(piece: &'a Arc<Piece<D>>, bytes: u64) -> Self {
         debug_assert!(bytes <= piece.class, "{bytes} bytes of a piece of {}", piece.class);
         // A binding has at least one element of every type.
-        Part { piece, skipped: 0, bytes: bytes.max(16) }
+        PieceRange { piece, skipped: 0, bytes: bytes.max(16) }
     }
     /// Without its first bytes, of which there are more.
     pub(crate) fn skip(self, bytes: u64) -> Self {
         assert!(bytes < self.bytes, "a view looks at something");
-        Part { skipped: self.skipped + bytes, bytes: self.bytes - bytes, ..self }
+        PieceRange { skipped: self.skipped + bytes, bytes: self.bytes - bytes, ..self }
     }
     /// As a driver takes it.
     pub(crate) fn slice(&self) -> Slice<'a, D> {
-        let Place { block, offset } = &self.piece.place;
+        let BlockOffset { block, offset } = &self.piece.place;
         Slice { memory: &block.memory, offset: offset + self.skipped, len: self.bytes }
     }
     /// Where it is, and how many bytes.
-    pub(crate) fn place(&self) -> (Place<D>, u64) {
-        let Place { block, offset } = &self.piece.place;
-        (Place { block: block.clone(), offset: offset + self.skipped }, self.bytes)
+    pub(crate) fn place(&self) -> (BlockOffset<D>, u64) {
+        let BlockOffset { block, offset } = &self.piece.place;
+        (BlockOffset { block: block.clone(), offset: offset + self.skipped }, self.bytes)
     }
 }
 
 /// Where bytes of a device are.
 #[derive(Debug)]
-pub(crate) struct Place<D: Driver> {
+pub(crate) struct BlockOffset<D: Driver> {
     block: Arc<Block<D>>,
     offset: u64,
 }
 
-impl<D: Driver> Clone for Place<D> {
+impl<D: Driver> Clone for BlockOffset<D> {
     fn clone(&self) -> Self {
-        Place { block: self.block.clone(), offset: self.offset }
+        BlockOffset { block: self.block.clone(), offset: self.offset }
     }
 }
 
-impl<D: Driver> Place<D> {
+impl<D: Driver> BlockOffset<D> {
     /// The first bytes there.
     pub(crate) fn slice(&self, len: u64) -> Slice<'_, D> {
         Slice { memory: &self.block.memory, offset: self.offset, len }
@@ -127,14 +127,14 @@ impl<D: Driver> Place<D> {
 
 impl<D: Driver> Piece<D> {
     /// Where it is.
-    pub(crate) fn place(&self) -> &Place<D> {
+    pub(crate) fn place(&self) -> &BlockOffset<D> {
         &self.place
     }
     /// Does it belong to this recorded work?
-    pub(crate) fn is_of(&self, work: &Arc<Held<D>>) -> bool {
+    pub(crate) fn is_of(&self, work: &Arc<CaptureArena<D>>) -> bool {
         match &self.home {
-            Home::Pool(_) => false,
-            Home::Work(own) => Arc::ptr_eq(own, work),
+            PieceOwner::Pool(_) => false,
+            PieceOwner::Capture(own) => Arc::ptr_eq(own, work),
         }
     }
 }
@@ -143,12 +143,12 @@ impl<D: Driver> Drop for Piece<D> {
     #[inline(never)]
     fn drop(&mut self) {
         match &self.home {
-            Home::Pool(pool) => {
+            PieceOwner::Pool(pool) => {
                 if let Some(pool) = pool.upgrade() {
                     pool.take_back(self.place.clone(), self.class);
                 }
             }
-            Home::Work(work) => work.take_back(self.place.clone(), self.class),
+            PieceOwner::Capture(work) => work.take_back(self.place.clone(), self.class),
         }
     }
 }
@@ -156,31 +156,38 @@ impl<D: Driver> Drop for Piece<D> {
 /// The memory of recorded work: pieces of the pool that nobody else gets as long as the work may be done again. What is dropped
 /// while the work is recorded is used again in it.
 #[derive(Debug)]
-pub(crate) struct Held<D: Driver> {
-    state: Mutex<HeldState<D>>,
+pub(crate) struct CaptureArena<D: Driver> {
+    state: Mutex<CaptureArenaState<D>>,
 }
 
 #[derive(Debug)]
-struct HeldState<D: Driver> {
-    free: BTreeMap<u64, Vec<Place<D>>>,
+struct CaptureArenaState<D: Driver> {
+    free: BTreeMap<u64, Vec<BlockOffset<D>>>,
     all: Vec<Piece<D>>,
     /// Pieces that somebody has.
     out: usize,
 }
 
-impl<D: Driver> Held<D> {
-    pub(crate) fn new() -> Arc<Held<D>> {
-        Arc::new(Held { state: Mutex::new(HeldState { free: BTreeMap::new(), all: Vec::new(), out: 0 }) })
+impl<D: Driver> CaptureArena<D> {
+    pub(crate) fn new() -> Arc<CaptureArena<D>> {
+        Arc::new(CaptureArena {
+            state: Mutex::new(CaptureArenaState { free: BTreeMap::new(), all: Vec::new(), out: 0 }),
+        })
     }
-    fn lock(&self) -> MutexGuard<'_, HeldState<D>> {
+    fn lock(&self) -> MutexGuard<'_, CaptureArenaState<D>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// A piece of at least so many bytes.
     ///
     /// # Errors
-    /// As [`Pool::take`].
+    /// As [`MemoryPool::take`].
     #[inline(never)]
-    pub(crate) fn take(self: &Arc<Self>, pool: &Arc<Pool<D>>, driver: &D, bytes: u64) -> Result<Piece<D>> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        pool: &Arc<MemoryPool<D>>,
+        driver: &D,
+        bytes: u64,
+    ) -> Result<Piece<D>> {
         let class = class(bytes);
         let mut state = self.lock();
         let place = match state.free.get_mut(&class).and_then(Vec::pop) {
@@ -193,9 +200,9 @@ impl<D: Driver> Held<D> {
             }
         };
         state.out += 1;
-        Ok(Piece { home: Home::Work(self.clone()), place, class })
+        Ok(Piece { home: PieceOwner::Capture(self.clone()), place, class })
     }
-    fn take_back(&self, place: Place<D>, class: u64) {
+    fn take_back(&self, place: BlockOffset<D>, class: u64) {
         let mut state = self.lock();
         state.out -= 1;
         state.free.entry(class).or_default().push(place);
@@ -213,10 +220,10 @@ fn class(bytes: u64) -> u64 {
     bytes.next_multiple_of(step)
 }
 
-impl<D: Driver> Pool<D> {
-    pub(crate) fn new() -> Arc<Pool<D>> {
+impl<D: Driver> MemoryPool<D> {
+    pub(crate) fn new() -> Arc<MemoryPool<D>> {
         let stats = MemoryStats { in_use: 0, peak: 0, cached: 0, limit: None, from_system: 0, from_cache: 0 };
-        Arc::new(Pool { state: Mutex::new(State { free: BTreeMap::new(), stats, clock: 0 }) })
+        Arc::new(MemoryPool { state: Mutex::new(State { free: BTreeMap::new(), stats, clock: 0 }) })
     }
     fn lock(&self) -> MutexGuard<'_, State<D>> {
         // A panic inside leaves at worst a wrong count.
@@ -263,10 +270,14 @@ impl<D: Driver> Pool<D> {
         };
         state.stats.in_use += class;
         state.stats.peak = state.stats.peak.max(state.stats.in_use);
-        Ok(Piece { home: Home::Pool(Arc::downgrade(self)), place: Place { block, offset }, class })
+        Ok(Piece {
+            home: PieceOwner::Pool(Arc::downgrade(self)),
+            place: BlockOffset { block, offset },
+            class,
+        })
     }
 
-    fn take_back(&self, place: Place<D>, class: u64) {
+    fn take_back(&self, place: BlockOffset<D>, class: u64) {
         let mut state = self.lock();
         state.stats.in_use -= class;
         state.keep(place.block, place.offset, class);

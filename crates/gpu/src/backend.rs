@@ -1,30 +1,30 @@
 //! Each kind of work, as launches of the library's kernels.
 
 use crate::Gpu;
-use crate::allocator::Part;
-use crate::buffer::{GpuBuffer, Winners};
+use crate::allocator::PieceRange;
+use crate::buffer::{GpuBuffer, MaxPoolIndices};
 use crate::capture::Graph;
 use crate::device::GpuDevice;
 use crate::fusion;
-use crate::gemm_fast::{Fast, limits};
-use crate::range::Range;
+use crate::gemm_fast::{FastGemm, limits};
+use crate::range::IntRange;
 use crate::strategy::{attention_how, attention_unit, conv_how, hold};
-use crate::tune::{Case, How};
+use crate::tune::{ExactGemmPath, GemmCase};
 use crate::update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_driver::{Driver, Kind};
 use elinvar_gpu_kernels::attention;
-use elinvar_gpu_kernels::conv::{self, Asked, Of};
-use elinvar_gpu_kernels::elementwise::update::OfUpdate;
+use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
+use elinvar_gpu_kernels::elementwise::update::CatalogueUpdate;
 use elinvar_gpu_kernels::elementwise::{fill, random};
 use elinvar_gpu_kernels::formula::{Floats, Ints};
-use elinvar_gpu_kernels::gemm::{self, OfEpilogue, Product, Tile, in_block_split_k};
+use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile, in_block_split_k};
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
-use elinvar_gpu_kernels::launch::{Room, Slot, Steps, Work};
+use elinvar_gpu_kernels::launch::{BufferSlot, BufferSpec, LaunchSequence, Work};
 use elinvar_gpu_kernels::layout::copy;
 use elinvar_gpu_kernels::pool;
-use elinvar_gpu_kernels::reduce::rowwise::OfRows;
+use elinvar_gpu_kernels::reduce::rowwise::CatalogueRows;
 use elinvar_gpu_kernels::reduce::{arg_fold, fold, multi_block_rowwise, scan};
 use elinvar_kernel::ir::Elem;
 use elinvar_ops::backend::*;
@@ -39,15 +39,15 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) type Look<'a, D> = View<'a, Gpu<D>>;
+pub(crate) type GpuView<'a, D> = View<'a, Gpu<D>>;
 
 /// The memory behind views.
-pub(crate) fn parts<'a, D: Driver>(x: &[Look<'a, D>]) -> Result<Vec<Part<'a, D>>> {
+pub(crate) fn parts<'a, D: Driver>(x: &[GpuView<'a, D>]) -> Result<Vec<PieceRange<'a, D>>> {
     x.iter().map(|v| v.buffer.part()).collect()
 }
 
 /// The view, contiguous, as this dtype.
-fn converted<D: Driver>(d: &GpuDevice<D>, x: Look<'_, D>, to: DType) -> Result<GpuBuffer<D>> {
+fn converted<D: Driver>(d: &GpuDevice<D>, x: GpuView<'_, D>, to: DType) -> Result<GpuBuffer<D>> {
     let turned = match d.info()?.kind {
         // Its barriers cost more than they save.
         Kind::Software => None,
@@ -64,7 +64,7 @@ fn converted<D: Driver>(d: &GpuDevice<D>, x: Look<'_, D>, to: DType) -> Result<G
 pub(crate) fn one<D: Driver>(
     d: &GpuDevice<D>,
     work: Option<Work<'_>>,
-    x: &[Look<'_, D>],
+    x: &[GpuView<'_, D>],
     to: DType,
     len: usize,
 ) -> Result<GpuBuffer<D>> {
@@ -80,7 +80,7 @@ pub(crate) fn one<D: Driver>(
 /// Memory of its own that holds one number everywhere.
 fn filled<D: Driver>(d: &GpuDevice<D>, value: Scalar, dtype: DType, len: usize) -> Result<GpuBuffer<D>> {
     let range = match value {
-        Scalar::Int(v) => Range::lit(v).known(dtype),
+        Scalar::Int(v) => IntRange::lit(v).known(dtype),
         Scalar::Float(_) | Scalar::Bool(_) => None,
     };
     Ok(one(d, fill::fill(value, dtype, len), &[], dtype, len)?.within(range))
@@ -89,20 +89,20 @@ fn filled<D: Driver>(d: &GpuDevice<D>, value: Scalar, dtype: DType, len: usize) 
 /// Runs launches that follow one another; gives their results.
 pub(crate) fn steps<D: Driver, const R: usize>(
     d: &GpuDevice<D>,
-    all: &Steps<'_>,
-    x: &[Look<'_, D>],
+    all: &LaunchSequence<'_>,
+    x: &[GpuView<'_, D>],
 ) -> Result<[GpuBuffer<D>; R]> {
-    let room = |r: &Room| -> Result<GpuBuffer<D>> {
+    let room = |r: &BufferSpec| -> Result<GpuBuffer<D>> {
         let dtype = memory_of(r.elem);
         if r.zero { filled(d, Scalar::Int(0), dtype, r.len) } else { GpuBuffer::room(d, dtype, r.len) }
     };
     let results = all.results.iter().map(room).collect::<Result<Vec<_>>>()?;
     let scratch = all.scratch.iter().map(room).collect::<Result<Vec<_>>>()?;
     for step in &all.steps {
-        let slot = |s: &Slot| match *s {
-            Slot::Operand(i) => x[i].buffer.part(),
-            Slot::Result(i) => results[i].part(),
-            Slot::Scratch(i) => scratch[i].part(),
+        let slot = |s: &BufferSlot| match *s {
+            BufferSlot::Operand(i) => x[i].buffer.part(),
+            BufferSlot::Result(i) => results[i].part(),
+            BufferSlot::Scratch(i) => scratch[i].part(),
         };
         d.run(&step.work, &step.buffers.iter().map(slot).collect::<Result<Vec<_>>>()?)?;
     }
@@ -124,24 +124,26 @@ fn memory_of(e: Elem) -> DType {
 }
 
 /// Layouts and dtypes of views.
-pub(crate) fn looks<'a, D: Driver>(x: &[Look<'a, D>]) -> Vec<(&'a Layout, DType)> {
+pub(crate) fn looks<'a, D: Driver>(x: &[GpuView<'a, D>]) -> Vec<(&'a Layout, DType)> {
     x.iter().map(|v| (v.layout, v.dtype)).collect()
 }
 
 /// A convolution or a gradient of one, in the way that is known to be the fastest.
 fn convolve<D: Driver>(
     d: &GpuDevice<D>,
-    a: &Asked<'_, '_>,
-    operands: &[Look<'_, D>],
+    a: &ConvProblem<'_, '_>,
+    operands: &[GpuView<'_, D>],
 ) -> Result<GpuBuffer<D>> {
     let info = d.info()?;
     let how = conv_how(info, a.c, a.dtype);
     // What there is to choose from, where somebody tries: also on devices whose barriers are dear.
-    let tried = if how == conv::How::Plain { conv::How::Within(limits(info)) } else { how };
-    let run = |way: conv::Way| -> Result<Option<GpuBuffer<D>>> {
+    let tried = if how == conv::ConvPath::Direct { conv::ConvPath::Auto(limits(info)) } else { how };
+    let run = |way: conv::ConvCandidate| -> Result<Option<GpuBuffer<D>>> {
         let work = match way {
-            conv::Way::Chosen => Some(conv::steps(a, how)),
-            conv::Way::Plain | conv::Way::Staged(_) | conv::Way::Units(_) => conv::steps_by(a, tried, way),
+            conv::ConvCandidate::Default => Some(conv::steps(a, how)),
+            conv::ConvCandidate::Direct
+            | conv::ConvCandidate::ImplicitGemm(_)
+            | conv::ConvCandidate::TensorCore(_) => conv::steps_by(a, tried, way),
         };
         let Some(work) = work else { return Ok(None) };
         let [y] = steps(d, &work, operands)?;
@@ -156,7 +158,7 @@ fn convolve<D: Driver>(
     match run(way)? {
         Some(y) => Ok(y),
         // Of one size, some can be done in a way and others not.
-        None => Ok(run(conv::Way::Chosen)?.expect("there is always this way")),
+        None => Ok(run(conv::ConvCandidate::Default)?.expect("there is always this way")),
     }
 }
 
@@ -169,14 +171,14 @@ impl<D: Driver> Backend for Gpu<D> {
     fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer> {
         GpuBuffer::upload(d, &data)
     }
-    fn download(d: &Self::Device, x: Look<'_, D>) -> Result<HostData> {
+    fn download(d: &Self::Device, x: GpuView<'_, D>) -> Result<HostData> {
         let len = x.shape().numel();
         if x.layout.offset() == 0 && x.layout.is_contiguous() {
             return x.buffer.download(d, len);
         }
         Self::copy(d, x)?.download(d, len)
     }
-    fn receive(d: &Self::Device, from: &Self::Device, x: Look<'_, D>) -> Result<Option<Self::Buffer>> {
+    fn receive(d: &Self::Device, from: &Self::Device, x: GpuView<'_, D>) -> Result<Option<Self::Buffer>> {
         if d == from {
             return Ok(None);
         }
@@ -208,7 +210,7 @@ impl<D: Driver> Backend for Gpu<D> {
     fn release_memory(d: &Self::Device) -> Result<()> {
         d.release()
     }
-    fn prepack(_: &Self::Device, _: Look<'_, D>) -> Result<bool> {
+    fn prepack(_: &Self::Device, _: GpuView<'_, D>) -> Result<bool> {
         // Kernels read any strides at one speed, so there is nothing to gain from a copy.
         Ok(false)
     }
@@ -225,10 +227,10 @@ impl<D: Driver> Backend for Gpu<D> {
         };
         Ok(one(d, work, &[], dtype, len)?.within(range))
     }
-    fn copy(d: &Self::Device, x: Look<'_, D>) -> Result<Self::Buffer> {
+    fn copy(d: &Self::Device, x: GpuView<'_, D>) -> Result<Self::Buffer> {
         Ok(converted(d, x, x.dtype)?.within(x.buffer.node.range))
     }
-    fn cast<C: Casting>(d: &Self::Device, x: Look<'_, D>, to: DType) -> Result<Self::Buffer> {
+    fn cast<C: Casting>(d: &Self::Device, x: GpuView<'_, D>, to: DType) -> Result<Self::Buffer> {
         // A kernel is built for the types at hand, whichever they are.
         if x.dtype == to { Self::copy(d, x) } else { converted(d, x, to) }
     }
@@ -237,7 +239,7 @@ impl<D: Driver> Backend for Gpu<D> {
         fill: Scalar,
         dtype: DType,
         shape: &Shape,
-        parts: &[(Look<'_, D>, Layout)],
+        parts: &[(GpuView<'_, D>, Layout)],
     ) -> Result<Self::Buffer> {
         let len = shape.numel();
         // Nobody sees what is filled if the parts cover all of it.
@@ -257,15 +259,15 @@ impl<D: Driver> Backend for Gpu<D> {
     fn record(d: &Self::Device, work: &mut Recorded<'_, Self>) -> Result<Option<Graph<D>>> {
         Graph::record(d, work).map(Some)
     }
-    fn input(d: &Self::Device, x: Look<'_, D>, before: Option<&Self::Buffer>) -> Result<Self::Buffer> {
+    fn input(d: &Self::Device, x: GpuView<'_, D>, before: Option<&Self::Buffer>) -> Result<Self::Buffer> {
         let new = d.unrecorded(|| Self::copy(d, x))?;
-        let range = |b: &Self::Buffer| Range::of(x.dtype, b.node.range);
+        let range = |b: &Self::Buffer| IntRange::of(x.dtype, b.node.range);
         let both = before.map_or(range(&new), |before| range(&new).or(range(before)));
         Ok(new.within(both.known(x.dtype)))
     }
-    fn replay(d: &Self::Device, g: &Graph<D>, inputs: &[(Look<'_, D>, &Self::Buffer)]) -> Result<bool> {
-        let fits = |(x, to): &(Look<'_, D>, &Self::Buffer)| {
-            Range::of(x.dtype, to.node.range).holds(Range::of(x.dtype, x.buffer.node.range))
+    fn replay(d: &Self::Device, g: &Graph<D>, inputs: &[(GpuView<'_, D>, &Self::Buffer)]) -> Result<bool> {
+        let fits = |(x, to): &(GpuView<'_, D>, &Self::Buffer)| {
+            IntRange::of(x.dtype, to.node.range).holds(IntRange::of(x.dtype, x.buffer.node.range))
         };
         if !inputs.iter().all(fits) {
             return Ok(false);
@@ -290,7 +292,7 @@ impl<D: Driver> Backend for Gpu<D> {
     fn map<M: Map<N>, const N: usize>(
         d: &Self::Device,
         m: &M,
-        x: [Look<'_, D>; N],
+        x: [GpuView<'_, D>; N],
         dtype: DType,
     ) -> Result<Self::Buffer> {
         fusion::put_off(d, Arc::new(Floats(*m)), &x, dtype)
@@ -298,10 +300,10 @@ impl<D: Driver> Backend for Gpu<D> {
     fn map_int<M: IntMap<N>, const N: usize>(
         d: &Self::Device,
         m: &M,
-        x: [Look<'_, D>; N],
+        x: [GpuView<'_, D>; N],
         dtype: DType,
     ) -> Result<Self::Buffer> {
-        let range = m.int(x.each_ref().map(|v| Range::of(v.dtype, v.buffer.node.range)));
+        let range = m.int(x.each_ref().map(|v| IntRange::of(v.dtype, v.buffer.node.range)));
         Ok(fusion::put_off(d, Arc::new(Ints(*m)), &x, dtype)?.within(range.known(dtype)))
     }
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
@@ -309,37 +311,37 @@ impl<D: Driver> Backend for Gpu<D> {
         u: &U,
         items: Vec<UpdateItem<'_, Self, M, R>>,
     ) -> Result<()> {
-        update::update(d, &OfUpdate::<U, M, R>(*u), items)
+        update::update(d, &CatalogueUpdate::<U, M, R>(*u), items)
     }
 
-    fn fold<F: Folding>(d: &Self::Device, x: Look<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
+    fn fold<F: Folding>(d: &Self::Device, x: GpuView<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
         let [y] = steps(d, &fold::steps(F::FOLD, x.layout, x.dtype, kept, to, hold(d.info()?)), &[x])?;
         Ok(y)
     }
-    fn arg_fold(d: &Self::Device, f: ArgFold, x: Look<'_, D>, kept: usize) -> Result<Self::Buffer> {
+    fn arg_fold(d: &Self::Device, f: ArgFold, x: GpuView<'_, D>, kept: usize) -> Result<Self::Buffer> {
         let n: usize = x.shape()[kept..].iter().product();
         let [y] = steps(d, &arg_fold::arg_fold(f, x.layout, x.dtype, kept), &[x])?;
         Ok(y.within(Some([0, n as i64 - 1])))
     }
-    fn scan(d: &Self::Device, f: Scan, x: Look<'_, D>, to: DType) -> Result<Placed<Self::Buffer>> {
+    fn scan(d: &Self::Device, f: Scan, x: GpuView<'_, D>, to: DType) -> Result<Placed<Self::Buffer>> {
         let [y] = steps(d, &scan::steps(f, x.layout, x.dtype, to), &[x])?;
         Ok(y.into())
     }
     fn rows<F: RowFormula<N>, const N: usize>(
         d: &Self::Device,
         f: &F,
-        x: [Look<'_, D>; N],
+        x: [GpuView<'_, D>; N],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>> {
-        let f = OfRows::<F, N>(*f);
+        let f = CatalogueRows::<F, N>(*f);
         let [y] = steps(d, &multi_block_rowwise::steps(&f, dtype, &looks(&x), kept, hold(d.info()?)), &x)?;
         Ok(y.into())
     }
     fn rows_and_columns<R: Columns<N>, const N: usize>(
         _: &Self::Device,
         _: &R,
-        _: [Look<'_, D>; N],
+        _: [GpuView<'_, D>; N],
         _: usize,
         _: DType,
         _: usize,
@@ -350,7 +352,7 @@ impl<D: Driver> Backend for Gpu<D> {
     fn lattice<F: Map<4>>(
         _: &Self::Device,
         _: &F,
-        _: [Look<'_, D>; 3],
+        _: [GpuView<'_, D>; 3],
         _: &[usize],
     ) -> Result<Option<Self::Buffer>> {
         // A few launches for each step.
@@ -359,7 +361,7 @@ impl<D: Driver> Backend for Gpu<D> {
     fn lattice_grad<F: Map<5>>(
         _: &Self::Device,
         _: &F,
-        _: [Look<'_, D>; 4],
+        _: [GpuView<'_, D>; 4],
         _: &[usize],
     ) -> Result<Option<Self::Buffer>> {
         // As above.
@@ -367,7 +369,7 @@ impl<D: Driver> Backend for Gpu<D> {
     }
     fn sort(
         d: &Self::Device,
-        x: Look<'_, D>,
+        x: GpuView<'_, D>,
         descending: bool,
         first: usize,
     ) -> Result<(Self::Buffer, Self::Buffer)> {
@@ -389,33 +391,32 @@ impl<D: Driver> Backend for Gpu<D> {
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &Self::Device,
         p: Precision,
-        x: Look<'_, D>,
-        w: Look<'_, D>,
+        x: GpuView<'_, D>,
+        w: GpuView<'_, D>,
         e: &E,
-        extra: [Look<'_, D>; N],
+        extra: [GpuView<'_, D>; N],
     ) -> Result<Self::Buffer> {
-        let e = OfEpilogue::<E, N>(*e);
-        let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
+        let e = CatalogueEpilogue::<E, N>(*e);
+        let operands: Vec<GpuView<'_, D>> = [x, w].into_iter().chain(extra).collect();
         let plain = TypeId::of::<E>() == TypeId::of::<Plain>();
         if p == Precision::Fast
-            && let Some(fast) = Fast::new(d, &e, plain, &operands)?
+            && let Some(fast) = FastGemm::new(d, &e, plain, &operands)?
         {
             return fast.run();
         }
         let (info, extra) = (d.info()?, looks(&extra));
-        let p = Product::new(&e, x.dtype, x.layout, w.layout, &extra);
-        let run = |how: How| {
+        let p = GemmProblem::new(&e, x.dtype, x.layout, w.layout, &extra);
+        let run = |how: ExactGemmPath| {
             let work = match how {
-                How::Tile(tile) => gemm::steps(&p, tile),
-                How::Units(tile) => gemm::f64_tensor_core::steps(&p, tile),
-                How::Beside => {
-                    in_block_split_k::steps(&p, limits(info)).unwrap_or_else(|| gemm::steps(&p, Tile::PLAIN))
-                }
+                ExactGemmPath::Simt(tile) => gemm::steps(&p, tile),
+                ExactGemmPath::F64Mma(tile) => gemm::f64_tensor_core::steps(&p, tile),
+                ExactGemmPath::InBlockSplitK => in_block_split_k::steps(&p, limits(info))
+                    .unwrap_or_else(|| gemm::steps(&p, SimtTile::PLAIN)),
             };
             steps(d, &work, &operands)
         };
-        let tried = |how: How| d.unrecorded(|| d.time(|| run(how).map(drop)));
-        let case = Case::of(x.dtype, x.layout, w.layout);
+        let tried = |how: ExactGemmPath| d.unrecorded(|| d.time(|| run(how).map(drop)));
+        let case = GemmCase::of(x.dtype, x.layout, w.layout);
         let how = d.tuner()?.how(info, case, &|| d.has_chains(), &tried)?;
         let [y] = run(how)?;
         Ok(y)
@@ -423,35 +424,43 @@ impl<D: Driver> Backend for Gpu<D> {
     fn conv<E: Epilogue<N>, const N: usize>(
         d: &Self::Device,
         c: &Conv,
-        x: Look<'_, D>,
-        w: Look<'_, D>,
+        x: GpuView<'_, D>,
+        w: GpuView<'_, D>,
         out: &[usize],
         e: &E,
-        extra: [Look<'_, D>; N],
+        extra: [GpuView<'_, D>; N],
     ) -> Result<Self::Buffer> {
-        let (e, of_extra) = (OfEpilogue::<E, N>(*e), looks(&extra));
-        let operands: Vec<Look<'_, D>> = [x, w].into_iter().chain(extra).collect();
-        convolve(d, &Asked::forward(&e, c, x.dtype, [x.layout, w.layout], out, &of_extra), &operands)
+        let (e, of_extra) = (CatalogueEpilogue::<E, N>(*e), looks(&extra));
+        let operands: Vec<GpuView<'_, D>> = [x, w].into_iter().chain(extra).collect();
+        convolve(d, &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &of_extra), &operands)
     }
     fn conv_input_grad(
         d: &Self::Device,
         c: &Conv,
-        g: Look<'_, D>,
-        w: Look<'_, D>,
+        g: GpuView<'_, D>,
+        w: GpuView<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
-        convolve(d, &Asked::gradient(Of::Input, c, g.dtype, [g.layout, w.layout], spatial), &[g, w])
+        convolve(
+            d,
+            &ConvProblem::gradient(ConvPass::GradInput, c, g.dtype, [g.layout, w.layout], spatial),
+            &[g, w],
+        )
     }
     fn conv_weight_grad(
         d: &Self::Device,
         c: &Conv,
-        x: Look<'_, D>,
-        g: Look<'_, D>,
+        x: GpuView<'_, D>,
+        g: GpuView<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
-        convolve(d, &Asked::gradient(Of::Weight, c, x.dtype, [x.layout, g.layout], taps), &[x, g])
+        convolve(
+            d,
+            &ConvProblem::gradient(ConvPass::GradWeight, c, x.dtype, [x.layout, g.layout], taps),
+            &[x, g],
+        )
     }
-    fn pool(d: &Self::Device, p: &Pool, x: Look<'_, D>) -> Result<(Self::Buffer, Option<Self::Buffer>)> {
+    fn pool(d: &Self::Device, p: &Pool, x: GpuView<'_, D>) -> Result<(Self::Buffer, Option<Self::Buffer>)> {
         let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();
         let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
         let plane: usize = x.shape()[x.shape().rank() - p.axes.len()..].iter().product();
@@ -460,7 +469,7 @@ impl<D: Driver> Backend for Gpu<D> {
             PoolKind::Max => {
                 let spatial = x.shape()[x.shape().rank() - p.axes.len()..].to_vec();
                 let winners = GpuBuffer::room(d, DType::I64, len)?.within(Some([0, plane as i64 - 1]));
-                Some(winners.won(Winners { pool: p.clone(), spatial }))
+                Some(winners.won(MaxPoolIndices { pool: p.clone(), spatial }))
             }
             PoolKind::Avg => None,
         };
@@ -473,7 +482,12 @@ impl<D: Driver> Backend for Gpu<D> {
         }
         Ok((y, winners))
     }
-    fn avg_pool_grad(d: &Self::Device, p: &Pool, g: Look<'_, D>, spatial: &[usize]) -> Result<Self::Buffer> {
+    fn avg_pool_grad(
+        d: &Self::Device,
+        p: &Pool,
+        g: GpuView<'_, D>,
+        spatial: &[usize],
+    ) -> Result<Self::Buffer> {
         let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
         let len = planes * spatial.iter().product::<usize>();
         one(d, pool::backward::average(p, g.dtype, g.layout, spatial), &[g], g.dtype, len)
@@ -481,10 +495,10 @@ impl<D: Driver> Backend for Gpu<D> {
     fn attention(
         d: &Self::Device,
         a: &Attention,
-        q: Look<'_, D>,
-        k: Look<'_, D>,
-        v: Look<'_, D>,
-        mask: Option<Look<'_, D>>,
+        q: GpuView<'_, D>,
+        k: GpuView<'_, D>,
+        v: GpuView<'_, D>,
+        mask: Option<GpuView<'_, D>>,
     ) -> Result<(Self::Buffer, Self::Buffer)> {
         let layouts = [q.layout, k.layout, v.layout];
         if let Some(unit) = attention_unit(d.info()?, a, q.dtype) {
@@ -508,7 +522,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let lse = GpuBuffer::room(d, q.dtype.compute(), rows)?;
         let of_mask = mask.map(|m| (m.layout, m.dtype));
         if let Some(work) = attention::attention(a, q.dtype, layouts, of_mask, attention_how(d.info()?)) {
-            let operands: Vec<Look<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
+            let operands: Vec<GpuView<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
             let mut buffers = parts(&operands)?;
             buffers.extend([y.part()?, lse.part()?]);
             d.run(&work, &buffers)?;
@@ -518,15 +532,15 @@ impl<D: Driver> Backend for Gpu<D> {
     fn attention_grad(
         d: &Self::Device,
         a: &Attention,
-        q: Look<'_, D>,
-        k: Look<'_, D>,
-        v: Look<'_, D>,
-        mask: Option<Look<'_, D>>,
-        o: Look<'_, D>,
-        lse: Look<'_, D>,
-        g: Look<'_, D>,
+        q: GpuView<'_, D>,
+        k: GpuView<'_, D>,
+        v: GpuView<'_, D>,
+        mask: Option<GpuView<'_, D>>,
+        o: GpuView<'_, D>,
+        lse: GpuView<'_, D>,
+        g: GpuView<'_, D>,
     ) -> Result<(Self::Buffer, Self::Buffer, Self::Buffer)> {
-        let given = attention::Given {
+        let given = attention::BackwardInputs {
             q: q.layout,
             k: k.layout,
             v: v.layout,
@@ -537,25 +551,26 @@ impl<D: Driver> Backend for Gpu<D> {
         };
         let (info, dtype) = (d.info()?, q.dtype);
         let unit = attention_unit(info, a, dtype);
-        let by_boxes = |x: &attention::Given<'_>| {
+        let by_boxes = |x: &attention::BackwardInputs<'_>| {
             unit.is_some() && info.boxes && attention::wgmma_backward::grad_fits(a, dtype, x, info.shared)
         };
-        let by_units =
-            |x: &attention::Given<'_>| unit.is_some_and(|u| attention::mma_backward::grad_fits(u, dtype, x));
-        let fits = |x: &attention::Given<'_>| by_boxes(x) || by_units(x);
+        let by_units = |x: &attention::BackwardInputs<'_>| {
+            unit.is_some_and(|u| attention::mma_backward::grad_fits(u, dtype, x))
+        };
+        let fits = |x: &attention::BackwardInputs<'_>| by_boxes(x) || by_units(x);
         // A gradient that is one number for all of a result, say, is written out for units: with it as it lies, they could not be used.
         let (copied, whole);
         let (g, given) = {
             whole = Layout::contiguous(g.shape().clone());
-            let written = attention::Given { g: &whole, ..given };
+            let written = attention::BackwardInputs { g: &whole, ..given };
             if !fits(&given) && fits(&written) {
                 copied = Self::copy(d, g)?;
-                (Look { buffer: &copied, layout: &whole, ..g }, written)
+                (GpuView { buffer: &copied, layout: &whole, ..g }, written)
             } else {
                 (g, given)
             }
         };
-        let operands: Vec<Look<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
+        let operands: Vec<GpuView<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
         let all = if by_boxes(&given) {
             attention::wgmma_backward::attention_grad(a, dtype, &given)
         } else if by_units(&given) {
@@ -567,10 +582,15 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok((q, k, v))
     }
 
-    fn gather(d: &Self::Device, x: Look<'_, D>, axis: usize, index: Look<'_, D>) -> Result<Self::Buffer> {
+    fn gather(
+        d: &Self::Device,
+        x: GpuView<'_, D>,
+        axis: usize,
+        index: GpuView<'_, D>,
+    ) -> Result<Self::Buffer> {
         let y = GpuBuffer::room(d, x.dtype, index.shape().numel())?;
         if let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) {
-            let refused = Refused::new(d, &index, x.shape()[axis])?;
+            let refused = OutOfRangeFlag::new(d, &index, x.shape()[axis])?;
             d.run(&work, &[x.buffer.part()?, index.buffer.part()?, y.part()?, refused.buffer.part()?])?;
             refused.check(d, "gather", &index, axis, x.shape()[axis])?;
         }
@@ -579,10 +599,10 @@ impl<D: Driver> Backend for Gpu<D> {
     fn scatter(
         d: &Self::Device,
         how: Scatter,
-        base: Look<'_, D>,
+        base: GpuView<'_, D>,
         axis: usize,
-        index: Look<'_, D>,
-        src: Look<'_, D>,
+        index: GpuView<'_, D>,
+        src: GpuView<'_, D>,
     ) -> Result<Self::Buffer> {
         if let Some(winners) = &index.buffer.node.winners
             && how == Scatter::Add
@@ -595,7 +615,7 @@ impl<D: Driver> Backend for Gpu<D> {
         }
         let work = scatter::scatter(how, base.dtype, base.layout, axis, index.layout, src.layout);
         let [y, buffer] = steps(d, &work, &[base, index, src])?;
-        Refused::seen(buffer, &index, base.shape()[axis]).check(
+        OutOfRangeFlag::seen(buffer, &index, base.shape()[axis]).check(
             d,
             "scatter",
             &index,
@@ -604,7 +624,7 @@ impl<D: Driver> Backend for Gpu<D> {
         )?;
         Ok(y)
     }
-    fn nonzero(d: &Self::Device, x: Look<'_, D>) -> Result<(Self::Buffer, usize)> {
+    fn nonzero(d: &Self::Device, x: GpuView<'_, D>) -> Result<(Self::Buffer, usize)> {
         let len = x.shape().numel();
         let [y, count] = steps(d, &nonzero::nonzero(x.layout, x.dtype), &[x])?;
         let HostData::I64(count) = count.download(d, 1)? else { unreachable!("a count is i64") };
@@ -613,23 +633,30 @@ impl<D: Driver> Backend for Gpu<D> {
 }
 
 /// Where a kernel says that an index was out of range.
-struct Refused<D: Driver> {
+struct OutOfRangeFlag<D: Driver> {
     buffer: GpuBuffer<D>,
     /// Nobody needs to ask: the indices are known to be in range.
     known: bool,
 }
 
-impl<D: Driver> Refused<D> {
-    fn new(d: &GpuDevice<D>, index: &Look<'_, D>, size: usize) -> Result<Self> {
-        Ok(Refused::seen(GpuBuffer::upload(d, &HostData::I32([0].into()))?, index, size))
+impl<D: Driver> OutOfRangeFlag<D> {
+    fn new(d: &GpuDevice<D>, index: &GpuView<'_, D>, size: usize) -> Result<Self> {
+        Ok(OutOfRangeFlag::seen(GpuBuffer::upload(d, &HostData::I32([0].into()))?, index, size))
     }
-    fn seen(buffer: GpuBuffer<D>, index: &Look<'_, D>, size: usize) -> Self {
+    fn seen(buffer: GpuBuffer<D>, index: &GpuView<'_, D>, size: usize) -> Self {
         let known = index.buffer.node.range.is_some_and(|[low, high]| low >= 0 && high < size as i64);
-        Refused { buffer, known }
+        OutOfRangeFlag { buffer, known }
     }
     /// # Errors
     /// `InvalidArgument` if an index was out of range.
-    fn check(self, d: &GpuDevice<D>, op: &str, index: &Look<'_, D>, axis: usize, size: usize) -> Result<()> {
+    fn check(
+        self,
+        d: &GpuDevice<D>,
+        op: &str,
+        index: &GpuView<'_, D>,
+        axis: usize,
+        size: usize,
+    ) -> Result<()> {
         if self.known || self.buffer.download(d, 1)? == HostData::I32([0].into()) {
             return Ok(());
         }

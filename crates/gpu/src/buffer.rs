@@ -1,9 +1,9 @@
 //! What a tensor on a device holds: memory, or what its numbers will be computed from.
 
-use crate::allocator::{Part, Piece};
-use crate::backend::Look;
+use crate::allocator::{Piece, PieceRange};
+use crate::backend::GpuView;
 use crate::device::GpuDevice;
-use crate::fusion::{self, Plan};
+use crate::fusion::{self, DeferredMap};
 use elinvar_core::{DType, HostData, Layout, Result};
 use elinvar_driver::{Driver, Slice};
 use elinvar_ops::backend::Pool;
@@ -23,21 +23,21 @@ pub(crate) struct Node<D: Driver> {
     /// The smallest and the largest number, if they are known without asking the device: of i64, which are indices.
     pub(crate) range: Option<[i64; 2]>,
     /// Of places that a pool's largest elements have: which pool's.
-    pub(crate) winners: Option<Box<Winners>>,
+    pub(crate) winners: Option<Box<MaxPoolIndices>>,
     pub(crate) piece: OnceLock<Arc<Piece<D>>>,
-    plan: Mutex<Option<Arc<Plan<D>>>>,
+    plan: Mutex<Option<Arc<DeferredMap<D>>>>,
 }
 
 /// Where indices come from: the places of largest elements, in planes of these sizes. Who adds at them knows so which windows
 /// can have named an element, and need not sort them.
-pub(crate) struct Winners {
+pub(crate) struct MaxPoolIndices {
     pub(crate) pool: Pool,
     pub(crate) spatial: Vec<usize>,
 }
 
-impl Winners {
+impl MaxPoolIndices {
     /// Do indices name, along an axis, elements of such planes, all of a pool's results at once?
-    pub(crate) fn fit<D: Driver>(&self, base: &Look<'_, D>, axis: usize, index: &Look<'_, D>) -> bool {
+    pub(crate) fn fit<D: Driver>(&self, base: &GpuView<'_, D>, axis: usize, index: &GpuView<'_, D>) -> bool {
         let last = base.shape().rank() - 1;
         let results: usize = self.pool.axes.iter().map(|a| a.start.len()).product();
         axis == last
@@ -49,11 +49,11 @@ impl Winners {
 }
 
 impl<D: Driver> Node<D> {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Plan<D>>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<DeferredMap<D>>>> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// How its numbers will be computed, unless they are there.
-    pub(crate) fn plan(&self) -> Option<Arc<Plan<D>>> {
+    pub(crate) fn plan(&self) -> Option<Arc<DeferredMap<D>>> {
         if self.piece.get().is_some() { None } else { self.lock().clone() }
     }
     /// Its memory; the numbers are computed now if they were put off.
@@ -88,9 +88,9 @@ impl<D: Driver> Node<D> {
         (self.len * self.dtype.size()) as u64
     }
     /// All of its memory that holds numbers.
-    pub(crate) fn part(self: &Arc<Self>) -> Result<Part<'_, D>> {
+    pub(crate) fn part(self: &Arc<Self>) -> Result<PieceRange<'_, D>> {
         let bytes = self.bytes();
-        Ok(Part::new(self.piece()?, bytes))
+        Ok(PieceRange::new(self.piece()?, bytes))
     }
     /// Does a view look at all of it, in its order?
     pub(crate) fn is_whole(&self, layout: &Layout) -> bool {
@@ -108,7 +108,7 @@ impl<D: Driver> GpuBuffer<D> {
         let node = Node { dtype, len, range, winners: None, piece, plan: Mutex::new(None) };
         GpuBuffer { node: Arc::new(node) }
     }
-    pub(crate) fn put_off(dtype: DType, len: usize, plan: Plan<D>) -> Self {
+    pub(crate) fn put_off(dtype: DType, len: usize, plan: DeferredMap<D>) -> Self {
         let plan = Mutex::new(Some(Arc::new(plan)));
         GpuBuffer {
             node: Arc::new(Node { dtype, len, range: None, winners: None, piece: OnceLock::new(), plan }),
@@ -118,7 +118,7 @@ impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn room(d: &GpuDevice<D>, dtype: DType, len: usize) -> Result<Self> {
         Ok(GpuBuffer::new(dtype, len, d.take(len * dtype.size())?))
     }
-    pub(crate) fn part(&self) -> Result<Part<'_, D>> {
+    pub(crate) fn part(&self) -> Result<PieceRange<'_, D>> {
         self.node.part()
     }
     /// The same memory once more.
@@ -133,7 +133,7 @@ impl<D: Driver> GpuBuffer<D> {
         self
     }
     /// The same numbers, which are a pool's winners.
-    pub(crate) fn won(mut self, winners: Winners) -> Self {
+    pub(crate) fn won(mut self, winners: MaxPoolIndices) -> Self {
         if let Some(node) = Arc::get_mut(&mut self.node) {
             node.winners = Some(Box::new(winners));
         }

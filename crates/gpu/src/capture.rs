@@ -1,15 +1,15 @@
 //! Work that is recorded, to be done again without the program that asked for it.
 //!
 //! While a thread records, what it would give to the device goes to a list. Memory that it takes comes from a store of its own
-//! ([`Held`]), so that the list's addresses are nobody else's as long as the list may be done again; memory that was there before
+//! ([`CaptureArena`]), so that the list's addresses are nobody else's as long as the list may be done again; memory that was there before
 //! is held. What the recording needs only once, and now (a number that is kept, bytes from the host, maps that were put off
 //! earlier), is done at once, [unrecorded](GpuDevice::unrecorded).
 
-use crate::allocator::{Held, Part, Piece, Place};
+use crate::allocator::{BlockOffset, CaptureArena, Piece, PieceRange};
 use crate::buffer::GpuBuffer;
-use crate::device::{GpuDevice, Opened};
+use crate::device::{GpuDevice, OpenDevice};
 use elinvar_core::{Error, Result};
-use elinvar_driver::{Call, Driver, Keep, Product};
+use elinvar_driver::{Call, CallGraph, Driver, VendorGemm};
 use elinvar_kernel::interp::Launch;
 use std::any::Any;
 use std::cell::RefCell;
@@ -19,20 +19,20 @@ use std::sync::Arc;
 
 /// What belongs to a recording holds one of these.
 #[derive(Clone, Debug)]
-pub(crate) struct Mine(Arc<()>);
+pub(crate) struct CaptureId(Arc<()>);
 
-impl Mine {
-    pub(crate) fn is(&self, other: &Mine) -> bool {
+impl CaptureId {
+    pub(crate) fn is(&self, other: &CaptureId) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
 /// What the current thread records.
 pub(crate) struct Recording<D: Driver> {
-    device: Arc<Opened<D>>,
-    pub(crate) mine: Mine,
-    pub(crate) memory: Arc<Held<D>>,
-    calls: Vec<Recorded<D>>,
+    device: Arc<OpenDevice<D>>,
+    pub(crate) mine: CaptureId,
+    pub(crate) memory: Arc<CaptureArena<D>>,
+    calls: Vec<RecordedCall<D>>,
     /// Memory that was there before.
     before: Vec<Arc<Piece<D>>>,
     known: HashSet<*const Piece<D>>,
@@ -43,9 +43,9 @@ thread_local! {
 }
 
 /// Puts back what a thread recorded, also when a function panics.
-struct PutBack(Option<Box<dyn Any>>);
+struct RestoreOnDrop(Option<Box<dyn Any>>);
 
-impl Drop for PutBack {
+impl Drop for RestoreOnDrop {
     fn drop(&mut self) {
         RECORDING.set(self.0.take());
     }
@@ -53,7 +53,7 @@ impl Drop for PutBack {
 
 /// Runs `f` on what this thread records on a device; `None` if it records nothing there.
 pub(crate) fn with<D: Driver, T>(
-    device: &Arc<Opened<D>>,
+    device: &Arc<OpenDevice<D>>,
     f: impl FnOnce(&mut Recording<D>) -> T,
 ) -> Option<T> {
     RECORDING.with_borrow_mut(|r| {
@@ -64,12 +64,12 @@ pub(crate) fn with<D: Driver, T>(
 
 /// Runs `f` as if this thread recorded nothing.
 pub(crate) fn unrecorded<T>(f: impl FnOnce() -> T) -> T {
-    let _back = PutBack(RECORDING.take());
+    let _back = RestoreOnDrop(RECORDING.take());
     f()
 }
 
 impl<D: Driver> Recording<D> {
-    fn place(&mut self, part: &Part<'_, D>) -> (Place<D>, u64) {
+    fn place(&mut self, part: &PieceRange<'_, D>) -> (BlockOffset<D>, u64) {
         if !part.piece.is_of(&self.memory) && self.known.insert(Arc::as_ptr(part.piece)) {
             self.before.push(part.piece.clone());
         }
@@ -78,44 +78,57 @@ impl<D: Driver> Recording<D> {
     pub(crate) fn launch(
         &mut self,
         module: Arc<D::Module>,
-        buffers: &[Part<'_, D>],
+        buffers: &[PieceRange<'_, D>],
         launch: &Launch,
         numbers: Option<Vec<u8>>,
     ) {
         let buffers = buffers.iter().map(|b| self.place(b)).collect();
-        self.calls.push(Recorded::Launch { module, buffers, launch: launch.clone(), numbers });
+        self.calls.push(RecordedCall::Launch { module, buffers, launch: launch.clone(), numbers });
     }
-    pub(crate) fn multiply(&mut self, product: Product, operands: [Part<'_, D>; 3]) {
+    pub(crate) fn multiply(&mut self, product: VendorGemm, operands: [PieceRange<'_, D>; 3]) {
         let operands = operands.map(|o| self.place(&o));
-        self.calls.push(Recorded::Multiply { product, operands });
+        self.calls.push(RecordedCall::Multiply { product, operands });
     }
-    pub(crate) fn copy(&mut self, from: &Part<'_, D>, to: &Part<'_, D>) {
+    pub(crate) fn copy(&mut self, from: &PieceRange<'_, D>, to: &PieceRange<'_, D>) {
         let (from, to) = (self.place(from), self.place(to));
-        self.calls.push(Recorded::Copy { from, to });
+        self.calls.push(RecordedCall::Copy { from, to });
     }
 }
 
 /// Something that was asked of the device.
-enum Recorded<D: Driver> {
-    Launch { module: Arc<D::Module>, buffers: Vec<(Place<D>, u64)>, launch: Launch, numbers: Option<Vec<u8>> },
-    Multiply { product: Product, operands: [(Place<D>, u64); 3] },
-    Copy { from: (Place<D>, u64), to: (Place<D>, u64) },
+enum RecordedCall<D: Driver> {
+    Launch {
+        module: Arc<D::Module>,
+        buffers: Vec<(BlockOffset<D>, u64)>,
+        launch: Launch,
+        numbers: Option<Vec<u8>>,
+    },
+    Multiply {
+        product: VendorGemm,
+        operands: [(BlockOffset<D>, u64); 3],
+    },
+    Copy {
+        from: (BlockOffset<D>, u64),
+        to: (BlockOffset<D>, u64),
+    },
 }
 
-impl<D: Driver> Recorded<D> {
+impl<D: Driver> RecordedCall<D> {
     fn call(&self) -> Call<'_, D> {
         match self {
-            Recorded::Launch { module, buffers, launch, numbers } => Call::Launch {
+            RecordedCall::Launch { module, buffers, launch, numbers } => Call::Launch {
                 module,
                 buffers: buffers.iter().map(|(place, bytes)| place.slice(*bytes)).collect(),
                 launch,
                 numbers: numbers.as_deref(),
             },
-            Recorded::Multiply { product, operands } => Call::Multiply {
+            RecordedCall::Multiply { product, operands } => Call::Multiply {
                 product: *product,
                 operands: operands.each_ref().map(|(place, bytes)| place.slice(*bytes)),
             },
-            Recorded::Copy { from, to } => Call::Copy { from: from.0.slice(from.1), to: to.0.slice(to.1) },
+            RecordedCall::Copy { from, to } => {
+                Call::Copy { from: from.0.slice(from.1), to: to.0.slice(to.1) }
+            }
         }
     }
 }
@@ -124,10 +137,10 @@ impl<D: Driver> Recorded<D> {
 pub struct Graph<D: Driver> {
     // The driver's goes first: it uses all the rest.
     kept: Option<D::Graph>,
-    calls: Vec<Recorded<D>>,
+    calls: Vec<RecordedCall<D>>,
     _before: Vec<Arc<Piece<D>>>,
-    _memory: Arc<Held<D>>,
-    device: Arc<Opened<D>>,
+    _memory: Arc<CaptureArena<D>>,
+    device: Arc<OpenDevice<D>>,
 }
 
 impl<D: Driver> Graph<D> {
@@ -140,7 +153,7 @@ impl<D: Driver> Graph<D> {
         work: &mut dyn FnMut(&mut dyn FnMut(&GpuBuffer<D>) -> Result<()>) -> Result<()>,
     ) -> Result<Graph<D>> {
         let device = d.opened()?.clone();
-        let (mine, memory) = (Mine(Arc::new(())), Held::new());
+        let (mine, memory) = (CaptureId(Arc::new(())), CaptureArena::new());
         let recording = Recording {
             device: device.clone(),
             mine: mine.clone(),
@@ -151,7 +164,7 @@ impl<D: Driver> Graph<D> {
         };
         let mut results: Vec<Arc<Piece<D>>> = Vec::new();
         let recording = {
-            let _back = PutBack(RECORDING.replace(Some(Box::new(recording))));
+            let _back = RestoreOnDrop(RECORDING.replace(Some(Box::new(recording))));
             work(&mut |b: &GpuBuffer<D>| {
                 results.push(b.node.piece()?.clone());
                 Ok(())
@@ -169,7 +182,7 @@ impl<D: Driver> Graph<D> {
                 D::NAME
             )));
         }
-        let kept = D::Graph::keep(&device.driver, &calls.iter().map(Recorded::call).collect::<Vec<_>>())?;
+        let kept = D::Graph::keep(&device.driver, &calls.iter().map(RecordedCall::call).collect::<Vec<_>>())?;
         Ok(Graph { kept, calls, _before: before, _memory: memory, device })
     }
     /// Does it again.

@@ -1,12 +1,12 @@
 //! A device of a driver: opened once per process, shared by everybody who names it.
 
-use crate::allocator::{Part, Piece, Pool};
+use crate::allocator::{MemoryPool, Piece, PieceRange};
 use crate::buffer::GpuBuffer;
-use crate::capture::{self, Mine};
+use crate::capture::{self, CaptureId};
 use crate::tune::Tuner;
 use crate::{Gpu, probe_f64_mma};
 use elinvar_core::{DType, Error, ErrorKind, MemoryStats, Precision, Result, Scalar};
-use elinvar_driver::{Call, Driver, Info, Product};
+use elinvar_driver::{Call, Driver, Info, VendorGemm};
 use elinvar_gpu_kernels::launch::{Key, Work};
 use elinvar_kernel::ir::{Constant, MatrixUnit};
 use elinvar_ops::DeviceOf;
@@ -23,13 +23,13 @@ pub struct GpuDevice<D: Driver> {
     number: usize,
     precision: Precision,
     /// The device, or why it could not be opened: whoever uses it gets that error.
-    opened: Result<Arc<Opened<D>>>,
+    opened: Result<Arc<OpenDevice<D>>>,
 }
 
 /// What is shared by all that name a device.
-pub(crate) struct Opened<D: Driver> {
+pub(crate) struct OpenDevice<D: Driver> {
     pub(crate) driver: D,
-    pool: Arc<Pool<D>>,
+    pool: Arc<MemoryPool<D>>,
     /// Kernels that were compiled.
     modules: Mutex<HashMap<Key, Arc<D::Module>>>,
     launches: AtomicU64,
@@ -37,11 +37,11 @@ pub(crate) struct Opened<D: Driver> {
     /// Do its matrix units compute chains of fma, as was seen by trying?
     chains: OnceLock<bool>,
     /// Numbers that were asked for before: an op with a number as operand (`x * 2.0`) asks for it every time.
-    numbers: Mutex<HashMap<Number, GpuBuffer<D>>>,
+    numbers: Mutex<HashMap<ScalarKey, GpuBuffer<D>>>,
 }
 
 /// One number in memory: what was asked for, by its bits, and its type.
-type Number = (Discriminant<Scalar>, u64, DType);
+type ScalarKey = (Discriminant<Scalar>, u64, DType);
 /// So many are kept.
 const NUMBERS: usize = 1024;
 
@@ -70,10 +70,10 @@ impl<D: Driver> GpuDevice<D> {
     }
     /// A device that nobody else has, with a queue and memory of its own.
     pub fn new(driver: D, number: usize) -> GpuDevice<D> {
-        let opened = Opened {
+        let opened = OpenDevice {
             tuner: Tuner::new::<D>(driver.info()),
             driver,
-            pool: Pool::new(),
+            pool: MemoryPool::new(),
             modules: Mutex::default(),
             launches: AtomicU64::new(0),
             chains: OnceLock::new(),
@@ -118,7 +118,7 @@ impl<D: Driver> GpuDevice<D> {
     pub fn launches(&self) -> Result<u64> {
         Ok(self.opened()?.launches.load(Relaxed))
     }
-    pub(crate) fn opened(&self) -> Result<&Arc<Opened<D>>> {
+    pub(crate) fn opened(&self) -> Result<&Arc<OpenDevice<D>>> {
         self.opened.as_ref().map_err(Clone::clone)
     }
 
@@ -220,7 +220,7 @@ impl<D: Driver> GpuDevice<D> {
     }
     /// Starts a work with its buffers, or records it.
     #[inline(never)]
-    pub(crate) fn run(&self, work: &Work<'_>, buffers: &[Part<'_, D>]) -> Result<()> {
+    pub(crate) fn run(&self, work: &Work<'_>, buffers: &[PieceRange<'_, D>]) -> Result<()> {
         let o = self.opened()?;
         let module = o.module(work)?;
         let mut numbers = work.numbers.as_deref().map(bytes);
@@ -229,12 +229,12 @@ impl<D: Driver> GpuDevice<D> {
         if recorded {
             return Ok(());
         }
-        let buffers = buffers.iter().map(Part::slice).collect();
+        let buffers = buffers.iter().map(PieceRange::slice).collect();
         o.give(&Call::Launch { module: &module, buffers, launch: &work.launch, numbers: numbers.as_deref() })
     }
     /// Has the vendor's library do a product, and records it if this thread records; `false` if it does not do this one. Whether it
     /// does is seen by doing it: while work is recorded, of whatever numbers are there.
-    pub(crate) fn multiply(&self, product: Product, operands: [Part<'_, D>; 3]) -> Result<bool> {
+    pub(crate) fn multiply(&self, product: VendorGemm, operands: [PieceRange<'_, D>; 3]) -> Result<bool> {
         let o = self.opened()?;
         let done = o.driver.multiply(&product, operands.map(|p| p.slice()))?;
         if done {
@@ -243,7 +243,7 @@ impl<D: Driver> GpuDevice<D> {
         Ok(done)
     }
     /// Copies as many bytes as the target has, or records that.
-    pub(crate) fn copy(&self, from: Part<'_, D>, to: Part<'_, D>) -> Result<()> {
+    pub(crate) fn copy(&self, from: PieceRange<'_, D>, to: PieceRange<'_, D>) -> Result<()> {
         let o = self.opened()?;
         match capture::with(o, |r| r.copy(&from, &to)) {
             Some(()) => Ok(()),
@@ -254,11 +254,11 @@ impl<D: Driver> GpuDevice<D> {
     // Recording
 
     /// What this thread records on this device.
-    pub(crate) fn recording(&self) -> Option<Mine> {
+    pub(crate) fn recording(&self) -> Option<CaptureId> {
         capture::with(self.opened().ok()?, |r| r.mine.clone())
     }
     /// Can this thread do work now that belongs to a recording, or to none? Not if it records another.
-    pub(crate) fn is_recorded(&self, mine: Option<&Mine>) -> bool {
+    pub(crate) fn is_recorded(&self, mine: Option<&CaptureId>) -> bool {
         self.recording().is_none_or(|now| mine.is_some_and(|mine| mine.is(&now)))
     }
     /// Runs `f` as if this thread recorded nothing.
@@ -279,7 +279,7 @@ impl<D: Driver> GpuDevice<D> {
     }
 }
 
-impl<D: Driver> Opened<D> {
+impl<D: Driver> OpenDevice<D> {
     /// Gives a call to the queue.
     pub(crate) fn give(&self, call: &Call<'_, D>) -> Result<()> {
         let give = || match call {

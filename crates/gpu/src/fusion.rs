@@ -9,14 +9,14 @@
 //! A map of few numbers that one other map reads, each for many elements (as the spread of a norm's channels), is computed by that one
 //! wherever it is read: some more instructions beside memory that is waited for, and on an H100 3 us less, of which an own launch is.
 
-use crate::allocator::Part;
+use crate::allocator::PieceRange;
 use crate::buffer::{GpuBuffer, Node};
-use crate::capture::Mine;
+use crate::capture::CaptureId;
 use crate::device::GpuDevice;
 use elinvar_core::{DType, Layout, Result, Shape};
 use elinvar_driver::{Driver, Kind};
-use elinvar_gpu_kernels::elementwise::map::{self, Choice};
-use elinvar_gpu_kernels::formula::{Chain, Compute, Formula, Source, Step};
+use elinvar_gpu_kernels::elementwise::map::{self, MapChoice};
+use elinvar_gpu_kernels::formula::{ChainInput, ChainStep, Compute, Formula, MapChain};
 use elinvar_ops::View;
 use elinvar_ops::map::Out;
 use smallvec::SmallVec;
@@ -32,26 +32,26 @@ const FEW: usize = 1 << 12;
 const READERS: usize = 1 << 21;
 
 /// A formula that can wait.
-pub(crate) type Held = Arc<dyn Formula + Send + Sync>;
+pub(crate) type SharedFormula = Arc<dyn Formula + Send + Sync>;
 
 /// How numbers will be computed.
-pub(crate) struct Plan<D: Driver> {
+pub(crate) struct DeferredMap<D: Driver> {
     device: GpuDevice<D>,
-    formula: Held,
+    formula: SharedFormula,
     operands: SmallVec<[(Arc<Node<D>>, Layout); 3]>,
     dtype: DType,
     /// Maps in it and in what it reads; what is read twice counts twice.
     maps: usize,
     /// What its kernel would read: nodes, by address, and how.
-    outside: Reads,
+    outside: KernelInputs,
     /// The recorded work that it is part of.
-    recording: Option<Mine>,
+    recording: Option<CaptureId>,
 }
 
-type Reads = SmallVec<[(usize, Layout); 4]>;
+type KernelInputs = SmallVec<[(usize, Layout); 4]>;
 
 /// Adds what is not there yet.
-fn join(all: &mut Reads, more: &[(usize, Layout)]) {
+fn join(all: &mut KernelInputs, more: &[(usize, Layout)]) {
     for read in more {
         if !all.contains(read) {
             all.push(read.clone());
@@ -59,12 +59,12 @@ fn join(all: &mut Reads, more: &[(usize, Layout)]) {
     }
 }
 
-impl<D: Driver> Plan<D> {
+impl<D: Driver> DeferredMap<D> {
     pub(crate) fn device(&self) -> &GpuDevice<D> {
         &self.device
     }
     /// The recorded work that it is part of.
-    pub(crate) fn recording(&self) -> Option<&Mine> {
+    pub(crate) fn recording(&self) -> Option<&CaptureId> {
         self.recording.as_ref()
     }
     fn layout(&self) -> &Layout {
@@ -72,7 +72,7 @@ impl<D: Driver> Plan<D> {
     }
     /// Are its numbers few, and can a plan of many elements that reads its result in this way compute them; or has the view another shape
     /// alone? Then it says which axis of them goes along with each axis of the view.
-    fn spreads(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> Option<Spread> {
+    fn spreads(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> Option<BroadcastMap> {
         let (many, few) = (layout.shape().numel(), node.len);
         let alike = Compute::from(self.dtype) == Compute::from(dtype);
         let once = many == few && layout.is_contiguous();
@@ -91,7 +91,7 @@ impl<D: Driver> Plan<D> {
         };
         let axes: Option<SmallVec<[Option<usize>; 4]>> =
             layout.shape().iter().zip(layout.strides()).map(axis).collect();
-        Some(Spread { shape: layout.shape().clone(), axes: axes? })
+        Some(BroadcastMap { shape: layout.shape().clone(), axes: axes? })
     }
     /// Can it run in one kernel with a plan that reads its result in this way?
     fn joins(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> bool {
@@ -102,14 +102,14 @@ impl<D: Driver> Plan<D> {
 }
 
 /// How few numbers are read for many elements.
-struct Spread {
+struct BroadcastMap {
     /// Of the elements.
     shape: Shape,
     /// The axis of the numbers that goes along with each of its axes; none where all have the same.
     axes: SmallVec<[Option<usize>; 4]>,
 }
 
-impl Spread {
+impl BroadcastMap {
     /// How an operand of the few numbers is read for the many elements; it has a node of so many.
     fn of(&self, l: &Layout, len: usize) -> Result<Layout> {
         let strides: SmallVec<[isize; 4]> =
@@ -125,7 +125,7 @@ impl Spread {
 #[inline(never)]
 pub(crate) fn put_off<D: Driver>(
     d: &GpuDevice<D>,
-    formula: Held,
+    formula: SharedFormula,
     x: &[View<'_, crate::Gpu<D>>],
     dtype: DType,
 ) -> Result<GpuBuffer<D>> {
@@ -139,7 +139,7 @@ pub(crate) fn put_off<D: Driver>(
     }
     let most = if d.info()?.short { 1 } else { MOST };
     let spreads = spreads(d)?;
-    let (mut maps, mut outside) = (1, Reads::new());
+    let (mut maps, mut outside) = (1, KernelInputs::new());
     for v in x {
         let node = &v.buffer.node;
         // What was put off before a recording is no part of it.
@@ -161,7 +161,8 @@ pub(crate) fn put_off<D: Driver>(
         join(&mut outside, &[(Arc::as_ptr(node).addr(), v.layout.clone())]);
     }
     let operands = x.iter().map(|v| (v.buffer.node.clone(), v.layout.clone())).collect();
-    let plan = Plan { device: d.clone(), formula, operands, dtype, maps, outside, recording: d.recording() };
+    let plan =
+        DeferredMap { device: d.clone(), formula, operands, dtype, maps, outside, recording: d.recording() };
     Ok(GpuBuffer::put_off(to, len, plan))
 }
 
@@ -175,37 +176,42 @@ fn spreads<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
 }
 
 /// The formulas of a kernel, each after those that it reads.
-struct Steps<D: Driver> {
+struct FusionBuilder<D: Driver> {
     /// May few numbers be computed by who reads them?
     spreads: bool,
-    plans: Vec<Arc<Plan<D>>>,
+    plans: Vec<Arc<DeferredMap<D>>>,
     nodes: Vec<Arc<Node<D>>>,
-    operands: Vec<Vec<Source>>,
+    operands: Vec<Vec<ChainInput>>,
     /// How often each is read by later ones.
     reads: Vec<usize>,
     outside: Vec<(Arc<Node<D>>, Layout)>,
 }
 
-impl<D: Driver> Steps<D> {
+impl<D: Driver> FusionBuilder<D> {
     /// Adds what the plan needs, then itself; gives its number. `spread`: the plan is of few numbers, which are read so.
-    fn add(&mut self, plan: &Arc<Plan<D>>, node: &Arc<Node<D>>, spread: Option<&Spread>) -> Result<usize> {
+    fn add(
+        &mut self,
+        plan: &Arc<DeferredMap<D>>,
+        node: &Arc<Node<D>>,
+        spread: Option<&BroadcastMap>,
+    ) -> Result<usize> {
         let mut operands = Vec::with_capacity(plan.operands.len());
         for (inner, layout) in &plan.operands {
             // Only the plan holds it: it is nobody else's, and never stored.
             let alone = Arc::strong_count(inner) == 1;
             operands.push(match inner.plan() {
                 Some(p) if p.joins(inner, layout, plan.dtype) && (alone || spread.is_none()) => {
-                    Source::Step(self.step(&p, inner, spread)?)
+                    ChainInput::Step(self.step(&p, inner, spread)?)
                 }
                 p => {
                     let few = p.filter(|_| self.spreads && alone && spread.is_none());
                     let few = few.and_then(|p| Some((p.spreads(inner, layout, plan.dtype)?, p)));
                     match (few, spread) {
-                        (Some((spread, p)), _) => Source::Step(self.step(&p, inner, Some(&spread))?),
-                        (None, None) => Source::Outside(self.outside(inner, layout)),
+                        (Some((spread, p)), _) => ChainInput::Step(self.step(&p, inner, Some(&spread))?),
+                        (None, None) => ChainInput::Operand(self.outside(inner, layout)),
                         (None, Some(spread)) => {
                             let layout = spread.of(layout, inner.len)?;
-                            Source::Outside(self.outside(inner, &layout))
+                            ChainInput::Operand(self.outside(inner, &layout))
                         }
                     }
                 }
@@ -217,7 +223,12 @@ impl<D: Driver> Steps<D> {
         self.reads.push(0);
         Ok(self.plans.len() - 1)
     }
-    fn step(&mut self, plan: &Arc<Plan<D>>, node: &Arc<Node<D>>, spread: Option<&Spread>) -> Result<usize> {
+    fn step(
+        &mut self,
+        plan: &Arc<DeferredMap<D>>,
+        node: &Arc<Node<D>>,
+        spread: Option<&BroadcastMap>,
+    ) -> Result<usize> {
         let number = match self.nodes.iter().position(|n| Arc::ptr_eq(n, node)) {
             Some(number) => number,
             None => self.add(plan, node, spread)?,
@@ -239,8 +250,8 @@ impl<D: Driver> Steps<D> {
 /// # Errors
 /// `OutOfMemory`, `DeviceLost`, `Unsupported`; then everything is as it was.
 #[inline(never)]
-pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Result<()> {
-    let mut steps = Steps {
+pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<DeferredMap<D>>) -> Result<()> {
+    let mut steps = FusionBuilder {
         spreads: spreads(&plan.device)?,
         plans: Vec::new(),
         nodes: Vec::new(),
@@ -265,20 +276,26 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<Plan<D>>) -> Re
         .iter()
         .map(|&i| d.take(steps.nodes[i].bytes() as usize).map(Arc::new))
         .collect::<Result<Vec<_>>>()?;
-    let mut buffers: Vec<Part<'_, D>> = Vec::new();
+    let mut buffers: Vec<PieceRange<'_, D>> = Vec::new();
     for (node, _) in &steps.outside {
         buffers.push(node.part()?);
     }
-    buffers.extend(keeps.iter().zip(&pieces).map(|(&i, piece)| Part::new(piece, steps.nodes[i].bytes())));
+    buffers
+        .extend(keeps.iter().zip(&pieces).map(|(&i, piece)| PieceRange::new(piece, steps.nodes[i].bytes())));
     let operands: Vec<(&Layout, DType)> = steps.outside.iter().map(|(n, l)| (l, n.dtype)).collect();
-    let chain = Chain {
+    let chain = MapChain {
         steps: (steps.plans.iter().zip(&steps.operands))
-            .map(|(p, operands)| Step { formula: &*p.formula, operands: operands.clone(), dtype: p.dtype })
+            .map(|(p, operands)| ChainStep {
+                formula: &*p.formula,
+                operands: operands.clone(),
+                dtype: p.dtype,
+            })
             .collect(),
         compute: plan.dtype.into(),
         keeps: keeps.clone(),
     };
-    let choice = if d.info()?.short { Choice { most: 1, ..Choice::default() } } else { Choice::default() };
+    let choice =
+        if d.info()?.short { MapChoice { most: 1, ..MapChoice::default() } } else { MapChoice::default() };
     let work = map::work(&chain, &chain.outs(), &operands, choice);
     d.run(&work.expect("a plan has elements"), &buffers)?;
     for (&i, piece) in keeps.iter().zip(pieces) {

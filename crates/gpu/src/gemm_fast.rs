@@ -5,32 +5,32 @@
 //! With tuning on (`tune`), all ways that there are are tried for a product of some size, and the fastest is taken: other tiles,
 //! the other kernel, the library of the device's vendor.
 
-use crate::backend::{Look, looks, one, steps};
+use crate::backend::{GpuView, looks, one, steps};
 use crate::buffer::GpuBuffer;
 use crate::cublaslt;
 use crate::device::GpuDevice;
-use crate::tune::{Case, Who};
+use crate::tune::{GemmCase, GemmImpl};
 use elinvar_core::{DType, Layout, Result};
 use elinvar_driver::{Driver, Info};
 use elinvar_gpu_kernels::formula::Formula;
-use elinvar_gpu_kernels::gemm::Product;
-use elinvar_gpu_kernels::gemm::mma_sync::Limits;
+use elinvar_gpu_kernels::gemm::GemmProblem;
+use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
 use elinvar_gpu_kernels::gemm::{mma_sync, tma_transpose, tma_wgmma};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
 use std::time::Duration;
 
 /// A product that may be fast.
-pub(crate) struct Fast<'a, D: Driver> {
+pub(crate) struct FastGemm<'a, D: Driver> {
     d: &'a GpuDevice<D>,
     epilogue: &'a dyn Formula,
     /// May a vendor's library do it: is there nothing but the product?
     plain: bool,
     /// x, w, and further operands of the epilogue.
-    operands: &'a [Look<'a, D>],
+    operands: &'a [GpuView<'a, D>],
     /// How fragments take it, by its size.
-    fragments: mma_sync::Tile,
+    fragments: mma_sync::MmaTile,
     /// How boxes take it, by its size, if they can.
-    boxes: Option<tma_wgmma::Tile>,
+    boxes: Option<tma_wgmma::WgmmaTile>,
 }
 
 /// What a device's matrix units multiply of such numbers, and add in any order; `None` if they do not know them. Of several shapes the
@@ -41,11 +41,11 @@ pub(crate) fn unit_of(i: &Info, dtype: DType) -> Option<MatrixUnit> {
 }
 
 /// What a device has for a workgroup.
-pub(crate) fn limits(i: &Info) -> Limits {
-    Limits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous }
+pub(crate) fn limits(i: &Info) -> WorkgroupLimits {
+    WorkgroupLimits { invocations: i.invocations, shared: i.shared, asynchronous: i.asynchronous }
 }
 
-impl<'a, D: Driver> Fast<'a, D> {
+impl<'a, D: Driver> FastGemm<'a, D> {
     /// A product of x and w, which are the first operands; `None` if the device has nothing that is fast for it.
     ///
     /// # Errors
@@ -54,19 +54,20 @@ impl<'a, D: Driver> Fast<'a, D> {
         d: &'a GpuDevice<D>,
         epilogue: &'a dyn Formula,
         plain: bool,
-        operands: &'a [Look<'a, D>],
-    ) -> Result<Option<Fast<'a, D>>> {
+        operands: &'a [GpuView<'a, D>],
+    ) -> Result<Option<FastGemm<'a, D>>> {
         let (info, [x, w, ..]) = (d.info()?, operands) else { return Ok(None) };
         let (batches, sums) = (x.shape()[0], [x.shape()[1], w.shape()[2]]);
         let Some(unit) = unit_of(info, x.dtype) else { return Ok(None) };
-        let fragments = mma_sync::Tile::of(unit, info.subgroup[1], batches, sums, limits(info));
+        let fragments = mma_sync::MmaTile::of(unit, info.subgroup[1], batches, sums, limits(info));
         let Some(fragments) = fragments else { return Ok(None) };
         let extra = looks(&operands[2..]);
         let can = || {
-            info.boxes && tma_transpose::fits(&Product::new(epilogue, x.dtype, x.layout, w.layout, &extra))
+            info.boxes
+                && tma_transpose::fits(&GemmProblem::new(epilogue, x.dtype, x.layout, w.layout, &extra))
         };
-        let boxes = tma_wgmma::Tile::of(batches, sums, info.shared).filter(|_| can());
-        Ok(Some(Fast { d, epilogue, plain, operands, fragments, boxes }))
+        let boxes = tma_wgmma::WgmmaTile::of(batches, sums, info.shared).filter(|_| can());
+        Ok(Some(FastGemm { d, epilogue, plain, operands, fragments, boxes }))
     }
 
     /// The result, by whoever is known to be the fastest.
@@ -76,13 +77,13 @@ impl<'a, D: Driver> Fast<'a, D> {
     pub(crate) fn run(&self) -> Result<GpuBuffer<D>> {
         let [x, w] = self.factors();
         let info = self.d.info()?;
-        let time = |who: Who| -> Result<Option<Duration>> {
+        let time = |who: GemmImpl| -> Result<Option<Duration>> {
             self.d.unrecorded(|| match self.by(who)? {
                 None => Ok(None),
                 Some(_) => self.d.time(|| self.by(who).map(drop)).map(Some),
             })
         };
-        let case = Case::of(x.dtype, x.layout, w.layout);
+        let case = GemmCase::of(x.dtype, x.layout, w.layout);
         let who = self.d.tuner()?.who(case, &|| self.ways(info), &time)?;
         // Of one case, some products can be done in a way and others not: those whose elements lie far apart, say.
         match self.by(who)? {
@@ -91,39 +92,39 @@ impl<'a, D: Driver> Fast<'a, D> {
         }
     }
     /// All ways in which it may be done, the one that is taken without trying first.
-    fn ways(&self, info: &Info) -> Vec<Who> {
-        let mut all = vec![Who::Ours];
+    fn ways(&self, info: &Info) -> Vec<GemmImpl> {
+        let mut all = vec![GemmImpl::Heuristic];
         if let Some(chosen) = self.boxes {
-            let others = |t: &tma_wgmma::Tile| *t != chosen && t.shared_bytes() <= info.shared;
-            all.extend(tma_wgmma::Tile::ALL.into_iter().filter(others).map(Who::Boxes));
+            let others = |t: &tma_wgmma::WgmmaTile| *t != chosen && t.shared_bytes() <= info.shared;
+            all.extend(tma_wgmma::WgmmaTile::ALL.into_iter().filter(others).map(GemmImpl::Wgmma));
         }
         let [x, w] = self.factors();
         let sums = [x.shape()[1], w.shape()[2]];
         let (unit, lanes) = (self.fragments.unit, self.fragments.lanes);
-        let tried = mma_sync::Tile::tried(unit, lanes, sums, limits(info));
+        let tried = mma_sync::MmaTile::tried(unit, lanes, sums, limits(info));
         let others = tried.into_iter().filter(|(_, t)| self.boxes.is_some() || *t != self.fragments);
-        all.extend(others.map(|(cut, _)| Who::Fragments(cut)));
+        all.extend(others.map(|(cut, _)| GemmImpl::Mma(cut)));
         if self.plain {
-            all.push(Who::Vendor);
+            all.push(GemmImpl::VendorLibrary);
         }
         all
     }
-    fn factors(&self) -> [Look<'a, D>; 2] {
+    fn factors(&self) -> [GpuView<'a, D>; 2] {
         [self.operands[0], self.operands[1]]
     }
     /// The result in some way; `None`, and nothing was done, if it cannot be done so.
-    fn by(&self, who: Who) -> Result<Option<GpuBuffer<D>>> {
+    fn by(&self, who: GemmImpl) -> Result<Option<GpuBuffer<D>>> {
         match who {
-            Who::Ours => self.ours().map(Some),
-            Who::Boxes(tile) if self.boxes.is_some() => self.by_boxes(tile).map(Some),
-            Who::Boxes(_) => Ok(None),
-            Who::Fragments(cut) => {
+            GemmImpl::Heuristic => self.ours().map(Some),
+            GemmImpl::Wgmma(tile) if self.boxes.is_some() => self.by_boxes(tile).map(Some),
+            GemmImpl::Wgmma(_) => Ok(None),
+            GemmImpl::Mma(cut) => {
                 let (unit, lanes) = (self.fragments.unit, self.fragments.lanes);
-                let tile = mma_sync::Tile::cut(unit, lanes, cut, limits(self.d.info()?));
+                let tile = mma_sync::MmaTile::cut(unit, lanes, cut, limits(self.d.info()?));
                 tile.map(|tile| self.by_fragments(tile)).transpose()
             }
-            Who::Vendor if !self.plain => Ok(None),
-            Who::Vendor => cublaslt::multiply(self.d, self.factors()),
+            GemmImpl::VendorLibrary if !self.plain => Ok(None),
+            GemmImpl::VendorLibrary => cublaslt::multiply(self.d, self.factors()),
         }
     }
     fn ours(&self) -> Result<GpuBuffer<D>> {
@@ -132,23 +133,23 @@ impl<'a, D: Driver> Fast<'a, D> {
             None => self.by_fragments(self.fragments),
         }
     }
-    fn by_boxes(&self, tile: tma_wgmma::Tile) -> Result<GpuBuffer<D>> {
+    fn by_boxes(&self, tile: tma_wgmma::WgmmaTile) -> Result<GpuBuffer<D>> {
         let extra = looks(&self.operands[2..]);
         let work =
             tma_transpose::steps(&self.product(&extra), tile).expect("boxes are a way only where they fit");
         let [y] = steps(self.d, &work, self.operands)?;
         Ok(y)
     }
-    fn by_fragments(&self, tile: mma_sync::Tile) -> Result<GpuBuffer<D>> {
+    fn by_fragments(&self, tile: mma_sync::MmaTile) -> Result<GpuBuffer<D>> {
         let extra = looks(&self.operands[2..]);
         let p = self.product(&extra);
         one(self.d, mma_sync::contract(&p, tile), self.operands, p.dtype, p.len())
     }
-    fn product<'l>(&self, extra: &'l [(&'l Layout, DType)]) -> Product<'a, 'l>
+    fn product<'l>(&self, extra: &'l [(&'l Layout, DType)]) -> GemmProblem<'a, 'l>
     where
         'a: 'l,
     {
         let [x, w] = self.factors();
-        Product::new(self.epilogue, x.dtype, x.layout, w.layout, extra)
+        GemmProblem::new(self.epilogue, x.dtype, x.layout, w.layout, extra)
     }
 }

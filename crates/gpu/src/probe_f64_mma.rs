@@ -3,15 +3,15 @@
 //! Of an H100 they were seen to be, and no vendor promises it. So the kernel that lives by it multiplies some matrices first, of numbers
 //! with which any other order, and any other rounding, gives other sums; only where each of them has the bits of the chain is it used.
 
-use crate::backend::{Look, one};
+use crate::backend::{GpuView, one};
 use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
 use crate::gemm_fast::limits;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, ErrorKind, HostData, Layout, Result, Shape};
 use elinvar_driver::Driver;
-use elinvar_gpu_kernels::gemm::f64_tensor_core::{self, Tile};
-use elinvar_gpu_kernels::gemm::{OfEpilogue, Product};
+use elinvar_gpu_kernels::gemm::f64_tensor_core::{self, F64MmaTile};
+use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_ops::backend::{Plain, View};
 
 /// Matrices of a kind of numbers each; rows, terms and columns: whole fragments, and a last one that is filled up.
@@ -24,19 +24,19 @@ const SIZES: [usize; 3] = [32, 44, 32];
 /// `OutOfMemory`, `DeviceLost`.
 pub(crate) fn are<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
     let info = d.info()?;
-    let fits = |t: &Tile| t.fits(limits(info)) && info.subgroup == [32; 2];
-    let Some(tile) = Tile::ALL.into_iter().rev().find(fits) else { return Ok(false) };
+    let fits = |t: &F64MmaTile| t.fits(limits(info)) && info.subgroup == [32; 2];
+    let Some(tile) = F64MmaTile::ALL.into_iter().rev().find(fits) else { return Ok(false) };
     let [m, k, n] = SIZES;
-    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
     let (x, w) = (numbers(0, m * k), numbers(1, k * n));
     let made = |rows: usize, columns: usize, v: &[f64]| -> Result<(Layout, GpuBuffer<D>)> {
         let layout = Layout::contiguous(Shape::new(&[KINDS, rows, columns])?);
         Ok((layout, GpuBuffer::upload(d, &HostData::F64(v.to_vec().into()))?))
     };
     let ((x_lies, x_there), (w_lies, w_there)) = (made(m, k, &x)?, made(k, n, &w)?);
-    let look = |buffer, layout| -> Look<'_, D> { View { buffer, layout, dtype: DType::F64 } };
+    let look = |buffer, layout| -> GpuView<'_, D> { View { buffer, layout, dtype: DType::F64 } };
     let operands = [look(&x_there, &x_lies), look(&w_there, &w_lies)];
-    let p = Product::new(&plain, DType::F64, &x_lies, &w_lies, &[]);
+    let p = GemmProblem::new(&plain, DType::F64, &x_lies, &w_lies, &[]);
     let y = match one(d, f64_tensor_core::contract(&p, tile), &operands, DType::F64, p.len()) {
         // A driver that does not take the kernel.
         Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(false),

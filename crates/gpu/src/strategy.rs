@@ -3,32 +3,34 @@
 use crate::gemm_fast::{limits, unit_of};
 use elinvar_core::{DType, Precision};
 use elinvar_driver::{Info, Kind};
-use elinvar_gpu_kernels::reduce::block_reduce::{Hold, MANY_INVOCATIONS};
+use elinvar_gpu_kernels::reduce::block_reduce::{MANY_INVOCATIONS, RegisterBudget};
 use elinvar_gpu_kernels::{attention, conv};
 use elinvar_kernel::ir::{Elem, MatrixUnit};
 use elinvar_ops::backend::{Attention, Conv};
 
 /// How a convolution of such numbers is done.
-pub(crate) fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::How {
+pub(crate) fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::ConvPath {
     let limits = limits(i);
     if c.precision == Precision::Fast
         && let Some(unit) = unit_of(i, dtype)
     {
-        return conv::How::Fast(conv::Units { unit, lanes: i.subgroup[1], limits });
+        return conv::ConvPath::TensorCore(conv::TensorCores { unit, lanes: i.subgroup[1], limits });
     }
     match i.kind {
         // Its barriers cost more than they save.
-        Kind::Software => conv::How::Plain,
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::How::Within(limits),
+        Kind::Software => conv::ConvPath::Direct,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => conv::ConvPath::Auto(limits),
     }
 }
 
 /// What an invocation may hold of rows.
-pub(crate) fn hold(i: &Info) -> Hold {
+pub(crate) fn hold(i: &Info) -> RegisterBudget {
     match i.kind {
-        Kind::Discrete if !i.short && i.invocations >= MANY_INVOCATIONS => Hold::Many,
+        Kind::Discrete if !i.short && i.invocations >= MANY_INVOCATIONS => RegisterBudget::Many,
         // Small GPUs have few registers for an invocation, or it is not known how many; a CPU has next to none.
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Software | Kind::Other => Hold::One,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Software | Kind::Other => {
+            RegisterBudget::One
+        }
     }
 }
 
@@ -42,10 +44,12 @@ pub(crate) fn attention_unit(i: &Info, a: &Attention, dtype: DType) -> Option<Ma
 }
 
 /// How exact attention is done.
-pub(crate) fn attention_how(i: &Info) -> attention::How {
+pub(crate) fn attention_how(i: &Info) -> attention::AttentionPath {
     match i.kind {
         // Its barriers cost more than they save.
-        Kind::Software => attention::How::Plain,
-        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => attention::How::Within(i.shared),
+        Kind::Software => attention::AttentionPath::Direct,
+        Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => {
+            attention::AttentionPath::Smem(i.shared)
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! Numbers that change where they lie: all items of an update in as few launches as the device's kernels have buffers for.
 
 use crate::Gpu;
-use crate::backend::{Look, parts};
+use crate::backend::{GpuView, parts};
 use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
 use elinvar_core::Result;
 use elinvar_driver::Driver;
-use elinvar_gpu_kernels::elementwise::update::{self, Alike, Change, Item};
+use elinvar_gpu_kernels::elementwise::update::{self, Item, ItemSignature, UpdateFormula};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_ops::backend::UpdateItem;
 
@@ -16,7 +16,7 @@ const MOST: usize = 16;
 /// The items of a launch, by their places.
 struct Batch {
     /// `None`: one item, in a launch of its own.
-    alike: Option<Alike>,
+    alike: Option<ItemSignature>,
     items: Vec<usize>,
 }
 
@@ -26,7 +26,7 @@ fn batches(items: &[Item<'_>], buffers: usize) -> Vec<Batch> {
     for (place, item) in items.iter().enumerate() {
         let alike = item.alike();
         // One more buffer is for numbers.
-        let most = |a: &Alike| MOST.min(buffers.saturating_sub(1) / a.buffers());
+        let most = |a: &ItemSignature| MOST.min(buffers.saturating_sub(1) / a.buffers());
         let room =
             |b: &&mut Batch| b.alike == alike && b.alike.as_ref().is_some_and(|a| b.items.len() < most(a));
         match all.iter_mut().find(room) {
@@ -53,7 +53,7 @@ fn plan<'a, D: Driver, const M: usize, const R: usize>(item: &UpdateItem<'a, Gpu
 /// As `Backend::update`; memory and kernels come first, so that after an error of theirs nothing has changed.
 pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
     d: &GpuDevice<D>,
-    f: &dyn Change,
+    f: &dyn UpdateFormula,
     items: Vec<UpdateItem<'_, Gpu<D>, M, R>>,
 ) -> Result<()> {
     let plans: Vec<Item<'_>> = items.iter().map(plan).collect();
@@ -72,7 +72,7 @@ pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
     for read in items.iter().flat_map(|item| &item.reads) {
         read.buffer.part()?;
     }
-    let mut owned: Vec<(Vec<&GpuBuffer<D>>, [Look<'_, D>; R])> = Vec::with_capacity(items.len());
+    let mut owned: Vec<(Vec<&GpuBuffer<D>>, [GpuView<'_, D>; R])> = Vec::with_capacity(items.len());
     for item in items {
         let changes = item.changes.into_iter().map(|x| x.buffer.own(d)).collect::<Result<_>>()?;
         owned.push((changes, item.reads));

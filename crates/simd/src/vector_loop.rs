@@ -537,7 +537,27 @@ fn some<T: Element, S: SimdLanes<T>, F: Lanes<T, S, N>, const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use elinvar_ops::catalogue::{add::Add, fma::Fma};
+
+    #[derive(Clone, Copy, Debug)]
+    struct Add;
+    impl Map<2> for Add {
+        const NAME: &'static str = "add";
+        const LIGHT: bool = true;
+        #[inline(always)]
+        fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
+            x + y
+        }
+    }
+    #[derive(Clone, Copy, Debug)]
+    struct Fma;
+    impl Map<3> for Fma {
+        const NAME: &'static str = "fma";
+        const LIGHT: bool = true;
+        #[inline(always)]
+        fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
+            x.fma(y, z)
+        }
+    }
 
     #[test]
     fn a_light_formula_reads_elements_and_numbers_in_their_places() {

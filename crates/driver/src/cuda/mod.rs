@@ -6,9 +6,9 @@
 
 mod sys;
 
-pub use sys::{Graph, Mark, Memory, Module, use_library};
+pub use sys::{Graph, Memory, Module, Timestamp, use_library};
 
-use crate::{Call, Driver, Info, Keep, Product, Slice, requirements};
+use crate::{Call, CallGraph, Driver, Info, Slice, VendorGemm, requirements};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx;
@@ -40,7 +40,7 @@ impl Driver for Cuda {
     const NAME: &'static str = "cuda";
     type Memory = Memory;
     type Module = Module;
-    type Mark = Mark;
+    type Timestamp = Timestamp;
     type Graph = Graph;
 
     fn list() -> Result<Vec<Info>> {
@@ -73,7 +73,7 @@ impl Driver for Cuda {
     ) -> Result<()> {
         self.shared.queue().launch(&self.shared, module, buffers, launch, numbers)
     }
-    fn multiply(&self, product: &Product, operands: [Slice<'_, Self>; 3]) -> Result<bool> {
+    fn multiply(&self, product: &VendorGemm, operands: [Slice<'_, Self>; 3]) -> Result<bool> {
         self.shared.queue().multiply(&self.shared, self.shared.stream(), product, &operands)
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {
@@ -91,15 +91,15 @@ impl Driver for Cuda {
     fn wait(&self) -> Result<()> {
         self.shared.wait()
     }
-    fn mark(&self) -> Result<Mark> {
-        Mark::new(&self.shared)
+    fn mark(&self) -> Result<Timestamp> {
+        Timestamp::new(&self.shared)
     }
-    fn between(&self, from: &Mark, to: &Mark) -> Result<Duration> {
+    fn between(&self, from: &Timestamp, to: &Timestamp) -> Result<Duration> {
         from.until(to)
     }
 }
 
-impl Keep<Cuda> for Graph {
+impl CallGraph<Cuda> for Graph {
     fn keep(device: &Cuda, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
         Graph::new(&device.shared, calls)
     }

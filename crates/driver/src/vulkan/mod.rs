@@ -7,9 +7,9 @@
 mod probe;
 mod sys;
 
-pub use sys::{Mark, Memory, Pipeline as Module, validation_messages};
+pub use sys::{Memory, Pipeline as Module, Timestamp, validation_messages};
 
-use crate::{Driver, Info, Product, Slice};
+use crate::{Driver, Info, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv;
@@ -58,7 +58,7 @@ impl Driver for Vulkan {
     const NAME: &'static str = "vulkan";
     type Memory = Memory;
     type Module = Module;
-    type Mark = Mark;
+    type Timestamp = Timestamp;
     // Launches are recorded into command buffers anyway, many into one.
     type Graph = Infallible;
 
@@ -103,7 +103,7 @@ impl Driver for Vulkan {
     ) -> Result<()> {
         self.shared.queue().launch(&self.shared, module, buffers, launch, numbers)
     }
-    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+    fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // Nobody's library.
         Ok(false)
     }
@@ -122,10 +122,10 @@ impl Driver for Vulkan {
     fn wait(&self) -> Result<()> {
         self.shared.wait()
     }
-    fn mark(&self) -> Result<Mark> {
-        Mark::new(&self.shared)
+    fn mark(&self) -> Result<Timestamp> {
+        Timestamp::new(&self.shared)
     }
-    fn between(&self, from: &Mark, to: &Mark) -> Result<Duration> {
+    fn between(&self, from: &Timestamp, to: &Timestamp) -> Result<Duration> {
         from.until(to)
     }
 }

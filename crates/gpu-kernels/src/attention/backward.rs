@@ -9,19 +9,19 @@
 //! Weights of a tile of rows and 64 others are computed anew in each kernel, go to shared memory, and are the left factor
 //! of the contraction, whose chunks are eight blocks. D, the sum of g * y of each query, is computed before, by a fold.
 
-use super::smem_rows::{BLOCK, Held};
+use super::smem_rows::{BLOCK, SmemRows};
 use super::{
-    ACROSS, EACH, How, Local, Operand, Order, PITCH, Scoring, Share, Staged, accumulate, buffer, columns,
-    mask_elem, push, rows,
+    ACROSS, AttentionPath, EACH, PITCH, ScoreRule, SmemRowsConfig, StridedOperand, ThreadCoord,
+    TileAssignment, TileOrder, accumulate, buffer, columns, mask_elem, push, rows,
 };
 use super::{down, scale, visited, words};
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing;
 use crate::reduce::block_reduce;
-use crate::reduce::rowwise::{Products, rows_to};
+use crate::reduce::rowwise::{RowDot, rows_to};
 use elinvar_core::order::{self, ATTENTION_BLOCK};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -30,7 +30,7 @@ use elinvar_ops::backend::Attention;
 
 /// Which gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Of {
+pub enum AttentionGrad {
     /// By q.
     Q,
     /// By k.
@@ -41,9 +41,9 @@ pub enum Of {
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct AttentionBackwardConfig {
     /// Which gradient.
-    pub of: Of,
+    pub of: AttentionGrad,
     /// The dtype of q, k, v and the gradient.
     pub dtype: DType,
     /// What the mask holds.
@@ -57,14 +57,14 @@ pub struct Form {
     /// May there be more terms than a chunk?
     pub long: bool,
     /// Do rows go through shared memory?
-    pub staged: Option<Staged>,
+    pub staged: Option<SmemRowsConfig>,
     /// Are there positions beyond 2^30?
     pub wide: bool,
 }
 
 /// The layouts of what the gradient reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Given<'a> {
+pub struct BackwardInputs<'a> {
     /// Queries.
     pub q: &'a Layout,
     /// Keys.
@@ -82,50 +82,62 @@ pub struct Given<'a> {
 }
 
 /// The work of the gradient. Operands: q, k, v, o, lse, g and, if there is one, the mask. Results: dq, dk, dv.
-pub fn attention_grad(a: &Attention, dtype: DType, x: Given<'_>, how: How) -> Steps<'static> {
+pub fn attention_grad(
+    a: &Attention,
+    dtype: DType,
+    x: BackwardInputs<'_>,
+    how: AttentionPath,
+) -> LaunchSequence<'static> {
     let elem = Elem::from(dtype);
-    let room = |l: &Layout| Room::of(elem, l.shape().numel());
-    let mut all = Steps { results: vec![room(x.q), room(x.k), room(x.v)], ..Steps::default() };
+    let room = |l: &Layout| BufferSpec::of(elem, l.shape().numel());
+    let mut all =
+        LaunchSequence { results: vec![room(x.q), room(x.k), room(x.v)], ..LaunchSequence::default() };
     let scalar = Compute::from(dtype).scalar();
     let queries: usize = x.q.shape()[..3].iter().product();
-    all.scratch = vec![Room::of(block_reduce::elem(scalar), queries)];
+    all.scratch = vec![BufferSpec::of(block_reduce::elem(scalar), queries)];
     let sums = rows_to(
-        &Products,
+        &RowDot,
         dtype,
         &[(x.g, dtype), (x.o, dtype)],
         3,
         block_reduce::elem(scalar),
-        block_reduce::Hold::One,
+        block_reduce::RegisterBudget::One,
     );
     if let Some(work) = sums {
-        all.push(work, &[Slot::Operand(5), Slot::Operand(3), Slot::Scratch(0)]);
+        all.push(work, &[BufferSlot::Operand(5), BufferSlot::Operand(3), BufferSlot::Scratch(0)]);
     }
-    for (i, of) in [Of::Q, Of::K, Of::V].into_iter().enumerate() {
+    for (i, of) in [AttentionGrad::Q, AttentionGrad::K, AttentionGrad::V].into_iter().enumerate() {
         let Some(work) = launch(of, a, dtype, &x, how) else { continue };
-        let mut buffers = vec![Slot::Operand(0), Slot::Operand(1)];
-        if of != Of::V {
-            buffers.push(Slot::Operand(2));
+        let mut buffers = vec![BufferSlot::Operand(0), BufferSlot::Operand(1)];
+        if of != AttentionGrad::V {
+            buffers.push(BufferSlot::Operand(2));
         }
-        buffers.extend([Slot::Operand(4), Slot::Operand(5)]);
-        buffers.extend(x.mask.map(|_| Slot::Operand(6)));
-        if of != Of::V {
-            buffers.push(Slot::Scratch(0));
+        buffers.extend([BufferSlot::Operand(4), BufferSlot::Operand(5)]);
+        buffers.extend(x.mask.map(|_| BufferSlot::Operand(6)));
+        if of != AttentionGrad::V {
+            buffers.push(BufferSlot::Scratch(0));
         }
-        buffers.push(Slot::Result(i));
+        buffers.push(BufferSlot::Result(i));
         all.push(work, &buffers);
     }
     all
 }
 
-fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>, how: How) -> Option<Work<'static>> {
+fn launch(
+    of: AttentionGrad,
+    a: &Attention,
+    dtype: DType,
+    x: &BackwardInputs<'_>,
+    how: AttentionPath,
+) -> Option<Work<'static>> {
     let (b, h, l, d) = (x.q.shape()[0], x.q.shape()[1], x.q.shape()[2], x.q.shape()[3]);
     let (j, s, e) = (x.k.shape()[1], x.k.shape()[2], x.v.shape()[3]);
     let group = h / j.max(1);
     // Heads, rows and columns of the result, and its terms.
     let (heads, n, width, terms) = match of {
-        Of::Q => (h, l, d, s),
-        Of::K => (j, s, d, group * l),
-        Of::V => (j, s, e, group * l),
+        AttentionGrad::Q => (h, l, d, s),
+        AttentionGrad::K => (j, s, d, group * l),
+        AttentionGrad::V => (j, s, e, group * l),
     };
     if b * heads * n * width == 0 {
         return None;
@@ -133,10 +145,10 @@ fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>, how: How) -> Optio
     let (each, across) = columns(width);
     let scalar = Compute::from(dtype).scalar();
     let mut operands = vec![x.q, x.k];
-    operands.extend((of != Of::V).then_some(x.v));
+    operands.extend((of != AttentionGrad::V).then_some(x.v));
     operands.extend([x.lse, x.g]);
     operands.extend(x.mask.map(|m| m.0));
-    let form = Form {
+    let form = AttentionBackwardConfig {
         of,
         dtype,
         mask: mask_elem(x.mask),
@@ -144,7 +156,7 @@ fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>, how: How) -> Optio
         columns: each,
         many: [d > order::CHUNK, e > order::CHUNK],
         long: terms > order::CHUNK,
-        staged: Staged::of(how, dtype, [d, e], &[x.q, x.k, x.v, x.g], &|pitch| {
+        staged: SmemRowsConfig::of(how, dtype, [d, e], &[x.q, x.k, x.v, x.g], &|pitch| {
             shared_elements(of, scalar, pitch)
         }),
         wide: operands.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(b * heads * n * width),
@@ -159,17 +171,17 @@ fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>, how: How) -> Optio
 }
 
 /// Elements of shared memory of the staged form, by the pitches of rows.
-fn shared_elements(of: Of, s: Scalar, [d, e]: [u32; 2]) -> u32 {
-    let (rows, own) = (rows(s) as u32, if of == Of::V { d } else { d + e });
+fn shared_elements(of: AttentionGrad, s: Scalar, [d, e]: [u32; 2]) -> u32 {
+    let (rows, own) = (rows(s) as u32, if of == AttentionGrad::V { d } else { d + e });
     rows * (own + PITCH as u32) + BLOCK * (d + e)
 }
 
-impl Form {
+impl AttentionBackwardConfig {
     fn name(&self) -> String {
         let of = match self.of {
-            Of::Q => "q",
-            Of::K => "k",
-            Of::V => "v",
+            AttentionGrad::Q => "q",
+            AttentionGrad::K => "k",
+            AttentionGrad::V => "v",
         };
         let mask = self.mask.map(|e| format!("_{e}_mask")).unwrap_or_default();
         let flags = [
@@ -180,36 +192,36 @@ impl Form {
             (self.wide, "_wide"),
         ];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
-        let staged = self.staged.map(Staged::word).unwrap_or_default();
+        let staged = self.staged.map(SmemRowsConfig::word).unwrap_or_default();
         format!("attention_grad_{of}_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
     }
 }
 
 /// Everything that a kernel reads.
-struct Reads<'k> {
-    q: Operand<'k>,
-    k: Operand<'k>,
-    v: Option<Operand<'k>>,
-    lse: Operand<'k>,
-    g: Operand<'k>,
+struct BackwardReads<'k> {
+    q: StridedOperand<'k>,
+    k: StridedOperand<'k>,
+    v: Option<StridedOperand<'k>>,
+    lse: StridedOperand<'k>,
+    g: StridedOperand<'k>,
     /// D of each query, [b, h, l].
     sums: Option<Place>,
 }
 
 /// A query and its head, and a key.
-type Pair<'k> = ([Val<'k>; 3], Val<'k>);
+type QueryKey<'k> = ([Val<'k>; 3], Val<'k>);
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &AttentionBackwardConfig) -> Kernel {
     let scalar = Compute::from(form.dtype).scalar();
     let k = Builder::new(&form.name(), [down(scalar) * ACROSS, 1, 1]);
     write(&k, form, scalar);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
+fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
     let (elem, wide_elem) = (Elem::from(form.dtype), block_reduce::elem(scalar));
-    let reads_v = form.of != Of::V;
+    let reads_v = form.of != AttentionGrad::V;
     let [q_place, k_place] = ["q", "k"].map(|n| buffer(k, n, elem));
     let v_place = reads_v.then(|| buffer(k, "v", elem));
     let lse_place = buffer(k, "lse", wide_elem);
@@ -219,49 +231,49 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(form.wide);
     let operands = 4 + usize::from(reads_v) + usize::from(mask_place.is_some());
-    let numbers = Numbers::new(k, number, 12 + 5 * operands);
+    let numbers = LaunchArgs::new(k, number, 12 + 5 * operands);
     let [heads, h, j, group, l, s, d, e, tiles, across] =
         ["heads", "h", "j", "group", "l", "s", "d", "e", "tiles", "across"].map(|n| numbers.get(n));
     let scale = scale(&numbers, scalar);
-    let read = |name, place| Operand::read(&numbers, name, place);
+    let read = |name, place| StridedOperand::read(&numbers, name, place);
     let (q, key) = (read("q", q_place), read("k", k_place));
     let v = v_place.map(|p| read("v", p));
     let (lse, g) = (read("lse", lse_place), read("g", g_place));
     let mask = mask_place.map(|p| read("mask", p));
-    let scoring = Scoring { k, scalar, scale, mask, causal: form.causal };
-    let reads = Reads { q, k: key, v, lse, g, sums };
+    let scoring = ScoreRule { k, scalar, scale, mask, causal: form.causal };
+    let reads = BackwardReads { q, k: key, v, lse, g, sums };
     let tile_rows = rows(scalar) as u32;
     let weights = k.shared("weights", wide_elem, tile_rows * PITCH as u32);
 
     // Own rows, and those of a block: of the factors of scores, and of those of slopes.
     let held = form.staged.map(|f| {
-        let hold = |name, from, rows, side| Held::new(k, name, f, scalar, (from, rows, side));
+        let hold = |name, from, rows, side| SmemRows::new(k, name, f, scalar, (from, rows, side));
         let (own, others) = match form.of {
-            Of::Q => ([Some(reads.q), Some(reads.g)], [reads.k, reads.v.expect("it is read")]),
-            Of::K => ([Some(reads.k), reads.v], [reads.q, reads.g]),
-            Of::V => ([Some(reads.k), None], [reads.q, reads.g]),
+            AttentionGrad::Q => ([Some(reads.q), Some(reads.g)], [reads.k, reads.v.expect("it is read")]),
+            AttentionGrad::K => ([Some(reads.k), reads.v], [reads.q, reads.g]),
+            AttentionGrad::V => ([Some(reads.k), None], [reads.q, reads.g]),
         };
         let [x, y] = [0, 1].map(|i| own[i].map(|o| hold(["own", "own_slopes"][i], o, tile_rows, i)));
         let others = [0, 1].map(|i| hold(["others", "others_slopes"][i], others[i], BLOCK, i));
         (x.into_iter().chain(y).collect::<Vec<_>>(), others)
     });
     // Which of a block's rows are the right factor of the result.
-    let taken = usize::from(form.of == Of::V);
+    let taken = usize::from(form.of == AttentionGrad::V);
 
     // Which head, rows and columns.
-    let by_query = form.of == Of::Q;
-    let longest = if by_query { Order::Descending } else { Order::Ascending };
-    let order = Order::of(form.causal, form.staged.is_some(), longest);
-    let share = Share::new(group_number(k, number), [heads, tiles, across], order);
+    let by_query = form.of == AttentionGrad::Q;
+    let longest = if by_query { TileOrder::Descending } else { TileOrder::Ascending };
+    let order = TileOrder::of(form.causal, form.staged.is_some(), longest);
+    let share = TileAssignment::new(group_number(k, number), [heads, tiles, across], order);
     let (head, exists) = (share.head, share.exists);
     let first = share.tile * i64::from(tile_rows);
     let first_column = share.part * i64::from(form.columns * ACROSS);
-    let local = Local::new(k, scalar);
+    let local = ThreadCoord::new(k, scalar);
     let own = local.rows().map(|r| first + r.to(number));
     let (row_count, width) = match form.of {
-        Of::Q => (l, d),
-        Of::K => (s, d),
-        Of::V => (s, e),
+        AttentionGrad::Q => (l, d),
+        AttentionGrad::K => (s, d),
+        AttentionGrad::V => (s, e),
     };
     let per_batch = if by_query { h } else { j };
     let (batch, own_head) = (head / per_batch, head % per_batch);
@@ -270,9 +282,9 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     let in_part = local.columns(form.columns, neighbours);
     let columns: Vec<Val> = in_part.iter().map(|c| first_column + c.to(number)).collect();
     let right = match form.of {
-        Of::Q => reads.k,
-        Of::K => reads.q,
-        Of::V => reads.g,
+        AttentionGrad::Q => reads.k,
+        AttentionGrad::K => reads.q,
+        AttentionGrad::V => reads.g,
     };
     let clamped_columns: Vec<Val> = columns.iter().map(|c| c.min(width - 1) * right.strides[3]).collect();
 
@@ -290,7 +302,7 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     };
 
     // Rows of the block that begins there.
-    let bring = |held: &Held<'k>, from: Val<'k>| {
+    let bring = |held: &SmemRows<'k>, from: Val<'k>| {
         held.bring(&local, &|p| {
             let t = from + p.to(number);
             if by_query {
@@ -319,7 +331,7 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     let one_block = |from: Val<'k>, carried: &[Val<'k>]| -> Vec<Val<'k>> {
         // The workgroup's blocks are inside of the list; places behind its end are its last one, and nobody takes them.
         let places = local.places().map(|p| (from + p.to(number)).min(count - 1));
-        let pair = |u: usize, w: usize| -> Pair<'k> {
+        let pair = |u: usize, w: usize| -> QueryKey<'k> {
             if by_query {
                 ([batch, own_head, clamped[u]], places[w])
             } else {
@@ -328,9 +340,9 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
             }
         };
         // Rows are the left side of products, and the places of the block the right one.
-        let sides = |of_query: &Operand<'k>, of_key: &Operand<'k>| {
-            let query = |p: Pair<'k>| of_query.row(p.0);
-            let key = |p: Pair<'k>| of_key.row([batch, kept, p.1]);
+        let sides = |of_query: &StridedOperand<'k>, of_key: &StridedOperand<'k>| {
+            let query = |p: QueryKey<'k>| of_query.row(p.0);
+            let key = |p: QueryKey<'k>| of_key.row([batch, kept, p.1]);
             let left: Vec<Val> =
                 (0..EACH).map(|u| if by_query { query(pair(u, 0)) } else { key(pair(u, 0)) }).collect();
             let right: Vec<Val> =
@@ -427,7 +439,7 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
             let w = w as u32 * stores;
             let c = columns[(w / neighbours) as usize] + i64::from(w % neighbours);
             let there = i.lt(row_count) & c.lt(width) & exists;
-            let scaled = |&sum: &Val<'k>| if form.of == Of::V { sum } else { sum * scale };
+            let scaled = |&sum: &Val<'k>| if form.of == AttentionGrad::V { sum } else { sum * scale };
             let values: Vec<Val> = sums.iter().map(scaled).collect();
             k.if_(there, || k.store(y, (head * row_count + i) * width + c, k.join(&values)));
         }

@@ -4,7 +4,7 @@
 //! under way for each of them, for there is nothing here but reading.
 
 use super::tma_operands::LANES;
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
@@ -12,12 +12,12 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Builtin, Elem, Kernel, Scalar};
 
 /// Invocations of a workgroup, rows of each, and numbers of a piece.
-const INVOCATIONS: u32 = 256;
+const DELTA_THREADS: u32 = 256;
 const EACH: u32 = 4;
-const PIECE: u32 = 4;
+const VEC: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Form {
+struct DeltaConfig {
     dtype: DType,
     /// Numbers of a row: 64 or 128.
     width: u32,
@@ -25,7 +25,7 @@ struct Form {
 
 /// Can rows be read so? g may be, as it can be fetched.
 pub(super) fn fits(o: &Layout, lse: &Layout) -> bool {
-    indexing::in_pieces(o, 3, PIECE as usize) && !indexing::is_wide(o) && !indexing::is_wide(lse)
+    indexing::in_pieces(o, 3, VEC as usize) && !indexing::is_wide(o) && !indexing::is_wide(lse)
 }
 
 /// The work: g, o, lse, then D and what is taken off, which lie as rows follow one another. `None` if there are no rows.
@@ -35,7 +35,7 @@ pub(super) fn statistics(dtype: DType, [g, o, lse]: [&Layout; 3]) -> Option<Work
     if rows == 0 {
         return None;
     }
-    let form = Form { dtype, width };
+    let form = DeltaConfig { dtype, width };
     let mut all = [rows, h, l].map(|n| n as i64).to_vec();
     for x in [g, o, lse] {
         all.push(x.offset() as i64);
@@ -46,39 +46,41 @@ pub(super) fn statistics(dtype: DType, [g, o, lse]: [&Layout; 3]) -> Option<Work
     Some(args::work(key, move || build(form), groups, Scalar::I32, &all))
 }
 
-impl Form {
+impl DeltaConfig {
     /// Lanes of a row.
     fn lanes(self) -> u32 {
-        self.width / PIECE
+        self.width / VEC
     }
     /// Rows of a workgroup.
     fn rows(self) -> u32 {
-        EACH * INVOCATIONS / self.lanes()
+        EACH * DELTA_THREADS / self.lanes()
     }
 }
 
-fn build(form: Form) -> Kernel {
-    let k =
-        Builder::new(&format!("statistics_of_attention_{}_{}", form.dtype, form.width), [INVOCATIONS, 1, 1]);
+fn build(form: DeltaConfig) -> Kernel {
+    let k = Builder::new(
+        &format!("statistics_of_attention_{}_{}", form.dtype, form.width),
+        [DELTA_THREADS, 1, 1],
+    );
     k.subgroup(LANES);
     write(&k, form);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: Form) {
+fn write<'k>(k: &'k Builder, form: DeltaConfig) {
     let elem = Elem::from(form.dtype);
     let [g, o] = ["g", "o"].map(|n| k.buffer(n, elem, Access::Read));
     let lse = k.buffer("lse", Elem::F32, Access::Read);
     let [sums, shifts] = ["sums", "shifts"].map(|n| k.buffer(n, Elem::F32, Access::Write));
-    let numbers = Numbers::new(k, Scalar::I32, 3 + 3 * 4);
+    let numbers = LaunchArgs::new(k, Scalar::I32, 3 + 3 * 4);
     let [rows, h, l] = ["rows", "h", "l"].map(|n| numbers.get(n));
     let lies = ["g", "o", "lse"].map(|x| ["offset", "b", "h", "l"].map(|n| numbers.get(&format!("{x}_{n}"))));
     let index = k.builtin(Builtin::LocalIndex);
     let lane = k.builtin(Builtin::SubgroupLane);
     let lanes = i64::from(form.lanes());
-    let piece = (index % lanes * i64::from(PIECE)).to(Scalar::I32);
+    let piece = (index % lanes * i64::from(VEC)).to(Scalar::I32);
     let first = group_number(k, Scalar::I32) * i64::from(form.rows());
-    let row = |i: u32| first + (index / lanes + i64::from(i * INVOCATIONS / form.lanes())).to(Scalar::I32);
+    let row = |i: u32| first + (index / lanes + i64::from(i * DELTA_THREADS / form.lanes())).to(Scalar::I32);
     let at = |x: usize, row: Val<'k>| {
         let row = row.min(rows - 1);
         let head = row / l;
@@ -86,7 +88,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
         offset + head / h * of_b + head % h * of_h + row % l * of_l
     };
     let pieces: Vec<[Val<'k>; 2]> = (0..EACH)
-        .map(|i| [(0, g), (1, o)].map(|(x, place)| k.load(place, at(x, row(i)) + piece, PIECE as u8)))
+        .map(|i| [(0, g), (1, o)].map(|(x, place)| k.load(place, at(x, row(i)) + piece, VEC as u8)))
         .collect();
     for (i, [x, y]) in pieces.into_iter().enumerate() {
         let products = x * y;

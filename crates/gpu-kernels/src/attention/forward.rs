@@ -4,14 +4,14 @@
 //! the keys j = t mod 4, so that the halvings of the sum down to four lanes are its own, and two more follow. Wide values
 //! have several workgroups, which compute the same scores.
 
-use super::smem_rows::{BLOCK, Held};
+use super::smem_rows::{BLOCK, SmemRows};
 use super::{
-    ACROSS, EACH, How, Local, Operand, Order, PITCH, Scoring, Share, Staged, accumulate, buffer, columns,
-    mask_elem, push, rows,
+    ACROSS, AttentionPath, EACH, PITCH, ScoreRule, SmemRowsConfig, StridedOperand, ThreadCoord,
+    TileAssignment, TileOrder, accumulate, buffer, columns, mask_elem, push, rows,
 };
 use super::{down, scale, visited, words};
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing;
 use crate::reduce::block_reduce;
@@ -22,11 +22,11 @@ use elinvar_kernel::ir::{Access, Elem, Kernel, Scalar};
 use elinvar_ops::backend::Attention;
 
 /// Invocations that share a query's statistics.
-const PARTS: usize = 4;
+const THREADS_PER_QUERY: usize = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct AttentionForwardConfig {
     /// The dtype of q, k, v and y.
     pub dtype: DType,
     /// What the mask holds.
@@ -38,7 +38,7 @@ pub struct Form {
     /// May queries have more numbers than a chunk?
     pub many: bool,
     /// Do rows go through shared memory?
-    pub staged: Option<Staged>,
+    pub staged: Option<SmemRowsConfig>,
     /// Are there positions beyond 2^30?
     pub wide: bool,
 }
@@ -49,7 +49,7 @@ pub fn attention(
     dtype: DType,
     [q, k, v]: [&Layout; 3],
     mask: Option<(&Layout, DType)>,
-    how: How,
+    how: AttentionPath,
 ) -> Option<Work<'static>> {
     let (b, h, l, d) = (q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]);
     let (j, s, e) = (k.shape()[1], k.shape()[2], v.shape()[3]);
@@ -59,13 +59,13 @@ pub fn attention(
     let (each, across) = columns(e);
     let scalar = Compute::from(dtype).scalar();
     let operands = [q, k, v].into_iter().chain(mask.map(|m| m.0));
-    let form = Form {
+    let form = AttentionForwardConfig {
         dtype,
         mask: mask_elem(mask),
         causal: a.causal,
         columns: each,
         many: d > order::CHUNK,
-        staged: Staged::of(how, dtype, [d, e], &[q, k, v], &|pitch| shared_elements(scalar, pitch)),
+        staged: SmemRowsConfig::of(how, dtype, [d, e], &[q, k, v], &|pitch| shared_elements(scalar, pitch)),
         wide: operands.clone().any(indexing::is_wide) || indexing::are_many(b * h * l * e.max(1)),
     };
     let tiles = l.div_ceil(rows(scalar));
@@ -80,28 +80,28 @@ pub fn attention(
 /// Elements of shared memory of the staged form, by the pitches of rows.
 fn shared_elements(s: Scalar, [d, e]: [u32; 2]) -> u32 {
     let rows = rows(s) as u32;
-    rows * (d + PITCH as u32 + 2 * PARTS as u32 + 1) + BLOCK * (d + e)
+    rows * (d + PITCH as u32 + 2 * THREADS_PER_QUERY as u32 + 1) + BLOCK * (d + e)
 }
 
-impl Form {
+impl AttentionForwardConfig {
     fn name(&self) -> String {
         let mask = self.mask.map(|e| format!("_{e}_mask")).unwrap_or_default();
         let flags = [(self.causal, "_causal"), (self.many, "_many"), (self.wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
-        let staged = self.staged.map(Staged::word).unwrap_or_default();
+        let staged = self.staged.map(SmemRowsConfig::word).unwrap_or_default();
         format!("attention_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
     }
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &AttentionForwardConfig) -> Kernel {
     let scalar = Compute::from(form.dtype).scalar();
     let k = Builder::new(&form.name(), [down(scalar) * ACROSS, 1, 1]);
     write(&k, form, scalar);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
+fn write<'k>(k: &'k Builder, form: &AttentionForwardConfig, scalar: Scalar) {
     let elem = Elem::from(form.dtype);
     let places = ["q", "k", "v"].map(|n| buffer(k, n, elem));
     let mask = form.mask.map(|e| buffer(k, "mask", e));
@@ -109,34 +109,34 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     let lse = k.buffer("lse", block_reduce::elem(scalar), Access::Write);
     let number = indexing::scalar(form.wide);
     let count = 11 + 5 * (3 + usize::from(mask.is_some()));
-    let numbers = Numbers::new(k, number, count);
+    let numbers = LaunchArgs::new(k, number, count);
     let [heads, h, group, l, s, d, e, tiles, across] =
         ["heads", "h", "group", "l", "s", "d", "e", "tiles", "across"].map(|n| numbers.get(n));
     let scale = scale(&numbers, scalar);
-    let [q, key, v] = [0, 1, 2].map(|i| Operand::read(&numbers, ["q", "k", "v"][i], places[i]));
-    let mask = mask.map(|p| Operand::read(&numbers, "mask", p));
-    let scoring = Scoring { k, scalar, scale, mask, causal: form.causal };
+    let [q, key, v] = [0, 1, 2].map(|i| StridedOperand::read(&numbers, ["q", "k", "v"][i], places[i]));
+    let mask = mask.map(|p| StridedOperand::read(&numbers, "mask", p));
+    let scoring = ScoreRule { k, scalar, scale, mask, causal: form.causal };
 
     let tile_rows = rows(scalar) as u32;
     let shared = block_reduce::elem(scalar);
     let scores = k.shared("scores", shared, tile_rows * PITCH as u32);
-    let parts = ["highest", "sums"].map(|n| k.shared(n, shared, tile_rows * PARTS as u32));
+    let parts = ["highest", "sums"].map(|n| k.shared(n, shared, tile_rows * THREADS_PER_QUERY as u32));
     let factors = k.shared("factors", shared, tile_rows);
 
     let held = form.staged.map(|s| {
-        let hold = |name, from, rows, side| Held::new(k, name, s, scalar, (from, rows, side));
+        let hold = |name, from, rows, side| SmemRows::new(k, name, s, scalar, (from, rows, side));
         [hold("queries", q, tile_rows, 0), hold("keys", key, BLOCK, 0), hold("values", v, BLOCK, 1)]
     });
 
     // Which head, queries and columns.
-    let order = Order::of(form.causal, form.staged.is_some(), Order::Descending);
-    let share = Share::new(group_number(k, number), [heads, tiles, across], order);
+    let order = TileOrder::of(form.causal, form.staged.is_some(), TileOrder::Descending);
+    let share = TileAssignment::new(group_number(k, number), [heads, tiles, across], order);
     let (head, exists) = (share.head, share.exists);
     let (batch, own) = (head / h, head % h);
     let kept = own / group;
     let first = share.tile * i64::from(tile_rows);
     let first_column = share.part * i64::from(form.columns * ACROSS);
-    let local = Local::new(k, scalar);
+    let local = ThreadCoord::new(k, scalar);
     let query = local.rows().map(|r| first + r.to(number));
     let clamped = query.map(|i| i.min(l - 1));
     let neighbours = form.staged.map_or(1, |s| s.neighbours(scalar, form.columns));
@@ -145,13 +145,13 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
     let clamped_columns: Vec<Val> = columns.iter().map(|c| c.min(e - 1) * v.strides[3]).collect();
     let q_side = q.side(clamped.map(|i| q.row([batch, own, i])).to_vec());
     // The query whose statistics this invocation shares, and which part of them.
-    let (asking, part) = (local.index / PARTS as i64, local.index % PARTS as i64);
+    let (asking, part) = (local.index / THREADS_PER_QUERY as i64, local.index % THREADS_PER_QUERY as i64);
 
     let n = visited(form.causal, first, s);
     let block = ATTENTION_BLOCK as i64;
     let zero = k.int(scalar, 0);
     // The keys, and values, of a block.
-    let bring = |held: &Held<'k>, begin: Val<'k>| {
+    let bring = |held: &SmemRows<'k>, begin: Val<'k>| {
         held.bring(&local, &|p| {
             let j = begin + p.to(number);
             ([batch, kept, j], j.lt(n))
@@ -198,19 +198,20 @@ fn write<'k>(k: &'k Builder, form: &Form, scalar: Scalar) {
             bring(keys, begin + block);
             staged.commit(k);
         }
-        let place = |i: usize| asking * PITCH + part + (i * PARTS) as i64;
-        let mine: Vec<Val> = (0..ATTENTION_BLOCK / PARTS).map(|i| k.load(scores, place(i), 1)).collect();
+        let place = |i: usize| asking * PITCH + part + (i * THREADS_PER_QUERY) as i64;
+        let mine: Vec<Val> =
+            (0..ATTENTION_BLOCK / THREADS_PER_QUERY).map(|i| k.load(scores, place(i), 1)).collect();
         let highest = mine[1..].iter().fold(mine[0], |m, &s| m.max(s));
         k.store(parts[0], local.index, highest);
         k.barrier();
-        let of_query = |p, i: i64| k.load(p, asking * PARTS as i64 + i, 1);
-        let highest = (0..PARTS as i64).fold(m, |m, i| m.max(of_query(parts[0], i)));
+        let of_query = |p, i: i64| k.load(p, asking * THREADS_PER_QUERY as i64 + i, 1);
+        let highest = (0..THREADS_PER_QUERY as i64).fold(m, |m, i| m.max(of_query(parts[0], i)));
         let shift = scoring.shift(highest);
         let alpha = scoring.exp(m - shift);
         let mut weights: Vec<Val> = (mine.iter().enumerate())
             .map(|(i, &s)| {
                 let weight = scoring.exp(s - shift);
-                let there = (begin + (part + (i * PARTS) as i64).to(number)).lt(n);
+                let there = (begin + (part + (i * THREADS_PER_QUERY) as i64).to(number)).lt(n);
                 let weight = there.select(weight, zero);
                 let left = match form.staged {
                     Some(_) => there.select(weight, scoring.number(-0.0)),

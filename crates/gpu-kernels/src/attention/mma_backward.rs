@@ -6,17 +6,17 @@
 //! values, are sums in fragments, of which lanes make weights, rounded to 16 bits, for the left fragments of the product with
 //! what lies right.
 
-use super::backward::{Given, Of};
+use super::backward::{AttentionGrad, BackwardInputs};
 use super::mma_forward::{BLOCK, LANES, PIECE, SIXTEEN, SUBGROUPS, exp2, fits, lines};
-use super::{Operand, buffer, push, scale, words};
-use crate::gemm::multistage_cp_async::Flow;
-use crate::gemm::smem_load::Stage;
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use super::{StridedOperand, buffer, push, scale, words};
+use crate::gemm::multistage_cp_async::CpAsyncPipeline;
+use crate::gemm::smem_load::TileLoader;
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing;
-use crate::reduce::block_reduce::Hold;
-use crate::reduce::rowwise::{Products, rows_to};
+use crate::reduce::block_reduce::RegisterBudget;
+use crate::reduce::rowwise::{RowDot, rows_to};
 use elinvar_core::DType;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{
@@ -29,9 +29,9 @@ const ROWS: u32 = SUBGROUPS * SIXTEEN;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct MmaBackwardConfig {
     /// Which gradient.
-    pub of: Of,
+    pub of: AttentionGrad,
     /// f16 or bf16: the dtype of q, k, v and the gradient.
     pub dtype: DType,
     /// Numbers of a query, a key and a value: 32, 64 or 128.
@@ -43,7 +43,7 @@ pub struct Form {
 }
 
 /// Is it one that the units are used for? As for the result, and the result's gradient lies so, too.
-pub fn grad_fits(unit: MatrixUnit, dtype: DType, x: &Given<'_>) -> bool {
+pub fn grad_fits(unit: MatrixUnit, dtype: DType, x: &BackwardInputs<'_>) -> bool {
     fits(unit, dtype, [x.q, x.k, x.v], x.mask.is_some()) && indexing::in_pieces(x.g, 3, PIECE)
 }
 
@@ -51,40 +51,43 @@ pub fn grad_fits(unit: MatrixUnit, dtype: DType, x: &Given<'_>) -> bool {
 ///
 /// # Panics
 /// If it does not fit ([`grad_fits`]).
-pub fn attention_grad(a: &Attention, dtype: DType, x: &Given<'_>) -> Steps<'static> {
+pub fn attention_grad(a: &Attention, dtype: DType, x: &BackwardInputs<'_>) -> LaunchSequence<'static> {
     let unit = MatrixUnit { elem: dtype.into(), shape: [16; 3] };
     assert!(grad_fits(unit, dtype, x), "the gradient of attention by matrix units: {x:?} of {dtype}");
-    let room = |l: &elinvar_core::Layout| Room::of(dtype.into(), l.shape().numel());
-    let mut all = Steps { results: vec![room(x.q), room(x.k), room(x.v)], ..Steps::default() };
-    all.scratch = vec![Room::of(Elem::F32, x.q.shape()[..3].iter().product())];
-    if let Some(work) = rows_to(&Products, dtype, &[(x.g, dtype), (x.o, dtype)], 3, Elem::F32, Hold::One) {
-        all.push(work, &[Slot::Operand(5), Slot::Operand(3), Slot::Scratch(0)]);
+    let room = |l: &elinvar_core::Layout| BufferSpec::of(dtype.into(), l.shape().numel());
+    let mut all =
+        LaunchSequence { results: vec![room(x.q), room(x.k), room(x.v)], ..LaunchSequence::default() };
+    all.scratch = vec![BufferSpec::of(Elem::F32, x.q.shape()[..3].iter().product())];
+    if let Some(work) =
+        rows_to(&RowDot, dtype, &[(x.g, dtype), (x.o, dtype)], 3, Elem::F32, RegisterBudget::One)
+    {
+        all.push(work, &[BufferSlot::Operand(5), BufferSlot::Operand(3), BufferSlot::Scratch(0)]);
     }
-    for (i, of) in [Of::Q, Of::K, Of::V].into_iter().enumerate() {
+    for (i, of) in [AttentionGrad::Q, AttentionGrad::K, AttentionGrad::V].into_iter().enumerate() {
         let Some(work) = launch(of, a, dtype, x) else { continue };
-        let mut buffers = vec![Slot::Operand(0), Slot::Operand(1)];
-        buffers.extend((of != Of::V).then_some(Slot::Operand(2)));
-        buffers.extend([Slot::Operand(4), Slot::Operand(5)]);
-        buffers.extend((of != Of::V).then_some(Slot::Scratch(0)));
-        buffers.push(Slot::Result(i));
+        let mut buffers = vec![BufferSlot::Operand(0), BufferSlot::Operand(1)];
+        buffers.extend((of != AttentionGrad::V).then_some(BufferSlot::Operand(2)));
+        buffers.extend([BufferSlot::Operand(4), BufferSlot::Operand(5)]);
+        buffers.extend((of != AttentionGrad::V).then_some(BufferSlot::Scratch(0)));
+        buffers.push(BufferSlot::Result(i));
         all.push(work, &buffers);
     }
     all
 }
 
-fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>) -> Option<Work<'static>> {
+fn launch(of: AttentionGrad, a: &Attention, dtype: DType, x: &BackwardInputs<'_>) -> Option<Work<'static>> {
     let (b, h, l, d) = (x.q.shape()[0], x.q.shape()[1], x.q.shape()[2], x.q.shape()[3]);
     let (j, s) = (x.k.shape()[1], x.k.shape()[2]);
-    let (heads, n) = if of == Of::Q { (h, l) } else { (j, s) };
+    let (heads, n) = if of == AttentionGrad::Q { (h, l) } else { (j, s) };
     if b * heads * n == 0 {
         return None;
     }
     let mut operands = vec![x.q, x.k];
-    operands.extend((of != Of::V).then_some(x.v));
+    operands.extend((of != AttentionGrad::V).then_some(x.v));
     operands.extend([x.lse, x.g]);
     let wide =
         operands.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(b * h.max(j) * l.max(s) * d);
-    let form = Form { of, dtype, width: d as u32, causal: a.causal, wide };
+    let form = MmaBackwardConfig { of, dtype, width: d as u32, causal: a.causal, wide };
     let tiles = n.div_ceil(ROWS as usize);
     let mut all = [b * heads, h, j, h / j.max(1), l, s, tiles].map(|v| v as i64).to_vec();
     all.extend(words(Scalar::F32, a.scale));
@@ -94,12 +97,12 @@ fn launch(of: Of, a: &Attention, dtype: DType, x: &Given<'_>) -> Option<Work<'st
     Some(args::work(key, move || build(&form), groups, indexing::scalar(wide), &all))
 }
 
-impl Form {
+impl MmaBackwardConfig {
     fn name(&self) -> String {
         let of = match self.of {
-            Of::Q => "q",
-            Of::K => "k",
-            Of::V => "v",
+            AttentionGrad::Q => "q",
+            AttentionGrad::K => "k",
+            AttentionGrad::V => "v",
         };
         let flags = [(self.causal, "_causal"), (self.wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
@@ -125,7 +128,7 @@ impl Form {
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &MmaBackwardConfig) -> Kernel {
     let k = Builder::new(&form.name(), [SUBGROUPS * LANES, 1, 1]);
     k.subgroup(LANES);
     // As many as registers hold without that a block's numbers wait in memory.
@@ -135,15 +138,15 @@ pub fn build(form: &Form) -> Kernel {
 }
 
 /// What each query has: the logarithm of its sum, of 2, and D.
-struct Statistics<'k> {
-    lse: Operand<'k>,
+struct QueryStatistics<'k> {
+    lse: StridedOperand<'k>,
     /// [b, h, l]; none for dv.
     sums: Option<Place>,
     h: Val<'k>,
     l: Val<'k>,
 }
 
-impl<'k> Statistics<'k> {
+impl<'k> QueryStatistics<'k> {
     /// Of a query; past the last one, of that.
     fn of(&self, k: &'k Builder, [batch, head, i]: [Val<'k>; 3]) -> [Val<'k>; 2] {
         let i = i.min(self.l - 1);
@@ -155,9 +158,9 @@ impl<'k> Statistics<'k> {
     }
 }
 
-fn write<'k>(k: &'k Builder, form: Form) {
+fn write<'k>(k: &'k Builder, form: MmaBackwardConfig) {
     let elem = Elem::from(form.dtype);
-    let (by_query, slopes) = (form.of == Of::Q, form.of != Of::V);
+    let (by_query, slopes) = (form.of == AttentionGrad::Q, form.of != AttentionGrad::V);
     let [q_place, k_place] = ["q", "k"].map(|n| buffer(k, n, elem));
     let v_place = slopes.then(|| buffer(k, "v", elem));
     let lse_place = buffer(k, "lse", Elem::F32);
@@ -165,11 +168,11 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let sums = slopes.then(|| buffer(k, "sums", Elem::F32));
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(form.wide);
-    let numbers = Numbers::new(k, number, 9 + 5 * (4 + usize::from(slopes)));
+    let numbers = LaunchArgs::new(k, number, 9 + 5 * (4 + usize::from(slopes)));
     let [heads, h, j, group, l, s, tiles] =
         ["heads", "h", "j", "group", "l", "s", "tiles"].map(|n| numbers.get(n));
     let scale = scale(&numbers, Scalar::F32);
-    let read = |name, place| Operand::read(&numbers, name, place);
+    let read = |name, place| StridedOperand::read(&numbers, name, place);
     let (q, key) = (read("q", q_place), read("k", k_place));
     let v = v_place.map(|p| read("v", p));
     let (lse, g) = (read("lse", lse_place), read("g", g_place));
@@ -185,7 +188,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let first_row = tile * i64::from(ROWS);
     let zero = first_row.like(0);
     let index = k.builtin(Builtin::LocalIndex);
-    let stage = |operand: &Operand<'k>, head: Val<'k>, depth: u32| {
+    let stage = |operand: &StridedOperand<'k>, head: Val<'k>, depth: u32| {
         lines(operand, [batch, head, zero], [form.width, depth], index)
     };
     let count = if by_query { l } else { s };
@@ -202,8 +205,8 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let first_of_subgroup = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN);
     let row = |below: i64| first_row + (first_of_subgroup + lane / 4 + below).to(number);
     let rows = [row(0), row(8)];
-    let statistics = Statistics { lse, sums, h, l };
-    let turns = Turns {
+    let statistics = QueryStatistics { lse, sums, h, l };
+    let turns = MmaBackwardMainloop {
         k,
         form,
         left: [0, 1].map(|i| own[i].map_or(Vec::new(), |_| left(k, form, staged[i], first_of_subgroup))),
@@ -218,7 +221,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
 
     let none = k.fragment_fill(form.fragment(Role::C), k.float(Scalar::F32, 0.0));
     let none = vec![none; form.across() as usize];
-    let flow = |stages: [Stage<'k>; 2], end: Val<'k>| Flow {
+    let flow = |stages: [TileLoader<'k>; 2], end: Val<'k>| CpAsyncPipeline {
         stages,
         to: staged,
         pitch: [form.pitch(); 2],
@@ -261,7 +264,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
         }
     };
 
-    let factor = if form.of == Of::V { k.float(Scalar::F32, 1.0) } else { scale };
+    let factor = if form.of == AttentionGrad::V { k.float(Scalar::F32, 1.0) } else { scale };
     let parts: Vec<Val> =
         sums.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half) * factor)).collect();
     for (i, row) in rows.into_iter().enumerate() {
@@ -278,7 +281,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
 }
 
 /// The left fragments of a subgroup's rows, which lie in shared memory.
-fn left<'k>(k: &'k Builder, form: Form, from: Place, row: Val<'k>) -> Vec<Val<'k>> {
+fn left<'k>(k: &'k Builder, form: MmaBackwardConfig, from: Place, row: Val<'k>) -> Vec<Val<'k>> {
     let pitch = i64::from(form.pitch());
     let one = |e: u32| {
         let at = row * pitch + i64::from(e * SIXTEEN);
@@ -288,9 +291,9 @@ fn left<'k>(k: &'k Builder, form: Form, from: Place, row: Val<'k>) -> Vec<Val<'k
 }
 
 /// What all turns know.
-struct Turns<'k> {
+struct MmaBackwardMainloop<'k> {
     k: &'k Builder,
-    form: Form,
+    form: MmaBackwardConfig,
     /// Fragments of the rows: queries and gradients, or keys and values.
     left: [Vec<Val<'k>>; 2],
     staged: [Place; 2],
@@ -305,7 +308,7 @@ struct Turns<'k> {
     seen: [Val<'k>; 2],
 }
 
-impl<'k> Turns<'k> {
+impl<'k> MmaBackwardMainloop<'k> {
     /// A right fragment: 16 terms, or 16 others as columns, of a side.
     fn right(&self, side: usize, base: Val<'k>, order: Order, line: u32, column: u32) -> Val<'k> {
         let (k, form) = (self.k, self.form);
@@ -333,12 +336,12 @@ impl<'k> Turns<'k> {
         of_column: &dyn Fn(Val<'k>) -> [Val<'k>; 2],
     ) -> Vec<Val<'k>> {
         let (k, form) = (self.k, self.form);
-        let side = usize::from(form.of == Of::V);
+        let side = usize::from(form.of == AttentionGrad::V);
         let mut sums = sums.to_vec();
         // Sixteen by sixteen, so that few scores are held at a time.
         for c in 0..form.block() / SIXTEEN {
             let scores = self.products(0, bases[0], c);
-            let slopes = (form.of != Of::V).then(|| self.products(1, bases[1], c));
+            let slopes = (form.of != AttentionGrad::V).then(|| self.products(1, bases[1], c));
             let weights = [0, 1].map(|half| {
                 let at = |n: i64| {
                     first + (self.column + (i64::from(c * SIXTEEN) + 8 * half as i64 + n)).to(first.scalar())
@@ -370,7 +373,7 @@ impl<'k> Turns<'k> {
 
     /// Does a row go with these two of the others, for both rows?
     fn there(&self, columns: [Val<'k>; 2]) -> Val<'k> {
-        let by_query = self.form.of == Of::Q;
+        let by_query = self.form.of == AttentionGrad::Q;
         let one = |row: Val<'k>, column: Val<'k>| {
             let (query, key) = if by_query { (row, column) } else { (column, row) };
             let exists = column.lt(self.seen[usize::from(by_query)]);

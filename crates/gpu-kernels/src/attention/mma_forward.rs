@@ -10,11 +10,11 @@
 //! wrong but the last, rarely. What rows hold knows nothing of other rows, and blocks follow one another in order.
 
 use super::split_kv::PART;
-use super::{Operand, buffer, push, scale, words};
-use crate::gemm::Matrix;
-use crate::gemm::multistage_cp_async::Flow;
-use crate::gemm::smem_load::Stage;
-use crate::launch::args::{self, Numbers};
+use super::{StridedOperand, buffer, push, scale, words};
+use crate::gemm::StridedMatrix;
+use crate::gemm::multistage_cp_async::CpAsyncPipeline;
+use crate::gemm::smem_load::TileLoader;
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
@@ -39,7 +39,7 @@ pub(super) const PIECE: usize = 8;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct MmaForwardConfig {
     /// f16 or bf16: the dtype of q, k, v and y.
     pub dtype: DType,
     /// Numbers of a query, a key and a value: 32, 64 or 128.
@@ -89,7 +89,7 @@ fn work(a: &Attention, dtype: DType, operands: [&Layout; 3], part: bool) -> Opti
     }
     let parts = if part { s.div_ceil(PART) } else { 1 };
     let wide = operands.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(parts * b * h * l * d);
-    let form = Form { dtype, width: d as u32, causal: a.causal, part, wide };
+    let form = MmaForwardConfig { dtype, width: d as u32, causal: a.causal, part, wide };
     let tiles = l.div_ceil(form.rows() as usize);
     let mut all = [b * h, h, h / j.max(1), l, s, tiles, parts].map(|v| v as i64).to_vec();
     all.extend(words(Scalar::F32, a.scale));
@@ -104,7 +104,7 @@ fn work(a: &Attention, dtype: DType, operands: [&Layout; 3], part: bool) -> Opti
     ))
 }
 
-impl Form {
+impl MmaForwardConfig {
     fn name(&self) -> String {
         let flags = [(self.causal, "_causal"), (self.part, "_part"), (self.wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
@@ -136,7 +136,7 @@ impl Form {
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &MmaForwardConfig) -> Kernel {
     let k = Builder::new(&form.name(), [SUBGROUPS * LANES, 1, 1]);
     k.subgroup(LANES);
     // With a sixteen of queries for each subgroup, registers for three workgroups hold all that a block needs.
@@ -147,18 +147,18 @@ pub fn build(form: &Form) -> Kernel {
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: Form) {
+fn write<'k>(k: &'k Builder, form: MmaForwardConfig) {
     let elem = Elem::from(form.dtype);
     let places = ["q", "k", "v"].map(|n| buffer(k, n, elem));
     let y = k.buffer("y", if form.part { Elem::F32 } else { elem }, Access::Write);
     let lse = k.buffer("lse", Elem::F32, Access::Write);
     let number = indexing::scalar(form.wide);
-    let numbers = Numbers::new(k, number, 9 + 5 * 3);
+    let numbers = LaunchArgs::new(k, number, 9 + 5 * 3);
     let [heads, h, group, l, s, tiles, parts] =
         ["heads", "h", "group", "l", "s", "tiles", "parts"].map(|n| numbers.get(n));
     // Exponents are of 2.
     let scale = scale(&numbers, Scalar::F32) * k.float(Scalar::F32, std::f64::consts::LOG2_E);
-    let [q, key, v] = [0, 1, 2].map(|i| Operand::read(&numbers, ["q", "k", "v"][i], places[i]));
+    let [q, key, v] = [0, 1, 2].map(|i| StridedOperand::read(&numbers, ["q", "k", "v"][i], places[i]));
     let staged = ["keys", "values"].map(|n| k.shared(n, elem, form.room() * form.pitch()));
 
     // Which head and queries: of a causal head the last ones, which see most, first.
@@ -171,11 +171,11 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let first_row = (tiles - 1 - unit % tiles) * i64::from(form.rows());
     let zero = first_row.like(0);
     let index = k.builtin(Builtin::LocalIndex);
-    let stage = |operand: &Operand<'k>, head: Val<'k>, depth: u32| {
+    let stage = |operand: &StridedOperand<'k>, head: Val<'k>, depth: u32| {
         lines(operand, [batch, head, zero], [form.width, depth], index)
     };
     // Queries come through the keys' room.
-    let rows = Rows::new(k, form, first_row);
+    let rows = MmaForwardMainloop::new(k, form, first_row);
     stage(&q, own, form.rows()).copy([first_row, l], (staged[0], k.u32(0), form.pitch()));
     k.commit_copies();
     k.wait_copies(0);
@@ -188,8 +188,14 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let seen = if form.part { seen.min(from + PART as i64) } else { seen };
     let kept = own / group;
     let stages = [stage(&key, kept, BLOCK), stage(&v, kept, BLOCK)];
-    let flow =
-        Flow { stages, to: staged, pitch: [form.pitch(); 2], slots: form.slots(), end: seen, upto: seen };
+    let flow = CpAsyncPipeline {
+        stages,
+        to: staged,
+        pitch: [form.pitch(); 2],
+        slots: form.slots(),
+        end: seen,
+        upto: seen,
+    };
     flow.open(from);
     let turn = |masked: bool| {
         let (rows, queries) = (&rows, &queries);
@@ -211,13 +217,13 @@ fn write<'k>(k: &'k Builder, form: Form) {
 
 /// How the workgroup brings `depth` rows of an operand, of `width` numbers each, to shared memory: from the first of a head on.
 pub(super) fn lines<'k>(
-    operand: &Operand<'k>,
+    operand: &StridedOperand<'k>,
     at: [Val<'k>; 3],
     [width, depth]: [u32; 2],
     index: Val<'k>,
-) -> Stage<'k> {
+) -> TileLoader<'k> {
     let zero = at[2].like(0);
-    Stage {
+    TileLoader {
         k: index.builder(),
         side: 1,
         index,
@@ -226,7 +232,7 @@ pub(super) fn lines<'k>(
         depth,
         along: false,
         width: PIECE as u8,
-        from: Matrix::rows(operand.place, operand.row(at), operand.strides[2]),
+        from: StridedMatrix::rows(operand.place, operand.row(at), operand.strides[2]),
         corner: zero,
         limit: zero.like(i64::from(width)),
         padding: Constant::float(Scalar::F32, 0.0),
@@ -234,9 +240,9 @@ pub(super) fn lines<'k>(
 }
 
 /// The rows of a subgroup's lane: of each sixteen two, row g and row g + 8.
-struct Rows<'k> {
+struct MmaForwardMainloop<'k> {
     k: &'k Builder,
-    form: Form,
+    form: MmaForwardConfig,
     /// The subgroup's first row in the workgroup's tile.
     own: Val<'k>,
     /// Each row, among all queries.
@@ -247,13 +253,13 @@ struct Rows<'k> {
     others: [Val<'k>; 2],
 }
 
-impl<'k> Rows<'k> {
-    fn new(k: &'k Builder, form: Form, first: Val<'k>) -> Self {
+impl<'k> MmaForwardMainloop<'k> {
+    fn new(k: &'k Builder, form: MmaForwardConfig, first: Val<'k>) -> Self {
         let lane = k.builtin(Builtin::SubgroupLane);
         let own = k.builtin(Builtin::SubgroupId) * i64::from(form.tiles() * SIXTEEN);
         let number = first.scalar();
         let row = |r: u32, below: u32| first + (own + lane / 4 + i64::from(r * SIXTEEN + below)).to(number);
-        Rows {
+        MmaForwardMainloop {
             k,
             form,
             own,
@@ -323,7 +329,8 @@ impl<'k> Rows<'k> {
         }
         let (mut next_maxima, mut next_sums, mut weights, mut scaled) = (vec![], vec![], vec![], vec![]);
         for r in 0..tiles {
-            let rows = Two { m: [maxima[2 * r], maxima[2 * r + 1]], sum: [sums[2 * r], sums[2 * r + 1]] };
+            let rows =
+                OnlineSoftmax { m: [maxima[2 * r], maxima[2 * r + 1]], sum: [sums[2 * r], sums[2 * r + 1]] };
             let eighths: Vec<Val> = (scores[r].iter())
                 .flat_map(|&s| [0, 1].map(|half| k.fragment_numbers(s, half) * scale))
                 .collect();
@@ -379,7 +386,11 @@ impl<'k> Rows<'k> {
     }
 
     /// The maxima and sums of two rows with a block's scores, what makes the results before fit to them, and the block's weights.
-    fn weights(&self, old: Two<'k>, scores: &[Val<'k>]) -> (Two<'k>, Val<'k>, Vec<Val<'k>>) {
+    fn weights(
+        &self,
+        old: OnlineSoftmax<'k>,
+        scores: &[Val<'k>],
+    ) -> (OnlineSoftmax<'k>, Val<'k>, Vec<Val<'k>>) {
         let k = self.k;
         let larger = |a: Val<'k>, b: Val<'k>| a.lt(b).select(b, a);
         let m = [0u8, 2].map(|first| {
@@ -401,7 +412,7 @@ impl<'k> Rows<'k> {
                 *sum = *sum + w.extract(first) + w.extract(first + 1);
             }
         }
-        (Two { m, sum }, alphas, weights)
+        (OnlineSoftmax { m, sum }, alphas, weights)
     }
 
     /// Stores what a part found of those rows that there are: results as they are; maxima, and behind those of all parts sums.
@@ -481,7 +492,7 @@ pub(super) fn exp2(x: Val<'_>) -> Val<'_> {
 
 /// The running maximum, and a lane's part of the sum, of two rows.
 #[derive(Clone, Copy)]
-struct Two<'k> {
+struct OnlineSoftmax<'k> {
     m: [Val<'k>; 2],
     sum: [Val<'k>; 2],
 }

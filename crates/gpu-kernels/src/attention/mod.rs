@@ -23,12 +23,12 @@ mod tma_operands;
 pub mod wgmma_backward;
 pub mod wgmma_forward;
 
-pub use backward::{Given, Of, attention_grad};
+pub use backward::{AttentionGrad, BackwardInputs, attention_grad};
 pub use forward::attention;
-pub use smem_rows::{How, Staged};
+pub use smem_rows::{AttentionPath, SmemRowsConfig};
 
 use crate::elementwise::fill;
-use crate::launch::args::Numbers;
+use crate::launch::args::LaunchArgs;
 use crate::layout::indexing;
 use elinvar_core::order::{self, ATTENTION_BLOCK};
 use elinvar_core::{DType, Layout};
@@ -75,47 +75,51 @@ fn words(s: Scalar, v: f64) -> [i64; 2] {
 
 /// An operand [b, h, rows, columns].
 #[derive(Clone, Copy)]
-struct Operand<'k> {
+struct StridedOperand<'k> {
     place: Place,
     offset: Val<'k>,
     strides: [Val<'k>; 4],
 }
 
-impl<'k> Operand<'k> {
-    fn read(numbers: &Numbers<'k>, name: &str, place: Place) -> Self {
+impl<'k> StridedOperand<'k> {
+    fn read(numbers: &LaunchArgs<'k>, name: &str, place: Place) -> Self {
         let offset = numbers.get(&format!("{name}_offset"));
-        Operand { place, offset, strides: std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}"))) }
+        StridedOperand {
+            place,
+            offset,
+            strides: std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}"))),
+        }
     }
     /// Where a row begins.
     fn row(&self, [b, h, i]: [Val<'k>; 3]) -> Val<'k> {
         indexing::position(self.offset, &[b, h, i], &self.strides[..3])
     }
     /// Rows of this, as factors of products.
-    fn side(&self, rows: Vec<Val<'k>>) -> Side<'k> {
-        Side { place: self.place, rows, step: self.strides[3] }
+    fn side(&self, rows: Vec<Val<'k>>) -> OperandRows<'k> {
+        OperandRows { place: self.place, rows, step: self.strides[3] }
     }
 }
 
 /// Rows of an operand: where they begin, and from one number to the next.
-struct Side<'k> {
+struct OperandRows<'k> {
     place: Place,
     rows: Vec<Val<'k>>,
     step: Val<'k>,
 }
 
 /// Which invocation: its row and its place along a block.
-struct Local<'k> {
+struct ThreadCoord<'k> {
     index: Val<'k>,
     row: Val<'k>,
     across: Val<'k>,
     down: u32,
 }
 
-impl<'k> Local<'k> {
+impl<'k> ThreadCoord<'k> {
     fn new(k: &'k Builder, s: Scalar) -> Self {
         let index = k.builtin(Builtin::LocalIndex);
         let across = i64::from(ACROSS);
-        Local { index, row: index / across, across: index % across, down: down(s) }
+        ThreadCoord { index, row: index / across, across: index % across, down: down(s) }
     }
     /// Its rows in the workgroup's tile.
     fn rows(&self) -> [Val<'k>; EACH] {
@@ -136,25 +140,25 @@ impl<'k> Local<'k> {
 }
 
 /// How the scores of a query are made.
-struct Scoring<'k> {
+struct ScoreRule<'k> {
     k: &'k Builder,
     scalar: Scalar,
     scale: Val<'k>,
-    mask: Option<Operand<'k>>,
+    mask: Option<StridedOperand<'k>>,
     causal: bool,
 }
 
-impl<'k> Scoring<'k> {
+impl<'k> ScoreRule<'k> {
     fn number(&self, v: f64) -> Val<'k> {
         self.k.float(self.scalar, v)
     }
     /// x[i] by w[j], in the order of contractions; row by row of x.
-    fn products(&self, n: Val<'k>, many: bool, x: &Side<'k>, w: &Side<'k>) -> Vec<Val<'k>> {
+    fn products(&self, n: Val<'k>, many: bool, x: &OperandRows<'k>, w: &OperandRows<'k>) -> Vec<Val<'k>> {
         let k = self.k;
         let none = vec![k.int(self.scalar, 0); x.rows.len() * w.rows.len()];
         let chunk = |start: Val<'k>, end: Val<'k>| {
             k.for_(start, end, start.like(1), &none, |e, sums| {
-                let load = |s: &Side<'k>| -> Vec<Val<'k>> {
+                let load = |s: &OperandRows<'k>| -> Vec<Val<'k>> {
                     s.rows.iter().map(|&r| k.load(s.place, r + e * s.step, 1)).collect()
                 };
                 chains(&load(x), &load(w), sums)
@@ -209,7 +213,7 @@ fn chains<'k>(a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
 /// where `row` says, at `columns`.
 fn accumulate<'k>(
     k: &'k Builder,
-    local: &Local<'k>,
+    local: &ThreadCoord<'k>,
     left: Place,
     count: Val<'k>,
     right: (Place, &dyn Fn(Val<'k>) -> Val<'k>),
@@ -235,7 +239,7 @@ fn buffer(k: &Builder, name: &str, elem: Elem) -> Place {
 }
 
 /// A number of a launch from its words.
-fn scale<'k>(numbers: &Numbers<'k>, s: Scalar) -> Val<'k> {
+fn scale<'k>(numbers: &LaunchArgs<'k>, s: Scalar) -> Val<'k> {
     fill::number(s, ["scale_low", "scale_high"].map(|n| numbers.get(n)))
 }
 
@@ -247,7 +251,7 @@ fn visited<'k>(causal: bool, i: Val<'k>, keys: Val<'k>) -> Val<'k> {
 
 /// In which order workgroups take tiles of rows.
 #[derive(Clone, Copy)]
-enum Order {
+enum TileOrder {
     /// Head by head: neighbours read the same.
     ByHead,
     /// The first tiles of all heads first, or the last ones: those with the most to do, so that the end is short.
@@ -255,15 +259,15 @@ enum Order {
     Descending,
 }
 
-impl Order {
+impl TileOrder {
     /// Of a form: where all tiles have as much to do, head by head.
-    fn of(causal: bool, staged: bool, longest: Order) -> Order {
-        if causal && staged { longest } else { Order::ByHead }
+    fn of(causal: bool, staged: bool, longest: TileOrder) -> TileOrder {
+        if causal && staged { longest } else { TileOrder::ByHead }
     }
 }
 
 /// What a workgroup does: which head, which tile of rows, and which part of their columns.
-struct Share<'k> {
+struct TileAssignment<'k> {
     /// The last row of a grid may have workgroups too many: they do as another one does, and store nothing.
     exists: Val<'k>,
     head: Val<'k>,
@@ -271,24 +275,24 @@ struct Share<'k> {
     part: Val<'k>,
 }
 
-impl<'k> Share<'k> {
-    fn new(unit: Val<'k>, [heads, tiles, across]: [Val<'k>; 3], order: Order) -> Self {
+impl<'k> TileAssignment<'k> {
+    fn new(unit: Val<'k>, [heads, tiles, across]: [Val<'k>; 3], order: TileOrder) -> Self {
         let (whole, part) = (unit / across, unit % across);
         let by_tile = || {
             let asked = whole / heads;
             (asked.lt(tiles), whole % heads, asked.min(tiles - 1))
         };
         let (exists, head, tile) = match order {
-            Order::ByHead => {
+            TileOrder::ByHead => {
                 let asked = unit / (tiles * across);
                 (asked.lt(heads), asked.min(heads - 1), whole % tiles)
             }
-            Order::Ascending => by_tile(),
-            Order::Descending => {
+            TileOrder::Ascending => by_tile(),
+            TileOrder::Descending => {
                 let (exists, head, tile) = by_tile();
                 (exists, head, tiles - 1 - tile)
             }
         };
-        Share { exists, head, tile, part }
+        TileAssignment { exists, head, tile, part }
     }
 }

@@ -4,7 +4,7 @@
 //! read along their numbers, a vector at a time; the right factor of what follows as neighbouring columns. What is computed is what
 //! the plain form computes: places where nothing is are -0 on the left and +0 on the right, whose product changes no bit of any sum.
 
-use super::{EACH, Local, Operand, PITCH, chains};
+use super::{EACH, PITCH, StridedOperand, ThreadCoord, chains};
 use crate::gemm::multistage_cp_async;
 use crate::gemm::smem_load::rounds;
 use crate::layout::indexing;
@@ -16,16 +16,16 @@ use elinvar_kernel::ir::{Place, Scalar};
 
 /// How exact attention is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum AttentionPath {
     /// Operands are read where they lie: for devices whose barriers are dear.
-    Plain,
+    Direct,
     /// Rows go through shared memory, if so many bytes of it are enough.
-    Within(u32),
+    Smem(u32),
 }
 
 /// What a kernel knows of rows that go through shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Staged {
+pub struct SmemRowsConfig {
     /// Numbers of a query (and key), and of a value.
     pub widths: [u32; 2],
     /// Do all rows lie in pieces of 16 bytes that need no conversion? Then copies bring them.
@@ -51,16 +51,16 @@ pub(super) fn pitch(s: Scalar, n: u32) -> u32 {
     filled(n) + vector(s)
 }
 
-impl Staged {
+impl SmemRowsConfig {
     /// The form for rows of `widths` numbers that lie so, which need `elements` of shared memory; `None` if they do not go there.
     pub(super) fn of(
-        how: How,
+        how: AttentionPath,
         dtype: DType,
         widths: [usize; 2],
         operands: &[&Layout],
         elements: &dyn Fn([u32; 2]) -> u32,
-    ) -> Option<Staged> {
-        let How::Within(bytes) = how else { return None };
+    ) -> Option<SmemRowsConfig> {
+        let AttentionPath::Smem(bytes) = how else { return None };
         if widths.iter().any(|&n| n > MOST) {
             return None;
         }
@@ -70,7 +70,7 @@ impl Staged {
         let in_pieces = |l: &&Layout| indexing::in_pieces(l, 3, vector(scalar) as usize);
         let copies = whole && operands.iter().all(in_pieces);
         let needed = elements(widths.map(|n| pitch(scalar, n))) * (scalar.bits() / 8);
-        (needed <= bytes).then_some(Staged { widths, copies })
+        (needed <= bytes).then_some(SmemRowsConfig { widths, copies })
     }
     /// What a kernel's name says of it.
     pub(super) fn word(self) -> String {
@@ -100,37 +100,37 @@ impl Staged {
 }
 
 /// A row of an operand, and whether it is there.
-pub(super) type Found<'k> = ([Val<'k>; 3], Val<'k>);
+pub(super) type RowLocation<'k> = ([Val<'k>; 3], Val<'k>);
 
 /// Some rows of an operand in shared memory.
-pub(super) struct Held<'k> {
+pub(super) struct SmemRows<'k> {
     k: &'k Builder,
     place: Place,
-    from: Operand<'k>,
+    from: StridedOperand<'k>,
     scalar: Scalar,
     rows: u32,
     n: u32,
     copies: bool,
 }
 
-impl<'k> Held<'k> {
+impl<'k> SmemRows<'k> {
     /// Room for so many rows. `side` says which width they have.
     pub fn new(
         k: &'k Builder,
         name: &str,
-        form: Staged,
+        form: SmemRowsConfig,
         scalar: Scalar,
-        (from, rows, side): (Operand<'k>, u32, usize),
+        (from, rows, side): (StridedOperand<'k>, u32, usize),
     ) -> Self {
         let n = form.widths[side];
         let place = k.shared(name, block_reduce::elem(scalar), rows * pitch(scalar, n));
-        Held { k, place, from, scalar, rows, n, copies: form.copies }
+        SmemRows { k, place, from, scalar, rows, n, copies: form.copies }
     }
     fn pitch(&self) -> i64 {
         i64::from(pitch(self.scalar, self.n))
     }
     /// Stores what stands behind the numbers of rows. It stays there.
-    pub fn pad(&self, local: &Local<'k>, v: f64) {
+    pub fn pad(&self, local: &ThreadCoord<'k>, v: f64) {
         let (k, more) = (self.k, filled(self.n) - self.n);
         if more == 0 {
             return;
@@ -145,7 +145,7 @@ impl<'k> Held<'k> {
         }
     }
     /// Begins to bring the rows that `find` finds for the places 0, 1, ...; what is not there is 0.
-    pub fn bring(&self, local: &Local<'k>, find: &dyn Fn(Val<'k>) -> Found<'k>) {
+    pub fn bring(&self, local: &ThreadCoord<'k>, find: &dyn Fn(Val<'k>) -> RowLocation<'k>) {
         let (k, elem) = (self.k, self.from.place);
         if self.n == 0 {
             return;
@@ -172,14 +172,15 @@ impl<'k> Held<'k> {
         }
     }
     /// The products of own rows with places of a block, in the order of contractions: rows are no longer than a chunk.
-    pub fn products(&self, local: &Local<'k>, others: &Held<'k>) -> Vec<Val<'k>> {
+    pub fn products(&self, local: &ThreadCoord<'k>, others: &SmemRows<'k>) -> Vec<Val<'k>> {
         let (k, width) = (self.k, vector(self.scalar));
         let none = vec![k.int(self.scalar, 0); EACH * EACH];
         let (own, others_at) =
             (local.rows().map(|r| r * self.pitch()), local.places().map(|p| p * others.pitch()));
         k.for_(k.u32(0), k.u32(filled(self.n)), k.u32(STEP), &none, |t, sums| {
-            let along =
-                |h: &Held<'k>, line: Val<'k>, i: u32| k.load(h.place, line + t + i64::from(i), width as u8);
+            let along = |h: &SmemRows<'k>, line: Val<'k>, i: u32| {
+                k.load(h.place, line + t + i64::from(i), width as u8)
+            };
             (0..STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
                 let a = own.map(|line| along(self, line, i));
                 let b = others_at.map(|line| along(others, line, i));
@@ -194,7 +195,7 @@ impl<'k> Held<'k> {
     /// `count` on. `columns`: where neighbours begin.
     pub fn accumulate(
         &self,
-        local: &Local<'k>,
+        local: &ThreadCoord<'k>,
         left: Place,
         count: Val<'k>,
         (columns, neighbours): (&[Val<'k>], u32),

@@ -5,8 +5,8 @@
 //! maximum - the largest), part by part, from the first to the last. How many parts there are depends on the keys alone.
 
 use super::mma_forward::{self, exp2};
-use crate::launch::args::{self, Numbers};
-use crate::launch::{Key, Room, Slot, Steps, Work, grid, group_number};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, group_number};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -31,14 +31,14 @@ pub fn are_few(a: &Attention, [q, k, _]: [&Layout; 3]) -> bool {
 ///
 /// # Panics
 /// If it does not fit ([`mma_forward::fits`]).
-pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> Steps<'static> {
+pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> LaunchSequence<'static> {
     let [q, k, _] = operands;
     let (heads, l, d) = (q.shape()[0] * q.shape()[1], q.shape()[2], q.shape()[3]);
     let rows = heads * l;
-    let results = vec![Room::of(dtype.into(), rows * d), Room::of(Elem::F32, rows)];
-    let mut all = Steps { results, ..Steps::default() };
-    let given = [Slot::Operand(0), Slot::Operand(1), Slot::Operand(2)];
-    let ends = [Slot::Result(0), Slot::Result(1)];
+    let results = vec![BufferSpec::of(dtype.into(), rows * d), BufferSpec::of(Elem::F32, rows)];
+    let mut all = LaunchSequence { results, ..LaunchSequence::default() };
+    let given = [BufferSlot::Operand(0), BufferSlot::Operand(1), BufferSlot::Operand(2)];
+    let ends = [BufferSlot::Result(0), BufferSlot::Result(1)];
     if !are_few(a, operands) {
         if let Some(work) = mma_forward::attention(a, dtype, operands) {
             all.push(work, &[&given[..], &ends].concat());
@@ -48,8 +48,9 @@ pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> Steps<'stat
     let parts = k.shape()[2].div_ceil(PART);
     if let Some(work) = mma_forward::part(a, dtype, operands) {
         // Results of parts; maxima, and behind them sums.
-        all.scratch = vec![Room::of(Elem::F32, parts * rows * d), Room::of(Elem::F32, 2 * parts * rows)];
-        let between = [Slot::Scratch(0), Slot::Scratch(1)];
+        all.scratch =
+            vec![BufferSpec::of(Elem::F32, parts * rows * d), BufferSpec::of(Elem::F32, 2 * parts * rows)];
+        let between = [BufferSlot::Scratch(0), BufferSlot::Scratch(1)];
         all.push(work, &[&given[..], &between].concat());
         all.push(join(dtype, [parts, rows, d]), &[&between[..], &ends].concat());
     }
@@ -73,7 +74,7 @@ fn build(dtype: DType, wide: bool) -> Kernel {
     let y = k.buffer("y", dtype.into(), Access::Write);
     let lse = k.buffer("lse", Elem::F32, Access::Write);
     let number = indexing::scalar(wide);
-    let numbers = Numbers::new(&k, number, 3);
+    let numbers = LaunchArgs::new(&k, number, 3);
     let [parts, rows, d] = ["parts", "rows", "d"].map(|n| numbers.get(n));
     let at = group_number(&k, number) * i64::from(INVOCATIONS) + k.local_id(0).to(number);
     k.if_(at.lt(rows * d), || {

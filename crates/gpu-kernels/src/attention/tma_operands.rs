@@ -1,6 +1,6 @@
 //! What kernels of attention by boxes have in common: operands, of whose heads boxes are fetched, and which workgroup takes which tile.
 
-use crate::launch::args::Numbers;
+use crate::launch::args::LaunchArgs;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{BLOCK_LINES, Elem, Fetched, Fragment, MatrixUnit, Place, Role, misfit};
@@ -19,7 +19,7 @@ const CACHED: usize = 16 << 20;
 
 /// How an operand lies: heads are planes, or stand in lines, side by side; and its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lies {
+pub(super) struct TmaLayout {
     pub inside: bool,
     /// The offset, elements of a line, elements from line to line and from plane to plane, planes, elements from head to head in a line.
     pub numbers: [i64; OF_OPERAND],
@@ -28,9 +28,9 @@ pub(super) struct Lies {
 /// Numbers of an operand.
 pub(super) const OF_OPERAND: usize = 6;
 
-impl Lies {
+impl TmaLayout {
     /// Of values [b, h, n, width]; `None` if boxes of it cannot be fetched.
-    pub fn of(elem: Elem, l: &Layout) -> Option<Lies> {
+    pub fn of(elem: Elem, l: &Layout) -> Option<TmaLayout> {
         let ([b, h, n, d], strides) = (l.shape().dims().try_into().ok()?, l.strides());
         let [sb, sh, sn, sd]: [i64; 4] = std::array::from_fn(|a| strides[a] as i64);
         let [b, h, n, d] = [b, h, n, d].map(|v: usize| v as i64);
@@ -51,7 +51,7 @@ impl Lies {
             sd == 1 && apart && small && misfit(elem, [offset, inner, n, planes, line, plane]).is_none()
         };
         let found = planes.into_iter().chain(inside).find(fetched);
-        found.map(|(inside, numbers)| Lies { inside, numbers })
+        found.map(|(inside, numbers)| TmaLayout { inside, numbers })
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) fn fragment(dtype: DType, role: Role) -> Fragment {
 
 /// An operand in a kernel, and the plane and the first number of a head's lines.
 #[derive(Clone, Copy)]
-pub(super) struct Operand<'k> {
+pub(super) struct TmaOperand<'k> {
     view: u32,
     inside: bool,
     step: Val<'k>,
@@ -81,10 +81,10 @@ pub(super) struct Operand<'k> {
     pub first: Val<'k>,
 }
 
-impl<'k> Operand<'k> {
+impl<'k> TmaOperand<'k> {
     /// Reads the numbers; boxes are of so many lines, of which a plane has `count`.
     pub fn read(
-        (k, numbers): (&'k Builder, &Numbers<'k>),
+        (k, numbers): (&'k Builder, &LaunchArgs<'k>),
         (name, place): (&str, Place),
         inside: bool,
         (lines, count): (u32, Val<'k>),
@@ -94,14 +94,14 @@ impl<'k> Operand<'k> {
         let view =
             k.view(&format!("{name}_view"), place, lines, offset, [inner, count, planes], [line, plane]);
         let zero = step.like(0);
-        Operand { view, inside, step, plane: zero, first: zero }
+        TmaOperand { view, inside, step, plane: zero, first: zero }
     }
     /// A head of a batch that has so many.
     pub fn head(self, batch: Val<'k>, heads: Val<'k>, head: Val<'k>) -> Self {
         if self.inside {
-            Operand { plane: batch, first: head * self.step, ..self }
+            TmaOperand { plane: batch, first: head * self.step, ..self }
         } else {
-            Operand { plane: batch * heads + head, ..self }
+            TmaOperand { plane: batch * heads + head, ..self }
         }
     }
     /// A box from a line on, of the `part`-th 64 numbers.

@@ -10,15 +10,15 @@
 //!
 //! D = sum of g o of each query, and what is taken off exponents, come from a kernel before these (`delta.rs`).
 
-use super::backward::Given;
+use super::backward::BackwardInputs;
 use super::delta::{self, statistics};
 use super::mma_forward::exp2;
 use super::tma_operands::{
-    AREA, LANES, Lies, OF_OPERAND, Operand, SIDE, SIXTEEN, exponents, fragment, share, together,
+    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, exponents, fragment, share, together,
 };
-use super::wgmma_forward::Tile;
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use super::wgmma_forward::WgmmaAttentionTile;
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
@@ -30,30 +30,32 @@ use elinvar_ops::backend::Attention;
 
 /// Which kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum By {
+pub enum BackwardPass {
     /// Rows are queries: dq.
-    Queries,
+    GradQuery,
     /// Rows are keys: dk and dv.
-    Keys,
+    GradKeyValue,
 }
 
-impl By {
+impl BackwardPass {
     /// How it is cut into pieces: of a tile, `block` is of those that are no rows. On an H100, 16 heads of 8 batches of 2048 queries and
     /// keys took, of 128 numbers, 737 microseconds by queries and 922 by keys; 844 by queries with blocks of 128 keys. Of 64
     /// numbers they took 484 and 606, and 553 by queries with 128 queries and blocks of 128 keys.
-    pub const fn tile(self, width: u32) -> Tile {
+    pub const fn tile(self, width: u32) -> WgmmaAttentionTile {
         match self {
-            By::Queries if width > SIDE => Tile { groups: 2, block: 64, slots: 3 },
-            By::Queries => Tile { groups: 3, block: 64, slots: 4 },
-            By::Keys if width > SIDE => Tile { groups: 2, block: 64, slots: 3 },
-            By::Keys => Tile { groups: 2, block: 64, slots: 4 },
+            BackwardPass::GradQuery if width > SIDE => WgmmaAttentionTile { groups: 2, block: 64, slots: 3 },
+            BackwardPass::GradQuery => WgmmaAttentionTile { groups: 3, block: 64, slots: 4 },
+            BackwardPass::GradKeyValue if width > SIDE => {
+                WgmmaAttentionTile { groups: 2, block: 64, slots: 3 }
+            }
+            BackwardPass::GradKeyValue => WgmmaAttentionTile { groups: 2, block: 64, slots: 4 },
         }
     }
     /// Bytes of shared memory: rows and others of both sides, statistics of blocks of queries, signals.
-    const fn shared_bytes(self, t: Tile, width: u32) -> u32 {
+    const fn shared_bytes(self, t: WgmmaAttentionTile, width: u32) -> u32 {
         let statistics = match self {
-            By::Queries => 0,
-            By::Keys => t.slots * 2 * t.block * 4,
+            BackwardPass::GradQuery => 0,
+            BackwardPass::GradKeyValue => t.slots * 2 * t.block * 4,
         };
         2 * (t.groups * SIDE + t.slots * t.block) * width * 2 + statistics + (t.slots + 1) * 8
     }
@@ -61,9 +63,9 @@ impl By {
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct WgmmaBackwardConfig {
     /// Whose rows.
-    pub by: By,
+    pub by: BackwardPass,
     /// f16 or bf16: the dtype of q, k, v and the gradients.
     pub dtype: DType,
     /// Numbers of a query, a key and a value: 64 or 128.
@@ -73,69 +75,90 @@ pub struct Form {
     /// Of which of q, k, v and g do heads stand in lines?
     pub inside: [bool; 4],
     /// How it is cut into pieces.
-    pub tile: Tile,
+    pub tile: WgmmaAttentionTile,
 }
 
 /// Can it be done so? As the result, and the result's gradient lies so, too.
-pub fn grad_fits(a: &Attention, dtype: DType, x: &Given<'_>, shared: u32) -> bool {
+pub fn grad_fits(a: &Attention, dtype: DType, x: &BackwardInputs<'_>, shared: u32) -> bool {
     let width = x.q.shape()[3] as u32;
     super::wgmma_forward::fits(a, dtype, [x.q, x.k, x.v], x.mask.is_some(), shared)
-        && [By::Queries, By::Keys].iter().all(|by| by.shared_bytes(by.tile(width), width) <= shared)
+        && [BackwardPass::GradQuery, BackwardPass::GradKeyValue]
+            .iter()
+            .all(|by| by.shared_bytes(by.tile(width), width) <= shared)
         && !indexing::is_wide(x.g)
         && delta::fits(x.o, x.lse)
-        && Lies::of(dtype.into(), x.g).is_some()
+        && TmaLayout::of(dtype.into(), x.g).is_some()
 }
 
 /// The work of the gradient. Operands: q, k, v, o, lse, g. Results: dq, dk, dv.
 ///
 /// # Panics
 /// If it does not fit ([`grad_fits`]).
-pub fn attention_grad(a: &Attention, dtype: DType, x: &Given<'_>) -> Steps<'static> {
+pub fn attention_grad(a: &Attention, dtype: DType, x: &BackwardInputs<'_>) -> LaunchSequence<'static> {
     let width = x.q.shape()[3] as u32;
-    steps_by(a, dtype, x, [By::Queries, By::Keys].map(|by| by.tile(width)))
+    steps_by(a, dtype, x, [BackwardPass::GradQuery, BackwardPass::GradKeyValue].map(|by| by.tile(width)))
 }
 
 /// The same, cut into pieces otherwise: by queries and by keys.
-pub fn steps_by(a: &Attention, dtype: DType, x: &Given<'_>, tiles: [Tile; 2]) -> Steps<'static> {
-    let room = |l: &Layout| Room::of(dtype.into(), l.shape().numel());
-    let mut all = Steps { results: vec![room(x.q), room(x.k), room(x.v)], ..Steps::default() };
+pub fn steps_by(
+    a: &Attention,
+    dtype: DType,
+    x: &BackwardInputs<'_>,
+    tiles: [WgmmaAttentionTile; 2],
+) -> LaunchSequence<'static> {
+    let room = |l: &Layout| BufferSpec::of(dtype.into(), l.shape().numel());
+    let mut all =
+        LaunchSequence { results: vec![room(x.q), room(x.k), room(x.v)], ..LaunchSequence::default() };
     let rows = x.q.shape()[..3].iter().product();
-    all.scratch = vec![Room::of(Elem::F32, rows); 2];
+    all.scratch = vec![BufferSpec::of(Elem::F32, rows); 2];
     if let Some(work) = statistics(dtype, [x.g, x.o, x.lse]) {
-        let given = [5, 3, 4].map(Slot::Operand);
-        all.push(work, &[&given[..], &[Slot::Scratch(0), Slot::Scratch(1)]].concat());
+        let given = [5, 3, 4].map(BufferSlot::Operand);
+        all.push(work, &[&given[..], &[BufferSlot::Scratch(0), BufferSlot::Scratch(1)]].concat());
     }
-    let given = [0, 1, 2, 5].map(Slot::Operand);
-    for (by, tile) in [By::Queries, By::Keys].into_iter().zip(tiles) {
-        let results: &[Slot] = match by {
-            By::Queries => &[Slot::Result(0)],
-            By::Keys => &[Slot::Result(1), Slot::Result(2)],
+    let given = [0, 1, 2, 5].map(BufferSlot::Operand);
+    for (by, tile) in [BackwardPass::GradQuery, BackwardPass::GradKeyValue].into_iter().zip(tiles) {
+        let results: &[BufferSlot] = match by {
+            BackwardPass::GradQuery => &[BufferSlot::Result(0)],
+            BackwardPass::GradKeyValue => &[BufferSlot::Result(1), BufferSlot::Result(2)],
         };
         if let Some(work) = launch(by, a, dtype, x, tile) {
-            all.push(work, &[&given[..], &[Slot::Scratch(1), Slot::Scratch(0)], results].concat());
+            all.push(
+                work,
+                &[&given[..], &[BufferSlot::Scratch(1), BufferSlot::Scratch(0)], results].concat(),
+            );
         }
     }
     all
 }
 
-fn launch(by: By, a: &Attention, dtype: DType, x: &Given<'_>, tile: Tile) -> Option<Work<'static>> {
+fn launch(
+    by: BackwardPass,
+    a: &Attention,
+    dtype: DType,
+    x: &BackwardInputs<'_>,
+    tile: WgmmaAttentionTile,
+) -> Option<Work<'static>> {
     let (b, h, l, d) = (x.q.shape()[0], x.q.shape()[1], x.q.shape()[2], x.q.shape()[3]);
     let (j, s) = (x.k.shape()[1], x.k.shape()[2]);
     let (heads, rows, others) = match by {
-        By::Queries => (h, l, s),
-        By::Keys => (j, s, l),
+        BackwardPass::GradQuery => (h, l, s),
+        BackwardPass::GradKeyValue => (j, s, l),
     };
     if b * heads * rows == 0 {
         return None;
     }
     let lies = [x.q, x.k, x.v, x.g].map(|l| {
-        Lies::of(dtype.into(), l)
+        TmaLayout::of(dtype.into(), l)
             .unwrap_or_else(|| panic!("the gradient of attention by boxes: {x:?} of {dtype}"))
     });
     let (width, inside) = (d as u32, lies.map(|l| l.inside));
-    let form = Form { by, dtype, width, causal: a.causal, inside, tile };
+    let form = WgmmaBackwardConfig { by, dtype, width, causal: a.causal, inside, tile };
     let tiles = rows.div_ceil((tile.groups * SIDE) as usize);
-    let together = together(a.causal, b * heads, 4 * others * d * if by == By::Keys { h / j } else { 1 });
+    let together = together(
+        a.causal,
+        b * heads,
+        4 * others * d * if by == BackwardPass::GradKeyValue { h / j } else { 1 },
+    );
     let mut all = [b * heads, j, h / j.max(1), l, s, together].map(|v| v as i64).to_vec();
     all.push(i64::from(exponents(a).to_bits() as i32));
     all.extend(lies.iter().flat_map(|l| l.numbers));
@@ -143,12 +166,12 @@ fn launch(by: By, a: &Attention, dtype: DType, x: &Given<'_>, tile: Tile) -> Opt
     Some(args::work(key, move || build(&form), grid((b * heads * tiles) as u64), Scalar::I32, &all))
 }
 
-impl Form {
+impl WgmmaBackwardConfig {
     fn name(&self) -> String {
-        let Tile { groups, block, slots } = self.tile;
+        let WgmmaAttentionTile { groups, block, slots } = self.tile;
         let by = match self.by {
-            By::Queries => "q",
-            By::Keys => "kv",
+            BackwardPass::GradQuery => "q",
+            BackwardPass::GradKeyValue => "kv",
         };
         let mut flags = String::from(if self.causal { "_causal" } else { "" });
         for (inside, name) in self.inside.into_iter().zip(["q", "k", "v", "g"]) {
@@ -164,12 +187,12 @@ impl Form {
         self.tile.groups * SIDE
     }
     fn is_by_queries(self) -> bool {
-        self.by == By::Queries
+        self.by == BackwardPass::GradQuery
     }
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &WgmmaBackwardConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(), [t.groups * BLOCK_INVOCATIONS, 1, 1]);
     k.subgroup(LANES);
@@ -179,22 +202,22 @@ pub fn build(form: &Form) -> Kernel {
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: Form) {
+fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
     let (elem, t, by_queries) = (Elem::from(form.dtype), form.tile, form.is_by_queries());
     let names = ["q", "k", "v", "g"];
     let places = names.map(|n| k.buffer(n, elem, Access::Read));
     let [shifts, sums] = ["shifts", "sums"].map(|n| k.buffer(n, Elem::F32, Access::Read));
     let results: &[&str] = if by_queries { &["dq"] } else { &["dk", "dv"] };
     let results: Vec<Place> = results.iter().map(|n| k.buffer(n, elem, Access::Write)).collect();
-    let numbers = Numbers::new(k, Scalar::I32, 7 + OF_OPERAND * 4);
+    let numbers = LaunchArgs::new(k, Scalar::I32, 7 + OF_OPERAND * 4);
     let [heads, j, group, l, s, together] =
         ["heads", "j", "group", "l", "s", "together"].map(|n| numbers.get(n));
     let exponents = numbers.get("exponents").bits(Scalar::F32);
     let of_rows = [by_queries, !by_queries, !by_queries, by_queries];
-    let operands: [Operand<'k>; 4] = std::array::from_fn(|i| {
+    let operands: [TmaOperand<'k>; 4] = std::array::from_fn(|i| {
         let lines = if of_rows[i] { form.rows() } else { t.block };
         let count = if i == 0 || i == 3 { l } else { s };
-        Operand::read((k, &numbers), (names[i], places[i]), form.inside[i], (lines, count))
+        TmaOperand::read((k, &numbers), (names[i], places[i]), form.inside[i], (lines, count))
     });
     let area = |lines: u32| lines * form.width;
     let rows = ["first_rows", "second_rows"].map(|n| k.shared(n, elem, area(form.rows())));
@@ -225,7 +248,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let each = [row(0), row(8)];
     let [q, key, v, g] = operands;
     let (left, right) = if by_queries { ([q, g], [key, v]) } else { ([key, v], [q, g]) };
-    let head_of = |o: Operand<'k>, is_query: bool, head: Val<'k>| {
+    let head_of = |o: TmaOperand<'k>, is_query: bool, head: Val<'k>| {
         o.head(batch, if is_query { j * group } else { j }, head)
     };
     let none = k.u32(0);
@@ -241,7 +264,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
             [shifts, sums].map(|place| k.load(place, at, 1))
         })
     });
-    let turns = Turns {
+    let turns = WgmmaBackwardMainloop {
         k,
         form,
         rows,
@@ -273,7 +296,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
         next = turns.fetch(next, k.u32(i));
     }
     k.await_signal(none, none);
-    let mut state = State { slot: none, phase: none, next, sums };
+    let mut state = WgmmaBackwardState { slot: none, phase: none, next, sums };
     if by_queries {
         // The last block, of which not all rows see all, and then the others.
         k.await_signal(none + 1, none);
@@ -291,20 +314,20 @@ fn write<'k>(k: &'k Builder, form: Form) {
         // The blocks that not all rows go with come first.
         let masked = if form.causal { ((first_row + (high + block - 1)) / block).min(end) } else { begin };
         let carried = k.for_(zero, group, zero.like(1), &state.carried(), |_, carried| {
-            let mut state = State::of(carried);
+            let mut state = WgmmaBackwardState::of(carried);
             if form.causal {
                 state = turns.all([begin, masked], |i| i, true, state);
             }
             turns.all([masked, end], |i| i, false, state).carried()
         });
-        state = State::of(&carried);
+        state = WgmmaBackwardState::of(&carried);
         k.wait_copies(0);
     }
     turns.store(&state.sums, exists, (head, count), &results);
 }
 
 /// What a turn leaves to the next one.
-struct State<'k> {
+struct WgmmaBackwardState<'k> {
     /// Where the next block is, and the phase of its signal.
     slot: Val<'k>,
     phase: Val<'k>,
@@ -313,25 +336,25 @@ struct State<'k> {
     sums: Vec<Val<'k>>,
 }
 
-impl<'k> State<'k> {
+impl<'k> WgmmaBackwardState<'k> {
     fn carried(&self) -> Vec<Val<'k>> {
         [&[self.slot, self.phase], &self.next[..], &self.sums].concat()
     }
-    fn of(all: &[Val<'k>]) -> State<'k> {
-        State { slot: all[0], phase: all[1], next: [all[2], all[3]], sums: all[4..].to_vec() }
+    fn of(all: &[Val<'k>]) -> WgmmaBackwardState<'k> {
+        WgmmaBackwardState { slot: all[0], phase: all[1], next: [all[2], all[3]], sums: all[4..].to_vec() }
     }
 }
 
 /// What all turns know.
-struct Turns<'k> {
+struct WgmmaBackwardMainloop<'k> {
     k: &'k Builder,
-    form: Form,
+    form: WgmmaBackwardConfig,
     /// Queries and gradients, or keys and values.
     rows: [Place; 2],
     others: [Place; 2],
     /// What queries of a block have, where it is put, and where it comes from.
     statistics: Option<(Place, [Place; 2])>,
-    right: [Operand<'k>; 2],
+    right: [TmaOperand<'k>; 2],
     batch: Val<'k>,
     /// The first head of others, of how many in a batch, and how many are gone through.
     first_head: Val<'k>,
@@ -353,7 +376,7 @@ struct Turns<'k> {
     seen: Val<'k>,
 }
 
-impl<'k> Turns<'k> {
+impl<'k> WgmmaBackwardMainloop<'k> {
     /// The first block that is fetched.
     fn first(&self) -> Val<'k> {
         if self.form.is_by_queries() { self.end - 1 } else { self.begin }
@@ -416,15 +439,15 @@ impl<'k> Turns<'k> {
         [from, to]: [Val<'k>; 2],
         block: impl Fn(Val<'k>) -> Val<'k>,
         masked: bool,
-        state: State<'k>,
-    ) -> State<'k> {
+        state: WgmmaBackwardState<'k>,
+    ) -> WgmmaBackwardState<'k> {
         let k = self.k;
         let carried = k.for_(from, to, from.like(1), &state.carried(), |i, carried| {
-            self.turn([masked, true], block(i), State::of(carried)).carried()
+            self.turn([masked, true], block(i), WgmmaBackwardState::of(carried)).carried()
         });
         // What is carried into another loop is copied.
         k.wait_products(0);
-        State::of(&carried)
+        WgmmaBackwardState::of(&carried)
     }
 
     /// Begins the products of rows with a block of a side.
@@ -457,9 +480,14 @@ impl<'k> Turns<'k> {
     }
 
     /// The sums with those of a block. `masked`: not all rows go with all of it; `fetches`: what comes later is fetched.
-    fn turn(&self, [masked, fetches]: [bool; 2], block: Val<'k>, old: State<'k>) -> State<'k> {
+    fn turn(
+        &self,
+        [masked, fetches]: [bool; 2],
+        block: Val<'k>,
+        old: WgmmaBackwardState<'k>,
+    ) -> WgmmaBackwardState<'k> {
         let (k, form, t) = (self.k, self.form, self.form.tile);
-        let State { slot, phase, next, sums } = old;
+        let WgmmaBackwardState { slot, phase, next, sums } = old;
         let late = form.is_by_queries();
         if !late {
             k.await_signal(slot + 1, phase);
@@ -507,7 +535,7 @@ impl<'k> Turns<'k> {
             .map(|(i, slope)| weights[i] * (slope - self.statistic(1, i, slot)))
             .collect();
         let ds = self.add(&slopes, 0, slot, ds);
-        State { slot: later, phase: later_phase, next, sums: [ds, dv].concat() }
+        WgmmaBackwardState { slot: later, phase: later_phase, next, sums: [ds, dv].concat() }
     }
 
     /// What is taken off (0), or D (1), for the four numbers of an eighth of a block.

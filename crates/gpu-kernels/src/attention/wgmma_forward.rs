@@ -15,10 +15,10 @@
 
 use super::mma_forward::exp2;
 use super::tma_operands::{
-    AREA, LANES, Lies, OF_OPERAND, Operand, SIDE, SIXTEEN, exponents, fragment, share, together,
+    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, exponents, fragment, share, together,
 };
-use crate::launch::args::{self, Numbers};
-use crate::launch::{Key, Room, Slot, Steps, Work, grid, group_number};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, group_number};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -32,7 +32,7 @@ use elinvar_ops::lane::Lane;
 
 /// How attention is cut into pieces. It changes bits by the block alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
+pub struct WgmmaAttentionTile {
     /// Groups of 128 invocations, each with 64 queries.
     pub groups: u32,
     /// Keys of a block: a multiple of 64, up to 256.
@@ -41,13 +41,13 @@ pub struct Tile {
     pub slots: u32,
 }
 
-impl Tile {
+impl WgmmaAttentionTile {
     /// The tile of a width: as many queries as registers of a multiprocessor hold. On an H100, 16 heads of 8 batches of 2048 queries
     /// and keys took, of 128 numbers, 562 microseconds so, with blocks of 64 keys 667, and with 192 queries and such blocks 598; of
     /// 64 numbers 381, and with 128 queries 404.
-    pub const fn of(width: u32) -> Tile {
+    pub const fn of(width: u32) -> WgmmaAttentionTile {
         let groups = if width > SIDE { 2 } else { 3 };
-        Tile { groups, block: 128, slots: 2 }
+        WgmmaAttentionTile { groups, block: 128, slots: 2 }
     }
     const fn queries(self) -> u32 {
         self.groups * SIDE
@@ -70,13 +70,13 @@ pub fn fits(a: &Attention, dtype: DType, operands: [&Layout; 3], masked: bool, s
         && v.shape()[3] == width
         && k.shape()[2] > 0
         && exponents.is_normal()
-        && Tile::of(width as u32).shared_bytes(width as u32) <= shared
-        && operands.iter().all(|l| !indexing::is_wide(l) && Lies::of(dtype.into(), l).is_some())
+        && WgmmaAttentionTile::of(width as u32).shared_bytes(width as u32) <= shared
+        && operands.iter().all(|l| !indexing::is_wide(l) && TmaLayout::of(dtype.into(), l).is_some())
 }
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct WgmmaForwardConfig {
     /// f16 or bf16: the dtype of q, k, v and y.
     pub dtype: DType,
     /// Numbers of a query, a key and a value: 64 or 128.
@@ -88,14 +88,19 @@ pub struct Form {
     /// Of which of q, k and v do heads stand in lines?
     pub inside: [bool; 3],
     /// How it is cut into pieces.
-    pub tile: Tile,
+    pub tile: WgmmaAttentionTile,
 }
 
 /// The work of attention: q, k, v, then y and lse. `None` if there are no queries.
 ///
 /// # Panics
 /// If it does not fit ([`fits`]).
-pub fn attention(a: &Attention, dtype: DType, operands: [&Layout; 3], tile: Tile) -> Option<Work<'static>> {
+pub fn attention(
+    a: &Attention,
+    dtype: DType,
+    operands: [&Layout; 3],
+    tile: WgmmaAttentionTile,
+) -> Option<Work<'static>> {
     let [q, k, _] = operands;
     let (b, h, l, d) = (q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]);
     let (j, s) = (k.shape()[1], k.shape()[2]);
@@ -103,11 +108,11 @@ pub fn attention(a: &Attention, dtype: DType, operands: [&Layout; 3], tile: Tile
         return None;
     }
     let lies = operands.map(|l| {
-        let lies = Lies::of(dtype.into(), l);
+        let lies = TmaLayout::of(dtype.into(), l);
         lies.unwrap_or_else(|| panic!("attention by boxes: {operands:?} of {dtype}"))
     });
     let exponents = exponents(a);
-    let form = Form {
+    let form = WgmmaForwardConfig {
         dtype,
         width: d as u32,
         causal: a.causal,
@@ -129,21 +134,21 @@ pub fn attention(a: &Attention, dtype: DType, operands: [&Layout; 3], tile: Tile
 ///
 /// # Panics
 /// If it does not fit ([`fits`]).
-pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> Steps<'static> {
+pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> LaunchSequence<'static> {
     let [q, ..] = operands;
     let (rows, width) = (q.shape()[..3].iter().product::<usize>(), q.shape()[3]);
-    let results = vec![Room::of(dtype.into(), rows * width), Room::of(Elem::F32, rows)];
-    let mut all = Steps { results, ..Steps::default() };
-    if let Some(work) = attention(a, dtype, operands, Tile::of(width as u32)) {
-        let given = [Slot::Operand(0), Slot::Operand(1), Slot::Operand(2)];
-        all.push(work, &[&given[..], &[Slot::Result(0), Slot::Result(1)]].concat());
+    let results = vec![BufferSpec::of(dtype.into(), rows * width), BufferSpec::of(Elem::F32, rows)];
+    let mut all = LaunchSequence { results, ..LaunchSequence::default() };
+    if let Some(work) = attention(a, dtype, operands, WgmmaAttentionTile::of(width as u32)) {
+        let given = [BufferSlot::Operand(0), BufferSlot::Operand(1), BufferSlot::Operand(2)];
+        all.push(work, &[&given[..], &[BufferSlot::Result(0), BufferSlot::Result(1)]].concat());
     }
     all
 }
 
-impl Form {
+impl WgmmaForwardConfig {
     fn name(&self) -> String {
-        let Tile { block, slots, .. } = self.tile;
+        let WgmmaAttentionTile { block, slots, .. } = self.tile;
         let flags = [(self.causal, "_causal"), (self.negative, "_negative")];
         let mut flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         for (inside, name) in self.inside.into_iter().zip(["q", "k", "v"]) {
@@ -166,7 +171,7 @@ impl Form {
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &WgmmaForwardConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(), [t.groups * BLOCK_INVOCATIONS, 1, 1]);
     k.subgroup(LANES);
@@ -176,18 +181,18 @@ pub fn build(form: &Form) -> Kernel {
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: Form) {
+fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
     let (elem, t) = (Elem::from(form.dtype), form.tile);
     assert!(View::turns(elem) && box_elements(elem) == SIDE, "values of 16 bits");
     let places = ["q", "k", "v"].map(|n| k.buffer(n, elem, Access::Read));
     let y = k.buffer("y", elem, Access::Write);
     let lse = k.buffer("lse", Elem::F32, Access::Write);
-    let numbers = Numbers::new(k, Scalar::I32, 8 + OF_OPERAND * 3);
+    let numbers = LaunchArgs::new(k, Scalar::I32, 8 + OF_OPERAND * 3);
     let [heads, h, group, l, s, tiles, together] =
         ["heads", "h", "group", "l", "s", "tiles", "together"].map(|n| numbers.get(n));
     let scale = numbers.get("exponents").bits(Scalar::F32);
     let operand = |i: usize, lines: u32, count: Val<'k>| {
-        Operand::read((k, &numbers), (["q", "k", "v"][i], places[i]), form.inside[i], (lines, count))
+        TmaOperand::read((k, &numbers), (["q", "k", "v"][i], places[i]), form.inside[i], (lines, count))
     };
     let (q, keys, values) = (operand(0, t.queries(), l), operand(1, t.block, s), operand(2, SIDE, s));
     let queries = k.shared("queries", elem, t.queries() * form.width);
@@ -206,7 +211,7 @@ fn write<'k>(k: &'k Builder, form: Form) {
         let within = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN) + lane / 4 + below;
         first_row + within.to(Scalar::I32)
     };
-    let rows = Rows {
+    let rows = WgmmaForwardMainloop {
         k,
         form,
         queries,
@@ -239,19 +244,21 @@ fn write<'k>(k: &'k Builder, form: Form) {
     let scores = rows.scores(zero);
     k.wait_products(0);
     let never = rows.number(if form.negative { f64::INFINITY } else { f64::NEG_INFINITY });
-    let begin = Two { m: [never; 2], sum: [rows.number(0.0); 2] };
+    let begin = OnlineSoftmax { m: [never; 2], sum: [rows.number(0.0); 2] };
     let (two, alpha, weights) = rows.weights(begin, &scores, Some((blocks - 1) * block));
     k.await_signal(rows.signal(VALUES, zero), zero);
     let empty = k.fragment_fill(form.fragment(Role::C), rows.number(0.0));
     let results = vec![empty; (form.width / SIXTEEN) as usize];
-    let state = State { slot: zero, phase: zero, two, alpha, weights: rows.rounded(&weights), results };
+    let state =
+        WgmmaForwardState { slot: zero, phase: zero, two, alpha, weights: rows.rounded(&weights), results };
 
     // Blocks that all queries see as a whole stand before the others.
     let whole = if form.causal { first_row.min(seen) } else { seen } / block;
-    let turns = |from: Val<'k>, to: Val<'k>, masked: bool, state: &State<'k>| {
-        let turn =
-            |at: Val<'k>, carried: &[Val<'k>]| rows.turn(at, masked, &State::of(form, carried)).carried();
-        State::of(form, &k.for_(from, to, from.like(1), &state.carried(), turn))
+    let turns = |from: Val<'k>, to: Val<'k>, masked: bool, state: &WgmmaForwardState<'k>| {
+        let turn = |at: Val<'k>, carried: &[Val<'k>]| {
+            rows.turn(at, masked, &WgmmaForwardState::of(form, carried)).carried()
+        };
+        WgmmaForwardState::of(form, &k.for_(from, to, from.like(1), &state.carried(), turn))
     };
     let second = none + 1;
     let state = if form.causal && !t.block.is_multiple_of(t.queries()) {
@@ -271,28 +278,28 @@ const KEYS: usize = 0;
 const VALUES: usize = 1;
 
 /// What a turn leaves to the next one.
-struct State<'k> {
+struct WgmmaForwardState<'k> {
     /// Where the values of the last block are, and the phase of their signal.
     slot: Val<'k>,
     phase: Val<'k>,
-    two: Two<'k>,
+    two: OnlineSoftmax<'k>,
     /// What the results have to be multiplied by.
     alpha: [Val<'k>; 2],
     weights: Vec<Val<'k>>,
     results: Vec<Val<'k>>,
 }
 
-impl<'k> State<'k> {
+impl<'k> WgmmaForwardState<'k> {
     fn carried(&self) -> Vec<Val<'k>> {
-        let Two { m, sum } = self.two;
+        let OnlineSoftmax { m, sum } = self.two;
         [&[self.slot, self.phase], &m[..], &sum, &self.alpha, &self.weights, &self.results].concat()
     }
-    fn of(form: Form, all: &[Val<'k>]) -> State<'k> {
+    fn of(form: WgmmaForwardConfig, all: &[Val<'k>]) -> WgmmaForwardState<'k> {
         let (weights, results) = all[8..].split_at((form.tile.block / SIXTEEN) as usize);
-        State {
+        WgmmaForwardState {
             slot: all[0],
             phase: all[1],
-            two: Two { m: [all[2], all[3]], sum: [all[4], all[5]] },
+            two: OnlineSoftmax { m: [all[2], all[3]], sum: [all[4], all[5]] },
             alpha: [all[6], all[7]],
             weights: weights.to_vec(),
             results: results.to_vec(),
@@ -302,19 +309,19 @@ impl<'k> State<'k> {
 
 /// The running maximum (or minimum) of products, and a lane's part of the sum, of two rows.
 #[derive(Clone, Copy)]
-struct Two<'k> {
+struct OnlineSoftmax<'k> {
     m: [Val<'k>; 2],
     sum: [Val<'k>; 2],
 }
 
 /// The rows of a subgroup's lane: row g and row g + 8 of its sixteen.
-struct Rows<'k> {
+struct WgmmaForwardMainloop<'k> {
     k: &'k Builder,
-    form: Form,
+    form: WgmmaForwardConfig,
     queries: Place,
     /// Keys, and values.
     kept: [Place; 2],
-    operands: [Operand<'k>; 2],
+    operands: [TmaOperand<'k>; 2],
     /// Where the blocks of the invocation's 64 queries begin, in each 64 numbers.
     mine: Val<'k>,
     /// Each row, among all queries.
@@ -330,7 +337,7 @@ struct Rows<'k> {
     blocks: Val<'k>,
 }
 
-impl<'k> Rows<'k> {
+impl<'k> WgmmaForwardMainloop<'k> {
     fn number(&self, v: f64) -> Val<'k> {
         self.k.float(Scalar::F32, v)
     }
@@ -397,7 +404,7 @@ impl<'k> Rows<'k> {
     }
 
     /// The block of this number, counted from the last one.
-    fn turn(&self, number: Val<'k>, masked: bool, old: &State<'k>) -> State<'k> {
+    fn turn(&self, number: Val<'k>, masked: bool, old: &WgmmaForwardState<'k>) -> WgmmaForwardState<'k> {
         let (k, t) = (self.k, self.form.tile);
         let [slot, phase] = self.next(old.slot, old.phase);
         k.await_signal(self.signal(KEYS, slot), phase);
@@ -418,17 +425,17 @@ impl<'k> Rows<'k> {
         // is a loop, makes this another one, and the exponentials stay in front of it.
         k.await_signal(self.signal(VALUES, slot), phase);
         k.wait_products(0);
-        State { slot, phase, two, alpha, weights: self.rounded(&weights), results }
+        WgmmaForwardState { slot, phase, two, alpha, weights: self.rounded(&weights), results }
     }
 
     /// The maxima and sums of two rows with a block's scores, what makes the results before fit to them, and the block's weights, by
     /// eights of keys. `first`: the block's first key, where not all rows see all of it.
     fn weights(
         &self,
-        old: Two<'k>,
+        old: OnlineSoftmax<'k>,
         scores: &[Val<'k>],
         first: Option<Val<'k>>,
-    ) -> (Two<'k>, [Val<'k>; 2], Vec<Val<'k>>) {
+    ) -> (OnlineSoftmax<'k>, [Val<'k>; 2], Vec<Val<'k>>) {
         let (k, form) = (self.k, self.form);
         let never = self.number(if form.negative { f64::INFINITY } else { f64::NEG_INFINITY });
         let eighths: Vec<Val> =
@@ -461,7 +468,7 @@ impl<'k> Rows<'k> {
             };
             old.sum[i].fma(alpha[i], of(2 * i as u8) + of(2 * i as u8 + 1))
         });
-        (Two { m, sum }, alpha, weights)
+        (OnlineSoftmax { m, sum }, alpha, weights)
     }
 
     /// Scores by eights of keys from `first` on; others for those that a row does not see.
@@ -485,7 +492,7 @@ impl<'k> Rows<'k> {
     /// Stores results and statistics of those rows that there are.
     fn end(
         &self,
-        (two, results): (&Two<'k>, &[Val<'k>]),
+        (two, results): (&OnlineSoftmax<'k>, &[Val<'k>]),
         exists: Val<'k>,
         [head, l]: [Val<'k>; 2],
         [y, lse]: [Place; 2],

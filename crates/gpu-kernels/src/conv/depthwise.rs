@@ -4,10 +4,10 @@
 //! computes a few results one above the other, with its neighbours beside it, so that loads are of neighbours and a row that it has
 //! read serves several results. Taps and steps are part of the kernel: all of them are written out, row by row for each result.
 
-use super::problem::Strided;
-use super::{Factor, Of, Plan, product};
+use super::problem::ConvStrides;
+use super::{ConvPass, FactorStrides, ImplicitGemm, product};
 use crate::formula::{Compute, Formula};
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes};
 use elinvar_core::DType;
@@ -24,9 +24,9 @@ const MOST_TAPS: usize = 49;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Form {
+pub(super) struct DepthwiseConfig {
     /// With the left factor behind the right one, as operands of a convolution are?
-    of: Of,
+    of: ConvPass,
     dtype: DType,
     extra: Vec<Elem>,
     /// Per axis: taps, what a step of the result moves the coordinate by, and what a tap does.
@@ -36,10 +36,10 @@ pub(super) struct Form {
     padded: bool,
 }
 
-impl Plan {
+impl ImplicitGemm {
     /// Is this a work for planes?
     pub(super) fn has_planes(&self) -> bool {
-        self.of != Of::Weight
+        self.of != ConvPass::GradWeight
             && self.terms[0] == 1
             && product(&self.terms[1..]) <= MOST_TAPS
             && self.class_count() == 1
@@ -54,11 +54,11 @@ impl Plan {
         &self,
         epilogue: &'a dyn Formula,
         extra: Vec<Elem>,
-        further: &[Factor],
+        further: &[FactorStrides],
     ) -> Work<'a> {
         let rank = self.windows.len();
         let taps = self.terms[1..].iter().zip(&self.windows);
-        let form = Form {
+        let form = DepthwiseConfig {
             of: self.of,
             dtype: self.dtype,
             extra,
@@ -75,8 +75,8 @@ impl Plan {
         all.extend(indexing::sizes_any(&dims, false));
         // Where the coordinate of the first result's first tap lies: in the gradient by x, as far inside as there is padding.
         let begin = |a: usize| match self.of {
-            Of::Input => self.classes[a][2],
-            Of::Forward | Of::Weight => self.windows[a][1],
+            ConvPass::GradInput => self.classes[a][2],
+            ConvPass::Forward | ConvPass::GradWeight => self.windows[a][1],
         };
         all.extend((0..rank).flat_map(|a| [begin(a), self.windows[a][3], self.columns[a + 1] as i64]));
         all.extend([&[0], &self.result[..]].concat());
@@ -91,28 +91,29 @@ impl Plan {
 }
 
 /// The kernel of a form.
-fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+fn build(epilogue: &dyn Formula, form: &DepthwiseConfig) -> Kernel {
     let rank = form.axes.len();
     let k = Builder::new(&form.name(epilogue), [GROUP, 1, 1]);
     let elem = Elem::from(form.dtype);
     let places = ["a", "b"].map(|name| k.buffer(name, elem, Access::Read));
-    let [left_place, right_place] = if form.of == Of::Forward { [places[1], places[0]] } else { places };
+    let [left_place, right_place] =
+        if form.of == ConvPass::Forward { [places[1], places[0]] } else { places };
     let extras: Vec<Place> =
         (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(false);
     let count = 1 + indexing::count(rank + 3, false) + 3 * rank + (3 + extras.len()) * (4 + rank);
-    let numbers = Numbers::new(&k, number, count);
+    let numbers = LaunchArgs::new(&k, number, count);
     let all = numbers.get("count");
     let units = Axes::read_any(&numbers, "size", rank + 3, false);
     let axes: Vec<[Val; 3]> = (0..rank)
         .map(|a| ["from", "size", "results"].map(|what| numbers.get(&format!("{what}{a}"))))
         .collect();
-    let result = Strided::read(&numbers, "y", rank);
-    let left = Strided::read(&numbers, "left", rank);
-    let right = Strided::read(&numbers, "right", rank);
-    let further: Vec<Strided> =
-        (0..extras.len()).map(|i| Strided::read(&numbers, &format!("e{i}"), rank)).collect();
+    let result = ConvStrides::read(&numbers, "y", rank);
+    let left = ConvStrides::read(&numbers, "left", rank);
+    let right = ConvStrides::read(&numbers, "right", rank);
+    let further: Vec<ConvStrides> =
+        (0..extras.len()).map(|i| ConvStrides::read(&numbers, &format!("e{i}"), rank)).collect();
 
     let unit = group_number(&k, number) * i64::from(GROUP) + k.builtin(Builtin::LocalIndex).to(number);
     let exists = unit.lt(all);
@@ -124,7 +125,7 @@ fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         first[a] = first[a] * form.strip as i64;
     }
     let c = Compute::from(form.dtype);
-    let mut window = Window {
+    let mut window = InputTaps {
         k: &k,
         form,
         place: right_place,
@@ -176,9 +177,9 @@ fn taps(axes: &[[i64; 3]]) -> Vec<Vec<i64>> {
     })
 }
 
-impl Form {
+impl DepthwiseConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let of = if self.of == Of::Forward { "planes" } else { "planes_input_grad" };
+        let of = if self.of == ConvPass::Forward { "planes" } else { "planes_input_grad" };
         let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
         let sign = |v: i64| if v < 0 { format!("m{}", -v) } else { v.to_string() };
         let axes: String =
@@ -189,11 +190,11 @@ impl Form {
 }
 
 /// The elements around an invocation's results, each loaded once.
-struct Window<'k, 'f> {
+struct InputTaps<'k, 'f> {
     k: &'k Builder,
-    form: &'f Form,
+    form: &'f DepthwiseConfig,
     place: Place,
-    right: &'f Strided<'k>,
+    right: &'f ConvStrides<'k>,
     base: Val<'k>,
     /// The coordinate of the first result's first tap.
     start: Vec<Val<'k>>,
@@ -204,7 +205,7 @@ struct Window<'k, 'f> {
     known: BTreeMap<Vec<i64>, Val<'k>>,
 }
 
-impl<'k> Window<'k, '_> {
+impl<'k> InputTaps<'k, '_> {
     /// The element so far from the first one; +0 outside.
     fn at(&mut self, moved: Vec<i64>) -> Val<'k> {
         if let Some(&v) = self.known.get(&moved) {

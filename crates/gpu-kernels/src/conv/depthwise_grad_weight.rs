@@ -6,15 +6,15 @@
 //! column, one for each row. Read by each invocation for itself, by a workgroup of a group, nine columns of 64 invocations had work, and
 //! each waited for every term.
 
-use super::offset_table::{Gather, Span, Table};
+use super::offset_table::{OffsetTable, TableSource, TableSpan};
 use super::plan::FEWEST_ROWS;
-use super::problem::{Form, Head, Of, Staged};
-use super::{Limits, PLAIN, Plan, product};
+use super::problem::{ConvArgs, ConvConfig, ConvPass, StagingConfig};
+use super::{ImplicitGemm, PLAIN, WorkgroupLimits, product};
 use crate::formula::Formula;
-use crate::gemm::smem_load::{self, Stage};
+use crate::gemm::smem_load::{self, TileLoader};
 use crate::gemm::split_k_reduce;
-use crate::gemm::thread_tile::Micro;
-use crate::gemm::{Tile, multistage_cp_async};
+use crate::gemm::thread_tile::ThreadTile;
+use crate::gemm::{SimtTile, multistage_cp_async};
 use crate::launch::{Key, Work, args, grid};
 use crate::layout::indexing;
 use crate::reduce::block_reduce;
@@ -32,16 +32,16 @@ const BYTES: u32 = 22400;
 
 /// How many groups a workgroup has, and how many columns of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(super) struct GroupTiling {
     groups: u32,
     columns: u32,
 }
 
-impl Plan {
+impl ImplicitGemm {
     /// How a gradient by w of few rows is cut; `None` if it is none, or a device has no room for it.
-    pub(super) fn few(&self, limits: Limits) -> Option<Cut> {
+    pub(super) fn few(&self, limits: WorkgroupLimits) -> Option<GroupTiling> {
         let columns = product(&self.columns);
-        if self.of != Of::Weight
+        if self.of != ConvPass::GradWeight
             || self.rows >= FEWEST_ROWS
             || self.void
             || self.wide
@@ -57,8 +57,9 @@ impl Plan {
         let lines = BYTES as usize / line;
         let across = columns.min(MOST as usize).min(lines - self.rows);
         let groups = (MOST as usize / across).min(lines / (self.rows + across)).clamp(1, self.groups);
-        let cut = Cut { groups: groups as u32, columns: across as u32 };
-        let shared = BYTES + 4 * (Span::chunks(1).elements(words, false) + MOST * (1 + u32::from(words)));
+        let cut = GroupTiling { groups: groups as u32, columns: across as u32 };
+        let shared =
+            BYTES + 4 * (TableSpan::chunks(1).elements(words, false) + MOST * (1 + u32::from(words)));
         (cut.invocations() <= limits.invocations && shared <= limits.shared).then_some(cut)
     }
     /// Chunks have workgroups of their own, and their sums places: is there room?
@@ -70,13 +71,13 @@ impl Plan {
         split_k_reduce::elem(self.dtype).size()
     }
     /// Workgroups, of a chunk.
-    fn units_of(&self, cut: Cut) -> [usize; 2] {
+    fn units_of(&self, cut: GroupTiling) -> [usize; 2] {
         [self.groups.div_ceil(cut.groups as usize), product(&self.columns).div_ceil(cut.columns as usize)]
     }
 
     /// The launch: left, right, result; or with `apart` the sums of so many chunks.
-    pub(super) fn few_launch(&self, cut: Cut, apart: Option<usize>) -> Work<'static> {
-        let staged = Staged {
+    pub(super) fn few_launch(&self, cut: GroupTiling, apart: Option<usize>) -> Work<'static> {
+        let staged = StagingConfig {
             along: [true; 2],
             width: [1; 2],
             matrix: false,
@@ -84,12 +85,12 @@ impl Plan {
             whole: false,
             stores: 1,
         };
-        let form = Form {
+        let form = ConvConfig {
             of: self.of,
             channels_last: false,
             dtype: self.dtype,
             extra: Vec::new(),
-            tile: Tile {
+            tile: SimtTile {
                 group: [cut.groups, cut.columns],
                 each: [self.rows as u32, 1],
                 depth: DEPTH,
@@ -105,7 +106,7 @@ impl Plan {
             wide: false,
         };
         // Which groups a workgroup has is a matter of tiles.
-        let plan = Plan { groups: 1, ..self.clone() };
+        let plan = ImplicitGemm { groups: 1, ..self.clone() };
         let (mut all, units) = plan.numbers(&form, apart.unwrap_or(1), self.units_of(cut), &[]);
         all.push(self.groups as i64);
         let key = PLAIN.key(Key::of("conv_few").with(&form));
@@ -113,7 +114,7 @@ impl Plan {
     }
 }
 
-impl Cut {
+impl GroupTiling {
     /// Invocations of a workgroup, in subgroups of 32.
     fn invocations(self) -> u32 {
         (self.groups * self.columns).next_multiple_of(32)
@@ -121,22 +122,22 @@ impl Cut {
 }
 
 /// The kernel of a form: left, right, result.
-fn build(form: &Form) -> Kernel {
-    let Tile { group: [groups, across], each: [rows, _], depth, .. } = form.tile;
-    let cut = Cut { groups, columns: across };
+fn build(form: &ConvConfig) -> Kernel {
+    let SimtTile { group: [groups, across], each: [rows, _], depth, .. } = form.tile;
+    let cut = GroupTiling { groups, columns: across };
     let staged = form.staged.as_ref().expect("a form of this kernel says how terms are staged");
     let k = Builder::new(&format!("few_{}", form.name(&PLAIN)), [cut.invocations(), 1, 1]);
     // In 80 registers, where 110 would be used: with two workgroups on a multiprocessor the last few of a large layer's would wait for
     // others to end. So, and with conditional loads that are one instruction, 144 channels of 56 x 56 took 53 us on an H100 instead of 87.
     k.resident(3);
-    let (mut h, all_groups) = Head::read_with(&k, form, Some("all_groups"));
+    let (mut h, all_groups) = ConvArgs::read_with(&k, form, Some("all_groups"));
     let all_groups = all_groups.expect("it was asked for");
     let index = k.builtin(Builtin::LocalIndex);
     let (number, terms) = (h.number, h.terms.count());
-    let micro = Micro {
+    let micro = ThreadTile {
         k: &k,
         dtype: form.dtype,
-        tile: Tile { group: [1, 1], ..form.tile },
+        tile: SimtTile { group: [1, 1], ..form.tile },
         along: staged.along,
         index: k.u32(0),
     };
@@ -151,7 +152,7 @@ fn build(form: &Form) -> Kernel {
     let mine = h.column(h.tile[1] * i64::from(across) + in_columns.to(number));
     let is_there = asked.lt(all_groups) & index.lt(k.u32(lines[1]));
 
-    let table = Table::new(&k, &h, form, staged, Span::chunks(1));
+    let table = OffsetTable::new(&k, &h, form, staged, TableSpan::chunks(1));
     // Who brings terms of a column finds it here: each has found out one.
     let width = 1 + staged.words;
     let known = k.shared("columns_known", Elem::I32, lines[1] * u32::from(width));
@@ -178,14 +179,14 @@ fn build(form: &Form) -> Kernel {
         let group = (first_group + (line / i64::from(rows)).to(number)).min(all_groups - 1);
         h.left.first + group * h.left.group + (line % i64::from(rows)).to(number) * h.left.one
     });
-    let left = Gather::Left(&table, left.collect(), true);
+    let left = TableSource::Left(&table, left.collect(), true);
     let right = places(1).into_iter().map(|line| {
         let at = line * i64::from(width);
         let words = (1..i64::from(width)).map(|w| k.load(known, at + w, 1).bits(Scalar::U32));
         (k.load(known, at, 1).to(number), words.collect())
     });
-    let right = Gather::Right(&table, right.collect());
-    let stage = |side: usize, from| Stage {
+    let right = TableSource::Right(&table, right.collect());
+    let stage = |side: usize, from| TileLoader {
         k: &k,
         side,
         index,

@@ -1,19 +1,19 @@
 //! The plain kernel of convolutions: an invocation reads each term where it is needed. For few rows, and for devices on which a
 //! barrier is dear.
 
-use super::problem::{Column, Form, Head, Strided, Terms};
+use super::problem::{ConvArgs, ConvConfig, ConvStrides, KTerms, OutputColumn};
 use crate::formula::{Compute, Formula};
-use crate::gemm::Tile;
+use crate::gemm::SimtTile;
 use crate::layout::indexing;
 use elinvar_core::order;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Constant, Kernel, Place, Scalar};
 
 /// The kernel of a form: left, right, further operands, result.
-pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
-    let Tile { group: [down, across], each, .. } = form.tile;
+pub fn build(epilogue: &dyn Formula, form: &ConvConfig) -> Kernel {
+    let SimtTile { group: [down, across], each, .. } = form.tile;
     let k = Builder::new(&form.name(epilogue), [down * across, 1, 1]);
-    let h = Head::read(&k, form);
+    let h = ConvArgs::read(&k, form);
     let index = k.builtin(Builtin::LocalIndex);
     let local = [index / i64::from(across), index % i64::from(across)].map(|l| l.to(h.number));
     let first_row = h.tile[0] * i64::from(down * each[0]) + local[0];
@@ -21,11 +21,11 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let row_at: Vec<Val> = (0..i64::from(each[0])).map(|u| first_row + u * i64::from(down)).collect();
     let column_at: Vec<Val> = (0..i64::from(each[1])).map(|v| first_column + v * i64::from(across)).collect();
     let row_base: Vec<Val> = row_at.iter().map(|&r| h.row(r)).collect();
-    let column: Vec<Column> = column_at.iter().map(|&c| h.column(c)).collect();
+    let column: Vec<OutputColumn> = column_at.iter().map(|&c| h.column(c)).collect();
 
     let scalar = Compute::from(form.dtype).scalar();
     let (left, right) = ((h.places[0], &h.left), (h.places[1], &h.right));
-    let mut chain = Chain { k: &k, form, scalar, terms: &h.terms, left, right, masks: Vec::new() };
+    let mut chain = DirectMainloop { k: &k, form, scalar, terms: &h.terms, left, right, masks: Vec::new() };
     chain.masks = chain.masks(&column);
     let sums = chain.sums(&row_base, &column, form.apart.then_some(h.outer_number));
     for (u, &r) in row_at.iter().enumerate() {
@@ -37,21 +37,21 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
 }
 
 /// The chains of an invocation.
-struct Chain<'k, 'f> {
+struct DirectMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f Form,
+    form: &'f ConvConfig,
     scalar: Scalar,
-    terms: &'f Terms<'k>,
-    left: (Place, &'f Strided<'k>),
-    right: (Place, &'f Strided<'k>),
+    terms: &'f KTerms<'k>,
+    left: (Place, &'f ConvStrides<'k>),
+    right: (Place, &'f ConvStrides<'k>),
     /// For each column, which taps lie inside, a bit for each; none if that is found out for each term. A term then has
     /// one more part: the number of its tap.
     masks: Vec<Val<'k>>,
 }
 
-impl<'k> Chain<'k, '_> {
+impl<'k> DirectMainloop<'k, '_> {
     /// The sums, row by row. `chunk`: of this chunk alone.
-    fn sums(&self, rows: &[Val<'k>], columns: &[Column<'k>], chunk: Option<Val<'k>>) -> Vec<Val<'k>> {
+    fn sums(&self, rows: &[Val<'k>], columns: &[OutputColumn<'k>], chunk: Option<Val<'k>>) -> Vec<Val<'k>> {
         let k = self.k;
         let counts = &self.terms.counts;
         let all = counts[1..].iter().fold(counts[0], |n, &c| n * c);
@@ -104,7 +104,7 @@ impl<'k> Chain<'k, '_> {
         none: &[Val<'k>],
         at: &[Val<'k>],
         rows: &[Val<'k>],
-        columns: &[Column<'k>],
+        columns: &[OutputColumn<'k>],
     ) -> Vec<Val<'k>> {
         let init = [none, at].concat();
         self.k.for_(start, end, start.like(1), &init, |_, carried| {
@@ -150,7 +150,7 @@ impl<'k> Chain<'k, '_> {
     }
 
     /// The taps that lie inside, for each column.
-    fn masks(&self, columns: &[Column<'k>]) -> Vec<Val<'k>> {
+    fn masks(&self, columns: &[OutputColumn<'k>]) -> Vec<Val<'k>> {
         if !self.form.masked {
             return Vec::new();
         }
@@ -161,7 +161,7 @@ impl<'k> Chain<'k, '_> {
         let mut all = k.for_(taps.like(0), taps, taps.like(1), &init, |tap, carried| {
             let (masks, at) = carried.split_at(columns.len());
             let moved = self.moved(at);
-            let set = |(&mask, c): (&Val<'k>, &Column<'k>)| {
+            let set = |(&mask, c): (&Val<'k>, &OutputColumn<'k>)| {
                 mask | (self.inside(c, &moved).to(Scalar::U32) << tap.to(Scalar::U32))
             };
             let mut next: Vec<Val> = masks.iter().zip(columns).map(set).collect();
@@ -178,7 +178,7 @@ impl<'k> Chain<'k, '_> {
     }
 
     /// Does the coordinate of a column lie inside? Below 0 is far above as unsigned.
-    fn inside(&self, c: &Column<'k>, moved: &[Val<'k>]) -> Val<'k> {
+    fn inside(&self, c: &OutputColumn<'k>, moved: &[Val<'k>]) -> Val<'k> {
         let unsigned = |v: Val<'k>| v.bits(if v.scalar() == Scalar::I64 { Scalar::U64 } else { Scalar::U32 });
         let mut all = (c.start.iter().zip(moved).zip(&self.terms.sizes))
             .map(|((&start, &by), &size)| unsigned(start + by).lt(unsigned(size)));
@@ -195,7 +195,7 @@ impl<'k> Chain<'k, '_> {
         rows.iter().map(|&r| self.k.load(place, r + offset, 1)).collect()
     }
 
-    fn rights(&self, columns: &[Column<'k>], at: &[Val<'k>]) -> Vec<Val<'k>> {
+    fn rights(&self, columns: &[OutputColumn<'k>], at: &[Val<'k>]) -> Vec<Val<'k>> {
         let (place, s) = self.right;
         let k = self.k;
         let zero = k.constant(Constant::int(self.scalar, 0));
@@ -205,7 +205,7 @@ impl<'k> Chain<'k, '_> {
         let moved = self.moved(at);
         let offset = indexing::position(at[0] * s.two, &moved, &s.axes);
         let bit = self.form.masked.then(|| k.u32(1) << at[self.terms.counts.len()].to(Scalar::U32));
-        let one = |(i, c): (usize, &Column<'k>)| {
+        let one = |(i, c): (usize, &OutputColumn<'k>)| {
             let from = c.base + offset;
             if !self.form.padded {
                 return k.load(place, from, 1);

@@ -7,10 +7,10 @@
 //! H100, and take 211. Where a chunk of the order of sums ends in the midst of a line, it looks at each tap.
 
 use super::plan::FEWEST_ROWS;
-use super::problem::{Column, Form, Head, Of};
-use super::{PLAIN, Plan, product};
+use super::problem::{ConvArgs, ConvConfig, ConvPass, OutputColumn};
+use super::{ImplicitGemm, PLAIN, product};
 use crate::formula::{Compute, Formula};
-use crate::gemm::Tile;
+use crate::gemm::SimtTile;
 use crate::launch::{Key, Work, args, grid};
 use crate::layout::indexing;
 use elinvar_core::order;
@@ -26,8 +26,8 @@ const MOST_TAPS: usize = 8;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Line {
-    form: Form,
+struct FewChannelConfig {
+    form: ConvConfig,
     /// Taps of a line, at most; of a class there may be fewer.
     taps: u32,
     /// Do neighbours along the last axis of g lie side by side?
@@ -36,11 +36,11 @@ struct Line {
     checked: bool,
 }
 
-impl Plan {
+impl ImplicitGemm {
     /// Can, and should, neighbours along the last axis share what they read?
     pub(super) fn has_lines(&self) -> bool {
         let Some(&[_, _, by, _]) = self.windows.last() else { return false };
-        self.of == Of::Input
+        self.of == ConvPass::GradInput
             && self.rows < FEWEST_ROWS
             && self.terms[0] > 1
             && by == -1
@@ -59,12 +59,12 @@ impl Plan {
     pub(super) fn lines(&self) -> Work<'static> {
         let rank = self.windows.len();
         let strip = if self.rows * 8 <= SUMS { 8 } else { 4 };
-        let form = Form {
+        let form = ConvConfig {
             of: self.of,
             channels_last: false,
             dtype: self.dtype,
             extra: Vec::new(),
-            tile: Tile { group: [1, GROUP], each: [self.rows as u32, strip as u32], depth: 0, slots: 0 },
+            tile: SimtTile { group: [1, GROUP], each: [self.rows as u32, strip as u32], depth: 0, slots: 0 },
             rank,
             padded: self.padded,
             masked: false,
@@ -81,24 +81,24 @@ impl Plan {
         let (all, units) = strips.numbers(&form, self.class_count(), tiles, &[]);
         let even = self.right.strides.last() == Some(&1);
         let checked = self.padded || !self.columns[rank].is_multiple_of(strip);
-        let line = Line { form, taps: self.taps_of_line() as u32, even, checked };
+        let line = FewChannelConfig { form, taps: self.taps_of_line() as u32, even, checked };
         let key = PLAIN.key(Key::of("conv_lines").with(&line));
         args::work(key, move || build(&line), grid(units as u64), indexing::scalar(false), &all)
     }
 }
 
 /// The kernel: left, right, result.
-fn build(line: &Line) -> Kernel {
+fn build(line: &FewChannelConfig) -> Kernel {
     let form = &line.form;
     let even = if line.even { "_even" } else { "" };
     let checked = if line.checked { "_checked" } else { "" };
     let name = format!("lines{}{even}{checked}_{}", line.taps, form.name(&PLAIN));
     let k = Builder::new(&name, [GROUP, 1, 1]);
-    emit(&k, &Head::read(&k, form), line);
+    emit(&k, &ConvArgs::read(&k, form), line);
     k.finish()
 }
 
-fn emit<'k>(k: &'k Builder, h: &Head<'k>, line: &Line) {
+fn emit<'k>(k: &'k Builder, h: &ConvArgs<'k>, line: &FewChannelConfig) {
     let form = &line.form;
     let [rows, strip] = form.tile.each.map(i64::from);
     let index = k.builtin(Builtin::LocalIndex).to(h.number);
@@ -239,7 +239,7 @@ fn emit<'k>(k: &'k Builder, h: &Head<'k>, line: &Line) {
         for p in 0..strip {
             let mut axes = axes.clone();
             axes[last] = axes[last] + p;
-            let column = Column { axes, start: start.clone(), ..first.clone() };
+            let column = OutputColumn { axes, start: start.clone(), ..first.clone() };
             let row = h.rows.like(r);
             h.store(k, &PLAIN, row, std::slice::from_ref(&column), &[sums[(r * strip + p) as usize]]);
         }

@@ -1,24 +1,24 @@
 //! The kernel of convolutions by matrix units: as a product by them, with tables in place of strides. What is staged comes by
 //! copies of 16 bytes, of which several steps are under way.
 
-use super::offset_table::{Bring, Gather, Span, Table};
-use super::problem::{self, Column, Head};
+use super::offset_table::{OffsetTable, StagingJob, TableSource, TableSpan};
+use super::problem::{self, ConvArgs, OutputColumn};
 use crate::formula::Formula;
-use crate::gemm::epilogue::{Piece, Places, Target};
+use crate::gemm::epilogue::{EpiloguePiece, EpilogueTarget, FragmentPlaces};
 use crate::gemm::fragments::Fragments;
-use crate::gemm::mma_sync::Tile;
-use crate::gemm::multistage_cp_async::Flow;
+use crate::gemm::mma_sync::MmaTile;
+use crate::gemm::multistage_cp_async::CpAsyncPipeline;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Constant, Kernel, MatrixUnit, Scalar};
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Form {
+pub(super) struct ConvMmaConfig {
     /// As of other convolutions.
-    pub base: problem::Form,
-    pub tile: Tile,
+    pub base: problem::ConvConfig,
+    pub tile: MmaTile,
     /// What tables know at a time.
-    pub span: Span,
+    pub span: TableSpan,
 }
 
 /// As many terms go through units in all tiles: zeros behind the last one, which make a sum of -0 another.
@@ -27,21 +27,21 @@ pub(super) fn whole_terms(unit: MatrixUnit) -> usize {
 }
 
 /// The kernel of a form.
-pub(super) fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+pub(super) fn build(epilogue: &dyn Formula, form: &ConvMmaConfig) -> Kernel {
     let (t, base) = (form.tile, &form.base);
     let staged = base.staged.as_ref().expect("terms are staged");
     let [m, n, terms] = t.unit.shape;
     let name = format!("{}_units_{m}x{n}x{terms}_{}", base.name(epilogue), t.lanes);
     let k = Builder::new(&name, [t.invocations(), 1, 1]);
     k.subgroup(t.lanes);
-    let (h, length) = Head::read_with(&k, base, base.apart.then_some("length"));
+    let (h, length) = ConvArgs::read_with(&k, base, base.apart.then_some("length"));
     let index = k.builtin(Builtin::LocalIndex);
     let corner = [0, 1].map(|side| h.tile[side] * i64::from(t.size(side)));
     let all = h.terms.count();
     let fragments = Fragments::new(&k, t, base.dtype.into(), staged.along);
-    let table = Table::new(&k, &h, base, staged, form.span);
+    let table = OffsetTable::new(&k, &h, base, staged, form.span);
 
-    let bring = Bring {
+    let bring = StagingJob {
         index,
         invocations: t.invocations(),
         size: [0, 1].map(|side| t.size(side)),
@@ -53,7 +53,7 @@ pub(super) fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let begin = length.map_or(all.like(0), |length| h.outer_number * length);
     let end = length.map_or(all, |length| (begin + length).min(all));
     let most = whole_terms(t.unit) as i64;
-    let flow = Flow {
+    let flow = CpAsyncPipeline {
         stages,
         to: fragments.places,
         pitch: [0, 1].map(|side| fragments.pitch(side)),
@@ -63,7 +63,7 @@ pub(super) fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     };
     let fill = |start| table.fill(start, [index, all], t.invocations());
     let sums = sums(&k, form.span, &fragments, &flow, begin, &fill);
-    let target = Windows { k: &k, h: &h, epilogue };
+    let target = ConvEpilogue { k: &k, h: &h, epilogue };
     t.handing().store(&k, &target, (corner, fragments.firsts()), staged.stores, &sums);
     k.finish()
 }
@@ -71,9 +71,9 @@ pub(super) fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
 /// The sums of a subgroup: fragments, row by row. `fill` makes the tables of a window.
 fn sums<'k>(
     k: &'k Builder,
-    span: Span,
+    span: TableSpan,
     fragments: &Fragments<'k>,
-    flow: &Flow<'k, Gather<'k, '_>>,
+    flow: &CpAsyncPipeline<'k, TableSource<'k, '_>>,
     begin: Val<'k>,
     fill: &dyn Fn(Val<'k>),
 ) -> Vec<Val<'k>> {
@@ -98,20 +98,20 @@ fn sums<'k>(
 }
 
 /// The result of a convolution.
-struct Windows<'k, 'f> {
+struct ConvEpilogue<'k, 'f> {
     k: &'k Builder,
-    h: &'f Head<'k>,
+    h: &'f ConvArgs<'k>,
     epilogue: &'f dyn Formula,
 }
 
-impl<'k> Target<'k> for Windows<'k, '_> {
-    type Columns = Vec<Column<'k>>;
+impl<'k> EpilogueTarget<'k> for ConvEpilogue<'k, '_> {
+    type Columns = Vec<OutputColumn<'k>>;
     const ONCE: bool = true;
-    fn columns(&self, places: &Places<'k>, across: Val<'k>, width: u8) -> Vec<Column<'k>> {
+    fn columns(&self, places: &FragmentPlaces<'k>, across: Val<'k>, width: u8) -> Vec<OutputColumn<'k>> {
         let first = places.of(1, across);
         (0..width).map(|v| self.h.column(first + i64::from(v))).collect()
     }
-    fn store(&self, piece: &Piece<'k, '_>, columns: &Vec<Column<'k>>) {
+    fn store(&self, piece: &EpiloguePiece<'k, '_>, columns: &Vec<OutputColumn<'k>>) {
         let store = || {
             let v = (piece.load)();
             self.h.store(self.k, self.epilogue, piece.places.of(0, piece.down), columns, &[v]);

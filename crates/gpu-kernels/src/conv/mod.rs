@@ -28,16 +28,16 @@ mod plan;
 mod problem;
 mod smem_implicit_gemm;
 
-pub use crate::gemm::Tile;
-pub use crate::gemm::mma_sync::Limits;
-pub use mma::Units;
-pub use plan::{How, Way};
-pub use problem::{Form, Of, Staged};
+pub use crate::gemm::SimtTile;
+pub use crate::gemm::mma_sync::WorkgroupLimits;
+pub use mma::TensorCores;
+pub use plan::{ConvCandidate, ConvPath};
+pub use problem::{ConvConfig, ConvPass, StagingConfig};
 
 use crate::formula::Formula;
-use crate::gemm::OfEpilogue;
+use crate::gemm::CatalogueEpilogue;
 use crate::gemm::split_k_reduce;
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, order};
@@ -47,15 +47,15 @@ use elinvar_ops::backend::{Conv, Plain};
 /// A factor: offset, and strides of the group, of the row or the outer part of the column, of the outer part of the term,
 /// and of each spatial axis.
 #[derive(Clone, Debug)]
-struct Factor {
+struct FactorStrides {
     offset: usize,
     strides: Vec<isize>,
 }
 
 /// A work, before its tile is chosen.
 #[derive(Clone, Debug)]
-struct Plan {
-    of: Of,
+struct ImplicitGemm {
+    of: ConvPass,
     dtype: DType,
     groups: usize,
     rows: usize,
@@ -63,8 +63,8 @@ struct Plan {
     columns: Vec<usize>,
     /// The term: its outer part, then the axes; taps in the gradient by x.
     terms: Vec<usize>,
-    left: Factor,
-    right: Factor,
+    left: FactorStrides,
+    right: FactorStrides,
     /// Per axis: what a step of the column moves the coordinate by, where it begins, what a step of the term moves it by,
     /// and the size of the right factor.
     windows: Vec<[i64; 4]>,
@@ -80,7 +80,7 @@ struct Plan {
     /// Elements of the result.
     len: usize,
     wide: bool,
-    /// As in [`Form`]; and how many of a column's outer parts are stored then, of those that memory has.
+    /// As in [`ConvConfig`]; and how many of a column's outer parts are stored then, of those that memory has.
     channels_last: bool,
     outers: usize,
 }
@@ -99,11 +99,11 @@ fn row_major(dims: &[usize]) -> Vec<i64> {
 }
 
 /// A layout's strides in a factor: of the group (`size` steps of axis `along`), of the axes `first` and `second`, of the rest.
-fn factor(l: &Layout, size: usize, along: usize, [first, second]: [usize; 2]) -> Factor {
+fn factor(l: &Layout, size: usize, along: usize, [first, second]: [usize; 2]) -> FactorStrides {
     let s = l.strides();
     let mut strides = vec![size as isize * s[along], s[first], s[second]];
     strides.extend(&s[2..]);
-    Factor { offset: l.offset(), strides }
+    FactorStrides { offset: l.offset(), strides }
 }
 
 fn gcd(a: usize, b: usize) -> usize {
@@ -120,9 +120,9 @@ fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
 
 /// One of the three that is asked for.
 #[derive(Clone, Copy)]
-pub struct Asked<'a, 'l> {
+pub struct ConvProblem<'a, 'l> {
     /// Which.
-    pub of: Of,
+    pub of: ConvPass,
     /// How windows lie.
     pub c: &'l Conv,
     /// The dtype of operands and result.
@@ -137,7 +137,7 @@ pub struct Asked<'a, 'l> {
     pub extra: &'l [(&'l Layout, DType)],
 }
 
-impl<'a, 'l> Asked<'a, 'l> {
+impl<'a, 'l> ConvProblem<'a, 'l> {
     /// A convolution of x and w, with what follows it.
     pub fn forward(
         epilogue: &'a dyn Formula,
@@ -147,70 +147,78 @@ impl<'a, 'l> Asked<'a, 'l> {
         sizes: &'l [usize],
         extra: &'l [(&'l Layout, DType)],
     ) -> Self {
-        Asked { of: Of::Forward, c, dtype, operands, sizes, epilogue, extra }
+        ConvProblem { of: ConvPass::Forward, c, dtype, operands, sizes, epilogue, extra }
     }
     /// The gradient by x or by w.
     pub fn gradient(
-        of: Of,
+        of: ConvPass,
         c: &'l Conv,
         dtype: DType,
         operands: [&'l Layout; 2],
         sizes: &'l [usize],
-    ) -> Asked<'static, 'l> {
-        Asked { of, c, dtype, operands, sizes, epilogue: &PLAIN, extra: &[] }
+    ) -> ConvProblem<'static, 'l> {
+        ConvProblem { of, c, dtype, operands, sizes, epilogue: &PLAIN, extra: &[] }
     }
     /// How many multiplications it takes.
     pub fn products(&self) -> usize {
         let [x, y] = self.operands.map(Layout::shape);
         let of_window = |channels: usize, taps: &[usize]| channels.saturating_mul(product(taps));
         match self.of {
-            Of::Forward => {
+            ConvPass::Forward => {
                 let outputs = x[0].saturating_mul(y[0]).saturating_mul(product(self.sizes));
                 outputs.saturating_mul(of_window(y[1], &y[2..]))
             }
-            Of::Input => x.numel().saturating_mul(of_window(y[1], &y[2..])),
-            Of::Weight => y.numel().saturating_mul(of_window(x[1] / self.c.groups, self.sizes)),
+            ConvPass::GradInput => x.numel().saturating_mul(of_window(y[1], &y[2..])),
+            ConvPass::GradWeight => y.numel().saturating_mul(of_window(x[1] / self.c.groups, self.sizes)),
         }
     }
     /// Which operands are the two factors, in the order in which the kernel binds them.
     fn factors<T>(&self, [a, b]: [T; 2]) -> [T; 2] {
         match self.of {
-            Of::Forward => [a, b],
-            Of::Input | Of::Weight => [b, a],
+            ConvPass::Forward => [a, b],
+            ConvPass::GradInput | ConvPass::GradWeight => [b, a],
         }
     }
 }
 
 /// The work of one of the three. Operands: the two, further operands of the epilogue. Result: y, or the gradient.
-pub fn steps<'a>(a: &Asked<'a, '_>, how: How) -> Steps<'a> {
-    if let How::Fast(units) = how
+pub fn steps<'a>(a: &ConvProblem<'a, '_>, how: ConvPath) -> LaunchSequence<'a> {
+    if let ConvPath::TensorCore(units) = how
         && let Some(all) = mma::steps(a, units, None)
     {
         return all;
     }
-    Plan::of(a).steps(a, how)
+    ImplicitGemm::of(a).steps(a, how)
 }
 
-/// The ways that a device has for it, of which `Way::Chosen` is the first. All of them give the same bits.
-pub fn ways(a: &Asked<'_, '_>, how: How) -> Vec<Way> {
-    if let How::Fast(units) = how
+/// The ways that a device has for it, of which `ConvCandidate::Default` is the first. All of them give the same bits.
+pub fn ways(a: &ConvProblem<'_, '_>, how: ConvPath) -> Vec<ConvCandidate> {
+    if let ConvPath::TensorCore(units) = how
         && let Some(cuts) = mma::cuts(a, units)
     {
-        return std::iter::once(Way::Chosen).chain(cuts.into_iter().map(Way::Units)).collect();
+        return std::iter::once(ConvCandidate::Default)
+            .chain(cuts.into_iter().map(ConvCandidate::TensorCore))
+            .collect();
     }
-    Plan::of(a).ways(how)
+    ImplicitGemm::of(a).ways(how)
 }
 
 /// The work as [`steps`] has it, in one of the ways that there are. `None` if it cannot be done so: what is a way for some convolutions of
 /// a size is none for others, which lie otherwise.
-pub fn steps_by<'a>(a: &Asked<'a, '_>, how: How, way: Way) -> Option<Steps<'a>> {
+pub fn steps_by<'a>(
+    a: &ConvProblem<'a, '_>,
+    how: ConvPath,
+    way: ConvCandidate,
+) -> Option<LaunchSequence<'a>> {
     match (way, how) {
-        (Way::Chosen, _) => Some(steps(a, how)),
-        (Way::Units(cut), How::Fast(units)) => mma::steps(a, units, Some(cut)),
-        (Way::Units(_), How::Plain | How::Within(_) | How::Exactly(_)) => None,
-        (Way::Plain | Way::Staged(_), _) => {
-            let plan = Plan::of(a);
-            let tile = if let Way::Staged(tile) = way { tile } else { plan.plain_tile() };
+        (ConvCandidate::Default, _) => Some(steps(a, how)),
+        (ConvCandidate::TensorCore(cut), ConvPath::TensorCore(units)) => mma::steps(a, units, Some(cut)),
+        (ConvCandidate::TensorCore(_), ConvPath::Direct | ConvPath::Auto(_) | ConvPath::ImplicitGemm(_)) => {
+            None
+        }
+        (ConvCandidate::Direct | ConvCandidate::ImplicitGemm(_), _) => {
+            let plan = ImplicitGemm::of(a);
+            let tile = if let ConvCandidate::ImplicitGemm(tile) = way { tile } else { plan.plain_tile() };
             // Where matrix units do it, their order of sums is the one that it has.
             ways(a, how).contains(&way).then(|| plan.tiled(a, tile, true))
         }
@@ -220,25 +228,25 @@ pub fn steps_by<'a>(a: &Asked<'a, '_>, how: How, way: Way) -> Option<Steps<'a>> 
 /// So many workgroups keep a large device busy.
 const BUSY: usize = 1024;
 /// What follows a gradient: nothing.
-const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
 
-impl Plan {
-    fn of(a: &Asked<'_, '_>) -> Plan {
+impl ImplicitGemm {
+    fn of(a: &ConvProblem<'_, '_>) -> ImplicitGemm {
         let [x, g] = a.operands;
         match a.of {
-            Of::Forward => Plan::forward(a),
-            Of::Input => Plan::input(a),
-            Of::Weight => Plan::weight(a, [g, x].map(|l| l.shape()[1] / a.c.groups)),
+            ConvPass::Forward => ImplicitGemm::forward(a),
+            ConvPass::GradInput => ImplicitGemm::input(a),
+            ConvPass::GradWeight => ImplicitGemm::weight(a, [g, x].map(|l| l.shape()[1] / a.c.groups)),
         }
     }
-    fn forward(a: &Asked<'_, '_>) -> Plan {
-        let Asked { c, dtype, operands: [x, w], sizes: out, extra, .. } = *a;
+    fn forward(a: &ConvProblem<'_, '_>) -> ImplicitGemm {
+        let ConvProblem { c, dtype, operands: [x, w], sizes: out, extra, .. } = *a;
         let (spatial, taps) = (&x.shape()[2..], &w.shape()[2..]);
         let (n, channels, outs) = (x.shape()[0], w.shape()[1], w.shape()[0]);
         let rows = outs / c.groups;
         let y = row_major(&[&[n, outs], out].concat());
-        Plan {
-            of: Of::Forward,
+        ImplicitGemm {
+            of: ConvPass::Forward,
             dtype,
             groups: c.groups,
             rows,
@@ -262,15 +270,15 @@ impl Plan {
         }
     }
     /// The gradient by x.
-    fn input(a: &Asked<'_, '_>) -> Plan {
-        let Asked { c, dtype, operands: [g, w], sizes: spatial, .. } = *a;
+    fn input(a: &ConvProblem<'_, '_>) -> ImplicitGemm {
+        let ConvProblem { c, dtype, operands: [g, w], sizes: spatial, .. } = *a;
         let (out, taps) = (&g.shape()[2..], &w.shape()[2..]);
         let (n, channels, outs) = (g.shape()[0], w.shape()[1], w.shape()[0] / c.groups);
         let y = row_major(&[&[n, channels * c.groups], spatial].concat());
         let step = |a: usize| gcd(c.stride[a], c.dilation[a]);
         let plain = |a: usize| taps[a] == 1 && c.stride[a] == 1 && c.padding[a] == 0 && out[a] >= spatial[a];
-        Plan {
-            of: Of::Input,
+        ImplicitGemm {
+            of: ConvPass::GradInput,
             dtype,
             groups: c.groups,
             rows: channels,
@@ -297,14 +305,14 @@ impl Plan {
         }
     }
     /// The gradient by w, of so many filters and channels of a group; x and g may have more, which are left out.
-    fn weight(a: &Asked<'_, '_>, [rows, channels]: [usize; 2]) -> Plan {
-        let Asked { c, dtype, operands: [x, g], sizes: taps, .. } = *a;
+    fn weight(a: &ConvProblem<'_, '_>, [rows, channels]: [usize; 2]) -> ImplicitGemm {
+        let ConvProblem { c, dtype, operands: [x, g], sizes: taps, .. } = *a;
         let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
         let (n, outs) = (x.shape()[0], rows * c.groups);
         let [in_x, in_g] = [x, g].map(|l| l.shape()[1] / c.groups);
         let y = row_major(&[&[outs, channels], taps].concat());
-        Plan {
-            of: Of::Weight,
+        ImplicitGemm {
+            of: ConvPass::GradWeight,
             dtype,
             groups: c.groups,
             rows,
@@ -328,7 +336,7 @@ impl Plan {
         }
     }
     /// Further operands of a convolution's epilogue.
-    fn further(&self, extra: &[(&Layout, DType)]) -> Vec<Factor> {
+    fn further(&self, extra: &[(&Layout, DType)]) -> Vec<FactorStrides> {
         extra.iter().map(|(l, _)| factor(l, self.rows, 1, [1, 0])).collect()
     }
     /// Taps of a term, at most: in the gradient by x those that a class meets.
@@ -341,47 +349,50 @@ impl Plan {
     }
     /// Do chunks have workgroups of their own? With strides, those of the gradient by x are not the same for all positions. Without, 256
     /// channels of 14 x 14 (8 images, 3 x 3 taps) took 170 us in 200 workgroups that had five chunks each.
-    fn are_apart(&self, tile: Tile) -> bool {
+    fn are_apart(&self, tile: SimtTile) -> bool {
         let busy = if tile.depth > 0 { BUSY / 4 } else { BUSY };
         self.class_count() == 1 && split_k_reduce::are_apart(self.units(tile), busy, self.chunks(), self.len)
     }
-    fn units(&self, tile: Tile) -> usize {
+    fn units(&self, tile: SimtTile) -> usize {
         self.tiles(tile).iter().product::<usize>() * self.groups * self.class_count()
     }
-    fn tiles(&self, t: Tile) -> [usize; 2] {
+    fn tiles(&self, t: SimtTile) -> [usize; 2] {
         let sizes = [self.rows, product(&self.columns)];
         [0, 1].map(|side| sizes[side].div_ceil(t.size(side) as usize))
     }
 
     /// The launches.
-    fn steps<'a>(self, a: &Asked<'a, '_>, how: How) -> Steps<'a> {
-        let exactly = matches!(how, How::Exactly(_));
+    fn steps<'a>(self, a: &ConvProblem<'a, '_>, how: ConvPath) -> LaunchSequence<'a> {
+        let exactly = matches!(how, ConvPath::ImplicitGemm(_));
         if self.has_planes() && !exactly {
             let (extra, further) = (a.extra, self.further(a.extra));
             let mut all = self.none();
             let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
-            let others = (0..extra.len()).map(|i| Slot::Operand(2 + i));
-            let factors = a.factors([0, 1]).map(Slot::Operand);
-            let buffers = factors.into_iter().chain(others).chain([Slot::Result(0)]);
+            let others = (0..extra.len()).map(|i| BufferSlot::Operand(2 + i));
+            let factors = a.factors([0, 1]).map(BufferSlot::Operand);
+            let buffers = factors.into_iter().chain(others).chain([BufferSlot::Result(0)]);
             all.push(self.planes(a.epilogue, elems, &further), &buffers.collect::<Vec<_>>());
             return all;
         }
-        if let How::Within(limits) | How::Fast(Units { limits, .. }) = how
+        if let ConvPath::Auto(limits) | ConvPath::TensorCore(TensorCores { limits, .. }) = how
             && let Some(cut) = self.few(limits)
         {
             return self.in_chunks(a, self.chunks() > 1, |chunks| Some(self.few_launch(cut, chunks)));
         }
-        if matches!(how, How::Within(_) | How::Fast(_)) && self.has_lines() {
+        if matches!(how, ConvPath::Auto(_) | ConvPath::TensorCore(_)) && self.has_lines() {
             return self.in_chunks(a, false, |_| Some(self.lines()));
         }
         self.tiled(a, self.tile(how), !exactly)
     }
     /// No launches yet.
-    fn none(&self) -> Steps<'static> {
-        Steps { results: vec![Room::of(self.dtype.into(), self.len)], ..Steps::default() }
+    fn none(&self) -> LaunchSequence<'static> {
+        LaunchSequence {
+            results: vec![BufferSpec::of(self.dtype.into(), self.len)],
+            ..LaunchSequence::default()
+        }
     }
     /// The launches with a tile; `several`: there may be more than one.
-    fn tiled<'a>(&self, a: &Asked<'a, '_>, tile: Tile, several: bool) -> Steps<'a> {
+    fn tiled<'a>(&self, a: &ConvProblem<'a, '_>, tile: SimtTile, several: bool) -> LaunchSequence<'a> {
         // A few long chains: their chunks are computed side by side, and added in order afterwards.
         let apart = self.are_apart(tile) && several;
         let (epilogue, further) = (a.epilogue, self.further(a.extra));
@@ -396,28 +407,28 @@ impl Plan {
     /// One launch, or with `apart` one that makes the sums of so many chunks, and one that joins them.
     fn in_chunks<'a>(
         &self,
-        a: &Asked<'a, '_>,
+        a: &ConvProblem<'a, '_>,
         apart: bool,
         launch: impl Fn(Option<usize>) -> Option<Work<'a>>,
-    ) -> Steps<'a> {
+    ) -> LaunchSequence<'a> {
         let (mut all, chunks) = (self.none(), self.chunks());
-        let mut buffers = a.factors([0, 1]).map(Slot::Operand).to_vec();
-        let others: Vec<Slot> = (0..a.extra.len()).map(|i| Slot::Operand(2 + i)).collect();
+        let mut buffers = a.factors([0, 1]).map(BufferSlot::Operand).to_vec();
+        let others: Vec<BufferSlot> = (0..a.extra.len()).map(|i| BufferSlot::Operand(2 + i)).collect();
         if !apart {
             if let Some(work) = launch(None) {
                 buffers.extend(others);
-                buffers.push(Slot::Result(0));
+                buffers.push(BufferSlot::Result(0));
                 all.push(work, &buffers);
             }
             return all;
         }
         if let Some(work) = launch(Some(chunks)) {
-            let sums = Slot::Scratch(0);
-            all.scratch.push(Room::of(split_k_reduce::elem(self.dtype), chunks * self.len));
+            let sums = BufferSlot::Scratch(0);
+            all.scratch.push(BufferSpec::of(split_k_reduce::elem(self.dtype), chunks * self.len));
             buffers.push(sums);
             all.push(work, &buffers);
             let join = split_k_reduce::join(a.epilogue, self.dtype, chunks, self.len, a.extra);
-            all.push(join, &[&[sums], &others[..], &[Slot::Result(0)]].concat());
+            all.push(join, &[&[sums], &others[..], &[BufferSlot::Result(0)]].concat());
         }
         all
     }
@@ -427,8 +438,8 @@ impl Plan {
         &self,
         epilogue: &'a dyn Formula,
         extra: Vec<Elem>,
-        further: &[Factor],
-        tile: Tile,
+        further: &[FactorStrides],
+        tile: SimtTile,
         apart: Option<usize>,
     ) -> Option<Work<'a>> {
         if self.len == 0 {
@@ -437,8 +448,8 @@ impl Plan {
         let made = self.len * apart.unwrap_or(1);
         let wide = self.wide || indexing::are_many(made);
         let staged = self.staged(tile);
-        let tile = if staged.is_some() { self.flows(tile) } else { Tile { depth: 0, slots: 0, ..tile } };
-        let form = Form {
+        let tile = if staged.is_some() { self.flows(tile) } else { SimtTile { depth: 0, slots: 0, ..tile } };
+        let form = ConvConfig {
             of: self.of,
             channels_last: false,
             dtype: self.dtype,
@@ -446,7 +457,10 @@ impl Plan {
             tile,
             rank: self.windows.len(),
             padded: self.padded,
-            masked: staged.is_none() && self.padded && self.of != Of::Weight && self.taps_met() <= 32,
+            masked: staged.is_none()
+                && self.padded
+                && self.of != ConvPass::GradWeight
+                && self.taps_met() <= 32,
             void: self.void,
             many: product(&self.terms) > order::CHUNK && apart.is_none(),
             apart: apart.is_some(),
@@ -473,13 +487,13 @@ impl Plan {
         ))
     }
 
-    /// The numbers of a launch, as `Head` asks for them, and its workgroups: over so many chunks or classes, and tiles.
+    /// The numbers of a launch, as `ConvArgs` asks for them, and its workgroups: over so many chunks or classes, and tiles.
     fn numbers(
         &self,
-        form: &Form,
+        form: &ConvConfig,
         outermost: usize,
         tiles: [usize; 2],
-        further: &[Factor],
+        further: &[FactorStrides],
     ) -> (Vec<i64>, usize) {
         let mut all: Vec<i64> =
             [outermost, self.groups, tiles[0], tiles[1], self.rows, product(&self.columns)]

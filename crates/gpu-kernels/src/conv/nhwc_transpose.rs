@@ -3,7 +3,7 @@
 //! Positions p of several axes count row by row. Each group has as many channels as a multiple of 16 bytes, zeros behind its own.
 //! A workgroup turns a tile of positions by channels in shared memory, so that it reads and writes neighbours.
 
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes};
 use crate::reduce::block_reduce;
@@ -21,7 +21,7 @@ const STORED: u32 = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Form {
+struct NhwcTransposeConfig {
     elem: Elem,
     /// Axes of positions.
     rank: usize,
@@ -32,7 +32,7 @@ struct Form {
 /// How x, and its groups of channels, lie: the axis that counts y's first part, the one that counts channels, and channels of a
 /// group in x and in y.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct NhwcView {
     pub outer: usize,
     pub channel: usize,
     pub channels: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Turn {
 }
 
 /// The work of turning: x, then y. There are elements, fewer than 2^30.
-pub(crate) fn turn(x: &Layout, dtype: DType, t: Turn) -> Work<'static> {
+pub(crate) fn to_nhwc(x: &Layout, dtype: DType, t: NhwcView) -> Work<'static> {
     let (dims, strides) = (x.shape(), x.strides());
     let positions: usize = dims[2..].iter().product();
     let groups = dims[t.channel] / t.channels;
@@ -51,7 +51,7 @@ pub(crate) fn turn(x: &Layout, dtype: DType, t: Turn) -> Work<'static> {
         let w = indexing::vector(x, dims.rank() - 1);
         if even || dims[dims.rank() - 1].is_multiple_of(4) { w } else { 1 }
     };
-    let form = Form { elem: dtype.into(), rank: dims.rank() - 2, width };
+    let form = NhwcTransposeConfig { elem: dtype.into(), rank: dims.rank() - 2, width };
     let tiles = [positions.div_ceil(TILE[0] as usize), (groups * t.padded).div_ceil(TILE[1] as usize)];
     let sizes = [dims[t.outer], positions, groups * t.padded, t.channels, t.padded, tiles[0], tiles[1]];
     let mut all: Vec<i64> = sizes.map(|n| n as i64).to_vec();
@@ -64,13 +64,13 @@ pub(crate) fn turn(x: &Layout, dtype: DType, t: Turn) -> Work<'static> {
     args::work(key, move || build(&form), launched, indexing::scalar(false), &all)
 }
 
-fn build(form: &Form) -> Kernel {
-    let Form { elem, rank, width } = *form;
+fn build(form: &NhwcTransposeConfig) -> Kernel {
+    let NhwcTransposeConfig { elem, rank, width } = *form;
     let k = Builder::new(&format!("turned_channels_{elem}_{rank}_w{width}"), [INVOCATIONS, 1, 1]);
     let x = k.buffer("x", elem, Access::Read);
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(false);
-    let numbers = Numbers::new(&k, number, 7 + indexing::count(rank, false) + 3 + rank);
+    let numbers = LaunchArgs::new(&k, number, 7 + indexing::count(rank, false) + 3 + rank);
     let [outers, positions, all_channels, channels, padded, tiles_p, tiles_c] =
         ["outers", "positions", "all", "channels", "padded", "tiles_p", "tiles_c"].map(|n| numbers.get(n));
     let axes = Axes::read_any(&numbers, "size", rank, false);

@@ -8,16 +8,16 @@
 //! A workgroup computes offsets and bits of all terms of a chunk, a few in each invocation, and leaves them in shared memory.
 //! So whoever brings terms needs no division, no coordinates and no comparison with sizes.
 
-use super::problem::{Column, Form, Head, Of, Staged};
-use crate::gemm::Matrix;
-use crate::gemm::smem_load::{self, Asked, Found, Source, Stage};
+use super::problem::{ConvArgs, ConvConfig, ConvPass, OutputColumn, StagingConfig};
+use crate::gemm::StridedMatrix;
+use crate::gemm::smem_load::{self, ElementLocation, ElementRequest, TileLoader, TileSource};
 use elinvar_core::order;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Constant, Elem, Place, Scalar};
 
 /// The terms that tables know at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Span {
+pub(super) struct TableSpan {
     /// How many are found out together: a power of two.
     pub window: u32,
     /// How many windows there is room for.
@@ -27,10 +27,10 @@ pub(super) struct Span {
     pub grain: u32,
 }
 
-impl Span {
+impl TableSpan {
     /// Chunks of the order of sums.
-    pub fn chunks(windows: u32) -> Span {
-        Span { window: order::CHUNK as u32, windows, grain: 1 }
+    pub fn chunks(windows: u32) -> TableSpan {
+        TableSpan { window: order::CHUNK as u32, windows, grain: 1 }
     }
     fn entries(self) -> u32 {
         self.window / self.grain
@@ -55,27 +55,33 @@ const fn entry(words: u8) -> u32 {
 }
 
 /// The tables.
-pub(super) struct Table<'k, 'h> {
+pub(super) struct OffsetTable<'k, 'h> {
     k: &'k Builder,
-    h: &'h Head<'k>,
-    of: Of,
+    h: &'h ConvArgs<'k>,
+    of: ConvPass,
     words: u8,
     padded: bool,
     channels_last: bool,
-    span: Span,
+    span: TableSpan,
     /// Offsets and words for the right factor, and offsets for the left one, unless it is a matrix.
     right: Place,
     left: Option<Place>,
 }
 
-impl<'k, 'h> Table<'k, 'h> {
+impl<'k, 'h> OffsetTable<'k, 'h> {
     /// Room for so many terms.
-    pub fn new(k: &'k Builder, h: &'h Head<'k>, form: &Form, staged: &Staged, span: Span) -> Self {
+    pub fn new(
+        k: &'k Builder,
+        h: &'h ConvArgs<'k>,
+        form: &ConvConfig,
+        staged: &StagingConfig,
+        span: TableSpan,
+    ) -> Self {
         let room = span.entries() * span.windows;
         let right = k.shared("right_terms", Elem::I32, room * entry(staged.words));
         let left = (!staged.matrix).then(|| k.shared("left_terms", Elem::I32, room));
-        let Form { of, padded, channels_last, .. } = *form;
-        Table { k, h, of, words: staged.words, padded, channels_last, span, right, left }
+        let ConvConfig { of, padded, channels_last, .. } = *form;
+        OffsetTable { k, h, of, words: staged.words, padded, channels_last, span, right, left }
     }
 
     /// Computes what is to be known of the terms of the window that begins with a term.
@@ -92,8 +98,8 @@ impl<'k, 'h> Table<'k, 'h> {
                 let offset = axes.clone().fold(at[0] * h.right.two, |o, a| o + moved(a) * h.right.axes[a]);
                 let beyond = !t.lt(terms);
                 let words = match self.of {
-                    Of::Forward | Of::Input => self.taps(&at[1..]),
-                    Of::Weight => {
+                    ConvPass::Forward | ConvPass::GradInput => self.taps(&at[1..]),
+                    ConvPass::GradWeight => {
                         let start = axes.clone().map(|a| h.start(a) + moved(a)).collect::<Vec<_>>();
                         self.outside(&start)
                     }
@@ -123,8 +129,10 @@ impl<'k, 'h> Table<'k, 'h> {
         let counts = &self.h.terms.counts;
         // From the innermost part to the one that needs no division.
         let inner: Vec<usize> = match (self.channels_last, self.of) {
-            (true, Of::Forward | Of::Input) => std::iter::once(0).chain((2..counts.len()).rev()).collect(),
-            (true, Of::Weight) | (false, _) => (1..counts.len()).rev().collect(),
+            (true, ConvPass::Forward | ConvPass::GradInput) => {
+                std::iter::once(0).chain((2..counts.len()).rev()).collect()
+            }
+            (true, ConvPass::GradWeight) | (false, _) => (1..counts.len()).rev().collect(),
         };
         let mut at = vec![t; counts.len()];
         let mut left = t;
@@ -143,8 +151,10 @@ impl<'k, 'h> Table<'k, 'h> {
         let h = self.h;
         let axes = 0..h.terms.axes.len();
         match self.of {
-            Of::Forward | Of::Input => axes.map(|a| (h.terms.counts[a + 1], h.terms.axes[a][2])).collect(),
-            Of::Weight => axes.map(|a| (h.column_axes.size(a + 1), h.by(a))).collect(),
+            ConvPass::Forward | ConvPass::GradInput => {
+                axes.map(|a| (h.terms.counts[a + 1], h.terms.axes[a][2])).collect()
+            }
+            ConvPass::GradWeight => axes.map(|a| (h.column_axes.size(a + 1), h.by(a))).collect(),
         }
     }
 
@@ -206,10 +216,10 @@ impl<'k, 'h> Table<'k, 'h> {
     }
 
     /// The words of a column.
-    pub fn column(&self, c: &Column<'k>) -> Vec<Val<'k>> {
+    pub fn column(&self, c: &OutputColumn<'k>) -> Vec<Val<'k>> {
         let words = match self.of {
-            Of::Forward | Of::Input => self.outside(&c.start),
-            Of::Weight => self.taps(&c.axes),
+            ConvPass::Forward | ConvPass::GradInput => self.outside(&c.start),
+            ConvPass::GradWeight => self.taps(&c.axes),
         };
         self.with_ends(words, 0, !c.there)
     }
@@ -221,7 +231,7 @@ impl<'k, 'h> Table<'k, 'h> {
 }
 
 /// What a workgroup brings at a time, by side where it is an array.
-pub(super) struct Bring<'k> {
+pub(super) struct StagingJob<'k> {
     /// Which invocation, and how many there are.
     pub index: Val<'k>,
     pub invocations: u32,
@@ -234,9 +244,13 @@ pub(super) struct Bring<'k> {
     pub padding: [Constant; 2],
 }
 
-impl<'k> Table<'k, '_> {
+impl<'k> OffsetTable<'k, '_> {
     /// How terms of rows and of columns are brought.
-    pub fn stages<'t>(&'t self, staged: &Staged, b: &Bring<'k>) -> [Stage<'k, Gather<'k, 't>>; 2] {
+    pub fn stages<'t>(
+        &'t self,
+        staged: &StagingConfig,
+        b: &StagingJob<'k>,
+    ) -> [TileLoader<'k, TableSource<'k, 't>>; 2] {
         let h = self.h;
         let places = |side: usize| -> Vec<Val<'k>> {
             let size = [b.size[side], b.depth];
@@ -244,17 +258,17 @@ impl<'k> Table<'k, '_> {
             all.into_iter().map(|(place, ..)| place).collect()
         };
         let left = if staged.matrix {
-            Gather::Matrix(Matrix::new(h.places[0], h.left_group(), [h.left.one, h.left_step()]))
+            TableSource::Matrix(StridedMatrix::new(h.places[0], h.left_group(), [h.left.one, h.left_step()]))
         } else {
             let first = |r: Val<'k>| h.first_of_row(b.corner[0] + r.to(h.number));
-            Gather::Left(self, each(&places(0), first), !staged.whole)
+            TableSource::Left(self, each(&places(0), first), !staged.whole)
         };
         let of_column = |c: Val<'k>| {
             let column = h.column(b.corner[1] + c.to(h.number));
             (column.base, self.column(&column))
         };
-        let right = Gather::Right(self, each(&places(1), of_column));
-        let stage = |side: usize, from| Stage {
+        let right = TableSource::Right(self, each(&places(1), of_column));
+        let stage = |side: usize, from| TileLoader {
             k: self.k,
             side,
             index: b.index,
@@ -284,44 +298,44 @@ fn each<'k, T: Clone>(places: &[Val<'k>], of: impl Fn(Val<'k>) -> T) -> Vec<T> {
 }
 
 /// A side's numbers.
-pub(super) enum Gather<'k, 't> {
+pub(super) enum TableSource<'k, 't> {
     /// Rows of terms with one stride.
-    Matrix(Matrix<'k>),
+    Matrix(StridedMatrix<'k>),
     /// Rows whose terms the table knows: where they begin, for each round; and whether there may be terms beyond the last.
-    Left(&'t Table<'k, 't>, Vec<Val<'k>>, bool),
+    Left(&'t OffsetTable<'k, 't>, Vec<Val<'k>>, bool),
     /// Columns: where they begin, and their words, for each round.
-    Right(&'t Table<'k, 't>, Vec<(Val<'k>, Vec<Val<'k>>)>),
+    Right(&'t OffsetTable<'k, 't>, Vec<(Val<'k>, Vec<Val<'k>>)>),
 }
 
-impl<'k> Source<'k> for Gather<'k, '_> {
+impl<'k> TileSource<'k> for TableSource<'k, '_> {
     fn place(&self) -> Place {
         match self {
-            Gather::Matrix(m) => m.place,
-            Gather::Left(table, ..) => table.h.places[0],
-            Gather::Right(table, _) => table.h.places[1],
+            TableSource::Matrix(m) => m.place,
+            TableSource::Left(table, ..) => table.h.places[0],
+            TableSource::Right(table, _) => table.h.places[1],
         }
     }
-    fn find(&self, stage: &Stage<'k, Self>, of: Asked<'k>) -> Found<'k> {
+    fn find(&self, stage: &TileLoader<'k, Self>, of: ElementRequest<'k>) -> ElementLocation<'k> {
         let k = stage.k;
         match self {
-            Gather::Matrix(m) => {
+            TableSource::Matrix(m) => {
                 let i = stage.corner + of.place.to(stage.limit.scalar());
-                Found {
+                ElementLocation {
                     at: m.at(i, of.term),
                     of_side: Some(i.lt(stage.limit)),
                     of_terms: Some(of.term.lt(of.end)),
                 }
             }
-            Gather::Left(table, rows, ends) => {
+            TableSource::Left(table, rows, ends) => {
                 let left = table.left.expect("what is not a matrix has a table");
                 let offset = k.load(left, table.slot(of.term), 1);
-                Found {
+                ElementLocation {
                     at: rows[of.round] + offset,
                     of_side: None,
                     of_terms: ends.then(|| of.term.lt(of.end)),
                 }
             }
-            Gather::Right(table, columns) => {
+            TableSource::Right(table, columns) => {
                 let (base, words) = &columns[of.round];
                 let width = entry(table.words) as u8;
                 let entry = k.load(table.right, table.slot(of.term) * i64::from(width), width);
@@ -329,7 +343,7 @@ impl<'k> Source<'k> for Gather<'k, '_> {
                     (w & entry.extract(i as u8 + 1).bits(Scalar::U32)).eq(k.u32(0))
                 };
                 let inside = words.iter().enumerate().map(meets).reduce(|a, b| a & b);
-                Found { at: *base + entry.extract(0), of_side: inside, of_terms: None }
+                ElementLocation { at: *base + entry.extract(0), of_side: inside, of_terms: None }
             }
         }
     }

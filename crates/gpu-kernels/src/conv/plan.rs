@@ -1,10 +1,10 @@
 //! Which kernel a convolution is done by, with which tile, and how terms are read there. No bit depends on it.
 
-use super::offset_table::{Span, most_taps};
-use super::problem::{Of, Staged};
-use super::{BUSY, Factor, Limits, Plan, Tile, Units, product};
+use super::offset_table::{TableSpan, most_taps};
+use super::problem::{ConvPass, StagingConfig};
+use super::{BUSY, FactorStrides, ImplicitGemm, SimtTile, TensorCores, WorkgroupLimits, product};
 use crate::formula::Compute;
-use crate::gemm::mma_sync::Cut;
+use crate::gemm::mma_sync::WarpTiling;
 use crate::layout::indexing;
 use crate::reduce::block_reduce;
 use elinvar_core::{DType, order};
@@ -12,45 +12,48 @@ use elinvar_kernel::ir::Elem;
 
 /// How the work is given to invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum ConvPath {
     /// Each reads its terms by itself: for devices on which a barrier is dear.
-    Plain,
+    Direct,
     /// As it suits the sizes, on a device that has so much.
-    Within(Limits),
+    Auto(WorkgroupLimits),
     /// By matrix units, in an order of sums that is not the definition's; as above where they gain nothing.
-    Fast(Units),
+    TensorCore(TensorCores),
     /// With this tile, in one launch. What cannot be staged is read by each invocation for itself.
-    Exactly(Tile),
+    ImplicitGemm(SimtTile),
 }
 
 /// A way to do a convolution, of those that a device has ([`super::ways`]): for whoever tries them. No bit depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ConvCandidate {
     /// The one that is taken without trying.
-    Chosen,
+    Default,
     /// Each invocation reads its terms by itself.
-    Plain,
+    Direct,
     /// Terms are staged, for this tile.
-    Staged(Tile),
+    ImplicitGemm(SimtTile),
     /// By matrix units, with a tile that is cut so.
-    Units(Cut),
+    TensorCore(WarpTiling),
 }
 
-impl Way {
+impl ConvCandidate {
     /// All that there are.
-    pub fn all() -> impl Iterator<Item = Way> {
+    pub fn all() -> impl Iterator<Item = ConvCandidate> {
         let tiles = TILES.iter().flat_map(|&(tile, _)| variants(tile));
-        let cuts = std::iter::once(BROAD).chain(Cut::all());
-        [Way::Chosen, Way::Plain].into_iter().chain(tiles.map(Way::Staged)).chain(cuts.map(Way::Units))
+        let cuts = std::iter::once(BROAD).chain(WarpTiling::all());
+        [ConvCandidate::Default, ConvCandidate::Direct]
+            .into_iter()
+            .chain(tiles.map(ConvCandidate::ImplicitGemm))
+            .chain(cuts.map(ConvCandidate::TensorCore))
     }
 }
 
 /// For the usual 64 filters: twice as many columns are computed with what is loaded of them.
-pub(super) const BROAD: Cut = Cut { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
+pub(super) const BROAD: WarpTiling = WarpTiling { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
 
 /// Tiles with staged terms, from the largest to the smallest, and what part of a device's peak each is good for, as a guess:
 /// the part of all instructions that are products, times what latency leaves.
-const TILES: [(Tile, f64); 10] = [
+const TILES: [(SimtTile, f64); 10] = [
     (BROADER[0], 1.0),
     (BROADER[1], 0.95),
     (tile([16, 16], [8, 4]), 0.95),
@@ -63,18 +66,18 @@ const TILES: [(Tile, f64); 10] = [
     (tile([8, 16], [4, 2]), 0.4),
 ];
 /// Those with the most sums.
-const BROADER: [Tile; 2] = [tile([16, 16], [8, 8]), tile([8, 16], [8, 8])];
+const BROADER: [SimtTile; 2] = [tile([16, 16], [8, 8]), tile([8, 16], [8, 8])];
 /// For forwards: 64 rows by 96 columns cut many a result into as many tiles as a device has room for at a time. On an H100 64 filters of 8
 /// images of 56 x 56 (3 x 3 taps, 64 channels) took 59 us so, 65 in tiles of 64 columns, and 98 in chunks side by side with 128.
-const UNEVEN: Tile = Tile { group: [8, 24], each: [8, 4], depth: 16, slots: 3 };
+const UNEVEN: SimtTile = SimtTile { group: [8, 24], each: [8, 4], depth: 16, slots: 3 };
 /// What the largest is good for where twice as many workgroups of half its size are faster: anywhere but in gradients by w.
 const BESIDE: f64 = 0.9;
-const fn tile(group: [u32; 2], each: [u32; 2]) -> Tile {
-    Tile { group, each, depth: 8, slots: 3 }
+const fn tile(group: [u32; 2], each: [u32; 2]) -> SimtTile {
+    SimtTile { group, each, depth: 8, slots: 3 }
 }
 /// A tile with terms that copies bring, and with those that go through registers, as many at a time and twice as many.
-fn variants(tile: Tile) -> [Tile; 3] {
-    [tile, Tile { slots: 0, ..tile }, Tile { slots: 0, depth: 2 * tile.depth, ..tile }]
+fn variants(tile: SimtTile) -> [SimtTile; 3] {
+    [tile, SimtTile { slots: 0, ..tile }, SimtTile { slots: 0, depth: 2 * tile.depth, ..tile }]
 }
 /// What is left of it where another launch adds the sums of chunks.
 const JOINED: f64 = 0.95;
@@ -86,10 +89,10 @@ pub(super) const FEWEST_ROWS: usize = 8;
 const FEWEST_PRODUCTS: usize = 1 << 12;
 
 /// Sizes and strides of parts of a number, the innermost last.
-type Digits = Vec<(usize, i64)>;
+type SizesAndStrides = Vec<(usize, i64)>;
 
 /// The elements that lie evenly along the innermost parts: how many, and from one to the next; and the strides of the others.
-fn run(digits: &Digits) -> (usize, i64, Vec<i64>) {
+fn run(digits: &SizesAndStrides) -> (usize, i64, Vec<i64>) {
     let mut all = digits.iter().rev().filter(|d| d.0 != 1).peekable();
     let Some(&(mut count, stride)) = all.next() else { return (1, 1, Vec::new()) };
     while let Some(&&(n, s)) = all.peek() {
@@ -103,13 +106,13 @@ fn run(digits: &Digits) -> (usize, i64, Vec<i64>) {
 }
 
 /// A factor as it is read: lines (rows or columns), terms, and where all of it begins.
-struct Side {
-    lines: Digits,
-    terms: Digits,
+struct OperandAccess {
+    lines: SizesAndStrides,
+    terms: SizesAndStrides,
     begin: Vec<i64>,
 }
 
-impl Side {
+impl OperandAccess {
     /// How many neighbours can be read at once, along terms or along lines; lines of a tile have `line` of them.
     fn width(&self, along: bool, line: u32, most: u8) -> u8 {
         let (inner, outer) = if along { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
@@ -126,7 +129,7 @@ impl Side {
         [4, 2].into_iter().find(|&w| w <= most && fits(w)).unwrap_or(1)
     }
     /// Whether to read along terms, and how many at once.
-    fn direction(&self, tile: Tile, side: usize, most: u8, vectors: bool) -> (bool, u8) {
+    fn direction(&self, tile: SimtTile, side: usize, most: u8, vectors: bool) -> (bool, u8) {
         let most = if vectors { most } else { 1 };
         let across = self.width(false, tile.size(side), most);
         let along = self.width(true, tile.depth, most);
@@ -136,35 +139,43 @@ impl Side {
     }
 }
 
-impl Plan {
+impl ImplicitGemm {
     /// The outer part, and the axes; or the axes first.
-    fn digits(outer: (usize, isize), axes: impl Iterator<Item = (usize, i64)>, last: bool) -> Digits {
+    fn digits(
+        outer: (usize, isize),
+        axes: impl Iterator<Item = (usize, i64)>,
+        last: bool,
+    ) -> SizesAndStrides {
         let outer = (outer.0, outer.1 as i64);
         if last { axes.chain([outer]).collect() } else { std::iter::once(outer).chain(axes).collect() }
     }
     fn terms_last(&self) -> bool {
-        self.channels_last && self.of != Of::Weight
+        self.channels_last && self.of != ConvPass::GradWeight
     }
-    fn axes<'a>(&'a self, f: &'a Factor) -> impl Iterator<Item = (usize, i64)> + 'a {
+    fn axes<'a>(&'a self, f: &'a FactorStrides) -> impl Iterator<Item = (usize, i64)> + 'a {
         f.strides[3..].iter().map(|&s| s as i64).enumerate()
     }
-    fn left_side(&self) -> Side {
+    fn left_side(&self) -> OperandAccess {
         let s = &self.left.strides;
         let terms = self.axes(&self.left).map(|(a, s)| (self.terms[a + 1], s));
-        Side {
+        OperandAccess {
             lines: vec![(self.rows, s[1] as i64)],
-            terms: Plan::digits((self.terms[0], s[2]), terms, self.terms_last()),
+            terms: ImplicitGemm::digits((self.terms[0], s[2]), terms, self.terms_last()),
             begin: vec![self.left.offset as i64, if self.groups > 1 { s[0] as i64 } else { 0 }],
         }
     }
-    fn right_side(&self) -> Side {
+    fn right_side(&self) -> OperandAccess {
         let s = &self.right.strides;
         let lines = self.axes(&self.right).map(|(a, s)| (self.columns[a + 1], s * self.windows[a][0]));
         let terms = self.axes(&self.right).map(|(a, s)| (self.terms[a + 1], s * self.windows[a][2]));
         let from = self.axes(&self.right).map(|(a, s)| s * self.windows[a][1]).sum();
-        Side {
-            lines: Plan::digits((self.columns[0], s[1]), lines, self.channels_last && !self.terms_last()),
-            terms: Plan::digits((self.terms[0], s[2]), terms, self.terms_last()),
+        OperandAccess {
+            lines: ImplicitGemm::digits(
+                (self.columns[0], s[1]),
+                lines,
+                self.channels_last && !self.terms_last(),
+            ),
+            terms: ImplicitGemm::digits((self.terms[0], s[2]), terms, self.terms_last()),
             begin: vec![self.right.offset as i64, from, if self.groups > 1 { s[0] as i64 } else { 0 }],
         }
     }
@@ -175,7 +186,7 @@ impl Plan {
     }
     /// Taps of all axes together, whose places inside or outside are known bit by bit.
     fn taps(&self) -> usize {
-        let taps = if self.of == Of::Weight { &self.columns } else { &self.terms };
+        let taps = if self.of == ConvPass::GradWeight { &self.columns } else { &self.terms };
         if self.padded { taps[1..].iter().sum() } else { 0 }
     }
     pub(super) fn words(&self) -> Option<u8> {
@@ -183,20 +194,21 @@ impl Plan {
     }
     /// Columns of the result that lie side by side.
     pub(super) fn stored(&self) -> usize {
-        let digits: Digits = self.columns.iter().copied().zip(self.result[2..].iter().copied()).collect();
+        let digits: SizesAndStrides =
+            self.columns.iter().copied().zip(self.result[2..].iter().copied()).collect();
         let (count, stride, _) = run(&digits);
         let in_order = !self.channels_last || self.terms_last();
         if self.class_count() == 1 && stride == 1 && in_order { count } else { 1 }
     }
 
     /// A tile with its terms brought by copies, if they need no conversion.
-    pub(super) fn flows(&self, tile: Tile) -> Tile {
+    pub(super) fn flows(&self, tile: SimtTile) -> SimtTile {
         let whole = block_reduce::elem(Compute::from(self.dtype).scalar()) == Elem::from(self.dtype);
-        Tile { slots: if whole { tile.slots } else { 0 }, ..tile }
+        SimtTile { slots: if whole { tile.slots } else { 0 }, ..tile }
     }
 
     /// How terms are staged for a tile; `None` if they cannot be, or are not.
-    pub(super) fn staged(&self, tile: Tile) -> Option<Staged> {
+    pub(super) fn staged(&self, tile: SimtTile) -> Option<StagingConfig> {
         if tile.depth == 0 || self.void || self.wide || indexing::are_many(self.len) {
             return None;
         }
@@ -212,7 +224,7 @@ impl Plan {
             tile.neighbours(1, along[1]).is_multiple_of(u32::from(p))
                 && self.stored().is_multiple_of(usize::from(p))
         });
-        Some(Staged {
+        Some(StagingConfig {
             along,
             width: [left.1, right.1],
             matrix,
@@ -225,32 +237,32 @@ impl Plan {
     }
 
     /// Bytes of shared memory that a tile takes.
-    fn shared_bytes(&self, tile: Tile, words: u8) -> u32 {
+    fn shared_bytes(&self, tile: SimtTile, words: u8) -> u32 {
         let tile = self.flows(tile);
         let chunks = if tile.slots > 0 && self.chunks() > 1 { 2 } else { 1 };
         tile.shared_elements() * self.dtype.compute().size() as u32
-            + 4 * Span::chunks(chunks).elements(words, self.left_step().is_some())
+            + 4 * TableSpan::chunks(chunks).elements(words, self.left_step().is_some())
     }
 
-    pub(super) fn tile(&self, how: How) -> Tile {
+    pub(super) fn tile(&self, how: ConvPath) -> SimtTile {
         match how {
-            How::Plain => self.plain_tile(),
-            How::Exactly(tile) => tile,
-            How::Within(limits) | How::Fast(Units { limits, .. }) => {
+            ConvPath::Direct => self.plain_tile(),
+            ConvPath::ImplicitGemm(tile) => tile,
+            ConvPath::Auto(limits) | ConvPath::TensorCore(TensorCores { limits, .. }) => {
                 self.staged_tile(limits).unwrap_or_else(|| self.plain_tile())
             }
         }
     }
 
     /// The tile that is good for most, of those that a device has room for; `None` if terms had better not be staged.
-    fn staged_tile(&self, limits: Limits) -> Option<Tile> {
+    fn staged_tile(&self, limits: WorkgroupLimits) -> Option<SimtTile> {
         let words = self.words()?;
         let sizes = [self.rows, product(&self.columns)];
         let products = self.len.saturating_mul(product(&self.terms)) / self.class_count();
         if self.rows < FEWEST_ROWS || products < FEWEST_PRODUCTS {
             return None;
         }
-        let goodness = |&(tile, peak): &(Tile, f64)| {
+        let goodness = |&(tile, peak): &(SimtTile, f64)| {
             let used = |side: usize| {
                 let size = tile.size(side) as usize;
                 sizes[side] as f64 / sizes[side].next_multiple_of(size) as f64
@@ -263,13 +275,14 @@ impl Plan {
         };
         let all = TILES.iter().map(|&(tile, peak)| {
             let slots = if limits.asynchronous && self.gains_by_copies(tile) { tile.slots } else { 0 };
-            let peak = if tile == BROADER[0] && self.of != Of::Weight { BESIDE } else { peak };
+            let peak = if tile == BROADER[0] && self.of != ConvPass::GradWeight { BESIDE } else { peak };
             // Of gradients by w, whose terms are positions, 16 at a time took 0.85 to 0.95 of the time of eight.
-            let depth = if self.of == Of::Weight && slots == 0 { 2 * tile.depth } else { tile.depth };
-            (self.flows(Tile { slots, depth, ..tile }), peak)
+            let depth =
+                if self.of == ConvPass::GradWeight && slots == 0 { 2 * tile.depth } else { tile.depth };
+            (self.flows(SimtTile { slots, depth, ..tile }), peak)
         });
         let best = all
-            .filter(|(tile, _)| self.of == Of::Forward || tile.group != UNEVEN.group)
+            .filter(|(tile, _)| self.of == ConvPass::Forward || tile.group != UNEVEN.group)
             .filter(|(tile, _)| self.fits(*tile, limits, words))
             .max_by(|a, b| goodness(a).total_cmp(&goodness(b)));
         best.map(|(tile, _)| tile).filter(|&tile| self.staged(tile).is_some())
@@ -278,11 +291,11 @@ impl Plan {
     /// Are copies faster than registers for what is on its way? Copies of windows bring one number each. On an H100 gradients of 64 to 512
     /// channels took 1.4 to 2 times as long with them, and forwards the larger workgroups 1.1 times; the smaller 0.9, but of one chunk (three
     /// channels by 7 x 7) 1.3.
-    fn gains_by_copies(&self, tile: Tile) -> bool {
-        self.dtype == DType::F64 || (self.of == Of::Forward && tile == BROADER[1] && self.chunks() > 1)
+    fn gains_by_copies(&self, tile: SimtTile) -> bool {
+        self.dtype == DType::F64 || (self.of == ConvPass::Forward && tile == BROADER[1] && self.chunks() > 1)
     }
 
-    fn fits(&self, tile: Tile, limits: Limits, words: u8) -> bool {
+    fn fits(&self, tile: SimtTile, limits: WorkgroupLimits, words: u8) -> bool {
         // Sums of f64 take two registers each; and what is on its way through registers takes some, too.
         let most = match (self.dtype, tile.slots) {
             (DType::F64, 0) => 8,
@@ -295,18 +308,20 @@ impl Plan {
     }
 
     /// See [`super::ways`]: those without matrix units.
-    pub(super) fn ways(&self, how: How) -> Vec<Way> {
-        let (How::Within(limits) | How::Fast(Units { limits, .. })) = how else { return vec![Way::Chosen] };
+    pub(super) fn ways(&self, how: ConvPath) -> Vec<ConvCandidate> {
+        let (ConvPath::Auto(limits) | ConvPath::TensorCore(TensorCores { limits, .. })) = how else {
+            return vec![ConvCandidate::Default];
+        };
         // Planes are always the best that there is, and so is what is made for few rows.
         if self.has_planes() || self.few(limits).is_some() || self.has_lines() || self.len == 0 {
-            return vec![Way::Chosen];
+            return vec![ConvCandidate::Default];
         }
         let chosen = self.staged_tile(limits);
-        let mut all = vec![Way::Chosen];
-        all.extend(chosen.map(|_| Way::Plain));
+        let mut all = vec![ConvCandidate::Default];
+        all.extend(chosen.map(|_| ConvCandidate::Direct));
         let Some(words) = self.words() else { return all };
         let sizes = [self.rows, product(&self.columns)];
-        let is_way = |tile: &Tile| {
+        let is_way = |tile: &SimtTile| {
             // Not mostly beyond the ends of the result; with copies where the device and the type have such.
             (0..2).all(|side| tile.size(side) as usize <= sizes[side].next_multiple_of(32))
                 && (tile.slots == 0 || limits.asynchronous && self.flows(*tile).slots > 0)
@@ -315,15 +330,15 @@ impl Plan {
                 && self.staged(*tile).is_some()
         };
         let tiles = TILES.iter().flat_map(|&(tile, _)| variants(tile));
-        all.extend(tiles.filter(is_way).map(Way::Staged));
+        all.extend(tiles.filter(is_way).map(ConvCandidate::ImplicitGemm));
         all
     }
 
     /// A tile without staging that fits: neighbours along columns, which lie side by side in memory.
-    pub(super) fn plain_tile(&self) -> Tile {
+    pub(super) fn plain_tile(&self) -> SimtTile {
         let tile = |each: u32| {
             let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
-            Tile { group: [across, 64 / across], each: [each, 4], depth: 0, slots: 0 }
+            SimtTile { group: [across, 64 / across], each: [each, 4], depth: 0, slots: 0 }
         };
         // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
         let large = tile(8);

@@ -2,9 +2,9 @@
 //! in `mod.rs`.
 
 use crate::formula::{Compute, Formula};
-use crate::gemm::Tile;
+use crate::gemm::SimtTile;
 use crate::gemm::split_k_reduce;
-use crate::launch::args::Numbers;
+use crate::launch::args::LaunchArgs;
 use crate::launch::group_number;
 use crate::layout::indexing::{self, Axes};
 use elinvar_core::DType;
@@ -13,26 +13,26 @@ use elinvar_kernel::ir::{Access, Elem, Place, Scalar};
 
 /// Which of the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Of {
+pub enum ConvPass {
     /// The convolution.
     Forward,
     /// Its gradient by x.
-    Input,
+    GradInput,
     /// Its gradient by w.
-    Weight,
+    GradWeight,
 }
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct ConvConfig {
     /// Which of the three.
-    pub of: Of,
+    pub of: ConvPass,
     /// The dtype of both factors and of the result.
     pub dtype: DType,
     /// What further operands hold.
     pub extra: Vec<Elem>,
     /// How the result is cut into pieces: rows and columns. The depth is not looked at.
-    pub tile: Tile,
+    pub tile: SimtTile,
     /// Spatial axes.
     pub rank: usize,
     /// May a coordinate lie outside?
@@ -50,14 +50,14 @@ pub struct Form {
     /// order of sums will do.
     pub channels_last: bool,
     /// How terms come to shared memory; none: each is read where it is needed.
-    pub staged: Option<Staged>,
+    pub staged: Option<StagingConfig>,
     /// Are there positions beyond 2^30?
     pub wide: bool,
 }
 
 /// How a workgroup brings terms to shared memory; by side, where it is an array.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Staged {
+pub struct StagingConfig {
     /// Are neighbouring terms read by neighbours, and not neighbouring rows or columns?
     pub along: [bool; 2],
     /// How many numbers are read at once.
@@ -72,13 +72,13 @@ pub struct Staged {
     pub stores: u8,
 }
 
-impl Form {
+impl ConvConfig {
     pub(super) fn name(&self, epilogue: &dyn Formula) -> String {
-        let Tile { group: [a, b], each: [c, d], depth, slots } = self.tile;
+        let SimtTile { group: [a, b], each: [c, d], depth, slots } = self.tile;
         let of = match self.of {
-            Of::Forward => "conv",
-            Of::Input => "conv_input_grad",
-            Of::Weight => "conv_weight_grad",
+            ConvPass::Forward => "conv",
+            ConvPass::GradInput => "conv_input_grad",
+            ConvPass::GradWeight => "conv_weight_grad",
         };
         let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
         let flags = [
@@ -93,7 +93,7 @@ impl Form {
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         let staged = self.staged.as_ref().map_or(String::new(), |s| {
             let along: String = s.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
-            let Staged { width: [vl, vr], words, stores, .. } = s;
+            let StagingConfig { width: [vl, vr], words, stores, .. } = s;
             let matrix = if s.matrix { "_matrix" } else { "" };
             let whole = if s.whole { "_whole" } else { "" };
             format!("d{depth}s{slots}_{along}_v{vl}{vr}{stores}_m{words}{matrix}{whole}")
@@ -103,11 +103,11 @@ impl Form {
     }
     /// Are columns counted along channels first?
     pub(super) fn columns_last(&self) -> bool {
-        self.channels_last && self.of == Of::Weight
+        self.channels_last && self.of == ConvPass::GradWeight
     }
     pub(super) fn count(&self) -> usize {
         let r = self.rank;
-        let classes = if self.of == Of::Input { 5 * r } else { 0 };
+        let classes = if self.of == ConvPass::GradInput { 5 * r } else { 0 };
         let factors = 2 + self.extra.len();
         6 + indexing::count(r + 1 + usize::from(self.columns_last()), self.wide)
             + (1 + r)
@@ -122,7 +122,7 @@ impl Form {
 }
 
 /// A factor, or the result: where it begins, and its strides (group, row or outer column, outer term, axes).
-pub(super) struct Strided<'k> {
+pub(super) struct ConvStrides<'k> {
     pub first: Val<'k>,
     pub group: Val<'k>,
     pub one: Val<'k>,
@@ -130,15 +130,21 @@ pub(super) struct Strided<'k> {
     pub axes: Vec<Val<'k>>,
 }
 
-impl<'k> Strided<'k> {
-    pub fn read(numbers: &Numbers<'k>, name: &str, rank: usize) -> Self {
+impl<'k> ConvStrides<'k> {
+    pub fn read(numbers: &LaunchArgs<'k>, name: &str, rank: usize) -> Self {
         let get = |what: &str| numbers.get(&format!("{name}_{what}"));
         let (first, group, one, two) = (get("offset"), get("group"), get("one"), get("two"));
-        Strided { first, group, one, two, axes: indexing::strides(numbers, &format!("{name}_axis"), rank) }
+        ConvStrides {
+            first,
+            group,
+            one,
+            two,
+            axes: indexing::strides(numbers, &format!("{name}_axis"), rank),
+        }
     }
 }
 
-impl<'k> Strided<'k> {
+impl<'k> ConvStrides<'k> {
     pub fn at(&self, [group, one, two]: [Val<'k>; 3], axes: &[Val<'k>]) -> Val<'k> {
         indexing::position(
             self.first + group * self.group + one * self.one + two * self.two,
@@ -150,7 +156,7 @@ impl<'k> Strided<'k> {
 
 /// A column: its outer part, its place along each axis, and whether it exists.
 #[derive(Clone)]
-pub(super) struct Column<'k> {
+pub(super) struct OutputColumn<'k> {
     pub outer: Val<'k>,
     pub axes: Vec<Val<'k>>,
     pub there: Val<'k>,
@@ -161,7 +167,7 @@ pub(super) struct Column<'k> {
 }
 
 /// The terms of all columns of a workgroup.
-pub(super) struct Terms<'k> {
+pub(super) struct KTerms<'k> {
     /// How many along each part.
     pub counts: Vec<Val<'k>>,
     /// Per axis: the first of the left factor's places, from one to the next, and what a step moves the coordinate by.
@@ -170,7 +176,7 @@ pub(super) struct Terms<'k> {
     pub sizes: Vec<Val<'k>>,
 }
 
-impl<'k> Terms<'k> {
+impl<'k> KTerms<'k> {
     /// How many there are.
     pub fn count(&self) -> Val<'k> {
         self.counts[1..].iter().fold(self.counts[0], |n, &c| n * c)
@@ -178,7 +184,7 @@ impl<'k> Terms<'k> {
 }
 
 /// The numbers of a launch, and which piece of its work a workgroup has.
-pub(super) struct Head<'k> {
+pub(super) struct ConvArgs<'k> {
     pub number: Scalar,
     /// Memory of the left and of the right factor.
     pub places: [Place; 2],
@@ -196,39 +202,39 @@ pub(super) struct Head<'k> {
     pub group: Val<'k>,
     /// Which tile, along rows and along columns.
     pub tile: [Val<'k>; 2],
-    pub terms: Terms<'k>,
+    pub terms: KTerms<'k>,
     /// Per axis: what a step of the column moves the coordinate by, and where it begins.
     starts: Vec<(Val<'k>, Val<'k>)>,
     /// Per axis: the first position of the result, from one to the next, and where they end if columns may go beyond.
     results: Vec<(Val<'k>, Val<'k>, Option<Val<'k>>)>,
-    pub left: Strided<'k>,
-    pub right: Strided<'k>,
+    pub left: ConvStrides<'k>,
+    pub right: ConvStrides<'k>,
     /// From term to term of the left factor, where that is a matrix.
     left_step: Option<Val<'k>>,
     /// With channels last, how many of a column's outer parts there are: memory may have more.
     outers: Option<Val<'k>>,
-    further: Vec<Strided<'k>>,
-    result: Strided<'k>,
+    further: Vec<ConvStrides<'k>>,
+    result: ConvStrides<'k>,
     len: Option<Val<'k>>,
 }
 
-impl<'k> Head<'k> {
-    pub fn read(k: &'k Builder, form: &Form) -> Self {
-        Head::read_with(k, form, None).0
+impl<'k> ConvArgs<'k> {
+    pub fn read(k: &'k Builder, form: &ConvConfig) -> Self {
+        ConvArgs::read_with(k, form, None).0
     }
 
     /// The same with one more number behind them, if a name of it is given.
-    pub fn read_with(k: &'k Builder, form: &Form, more: Option<&str>) -> (Self, Option<Val<'k>>) {
+    pub fn read_with(k: &'k Builder, form: &ConvConfig, more: Option<&str>) -> (Self, Option<Val<'k>>) {
         // Operands are bound in the order of the work: what comes first is said there.
         let elem = Elem::from(form.dtype);
         let names = match form.of {
-            Of::Forward => ["x", "w"],
-            Of::Input | Of::Weight => ["left", "right"],
+            ConvPass::Forward => ["x", "w"],
+            ConvPass::GradInput | ConvPass::GradWeight => ["left", "right"],
         };
         let places = names.map(|name| k.buffer(name, elem, Access::Read));
         let [left_place, right_place] = match form.of {
-            Of::Forward => [places[1], places[0]],
-            Of::Input | Of::Weight => places,
+            ConvPass::Forward => [places[1], places[0]],
+            ConvPass::GradInput | ConvPass::GradWeight => places,
         };
         let extras: Vec<Place> = (form.extra.iter().enumerate())
             .map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read))
@@ -237,7 +243,7 @@ impl<'k> Head<'k> {
         let y = k.buffer("y", out, Access::Write);
         let number = indexing::scalar(form.wide);
         let rank = form.rank;
-        let numbers = Numbers::new(k, number, form.count() + usize::from(more.is_some()));
+        let numbers = LaunchArgs::new(k, number, form.count() + usize::from(more.is_some()));
         let [outermost, groups, tiles_m, tiles_n, rows, columns] =
             ["outermost", "groups", "tiles_m", "tiles_n", "m", "n"].map(|n| numbers.get(n));
         // With channels last, there is nothing before the axes.
@@ -247,7 +253,7 @@ impl<'k> Head<'k> {
         let windows: Vec<[Val; 4]> = (0..rank)
             .map(|a| ["by", "from", "move", "size"].map(|what| numbers.get(&format!("{what}{a}"))))
             .collect();
-        let classes: Vec<[Val; 5]> = (0..if form.of == Of::Input { rank } else { 0 })
+        let classes: Vec<[Val; 5]> = (0..if form.of == ConvPass::GradInput { rank } else { 0 })
             .map(|a| {
                 let names = ["stride", "dilation", "padding", "spatial", "every"];
                 names.map(|what| numbers.get(&format!("{what}{a}")))
@@ -256,13 +262,13 @@ impl<'k> Head<'k> {
         let result = {
             let [group, one, outer] = ["y_group", "y_row", "y_outer"].map(|n| numbers.get(n));
             let axes = indexing::strides(&numbers, "y_axis", rank);
-            Strided { first: group.like(0), group, one, two: outer, axes }
+            ConvStrides { first: group.like(0), group, one, two: outer, axes }
         };
         let len = form.apart.then(|| numbers.get("len"));
-        let left = Strided::read(&numbers, "left", rank);
-        let right = Strided::read(&numbers, "right", rank);
-        let further: Vec<Strided> =
-            (0..extras.len()).map(|i| Strided::read(&numbers, &format!("e{i}"), rank)).collect();
+        let left = ConvStrides::read(&numbers, "left", rank);
+        let right = ConvStrides::read(&numbers, "right", rank);
+        let further: Vec<ConvStrides> =
+            (0..extras.len()).map(|i| ConvStrides::read(&numbers, &format!("e{i}"), rank)).collect();
         let left_step = form.staged.is_some().then(|| numbers.get("left_step"));
         let outers = form.columns_last().then(|| numbers.get("outers"));
         let more = more.map(|name| numbers.get(name));
@@ -275,7 +281,7 @@ impl<'k> Head<'k> {
         let group = unit / in_group % groups;
         let tile = unit % in_group;
         // What a class says.
-        let mut terms = Terms { counts: vec![term_counts[0]], axes: Vec::new(), sizes: Vec::new() };
+        let mut terms = KTerms { counts: vec![term_counts[0]], axes: Vec::new(), sizes: Vec::new() };
         let mut starts: Vec<(Val, Val)> = Vec::new();
         let mut results: Vec<(Val, Val, Option<Val>)> = Vec::new();
         let mut digits = outer_number;
@@ -283,7 +289,7 @@ impl<'k> Head<'k> {
             let [by, from, step, size] = windows[a];
             terms.sizes.push(size);
             let zero = by.like(0);
-            if form.of != Of::Input {
+            if form.of != ConvPass::GradInput {
                 terms.counts.push(term_counts[a + 1]);
                 terms.axes.push([zero, by.like(1), step]);
                 starts.push((by, from));
@@ -311,7 +317,7 @@ impl<'k> Head<'k> {
         terms.sizes.reverse();
         starts.reverse();
         results.reverse();
-        let head = Head {
+        let head = ConvArgs {
             number,
             places: [left_place, right_place],
             extras,
@@ -366,7 +372,7 @@ impl<'k> Head<'k> {
     }
 
     /// A column. Those past the last one are the first one (and so begin where pieces of several do).
-    pub fn column(&self, c: Val<'k>) -> Column<'k> {
+    pub fn column(&self, c: Val<'k>) -> OutputColumn<'k> {
         let mut there = c.lt(self.columns);
         let mut at = self.column_axes.index(there.select(c, c.like(0)));
         if let Some(outers) = self.outers {
@@ -377,7 +383,7 @@ impl<'k> Head<'k> {
         let start: Vec<Val> = axes.iter().zip(&self.starts).map(|(&i, &(by, from))| i * by + from).collect();
         let right = self.right.first + self.group * self.right.group;
         let base = indexing::position(right + at[0] * self.right.one, &start, &self.right.axes);
-        Column { outer: at[0], axes, there, start, base }
+        OutputColumn { outer: at[0], axes, there, start, base }
     }
 
     /// Stores what the epilogue makes of sums of neighbouring columns, which are all there or none, and of which the results
@@ -387,11 +393,11 @@ impl<'k> Head<'k> {
         k: &'k Builder,
         epilogue: &dyn Formula,
         r: Val<'k>,
-        columns: &[Column<'k>],
+        columns: &[OutputColumn<'k>],
         sums: &[Val<'k>],
     ) {
         let c = Compute::from(self.dtype);
-        let place_of = |col: &Column<'k>| -> ([Val<'k>; 3], Vec<Val<'k>>) {
+        let place_of = |col: &OutputColumn<'k>| -> ([Val<'k>; 3], Vec<Val<'k>>) {
             let axes = col.axes.iter().zip(&self.results).map(|(&i, &(from, by, _))| from + i * by);
             ([self.group, r, col.outer], axes.collect())
         };

@@ -1,30 +1,30 @@
 //! Convolutions as products whose terms a workgroup brings to shared memory together: the tiles and the order of `contract`, with
 //! addresses and paddings from tables (`offset_table.rs`) in place of strides.
 
-use super::offset_table::{Bring, Span, Table};
-use super::problem::{Column, Form, Head};
+use super::offset_table::{OffsetTable, StagingJob, TableSpan};
+use super::problem::{ConvArgs, ConvConfig, OutputColumn};
 use crate::formula::Formula;
-use crate::gemm::thread_tile::{Chunks, Micro};
+use crate::gemm::thread_tile::{ChunkLoop, ThreadTile};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Kernel};
 
 /// The kernel of a form whose terms are staged.
-pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+pub fn build(epilogue: &dyn Formula, form: &ConvConfig) -> Kernel {
     let tile = form.tile;
     let staged = form.staged.as_ref().expect("a form of this kernel says how terms are staged");
     let k = Builder::new(&form.name(epilogue), [tile.invocations(), 1, 1]);
-    let h = Head::read(&k, form);
+    let h = ConvArgs::read(&k, form);
     let index = k.builtin(Builtin::LocalIndex);
     let corner = [0, 1].map(|side| h.tile[side] * i64::from(tile.size(side)));
     let terms = h.terms.count();
-    let micro = Micro { k: &k, dtype: form.dtype, tile, along: staged.along, index };
+    let micro = ThreadTile { k: &k, dtype: form.dtype, tile, along: staged.along, index };
     let none = micro.none();
     let to = micro.shared();
     let flows = tile.slots > 0;
-    let span = Span::chunks(if flows && form.many { 2 } else { 1 });
-    let table = Table::new(&k, &h, form, staged, span);
+    let span = TableSpan::chunks(if flows && form.many { 2 } else { 1 });
+    let table = OffsetTable::new(&k, &h, form, staged, span);
 
-    let bring = Bring {
+    let bring = StagingJob {
         index,
         invocations: tile.invocations(),
         size: [0, 1].map(|side| tile.size(side)),
@@ -36,7 +36,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let fill = |start: Val| table.fill(start, [index, terms], tile.invocations());
     let fill: &dyn Fn(Val<'_>) = &|start| fill(start);
     let chunks =
-        Chunks { terms, many: form.many, of: form.apart.then_some(h.outer_number), before: Some(fill) };
+        ChunkLoop { terms, many: form.many, of: form.apart.then_some(h.outer_number), before: Some(fill) };
     let sums = if flows {
         micro.flowing(stages, to, &chunks, &none)
     } else {
@@ -44,7 +44,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     };
 
     let rows = micro.places(0, corner[0]);
-    let columns: Vec<Column> = micro.places(1, corner[1]).into_iter().map(|c| h.column(c)).collect();
+    let columns: Vec<OutputColumn> = micro.places(1, corner[1]).into_iter().map(|c| h.column(c)).collect();
     for (u, &r) in rows.iter().enumerate() {
         for (v, some) in columns.chunks(usize::from(staged.stores)).enumerate() {
             let first = u * columns.len() + v * usize::from(staged.stores);

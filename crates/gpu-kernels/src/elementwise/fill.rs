@@ -2,7 +2,7 @@
 //!
 //! The value is a number of the launch, as its bits, so there is one kernel for each type of memory.
 
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing;
 use elinvar_core::{DType, Scalar as Value, rounding};
@@ -16,7 +16,7 @@ const WIDTH: u8 = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct FillConfig {
     /// What the result holds.
     pub elem: Elem,
     /// Are there positions beyond 2^30?
@@ -28,7 +28,7 @@ pub fn fill(value: Value, dtype: DType, len: usize) -> Option<Work<'static>> {
     if len == 0 {
         return None;
     }
-    let form = Form { elem: dtype.into(), wide: indexing::are_many(len) };
+    let form = FillConfig { elem: dtype.into(), wide: indexing::are_many(len) };
     let bits = nearest(value, form.elem).bits;
     let numbers = [len as i64, i64::from(bits as u32), (bits >> 32) as i64];
     let groups = grid((len as u64).div_ceil(u64::from(GROUP) * u64::from(WIDTH)));
@@ -76,12 +76,12 @@ pub(crate) fn word64<'k>(low: Val<'k>, high: Val<'k>) -> Val<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &FillConfig) -> Kernel {
     let wide = if form.wide { "_wide" } else { "" };
     let k = Builder::new(&format!("fill_{}{wide}", form.elem), [GROUP, 1, 1]);
     let y = k.buffer("y", form.elem, Access::Write);
     let s = indexing::scalar(form.wide);
-    let numbers = Numbers::new(&k, s, 3);
+    let numbers = LaunchArgs::new(&k, s, 3);
     let [len, low, high] = ["len", "low", "high"].map(|n| numbers.get(n));
     let value = number(form.elem.scalar(), [low, high]);
     // Neighbours store neighbours; an invocation's elements lie a workgroup apart.

@@ -8,9 +8,9 @@
 //! reciprocal where numbers are below 2^30, and each operand has its own sum of index times stride.
 
 use crate::formula::{Compute, Formula, leave};
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
-use crate::layout::indexing::{self, Axes, Joined, is_wide};
+use crate::layout::indexing::{self, Axes, JoinedAxes, is_wide};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Elem, Kernel, Place, Scalar};
@@ -21,41 +21,41 @@ pub(crate) const GROUP: u32 = 256;
 
 /// How an operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Walk {
+pub enum ReadPattern {
     /// Row-major, as the result.
     Dense,
     /// One element for all.
-    Same,
+    Broadcast,
     /// By strides.
     Strided,
     /// By strides, and four neighbours lie side by side.
-    Fours,
+    StridedVec4,
     /// By strides, and four neighbours are one element.
-    OneOfFour,
+    BroadcastVec4,
 }
 
-impl Walk {
+impl ReadPattern {
     /// Has an operand that is read so strides?
     fn by_strides(self) -> bool {
         match self {
-            Walk::Strided | Walk::Fours | Walk::OneOfFour => true,
-            Walk::Dense | Walk::Same => false,
+            ReadPattern::Strided | ReadPattern::StridedVec4 | ReadPattern::BroadcastVec4 => true,
+            ReadPattern::Dense | ReadPattern::Broadcast => false,
         }
     }
     /// How four neighbours along the last axis of a strided operand can be read together, if all of them are there.
-    fn together(offset: usize, strides: &[isize]) -> Option<Walk> {
+    fn together(offset: usize, strides: &[isize]) -> Option<ReadPattern> {
         let (&last, others) = strides.split_last()?;
         let even = || offset.is_multiple_of(4) && others.iter().all(|s| s.unsigned_abs().is_multiple_of(4));
         match last {
-            0 => Some(Walk::OneOfFour),
-            1 if even() => Some(Walk::Fours),
+            0 => Some(ReadPattern::BroadcastVec4),
+            1 if even() => Some(ReadPattern::StridedVec4),
             _ => None,
         }
     }
 }
 
 /// What is done to elements that were loaded, up to what is stored.
-pub trait Code {
+pub trait ElementCode {
     /// A word for kernels.
     fn name(&self) -> String;
     /// The key of a kernel that this is in, from the key of what is around it.
@@ -64,7 +64,7 @@ pub trait Code {
     fn emit<'k>(&self, k: &'k Builder, x: &[Val<'k>], width: u8) -> Vec<Val<'k>>;
 }
 
-impl<C: Code + ?Sized> Code for &C {
+impl<C: ElementCode + ?Sized> ElementCode for &C {
     fn name(&self) -> String {
         (**self).name()
     }
@@ -77,9 +77,9 @@ impl<C: Code + ?Sized> Code for &C {
 }
 
 /// A formula in the type in which tensors of a dtype are computed.
-struct Computed<'a>(&'a dyn Formula, Compute);
+struct FormulaCode<'a>(&'a dyn Formula, Compute);
 
-impl Code for Computed<'_> {
+impl ElementCode for FormulaCode<'_> {
     fn name(&self) -> String {
         self.0.name()
     }
@@ -94,9 +94,9 @@ impl Code for Computed<'_> {
 
 /// What a kernel is built for: launches of the same form share a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct MapConfig {
     /// What the operands hold, and how they are read.
-    pub operands: Vec<(Elem, Walk)>,
+    pub operands: Vec<(Elem, ReadPattern)>,
     /// What the results hold.
     pub outs: Vec<Elem>,
     /// Axes that are left of the shape when neighbours that lie evenly in all operands are joined; 0 if no operand
@@ -110,7 +110,7 @@ pub struct Form {
 
 /// The numbers of a launch, for a form.
 #[derive(Clone, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct MapSizes {
     len: usize,
     /// The joined shape.
     dims: Vec<usize>,
@@ -120,22 +120,22 @@ pub(crate) struct Sizes {
 
 /// The work of a map: operands first, then the result. `None` if there are no elements.
 pub fn map<'a>(formula: &'a dyn Formula, dtype: DType, x: &[(&Layout, DType)]) -> Option<Work<'a>> {
-    map_by(formula, dtype, x, Choice::default())
+    map_by(formula, dtype, x, MapChoice::default())
 }
 
 /// What may be chosen about a map; its bits do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct MapChoice {
     /// Elements that an invocation takes at most: 1 or 4.
     pub most: u8,
     /// 64-bit numbers, also where 32 bits would do.
     pub wide: bool,
 }
 
-impl Default for Choice {
+impl Default for MapChoice {
     fn default() -> Self {
         // 16 bytes of f32 are the widest load there is.
-        Choice { most: 4, wide: false }
+        MapChoice { most: 4, wide: false }
     }
 }
 
@@ -144,21 +144,21 @@ pub fn map_by<'a>(
     formula: &'a dyn Formula,
     dtype: DType,
     x: &[(&Layout, DType)],
-    choice: Choice,
+    choice: MapChoice,
 ) -> Option<Work<'a>> {
     let out = match formula.out() {
         Out::Same => Elem::from(dtype),
         Out::Bool => Elem::Bool,
     };
-    work(Computed(formula, dtype.into()), &[out], x, choice)
+    work(FormulaCode(formula, dtype.into()), &[out], x, choice)
 }
 
 /// The work of some code at every element: operands first, then the results.
 pub fn work<'a>(
-    code: impl Code + 'a,
+    code: impl ElementCode + 'a,
     outs: &[Elem],
     x: &[(&Layout, DType)],
-    choice: Choice,
+    choice: MapChoice,
 ) -> Option<Work<'a>> {
     let (form, sizes) = plan(outs, x, choice)?;
     let key = code.key(Key::of("map").with(&form));
@@ -167,51 +167,57 @@ pub fn work<'a>(
 }
 
 /// The form of a map of these operands, and its numbers.
-pub(crate) fn plan(outs: &[Elem], x: &[(&Layout, DType)], choice: Choice) -> Option<(Form, Sizes)> {
+pub(crate) fn plan(
+    outs: &[Elem],
+    x: &[(&Layout, DType)],
+    choice: MapChoice,
+) -> Option<(MapConfig, MapSizes)> {
     let len = x[0].0.shape().numel();
     if len == 0 {
         return None;
     }
     let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
-    let Joined { dims, strides } = indexing::join(&layouts, 0, layouts[0].rank());
+    let JoinedAxes { dims, strides } = indexing::join(&layouts, 0, layouts[0].rank());
     let walk = |s: &[isize]| match s {
-        _ if s.iter().all(|&s| s == 0) => Walk::Same,
-        [1] => Walk::Dense,
-        _ => Walk::Strided,
+        _ if s.iter().all(|&s| s == 0) => ReadPattern::Broadcast,
+        [1] => ReadPattern::Dense,
+        _ => ReadPattern::Strided,
     };
     // Joined axes are more than one only if an operand is neither dense nor a single element.
-    let dense = |l: &Layout, s: &[isize]| if l.is_contiguous() { Walk::Dense } else { walk(s) };
-    let mut operands: Vec<(Elem, Walk)> = (x.iter().zip(&strides))
-        .map(|((l, d), s)| (Elem::from(*d), if len == 1 { Walk::Same } else { dense(l, s) }))
+    let dense = |l: &Layout, s: &[isize]| if l.is_contiguous() { ReadPattern::Dense } else { walk(s) };
+    let mut operands: Vec<(Elem, ReadPattern)> = (x.iter().zip(&strides))
+        .map(|((l, d), s)| (Elem::from(*d), if len == 1 { ReadPattern::Broadcast } else { dense(l, s) }))
         .collect();
-    let strided = operands.iter().any(|o| o.1 == Walk::Strided);
+    let strided = operands.iter().any(|o| o.1 == ReadPattern::Strided);
     let wide = choice.wide || layouts.iter().any(|l| is_wide(l));
     // A vector is loaded from a multiple of its width.
-    let aligned = (x.iter().zip(&operands)).all(|((l, _), o)| o.1 != Walk::Dense || l.offset() % 4 == 0);
+    let aligned =
+        (x.iter().zip(&operands)).all(|((l, _), o)| o.1 != ReadPattern::Dense || l.offset() % 4 == 0);
     let mut width = if strided || !aligned || len == 1 { 1 } else { choice.most };
     if strided && aligned && choice.most == 4 && dims.last().is_some_and(|n| n.is_multiple_of(4)) {
         let together =
-            |((_, walk), ((l, _), s)): (&(Elem, Walk), (&(&Layout, DType), &Vec<isize>))| match walk {
-                Walk::Strided => Walk::together(l.offset(), s),
+            |((_, walk), ((l, _), s)): (&(Elem, ReadPattern), (&(&Layout, DType), &Vec<isize>))| match walk {
+                ReadPattern::Strided => ReadPattern::together(l.offset(), s),
                 other => Some(*other),
             };
-        let walks: Option<Vec<Walk>> = operands.iter().zip(x.iter().zip(&strides)).map(together).collect();
+        let walks: Option<Vec<ReadPattern>> =
+            operands.iter().zip(x.iter().zip(&strides)).map(together).collect();
         if let Some(walks) = walks {
             width = 4;
             operands.iter_mut().zip(walks).for_each(|(o, walk)| o.1 = walk);
         }
     }
     let rank = if strided { dims.len() } else { 0 };
-    let form = Form { operands, outs: outs.to_vec(), rank, width, wide };
+    let form = MapConfig { operands, outs: outs.to_vec(), rank, width, wide };
     let operands = x.iter().zip(strides).map(|((l, _), s)| (l.offset(), s)).collect();
-    Some((form, Sizes { len, dims, operands }))
+    Some((form, MapSizes { len, dims, operands }))
 }
 
-impl Form {
+impl MapConfig {
     pub(crate) fn scalar(&self) -> Scalar {
         indexing::scalar(self.wide)
     }
-    pub(crate) fn groups(&self, sizes: &Sizes) -> [u32; 3] {
+    pub(crate) fn groups(&self, sizes: &MapSizes) -> [u32; 3] {
         grid((sizes.len as u64).div_ceil(u64::from(GROUP) * u64::from(self.width)))
     }
     /// Numbers of a launch: the length; size and reciprocal of each axis but the first; offset (and strides) of each
@@ -221,7 +227,7 @@ impl Form {
         1 + indexing::count(self.rank, self.wide) + self.operands.len() + strided * self.rank
     }
     /// A word for the kernel of this form.
-    fn name(&self, code: &dyn Code) -> String {
+    fn name(&self, code: &dyn ElementCode) -> String {
         format!("map_{}{}", code.name(), self.words())
     }
     /// What tells forms apart in a kernel's name.
@@ -229,11 +235,11 @@ impl Form {
         let walks: String = (self.operands.iter())
             .map(|(e, w)| {
                 let w = match w {
-                    Walk::Dense => "d",
-                    Walk::Same => "s",
-                    Walk::Strided => "r",
-                    Walk::Fours => "f",
-                    Walk::OneOfFour => "o",
+                    ReadPattern::Dense => "d",
+                    ReadPattern::Broadcast => "s",
+                    ReadPattern::Strided => "r",
+                    ReadPattern::StridedVec4 => "f",
+                    ReadPattern::BroadcastVec4 => "o",
                 };
                 format!("_{e}{w}")
             })
@@ -245,7 +251,7 @@ impl Form {
 }
 
 /// What the kernel asks for, in its order.
-pub(crate) fn numbers_of(form: &Form, sizes: &Sizes) -> Vec<i64> {
+pub(crate) fn numbers_of(form: &MapConfig, sizes: &MapSizes) -> Vec<i64> {
     let mut numbers = vec![sizes.len as i64];
     if form.rank > 0 {
         numbers.extend(indexing::sizes(&sizes.dims, form.wide));
@@ -268,7 +274,7 @@ fn first<'k>(k: &'k Builder, scalar: Scalar, width: u8) -> Val<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(code: &dyn Code, form: &Form) -> Kernel {
+pub fn build(code: &dyn ElementCode, form: &MapConfig) -> Kernel {
     let k = Builder::new(&form.name(code), [GROUP, 1, 1]);
     let operands: Vec<Place> = (form.operands.iter().enumerate())
         .map(|(i, (e, _))| k.buffer(&format!("x{i}"), *e, Access::Read))
@@ -285,11 +291,11 @@ pub fn build(code: &dyn Code, form: &Form) -> Kernel {
 /// Asks for the numbers of a form, and does something with the operands' elements of an invocation.
 pub(crate) fn elements<'k>(
     k: &'k Builder,
-    form: &Form,
+    form: &MapConfig,
     operands: &[Place],
-    with: impl FnOnce(&Ends<'k>, &[Val<'k>]),
+    with: impl FnOnce(&VectorTail<'k>, &[Val<'k>]),
 ) {
-    let numbers = Numbers::new(k, form.scalar(), form.count());
+    let numbers = LaunchArgs::new(k, form.scalar(), form.count());
     let len = numbers.get("len");
     let axes = Axes::read(&numbers, "size", form.rank, form.wide);
     let places: Vec<(Val, Vec<Val>)> = (form.operands.iter().enumerate())
@@ -304,18 +310,20 @@ pub(crate) fn elements<'k>(
     k.if_(i.lt(len), || {
         let at = axes.index(i);
         let dense: Vec<(Place, Val)> = (operands.iter().zip(&form.operands).zip(&places))
-            .filter(|((_, (_, walk)), _)| *walk == Walk::Dense)
+            .filter(|((_, (_, walk)), _)| *walk == ReadPattern::Dense)
             .map(|((&p, _), (offset, _))| (p, *offset + i))
             .collect();
-        let ends = Ends::new(k, i, len, form.width);
+        let ends = VectorTail::new(k, i, len, form.width);
         let mut loaded = ends.load(&dense).into_iter();
         let x: Vec<Val> = (operands.iter().zip(&form.operands).zip(&places))
             .map(|((&p, (_, walk)), (offset, strides))| match walk {
-                Walk::Same => k.load(p, *offset, 1).splat(form.width),
-                Walk::Dense => loaded.next().expect("each of them was loaded"),
-                Walk::Strided => k.load(p, indexing::position(*offset, &at, strides), 1),
-                Walk::Fours => k.load(p, indexing::position(*offset, &at, strides), form.width),
-                Walk::OneOfFour => k.load(p, indexing::position(*offset, &at, strides), 1).splat(form.width),
+                ReadPattern::Broadcast => k.load(p, *offset, 1).splat(form.width),
+                ReadPattern::Dense => loaded.next().expect("each of them was loaded"),
+                ReadPattern::Strided => k.load(p, indexing::position(*offset, &at, strides), 1),
+                ReadPattern::StridedVec4 => k.load(p, indexing::position(*offset, &at, strides), form.width),
+                ReadPattern::BroadcastVec4 => {
+                    k.load(p, indexing::position(*offset, &at, strides), 1).splat(form.width)
+                }
             })
             .collect();
         with(&ends, &x);
@@ -323,17 +331,17 @@ pub(crate) fn elements<'k>(
 }
 
 /// Vectors from element `i` on, where a tensor may end.
-pub(crate) struct Ends<'k> {
+pub(crate) struct VectorTail<'k> {
     k: &'k Builder,
     i: Val<'k>,
     len: Val<'k>,
     width: u8,
 }
 
-impl<'k> Ends<'k> {
+impl<'k> VectorTail<'k> {
     /// The vector of so many elements from `i` on, of a tensor of `len`.
     pub(crate) fn new(k: &'k Builder, i: Val<'k>, len: Val<'k>, width: u8) -> Self {
-        Ends { k, i, len, width }
+        VectorTail { k, i, len, width }
     }
     /// Are all elements of the vector there?
     fn whole(&self) -> Val<'k> {

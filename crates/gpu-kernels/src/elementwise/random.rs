@@ -4,7 +4,7 @@
 //! the bounds of a distribution are numbers of the launch.
 
 use super::fill::{number, word64};
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::copy::Cast;
 use crate::layout::indexing;
@@ -21,7 +21,7 @@ const GROUP: u32 = 256;
 
 /// Which distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum Distribution {
     /// [`Random::Uniform`]
     Uniform,
     /// [`Random::Normal`]
@@ -34,9 +34,9 @@ pub enum Kind {
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct RandomConfig {
     /// Which distribution.
-    pub kind: Kind,
+    pub kind: Distribution,
     /// The dtype of the result.
     pub dtype: DType,
     /// Are there positions beyond 2^30?
@@ -48,17 +48,17 @@ pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'st
     if len == 0 {
         return None;
     }
-    let form = |kind| Form { kind, dtype, wide: indexing::are_many(len) };
+    let form = |kind| RandomConfig { kind, dtype, wide: indexing::are_many(len) };
     let float = |v: f64| Constant::float(Elem::from(dtype).scalar(), v).bits;
     let (form, bounds) = match r {
-        Random::Uniform { low, high } => (form(Kind::Uniform), [float(high - low), float(low)]),
-        Random::Normal { mean, std } => (form(Kind::Normal), [float(std), float(mean)]),
+        Random::Uniform { low, high } => (form(Distribution::Uniform), [float(high - low), float(low)]),
+        Random::Normal { mean, std } => (form(Distribution::Normal), [float(std), float(mean)]),
         Random::Bernoulli { p } => {
             // u < p, for u = k / 2^bits: k < ceil(p 2^bits). A cast takes NaN to 0.
             let scale = if dtype == DType::F64 { 2f64.powi(53) } else { 2f64.powi(24) };
-            (form(Kind::Bernoulli), [(p * scale).ceil().clamp(0.0, scale) as u64, 0])
+            (form(Distribution::Bernoulli), [(p * scale).ceil().clamp(0.0, scale) as u64, 0])
         }
-        Random::Int { low, high } => (form(Kind::Int), [high.wrapping_sub(low) as u64, low as u64]),
+        Random::Int { low, high } => (form(Distribution::Int), [high.wrapping_sub(low) as u64, low as u64]),
     };
     let words = [s.seed, s.stream, bounds[0], bounds[1]];
     let mut all = vec![len as i64];
@@ -68,21 +68,25 @@ pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'st
     Some(args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all))
 }
 
-impl Form {
+impl RandomConfig {
     /// Elements of an invocation.
     fn each(&self) -> i64 {
         match self.kind {
-            Kind::Int => 2,
-            Kind::Uniform | Kind::Normal | Kind::Bernoulli if self.dtype == DType::F64 => 2,
-            Kind::Uniform | Kind::Normal | Kind::Bernoulli => 4,
+            Distribution::Int => 2,
+            Distribution::Uniform | Distribution::Normal | Distribution::Bernoulli
+                if self.dtype == DType::F64 =>
+            {
+                2
+            }
+            Distribution::Uniform | Distribution::Normal | Distribution::Bernoulli => 4,
         }
     }
     fn name(&self) -> String {
         let kind = match self.kind {
-            Kind::Uniform => "uniform",
-            Kind::Normal => "normal",
-            Kind::Bernoulli => "bernoulli",
-            Kind::Int => "int",
+            Distribution::Uniform => "uniform",
+            Distribution::Normal => "normal",
+            Distribution::Bernoulli => "bernoulli",
+            Distribution::Int => "int",
         };
         format!("random_{kind}_{}{}", self.dtype, if self.wide { "_wide" } else { "" })
     }
@@ -118,11 +122,11 @@ fn normal<L: Lane>(first: L, second: L, std: L, mean: L) -> [L; 2] {
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &RandomConfig) -> Kernel {
     let k = Builder::new(&form.name(), [GROUP, 1, 1]);
     let y = k.buffer("y", form.dtype.into(), Access::Write);
     let s = indexing::scalar(form.wide);
-    let numbers = Numbers::new(&k, s, 9);
+    let numbers = LaunchArgs::new(&k, s, 9);
     let len = numbers.get("len");
     let [seed, stream, a, b] = ["seed", "stream", "a", "b"]
         .map(|name| ["low", "high"].map(|half| numbers.get(&format!("{name}_{half}"))));
@@ -144,7 +148,7 @@ pub fn build(form: &Form) -> Kernel {
     k.finish()
 }
 
-impl Form {
+impl RandomConfig {
     /// The elements that four words give.
     fn draw<'k>(&self, k: &'k Builder, words: [Val<'k>; 4], bounds: [[Val<'k>; 2]; 2]) -> Vec<Val<'k>> {
         let elem = Elem::from(self.dtype);
@@ -161,11 +165,11 @@ impl Form {
             }
         };
         match self.kind {
-            Kind::Uniform => {
+            Distribution::Uniform => {
                 let [span, low] = bounds.map(|b| number(s, b));
                 units().into_iter().map(|u| u.fma(span, low)).collect()
             }
-            Kind::Normal => {
+            Distribution::Normal => {
                 let given = bounds.map(|b| Term::Value(number(s, b)));
                 let pair = |u: &[Val<'k>]| match s {
                     Scalar::F64 => {
@@ -181,14 +185,14 @@ impl Form {
                 };
                 units().chunks(2).flat_map(pair).collect()
             }
-            Kind::Bernoulli => {
+            Distribution::Bernoulli => {
                 let below = |u: Val<'k>, bound: Scalar| u.lt(number(bound, bounds[0])).to(s);
                 match s {
                     Scalar::F64 => pairs().map(|w| below(w >> 11, Scalar::U64)).to_vec(),
                     _ => words.map(|w| below(w >> 8, Scalar::U32)).to_vec(),
                 }
             }
-            Kind::Int => {
+            Distribution::Int => {
                 let [span, low] = bounds.map(|b| number(Scalar::U64, b));
                 let cast = Cast { from: DType::I64, to: self.dtype };
                 let draw = |w| cast.cast((high64(w, span) + low).bits(Scalar::I64));

@@ -7,9 +7,9 @@
 //! nothing strided) share a launch: each has workgroups and buffers of its own, a workgroup finds out which is its item, and
 //! the formula stands in the kernel once, between the loads of all items and their stores.
 
-use super::map::{self, Choice, Ends, Form, Walk};
+use super::map::{self, MapChoice, MapConfig, ReadPattern, VectorTail};
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, Shape};
@@ -19,7 +19,7 @@ use elinvar_kernel::lane::{Float, Term, W32, W64};
 use elinvar_ops::update::Update;
 
 /// A formula that changes numbers, and writes its instructions into a kernel.
-pub trait Change {
+pub trait UpdateFormula {
     /// A word for kernels.
     fn name(&self) -> String;
     /// The key of a kernel that this formula is in, from the key of what is around it.
@@ -32,9 +32,9 @@ pub trait Change {
 
 /// An update as a formula.
 #[derive(Clone, Copy, Debug)]
-pub struct OfUpdate<U, const M: usize, const R: usize>(pub U);
+pub struct CatalogueUpdate<U, const M: usize, const R: usize>(pub U);
 
-impl<U: Update<M, R>, const M: usize, const R: usize> Change for OfUpdate<U, M, R> {
+impl<U: Update<M, R>, const M: usize, const R: usize> UpdateFormula for CatalogueUpdate<U, M, R> {
     fn name(&self) -> String {
         U::NAME.to_string()
     }
@@ -82,22 +82,22 @@ pub struct Item<'a> {
 }
 
 /// The work of an item: what changes, then what is read. `None` if there are no elements.
-pub fn update<'a>(f: &'a dyn Change, item: &Item<'_>) -> Option<Work<'a>> {
+pub fn update<'a>(f: &'a dyn UpdateFormula, item: &Item<'_>) -> Option<Work<'a>> {
     let (own, dtype) = (Layout::contiguous(item.shape.clone()), item.dtype);
     let operands: Vec<(&Layout, DType)> =
         item.changes.iter().map(|&d| (&own, d)).chain(item.reads.iter().copied()).collect();
     // It has no results beside what changes.
-    let (form, sizes) = map::plan(&[], &operands, Choice::default())?;
+    let (form, sizes) = map::plan(&[], &operands, MapChoice::default())?;
     let key = f.key(Key::of("update").with(&(dtype, &form)));
     let (scalar, all, groups) = (form.scalar(), map::numbers_of(&form, &sizes), form.groups(&sizes));
     Some(args::work(key, move || build(f, dtype, &form), groups, scalar, &all))
 }
 
 /// The kernel of a form.
-pub fn build(f: &dyn Change, dtype: DType, form: &Form) -> Kernel {
+pub fn build(f: &dyn UpdateFormula, dtype: DType, form: &MapConfig) -> Kernel {
     let name = format!("update_{}{}", f.name(), form.words());
     let k = Builder::new(&name, [map::GROUP, 1, 1]);
-    let place = |(i, (elem, _)): (usize, &(Elem, Walk))| {
+    let place = |(i, (elem, _)): (usize, &(Elem, ReadPattern))| {
         if i < f.changes() {
             k.buffer(&format!("x{i}"), *elem, Access::ReadWrite)
         } else {
@@ -119,43 +119,43 @@ pub fn build(f: &dyn Change, dtype: DType, form: &Form) -> Kernel {
 
 /// How the numbers of an item lie. Items that lie alike can share a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Alike {
+pub struct ItemSignature {
     dtype: DType,
     /// What changes and what is read: what it holds; number by number, or one number for all elements.
-    operands: Vec<(Elem, Walk)>,
+    operands: Vec<(Elem, ReadPattern)>,
     /// Elements that an invocation takes: 1 or 4.
     width: u8,
 }
 
 impl Item<'_> {
     /// How this item lies; `None` if it needs a launch of its own.
-    pub fn alike(&self) -> Option<Alike> {
+    pub fn alike(&self) -> Option<ItemSignature> {
         let len = self.shape.numel();
         let mut aligned = true;
         let mut read = |&(l, d): &(&Layout, DType)| {
             // Strides of axes of one element mean nothing, but where there is one element, they tell a number from a tensor.
             let stays = |(&s, &n): (&isize, &usize)| s == 0 || (n == 1 && len > 1);
             let walk = if l.strides().iter().zip(l.shape().iter()).all(stays) {
-                Walk::Same
+                ReadPattern::Broadcast
             } else if l.is_contiguous() {
                 aligned &= l.offset().is_multiple_of(4);
-                Walk::Dense
+                ReadPattern::Dense
             } else {
                 return None;
             };
             (!indexing::is_wide(l)).then_some((Elem::from(d), walk))
         };
         let reads = self.reads.iter().map(&mut read).collect::<Option<Vec<_>>>()?;
-        let operands = self.changes.iter().map(|&d| (d.into(), Walk::Dense)).chain(reads).collect();
+        let operands = self.changes.iter().map(|&d| (d.into(), ReadPattern::Dense)).chain(reads).collect();
         let width = if aligned { 4 } else { 1 };
-        (len > 0 && !indexing::are_many(len)).then_some(Alike { dtype: self.dtype, operands, width })
+        (len > 0 && !indexing::are_many(len)).then_some(ItemSignature { dtype: self.dtype, operands, width })
     }
-    fn groups(&self, alike: &Alike) -> i64 {
+    fn groups(&self, alike: &ItemSignature) -> i64 {
         self.shape.numel().div_ceil(map::GROUP as usize * usize::from(alike.width)) as i64
     }
 }
 
-impl Alike {
+impl ItemSignature {
     /// Buffers of an item.
     pub fn buffers(&self) -> usize {
         self.operands.len()
@@ -166,7 +166,7 @@ impl Alike {
 ///
 /// # Panics
 /// If there are no items.
-pub fn together<'a>(f: &'a dyn Change, alike: &Alike, items: &[&Item<'_>]) -> Work<'a> {
+pub fn together<'a>(f: &'a dyn UpdateFormula, alike: &ItemSignature, items: &[&Item<'_>]) -> Work<'a> {
     let (count, alike) = (items.len(), alike.clone());
     let key = f.key(Key::of("update together").with(&(&alike, count)));
     let (mut numbers, mut groups) = (Vec::new(), 0);
@@ -181,7 +181,7 @@ pub fn together<'a>(f: &'a dyn Change, alike: &Alike, items: &[&Item<'_>]) -> Wo
 }
 
 /// An item in a kernel.
-struct Part<'k> {
+struct ItemArgs<'k> {
     /// Its first workgroup.
     group: Val<'k>,
     len: Val<'k>,
@@ -189,9 +189,14 @@ struct Part<'k> {
 }
 
 /// The kernel of so many items.
-fn build_together(f: &dyn Change, alike: &Alike, count: usize) -> Kernel {
-    let words =
-        Form { operands: alike.operands.clone(), outs: vec![], rank: 0, width: alike.width, wide: false };
+fn build_together(f: &dyn UpdateFormula, alike: &ItemSignature, count: usize) -> Kernel {
+    let words = MapConfig {
+        operands: alike.operands.clone(),
+        outs: vec![],
+        rank: 0,
+        width: alike.width,
+        wide: false,
+    };
     let k = Builder::new(&format!("update{count}_{}{}", f.name(), words.words()), [map::GROUP, 1, 1]);
     let place = |item: usize, i: usize| {
         let access = if i < f.changes() { Access::ReadWrite } else { Access::Read };
@@ -199,9 +204,9 @@ fn build_together(f: &dyn Change, alike: &Alike, count: usize) -> Kernel {
     };
     let places: Vec<Vec<Place>> =
         (0..count).map(|item| (0..alike.buffers()).map(|i| place(item, i)).collect()).collect();
-    let numbers = Numbers::new(&k, Scalar::I32, count * (2 + alike.buffers()));
-    let parts: Vec<Part> = (places.iter().enumerate())
-        .map(|(item, places)| Part {
+    let numbers = LaunchArgs::new(&k, Scalar::I32, count * (2 + alike.buffers()));
+    let parts: Vec<ItemArgs> = (places.iter().enumerate())
+        .map(|(item, places)| ItemArgs {
             group: numbers.get(&format!("group{item}")),
             len: numbers.get(&format!("len{item}")),
             operands: (places.iter().enumerate())
@@ -215,18 +220,18 @@ fn build_together(f: &dyn Change, alike: &Alike, count: usize) -> Kernel {
     // The item's first element for this invocation, its length, and the numbers at the element.
     let loaded = choose(&k, group, &parts, &|part| {
         let i = ((group - part.group) * i64::from(map::GROUP) + k.local_id(0).to(Scalar::I32)) * width;
-        let ends = Ends::new(&k, i, part.len, alike.width);
+        let ends = VectorTail::new(&k, i, part.len, alike.width);
         let walks = || part.operands.iter().zip(&alike.operands);
         let load = || {
             let dense: Vec<(Place, Val)> = walks()
-                .filter(|(_, (_, walk))| *walk == Walk::Dense)
+                .filter(|(_, (_, walk))| *walk == ReadPattern::Dense)
                 .map(|(&(p, offset), _)| (p, offset + i))
                 .collect();
             let mut dense = ends.load(&dense).into_iter();
             let each = walks().map(|(&(p, offset), (_, walk))| match walk {
-                Walk::Dense => dense.next().expect("each of them was loaded"),
-                Walk::Same => k.load(p, offset, 1).splat(alike.width),
-                Walk::Strided | Walk::Fours | Walk::OneOfFour => {
+                ReadPattern::Dense => dense.next().expect("each of them was loaded"),
+                ReadPattern::Broadcast => k.load(p, offset, 1).splat(alike.width),
+                ReadPattern::Strided | ReadPattern::StridedVec4 | ReadPattern::BroadcastVec4 => {
                     unreachable!("items with strides have launches of their own")
                 }
             });
@@ -234,7 +239,7 @@ fn build_together(f: &dyn Change, alike: &Alike, count: usize) -> Kernel {
         };
         // Beyond the end there is nothing to load: what stands there is being changed by others.
         let none = || {
-            let zero = |(_, (e, _)): (_, &(Elem, Walk))| k.int(e.scalar(), 0).splat(alike.width);
+            let zero = |(_, (e, _)): (_, &(Elem, ReadPattern))| k.int(e.scalar(), 0).splat(alike.width);
             walks().map(zero).collect()
         };
         [vec![i, part.len], k.if_else(i.lt(part.len), load, none)].concat()
@@ -246,7 +251,7 @@ fn build_together(f: &dyn Change, alike: &Alike, count: usize) -> Kernel {
     k.if_(i.lt(len), || {
         choose(&k, group, &parts, &|part| {
             let places: Vec<Place> = part.operands[..new.len()].iter().map(|(p, _)| *p).collect();
-            Ends::new(&k, i, len, alike.width).store(&places, &new);
+            VectorTail::new(&k, i, len, alike.width).store(&places, &new);
             Vec::new()
         });
     });
@@ -257,8 +262,8 @@ fn build_together(f: &dyn Change, alike: &Alike, count: usize) -> Kernel {
 fn choose<'k>(
     k: &'k Builder,
     group: Val<'k>,
-    parts: &[Part<'k>],
-    of: &dyn Fn(&Part<'k>) -> Vec<Val<'k>>,
+    parts: &[ItemArgs<'k>],
+    of: &dyn Fn(&ItemArgs<'k>) -> Vec<Val<'k>>,
 ) -> Vec<Val<'k>> {
     if let [part] = parts {
         return of(part);

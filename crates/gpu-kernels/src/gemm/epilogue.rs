@@ -3,14 +3,14 @@
 //! Each subgroup hands over its fragments, some side by side at a time, through shared memory, where its invocations find the
 //! elements that the epilogue is for.
 
-use super::Matrix;
+use super::StridedMatrix;
 use crate::formula::{Compute, Formula};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Elem, Layout as Order, Place};
 
 /// How many fragments, and how they are handed over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Handing {
+pub(crate) struct EpilogueStaging {
     /// Subgroups of a workgroup, and invocations of each.
     pub subgroups: u32,
     pub lanes: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Handing {
     pub together: u32,
 }
 
-impl Handing {
+impl EpilogueStaging {
     /// Columns that are handed over at a time, and from row to row in shared memory: half-warps store rows that begin in different
     /// banks.
     pub fn handed(self) -> (u32, u32) {
@@ -39,7 +39,7 @@ impl Handing {
 
     /// Stores what becomes of a subgroup's sums: fragments, row by row, `width` columns at once. `corner`, `firsts`: the first row and
     /// column of the workgroup, and of the subgroup from there.
-    pub fn store<'k, T: Target<'k>>(
+    pub fn store<'k, T: EpilogueTarget<'k>>(
         self,
         k: &'k Builder,
         target: &T,
@@ -66,7 +66,7 @@ impl Handing {
                 k.fragment_store(Order::Rows, out, first, k.u32(pitch), sum);
             }
             k.barrier();
-            let places = Places { fragment: self.fragment, at, corner, firsts };
+            let places = FragmentPlaces { fragment: self.fragment, at, corner, firsts };
             // Where a lane has the same columns in all rounds, they may be found once.
             let fixed = (T::ONCE && self.lanes.is_multiple_of(row)).then(|| {
                 let across = lane % i64::from(row) * i64::from(width);
@@ -89,14 +89,14 @@ impl Handing {
                 // The last round may have more lanes than pieces.
                 let has = ((round + 1) * self.lanes > pieces).then(|| e.lt(k.u32(pieces)));
                 let load = || k.load(out, mine + down * i64::from(pitch) + across, width);
-                target.store(&Piece { places: &places, down, has, width, load: &load }, columns);
+                target.store(&EpiloguePiece { places: &places, down, has, width, load: &load }, columns);
             }
         }
     }
 }
 
 /// Where the numbers of some fragments belong.
-pub(crate) struct Places<'k> {
+pub(crate) struct FragmentPlaces<'k> {
     fragment: [u32; 2],
     /// Which fragments of the subgroup.
     at: [u32; 2],
@@ -104,7 +104,7 @@ pub(crate) struct Places<'k> {
     firsts: [Val<'k>; 2],
 }
 
-impl<'k> Places<'k> {
+impl<'k> FragmentPlaces<'k> {
     /// The row or column of the result, of one in the fragments.
     pub fn of(&self, side: usize, cell: Val<'k>) -> Val<'k> {
         let within = self.firsts[side] + i64::from(self.at[side] * self.fragment[side]) + cell;
@@ -113,8 +113,8 @@ impl<'k> Places<'k> {
 }
 
 /// Neighbours of a row of fragments that an invocation stores at once.
-pub(crate) struct Piece<'k, 'p> {
-    pub places: &'p Places<'k>,
+pub(crate) struct EpiloguePiece<'k, 'p> {
+    pub places: &'p FragmentPlaces<'k>,
     /// Which row of the fragments.
     pub down: Val<'k>,
     /// Is it one at all?
@@ -125,24 +125,24 @@ pub(crate) struct Piece<'k, 'p> {
 }
 
 /// What is made of sums, and where that belongs.
-pub(crate) trait Target<'k> {
+pub(crate) trait EpilogueTarget<'k> {
     /// What is known of neighbouring columns.
     type Columns;
     /// Is that found once for as many rows as have the same columns?
     const ONCE: bool;
     /// Of the columns from one in the fragments on.
-    fn columns(&self, places: &Places<'k>, across: Val<'k>, width: u8) -> Self::Columns;
+    fn columns(&self, places: &FragmentPlaces<'k>, across: Val<'k>, width: u8) -> Self::Columns;
     /// Stores a piece, where it is there.
-    fn store(&self, piece: &Piece<'k, '_>, columns: &Self::Columns);
+    fn store(&self, piece: &EpiloguePiece<'k, '_>, columns: &Self::Columns);
 }
 
 /// The result of a product.
-pub(crate) struct Finish<'k, 'f> {
+pub(crate) struct GemmEpilogue<'k, 'f> {
     pub k: &'k Builder,
     pub epilogue: &'f dyn Formula,
     pub compute: Compute,
     /// Further operands of the epilogue, and the result.
-    pub extra: &'f [Matrix<'k>],
+    pub extra: &'f [StridedMatrix<'k>],
     pub y: Place,
     /// Rows and columns of y; which batch, and is there work at all?
     pub sizes: [Val<'k>; 2],
@@ -150,14 +150,14 @@ pub(crate) struct Finish<'k, 'f> {
     pub exists: Val<'k>,
 }
 
-impl<'k> Target<'k> for Finish<'k, '_> {
+impl<'k> EpilogueTarget<'k> for GemmEpilogue<'k, '_> {
     /// The first of them in the fragments.
     type Columns = Val<'k>;
     const ONCE: bool = false;
-    fn columns(&self, _: &Places<'k>, across: Val<'k>, _: u8) -> Val<'k> {
+    fn columns(&self, _: &FragmentPlaces<'k>, across: Val<'k>, _: u8) -> Val<'k> {
         across
     }
-    fn store(&self, piece: &Piece<'k, '_>, across: &Val<'k>) {
+    fn store(&self, piece: &EpiloguePiece<'k, '_>, across: &Val<'k>) {
         let (k, [m, n]) = (self.k, self.sizes);
         let (i, j) = (piece.places.of(0, piece.down), piece.places.of(1, *across));
         // Neighbours of a row are stored at once where all of them are there, or none.

@@ -9,20 +9,20 @@
 //! them, and reads the next ones meanwhile: so products of 1024 take 0.86 of the time. What it has of the sums are numbers that its
 //! lanes know the places of, so results go to memory without a way round.
 
-use super::mma_sync::Limits;
-use super::multistage_cp_async::{self, Flow, Parts};
-use super::problem::{self, Head};
-use super::smem_load::{self, Stage};
-use super::{Matrix, Own, Product, along, apart};
+use super::mma_sync::WorkgroupLimits;
+use super::multistage_cp_async::{self, CpAsyncPipeline, StepParts};
+use super::problem::{self, GemmArgs};
+use super::smem_load::{self, TileLoader};
+use super::{GemmProblem, StridedMatrix, WorkgroupTile, along, apart};
 use crate::formula::Formula;
-use crate::launch::sequence::Steps;
+use crate::launch::sequence::LaunchSequence;
 use crate::launch::{Key, Work, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Constant, Elem, Kernel, Layout as Order, MatrixUnit, Place, Role, Scalar};
 
-const UNIT: MatrixUnit = MatrixUnit::CHAINS;
+const F64_MMA: MatrixUnit = MatrixUnit::CHAINS;
 /// Invocations of a subgroup.
 const LANES: u32 = 32;
 /// Elements behind a line in shared memory: a half-warp reads four neighbours each of four lines, which lie in different banks if lines
@@ -33,7 +33,7 @@ const BUSY: usize = 128;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
+pub struct F64MmaTile {
     /// Subgroups of a workgroup along m and n.
     pub subgroups: [u32; 2],
     /// Fragments of a subgroup along m and n: of 16 rows, of 8 columns.
@@ -45,27 +45,28 @@ pub struct Tile {
     pub slots: u32,
 }
 
-impl Tile {
+impl F64MmaTile {
     /// From the largest to the smallest. They are made for speed alone. On an H100 4096 x 4096 x 4096 takes 2.66 ms with the first, 1024 of
     /// each 44 us with the second, 512 9.9 us with the fourth, and 256 5.1 us with the last: the best of 25 that were tried. With
     /// twice as many terms in a step hardly anything became faster.
-    pub const ALL: [Tile; 5] = [
-        Tile { subgroups: [2, 4], each: [4, 4], depth: 16, slots: 4 },
-        Tile { subgroups: [2, 4], each: [2, 4], depth: 16, slots: 4 },
-        Tile { subgroups: [2, 2], each: [2, 4], depth: 16, slots: 4 },
-        Tile { subgroups: [2, 2], each: [1, 4], depth: 16, slots: 4 },
-        Tile { subgroups: [2, 2], each: [1, 2], depth: 16, slots: 4 },
+    pub const ALL: [F64MmaTile; 5] = [
+        F64MmaTile { subgroups: [2, 4], each: [4, 4], depth: 16, slots: 4 },
+        F64MmaTile { subgroups: [2, 4], each: [2, 4], depth: 16, slots: 4 },
+        F64MmaTile { subgroups: [2, 2], each: [2, 4], depth: 16, slots: 4 },
+        F64MmaTile { subgroups: [2, 2], each: [1, 4], depth: 16, slots: 4 },
+        F64MmaTile { subgroups: [2, 2], each: [1, 2], depth: 16, slots: 4 },
     ];
 
     /// A tile for `[b, m, n, k]`, if the device has room for one: the largest with which it is busy, or else the smallest.
-    pub fn of([b, m, n, _]: [usize; 4], limits: Limits) -> Option<Tile> {
-        let all = || Tile::ALL.into_iter().filter(|t| t.fits(limits));
-        let count =
-            |t: &Tile| b * m.div_ceil(t.size(0) as usize).saturating_mul(n.div_ceil(t.size(1) as usize));
+    pub fn of([b, m, n, _]: [usize; 4], limits: WorkgroupLimits) -> Option<F64MmaTile> {
+        let all = || F64MmaTile::ALL.into_iter().filter(|t| t.fits(limits));
+        let count = |t: &F64MmaTile| {
+            b * m.div_ceil(t.size(0) as usize).saturating_mul(n.div_ceil(t.size(1) as usize))
+        };
         all().find(|t| count(t) >= BUSY).or(all().next_back())
     }
     /// Has a device room for it?
-    pub fn fits(self, limits: Limits) -> bool {
+    pub fn fits(self, limits: WorkgroupLimits) -> bool {
         limits.asynchronous
             && self.invocations() <= limits.invocations
             && self.shared_bytes() <= limits.shared
@@ -73,7 +74,7 @@ impl Tile {
 
     /// Rows (side 0) or columns (side 1) of a workgroup.
     pub fn size(self, side: usize) -> u32 {
-        self.subgroups[side] * self.each[side] * u32::from(UNIT.shape[side])
+        self.subgroups[side] * self.each[side] * u32::from(F64_MMA.shape[side])
     }
     fn invocations(self) -> u32 {
         self.subgroups[0] * self.subgroups[1] * LANES
@@ -100,9 +101,9 @@ impl Tile {
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Form {
-    base: problem::Form,
-    tile: Tile,
+struct F64MmaConfig {
+    base: problem::GemmBaseConfig,
+    tile: F64MmaTile,
     /// Elements of x, and of w, that are read at once, in the direction in which they are read.
     width: [u8; 2],
     /// May there be several chunks of terms?
@@ -111,9 +112,9 @@ struct Form {
     apart: bool,
 }
 
-impl Form {
+impl F64MmaConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let Tile { subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
+        let F64MmaTile { subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
         let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
         let ([vx, vw], vy) = (self.width, self.base.stores);
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
@@ -125,18 +126,18 @@ impl Form {
 }
 
 /// The work of a contraction of f64. Operands and result are those of [`super::steps`].
-pub fn steps<'a>(p: &Product<'a, '_>, tile: Tile) -> Steps<'a> {
+pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile) -> LaunchSequence<'a> {
     apart(p, [tile.size(0), tile.size(1)], BUSY, &|p, apart| launch(p, tile, apart))
 }
 
 /// The work of a contraction of f64 in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
 /// elements.
-pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile) -> Option<Work<'a>> {
     launch(p, tile, None)
 }
 
 /// One launch. With `apart`, the sums of so many chunks come out instead.
-fn launch<'a>(p: &Product<'a, '_>, tile: Tile, apart: Option<usize>) -> Option<Work<'a>> {
+fn launch<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile, apart: Option<usize>) -> Option<Work<'a>> {
     assert_eq!(p.dtype, DType::F64, "these units are for f64");
     if p.is_empty() {
         return None;
@@ -146,9 +147,9 @@ fn launch<'a>(p: &Product<'a, '_>, tile: Tile, apart: Option<usize>) -> Option<W
     // Where there are no terms, nothing is copied that could be read.
     let copies = p.sizes()[3] > 0
         && width.iter().all(|&w| u32::from(w) * Elem::F64.size() == multistage_cp_async::BYTES);
-    let form = Form {
+    let form = F64MmaConfig {
         base: p.form(along, wide, &|n| n <= 2),
-        tile: Tile { slots: if copies { tile.slots } else { 0 }, ..tile },
+        tile: F64MmaTile { slots: if copies { tile.slots } else { 0 }, ..tile },
         width,
         many: p.sizes()[3] > order::CHUNK && apart.is_none(),
         apart: apart.is_some(),
@@ -162,14 +163,14 @@ fn launch<'a>(p: &Product<'a, '_>, tile: Tile, apart: Option<usize>) -> Option<W
 }
 
 /// What all parts of a kernel know.
-struct Plan<'k, 'f> {
+struct F64MmaMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f Form,
+    form: &'f F64MmaConfig,
     /// Sizes of the result, by side, and how many terms.
     sizes: [Val<'k>; 2],
     terms: Val<'k>,
     /// x and w.
-    factors: [Matrix<'k>; 2],
+    factors: [StridedMatrix<'k>; 2],
     /// Where their terms are staged.
     staged: [Place; 2],
     /// The first row and column of the workgroup, and of the subgroup from there.
@@ -177,21 +178,21 @@ struct Plan<'k, 'f> {
     firsts: [Val<'k>; 2],
 }
 
-fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+fn build(epilogue: &dyn Formula, form: &F64MmaConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
     k.subgroup(LANES);
-    let h = Head::read(&k, &form.base, Elem::F64, 4 * 2 + usize::from(form.apart));
-    let work = Own::read(&k, &h, epilogue, DType::F64, [t.size(0), t.size(1)], form.apart);
+    let h = GemmArgs::read(&k, &form.base, Elem::F64, 4 * 2 + usize::from(form.apart));
+    let work = WorkgroupTile::read(&k, &h, epilogue, DType::F64, [t.size(0), t.size(1)], form.apart);
     let staged = [(0, "rows"), (1, "columns")].map(|(side, name)| {
         let [lines, pitch] = t.lines(form.base.along[side], side);
         k.shared(name, Elem::F64, lines * pitch * t.slots.max(1))
     });
     let (subgroup, across) = (k.builtin(Builtin::SubgroupId), i64::from(t.subgroups[1]));
     let place = [subgroup / across, subgroup % across];
-    let firsts = [0, 1].map(|side| place[side] * i64::from(t.each[side] * u32::from(UNIT.shape[side])));
+    let firsts = [0, 1].map(|side| place[side] * i64::from(t.each[side] * u32::from(F64_MMA.shape[side])));
     let (factors, corner) = (work.factors, work.corner);
-    let p = Plan { k: &k, form, sizes: h.sizes, terms: h.terms, factors, staged, corner, firsts };
+    let p = F64MmaMainloop { k: &k, form, sizes: h.sizes, terms: h.terms, factors, staged, corner, firsts };
 
     let sums = p.sums(work.chunk);
     let lane = k.builtin(Builtin::SubgroupLane);
@@ -211,7 +212,7 @@ fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     k.finish()
 }
 
-impl<'k> Plan<'k, '_> {
+impl<'k> F64MmaMainloop<'k, '_> {
     /// A row or column of the result, from the subgroup's first on.
     fn place(&self, side: usize, of: Val<'k>, more: u32) -> Val<'k> {
         let corner = self.corner[side];
@@ -227,9 +228,9 @@ impl<'k> Plan<'k, '_> {
         let stages = self.stages();
         let pitch = [0, 1].map(|side| t.lines(self.form.base.along[side], side)[1]);
         let none = self.none();
-        let flow = Flow { stages, to: self.staged, pitch, slots: t.slots, end, upto: end };
-        let parts = Parts {
-            count: t.depth / u32::from(UNIT.shape[2]),
+        let flow = CpAsyncPipeline { stages, to: self.staged, pitch, slots: t.slots, end, upto: end };
+        let parts = StepParts {
+            count: t.depth / u32::from(F64_MMA.shape[2]),
             read: &|bases, part| self.fragments(bases, part),
             compute: &|fragments, sums| self.multiply(fragments, sums),
         };
@@ -271,10 +272,10 @@ impl<'k> Plan<'k, '_> {
         all[on.len()..].to_vec()
     }
 
-    fn stages(&self) -> [Stage<'k>; 2] {
+    fn stages(&self) -> [TileLoader<'k>; 2] {
         let (k, t, base) = (self.k, self.form.tile, &self.form.base);
         let index = k.builtin(Builtin::LocalIndex);
-        [0, 1].map(|side| Stage {
+        [0, 1].map(|side| TileLoader {
             k,
             side,
             index,
@@ -295,12 +296,12 @@ impl<'k> Plan<'k, '_> {
     fn none(&self) -> Vec<Val<'k>> {
         let zero = self.k.constant(Constant::float(Scalar::F64, 0.0));
         let [down, across] = self.form.tile.each;
-        vec![self.k.fragment_fill(UNIT.fragment(Role::C), zero); (down * across) as usize]
+        vec![self.k.fragment_fill(F64_MMA.fragment(Role::C), zero); (down * across) as usize]
     }
 
     /// The fragments of eight terms of a step: of rows, then of columns. Where the step begins in shared memory by side, which terms.
     fn fragments(&self, bases: [Val<'k>; 2], part: u32) -> Vec<Val<'k>> {
-        let at = part * u32::from(UNIT.shape[2]);
+        let at = part * u32::from(F64_MMA.shape[2]);
         let of = |side: usize| {
             let each = 0..self.form.tile.each[side];
             each.map(move |u| self.fragment(side, bases[side], [u, at]))
@@ -319,11 +320,11 @@ impl<'k> Plan<'k, '_> {
         let (k, along) = (self.k, self.form.base.along[side]);
         let role = [Role::A, Role::B][side];
         let pitch = self.form.tile.lines(along, side)[1];
-        let place = self.firsts[side] + i64::from(u * u32::from(UNIT.shape[side]));
+        let place = self.firsts[side] + i64::from(u * u32::from(F64_MMA.shape[side]));
         let within =
             if along { place * i64::from(pitch) + i64::from(at) } else { place + i64::from(at * pitch) };
         // Rows of the left factor run over terms, and rows of the right one over columns.
         let order = if along == (role == Role::A) { Order::Rows } else { Order::Columns };
-        k.fragment_load(UNIT.fragment(role), order, self.staged[side], base + within, k.u32(pitch))
+        k.fragment_load(F64_MMA.fragment(role), order, self.staged[side], base + within, k.u32(pitch))
     }
 }

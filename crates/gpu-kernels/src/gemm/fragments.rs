@@ -1,20 +1,20 @@
 //! Terms of a workgroup's rows and columns in shared memory, as fragments of them are multiplied by its subgroups.
 
-use super::mma_sync::Tile;
+use super::mma_sync::MmaTile;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Constant, Elem, Layout as Order, Place, Role, Scalar};
 
 /// Shared memory for both sides, with a slot for each step that a tile keeps under way.
 pub(crate) struct Fragments<'k> {
     k: &'k Builder,
-    tile: Tile,
+    tile: MmaTile,
     /// Do neighbouring terms lie side by side, by side?
     along: [bool; 2],
     pub places: [Place; 2],
 }
 
 impl<'k> Fragments<'k> {
-    pub fn new(k: &'k Builder, tile: Tile, elem: Elem, along: [bool; 2]) -> Self {
+    pub fn new(k: &'k Builder, tile: MmaTile, elem: Elem, along: [bool; 2]) -> Self {
         let places = [0, 1].map(|side| {
             let (lines, inner) = lines(tile, along, side);
             let pitch = tile.pitch(inner, along[side]);
@@ -70,6 +70,6 @@ impl<'k> Fragments<'k> {
 }
 
 /// What is staged of a side at a time: how many lines, and how many numbers in each.
-fn lines(tile: Tile, along: [bool; 2], side: usize) -> (u32, u32) {
+fn lines(tile: MmaTile, along: [bool; 2], side: usize) -> (u32, u32) {
     if along[side] { (tile.size(side), tile.depth) } else { (tile.depth, tile.size(side)) }
 }

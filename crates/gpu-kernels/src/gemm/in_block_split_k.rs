@@ -7,15 +7,15 @@
 //! A turn has the same terms of all chunks. A chunk that is shorter than the others goes on with padding; one that has no term at
 //! all has no sum, and is not added. Of more chunks than a workgroup has at a time, the next ones follow in a round of their own.
 
-use super::mma_sync::Limits;
-use super::multistage_cp_async::{self, Flow};
-use super::problem::{self, Head};
-use super::smem_load::{self, Asked, Found, Source, Stage};
+use super::mma_sync::WorkgroupLimits;
+use super::multistage_cp_async::{self, CpAsyncPipeline};
+use super::problem::{self, GemmArgs};
+use super::smem_load::{self, ElementLocation, ElementRequest, TileLoader, TileSource};
 use super::split_k_reduce;
-use super::thread_tile::Micro;
-use super::{Matrix, Product, along};
+use super::thread_tile::ThreadTile;
+use super::{GemmProblem, StridedMatrix, along};
 use crate::formula::{Compute, Formula};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, order};
@@ -43,16 +43,16 @@ const SLOTS: u32 = 8;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
+pub struct InBlockSplitKTile {
     /// Those of a chunk.
-    pub part: super::Tile,
+    pub part: super::SimtTile,
     /// Chunks side by side.
     pub chunks: u32,
 }
 
-impl Tile {
+impl InBlockSplitKTile {
     /// The tile for `[b, m, n, k]`; `None` if a device has no room for any, or numbers are no floats.
-    pub fn of(dtype: DType, [b, m, n, k]: [usize; 4], limits: Limits) -> Option<Tile> {
+    pub fn of(dtype: DType, [b, m, n, k]: [usize; 4], limits: WorkgroupLimits) -> Option<InBlockSplitKTile> {
         let mut size = [m, n].map(|s| (s.max(1).next_power_of_two() as u32).min(MOST));
         let count = |size: [u32; 2]| b * m.div_ceil(size[0] as usize) * n.div_ceil(size[1] as usize);
         let large = |size: &[u32; 2]| size[0].max(size[1]) > LEAST;
@@ -65,7 +65,7 @@ impl Tile {
             // Of more workgroups than multiprocessors two should fit, beside the kilobyte that a device keeps for each.
             let shared =
                 if count(size) > BUSY { (limits.shared / 2).saturating_sub(1024) } else { limits.shared };
-            match Tile::cut(dtype, size, chunks, Limits { shared, ..limits }) {
+            match InBlockSplitKTile::cut(dtype, size, chunks, WorkgroupLimits { shared, ..limits }) {
                 None if chunks > 1 => chunks /= 2,
                 None if large(&size) => halve(&mut size),
                 tile => return tile,
@@ -74,7 +74,7 @@ impl Tile {
     }
 
     /// The tile of so many rows and columns, if a device has room for it.
-    fn cut(dtype: DType, size: [u32; 2], chunks: u32, limits: Limits) -> Option<Tile> {
+    fn cut(dtype: DType, size: [u32; 2], chunks: u32, limits: WorkgroupLimits) -> Option<InBlockSplitKTile> {
         if !dtype.is_float() {
             return None;
         }
@@ -91,15 +91,15 @@ impl Tile {
         }
         let group = [0, 1].map(|side| size[side] / each[side]);
         let held = split_k_reduce::elem(dtype).size();
-        let part = super::Tile { group, each, depth: LINE / held, slots: 0 };
-        let tile = Tile { part, chunks };
+        let part = super::SimtTile { group, each, depth: LINE / held, slots: 0 };
+        let tile = InBlockSplitKTile { part, chunks };
         let slot = tile.slot_bytes();
         let room = limits.shared.checked_sub(tile.sums() * held)? / slot;
         let slots = if limits.asynchronous { room.min((UNDER_WAY / slot).clamp(2, SLOTS)) } else { 0 };
         let fits = room > 0 && tile.invocations() <= limits.invocations;
         // One slot is what terms go through that come by registers.
-        fits.then_some(Tile {
-            part: super::Tile { slots: if slots > 1 { slots } else { 0 }, ..part },
+        fits.then_some(InBlockSplitKTile {
+            part: super::SimtTile { slots: if slots > 1 { slots } else { 0 }, ..part },
             chunks,
         })
     }
@@ -127,18 +127,18 @@ impl Tile {
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Form {
-    base: problem::Form,
-    tile: Tile,
+struct InBlockSplitKConfig {
+    base: problem::GemmBaseConfig,
+    tile: InBlockSplitKTile,
     /// Elements of x, and of w, that are read at once.
     width: [u8; 2],
     /// May there be several rounds of chunks?
     many: bool,
 }
 
-impl Form {
+impl InBlockSplitKConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let super::Tile { group: [a, b], each: [c, d], depth, slots } = self.tile.part;
+        let super::SimtTile { group: [a, b], each: [c, d], depth, slots } = self.tile.part;
         let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
         let ([vx, vw], chunks) = (self.width, self.tile.chunks);
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
@@ -148,21 +148,24 @@ impl Form {
     }
 }
 
-/// The work of a contraction, with the tile that is made for its size; `None` if there is none ([`Tile::of`]). Operands and
+/// The work of a contraction, with the tile that is made for its size; `None` if there is none ([`InBlockSplitKTile::of`]). Operands and
 /// result are those of [`super::steps`].
-pub fn steps<'a>(p: &Product<'a, '_>, limits: Limits) -> Option<Steps<'a>> {
-    let tile = Tile::of(p.dtype, p.sizes(), limits)?;
-    let mut all = Steps { results: vec![Room::of(p.dtype.into(), p.len())], ..Steps::default() };
+pub fn steps<'a>(p: &GemmProblem<'a, '_>, limits: WorkgroupLimits) -> Option<LaunchSequence<'a>> {
+    let tile = InBlockSplitKTile::of(p.dtype, p.sizes(), limits)?;
+    let mut all = LaunchSequence {
+        results: vec![BufferSpec::of(p.dtype.into(), p.len())],
+        ..LaunchSequence::default()
+    };
     if let Some(work) = contract(p, tile) {
-        let operands = (0..2 + p.extra.len()).map(Slot::Operand);
-        all.push(work, &operands.chain([Slot::Result(0)]).collect::<Vec<_>>());
+        let operands = (0..2 + p.extra.len()).map(BufferSlot::Operand);
+        all.push(work, &operands.chain([BufferSlot::Result(0)]).collect::<Vec<_>>());
     }
     Some(all)
 }
 
 /// The work of a contraction of floats in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
 /// elements.
-pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: InBlockSplitKTile) -> Option<Work<'a>> {
     if p.is_empty() {
         return None;
     }
@@ -170,9 +173,9 @@ pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
     let piece = multistage_cp_async::BYTES / split_k_reduce::elem(p.dtype).size();
     let part = tile.part.for_layouts(p.dtype, [p.x, p.w], along);
     let width = [0, 1].map(|side| part.vector(side, [p.x, p.w][side], along[side]).min(piece as u8));
-    let tile = Tile { part, ..tile };
+    let tile = InBlockSplitKTile { part, ..tile };
     let many = p.sizes()[3] > order::CHUNK * tile.chunks as usize;
-    let form = Form { base: p.form(along, wide, &|_| false), tile, width, many };
+    let form = InBlockSplitKConfig { base: p.form(along, wide, &|_| false), tile, width, many };
     let (all, tiles) = p.numbers([part.size(0), part.size(1)]);
     let epilogue = p.epilogue;
     let key = epilogue.key(Key::of("beside").with(&form));
@@ -181,17 +184,17 @@ pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
 
 /// A factor of which lines of several chunks are asked for: the terms of the first one of a round stand for those of all.
 #[derive(Clone, Copy)]
-struct Beside<'k> {
-    matrix: Matrix<'k>,
-    tile: Tile,
+struct InterleavedChunks<'k> {
+    matrix: StridedMatrix<'k>,
+    tile: InBlockSplitKTile,
     many: bool,
 }
 
-impl<'k> Source<'k> for Beside<'k> {
+impl<'k> TileSource<'k> for InterleavedChunks<'k> {
     fn place(&self) -> Place {
         self.matrix.place
     }
-    fn find(&self, stage: &Stage<'k, Self>, of: Asked<'k>) -> Found<'k> {
+    fn find(&self, stage: &TileLoader<'k, Self>, of: ElementRequest<'k>) -> ElementLocation<'k> {
         let (number, size) = (stage.limit.scalar(), self.tile.part.size(stage.side));
         let length = order::CHUNK as i64;
         let (mut place, mut term) = (of.place, of.term);
@@ -205,7 +208,7 @@ impl<'k> Source<'k> for Beside<'k> {
             place = of_part;
         }
         let i = stage.corner + place.to(number);
-        Found {
+        ElementLocation {
             at: if stage.side == 0 { self.matrix.at(i, term) } else { self.matrix.at(term, i) },
             of_side: Some(i.lt(stage.limit)),
             of_terms: Some(term.lt(of.end)),
@@ -219,11 +222,11 @@ fn split(v: Val<'_>, by: u32) -> [Val<'_>; 2] {
 }
 
 /// What all parts of a kernel know.
-struct Plan<'k, 'f> {
+struct InBlockSplitKMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f Form,
+    form: &'f InBlockSplitKConfig,
     /// Of the invocation, in its chunk.
-    micro: Micro<'k>,
+    micro: ThreadTile<'k>,
     /// Which of the chunks side by side, and which invocation of its.
     part: Val<'k>,
     within: Val<'k>,
@@ -236,10 +239,10 @@ struct Plan<'k, 'f> {
     sums: Place,
 }
 
-fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+fn build(epilogue: &dyn Formula, form: &InBlockSplitKConfig) -> Kernel {
     let (t, dtype, along) = (form.tile, form.base.dtype, form.base.along);
     let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
-    let h = Head::read(&k, &form.base, dtype.into(), 4 * 2);
+    let h = GemmArgs::read(&k, &form.base, dtype.into(), 4 * 2);
     let (group, in_batch) = h.group();
     let asked = group / in_batch;
     let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
@@ -251,8 +254,8 @@ fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let [part, within] = split(index, t.lanes());
     let mine = if t.lanes() > t.part.invocations() { split(within, t.part.invocations())[1] } else { within };
     // What comes by registers lies as copies bring it, and is read in the same way.
-    let read = super::Tile { slots: t.part.slots.max(1), ..t.part };
-    let micro = Micro { k: &k, dtype, tile: read, along, index: mine };
+    let read = super::SimtTile { slots: t.part.slots.max(1), ..t.part };
+    let micro = ThreadTile { k: &k, dtype, tile: read, along, index: mine };
     let held = split_k_reduce::elem(dtype);
     let piece = multistage_cp_async::BYTES / held.size();
     let staged = [(0, "rows"), (1, "columns")].map(|(side, name)| {
@@ -265,8 +268,19 @@ fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         k.shared(name, held, t.part.slots.max(1) * slot)
     });
     let sums = k.shared("sums", held, t.sums());
-    let plan = Plan { k: &k, form, micro, part, within, index, terms: h.terms, piece, staged, sums };
-    let stages = [0, 1].map(|side| Stage {
+    let plan = InBlockSplitKMainloop {
+        k: &k,
+        form,
+        micro,
+        part,
+        within,
+        index,
+        terms: h.terms,
+        piece,
+        staged,
+        sums,
+    };
+    let stages = [0, 1].map(|side| TileLoader {
         k: &k,
         side,
         index,
@@ -275,7 +289,7 @@ fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         depth: t.part.depth,
         along: along[side],
         width: form.width[side],
-        from: Beside { matrix: factors[side], tile: t, many: form.many },
+        from: InterleavedChunks { matrix: factors[side], tile: t, many: form.many },
         corner: corner[side],
         limit: h.sizes[side],
         padding: micro.padding(side),
@@ -297,11 +311,11 @@ fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
 }
 
 /// From line to line in shared memory. Lines of terms an odd number of 16 bytes apart lie in different banks.
-fn pitch(form: &Form, piece: u32, side: usize) -> u32 {
+fn pitch(form: &InBlockSplitKConfig, piece: u32, side: usize) -> u32 {
     if form.base.along[side] { form.tile.part.depth + piece } else { form.tile.lines(side) }
 }
 
-impl<'k> Plan<'k, '_> {
+impl<'k> InBlockSplitKMainloop<'k, '_> {
     /// Which elements of the tile are the invocation's, once the chunks are joined; some may be behind the last one.
     fn cells(&self) -> Vec<Val<'k>> {
         let t = self.form.tile;
@@ -310,7 +324,7 @@ impl<'k> Plan<'k, '_> {
     }
 
     /// The sums of all chunks, of the invocation's elements.
-    fn totals(&self, stages: [Stage<'k, Beside<'k>>; 2]) -> Vec<Val<'k>> {
+    fn totals(&self, stages: [TileLoader<'k, InterleavedChunks<'k>>; 2]) -> Vec<Val<'k>> {
         let (k, t, terms) = (self.k, self.form.tile, self.terms);
         let length = order::CHUNK as i64;
         let none = self.micro.none();
@@ -324,7 +338,14 @@ impl<'k> Plan<'k, '_> {
         };
         let pitches = [0, 1].map(|side| pitch(self.form, self.piece, side));
         let flowing = t.part.slots > 0;
-        let flow = Flow { stages, to: self.staged, pitch: pitches, slots: t.part.slots, end: terms, upto };
+        let flow = CpAsyncPipeline {
+            stages,
+            to: self.staged,
+            pitch: pitches,
+            slots: t.part.slots,
+            end: terms,
+            upto,
+        };
         let round = |from: Val<'k>, to: Val<'k>, slot: Val<'k>| -> (Val<'k>, Vec<Val<'k>>) {
             if flowing {
                 return flow.steps([from, to], slot, &none, &|_, bases, sums| self.step(bases, sums));

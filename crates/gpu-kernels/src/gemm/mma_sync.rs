@@ -9,12 +9,12 @@
 //! Terms come through registers while the step before is computed with, or, where operands lie in pieces of 16 bytes, by copies of
 //! which several steps are under way.
 
-use super::epilogue::{Finish, Handing};
+use super::epilogue::{EpilogueStaging, GemmEpilogue};
 use super::fragments::Fragments;
-use super::multistage_cp_async::{self, Flow};
-use super::problem::{self, Head};
-use super::smem_load::{self, Stage};
-use super::{Matrix, Product};
+use super::multistage_cp_async::{self, CpAsyncPipeline};
+use super::problem::{self, GemmArgs};
+use super::smem_load::{self, TileLoader};
+use super::{GemmProblem, StridedMatrix};
 use crate::formula::{Compute, Formula};
 use crate::launch::args;
 use crate::launch::{Key, Work, grid};
@@ -25,7 +25,7 @@ use elinvar_kernel::ir::{Builtin, Constant, Elem, Kernel, MatrixUnit, Scalar};
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
+pub struct MmaTile {
     /// What the device multiplies.
     pub unit: MatrixUnit,
     /// Invocations of a subgroup.
@@ -43,7 +43,7 @@ pub struct Tile {
 
 /// How a tile is cut, whatever the unit: subgroups and fragments of each along m and n, fragments along the terms of a step, slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Cut {
+pub struct WarpTiling {
     /// Subgroups of a workgroup along m and n.
     pub subgroups: [u32; 2],
     /// Fragments of a subgroup along m and n.
@@ -54,30 +54,30 @@ pub struct Cut {
     pub slots: u32,
 }
 
-impl Cut {
+impl WarpTiling {
     /// From the largest to the smallest. The first is for devices with more than 48 KiB of shared memory: half as many barriers took
     /// 0.8 of the time on an H100. Of the second, 48 KiB hold three slots of as many terms as a unit takes, and registers no more than
     /// those of one step beside all sums.
-    const CHOSEN: [Cut; 5] = [
-        Cut { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 3 },
-        Cut { subgroups: [2, 2], each: [4, 4], deep: 1, slots: 3 },
-        Cut { subgroups: [2, 2], each: [2, 2], deep: DEEPEST, slots: 3 },
-        Cut { subgroups: [1, 4], each: [1, 1], deep: DEEPEST, slots: 4 },
-        Cut { subgroups: [1, 1], each: [1, 1], deep: DEEPEST, slots: 4 },
+    const CHOSEN: [WarpTiling; 5] = [
+        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 3 },
+        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: 1, slots: 3 },
+        WarpTiling { subgroups: [2, 2], each: [2, 2], deep: DEEPEST, slots: 3 },
+        WarpTiling { subgroups: [1, 4], each: [1, 1], deep: DEEPEST, slots: 4 },
+        WarpTiling { subgroups: [1, 1], each: [1, 1], deep: DEEPEST, slots: 4 },
     ];
     /// For devices with more shared memory: fewer barriers, or fewer loads from memory for each product, at the price of fewer
     /// workgroups side by side. Which of it counts more has to be tried.
-    const LARGE: [Cut; 2] = [
-        Cut { subgroups: [2, 4], each: [4, 4], deep: 1, slots: 4 },
-        Cut { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 4 },
+    const LARGE: [WarpTiling; 2] = [
+        WarpTiling { subgroups: [2, 4], each: [4, 4], deep: 1, slots: 4 },
+        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 4 },
     ];
     /// Those of the first list that a device may gain by. What comes through registers has no room for twice as many terms there.
-    fn chosen(limits: Limits) -> impl Iterator<Item = Cut> {
-        Cut::CHOSEN.into_iter().skip(usize::from(!limits.asynchronous))
+    fn chosen(limits: WorkgroupLimits) -> impl Iterator<Item = WarpTiling> {
+        WarpTiling::CHOSEN.into_iter().skip(usize::from(!limits.asynchronous))
     }
     /// All that there are.
-    pub fn all() -> impl Iterator<Item = Cut> {
-        Cut::CHOSEN.into_iter().chain(Cut::LARGE)
+    pub fn all() -> impl Iterator<Item = WarpTiling> {
+        WarpTiling::CHOSEN.into_iter().chain(WarpTiling::LARGE)
     }
 }
 
@@ -88,7 +88,7 @@ const BUSY: usize = 512;
 
 /// What a device has for a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct WorkgroupLimits {
     /// Invocations.
     pub invocations: u32,
     /// Bytes of shared memory.
@@ -97,18 +97,18 @@ pub struct Limits {
     pub asynchronous: bool,
 }
 
-impl Tile {
+impl MmaTile {
     /// A tile for as many products of m by n sums, if the device has room for it.
     pub fn of(
         unit: MatrixUnit,
         lanes: u32,
         batches: usize,
         sums: [usize; 2],
-        limits: Limits,
-    ) -> Option<Tile> {
-        let all = Tile::all(unit, lanes, limits);
-        let fits = |t: &&Tile| t.is_for(sums);
-        let subgroups = |t: &Tile| {
+        limits: WorkgroupLimits,
+    ) -> Option<MmaTile> {
+        let all = MmaTile::all(unit, lanes, limits);
+        let fits = |t: &&MmaTile| t.is_for(sums);
+        let subgroups = |t: &MmaTile| {
             let each = (t.subgroups[0] * t.subgroups[1]) as usize;
             each * batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
         };
@@ -120,21 +120,28 @@ impl Tile {
 
     /// The tiles that a device has room for, from the largest to the smallest. They are made for speed alone: a sum has the same
     /// bits with each of them.
-    pub fn all(unit: MatrixUnit, lanes: u32, limits: Limits) -> Vec<Tile> {
-        Cut::chosen(limits).filter_map(|cut| Tile::cut(unit, lanes, cut, limits)).collect()
+    pub fn all(unit: MatrixUnit, lanes: u32, limits: WorkgroupLimits) -> Vec<MmaTile> {
+        WarpTiling::chosen(limits).filter_map(|cut| MmaTile::cut(unit, lanes, cut, limits)).collect()
     }
     /// The tiles that are worth a try for so many sums, and how they are cut: also those for which nobody knows without.
-    pub fn tried(unit: MatrixUnit, lanes: u32, sums: [usize; 2], limits: Limits) -> Vec<(Cut, Tile)> {
-        let one = |cut: Cut| Some((cut, Tile::cut(unit, lanes, cut, limits).filter(|t| t.is_for(sums))?));
-        let large = Cut::LARGE.into_iter().filter(|_| limits.asynchronous);
-        Cut::chosen(limits).chain(large).filter_map(one).collect()
+    pub fn tried(
+        unit: MatrixUnit,
+        lanes: u32,
+        sums: [usize; 2],
+        limits: WorkgroupLimits,
+    ) -> Vec<(WarpTiling, MmaTile)> {
+        let one =
+            |cut: WarpTiling| Some((cut, MmaTile::cut(unit, lanes, cut, limits).filter(|t| t.is_for(sums))?));
+        let large = WarpTiling::LARGE.into_iter().filter(|_| limits.asynchronous);
+        WarpTiling::chosen(limits).chain(large).filter_map(one).collect()
     }
     /// The tile that is cut so, if the device has room for it.
-    pub fn cut(unit: MatrixUnit, lanes: u32, cut: Cut, limits: Limits) -> Option<Tile> {
-        let Limits { invocations, shared, asynchronous } = limits;
-        let Cut { subgroups, each, deep, slots } = cut;
+    pub fn cut(unit: MatrixUnit, lanes: u32, cut: WarpTiling, limits: WorkgroupLimits) -> Option<MmaTile> {
+        let WorkgroupLimits { invocations, shared, asynchronous } = limits;
+        let WarpTiling { subgroups, each, deep, slots } = cut;
         let depth = deep * u32::from(unit.shape[2]);
-        let tile = Tile { unit, lanes, subgroups, each, depth, slots: if asynchronous { slots } else { 0 } };
+        let tile =
+            MmaTile { unit, lanes, subgroups, each, depth, slots: if asynchronous { slots } else { 0 } };
         (tile.invocations() <= invocations && tile.shared_bytes() <= shared).then_some(tile)
     }
     /// Are its rows and columns not mostly beyond the ends of y?
@@ -157,8 +164,8 @@ impl Tile {
         inner + more
     }
     /// How sums leave.
-    pub(crate) fn handing(self) -> Handing {
-        Handing {
+    pub(crate) fn handing(self) -> EpilogueStaging {
+        EpilogueStaging {
             subgroups: self.subgroups[0] * self.subgroups[1],
             lanes: self.lanes,
             fragment: [0, 1].map(|side| u32::from(self.unit.shape[side])),
@@ -177,30 +184,30 @@ impl Tile {
         staged(0) + staged(1) + self.handing().elements() * 4
     }
     /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes.
-    fn for_layouts(self, operands: [&Layout; 2], along: [bool; 2]) -> Tile {
+    fn for_layouts(self, operands: [&Layout; 2], along: [bool; 2]) -> MmaTile {
         let piece = multistage_cp_async::BYTES / self.unit.elem.size();
         let fits = |side: usize| {
             let axis = if along[side] == (side == 0) { 2 } else { 1 };
             let line = if along[side] { self.depth } else { self.size(side) };
             line.is_multiple_of(piece) && indexing::in_pieces(operands[side], axis, piece as usize)
         };
-        Tile { slots: if fits(0) && fits(1) { self.slots } else { 0 }, ..self }
+        MmaTile { slots: if fits(0) && fits(1) { self.slots } else { 0 }, ..self }
     }
 }
 
 /// What a kernel is built for: f16, bf16 or f32.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct MmaConfig {
     /// As of other products.
-    pub base: problem::Form,
+    pub base: problem::GemmBaseConfig,
     /// How y is cut into pieces.
-    pub tile: Tile,
+    pub tile: MmaTile,
     /// Elements of x, and of w, that are read at once, in the direction in which they are read.
     pub width: [u8; 2],
 }
 
 /// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements.
-pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: MmaTile) -> Option<Work<'a>> {
     if p.is_empty() {
         return None;
     }
@@ -211,16 +218,16 @@ pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
         indexing::vector(x, if along[0] { 2 } else { 1 }),
         indexing::vector(w, if along[1] { 1 } else { 2 }),
     ];
-    let form = Form { base: p.form(along, wide, &|_| true), tile, width };
+    let form = MmaConfig { base: p.form(along, wide, &|_| true), tile, width };
     let (all, tiles) = p.numbers([tile.size(0), tile.size(1)]);
     let (groups, epilogue) = (grid(tiles as u64), p.epilogue);
     let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&form)), indexing::scalar(wide));
     Some(args::work(key, move || build(epilogue, &form), groups, scalar, &all))
 }
 
-impl Form {
+impl MmaConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let Tile { unit, lanes, subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
+        let MmaTile { unit, lanes, subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
         let [m, n, k] = unit.shape;
         let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
         let ([vx, vw], vy) = (self.width, self.base.stores);
@@ -233,14 +240,14 @@ impl Form {
 }
 
 /// What all parts of a kernel know.
-struct Plan<'k, 'f> {
+struct MmaMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f Form,
+    form: &'f MmaConfig,
     /// Sizes of the result, by side, and how many terms.
     sizes: [Val<'k>; 2],
     terms: Val<'k>,
     /// x and w.
-    factors: [Matrix<'k>; 2],
+    factors: [StridedMatrix<'k>; 2],
     /// Where the terms of rows and columns are staged.
     staged: Fragments<'k>,
     /// The first row and column of the workgroup.
@@ -250,12 +257,12 @@ struct Plan<'k, 'f> {
 }
 
 /// The kernel of a form.
-pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+pub fn build(epilogue: &dyn Formula, form: &MmaConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
     k.subgroup(t.lanes);
     let elem = Elem::from(form.base.dtype);
-    let h = Head::read(&k, &form.base, elem, 4 * 2);
+    let h = GemmArgs::read(&k, &form.base, elem, 4 * 2);
     let (group, in_batch) = h.group();
     let asked = group / in_batch;
     let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
@@ -263,10 +270,10 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     let (factors, extra) = (h.factors(batch), h.extra(batch));
     let staged = Fragments::new(&k, t, elem, form.base.along);
     let index = k.builtin(Builtin::LocalIndex);
-    let p = Plan { k: &k, form, sizes: h.sizes, terms: h.terms, factors, staged, corner, index };
+    let p = MmaMainloop { k: &k, form, sizes: h.sizes, terms: h.terms, factors, staged, corner, index };
 
     let sums = p.sums();
-    let finish = Finish {
+    let finish = GemmEpilogue {
         k: &k,
         epilogue,
         compute: Compute::from(form.base.dtype),
@@ -280,12 +287,12 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     k.finish()
 }
 
-impl<'k> Plan<'k, '_> {
+impl<'k> MmaMainloop<'k, '_> {
     /// The sums of a subgroup: fragments, row by row.
     fn sums(&self) -> Vec<Val<'k>> {
         let (k, t) = (self.k, self.form.tile);
         let (none, firsts) = (self.staged.none(), self.staged.firsts());
-        let stages = [0, 1].map(|side| Stage {
+        let stages = [0, 1].map(|side| TileLoader {
             k,
             side,
             index: self.index,
@@ -311,7 +318,14 @@ impl<'k> Plan<'k, '_> {
         let upto = (self.terms + (most - 1)) / most * most;
         if t.slots > 0 {
             let pitch = [0, 1].map(|side| self.staged.pitch(side));
-            let flow = Flow { stages, to: self.staged.places, pitch, slots: t.slots, end: self.terms, upto };
+            let flow = CpAsyncPipeline {
+                stages,
+                to: self.staged.places,
+                pitch,
+                slots: t.slots,
+                end: self.terms,
+                upto,
+            };
             flow.open(begin);
             return flow.steps([begin, upto], k.u32(0), &none, &compute).1;
         }

@@ -23,11 +23,11 @@ pub(crate) mod thread_tile;
 pub mod tma_transpose;
 pub mod tma_wgmma;
 
-pub use problem::Product;
+pub use problem::GemmProblem;
 
 use crate::formula::{Compute, Formula};
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, order};
@@ -36,13 +36,13 @@ use elinvar_kernel::ir::{Builtin, Kernel, Place};
 use elinvar_kernel::lane::{Float, Term, W32, W64};
 use elinvar_ops::backend::{Epilogue, Plain};
 use elinvar_ops::map::Out;
-use problem::Head;
-use smem_load::Stage;
-use thread_tile::{Chunks, Micro};
+use problem::GemmArgs;
+use smem_load::TileLoader;
+use thread_tile::{ChunkLoop, ThreadTile};
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
+pub struct SimtTile {
     /// Invocations of a workgroup along m and n.
     pub group: [u32; 2],
     /// Rows and columns of an invocation.
@@ -54,11 +54,11 @@ pub struct Tile {
     pub slots: u32,
 }
 
-impl Tile {
+impl SimtTile {
     /// Without shared memory: little to set up, for few rows or columns.
-    pub const PLAIN: Tile = Tile { group: [8, 8], each: [4, 4], depth: 0, slots: 0 };
+    pub const PLAIN: SimtTile = SimtTile { group: [8, 8], each: [4, 4], depth: 0, slots: 0 };
     /// 64 by 64 with 256 invocations: 16 sums each, for 8 loads from shared memory.
-    pub const SHARED: Tile = Tile { group: [16, 16], each: [4, 4], depth: 16, slots: 0 };
+    pub const SHARED: SimtTile = SimtTile { group: [16, 16], each: [4, 4], depth: 16, slots: 0 };
 
     /// Rows (side 0) or columns (side 1) of a workgroup.
     pub(crate) fn size(self, side: usize) -> u32 {
@@ -71,9 +71,9 @@ impl Tile {
 
 /// An epilogue of the catalogue as a formula whose first operand is the sum.
 #[derive(Clone, Copy, Debug)]
-pub struct OfEpilogue<E, const N: usize>(pub E);
+pub struct CatalogueEpilogue<E, const N: usize>(pub E);
 
-impl<E: Epilogue<N>, const N: usize> Formula for OfEpilogue<E, N> {
+impl<E: Epilogue<N>, const N: usize> Formula for CatalogueEpilogue<E, N> {
     fn name(&self) -> String {
         E::NAME.to_string()
     }
@@ -107,11 +107,11 @@ impl<E: Epilogue<N>, const N: usize> Formula for OfEpilogue<E, N> {
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct SimtConfig {
     /// As of other products.
-    pub base: problem::Form,
+    pub base: problem::GemmBaseConfig,
     /// How y is cut into pieces.
-    pub tile: Tile,
+    pub tile: SimtTile,
     /// Elements of x, and of w, that the shared form reads at once, in the direction in which they are read.
     pub width: [u8; 2],
     /// May there be several chunks of terms?
@@ -125,62 +125,63 @@ const BUSY: usize = 512;
 
 /// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y has few tiles and each of
 /// them several chunks of terms, the chunks are computed side by side, and joined afterwards.
-pub fn steps<'a>(p: &Product<'a, '_>, tile: Tile) -> Steps<'a> {
+pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile) -> LaunchSequence<'a> {
     apart(p, [tile.size(0), tile.size(1)], BUSY, &|p, apart| launch(p, tile, apart))
 }
 
 /// The launches of a contraction by tiles of so many rows and columns, of which so many keep a device busy. `launch` makes the work
 /// of one, or, of the sums of so many chunks.
 fn apart<'a>(
-    p: &Product<'a, '_>,
+    p: &GemmProblem<'a, '_>,
     size: [u32; 2],
     busy: usize,
-    launch: &dyn Fn(&Product<'a, '_>, Option<usize>) -> Option<Work<'a>>,
-) -> Steps<'a> {
-    const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+    launch: &dyn Fn(&GemmProblem<'a, '_>, Option<usize>) -> Option<Work<'a>>,
+) -> LaunchSequence<'a> {
+    const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
     let ([b, .., k], len, dtype) = (p.sizes(), p.len(), p.dtype);
-    let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
-    let others: Vec<Slot> = (0..p.extra.len()).map(|i| Slot::Operand(2 + i)).collect();
-    let factors = [Slot::Operand(0), Slot::Operand(1)];
+    let mut all =
+        LaunchSequence { results: vec![BufferSpec::of(dtype.into(), len)], ..LaunchSequence::default() };
+    let others: Vec<BufferSlot> = (0..p.extra.len()).map(|i| BufferSlot::Operand(2 + i)).collect();
+    let factors = [BufferSlot::Operand(0), BufferSlot::Operand(1)];
     let units = b * p.tiles(size).iter().product::<usize>();
     let chunks = k.div_ceil(order::CHUNK);
     if !dtype.is_float() || !split_k_reduce::are_apart(units, busy, chunks, len) {
         if let Some(work) = launch(p, None) {
-            all.push(work, &[&factors, &others[..], &[Slot::Result(0)]].concat());
+            all.push(work, &[&factors, &others[..], &[BufferSlot::Result(0)]].concat());
         }
         return all;
     }
-    let plain = Product { epilogue: &PLAIN, extra: &[], ..*p };
+    let plain = GemmProblem { epilogue: &PLAIN, extra: &[], ..*p };
     if let Some(work) = launch(&plain, Some(chunks)) {
-        let sums = Slot::Scratch(0);
-        all.scratch.push(Room::of(split_k_reduce::elem(dtype), chunks * len));
+        let sums = BufferSlot::Scratch(0);
+        all.scratch.push(BufferSpec::of(split_k_reduce::elem(dtype), chunks * len));
         all.push(work, &[factors[0], factors[1], sums]);
         let join = split_k_reduce::join(p.epilogue, dtype, chunks, len, p.extra);
-        all.push(join, &[&[sums], &others[..], &[Slot::Result(0)]].concat());
+        all.push(join, &[&[sums], &others[..], &[BufferSlot::Result(0)]].concat());
     }
     all
 }
 
 /// The work of a contraction in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
 /// elements.
-pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile) -> Option<Work<'a>> {
     launch(p, tile, None)
 }
 
 /// Do neighbouring terms lie side by side in x, and in w?
-fn along(p: &Product<'_, '_>) -> [bool; 2] {
+fn along(p: &GemmProblem<'_, '_>) -> [bool; 2] {
     [p.x.strides()[2].unsigned_abs() == 1, p.w.strides()[1].unsigned_abs() == 1]
 }
 
 /// One launch. With `apart`, the sums of so many chunks come out instead.
-fn launch<'a>(p: &Product<'a, '_>, tile: Tile, apart: Option<usize>) -> Option<Work<'a>> {
+fn launch<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, apart: Option<usize>) -> Option<Work<'a>> {
     if p.is_empty() {
         return None;
     }
     let (x, w, along) = (p.x, p.w, along(p));
     let tile = tile.for_layouts(p.dtype, [x, w], along);
     let wide = p.is_wide(apart.unwrap_or(1));
-    let form = Form {
+    let form = SimtConfig {
         base: p.form(along, wide, &|n| tile.neighbours(1, along[1]).is_multiple_of(u32::from(n))),
         tile,
         width: [tile.vector(0, x, along[0]), tile.vector(1, w, along[1])],
@@ -197,9 +198,9 @@ fn launch<'a>(p: &Product<'a, '_>, tile: Tile, apart: Option<usize>) -> Option<W
     Some(args::work(key, move || build(epilogue, &form), groups, scalar, &all))
 }
 
-impl Form {
+impl SimtConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let Tile { group: [a, b], each: [c, d], depth, slots } = self.tile;
+        let SimtTile { group: [a, b], each: [c, d], depth, slots } = self.tile;
         let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
         let ([vx, vw], vy) = (self.width, self.base.stores);
         let vectors = if depth > 0 { format!("_v{vx}{vw}{vy}") } else { String::new() };
@@ -213,26 +214,26 @@ impl Form {
 
 /// An operand with three axes, in a kernel.
 #[derive(Clone, Copy)]
-pub(crate) struct Matrix<'k> {
+pub(crate) struct StridedMatrix<'k> {
     pub place: Place,
     /// Where this batch begins.
     first: Val<'k>,
     strides: [Val<'k>; 2],
 }
 
-impl<'k> Matrix<'k> {
-    pub fn read(numbers: &Numbers<'k>, name: &str, place: Place, batch: Val<'k>) -> Self {
+impl<'k> StridedMatrix<'k> {
+    pub fn read(numbers: &LaunchArgs<'k>, name: &str, place: Place, batch: Val<'k>) -> Self {
         let offset = numbers.get(&format!("{name}_offset"));
         let [b, row, column] = std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}")));
-        Matrix { place, first: offset + batch * b, strides: [row, column] }
+        StridedMatrix { place, first: offset + batch * b, strides: [row, column] }
     }
     /// A matrix that begins somewhere, with strides from row to row and from column to column.
     pub fn new(place: Place, first: Val<'k>, strides: [Val<'k>; 2]) -> Self {
-        Matrix { place, first, strides }
+        StridedMatrix { place, first, strides }
     }
     /// Rows that begin somewhere, of numbers side by side.
     pub fn rows(place: Place, first: Val<'k>, stride: Val<'k>) -> Self {
-        Matrix { place, first, strides: [stride, stride.like(1)] }
+        StridedMatrix { place, first, strides: [stride, stride.like(1)] }
     }
     pub fn at(&self, i: Val<'k>, j: Val<'k>) -> Val<'k> {
         self.first + i * self.strides[0] + j * self.strides[1]
@@ -240,15 +241,15 @@ impl<'k> Matrix<'k> {
 }
 
 /// What all parts of a kernel know.
-struct Plan<'k, 'f> {
+struct SimtMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f Form,
-    micro: Micro<'k>,
+    form: &'f SimtConfig,
+    micro: ThreadTile<'k>,
     /// Sizes of y, by side, and how many terms.
     sizes: [Val<'k>; 2],
     terms: Val<'k>,
     /// x and w.
-    factors: [Matrix<'k>; 2],
+    factors: [StridedMatrix<'k>; 2],
     /// The first row and column of the workgroup.
     corner: [Val<'k>; 2],
     /// Which invocation.
@@ -256,16 +257,16 @@ struct Plan<'k, 'f> {
 }
 
 /// The kernel of a form.
-pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+pub fn build(epilogue: &dyn Formula, form: &SimtConfig) -> Kernel {
     let (k, tile) = (Builder::new(&form.name(epilogue), [form.tile.invocations(), 1, 1]), form.tile);
     let dtype = form.base.dtype;
     let out = if form.apart { split_k_reduce::elem(dtype) } else { dtype.into() };
-    let h = Head::read(&k, &form.base, out, 4 * 2 + usize::from(form.apart));
-    let work = Own::read(&k, &h, epilogue, dtype, [tile.size(0), tile.size(1)], form.apart);
+    let h = GemmArgs::read(&k, &form.base, out, 4 * 2 + usize::from(form.apart));
+    let work = WorkgroupTile::read(&k, &h, epilogue, dtype, [tile.size(0), tile.size(1)], form.apart);
     let index = k.builtin(Builtin::LocalIndex);
-    let micro = Micro { k: &k, dtype, tile, along: form.base.along, index };
+    let micro = ThreadTile { k: &k, dtype, tile, along: form.base.along, index };
     let (factors, corner) = (work.factors, work.corner);
-    let p = Plan { k: &k, form, micro, sizes: h.sizes, terms: h.terms, factors, corner, index };
+    let p = SimtMainloop { k: &k, form, micro, sizes: h.sizes, terms: h.terms, factors, corner, index };
 
     let sums = p.sums(work.chunk);
     let [rows, columns] = [0, 1].map(|side| p.micro.places(side, p.corner[side]));
@@ -279,13 +280,13 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
 }
 
 /// What a workgroup of a contraction has to do, and where its sums go.
-struct Own<'k, 'f> {
+struct WorkgroupTile<'k, 'f> {
     k: &'k Builder,
     epilogue: &'f dyn Formula,
     compute: Compute,
     /// x and w, and further operands of the epilogue.
-    factors: [Matrix<'k>; 2],
-    extra: Vec<Matrix<'k>>,
+    factors: [StridedMatrix<'k>; 2],
+    extra: Vec<StridedMatrix<'k>>,
     y: Place,
     batches: Val<'k>,
     sizes: [Val<'k>; 2],
@@ -299,11 +300,11 @@ struct Own<'k, 'f> {
     exists: Val<'k>,
 }
 
-impl<'k, 'f> Own<'k, 'f> {
+impl<'k, 'f> WorkgroupTile<'k, 'f> {
     /// With tiles of so many rows and columns. `apart`: behind the numbers of the head it is said how many chunks there are.
     fn read(
         k: &'k Builder,
-        h: &Head<'k>,
+        h: &GemmArgs<'k>,
         epilogue: &'f dyn Formula,
         dtype: DType,
         size: [u32; 2],
@@ -324,7 +325,7 @@ impl<'k, 'f> Own<'k, 'f> {
         let (y, sizes, compute) = (h.y, h.sizes, Compute::from(dtype));
         let of = chunk.map(|(c, chunks)| c.min(chunks - 1));
         let asked = chunk.map(|(c, _)| c);
-        Own {
+        WorkgroupTile {
             k,
             epilogue,
             compute,
@@ -362,12 +363,12 @@ impl<'k, 'f> Own<'k, 'f> {
     }
 }
 
-impl<'k> Plan<'k, '_> {
+impl<'k> SimtMainloop<'k, '_> {
     /// The sums of an invocation, row by row. `of`: of this chunk alone.
     fn sums(&self, of: Option<Val<'k>>) -> Vec<Val<'k>> {
-        let Tile { depth, slots, .. } = self.form.tile;
+        let SimtTile { depth, slots, .. } = self.form.tile;
         let none = self.micro.none();
-        let chunks = Chunks { terms: self.terms, many: self.form.many, of, before: None };
+        let chunks = ChunkLoop { terms: self.terms, many: self.form.many, of, before: None };
         if depth == 0 {
             return self.micro.chunks(&chunks, &none, &|start, end| self.plain(start, end, &none));
         }
@@ -379,9 +380,9 @@ impl<'k> Plan<'k, '_> {
         self.micro.staged(&stages, places, &chunks, &none)
     }
 
-    fn stage(&self, side: usize) -> Stage<'k> {
-        let Form { ref base, tile, width, .. } = *self.form;
-        Stage {
+    fn stage(&self, side: usize) -> TileLoader<'k> {
+        let SimtConfig { ref base, tile, width, .. } = *self.form;
+        TileLoader {
             k: self.k,
             side,
             index: self.index,
@@ -418,7 +419,7 @@ impl<'k> Plan<'k, '_> {
         })
     }
 
-    fn load(&self, from: &Matrix<'k>, i: Val<'k>, j: Val<'k>) -> Val<'k> {
+    fn load(&self, from: &StridedMatrix<'k>, i: Val<'k>, j: Val<'k>) -> Val<'k> {
         self.k.load(from.place, from.at(i, j), 1).to(self.micro.scalar())
     }
 }

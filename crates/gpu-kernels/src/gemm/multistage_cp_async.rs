@@ -7,14 +7,14 @@
 //! What lies side by side in device memory lies so in shared memory: lines of terms, one for each row (or column), where
 //! neighbouring terms lie together, else lines of rows (or columns), one for each term.
 
-use super::Matrix;
-use super::smem_load::{Asked, Source, Stage};
+use super::StridedMatrix;
+use super::smem_load::{ElementRequest, TileLoader, TileSource};
 use elinvar_kernel::builder::Val;
 use elinvar_kernel::ir::{Place, Scalar};
 
 /// Steps of both sides.
-pub(crate) struct Flow<'k, S = Matrix<'k>> {
-    pub stages: [Stage<'k, S>; 2],
+pub(crate) struct CpAsyncPipeline<'k, S = StridedMatrix<'k>> {
+    pub stages: [TileLoader<'k, S>; 2],
     /// Where to, and from line to line there, in elements.
     pub to: [Place; 2],
     pub pitch: [u32; 2],
@@ -34,10 +34,10 @@ pub(crate) fn slot_elements(along: bool, size: u32, depth: u32, pitch: u32) -> u
 }
 
 /// What a step makes of the sums.
-pub(crate) type Compute<'a, 'k> = dyn Fn(Val<'k>, [Val<'k>; 2], &[Val<'k>]) -> Vec<Val<'k>> + 'a;
+pub(crate) type StepFn<'a, 'k> = dyn Fn(Val<'k>, [Val<'k>; 2], &[Val<'k>]) -> Vec<Val<'k>> + 'a;
 
 /// A step in parts, each of which is read before the one before it is computed with.
-pub(crate) struct Parts<'a, 'k> {
+pub(crate) struct StepParts<'a, 'k> {
     pub count: u32,
     /// What is read of a part: where both sides' terms of the step begin, which part.
     pub read: &'a dyn Fn([Val<'k>; 2], u32) -> Vec<Val<'k>>,
@@ -45,7 +45,7 @@ pub(crate) struct Parts<'a, 'k> {
     pub compute: &'a dyn Fn(&[Val<'k>], &[Val<'k>]) -> Vec<Val<'k>>,
 }
 
-impl<'k, S: Source<'k>> Flow<'k, S> {
+impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
     /// Begins the first steps, from term `start` on.
     pub fn open(&self, start: Val<'k>) {
         let (k, depth) = (self.stages[0].k, self.stages[0].depth);
@@ -74,7 +74,7 @@ impl<'k, S: Source<'k>> Flow<'k, S> {
         [start, end]: [Val<'k>; 2],
         slot: Val<'k>,
         none: &[Val<'k>],
-        compute: &Compute<'_, 'k>,
+        compute: &StepFn<'_, 'k>,
     ) -> (Val<'k>, Vec<Val<'k>>) {
         let (k, depth) = (self.stages[0].k, self.stages[0].depth);
         let last = k.u32(self.slots - 1);
@@ -95,8 +95,8 @@ impl<'k, S: Source<'k>> Flow<'k, S> {
     }
 
     /// Begins all steps that there is room for, from term `start` on, which is there, and reads the first part of the first: what
-    /// [`Flow::ahead`] goes on with.
-    pub fn open_ahead(&self, start: Val<'k>, parts: &Parts<'_, 'k>) -> Vec<Val<'k>> {
+    /// [`CpAsyncPipeline::ahead`] goes on with.
+    pub fn open_ahead(&self, start: Val<'k>, parts: &StepParts<'_, 'k>) -> Vec<Val<'k>> {
         let (k, last) = (self.stages[0].k, self.slots - 1);
         self.open(start);
         self.arrive(start + i64::from(last * self.stages[0].depth), k.u32(last));
@@ -104,7 +104,7 @@ impl<'k, S: Source<'k>> Flow<'k, S> {
         [vec![slot], (parts.read)(self.bases(slot), 0)].concat()
     }
 
-    /// As [`Flow::steps`], with the first part of the next step read before the last part of a step is computed with: so there is
+    /// As [`CpAsyncPipeline::steps`], with the first part of the next step read before the last part of a step is computed with: so there is
     /// something to do while memory answers, also behind the barrier. Where there is no next step, the last one is read again, for nobody.
     /// Takes what goes on, and gives that of the step that follows, and the last sums.
     pub fn ahead(
@@ -112,7 +112,7 @@ impl<'k, S: Source<'k>> Flow<'k, S> {
         [start, end]: [Val<'k>; 2],
         on: &[Val<'k>],
         none: &[Val<'k>],
-        parts: &Parts<'_, 'k>,
+        parts: &StepParts<'_, 'k>,
     ) -> (Vec<Val<'k>>, Vec<Val<'k>>) {
         let (k, depth) = (self.stages[0].k, self.stages[0].depth);
         let last = k.u32(self.slots - 1);
@@ -154,7 +154,7 @@ impl<'k, S: Source<'k>> Flow<'k, S> {
     }
 }
 
-impl<'k, S: Source<'k>> Stage<'k, S> {
+impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
     /// Begins copies of the terms from `first` on to shared memory: where, from which element on, from line to line. What is not
     /// there is padding.
     pub fn copy(&self, [first, end]: [Val<'k>; 2], (to, base, pitch): (Place, Val<'k>, u32)) {
@@ -163,7 +163,8 @@ impl<'k, S: Source<'k>> Stage<'k, S> {
         for (round, (place, term, has)) in self.rounds().into_iter().enumerate() {
             let line = if self.along { place * pitch + term } else { term * pitch + place };
             let to = (to, base + line.to(Scalar::U32));
-            let found = self.from.find(self, Asked { round, place, term: first + term.to(number), end });
+            let found =
+                self.from.find(self, ElementRequest { round, place, term: first + term.to(number), end });
             let from = (self.from.place(), found.at);
             let always = || k.constant(true.into());
             let of_side = found.of_side.unwrap_or_else(always);

@@ -1,9 +1,9 @@
 //! What kernels of products have in common, however they cut a result into pieces: what is asked for, what a kernel is built for, and
 //! how it begins.
 
-use super::Matrix;
+use super::StridedMatrix;
 use crate::formula::Formula;
-use crate::launch::args::Numbers;
+use crate::launch::args::LaunchArgs;
 use crate::launch::group_number;
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
@@ -12,7 +12,7 @@ use elinvar_kernel::ir::{Access, Elem, Place, Scalar};
 
 /// A product that is asked for: `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`.
 #[derive(Clone, Copy)]
-pub struct Product<'a, 'l> {
+pub struct GemmProblem<'a, 'l> {
     /// What follows the sums.
     pub epilogue: &'a dyn Formula,
     /// The dtype of x, w and y.
@@ -25,7 +25,7 @@ pub struct Product<'a, 'l> {
     pub extra: &'l [(&'l Layout, DType)],
 }
 
-impl<'a, 'l> Product<'a, 'l> {
+impl<'a, 'l> GemmProblem<'a, 'l> {
     /// Of two factors, and further operands of the epilogue.
     pub fn new(
         epilogue: &'a dyn Formula,
@@ -34,7 +34,7 @@ impl<'a, 'l> Product<'a, 'l> {
         w: &'l Layout,
         extra: &'l [(&'l Layout, DType)],
     ) -> Self {
-        Product { epilogue, dtype, x, w, extra }
+        GemmProblem { epilogue, dtype, x, w, extra }
     }
     /// b, m, n, k.
     pub fn sizes(&self) -> [usize; 4] {
@@ -54,10 +54,10 @@ impl<'a, 'l> Product<'a, 'l> {
         layouts.into_iter().any(indexing::is_wide) || indexing::are_many(self.len() * times)
     }
     /// What its kernels are built for. `pieces`: can so many columns of y be stored at once, if their number allows it?
-    pub(crate) fn form(&self, along: [bool; 2], wide: bool, pieces: &dyn Fn(u8) -> bool) -> Form {
+    pub(crate) fn form(&self, along: [bool; 2], wide: bool, pieces: &dyn Fn(u8) -> bool) -> GemmBaseConfig {
         let columns = self.sizes()[2];
         let stores = [4, 2].into_iter().find(|&p| pieces(p) && columns.is_multiple_of(usize::from(p)));
-        Form {
+        GemmBaseConfig {
             dtype: self.dtype,
             extra: self.extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
             along,
@@ -70,7 +70,7 @@ impl<'a, 'l> Product<'a, 'l> {
         let [_, m, n, _] = self.sizes();
         [m.div_ceil(size[0] as usize), n.div_ceil(size[1] as usize)]
     }
-    /// The numbers of a launch over tiles of so many rows and columns, as [`Head`] asks for them: sizes, how many tiles there are along
+    /// The numbers of a launch over tiles of so many rows and columns, as [`GemmArgs`] asks for them: sizes, how many tiles there are along
     /// each side, offset and strides of each operand. Gives the number of all tiles, too.
     pub(crate) fn numbers(&self, size: [u32; 2]) -> (Vec<i64>, usize) {
         let ([b, m, n, k], tiles) = (self.sizes(), self.tiles(size));
@@ -87,7 +87,7 @@ impl<'a, 'l> Product<'a, 'l> {
 
 /// What a kernel is built for, whatever its tile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct GemmBaseConfig {
     /// The dtype of x, w and y.
     pub dtype: DType,
     /// What further operands hold.
@@ -100,7 +100,7 @@ pub struct Form {
     pub wide: bool,
 }
 
-impl Form {
+impl GemmBaseConfig {
     /// For names: a letter for each factor.
     pub(crate) fn along_word(&self) -> String {
         self.along.iter().map(|&a| if a { "k" } else { "x" }).collect()
@@ -113,10 +113,10 @@ impl Form {
 }
 
 /// The buffers of a kernel, and the numbers of a launch that come first.
-pub(crate) struct Head<'k> {
+pub(crate) struct GemmArgs<'k> {
     k: &'k Builder,
     pub number: Scalar,
-    pub numbers: Numbers<'k>,
+    pub numbers: LaunchArgs<'k>,
     pub places: [Place; 2],
     extras: Vec<Place>,
     pub y: Place,
@@ -128,20 +128,20 @@ pub(crate) struct Head<'k> {
     pub tiles: [Val<'k>; 2],
 }
 
-impl<'k> Head<'k> {
+impl<'k> GemmArgs<'k> {
     /// Of a kernel whose result holds `out`; beside the numbers that are read here, and four for each further operand, it has so many.
-    pub fn read(k: &'k Builder, form: &Form, out: Elem, numbers: usize) -> Self {
+    pub fn read(k: &'k Builder, form: &GemmBaseConfig, out: Elem, numbers: usize) -> Self {
         let places = ["x", "w"].map(|name| k.buffer(name, form.dtype.into(), Access::Read));
         let extras: Vec<Place> = (form.extra.iter().enumerate())
             .map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read))
             .collect();
         let y = k.buffer("y", out, Access::Write);
         let number = indexing::scalar(form.wide);
-        let numbers = Numbers::new(k, number, FIRST + numbers + 4 * extras.len());
+        let numbers = LaunchArgs::new(k, number, FIRST + numbers + 4 * extras.len());
         let [batches, m, n, terms, tiles_m, tiles_n] =
             ["b", "m", "n", "k", "tiles_m", "tiles_n"].map(|name| numbers.get(name));
         let (sizes, tiles) = ([m, n], [tiles_m, tiles_n]);
-        Head { k, number, numbers, places, extras, y, batches, sizes, terms, tiles }
+        GemmArgs { k, number, numbers, places, extras, y, batches, sizes, terms, tiles }
     }
     /// The number of the workgroup, and how many there are for a batch. A grid that is cut into rows has a few workgroups too many:
     /// they go along, and store nothing.
@@ -154,14 +154,14 @@ impl<'k> Head<'k> {
         [tile / self.tiles[1] * i64::from(size[0]), tile % self.tiles[1] * i64::from(size[1])]
     }
     /// The factors of a batch.
-    pub fn factors(&self, batch: Val<'k>) -> [Matrix<'k>; 2] {
+    pub fn factors(&self, batch: Val<'k>) -> [StridedMatrix<'k>; 2] {
         [("x", self.places[0]), ("w", self.places[1])]
-            .map(|(name, p)| Matrix::read(&self.numbers, name, p, batch))
+            .map(|(name, p)| StridedMatrix::read(&self.numbers, name, p, batch))
     }
     /// The further operands of a batch.
-    pub fn extra(&self, batch: Val<'k>) -> Vec<Matrix<'k>> {
+    pub fn extra(&self, batch: Val<'k>) -> Vec<StridedMatrix<'k>> {
         (self.extras.iter().enumerate())
-            .map(|(i, &p)| Matrix::read(&self.numbers, &format!("e{i}"), p, batch))
+            .map(|(i, &p)| StridedMatrix::read(&self.numbers, &format!("e{i}"), p, batch))
             .collect()
     }
 }

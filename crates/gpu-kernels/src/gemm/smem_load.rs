@@ -1,22 +1,22 @@
 //! Terms of rows or columns on their way into shared memory: loaded into registers first, and stored when there is room.
 
-use super::Matrix;
+use super::StridedMatrix;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Constant, Place};
 
 /// Where a side's numbers are.
-pub(crate) trait Source<'k> {
+pub(crate) trait TileSource<'k> {
     /// The memory that they are in.
     fn place(&self) -> Place;
     /// The number of a row (or column) and a term that an invocation brings in one of its rounds.
-    fn find(&self, stage: &Stage<'k, Self>, of: Asked<'k>) -> Found<'k>
+    fn find(&self, stage: &TileLoader<'k, Self>, of: ElementRequest<'k>) -> ElementLocation<'k>
     where
         Self: Sized;
 }
 
 /// What is asked for: the round, the row (or column) counted from the workgroup's first, the term, and where terms end.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'k> {
+pub(crate) struct ElementRequest<'k> {
     pub round: usize,
     pub place: Val<'k>,
     pub term: Val<'k>,
@@ -24,19 +24,19 @@ pub(crate) struct Asked<'k> {
 }
 
 /// Where it lies; and whether it is there, by its row or column, and by its term. Without a condition, it is.
-pub(crate) struct Found<'k> {
+pub(crate) struct ElementLocation<'k> {
     pub at: Val<'k>,
     pub of_side: Option<Val<'k>>,
     pub of_terms: Option<Val<'k>>,
 }
 
-impl<'k> Source<'k> for Matrix<'k> {
+impl<'k> TileSource<'k> for StridedMatrix<'k> {
     fn place(&self) -> Place {
         self.place
     }
-    fn find(&self, stage: &Stage<'k>, of: Asked<'k>) -> Found<'k> {
+    fn find(&self, stage: &TileLoader<'k>, of: ElementRequest<'k>) -> ElementLocation<'k> {
         let i = stage.corner + of.place.to(stage.limit.scalar());
-        Found {
+        ElementLocation {
             at: if stage.side == 0 { self.at(i, of.term) } else { self.at(of.term, i) },
             of_side: Some(i.lt(stage.limit)),
             of_terms: Some(of.term.lt(of.end)),
@@ -45,7 +45,7 @@ impl<'k> Source<'k> for Matrix<'k> {
 }
 
 /// How a workgroup brings terms of its rows (side 0) or columns (side 1).
-pub(crate) struct Stage<'k, S = Matrix<'k>> {
+pub(crate) struct TileLoader<'k, S = StridedMatrix<'k>> {
     pub k: &'k Builder,
     pub side: usize,
     /// Which invocation of the workgroup, and how many there are.
@@ -66,7 +66,7 @@ pub(crate) struct Stage<'k, S = Matrix<'k>> {
 }
 
 /// What an invocation brings in a round: which row or column and which term, and whether it brings something at all.
-pub(crate) type Round<'k> = (Val<'k>, Val<'k>, Option<Val<'k>>);
+pub(crate) type LoadRound<'k> = (Val<'k>, Val<'k>, Option<Val<'k>>);
 
 /// The rounds of a step of `depth` terms of `size` rows or columns, `width` at a time.
 pub(crate) fn rounds<'k>(
@@ -75,7 +75,7 @@ pub(crate) fn rounds<'k>(
     [size, depth]: [u32; 2],
     along: bool,
     width: u8,
-) -> Vec<Round<'k>> {
+) -> Vec<LoadRound<'k>> {
     let (k, width) = (index.builder(), u32::from(width));
     // Vectors, and how many of them make a line.
     let count = size * depth / width;
@@ -98,16 +98,16 @@ pub(crate) fn rounds<'k>(
     (0..count.div_ceil(invocations)).map(round).collect()
 }
 
-impl<'k, S: Source<'k>> Stage<'k, S> {
-    pub(super) fn rounds(&self) -> Vec<Round<'k>> {
+impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
+    pub(super) fn rounds(&self) -> Vec<LoadRound<'k>> {
         rounds(self.index, self.invocations, [self.size, self.depth], self.along, self.width)
     }
 
     /// Loads terms from `first` on; what is not there is padding.
     pub fn load(&self, first: Val<'k>, end: Val<'k>) -> Vec<Val<'k>> {
         let (k, number, scalar) = (self.k, self.limit.scalar(), self.padding.scalar);
-        let one = |(round, (place, term, has)): (usize, Round<'k>)| {
-            let asked = Asked { round, place, term: first + term.to(number), end };
+        let one = |(round, (place, term, has)): (usize, LoadRound<'k>)| {
+            let asked = ElementRequest { round, place, term: first + term.to(number), end };
             let found = self.from.find(self, asked);
             // Sizes along which several are read are multiples of so many: all of them are there, or none.
             let all = [found.of_side, found.of_terms, has];
@@ -135,8 +135,8 @@ impl<'k, S: Source<'k>> Stage<'k, S> {
 
 /// Goes through the terms `start..upto` step by step, of which those from `end` on are padding: `bring` stores a step's terms of a side, and `compute` makes the new sums of
 /// the old ones, while the next step's terms are on their way. Gives the last sums.
-pub(crate) fn steps<'k, S: Source<'k>>(
-    stages: &[Stage<'k, S>; 2],
+pub(crate) fn steps<'k, S: TileSource<'k>>(
+    stages: &[TileLoader<'k, S>; 2],
     [start, upto]: [Val<'k>; 2],
     end: Val<'k>,
     none: &[Val<'k>],

@@ -7,7 +7,7 @@
 //! Where copies bring them, they stay side by side as they were. What lies along terms is read along them: a vector of terms of each
 //! row (or column) of an invocation, whose rows are then not neighbours, so that neighbouring invocations have neighbouring lines.
 
-use super::{Tile, multistage_cp_async};
+use super::{SimtTile, multistage_cp_async};
 use crate::layout::indexing;
 use crate::reduce::block_reduce::elem;
 use elinvar_core::{DType, Layout};
@@ -21,7 +21,7 @@ const PAD: u32 = 4;
 /// places.
 const WARP: [u32; 2] = [4, 8];
 
-impl Tile {
+impl SimtTile {
     /// Elements of shared memory that it takes, at most.
     pub fn shared_elements(self) -> u32 {
         if self.slots == 0 {
@@ -30,12 +30,12 @@ impl Tile {
         self.slots * (self.size(0) + self.size(1)) * (self.depth + PAD)
     }
     /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes that need no conversion.
-    pub(super) fn for_layouts(self, dtype: DType, operands: [&Layout; 2], along: [bool; 2]) -> Tile {
+    pub(super) fn for_layouts(self, dtype: DType, operands: [&Layout; 2], along: [bool; 2]) -> SimtTile {
         let width = [0, 1].map(|side| self.vector(side, operands[side], along[side]));
         let bytes = width.map(|w| u32::from(w) * dtype.size() as u32);
         let whole = elem(super::Compute::from(dtype).scalar()) == Elem::from(dtype);
         let fits = dtype.is_float() && whole && bytes.iter().all(|&b| b >= multistage_cp_async::BYTES);
-        Tile { slots: if fits { self.slots } else { 0 }, ..self }
+        SimtTile { slots: if fits { self.slots } else { 0 }, ..self }
     }
     /// Which invocation along m and n, of its number in the workgroup.
     pub(super) fn local(self, index: Val<'_>) -> [Val<'_>; 2] {

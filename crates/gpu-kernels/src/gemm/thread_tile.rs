@@ -1,8 +1,8 @@
 //! The chains of an invocation: a few rows by a few columns, whose terms a workgroup brings to shared memory together.
 
-use super::Tile;
-use super::multistage_cp_async::{self, Flow};
-use super::smem_load::{self, Source, Stage};
+use super::SimtTile;
+use super::multistage_cp_async::{self, CpAsyncPipeline};
+use super::smem_load::{self, TileLoader, TileSource};
 use crate::formula::Compute;
 use crate::reduce::block_reduce::elem;
 use elinvar_core::{DType, order};
@@ -14,11 +14,11 @@ const MANY_SUMS: usize = 32;
 
 /// What is known of an invocation's rows and columns while a kernel is built.
 #[derive(Clone, Copy)]
-pub(crate) struct Micro<'k> {
+pub(crate) struct ThreadTile<'k> {
     pub k: &'k Builder,
     /// The dtype of both factors.
     pub dtype: DType,
-    pub tile: Tile,
+    pub tile: SimtTile,
     /// Do neighbouring terms lie side by side, by side?
     pub along: [bool; 2],
     /// Which invocation.
@@ -26,7 +26,7 @@ pub(crate) struct Micro<'k> {
 }
 
 /// Which terms chains go through.
-pub(crate) struct Chunks<'k, 'f> {
+pub(crate) struct ChunkLoop<'k, 'f> {
     /// How many terms there are.
     pub terms: Val<'k>,
     /// May there be several chunks?
@@ -38,7 +38,7 @@ pub(crate) struct Chunks<'k, 'f> {
     pub before: Option<&'f dyn Fn(Val<'k>)>,
 }
 
-impl<'k> Micro<'k> {
+impl<'k> ThreadTile<'k> {
     /// The type of sums. bool is 0 or 1 in a u32.
     pub fn scalar(&self) -> Scalar {
         match Compute::from(self.dtype) {
@@ -83,7 +83,7 @@ impl<'k> Micro<'k> {
         [(0, "rows"), (1, "columns")].map(|(side, name)| self.k.shared(name, held, self.held(side)))
     }
     fn held(&self, side: usize) -> u32 {
-        let Tile { depth, slots, .. } = self.tile;
+        let SimtTile { depth, slots, .. } = self.tile;
         if slots == 0 {
             return self.tile.pitch(side) * depth;
         }
@@ -98,7 +98,7 @@ impl<'k> Micro<'k> {
     /// From line to line of what copies bring. Lines of terms an odd number of 16 bytes apart lie in different banks; lines of
     /// rows or columns are read by neighbours in one go.
     fn flow_pitch(&self, side: usize) -> u32 {
-        let Tile { depth, .. } = self.tile;
+        let SimtTile { depth, .. } = self.tile;
         if self.along[side] { depth + self.piece() } else { self.tile.size(side) }
     }
     /// Elements of 16 bytes.
@@ -111,7 +111,7 @@ impl<'k> Micro<'k> {
 
     /// The rows (side 0) or columns (side 1) of an invocation: neighbours of a workgroup have neighbours, or pieces of some.
     pub fn places(&self, side: usize, corner: Val<'k>) -> Vec<Val<'k>> {
-        let Tile { group, each, .. } = self.tile;
+        let SimtTile { group, each, .. } = self.tile;
         let p = self.tile.neighbours(side, self.along[side]);
         let first = corner + self.local(side).to(corner.scalar()) * i64::from(p);
         (0..each[side]).map(|u| first + i64::from(u / p * p * group[side] + u % p)).collect()
@@ -120,7 +120,7 @@ impl<'k> Micro<'k> {
     /// The sums over chunks, of which `chunk` makes those of the terms from one to another.
     pub fn chunks(
         &self,
-        all: &Chunks<'k, '_>,
+        all: &ChunkLoop<'k, '_>,
         none: &[Val<'k>],
         chunk: &dyn Fn(Val<'k>, Val<'k>) -> Vec<Val<'k>>,
     ) -> Vec<Val<'k>> {
@@ -153,18 +153,18 @@ impl<'k> Micro<'k> {
     }
 
     /// All terms, brought into shared memory by copies.
-    pub fn flowing<S: Source<'k>>(
+    pub fn flowing<S: TileSource<'k>>(
         &self,
-        stages: [Stage<'k, S>; 2],
+        stages: [TileLoader<'k, S>; 2],
         to: [Place; 2],
-        all: &Chunks<'k, '_>,
+        all: &ChunkLoop<'k, '_>,
         none: &[Val<'k>],
     ) -> Vec<Val<'k>> {
         let (k, length, terms) = (self.k, order::CHUNK as i64, all.terms);
         let begin = all.of.map_or(terms.like(0), |of| of * length);
         let end = all.of.map_or(terms, |_| (begin + length).min(terms));
         let pitch = [0, 1].map(|side| self.flow_pitch(side));
-        let flow = Flow { stages, to, pitch, slots: self.tile.slots, end, upto: end };
+        let flow = CpAsyncPipeline { stages, to, pitch, slots: self.tile.slots, end, upto: end };
         let compute = |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| {
             let width = self.piece();
             (0..self.tile.depth).step_by(width as usize).fold(sums.to_vec(), |sums, t| {
@@ -220,11 +220,11 @@ impl<'k> Micro<'k> {
     }
 
     /// All terms, brought into shared memory through registers, `depth` at a time.
-    pub fn staged<S: Source<'k>>(
+    pub fn staged<S: TileSource<'k>>(
         &self,
-        stages: &[Stage<'k, S>; 2],
+        stages: &[TileLoader<'k, S>; 2],
         to: [Place; 2],
-        all: &Chunks<'k, '_>,
+        all: &ChunkLoop<'k, '_>,
         none: &[Val<'k>],
     ) -> Vec<Val<'k>> {
         let k = self.k;

@@ -4,10 +4,10 @@
 //! takes; one of few rows pays it, too, since its bits have to be those that its rows have among others. No number changes, so bits
 //! are those of a factor that lay along its terms.
 
-use super::Product;
-use super::tma_wgmma::{self, Tile};
-use crate::conv::nhwc_transpose::{Turn, turn};
-use crate::launch::sequence::{Room, Slot, Steps};
+use super::GemmProblem;
+use super::tma_wgmma::{self, WgmmaTile};
+use crate::conv::nhwc_transpose::{NhwcView, to_nhwc};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use elinvar_core::{Layout, Shape};
 use elinvar_kernel::ir::{Elem, View};
 
@@ -15,7 +15,7 @@ use elinvar_kernel::ir::{Elem, View};
 const PIECE: usize = 4;
 
 /// A factor, `[b, rows, k]` or `[b, k, columns]`.
-struct Factor {
+struct TransposedFactor {
     /// How it lies in the end.
     layout: Layout,
     /// The factor as `[planes, k, lines]`, if it is turned.
@@ -32,12 +32,12 @@ fn lines(planes: usize, lines: usize, k: usize) -> Option<Layout> {
     Some(layout([planes, lines, k.next_multiple_of(PIECE)])?.slice(2, 0, k, 1))
 }
 
-impl Factor {
+impl TransposedFactor {
     /// `None` if a turned one would be too large.
-    fn of(p: &Product<'_, '_>, side: usize) -> Option<Factor> {
+    fn of(p: &GemmProblem<'_, '_>, side: usize) -> Option<TransposedFactor> {
         let [b, .., k] = p.sizes();
         let given = [p.x, p.w][side];
-        let as_it_is = || Factor { layout: given.clone(), from: None };
+        let as_it_is = || TransposedFactor { layout: given.clone(), from: None };
         if View::turns(Elem::from(p.dtype)) {
             return Some(as_it_is());
         }
@@ -46,7 +46,7 @@ impl Factor {
         let good = good.broadcast_to(&Shape::new(&[b, 1, k]).ok()?, "factor").ok()?;
         let other = good.transpose(1, 2);
         let (x, w) = if side == 0 { (given, &other) } else { (&good, given) };
-        if tma_wgmma::fits(&Product { x, w, extra: &[], ..*p }) {
+        if tma_wgmma::fits(&GemmProblem { x, w, extra: &[], ..*p }) {
             return Some(as_it_is());
         }
         let from = if side == 0 { given.transpose(1, 2) } else { given.clone() };
@@ -55,44 +55,47 @@ impl Factor {
         let turned = lines(from.shape()[0], from.shape()[2], k)?;
         let turned = if side == 0 { turned } else { turned.transpose(1, 2) };
         let layout = turned.broadcast_to(given.shape(), "factor").ok()?;
-        Some(Factor { layout, from: Some(from) })
+        Some(TransposedFactor { layout, from: Some(from) })
     }
 }
 
 /// Both factors, if a product can be done so.
-fn factors(p: &Product<'_, '_>) -> Option<[Factor; 2]> {
+fn factors(p: &GemmProblem<'_, '_>) -> Option<[TransposedFactor; 2]> {
     // A product of no terms has nothing to fetch.
     if p.is_wide(1) || p.sizes()[3] == 0 || !View::fetches(Elem::from(p.dtype)) {
         return None;
     }
-    let both = [Factor::of(p, 0)?, Factor::of(p, 1)?];
-    tma_wgmma::fits(&Product { x: &both[0].layout, w: &both[1].layout, ..*p }).then_some(both)
+    let both = [TransposedFactor::of(p, 0)?, TransposedFactor::of(p, 1)?];
+    tma_wgmma::fits(&GemmProblem { x: &both[0].layout, w: &both[1].layout, ..*p }).then_some(both)
 }
 
 /// Can a product be done so? If it can, so can one of its rows alone.
-pub fn fits(p: &Product<'_, '_>) -> bool {
+pub fn fits(p: &GemmProblem<'_, '_>) -> bool {
     factors(p).is_some()
 }
 
 /// The work of a contraction; `None` if it cannot be done so ([`fits`]). Operands: x, w, further operands of the epilogue. Result: y.
-pub fn steps<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Steps<'a>> {
+pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<LaunchSequence<'a>> {
     let both = factors(p)?;
-    let mut all = Steps { results: vec![Room::of(p.dtype.into(), p.len())], ..Steps::default() };
-    let product = Product { x: &both[0].layout, w: &both[1].layout, ..*p };
+    let mut all = LaunchSequence {
+        results: vec![BufferSpec::of(p.dtype.into(), p.len())],
+        ..LaunchSequence::default()
+    };
+    let product = GemmProblem { x: &both[0].layout, w: &both[1].layout, ..*p };
     let Some(work) = tma_wgmma::contract(&product, tile) else { return Some(all) };
-    let mut slots: Vec<Slot> = (0..2 + p.extra.len()).map(Slot::Operand).collect();
+    let mut slots: Vec<BufferSlot> = (0..2 + p.extra.len()).map(BufferSlot::Operand).collect();
     for (side, factor) in both.iter().enumerate() {
         if let Some(from) = &factor.from {
             let [planes, k, lines] = [0, 1, 2].map(|axis| from.shape()[axis]);
             let padded = k.next_multiple_of(PIECE);
-            let turned = Slot::Scratch(all.scratch.len());
-            all.scratch.push(Room::of(p.dtype.into(), planes * lines * padded));
-            let how = Turn { outer: 0, channel: 1, channels: k, padded };
-            all.push(turn(from, p.dtype, how), &[Slot::Operand(side), turned]);
+            let turned = BufferSlot::Scratch(all.scratch.len());
+            all.scratch.push(BufferSpec::of(p.dtype.into(), planes * lines * padded));
+            let how = NhwcView { outer: 0, channel: 1, channels: k, padded };
+            all.push(to_nhwc(from, p.dtype, how), &[BufferSlot::Operand(side), turned]);
             slots[side] = turned;
         }
     }
-    slots.push(Slot::Result(0));
+    slots.push(BufferSlot::Result(0));
     all.push(work, &slots);
     Some(all)
 }

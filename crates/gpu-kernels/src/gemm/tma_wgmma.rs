@@ -13,9 +13,9 @@
 //!
 //! What reaches beyond m, n or k is zeros, which fetching makes.
 
-use super::Product;
-use super::epilogue::{Finish, Handing};
-use super::problem::{self, Head};
+use super::GemmProblem;
+use super::epilogue::{EpilogueStaging, GemmEpilogue};
+use super::problem::{self, GemmArgs};
 use crate::formula::{Compute, Formula};
 use crate::launch::args;
 use crate::launch::{Key, Work, grid};
@@ -41,7 +41,7 @@ const OF_FACTORS: usize = 8;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
+pub struct WgmmaTile {
     /// Groups of 128 invocations, each with 64 rows.
     pub groups: u32,
     /// Columns: a multiple of 64, up to 256.
@@ -50,24 +50,25 @@ pub struct Tile {
     pub slots: u32,
 }
 
-impl Tile {
+impl WgmmaTile {
     /// From the largest to the smallest. They are made for speed alone: a sum goes through the same instructions with each of them.
     ///
     /// The first takes nearly all the shared memory of a multiprocessor of Hopper's, and half of its registers for sums; of the others
     /// two fit, so that one stores while the other multiplies.
-    pub const ALL: [Tile; 4] = [
-        Tile { groups: 2, columns: 256, slots: 4 },
-        Tile { groups: 2, columns: 128, slots: 3 },
-        Tile { groups: 1, columns: 128, slots: 4 },
-        Tile { groups: 1, columns: 64, slots: 6 },
+    pub const ALL: [WgmmaTile; 4] = [
+        WgmmaTile { groups: 2, columns: 256, slots: 4 },
+        WgmmaTile { groups: 2, columns: 128, slots: 3 },
+        WgmmaTile { groups: 1, columns: 128, slots: 4 },
+        WgmmaTile { groups: 1, columns: 64, slots: 6 },
     ];
 
     /// A tile for as many products of m by n sums, if the device has room for it.
-    pub fn of(batches: usize, sums: [usize; 2], shared: u32) -> Option<Tile> {
-        let all = || Tile::ALL.into_iter().filter(|t| t.shared_bytes() <= shared);
+    pub fn of(batches: usize, sums: [usize; 2], shared: u32) -> Option<WgmmaTile> {
+        let all = || WgmmaTile::ALL.into_iter().filter(|t| t.shared_bytes() <= shared);
         // Not those whose rows and columns are mostly beyond the ends of y.
-        let fits = |t: &Tile| (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(64));
-        let count = |t: &Tile| {
+        let fits =
+            |t: &WgmmaTile| (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(64));
+        let count = |t: &WgmmaTile| {
             batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
         };
         all().filter(fits).find(|t| count(t) >= BUSY).or(all().next_back())
@@ -85,8 +86,8 @@ impl Tile {
         self.size(side) * BOX_LINE
     }
     /// How sums leave.
-    fn handing(self) -> Handing {
-        Handing {
+    fn handing(self) -> EpilogueStaging {
+        EpilogueStaging {
             subgroups: self.invocations() / LANES,
             lanes: LANES,
             fragment: FRAGMENT,
@@ -104,14 +105,14 @@ impl Tile {
 /// How a factor lies: do neighbouring terms lie side by side, where does it begin, elements from line to line and from plane to
 /// plane, and how many planes there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lies {
+struct TmaFactorLayout {
     along: bool,
     numbers: [i64; 4],
 }
 
-impl Lies {
+impl TmaFactorLayout {
     /// Of a factor with these axes: rows or columns, and terms. `None` if boxes of it cannot be fetched.
-    fn of(elem: Elem, l: &Layout, [places, terms]: [usize; 2]) -> Option<Lies> {
+    fn of(elem: Elem, l: &Layout, [places, terms]: [usize; 2]) -> Option<TmaFactorLayout> {
         let (sizes, strides) = (l.shape(), l.strides());
         let ways = [true, false].into_iter().filter(|along| *along || View::turns(elem));
         ways.into_iter().find_map(|along| {
@@ -124,40 +125,40 @@ impl Lies {
             let numbers = [offset, sizes[inner] as i64, sizes[line] as i64, planes as i64, lines, plane];
             let side_by_side = strides[inner] == 1 && lines >= sizes[inner] as i64;
             (side_by_side && misfit(elem, numbers).is_none())
-                .then_some(Lies { along, numbers: [offset, lines, plane, planes as i64] })
+                .then_some(TmaFactorLayout { along, numbers: [offset, lines, plane, planes as i64] })
         })
     }
 }
 
 /// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did among others.
-pub fn fits(p: &Product<'_, '_>) -> bool {
+pub fn fits(p: &GemmProblem<'_, '_>) -> bool {
     let (numbers, elem) = (problem::FIRST + OF_FACTORS + 4 * p.extra.len(), Elem::from(p.dtype));
     View::fetches(elem)
         && !p.is_wide(1)
         // Views are made of parameters.
         && !args::need_buffer(Scalar::I32, numbers)
-        && Lies::of(elem, p.x, [1, 2]).is_some()
-        && Lies::of(elem, p.w, [2, 1]).is_some()
+        && TmaFactorLayout::of(elem, p.x, [1, 2]).is_some()
+        && TmaFactorLayout::of(elem, p.w, [2, 1]).is_some()
 }
 
 /// What a kernel is built for: f16, bf16, or f32 that are rounded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct WgmmaConfig {
     /// As of other products.
-    pub base: problem::Form,
+    pub base: problem::GemmBaseConfig,
     /// How y is cut into pieces.
-    pub tile: Tile,
+    pub tile: WgmmaTile,
 }
 
 /// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements, or if it cannot
 /// be done so ([`fits`]).
-pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
+pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<Work<'a>> {
     if p.is_empty() || !fits(p) {
         return None;
     }
     let elem = Elem::from(p.dtype);
-    let lies = [Lies::of(elem, p.x, [1, 2])?, Lies::of(elem, p.w, [2, 1])?];
-    let form = Form { base: p.form(lies.map(|l| l.along), false, &|_| true), tile };
+    let lies = [TmaFactorLayout::of(elem, p.x, [1, 2])?, TmaFactorLayout::of(elem, p.w, [2, 1])?];
+    let form = WgmmaConfig { base: p.form(lies.map(|l| l.along), false, &|_| true), tile };
     let ([b, m, n, k], tiles) = (p.sizes(), p.tiles([tile.size(0), tile.size(1)]));
     let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
     all.extend(lies.iter().flat_map(|l| l.numbers));
@@ -171,17 +172,17 @@ pub fn contract<'a>(p: &Product<'a, '_>, tile: Tile) -> Option<Work<'a>> {
     Some(args::work(key, move || build(epilogue, &form), groups, Scalar::I32, &all))
 }
 
-impl Form {
+impl WgmmaConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
         let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
-        let (Tile { slots, .. }, [m, n]) = (self.tile, [0, 1].map(|side| self.tile.size(side)));
+        let (WgmmaTile { slots, .. }, [m, n]) = (self.tile, [0, 1].map(|side| self.tile.size(side)));
         format!("boxes_{operands}_{m}x{n}s{slots}_{along}_w{}", self.base.stores)
     }
 }
 
 /// A factor in a kernel.
 #[derive(Clone, Copy)]
-struct Side<'k> {
+struct StagedOperand<'k> {
     view: u32,
     along: bool,
     /// Where its slots are, and elements of a slot.
@@ -195,10 +196,10 @@ struct Side<'k> {
 }
 
 /// What fetching and multiplying know.
-struct Plan<'k> {
+struct WgmmaMainloop<'k> {
     k: &'k Builder,
-    tile: Tile,
-    sides: [Side<'k>; 2],
+    tile: WgmmaTile,
+    sides: [StagedOperand<'k>; 2],
     /// Terms of a step.
     step: u32,
     /// Where steps end.
@@ -206,13 +207,13 @@ struct Plan<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
+pub fn build(epilogue: &dyn Formula, form: &WgmmaConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
     k.subgroup(LANES);
     k.signals(t.slots);
     let elem = Elem::from(form.base.dtype);
-    let h = Head::read(&k, &form.base, elem, OF_FACTORS);
+    let h = GemmArgs::read(&k, &form.base, elem, OF_FACTORS);
     let lies = ["x", "w"].map(|side| {
         ["offset", "line", "plane", "planes"].map(|name| h.numbers.get(&format!("{side}_{name}")))
     });
@@ -235,7 +236,7 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
         } else {
             ([sizes[side], terms, planes], SIDE, t.size(side) / SIDE)
         };
-        Side {
+        StagedOperand {
             view: k.view(&format!("{name}_view"), h.places[side], lines, offset, sizes, [line, plane]),
             along,
             staged: k.shared(["rows", "columns"][side], elem, t.slots * t.slot(side) / elem.size()),
@@ -247,23 +248,23 @@ pub fn build(epilogue: &dyn Formula, form: &Form) -> Kernel {
     });
     let step = box_elements(elem);
     let upto = (terms + i64::from(step - 1)) / i64::from(step) * i64::from(step);
-    let sums = Plan { k: &k, tile: t, sides, step, upto }.sums();
+    let sums = WgmmaMainloop { k: &k, tile: t, sides, step, upto }.sums();
 
     let extra = h.extra(batch);
     let subgroup = k.builtin(Builtin::SubgroupId);
     let compute = Compute::from(form.base.dtype);
-    let finish = Finish { k: &k, epilogue, compute, extra: &extra, y: h.y, sizes, batch, exists };
+    let finish = GemmEpilogue { k: &k, epilogue, compute, extra: &extra, y: h.y, sizes, batch, exists };
     let firsts = [subgroup * i64::from(FRAGMENT[0]), subgroup.like(0)];
     t.handing().store(&k, &finish, (corner, firsts), form.base.stores, &sums);
     k.finish()
 }
 
-impl<'k> Plan<'k> {
+impl<'k> WgmmaMainloop<'k> {
     /// Fetches the step that begins at a term to a slot, if there are terms.
     fn fetch(&self, first: Val<'k>, slot: Val<'k>) {
         let k = self.k;
         k.if_(first.lt(self.upto), || {
-            let boxes = |s: &Side<'k>| -> Vec<Fetched> {
+            let boxes = |s: &StagedOperand<'k>| -> Vec<Fetched> {
                 let base = slot * i64::from(s.slot);
                 let one = |i: u32| {
                     let place = s.corner + i64::from(i * SIDE);

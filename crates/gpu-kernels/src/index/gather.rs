@@ -2,7 +2,7 @@
 //!
 //! An index that is not in range takes no element, and leaves 1 in the last buffer, which is 0 before.
 
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout};
@@ -46,7 +46,7 @@ pub fn build(elem: Elem, rank: usize, wide: bool) -> Kernel {
     let y = k.buffer("y", elem, Access::Write);
     let refused = k.buffer("refused", Elem::U32, Access::ReadWrite);
     let number = indexing::scalar(wide);
-    let numbers = Numbers::new(&k, number, 5 + indexing::count(rank, wide) + 2 * rank);
+    let numbers = LaunchArgs::new(&k, number, 5 + indexing::count(rank, wide) + 2 * rank);
     let [len, size, step, x_offset, index_offset] =
         ["len", "size", "step", "x_offset", "index_offset"].map(|n| numbers.get(n));
     let axes = Axes::read(&numbers, "size", rank, wide);

@@ -3,8 +3,8 @@
 //! Three launches: each block of 1024 elements counts its own; one workgroup adds the counts up, so that each block knows
 //! how many stand before it; each block writes its numbers there.
 
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout};
@@ -20,7 +20,7 @@ const BLOCK: usize = GROUP as usize * EACH as usize;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct NonzeroConfig {
     /// The dtype of the operand.
     pub dtype: DType,
     /// Are the numbers written, or only counted?
@@ -33,26 +33,29 @@ pub struct Form {
 
 /// The work of finding what is not zero. Operand: x. Results: the numbers (i64; room for all elements, though the first two
 /// steps do not touch it, so that it can be made when the count is known), and their count (one i64).
-pub fn nonzero(x: &Layout, dtype: DType) -> Steps<'static> {
+pub fn nonzero(x: &Layout, dtype: DType) -> LaunchSequence<'static> {
     let len = x.shape().numel();
-    let results = vec![Room::of(Elem::I64, len), Room::zeros(Elem::I64, 1)];
-    let mut all = Steps { results, ..Steps::default() };
+    let results = vec![BufferSpec::of(Elem::I64, len), BufferSpec::zeros(Elem::I64, 1)];
+    let mut all = LaunchSequence { results, ..LaunchSequence::default() };
     if len == 0 {
         return all;
     }
     let blocks = len.div_ceil(BLOCK);
-    all.scratch = vec![Room::of(Elem::U32, blocks), Room::of(Elem::I64, blocks)];
-    all.push(launch(x, dtype, false), &[Slot::Operand(0), Slot::Scratch(0)]);
+    all.scratch = vec![BufferSpec::of(Elem::U32, blocks), BufferSpec::of(Elem::I64, blocks)];
+    all.push(launch(x, dtype, false), &[BufferSlot::Operand(0), BufferSlot::Scratch(0)]);
     let sums = args::work(Key::of("nonzero_sums"), sums, [1, 1, 1], Scalar::I32, &[blocks as i64]);
-    all.push(sums, &[Slot::Scratch(0), Slot::Scratch(1), Slot::Result(1)]);
-    all.push(launch(x, dtype, true), &[Slot::Operand(0), Slot::Scratch(1), Slot::Result(0)]);
+    all.push(sums, &[BufferSlot::Scratch(0), BufferSlot::Scratch(1), BufferSlot::Result(1)]);
+    all.push(
+        launch(x, dtype, true),
+        &[BufferSlot::Operand(0), BufferSlot::Scratch(1), BufferSlot::Result(0)],
+    );
     all
 }
 
 fn launch(x: &Layout, dtype: DType, writes: bool) -> Work<'static> {
     let joined = indexing::join(&[x], 0, x.rank());
     let len = x.shape().numel();
-    let form = Form { dtype, writes, rank: joined.dims.len(), wide: is_wide(x) };
+    let form = NonzeroConfig { dtype, writes, rank: joined.dims.len(), wide: is_wide(x) };
     let mut all = vec![len as i64, x.offset() as i64];
     all.extend(indexing::sizes(&joined.dims, form.wide));
     all.extend(joined.strides[0].iter().map(|&s| s as i64));
@@ -80,7 +83,7 @@ fn sums_up_to<'k>(k: &'k Builder, shared: Place, t: Val<'k>, v: Val<'k>) -> Val<
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &NonzeroConfig) -> Kernel {
     let word = if form.writes { "write" } else { "count" };
     let wide = if form.wide { "_wide" } else { "" };
     let k = Builder::new(&format!("nonzero_{word}_{}_{}{wide}", form.dtype, form.rank), [GROUP, 1, 1]);
@@ -88,7 +91,7 @@ pub fn build(form: &Form) -> Kernel {
     let before = form.writes.then(|| k.buffer("before", Elem::I64, Access::Read));
     let y = k.buffer("y", if form.writes { Elem::I64 } else { Elem::U32 }, Access::Write);
     let number = indexing::scalar(form.wide);
-    let numbers = Numbers::new(&k, number, 2 + indexing::count(form.rank, form.wide) + form.rank);
+    let numbers = LaunchArgs::new(&k, number, 2 + indexing::count(form.rank, form.wide) + form.rank);
     let (len, offset) = (numbers.get("len"), numbers.get("offset"));
     let axes = Axes::read(&numbers, "size", form.rank, form.wide);
     let strides = indexing::strides(&numbers, "stride", form.rank);
@@ -133,7 +136,7 @@ pub fn sums() -> Kernel {
     let x = k.buffer("x", Elem::U32, Access::Read);
     let y = k.buffer("y", Elem::I64, Access::Write);
     let count = k.buffer("count", Elem::I64, Access::Write);
-    let numbers = Numbers::new(&k, Scalar::I32, 1);
+    let numbers = LaunchArgs::new(&k, Scalar::I32, 1);
     let n = numbers.get("n");
     let shared = k.shared("sums", Elem::I64, GROUP);
     let t = k.local_id(0);

@@ -9,13 +9,13 @@
 //!
 //! An index that is not in range leaves 1 in the buffer `refused`, which is 0 before.
 
-use super::sort::{self, Source};
+use super::sort::{self, KeySource};
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::copy;
-use crate::layout::indexing::{self, Axes, Joined, is_wide};
+use crate::layout::indexing::{self, Axes, JoinedAxes, is_wide};
 use elinvar_core::{DType, Dims, Layout, Shape};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Atomic, Elem, Kernel, Scalar};
@@ -28,9 +28,9 @@ const GROUP: u32 = 256;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct ScatterConfig {
     /// What is done.
-    pub of: Of,
+    pub of: ScatterStage,
     /// The dtype of base and source.
     pub dtype: DType,
     /// Joined axes of the lines.
@@ -41,11 +41,11 @@ pub struct Form {
 
 /// What a kernel does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Of {
+pub enum ScatterStage {
     /// Every source says its number to its element.
-    Say,
+    Elect,
     /// Every element takes its source.
-    Take,
+    Copy,
     /// Every element's sources are added.
     Add,
 }
@@ -58,17 +58,17 @@ pub fn scatter(
     axis: usize,
     index: &Layout,
     src: &Layout,
-) -> Steps<'static> {
+) -> LaunchSequence<'static> {
     let len = base.shape().numel();
-    let results = vec![Room::of(dtype.into(), len), Room::zeros(Elem::U32, 1)];
-    let mut all = Steps { results, ..Steps::default() };
-    let (y, refused) = (Slot::Result(0), Slot::Result(1));
-    let [base_slot, index_slot, src_slot] = [0, 1, 2].map(Slot::Operand);
-    let lines = Lines::new(dtype, base, axis, index, src);
+    let results = vec![BufferSpec::of(dtype.into(), len), BufferSpec::zeros(Elem::U32, 1)];
+    let mut all = LaunchSequence { results, ..LaunchSequence::default() };
+    let (y, refused) = (BufferSlot::Result(0), BufferSlot::Result(1));
+    let [base_slot, index_slot, src_slot] = [0, 1, 2].map(BufferSlot::Operand);
+    let lines = ScatterLines::new(dtype, base, axis, index, src);
     if index.shape().numel() == 0 || (how == Scatter::Add && len == 0) {
         if index.shape().numel() > 0 {
             // Nothing can be in range; the sort finds that out.
-            sort::steps(&mut all, Source::Indices, &lines.sorted, 0, index_slot, None, Some(refused));
+            sort::steps(&mut all, KeySource::Indices, &lines.sorted, 0, index_slot, None, Some(refused));
         }
         if let Some(work) = copy::copy(base, dtype, dtype) {
             all.push(work, &[base_slot, y]);
@@ -77,11 +77,11 @@ pub fn scatter(
     }
     match how {
         Scatter::Set => {
-            all.scratch.push(Room::zeros(Elem::U32, len));
-            let said = Slot::Scratch(0);
-            all.push(lines.launch(Of::Say), &[index_slot, said, refused]);
+            all.scratch.push(BufferSpec::zeros(Elem::U32, len));
+            let said = BufferSlot::Scratch(0);
+            all.push(lines.launch(ScatterStage::Elect), &[index_slot, said, refused]);
             if len > 0 {
-                all.push(lines.launch(Of::Take), &[base_slot, src_slot, said, y]);
+                all.push(lines.launch(ScatterStage::Copy), &[base_slot, src_slot, said, y]);
             }
         }
         Scatter::Add => {
@@ -89,16 +89,23 @@ pub fn scatter(
                 all.push(work, &[base_slot, y]);
             }
             let size = base.shape()[axis];
-            let found =
-                sort::steps(&mut all, Source::Indices, &lines.sorted, size, index_slot, None, Some(refused));
-            all.push(lines.launch(Of::Add), &[base_slot, src_slot, found[0], found[1], y]);
+            let found = sort::steps(
+                &mut all,
+                KeySource::Indices,
+                &lines.sorted,
+                size,
+                index_slot,
+                None,
+                Some(refused),
+            );
+            all.push(lines.launch(ScatterStage::Add), &[base_slot, src_slot, found[0], found[1], y]);
         }
     }
     all
 }
 
 /// The lines of a scatter: all axes but one.
-struct Lines {
+struct ScatterLines {
     dtype: DType,
     /// Sizes of the axis: of base, and of index.
     size: usize,
@@ -111,11 +118,11 @@ struct Lines {
     offsets: [usize; 5],
     steps: [isize; 5],
     /// The lines of these.
-    joined: Joined,
+    joined: JoinedAxes,
     wide: bool,
 }
 
-impl Lines {
+impl ScatterLines {
     fn new(dtype: DType, base: &Layout, axis: usize, index: &Layout, src: &Layout) -> Self {
         let rank = index.rank();
         let others: Vec<usize> = (0..rank).filter(|&a| a != axis).collect();
@@ -144,7 +151,7 @@ impl Lines {
         let all = [line(base), line(src), unchecked(&shape, &own), line(&y), line(index)];
         let joined = indexing::join(&all.each_ref(), 0, shape.rank());
         let step = |l: &Layout| l.strides()[axis];
-        Lines {
+        ScatterLines {
             dtype,
             size: base.shape()[axis],
             n,
@@ -157,8 +164,8 @@ impl Lines {
         }
     }
 
-    fn launch(&self, of: Of) -> Work<'static> {
-        let form = Form { of, dtype: self.dtype, rank: self.joined.dims.len(), wide: self.wide };
+    fn launch(&self, of: ScatterStage) -> Work<'static> {
+        let form = ScatterConfig { of, dtype: self.dtype, rank: self.joined.dims.len(), wide: self.wide };
         // Turns of a search among n.
         let turns = usize::BITS - self.n.leading_zeros();
         let mut all = [self.count, self.size, self.n, turns as usize].map(|v| v as i64).to_vec();
@@ -167,7 +174,7 @@ impl Lines {
             all.extend([self.offsets[o] as i64, self.steps[o] as i64]);
             all.extend(self.joined.strides[o].iter().map(|&s| s as i64));
         }
-        let places = self.count * if of == Of::Take { self.size } else { self.n };
+        let places = self.count * if of == ScatterStage::Copy { self.size } else { self.n };
         let groups = grid((places as u64).div_ceil(u64::from(GROUP)));
         let key = Key::of("scatter").with(&form);
         args::work(key, move || build(&form), groups, indexing::scalar(self.wide), &all)
@@ -182,78 +189,82 @@ fn unchecked(shape: &Shape, strides: &[isize]) -> Layout {
         .expect("every element is behind the first of memory")
 }
 
-/// Base, src, sorted lines, result, index: their numbers in [`Lines`].
+/// Base, src, sorted lines, result, index: their numbers in [`ScatterLines`].
 const BASE: usize = 0;
 const SRC: usize = 1;
 const SORTED: usize = 2;
 const RESULT: usize = 3;
 const INDEX: usize = 4;
 
-impl Form {
+impl ScatterConfig {
     /// What a kernel looks at.
     fn operands(&self) -> &'static [usize] {
         match self.of {
-            Of::Say => &[INDEX, RESULT],
-            Of::Take => &[BASE, SRC, RESULT],
-            Of::Add => &[BASE, SRC, SORTED, RESULT],
+            ScatterStage::Elect => &[INDEX, RESULT],
+            ScatterStage::Copy => &[BASE, SRC, RESULT],
+            ScatterStage::Add => &[BASE, SRC, SORTED, RESULT],
         }
     }
     fn name(&self) -> String {
         let of = match self.of {
-            Of::Say => "say".to_string(),
-            Of::Take => format!("take_{}", self.dtype),
-            Of::Add => format!("add_{}", self.dtype),
+            ScatterStage::Elect => "say".to_string(),
+            ScatterStage::Copy => format!("take_{}", self.dtype),
+            ScatterStage::Add => format!("add_{}", self.dtype),
         };
         format!("scatter_{of}_{}{}", self.rank, if self.wide { "_wide" } else { "" })
     }
 }
 
 /// The numbers of an operand: where it begins, from element to element of a line, and from line to line.
-struct Line<'k> {
+struct LineStrides<'k> {
     first: Val<'k>,
     step: Val<'k>,
     strides: Vec<Val<'k>>,
 }
 
-impl<'k> Line<'k> {
+impl<'k> LineStrides<'k> {
     fn at(&self, line: &[Val<'k>], i: Val<'k>) -> Val<'k> {
         indexing::position(self.first, line, &self.strides) + i * self.step
     }
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &ScatterConfig) -> Kernel {
     let k = Builder::new(&form.name(), [GROUP, 1, 1]);
     let elem = Elem::from(form.dtype);
     let read = |name: &str, e: Elem| k.buffer(name, e, Access::Read);
     let change = |name: &str| k.buffer(name, Elem::U32, Access::ReadWrite);
     let places = match form.of {
-        Of::Say => vec![read("index", Elem::I64), change("said"), change("refused")],
-        Of::Take => vec![read("base", elem), read("src", elem), read("said", Elem::U32)],
-        Of::Add => {
+        ScatterStage::Elect => vec![read("index", Elem::I64), change("said"), change("refused")],
+        ScatterStage::Copy => vec![read("base", elem), read("src", elem), read("said", Elem::U32)],
+        ScatterStage::Add => {
             vec![read("base", elem), read("src", elem), read("keys", Elem::U32), read("from", Elem::U32)]
         }
     };
-    let y = (form.of != Of::Say).then(|| k.buffer("y", elem, Access::Write));
+    let y = (form.of != ScatterStage::Elect).then(|| k.buffer("y", elem, Access::Write));
     let number = indexing::scalar(form.wide);
     let operands = form.operands();
     let count = 4 + indexing::count(form.rank, form.wide) + operands.len() * (2 + form.rank);
-    let numbers = Numbers::new(&k, number, count);
+    let numbers = LaunchArgs::new(&k, number, count);
     let [lines, size, n, turns] = ["lines", "size", "n", "turns"].map(|name| numbers.get(name));
     let axes = Axes::read(&numbers, "line", form.rank, form.wide);
-    let of: Vec<Line> = (operands.iter())
+    let of: Vec<LineStrides> = (operands.iter())
         .map(|o| {
             let (first, step) = (numbers.get(&format!("offset{o}")), numbers.get(&format!("step{o}")));
-            Line { first, step, strides: indexing::strides(&numbers, &format!("stride{o}"), form.rank) }
+            LineStrides {
+                first,
+                step,
+                strides: indexing::strides(&numbers, &format!("stride{o}"), form.rank),
+            }
         })
         .collect();
     // Neighbours are in neighbouring lines, which often lie side by side.
     let e = group_number(&k, number) * i64::from(GROUP) + k.local_id(0).to(number);
-    let along = if form.of == Of::Take { size } else { n };
+    let along = if form.of == ScatterStage::Copy { size } else { n };
     k.if_(e.lt(lines * along), || {
         let (i, line) = (e / lines, axes.index(e % lines));
         match form.of {
-            Of::Say => {
+            ScatterStage::Elect => {
                 let named = k.load(places[0], of[0].at(&line, i), 1);
                 let there = !named.lt(named.like(0)) & named.lt(size.to(Scalar::I64));
                 let say = || {
@@ -264,7 +275,7 @@ pub fn build(form: &Form) -> Kernel {
                     k.atomic(Atomic::Or, places[2], k.u32(0), k.u32(1));
                 });
             }
-            Of::Take => {
+            ScatterStage::Copy => {
                 let at = of[2].at(&line, i);
                 let said = k.load(places[2], at, 1);
                 let source = || vec![k.load(places[1], of[1].at(&line, (said - 1).to(number)), 1)];
@@ -272,7 +283,7 @@ pub fn build(form: &Form) -> Kernel {
                 let v = k.if_else(said.eq(k.u32(0)), own, source)[0];
                 k.store(y.expect("it has a result"), at, v);
             }
-            Of::Add => {
+            ScatterStage::Add => {
                 let first = of[2].at(&line, i);
                 let key = k.load(places[2], first, 1);
                 let before = i.like(0).lt(i);

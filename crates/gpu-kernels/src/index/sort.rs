@@ -6,8 +6,8 @@
 //! every element looks for its place alone: its rank in its own run, and by halving that in the other.
 
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout};
@@ -21,7 +21,7 @@ const BLOCK: usize = 512;
 
 /// What keys are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum KeySource {
     /// Elements of a dtype, in their order.
     Values {
         /// The dtype.
@@ -33,18 +33,18 @@ pub enum Source {
     Indices,
 }
 
-impl Source {
+impl KeySource {
     fn dtype(self) -> DType {
         match self {
-            Source::Values { dtype, .. } => dtype,
-            Source::Indices => DType::I64,
+            KeySource::Values { dtype, .. } => dtype,
+            KeySource::Indices => DType::I64,
         }
     }
     /// The type of keys.
     fn key(self) -> Scalar {
         match self {
-            Source::Values { dtype: DType::F64 | DType::I64, .. } => Scalar::U64,
-            Source::Values { .. } | Source::Indices => Scalar::U32,
+            KeySource::Values { dtype: DType::F64 | DType::I64, .. } => Scalar::U64,
+            KeySource::Values { .. } | KeySource::Indices => Scalar::U32,
         }
     }
     fn key_elem(self) -> Elem {
@@ -52,19 +52,19 @@ impl Source {
     }
     fn name(self) -> String {
         match self {
-            Source::Values { dtype, descending } => {
+            KeySource::Values { dtype, descending } => {
                 format!("{dtype}{}", if descending { "_descending" } else { "" })
             }
-            Source::Indices => "indices".to_string(),
+            KeySource::Indices => "indices".to_string(),
         }
     }
 }
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct SortConfig {
     /// What keys are made of.
-    pub source: Source,
+    pub source: KeySource,
     /// Elements of a row that a workgroup sorts, a power of two; `None` for a merge.
     pub block: Option<u32>,
     /// Do values and places come out, and not keys?
@@ -76,13 +76,21 @@ pub struct Form {
 }
 
 /// The work of a sort. Operand: x. Results: the values, and where they came from (i64).
-pub fn sort(x: &Layout, dtype: DType, descending: bool) -> Steps<'static> {
+pub fn sort(x: &Layout, dtype: DType, descending: bool) -> LaunchSequence<'static> {
     let len = x.shape().numel();
-    let results = vec![Room::of(dtype.into(), len), Room::of(Elem::I64, len)];
-    let mut all = Steps { results, ..Steps::default() };
-    let source = Source::Values { dtype, descending };
+    let results = vec![BufferSpec::of(dtype.into(), len), BufferSpec::of(Elem::I64, len)];
+    let mut all = LaunchSequence { results, ..LaunchSequence::default() };
+    let source = KeySource::Values { dtype, descending };
     if len > 0 {
-        steps(&mut all, source, x, 0, Slot::Operand(0), Some([Slot::Result(0), Slot::Result(1)]), None);
+        steps(
+            &mut all,
+            source,
+            x,
+            0,
+            BufferSlot::Operand(0),
+            Some([BufferSlot::Result(0), BufferSlot::Result(1)]),
+            None,
+        );
     }
     all
 }
@@ -90,20 +98,20 @@ pub fn sort(x: &Layout, dtype: DType, descending: bool) -> Steps<'static> {
 /// Adds the launches of a sort of rows along the last axis. `size`: of the axis that indices go into. `to`: where values and
 /// places go. Without it, keys (u32 or u64) and places (u32), of `[rows, n]`, are left in scratch memory, and it says where.
 pub(crate) fn steps(
-    all: &mut Steps<'static>,
-    source: Source,
+    all: &mut LaunchSequence<'static>,
+    source: KeySource,
     x: &Layout,
     size: usize,
-    operand: Slot,
-    to: Option<[Slot; 2]>,
-    refused: Option<Slot>,
-) -> [Slot; 2] {
+    operand: BufferSlot,
+    to: Option<[BufferSlot; 2]>,
+    refused: Option<BufferSlot>,
+) -> [BufferSlot; 2] {
     let n = x.shape().last().copied().unwrap_or(1);
     let len = x.shape().numel();
     let mut scratch = || {
         let at = all.scratch.len();
-        all.scratch.extend([Room::of(source.key_elem(), len), Room::of(Elem::U32, len)]);
-        [Slot::Scratch(at), Slot::Scratch(at + 1)]
+        all.scratch.extend([BufferSpec::of(source.key_elem(), len), BufferSpec::of(Elem::U32, len)]);
+        [BufferSlot::Scratch(at), BufferSlot::Scratch(at + 1)]
     };
     let block = n.next_power_of_two().clamp(2, BLOCK);
     let merges = n.div_ceil(block).next_power_of_two().trailing_zeros() as usize;
@@ -113,19 +121,19 @@ pub(crate) fn steps(
         Some(_) => merges.min(2),
         None => rounds.min(2),
     };
-    let pairs: Vec<[Slot; 2]> = (0..own).map(|_| scratch()).collect();
+    let pairs: Vec<[BufferSlot; 2]> = (0..own).map(|_| scratch()).collect();
     let target = |round: usize| match to {
         Some(to) if round == merges => to,
         _ => pairs[round % 2],
     };
     let last = |round: usize| to.is_some() && round == merges;
-    let first = launch(source, x, n, Stage::Block(block), last(0), size);
+    let first = launch(source, x, n, SortPass::Block(block), last(0), size);
     let mut buffers = vec![operand];
     buffers.extend(refused);
     buffers.extend(target(0));
     all.push(first, &buffers);
     for round in 1..rounds {
-        let work = launch(source, x, n, Stage::Merge(block << (round - 1)), last(round), size);
+        let work = launch(source, x, n, SortPass::Merge(block << (round - 1)), last(round), size);
         let mut buffers = target(round - 1).to_vec();
         if last(round) {
             buffers.push(operand);
@@ -138,28 +146,35 @@ pub(crate) fn steps(
 
 /// One launch: blocks of so many elements, or a merge of runs of so many.
 #[derive(Clone, Copy)]
-enum Stage {
+enum SortPass {
     Block(usize),
     Merge(usize),
 }
 
-fn launch(source: Source, x: &Layout, n: usize, stage: Stage, last: bool, size: usize) -> Work<'static> {
+fn launch(
+    source: KeySource,
+    x: &Layout,
+    n: usize,
+    stage: SortPass,
+    last: bool,
+    size: usize,
+) -> Work<'static> {
     let kept = x.rank().saturating_sub(1);
     let rows: usize = x.shape()[..kept].iter().product();
     let outer = indexing::join(&[x], 0, kept);
     let block = match stage {
-        Stage::Block(b) => Some(b as u32),
-        Stage::Merge(_) => None,
+        SortPass::Block(b) => Some(b as u32),
+        SortPass::Merge(_) => None,
     };
     let wide = is_wide(x) || indexing::are_many(x.shape().numel());
-    let form = Form { source, block, last, rank: outer.dims.len(), wide };
+    let form = SortConfig { source, block, last, rank: outer.dims.len(), wide };
     let (number, turns, groups) = match stage {
-        Stage::Block(b) => {
+        SortPass::Block(b) => {
             let blocks = n.div_ceil(b);
             (blocks, size, (rows * blocks).div_ceil(BLOCK / b))
         }
         // A search among w elements ends after as many halvings as w has bits.
-        Stage::Merge(w) => (w, w.trailing_zeros() as usize + 1, (rows * n).div_ceil(GROUP as usize)),
+        SortPass::Merge(w) => (w, w.trailing_zeros() as usize + 1, (rows * n).div_ceil(GROUP as usize)),
     };
     let mut all = [rows, n, number, turns].map(|v| v as i64).to_vec();
     all.extend([x.offset() as i64, x.strides().get(kept).map_or(0, |&s| s as i64)]);
@@ -169,7 +184,7 @@ fn launch(source: Source, x: &Layout, n: usize, stage: Stage, last: bool, size: 
     args::work(key, move || build(&form), grid(groups as u64), indexing::scalar(wide), &all)
 }
 
-impl Form {
+impl SortConfig {
     fn name(&self) -> String {
         let stage = match self.block {
             Some(b) => format!("block{b}"),
@@ -182,9 +197,9 @@ impl Form {
 }
 
 /// The key of an element: what is smaller comes first.
-fn key<'k>(source: Source, v: Val<'k>) -> Val<'k> {
+fn key<'k>(source: KeySource, v: Val<'k>) -> Val<'k> {
     let k = v.builder();
-    let Source::Values { dtype, descending } = source else { unreachable!("an index has its own key") };
+    let KeySource::Values { dtype, descending } = source else { unreachable!("an index has its own key") };
     let (s, sign) = match source.key() {
         Scalar::U64 => (Scalar::U64, k.int(Scalar::U64, i64::MIN)),
         _ => (Scalar::U32, k.u32(1 << 31)),
@@ -206,7 +221,7 @@ fn key<'k>(source: Source, v: Val<'k>) -> Val<'k> {
 }
 
 /// What both kinds of kernels know.
-struct Plan<'k> {
+struct SortBody<'k> {
     k: &'k Builder,
     rows: Val<'k>,
     n: Val<'k>,
@@ -220,15 +235,15 @@ struct Plan<'k> {
     strides: Vec<Val<'k>>,
 }
 
-impl<'k> Plan<'k> {
-    fn read(k: &'k Builder, form: &Form) -> Self {
+impl<'k> SortBody<'k> {
+    fn read(k: &'k Builder, form: &SortConfig) -> Self {
         let count = 6 + indexing::count(form.rank, form.wide) + form.rank;
-        let numbers = Numbers::new(k, indexing::scalar(form.wide), count);
+        let numbers = LaunchArgs::new(k, indexing::scalar(form.wide), count);
         let [rows, n, number, turns, offset, stride] =
             ["rows", "n", "number", "turns", "offset", "stride"].map(|n| numbers.get(n));
         let outer = Axes::read(&numbers, "row", form.rank, form.wide);
         let strides = indexing::strides(&numbers, "row_stride", form.rank);
-        Plan { k, rows, n, number, turns, offset, stride, outer, strides }
+        SortBody { k, rows, n, number, turns, offset, stride, outer, strides }
     }
     /// Where element `i` of a row lies.
     fn at(&self, row: Val<'k>, i: Val<'k>) -> Val<'k> {
@@ -237,15 +252,22 @@ impl<'k> Plan<'k> {
 }
 
 /// Where elements go: keys and places, or values and places.
-struct Target {
+struct SortOutput {
     x: Option<Place>,
     first: Place,
     places: Place,
 }
 
-impl Target {
+impl SortOutput {
     /// Stores an element of a row, which stood at `from`, at `to`.
-    fn put<'k>(&self, p: &Plan<'k>, row: Val<'k>, to: Val<'k>, key: impl FnOnce() -> Val<'k>, from: Val<'k>) {
+    fn put<'k>(
+        &self,
+        p: &SortBody<'k>,
+        row: Val<'k>,
+        to: Val<'k>,
+        key: impl FnOnce() -> Val<'k>,
+        from: Val<'k>,
+    ) {
         let (k, at) = (p.k, row * p.n + to);
         let Some(x) = self.x else {
             k.store(self.first, at, key());
@@ -258,7 +280,7 @@ impl Target {
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &SortConfig) -> Kernel {
     let k = Builder::new(&form.name(), [GROUP, 1, 1]);
     match form.block {
         Some(size) => blocks(&k, form, size),
@@ -268,10 +290,14 @@ pub fn build(form: &Form) -> Kernel {
 }
 
 /// The buffers that elements go to.
-fn target(k: &Builder, form: &Form, x: Option<Place>) -> Target {
+fn target(k: &Builder, form: &SortConfig, x: Option<Place>) -> SortOutput {
     let elem = if form.last { form.source.dtype().into() } else { form.source.key_elem() };
     let places = if form.last { Elem::I64 } else { Elem::U32 };
-    Target { x, first: k.buffer("y", elem, Access::Write), places: k.buffer("places", places, Access::Write) }
+    SortOutput {
+        x,
+        first: k.buffer("y", elem, Access::Write),
+        places: k.buffer("places", places, Access::Write),
+    }
 }
 
 /// Does an element (key and place) come after another?
@@ -280,12 +306,12 @@ fn after<'k>(a: (Val<'k>, Val<'k>), b: (Val<'k>, Val<'k>)) -> Val<'k> {
 }
 
 /// Sorts blocks of `size` elements: several of them a workgroup.
-fn blocks(k: &Builder, form: &Form, size: u32) {
+fn blocks(k: &Builder, form: &SortConfig, size: u32) {
     let source = form.source;
     let x = k.buffer("x", source.dtype().into(), Access::Read);
-    let refused = (source == Source::Indices).then(|| k.buffer("refused", Elem::U32, Access::ReadWrite));
+    let refused = (source == KeySource::Indices).then(|| k.buffer("refused", Elem::U32, Access::ReadWrite));
     let to = target(k, form, form.last.then_some(x));
-    let p = Plan::read(k, form);
+    let p = SortBody::read(k, form);
     let keys = k.shared("keys", source.key_elem(), BLOCK as u32);
     let places = k.shared("at", Elem::U32, BLOCK as u32);
     let number = p.n.scalar();
@@ -345,12 +371,12 @@ fn blocks(k: &Builder, form: &Form, size: u32) {
 }
 
 /// Merges runs of `number` elements, two by two.
-fn merge(k: &Builder, form: &Form) {
+fn merge(k: &Builder, form: &SortConfig) {
     let keys = k.buffer("keys", form.source.key_elem(), Access::Read);
     let from = k.buffer("from", Elem::U32, Access::Read);
     let x = form.last.then(|| k.buffer("x", form.source.dtype().into(), Access::Read));
     let to = target(k, form, x);
-    let p = Plan::read(k, form);
+    let p = SortBody::read(k, form);
     let number = p.n.scalar();
     let e = group_number(k, number) * i64::from(GROUP) + k.local_id(0).to(number);
     k.if_(e.lt(p.rows * p.n), || {

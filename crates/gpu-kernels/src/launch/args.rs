@@ -12,7 +12,7 @@ use elinvar_kernel::verify::MOST_PARAMS;
 use std::cell::Cell;
 
 /// The numbers of a kernel, while it is built.
-pub struct Numbers<'k> {
+pub struct LaunchArgs<'k> {
     k: &'k Builder,
     scalar: Scalar,
     buffer: Option<Place>,
@@ -27,7 +27,7 @@ pub fn need_buffer(scalar: Scalar, count: usize) -> bool {
     count * scalar.bits() as usize / 8 > MOST_PARAMS
 }
 
-impl<'k> Numbers<'k> {
+impl<'k> LaunchArgs<'k> {
     /// So many numbers of a type. Comes after all other buffers of the kernel, and before everything else.
     pub fn new(k: &'k Builder, scalar: Scalar, count: usize) -> Self {
         let elem = match scalar {
@@ -37,14 +37,14 @@ impl<'k> Numbers<'k> {
             Scalar::I32 | Scalar::Bool | Scalar::F32 | Scalar::F64 => Elem::I32,
         };
         let buffer = need_buffer(scalar, count).then(|| k.buffer("numbers", elem, Access::Read));
-        Numbers { k, scalar, buffer, table: count, next: Cell::new(0), count }
+        LaunchArgs { k, scalar, buffer, table: count, next: Cell::new(0), count }
     }
     /// The same with a table beside them; see [`work_with_table`].
     pub fn with_table(k: &'k Builder, scalar: Scalar, count: usize) -> Self {
         let elem = if scalar == Scalar::I64 { Elem::I64 } else { Elem::I32 };
         let buffer = Some(k.buffer("numbers", elem, Access::Read));
         let table = if need_buffer(scalar, count) { count } else { 0 };
-        Numbers { k, scalar, buffer, table, next: Cell::new(0), count }
+        LaunchArgs { k, scalar, buffer, table, next: Cell::new(0), count }
     }
     /// An entry of the table.
     ///

@@ -5,7 +5,7 @@ pub mod key;
 pub mod sequence;
 
 pub use key::Key;
-pub use sequence::{Room, Slot, Step, Steps};
+pub use sequence::{BufferSlot, BufferSpec, LaunchSequence, SequenceStep};
 
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::interp::Launch;

@@ -8,7 +8,7 @@ use elinvar_kernel::ir::Elem;
 
 /// Memory that a work needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct BufferSpec {
     /// What it holds.
     pub elem: Elem,
     /// How many.
@@ -17,20 +17,20 @@ pub struct Room {
     pub zero: bool,
 }
 
-impl Room {
+impl BufferSpec {
     /// Memory that holds anything in the beginning.
-    pub fn of(elem: Elem, len: usize) -> Room {
-        Room { elem, len, zero: false }
+    pub fn of(elem: Elem, len: usize) -> BufferSpec {
+        BufferSpec { elem, len, zero: false }
     }
     /// Zeros.
-    pub fn zeros(elem: Elem, len: usize) -> Room {
-        Room { elem, len, zero: true }
+    pub fn zeros(elem: Elem, len: usize) -> BufferSpec {
+        BufferSpec { elem, len, zero: true }
     }
 }
 
 /// A buffer of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slot {
+pub enum BufferSlot {
     /// Operand of the whole work, in the order of its function.
     Operand(usize),
     /// Result of the whole work.
@@ -41,27 +41,27 @@ pub enum Slot {
 
 /// One launch.
 #[derive(Debug)]
-pub struct Step<'a> {
+pub struct SequenceStep<'a> {
     /// What is started.
     pub work: Work<'a>,
     /// Its buffers, in order.
-    pub buffers: Vec<Slot>,
+    pub buffers: Vec<BufferSlot>,
 }
 
 /// Launches that follow one another.
 #[derive(Debug, Default)]
-pub struct Steps<'a> {
+pub struct LaunchSequence<'a> {
     /// What comes out.
-    pub results: Vec<Room>,
+    pub results: Vec<BufferSpec>,
     /// Memory between the steps.
-    pub scratch: Vec<Room>,
+    pub scratch: Vec<BufferSpec>,
     /// The launches; none if there is nothing to do.
-    pub steps: Vec<Step<'a>>,
+    pub steps: Vec<SequenceStep<'a>>,
 }
 
-impl<'a> Steps<'a> {
+impl<'a> LaunchSequence<'a> {
     /// One more launch.
-    pub(crate) fn push(&mut self, work: Work<'a>, buffers: &[Slot]) {
-        self.steps.push(Step { work, buffers: buffers.to_vec() });
+    pub(crate) fn push(&mut self, work: Work<'a>, buffers: &[BufferSlot]) {
+        self.steps.push(SequenceStep { work, buffers: buffers.to_vec() });
     }
 }

@@ -4,9 +4,9 @@
 //! steps round to odd: what they cut off stays visible in the last bit, and the last step sees on which side of a tie it is.
 
 use super::indexing::{self, Axes};
-use crate::conv::nhwc_transpose::{Turn, turn};
-use crate::elementwise::map::{self, Choice, Code};
-use crate::launch::args::{self, Numbers};
+use crate::conv::nhwc_transpose::{NhwcView, to_nhwc};
+use crate::elementwise::map::{self, ElementCode, MapChoice};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::builder::{Builder, Val};
@@ -17,7 +17,7 @@ const GROUP: u32 = 256;
 
 /// The work of a copy: the operand, then the result. `None` if there are no elements.
 pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work<'static>> {
-    map::work(Cast { from, to }, &[to.into()], &[(x, from)], Choice::default())
+    map::work(Cast { from, to }, &[to.into()], &[(x, from)], MapChoice::default())
 }
 
 /// Elements along each of the two axes, at least, for which a workgroup's tile is mostly full.
@@ -44,7 +44,7 @@ pub fn turned(x: &Layout, dtype: DType) -> Option<Work<'static>> {
     }
     let shape = Shape::new(&[outer.0, dims[1], dims[0]]).ok()?;
     let from = Layout::strided(shape, &[outer.1, strides[1], 1], x.offset(), usize::MAX).ok()?;
-    Some(turn(&from, dtype, Turn { outer: 0, channel: 1, channels: dims[1], padded: dims[1] }))
+    Some(to_nhwc(&from, dtype, NhwcView { outer: 0, channel: 1, channels: dims[1], padded: dims[1] }))
 }
 
 /// The work of writing a view into a part of a tensor, of the same dtype and shape: the operand, then the tensor. `None` if
@@ -73,7 +73,7 @@ pub fn build_into(elem: Elem, rank: usize, wide: bool) -> Kernel {
     let x = k.buffer("x", elem, Access::Read);
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(wide);
-    let numbers = Numbers::new(&k, number, 3 + indexing::count(rank, wide) + 2 * rank);
+    let numbers = LaunchArgs::new(&k, number, 3 + indexing::count(rank, wide) + 2 * rank);
     let [len, x_offset, y_offset] = ["len", "x_offset", "y_offset"].map(|n| numbers.get(n));
     let axes = Axes::read(&numbers, "size", rank, wide);
     let x_strides = indexing::strides(&numbers, "x_stride", rank);
@@ -94,7 +94,7 @@ pub(crate) struct Cast {
     pub(crate) to: DType,
 }
 
-impl Code for Cast {
+impl ElementCode for Cast {
     fn name(&self) -> String {
         "copy".to_string()
     }

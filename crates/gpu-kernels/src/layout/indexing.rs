@@ -3,7 +3,7 @@
 //! In 32 bits, a division by the size of an axis is a multiplication with its reciprocal: the upper half of a product,
 //! moved right. In 64 bits it is a division.
 
-use crate::launch::args::Numbers;
+use crate::launch::args::LaunchArgs;
 use elinvar_core::Layout;
 use elinvar_kernel::builder::Val;
 use elinvar_kernel::ir::{Binary, Scalar};
@@ -45,7 +45,7 @@ pub fn scalar(wide: bool) -> Scalar {
 
 /// Some axes of several operands, joined where neighbours lie evenly in all of them; those of size 1 are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joined {
+pub struct JoinedAxes {
     /// The sizes.
     pub dims: Vec<usize>,
     /// The strides of each operand.
@@ -67,8 +67,8 @@ pub fn in_pieces(l: &Layout, axis: usize, w: usize) -> bool {
 }
 
 /// Joins the axes `from..to` of operands of one shape.
-pub fn join(x: &[&Layout], from: usize, to: usize) -> Joined {
-    let mut all = Joined { dims: Vec::new(), strides: vec![Vec::new(); x.len()] };
+pub fn join(x: &[&Layout], from: usize, to: usize) -> JoinedAxes {
+    let mut all = JoinedAxes { dims: Vec::new(), strides: vec![Vec::new(); x.len()] };
     for axis in from..to {
         let n = x[0].shape()[axis];
         if n == 1 {
@@ -144,7 +144,7 @@ pub struct Axes<'k> {
 
 impl<'k> Axes<'k> {
     /// The sizes of `rank` axes.
-    pub fn read(numbers: &Numbers<'k>, name: &str, rank: usize, wide: bool) -> Self {
+    pub fn read(numbers: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
         let each = (1..rank)
             .map(|a| {
                 let size = numbers.get(&format!("{name}{a}"));
@@ -158,7 +158,7 @@ impl<'k> Axes<'k> {
         Axes { rank, wide, any: false, each }
     }
     /// The same for sizes of which some may be 1.
-    pub fn read_any(numbers: &Numbers<'k>, name: &str, rank: usize, wide: bool) -> Self {
+    pub fn read_any(numbers: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
         Axes { any: true, ..Axes::read(numbers, name, rank, wide) }
     }
     /// The size of an axis, not the first.
@@ -191,7 +191,7 @@ impl<'k> Axes<'k> {
 }
 
 /// The strides of an operand in a kernel.
-pub fn strides<'k>(numbers: &Numbers<'k>, name: &str, rank: usize) -> Vec<Val<'k>> {
+pub fn strides<'k>(numbers: &LaunchArgs<'k>, name: &str, rank: usize) -> Vec<Val<'k>> {
     (0..rank).map(|a| numbers.get(&format!("{name}_{a}"))).collect()
 }
 

@@ -7,9 +7,9 @@
 //! Which windows those are is a table: along each axis, for each place, the first and behind the last one. A few windows are written out,
 //! so that all is loaded at once, for several elements: an invocation that goes from window to window waits for memory each time.
 
-use super::{Written, inside};
+use super::{UnrolledWindow, inside};
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes};
 use elinvar_core::{DType, Layout};
@@ -22,21 +22,21 @@ const GROUP: u32 = 128;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Form {
-    of: Of,
+struct PoolBackwardConfig {
+    of: PoolGrad,
     dtype: DType,
     /// Spatial axes.
     rank: usize,
     /// Joined axes of the planes.
     lead: usize,
     /// Windows of an element that are written out; `None` if they are walked over.
-    written: Option<Written>,
+    written: Option<UnrolledWindow>,
     wide: bool,
 }
 
 /// Which gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Of {
+enum PoolGrad {
     /// Of averages; `sure`: do all windows between an element's first and last one hold it?
     Average { sure: bool },
     /// Of maxima.
@@ -44,7 +44,7 @@ enum Of {
 }
 
 /// An operand: where it begins, its strides over the planes, and over windows or elements along each spatial axis.
-struct Operand {
+struct WindowOperand {
     offset: usize,
     axes: Vec<isize>,
 }
@@ -69,9 +69,9 @@ fn held(w: &Windows, size: usize) -> (Vec<[i64; 2]>, bool) {
 /// The work of an average's gradient: g, then the gradient by x, of spatial sizes `spatial`. `None` if that has no elements.
 pub fn average(p: &Pool, dtype: DType, g: &Layout, spatial: &[usize]) -> Option<Work<'static>> {
     let lead = g.rank() - p.axes.len();
-    let of_g = Operand { offset: g.offset(), axes: g.strides()[lead..].to_vec() };
+    let of_g = WindowOperand { offset: g.offset(), axes: g.strides()[lead..].to_vec() };
     let sure = p.axes.iter().zip(spatial).all(|(w, &size)| held(w, size).1);
-    launch(Of::Average { sure }, p, dtype, [&[g], &[]], lead, spatial, &[of_g])
+    launch(PoolGrad::Average { sure }, p, dtype, [&[g], &[]], lead, spatial, &[of_g])
 }
 
 /// The work of a scatter that adds at the winners of a maximum over tensors of spatial sizes `spatial`: `base`, with those as one
@@ -88,21 +88,21 @@ pub fn maximum(
     // The last axis, taken apart.
     let apart = |l: &Layout, dims: &[usize]| {
         let along = |a: usize| l.strides()[lead] * dims[a + 1..].iter().product::<usize>() as isize;
-        Operand { offset: l.offset(), axes: (0..dims.len()).map(along).collect() }
+        WindowOperand { offset: l.offset(), axes: (0..dims.len()).map(along).collect() }
     };
     let operands = [apart(winners, &outs), apart(g, &outs), apart(base, spatial)];
-    launch(Of::Max, p, dtype, [&[winners, g], &[base]], lead, spatial, &operands)
+    launch(PoolGrad::Max, p, dtype, [&[winners, g], &[base]], lead, spatial, &operands)
 }
 
 /// The launch, for operands over windows and over elements.
 fn launch(
-    of: Of,
+    of: PoolGrad,
     p: &Pool,
     dtype: DType,
     layouts: [&[&Layout]; 2],
     lead: usize,
     spatial: &[usize],
-    operands: &[Operand],
+    operands: &[WindowOperand],
 ) -> Option<Work<'static>> {
     let rank = p.axes.len();
     let layouts = layouts.concat();
@@ -127,42 +127,42 @@ fn launch(
         counts.push([windows().min(), windows().max()].map(|n| n.unwrap_or(0)));
         all.push(table.len() as i64);
         table.extend(held.into_iter().flatten());
-        if matches!(of, Of::Average { .. }) {
+        if matches!(of, PoolGrad::Average { .. }) {
             all.extend([table.len() as i64, w.dilation as i64]);
             table.extend(
                 (0..w.start.len()).flat_map(|i| [w.start[i] as i64, w.len[i] as i64, w.divisor[i] as i64]),
             );
         }
     }
-    let may_be = of != Of::Average { sure: false };
-    let written = Written::of(&counts).filter(|_| may_be);
-    let form = Form { of, dtype, rank, lead: joined.dims.len(), written, wide };
-    let each = written.map_or(1, Written::each);
+    let may_be = of != PoolGrad::Average { sure: false };
+    let written = UnrolledWindow::of(&counts).filter(|_| may_be);
+    let form = PoolBackwardConfig { of, dtype, rank, lead: joined.dims.len(), written, wide };
+    let each = written.map_or(1, UnrolledWindow::each);
     let groups = grid(len.div_ceil(GROUP as usize * each) as u64);
     let key = Key::of("pool_grad").with(&form);
     Some(args::work_with_table(key, move || build(&form), groups, indexing::scalar(wide), &all, &table))
 }
 
-impl Form {
+impl PoolBackwardConfig {
     fn name(&self) -> String {
         let of = match self.of {
-            Of::Average { .. } => "avg",
-            Of::Max => "max",
+            PoolGrad::Average { .. } => "avg",
+            PoolGrad::Max => "max",
         };
-        let written = self.written.map_or(String::new(), Written::words);
+        let written = self.written.map_or(String::new(), UnrolledWindow::words);
         let wide = if self.wide { "_wide" } else { "" };
         format!("{of}_pool_grad_{}_{}d_{}{written}{wide}", self.dtype, self.rank, self.lead)
     }
     fn operands(&self) -> usize {
         match self.of {
-            Of::Average { .. } => 1,
-            Of::Max => 3,
+            PoolGrad::Average { .. } => 1,
+            PoolGrad::Max => 3,
         }
     }
     fn count(&self) -> usize {
         let of_axis = match self.of {
-            Of::Average { .. } => 3,
-            Of::Max => 1,
+            PoolGrad::Average { .. } => 3,
+            PoolGrad::Max => 1,
         };
         1 + indexing::count(self.rank + 1, self.wide)
             + indexing::count(self.lead, self.wide)
@@ -178,7 +178,7 @@ struct Axis<'k> {
 }
 
 /// An operand in a kernel.
-struct Strided<'k> {
+struct PoolStrides<'k> {
     first: Val<'k>,
     planes: Vec<Val<'k>>,
     axes: Vec<Val<'k>>,
@@ -193,43 +193,43 @@ struct Element<'k> {
 
 /// A window: where it is in the operands over windows, what averages divide by, and whether it is one of the element's, if that is
 /// not sure.
-struct Window<'k> {
+struct GradWindow<'k> {
     at: Vec<Val<'k>>,
     divisor: Option<Val<'k>>,
     there: Option<Val<'k>>,
 }
 
 /// What a kernel knows.
-struct Plan<'k, 'f> {
+struct PoolBackwardBody<'k, 'f> {
     k: &'k Builder,
-    form: &'f Form,
-    numbers: Numbers<'k>,
+    form: &'f PoolBackwardConfig,
+    numbers: LaunchArgs<'k>,
     len: Val<'k>,
     places: Axes<'k>,
     planes: Axes<'k>,
-    operands: Vec<Strided<'k>>,
+    operands: Vec<PoolStrides<'k>>,
     axes: Vec<Axis<'k>>,
     c: Compute,
     memory: Vec<Place>,
 }
 
 /// The kernel of a form.
-fn build(form: &Form) -> Kernel {
+fn build(form: &PoolBackwardConfig) -> Kernel {
     let k = Builder::new(&form.name(), [GROUP, 1, 1]);
     let elem = Elem::from(form.dtype);
     let read = |name: &str, e: Elem| k.buffer(name, e, Access::Read);
     // In the order of a scatter.
     let memory = match form.of {
-        Of::Average { .. } => vec![read("g", elem)],
-        Of::Max => {
+        PoolGrad::Average { .. } => vec![read("g", elem)],
+        PoolGrad::Max => {
             let base = read("base", elem);
             vec![read("winners", Elem::I64), read("g", elem), base]
         }
     };
     let y = k.buffer("y", elem, Access::Write);
-    let p = Plan::read(&k, form, memory);
+    let p = PoolBackwardBody::read(&k, form, memory);
     let number = p.len.scalar();
-    let each = form.written.map_or(1, Written::each) as i64;
+    let each = form.written.map_or(1, UnrolledWindow::each) as i64;
     let first = group_number(&k, number) * (i64::from(GROUP) * each) + k.local_id(0).to(number);
     let all: Vec<Val> = (0..each).map(|e| first + e * i64::from(GROUP)).collect();
     let sums: Vec<Val> = match form.written {
@@ -243,7 +243,7 @@ fn build(form: &Form) -> Kernel {
         None => {
             let e = p.element(all[0].min(p.len - 1));
             let at = |o: usize| e.planes[o];
-            let first = Window {
+            let first = GradWindow {
                 at: (0..p.over_windows()).map(at).collect(),
                 divisor: p.axes[0].of_windows.map(|[d, _]| d.like(1)),
                 there: None,
@@ -257,13 +257,13 @@ fn build(form: &Form) -> Kernel {
     k.finish()
 }
 
-impl<'k, 'f> Plan<'k, 'f> {
-    fn read(k: &'k Builder, form: &'f Form, memory: Vec<Place>) -> Self {
-        let numbers = Numbers::with_table(k, indexing::scalar(form.wide), form.count());
+impl<'k, 'f> PoolBackwardBody<'k, 'f> {
+    fn read(k: &'k Builder, form: &'f PoolBackwardConfig, memory: Vec<Place>) -> Self {
+        let numbers = LaunchArgs::with_table(k, indexing::scalar(form.wide), form.count());
         let len = numbers.get("len");
         let places = Axes::read_any(&numbers, "place", form.rank + 1, form.wide);
         let planes = Axes::read(&numbers, "plane", form.lead, form.wide);
-        let operand = |o: usize| Strided {
+        let operand = |o: usize| PoolStrides {
             first: numbers.get(&format!("offset{o}")),
             planes: indexing::strides(&numbers, &format!("plane_stride{o}"), form.lead),
             axes: indexing::strides(&numbers, &format!("stride{o}"), form.rank),
@@ -272,18 +272,19 @@ impl<'k, 'f> Plan<'k, 'f> {
         let axis = |a: usize| {
             let get = |name: &str| numbers.get(&format!("{name}{a}"));
             let places = get("places");
-            let of_windows = matches!(form.of, Of::Average { .. }).then(|| [get("windows"), get("dilation")]);
+            let of_windows =
+                matches!(form.of, PoolGrad::Average { .. }).then(|| [get("windows"), get("dilation")]);
             Axis { places, of_windows }
         };
         let axes = (0..form.rank).map(axis).collect();
         let c = Compute::from(form.dtype);
-        Plan { k, form, numbers, len, places, planes, operands, axes, c, memory }
+        PoolBackwardBody { k, form, numbers, len, places, planes, operands, axes, c, memory }
     }
     /// How many operands have an element for each window.
     fn over_windows(&self) -> usize {
         match self.form.of {
-            Of::Average { .. } => 1,
-            Of::Max => 2,
+            PoolGrad::Average { .. } => 1,
+            PoolGrad::Max => 2,
         }
     }
 
@@ -303,8 +304,8 @@ impl<'k, 'f> Plan<'k, 'f> {
     /// What sums begin with.
     fn start(&self, e: &Element<'k>) -> Val<'k> {
         match self.form.of {
-            Of::Average { .. } => self.k.int(self.c.scalar(), 0),
-            Of::Max => {
+            PoolGrad::Average { .. } => self.k.int(self.c.scalar(), 0),
+            PoolGrad::Max => {
                 let at = indexing::position(e.planes[2], &e.at, &self.operands[2].axes);
                 self.c.enter(self.k.load(self.memory[2], at, 1))
             }
@@ -317,9 +318,10 @@ impl<'k, 'f> Plan<'k, 'f> {
     }
 
     /// All windows of an element, written out, and what they have in the operands.
-    fn loaded(&self, e: &Element<'k>, written: Written) -> Vec<(Window<'k>, Vec<Val<'k>>)> {
+    fn loaded(&self, e: &Element<'k>, written: UnrolledWindow) -> Vec<(GradWindow<'k>, Vec<Val<'k>>)> {
         let one = |which: Vec<i64>| {
-            let mut w = Window { at: e.planes[..self.over_windows()].to_vec(), divisor: None, there: None };
+            let mut w =
+                GradWindow { at: e.planes[..self.over_windows()].to_vec(), divisor: None, there: None };
             let mut places = Vec::new();
             for (&t, &[from, to]) in which.iter().zip(&e.windows) {
                 let i = from + t;
@@ -344,19 +346,19 @@ impl<'k, 'f> Plan<'k, 'f> {
         written.places(self.form.rank).into_iter().map(one).collect()
     }
 
-    fn values(&self, w: &Window<'k>) -> Vec<Val<'k>> {
+    fn values(&self, w: &GradWindow<'k>) -> Vec<Val<'k>> {
         w.at.iter().zip(&self.memory).map(|(&at, &place)| self.k.load(place, at, 1)).collect()
     }
 
     /// The sum after a window.
-    fn more(&self, e: &Element<'k>, w: &Window<'k>, loaded: &[Val<'k>], sum: Val<'k>) -> Val<'k> {
+    fn more(&self, e: &Element<'k>, w: &GradWindow<'k>, loaded: &[Val<'k>], sum: Val<'k>) -> Val<'k> {
         match self.form.of {
-            Of::Average { .. } => {
+            PoolGrad::Average { .. } => {
                 let divisor = w.divisor.expect("a window of an average has one");
                 let more = sum + self.c.enter(loaded[0]) / divisor.to(self.c.scalar());
                 w.there.map_or(more, |there| there.select(more, sum))
             }
-            Of::Max => {
+            PoolGrad::Max => {
                 let sizes = |a: usize| self.places.size(a + 1);
                 let place = (1..e.at.len()).fold(e.at[0], |place, a| place * sizes(a) + e.at[a]);
                 let won = loaded[0].to(place.scalar()).eq(place);
@@ -367,17 +369,18 @@ impl<'k, 'f> Plan<'k, 'f> {
     }
 
     /// The sum after all windows along the axes from `a` on.
-    fn walk(&self, e: &Element<'k>, a: usize, w: Window<'k>, sum: Val<'k>) -> Val<'k> {
+    fn walk(&self, e: &Element<'k>, a: usize, w: GradWindow<'k>, sum: Val<'k>) -> Val<'k> {
         let Some(&s) = e.at.get(a) else { return self.more(e, &w, &self.values(&w), sum) };
         let [from, to] = e.windows[a];
         self.k.for_(from, to, s.like(1), &[sum], |i, sum| {
             let deeper = || {
                 let at = w.at.iter().zip(&self.operands).map(|(&at, o)| at + i * o.axes[a]).collect();
                 let divisor = w.divisor.map(|d| self.of_window(a, i, 2).map_or(d, |own| d * own));
-                vec![self.walk(e, a + 1, Window { at, divisor, there: None }, sum[0])]
+                vec![self.walk(e, a + 1, GradWindow { at, divisor, there: None }, sum[0])]
             };
             // Who won lies in the window. With gaps between its taps, or windows in no order, others may not.
-            let (Of::Average { sure: false }, Some([_, dilation])) = (self.form.of, self.axes[a].of_windows)
+            let (PoolGrad::Average { sure: false }, Some([_, dilation])) =
+                (self.form.of, self.axes[a].of_windows)
             else {
                 return deeper();
             };

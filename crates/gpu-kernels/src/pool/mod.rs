@@ -14,11 +14,11 @@
 pub mod backward;
 
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes};
 use crate::reduce::arg_fold::{beats, compared};
-use crate::reduce::block_reduce::{Hold, Length, Row, Tile};
+use crate::reduce::block_reduce::{BlockRow, RegisterBudget, RowLength, RowTile};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Elem, Kernel, Scalar};
@@ -35,9 +35,9 @@ const MOST_EACH: usize = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct PoolConfig {
     /// What comes out.
-    pub of: Of,
+    pub of: PoolOutput,
     /// The dtype of the operand.
     pub dtype: DType,
     /// Spatial axes.
@@ -50,33 +50,33 @@ pub struct Form {
 
 /// What comes out of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Of {
+pub enum PoolOutput {
     /// The largest elements, and their places; of windows that are written out, or not.
-    Max(Option<Written>),
+    Max(Option<UnrolledWindow>),
     /// The averages.
     Average {
         /// How results are given to invocations.
-        tile: Tile,
+        tile: RowTile,
         /// How many elements windows have.
-        length: Length,
+        length: RowLength,
         /// Are windows written out, all of whose taps are inside?
-        written: Option<Written>,
+        written: Option<UnrolledWindow>,
     },
 }
 
 /// How many places of each axis are written out, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Written {
+pub struct UnrolledWindow {
     counts: [u8; 3],
     whole: bool,
 }
 
-impl Written {
+impl UnrolledWindow {
     /// For counts between the least and the most of each axis; `None` if they are too many to be written out.
-    pub(crate) fn of(counts: &[[usize; 2]]) -> Option<Written> {
+    pub(crate) fn of(counts: &[[usize; 2]]) -> Option<UnrolledWindow> {
         let all: usize = counts.iter().map(|c| c[1]).try_fold(1usize, |n, c| n.checked_mul(c))?;
         let one = |a: usize| counts.get(a).map_or(1, |c| c[1] as u8);
-        let written = || Written {
+        let written = || UnrolledWindow {
             counts: [0, 1, 2].map(one),
             whole: counts.iter().all(|[least, most]| least == most),
         };
@@ -155,33 +155,35 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
         most *= longest;
         counts.push([shortest, longest]);
     }
-    let written = Written::of(&counts);
+    let written = UnrolledWindow::of(&counts);
     let (of, per) = match p.kind {
-        PoolKind::Max => (Of::Max(written), GROUP as usize * written.map_or(1, Written::each)),
+        PoolKind::Max => (PoolOutput::Max(written), GROUP as usize * written.map_or(1, UnrolledWindow::each)),
         PoolKind::Avg => {
             // Most of what an element costs is to find out where it is.
-            let length = Length::of(most, Hold::One);
+            let length = RowLength::of(most, RegisterBudget::One);
             // A small window is one invocation's business.
             let own = if most <= ALONE { 1 } else { length.lanes };
-            let tile = Tile { lanes: own, rows: GROUP / own, crossed: false };
+            let tile = RowTile { lanes: own, rows: GROUP / own, crossed: false };
             all.push(most as i64);
             // With fewer terms, the others' lanes hold what changes no bit; which they are has to be the same for all.
             let written = written.filter(|w| w.whole && own == 1);
-            let each = written.map_or(1, Written::each);
-            (Of::Average { tile, length, written }, tile.rows as usize * each)
+            let each = written.map_or(1, UnrolledWindow::each);
+            (PoolOutput::Average { tile, length, written }, tile.rows as usize * each)
         }
     };
-    let form = Form { of, dtype, rank, lead, wide };
+    let form = PoolConfig { of, dtype, rank, lead, wide };
     let (key, groups) = (Key::of("pool").with(&form), grid(len.div_ceil(per) as u64));
     Some(args::work_with_table(key, move || build(&form), groups, indexing::scalar(wide), &all, &table))
 }
 
-impl Form {
+impl PoolConfig {
     fn name(&self) -> String {
         let of = match self.of {
-            Of::Max(written) => format!("max_pool{}", written.map_or(String::new(), Written::words)),
-            Of::Average { tile, length, written } => {
-                let written = written.map_or(String::new(), Written::words);
+            PoolOutput::Max(written) => {
+                format!("max_pool{}", written.map_or(String::new(), UnrolledWindow::words))
+            }
+            PoolOutput::Average { tile, length, written } => {
+                let written = written.map_or(String::new(), UnrolledWindow::words);
                 format!("avg_pool_l{}of{}{written}", tile.lanes, length.words())
             }
         };
@@ -190,8 +192,8 @@ impl Form {
     }
     fn count(&self) -> usize {
         let more = match self.of {
-            Of::Max(_) => 0,
-            Of::Average { .. } => 1,
+            PoolOutput::Max(_) => 0,
+            PoolOutput::Average { .. } => 1,
         };
         let axes = indexing::count(self.rank + 1, self.wide) + indexing::count(self.lead, self.wide);
         2 + axes + self.lead + self.rank + 3 * self.rank + more
@@ -209,9 +211,9 @@ struct Axis<'k> {
 }
 
 /// What all pools know.
-struct Plan<'k> {
+struct PoolBody<'k> {
     k: &'k Builder,
-    numbers: Numbers<'k>,
+    numbers: LaunchArgs<'k>,
     len: Val<'k>,
     offset: Val<'k>,
     places: Axes<'k>,
@@ -223,26 +225,27 @@ struct Plan<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &PoolConfig) -> Kernel {
     let invocations = match form.of {
-        Of::Max(_) => GROUP,
-        Of::Average { tile, .. } => tile.invocations(),
+        PoolOutput::Max(_) => GROUP,
+        PoolOutput::Average { tile, .. } => tile.invocations(),
     };
     let k = Builder::new(&form.name(), [invocations, 1, 1]);
     let x = k.buffer("x", form.dtype.into(), Access::Read);
     let y = k.buffer("y", form.dtype.into(), Access::Write);
-    let winners = matches!(form.of, Of::Max(_)).then(|| k.buffer("winners", Elem::I64, Access::Write));
-    let p = Plan::read(&k, form);
+    let winners =
+        matches!(form.of, PoolOutput::Max(_)).then(|| k.buffer("winners", Elem::I64, Access::Write));
+    let p = PoolBody::read(&k, form);
     let s = p.len.scalar();
     let c = Compute::from(form.dtype);
     let alone = || group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s);
     // Those of an invocation that has several windows: neighbours have neighbours.
-    let several = |written: Written| -> Vec<Val> {
+    let several = |written: UnrolledWindow| -> Vec<Val> {
         let first = group_number(&k, s) * (i64::from(GROUP) * written.each() as i64) + k.local_id(0).to(s);
         (0..written.each() as i64).map(|e| first + e * i64::from(GROUP)).collect()
     };
     match form.of {
-        Of::Max(Some(written)) => {
+        PoolOutput::Max(Some(written)) => {
             let all = several(written);
             let winners = winners.expect("a maximum has them");
             let loaded: Vec<_> = all.iter().map(|&i| p.taps(written, i, &|at| k.load(x, at, 1))).collect();
@@ -265,7 +268,7 @@ pub fn build(form: &Form) -> Kernel {
                 });
             }
         }
-        Of::Max(None) => {
+        PoolOutput::Max(None) => {
             let i = alone();
             k.if_(i.lt(p.len), || {
                 let (base, windows) = p.windows(i);
@@ -279,7 +282,7 @@ pub fn build(form: &Form) -> Kernel {
                 k.store(winners.expect("a maximum has them"), i, best[1].to(Scalar::I64));
             });
         }
-        Of::Average { length, written: Some(written), .. } => {
+        PoolOutput::Average { length, written: Some(written), .. } => {
             let all = several(written);
             let loaded: Vec<_> = all.iter().map(|&i| p.taps(written, i, &|at| k.load(x, at, 1))).collect();
             for (&i, taps) in all.iter().zip(&loaded) {
@@ -291,7 +294,7 @@ pub fn build(form: &Form) -> Kernel {
                 k.if_(i.lt(p.len), || k.store(y, i, halved(sums) / divisor.to(c.scalar())));
             }
         }
-        Of::Average { tile, length, written: None } if tile.lanes == 1 => {
+        PoolOutput::Average { tile, length, written: None } if tile.lanes == 1 => {
             let i = alone();
             k.if_(i.lt(p.len), || {
                 let (base, windows) = p.windows(i);
@@ -300,9 +303,9 @@ pub fn build(form: &Form) -> Kernel {
                 k.store(y, i, sum / divisor.to(c.scalar()));
             });
         }
-        Of::Average { tile, length, written: None } => {
+        PoolOutput::Average { tile, length, written: None } => {
             let most = p.most.expect("an average has it");
-            let r = Row::new(&k, tile, length, most.scalar(), c.scalar());
+            let r = BlockRow::new(&k, tile, length, most.scalar(), c.scalar());
             let i = group_number(&k, s) * i64::from(tile.rows) + r.row.to(s);
             let (base, windows) = p.windows(i.min(p.len - 1));
             let count = windows[1..].iter().fold(windows[0].count, |n, w| n * w.count);
@@ -326,7 +329,7 @@ pub fn build(form: &Form) -> Kernel {
 }
 
 /// A window along an axis.
-struct Window<'k> {
+struct AxisWindow<'k> {
     /// Place of the first tap inside, and how many taps are inside.
     first: Val<'k>,
     count: Val<'k>,
@@ -334,11 +337,11 @@ struct Window<'k> {
 }
 
 /// What is done at an element of a window: from its position, its place in the plane, and what is carried.
-type Visit<'k, 'f> = dyn Fn(Val<'k>, Val<'k>, &[Val<'k>]) -> Vec<Val<'k>> + 'f;
+type TapFn<'k, 'f> = dyn Fn(Val<'k>, Val<'k>, &[Val<'k>]) -> Vec<Val<'k>> + 'f;
 
-impl<'k> Plan<'k> {
-    fn read(k: &'k Builder, form: &Form) -> Self {
-        let numbers = Numbers::with_table(k, indexing::scalar(form.wide), form.count());
+impl<'k> PoolBody<'k> {
+    fn read(k: &'k Builder, form: &PoolConfig) -> Self {
+        let numbers = LaunchArgs::with_table(k, indexing::scalar(form.wide), form.count());
         let (len, offset) = (numbers.get("len"), numbers.get("offset"));
         let places = Axes::read_any(&numbers, "place", form.rank + 1, form.wide);
         let planes = Axes::read(&numbers, "plane", form.lead, form.wide);
@@ -350,8 +353,8 @@ impl<'k> Plan<'k> {
             Axis { stride, table, dilation, size }
         };
         let axes = strides.into_iter().enumerate().map(axis).collect();
-        let most = matches!(form.of, Of::Average { .. }).then(|| numbers.get("most"));
-        Plan { k, numbers, len, offset, places, planes, plane_strides, axes, most }
+        let most = matches!(form.of, PoolOutput::Average { .. }).then(|| numbers.get("most"));
+        PoolBody { k, numbers, len, offset, places, planes, plane_strides, axes, most }
     }
     /// Where the plane of element `i` begins in the operand, and the element's place along each axis.
     fn place(&self, i: Val<'k>) -> (Val<'k>, Vec<Val<'k>>) {
@@ -360,23 +363,23 @@ impl<'k> Plan<'k> {
         (indexing::position(self.offset, &self.planes.index(at[0]), &self.plane_strides), axes)
     }
     /// Where the plane of result `i` begins, and its window.
-    fn windows(&self, i: Val<'k>) -> (Val<'k>, Vec<Window<'k>>) {
+    fn windows(&self, i: Val<'k>) -> (Val<'k>, Vec<AxisWindow<'k>>) {
         let (base, at) = self.place(i);
         let window = |(&i, axis): (&Val<'k>, &Axis<'k>)| {
             let entry = axis.table + i * 3;
             let [first, count, divisor] = [0, 1, 2].map(|e| self.numbers.entry(entry + e));
-            Window { first, count, divisor }
+            AxisWindow { first, count, divisor }
         };
         (base, at.iter().zip(&self.axes).map(window).collect())
     }
     /// Visits the elements of a window in row-major order.
     fn walk(
         &self,
-        left: &[Window<'k>],
+        left: &[AxisWindow<'k>],
         at: Val<'k>,
         place: Val<'k>,
         carried: &[Val<'k>],
-        visit: &Visit<'k, '_>,
+        visit: &TapFn<'k, '_>,
     ) -> Vec<Val<'k>> {
         let Some((w, rest)) = left.split_first() else { return visit(at, place, carried) };
         let axis = &self.axes[self.axes.len() - left.len()];
@@ -388,7 +391,7 @@ impl<'k> Plan<'k> {
     /// The sum of a window of at most `lanes` elements, each in a lane of its own: lanes without one hold +0.
     fn small_sum(
         &self,
-        windows: &[Window<'k>],
+        windows: &[AxisWindow<'k>],
         base: Val<'k>,
         scalar: Scalar,
         lanes: u32,
@@ -423,7 +426,7 @@ impl<'k> Plan<'k> {
     /// sure. Results beyond the last have the last one's.
     fn taps(
         &self,
-        written: Written,
+        written: UnrolledWindow,
         i: Val<'k>,
         load: &dyn Fn(Val<'k>) -> Val<'k>,
     ) -> Vec<(Val<'k>, Val<'k>, Option<Val<'k>>)> {

@@ -5,8 +5,8 @@
 
 use super::block_reduce::{elem, lanes};
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout};
@@ -21,7 +21,7 @@ const MANY_ROWS: usize = 1024;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct ArgFoldConfig {
     /// Which element wins.
     pub f: ArgFold,
     /// The dtype of the operand.
@@ -39,21 +39,22 @@ pub struct Form {
 }
 
 /// The work of an arg-fold. Operand: x. Result: the indices (i64).
-pub fn arg_fold(f: ArgFold, x: &Layout, dtype: DType, kept: usize) -> Steps<'static> {
+pub fn arg_fold(f: ArgFold, x: &Layout, dtype: DType, kept: usize) -> LaunchSequence<'static> {
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
-    let mut all = Steps { results: vec![Room::of(Elem::I64, rows)], ..Steps::default() };
+    let mut all =
+        LaunchSequence { results: vec![BufferSpec::of(Elem::I64, rows)], ..LaunchSequence::default() };
     if rows == 0 {
         return all;
     }
     if n <= 2 * PIECE || rows >= MANY_ROWS {
-        all.push(launch(f, x, dtype, kept, [n, n], false), &[Slot::Operand(0), Slot::Result(0)]);
+        all.push(launch(f, x, dtype, kept, [n, n], false), &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         return all;
     }
     let pieces = n.div_ceil(PIECE);
-    all.scratch = vec![Room::of(Elem::I64, rows * pieces)];
-    all.push(launch(f, x, dtype, kept, [n, PIECE], false), &[Slot::Operand(0), Slot::Scratch(0)]);
-    let buffers = [Slot::Operand(0), Slot::Scratch(0), Slot::Result(0)];
+    all.scratch = vec![BufferSpec::of(Elem::I64, rows * pieces)];
+    all.push(launch(f, x, dtype, kept, [n, PIECE], false), &[BufferSlot::Operand(0), BufferSlot::Scratch(0)]);
+    let buffers = [BufferSlot::Operand(0), BufferSlot::Scratch(0), BufferSlot::Result(0)];
     all.push(launch(f, x, dtype, kept, [pieces, pieces], true), &buffers);
     all
 }
@@ -70,7 +71,7 @@ fn launch(
     let rows: usize = x.shape()[..kept].iter().product();
     let [outer, inner] = [indexing::join(&[x], 0, kept), indexing::join(&[x], kept, x.rank())];
     let lanes = lanes(piece);
-    let form = Form {
+    let form = ArgFoldConfig {
         f,
         dtype,
         lanes,
@@ -108,7 +109,7 @@ pub(crate) fn compared(dtype: DType) -> Scalar {
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &ArgFoldConfig) -> Kernel {
     let word = match form.f {
         ArgFold::Max => "max",
         ArgFold::Min => "min",
@@ -123,7 +124,7 @@ pub fn build(form: &Form) -> Kernel {
     let y = k.buffer("y", Elem::I64, Access::Write);
     let number = indexing::scalar(form.wide);
     let count = 5 + form.ranks.iter().map(|&r| indexing::count(r, form.wide) + r).sum::<usize>();
-    let numbers = Numbers::new(&k, number, count);
+    let numbers = LaunchArgs::new(&k, number, count);
     let [rows, n, piece, pieces, offset] = ["rows", "n", "piece", "pieces", "offset"].map(|n| numbers.get(n));
     let [outer, inner] = [("row", a), ("in", b)].map(|(name, rank)| {
         let axes = Axes::read(&numbers, name, rank, form.wide);

@@ -28,7 +28,7 @@ const AT_ONCE: u32 = 32;
 
 /// What a device lets an invocation hold in registers of the rows that it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Hold {
+pub enum RegisterBudget {
     /// One element at a time: where registers are memory, or compilers choke on long kernels.
     #[default]
     One,
@@ -46,7 +46,7 @@ const BESIDE: u32 = SOME_INVOCATIONS / order::LANES as u32;
 
 /// What a kernel knows about how many terms rows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Length {
+pub struct RowLength {
     /// Lanes of the tree that can have a term.
     pub lanes: u32,
     /// Terms of a lane that are loaded before they are combined, a power of two; 0 if each waits for its own condition.
@@ -57,29 +57,31 @@ pub struct Length {
     pub beside: u32,
 }
 
-impl Length {
+impl RowLength {
     /// Of rows of `n` terms, or of at most `n`.
-    pub fn of(n: usize, hold: Hold) -> Length {
+    pub fn of(n: usize, hold: RegisterBudget) -> RowLength {
         let turns = match hold {
-            Hold::One => 0,
-            Hold::Many => n.div_ceil(order::LANES).next_power_of_two().clamp(1, TURNS as usize) as u32,
+            RegisterBudget::One => 0,
+            RegisterBudget::Many => {
+                n.div_ceil(order::LANES).next_power_of_two().clamp(1, TURNS as usize) as u32
+            }
         };
-        Length { lanes: lanes(n), turns, many: n > order::BLOCK, beside: 1 }
+        RowLength { lanes: lanes(n), turns, many: n > order::BLOCK, beside: 1 }
     }
     /// The same for rows that are given to invocations so, with blocks side by side if there are enough.
-    pub fn beside(self, n: usize, tile: Tile, hold: Hold) -> Length {
+    pub fn beside(self, n: usize, tile: RowTile, hold: RegisterBudget) -> RowLength {
         let alone = (tile.lanes, tile.rows) == (order::LANES as u32, 1);
-        if hold == Hold::One || !alone || n <= 2 * order::BLOCK {
+        if hold == RegisterBudget::One || !alone || n <= 2 * order::BLOCK {
             return self;
         }
-        Length { beside: BESIDE, many: n > BESIDE as usize * order::BLOCK, ..self }
+        RowLength { beside: BESIDE, many: n > BESIDE as usize * order::BLOCK, ..self }
     }
     /// The same for rows whose elements stay, in so many blocks side by side: however long, there is no loop over blocks.
-    pub fn held(n: usize, beside: u32) -> Length {
-        Length { many: false, beside, ..Length::of(n, Hold::One) }
+    pub fn held(n: usize, beside: u32) -> RowLength {
+        RowLength { many: false, beside, ..RowLength::of(n, RegisterBudget::One) }
     }
     /// Invocations of a workgroup.
-    pub fn invocations(self, tile: Tile) -> u32 {
+    pub fn invocations(self, tile: RowTile) -> u32 {
         tile.invocations() * self.beside
     }
     /// What tells lengths apart in a kernel's name.
@@ -92,7 +94,7 @@ impl Length {
 
 /// How rows are given to the invocations of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tile {
+pub struct RowTile {
     /// Invocations of a row: a power of two up to 128.
     pub lanes: u32,
     /// Rows of a workgroup.
@@ -101,20 +103,20 @@ pub struct Tile {
     pub crossed: bool,
 }
 
-impl Tile {
+impl RowTile {
     /// A good one for rows of `n` elements.
-    pub fn of(n: usize, crossed: bool, hold: Hold) -> Tile {
+    pub fn of(n: usize, crossed: bool, hold: RegisterBudget) -> RowTile {
         let lanes = lanes(n);
         if crossed {
             // 32 neighbours of f32 are a line of 128 bytes; eight invocations a row are 16 lanes each. There may be no more workgroups
             // than multiprocessors, so where there is much to be brought they are as large as they may be.
             let most = match hold {
-                Hold::One => 8,
-                Hold::Many => SOME_INVOCATIONS / 32,
+                RegisterBudget::One => 8,
+                RegisterBudget::Many => SOME_INVOCATIONS / 32,
             };
-            return Tile { lanes: lanes.min(most), rows: 32, crossed };
+            return RowTile { lanes: lanes.min(most), rows: 32, crossed };
         }
-        Tile { lanes, rows: 128 / lanes, crossed }
+        RowTile { lanes, rows: 128 / lanes, crossed }
     }
     /// Invocations of a workgroup.
     pub fn invocations(self) -> u32 {
@@ -124,9 +126,9 @@ impl Tile {
 
 /// Is it enough that each row has a workgroup? Of a few long rows, blocks have. Where blocks go side by side, a row of eight takes some
 /// 4 us each time that it is read (100 KiB at some 25 bytes a nanosecond), and two launches more that wait for each other as long.
-pub fn is_enough(rows: usize, n: usize, hold: Hold) -> bool {
+pub fn is_enough(rows: usize, n: usize, hold: RegisterBudget) -> bool {
     n <= 2 * order::BLOCK
-        || (hold == Hold::Many && rows >= ROWS_BESIDE && n <= 2 * BESIDE as usize * order::BLOCK)
+        || (hold == RegisterBudget::Many && rows >= ROWS_BESIDE && n <= 2 * BESIDE as usize * order::BLOCK)
 }
 
 /// So many rows keep enough multiprocessors busy.
@@ -173,10 +175,10 @@ pub fn elem(s: Scalar) -> Elem {
 }
 
 /// A row of a workgroup.
-pub struct Row<'k> {
+pub struct BlockRow<'k> {
     pub(crate) k: &'k Builder,
-    pub(crate) tile: Tile,
-    pub(crate) length: Length,
+    pub(crate) tile: RowTile,
+    pub(crate) length: RowLength,
     /// Which invocation of the row, in the type of numbers.
     pub lane: Val<'k>,
     /// Which row of the workgroup, u32.
@@ -191,9 +193,9 @@ pub struct Row<'k> {
     stack: Option<Place>,
 }
 
-impl<'k> Row<'k> {
+impl<'k> BlockRow<'k> {
     /// The row of an invocation. Elements are counted in `number`, terms are of type `scalar`.
-    pub fn new(k: &'k Builder, tile: Tile, length: Length, number: Scalar, scalar: Scalar) -> Self {
+    pub fn new(k: &'k Builder, tile: RowTile, length: RowLength, number: Scalar, scalar: Scalar) -> Self {
         let whole = k.builtin(elinvar_kernel::ir::Builtin::LocalIndex);
         let all = i64::from(tile.invocations());
         let (part, index) = if length.beside > 1 { (Some(whole / all), whole % all) } else { (None, whole) };
@@ -207,7 +209,7 @@ impl<'k> Row<'k> {
         let mine = lane * i64::from(tile.rows) + row;
         let mine = part.map_or(mine, |part| part * all + mine);
         let part = part.map(|part| part.to(number));
-        Row { k, tile, length, lane: lane.to(number), row, mine, part, scalar, shared, stack }
+        BlockRow { k, tile, length, lane: lane.to(number), row, mine, part, scalar, shared, stack }
     }
 
     /// Is this the row's first invocation?

@@ -4,12 +4,12 @@
 //! several rows (see `row`); rows that lie side by side in memory are read across. A few long rows are cut into the blocks of
 //! the order: a workgroup folds a block, and then blocks are joined as the neighbours that they are, 256 at a time.
 
-use super::block_reduce::{self, Hold, Length, Row, Tile, combine, elem, lanes, start};
+use super::block_reduce::{self, BlockRow, RegisterBudget, RowLength, RowTile, combine, elem, lanes, start};
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
-use crate::layout::indexing::{self, Axes, Joined, is_wide};
+use crate::layout::indexing::{self, Axes, JoinedAxes, is_wide};
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Elem, Kernel, Scalar};
@@ -17,7 +17,7 @@ use elinvar_ops::backend::Fold;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct FoldConfig {
     /// How elements are combined.
     pub fold: Fold,
     /// What the operand holds.
@@ -27,9 +27,9 @@ pub struct Form {
     /// In which type it is computed.
     pub scalar: Scalar,
     /// How rows are given to invocations.
-    pub tile: Tile,
+    pub tile: RowTile,
     /// How long rows are, or the blocks of them that stand apart.
-    pub length: Length,
+    pub length: RowLength,
     /// Does each block of a row have a workgroup of its own, and its result a place of its own?
     pub apart: bool,
     /// Joined axes of the rows, and in a row.
@@ -58,44 +58,52 @@ const JOINED: usize = 256;
 const EACH: usize = 16;
 
 /// The work of a fold. Operand: x. Result: the fold of each row.
-pub fn steps(f: Fold, x: &Layout, dtype: DType, kept: usize, to: DType, hold: Hold) -> Steps<'static> {
+pub fn steps(
+    f: Fold,
+    x: &Layout,
+    dtype: DType,
+    kept: usize,
+    to: DType,
+    hold: RegisterBudget,
+) -> LaunchSequence<'static> {
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
-    let mut all = Steps { results: vec![Room::of(to.into(), rows)], ..Steps::default() };
+    let mut all =
+        LaunchSequence { results: vec![BufferSpec::of(to.into(), rows)], ..LaunchSequence::default() };
     if rows >= MANY_ROWS || block_reduce::is_enough(rows, n, hold) {
-        if let Some(work) = fold(f, x, dtype, kept, to, Choice { tile: None, hold }) {
-            all.push(work, &[Slot::Operand(0), Slot::Result(0)]);
+        if let Some(work) = fold(f, x, dtype, kept, to, FoldChoice { tile: None, hold }) {
+            all.push(work, &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         }
         return all;
     }
     let scalar = scalar(f, dtype);
     let between = elem(scalar);
-    let Some(work) = launch(f, x, dtype, kept, between, Choice { tile: None, hold }, true) else {
+    let Some(work) = launch(f, x, dtype, kept, between, FoldChoice { tile: None, hold }, true) else {
         return all;
     };
-    let (from, count) = (Slot::Scratch(0), n.div_ceil(order::BLOCK));
-    all.scratch.push(Room::of(between, rows * count));
-    all.push(work, &[Slot::Operand(0), from]);
-    joins(&mut all, (f, scalar), to.into(), [rows, count], from, Slot::Result(0));
+    let (from, count) = (BufferSlot::Scratch(0), n.div_ceil(order::BLOCK));
+    all.scratch.push(BufferSpec::of(between, rows * count));
+    all.push(work, &[BufferSlot::Operand(0), from]);
+    joins(&mut all, (f, scalar), to.into(), [rows, count], from, BufferSlot::Result(0));
     all
 }
 
 /// Adds the launches that join `count` blocks of each row.
 pub(crate) fn joins(
-    all: &mut Steps<'_>,
+    all: &mut LaunchSequence<'_>,
     (f, scalar): (Fold, Scalar),
     to: Elem,
     [rows, mut count]: [usize; 2],
-    mut from: Slot,
-    result: Slot,
+    mut from: BufferSlot,
+    result: BufferSlot,
 ) {
     loop {
         let each = if count > JOINED { EACH } else { 1 };
         let joined = count.div_ceil(JOINED * each);
         let last = joined == 1;
-        let into = if last { result } else { Slot::Scratch(all.scratch.len()) };
+        let into = if last { result } else { BufferSlot::Scratch(all.scratch.len()) };
         if !last {
-            all.scratch.push(Room::of(elem(scalar), rows * joined));
+            all.scratch.push(BufferSpec::of(elem(scalar), rows * joined));
         }
         let to = if last { to } else { elem(scalar) };
         let wide = indexing::are_many(rows * count);
@@ -122,7 +130,7 @@ pub fn join(f: Fold, scalar: Scalar, to: Elem, each: usize, wide: bool) -> Kerne
     let x = k.buffer("x", elem(scalar), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let s = indexing::scalar(wide);
-    let numbers = Numbers::new(&k, s, 3);
+    let numbers = LaunchArgs::new(&k, s, 3);
     let [rows, count, joined] = ["rows", "count", "joined"].map(|n| numbers.get(n));
     let shared = k.shared("blocks", elem(scalar), JOINED as u32);
     let unit = group_number(&k, s);
@@ -163,11 +171,11 @@ pub fn join(f: Fold, scalar: Scalar, to: Elem, each: usize, wide: bool) -> Kerne
 
 /// What may be chosen about a fold; its bits do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct FoldChoice {
     /// How rows are given to invocations; no more lanes are taken than rows have.
-    pub tile: Option<Tile>,
+    pub tile: Option<RowTile>,
     /// What an invocation may hold.
-    pub hold: Hold,
+    pub hold: RegisterBudget,
 }
 
 /// The work of a fold in one launch: the operand, then the result. `None` if there are no rows.
@@ -177,7 +185,7 @@ pub fn fold(
     dtype: DType,
     kept: usize,
     to: DType,
-    choice: Choice,
+    choice: FoldChoice,
 ) -> Option<Work<'static>> {
     launch(f, x, dtype, kept, to.into(), choice, false)
 }
@@ -188,7 +196,7 @@ fn launch(
     dtype: DType,
     kept: usize,
     to: Elem,
-    choice: Choice,
+    choice: FoldChoice,
     apart: bool,
 ) -> Option<Work<'static>> {
     let rows: usize = x.shape()[..kept].iter().product();
@@ -198,17 +206,17 @@ fn launch(
     }
     let [outer, inner] = [indexing::join(&[x], 0, kept), indexing::join(&[x], kept, x.rank())];
     let tile = choice.tile.map_or_else(
-        || Tile::of(n, crossed(&outer, &inner), choice.hold),
-        |t| Tile { lanes: t.lanes.min(lanes(n)), ..t },
+        || RowTile::of(n, crossed(&outer, &inner), choice.hold),
+        |t| RowTile { lanes: t.lanes.min(lanes(n)), ..t },
     );
     let of_one = if apart { n.min(order::BLOCK) } else { n };
-    let form = Form {
+    let form = FoldConfig {
         fold: f,
         elem: dtype.into(),
         to,
         scalar: scalar(f, dtype),
         tile,
-        length: Length::of(of_one, choice.hold).beside(of_one, tile, choice.hold),
+        length: RowLength::of(of_one, choice.hold).beside(of_one, tile, choice.hold),
         apart,
         ranks: [outer.dims.len(), inner.dims.len()],
         wide: is_wide(x),
@@ -230,8 +238,8 @@ fn launch(
 }
 
 /// Do rows lie side by side, and the elements of a row apart?
-pub fn crossed(outer: &Joined, inner: &Joined) -> bool {
-    let near = |j: &Joined| j.strides[0].last().is_some_and(|s| s.unsigned_abs() == 1);
+pub fn crossed(outer: &JoinedAxes, inner: &JoinedAxes) -> bool {
+    let near = |j: &JoinedAxes| j.strides[0].last().is_some_and(|s| s.unsigned_abs() == 1);
     near(outer) && !near(inner)
 }
 
@@ -244,9 +252,9 @@ fn word(f: Fold) -> &'static str {
     }
 }
 
-impl Form {
+impl FoldConfig {
     fn name(&self) -> String {
-        let Tile { lanes, rows, crossed } = self.tile;
+        let RowTile { lanes, rows, crossed } = self.tile;
         let fold = word(self.fold);
         let [a, b] = self.ranks;
         let crossed = if crossed { "_crossed" } else { "" };
@@ -262,30 +270,30 @@ impl Form {
 }
 
 /// The axes of an operand's rows, or of its elements in a row.
-struct Part<'k> {
+struct AxisGroup<'k> {
     axes: Axes<'k>,
     strides: Vec<Val<'k>>,
 }
 
 /// The kernel of a form.
-pub fn build(form: &Form) -> Kernel {
+pub fn build(form: &FoldConfig) -> Kernel {
     let k = Builder::new(&form.name(), [form.length.invocations(form.tile), 1, 1]);
     let x = k.buffer("x", form.elem, Access::Read);
     let y = k.buffer("y", form.to, Access::Write);
     let count = 3
         + usize::from(form.apart)
         + form.ranks.iter().map(|&r| indexing::count(r, form.wide) + r).sum::<usize>();
-    let numbers = Numbers::new(&k, indexing::scalar(form.wide), count);
+    let numbers = LaunchArgs::new(&k, indexing::scalar(form.wide), count);
     let (rows, n, offset) = (numbers.get("rows"), numbers.get("n"), numbers.get("offset"));
     let blocks = form.apart.then(|| numbers.get("blocks"));
-    let [outer, inner] = [("row", form.ranks[0]), ("in", form.ranks[1])].map(|(name, rank)| Part {
+    let [outer, inner] = [("row", form.ranks[0]), ("in", form.ranks[1])].map(|(name, rank)| AxisGroup {
         axes: Axes::read(&numbers, name, rank, form.wide),
         strides: indexing::strides(&numbers, &format!("{name}_stride"), rank),
     });
     // What a row of the workgroup is: a row, or a block of one.
     let size = order::BLOCK as i64;
     let units = blocks.map_or(rows, |blocks| rows * blocks);
-    let r = Row::new(&k, form.tile, form.length, n.scalar(), form.scalar);
+    let r = BlockRow::new(&k, form.tile, form.length, n.scalar(), form.scalar);
     let unit = group_number(&k, rows.scalar()) * i64::from(form.tile.rows) + r.row.to(rows.scalar());
     // Rows past the last one are the last one, and nobody stores them: the whole workgroup has to go along.
     let here = unit.min(units - 1);

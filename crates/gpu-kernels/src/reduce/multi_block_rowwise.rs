@@ -4,12 +4,12 @@
 //! results are made by as many workgroups as there are pieces of rows. What is handed from launch to launch is what came out of
 //! the folds; every kernel finishes the statistics that it needs from them.
 
-use super::block_reduce::{self, Hold, Length, Row, Tile, elem};
+use super::block_reduce::{self, BlockRow, RegisterBudget, RowLength, RowTile, elem};
 use super::fold;
 use super::rowwise::{RowFormula, rows};
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout, order};
@@ -26,7 +26,7 @@ const EACH: i64 = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct MultiBlockRowwiseConfig {
     /// The dtype of the work.
     pub dtype: DType,
     /// What the operands hold.
@@ -34,7 +34,7 @@ pub struct Form {
     /// The statistic whose terms are folded; `None` if the results are made.
     pub fold: Option<usize>,
     /// What an invocation may hold.
-    pub hold: Hold,
+    pub hold: RegisterBudget,
     /// Joined axes of the rows, and in a row.
     pub ranks: [usize; 2],
     /// Are there positions beyond 2^30?
@@ -47,17 +47,18 @@ pub fn steps<'a>(
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
-    hold: Hold,
-) -> Steps<'a> {
+    hold: RegisterBudget,
+) -> LaunchSequence<'a> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
     let n: usize = shape[kept..].iter().product();
     let len = count * f.out().width(n, f.folds().len());
-    let mut all = Steps { results: vec![Room::of(dtype.into(), len)], ..Steps::default() };
-    let operands: Vec<Slot> = (0..x.len()).map(Slot::Operand).collect();
+    let mut all =
+        LaunchSequence { results: vec![BufferSpec::of(dtype.into(), len)], ..LaunchSequence::default() };
+    let operands: Vec<BufferSlot> = (0..x.len()).map(BufferSlot::Operand).collect();
     if count >= MANY_ROWS || block_reduce::is_enough(count, n, hold) {
         if let Some(work) = rows(f, dtype, x, kept, hold) {
-            all.push(work, &[&operands[..], &[Slot::Result(0)]].concat());
+            all.push(work, &[&operands[..], &[BufferSlot::Result(0)]].concat());
         }
         return all;
     }
@@ -67,17 +68,17 @@ pub fn steps<'a>(
     let scalar = Compute::from(dtype).scalar();
     let between = elem(scalar);
     let blocks = n.div_ceil(order::BLOCK);
-    let mut folded: Vec<Slot> = Vec::new();
+    let mut folded: Vec<BufferSlot> = Vec::new();
     for (j, &fold) in f.folds().iter().enumerate() {
         let at = all.scratch.len();
-        all.scratch.extend([Room::of(between, count * blocks), Room::of(between, count)]);
-        let (parts, whole) = (Slot::Scratch(at), Slot::Scratch(at + 1));
+        all.scratch.extend([BufferSpec::of(between, count * blocks), BufferSpec::of(between, count)]);
+        let (parts, whole) = (BufferSlot::Scratch(at), BufferSlot::Scratch(at + 1));
         let buffers = [&operands[..], &folded, &[parts]].concat();
         all.push(launch(f, dtype, x, kept, (Some(j), hold)), &buffers);
         fold::joins(&mut all, (fold, scalar), between, [count, blocks], parts, whole);
         folded.push(whole);
     }
-    let buffers = [&operands[..], &folded, &[Slot::Result(0)]].concat();
+    let buffers = [&operands[..], &folded, &[BufferSlot::Result(0)]].concat();
     all.push(launch(f, dtype, x, kept, (None, hold)), &buffers);
     all
 }
@@ -87,14 +88,14 @@ fn launch<'a>(
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
-    (fold, hold): (Option<usize>, Hold),
+    (fold, hold): (Option<usize>, RegisterBudget),
 ) -> Work<'a> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
     let n: usize = shape[kept..].iter().product();
     let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
     let [outer, inner] = [indexing::join(&layouts, 0, kept), indexing::join(&layouts, kept, shape.rank())];
-    let form = Form {
+    let form = MultiBlockRowwiseConfig {
         dtype,
         operands: x.iter().map(|(_, d)| Elem::from(*d)).collect(),
         fold,
@@ -119,23 +120,23 @@ fn launch<'a>(
     args::work(key, move || build(f, &form), grid((count * pieces) as u64), scalar, &all)
 }
 
-impl Form {
+impl MultiBlockRowwiseConfig {
     fn name(&self, f: &dyn RowFormula) -> String {
         let elems: String = self.operands.iter().map(|e| format!("_{e}")).collect();
         let [a, b] = self.ranks;
         let stage = self.fold.map_or_else(|| "results".to_string(), |j| format!("fold{j}"));
         let wide = if self.wide { "_wide" } else { "" };
         let hold = match self.hold {
-            Hold::One => "",
-            Hold::Many => "_many",
+            RegisterBudget::One => "",
+            RegisterBudget::Many => "_many",
         };
         format!("long_rows_{}_{stage}{elems}_{}_{a}_{b}{hold}{wide}", f.name(), self.dtype)
     }
 }
 
 /// The kernel of a form: the operands, the folds of the statistics so far, and what comes out.
-pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
-    let tile = Tile { lanes: order::LANES as u32, rows: 1, crossed: false };
+pub fn build(f: &dyn RowFormula, form: &MultiBlockRowwiseConfig) -> Kernel {
+    let tile = RowTile { lanes: order::LANES as u32, rows: 1, crossed: false };
     let group = if form.fold.is_some() { tile.invocations() } else { GROUP };
     let k = Builder::new(&form.name(f), [group, 1, 1]);
     let c = Compute::from(form.dtype);
@@ -149,7 +150,7 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
     let y = k.buffer("y", out, Access::Write);
     let [a, b] = form.ranks;
     let sizes = indexing::count(a, form.wide) + indexing::count(b, form.wide);
-    let numbers = Numbers::new(&k, indexing::scalar(form.wide), 3 + sizes + places.len() * (1 + a + b));
+    let numbers = LaunchArgs::new(&k, indexing::scalar(form.wide), 3 + sizes + places.len() * (1 + a + b));
     let [rows, n, pieces] = ["rows", "n", "pieces"].map(|name| numbers.get(name));
     let outer = Axes::read(&numbers, "row", a, form.wide);
     let inner = Axes::read(&numbers, "in", b, form.wide);
@@ -183,8 +184,8 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
     match (form.fold, f.out()) {
         (Some(j), _) => {
             let size = order::BLOCK as i64;
-            let length = Length::of(order::BLOCK, form.hold);
-            let r = Row::new(&k, tile, length, n.scalar(), c.scalar());
+            let length = RowLength::of(order::BLOCK, form.hold);
+            let r = BlockRow::new(&k, tile, length, n.scalar(), c.scalar());
             let begin = piece * size;
             // The last block may be shorter.
             let m = (n - begin).min(n.like(size));
@@ -203,8 +204,8 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
                 }
             };
             match form.hold {
-                Hold::One => one_by_one(),
-                Hold::Many => {
+                RegisterBudget::One => one_by_one(),
+                RegisterBudget::Many => {
                     let whole = exists & !n.lt((piece + 1) * (i64::from(GROUP) * EACH));
                     let together = || {
                         let x: Vec<Vec<Term>> = places.iter().map(|&i| element(i)).collect();

@@ -4,7 +4,7 @@
 //! there for each of them, and a kernel is for rows of a number of turns: every number up to eight, then a few in
 //! each power of two. What is missing at the end is loaded and computed from the last element, and left out of the folds.
 
-use super::block_reduce::{Hold, Row, Tile, combine, lanes, start};
+use super::block_reduce::{BlockRow, RegisterBudget, RowTile, combine, lanes, start};
 use elinvar_core::order;
 use elinvar_kernel::builder::Val;
 use elinvar_ops::backend::Fold;
@@ -24,7 +24,7 @@ const BLOCK_TURNS: u32 = (order::BLOCK / order::LANES) as u32;
 
 /// How many elements of a row an invocation holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct RegisterRow {
     /// Turns through the lanes.
     turns: u32,
     /// Turns, of the first ones, in which all lanes have an element, whatever the row.
@@ -33,11 +33,11 @@ pub struct Held {
     beside: u32,
 }
 
-impl Held {
+impl RegisterRow {
     /// Of rows of `n` elements; `None` if they are not to be held. An element takes so many registers.
-    pub fn of(n: usize, tile: Tile, registers: u32, hold: Hold) -> Option<Held> {
+    pub fn of(n: usize, tile: RowTile, registers: u32, hold: RegisterBudget) -> Option<RegisterRow> {
         if n > 2 * order::BLOCK {
-            return Held::of_blocks(n, tile, registers, hold);
+            return RegisterRow::of_blocks(n, tile, registers, hold);
         }
         let turns = u32::try_from(n.div_ceil(order::LANES)).ok().filter(|&t| t > 0)?;
         // Of a kernel's turns, less than a fifth are for nothing in a row.
@@ -46,16 +46,20 @@ impl Held {
         let fits = turns.checked_mul(lanes(n) / tile.lanes * registers).is_some_and(|all| all <= REGISTERS);
         let whole = n == turns as usize * order::LANES;
         let sure = if whole { turns } else { turns - step };
-        (hold == Hold::Many && fits).then_some(Held { turns, sure, beside: 1 })
+        (hold == RegisterBudget::Many && fits).then_some(RegisterRow { turns, sure, beside: 1 })
     }
     /// Of longer rows, whose blocks lie side by side.
-    fn of_blocks(n: usize, tile: Tile, registers: u32, hold: Hold) -> Option<Held> {
+    fn of_blocks(n: usize, tile: RowTile, registers: u32, hold: RegisterBudget) -> Option<RegisterRow> {
         let alone = (tile.lanes, tile.rows) == (order::LANES as u32, 1);
         let beside = u32::try_from(n.div_ceil(order::BLOCK).next_power_of_two()).ok()?;
         let fits = beside <= MOST_BESIDE
             && registers.checked_mul(beside * BLOCK_TURNS).is_some_and(|all| all <= REGISTERS_BESIDE);
         let sure = if n == beside as usize * order::BLOCK { BLOCK_TURNS } else { 0 };
-        (hold == Hold::Many && alone && fits).then_some(Held { turns: BLOCK_TURNS, sure, beside })
+        (hold == RegisterBudget::Many && alone && fits).then_some(RegisterRow {
+            turns: BLOCK_TURNS,
+            sure,
+            beside,
+        })
     }
     /// Blocks side by side.
     pub fn beside(self) -> u32 {
@@ -69,7 +73,7 @@ impl Held {
 
 /// The elements of an invocation, by number.
 pub struct Elements<'k> {
-    held: Held,
+    held: RegisterRow,
     /// How far behind the invocation's first each is in the row, or would be.
     pub far: Vec<i64>,
     /// Is it there? `None` if it surely is.
@@ -80,7 +84,7 @@ pub struct Elements<'k> {
 
 impl<'k> Elements<'k> {
     /// Those of a row of `n` elements.
-    pub fn new(row: &Row<'k>, held: Held, n: Val<'k>) -> Self {
+    pub fn new(row: &BlockRow<'k>, held: RegisterRow, n: Val<'k>) -> Self {
         let own = row.own();
         let far: Vec<i64> = (0..held.turns * own).map(|e| row.far(e / own, e % own)).collect();
         let first = row.first();
@@ -94,7 +98,7 @@ impl<'k> Elements<'k> {
 
     /// The fold of the row's terms, of which these are the invocation's, for all invocations of the row. The whole workgroup comes
     /// here.
-    pub fn fold(&self, row: &Row<'k>, f: Fold, terms: &[Val<'k>]) -> Val<'k> {
+    pub fn fold(&self, row: &BlockRow<'k>, f: Fold, terms: &[Val<'k>]) -> Val<'k> {
         let (op, own) = (combine(f), row.own() as usize);
         let none = row.k.constant(start(f, terms[0].scalar()));
         let all: Vec<(&Val, &Option<Val>)> = terms.iter().zip(&self.there).collect();

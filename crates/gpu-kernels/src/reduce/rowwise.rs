@@ -5,10 +5,10 @@
 //! operand that is the same for all rows, as weights are, is not: it comes out of a cache. What the formula does at an element is
 //! the catalogue's formula.
 
-use super::block_reduce::{Hold, Length, Row, Tile};
-use super::register_row::{Elements, Held};
+use super::block_reduce::{BlockRow, RegisterBudget, RowLength, RowTile};
+use super::register_row::{Elements, RegisterRow};
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
+use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout, order};
@@ -57,7 +57,7 @@ pub trait RowFormula {
 
 /// A row-wise op of the catalogue.
 #[derive(Clone, Copy, Debug)]
-pub struct OfRows<R, const N: usize>(pub R);
+pub struct CatalogueRows<R, const N: usize>(pub R);
 
 /// Runs the body with `$float` bound to the lane of a float type.
 macro_rules! each_float {
@@ -78,7 +78,7 @@ macro_rules! each_float {
     };
 }
 
-impl<R: elinvar_ops::rows::RowFormula<N>, const N: usize> RowFormula for OfRows<R, N> {
+impl<R: elinvar_ops::rows::RowFormula<N>, const N: usize> RowFormula for CatalogueRows<R, N> {
     fn name(&self) -> String {
         R::NAME.to_string()
     }
@@ -128,7 +128,7 @@ impl<R: elinvar_ops::rows::RowFormula<N>, const N: usize> RowFormula for OfRows<
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct RowwiseConfig {
     /// The dtype of the work.
     pub dtype: DType,
     /// What the operands hold.
@@ -136,11 +136,11 @@ pub struct Form {
     /// What the result holds.
     pub to: Elem,
     /// How rows are given to invocations.
-    pub tile: Tile,
+    pub tile: RowTile,
     /// How long rows are.
-    pub length: Length,
+    pub length: RowLength,
     /// How many elements of them are held, and of which operands; `None` if none are.
-    held: Option<(Held, Vec<bool>)>,
+    held: Option<(RegisterRow, Vec<bool>)>,
     /// Joined axes of the rows, and in a row.
     pub ranks: [usize; 2],
     /// Are there positions beyond 2^30?
@@ -152,9 +152,9 @@ const FEW_ROWS: usize = 256;
 
 /// The sum of the products of two operands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Products;
+pub(crate) struct RowDot;
 
-impl RowFormula for Products {
+impl RowFormula for RowDot {
     fn name(&self) -> String {
         "products".to_string()
     }
@@ -194,7 +194,7 @@ pub fn rows<'a>(
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
-    hold: Hold,
+    hold: RegisterBudget,
 ) -> Option<Work<'a>> {
     rows_to(f, dtype, x, kept, dtype.into(), hold)
 }
@@ -206,7 +206,7 @@ pub(crate) fn rows_to<'a>(
     x: &[(&Layout, DType)],
     kept: usize,
     to: Elem,
-    hold: Hold,
+    hold: RegisterBudget,
 ) -> Option<Work<'a>> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
@@ -216,7 +216,7 @@ pub(crate) fn rows_to<'a>(
     }
     let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
     let [outer, inner] = [indexing::join(&layouts, 0, kept), indexing::join(&layouts, kept, shape.rank())];
-    let tile = Tile::of(n, super::fold::crossed(&outer, &inner), hold);
+    let tile = RowTile::of(n, super::fold::crossed(&outer, &inner), hold);
     // There may be one row only, in which nothing is read again for others.
     let varies = outer.strides.iter().map(|s| s.is_empty() || s.iter().any(|&s| s != 0));
     let varies: Vec<bool> = varies.collect();
@@ -224,10 +224,10 @@ pub(crate) fn rows_to<'a>(
     let stays = n <= 2 * order::BLOCK || count <= FEW_ROWS;
     let held = if stays { held(f, dtype, n, tile, &varies, hold) } else { None };
     let length = match held {
-        Some(held) => Length::held(n, held.beside()),
-        None => Length::of(n, hold).beside(n, tile, hold),
+        Some(held) => RowLength::held(n, held.beside()),
+        None => RowLength::of(n, hold).beside(n, tile, hold),
     };
-    let form = Form {
+    let form = RowwiseConfig {
         dtype,
         operands: x.iter().map(|(_, d)| Elem::from(*d)).collect(),
         to,
@@ -250,16 +250,23 @@ pub(crate) fn rows_to<'a>(
 }
 
 /// How many elements of a row are held, of the operands that vary from row to row; `None` if nothing would be read twice.
-fn held(f: &dyn RowFormula, dtype: DType, n: usize, tile: Tile, varies: &[bool], hold: Hold) -> Option<Held> {
+fn held(
+    f: &dyn RowFormula,
+    dtype: DType,
+    n: usize,
+    tile: RowTile,
+    varies: &[bool],
+    hold: RegisterBudget,
+) -> Option<RegisterRow> {
     let passes = f.folds().len() + usize::from(f.out() == RowOut::Each);
     let operands = varies.iter().filter(|&&v| v).count() as u32;
     let words = Compute::from(dtype).scalar().bits() / 32;
-    if passes < 2 { None } else { Held::of(n, tile, operands.max(1) * words, hold) }
+    if passes < 2 { None } else { RegisterRow::of(n, tile, operands.max(1) * words, hold) }
 }
 
-impl Form {
+impl RowwiseConfig {
     fn name(&self, f: &dyn RowFormula) -> String {
-        let Tile { lanes, rows, crossed } = self.tile;
+        let RowTile { lanes, rows, crossed } = self.tile;
         let elems: String = self.operands.iter().map(|e| format!("_{e}")).collect();
         let [a, b] = self.ranks;
         let crossed = if crossed { "_crossed" } else { "" };
@@ -279,14 +286,14 @@ impl Form {
 }
 
 /// An operand: where a row of it begins, and the strides in a row.
-struct Operand<'k> {
+struct RowOperand<'k> {
     place: Place,
     first: Val<'k>,
     strides: Vec<Val<'k>>,
 }
 
 /// The kernel of a form.
-pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
+pub fn build(f: &dyn RowFormula, form: &RowwiseConfig) -> Kernel {
     let k = Builder::new(&form.name(f), [form.length.invocations(form.tile), 1, 1]);
     let c = Compute::from(form.dtype);
     let places: Vec<Place> = (form.operands.iter().enumerate())
@@ -295,26 +302,26 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
     let y = k.buffer("y", form.to, Access::Write);
     let [a, b] = form.ranks;
     let sizes = indexing::count(a, form.wide) + indexing::count(b, form.wide);
-    let numbers = Numbers::new(&k, indexing::scalar(form.wide), 2 + sizes + places.len() * (1 + a + b));
+    let numbers = LaunchArgs::new(&k, indexing::scalar(form.wide), 2 + sizes + places.len() * (1 + a + b));
     let (rows, n) = (numbers.get("rows"), numbers.get("n"));
     let outer = Axes::read(&numbers, "row", a, form.wide);
     let inner = Axes::read(&numbers, "in", b, form.wide);
 
-    let r = Row::new(&k, form.tile, form.length, n.scalar(), c.scalar());
+    let r = BlockRow::new(&k, form.tile, form.length, n.scalar(), c.scalar());
     let row = group_number(&k, rows.scalar()) * i64::from(form.tile.rows) + r.row.to(rows.scalar());
     let at = outer.index(row.min(rows - 1));
-    let operands: Vec<Operand> = (places.iter().enumerate())
+    let operands: Vec<RowOperand> = (places.iter().enumerate())
         .map(|(i, &place)| {
             let offset = numbers.get(&format!("offset{i}"));
             let first =
                 indexing::position(offset, &at, &indexing::strides(&numbers, &format!("row_stride{i}"), a));
-            Operand { place, first, strides: indexing::strides(&numbers, &format!("in_stride{i}"), b) }
+            RowOperand { place, first, strides: indexing::strides(&numbers, &format!("in_stride{i}"), b) }
         })
         .collect();
     let length = Term::Value(n.to(c.scalar()));
     // Statistics that a formula has not, or not yet, are 0.
     let s = [Term::Number(Constant::int(c.scalar(), 0)); STATS];
-    let all = Code { k: &k, f, c, operands, inner, r, n, length, s, exists: row.lt(rows), row, y };
+    let all = RowwiseBody { k: &k, f, c, operands, inner, r, n, length, s, exists: row.lt(rows), row, y };
     match &form.held {
         Some((held, of)) => all.held(*held, of),
         None => all.anew(),
@@ -323,14 +330,14 @@ pub fn build(f: &dyn RowFormula, form: &Form) -> Kernel {
 }
 
 /// A kernel up to where its row begins.
-struct Code<'k, 'f> {
+struct RowwiseBody<'k, 'f> {
     k: &'k Builder,
     f: &'f dyn RowFormula,
     c: Compute,
-    operands: Vec<Operand<'k>>,
+    operands: Vec<RowOperand<'k>>,
     /// The axes of a row.
     inner: Axes<'k>,
-    r: Row<'k>,
+    r: BlockRow<'k>,
     /// How many elements a row has; as a number of the formula, too.
     n: Val<'k>,
     length: Term<'k>,
@@ -342,8 +349,8 @@ struct Code<'k, 'f> {
     y: Place,
 }
 
-impl<'k> Code<'k, '_> {
-    fn load(&self, o: &Operand<'k>, at: &[Val<'k>]) -> Term<'k> {
+impl<'k> RowwiseBody<'k, '_> {
+    fn load(&self, o: &RowOperand<'k>, at: &[Val<'k>]) -> Term<'k> {
         let place = indexing::position(o.first, at, &o.strides);
         Term::Value(self.c.enter(self.k.load(o.place, place, 1)))
     }
@@ -388,15 +395,15 @@ impl<'k> Code<'k, '_> {
     }
 
     /// Elements of some operands are read once.
-    fn held(mut self, held: Held, of: &[bool]) {
+    fn held(mut self, held: RegisterRow, of: &[bool]) {
         let all = Elements::new(&self.r, held, self.n);
         let at: Vec<Vec<Val>> = all.loaded.iter().map(|&i| self.inner.index(i)).collect();
-        let read = |(o, &is): (&Operand<'k>, &bool)| -> Vec<Term<'k>> {
+        let read = |(o, &is): (&RowOperand<'k>, &bool)| -> Vec<Term<'k>> {
             if is { at.iter().map(|at| self.load(o, at)).collect() } else { Vec::new() }
         };
         let registers: Vec<Vec<Term>> = self.operands.iter().zip(of).map(read).collect();
         let element = |code: &Self, e: usize| {
-            let one = |(o, held): (&Operand<'k>, &Vec<Term<'k>>)| {
+            let one = |(o, held): (&RowOperand<'k>, &Vec<Term<'k>>)| {
                 held.get(e).copied().unwrap_or_else(|| code.load(o, &at[e]))
             };
             code.operands.iter().zip(&registers).map(one).collect::<Vec<Term>>()

@@ -13,8 +13,8 @@
 use super::block_reduce::elem;
 use super::fold;
 use crate::formula::Compute;
-use crate::launch::args::{self, Numbers};
-use crate::launch::sequence::{Room, Slot, Steps};
+use crate::launch::args::{self, LaunchArgs};
+use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
@@ -30,7 +30,7 @@ const CROSSED: u32 = 256;
 
 /// How rows are given to the invocations of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Tile {
+struct ScanTile {
     /// Groups of a row's block, at most as many as the order has: a power of two. One of fewer is the only one.
     groups: u32,
     rows: u32,
@@ -38,11 +38,11 @@ struct Tile {
     crossed: bool,
 }
 
-impl Tile {
-    fn of(n: usize, crossed: bool, scalar: Scalar) -> Tile {
+impl ScanTile {
+    fn of(n: usize, crossed: bool, scalar: Scalar) -> ScanTile {
         let groups = n.clamp(1, SCAN_BLOCK).div_ceil(SCAN_GROUP).next_power_of_two() as u32;
         let invocations = if crossed { CROSSED * 32 / scalar.bits() } else { ALONG };
-        Tile { groups, rows: invocations / groups, crossed }
+        ScanTile { groups, rows: invocations / groups, crossed }
     }
     fn invocations(self) -> u32 {
         self.groups * self.rows
@@ -59,22 +59,23 @@ const MANY_ROWS: usize = 128;
 const FEW_BLOCKS: usize = 8;
 
 /// The work of a scan along the last axis. Operand: x. Result: its prefixes.
-pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> Steps<'static> {
+pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'static> {
     let len = x.shape().numel();
-    let mut all = Steps { results: vec![Room::of(to.into(), len)], ..Steps::default() };
+    let mut all =
+        LaunchSequence { results: vec![BufferSpec::of(to.into(), len)], ..LaunchSequence::default() };
     let n = x.shape().last().copied().unwrap_or(1);
     let (rows, blocks) = (len.checked_div(n).unwrap_or(0), n.div_ceil(SCAN_BLOCK));
     let scalar = scalar(dtype);
     if rows >= MANY_ROWS || blocks <= FEW_BLOCKS {
         if let Some(work) = scan(f, x, dtype, to) {
-            all.push(work, &[Slot::Operand(0), Slot::Result(0)]);
+            all.push(work, &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         }
         return all;
     }
     let Some(first) = launch(f, x, dtype, elem(scalar), true) else { return all };
-    all.scratch = vec![Room::of(elem(scalar), len), Room::of(elem(scalar), rows * blocks)];
-    let [scanned, before] = [0, 1].map(Slot::Scratch);
-    all.push(first, &[Slot::Operand(0), scanned]);
+    all.scratch = vec![BufferSpec::of(elem(scalar), len), BufferSpec::of(elem(scalar), rows * blocks)];
+    let [scanned, before] = [0, 1].map(BufferSlot::Scratch);
+    all.push(first, &[BufferSlot::Operand(0), scanned]);
     let wide = indexing::are_many(len);
     let sizes = [rows, n, blocks].map(|v| v as i64);
     let chain = move || chain(f, scalar, wide);
@@ -85,7 +86,7 @@ pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> Steps<'static> {
     let groups = grid(len.div_ceil(SPREAD as usize) as u64);
     let key = Key::of("scan_spread").with(&(f, scalar, to, wide));
     let spread = move || spread(f, scalar, to, wide);
-    all.push(args::work(key, spread, groups, number, &sizes), &[scanned, before, Slot::Result(0)]);
+    all.push(args::work(key, spread, groups, number, &sizes), &[scanned, before, BufferSlot::Result(0)]);
     all
 }
 
@@ -117,7 +118,7 @@ pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
     let x = k.buffer("x", elem(scalar), Access::Read);
     let before = k.buffer("before", elem(scalar), Access::Write);
     let s = indexing::scalar(wide);
-    let numbers = Numbers::new(&k, s, 3);
+    let numbers = LaunchArgs::new(&k, s, 3);
     let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| numbers.get(n));
     let shared = k.shared("ends", elem(scalar), SPREAD);
     // The last row of a grid may have workgroups too many: they go along, and store nothing.
@@ -192,7 +193,7 @@ pub fn spread(f: Scan, scalar: Scalar, to: Elem, wide: bool) -> Kernel {
     let before = k.buffer("before", elem(scalar), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let s = indexing::scalar(wide);
-    let numbers = Numbers::new(&k, s, 3);
+    let numbers = LaunchArgs::new(&k, s, 3);
     let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| numbers.get(n));
     let i = group_number(&k, s) * i64::from(SPREAD) + k.local_id(0).to(s);
     k.if_(i.lt(rows * n), || {
@@ -221,11 +222,11 @@ fn launch(f: Scan, x: &Layout, dtype: DType, to: Elem, apart: bool) -> Option<Wo
     let outer = indexing::join(&[x], 0, kept);
     let inner = indexing::join(&[x], kept, x.rank());
     let crossed = !apart && fold::crossed(&outer, &inner);
-    let tile = Tile::of(n, crossed, scalar(dtype));
+    let tile = ScanTile::of(n, crossed, scalar(dtype));
     let mut all = vec![rows as i64, n as i64, x.offset() as i64, stride as i64];
     all.extend(indexing::sizes(&outer.dims, wide));
     all.extend(outer.strides[0].iter().map(|&s| s as i64));
-    let form = Form { f, dtype, to, tile, rank: outer.dims.len(), apart, wide };
+    let form = ScanConfig { f, dtype, to, tile, rank: outer.dims.len(), apart, wide };
     let key = Key::of("scan").with(&form);
     let build = move || build(&form);
     let units = if apart { rows * n.div_ceil(SCAN_BLOCK) } else { rows }.div_ceil(tile.rows as usize);
@@ -234,11 +235,11 @@ fn launch(f: Scan, x: &Layout, dtype: DType, to: Elem, apart: bool) -> Option<Wo
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Form {
+struct ScanConfig {
     f: Scan,
     dtype: DType,
     to: Elem,
-    tile: Tile,
+    tile: ScanTile,
     /// Joined axes of the rows.
     rank: usize,
     /// Is it for blocks of rows that know nothing of each other?
@@ -246,9 +247,9 @@ struct Form {
     wide: bool,
 }
 
-impl Form {
+impl ScanConfig {
     fn name(&self) -> String {
-        let Form { f, dtype, to, tile: Tile { groups, rows, crossed }, rank, apart, wide } = *self;
+        let ScanConfig { f, dtype, to, tile: ScanTile { groups, rows, crossed }, rank, apart, wide } = *self;
         let flags = [(crossed, "_crossed"), (apart, "_apart"), (wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         format!("scan_{}_{dtype}_{to}_{groups}of{rows}_{rank}{flags}", op(f).0)
@@ -256,21 +257,21 @@ impl Form {
 }
 
 /// The kernel of a form.
-fn build(form: &Form) -> Kernel {
+fn build(form: &ScanConfig) -> Kernel {
     let k = Builder::new(&form.name(), [form.tile.invocations(), 1, 1]);
     write(&k, form);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: &Form) {
-    let Form { f, dtype, to, tile, rank, apart, wide } = *form;
+fn write<'k>(k: &'k Builder, form: &ScanConfig) {
+    let ScanConfig { f, dtype, to, tile, rank, apart, wide } = *form;
     let (_, op) = op(f);
     let scalar = scalar(dtype);
-    let Tile { groups, rows: in_group, crossed } = tile;
+    let ScanTile { groups, rows: in_group, crossed } = tile;
     let x = k.buffer("x", dtype.into(), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let number = indexing::scalar(wide);
-    let numbers = Numbers::new(k, number, 4 + indexing::count(rank, wide) + rank);
+    let numbers = LaunchArgs::new(k, number, 4 + indexing::count(rank, wide) + rank);
     let [rows, n, offset, stride] = ["rows", "n", "offset", "stride"].map(|n| numbers.get(n));
     let axes = Axes::read(&numbers, "row", rank, wide);
     let strides = indexing::strides(&numbers, "row_stride", rank);

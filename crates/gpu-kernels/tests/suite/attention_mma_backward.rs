@@ -3,8 +3,8 @@
 use crate::backend::run_steps;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Shape};
-use elinvar_gpu_kernels::attention::{Given, mma_backward};
-use elinvar_gpu_kernels::launch::Steps;
+use elinvar_gpu_kernels::attention::{BackwardInputs, mma_backward};
+use elinvar_gpu_kernels::launch::LaunchSequence;
 use elinvar_ops::backend::Attention;
 
 /// Batch, heads, heads of keys, queries, keys, width.
@@ -70,7 +70,7 @@ impl Sums {
 }
 
 /// How a gradient is computed.
-pub type How = fn(&Attention, DType, &Given<'_>) -> Steps<'static>;
+pub type How = fn(&Attention, DType, &BackwardInputs<'_>) -> LaunchSequence<'static>;
 
 pub fn check(how: How, dtype: DType, sizes: Sizes, a: &Attention, seed: u64) {
     let [b, h, j, l, s, d] = sizes;
@@ -118,7 +118,7 @@ pub fn check(how: How, dtype: DType, sizes: Sizes, a: &Attention, seed: u64) {
     }
 
     let (of_q, of_k, of_lse) = (layout(&[b, h, l, d]), layout(&[b, j, s, d]), layout(&[b, h, l]));
-    let given = Given { q: &of_q, k: &of_k, v: &of_k, o: &of_q, lse: &of_lse, g: &of_q, mask: None };
+    let given = BackwardInputs { q: &of_q, k: &of_k, v: &of_k, o: &of_q, lse: &of_lse, g: &of_q, mask: None };
     let steps = how(a, dtype, &given);
     let got = run_steps(&steps, &[&q_data, &k_data, &v_data, &o_data, &lse_data, &g_data]);
     let got: Vec<Vec<f64>> = got.iter().map(|m| floats(&m.to_host().expect("it has a dtype"))).collect();

@@ -5,12 +5,12 @@ use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, Layout, Shape};
-use elinvar_gpu_kernels::attention::{self, How};
+use elinvar_gpu_kernels::attention::{self, AttentionPath};
 use elinvar_ops::backend::Attention;
 use elinvar_reference::Reference;
 
 /// Room for rows of 128 f64.
-const ROOM: How = How::Within(180 << 10);
+const ROOM: AttentionPath = AttentionPath::Smem(180 << 10);
 
 /// How operands lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -122,7 +122,7 @@ fn rows_go_through_shared_memory_where_they_have_room() {
     // What is converted on its way is not copied, nor what is in no pieces of 16 bytes.
     assert!(name(DType::F16, 64, ROOM).ends_with("staged_64_64"));
     assert!(name(DType::F32, 6, ROOM).ends_with("staged_6_6"));
-    for (d, how) in [(64, How::Plain), (130, ROOM), (64, How::Within(48 << 10))] {
+    for (d, how) in [(64, AttentionPath::Direct), (130, ROOM), (64, AttentionPath::Smem(48 << 10))] {
         assert!(!name(DType::F32, d, how).contains("staged"));
     }
 }

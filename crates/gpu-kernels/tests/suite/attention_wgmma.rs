@@ -3,14 +3,14 @@
 use crate::attention_mma::{Case, Sizes, floats, layout, noise};
 use crate::backend::run_work;
 use elinvar_core::{DType, HostData, Layout};
-use elinvar_gpu_kernels::attention::wgmma_forward::{self, Tile};
+use elinvar_gpu_kernels::attention::wgmma_forward::{self, WgmmaAttentionTile};
 use elinvar_kernel::interp::Memory;
 use elinvar_ops::backend::Attention;
 
 /// Bytes of shared memory of a device that has boxes.
 const SHARED: u32 = 227 << 10;
 
-fn by_boxes(c: &Case, tile: Tile) -> [HostData; 2] {
+fn by_boxes(c: &Case, tile: WgmmaAttentionTile) -> [HostData; 2] {
     let layouts = c.layouts();
     assert!(wgmma_forward::fits(&c.a, c.dtype, layouts.each_ref(), false, SHARED));
     c.by(&wgmma_forward::attention(&c.a, c.dtype, layouts.each_ref(), tile).expect("there are queries"))
@@ -37,7 +37,7 @@ fn attention_is_near_the_definition() {
             noise(3 * n as u64 + 2, b * j * s * d, 3.0),
         ];
         let c = Case { dtype, sizes, a: Attention::exact(scale, causal), numbers };
-        let got = by_boxes(&c, Tile::of(d as u32));
+        let got = by_boxes(&c, WgmmaAttentionTile::of(d as u32));
         c.is_near(got);
     }
 }
@@ -49,7 +49,7 @@ fn a_mean_is_the_definitions() {
         let v = (0..s * d).map(|i| (i * 7 % 16) as f32 - 8.0).collect();
         let numbers = [vec![0.0; 40 * d], noise(1, s * d, 1.0), v];
         let c = Case { dtype, sizes: [1, 1, 1, 40, s, d], a: Attention::exact(0.5, false), numbers };
-        assert_eq!(by_boxes(&c, Tile::of(d as u32)), c.by_definition(), "{dtype} {d} {s}");
+        assert_eq!(by_boxes(&c, WgmmaAttentionTile::of(d as u32)), c.by_definition(), "{dtype} {d} {s}");
     }
 }
 
@@ -57,7 +57,7 @@ fn a_mean_is_the_definitions() {
 /// tile has. What is not a number stays none, in its row.
 #[test]
 fn rows_know_nothing_of_each_other() {
-    let (d, small) = (64, Tile { groups: 1, block: 64, slots: 2 });
+    let (d, small) = (64, WgmmaAttentionTile { groups: 1, block: 64, slots: 2 });
     let numbers = [noise(1, 150 * d, 2.0), noise(2, 150 * d, 2.0), noise(3, 150 * d, 1.0)];
     let case = |queries: std::ops::Range<usize>, keys: usize, causal, tile| {
         let part = |i: usize, r: std::ops::Range<usize>| numbers[i][r.start * d..r.end * d].to_vec();
@@ -67,9 +67,9 @@ fn rows_know_nothing_of_each_other() {
         by_boxes(&c, tile).each_ref().map(floats)
     };
     let [one_y, one_lse] = case(77..78, 150, false, small);
-    let [y, lse] = case(0..150, 150, false, Tile { groups: 2, slots: 3, ..small });
+    let [y, lse] = case(0..150, 150, false, WgmmaAttentionTile { groups: 2, slots: 3, ..small });
     assert_eq!((&y[77 * d..78 * d], lse[77]), (&one_y[..], one_lse[0]));
-    let [y, lse] = case(0..150, 150, true, Tile { groups: 2, ..small });
+    let [y, lse] = case(0..150, 150, true, WgmmaAttentionTile { groups: 2, ..small });
     let [one_y, one_lse] = case(77..78, 78, false, small);
     assert_eq!((&y[77 * d..78 * d], lse[77]), (&one_y[..], one_lse[0]));
 
@@ -95,7 +95,7 @@ fn heads_may_stand_in_lines() {
     let n = b * h * l * d;
     let a = Attention::exact(0.125, true);
     let numbers = [noise(1, n, 2.0), noise(2, n, 2.0), noise(3, n, 1.0)];
-    let tile = Tile { groups: 1, block: 64, slots: 2 };
+    let tile = WgmmaAttentionTile { groups: 1, block: 64, slots: 2 };
     let want =
         by_boxes(&Case { dtype: DType::F16, sizes: [b, h, h, l, l, d], a, numbers: numbers.clone() }, tile);
     // q, k and v of a position side by side.

@@ -2,8 +2,8 @@
 
 use crate::attention_mma_backward::{Sizes, check, layout};
 use elinvar_core::DType;
-use elinvar_gpu_kernels::attention::wgmma_forward::Tile;
-use elinvar_gpu_kernels::attention::{Given, wgmma_backward};
+use elinvar_gpu_kernels::attention::wgmma_forward::WgmmaAttentionTile;
+use elinvar_gpu_kernels::attention::{BackwardInputs, wgmma_backward};
 use elinvar_ops::backend::Attention;
 
 /// Bytes of shared memory of a device that has boxes.
@@ -31,9 +31,14 @@ fn the_gradient_is_near_the_definition() {
 #[test]
 fn tiles_may_be_others() {
     let (dtype, a) = (DType::F16, Attention::exact(0.125, true));
-    let of = |a: &Attention, dtype: DType, x: &Given<'_>| {
-        let by_queries = Tile { groups: 2, block: 64, slots: 2 };
-        wgmma_backward::steps_by(a, dtype, x, [by_queries, Tile { groups: 1, block: 128, slots: 2 }])
+    let of = |a: &Attention, dtype: DType, x: &BackwardInputs<'_>| {
+        let by_queries = WgmmaAttentionTile { groups: 2, block: 64, slots: 2 };
+        wgmma_backward::steps_by(
+            a,
+            dtype,
+            x,
+            [by_queries, WgmmaAttentionTile { groups: 1, block: 128, slots: 2 }],
+        )
     };
     check(of, dtype, [1, 2, 1, 300, 300, 64], &a, 7);
 }
@@ -41,11 +46,11 @@ fn tiles_may_be_others() {
 #[test]
 fn what_does_not_fit() {
     let (good, lse, a) = (layout(&[1, 2, 8, 64]), layout(&[1, 2, 8]), Attention::exact(0.125, false));
-    let given = Given { q: &good, k: &good, v: &good, o: &good, lse: &lse, g: &good, mask: None };
-    let fits = |x: Given<'_>| wgmma_backward::grad_fits(&a, DType::F16, &x, SHARED);
+    let given = BackwardInputs { q: &good, k: &good, v: &good, o: &good, lse: &lse, g: &good, mask: None };
+    let fits = |x: BackwardInputs<'_>| wgmma_backward::grad_fits(&a, DType::F16, &x, SHARED);
     assert!(fits(given));
     let turned = layout(&[1, 2, 64, 8]).transpose(2, 3);
-    assert!(!fits(Given { g: &turned, ..given }), "a gradient that lies across");
-    assert!(!fits(Given { mask: Some((&lse, DType::F16)), ..given }), "a mask");
+    assert!(!fits(BackwardInputs { g: &turned, ..given }), "a gradient that lies across");
+    assert!(!fits(BackwardInputs { mask: Some((&lse, DType::F16)), ..given }), "a mask");
     assert!(!wgmma_backward::grad_fits(&a, DType::F16, &given, 100 << 10), "little shared memory");
 }

@@ -8,17 +8,17 @@ use elinvar_core::{
     DType, Element, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, each_data,
 };
 use elinvar_gpu_kernels::attention;
-use elinvar_gpu_kernels::conv::{self, Asked, Of};
-use elinvar_gpu_kernels::elementwise::update::{self, OfUpdate};
+use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
+use elinvar_gpu_kernels::elementwise::update::{self, CatalogueUpdate};
 use elinvar_gpu_kernels::elementwise::{fill, map, random};
 use elinvar_gpu_kernels::formula::{Floats, Formula, Ints};
-use elinvar_gpu_kernels::gemm::{self, OfEpilogue, Product};
+use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
-use elinvar_gpu_kernels::launch::{Key, Slot, Steps, Work};
+use elinvar_gpu_kernels::launch::{BufferSlot, Key, LaunchSequence, Work};
 use elinvar_gpu_kernels::layout::copy;
 use elinvar_gpu_kernels::pool;
-use elinvar_gpu_kernels::reduce::block_reduce::{Hold, Tile};
-use elinvar_gpu_kernels::reduce::rowwise::OfRows;
+use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
+use elinvar_gpu_kernels::reduce::rowwise::CatalogueRows;
 use elinvar_gpu_kernels::reduce::{arg_fold, fold, multi_block_rowwise, scan};
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
@@ -49,27 +49,27 @@ pub struct Interpreted;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Device {
     /// Of maps.
-    pub map: map::Choice,
+    pub map: map::MapChoice,
     /// How folds give rows to invocations.
-    pub tile: Option<Tile>,
+    pub tile: Option<RowTile>,
     /// What invocations may hold of rows.
-    pub hold: Hold,
+    pub hold: RegisterBudget,
     /// How products are cut into pieces.
-    pub product: Option<gemm::Tile>,
+    pub product: Option<gemm::SimtTile>,
     /// How convolutions are, if not as products.
-    pub conv: Option<conv::How>,
+    pub conv: Option<conv::ConvPath>,
     /// In which of the ways that there are then.
-    pub way: Option<conv::Way>,
+    pub way: Option<conv::ConvCandidate>,
     /// How attention is.
-    pub attention: Option<attention::How>,
+    pub attention: Option<attention::AttentionPath>,
 }
 
 impl Device {
-    fn conv(&self) -> conv::How {
-        self.conv.unwrap_or_else(|| self.product.map_or(conv::How::Plain, conv::How::Exactly))
+    fn conv(&self) -> conv::ConvPath {
+        self.conv.unwrap_or_else(|| self.product.map_or(conv::ConvPath::Direct, conv::ConvPath::ImplicitGemm))
     }
-    fn attention(&self) -> attention::How {
-        self.attention.unwrap_or(attention::How::Plain)
+    fn attention(&self) -> attention::AttentionPath {
+        self.attention.unwrap_or(attention::AttentionPath::Direct)
     }
 }
 
@@ -99,15 +99,15 @@ pub fn start(work: &Work<'_>, inputs: &[&HostData], outs: &[(DType, usize)]) -> 
 }
 
 /// Runs launches that follow one another; gives the results.
-pub fn run_steps(all: &Steps<'_>, operands: &[&HostData]) -> Vec<Memory> {
+pub fn run_steps(all: &LaunchSequence<'_>, operands: &[&HostData]) -> Vec<Memory> {
     let operands: Vec<Memory> = operands.iter().map(|x| Memory::from_host(x)).collect();
     run_steps_on(all, operands)
 }
 
 /// The same, with operands of any kind.
-pub fn run_steps_on(all: &Steps<'_>, mut operands: Vec<Memory>) -> Vec<Memory> {
+pub fn run_steps_on(all: &LaunchSequence<'_>, mut operands: Vec<Memory>) -> Vec<Memory> {
     // What need not be zero is something else.
-    let room = |r: &elinvar_gpu_kernels::launch::Room| {
+    let room = |r: &elinvar_gpu_kernels::launch::BufferSpec| {
         let word = if r.zero { 0 } else { u64::MAX >> (64 - 8 * r.elem.size()).min(63) };
         let word = if r.elem == Elem::Bool { word & 1 } else { word };
         Memory { elem: r.elem, cells: vec![word; r.len] }
@@ -118,17 +118,17 @@ pub fn run_steps_on(all: &Steps<'_>, mut operands: Vec<Memory>) -> Vec<Memory> {
         let mut buffers: Vec<Memory> = Vec::new();
         for slot in &step.buffers {
             buffers.push(match *slot {
-                Slot::Operand(i) => operands[i].clone(),
-                Slot::Result(i) => results[i].clone(),
-                Slot::Scratch(i) => scratch[i].clone(),
+                BufferSlot::Operand(i) => operands[i].clone(),
+                BufferSlot::Result(i) => results[i].clone(),
+                BufferSlot::Scratch(i) => scratch[i].clone(),
             });
         }
         run_work(&step.work, &mut buffers);
         for (slot, after) in step.buffers.iter().zip(buffers) {
             match *slot {
-                Slot::Operand(i) => operands[i] = after,
-                Slot::Result(i) => results[i] = after,
-                Slot::Scratch(i) => scratch[i] = after,
+                BufferSlot::Operand(i) => operands[i] = after,
+                BufferSlot::Result(i) => results[i] = after,
+                BufferSlot::Scratch(i) => scratch[i] = after,
             }
         }
     }
@@ -245,8 +245,8 @@ fn map_any<const N: usize>(
 
 /// # Errors
 /// `Unsupported` in a way that there is not.
-fn convolve(d: &Device, asked: &Asked<'_, '_>, inputs: &[&HostData]) -> Result<HostData> {
-    let steps = conv::steps_by(asked, d.conv(), d.way.unwrap_or(conv::Way::Chosen));
+fn convolve(d: &Device, asked: &ConvProblem<'_, '_>, inputs: &[&HostData]) -> Result<HostData> {
+    let steps = conv::steps_by(asked, d.conv(), d.way.unwrap_or(conv::ConvCandidate::Default));
     let steps = steps.ok_or_else(|| Error::unsupported(format!("not {:?}", d.way)))?;
     Ok(host(&run_steps(&steps, inputs)[0]))
 }
@@ -358,7 +358,7 @@ impl Backend for Interpreted {
         u: &U,
         items: Vec<UpdateItem<'_, Self, M, N>>,
     ) -> Result<()> {
-        let f = OfUpdate::<U, M, N>(*u);
+        let f = CatalogueUpdate::<U, M, N>(*u);
         for item in items {
             let own = update::Item {
                 shape: item.shape,
@@ -393,7 +393,7 @@ impl Backend for Interpreted {
             return Ok(host(&run_steps(&steps, &[x.buffer])[0]));
         }
         let rows = x.shape()[..kept].iter().product();
-        let choice = fold::Choice { tile: d.tile, hold: d.hold };
+        let choice = fold::FoldChoice { tile: d.tile, hold: d.hold };
         match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, choice) {
             Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
             None => HostData::full(to, 0, 0.into()),
@@ -419,7 +419,7 @@ impl Backend for Interpreted {
         let [rows, n] = [&shape[..kept], &shape[kept..]].map(|axes| axes.iter().product::<usize>());
         let len = rows * F::OUT.width(n, F::FOLDS.len());
         let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
-        let f = OfRows::<F, N>(*f);
+        let f = CatalogueRows::<F, N>(*f);
         let all = run_steps(&multi_block_rowwise::steps(&f, dtype, &operands, kept, d.hold), &inputs);
         assert_eq!(all[0].cells.len(), len);
         Ok(host(&all[0]).into())
@@ -480,15 +480,15 @@ impl Backend for Interpreted {
         }
         let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
         let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
-        let e = OfEpilogue::<E, N>(*e);
+        let e = CatalogueEpilogue::<E, N>(*e);
         let mut inputs = vec![x.buffer, w.buffer];
         inputs.extend(extra.iter().map(|v| v.buffer));
         let Some(tile) = d.product else {
-            let tile = gemm::Tile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
-            let steps = gemm::steps(&Product::new(&e, x.dtype, x.layout, w.layout, &operands), tile);
+            let tile = gemm::SimtTile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
+            let steps = gemm::steps(&GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands), tile);
             return Ok(host(&run_steps(&steps, &inputs)[0]));
         };
-        match gemm::contract(&Product::new(&e, x.dtype, x.layout, w.layout, &operands), tile) {
+        match gemm::contract(&GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands), tile) {
             Some(work) => Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0)),
             None => HostData::full(x.dtype, 0, 0.into()),
         }
@@ -503,10 +503,10 @@ impl Backend for Interpreted {
         extra: [View<'_, Self>; N],
     ) -> Result<HostData> {
         let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
-        let e = OfEpilogue::<E, N>(*e);
+        let e = CatalogueEpilogue::<E, N>(*e);
         let mut inputs = vec![x.buffer, w.buffer];
         inputs.extend(extra.iter().map(|v| v.buffer));
-        convolve(d, &Asked::forward(&e, c, x.dtype, [x.layout, w.layout], out, &operands), &inputs)
+        convolve(d, &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &operands), &inputs)
     }
     fn conv_input_grad(
         d: &Device,
@@ -515,7 +515,7 @@ impl Backend for Interpreted {
         w: View<'_, Self>,
         spatial: &[usize],
     ) -> Result<HostData> {
-        let asked = Asked::gradient(Of::Input, c, g.dtype, [g.layout, w.layout], spatial);
+        let asked = ConvProblem::gradient(ConvPass::GradInput, c, g.dtype, [g.layout, w.layout], spatial);
         convolve(d, &asked, &[g.buffer, w.buffer])
     }
     fn conv_weight_grad(
@@ -525,7 +525,7 @@ impl Backend for Interpreted {
         g: View<'_, Self>,
         taps: &[usize],
     ) -> Result<HostData> {
-        let asked = Asked::gradient(Of::Weight, c, x.dtype, [x.layout, g.layout], taps);
+        let asked = ConvProblem::gradient(ConvPass::GradWeight, c, x.dtype, [x.layout, g.layout], taps);
         convolve(d, &asked, &[x.buffer, g.buffer])
     }
     fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
@@ -583,7 +583,7 @@ impl Backend for Interpreted {
         lse: View<'_, Self>,
         g: View<'_, Self>,
     ) -> Result<(HostData, HostData, HostData)> {
-        let given = attention::Given {
+        let given = attention::BackwardInputs {
             q: q.layout,
             k: k.layout,
             v: v.layout,

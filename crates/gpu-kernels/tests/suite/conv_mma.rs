@@ -5,7 +5,7 @@ use crate::backend::{Device, Interpreted};
 use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, ErrorKind, HostData, HostTensor, Layout, Precision, Shape};
-use elinvar_gpu_kernels::conv::{How, Limits, Units, Way};
+use elinvar_gpu_kernels::conv::{ConvCandidate, ConvPath, TensorCores, WorkgroupLimits};
 use elinvar_kernel::ir::MatrixUnit;
 use elinvar_ops::backend::Conv;
 use elinvar_reference::Reference;
@@ -14,8 +14,8 @@ use elinvar_reference::Reference;
 fn device(dtype: DType, shared: u32) -> Device {
     let terms = if dtype == DType::F32 { 8 } else { 16 };
     let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, terms] };
-    let limits = Limits { invocations: 1024, shared, asynchronous: true };
-    Device { conv: Some(How::Fast(Units { unit, lanes: 32, limits })), ..Device::default() }
+    let limits = WorkgroupLimits { invocations: 1024, shared, asynchronous: true };
+    Device { conv: Some(ConvPath::TensorCore(TensorCores { unit, lanes: 32, limits })), ..Device::default() }
 }
 
 /// Numbers of a shape, with the axis of channels (the second) as the last one in memory if `last`.
@@ -110,8 +110,8 @@ fn whole_numbers_are_exact() {
 #[test]
 fn ways_change_no_bit() {
     let uneven = |i: usize| ((i * 37 % 101) as f32 - 50.0) * 0.37;
-    let limits = Limits { invocations: 1024, shared: 99 << 10, asynchronous: true };
-    let exactly = Device { conv: Some(How::Within(limits)), ..Device::default() };
+    let limits = WorkgroupLimits { invocations: 1024, shared: 99 << 10, asynchronous: true };
+    let exactly = Device { conv: Some(ConvPath::Auto(limits)), ..Device::default() };
     // With more terms than a chunk has, and with strides.
     let long = case([&[1, 1], &[1, 1], &[1, 1]], 1, &[1, 64, 5, 4], &[40, 64, 3, 3], &[5, 4]);
     let sparse = case([&[2, 1], &[1, 2], &[1, 2]], 1, &[2, 16, 7, 6], &[24, 16, 3, 2], &[4, 8]);
@@ -126,7 +126,7 @@ fn ways_change_no_bit() {
                 call.run::<Reference>(&Default::default()).expect("it runs").remove(0)
             };
             let mut count = 0;
-            for way in Way::all() {
+            for way in ConvCandidate::all() {
                 match call.run::<Interpreted>(&Device { way: Some(way), ..device.clone() }) {
                     Ok(got) => {
                         bits(&got[0], &want).unwrap_or_else(|m| panic!("{way:?}: {call:?}: {m}"));

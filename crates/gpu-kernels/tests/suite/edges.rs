@@ -7,7 +7,7 @@ use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape};
 use elinvar_gpu_kernels::layout::copy;
 use elinvar_gpu_kernels::pool;
-use elinvar_gpu_kernels::reduce::block_reduce::{Hold, Tile};
+use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
 use elinvar_gpu_kernels::{conv as convs, gemm};
 use elinvar_ops::backend::{
     Attention, Backend, Conv, Fold, Placed, Pool, PoolKind, Random, Scan, Scatter, View, Windows,
@@ -22,7 +22,7 @@ fn same(call: &Call) {
 
 /// The same, whatever invocations hold of rows.
 fn same_however_held(call: &Call) {
-    for hold in [Hold::One, Hold::Many] {
+    for hold in [RegisterBudget::One, RegisterBudget::Many] {
         same_on(&Device { hold, ..Device::default() }, call);
     }
 }
@@ -75,9 +75,9 @@ fn convolutions_of_several_chunks() {
         let w = tame(&mut dice, &sizes(outs, channels / c.groups, &taps));
         let g = tame(&mut dice, &sizes(n, outs, &out));
         // Chunks side by side, and one after the other.
-        let product = Some(gemm::Tile { group: [2, 8], each: [2, 3], depth: 0, slots: 0 });
-        let large = Some(gemm::Tile { group: [1, 16], each: [8, 4], depth: 0, slots: 0 });
-        let staged = |slots| Some(gemm::Tile { group: [4, 8], each: [4, 2], depth: 8, slots });
+        let product = Some(gemm::SimtTile { group: [2, 8], each: [2, 3], depth: 0, slots: 0 });
+        let large = Some(gemm::SimtTile { group: [1, 16], each: [8, 4], depth: 0, slots: 0 });
+        let staged = |slots| Some(gemm::SimtTile { group: [4, 8], each: [4, 2], depth: 8, slots });
         for product in [None, product, large, staged(0), staged(3)] {
             let device = Device { product, ..Device::default() };
             let (c, x, w, g) = (c.clone(), x.clone(), w.clone(), g.clone());
@@ -122,8 +122,8 @@ fn depthwise_convolutions() {
 
 /// A device with room for staged terms.
 pub fn roomy() -> Device {
-    let limits = convs::Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
-    Device { conv: Some(convs::How::Within(limits)), ..Device::default() }
+    let limits = convs::WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    Device { conv: Some(convs::ConvPath::Auto(limits)), ..Device::default() }
 }
 
 /// Gradients by w of few filters in a group.
@@ -423,8 +423,8 @@ fn folds_around_what_is_loaded_at_once() {
 #[test]
 fn blocks_side_by_side() {
     let mut dice = Dice::new(11, 18);
-    let tile = Some(Tile { lanes: 128, rows: 1, crossed: false });
-    let device = Device { tile, hold: Hold::Many, ..Device::default() };
+    let tile = Some(RowTile { lanes: 128, rows: 1, crossed: false });
+    let device = Device { tile, hold: RegisterBudget::Many, ..Device::default() };
     for n in [2 * 4096 + 1, 3 * 4096, 4 * 4096 + 70, 11 * 4096 + 200] {
         for f in [Fold::Sum, Fold::Max] {
             let x = special_rows(&mut dice, DType::F32, n);
@@ -435,7 +435,7 @@ fn blocks_side_by_side() {
     for once in [false, true] {
         let x = [x.clone(), y.clone()];
         same_on(
-            &Device { hold: Hold::Many, ..Device::default() },
+            &Device { hold: RegisterBudget::Many, ..Device::default() },
             &Call::Rows { once, x, kept: 1, dtype: DType::F32 },
         );
     }
@@ -468,7 +468,7 @@ fn row_wise_ops_around_what_is_held() {
                 1,
                 dtype,
             ));
-            for hold in [Hold::One, Hold::Many] {
+            for hold in [RegisterBudget::One, RegisterBudget::Many] {
                 let d = Device { hold, ..Device::default() };
                 let got = tensor(Interpreted::rows(&d, &Softmax, [View { buffer, layout, dtype }], 1, dtype));
                 bits(&got, &want).unwrap_or_else(|m| panic!("softmax of {n}, {dtype}, {hold:?}: {m}"));

@@ -8,13 +8,13 @@ use elinvar_conformance::sample;
 use elinvar_conformance::twist::Work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Precision, Shape};
-use elinvar_gpu_kernels::attention::How;
-use elinvar_gpu_kernels::elementwise::map::{self, Choice};
-use elinvar_gpu_kernels::formula::{Chain, Floats, Source, Step};
+use elinvar_gpu_kernels::attention::AttentionPath;
+use elinvar_gpu_kernels::elementwise::map::{self, MapChoice};
+use elinvar_gpu_kernels::formula::{ChainInput, ChainStep, Floats, MapChain};
 use elinvar_gpu_kernels::gemm;
-use elinvar_gpu_kernels::gemm::{OfEpilogue, Product};
+use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::layout::indexing;
-use elinvar_gpu_kernels::reduce::block_reduce::{Hold, Tile};
+use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
 use elinvar_ops::backend::{ArgFold, Plain};
 use elinvar_ops::casting::All;
 use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
@@ -31,30 +31,30 @@ fn check(device: &Device, work: Work, rounds: usize, largest: usize) {
 #[test]
 fn maps() {
     check(&Device::default(), Work::Map, 60, 600);
-    check(&Device { map: Choice { most: 1, wide: false }, ..Device::default() }, Work::Map, 20, 600);
+    check(&Device { map: MapChoice { most: 1, wide: false }, ..Device::default() }, Work::Map, 20, 600);
 }
 
 #[test]
 fn maps_with_numbers_of_64_bits() {
-    let map = Choice { most: 4, wide: true };
+    let map = MapChoice { most: 4, wide: true };
     check(&Device { map, ..Device::default() }, Work::Map, 20, 400);
 }
 
 #[test]
 fn maps_of_integers() {
     check(&Device::default(), Work::MapInt, 60, 600);
-    check(&Device { map: Choice { most: 4, wide: true }, ..Device::default() }, Work::MapInt, 20, 600);
+    check(&Device { map: MapChoice { most: 4, wide: true }, ..Device::default() }, Work::MapInt, 20, 600);
 }
 
 #[test]
 fn folds() {
     check(&Device::default(), Work::Fold, 30, 5000);
-    let many = Device { hold: Hold::Many, ..Device::default() };
+    let many = Device { hold: RegisterBudget::Many, ..Device::default() };
     check(&many, Work::Fold, 30, 5000);
     // The lanes of a row in one invocation, in a few, in all; side by side and across.
     for (lanes, rows) in [(1, 3), (2, 1), (16, 4), (64, 2)] {
         for crossed in [false, true] {
-            let tile = Some(Tile { lanes, rows, crossed });
+            let tile = Some(RowTile { lanes, rows, crossed });
             check(&Device { tile, ..Device::default() }, Work::Fold, 3, 3000);
             check(&Device { tile, ..many.clone() }, Work::Fold, 3, 3000);
         }
@@ -64,7 +64,7 @@ fn folds() {
 #[test]
 fn row_wise_ops() {
     check(&Device::default(), Work::Rows, 20, 4500);
-    check(&Device { hold: Hold::Many, ..Device::default() }, Work::Rows, 20, 4500);
+    check(&Device { hold: RegisterBudget::Many, ..Device::default() }, Work::Rows, 20, 4500);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn contractions() {
     ];
     check(&Device::default(), Work::Contract, 20, 300);
     for (group, each, depth) in tiles {
-        let product = Some(gemm::Tile { group, each, depth, slots: 0 });
+        let product = Some(gemm::SimtTile { group, each, depth, slots: 0 });
         check(&Device { product, ..Device::default() }, Work::Contract, 3, 100);
     }
 }
@@ -98,7 +98,7 @@ fn contractions_of_several_chunks() {
     for (k, depth) in [(511, 8), (512, 8), (513, 0), (513, 8), (1030, 16), (1536, 0)] {
         let (x, w) = (noise(m * k, 1), noise(n * k, 2));
         let (xl, wl) = (layout(&[1, m, k]), layout(&[1, n, k]).transpose(1, 2));
-        let product = Some(gemm::Tile { group: [2, 2], each: [2, 2], depth, slots: 0 });
+        let product = Some(gemm::SimtTile { group: [2, 2], each: [2, 2], depth, slots: 0 });
         let device = Device { product, ..Device::default() };
         let view = |buffer, layout| View { buffer, layout, dtype: DType::F32 };
         let e = Precision::Exact;
@@ -146,10 +146,10 @@ fn contractions_by_copies() {
             };
             let (xl, wl) = (side(turned & 1 == 0, m, k), side(turned & 2 == 0, k, n));
             let (group, each, depth, slots) = tiles[(round + turned) % tiles.len()];
-            let tile = gemm::Tile { group, each, depth, slots };
-            let e = OfEpilogue::<Plain, 0>(Plain);
-            let work =
-                gemm::contract(&Product::new(&e, dtype, &xl, &wl, &[]), tile).expect("there are elements");
+            let tile = gemm::SimtTile { group, each, depth, slots };
+            let e = CatalogueEpilogue::<Plain, 0>(Plain);
+            let work = gemm::contract(&GemmProblem::new(&e, dtype, &xl, &wl, &[]), tile)
+                .expect("there are elements");
             assert!(work.kernel().features().copies, "{}", work.kernel().name);
             let device = Device { product: Some(tile), ..Device::default() };
             let view = |buffer, layout| View { buffer, layout, dtype };
@@ -162,11 +162,11 @@ fn contractions_by_copies() {
         }
     }
     // Chunks side by side.
-    let tile = gemm::Tile { group: [2, 4], each: [2, 2], depth: 8, slots: 3 };
+    let tile = gemm::SimtTile { group: [2, 4], each: [2, 2], depth: 8, slots: 3 };
     let (xl, wl) = (layout(&[1, m, 1036]), layout(&[1, 1036, n]));
     let (x, w) = (noise(DType::F32, m * 1036, 1), noise(DType::F32, n * 1036, 2));
-    let e = OfEpilogue::<Plain, 0>(Plain);
-    let all = gemm::steps(&Product::new(&e, DType::F32, &xl, &wl, &[]), tile);
+    let e = CatalogueEpilogue::<Plain, 0>(Plain);
+    let all = gemm::steps(&GemmProblem::new(&e, DType::F32, &xl, &wl, &[]), tile);
     assert_eq!(all.steps.len(), 2);
     let got = run_steps(&all, &[&x, &w]).remove(0).to_host().expect("f32");
     let view = |buffer, layout| View { buffer, layout, dtype: DType::F32 };
@@ -217,12 +217,12 @@ fn convolutions() {
     for work in [Work::Conv, Work::ConvInputGrad, Work::ConvWeightGrad] {
         check(&Device::default(), work, 25, 300);
         for (group, each) in [([1, 1], [1, 1]), ([2, 8], [3, 2]), ([8, 1], [1, 5])] {
-            let product = Some(gemm::Tile { group, each, depth: 0, slots: 0 });
+            let product = Some(gemm::SimtTile { group, each, depth: 0, slots: 0 });
             check(&Device { product, ..Device::default() }, work, 3, 300);
         }
         // Terms that are staged, through registers and by copies.
         for (group, each, depth, slots) in STAGED {
-            let product = Some(gemm::Tile { group, each, depth, slots });
+            let product = Some(gemm::SimtTile { group, each, depth, slots });
             check(&Device { product, ..Device::default() }, work, 6, 300);
         }
     }
@@ -247,7 +247,7 @@ fn pools() {
 fn attentions() {
     check(&Device::default(), Work::Attention, 5, 300);
     check(&Device::default(), Work::AttentionGrad, 3, 300);
-    let staged = Device { attention: Some(How::Within(180 << 10)), ..Device::default() };
+    let staged = Device { attention: Some(AttentionPath::Smem(180 << 10)), ..Device::default() };
     check(&staged, Work::Attention, 5, 300);
     check(&staged, Work::AttentionGrad, 3, 300);
 }
@@ -281,7 +281,7 @@ fn all_work_with_numbers_of_64_bits() {
         }
         for work in [Work::Attention, Work::AttentionGrad] {
             check(&Device::default(), work, 2, 200);
-            let staged = Device { attention: Some(How::Within(180 << 10)), ..Device::default() };
+            let staged = Device { attention: Some(AttentionPath::Smem(180 << 10)), ..Device::default() };
             check(&staged, work, 2, 200);
         }
     });
@@ -314,15 +314,19 @@ fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {
         let (mul, exp, lt, add) =
             (Floats::<_, 2>(Mul), Floats::<_, 1>(Exp), Floats::<_, 2>(Lt), Floats::<_, 2>(Add));
         let steps = vec![
-            Step { formula: &mul, operands: vec![Source::Outside(0), Source::Outside(1)], dtype },
-            Step { formula: &exp, operands: vec![Source::Step(0)], dtype },
-            Step { formula: &lt, operands: vec![Source::Step(1), Source::Outside(2)], dtype },
-            Step { formula: &add, operands: vec![Source::Step(2), Source::Step(1)], dtype },
+            ChainStep {
+                formula: &mul,
+                operands: vec![ChainInput::Operand(0), ChainInput::Operand(1)],
+                dtype,
+            },
+            ChainStep { formula: &exp, operands: vec![ChainInput::Step(0)], dtype },
+            ChainStep { formula: &lt, operands: vec![ChainInput::Step(1), ChainInput::Operand(2)], dtype },
+            ChainStep { formula: &add, operands: vec![ChainInput::Step(2), ChainInput::Step(1)], dtype },
         ];
-        let chain = Chain { steps, compute: dtype.into(), keeps: vec![3, 1] };
+        let chain = MapChain { steps, compute: dtype.into(), keeps: vec![3, 1] };
         for most in [1, 4] {
             let operands = [(&layout, dtype); 3];
-            let choice = Choice { most, wide: false };
+            let choice = MapChoice { most, wide: false };
             let work = map::work(&chain, &chain.outs(), &operands, choice).expect("not empty");
             let got = start(&work, &[x, y, z], &[(dtype, 35), (dtype, 35)]);
             assert_eq!(got, [want.clone(), power.clone()], "{dtype}, {most}");

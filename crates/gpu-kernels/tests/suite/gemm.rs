@@ -3,7 +3,7 @@
 use crate::backend::run_work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Precision, Shape};
-use elinvar_gpu_kernels::gemm::{OfEpilogue, Product};
+use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::interp::Memory;
 use elinvar_ops::backend::AddBias;
@@ -78,13 +78,13 @@ impl Case {
     pub fn run(
         &self,
         dtype: DType,
-        kernel: &dyn Fn(&Product<'static, '_>) -> Option<Work<'static>>,
+        kernel: &dyn Fn(&GemmProblem<'static, '_>) -> Option<Work<'static>>,
         number: &dyn Fn(usize, usize) -> f32,
     ) -> HostData {
-        const EPILOGUE: OfEpilogue<AddBias, 1> = OfEpilogue(AddBias);
+        const EPILOGUE: CatalogueEpilogue<AddBias, 1> = CatalogueEpilogue(AddBias);
         let [x, w, bias] = self.layouts();
         let extra = [(&bias, dtype)];
-        let p = Product::new(&EPILOGUE, dtype, &x, &w, &extra);
+        let p = GemmProblem::new(&EPILOGUE, dtype, &x, &w, &extra);
         let work = kernel(&p).expect("it can be done so");
         let mut buffers: Vec<Memory> = self.numbers(dtype, number).iter().map(Memory::from_host).collect();
         buffers.push(Memory::of(dtype, p.len()));

@@ -4,15 +4,15 @@ use crate::backend::run_steps;
 use crate::gemm::{Case, host, layout, noise, tiny};
 use crate::ptx_machine;
 use elinvar_core::{DType, HostData};
-use elinvar_gpu_kernels::gemm::f64_tensor_core::{self, Tile};
-use elinvar_gpu_kernels::gemm::mma_sync::Limits;
-use elinvar_gpu_kernels::gemm::{OfEpilogue, Product};
+use elinvar_gpu_kernels::gemm::f64_tensor_core::{self, F64MmaTile};
+use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
+use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_ops::backend::{AddBias, Plain};
 
 const D: DType = DType::F64;
-const SMALL: Tile = Tile::ALL[Tile::ALL.len() - 1];
+const SMALL: F64MmaTile = F64MmaTile::ALL[F64MmaTile::ALL.len() - 1];
 
 /// Their bits; NaN is one value.
 fn bits(x: &HostData) -> Vec<u64> {
@@ -20,7 +20,7 @@ fn bits(x: &HostData) -> Vec<u64> {
     x.iter().map(|x| if x.is_nan() { f64::NAN } else { *x }.to_bits()).collect()
 }
 
-fn check(case: &Case, tile: Tile) {
+fn check(case: &Case, tile: F64MmaTile) {
     for number in [&noise as &dyn Fn(usize, usize) -> f32, &tiny] {
         let got = case.run(D, &|p| f64_tensor_core::contract(p, tile), number);
         let (sizes, along) = (case.sizes, case.along);
@@ -31,7 +31,7 @@ fn check(case: &Case, tile: Tile) {
 /// All tiles, all ways to lie: in pieces of 16 bytes and not, parts of tiles and more than one, batches that share a factor.
 #[test]
 fn all_tiles() {
-    for (number, tile) in Tile::ALL.into_iter().enumerate() {
+    for (number, tile) in F64MmaTile::ALL.into_iter().enumerate() {
         let [m, n] = [0, 1].map(|side| tile.size(side) as usize);
         // The smaller tiles are tried with more.
         let sizes = [[m - 6, 20, n + 2], [17, 34, 35], [m + 1, 6, 8], [1, 64, 33]];
@@ -49,11 +49,11 @@ fn all_tiles() {
 /// Terms around the edges of fragments, steps and chunks, which follow one another; by copies and by registers.
 #[test]
 fn chunks_follow_one_another() {
-    let small = Tile { slots: 2, ..SMALL };
+    let small = F64MmaTile { slots: 2, ..SMALL };
     let terms = [0, 1, 2, 7, 8, 9, 16, 18, 510, 512, 513, 514, 520, 1022, 1024, 1026, 1030, 1537, 2050];
     for (round, k) in terms.into_iter().enumerate() {
         let along = [round & 1 == 0, round & 2 == 0];
-        let tile = Tile { depth: [16, 32][round % 2], ..small };
+        let tile = F64MmaTile { depth: [16, 32][round % 2], ..small };
         check(&Case { sizes: [1, 12, k, 10], along, room: 0, own: true }, tile);
     }
 }
@@ -62,12 +62,12 @@ fn chunks_follow_one_another() {
 #[test]
 fn chunks_go_side_by_side() {
     let tile = SMALL;
-    let bias = OfEpilogue::<AddBias, 1>(AddBias);
+    let bias = CatalogueEpilogue::<AddBias, 1>(AddBias);
     for (k, along) in [(1000, [true, false]), (1026, [false, false]), (1537, [true, true])] {
         let case = Case { sizes: [2, 33, k, 6], along, room: 0, own: false };
         let [x, w, e] = case.layouts();
         let extra = [(&e, D)];
-        let steps = f64_tensor_core::steps(&Product::new(&bias, D, &x, &w, &extra), tile);
+        let steps = f64_tensor_core::steps(&GemmProblem::new(&bias, D, &x, &w, &extra), tile);
         assert_eq!((steps.steps.len(), steps.scratch.len()), (2, 1), "{k}");
         let numbers = case.numbers(D, &noise);
         let got = run_steps(&steps, &numbers.each_ref());
@@ -94,10 +94,10 @@ fn swapped(text: &str, list: usize, [i, j]: [usize; 2]) -> String {
 #[test]
 fn a_number_in_another_place_is_seen() {
     let case = Case { sizes: [1, 32, 40, 16], along: [true, false], room: 0, own: true };
-    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
     let [x, w, _] = case.layouts();
-    let work =
-        f64_tensor_core::contract(&Product::new(&plain, D, &x, &w, &[]), SMALL).expect("there are elements");
+    let work = f64_tensor_core::contract(&GemmProblem::new(&plain, D, &x, &w, &[]), SMALL)
+        .expect("there are elements");
     let (kernel, [x, w, _]) = (work.kernel(), case.numbers(D, &noise));
     let text = ptx::emit(&kernel, ptx::target(&kernel, 90)).unwrap_or_else(|e| panic!("{e}"));
     let of = |text: &str| {
@@ -122,12 +122,12 @@ fn a_number_in_another_place_is_seen() {
 /// Devices before Hopper multiply in four pieces.
 #[test]
 fn older_devices_have_the_same_bits() {
-    let bias = OfEpilogue::<AddBias, 1>(AddBias);
+    let bias = CatalogueEpilogue::<AddBias, 1>(AddBias);
     for along in [[true, false], [false, true]] {
         let case = Case { sizes: [1, 40, 44, 24], along, room: 0, own: true };
         let [x, w, e] = case.layouts();
         let extra = [(&e, D)];
-        let p = Product::new(&bias, D, &x, &w, &extra);
+        let p = GemmProblem::new(&bias, D, &x, &w, &extra);
         let work = f64_tensor_core::contract(&p, SMALL).expect("there are elements");
         let kernel = work.kernel();
         for (capability, word) in [(80, "m8n8k4"), (90, "m16n8k8")] {
@@ -146,10 +146,10 @@ fn older_devices_have_the_same_bits() {
 /// The order of terms, their rounding and what fills up the last ones count: with others, these numbers give other bits.
 #[test]
 fn another_order_is_seen() {
-    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
     let (x, w) = (layout(&[1, 16, 24]), layout(&[1, 24, 8]));
-    let work =
-        f64_tensor_core::contract(&Product::new(&plain, D, &x, &w, &[]), SMALL).expect("there are elements");
+    let work = f64_tensor_core::contract(&GemmProblem::new(&plain, D, &x, &w, &[]), SMALL)
+        .expect("there are elements");
     let numbers = [(0, 16 * 24), (1, 24 * 8)].map(|(of, n)| host(D, (0..n).map(|i| noise(of, i))));
     let of = |turned: bool| {
         let turn = |of: usize| -> HostData {
@@ -174,7 +174,7 @@ fn another_order_is_seen() {
 
 #[test]
 fn a_tile_is_chosen() {
-    let limits = Limits { invocations: 1024, shared: 227 << 10, asynchronous: true };
+    let limits = WorkgroupLimits { invocations: 1024, shared: 227 << 10, asynchronous: true };
     // b, m, n, k; rows and columns of a tile.
     let rows = [
         ([1, 4096, 4096, 4096], [128, 128]),
@@ -184,14 +184,14 @@ fn a_tile_is_chosen() {
         ([1, 64, 64, 1024], [32, 32]),
     ];
     for (sizes, want) in rows {
-        let t = Tile::of(sizes, limits).expect("there is room");
+        let t = F64MmaTile::of(sizes, limits).expect("there is room");
         assert_eq!([t.size(0), t.size(1)], want, "{sizes:?}");
     }
     // With less room, smaller ones; without copies none.
-    let t = Tile::of(rows[0].0, Limits { shared: 48 << 10, ..limits }).expect("there is room");
+    let t = F64MmaTile::of(rows[0].0, WorkgroupLimits { shared: 48 << 10, ..limits }).expect("there is room");
     assert_eq!([t.size(0), t.size(1)], [32, 32]);
-    assert_eq!(Tile::of(rows[0].0, Limits { asynchronous: false, ..limits }), None);
-    let plain = OfEpilogue::<Plain, 0>(Plain);
-    let nothing = Product::new(&plain, D, &layout(&[1, 0, 8]), &layout(&[1, 8, 8]), &[]).is_empty();
+    assert_eq!(F64MmaTile::of(rows[0].0, WorkgroupLimits { asynchronous: false, ..limits }), None);
+    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let nothing = GemmProblem::new(&plain, D, &layout(&[1, 0, 8]), &layout(&[1, 8, 8]), &[]).is_empty();
     assert!(nothing);
 }

@@ -2,14 +2,18 @@
 
 use crate::gemm::{Case, bits, noise, tiny};
 use elinvar_core::DType;
-use elinvar_gpu_kernels::gemm::mma_sync::Limits;
+use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
 use elinvar_gpu_kernels::gemm::{self, in_block_split_k};
 
-fn limits(asynchronous: bool) -> Limits {
-    Limits { invocations: 1024, shared: if asynchronous { 227 << 10 } else { 48 << 10 }, asynchronous }
+fn limits(asynchronous: bool) -> WorkgroupLimits {
+    WorkgroupLimits {
+        invocations: 1024,
+        shared: if asynchronous { 227 << 10 } else { 48 << 10 },
+        asynchronous,
+    }
 }
 
-fn check(case: &Case, dtype: DType, tile: in_block_split_k::Tile) {
+fn check(case: &Case, dtype: DType, tile: in_block_split_k::InBlockSplitKTile) {
     for number in [&noise as &dyn Fn(usize, usize) -> f32, &tiny] {
         let got = case.run(dtype, &|p| in_block_split_k::contract(p, tile), number);
         let (sizes, along) = (case.sizes, case.along);
@@ -29,7 +33,11 @@ fn few_rows() {
             let dtype = [DType::F32, DType::F32, DType::F16, DType::F64][(round + turned) % 4];
             let (along, room) = ([turned & 1 == 0, turned & 2 == 0], [0, 4, 1][(round + turned) % 3]);
             let case = Case { sizes: [1 + turned % 2, m, k, n], along, room, own: round % 2 == 0 };
-            let tile = in_block_split_k::Tile::of(dtype, [1 + turned % 2, m, n, k], limits(round % 3 > 0));
+            let tile = in_block_split_k::InBlockSplitKTile::of(
+                dtype,
+                [1 + turned % 2, m, n, k],
+                limits(round % 3 > 0),
+            );
             check(&case, dtype, tile.expect("there is room"));
         }
     }
@@ -43,10 +51,10 @@ fn chunks_come_in_rounds() {
         for turned in 0..4 {
             let (group, each, chunks) = tiles[(round + turned) % tiles.len()];
             let slots = [2, 3, 0][(round + turned) % 3];
-            let part = gemm::Tile { group, each, depth: 32, slots };
+            let part = gemm::SimtTile { group, each, depth: 32, slots };
             let along = [turned & 1 == 0, turned & 2 == 0];
             let case = Case { sizes: [1, 4, k, 8], along, room: 0, own: true };
-            check(&case, DType::F32, in_block_split_k::Tile { part, chunks });
+            check(&case, DType::F32, in_block_split_k::InBlockSplitKTile { part, chunks });
         }
     }
 }
@@ -68,14 +76,16 @@ fn a_tile_is_chosen() {
         ([200, 7, 5, 0], [8, 8], [1, 1], 1),
     ];
     for (sizes, size, each, chunks) in rows {
-        let t = in_block_split_k::Tile::of(DType::F32, sizes, limits(true)).expect("there is room");
+        let t =
+            in_block_split_k::InBlockSplitKTile::of(DType::F32, sizes, limits(true)).expect("there is room");
         let got = [0, 1].map(|side| t.part.group[side] * t.part.each[side]);
         assert_eq!((got, t.part.each, t.chunks), (size, each, chunks), "{sizes:?}");
         assert!(t.part.slots >= 2, "{sizes:?}");
-        let narrow = in_block_split_k::Tile::of(DType::F64, sizes, limits(false)).expect("there is room");
+        let narrow =
+            in_block_split_k::InBlockSplitKTile::of(DType::F64, sizes, limits(false)).expect("there is room");
         assert_eq!(narrow.part.slots, 0);
     }
-    assert_eq!(in_block_split_k::Tile::of(DType::I32, [1, 1, 1024, 1024], limits(true)), None);
-    let none = Limits { shared: 0, ..limits(true) };
-    assert_eq!(in_block_split_k::Tile::of(DType::F32, [1, 1, 1024, 1024], none), None);
+    assert_eq!(in_block_split_k::InBlockSplitKTile::of(DType::I32, [1, 1, 1024, 1024], limits(true)), None);
+    let none = WorkgroupLimits { shared: 0, ..limits(true) };
+    assert_eq!(in_block_split_k::InBlockSplitKTile::of(DType::F32, [1, 1, 1024, 1024], none), None);
 }

@@ -2,18 +2,19 @@
 
 use crate::gemm::{Case, bits, host, layout, tiny, uneven, whole};
 use elinvar_core::{DType, HostData};
-use elinvar_gpu_kernels::gemm::mma_sync::{self, Limits, Tile};
-use elinvar_gpu_kernels::gemm::{OfEpilogue, Product};
+use elinvar_gpu_kernels::gemm::mma_sync::{self, MmaTile, WorkgroupLimits};
+use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_kernel::ir::MatrixUnit;
 use elinvar_ops::backend::Plain;
 
 /// All tiles, with copies and without.
-fn tiles(dtype: DType) -> Vec<Tile> {
+fn tiles(dtype: DType) -> Vec<MmaTile> {
     let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
-    let limits = |asynchronous| Limits { invocations: 1024, shared: 99 << 10, asynchronous };
-    let mut all: Vec<Tile> = [false, true].into_iter().flat_map(|a| Tile::all(unit, 32, limits(a))).collect();
+    let limits = |asynchronous| WorkgroupLimits { invocations: 1024, shared: 99 << 10, asynchronous };
+    let mut all: Vec<MmaTile> =
+        [false, true].into_iter().flat_map(|a| MmaTile::all(unit, 32, limits(a))).collect();
     // Those that are only tried are larger: the largest of them, once.
-    let tried = Tile::tried(unit, 32, [512, 512], limits(true));
+    let tried = MmaTile::tried(unit, 32, [512, 512], limits(true));
     all.extend(tried.into_iter().map(|(_, t)| t).filter(|t| !all.contains(t)).collect::<Vec<_>>());
     all
 }
@@ -23,7 +24,7 @@ fn case([m, k, n]: [usize; 3], along: [bool; 2]) -> Case {
     Case { sizes: [1, m, k, n], along, room: 0, own: true }
 }
 
-fn product(case: &Case, dtype: DType, tile: Tile, number: &dyn Fn(usize, usize) -> f32) -> HostData {
+fn product(case: &Case, dtype: DType, tile: MmaTile, number: &dyn Fn(usize, usize) -> f32) -> HostData {
     case.run(dtype, &|p| mma_sync::contract(p, tile), number)
 }
 
@@ -84,7 +85,7 @@ fn tiles_change_no_bit() {
 #[test]
 fn a_tile_is_chosen() {
     let unit = MatrixUnit { elem: DType::F16.into(), shape: [16; 3] };
-    let limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
     // How many, of how many sums, and the rows and columns of the tile.
     let rows = [
         (1, [4096, 4096], [128, 128]),
@@ -96,16 +97,16 @@ fn a_tile_is_chosen() {
         (8, [256, 256], [64, 64]),
     ];
     for (batches, sums, want) in rows {
-        let t = Tile::of(unit, 32, batches, sums, limits).expect("there is room");
+        let t = MmaTile::of(unit, 32, batches, sums, limits).expect("there is room");
         let size = [0, 1].map(|side| t.subgroups[side] * t.each[side] * 16);
         assert_eq!(size, want, "{batches} of {sums:?}");
     }
-    let none = Limits { shared: 1000, ..limits };
-    assert_eq!(Tile::of(unit, 32, 1, [64, 64], none), None);
-    let plain = OfEpilogue::<Plain, 0>(Plain);
+    let none = WorkgroupLimits { shared: 1000, ..limits };
+    assert_eq!(MmaTile::of(unit, 32, 1, [64, 64], none), None);
+    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
     let nothing = layout(&[1, 0, 8]);
-    let tile = Tile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
+    let tile = MmaTile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
     let work =
-        mma_sync::contract(&Product::new(&plain, DType::F16, &nothing, &layout(&[1, 8, 8]), &[]), tile);
+        mma_sync::contract(&GemmProblem::new(&plain, DType::F16, &nothing, &layout(&[1, 8, 8]), &[]), tile);
     assert!(work.is_none());
 }

@@ -3,14 +3,14 @@
 use crate::backend::run_steps;
 use crate::gemm::{Case, bits, layout, matrix, tiny, uneven, whole};
 use elinvar_core::{DType, Shape};
-use elinvar_gpu_kernels::gemm::mma_sync::{self, Limits};
+use elinvar_gpu_kernels::gemm::mma_sync::{self, WorkgroupLimits};
 use elinvar_gpu_kernels::gemm::tma_transpose;
-use elinvar_gpu_kernels::gemm::tma_wgmma::{self, Tile};
-use elinvar_gpu_kernels::gemm::{OfEpilogue, Product};
+use elinvar_gpu_kernels::gemm::tma_wgmma::{self, WgmmaTile};
+use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_kernel::ir::MatrixUnit;
 use elinvar_ops::backend::{AddBias, Plain};
 
-const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
 
 #[test]
 fn whole_numbers_are_exact() {
@@ -28,7 +28,7 @@ fn whole_numbers_are_exact() {
         (3, [1, 8, 40, 8], 0, true),
     ];
     for (round, (tile, sizes, room, own)) in cases.into_iter().enumerate() {
-        let (tile, along) = (Tile::ALL[tile], [round % 2 == 0, round / 2 % 2 == 0]);
+        let (tile, along) = (WgmmaTile::ALL[tile], [round % 2 == 0, round / 2 % 2 == 0]);
         let (case, dtype) = (Case { sizes, along, room, own }, [DType::F16, DType::BF16][round % 2]);
         assert_eq!(
             case.run(dtype, &|p| tma_wgmma::contract(p, tile), &whole),
@@ -42,8 +42,8 @@ fn whole_numbers_are_exact() {
 #[test]
 fn f32_are_rounded_as_by_fragments() {
     let unit = MatrixUnit { elem: DType::F32.into(), shape: [16, 16, 8] };
-    let limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
-    let fragments = mma_sync::Tile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
+    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let fragments = mma_sync::MmaTile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
     for (tile, sizes) in [
         (0, [1, 8, 68, 8]),
         (1, [1, 136, 4, 72]),
@@ -51,7 +51,7 @@ fn f32_are_rounded_as_by_fragments() {
         (3, [1, 4, 300, 4]),
         (3, [2, 70, 8, 66]),
     ] {
-        let (case, tile) = (Case { sizes, along: [true, true], room: 4, own: true }, Tile::ALL[tile]);
+        let (case, tile) = (Case { sizes, along: [true, true], room: 4, own: true }, WgmmaTile::ALL[tile]);
         let run = |number| case.run(DType::F32, &|p| tma_wgmma::contract(p, tile), number);
         assert_eq!(run(&whole), case.want(DType::F32, &whole), "{sizes:?} {tile:?}");
         let other = case.run(DType::F32, &|p| mma_sync::contract(p, fragments), &uneven);
@@ -63,20 +63,20 @@ fn f32_are_rounded_as_by_fragments() {
 /// However f32 lie, they are turned where they have to be, and sums are those of factors that lay along their terms.
 #[test]
 fn what_does_not_lie_along_its_terms_is_turned() {
-    const EPILOGUE: OfEpilogue<AddBias, 1> = OfEpilogue(AddBias);
+    const EPILOGUE: CatalogueEpilogue<AddBias, 1> = CatalogueEpilogue(AddBias);
     let dtype = DType::F32;
     let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, 8] };
-    let limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
-    let fragments = mma_sync::Tile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
+    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let fragments = mma_sync::MmaTile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
     for (round, sizes) in
         [[1, 1, 68, 8], [1, 9, 70, 5], [2, 70, 33, 72], [2, 3, 1, 130]].into_iter().enumerate()
     {
         for turned in 0..4 {
             let along = [turned & 1 == 0, turned & 2 == 0];
             let case = Case { sizes, along, room: [4, 1, 0][(round + turned) % 3], own: turned % 2 == 0 };
-            let (layouts, tile) = (case.layouts(), Tile::ALL[3]);
+            let (layouts, tile) = (case.layouts(), WgmmaTile::ALL[3]);
             let extra = [(&layouts[2], dtype)];
-            let p = Product::new(&EPILOGUE, dtype, &layouts[0], &layouts[1], &extra);
+            let p = GemmProblem::new(&EPILOGUE, dtype, &layouts[0], &layouts[1], &extra);
             let even = sizes[2].is_multiple_of(4) && case.room.is_multiple_of(4);
             let run = |number: &dyn Fn(usize, usize) -> f32| {
                 let steps = tma_transpose::steps(&p, tile).expect("it can be done so");
@@ -87,19 +87,28 @@ fn what_does_not_lie_along_its_terms_is_turned() {
             assert_eq!(run(&whole), case.want(dtype, &whole), "{sizes:?} {along:?}");
             let fragments = case.run(dtype, &|p| mma_sync::contract(p, fragments), &uneven);
             assert_eq!(bits(&run(&uneven)), bits(&fragments), "{sizes:?} {along:?}");
-            assert!(tma_transpose::fits(&Product { x: &layouts[0].slice(1, 0, 1, 1), ..p }), "a row alone");
+            assert!(
+                tma_transpose::fits(&GemmProblem { x: &layouts[0].slice(1, 0, 1, 1), ..p }),
+                "a row alone"
+            );
         }
     }
     // What needs no turning is left to boxes.
     let even = matrix(true, [1, 64, 64], 0);
     for (x, fits) in [(even.clone(), true), (matrix(true, [1, 64, 64], 4), false)] {
-        assert_eq!(tma_transpose::fits(&Product::new(&PLAIN, DType::F16, &x, &even, &[])), fits);
+        assert_eq!(tma_transpose::fits(&GemmProblem::new(&PLAIN, DType::F16, &x, &even, &[])), fits);
     }
     let nothing = matrix(true, [1, 64, 0], 0);
-    assert!(!tma_transpose::fits(&Product::new(&PLAIN, dtype, &nothing, &matrix(true, [1, 0, 64], 0), &[])));
-    assert!(!tma_transpose::fits(&Product::new(&PLAIN, DType::F64, &even, &even, &[])));
+    assert!(!tma_transpose::fits(&GemmProblem::new(
+        &PLAIN,
+        dtype,
+        &nothing,
+        &matrix(true, [1, 0, 64], 0),
+        &[]
+    )));
+    assert!(!tma_transpose::fits(&GemmProblem::new(&PLAIN, DType::F64, &even, &even, &[])));
     let none = layout(&[1, 0, 64]);
-    let steps = tma_transpose::steps(&Product::new(&PLAIN, dtype, &none, &even, &[]), Tile::ALL[3]);
+    let steps = tma_transpose::steps(&GemmProblem::new(&PLAIN, dtype, &none, &even, &[]), WgmmaTile::ALL[3]);
     assert!(steps.is_none_or(|all| all.steps.is_empty()));
 }
 
@@ -109,7 +118,7 @@ fn tiles_change_no_bit() {
         let case = Case { sizes: [1, 24, 72, 24], along: [true, true], room: 0, own: true };
         bits(&case.run(DType::F32, &|p| tma_wgmma::contract(p, tile), &uneven))
     };
-    assert!(Tile::ALL.iter().all(|tile| f32(*tile) == f32(Tile::ALL[0])));
+    assert!(WgmmaTile::ALL.iter().all(|tile| f32(*tile) == f32(WgmmaTile::ALL[0])));
     for (sizes, number) in [
         ([1, 24, 72, 24], &uneven as &dyn Fn(usize, usize) -> f32),
         ([1, 8, 64, 8], &tiny),
@@ -117,7 +126,7 @@ fn tiles_change_no_bit() {
     ] {
         let case = Case { sizes, along: [true, true], room: 0, own: true };
         let run = |tile| case.run(DType::BF16, &|p| tma_wgmma::contract(p, tile), number);
-        let all = Tile::ALL.map(|tile| bits(&run(tile)));
+        let all = WgmmaTile::ALL.map(|tile| bits(&run(tile)));
         assert!(all.iter().all(|y| *y == all[0]), "{sizes:?}");
     }
 }
@@ -135,13 +144,13 @@ fn a_tile_is_chosen() {
         (8, [512, 512], [128, 128]),
     ];
     for (batches, sums, want) in rows {
-        let t = Tile::of(batches, sums, 227 << 10).expect("there is room");
+        let t = WgmmaTile::of(batches, sums, 227 << 10).expect("there is room");
         assert_eq!([0, 1].map(|side| t.size(side)), want, "{batches} of {sums:?}");
     }
-    assert_eq!(Tile::of(1, [64, 64], 48 << 10), None);
-    assert!(Tile::ALL.iter().all(|t| t.shared_bytes() <= 227 << 10));
+    assert_eq!(WgmmaTile::of(1, [64, 64], 48 << 10), None);
+    assert!(WgmmaTile::ALL.iter().all(|t| t.shared_bytes() <= 227 << 10));
     // Two of the smaller ones, each beside the kilobyte that the device keeps for itself.
-    assert!(Tile::ALL[1..].iter().all(|t| 2 * (t.shared_bytes() + 1024) <= 228 << 10));
+    assert!(WgmmaTile::ALL[1..].iter().all(|t| 2 * (t.shared_bytes() + 1024) <= 228 << 10));
 }
 
 /// What cannot be fetched is left to others.
@@ -165,7 +174,7 @@ fn what_lies_unevenly_is_not_fetched() {
     ];
     for (i, (x, w, fits)) in rows.into_iter().enumerate() {
         assert_eq!(
-            tma_wgmma::fits(&Product::new(&PLAIN, DType::F16, &x, &w, &[])),
+            tma_wgmma::fits(&GemmProblem::new(&PLAIN, DType::F16, &x, &w, &[])),
             fits,
             "row {i}: {x:?} {w:?}"
         );
@@ -176,14 +185,15 @@ fn what_lies_unevenly_is_not_fetched() {
     for (x, w, fits) in
         [(&even, &even, false), (&even, &turned, true), (&turned, &turned, false), (&four, &turned, true)]
     {
-        assert_eq!(tma_wgmma::fits(&Product::new(&PLAIN, DType::F32, x, w, &[])), fits, "{x:?} {w:?}");
+        assert_eq!(tma_wgmma::fits(&GemmProblem::new(&PLAIN, DType::F32, x, w, &[])), fits, "{x:?} {w:?}");
     }
-    assert!(!tma_wgmma::fits(&Product::new(&PLAIN, DType::F64, &even, &turned, &[])));
+    assert!(!tma_wgmma::fits(&GemmProblem::new(&PLAIN, DType::F64, &even, &turned, &[])));
     let many = [(&even, DType::F16); 5];
-    assert!(tma_wgmma::fits(&Product::new(&PLAIN, DType::F16, &even, &even, &many[..4])));
-    assert!(!tma_wgmma::fits(&Product::new(&PLAIN, DType::F16, &even, &even, &many)));
+    assert!(tma_wgmma::fits(&GemmProblem::new(&PLAIN, DType::F16, &even, &even, &many[..4])));
+    assert!(!tma_wgmma::fits(&GemmProblem::new(&PLAIN, DType::F16, &even, &even, &many)));
     let nothing = layout(&[1, 0, 64]);
     assert!(
-        tma_wgmma::contract(&Product::new(&PLAIN, DType::F16, &nothing, &even, &[]), Tile::ALL[0]).is_none()
+        tma_wgmma::contract(&GemmProblem::new(&PLAIN, DType::F16, &nothing, &even, &[]), WgmmaTile::ALL[0])
+            .is_none()
     );
 }

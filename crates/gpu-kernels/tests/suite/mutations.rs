@@ -4,16 +4,16 @@
 use crate::backend::run_work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, Layout, Precision, Shape};
-use elinvar_gpu_kernels::conv::{Asked, Of};
+use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::map;
 use elinvar_gpu_kernels::formula::Floats;
-use elinvar_gpu_kernels::gemm::{self, OfEpilogue, Product, Tile};
+use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile};
 use elinvar_gpu_kernels::gemm::{mma_sync, tma_wgmma};
 use elinvar_gpu_kernels::index::{nonzero, sort};
-use elinvar_gpu_kernels::launch::{Steps, Work};
+use elinvar_gpu_kernels::launch::{LaunchSequence, Work};
 use elinvar_gpu_kernels::pool;
-use elinvar_gpu_kernels::reduce::block_reduce::Hold;
-use elinvar_gpu_kernels::reduce::rowwise::OfRows;
+use elinvar_gpu_kernels::reduce::block_reduce::RegisterBudget;
+use elinvar_gpu_kernels::reduce::rowwise::CatalogueRows;
 use elinvar_gpu_kernels::reduce::{arg_fold, fold, rowwise, scan};
 use elinvar_gpu_kernels::{attention, conv};
 use elinvar_kernel::Kernel;
@@ -108,7 +108,7 @@ fn case(name: &'static str, work: Work<'static>, mut buffers: Vec<Memory>) -> Ca
 }
 
 /// One launch of several.
-fn launch(steps: Steps<'static>, number: usize) -> Work<'static> {
+fn launch(steps: LaunchSequence<'static>, number: usize) -> Work<'static> {
     steps.steps.into_iter().nth(number).expect("there is work").work
 }
 
@@ -135,7 +135,7 @@ fn windows(count: usize) -> Windows {
 
 fn cases() -> Vec<Case> {
     const TWICE: Floats<Twice, 3> = Floats(Twice);
-    const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+    const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
     // Maxima of two parts and rows so far apart that with another as the largest nothing is right, and one whose product with ln 2 is
     // rounded by nearly half a unit; then sums.
     let mut apart = positive(2 * 2 * 2);
@@ -153,7 +153,7 @@ fn cases() -> Vec<Case> {
     let a = Attention::exact(0.5, false);
     let (q, kv) = (layout(&[1, 1, 32, 3]), layout(&[1, 1, 260, 3]));
     // In pieces of 16 bytes.
-    let room = attention::How::Within(64 << 10);
+    let room = attention::AttentionPath::Smem(64 << 10);
     let (short, long) = (layout(&[1, 1, 32, 4]), layout(&[1, 1, 260, 4]));
     let staged = |gradient: Option<usize>| match gradient {
         None => some(attention::attention(&a, d, [&short, &long, &long], None, room)),
@@ -161,7 +161,8 @@ fn cases() -> Vec<Case> {
             // No two sizes are the same, nor two strides.
             let (q, g, lse) = (layout(&[2, 6, 34, 4]), layout(&[2, 6, 34, 8]), layout(&[2, 6, 34]));
             let (k, v) = (layout(&[2, 2, 130, 4]), layout(&[2, 2, 130, 8]));
-            let given = attention::Given { q: &q, k: &k, v: &v, o: &g, lse: &lse, g: &g, mask: None };
+            let given =
+                attention::BackwardInputs { q: &q, k: &k, v: &v, o: &g, lse: &lse, g: &g, mask: None };
             // By keys, tile by tile of all heads.
             let a = Attention::exact(0.5, number == 2);
             launch(attention::attention_grad(&a, d, given, room), number)
@@ -172,19 +173,22 @@ fn cases() -> Vec<Case> {
         let others = [noise(408, 4), noise(3264, 5), noise(408, 6), f32s(result)];
         q_k_v.into_iter().chain(others).collect::<Vec<_>>()
     };
-    let tile = Tile { group: [2, 2], each: [2, 2], depth: 4, slots: 0 };
+    let tile = SimtTile { group: [2, 2], each: [2, 2], depth: 4, slots: 0 };
     let (m, w) = (layout(&[1, 5, 12]), layout(&[1, 12, 5]));
-    let plain = Tile { depth: 0, ..tile };
-    let copied = Tile { depth: 8, slots: 2, ..tile };
+    let plain = SimtTile { depth: 0, ..tile };
+    let copied = SimtTile { depth: 8, slots: 2, ..tile };
     // Columns in pieces of 16 bytes.
     let even = layout(&[1, 12, 8]);
-    let product = |tile| some(gemm::contract(&Product::new(&PLAIN, d, &m, &w, &[]), tile));
+    let product = |tile| some(gemm::contract(&GemmProblem::new(&PLAIN, d, &m, &w, &[]), tile));
     let copied_conv = |x: [usize; 3], w: [usize; 3]| {
-        let how = conv::How::Exactly(Tile { group: [4, 4], ..copied });
-        launch(conv::steps(&Asked::forward(&PLAIN, &c, d, [&layout(&x), &layout(&w)], &[5], &[]), how), 0)
+        let how = conv::ConvPath::ImplicitGemm(SimtTile { group: [4, 4], ..copied });
+        launch(
+            conv::steps(&ConvProblem::forward(&PLAIN, &c, d, [&layout(&x), &layout(&w)], &[5], &[]), how),
+            0,
+        )
     };
     let folded = |n| {
-        let choice = fold::Choice { hold: Hold::Many, ..Default::default() };
+        let choice = fold::FoldChoice { hold: RegisterBudget::Many, ..Default::default() };
         some(fold::fold(Fold::Sum, &layout(&[3, n]), d, 1, d, choice))
     };
     // Three taps, two apart, with one of padding.
@@ -194,7 +198,7 @@ fn cases() -> Vec<Case> {
     let mut won = vec![z(8 * 72), f32s(8 * 20), Memory::zeros(Elem::I64, 8 * 20)];
     run_work(&some(pool::pool(&pooled(PoolKind::Max), d, &image)), &mut won);
     let winners = &won[2];
-    let roomy = conv::Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let roomy = conv::WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
     // Where each block of a nonzero begins to write.
     let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
     vec![
@@ -217,7 +221,7 @@ fn cases() -> Vec<Case> {
         ),
         case(
             "fold",
-            some(fold::fold(Fold::Sum, &layout(&[3, 300]), d, 1, d, fold::Choice::default())),
+            some(fold::fold(Fold::Sum, &layout(&[3, 300]), d, 1, d, fold::FoldChoice::default())),
             vec![x(900), f32s(3)],
         ),
         // Terms of several turns at once: some that end with the row, and turns in which all lanes have one.
@@ -225,7 +229,13 @@ fn cases() -> Vec<Case> {
         case("fold of blocks side by side", folded(3 * 4096 + 40), vec![x(3 * (3 * 4096 + 40)), f32s(3)]),
         case(
             "held rows",
-            some(rowwise::rows(&OfRows::<Shares, 1>(Shares), d, &[(&layout(&[2, 300]), d)], 1, Hold::Many)),
+            some(rowwise::rows(
+                &CatalogueRows::<Shares, 1>(Shares),
+                d,
+                &[(&layout(&[2, 300]), d)],
+                1,
+                RegisterBudget::Many,
+            )),
             vec![x(600), f32s(600)],
         ),
         case("scan", some(scan::scan(Scan::Sum, &layout(&[3, 1100]), d, d)), vec![x(3300), f32s(3300)]),
@@ -258,14 +268,14 @@ fn cases() -> Vec<Case> {
             "conv of few rows",
             launch(
                 conv::steps(
-                    &Asked::gradient(
-                        Of::Weight,
+                    &ConvProblem::gradient(
+                        ConvPass::GradWeight,
                         &Conv { groups: 3, ..c.clone() },
                         d,
                         [&layout(&[2, 6, 41]), &layout(&[2, 6, 21])],
                         &[3],
                     ),
-                    conv::How::Within(roomy),
+                    conv::ConvPath::Auto(roomy),
                 ),
                 0,
             ),
@@ -274,13 +284,13 @@ fn cases() -> Vec<Case> {
         case("product", product(plain), vec![x(60), y(60), f32s(25)]),
         case(
             "copied product",
-            some(gemm::contract(&Product::new(&PLAIN, d, &m, &even, &[]), copied)),
+            some(gemm::contract(&GemmProblem::new(&PLAIN, d, &m, &even, &[]), copied)),
             vec![x(60), y(96), f32s(40)],
         )
         // Of few terms, which are all begun before the first turn.
         .and(
             some(gemm::contract(
-                &Product::new(&PLAIN, d, &layout(&[1, 5, 4]), &layout(&[1, 4, 8]), &[]),
+                &GemmProblem::new(&PLAIN, d, &layout(&[1, 5, 4]), &layout(&[1, 4, 8]), &[]),
                 copied,
             )),
             vec![x(20), y(32), f32s(40)],
@@ -290,8 +300,15 @@ fn cases() -> Vec<Case> {
             "conv",
             launch(
                 conv::steps(
-                    &Asked::forward(&PLAIN, &c, d, [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])], &[5], &[]),
-                    conv::How::Exactly(plain),
+                    &ConvProblem::forward(
+                        &PLAIN,
+                        &c,
+                        d,
+                        [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
+                        &[5],
+                        &[],
+                    ),
+                    conv::ConvPath::ImplicitGemm(plain),
                 ),
                 0,
             ),
@@ -302,8 +319,15 @@ fn cases() -> Vec<Case> {
             "staged conv",
             launch(
                 conv::steps(
-                    &Asked::forward(&PLAIN, &c, d, [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])], &[5], &[]),
-                    conv::How::Exactly(Tile { group: [2, 4], ..tile }),
+                    &ConvProblem::forward(
+                        &PLAIN,
+                        &c,
+                        d,
+                        [&layout(&[2, 3, 9]), &layout(&[4, 3, 3])],
+                        &[5],
+                        &[],
+                    ),
+                    conv::ConvPath::ImplicitGemm(SimtTile { group: [2, 4], ..tile }),
                 ),
                 0,
             ),
@@ -314,7 +338,7 @@ fn cases() -> Vec<Case> {
             .and(copied_conv([2, 1, 9], [8, 1, 3]), vec![x(18), y(24), f32s(80)]),
         case(
             "attention",
-            some(attention::attention(&a, d, [&q, &kv, &kv], None, attention::How::Plain)),
+            some(attention::attention(&a, d, [&q, &kv, &kv], None, attention::AttentionPath::Direct)),
             vec![x(96), y(780), z(780), f32s(96), f32s(32)],
         ),
         case("staged attention", staged(None), vec![x(128), y(1040), z(1040), f32s(128), f32s(32)]),
@@ -359,16 +383,16 @@ fn doubles(n: usize, stream: u64) -> Memory {
 /// Kernels of matrix units whose shared memory is filled several times over. They are larger: what is tried on them is what has to
 /// do with order.
 fn unit_cases() -> Vec<Case> {
-    const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+    const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
     let (d, unit) = (DType::F16, MatrixUnit { elem: Elem::F16, shape: [16; 3] });
-    let limits = mma_sync::Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
-    let tile = mma_sync::Tile::all(unit, 32, limits)[2];
+    let limits = mma_sync::WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let tile = mma_sync::MmaTile::all(unit, 32, limits)[2];
     let (x, w) = (layout(&[1, 16, 168]), layout(&[1, 168, 64]));
     let product =
-        mma_sync::contract(&Product::new(&PLAIN, d, &x, &w, &[]), tile).expect("there are elements");
+        mma_sync::contract(&GemmProblem::new(&PLAIN, d, &x, &w, &[]), tile).expect("there are elements");
     let (y, z) = (layout(&[1, 16, 168]), layout(&[1, 168, 32]));
-    let tile = gemm::f64_tensor_core::Tile { slots: 3, ..gemm::f64_tensor_core::Tile::ALL[4] };
-    let chained = gemm::f64_tensor_core::contract(&Product::new(&PLAIN, DType::F64, &y, &z, &[]), tile);
+    let tile = gemm::f64_tensor_core::F64MmaTile { slots: 3, ..gemm::f64_tensor_core::F64MmaTile::ALL[4] };
+    let chained = gemm::f64_tensor_core::contract(&GemmProblem::new(&PLAIN, DType::F64, &y, &z, &[]), tile);
     let chained = chained.expect("there are elements");
     // Of the second tile of queries, some blocks of keys are seen whole, and some in part.
     let long = layout(&[1, 1, 170, 32]);
@@ -376,7 +400,7 @@ fn unit_cases() -> Vec<Case> {
     let attended = attention::mma_forward::attention(&a, d, [&long; 3]).expect("there are queries");
     // Two heads go with one of keys.
     let (q, kv, lse) = (layout(&[1, 2, 140, 32]), layout(&[1, 1, 140, 32]), layout(&[1, 2, 140]));
-    let given = attention::Given { q: &q, k: &kv, v: &kv, o: &q, lse: &lse, g: &q, mask: None };
+    let given = attention::BackwardInputs { q: &q, k: &kv, v: &kv, o: &q, lse: &lse, g: &q, mask: None };
     let gradient = |number| launch(attention::mma_backward::attention_grad(&a, d, &given), number);
     let decode = Attention::exact(0.4, false);
     let (one, keys) = (layout(&[1, 1, 2, 32]), layout(&[1, 1, 600, 32]));
@@ -389,7 +413,7 @@ fn unit_cases() -> Vec<Case> {
     };
     // Blocks that are seen whole, and in part; three and four through two slots.
     let heads = layout(&[1, 1, 200, 64]);
-    let tile = attention::wgmma_forward::Tile { groups: 3, block: 64, slots: 2 };
+    let tile = attention::wgmma_forward::WgmmaAttentionTile { groups: 3, block: 64, slots: 2 };
     let of_heads = attention::wgmma_forward::attention(&a, d, [&heads; 3], tile).expect("there are queries");
     // As many blocks; two heads go with one of keys.
     let (heads_of, three) = (|h: usize| layout(&[1, h, 200, 64]), layout(&[1, 1, 140, 64]));
@@ -397,9 +421,9 @@ fn unit_cases() -> Vec<Case> {
         let (q, kv) =
             if number == 1 { (heads_of(1), heads_of(1)) } else { (layout(&[1, 2, 140, 64]), three.clone()) };
         let lse = layout(&q.shape().dims()[..3]);
-        let given = attention::Given { q: &q, k: &kv, v: &kv, o: &q, lse: &lse, g: &q, mask: None };
+        let given = attention::BackwardInputs { q: &q, k: &kv, v: &kv, o: &q, lse: &lse, g: &q, mask: None };
         let groups = if number == 1 { 2 } else { 1 };
-        let tile = attention::wgmma_forward::Tile { groups, block: 64, slots: 2 };
+        let tile = attention::wgmma_forward::WgmmaAttentionTile { groups, block: 64, slots: 2 };
         let steps = attention::wgmma_backward::steps_by(&a, d, &given, [tile; 2]);
         let [n, m] = [&q, &kv].map(|l| l.shape().numel());
         let mut buffers = vec![halves(n, 1), halves(m, 2), halves(m, 3), halves(n, 5)];
@@ -410,10 +434,10 @@ fn unit_cases() -> Vec<Case> {
     let (by_queries, of_queries) = of_gradient(1);
     let (by_keys, of_keys) = of_gradient(2);
     // Five steps through two slots.
-    let tile = tma_wgmma::Tile { groups: 1, columns: 64, slots: 2 };
+    let tile = tma_wgmma::WgmmaTile { groups: 1, columns: 64, slots: 2 };
     let (rows, columns) = (layout(&[1, 16, 264]), layout(&[1, 264, 64]));
-    let of_boxes =
-        tma_wgmma::contract(&Product::new(&PLAIN, d, &rows, &columns, &[]), tile).expect("it can be done so");
+    let of_boxes = tma_wgmma::contract(&GemmProblem::new(&PLAIN, d, &rows, &columns, &[]), tile)
+        .expect("it can be done so");
     vec![
         case(
             "product of boxes",

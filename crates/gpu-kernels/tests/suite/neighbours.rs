@@ -6,13 +6,13 @@ use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::Call;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_core::{DType, HostData, HostTensor, Layout, Result, Shape};
-use elinvar_gpu_kernels::elementwise::map::{self, Choice};
+use elinvar_gpu_kernels::elementwise::map::{self, MapChoice};
 use elinvar_gpu_kernels::formula::Floats;
-use elinvar_gpu_kernels::gemm::OfEpilogue;
+use elinvar_gpu_kernels::gemm::CatalogueEpilogue;
 use elinvar_gpu_kernels::gemm::split_k_reduce;
 use elinvar_gpu_kernels::launch::Work;
-use elinvar_gpu_kernels::reduce::block_reduce::Hold;
-use elinvar_gpu_kernels::reduce::rowwise::{OfRows, rows};
+use elinvar_gpu_kernels::reduce::block_reduce::RegisterBudget;
+use elinvar_gpu_kernels::reduce::rowwise::{CatalogueRows, rows};
 use elinvar_ops::Value;
 use elinvar_ops::backend::{Backend, Fold, Plain, View};
 use elinvar_ops::catalogue::softmax::Softmax;
@@ -68,8 +68,8 @@ fn rows_stay_in_blocks_side_by_side() {
 }
 
 fn held<R: RowFormula<1>>(f: &R, data: &HostData, layout: &Layout, dims: &[usize]) {
-    let (dtype, of) = (DType::F32, OfRows::<R, 1>(*f));
-    let work = rows(&of, dtype, &[(layout, dtype)], 1, Hold::Many).expect("there are rows");
+    let (dtype, of) = (DType::F32, CatalogueRows::<R, 1>(*f));
+    let work = rows(&of, dtype, &[(layout, dtype)], 1, RegisterBudget::Many).expect("there are rows");
     let got = tensor(start(&work, &[data], &[(dtype, dims.iter().product())]).remove(0), dims);
     let view = View { buffer: data, layout, dtype };
     let want = Reference::rows(&Default::default(), f, [view], 1, dtype).expect("it runs");
@@ -118,7 +118,7 @@ fn maps_take_four_neighbours_of_what_is_broadcast() {
             let data: Vec<HostData> = (0..3).map(|_| dice.data(dtype, 300, Values::Tame)).collect();
             let operands: Vec<(&Layout, DType)> = layouts.iter().map(|&l| (l, dtype)).collect();
             let run = |most: u8| {
-                let choice = Choice { most, ..Choice::default() };
+                let choice = MapChoice { most, ..MapChoice::default() };
                 let work = map::map_by(&f, dtype, &operands, choice).expect("there are elements");
                 let name = work.kernel().name;
                 let asked = if most == 4 { *width } else { 1 };
@@ -138,7 +138,7 @@ fn maps_take_four_neighbours_of_what_is_broadcast() {
 /// The sums of chunks: one, as many as are loaded at a time and one more, many; four neighbours, and one at a time.
 #[test]
 fn sums_of_chunks_are_added_in_order() {
-    const PLAIN: OfEpilogue<Plain, 0> = OfEpilogue(Plain);
+    const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
     let mut dice = Dice::new(12, 3);
     for (many, len) in
         [(1, 40), (2, 65), (3, 64), (5, 12), (17, 33), (18, 32), (196, 5), (2, 131_072), (6, 131_076)]

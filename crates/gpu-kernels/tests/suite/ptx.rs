@@ -4,8 +4,8 @@ use crate::ptxas::{LATER, Usage, assemble, nothing_is_left_open};
 use crate::spirv::{library, units};
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_gpu_kernels::attention;
-use elinvar_gpu_kernels::conv::{self, Asked, How, Limits, Of, Units};
-use elinvar_gpu_kernels::gemm::{self, OfEpilogue, Product, Tile, f64_tensor_core as chains};
+use elinvar_gpu_kernels::conv::{self, ConvPass, ConvPath, ConvProblem, TensorCores, WorkgroupLimits};
+use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile, f64_tensor_core as chains};
 use elinvar_gpu_kernels::gemm::{mma_sync, tma_wgmma};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx::{BOXES, MATRIX_UNITS, OLDEST, Target, emit, target};
@@ -35,9 +35,9 @@ fn beyond(k: &Kernel, usage: &Usage) -> (u32, u32, String) {
 
 /// Products whose sums fill the registers: large tiles in shared memory.
 fn tiled() -> Vec<Kernel> {
-    let e = OfEpilogue::<Plain, 0>(Plain);
+    let e = CatalogueEpilogue::<Plain, 0>(Plain);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
-    let tile = |each, depth, slots| Tile { group: [16, 16], each, depth, slots };
+    let tile = |each, depth, slots| SimtTile { group: [16, 16], each, depth, slots };
     let mut all = Vec::new();
     let tiles = [
         tile([4, 4], 16, 0),
@@ -49,7 +49,7 @@ fn tiled() -> Vec<Kernel> {
     ];
     for tile in tiles {
         for w in [matrix.clone(), matrix.transpose(1, 2)] {
-            let work = gemm::contract(&Product::new(&e, DType::F32, &matrix, &w, &[]), tile);
+            let work = gemm::contract(&GemmProblem::new(&e, DType::F32, &matrix, &w, &[]), tile);
             all.push(work.expect("there are elements").kernel());
         }
     }
@@ -58,15 +58,15 @@ fn tiled() -> Vec<Kernel> {
 
 /// Products of f64 by units: with copies and without, of one chunk and of several, and of chunks side by side.
 fn by_chains() -> Vec<Kernel> {
-    let e = OfEpilogue::<Plain, 0>(Plain);
+    let e = CatalogueEpilogue::<Plain, 0>(Plain);
     let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
     let mut all = Vec::new();
-    for tile in chains::Tile::ALL {
+    for tile in chains::F64MmaTile::ALL {
         for (m, k, n) in [(2048, 512, 2048), (2048, 1024, 2048), (2047, 1024, 2047), (64, 2048, 64)] {
             let straight = (layout(&[1, m, k]), layout(&[1, k, n]));
             let turned = (layout(&[1, k, m]).transpose(1, 2), layout(&[1, n, k]).transpose(1, 2));
             for (x, w) in [straight, turned] {
-                let steps = chains::steps(&Product::new(&e, DType::F64, &x, &w, &[]), tile);
+                let steps = chains::steps(&GemmProblem::new(&e, DType::F64, &x, &w, &[]), tile);
                 all.push(steps.steps[0].work.kernel());
             }
         }
@@ -109,9 +109,10 @@ fn convolutions() -> Vec<Kernel> {
     for (taps, stride) in [(3, 1), (3, 2), (7, 1)] {
         let c = Conv { groups: 144, ..square(taps, stride, Precision::Exact) };
         let (x, w) = (layout(&[8, 144, 56, 56]), layout(&[144, 1, taps, taps]));
-        let e = &OfEpilogue::<Plain, 0>(Plain);
+        let e = &CatalogueEpilogue::<Plain, 0>(Plain);
         let out = [(56 - 1) / stride + 1; 2];
-        let steps = conv::steps(&Asked::forward(e, &c, DType::F32, [&x, &w], &out, &[]), How::Plain);
+        let steps =
+            conv::steps(&ConvProblem::forward(e, &c, DType::F32, [&x, &w], &out, &[]), ConvPath::Direct);
         all.extend(steps.steps.iter().map(|s| s.work.kernel()));
     }
     for (n, channels, filters, size, taps, stride, dtype) in cases {
@@ -120,12 +121,18 @@ fn convolutions() -> Vec<Kernel> {
         let (x, w) = (layout(&[n, channels, size, size]), layout(&[filters, channels, taps, taps]));
         let g = layout(&[n, filters, out, out]);
         for asynchronous in [true, false] {
-            let how = How::Within(Limits { invocations: 1024, shared: 48 << 10, asynchronous });
-            let e = &OfEpilogue::<Plain, 0>(Plain);
+            let how = ConvPath::Auto(WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous });
+            let e = &CatalogueEpilogue::<Plain, 0>(Plain);
             let steps = [
-                conv::steps(&Asked::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
-                conv::steps(&Asked::gradient(Of::Input, &c, dtype, [&g, &w], &[size, size]), how),
-                conv::steps(&Asked::gradient(Of::Weight, &c, dtype, [&x, &g], &[taps, taps]), how),
+                conv::steps(&ConvProblem::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
+                conv::steps(
+                    &ConvProblem::gradient(ConvPass::GradInput, &c, dtype, [&g, &w], &[size, size]),
+                    how,
+                ),
+                conv::steps(
+                    &ConvProblem::gradient(ConvPass::GradWeight, &c, dtype, [&x, &g], &[taps, taps]),
+                    how,
+                ),
             ];
             for k in steps.iter().flat_map(|s| &s.steps).map(|s| s.work.kernel()) {
                 // Not the sums of chunks, and not a gradient of three rows.
@@ -161,13 +168,16 @@ fn convolutions_by_units() -> Vec<Kernel> {
         let g = layout(&[n, filters, out, out]);
         let unit =
             MatrixUnit { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
-        let limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
-        let how = How::Fast(Units { unit, lanes: 32, limits });
-        let e = &OfEpilogue::<Plain, 0>(Plain);
+        let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+        let how = ConvPath::TensorCore(TensorCores { unit, lanes: 32, limits });
+        let e = &CatalogueEpilogue::<Plain, 0>(Plain);
         let steps = [
-            conv::steps(&Asked::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
-            conv::steps(&Asked::gradient(Of::Input, &c, dtype, [&g, &w], &[size, size]), how),
-            conv::steps(&Asked::gradient(Of::Weight, &c, dtype, [&x, &g], &[taps, taps]), how),
+            conv::steps(&ConvProblem::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
+            conv::steps(&ConvProblem::gradient(ConvPass::GradInput, &c, dtype, [&g, &w], &[size, size]), how),
+            conv::steps(
+                &ConvProblem::gradient(ConvPass::GradWeight, &c, dtype, [&x, &g], &[taps, taps]),
+                how,
+            ),
         ];
         // A gradient by x of three rows is left to others.
         all.extend(
@@ -217,19 +227,19 @@ fn the_assembler_takes_convolutions() {
 
 /// Large products by matrix units, whose terms come through registers and by copies.
 fn large_units() -> Vec<Kernel> {
-    let e = OfEpilogue::<Plain, 0>(Plain);
+    let e = CatalogueEpilogue::<Plain, 0>(Plain);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
     let mut all = Vec::new();
     for (dtype, terms) in [(DType::F16, 16), (DType::BF16, 16), (DType::F32, 8)] {
         let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, terms] };
         // As much shared memory as all devices have, and as those have that have copies.
         for (asynchronous, shared, count) in [(false, 48 << 10, 4), (true, 99 << 10, 7)] {
-            let limits = Limits { invocations: 1024, shared, asynchronous };
-            let tiles = mma_sync::Tile::tried(unit, 32, [512, 512], limits);
+            let limits = WorkgroupLimits { invocations: 1024, shared, asynchronous };
+            let tiles = mma_sync::MmaTile::tried(unit, 32, [512, 512], limits);
             assert_eq!(tiles.len(), count, "{tiles:?}");
             for (_, tile) in tiles {
                 for w in [matrix.clone(), matrix.transpose(1, 2)] {
-                    let work = mma_sync::contract(&Product::new(&e, dtype, &matrix, &w, &[]), tile);
+                    let work = mma_sync::contract(&GemmProblem::new(&e, dtype, &matrix, &w, &[]), tile);
                     let k = work.expect("there are elements").kernel();
                     assert_eq!(k.features().copies, asynchronous, "{}", k.name);
                     all.push(k);
@@ -242,19 +252,21 @@ fn large_units() -> Vec<Kernel> {
 
 /// Products of boxes: all tiles, factors that lie in all ways.
 fn of_boxes() -> Vec<Kernel> {
-    let e = OfEpilogue::<Plain, 0>(Plain);
+    let e = CatalogueEpilogue::<Plain, 0>(Plain);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
     let mut all = Vec::new();
-    for (i, tile) in tma_wgmma::Tile::ALL.into_iter().enumerate() {
+    for (i, tile) in tma_wgmma::WgmmaTile::ALL.into_iter().enumerate() {
         for turned in 0..4 {
             let [x, w] = [turned & 1, turned & 2]
                 .map(|turned| if turned == 0 { matrix.clone() } else { matrix.transpose(1, 2) });
             let dtype = if (i + turned) % 2 == 0 { DType::F16 } else { DType::BF16 };
-            let work = tma_wgmma::contract(&Product::new(&e, dtype, &x, &w, &[]), tile);
+            let work = tma_wgmma::contract(&GemmProblem::new(&e, dtype, &x, &w, &[]), tile);
             all.push(work.expect("it can be done so").kernel());
         }
-        let work =
-            tma_wgmma::contract(&Product::new(&e, DType::F32, &matrix, &matrix.transpose(1, 2), &[]), tile);
+        let work = tma_wgmma::contract(
+            &GemmProblem::new(&e, DType::F32, &matrix, &matrix.transpose(1, 2), &[]),
+            tile,
+        );
         all.push(work.expect("it can be done so").kernel());
     }
     all
@@ -265,13 +277,14 @@ fn attention_boxes() -> Vec<Kernel> {
     let forms = [64, 128].map(|d| [(DType::F16, true, d), (DType::BF16, false, d)]).concat();
     let kernel = |(dtype, causal, d): (DType, bool, usize)| {
         let l = Layout::contiguous(Shape::new(&[1, 4, 512, d]).expect("small"));
-        let (a, tile) = (Attention::exact(0.125, causal), attention::wgmma_forward::Tile::of(d as u32));
+        let (a, tile) =
+            (Attention::exact(0.125, causal), attention::wgmma_forward::WgmmaAttentionTile::of(d as u32));
         attention::wgmma_forward::attention(&a, dtype, [&l; 3], tile).expect("there are queries").kernel()
     };
     let gradient = |(dtype, causal, d): (DType, bool, usize)| {
         let (l, lse) = ([1, 4, 512, d], [1, 4, 512]);
         let [l, lse] = [&l[..], &lse].map(|dims| Layout::contiguous(Shape::new(dims).expect("small")));
-        let given = attention::Given { q: &l, k: &l, v: &l, o: &l, lse: &lse, g: &l, mask: None };
+        let given = attention::BackwardInputs { q: &l, k: &l, v: &l, o: &l, lse: &lse, g: &l, mask: None };
         let all = attention::wgmma_backward::attention_grad(&Attention::exact(0.125, causal), dtype, &given);
         all.steps.into_iter().skip(1).map(|s| s.work.kernel()).collect::<Vec<_>>()
     };
@@ -305,7 +318,7 @@ fn attention_units() -> Vec<Kernel> {
     let gradient = |(dtype, causal, d)| {
         let (l, lse) = ([1, 4, 512, d], [1, 4, 512]);
         let [l, lse] = [&l[..], &lse].map(|dims| Layout::contiguous(Shape::new(dims).expect("small")));
-        let given = attention::Given { q: &l, k: &l, v: &l, o: &l, lse: &lse, g: &l, mask: None };
+        let given = attention::BackwardInputs { q: &l, k: &l, v: &l, o: &l, lse: &lse, g: &l, mask: None };
         let a = Attention::exact(0.125, causal);
         let all = attention::mma_backward::attention_grad(&a, dtype, &given);
         all.steps.into_iter().skip(1).map(|s| s.work.kernel()).collect::<Vec<_>>()

@@ -4,13 +4,13 @@ use crate::spirv_val::validate;
 use crate::vulkan_device::FULL;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Layout, Precision, Shape};
-use elinvar_gpu_kernels::conv::{Asked, Of};
+use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::{fill, map, random};
 use elinvar_gpu_kernels::formula::{Floats, Ints};
 use elinvar_gpu_kernels::gemm::mma_sync;
-use elinvar_gpu_kernels::gemm::{self, OfEpilogue, Product, Tile};
+use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile};
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
-use elinvar_gpu_kernels::launch::Steps;
+use elinvar_gpu_kernels::launch::LaunchSequence;
 use elinvar_gpu_kernels::layout::copy;
 use elinvar_gpu_kernels::reduce::{arg_fold, fold, scan};
 use elinvar_gpu_kernels::{attention, conv};
@@ -28,7 +28,7 @@ fn layout(dims: &[usize]) -> Layout {
 /// A kernel of every file of the library, and of every dtype where it matters.
 pub fn library() -> Vec<Kernel> {
     let (l, t) = (layout(&[6, 4]), layout(&[4, 6]).transpose(0, 1));
-    let e = OfEpilogue::<AddBias, 1>(AddBias);
+    let e = CatalogueEpilogue::<AddBias, 1>(AddBias);
     let mut all = Vec::new();
     for d in DType::ALL {
         all.push(copy::copy(&t, d, DType::F32));
@@ -38,9 +38,9 @@ pub fn library() -> Vec<Kernel> {
             all.push(map::map(&Floats::<_, 2>(Pow), d, &[(&l, d), (&l, DType::Bool)]));
             all.push(map::map(&Floats::<_, 2>(Add), d, &[(&l, d), (&t, d)]));
             let m = layout(&[1, 6, 4]);
-            for tile in [Tile::PLAIN, Tile::SHARED] {
+            for tile in [SimtTile::PLAIN, SimtTile::SHARED] {
                 all.push(gemm::contract(
-                    &Product::new(&e, d, &m, &m.transpose(1, 2), &[(&layout(&[1, 6, 6]), d)]),
+                    &GemmProblem::new(&e, d, &m, &m.transpose(1, 2), &[(&layout(&[1, 6, 6]), d)]),
                     tile,
                 ));
             }
@@ -48,8 +48,8 @@ pub fn library() -> Vec<Kernel> {
             all.push(map::map(&Ints::<_, 2>(Pow), d, &[(&l, d), (&l, d)]));
         }
         let to = if d.is_float() { d } else { DType::I64 };
-        all.push(fold::fold(Fold::Sum, &layout(&[2, 5000]), d, 1, to, fold::Choice::default()));
-        all.push(fold::fold(Fold::Max, &t, d, 1, d, fold::Choice::default()));
+        all.push(fold::fold(Fold::Sum, &layout(&[2, 5000]), d, 1, to, fold::FoldChoice::default()));
+        all.push(fold::fold(Fold::Max, &t, d, 1, d, fold::FoldChoice::default()));
         all.push(scan::scan(Scan::Sum, &l, d, to));
         all.push(fill::fill(1.into(), d, 9));
         all.push(copy::copy_into(&t, d, &l));
@@ -61,7 +61,7 @@ pub fn library() -> Vec<Kernel> {
 }
 
 /// Works of several launches.
-fn several() -> Vec<Steps<'static>> {
+fn several() -> Vec<LaunchSequence<'static>> {
     let l = layout(&[2, 700]);
     let (x, w, g) = (layout(&[1, 2, 40, 20]), layout(&[3, 2, 3, 3]), layout(&[1, 3, 40, 20]));
     let c = Conv {
@@ -82,14 +82,20 @@ fn several() -> Vec<Steps<'static>> {
             all.push(scatter::scatter(how, d, &l, 1, &l, &l));
         }
         if d.is_float() {
-            let tile = Tile { group: [8, 8], each: [2, 2], depth: 4, slots: 2 };
-            for how in [conv::How::Plain, conv::How::Exactly(tile)] {
-                all.push(conv::steps(&Asked::gradient(Of::Input, &c, d, [&g, &w], &[40, 20]), how));
-                all.push(conv::steps(&Asked::gradient(Of::Weight, &c, d, [&x, &g], &[3, 3]), how));
+            let tile = SimtTile { group: [8, 8], each: [2, 2], depth: 4, slots: 2 };
+            for how in [conv::ConvPath::Direct, conv::ConvPath::ImplicitGemm(tile)] {
+                all.push(conv::steps(
+                    &ConvProblem::gradient(ConvPass::GradInput, &c, d, [&g, &w], &[40, 20]),
+                    how,
+                ));
+                all.push(conv::steps(
+                    &ConvProblem::gradient(ConvPass::GradWeight, &c, d, [&x, &g], &[3, 3]),
+                    how,
+                ));
             }
             let mask = Some((&mask, d));
-            for how in [attention::How::Plain, attention::How::Within(48 << 10)] {
-                let given = attention::Given { q: &q, k: &q, v: &q, o: &q, lse: &lse, g: &q, mask };
+            for how in [attention::AttentionPath::Direct, attention::AttentionPath::Smem(48 << 10)] {
+                let given = attention::BackwardInputs { q: &q, k: &q, v: &q, o: &q, lse: &lse, g: &q, mask };
                 all.push(attention::attention_grad(&a, d, given, how));
             }
         }
@@ -109,18 +115,18 @@ fn the_validator_has_nothing_to_say() {
 }
 
 /// As much as every device has.
-const LIMITS: mma_sync::Limits =
-    mma_sync::Limits { invocations: 1024, shared: 32 << 10, asynchronous: false };
+const LIMITS: mma_sync::WorkgroupLimits =
+    mma_sync::WorkgroupLimits { invocations: 1024, shared: 32 << 10, asynchronous: false };
 
 /// Products by matrix units, as other devices have them.
 pub fn units(elem: DType) -> Vec<Kernel> {
-    let e = OfEpilogue::<AddBias, 1>(AddBias);
+    let e = CatalogueEpilogue::<AddBias, 1>(AddBias);
     let m = layout(&[1, 40, 24]);
     let all = [([8, 8, 8], 8), ([16, 16, 16], 32), ([16, 8, 16], 32)].map(|(shape, lanes)| {
         let unit = MatrixUnit { elem: elem.into(), shape };
-        let tile = mma_sync::Tile::of(unit, lanes, 64, [40, 40], LIMITS).expect("it fits");
+        let tile = mma_sync::MmaTile::of(unit, lanes, 64, [40, 40], LIMITS).expect("it fits");
         let row = layout(&[1, 40, 40]);
-        let work = |x, w| mma_sync::contract(&Product::new(&e, elem, x, w, &[(&row, elem)]), tile);
+        let work = |x, w| mma_sync::contract(&GemmProblem::new(&e, elem, x, w, &[(&row, elem)]), tile);
         let turned = layout(&[1, 24, 40]).transpose(1, 2);
         [work(&m, &m.transpose(1, 2)), work(&turned, &layout(&[1, 24, 40]))]
     });

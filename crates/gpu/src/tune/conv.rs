@@ -2,7 +2,7 @@
 
 use super::{SMALL, Tuner, name_of};
 use elinvar_core::{Layout, Precision, Result};
-use elinvar_gpu_kernels::conv::{Asked, Of, Way};
+use elinvar_gpu_kernels::conv::{ConvCandidate, ConvPass, ConvProblem};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -13,41 +13,41 @@ const CONV: &str = "conv ";
 const EACH: usize = 16;
 
 /// The ways that were found, by the word of a case.
-pub(super) type Known = BTreeMap<String, Way>;
+pub(super) type TunedConvs = BTreeMap<String, ConvCandidate>;
 
 /// What a file says of convolutions. A line that is not understood is as good as none.
-pub(super) fn read(text: &str) -> Known {
+pub(super) fn read(text: &str) -> TunedConvs {
     let line = |l: &str| {
         let (word, name) = l.strip_prefix(CONV)?.split_once(": ")?;
-        let way = Way::all().find(|way| name_of_way(*way) == name)?;
+        let way = ConvCandidate::all().find(|way| name_of_way(*way) == name)?;
         Some((word.to_string(), way))
     };
     text.lines().filter_map(line).collect()
 }
 
 /// Lines for [`read`].
-pub(super) fn write(known: &Known, text: &mut String) {
+pub(super) fn write(known: &TunedConvs, text: &mut String) {
     for (word, way) in known {
         let _ = writeln!(text, "{CONV}{word}: {}", name_of_way(*way));
     }
 }
 
-fn name_of_way(way: Way) -> String {
+fn name_of_way(way: ConvCandidate) -> String {
     match way {
-        Way::Chosen => "as it is chosen".to_string(),
-        Way::Plain => "nothing staged".to_string(),
-        Way::Staged(tile) => format!("staged {}", name_of(&tile)),
-        Way::Units(cut) => super::name_of_cut(cut),
+        ConvCandidate::Default => "as it is chosen".to_string(),
+        ConvCandidate::Direct => "nothing staged".to_string(),
+        ConvCandidate::ImplicitGemm(tile) => format!("staged {}", name_of(&tile)),
+        ConvCandidate::TensorCore(cut) => super::name_of_cut(cut),
     }
 }
 
 /// A word for all convolutions that have one best way:
 /// `forward f32 exact, 8 16 64 64 by 32 16 3 3 to 64 64, stride 1 1 padding 1 1 dilation 1 1 groups 1, side by side 3 3`.
-fn word(a: &Asked<'_, '_>) -> String {
+fn word(a: &ConvProblem<'_, '_>) -> String {
     let of = match a.of {
-        Of::Forward => "forward",
-        Of::Input => "by x",
-        Of::Weight => "by w",
+        ConvPass::Forward => "forward",
+        ConvPass::GradInput => "by x",
+        ConvPass::GradWeight => "by w",
     };
     let precision = match a.c.precision {
         Precision::Exact => "exact",
@@ -79,27 +79,27 @@ fn word(a: &Asked<'_, '_>) -> String {
 }
 
 impl Tuner {
-    /// The way for a convolution, or for a gradient of one. All of `ways`, of which `Way::Chosen` is the first, are run to find out; `time`
+    /// The way for a convolution, or for a gradient of one. All of `ways`, of which `ConvCandidate::Default` is the first, are run to find out; `time`
     /// says nothing of a way in which this cannot be done.
     ///
     /// # Errors
     /// Those of `time`.
     pub(crate) fn way(
         &self,
-        a: &Asked<'_, '_>,
-        ways: &dyn Fn() -> Vec<Way>,
-        time: &dyn Fn(Way) -> Result<Option<Duration>>,
-    ) -> Result<Way> {
+        a: &ConvProblem<'_, '_>,
+        ways: &dyn Fn() -> Vec<ConvCandidate>,
+        time: &dyn Fn(ConvCandidate) -> Result<Option<Duration>>,
+    ) -> Result<ConvCandidate> {
         // Who does not tune should not pay for it: most have no file.
         if !self.tries && self.lock_ways().is_empty() || a.products() < SMALL {
-            return Ok(Way::Chosen);
+            return Ok(ConvCandidate::Default);
         }
         let word = word(a);
         if let Some(&way) = self.lock_ways().get(&word) {
             return Ok(way);
         }
         if !self.tries {
-            return Ok(Way::Chosen);
+            return Ok(ConvCandidate::Default);
         }
         let way = self.fastest(&word, &ways(), &name_of_way, time)?;
         self.lock_ways().insert(word, way);
@@ -112,12 +112,13 @@ impl Tuner {
 mod tests {
     use super::*;
     use elinvar_core::{DType, Shape};
-    use elinvar_gpu_kernels::conv::{How, Limits, ways};
+    use elinvar_gpu_kernels::conv::{ConvPath, WorkgroupLimits, ways};
     use elinvar_ops::backend::Conv;
     use std::cell::RefCell;
     use std::path::PathBuf;
 
-    const LIMITS: Limits = Limits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    const LIMITS: WorkgroupLimits =
+        WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
 
     fn conv() -> Conv {
         let one = || vec![1, 1];
@@ -138,28 +139,34 @@ mod tests {
         let (c, x, w) = (conv(), layout(&[2, 64, 20, 20]), layout(&[64, 64, 3, 3]));
         let g = layout(&[2, 64, 20, 20]);
         let asked = [
-            Asked { of: Of::Forward, ..Asked::gradient(Of::Input, &c, DType::F32, [&x, &w], &[20, 20]) },
-            Asked::gradient(Of::Input, &c, DType::F32, [&g, &w], &[20, 20]),
-            Asked::gradient(Of::Weight, &c, DType::F32, [&x, &g], &[3, 3]),
+            ConvProblem {
+                of: ConvPass::Forward,
+                ..ConvProblem::gradient(ConvPass::GradInput, &c, DType::F32, [&x, &w], &[20, 20])
+            },
+            ConvProblem::gradient(ConvPass::GradInput, &c, DType::F32, [&g, &w], &[20, 20]),
+            ConvProblem::gradient(ConvPass::GradWeight, &c, DType::F32, [&x, &g], &[3, 3]),
         ];
-        let never = |way: Way| -> Result<Option<Duration>> { panic!("{way:?} is tried") };
-        let all = |a: &Asked<'_, '_>| ways(a, How::Within(LIMITS));
+        let never = |way: ConvCandidate| -> Result<Option<Duration>> { panic!("{way:?} is tried") };
+        let all = |a: &ConvProblem<'_, '_>| ways(a, ConvPath::Auto(LIMITS));
         // Without trying, and of what is over before it is begun.
         let small = layout(&[1, 4, 4, 4]);
-        let tiny = Asked::gradient(Of::Weight, &c, DType::F32, [&small, &small], &[3, 3]);
-        assert_eq!(tuner(false, &file).way(&asked[0], &|| all(&asked[0]), &never).unwrap(), Way::Chosen);
-        assert_eq!(tuner(true, &file).way(&tiny, &|| all(&tiny), &never).unwrap(), Way::Chosen);
+        let tiny = ConvProblem::gradient(ConvPass::GradWeight, &c, DType::F32, [&small, &small], &[3, 3]);
+        assert_eq!(
+            tuner(false, &file).way(&asked[0], &|| all(&asked[0]), &never).unwrap(),
+            ConvCandidate::Default
+        );
+        assert_eq!(tuner(true, &file).way(&tiny, &|| all(&tiny), &never).unwrap(), ConvCandidate::Default);
         let t = tuner(true, &file);
         let mut lines = Vec::new();
         for (i, a) in asked.iter().enumerate() {
             let there = all(a);
-            assert!(there[0] == Way::Chosen && there.len() > 6, "{there:?}");
+            assert!(there[0] == ConvCandidate::Default && there.len() > 6, "{there:?}");
             // Each once, and each of the words that the file has for them.
             assert!(there.iter().all(|way| there.iter().filter(|w| *w == way).count() == 1), "{there:?}");
-            assert!(there.iter().all(|way| Way::all().any(|w| w == *way)), "{there:?}");
+            assert!(there.iter().all(|way| ConvCandidate::all().any(|w| w == *way)), "{there:?}");
             let (best, gone) = (there[i + 2], there[i + 1]);
             let tried = RefCell::new(Vec::new());
-            let time = |way: Way| {
+            let time = |way: ConvCandidate| {
                 tried.borrow_mut().push(way);
                 let took = |ms| Ok(Some(Duration::from_millis(ms)));
                 if way == best {
@@ -189,10 +196,10 @@ mod tests {
 
     #[test]
     fn each_way_has_a_name_of_its_own() {
-        for way in Way::all() {
+        for way in ConvCandidate::all() {
             let name = name_of_way(way);
-            assert_eq!(Way::all().filter(|w| name_of_way(*w) == name).count(), 1, "{name}");
-            let known = Known::from([("word".to_string(), way)]);
+            assert_eq!(ConvCandidate::all().filter(|w| name_of_way(*w) == name).count(), 1, "{name}");
+            let known = TunedConvs::from([("word".to_string(), way)]);
             let mut text = String::new();
             write(&known, &mut text);
             assert_eq!(read(&text), known, "{text}");

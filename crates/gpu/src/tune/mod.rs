@@ -14,9 +14,9 @@ mod conv;
 use crate::gemm_fast::limits;
 use elinvar_core::{DType, Error, Layout, Result};
 use elinvar_driver::{Driver, Info, Kind};
-use elinvar_gpu_kernels::gemm::mma_sync::Cut;
+use elinvar_gpu_kernels::gemm::mma_sync::WarpTiling;
 use elinvar_gpu_kernels::gemm::tma_wgmma;
-use elinvar_gpu_kernels::gemm::{Tile, f64_tensor_core, in_block_split_k};
+use elinvar_gpu_kernels::gemm::{SimtTile, f64_tensor_core, in_block_split_k};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -29,76 +29,83 @@ const SMALL: usize = 1 << 18;
 const RUNS: usize = 3;
 
 /// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer invocations.
-const TILES: [Tile; 14] = [
-    Tile::PLAIN,
-    Tile { group: [1, 8], each: [8, 2], depth: 0, slots: 0 },
-    Tile { group: [2, 32], each: [8, 4], depth: 0, slots: 0 },
-    Tile { group: [16, 16], each: [2, 2], depth: 0, slots: 0 },
-    Tile { group: [8, 8], each: [4, 4], depth: 16, slots: 0 },
-    Tile::SHARED,
+const TILES: [SimtTile; 14] = [
+    SimtTile::PLAIN,
+    SimtTile { group: [1, 8], each: [8, 2], depth: 0, slots: 0 },
+    SimtTile { group: [2, 32], each: [8, 4], depth: 0, slots: 0 },
+    SimtTile { group: [16, 16], each: [2, 2], depth: 0, slots: 0 },
+    SimtTile { group: [8, 8], each: [4, 4], depth: 16, slots: 0 },
+    SimtTile::SHARED,
     LARGE[0],
     LARGE[1],
     LARGE[2],
     FLOWING[0],
     FLOWING[1],
     FLOWING[2],
-    Tile { group: [16, 16], each: [8, 8], depth: 8, slots: 0 },
-    Tile { group: [16, 16], each: [8, 4], depth: 8, slots: 4 },
+    SimtTile { group: [16, 16], each: [8, 8], depth: 8, slots: 0 },
+    SimtTile { group: [16, 16], each: [8, 4], depth: 8, slots: 4 },
 ];
 
 /// Tiles of few loads for each product, the best first, for where there are many of them. Terms go through registers: on an H100 a
 /// product of 4096 takes 3.24 ms so, 3.51 with copies, and 3.65 with half as many terms at a time. Workgroups of 128 follow each other more
 /// closely than those of 256, of which one wave is no more than a product of 2048 has: products of 4096 and 8192 take 0.97 of the time.
-const LARGE: [Tile; 3] = [
-    Tile { group: [8, 16], each: [8, 8], depth: 16, slots: 0 },
-    Tile { group: [16, 16], each: [8, 4], depth: 16, slots: 0 },
-    Tile { group: [16, 16], each: [8, 8], depth: 16, slots: 0 },
+const LARGE: [SimtTile; 3] = [
+    SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 0 },
+    SimtTile { group: [16, 16], each: [8, 4], depth: 16, slots: 0 },
+    SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 0 },
 ];
 /// The same with terms that copies bring: one barrier for each step instead of two, and no registers for what is on its way. Of f64 they
 /// are faster, since what is on its way takes twice the registers.
-const FLOWING: [Tile; 3] = [
-    Tile { group: [16, 16], each: [8, 8], depth: 16, slots: 3 },
-    Tile { group: [8, 16], each: [8, 8], depth: 16, slots: 3 },
-    Tile { group: [8, 16], each: [4, 4], depth: 16, slots: 3 },
+const FLOWING: [SimtTile; 3] = [
+    SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 3 },
+    SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 3 },
+    SimtTile { group: [8, 16], each: [4, 4], depth: 16, slots: 3 },
 ];
 
 /// How an exact product is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ExactGemmPath {
     /// Cut so; chunks have launches or workgroups of their own, or follow one another.
-    Tile(Tile),
+    Simt(SimtTile),
     /// With the chunks of a tile side by side in a workgroup; its size and theirs is for the library to say.
-    Beside,
+    InBlockSplitK,
     /// By matrix units that compute chains of fma.
-    Units(f64_tensor_core::Tile),
+    F64Mma(f64_tensor_core::F64MmaTile),
 }
 
-impl How {
-    const PLAIN: How = How::Tile(Tile::PLAIN);
+impl ExactGemmPath {
+    const PLAIN: ExactGemmPath = ExactGemmPath::Simt(SimtTile::PLAIN);
     /// All of them, beginning with the one that is there on each device.
-    fn all() -> impl Iterator<Item = How> {
+    fn all() -> impl Iterator<Item = ExactGemmPath> {
         TILES
             .into_iter()
-            .map(How::Tile)
-            .chain([How::Beside])
-            .chain(f64_tensor_core::Tile::ALL.map(How::Units))
+            .map(ExactGemmPath::Simt)
+            .chain([ExactGemmPath::InBlockSplitK])
+            .chain(f64_tensor_core::F64MmaTile::ALL.map(ExactGemmPath::F64Mma))
     }
     /// As it stands in the file.
     fn word(self) -> String {
         match self {
-            How::Tile(t) => name_of(&t),
-            How::Beside => "chunks side by side".to_string(),
-            How::Units(f64_tensor_core::Tile { subgroups: [a, b], each: [c, d], depth, slots }) => {
+            ExactGemmPath::Simt(t) => name_of(&t),
+            ExactGemmPath::InBlockSplitK => "chunks side by side".to_string(),
+            ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile {
+                subgroups: [a, b],
+                each: [c, d],
+                depth,
+                slots,
+            }) => {
                 format!("matrix units, {a}x{b} of {c}x{d}, depth {depth}, {slots} slots")
             }
         }
     }
     /// Can the device do it? `units`: its matrix units compute chains of fma.
-    fn fits(self, info: &Info, case: &Case, units: bool) -> bool {
+    fn fits(self, info: &Info, case: &GemmCase, units: bool) -> bool {
         match self {
-            How::Units(t) => units && case.dtype == DType::F64 && t.fits(limits(info)),
-            How::Tile(t) => fits(info, &t, case.dtype),
-            How::Beside => in_block_split_k::Tile::of(case.dtype, case.most(), limits(info)).is_some(),
+            ExactGemmPath::F64Mma(t) => units && case.dtype == DType::F64 && t.fits(limits(info)),
+            ExactGemmPath::Simt(t) => fits(info, &t, case.dtype),
+            ExactGemmPath::InBlockSplitK => {
+                in_block_split_k::InBlockSplitKTile::of(case.dtype, case.most(), limits(info)).is_some()
+            }
         }
     }
 }
@@ -108,7 +115,7 @@ const BUSY: u64 = 128;
 
 /// What products have one best tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Case {
+pub(crate) struct GemmCase {
     dtype: DType,
     /// Batch, m, n, k: exponents of the next powers of two.
     sizes: [u32; 4],
@@ -116,10 +123,10 @@ pub(crate) struct Case {
     along: [bool; 2],
 }
 
-impl Case {
-    pub(crate) fn of(dtype: DType, x: &Layout, w: &Layout) -> Case {
+impl GemmCase {
+    pub(crate) fn of(dtype: DType, x: &Layout, w: &Layout) -> GemmCase {
         let sizes = [x.shape()[0], x.shape()[1], w.shape()[2], x.shape()[2]];
-        Case {
+        GemmCase {
             dtype,
             sizes: sizes.map(|n| n.max(1).next_power_of_two().ilog2()),
             along: [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1],
@@ -147,41 +154,44 @@ pub(crate) struct Tuner {
     says: bool,
     file: Option<PathBuf>,
     /// The best way, by the word of the case.
-    best: Mutex<BTreeMap<String, How>>,
+    best: Mutex<BTreeMap<String, ExactGemmPath>>,
     /// Who does products where any order of sums will do, by the word of the case; and was that found out, or seen to be so, by
     /// this program?
-    free: Mutex<BTreeMap<String, (Who, bool)>>,
+    free: Mutex<BTreeMap<String, (GemmImpl, bool)>>,
     /// How convolutions are done.
-    ways: Mutex<conv::Known>,
+    ways: Mutex<conv::TunedConvs>,
 }
 
 /// Who does a product whose order is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum GemmImpl {
     /// Our kernel, as it is chosen without trying.
-    Ours,
+    Heuristic,
     /// Our kernel of boxes, with this tile.
-    Boxes(tma_wgmma::Tile),
+    Wgmma(tma_wgmma::WgmmaTile),
     /// Our kernel of fragments, with a tile that is cut so.
-    Fragments(Cut),
+    Mma(WarpTiling),
     /// The library of the device's vendor.
-    Vendor,
+    VendorLibrary,
 }
 
-impl Who {
+impl GemmImpl {
     /// As it stands in the file.
     fn word(self) -> String {
         match self {
-            Who::Ours => "our kernel".to_string(),
-            Who::Boxes(t) => format!("our kernel, boxes for {} x {}", t.size(0), t.size(1)),
-            Who::Fragments(cut) => format!("our kernel, {}", name_of_cut(cut)),
-            Who::Vendor => "the vendor's library".to_string(),
+            GemmImpl::Heuristic => "our kernel".to_string(),
+            GemmImpl::Wgmma(t) => format!("our kernel, boxes for {} x {}", t.size(0), t.size(1)),
+            GemmImpl::Mma(cut) => format!("our kernel, {}", name_of_cut(cut)),
+            GemmImpl::VendorLibrary => "the vendor's library".to_string(),
         }
     }
     /// All of them.
-    fn all() -> impl Iterator<Item = Who> {
-        let boxes = tma_wgmma::Tile::ALL.into_iter().map(Who::Boxes);
-        [Who::Ours, Who::Vendor].into_iter().chain(boxes).chain(Cut::all().map(Who::Fragments))
+    fn all() -> impl Iterator<Item = GemmImpl> {
+        let boxes = tma_wgmma::WgmmaTile::ALL.into_iter().map(GemmImpl::Wgmma);
+        [GemmImpl::Heuristic, GemmImpl::VendorLibrary]
+            .into_iter()
+            .chain(boxes)
+            .chain(WarpTiling::all().map(GemmImpl::Mma))
     }
 }
 
@@ -205,7 +215,7 @@ impl Tuner {
         // A line that is not understood is as good as none.
         let line = |l: &str| {
             let (word, name) = l.split_once(": ")?;
-            let how = How::all().find(|how| how.word() == name)?;
+            let how = ExactGemmPath::all().find(|how| how.word() == name)?;
             Some((word.to_string(), how))
         };
         let best = Mutex::new(text.lines().filter_map(line).collect());
@@ -213,10 +223,10 @@ impl Tuner {
         Tuner { tries, says: false, file, best, free, ways }
     }
     /// What a file says of products whose order is free; this program has not seen it.
-    fn free(text: &str) -> BTreeMap<String, (Who, bool)> {
+    fn free(text: &str) -> BTreeMap<String, (GemmImpl, bool)> {
         let line = |l: &str| {
             let (word, name) = l.strip_prefix(FREE)?.split_once(": ")?;
-            let who = Who::all().find(|who| who.word() == name)?;
+            let who = GemmImpl::all().find(|who| who.word() == name)?;
             Some((word.to_string(), (who, false)))
         };
         text.lines().filter_map(line).collect()
@@ -229,18 +239,20 @@ impl Tuner {
     /// Those of `time`.
     pub(crate) fn who(
         &self,
-        case: Case,
-        ways: &dyn Fn() -> Vec<Who>,
-        time: &dyn Fn(Who) -> Result<Option<Duration>>,
-    ) -> Result<Who> {
+        case: GemmCase,
+        ways: &dyn Fn() -> Vec<GemmImpl>,
+        time: &dyn Fn(GemmImpl) -> Result<Option<Duration>>,
+    ) -> Result<GemmImpl> {
         let known = self.lock_who().get(&case.word()).copied();
         let who = match known {
             Some((who, true)) => return Ok(who),
-            None if !self.tries => return Ok(Who::Ours),
+            None if !self.tries => return Ok(GemmImpl::Heuristic),
             // The library that the file speaks of may be gone.
-            Some((Who::Vendor, false)) if time(Who::Vendor)?.is_none() => Who::Ours,
+            Some((GemmImpl::VendorLibrary, false)) if time(GemmImpl::VendorLibrary)?.is_none() => {
+                GemmImpl::Heuristic
+            }
             Some((who, false)) => who,
-            None => self.fastest(&case.word(), &ways(), &Who::word, time)?,
+            None => self.fastest(&case.word(), &ways(), &GemmImpl::word, time)?,
         };
         self.lock_who().insert(case.word(), (who, true));
         if known.is_none() {
@@ -248,10 +260,10 @@ impl Tuner {
         }
         Ok(who)
     }
-    fn lock_ways(&self) -> MutexGuard<'_, conv::Known> {
+    fn lock_ways(&self) -> MutexGuard<'_, conv::TunedConvs> {
         self.ways.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn lock_who(&self) -> MutexGuard<'_, BTreeMap<String, (Who, bool)>> {
+    fn lock_who(&self) -> MutexGuard<'_, BTreeMap<String, (GemmImpl, bool)>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -262,12 +274,12 @@ impl Tuner {
     pub(crate) fn how(
         &self,
         info: &Info,
-        case: Case,
+        case: GemmCase,
         chains: &dyn Fn() -> Result<bool>,
-        run: &dyn Fn(How) -> Result<Duration>,
-    ) -> Result<How> {
+        run: &dyn Fn(ExactGemmPath) -> Result<Duration>,
+    ) -> Result<ExactGemmPath> {
         if case.is_small() {
-            return Ok(How::PLAIN);
+            return Ok(ExactGemmPath::PLAIN);
         }
         let lock = || self.best.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().get(&case.word()).copied();
@@ -276,13 +288,14 @@ impl Tuner {
         let units = asks && chains()?;
         match known {
             // A file may be of another time, and bits do not depend on it.
-            Some(How::Units(_)) if !units => return Ok(by_size(info, &case, units)),
+            Some(ExactGemmPath::F64Mma(_)) if !units => return Ok(by_size(info, &case, units)),
             Some(how) => return Ok(how),
             None if !self.tries => return Ok(by_size(info, &case, units)),
             None => {}
         }
-        let there: Vec<How> = How::all().filter(|how| how.fits(info, &case, units)).collect();
-        let how = self.fastest(&case.word(), &there, &How::word, &|how| run(how).map(Some))?;
+        let there: Vec<ExactGemmPath> =
+            ExactGemmPath::all().filter(|how| how.fits(info, &case, units)).collect();
+        let how = self.fastest(&case.word(), &there, &ExactGemmPath::word, &|how| run(how).map(Some))?;
         lock().insert(case.word(), how);
         self.save();
         Ok(how)
@@ -337,31 +350,31 @@ impl Tuner {
     }
 }
 
-fn name_of_cut(Cut { subgroups: [a, b], each: [c, d], deep, slots }: Cut) -> String {
+fn name_of_cut(WarpTiling { subgroups: [a, b], each: [c, d], deep, slots }: WarpTiling) -> String {
     format!("fragments {a}x{b} of {c}x{d}, {deep} deep, {slots} slots")
 }
 
-fn name_of(t: &Tile) -> String {
+fn name_of(t: &SimtTile) -> String {
     let [[a, b], [c, d]] = [t.group, t.each];
     let slots = if t.slots > 0 { format!(", {} slots", t.slots) } else { String::new() };
     format!("{a}x{b} of {c}x{d}, depth {}{slots}", t.depth)
 }
 
 /// Can the device hold it?
-fn fits(info: &Info, t: &Tile, dtype: DType) -> bool {
+fn fits(info: &Info, t: &SimtTile, dtype: DType) -> bool {
     (t.slots == 0 || info.asynchronous)
         && t.group[0] * t.group[1] <= info.invocations
         && t.shared_elements() * dtype.compute().size() as u32 <= info.shared
 }
 
 /// What is taken without trying.
-fn by_size(info: &Info, case: &Case, units: bool) -> How {
+fn by_size(info: &Info, case: &GemmCase, units: bool) -> ExactGemmPath {
     // A software device pays for each barrier what a real one pays for a hundred products.
     if info.kind == Kind::Software || case.sizes[3] < 5 {
-        return How::PLAIN;
+        return ExactGemmPath::PLAIN;
     }
     let sums = case.sizes[..3].iter().sum::<u32>();
-    let count = |t: &Tile| (1u64 << sums) / u64::from(t.group[0] * t.each[0] * t.group[1] * t.each[1]);
+    let count = |t: &SimtTile| (1u64 << sums) / u64::from(t.group[0] * t.each[0] * t.group[1] * t.each[1]);
     // Half of a tile's rows or columns would be beyond the ends.
     let few = case.sizes[1..3].iter().any(|&s| s < 6);
     // The largest tiles would leave multiprocessors without work, and copies bring terms as they are.
@@ -369,19 +382,19 @@ fn by_size(info: &Info, case: &Case, units: bool) -> How {
     let idle = || count(&largest) < BUSY && info.asynchronous && case.dtype.compute() == case.dtype;
     if units
         && !few
-        && let Some(tile) = f64_tensor_core::Tile::of(case.most(), limits(info))
+        && let Some(tile) = f64_tensor_core::F64MmaTile::of(case.most(), limits(info))
     {
-        return How::Units(tile);
+        return ExactGemmPath::F64Mma(tile);
     }
-    if (few || idle()) && How::Beside.fits(info, case, units) {
-        return How::Beside;
+    if (few || idle()) && ExactGemmPath::InBlockSplitK.fits(info, case, units) {
+        return ExactGemmPath::InBlockSplitK;
     }
     if case.sizes[1..3].iter().any(|&s| s < 5) {
-        return How::PLAIN;
+        return ExactGemmPath::PLAIN;
     }
     let mut large = if case.dtype == DType::F64 { FLOWING } else { LARGE }.into_iter();
-    let tile = large.find(|t| count(t) >= BUSY && fits(info, t, case.dtype)).unwrap_or(Tile::SHARED);
-    if fits(info, &tile, case.dtype) { How::Tile(tile) } else { How::PLAIN }
+    let tile = large.find(|t| count(t) >= BUSY && fits(info, t, case.dtype)).unwrap_or(SimtTile::SHARED);
+    if fits(info, &tile, case.dtype) { ExactGemmPath::Simt(tile) } else { ExactGemmPath::PLAIN }
 }
 
 #[cfg(test)]
@@ -394,40 +407,40 @@ mod tests {
     #[test]
     fn the_fastest_way_is_kept() {
         let layout = Layout::contiguous(Shape::new(&[1, 128, 128]).unwrap());
-        let case = Case::of(DType::F16, &layout, &layout);
+        let case = GemmCase::of(DType::F16, &layout, &layout);
         let dir = std::env::temp_dir().join(format!("elinvar-ways-{}", std::process::id()));
         let file = Some(dir.join("tiles"));
         let tuner = |tries| {
             let text = std::fs::read_to_string(dir.join("tiles")).unwrap_or_default();
             Tuner::with_file(tries, file.clone(), &text)
         };
-        let tile = tma_wgmma::Tile::ALL[2];
-        let cut = Cut::all().next().unwrap();
-        let ways = [Who::Ours, Who::Boxes(tile), Who::Fragments(cut), Who::Vendor];
+        let tile = tma_wgmma::WgmmaTile::ALL[2];
+        let cut = WarpTiling::all().next().unwrap();
+        let ways = [GemmImpl::Heuristic, GemmImpl::Wgmma(tile), GemmImpl::Mma(cut), GemmImpl::VendorLibrary];
         let (all, one) = (|| ways.to_vec(), || ways[..1].to_vec());
-        let never = |who: Who| -> Result<Option<Duration>> { panic!("{who:?} is tried") };
+        let never = |who: GemmImpl| -> Result<Option<Duration>> { panic!("{who:?} is tried") };
         // Without trying, as it is; with one way alone, too.
-        assert_eq!(tuner(false).who(case, &all, &never).unwrap(), Who::Ours);
-        assert_eq!(tuner(true).who(case, &one, &never).unwrap(), Who::Ours);
+        assert_eq!(tuner(false).who(case, &all, &never).unwrap(), GemmImpl::Heuristic);
+        assert_eq!(tuner(true).who(case, &one, &never).unwrap(), GemmImpl::Heuristic);
         std::fs::remove_dir_all(&dir).unwrap();
         let tried = RefCell::new(Vec::new());
-        let time = |who: Who| {
+        let time = |who: GemmImpl| {
             tried.borrow_mut().push(who);
             let there = |ms| Ok(Some(Duration::from_millis(ms)));
             match who {
-                Who::Ours => there(5),
-                Who::Boxes(_) => there(3),
-                Who::Fragments(_) => there(9),
-                Who::Vendor => Ok(None),
+                GemmImpl::Heuristic => there(5),
+                GemmImpl::Wgmma(_) => there(3),
+                GemmImpl::Mma(_) => there(9),
+                GemmImpl::VendorLibrary => Ok(None),
             }
         };
         let t = tuner(true);
-        assert_eq!(t.who(case, &all, &time).unwrap(), Who::Boxes(tile));
+        assert_eq!(t.who(case, &all, &time).unwrap(), GemmImpl::Wgmma(tile));
         // All but what cannot be done, and that once.
         assert_eq!(tried.borrow().len(), 3 * (RUNS + 1) + 1);
-        assert_eq!(t.who(case, &all, &never).unwrap(), Who::Boxes(tile));
+        assert_eq!(t.who(case, &all, &never).unwrap(), GemmImpl::Wgmma(tile));
         // Another program finds it in the file.
-        assert_eq!(tuner(false).who(case, &all, &never).unwrap(), Who::Boxes(tile));
+        assert_eq!(tuner(false).who(case, &all, &never).unwrap(), GemmImpl::Wgmma(tile));
         let text = std::fs::read_to_string(dir.join("tiles")).unwrap();
         assert_eq!(text, "fast f16 0 7 7 7 true false: our kernel, boxes for 64 x 128\n");
         // What it speaks of may be gone.
@@ -436,8 +449,11 @@ mod tests {
             text.replace("our kernel, boxes for 64 x 128", "the vendor's library"),
         )
         .unwrap();
-        assert_eq!(tuner(false).who(case, &all, &time).unwrap(), Who::Ours);
-        assert!(Who::all().all(|who| Who::all().filter(|other| other.word() == who.word()).count() == 1));
+        assert_eq!(tuner(false).who(case, &all, &time).unwrap(), GemmImpl::Heuristic);
+        assert!(
+            GemmImpl::all()
+                .all(|who| GemmImpl::all().filter(|other| other.word() == who.word()).count() == 1)
+        );
         std::fs::remove_dir_all(dir).unwrap();
     }
 
@@ -445,46 +461,49 @@ mod tests {
     fn the_fastest_tile_is_kept() {
         let info = Interp::list().unwrap().remove(0);
         let layout = Layout::contiguous(Shape::new(&[1, 128, 128]).unwrap());
-        let case = Case::of(DType::F32, &layout, &layout);
+        let case = GemmCase::of(DType::F32, &layout, &layout);
         let dir = std::env::temp_dir().join(format!("elinvar-tiles-{}", std::process::id()));
         let file = Some(dir.join("tiles"));
         let tuner = |tries| Tuner::with_file(tries, file.clone(), "");
-        let never = |_: How| -> Result<Duration> { panic!("nothing is tried") };
+        let never = |_: ExactGemmPath| -> Result<Duration> { panic!("nothing is tried") };
         let none = || -> Result<bool> { panic!("nobody asks, but for f64") };
-        assert_eq!(tuner(false).how(&info, case, &none, &never).unwrap(), How::PLAIN);
+        assert_eq!(tuner(false).how(&info, case, &none, &never).unwrap(), ExactGemmPath::PLAIN);
         let small = Layout::contiguous(Shape::new(&[1, 4, 4]).unwrap());
-        let small = Case::of(DType::F32, &small, &small);
-        assert_eq!(tuner(true).how(&info, small, &none, &never).unwrap(), How::PLAIN);
+        let small = GemmCase::of(DType::F32, &small, &small);
+        assert_eq!(tuner(true).how(&info, small, &none, &never).unwrap(), ExactGemmPath::PLAIN);
 
         let tried = RefCell::new(Vec::new());
-        let best = RefCell::new(How::Tile(TILES[2]));
-        let run = |how: How| {
+        let best = RefCell::new(ExactGemmPath::Simt(TILES[2]));
+        let run = |how: ExactGemmPath| {
             tried.borrow_mut().push(how);
             Ok(Duration::from_millis(if how == *best.borrow() { 1 } else { 20 }))
         };
         let t = tuner(true);
-        assert_eq!(t.how(&info, case, &none, &run).unwrap(), How::Tile(TILES[2]));
+        assert_eq!(t.how(&info, case, &none, &run).unwrap(), ExactGemmPath::Simt(TILES[2]));
         assert_eq!(
             tried.borrow().len(),
-            How::all().filter(|how| how.fits(&info, &case, false)).count() * (RUNS + 1)
+            ExactGemmPath::all().filter(|how| how.fits(&info, &case, false)).count() * (RUNS + 1)
         );
-        assert_eq!(t.how(&info, case, &none, &never).unwrap(), How::Tile(TILES[2]));
+        assert_eq!(t.how(&info, case, &none, &never).unwrap(), ExactGemmPath::Simt(TILES[2]));
         let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
         assert_eq!(text, "f32 0 7 7 7 true false: 2x32 of 8x4, depth 0\n");
         // What has no tile of its own is found again, too.
-        *best.borrow_mut() = How::Beside;
-        assert_eq!(tuner(true).how(&info, case, &none, &run).unwrap(), How::Beside);
+        *best.borrow_mut() = ExactGemmPath::InBlockSplitK;
+        assert_eq!(tuner(true).how(&info, case, &none, &run).unwrap(), ExactGemmPath::InBlockSplitK);
         let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
         let read = Tuner::with_file(false, None, &text);
-        assert_eq!(read.how(&info, case, &none, &never).unwrap(), How::Beside);
+        assert_eq!(read.how(&info, case, &none, &never).unwrap(), ExactGemmPath::InBlockSplitK);
         // Units are taken where they were seen to compute chains, whatever a file says.
-        let double = Case { dtype: DType::F64, ..case };
-        let by_units = How::Units(f64_tensor_core::Tile::ALL[1]);
+        let double = GemmCase { dtype: DType::F64, ..case };
+        let by_units = ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile::ALL[1]);
         let text = format!("{}: {}\n", double.word(), by_units.word());
         let read = Tuner::with_file(false, None, &text);
         assert_eq!(read.how(&info, double, &|| Ok(true), &never).unwrap(), by_units);
-        assert_eq!(read.how(&info, double, &|| Ok(false), &never).unwrap(), How::PLAIN);
-        assert!(How::all().all(|how| How::all().filter(|other| other.word() == how.word()).count() == 1));
+        assert_eq!(read.how(&info, double, &|| Ok(false), &never).unwrap(), ExactGemmPath::PLAIN);
+        assert!(
+            ExactGemmPath::all()
+                .all(|how| ExactGemmPath::all().filter(|other| other.word() == how.word()).count() == 1)
+        );
         std::fs::remove_dir_all(dir).unwrap();
     }
 
@@ -499,23 +518,23 @@ mod tests {
         };
         let how = |info: &Info, dtype, [m, k, n]: [usize; 3]| {
             let [x, w] = [[1, m, k], [1, k, n]].map(|d| Layout::contiguous(Shape::new(&d).unwrap()));
-            by_size(info, &Case::of(dtype, &x, &w), false)
+            by_size(info, &GemmCase::of(dtype, &x, &w), false)
         };
         for (dtype, sizes, want) in [
-            (DType::F32, [1, 4096, 4096], How::Beside),
-            (DType::F32, [32, 1024, 1024], How::Beside),
-            (DType::BF16, [8, 1024, 50000], How::Beside),
-            (DType::F64, [1024, 1024, 8], How::Beside),
-            (DType::F32, [1024, 1024, 1024], How::Beside),
-            (DType::F32, [2048, 2048, 2048], How::Tile(LARGE[0])),
-            (DType::F64, [2048, 2048, 2048], How::Tile(FLOWING[0])),
-            (DType::F32, [1, 16, 100_000], How::PLAIN),
-            (DType::I64, [1, 4096, 4096], How::PLAIN),
-            (DType::I64, [32, 4096, 4096], How::Tile(Tile::SHARED)),
+            (DType::F32, [1, 4096, 4096], ExactGemmPath::InBlockSplitK),
+            (DType::F32, [32, 1024, 1024], ExactGemmPath::InBlockSplitK),
+            (DType::BF16, [8, 1024, 50000], ExactGemmPath::InBlockSplitK),
+            (DType::F64, [1024, 1024, 8], ExactGemmPath::InBlockSplitK),
+            (DType::F32, [1024, 1024, 1024], ExactGemmPath::InBlockSplitK),
+            (DType::F32, [2048, 2048, 2048], ExactGemmPath::Simt(LARGE[0])),
+            (DType::F64, [2048, 2048, 2048], ExactGemmPath::Simt(FLOWING[0])),
+            (DType::F32, [1, 16, 100_000], ExactGemmPath::PLAIN),
+            (DType::I64, [1, 4096, 4096], ExactGemmPath::PLAIN),
+            (DType::I64, [32, 4096, 4096], ExactGemmPath::Simt(SimtTile::SHARED)),
         ] {
             assert_eq!(how(&card, dtype, sizes), want, "{dtype} {sizes:?}");
             let software = Info { kind: Kind::Software, ..card.clone() };
-            assert_eq!(how(&software, dtype, sizes), How::PLAIN);
+            assert_eq!(how(&software, dtype, sizes), ExactGemmPath::PLAIN);
         }
     }
 }

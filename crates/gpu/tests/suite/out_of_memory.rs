@@ -1,7 +1,7 @@
 //! A driver that runs out of memory when it is told to.
 
 use elinvar_core::{Error, Result};
-use elinvar_driver::{Driver, Info, Interp, Kind, Product, Slice};
+use elinvar_driver::{Driver, Info, Interp, Kind, Slice, VendorGemm};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
 use std::convert::Infallible;
@@ -52,7 +52,7 @@ impl Driver for Short {
     const NAME: &'static str = "short";
     type Memory = Counted;
     type Module = Kernel;
-    type Mark = <Interp as Driver>::Mark;
+    type Timestamp = <Interp as Driver>::Timestamp;
     type Graph = Infallible;
 
     fn list() -> Result<Vec<Info>> {
@@ -75,7 +75,7 @@ impl Driver for Short {
     fn launch(&self, m: &Kernel, b: &[Slice<'_, Self>], l: &Launch, n: Option<&[u8]>) -> Result<()> {
         self.inner.launch(m, &b.iter().map(inner).collect::<Vec<_>>(), l, n)
     }
-    fn multiply(&self, _: &Product, _: [Slice<'_, Self>; 3]) -> Result<bool> {
+    fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // Nobody's library.
         Ok(false)
     }
@@ -94,10 +94,10 @@ impl Driver for Short {
     fn wait(&self) -> Result<()> {
         self.inner.wait()
     }
-    fn mark(&self) -> Result<Self::Mark> {
+    fn mark(&self) -> Result<Self::Timestamp> {
         self.inner.mark()
     }
-    fn between(&self, from: &Self::Mark, to: &Self::Mark) -> Result<Duration> {
+    fn between(&self, from: &Self::Timestamp, to: &Self::Timestamp) -> Result<Duration> {
         self.inner.between(from, to)
     }
 }

@@ -6,7 +6,7 @@
 use super::device::Shared;
 use super::functions::{Address, Handle};
 use super::memory;
-use crate::Product;
+use crate::VendorGemm;
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::ir::Elem;
 use libloading::Library;
@@ -143,7 +143,7 @@ impl Stored {
 }
 
 /// What a product is known by: itself, and what the addresses of factors and result are multiples of.
-type Key = (Product, [u32; 3]);
+type Key = (VendorGemm, [u32; 3]);
 
 /// A description that the library made. It goes when it is dropped.
 struct Made {
@@ -178,23 +178,23 @@ impl Drop for Made {
 unsafe impl Send for Made {}
 
 /// A product that the library can do.
-struct Plan {
+struct MatmulPlan {
     operation: Made,
     layouts: [Made; 3],
     way: Way,
 }
 
 /// The library on a device.
-pub struct Blas {
+pub struct CublasLt {
     functions: &'static Functions,
     handle: Handle,
     workspace: Address,
     /// `None`: the library cannot do it.
-    plans: HashMap<Key, Option<Plan>>,
+    plans: HashMap<Key, Option<MatmulPlan>>,
 }
 
 // SAFETY: a handle that any thread may use once the context is its own; it is used under the queue's lock.
-unsafe impl Send for Blas {}
+unsafe impl Send for CublasLt {}
 
 impl Functions {
     fn check(status: c_int, what: &str) -> Result<()> {
@@ -230,12 +230,12 @@ impl Functions {
     }
 }
 
-impl Blas {
+impl CublasLt {
     /// The library on a device; `None` if it is not installed.
     ///
     /// # Errors
     /// `OutOfMemory`; what the library reports.
-    pub fn new(shared: &Shared) -> Result<Option<Blas>> {
+    pub fn new(shared: &Shared) -> Result<Option<CublasLt>> {
         let Some(functions) = functions() else { return Ok(None) };
         shared.enter()?;
         let workspace = memory::allocate(shared, WORKSPACE as u64)?;
@@ -246,11 +246,11 @@ impl Blas {
             memory::free(shared, workspace);
             return Err(e);
         }
-        Ok(Some(Blas { functions, handle, workspace, plans: HashMap::new() }))
+        Ok(Some(CublasLt { functions, handle, workspace, plans: HashMap::new() }))
     }
     /// Gives back what it has. The stream has nothing to do.
     pub fn destroy(self, shared: &Shared) {
-        let Blas { functions, handle, workspace, plans } = self;
+        let CublasLt { functions, handle, workspace, plans } = self;
         memory::free(shared, workspace);
         drop(plans);
         // SAFETY: the handle was made by this library, and nobody uses it any more.
@@ -260,13 +260,15 @@ impl Blas {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    pub fn multiply(&mut self, stream: Handle, p: &Product, [x, w, y]: [Address; 3]) -> Result<bool> {
+    pub fn multiply(&mut self, stream: Handle, p: &VendorGemm, [x, w, y]: [Address; 3]) -> Result<bool> {
         let key = (*p, [x, w, y].map(|at| 1 << at.trailing_zeros().min(8)));
         if !self.plans.contains_key(&key) {
             let plan = self.plan(&key)?;
             self.plans.insert(key, plan);
         }
-        let Some(Some(Plan { operation, layouts, way })) = self.plans.get(&key) else { return Ok(false) };
+        let Some(Some(MatmulPlan { operation, layouts, way })) = self.plans.get(&key) else {
+            return Ok(false);
+        };
         let [a, b, c] = layouts.each_ref().map(|l| l.raw);
         let (one, zero) = (1f32, 0f32);
         // SAFETY: everything was made by this library for this product; operands and workspace lie in their memory, which is given
@@ -296,7 +298,7 @@ impl Blas {
         Functions::check(given, "a product")?;
         Ok(true)
     }
-    fn plan(&self, (p, alignments): &Key) -> Result<Option<Plan>> {
+    fn plan(&self, (p, alignments): &Key) -> Result<Option<MatmulPlan>> {
         let f = self.functions;
         let (elem, compute) = match p.elem {
             Elem::F32 => (R_32F, COMPUTE_32F_FAST_TF32),
@@ -349,7 +351,7 @@ impl Blas {
         let asked =
             unsafe { (f.ways)(self.handle, operation.raw, a, b, c, c, preference.raw, 1, ways, count) };
         match asked {
-            0 if found > 0 && way.state == 0 => Ok(Some(Plan { operation, layouts, way })),
+            0 if found > 0 && way.state == 0 => Ok(Some(MatmulPlan { operation, layouts, way })),
             0 | NOT_SUPPORTED => Ok(None),
             other => Functions::check(other, "looking for a way").map(|()| None),
         }

@@ -15,21 +15,21 @@ macro_rules! table {
         if there: { $($maybe:ident: $maybe_symbol:literal ($($maybe_arg:ty),*);)* }
     ) => {
         /// Functions of a library.
-        pub struct Table {
+        pub struct CudaFunctions {
             $(pub $name: unsafe extern "system" fn($($arg),*) -> Status,)*
             $(pub $maybe: Option<unsafe extern "system" fn($($maybe_arg),*) -> Status>,)*
         }
 
-        impl Table {
+        impl CudaFunctions {
             /// Finds them all, or says which one is missing.
             ///
             /// # Safety
             /// A library that has a function of one of these names has it with these types, as NVIDIA's has, and stays
             /// loaded as long as the table is used.
-            pub unsafe fn of(library: &Library) -> Result<Table, &'static str> {
+            pub unsafe fn of(library: &Library) -> Result<CudaFunctions, &'static str> {
                 // SAFETY: the caller's promise.
                 unsafe {
-                    Ok(Table {
+                    Ok(CudaFunctions {
                         $($name: *library.get(concat!($symbol, "\0").as_bytes()).map_err(|_| $symbol)?,)*
                         $($maybe: library.get(concat!($maybe_symbol, "\0").as_bytes()).ok().map(|f| *f),)*
                     })
@@ -101,7 +101,7 @@ table! {
 }
 
 /// What makes a map of a tensor.
-pub type EncodeMap = unsafe extern "system" fn(
+pub type EncodeTensorMap = unsafe extern "system" fn(
     *mut c_void,
     c_int,
     c_uint,
@@ -127,7 +127,7 @@ pub struct Capture {
     pub destroy_ready: unsafe extern "system" fn(Handle) -> Status,
 }
 
-impl Table {
+impl CudaFunctions {
     /// What graphs need, if all of it is there.
     pub fn capture(&self) -> Option<Capture> {
         Some(Capture {

@@ -1,7 +1,7 @@
 //! NVIDIA's library: found at run time, loaded once.
 
 use super::error::Status;
-use super::functions::Table;
+use super::functions::CudaFunctions;
 use elinvar_core::{Error, ErrorKind, Result};
 use libloading::{Library, Symbol};
 use std::ffi::c_int;
@@ -17,7 +17,7 @@ const OLDEST: (c_int, &str) = (11000, "7.0");
 
 /// The library, loaded.
 pub struct Api {
-    pub table: Table,
+    pub table: CudaFunctions,
     /// The version of CUDA that the driver has: 12040 is 12.4.
     pub version: c_int,
     /// Does the library only emulate a device?
@@ -119,7 +119,7 @@ fn start(name: &Path, library: Library) -> Result<Api> {
         )));
     }
     // SAFETY: as above; the library is leaked, so it stays.
-    let table = unsafe { Table::of(&library) };
+    let table = unsafe { CudaFunctions::of(&library) };
     std::mem::forget(library);
     let table = table.map_err(lacks)?;
     // SAFETY: the function is there.

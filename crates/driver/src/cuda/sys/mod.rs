@@ -29,4 +29,4 @@ pub use graph::Graph;
 pub use library::use_library;
 pub use memory::Memory;
 pub use module::Module;
-pub use timestamp::Mark;
+pub use timestamp::Timestamp;

@@ -1,15 +1,15 @@
 //! Work in order: everything goes to one stream, under one lock.
 
-use super::cublaslt::Blas;
+use super::cublaslt::CublasLt;
 use super::device::Shared;
 use super::functions::{Address, Handle};
 use super::memory;
 use super::module::Module;
 use super::staging::{Pinned, Ring, SLOT};
 use super::tensor_map::maps;
-use super::timestamp::Mark;
+use super::timestamp::Timestamp;
 use crate::cuda::Cuda;
-use crate::{Product, Slice};
+use crate::{Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::interp::Launch;
 use std::collections::HashMap;
@@ -90,7 +90,7 @@ pub struct Queue {
     /// What lies there since they began to be used from the front: a launch that is done again finds its numbers.
     sent: HashMap<Box<[u8]>, Address>,
     /// NVIDIA's products, if somebody asked for one; nothing inside if they are not installed.
-    blas: Option<Option<Blas>>,
+    blas: Option<Option<CublasLt>>,
 }
 
 impl Queue {
@@ -177,12 +177,12 @@ impl Queue {
         &mut self,
         shared: &Shared,
         stream: Handle,
-        product: &Product,
+        product: &VendorGemm,
         operands: &[Slice<'_, Cuda>; 3],
     ) -> Result<bool> {
         shared.enter()?;
         if self.blas.is_none() {
-            self.blas = Some(Blas::new(shared)?);
+            self.blas = Some(CublasLt::new(shared)?);
         }
         let operands = operands.map(|s| s.memory.at + s.offset);
         match self.blas.as_mut().and_then(Option::as_mut) {
@@ -263,14 +263,14 @@ impl Shared {
         let t = &self.api.table;
         let (Some(await_event), Some(copy)) = (t.await_event, t.copy_between) else { return Ok(false) };
         let what = || format!("copying {} bytes from another device", to.len);
-        let behind = |device: &Shared, mark: &Mark| -> Result<()> {
+        let behind = |device: &Shared, mark: &Timestamp| -> Result<()> {
             let _queue = device.queue();
             device.enter()?;
             // SAFETY: the stream and the event exist; an event may be of another context.
             device.api.check(unsafe { await_event(device.stream, mark.event(), 0) }, what)
         };
         // Everything that computes the numbers is before this mark.
-        behind(self, &Mark::new(other)?)?;
+        behind(self, &Timestamp::new(other)?)?;
         let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);
         {
             let _queue = self.queue();
@@ -280,7 +280,7 @@ impl Shared {
             let given = unsafe { copy(b, self.context(), a, other.context(), to.len as usize, self.stream) };
             self.api.check(given, what)?;
         }
-        behind(other, &Mark::new(self)?)?;
+        behind(other, &Timestamp::new(self)?)?;
         Ok(true)
     }
     /// Brings memory to the host, after everything that was given to the stream; waits for it. While a piece is looked at, the

@@ -1,7 +1,7 @@
 //! Tensor maps: what a kernel that fetches boxes is told of its views, as the driver makes it ("CUDA Driver API", 6.32).
 
 use super::device::Shared;
-use super::functions::{Address, EncodeMap};
+use super::functions::{Address, EncodeTensorMap};
 use super::module::Module;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::emit::ptx::TENSOR_MAP;
@@ -19,13 +19,18 @@ const NONE: c_int = 0;
 
 /// A map, where the driver wants to have it.
 #[repr(align(64))]
-pub struct Map([u8; TENSOR_MAP]);
+pub struct TensorMap([u8; TENSOR_MAP]);
 
 /// The maps of a launch, from the addresses of its buffers and its parameters.
 ///
 /// # Errors
 /// `Unsupported` if the driver makes none; `InvalidArgument` if a view's numbers are not what they should be.
-pub fn maps(shared: &Shared, kernel: &Module, buffers: &[Address], params: &[Constant]) -> Result<Vec<Map>> {
+pub fn maps(
+    shared: &Shared,
+    kernel: &Module,
+    buffers: &[Address],
+    params: &[Constant],
+) -> Result<Vec<TensorMap>> {
     let mut all = Vec::with_capacity(kernel.views.len());
     for (view, elem) in &kernel.views {
         let Some(encode) = shared.api.table.encode_map else {
@@ -51,12 +56,12 @@ pub fn maps(shared: &Shared, kernel: &Module, buffers: &[Address], params: &[Con
 
 fn map(
     shared: &Shared,
-    encode: EncodeMap,
+    encode: EncodeTensorMap,
     (view, elem): (&View, Elem),
     base: Address,
     [offset, inner, lines, planes, line, plane]: [i64; 6],
     name: &str,
-) -> Result<Map> {
+) -> Result<TensorMap> {
     let kind = match elem {
         Elem::BF16 => BFLOAT16,
         // Rounded on the way, as matrix units take them.
@@ -68,7 +73,7 @@ fn map(
     let sizes = [inner, lines, planes].map(|n| n as u64);
     let strides = [line, plane].map(|n| (n * size) as u64);
     let (shape, steps) = ([box_elements(elem), view.lines, 1], [1u32; 3]);
-    let mut map = Map([0; TENSOR_MAP]);
+    let mut map = TensorMap([0; TENSOR_MAP]);
     // SAFETY: the map's place is aligned and as large as the manual says; there are as many sizes, elements of a box and steps as axes,
     // and one stride less. The address is only written down.
     let made = unsafe {

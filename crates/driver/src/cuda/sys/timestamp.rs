@@ -8,27 +8,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A place in the stream.
-pub struct Mark {
+pub struct Timestamp {
     shared: Arc<Shared>,
     event: Handle,
 }
 
 // SAFETY: a handle that any thread may use once the context is its own.
-unsafe impl Send for Mark {}
+unsafe impl Send for Timestamp {}
 // SAFETY: as above.
-unsafe impl Sync for Mark {}
+unsafe impl Sync for Timestamp {}
 
-impl Mark {
+impl Timestamp {
     /// A mark behind everything that was given to the stream.
     ///
     /// # Errors
     /// `DeviceLost`, `OutOfMemory`.
-    pub fn new(shared: &Arc<Shared>) -> Result<Mark> {
+    pub fn new(shared: &Arc<Shared>) -> Result<Timestamp> {
         shared.enter()?;
         let (api, mut event) = (shared.api, std::ptr::null_mut());
         // SAFETY: the place for the result is valid. 0: an event that notes the time.
         api.check(unsafe { (api.table.create_event)(&raw mut event, 0) }, || "an event".into())?;
-        let mark = Mark { shared: shared.clone(), event };
+        let mark = Timestamp { shared: shared.clone(), event };
         // SAFETY: event and stream belong to this device.
         let marked = unsafe { (api.table.record_event)(event, shared.stream) };
         api.check(marked, || "marking a place in the stream".into())?;
@@ -42,7 +42,7 @@ impl Mark {
     ///
     /// # Errors
     /// `DeviceLost`; `InvalidArgument` if the marks are of two devices.
-    pub fn until(&self, to: &Mark) -> Result<Duration> {
+    pub fn until(&self, to: &Timestamp) -> Result<Duration> {
         if !Arc::ptr_eq(&self.shared, &to.shared) {
             return Err(Error::argument("cuda: the time between marks of two devices is not known"));
         }
@@ -59,13 +59,13 @@ impl Mark {
     }
 }
 
-impl fmt::Debug for Mark {
+impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mark")
     }
 }
 
-impl Drop for Mark {
+impl Drop for Timestamp {
     fn drop(&mut self) {
         if self.shared.enter().is_ok() {
             // SAFETY: nobody uses the event any more; the driver keeps it until the stream has passed it.

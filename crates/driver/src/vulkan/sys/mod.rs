@@ -23,4 +23,4 @@ pub use device::Shared;
 pub use instance::{physical, validation_messages};
 pub use memory::Memory;
 pub use pipeline::Pipeline;
-pub use timestamp::Mark;
+pub use timestamp::Timestamp;

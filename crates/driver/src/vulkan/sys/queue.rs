@@ -42,7 +42,7 @@ struct Batch {
     launches: u32,
 }
 
-enum Dead {
+enum Garbage {
     Memory(Raw),
     Pipeline(RawPipeline),
     Query(vk::QueryPool),
@@ -61,7 +61,7 @@ pub struct Queue {
     last: u64,
     /// What was touched since the last barrier; true: written.
     touched: HashMap<(u64, u64), bool>,
-    dead: Vec<(u64, Dead)>,
+    dead: Vec<(u64, Garbage)>,
 }
 
 impl Queue {
@@ -82,15 +82,15 @@ impl Queue {
     // What is dropped
 
     pub fn bury_memory(&mut self, shared: &Shared, raw: Raw) {
-        self.bury(shared, Dead::Memory(raw));
+        self.bury(shared, Garbage::Memory(raw));
     }
     pub fn bury_pipeline(&mut self, shared: &Shared, raw: RawPipeline) {
-        self.bury(shared, Dead::Pipeline(raw));
+        self.bury(shared, Garbage::Pipeline(raw));
     }
     pub fn bury_query(&mut self, shared: &Shared, pool: vk::QueryPool) {
-        self.bury(shared, Dead::Query(pool));
+        self.bury(shared, Garbage::Query(pool));
     }
-    fn bury(&mut self, shared: &Shared, dead: Dead) {
+    fn bury(&mut self, shared: &Shared, dead: Garbage) {
         let until = self.last + u64::from(self.recording.is_some());
         self.dead.push((until, dead));
         // An error here is seen by whoever waits next.
@@ -340,7 +340,7 @@ impl Queue {
             Ok(number) => Ok((chunk, number)),
             Err(e) => {
                 // It may have been recorded, so it has to outlive the batch.
-                self.bury(shared, Dead::Memory(chunk.raw));
+                self.bury(shared, Garbage::Memory(chunk.raw));
                 Err(e)
             }
         }
@@ -406,13 +406,13 @@ impl Queue {
     }
 }
 
-impl Dead {
+impl Garbage {
     fn destroy(self, shared: &Shared) {
         match self {
-            Dead::Memory(raw) => memory::destroy(shared, raw),
-            Dead::Pipeline(raw) => pipeline::destroy(shared, raw),
+            Garbage::Memory(raw) => memory::destroy(shared, raw),
+            Garbage::Pipeline(raw) => pipeline::destroy(shared, raw),
             // SAFETY: the submissions that knew it are done.
-            Dead::Query(pool) => unsafe { shared.device.destroy_query_pool(pool, None) },
+            Garbage::Query(pool) => unsafe { shared.device.destroy_query_pool(pool, None) },
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A place in the queue, whose time the device notes when it comes there.
-pub struct Mark {
+pub struct Timestamp {
     shared: Arc<Shared>,
     /// A pool of one time.
     pool: vk::QueryPool,
@@ -17,12 +17,12 @@ pub struct Mark {
     number: u64,
 }
 
-impl Mark {
+impl Timestamp {
     /// A mark behind everything that was given to the queue until now, which is submitted.
     ///
     /// # Errors
     /// `Unsupported` if the queue has no clock; `DeviceLost`, `OutOfMemory`.
-    pub fn new(shared: &Arc<Shared>) -> Result<Mark> {
+    pub fn new(shared: &Arc<Shared>) -> Result<Timestamp> {
         if shared.physical.clock.bits == 0 {
             return Err(Error::unsupported(format!("vulkan: {} has no clock", shared.physical.info.name)));
         }
@@ -31,7 +31,7 @@ impl Mark {
         let pool =
             unsafe { shared.device.create_query_pool(&info, None) }.map_err(|e| error("making a mark", e))?;
         // From here on, what is dropped is destroyed when the submission is done.
-        let mut mark = Mark { shared: shared.clone(), pool, number: 0 };
+        let mut mark = Timestamp { shared: shared.clone(), pool, number: 0 };
         mark.number = shared.queue().stamp(shared, pool)?;
         Ok(mark)
     }
@@ -51,7 +51,7 @@ impl Mark {
     ///
     /// # Errors
     /// `DeviceLost`.
-    pub fn until(&self, to: &Mark) -> Result<Duration> {
+    pub fn until(&self, to: &Timestamp) -> Result<Duration> {
         let clock = self.shared.physical.clock;
         let mask = u64::MAX >> (64 - clock.bits);
         // The clock may have started again from 0 between the two.
@@ -60,13 +60,13 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for Timestamp {
     fn drop(&mut self) {
         self.shared.queue().bury_query(&self.shared, self.pool);
     }
 }
 
-impl fmt::Debug for Mark {
+impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mark({})", self.number)
     }
