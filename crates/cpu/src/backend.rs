@@ -198,7 +198,7 @@ impl Backend for Cpu {
     ) -> Result<Placed<CpuBuffer>> {
         let x = hosts(&x)?;
         let y = if d.isa().has_formulas() {
-            reduce::rows(d, r, &x, kept, dtype)
+            reduce::rowwise(d, r, &x, kept, dtype)
         } else {
             Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype)
         };

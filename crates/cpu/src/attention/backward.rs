@@ -11,7 +11,7 @@ use super::{Heads, Number, Rows, Sizes, TILE, Terms, turned};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
-use crate::reduce::source::Stage;
+use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::parallel::try_for_each_piece;
 use crate::simd::dispatch::run_lanes_on_any_isa;
@@ -107,12 +107,12 @@ fn backward<C: Number>(
         values_turned: turned(&v)?,
         keys: Terms::new(d, kind, k, kv_heads)?,
         o: Heads::new(d.isa(), what, &r.o)?,
-        lse: Stage::new(what, &r.lse)?,
+        lse: StagedView::new(what, &r.lse)?,
         mask: Mask::new(mask)?,
     };
-    let mut dq = filled(heads * z.l * z.d, C::NOTHING)?;
-    let mut dk = filled(kv_heads * z.s * z.d, C::NOTHING)?;
-    let mut dv = filled(kv_heads * z.s * z.v, C::NOTHING)?;
+    let mut dq = filled(heads * z.l * z.d, C::POSITIVE_ZERO)?;
+    let mut dk = filled(kv_heads * z.s * z.d, C::POSITIVE_ZERO)?;
+    let mut dv = filled(kv_heads * z.s * z.v, C::POSITIVE_ZERO)?;
     let mut items = Vec::new();
     let group =
         |kv: usize| (kv / z.j * z.h + kv % z.j * z.group())..(kv / z.j * z.h + (kv % z.j + 1) * z.group());
@@ -169,7 +169,7 @@ struct Walk<'a, C: Number> {
     values_turned: PooledVec<C>,
     /// [b, h, l, v]
     o: Heads<'a, C>,
-    lse: Stage<'a, C>,
+    lse: StagedView<'a, C>,
     mask: Option<Mask<'a, C>>,
 }
 
@@ -187,7 +187,12 @@ struct Sums<C> {
 impl<C: Number> Sums<C> {
     fn new(kind: TermKind, rows: usize, wide: usize, terms: usize) -> Result<Self> {
         let total = if terms > CHUNK { rows * wide } else { 0 };
-        Ok(Sums { kind, wide, chunk: filled(rows * wide, C::NOTHING)?, total: filled(total, C::NOTHING)? })
+        Ok(Sums {
+            kind,
+            wide,
+            chunk: filled(rows * wide, C::POSITIVE_ZERO)?,
+            total: filled(total, C::POSITIVE_ZERO)?,
+        })
     }
     /// `terms` further terms of `rows` rows from `row` on, which had `before` terms: products of a, whose element (row,
     /// term) is meant, and the rows of b.
@@ -243,10 +248,11 @@ impl<C: Number> Walk<'_, C> {
         let keys_turned = &self.keys_turned[item.kv * blocks * terms_d * TILE..];
         let values_turned = &self.values_turned[item.kv * blocks * terms_v * TILE..];
         let scale = C::lit(self.a.scale);
-        let mut tile = [host::filled(TILE, [C::NOTHING; TILE])?, host::filled(TILE, [C::NOTHING; TILE])?];
+        let mut tile =
+            [host::filled(TILE, [C::POSITIVE_ZERO; TILE])?, host::filled(TILE, [C::POSITIVE_ZERO; TILE])?];
         let mut masked: Vec<Row<C>> =
-            host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::NOTHING; TILE])?;
-        let mut spare = filled(if terms_d.max(terms_v) > CHUNK { TILE * TILE } else { 0 }, C::NOTHING)?;
+            host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::POSITIVE_ZERO; TILE])?;
+        let mut spare = filled(if terms_d.max(terms_v) > CHUNK { TILE * TILE } else { 0 }, C::POSITIVE_ZERO)?;
         let mut pairs = Pairs::new(self.kind, isa)?;
         let mut dq = Sums::new(self.kind, TILE, wide_d, z.s)?;
         let side = if item.dkv.is_some() { item.keys.len() } else { 0 };
@@ -330,13 +336,13 @@ impl<C: Number> Walk<'_, C> {
     /// For the queries from `first` on: what is taken off their scores, and the sum of g * y.
     fn statistics(&self, first: usize, rows: usize, g: (&[C], usize)) -> Result<(Row<C>, Row<C>)> {
         let z = &self.z;
-        let (mut shift, mut weighted) = ([C::NOTHING; TILE], [C::NOTHING; TILE]);
-        let mut buffer = [C::NOTHING; TILE];
+        let (mut shift, mut weighted) = ([C::POSITIVE_ZERO; TILE], [C::POSITIVE_ZERO; TILE]);
+        let mut buffer = [C::POSITIVE_ZERO; TILE];
         let never = C::lit(f64::NEG_INFINITY);
         for (shift, &lse) in
             shift.iter_mut().zip(&self.lse.block(self.isa, first, rows, rows, &mut buffer)[..rows])
         {
-            *shift = if lse == never { C::NOTHING } else { lse };
+            *shift = if lse == never { C::POSITIVE_ZERO } else { lse };
         }
         let mut buffer = HostVec::new();
         let (y, apart) = self.o.rows(first, rows, &mut buffer)?;
@@ -345,7 +351,7 @@ impl<C: Number> Walk<'_, C> {
             run_lanes_on_any_isa(self.isa, Weighted { y: (y, apart), g, n: z.v, sums });
             return Ok((shift, weighted));
         }
-        let mut terms = filled(z.v, C::NOTHING)?;
+        let mut terms = filled(z.v, C::POSITIVE_ZERO)?;
         let mut folded = with_capacity(z.v.div_ceil(BLOCK))?;
         for i in 0..rows {
             let (y, g) = (&y[i * apart..], &g.0[i * g.1..]);

@@ -98,7 +98,7 @@ impl<C: Number> Kernel for Exactly<'_, C> {
             *to = bf16_pair(first, second);
         }
         for (to, &first) in alone.iter_mut().zip(&first[second.len()..]) {
-            *to = bf16_pair(first, C::NOTHING);
+            *to = bf16_pair(first, C::POSITIVE_ZERO);
         }
     }
 }
@@ -141,7 +141,7 @@ impl<C: Number> Kernel for OfQueries<'_, C> {
     #[inline(always)]
     fn run(self) {
         let (first, second) = self.tile.split_at(self.tile.len().min(PAIRS));
-        let none = [C::NOTHING; TILE];
+        let none = [C::POSITIVE_ZERO; TILE];
         for (i, (first, to)) in first.iter().zip(self.to.as_chunks_mut::<TILE>().0).enumerate() {
             rounded(first, second.get(i).unwrap_or(&none), to);
         }
@@ -151,7 +151,7 @@ impl<C: Number> Kernel for OfQueries<'_, C> {
 /// Rows of `n` numbers, `apart`, as rows of pairs one after the other.
 fn rows<C: Number>(isa: Isa, (x, apart): (&[C], usize), count: usize, n: usize) -> Result<HostVec<C>> {
     let half = n.div_ceil(2);
-    let mut pairs = filled(count * half, C::NOTHING)?;
+    let mut pairs = filled(count * half, C::POSITIVE_ZERO)?;
     for (i, to) in pairs.chunks_exact_mut(half).enumerate() {
         let (first, second) = x[i * apart..][..n].split_at(half);
         dispatch(isa, Exactly { first, second, to });
@@ -204,8 +204,8 @@ impl<C: Number> Pairs<C> {
     /// `OutOfMemory`.
     pub(super) fn new(kind: TermKind, isa: Isa) -> Result<Self> {
         let len = if kind == TermKind::Bf16Pairs { TILE * PAIRS } else { 0 };
-        let rows = filled(if isa.has_amx() { len } else { 0 }, C::NOTHING)?;
-        Ok(Pairs { kind, room: filled(len, C::NOTHING)?, rows })
+        let rows = filled(if isa.has_amx() { len } else { 0 }, C::POSITIVE_ZERO)?;
+        Ok(Pairs { kind, room: filled(len, C::POSITIVE_ZERO)?, rows })
     }
     /// A tile of queries and keys as a factor whose terms are the first `count` keys, and how many terms these are.
     pub(super) fn of_keys<'b>(
@@ -255,7 +255,7 @@ pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -
             half as isize,
             half,
             count,
-            room.zeroed(half * TILE, C::NOTHING),
+            room.zeroed(half * TILE, C::POSITIVE_ZERO),
             TILE,
         );
         Ok(())
@@ -284,7 +284,7 @@ impl<C: Number> Blocks<C> {
             let (head, block) = (start / (PAIRS * wide) / blocks, start / (PAIRS * wide) % blocks);
             let count = TILE.min(all - block * TILE);
             let (x, apart) = x.from(head * all + block * TILE);
-            let y = room.zeroed(PAIRS * wide, C::NOTHING);
+            let y = room.zeroed(PAIRS * wide, C::POSITIVE_ZERO);
             for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
                 let row = |j: usize| if j < count { &x[j * apart..][..own] } else { &[] };
                 dispatch(d.isa(), Exactly { first: row(j), second: row(j + PAIRS), to });

@@ -37,7 +37,7 @@ impl<'a, C: Number> Passing<'a, C> {
         let (turned, copied) = room.split_at_mut(TILE * self.k.n);
         let (x, apart) = self.k.rows_in(first, count, copied);
         if count < TILE {
-            turned.fill(C::NOTHING);
+            turned.fill(C::POSITIVE_ZERO);
         }
         transpose_block(self.k.isa, x, 0, apart as isize, self.k.n, count, turned, TILE);
         turned

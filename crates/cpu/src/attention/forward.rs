@@ -152,11 +152,11 @@ impl<C: Number> Tiles<'_, C> {
         let q = Left::new(self.kind, isa, q, rows, z.d)?;
         let mut pairs = Pairs::new(self.kind, isa)?;
         let mut masked: Vec<Row<C>> =
-            host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
+            host::filled(if self.mask.is_some() { rows } else { 0 }, [C::POSITIVE_ZERO; TILE])?;
         let mut run = Running {
             m: [C::lit(f64::NEG_INFINITY); TILE],
-            l: [C::NOTHING; TILE],
-            alpha: [C::NOTHING; TILE],
+            l: [C::POSITIVE_ZERO; TILE],
+            alpha: [C::POSITIVE_ZERO; TILE],
         };
         let visited = z.visited(self.a, query);
         for key in (0..visited).step_by(TILE) {
@@ -234,7 +234,7 @@ impl<C: Number> Kernel for Close<'_, C> {
     fn run(self) {
         let Running { m, l, .. } = self.run;
         for (o, &l) in self.o.chunks_exact_mut(self.wide).zip(&*l) {
-            let divisor = if l == C::NOTHING { C::lit(1.0) } else { l };
+            let divisor = if l == C::POSITIVE_ZERO { C::lit(1.0) } else { l };
             for o in o {
                 *o = *o / divisor;
             }

@@ -18,7 +18,7 @@ use crate::CpuDevice;
 use crate::gemm::{Real, transpose_block};
 use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
-use crate::reduce::source::Stage;
+use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::simd::isa::Isa;
@@ -89,7 +89,7 @@ fn widen<C: Copy>(x: &[C], n: usize, wide: usize, y: &mut [C]) {
 
 /// Heads of rows of numbers, counted through the batch.
 struct Heads<'a, C> {
-    x: Stage<'a, C>,
+    x: StagedView<'a, C>,
     /// Rows of a head.
     rows: usize,
     /// Numbers of a row.
@@ -101,11 +101,11 @@ struct Heads<'a, C> {
 
 impl<'a, C: Number> Heads<'a, C> {
     /// # Errors
-    /// As for [`Stage::new`].
+    /// As for [`StagedView::new`].
     fn new(isa: Isa, what: &str, x: &View<'a>) -> Result<Self> {
         let (rows, n) = (x.shape()[2], x.shape()[3]);
-        let x = Stage::new(what, x)?;
-        let lie = x.lies_in_rows(rows, n);
+        let x = StagedView::new(what, x)?;
+        let lie = x.has_rows_in_place(rows, n);
         Ok(Heads { x, rows, n, lie, isa })
     }
     /// `count` rows of a head from row `first` on, counted through all heads, and how far apart they are: where they lie, or in the buffer.
@@ -117,8 +117,8 @@ impl<'a, C: Number> Heads<'a, C> {
         'a: 'b,
     {
         let (start, len) = (first * self.n, count * self.n);
-        let there = self.lie_there(first, count) || self.x.lies(start, len);
-        *buffer = filled(if there { 0 } else { len }, C::NOTHING)?;
+        let there = self.lie_there(first, count) || self.x.is_in_place(start, len);
+        *buffer = filled(if there { 0 } else { len }, C::POSITIVE_ZERO)?;
         Ok(self.rows_in(first, count, buffer))
     }
     /// The same, with a buffer that is large enough.
@@ -163,12 +163,13 @@ impl<'a, C: Number> Rows<'a, C> {
         let x = &heads.x;
         let y = fill_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, room| {
             let (first, count) = (start / wide, room.remaining() / wide);
-            let y = room.zeroed(count * wide, C::NOTHING);
+            let y = room.zeroed(count * wide, C::POSITIVE_ZERO);
             if wide == n {
                 x.read(d.isa(), first * n, y);
                 return Ok(());
             }
-            let mut buffer = filled(if x.lies(first * n, count * n) { 0 } else { count * n }, C::NOTHING)?;
+            let mut buffer =
+                filled(if x.is_in_place(first * n, count * n) { 0 } else { count * n }, C::POSITIVE_ZERO)?;
             widen(x.block(d.isa(), first * n, count * n, count * n, &mut buffer), n, wide, y);
             Ok(())
         })?;
@@ -219,7 +220,16 @@ fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<Po
         let (first, count) = (head * rows + block * TILE, TILE.min(rows - block * TILE));
         let mut buffer = HostVec::new();
         let (x, apart) = x.rows(first, count, &mut buffer)?;
-        transpose_block(d.isa(), x, 0, apart as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
+        transpose_block(
+            d.isa(),
+            x,
+            0,
+            apart as isize,
+            n,
+            count,
+            room.zeroed(n * TILE, C::POSITIVE_ZERO),
+            TILE,
+        );
         Ok(())
     })?;
     Ok(PooledVec::of(y))

@@ -2,7 +2,7 @@
 
 use super::{Number, Sizes, TILE};
 use crate::lazy::buffer::View;
-use crate::reduce::source::Stage;
+use crate::reduce::source::StagedView;
 use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
 use crate::simd::isa::Isa;
 use elinvar_core::{DType, Result};
@@ -14,7 +14,7 @@ pub(super) type Row<C> = [C; TILE];
 
 /// A mask [b, h, l, s].
 pub(super) struct Mask<'a, C> {
-    stage: Stage<'a, C>,
+    stage: StagedView<'a, C>,
     /// Of truth values, not of numbers to be added.
     pub keep: bool,
 }
@@ -22,7 +22,7 @@ pub(super) struct Mask<'a, C> {
 impl<'a, C: Number> Mask<'a, C> {
     pub fn new(mask: Option<&View<'a>>) -> Result<Option<Self>> {
         mask.map(|m| {
-            Ok(Mask { stage: Stage::new("attention's mask", m)?, keep: m.buffer.dtype() == DType::Bool })
+            Ok(Mask { stage: StagedView::new("attention's mask", m)?, keep: m.buffer.dtype() == DType::Bool })
         })
         .transpose()
     }
@@ -38,7 +38,7 @@ impl<'a, C: Number> Mask<'a, C> {
         tile: &mut [Row<C>],
     ) {
         for (i, tile) in tile[..rows].iter_mut().enumerate() {
-            let mut buffer = [C::NOTHING; TILE];
+            let mut buffer = [C::POSITIVE_ZERO; TILE];
             tile[..keys].copy_from_slice(self.stage.block(
                 isa,
                 (row + i) * z.s + key,
@@ -74,7 +74,7 @@ impl<C: Number> Masking<'_, C> {
             None => {}
             Some((mask, true)) => {
                 for (s, &keep) in s.iter_mut().zip(&mask[i]) {
-                    *s = C::select(Lane::eq(keep, C::NOTHING), never, *s);
+                    *s = C::select(Lane::eq(keep, C::POSITIVE_ZERO), never, *s);
                 }
             }
             Some((mask, false)) => {
@@ -132,18 +132,18 @@ impl<C: Number> LaneKernel for Weigh<'_, C> {
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let Running { m, l, alpha } = self.run;
-        let mut shift = [C::NOTHING; TILE];
+        let mut shift = [C::POSITIVE_ZERO; TILE];
         for (i, s) in self.tile.iter_mut().enumerate() {
             self.masking.scores(i, s);
             shift[i] = larger(m[i], largest::<C, M>(s));
         }
         for i in 0..TILE {
             let highest = shift[i];
-            shift[i] = C::select(Lane::eq(highest, C::lit(f64::NEG_INFINITY)), C::NOTHING, highest);
+            shift[i] = C::select(Lane::eq(highest, C::lit(f64::NEG_INFINITY)), C::POSITIVE_ZERO, highest);
             alpha[i] = m[i] - shift[i];
             m[i] = highest;
         }
-        weigh::<C, M>(alpha, C::NOTHING);
+        weigh::<C, M>(alpha, C::POSITIVE_ZERO);
         for (i, s) in self.tile.iter_mut().enumerate() {
             weigh::<C, M>(s, shift[i]);
             l[i] = l[i] * alpha[i] + sum::<C, M>(s);
@@ -243,9 +243,9 @@ impl<C: Number> LaneKernel for Weighted<'_, C> {
         for (i, sum_of) in self.sums.iter_mut().enumerate() {
             let (y, g) = (&self.y.0[i * self.y.1..][..self.n], &self.g.0[i * self.g.1..][..self.n]);
             // Lanes start from +0, and there are no more terms than half of them.
-            let mut terms = [C::NOTHING; TILE];
+            let mut terms = [C::POSITIVE_ZERO; TILE];
             for ((term, &g), &y) in terms.iter_mut().zip(g).zip(y) {
-                *term = C::NOTHING + g * y;
+                *term = C::POSITIVE_ZERO + g * y;
             }
             *sum_of = sum::<C, M>(&terms);
         }

@@ -3,8 +3,8 @@
 use super::{Even, Plane, Taps, divisor, lanes};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
-use crate::reduce::float::{FEW, Float, each_float};
-use crate::reduce::source::Stage;
+use crate::reduce::float::{Float, INLINE_SUM_MAX_TERMS, each_float};
+use crate::reduce::source::StagedView;
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::output::uninit::UninitSlice;
@@ -48,7 +48,7 @@ impl<C: Float> Kernel for Averages<'_, C> {
                 // Of windows that are far apart, a register of neighbours under one tap is read one by one.
                 let apart = even.step > 2 && count > 4 && plane.dilation[2] == 1;
                 let few = (1..=LANES).contains(&(a.count * b.count * count));
-                if few && apart && count.is_power_of_two() && count <= FEW {
+                if few && apart && count.is_power_of_two() && count <= INLINE_SUM_MAX_TERMS {
                     self.by_columns(a, b, row, from..to);
                     from = to;
                 } else if few && !apart {
@@ -83,9 +83,9 @@ impl<C: Float> Averages<'_, C> {
         for w in windows {
             let taps = [a, b, self.plane.axes[2][w]];
             let count: usize = taps.iter().map(|t| t.count).product();
-            let sum = if count <= FEW {
+            let sum = if count <= INLINE_SUM_MAX_TERMS {
                 // Most windows: a vector, without a call.
-                let (mut few, mut i) = ([C::NOTHING; FEW], 0);
+                let (mut few, mut i) = ([C::POSITIVE_ZERO; INLINE_SUM_MAX_TERMS], 0);
                 self.plane.elements(taps, |e| {
                     few[i] = self.x[e];
                     i += 1;
@@ -108,7 +108,7 @@ impl<C: Float> Averages<'_, C> {
     #[inline(always)]
     fn at_an_edge(&self, taps: [Taps; 3], count: usize) -> C {
         let ([a, b, c], p) = (taps, self.plane);
-        let (mut all, mut n) = ([C::NOTHING; LANES], 0);
+        let (mut all, mut n) = ([C::POSITIVE_ZERO; LANES], 0);
         for i in 0..a.count {
             for j in 0..b.count {
                 let at =
@@ -135,8 +135,8 @@ impl<C: Float> Averages<'_, C> {
                 all[l] = all[l] + all[l + 32];
             }
         }
-        for l in 0..FEW {
-            all[l] = all[l] + all[l + FEW];
+        for l in 0..INLINE_SUM_MAX_TERMS {
+            all[l] = all[l] + all[l + INLINE_SUM_MAX_TERMS];
         }
         C::few(std::array::from_fn(|l| all[l]))
     }
@@ -184,7 +184,7 @@ impl<C: Float> Averages<'_, C> {
             let sum = if let &[a, b, c, d, e, f, g, h] = x {
                 ((a + e) + (c + g)) + ((b + f) + (d + h))
             } else {
-                let mut few = [C::NOTHING; FEW];
+                let mut few = [C::POSITIVE_ZERO; INLINE_SUM_MAX_TERMS];
                 few[..x.len()].copy_from_slice(x);
                 C::few(few)
             };
@@ -226,7 +226,7 @@ impl<C: Float> Averages<'_, C> {
         let (p, step) = (self.plane, self.even.step);
         let line = (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
         let v = lanes::<C, L, STEP>(self.x, at + line + k * p.dilation[2], k == 0, step);
-        two([C::NOTHING; L], v)
+        two([C::POSITIVE_ZERO; L], v)
     }
     /// Where windows begin.
     #[inline(always)]
@@ -294,12 +294,12 @@ impl<C: Float> Averages<'_, C> {
 
 pub(super) fn average<C: Float>(
     d: &CpuDevice,
-    x: &Stage<'_, C>,
+    x: &StagedView<'_, C>,
     planes: usize,
     plane: &Plane,
 ) -> Result<HostVec<C>> {
     let (n, windows) = (plane.len(), plane.windows());
-    let mut y = filled(planes * windows, C::NOTHING)?;
+    let mut y = filled(planes * windows, C::POSITIVE_ZERO)?;
     if y.is_empty() {
         return Ok(y);
     }
@@ -312,12 +312,12 @@ pub(super) fn average<C: Float>(
     let ns = (n / windows + 20) as f64;
     try_for_each_piece(d, &mut y, together * windows, ns, &|start, part| {
         let (mut buffer, mut many) = (HostVec::new(), HostVec::new());
-        let mut terms = filled(WIDE * LANES, C::NOTHING)?;
-        let mut columns = filled(plane.size[2], C::NOTHING)?;
+        let mut terms = filled(WIDE * LANES, C::POSITIVE_ZERO)?;
+        let mut columns = filled(plane.size[2], C::POSITIVE_ZERO)?;
         for (i, y) in part.chunks_mut(windows).enumerate() {
             let plane_at = (start / windows + i) * n;
-            if buffer.is_empty() && !x.lies(plane_at, n) {
-                buffer = filled(n, C::NOTHING)?;
+            if buffer.is_empty() && !x.is_in_place(plane_at, n) {
+                buffer = filled(n, C::POSITIVE_ZERO)?;
             }
             let x = if n == 0 { &[] } else { x.block(d.isa(), plane_at, n, n, &mut buffer) };
             let (terms, many, columns) = (&mut terms, &mut many, &mut columns[..]);
@@ -330,12 +330,18 @@ pub(super) fn average<C: Float>(
 }
 
 /// The averages of whole planes of `n` elements: sums of rows.
-fn of_planes<C: Float>(d: &CpuDevice, x: &Stage<'_, C>, n: usize, divisor: C, y: &mut [C]) -> Result<()> {
+fn of_planes<C: Float>(
+    d: &CpuDevice,
+    x: &StagedView<'_, C>,
+    n: usize,
+    divisor: C,
+    y: &mut [C],
+) -> Result<()> {
     /// Planes that a thread takes, so many times as many as a block has room for.
     const BLOCKS: usize = 16;
     let group = BLOCK / n;
     try_for_each_piece(d, y, BLOCKS * group, n as f64 * 0.2, &|start, part| {
-        let mut buffer = filled(BLOCK, C::NOTHING)?;
+        let mut buffer = filled(BLOCK, C::POSITIVE_ZERO)?;
         for (i, y) in part.chunks_mut(group).enumerate() {
             let len = y.len() * n;
             C::sum_rows(d.isa(), x.block(d.isa(), (start + i * group) * n, len, len, &mut buffer), n, y);
@@ -361,7 +367,7 @@ pub(crate) fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: &View<'_>, spatial: &[us
     let plane = Plane::new(p, spatial)?;
     let dtype = g.buffer.dtype();
     each_float!("an average pool's gradient", dtype, C => {
-        C::stored(d, spread::<C>(d, &Stage::new("an average pool's gradient", g)?, planes, &plane)?, dtype)
+        C::stored(d, spread::<C>(d, &StagedView::new("an average pool's gradient", g)?, planes, &plane)?, dtype)
     })
 }
 
@@ -459,28 +465,33 @@ fn add_all<C: Float>(line: &mut [C], rows: &[C]) {
     }
 }
 
-fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plane) -> Result<HostVec<C>> {
+fn spread<C: Float>(
+    d: &CpuDevice,
+    g: &StagedView<'_, C>,
+    planes: usize,
+    plane: &Plane,
+) -> Result<HostVec<C>> {
     let (n, windows) = (plane.len(), plane.windows());
     if planes * n == 0 || windows == 0 {
-        return filled(planes * n, C::NOTHING);
+        return filled(planes * n, C::POSITIVE_ZERO);
     }
     let (ns, whole) = ((n + 4 * windows) as f64 / n as f64, plane.whole());
     let holders = Holders::new(plane)?;
-    let mut divisors = filled(windows, C::NOTHING)?;
+    let mut divisors = filled(windows, C::POSITIVE_ZERO)?;
     plane.each(|w, taps| divisors[w] = C::lit(divisor(&taps) as f64));
     // Each plane is zero before it gets anything, and in the cache: all of them by one thread were two fifths of it where windows share no element.
     fill_pieces(d, planes * n, n * (4096 / n).max(1), ns, &|start, room: &mut UninitSlice<'_, C>| {
-        let mut buffer = filled(windows, C::NOTHING)?;
-        let mut shares = filled(plane.axes[2].len() + 1, C::NOTHING)?;
-        let mut columns = filled(holders.all.len(), C::NOTHING)?;
+        let mut buffer = filled(windows, C::POSITIVE_ZERO)?;
+        let mut shares = filled(plane.axes[2].len() + 1, C::POSITIVE_ZERO)?;
+        let mut columns = filled(holders.all.len(), C::POSITIVE_ZERO)?;
         for number in start / n..(start + room.remaining()) / n {
             let g = g.block(d.isa(), number * windows, windows, windows, &mut buffer);
             if whole.is_some() {
                 // As below: it is added to 0.
-                room.zeroed(n, C::NOTHING + g[0] / divisors[0]);
+                room.zeroed(n, C::POSITIVE_ZERO + g[0] / divisors[0]);
                 continue;
             }
-            let dx = room.zeroed(n, C::NOTHING);
+            let dx = room.zeroed(n, C::POSITIVE_ZERO);
             let (holders, divisors) = (&holders, &divisors[..]);
             let (shares, columns) = (&mut shares[..], &mut columns[..]);
             dispatch_formula_or_plain::<C, _>(

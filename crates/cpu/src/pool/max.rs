@@ -5,7 +5,7 @@ use super::{Even, Plane, Taps, lanes};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
-use crate::reduce::source::{Number, Stage};
+use crate::reduce::source::{ReduceElement, StagedView};
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::output::uninit::UninitSlice;
@@ -21,7 +21,7 @@ pub(super) fn of_dtype(
     plane: &Plane,
     places: bool,
 ) -> Result<HostData> {
-    fn one<T: Number + PartialOrd>(
+    fn one<T: ReduceElement + PartialOrd>(
         d: &CpuDevice,
         x: &View<'_>,
         planes: usize,
@@ -206,7 +206,7 @@ fn wins<T: PartialOrd + Copy>(v: T, best: T) -> bool {
     !(v <= best) & (best == best)
 }
 
-impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
+impl<T: ReduceElement + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
     type Out = ();
     #[inline(always)]
     fn run(mut self) {
@@ -230,7 +230,7 @@ impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
     }
 }
 
-impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
+impl<T: ReduceElement + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
     /// Networks pool f32; other types have fewer kinds of rows to compile.
     const OFTEN: bool = matches!(T::DTYPE, DType::F32);
     const FLOATS: bool = matches!(T::DTYPE, DType::F32 | DType::F64);
@@ -342,14 +342,14 @@ impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
 /// Fills the room with what comes of the windows of a plane.
 type OfPlane<'a, T, O> = dyn Fn(&Plane, Even, &[T], &mut UninitSlice<'_, O>) + Sync + 'a;
 
-fn max<T: Number + PartialOrd, O: Element>(
+fn max<T: ReduceElement + PartialOrd, O: Element>(
     d: &CpuDevice,
     x: &View<'_>,
     planes: usize,
     plane: &Plane,
     each: &OfPlane<'_, T, O>,
 ) -> Result<HostVec<O>> {
-    let x = Stage::<T>::new("a maximum pool", x)?;
+    let x = StagedView::<T>::new("a maximum pool", x)?;
     let (n, windows) = (plane.len(), plane.windows());
     if planes * windows == 0 {
         return Ok(HostVec::new());
@@ -369,7 +369,7 @@ fn max<T: Number + PartialOrd, O: Element>(
     fill_pieces(d, planes * windows, together * windows, ns, &|start, y| {
         let mut buffer = HostVec::new();
         for i in start / windows..(start + y.remaining()) / windows {
-            if buffer.is_empty() && !x.lies(i * n, n) {
+            if buffer.is_empty() && !x.is_in_place(i * n, n) {
                 buffer = filled(n, T::ZERO)?;
             }
             let x = x.block(d.isa(), i * n, n, n, &mut buffer);

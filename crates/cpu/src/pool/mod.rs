@@ -9,7 +9,7 @@ pub(crate) use average::avg_pool_grad;
 use crate::backend::host;
 use crate::lazy::buffer::{CpuBuffer, View};
 use crate::reduce::float::{Float, each_float};
-use crate::reduce::source::Stage;
+use crate::reduce::source::StagedView;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::Result;
 use elinvar_core::host::with_capacity;
@@ -118,7 +118,7 @@ pub(crate) fn pool(
     let dtype = look.buffer.dtype();
     if p.kind == PoolKind::Avg {
         return each_float!("an average pool", dtype, C => {
-            let y = average::average::<C>(d, &Stage::new("an average pool", &look)?, planes, &plane)?;
+            let y = average::average::<C>(d, &StagedView::new("an average pool", &look)?, planes, &plane)?;
             Ok((CpuBuffer::new(C::stored(d, y, dtype)?), None))
         });
     }

@@ -44,7 +44,7 @@ pub(crate) trait ReduceLanes<T>: SimdLanes<T> + Lane {
     /// The first `n` of these, and behind them `other`.
     fn first(self, n: usize, other: T) -> Self;
     /// Two terms of a fold as one; an extreme need not see NaN.
-    fn two(f: Fold, a: Self, b: Self) -> Self;
+    fn combine(f: Fold, a: Self, b: Self) -> Self;
     /// Some of these, or one.
     type Few: Copy;
     /// These as few: the first half with the second, and so on, as long as no register has numbers of both.
@@ -61,7 +61,7 @@ impl<T: Lane<Mask = bool>> ReduceLanes<T> for ScalarLane<T> {
         if n > 0 { self } else { ScalarLane(other) }
     }
     #[inline(always)]
-    fn two(f: Fold, a: Self, b: Self) -> Self {
+    fn combine(f: Fold, a: Self, b: Self) -> Self {
         match f {
             Fold::Sum => a + b,
             Fold::Prod => a * b,

@@ -8,7 +8,7 @@ mod radix;
 
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
-use crate::reduce::source::{Number, Stage, either, turned};
+use crate::reduce::source::{ReduceElement, StagedView, row_major_copy, staged};
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use crate::simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
@@ -17,7 +17,7 @@ use elinvar_core::{Error, HostData, HostVec, Result, bf16, each_data, f16};
 use radix::Key;
 
 /// A type whose elements have an order.
-pub(crate) trait Ordered: Number {
+pub(crate) trait Ordered: ReduceElement {
     /// A rank and a place as one number.
     type Key: Key;
     /// A whole number: larger for larger elements; smaller if `down`.
@@ -138,9 +138,9 @@ pub(crate) fn sort(
                 "sort: a row has {n} elements; the CPU sorts rows of less than 2^32"
             )));
         }
-        let copy = turned::<T>(d, "a sort", x)?;
+        let copy = row_major_copy::<T>(d, "a sort", x)?;
         let rows = Rows { n, count: x.shape().numel() / n.max(1), first, down };
-        let (values, places) = rows.sorted::<T>(d, &either("a sort", x, &copy)?)?;
+        let (values, places) = rows.sorted::<T>(d, &staged("a sort", x, &copy)?)?;
         Ok((T::wrap(values), HostData::I64(places)))
     }
     each_data!(x.buffer, v => typed(v, d, x, descending, first))
@@ -159,14 +159,14 @@ struct Rows {
 }
 
 impl Rows {
-    fn sorted<T: Ordered>(self, d: &CpuDevice, x: &Stage<'_, T>) -> Result<(HostVec<T>, HostVec<i64>)> {
+    fn sorted<T: Ordered>(self, d: &CpuDevice, x: &StagedView<'_, T>) -> Result<(HostVec<T>, HostVec<i64>)> {
         /// Elements of a row that are worth several threads: sorting them takes milliseconds.
         const LONG: usize = 1 << 16;
         let Rows { n, count, first, down } = self;
         if (2..=network::SHORT).contains(&n) && count > 1 && first > 0 {
             return network::sort(d, [n, count, first], down, &|row, rows, sort| {
                 let len = rows * n;
-                let mut buffer = filled(if x.lies(row * n, len) { 0 } else { len }, T::ZERO)?;
+                let mut buffer = filled(if x.is_in_place(row * n, len) { 0 } else { len }, T::ZERO)?;
                 sort(d.isa(), x.block(d.isa(), row * n, len, len, &mut buffer));
                 Ok(())
             });
@@ -177,7 +177,7 @@ impl Rows {
         }
         let shared = n >= LONG && count < d.threads();
         let one = |row: usize, values: &mut [T], places: &mut [i64]| {
-            let mut buffer = filled(if x.lies(row * n, n) { 0 } else { n }, T::ZERO)?;
+            let mut buffer = filled(if x.is_in_place(row * n, n) { 0 } else { n }, T::ZERO)?;
             let x = x.block(d.isa(), row * n, n, n, &mut buffer);
             if self.takes_few() {
                 let keys = self.few::<T>(d, x, shared)?;
