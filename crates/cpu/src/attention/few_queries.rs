@@ -4,32 +4,32 @@
 //! would be another pass over all of them through memory. Query heads that share a key head are one tile here, so each
 //! key is read once for all of them. What a query becomes does not depend on who is beside it.
 
-use super::tile_kernel::COLUMNS;
-use super::{Heads, Number, Sizes, TILE};
+use super::tile_kernel::COLUMN_MULTIPLE;
+use super::{AttentionFloat, AttentionSizes, HeadRows, TILE};
 use crate::gemm::transpose_block;
 use elinvar_ops::backend::Attention;
 
 /// Keys and values, read block by block.
-pub(super) struct Passing<'a, C> {
+pub(super) struct StreamedKeyValues<'a, C> {
     /// [b, j, s, d]
-    k: Heads<'a, C>,
+    k: HeadRows<'a, C>,
     /// [b, j, s, v]
-    v: Heads<'a, C>,
+    v: HeadRows<'a, C>,
 }
 
 /// Does one tile visit each block, of values that are whole registers? Queries of several heads have no diagonal in common.
-pub(super) fn fits(a: &Attention, z: &Sizes) -> bool {
+pub(super) fn fits(a: &Attention, z: &AttentionSizes) -> bool {
     let one = z.l * z.group() <= TILE && (z.group() == 1 || !a.causal);
-    one && z.v.is_multiple_of(COLUMNS)
+    one && z.v.is_multiple_of(COLUMN_MULTIPLE)
 }
 
-impl<'a, C: Number> Passing<'a, C> {
-    pub fn new(k: Heads<'a, C>, v: Heads<'a, C>) -> Self {
-        Passing { k, v }
+impl<'a, C: AttentionFloat> StreamedKeyValues<'a, C> {
+    pub fn new(k: HeadRows<'a, C>, v: HeadRows<'a, C>) -> Self {
+        StreamedKeyValues { k, v }
     }
     /// Numbers that a block of keys or of values takes: these turned, and where they are not read where they lie, these copied.
     pub fn room(&self) -> usize {
-        let copied = |x: &Heads<'_, C>| if x.lie { 0 } else { TILE * x.n };
+        let copied = |x: &HeadRows<'_, C>| if x.lie { 0 } else { TILE * x.n };
         TILE * self.k.n + copied(&self.k).max(copied(&self.v))
     }
     /// `count` keys from one on, counted through all heads, turned: [d, TILE]; keys that do not exist are zeros.

@@ -1,6 +1,6 @@
 //! Tiles of scores: scaled, masked, and the two steps that follow, one of the forward and one of the gradient.
 
-use super::{Number, Sizes, TILE};
+use super::{AttentionFloat, AttentionSizes, TILE};
 use crate::lazy::buffer::View;
 use crate::reduce::source::StagedView;
 use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
@@ -10,19 +10,22 @@ use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
 
 /// A row of scores.
-pub(super) type Row<C> = [C; TILE];
+pub(super) type ScoreRow<C> = [C; TILE];
 
 /// A mask [b, h, l, s].
-pub(super) struct Mask<'a, C> {
+pub(super) struct MaskTile<'a, C> {
     stage: StagedView<'a, C>,
     /// Of truth values, not of numbers to be added.
     pub keep: bool,
 }
 
-impl<'a, C: Number> Mask<'a, C> {
+impl<'a, C: AttentionFloat> MaskTile<'a, C> {
     pub fn new(mask: Option<&View<'a>>) -> Result<Option<Self>> {
         mask.map(|m| {
-            Ok(Mask { stage: StagedView::new("attention's mask", m)?, keep: m.buffer.dtype() == DType::Bool })
+            Ok(MaskTile {
+                stage: StagedView::new("attention's mask", m)?,
+                keep: m.buffer.dtype() == DType::Bool,
+            })
         })
         .transpose()
     }
@@ -30,12 +33,12 @@ impl<'a, C: Number> Mask<'a, C> {
     pub fn read(
         &self,
         isa: Isa,
-        z: &Sizes,
+        z: &AttentionSizes,
         row: usize,
         rows: usize,
         key: usize,
         keys: usize,
-        tile: &mut [Row<C>],
+        tile: &mut [ScoreRow<C>],
     ) {
         for (i, tile) in tile[..rows].iter_mut().enumerate() {
             let mut buffer = [C::POSITIVE_ZERO; TILE];
@@ -52,20 +55,20 @@ impl<'a, C: Number> Mask<'a, C> {
 
 /// What turns products into scores.
 #[derive(Clone, Copy)]
-pub(super) struct Masking<'a, C> {
+pub(super) struct ScoreMask<'a, C> {
     pub scale: C,
     /// The mask, and whether it is of truth values.
-    pub mask: Option<(&'a [Row<C>], bool)>,
+    pub mask: Option<(&'a [ScoreRow<C>], bool)>,
     /// Keys that exist.
     pub keys: usize,
     /// For a block on the diagonal: row i sees keys `0..=i`.
     pub diagonal: bool,
 }
 
-impl<C: Number> Masking<'_, C> {
+impl<C: AttentionFloat> ScoreMask<'_, C> {
     /// Row `i` of a tile of products as scores. Keys that do not exist get -inf.
     #[inline(always)]
-    fn scores(&self, i: usize, s: &mut Row<C>) {
+    fn scores(&self, i: usize, s: &mut ScoreRow<C>) {
         let never = C::lit(f64::NEG_INFINITY);
         for s in s.iter_mut() {
             *s = *s * self.scale;
@@ -93,20 +96,20 @@ impl<C: Number> Masking<'_, C> {
 }
 
 /// The statistics of the queries of a tile.
-pub(super) struct Running<C> {
+pub(super) struct OnlineSoftmax<C> {
     /// The largest score so far.
-    pub m: Row<C>,
+    pub m: ScoreRow<C>,
     /// The sum of the weights so far.
-    pub l: Row<C>,
+    pub l: ScoreRow<C>,
     /// By how much the sums so far shrink with this block.
-    pub alpha: Row<C>,
+    pub alpha: ScoreRow<C>,
 }
 
 /// One block of the forward: from products to weights, and the statistics brought up to date.
-pub(super) struct Weigh<'a, C> {
-    pub masking: Masking<'a, C>,
-    pub tile: &'a mut [Row<C>],
-    pub run: &'a mut Running<C>,
+pub(super) struct SoftmaxStep<'a, C> {
+    pub masking: ScoreMask<'a, C>,
+    pub tile: &'a mut [ScoreRow<C>],
+    pub run: &'a mut OnlineSoftmax<C>,
 }
 
 /// exp(s - shift) of all numbers of a row.
@@ -114,7 +117,7 @@ pub(super) struct Weigh<'a, C> {
 /// What is no key, or not seen, has -inf, whose exponential is computed as a number far too small to be there: Intel's processors take some
 /// hundred cycles for a register in which there is one. It is left out, and set to 0, which it would be.
 #[inline(always)]
-fn weigh<C: Number, M: ReduceLanes<C>>(s: &mut Row<C>, shift: C) {
+fn exp_shifted<C: AttentionFloat, M: ReduceLanes<C>>(s: &mut ScoreRow<C>, shift: C) {
     // Below, exponentials round to 0 (`elinvar_ops::math::exp`).
     let (least, zero) = (M::lit(if C::BITS == 32 { -104.0 } else { -746.0 }), M::lit(0.0));
     let mut j = 0;
@@ -126,12 +129,12 @@ fn weigh<C: Number, M: ReduceLanes<C>>(s: &mut Row<C>, shift: C) {
     }
 }
 
-impl<C: Number> LaneKernel for Weigh<'_, C> {
+impl<C: AttentionFloat> LaneKernel for SoftmaxStep<'_, C> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
-        let Running { m, l, alpha } = self.run;
+        let OnlineSoftmax { m, l, alpha } = self.run;
         let mut shift = [C::POSITIVE_ZERO; TILE];
         for (i, s) in self.tile.iter_mut().enumerate() {
             self.masking.scores(i, s);
@@ -143,9 +146,9 @@ impl<C: Number> LaneKernel for Weigh<'_, C> {
             alpha[i] = m[i] - shift[i];
             m[i] = highest;
         }
-        weigh::<C, M>(alpha, C::POSITIVE_ZERO);
+        exp_shifted::<C, M>(alpha, C::POSITIVE_ZERO);
         for (i, s) in self.tile.iter_mut().enumerate() {
-            weigh::<C, M>(s, shift[i]);
+            exp_shifted::<C, M>(s, shift[i]);
             l[i] = l[i] * alpha[i] + sum::<C, M>(s);
         }
     }
@@ -154,34 +157,34 @@ impl<C: Number> LaneKernel for Weigh<'_, C> {
 /// The larger; of a NaN and a number, and of two zeros, either. A maximum is only taken off scores: of those that have a NaN
 /// all results are NaN, whatever is taken off, and no exponential and no sum knows zeros apart.
 #[inline(always)]
-fn larger<C: Number>(a: C, b: C) -> C {
+fn larger<C: AttentionFloat>(a: C, b: C) -> C {
     if a > b { a } else { b }
 }
 
 /// The largest of a row: a maximum has no order.
 #[inline(always)]
-fn largest<C: Number, M: ReduceLanes<C>>(s: &Row<C>) -> C {
+fn largest<C: AttentionFloat, M: ReduceLanes<C>>(s: &ScoreRow<C>) -> C {
     if const { M::WIDTH == TILE } {
         return M::folded(M::load(s).few(Fold::Max), Fold::Max);
     }
     let mut top = *s;
-    halves(&mut top, larger);
+    reduce_halves(&mut top, larger);
     top[0]
 }
 
 /// The fold of a row of weights, which are never -0. Those of keys that do not exist are 0, and add nothing.
 #[inline(always)]
-fn sum<C: Number, M: ReduceLanes<C>>(p: &Row<C>) -> C {
+fn sum<C: AttentionFloat, M: ReduceLanes<C>>(p: &ScoreRow<C>) -> C {
     if const { M::WIDTH == TILE } {
         return M::folded(M::load(p).few(Fold::Sum), Fold::Sum);
     }
     let mut sums = *p;
-    halves(&mut sums, |a, b| a + b);
+    reduce_halves(&mut sums, |a, b| a + b);
     sums[0]
 }
 
 #[inline(always)]
-fn halves<C: Copy>(x: &mut Row<C>, f: impl Fn(C, C) -> C) {
+fn reduce_halves<C: Copy>(x: &mut ScoreRow<C>, f: impl Fn(C, C) -> C) {
     for j in 0..32 {
         x[j] = f(x[j], x[j + 32]);
     }
@@ -198,26 +201,26 @@ fn halves<C: Copy>(x: &mut Row<C>, f: impl Fn(C, C) -> C) {
 }
 
 /// One block of the gradient: from products to weights p and the gradients ds of the scores.
-pub(super) struct Slopes<'a, C> {
-    pub masking: Masking<'a, C>,
+pub(super) struct SoftmaxGradStep<'a, C> {
+    pub masking: ScoreMask<'a, C>,
     /// Products in, weights out.
-    pub p: &'a mut [Row<C>],
+    pub p: &'a mut [ScoreRow<C>],
     /// The gradients of the weights in, of the scores out.
-    pub ds: &'a mut [Row<C>],
+    pub ds: &'a mut [ScoreRow<C>],
     /// What is taken off the scores, per query.
-    pub shift: &'a Row<C>,
+    pub shift: &'a ScoreRow<C>,
     /// The sum of g * y, per query.
-    pub weighted: &'a Row<C>,
+    pub weighted: &'a ScoreRow<C>,
 }
 
-impl<C: Number> LaneKernel for Slopes<'_, C> {
+impl<C: AttentionFloat> LaneKernel for SoftmaxGradStep<'_, C> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         for (i, (p, ds)) in self.p.iter_mut().zip(self.ds).enumerate() {
             self.masking.scores(i, p);
-            weigh::<C, M>(p, self.shift[i]);
+            exp_shifted::<C, M>(p, self.shift[i]);
             for (p, ds) in p.iter().zip(ds) {
                 *ds = *p * (*ds - self.weighted[i]);
             }
@@ -226,7 +229,7 @@ impl<C: Number> LaneKernel for Slopes<'_, C> {
 }
 
 /// The fold of g * y of each query, whose rows have at most [`TILE`] numbers and lie so far apart.
-pub(super) struct Weighted<'a, C> {
+pub(super) struct RowDots<'a, C> {
     pub y: (&'a [C], usize),
     pub g: (&'a [C], usize),
     /// Numbers of a row.
@@ -235,7 +238,7 @@ pub(super) struct Weighted<'a, C> {
     pub sums: &'a mut [C],
 }
 
-impl<C: Number> LaneKernel for Weighted<'_, C> {
+impl<C: AttentionFloat> LaneKernel for RowDots<'_, C> {
     type T = C;
     const WIDE: bool = false;
     #[inline(always)]

@@ -26,7 +26,7 @@ use crate::gemm::{
     PrepackedB, PrepackedPanels, Real, RowsA, StoredElements, TermKind, TileEpilogue, nr, run_gemm_of_pairs,
     transpose_block,
 };
-use crate::layout::copy::{Elements, elements, own};
+use crate::layout::copy::{ContiguousElements, elements, own};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
@@ -528,8 +528,8 @@ fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<BorrowedOrCopied<&'a
     let copied = |v: HostVec<T>| BorrowedOrCopied::Copied(PooledVec::of(v));
     Ok(match stored_elements::<T>(v.buffer)? {
         StoredElements::Native(data) => match elements(d, data, l)? {
-            Elements::There(data) => BorrowedOrCopied::There(data),
-            Elements::Copied(data) => copied(data),
+            ContiguousElements::There(data) => BorrowedOrCopied::There(data),
+            ContiguousElements::Copied(data) => copied(data),
         },
         StoredElements::F16(data) => copied(widened(d, StoredElements::F16(&elements(d, data, l)?), l)?),
         StoredElements::BF16(data) => copied(widened(d, StoredElements::BF16(&elements(d, data, l)?), l)?),

@@ -5,7 +5,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::kernels::convert_f16;
-use super::operand::Make;
+use super::operand::FillFrom;
 use crate::CpuDevice;
 use crate::Isa;
 use crate::runtime::memory::{PooledVec, filled};
@@ -19,18 +19,18 @@ use elinvar_reference::Cell;
 use std::mem::MaybeUninit;
 
 /// The types whose conversions into each other are vector code as they stand: all but the 16-bit floats.
-pub(crate) trait Simple: Cell {
+pub(crate) trait DirectlyConverted: Cell {
     /// The nearest element of another type, as [`Cell::nearest`] says, in steps of which the compiler makes vector code.
     #[inline(always)]
-    fn to<T: Simple>(self) -> T {
+    fn to<T: DirectlyConverted>(self) -> T {
         T::nearest(self.value())
     }
 }
 macro_rules! simple_floats {
     ($($float:ident)*) => {$(
-        impl Simple for $float {
+        impl DirectlyConverted for $float {
             #[inline(always)]
-            fn to<T: Simple>(self) -> T {
+            fn to<T: DirectlyConverted>(self) -> T {
                 match const { T::DTYPE } {
                     DType::I64 => T::nearest(Scalar::Int(self.cut())),
                     DType::I32 => T::nearest(Scalar::Int(SaturatingToInt::<i32>::cut(self).into())),
@@ -42,56 +42,56 @@ macro_rules! simple_floats {
     )*};
 }
 simple_floats! { f32 f64 }
-impl Simple for i64 {}
-impl Simple for i32 {}
-impl Simple for u8 {}
-impl Simple for bool {}
+impl DirectlyConverted for i64 {}
+impl DirectlyConverted for i32 {}
+impl DirectlyConverted for u8 {}
+impl DirectlyConverted for bool {}
 
 /// Each element through a function.
 #[derive(Clone, Copy)]
-struct Each<'a, S, F>(&'a [S], F);
+struct ConvertEach<'a, S, F>(&'a [S], F);
 
-impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> ElementAt<T> for Each<'_, S, F> {
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> ElementAt<T> for ConvertEach<'_, S, F> {
     #[inline(always)]
     fn at(&self, i: usize) -> T {
         (self.1)(self.0[i])
     }
     #[inline(always)]
     fn cut(self, n: usize) -> Self {
-        Each(&self.0[..n], self.1)
+        ConvertEach(&self.0[..n], self.1)
     }
 }
 
 /// Writes each element through a function that is small enough to be inlined.
 fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut UninitSlice<'_, T>, f: impl Fn(S) -> T + Copy) {
-    room.part(x.len(), |room| dispatch(isa, FillByElement(Each(x, f), room)));
+    room.part(x.len(), |room| dispatch(isa, FillByElement(ConvertEach(x, f), room)));
 }
 
 /// Elements whose conversion is several choices, window by window: of a loop over all of them, the compiler left every eighth element to one
 /// that goes one by one.
-struct InWindows<'a, 'r, S, T, F>(&'a [S], F, &'a mut UninitSlice<'r, T>);
+struct ConvertChunks<'a, 'r, S, T, F>(&'a [S], F, &'a mut UninitSlice<'r, T>);
 
 /// Elements of such a window.
-const WINDOW: usize = 64;
+const CHUNK_ELEMENTS: usize = 64;
 
-impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> FillChunk<T, WINDOW> for Each<'_, S, F> {
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> FillChunk<T, CHUNK_ELEMENTS> for ConvertEach<'_, S, F> {
     #[inline(always)]
-    fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; WINDOW]) {
-        let x = &self.0.as_chunks::<WINDOW>().0[number];
+    fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; CHUNK_ELEMENTS]) {
+        let x = &self.0.as_chunks::<CHUNK_ELEMENTS>().0[number];
         for (y, x) in y.iter_mut().zip(x) {
             y.write((self.1)(*x));
         }
     }
 }
 
-impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> Kernel for InWindows<'_, '_, S, T, F> {
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> Kernel for ConvertChunks<'_, '_, S, T, F> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let InWindows(x, f, room) = self;
-        let whole = x.len() / WINDOW;
-        room.chunks::<WINDOW>(whole, &Each(x, f));
-        FillByElement(Each(&x[whole * WINDOW..], f), room).run();
+        let ConvertChunks(x, f, room) = self;
+        let whole = x.len() / CHUNK_ELEMENTS;
+        room.chunks::<CHUNK_ELEMENTS>(whole, &ConvertEach(x, f));
+        FillByElement(ConvertEach(&x[whole * CHUNK_ELEMENTS..], f), room).run();
     }
 }
 
@@ -102,15 +102,19 @@ fn each_window<S: Copy, T: Copy>(
     room: &mut UninitSlice<'_, T>,
     f: impl Fn(S) -> T + Copy,
 ) {
-    room.part(x.len(), |room| dispatch(isa, InWindows(x, f, room)));
+    room.part(x.len(), |room| dispatch(isa, ConvertChunks(x, f, room)));
 }
 
 /// Each element to the nearest of another type. There is a copy for AVX-512 of what goes from and to f32, of what AVX2 has no instruction for,
 /// f64 to i64 and back, and of what becomes bytes: a million i64 took 99 microseconds, and 143 with AVX2. All other pairs of types are bound by
 /// memory with AVX2 too.
-pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut UninitSlice<'_, T>) {
+pub(crate) fn simple<S: DirectlyConverted, T: DirectlyConverted>(
+    isa: Isa,
+    x: &[S],
+    room: &mut UninitSlice<'_, T>,
+) {
     room.part(x.len(), |room| {
-        let work = FillByElement(Each(x, |v: S| v.to::<T>()), room);
+        let work = FillByElement(ConvertEach(x, |v: S| v.to::<T>()), room);
         if const {
             matches!(S::DTYPE, DType::F32)
                 || matches!((S::DTYPE, T::DTYPE), (DType::F64, DType::I64) | (DType::I64, DType::F64))
@@ -229,18 +233,18 @@ pub(crate) fn in_pieces(
     sizes: [usize; 3],
     ns: f64,
     to: DType,
-    f: &Make<'_, f32>,
+    f: &FillFrom<'_, f32>,
 ) -> Result<HostData> {
     fn one<T: Element>(
         d: &CpuDevice,
         [len, unit, piece]: [usize; 3],
         ns: f64,
-        f: &Make<'_, f32>,
+        f: &FillFrom<'_, f32>,
         narrow: impl Fn(&[f32], &mut UninitSlice<'_, T>) + Sync,
     ) -> Result<HostVec<T>> {
         /// Results of a part, at least: what makes them makes buffers of its own each time.
-        const PART: usize = 1 << 15;
-        let part = PART.next_multiple_of(unit).min(piece);
+        const MIN_PART_ELEMENTS: usize = 1 << 15;
+        let part = MIN_PART_ELEMENTS.next_multiple_of(unit).min(piece);
         fill_pieces(d, len, piece, ns, &|mut start, room: &mut UninitSlice<'_, T>| {
             let mut made = PooledVec::of(filled(part.min(room.remaining()), 0f32)?);
             while room.remaining() > 0 {
@@ -276,20 +280,20 @@ pub(crate) fn store<T: Element>(v: HostVec<T>, to: DType) -> Result<HostData> {
 }
 
 /// On the way to 16 bits: the f32 that rounds to the same 16-bit float as the number itself.
-pub(crate) trait Odd: Simple {
+pub(crate) trait RoundToOdd: DirectlyConverted {
     /// That f32.
-    fn odd(self) -> f32;
+    fn round_to_odd(self) -> f32;
     /// Those of a slice; `block` is room for them.
     fn odds<'a>(isa: Isa, x: &'a [Self], block: &'a mut CacheBlock<f32>) -> &'a [f32] {
-        block.fill(x.len(), |room| each(isa, x, room, Self::odd))
+        block.fill(x.len(), |room| each(isa, x, room, Self::round_to_odd))
     }
 }
 
 macro_rules! odd {
     ($($t:ty: $odd:expr;)*) => {$(
-        impl Odd for $t {
+        impl RoundToOdd for $t {
             #[inline]
-            fn odd(self) -> f32 {
+            fn round_to_odd(self) -> f32 {
                 ($odd)(self)
             }
         }
@@ -302,9 +306,9 @@ odd! {
     u8:   f32::from;
     bool: |v| f32::from(u8::from(v));
 }
-impl Odd for f32 {
+impl RoundToOdd for f32 {
     #[inline]
-    fn odd(self) -> f32 {
+    fn round_to_odd(self) -> f32 {
         self
     }
     fn odds<'a>(_: Isa, x: &'a [f32], _: &'a mut CacheBlock<f32>) -> &'a [f32] {

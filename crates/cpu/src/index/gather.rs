@@ -4,9 +4,9 @@
 //! An index out of range gets no sentence here: the caller asks the reference for it.
 
 use crate::CpuDevice;
-use crate::elementwise::operand::misuse;
+use crate::elementwise::operand::misuse_error;
 use crate::layout::copy::elements;
-use crate::layout::strided_iter::{self, Walk};
+use crate::layout::strided_iter::{self, StridedIter};
 use crate::lazy::buffer::View;
 use crate::lazy::gather::columns_of;
 use crate::runtime::memory::with_capacity;
@@ -16,14 +16,14 @@ use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What an index names in a layout: rows of elements.
-struct Rows<'a> {
+struct IndexedRows<'a> {
     index: &'a [i64],
     /// Where the first row along the axis lies, and the index, for every row.
-    chunk_prefixes: Walk<2>,
+    chunk_prefixes: StridedIter<2>,
     /// Number of rows.
     count: usize,
     /// A row's elements; where it begins is not in it.
-    row: Walk,
+    row: StridedIter,
     /// Number of elements in a row.
     wide: usize,
     /// Size of the axis, and its step.
@@ -33,10 +33,10 @@ struct Rows<'a> {
     missed: AtomicBool,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> IndexedRows<'a> {
     /// None if there is nothing to index: no index, or an axis of size 0.
     fn new(layout: &Layout, axis: usize, index: &'a View<'_>) -> Result<Option<Self>> {
-        let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
+        let all = i64::slice(index.buffer).ok_or_else(|| misuse_error("an index", index.buffer.dtype()))?;
         let shape = index.shape();
         let (size, step) = (layout.shape()[axis], layout.strides()[axis]);
         if size == 0 || shape.numel() == 0 {
@@ -57,9 +57,9 @@ impl<'a> Rows<'a> {
         for _ in 0..first.rank() {
             row = row.select(0, 0);
         }
-        let (chunk_prefixes, row) = (Walk::of([&first, &chunk_prefixes]), Walk::new(&row));
+        let (chunk_prefixes, row) = (StridedIter::of([&first, &chunk_prefixes]), StridedIter::new(&row));
         let count = shape.numel() / wide;
-        Ok(Some(Rows {
+        Ok(Some(IndexedRows {
             index: all,
             chunk_prefixes,
             count,
@@ -90,7 +90,7 @@ impl<'a> Rows<'a> {
 #[inline(always)]
 fn each<T: Element>(
     v: &[T],
-    rows: &Rows<'_>,
+    rows: &IndexedRows<'_>,
     (first, step): (usize, usize),
     index: &[i64],
     room: &mut UninitSlice<'_, T>,
@@ -121,7 +121,7 @@ fn each<T: Element>(
 
 /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]; nothing if an index is out of range.
 pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<HostData>> {
-    fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<HostVec<T>> {
+    fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &IndexedRows<'_>) -> Result<HostVec<T>> {
         let wide = rows.wide;
         let unit = if wide == 1 { BLOCK_ELEMENTS } else { wide };
         parallel_fill(d, rows.count * wide, unit, &|start, room: &mut UninitSlice<'_, T>| {
@@ -144,9 +144,9 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
                         if rows.row.is_contiguous() {
                             room.copy(&v[at..at + wide]);
                         } else {
-                            strided_iter::gather(
+                            strided_iter::gather_runs(
                                 v,
-                                &Walk { offset: [at], ..rows.row.clone() },
+                                &StridedIter { offset: [at], ..rows.row.clone() },
                                 0,
                                 wide,
                                 room,
@@ -161,7 +161,7 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
     if let Some(y) = columns_of(d, x, axis, index)? {
         return Ok(y);
     }
-    let Some(rows) = Rows::new(x.layout, axis, index)? else {
+    let Some(rows) = IndexedRows::new(x.layout, axis, index)? else {
         return index.shape().contains(&0).then(|| HostData::full(x.dtype, 0, 0.into())).transpose();
     };
     let y = each_data!(x.buffer, v => Element::wrap(one(d, v, &rows)?));

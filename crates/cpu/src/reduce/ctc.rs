@@ -9,7 +9,7 @@
 
 use super::float::{Float, each_float};
 use crate::CpuDevice;
-use crate::elementwise::operand::misuse;
+use crate::elementwise::operand::misuse_error;
 use crate::layout::copy;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledData, filled};
@@ -69,7 +69,7 @@ impl<'a> ContiguousView<'a> {
             None => (self.view.buffer, self.view.layout.offset()),
             Some(copy) => (copy.data(), 0),
         };
-        let all = C::slice(data).ok_or_else(|| misuse(what, self.view.dtype))?;
+        let all = C::slice(data).ok_or_else(|| misuse_error(what, self.view.dtype))?;
         Ok(&all[first..][..self.view.shape().numel()])
     }
 }

@@ -5,7 +5,7 @@ use super::columns;
 use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{self, store};
-use crate::elementwise::operand::Make;
+use crate::elementwise::operand::FillFrom;
 use crate::lazy::buffer::View;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::simd::dispatch::SimdFloat;
@@ -54,7 +54,7 @@ pub(crate) trait Float: ReduceElement + SimdFloat + PartialOrd {
         cut: (usize, usize),
         ns: f64,
         to: DType,
-        f: &Make<'_, Self>,
+        f: &FillFrom<'_, Self>,
     ) -> Result<HostData>;
 }
 
@@ -100,7 +100,7 @@ macro_rules! float {
                 (unit, piece): (usize, usize),
                 ns: f64,
                 to: DType,
-                f: &Make<'_, $t>,
+                f: &FillFrom<'_, $t>,
             ) -> Result<HostData> {
                 if to == <$t>::DTYPE {
                     return Ok(<$t>::wrap(fill_pieces(d, len, piece, ns, f)?));

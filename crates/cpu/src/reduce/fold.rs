@@ -9,7 +9,7 @@ use super::columns;
 use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
-use crate::elementwise::operand::misuse;
+use crate::elementwise::operand::misuse_error;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
@@ -30,7 +30,7 @@ macro_rules! fold_functions {
                 DType::F64 => store(fold_view::<f64, $F>(d, x, kept)?, to),
                 $($(DType::$dtype)|* => store(fold_view::<$int, $F>(d, x, kept)?, to),)*
                 #[allow(unreachable_patterns, reason = "some ways are for all types")]
-                other => Err(misuse("a fold", other)),
+                other => Err(misuse_error("a fold", other)),
             }
         }
     )*};

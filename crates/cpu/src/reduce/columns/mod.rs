@@ -221,7 +221,7 @@ impl RowGroup {
     }
     /// Writes the first `n` windows row by row.
     fn turned<T: Copy>(self, isa: Isa, y: &[RowLanes<T>], n: usize, room: &mut UninitSlice<'_, T>) {
-        let done = transpose_short_rows::to_rows(isa, y, n, self.skip..self.skip + self.some, room);
+        let done = transpose_short_rows::from_lanes(isa, y, n, self.skip..self.skip + self.some, room);
         for row in done..self.some {
             room.extend(n, |i| y[i][self.skip + row]);
         }
@@ -292,9 +292,8 @@ impl<T: ReduceElement> ColumnOperand<'_, T> {
             }
             if stride == 1 {
                 let step = usize::try_from(self.step);
-                let first = step.map_or(0, |step| {
-                    transpose_short_rows::to_windows(isa, &all[place..], step, width, into)
-                });
+                let first = step
+                    .map_or(0, |step| transpose_short_rows::to_lanes(isa, &all[place..], step, width, into));
                 if first < width {
                     dispatch(isa, TransposedRows { all, place, step: self.step, first, width, into });
                 }
