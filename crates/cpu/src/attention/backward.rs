@@ -82,7 +82,7 @@ fn backward<C: AttentionFloat>(
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
     let kind = bf16::term_kind(d, a, &[q, k, v, &r.g]);
     let (k, v) = (HeadRows::<C>::new(d.isa(), what, k)?, HeadRows::<C>::new(d.isa(), what, v)?);
-    let turned = |x| match kind {
+    let transposed = |x| match kind {
         TermKind::Elements => transposed_keys(d, x, kv_heads),
         TermKind::Bf16Pairs => bf16::transposed_keys(d, x, kv_heads),
     };
@@ -103,8 +103,8 @@ fn backward<C: AttentionFloat>(
         q,
         g,
         pairs,
-        keys_turned: turned(&k)?,
-        values_turned: turned(&v)?,
+        keys_transposed: transposed(&k)?,
+        values_transposed: transposed(&v)?,
         keys: TermBlocks::new(d, kind, k, kv_heads)?,
         o: HeadRows::new(d.isa(), what, &r.o)?,
         lse: StagedView::new(what, &r.lse)?,
@@ -164,9 +164,9 @@ struct GradWalk<'a, C: AttentionFloat> {
     /// [b, j, s, d]
     keys: TermBlocks<'a, C>,
     /// [b, j, blocks, terms of d, TILE]
-    keys_turned: PooledVec<C>,
+    keys_transposed: PooledVec<C>,
     /// [b, j, blocks, terms of v, TILE]
-    values_turned: PooledVec<C>,
+    values_transposed: PooledVec<C>,
     /// [b, h, l, v]
     o: HeadRows<'a, C>,
     lse: StagedView<'a, C>,
@@ -202,7 +202,7 @@ impl<C: AttentionFloat> ChunkedSums<C> {
         [row, rows, terms]: [usize; 3],
         before: usize,
         a: StridedMatrix<'_, C>,
-        (b, apart): (&[C], usize),
+        (b, row_stride): (&[C], usize),
     ) {
         let wide = self.wide;
         let mut done = 0;
@@ -219,7 +219,7 @@ impl<C: AttentionFloat> ChunkedSums<C> {
                 self.kind,
                 [rows, wide, some],
                 a,
-                (&b[done * apart..], apart),
+                (&b[done * row_stride..], row_stride),
                 (c, wide),
                 fresh,
             );
@@ -253,8 +253,8 @@ impl<C: AttentionFloat> GradWalk<'_, C> {
         let (wide_d, wide_v) = (z.wide_d(), z.wide_v());
         let blocks = z.s.div_ceil(TILE);
         let (terms_d, terms_v) = (self.kind.terms(z.d), self.kind.terms(z.v));
-        let keys_turned = &self.keys_turned[item.kv * blocks * terms_d * TILE..];
-        let values_turned = &self.values_turned[item.kv * blocks * terms_v * TILE..];
+        let keys_transposed = &self.keys_transposed[item.kv * blocks * terms_d * TILE..];
+        let values_transposed = &self.values_transposed[item.kv * blocks * terms_v * TILE..];
         let scale = C::lit(self.a.scale);
         let mut tile =
             [host::filled(TILE, [C::POSITIVE_ZERO; TILE])?, host::filled(TILE, [C::POSITIVE_ZERO; TILE])?];
@@ -293,10 +293,10 @@ impl<C: AttentionFloat> GradWalk<'_, C> {
                     let [p, ds] = &mut tile;
                     let size = |k: usize| [rows, TILE, k];
                     let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
-                    let right = (&keys_turned[key * terms_d..], TILE);
+                    let right = (&keys_transposed[key * terms_d..], TILE);
                     let to = (p.as_flattened_mut(), TILE);
                     bf16::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
-                    let right = (&values_turned[key * terms_v..], TILE);
+                    let right = (&values_transposed[key * terms_v..], TILE);
                     let to = (ds.as_flattened_mut(), TILE);
                     bf16::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
                     if let Some(mask) = &self.mask {
@@ -358,16 +358,16 @@ impl<C: AttentionFloat> GradWalk<'_, C> {
             *shift = if lse == never { C::POSITIVE_ZERO } else { lse };
         }
         let mut buffer = HostVec::new();
-        let (y, apart) = self.o.rows(first, rows, &mut buffer)?;
+        let (y, row_stride) = self.o.rows(first, rows, &mut buffer)?;
         if z.v <= TILE {
             let sums = &mut weighted[..rows];
-            run_lanes_on_any_isa(self.isa, RowDots { y: (y, apart), g, n: z.v, sums });
+            run_lanes_on_any_isa(self.isa, RowDots { y: (y, row_stride), g, n: z.v, sums });
             return Ok((shift, weighted));
         }
         let mut terms = filled(z.v, C::POSITIVE_ZERO)?;
         let mut folded = with_capacity(z.v.div_ceil(BLOCK))?;
         for i in 0..rows {
-            let (y, g) = (&y[i * apart..], &g.0[i * g.1..]);
+            let (y, g) = (&y[i * row_stride..], &g.0[i * g.1..]);
             for ((term, &g), &y) in terms.iter_mut().zip(g).zip(y) {
                 *term = g * y;
             }

@@ -148,17 +148,17 @@ impl<C: AttentionFloat> Kernel for PairQueries<'_, C> {
     }
 }
 
-/// Rows of `n` numbers, `apart`, as rows of pairs one after the other.
+/// Rows of `n` numbers, `row_stride`, as rows of pairs one after the other.
 fn rows<C: AttentionFloat>(
     isa: Isa,
-    (x, apart): (&[C], usize),
+    (x, row_stride): (&[C], usize),
     count: usize,
     n: usize,
 ) -> Result<HostVec<C>> {
     let half = n.div_ceil(2);
     let mut pairs = filled(count * half, C::POSITIVE_ZERO)?;
     for (i, to) in pairs.chunks_exact_mut(half).enumerate() {
-        let (first, second) = x[i * apart..][..n].split_at(half);
+        let (first, second) = x[i * row_stride..][..n].split_at(half);
         dispatch(isa, PairExact { first, second, to });
     }
     Ok(pairs)
@@ -178,13 +178,13 @@ impl<'a, C: AttentionFloat> PairedRows<'a, C> {
     pub(super) fn new(
         kind: TermKind,
         isa: Isa,
-        (x, apart): (&'a [C], usize),
+        (x, row_stride): (&'a [C], usize),
         count: usize,
         n: usize,
     ) -> Result<Self> {
         Ok(match kind {
-            TermKind::Elements => PairedRows::There(x, apart),
-            TermKind::Bf16Pairs => PairedRows::Paired(rows(isa, (x, apart), count, n)?, kind.terms(n)),
+            TermKind::Elements => PairedRows::There(x, row_stride),
+            TermKind::Bf16Pairs => PairedRows::Paired(rows(isa, (x, row_stride), count, n)?, kind.terms(n)),
         })
     }
     pub(super) fn strided(&self) -> StridedMatrix<'_, C> {
@@ -199,7 +199,7 @@ impl<'a, C: AttentionFloat> PairedRows<'a, C> {
 /// Room for a tile of pairs, if pairs are multiplied.
 pub(super) struct PairScratch<C> {
     kind: TermKind,
-    room: HostVec<C>,
+    dst: HostVec<C>,
     /// For a tile that was turned as well, where rows are loaded.
     rows: HostVec<C>,
 }
@@ -210,7 +210,7 @@ impl<C: AttentionFloat> PairScratch<C> {
     pub(super) fn new(kind: TermKind, isa: Isa) -> Result<Self> {
         let len = if kind == TermKind::Bf16Pairs { TILE * PAIRS_PER_BLOCK } else { 0 };
         let rows = filled(if isa.has_amx() { len } else { 0 }, C::POSITIVE_ZERO)?;
-        Ok(PairScratch { kind, room: filled(len, C::POSITIVE_ZERO)?, rows })
+        Ok(PairScratch { kind, dst: filled(len, C::POSITIVE_ZERO)?, rows })
     }
     /// A tile of queries and keys as a factor whose terms are the first `count` keys, and how many terms these are.
     pub(super) fn of_keys<'b>(
@@ -222,9 +222,9 @@ impl<C: AttentionFloat> PairScratch<C> {
         match self.kind {
             TermKind::Elements => (StridedMatrix { data: tile.as_flattened(), row: TILE, column: 1 }, count),
             TermKind::Bf16Pairs => {
-                dispatch(isa, PairKeys { tile, to: &mut self.room });
+                dispatch(isa, PairKeys { tile, to: &mut self.dst });
                 (
-                    StridedMatrix { data: &self.room, row: PAIRS_PER_BLOCK, column: 1 },
+                    StridedMatrix { data: &self.dst, row: PAIRS_PER_BLOCK, column: 1 },
                     count.min(PAIRS_PER_BLOCK),
                 )
             }
@@ -241,14 +241,14 @@ impl<C: AttentionFloat> PairScratch<C> {
                 (StridedMatrix { data: tile.as_flattened(), row: 1, column: TILE }, tile.len())
             }
             TermKind::Bf16Pairs => {
-                dispatch(isa, PairQueries { tile, to: &mut self.room });
+                dispatch(isa, PairQueries { tile, to: &mut self.dst });
                 let terms = tile.len().min(PAIRS_PER_BLOCK);
                 if self.rows.is_empty() {
-                    return (StridedMatrix { data: &self.room, row: 1, column: TILE }, terms);
+                    return (StridedMatrix { data: &self.dst, row: 1, column: TILE }, terms);
                 }
                 transpose_block(
                     isa,
-                    &self.room,
+                    &self.dst,
                     0,
                     TILE as isize,
                     TILE,
@@ -270,7 +270,7 @@ pub(super) fn transposed_keys<C: AttentionFloat>(
 ) -> Result<PooledVec<C>> {
     let (all, n) = (x.rows, x.n);
     let (blocks, half) = (all.div_ceil(TILE), n.div_ceil(2));
-    let y = fill_pieces(d, heads * blocks * half * TILE, half * TILE, 0.3, &|start, room| {
+    let y = fill_pieces(d, heads * blocks * half * TILE, half * TILE, 0.3, &|start, dst| {
         let (head, block) = (start / (half * TILE) / blocks, start / (half * TILE) % blocks);
         let count = TILE.min(all - block * TILE);
         let mut buffer = HostVec::new();
@@ -282,7 +282,7 @@ pub(super) fn transposed_keys<C: AttentionFloat>(
             half as isize,
             half,
             count,
-            room.zeroed(half * TILE, C::POSITIVE_ZERO),
+            dst.zeroed(half * TILE, C::POSITIVE_ZERO),
             TILE,
         );
         Ok(())
@@ -312,14 +312,14 @@ impl<C: AttentionFloat> PairedBlocks<C> {
             heads * blocks * PAIRS_PER_BLOCK * wide,
             PAIRS_PER_BLOCK * wide,
             0.5,
-            &|start, room| {
+            &|start, dst| {
                 let (head, block) =
                     (start / (PAIRS_PER_BLOCK * wide) / blocks, start / (PAIRS_PER_BLOCK * wide) % blocks);
                 let count = TILE.min(all - block * TILE);
-                let (x, apart) = x.from(head * all + block * TILE);
-                let y = room.zeroed(PAIRS_PER_BLOCK * wide, C::POSITIVE_ZERO);
+                let (x, row_stride) = x.from(head * all + block * TILE);
+                let y = dst.zeroed(PAIRS_PER_BLOCK * wide, C::POSITIVE_ZERO);
                 for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
-                    let row = |j: usize| if j < count { &x[j * apart..][..own] } else { &[] };
+                    let row = |j: usize| if j < count { &x[j * row_stride..][..own] } else { &[] };
                     dispatch(d.isa(), PairExact { first: row(j), second: row(j + PAIRS_PER_BLOCK), to });
                 }
                 Ok(())

@@ -28,26 +28,26 @@ impl<'a, C: AttentionFloat> StreamedKeyValues<'a, C> {
         StreamedKeyValues { k, v }
     }
     /// Numbers that a block of keys or of values takes: these turned, and where they are not read where they lie, these copied.
-    pub fn room(&self) -> usize {
-        let copied = |x: &HeadRows<'_, C>| if x.lie { 0 } else { TILE * x.n };
+    pub fn dst(&self) -> usize {
+        let copied = |x: &HeadRows<'_, C>| if x.in_place { 0 } else { TILE * x.n };
         TILE * self.k.n + copied(&self.k).max(copied(&self.v))
     }
     /// `count` keys from one on, counted through all heads, turned: [d, TILE]; keys that do not exist are zeros.
-    pub fn keys<'b>(&self, first: usize, count: usize, room: &'b mut [C]) -> &'b [C] {
-        let (turned, copied) = room.split_at_mut(TILE * self.k.n);
-        let (x, apart) = self.k.rows_in(first, count, copied);
+    pub fn keys<'b>(&self, first: usize, count: usize, dst: &'b mut [C]) -> &'b [C] {
+        let (transposed, copied) = dst.split_at_mut(TILE * self.k.n);
+        let (x, row_stride) = self.k.rows_in(first, count, copied);
         if count < TILE {
-            turned.fill(C::POSITIVE_ZERO);
+            transposed.fill(C::POSITIVE_ZERO);
         }
-        transpose_block(self.k.isa, x, 0, apart as isize, self.k.n, count, turned, TILE);
-        turned
+        transpose_block(self.k.isa, x, 0, row_stride as isize, self.k.n, count, transposed, TILE);
+        transposed
     }
     /// `count` values from one on, and how far apart they are.
-    pub fn values<'b>(&self, first: usize, count: usize, room: &'b mut [C]) -> (&'b [C], usize)
+    pub fn values<'b>(&self, first: usize, count: usize, dst: &'b mut [C]) -> (&'b [C], usize)
     where
         'a: 'b,
     {
-        let (_, copied) = room.split_at_mut(TILE * self.k.n);
+        let (_, copied) = dst.split_at_mut(TILE * self.k.n);
         self.v.rows_in(first, count, copied)
     }
 }

@@ -95,7 +95,7 @@ struct HeadRows<'a, C> {
     /// Numbers of a row.
     n: usize,
     /// Are rows read where they lie?
-    lie: bool,
+    in_place: bool,
     isa: Isa,
 }
 
@@ -105,8 +105,8 @@ impl<'a, C: AttentionFloat> HeadRows<'a, C> {
     fn new(isa: Isa, what: &str, x: &View<'a>) -> Result<Self> {
         let (rows, n) = (x.shape()[2], x.shape()[3]);
         let x = StagedView::new(what, x)?;
-        let lie = x.has_rows_in_place(rows, n);
-        Ok(HeadRows { x, rows, n, lie, isa })
+        let in_place = x.has_rows_in_place(rows, n);
+        Ok(HeadRows { x, rows, n, in_place, isa })
     }
     /// `count` rows of a head from row `first` on, counted through all heads, and how far apart they are: where they lie, or in the buffer.
     ///
@@ -134,7 +134,7 @@ impl<'a, C: AttentionFloat> HeadRows<'a, C> {
     }
     /// Are these rows read where they lie, equally far apart? Those of several heads may not be.
     fn are_in_place(&self, first: usize, count: usize) -> bool {
-        self.lie && first % self.rows + count <= self.rows
+        self.in_place && first % self.rows + count <= self.rows
     }
 }
 
@@ -154,16 +154,16 @@ impl<'a, C: AttentionFloat> PaddedRows<'a, C> {
         const SET_CONFLICT_STRIDE: usize = 1024;
         let (rows, n) = (heads.rows, heads.n);
         let wide = n.next_multiple_of(COLUMN_MULTIPLE);
-        if wide == n && heads.lie {
-            let apart = heads.x.rows(0, rows, n).1;
-            if apart == n || !(apart * size_of::<C>()).is_multiple_of(SET_CONFLICT_STRIDE) {
+        if wide == n && heads.in_place {
+            let row_stride = heads.x.rows(0, rows, n).1;
+            if row_stride == n || !(row_stride * size_of::<C>()).is_multiple_of(SET_CONFLICT_STRIDE) {
                 return Ok(PaddedRows::There(heads));
             }
         }
         let x = &heads.x;
-        let y = fill_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, room| {
-            let (first, count) = (start / wide, room.remaining() / wide);
-            let y = room.zeroed(count * wide, C::POSITIVE_ZERO);
+        let y = fill_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, dst| {
+            let (first, count) = (start / wide, dst.remaining() / wide);
+            let y = dst.zeroed(count * wide, C::POSITIVE_ZERO);
             if wide == n {
                 x.read(d.isa(), first * n, y);
                 return Ok(());
@@ -219,19 +219,19 @@ fn transposed_keys<C: AttentionFloat>(
 ) -> Result<PooledVec<C>> {
     let (rows, n) = (x.rows, x.n);
     let blocks = rows.div_ceil(TILE);
-    let y = fill_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
+    let y = fill_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, dst| {
         let (head, block) = (start / (n * TILE) / blocks, start / (n * TILE) % blocks);
         let (first, count) = (head * rows + block * TILE, TILE.min(rows - block * TILE));
         let mut buffer = HostVec::new();
-        let (x, apart) = x.rows(first, count, &mut buffer)?;
+        let (x, row_stride) = x.rows(first, count, &mut buffer)?;
         transpose_block(
             d.isa(),
             x,
             0,
-            apart as isize,
+            row_stride as isize,
             n,
             count,
-            room.zeroed(n * TILE, C::POSITIVE_ZERO),
+            dst.zeroed(n * TILE, C::POSITIVE_ZERO),
             TILE,
         );
         Ok(())

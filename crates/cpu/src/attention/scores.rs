@@ -131,7 +131,7 @@ fn exp_shifted<C: AttentionFloat, M: ReduceLanes<C>>(s: &mut ScoreRow<C>, shift:
 
 impl<C: AttentionFloat> LaneKernel for SoftmaxStep<'_, C> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let OnlineSoftmax { m, l, alpha } = self.run;
@@ -215,7 +215,7 @@ pub(super) struct SoftmaxGradStep<'a, C> {
 
 impl<C: AttentionFloat> LaneKernel for SoftmaxGradStep<'_, C> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         for (i, (p, ds)) in self.p.iter_mut().zip(self.ds).enumerate() {
@@ -240,7 +240,7 @@ pub(super) struct RowDots<'a, C> {
 
 impl<C: AttentionFloat> LaneKernel for RowDots<'_, C> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         for (i, sum_of) in self.sums.iter_mut().enumerate() {

@@ -63,8 +63,8 @@ impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> ElementAt<T> for ConvertEach<'_, S,
 }
 
 /// Writes each element through a function that is small enough to be inlined.
-fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut UninitSlice<'_, T>, f: impl Fn(S) -> T + Copy) {
-    room.part(x.len(), |room| dispatch(isa, FillByElement(ConvertEach(x, f), room)));
+fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], dst: &mut UninitSlice<'_, T>, f: impl Fn(S) -> T + Copy) {
+    dst.part(x.len(), |dst| dispatch(isa, FillByElement(ConvertEach(x, f), dst)));
 }
 
 /// Elements whose conversion is several choices, window by window: of a loop over all of them, the compiler left every eighth element to one
@@ -88,21 +88,16 @@ impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> Kernel for ConvertChunks<'_, '_, S,
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let ConvertChunks(x, f, room) = self;
+        let ConvertChunks(x, f, dst) = self;
         let whole = x.len() / CHUNK_ELEMENTS;
-        room.chunks::<CHUNK_ELEMENTS>(whole, &ConvertEach(x, f));
-        FillByElement(ConvertEach(&x[whole * CHUNK_ELEMENTS..], f), room).run();
+        dst.chunks::<CHUNK_ELEMENTS>(whole, &ConvertEach(x, f));
+        FillByElement(ConvertEach(&x[whole * CHUNK_ELEMENTS..], f), dst).run();
     }
 }
 
 /// As [`each`], through windows.
-fn each_window<S: Copy, T: Copy>(
-    isa: Isa,
-    x: &[S],
-    room: &mut UninitSlice<'_, T>,
-    f: impl Fn(S) -> T + Copy,
-) {
-    room.part(x.len(), |room| dispatch(isa, ConvertChunks(x, f, room)));
+fn each_window<S: Copy, T: Copy>(isa: Isa, x: &[S], dst: &mut UninitSlice<'_, T>, f: impl Fn(S) -> T + Copy) {
+    dst.part(x.len(), |dst| dispatch(isa, ConvertChunks(x, f, dst)));
 }
 
 /// Each element to the nearest of another type. There is a copy for AVX-512 of what goes from and to f32, of what AVX2 has no instruction for,
@@ -111,10 +106,10 @@ fn each_window<S: Copy, T: Copy>(
 pub(crate) fn simple<S: DirectlyConverted, T: DirectlyConverted>(
     isa: Isa,
     x: &[S],
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) {
-    room.part(x.len(), |room| {
-        let work = FillByElement(ConvertEach(x, |v: S| v.to::<T>()), room);
+    dst.part(x.len(), |dst| {
+        let work = FillByElement(ConvertEach(x, |v: S| v.to::<T>()), dst);
         if const {
             matches!(S::DTYPE, DType::F32)
                 || matches!((S::DTYPE, T::DTYPE), (DType::F64, DType::I64) | (DType::I64, DType::F64))
@@ -128,21 +123,21 @@ pub(crate) fn simple<S: DirectlyConverted, T: DirectlyConverted>(
 }
 
 /// Exactly.
-pub(crate) fn from_bf16(isa: Isa, x: &[bf16], room: &mut UninitSlice<'_, f32>) {
+pub(crate) fn from_bf16(isa: Isa, x: &[bf16], dst: &mut UninitSlice<'_, f32>) {
     #[cfg(target_arch = "x86_64")]
-    if convert_f16::widen(isa, x, room) {
+    if convert_f16::widen(isa, x, dst) {
         return;
     }
-    each(isa, x, room, |v: bf16| f32::from_bits(u32::from(v.to_bits()) << 16));
+    each(isa, x, dst, |v: bf16| f32::from_bits(u32::from(v.to_bits()) << 16));
 }
 
 /// To nearest even: what `bf16::from_f32` gives, by one sum instead of questions to several bits.
-pub(crate) fn to_bf16(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, bf16>) {
+pub(crate) fn to_bf16(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, bf16>) {
     #[cfg(target_arch = "x86_64")]
-    if convert_f16::narrow(isa, x, room) {
+    if convert_f16::narrow(isa, x, dst) {
         return;
     }
-    each(isa, x, room, |v: f32| {
+    each(isa, x, dst, |v: f32| {
         let bits = v.to_bits();
         // Just below a half, and the last bit that stays: a half is rounded up to an even number only if that is odd.
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
@@ -163,12 +158,12 @@ pub(crate) fn nearest_bf16<L: Lane>(x: L) -> L {
 }
 
 /// Exactly: the exponent moves by a product, which makes numbers of those that f16 has below its normal ones, too.
-pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut UninitSlice<'_, f32>) {
+pub(crate) fn from_f16(isa: Isa, x: &[f16], dst: &mut UninitSlice<'_, f32>) {
     #[cfg(target_arch = "x86_64")]
-    if convert_f16::widen(isa, x, room) {
+    if convert_f16::widen(isa, x, dst) {
         return;
     }
-    each_window(isa, x, room, |v: f16| {
+    each_window(isa, x, dst, |v: f16| {
         let bits = u32::from(v.to_bits());
         let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
         // 2^112 is how far apart the exponents of the two types begin.
@@ -180,12 +175,12 @@ pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut UninitSlice<'_, f32>) {
 }
 
 /// To nearest even: what `f16::from_f32` gives.
-pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, f16>) {
+pub(crate) fn to_f16(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, f16>) {
     #[cfg(target_arch = "x86_64")]
-    if convert_f16::narrow(isa, x, room) {
+    if convert_f16::narrow(isa, x, dst) {
         return;
     }
-    each_window(isa, x, room, |v: f32| {
+    each_window(isa, x, dst, |v: f32| {
         let bits = v.to_bits();
         let (sign, rest) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
         // As with bf16; the exponent begins 112 later. What is too large comes to be infinity, or more.
@@ -204,8 +199,8 @@ pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, f16>) {
 /// `OutOfMemory`; `DTypeMismatch` if they are to be stored as anything but floats of 16 or 32 bits.
 pub(crate) fn stored(d: &CpuDevice, v: HostVec<f32>, to: DType) -> Result<HostData> {
     match to {
-        DType::F16 => Ok(HostData::F16(narrowed(d, v, &|v, room| to_f16(d.isa(), v, room))?)),
-        DType::BF16 => Ok(HostData::BF16(narrowed(d, v, &|v, room| to_bf16(d.isa(), v, room))?)),
+        DType::F16 => Ok(HostData::F16(narrowed(d, v, &|v, dst| to_f16(d.isa(), v, dst))?)),
+        DType::BF16 => Ok(HostData::BF16(narrowed(d, v, &|v, dst| to_bf16(d.isa(), v, dst))?)),
         _ => store(v, to),
     }
 }
@@ -217,8 +212,8 @@ fn narrowed<T: Element>(
     f: &(dyn Fn(&[f32], &mut UninitSlice<'_, T>) + Sync),
 ) -> Result<HostVec<T>> {
     let v = PooledVec::of(v);
-    parallel_fill_hinted(d, v.len(), 1, CostHint::Light, &|start, room| {
-        f(&v[start..start + room.remaining()], room);
+    parallel_fill_hinted(d, v.len(), 1, CostHint::Light, &|start, dst| {
+        f(&v[start..start + dst.remaining()], dst);
         Ok(())
     })
 }
@@ -245,22 +240,22 @@ pub(crate) fn in_pieces(
         /// Results of a part, at least: what makes them makes buffers of its own each time.
         const MIN_PART_ELEMENTS: usize = 1 << 15;
         let part = MIN_PART_ELEMENTS.next_multiple_of(unit).min(piece);
-        fill_pieces(d, len, piece, ns, &|mut start, room: &mut UninitSlice<'_, T>| {
-            let mut made = PooledVec::of(filled(part.min(room.remaining()), 0f32)?);
-            while room.remaining() > 0 {
-                let made = &mut made[..part.min(room.remaining())];
+        fill_pieces(d, len, piece, ns, &|mut start, dst: &mut UninitSlice<'_, T>| {
+            let mut made = PooledVec::of(filled(part.min(dst.remaining()), 0f32)?);
+            while dst.remaining() > 0 {
+                let made = &mut made[..part.min(dst.remaining())];
                 let mut all = UninitSlice::over(made);
                 f(start, &mut all)?;
                 assert_eq!(all.remaining(), 0, "cpu: results were left out");
-                narrow(made, room);
+                narrow(made, dst);
                 start += made.len();
             }
             Ok(())
         })
     }
     match to {
-        DType::F16 => Ok(HostData::F16(one(d, sizes, ns, f, |v, room| to_f16(d.isa(), v, room))?)),
-        DType::BF16 => Ok(HostData::BF16(one(d, sizes, ns, f, |v, room| to_bf16(d.isa(), v, room))?)),
+        DType::F16 => Ok(HostData::F16(one(d, sizes, ns, f, |v, dst| to_f16(d.isa(), v, dst))?)),
+        DType::BF16 => Ok(HostData::BF16(one(d, sizes, ns, f, |v, dst| to_bf16(d.isa(), v, dst))?)),
         _ => store(HostVec::<f32>::new(), to),
     }
 }
@@ -285,7 +280,7 @@ pub(crate) trait RoundToOdd: DirectlyConverted {
     fn round_to_odd(self) -> f32;
     /// Those of a slice; `block` is room for them.
     fn odds<'a>(isa: Isa, x: &'a [Self], block: &'a mut CacheBlock<f32>) -> &'a [f32] {
-        block.fill(x.len(), |room| each(isa, x, room, Self::round_to_odd))
+        block.fill(x.len(), |dst| each(isa, x, dst, Self::round_to_odd))
     }
 }
 
@@ -337,12 +332,12 @@ mod tests {
         for isa in Isa::all() {
             let (mut wide, mut narrow) = (CacheBlock::<f32>::new(), CacheBlock::<f16>::new());
             for part in all.chunks(512) {
-                let got = wide.fill(part.len(), |room| from_f16(isa, part, room));
+                let got = wide.fill(part.len(), |dst| from_f16(isa, part, dst));
                 let want = part.iter().map(|x| x.to_f32().to_bits());
                 assert!(got.iter().map(|y| y.to_bits()).eq(want), "{isa}");
             }
             for part in x.chunks(512) {
-                let got = narrow.fill(part.len(), |room| to_f16(isa, part, room));
+                let got = narrow.fill(part.len(), |dst| to_f16(isa, part, dst));
                 for (got, x) in got.iter().zip(part) {
                     let want = f16::from_f32(*x);
                     assert!(got.to_bits() == want.to_bits(), "{isa}: {x:e} {got} {want}");
@@ -360,7 +355,7 @@ mod tests {
         for isa in Isa::all() {
             let mut block = CacheBlock::<bf16>::new();
             for part in x.chunks(512) {
-                let got = block.fill(part.len(), |room| to_bf16(isa, part, room));
+                let got = block.fill(part.len(), |dst| to_bf16(isa, part, dst));
                 let want = part.iter().map(|&x| bf16::from_f32(x).to_bits());
                 assert!(got.iter().map(|y| y.to_bits()).eq(want), "{isa}");
             }

@@ -69,7 +69,7 @@ fn floats<T: ComputeElement + SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
 ) -> impl Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
-    move |x, room| vector_loop::floats(isa, m, all(x), room)
+    move |x, dst| vector_loop::floats(isa, m, all(x), dst)
 }
 
 /// The operands of a formula of `N`.
@@ -82,7 +82,7 @@ fn ints<T: ComputeElement + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
 ) -> impl Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
-    move |x, room| vector_loop::ints(isa, m, all(x), room)
+    move |x, dst| vector_loop::ints(isa, m, all(x), dst)
 }
 
 fn stored(out: Out, dtype: DType) -> DType {
@@ -125,18 +125,18 @@ fn blocks<T: ComputeElement>(
     }
     if let Some((i, value)) = number {
         let n = vector_loop::copies(len);
-        all[i] = OperandSlice::number(copies.fill(n, |room| room.extend(n, |_| value)));
+        all[i] = OperandSlice::number(copies.fill(n, |dst| dst.extend(n, |_| value)));
     }
     let all = &all[..x.len()];
     if is_serial(d, len) {
-        return serial_fill(len, |room| f(all, room)).map(CpuBuffer::of_few);
+        return serial_fill(len, |dst| f(all, dst)).map(CpuBuffer::of_few);
     }
-    let y = parallel_fill_hinted(d, len, 1, work, &|start, room| {
+    let y = parallel_fill_hinted(d, len, 1, work, &|start, dst| {
         let mut parts = [OperandSlice::EMPTY; MAX_OPERANDS];
         for (part, piece) in parts.iter_mut().zip(all) {
-            *part = piece.part(start, room.remaining());
+            *part = piece.part(start, dst.remaining());
         }
-        f(&parts[..all.len()], room);
+        f(&parts[..all.len()], dst);
         Ok(())
     })?;
     Ok(CpuBuffer::new(T::wrap(y)))
@@ -168,8 +168,8 @@ fn many<T: ComputeElement>(
     // What is converted or gathered on the way takes longer.
     let plain = to == T::DTYPE && !operands.iter().any(Operand::needs_block);
     let work = if plain { work } else { CostHint::Unknown };
-    let y = T::stored(d, len, work, to, &|start, room| {
-        fill(d.isa(), &operands, start, room, f);
+    let y = T::stored(d, len, work, to, &|start, dst| {
+        fill(d.isa(), &operands, start, dst, f);
         Ok(())
     })?;
     Ok(CpuBuffer::new(y))
@@ -180,15 +180,15 @@ pub(crate) fn fill<T: ComputeElement>(
     isa: Isa,
     operands: &[Operand<'_, T>],
     start: usize,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
     f: &SliceFormula<'_, T>,
 ) {
     // Blocks of two operands and their results stay in a first-level cache if they are larger, too: a product of a million f16 is called
     // for four times less often.
     if operands.len() <= 2 && size_of::<T>() <= 4 {
-        fill_by::<T, MAX_BLOCK_ELEMENTS>(isa, operands, start, room, f);
+        fill_by::<T, MAX_BLOCK_ELEMENTS>(isa, operands, start, dst, f);
     } else {
-        fill_by::<T, BLOCK_ELEMENTS>(isa, operands, start, room, f);
+        fill_by::<T, BLOCK_ELEMENTS>(isa, operands, start, dst, f);
     }
 }
 
@@ -197,25 +197,25 @@ fn fill_by<T: ComputeElement, const MOST: usize>(
     isa: Isa,
     operands: &[Operand<'_, T>],
     mut start: usize,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
     f: &SliceFormula<'_, T>,
 ) {
     let mut held: SmallVec<[CacheBlock<T, MOST>; 3]> = SmallVec::new();
     if operands.iter().any(Operand::needs_block) {
         held.extend(operands.iter().map(|_| CacheBlock::with_any_capacity()));
     }
-    while room.remaining() > 0 {
+    while dst.remaining() > 0 {
         let mut all = [OperandSlice::EMPTY; MAX_OPERANDS];
-        if let Some(rows) = operand::rows(operands, start, room.remaining()) {
+        if let Some(rows) = operand::rows(operands, start, dst.remaining()) {
             for (piece, operand) in all.iter_mut().zip(operands) {
                 *piece = operand.piece_of_rows(start, rows);
             }
             let n = rows.len * rows.count;
-            room.part(n, |room| f(&all[..operands.len()], room));
+            dst.part(n, |dst| f(&all[..operands.len()], dst));
             start += n;
             continue;
         }
-        let n = common_run(operands, start, room.remaining(), MOST);
+        let n = common_run(operands, start, dst.remaining(), MOST);
         for (block, operand) in held.iter_mut().zip(operands) {
             operand.prepare(isa, block, start, n);
         }
@@ -223,7 +223,7 @@ fn fill_by<T: ComputeElement, const MOST: usize>(
         for (piece, operand) in all.iter_mut().zip(operands) {
             *piece = operand.piece(blocks.next(), start, n);
         }
-        room.part(n, |room| f(&all[..operands.len()], room));
+        dst.part(n, |dst| f(&all[..operands.len()], dst));
         start += n;
     }
 }

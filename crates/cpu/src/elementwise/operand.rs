@@ -25,7 +25,7 @@ pub(crate) trait ComputeElement: Element {
         walk: &StridedIter,
         start: usize,
         n: usize,
-        room: &mut UninitSlice<'_, Self>,
+        dst: &mut UninitSlice<'_, Self>,
     );
     /// Does [`ComputeElement::load`] know the type?
     fn loads(dtype: DType) -> bool;
@@ -49,14 +49,14 @@ fn narrow<T: ComputeElement, S: Element>(
     make: &FillFrom<'_, T>,
     store: impl Fn(Isa, &[T], &mut UninitSlice<'_, S>) + Sync,
 ) -> Result<HostData> {
-    let v = parallel_fill(d, len, 1, &|mut start, room: &mut UninitSlice<'_, S>| {
+    let v = parallel_fill(d, len, 1, &|mut start, dst: &mut UninitSlice<'_, S>| {
         let mut block = CacheBlock::<T, MAX_BLOCK_ELEMENTS>::with_any_capacity();
-        while room.remaining() > 0 {
-            let n = room.remaining().min(MAX_BLOCK_ELEMENTS);
+        while dst.remaining() > 0 {
+            let n = dst.remaining().min(MAX_BLOCK_ELEMENTS);
             let mut made = Ok(());
-            let results = block.fill(n, |room| made = make(start, room));
+            let results = block.fill(n, |dst| made = make(start, dst));
             made?;
-            store(d.isa(), results, room);
+            store(d.isa(), results, dst);
             start += n;
         }
         Ok(())
@@ -71,12 +71,12 @@ impl ComputeElement for f32 {
         walk: &StridedIter,
         start: usize,
         n: usize,
-        room: &mut UninitSlice<'_, f32>,
+        dst: &mut UninitSlice<'_, f32>,
     ) {
         match data {
-            HostData::F16(v) => some(v, walk, start, n, |x| convert::from_f16(isa, x, room)),
-            HostData::BF16(v) => some(v, walk, start, n, |x| convert::from_bf16(isa, x, room)),
-            other => flags(isa, other, walk, start, n, room),
+            HostData::F16(v) => some(v, walk, start, n, |x| convert::from_f16(isa, x, dst)),
+            HostData::BF16(v) => some(v, walk, start, n, |x| convert::from_bf16(isa, x, dst)),
+            other => flags(isa, other, walk, start, n, dst),
         }
     }
     fn loads(dtype: DType) -> bool {
@@ -92,11 +92,11 @@ impl ComputeElement for f32 {
         match to {
             DType::F32 => Ok(HostData::F32(parallel_fill_hinted(d, len, 1, work, make)?)),
             DType::F16 => {
-                narrow(d, len, make, |isa, x, room: &mut UninitSlice<'_, f16>| convert::to_f16(isa, x, room))
+                narrow(d, len, make, |isa, x, dst: &mut UninitSlice<'_, f16>| convert::to_f16(isa, x, dst))
             }
-            DType::BF16 => narrow(d, len, make, |isa, x, room: &mut UninitSlice<'_, bf16>| {
-                convert::to_bf16(isa, x, room)
-            }),
+            DType::BF16 => {
+                narrow(d, len, make, |isa, x, dst: &mut UninitSlice<'_, bf16>| convert::to_bf16(isa, x, dst))
+            }
             DType::Bool => narrow(d, len, make, convert::simple::<f32, bool>),
             DType::F64 | DType::I64 | DType::I32 | DType::U8 => Err(misuse_error("storing f32", to)),
         }
@@ -106,10 +106,10 @@ impl ComputeElement for f32 {
 /// Calls `f` on the elements number `start` to `start + n`, where they lie, or gathered in a block. (Which is made only then: the compiler
 /// clears it, and that was a fifth of adding a million f16.)
 fn some<T: Element>(v: &[T], walk: &StridedIter, start: usize, n: usize, f: impl FnOnce(&[T])) {
-    match walk.lies(start, n) {
+    match walk.contiguous_run(start, n) {
         Some(at) => f(&v[at..at + n]),
         None => f(CacheBlock::<T, MAX_BLOCK_ELEMENTS>::with_any_capacity()
-            .fill(n, |room| gather_runs(v, walk, start, n, room))),
+            .fill(n, |dst| gather_runs(v, walk, start, n, dst))),
     }
 }
 
@@ -120,17 +120,17 @@ fn flags<T: ComputeElement + convert::DirectlyConverted>(
     walk: &StridedIter,
     start: usize,
     n: usize,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) {
     let v = bool::slice(data).expect("the types of operands were looked at");
-    some(v, walk, start, n, |x| convert::simple(isa, x, room));
+    some(v, walk, start, n, |x| convert::simple(isa, x, dst));
 }
 
 macro_rules! number {
     ($($t:ty),*) => {$(
         impl ComputeElement for $t {
-            fn load(isa: Isa, data: &HostData, walk: &StridedIter, start: usize, n: usize, room: &mut UninitSlice<'_, $t>) {
-                flags(isa, data, walk, start, n, room);
+            fn load(isa: Isa, data: &HostData, walk: &StridedIter, start: usize, n: usize, dst: &mut UninitSlice<'_, $t>) {
+                flags(isa, data, walk, start, n, dst);
             }
             fn loads(dtype: DType) -> bool {
                 dtype == DType::Bool
@@ -187,9 +187,9 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
         let walk = StridedIter::new(layout);
         if walk.is_one() && len > 0 {
             let mut one = CacheBlock::<T, 1>::with_any_capacity();
-            let one = one.fill(1, |room| match T::slice(buffer) {
-                Some(x) => gather_runs(x, &walk, 0, 1, room),
-                None => T::load(Isa::best(), buffer, &walk, 0, 1, room),
+            let one = one.fill(1, |dst| match T::slice(buffer) {
+                Some(x) => gather_runs(x, &walk, 0, 1, dst),
+                None => T::load(Isa::best(), buffer, &walk, 0, 1, dst),
             });
             return Ok(Operand::One(Box::new(Splat([one[0]; VECTOR_CHUNK]))));
         }
@@ -201,7 +201,7 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
         if walk.repeats_a_row() && row < CALL_MIN_ELEMENTS && len >= 8 * MAX_BLOCK_ELEMENTS {
             let mut all = with_capacity(row + MAX_BLOCK_ELEMENTS)?;
             let mut block = CacheBlock::new();
-            all.extend_from_slice(block.fill(row, |room| gather_runs(x, &walk, 0, row, room)));
+            all.extend_from_slice(block.fill(row, |dst| gather_runs(x, &walk, 0, row, dst)));
             for i in 0..MAX_BLOCK_ELEMENTS {
                 all.push(all[i]);
             }
@@ -285,7 +285,7 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
         start: usize,
         n: usize,
     ) -> OperandSlice<'b, T> {
-        let held = || block.expect("it was said that it needs a block").held();
+        let held = || block.expect("it was said that it needs a block").written();
         match self {
             Operand::One(copies) => OperandSlice::number(&copies.0),
             Operand::StridedRows(_, walk) if walk.inner().1 == 0 => OperandSlice::number(held()),
@@ -293,7 +293,7 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
             | Operand::Row(..)
             | Operand::StridedRows(..)
             | Operand::Blocks(..)
-            | Operand::Made(_) => OperandSlice::of(self.lying(start, n).unwrap_or_else(|| &held()[..n])),
+            | Operand::Made(_) => OperandSlice::of(self.in_place(start, n).unwrap_or_else(|| &held()[..n])),
         }
     }
     /// Has what lies from number `start` on fetched, of elements that formulas read where they lie.
@@ -304,13 +304,13 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
     }
     /// The elements number `start` to `start + n`, if they lie somewhere.
     #[inline]
-    fn lying(&self, start: usize, n: usize) -> Option<&[T]> {
+    fn in_place(&self, start: usize, n: usize) -> Option<&[T]> {
         match self {
             Operand::Slice(x) => Some(&x[start..start + n]),
             Operand::Row(all, row) => Some(&all[start % row..][..n]),
-            Operand::StridedRows(x, walk) => walk.lies(start, n).map(|at| &x[at..at + n]),
+            Operand::StridedRows(x, walk) => walk.contiguous_run(start, n).map(|at| &x[at..at + n]),
             Operand::Blocks(data, walk) => {
-                T::slice(data).zip(walk.lies(start, n)).map(|(x, at)| &x[at..at + n])
+                T::slice(data).zip(walk.contiguous_run(start, n)).map(|(x, at)| &x[at..at + n])
             }
             Operand::One(_) | Operand::Made(_) => None,
         }
@@ -324,19 +324,19 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
         n: usize,
     ) -> &'b [T] {
         debug_assert!(MOST <= MAX_BLOCK_ELEMENTS);
-        if let Some(x) = self.lying(start, n) {
+        if let Some(x) = self.in_place(start, n) {
             return x;
         }
         match self {
-            Operand::One(_) if block.held().len() >= n => &block.held()[..n],
-            Operand::One(copies) => block.fill(n, |room| room.extend(n, |_| copies.0[0])),
-            Operand::StridedRows(x, walk) => block.fill(n, |room| gather_runs(x, walk, start, n, room)),
-            Operand::Made(fill) => block.fill(n, |room| fill(start, room)),
-            Operand::Blocks(data, walk) => block.fill(n, |room| match T::slice(data) {
-                Some(x) => gather_runs(x, walk, start, n, room),
+            Operand::One(_) if block.written().len() >= n => &block.written()[..n],
+            Operand::One(copies) => block.fill(n, |dst| dst.extend(n, |_| copies.0[0])),
+            Operand::StridedRows(x, walk) => block.fill(n, |dst| gather_runs(x, walk, start, n, dst)),
+            Operand::Made(fill) => block.fill(n, |dst| fill(start, dst)),
+            Operand::Blocks(data, walk) => block.fill(n, |dst| match T::slice(data) {
+                Some(x) => gather_runs(x, walk, start, n, dst),
                 None => {
                     for at in (0..n).step_by(BLOCK_ELEMENTS) {
-                        T::load(isa, data, walk, start + at, BLOCK_ELEMENTS.min(n - at), room);
+                        T::load(isa, data, walk, start + at, BLOCK_ELEMENTS.min(n - at), dst);
                     }
                 }
             }),

@@ -136,7 +136,7 @@ impl<C: RandomFloat> Distribution<C> for Normal<C> {
             // Below 2 pi, where the moderate functions have the bits of the others.
             let angle = ScalarLane::lit(std::f64::consts::TAU) * second;
             *y = [math::cos_moderate(angle), math::sin_moderate(angle)]
-                .map(|turned| (radius * turned).fma(std, mean).0);
+                .map(|transposed| (radius * transposed).fma(std, mean).0);
         }
     }
 }
@@ -154,22 +154,22 @@ impl<C: RandomFloat, N: Distribution<C>> Kernel for DistributionKernel<'_, N, C>
     }
 }
 
-/// Calls `f(words, number of elements, room)` for blocks of elements that take `each` words.
+/// Calls `f(words, number of elements, dst)` for blocks of elements that take `each` words.
 fn blocks<T: Copy>(
     isa: Isa,
     s: Stream,
     each: usize,
     start: usize,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
     mut f: impl FnMut(&[u32], usize, &mut UninitSlice<'_, T>),
 ) {
     let mut words: BlockWords = [0; 2 * BLOCK_ELEMENTS];
     let mut first = start;
-    while room.remaining() > 0 {
-        let n = room.remaining().min(BLOCK_ELEMENTS);
+    while dst.remaining() > 0 {
+        let n = dst.remaining().min(BLOCK_ELEMENTS);
         let words = &mut words[..BLOCK_ELEMENTS * each];
         dispatch(isa, PhiloxKernel { s, first: (first * each) as u64, words: &mut *words });
-        f(words, n, room);
+        f(words, n, dst);
         first += n;
     }
 }
@@ -181,11 +181,11 @@ fn floats<C: RandomFloat>(
     len: usize,
     numbers: impl Distribution<C>,
 ) -> Result<HostData> {
-    let make: &FillFrom<'_, C> = &|start, room| {
+    let make: &FillFrom<'_, C> = &|start, dst| {
         let mut out = [C::ZERO; BLOCK_ELEMENTS];
-        blocks(d.isa(), s, C::WORDS, start, room, |words, n, room| {
+        blocks(d.isa(), s, C::WORDS, start, dst, |words, n, dst| {
             dispatch(d.isa(), DistributionKernel { numbers, words, out: &mut out });
-            room.copy(&out[..n]);
+            dst.copy(&out[..n]);
         });
         Ok(())
     };
@@ -202,15 +202,15 @@ fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostDa
     } else {
         (1, (p * 2f64.powi(24)).ceil() as u64)
     };
-    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
-        blocks(d.isa(), s, each, start, room, |words, n, room| {
+    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, dst| {
+        blocks(d.isa(), s, each, start, dst, |words, n, dst| {
             // Cut to what is read, so that no check is left in the loops.
             let words = &words[..n * each];
             if each == 1 {
                 let limit = limit.min(1 << 24) as u32;
-                room.extend(n, |i| values[usize::from(words[i] >> 8 < limit)]);
+                dst.extend(n, |i| values[usize::from(words[i] >> 8 < limit)]);
             } else {
-                room.extend(n, |i| values[usize::from(word64(words, i) >> 11 < limit)]);
+                dst.extend(n, |i| values[usize::from(word64(words, i) >> 11 < limit)]);
             }
         });
         Ok(())
@@ -221,9 +221,9 @@ fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostDa
 /// Whole numbers in `low..high`.
 fn whole<T: Cell>(d: &CpuDevice, low: i64, high: i64, s: Stream, len: usize) -> Result<HostData> {
     let span = u128::from(high.wrapping_sub(low) as u64);
-    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
-        blocks(d.isa(), s, 2, start, room, |words, n, room| {
-            room.extend(n, |i| {
+    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, dst| {
+        blocks(d.isa(), s, 2, start, dst, |words, n, dst| {
+            dst.extend(n, |i| {
                 let drawn = low.wrapping_add(((u128::from(word64(words, i)) * span) >> 64) as i64);
                 T::nearest(Scalar::Int(drawn))
             });

@@ -56,7 +56,7 @@ impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> LaneKernel
     for UpdateKernel<'_, U, T, M, R>
 {
     type T = T;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, F: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         if const { S::WIDTH > 1 } { self.in_turn::<S>() } else { self.by_tiles() }

@@ -93,13 +93,13 @@ fn each<T: Element>(
     rows: &IndexedRows<'_>,
     (first, step): (usize, usize),
     index: &[i64],
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) {
     let (size, mut missed) = (rows.size, false);
     if step == 0 && rows.step == 1 {
         let row = &v[first..first + size];
         // As an unsigned number, a negative one is beyond any size.
-        room.extend(index.len(), |k| match row.get(index[k] as usize) {
+        dst.extend(index.len(), |k| match row.get(index[k] as usize) {
             Some(&x) => x,
             None => {
                 missed = true;
@@ -107,7 +107,7 @@ fn each<T: Element>(
             }
         });
     } else {
-        room.extend(index.len(), |k| {
+        dst.extend(index.len(), |k| {
             let named = index[k] as usize;
             missed |= named >= size;
             let named = if named < size { named as isize } else { 0 };
@@ -124,32 +124,32 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
     fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &IndexedRows<'_>) -> Result<HostVec<T>> {
         let wide = rows.wide;
         let unit = if wide == 1 { BLOCK_ELEMENTS } else { wide };
-        parallel_fill(d, rows.count * wide, unit, &|start, room: &mut UninitSlice<'_, T>| {
+        parallel_fill(d, rows.count * wide, unit, &|start, dst: &mut UninitSlice<'_, T>| {
             rows.chunk_prefixes.runs(
                 start / wide,
-                room.remaining() / wide,
+                dst.remaining() / wide,
                 |[first, i], [step, step_i], n| {
                     if wide == 1 && step_i == 1 && matches!(step, 0 | 1) {
-                        return each(v, rows, (first, step as usize), &rows.index[i..i + n], room);
+                        return each(v, rows, (first, step as usize), &rows.index[i..i + n], dst);
                     }
                     let begin = |k: usize| {
                         let k = k as isize;
                         rows.begin(first.wrapping_add_signed(k * step), i.wrapping_add_signed(k * step_i))
                     };
                     if wide == 1 {
-                        return room.extend(n, |k| v[begin(k)]);
+                        return dst.extend(n, |k| v[begin(k)]);
                     }
                     for k in 0..n {
                         let at = begin(k);
                         if rows.row.is_contiguous() {
-                            room.copy(&v[at..at + wide]);
+                            dst.copy(&v[at..at + wide]);
                         } else {
                             strided_iter::gather_runs(
                                 v,
                                 &StridedIter { offset: [at], ..rows.row.clone() },
                                 0,
                                 wide,
-                                room,
+                                dst,
                             );
                         }
                     }

@@ -54,14 +54,14 @@ impl RowPermute {
         row: &[T],
         from: usize,
         count: usize,
-        room: &mut UninitSlice<'_, T>,
+        dst: &mut UninitSlice<'_, T>,
     ) -> bool {
         if size_of::<T>() != 4 {
             return false;
         }
         assert_eq!(row.len(), self.size, "a row of another size");
         let groups = &self.groups[from..from + count];
-        let to = &mut room.unwritten()[..count * GROUP_ELEMENTS];
+        let to = &mut dst.unwritten()[..count * GROUP_ELEMENTS];
         let done = match isa.level() {
             Level::Plain => false,
             // SAFETY: an `Isa` of this level is made where the features were found. The elements have four bytes; a group's `GROUP_ELEMENTS` neighbours lie
@@ -85,7 +85,7 @@ impl RowPermute {
         let _ = (groups, to);
         if done {
             // SAFETY: `by_256` and `by_512` write `GROUP_ELEMENTS` elements for each of `count` groups.
-            unsafe { room.count(count * GROUP_ELEMENTS) };
+            unsafe { dst.count(count * GROUP_ELEMENTS) };
         }
         done
     }
@@ -147,10 +147,10 @@ mod tests {
                     for from in 0..count {
                         let n = (count - from) * GROUP_ELEMENTS;
                         let mut done = false;
-                        let y = serial_fill(n, |room| {
-                            done = near.pick(isa, &row, from, count - from, room);
+                        let y = serial_fill(n, |dst| {
+                            done = near.pick(isa, &row, from, count - from, dst);
                             if !done {
-                                room.extend(n, |_| 0);
+                                dst.extend(n, |_| 0);
                             }
                         });
                         let want = at[from * GROUP_ELEMENTS..][..n].iter().map(|&at| row[at as usize]);

@@ -93,8 +93,8 @@ struct ScatterBase<'a, T> {
 
 impl<T: Element> ScatterBase<'_, T> {
     /// The elements from number `start` on.
-    fn part<'r>(&self, start: usize, n: usize, room: &'r mut UninitSlice<'_, T>) -> &'r mut [T] {
-        if self.is_one { room.zeroed(n, self.elements[0]) } else { room.copied(&self.elements[start..][..n]) }
+    fn part<'r>(&self, start: usize, n: usize, dst: &'r mut UninitSlice<'_, T>) -> &'r mut [T] {
+        if self.is_one { dst.zeroed(n, self.elements[0]) } else { dst.copied(&self.elements[start..][..n]) }
     }
 }
 
@@ -205,7 +205,7 @@ pub(crate) fn of_map(
     }
     let Some(ready) = SingleMap::find(&map)? else { return Ok(None) };
     let Some(sources) = RowSources::new(plan.of_slab(0), plan.size)? else { return Ok(None) };
-    let fill = |start: usize, room: &mut UninitSlice<'_, f32>| ready.fill(start, room);
+    let fill = |start: usize, dst: &mut UninitSlice<'_, f32>| ready.fill(start, dst);
     let is_one = StridedIter::new(base.layout).is_one();
     let offset = base.layout.offset();
     let all = if is_one { ContiguousElements::There(&v[offset..]) } else { elements(d, v, base.layout)? };
@@ -282,17 +282,17 @@ fn by_target<T: Element>(
 ) -> Result<HostVec<T>> {
     let ScatterPlan { outer, size, count, .. } = *plan;
     let RowSources { runs, each, first, more } = sources;
-    parallel_fill(d, outer * size, size, &|start, room: &mut UninitSlice<'_, T>| {
+    parallel_fill(d, outer * size, size, &|start, dst: &mut UninitSlice<'_, T>| {
         let mut block = CacheBlock::<T, MAX_BLOCK_ELEMENTS>::with_any_capacity();
         let mut made: &[T] = &[];
-        for row in start / size..(start + room.remaining()) / size {
+        for row in start / size..(start + dst.remaining()) / size {
             let x = match x {
                 ScatterSource::There(x) => &x[row * count..][..count],
                 ScatterSource::Made(fill) => {
                     if made.is_empty() {
                         // As many rows as a block has room for.
-                        let rows = (MAX_BLOCK_ELEMENTS / count).min(room.remaining() / size);
-                        made = block.fill(rows * count, |room| fill(row * count, room));
+                        let rows = (MAX_BLOCK_ELEMENTS / count).min(dst.remaining() / size);
+                        made = block.fill(rows * count, |dst| fill(row * count, dst));
                     }
                     let (first, rest) = made.split_at(count);
                     made = rest;
@@ -305,7 +305,7 @@ fn by_target<T: Element>(
                 }
             };
             if *each == 0 {
-                let y = base.part(row * size, size, room);
+                let y = base.part(row * size, size, dst);
                 for &[at, source, n] in runs {
                     y[at..at + n].iter_mut().zip(&x[source..source + n]).for_each(|(y, &x)| f(y, x));
                 }
@@ -315,8 +315,8 @@ fn by_target<T: Element>(
             let same = [base.elements[0]];
             let base = if base.is_one { &same[..] } else { &base.elements[row * size..][..size] };
             let base = |at: usize| base[if base.len() == 1 { 0 } else { at }];
-            let fill = |room: &mut UninitSlice<'_, T>| match each {
-                1 => room.extend(size, |at| {
+            let fill = |dst: &mut UninitSlice<'_, T>| match each {
+                1 => dst.extend(size, |at| {
                     let mut y = base(at);
                     if let Some(&x) = x.get(first[at] as usize) {
                         f(&mut y, x);
@@ -325,7 +325,7 @@ fn by_target<T: Element>(
                 }),
                 _ => {
                     let first = &first.as_chunks::<2>().0[..size];
-                    room.extend(size, |at| {
+                    dst.extend(size, |at| {
                         let mut y = base(at);
                         for &source in &first[at] {
                             if let Some(&x) = x.get(source as usize) {
@@ -336,7 +336,7 @@ fn by_target<T: Element>(
                     });
                 }
             };
-            room.write_then(fill, change);
+            dst.write_then(fill, change);
         }
         Ok(())
     })
@@ -358,10 +358,10 @@ fn slabs<T: Element>(
     {
         return by_target(d, base, &ScatterSource::There(x), plan, &sources, f);
     }
-    parallel_fill(d, plan.outer * of_slab, of_slab, &|start, room: &mut UninitSlice<'_, T>| {
+    parallel_fill(d, plan.outer * of_slab, of_slab, &|start, dst: &mut UninitSlice<'_, T>| {
         let mut missed = false;
-        for slab in start / of_slab..(start + room.remaining()) / of_slab {
-            let y = base.part(slab * of_slab, of_slab, room);
+        for slab in start / of_slab..(start + dst.remaining()) / of_slab {
+            let y = base.part(slab * of_slab, of_slab, dst);
             let (index, x) = (plan.of_slab(slab), &x[slab * plan.count * inner..][..plan.count * inner]);
             // A negative index becomes a large one.
             if inner == 1 {
@@ -454,9 +454,9 @@ fn by_parts<T: Element>(
         *end += 1;
     });
     let ns = 0.3 * (1.0 + count as f64 / size as f64);
-    fill_pieces(d, rows * inner, inner << bits, ns, &|start, room: &mut UninitSlice<'_, T>| {
+    fill_pieces(d, rows * inner, inner << bits, ns, &|start, dst: &mut UninitSlice<'_, T>| {
         let first = start / inner;
-        let y = base.part(start, room.remaining(), room);
+        let y = base.part(start, dst.remaining(), dst);
         let part = first >> bits;
         let begin = if part == 0 { 0 } else { ends[part - 1] };
         for &[row, to] in &moves[begin..ends[part]] {
@@ -480,30 +480,30 @@ fn by_columns<T: Element>(
         (PART_BYTES / (size * size_of::<T>()) / ROWS_MIN_INNER * ROWS_MIN_INNER).clamp(ROWS_MIN_INNER, inner);
     let matrices = BlockedMatrices { count: outer, rows: size, columns: inner, width };
     let ns = 1.0 + 1.5 * count as f64 / size as f64;
-    fill_column_blocks(d, matrices, ns, &|stripes| {
-        let mut room = PooledVec::of(filled(size * width, T::ZERO)?);
-        while let Some(stripe) = stripes.next() {
-            let slab = stripe.matrix;
-            let columns = stripe.column..stripe.column + stripe.width;
-            let y = &mut room[..size * stripe.width];
+    fill_column_blocks(d, matrices, ns, &|column_blocks| {
+        let mut dst = PooledVec::of(filled(size * width, T::ZERO)?);
+        while let Some(column_block) = column_blocks.next() {
+            let slab = column_block.matrix;
+            let columns = column_block.column..column_block.column + column_block.width;
+            let y = &mut dst[..size * column_block.width];
             if base.is_one {
                 y.fill(base.elements[0]);
             } else {
                 let rows = base.elements[slab * size * inner..].chunks(inner);
-                y.chunks_exact_mut(stripe.width)
+                y.chunks_exact_mut(column_block.width)
                     .zip(rows)
                     .for_each(|(y, row)| y.copy_from_slice(&row[columns.clone()]));
             }
             let mut missed = false;
             let (index, x) = (plan.of_slab(slab), &x[slab * count * inner..][..count * inner]);
             for (index, x) in index.chunks_exact(inner).zip(x.chunks_exact(inner)) {
-                let to = [size, stripe.width];
+                let to = [size, column_block.width];
                 missed |= add_each(y, &x[columns.clone()], &index[columns.clone()], to, f);
             }
             if missed {
                 plan.miss();
             }
-            y.chunks_exact(stripe.width).for_each(|row| stripes.row(|room| room.copy(row)));
+            y.chunks_exact(column_block.width).for_each(|row| column_blocks.row(|dst| dst.copy(row)));
         }
         Ok(())
     })

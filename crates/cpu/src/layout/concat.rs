@@ -94,17 +94,17 @@ impl PaddedPart {
     fn all<T: Element + Cell>(&self, d: &CpuDevice, value: Scalar, v: &[T]) -> Result<HostData> {
         let PaddedPart { slab, first, some, each, .. } = *self;
         let value = T::nearest(value);
-        let y = parallel_fill(d, self.count * slab, slab, &|start, room: &mut UninitSlice<'_, T>| {
-            let end = start + room.remaining();
+        let y = parallel_fill(d, self.count * slab, slab, &|start, dst: &mut UninitSlice<'_, T>| {
+            let end = start + dst.remaining();
             let before = |slabs: usize| slabs.saturating_sub(first).min(some) * each;
             let (number, past) = (before(start / slab), before(end / slab));
             self.both.runs(number, past - number, |[from, to], _, n| {
-                let gap = to - (end - room.remaining());
-                room.extend(gap, |_| value);
-                room.copy(&v[from..from + n]);
+                let gap = to - (end - dst.remaining());
+                dst.extend(gap, |_| value);
+                dst.copy(&v[from..from + n]);
             });
-            let rest = room.remaining();
-            room.extend(rest, |_| value);
+            let rest = dst.remaining();
+            dst.extend(rest, |_| value);
             Ok(())
         })?;
         Ok(T::wrap(y))
@@ -125,13 +125,14 @@ impl<'a> ColumnParts<'a> {
         for (part, to) in parts.iter().filter(|(_, to)| to.shape().numel() > 0) {
             let walk = StridedIter::new(to);
             // How many rows, how far apart, and elements in each.
-            let (count, apart, width) = match (&walk.dims[..], &walk.strides[0][..]) {
+            let (count, row_stride, width) = match (&walk.dims[..], &walk.strides[0][..]) {
                 (&[n], &[1]) => (1, len as isize, n),
-                (&[n], &[apart]) => (n, apart, 1),
-                (&[n, width], &[apart, 1]) => (n, apart, width),
+                (&[n], &[row_stride]) => (n, row_stride, 1),
+                (&[n, width], &[row_stride, 1]) => (n, row_stride, width),
                 _ => return None,
             };
-            if *rows.get_or_insert(count) != count || apart.checked_mul(count as isize) != Some(len as isize)
+            if *rows.get_or_insert(count) != count
+                || row_stride.checked_mul(count as isize) != Some(len as isize)
             {
                 return None;
             }
@@ -165,20 +166,21 @@ impl<'a> ColumnParts<'a> {
             let walk = StridedIter::new(part.layout);
             let (n, step) = walk.inner();
             let whole = step == 1 && n.is_multiple_of(width);
-            let lies = width >= CALL_MIN_ELEMENTS && if narrow { whole } else { !is_transposed(part.layout) };
-            let walk = lies.then_some(walk);
+            let in_place =
+                width >= CALL_MIN_ELEMENTS && if narrow { whole } else { !is_transposed(part.layout) };
+            let walk = in_place.then_some(walk);
             let x = if walk.is_some() { ContiguousElements::There(v) } else { elements(d, v, part.layout)? };
             parts.push((x, walk, width));
         }
         let columns = self.columns;
         // Of wide rows each is shared: two matrices one below the other are one row, which one thread took three times as long to copy.
         let unit = if !narrow && columns >= PARALLEL_MIN_ELEMENTS { 1 } else { columns };
-        let y = parallel_fill(d, self.rows * columns, unit, &|start, room| {
+        let y = parallel_fill(d, self.rows * columns, unit, &|start, dst| {
             let (mut row, mut column) = (start / columns, start % columns);
-            while room.remaining() > 0 {
+            while dst.remaining() > 0 {
                 if narrow {
-                    let some = (room.remaining() / columns).min((BLOCK_ELEMENTS / columns).max(1));
-                    let y = room.zeroed(some * columns, T::ZERO);
+                    let some = (dst.remaining() / columns).min((BLOCK_ELEMENTS / columns).max(1));
+                    let y = dst.zeroed(some * columns, T::ZERO);
                     let mut at = 0;
                     for (x, walk, width) in &parts {
                         let rows = y.chunks_exact_mut(columns);
@@ -199,13 +201,13 @@ impl<'a> ColumnParts<'a> {
                     continue;
                 }
                 for (x, walk, width) in &parts {
-                    let n = width.saturating_sub(column).min(room.remaining());
+                    let n = width.saturating_sub(column).min(dst.remaining());
                     let first = row * width + column;
                     column = column.saturating_sub(*width);
                     match walk {
                         _ if n == 0 => {}
-                        Some(walk) => gather_runs(x, walk, first, n, room),
-                        None => room.copy(&x[first..first + n]),
+                        Some(walk) => gather_runs(x, walk, first, n, dst),
+                        None => dst.copy(&x[first..first + n]),
                     }
                 }
                 row += 1;

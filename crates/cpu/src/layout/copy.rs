@@ -18,8 +18,8 @@ use std::ops::Deref;
 /// `len` copies of a value.
 pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
     fn one<T: Element>(d: &CpuDevice, value: T, len: usize) -> Result<HostData> {
-        Ok(T::wrap(parallel_fill(d, len, BLOCK_ELEMENTS, &|_, room| {
-            room.extend(room.remaining(), |_| value);
+        Ok(T::wrap(parallel_fill(d, len, BLOCK_ELEMENTS, &|_, dst| {
+            dst.extend(dst.remaining(), |_| value);
             Ok(())
         })?))
     }
@@ -57,19 +57,15 @@ pub(crate) fn cast_halves(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Host
 /// Halves as f32.
 fn widened(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
     let walk = StridedIter::new(x.layout);
-    let v = parallel_fill(
-        d,
-        x.shape().numel(),
-        BLOCK_ELEMENTS,
-        &|mut start, room: &mut UninitSlice<'_, f32>| {
-            while room.remaining() > 0 {
-                let n = room.remaining().min(BLOCK_ELEMENTS);
-                f32::load(d.isa(), x.buffer, &walk, start, n, room);
+    let v =
+        parallel_fill(d, x.shape().numel(), BLOCK_ELEMENTS, &|mut start, dst: &mut UninitSlice<'_, f32>| {
+            while dst.remaining() > 0 {
+                let n = dst.remaining().min(BLOCK_ELEMENTS);
+                f32::load(d.isa(), x.buffer, &walk, start, n, dst);
                 start += n;
             }
             Ok(())
-        },
-    )?;
+        })?;
     Ok(HostData::F32(v))
 }
 
@@ -124,8 +120,8 @@ impl<'a, C: ComputeElement> Conversion<'a, C> {
         let in_place =
             matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
         let most = if in_place { usize::MAX } else { BLOCK_ELEMENTS };
-        let v = parallel_fill(d, self.len, BLOCK_ELEMENTS, &|start, room: &mut UninitSlice<'_, T>| {
-            self.parts(start, room.remaining(), most, &mut |part| store(self.isa, part, room));
+        let v = parallel_fill(d, self.len, BLOCK_ELEMENTS, &|start, dst: &mut UninitSlice<'_, T>| {
+            self.parts(start, dst.remaining(), most, &mut |part| store(self.isa, part, dst));
             Ok(())
         })?;
         Ok(T::wrap(v))
@@ -134,13 +130,13 @@ impl<'a, C: ComputeElement> Conversion<'a, C> {
 
 impl<C: ComputeElement + RoundToOdd> Conversion<'_, C> {
     fn to_f16(&self, d: &CpuDevice) -> Result<HostData> {
-        self.each(d, |isa, x, room: &mut UninitSlice<'_, f16>| {
-            convert::to_f16(isa, C::odds(isa, x, &mut CacheBlock::new()), room);
+        self.each(d, |isa, x, dst: &mut UninitSlice<'_, f16>| {
+            convert::to_f16(isa, C::odds(isa, x, &mut CacheBlock::new()), dst);
         })
     }
     fn to_bf16(&self, d: &CpuDevice) -> Result<HostData> {
-        self.each(d, |isa, x, room: &mut UninitSlice<'_, bf16>| {
-            convert::to_bf16(isa, C::odds(isa, x, &mut CacheBlock::new()), room);
+        self.each(d, |isa, x, dst: &mut UninitSlice<'_, bf16>| {
+            convert::to_bf16(isa, C::odds(isa, x, &mut CacheBlock::new()), dst);
         })
     }
 }
@@ -204,9 +200,9 @@ pub(crate) fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> R
     let walk = StridedIter::new(layout);
     match TransposedView::find(&walk) {
         // A strip of no elements has no size.
-        Some(crossed) if len > 0 => crossed.copy(d, v, len),
-        _ => parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
-            gather_runs(v, &walk, start, room.remaining(), room);
+        Some(transposed) if len > 0 => transposed.copy(d, v, len),
+        _ => parallel_fill(d, len, BLOCK_ELEMENTS, &|start, dst| {
+            gather_runs(v, &walk, start, dst.remaining(), dst);
             Ok(())
         }),
     }
@@ -215,10 +211,10 @@ pub(crate) fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> R
 /// A view whose neighbours in memory are neighbours along another axis than the last: a transpose.
 ///
 /// Read row by row, it would fetch a cache line for each element. It is copied in tiles instead: some neighbours along
-/// `near`, the axis of step 1, times some along the last axis.
+/// `near_axis`, the axis of step 1, times some along the last axis.
 struct TransposedView<'a> {
     walk: &'a StridedIter,
-    near: usize,
+    near_axis: usize,
 }
 
 /// Sides of a tile: a cache line of f32 is read at once, and a line is written.
@@ -232,14 +228,14 @@ impl<'a> TransposedView<'a> {
         let last = walk.dims.len() - 1;
         let (n, step) = walk.inner();
         // A short near axis has too few neighbours to gain; a small step along the last axis reads whole lines anyway.
-        let near = (0..last).rev().find(|&a| walk.strides[0][a] == 1 && walk.dims[a] >= 8)?;
+        let near_axis = (0..last).rev().find(|&a| walk.strides[0][a] == 1 && walk.dims[a] >= 8)?;
         (n > 1 && step.unsigned_abs() >= 8 || n > 1 && n < 8 && step != 1)
-            .then_some(TransposedView { walk, near })
+            .then_some(TransposedView { walk, near_axis })
     }
     fn copy<T: Element>(&self, d: &CpuDevice, v: &[T], len: usize) -> Result<HostVec<T>> {
         let (strips, unit) = self.strips(d.isa());
-        parallel_fill(d, len, unit, &|start, room: &mut UninitSlice<'_, T>| {
-            copy_as_bits(v, room, CopyStrip { strips: &strips, at: start / strips.row });
+        parallel_fill(d, len, unit, &|start, dst: &mut UninitSlice<'_, T>| {
+            copy_as_bits(v, dst, CopyStrip { strips: &strips, at: start / strips.row });
             Ok(())
         })
     }
@@ -247,16 +243,21 @@ impl<'a> TransposedView<'a> {
     fn strips(&self, isa: Isa) -> (CopyStrips<'_>, usize) {
         let dims = &self.walk.dims;
         // A strip is what some neighbours make of the result: contiguous, as the near axis is the outermost in it.
-        let row: usize = dims[self.near + 1..].iter().product();
-        let near = dims[self.near];
-        let outer = dims[..self.near].iter().product::<usize>();
+        let row: usize = dims[self.near_axis + 1..].iter().product();
+        let near_axis = dims[self.near_axis];
+        let outer = dims[..self.near_axis].iter().product::<usize>();
         // Tall ones have few edges.
-        let tall = if near >= 16 * TILE_HEIGHT { 2 * TILE_HEIGHT } else { TILE_HEIGHT.min(near) };
-        let unit = if outer == 1 || near.is_multiple_of(tall) { tall * row } else { near * row };
+        let tile_height =
+            if near_axis >= 16 * TILE_HEIGHT { 2 * TILE_HEIGHT } else { TILE_HEIGHT.min(near_axis) };
+        let unit = if outer == 1 || near_axis.is_multiple_of(tile_height) {
+            tile_height * row
+        } else {
+            near_axis * row
+        };
         let (n, _) = self.walk.inner();
-        let middles = self.near + 1..dims.len() - 1;
+        let middles = self.near_axis + 1..dims.len() - 1;
         let starts = (0..row / n).map(|middle| self.place(middle, middles.clone())).collect();
-        (CopyStrips { crossed: self, isa, row, tall, starts }, unit)
+        (CopyStrips { transposed: self, isa, row, tile_height, starts }, unit)
     }
     /// How far from the first element the one number `flat` of these axes lies.
     fn place(&self, mut flat: usize, axes: std::ops::Range<usize>) -> isize {
@@ -272,12 +273,12 @@ impl<'a> TransposedView<'a> {
 
 /// Strips that are copied one after the other.
 struct CopyStrips<'a> {
-    crossed: &'a TransposedView<'a>,
+    transposed: &'a TransposedView<'a>,
     isa: Isa,
     /// Elements of the result that one neighbour makes.
     row: usize,
     /// Neighbours of a strip.
-    tall: usize,
+    tile_height: usize,
     /// Where the blocks of a strip start.
     starts: Vec<isize>,
 }
@@ -293,21 +294,21 @@ struct CopyStrip<'a> {
 
 impl CopyBits for CopyStrip<'_> {
     #[inline(never)]
-    fn run<B: Copy>(self, v: &[B], room: &mut UninitSlice<'_, B>) {
-        let (CopyStrips { crossed, isa, row, tall, starts }, mut at) = (self.strips, self.at);
-        let (isa, row, tall) = (*isa, *row, *tall);
-        let (near, (n, step)) = (crossed.walk.dims[crossed.near], crossed.walk.inner());
+    fn run<B: Copy>(self, v: &[B], dst: &mut UninitSlice<'_, B>) {
+        let (CopyStrips { transposed, isa, row, tile_height, starts }, mut at) = (self.strips, self.at);
+        let (isa, row, tile_height) = (*isa, *row, *tile_height);
+        let (near_axis, (n, step)) = (transposed.walk.dims[transposed.near_axis], transposed.walk.inner());
         // Anything, for it is written over.
         let Some(&any) = v.first() else { return };
         let mut tile = [[any; TILE_SIDE]; TILE_SIDE];
-        while room.remaining() > 0 {
-            let rows = tall.min(near - at % near).min(room.remaining() / row);
-            let slab = crossed.place(at / near, 0..crossed.near);
-            let at_first = crossed.walk.offset[0].wrapping_add_signed(slab) + at % near;
+        while dst.remaining() > 0 {
+            let rows = tile_height.min(near_axis - at % near_axis).min(dst.remaining() / row);
+            let slab = transposed.place(at / near_axis, 0..transposed.near_axis);
+            let at_first = transposed.walk.offset[0].wrapping_add_signed(slab) + at % near_axis;
             let blocks = TransposeBlocks { at: at_first, starts, rows, cols: n, step };
-            room.part(rows * row, |room| {
-                if !transpose_blocks(isa, v, blocks, room) {
-                    strip(v, blocks, room.zeroed(rows * row, any), &mut tile);
+            dst.part(rows * row, |dst| {
+                if !transpose_blocks(isa, v, blocks, dst) {
+                    strip(v, blocks, dst.zeroed(rows * row, any), &mut tile);
                 }
             });
             at += rows;
@@ -331,8 +332,9 @@ fn strip<T: Copy>(
             let at = |i: usize| start.wrapping_add_signed((from + i) as isize * step);
             let to = |a: usize| a * row + middle * n + from;
             for low in (0..count).step_by(TILE_SIDE) {
-                let tall = TILE_SIDE.min(count - low);
-                if const { FIXED_SIZE_TILES || size_of::<T>() < 4 } && (tall, wide) == (TILE_SIDE, TILE_SIDE)
+                let tile_height = TILE_SIDE.min(count - low);
+                if const { FIXED_SIZE_TILES || size_of::<T>() < 4 }
+                    && (tile_height, wide) == (TILE_SIDE, TILE_SIDE)
                 {
                     // The same with sizes that the compiler knows.
                     for i in 0..TILE_SIDE {
@@ -346,7 +348,7 @@ fn strip<T: Copy>(
                     }
                 } else {
                     for i in 0..wide {
-                        for (a, &x) in v[at(i) + low..][..tall].iter().enumerate() {
+                        for (a, &x) in v[at(i) + low..][..tile_height].iter().enumerate() {
                             out[to(low + a) + i] = x;
                         }
                     }

@@ -48,7 +48,7 @@ impl StridedIter {
         (repeats && step == 1 && n < CALL_MIN_ELEMENTS).then(|| (n, n * self.dims[last - 1]))
     }
     /// Where the elements number `start` to `start + n` lie one after the other, if they do.
-    pub(crate) fn lies(&self, start: usize, n: usize) -> Option<usize> {
+    pub(crate) fn contiguous_run(&self, start: usize, n: usize) -> Option<usize> {
         let (size, step) = self.inner();
         if step != 1 || start % size + n > size {
             return None;
@@ -151,9 +151,9 @@ pub(crate) fn gather_runs<T: Element>(
     walk: &StridedIter,
     start: usize,
     len: usize,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) {
-    copy_as_bits(data, room, GatherRuns { walk, start, len });
+    copy_as_bits(data, dst, GatherRuns { walk, start, len });
 }
 
 struct GatherRuns<'a> {
@@ -164,28 +164,28 @@ struct GatherRuns<'a> {
 
 impl CopyBits for GatherRuns<'_> {
     #[inline(never)]
-    fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>) {
+    fn run<B: Copy>(self, data: &[B], dst: &mut UninitSlice<'_, B>) {
         let GatherRuns { walk, mut start, mut len } = self;
-        let some = |start: usize, len: usize, room: &mut UninitSlice<'_, B>| {
+        let some = |start: usize, len: usize, dst: &mut UninitSlice<'_, B>| {
             walk.runs(start, len, |[at], [step], n| match step {
-                1 => room.copy(&data[at..at + n]),
+                1 => dst.copy(&data[at..at + n]),
                 0 => {
                     let value = data[at];
-                    room.extend(n, |_| value);
+                    dst.extend(n, |_| value);
                 }
-                -1 => room.copy_reversed(&data[at + 1 - n..=at]),
-                _ => room.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
+                -1 => dst.copy_reversed(&data[at + 1 - n..=at]),
+                _ => dst.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
             });
         };
-        let Some((n, all)) = walk.repeated() else { return some(start, len, room) };
+        let Some((n, all)) = walk.repeated() else { return some(start, len, dst) };
         while len > 0 {
             let number = start % all;
             let left = (all - number).min(len);
             if number == 0 && left == all {
-                some(start, n, room);
-                room.repeat_tail(n, all - n);
+                some(start, n, dst);
+                dst.repeat_tail(n, all - n);
             } else {
-                some(start, left, room);
+                some(start, left, dst);
             }
             start += left;
             len -= left;
@@ -250,7 +250,7 @@ mod tests {
                 for end in start..=want.len() {
                     let mut block = CacheBlock::new();
                     let got =
-                        block.fill(end - start, |room| gather_runs(&data, &walk, start, end - start, room));
+                        block.fill(end - start, |dst| gather_runs(&data, &walk, start, end - start, dst));
                     assert_eq!(got, &want[start..end], "{l:?} from {start}");
                 }
             }

@@ -53,7 +53,10 @@ impl CpuBuffer {
         ))))
     }
     /// Numbers of any type that are computed when somebody reads them.
-    pub(crate) fn later(len: usize, f: impl Fn() -> Result<HostData> + Send + Sync + 'static) -> CpuBuffer {
+    pub(crate) fn deferred(
+        len: usize,
+        f: impl Fn() -> Result<HostData> + Send + Sync + 'static,
+    ) -> CpuBuffer {
         CpuBuffer(BufferKind::Large(Arc::new(Node::waiting(len, DeferredWork::Other(Arc::new(f))))))
     }
     /// The numbers; they are computed now if they were put off.
@@ -63,7 +66,7 @@ impl CpuBuffer {
     #[inline]
     pub fn data(&self) -> Result<&HostData> {
         match &self.0 {
-            BufferKind::Small(held) => Ok(held.data()),
+            BufferKind::Small(pooled) => Ok(pooled.data()),
             BufferKind::Large(node) => node.data(),
         }
     }
@@ -73,7 +76,7 @@ impl CpuBuffer {
     /// `OutOfMemory`; those of computing numbers that were put off.
     pub(crate) fn data_mut(&mut self) -> Result<&mut HostData> {
         match &mut self.0 {
-            BufferKind::Small(held) => Ok(held.data_mut()),
+            BufferKind::Small(pooled) => Ok(pooled.data_mut()),
             BufferKind::Large(node) => {
                 let old = node.data()?;
                 if Arc::strong_count(node) > 1 {
@@ -122,13 +125,13 @@ impl CpuBuffer {
     /// The numbers if they are few, else what others can hold.
     pub(crate) fn node(&self) -> std::result::Result<&Arc<Node>, &HostData> {
         match &self.0 {
-            BufferKind::Small(held) => Err(held.data()),
+            BufferKind::Small(pooled) => Err(pooled.data()),
             BufferKind::Large(node) => Ok(node),
         }
     }
     fn dtype_and_len(&self) -> (DType, usize) {
         match &self.0 {
-            BufferKind::Small(held) => (held.data().dtype(), held.data().len()),
+            BufferKind::Small(pooled) => (pooled.data().dtype(), pooled.data().len()),
             BufferKind::Large(node) => match node.get() {
                 Some(data) => (data.dtype(), data.len()),
                 // What is put off alone is not asked for its type.
@@ -237,22 +240,22 @@ impl Node {
     /// How many numbers.
     fn len(&self) -> usize {
         match &self.numbers {
-            NodeData::Ready(held) => held.data().len(),
-            NodeData::Deferred(later) => later.len,
+            NodeData::Ready(pooled) => pooled.data().len(),
+            NodeData::Deferred(deferred) => deferred.len,
         }
     }
     /// The maps by which the numbers will be computed, if they are not there.
     pub(crate) fn plan(&self) -> Option<Arc<FusionPlan>> {
-        let NodeData::Deferred(later) = &self.numbers else { return None };
-        match &*lock(&later.work) {
+        let NodeData::Deferred(deferred) = &self.numbers else { return None };
+        match &*lock(&deferred.work) {
             Some(DeferredWork::Maps(plan)) => Some(plan.clone()),
             Some(DeferredWork::Picks(_) | DeferredWork::Other(_)) | None => None,
         }
     }
     /// From where the numbers will be picked, if they are not there.
     pub(crate) fn picked(&self) -> Option<Arc<DeferredGather>> {
-        let NodeData::Deferred(later) = &self.numbers else { return None };
-        match &*lock(&later.work) {
+        let NodeData::Deferred(deferred) = &self.numbers else { return None };
+        match &*lock(&deferred.work) {
             Some(DeferredWork::Picks(picked)) => Some(picked.clone()),
             Some(DeferredWork::Maps(_) | DeferredWork::Other(_)) | None => None,
         }
@@ -265,8 +268,8 @@ impl Node {
     #[inline]
     pub(crate) fn get(&self) -> Option<&HostData> {
         match &self.numbers {
-            NodeData::Ready(held) => Some(held.data()),
-            NodeData::Deferred(later) => later.data.get().map(PooledData::data),
+            NodeData::Ready(pooled) => Some(pooled.data()),
+            NodeData::Deferred(deferred) => deferred.data.get().map(PooledData::data),
         }
     }
     /// Here are the numbers that were put off.
@@ -274,16 +277,16 @@ impl Node {
         match &self.numbers {
             // They are the same.
             NodeData::Ready(_) => {}
-            NodeData::Deferred(later) => later.set(data),
+            NodeData::Deferred(deferred) => deferred.set(data),
         }
     }
     /// The numbers; they are computed now if they were put off.
     #[inline]
     pub(crate) fn data(&self) -> Result<&HostData> {
-        if let NodeData::Deferred(later) = &self.numbers
-            && later.data.get().is_none()
+        if let NodeData::Deferred(deferred) = &self.numbers
+            && deferred.data.get().is_none()
         {
-            later.compute()?;
+            deferred.compute()?;
         }
         Ok(self.get().expect("numbers without a plan are there"))
     }
@@ -292,9 +295,9 @@ impl Node {
         drop(self.prepacked.take());
         self.uses.forget();
         match &mut self.numbers {
-            NodeData::Ready(held) => held.data_mut(),
-            NodeData::Deferred(later) => {
-                later.data.get_mut().expect("numbers that were read are there").data_mut()
+            NodeData::Ready(pooled) => pooled.data_mut(),
+            NodeData::Deferred(deferred) => {
+                deferred.data.get_mut().expect("numbers that were read are there").data_mut()
             }
         }
     }

@@ -62,7 +62,7 @@ enum PlanOperand {
 
 impl PlanOperand {
     /// Are its numbers there, or picked where they are?
-    fn is_there(&self) -> bool {
+    fn is_ready(&self) -> bool {
         match self {
             PlanOperand::Node(node, layout) => {
                 node.get().is_some() || node.picked().is_some() && node.is_whole(layout)
@@ -82,9 +82,9 @@ impl PlanOperand {
                 if let Some(picked) = picked
                     && picked.numbers()?.dtype() == DType::F32
                 {
-                    return Ok(Operand::Made(Box::new(move |start, room: &mut UninitSlice<'_, f32>| {
+                    return Ok(Operand::Made(Box::new(move |start, dst: &mut UninitSlice<'_, f32>| {
                         let numbers = picked.numbers().ok().and_then(f32::slice);
-                        picked.fill(numbers.expect("they were there"), start, room);
+                        picked.fill(numbers.expect("they were there"), start, dst);
                     })));
                 }
                 Operand::new(node.data()?, layout, len)
@@ -206,7 +206,7 @@ impl FusionPass {
 
 /// See [`FusionPlan::compute`].
 fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
-    if plan.operands.iter().all(PlanOperand::is_there) {
+    if plan.operands.iter().all(PlanOperand::is_ready) {
         return alone(plan);
     }
     let mut steps = FusionPass::default();
@@ -250,7 +250,7 @@ fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
                     }
                 };
                 if is_far {
-                    rooms.iter().for_each(|room| prefetch_lines(room.place(), n));
+                    rooms.iter().for_each(|dst| prefetch_lines(dst.place(), n));
                     operands.iter().for_each(|x| x.fetch(start + n, n));
                 }
                 let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
@@ -261,9 +261,9 @@ fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
                         *x = match (*from, rows) {
                             (StepOperand::Earlier(i), rows) => {
                                 let block = blocks[places[i]].as_ref();
-                                let held = block.expect("nobody writes what is still read").held();
-                                rows.map_or(OperandSlice::of(held), |rows| {
-                                    OperandSlice::rows(held, rows, rows.len)
+                                let pooled = block.expect("nobody writes what is still read").written();
+                                rows.map_or(OperandSlice::of(pooled), |rows| {
+                                    OperandSlice::rows(pooled, rows, rows.len)
                                 })
                             }
                             (StepOperand::Outside(i), None) => {
@@ -273,15 +273,15 @@ fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
                         };
                     }
                     let x = &x[..step.operands.len()];
-                    let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, room)| room);
+                    let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, dst)| dst);
                     match (&mut own, keep) {
                         (Some(block), keep) => {
-                            let results = block.fill(n, |room| (step.plan.formula)(x, room));
-                            if let Some(room) = keep {
-                                room.copy(results);
+                            let results = block.fill(n, |dst| (step.plan.formula)(x, dst));
+                            if let Some(dst) = keep {
+                                dst.copy(results);
                             }
                         }
-                        (None, Some(room)) => room.part(n, |room| (step.plan.formula)(x, room)),
+                        (None, Some(dst)) => dst.part(n, |dst| (step.plan.formula)(x, dst)),
                         (None, None) => unreachable!("the last step is what was asked for"),
                     }
                     if own.is_some() {
@@ -316,8 +316,8 @@ fn evenly(n: usize, most: usize) -> usize {
 /// `OutOfMemory`.
 fn alone(plan: &FusionPlan) -> Result<HostData> {
     let ready = SingleMap::new(plan)?;
-    let y = parallel_fill(&plan.d, plan.len, 1, &|start, room| {
-        ready.fill(start, room);
+    let y = parallel_fill(&plan.d, plan.len, 1, &|start, dst| {
+        ready.fill(start, dst);
         Ok(())
     })?;
     Ok(HostData::F32(y))
@@ -339,15 +339,15 @@ impl<'a> SingleMap<'a> {
     /// # Errors
     /// None: operands are there.
     pub(crate) fn find(plan: &'a FusionPlan) -> Result<Option<SingleMap<'a>>> {
-        if plan.operands.iter().all(PlanOperand::is_there) {
+        if plan.operands.iter().all(PlanOperand::is_ready) {
             SingleMap::new(plan).map(Some)
         } else {
             Ok(None)
         }
     }
     /// Fills the room with the results from number `start` on.
-    pub(crate) fn fill(&self, start: usize, room: &mut UninitSlice<'_, f32>) {
-        fill(self.plan.d.isa(), &self.operands, start, room, &*self.plan.formula);
+    pub(crate) fn fill(&self, start: usize, dst: &mut UninitSlice<'_, f32>) {
+        fill(self.plan.d.isa(), &self.operands, start, dst, &*self.plan.formula);
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct ColumnIndex {
     at: Vec<u32>,
     /// Where neighbours come from that are neighbours, and how many, if most are.
     runs: Vec<(usize, usize)>,
-    near: Option<RowPermute>,
+    permute: Option<RowPermute>,
 }
 
 impl ColumnIndex {
@@ -61,8 +61,8 @@ impl ColumnIndex {
         if runs.len() * RUN_MIN_ELEMENTS > at.len() {
             runs.clear();
         }
-        let near = if runs.is_empty() { RowPermute::find(&at, size) } else { None };
-        Ok(Some(ColumnIndex { at, runs, near }))
+        let permute = if runs.is_empty() { RowPermute::find(&at, size) } else { None };
+        Ok(Some(ColumnIndex { at, runs, permute }))
     }
     pub(crate) fn count(&self) -> usize {
         self.at.len()
@@ -74,7 +74,7 @@ impl ColumnIndex {
         isa: Isa,
         row: &[B],
         columns: Range<usize>,
-        room: &mut UninitSlice<'_, B>,
+        dst: &mut UninitSlice<'_, B>,
     ) {
         /// Elements that are worth a call.
         const CALL_MIN_ELEMENTS: usize = 8;
@@ -82,28 +82,28 @@ impl ColumnIndex {
         if start == 0 && end == self.at.len() && !self.runs.is_empty() {
             for &(from, n) in &self.runs {
                 if n < CALL_MIN_ELEMENTS {
-                    room.extend(n, |i| row[from + i])
+                    dst.extend(n, |i| row[from + i])
                 } else {
-                    room.copy(&row[from..from + n])
+                    dst.copy(&row[from..from + n])
                 }
             }
             return;
         }
-        if let Some(near) = &self.near {
+        if let Some(permute) = &self.permute {
             let first = start.next_multiple_of(GROUP_ELEMENTS).min(end);
-            let one = |room: &mut UninitSlice<'_, B>, from: usize, to: usize| {
+            let one = |dst: &mut UninitSlice<'_, B>, from: usize, to: usize| {
                 let at = &self.at[from..to];
-                room.extend(at.len(), |i| row[at[i] as usize]);
+                dst.extend(at.len(), |i| row[at[i] as usize]);
             };
-            one(room, start, first);
+            one(dst, start, first);
             start = first;
             let count = (end - start) / GROUP_ELEMENTS;
-            if count > 0 && near.pick(isa, row, start / GROUP_ELEMENTS, count, room) {
+            if count > 0 && permute.pick(isa, row, start / GROUP_ELEMENTS, count, dst) {
                 start += count * GROUP_ELEMENTS;
             }
         }
         let at = &self.at[start..end];
-        room.extend(at.len(), |i| row[at[i] as usize]);
+        dst.extend(at.len(), |i| row[at[i] as usize]);
     }
 }
 
@@ -213,23 +213,23 @@ impl DeferredGather {
         self.node.data()
     }
     /// Fills the room from element number `start` on, out of [`DeferredGather::numbers`].
-    pub(crate) fn fill(&self, numbers: &[f32], start: usize, room: &mut UninitSlice<'_, f32>) {
-        (self.fill)(self, numbers, start, room);
+    pub(crate) fn fill(&self, numbers: &[f32], start: usize, dst: &mut UninitSlice<'_, f32>) {
+        (self.fill)(self, numbers, start, dst);
     }
 }
 
-fn fill(picked: &DeferredGather, numbers: &[f32], start: usize, room: &mut UninitSlice<'_, f32>) {
-    copy_as_bits(numbers, room, GatherRows { picked, start });
+fn fill(picked: &DeferredGather, numbers: &[f32], start: usize, dst: &mut UninitSlice<'_, f32>) {
+    copy_as_bits(numbers, dst, GatherRows { picked, start });
 }
 
 fn compute(picked: &DeferredGather) -> Result<HostData> {
     fn one<T: Element>(picked: &DeferredGather, v: &[T]) -> Result<HostData> {
         let y = parallel_fill(&picked.d, picked.len(), picked.counts()[1], &|start,
-                                                                             room: &mut UninitSlice<
+                                                                             dst: &mut UninitSlice<
             '_,
             T,
         >| {
-            copy_as_bits(v, room, GatherRows { picked, start });
+            copy_as_bits(v, dst, GatherRows { picked, start });
             Ok(())
         })?;
         Ok(T::wrap(y))
@@ -245,19 +245,19 @@ struct GatherRows<'a> {
 
 impl CopyBits for GatherRows<'_> {
     #[inline(never)]
-    fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>) {
+    fn run<B: Copy>(self, data: &[B], dst: &mut UninitSlice<'_, B>) {
         let DeferredGather { d, offset, size: [height, width], rows, columns, .. } = self.picked;
         let [count, wide] = self.picked.counts();
         let (mut row, mut column) = (self.start / wide, self.start % wide);
         let (mut plane, isa) = (row / count, d.isa());
         row %= count;
-        while room.remaining() > 0 {
-            let n = (wide - column).min(room.remaining());
+        while dst.remaining() > 0 {
+            let n = (wide - column).min(dst.remaining());
             let from = rows.as_ref().map_or(row, |rows| rows[row] as usize);
             let line = &data[offset + (plane * height + from) * width..][..*width];
             match columns {
-                Some(columns) => columns.pick(isa, line, column..column + n, room),
-                None => room.copy(&line[column..column + n]),
+                Some(columns) => columns.pick(isa, line, column..column + n, dst),
+                None => dst.copy(&line[column..column + n]),
             }
             column = 0;
             row += 1;
@@ -284,10 +284,10 @@ pub(crate) fn columns_of(
     }
     impl CopyBits for GatherAll<'_> {
         #[inline(never)]
-        fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>) {
+        fn run<B: Copy>(self, data: &[B], dst: &mut UninitSlice<'_, B>) {
             for row in self.rows {
                 let row = &data[row * self.size..][..self.size];
-                self.columns.pick(self.isa, row, 0..self.columns.count(), room);
+                self.columns.pick(self.isa, row, 0..self.columns.count(), dst);
             }
         }
     }
@@ -298,9 +298,9 @@ pub(crate) fn columns_of(
         columns: &ColumnIndex,
     ) -> Result<HostData> {
         let count = columns.count();
-        let y = parallel_fill(d, rows * count, count, &|start, room: &mut UninitSlice<'_, T>| {
-            let rows = start / count..(start + room.remaining()) / count;
-            copy_as_bits(v, room, GatherAll { isa: d.isa(), columns, rows, size });
+        let y = parallel_fill(d, rows * count, count, &|start, dst: &mut UninitSlice<'_, T>| {
+            let rows = start / count..(start + dst.remaining()) / count;
+            copy_as_bits(v, dst, GatherAll { isa: d.isa(), columns, rows, size });
             Ok(())
         })?;
         Ok(T::wrap(y))

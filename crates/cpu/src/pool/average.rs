@@ -46,12 +46,12 @@ impl<C: Float> Kernel for AveragePool<'_, C> {
                 let (mut from, to) = (even.from, even.to);
                 self.some(a, b, row, 0..from);
                 // Of windows that are far apart, a register of neighbours under one tap is read one by one.
-                let apart = even.step > 2 && count > 4 && plane.dilation[2] == 1;
+                let row_stride = even.step > 2 && count > 4 && plane.dilation[2] == 1;
                 let few = (1..=LANES).contains(&(a.count * b.count * count));
-                if few && apart && count.is_power_of_two() && count <= INLINE_SUM_MAX_TERMS {
+                if few && row_stride && count.is_power_of_two() && count <= INLINE_SUM_MAX_TERMS {
                     self.by_columns(a, b, row, from..to);
                     from = to;
-                } else if few && !apart {
+                } else if few && !row_stride {
                     if to - from >= WIDE_WINDOWS {
                         self.windows::<WIDE_WINDOWS>(a, b, row, from..to);
                         from = to;
@@ -484,18 +484,18 @@ fn spread_grad<C: Float>(
     let mut divisors = filled(windows, C::POSITIVE_ZERO)?;
     plane.each(|w, taps| divisors[w] = C::lit(divisor(&taps) as f64));
     // Each plane is zero before it gets anything, and in the cache: all of them by one thread were two fifths of it where windows share no element.
-    fill_pieces(d, planes * n, n * (4096 / n).max(1), ns, &|start, room: &mut UninitSlice<'_, C>| {
+    fill_pieces(d, planes * n, n * (4096 / n).max(1), ns, &|start, dst: &mut UninitSlice<'_, C>| {
         let mut buffer = filled(windows, C::POSITIVE_ZERO)?;
         let mut shares = filled(plane.axes[2].len() + 1, C::POSITIVE_ZERO)?;
         let mut columns = filled(holders.all.len(), C::POSITIVE_ZERO)?;
-        for number in start / n..(start + room.remaining()) / n {
+        for number in start / n..(start + dst.remaining()) / n {
             let g = g.block(d.isa(), number * windows, windows, windows, &mut buffer);
             if whole.is_some() {
                 // As below: it is added to 0.
-                room.zeroed(n, C::POSITIVE_ZERO + g[0] / divisors[0]);
+                dst.zeroed(n, C::POSITIVE_ZERO + g[0] / divisors[0]);
                 continue;
             }
-            let dx = room.zeroed(n, C::POSITIVE_ZERO);
+            let dx = dst.zeroed(n, C::POSITIVE_ZERO);
             let (holders, divisors) = (&holders, &divisors[..]);
             let (shares, columns) = (&mut shares[..], &mut columns[..]);
             dispatch_formula_or_plain::<C, _>(

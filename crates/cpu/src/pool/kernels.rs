@@ -33,7 +33,7 @@ pub(crate) struct PoolWindows {
     pub(crate) width: usize,
     /// The lines of each row of windows, one after the other, and how far apart these are.
     pub(crate) lines: Vec<TapSpan>,
-    pub(crate) apart: usize,
+    pub(crate) row_stride: usize,
     /// The columns of each window of a row, side by side.
     pub(crate) columns: Vec<TapSpan>,
     /// Those of them that are two apart, and two or three wide: all the same.
@@ -74,10 +74,10 @@ pub(crate) fn largest<Y: PoolOutcome>(
     isa: Isa,
     windows: &PoolWindows,
     x: &[f32],
-    room: &mut UninitSlice<'_, Y>,
+    dst: &mut UninitSlice<'_, Y>,
 ) -> bool {
     let n = windows.lines.len() * windows.columns.len();
-    let y = &mut room.unwritten()[..n];
+    let y = &mut dst.unwritten()[..n];
     match isa.level() {
         Level::Plain => return false,
         #[cfg(target_arch = "x86_64")]
@@ -95,7 +95,7 @@ pub(crate) fn largest<Y: PoolOutcome>(
         }
     }
     // SAFETY: `MaxPoolKernel` writes a result for each line and column of windows, which are `n`.
-    unsafe { room.count(n) };
+    unsafe { dst.count(n) };
     true
 }
 
@@ -182,7 +182,7 @@ impl<V: PoolVector, Y: PoolOutcome> Kernel for MaxPoolKernel<'_, V, Y> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let PoolWindows { width, ref lines, apart, ref columns, ref even } = *self.windows;
+        let PoolWindows { width, ref lines, row_stride, ref columns, ref even } = *self.windows;
         let wide = even.len() >= V::LANES;
         let (from, to) = if wide { (even.start, even.end) } else { (columns.len(), columns.len()) };
         for (lines, y) in lines.iter().zip(self.y.chunks_exact_mut(columns.len())) {
@@ -191,9 +191,10 @@ impl<V: PoolVector, Y: PoolOutcome> Kernel for MaxPoolKernel<'_, V, Y> {
                 let first = start + columns.first;
                 let (mut best, mut place) = (self.x[first], first);
                 for i in 0..lines.count {
-                    for (k, v) in self.x[first + i * apart * width..][..columns.count].iter().enumerate() {
+                    for (k, v) in self.x[first + i * row_stride * width..][..columns.count].iter().enumerate()
+                    {
                         (best, place) =
-                            if *v > best { (*v, first + i * apart * width + k) } else { (best, place) };
+                            if *v > best { (*v, first + i * row_stride * width + k) } else { (best, place) };
                     }
                 }
                 Y::of(best, place)
@@ -213,8 +214,8 @@ impl<V: PoolVector, Y: PoolOutcome> Kernel for MaxPoolKernel<'_, V, Y> {
                 // SAFETY: `largest` made this for an instruction set that an `Isa` was made for.
                 unsafe {
                     match columns[first].count {
-                        2 => Y::register::<V, 2>((x, from), apart * width, lines.count, y),
-                        _ => Y::register::<V, 3>((x, from), apart * width, lines.count, y),
+                        2 => Y::register::<V, 2>((x, from), row_stride * width, lines.count, y),
+                        _ => Y::register::<V, 3>((x, from), row_stride * width, lines.count, y),
                     }
                 }
                 at += V::LANES;

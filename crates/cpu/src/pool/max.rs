@@ -49,17 +49,19 @@ pub(super) fn of_dtype(
             };
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
         }
-        to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(apart) = far_apart(plane) => {
+        to @ (DType::F32 | DType::F16 | DType::BF16)
+            if !places && let Some(row_stride) = wide_step(plane) =>
+        {
             let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, f32>| {
-                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
+                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, row_stride, x, y)) {
                     dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: ElementSink(y) });
                 }
             };
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
         }
-        DType::F32 | DType::F16 | DType::BF16 if let Some(apart) = far_apart(plane) => {
+        DType::F32 | DType::F16 | DType::BF16 if let Some(row_stride) = wide_step(plane) => {
             let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
-                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
+                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, row_stride, x, y)) {
                     dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: PlaceSink(y) });
                 }
             };
@@ -103,7 +105,7 @@ fn two_apart(plane: &PoolPlane) -> Option<kernels::PoolWindows> {
     Some(kernels::PoolWindows {
         width: plane.size[2],
         lines: spans(&plane.axes[1]),
-        apart: plane.dilation[1],
+        row_stride: plane.dilation[1],
         columns: spans(&plane.axes[2]),
         even: even.from..even.to,
     })
@@ -114,7 +116,7 @@ const MAX_COLUMNS: usize = 512;
 const MAX_LINES: usize = 64;
 
 /// Are all windows of a row alike, wide and far apart, as adaptive ones are? How far, if so.
-fn far_apart(plane: &PoolPlane) -> Option<usize> {
+fn wide_step(plane: &PoolPlane) -> Option<usize> {
     /// Windows that are no wider, or no farther apart, go side by side.
     const NEAR_MAX_STEP: usize = 4;
     let (columns, EvenWindows { from, to, step }) = (&plane.axes[2], EvenWindows::find(&plane.axes[2]));

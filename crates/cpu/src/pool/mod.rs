@@ -131,7 +131,7 @@ pub(crate) fn pool(
                 let x = View { buffer: node.data()?, layout: &layout, dtype };
                 max::of_dtype(&d, &x, planes, &plane, true)
             };
-            CpuBuffer::later(y.len(), later)
+            CpuBuffer::deferred(y.len(), later)
         }
     };
     Ok((CpuBuffer::new(y), Some(places)))

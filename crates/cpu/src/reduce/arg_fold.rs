@@ -92,13 +92,13 @@ fn find<T: ReduceElement + PartialOrd, F: Combine<T>>(
     let copy = row_major_copy::<T>(d, "an index of an extreme", x)?;
     let stage = staged::<T>("an index of an extreme", x, &copy)?;
     for_each_piece(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, &|first, part| {
-        let (mut buffer, far) = ([F::init(); BLOCK], stage.is_read_in_place());
+        let (mut buffer, from_memory) = ([F::init(); BLOCK], stage.is_read_in_place());
         for (i, out) in part.iter_mut().enumerate() {
             let mut best: Option<(T, usize)> = None;
             for start in (0..n).step_by(BLOCK) {
                 let len = BLOCK.min(n - start);
                 let row = stage.block(d.isa(), (first + i) * n + start, len, len, &mut buffer);
-                let top = F::block(d.isa(), row, far);
+                let top = F::block(d.isa(), row, from_memory);
                 if best.is_none_or(|(b, _)| better(top, b) || (is_nan(top) && !is_nan(b))) {
                     best = Some((top, start + dispatch(d.isa(), FindPlace { row, of: top })));
                 }

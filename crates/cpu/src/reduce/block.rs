@@ -27,23 +27,23 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         Self::init()
     }
 
-    /// At most a block of contiguous terms; `far`: they are not in a cache, and others follow.
+    /// At most a block of contiguous terms; `from_memory`: they are not in a cache, and others follow.
     #[inline]
-    fn block(isa: Isa, terms: &[T], far: bool) -> T
+    fn block(isa: Isa, terms: &[T], from_memory: bool) -> T
     where
         T: Element,
     {
-        let _ = far;
+        let _ = from_memory;
         dispatch_formula_or_plain::<T, _>(isa, BlockFold { terms, f: PhantomData::<Self> })
     }
-    /// Contiguous rows of `n` terms, `0 < n <= BLOCK`; `far`: as for [`Combine::fold_terms`].
+    /// Contiguous rows of `n` terms, `0 < n <= BLOCK`; `from_memory`: as for [`Combine::fold_terms`].
     #[inline]
-    fn rows(isa: Isa, x: &[T], n: usize, far: bool, out: &mut [T])
+    fn rows(isa: Isa, x: &[T], n: usize, from_memory: bool, out: &mut [T])
     where
         T: Element,
     {
         for (row, out) in x.chunks_exact(n).zip(out) {
-            *out = Self::block(isa, row, far);
+            *out = Self::block(isa, row, from_memory);
         }
     }
     /// At most a block of terms that lie in several parts, if they need not be copied first.
@@ -113,16 +113,16 @@ macro_rules! float {
             #[inline(always)]
             fn neutral() -> $t { -0.0 }
             #[inline]
-            fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
-                if terms.len() <= 16 { dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Sum> }) } else { <$t as VectorFolds>::sum(isa, terms, far) }
+            fn block(isa: Isa, terms: &[$t], from_memory: bool) -> $t {
+                if terms.len() <= 16 { dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Sum> }) } else { <$t as VectorFolds>::sum(isa, terms, from_memory) }
             }
             #[inline]
-            fn rows(isa: Isa, x: &[$t], n: usize, far: bool, out: &mut [$t]) {
+            fn rows(isa: Isa, x: &[$t], n: usize, from_memory: bool, out: &mut [$t]) {
                 if ROW_TERMS_IN_REGISTERS.contains(&n) {
                     return <$t as VectorFolds>::sum_rows(isa, x, n, out);
                 }
                 for (row, out) in x.chunks_exact(n).zip(out) {
-                    *out = Self::block(isa, row, far);
+                    *out = Self::block(isa, row, from_memory);
                 }
             }
             #[inline]
@@ -156,8 +156,8 @@ macro_rules! float {
             #[inline(always)]
             fn combine(a: $t, b: $t) -> $t { Lane::max(a, b) }
             #[inline]
-            fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
-                match <$t as VectorFolds>::largest(isa, terms, far) {
+            fn block(isa: Isa, terms: &[$t], from_memory: bool) -> $t {
+                match <$t as VectorFolds>::largest(isa, terms, from_memory) {
                     Some(extreme) => extreme,
                     None => dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Max> }),
                 }
@@ -178,8 +178,8 @@ macro_rules! float {
             #[inline(always)]
             fn combine(a: $t, b: $t) -> $t { Lane::min(a, b) }
             #[inline]
-            fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
-                match <$t as VectorFolds>::smallest(isa, terms, far) {
+            fn block(isa: Isa, terms: &[$t], from_memory: bool) -> $t {
+                match <$t as VectorFolds>::smallest(isa, terms, from_memory) {
                     Some(extreme) => extreme,
                     None => dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Min> }),
                 }
@@ -355,16 +355,16 @@ impl<T: Copy, F: Combine<T>> Kernel for BlockFold<'_, T, F> {
 /// Parts of a block that are folded where they lie, such as the images of a channel, whose gradient a bias gets.
 const MAX_PARTS: usize = 16;
 
-/// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first; `far`: as for [`Combine::fold_terms`].
+/// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first; `from_memory`: as for [`Combine::fold_terms`].
 pub(crate) fn fold_in_place<T: ReduceElement, F: Combine<T>>(
     isa: Isa,
     x: &StagedView<'_, T>,
     start: usize,
     len: usize,
-    far: bool,
+    from_memory: bool,
 ) -> Option<T> {
     match x.padded(start, len, len) {
-        Some(terms) => Some(F::block(isa, terms, far)),
+        Some(terms) => Some(F::block(isa, terms, from_memory)),
         None => F::block_of(isa, &x.parts::<MAX_PARTS>(start, len)?),
     }
 }

@@ -89,10 +89,10 @@ impl CtcSizes {
     }
     /// Samples of a group.
     fn group(self, d: &CpuDevice) -> usize {
-        self.n.div_ceil(d.threads()).min(MAX_GROUP_ELEMENTS / self.apart()).max(1)
+        self.n.div_ceil(d.threads()).min(MAX_GROUP_ELEMENTS / self.row_stride()).max(1)
     }
     /// From a sample to the next, where they lie as a group.
-    fn apart(self) -> usize {
+    fn row_stride(self) -> usize {
         self.s + SAMPLE_GAP
     }
     /// The matrix that groups have columns of.
@@ -110,29 +110,29 @@ struct SampleGroup {
 }
 
 impl SampleGroup {
-    fn new(of: CtcSizes, stripe: ColumnBlock) -> Self {
-        SampleGroup { of, first: stripe.column / of.s, count: stripe.width / of.s }
+    fn new(of: CtcSizes, column_block: ColumnBlock) -> Self {
+        SampleGroup { of, first: column_block.column / of.s, count: column_block.width / of.s }
     }
     /// Copies the group's elements of step `k` of `x` [.., n, s] to where they lie as a group.
     #[inline(always)]
     fn stage<C: Copy>(self, x: &[C], k: usize, to: &mut [C]) {
         let CtcSizes { n, s, .. } = self.of;
         let from = x[(k * n + self.first) * s..][..self.count * s].chunks_exact(s);
-        for (to, from) in to.chunks_exact_mut(self.of.apart()).zip(from) {
+        for (to, from) in to.chunks_exact_mut(self.of.row_stride()).zip(from) {
             to[..s].copy_from_slice(from);
         }
     }
     /// Writes the group's elements, of which the first is at `at`.
     #[inline(always)]
-    fn write<C: Copy>(self, x: &[C], at: usize, room: &mut UninitSlice<'_, C>) {
-        for x in x[at..].chunks(self.of.apart()).take(self.count) {
-            room.copy(&x[..self.of.s]);
+    fn write<C: Copy>(self, x: &[C], at: usize, dst: &mut UninitSlice<'_, C>) {
+        for x in x[at..].chunks(self.of.row_stride()).take(self.count) {
+            dst.copy(&x[..self.of.s]);
         }
     }
     /// Where elements of sample `i` lie, of which the first of the group is at `at`.
     #[inline(always)]
     fn place(self, i: usize, at: usize) -> std::ops::Range<usize> {
-        let start = i * self.of.apart() + at;
+        let start = i * self.of.row_stride() + at;
         start..start + self.of.s
     }
 }
@@ -148,10 +148,10 @@ struct CtcScratch<C> {
 
 impl<C: Float> CtcScratch<C> {
     fn new(of: CtcSizes, count: usize) -> Result<Self> {
-        let len = (count * of.apart()).next_multiple_of(CHUNK_ELEMENTS);
+        let len = (count * of.row_stride()).next_multiple_of(CHUNK_ELEMENTS);
         let zeros = || filled(len + CHUNK_ELEMENTS, C::POSITIVE_ZERO);
         let (mut there, may) = (zeros()?, zeros()?);
-        for sample in there.chunks_exact_mut(of.apart()).take(count) {
+        for sample in there.chunks_exact_mut(of.row_stride()).take(count) {
             sample[..of.s].fill(C::lit(1.0));
         }
         Ok(CtcScratch { len, there, may, others: [zeros()?, zeros()?, zeros()?, zeros()?, zeros()?] })
@@ -168,12 +168,15 @@ fn forwards<C: Float, F: Map<4>>(
     let [x, may, front] =
         [ContiguousView::new(d, x[0])?, ContiguousView::new(d, x[1])?, ContiguousView::new(d, x[2])?];
     let (x, may, front) = (x.elements(F::NAME)?, may.elements(F::NAME)?, front.elements(F::NAME)?);
-    let y = fill_column_blocks(d, of.matrix(d, of.t + 1), NS_PER_ELEMENT, &|stripes| {
+    let y = fill_column_blocks(d, of.matrix(d, of.t + 1), NS_PER_ELEMENT, &|column_blocks| {
         let mut scratch = CtcScratch::<C>::new(of, of.group(d))?;
-        while let Some(stripe) = stripes.next() {
-            let group = SampleGroup::new(of, stripe);
+        while let Some(column_block) = column_blocks.next() {
+            let group = SampleGroup::new(of, column_block);
             group.stage(may, 0, &mut scratch.may);
-            run_lanes(d.isa(), ForwardSteps { f: *f, group, x, front, ends, scratch: &mut scratch, stripes });
+            run_lanes(
+                d.isa(),
+                ForwardSteps { f: *f, group, x, front, ends, scratch: &mut scratch, column_blocks },
+            );
         }
         Ok(())
     })?;
@@ -188,18 +191,18 @@ struct ForwardSteps<'a, 'y, C, F> {
     front: &'a [C],
     ends: &'a [usize],
     scratch: &'a mut CtcScratch<C>,
-    stripes: &'a mut ColumnBlocks<'y, C>,
+    column_blocks: &'a mut ColumnBlocks<'y, C>,
 }
 
 impl<C: Float, F: Map<4>> LaneKernel for ForwardSteps<'_, '_, C, F> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
-        let ForwardSteps { f, group, x, front, ends, scratch, stripes } = self;
+        let ForwardSteps { f, group, x, front, ends, scratch, column_blocks } = self;
         let CtcScratch { len, there, may, others: [before, after, here, sums, _] } = scratch;
         let (len, never) = (*len, C::lit(f64::NEG_INFINITY));
-        for before in before.chunks_exact_mut(group.of.apart()).take(group.count) {
+        for before in before.chunks_exact_mut(group.of.row_stride()).take(group.count) {
             before.copy_from_slice(front);
         }
         after.fill(never);
@@ -216,18 +219,18 @@ impl<C: Float, F: Map<4>> LaneKernel for ForwardSteps<'_, '_, C, F> {
                     after[place.clone()].copy_from_slice(&before[place]);
                 }
             }
-            stripes.row(|room| group.write(sums, 0, room));
+            column_blocks.row(|dst| group.write(sums, 0, dst));
             swap(before, after);
             // Each later step has -inf in front of its first sample as well.
             after[..SAMPLE_GAP].fill(never);
         }
-        stripes.row(|room| group.write(before, SAMPLE_GAP, room));
+        column_blocks.row(|dst| group.write(before, SAMPLE_GAP, dst));
     }
 }
 
 /// The elements from `at` on.
 #[inline(always)]
-fn window<C>(x: &[C], at: usize) -> &[C; CHUNK_ELEMENTS] {
+fn chunk<C>(x: &[C], at: usize) -> &[C; CHUNK_ELEMENTS] {
     x[at..].first_chunk().expect("there is one more window behind the last")
 }
 
@@ -241,8 +244,8 @@ fn step<C: Float, R: SimdLanes<C> + Lane, F: Map<4>>(
     sums: &mut [C],
     after: &mut [C],
 ) {
-    let [stay, next, skip] = [window(before, at + 2), window(before, at + 1), window(before, at)];
-    let [there, may, here] = [window(there, at), window(may, at), window(here, at)];
+    let [stay, next, skip] = [chunk(before, at + 2), chunk(before, at + 1), chunk(before, at)];
+    let [there, may, here] = [chunk(there, at), chunk(may, at), chunk(here, at)];
     // Copies: the compiler does not see that results are apart from what is read.
     let (mut y, mut a) = ([C::POSITIVE_ZERO; CHUNK_ELEMENTS], [C::POSITIVE_ZERO; CHUNK_ELEMENTS]);
     let mut i = 0;
@@ -273,13 +276,16 @@ fn backwards<C: Float, F: Map<5>>(
     let [x, may, sums, g] = &all;
     let (x, may) = (x.elements(F::NAME)?, may.elements(F::NAME)?);
     let (sums, g) = (sums.elements(F::NAME)?, g.elements(F::NAME)?);
-    let y = fill_column_blocks(d, of.matrix(d, of.t), NS_PER_ELEMENT, &|stripes| {
+    let y = fill_column_blocks(d, of.matrix(d, of.t), NS_PER_ELEMENT, &|column_blocks| {
         let mut scratch = CtcScratch::<C>::new(of, of.group(d))?;
-        while let Some(stripe) = stripes.next_bottom_up() {
-            let group = SampleGroup::new(of, stripe);
+        while let Some(column_block) = column_blocks.next_bottom_up() {
+            let group = SampleGroup::new(of, column_block);
             group.stage(may, 0, &mut scratch.may);
             group.stage(g, 0, &mut scratch.others[0]);
-            run_lanes(d.isa(), BackwardSteps { f: *f, group, x, sums, ends, scratch: &mut scratch, stripes });
+            run_lanes(
+                d.isa(),
+                BackwardSteps { f: *f, group, x, sums, ends, scratch: &mut scratch, column_blocks },
+            );
         }
         Ok(())
     })?;
@@ -294,15 +300,15 @@ struct BackwardSteps<'a, 'y, C, F> {
     sums: &'a [C],
     ends: &'a [usize],
     scratch: &'a mut CtcScratch<C>,
-    stripes: &'a mut ColumnBlocks<'y, C>,
+    column_blocks: &'a mut ColumnBlocks<'y, C>,
 }
 
 impl<C: Float, F: Map<5>> LaneKernel for BackwardSteps<'_, '_, C, F> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
-        let BackwardSteps { f, group, x, sums, ends, scratch, stripes } = self;
+        let BackwardSteps { f, group, x, sums, ends, scratch, column_blocks } = self;
         let CtcScratch { len, there, may, others: [by, new, here, y, after] } = scratch;
         let CtcSizes { t, s, .. } = group.of;
         // No step writes between samples.
@@ -325,12 +331,12 @@ impl<C: Float, F: Map<5>> LaneKernel for BackwardSteps<'_, '_, C, F> {
                 }
                 swap(by, new);
             }
-            stripes.row(|room| {
+            column_blocks.row(|dst| {
                 for i in 0..group.count {
                     if k < ends[group.first + i] {
-                        room.copy(&by[group.place(i, 0)]);
+                        dst.copy(&by[group.place(i, 0)]);
                     } else {
-                        room.extend(s, |_| C::POSITIVE_ZERO);
+                        dst.extend(s, |_| C::POSITIVE_ZERO);
                     }
                 }
             });
@@ -347,9 +353,9 @@ fn step_back<C: Float, R: SimdLanes<C> + Lane, F: Map<5>>(
     at: usize,
     new: &mut [C],
 ) {
-    let [there, may, here, y] = [window(there, at), window(may, at + 2), window(here, at), window(y, at)];
-    let after = [window(after, at), window(after, at + 1), window(after, at + 2)];
-    let by = [window(by, at), window(by, at + 1), window(by, at + 2)];
+    let [there, may, here, y] = [chunk(there, at), chunk(may, at + 2), chunk(here, at), chunk(y, at)];
+    let after = [chunk(after, at), chunk(after, at + 1), chunk(after, at + 2)];
+    let by = [chunk(by, at), chunk(by, at + 1), chunk(by, at + 2)];
     let mut all = [C::POSITIVE_ZERO; CHUNK_ELEMENTS];
     let mut i = 0;
     while i < CHUNK_ELEMENTS {

@@ -26,7 +26,7 @@ pub(crate) trait Float: ReduceElement + SimdFloat + PartialOrd {
     /// The fold of at most a block of terms.
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
     /// The fold of at most a block of terms, if they need not be copied first.
-    fn lying(isa: Isa, f: Fold, x: &StagedView<'_, Self>, start: usize, len: usize) -> Option<Self>;
+    fn in_place(isa: Isa, f: Fold, x: &StagedView<'_, Self>, start: usize, len: usize) -> Option<Self>;
     /// The sum of each row of a view, of which the first `kept` axes are the rows, if these had better go side by side.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ macro_rules! float {
             fn block(isa: Isa, f: Fold, terms: &[$t]) -> $t {
                 each_fold!(f, F => <F as Combine<$t>>::block(isa, terms, false))
             }
-            fn lying(isa: Isa, f: Fold, x: &StagedView<'_, $t>, start: usize, len: usize) -> Option<$t> {
+            fn in_place(isa: Isa, f: Fold, x: &StagedView<'_, $t>, start: usize, len: usize) -> Option<$t> {
                 each_fold!(f, F => block::fold_in_place::<$t, F>(isa, x, start, len, false))
             }
             fn sums_abreast(

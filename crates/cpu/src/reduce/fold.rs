@@ -68,7 +68,7 @@ fn by_rows<T: ReduceElement, F: Combine<T>>(
     n: usize,
     out: &mut [T],
 ) -> Result<()> {
-    let (blocks, far) = (n.div_ceil(BLOCK), x.is_read_in_place());
+    let (blocks, from_memory) = (n.div_ceil(BLOCK), x.is_read_in_place());
     if blocks > 1 && out.len() < 4 * d.threads() {
         // Few long rows: threads share the blocks of each.
         let mut all = filled(blocks, F::init())?;
@@ -77,7 +77,14 @@ fn by_rows<T: ReduceElement, F: Combine<T>>(
                 let mut buffer = [F::init(); BLOCK];
                 for (b, y) in part.iter_mut().enumerate() {
                     let start = (first + b) * BLOCK;
-                    *y = fold_part::<T, F>(d, x, row * n + start, BLOCK.min(n - start), far, &mut buffer);
+                    *y = fold_part::<T, F>(
+                        d,
+                        x,
+                        row * n + start,
+                        BLOCK.min(n - start),
+                        from_memory,
+                        &mut buffer,
+                    );
                 }
             });
             *out = block::join_blocks::<T, F>(&all);
@@ -98,7 +105,7 @@ fn by_rows<T: ReduceElement, F: Combine<T>>(
                     continue;
                 }
                 let terms = x.block(d.isa(), (first + i * group) * n, len, len, &mut buffer);
-                F::rows(d.isa(), terms, n, far, part);
+                F::rows(d.isa(), terms, n, from_memory, part);
             }
             return Ok(());
         }
@@ -106,7 +113,14 @@ fn by_rows<T: ReduceElement, F: Combine<T>>(
         for (i, out) in part.iter_mut().enumerate() {
             for (b, y) in all.iter_mut().enumerate() {
                 let start = b * BLOCK;
-                *y = fold_part::<T, F>(d, x, (first + i) * n + start, BLOCK.min(n - start), far, &mut buffer);
+                *y = fold_part::<T, F>(
+                    d,
+                    x,
+                    (first + i) * n + start,
+                    BLOCK.min(n - start),
+                    from_memory,
+                    &mut buffer,
+                );
             }
             *out = block::join_blocks::<T, F>(&all);
         }
@@ -120,10 +134,10 @@ fn fold_part<T: ReduceElement, F: Combine<T>>(
     x: &StagedView<'_, T>,
     start: usize,
     len: usize,
-    far: bool,
+    from_memory: bool,
     buffer: &mut [T; BLOCK],
 ) -> T {
-    block::fold_in_place::<T, F>(d.isa(), x, start, len, far).unwrap_or_else(|| {
+    block::fold_in_place::<T, F>(d.isa(), x, start, len, from_memory).unwrap_or_else(|| {
         let mut folded = [F::init()];
         if let Some((halves, at)) = x.stored(start, len)
             && F::sum_f16_rows(d.isa(), halves, at, len, &mut folded)
@@ -131,6 +145,6 @@ fn fold_part<T: ReduceElement, F: Combine<T>>(
             return folded[0];
         }
         x.read(d.isa(), start, &mut buffer[..len]);
-        F::block(d.isa(), &buffer[..len], far)
+        F::block(d.isa(), &buffer[..len], from_memory)
     })
 }

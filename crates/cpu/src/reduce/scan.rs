@@ -92,19 +92,19 @@ fn one_by_one<T: ReduceElement, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> R
         return Ok(y);
     }
     let rows = (4 * SCAN_BLOCK / n).max(1);
-    fill_pieces(d, len, 4 * rows * n, 0.5, &|mut start, room| {
-        while room.remaining() > 0 {
-            let some = (rows * n).min(room.remaining());
+    fill_pieces(d, len, 4 * rows * n, 0.5, &|mut start, dst| {
+        while dst.remaining() > 0 {
+            let some = (rows * n).min(dst.remaining());
             if n <= SCAN_GROUP && stage.is_in_place(start, some) {
                 let x = stage.block(isa, start, some, some, &mut []);
-                dispatch(isa, ScanShortRows { x, n, room, f: PhantomData::<F> });
+                dispatch(isa, ScanShortRows { x, n, dst, f: PhantomData::<F> });
                 start += some;
                 continue;
             }
             let x = if stage.is_in_place(start, some) {
-                room.copied(stage.block(isa, start, some, some, &mut []))
+                dst.copied(stage.block(isa, start, some, some, &mut []))
             } else {
-                let x = room.zeroed(some, F::init());
+                let x = dst.zeroed(some, F::init());
                 stage.read(isa, start, x);
                 x
             };
@@ -173,7 +173,7 @@ impl<T: ReduceElement, F: Combine<T>> Kernel for ScanRows<'_, T, F> {
 struct ScanShortRows<'a, 'r, T, F> {
     x: &'a [T],
     n: usize,
-    room: &'a mut UninitSlice<'r, T>,
+    dst: &'a mut UninitSlice<'r, T>,
     f: PhantomData<F>,
 }
 
@@ -181,8 +181,8 @@ impl<T: Copy, F: Combine<T>> Kernel for ScanShortRows<'_, '_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let ScanShortRows { x, n, room, f } = self;
-        room.chunk_prefixes::<SCAN_GROUP>(x.len() / n, n, &ScanShortGroup { x, n, f });
+        let ScanShortRows { x, n, dst, f } = self;
+        dst.chunk_prefixes::<SCAN_GROUP>(x.len() / n, n, &ScanShortGroup { x, n, f });
     }
 }
 

@@ -297,7 +297,8 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
     /// equally far apart?
     pub fn has_rows_in_place(&self, rows: usize, n: usize) -> bool {
         let (len, stride) = self.inner;
-        let each = || self.outer.last().is_some_and(|&(m, apart)| apart >= 0 && m.is_multiple_of(rows));
+        let each =
+            || self.outer.last().is_some_and(|&(m, row_stride)| row_stride >= 0 && m.is_multiple_of(rows));
         self.own.is_some() && stride == 1 && (len.is_multiple_of(rows * n) || len == n && each())
     }
     /// Such rows from the one on that element `start` begins, and all that lies behind; and how far apart those of its group are.
@@ -308,11 +309,11 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
         assert!(self.has_rows_in_place(rows, n), "rows that lie as they are read");
         let len = self.inner.0;
         let base = self.first.wrapping_add_signed(offset(&self.outer, start / len)) + start % len;
-        let apart = match self.outer.last() {
-            Some(&(_, apart)) if !len.is_multiple_of(rows * n) => apart as usize,
+        let row_stride = match self.outer.last() {
+            Some(&(_, row_stride)) if !len.is_multiple_of(rows * n) => row_stride as usize,
             _ => n,
         };
-        (&self.own.expect("they need no conversion")[base..], apart)
+        (&self.own.expect("they need no conversion")[base..], row_stride)
     }
     /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
     /// for `padded` elements.

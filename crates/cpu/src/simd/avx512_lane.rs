@@ -98,7 +98,7 @@ fn in_turn(x: __m512) -> __m512 {
 }
 
 /// A register with its numbers in another order.
-macro_rules! turned {
+macro_rules! transposed {
     ($x:ident, $($instruction:tt)*) => {
         // SAFETY: the processor has AVX-512, as the register says.
         Avx512Lane([unsafe { $($instruction)*($x.0[0], $x.0[0]) }])
@@ -142,10 +142,10 @@ impl<const K: usize> ReduceLanes<f32> for Avx512Lane<K> {
     #[inline(always)]
     fn folded(x: Avx512Lane<1>, f: Fold) -> f32 {
         // Each half beside the other, then each quarter, each pair, each number.
-        let x = Avx512Lane::combine(f, x, turned!(x, _mm512_shuffle_f32x4::<0x4e>));
-        let x = Avx512Lane::combine(f, x, turned!(x, _mm512_shuffle_f32x4::<0xb1>));
-        let x = Avx512Lane::combine(f, x, turned!(x, _mm512_shuffle_ps::<0x4e>));
-        let x = Avx512Lane::combine(f, x, turned!(x, _mm512_shuffle_ps::<0xb1>));
+        let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_f32x4::<0x4e>));
+        let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_f32x4::<0xb1>));
+        let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_ps::<0x4e>));
+        let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_ps::<0xb1>));
         // SAFETY: the processor has AVX-512, as the register says.
         unsafe { _mm512_cvtss_f32(x.0[0]) }
     }

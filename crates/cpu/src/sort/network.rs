@@ -25,22 +25,22 @@ const fn network() -> [(u8, u8); 63] {
     let (mut all, mut n) = ([(0, 0); 63], 0);
     let mut run = 1;
     while run < MAX_ELEMENTS {
-        let mut apart = run;
-        while apart > 0 {
-            let mut from = apart % run;
-            while from + apart < MAX_ELEMENTS {
+        let mut row_stride = run;
+        while row_stride > 0 {
+            let mut from = row_stride % run;
+            while from + row_stride < MAX_ELEMENTS {
                 let mut i = 0;
-                while i < apart && from + i + apart < MAX_ELEMENTS {
+                while i < row_stride && from + i + row_stride < MAX_ELEMENTS {
                     // Both in one of the runs that are being merged.
-                    if (from + i) / (2 * run) == (from + i + apart) / (2 * run) {
-                        all[n] = ((from + i) as u8, (from + i + apart) as u8);
+                    if (from + i) / (2 * run) == (from + i + row_stride) / (2 * run) {
+                        all[n] = ((from + i) as u8, (from + i + row_stride) as u8);
                         n += 1;
                     }
                     i += 1;
                 }
-                from += 2 * apart;
+                from += 2 * row_stride;
             }
-            apart /= 2;
+            row_stride /= 2;
         }
         run *= 2;
     }

@@ -10,28 +10,28 @@ use crate::simd::vector::{VectorKernel, dispatch_vectors};
 use std::marker::PhantomData;
 
 /// Writes the numbers, exactly; or says that it does not.
-pub(crate) fn widen<H: Float16 + Default>(isa: Isa, x: &[H], room: &mut UninitSlice<'_, f32>) -> bool {
-    by::<WidenRegister, _, _>(isa, x, room)
+pub(crate) fn widen<H: Float16 + Default>(isa: Isa, x: &[H], dst: &mut UninitSlice<'_, f32>) -> bool {
+    by::<WidenRegister, _, _>(isa, x, dst)
 }
 
 /// Writes the nearest halves, of two the even one; or says that it does not.
-pub(crate) fn narrow<H: Float16 + Default>(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, H>) -> bool {
-    by::<NarrowRegister, _, _>(isa, x, room)
+pub(crate) fn narrow<H: Float16 + Default>(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, H>) -> bool {
+    by::<NarrowRegister, _, _>(isa, x, dst)
 }
 
 fn by<W: ConvertRegister<S, T>, S: Copy + Default, T: Copy + Default>(
     isa: Isa,
     x: &[S],
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) -> bool {
     if !matches!(isa.level(), Level::Avx2 | Level::Avx512) {
         return false;
     }
     // As many slots as numbers.
-    let y = &mut room.unwritten()[..x.len()];
+    let y = &mut dst.unwritten()[..x.len()];
     dispatch_vectors(isa, ConvertKernel { x, y: y.as_mut_ptr().cast(), way: PhantomData::<W> });
     // SAFETY: `ConvertKernel` writes a number for each of `x`.
-    unsafe { room.count(x.len()) };
+    unsafe { dst.count(x.len()) };
     true
 }
 

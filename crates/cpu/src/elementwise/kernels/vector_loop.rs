@@ -146,7 +146,7 @@ struct RowSlice<'a, T> {
 impl<'a, T: Element> RowSlice<'a, T> {
     const EMPTY: RowSlice<'a, T> = RowSlice { data: &[], step: 1 };
     #[inline(always)]
-    fn window(&self, number: usize) -> &'a [T; VECTOR_CHUNK] {
+    fn chunk(&self, number: usize) -> &'a [T; VECTOR_CHUNK] {
         &self.data.as_chunks().0[number * self.step]
     }
     /// Where the elements from `at` on lie, which are so many registers, and the distance of registers.
@@ -162,13 +162,13 @@ impl<'a, T: Element> RowSlice<'a, T> {
     fn small(&self, at: usize) -> &'a [T; SMALL_CHUNK] {
         self.data[at * self.step..].first_chunk().expect("a window lies in the row")
     }
-    /// The `n` elements from `at` on, in `room` unless there are so many behind them that they can be read where they lie.
+    /// The `n` elements from `at` on, in `dst` unless there are so many behind them that they can be read where they lie.
     #[inline(always)]
     fn few<'b>(
         &self,
         at: usize,
         n: usize,
-        room: &'b mut [T; TAIL_CHUNK],
+        dst: &'b mut [T; TAIL_CHUNK],
         ends: TailCopy,
     ) -> &'b [T; TAIL_CHUNK]
     where
@@ -178,8 +178,8 @@ impl<'a, T: Element> RowSlice<'a, T> {
         match rest.first_chunk() {
             Some(all) => all,
             None => {
-                ends.load(&rest[..n], room);
-                room
+                ends.load(&rest[..n], dst);
+                dst
             }
         }
     }
@@ -274,7 +274,7 @@ impl<T: SimdFloat, M: Map<N>, L: SimdLanes<T> + Lane, const N: usize> LaneFormul
     #[inline(always)]
     fn near<const W: usize>(&self, x: &[&[T; W]; N], y: &mut [MaybeUninit<T>; W]) -> bool {
         if const { M::ANGLES && L::WIDTH == 1 } && are_small_angles(x[0]) {
-            window::<T, SmallAngleLane<T>, Self, N, W>(*self, *x, y);
+            chunk::<T, SmallAngleLane<T>, Self, N, W>(*self, *x, y);
             return true;
         }
         false
@@ -303,7 +303,7 @@ impl<M: IntMap<N>, T: Element + Int, const N: usize> LaneFormula<T, PlainElement
 struct VectorLoop<'a, 'r, T, F, const N: usize> {
     f: F,
     x: &'a [OperandSlice<'a, T>; N],
-    room: &'a mut UninitSlice<'r, T>,
+    dst: &'a mut UninitSlice<'r, T>,
     ends: TailCopy,
 }
 
@@ -313,9 +313,9 @@ pub(crate) fn floats<T: SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
     x: &[OperandSlice<'_, T>; N],
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) {
-    run_lanes(isa, VectorLoop { f: FloatFormula(m), x, room, ends: TailCopy::of::<T>(isa) });
+    run_lanes(isa, VectorLoop { f: FloatFormula(m), x, dst, ends: TailCopy::of::<T>(isa) });
 }
 
 /// Fills the room with an integer formula's results.
@@ -324,15 +324,15 @@ pub(crate) fn ints<T: Element + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
     x: &[OperandSlice<'_, T>; N],
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) {
-    dispatch_formula::<T, _>(isa, VectorLoop { f: IntFormula(m), x, room, ends: TailCopy::of::<T>(isa) });
+    dispatch_formula::<T, _>(isa, VectorLoop { f: IntFormula(m), x, dst, ends: TailCopy::of::<T>(isa) });
 }
 
 impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for VectorLoop<'_, '_, T, FloatFormula<F>, N> {
     type T = T;
     // A million numbers of exp took 640 microseconds with AVX2 on two threads of an Intel Xeon, and take 375; log 874 and 508, tanh 1443 and 940.
-    const WIDE: bool = !F::LIGHT;
+    const AVX512_F64: bool = !F::LIGHT;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         self.fill::<L, M, S>();
@@ -350,7 +350,7 @@ impl<T: Element + Int, M: IntMap<N>, const N: usize> Kernel for VectorLoop<'_, '
 /// A window of results. A function of its own, because what is written is known to be apart from what is read by being an
 /// argument.
 #[inline(always)]
-fn window<T: Element, R: SimdLanes<T>, F: LaneFormula<T, R, N>, const N: usize, const W: usize>(
+fn chunk<T: Element, R: SimdLanes<T>, F: LaneFormula<T, R, N>, const N: usize, const W: usize>(
     f: F,
     x: [&[T; W]; N],
     y: &mut [MaybeUninit<T>; W],
@@ -374,7 +374,7 @@ fn by_angle<T: Element, R: SimdLanes<T>, F: LaneFormula<T, R, N>, const N: usize
     y: &mut [MaybeUninit<T>; W],
 ) {
     if !f.near(&x, y) {
-        window::<T, R, F, N, W>(f, x, y);
+        chunk::<T, R, F, N, W>(f, x, y);
     }
 }
 
@@ -399,13 +399,13 @@ impl<T: Element, F: Copy, const N: usize> VectorLoop<'_, '_, T, F, N> {
     where
         F: LaneFormula<T, L, N> + LaneFormula<T, M, N> + LaneFormula<T, S, N>,
     {
-        let VectorLoop { f, x, room, ends } = self;
-        let n = room.remaining();
+        let VectorLoop { f, x, dst, ends } = self;
+        let n = dst.remaining();
         if n == 0 {
             return;
         }
         // Loops, and no closures, which would be compiled without the instruction set of the kernel.
-        for (i, y) in room.unwritten().chunks_mut(x[0].len.min(n)).enumerate() {
+        for (i, y) in dst.unwritten().chunks_mut(x[0].len.min(n)).enumerate() {
             if const { L::WIDTH > 1 && <F as LaneFormula<T, L, N>>::LIGHT } {
                 let mut copies = [const { MaybeUninit::<Splat<T, TAIL_CHUNK>>::uninit() }; N];
                 light::<T, S, F, N>(f, &lines(x, i, y.len(), &mut copies), y, ends);
@@ -422,7 +422,7 @@ impl<T: Element, F: Copy, const N: usize> VectorLoop<'_, '_, T, F, N> {
         // SAFETY: `light` and `row` write all of the part that they are given, and the parts are all `n` slots that were left.
         #[allow(unsafe_code, reason = "slots that were written here")]
         unsafe {
-            room.count(n);
+            dst.count(n);
         }
     }
 }
@@ -439,9 +439,9 @@ fn row<T: Element, L: SimdLanes<T>, M: SimdLanes<T>, S: SimdLanes<T>, F, const N
 {
     let (whole, mut rest) = y.as_chunks_mut::<VECTOR_CHUNK>();
     for (number, y) in whole.iter_mut().enumerate() {
-        let mut all = [x[0].window(number); N];
+        let mut all = [x[0].chunk(number); N];
         for (all, x) in all.iter_mut().zip(x) {
-            *all = x.window(number);
+            *all = x.chunk(number);
         }
         by_angle::<T, L, F, N, VECTOR_CHUNK>(f, all, y);
     }
@@ -525,7 +525,7 @@ fn light<T: Element, S: SimdLanes<T>, F: LaneFormula<T, S, N>, const N: usize>(
             #[allow(unsafe_code, reason = "a check for each register would take as long as the formula")]
             let all = std::array::from_fn(|i| unsafe { &*places[i].wrapping_add(number * steps[i]).cast() });
             prefetch_l1(y.as_ptr().wrapping_add(PREFETCH_DISTANCE_ELEMENTS));
-            window::<T, S, F, N, TAIL_CHUNK>(f, all, y);
+            chunk::<T, S, F, N, TAIL_CHUNK>(f, all, y);
         }
     }
     if !rest.is_empty() {
@@ -543,7 +543,7 @@ fn some<T: Element, S: SimdLanes<T>, F: LaneFormula<T, S, N>, const N: usize>(
 ) {
     let all = x.each_ref().map(|x| x.data[at * x.step..].first_chunk().expect("a register lies in the row"));
     let y = y[at..].first_chunk_mut().expect("a register lies in the row");
-    window::<T, S, F, N, TAIL_CHUNK>(f, all, y);
+    chunk::<T, S, F, N, TAIL_CHUNK>(f, all, y);
 }
 
 #[cfg(test)]
@@ -563,9 +563,9 @@ mod tests {
                     let made = |f: &dyn Fn(&mut UninitSlice<'_, f32>)| {
                         let mut y = Vec::with_capacity(n + from);
                         y.resize(from, -1.0);
-                        let mut room = UninitSlice::new(&mut y.spare_capacity_mut()[..n]);
-                        f(&mut room);
-                        room.assert_full();
+                        let mut dst = UninitSlice::new(&mut y.spare_capacity_mut()[..n]);
+                        f(&mut dst);
+                        dst.assert_full();
                         // SAFETY: the room over them is full.
                         #[allow(unsafe_code, reason = "a vector of what was written")]
                         unsafe {
@@ -574,12 +574,12 @@ mod tests {
                         y.split_off(from)
                     };
                     let at = |i: usize| (from + i) as f32;
-                    let sums = made(&|room| floats(isa, Add, &[x, number], room));
+                    let sums = made(&|dst| floats(isa, Add, &[x, number], dst));
                     assert!(
                         sums.iter().enumerate().all(|(i, &y)| y == at(i) + 0.5),
                         "{isa}, {n} from {from}"
                     );
-                    let sums = made(&|room| floats(isa, Fma, &[number, x, x], room));
+                    let sums = made(&|dst| floats(isa, Fma, &[number, x, x], dst));
                     assert!(
                         sums.iter().enumerate().all(|(i, &y)| y == at(i) * 1.5),
                         "{isa}, {n} from {from}"

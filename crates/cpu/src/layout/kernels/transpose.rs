@@ -35,11 +35,11 @@ pub(crate) fn transpose_blocks<T: Copy>(
     isa: Isa,
     x: &[T],
     blocks: TransposeBlocks<'_>,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) -> bool {
     match size_of::<T>() {
-        4 if align_of::<T>() == align_of::<f32>() => as_numbers::<T, f32>(isa, x, blocks, room),
-        8 if align_of::<T>() == align_of::<f64>() => as_numbers::<T, f64>(isa, x, blocks, room),
+        4 if align_of::<T>() == align_of::<f32>() => as_numbers::<T, f32>(isa, x, blocks, dst),
+        8 if align_of::<T>() == align_of::<f64>() => as_numbers::<T, f64>(isa, x, blocks, dst),
         _ => false,
     }
 }
@@ -49,14 +49,14 @@ fn as_numbers<T: Copy, N: SimdElement>(
     isa: Isa,
     x: &[T],
     blocks: TransposeBlocks<'_>,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) -> bool {
     let TransposeBlocks { at, starts, rows, cols, step } = blocks;
     let side = LINE / size_of::<N>();
     if rows.min(cols) < side || lanes::<N>(isa) < 4 || !isa.has_fma() {
         return false;
     }
-    let y = room.unwritten();
+    let y = dst.unwritten();
     let len = y.len();
     assert_eq!(len, rows * starts.len() * cols, "cpu: a room of another size");
     // Both ends of the first and of the last column: all others lie between them.
@@ -68,7 +68,7 @@ fn as_numbers<T: Copy, N: SimdElement>(
     }
     dispatch_vectors(isa, TransposeKernel::<N> { x: x.as_ptr().cast(), blocks, y: y.as_mut_ptr().cast() });
     // SAFETY: `TransposeKernel` writes all rows of all blocks, which are `len` numbers.
-    unsafe { room.count(len) };
+    unsafe { dst.count(len) };
     true
 }
 
@@ -152,9 +152,9 @@ mod tests {
                         let x: Vec<T> = (0..from + span + rows + 9).map(&of).collect();
                         let blocks = TransposeBlocks { at, starts, rows, cols, step };
                         let mut done = false;
-                        let y = serial_fill(rows * starts.len() * cols, |room| {
-                            done = transpose_blocks(isa, &x, blocks, room);
-                            room.extend(room.remaining(), |_| of(0));
+                        let y = serial_fill(rows * starts.len() * cols, |dst| {
+                            done = transpose_blocks(isa, &x, blocks, dst);
+                            dst.extend(dst.remaining(), |_| of(0));
                         });
                         // NEON has two numbers of 8 bytes in a register, which make no square.
                         let lanes = if size_of::<T>() == 8 { lanes::<f64>(isa) } else { lanes::<f32>(isa) };
@@ -187,9 +187,9 @@ mod tests {
     fn other_sizes_are_left_to_others() {
         for isa in Isa::all() {
             let blocks = TransposeBlocks { at: 0, starts: &[0], rows: 64, cols: 64, step: 64 };
-            let y = serial_fill(64 * 64, |room| {
-                assert!(!transpose_blocks(isa, &[0u8; 64 * 64], blocks, room));
-                room.extend(64 * 64, |_| 0);
+            let y = serial_fill(64 * 64, |dst| {
+                assert!(!transpose_blocks(isa, &[0u8; 64 * 64], blocks, dst));
+                dst.extend(64 * 64, |_| 0);
             });
             assert!(y.is_ok());
         }

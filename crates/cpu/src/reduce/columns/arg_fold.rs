@@ -42,27 +42,27 @@ pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
     let (x, n) = (&lines[0], grid.n);
     let together = (grid.columns / TERM_CHUNK / (2 * d.threads())).clamp(1, MAX_CHUNKS_PER_TASK);
     let matrices = BlockedMatrices { width: together * TERM_CHUNK, ..grid.column_blocks(Some(1)) };
-    let y = fill_column_blocks(d, matrices, n as f64 * NS_PER_ELEMENT, &|stripes| {
+    let y = fill_column_blocks(d, matrices, n as f64 * NS_PER_ELEMENT, &|column_blocks| {
         let some = n.min(HELD_ELEMENTS_OF_LONG_ROWS);
         let mut places: Vec<isize> = host::filled(some, 0)?;
-        let mut copied = RowLanesVec::new(if x.is_near() { 0 } else { some })?;
+        let mut copied = RowLanesVec::new(if x.is_in_place() { 0 } else { some })?;
         let mut best = [[T::ZERO; TERM_CHUNK]; MAX_CHUNKS_PER_TASK];
         let mut found = [[0i32; TERM_CHUNK]; MAX_CHUNKS_PER_TASK];
-        while let Some(stripe) = stripes.next() {
-            let groups = (0..stripe.width).step_by(TERM_CHUNK).map(|at| {
-                let (column, width) = (stripe.column + at, TERM_CHUNK.min(stripe.width - at));
-                grid.group(ColumnBlock { column, width, ..stripe }, 1)
+        while let Some(column_block) = column_blocks.next() {
+            let groups = (0..column_block.width).step_by(TERM_CHUNK).map(|at| {
+                let (column, width) = (column_block.column + at, TERM_CHUNK.min(column_block.width - at));
+                grid.group(ColumnBlock { column, width, ..column_block }, 1)
             });
             for start in (0..n).step_by(HELD_ELEMENTS_OF_LONG_ROWS) {
                 let places = &mut places[..HELD_ELEMENTS_OF_LONG_ROWS.min(n - start)];
-                if x.is_near() {
+                if x.is_in_place() {
                     x.places(start, places);
                 } else {
                     places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * TERM_CHUNK) as isize);
                 }
                 for (group, (best, found)) in groups.clone().zip(best.iter_mut().zip(&mut found)) {
                     let (all, base) = match x.own {
-                        Some(all) if x.is_near() => (all, x.base(group) as usize),
+                        Some(all) if x.is_in_place() => (all, x.base(group) as usize),
                         _ => {
                             x.read(d.isa(), group, start, &mut copied.all_mut()[..places.len()]);
                             (copied.all().as_flattened(), 0)
@@ -76,10 +76,10 @@ pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
                     }
                 }
             }
-            stripes.row(|room| {
+            column_blocks.row(|dst| {
                 for (group, found) in groups.zip(&found) {
                     let own = group.own(found);
-                    room.extend(own.len(), |i| i64::from(own[i]));
+                    dst.extend(own.len(), |i| i64::from(own[i]));
                 }
             });
         }

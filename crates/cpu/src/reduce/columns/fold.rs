@@ -44,15 +44,20 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     }
     let (n, groups) = (grid.n, grid.matrices * grid.columns.div_ceil(TERM_CHUNK));
     if n <= BLOCK {
-        let y = fill_column_blocks(d, grid.column_blocks(Some(1)), n as f64 * NS_PER_ELEMENT, &|stripes| {
-            let mut scratch = FoldScratch::new(x, n)?;
-            while let Some(stripe) = stripes.next() {
-                let group = grid.group(stripe, 1);
-                let folded = scratch.block::<F>(d.isa(), x, group, 0, n);
-                stripes.row(|room| room.copy(group.own(folded)));
-            }
-            Ok(())
-        })?;
+        let y = fill_column_blocks(
+            d,
+            grid.column_blocks(Some(1)),
+            n as f64 * NS_PER_ELEMENT,
+            &|column_blocks| {
+                let mut scratch = FoldScratch::new(x, n)?;
+                while let Some(column_block) = column_blocks.next() {
+                    let group = grid.group(column_block, 1);
+                    let folded = scratch.block::<F>(d.isa(), x, group, 0, n);
+                    column_blocks.row(|dst| dst.copy(group.own(folded)));
+                }
+                Ok(())
+            },
+        )?;
         return Ok(Some(y));
     }
     // Threads share the blocks of long rows.
@@ -102,12 +107,12 @@ impl<T: ReduceElement> FoldScratch<T> {
     fn new(x: &ColumnOperand<'_, T>, n: usize) -> Result<Self> {
         let few = n.min(LANES);
         let mut places = host::filled(few, 0)?;
-        if x.is_near() {
+        if x.is_in_place() {
             x.places(0, &mut places);
         } else {
             places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * TERM_CHUNK) as isize);
         }
-        let copied = RowLanesVec::new(if x.is_near() { 0 } else { few })?;
+        let copied = RowLanesVec::new(if x.is_in_place() { 0 } else { few })?;
         Ok(FoldScratch { copied, lanes: RowLanesVec::new(few)?, places })
     }
     /// The fold of the `len` terms from number `start` on of each row of a group.
@@ -122,7 +127,7 @@ impl<T: ReduceElement> FoldScratch<T> {
         for first in (0..len).step_by(LANES) {
             let places = &self.places[..LANES.min(len - first)];
             let (all, base) = match x.own {
-                Some(all) if x.is_near() => (all, x.base(group) as usize),
+                Some(all) if x.is_in_place() => (all, x.base(group) as usize),
                 _ => {
                     x.read(isa, group, start + first, &mut self.copied.all_mut()[..places.len()]);
                     (self.copied.all().as_flattened(), 0)

@@ -122,7 +122,7 @@ impl RowGrid {
                 outer: axes(&outer),
                 step: steps[k],
                 inner: axes(&inner),
-                next_soon: has_next_soon(columns, n),
+                prefetch_next: should_prefetch_next(columns, n),
             })
         });
         let lines = lines.collect::<Result<_>>()?;
@@ -153,12 +153,12 @@ impl RowGrid {
         Ok(Some(Layout::contiguous(Shape::new(&sizes)?).permute(&back)))
     }
     /// The rows of a stripe with so many numbers for each.
-    fn group(&self, stripe: ColumnBlock, width: usize) -> RowGroup {
-        let (column, some) = (stripe.column / width, stripe.width / width);
+    fn group(&self, column_block: ColumnBlock, width: usize) -> RowGroup {
+        let (column, some) = (column_block.column / width, column_block.width / width);
         // The last window of many begins earlier: so all are whole.
         let first = column.min(self.columns.saturating_sub(TERM_CHUNK));
         RowGroup {
-            matrix: stripe.matrix,
+            matrix: column_block.matrix,
             first,
             all: TERM_CHUNK.min(self.columns),
             skip: column - first,
@@ -176,7 +176,7 @@ impl RowGrid {
 
 /// Is there a next group, and are rows so short that what it reads stays in a second-level cache until then? (Of 6304 elements they are not: a weight's
 /// gradient of such rows took a tenth longer with what comes next fetched.)
-fn has_next_soon(columns: usize, n: usize) -> bool {
+fn should_prefetch_next(columns: usize, n: usize) -> bool {
     columns > TERM_CHUNK && n <= MAX_HELD_ELEMENTS
 }
 
@@ -194,8 +194,8 @@ struct RowGroup {
 
 impl RowGroup {
     /// What is this group's of a window.
-    fn own<T>(self, window: &RowLanes<T>) -> &[T] {
-        &window[self.skip..][..self.some]
+    fn own<T>(self, chunk: &RowLanes<T>) -> &[T] {
+        &chunk[self.skip..][..self.some]
     }
     /// Writes the next windows of a result for each element, the first `n` of these.
     fn write<T: Copy>(
@@ -204,26 +204,26 @@ impl RowGroup {
         grid: &RowGrid,
         y: &[RowLanes<T>],
         n: usize,
-        stripes: &mut ColumnBlocks<'_, T>,
+        column_blocks: &mut ColumnBlocks<'_, T>,
     ) {
         if !grid.upright {
-            return stripes.row(|room| self.turned(isa, y, n, room));
+            return column_blocks.row(|dst| self.transposed(isa, y, n, dst));
         }
         for y in &y[..n] {
-            stripes.row(|room| {
-                if has_next_soon(grid.columns, grid.n) {
+            column_blocks.row(|dst| {
+                if should_prefetch_next(grid.columns, grid.n) {
                     // Where the next group's results go.
-                    prefetch_lines(room.place().wrapping_add(TERM_CHUNK), TERM_CHUNK);
+                    prefetch_lines(dst.place().wrapping_add(TERM_CHUNK), TERM_CHUNK);
                 }
-                room.copy(self.own(y));
+                dst.copy(self.own(y));
             });
         }
     }
     /// Writes the first `n` windows row by row.
-    fn turned<T: Copy>(self, isa: Isa, y: &[RowLanes<T>], n: usize, room: &mut UninitSlice<'_, T>) {
-        let done = transpose_short_rows::from_lanes(isa, y, n, self.skip..self.skip + self.some, room);
+    fn transposed<T: Copy>(self, isa: Isa, y: &[RowLanes<T>], n: usize, dst: &mut UninitSlice<'_, T>) {
+        let done = transpose_short_rows::from_lanes(isa, y, n, self.skip..self.skip + self.some, dst);
         for row in done..self.some {
-            room.extend(n, |i| y[i][self.skip + row]);
+            dst.extend(n, |i| y[i][self.skip + row]);
         }
     }
 }
@@ -238,8 +238,8 @@ struct ColumnOperand<'a, T> {
     /// From a row to the next.
     step: isize,
     inner: Vec<Axis>,
-    /// As [`has_next_soon`] says.
-    next_soon: bool,
+    /// As [`should_prefetch_next`] says.
+    prefetch_next: bool,
 }
 
 impl<T: ReduceElement> ColumnOperand<'_, T> {
@@ -248,7 +248,7 @@ impl<T: ReduceElement> ColumnOperand<'_, T> {
         self.inner.iter().all(|&(_, stride)| stride == 0)
     }
     /// Are windows read where they lie?
-    fn is_near(&self) -> bool {
+    fn is_in_place(&self) -> bool {
         self.own.is_some() && self.step == 1
     }
     /// Where elements of each row from number `start` on lie, from its first.
@@ -288,7 +288,10 @@ impl<T: ReduceElement> ColumnOperand<'_, T> {
                 return dispatch(isa, RepeatedLanes { all, place, stride, into });
             }
             if self.step == 1 && width == TERM_CHUNK {
-                return dispatch(isa, LanesInPlace { all, place, stride, next_soon: self.next_soon, into });
+                return dispatch(
+                    isa,
+                    LanesInPlace { all, place, stride, prefetch_next: self.prefetch_next, into },
+                );
             }
             if stride == 1 {
                 let step = usize::try_from(self.step);
@@ -300,15 +303,15 @@ impl<T: ReduceElement> ColumnOperand<'_, T> {
                 return;
             }
         }
-        for (i, window) in into.iter_mut().enumerate() {
+        for (i, chunk) in into.iter_mut().enumerate() {
             let at = place.wrapping_add_signed(stride * i as isize);
             // A number that is converted, for all rows.
             if self.step == 0 {
                 let mut one = [T::ZERO];
                 T::load(isa, self.data, at, 1, &mut one);
-                window.fill(one[0]);
+                chunk.fill(one[0]);
             } else {
-                T::load(isa, self.data, at, self.step, &mut window[..width]);
+                T::load(isa, self.data, at, self.step, &mut chunk[..width]);
             }
         }
     }
@@ -319,7 +322,7 @@ struct LanesInPlace<'a, T> {
     all: &'a [T],
     place: usize,
     stride: isize,
-    next_soon: bool,
+    prefetch_next: bool,
     into: &'a mut [RowLanes<T>],
 }
 
@@ -330,16 +333,17 @@ impl<T: Copy> Kernel for LanesInPlace<'_, T> {
         /// Windows that are fetched ahead. What is far apart the processor does not foresee.
         const PREFETCH_CHUNKS: isize = 8;
         let mut at = self.place;
-        for window in self.into {
-            let far = self.all.as_ptr().wrapping_add(at).wrapping_offset(PREFETCH_CHUNKS * self.stride);
+        for chunk in self.into {
+            let from_memory =
+                self.all.as_ptr().wrapping_add(at).wrapping_offset(PREFETCH_CHUNKS * self.stride);
             for i in (0..size_of::<RowLanes<T>>()).step_by(LINE) {
-                prefetch_l1(far.wrapping_byte_add(i));
+                prefetch_l1(from_memory.wrapping_byte_add(i));
             }
-            if self.next_soon {
+            if self.prefetch_next {
                 // The next group's window: rows may be so far apart that no more than a few of their lines have room in the first level.
                 prefetch_lines(self.all.as_ptr().wrapping_add(at + TERM_CHUNK), TERM_CHUNK);
             }
-            window.copy_from_slice(&self.all[at..at + TERM_CHUNK]);
+            chunk.copy_from_slice(&self.all[at..at + TERM_CHUNK]);
             at = at.wrapping_add_signed(self.stride);
         }
     }
@@ -358,8 +362,8 @@ impl<T: Copy> Kernel for RepeatedLanes<'_, T> {
     #[inline(always)]
     fn run(self) {
         let mut at = self.place;
-        for window in self.into {
-            *window = [self.all[at]; TERM_CHUNK];
+        for chunk in self.into {
+            *chunk = [self.all[at]; TERM_CHUNK];
             at = at.wrapping_add_signed(self.stride);
         }
     }
@@ -382,8 +386,8 @@ impl<T: Copy> Kernel for TransposedRows<'_, T> {
         for row in self.first..self.width {
             let at = self.place.wrapping_add_signed(row as isize * self.step);
             let elements = &self.all[at..at + self.into.len()];
-            for (window, &x) in self.into.iter_mut().zip(elements) {
-                window[row] = x;
+            for (chunk, &x) in self.into.iter_mut().zip(elements) {
+                chunk[row] = x;
             }
         }
     }
@@ -419,7 +423,7 @@ struct HalveLanes<'a, C> {
 
 impl<C: Float> LaneKernel for HalveLanes<'_, C> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let mut half = LANES / 2;
@@ -461,7 +465,7 @@ fn join_block_lanes<C: Float>(isa: Isa, f: Fold, blocks: &mut [RowLanes<C>]) {
     struct CombineLanes<'a, C>(Fold, &'a mut RowLanes<C>, &'a RowLanes<C>);
     impl<C: Float> LaneKernel for CombineLanes<'_, C> {
         type T = C;
-        const WIDE: bool = false;
+        const AVX512_F64: bool = false;
         #[inline(always)]
         fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
             join::<C, M>(self.0, self.1, self.2);

@@ -53,11 +53,11 @@ pub(crate) fn rowwise<C: Float, R: Rows<N>, const N: usize>(
     let ns = (R::FOLDS.len() + 1) as f64 * NS_PER_ELEMENT;
     let width = (R::OUT != RowOut::Each).then(|| R::OUT.width(grid.n, R::FOLDS.len()));
     let ns = ns * grid.n as f64 / width.unwrap_or(grid.n) as f64;
-    let buffer = fill_column_blocks(d, grid.column_blocks(width), ns, &|stripes| {
+    let buffer = fill_column_blocks(d, grid.column_blocks(width), ns, &|column_blocks| {
         let mut scratch = ColumnScratch::new::<R>(grid.n)?;
-        while let Some(stripe) = stripes.next() {
+        while let Some(column_block) = column_blocks.next() {
             let width = if grid.upright && width.is_none() { 1 } else { width.unwrap_or(grid.n) };
-            work.group(grid.group(stripe, width), stripes, &mut scratch)?;
+            work.group(grid.group(column_block, width), column_blocks, &mut scratch)?;
         }
         Ok(())
     })?;
@@ -126,13 +126,13 @@ impl<C: Float, R: Rows<N>, const N: usize> ColumnWork<'_, C, R, N> {
         s: &'b mut [RowLanes<C>; STATS],
         step_kind: ColumnStep<'b, C>,
     ) -> ColumnTask<'b, C, R, N> {
-        let (mut windows, mut step): ([&[RowLanes<C>]; N], _) = ([&[]; N], [1; N]);
+        let (mut chunks, mut step): ([&[RowLanes<C>]; N], _) = ([&[]; N], [1; N]);
         for k in 0..N {
             let repeats = self.x[k].repeats();
-            windows[k] = &x[k].all()[..if repeats { 1 } else { count }];
+            chunks[k] = &x[k].all()[..if repeats { 1 } else { count }];
             step[k] = usize::from(!repeats);
         }
-        ColumnTask { r: self.r, n: self.n, count, x: windows, step, s, step_kind }
+        ColumnTask { r: self.r, n: self.n, count, x: chunks, step, s, step_kind }
     }
     /// The fold of a block, window by window, as the first of the lanes.
     fn fold(&self, k: usize, group: RowGroup, block: usize, scratch: &mut ColumnScratch<C, N>) {
@@ -173,19 +173,19 @@ impl<C: Float, R: Rows<N>, const N: usize> ColumnWork<'_, C, R, N> {
     fn group(
         &self,
         group: RowGroup,
-        stripes: &mut ColumnBlocks<'_, C>,
+        column_blocks: &mut ColumnBlocks<'_, C>,
         scratch: &mut ColumnScratch<C, N>,
     ) -> Result<()> {
         let n = self.grid.n;
         self.statistics(group, scratch);
         match R::OUT {
             RowOut::Statistics => {
-                stripes.row(|room| group.turned(self.isa, &scratch.s, R::FOLDS.len(), room));
+                column_blocks.row(|dst| group.transposed(self.isa, &scratch.s, R::FOLDS.len(), dst));
             }
             RowOut::Once => {
                 let ColumnScratch { x, y, s, .. } = scratch;
                 run_lanes(self.isa, self.task(0, x, s, ColumnStep::Once(&mut y.all_mut()[0])));
-                stripes.row(|room| room.copy(group.own(&y.all()[0])));
+                column_blocks.row(|dst| dst.copy(group.own(&y.all()[0])));
             }
             RowOut::Each => {
                 let held = self.held();
@@ -202,7 +202,7 @@ impl<C: Float, R: Rows<N>, const N: usize> ColumnWork<'_, C, R, N> {
                         ColumnStep::Each(y)
                     };
                     run_lanes(self.isa, self.task(count, x, s, step_kind));
-                    group.write(self.isa, self.grid, scratch.y.all(), count, stripes);
+                    group.write(self.isa, self.grid, scratch.y.all(), count, column_blocks);
                 }
             }
         }
@@ -271,7 +271,7 @@ struct ColumnTask<'a, C, R, const N: usize> {
 
 impl<C: Float, R: Rows<N>, const N: usize> LaneKernel for ColumnTask<'_, C, R, N> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         macro_rules! statistic {
@@ -314,7 +314,7 @@ struct ColumnOperands<'a, C, R, const N: usize> {
 impl<'a, C: Float, R: Rows<N>, const N: usize> ColumnOperands<'a, C, R, N> {
     /// The operands at element `i`.
     #[inline(always)]
-    fn windows(&self, i: usize) -> [&'a RowLanes<C>; N] {
+    fn chunks(&self, i: usize) -> [&'a RowLanes<C>; N] {
         let mut all = [&self.x[0][i * self.step[0]]; N];
         for ((all, x), step) in all.iter_mut().zip(&self.x).zip(&self.step) {
             *all = &x[i * step];
@@ -342,7 +342,7 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> ColumnOperands<'a, C, R, N> {
         let keep = const { keeps_terms::<R, N>() && K + 1 == R::FOLDS.len() };
         let start = M::splat(C::init(R::FOLDS[K]));
         for i in 0..count {
-            let (x, lane) = (self.windows(i), &mut lanes[(at + i) % LANES]);
+            let (x, lane) = (self.chunks(i), &mut lanes[(at + i) % LANES]);
             let (begins, mut c) = (at + i < LANES, 0);
             while c < TERM_CHUNK {
                 let term = self.term::<M, K>(&x, s, c);
@@ -367,7 +367,7 @@ impl<'a, C: Float, R: Rows<N>, const N: usize> ColumnOperands<'a, C, R, N> {
     #[inline(always)]
     fn results<M: ReduceLanes<C>>(&self, s: &[RowLanes<C>; STATS], y: &mut [RowLanes<C>]) {
         for (i, y) in y.iter_mut().enumerate() {
-            let (x, mut c) = (self.windows(i), 0);
+            let (x, mut c) = (self.chunks(i), 0);
             while c < TERM_CHUNK {
                 self.r.out(at::<C, M, N>(&x, c), statistics(s, c), M::splat(self.n)).store(&mut y[c..]);
                 c += M::WIDTH;

@@ -36,10 +36,10 @@ pub(crate) fn scan<T: ReduceElement, F: Combine<T>>(
         return Ok(None);
     }
     let (n, width) = (grid.n, if grid.upright { 1 } else { grid.n });
-    let buffer = fill_column_blocks(d, grid.column_blocks(None), NS_PER_ELEMENT, &|stripes| {
+    let buffer = fill_column_blocks(d, grid.column_blocks(None), NS_PER_ELEMENT, &|column_blocks| {
         let mut held = RowLanesVec::new(n.min(MAX_HELD_ELEMENTS).next_multiple_of(SHORT_ROW_MAX_ELEMENTS))?;
-        while let Some(stripe) = stripes.next() {
-            let group = grid.group(stripe, width);
+        while let Some(column_block) = column_blocks.next() {
+            let group = grid.group(column_block, width);
             // The scanned last terms of the groups so far, and of the blocks.
             let (mut carry, mut offset) = ([F::neutral(); TERM_CHUNK], [F::neutral(); TERM_CHUNK]);
             for start in (0..n).step_by(MAX_HELD_ELEMENTS) {
@@ -49,7 +49,7 @@ pub(crate) fn scan<T: ReduceElement, F: Combine<T>>(
                     d.isa(),
                     ScanGroups { x, start, carry: &mut carry, offset: &mut offset, f: PhantomData::<F> },
                 );
-                group.write(d.isa(), &grid, held.all(), MAX_HELD_ELEMENTS.min(n - start), stripes);
+                group.write(d.isa(), &grid, held.all(), MAX_HELD_ELEMENTS.min(n - start), column_blocks);
             }
         }
         Ok(())

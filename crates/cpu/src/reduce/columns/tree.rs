@@ -41,13 +41,13 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     }
     if n <= BLOCK {
         let width = (rows / (2 * d.threads())).next_multiple_of(MIN_ROWS).clamp(MIN_ROWS, MAX_ROWS);
-        let stripes = BlockedMatrices { count: matrices, rows: 1, columns, width };
-        return fill_column_blocks(d, stripes, n as f64 * NS_PER_ELEMENT, &|stripes| {
+        let column_blocks = BlockedMatrices { count: matrices, rows: 1, columns, width };
+        return fill_column_blocks(d, column_blocks, n as f64 * NS_PER_ELEMENT, &|column_blocks| {
             let mut walk = TreeWalk::<T, F>::new(d.isa(), x, n, MAX_ROWS)?;
             walk.block(x, 0, n);
-            while let Some(stripe) = stripes.next() {
-                walk.at(x, stripe.matrix, stripe.column, stripe.width);
-                stripes.row(|room| room.copy(walk.folded(0, 1)));
+            while let Some(column_block) = column_blocks.next() {
+                walk.at(x, column_block.matrix, column_block.column, column_block.width);
+                column_blocks.row(|dst| dst.copy(walk.folded(0, 1)));
             }
             Ok(())
         });
@@ -81,17 +81,18 @@ fn by_lanes<T: ReduceElement, F: Combine<T>>(
     n: usize,
 ) -> Result<HostVec<T>> {
     let blocks = n.div_ceil(BLOCK);
-    let stripes = BlockedMatrices { count: blocks * LANE_SHARES, rows: 1, columns, width: SHARED_MAX_ROWS };
+    let column_blocks =
+        BlockedMatrices { count: blocks * LANE_SHARES, rows: 1, columns, width: SHARED_MAX_ROWS };
     let ns = BLOCK.min(n) as f64 / LANE_SHARES as f64 * NS_PER_ELEMENT;
-    let mut parts = PooledVec::of(fill_column_blocks(d, stripes, ns, &|stripes| {
+    let mut parts = PooledVec::of(fill_column_blocks(d, column_blocks, ns, &|column_blocks| {
         let (mut walk, mut block) = (TreeWalk::<T, F>::new(d.isa(), x, n, SHARED_MAX_ROWS)?, usize::MAX);
-        while let Some(stripe) = stripes.next() {
-            if block != stripe.matrix / LANE_SHARES {
-                block = stripe.matrix / LANE_SHARES;
+        while let Some(column_block) = column_blocks.next() {
+            if block != column_block.matrix / LANE_SHARES {
+                block = column_block.matrix / LANE_SHARES;
                 walk.block(x, block * BLOCK, BLOCK.min(n - block * BLOCK));
             }
-            walk.at(x, 0, stripe.column, stripe.width);
-            stripes.row(|room| room.copy(walk.folded(stripe.matrix % LANE_SHARES, LANE_SHARES)));
+            walk.at(x, 0, column_block.column, column_block.width);
+            column_blocks.row(|dst| dst.copy(walk.folded(column_block.matrix % LANE_SHARES, LANE_SHARES)));
         }
         Ok(())
     })?);
@@ -110,13 +111,13 @@ fn by_lanes<T: ReduceElement, F: Combine<T>>(
     Ok(y)
 }
 
-/// Results of blocks, each the first `rows` of `apart`, joined pairwise in the order of the blocks, in the first.
-fn join<T: Copy, F: Combine<T>>(isa: Isa, parts: &mut [T], blocks: usize, rows: usize, apart: usize) {
+/// Results of blocks, each the first `rows` of `row_stride`, joined pairwise in the order of the blocks, in the first.
+fn join<T: Copy, F: Combine<T>>(isa: Isa, parts: &mut [T], blocks: usize, rows: usize, row_stride: usize) {
     if blocks > 1 {
         let half = blocks.next_power_of_two() / 2;
-        let (left, right) = parts.split_at_mut(half * apart);
-        join::<T, F>(isa, left, half, rows, apart);
-        join::<T, F>(isa, right, blocks - half, rows, apart);
+        let (left, right) = parts.split_at_mut(half * row_stride);
+        join::<T, F>(isa, left, half, rows, row_stride);
+        join::<T, F>(isa, right, blocks - half, rows, row_stride);
         dispatch(isa, JoinHalves { left: &mut left[..rows], right: &right[..rows], f: PhantomData::<F> });
     }
 }

@@ -122,7 +122,7 @@ where
     fn run(self) -> V::T {
         /// Chunks after which sums change registers, where not all are held at once.
         const CHUNKS_PER_GROUP: usize = 8;
-        let (x, n, far) = (self.0, self.0.len(), self.1);
+        let (x, n, from_memory) = (self.0, self.0.len(), self.1);
         let parts = LANES / (SUM_REGISTERS * V::LANES);
         let whole = n / LANES;
         let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::init(); LANES];
@@ -146,7 +146,7 @@ where
                     }
                     for chunk in first..whole.min(first + group) {
                         let from = from.add(chunk * LANES + at);
-                        if far {
+                        if from_memory {
                             (0..SUM_REGISTERS).for_each(|i| prefetch_ahead::<V>(from, i, 1));
                         }
                         for (i, sum) in sums.iter_mut().enumerate() {
@@ -393,16 +393,16 @@ impl<V: MinMaxVector, F: ExtremeOp<V::T>> Kernel for BlockExtreme<'_, V, F> {
 
 /// Numbers whose folds have registers.
 pub(crate) trait VectorFolds: Sized {
-    /// The sum of at most a block; `far`: what follows is fetched.
-    fn sum(isa: Isa, x: &[Self], far: bool) -> Self;
+    /// The sum of at most a block; `from_memory`: what follows is fetched.
+    fn sum(isa: Isa, x: &[Self], from_memory: bool) -> Self;
     /// The sums of rows of so many terms ([`ROW_TERMS_IN_REGISTERS`]), one after the other.
     fn sum_rows(isa: Isa, x: &[Self], n: usize, sums: &mut [Self]);
     /// The sum of at most a block that lies in several parts.
     fn sum_of(isa: Isa, parts: &[&[Self]]) -> Self;
     /// The largest, if there is no doubt about it: no NaN, no zero.
-    fn largest(isa: Isa, x: &[Self], far: bool) -> Option<Self>;
+    fn largest(isa: Isa, x: &[Self], from_memory: bool) -> Option<Self>;
     /// The smallest, if there is no doubt about it.
-    fn smallest(isa: Isa, x: &[Self], far: bool) -> Option<Self>;
+    fn smallest(isa: Isa, x: &[Self], from_memory: bool) -> Option<Self>;
 }
 
 /// Of registers of AVX2 there is its copy alone.
@@ -413,20 +413,21 @@ const fn copies<V>() -> IsaTargets {
 macro_rules! folds {
     ($t:ty: $v512:ident, of sums $sum512:ident $tail512:ident $held512:ident; $v256:ident $v128:ident) => {
         impl VectorFolds for $t {
-            fn sum(isa: Isa, x: &[$t], far: bool) -> $t {
+            fn sum(isa: Isa, x: &[$t], from_memory: bool) -> $t {
                 match isa.level() {
                     Level::Plain => block::fold_terms_plain::<$t, Sum>(x),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => {
-                        dispatch(isa, BlockSum::<$v256, $v256, ALL_SUM_REGISTERS>(x, far, PhantomData))
-                    }
+                    Level::Avx2 => dispatch(
+                        isa,
+                        BlockSum::<$v256, $v256, ALL_SUM_REGISTERS>(x, from_memory, PhantomData),
+                    ),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx512 => {
-                        dispatch(isa, BlockSum::<$sum512, $tail512, $held512>(x, far, PhantomData))
+                        dispatch(isa, BlockSum::<$sum512, $tail512, $held512>(x, from_memory, PhantomData))
                     }
                     #[cfg(target_arch = "aarch64")]
                     Level::Neon => {
-                        dispatch(isa, BlockSum::<$v128, $v128, SUM_REGISTERS>(x, far, PhantomData))
+                        dispatch(isa, BlockSum::<$v128, $v128, SUM_REGISTERS>(x, from_memory, PhantomData))
                     }
                 }
             }
@@ -457,26 +458,26 @@ macro_rules! folds {
                     Level::Neon => dispatch(isa, PartsSum::<$v128, $v128>(parts, PhantomData)),
                 }
             }
-            fn largest(isa: Isa, x: &[$t], far: bool) -> Option<$t> {
+            fn largest(isa: Isa, x: &[$t], from_memory: bool) -> Option<$t> {
                 match isa.level() {
                     Level::Plain => None,
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => dispatch(isa, BlockExtreme::<$v256, Max>(x, far, PhantomData)),
+                    Level::Avx2 => dispatch(isa, BlockExtreme::<$v256, Max>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, BlockExtreme::<$v512, Max>(x, far, PhantomData)),
+                    Level::Avx512 => dispatch(isa, BlockExtreme::<$v512, Max>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
-                    Level::Neon => dispatch(isa, BlockExtreme::<$v128, Max>(x, far, PhantomData)),
+                    Level::Neon => dispatch(isa, BlockExtreme::<$v128, Max>(x, from_memory, PhantomData)),
                 }
             }
-            fn smallest(isa: Isa, x: &[$t], far: bool) -> Option<$t> {
+            fn smallest(isa: Isa, x: &[$t], from_memory: bool) -> Option<$t> {
                 match isa.level() {
                     Level::Plain => None,
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => dispatch(isa, BlockExtreme::<$v256, Min>(x, far, PhantomData)),
+                    Level::Avx2 => dispatch(isa, BlockExtreme::<$v256, Min>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, BlockExtreme::<$v512, Min>(x, far, PhantomData)),
+                    Level::Avx512 => dispatch(isa, BlockExtreme::<$v512, Min>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
-                    Level::Neon => dispatch(isa, BlockExtreme::<$v128, Min>(x, far, PhantomData)),
+                    Level::Neon => dispatch(isa, BlockExtreme::<$v128, Min>(x, from_memory, PhantomData)),
                 }
             }
         }

@@ -75,13 +75,13 @@ impl<T: Float, X: TermSource<T>, A: PrefetchPolicy, const KEEP: bool> RegisterFo
         debug_assert!(matches!(f, Fold::Sum | Fold::Prod), "NaN is not looked for");
         debug_assert!(sums.done.is_multiple_of(TERM_CHUNK), "parts begin with a window");
         // With which half does it begin?
-        let turned = !(sums.done / TERM_CHUNK).is_multiple_of(2);
-        let (a, b) = if turned { (TERM_CHUNK, 0) } else { (0, TERM_CHUNK) };
+        let transposed = !(sums.done / TERM_CHUNK).is_multiple_of(2);
+        let (a, b) = if transposed { (TERM_CHUNK, 0) } else { (0, TERM_CHUNK) };
         let (left, right, _) =
             self.accumulate_onto::<M>(M::load(&sums.lanes[a..]), M::load(&sums.lanes[b..]));
         sums.done += n;
         if last {
-            let both = if turned { M::combine(f, right, left) } else { M::combine(f, left, right) };
+            let both = if transposed { M::combine(f, right, left) } else { M::combine(f, left, right) };
             sums.lanes[0] = M::folded(both.few(f), f);
         } else {
             left.store(&mut sums.lanes[a..]);
@@ -99,17 +99,17 @@ impl<T: Float, X: TermSource<T>, A: PrefetchPolicy, const KEEP: bool> RegisterFo
         let whole = n / LANES * 2;
         // Of both as many as the loop goes through, so that it checks no more than its own numbers.
         let (all, all_kept) = (x.cut(whole), if KEEP { &mut kept[..whole] } else { &mut [] });
-        let mut window = 0;
-        while window < whole {
-            prefetch.window(window);
-            add::<T, M, KEEP>(f, all, window, all_kept, None, &mut left, &mut nan);
-            window += 1;
+        let mut chunk = 0;
+        while chunk < whole {
+            prefetch.chunk(chunk);
+            add::<T, M, KEEP>(f, all, chunk, all_kept, None, &mut left, &mut nan);
+            chunk += 1;
             // Always so, as `whole` is even; the compiler does not know.
-            if window < whole {
-                prefetch.window(window);
-                add::<T, M, KEEP>(f, all, window, all_kept, None, &mut right, &mut nan);
+            if chunk < whole {
+                prefetch.chunk(chunk);
+                add::<T, M, KEEP>(f, all, chunk, all_kept, None, &mut right, &mut nan);
             }
-            window += 1;
+            chunk += 1;
         }
         if whole * TERM_CHUNK < n {
             add::<T, M, KEEP>(f, x, whole, kept, Some(n - whole * TERM_CHUNK), &mut left, &mut nan);
@@ -134,15 +134,15 @@ impl<T: Float, X: TermSource<T>, A: PrefetchPolicy, const KEEP: bool> RegisterFo
 fn add<T: Float, M: ReduceLanes<T>, const KEEP: bool>(
     f: Fold,
     x: impl TermSource<T>,
-    window: usize,
+    chunk: usize,
     kept: &mut [[T; TERM_CHUNK]],
     first: Option<usize>,
     lanes: &mut M,
     nan: &mut u16,
 ) {
-    let mut term = x.at::<M>(&x.window(window), 0);
+    let mut term = x.at::<M>(&x.chunk(chunk), 0);
     if KEEP {
-        term.store(&mut kept[window]);
+        term.store(&mut kept[chunk]);
     }
     if let Some(first) = first {
         term = term.first(first, T::init(f));

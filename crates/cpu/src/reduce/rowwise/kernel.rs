@@ -68,7 +68,7 @@ impl<C: Float, R: Rows<N>, const N: usize> RowwiseTask<'_, '_, C, R, N> {
                 s[0] = r.finish(0, ScalarLane(folded), s.map(ScalarLane), ScalarLane(n)).0;
             }
             for ((s, terms), row) in all.iter().zip(kept.chunks_exact_mut(padded)).zip(rows.clone()) {
-                let x = windows(&x, &step, row, padded);
+                let x = chunks(&x, &step, row, padded);
                 let x = StatisticTerms::<C, R, false, N, 1> { r, x, s: *s, n };
                 term_loop::write_terms::<_, L>(x, terms, PrefetchL1::<C, 0>([]));
             }
@@ -125,13 +125,13 @@ impl<C: Float, R: Rows<N>, const N: usize> RowwiseTask<'_, '_, C, R, N> {
         let (r, n, len) = (*self.r, self.n, self.len);
         let (padded, rows, f) = (len.next_multiple_of(TERM_CHUNK), all.len(), R::FOLDS[K]);
         for (i, (nearly, s)) in nearly.iter_mut().zip(all.iter()).enumerate() {
-            let row = windows(&self.x, &self.step, first + i, padded);
+            let row = chunks(&self.x, &self.step, first + i, padded);
             let x = StatisticTerms::<C, R, true, N, K> { r, x: row, s: *s, n };
             // What is fetched meanwhile: an operand's elements so far ahead, and the lines of the results, which are written next.
-            let places = |far: usize| {
+            let places = |from_memory: usize| {
                 let x = row[0].all.as_ptr().cast::<C>();
                 let y = self.y.as_ref().map_or(x, |y| y.place().wrapping_add(i * len));
-                [x.wrapping_add(far), y]
+                [x.wrapping_add(from_memory), y]
             };
             let last = const { matches!(R::OUT, RowOut::Each) && K + 1 == R::FOLDS.len() };
             *nearly = if const { keeps_terms::<R, N>() } && last {
@@ -171,7 +171,7 @@ impl<C: Float, R: Rows<N>, const N: usize> RowwiseTask<'_, '_, C, R, N> {
             let terms = self.kept[place * padded..][..padded].as_chunks().0;
             term_loop::write_results::<_, M, S>(ResultsOfKeptTerms { r, terms, s, n }, len, y);
         } else {
-            let x = windows::<_, ALL, N>(&self.x, &self.step, row, padded);
+            let x = chunks::<_, ALL, N>(&self.x, &self.step, row, padded);
             term_loop::write_results::<_, M, S>(ResultTerms { r, x, s, n }, len, y);
         }
     }
@@ -190,7 +190,7 @@ impl<C: Float, R: Rows<N>, const N: usize> RowwiseTask<'_, '_, C, R, N> {
     #[inline(always)]
     fn add_to_sums<M: ReduceLanes<C>>(self, k: usize, prefetch: impl PrefetchPolicy) {
         let (r, n, len, s) = (*self.r, self.n, self.len, self.s);
-        let x = windows::<_, false, N>(&self.x, &self.step, 0, len.next_multiple_of(TERM_CHUNK));
+        let x = chunks::<_, false, N>(&self.x, &self.step, 0, len.next_multiple_of(TERM_CHUNK));
         let Some((sums, last)) = self.sums else { return };
         macro_rules! add {
             ($($k:literal)*) => {
@@ -217,18 +217,18 @@ pub(crate) struct RowOperand<'a, C, const ALL: bool> {
 
 impl<'a, C, const ALL: bool> RowOperand<'a, C, ALL> {
     #[inline(always)]
-    fn cut(self, windows: usize) -> Self {
-        if ALL { RowOperand { all: &self.all[..windows], ..self } } else { self }
+    fn cut(self, chunks: usize) -> Self {
+        if ALL { RowOperand { all: &self.all[..chunks], ..self } } else { self }
     }
     #[inline(always)]
-    pub(crate) fn window(&self, number: usize) -> &'a [C; TERM_CHUNK] {
+    pub(crate) fn chunk(&self, number: usize) -> &'a [C; TERM_CHUNK] {
         &self.all[if ALL { number } else { number * self.next }]
     }
 }
 
 /// A row of each operand, `padded` elements.
 #[inline(always)]
-pub(crate) fn windows<'a, C, const ALL: bool, const N: usize>(
+pub(crate) fn chunks<'a, C, const ALL: bool, const N: usize>(
     all: &[&'a [C]; N],
     step: &[usize; N],
     row: usize,
@@ -264,7 +264,7 @@ pub(crate) fn interleaved_rows(n: usize) -> usize {
 
 impl<C: Float, R: Rows<N>, const N: usize> LaneKernel for RowwiseTask<'_, '_, C, R, N> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         if const { M::WIDTH == TERM_CHUNK } && self.whole {
@@ -288,7 +288,7 @@ impl<C: Float, R: Rows<N>, const N: usize> RowwiseTask<'_, '_, C, R, N> {
         let folds = R::FOLDS.len();
         let padded = len.next_multiple_of(TERM_CHUNK);
         for row in 0..self.rows {
-            let x = windows::<_, false, N>(&self.x, &self.step, row, padded);
+            let x = chunks::<_, false, N>(&self.x, &self.step, row, padded);
             let mut s = self.s;
             let mut k = self.folds.start;
             while k < self.folds.end {
@@ -389,17 +389,17 @@ pub(crate) struct StatisticTerms<'a, C, R, const ALL: bool, const N: usize, cons
 impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize, const K: usize> TermSource<C>
     for StatisticTerms<'a, C, R, ALL, N, K>
 {
-    type Window = [&'a [C; TERM_CHUNK]; N];
+    type Chunk = [&'a [C; TERM_CHUNK]; N];
     #[inline(always)]
-    fn cut(self, windows: usize) -> Self {
-        StatisticTerms { x: self.x.map(|x| x.cut(windows)), ..self }
+    fn cut(self, chunks: usize) -> Self {
+        StatisticTerms { x: self.x.map(|x| x.cut(chunks)), ..self }
     }
     #[inline(always)]
-    fn window(&self, number: usize) -> Self::Window {
-        self.x.map(|x| x.window(number))
+    fn chunk(&self, number: usize) -> Self::Chunk {
+        self.x.map(|x| x.chunk(number))
     }
     #[inline(always)]
-    fn at<L: SimdLanes<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
+    fn at<L: SimdLanes<C> + Lane>(&self, w: &Self::Chunk, j: usize) -> L {
         self.r.term(K, load_operands(w, j), splat_statistics(&self.s), L::splat(self.n))
     }
 }
@@ -416,17 +416,17 @@ pub(crate) struct ResultTerms<'a, C, R, const ALL: bool, const N: usize> {
 impl<'a, C: Float, R: Rows<N>, const ALL: bool, const N: usize> TermSource<C>
     for ResultTerms<'a, C, R, ALL, N>
 {
-    type Window = [&'a [C; TERM_CHUNK]; N];
+    type Chunk = [&'a [C; TERM_CHUNK]; N];
     #[inline(always)]
-    fn cut(self, windows: usize) -> Self {
-        ResultTerms { x: self.x.map(|x| x.cut(windows)), ..self }
+    fn cut(self, chunks: usize) -> Self {
+        ResultTerms { x: self.x.map(|x| x.cut(chunks)), ..self }
     }
     #[inline(always)]
-    fn window(&self, number: usize) -> Self::Window {
-        self.x.map(|x| x.window(number))
+    fn chunk(&self, number: usize) -> Self::Chunk {
+        self.x.map(|x| x.chunk(number))
     }
     #[inline(always)]
-    fn at<L: SimdLanes<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
+    fn at<L: SimdLanes<C> + Lane>(&self, w: &Self::Chunk, j: usize) -> L {
         self.r.out(load_operands(w, j), splat_statistics(&self.s), L::splat(self.n))
     }
 }
@@ -441,17 +441,17 @@ struct ResultsOfKeptTerms<'a, C, R, const N: usize> {
 }
 
 impl<'a, C: Float, R: Rows<N>, const N: usize> TermSource<C> for ResultsOfKeptTerms<'a, C, R, N> {
-    type Window = &'a [C; TERM_CHUNK];
+    type Chunk = &'a [C; TERM_CHUNK];
     #[inline(always)]
-    fn cut(self, windows: usize) -> Self {
-        ResultsOfKeptTerms { terms: &self.terms[..windows], ..self }
+    fn cut(self, chunks: usize) -> Self {
+        ResultsOfKeptTerms { terms: &self.terms[..chunks], ..self }
     }
     #[inline(always)]
-    fn window(&self, number: usize) -> Self::Window {
+    fn chunk(&self, number: usize) -> Self::Chunk {
         &self.terms[number]
     }
     #[inline(always)]
-    fn at<L: SimdLanes<C> + Lane>(&self, w: &Self::Window, j: usize) -> L {
+    fn at<L: SimdLanes<C> + Lane>(&self, w: &Self::Chunk, j: usize) -> L {
         self.r.out_of_term(L::load(&w[j..]), splat_statistics(&self.s), L::splat(self.n))
     }
 }

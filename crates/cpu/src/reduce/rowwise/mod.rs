@@ -137,11 +137,11 @@ fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
             }
             return C::stored(d, y, dtype);
         }
-        return C::pieces(d, rows * n, (1, 4 * BLOCK), NS_PER_ELEMENT, dtype, &|mut at, room| {
+        return C::pieces(d, rows * n, (1, 4 * BLOCK), NS_PER_ELEMENT, dtype, &|mut at, dst| {
             let mut scratch = RowScratch::new();
-            while room.remaining() > 0 {
-                let some = (n - at % n).min(room.remaining());
-                work.write(at, some, &all[at / n], None, room, &mut scratch)?;
+            while dst.remaining() > 0 {
+                let some = (n - at % n).min(dst.remaining());
+                work.write(at, some, &all[at / n], None, dst, &mut scratch)?;
                 at += some;
             }
             Ok(())
@@ -151,18 +151,18 @@ fn one_by_one<C: Float, R: Rows<N>, const N: usize>(
     let task = (rows * n / (8 * d.threads())).clamp(*TASK_ELEMENTS.start(), *TASK_ELEMENTS.end());
     let together = (task / n.max(1)).max(1);
     let ns = passes * NS_PER_ELEMENT * n as f64 / width as f64;
-    C::pieces(d, rows * width, (width, together * width), ns, dtype, &|first, room| {
+    C::pieces(d, rows * width, (width, together * width), ns, dtype, &|first, dst| {
         let mut scratch = RowScratch::new();
         let mut row = first / width;
         // Several short rows are taken at once.
         let group = (SHORT_ROWS_ELEMENTS / n.max(1)).max(1);
-        while room.remaining() > 0 {
+        while dst.remaining() > 0 {
             if n > BLOCK {
-                work.long(row, room, &mut scratch)?;
+                work.long(row, dst, &mut scratch)?;
                 row += 1;
             } else {
-                let some = group.min(room.remaining() / width);
-                work.short(row, some, room, &mut scratch)?;
+                let some = group.min(dst.remaining() / width);
+                work.short(row, some, dst, &mut scratch)?;
                 row += some;
             }
         }
@@ -342,7 +342,7 @@ impl<C: Float, R: Rows<N>, const N: usize> RowwiseWork<'_, C, R, N> {
         let len = BLOCK.min(self.n - start);
         if R::PLAIN
             && k == 0
-            && let Some(folded) = C::lying(self.isa, R::FOLDS[k], self.x[0], row + start, len)
+            && let Some(folded) = C::in_place(self.isa, R::FOLDS[k], self.x[0], row + start, len)
         {
             return Ok(folded);
         }
@@ -418,7 +418,7 @@ impl<C: Float, R: Rows<N>, const N: usize> RowwiseWork<'_, C, R, N> {
         Ok(())
     }
     /// A row of several blocks.
-    fn long(&self, row: usize, room: &mut UninitSlice<'_, C>, scratch: &mut RowScratch<C, N>) -> Result<()> {
+    fn long(&self, row: usize, dst: &mut UninitSlice<'_, C>, scratch: &mut RowScratch<C, N>) -> Result<()> {
         let (n, first) = (self.n, row * self.n);
         let mut s = [C::POSITIVE_ZERO; STATS];
         let mut blocks = filled(n.div_ceil(BLOCK), C::POSITIVE_ZERO)?;
@@ -432,9 +432,9 @@ impl<C: Float, R: Rows<N>, const N: usize> RowwiseWork<'_, C, R, N> {
             s[k] = self.finish(k, &blocks, &s);
         }
         match R::OUT {
-            RowOut::Once => room.copy(&self.of_row(&s)[..1]),
-            RowOut::Statistics => room.copy(&s[..R::FOLDS.len()]),
-            RowOut::Each => self.write(first, n, &s, keeps_terms::<R, N>().then_some(0), room, scratch)?,
+            RowOut::Once => dst.copy(&self.of_row(&s)[..1]),
+            RowOut::Statistics => dst.copy(&s[..R::FOLDS.len()]),
+            RowOut::Each => self.write(first, n, &s, keeps_terms::<R, N>().then_some(0), dst, scratch)?,
         }
         Ok(())
     }

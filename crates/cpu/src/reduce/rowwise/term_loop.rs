@@ -22,14 +22,14 @@ const TAIL_ELEMENTS: usize = 16;
 /// function of their own they would be compiled without the kernel's instruction set.
 pub(crate) trait TermSource<T>: Copy {
     /// What the elements of a window are computed from.
-    type Window: Copy;
+    type Chunk: Copy;
     /// Only these windows, so many, from the first on. Where a loop goes through as many, the compiler then sees that no number needs a
     /// check; that was a seventh of layer norm.
-    fn cut(self, windows: usize) -> Self;
+    fn cut(self, chunks: usize) -> Self;
     /// A window by number.
-    fn window(&self, number: usize) -> Self::Window;
+    fn chunk(&self, number: usize) -> Self::Chunk;
     /// The elements of a window from `j` on that go at once.
-    fn at<R: SimdLanes<T> + Lane>(&self, w: &Self::Window, j: usize) -> R;
+    fn at<R: SimdLanes<T> + Lane>(&self, w: &Self::Chunk, j: usize) -> R;
 }
 
 /// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones. The processor foresees what
@@ -39,7 +39,7 @@ pub(crate) const PREFETCH_DISTANCE_BYTES: usize = 4096;
 /// What memory fetches, window by window, while terms are computed.
 pub(crate) trait PrefetchPolicy: Copy {
     /// Has as much as a window fetched.
-    fn window(&self, number: usize);
+    fn chunk(&self, number: usize);
 }
 
 /// What lies from these places on, for soon.
@@ -48,7 +48,7 @@ pub(crate) struct PrefetchL1<T, const P: usize>(pub(crate) [*const T; P]);
 
 impl<T: Copy, const P: usize> PrefetchPolicy for PrefetchL1<T, P> {
     #[inline(always)]
-    fn window(&self, number: usize) {
+    fn chunk(&self, number: usize) {
         for place in self.0 {
             let place = place.wrapping_add(number * TERM_CHUNK).cast::<u8>();
             (0..TERM_CHUNK * size_of::<T>()).step_by(LINE).for_each(|i| prefetch_l1(place.wrapping_add(i)));
@@ -62,7 +62,7 @@ pub(crate) struct PrefetchL2<T>(pub(crate) *const T);
 
 impl<T: Copy> PrefetchPolicy for PrefetchL2<T> {
     #[inline(always)]
-    fn window(&self, number: usize) {
+    fn chunk(&self, number: usize) {
         prefetch_lines(self.0.wrapping_add(number * TERM_CHUNK), TERM_CHUNK);
     }
 }
@@ -83,8 +83,8 @@ pub(crate) fn write_terms<T: Copy, L: SimdLanes<T> + Lane>(
     prefetch: impl PrefetchPolicy,
 ) {
     for (number, y) in y.as_chunks_mut::<TERM_CHUNK>().0.iter_mut().enumerate() {
-        prefetch.window(number);
-        let w = x.window(number);
+        prefetch.chunk(number);
+        let w = x.chunk(number);
         let mut j = 0;
         while j < TERM_CHUNK {
             x.at::<L>(&w, j).store(&mut y[j..]);
@@ -113,7 +113,7 @@ struct TermChunks<X, L>(X, PhantomData<L>);
 impl<T: Copy, X: TermSource<T>, L: SimdLanes<T> + Lane, const W: usize> FillChunk<T, W> for TermChunks<X, L> {
     #[inline(always)]
     fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; W]) {
-        let w = self.0.window(number);
+        let w = self.0.chunk(number);
         let mut j = 0;
         while j < W {
             self.0.at::<L>(&w, j).write(&mut y[j..]);

@@ -10,7 +10,7 @@
 //! time as a cache holds. The last four halvings join what 16 such combs have. Lanes without a row hold +0, which changes nothing.
 
 use super::in_register::RegisterFold;
-use super::kernel::{ResultTerms, RowOperand, StatisticTerms, load_operands, splat_statistics, windows};
+use super::kernel::{ResultTerms, RowOperand, StatisticTerms, chunks, load_operands, splat_statistics};
 use super::term_loop::{self, PrefetchL1, TERM_CHUNK};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
@@ -69,12 +69,12 @@ fn compute<C: Float, R: Columns<N>, const N: usize>(
         let stage = StagedView::<C>::new(R::NAME, view)?;
         let one = stage.is_one_row(n);
         let len = if one { n } else { rows * n };
-        let Some(lying) = stage.padded(0, len, len) else { return Ok(None) };
-        (*x, *step) = (lying, if one { 0 } else { n });
+        let Some(in_place) = stage.padded(0, len, len) else { return Ok(None) };
+        (*x, *step) = (in_place, if one { 0 } else { n });
         if one && padded > n {
             // Windows of it are read for each row.
             *copy = filled(padded, C::POSITIVE_ZERO)?;
-            copy[..n].copy_from_slice(lying);
+            copy[..n].copy_from_slice(in_place);
             *x = copy;
         }
     }
@@ -108,13 +108,13 @@ fn compute<C: Float, R: Columns<N>, const N: usize>(
     Ok(Some((C::wrap(y), sums.collect::<Result<_>>()?)))
 }
 
-/// Sums of blocks, each the first `width` numbers of `apart`, joined pairwise in the order of the blocks, in the first.
-fn join_block_sums<C: Float>(isa: Isa, parts: &mut [C], blocks: usize, apart: usize, width: usize) {
+/// Sums of blocks, each the first `width` numbers of `row_stride`, joined pairwise in the order of the blocks, in the first.
+fn join_block_sums<C: Float>(isa: Isa, parts: &mut [C], blocks: usize, row_stride: usize, width: usize) {
     if blocks > 1 {
         let half = blocks.next_power_of_two() / 2;
-        let (left, right) = parts.split_at_mut(half * apart);
-        join_block_sums(isa, left, half, apart, width);
-        join_block_sums(isa, right, blocks - half, apart, width);
+        let (left, right) = parts.split_at_mut(half * row_stride);
+        join_block_sums(isa, left, half, row_stride, width);
+        join_block_sums(isa, right, blocks - half, row_stride, width);
         run_lanes(isa, AddPartialSums { left: &mut left[..width], right: &right[..width] });
     }
 }
@@ -200,7 +200,7 @@ struct LaneRows<'a, 'w, 'y, C, R, const N: usize> {
 
 impl<C: Float, R: Columns<N>, const N: usize> LaneKernel for LaneRows<'_, '_, '_, C, R, N> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(mut self) {
         self.sums.fill(C::POSITIVE_ZERO);
@@ -229,7 +229,7 @@ impl<C: Float, R: Columns<N>, const N: usize> LaneRows<'_, '_, '_, C, R, N> {
                 }
             };
         }
-        let x = windows::<C, true, N>(&x, &[0; N], 0, padded);
+        let x = chunks::<C, true, N>(&x, &[0; N], 0, padded);
         let (mut s, n) = ([C::POSITIVE_ZERO; STATS], C::lit(len as f64));
         // What is fetched meanwhile: where the results go, and the next row of two operands.
         let of = |k: usize| all[k].as_ptr().wrapping_add(next * step[k]);
@@ -261,8 +261,8 @@ impl<C: Float, R: Columns<N>, M: SimdLanes<C> + Lane, S: SimdLanes<C> + Lane, co
     for RowValues<ResultTerms<'_, C, R, true, N>, (M, S)>
 {
     #[inline(always)]
-    fn write(self, room: &mut UninitSlice<'_, C>) {
-        term_loop::write_results::<C, M, S>(self.x, self.len, room);
+    fn write(self, dst: &mut UninitSlice<'_, C>) {
+        term_loop::write_results::<C, M, S>(self.x, self.len, dst);
     }
 }
 
@@ -316,7 +316,7 @@ fn add<C: Float, M: SimdLanes<C> + Lane, R: Columns<N>, const N: usize, const K:
     sums: &mut [C],
 ) {
     for (number, sums) in sums.as_chunks_mut::<TERM_CHUNK>().0.iter_mut().enumerate() {
-        let w = x.map(|x| x.window(number));
+        let w = x.map(|x| x.chunk(number));
         // A copy: the compiler does not see that operands and sums are apart.
         let (mut all, mut j) = (*sums, 0);
         while j < TERM_CHUNK {
@@ -336,7 +336,7 @@ struct AddPartialSums<'a, C> {
 
 impl<C: Float> LaneKernel for AddPartialSums<'_, C> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let right = self.right.as_chunks::<TERM_CHUNK>().0;
