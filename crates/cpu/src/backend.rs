@@ -30,27 +30,27 @@ pub struct Cpu;
 static DROP: fn(Array<Cpu>) = drop;
 
 /// A view of numbers that are there, or are computed now.
-pub(crate) fn host<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
+pub(crate) fn host_view<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
     Ok(View { buffer: v.buffer.data()?, layout: v.layout, dtype: v.dtype })
 }
 
 /// All views, of numbers that are there.
-fn hosts<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
-    gemm::contract::try_map_all(x, host)
+fn host_views<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
+    gemm::contract::try_map_all(x, host_view)
 }
 
 /// A view, for the reference.
-pub(crate) fn to(v: View<'_>) -> backend::View<'_, Reference> {
+pub(crate) fn reference_view(v: View<'_>) -> backend::View<'_, Reference> {
     backend::View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
 }
 
 /// The result of a kernel, as a tensor's memory.
-fn own(y: Result<HostData>) -> Result<CpuBuffer> {
+fn into_buffer(y: Result<HostData>) -> Result<CpuBuffer> {
     y.map(CpuBuffer::new)
 }
 
 /// A view as the trait has it.
-type Look<'a> = backend::View<'a, Cpu>;
+type BackendView<'a> = backend::View<'a, Cpu>;
 
 /// Items of an update, as the reference has them: what changes is memory that nobody else sees, and what is read is there.
 fn host_items<'a, const M: usize, const R: usize>(
@@ -62,7 +62,12 @@ fn host_items<'a, const M: usize, const R: usize>(
             changes.push(Changed { buffer: x.buffer.data_mut()?, dtype: x.dtype });
         }
         let changes = changes.try_into().unwrap_or_else(|_| unreachable!("as many as there were"));
-        Ok(UpdateItem { shape: i.shape, dtype: i.dtype, changes, reads: hosts(&i.reads)?.map(to) })
+        Ok(UpdateItem {
+            shape: i.shape,
+            dtype: i.dtype,
+            changes,
+            reads: host_views(&i.reads)?.map(reference_view),
+        })
     };
     items.into_iter().map(item).collect()
 }
@@ -76,10 +81,10 @@ impl Backend for Cpu {
     fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
         memory::adopt(data).map(CpuBuffer::new)
     }
-    fn download(d: &CpuDevice, x: Look<'_>) -> Result<HostData> {
-        copy::own(d, &host(&x)?)
+    fn download(d: &CpuDevice, x: BackendView<'_>) -> Result<HostData> {
+        copy::own(d, &host_view(&x)?)
     }
-    fn receive(_: &CpuDevice, _: &CpuDevice, _: Look<'_>) -> Result<Option<CpuBuffer>> {
+    fn receive(_: &CpuDevice, _: &CpuDevice, _: BackendView<'_>) -> Result<Option<CpuBuffer>> {
         // All of its devices are the host.
         Ok(None)
     }
@@ -100,41 +105,41 @@ impl Backend for Cpu {
         memory::release();
         Ok(())
     }
-    fn prepack(d: &CpuDevice, w: Look<'_>) -> Result<bool> {
+    fn prepack(d: &CpuDevice, w: BackendView<'_>) -> Result<bool> {
         w.buffer.prepack(d, gemm::MatrixPlace::of(w.layout))
     }
     fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<CpuBuffer> {
-        own(copy::fill(d, value, dtype, len))
+        into_buffer(copy::fill(d, value, dtype, len))
     }
     fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<CpuBuffer> {
-        own(random::random(d, r, s, dtype, len))
+        into_buffer(random::random(d, r, s, dtype, len))
     }
-    fn copy(d: &CpuDevice, x: Look<'_>) -> Result<CpuBuffer> {
-        own(copy::own(d, &host(&x)?))
+    fn copy(d: &CpuDevice, x: BackendView<'_>) -> Result<CpuBuffer> {
+        into_buffer(copy::own(d, &host_view(&x)?))
     }
-    fn cast<C: Casting>(d: &CpuDevice, x: Look<'_>, dtype: DType) -> Result<CpuBuffer> {
-        let x = host(&x)?;
-        own(if const { C::ALL } { copy::cast(d, &x, dtype) } else { copy::cast_halves(d, &x, dtype) })
+    fn cast<C: Casting>(d: &CpuDevice, x: BackendView<'_>, dtype: DType) -> Result<CpuBuffer> {
+        let x = host_view(&x)?;
+        into_buffer(if const { C::ALL } { copy::cast(d, &x, dtype) } else { copy::cast_halves(d, &x, dtype) })
     }
     fn assemble(
         d: &CpuDevice,
         fill: Scalar,
         dtype: DType,
         shape: &Shape,
-        parts: &[(Look<'_>, Layout)],
+        parts: &[(BackendView<'_>, Layout)],
     ) -> Result<CpuBuffer> {
         let parts: Vec<(View<'_>, Layout)> =
-            parts.iter().map(|(v, l)| Ok((host(v)?, l.clone()))).collect::<Result<_>>()?;
-        own(concat::assemble(d, fill, dtype, shape, &parts))
+            parts.iter().map(|(v, l)| Ok((host_view(v)?, l.clone()))).collect::<Result<_>>()?;
+        into_buffer(concat::assemble(d, fill, dtype, shape, &parts))
     }
     fn record(_: &CpuDevice, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
         // Running a function again costs what its work costs: there is no queue to fill.
         Ok(None)
     }
-    fn input(d: &CpuDevice, x: Look<'_>, _: Option<&CpuBuffer>) -> Result<CpuBuffer> {
+    fn input(d: &CpuDevice, x: BackendView<'_>, _: Option<&CpuBuffer>) -> Result<CpuBuffer> {
         Self::copy(d, x)
     }
-    fn replay(_: &CpuDevice, g: &Infallible, _: &[(Look<'_>, &CpuBuffer)]) -> Result<bool> {
+    fn replay(_: &CpuDevice, g: &Infallible, _: &[(BackendView<'_>, &CpuBuffer)]) -> Result<bool> {
         match *g {}
     }
     fn memory_id(_: &CpuDevice, buffer: &CpuBuffer) -> Result<usize> {
@@ -143,22 +148,32 @@ impl Backend for Cpu {
     fn map<M: Map<N>, const N: usize>(
         d: &CpuDevice,
         m: &M,
-        x: [Look<'_>; N],
+        x: [BackendView<'_>; N],
         dtype: DType,
     ) -> Result<CpuBuffer> {
         if !d.isa().has_formulas() {
-            return own(Reference::map(&ReferenceDevice, m, hosts(&x)?.map(to), dtype));
+            return into_buffer(Reference::map(
+                &ReferenceDevice,
+                m,
+                host_views(&x)?.map(reference_view),
+                dtype,
+            ));
         }
         map::map(d, m, &x, dtype)
     }
     fn map_int<M: IntMap<N>, const N: usize>(
         d: &CpuDevice,
         m: &M,
-        x: [Look<'_>; N],
+        x: [BackendView<'_>; N],
         dtype: DType,
     ) -> Result<CpuBuffer> {
         if !d.isa().has_formulas() {
-            return own(Reference::map_int(&ReferenceDevice, m, hosts(&x)?.map(to), dtype));
+            return into_buffer(Reference::map_int(
+                &ReferenceDevice,
+                m,
+                host_views(&x)?.map(reference_view),
+                dtype,
+            ));
         }
         map::map_int(d, m, &x, dtype)
     }
@@ -173,9 +188,9 @@ impl Backend for Cpu {
         }
         update::update(d, u, items)
     }
-    fn fold<F: Folding>(d: &CpuDevice, x: Look<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
-        let x = host(&x)?;
-        own(match F::FOLD {
+    fn fold<F: Folding>(d: &CpuDevice, x: BackendView<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
+        let x = host_view(&x)?;
+        into_buffer(match F::FOLD {
             Fold::Sum if const { !F::INTEGERS } => reduce::float_sum(d, &x, kept, dtype),
             Fold::Sum => reduce::sum(d, &x, kept, dtype),
             Fold::Prod => reduce::prod(d, &x, kept, dtype),
@@ -183,31 +198,31 @@ impl Backend for Cpu {
             Fold::Min => reduce::min(d, &x, kept, dtype),
         })
     }
-    fn arg_fold(d: &CpuDevice, f: ArgFold, x: Look<'_>, kept: usize) -> Result<CpuBuffer> {
-        own(reduce::arg_fold(d, f, &host(&x)?, kept))
+    fn arg_fold(d: &CpuDevice, f: ArgFold, x: BackendView<'_>, kept: usize) -> Result<CpuBuffer> {
+        into_buffer(reduce::arg_fold(d, f, &host_view(&x)?, kept))
     }
-    fn scan(d: &CpuDevice, f: Scan, x: Look<'_>, dtype: DType) -> Result<Placed<CpuBuffer>> {
-        Ok(reduce::scan(d, f, &host(&x)?, dtype)?.map(CpuBuffer::new))
+    fn scan(d: &CpuDevice, f: Scan, x: BackendView<'_>, dtype: DType) -> Result<Placed<CpuBuffer>> {
+        Ok(reduce::scan(d, f, &host_view(&x)?, dtype)?.map(CpuBuffer::new))
     }
     fn rows<R: RowFormula<N>, const N: usize>(
         d: &CpuDevice,
         r: &R,
-        x: [Look<'_>; N],
+        x: [BackendView<'_>; N],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<CpuBuffer>> {
-        let x = hosts(&x)?;
+        let x = host_views(&x)?;
         let y = if d.isa().has_formulas() {
-            reduce::rows(d, r, &x, kept, dtype)
+            reduce::rowwise(d, r, &x, kept, dtype)
         } else {
-            Reference::rows(&ReferenceDevice, r, x.map(to), kept, dtype)
+            Reference::rows(&ReferenceDevice, r, x.map(reference_view), kept, dtype)
         };
         Ok(y?.map(CpuBuffer::new))
     }
     fn rows_and_columns<R: Columns<N>, const N: usize>(
         d: &CpuDevice,
         r: &R,
-        x: [Look<'_>; N],
+        x: [BackendView<'_>; N],
         kept: usize,
         dtype: DType,
         sums: usize,
@@ -215,33 +230,38 @@ impl Backend for Cpu {
         if !d.isa().has_formulas() {
             return Ok(None);
         }
-        let both = reduce::rows_and_columns(d, r, &hosts(&x)?, kept, dtype, sums)?;
+        let both = reduce::rows_and_columns(d, r, &host_views(&x)?, kept, dtype, sums)?;
         Ok(both.map(|(y, sums)| (CpuBuffer::new(y).into(), sums.into_iter().map(CpuBuffer::new).collect())))
     }
     fn lattice<F: Map<4>>(
         d: &CpuDevice,
         f: &F,
-        x: [Look<'_>; 3],
+        x: [BackendView<'_>; 3],
         ends: &[usize],
     ) -> Result<Option<CpuBuffer>> {
         if !d.isa().has_formulas() {
             return Ok(None);
         }
-        own(reduce::lattice(d, f, hosts(&x)?, ends)).map(Some)
+        into_buffer(reduce::lattice(d, f, host_views(&x)?, ends)).map(Some)
     }
     fn lattice_grad<F: Map<5>>(
         d: &CpuDevice,
         f: &F,
-        x: [Look<'_>; 4],
+        x: [BackendView<'_>; 4],
         ends: &[usize],
     ) -> Result<Option<CpuBuffer>> {
         if !d.isa().has_formulas() {
             return Ok(None);
         }
-        own(reduce::lattice_grad(d, f, hosts(&x)?, ends)).map(Some)
+        into_buffer(reduce::lattice_grad(d, f, host_views(&x)?, ends)).map(Some)
     }
-    fn sort(d: &CpuDevice, x: Look<'_>, descending: bool, first: usize) -> Result<(CpuBuffer, CpuBuffer)> {
-        let (values, places) = sort::sort(d, &host(&x)?, descending, first)?;
+    fn sort(
+        d: &CpuDevice,
+        x: BackendView<'_>,
+        descending: bool,
+        first: usize,
+    ) -> Result<(CpuBuffer, CpuBuffer)> {
+        let (values, places) = sort::sort(d, &host_view(&x)?, descending, first)?;
         Ok((CpuBuffer::new(values), CpuBuffer::new(places)))
     }
     fn precision(d: &CpuDevice) -> Precision {
@@ -250,10 +270,10 @@ impl Backend for Cpu {
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &CpuDevice,
         p: Precision,
-        x: Look<'_>,
-        w: Look<'_>,
+        x: BackendView<'_>,
+        w: BackendView<'_>,
         e: &E,
-        extra: [Look<'_>; N],
+        extra: [BackendView<'_>; N],
     ) -> Result<CpuBuffer> {
         let packed = match (x.shape().dims(), w.layout.strides()) {
             // One matrix for all of the batch.
@@ -262,8 +282,8 @@ impl Backend for Cpu {
             }
             _ => None,
         };
-        let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
-        own(match x.dtype {
+        let (x, w, extra) = (host_view(&x)?, host_view(&w)?, host_views(&extra)?);
+        into_buffer(match x.dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
                 gemm::contract::contract::<f32, E, N>(d, p, &x, (&w, packed), e, &extra)
             }
@@ -272,23 +292,28 @@ impl Backend for Cpu {
                 let own = |v: backend::View<'_, Reference>| {
                     copy::own(d, &View { buffer: v.buffer, layout: v.layout, dtype: v.dtype })
                 };
-                Reference::contract_integers(to(x), to(w), &extra.map(to), &own)
+                Reference::contract_integers(
+                    reference_view(x),
+                    reference_view(w),
+                    &extra.map(reference_view),
+                    &own,
+                )
             }
         })
     }
     fn conv<E: Epilogue<N>, const N: usize>(
         d: &CpuDevice,
         c: &Conv,
-        x: Look<'_>,
-        w: Look<'_>,
+        x: BackendView<'_>,
+        w: BackendView<'_>,
         out: &[usize],
         e: &E,
-        extra: [Look<'_>; N],
+        extra: [BackendView<'_>; N],
     ) -> Result<CpuBuffer> {
         let packed = |worth: bool, place| w.buffer.prepacked(d, worth.into(), place);
-        let (x, w, extra) = (host(&x)?, host(&w)?, hosts(&extra)?);
+        let (x, w, extra) = (host_view(&x)?, host_view(&w)?, host_views(&extra)?);
         let w = (&w, &packed as &conv::PrepackedLookup<'_>);
-        own(match x.dtype {
+        into_buffer(match x.dtype {
             DType::F64 => conv::conv::<f64, E, N>(d, c, &x, w, out, e, &extra),
             // What is not of floats is refused there.
             DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
@@ -299,12 +324,12 @@ impl Backend for Cpu {
     fn conv_input_grad(
         d: &CpuDevice,
         c: &Conv,
-        g: Look<'_>,
-        w: Look<'_>,
+        g: BackendView<'_>,
+        w: BackendView<'_>,
         spatial: &[usize],
     ) -> Result<CpuBuffer> {
-        let (g, w) = (host(&g)?, host(&w)?);
-        own(match g.dtype {
+        let (g, w) = (host_view(&g)?, host_view(&w)?);
+        into_buffer(match g.dtype {
             DType::F64 => conv::input_grad::<f64>(d, c, &g, &w, spatial),
             // What is not of floats is refused there.
             DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
@@ -315,12 +340,12 @@ impl Backend for Cpu {
     fn conv_weight_grad(
         d: &CpuDevice,
         c: &Conv,
-        x: Look<'_>,
-        g: Look<'_>,
+        x: BackendView<'_>,
+        g: BackendView<'_>,
         taps: &[usize],
     ) -> Result<CpuBuffer> {
-        let (x, g) = (host(&x)?, host(&g)?);
-        own(match x.dtype {
+        let (x, g) = (host_view(&x)?, host_view(&g)?);
+        into_buffer(match x.dtype {
             DType::F64 => conv::weight_grad::<f64>(d, c, &x, &g, taps),
             // What is not of floats is refused there.
             DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
@@ -328,78 +353,86 @@ impl Backend for Cpu {
             }
         })
     }
-    fn pool(d: &CpuDevice, p: &Pool, x: Look<'_>) -> Result<(CpuBuffer, Option<CpuBuffer>)> {
+    fn pool(d: &CpuDevice, p: &Pool, x: BackendView<'_>) -> Result<(CpuBuffer, Option<CpuBuffer>)> {
         if !d.isa().has_formulas() {
-            let (y, places) = Reference::pool(&ReferenceDevice, p, to(host(&x)?))?;
+            let (y, places) = Reference::pool(&ReferenceDevice, p, reference_view(host_view(&x)?))?;
             return Ok((CpuBuffer::new(y), places.map(CpuBuffer::new)));
         }
         pool::pool(d, p, &x)
     }
-    fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: Look<'_>, spatial: &[usize]) -> Result<CpuBuffer> {
-        own(pool::avg_pool_grad(d, p, &host(&g)?, spatial))
+    fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: BackendView<'_>, spatial: &[usize]) -> Result<CpuBuffer> {
+        into_buffer(pool::avg_pool_grad(d, p, &host_view(&g)?, spatial))
     }
     fn attention(
         d: &CpuDevice,
         a: &Attention,
-        q: Look<'_>,
-        k: Look<'_>,
-        v: Look<'_>,
-        mask: Option<Look<'_>>,
+        q: BackendView<'_>,
+        k: BackendView<'_>,
+        v: BackendView<'_>,
+        mask: Option<BackendView<'_>>,
     ) -> Result<(CpuBuffer, CpuBuffer)> {
-        let mask = mask.as_ref().map(host).transpose()?;
-        let (o, lse) = attention::attention(d, a, host(&q)?, host(&k)?, host(&v)?, mask)?;
+        let mask = mask.as_ref().map(host_view).transpose()?;
+        let (o, lse) = attention::attention(d, a, host_view(&q)?, host_view(&k)?, host_view(&v)?, mask)?;
         Ok((CpuBuffer::new(o), CpuBuffer::new(lse)))
     }
     fn attention_grad(
         d: &CpuDevice,
         a: &Attention,
-        q: Look<'_>,
-        k: Look<'_>,
-        v: Look<'_>,
-        mask: Option<Look<'_>>,
-        o: Look<'_>,
-        lse: Look<'_>,
-        g: Look<'_>,
+        q: BackendView<'_>,
+        k: BackendView<'_>,
+        v: BackendView<'_>,
+        mask: Option<BackendView<'_>>,
+        o: BackendView<'_>,
+        lse: BackendView<'_>,
+        g: BackendView<'_>,
     ) -> Result<(CpuBuffer, CpuBuffer, CpuBuffer)> {
-        let mask = mask.as_ref().map(host).transpose()?;
-        let results = attention::Results { o: host(&o)?, lse: host(&lse)?, g: host(&g)? };
-        let (q, k, v) = attention::attention_grad(d, a, host(&q)?, host(&k)?, host(&v)?, mask, results)?;
+        let mask = mask.as_ref().map(host_view).transpose()?;
+        let results = attention::GradInputs { o: host_view(&o)?, lse: host_view(&lse)?, g: host_view(&g)? };
+        let (q, k, v) =
+            attention::attention_grad(d, a, host_view(&q)?, host_view(&k)?, host_view(&v)?, mask, results)?;
         Ok((CpuBuffer::new(q), CpuBuffer::new(k), CpuBuffer::new(v)))
     }
-    fn gather(d: &CpuDevice, x: Look<'_>, axis: usize, index: Look<'_>) -> Result<CpuBuffer> {
-        if let Some(y) = lazy::gather::put_off(d, &x, axis, &index)? {
+    fn gather(d: &CpuDevice, x: BackendView<'_>, axis: usize, index: BackendView<'_>) -> Result<CpuBuffer> {
+        if let Some(y) = lazy::gather::defer(d, &x, axis, &index)? {
             return Ok(y);
         }
-        let (x, index) = (host(&x)?, host(&index)?);
-        own(match gather::gather(d, &x, axis, &index)? {
+        let (x, index) = (host_view(&x)?, host_view(&index)?);
+        into_buffer(match gather::gather(d, &x, axis, &index)? {
             Some(y) => Ok(y),
             // An index is out of range: the reference says which.
-            None => Reference::gather(&ReferenceDevice, to(x), axis, to(index)),
+            None => Reference::gather(&ReferenceDevice, reference_view(x), axis, reference_view(index)),
         })
     }
     fn scatter(
         d: &CpuDevice,
         how: Scatter,
-        base: Look<'_>,
+        base: BackendView<'_>,
         axis: usize,
-        index: Look<'_>,
-        src: Look<'_>,
+        index: BackendView<'_>,
+        src: BackendView<'_>,
     ) -> Result<CpuBuffer> {
-        let (base, index) = (host(&base)?, host(&index)?);
+        let (base, index) = (host_view(&base)?, host_view(&index)?);
         if how == Scatter::Add
             && let Some(y) = scatter::of_map(d, &base, axis, &index, &src)?
         {
-            return own(Ok(y));
+            return into_buffer(Ok(y));
         }
-        let src = host(&src)?;
-        own(match scatter::scatter(d, how, &base, axis, &index, &src)? {
+        let src = host_view(&src)?;
+        into_buffer(match scatter::scatter(d, how, &base, axis, &index, &src)? {
             Some(y) => Ok(y),
             // An index is out of range: the reference says which.
-            None => Reference::scatter(&ReferenceDevice, how, to(base), axis, to(index), to(src)),
+            None => Reference::scatter(
+                &ReferenceDevice,
+                how,
+                reference_view(base),
+                axis,
+                reference_view(index),
+                reference_view(src),
+            ),
         })
     }
-    fn nonzero(d: &CpuDevice, x: Look<'_>) -> Result<(CpuBuffer, usize)> {
-        let (places, n) = gather::nonzero(d, &host(&x)?)?;
+    fn nonzero(d: &CpuDevice, x: BackendView<'_>) -> Result<(CpuBuffer, usize)> {
+        let (places, n) = gather::nonzero(d, &host_view(&x)?)?;
         Ok((CpuBuffer::new(places), n))
     }
 }

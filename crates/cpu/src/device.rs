@@ -51,23 +51,23 @@ struct Inner {
 }
 
 /// The environment's wish for an instruction set: `plain`, `avx2`, `avx512`.
-const ISA: &str = "ELINVAR_CPU_ISA";
+const ISA_VARIABLE: &str = "ELINVAR_CPU_ISA";
 /// The environment's wish for a number of threads.
-const THREADS: &str = "ELINVAR_THREADS";
+const THREADS_VARIABLE: &str = "ELINVAR_THREADS";
 /// The environment's wish for [`CpuDevice::fuse_from`].
-const FUSE: &str = "ELINVAR_FUSE_FROM";
+const FUSE_VARIABLE: &str = "ELINVAR_FUSE_FROM";
 /// The environment's wish for [`CpuDevice::pack_up_to`].
-const PACK: &str = "ELINVAR_PACK_UP_TO";
+const PACK_VARIABLE: &str = "ELINVAR_PACK_UP_TO";
 /// Bytes of weights that may be packed unasked: small models whole. Of BERT's 42 MiB, with 16 of them packed a sentence of 128 words took
 /// 8.0 ms, and takes 7.4.
-const PACK_UP_TO: usize = 64 << 20;
+const PACK_UP_TO_BYTES: usize = 64 << 20;
 /// Elements from which maps are put off: 512 KiB of f32, what leaves a second-level cache with its operands. Five maps on half as many
 /// took 20.5 microseconds in one pass, and 16.6 one after the other.
-const FUSE_FROM: usize = 1 << 17;
+const FUSE_FROM_ELEMENTS: usize = 1 << 17;
 
 impl Inner {
     fn new(isa: Isa, threads: usize, pool: Option<Arc<ThreadPool>>) -> Inner {
-        let (fuses_from, packs_up_to, precision) = (FUSE_FROM, PACK_UP_TO, Precision::Exact);
+        let (fuses_from, packs_up_to, precision) = (FUSE_FROM_ELEMENTS, PACK_UP_TO_BYTES, Precision::Exact);
         Inner { isa, threads, pool, fuses_from, packs_up_to, precision }
     }
     /// The same, with the same threads.
@@ -108,14 +108,14 @@ impl CpuDevice {
     }
     fn from_environment() -> Result<CpuDevice> {
         let said = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-        let isa = match said(ISA) {
+        let isa = match said(ISA_VARIABLE) {
             None => Isa::best(),
-            Some(name) => name.parse().map_err(|e: Error| e.at(ISA))?,
+            Some(name) => name.parse().map_err(|e: Error| e.at(ISA_VARIABLE))?,
         };
-        let threads = match said(THREADS) {
+        let threads = match said(THREADS_VARIABLE) {
             None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             Some(n) => n.parse().ok().filter(|n| *n > 0).ok_or_else(|| {
-                Error::argument(format!("{THREADS} is \"{n}\", and should be a number of threads"))
+                Error::argument(format!("{THREADS_VARIABLE} is \"{n}\", and should be a number of threads"))
             })?,
         };
         let number = |name: &str, of: &str| {
@@ -124,10 +124,10 @@ impl CpuDevice {
             said(name).map(|n| n.parse().map_err(|_| wrong(&n))).transpose()
         };
         let mut device = CpuDevice::new(isa, threads)?;
-        if let Some(n) = number(FUSE, "elements")? {
+        if let Some(n) = number(FUSE_VARIABLE, "elements")? {
             device = device.fuse_from(n);
         }
-        if let Some(n) = number(PACK, "bytes")? {
+        if let Some(n) = number(PACK_VARIABLE, "bytes")? {
             device = device.pack_up_to(n);
         }
         Ok(device)

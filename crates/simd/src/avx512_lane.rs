@@ -98,7 +98,7 @@ fn in_turn(x: __m512) -> __m512 {
 }
 
 /// A register with its numbers in another order.
-macro_rules! turned {
+macro_rules! transposed {
     ($x:ident, $($instruction:tt)*) => {
         // SAFETY: the processor has AVX-512, as the register says.
         Avx512Lane([unsafe { $($instruction)*($x.0[0], $x.0[0]) }])
@@ -114,7 +114,7 @@ impl<const K: usize> ReduceLanes<f32> for Avx512Lane<K> {
         })
     }
     #[inline(always)]
-    fn two(f: Fold, a: Self, b: Self) -> Self {
+    fn combine(f: Fold, a: Self, b: Self) -> Self {
         match f {
             Fold::Sum => a + b,
             Fold::Prod => a * b,
@@ -134,18 +134,18 @@ impl<const K: usize> ReduceLanes<f32> for Avx512Lane<K> {
             Avx512Lane([self.0[3 % K]]),
         ];
         match K {
-            4 => Avx512Lane::two(f, Avx512Lane::two(f, a, c), Avx512Lane::two(f, b, d)),
-            2 => Avx512Lane::two(f, a, b),
+            4 => Avx512Lane::combine(f, Avx512Lane::combine(f, a, c), Avx512Lane::combine(f, b, d)),
+            2 => Avx512Lane::combine(f, a, b),
             _ => a,
         }
     }
     #[inline(always)]
     fn folded(x: Avx512Lane<1>, f: Fold) -> f32 {
         // Each half beside the other, then each quarter, each pair, each number.
-        let x = Avx512Lane::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0x4e>));
-        let x = Avx512Lane::two(f, x, turned!(x, _mm512_shuffle_f32x4::<0xb1>));
-        let x = Avx512Lane::two(f, x, turned!(x, _mm512_shuffle_ps::<0x4e>));
-        let x = Avx512Lane::two(f, x, turned!(x, _mm512_shuffle_ps::<0xb1>));
+        let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_f32x4::<0x4e>));
+        let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_f32x4::<0xb1>));
+        let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_ps::<0x4e>));
+        let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_ps::<0xb1>));
         // SAFETY: the processor has AVX-512, as the register says.
         unsafe { _mm512_cvtss_f32(x.0[0]) }
     }

@@ -44,7 +44,7 @@ pub trait ReduceLanes<T>: SimdLanes<T> + Lane {
     /// The first `n` of these, and behind them `other`.
     fn first(self, n: usize, other: T) -> Self;
     /// Two terms of a fold as one; an extreme need not see NaN.
-    fn two(f: Fold, a: Self, b: Self) -> Self;
+    fn combine(f: Fold, a: Self, b: Self) -> Self;
     /// Some of these, or one.
     type Few: Copy;
     /// These as few: the first half with the second, and so on, as long as no register has numbers of both.
@@ -61,7 +61,7 @@ impl<T: Lane<Mask = bool>> ReduceLanes<T> for ScalarLane<T> {
         if n > 0 { self } else { ScalarLane(other) }
     }
     #[inline(always)]
-    fn two(f: Fold, a: Self, b: Self) -> Self {
+    fn combine(f: Fold, a: Self, b: Self) -> Self {
         match f {
             Fold::Sum => a + b,
             Fold::Prod => a * b,
@@ -159,7 +159,7 @@ type Avx512Lanes<const K: usize> = Avx512Lane<K>;
 #[cfg(all(target_arch = "x86_64", debug_assertions))]
 type Avx512Lanes<const K: usize> = ScalarLane<f32>;
 
-/// Registers of f64 are not written out: what has a copy for AVX-512 ([`LaneKernel::WIDE`]) is left to the compiler.
+/// Registers of f64 are not written out: what has a copy for AVX-512 ([`LaneKernel::AVX512_F64`]) is left to the compiler.
 impl SimdFloat for f64 {
     #[cfg(target_arch = "x86_64")]
     type Widest = ScalarLane<f64>;
@@ -186,7 +186,7 @@ pub trait LaneKernel {
     type T: SimdFloat;
     /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions alone, which arithmetic bounds, not memory.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is one copy of everything"))]
-    const WIDE: bool;
+    const AVX512_F64: bool;
     /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
     fn run<L: SimdLanes<Self::T> + Lane, M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
 }
@@ -202,7 +202,7 @@ pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         Level::Avx2 => unsafe { plain(work).avx2() },
         Level::Avx512 => {
-            if const { size_of::<W::T>() == 4 || W::WIDE } {
+            if const { size_of::<W::T>() == 4 || W::AVX512_F64 } {
                 // SAFETY: as above.
                 unsafe { by_registers(work).avx512() }
             } else {

@@ -133,9 +133,9 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
     /// Lets `f` fill the next `n` elements.
     #[inline]
     pub fn part(&mut self, n: usize, f: impl FnOnce(&mut UninitSlice<'_, T>)) {
-        let mut room = UninitSlice::new(&mut self.slots[self.written..][..n]);
-        f(&mut room);
-        room.assert_full();
+        let mut dst = UninitSlice::new(&mut self.slots[self.written..][..n]);
+        f(&mut dst);
+        dst.assert_full();
         self.written += n;
     }
     /// The next `n` elements, written as `zero`, to be overwritten in any order.
@@ -160,11 +160,11 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
     #[inline]
     #[allow(unsafe_code, reason = "reading what was written")]
     pub fn write_then(&mut self, f: impl FnOnce(&mut UninitSlice<'_, T>), g: impl FnOnce(&mut [T])) {
-        let mut room = UninitSlice::new(&mut self.slots[self.written..]);
-        f(&mut room);
-        let n = room.written;
+        let mut dst = UninitSlice::new(&mut self.slots[self.written..]);
+        f(&mut dst);
+        let n = dst.written;
         // SAFETY: a `UninitSlice` counts what its methods have written, from its first slot on.
-        g(unsafe { room.slots[..n].assume_init_mut() });
+        g(unsafe { dst.slots[..n].assume_init_mut() });
         self.written += n;
     }
     /// Writes a copy of `part`, the last element first.
@@ -200,18 +200,18 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
 /// nothing of `B` from which it could make another.
 pub trait CopyBits {
     /// Writes to the room. It must be `#[inline(never)]`, or there would be a copy for each type again.
-    fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>);
+    fn run<B: Copy>(self, data: &[B], dst: &mut UninitSlice<'_, B>);
 }
 
 /// Moves elements as bits: the work is compiled for each of their four sizes, and not for each of eight types, which was 35 KB more.
 #[allow(unsafe_code, reason = "elements as bits")]
-pub fn copy_as_bits<T: Element>(data: &[T], room: &mut UninitSlice<'_, T>, work: impl CopyBits) {
-    fn bits<T: Element, B: Copy>(data: &[T], room: &mut UninitSlice<'_, T>, work: impl CopyBits) {
+pub fn copy_as_bits<T: Element>(data: &[T], dst: &mut UninitSlice<'_, T>, work: impl CopyBits) {
+    fn bits<T: Element, B: Copy>(data: &[T], dst: &mut UninitSlice<'_, T>, work: impl CopyBits) {
         assert!(
             size_of::<T>() == size_of::<B>() && align_of::<T>() == align_of::<B>(),
             "bits of another size"
         );
-        let slots = room.unwritten();
+        let slots = dst.unwritten();
         // SAFETY: numbers of the same size and alignment, all of whose bits are there, so they are `B`s; and each `B` that is
         // written is a copy of one of them.
         let (data, slots) = unsafe {
@@ -221,13 +221,13 @@ pub fn copy_as_bits<T: Element>(data: &[T], room: &mut UninitSlice<'_, T>, work:
         };
         let mut moved = UninitSlice::new(slots);
         work.run(data, &mut moved);
-        room.written += moved.written;
+        dst.written += moved.written;
     }
     match const { size_of::<T>() } {
-        1 => bits::<T, u8>(data, room, work),
-        2 => bits::<T, u16>(data, room, work),
-        4 => bits::<T, u32>(data, room, work),
-        8 => bits::<T, u64>(data, room, work),
+        1 => bits::<T, u8>(data, dst, work),
+        2 => bits::<T, u16>(data, dst, work),
+        4 => bits::<T, u32>(data, dst, work),
+        8 => bits::<T, u64>(data, dst, work),
         size => unreachable!("no elements have {size} bytes"),
     }
 }
@@ -257,24 +257,24 @@ impl<T: Copy, const CAPACITY: usize> CacheBlock<T, CAPACITY> {
     #[inline(always)]
     pub fn fill(&mut self, n: usize, f: impl FnOnce(&mut UninitSlice<'_, T>)) -> &[T] {
         (self.written, self.number) = (0, None);
-        let mut room = UninitSlice::new(&mut self.slots[..n]);
-        f(&mut room);
-        self.written = room.written;
-        self.held()
+        let mut dst = UninitSlice::new(&mut self.slots[..n]);
+        f(&mut dst);
+        self.written = dst.written;
+        self.written()
     }
     /// `n` copies of this number, unless it holds as many of the one with the same `name`.
     #[inline]
     pub fn copies(&mut self, name: usize, n: usize, number: impl FnOnce() -> T) {
         if self.number != Some(name) || self.written < n {
             let number = number();
-            self.fill(n, |room| room.extend(n, |_| number));
+            self.fill(n, |dst| dst.extend(n, |_| number));
             self.number = Some(name);
         }
     }
     /// What was written last.
     #[inline(always)]
     #[allow(unsafe_code, reason = "reading what was written")]
-    pub fn held(&self) -> &[T] {
+    pub fn written(&self) -> &[T] {
         // SAFETY: `written` is 0 or what a `UninitSlice` over the same slots counted, and its methods write each slot before
         // they count it.
         unsafe { self.slots[..self.written].assume_init_ref() }

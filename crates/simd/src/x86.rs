@@ -224,7 +224,7 @@ pairs!(HalfPairs(__m256, __m256bh): _mm256_dpbf16_ps);
 /// The ends of what a formula works on: fewer elements of four bytes than 16. A mask loads and stores them, because 16 that were
 /// put together from several stores are not read before all of those have left for the cache, which takes as long as a cheap
 /// formula on a few numbers.
-pub mod ends {
+pub mod tail_copy {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
 

@@ -4,14 +4,14 @@
 //! thread through all queries and keys of a key head, queries first, meets both. Where there are fewer key heads than
 //! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
 
-use super::bf16::{self, Blocks, Left, Pairs};
-use super::scores::{Mask, Masking, Row, Slopes, Weighted};
-use super::tile_kernel::Strided;
-use super::{Heads, Number, Rows, Sizes, TILE, Terms, turned};
+use super::bf16::{self, PairScratch, PairedBlocks, PairedRows};
+use super::scores::{MaskTile, RowDots, ScoreMask, ScoreRow, SoftmaxGradStep};
+use super::tile_kernel::StridedMatrix;
+use super::{AttentionFloat, AttentionSizes, HeadRows, PaddedRows, TILE, TermBlocks, transposed_keys};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
-use crate::reduce::source::Stage;
+use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::parallel::try_for_each_piece;
 use elinvar_core::host;
@@ -25,7 +25,7 @@ use elinvar_simd::vector::TermKind;
 use std::ops::Range;
 
 /// What the gradient reads besides q, k, v and the mask.
-pub(crate) struct Results<'a> {
+pub(crate) struct GradInputs<'a> {
     /// The output.
     pub o: View<'a>,
     /// Its row statistics.
@@ -42,10 +42,10 @@ pub(crate) fn attention_grad(
     k: View<'_>,
     v: View<'_>,
     mask: Option<View<'_>>,
-    r: Results<'_>,
+    r: GradInputs<'_>,
 ) -> Result<(HostData, HostData, HostData)> {
-    if Sizes::new(&q, &k, &v).empty() {
-        let (to, mask) = (crate::backend::to, mask.map(crate::backend::to));
+    if AttentionSizes::new(&q, &k, &v).empty() {
+        let (to, mask) = (crate::backend::reference_view, mask.map(crate::backend::reference_view));
         let (o, lse, g) = (to(r.o), to(r.lse), to(r.g));
         return Reference::attention_grad(&ReferenceDevice, a, to(q), to(k), to(v), mask, o, lse, g);
     }
@@ -57,7 +57,7 @@ pub(crate) fn attention_grad(
 }
 
 /// A part of the walk, and room for what comes out of it. A gradient that has no room is not computed.
-struct Item<'a, C> {
+struct GradItem<'a, C> {
     /// The key head, counted through the batch.
     kv: usize,
     /// Query heads, counted through the batch.
@@ -70,32 +70,32 @@ struct Item<'a, C> {
     dkv: Option<(&'a mut [C], &'a mut [C])>,
 }
 
-fn backward<C: Number>(
+fn backward<C: AttentionFloat>(
     d: &CpuDevice,
     a: &Attention,
     [q, k, v]: [&View<'_>; 3],
     mask: Option<&View<'_>>,
-    r: &Results<'_>,
+    r: &GradInputs<'_>,
 ) -> Result<[HostVec<C>; 3]> {
-    let z = Sizes::new(q, k, v);
+    let z = AttentionSizes::new(q, k, v);
     let what = "attention's gradient";
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
-    let kind = bf16::kind(d, a, &[q, k, v, &r.g]);
-    let (k, v) = (Heads::<C>::new(d.isa(), what, k)?, Heads::<C>::new(d.isa(), what, v)?);
-    let turned = |x| match kind {
-        TermKind::Elements => turned(d, x, kv_heads),
-        TermKind::Bf16Pairs => bf16::turned(d, x, kv_heads),
+    let kind = bf16::term_kind(d, a, &[q, k, v, &r.g]);
+    let (k, v) = (HeadRows::<C>::new(d.isa(), what, k)?, HeadRows::<C>::new(d.isa(), what, v)?);
+    let transposed = |x| match kind {
+        TermKind::Elements => transposed_keys(d, x, kv_heads),
+        TermKind::Bf16Pairs => bf16::transposed_keys(d, x, kv_heads),
     };
-    let q = Rows::new(d, Heads::new(d.isa(), what, q)?, heads)?;
-    let g = Rows::new(d, Heads::new(d.isa(), what, &r.g)?, heads)?;
+    let q = PaddedRows::new(d, HeadRows::new(d.isa(), what, q)?, heads)?;
+    let g = PaddedRows::new(d, HeadRows::new(d.isa(), what, &r.g)?, heads)?;
     let pairs = match kind {
         TermKind::Elements => None,
         TermKind::Bf16Pairs => {
-            let blocks = |x, wide| Blocks::new(d, x, [heads, z.l, wide]);
+            let blocks = |x, wide| PairedBlocks::new(d, x, [heads, z.l, wide]);
             Some([blocks(&q, z.wide_d())?, blocks(&g, z.wide_v())?])
         }
     };
-    let walk = Walk {
+    let walk = GradWalk {
         isa: d.isa(),
         a,
         z,
@@ -103,16 +103,16 @@ fn backward<C: Number>(
         q,
         g,
         pairs,
-        keys_turned: turned(&k)?,
-        values_turned: turned(&v)?,
-        keys: Terms::new(d, kind, k, kv_heads)?,
-        o: Heads::new(d.isa(), what, &r.o)?,
-        lse: Stage::new(what, &r.lse)?,
-        mask: Mask::new(mask)?,
+        keys_transposed: transposed(&k)?,
+        values_transposed: transposed(&v)?,
+        keys: TermBlocks::new(d, kind, k, kv_heads)?,
+        o: HeadRows::new(d.isa(), what, &r.o)?,
+        lse: StagedView::new(what, &r.lse)?,
+        mask: MaskTile::new(mask)?,
     };
-    let mut dq = filled(heads * z.l * z.d, C::NOTHING)?;
-    let mut dk = filled(kv_heads * z.s * z.d, C::NOTHING)?;
-    let mut dv = filled(kv_heads * z.s * z.v, C::NOTHING)?;
+    let mut dq = filled(heads * z.l * z.d, C::POSITIVE_ZERO)?;
+    let mut dk = filled(kv_heads * z.s * z.d, C::POSITIVE_ZERO)?;
+    let mut dv = filled(kv_heads * z.s * z.v, C::POSITIVE_ZERO)?;
     let mut items = Vec::new();
     let group =
         |kv: usize| (kv / z.j * z.h + kv % z.j * z.group())..(kv / z.j * z.h + (kv % z.j + 1) * z.group());
@@ -123,21 +123,21 @@ fn backward<C: Number>(
             dq.chunks_mut(z.group() * z.l * z.d).zip(dk.chunks_mut(z.s * z.d).zip(dv.chunks_mut(z.s * z.v)));
         for (kv, (dq, dkv)) in all.enumerate() {
             let (heads, queries, keys) = (group(kv), 0..z.l, 0..z.s);
-            items.push(Item { kv, heads, queries, keys, dq: Some(dq), dkv: Some(dkv) });
+            items.push(GradItem { kv, heads, queries, keys, dq: Some(dq), dkv: Some(dkv) });
         }
     } else {
         for (head, dq) in dq.chunks_mut(z.l * z.d).enumerate() {
             for (t, dq) in dq.chunks_mut(TILE * z.d).enumerate() {
                 let queries = t * TILE..z.l.min((t + 1) * TILE);
                 let (heads, keys) = (head..head + 1, 0..z.s);
-                items.push(Item { kv: kv_of(head), heads, queries, keys, dq: Some(dq), dkv: None });
+                items.push(GradItem { kv: kv_of(head), heads, queries, keys, dq: Some(dq), dkv: None });
             }
         }
         for (kv, (dk, dv)) in dk.chunks_mut(z.s * z.d).zip(dv.chunks_mut(z.s * z.v)).enumerate() {
             for (t, dkv) in dk.chunks_mut(TILE * z.d).zip(dv.chunks_mut(TILE * z.v)).enumerate() {
                 let keys = t * TILE..z.s.min((t + 1) * TILE);
                 let (heads, queries) = (group(kv), 0..z.l);
-                items.push(Item { kv, heads, queries, keys, dq: None, dkv: Some(dkv) });
+                items.push(GradItem { kv, heads, queries, keys, dq: None, dkv: Some(dkv) });
             }
         }
     }
@@ -149,32 +149,32 @@ fn backward<C: Number>(
     Ok([dq, dk, dv])
 }
 
-struct Walk<'a, C: Number> {
+struct GradWalk<'a, C: AttentionFloat> {
     isa: Isa,
     a: &'a Attention,
-    z: Sizes,
+    z: AttentionSizes,
     /// What is multiplied.
     kind: TermKind,
     /// [b, h, l, d], in whole vectors
-    q: Rows<'a, C>,
+    q: PaddedRows<'a, C>,
     /// [b, h, l, v], in whole vectors
-    g: Rows<'a, C>,
+    g: PaddedRows<'a, C>,
     /// Both as the terms of products, if pairs are multiplied.
-    pairs: Option<[Blocks<C>; 2]>,
+    pairs: Option<[PairedBlocks<C>; 2]>,
     /// [b, j, s, d]
-    keys: Terms<'a, C>,
+    keys: TermBlocks<'a, C>,
     /// [b, j, blocks, terms of d, TILE]
-    keys_turned: PooledVec<C>,
+    keys_transposed: PooledVec<C>,
     /// [b, j, blocks, terms of v, TILE]
-    values_turned: PooledVec<C>,
+    values_transposed: PooledVec<C>,
     /// [b, h, l, v]
-    o: Heads<'a, C>,
-    lse: Stage<'a, C>,
-    mask: Option<Mask<'a, C>>,
+    o: HeadRows<'a, C>,
+    lse: StagedView<'a, C>,
+    mask: Option<MaskTile<'a, C>>,
 }
 
 /// Contractions of many rows side by side, whose terms come in portions.
-struct Sums<C> {
+struct ChunkedSums<C> {
     kind: TermKind,
     /// Numbers in a row, in whole vectors.
     wide: usize,
@@ -184,10 +184,15 @@ struct Sums<C> {
     total: HostVec<C>,
 }
 
-impl<C: Number> Sums<C> {
+impl<C: AttentionFloat> ChunkedSums<C> {
     fn new(kind: TermKind, rows: usize, wide: usize, terms: usize) -> Result<Self> {
         let total = if terms > CHUNK { rows * wide } else { 0 };
-        Ok(Sums { kind, wide, chunk: filled(rows * wide, C::NOTHING)?, total: filled(total, C::NOTHING)? })
+        Ok(ChunkedSums {
+            kind,
+            wide,
+            chunk: filled(rows * wide, C::POSITIVE_ZERO)?,
+            total: filled(total, C::POSITIVE_ZERO)?,
+        })
     }
     /// `terms` further terms of `rows` rows from `row` on, which had `before` terms: products of a, whose element (row,
     /// term) is meant, and the rows of b.
@@ -196,8 +201,8 @@ impl<C: Number> Sums<C> {
         isa: Isa,
         [row, rows, terms]: [usize; 3],
         before: usize,
-        a: Strided<'_, C>,
-        (b, apart): (&[C], usize),
+        a: StridedMatrix<'_, C>,
+        (b, row_stride): (&[C], usize),
     ) {
         let wide = self.wide;
         let mut done = 0;
@@ -207,9 +212,17 @@ impl<C: Number> Sums<C> {
                 self.close(row, rows, before + done);
             }
             let some = (terms - done).min(CHUNK - (before + done) % CHUNK);
-            let a = Strided { data: &a.data[done * a.column..], ..a };
+            let a = StridedMatrix { data: &a.data[done * a.column..], ..a };
             let c = &mut self.chunk[row * wide..(row + rows) * wide];
-            bf16::chain(isa, self.kind, [rows, wide, some], a, (&b[done * apart..], apart), (c, wide), fresh);
+            bf16::tile_product(
+                isa,
+                self.kind,
+                [rows, wide, some],
+                a,
+                (&b[done * row_stride..], row_stride),
+                (c, wide),
+                fresh,
+            );
             done += some;
         }
     }
@@ -234,25 +247,26 @@ impl<C: Number> Sums<C> {
     }
 }
 
-impl<C: Number> Walk<'_, C> {
-    fn run(&self, item: &mut Item<'_, C>) -> Result<()> {
+impl<C: AttentionFloat> GradWalk<'_, C> {
+    fn run(&self, item: &mut GradItem<'_, C>) -> Result<()> {
         let (z, isa) = (&self.z, self.isa);
         let (wide_d, wide_v) = (z.wide_d(), z.wide_v());
         let blocks = z.s.div_ceil(TILE);
         let (terms_d, terms_v) = (self.kind.terms(z.d), self.kind.terms(z.v));
-        let keys_turned = &self.keys_turned[item.kv * blocks * terms_d * TILE..];
-        let values_turned = &self.values_turned[item.kv * blocks * terms_v * TILE..];
+        let keys_transposed = &self.keys_transposed[item.kv * blocks * terms_d * TILE..];
+        let values_transposed = &self.values_transposed[item.kv * blocks * terms_v * TILE..];
         let scale = C::lit(self.a.scale);
-        let mut tile = [host::filled(TILE, [C::NOTHING; TILE])?, host::filled(TILE, [C::NOTHING; TILE])?];
-        let mut masked: Vec<Row<C>> =
-            host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::NOTHING; TILE])?;
-        let mut spare = filled(if terms_d.max(terms_v) > CHUNK { TILE * TILE } else { 0 }, C::NOTHING)?;
-        let mut pairs = Pairs::new(self.kind, isa)?;
-        let mut dq = Sums::new(self.kind, TILE, wide_d, z.s)?;
+        let mut tile =
+            [host::filled(TILE, [C::POSITIVE_ZERO; TILE])?, host::filled(TILE, [C::POSITIVE_ZERO; TILE])?];
+        let mut masked: Vec<ScoreRow<C>> =
+            host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::POSITIVE_ZERO; TILE])?;
+        let mut spare = filled(if terms_d.max(terms_v) > CHUNK { TILE * TILE } else { 0 }, C::POSITIVE_ZERO)?;
+        let mut pairs = PairScratch::new(self.kind, isa)?;
+        let mut dq = ChunkedSums::new(self.kind, TILE, wide_d, z.s)?;
         let side = if item.dkv.is_some() { item.keys.len() } else { 0 };
         let terms = z.group() * z.l;
-        let mut dk = Sums::new(self.kind, side, wide_d, terms)?;
-        let mut dv = Sums::new(self.kind, side, wide_v, terms)?;
+        let mut dk = ChunkedSums::new(self.kind, side, wide_d, terms)?;
+        let mut dv = ChunkedSums::new(self.kind, side, wide_v, terms)?;
         // Terms that the sums of each block of keys had so far.
         let mut had = host::filled(item.keys.len().div_ceil(TILE), 0)?;
         for (nth, head) in item.heads.clone().enumerate() {
@@ -269,31 +283,36 @@ impl<C: Number> Walk<'_, C> {
                     Some(pairs) => pairs.each_ref().map(|pairs| pairs.block(head, query)),
                 };
                 let (shift, weighted) = self.statistics(first, rows, g)?;
-                let (q, g) =
-                    (Left::new(self.kind, isa, q, rows, z.d)?, Left::new(self.kind, isa, g, rows, z.v)?);
+                let (q, g) = (
+                    PairedRows::new(self.kind, isa, q, rows, z.d)?,
+                    PairedRows::new(self.kind, isa, g, rows, z.v)?,
+                );
                 let mut dq_had = 0;
                 for key in (item.keys.start..visited).step_by(TILE) {
                     let count = TILE.min(visited - key);
                     let [p, ds] = &mut tile;
                     let size = |k: usize| [rows, TILE, k];
                     let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
-                    let right = (&keys_turned[key * terms_d..], TILE);
+                    let right = (&keys_transposed[key * terms_d..], TILE);
                     let to = (p.as_flattened_mut(), TILE);
                     bf16::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
-                    let right = (&values_turned[key * terms_v..], TILE);
+                    let right = (&values_transposed[key * terms_v..], TILE);
                     let to = (ds.as_flattened_mut(), TILE);
                     bf16::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
                     if let Some(mask) = &self.mask {
                         mask.read(isa, z, first, rows, key, count, &mut masked);
                     }
-                    let masking = Masking {
+                    let masking = ScoreMask {
                         scale,
                         mask: self.mask.as_ref().map(|m| (&masked[..], m.keep)),
                         keys: count,
                         diagonal: self.a.causal && key == query,
                     };
                     let (shift, weighted) = (&shift, &weighted);
-                    run_lanes_on_any_isa(isa, Slopes { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
+                    run_lanes_on_any_isa(
+                        isa,
+                        SoftmaxGradStep { masking, p: &mut *p, ds: &mut *ds, shift, weighted },
+                    );
                     if item.dq.is_some() {
                         let (left, terms) = pairs.of_keys(isa, ds, count);
                         dq.add(isa, [0, rows, terms], dq_had, left, self.keys.block(item.kv, key));
@@ -328,27 +347,27 @@ impl<C: Number> Walk<'_, C> {
         Ok(())
     }
     /// For the queries from `first` on: what is taken off their scores, and the sum of g * y.
-    fn statistics(&self, first: usize, rows: usize, g: (&[C], usize)) -> Result<(Row<C>, Row<C>)> {
+    fn statistics(&self, first: usize, rows: usize, g: (&[C], usize)) -> Result<(ScoreRow<C>, ScoreRow<C>)> {
         let z = &self.z;
-        let (mut shift, mut weighted) = ([C::NOTHING; TILE], [C::NOTHING; TILE]);
-        let mut buffer = [C::NOTHING; TILE];
+        let (mut shift, mut weighted) = ([C::POSITIVE_ZERO; TILE], [C::POSITIVE_ZERO; TILE]);
+        let mut buffer = [C::POSITIVE_ZERO; TILE];
         let never = C::lit(f64::NEG_INFINITY);
         for (shift, &lse) in
             shift.iter_mut().zip(&self.lse.block(self.isa, first, rows, rows, &mut buffer)[..rows])
         {
-            *shift = if lse == never { C::NOTHING } else { lse };
+            *shift = if lse == never { C::POSITIVE_ZERO } else { lse };
         }
         let mut buffer = HostVec::new();
-        let (y, apart) = self.o.rows(first, rows, &mut buffer)?;
+        let (y, row_stride) = self.o.rows(first, rows, &mut buffer)?;
         if z.v <= TILE {
             let sums = &mut weighted[..rows];
-            run_lanes_on_any_isa(self.isa, Weighted { y: (y, apart), g, n: z.v, sums });
+            run_lanes_on_any_isa(self.isa, RowDots { y: (y, row_stride), g, n: z.v, sums });
             return Ok((shift, weighted));
         }
-        let mut terms = filled(z.v, C::NOTHING)?;
+        let mut terms = filled(z.v, C::POSITIVE_ZERO)?;
         let mut folded = with_capacity(z.v.div_ceil(BLOCK))?;
         for i in 0..rows {
-            let (y, g) = (&y[i * apart..], &g.0[i * g.1..]);
+            let (y, g) = (&y[i * row_stride..], &g.0[i * g.1..]);
             for ((term, &g), &y) in terms.iter_mut().zip(g).zip(y) {
                 *term = g * y;
             }
@@ -361,7 +380,7 @@ impl<C: Number> Walk<'_, C> {
 }
 
 /// The first `n` numbers of each row, times a factor if there is one.
-fn scaled<C: Number>(x: &[C], wide: usize, y: &mut [C], n: usize, by: Option<C>) {
+fn scaled<C: AttentionFloat>(x: &[C], wide: usize, y: &mut [C], n: usize, by: Option<C>) {
     for (x, y) in x.chunks_exact(wide).zip(y.chunks_exact_mut(n)) {
         for (y, &x) in y.iter_mut().zip(x) {
             *y = match by {

@@ -7,8 +7,8 @@
 //!
 //! How it can be wrong: a term without a partner, of an odd number of them or of a last block. It gets +0 on both sides.
 
-use super::tile_kernel::Strided;
-use super::{Heads, Number, Rows, TILE};
+use super::tile_kernel::StridedMatrix;
+use super::{AttentionFloat, HeadRows, PaddedRows, TILE};
 use crate::CpuDevice;
 use crate::elementwise::convert::nearest_bf16;
 use crate::gemm::{
@@ -24,10 +24,10 @@ use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_simd::vector::TermKind;
 
 /// Pairs of a block of keys.
-const PAIRS: usize = TILE / 2;
+const PAIRS_PER_BLOCK: usize = TILE / 2;
 
 /// What is multiplied.
-pub(super) fn kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> TermKind {
+pub(super) fn term_kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> TermKind {
     let halves = x.iter().all(|x| x.buffer.dtype() == DType::BF16);
     if a.precision == Precision::Fast && halves && has_bf16_dot(d.isa()) {
         TermKind::Bf16Pairs
@@ -36,22 +36,22 @@ pub(super) fn kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> TermKind {
     }
 }
 
-/// [`super::tile_kernel::Tiled::chain`], by whatever registers multiply what there is. AMX adds up to 512 pairs in an order of its own before they meet `c`; it
+/// [`super::tile_kernel::Tiled::tile_product`], by whatever registers multiply what there is. AMX adds up to 512 pairs in an order of its own before they meet `c`; it
 /// loads rows of `a`, and as many columns of `b` as a panel has.
 ///
 /// # Panics
 /// As there, and if a row of `b` is shorter than whole panels.
-pub(super) fn chain<C: Number>(
+pub(super) fn tile_product<C: AttentionFloat>(
     isa: Isa,
     kind: TermKind,
     [m, n, k]: [usize; 3],
-    a: Strided<'_, C>,
+    a: StridedMatrix<'_, C>,
     (b, b_row): (&[C], usize),
     (c, c_row): (&mut [C], usize),
     fresh: bool,
 ) {
     if const { !C::WIDENS_F16 } || kind == TermKind::Elements || !isa.has_amx() {
-        return C::chain(isa, kind, [m, n, k], a, (b, b_row), (c, c_row), fresh);
+        return C::tile_product(isa, kind, [m, n, k], a, (b, b_row), (c, c_row), fresh);
     }
     assert!(a.column == 1, "rows are loaded");
     let left = RowsA { data: a.data, step: a.row };
@@ -60,20 +60,20 @@ pub(super) fn chain<C: Number>(
 }
 
 /// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as large as `c`.
-pub(super) fn contract<C: Number>(
+pub(super) fn contract<C: AttentionFloat>(
     isa: Isa,
     kind: TermKind,
     [m, n, k]: [usize; 3],
-    a: Strided<'_, C>,
+    a: StridedMatrix<'_, C>,
     b: (&[C], usize),
     (c, c_row): (&mut [C], usize),
     spare: &mut [C],
 ) {
-    chain(isa, kind, [m, n, k.min(CHUNK)], a, b, (&mut *c, c_row), true);
+    tile_product(isa, kind, [m, n, k.min(CHUNK)], a, b, (&mut *c, c_row), true);
     for p in (CHUNK..k).step_by(CHUNK) {
-        let a = Strided { data: &a.data[p * a.column..], ..a };
+        let a = StridedMatrix { data: &a.data[p * a.column..], ..a };
         let b = (&b.0[p * b.1..], b.1);
-        chain(isa, kind, [m, n, CHUNK.min(k - p)], a, b, (&mut *spare, c_row), true);
+        tile_product(isa, kind, [m, n, CHUNK.min(k - p)], a, b, (&mut *spare, c_row), true);
         for (c, &s) in c[..m * c_row].iter_mut().zip(&*spare) {
             *c = *c + s;
         }
@@ -81,91 +81,96 @@ pub(super) fn contract<C: Number>(
 }
 
 /// Pairs of numbers that are bf16. Where the second ones end, the first ones' partner is 0.
-struct Exactly<'a, C> {
+struct PairExact<'a, C> {
     first: &'a [C],
     second: &'a [C],
     to: &'a mut [C],
 }
 
-impl<C: Number> Kernel for Exactly<'_, C> {
+impl<C: AttentionFloat> Kernel for PairExact<'_, C> {
     type Out = ();
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
-        let Exactly { first, second, to } = self;
+        let PairExact { first, second, to } = self;
         let (both, alone) = to[..first.len()].split_at_mut(second.len());
         for ((to, &first), &second) in both.iter_mut().zip(first).zip(second) {
             *to = bf16_pair(first, second);
         }
         for (to, &first) in alone.iter_mut().zip(&first[second.len()..]) {
-            *to = bf16_pair(first, C::NOTHING);
+            *to = bf16_pair(first, C::POSITIVE_ZERO);
         }
     }
 }
 
 /// Pairs of numbers that are rounded.
 #[inline(always)]
-fn rounded<C: Number>(first: &[C], second: &[C], to: &mut [C]) {
+fn rounded<C: AttentionFloat>(first: &[C], second: &[C], to: &mut [C]) {
     for ((to, &first), &second) in to.iter_mut().zip(first).zip(second) {
         *to = bf16_pair(nearest_bf16(first), nearest_bf16(second));
     }
 }
 
-/// Numbers of queries and [`TILE`] keys as pairs of keys: a row of [`PAIRS`] for each query.
-struct OfKeys<'a, C> {
+/// Numbers of queries and [`TILE`] keys as pairs of keys: a row of [`PAIRS_PER_BLOCK`] for each query.
+struct PairKeys<'a, C> {
     tile: &'a [[C; TILE]],
     to: &'a mut [C],
 }
 
-impl<C: Number> Kernel for OfKeys<'_, C> {
+impl<C: AttentionFloat> Kernel for PairKeys<'_, C> {
     type Out = ();
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
-        for (p, to) in self.tile.iter().zip(self.to.as_chunks_mut::<PAIRS>().0) {
-            let (first, second) = p.split_at(PAIRS);
+        for (p, to) in self.tile.iter().zip(self.to.as_chunks_mut::<PAIRS_PER_BLOCK>().0) {
+            let (first, second) = p.split_at(PAIRS_PER_BLOCK);
             rounded(first, second, to);
         }
     }
 }
 
 /// The same numbers as pairs of queries: a row of [`TILE`] for each of those.
-struct OfQueries<'a, C> {
+struct PairQueries<'a, C> {
     tile: &'a [[C; TILE]],
     to: &'a mut [C],
 }
 
-impl<C: Number> Kernel for OfQueries<'_, C> {
+impl<C: AttentionFloat> Kernel for PairQueries<'_, C> {
     type Out = ();
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
-        let (first, second) = self.tile.split_at(self.tile.len().min(PAIRS));
-        let none = [C::NOTHING; TILE];
+        let (first, second) = self.tile.split_at(self.tile.len().min(PAIRS_PER_BLOCK));
+        let none = [C::POSITIVE_ZERO; TILE];
         for (i, (first, to)) in first.iter().zip(self.to.as_chunks_mut::<TILE>().0).enumerate() {
             rounded(first, second.get(i).unwrap_or(&none), to);
         }
     }
 }
 
-/// Rows of `n` numbers, `apart`, as rows of pairs one after the other.
-fn rows<C: Number>(isa: Isa, (x, apart): (&[C], usize), count: usize, n: usize) -> Result<HostVec<C>> {
+/// Rows of `n` numbers, `row_stride`, as rows of pairs one after the other.
+fn rows<C: AttentionFloat>(
+    isa: Isa,
+    (x, row_stride): (&[C], usize),
+    count: usize,
+    n: usize,
+) -> Result<HostVec<C>> {
     let half = n.div_ceil(2);
-    let mut pairs = filled(count * half, C::NOTHING)?;
+    let mut pairs = filled(count * half, C::POSITIVE_ZERO)?;
     for (i, to) in pairs.chunks_exact_mut(half).enumerate() {
-        let (first, second) = x[i * apart..][..n].split_at(half);
-        dispatch(isa, Exactly { first, second, to });
+        let (first, second) = x[i * row_stride..][..n].split_at(half);
+        dispatch(isa, PairExact { first, second, to });
     }
     Ok(pairs)
 }
 
 /// Rows of what is multiplied: where they lie, or in memory of their own; and how far apart they are.
-pub(super) enum Left<'a, C> {
+pub(super) enum PairedRows<'a, C> {
     There(&'a [C], usize),
     Paired(HostVec<C>, usize),
 }
 
-impl<'a, C: Number> Left<'a, C> {
+impl<'a, C: AttentionFloat> PairedRows<'a, C> {
     /// `count` rows of `n` numbers, so far apart.
     ///
     /// # Errors
@@ -173,39 +178,39 @@ impl<'a, C: Number> Left<'a, C> {
     pub(super) fn new(
         kind: TermKind,
         isa: Isa,
-        (x, apart): (&'a [C], usize),
+        (x, row_stride): (&'a [C], usize),
         count: usize,
         n: usize,
     ) -> Result<Self> {
         Ok(match kind {
-            TermKind::Elements => Left::There(x, apart),
-            TermKind::Bf16Pairs => Left::Paired(rows(isa, (x, apart), count, n)?, kind.terms(n)),
+            TermKind::Elements => PairedRows::There(x, row_stride),
+            TermKind::Bf16Pairs => PairedRows::Paired(rows(isa, (x, row_stride), count, n)?, kind.terms(n)),
         })
     }
-    pub(super) fn strided(&self) -> Strided<'_, C> {
+    pub(super) fn strided(&self) -> StridedMatrix<'_, C> {
         let (data, row) = match self {
-            Left::There(data, row) => (*data, *row),
-            Left::Paired(data, row) => (&data[..], *row),
+            PairedRows::There(data, row) => (*data, *row),
+            PairedRows::Paired(data, row) => (&data[..], *row),
         };
-        Strided { data, row, column: 1 }
+        StridedMatrix { data, row, column: 1 }
     }
 }
 
 /// Room for a tile of pairs, if pairs are multiplied.
-pub(super) struct Pairs<C> {
+pub(super) struct PairScratch<C> {
     kind: TermKind,
-    room: HostVec<C>,
+    dst: HostVec<C>,
     /// For a tile that was turned as well, where rows are loaded.
     rows: HostVec<C>,
 }
 
-impl<C: Number> Pairs<C> {
+impl<C: AttentionFloat> PairScratch<C> {
     /// # Errors
     /// `OutOfMemory`.
     pub(super) fn new(kind: TermKind, isa: Isa) -> Result<Self> {
-        let len = if kind == TermKind::Bf16Pairs { TILE * PAIRS } else { 0 };
-        let rows = filled(if isa.has_amx() { len } else { 0 }, C::NOTHING)?;
-        Ok(Pairs { kind, room: filled(len, C::NOTHING)?, rows })
+        let len = if kind == TermKind::Bf16Pairs { TILE * PAIRS_PER_BLOCK } else { 0 };
+        let rows = filled(if isa.has_amx() { len } else { 0 }, C::POSITIVE_ZERO)?;
+        Ok(PairScratch { kind, dst: filled(len, C::POSITIVE_ZERO)?, rows })
     }
     /// A tile of queries and keys as a factor whose terms are the first `count` keys, and how many terms these are.
     pub(super) fn of_keys<'b>(
@@ -213,37 +218,59 @@ impl<C: Number> Pairs<C> {
         isa: Isa,
         tile: &'b [[C; TILE]],
         count: usize,
-    ) -> (Strided<'b, C>, usize) {
+    ) -> (StridedMatrix<'b, C>, usize) {
         match self.kind {
-            TermKind::Elements => (Strided { data: tile.as_flattened(), row: TILE, column: 1 }, count),
+            TermKind::Elements => (StridedMatrix { data: tile.as_flattened(), row: TILE, column: 1 }, count),
             TermKind::Bf16Pairs => {
-                dispatch(isa, OfKeys { tile, to: &mut self.room });
-                (Strided { data: &self.room, row: PAIRS, column: 1 }, count.min(PAIRS))
+                dispatch(isa, PairKeys { tile, to: &mut self.dst });
+                (
+                    StridedMatrix { data: &self.dst, row: PAIRS_PER_BLOCK, column: 1 },
+                    count.min(PAIRS_PER_BLOCK),
+                )
             }
         }
     }
     /// The same tile, turned: a factor whose terms are the queries.
-    pub(super) fn of_queries<'b>(&'b mut self, isa: Isa, tile: &'b [[C; TILE]]) -> (Strided<'b, C>, usize) {
+    pub(super) fn of_queries<'b>(
+        &'b mut self,
+        isa: Isa,
+        tile: &'b [[C; TILE]],
+    ) -> (StridedMatrix<'b, C>, usize) {
         match self.kind {
-            TermKind::Elements => (Strided { data: tile.as_flattened(), row: 1, column: TILE }, tile.len()),
+            TermKind::Elements => {
+                (StridedMatrix { data: tile.as_flattened(), row: 1, column: TILE }, tile.len())
+            }
             TermKind::Bf16Pairs => {
-                dispatch(isa, OfQueries { tile, to: &mut self.room });
-                let terms = tile.len().min(PAIRS);
+                dispatch(isa, PairQueries { tile, to: &mut self.dst });
+                let terms = tile.len().min(PAIRS_PER_BLOCK);
                 if self.rows.is_empty() {
-                    return (Strided { data: &self.room, row: 1, column: TILE }, terms);
+                    return (StridedMatrix { data: &self.dst, row: 1, column: TILE }, terms);
                 }
-                transpose_block(isa, &self.room, 0, TILE as isize, TILE, terms, &mut self.rows, PAIRS);
-                (Strided { data: &self.rows, row: PAIRS, column: 1 }, terms)
+                transpose_block(
+                    isa,
+                    &self.dst,
+                    0,
+                    TILE as isize,
+                    TILE,
+                    terms,
+                    &mut self.rows,
+                    PAIRS_PER_BLOCK,
+                );
+                (StridedMatrix { data: &self.rows, row: PAIRS_PER_BLOCK, column: 1 }, terms)
             }
         }
     }
 }
 
 /// Blocks of keys, turned: [heads, blocks, n / 2, TILE] from [heads, rows, n]; rows that do not exist are zeros.
-pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<PooledVec<C>> {
+pub(super) fn transposed_keys<C: AttentionFloat>(
+    d: &CpuDevice,
+    x: &HeadRows<'_, C>,
+    heads: usize,
+) -> Result<PooledVec<C>> {
     let (all, n) = (x.rows, x.n);
     let (blocks, half) = (all.div_ceil(TILE), n.div_ceil(2));
-    let y = fill_pieces(d, heads * blocks * half * TILE, half * TILE, 0.3, &|start, room| {
+    let y = fill_pieces(d, heads * blocks * half * TILE, half * TILE, 0.3, &|start, dst| {
         let (head, block) = (start / (half * TILE) / blocks, start / (half * TILE) % blocks);
         let count = TILE.min(all - block * TILE);
         let mut buffer = HostVec::new();
@@ -255,7 +282,7 @@ pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -
             half as isize,
             half,
             count,
-            room.zeroed(half * TILE, C::NOTHING),
+            dst.zeroed(half * TILE, C::POSITIVE_ZERO),
             TILE,
         );
         Ok(())
@@ -264,7 +291,7 @@ pub(super) fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -
 }
 
 /// Rows as the terms of products: blocks of them, as rows of pairs.
-pub(super) struct Blocks<C: Number> {
+pub(super) struct PairedBlocks<C: AttentionFloat> {
     /// [heads, blocks, PAIRS, wide]; rows that do not exist, and what fills up the last panel, are zeros.
     pairs: PooledVec<C>,
     /// Blocks of a head.
@@ -272,30 +299,37 @@ pub(super) struct Blocks<C: Number> {
     wide: usize,
 }
 
-impl<C: Number> Blocks<C> {
+impl<C: AttentionFloat> PairedBlocks<C> {
     /// Of rows in whole vectors, `wide` numbers each, of which a head has `all`.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(super) fn new(d: &CpuDevice, x: &Rows<'_, C>, [heads, all, wide]: [usize; 3]) -> Result<Self> {
+    pub(super) fn new(d: &CpuDevice, x: &PaddedRows<'_, C>, [heads, all, wide]: [usize; 3]) -> Result<Self> {
         let (blocks, own) = (all.div_ceil(TILE), wide);
         let wide = if d.isa().has_amx() { wide.next_multiple_of(nr::<C>(d.isa())) } else { wide };
-        let pairs = fill_pieces(d, heads * blocks * PAIRS * wide, PAIRS * wide, 0.5, &|start, room| {
-            let (head, block) = (start / (PAIRS * wide) / blocks, start / (PAIRS * wide) % blocks);
-            let count = TILE.min(all - block * TILE);
-            let (x, apart) = x.from(head * all + block * TILE);
-            let y = room.zeroed(PAIRS * wide, C::NOTHING);
-            for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
-                let row = |j: usize| if j < count { &x[j * apart..][..own] } else { &[] };
-                dispatch(d.isa(), Exactly { first: row(j), second: row(j + PAIRS), to });
-            }
-            Ok(())
-        })?;
-        Ok(Blocks { pairs: PooledVec::of(pairs), blocks, wide })
+        let pairs = fill_pieces(
+            d,
+            heads * blocks * PAIRS_PER_BLOCK * wide,
+            PAIRS_PER_BLOCK * wide,
+            0.5,
+            &|start, dst| {
+                let (head, block) =
+                    (start / (PAIRS_PER_BLOCK * wide) / blocks, start / (PAIRS_PER_BLOCK * wide) % blocks);
+                let count = TILE.min(all - block * TILE);
+                let (x, row_stride) = x.from(head * all + block * TILE);
+                let y = dst.zeroed(PAIRS_PER_BLOCK * wide, C::POSITIVE_ZERO);
+                for (j, to) in y.chunks_exact_mut(wide).enumerate().take(count) {
+                    let row = |j: usize| if j < count { &x[j * row_stride..][..own] } else { &[] };
+                    dispatch(d.isa(), PairExact { first: row(j), second: row(j + PAIRS_PER_BLOCK), to });
+                }
+                Ok(())
+            },
+        )?;
+        Ok(PairedBlocks { pairs: PooledVec::of(pairs), blocks, wide })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
     pub(super) fn block(&self, head: usize, first: usize) -> (&[C], usize) {
         let block = head * self.blocks + first / TILE;
-        (&self.pairs[block * PAIRS * self.wide..], self.wide)
+        (&self.pairs[block * PAIRS_PER_BLOCK * self.wide..], self.wide)
     }
 }

@@ -4,50 +4,50 @@
 //! would be another pass over all of them through memory. Query heads that share a key head are one tile here, so each
 //! key is read once for all of them. What a query becomes does not depend on who is beside it.
 
-use super::tile_kernel::COLUMNS;
-use super::{Heads, Number, Sizes, TILE};
+use super::tile_kernel::COLUMN_MULTIPLE;
+use super::{AttentionFloat, AttentionSizes, HeadRows, TILE};
 use crate::gemm::transpose_block;
 use elinvar_ops::backend::Attention;
 
 /// Keys and values, read block by block.
-pub(super) struct Passing<'a, C> {
+pub(super) struct StreamedKeyValues<'a, C> {
     /// [b, j, s, d]
-    k: Heads<'a, C>,
+    k: HeadRows<'a, C>,
     /// [b, j, s, v]
-    v: Heads<'a, C>,
+    v: HeadRows<'a, C>,
 }
 
 /// Does one tile visit each block, of values that are whole registers? Queries of several heads have no diagonal in common.
-pub(super) fn fits(a: &Attention, z: &Sizes) -> bool {
+pub(super) fn fits(a: &Attention, z: &AttentionSizes) -> bool {
     let one = z.l * z.group() <= TILE && (z.group() == 1 || !a.causal);
-    one && z.v.is_multiple_of(COLUMNS)
+    one && z.v.is_multiple_of(COLUMN_MULTIPLE)
 }
 
-impl<'a, C: Number> Passing<'a, C> {
-    pub fn new(k: Heads<'a, C>, v: Heads<'a, C>) -> Self {
-        Passing { k, v }
+impl<'a, C: AttentionFloat> StreamedKeyValues<'a, C> {
+    pub fn new(k: HeadRows<'a, C>, v: HeadRows<'a, C>) -> Self {
+        StreamedKeyValues { k, v }
     }
     /// Numbers that a block of keys or of values takes: these turned, and where they are not read where they lie, these copied.
-    pub fn room(&self) -> usize {
-        let copied = |x: &Heads<'_, C>| if x.lie { 0 } else { TILE * x.n };
+    pub fn dst(&self) -> usize {
+        let copied = |x: &HeadRows<'_, C>| if x.in_place { 0 } else { TILE * x.n };
         TILE * self.k.n + copied(&self.k).max(copied(&self.v))
     }
     /// `count` keys from one on, counted through all heads, turned: [d, TILE]; keys that do not exist are zeros.
-    pub fn keys<'b>(&self, first: usize, count: usize, room: &'b mut [C]) -> &'b [C] {
-        let (turned, copied) = room.split_at_mut(TILE * self.k.n);
-        let (x, apart) = self.k.rows_in(first, count, copied);
+    pub fn keys<'b>(&self, first: usize, count: usize, dst: &'b mut [C]) -> &'b [C] {
+        let (transposed, copied) = dst.split_at_mut(TILE * self.k.n);
+        let (x, row_stride) = self.k.rows_in(first, count, copied);
         if count < TILE {
-            turned.fill(C::NOTHING);
+            transposed.fill(C::POSITIVE_ZERO);
         }
-        transpose_block(self.k.isa, x, 0, apart as isize, self.k.n, count, turned, TILE);
-        turned
+        transpose_block(self.k.isa, x, 0, row_stride as isize, self.k.n, count, transposed, TILE);
+        transposed
     }
     /// `count` values from one on, and how far apart they are.
-    pub fn values<'b>(&self, first: usize, count: usize, room: &'b mut [C]) -> (&'b [C], usize)
+    pub fn values<'b>(&self, first: usize, count: usize, dst: &'b mut [C]) -> (&'b [C], usize)
     where
         'a: 'b,
     {
-        let (_, copied) = room.split_at_mut(TILE * self.k.n);
+        let (_, copied) = dst.split_at_mut(TILE * self.k.n);
         self.v.rows_in(first, count, copied)
     }
 }

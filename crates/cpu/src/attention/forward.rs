@@ -1,9 +1,9 @@
 //! The forward: one tile of queries walks over the blocks of keys.
 
-use super::bf16::{self, Left, Pairs};
-use super::few_queries::{self, Passing};
-use super::scores::{Mask, Masking, Row, Running, Weigh};
-use super::{Heads, Number, Sizes, TILE, Terms, turned};
+use super::bf16::{self, PairScratch, PairedRows};
+use super::few_queries::{self, StreamedKeyValues};
+use super::scores::{MaskTile, OnlineSoftmax, ScoreMask, ScoreRow, SoftmaxStep};
+use super::{AttentionFloat, AttentionSizes, HeadRows, TILE, TermBlocks, transposed_keys};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
@@ -31,8 +31,8 @@ pub(crate) fn attention(
     v: View<'_>,
     mask: Option<View<'_>>,
 ) -> Result<(HostData, HostData)> {
-    if Sizes::new(&q, &k, &v).empty() {
-        let to = crate::backend::to;
+    if AttentionSizes::new(&q, &k, &v).empty() {
+        let to = crate::backend::reference_view;
         return Reference::attention(&ReferenceDevice, a, to(q), to(k), to(v), mask.map(to));
     }
     let dtype = q.buffer.dtype();
@@ -42,7 +42,7 @@ pub(crate) fn attention(
     })
 }
 
-fn forward<C: Number>(
+fn forward<C: AttentionFloat>(
     d: &CpuDevice,
     a: &Attention,
     q: &View<'_>,
@@ -50,26 +50,28 @@ fn forward<C: Number>(
     v: &View<'_>,
     mask: Option<&View<'_>>,
 ) -> Result<(HostVec<C>, HostVec<C>)> {
-    let z = Sizes::new(q, k, v);
+    let z = AttentionSizes::new(q, k, v);
     let (what, kv_heads) = ("attention", z.b * z.j);
-    let kind = bf16::kind(d, a, &[q, k, v]);
+    let kind = bf16::term_kind(d, a, &[q, k, v]);
     let (q, k, v) = (
-        Heads::new(d.isa(), what, q)?,
-        Heads::<C>::new(d.isa(), what, k)?,
-        Heads::<C>::new(d.isa(), what, v)?,
+        HeadRows::new(d.isa(), what, q)?,
+        HeadRows::<C>::new(d.isa(), what, k)?,
+        HeadRows::<C>::new(d.isa(), what, v)?,
     );
     let blocks = match (kind, few_queries::fits(a, &z)) {
-        (TermKind::Elements, true) => Source::Passing(Passing::new(k, v)),
-        (TermKind::Elements, false) => {
-            Source::Kept { keys: turned(d, &k, kv_heads)?, values: Terms::new(d, kind, v, kv_heads)? }
-        }
-        (TermKind::Bf16Pairs, _) => {
-            Source::Kept { keys: bf16::turned(d, &k, kv_heads)?, values: Terms::new(d, kind, v, kv_heads)? }
-        }
+        (TermKind::Elements, true) => KeyValueSource::Streamed(StreamedKeyValues::new(k, v)),
+        (TermKind::Elements, false) => KeyValueSource::Kept {
+            keys: transposed_keys(d, &k, kv_heads)?,
+            values: TermBlocks::new(d, kind, v, kv_heads)?,
+        },
+        (TermKind::Bf16Pairs, _) => KeyValueSource::Kept {
+            keys: bf16::transposed_keys(d, &k, kv_heads)?,
+            values: TermBlocks::new(d, kind, v, kv_heads)?,
+        },
     };
     // Heads whose queries are a tile together.
-    let joined = if let Source::Passing(_) = blocks { z.group() } else { 1 };
-    let tiles = Tiles { isa: d.isa(), a, z, kind, q, blocks, mask: Mask::new(mask)? };
+    let joined = if let KeyValueSource::Streamed(_) = blocks { z.group() } else { 1 };
+    let tiles = ForwardTiles { isa: d.isa(), a, z, kind, q, blocks, mask: MaskTile::new(mask)? };
     let down = z.l.div_ceil(TILE);
     let rows = |t: usize| joined * TILE.min(z.l - t % down * TILE);
     let sizes: Vec<_> = (0..z.b * z.h / joined * down).map(|t| [rows(t) * z.v, rows(t)]).collect();
@@ -78,39 +80,39 @@ fn forward<C: Number>(
 }
 
 /// Where blocks of keys and values come from.
-enum Source<'a, C: Number> {
+enum KeyValueSource<'a, C: AttentionFloat> {
     /// They were made before: several tiles of queries visit each.
     Kept {
         /// [b, j, blocks, terms of d, TILE]
         keys: PooledVec<C>,
         /// [b, j, s, v]
-        values: Terms<'a, C>,
+        values: TermBlocks<'a, C>,
     },
     /// They are made when they are visited.
-    Passing(Passing<'a, C>),
+    Streamed(StreamedKeyValues<'a, C>),
 }
 
-struct Tiles<'a, C: Number> {
+struct ForwardTiles<'a, C: AttentionFloat> {
     isa: Isa,
     a: &'a Attention,
-    z: Sizes,
+    z: AttentionSizes,
     /// What keys and values hold.
     kind: TermKind,
     /// [b, h, l, d]
-    q: Heads<'a, C>,
-    blocks: Source<'a, C>,
-    mask: Option<Mask<'a, C>>,
+    q: HeadRows<'a, C>,
+    blocks: KeyValueSource<'a, C>,
+    mask: Option<MaskTile<'a, C>>,
 }
 
 /// Memory of a tile: scores, sums, room for a second chunk of scores, and for a block that passes.
-struct Rooms<'a, C> {
-    tile: &'a mut [Row<C>],
+struct TileScratch<'a, C> {
+    tile: &'a mut [ScoreRow<C>],
     o: &'a mut [C],
     spare: &'a mut [C],
-    passing: &'a mut [C],
+    streamed: &'a mut [C],
 }
 
-impl<C: Number> Tiles<'_, C> {
+impl<C: AttentionFloat> ForwardTiles<'_, C> {
     /// A tile of queries of a head, counted through the batch, or of it and of heads after it.
     fn run(
         &self,
@@ -121,17 +123,17 @@ impl<C: Number> Tiles<'_, C> {
     ) -> Result<()> {
         let (rows, wide) = (lse.remaining(), self.z.wide_v());
         let spare = if self.kind.terms(self.z.d) > CHUNK { rows * TILE } else { 0 };
-        let passing = match &self.blocks {
-            Source::Kept { .. } => 0,
-            Source::Passing(blocks) => blocks.room(),
+        let streamed = match &self.blocks {
+            KeyValueSource::Kept { .. } => 0,
+            KeyValueSource::Streamed(blocks) => blocks.dst(),
         };
         // One piece of memory: few are kept.
-        scratch(rows * TILE + rows * wide + spare + passing, |all| {
+        scratch(rows * TILE + rows * wide + spare + streamed, |all| {
             let (tile, all) = all.split_at_mut(rows * TILE);
             let (o, all) = all.split_at_mut(rows * wide);
-            let (spare, passing) = all.split_at_mut(spare);
+            let (spare, streamed) = all.split_at_mut(spare);
             let (tile, _) = tile.as_chunks_mut();
-            self.walk(head, query, Rooms { tile, o, spare, passing }, y, lse)
+            self.walk(head, query, TileScratch { tile, o, spare, streamed }, y, lse)
         })?
     }
 
@@ -139,7 +141,7 @@ impl<C: Number> Tiles<'_, C> {
         &self,
         head: usize,
         query: usize,
-        Rooms { tile, o, spare, passing }: Rooms<'_, C>,
+        TileScratch { tile, o, spare, streamed }: TileScratch<'_, C>,
         y: &mut UninitSlice<'_, C>,
         lse: &mut UninitSlice<'_, C>,
     ) -> Result<()> {
@@ -149,21 +151,21 @@ impl<C: Number> Tiles<'_, C> {
         let (all_blocks, terms) = (z.s.div_ceil(TILE), self.kind.terms(z.d));
         let mut buffer = HostVec::new();
         let q = self.q.rows(head * z.l + query, rows, &mut buffer)?;
-        let q = Left::new(self.kind, isa, q, rows, z.d)?;
-        let mut pairs = Pairs::new(self.kind, isa)?;
-        let mut masked: Vec<Row<C>> =
-            host::filled(if self.mask.is_some() { rows } else { 0 }, [C::NOTHING; TILE])?;
-        let mut run = Running {
+        let q = PairedRows::new(self.kind, isa, q, rows, z.d)?;
+        let mut pairs = PairScratch::new(self.kind, isa)?;
+        let mut masked: Vec<ScoreRow<C>> =
+            host::filled(if self.mask.is_some() { rows } else { 0 }, [C::POSITIVE_ZERO; TILE])?;
+        let mut run = OnlineSoftmax {
             m: [C::lit(f64::NEG_INFINITY); TILE],
-            l: [C::NOTHING; TILE],
-            alpha: [C::NOTHING; TILE],
+            l: [C::POSITIVE_ZERO; TILE],
+            alpha: [C::POSITIVE_ZERO; TILE],
         };
         let visited = z.visited(self.a, query);
         for key in (0..visited).step_by(TILE) {
             let count = TILE.min(visited - key);
             let right = match &self.blocks {
-                Source::Kept { keys, .. } => &keys[(kv * all_blocks * TILE + key) * terms..],
-                Source::Passing(blocks) => blocks.keys(kv * z.s + key, count, &mut *passing),
+                KeyValueSource::Kept { keys, .. } => &keys[(kv * all_blocks * TILE + key) * terms..],
+                KeyValueSource::Streamed(blocks) => blocks.keys(kv * z.s + key, count, &mut *streamed),
             };
             let right = (right, TILE);
             let to = (tile.as_flattened_mut(), TILE);
@@ -171,27 +173,27 @@ impl<C: Number> Tiles<'_, C> {
             if let Some(mask) = &self.mask {
                 mask.read(isa, z, head * z.l + query, rows, key, count, &mut masked);
             }
-            let masking = Masking {
+            let masking = ScoreMask {
                 scale: C::lit(self.a.scale),
                 mask: self.mask.as_ref().map(|m| (&masked[..], m.keep)),
                 keys: count,
                 diagonal: self.a.causal && key == query,
             };
-            run_lanes_on_any_isa(isa, Weigh { masking, tile: &mut *tile, run: &mut run });
+            run_lanes_on_any_isa(isa, SoftmaxStep { masking, tile: &mut *tile, run: &mut run });
             // Before the first block there are no sums, and no number that a sum begins with changes what it becomes: of -inf, NaN
             // and infinity, the weights say so themselves.
             let fresh = key == 0;
             if !fresh {
-                dispatch(isa, Shrink { o: &mut *o, wide, by: &run.alpha });
+                dispatch(isa, ScaleRows { o: &mut *o, wide, by: &run.alpha });
             }
             let (left, terms) = pairs.of_keys(isa, tile, count);
             let right = match &self.blocks {
-                Source::Kept { values, .. } => values.block(kv, key),
-                Source::Passing(blocks) => blocks.values(kv * z.s + key, count, &mut *passing),
+                KeyValueSource::Kept { values, .. } => values.block(kv, key),
+                KeyValueSource::Streamed(blocks) => blocks.values(kv * z.s + key, count, &mut *streamed),
             };
-            bf16::chain(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
+            bf16::tile_product(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
         }
-        dispatch(isa, Close { o: &mut *o, wide, run: &mut run });
+        dispatch(isa, NormaliseRows { o: &mut *o, wide, run: &mut run });
         if wide == z.v {
             y.copy(o);
         } else {
@@ -203,13 +205,13 @@ impl<C: Number> Tiles<'_, C> {
 }
 
 /// Each row times its factor.
-struct Shrink<'a, C> {
+struct ScaleRows<'a, C> {
     o: &'a mut [C],
     wide: usize,
-    by: &'a Row<C>,
+    by: &'a ScoreRow<C>,
 }
 
-impl<C: Number> Kernel for Shrink<'_, C> {
+impl<C: AttentionFloat> Kernel for ScaleRows<'_, C> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -222,19 +224,19 @@ impl<C: Number> Kernel for Shrink<'_, C> {
 }
 
 /// Sums become results: divided by the sums of their weights, which become the statistics of the rows.
-struct Close<'a, C> {
+struct NormaliseRows<'a, C> {
     o: &'a mut [C],
     wide: usize,
-    run: &'a mut Running<C>,
+    run: &'a mut OnlineSoftmax<C>,
 }
 
-impl<C: Number> Kernel for Close<'_, C> {
+impl<C: AttentionFloat> Kernel for NormaliseRows<'_, C> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Running { m, l, .. } = self.run;
+        let OnlineSoftmax { m, l, .. } = self.run;
         for (o, &l) in self.o.chunks_exact_mut(self.wide).zip(&*l) {
-            let divisor = if l == C::NOTHING { C::lit(1.0) } else { l };
+            let divisor = if l == C::POSITIVE_ZERO { C::lit(1.0) } else { l };
             for o in o {
                 *o = *o / divisor;
             }

@@ -11,35 +11,35 @@ mod forward;
 mod scores;
 mod tile_kernel;
 
-pub(crate) use backward::{Results, attention_grad};
+pub(crate) use backward::{GradInputs, attention_grad};
 pub(crate) use forward::attention;
 
 use crate::CpuDevice;
 use crate::gemm::{Real, transpose_block};
 use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
-use crate::reduce::source::Stage;
+use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
-use bf16::Blocks;
+use bf16::PairedBlocks;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Attention;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::vector::TermKind;
-use tile_kernel::{COLUMNS, Tiled};
+use tile_kernel::{COLUMN_MULTIPLE, TileElement};
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
 pub(crate) const TILE: usize = ATTENTION_BLOCK;
 
 /// f32 or f64, with all that attention needs.
-pub(crate) trait Number: Float + Tiled + Real {}
-impl Number for f32 {}
-impl Number for f64 {}
+pub(crate) trait AttentionFloat: Float + TileElement + Real {}
+impl AttentionFloat for f32 {}
+impl AttentionFloat for f64 {}
 
 /// Sizes: batch, query heads, key heads, queries, keys, numbers in a query and key, numbers in a value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub(crate) struct AttentionSizes {
     b: usize,
     h: usize,
     j: usize,
@@ -49,10 +49,10 @@ pub(crate) struct Sizes {
     v: usize,
 }
 
-impl Sizes {
+impl AttentionSizes {
     fn new(q: &View<'_>, k: &View<'_>, v: &View<'_>) -> Self {
         let (q, k) = (q.shape(), k.shape());
-        Sizes { b: q[0], h: q[1], j: k[1], l: q[2], s: k[2], d: q[3], v: v.shape()[3] }
+        AttentionSizes { b: q[0], h: q[1], j: k[1], l: q[2], s: k[2], d: q[3], v: v.shape()[3] }
     }
     /// Is there nothing to multiply?
     fn empty(&self) -> bool {
@@ -64,11 +64,11 @@ impl Sizes {
     }
     /// Numbers in a row of queries and keys, in whole vectors.
     fn wide_d(&self) -> usize {
-        self.d.next_multiple_of(COLUMNS)
+        self.d.next_multiple_of(COLUMN_MULTIPLE)
     }
     /// Numbers in a row of values, in whole vectors.
     fn wide_v(&self) -> usize {
-        self.v.next_multiple_of(COLUMNS)
+        self.v.next_multiple_of(COLUMN_MULTIPLE)
     }
     /// How many keys the queries of the tile from `i` on visit.
     fn visited(&self, a: &Attention, i: usize) -> usize {
@@ -88,25 +88,25 @@ fn widen<C: Copy>(x: &[C], n: usize, wide: usize, y: &mut [C]) {
 }
 
 /// Heads of rows of numbers, counted through the batch.
-struct Heads<'a, C> {
-    x: Stage<'a, C>,
+struct HeadRows<'a, C> {
+    x: StagedView<'a, C>,
     /// Rows of a head.
     rows: usize,
     /// Numbers of a row.
     n: usize,
     /// Are rows read where they lie?
-    lie: bool,
+    in_place: bool,
     isa: Isa,
 }
 
-impl<'a, C: Number> Heads<'a, C> {
+impl<'a, C: AttentionFloat> HeadRows<'a, C> {
     /// # Errors
-    /// As for [`Stage::new`].
+    /// As for [`StagedView::new`].
     fn new(isa: Isa, what: &str, x: &View<'a>) -> Result<Self> {
         let (rows, n) = (x.shape()[2], x.shape()[3]);
-        let x = Stage::new(what, x)?;
-        let lie = x.lies_in_rows(rows, n);
-        Ok(Heads { x, rows, n, lie, isa })
+        let x = StagedView::new(what, x)?;
+        let in_place = x.has_rows_in_place(rows, n);
+        Ok(HeadRows { x, rows, n, in_place, isa })
     }
     /// `count` rows of a head from row `first` on, counted through all heads, and how far apart they are: where they lie, or in the buffer.
     ///
@@ -117,8 +117,8 @@ impl<'a, C: Number> Heads<'a, C> {
         'a: 'b,
     {
         let (start, len) = (first * self.n, count * self.n);
-        let there = self.lie_there(first, count) || self.x.lies(start, len);
-        *buffer = filled(if there { 0 } else { len }, C::NOTHING)?;
+        let there = self.are_in_place(first, count) || self.x.is_in_place(start, len);
+        *buffer = filled(if there { 0 } else { len }, C::POSITIVE_ZERO)?;
         Ok(self.rows_in(first, count, buffer))
     }
     /// The same, with a buffer that is large enough.
@@ -127,99 +127,113 @@ impl<'a, C: Number> Heads<'a, C> {
         'a: 'b,
     {
         let (start, len) = (first * self.n, count * self.n);
-        if self.lie_there(first, count) {
+        if self.are_in_place(first, count) {
             return self.x.rows(start, self.rows, self.n);
         }
         (self.x.block(self.isa, start, len, len, buffer), self.n)
     }
     /// Are these rows read where they lie, equally far apart? Those of several heads may not be.
-    fn lie_there(&self, first: usize, count: usize) -> bool {
-        self.lie && first % self.rows + count <= self.rows
+    fn are_in_place(&self, first: usize, count: usize) -> bool {
+        self.in_place && first % self.rows + count <= self.rows
     }
 }
 
 /// Rows of heads in whole vectors, which products of tiles read again and again.
-enum Rows<'a, C: Number> {
+enum PaddedRows<'a, C: AttentionFloat> {
     /// Where they lie.
-    There(Heads<'a, C>),
+    There(HeadRows<'a, C>),
     /// Copied, one after the other, each with zeros behind it; how far apart they are.
     Copied(PooledVec<C>, usize),
 }
 
-impl<'a, C: Number> Rows<'a, C> {
+impl<'a, C: AttentionFloat> PaddedRows<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, heads: Heads<'a, C>, count: usize) -> Result<Self> {
+    fn new(d: &CpuDevice, heads: HeadRows<'a, C>, count: usize) -> Result<Self> {
         /// Rows so far apart, or a multiple, share so few sets of a first-level cache that a block of them pushes itself out.
-        const CROWDED: usize = 1024;
+        const SET_CONFLICT_STRIDE: usize = 1024;
         let (rows, n) = (heads.rows, heads.n);
-        let wide = n.next_multiple_of(COLUMNS);
-        if wide == n && heads.lie {
-            let apart = heads.x.rows(0, rows, n).1;
-            if apart == n || !(apart * size_of::<C>()).is_multiple_of(CROWDED) {
-                return Ok(Rows::There(heads));
+        let wide = n.next_multiple_of(COLUMN_MULTIPLE);
+        if wide == n && heads.in_place {
+            let row_stride = heads.x.rows(0, rows, n).1;
+            if row_stride == n || !(row_stride * size_of::<C>()).is_multiple_of(SET_CONFLICT_STRIDE) {
+                return Ok(PaddedRows::There(heads));
             }
         }
         let x = &heads.x;
-        let y = fill_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, room| {
-            let (first, count) = (start / wide, room.remaining() / wide);
-            let y = room.zeroed(count * wide, C::NOTHING);
+        let y = fill_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, dst| {
+            let (first, count) = (start / wide, dst.remaining() / wide);
+            let y = dst.zeroed(count * wide, C::POSITIVE_ZERO);
             if wide == n {
                 x.read(d.isa(), first * n, y);
                 return Ok(());
             }
-            let mut buffer = filled(if x.lies(first * n, count * n) { 0 } else { count * n }, C::NOTHING)?;
+            let mut buffer =
+                filled(if x.is_in_place(first * n, count * n) { 0 } else { count * n }, C::POSITIVE_ZERO)?;
             widen(x.block(d.isa(), first * n, count * n, count * n, &mut buffer), n, wide, y);
             Ok(())
         })?;
-        Ok(Rows::Copied(PooledVec::of(y), wide))
+        Ok(PaddedRows::Copied(PooledVec::of(y), wide))
     }
     /// The rows from one on, counted through all heads, and how far apart those of its head are.
     fn from(&self, row: usize) -> (&[C], usize) {
         match self {
-            Rows::There(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
-            Rows::Copied(x, wide) => (&x[row * wide..], *wide),
+            PaddedRows::There(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
+            PaddedRows::Copied(x, wide) => (&x[row * wide..], *wide),
         }
     }
 }
 
 /// Rows that are the terms of products, as what is multiplied.
-enum Terms<'a, C: Number> {
+enum TermBlocks<'a, C: AttentionFloat> {
     /// Where they are read anyway, and how many rows a head has.
-    Numbers(Rows<'a, C>, usize),
-    Pairs(Blocks<C>),
+    Numbers(PaddedRows<'a, C>, usize),
+    Pairs(PairedBlocks<C>),
 }
 
-impl<'a, C: Number> Terms<'a, C> {
+impl<'a, C: AttentionFloat> TermBlocks<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, kind: TermKind, x: Heads<'a, C>, heads: usize) -> Result<Self> {
-        let (rows, wide) = (x.rows, x.n.next_multiple_of(COLUMNS));
-        let numbers = Rows::new(d, x, heads)?;
+    fn new(d: &CpuDevice, kind: TermKind, x: HeadRows<'a, C>, heads: usize) -> Result<Self> {
+        let (rows, wide) = (x.rows, x.n.next_multiple_of(COLUMN_MULTIPLE));
+        let numbers = PaddedRows::new(d, x, heads)?;
         Ok(match kind {
-            TermKind::Elements => Terms::Numbers(numbers, rows),
-            TermKind::Bf16Pairs => Terms::Pairs(Blocks::new(d, &numbers, [heads, rows, wide])?),
+            TermKind::Elements => TermBlocks::Numbers(numbers, rows),
+            TermKind::Bf16Pairs => TermBlocks::Pairs(PairedBlocks::new(d, &numbers, [heads, rows, wide])?),
         })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
     fn block(&self, head: usize, first: usize) -> (&[C], usize) {
         match self {
-            Terms::Numbers(numbers, rows) => numbers.from(head * rows + first),
-            Terms::Pairs(pairs) => pairs.block(head, first),
+            TermBlocks::Numbers(numbers, rows) => numbers.from(head * rows + first),
+            TermBlocks::Pairs(pairs) => pairs.block(head, first),
         }
     }
 }
 
 /// Blocks of keys, turned: [heads, blocks, n, TILE] from [heads, rows, n]; rows that do not exist are zeros.
-fn turned<C: Number>(d: &CpuDevice, x: &Heads<'_, C>, heads: usize) -> Result<PooledVec<C>> {
+fn transposed_keys<C: AttentionFloat>(
+    d: &CpuDevice,
+    x: &HeadRows<'_, C>,
+    heads: usize,
+) -> Result<PooledVec<C>> {
     let (rows, n) = (x.rows, x.n);
     let blocks = rows.div_ceil(TILE);
-    let y = fill_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, room| {
+    let y = fill_pieces(d, heads * blocks * n * TILE, n * TILE, 0.3, &|start, dst| {
         let (head, block) = (start / (n * TILE) / blocks, start / (n * TILE) % blocks);
         let (first, count) = (head * rows + block * TILE, TILE.min(rows - block * TILE));
         let mut buffer = HostVec::new();
-        let (x, apart) = x.rows(first, count, &mut buffer)?;
-        transpose_block(d.isa(), x, 0, apart as isize, n, count, room.zeroed(n * TILE, C::NOTHING), TILE);
+        let (x, row_stride) = x.rows(first, count, &mut buffer)?;
+        transpose_block(
+            d.isa(),
+            x,
+            0,
+            row_stride as isize,
+            n,
+            count,
+            dst.zeroed(n * TILE, C::POSITIVE_ZERO),
+            TILE,
+        );
         Ok(())
     })?;
     Ok(PooledVec::of(y))

@@ -1,8 +1,8 @@
 //! Tiles of scores: scaled, masked, and the two steps that follow, one of the forward and one of the gradient.
 
-use super::{Number, Sizes, TILE};
+use super::{AttentionFloat, AttentionSizes, TILE};
 use crate::lazy::buffer::View;
-use crate::reduce::source::Stage;
+use crate::reduce::source::StagedView;
 use elinvar_core::{DType, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
@@ -10,19 +10,22 @@ use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
 use elinvar_simd::isa::Isa;
 
 /// A row of scores.
-pub(super) type Row<C> = [C; TILE];
+pub(super) type ScoreRow<C> = [C; TILE];
 
 /// A mask [b, h, l, s].
-pub(super) struct Mask<'a, C> {
-    stage: Stage<'a, C>,
+pub(super) struct MaskTile<'a, C> {
+    stage: StagedView<'a, C>,
     /// Of truth values, not of numbers to be added.
     pub keep: bool,
 }
 
-impl<'a, C: Number> Mask<'a, C> {
+impl<'a, C: AttentionFloat> MaskTile<'a, C> {
     pub fn new(mask: Option<&View<'a>>) -> Result<Option<Self>> {
         mask.map(|m| {
-            Ok(Mask { stage: Stage::new("attention's mask", m)?, keep: m.buffer.dtype() == DType::Bool })
+            Ok(MaskTile {
+                stage: StagedView::new("attention's mask", m)?,
+                keep: m.buffer.dtype() == DType::Bool,
+            })
         })
         .transpose()
     }
@@ -30,15 +33,15 @@ impl<'a, C: Number> Mask<'a, C> {
     pub fn read(
         &self,
         isa: Isa,
-        z: &Sizes,
+        z: &AttentionSizes,
         row: usize,
         rows: usize,
         key: usize,
         keys: usize,
-        tile: &mut [Row<C>],
+        tile: &mut [ScoreRow<C>],
     ) {
         for (i, tile) in tile[..rows].iter_mut().enumerate() {
-            let mut buffer = [C::NOTHING; TILE];
+            let mut buffer = [C::POSITIVE_ZERO; TILE];
             tile[..keys].copy_from_slice(self.stage.block(
                 isa,
                 (row + i) * z.s + key,
@@ -52,20 +55,20 @@ impl<'a, C: Number> Mask<'a, C> {
 
 /// What turns products into scores.
 #[derive(Clone, Copy)]
-pub(super) struct Masking<'a, C> {
+pub(super) struct ScoreMask<'a, C> {
     pub scale: C,
     /// The mask, and whether it is of truth values.
-    pub mask: Option<(&'a [Row<C>], bool)>,
+    pub mask: Option<(&'a [ScoreRow<C>], bool)>,
     /// Keys that exist.
     pub keys: usize,
     /// For a block on the diagonal: row i sees keys `0..=i`.
     pub diagonal: bool,
 }
 
-impl<C: Number> Masking<'_, C> {
+impl<C: AttentionFloat> ScoreMask<'_, C> {
     /// Row `i` of a tile of products as scores. Keys that do not exist get -inf.
     #[inline(always)]
-    fn scores(&self, i: usize, s: &mut Row<C>) {
+    fn scores(&self, i: usize, s: &mut ScoreRow<C>) {
         let never = C::lit(f64::NEG_INFINITY);
         for s in s.iter_mut() {
             *s = *s * self.scale;
@@ -74,7 +77,7 @@ impl<C: Number> Masking<'_, C> {
             None => {}
             Some((mask, true)) => {
                 for (s, &keep) in s.iter_mut().zip(&mask[i]) {
-                    *s = C::select(Lane::eq(keep, C::NOTHING), never, *s);
+                    *s = C::select(Lane::eq(keep, C::POSITIVE_ZERO), never, *s);
                 }
             }
             Some((mask, false)) => {
@@ -93,20 +96,20 @@ impl<C: Number> Masking<'_, C> {
 }
 
 /// The statistics of the queries of a tile.
-pub(super) struct Running<C> {
+pub(super) struct OnlineSoftmax<C> {
     /// The largest score so far.
-    pub m: Row<C>,
+    pub m: ScoreRow<C>,
     /// The sum of the weights so far.
-    pub l: Row<C>,
+    pub l: ScoreRow<C>,
     /// By how much the sums so far shrink with this block.
-    pub alpha: Row<C>,
+    pub alpha: ScoreRow<C>,
 }
 
 /// One block of the forward: from products to weights, and the statistics brought up to date.
-pub(super) struct Weigh<'a, C> {
-    pub masking: Masking<'a, C>,
-    pub tile: &'a mut [Row<C>],
-    pub run: &'a mut Running<C>,
+pub(super) struct SoftmaxStep<'a, C> {
+    pub masking: ScoreMask<'a, C>,
+    pub tile: &'a mut [ScoreRow<C>],
+    pub run: &'a mut OnlineSoftmax<C>,
 }
 
 /// exp(s - shift) of all numbers of a row.
@@ -114,7 +117,7 @@ pub(super) struct Weigh<'a, C> {
 /// What is no key, or not seen, has -inf, whose exponential is computed as a number far too small to be there: Intel's processors take some
 /// hundred cycles for a register in which there is one. It is left out, and set to 0, which it would be.
 #[inline(always)]
-fn weigh<C: Number, M: ReduceLanes<C>>(s: &mut Row<C>, shift: C) {
+fn exp_shifted<C: AttentionFloat, M: ReduceLanes<C>>(s: &mut ScoreRow<C>, shift: C) {
     // Below, exponentials round to 0 (`elinvar_ops::math::exp`).
     let (least, zero) = (M::lit(if C::BITS == 32 { -104.0 } else { -746.0 }), M::lit(0.0));
     let mut j = 0;
@@ -126,26 +129,26 @@ fn weigh<C: Number, M: ReduceLanes<C>>(s: &mut Row<C>, shift: C) {
     }
 }
 
-impl<C: Number> LaneKernel for Weigh<'_, C> {
+impl<C: AttentionFloat> LaneKernel for SoftmaxStep<'_, C> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
-        let Running { m, l, alpha } = self.run;
-        let mut shift = [C::NOTHING; TILE];
+        let OnlineSoftmax { m, l, alpha } = self.run;
+        let mut shift = [C::POSITIVE_ZERO; TILE];
         for (i, s) in self.tile.iter_mut().enumerate() {
             self.masking.scores(i, s);
             shift[i] = larger(m[i], largest::<C, M>(s));
         }
         for i in 0..TILE {
             let highest = shift[i];
-            shift[i] = C::select(Lane::eq(highest, C::lit(f64::NEG_INFINITY)), C::NOTHING, highest);
+            shift[i] = C::select(Lane::eq(highest, C::lit(f64::NEG_INFINITY)), C::POSITIVE_ZERO, highest);
             alpha[i] = m[i] - shift[i];
             m[i] = highest;
         }
-        weigh::<C, M>(alpha, C::NOTHING);
+        exp_shifted::<C, M>(alpha, C::POSITIVE_ZERO);
         for (i, s) in self.tile.iter_mut().enumerate() {
-            weigh::<C, M>(s, shift[i]);
+            exp_shifted::<C, M>(s, shift[i]);
             l[i] = l[i] * alpha[i] + sum::<C, M>(s);
         }
     }
@@ -154,34 +157,34 @@ impl<C: Number> LaneKernel for Weigh<'_, C> {
 /// The larger; of a NaN and a number, and of two zeros, either. A maximum is only taken off scores: of those that have a NaN
 /// all results are NaN, whatever is taken off, and no exponential and no sum knows zeros apart.
 #[inline(always)]
-fn larger<C: Number>(a: C, b: C) -> C {
+fn larger<C: AttentionFloat>(a: C, b: C) -> C {
     if a > b { a } else { b }
 }
 
 /// The largest of a row: a maximum has no order.
 #[inline(always)]
-fn largest<C: Number, M: ReduceLanes<C>>(s: &Row<C>) -> C {
+fn largest<C: AttentionFloat, M: ReduceLanes<C>>(s: &ScoreRow<C>) -> C {
     if const { M::WIDTH == TILE } {
         return M::folded(M::load(s).few(Fold::Max), Fold::Max);
     }
     let mut top = *s;
-    halves(&mut top, larger);
+    reduce_halves(&mut top, larger);
     top[0]
 }
 
 /// The fold of a row of weights, which are never -0. Those of keys that do not exist are 0, and add nothing.
 #[inline(always)]
-fn sum<C: Number, M: ReduceLanes<C>>(p: &Row<C>) -> C {
+fn sum<C: AttentionFloat, M: ReduceLanes<C>>(p: &ScoreRow<C>) -> C {
     if const { M::WIDTH == TILE } {
         return M::folded(M::load(p).few(Fold::Sum), Fold::Sum);
     }
     let mut sums = *p;
-    halves(&mut sums, |a, b| a + b);
+    reduce_halves(&mut sums, |a, b| a + b);
     sums[0]
 }
 
 #[inline(always)]
-fn halves<C: Copy>(x: &mut Row<C>, f: impl Fn(C, C) -> C) {
+fn reduce_halves<C: Copy>(x: &mut ScoreRow<C>, f: impl Fn(C, C) -> C) {
     for j in 0..32 {
         x[j] = f(x[j], x[j + 32]);
     }
@@ -198,26 +201,26 @@ fn halves<C: Copy>(x: &mut Row<C>, f: impl Fn(C, C) -> C) {
 }
 
 /// One block of the gradient: from products to weights p and the gradients ds of the scores.
-pub(super) struct Slopes<'a, C> {
-    pub masking: Masking<'a, C>,
+pub(super) struct SoftmaxGradStep<'a, C> {
+    pub masking: ScoreMask<'a, C>,
     /// Products in, weights out.
-    pub p: &'a mut [Row<C>],
+    pub p: &'a mut [ScoreRow<C>],
     /// The gradients of the weights in, of the scores out.
-    pub ds: &'a mut [Row<C>],
+    pub ds: &'a mut [ScoreRow<C>],
     /// What is taken off the scores, per query.
-    pub shift: &'a Row<C>,
+    pub shift: &'a ScoreRow<C>,
     /// The sum of g * y, per query.
-    pub weighted: &'a Row<C>,
+    pub weighted: &'a ScoreRow<C>,
 }
 
-impl<C: Number> LaneKernel for Slopes<'_, C> {
+impl<C: AttentionFloat> LaneKernel for SoftmaxGradStep<'_, C> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         for (i, (p, ds)) in self.p.iter_mut().zip(self.ds).enumerate() {
             self.masking.scores(i, p);
-            weigh::<C, M>(p, self.shift[i]);
+            exp_shifted::<C, M>(p, self.shift[i]);
             for (p, ds) in p.iter().zip(ds) {
                 *ds = *p * (*ds - self.weighted[i]);
             }
@@ -226,7 +229,7 @@ impl<C: Number> LaneKernel for Slopes<'_, C> {
 }
 
 /// The fold of g * y of each query, whose rows have at most [`TILE`] numbers and lie so far apart.
-pub(super) struct Weighted<'a, C> {
+pub(super) struct RowDots<'a, C> {
     pub y: (&'a [C], usize),
     pub g: (&'a [C], usize),
     /// Numbers of a row.
@@ -235,17 +238,17 @@ pub(super) struct Weighted<'a, C> {
     pub sums: &'a mut [C],
 }
 
-impl<C: Number> LaneKernel for Weighted<'_, C> {
+impl<C: AttentionFloat> LaneKernel for RowDots<'_, C> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         for (i, sum_of) in self.sums.iter_mut().enumerate() {
             let (y, g) = (&self.y.0[i * self.y.1..][..self.n], &self.g.0[i * self.g.1..][..self.n]);
             // Lanes start from +0, and there are no more terms than half of them.
-            let mut terms = [C::NOTHING; TILE];
+            let mut terms = [C::POSITIVE_ZERO; TILE];
             for ((term, &g), &y) in terms.iter_mut().zip(g).zip(y) {
-                *term = C::NOTHING + g * y;
+                *term = C::POSITIVE_ZERO + g * y;
             }
             *sum_of = sum::<C, M>(&terms);
         }

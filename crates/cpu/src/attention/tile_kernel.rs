@@ -10,19 +10,19 @@ use elinvar_simd::isa::Isa;
 use elinvar_simd::vector::{SimdElement, TermKind, Vector, VectorKernel, dispatch_vectors_of};
 
 /// Columns of `b` and `c` come in multiples of this: one AVX-512 register of f32, two of f64.
-pub(crate) const COLUMNS: usize = 16;
+pub(crate) const COLUMN_MULTIPLE: usize = 16;
 
 /// A matrix in memory: element (i, j) is at `i * row + j * column`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Strided<'a, C> {
+pub(crate) struct StridedMatrix<'a, C> {
     pub data: &'a [C],
     pub row: usize,
     pub column: usize,
 }
 
-/// A chain of products, checked by `Tiled::chain` alone: pointers into matrices that are large enough.
+/// A chain of products, checked by `TileElement::chain` alone: pointers into matrices that are large enough.
 #[derive(Clone, Copy)]
-struct Chain<C> {
+struct TileProduct<C> {
     m: usize,
     n: usize,
     k: usize,
@@ -37,7 +37,7 @@ struct Chain<C> {
     fresh: bool,
 }
 
-impl<T: SimdElement> VectorKernel for Chain<T> {
+impl<T: SimdElement> VectorKernel for TileProduct<T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(self) {
@@ -56,7 +56,7 @@ impl<T: SimdElement> VectorKernel for Chain<T> {
     }
 }
 
-impl<T: SimdElement> Chain<T> {
+impl<T: SimdElement> TileProduct<T> {
     /// As many columns from `j` on as `W` registers divide, in tiles of `R` rows as far as there are so many; gives where they end.
     ///
     /// # Safety
@@ -176,17 +176,17 @@ unsafe fn registers<V: Vector, const W: usize>(from: *const V::T) -> [V; W] {
 }
 
 /// f32 or f64, in tiles.
-pub(crate) trait Tiled: SimdElement {
+pub(crate) trait TileElement: SimdElement {
     /// `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in `0..k`, ascending, which are numbers or pairs; from +0 if `fresh`. `n` is a
-    /// multiple of [`COLUMNS`]; `b` and `c` have columns side by side, `a` has columns or rows so.
+    /// multiple of [`COLUMN_MULTIPLE`]; `b` and `c` have columns side by side, `a` has columns or rows so.
     ///
     /// # Panics
     /// If a matrix is smaller than that or lies otherwise, or the processor multiplies no pairs.
-    fn chain(
+    fn tile_product(
         isa: Isa,
         kind: TermKind,
         [m, n, k]: [usize; 3],
-        a: Strided<'_, Self>,
+        a: StridedMatrix<'_, Self>,
         (b, b_row): (&[Self], usize),
         (c, c_row): (&mut [Self], usize),
         fresh: bool,
@@ -194,13 +194,17 @@ pub(crate) trait Tiled: SimdElement {
         if m == 0 || n == 0 {
             return;
         }
-        assert!(n.is_multiple_of(COLUMNS) && (m - 1) * c_row + n <= c.len());
+        assert!(n.is_multiple_of(COLUMN_MULTIPLE) && (m - 1) * c_row + n <= c.len());
         assert!(k == 0 || ((m - 1) * a.row + (k - 1) * a.column < a.data.len()));
         assert!(k == 0 || ((k - 1) * b_row + n <= b.len()));
         assert!(a.row == 1 || a.column == 1, "rows or terms lie side by side");
         let (a_row, a_column) = (a.row, a.column);
         let (a, b, c) = (a.data.as_ptr(), b.as_ptr(), c.as_mut_ptr());
-        dispatch_vectors_of(kind, isa, Chain { m, n, k, a, a_row, a_column, b, b_row, c, c_row, fresh });
+        dispatch_vectors_of(
+            kind,
+            isa,
+            TileProduct { m, n, k, a, a_row, a_column, b, b_row, c, c_row, fresh },
+        );
     }
 }
-impl<T: SimdElement> Tiled for T {}
+impl<T: SimdElement> TileElement for T {}

@@ -74,7 +74,7 @@ impl BorderSplit {
         for row in rows.clone() {
             let (from, to) = (position(row, self.middle.start), (row - rows.start) * g2);
             let (count, to) = (self.middle.len(), to + self.middle.start);
-            strips.push(WindowStrip { from, apart: 1, count, to, down: 1, picks: self.rows[row] });
+            strips.push(WindowStrip { from, row_stride: 1, count, to, down: 1, picks: self.rows[row] });
         }
         // Down to the end of a plane, rows are equally far apart.
         let mut row = rows.start;
@@ -83,11 +83,11 @@ impl BorderSplit {
             let count = (row..rows.end.min((row / g1 + 1) * g1)).take_while(is_like).count();
             for x in (0..g2).filter(|x| !self.middle.contains(x)) {
                 let from = position(row, x);
-                let apart = if count > 1 { (position(row + 1, x) - from).unsigned_abs() } else { 1 };
+                let row_stride = if count > 1 { (position(row + 1, x) - from).unsigned_abs() } else { 1 };
                 let to = (row - rows.start) * g2 + x;
                 let picks =
                     if are_padded { self.columns[x] } else { self.corner(self.columns[x], self.rows[row]) };
-                strips.push(WindowStrip { from, apart, count, to, down: g2, picks });
+                strips.push(WindowStrip { from, row_stride, count, to, down: g2, picks });
             }
             row += count;
         }

@@ -25,9 +25,15 @@ pub(super) fn of<T: Real>(p: &Im2col<'_, T>) -> Option<DepthwiseWindows> {
         *tap == [0, if up { row - i } else { row + i }, columns[j]]
     });
     // Columns far beside the plane would need as much room beside it.
-    let near = columns.iter().all(|c| c.unsigned_abs() <= p.plane[2]);
+    let in_reach = columns.iter().all(|c| c.unsigned_abs() <= p.plane[2]);
     let out = [p.grid[1], p.grid[2]];
-    (is_grid && near).then_some(DepthwiseWindows { plane: [p.plane[1], p.plane[2]], out, row, up, columns })
+    (is_grid && in_reach).then_some(DepthwiseWindows {
+        plane: [p.plane[1], p.plane[2]],
+        out,
+        row,
+        up,
+        columns,
+    })
 }
 
 /// y[batch, o, positions]; weights [groups, o, tap], where batch `b` is of group `b % groups`.

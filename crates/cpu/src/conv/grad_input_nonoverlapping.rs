@@ -13,12 +13,12 @@ use elinvar_core::{HostVec, Result};
 
 /// Do windows have nothing in common, begin with the plane, and leave no element behind them that another window would begin with?
 pub(super) fn is_nonoverlapping(w: &ConvGeometry) -> bool {
-    let apart = |a: usize| {
+    let row_stride = |a: usize| {
         let reach = (w.taps[a] - 1) * w.dilation[a] + 1;
         w.padding[a] == 0 && reach <= w.stride[a] && w.plane[a] <= w.out[a] * w.stride[a]
     };
     // With a step of one element in each direction there is one tap, and nothing to put anywhere.
-    w.stride != [1; 3] && (0..3).all(apart)
+    w.stride != [1; 3] && (0..3).all(row_stride)
 }
 
 /// dx of g [image, group, o, window] and w [group, o, channel, tap].
@@ -42,7 +42,7 @@ pub(super) fn input_grad<T: Real>(
         batch: ((o * rows) as isize, 0),
         row: 1,
         col: rows as isize,
-        kept: None,
+        prepacked: None,
     };
     let lhs = GroupWeights { matrix: across, groups };
     let rhs = matrices(g, o, windows);
@@ -74,19 +74,19 @@ fn scatter_taps<T: Real>(d: &CpuDevice, window: &ConvGeometry, part: &[T], plane
     /// Taps of a row from which turning them is faster than writing each of them step by step.
     const TRANSPOSE_MIN_TAPS: usize = 8;
     let ([t0, t1, t2], [n0, n1, n2], [_, p1, p2]) = (window.taps, window.out, window.plane);
-    let (step, apart) = (window.stride, window.dilation);
+    let (step, row_stride) = (window.stride, window.dilation);
     let windows = n0 * n1 * n2;
     for (i, j) in (0..n0 * t0).flat_map(|i| (0..n1 * t1).map(move |j| (i, j))) {
-        let at = |i: usize, a: usize| i / window.taps[a] * step[a] + i % window.taps[a] * apart[a];
+        let at = |i: usize, a: usize| i / window.taps[a] * step[a] + i % window.taps[a] * row_stride[a];
         let row = &mut plane[(at(i, 0) * p1 + at(j, 1)) * p2..][..p2];
         let first = (i % t0 * t1 + j % t1) * t2 * windows + (i / t0 * n1 + j / t1) * n2;
-        if t2 >= TRANSPOSE_MIN_TAPS && apart[2] == 1 {
+        if t2 >= TRANSPOSE_MIN_TAPS && row_stride[2] == 1 {
             transpose_block(d.isa(), part, first as isize, windows as isize, n2, t2, row, step[2]);
             continue;
         }
         for t in 0..t2 {
             let from = &part[first + t * windows..][..n2];
-            row[t * apart[2]..].iter_mut().step_by(step[2]).zip(from).for_each(|(to, from)| *to = *from);
+            row[t * row_stride[2]..].iter_mut().step_by(step[2]).zip(from).for_each(|(to, from)| *to = *from);
         }
     }
 }

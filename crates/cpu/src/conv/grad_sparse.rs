@@ -45,11 +45,15 @@ impl SparseGrad {
     /// If windows are such.
     fn of<T: Real>(p: &Im2col<'_, T>) -> Option<SparseGrad> {
         let (threes, rest) = p.taps.as_chunks::<TAPS_PER_ROW>();
-        let near = |[a, b, c]: &[[isize; 3]; TAPS_PER_ROW]| {
+        let are_neighbours = |[a, b, c]: &[[isize; 3]; TAPS_PER_ROW]| {
             (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i])
         };
         let is_flat = p.grid[0] == 1 && p.step == [1; 3] && p.taps.iter().all(|t| t[0] == 0);
-        if !is_flat || !rest.is_empty() || threes.is_empty() || !threes.iter().all(near) || p.positions() == 0
+        if !is_flat
+            || !rest.is_empty()
+            || threes.is_empty()
+            || !threes.iter().all(are_neighbours)
+            || p.positions() == 0
         {
             return None;
         }
@@ -224,16 +228,16 @@ pub(super) fn input_grad<T: Real>(
     let (blocks, wide) = (channels.div_ceil(n), s.taps * n);
     let spoilt = AtomicBool::new(false);
     let lines = s.lines(0..s.positions());
-    let dx = scratch(o * blocks * wide, |turned| {
-        turned.fill(T::lit(0.0));
-        for (out, turned) in turned.chunks_exact_mut(blocks * wide).enumerate() {
+    let dx = scratch(o * blocks * wide, |transposed| {
+        transposed.fill(T::lit(0.0));
+        for (out, transposed) in transposed.chunks_exact_mut(blocks * wide).enumerate() {
             for (channel, w) in w[out * channels * s.taps..].chunks_exact(s.taps).take(channels).enumerate() {
                 for (tap, w) in w.iter().enumerate() {
-                    turned[(channel / n * s.taps + tap) * n + channel % n] = *w;
+                    transposed[(channel / n * s.taps + tap) * n + channel % n] = *w;
                 }
             }
         }
-        let turned = &*turned;
+        let transposed = &*transposed;
         // An image, or some channels of one, if there are few.
         let together = if images < 4 * d.threads() && channels.is_multiple_of(n) { n } else { channels };
         let ns = (o * s.taps) as f64 * 0.015;
@@ -251,7 +255,7 @@ pub(super) fn input_grad<T: Real>(
                     }
                     let end = channels.min(channel + dst.remaining() / area);
                     for from in (channel..end).step_by(n) {
-                        let weights = |out: usize| &turned[(out * blocks + from / n) * wide..][..wide];
+                        let weights = |out: usize| &transposed[(out * blocks + from / n) * wide..][..wide];
                         sums(isa, &s, (&found, o), &weights, chain, total);
                         if has_negative_zero(isa, total) {
                             spoilt.store(true, Relaxed);

@@ -274,11 +274,11 @@ impl<T: Real> OperandA<T> for Im2colTransposed<'_, T> {
         const MIN_WINDOWS_PER_ROW: usize = 12;
         let p = &self.patches;
         let (threes, rest) = p.taps.as_chunks::<TAPS_PER_ADDRESS>();
-        let near = |[a, b, c]: &[[isize; 3]; TAPS_PER_ADDRESS]| {
+        let are_neighbours = |[a, b, c]: &[[isize; 3]; TAPS_PER_ADDRESS]| {
             (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i])
         };
         let flat = p.grid[0] == 1 && p.step == [1; 3] && p.taps.iter().all(|t| t[0] == 0);
-        let all = rest.is_empty() && threes.iter().all(near);
+        let all = rest.is_empty() && threes.iter().all(are_neighbours);
         (flat && all && (MIN_WINDOWS_PER_ROW..=CHUNK).contains(&p.grid[2])).then_some(self)
     }
     fn pack(&self, isa: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {

@@ -26,7 +26,7 @@ use crate::gemm::{
     PrepackedB, PrepackedPanels, Real, RowsA, StoredElements, TermKind, TileEpilogue, nr, run_gemm_of_pairs,
     transpose_block,
 };
-use crate::layout::copy::{Elements, elements, own};
+use crate::layout::copy::{ContiguousElements, elements, own};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
@@ -113,7 +113,7 @@ fn matrices<T>(data: &[T], rows: usize, cols: usize) -> BatchedMatrix<'_, T> {
         batch,
         row: cols as isize,
         col: 1,
-        kept: None,
+        prepacked: None,
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
             batch,
             row: s[1],
             col: s[2],
-            kept: None,
+            prepacked: None,
         })
     })?;
     let (channels, kind) = (ws[1], bf16::kind(d, c.precision, [x, w], ws[1], o));
@@ -159,14 +159,14 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     let patches = window.patches(d.isa(), &xv, kind.terms(channels));
     let k = ws[1..].iter().product();
     let together = implicit_gemm_positions(d, kind, &patches, images * c.groups, o);
-    let kept =
+    let prepacked =
         if kind == TermKind::Elements && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
-            let place = MatrixPlace::of_turned(w.layout.offset(), o, k);
+            let place = MatrixPlace::of_transposed(w.layout.offset(), o, k);
             packed(images * positions <= PREPACK_MAX_WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
         } else {
             None
         };
-    let w = kept.map_or(Weights::InPlace(&wv), Weights::Prepacked);
+    let w = prepacked.map_or(Weights::InPlace(&wv), Weights::Prepacked);
     let gemm = ConvGemm { patches, images, groups: c.groups, o, w, kind, together };
     let y = T::conv_gemm(d, &gemm, &FusedEpilogue { e, extra })?;
     store(d, y, x.buffer.dtype())
@@ -314,17 +314,17 @@ pub(crate) fn input_grad<T: Real>(
         .merge_axes();
         let area = window.taps.iter().product();
         let all = which.len() == area && kind == TermKind::Elements;
-        let turned;
+        let transposed;
         let together = implicit_gemm_positions(d, kind, &patches, images * c.groups, channels);
         let w = if all && together.is_some() {
             Weights::Transposed(&wv)
         } else {
             let numbers = PooledVec::of(transpose_weights(d, &wv, [c.groups, o, channels, area], &which)?);
-            turned = match kind {
+            transposed = match kind {
                 TermKind::Elements => numbers,
                 TermKind::Bf16Pairs => bf16::of_numbers(d, &numbers, o, which.len())?,
             };
-            Weights::InPlace(&turned)
+            Weights::InPlace(&transposed)
         };
         let gemm = ConvGemm { patches, images, groups: c.groups, o: channels, w, kind, together };
         let dx = run_conv_gemm(d, &gemm, &NoEpilogue)?;
@@ -438,15 +438,15 @@ pub(crate) fn weight_grad<T: Real>(
     let lhs = Im2colTransposed { patches, groups: c.groups };
     let rhs = GradPlanes { data: &gv, groups: c.groups, o, positions };
     let gemm = Gemm { batch, m, k, n: o, lhs: &lhs, rhs: &rhs, epilogue: &NoEpilogue, pack_plan, kind };
-    let turned = PooledVec::of(run_gemm_of_pairs(d, &gemm)?);
+    let transposed = PooledVec::of(run_gemm_of_pairs(d, &gemm)?);
     let some = (o / (4 * d.threads())).max(MIN_ROWS_PER_TASK);
-    let dw = fill_pieces(d, turned.len(), some * m, 0.5, &|start, dst| {
+    let dw = fill_pieces(d, transposed.len(), some * m, 0.5, &|start, dst| {
         let mut row = start / m;
         while dst.remaining() > 0 {
             let (group, first) = (row / o, row % o);
             let some = (o - first).min(dst.remaining() / m);
             let dw = dst.zeroed(some * m, T::ZERO);
-            let from = &turned[group * m * o..][..m * o];
+            let from = &transposed[group * m * o..][..m * o];
             transpose_block(d.isa(), from, first as isize, o as isize, some, m, dw, m);
             row += some;
         }
@@ -528,8 +528,8 @@ fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<BorrowedOrCopied<&'a
     let copied = |v: HostVec<T>| BorrowedOrCopied::Copied(PooledVec::of(v));
     Ok(match stored_elements::<T>(v.buffer)? {
         StoredElements::Native(data) => match elements(d, data, l)? {
-            Elements::There(data) => BorrowedOrCopied::There(data),
-            Elements::Copied(data) => copied(data),
+            ContiguousElements::There(data) => BorrowedOrCopied::There(data),
+            ContiguousElements::Copied(data) => copied(data),
         },
         StoredElements::F16(data) => copied(widened(d, StoredElements::F16(&elements(d, data, l)?), l)?),
         StoredElements::BF16(data) => copied(widened(d, StoredElements::BF16(&elements(d, data, l)?), l)?),

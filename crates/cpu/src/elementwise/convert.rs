@@ -5,7 +5,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::kernels::convert_f16;
-use super::operand::Make;
+use super::operand::FillFrom;
 use crate::CpuDevice;
 use crate::Isa;
 use crate::runtime::memory::{PooledVec, filled};
@@ -19,18 +19,18 @@ use elinvar_simd::uninit::{CacheBlock, ElementAt, FillByElement, FillChunk, Unin
 use std::mem::MaybeUninit;
 
 /// The types whose conversions into each other are vector code as they stand: all but the 16-bit floats.
-pub(crate) trait Simple: Cell {
+pub(crate) trait DirectlyConverted: Cell {
     /// The nearest element of another type, as [`Cell::nearest`] says, in steps of which the compiler makes vector code.
     #[inline(always)]
-    fn to<T: Simple>(self) -> T {
+    fn to<T: DirectlyConverted>(self) -> T {
         T::nearest(self.value())
     }
 }
 macro_rules! simple_floats {
     ($($float:ident)*) => {$(
-        impl Simple for $float {
+        impl DirectlyConverted for $float {
             #[inline(always)]
-            fn to<T: Simple>(self) -> T {
+            fn to<T: DirectlyConverted>(self) -> T {
                 match const { T::DTYPE } {
                     DType::I64 => T::nearest(Scalar::Int(self.cut())),
                     DType::I32 => T::nearest(Scalar::Int(SaturatingToInt::<i32>::cut(self).into())),
@@ -42,75 +42,74 @@ macro_rules! simple_floats {
     )*};
 }
 simple_floats! { f32 f64 }
-impl Simple for i64 {}
-impl Simple for i32 {}
-impl Simple for u8 {}
-impl Simple for bool {}
+impl DirectlyConverted for i64 {}
+impl DirectlyConverted for i32 {}
+impl DirectlyConverted for u8 {}
+impl DirectlyConverted for bool {}
 
 /// Each element through a function.
 #[derive(Clone, Copy)]
-struct Each<'a, S, F>(&'a [S], F);
+struct ConvertEach<'a, S, F>(&'a [S], F);
 
-impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> ElementAt<T> for Each<'_, S, F> {
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> ElementAt<T> for ConvertEach<'_, S, F> {
     #[inline(always)]
     fn at(&self, i: usize) -> T {
         (self.1)(self.0[i])
     }
     #[inline(always)]
     fn cut(self, n: usize) -> Self {
-        Each(&self.0[..n], self.1)
+        ConvertEach(&self.0[..n], self.1)
     }
 }
 
 /// Writes each element through a function that is small enough to be inlined.
-fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], room: &mut UninitSlice<'_, T>, f: impl Fn(S) -> T + Copy) {
-    room.part(x.len(), |room| dispatch(isa, FillByElement(Each(x, f), room)));
+fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], dst: &mut UninitSlice<'_, T>, f: impl Fn(S) -> T + Copy) {
+    dst.part(x.len(), |dst| dispatch(isa, FillByElement(ConvertEach(x, f), dst)));
 }
 
 /// Elements whose conversion is several choices, window by window: of a loop over all of them, the compiler left every eighth element to one
 /// that goes one by one.
-struct InWindows<'a, 'r, S, T, F>(&'a [S], F, &'a mut UninitSlice<'r, T>);
+struct ConvertChunks<'a, 'r, S, T, F>(&'a [S], F, &'a mut UninitSlice<'r, T>);
 
 /// Elements of such a window.
-const WINDOW: usize = 64;
+const CHUNK_ELEMENTS: usize = 64;
 
-impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> FillChunk<T, WINDOW> for Each<'_, S, F> {
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> FillChunk<T, CHUNK_ELEMENTS> for ConvertEach<'_, S, F> {
     #[inline(always)]
-    fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; WINDOW]) {
-        let x = &self.0.as_chunks::<WINDOW>().0[number];
+    fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; CHUNK_ELEMENTS]) {
+        let x = &self.0.as_chunks::<CHUNK_ELEMENTS>().0[number];
         for (y, x) in y.iter_mut().zip(x) {
             y.write((self.1)(*x));
         }
     }
 }
 
-impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> Kernel for InWindows<'_, '_, S, T, F> {
+impl<S: Copy, T: Copy, F: Fn(S) -> T + Copy> Kernel for ConvertChunks<'_, '_, S, T, F> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let InWindows(x, f, room) = self;
-        let whole = x.len() / WINDOW;
-        room.chunks::<WINDOW>(whole, &Each(x, f));
-        FillByElement(Each(&x[whole * WINDOW..], f), room).run();
+        let ConvertChunks(x, f, dst) = self;
+        let whole = x.len() / CHUNK_ELEMENTS;
+        dst.chunks::<CHUNK_ELEMENTS>(whole, &ConvertEach(x, f));
+        FillByElement(ConvertEach(&x[whole * CHUNK_ELEMENTS..], f), dst).run();
     }
 }
 
 /// As [`each`], through windows.
-fn each_window<S: Copy, T: Copy>(
-    isa: Isa,
-    x: &[S],
-    room: &mut UninitSlice<'_, T>,
-    f: impl Fn(S) -> T + Copy,
-) {
-    room.part(x.len(), |room| dispatch(isa, InWindows(x, f, room)));
+fn each_window<S: Copy, T: Copy>(isa: Isa, x: &[S], dst: &mut UninitSlice<'_, T>, f: impl Fn(S) -> T + Copy) {
+    dst.part(x.len(), |dst| dispatch(isa, ConvertChunks(x, f, dst)));
 }
 
 /// Each element to the nearest of another type. There is a copy for AVX-512 of what goes from and to f32, of what AVX2 has no instruction for,
 /// f64 to i64 and back, and of what becomes bytes: a million i64 took 99 microseconds, and 143 with AVX2. All other pairs of types are bound by
 /// memory with AVX2 too.
-pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut UninitSlice<'_, T>) {
-    room.part(x.len(), |room| {
-        let work = FillByElement(Each(x, |v: S| v.to::<T>()), room);
+pub(crate) fn simple<S: DirectlyConverted, T: DirectlyConverted>(
+    isa: Isa,
+    x: &[S],
+    dst: &mut UninitSlice<'_, T>,
+) {
+    dst.part(x.len(), |dst| {
+        let work = FillByElement(ConvertEach(x, |v: S| v.to::<T>()), dst);
         if const {
             matches!(S::DTYPE, DType::F32)
                 || matches!((S::DTYPE, T::DTYPE), (DType::F64, DType::I64) | (DType::I64, DType::F64))
@@ -124,21 +123,21 @@ pub(crate) fn simple<S: Simple, T: Simple>(isa: Isa, x: &[S], room: &mut UninitS
 }
 
 /// Exactly.
-pub(crate) fn from_bf16(isa: Isa, x: &[bf16], room: &mut UninitSlice<'_, f32>) {
+pub(crate) fn from_bf16(isa: Isa, x: &[bf16], dst: &mut UninitSlice<'_, f32>) {
     #[cfg(target_arch = "x86_64")]
-    if convert_f16::widen(isa, x, room) {
+    if convert_f16::widen(isa, x, dst) {
         return;
     }
-    each(isa, x, room, |v: bf16| f32::from_bits(u32::from(v.to_bits()) << 16));
+    each(isa, x, dst, |v: bf16| f32::from_bits(u32::from(v.to_bits()) << 16));
 }
 
 /// To nearest even: what `bf16::from_f32` gives, by one sum instead of questions to several bits.
-pub(crate) fn to_bf16(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, bf16>) {
+pub(crate) fn to_bf16(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, bf16>) {
     #[cfg(target_arch = "x86_64")]
-    if convert_f16::narrow(isa, x, room) {
+    if convert_f16::narrow(isa, x, dst) {
         return;
     }
-    each(isa, x, room, |v: f32| {
+    each(isa, x, dst, |v: f32| {
         let bits = v.to_bits();
         // Just below a half, and the last bit that stays: a half is rounded up to an even number only if that is odd.
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
@@ -159,12 +158,12 @@ pub(crate) fn nearest_bf16<L: Lane>(x: L) -> L {
 }
 
 /// Exactly: the exponent moves by a product, which makes numbers of those that f16 has below its normal ones, too.
-pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut UninitSlice<'_, f32>) {
+pub(crate) fn from_f16(isa: Isa, x: &[f16], dst: &mut UninitSlice<'_, f32>) {
     #[cfg(target_arch = "x86_64")]
-    if convert_f16::widen(isa, x, room) {
+    if convert_f16::widen(isa, x, dst) {
         return;
     }
-    each_window(isa, x, room, |v: f16| {
+    each_window(isa, x, dst, |v: f16| {
         let bits = u32::from(v.to_bits());
         let (sign, rest) = ((bits & 0x8000) << 16, (bits & 0x7fff) << 13);
         // 2^112 is how far apart the exponents of the two types begin.
@@ -176,12 +175,12 @@ pub(crate) fn from_f16(isa: Isa, x: &[f16], room: &mut UninitSlice<'_, f32>) {
 }
 
 /// To nearest even: what `f16::from_f32` gives.
-pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, f16>) {
+pub(crate) fn to_f16(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, f16>) {
     #[cfg(target_arch = "x86_64")]
-    if convert_f16::narrow(isa, x, room) {
+    if convert_f16::narrow(isa, x, dst) {
         return;
     }
-    each_window(isa, x, room, |v: f32| {
+    each_window(isa, x, dst, |v: f32| {
         let bits = v.to_bits();
         let (sign, rest) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
         // As with bf16; the exponent begins 112 later. What is too large comes to be infinity, or more.
@@ -200,8 +199,8 @@ pub(crate) fn to_f16(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, f16>) {
 /// `OutOfMemory`; `DTypeMismatch` if they are to be stored as anything but floats of 16 or 32 bits.
 pub(crate) fn stored(d: &CpuDevice, v: HostVec<f32>, to: DType) -> Result<HostData> {
     match to {
-        DType::F16 => Ok(HostData::F16(narrowed(d, v, &|v, room| to_f16(d.isa(), v, room))?)),
-        DType::BF16 => Ok(HostData::BF16(narrowed(d, v, &|v, room| to_bf16(d.isa(), v, room))?)),
+        DType::F16 => Ok(HostData::F16(narrowed(d, v, &|v, dst| to_f16(d.isa(), v, dst))?)),
+        DType::BF16 => Ok(HostData::BF16(narrowed(d, v, &|v, dst| to_bf16(d.isa(), v, dst))?)),
         _ => store(v, to),
     }
 }
@@ -213,8 +212,8 @@ fn narrowed<T: Element>(
     f: &(dyn Fn(&[f32], &mut UninitSlice<'_, T>) + Sync),
 ) -> Result<HostVec<T>> {
     let v = PooledVec::of(v);
-    parallel_fill_hinted(d, v.len(), 1, CostHint::Light, &|start, room| {
-        f(&v[start..start + room.remaining()], room);
+    parallel_fill_hinted(d, v.len(), 1, CostHint::Light, &|start, dst| {
+        f(&v[start..start + dst.remaining()], dst);
         Ok(())
     })
 }
@@ -229,34 +228,34 @@ pub(crate) fn in_pieces(
     sizes: [usize; 3],
     ns: f64,
     to: DType,
-    f: &Make<'_, f32>,
+    f: &FillFrom<'_, f32>,
 ) -> Result<HostData> {
     fn one<T: Element>(
         d: &CpuDevice,
         [len, unit, piece]: [usize; 3],
         ns: f64,
-        f: &Make<'_, f32>,
+        f: &FillFrom<'_, f32>,
         narrow: impl Fn(&[f32], &mut UninitSlice<'_, T>) + Sync,
     ) -> Result<HostVec<T>> {
         /// Results of a part, at least: what makes them makes buffers of its own each time.
-        const PART: usize = 1 << 15;
-        let part = PART.next_multiple_of(unit).min(piece);
-        fill_pieces(d, len, piece, ns, &|mut start, room: &mut UninitSlice<'_, T>| {
-            let mut made = PooledVec::of(filled(part.min(room.remaining()), 0f32)?);
-            while room.remaining() > 0 {
-                let made = &mut made[..part.min(room.remaining())];
+        const MIN_PART_ELEMENTS: usize = 1 << 15;
+        let part = MIN_PART_ELEMENTS.next_multiple_of(unit).min(piece);
+        fill_pieces(d, len, piece, ns, &|mut start, dst: &mut UninitSlice<'_, T>| {
+            let mut made = PooledVec::of(filled(part.min(dst.remaining()), 0f32)?);
+            while dst.remaining() > 0 {
+                let made = &mut made[..part.min(dst.remaining())];
                 let mut all = UninitSlice::over(made);
                 f(start, &mut all)?;
                 assert_eq!(all.remaining(), 0, "cpu: results were left out");
-                narrow(made, room);
+                narrow(made, dst);
                 start += made.len();
             }
             Ok(())
         })
     }
     match to {
-        DType::F16 => Ok(HostData::F16(one(d, sizes, ns, f, |v, room| to_f16(d.isa(), v, room))?)),
-        DType::BF16 => Ok(HostData::BF16(one(d, sizes, ns, f, |v, room| to_bf16(d.isa(), v, room))?)),
+        DType::F16 => Ok(HostData::F16(one(d, sizes, ns, f, |v, dst| to_f16(d.isa(), v, dst))?)),
+        DType::BF16 => Ok(HostData::BF16(one(d, sizes, ns, f, |v, dst| to_bf16(d.isa(), v, dst))?)),
         _ => store(HostVec::<f32>::new(), to),
     }
 }
@@ -276,20 +275,20 @@ pub(crate) fn store<T: Element>(v: HostVec<T>, to: DType) -> Result<HostData> {
 }
 
 /// On the way to 16 bits: the f32 that rounds to the same 16-bit float as the number itself.
-pub(crate) trait Odd: Simple {
+pub(crate) trait RoundToOdd: DirectlyConverted {
     /// That f32.
-    fn odd(self) -> f32;
+    fn round_to_odd(self) -> f32;
     /// Those of a slice; `block` is room for them.
     fn odds<'a>(isa: Isa, x: &'a [Self], block: &'a mut CacheBlock<f32>) -> &'a [f32] {
-        block.fill(x.len(), |room| each(isa, x, room, Self::odd))
+        block.fill(x.len(), |dst| each(isa, x, dst, Self::round_to_odd))
     }
 }
 
 macro_rules! odd {
     ($($t:ty: $odd:expr;)*) => {$(
-        impl Odd for $t {
+        impl RoundToOdd for $t {
             #[inline]
-            fn odd(self) -> f32 {
+            fn round_to_odd(self) -> f32 {
                 ($odd)(self)
             }
         }
@@ -302,9 +301,9 @@ odd! {
     u8:   f32::from;
     bool: |v| f32::from(u8::from(v));
 }
-impl Odd for f32 {
+impl RoundToOdd for f32 {
     #[inline]
-    fn odd(self) -> f32 {
+    fn round_to_odd(self) -> f32 {
         self
     }
     fn odds<'a>(_: Isa, x: &'a [f32], _: &'a mut CacheBlock<f32>) -> &'a [f32] {
@@ -333,12 +332,12 @@ mod tests {
         for isa in Isa::all() {
             let (mut wide, mut narrow) = (CacheBlock::<f32>::new(), CacheBlock::<f16>::new());
             for part in all.chunks(512) {
-                let got = wide.fill(part.len(), |room| from_f16(isa, part, room));
+                let got = wide.fill(part.len(), |dst| from_f16(isa, part, dst));
                 let want = part.iter().map(|x| x.to_f32().to_bits());
                 assert!(got.iter().map(|y| y.to_bits()).eq(want), "{isa}");
             }
             for part in x.chunks(512) {
-                let got = narrow.fill(part.len(), |room| to_f16(isa, part, room));
+                let got = narrow.fill(part.len(), |dst| to_f16(isa, part, dst));
                 for (got, x) in got.iter().zip(part) {
                     let want = f16::from_f32(*x);
                     assert!(got.to_bits() == want.to_bits(), "{isa}: {x:e} {got} {want}");
@@ -356,7 +355,7 @@ mod tests {
         for isa in Isa::all() {
             let mut block = CacheBlock::<bf16>::new();
             for part in x.chunks(512) {
-                let got = block.fill(part.len(), |room| to_bf16(isa, part, room));
+                let got = block.fill(part.len(), |dst| to_bf16(isa, part, dst));
                 let want = part.iter().map(|&x| bf16::from_f32(x).to_bits());
                 assert!(got.iter().map(|y| y.to_bits()).eq(want), "{isa}");
             }

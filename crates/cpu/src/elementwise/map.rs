@@ -1,14 +1,14 @@
 //! Elementwise work: a formula at every element.
 //!
 //! A program has hundreds of formulas, so little is compiled for each: one loop over contiguous slices per instruction set
-//! and type of computation ([`Formula`]). Everything else is shared. An operand that is not such a slice (strided,
+//! and type of computation ([`SliceFormula`]). Everything else is shared. An operand that is not such a slice (strided,
 //! of 16 bits, bool) goes through blocks that stay in the first-level cache; so does a result that is stored as another type
 //! than it is computed in. Where an operand is broadcast, the formula is called on as many elements as lie together, or share
 //! one of its numbers.
 
 use super::operand;
-use super::operand::{Number, Operand, WIDEST, misuse, together};
-use crate::backend::host;
+use super::operand::{ComputeElement, MAX_BLOCK_ELEMENTS, Operand, common_run, misuse_error};
+use crate::backend::host_view;
 use crate::layout::copy;
 use crate::lazy::buffer::{CpuBuffer, View};
 use crate::lazy::fusion;
@@ -21,11 +21,11 @@ use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map, Out};
 use elinvar_simd::dispatch::SimdFloat;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
-use elinvar_simd::vector_loop::{Piece, WINDOW};
+use elinvar_simd::vector_loop::{self, OperandSlice, VECTOR_CHUNK};
 use smallvec::SmallVec;
 
 /// A formula over contiguous operands: fills the room with the results.
-pub(crate) type Formula<'a, T> = dyn Fn(&[Piece<'_, T>], &mut UninitSlice<'_, T>) + Sync + 'a;
+pub(crate) type SliceFormula<'a, T> = dyn Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Sync + 'a;
 
 /// A float formula at every element.
 pub(crate) fn map<M: Map<N>, const N: usize>(
@@ -35,7 +35,7 @@ pub(crate) fn map<M: Map<N>, const N: usize>(
     dtype: DType,
 ) -> Result<CpuBuffer> {
     if (dtype, M::OUT) == (DType::F32, Out::Same)
-        && let Some(y) = fusion::put_off(d, &|| Box::new(floats::<f32, M, N>(d.isa(), *m)), x)?
+        && let Some(y) = fusion::defer(d, &|| Box::new(floats::<f32, M, N>(d.isa(), *m)), x)?
     {
         return Ok(y);
     }
@@ -43,7 +43,7 @@ pub(crate) fn map<M: Map<N>, const N: usize>(
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, work, &floats::<f32, M, N>(d.isa(), *m)),
         DType::F64 => blocks(d, x, to, work, &floats::<f64, M, N>(d.isa(), *m)),
-        DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse(M::NAME, dtype)),
+        DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse_error(M::NAME, dtype)),
     }
 }
 
@@ -60,29 +60,29 @@ pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
         DType::I32 => blocks(d, x, to, CostHint::Unknown, &ints::<i32, M, N>(d.isa(), *m)),
         DType::U8 => blocks(d, x, to, CostHint::Unknown, &ints::<u8, M, N>(d.isa(), *m)),
         DType::Bool => blocks(d, x, to, CostHint::Unknown, &ints::<bool, M, N>(d.isa(), *m)),
-        DType::F32 | DType::F64 | DType::F16 | DType::BF16 => Err(misuse(M::NAME, dtype)),
+        DType::F32 | DType::F64 | DType::F16 | DType::BF16 => Err(misuse_error(M::NAME, dtype)),
     }
 }
 
 /// A float formula.
-fn floats<T: Number + SimdFloat, M: Map<N>, const N: usize>(
+fn floats<T: ComputeElement + SimdFloat, M: Map<N>, const N: usize>(
     isa: Isa,
     m: M,
-) -> impl Fn(&[Piece<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
-    move |x, room| elinvar_simd::vector_loop::floats(isa, m, all(x), room)
+) -> impl Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
+    move |x, dst| elinvar_simd::vector_loop::floats(isa, m, all(x), dst)
 }
 
 /// The operands of a formula of `N`.
-fn all<'a, 'b, T, const N: usize>(x: &'b [Piece<'a, T>]) -> &'b [Piece<'a, T>; N] {
+fn all<'a, 'b, T, const N: usize>(x: &'b [OperandSlice<'a, T>]) -> &'b [OperandSlice<'a, T>; N] {
     x.try_into().expect("a formula is given as many operands as it has")
 }
 
 /// An integer formula.
-fn ints<T: Number + Int, M: IntMap<N>, const N: usize>(
+fn ints<T: ComputeElement + Int, M: IntMap<N>, const N: usize>(
     isa: Isa,
     m: M,
-) -> impl Fn(&[Piece<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
-    move |x, room| elinvar_simd::vector_loop::ints(isa, m, all(x), room)
+) -> impl Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
+    move |x, dst| elinvar_simd::vector_loop::ints(isa, m, all(x), dst)
 }
 
 fn stored(out: Out, dtype: DType) -> DType {
@@ -93,30 +93,30 @@ fn stored(out: Out, dtype: DType) -> DType {
 }
 
 /// Operands of the largest formula: four, their result and its gradient.
-pub(crate) const OPERANDS: usize = 6;
+pub(crate) const MAX_OPERANDS: usize = 6;
 
 /// A formula at every element of views of any kind. Numbers that lie in memory as the formula reads them, or are one number, are done
 /// here: what is done for others is most of the time of an op on four numbers, and a tenth of one on 65536.
-fn blocks<T: Number>(
+fn blocks<T: ComputeElement>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],
     to: DType,
     work: CostHint,
-    f: &Formula<'_, T>,
+    f: &SliceFormula<'_, T>,
 ) -> Result<CpuBuffer> {
     let len = x[0].shape().numel();
     if to != T::DTYPE || len == 0 {
         return many(d, x, to, work, f);
     }
     // One number is common, as in x * 2; two are not.
-    let mut copies = CacheBlock::<T, WINDOW>::with_any_capacity();
+    let mut copies = CacheBlock::<T, VECTOR_CHUNK>::with_any_capacity();
     let mut number = None;
-    let mut all = [Piece::EMPTY; OPERANDS];
+    let mut all = [OperandSlice::EMPTY; MAX_OPERANDS];
     for (i, (piece, v)) in all.iter_mut().zip(x).enumerate() {
         let Some(data) = T::slice(v.buffer.data()?) else { return many(d, x, to, work, f) };
         let first = v.layout.offset();
         if v.layout.is_contiguous() {
-            *piece = Piece::of(&data[first..first + len]);
+            *piece = OperandSlice::of(&data[first..first + len]);
         } else if v.layout.is_one() && number.is_none() {
             number = Some((i, data[first]));
         } else {
@@ -125,37 +125,37 @@ fn blocks<T: Number>(
     }
     if let Some((i, value)) = number {
         let n = elinvar_simd::vector_loop::copies(len);
-        all[i] = Piece::number(copies.fill(n, |room| room.extend(n, |_| value)));
+        all[i] = OperandSlice::number(copies.fill(n, |dst| dst.extend(n, |_| value)));
     }
     let all = &all[..x.len()];
     if is_serial(d, len) {
-        return serial_fill(len, |room| f(all, room)).map(CpuBuffer::of_few);
+        return serial_fill(len, |dst| f(all, dst)).map(CpuBuffer::of_few);
     }
-    let y = parallel_fill_hinted(d, len, 1, work, &|start, room| {
-        let mut parts = [Piece::EMPTY; OPERANDS];
+    let y = parallel_fill_hinted(d, len, 1, work, &|start, dst| {
+        let mut parts = [OperandSlice::EMPTY; MAX_OPERANDS];
         for (part, piece) in parts.iter_mut().zip(all) {
-            *part = piece.part(start, room.remaining());
+            *part = piece.part(start, dst.remaining());
         }
-        f(&parts[..all.len()], room);
+        f(&parts[..all.len()], dst);
         Ok(())
     })?;
     Ok(CpuBuffer::new(T::wrap(y)))
 }
 
 /// As [`blocks`], of what lies otherwise.
-fn many<T: Number>(
+fn many<T: ComputeElement>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],
     to: DType,
     work: CostHint,
-    f: &Formula<'_, T>,
+    f: &SliceFormula<'_, T>,
 ) -> Result<CpuBuffer> {
-    let x: SmallVec<[View<'_>; 3]> = x.iter().map(host).collect::<Result<_>>()?;
+    let x: SmallVec<[View<'_>; 3]> = x.iter().map(host_view).collect::<Result<_>>()?;
     let len = x[0].shape().numel();
     // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
     let straight: SmallVec<[Option<PooledData>; 3]> = x
         .iter()
-        .map(|v| copy::is_crossed(v.layout).then(|| copy::own(d, v).map(PooledData::new)).transpose())
+        .map(|v| copy::is_transposed(v.layout).then(|| copy::own(d, v).map(PooledData::new)).transpose())
         .collect::<Result<_>>()?;
     let operands: SmallVec<[Operand<'_, T>; 3]> = x
         .iter()
@@ -168,54 +168,54 @@ fn many<T: Number>(
     // What is converted or gathered on the way takes longer.
     let plain = to == T::DTYPE && !operands.iter().any(Operand::needs_block);
     let work = if plain { work } else { CostHint::Unknown };
-    let y = T::stored(d, len, work, to, &|start, room| {
-        fill(d.isa(), &operands, start, room, f);
+    let y = T::stored(d, len, work, to, &|start, dst| {
+        fill(d.isa(), &operands, start, dst, f);
         Ok(())
     })?;
     Ok(CpuBuffer::new(y))
 }
 
 /// Fills the room with a formula's results from number `start` on.
-pub(crate) fn fill<T: Number>(
+pub(crate) fn fill<T: ComputeElement>(
     isa: Isa,
     operands: &[Operand<'_, T>],
     start: usize,
-    room: &mut UninitSlice<'_, T>,
-    f: &Formula<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
+    f: &SliceFormula<'_, T>,
 ) {
     // Blocks of two operands and their results stay in a first-level cache if they are larger, too: a product of a million f16 is called
     // for four times less often.
     if operands.len() <= 2 && size_of::<T>() <= 4 {
-        fill_by::<T, WIDEST>(isa, operands, start, room, f);
+        fill_by::<T, MAX_BLOCK_ELEMENTS>(isa, operands, start, dst, f);
     } else {
-        fill_by::<T, BLOCK_ELEMENTS>(isa, operands, start, room, f);
+        fill_by::<T, BLOCK_ELEMENTS>(isa, operands, start, dst, f);
     }
 }
 
 /// The same by blocks of so many elements.
-fn fill_by<T: Number, const MOST: usize>(
+fn fill_by<T: ComputeElement, const MOST: usize>(
     isa: Isa,
     operands: &[Operand<'_, T>],
     mut start: usize,
-    room: &mut UninitSlice<'_, T>,
-    f: &Formula<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
+    f: &SliceFormula<'_, T>,
 ) {
     let mut held: SmallVec<[CacheBlock<T, MOST>; 3]> = SmallVec::new();
     if operands.iter().any(Operand::needs_block) {
         held.extend(operands.iter().map(|_| CacheBlock::with_any_capacity()));
     }
-    while room.remaining() > 0 {
-        let mut all = [Piece::EMPTY; OPERANDS];
-        if let Some(rows) = operand::rows(operands, start, room.remaining()) {
+    while dst.remaining() > 0 {
+        let mut all = [OperandSlice::EMPTY; MAX_OPERANDS];
+        if let Some(rows) = operand::rows(operands, start, dst.remaining()) {
             for (piece, operand) in all.iter_mut().zip(operands) {
                 *piece = operand.piece_of_rows(start, rows);
             }
             let n = rows.len * rows.count;
-            room.part(n, |room| f(&all[..operands.len()], room));
+            dst.part(n, |dst| f(&all[..operands.len()], dst));
             start += n;
             continue;
         }
-        let n = together(operands, start, room.remaining(), MOST);
+        let n = common_run(operands, start, dst.remaining(), MOST);
         for (block, operand) in held.iter_mut().zip(operands) {
             operand.prepare(isa, block, start, n);
         }
@@ -223,7 +223,7 @@ fn fill_by<T: Number, const MOST: usize>(
         for (piece, operand) in all.iter_mut().zip(operands) {
             *piece = operand.piece(blocks.next(), start, n);
         }
-        room.part(n, |room| f(&all[..operands.len()], room));
+        dst.part(n, |dst| f(&all[..operands.len()], dst));
         start += n;
     }
 }

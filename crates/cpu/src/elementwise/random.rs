@@ -3,7 +3,7 @@
 //! An element depends on its number alone, so a block of results is made from the words that belong to it: first the words,
 //! in lanes, then the numbers.
 
-use super::operand::{Make, Number, misuse};
+use super::operand::{ComputeElement, FillFrom, misuse_error};
 use crate::runtime::output::parallel_fill::{CostHint, parallel_fill};
 use crate::{CpuDevice, Isa};
 use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
@@ -17,7 +17,7 @@ use elinvar_simd::scalar_lane::ScalarLane;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
 
 /// Words of a stream: those of [`BLOCK_ELEMENTS`] elements of 64 bits.
-type Words = [u32; 2 * BLOCK_ELEMENTS];
+type BlockWords = [u32; 2 * BLOCK_ELEMENTS];
 
 /// `len` random numbers.
 pub(crate) fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
@@ -27,14 +27,14 @@ pub(crate) fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usi
                 floats::<f32>(d, s, dtype, len, Uniform { span: (high - low) as f32, low: low as f32 })
             }
             DType::F64 => floats::<f64>(d, s, dtype, len, Uniform { span: high - low, low }),
-            DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse("a uniform number", dtype)),
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse_error("a uniform number", dtype)),
         },
         Random::Normal { mean, std } => match dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
                 floats::<f32>(d, s, dtype, len, Normal { mean: mean as f32, std: std as f32 })
             }
             DType::F64 => floats::<f64>(d, s, dtype, len, Normal { mean, std }),
-            DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse("a normal number", dtype)),
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse_error("a normal number", dtype)),
         },
         Random::Bernoulli { p } => each_dtype!(dtype, T => flips::<T>(d, p, s, len)),
         Random::Int { low, high } => each_dtype!(dtype, T => whole::<T>(d, low, high, s, len)),
@@ -42,26 +42,26 @@ pub(crate) fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usi
 }
 
 /// The words from number `first`, a multiple of 4, on.
-struct Fill<'a> {
+struct PhiloxKernel<'a> {
     s: Stream,
     first: u64,
     words: &'a mut [u32],
 }
 
 /// Blocks of Philox that are computed together: those of as many words as a block has elements.
-const TOGETHER: usize = BLOCK_ELEMENTS / 4;
+const PHILOX_BLOCKS_PER_STEP: usize = BLOCK_ELEMENTS / 4;
 
-impl Kernel for Fill<'_> {
+impl Kernel for PhiloxKernel<'_> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         let key = [self.s.seed as u32, (self.s.seed >> 32) as u32];
         let stream = [self.s.stream as u32, (self.s.stream >> 32) as u32];
         // Word by word first, then in their order: so both loops become vector code.
-        let [mut w0, mut w1, mut w2, mut w3] = [[0; TOGETHER]; 4];
+        let [mut w0, mut w1, mut w2, mut w3] = [[0; PHILOX_BLOCKS_PER_STEP]; 4];
         for (group, out) in self.words.chunks_exact_mut(BLOCK_ELEMENTS).enumerate() {
-            let first = self.first / 4 + (group * TOGETHER) as u64;
-            for i in 0..TOGETHER {
+            let first = self.first / 4 + (group * PHILOX_BLOCKS_PER_STEP) as u64;
+            for i in 0..PHILOX_BLOCKS_PER_STEP {
                 let j = first + i as u64;
                 let four = philox4x32([j as u32, (j >> 32) as u32, stream[0], stream[1]], key);
                 [w0[i], w1[i], w2[i], w3[i]] = four;
@@ -74,20 +74,20 @@ impl Kernel for Fill<'_> {
 }
 
 /// A type in which random floats are computed.
-trait Draw: Number + Lane {
+trait RandomFloat: ComputeElement + Lane {
     /// Words for one number.
     const WORDS: usize;
     /// Uniform number `i` of these words, in 0..1.
     fn unit(words: &[u32], i: usize) -> Self;
 }
-impl Draw for f32 {
+impl RandomFloat for f32 {
     const WORDS: usize = 1;
     #[inline(always)]
     fn unit(words: &[u32], i: usize) -> f32 {
         unit_f32(words[i])
     }
 }
-impl Draw for f64 {
+impl RandomFloat for f64 {
     const WORDS: usize = 2;
     #[inline(always)]
     fn unit(words: &[u32], i: usize) -> f64 {
@@ -101,7 +101,7 @@ fn word64(words: &[u32], i: usize) -> u64 {
 }
 
 /// Numbers from words: a whole block of them.
-trait Numbers<C>: Copy + Sync {
+trait Distribution<C>: Copy + Sync {
     fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]);
 }
 
@@ -110,7 +110,7 @@ struct Uniform<C> {
     span: C,
     low: C,
 }
-impl<C: Draw> Numbers<C> for Uniform<C> {
+impl<C: RandomFloat> Distribution<C> for Uniform<C> {
     #[inline(always)]
     fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]) {
         let words = &words[..BLOCK_ELEMENTS * C::WORDS];
@@ -125,7 +125,7 @@ struct Normal<C> {
     mean: C,
     std: C,
 }
-impl<C: Draw> Numbers<C> for Normal<C> {
+impl<C: RandomFloat> Distribution<C> for Normal<C> {
     #[inline(always)]
     fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]) {
         let words = &words[..BLOCK_ELEMENTS * C::WORDS];
@@ -136,17 +136,17 @@ impl<C: Draw> Numbers<C> for Normal<C> {
             // Below 2 pi, where the moderate functions have the bits of the others.
             let angle = ScalarLane::lit(std::f64::consts::TAU) * second;
             *y = [math::cos_moderate(angle), math::sin_moderate(angle)]
-                .map(|turned| (radius * turned).fma(std, mean).0);
+                .map(|transposed| (radius * transposed).fma(std, mean).0);
         }
     }
 }
 
-struct Run<'a, N, C> {
+struct DistributionKernel<'a, N, C> {
     numbers: N,
     words: &'a [u32],
     out: &'a mut [C; BLOCK_ELEMENTS],
 }
-impl<C: Draw, N: Numbers<C>> Kernel for Run<'_, N, C> {
+impl<C: RandomFloat, N: Distribution<C>> Kernel for DistributionKernel<'_, N, C> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -154,38 +154,38 @@ impl<C: Draw, N: Numbers<C>> Kernel for Run<'_, N, C> {
     }
 }
 
-/// Calls `f(words, number of elements, room)` for blocks of elements that take `each` words.
+/// Calls `f(words, number of elements, dst)` for blocks of elements that take `each` words.
 fn blocks<T: Copy>(
     isa: Isa,
     s: Stream,
     each: usize,
     start: usize,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
     mut f: impl FnMut(&[u32], usize, &mut UninitSlice<'_, T>),
 ) {
-    let mut words: Words = [0; 2 * BLOCK_ELEMENTS];
+    let mut words: BlockWords = [0; 2 * BLOCK_ELEMENTS];
     let mut first = start;
-    while room.remaining() > 0 {
-        let n = room.remaining().min(BLOCK_ELEMENTS);
+    while dst.remaining() > 0 {
+        let n = dst.remaining().min(BLOCK_ELEMENTS);
         let words = &mut words[..BLOCK_ELEMENTS * each];
-        dispatch(isa, Fill { s, first: (first * each) as u64, words: &mut *words });
-        f(words, n, room);
+        dispatch(isa, PhiloxKernel { s, first: (first * each) as u64, words: &mut *words });
+        f(words, n, dst);
         first += n;
     }
 }
 
-fn floats<C: Draw>(
+fn floats<C: RandomFloat>(
     d: &CpuDevice,
     s: Stream,
     dtype: DType,
     len: usize,
-    numbers: impl Numbers<C>,
+    numbers: impl Distribution<C>,
 ) -> Result<HostData> {
-    let make: &Make<'_, C> = &|start, room| {
+    let make: &FillFrom<'_, C> = &|start, dst| {
         let mut out = [C::ZERO; BLOCK_ELEMENTS];
-        blocks(d.isa(), s, C::WORDS, start, room, |words, n, room| {
-            dispatch(d.isa(), Run { numbers, words, out: &mut out });
-            room.copy(&out[..n]);
+        blocks(d.isa(), s, C::WORDS, start, dst, |words, n, dst| {
+            dispatch(d.isa(), DistributionKernel { numbers, words, out: &mut out });
+            dst.copy(&out[..n]);
         });
         Ok(())
     };
@@ -202,15 +202,15 @@ fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostDa
     } else {
         (1, (p * 2f64.powi(24)).ceil() as u64)
     };
-    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
-        blocks(d.isa(), s, each, start, room, |words, n, room| {
+    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, dst| {
+        blocks(d.isa(), s, each, start, dst, |words, n, dst| {
             // Cut to what is read, so that no check is left in the loops.
             let words = &words[..n * each];
             if each == 1 {
                 let limit = limit.min(1 << 24) as u32;
-                room.extend(n, |i| values[usize::from(words[i] >> 8 < limit)]);
+                dst.extend(n, |i| values[usize::from(words[i] >> 8 < limit)]);
             } else {
-                room.extend(n, |i| values[usize::from(word64(words, i) >> 11 < limit)]);
+                dst.extend(n, |i| values[usize::from(word64(words, i) >> 11 < limit)]);
             }
         });
         Ok(())
@@ -221,9 +221,9 @@ fn flips<T: Cell>(d: &CpuDevice, p: f64, s: Stream, len: usize) -> Result<HostDa
 /// Whole numbers in `low..high`.
 fn whole<T: Cell>(d: &CpuDevice, low: i64, high: i64, s: Stream, len: usize) -> Result<HostData> {
     let span = u128::from(high.wrapping_sub(low) as u64);
-    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
-        blocks(d.isa(), s, 2, start, room, |words, n, room| {
-            room.extend(n, |i| {
+    let v = parallel_fill(d, len, BLOCK_ELEMENTS, &|start, dst| {
+        blocks(d.isa(), s, 2, start, dst, |words, n, dst| {
+            dst.extend(n, |i| {
                 let drawn = low.wrapping_add(((u128::from(word64(words, i)) * span) >> 64) as i64);
                 T::nearest(Scalar::Int(drawn))
             });

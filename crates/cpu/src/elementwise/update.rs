@@ -4,7 +4,7 @@
 //! What can fail (types, memory for operands that are straightened) comes before the first piece; writing cannot.
 
 use super::convert;
-use super::operand::{Number, Operand, misuse};
+use super::operand::{ComputeElement, Operand, misuse_error};
 use crate::CpuDevice;
 use crate::layout::copy;
 use crate::lazy::buffer::View;
@@ -22,9 +22,9 @@ use elinvar_simd::scalar_lane::ScalarLane;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 
 /// Elements of a piece: tens of microseconds of work, many times what handing it to another thread costs.
-const PIECE: usize = 32 * BLOCK_ELEMENTS;
+const PIECE_ELEMENTS: usize = 32 * BLOCK_ELEMENTS;
 /// Nanoseconds that an element takes at least.
-const NS: f64 = 0.5;
+const NS_PER_ELEMENT: f64 = 0.5;
 
 /// The formula at every element of every item.
 pub(crate) fn update<U: Update<M, R>, const M: usize, const R: usize>(
@@ -36,36 +36,38 @@ pub(crate) fn update<U: Update<M, R>, const M: usize, const R: usize>(
     let (straight_wide, straight_narrow) = (straight(d, &wide)?, straight(d, &narrow)?);
     let wide = all_pieces::<f64, M, R>(wide, &straight_wide)?;
     let narrow = all_pieces::<f32, M, R>(narrow, &straight_narrow)?;
-    run(d, wide, &|x, r| run_lanes(d.isa(), Change(*u, x, r)));
-    run(d, narrow, &|x, r| run_lanes(d.isa(), Change(*u, x, r)));
+    run(d, wide, &|x, r| run_lanes(d.isa(), UpdateKernel(*u, x, r)));
+    run(d, narrow, &|x, r| run_lanes(d.isa(), UpdateKernel(*u, x, r)));
     Ok(())
 }
 
 /// A formula over contiguous numbers that it changes, and such that it reads.
-type Formula<'a, T, const M: usize, const R: usize> = dyn Fn([&mut [T]; M], [&[T]; R]) + Sync + 'a;
+type UpdateFormula<'a, T, const M: usize, const R: usize> = dyn Fn([&mut [T]; M], [&[T]; R]) + Sync + 'a;
 
 /// Elements that are computed at once where the compiler makes the vector code. Their results are held back: a store that could be to what
 /// is read next would keep the loop from becoming vector code, and there are too many slices to compare all their places first. Always so
 /// many, so that the loop has no remainder: what a tensor's end lacks is made up for by zeros.
-const TILE: usize = 64;
+const TILE_ELEMENTS: usize = 64;
 
 /// The kernel of a formula.
-struct Change<'a, U, T, const M: usize, const R: usize>(U, [&'a mut [T]; M], [&'a [T]; R]);
+struct UpdateKernel<'a, U, T, const M: usize, const R: usize>(U, [&'a mut [T]; M], [&'a [T]; R]);
 
-impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> LaneKernel for Change<'_, U, T, M, R> {
+impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> LaneKernel
+    for UpdateKernel<'_, U, T, M, R>
+{
     type T = T;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, F: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         if const { S::WIDTH > 1 } { self.in_turn::<S>() } else { self.by_tiles() }
     }
 }
 
-impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> Change<'_, U, T, M, R> {
+impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> UpdateKernel<'_, U, T, M, R> {
     /// Register after register: a square root and a quotient take so long that a processor looks ahead to the next ones anyway.
     #[inline(always)]
     fn in_turn<S: SimdLanes<T> + Lane>(self) {
-        let Change(u, mut x, read) = self;
+        let UpdateKernel(u, mut x, read) = self;
         let n = x[0].len();
         let mut i = 0;
         while i + S::WIDTH <= n {
@@ -83,7 +85,7 @@ impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> Change<'_, U
         }
         if i < n {
             // What is left, with zeros behind.
-            let (mut ends, mut reads) = ([[T::ZERO; TILE]; M], [[T::ZERO; TILE]; R]);
+            let (mut ends, mut reads) = ([[T::ZERO; TILE_ELEMENTS]; M], [[T::ZERO; TILE_ELEMENTS]; R]);
             for (end, x) in ends.iter_mut().zip(&x) {
                 end[..n - i].copy_from_slice(&x[i..]);
             }
@@ -101,7 +103,7 @@ impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> Change<'_, U
     /// An element after the other, of which the compiler makes vector code.
     #[inline(always)]
     fn by_tiles(self) {
-        let Change(u, mut x, read) = self;
+        let UpdateKernel(u, mut x, read) = self;
         let n = x[0].len();
         if const { M == 1 } {
             // One slice is soon compared with the others, so nothing needs to be held back.
@@ -118,12 +120,12 @@ impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> Change<'_, U
             }
             return;
         }
-        let none = [T::ZERO; TILE];
+        let none = [T::ZERO; TILE_ELEMENTS];
         let (mut x_end, mut read_end) = ([none; M], [none; R]);
         let mut made = [none; M];
         let mut start = 0;
         while start < n {
-            let len = (n - start).min(TILE);
+            let len = (n - start).min(TILE_ELEMENTS);
             let mut old = [&none; M];
             for ((old, x), end) in old.iter_mut().zip(&x).zip(&mut x_end) {
                 *old = tile(&x[start..][..len], end);
@@ -132,7 +134,7 @@ impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> Change<'_, U
             for ((other, r), end) in others.iter_mut().zip(&read).zip(&mut read_end) {
                 *other = tile(&r[start..][..len], end);
             }
-            for i in 0..TILE {
+            for i in 0..TILE_ELEMENTS {
                 let (mut a, mut b) = ([ScalarLane(T::ZERO); M], [ScalarLane(T::ZERO); R]);
                 for (a, old) in a.iter_mut().zip(&old) {
                     *a = ScalarLane(old[i]);
@@ -154,7 +156,7 @@ impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> Change<'_, U
 
 /// Elements as a tile: where they lie, or, if they are fewer, in `end`.
 #[inline(always)]
-fn tile<'a, T: Copy>(part: &'a [T], end: &'a mut [T; TILE]) -> &'a [T; TILE] {
+fn tile<'a, T: Copy>(part: &'a [T], end: &'a mut [T; TILE_ELEMENTS]) -> &'a [T; TILE_ELEMENTS] {
     match part.first_chunk() {
         Some(all) => all,
         None => {
@@ -165,7 +167,7 @@ fn tile<'a, T: Copy>(part: &'a [T], end: &'a mut [T; TILE]) -> &'a [T; TILE] {
 }
 
 /// Numbers that change, as they are stored.
-enum Slots<'a, T> {
+enum ChangedSlice<'a, T> {
     /// In the type in which is computed.
     Plain(&'a mut [T]),
     F16(&'a mut [f16]),
@@ -173,79 +175,79 @@ enum Slots<'a, T> {
 }
 
 /// f32 or f64.
-trait Wide: Number + Lane {
+trait UpdateFloat: ComputeElement + Lane {
     /// The first `len` numbers of memory of this type or, for f32, of 16 bits.
-    fn slots(data: &mut HostData, len: usize) -> Result<Slots<'_, Self>>;
+    fn slots(data: &mut HostData, len: usize) -> Result<ChangedSlice<'_, Self>>;
     /// Fills a block from 16 bits. f64 is never stored so.
-    fn widen(isa: Isa, from: &Slots<'_, Self>, to: &mut [Self]);
+    fn widen(isa: Isa, from: &ChangedSlice<'_, Self>, to: &mut [Self]);
     /// Rounds a block to 16 bits.
-    fn narrow(isa: Isa, from: &[Self], to: &mut Slots<'_, Self>);
+    fn narrow(isa: Isa, from: &[Self], to: &mut ChangedSlice<'_, Self>);
 }
 
-impl Wide for f64 {
-    fn slots(data: &mut HostData, len: usize) -> Result<Slots<'_, f64>> {
+impl UpdateFloat for f64 {
+    fn slots(data: &mut HostData, len: usize) -> Result<ChangedSlice<'_, f64>> {
         let dtype = data.dtype();
         f64::slice_mut(data)
-            .map(|x| Slots::Plain(&mut x[..len]))
-            .ok_or_else(|| misuse("an update in f64", dtype))
+            .map(|x| ChangedSlice::Plain(&mut x[..len]))
+            .ok_or_else(|| misuse_error("an update in f64", dtype))
     }
-    fn widen(_: Isa, _: &Slots<'_, f64>, _: &mut [f64]) {
+    fn widen(_: Isa, _: &ChangedSlice<'_, f64>, _: &mut [f64]) {
         unreachable!("slots of f64 are plain")
     }
-    fn narrow(_: Isa, _: &[f64], _: &mut Slots<'_, f64>) {
+    fn narrow(_: Isa, _: &[f64], _: &mut ChangedSlice<'_, f64>) {
         unreachable!("slots of f64 are plain")
     }
 }
 
-impl Wide for f32 {
-    fn slots(data: &mut HostData, len: usize) -> Result<Slots<'_, f32>> {
+impl UpdateFloat for f32 {
+    fn slots(data: &mut HostData, len: usize) -> Result<ChangedSlice<'_, f32>> {
         match data {
-            HostData::F32(x) => Ok(Slots::Plain(&mut x[..len])),
-            HostData::F16(x) => Ok(Slots::F16(&mut x[..len])),
-            HostData::BF16(x) => Ok(Slots::BF16(&mut x[..len])),
+            HostData::F32(x) => Ok(ChangedSlice::Plain(&mut x[..len])),
+            HostData::F16(x) => Ok(ChangedSlice::F16(&mut x[..len])),
+            HostData::BF16(x) => Ok(ChangedSlice::BF16(&mut x[..len])),
             HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) | HostData::Bool(_) => {
-                Err(misuse("an update in f32", data.dtype()))
+                Err(misuse_error("an update in f32", data.dtype()))
             }
         }
     }
-    fn widen(isa: Isa, from: &Slots<'_, f32>, to: &mut [f32]) {
+    fn widen(isa: Isa, from: &ChangedSlice<'_, f32>, to: &mut [f32]) {
         match from {
-            Slots::Plain(_) => unreachable!("plain slots are changed where they lie"),
-            Slots::F16(x) => convert::from_f16(isa, x, &mut UninitSlice::over(to)),
-            Slots::BF16(x) => convert::from_bf16(isa, x, &mut UninitSlice::over(to)),
+            ChangedSlice::Plain(_) => unreachable!("plain slots are changed where they lie"),
+            ChangedSlice::F16(x) => convert::from_f16(isa, x, &mut UninitSlice::over(to)),
+            ChangedSlice::BF16(x) => convert::from_bf16(isa, x, &mut UninitSlice::over(to)),
         }
     }
-    fn narrow(isa: Isa, from: &[f32], to: &mut Slots<'_, f32>) {
+    fn narrow(isa: Isa, from: &[f32], to: &mut ChangedSlice<'_, f32>) {
         match to {
-            Slots::Plain(_) => unreachable!("plain slots are changed where they lie"),
-            Slots::F16(x) => convert::to_f16(isa, from, &mut UninitSlice::over(x)),
-            Slots::BF16(x) => convert::to_bf16(isa, from, &mut UninitSlice::over(x)),
+            ChangedSlice::Plain(_) => unreachable!("plain slots are changed where they lie"),
+            ChangedSlice::F16(x) => convert::to_f16(isa, from, &mut UninitSlice::over(x)),
+            ChangedSlice::BF16(x) => convert::to_bf16(isa, from, &mut UninitSlice::over(x)),
         }
     }
 }
 
-impl<'a, T> Slots<'a, T> {
+impl<'a, T> ChangedSlice<'a, T> {
     /// The first `n`, taken off.
-    fn take(&mut self, n: usize) -> Slots<'a, T> {
+    fn take(&mut self, n: usize) -> ChangedSlice<'a, T> {
         fn off<'a, S>(x: &mut &'a mut [S], n: usize) -> &'a mut [S] {
             x.split_off_mut(..n).expect("there are so many")
         }
         match self {
-            Slots::Plain(x) => Slots::Plain(off(x, n)),
-            Slots::F16(x) => Slots::F16(off(x, n)),
-            Slots::BF16(x) => Slots::BF16(off(x, n)),
+            ChangedSlice::Plain(x) => ChangedSlice::Plain(off(x, n)),
+            ChangedSlice::F16(x) => ChangedSlice::F16(off(x, n)),
+            ChangedSlice::BF16(x) => ChangedSlice::BF16(off(x, n)),
         }
     }
     fn is_plain(&self) -> bool {
-        matches!(self, Slots::Plain(_))
+        matches!(self, ChangedSlice::Plain(_))
     }
 }
 
 /// What one thread does at once: `len` elements of a tensor.
-struct Piece<'a, T, const M: usize, const R: usize> {
+struct UpdatePiece<'a, T, const M: usize, const R: usize> {
     start: usize,
     len: usize,
-    changes: [Slots<'a, T>; M],
+    changes: [ChangedSlice<'a, T>; M],
     reads: [Operand<'a, T>; R],
 }
 
@@ -261,7 +263,7 @@ fn straight<const M: usize, const R: usize>(
 ) -> Result<Vec<Option<PooledData>>> {
     let mut all = with_capacity(items.len() * R)?;
     for v in items.iter().flat_map(|i| &i.reads) {
-        all.push(if copy::is_crossed(v.layout) {
+        all.push(if copy::is_transposed(v.layout) {
             Some(PooledData::new(copy::own(d, &here(v))?))
         } else {
             None
@@ -271,11 +273,11 @@ fn straight<const M: usize, const R: usize>(
 }
 
 /// The pieces of all items.
-fn all_pieces<'a, T: Wide, const M: usize, const R: usize>(
+fn all_pieces<'a, T: UpdateFloat, const M: usize, const R: usize>(
     items: Vec<UpdateItem<'a, Reference, M, R>>,
     straight: &'a [Option<PooledData>],
-) -> Result<Vec<Piece<'a, T, M, R>>> {
-    let count = items.iter().map(|i| i.shape.numel().div_ceil(PIECE)).sum();
+) -> Result<Vec<UpdatePiece<'a, T, M, R>>> {
+    let count = items.iter().map(|i| i.shape.numel().div_ceil(PIECE_ELEMENTS)).sum();
     let mut all = with_capacity(count)?;
     for (i, item) in items.into_iter().enumerate() {
         let numel = item.shape.numel();
@@ -285,7 +287,7 @@ fn all_pieces<'a, T: Wide, const M: usize, const R: usize>(
         }
         let mut start = 0;
         while start < numel {
-            let len = (numel - start).min(PIECE);
+            let len = (numel - start).min(PIECE_ELEMENTS);
             let mut reads = [const { Operand::<T>::Slice(&[]) }; R];
             for ((read, v), straight) in reads.iter_mut().zip(&item.reads).zip(&straight[i * R..]) {
                 *read = match straight {
@@ -294,7 +296,7 @@ fn all_pieces<'a, T: Wide, const M: usize, const R: usize>(
                 };
             }
             let changes = changes.each_mut().map(|x| x.as_mut().expect("each was set above").take(len));
-            all.push(Piece { start, len, changes, reads });
+            all.push(UpdatePiece { start, len, changes, reads });
             start += len;
         }
     }
@@ -302,23 +304,23 @@ fn all_pieces<'a, T: Wide, const M: usize, const R: usize>(
 }
 
 /// Runs the formula on all pieces.
-fn run<T: Wide, const M: usize, const R: usize>(
+fn run<T: UpdateFloat, const M: usize, const R: usize>(
     d: &CpuDevice,
-    mut all: Vec<Piece<'_, T, M, R>>,
-    f: &Formula<'_, T, M, R>,
+    mut all: Vec<UpdatePiece<'_, T, M, R>>,
+    f: &UpdateFormula<'_, T, M, R>,
 ) {
     let elements: usize = all.iter().map(|p| p.len).sum();
     // Small tensors go together, so that each thread comes back for more some eight times.
     let together = all.len().div_ceil(8 * d.threads());
-    let ns = NS * elements as f64 / all.len().max(1) as f64;
+    let ns = NS_PER_ELEMENT * elements as f64 / all.len().max(1) as f64;
     for_each_piece(d, &mut all, together, ns, &|_, part| part.iter_mut().for_each(|p| p.run(d.isa(), f)));
 }
 
-impl<T: Wide, const M: usize, const R: usize> Piece<'_, T, M, R> {
-    fn run(&mut self, isa: Isa, f: &Formula<'_, T, M, R>) {
+impl<T: UpdateFloat, const M: usize, const R: usize> UpdatePiece<'_, T, M, R> {
+    fn run(&mut self, isa: Isa, f: &UpdateFormula<'_, T, M, R>) {
         let mut held = [const { CacheBlock::<T>::new() }; R];
         // Zeroed only where it is of use.
-        let mut staged = if self.changes.iter().all(Slots::is_plain) {
+        let mut staged = if self.changes.iter().all(ChangedSlice::is_plain) {
             None
         } else {
             Some([[T::ZERO; BLOCK_ELEMENTS]; M])
@@ -335,8 +337,8 @@ impl<T: Wide, const M: usize, const R: usize> Piece<'_, T, M, R> {
             let x = now.each_mut().map(|slots| {
                 let block = blocks.next();
                 match slots {
-                    Slots::Plain(x) => &mut **x,
-                    Slots::F16(_) | Slots::BF16(_) => {
+                    ChangedSlice::Plain(x) => &mut **x,
+                    ChangedSlice::F16(_) | ChangedSlice::BF16(_) => {
                         let block = &mut block.expect("a block for each, as not all are plain")[..n];
                         T::widen(isa, slots, block);
                         block

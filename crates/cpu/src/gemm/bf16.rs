@@ -122,13 +122,13 @@ impl<'a> Bf16PairMatrix<'a> {
     fn in_place(&self) -> Option<BatchedMatrix<'a, f32>> {
         let BatchedMatrix { offset, inner, batch, row, col, .. } = self.at;
         let even = |x: isize| x % 2 == 0;
-        let lies = row == 1 && even(col) && even(batch.0) && even(batch.1) && even(offset as isize);
-        if !lies || !self.k.is_multiple_of(2) {
+        let is_contiguous = row == 1 && even(col) && even(batch.0) && even(batch.1) && even(offset as isize);
+        if !is_contiguous || !self.k.is_multiple_of(2) {
             return None;
         }
         let data = StoredElements::Native(as_pairs(self.data)?);
         let batch = (batch.0 / 2, batch.1 / 2);
-        Some(BatchedMatrix { data, offset: offset / 2, inner, batch, row: 1, col: col / 2, kept: None })
+        Some(BatchedMatrix { data, offset: offset / 2, inner, batch, row: 1, col: col / 2, prepacked: None })
     }
 }
 
@@ -145,14 +145,14 @@ pub(crate) fn bf16_pair<T: Lane>(first: T, second: T) -> T {
     T::from_bits(first.to_bits().shr_logical(16) | (second.to_bits() & upper))
 }
 
-/// dst[r * pitch + c] = the pair of the terms at `at + r * down + c * across` and `apart` further on. What is not `whole` lacks
+/// dst[r * pitch + c] = the pair of the terms at `at + r * down + c * across` and `row_stride` further on. What is not `whole` lacks
 /// the second: the last row, or the last column, whichever way the terms lie.
 struct PackPairs<'a> {
     src: &'a [bf16],
     at: isize,
     down: isize,
     across: isize,
-    apart: isize,
+    row_stride: isize,
     rows: usize,
     cols: usize,
     /// Rows and columns of whole pairs.
@@ -166,20 +166,20 @@ impl Kernel for PackPairs<'_> {
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
     fn run(self) {
-        let PackPairs { src, at, down, across, apart, rows, cols, whole, dst, pitch } = self;
+        let PackPairs { src, at, down, across, row_stride, rows, cols, whole, dst, pitch } = self;
         for (r, line) in dst.chunks_mut(pitch).take(rows).enumerate() {
             let from = at + r as isize * down;
             let paired = if r < whole.0 { whole.1 } else { 0 };
             let (pairs, singles) = line[..cols].split_at_mut(paired);
             if pairs.is_empty() {
             } else if across == 1 {
-                let (first, second) = (from as usize, (from + apart) as usize);
+                let (first, second) = (from as usize, (from + row_stride) as usize);
                 let n = pairs.len();
                 for ((to, a), b) in pairs.iter_mut().zip(&src[first..first + n]).zip(&src[second..second + n])
                 {
                     *to = pair_of(*a, *b);
                 }
-            } else if across == 2 && apart == 1 {
+            } else if across == 2 && row_stride == 1 {
                 let (both, _) = src[from as usize..from as usize + 2 * pairs.len()].as_chunks::<2>();
                 for (to, [a, b]) in pairs.iter_mut().zip(both) {
                     *to = pair_of(*a, *b);
@@ -187,7 +187,7 @@ impl Kernel for PackPairs<'_> {
             } else {
                 let mut place = from;
                 for to in pairs {
-                    *to = pair_of(src[place as usize], src[(place + apart) as usize]);
+                    *to = pair_of(src[place as usize], src[(place + row_stride) as usize]);
                     place += across;
                 }
             }
@@ -210,7 +210,7 @@ impl OperandA<f32> for Bf16PairMatrix<'_> {
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, pairs: Range<usize>, out: &mut [f32]) {
         let at = self.at.at(batch, rows.start, 2 * pairs.start);
         let whole = (rows.len(), pairs.end.min(self.k / 2).saturating_sub(pairs.start));
-        let (down, across, apart) = (self.at.row, 2 * self.at.col, self.at.col);
+        let (down, across, row_stride) = (self.at.row, 2 * self.at.col, self.at.col);
         let (rows, cols) = (rows.len(), pairs.len());
         if down != 1 || rows < TRANSPOSE_ROWS {
             let whole = PackPairs {
@@ -218,7 +218,7 @@ impl OperandA<f32> for Bf16PairMatrix<'_> {
                 at,
                 down,
                 across,
-                apart,
+                row_stride,
                 rows,
                 cols,
                 whole,
@@ -228,21 +228,21 @@ impl OperandA<f32> for Bf16PairMatrix<'_> {
             return dispatch(isa, whole);
         }
         // Neighbours are rows: some of them are packed as columns, and turned.
-        let mut room = [0.0; TRANSPOSE_ROWS * TRANSPOSE_PAIRS];
+        let mut buffer = [0.0; TRANSPOSE_ROWS * TRANSPOSE_PAIRS];
         for r in (0..rows).step_by(TRANSPOSE_ROWS) {
             let n = TRANSPOSE_ROWS.min(rows - r);
             for c in (0..cols).step_by(TRANSPOSE_PAIRS) {
                 let some = TRANSPOSE_PAIRS.min(cols - c);
                 let at = at + r as isize + c as isize * across;
                 let whole = (whole.1.saturating_sub(c).min(some), n);
-                let dst = &mut room[..some * TRANSPOSE_ROWS];
+                let dst = &mut buffer[..some * TRANSPOSE_ROWS];
                 let (src, down, across) = (self.data, across, 1);
                 let block = PackPairs {
                     src,
                     at,
                     down,
                     across,
-                    apart,
+                    row_stride,
                     rows: some,
                     cols: n,
                     whole,
@@ -252,7 +252,7 @@ impl OperandA<f32> for Bf16PairMatrix<'_> {
                 dispatch(isa, block);
                 transpose_block(
                     isa,
-                    &room,
+                    &buffer,
                     0,
                     TRANSPOSE_ROWS as isize,
                     n,
@@ -281,7 +281,7 @@ impl OperandB<f32> for Bf16PairMatrix<'_> {
                 panel.fill(0.0);
             }
             let at = self.at.at(batch, 2 * pairs.start, j);
-            let (down, across, apart) = (2 * self.at.row, self.at.col, self.at.row);
+            let (down, across, row_stride) = (2 * self.at.row, self.at.col, self.at.row);
             let rows = pairs.len();
             let whole = (whole, n);
             dispatch(
@@ -291,7 +291,7 @@ impl OperandB<f32> for Bf16PairMatrix<'_> {
                     at,
                     down,
                     across,
-                    apart,
+                    row_stride,
                     rows,
                     cols: n,
                     whole,

@@ -25,7 +25,7 @@ pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
 ) -> Result<HostData> {
     let (xs, n) = (x.shape(), w.shape()[2]);
     let (lhs, rhs) = (batched_matrix::<T>(x.buffer, x.layout)?, batched_matrix::<T>(w.buffer, w.layout)?);
-    let rhs = BatchedMatrix { kept: packed.and_then(|p| p.of(d.isa(), w.layout)), ..rhs };
+    let rhs = BatchedMatrix { prepacked: packed.and_then(|p| p.of(d.isa(), w.layout)), ..rhs };
     let extra = try_map_all(extra, |v| batched_matrix::<T>(v.buffer, v.layout))?;
     let y = gemm_batch(d, p, [xs[0], xs[1], xs[2], n], lhs, rhs, e, extra)?;
     store(d, y, x.buffer.dtype())
@@ -78,7 +78,7 @@ pub(super) fn run_batch<T: Real>(
     if let Some(y) = tiny::try_tiny(d, [batch, m, k, n], lhs, rhs, epilogue)? {
         return Ok(y);
     }
-    let pack_plan = match rhs.kept {
+    let pack_plan = match rhs.prepacked {
         Some(_) => PackPlan::Prepacked,
         None => super::pack_plan::<T>(d, [batch, m, k, n]),
     };
@@ -100,7 +100,7 @@ pub(crate) fn batched_matrix<'a, T: Real>(data: &'a HostData, l: &Layout) -> Res
         batch: (s[0], 0),
         row: s[1],
         col: s[2],
-        kept: None,
+        prepacked: None,
     })
 }
 

@@ -68,32 +68,32 @@ impl<T: Real, E: Epilogue<N>, const N: usize> TileEpilogue<T> for FusedEpilogue<
         }
     }
     fn epilogue(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]) {
-        let mut room = [[T::ZERO; STAGED_ELEMENTS]; N];
+        let mut dst = [[T::ZERO; STAGED_ELEMENTS]; N];
         for (i, y) in y.chunks_mut(STAGED_ELEMENTS).enumerate() {
-            let mut room = room.iter_mut();
+            let mut dst = dst.iter_mut();
             let x = self.extra.each_ref().map(|extra| {
-                let room = room.next().expect("one for each");
+                let dst = dst.next().expect("one for each");
                 let at = extra.at(batch, row, col + i * STAGED_ELEMENTS);
-                stage(isa, extra, at, &mut room[..y.len()])
+                stage(isa, extra, at, &mut dst[..y.len()])
             });
             self.each(isa, x, y);
         }
     }
     fn rows(&self, isa: Isa, batch: usize, row: usize, n: usize, y: &mut [T]) {
-        let mut room = [[T::ZERO; STAGED_ELEMENTS]; N];
+        let mut dst = [[T::ZERO; STAGED_ELEMENTS]; N];
         let together = STAGED_ELEMENTS / n;
         for (i, y) in y.chunks_mut(together * n).enumerate() {
-            let mut room = room.iter_mut();
+            let mut dst = dst.iter_mut();
             let x = self.extra.each_ref().map(|extra| {
-                let room = &mut room.next().expect("one for each")[..y.len()];
+                let dst = &mut dst.next().expect("one for each")[..y.len()];
                 // A bias is the same in all rows.
                 if i == 0 || extra.row != 0 {
-                    for (r, room) in room.chunks_exact_mut(n).enumerate() {
+                    for (r, dst) in dst.chunks_exact_mut(n).enumerate() {
                         let at = extra.at(batch, row + i * together + r, 0);
-                        copy_block(isa, &extra.data, at, (0, extra.col), 1, n, room, n);
+                        copy_block(isa, &extra.data, at, (0, extra.col), 1, n, dst, n);
                     }
                 }
-                &*room
+                &*dst
             });
             self.each(isa, x, y);
         }
@@ -126,17 +126,17 @@ impl<T: Real, E: Epilogue<N>, const N: usize> FusedEpilogue<'_, T, E, N> {
 }
 
 /// The operand's elements from `at` on: where they lie if they are neighbours, or copied.
-fn stage<'a, T: Real>(isa: Isa, x: &EpilogueOperand<'a, T>, at: isize, room: &'a mut [T]) -> &'a [T] {
+fn stage<'a, T: Real>(isa: Isa, x: &EpilogueOperand<'a, T>, at: isize, dst: &'a mut [T]) -> &'a [T] {
     match x.data {
-        StoredElements::Native(data) if x.col == 1 => &data[at as usize..at as usize + room.len()],
+        StoredElements::Native(data) if x.col == 1 => &data[at as usize..at as usize + dst.len()],
         StoredElements::Native(data) if x.col == 0 => {
-            room.fill(data[at as usize]);
-            room
+            dst.fill(data[at as usize]);
+            dst
         }
         StoredElements::Native(_) | StoredElements::F16(_) | StoredElements::BF16(_) => {
-            let n = room.len();
-            copy_block(isa, &x.data, at, (0, x.col), 1, n, room, n);
-            room
+            let n = dst.len();
+            copy_block(isa, &x.data, at, (0, x.col), 1, n, dst, n);
+            dst
         }
     }
 }
@@ -205,7 +205,7 @@ where
 
 impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for EpilogueRow<'_, T, E, N> {
     type T = T;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         apply_row::<T, M, S, E, N>(self.e, self.x, self.y);
@@ -222,7 +222,7 @@ struct EpilogueTile<'a, 'b, 'c, T, E, const N: usize> {
 
 impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for EpilogueTile<'_, '_, '_, T, E, N> {
     type T = T;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         let Self { follow, x, tile } = self;

@@ -330,13 +330,13 @@ impl<T: Real> Gemm<'_, T> {
         batch: usize,
         rows: &Range<usize>,
         terms: &Range<usize>,
-        room: &'r mut [T],
+        dst: &'r mut [T],
     ) -> RowsA<'r, T> {
         if let Some(RowsA { data, step }) = self.a_in_place(batch, rows) {
             return RowsA { data: &data[terms.start..], step };
         }
-        self.lhs.pack(isa, batch, rows.clone(), terms.clone(), room);
-        RowsA { data: room, step: PACKED_A_PITCH }
+        self.lhs.pack(isa, batch, rows.clone(), terms.clone(), dst);
+        RowsA { data: dst, step: PACKED_A_PITCH }
     }
 
     /// What a task multiplies after some of the terms `all` of some rows: the next of these terms, or the first of the rows below.
@@ -380,13 +380,14 @@ impl<T: Real> Gemm<'_, T> {
             scratch(rows.len() * PACKED_A_PITCH, |lhs| {
                 for terms in k_chunks(0..self.k) {
                     let lhs = self.a_block(isa, b, &rows, &terms, lhs);
-                    let kept = |terms, cols| self.rhs.prepacked_panels(terms, cols).expect("it is packed");
-                    let mut rhs = kept(terms.clone(), cols.clone());
+                    let prepacked =
+                        |terms, cols| self.rhs.prepacked_panels(terms, cols).expect("it is packed");
+                    let mut rhs = prepacked(terms.clone(), cols.clone());
                     // What the thread multiplies then: these columns' next terms, or the columns behind them.
                     if let Some(terms) = k_chunks(terms.end..self.k).next() {
-                        rhs.after.panel = kept(terms, cols.clone()).data;
+                        rhs.after.panel = prepacked(terms, cols.clone()).data;
                     } else if rows.len() == self.m && cols.end < self.n {
-                        rhs.after.panel = kept(0..self.k.min(CHUNK), cols.end..self.n).data;
+                        rhs.after.panel = prepacked(0..self.k.min(CHUNK), cols.end..self.n).data;
                     }
                     tile.add(isa, lhs, rhs, terms.len());
                 }
@@ -530,14 +531,14 @@ impl<T: Real> Gemm<'_, T> {
                 // What a chunk adds to waits in the task's own second-level cache: rows of the result are often a power of two
                 // apart, and share its sets.
                 let several = all.len() > CHUNK;
-                let room = if several { tile.accumulator_len() } else { 0 };
+                let dst = if several { tile.accumulator_len() } else { 0 };
                 scratch(rows.len() * PACKED_A_PITCH, |lhs| {
-                    scratch(room, |room| {
+                    scratch(dst, |dst| {
                         for terms in k_chunks(all.clone()) {
                             let ends = (terms.start == all.start, terms.end == all.end);
                             let lhs = self.a_block(isa, b, &rows, &terms, lhs);
                             let rhs = panels(&terms);
-                            tile.add_chunk_of_several(isa, lhs, rhs, terms.len(), room, ends);
+                            tile.add_chunk_of_several(isa, lhs, rhs, terms.len(), dst, ends);
                         }
                     })
                 })??;

@@ -88,7 +88,7 @@ pub(crate) struct BatchedMatrix<'a, T> {
     pub(crate) row: isize,
     pub(crate) col: isize,
     /// A packed copy, for a right factor.
-    pub(crate) kept: Option<PrepackedPanels<'a, T>>,
+    pub(crate) prepacked: Option<PrepackedPanels<'a, T>>,
 }
 
 impl<'a, T> BatchedMatrix<'a, T> {
@@ -118,7 +118,7 @@ impl<'a, T> BatchedMatrix<'a, T> {
     }
     /// Rows as columns.
     pub(crate) fn transposed(self) -> BatchedMatrix<'a, T> {
-        BatchedMatrix { row: self.col, col: self.row, kept: None, ..self }
+        BatchedMatrix { row: self.col, col: self.row, prepacked: None, ..self }
     }
 }
 
@@ -182,7 +182,7 @@ impl<T: Real> OperandB<T> for BatchedMatrix<'_, T> {
         }
     }
     fn prepacked_panels(&self, terms: Range<usize>, cols: Range<usize>) -> Option<PanelsB<'_, T>> {
-        self.kept.map(|k| k.panels(terms, cols))
+        self.prepacked.map(|k| k.panels(terms, cols))
     }
     fn as_windows(&self, _: Isa) -> Option<&dyn WindowColumns<T>> {
         None

@@ -36,7 +36,7 @@ impl MatrixPlace {
         MatrixPlace { k, n, at: l.offset(), step: (row, col) }
     }
     /// Of the matrix that weights [n, k], one after the other from `at` on, are turned, as a convolution reads its own.
-    pub(crate) fn of_turned(at: usize, n: usize, k: usize) -> MatrixPlace {
+    pub(crate) fn of_transposed(at: usize, n: usize, k: usize) -> MatrixPlace {
         MatrixPlace { k, n, at, step: (1, k as isize) }
     }
 }
@@ -115,8 +115,8 @@ impl UseCounter {
         data: &HostData,
         place: MatrixPlace,
     ) -> Option<PrepackedB> {
-        let lies_crossed = place.step.0 == 1 && place.step.1.unsigned_abs() > 1;
-        if !lies_crossed {
+        let is_transposed = place.step.0 == 1 && place.step.1.unsigned_abs() > 1;
+        if !is_transposed {
             return None;
         }
         let before = self.0.fetch_add(more, Relaxed);
@@ -205,7 +205,7 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: MatrixPlace) -> Result<P
         batch: (0, 0),
         row: step.0,
         col: step.1,
-        kept: None,
+        prepacked: None,
     };
     let size = packed_len(k, n, w);
     let mut packed = filled(size + LINE / size_of::<T>(), T::ZERO)?;

@@ -98,10 +98,10 @@ impl<T: Real> Gemm<'_, T> {
             if is_few { (self.k, panel_columns::<T>(isa, self.m)) } else { (self.deep(d), nr::<T>(isa)) };
         let padded = tiles[0].rows.len().next_multiple_of(w);
         // If there are more terms, the sums of all columns wait for them.
-        let waiting = if deep < self.k { tiles[0].cols.len() } else { COLUMN_GROUP };
+        let accumulators = if deep < self.k { tiles[0].cols.len() } else { COLUMN_GROUP };
         try_drain_tasks(d, tiles, self.ns(), &|next| {
             scratch(deep * padded, |x| {
-                scratch(waiting * padded, |sums| {
+                scratch(accumulators * padded, |sums| {
                     let mut packed = None;
                     while let Some(tile) = next() {
                         for from in (0..self.k).step_by(deep) {
@@ -178,7 +178,7 @@ impl<T: Real> Gemm<'_, T> {
         w: usize,
     ) -> Result<()> {
         let isa = d.isa();
-        scratch(w * PACKED_A_PITCH, |room| {
+        scratch(w * PACKED_A_PITCH, |dst| {
             let mut rest = x;
             for terms in k_chunks(terms.clone()) {
                 for first in rows.clone().step_by(w) {
@@ -189,8 +189,8 @@ impl<T: Real> Gemm<'_, T> {
                     }
                     for (i, panel) in panel.chunks_mut(TRANSPOSE_TERMS * w).enumerate() {
                         let (from, k) = (terms.start + i * TRANSPOSE_TERMS, panel.len() / w);
-                        self.lhs.pack(isa, *batch, rows.clone(), from..from + k, room);
-                        transpose_block(isa, room, 0, PACKED_A_PITCH as isize, k, rows.len(), panel, w);
+                        self.lhs.pack(isa, *batch, rows.clone(), from..from + k, dst);
+                        transpose_block(isa, dst, 0, PACKED_A_PITCH as isize, k, rows.len(), panel, w);
                     }
                 }
             }

@@ -44,7 +44,7 @@ pub(super) fn try_split_k<T: Real>(
 ) -> Result<Option<HostVec<T>>> {
     let [b, m, k, n] = sizes;
     // Columns that were packed before are not packed for each chunk.
-    if rhs.kept.is_some() && (m, n) != (1, 1) {
+    if rhs.prepacked.is_some() && (m, n) != (1, 1) {
         return Ok(None);
     }
     if is_split::<T>(d, sizes) && lhs.inner == 1 && rhs.inner == 1 {
@@ -93,14 +93,14 @@ fn of_chunks<T: Real>(
     };
     let inner = if by_chunk { b } else { whole };
     let x = BatchedMatrix { inner, batch: batch(lhs, lhs.col), ..*lhs };
-    let w = BatchedMatrix { inner, batch: batch(rhs, rhs.row), kept: None, ..*rhs };
+    let w = BatchedMatrix { inner, batch: batch(rhs, rhs.row), prepacked: None, ..*rhs };
     let sums = contract::run_batch(d, [b * whole, m, CHUNK, n], &x, &w, &NoEpilogue)?;
     let last = match k % CHUNK {
         0 => None,
         rest => {
             let from = whole * CHUNK;
             let x = BatchedMatrix { offset: lhs.at(0, 0, from) as usize, ..*lhs };
-            let w = BatchedMatrix { offset: rhs.at(0, from, 0) as usize, kept: None, ..*rhs };
+            let w = BatchedMatrix { offset: rhs.at(0, from, 0) as usize, prepacked: None, ..*rhs };
             Some(contract::run_batch(d, [b, m, rest, n], &x, &w, &NoEpilogue)?)
         }
     };

@@ -33,25 +33,27 @@ pub(super) fn try_tiny<T: Real>(
     };
     let results = m.saturating_mul(n);
     let fits = b >= MIN_BATCH && (1..=MAX_RESULTS).contains(&results) && (1..=MAX_TERMS).contains(&k);
-    if !fits || !d.isa().has_fma() || rhs.kept.is_some() {
+    if !fits || !d.isa().has_fma() || rhs.prepacked.is_some() {
         return Ok(None);
     }
     let ns = k as f64 * COST_FACTOR / FMAS_PER_NS;
-    let y = fill_pieces(d, b * results, PRODUCTS_PER_TASK * results, ns, &|start,
-                                                                           room: &mut UninitSlice<
-        '_,
-        T,
-    >| {
-        let first = start / results;
-        let y = room.zeroed(room.remaining(), T::ZERO);
-        dispatch(d.isa(), TinyProducts { x, w, lhs, rhs, first, sizes: [m, k, n], y });
-        if !epilogue.nothing() {
-            y.chunks_exact_mut(results)
-                .enumerate()
-                .for_each(|(i, y)| epilogue.rows(d.isa(), first + i, 0, n, y));
-        }
-        Ok(())
-    })?;
+    let y = fill_pieces(
+        d,
+        b * results,
+        PRODUCTS_PER_TASK * results,
+        ns,
+        &|start, dst: &mut UninitSlice<'_, T>| {
+            let first = start / results;
+            let y = dst.zeroed(dst.remaining(), T::ZERO);
+            dispatch(d.isa(), TinyProducts { x, w, lhs, rhs, first, sizes: [m, k, n], y });
+            if !epilogue.nothing() {
+                y.chunks_exact_mut(results)
+                    .enumerate()
+                    .for_each(|(i, y)| epilogue.rows(d.isa(), first + i, 0, n, y));
+            }
+            Ok(())
+        },
+    )?;
     Ok(Some(y))
 }
 

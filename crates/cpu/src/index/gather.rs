@@ -4,9 +4,9 @@
 //! An index out of range gets no sentence here: the caller asks the reference for it.
 
 use crate::CpuDevice;
-use crate::elementwise::operand::misuse;
+use crate::elementwise::operand::misuse_error;
 use crate::layout::copy::elements;
-use crate::layout::strided_iter::{self, Walk};
+use crate::layout::strided_iter::{self, StridedIter};
 use crate::lazy::buffer::View;
 use crate::lazy::gather::columns_of;
 use crate::runtime::memory::with_capacity;
@@ -16,14 +16,14 @@ use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What an index names in a layout: rows of elements.
-struct Rows<'a> {
+struct IndexedRows<'a> {
     index: &'a [i64],
     /// Where the first row along the axis lies, and the index, for every row.
-    chunk_prefixes: Walk<2>,
+    chunk_prefixes: StridedIter<2>,
     /// Number of rows.
     count: usize,
     /// A row's elements; where it begins is not in it.
-    row: Walk,
+    row: StridedIter,
     /// Number of elements in a row.
     wide: usize,
     /// Size of the axis, and its step.
@@ -33,10 +33,10 @@ struct Rows<'a> {
     missed: AtomicBool,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> IndexedRows<'a> {
     /// None if there is nothing to index: no index, or an axis of size 0.
     fn new(layout: &Layout, axis: usize, index: &'a View<'_>) -> Result<Option<Self>> {
-        let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
+        let all = i64::slice(index.buffer).ok_or_else(|| misuse_error("an index", index.buffer.dtype()))?;
         let shape = index.shape();
         let (size, step) = (layout.shape()[axis], layout.strides()[axis]);
         if size == 0 || shape.numel() == 0 {
@@ -57,9 +57,9 @@ impl<'a> Rows<'a> {
         for _ in 0..first.rank() {
             row = row.select(0, 0);
         }
-        let (chunk_prefixes, row) = (Walk::of([&first, &chunk_prefixes]), Walk::new(&row));
+        let (chunk_prefixes, row) = (StridedIter::of([&first, &chunk_prefixes]), StridedIter::new(&row));
         let count = shape.numel() / wide;
-        Ok(Some(Rows {
+        Ok(Some(IndexedRows {
             index: all,
             chunk_prefixes,
             count,
@@ -90,16 +90,16 @@ impl<'a> Rows<'a> {
 #[inline(always)]
 fn each<T: Element>(
     v: &[T],
-    rows: &Rows<'_>,
+    rows: &IndexedRows<'_>,
     (first, step): (usize, usize),
     index: &[i64],
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) {
     let (size, mut missed) = (rows.size, false);
     if step == 0 && rows.step == 1 {
         let row = &v[first..first + size];
         // As an unsigned number, a negative one is beyond any size.
-        room.extend(index.len(), |k| match row.get(index[k] as usize) {
+        dst.extend(index.len(), |k| match row.get(index[k] as usize) {
             Some(&x) => x,
             None => {
                 missed = true;
@@ -107,7 +107,7 @@ fn each<T: Element>(
             }
         });
     } else {
-        room.extend(index.len(), |k| {
+        dst.extend(index.len(), |k| {
             let named = index[k] as usize;
             missed |= named >= size;
             let named = if named < size { named as isize } else { 0 };
@@ -121,35 +121,35 @@ fn each<T: Element>(
 
 /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]; nothing if an index is out of range.
 pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>) -> Result<Option<HostData>> {
-    fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &Rows<'_>) -> Result<HostVec<T>> {
+    fn one<T: Element>(d: &CpuDevice, v: &[T], rows: &IndexedRows<'_>) -> Result<HostVec<T>> {
         let wide = rows.wide;
         let unit = if wide == 1 { BLOCK_ELEMENTS } else { wide };
-        parallel_fill(d, rows.count * wide, unit, &|start, room: &mut UninitSlice<'_, T>| {
+        parallel_fill(d, rows.count * wide, unit, &|start, dst: &mut UninitSlice<'_, T>| {
             rows.chunk_prefixes.runs(
                 start / wide,
-                room.remaining() / wide,
+                dst.remaining() / wide,
                 |[first, i], [step, step_i], n| {
                     if wide == 1 && step_i == 1 && matches!(step, 0 | 1) {
-                        return each(v, rows, (first, step as usize), &rows.index[i..i + n], room);
+                        return each(v, rows, (first, step as usize), &rows.index[i..i + n], dst);
                     }
                     let begin = |k: usize| {
                         let k = k as isize;
                         rows.begin(first.wrapping_add_signed(k * step), i.wrapping_add_signed(k * step_i))
                     };
                     if wide == 1 {
-                        return room.extend(n, |k| v[begin(k)]);
+                        return dst.extend(n, |k| v[begin(k)]);
                     }
                     for k in 0..n {
                         let at = begin(k);
                         if rows.row.is_contiguous() {
-                            room.copy(&v[at..at + wide]);
+                            dst.copy(&v[at..at + wide]);
                         } else {
-                            strided_iter::gather(
+                            strided_iter::gather_runs(
                                 v,
-                                &Walk { offset: [at], ..rows.row.clone() },
+                                &StridedIter { offset: [at], ..rows.row.clone() },
                                 0,
                                 wide,
-                                room,
+                                dst,
                             );
                         }
                     }
@@ -161,7 +161,7 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
     if let Some(y) = columns_of(d, x, axis, index)? {
         return Ok(y);
     }
-    let Some(rows) = Rows::new(x.layout, axis, index)? else {
+    let Some(rows) = IndexedRows::new(x.layout, axis, index)? else {
         return index.shape().contains(&0).then(|| HostData::full(x.dtype, 0, 0.into())).transpose();
     };
     let y = each_data!(x.buffer, v => Element::wrap(one(d, v, &rows)?));

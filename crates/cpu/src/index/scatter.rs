@@ -10,11 +10,11 @@
 //!
 //! An index out of range gets no sentence here: the caller asks the reference for it.
 
-use crate::elementwise::operand::{WIDEST, misuse};
-use crate::layout::copy::{Elements, cast_halves, elements, own};
-use crate::layout::strided_iter::Walk;
+use crate::elementwise::operand::{MAX_BLOCK_ELEMENTS, misuse_error};
+use crate::layout::copy::{ContiguousElements, cast_halves, elements, own};
+use crate::layout::strided_iter::StridedIter;
 use crate::lazy::buffer::View;
-use crate::lazy::fusion::Ready;
+use crate::lazy::fusion::SingleMap;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::output::column_blocks::{BlockedMatrices, fill_column_blocks};
 use crate::runtime::output::parallel_fill::{fill_pieces, parallel_fill};
@@ -27,13 +27,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Bytes of a part of the target that is made at once: they stay in a core's L2, beside what is added to them.
-const PART: usize = 256 << 10;
+const PART_BYTES: usize = 256 << 10;
 /// So many elements behind the axis are worth a way of their own.
-const WIDE: usize = 16;
+const ROWS_MIN_INNER: usize = 16;
 
 /// What goes where. The target has `outer` slabs of `size` times `inner` elements, the source as many of `count` times `inner`.
-struct Plan<'a> {
-    index: Elements<'a, i64>,
+struct ScatterPlan<'a> {
+    index: ContiguousElements<'a, i64>,
     /// Numbers in the index from slab to slab: 0 if all have the same.
     per_slab: usize,
     /// Is an index for all of the `inner` elements?
@@ -46,10 +46,10 @@ struct Plan<'a> {
     missed: AtomicBool,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> ScatterPlan<'a> {
     /// For a target of this shape, with elements.
     fn new(d: &CpuDevice, shape: &[usize], axis: usize, index: &'a View<'_>) -> Result<Self> {
-        let all = i64::slice(index.buffer).ok_or_else(|| misuse("an index", index.buffer.dtype()))?;
+        let all = i64::slice(index.buffer).ok_or_else(|| misuse_error("an index", index.buffer.dtype()))?;
         let given = index.layout;
         let repeats = |axis: usize| given.strides()[axis] == 0 || given.shape()[axis] == 1;
         let for_all = (axis + 1..shape.len()).all(repeats);
@@ -63,7 +63,7 @@ impl<'a> Plan<'a> {
         }
         let (inner, count) = (shape[axis + 1..].iter().product(), given.shape()[axis]);
         let of_slab = count * if for_all { 1 } else { inner };
-        Ok(Plan {
+        Ok(ScatterPlan {
             index: elements(d, all, &layout)?,
             per_slab: if for_slabs { 0 } else { of_slab },
             for_all,
@@ -85,16 +85,16 @@ impl<'a> Plan<'a> {
 }
 
 /// What a target is before anything is written or added.
-struct Base<'a, T> {
+struct ScatterBase<'a, T> {
     elements: &'a [T],
     /// Is it one number everywhere?
     is_one: bool,
 }
 
-impl<T: Element> Base<'_, T> {
+impl<T: Element> ScatterBase<'_, T> {
     /// The elements from number `start` on.
-    fn part<'r>(&self, start: usize, n: usize, room: &'r mut UninitSlice<'_, T>) -> &'r mut [T] {
-        if self.is_one { room.zeroed(n, self.elements[0]) } else { room.copied(&self.elements[start..][..n]) }
+    fn part<'r>(&self, start: usize, n: usize, dst: &'r mut UninitSlice<'_, T>) -> &'r mut [T] {
+        if self.is_one { dst.zeroed(n, self.elements[0]) } else { dst.copied(&self.elements[start..][..n]) }
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn scatter(
 ) -> Result<Option<HostData>> {
     let dtype = base.buffer.dtype();
     if src.buffer.dtype() != dtype {
-        return Err(misuse("a scatter of another type", src.buffer.dtype()));
+        return Err(misuse_error("a scatter of another type", src.buffer.dtype()));
     }
     if index.shape().contains(&0) {
         return own(d, base).map(Some);
@@ -127,7 +127,7 @@ pub(crate) fn scatter(
         let y = scatter(d, how, &view(&y, &layout), axis, index, &view(&x, &of_src))?;
         return y.map(|y| cast_halves(d, &view(&y, &layout), dtype)).transpose();
     }
-    let plan = Plan::new(d, base.shape(), axis, index)?;
+    let plan = ScatterPlan::new(d, base.shape(), axis, index)?;
     let y = match how {
         Scatter::Set => each_data!(base.buffer, v => run(d, v, base.layout, src, &plan, |y, x| *y = x)),
         Scatter::Add => match base.buffer {
@@ -137,7 +137,7 @@ pub(crate) fn scatter(
             HostData::I32(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
             HostData::U8(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
             HostData::Bool(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
-            HostData::F16(_) | HostData::BF16(_) => return Err(misuse("adding", dtype)),
+            HostData::F16(_) | HostData::BF16(_) => return Err(misuse_error("adding", dtype)),
         },
     }?;
     Ok((!plan.missed.load(Relaxed)).then_some(y))
@@ -149,17 +149,19 @@ fn run<T: Element>(
     base: &[T],
     layout: &Layout,
     src: &View<'_>,
-    plan: &Plan<'_>,
+    plan: &ScatterPlan<'_>,
     f: impl Fn(&mut T, T) + Copy + Sync,
 ) -> Result<HostData> {
-    let x = T::slice(src.buffer).ok_or_else(|| misuse("a scatter of another type", src.buffer.dtype()))?;
+    let x =
+        T::slice(src.buffer).ok_or_else(|| misuse_error("a scatter of another type", src.buffer.dtype()))?;
     let x = elements(d, x, src.layout)?;
-    let is_one = Walk::new(layout).is_one();
-    let all = if is_one { Elements::There(&base[layout.offset()..]) } else { elements(d, base, layout)? };
-    let base = Base { elements: &all, is_one };
+    let is_one = StridedIter::new(layout).is_one();
+    let all =
+        if is_one { ContiguousElements::There(&base[layout.offset()..]) } else { elements(d, base, layout)? };
+    let base = ScatterBase { elements: &all, is_one };
     // A stripe that is far beyond any cache would be memory twice for nothing.
-    let is_long = !plan.for_all && size_of::<T>() * plan.size > PART;
-    let y = if plan.outer > 1 && plan.outer >= d.threads() || plan.inner < WIDE || is_long {
+    let is_long = !plan.for_all && size_of::<T>() * plan.size > PART_BYTES;
+    let y = if plan.outer > 1 && plan.outer >= d.threads() || plan.inner < ROWS_MIN_INNER || is_long {
         slabs(d, &base, &x, plan, f)
     } else if plan.for_all {
         by_parts(d, &base, &x, plan, f)
@@ -170,7 +172,7 @@ fn run<T: Element>(
 }
 
 /// The elements that are written or added.
-enum Given<'a, T> {
+enum ScatterSource<'a, T> {
     /// One after the other.
     There(&'a [T]),
     /// Made when they are needed, from a number on.
@@ -197,38 +199,39 @@ pub(crate) fn of_map(
         return Ok(None);
     }
     let Some(map) = node.plan() else { return Ok(None) };
-    let plan = Plan::new(d, shape, axis, index)?;
-    if plan.per_slab != 0 || plan.outer <= 1 || plan.count > WIDEST {
+    let plan = ScatterPlan::new(d, shape, axis, index)?;
+    if plan.per_slab != 0 || plan.outer <= 1 || plan.count > MAX_BLOCK_ELEMENTS {
         return Ok(None);
     }
-    let Some(ready) = Ready::find(&map)? else { return Ok(None) };
-    let Some(sources) = Sources::new(plan.of_slab(0), plan.size)? else { return Ok(None) };
-    let fill = |start: usize, room: &mut UninitSlice<'_, f32>| ready.fill(start, room);
-    let is_one = Walk::new(base.layout).is_one();
+    let Some(ready) = SingleMap::find(&map)? else { return Ok(None) };
+    let Some(sources) = RowSources::new(plan.of_slab(0), plan.size)? else { return Ok(None) };
+    let fill = |start: usize, dst: &mut UninitSlice<'_, f32>| ready.fill(start, dst);
+    let is_one = StridedIter::new(base.layout).is_one();
     let offset = base.layout.offset();
-    let all = if is_one { Elements::There(&v[offset..]) } else { elements(d, v, base.layout)? };
-    let base = Base { elements: &all, is_one };
-    by_target(d, &base, &Given::Made(&fill), &plan, &sources, |y, x| *y += x).map(|y| Some(HostData::F32(y)))
+    let all = if is_one { ContiguousElements::There(&v[offset..]) } else { elements(d, v, base.layout)? };
+    let base = ScatterBase { elements: &all, is_one };
+    by_target(d, &base, &ScatterSource::Made(&fill), &plan, &sources, |y, x| *y += x)
+        .map(|y| Some(HostData::F32(y)))
 }
 
 /// Which sources go to each element of a row.
-struct Sources {
+struct RowSources {
     /// Where neighbours go that go to neighbours, which of them is the first, and how many there are, if these are most.
     runs: Vec<[usize; 3]>,
     /// So many of each element's are known by it.
     each: usize,
-    /// The first ones of each; of an element that has not so many, [`NONE`].
+    /// The first ones of each; of an element that has not so many, [`NO_SOURCE`].
     first: Vec<u32>,
     /// Elements with a source of those that are left, in their order.
     more: Vec<[u32; 2]>,
 }
 
-impl Sources {
+impl RowSources {
     /// None if an index is out of range, or there are too many.
     fn new(index: &[i64], size: usize) -> Result<Option<Self>> {
         /// Neighbours on the average that are worth a loop of their own.
-        const TOGETHER: usize = 4;
-        if index.len() >= NONE as usize || !index.iter().all(|&at| (at as usize) < size) {
+        const RUN_MIN_ELEMENTS: usize = 4;
+        if index.len() >= NO_SOURCE as usize || !index.iter().all(|&at| (at as usize) < size) {
             return Ok(None);
         }
         let mut runs: Vec<[usize; 3]> = host::with_capacity(index.len())?;
@@ -238,8 +241,8 @@ impl Sources {
                 _ => runs.push([at as usize, source, 1]),
             }
         }
-        if runs.len() * TOGETHER <= index.len() {
-            return Ok(Some(Sources { runs, each: 0, first: Vec::new(), more: Vec::new() }));
+        if runs.len() * RUN_MIN_ELEMENTS <= index.len() {
+            return Ok(Some(RowSources { runs, each: 0, first: Vec::new(), more: Vec::new() }));
         }
         let mut count = host::filled(size, 0usize)?;
         index.iter().for_each(|&at| count[at as usize] += 1);
@@ -249,7 +252,7 @@ impl Sources {
         let least = count.iter().copied().min().unwrap_or(0).min(2);
         let each = if most * size <= 2 * index.len() { most } else { least };
         let left = count.iter().map(|count| count.saturating_sub(each)).sum();
-        let (mut first, mut more) = (host::filled(each * size, NONE)?, host::with_capacity(left)?);
+        let (mut first, mut more) = (host::filled(each * size, NO_SOURCE)?, host::with_capacity(left)?);
         count.fill(0);
         for (source, &at) in index.iter().enumerate() {
             let count = &mut count[at as usize];
@@ -260,36 +263,36 @@ impl Sources {
             }
             *count += 1;
         }
-        Ok(Some(Sources { runs: Vec::new(), each, first, more }))
+        Ok(Some(RowSources { runs: Vec::new(), each, first, more }))
     }
 }
 
 /// No source: there are none so far.
-const NONE: u32 = u32::MAX;
+const NO_SOURCE: u32 = u32::MAX;
 
 /// Rows that all have one index, which is turned once: of most elements what they are and what goes to them meet in a register. In the order of
 /// the sources, neighbours that go to one element, as of an image that was enlarged, each wait for the store of the one before.
 fn by_target<T: Element>(
     d: &CpuDevice,
-    base: &Base<'_, T>,
-    x: &Given<'_, T>,
-    plan: &Plan<'_>,
-    sources: &Sources,
+    base: &ScatterBase<'_, T>,
+    x: &ScatterSource<'_, T>,
+    plan: &ScatterPlan<'_>,
+    sources: &RowSources,
     f: impl Fn(&mut T, T) + Copy + Sync,
 ) -> Result<HostVec<T>> {
-    let Plan { outer, size, count, .. } = *plan;
-    let Sources { runs, each, first, more } = sources;
-    parallel_fill(d, outer * size, size, &|start, room: &mut UninitSlice<'_, T>| {
-        let mut block = CacheBlock::<T, WIDEST>::with_any_capacity();
+    let ScatterPlan { outer, size, count, .. } = *plan;
+    let RowSources { runs, each, first, more } = sources;
+    parallel_fill(d, outer * size, size, &|start, dst: &mut UninitSlice<'_, T>| {
+        let mut block = CacheBlock::<T, MAX_BLOCK_ELEMENTS>::with_any_capacity();
         let mut made: &[T] = &[];
-        for row in start / size..(start + room.remaining()) / size {
+        for row in start / size..(start + dst.remaining()) / size {
             let x = match x {
-                Given::There(x) => &x[row * count..][..count],
-                Given::Made(fill) => {
+                ScatterSource::There(x) => &x[row * count..][..count],
+                ScatterSource::Made(fill) => {
                     if made.is_empty() {
                         // As many rows as a block has room for.
-                        let rows = (WIDEST / count).min(room.remaining() / size);
-                        made = block.fill(rows * count, |room| fill(row * count, room));
+                        let rows = (MAX_BLOCK_ELEMENTS / count).min(dst.remaining() / size);
+                        made = block.fill(rows * count, |dst| fill(row * count, dst));
                     }
                     let (first, rest) = made.split_at(count);
                     made = rest;
@@ -302,7 +305,7 @@ fn by_target<T: Element>(
                 }
             };
             if *each == 0 {
-                let y = base.part(row * size, size, room);
+                let y = base.part(row * size, size, dst);
                 for &[at, source, n] in runs {
                     y[at..at + n].iter_mut().zip(&x[source..source + n]).for_each(|(y, &x)| f(y, x));
                 }
@@ -312,8 +315,8 @@ fn by_target<T: Element>(
             let same = [base.elements[0]];
             let base = if base.is_one { &same[..] } else { &base.elements[row * size..][..size] };
             let base = |at: usize| base[if base.len() == 1 { 0 } else { at }];
-            let fill = |room: &mut UninitSlice<'_, T>| match each {
-                1 => room.extend(size, |at| {
+            let fill = |dst: &mut UninitSlice<'_, T>| match each {
+                1 => dst.extend(size, |at| {
                     let mut y = base(at);
                     if let Some(&x) = x.get(first[at] as usize) {
                         f(&mut y, x);
@@ -322,7 +325,7 @@ fn by_target<T: Element>(
                 }),
                 _ => {
                     let first = &first.as_chunks::<2>().0[..size];
-                    room.extend(size, |at| {
+                    dst.extend(size, |at| {
                         let mut y = base(at);
                         for &source in &first[at] {
                             if let Some(&x) = x.get(source as usize) {
@@ -333,7 +336,7 @@ fn by_target<T: Element>(
                     });
                 }
             };
-            room.write_then(fill, change);
+            dst.write_then(fill, change);
         }
         Ok(())
     })
@@ -342,23 +345,23 @@ fn by_target<T: Element>(
 /// Slab by slab.
 fn slabs<T: Element>(
     d: &CpuDevice,
-    base: &Base<'_, T>,
+    base: &ScatterBase<'_, T>,
     x: &[T],
-    plan: &Plan<'_>,
+    plan: &ScatterPlan<'_>,
     f: impl Fn(&mut T, T) + Copy + Sync,
 ) -> Result<HostVec<T>> {
     let (inner, of_slab) = (plan.inner, plan.size * plan.inner);
     if inner == 1
         && plan.per_slab == 0
         && plan.outer > 1
-        && let Some(sources) = Sources::new(plan.of_slab(0), plan.size)?
+        && let Some(sources) = RowSources::new(plan.of_slab(0), plan.size)?
     {
-        return by_target(d, base, &Given::There(x), plan, &sources, f);
+        return by_target(d, base, &ScatterSource::There(x), plan, &sources, f);
     }
-    parallel_fill(d, plan.outer * of_slab, of_slab, &|start, room: &mut UninitSlice<'_, T>| {
+    parallel_fill(d, plan.outer * of_slab, of_slab, &|start, dst: &mut UninitSlice<'_, T>| {
         let mut missed = false;
-        for slab in start / of_slab..(start + room.remaining()) / of_slab {
-            let y = base.part(slab * of_slab, of_slab, room);
+        for slab in start / of_slab..(start + dst.remaining()) / of_slab {
+            let y = base.part(slab * of_slab, of_slab, dst);
             let (index, x) = (plan.of_slab(slab), &x[slab * plan.count * inner..][..plan.count * inner]);
             // A negative index becomes a large one.
             if inner == 1 {
@@ -417,15 +420,15 @@ fn add_each<T: Element>(
 /// Rows, by the part of the target that they go to.
 fn by_parts<T: Element>(
     d: &CpuDevice,
-    base: &Base<'_, T>,
+    base: &ScatterBase<'_, T>,
     x: &[T],
-    plan: &Plan<'_>,
+    plan: &ScatterPlan<'_>,
     f: impl Fn(&mut T, T) + Copy + Sync,
 ) -> Result<HostVec<T>> {
-    let Plan { outer, size, inner, count, .. } = *plan;
+    let ScatterPlan { outer, size, inner, count, .. } = *plan;
     let rows = outer * size;
     // Rows of a part, a power of two: enough parts for threads to share.
-    let most = (PART / (inner * size_of::<T>())).min(rows.div_ceil(4 * d.threads())).max(1);
+    let most = (PART_BYTES / (inner * size_of::<T>())).min(rows.div_ceil(4 * d.threads())).max(1);
     let bits = most.ilog2();
     let mut ends = host::filled((rows >> bits) + 2, 0usize)?;
     let each = |f: &mut dyn FnMut(usize, usize)| {
@@ -451,9 +454,9 @@ fn by_parts<T: Element>(
         *end += 1;
     });
     let ns = 0.3 * (1.0 + count as f64 / size as f64);
-    fill_pieces(d, rows * inner, inner << bits, ns, &|start, room: &mut UninitSlice<'_, T>| {
+    fill_pieces(d, rows * inner, inner << bits, ns, &|start, dst: &mut UninitSlice<'_, T>| {
         let first = start / inner;
-        let y = base.part(start, room.remaining(), room);
+        let y = base.part(start, dst.remaining(), dst);
         let part = first >> bits;
         let begin = if part == 0 { 0 } else { ends[part - 1] };
         for &[row, to] in &moves[begin..ends[part]] {
@@ -467,39 +470,40 @@ fn by_parts<T: Element>(
 /// Some columns of a slab at a time, in memory of their own.
 fn by_columns<T: Element>(
     d: &CpuDevice,
-    base: &Base<'_, T>,
+    base: &ScatterBase<'_, T>,
     x: &[T],
-    plan: &Plan<'_>,
+    plan: &ScatterPlan<'_>,
     f: impl Fn(&mut T, T) + Copy + Sync,
 ) -> Result<HostVec<T>> {
-    let Plan { outer, size, inner, count, .. } = *plan;
-    let width = (PART / (size * size_of::<T>()) / WIDE * WIDE).clamp(WIDE, inner);
+    let ScatterPlan { outer, size, inner, count, .. } = *plan;
+    let width =
+        (PART_BYTES / (size * size_of::<T>()) / ROWS_MIN_INNER * ROWS_MIN_INNER).clamp(ROWS_MIN_INNER, inner);
     let matrices = BlockedMatrices { count: outer, rows: size, columns: inner, width };
     let ns = 1.0 + 1.5 * count as f64 / size as f64;
-    fill_column_blocks(d, matrices, ns, &|stripes| {
-        let mut room = PooledVec::of(filled(size * width, T::ZERO)?);
-        while let Some(stripe) = stripes.next() {
-            let slab = stripe.matrix;
-            let columns = stripe.column..stripe.column + stripe.width;
-            let y = &mut room[..size * stripe.width];
+    fill_column_blocks(d, matrices, ns, &|column_blocks| {
+        let mut dst = PooledVec::of(filled(size * width, T::ZERO)?);
+        while let Some(column_block) = column_blocks.next() {
+            let slab = column_block.matrix;
+            let columns = column_block.column..column_block.column + column_block.width;
+            let y = &mut dst[..size * column_block.width];
             if base.is_one {
                 y.fill(base.elements[0]);
             } else {
                 let rows = base.elements[slab * size * inner..].chunks(inner);
-                y.chunks_exact_mut(stripe.width)
+                y.chunks_exact_mut(column_block.width)
                     .zip(rows)
                     .for_each(|(y, row)| y.copy_from_slice(&row[columns.clone()]));
             }
             let mut missed = false;
             let (index, x) = (plan.of_slab(slab), &x[slab * count * inner..][..count * inner]);
             for (index, x) in index.chunks_exact(inner).zip(x.chunks_exact(inner)) {
-                let to = [size, stripe.width];
+                let to = [size, column_block.width];
                 missed |= add_each(y, &x[columns.clone()], &index[columns.clone()], to, f);
             }
             if missed {
                 plan.miss();
             }
-            y.chunks_exact(stripe.width).for_each(|row| stripes.row(|room| room.copy(row)));
+            y.chunks_exact(column_block.width).for_each(|row| column_blocks.row(|dst| dst.copy(row)));
         }
         Ok(())
     })

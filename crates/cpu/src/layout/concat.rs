@@ -1,9 +1,9 @@
 //! Parts, written into a new tensor: one after the other, padded, or over each other.
 
-use super::copy::{Elements, elements, fill, is_crossed, straight};
-use super::strided_iter::{Walk, gather};
+use super::copy::{ContiguousElements, elements, fill, is_transposed, straight};
+use super::strided_iter::{StridedIter, gather_runs};
 use crate::CpuDevice;
-use crate::elementwise::operand::misuse;
+use crate::elementwise::operand::misuse_error;
 use crate::lazy::buffer::View;
 use crate::runtime::output::parallel_fill::parallel_fill;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
@@ -19,12 +19,12 @@ pub(crate) fn assemble(
     shape: &Shape,
     parts: &[(View<'_>, Layout)],
 ) -> Result<HostData> {
-    if let Some(slabs) = Slabs::find(shape.numel(), parts) {
+    if let Some(slabs) = ColumnParts::find(shape.numel(), parts) {
         return each_dtype!(dtype, T => slabs.side_by_side::<T>(d));
     }
     if let [(part, to)] = parts
         && part.buffer.dtype() == dtype
-        && let Some(framed) = Framed::find(shape.numel(), part.layout, to)
+        && let Some(framed) = PaddedPart::find(shape.numel(), part.layout, to)
     {
         return each_data!(part.buffer, v => framed.all(d, value, v));
     }
@@ -37,13 +37,17 @@ pub(crate) fn assemble(
 
 /// Writes a part.
 fn write<T: Element>(d: &CpuDevice, y: &mut HostData, part: &[T], from: &Layout, to: &Layout) -> Result<()> {
-    let y = T::slice_mut(y).ok_or_else(|| misuse("a part of another type", T::DTYPE))?;
+    let y = T::slice_mut(y).ok_or_else(|| misuse_error("a part of another type", T::DTYPE))?;
     // Crossed strides become a copy first; others are walked together with the target's.
-    let crossed = is_crossed(from);
-    let straight = if crossed { Elements::Copied(straight(d, part, from)?) } else { Elements::There(part) };
+    let crossed = is_transposed(from);
+    let straight = if crossed {
+        ContiguousElements::Copied(straight(d, part, from)?)
+    } else {
+        ContiguousElements::There(part)
+    };
     let from =
         if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };
-    Walk::of([&from, to]).runs(0, to.shape().numel(), |[from, to], steps, n| match steps {
+    StridedIter::of([&from, to]).runs(0, to.shape().numel(), |[from, to], steps, n| match steps {
         [1, 1] => y[to..to + n].copy_from_slice(&straight[from..from + n]),
         [step_from, step_to] => {
             for i in 0..n as isize {
@@ -55,24 +59,25 @@ fn write<T: Element>(d: &CpuDevice, y: &mut HostData, part: &[T], from: &Layout,
 }
 
 /// One part in the midst of a value, as padding makes it: rows of it and the value in turn, from the front to the back, by several threads.
-struct Framed {
+struct PaddedPart {
     /// Elements of a slab of the target, and how many there are. A number along the part's outermost axis is in one of its own.
     slab: usize,
     count: usize,
-    both: Walk<2>,
+    both: StridedIter<2>,
     /// The part's first slab, how many it has, and its elements in each.
     first: usize,
     some: usize,
     each: usize,
 }
 
-impl Framed {
+impl PaddedPart {
     /// None if the part's elements are not rows that follow one another in the target.
     fn find(len: usize, from: &Layout, to: &Layout) -> Option<Self> {
-        let both = Walk::of([from, to]);
+        let both = StridedIter::of([from, to]);
         let (dims, [from_steps, steps]) = (&both.dims, &both.strides);
         let last = dims.len() - 1;
-        if last == 0 || from_steps[last] != 1 || steps[last] != 1 || dims.contains(&0) || is_crossed(from) {
+        if last == 0 || from_steps[last] != 1 || steps[last] != 1 || dims.contains(&0) || is_transposed(from)
+        {
             return None;
         }
         // Each axis ends before the one around it goes on, the outermost within a slab.
@@ -84,22 +89,22 @@ impl Framed {
             return None;
         }
         let (some, each) = (dims[0], dims[1..].iter().product());
-        Some(Framed { slab, count: len / slab, both, first, some, each })
+        Some(PaddedPart { slab, count: len / slab, both, first, some, each })
     }
     fn all<T: Element + Cell>(&self, d: &CpuDevice, value: Scalar, v: &[T]) -> Result<HostData> {
-        let Framed { slab, first, some, each, .. } = *self;
+        let PaddedPart { slab, first, some, each, .. } = *self;
         let value = T::nearest(value);
-        let y = parallel_fill(d, self.count * slab, slab, &|start, room: &mut UninitSlice<'_, T>| {
-            let end = start + room.remaining();
+        let y = parallel_fill(d, self.count * slab, slab, &|start, dst: &mut UninitSlice<'_, T>| {
+            let end = start + dst.remaining();
             let before = |slabs: usize| slabs.saturating_sub(first).min(some) * each;
             let (number, past) = (before(start / slab), before(end / slab));
             self.both.runs(number, past - number, |[from, to], _, n| {
-                let gap = to - (end - room.remaining());
-                room.extend(gap, |_| value);
-                room.copy(&v[from..from + n]);
+                let gap = to - (end - dst.remaining());
+                dst.extend(gap, |_| value);
+                dst.copy(&v[from..from + n]);
             });
-            let rest = room.remaining();
-            room.extend(rest, |_| value);
+            let rest = dst.remaining();
+            dst.extend(rest, |_| value);
             Ok(())
         })?;
         Ok(T::wrap(y))
@@ -108,25 +113,26 @@ impl Framed {
 
 /// Parts that are the columns of a matrix, all of them, from the left to the right: tensors one after the other along any axis. Nothing
 /// needs to be filled before they are written.
-struct Slabs<'a> {
+struct ColumnParts<'a> {
     rows: usize,
     columns: usize,
     parts: Vec<(&'a View<'a>, usize)>,
 }
 
-impl<'a> Slabs<'a> {
+impl<'a> ColumnParts<'a> {
     fn find(len: usize, parts: &'a [(View<'a>, Layout)]) -> Option<Self> {
         let (mut rows, mut all) = (None, Vec::with_capacity(parts.len()));
         for (part, to) in parts.iter().filter(|(_, to)| to.shape().numel() > 0) {
-            let walk = Walk::new(to);
+            let walk = StridedIter::new(to);
             // How many rows, how far apart, and elements in each.
-            let (count, apart, width) = match (&walk.dims[..], &walk.strides[0][..]) {
+            let (count, row_stride, width) = match (&walk.dims[..], &walk.strides[0][..]) {
                 (&[n], &[1]) => (1, len as isize, n),
-                (&[n], &[apart]) => (n, apart, 1),
-                (&[n, width], &[apart, 1]) => (n, apart, width),
+                (&[n], &[row_stride]) => (n, row_stride, 1),
+                (&[n, width], &[row_stride, 1]) => (n, row_stride, width),
                 _ => return None,
             };
-            if *rows.get_or_insert(count) != count || apart.checked_mul(count as isize) != Some(len as isize)
+            if *rows.get_or_insert(count) != count
+                || row_stride.checked_mul(count as isize) != Some(len as isize)
             {
                 return None;
             }
@@ -142,38 +148,39 @@ impl<'a> Slabs<'a> {
             end += width;
         }
         let parts = all.into_iter().map(|(part, _, width)| (part, width)).collect();
-        (end == columns).then_some(Slabs { rows: rows?, columns, parts })
+        (end == columns).then_some(ColumnParts { rows: rows?, columns, parts })
     }
     fn side_by_side<T: Element>(&self, d: &CpuDevice) -> Result<HostData> {
         /// Elements of a part's row that are worth a call.
-        const CALL: usize = 64;
+        const CALL_MIN_ELEMENTS: usize = 64;
         /// Elements of a row that are worth several threads.
-        const WIDE: usize = 1 << 12;
+        const PARALLEL_MIN_ELEMENTS: usize = 1 << 12;
         /// Elements that are written at once, of several parts in turn.
-        const BLOCK: usize = 2048;
-        let narrow = self.parts.iter().any(|&(_, width)| width < CALL);
+        const BLOCK_ELEMENTS: usize = 2048;
+        let narrow = self.parts.iter().any(|&(_, width)| width < CALL_MIN_ELEMENTS);
         let mut parts = Vec::with_capacity(self.parts.len());
         for &(part, width) in &self.parts {
-            let v =
-                T::slice(part.buffer).ok_or_else(|| misuse("a part of another type", part.buffer.dtype()))?;
+            let v = T::slice(part.buffer)
+                .ok_or_else(|| misuse_error("a part of another type", part.buffer.dtype()))?;
             // What lies in long rows is read where it lies, in turn with narrow ones if each row is one piece.
-            let walk = Walk::new(part.layout);
+            let walk = StridedIter::new(part.layout);
             let (n, step) = walk.inner();
             let whole = step == 1 && n.is_multiple_of(width);
-            let lies = width >= CALL && if narrow { whole } else { !is_crossed(part.layout) };
-            let walk = lies.then_some(walk);
-            let x = if walk.is_some() { Elements::There(v) } else { elements(d, v, part.layout)? };
+            let in_place =
+                width >= CALL_MIN_ELEMENTS && if narrow { whole } else { !is_transposed(part.layout) };
+            let walk = in_place.then_some(walk);
+            let x = if walk.is_some() { ContiguousElements::There(v) } else { elements(d, v, part.layout)? };
             parts.push((x, walk, width));
         }
         let columns = self.columns;
         // Of wide rows each is shared: two matrices one below the other are one row, which one thread took three times as long to copy.
-        let unit = if !narrow && columns >= WIDE { 1 } else { columns };
-        let y = parallel_fill(d, self.rows * columns, unit, &|start, room| {
+        let unit = if !narrow && columns >= PARALLEL_MIN_ELEMENTS { 1 } else { columns };
+        let y = parallel_fill(d, self.rows * columns, unit, &|start, dst| {
             let (mut row, mut column) = (start / columns, start % columns);
-            while room.remaining() > 0 {
+            while dst.remaining() > 0 {
                 if narrow {
-                    let some = (room.remaining() / columns).min((BLOCK / columns).max(1));
-                    let y = room.zeroed(some * columns, T::ZERO);
+                    let some = (dst.remaining() / columns).min((BLOCK_ELEMENTS / columns).max(1));
+                    let y = dst.zeroed(some * columns, T::ZERO);
                     let mut at = 0;
                     for (x, walk, width) in &parts {
                         let rows = y.chunks_exact_mut(columns);
@@ -194,13 +201,13 @@ impl<'a> Slabs<'a> {
                     continue;
                 }
                 for (x, walk, width) in &parts {
-                    let n = width.saturating_sub(column).min(room.remaining());
+                    let n = width.saturating_sub(column).min(dst.remaining());
                     let first = row * width + column;
                     column = column.saturating_sub(*width);
                     match walk {
                         _ if n == 0 => {}
-                        Some(walk) => gather(x, walk, first, n, room),
-                        None => room.copy(&x[first..first + n]),
+                        Some(walk) => gather_runs(x, walk, first, n, dst),
+                        None => dst.copy(&x[first..first + n]),
                     }
                 }
                 row += 1;

@@ -1,9 +1,9 @@
 //! Moving elements: copies of strided views, conversions, new tensors put together from parts.
 
-use super::strided_iter::{Walk, gather};
-use crate::elementwise::convert::{self, Odd};
-use crate::elementwise::operand::{Number, Operand, misuse};
-use crate::layout::kernels::transpose::{Blocks, turned};
+use super::strided_iter::{StridedIter, gather_runs};
+use crate::elementwise::convert::{self, RoundToOdd};
+use crate::elementwise::operand::{ComputeElement, Operand, misuse_error};
+use crate::layout::kernels::transpose::{TransposeBlocks, transpose_blocks};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::parallel_fill;
@@ -18,8 +18,8 @@ use std::ops::Deref;
 /// `len` copies of a value.
 pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
     fn one<T: Element>(d: &CpuDevice, value: T, len: usize) -> Result<HostData> {
-        Ok(T::wrap(parallel_fill(d, len, BLOCK_ELEMENTS, &|_, room| {
-            room.extend(room.remaining(), |_| value);
+        Ok(T::wrap(parallel_fill(d, len, BLOCK_ELEMENTS, &|_, dst| {
+            dst.extend(dst.remaining(), |_| value);
             Ok(())
         })?))
     }
@@ -27,8 +27,8 @@ pub(crate) fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Re
 }
 
 /// Are the strides of the kind that is expensive row by row?
-pub(crate) fn is_crossed(layout: &Layout) -> bool {
-    !layout.is_contiguous() && Crossed::find(&Walk::new(layout)).is_some()
+pub(crate) fn is_transposed(layout: &Layout) -> bool {
+    !layout.is_contiguous() && TransposedView::find(&StridedIter::new(layout)).is_some()
 }
 
 /// The view, contiguous, as another (or the same) dtype.
@@ -50,26 +50,22 @@ pub(crate) fn cast_halves(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Host
         (HostData::F16(_) | HostData::BF16(_), DType::F32) => widened(d, x),
         (HostData::F32(_), DType::F16) => Conversion::<f32>::new(d, x)?.to_f16(d),
         (HostData::F32(_), DType::BF16) => Conversion::<f32>::new(d, x)?.to_bf16(d),
-        (other, _) => Err(misuse(&format!("a cast of {} between f32 and 16 bits", other.dtype()), to)),
+        (other, _) => Err(misuse_error(&format!("a cast of {} between f32 and 16 bits", other.dtype()), to)),
     })
 }
 
 /// Halves as f32.
 fn widened(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
-    let walk = Walk::new(x.layout);
-    let v = parallel_fill(
-        d,
-        x.shape().numel(),
-        BLOCK_ELEMENTS,
-        &|mut start, room: &mut UninitSlice<'_, f32>| {
-            while room.remaining() > 0 {
-                let n = room.remaining().min(BLOCK_ELEMENTS);
-                f32::load(d.isa(), x.buffer, &walk, start, n, room);
+    let walk = StridedIter::new(x.layout);
+    let v =
+        parallel_fill(d, x.shape().numel(), BLOCK_ELEMENTS, &|mut start, dst: &mut UninitSlice<'_, f32>| {
+            while dst.remaining() > 0 {
+                let n = dst.remaining().min(BLOCK_ELEMENTS);
+                f32::load(d.isa(), x.buffer, &walk, start, n, dst);
                 start += n;
             }
             Ok(())
-        },
-    )?;
+        })?;
     Ok(HostData::F32(v))
 }
 
@@ -84,7 +80,7 @@ fn converted(
         return own(d, x);
     }
     // Strides that are expensive are paid for once, not by the conversion.
-    if is_crossed(x.layout) {
+    if is_transposed(x.layout) {
         let straight = PooledData::new(own(d, x)?);
         let layout = Layout::contiguous(x.shape().clone());
         return convert(d, &View { buffer: &straight, layout: &layout, dtype: x.dtype }, to);
@@ -93,7 +89,7 @@ fn converted(
 }
 
 /// Stores some elements.
-type Store<C, T> = fn(Isa, &[C], &mut UninitSlice<'_, T>);
+type StoreFn<C, T> = fn(Isa, &[C], &mut UninitSlice<'_, T>);
 
 /// What there is to convert, read as `C`: all that does not depend on the type to which.
 struct Conversion<'a, C> {
@@ -102,7 +98,7 @@ struct Conversion<'a, C> {
     isa: Isa,
 }
 
-impl<'a, C: Number> Conversion<'a, C> {
+impl<'a, C: ComputeElement> Conversion<'a, C> {
     fn new(d: &CpuDevice, x: &View<'a>) -> Result<Self> {
         let len = x.shape().numel();
         Ok(Conversion { operand: Operand::new(x.buffer, x.layout, len)?, len, isa: d.isa() })
@@ -119,34 +115,34 @@ impl<'a, C: Number> Conversion<'a, C> {
         }
     }
     /// Block by block.
-    fn each<T: Element>(&self, d: &CpuDevice, store: Store<C, T>) -> Result<HostData> {
+    fn each<T: Element>(&self, d: &CpuDevice, store: StoreFn<C, T>) -> Result<HostData> {
         // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16 bits.
         let in_place =
             matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
         let most = if in_place { usize::MAX } else { BLOCK_ELEMENTS };
-        let v = parallel_fill(d, self.len, BLOCK_ELEMENTS, &|start, room: &mut UninitSlice<'_, T>| {
-            self.parts(start, room.remaining(), most, &mut |part| store(self.isa, part, room));
+        let v = parallel_fill(d, self.len, BLOCK_ELEMENTS, &|start, dst: &mut UninitSlice<'_, T>| {
+            self.parts(start, dst.remaining(), most, &mut |part| store(self.isa, part, dst));
             Ok(())
         })?;
         Ok(T::wrap(v))
     }
 }
 
-impl<C: Number + Odd> Conversion<'_, C> {
+impl<C: ComputeElement + RoundToOdd> Conversion<'_, C> {
     fn to_f16(&self, d: &CpuDevice) -> Result<HostData> {
-        self.each(d, |isa, x, room: &mut UninitSlice<'_, f16>| {
-            convert::to_f16(isa, C::odds(isa, x, &mut CacheBlock::new()), room);
+        self.each(d, |isa, x, dst: &mut UninitSlice<'_, f16>| {
+            convert::to_f16(isa, C::odds(isa, x, &mut CacheBlock::new()), dst);
         })
     }
     fn to_bf16(&self, d: &CpuDevice) -> Result<HostData> {
-        self.each(d, |isa, x, room: &mut UninitSlice<'_, bf16>| {
-            convert::to_bf16(isa, C::odds(isa, x, &mut CacheBlock::new()), room);
+        self.each(d, |isa, x, dst: &mut UninitSlice<'_, bf16>| {
+            convert::to_bf16(isa, C::odds(isa, x, &mut CacheBlock::new()), dst);
         })
     }
 }
 
 /// From what is read as `C` to any type.
-fn from<C: Number + Odd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
+fn from<C: ComputeElement + RoundToOdd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     let from = Conversion::<C>::new(d, x)?;
     match to {
         DType::F32 => from.each(d, convert::simple::<C, f32>),
@@ -169,17 +165,17 @@ pub(crate) fn own(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
 }
 
 /// Elements one after the other: where they lie, or a copy.
-pub(crate) enum Elements<'a, T> {
+pub(crate) enum ContiguousElements<'a, T> {
     There(&'a [T]),
     Copied(HostVec<T>),
 }
 
-impl<T> Deref for Elements<'_, T> {
+impl<T> Deref for ContiguousElements<'_, T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         match self {
-            Elements::There(x) => x,
-            Elements::Copied(x) => x,
+            ContiguousElements::There(x) => x,
+            ContiguousElements::Copied(x) => x,
         }
     }
 }
@@ -189,24 +185,24 @@ pub(crate) fn elements<'a, T: Element>(
     d: &CpuDevice,
     v: &'a [T],
     layout: &Layout,
-) -> Result<Elements<'a, T>> {
+) -> Result<ContiguousElements<'a, T>> {
     let n = layout.shape().numel();
     Ok(if n > 0 && layout.is_contiguous() {
-        Elements::There(&v[layout.offset()..layout.offset() + n])
+        ContiguousElements::There(&v[layout.offset()..layout.offset() + n])
     } else {
-        Elements::Copied(straight(d, v, layout)?)
+        ContiguousElements::Copied(straight(d, v, layout)?)
     })
 }
 
 /// The elements of a view, row-major.
 pub(crate) fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostVec<T>> {
     let len = layout.shape().numel();
-    let walk = Walk::new(layout);
-    match Crossed::find(&walk) {
+    let walk = StridedIter::new(layout);
+    match TransposedView::find(&walk) {
         // A strip of no elements has no size.
-        Some(crossed) if len > 0 => crossed.copy(d, v, len),
-        _ => parallel_fill(d, len, BLOCK_ELEMENTS, &|start, room| {
-            gather(v, &walk, start, room.remaining(), room);
+        Some(transposed) if len > 0 => transposed.copy(d, v, len),
+        _ => parallel_fill(d, len, BLOCK_ELEMENTS, &|start, dst| {
+            gather_runs(v, &walk, start, dst.remaining(), dst);
             Ok(())
         }),
     }
@@ -215,47 +211,53 @@ pub(crate) fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> R
 /// A view whose neighbours in memory are neighbours along another axis than the last: a transpose.
 ///
 /// Read row by row, it would fetch a cache line for each element. It is copied in tiles instead: some neighbours along
-/// `near`, the axis of step 1, times some along the last axis.
-struct Crossed<'a> {
-    walk: &'a Walk,
-    near: usize,
+/// `near_axis`, the axis of step 1, times some along the last axis.
+struct TransposedView<'a> {
+    walk: &'a StridedIter,
+    near_axis: usize,
 }
 
 /// Sides of a tile: a cache line of f32 is read at once, and a line is written.
-const TILE: usize = 16;
+const TILE_SIDE: usize = 16;
 /// Neighbours along the near axis that are copied while the lines beside each other are being fetched.
-const TALL: usize = 4 * TILE;
+const TILE_HEIGHT: usize = 4 * TILE_SIDE;
 
-impl<'a> Crossed<'a> {
+impl<'a> TransposedView<'a> {
     /// Is it worth it?
-    fn find(walk: &'a Walk) -> Option<Self> {
+    fn find(walk: &'a StridedIter) -> Option<Self> {
         let last = walk.dims.len() - 1;
         let (n, step) = walk.inner();
         // A short near axis has too few neighbours to gain; a small step along the last axis reads whole lines anyway.
-        let near = (0..last).rev().find(|&a| walk.strides[0][a] == 1 && walk.dims[a] >= 8)?;
-        (n > 1 && step.unsigned_abs() >= 8 || n > 1 && n < 8 && step != 1).then_some(Crossed { walk, near })
+        let near_axis = (0..last).rev().find(|&a| walk.strides[0][a] == 1 && walk.dims[a] >= 8)?;
+        (n > 1 && step.unsigned_abs() >= 8 || n > 1 && n < 8 && step != 1)
+            .then_some(TransposedView { walk, near_axis })
     }
     fn copy<T: Element>(&self, d: &CpuDevice, v: &[T], len: usize) -> Result<HostVec<T>> {
         let (strips, unit) = self.strips(d.isa());
-        parallel_fill(d, len, unit, &|start, room: &mut UninitSlice<'_, T>| {
-            copy_as_bits(v, room, Stretch { strips: &strips, at: start / strips.row });
+        parallel_fill(d, len, unit, &|start, dst: &mut UninitSlice<'_, T>| {
+            copy_as_bits(v, dst, CopyStrip { strips: &strips, at: start / strips.row });
             Ok(())
         })
     }
     /// How it is cut, and elements of the result that are not cut. It stands here for all types.
-    fn strips(&self, isa: Isa) -> (Strips<'_>, usize) {
+    fn strips(&self, isa: Isa) -> (CopyStrips<'_>, usize) {
         let dims = &self.walk.dims;
         // A strip is what some neighbours make of the result: contiguous, as the near axis is the outermost in it.
-        let row: usize = dims[self.near + 1..].iter().product();
-        let near = dims[self.near];
-        let outer = dims[..self.near].iter().product::<usize>();
+        let row: usize = dims[self.near_axis + 1..].iter().product();
+        let near_axis = dims[self.near_axis];
+        let outer = dims[..self.near_axis].iter().product::<usize>();
         // Tall ones have few edges.
-        let tall = if near >= 16 * TALL { 2 * TALL } else { TALL.min(near) };
-        let unit = if outer == 1 || near.is_multiple_of(tall) { tall * row } else { near * row };
+        let tile_height =
+            if near_axis >= 16 * TILE_HEIGHT { 2 * TILE_HEIGHT } else { TILE_HEIGHT.min(near_axis) };
+        let unit = if outer == 1 || near_axis.is_multiple_of(tile_height) {
+            tile_height * row
+        } else {
+            near_axis * row
+        };
         let (n, _) = self.walk.inner();
-        let middles = self.near + 1..dims.len() - 1;
+        let middles = self.near_axis + 1..dims.len() - 1;
         let starts = (0..row / n).map(|middle| self.place(middle, middles.clone())).collect();
-        (Strips { crossed: self, isa, row, tall, starts }, unit)
+        (CopyStrips { transposed: self, isa, row, tile_height, starts }, unit)
     }
     /// How far from the first element the one number `flat` of these axes lies.
     fn place(&self, mut flat: usize, axes: std::ops::Range<usize>) -> isize {
@@ -270,43 +272,43 @@ impl<'a> Crossed<'a> {
 }
 
 /// Strips that are copied one after the other.
-struct Strips<'a> {
-    crossed: &'a Crossed<'a>,
+struct CopyStrips<'a> {
+    transposed: &'a TransposedView<'a>,
     isa: Isa,
     /// Elements of the result that one neighbour makes.
     row: usize,
     /// Neighbours of a strip.
-    tall: usize,
+    tile_height: usize,
     /// Where the blocks of a strip start.
     starts: Vec<isize>,
 }
 
 /// Are tiles of 4 and 8 bytes compiled with sizes that are known? On x86-64 they go by registers.
-const FIXED: bool = cfg!(not(target_arch = "x86_64"));
+const FIXED_SIZE_TILES: bool = cfg!(not(target_arch = "x86_64"));
 
 /// Strips from neighbour number `at` on.
-struct Stretch<'a> {
-    strips: &'a Strips<'a>,
+struct CopyStrip<'a> {
+    strips: &'a CopyStrips<'a>,
     at: usize,
 }
 
-impl CopyBits for Stretch<'_> {
+impl CopyBits for CopyStrip<'_> {
     #[inline(never)]
-    fn run<B: Copy>(self, v: &[B], room: &mut UninitSlice<'_, B>) {
-        let (Strips { crossed, isa, row, tall, starts }, mut at) = (self.strips, self.at);
-        let (isa, row, tall) = (*isa, *row, *tall);
-        let (near, (n, step)) = (crossed.walk.dims[crossed.near], crossed.walk.inner());
+    fn run<B: Copy>(self, v: &[B], dst: &mut UninitSlice<'_, B>) {
+        let (CopyStrips { transposed, isa, row, tile_height, starts }, mut at) = (self.strips, self.at);
+        let (isa, row, tile_height) = (*isa, *row, *tile_height);
+        let (near_axis, (n, step)) = (transposed.walk.dims[transposed.near_axis], transposed.walk.inner());
         // Anything, for it is written over.
         let Some(&any) = v.first() else { return };
-        let mut tile = [[any; TILE]; TILE];
-        while room.remaining() > 0 {
-            let rows = tall.min(near - at % near).min(room.remaining() / row);
-            let slab = crossed.place(at / near, 0..crossed.near);
-            let at_first = crossed.walk.offset[0].wrapping_add_signed(slab) + at % near;
-            let blocks = Blocks { at: at_first, starts, rows, cols: n, step };
-            room.part(rows * row, |room| {
-                if !turned(isa, v, blocks, room) {
-                    strip(v, blocks, room.zeroed(rows * row, any), &mut tile);
+        let mut tile = [[any; TILE_SIDE]; TILE_SIDE];
+        while dst.remaining() > 0 {
+            let rows = tile_height.min(near_axis - at % near_axis).min(dst.remaining() / row);
+            let slab = transposed.place(at / near_axis, 0..transposed.near_axis);
+            let at_first = transposed.walk.offset[0].wrapping_add_signed(slab) + at % near_axis;
+            let blocks = TransposeBlocks { at: at_first, starts, rows, cols: n, step };
+            dst.part(rows * row, |dst| {
+                if !transpose_blocks(isa, v, blocks, dst) {
+                    strip(v, blocks, dst.zeroed(rows * row, any), &mut tile);
                 }
             });
             at += rows;
@@ -315,31 +317,38 @@ impl CopyBits for Stretch<'_> {
 }
 
 /// Blocks of any kind of numbers, and of any size.
-fn strip<T: Copy>(v: &[T], blocks: Blocks<'_>, out: &mut [T], tile: &mut [[T; TILE]; TILE]) {
-    let Blocks { at: corner, starts, rows: count, cols: n, step } = blocks;
+fn strip<T: Copy>(
+    v: &[T],
+    blocks: TransposeBlocks<'_>,
+    out: &mut [T],
+    tile: &mut [[T; TILE_SIDE]; TILE_SIDE],
+) {
+    let TransposeBlocks { at: corner, starts, rows: count, cols: n, step } = blocks;
     let row = starts.len() * n;
     for (middle, start) in starts.iter().enumerate() {
         let start = corner.wrapping_add_signed(*start);
-        for from in (0..n).step_by(TILE) {
-            let wide = TILE.min(n - from);
+        for from in (0..n).step_by(TILE_SIDE) {
+            let wide = TILE_SIDE.min(n - from);
             let at = |i: usize| start.wrapping_add_signed((from + i) as isize * step);
             let to = |a: usize| a * row + middle * n + from;
-            for low in (0..count).step_by(TILE) {
-                let tall = TILE.min(count - low);
-                if const { FIXED || size_of::<T>() < 4 } && (tall, wide) == (TILE, TILE) {
+            for low in (0..count).step_by(TILE_SIDE) {
+                let tile_height = TILE_SIDE.min(count - low);
+                if const { FIXED_SIZE_TILES || size_of::<T>() < 4 }
+                    && (tile_height, wide) == (TILE_SIDE, TILE_SIDE)
+                {
                     // The same with sizes that the compiler knows.
-                    for i in 0..TILE {
-                        let line = v[at(i) + low..].first_chunk::<TILE>().expect("inside of the buffer");
-                        for a in 0..TILE {
+                    for i in 0..TILE_SIDE {
+                        let line = v[at(i) + low..].first_chunk::<TILE_SIDE>().expect("inside of the buffer");
+                        for a in 0..TILE_SIDE {
                             tile[a][i] = line[a];
                         }
                     }
-                    for a in 0..TILE {
-                        out[to(low + a)..][..TILE].copy_from_slice(&tile[a]);
+                    for a in 0..TILE_SIDE {
+                        out[to(low + a)..][..TILE_SIDE].copy_from_slice(&tile[a]);
                     }
                 } else {
                     for i in 0..wide {
-                        for (a, &x) in v[at(i) + low..][..tall].iter().enumerate() {
+                        for (a, &x) in v[at(i) + low..][..tile_height].iter().enumerate() {
                             out[to(low + a) + i] = x;
                         }
                     }

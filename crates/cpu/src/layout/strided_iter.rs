@@ -6,7 +6,7 @@ use elinvar_simd::uninit::{CopyBits, UninitSlice, copy_as_bits};
 
 /// Layouts of one shape, with neighbouring axes taken together where all of them walk on as one, and no axes of size 1.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Walk<const K: usize = 1> {
+pub(crate) struct StridedIter<const K: usize = 1> {
     /// Sizes, outermost first; at least one axis.
     pub(crate) dims: Dims,
     /// Steps of the axes, for each layout.
@@ -15,9 +15,9 @@ pub(crate) struct Walk<const K: usize = 1> {
     pub(crate) offset: [usize; K],
 }
 
-impl Walk {
-    pub(crate) fn new(l: &Layout) -> Walk {
-        Walk::of([l])
+impl StridedIter {
+    pub(crate) fn new(l: &Layout) -> StridedIter {
+        StridedIter::of([l])
     }
     /// The innermost axis: its size and step.
     pub(crate) fn inner(&self) -> (usize, isize) {
@@ -42,13 +42,13 @@ impl Walk {
     /// took 290 us one by one, and take 58 by copying what is there already.
     fn repeated(&self) -> Option<(usize, usize)> {
         /// Elements of a run that are worth a call.
-        const CALL: usize = 64;
+        const CALL_MIN_ELEMENTS: usize = 64;
         let (last, (n, step)) = (self.dims.len() - 1, self.inner());
         let repeats = last > 0 && self.strides[0][last - 1] == 0;
-        (repeats && step == 1 && n < CALL).then(|| (n, n * self.dims[last - 1]))
+        (repeats && step == 1 && n < CALL_MIN_ELEMENTS).then(|| (n, n * self.dims[last - 1]))
     }
     /// Where the elements number `start` to `start + n` lie one after the other, if they do.
-    pub(crate) fn lies(&self, start: usize, n: usize) -> Option<usize> {
+    pub(crate) fn contiguous_run(&self, start: usize, n: usize) -> Option<usize> {
         let (size, step) = self.inner();
         if step != 1 || start % size + n > size {
             return None;
@@ -70,10 +70,10 @@ impl Walk {
     }
 }
 
-impl<const K: usize> Walk<K> {
+impl<const K: usize> StridedIter<K> {
     /// Layouts of the same shape.
-    pub(crate) fn of(layouts: [&Layout; K]) -> Walk<K> {
-        let mut walk = Walk {
+    pub(crate) fn of(layouts: [&Layout; K]) -> StridedIter<K> {
+        let mut walk = StridedIter {
             dims: Dims::new(),
             strides: std::array::from_fn(|_| Strides::new()),
             offset: layouts.map(Layout::offset),
@@ -146,46 +146,46 @@ impl<const K: usize> Walk<K> {
 }
 
 /// Writes the elements number `start` to `start + len` of a view.
-pub(crate) fn gather<T: Element>(
+pub(crate) fn gather_runs<T: Element>(
     data: &[T],
-    walk: &Walk,
+    walk: &StridedIter,
     start: usize,
     len: usize,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) {
-    copy_as_bits(data, room, Gather { walk, start, len });
+    copy_as_bits(data, dst, GatherRuns { walk, start, len });
 }
 
-struct Gather<'a> {
-    walk: &'a Walk,
+struct GatherRuns<'a> {
+    walk: &'a StridedIter,
     start: usize,
     len: usize,
 }
 
-impl CopyBits for Gather<'_> {
+impl CopyBits for GatherRuns<'_> {
     #[inline(never)]
-    fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>) {
-        let Gather { walk, mut start, mut len } = self;
-        let some = |start: usize, len: usize, room: &mut UninitSlice<'_, B>| {
+    fn run<B: Copy>(self, data: &[B], dst: &mut UninitSlice<'_, B>) {
+        let GatherRuns { walk, mut start, mut len } = self;
+        let some = |start: usize, len: usize, dst: &mut UninitSlice<'_, B>| {
             walk.runs(start, len, |[at], [step], n| match step {
-                1 => room.copy(&data[at..at + n]),
+                1 => dst.copy(&data[at..at + n]),
                 0 => {
                     let value = data[at];
-                    room.extend(n, |_| value);
+                    dst.extend(n, |_| value);
                 }
-                -1 => room.copy_reversed(&data[at + 1 - n..=at]),
-                _ => room.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
+                -1 => dst.copy_reversed(&data[at + 1 - n..=at]),
+                _ => dst.extend(n, |i| data[at.wrapping_add_signed(i as isize * step)]),
             });
         };
-        let Some((n, all)) = walk.repeated() else { return some(start, len, room) };
+        let Some((n, all)) = walk.repeated() else { return some(start, len, dst) };
         while len > 0 {
             let number = start % all;
             let left = (all - number).min(len);
             if number == 0 && left == all {
-                some(start, n, room);
-                room.repeat_tail(n, all - n);
+                some(start, n, dst);
+                dst.repeat_tail(n, all - n);
             } else {
-                some(start, left, room);
+                some(start, left, dst);
             }
             start += left;
             len -= left;
@@ -217,10 +217,12 @@ mod tests {
             (contiguous(&[4, 1]).broadcast_to(&wide, "t").unwrap(), &[5, 4, 3], &[0, 1, 0]),
         ];
         for (l, dims, strides) in rows {
-            let walk = Walk::new(&l);
+            let walk = StridedIter::new(&l);
             assert_eq!((&walk.dims[..], &walk.strides[0][..]), (dims, strides), "{l:?}");
         }
-        assert!(Walk::new(&contiguous(&[])).is_contiguous() && Walk::new(&contiguous(&[])).is_one());
+        assert!(
+            StridedIter::new(&contiguous(&[])).is_contiguous() && StridedIter::new(&contiguous(&[])).is_one()
+        );
     }
 
     #[test]
@@ -243,11 +245,12 @@ mod tests {
         ];
         for l in all {
             let want: Vec<i64> = l.positions().map(|at| at as i64).collect();
-            let walk = Walk::new(&l);
+            let walk = StridedIter::new(&l);
             for start in 0..want.len() {
                 for end in start..=want.len() {
                     let mut block = CacheBlock::new();
-                    let got = block.fill(end - start, |room| gather(&data, &walk, start, end - start, room));
+                    let got =
+                        block.fill(end - start, |dst| gather_runs(&data, &walk, start, end - start, dst));
                     assert_eq!(got, &want[start..end], "{l:?} from {start}");
                 }
             }

@@ -1,7 +1,7 @@
 //! What a tensor on the CPU holds: numbers, or what they will be computed from.
 
-use super::fusion::Plan;
-use super::gather::Picked;
+use super::fusion::FusionPlan;
+use super::gather::DeferredGather;
 use crate::CpuDevice;
 use crate::gemm::{MatrixPlace, PrepackedB, UseCounter};
 use crate::runtime::memory::{self, PooledData};
@@ -10,44 +10,54 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Memory of the CPU backend.
-pub struct CpuBuffer(Kind);
+pub struct CpuBuffer(BufferKind);
 
-enum Kind {
+enum BufferKind {
     /// A few numbers, which are always there.
     Small(PooledData),
     /// Many, which may be put off, and which what is put off refers to.
     Large(Arc<Node>),
 }
 
-/// Elements from which a buffer is [`Kind::Large`].
-const LARGE: usize = 1024;
+/// Elements from which a buffer is [`BufferKind::Large`].
+const NODE_MIN_ELEMENTS: usize = 1024;
 
 impl CpuBuffer {
     #[inline]
     pub(crate) fn new(data: HostData) -> CpuBuffer {
-        CpuBuffer(if data.len() < LARGE {
-            Kind::Small(PooledData::new(data))
+        CpuBuffer(if data.len() < NODE_MIN_ELEMENTS {
+            BufferKind::Small(PooledData::new(data))
         } else {
-            Kind::Large(Arc::new(Node::ready(data)))
+            BufferKind::Large(Arc::new(Node::ready(data)))
         })
     }
     /// The same of elements that may be a few: they are written to where the buffer goes, and nowhere before. What is written word
     /// by word and then moved in larger pieces waits for its stores.
     #[inline(always)]
     pub(crate) fn of_few<T: Element>(v: HostVec<T>) -> CpuBuffer {
-        if v.len() < LARGE { CpuBuffer(Kind::Small(PooledData::of(v))) } else { CpuBuffer::new(T::wrap(v)) }
+        if v.len() < NODE_MIN_ELEMENTS {
+            CpuBuffer(BufferKind::Small(PooledData::of(v)))
+        } else {
+            CpuBuffer::new(T::wrap(v))
+        }
     }
     /// Numbers that are computed when somebody reads them.
-    pub(crate) fn put_off(plan: Plan) -> CpuBuffer {
-        CpuBuffer(Kind::Large(Arc::new(Node::put_off(plan))))
+    pub(crate) fn defer(plan: FusionPlan) -> CpuBuffer {
+        CpuBuffer(BufferKind::Large(Arc::new(Node::defer(plan))))
     }
     /// Numbers that are picked when somebody reads them.
-    pub(crate) fn picked(picked: Picked) -> CpuBuffer {
-        CpuBuffer(Kind::Large(Arc::new(Node::waiting(picked.len(), Work::Picks(Arc::new(picked))))))
+    pub(crate) fn picked(picked: DeferredGather) -> CpuBuffer {
+        CpuBuffer(BufferKind::Large(Arc::new(Node::waiting(
+            picked.len(),
+            DeferredWork::Picks(Arc::new(picked)),
+        ))))
     }
     /// Numbers of any type that are computed when somebody reads them.
-    pub(crate) fn later(len: usize, f: impl Fn() -> Result<HostData> + Send + Sync + 'static) -> CpuBuffer {
-        CpuBuffer(Kind::Large(Arc::new(Node::waiting(len, Work::Other(Arc::new(f))))))
+    pub(crate) fn deferred(
+        len: usize,
+        f: impl Fn() -> Result<HostData> + Send + Sync + 'static,
+    ) -> CpuBuffer {
+        CpuBuffer(BufferKind::Large(Arc::new(Node::waiting(len, DeferredWork::Other(Arc::new(f))))))
     }
     /// The numbers; they are computed now if they were put off.
     ///
@@ -56,8 +66,8 @@ impl CpuBuffer {
     #[inline]
     pub fn data(&self) -> Result<&HostData> {
         match &self.0 {
-            Kind::Small(held) => Ok(held.data()),
-            Kind::Large(node) => node.data(),
+            BufferKind::Small(pooled) => Ok(pooled.data()),
+            BufferKind::Large(node) => node.data(),
         }
     }
     /// The numbers, to be changed. What is put off and would read them keeps a copy of the old ones.
@@ -66,8 +76,8 @@ impl CpuBuffer {
     /// `OutOfMemory`; those of computing numbers that were put off.
     pub(crate) fn data_mut(&mut self) -> Result<&mut HostData> {
         match &mut self.0 {
-            Kind::Small(held) => Ok(held.data_mut()),
-            Kind::Large(node) => {
+            BufferKind::Small(pooled) => Ok(pooled.data_mut()),
+            BufferKind::Large(node) => {
                 let old = node.data()?;
                 if Arc::strong_count(node) > 1 {
                     *node = Arc::new(Node::ready(memory::copy(old)?));
@@ -82,7 +92,7 @@ impl CpuBuffer {
     /// # Errors
     /// `OutOfMemory`; those of computing numbers that were put off.
     pub(crate) fn prepack(&self, d: &CpuDevice, place: MatrixPlace) -> Result<bool> {
-        let Kind::Large(node) = &self.0 else { return Ok(false) };
+        let BufferKind::Large(node) = &self.0 else { return Ok(false) };
         if node.prepacked.get().is_none()
             && let Some(copy) = PrepackedB::new(d, node.data()?, place)?
         {
@@ -102,7 +112,7 @@ impl CpuBuffer {
         uses: u32,
         place: MatrixPlace,
     ) -> Result<Option<&PrepackedB>> {
-        let Kind::Large(node) = &self.0 else { return Ok(None) };
+        let BufferKind::Large(node) = &self.0 else { return Ok(None) };
         if uses > 0
             && node.prepacked.get().is_none()
             && let Some(copy) = node.uses.count(d, uses, node.data()?, place)
@@ -115,14 +125,14 @@ impl CpuBuffer {
     /// The numbers if they are few, else what others can hold.
     pub(crate) fn node(&self) -> std::result::Result<&Arc<Node>, &HostData> {
         match &self.0 {
-            Kind::Small(held) => Err(held.data()),
-            Kind::Large(node) => Ok(node),
+            BufferKind::Small(pooled) => Err(pooled.data()),
+            BufferKind::Large(node) => Ok(node),
         }
     }
     fn dtype_and_len(&self) -> (DType, usize) {
         match &self.0 {
-            Kind::Small(held) => (held.data().dtype(), held.data().len()),
-            Kind::Large(node) => match node.get() {
+            BufferKind::Small(pooled) => (pooled.data().dtype(), pooled.data().len()),
+            BufferKind::Large(node) => match node.get() {
                 Some(data) => (data.dtype(), data.len()),
                 // What is put off alone is not asked for its type.
                 None => (DType::F32, node.len()),
@@ -146,38 +156,38 @@ impl fmt::Debug for CpuBuffer {
 
 /// How numbers will be computed.
 #[derive(Clone)]
-enum Work {
+enum DeferredWork {
     /// By maps, in one pass with others.
-    Maps(Arc<Plan>),
+    Maps(Arc<FusionPlan>),
     /// By picking from others, which maps may do on their way.
-    Picks(Arc<Picked>),
+    Picks(Arc<DeferredGather>),
     /// Alone.
     Other(Arc<dyn Fn() -> Result<HostData> + Send + Sync>),
 }
 
 /// Numbers that several can hold. It is small: an op of a thousand numbers makes one.
 pub(crate) struct Node {
-    numbers: Numbers,
+    numbers: NodeData,
     /// The same numbers in the order in which products read them, if that was asked for, or is worth it.
     prepacked: OnceLock<Box<PrepackedB>>,
     /// Whether it is.
     uses: UseCounter,
 }
 
-enum Numbers {
+enum NodeData {
     /// There from the first.
     Ready(PooledData),
     /// Put off, at least at first.
-    Later(Box<Later>),
+    Deferred(Box<DeferredData>),
 }
 
 /// Numbers that somebody will read, or has read.
-struct Later {
+struct DeferredData {
     /// How many.
     len: usize,
     data: OnceLock<PooledData>,
     /// How they are computed; None when they are there.
-    work: Mutex<Option<Work>>,
+    work: Mutex<Option<DeferredWork>>,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -185,7 +195,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Later {
+impl DeferredData {
     /// Here are the numbers. If somebody else was faster, his are the same.
     fn set(&self, data: HostData) {
         // The memory of the numbers that are there already goes back to the cache.
@@ -200,9 +210,9 @@ impl Later {
     fn compute(&self) -> Result<()> {
         let work = lock(&self.work).clone();
         match work {
-            Some(Work::Maps(plan)) => self.set(plan.compute()?),
-            Some(Work::Picks(picked)) => self.set(picked.compute()?),
-            Some(Work::Other(compute)) => self.set(compute()?),
+            Some(DeferredWork::Maps(plan)) => self.set(plan.compute()?),
+            Some(DeferredWork::Picks(picked)) => self.set(picked.compute()?),
+            Some(DeferredWork::Other(compute)) => self.set(compute()?),
             // Somebody else has just been faster.
             None => {}
         }
@@ -211,39 +221,43 @@ impl Later {
 }
 
 impl Node {
-    fn of(numbers: Numbers) -> Node {
+    fn of(numbers: NodeData) -> Node {
         Node { numbers, prepacked: OnceLock::new(), uses: UseCounter::default() }
     }
     fn ready(data: HostData) -> Node {
-        Node::of(Numbers::Ready(PooledData::new(data)))
+        Node::of(NodeData::Ready(PooledData::new(data)))
     }
-    fn put_off(plan: Plan) -> Node {
-        Node::waiting(plan.len(), Work::Maps(Arc::new(plan)))
+    fn defer(plan: FusionPlan) -> Node {
+        Node::waiting(plan.len(), DeferredWork::Maps(Arc::new(plan)))
     }
-    fn waiting(len: usize, work: Work) -> Node {
-        Node::of(Numbers::Later(Box::new(Later { len, data: OnceLock::new(), work: Mutex::new(Some(work)) })))
+    fn waiting(len: usize, work: DeferredWork) -> Node {
+        Node::of(NodeData::Deferred(Box::new(DeferredData {
+            len,
+            data: OnceLock::new(),
+            work: Mutex::new(Some(work)),
+        })))
     }
     /// How many numbers.
     fn len(&self) -> usize {
         match &self.numbers {
-            Numbers::Ready(held) => held.data().len(),
-            Numbers::Later(later) => later.len,
+            NodeData::Ready(pooled) => pooled.data().len(),
+            NodeData::Deferred(deferred) => deferred.len,
         }
     }
     /// The maps by which the numbers will be computed, if they are not there.
-    pub(crate) fn plan(&self) -> Option<Arc<Plan>> {
-        let Numbers::Later(later) = &self.numbers else { return None };
-        match &*lock(&later.work) {
-            Some(Work::Maps(plan)) => Some(plan.clone()),
-            Some(Work::Picks(_) | Work::Other(_)) | None => None,
+    pub(crate) fn plan(&self) -> Option<Arc<FusionPlan>> {
+        let NodeData::Deferred(deferred) = &self.numbers else { return None };
+        match &*lock(&deferred.work) {
+            Some(DeferredWork::Maps(plan)) => Some(plan.clone()),
+            Some(DeferredWork::Picks(_) | DeferredWork::Other(_)) | None => None,
         }
     }
     /// From where the numbers will be picked, if they are not there.
-    pub(crate) fn picked(&self) -> Option<Arc<Picked>> {
-        let Numbers::Later(later) = &self.numbers else { return None };
-        match &*lock(&later.work) {
-            Some(Work::Picks(picked)) => Some(picked.clone()),
-            Some(Work::Maps(_) | Work::Other(_)) | None => None,
+    pub(crate) fn picked(&self) -> Option<Arc<DeferredGather>> {
+        let NodeData::Deferred(deferred) = &self.numbers else { return None };
+        match &*lock(&deferred.work) {
+            Some(DeferredWork::Picks(picked)) => Some(picked.clone()),
+            Some(DeferredWork::Maps(_) | DeferredWork::Other(_)) | None => None,
         }
     }
     /// Is that layout all the numbers, one after the other?
@@ -254,25 +268,25 @@ impl Node {
     #[inline]
     pub(crate) fn get(&self) -> Option<&HostData> {
         match &self.numbers {
-            Numbers::Ready(held) => Some(held.data()),
-            Numbers::Later(later) => later.data.get().map(PooledData::data),
+            NodeData::Ready(pooled) => Some(pooled.data()),
+            NodeData::Deferred(deferred) => deferred.data.get().map(PooledData::data),
         }
     }
     /// Here are the numbers that were put off.
     pub(crate) fn set(&self, data: HostData) {
         match &self.numbers {
             // They are the same.
-            Numbers::Ready(_) => {}
-            Numbers::Later(later) => later.set(data),
+            NodeData::Ready(_) => {}
+            NodeData::Deferred(deferred) => deferred.set(data),
         }
     }
     /// The numbers; they are computed now if they were put off.
     #[inline]
     pub(crate) fn data(&self) -> Result<&HostData> {
-        if let Numbers::Later(later) = &self.numbers
-            && later.data.get().is_none()
+        if let NodeData::Deferred(deferred) = &self.numbers
+            && deferred.data.get().is_none()
         {
-            later.compute()?;
+            deferred.compute()?;
         }
         Ok(self.get().expect("numbers without a plan are there"))
     }
@@ -281,9 +295,9 @@ impl Node {
         drop(self.prepacked.take());
         self.uses.forget();
         match &mut self.numbers {
-            Numbers::Ready(held) => held.data_mut(),
-            Numbers::Later(later) => {
-                later.data.get_mut().expect("numbers that were read are there").data_mut()
+            NodeData::Ready(pooled) => pooled.data_mut(),
+            NodeData::Deferred(deferred) => {
+                deferred.data.get_mut().expect("numbers that were read are there").data_mut()
             }
         }
     }

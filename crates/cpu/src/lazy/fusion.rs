@@ -7,11 +7,11 @@
 //! written on the way. Each formula rounds as it always does, so nothing changes but the time.
 //!
 //! How it can be wrong: by never computing a result (`Node` has its numbers or a plan, never neither), or by keeping
-//! operands alive too long (a plan holds at most [`MOST`] maps, and is dropped when its numbers are there).
+//! operands alive too long (a plan holds at most [`MAX_FUSED_MAPS`] maps, and is dropped when its numbers are there).
 
 use super::buffer::{CpuBuffer, Node};
-use crate::elementwise::map::{OPERANDS, fill};
-use crate::elementwise::operand::{self, Operand, together};
+use crate::elementwise::map::{MAX_OPERANDS, fill};
+use crate::elementwise::operand::{self, Operand, common_run};
 use crate::layout::copy;
 use crate::runtime::memory;
 use crate::runtime::output::parallel_fill::{parallel_fill, parallel_fill_many};
@@ -20,54 +20,54 @@ use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_simd::prefetch::prefetch_lines;
 use elinvar_simd::uninit::{CacheBlock, UninitSlice};
-use elinvar_simd::vector_loop::Piece;
+use elinvar_simd::vector_loop::OperandSlice;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A formula: fills the room with the results.
-pub(crate) type Formula = dyn Fn(&[Piece<'_, f32>], &mut UninitSlice<'_, f32>) + Send + Sync;
+pub(crate) type FusedFormula = dyn Fn(&[OperandSlice<'_, f32>], &mut UninitSlice<'_, f32>) + Send + Sync;
 
 /// Maps in one pass, at most: their blocks stay in a second-level cache, each with what it reads in the first.
-const MOST: usize = 8;
+const MAX_FUSED_MAPS: usize = 8;
 /// Elements of the blocks of a pass, 4 KiB: those of three steps and as many numbers fit a first-level cache, and what a
 /// formula costs before its first element (some 40 ns) is not much beside its elements.
-const WIDE: usize = 1024;
+const PASS_BLOCK_ELEMENTS: usize = 1024;
 /// The same where two blocks are enough: each step reads one and writes the other. A chain on a million took 0.8 to 0.87 of its time so.
-const WIDER: usize = 2 * WIDE;
+const TWO_BLOCK_ELEMENTS: usize = 2 * PASS_BLOCK_ELEMENTS;
 
 /// Elements that come from memory, as they are too many for a third-level cache. While formulas compute in the first level, memory has nothing
 /// to do: it fetches where the results go and what is read next, without which a chain on 64 MiB took 1.2 times as long.
-const FAR: usize = 1 << 22;
+const PREFETCH_MIN_ELEMENTS: usize = 1 << 22;
 
 /// How numbers will be computed.
-pub(crate) struct Plan {
+pub(crate) struct FusionPlan {
     d: CpuDevice,
-    formula: Box<Formula>,
-    operands: SmallVec<[Source; 3]>,
+    formula: Box<FusedFormula>,
+    operands: SmallVec<[PlanOperand; 3]>,
     /// Elements of the result.
     len: usize,
     /// Maps in it and in what it reads; what is read twice counts twice.
     maps: usize,
     /// [`compute`], by way of the plan: whoever reads a buffer has what computes it in the program only if something puts maps off. Where
     /// nothing does, that was 35 KB.
-    compute: fn(&Arc<Plan>) -> Result<HostData>,
+    compute: fn(&Arc<FusionPlan>) -> Result<HostData>,
 }
 
-enum Source {
+enum PlanOperand {
     /// Numbers that are there, or are put off themselves; those are read whole.
     Node(Arc<Node>, Layout),
     /// A few numbers.
     Own(HostData, Layout),
 }
 
-impl Source {
+impl PlanOperand {
     /// Are its numbers there, or picked where they are?
-    fn is_there(&self) -> bool {
+    fn is_ready(&self) -> bool {
         match self {
-            Source::Node(node, layout) => {
+            PlanOperand::Node(node, layout) => {
                 node.get().is_some() || node.picked().is_some() && node.is_whole(layout)
             }
-            Source::Own(..) => true,
+            PlanOperand::Own(..) => true,
         }
     }
     /// What a formula reads.
@@ -76,25 +76,25 @@ impl Source {
     /// Those of computing numbers that are put off.
     fn operand(&self, len: usize) -> Result<Operand<'_, f32>> {
         match self {
-            Source::Node(node, layout) => {
+            PlanOperand::Node(node, layout) => {
                 // What is picked from such numbers is picked block by block. (The lock is let go of before anything is computed.)
                 let picked = if node.is_whole(layout) { node.picked() } else { None };
                 if let Some(picked) = picked
                     && picked.numbers()?.dtype() == DType::F32
                 {
-                    return Ok(Operand::Made(Box::new(move |start, room: &mut UninitSlice<'_, f32>| {
+                    return Ok(Operand::Made(Box::new(move |start, dst: &mut UninitSlice<'_, f32>| {
                         let numbers = picked.numbers().ok().and_then(f32::slice);
-                        picked.fill(numbers.expect("they were there"), start, room);
+                        picked.fill(numbers.expect("they were there"), start, dst);
                     })));
                 }
                 Operand::new(node.data()?, layout, len)
             }
-            Source::Own(data, layout) => Operand::new(data, layout, len),
+            PlanOperand::Own(data, layout) => Operand::new(data, layout, len),
         }
     }
 }
 
-impl Plan {
+impl FusionPlan {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -111,21 +111,21 @@ impl Plan {
 ///
 /// # Errors
 /// Those of computing an operand that cannot be part of the same pass.
-pub(crate) fn put_off(
+pub(crate) fn defer(
     d: &CpuDevice,
-    formula: &dyn Fn() -> Box<Formula>,
+    formula: &dyn Fn() -> Box<FusedFormula>,
     x: &[backend::View<'_, Cpu>],
 ) -> Result<Option<CpuBuffer>> {
     let len = x[0].shape().numel();
     // A transposed operand is copied in tiles, which is another pass.
-    if len < d.fuses_from() || x.iter().any(|v| copy::is_crossed(v.layout)) {
+    if len < d.fuses_from() || x.iter().any(|v| copy::is_transposed(v.layout)) {
         return Ok(None);
     }
     let mut maps = 1;
     for v in x {
         let Ok(node) = v.buffer.node() else { continue };
         match node.plan() {
-            Some(plan) if node.is_whole(v.layout) && maps + plan.maps <= MOST => maps += plan.maps,
+            Some(plan) if node.is_whole(v.layout) && maps + plan.maps <= MAX_FUSED_MAPS => maps += plan.maps,
             Some(_) => drop(node.data()?),
             None => {}
         }
@@ -133,48 +133,48 @@ pub(crate) fn put_off(
     let mut operands = SmallVec::new();
     for v in x {
         operands.push(match v.buffer.node() {
-            Ok(node) => Source::Node(node.clone(), v.layout.clone()),
-            Err(few) => Source::Own(few.clone(), v.layout.clone()),
+            Ok(node) => PlanOperand::Node(node.clone(), v.layout.clone()),
+            Err(few) => PlanOperand::Own(few.clone(), v.layout.clone()),
         });
     }
-    Ok(Some(CpuBuffer::put_off(Plan { d: d.clone(), formula: formula(), operands, len, maps, compute })))
+    Ok(Some(CpuBuffer::defer(FusionPlan { d: d.clone(), formula: formula(), operands, len, maps, compute })))
 }
 
 /// Where a formula finds an operand.
 #[derive(Clone, Copy, PartialEq)]
-enum From {
+enum StepOperand {
     /// The block that this step has just filled.
-    Step(usize),
+    Earlier(usize),
     /// This operand of the whole pass.
     Outside(usize),
 }
 
 /// One formula of a pass.
-struct Step {
-    plan: Arc<Plan>,
+struct FusionStep {
+    plan: Arc<FusionPlan>,
     /// Whose numbers it makes; None for those that were asked for.
     node: Option<Arc<Node>>,
-    operands: SmallVec<[From; 3]>,
+    operands: SmallVec<[StepOperand; 3]>,
     /// How often later steps read it.
     reads: usize,
 }
 
 /// The formulas of a pass, each after those that it reads.
 #[derive(Default)]
-struct Steps {
-    all: Vec<Step>,
+struct FusionPass {
+    all: Vec<FusionStep>,
     /// Operands from outside: the step and its operand.
     outside: Vec<(usize, usize)>,
 }
 
-impl Steps {
+impl FusionPass {
     /// Adds what the plan needs, then itself; gives its number.
-    fn add(&mut self, plan: &Arc<Plan>, node: Option<&Arc<Node>>) -> usize {
+    fn add(&mut self, plan: &Arc<FusionPlan>, node: Option<&Arc<Node>>) -> usize {
         let mut operands: SmallVec<[Option<usize>; 3]> = SmallVec::new();
         for source in &plan.operands {
             operands.push(match source {
-                Source::Own(..) => None,
-                Source::Node(inner, layout) => match inner.plan() {
+                PlanOperand::Own(..) => None,
+                PlanOperand::Node(inner, layout) => match inner.plan() {
                     Some(plan) if inner.is_whole(layout) => Some(self.step(&plan, inner)),
                     _ => None,
                 },
@@ -182,19 +182,19 @@ impl Steps {
         }
         let number = self.all.len();
         let operands = operands.into_iter().enumerate().map(|(i, step)| match step {
-            Some(step) => From::Step(step),
+            Some(step) => StepOperand::Earlier(step),
             None => {
                 self.outside.push((number, i));
-                From::Outside(self.outside.len() - 1)
+                StepOperand::Outside(self.outside.len() - 1)
             }
         });
         let operands = operands.collect();
-        self.all.push(Step { plan: plan.clone(), node: node.cloned(), operands, reads: 0 });
+        self.all.push(FusionStep { plan: plan.clone(), node: node.cloned(), operands, reads: 0 });
         number
     }
     /// The step that makes this node's numbers.
-    fn step(&mut self, plan: &Arc<Plan>, node: &Arc<Node>) -> usize {
-        let is = |step: &Step| step.node.as_ref().is_some_and(|n| Arc::ptr_eq(n, node));
+    fn step(&mut self, plan: &Arc<FusionPlan>, node: &Arc<Node>) -> usize {
+        let is = |step: &FusionStep| step.node.as_ref().is_some_and(|n| Arc::ptr_eq(n, node));
         let number = match self.all.iter().position(is) {
             Some(number) => number,
             None => self.add(plan, Some(node)),
@@ -204,14 +204,14 @@ impl Steps {
     }
 }
 
-/// See [`Plan::compute`].
-fn compute(plan: &Arc<Plan>) -> Result<HostData> {
-    if plan.operands.iter().all(Source::is_there) {
+/// See [`FusionPlan::compute`].
+fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
+    if plan.operands.iter().all(PlanOperand::is_ready) {
         return alone(plan);
     }
-    let mut steps = Steps::default();
+    let mut steps = FusionPass::default();
     let last = steps.add(plan, None);
-    let Steps { all, outside } = steps;
+    let FusionPass { all, outside } = steps;
     // A node is held by the plans that read it, by its step, and by whoever else wants its numbers.
     let kept: Vec<usize> = (0..last)
         .filter(|&i| all[i].node.as_ref().is_some_and(|n| Arc::strong_count(n) > all[i].reads + 1))
@@ -221,71 +221,78 @@ fn compute(plan: &Arc<Plan>) -> Result<HostData> {
     let operands = outside.collect::<Result<Vec<_>>>()?;
     let isa = plan.d.isa();
     let (places, count) = places(&all);
-    let most = if count <= 2 { WIDER } else { WIDE };
-    let is_far = plan.len >= FAR;
-    let results = parallel_fill_many(&plan.d, plan.len, WIDE, kept.len(), &|mut start,
-                                                                            rooms: &mut [UninitSlice<
-        '_,
-        f32,
-    >]| {
-        let block = || Some(Box::new(CacheBlock::<f32, WIDER>::with_any_capacity()));
-        let mut blocks: Vec<Option<Box<CacheBlock<f32, WIDER>>>> = (0..count).map(|_| block()).collect();
-        let mut staged: Vec<_> =
-            operands.iter().map(|x| if x.needs_block() { block() } else { None }).collect();
-        while rooms[0].remaining() > 0 {
-            let left = rooms[0].remaining();
-            let rows = operand::rows(&operands, start, left.min(most));
-            let n = match rows {
-                Some(rows) => rows.len * rows.count,
-                None => {
-                    let n = evenly(together(&operands, start, left, most), most);
-                    for (x, block) in operands.iter().zip(&mut staged) {
-                        if let Some(block) = block {
-                            x.prepare(isa, block, start, n);
+    let most = if count <= 2 { TWO_BLOCK_ELEMENTS } else { PASS_BLOCK_ELEMENTS };
+    let is_far = plan.len >= PREFETCH_MIN_ELEMENTS;
+    let results = parallel_fill_many(
+        &plan.d,
+        plan.len,
+        PASS_BLOCK_ELEMENTS,
+        kept.len(),
+        &|mut start, rooms: &mut [UninitSlice<'_, f32>]| {
+            let block = || Some(Box::new(CacheBlock::<f32, TWO_BLOCK_ELEMENTS>::with_any_capacity()));
+            let mut blocks: Vec<Option<Box<CacheBlock<f32, TWO_BLOCK_ELEMENTS>>>> =
+                (0..count).map(|_| block()).collect();
+            let mut staged: Vec<_> =
+                operands.iter().map(|x| if x.needs_block() { block() } else { None }).collect();
+            while rooms[0].remaining() > 0 {
+                let left = rooms[0].remaining();
+                let rows = operand::rows(&operands, start, left.min(most));
+                let n = match rows {
+                    Some(rows) => rows.len * rows.count,
+                    None => {
+                        let n = evenly(common_run(&operands, start, left, most), most);
+                        for (x, block) in operands.iter().zip(&mut staged) {
+                            if let Some(block) = block {
+                                x.prepare(isa, block, start, n);
+                            }
                         }
+                        n
                     }
-                    n
+                };
+                if is_far {
+                    rooms.iter().for_each(|dst| prefetch_lines(dst.place(), n));
+                    operands.iter().for_each(|x| x.fetch(start + n, n));
                 }
-            };
-            if is_far {
-                rooms.iter().for_each(|room| prefetch_lines(room.place(), n));
-                operands.iter().for_each(|x| x.fetch(start + n, n));
-            }
-            let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
-            for (number, step) in all.iter().enumerate() {
-                let mut own = if number < last { blocks[places[number]].take() } else { None };
-                let mut x = [Piece::EMPTY; OPERANDS];
-                for (x, from) in x.iter_mut().zip(&step.operands) {
-                    *x = match (*from, rows) {
-                        (From::Step(i), rows) => {
-                            let block = blocks[places[i]].as_ref();
-                            let held = block.expect("nobody writes what is still read").held();
-                            rows.map_or(Piece::of(held), |rows| Piece::rows(held, rows, rows.len))
-                        }
-                        (From::Outside(i), None) => operands[i].piece(staged[i].as_deref(), start, n),
-                        (From::Outside(i), Some(rows)) => operands[i].piece_of_rows(start, rows),
-                    };
-                }
-                let x = &x[..step.operands.len()];
-                let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, room)| room);
-                match (&mut own, keep) {
-                    (Some(block), keep) => {
-                        let results = block.fill(n, |room| (step.plan.formula)(x, room));
-                        if let Some(room) = keep {
-                            room.copy(results);
-                        }
+                let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
+                for (number, step) in all.iter().enumerate() {
+                    let mut own = if number < last { blocks[places[number]].take() } else { None };
+                    let mut x = [OperandSlice::EMPTY; MAX_OPERANDS];
+                    for (x, from) in x.iter_mut().zip(&step.operands) {
+                        *x = match (*from, rows) {
+                            (StepOperand::Earlier(i), rows) => {
+                                let block = blocks[places[i]].as_ref();
+                                let pooled = block.expect("nobody writes what is still read").written();
+                                rows.map_or(OperandSlice::of(pooled), |rows| {
+                                    OperandSlice::rows(pooled, rows, rows.len)
+                                })
+                            }
+                            (StepOperand::Outside(i), None) => {
+                                operands[i].piece(staged[i].as_deref(), start, n)
+                            }
+                            (StepOperand::Outside(i), Some(rows)) => operands[i].piece_of_rows(start, rows),
+                        };
                     }
-                    (None, Some(room)) => room.part(n, |room| (step.plan.formula)(x, room)),
-                    (None, None) => unreachable!("the last step is what was asked for"),
+                    let x = &x[..step.operands.len()];
+                    let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, dst)| dst);
+                    match (&mut own, keep) {
+                        (Some(block), keep) => {
+                            let results = block.fill(n, |dst| (step.plan.formula)(x, dst));
+                            if let Some(dst) = keep {
+                                dst.copy(results);
+                            }
+                        }
+                        (None, Some(dst)) => dst.part(n, |dst| (step.plan.formula)(x, dst)),
+                        (None, None) => unreachable!("the last step is what was asked for"),
+                    }
+                    if own.is_some() {
+                        blocks[places[number]] = own;
+                    }
                 }
-                if own.is_some() {
-                    blocks[places[number]] = own;
-                }
+                start += n;
             }
-            start += n;
-        }
-        Ok(())
-    })?;
+            Ok(())
+        },
+    )?;
     let mut results = results.into_iter().map(HostData::F32);
     for (&i, data) in kept.iter().zip(results.by_ref().take(kept.len() - 1)) {
         match &all[i].node {
@@ -299,54 +306,58 @@ fn compute(plan: &Arc<Plan>) -> Result<HostData> {
 /// The size of the first of as few blocks as `n` elements take, none much smaller than others.
 fn evenly(n: usize, most: usize) -> usize {
     /// Elements of a register, of which blocks are.
-    const WHOLE: usize = 16;
-    if n <= most { n } else { n.div_ceil(n.div_ceil(most)).next_multiple_of(WHOLE) }
+    const BLOCK_UNIT_ELEMENTS: usize = 16;
+    if n <= most { n } else { n.div_ceil(n.div_ceil(most)).next_multiple_of(BLOCK_UNIT_ELEMENTS) }
 }
 
 /// Computes what a plan describes if all that it reads is there: one formula needs no blocks between formulas.
 ///
 /// # Errors
 /// `OutOfMemory`.
-fn alone(plan: &Plan) -> Result<HostData> {
-    let ready = Ready::new(plan)?;
-    let y = parallel_fill(&plan.d, plan.len, 1, &|start, room| {
-        ready.fill(start, room);
+fn alone(plan: &FusionPlan) -> Result<HostData> {
+    let ready = SingleMap::new(plan)?;
+    let y = parallel_fill(&plan.d, plan.len, 1, &|start, dst| {
+        ready.fill(start, dst);
         Ok(())
     })?;
     Ok(HostData::F32(y))
 }
 
 /// One formula all of whose operands are there: any part of its results can be had.
-pub(crate) struct Ready<'a> {
-    plan: &'a Plan,
+pub(crate) struct SingleMap<'a> {
+    plan: &'a FusionPlan,
     operands: SmallVec<[Operand<'a, f32>; 3]>,
 }
 
-impl<'a> Ready<'a> {
-    fn new(plan: &'a Plan) -> Result<Ready<'a>> {
+impl<'a> SingleMap<'a> {
+    fn new(plan: &'a FusionPlan) -> Result<SingleMap<'a>> {
         let operands = plan.operands.iter().map(|x| x.operand(plan.len)).collect::<Result<_>>()?;
-        Ok(Ready { plan, operands })
+        Ok(SingleMap { plan, operands })
     }
     /// None if the plan needs others' results first.
     ///
     /// # Errors
     /// None: operands are there.
-    pub(crate) fn find(plan: &'a Plan) -> Result<Option<Ready<'a>>> {
-        if plan.operands.iter().all(Source::is_there) { Ready::new(plan).map(Some) } else { Ok(None) }
+    pub(crate) fn find(plan: &'a FusionPlan) -> Result<Option<SingleMap<'a>>> {
+        if plan.operands.iter().all(PlanOperand::is_ready) {
+            SingleMap::new(plan).map(Some)
+        } else {
+            Ok(None)
+        }
     }
     /// Fills the room with the results from number `start` on.
-    pub(crate) fn fill(&self, start: usize, room: &mut UninitSlice<'_, f32>) {
-        fill(self.plan.d.isa(), &self.operands, start, room, &*self.plan.formula);
+    pub(crate) fn fill(&self, start: usize, dst: &mut UninitSlice<'_, f32>) {
+        fill(self.plan.d.isa(), &self.operands, start, dst, &*self.plan.formula);
     }
 }
 
 /// Which block each step writes, and how many there are: a block is written again once nobody reads it any more, so that a
 /// long chain stays in the first-level cache.
-fn places(all: &[Step]) -> (Vec<usize>, usize) {
+fn places(all: &[FusionStep]) -> (Vec<usize>, usize) {
     let mut last_read = vec![0; all.len()];
     for (number, step) in all.iter().enumerate() {
         for from in &step.operands {
-            if let From::Step(i) = *from {
+            if let StepOperand::Earlier(i) = *from {
                 last_read[i] = number;
             }
         }
@@ -360,7 +371,7 @@ fn places(all: &[Step]) -> (Vec<usize>, usize) {
         }));
         for (at, from) in step.operands.iter().enumerate() {
             let again = step.operands[..at].iter().any(|other| other == from);
-            if let From::Step(i) = *from
+            if let StepOperand::Earlier(i) = *from
                 && last_read[i] == number
                 && !again
             {

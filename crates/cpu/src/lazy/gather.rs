@@ -10,7 +10,7 @@
 //! How it can be wrong: an index out of range would be found too late. So it is looked at when the pick is made.
 
 use super::buffer::{CpuBuffer, Node, View};
-use crate::index::kernels::{GROUP, Near};
+use crate::index::kernels::{GROUP_ELEMENTS, RowPermute};
 use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{Element, HostData, Layout, Result, each_data, host};
@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// What is picked from planes that lie one after the other.
-pub(crate) struct Picked {
+pub(crate) struct DeferredGather {
     d: CpuDevice,
     node: Arc<Node>,
     /// Where the first plane begins, and how many there are.
@@ -29,25 +29,25 @@ pub(crate) struct Picked {
     /// Rows and columns of each.
     size: [usize; 2],
     rows: Option<Arc<[u32]>>,
-    columns: Option<Arc<Columns>>,
+    columns: Option<Arc<ColumnIndex>>,
     /// [`compute`] and [`fill`], by way of the pick: see [`super::fusion::Plan`].
-    compute: fn(&Picked) -> Result<HostData>,
-    fill: fn(&Picked, &[f32], usize, &mut UninitSlice<'_, f32>),
+    compute: fn(&DeferredGather) -> Result<HostData>,
+    fill: fn(&DeferredGather, &[f32], usize, &mut UninitSlice<'_, f32>),
 }
 
 /// Columns of a row.
-pub(crate) struct Columns {
+pub(crate) struct ColumnIndex {
     at: Vec<u32>,
     /// Where neighbours come from that are neighbours, and how many, if most are.
     runs: Vec<(usize, usize)>,
-    near: Option<Near>,
+    permute: Option<RowPermute>,
 }
 
-impl Columns {
+impl ColumnIndex {
     /// None if a place is not in a row of this size.
-    pub(crate) fn new(at: Vec<u32>, size: usize) -> Result<Option<Columns>> {
+    pub(crate) fn new(at: Vec<u32>, size: usize) -> Result<Option<ColumnIndex>> {
         /// Elements for each run that are copied together, on the average, from which it is worth it.
-        const TOGETHER: usize = 4;
+        const RUN_MIN_ELEMENTS: usize = 4;
         if !at.iter().all(|&at| (at as usize) < size) {
             return Ok(None);
         }
@@ -58,11 +58,11 @@ impl Columns {
                 _ => runs.push((at, 1)),
             }
         }
-        if runs.len() * TOGETHER > at.len() {
+        if runs.len() * RUN_MIN_ELEMENTS > at.len() {
             runs.clear();
         }
-        let near = if runs.is_empty() { Near::find(&at, size) } else { None };
-        Ok(Some(Columns { at, runs, near }))
+        let permute = if runs.is_empty() { RowPermute::find(&at, size) } else { None };
+        Ok(Some(ColumnIndex { at, runs, permute }))
     }
     pub(crate) fn count(&self) -> usize {
         self.at.len()
@@ -74,32 +74,36 @@ impl Columns {
         isa: Isa,
         row: &[B],
         columns: Range<usize>,
-        room: &mut UninitSlice<'_, B>,
+        dst: &mut UninitSlice<'_, B>,
     ) {
         /// Elements that are worth a call.
-        const CALL: usize = 8;
+        const CALL_MIN_ELEMENTS: usize = 8;
         let Range { mut start, end } = columns;
         if start == 0 && end == self.at.len() && !self.runs.is_empty() {
             for &(from, n) in &self.runs {
-                if n < CALL { room.extend(n, |i| row[from + i]) } else { room.copy(&row[from..from + n]) }
+                if n < CALL_MIN_ELEMENTS {
+                    dst.extend(n, |i| row[from + i])
+                } else {
+                    dst.copy(&row[from..from + n])
+                }
             }
             return;
         }
-        if let Some(near) = &self.near {
-            let first = start.next_multiple_of(GROUP).min(end);
-            let one = |room: &mut UninitSlice<'_, B>, from: usize, to: usize| {
+        if let Some(permute) = &self.permute {
+            let first = start.next_multiple_of(GROUP_ELEMENTS).min(end);
+            let one = |dst: &mut UninitSlice<'_, B>, from: usize, to: usize| {
                 let at = &self.at[from..to];
-                room.extend(at.len(), |i| row[at[i] as usize]);
+                dst.extend(at.len(), |i| row[at[i] as usize]);
             };
-            one(room, start, first);
+            one(dst, start, first);
             start = first;
-            let count = (end - start) / GROUP;
-            if count > 0 && near.pick(isa, row, start / GROUP, count, room) {
-                start += count * GROUP;
+            let count = (end - start) / GROUP_ELEMENTS;
+            if count > 0 && permute.pick(isa, row, start / GROUP_ELEMENTS, count, dst) {
+                start += count * GROUP_ELEMENTS;
             }
         }
         let at = &self.at[start..end];
-        room.extend(at.len(), |i| row[at[i] as usize]);
+        dst.extend(at.len(), |i| row[at[i] as usize]);
     }
 }
 
@@ -119,7 +123,7 @@ pub(crate) fn places(all: &[i64], index: &Layout, axis: usize) -> Result<Option<
 ///
 /// # Errors
 /// Those of computing what is picked from; `OutOfMemory`.
-pub(crate) fn put_off(
+pub(crate) fn defer(
     d: &CpuDevice,
     x: &backend::View<'_, Cpu>,
     axis: usize,
@@ -145,7 +149,7 @@ pub(crate) fn put_off(
     let Some(places) = places(all, at, axis)? else { return Ok(None) };
     let size = [shape[rank - 2], shape[rank - 1]];
     let mut picked = match node.picked().filter(|_| node.is_whole(x.layout)) {
-        Some(before) if before.goes_on(size, axis + 2 - rank) => Picked {
+        Some(before) if before.goes_on(size, axis + 2 - rank) => DeferredGather {
             d: d.clone(),
             node: before.node.clone(),
             rows: before.rows.clone(),
@@ -154,7 +158,7 @@ pub(crate) fn put_off(
         },
         _ => {
             node.data()?;
-            Picked {
+            DeferredGather {
                 d: d.clone(),
                 node: node.clone(),
                 offset: x.layout.offset(),
@@ -169,7 +173,7 @@ pub(crate) fn put_off(
     };
     let n = shape[axis];
     if axis + 1 == rank {
-        let Some(columns) = Columns::new(places, n)? else { return Ok(None) };
+        let Some(columns) = ColumnIndex::new(places, n)? else { return Ok(None) };
         picked.columns = Some(Arc::new(columns));
     } else {
         if !places.iter().all(|&at| (at as usize) < n) {
@@ -180,7 +184,7 @@ pub(crate) fn put_off(
     Ok(Some(CpuBuffer::picked(picked)))
 }
 
-impl Picked {
+impl DeferredGather {
     /// Rows and columns of a plane of what was picked.
     fn counts(&self) -> [usize; 2] {
         let [rows, columns] = self.size;
@@ -208,24 +212,24 @@ impl Picked {
     pub(crate) fn numbers(&self) -> Result<&HostData> {
         self.node.data()
     }
-    /// Fills the room from element number `start` on, out of [`Picked::numbers`].
-    pub(crate) fn fill(&self, numbers: &[f32], start: usize, room: &mut UninitSlice<'_, f32>) {
-        (self.fill)(self, numbers, start, room);
+    /// Fills the room from element number `start` on, out of [`DeferredGather::numbers`].
+    pub(crate) fn fill(&self, numbers: &[f32], start: usize, dst: &mut UninitSlice<'_, f32>) {
+        (self.fill)(self, numbers, start, dst);
     }
 }
 
-fn fill(picked: &Picked, numbers: &[f32], start: usize, room: &mut UninitSlice<'_, f32>) {
-    copy_as_bits(numbers, room, Rows { picked, start });
+fn fill(picked: &DeferredGather, numbers: &[f32], start: usize, dst: &mut UninitSlice<'_, f32>) {
+    copy_as_bits(numbers, dst, GatherRows { picked, start });
 }
 
-fn compute(picked: &Picked) -> Result<HostData> {
-    fn one<T: Element>(picked: &Picked, v: &[T]) -> Result<HostData> {
+fn compute(picked: &DeferredGather) -> Result<HostData> {
+    fn one<T: Element>(picked: &DeferredGather, v: &[T]) -> Result<HostData> {
         let y = parallel_fill(&picked.d, picked.len(), picked.counts()[1], &|start,
-                                                                             room: &mut UninitSlice<
+                                                                             dst: &mut UninitSlice<
             '_,
             T,
         >| {
-            copy_as_bits(v, room, Rows { picked, start });
+            copy_as_bits(v, dst, GatherRows { picked, start });
             Ok(())
         })?;
         Ok(T::wrap(y))
@@ -234,26 +238,26 @@ fn compute(picked: &Picked) -> Result<HostData> {
 }
 
 /// Rows of what is picked, from an element on.
-struct Rows<'a> {
-    picked: &'a Picked,
+struct GatherRows<'a> {
+    picked: &'a DeferredGather,
     start: usize,
 }
 
-impl CopyBits for Rows<'_> {
+impl CopyBits for GatherRows<'_> {
     #[inline(never)]
-    fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>) {
-        let Picked { d, offset, size: [height, width], rows, columns, .. } = self.picked;
+    fn run<B: Copy>(self, data: &[B], dst: &mut UninitSlice<'_, B>) {
+        let DeferredGather { d, offset, size: [height, width], rows, columns, .. } = self.picked;
         let [count, wide] = self.picked.counts();
         let (mut row, mut column) = (self.start / wide, self.start % wide);
         let (mut plane, isa) = (row / count, d.isa());
         row %= count;
-        while room.remaining() > 0 {
-            let n = (wide - column).min(room.remaining());
+        while dst.remaining() > 0 {
+            let n = (wide - column).min(dst.remaining());
             let from = rows.as_ref().map_or(row, |rows| rows[row] as usize);
             let line = &data[offset + (plane * height + from) * width..][..*width];
             match columns {
-                Some(columns) => columns.pick(isa, line, column..column + n, room),
-                None => room.copy(&line[column..column + n]),
+                Some(columns) => columns.pick(isa, line, column..column + n, dst),
+                None => dst.copy(&line[column..column + n]),
             }
             column = 0;
             row += 1;
@@ -272,18 +276,18 @@ pub(crate) fn columns_of(
     axis: usize,
     index: &View<'_>,
 ) -> Result<Option<Option<HostData>>> {
-    struct All<'a> {
+    struct GatherAll<'a> {
         isa: Isa,
-        columns: &'a Columns,
+        columns: &'a ColumnIndex,
         rows: Range<usize>,
         size: usize,
     }
-    impl CopyBits for All<'_> {
+    impl CopyBits for GatherAll<'_> {
         #[inline(never)]
-        fn run<B: Copy>(self, data: &[B], room: &mut UninitSlice<'_, B>) {
+        fn run<B: Copy>(self, data: &[B], dst: &mut UninitSlice<'_, B>) {
             for row in self.rows {
                 let row = &data[row * self.size..][..self.size];
-                self.columns.pick(self.isa, row, 0..self.columns.count(), room);
+                self.columns.pick(self.isa, row, 0..self.columns.count(), dst);
             }
         }
     }
@@ -291,12 +295,12 @@ pub(crate) fn columns_of(
         d: &CpuDevice,
         v: &[T],
         [rows, size]: [usize; 2],
-        columns: &Columns,
+        columns: &ColumnIndex,
     ) -> Result<HostData> {
         let count = columns.count();
-        let y = parallel_fill(d, rows * count, count, &|start, room: &mut UninitSlice<'_, T>| {
-            let rows = start / count..(start + room.remaining()) / count;
-            copy_as_bits(v, room, All { isa: d.isa(), columns, rows, size });
+        let y = parallel_fill(d, rows * count, count, &|start, dst: &mut UninitSlice<'_, T>| {
+            let rows = start / count..(start + dst.remaining()) / count;
+            copy_as_bits(v, dst, GatherAll { isa: d.isa(), columns, rows, size });
             Ok(())
         })?;
         Ok(T::wrap(y))
@@ -309,9 +313,9 @@ pub(crate) fn columns_of(
         return Ok(None);
     }
     let all = i64::slice(index.buffer)
-        .ok_or_else(|| crate::elementwise::operand::misuse("an index", index.buffer.dtype()))?;
+        .ok_or_else(|| crate::elementwise::operand::misuse_error("an index", index.buffer.dtype()))?;
     let Some(places) = places(all, at, axis)? else { return Ok(Some(None)) };
-    let Some(columns) = Columns::new(places, size)? else { return Ok(Some(None)) };
+    let Some(columns) = ColumnIndex::new(places, size)? else { return Ok(Some(None)) };
     let (offset, rows) = (x.layout.offset(), shape.numel() / size);
     let y = each_data!(x.buffer, v => one(d, &v[offset..], [rows, size], &columns))?;
     Ok(Some(Some(y)))

@@ -1,10 +1,10 @@
 //! The averages of windows, and their gradient.
 
-use super::{Even, Plane, Taps, divisor, lanes};
+use super::{AxisTaps, EvenWindows, PoolPlane, divisor, lanes};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
-use crate::reduce::float::{FEW, Float, each_float};
-use crate::reduce::source::Stage;
+use crate::reduce::float::{Float, INLINE_SUM_MAX_TERMS, each_float};
+use crate::reduce::source::StagedView;
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::try_for_each_piece;
@@ -16,9 +16,9 @@ use elinvar_simd::uninit::UninitSlice;
 use std::ops::Range;
 
 /// The averages of the windows of a plane.
-struct Averages<'a, C> {
-    plane: &'a Plane,
-    even: Even,
+struct AveragePool<'a, C> {
+    plane: &'a PoolPlane,
+    even: EvenWindows,
     isa: Isa,
     x: &'a [C],
     y: &'a mut [C],
@@ -30,10 +30,10 @@ struct Averages<'a, C> {
 }
 
 /// Even windows that are summed at once: a register of the widest, and what is left of rows of few windows.
-const WIDE: usize = 16;
-const NARROW: usize = 4;
+const WIDE_WINDOWS: usize = 16;
+const NARROW_WINDOWS: usize = 4;
 
-impl<C: Float> Kernel for Averages<'_, C> {
+impl<C: Float> Kernel for AveragePool<'_, C> {
     type Out = ();
     #[inline(always)]
     fn run(mut self) {
@@ -46,17 +46,17 @@ impl<C: Float> Kernel for Averages<'_, C> {
                 let (mut from, to) = (even.from, even.to);
                 self.some(a, b, row, 0..from);
                 // Of windows that are far apart, a register of neighbours under one tap is read one by one.
-                let apart = even.step > 2 && count > 4 && plane.dilation[2] == 1;
+                let row_stride = even.step > 2 && count > 4 && plane.dilation[2] == 1;
                 let few = (1..=LANES).contains(&(a.count * b.count * count));
-                if few && apart && count.is_power_of_two() && count <= FEW {
+                if few && row_stride && count.is_power_of_two() && count <= INLINE_SUM_MAX_TERMS {
                     self.by_columns(a, b, row, from..to);
                     from = to;
-                } else if few && !apart {
-                    if to - from >= WIDE {
-                        self.windows::<WIDE>(a, b, row, from..to);
+                } else if few && !row_stride {
+                    if to - from >= WIDE_WINDOWS {
+                        self.windows::<WIDE_WINDOWS>(a, b, row, from..to);
                         from = to;
-                    } else if to - from >= NARROW {
-                        self.windows::<NARROW>(a, b, row, from..to);
+                    } else if to - from >= NARROW_WINDOWS {
+                        self.windows::<NARROW_WINDOWS>(a, b, row, from..to);
                         from = to;
                     }
                 }
@@ -76,16 +76,16 @@ fn two<C: Float, const L: usize>(mut a: [C; L], b: [C; L]) -> [C; L] {
     a
 }
 
-impl<C: Float> Averages<'_, C> {
+impl<C: Float> AveragePool<'_, C> {
     /// A few windows of a row, one by one.
     #[inline(always)]
-    fn some(&mut self, a: Taps, b: Taps, row: usize, windows: Range<usize>) {
+    fn some(&mut self, a: AxisTaps, b: AxisTaps, row: usize, windows: Range<usize>) {
         for w in windows {
             let taps = [a, b, self.plane.axes[2][w]];
             let count: usize = taps.iter().map(|t| t.count).product();
-            let sum = if count <= FEW {
+            let sum = if count <= INLINE_SUM_MAX_TERMS {
                 // Most windows: a vector, without a call.
-                let (mut few, mut i) = ([C::NOTHING; FEW], 0);
+                let (mut few, mut i) = ([C::POSITIVE_ZERO; INLINE_SUM_MAX_TERMS], 0);
                 self.plane.elements(taps, |e| {
                     few[i] = self.x[e];
                     i += 1;
@@ -106,9 +106,9 @@ impl<C: Float> Averages<'_, C> {
     /// The sum of a window that is not like its neighbours, of up to 128 elements: the tree begins in registers. With elements
     /// put down one by one and a call for each, averages of 7 x 7 in planes of 56 x 56 took 1.2 times as long.
     #[inline(always)]
-    fn at_an_edge(&self, taps: [Taps; 3], count: usize) -> C {
+    fn at_an_edge(&self, taps: [AxisTaps; 3], count: usize) -> C {
         let ([a, b, c], p) = (taps, self.plane);
-        let (mut all, mut n) = ([C::NOTHING; LANES], 0);
+        let (mut all, mut n) = ([C::POSITIVE_ZERO; LANES], 0);
         for i in 0..a.count {
             for j in 0..b.count {
                 let at =
@@ -135,14 +135,14 @@ impl<C: Float> Averages<'_, C> {
                 all[l] = all[l] + all[l + 32];
             }
         }
-        for l in 0..FEW {
-            all[l] = all[l] + all[l + FEW];
+        for l in 0..INLINE_SUM_MAX_TERMS {
+            all[l] = all[l] + all[l + INLINE_SUM_MAX_TERMS];
         }
         C::few(std::array::from_fn(|l| all[l]))
     }
     /// Even windows of a row, `L` at a time; the last ones overlap with those before.
     #[inline(always)]
-    fn windows<const L: usize>(&mut self, a: Taps, b: Taps, row: usize, windows: Range<usize>) {
+    fn windows<const L: usize>(&mut self, a: AxisTaps, b: AxisTaps, row: usize, windows: Range<usize>) {
         let (c, step) = (self.plane.axes[2][windows.start], self.even.step);
         let divisor = C::lit(divisor(&[a, b, c]) as f64);
         let mut from = windows.start;
@@ -150,9 +150,9 @@ impl<C: Float> Averages<'_, C> {
             let start = from.min(windows.end - L);
             let taps = [a, b, self.plane.axes[2][start]];
             let sums = match (a.count * b.count * c.count, step) {
-                (4, 2) if const { Self::OFTEN } => self.of_four::<L>(taps),
-                (9, 1) if const { Self::OFTEN } => self.of_nine::<L, 1>(taps),
-                (9, 2) if const { Self::OFTEN } => self.of_nine::<L, 2>(taps),
+                (4, 2) if const { Self::HAS_SPECIAL_CASES } => self.of_four::<L>(taps),
+                (9, 1) if const { Self::HAS_SPECIAL_CASES } => self.of_nine::<L, 1>(taps),
+                (9, 2) if const { Self::HAS_SPECIAL_CASES } => self.of_nine::<L, 2>(taps),
                 (_, 1) => self.of_many::<L, 1>(taps),
                 (_, 2) => self.of_many::<L, 2>(taps),
                 _ => self.of_many::<L, 0>(taps),
@@ -166,17 +166,17 @@ impl<C: Float> Averages<'_, C> {
     /// Even windows of a row that are far apart, and as wide as a power of two: lanes that stand in one column are added first, as the tree has it, by
     /// registers of neighbours, and then those of each window. Window by window, averages of 8 x 8 of planes of 56 x 56 took 408 us, and take 168.
     #[inline(always)]
-    fn by_columns(&mut self, a: Taps, b: Taps, row: usize, windows: Range<usize>) {
+    fn by_columns(&mut self, a: AxisTaps, b: AxisTaps, row: usize, windows: Range<usize>) {
         let (c, step) = (self.plane.axes[2][windows.start], self.even.step);
         let divisor = C::lit(divisor(&[a, b, c]) as f64);
         let span = (windows.len() - 1) * step + c.count;
         let mut from = 0;
         while from < span {
             // As in `windows`, the last ones overlap with those before.
-            from = if span >= WIDE {
-                self.columns_of::<WIDE>([a, b, c], from.min(span - WIDE))
+            from = if span >= WIDE_WINDOWS {
+                self.columns_of::<WIDE_WINDOWS>([a, b, c], from.min(span - WIDE_WINDOWS))
             } else {
-                self.columns_of::<NARROW>([a, b, c], from.min(span - NARROW))
+                self.columns_of::<NARROW_WINDOWS>([a, b, c], from.min(span - NARROW_WINDOWS))
             };
         }
         for (i, y) in self.y[row + windows.start..][..windows.len()].iter_mut().enumerate() {
@@ -184,7 +184,7 @@ impl<C: Float> Averages<'_, C> {
             let sum = if let &[a, b, c, d, e, f, g, h] = x {
                 ((a + e) + (c + g)) + ((b + f) + (d + h))
             } else {
-                let mut few = [C::NOTHING; FEW];
+                let mut few = [C::POSITIVE_ZERO; INLINE_SUM_MAX_TERMS];
                 few[..x.len()].copy_from_slice(x);
                 C::few(few)
             };
@@ -193,15 +193,15 @@ impl<C: Float> Averages<'_, C> {
     }
     /// The sums of `L` columns of windows, from this one on; the column behind them.
     #[inline(always)]
-    fn columns_of<const L: usize>(&mut self, [a, b, c]: [Taps; 3], from: usize) -> usize {
-        let taps = [a, b, Taps { first: c.first + from, count: 1, ..c }];
+    fn columns_of<const L: usize>(&mut self, [a, b, c]: [AxisTaps; 3], from: usize) -> usize {
+        let taps = [a, b, AxisTaps { first: c.first + from, count: 1, ..c }];
         let sums = if a.count * b.count == 8 { self.of_eight::<L>(taps) } else { self.of_many::<L, 1>(taps) };
         self.columns[from..][..L].copy_from_slice(&sums);
         from + L
     }
     /// The sums of eight taps, one below the other.
     #[inline(always)]
-    fn of_eight<const L: usize>(&self, taps: [Taps; 3]) -> [C; L] {
+    fn of_eight<const L: usize>(&self, taps: [AxisTaps; 3]) -> [C; L] {
         let (at, b) = (self.begin(taps), taps[1].count);
         let mut t = [[0; 3]; 8];
         for (n, t) in t.iter_mut().enumerate() {
@@ -218,7 +218,7 @@ impl<C: Float> Averages<'_, C> {
         two(evens, odds)
     }
     /// Networks pool f32; f64 has fewer kinds of windows to compile.
-    const OFTEN: bool = size_of::<C>() == 4;
+    const HAS_SPECIAL_CASES: bool = size_of::<C>() == 4;
 
     /// One tap of `L` windows, of which the first begins at `at`; the lane of a sum that it begins.
     #[inline(always)]
@@ -226,16 +226,16 @@ impl<C: Float> Averages<'_, C> {
         let (p, step) = (self.plane, self.even.step);
         let line = (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
         let v = lanes::<C, L, STEP>(self.x, at + line + k * p.dilation[2], k == 0, step);
-        two([C::NOTHING; L], v)
+        two([C::POSITIVE_ZERO; L], v)
     }
     /// Where windows begin.
     #[inline(always)]
-    fn begin(&self, [a, b, c]: [Taps; 3]) -> usize {
+    fn begin(&self, [a, b, c]: [AxisTaps; 3]) -> usize {
         (a.first * self.plane.size[1] + b.first) * self.plane.size[2] + c.first
     }
     /// The sums of four taps, two apart.
     #[inline(always)]
-    fn of_four<const L: usize>(&self, taps: [Taps; 3]) -> [C; L] {
+    fn of_four<const L: usize>(&self, taps: [AxisTaps; 3]) -> [C; L] {
         let (at, [_, b, c]) = (self.begin(taps), taps.map(|t| t.count));
         let mut t = [[0; 3]; 4];
         for (n, t) in t.iter_mut().enumerate() {
@@ -247,7 +247,7 @@ impl<C: Float> Averages<'_, C> {
     }
     /// The sums of nine taps.
     #[inline(always)]
-    fn of_nine<const L: usize, const STEP: usize>(&self, taps: [Taps; 3]) -> [C; L] {
+    fn of_nine<const L: usize, const STEP: usize>(&self, taps: [AxisTaps; 3]) -> [C; L] {
         let (at, [_, b, c]) = (self.begin(taps), taps.map(|t| t.count));
         let mut t = [[0; 3]; 9];
         for (n, t) in t.iter_mut().enumerate() {
@@ -267,7 +267,7 @@ impl<C: Float> Averages<'_, C> {
     /// The sums of up to 128 taps: each step of a sum is one for all windows. Lanes without a term add +0 to sums that are no -0, so
     /// they may be left out.
     #[inline(always)]
-    fn of_many<const L: usize, const STEP: usize>(&mut self, taps: [Taps; 3]) -> [C; L] {
+    fn of_many<const L: usize, const STEP: usize>(&mut self, taps: [AxisTaps; 3]) -> [C; L] {
         let at = self.begin(taps);
         let mut all = std::mem::take(self.terms);
         let (sums, mut n) = (all.as_chunks_mut::<L>().0, 0);
@@ -294,34 +294,34 @@ impl<C: Float> Averages<'_, C> {
 
 pub(super) fn average<C: Float>(
     d: &CpuDevice,
-    x: &Stage<'_, C>,
+    x: &StagedView<'_, C>,
     planes: usize,
-    plane: &Plane,
+    plane: &PoolPlane,
 ) -> Result<HostVec<C>> {
     let (n, windows) = (plane.len(), plane.windows());
-    let mut y = filled(planes * windows, C::NOTHING)?;
+    let mut y = filled(planes * windows, C::POSITIVE_ZERO)?;
     if y.is_empty() {
         return Ok(y);
     }
     if let Some(window) = plane.whole().filter(|_| (1..=BLOCK).contains(&n)) {
-        of_planes(d, x, n, C::lit(divisor(&window) as f64), &mut y)?;
+        average_of_planes(d, x, n, C::lit(divisor(&window) as f64), &mut y)?;
         return Ok(y);
     }
-    let even = Even::find(&plane.axes[2]);
+    let even = EvenWindows::find(&plane.axes[2]);
     let together = (4096 / windows).max(1);
     let ns = (n / windows + 20) as f64;
     try_for_each_piece(d, &mut y, together * windows, ns, &|start, part| {
         let (mut buffer, mut many) = (HostVec::new(), HostVec::new());
-        let mut terms = filled(WIDE * LANES, C::NOTHING)?;
-        let mut columns = filled(plane.size[2], C::NOTHING)?;
+        let mut terms = filled(WIDE_WINDOWS * LANES, C::POSITIVE_ZERO)?;
+        let mut columns = filled(plane.size[2], C::POSITIVE_ZERO)?;
         for (i, y) in part.chunks_mut(windows).enumerate() {
             let plane_at = (start / windows + i) * n;
-            if buffer.is_empty() && !x.lies(plane_at, n) {
-                buffer = filled(n, C::NOTHING)?;
+            if buffer.is_empty() && !x.is_in_place(plane_at, n) {
+                buffer = filled(n, C::POSITIVE_ZERO)?;
             }
             let x = if n == 0 { &[] } else { x.block(d.isa(), plane_at, n, n, &mut buffer) };
             let (terms, many, columns) = (&mut terms, &mut many, &mut columns[..]);
-            let averages = Averages { plane, even, isa: d.isa(), x, y, terms, many, columns };
+            let averages = AveragePool { plane, even, isa: d.isa(), x, y, terms, many, columns };
             dispatch_formula::<C, _>(d.isa(), averages);
         }
         Ok::<(), Error>(())
@@ -330,12 +330,18 @@ pub(super) fn average<C: Float>(
 }
 
 /// The averages of whole planes of `n` elements: sums of rows.
-fn of_planes<C: Float>(d: &CpuDevice, x: &Stage<'_, C>, n: usize, divisor: C, y: &mut [C]) -> Result<()> {
+fn average_of_planes<C: Float>(
+    d: &CpuDevice,
+    x: &StagedView<'_, C>,
+    n: usize,
+    divisor: C,
+    y: &mut [C],
+) -> Result<()> {
     /// Planes that a thread takes, so many times as many as a block has room for.
-    const BLOCKS: usize = 16;
+    const BLOCKS_PER_TASK: usize = 16;
     let group = BLOCK / n;
-    try_for_each_piece(d, y, BLOCKS * group, n as f64 * 0.2, &|start, part| {
-        let mut buffer = filled(BLOCK, C::NOTHING)?;
+    try_for_each_piece(d, y, BLOCKS_PER_TASK * group, n as f64 * 0.2, &|start, part| {
+        let mut buffer = filled(BLOCK, C::POSITIVE_ZERO)?;
         for (i, y) in part.chunks_mut(group).enumerate() {
             let len = y.len() * n;
             C::sum_rows(d.isa(), x.block(d.isa(), (start + i * group) * n, len, len, &mut buffer), n, y);
@@ -358,25 +364,26 @@ fn sum<C: Float>(isa: Isa, terms: &[C]) -> C {
 pub(crate) fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: &View<'_>, spatial: &[usize]) -> Result<HostData> {
     let dims = g.shape().dims();
     let planes = dims[..dims.len() - p.axes.len()].iter().product();
-    let plane = Plane::new(p, spatial)?;
+    let plane = PoolPlane::new(p, spatial)?;
     let dtype = g.buffer.dtype();
     each_float!("an average pool's gradient", dtype, C => {
-        C::stored(d, spread::<C>(d, &Stage::new("an average pool's gradient", g)?, planes, &plane)?, dtype)
+        C::stored(d, spread_grad::<C>(d, &StagedView::new("an average pool's gradient", g)?, planes, &plane)?, dtype)
     })
 }
 
 /// Which windows along the last axis hold each column of a plane: the first of them for every column, then the second, and so on. Where a
 /// column has no more, the number behind the last window stands, whose share is +0: a sum that began with +0 is never -0, and adding it
 /// changes nothing.
-struct Holders {
+struct ColumnWindows {
     /// How many times as many numbers as columns.
     all: Vec<u32>,
 }
 
-impl Holders {
-    fn new(plane: &Plane) -> Result<Self> {
+impl ColumnWindows {
+    fn new(plane: &PoolPlane) -> Result<Self> {
         let (width, windows) = (plane.size[2], &plane.axes[2]);
-        let columns = |w: &Taps| (0..w.count).map(|k| w.first + k * plane.dilation[2]).collect::<Vec<_>>();
+        let columns =
+            |w: &AxisTaps| (0..w.count).map(|k| w.first + k * plane.dilation[2]).collect::<Vec<_>>();
         let mut count: Vec<usize> = host::filled(width, 0)?;
         windows.iter().flat_map(columns).for_each(|column| count[column] += 1);
         let most = count.iter().copied().max().unwrap_or(0);
@@ -388,14 +395,14 @@ impl Holders {
                 count[column] += 1;
             }
         }
-        Ok(Holders { all })
+        Ok(ColumnWindows { all })
     }
 }
 
 /// The shares of a row of windows, added to the lines of a plane that they hold: what each column of a line gets is the same for all lines.
-struct Shares<'a, C> {
-    plane: &'a Plane,
-    holders: &'a Holders,
+struct AddGradLines<'a, C> {
+    plane: &'a PoolPlane,
+    holders: &'a ColumnWindows,
     /// Of each window.
     g: &'a [C],
     divisors: &'a [C],
@@ -406,11 +413,11 @@ struct Shares<'a, C> {
     dx: &'a mut [C],
 }
 
-impl<C: Float> Kernel for Shares<'_, C> {
+impl<C: Float> Kernel for AddGradLines<'_, C> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Plane { axes, dilation, size } = self.plane;
+        let PoolPlane { axes, dilation, size } = self.plane;
         let (width, windows) = (size[2], axes[2].len());
         let mut rows = self.g.chunks_exact(windows).zip(self.divisors.chunks_exact(windows));
         for &a in &axes[0] {
@@ -437,17 +444,20 @@ impl<C: Float> Kernel for Shares<'_, C> {
 #[inline(always)]
 fn add_all<C: Float>(line: &mut [C], rows: &[C]) {
     /// Columns whose sums are in registers.
-    const HELD: usize = 16;
+    const COLUMNS_IN_REGISTERS: usize = 16;
     let width = line.len();
-    let (whole, rest) = line.as_chunks_mut::<HELD>();
+    let (whole, rest) = line.as_chunks_mut::<COLUMNS_IN_REGISTERS>();
     let mut at = 0;
     for line in whole {
         let mut sums = *line;
         for row in rows.chunks_exact(width) {
-            sums = two(sums, *row[at..].first_chunk::<HELD>().expect("a row is as long as a line"));
+            sums = two(
+                sums,
+                *row[at..].first_chunk::<COLUMNS_IN_REGISTERS>().expect("a row is as long as a line"),
+            );
         }
         *line = sums;
-        at += HELD;
+        at += COLUMNS_IN_REGISTERS;
     }
     if rest.is_empty() {
         return;
@@ -459,33 +469,38 @@ fn add_all<C: Float>(line: &mut [C], rows: &[C]) {
     }
 }
 
-fn spread<C: Float>(d: &CpuDevice, g: &Stage<'_, C>, planes: usize, plane: &Plane) -> Result<HostVec<C>> {
+fn spread_grad<C: Float>(
+    d: &CpuDevice,
+    g: &StagedView<'_, C>,
+    planes: usize,
+    plane: &PoolPlane,
+) -> Result<HostVec<C>> {
     let (n, windows) = (plane.len(), plane.windows());
     if planes * n == 0 || windows == 0 {
-        return filled(planes * n, C::NOTHING);
+        return filled(planes * n, C::POSITIVE_ZERO);
     }
     let (ns, whole) = ((n + 4 * windows) as f64 / n as f64, plane.whole());
-    let holders = Holders::new(plane)?;
-    let mut divisors = filled(windows, C::NOTHING)?;
+    let holders = ColumnWindows::new(plane)?;
+    let mut divisors = filled(windows, C::POSITIVE_ZERO)?;
     plane.each(|w, taps| divisors[w] = C::lit(divisor(&taps) as f64));
     // Each plane is zero before it gets anything, and in the cache: all of them by one thread were two fifths of it where windows share no element.
-    fill_pieces(d, planes * n, n * (4096 / n).max(1), ns, &|start, room: &mut UninitSlice<'_, C>| {
-        let mut buffer = filled(windows, C::NOTHING)?;
-        let mut shares = filled(plane.axes[2].len() + 1, C::NOTHING)?;
-        let mut columns = filled(holders.all.len(), C::NOTHING)?;
-        for number in start / n..(start + room.remaining()) / n {
+    fill_pieces(d, planes * n, n * (4096 / n).max(1), ns, &|start, dst: &mut UninitSlice<'_, C>| {
+        let mut buffer = filled(windows, C::POSITIVE_ZERO)?;
+        let mut shares = filled(plane.axes[2].len() + 1, C::POSITIVE_ZERO)?;
+        let mut columns = filled(holders.all.len(), C::POSITIVE_ZERO)?;
+        for number in start / n..(start + dst.remaining()) / n {
             let g = g.block(d.isa(), number * windows, windows, windows, &mut buffer);
             if whole.is_some() {
                 // As below: it is added to 0.
-                room.zeroed(n, C::NOTHING + g[0] / divisors[0]);
+                dst.zeroed(n, C::POSITIVE_ZERO + g[0] / divisors[0]);
                 continue;
             }
-            let dx = room.zeroed(n, C::NOTHING);
+            let dx = dst.zeroed(n, C::POSITIVE_ZERO);
             let (holders, divisors) = (&holders, &divisors[..]);
             let (shares, columns) = (&mut shares[..], &mut columns[..]);
             dispatch_formula_or_plain::<C, _>(
                 d.isa(),
-                Shares { plane, holders, g, divisors, shares, columns, dx },
+                AddGradLines { plane, holders, g, divisors, shares, columns, dx },
             );
         }
         Ok(())

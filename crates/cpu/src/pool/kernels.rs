@@ -21,21 +21,21 @@ use std::ops::Range;
 
 /// Taps that are lines of the plane, or columns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct TapSpan {
     pub(crate) first: usize,
     pub(crate) count: usize,
 }
 
 /// Windows over planes of a size.
 #[derive(Clone, Debug)]
-pub(crate) struct Windows {
+pub(crate) struct PoolWindows {
     /// Elements of a line.
     pub(crate) width: usize,
     /// The lines of each row of windows, one after the other, and how far apart these are.
-    pub(crate) lines: Vec<Span>,
-    pub(crate) apart: usize,
+    pub(crate) lines: Vec<TapSpan>,
+    pub(crate) row_stride: usize,
     /// The columns of each window of a row, side by side.
-    pub(crate) columns: Vec<Span>,
+    pub(crate) columns: Vec<TapSpan>,
     /// Those of them that are two apart, and two or three wide: all the same.
     pub(crate) even: Range<usize>,
 }
@@ -43,25 +43,25 @@ pub(crate) struct Windows {
 /// Is the largest of some of these numbers the same, to the bit, in whatever order they are compared? NaN would win, and of zeros
 /// of both signs the first.
 pub(crate) fn is_calm(isa: Isa, x: &[f32]) -> bool {
-    dispatch(isa, Calm(x))
+    dispatch(isa, IsCalmKernel(x))
 }
 
-struct Calm<'a>(&'a [f32]);
+struct IsCalmKernel<'a>(&'a [f32]);
 
-impl Kernel for Calm<'_> {
+impl Kernel for IsCalmKernel<'_> {
     type Out = bool;
     #[inline(always)]
     fn run(self) -> bool {
         /// The first NaN after infinity. Those after it end where -0 is; those of the other sign are the largest numbers.
-        const NAN: u32 = f32::INFINITY.to_bits() + 1;
+        const FIRST_NAN: u32 = f32::INFINITY.to_bits() + 1;
         const NEGATIVE_NAN: u32 = f32::NEG_INFINITY.to_bits() + 1;
         const MINUS_ZERO: u32 = (-0.0f32).to_bits();
         let (mut least, mut most) = (u32::MAX, 0);
         for v in self.0 {
-            least = least.min(v.to_bits().wrapping_sub(NAN));
+            least = least.min(v.to_bits().wrapping_sub(FIRST_NAN));
             most = most.max(v.to_bits());
         }
-        least > MINUS_ZERO - NAN && most < NEGATIVE_NAN
+        least > MINUS_ZERO - FIRST_NAN && most < NEGATIVE_NAN
     }
 }
 
@@ -70,30 +70,32 @@ impl Kernel for Calm<'_> {
 ///
 /// # Panics
 /// If a window leaves the plane, or the room is too small.
-pub(crate) fn largest<Y: Outcome>(
+pub(crate) fn largest<Y: PoolOutcome>(
     isa: Isa,
-    windows: &Windows,
+    windows: &PoolWindows,
     x: &[f32],
-    room: &mut UninitSlice<'_, Y>,
+    dst: &mut UninitSlice<'_, Y>,
 ) -> bool {
     let n = windows.lines.len() * windows.columns.len();
-    let y = &mut room.unwritten()[..n];
+    let y = &mut dst.unwritten()[..n];
     match isa.level() {
         Level::Plain => return false,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => dispatch(isa, Largest::<__m256, Y> { windows, x, y, registers: PhantomData }),
+        Level::Avx2 => dispatch(isa, MaxPoolKernel::<__m256, Y> { windows, x, y, registers: PhantomData }),
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 if windows.even.len() >= <__m512 as Vector>::LANES => {
-            dispatch(isa, Largest::<__m512, Y> { windows, x, y, registers: PhantomData });
+            dispatch(isa, MaxPoolKernel::<__m512, Y> { windows, x, y, registers: PhantomData });
         }
         // It has those of AVX2, too.
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => dispatch(isa, Largest::<__m256, Y> { windows, x, y, registers: PhantomData }),
+        Level::Avx512 => dispatch(isa, MaxPoolKernel::<__m256, Y> { windows, x, y, registers: PhantomData }),
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => dispatch(isa, Largest::<float32x4_t, Y> { windows, x, y, registers: PhantomData }),
+        Level::Neon => {
+            dispatch(isa, MaxPoolKernel::<float32x4_t, Y> { windows, x, y, registers: PhantomData })
+        }
     }
-    // SAFETY: `Largest` writes a result for each line and column of windows, which are `n`.
-    unsafe { room.count(n) };
+    // SAFETY: `MaxPoolKernel` writes a result for each line and column of windows, which are `n`.
+    unsafe { dst.count(n) };
     true
 }
 
@@ -101,7 +103,7 @@ pub(crate) fn largest<Y: Outcome>(
 ///
 /// # Safety
 /// As for [`Vector`].
-pub(crate) trait Picks: Vector<T = f32> {
+pub(crate) trait PoolVector: Vector<T = f32> {
     /// The larger of each two; of what is not calm, either.
     unsafe fn larger(self, b: Self) -> Self;
     /// All bits where a number is larger, none elsewhere.
@@ -114,7 +116,7 @@ pub(crate) trait Picks: Vector<T = f32> {
 
 macro_rules! picks {
     ($($v:ty: |$a:ident, $b:ident| $larger:expr, $above:expr, $evens:expr, $odds:expr;)*) => {$(
-        impl Picks for $v {
+        impl PoolVector for $v {
             #[inline(always)]
             unsafe fn larger(self, b: Self) -> Self {
                 let ($a, $b) = (self, b);
@@ -169,29 +171,30 @@ unsafe fn quarters(x: __m256) -> __m256 {
 }
 
 /// The windows of a plane, and their results. Made by [`largest`] alone, which pairs registers and instruction sets.
-struct Largest<'a, V, Y> {
-    windows: &'a Windows,
+struct MaxPoolKernel<'a, V, Y> {
+    windows: &'a PoolWindows,
     x: &'a [f32],
     y: &'a mut [MaybeUninit<Y>],
     registers: PhantomData<V>,
 }
 
-impl<V: Picks, Y: Outcome> Kernel for Largest<'_, V, Y> {
+impl<V: PoolVector, Y: PoolOutcome> Kernel for MaxPoolKernel<'_, V, Y> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Windows { width, ref lines, apart, ref columns, ref even } = *self.windows;
+        let PoolWindows { width, ref lines, row_stride, ref columns, ref even } = *self.windows;
         let wide = even.len() >= V::LANES;
         let (from, to) = if wide { (even.start, even.end) } else { (columns.len(), columns.len()) };
         for (lines, y) in lines.iter().zip(self.y.chunks_exact_mut(columns.len())) {
             let start = lines.first * width;
-            let alone = |columns: &Span| {
+            let alone = |columns: &TapSpan| {
                 let first = start + columns.first;
                 let (mut best, mut place) = (self.x[first], first);
                 for i in 0..lines.count {
-                    for (k, v) in self.x[first + i * apart * width..][..columns.count].iter().enumerate() {
+                    for (k, v) in self.x[first + i * row_stride * width..][..columns.count].iter().enumerate()
+                    {
                         (best, place) =
-                            if *v > best { (*v, first + i * apart * width + k) } else { (best, place) };
+                            if *v > best { (*v, first + i * row_stride * width + k) } else { (best, place) };
                     }
                 }
                 Y::of(best, place)
@@ -211,8 +214,8 @@ impl<V: Picks, Y: Outcome> Kernel for Largest<'_, V, Y> {
                 // SAFETY: `largest` made this for an instruction set that an `Isa` was made for.
                 unsafe {
                     match columns[first].count {
-                        2 => Y::register::<V, 2>((x, from), apart * width, lines.count, y),
-                        _ => Y::register::<V, 3>((x, from), apart * width, lines.count, y),
+                        2 => Y::register::<V, 2>((x, from), row_stride * width, lines.count, y),
+                        _ => Y::register::<V, 3>((x, from), row_stride * width, lines.count, y),
                     }
                 }
                 at += V::LANES;
@@ -222,7 +225,7 @@ impl<V: Picks, Y: Outcome> Kernel for Largest<'_, V, Y> {
 }
 
 /// Lanes of the widest register.
-pub(crate) const LANES: usize = 16;
+pub(crate) const MAX_LANES: usize = 16;
 
 /// The largest of each column of these lines of a calm plane, the first among equals, and where its line begins. Gives false, and does nothing, for an
 /// instruction set without such registers.
@@ -230,24 +233,28 @@ pub(crate) const LANES: usize = 16;
 /// # Panics
 /// If a line leaves the plane, or there are fewer columns than the widest register has lanes.
 pub(crate) fn columns(isa: Isa, x: &[f32], lines: &[u32], best: &mut [f32], found: &mut [u32]) -> bool {
-    assert!(best.len() >= LANES && best.len() == found.len() && !lines.is_empty(), "columns of lines");
+    assert!(best.len() >= MAX_LANES && best.len() == found.len() && !lines.is_empty(), "columns of lines");
     assert!(lines.iter().all(|&at| at as usize + best.len() <= x.len()), "a line leaves the plane");
     match isa.level() {
         Level::Plain => return false,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => dispatch(isa, Columns::<__m256> { x, lines, best, found, registers: PhantomData }),
+        Level::Avx2 => {
+            dispatch(isa, ColumnMaxima::<__m256> { x, lines, best, found, registers: PhantomData })
+        }
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => dispatch(isa, Columns::<__m512> { x, lines, best, found, registers: PhantomData }),
+        Level::Avx512 => {
+            dispatch(isa, ColumnMaxima::<__m512> { x, lines, best, found, registers: PhantomData })
+        }
         #[cfg(target_arch = "aarch64")]
         Level::Neon => {
-            dispatch(isa, Columns::<float32x4_t> { x, lines, best, found, registers: PhantomData })
+            dispatch(isa, ColumnMaxima::<float32x4_t> { x, lines, best, found, registers: PhantomData })
         }
     }
     true
 }
 
 /// Lines of a plane that are there, and as many columns as a register has lanes, or more. Made by [`columns`] alone.
-struct Columns<'a, V> {
+struct ColumnMaxima<'a, V> {
     x: &'a [f32],
     lines: &'a [u32],
     best: &'a mut [f32],
@@ -255,11 +262,11 @@ struct Columns<'a, V> {
     registers: PhantomData<V>,
 }
 
-impl<V: Picks> Kernel for Columns<'_, V> {
+impl<V: PoolVector> Kernel for ColumnMaxima<'_, V> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Columns { x, lines, best, found, .. } = self;
+        let ColumnMaxima { x, lines, best, found, .. } = self;
         let span = best.len();
         let mut column = 0;
         while column < span {
@@ -287,20 +294,20 @@ impl<V: Picks> Kernel for Columns<'_, V> {
 #[inline(always)]
 pub(crate) fn first_largest(numbers: &[f32], lines: &[u32], first: u32) -> (f32, u32) {
     // As whole numbers, which are compared without a branch: a number's bits in the order of numbers, and below them how far its place is from the end.
-    const SIGN: u32 = 1 << 31;
+    const SIGN_BIT: u32 = 1 << 31;
     let mut best = 0;
     for (k, (v, line)) in numbers.iter().zip(lines).enumerate() {
         let bits = v.to_bits();
-        let rank = if bits & SIGN == 0 { bits | SIGN } else { !bits };
+        let rank = if bits & SIGN_BIT == 0 { bits | SIGN_BIT } else { !bits };
         let key = u64::from(rank) << 32 | u64::from(u32::MAX - (line + first + k as u32));
         best = best.max(key);
     }
     let (rank, place) = ((best >> 32) as u32, u32::MAX - best as u32);
-    (f32::from_bits(if rank & SIGN == 0 { !rank } else { rank ^ SIGN }), place)
+    (f32::from_bits(if rank & SIGN_BIT == 0 { !rank } else { rank ^ SIGN_BIT }), place)
 }
 
 /// What is wanted of a window: its largest element, or the place of that.
-pub(crate) trait Outcome: Copy {
+pub(crate) trait PoolOutcome: Copy {
     /// That of a window whose largest element is this one, at this place of the plane.
     fn of(largest: f32, place: usize) -> Self;
     /// Those of a register of windows, `TAPS` wide, of which the first begins where `x` does, at a place of the plane.
@@ -310,7 +317,7 @@ pub(crate) trait Outcome: Copy {
     ///
     /// # Panics
     /// If a window leaves `x`, or `y` is not as long as a register.
-    unsafe fn register<V: Picks, const TAPS: usize>(
+    unsafe fn register<V: PoolVector, const TAPS: usize>(
         x: (&[f32], usize),
         pitch: usize,
         lines: usize,
@@ -319,17 +326,17 @@ pub(crate) trait Outcome: Copy {
 }
 
 /// What two registers begin with, and the three after an element more: how far that reaches in a line.
-const fn reach<V: Picks, const TAPS: usize>() -> usize {
+const fn reach<V: PoolVector, const TAPS: usize>() -> usize {
     2 * V::LANES + TAPS - 2
 }
 
-impl Outcome for f32 {
+impl PoolOutcome for f32 {
     #[inline(always)]
     fn of(largest: f32, _: usize) -> f32 {
         largest
     }
     #[inline(always)]
-    unsafe fn register<V: Picks, const TAPS: usize>(
+    unsafe fn register<V: PoolVector, const TAPS: usize>(
         (x, _): (&[f32], usize),
         pitch: usize,
         lines: usize,
@@ -357,25 +364,25 @@ impl Outcome for f32 {
     }
 }
 
-impl Outcome for i64 {
+impl PoolOutcome for i64 {
     #[inline(always)]
     fn of(_: f32, place: usize) -> i64 {
         place as i64
     }
     #[allow(clippy::needless_range_loop, reason = "registers are counted, so that the loop unrolls")]
     #[inline(always)]
-    unsafe fn register<V: Picks, const TAPS: usize>(
+    unsafe fn register<V: PoolVector, const TAPS: usize>(
         (x, at): (&[f32], usize),
         pitch: usize,
         lines: usize,
         y: &mut [MaybeUninit<i64>],
     ) {
         /// Lanes of the widest register.
-        const MOST: usize = 16;
+        const MAX_LANES_OF_RESULT: usize = 16;
         assert_eq!(y.len(), V::LANES, "a register's windows");
         // How far behind its window's first element each was found, as bits that nothing computes with.
-        let mut found = [0.0; MOST];
-        // SAFETY: as for f32; no register has more than `MOST` lanes.
+        let mut found = [0.0; MAX_LANES_OF_RESULT];
+        // SAFETY: as for f32; no register has more than `MAX_LANES_OF_RESULT` lanes.
         unsafe {
             let (mut best, mut place) = (V::splat(f32::NEG_INFINITY), V::splat(0.0));
             for i in 0..lines {

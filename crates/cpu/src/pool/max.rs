@@ -1,11 +1,11 @@
 //! The largest elements of windows, and where they are: two results, of which mostly the first is all that anybody reads.
 
 use super::kernels;
-use super::{Even, Plane, Taps, lanes};
+use super::{AxisTaps, EvenWindows, PoolPlane, lanes};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
-use crate::reduce::source::{Number, Stage};
+use crate::reduce::source::{ReduceElement, StagedView};
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
@@ -18,57 +18,59 @@ pub(super) fn of_dtype(
     d: &CpuDevice,
     x: &View<'_>,
     planes: usize,
-    plane: &Plane,
+    plane: &PoolPlane,
     places: bool,
 ) -> Result<HostData> {
-    fn one<T: Number + PartialOrd>(
+    fn one<T: ReduceElement + PartialOrd>(
         d: &CpuDevice,
         x: &View<'_>,
         planes: usize,
-        plane: &Plane,
+        plane: &PoolPlane,
         places: bool,
         store: impl FnOnce(HostVec<T>) -> Result<HostData>,
     ) -> Result<HostData> {
         if places {
-            let each = |plane: &Plane, even: Even, x: &[T], y: &mut UninitSlice<'_, i64>| {
-                dispatch_formula::<T, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+            let each = |plane: &PoolPlane, even: EvenWindows, x: &[T], y: &mut UninitSlice<'_, i64>| {
+                dispatch_formula::<T, _>(d.isa(), MaxPool { plane, even, x, to: PlaceSink(y) });
             };
             return Ok(HostData::I64(max(d, x, planes, plane, &each)?));
         }
-        let each = |plane: &Plane, even: Even, x: &[T], y: &mut UninitSlice<'_, T>| {
-            dispatch_formula::<T, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
+        let each = |plane: &PoolPlane, even: EvenWindows, x: &[T], y: &mut UninitSlice<'_, T>| {
+            dispatch_formula::<T, _>(d.isa(), MaxPool { plane, even, x, to: ElementSink(y) });
         };
         store(max(d, x, planes, plane, &each)?)
     }
     match x.buffer.dtype() {
         to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(windows) = two_apart(plane) => {
-            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut UninitSlice<'_, f32>| {
+            let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, f32>| {
                 if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
-                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
+                    dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: ElementSink(y) });
                 }
             };
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
         }
-        to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(apart) = far_apart(plane) => {
-            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut UninitSlice<'_, f32>| {
-                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
-                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Elements(y) });
+        to @ (DType::F32 | DType::F16 | DType::BF16)
+            if !places && let Some(row_stride) = wide_step(plane) =>
+        {
+            let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, f32>| {
+                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, row_stride, x, y)) {
+                    dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: ElementSink(y) });
                 }
             };
             f32::stored(d, max(d, x, planes, plane, &each)?, to)
         }
-        DType::F32 | DType::F16 | DType::BF16 if let Some(apart) = far_apart(plane) => {
-            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut UninitSlice<'_, i64>| {
-                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, apart, x, y)) {
-                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+        DType::F32 | DType::F16 | DType::BF16 if let Some(row_stride) = wide_step(plane) => {
+            let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
+                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, row_stride, x, y)) {
+                    dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: PlaceSink(y) });
                 }
             };
             Ok(HostData::I64(max(d, x, planes, plane, &each)?))
         }
         DType::F32 | DType::F16 | DType::BF16 if let Some(windows) = two_apart(plane) => {
-            let each = |plane: &Plane, even: Even, x: &[f32], y: &mut UninitSlice<'_, i64>| {
+            let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
                 if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
-                    dispatch_formula::<f32, _>(d.isa(), Largest { plane, even, x, to: Places(y) });
+                    dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: PlaceSink(y) });
                 }
             };
             Ok(HostData::I64(max(d, x, planes, plane, &each)?))
@@ -85,65 +87,66 @@ pub(super) fn of_dtype(
 }
 
 /// The windows of a plane that has one axis or two, and enough of them two apart and two or three wide.
-fn two_apart(plane: &Plane) -> Option<kernels::Windows> {
+fn two_apart(plane: &PoolPlane) -> Option<kernels::PoolWindows> {
     /// So many that most of them fill registers.
-    const ENOUGH: usize = 8;
-    let even = Even::find(&plane.axes[2]);
-    let narrow = |taps: &&Taps| matches!(taps.count, 2 | 3);
+    const MIN_EVEN_WINDOWS: usize = 8;
+    let even = EvenWindows::find(&plane.axes[2]);
+    let narrow = |taps: &&AxisTaps| matches!(taps.count, 2 | 3);
     let flat = plane.size[0] == 1 && plane.axes[0].len() == 1 && plane.dilation[2] == 1;
-    let some = even.step == 2 && even.to - even.from >= ENOUGH;
+    let some = even.step == 2 && even.to - even.from >= MIN_EVEN_WINDOWS;
     // Places are counted in 32 bits.
     let small = i32::try_from(plane.len()).is_ok();
     if !(flat && some && small) || plane.axes[2].get(even.from).filter(narrow).is_none() {
         return None;
     }
-    let spans =
-        |taps: &[Taps]| taps.iter().map(|t| kernels::Span { first: t.first, count: t.count }).collect();
-    Some(kernels::Windows {
+    let spans = |taps: &[AxisTaps]| {
+        taps.iter().map(|t| kernels::TapSpan { first: t.first, count: t.count }).collect()
+    };
+    Some(kernels::PoolWindows {
         width: plane.size[2],
         lines: spans(&plane.axes[1]),
-        apart: plane.dilation[1],
+        row_stride: plane.dilation[1],
         columns: spans(&plane.axes[2]),
         even: even.from..even.to,
     })
 }
 
 /// Columns of a row of windows, and lines of a window, at most, of which [`by_columns`] keeps what it found.
-const COLUMNS: usize = 512;
-const LINES: usize = 64;
+const MAX_COLUMNS: usize = 512;
+const MAX_LINES: usize = 64;
 
 /// Are all windows of a row alike, wide and far apart, as adaptive ones are? How far, if so.
-fn far_apart(plane: &Plane) -> Option<usize> {
+fn wide_step(plane: &PoolPlane) -> Option<usize> {
     /// Windows that are no wider, or no farther apart, go side by side.
-    const NEAR: usize = 4;
-    let (columns, Even { from, to, step }) = (&plane.axes[2], Even::find(&plane.axes[2]));
+    const NEAR_MAX_STEP: usize = 4;
+    let (columns, EvenWindows { from, to, step }) = (&plane.axes[2], EvenWindows::find(&plane.axes[2]));
     let all = (from, to) == (0, columns.len()) && plane.dilation[2] == 1;
     let count = columns.first()?.count;
     let span = (columns.len() - 1) * step + count;
     let lines = |axis: usize| plane.axes[axis].iter().map(|t| t.count).max();
-    let few = lines(0)? * lines(1)? <= LINES && (kernels::LANES..=COLUMNS).contains(&span);
+    let few = lines(0)? * lines(1)? <= MAX_LINES && (kernels::MAX_LANES..=MAX_COLUMNS).contains(&span);
     // Places are counted in 32 bits.
     let small = i32::try_from(plane.len()).is_ok();
-    (all && step > NEAR && count > NEAR && few && small).then_some(step)
+    (all && step > NEAR_MAX_STEP && count > NEAR_MAX_STEP && few && small).then_some(step)
 }
 
 /// The windows of a calm plane that are `step` apart: the largest of each column of a row of windows, register by register, then those of each
 /// window. As [`kernels::largest`], it may say that it does not. Element by element, 8 x 8 of planes of 56 x 56 took four times as long.
-fn by_columns<O: kernels::Outcome>(
+fn by_columns<O: kernels::PoolOutcome>(
     isa: Isa,
-    plane: &Plane,
+    plane: &PoolPlane,
     step: usize,
     x: &[f32],
     y: &mut UninitSlice<'_, O>,
 ) -> bool {
     let c = plane.axes[2][0];
     let span = (plane.axes[2].len() - 1) * step + c.count;
-    let (mut best, mut found) = ([0.0; COLUMNS], [0; COLUMNS]);
+    let (mut best, mut found) = ([0.0; MAX_COLUMNS], [0; MAX_COLUMNS]);
     let (best, found) = (&mut best[..span], &mut found[..span]);
     for &a in &plane.axes[0] {
         for &b in &plane.axes[1] {
-            let (mut lines, mut n) = ([0; LINES], 0);
-            plane.elements([a, b, Taps { count: 1, ..c }], |e| {
+            let (mut lines, mut n) = ([0; MAX_LINES], 0);
+            plane.elements([a, b, AxisTaps { count: 1, ..c }], |e| {
                 lines[n] = e as u32;
                 n += 1;
             });
@@ -162,7 +165,7 @@ fn by_columns<O: kernels::Outcome>(
 }
 
 /// Where the results of windows go: the largest elements, or their places.
-trait Takes<T> {
+trait WindowSink<T> {
     /// Are places wanted?
     const PLACES: bool;
     /// The next windows.
@@ -170,9 +173,9 @@ trait Takes<T> {
 }
 
 /// The elements.
-struct Elements<'a, 'r, T>(&'a mut UninitSlice<'r, T>);
+struct ElementSink<'a, 'r, T>(&'a mut UninitSlice<'r, T>);
 
-impl<T: Copy> Takes<T> for Elements<'_, '_, T> {
+impl<T: Copy> WindowSink<T> for ElementSink<'_, '_, T> {
     const PLACES: bool = false;
     #[inline(always)]
     fn take(&mut self, best: &[T], _: &[i64]) {
@@ -181,9 +184,9 @@ impl<T: Copy> Takes<T> for Elements<'_, '_, T> {
 }
 
 /// The places.
-struct Places<'a, 'r>(&'a mut UninitSlice<'r, i64>);
+struct PlaceSink<'a, 'r>(&'a mut UninitSlice<'r, i64>);
 
-impl<T> Takes<T> for Places<'_, '_> {
+impl<T> WindowSink<T> for PlaceSink<'_, '_> {
     const PLACES: bool = true;
     #[inline(always)]
     fn take(&mut self, _: &[T], places: &[i64]) {
@@ -192,9 +195,9 @@ impl<T> Takes<T> for Places<'_, '_> {
 }
 
 /// The largest elements of the windows of a plane.
-struct Largest<'a, T, R> {
-    plane: &'a Plane,
-    even: Even,
+struct MaxPool<'a, T, R> {
+    plane: &'a PoolPlane,
+    even: EvenWindows,
     x: &'a [T],
     to: R,
 }
@@ -206,7 +209,7 @@ fn wins<T: PartialOrd + Copy>(v: T, best: T) -> bool {
     !(v <= best) & (best == best)
 }
 
-impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
+impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> Kernel for MaxPool<'_, T, R> {
     type Out = ();
     #[inline(always)]
     fn run(mut self) {
@@ -215,13 +218,13 @@ impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
             for &b in &plane.axes[1] {
                 self.some(a, b, 0..self.even.from);
                 match (self.even.to - self.even.from, self.even.step) {
-                    (16.., 1) if const { Self::OFTEN } => self.row::<16, 1>(a, b),
-                    (16.., 2) if const { Self::OFTEN } => self.row::<16, 2>(a, b),
-                    (16.., 4) if const { Self::OFTEN } => self.row::<16, 4>(a, b),
-                    (16.., _) if const { Self::OFTEN } => self.row::<16, 0>(a, b),
+                    (16.., 1) if const { Self::HAS_SPECIAL_CASES } => self.row::<16, 1>(a, b),
+                    (16.., 2) if const { Self::HAS_SPECIAL_CASES } => self.row::<16, 2>(a, b),
+                    (16.., 4) if const { Self::HAS_SPECIAL_CASES } => self.row::<16, 4>(a, b),
+                    (16.., _) if const { Self::HAS_SPECIAL_CASES } => self.row::<16, 0>(a, b),
                     (8.., 1) if const { Self::FLOATS } => self.row::<8, 1>(a, b),
                     (8.., 2) if const { Self::FLOATS } => self.row::<8, 2>(a, b),
-                    (8.., _) if const { !Self::OFTEN } => self.row::<8, 0>(a, b),
+                    (8.., _) if const { !Self::HAS_SPECIAL_CASES } => self.row::<8, 0>(a, b),
                     _ => self.some(a, b, self.even.from..self.even.to),
                 }
                 self.some(a, b, self.even.to..plane.axes[2].len());
@@ -230,14 +233,14 @@ impl<T: Number + PartialOrd, R: Takes<T>> Kernel for Largest<'_, T, R> {
     }
 }
 
-impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
+impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> MaxPool<'_, T, R> {
     /// Networks pool f32; other types have fewer kinds of rows to compile.
-    const OFTEN: bool = matches!(T::DTYPE, DType::F32);
+    const HAS_SPECIAL_CASES: bool = matches!(T::DTYPE, DType::F32);
     const FLOATS: bool = matches!(T::DTYPE, DType::F32 | DType::F64);
 
     /// A few windows of a row, one by one.
     #[inline(always)]
-    fn some(&mut self, a: Taps, b: Taps, windows: Range<usize>) {
+    fn some(&mut self, a: AxisTaps, b: AxisTaps, windows: Range<usize>) {
         for &c in &self.plane.axes[2][windows] {
             let (mut best, mut place) = (T::ZERO, None);
             self.plane.elements([a, b, c], |e| {
@@ -251,8 +254,8 @@ impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
     /// The even windows of a row, `L` at a time; the last ones overlap with those before. `STEP` is that of the windows, 0
     /// for any.
     #[inline(always)]
-    fn row<const L: usize, const STEP: usize>(&mut self, a: Taps, b: Taps) {
-        let Even { from, to, step } = self.even;
+    fn row<const L: usize, const STEP: usize>(&mut self, a: AxisTaps, b: AxisTaps) {
+        let EvenWindows { from, to, step } = self.even;
         let mut at = from;
         while at < to {
             let start = at.min(to - L);
@@ -269,8 +272,8 @@ impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
     #[inline(always)]
     fn block<const L: usize, const STEP: usize>(
         &self,
-        a: Taps,
-        b: Taps,
+        a: AxisTaps,
+        b: AxisTaps,
         window: usize,
         step: usize,
     ) -> ([T; L], [i64; L]) {
@@ -314,7 +317,7 @@ impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
     /// computed too, as whole registers, and left out once, not at each tap.
     #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become registers")]
     #[inline(always)]
-    fn pairs<const L: usize>(&self, a: Taps, b: Taps, at: usize, count: usize) -> Option<[T; L]> {
+    fn pairs<const L: usize>(&self, a: AxisTaps, b: AxisTaps, at: usize, count: usize) -> Option<[T; L]> {
         let p = self.plane;
         let line = |i: usize, j: usize| (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
         let last = line(a.count - 1, b.count - 1) + (count - 1) * p.dilation[2];
@@ -340,16 +343,16 @@ impl<T: Number + PartialOrd, R: Takes<T>> Largest<'_, T, R> {
 }
 
 /// Fills the room with what comes of the windows of a plane.
-type OfPlane<'a, T, O> = dyn Fn(&Plane, Even, &[T], &mut UninitSlice<'_, O>) + Sync + 'a;
+type PlaneFn<'a, T, O> = dyn Fn(&PoolPlane, EvenWindows, &[T], &mut UninitSlice<'_, O>) + Sync + 'a;
 
-fn max<T: Number + PartialOrd, O: Element>(
+fn max<T: ReduceElement + PartialOrd, O: Element>(
     d: &CpuDevice,
     x: &View<'_>,
     planes: usize,
-    plane: &Plane,
-    each: &OfPlane<'_, T, O>,
+    plane: &PoolPlane,
+    each: &PlaneFn<'_, T, O>,
 ) -> Result<HostVec<O>> {
-    let x = Stage::<T>::new("a maximum pool", x)?;
+    let x = StagedView::<T>::new("a maximum pool", x)?;
     let (n, windows) = (plane.len(), plane.windows());
     if planes * windows == 0 {
         return Ok(HostVec::new());
@@ -363,13 +366,14 @@ fn max<T: Number + PartialOrd, O: Element>(
     }
     // Places are counted in 32 bits within a window's reach.
     let small = i32::try_from(n).is_ok();
-    let even = if small { Even::find(&plane.axes[2]) } else { Even { from: 0, to: 0, step: 1 } };
+    let even =
+        if small { EvenWindows::find(&plane.axes[2]) } else { EvenWindows { from: 0, to: 0, step: 1 } };
     let together = (4096 / windows).max(1);
     let ns = (n + 4 * windows) as f64 / (4 * windows) as f64;
     fill_pieces(d, planes * windows, together * windows, ns, &|start, y| {
         let mut buffer = HostVec::new();
         for i in start / windows..(start + y.remaining()) / windows {
-            if buffer.is_empty() && !x.lies(i * n, n) {
+            if buffer.is_empty() && !x.is_in_place(i * n, n) {
                 buffer = filled(n, T::ZERO)?;
             }
             let x = x.block(d.isa(), i * n, n, n, &mut buffer);

@@ -6,10 +6,10 @@ mod max;
 
 pub(crate) use average::avg_pool_grad;
 
-use crate::backend::host;
+use crate::backend::host_view;
 use crate::lazy::buffer::{CpuBuffer, View};
 use crate::reduce::float::{Float, each_float};
-use crate::reduce::source::Stage;
+use crate::reduce::source::StagedView;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::Result;
 use elinvar_core::host::with_capacity;
@@ -17,26 +17,26 @@ use elinvar_ops::backend::{self, Pool, PoolKind, Windows};
 
 /// The taps of a window along one axis that lie in the plane.
 #[derive(Clone, Copy, Debug)]
-struct Taps {
+struct AxisTaps {
     first: usize,
     count: usize,
     divisor: usize,
 }
 
 /// Windows over a plane of one to three axes; missing axes stand in front, with one window of one tap.
-struct Plane {
-    axes: [Vec<Taps>; 3],
+struct PoolPlane {
+    axes: [Vec<AxisTaps>; 3],
     dilation: [usize; 3],
     /// Sizes of the input.
     size: [usize; 3],
 }
 
-impl Plane {
+impl PoolPlane {
     fn new(p: &Pool, spatial: &[usize]) -> Result<Self> {
-        let mut plane = Plane { axes: [const { Vec::new() }; 3], dilation: [1; 3], size: [1; 3] };
+        let mut plane = PoolPlane { axes: [const { Vec::new() }; 3], dilation: [1; 3], size: [1; 3] };
         let missing = 3 - p.axes.len();
         for axis in &mut plane.axes[..missing] {
-            axis.push(Taps { first: 0, count: 1, divisor: 1 });
+            axis.push(AxisTaps { first: 0, count: 1, divisor: 1 });
         }
         for (i, (axis, &size)) in p.axes.iter().zip(spatial).enumerate() {
             plane.axes[missing + i] = taps(axis, size)?;
@@ -54,13 +54,13 @@ impl Plane {
         self.axes.iter().map(Vec::len).product()
     }
     /// The one window, if it has all elements.
-    fn whole(&self) -> Option<[Taps; 3]> {
-        let all = |(axis, size): (&Vec<Taps>, &usize)| matches!(axis[..], [one] if one.count == *size);
+    fn whole(&self) -> Option<[AxisTaps; 3]> {
+        let all = |(axis, size): (&Vec<AxisTaps>, &usize)| matches!(axis[..], [one] if one.count == *size);
         self.axes.iter().zip(&self.size).all(all).then(|| self.axes.each_ref().map(|axis| axis[0]))
     }
     /// Calls `f` with the number of each window, row-major.
     #[inline(always)]
-    fn each(&self, mut f: impl FnMut(usize, [Taps; 3])) {
+    fn each(&self, mut f: impl FnMut(usize, [AxisTaps; 3])) {
         let mut i = 0;
         for &a in &self.axes[0] {
             for &b in &self.axes[1] {
@@ -73,7 +73,7 @@ impl Plane {
     }
     /// Calls `f` with the place of each element of a window, row-major.
     #[inline(always)]
-    fn elements(&self, [a, b, c]: [Taps; 3], mut f: impl FnMut(usize)) {
+    fn elements(&self, [a, b, c]: [AxisTaps; 3], mut f: impl FnMut(usize)) {
         for i in 0..a.count {
             let at = (a.first + i * self.dilation[0]) * self.size[1];
             for j in 0..b.count {
@@ -86,7 +86,7 @@ impl Plane {
     }
 }
 
-fn taps(axis: &Windows, size: usize) -> Result<Vec<Taps>> {
+fn taps(axis: &Windows, size: usize) -> Result<Vec<AxisTaps>> {
     let mut all = with_capacity(axis.start.len())?;
     let step = axis.dilation.max(1) as isize;
     for ((&start, &len), &divisor) in axis.start.iter().zip(&axis.len).zip(&axis.divisor) {
@@ -95,12 +95,12 @@ fn taps(axis: &Windows, size: usize) -> Result<Vec<Taps>> {
         let end = size as isize - start;
         let end = if end <= 0 { 0 } else { ((end + step - 1) / step).min(len as isize) };
         let first = (start + skipped * step).max(0) as usize;
-        all.push(Taps { first, count: (end - skipped).max(0) as usize, divisor });
+        all.push(AxisTaps { first, count: (end - skipped).max(0) as usize, divisor });
     }
     Ok(all)
 }
 
-fn divisor(w: &[Taps; 3]) -> usize {
+fn divisor(w: &[AxisTaps; 3]) -> usize {
     w.iter().map(|t| t.divisor).product()
 }
 
@@ -111,14 +111,14 @@ pub(crate) fn pool(
     p: &Pool,
     x: &backend::View<'_, Cpu>,
 ) -> Result<(CpuBuffer, Option<CpuBuffer>)> {
-    let look = host(x)?;
+    let look = host_view(x)?;
     let dims = look.shape().dims();
     let (lead, spatial) = dims.split_at(dims.len() - p.axes.len());
-    let (planes, plane) = (lead.iter().product(), Plane::new(p, spatial)?);
+    let (planes, plane) = (lead.iter().product(), PoolPlane::new(p, spatial)?);
     let dtype = look.buffer.dtype();
     if p.kind == PoolKind::Avg {
         return each_float!("an average pool", dtype, C => {
-            let y = average::average::<C>(d, &Stage::new("an average pool", &look)?, planes, &plane)?;
+            let y = average::average::<C>(d, &StagedView::new("an average pool", &look)?, planes, &plane)?;
             Ok((CpuBuffer::new(C::stored(d, y, dtype)?), None))
         });
     }
@@ -131,7 +131,7 @@ pub(crate) fn pool(
                 let x = View { buffer: node.data()?, layout: &layout, dtype };
                 max::of_dtype(&d, &x, planes, &plane, true)
             };
-            CpuBuffer::later(y.len(), later)
+            CpuBuffer::deferred(y.len(), later)
         }
     };
     Ok((CpuBuffer::new(y), Some(places)))
@@ -140,16 +140,16 @@ pub(crate) fn pool(
 /// Windows along the last axis of which each begins `step` elements after the one before, and all have as many taps, and the same
 /// divisor.
 #[derive(Clone, Copy, Debug)]
-struct Even {
+struct EvenWindows {
     from: usize,
     to: usize,
     step: usize,
 }
 
-impl Even {
+impl EvenWindows {
     /// The longest run of such windows.
-    fn find(windows: &[Taps]) -> Even {
-        let mut best = Even { from: 0, to: 0, step: 1 };
+    fn find(windows: &[AxisTaps]) -> EvenWindows {
+        let mut best = EvenWindows { from: 0, to: 0, step: 1 };
         let mut from = 0;
         for i in 1..=windows.len() {
             let step = |i: usize| windows[i].first.checked_sub(windows[i - 1].first).filter(|s| *s > 0);
@@ -161,10 +161,10 @@ impl Even {
             if ends {
                 if i - from > best.to - best.from {
                     let step = if i - from > 1 { step(from + 1).unwrap_or(1) } else { 1 };
-                    best = Even { from, to: i, step };
+                    best = EvenWindows { from, to: i, step };
                 }
                 // The window that ended a run may begin the next.
-                let alike = |a: Taps, b: Taps| (a.count, a.divisor) == (b.count, b.divisor);
+                let alike = |a: AxisTaps, b: AxisTaps| (a.count, a.divisor) == (b.count, b.divisor);
                 from = if i < windows.len() && i - from > 1 && alike(windows[i - 1], windows[i]) {
                     i - 1
                 } else {

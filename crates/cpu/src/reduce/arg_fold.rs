@@ -3,7 +3,7 @@
 
 use super::block::Combine;
 use super::columns;
-use super::source::{Number, either, turned};
+use super::source::{ReduceElement, row_major_copy, staged};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::filled;
@@ -26,7 +26,12 @@ pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> 
     }
 }
 
-fn typed<T: Number + PartialOrd>(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData>
+fn typed<T: ReduceElement + PartialOrd>(
+    d: &CpuDevice,
+    f: ArgFold,
+    x: &View<'_>,
+    kept: usize,
+) -> Result<HostData>
 where
     Max: Combine<T>,
     Min: Combine<T>,
@@ -48,12 +53,12 @@ fn is_nan<T: PartialEq>(v: T) -> bool {
 }
 
 /// Where a number is first in a row that has it, or a NaN if it is one.
-struct Place<'a, T> {
+struct FindPlace<'a, T> {
     row: &'a [T],
     of: T,
 }
 
-impl<T: PartialEq + Copy> Kernel for Place<'_, T> {
+impl<T: PartialEq + Copy> Kernel for FindPlace<'_, T> {
     type Out = usize;
     #[inline(always)]
     fn run(self) -> usize {
@@ -67,15 +72,15 @@ impl<T: PartialEq + Copy> Kernel for Place<'_, T> {
 #[inline(always)]
 fn first<T: Copy>(row: &[T], is: impl Fn(T) -> bool + Copy) -> usize {
     /// Elements that are looked at together: four registers of AVX-512 of f32.
-    const TOGETHER: usize = 64;
-    let (whole, rest) = row.as_chunks::<TOGETHER>();
-    let at =
-        whole.iter().take_while(|chunk| !chunk.iter().fold(false, |any, &v| any | is(v))).count() * TOGETHER;
-    let last = if at < whole.len() * TOGETHER { &row[at..][..TOGETHER] } else { rest };
+    const ELEMENTS_PER_STEP: usize = 64;
+    let (whole, rest) = row.as_chunks::<ELEMENTS_PER_STEP>();
+    let at = whole.iter().take_while(|chunk| !chunk.iter().fold(false, |any, &v| any | is(v))).count()
+        * ELEMENTS_PER_STEP;
+    let last = if at < whole.len() * ELEMENTS_PER_STEP { &row[at..][..ELEMENTS_PER_STEP] } else { rest };
     at + last.iter().position(|&v| is(v)).unwrap_or(0)
 }
 
-fn find<T: Number + PartialOrd, F: Combine<T>>(
+fn find<T: ReduceElement + PartialOrd, F: Combine<T>>(
     d: &CpuDevice,
     x: &View<'_>,
     kept: usize,
@@ -84,18 +89,18 @@ fn find<T: Number + PartialOrd, F: Combine<T>>(
     let dims = x.shape().dims();
     let n: usize = dims[kept..].iter().product();
     let mut out = filled(dims[..kept].iter().product(), 0i64)?;
-    let copy = turned::<T>(d, "an index of an extreme", x)?;
-    let stage = either::<T>("an index of an extreme", x, &copy)?;
+    let copy = row_major_copy::<T>(d, "an index of an extreme", x)?;
+    let stage = staged::<T>("an index of an extreme", x, &copy)?;
     for_each_piece(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, &|first, part| {
-        let (mut buffer, far) = ([F::start(); BLOCK], stage.is_read_in_place());
+        let (mut buffer, from_memory) = ([F::init(); BLOCK], stage.is_read_in_place());
         for (i, out) in part.iter_mut().enumerate() {
             let mut best: Option<(T, usize)> = None;
             for start in (0..n).step_by(BLOCK) {
                 let len = BLOCK.min(n - start);
                 let row = stage.block(d.isa(), (first + i) * n + start, len, len, &mut buffer);
-                let top = F::block(d.isa(), row, far);
+                let top = F::block(d.isa(), row, from_memory);
                 if best.is_none_or(|(b, _)| better(top, b) || (is_nan(top) && !is_nan(b))) {
-                    best = Some((top, start + dispatch(d.isa(), Place { row, of: top })));
+                    best = Some((top, start + dispatch(d.isa(), FindPlace { row, of: top })));
                 }
             }
             *out = best.map_or(0, |(_, place)| place as i64);

@@ -3,8 +3,8 @@
 //! Lanes that never had a term may take part here: each holds what a lane starts from, and combining with that changes
 //! nothing (a lane that had a term is never -0 in a sum, as it starts from +0).
 
-use super::source::{Number, Stage};
-use crate::reduce::kernels::block::{Folds, IN_REGISTERS};
+use super::source::{ReduceElement, StagedView};
+use crate::reduce::kernels::block::{ROW_TERMS_IN_REGISTERS, VectorFolds};
 use elinvar_core::order::LANES;
 #[cfg(target_arch = "x86_64")]
 use elinvar_core::order::fold_block;
@@ -18,32 +18,32 @@ use std::marker::PhantomData;
 /// How two terms are combined, and from what a lane starts.
 pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
     /// What a lane starts from.
-    fn start() -> T;
+    fn init() -> T;
     /// Two terms as one.
-    fn two(a: T, b: T) -> T;
+    fn combine(a: T, b: T) -> T;
     /// What changes no bit of a term that it is combined with: for a sum -0, which leaves -0 as it is.
     #[inline(always)]
     fn neutral() -> T {
-        Self::start()
+        Self::init()
     }
 
-    /// At most a block of contiguous terms; `far`: they are not in a cache, and others follow.
+    /// At most a block of contiguous terms; `from_memory`: they are not in a cache, and others follow.
     #[inline]
-    fn block(isa: Isa, terms: &[T], far: bool) -> T
+    fn block(isa: Isa, terms: &[T], from_memory: bool) -> T
     where
         T: Element,
     {
-        let _ = far;
-        dispatch_formula_or_plain::<T, _>(isa, Block { terms, f: PhantomData::<Self> })
+        let _ = from_memory;
+        dispatch_formula_or_plain::<T, _>(isa, BlockFold { terms, f: PhantomData::<Self> })
     }
-    /// Contiguous rows of `n` terms, `0 < n <= BLOCK`; `far`: as for [`Combine::block`].
+    /// Contiguous rows of `n` terms, `0 < n <= BLOCK`; `from_memory`: as for [`Combine::fold_terms`].
     #[inline]
-    fn rows(isa: Isa, x: &[T], n: usize, far: bool, out: &mut [T])
+    fn rows(isa: Isa, x: &[T], n: usize, from_memory: bool, out: &mut [T])
     where
         T: Element,
     {
         for (row, out) in x.chunks_exact(n).zip(out) {
-            *out = Self::block(isa, row, far);
+            *out = Self::block(isa, row, from_memory);
         }
     }
     /// At most a block of terms that lie in several parts, if they need not be copied first.
@@ -56,9 +56,9 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         None
     }
 
-    /// As [`Number::add_halves`], if terms are added.
+    /// As [`ReduceElement::add_halves`], if terms are added.
     #[inline]
-    fn join_halves(
+    fn add_f16_terms(
         isa: Isa,
         data: &HostData,
         base: usize,
@@ -66,16 +66,16 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         acc: &mut [T],
     ) -> bool
     where
-        T: Number,
+        T: ReduceElement,
     {
         let _ = (isa, data, base, places, acc);
         false
     }
-    /// As [`Number::sum_halves`], if terms are added.
+    /// As [`ReduceElement::sum_halves`], if terms are added.
     #[inline]
-    fn rows_of_halves(isa: Isa, data: &HostData, at: usize, n: usize, out: &mut [T]) -> bool
+    fn sum_f16_rows(isa: Isa, data: &HostData, at: usize, n: usize, out: &mut [T]) -> bool
     where
-        T: Number,
+        T: ReduceElement,
     {
         let _ = (isa, data, at, n, out);
         false
@@ -83,13 +83,13 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
 
     /// Two terms as one, if NaN and zeros need not be right: who wins among these is most of what an extreme costs.
     #[inline(always)]
-    fn quick(a: T, b: T) -> T {
-        Self::two(a, b)
+    fn quick_extreme(a: T, b: T) -> T {
+        Self::combine(a, b)
     }
     /// What a doubt starts from.
     #[inline(always)]
-    fn calm() -> T {
-        Self::start()
+    fn no_doubt() -> T {
+        Self::init()
     }
     /// A doubt that saw another term.
     #[inline(always)]
@@ -107,65 +107,65 @@ macro_rules! float {
     ($($t:ty),*) => {$(
         impl Combine<$t> for Sum {
             #[inline(always)]
-            fn start() -> $t { 0.0 }
+            fn init() -> $t { 0.0 }
             #[inline(always)]
-            fn two(a: $t, b: $t) -> $t { a + b }
+            fn combine(a: $t, b: $t) -> $t { a + b }
             #[inline(always)]
             fn neutral() -> $t { -0.0 }
             #[inline]
-            fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
-                if terms.len() <= 16 { dispatch_formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Sum> }) } else { <$t as Folds>::sum(isa, terms, far) }
+            fn block(isa: Isa, terms: &[$t], from_memory: bool) -> $t {
+                if terms.len() <= 16 { dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Sum> }) } else { <$t as VectorFolds>::sum(isa, terms, from_memory) }
             }
             #[inline]
-            fn rows(isa: Isa, x: &[$t], n: usize, far: bool, out: &mut [$t]) {
-                if IN_REGISTERS.contains(&n) {
-                    return <$t as Folds>::sum_rows(isa, x, n, out);
+            fn rows(isa: Isa, x: &[$t], n: usize, from_memory: bool, out: &mut [$t]) {
+                if ROW_TERMS_IN_REGISTERS.contains(&n) {
+                    return <$t as VectorFolds>::sum_rows(isa, x, n, out);
                 }
                 for (row, out) in x.chunks_exact(n).zip(out) {
-                    *out = Self::block(isa, row, far);
+                    *out = Self::block(isa, row, from_memory);
                 }
             }
             #[inline]
             fn block_of(isa: Isa, parts: &[&[$t]]) -> Option<$t> {
-                Some(<$t as Folds>::sum_of(isa, parts))
+                Some(<$t as VectorFolds>::sum_of(isa, parts))
             }
             #[inline]
-            fn join_halves(
+            fn add_f16_terms(
                 isa: Isa,
                 data: &HostData,
                 base: usize,
                 places: impl Iterator<Item = isize> + Clone,
                 acc: &mut [$t],
             ) -> bool {
-                <$t as Number>::add_halves(isa, data, base, places, acc)
+                <$t as ReduceElement>::add_f16_terms(isa, data, base, places, acc)
             }
             #[inline]
-            fn rows_of_halves(isa: Isa, data: &HostData, at: usize, n: usize, out: &mut [$t]) -> bool {
-                <$t as Number>::sum_halves(isa, data, at, n, out)
+            fn sum_f16_rows(isa: Isa, data: &HostData, at: usize, n: usize, out: &mut [$t]) -> bool {
+                <$t as ReduceElement>::sum_f16_rows(isa, data, at, n, out)
             }
         }
         impl Combine<$t> for Prod {
             #[inline(always)]
-            fn start() -> $t { 1.0 }
+            fn init() -> $t { 1.0 }
             #[inline(always)]
-            fn two(a: $t, b: $t) -> $t { a * b }
+            fn combine(a: $t, b: $t) -> $t { a * b }
         }
         impl Combine<$t> for Max {
             #[inline(always)]
-            fn start() -> $t { <$t>::NEG_INFINITY }
+            fn init() -> $t { <$t>::NEG_INFINITY }
             #[inline(always)]
-            fn two(a: $t, b: $t) -> $t { Lane::max(a, b) }
+            fn combine(a: $t, b: $t) -> $t { Lane::max(a, b) }
             #[inline]
-            fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
-                match <$t as Folds>::largest(isa, terms, far) {
+            fn block(isa: Isa, terms: &[$t], from_memory: bool) -> $t {
+                match <$t as VectorFolds>::largest(isa, terms, from_memory) {
                     Some(extreme) => extreme,
-                    None => dispatch_formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Max> }),
+                    None => dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Max> }),
                 }
             }
             #[inline(always)]
-            fn quick(a: $t, b: $t) -> $t { if b > a { b } else { a } }
+            fn quick_extreme(a: $t, b: $t) -> $t { if b > a { b } else { a } }
             #[inline(always)]
-            fn calm() -> $t { 0.0 }
+            fn no_doubt() -> $t { 0.0 }
             // A sum is NaN if a term was (or if infinities of both signs were).
             #[inline(always)]
             fn doubt(doubt: $t, b: $t) -> $t { doubt + b }
@@ -174,20 +174,20 @@ macro_rules! float {
         }
         impl Combine<$t> for Min {
             #[inline(always)]
-            fn start() -> $t { <$t>::INFINITY }
+            fn init() -> $t { <$t>::INFINITY }
             #[inline(always)]
-            fn two(a: $t, b: $t) -> $t { Lane::min(a, b) }
+            fn combine(a: $t, b: $t) -> $t { Lane::min(a, b) }
             #[inline]
-            fn block(isa: Isa, terms: &[$t], far: bool) -> $t {
-                match <$t as Folds>::smallest(isa, terms, far) {
+            fn block(isa: Isa, terms: &[$t], from_memory: bool) -> $t {
+                match <$t as VectorFolds>::smallest(isa, terms, from_memory) {
                     Some(extreme) => extreme,
-                    None => dispatch_formula_or_plain::<$t, _>(isa, Block { terms, f: PhantomData::<Min> }),
+                    None => dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Min> }),
                 }
             }
             #[inline(always)]
-            fn quick(a: $t, b: $t) -> $t { if b < a { b } else { a } }
+            fn quick_extreme(a: $t, b: $t) -> $t { if b < a { b } else { a } }
             #[inline(always)]
-            fn calm() -> $t { 0.0 }
+            fn no_doubt() -> $t { 0.0 }
             // A sum is NaN if a term was (or if infinities of both signs were).
             #[inline(always)]
             fn doubt(doubt: $t, b: $t) -> $t { doubt + b }
@@ -200,21 +200,21 @@ float!(f32, f64);
 
 impl Combine<i64> for Sum {
     #[inline(always)]
-    fn start() -> i64 {
+    fn init() -> i64 {
         0
     }
     #[inline(always)]
-    fn two(a: i64, b: i64) -> i64 {
+    fn combine(a: i64, b: i64) -> i64 {
         a.wrapping_add(b)
     }
 }
 impl Combine<i64> for Prod {
     #[inline(always)]
-    fn start() -> i64 {
+    fn init() -> i64 {
         1
     }
     #[inline(always)]
-    fn two(a: i64, b: i64) -> i64 {
+    fn combine(a: i64, b: i64) -> i64 {
         a.wrapping_mul(b)
     }
 }
@@ -222,162 +222,162 @@ macro_rules! ordered {
     ($($t:ty: $least:expr, $greatest:expr;)*) => {$(
         impl Combine<$t> for Max {
             #[inline(always)]
-            fn start() -> $t { $least }
+            fn init() -> $t { $least }
             #[inline(always)]
-            fn two(a: $t, b: $t) -> $t { Int::max(a, b) }
+            fn combine(a: $t, b: $t) -> $t { Int::max(a, b) }
         }
         impl Combine<$t> for Min {
             #[inline(always)]
-            fn start() -> $t { $greatest }
+            fn init() -> $t { $greatest }
             #[inline(always)]
-            fn two(a: $t, b: $t) -> $t { Int::min(a, b) }
+            fn combine(a: $t, b: $t) -> $t { Int::min(a, b) }
         }
     )*};
 }
 ordered! { i64: i64::MIN, i64::MAX; i32: i32::MIN, i32::MAX; u8: 0, 255; bool: false, true; }
 
 /// The lanes of a block that is still being read.
-pub(crate) type Lanes<T> = [T; LANES];
+pub(crate) type FoldLanes<T> = [T; LANES];
 
 /// Adds terms to the lanes; the first belongs to lane 0.
 #[inline(always)]
-pub(crate) fn accumulate<T: Copy, F: Combine<T>>(lanes: &mut Lanes<T>, terms: &[T]) {
+pub(crate) fn accumulate<T: Copy, F: Combine<T>>(lanes: &mut FoldLanes<T>, terms: &[T]) {
     /// Lanes that are held in registers while the terms go by: four AVX-512 registers of f32, eight of AVX2.
-    const HELD: usize = 64;
+    const LANES_IN_REGISTERS: usize = 64;
     let (whole, rest) = terms.as_chunks::<LANES>();
-    for part in 0..LANES / HELD {
-        let at = part * HELD;
-        let mut held = [F::start(); HELD];
-        held.copy_from_slice(&lanes[at..at + HELD]);
+    for part in 0..LANES / LANES_IN_REGISTERS {
+        let at = part * LANES_IN_REGISTERS;
+        let mut held = [F::init(); LANES_IN_REGISTERS];
+        held.copy_from_slice(&lanes[at..at + LANES_IN_REGISTERS]);
         for chunk in whole {
-            for j in 0..HELD {
-                held[j] = F::two(held[j], chunk[at + j]);
+            for j in 0..LANES_IN_REGISTERS {
+                held[j] = F::combine(held[j], chunk[at + j]);
             }
         }
-        lanes[at..at + HELD].copy_from_slice(&held);
+        lanes[at..at + LANES_IN_REGISTERS].copy_from_slice(&held);
     }
     for (lane, &term) in lanes.iter_mut().zip(rest) {
-        *lane = F::two(*lane, term);
+        *lane = F::combine(*lane, term);
     }
 }
 
 /// The lanes as one number; `n` terms were read.
 #[inline(always)]
-pub(crate) fn halved<T: Copy, F: Combine<T>>(lanes: &mut Lanes<T>, n: usize) -> T {
+pub(crate) fn reduce_lanes<T: Copy, F: Combine<T>>(lanes: &mut FoldLanes<T>, n: usize) -> T {
     if n > 64 {
         for j in 0..64 {
-            lanes[j] = F::two(lanes[j], lanes[j + 64]);
+            lanes[j] = F::combine(lanes[j], lanes[j + 64]);
         }
     }
     if n > 32 {
         for j in 0..32 {
-            lanes[j] = F::two(lanes[j], lanes[j + 32]);
+            lanes[j] = F::combine(lanes[j], lanes[j + 32]);
         }
     }
     if n > 16 {
         for j in 0..16 {
-            lanes[j] = F::two(lanes[j], lanes[j + 16]);
+            lanes[j] = F::combine(lanes[j], lanes[j + 16]);
         }
     }
-    sixteen::<T, F>(std::array::from_fn(|j| lanes[j]))
+    reduce_16_lanes::<T, F>(std::array::from_fn(|j| lanes[j]))
 }
 
 /// The first 16 lanes as one number.
 #[inline(always)]
-pub(crate) fn sixteen<T: Copy, F: Combine<T>>(mut x: [T; 16]) -> T {
+pub(crate) fn reduce_16_lanes<T: Copy, F: Combine<T>>(mut x: [T; 16]) -> T {
     for j in 0..8 {
-        x[j] = F::two(x[j], x[j + 8]);
+        x[j] = F::combine(x[j], x[j + 8]);
     }
     for j in 0..4 {
-        x[j] = F::two(x[j], x[j + 4]);
+        x[j] = F::combine(x[j], x[j + 4]);
     }
-    F::two(F::two(x[0], x[2]), F::two(x[1], x[3]))
+    F::combine(F::combine(x[0], x[2]), F::combine(x[1], x[3]))
 }
 
 /// The extreme of 16 lanes, if it is right.
 #[inline(always)]
-pub(crate) fn sure<T: Copy, F: Combine<T>>(mut best: [T; 16], mut doubt: [T; 16]) -> Option<T> {
+pub(crate) fn certain_extreme<T: Copy, F: Combine<T>>(mut best: [T; 16], mut doubt: [T; 16]) -> Option<T> {
     for j in 0..8 {
-        best[j] = F::quick(best[j], best[j + 8]);
+        best[j] = F::quick_extreme(best[j], best[j + 8]);
         doubt[j] = F::doubt(doubt[j], doubt[j + 8]);
     }
     for j in 0..4 {
-        best[j] = F::quick(best[j], best[j + 4]);
+        best[j] = F::quick_extreme(best[j], best[j + 4]);
         doubt[j] = F::doubt(doubt[j], doubt[j + 4]);
     }
-    let best = F::quick(F::quick(best[0], best[2]), F::quick(best[1], best[3]));
+    let best = F::quick_extreme(F::quick_extreme(best[0], best[2]), F::quick_extreme(best[1], best[3]));
     let doubt = F::doubt(F::doubt(doubt[0], doubt[2]), F::doubt(doubt[1], doubt[3]));
     F::is_sure(best, doubt).then_some(best)
 }
 
 /// A block of at most `BLOCK` contiguous terms.
 #[inline(always)]
-pub(crate) fn block<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
+pub(crate) fn fold_terms<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
     if terms.len() <= 16 {
-        let mut few = [F::start(); 16];
-        few.iter_mut().zip(terms).for_each(|(lane, &term)| *lane = F::two(*lane, term));
-        return sixteen::<T, F>(few);
+        let mut few = [F::init(); 16];
+        few.iter_mut().zip(terms).for_each(|(lane, &term)| *lane = F::combine(*lane, term));
+        return reduce_16_lanes::<T, F>(few);
     }
-    let mut lanes = [F::start(); LANES];
+    let mut lanes = [F::init(); LANES];
     accumulate::<T, F>(&mut lanes, terms);
-    halved::<T, F>(&mut lanes, terms.len())
+    reduce_lanes::<T, F>(&mut lanes, terms.len())
 }
 
 /// The same where nothing is known but the architecture. On x86-64 it is the definition: without AVX2, lanes written out for each type and way
 /// were seventy kilobytes of a program.
 #[inline(never)]
-pub(crate) fn plain<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
+pub(crate) fn fold_terms_plain<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
     #[cfg(target_arch = "x86_64")]
-    return fold_block(terms.len(), F::start(), |i| terms[i], F::two);
+    return fold_block(terms.len(), F::init(), |i| terms[i], F::combine);
     #[cfg(not(target_arch = "x86_64"))]
-    block::<T, F>(terms)
+    fold_terms::<T, F>(terms)
 }
 
 /// A block of at most `BLOCK` contiguous terms.
-struct Block<'a, T, F> {
+struct BlockFold<'a, T, F> {
     terms: &'a [T],
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Block<'_, T, F> {
+impl<T: Copy, F: Combine<T>> Kernel for BlockFold<'_, T, F> {
     type Out = T;
     #[inline(always)]
     fn run(self) -> T {
-        block::<T, F>(self.terms)
+        fold_terms::<T, F>(self.terms)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(never)]
     fn plain(self) -> T {
-        plain::<T, F>(self.terms)
+        fold_terms_plain::<T, F>(self.terms)
     }
 }
 
 /// Parts of a block that are folded where they lie, such as the images of a channel, whose gradient a bias gets.
-const PARTS: usize = 16;
+const MAX_PARTS: usize = 16;
 
-/// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first; `far`: as for [`Combine::block`].
-pub(crate) fn lying<T: Number, F: Combine<T>>(
+/// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first; `from_memory`: as for [`Combine::fold_terms`].
+pub(crate) fn fold_in_place<T: ReduceElement, F: Combine<T>>(
     isa: Isa,
-    x: &Stage<'_, T>,
+    x: &StagedView<'_, T>,
     start: usize,
     len: usize,
-    far: bool,
+    from_memory: bool,
 ) -> Option<T> {
     match x.padded(start, len, len) {
-        Some(terms) => Some(F::block(isa, terms, far)),
-        None => F::block_of(isa, &x.parts::<PARTS>(start, len)?),
+        Some(terms) => Some(F::block(isa, terms, from_memory)),
+        None => F::block_of(isa, &x.parts::<MAX_PARTS>(start, len)?),
     }
 }
 
 /// Results of blocks, joined pairwise in the order of the blocks.
-pub(crate) fn join<T: Copy, F: Combine<T>>(blocks: &[T]) -> T {
+pub(crate) fn join_blocks<T: Copy, F: Combine<T>>(blocks: &[T]) -> T {
     match blocks {
-        [] => F::start(),
+        [] => F::init(),
         [one] => *one,
         _ => {
             // The largest power of two below the length: what found its neighbours before the rest came.
             let (left, right) = blocks.split_at(blocks.len().next_power_of_two() / 2);
-            F::two(join::<T, F>(left), join::<T, F>(right))
+            F::combine(join_blocks::<T, F>(left), join_blocks::<T, F>(right))
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use super::float::{Float, each_float};
 use crate::CpuDevice;
-use crate::elementwise::operand::misuse;
+use crate::elementwise::operand::misuse_error;
 use crate::layout::copy;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledData, filled};
@@ -22,13 +22,13 @@ use elinvar_simd::uninit::UninitSlice;
 use std::mem::swap;
 
 /// Elements that are computed at once.
-const WINDOW: usize = 64;
+const CHUNK_ELEMENTS: usize = 64;
 /// Elements between two samples.
-const GAP: usize = 2;
+const SAMPLE_GAP: usize = 2;
 /// Elements of a group at most: nine arrays of so many f32 stay in a first-level cache.
-const MOST: usize = 1024;
+const MAX_GROUP_ELEMENTS: usize = 1024;
 /// Nanoseconds that an element takes.
-const NS: f64 = 0.5;
+const NS_PER_ELEMENT: f64 = 0.5;
 
 /// See `Backend::lattice`.
 pub(crate) fn lattice<F: Map<4>>(
@@ -51,46 +51,49 @@ pub(crate) fn lattice_grad<F: Map<5>>(
 }
 
 /// A view's elements, one after the other: where they lie, or copied.
-struct Straight<'a> {
+struct ContiguousView<'a> {
     view: &'a View<'a>,
     copy: Option<PooledData>,
 }
 
-impl<'a> Straight<'a> {
+impl<'a> ContiguousView<'a> {
     fn new(d: &CpuDevice, view: &'a View<'a>) -> Result<Self> {
         let lies = view.layout.is_contiguous();
-        Ok(Straight { view, copy: if lies { None } else { Some(PooledData::new(copy::own(d, view)?)) } })
+        Ok(ContiguousView {
+            view,
+            copy: if lies { None } else { Some(PooledData::new(copy::own(d, view)?)) },
+        })
     }
     fn elements<C: Float>(&self, what: &str) -> Result<&[C]> {
         let (data, first) = match &self.copy {
             None => (self.view.buffer, self.view.layout.offset()),
             Some(copy) => (copy.data(), 0),
         };
-        let all = C::slice(data).ok_or_else(|| misuse(what, self.view.dtype))?;
+        let all = C::slice(data).ok_or_else(|| misuse_error(what, self.view.dtype))?;
         Ok(&all[first..][..self.view.shape().numel()])
     }
 }
 
 /// Sizes: `t` steps of `n` samples of `s` elements.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct CtcSizes {
     t: usize,
     n: usize,
     s: usize,
 }
 
-impl Sizes {
+impl CtcSizes {
     fn of(x: &View<'_>) -> Self {
         let &[t, n, s] = x.shape().dims() else { unreachable!("a lattice has three axes") };
-        Sizes { t, n, s }
+        CtcSizes { t, n, s }
     }
     /// Samples of a group.
     fn group(self, d: &CpuDevice) -> usize {
-        self.n.div_ceil(d.threads()).min(MOST / self.apart()).max(1)
+        self.n.div_ceil(d.threads()).min(MAX_GROUP_ELEMENTS / self.row_stride()).max(1)
     }
     /// From a sample to the next, where they lie as a group.
-    fn apart(self) -> usize {
-        self.s + GAP
+    fn row_stride(self) -> usize {
+        self.s + SAMPLE_GAP
     }
     /// The matrix that groups have columns of.
     fn matrix(self, d: &CpuDevice, rows: usize) -> BlockedMatrices {
@@ -100,42 +103,42 @@ impl Sizes {
 
 /// Some samples.
 #[derive(Clone, Copy)]
-struct Group {
-    of: Sizes,
+struct SampleGroup {
+    of: CtcSizes,
     first: usize,
     count: usize,
 }
 
-impl Group {
-    fn new(of: Sizes, stripe: ColumnBlock) -> Self {
-        Group { of, first: stripe.column / of.s, count: stripe.width / of.s }
+impl SampleGroup {
+    fn new(of: CtcSizes, column_block: ColumnBlock) -> Self {
+        SampleGroup { of, first: column_block.column / of.s, count: column_block.width / of.s }
     }
     /// Copies the group's elements of step `k` of `x` [.., n, s] to where they lie as a group.
     #[inline(always)]
     fn stage<C: Copy>(self, x: &[C], k: usize, to: &mut [C]) {
-        let Sizes { n, s, .. } = self.of;
+        let CtcSizes { n, s, .. } = self.of;
         let from = x[(k * n + self.first) * s..][..self.count * s].chunks_exact(s);
-        for (to, from) in to.chunks_exact_mut(self.of.apart()).zip(from) {
+        for (to, from) in to.chunks_exact_mut(self.of.row_stride()).zip(from) {
             to[..s].copy_from_slice(from);
         }
     }
     /// Writes the group's elements, of which the first is at `at`.
     #[inline(always)]
-    fn write<C: Copy>(self, x: &[C], at: usize, room: &mut UninitSlice<'_, C>) {
-        for x in x[at..].chunks(self.of.apart()).take(self.count) {
-            room.copy(&x[..self.of.s]);
+    fn write<C: Copy>(self, x: &[C], at: usize, dst: &mut UninitSlice<'_, C>) {
+        for x in x[at..].chunks(self.of.row_stride()).take(self.count) {
+            dst.copy(&x[..self.of.s]);
         }
     }
     /// Where elements of sample `i` lie, of which the first of the group is at `at`.
     #[inline(always)]
     fn place(self, i: usize, at: usize) -> std::ops::Range<usize> {
-        let start = i * self.of.apart() + at;
+        let start = i * self.of.row_stride() + at;
         start..start + self.of.s
     }
 }
 
 /// Memory of a thread for a group, in whole windows and one more, which is read behind the last.
-struct Scratch<C> {
+struct CtcScratch<C> {
     len: usize,
     /// 1 where a sample has an element, 0 between.
     there: HostVec<C>,
@@ -143,15 +146,15 @@ struct Scratch<C> {
     others: [HostVec<C>; 5],
 }
 
-impl<C: Float> Scratch<C> {
-    fn new(of: Sizes, count: usize) -> Result<Self> {
-        let len = (count * of.apart()).next_multiple_of(WINDOW);
-        let zeros = || filled(len + WINDOW, C::NOTHING);
+impl<C: Float> CtcScratch<C> {
+    fn new(of: CtcSizes, count: usize) -> Result<Self> {
+        let len = (count * of.row_stride()).next_multiple_of(CHUNK_ELEMENTS);
+        let zeros = || filled(len + CHUNK_ELEMENTS, C::POSITIVE_ZERO);
         let (mut there, may) = (zeros()?, zeros()?);
-        for sample in there.chunks_exact_mut(of.apart()).take(count) {
+        for sample in there.chunks_exact_mut(of.row_stride()).take(count) {
             sample[..of.s].fill(C::lit(1.0));
         }
-        Ok(Scratch { len, there, may, others: [zeros()?, zeros()?, zeros()?, zeros()?, zeros()?] })
+        Ok(CtcScratch { len, there, may, others: [zeros()?, zeros()?, zeros()?, zeros()?, zeros()?] })
     }
 }
 
@@ -161,15 +164,19 @@ fn forwards<C: Float, F: Map<4>>(
     x: [&View<'_>; 3],
     ends: &[usize],
 ) -> Result<HostData> {
-    let of = Sizes::of(x[0]);
-    let [x, may, front] = [Straight::new(d, x[0])?, Straight::new(d, x[1])?, Straight::new(d, x[2])?];
+    let of = CtcSizes::of(x[0]);
+    let [x, may, front] =
+        [ContiguousView::new(d, x[0])?, ContiguousView::new(d, x[1])?, ContiguousView::new(d, x[2])?];
     let (x, may, front) = (x.elements(F::NAME)?, may.elements(F::NAME)?, front.elements(F::NAME)?);
-    let y = fill_column_blocks(d, of.matrix(d, of.t + 1), NS, &|stripes| {
-        let mut scratch = Scratch::<C>::new(of, of.group(d))?;
-        while let Some(stripe) = stripes.next() {
-            let group = Group::new(of, stripe);
+    let y = fill_column_blocks(d, of.matrix(d, of.t + 1), NS_PER_ELEMENT, &|column_blocks| {
+        let mut scratch = CtcScratch::<C>::new(of, of.group(d))?;
+        while let Some(column_block) = column_blocks.next() {
+            let group = SampleGroup::new(of, column_block);
             group.stage(may, 0, &mut scratch.may);
-            run_lanes(d.isa(), Forwards { f: *f, group, x, front, ends, scratch: &mut scratch, stripes });
+            run_lanes(
+                d.isa(),
+                ForwardSteps { f: *f, group, x, front, ends, scratch: &mut scratch, column_blocks },
+            );
         }
         Ok(())
     })?;
@@ -177,25 +184,25 @@ fn forwards<C: Float, F: Map<4>>(
 }
 
 /// A kernel: all steps of a group.
-struct Forwards<'a, 'y, C, F> {
+struct ForwardSteps<'a, 'y, C, F> {
     f: F,
-    group: Group,
+    group: SampleGroup,
     x: &'a [C],
     front: &'a [C],
     ends: &'a [usize],
-    scratch: &'a mut Scratch<C>,
-    stripes: &'a mut ColumnBlocks<'y, C>,
+    scratch: &'a mut CtcScratch<C>,
+    column_blocks: &'a mut ColumnBlocks<'y, C>,
 }
 
-impl<C: Float, F: Map<4>> LaneKernel for Forwards<'_, '_, C, F> {
+impl<C: Float, F: Map<4>> LaneKernel for ForwardSteps<'_, '_, C, F> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
-        let Forwards { f, group, x, front, ends, scratch, stripes } = self;
-        let Scratch { len, there, may, others: [before, after, here, sums, _] } = scratch;
+        let ForwardSteps { f, group, x, front, ends, scratch, column_blocks } = self;
+        let CtcScratch { len, there, may, others: [before, after, here, sums, _] } = scratch;
         let (len, never) = (*len, C::lit(f64::NEG_INFINITY));
-        for before in before.chunks_exact_mut(group.of.apart()).take(group.count) {
+        for before in before.chunks_exact_mut(group.of.row_stride()).take(group.count) {
             before.copy_from_slice(front);
         }
         after.fill(never);
@@ -204,30 +211,30 @@ impl<C: Float, F: Map<4>> LaneKernel for Forwards<'_, '_, C, F> {
             let mut at = 0;
             while at < len {
                 step::<C, M, F>(f, before, [there, may, here], at, sums, after);
-                at += WINDOW;
+                at += CHUNK_ELEMENTS;
             }
             for i in 0..group.count {
                 if k >= ends[group.first + i] {
-                    let place = group.place(i, GAP);
+                    let place = group.place(i, SAMPLE_GAP);
                     after[place.clone()].copy_from_slice(&before[place]);
                 }
             }
-            stripes.row(|room| group.write(sums, 0, room));
+            column_blocks.row(|dst| group.write(sums, 0, dst));
             swap(before, after);
             // Each later step has -inf in front of its first sample as well.
-            after[..GAP].fill(never);
+            after[..SAMPLE_GAP].fill(never);
         }
-        stripes.row(|room| group.write(before, GAP, room));
+        column_blocks.row(|dst| group.write(before, SAMPLE_GAP, dst));
     }
 }
 
 /// The elements from `at` on.
 #[inline(always)]
-fn window<C>(x: &[C], at: usize) -> &[C; WINDOW] {
+fn chunk<C>(x: &[C], at: usize) -> &[C; CHUNK_ELEMENTS] {
     x[at..].first_chunk().expect("there is one more window behind the last")
 }
 
-/// A window of a step: its sums, and with `here` the elements, which lie [`GAP`] further on.
+/// A window of a step: its sums, and with `here` the elements, which lie [`SAMPLE_GAP`] further on.
 #[inline(always)]
 fn step<C: Float, R: SimdLanes<C> + Lane, F: Map<4>>(
     f: F,
@@ -237,20 +244,20 @@ fn step<C: Float, R: SimdLanes<C> + Lane, F: Map<4>>(
     sums: &mut [C],
     after: &mut [C],
 ) {
-    let [stay, next, skip] = [window(before, at + 2), window(before, at + 1), window(before, at)];
-    let [there, may, here] = [window(there, at), window(may, at), window(here, at)];
+    let [stay, next, skip] = [chunk(before, at + 2), chunk(before, at + 1), chunk(before, at)];
+    let [there, may, here] = [chunk(there, at), chunk(may, at), chunk(here, at)];
     // Copies: the compiler does not see that results are apart from what is read.
-    let (mut y, mut a) = ([C::NOTHING; WINDOW], [C::NOTHING; WINDOW]);
+    let (mut y, mut a) = ([C::POSITIVE_ZERO; CHUNK_ELEMENTS], [C::POSITIVE_ZERO; CHUNK_ELEMENTS]);
     let mut i = 0;
-    while i < WINDOW {
+    while i < CHUNK_ELEMENTS {
         let sum = f.lane([R::load(&stay[i..]), R::load(&next[i..]), R::load(&skip[i..]), R::load(&may[i..])]);
         sum.store(&mut y[i..]);
         let between = R::load(&there[i..]).eq(R::lit(0.0));
         R::select(between, R::lit(f64::NEG_INFINITY), sum + R::load(&here[i..])).store(&mut a[i..]);
         i += R::WIDTH;
     }
-    sums[at..][..WINDOW].copy_from_slice(&y);
-    after[at + GAP..][..WINDOW].copy_from_slice(&a);
+    sums[at..][..CHUNK_ELEMENTS].copy_from_slice(&y);
+    after[at + SAMPLE_GAP..][..CHUNK_ELEMENTS].copy_from_slice(&a);
 }
 
 fn backwards<C: Float, F: Map<5>>(
@@ -259,19 +266,26 @@ fn backwards<C: Float, F: Map<5>>(
     x: [&View<'_>; 4],
     ends: &[usize],
 ) -> Result<HostData> {
-    let of = Sizes::of(x[0]);
-    let all =
-        [Straight::new(d, x[0])?, Straight::new(d, x[1])?, Straight::new(d, x[2])?, Straight::new(d, x[3])?];
+    let of = CtcSizes::of(x[0]);
+    let all = [
+        ContiguousView::new(d, x[0])?,
+        ContiguousView::new(d, x[1])?,
+        ContiguousView::new(d, x[2])?,
+        ContiguousView::new(d, x[3])?,
+    ];
     let [x, may, sums, g] = &all;
     let (x, may) = (x.elements(F::NAME)?, may.elements(F::NAME)?);
     let (sums, g) = (sums.elements(F::NAME)?, g.elements(F::NAME)?);
-    let y = fill_column_blocks(d, of.matrix(d, of.t), NS, &|stripes| {
-        let mut scratch = Scratch::<C>::new(of, of.group(d))?;
-        while let Some(stripe) = stripes.next_bottom_up() {
-            let group = Group::new(of, stripe);
+    let y = fill_column_blocks(d, of.matrix(d, of.t), NS_PER_ELEMENT, &|column_blocks| {
+        let mut scratch = CtcScratch::<C>::new(of, of.group(d))?;
+        while let Some(column_block) = column_blocks.next_bottom_up() {
+            let group = SampleGroup::new(of, column_block);
             group.stage(may, 0, &mut scratch.may);
             group.stage(g, 0, &mut scratch.others[0]);
-            run_lanes(d.isa(), Backwards { f: *f, group, x, sums, ends, scratch: &mut scratch, stripes });
+            run_lanes(
+                d.isa(),
+                BackwardSteps { f: *f, group, x, sums, ends, scratch: &mut scratch, column_blocks },
+            );
         }
         Ok(())
     })?;
@@ -279,24 +293,24 @@ fn backwards<C: Float, F: Map<5>>(
 }
 
 /// A kernel: all steps of a group, from the last to the first.
-struct Backwards<'a, 'y, C, F> {
+struct BackwardSteps<'a, 'y, C, F> {
     f: F,
-    group: Group,
+    group: SampleGroup,
     x: &'a [C],
     sums: &'a [C],
     ends: &'a [usize],
-    scratch: &'a mut Scratch<C>,
-    stripes: &'a mut ColumnBlocks<'y, C>,
+    scratch: &'a mut CtcScratch<C>,
+    column_blocks: &'a mut ColumnBlocks<'y, C>,
 }
 
-impl<C: Float, F: Map<5>> LaneKernel for Backwards<'_, '_, C, F> {
+impl<C: Float, F: Map<5>> LaneKernel for BackwardSteps<'_, '_, C, F> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
-        let Backwards { f, group, x, sums, ends, scratch, stripes } = self;
-        let Scratch { len, there, may, others: [by, new, here, y, after] } = scratch;
-        let Sizes { t, s, .. } = group.of;
+        let BackwardSteps { f, group, x, sums, ends, scratch, column_blocks } = self;
+        let CtcScratch { len, there, may, others: [by, new, here, y, after] } = scratch;
+        let CtcSizes { t, s, .. } = group.of;
         // No step writes between samples.
         y.fill(C::lit(f64::NEG_INFINITY));
         after.fill(C::lit(f64::NEG_INFINITY));
@@ -307,7 +321,7 @@ impl<C: Float, F: Map<5>> LaneKernel for Backwards<'_, '_, C, F> {
                 let mut at = 0;
                 while at < *len {
                     step_back::<C, M, F>(f, [there, may, here, y, after, by], at, new);
-                    at += WINDOW;
+                    at += CHUNK_ELEMENTS;
                 }
                 for i in 0..group.count {
                     if k + 1 >= ends[group.first + i] {
@@ -317,12 +331,12 @@ impl<C: Float, F: Map<5>> LaneKernel for Backwards<'_, '_, C, F> {
                 }
                 swap(by, new);
             }
-            stripes.row(|room| {
+            column_blocks.row(|dst| {
                 for i in 0..group.count {
                     if k < ends[group.first + i] {
-                        room.copy(&by[group.place(i, 0)]);
+                        dst.copy(&by[group.place(i, 0)]);
                     } else {
-                        room.extend(s, |_| C::NOTHING);
+                        dst.extend(s, |_| C::POSITIVE_ZERO);
                     }
                 }
             });
@@ -339,12 +353,12 @@ fn step_back<C: Float, R: SimdLanes<C> + Lane, F: Map<5>>(
     at: usize,
     new: &mut [C],
 ) {
-    let [there, may, here, y] = [window(there, at), window(may, at + 2), window(here, at), window(y, at)];
-    let after = [window(after, at), window(after, at + 1), window(after, at + 2)];
-    let by = [window(by, at), window(by, at + 1), window(by, at + 2)];
-    let mut all = [C::NOTHING; WINDOW];
+    let [there, may, here, y] = [chunk(there, at), chunk(may, at + 2), chunk(here, at), chunk(y, at)];
+    let after = [chunk(after, at), chunk(after, at + 1), chunk(after, at + 2)];
+    let by = [chunk(by, at), chunk(by, at + 1), chunk(by, at + 2)];
+    let mut all = [C::POSITIVE_ZERO; CHUNK_ELEMENTS];
     let mut i = 0;
-    while i < WINDOW {
+    while i < CHUNK_ELEMENTS {
         let (a, one) = (R::load(&y[i..]) + R::load(&here[i..]), R::lit(1.0));
         let sum = f.lane([R::lit(0.0), a, R::load(&after[0][i..]), R::load(&by[0][i..]), one]);
         let sum = f.lane([sum, a, R::load(&after[1][i..]), R::load(&by[1][i..]), one]);
@@ -353,5 +367,5 @@ fn step_back<C: Float, R: SimdLanes<C> + Lane, F: Map<5>>(
         R::select(between, R::lit(0.0), sum).store(&mut all[i..]);
         i += R::WIDTH;
     }
-    new[at..][..WINDOW].copy_from_slice(&all);
+    new[at..][..CHUNK_ELEMENTS].copy_from_slice(&all);
 }

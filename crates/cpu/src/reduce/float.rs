@@ -2,10 +2,10 @@
 
 use super::block::{self, Combine, each_fold};
 use super::columns;
-use super::source::{Number, Stage};
+use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{self, store};
-use crate::elementwise::operand::Make;
+use crate::elementwise::operand::FillFrom;
 use crate::lazy::buffer::View;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{DType, Element, HostData, HostVec, Result};
@@ -15,25 +15,25 @@ use elinvar_simd::dispatch::SimdFloat;
 use elinvar_simd::isa::Isa;
 
 /// Terms that are summed without a call.
-pub(crate) const FEW: usize = 16;
+pub(crate) const INLINE_SUM_MAX_TERMS: usize = 16;
 
 /// f32 or f64.
-pub(crate) trait Float: Number + SimdFloat + PartialOrd {
+pub(crate) trait Float: ReduceElement + SimdFloat + PartialOrd {
     /// Zero, positive.
-    const NOTHING: Self;
+    const POSITIVE_ZERO: Self;
     /// What the lanes of a fold start from.
-    fn start(f: Fold) -> Self;
+    fn init(f: Fold) -> Self;
     /// The fold of at most a block of terms.
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
     /// The fold of at most a block of terms, if they need not be copied first.
-    fn lying(isa: Isa, f: Fold, x: &Stage<'_, Self>, start: usize, len: usize) -> Option<Self>;
+    fn in_place(isa: Isa, f: Fold, x: &StagedView<'_, Self>, start: usize, len: usize) -> Option<Self>;
     /// The sum of each row of a view, of which the first `kept` axes are the rows, if these had better go side by side.
     ///
     /// # Errors
     /// `DTypeMismatch` if its elements are no such numbers; `OutOfMemory`.
     fn sums_abreast(d: &CpuDevice, what: &str, x: &View<'_>, kept: usize) -> Result<Option<HostVec<Self>>>;
     /// The sum of a few terms, filled up with zeros.
-    fn few(terms: [Self; FEW]) -> Self;
+    fn few(terms: [Self; INLINE_SUM_MAX_TERMS]) -> Self;
     /// The sum of each of some rows of `n` terms, at most a block, one row after the other.
     fn sum_rows(isa: Isa, terms: &[Self], n: usize, sums: &mut [Self]);
     /// Results of blocks, joined.
@@ -54,23 +54,23 @@ pub(crate) trait Float: Number + SimdFloat + PartialOrd {
         cut: (usize, usize),
         ns: f64,
         to: DType,
-        f: &Make<'_, Self>,
+        f: &FillFrom<'_, Self>,
     ) -> Result<HostData>;
 }
 
 macro_rules! float {
     ($t:ty, $store:expr, $pieces:expr) => {
         impl Float for $t {
-            const NOTHING: $t = 0.0;
+            const POSITIVE_ZERO: $t = 0.0;
             #[inline(always)]
-            fn start(f: Fold) -> $t {
-                each_fold!(f, F => <F as Combine<$t>>::start())
+            fn init(f: Fold) -> $t {
+                each_fold!(f, F => <F as Combine<$t>>::init())
             }
             fn block(isa: Isa, f: Fold, terms: &[$t]) -> $t {
                 each_fold!(f, F => <F as Combine<$t>>::block(isa, terms, false))
             }
-            fn lying(isa: Isa, f: Fold, x: &Stage<'_, $t>, start: usize, len: usize) -> Option<$t> {
-                each_fold!(f, F => block::lying::<$t, F>(isa, x, start, len, false))
+            fn in_place(isa: Isa, f: Fold, x: &StagedView<'_, $t>, start: usize, len: usize) -> Option<$t> {
+                each_fold!(f, F => block::fold_in_place::<$t, F>(isa, x, start, len, false))
             }
             fn sums_abreast(
                 d: &CpuDevice,
@@ -81,15 +81,15 @@ macro_rules! float {
                 columns::fold::<$t, Sum>(d, what, x, kept)
             }
             #[inline(always)]
-            fn few(terms: [$t; FEW]) -> $t {
+            fn few(terms: [$t; INLINE_SUM_MAX_TERMS]) -> $t {
                 // Lanes start from +0.
-                block::sixteen::<$t, Sum>(terms.map(|t| 0.0 + t))
+                block::reduce_16_lanes::<$t, Sum>(terms.map(|t| 0.0 + t))
             }
             fn sum_rows(isa: Isa, terms: &[$t], n: usize, sums: &mut [$t]) {
                 <Sum as Combine<$t>>::rows(isa, terms, n, false, sums);
             }
             fn join(f: Fold, blocks: &[$t]) -> $t {
-                each_fold!(f, F => block::join::<$t, F>(blocks))
+                each_fold!(f, F => block::join_blocks::<$t, F>(blocks))
             }
             fn stored(d: &CpuDevice, v: HostVec<$t>, to: DType) -> Result<HostData> {
                 $store(d, v, to)
@@ -100,7 +100,7 @@ macro_rules! float {
                 (unit, piece): (usize, usize),
                 ns: f64,
                 to: DType,
-                f: &Make<'_, $t>,
+                f: &FillFrom<'_, $t>,
             ) -> Result<HostData> {
                 if to == <$t>::DTYPE {
                     return Ok(<$t>::wrap(fill_pieces(d, len, piece, ns, f)?));

@@ -6,10 +6,10 @@
 
 use super::block::{self, Combine};
 use super::columns;
-use super::source::{Number, Stage};
+use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
-use crate::elementwise::operand::misuse;
+use crate::elementwise::operand::misuse_error;
 use crate::lazy::buffer::View;
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
@@ -18,24 +18,24 @@ use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
 
 /// Nanoseconds for a term: what memory takes.
-const NS: f64 = 0.2;
+const NS_PER_ELEMENT: f64 = 0.2;
 
 /// A function for each way of combining the elements of each row (the view's first `kept` axes stay), so that a program has what it
 /// calls: one for all ways was a quarter of a megabyte.
-macro_rules! ways {
+macro_rules! fold_functions {
     ($($name:ident $F:ty: $($int:ident $($dtype:ident)|*),*;)*) => {$(
         pub(crate) fn $name(d: &CpuDevice, x: &View<'_>, kept: usize, to: DType) -> Result<HostData> {
             match x.buffer.dtype() {
-                DType::F32 | DType::F16 | DType::BF16 => stored(d, view::<f32, $F>(d, x, kept)?, to),
-                DType::F64 => store(view::<f64, $F>(d, x, kept)?, to),
-                $($(DType::$dtype)|* => store(view::<$int, $F>(d, x, kept)?, to),)*
+                DType::F32 | DType::F16 | DType::BF16 => stored(d, fold_view::<f32, $F>(d, x, kept)?, to),
+                DType::F64 => store(fold_view::<f64, $F>(d, x, kept)?, to),
+                $($(DType::$dtype)|* => store(fold_view::<$int, $F>(d, x, kept)?, to),)*
                 #[allow(unreachable_patterns, reason = "some ways are for all types")]
-                other => Err(misuse("a fold", other)),
+                other => Err(misuse_error("a fold", other)),
             }
         }
     )*};
 }
-ways! {
+fold_functions! {
     float_sum Sum: ;
     sum Sum: i64 I64 | I32 | U8 | Bool;
     prod Prod: i64 I64 | I32 | U8 | Bool;
@@ -44,84 +44,107 @@ ways! {
 }
 
 /// The fold of each row of a view.
-fn view<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, kept: usize) -> Result<HostVec<T>> {
+fn fold_view<T: ReduceElement, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &View<'_>,
+    kept: usize,
+) -> Result<HostVec<T>> {
     let dims = x.layout.shape().dims();
     let (rows, n) = (dims[..kept].iter().product(), dims[kept..].iter().product());
     if rows == 0 || n == 0 {
-        return filled(rows, F::start());
+        return filled(rows, F::init());
     }
     if let Some(y) = columns::fold::<T, F>(d, "a fold", x, kept)? {
         return Ok(y);
     }
-    let mut out = filled(rows, F::start())?;
-    by_rows::<T, F>(d, &Stage::new("a fold", x)?, n, &mut out)?;
+    let mut out = filled(rows, F::init())?;
+    by_rows::<T, F>(d, &StagedView::new("a fold", x)?, n, &mut out)?;
     Ok(out)
 }
 
-fn by_rows<T: Number, F: Combine<T>>(d: &CpuDevice, x: &Stage<'_, T>, n: usize, out: &mut [T]) -> Result<()> {
-    let (blocks, far) = (n.div_ceil(BLOCK), x.is_read_in_place());
+fn by_rows<T: ReduceElement, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &StagedView<'_, T>,
+    n: usize,
+    out: &mut [T],
+) -> Result<()> {
+    let (blocks, from_memory) = (n.div_ceil(BLOCK), x.is_read_in_place());
     if blocks > 1 && out.len() < 4 * d.threads() {
         // Few long rows: threads share the blocks of each.
-        let mut all = filled(blocks, F::start())?;
+        let mut all = filled(blocks, F::init())?;
         for (row, out) in out.iter_mut().enumerate() {
-            for_each_piece(d, &mut all, 16, BLOCK as f64 * NS, &|first, part| {
-                let mut buffer = [F::start(); BLOCK];
+            for_each_piece(d, &mut all, 16, BLOCK as f64 * NS_PER_ELEMENT, &|first, part| {
+                let mut buffer = [F::init(); BLOCK];
                 for (b, y) in part.iter_mut().enumerate() {
                     let start = (first + b) * BLOCK;
-                    *y = block::<T, F>(d, x, row * n + start, BLOCK.min(n - start), far, &mut buffer);
+                    *y = fold_part::<T, F>(
+                        d,
+                        x,
+                        row * n + start,
+                        BLOCK.min(n - start),
+                        from_memory,
+                        &mut buffer,
+                    );
                 }
             });
-            *out = block::join::<T, F>(&all);
+            *out = block::join_blocks::<T, F>(&all);
         }
         return Ok(());
     }
     // Short rows are read several at a time.
     let group = (BLOCK / n).max(1);
     let piece = group * (64 * BLOCK / (group * n)).max(1);
-    try_for_each_piece(d, out, piece, n as f64 * NS, &|first, part| {
-        let mut buffer = [F::start(); BLOCK];
+    try_for_each_piece(d, out, piece, n as f64 * NS_PER_ELEMENT, &|first, part| {
+        let mut buffer = [F::init(); BLOCK];
         if blocks == 1 {
             for (i, part) in part.chunks_mut(group).enumerate() {
                 let len = part.len() * n;
                 if let Some((halves, at)) = x.stored((first + i * group) * n, len)
-                    && F::rows_of_halves(d.isa(), halves, at, n, part)
+                    && F::sum_f16_rows(d.isa(), halves, at, n, part)
                 {
                     continue;
                 }
                 let terms = x.block(d.isa(), (first + i * group) * n, len, len, &mut buffer);
-                F::rows(d.isa(), terms, n, far, part);
+                F::rows(d.isa(), terms, n, from_memory, part);
             }
             return Ok(());
         }
-        let mut all = filled(blocks, F::start())?;
+        let mut all = filled(blocks, F::init())?;
         for (i, out) in part.iter_mut().enumerate() {
             for (b, y) in all.iter_mut().enumerate() {
                 let start = b * BLOCK;
-                *y = block::<T, F>(d, x, (first + i) * n + start, BLOCK.min(n - start), far, &mut buffer);
+                *y = fold_part::<T, F>(
+                    d,
+                    x,
+                    (first + i) * n + start,
+                    BLOCK.min(n - start),
+                    from_memory,
+                    &mut buffer,
+                );
             }
-            *out = block::join::<T, F>(&all);
+            *out = block::join_blocks::<T, F>(&all);
         }
         Ok(())
     })
 }
 
 /// The fold of a block of `len` terms from `start` on.
-fn block<T: Number, F: Combine<T>>(
+fn fold_part<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
-    x: &Stage<'_, T>,
+    x: &StagedView<'_, T>,
     start: usize,
     len: usize,
-    far: bool,
+    from_memory: bool,
     buffer: &mut [T; BLOCK],
 ) -> T {
-    block::lying::<T, F>(d.isa(), x, start, len, far).unwrap_or_else(|| {
-        let mut folded = [F::start()];
+    block::fold_in_place::<T, F>(d.isa(), x, start, len, from_memory).unwrap_or_else(|| {
+        let mut folded = [F::init()];
         if let Some((halves, at)) = x.stored(start, len)
-            && F::rows_of_halves(d.isa(), halves, at, len, &mut folded)
+            && F::sum_f16_rows(d.isa(), halves, at, len, &mut folded)
         {
             return folded[0];
         }
         x.read(d.isa(), start, &mut buffer[..len]);
-        F::block(d.isa(), &buffer[..len], far)
+        F::block(d.isa(), &buffer[..len], from_memory)
     })
 }

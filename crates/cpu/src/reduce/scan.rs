@@ -2,7 +2,7 @@
 
 use super::block::Combine;
 use super::columns;
-use super::source::{Number, either, turned};
+use super::source::{ReduceElement, row_major_copy, staged};
 use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
 use crate::lazy::buffer::View;
@@ -21,66 +21,70 @@ use std::mem::MaybeUninit;
 /// Prefix sums or products along the last axis.
 pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
     match (x.buffer.dtype(), f) {
-        (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => halves::<Sum>(d, x, to),
-        (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => halves::<Prod>(d, x, to),
-        (DType::F64, Scan::Sum) => own::<f64, Sum>(d, x, to),
-        (DType::F64, Scan::Prod) => own::<f64, Prod>(d, x, to),
-        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Sum) => own::<i64, Sum>(d, x, to),
-        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Prod) => own::<i64, Prod>(d, x, to),
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => scan_in_f32::<Sum>(d, x, to),
+        (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => scan_in_f32::<Prod>(d, x, to),
+        (DType::F64, Scan::Sum) => scan_native::<f64, Sum>(d, x, to),
+        (DType::F64, Scan::Prod) => scan_native::<f64, Prod>(d, x, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Sum) => scan_native::<i64, Sum>(d, x, to),
+        (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Prod) => scan_native::<i64, Prod>(d, x, to),
     }
 }
 
 /// Of f32 and what is computed in it.
-fn halves<F: Combine<f32>>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
-    let Placed { buffer, layout } = placed::<f32, F>(d, x)?;
+fn scan_in_f32<F: Combine<f32>>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
+    let Placed { buffer, layout } = scan_placed::<f32, F>(d, x)?;
     Ok(Placed { buffer: stored(d, buffer, to)?, layout })
 }
 
 /// Of types that are stored as they are computed.
-fn own<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
-    let Placed { buffer, layout } = placed::<T, F>(d, x)?;
+fn scan_native<T: ReduceElement, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &View<'_>,
+    to: DType,
+) -> Result<Placed<HostData>> {
+    let Placed { buffer, layout } = scan_placed::<T, F>(d, x)?;
     Ok(Placed { buffer: store(buffer, to)?, layout })
 }
 
-fn placed<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Placed<HostVec<T>>> {
+fn scan_placed<T: ReduceElement, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Placed<HostVec<T>>> {
     match columns::scan::<T, F>(d, x)? {
         Some(y) => Ok(y),
         None => one_by_one::<T, F>(d, x).map(Placed::from),
     }
 }
 
-fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<HostVec<T>> {
+fn one_by_one<T: ReduceElement, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<HostVec<T>> {
     let n = x.shape().last().copied().unwrap_or(1);
     let len = x.shape().numel();
     if len == 0 {
         return Ok(HostVec::new());
     }
-    let copy = turned::<T>(d, "a scan", x)?;
-    let stage = either::<T>("a scan", x, &copy)?;
+    let copy = row_major_copy::<T>(d, "a scan", x)?;
+    let stage = staged::<T>("a scan", x, &copy)?;
     let isa = d.isa();
     if n >= 32 * SCAN_BLOCK && len / n < 2 * d.threads() && d.threads() > 1 {
-        let mut y = filled(len, F::start())?;
+        let mut y = filled(len, F::init())?;
         // Few long rows: threads share the blocks, whose offsets are one short chain.
         for (r, row) in y.chunks_mut(n).enumerate() {
             for_each_piece(d, row, 8 * SCAN_BLOCK, 1.0, &|start, part| {
                 stage.read(isa, r * n + start, part);
                 for block in part.chunks_mut(SCAN_BLOCK) {
-                    dispatch(isa, Rows { x: block, n: SCAN_BLOCK, f: PhantomData::<F> });
+                    dispatch(isa, ScanRows { x: block, n: SCAN_BLOCK, f: PhantomData::<F> });
                 }
             });
-            let mut offsets = filled(n.div_ceil(SCAN_BLOCK), F::start())?;
+            let mut offsets = filled(n.div_ceil(SCAN_BLOCK), F::init())?;
             let mut last: Option<T> = None;
             for (offset, block) in offsets.iter_mut().zip(row.chunks(SCAN_BLOCK)) {
                 let end = block[block.len() - 1];
                 // The first block has no offset; its place is not read.
                 *offset = last.unwrap_or(end);
-                last = Some(last.map_or(end, |o| F::two(o, end)));
+                last = Some(last.map_or(end, |o| F::combine(o, end)));
             }
             for_each_piece(d, row, 8 * SCAN_BLOCK, 0.5, &|start, part| {
                 for (b, block) in part.chunks_mut(SCAN_BLOCK).enumerate() {
                     let b = start / SCAN_BLOCK + b;
                     if b > 0 {
-                        dispatch(isa, Offset { x: block, by: offsets[b], f: PhantomData::<F> });
+                        dispatch(isa, AddOffset { x: block, by: offsets[b], f: PhantomData::<F> });
                     }
                 }
             });
@@ -88,23 +92,23 @@ fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<H
         return Ok(y);
     }
     let rows = (4 * SCAN_BLOCK / n).max(1);
-    fill_pieces(d, len, 4 * rows * n, 0.5, &|mut start, room| {
-        while room.remaining() > 0 {
-            let some = (rows * n).min(room.remaining());
-            if n <= SCAN_GROUP && stage.lies(start, some) {
+    fill_pieces(d, len, 4 * rows * n, 0.5, &|mut start, dst| {
+        while dst.remaining() > 0 {
+            let some = (rows * n).min(dst.remaining());
+            if n <= SCAN_GROUP && stage.is_in_place(start, some) {
                 let x = stage.block(isa, start, some, some, &mut []);
-                dispatch(isa, Short { x, n, room, f: PhantomData::<F> });
+                dispatch(isa, ScanShortRows { x, n, dst, f: PhantomData::<F> });
                 start += some;
                 continue;
             }
-            let x = if stage.lies(start, some) {
-                room.copied(stage.block(isa, start, some, some, &mut []))
+            let x = if stage.is_in_place(start, some) {
+                dst.copied(stage.block(isa, start, some, some, &mut []))
             } else {
-                let x = room.zeroed(some, F::start());
+                let x = dst.zeroed(some, F::init());
                 stage.read(isa, start, x);
                 x
             };
-            dispatch(isa, Rows { x, n, f: PhantomData::<F> });
+            dispatch(isa, ScanRows { x, n, f: PhantomData::<F> });
             start += some;
         }
         Ok(())
@@ -112,13 +116,13 @@ fn one_by_one<T: Number, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<H
 }
 
 /// Every row of `n` elements, scanned in place.
-struct Rows<'a, T, F> {
+struct ScanRows<'a, T, F> {
     x: &'a mut [T],
     n: usize,
     f: PhantomData<F>,
 }
 
-impl<T: Number, F: Combine<T>> Kernel for Rows<'_, T, F> {
+impl<T: ReduceElement, F: Combine<T>> Kernel for ScanRows<'_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -127,7 +131,7 @@ impl<T: Number, F: Combine<T>> Kernel for Rows<'_, T, F> {
             if const { matches!(T::DTYPE, DType::I64) } {
                 let mut all = F::neutral();
                 for v in row {
-                    all = F::two(all, *v);
+                    all = F::combine(all, *v);
                     *v = all;
                 }
                 continue;
@@ -137,25 +141,25 @@ impl<T: Number, F: Combine<T>> Kernel for Rows<'_, T, F> {
                 let mut carry = F::neutral();
                 let (groups, rest) = block.as_chunks_mut::<SCAN_GROUP>();
                 for group in groups {
-                    let mut x = steps::<T, F>(*group);
-                    x.iter_mut().for_each(|v| *v = F::two(carry, *v));
+                    let mut x = log_steps::<T, F>(*group);
+                    x.iter_mut().for_each(|v| *v = F::combine(carry, *v));
                     carry = x[SCAN_GROUP - 1];
                     if let Some(o) = offset {
-                        x.iter_mut().for_each(|v| *v = F::two(o, *v));
+                        x.iter_mut().for_each(|v| *v = F::combine(o, *v));
                     }
                     *group = x;
                 }
                 let mut d = 1;
                 while d < rest.len() {
                     for i in (d..rest.len()).rev() {
-                        rest[i] = F::two(rest[i - d], rest[i]);
+                        rest[i] = F::combine(rest[i - d], rest[i]);
                     }
                     d *= 2;
                 }
                 for v in rest {
-                    *v = F::two(carry, *v);
+                    *v = F::combine(carry, *v);
                     if let Some(o) = offset {
-                        *v = F::two(o, *v);
+                        *v = F::combine(o, *v);
                     }
                 }
                 offset = block.last().copied();
@@ -166,30 +170,30 @@ impl<T: Number, F: Combine<T>> Kernel for Rows<'_, T, F> {
 
 /// Every row of `n` elements, no more than a group: a register of each, which reaches into the next ones. What is scanned of those is written
 /// over by theirs. (Side by side, rows of ten were turned and turned back, which was most of the time.)
-struct Short<'a, 'r, T, F> {
+struct ScanShortRows<'a, 'r, T, F> {
     x: &'a [T],
     n: usize,
-    room: &'a mut UninitSlice<'r, T>,
+    dst: &'a mut UninitSlice<'r, T>,
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Short<'_, '_, T, F> {
+impl<T: Copy, F: Combine<T>> Kernel for ScanShortRows<'_, '_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        let Short { x, n, room, f } = self;
-        room.chunk_prefixes::<SCAN_GROUP>(x.len() / n, n, &OfShort { x, n, f });
+        let ScanShortRows { x, n, dst, f } = self;
+        dst.chunk_prefixes::<SCAN_GROUP>(x.len() / n, n, &ScanShortGroup { x, n, f });
     }
 }
 
 /// A group that begins with a row, by number.
-struct OfShort<'a, T, F> {
+struct ScanShortGroup<'a, T, F> {
     x: &'a [T],
     n: usize,
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> FillChunk<T, SCAN_GROUP> for OfShort<'_, T, F> {
+impl<T: Copy, F: Combine<T>> FillChunk<T, SCAN_GROUP> for ScanShortGroup<'_, T, F> {
     #[inline(always)]
     fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; SCAN_GROUP]) {
         let x = &self.x[number * self.n..];
@@ -201,45 +205,45 @@ impl<T: Copy, F: Combine<T>> FillChunk<T, SCAN_GROUP> for OfShort<'_, T, F> {
                 group
             }
         };
-        y.write_copy_of_slice(&steps::<T, F>(group));
+        y.write_copy_of_slice(&log_steps::<T, F>(group));
     }
 }
 
 /// A group by log-steps: what stands d places before is added, for d = 1, 2, 4, 8.
 #[inline(always)]
-fn steps<T: Copy, F: Combine<T>>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
-    let x = step::<T, F, 1>(x);
-    let x = step::<T, F, 2>(x);
-    let x = step::<T, F, 4>(x);
-    step::<T, F, 8>(x)
+fn log_steps<T: Copy, F: Combine<T>>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
+    let x = log_step::<T, F, 1>(x);
+    let x = log_step::<T, F, 2>(x);
+    let x = log_step::<T, F, 4>(x);
+    log_step::<T, F, 8>(x)
 }
 
 /// The first `D` get what changes nothing, so that all are one vector, shifted and added.
 #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become a register")]
 #[inline(always)]
-fn step<T: Copy, F: Combine<T>, const D: usize>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
+fn log_step<T: Copy, F: Combine<T>, const D: usize>(x: [T; SCAN_GROUP]) -> [T; SCAN_GROUP] {
     let mut before = [F::neutral(); SCAN_GROUP];
     before[D..].copy_from_slice(&x[..SCAN_GROUP - D]);
     let mut y = x;
     for i in 0..SCAN_GROUP {
-        y[i] = F::two(before[i], x[i]);
+        y[i] = F::combine(before[i], x[i]);
     }
     y
 }
 
 /// Each element, with the offset of earlier blocks on its left.
-struct Offset<'a, T, F> {
+struct AddOffset<'a, T, F> {
     x: &'a mut [T],
     by: T,
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Offset<'_, T, F> {
+impl<T: Copy, F: Combine<T>> Kernel for AddOffset<'_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         for x in self.x {
-            *x = F::two(self.by, *x);
+            *x = F::combine(self.by, *x);
         }
     }
 }

@@ -15,13 +15,13 @@ use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::uninit::UninitSlice;
 
 /// A type in which is computed, and how it is read from storage.
-pub(crate) trait Number: Element {
+pub(crate) trait ReduceElement: Element {
     /// Can elements of this type be read as this number, exactly?
     fn reads(from: DType) -> bool;
-    /// The elements at `at`, `at + stride`, ... of storage that [`Number::reads`] accepts.
+    /// The elements at `at`, `at + stride`, ... of storage that [`ReduceElement::reads`] accepts.
     fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [Self]);
     /// Adds the halves from `base + place` on to as many sums, for each of these places; or says that it does not.
-    fn add_halves(
+    fn add_f16_terms(
         _isa: Isa,
         _data: &HostData,
         _base: usize,
@@ -31,7 +31,7 @@ pub(crate) trait Number: Element {
         false
     }
     /// The sums of rows of `n` halves from `at` on, at most a block, one after the other; or says that it does not.
-    fn sum_halves(_isa: Isa, _data: &HostData, _at: usize, _n: usize, _sums: &mut [Self]) -> bool {
+    fn sum_f16_rows(_isa: Isa, _data: &HostData, _at: usize, _n: usize, _sums: &mut [Self]) -> bool {
         false
     }
 }
@@ -43,7 +43,7 @@ fn place(at: usize, stride: isize, i: usize) -> usize {
 }
 
 #[inline(always)]
-fn run<S: Copy, T>(v: &[S], at: usize, stride: isize, out: &mut [T], f: impl Fn(S) -> T) {
+fn load_run<S: Copy, T>(v: &[S], at: usize, stride: isize, out: &mut [T], f: impl Fn(S) -> T) {
     match stride {
         1 => {
             let v = &v[at..at + out.len()];
@@ -58,9 +58,9 @@ fn run<S: Copy, T>(v: &[S], at: usize, stride: isize, out: &mut [T], f: impl Fn(
 }
 
 /// Truth values as numbers, in vector code: marks of classes are as many as logits.
-struct Truths<'a>(&'a [bool], &'a mut [f32]);
+struct BoolsToF32<'a>(&'a [bool], &'a mut [f32]);
 
-impl Kernel for Truths<'_> {
+impl Kernel for BoolsToF32<'_> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -70,30 +70,30 @@ impl Kernel for Truths<'_> {
     }
 }
 
-impl Number for f32 {
+impl ReduceElement for f32 {
     fn reads(from: DType) -> bool {
         matches!(from, DType::F32 | DType::F16 | DType::BF16 | DType::Bool)
     }
     fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [f32]) {
         match data {
-            HostData::F32(v) => run(v, at, stride, out, |x| x),
+            HostData::F32(v) => load_run(v, at, stride, out, |x| x),
             HostData::F16(v) if stride == 1 => {
                 convert::from_f16(isa, &v[at..at + out.len()], &mut UninitSlice::over(out));
             }
             HostData::BF16(v) if stride == 1 => {
                 convert::from_bf16(isa, &v[at..at + out.len()], &mut UninitSlice::over(out));
             }
-            HostData::Bool(v) if stride == 1 => dispatch(isa, Truths(&v[at..at + out.len()], out)),
-            HostData::F16(v) => run(v, at, stride, out, f16::to_f32),
-            HostData::BF16(v) => run(v, at, stride, out, bf16::to_f32),
-            HostData::Bool(v) => run(v, at, stride, out, |x| f32::from(u8::from(x))),
+            HostData::Bool(v) if stride == 1 => dispatch(isa, BoolsToF32(&v[at..at + out.len()], out)),
+            HostData::F16(v) => load_run(v, at, stride, out, f16::to_f32),
+            HostData::BF16(v) => load_run(v, at, stride, out, bf16::to_f32),
+            HostData::Bool(v) => load_run(v, at, stride, out, |x| f32::from(u8::from(x))),
             HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
                 unreachable!("checked when the view was staged")
             }
         }
     }
     #[cfg(target_arch = "x86_64")]
-    fn add_halves(
+    fn add_f16_terms(
         isa: Isa,
         data: &HostData,
         base: usize,
@@ -101,30 +101,30 @@ impl Number for f32 {
         sums: &mut [f32],
     ) -> bool {
         match data {
-            HostData::F16(v) => f16_sums::add(isa, v, base, places, sums),
-            HostData::BF16(v) => f16_sums::add(isa, v, base, places, sums),
+            HostData::F16(v) => f16_sums::add_f16_terms(isa, v, base, places, sums),
+            HostData::BF16(v) => f16_sums::add_f16_terms(isa, v, base, places, sums),
             _ => false,
         }
     }
     #[cfg(target_arch = "x86_64")]
-    fn sum_halves(isa: Isa, data: &HostData, at: usize, n: usize, sums: &mut [f32]) -> bool {
+    fn sum_f16_rows(isa: Isa, data: &HostData, at: usize, n: usize, sums: &mut [f32]) -> bool {
         let end = at + n * sums.len();
         match data {
-            HostData::F16(v) => f16_sums::sum_rows(isa, &v[at..end], n, sums),
-            HostData::BF16(v) => f16_sums::sum_rows(isa, &v[at..end], n, sums),
+            HostData::F16(v) => f16_sums::sum_f16_rows(isa, &v[at..end], n, sums),
+            HostData::BF16(v) => f16_sums::sum_f16_rows(isa, &v[at..end], n, sums),
             _ => false,
         }
     }
 }
 
-impl Number for f64 {
+impl ReduceElement for f64 {
     fn reads(from: DType) -> bool {
         matches!(from, DType::F64 | DType::Bool)
     }
     fn load(_: Isa, data: &HostData, at: usize, stride: isize, out: &mut [f64]) {
         match data {
-            HostData::F64(v) => run(v, at, stride, out, |x| x),
-            HostData::Bool(v) => run(v, at, stride, out, |x| f64::from(u8::from(x))),
+            HostData::F64(v) => load_run(v, at, stride, out, |x| x),
+            HostData::Bool(v) => load_run(v, at, stride, out, |x| f64::from(u8::from(x))),
             HostData::F32(_)
             | HostData::F16(_)
             | HostData::BF16(_)
@@ -135,16 +135,16 @@ impl Number for f64 {
     }
 }
 
-impl Number for i64 {
+impl ReduceElement for i64 {
     fn reads(from: DType) -> bool {
         !from.is_float()
     }
     fn load(_: Isa, data: &HostData, at: usize, stride: isize, out: &mut [i64]) {
         match data {
-            HostData::I64(v) => run(v, at, stride, out, |x| x),
-            HostData::I32(v) => run(v, at, stride, out, i64::from),
-            HostData::U8(v) => run(v, at, stride, out, i64::from),
-            HostData::Bool(v) => run(v, at, stride, out, i64::from),
+            HostData::I64(v) => load_run(v, at, stride, out, |x| x),
+            HostData::I32(v) => load_run(v, at, stride, out, i64::from),
+            HostData::U8(v) => load_run(v, at, stride, out, i64::from),
+            HostData::Bool(v) => load_run(v, at, stride, out, i64::from),
             HostData::F32(_) | HostData::F64(_) | HostData::F16(_) | HostData::BF16(_) => {
                 unreachable!("checked when the view was staged")
             }
@@ -153,28 +153,28 @@ impl Number for i64 {
 }
 
 /// Types that are read from their own storage alone.
-macro_rules! own {
+macro_rules! impl_native {
     ($($t:ty),*) => {$(
-        impl Number for $t {
+        impl ReduceElement for $t {
             fn reads(from: DType) -> bool {
                 from == <$t>::DTYPE
             }
             fn load(_: Isa, data: &HostData, at: usize, stride: isize, out: &mut [$t]) {
                 match <$t>::slice(data) {
-                    Some(v) => run(v, at, stride, out, |x| x),
+                    Some(v) => load_run(v, at, stride, out, |x| x),
                     None => unreachable!("checked when the view was staged"),
                 }
             }
         }
     )*};
 }
-own!(i32, u8, bool, f16, bf16);
+impl_native!(i32, u8, bool, f16, bf16);
 
 /// A size and a stride.
 pub(crate) type Axis = (usize, isize);
 
 /// Axes without those of size 1, and with neighbours joined that lie in memory as one.
-pub(crate) fn joined(sizes: &[usize], strides: &[isize]) -> Vec<Axis> {
+pub(crate) fn join_axes(sizes: &[usize], strides: &[isize]) -> Vec<Axis> {
     let mut all: Vec<Axis> = Vec::with_capacity(sizes.len());
     for (&n, &s) in sizes.iter().zip(strides).filter(|(n, _)| **n != 1) {
         match all.last_mut() {
@@ -197,7 +197,7 @@ pub(crate) fn offset(axes: &[Axis], mut flat: usize) -> isize {
 
 /// A view, to be read in blocks.
 #[derive(Clone, Debug)]
-pub(crate) struct Stage<'a, T> {
+pub(crate) struct StagedView<'a, T> {
     data: &'a HostData,
     /// The elements themselves, if they need no conversion.
     own: Option<&'a [T]>,
@@ -208,7 +208,7 @@ pub(crate) struct Stage<'a, T> {
     inner: Axis,
 }
 
-impl<'a, T: Number> Stage<'a, T> {
+impl<'a, T: ReduceElement> StagedView<'a, T> {
     /// A view to be read as `T`.
     ///
     /// # Errors
@@ -221,13 +221,13 @@ impl<'a, T: Number> Stage<'a, T> {
                 T::DTYPE
             )));
         }
-        let mut outer = joined(x.layout.shape(), x.layout.strides());
+        let mut outer = join_axes(x.layout.shape(), x.layout.strides());
         let inner = outer.pop().unwrap_or((1, 1));
-        Ok(Stage { data: x.buffer, own: T::slice(x.buffer), first: x.layout.offset(), outer, inner })
+        Ok(StagedView { data: x.buffer, own: T::slice(x.buffer), first: x.layout.offset(), outer, inner })
     }
     /// Elements in row-major order, from the first to the last.
     pub fn whole(data: &'a HostData) -> Self {
-        Stage { data, own: T::slice(data), first: 0, outer: Vec::new(), inner: (data.len(), 1) }
+        StagedView { data, own: T::slice(data), first: 0, outer: Vec::new(), inner: (data.len(), 1) }
     }
     /// The name of the one element that all of these `len` from `start` on are, if they are known to be one.
     pub fn number(&self, start: usize, len: usize) -> Option<usize> {
@@ -288,16 +288,17 @@ impl<'a, T: Number> Stage<'a, T> {
         }
         (start == end).then_some(parts)
     }
-    /// Does [`Stage::block`] borrow these elements, so that it needs no buffer?
-    pub fn lies(&self, start: usize, len: usize) -> bool {
+    /// Does [`StagedView::block`] borrow these elements, so that it needs no buffer?
+    pub fn is_in_place(&self, start: usize, len: usize) -> bool {
         let (n, stride) = self.inner;
         self.own.is_some() && stride == 1 && start % n.max(1) + len <= n
     }
     /// Are rows of `n` elements, in groups of `rows`, where they lie: the elements of each one after the other, and the rows of a group
     /// equally far apart?
-    pub fn lies_in_rows(&self, rows: usize, n: usize) -> bool {
+    pub fn has_rows_in_place(&self, rows: usize, n: usize) -> bool {
         let (len, stride) = self.inner;
-        let each = || self.outer.last().is_some_and(|&(m, apart)| apart >= 0 && m.is_multiple_of(rows));
+        let each =
+            || self.outer.last().is_some_and(|&(m, row_stride)| row_stride >= 0 && m.is_multiple_of(rows));
         self.own.is_some() && stride == 1 && (len.is_multiple_of(rows * n) || len == n && each())
     }
     /// Such rows from the one on that element `start` begins, and all that lies behind; and how far apart those of its group are.
@@ -305,14 +306,14 @@ impl<'a, T: Number> Stage<'a, T> {
     /// # Panics
     /// If rows do not lie so.
     pub fn rows(&self, start: usize, rows: usize, n: usize) -> (&'a [T], usize) {
-        assert!(self.lies_in_rows(rows, n), "rows that lie as they are read");
+        assert!(self.has_rows_in_place(rows, n), "rows that lie as they are read");
         let len = self.inner.0;
         let base = self.first.wrapping_add_signed(offset(&self.outer, start / len)) + start % len;
-        let apart = match self.outer.last() {
-            Some(&(_, apart)) if !len.is_multiple_of(rows * n) => apart as usize,
+        let row_stride = match self.outer.last() {
+            Some(&(_, row_stride)) if !len.is_multiple_of(rows * n) => row_stride as usize,
             _ => n,
         };
-        (&self.own.expect("they need no conversion")[base..], apart)
+        (&self.own.expect("they need no conversion")[base..], row_stride)
     }
     /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
     /// for `padded` elements.
@@ -344,30 +345,34 @@ impl<'a, T: Number> Stage<'a, T> {
 /// otherwise be read one element per cache line.
 ///
 /// # Errors
-/// `DTypeMismatch` as for [`Stage::new`]; `OutOfMemory`.
-pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Result<Option<PooledData>> {
+/// `DTypeMismatch` as for [`StagedView::new`]; `OutOfMemory`.
+pub(crate) fn row_major_copy<T: ReduceElement>(
+    d: &CpuDevice,
+    what: &str,
+    x: &View<'_>,
+) -> Result<Option<PooledData>> {
     /// Elements of a side of a tile: a cache line of f32.
-    const SIDE: usize = 16;
+    const TILE_SIDE: usize = 16;
     /// Elements that a thread takes at once: of rows of ten, a tile is less than what it takes to hand it out.
-    const PIECE: usize = 1 << 13;
-    let stage = Stage::<T>::new(what, x)?;
+    const PIECE_ELEMENTS: usize = 1 << 13;
+    let stage = StagedView::<T>::new(what, x)?;
     let (n, step) = stage.inner;
     let Some((&(columns, 1), outer)) = stage.outer.split_last() else { return Ok(None) };
     // An element that is repeated along the row (a channel's weight) needs no copy either.
-    if matches!(step, 0 | 1) || columns < SIDE / 2 || x.shape().numel() == 0 {
+    if matches!(step, 0 | 1) || columns < TILE_SIDE / 2 || x.shape().numel() == 0 {
         return Ok(None);
     }
     let mut y = filled(x.shape().numel(), T::ZERO)?;
-    let piece = SIDE * n * (PIECE / (SIDE * n)).max(1);
+    let piece = TILE_SIDE * n * (PIECE_ELEMENTS / (TILE_SIDE * n)).max(1);
     for_each_piece(d, &mut y, piece, 1.0, &|start, part| {
         let mut done = 0;
         while done < part.len() {
             let (row, column) = ((start + done) / n / columns, (start + done) / n % columns);
-            let width = SIDE.min(columns - column).min((part.len() - done) / n);
+            let width = TILE_SIDE.min(columns - column).min((part.len() - done) / n);
             let base = stage.first.wrapping_add_signed(offset(outer, row)) + column;
-            for i in (0..n).step_by(SIDE) {
-                let mut tile = [[T::ZERO; SIDE]; SIDE];
-                let some = SIDE.min(n - i);
+            for i in (0..n).step_by(TILE_SIDE) {
+                let mut tile = [[T::ZERO; TILE_SIDE]; TILE_SIDE];
+                let some = TILE_SIDE.min(n - i);
                 for (k, tile) in tile[..some].iter_mut().enumerate() {
                     let (at, tile) = (place(base, step, i + k), &mut tile[..width]);
                     match stage.own {
@@ -389,14 +394,14 @@ pub(crate) fn turned<T: Number>(d: &CpuDevice, what: &str, x: &View<'_>) -> Resu
 /// A view to be read as `T`: its copy, if there is one.
 ///
 /// # Errors
-/// As for [`Stage::new`].
-pub(crate) fn either<'a, T: Number>(
+/// As for [`StagedView::new`].
+pub(crate) fn staged<'a, T: ReduceElement>(
     what: &str,
     x: &View<'a>,
     copy: &'a Option<PooledData>,
-) -> Result<Stage<'a, T>> {
+) -> Result<StagedView<'a, T>> {
     match copy {
-        Some(copy) => Ok(Stage::whole(copy)),
-        None => Stage::new(what, x),
+        Some(copy) => Ok(StagedView::whole(copy)),
+        None => StagedView::new(what, x),
     }
 }

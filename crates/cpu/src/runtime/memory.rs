@@ -303,8 +303,8 @@ fn check_limit(size: u64, limit: u64) -> Result<()> {
 /// # Errors
 /// `OutOfMemory` if the system or the limit refuses it.
 pub(crate) fn adopt(data: HostData) -> Result<HostData> {
-    let lies = each_data!(&data, v => size_of_val(&v[..]) < THREAD_CACHE_MIN_BYTES || v.as_ptr().addr().is_multiple_of(LINE));
-    if lies {
+    let is_aligned = each_data!(&data, v => size_of_val(&v[..]) < THREAD_CACHE_MIN_BYTES || v.as_ptr().addr().is_multiple_of(LINE));
+    if is_aligned {
         check_limit_if_any(bytes(&data))?;
         return Ok(data);
     }
@@ -332,11 +332,11 @@ fn pooled_with_capacity<T: Element>(len: usize) -> Result<HostVec<T>> {
     if let Some(v) = take_from_caches(T::DTYPE, class, size).and_then(reuse) {
         return Ok(v);
     }
-    let room = class / size_of::<T>();
+    let dst = class / size_of::<T>();
     if class < SHARED_CACHE_MIN_BYTES {
-        return HostVec::with_capacity(room);
+        return HostVec::with_capacity(dst);
     }
-    let mut v = match HostVec::with_capacity(room) {
+    let mut v = match HostVec::with_capacity(dst) {
         Ok(v) => v,
         Err(_) => {
             // The system has no more: what is kept goes first.

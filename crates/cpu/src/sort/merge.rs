@@ -2,26 +2,26 @@
 //! whoever is free. A part finds where it begins by bisection (Akl and Santoro, "Optimal parallel merging and sorting
 //! without memory conflicts", 1987).
 
-use super::radix::Key;
+use super::radix::SortKey;
 use crate::CpuDevice;
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use elinvar_core::Result;
 
 /// Elements that one task merges: about 30 microseconds.
-const PART: usize = 1 << 14;
+const PART_ELEMENTS: usize = 1 << 14;
 
 /// Sorts keys of which no two are equal, and whose places ascend.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn sort<K: Key>(d: &CpuDevice, mut keys: K::Many) -> Result<K::Many> {
+pub(crate) fn sort<K: SortKey>(d: &CpuDevice, mut keys: K::Keys) -> Result<K::Keys> {
     let len = keys.len();
-    let mut run = len.div_ceil(d.threads()).next_multiple_of(PART);
+    let mut run = len.div_ceil(d.threads()).next_multiple_of(PART_ELEMENTS);
     // About so many comparisons, each a few nanoseconds.
     try_for_each_piece(d, &mut keys, run, f64::from(len.max(2).ilog2()), &|_, run| K::sort(run))?;
     let mut merged = K::many(if run < len { len } else { 0 })?;
     while run < len {
-        for_each_piece(d, &mut merged, PART, 2.0, &|start, out| {
+        for_each_piece(d, &mut merged, PART_ELEMENTS, 2.0, &|start, out| {
             let first = start / (2 * run) * (2 * run);
             let (a, b) = keys[first..len.min(first + 2 * run)].split_at(run.min(len - first));
             merge(a, b, start - first, out);
@@ -34,7 +34,7 @@ pub(crate) fn sort<K: Key>(d: &CpuDevice, mut keys: K::Many) -> Result<K::Many> 
 
 /// The elements from number `at` on of two sorted runs merged.
 fn merge<K: Copy + Ord>(a: &[K], b: &[K], at: usize, out: &mut [K]) {
-    let mut i = taken(a, b, at);
+    let mut i = split_point(a, b, at);
     let mut j = at - i;
     for out in out {
         let left = j == b.len() || (i < a.len() && a[i] < b[j]);
@@ -49,7 +49,7 @@ fn merge<K: Copy + Ord>(a: &[K], b: &[K], at: usize, out: &mut [K]) {
 }
 
 /// How many of the first `at` elements of the merged runs come from `a`.
-fn taken<K: Ord>(a: &[K], b: &[K], at: usize) -> usize {
+fn split_point<K: Ord>(a: &[K], b: &[K], at: usize) -> usize {
     let (mut low, mut high) = (at.saturating_sub(b.len()), at.min(a.len()));
     while low < high {
         let i = usize::midpoint(low, high);
@@ -68,11 +68,13 @@ mod tests {
     fn runs_become_one() {
         for threads in [1, 2, 3, 8] {
             let d = CpuDevice::new(Isa::best(), threads).unwrap();
-            for len in [0, 1, PART, 2 * PART + 1, 10 * PART - 7] {
+            for len in [0, 1, PART_ELEMENTS, 2 * PART_ELEMENTS + 1, 10 * PART_ELEMENTS - 7] {
                 // A permutation: 2_654_435_761 is odd and a prime.
                 let rank = |i: u64| i * 2_654_435_761 % (1 << 32);
                 let mut keys = i64::many(len).unwrap();
-                keys.iter_mut().enumerate().for_each(|(i, key)| *key = Key::new(rank(i as u64) as u32, i));
+                keys.iter_mut()
+                    .enumerate()
+                    .for_each(|(i, key)| *key = SortKey::new(rank(i as u64) as u32, i));
                 let mut right = keys.to_vec();
                 right.sort_unstable();
                 assert!(*sort::<i64>(&d, keys).unwrap() == right[..], "{len} keys, {threads} threads");

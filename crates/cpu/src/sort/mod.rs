@@ -8,32 +8,32 @@ mod radix;
 
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
-use crate::reduce::source::{Number, Stage, either, turned};
+use crate::reduce::source::{ReduceElement, StagedView, row_major_copy, staged};
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, HostVec, Result, bf16, each_data, f16};
 use elinvar_simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
-use radix::Key;
+use radix::SortKey;
 
 /// A type whose elements have an order.
-pub(crate) trait Ordered: Number {
+pub(crate) trait SortElement: ReduceElement {
     /// A rank and a place as one number.
-    type Key: Key;
+    type SortKey: SortKey;
     /// A whole number: larger for larger elements; smaller if `down`.
     fn rank(self, down: bool) -> Rank<Self>;
     /// Keys of half the size for all elements, if there are any and these are not yet as small.
-    fn narrow(_: &CpuDevice, _: &[Self], _down: bool, _shared: bool) -> Result<Option<PooledVec<i64>>> {
+    fn narrow_keys(_: &CpuDevice, _: &[Self], _down: bool, _shared: bool) -> Result<Option<PooledVec<i64>>> {
         Ok(None)
     }
 }
 
-type Rank<T> = <<T as Ordered>::Key as Key>::Rank;
+type Rank<T> = <<T as SortElement>::SortKey as SortKey>::Rank;
 
 macro_rules! ordered {
     ($($t:ty: $key:ty, $rank:expr $(, $narrow:item)?;)*) => {$(
-        impl Ordered for $t {
-            type Key = $key;
+        impl SortElement for $t {
+            type SortKey = $key;
             #[inline(always)]
             fn rank(self, down: bool) -> Rank<$t> {
                 let rank: Rank<$t> = ($rank)(self);
@@ -49,8 +49,8 @@ ordered! {
     f16: i64, |v: f16| rank_32(v.to_f32());
     bf16: i64, |v: bf16| rank_32(v.to_f32());
     i64: u128, |v: i64| v as u64 ^ (1 << 63),
-        fn narrow(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<PooledVec<i64>>> {
-            near(d, x, down, shared)
+        fn narrow_keys(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<PooledVec<i64>>> {
+            offset_keys(d, x, down, shared)
         };
     i32: i64, |v: i32| v as u32 ^ (1 << 31);
     u8: i64, |v: u8| u32::from(v);
@@ -78,9 +78,9 @@ fn rank_64(v: f64) -> u64 {
 }
 
 /// The least and the greatest of some numbers.
-struct Ends<'a>(&'a [i64]);
+struct MinMaxKernel<'a>(&'a [i64]);
 
-impl Kernel for Ends<'_> {
+impl Kernel for MinMaxKernel<'_> {
     type Out = (i64, i64);
     #[inline(always)]
     fn run(self) -> (i64, i64) {
@@ -90,8 +90,8 @@ impl Kernel for Ends<'_> {
 
 /// Keys of numbers by how far they are from the least, or the greatest, if that is less than 2^32: indices and labels are. Those of a million
 /// are sorted in half of the time.
-fn near(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<PooledVec<i64>>> {
-    let (least, most) = dispatch(d.isa(), Ends(x));
+fn offset_keys(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<PooledVec<i64>>> {
+    let (least, most) = dispatch(d.isa(), MinMaxKernel(x));
     if x.is_empty() || u32::try_from(most.abs_diff(least)).is_err() {
         return Ok(None);
     }
@@ -100,18 +100,18 @@ fn near(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<Poo
 }
 
 /// The keys of so many elements, of which each has a rank.
-fn keys_of<K: Key>(
+fn keys_of<K: SortKey>(
     d: &CpuDevice,
     n: usize,
     shared: bool,
     rank: &(impl Fn(usize) -> K::Rank + Sync),
-) -> Result<K::Many> {
+) -> Result<K::Keys> {
     let mut keys = K::many(n)?;
     let some = |from: usize, keys: &mut [K]| {
         keys.iter_mut().zip(from..).for_each(|(key, place)| *key = K::new(rank(place), place));
     };
     if shared {
-        for_each_piece(d, &mut keys, PART, 1.0, &some)
+        for_each_piece(d, &mut keys, PART_ELEMENTS, 1.0, &some)
     } else {
         some(0, &mut keys)
     }
@@ -125,7 +125,7 @@ pub(crate) fn sort(
     descending: bool,
     first: usize,
 ) -> Result<(HostData, HostData)> {
-    fn typed<T: Ordered>(
+    fn typed<T: SortElement>(
         _: &[T],
         d: &CpuDevice,
         x: &View<'_>,
@@ -138,9 +138,9 @@ pub(crate) fn sort(
                 "sort: a row has {n} elements; the CPU sorts rows of less than 2^32"
             )));
         }
-        let copy = turned::<T>(d, "a sort", x)?;
-        let rows = Rows { n, count: x.shape().numel() / n.max(1), first, down };
-        let (values, places) = rows.sorted::<T>(d, &either("a sort", x, &copy)?)?;
+        let copy = row_major_copy::<T>(d, "a sort", x)?;
+        let rows = SortRows { n, count: x.shape().numel() / n.max(1), first, down };
+        let (values, places) = rows.sorted::<T>(d, &staged("a sort", x, &copy)?)?;
         Ok((T::wrap(values), HostData::I64(places)))
     }
     each_data!(x.buffer, v => typed(v, d, x, descending, first))
@@ -148,7 +148,7 @@ pub(crate) fn sort(
 
 /// Rows to be sorted.
 #[derive(Clone, Copy)]
-struct Rows {
+struct SortRows {
     /// Elements of each.
     n: usize,
     count: usize,
@@ -158,15 +158,19 @@ struct Rows {
     down: bool,
 }
 
-impl Rows {
-    fn sorted<T: Ordered>(self, d: &CpuDevice, x: &Stage<'_, T>) -> Result<(HostVec<T>, HostVec<i64>)> {
+impl SortRows {
+    fn sorted<T: SortElement>(
+        self,
+        d: &CpuDevice,
+        x: &StagedView<'_, T>,
+    ) -> Result<(HostVec<T>, HostVec<i64>)> {
         /// Elements of a row that are worth several threads: sorting them takes milliseconds.
-        const LONG: usize = 1 << 16;
-        let Rows { n, count, first, down } = self;
-        if (2..=network::SHORT).contains(&n) && count > 1 && first > 0 {
+        const PARALLEL_MIN_ELEMENTS: usize = 1 << 16;
+        let SortRows { n, count, first, down } = self;
+        if (2..=network::MAX_ELEMENTS).contains(&n) && count > 1 && first > 0 {
             return network::sort(d, [n, count, first], down, &|row, rows, sort| {
                 let len = rows * n;
-                let mut buffer = filled(if x.lies(row * n, len) { 0 } else { len }, T::ZERO)?;
+                let mut buffer = filled(if x.is_in_place(row * n, len) { 0 } else { len }, T::ZERO)?;
                 sort(d.isa(), x.block(d.isa(), row * n, len, len, &mut buffer));
                 Ok(())
             });
@@ -175,18 +179,18 @@ impl Rows {
         if count * first == 0 {
             return Ok((values, places));
         }
-        let shared = n >= LONG && count < d.threads();
+        let shared = n >= PARALLEL_MIN_ELEMENTS && count < d.threads();
         let one = |row: usize, values: &mut [T], places: &mut [i64]| {
-            let mut buffer = filled(if x.lies(row * n, n) { 0 } else { n }, T::ZERO)?;
+            let mut buffer = filled(if x.is_in_place(row * n, n) { 0 } else { n }, T::ZERO)?;
             let x = x.block(d.isa(), row * n, n, n, &mut buffer);
-            if self.takes_few() {
-                let keys = self.few::<T>(d, x, shared)?;
+            if self.is_top_k() {
+                let keys = self.top_k::<T>(d, x, shared)?;
                 write(d, shared, x, values, places, &keys[..]);
-            } else if let Some(keys) = T::narrow(d, x, self.down, shared)? {
+            } else if let Some(keys) = T::narrow_keys(d, x, self.down, shared)? {
                 write(d, shared, x, values, places, &all_sorted::<i64>(d, keys, shared)?);
             } else {
-                let keys = keys_of::<T::Key>(d, n, shared, &|place| x[place].rank(self.down))?;
-                write(d, shared, x, values, places, &all_sorted::<T::Key>(d, keys, shared)?);
+                let keys = keys_of::<T::SortKey>(d, n, shared, &|place| x[place].rank(self.down))?;
+                write(d, shared, x, values, places, &all_sorted::<T::SortKey>(d, keys, shared)?);
             }
             Ok::<(), Error>(())
         };
@@ -205,27 +209,27 @@ impl Rows {
         Ok((values, places))
     }
     /// Are a few of many wanted, which are found without sorting all?
-    fn takes_few(self) -> bool {
+    fn is_top_k(self) -> bool {
         /// Elements of a row of which some are passed over.
-        const MANY: usize = 512;
-        self.n >= MANY && self.first <= self.n / 8
+        const SELECT_MIN_ELEMENTS: usize = 512;
+        self.n >= SELECT_MIN_ELEMENTS && self.first <= self.n / 8
     }
     /// The keys of a row that are wanted, in order, and perhaps others behind them.
-    fn few<T: Ordered>(self, d: &CpuDevice, x: &[T], shared: bool) -> Result<Vec<T::Key>> {
-        let Rows { n, first, down, .. } = self;
+    fn top_k<T: SortElement>(self, d: &CpuDevice, x: &[T], shared: bool) -> Result<Vec<T::SortKey>> {
+        let SortRows { n, first, down, .. } = self;
         let mut keys = if shared {
             let part = n.div_ceil(2 * d.threads()).max(8 * first);
             let mut parts = host::with_capacity(n.div_ceil(part))?;
             parts.extend((0..n).step_by(part).map(|at| (at, Vec::new())));
             try_for_each_piece(d, &mut parts, 1, part as f64, &|_, parts| {
                 for (at, keys) in parts {
-                    *keys = least(d.isa(), &x[*at..n.min(*at + part)], *at, first, down)?;
+                    *keys = k_least(d.isa(), &x[*at..n.min(*at + part)], *at, first, down)?;
                 }
                 Ok(())
             })?;
             parts.into_iter().flat_map(|(_, keys)| keys).collect()
         } else {
-            least(d.isa(), x, 0, first, down)?
+            k_least(d.isa(), x, 0, first, down)?
         };
         keys.sort_unstable();
         Ok(keys)
@@ -233,7 +237,7 @@ impl Rows {
 }
 
 /// Keys whose places ascend, in order.
-fn all_sorted<K: Key>(d: &CpuDevice, mut keys: K::Many, shared: bool) -> Result<K::Many> {
+fn all_sorted<K: SortKey>(d: &CpuDevice, mut keys: K::Keys, shared: bool) -> Result<K::Keys> {
     if shared {
         return merge::sort::<K>(d, keys);
     }
@@ -242,10 +246,10 @@ fn all_sorted<K: Key>(d: &CpuDevice, mut keys: K::Many, shared: bool) -> Result<
 }
 
 /// Elements of a row that a thread takes at once.
-const PART: usize = 1 << 14;
+const PART_ELEMENTS: usize = 1 << 14;
 
 /// Writes the elements of a row that the first keys name, and their places.
-fn write<T: Ordered, K: Key>(
+fn write<T: SortElement, K: SortKey>(
     d: &CpuDevice,
     shared: bool,
     x: &[T],
@@ -260,35 +264,35 @@ fn write<T: Ordered, K: Key>(
         }
         return;
     }
-    for_each_piece(d, places, PART, 1.0, &|from, places| {
+    for_each_piece(d, places, PART_ELEMENTS, 1.0, &|from, places| {
         places.iter_mut().zip(&keys[from..]).for_each(|(place, key)| *place = key.place() as i64);
     });
     // They come from anywhere.
-    for_each_piece(d, values, PART, 3.0, &|from, values| {
+    for_each_piece(d, values, PART_ELEMENTS, 3.0, &|from, values| {
         values.iter_mut().zip(&keys[from..]).for_each(|(value, key)| *value = x[key.place()]);
     });
 }
 
 /// Lanes of which each has a least rank.
-const LANES: usize = 64;
+const MINIMUM_LANES: usize = 64;
 /// Elements that are looked at together.
-const LOOK: usize = 64;
+const SCAN_ELEMENTS: usize = 64;
 /// Room for the places of elements that may be wanted.
-const FOUND: usize = 4 * LOOK;
+const MAX_CANDIDATES: usize = 4 * SCAN_ELEMENTS;
 
 /// The least rank in each lane; what is left after the last whole chunk takes no part.
-struct Lanes<'a, T> {
+struct LaneMinima<'a, T> {
     x: &'a [T],
     down: bool,
 }
 
-impl<T: Ordered> Kernel for Lanes<'_, T> {
-    type Out = [Rank<T>; LANES];
+impl<T: SortElement> Kernel for LaneMinima<'_, T> {
+    type Out = [Rank<T>; MINIMUM_LANES];
     #[inline(always)]
-    fn run(self) -> [Rank<T>; LANES] {
-        let mut least = [T::Key::LAST; LANES];
-        for chunk in self.x.as_chunks::<LANES>().0 {
-            for l in 0..LANES {
+    fn run(self) -> [Rank<T>; MINIMUM_LANES] {
+        let mut least = [T::SortKey::LAST; MINIMUM_LANES];
+        for chunk in self.x.as_chunks::<MINIMUM_LANES>().0 {
+            for l in 0..MINIMUM_LANES {
                 let rank = chunk[l].rank(self.down);
                 least[l] = if rank < least[l] { rank } else { least[l] };
             }
@@ -299,28 +303,28 @@ impl<T: Ordered> Kernel for Lanes<'_, T> {
 
 /// The places of elements whose ranks are not behind this one: how many elements were looked at until there was no more room, and how many
 /// places there are.
-struct Next<'a, T: Ordered> {
+struct NextCandidates<'a, T: SortElement> {
     x: &'a [T],
     down: bool,
     last: Rank<T>,
-    found: &'a mut [u32; FOUND],
+    found: &'a mut [u32; MAX_CANDIDATES],
 }
 
-impl<T: Ordered> Kernel for Next<'_, T> {
+impl<T: SortElement> Kernel for NextCandidates<'_, T> {
     type Out = (usize, usize);
     #[inline(always)]
     fn run(self) -> (usize, usize) {
-        let (whole, rest) = self.x.as_chunks::<LOOK>();
+        let (whole, rest) = self.x.as_chunks::<SCAN_ELEMENTS>();
         let (mut at, mut n) = (0, 0);
         for chunk in whole {
             // Flags by vectors, eight of which are a word, mostly 0. Element by element, each place written and kept if it counts, the first 10 of a
             // thousand took three times as long.
-            let mut flags = [0u8; LOOK];
+            let mut flags = [0u8; SCAN_ELEMENTS];
             for (flag, x) in flags.iter_mut().zip(chunk) {
                 *flag = u8::from(x.rank(self.down) <= self.last);
             }
-            if flags != [0; LOOK] {
-                if n + LOOK > FOUND {
+            if flags != [0; SCAN_ELEMENTS] {
+                if n + SCAN_ELEMENTS > MAX_CANDIDATES {
                     return (at, n);
                 }
                 for (eight, flags) in flags.as_chunks().0.iter().enumerate() {
@@ -332,9 +336,9 @@ impl<T: Ordered> Kernel for Next<'_, T> {
                     }
                 }
             }
-            at += LOOK;
+            at += SCAN_ELEMENTS;
         }
-        if n + LOOK > FOUND {
+        if n + SCAN_ELEMENTS > MAX_CANDIDATES {
             return (at, n);
         }
         for (i, x) in rest.iter().enumerate() {
@@ -349,38 +353,44 @@ impl<T: Ordered> Kernel for Next<'_, T> {
 /// held, and some more; what is not before the last one of these is passed over, by vectors. Where it may lie at most is known beforehand, if
 /// a few are wanted: as many lanes have an element that is not behind it. The first 10 of each of a thousand
 /// rows of as many took 3.1 ms without, and take 0.5.
-fn least<T: Ordered>(isa: Isa, x: &[T], at: usize, first: usize, down: bool) -> Result<Vec<T::Key>> {
+fn k_least<T: SortElement>(
+    isa: Isa,
+    x: &[T],
+    at: usize,
+    first: usize,
+    down: bool,
+) -> Result<Vec<T::SortKey>> {
     /// More than are wanted.
-    const MORE: usize = 64;
-    let mut keys: Vec<T::Key> = host::with_capacity(2 * first + MORE)?;
-    let mut last: Option<T::Key> = None;
-    if (1..=LANES / 2).contains(&first) {
-        let mut lanes = dispatch_formula_or_plain::<T, _>(isa, Lanes { x, down });
+    const EXTRA_CANDIDATES: usize = 64;
+    let mut keys: Vec<T::SortKey> = host::with_capacity(2 * first + EXTRA_CANDIDATES)?;
+    let mut last: Option<T::SortKey> = None;
+    if (1..=MINIMUM_LANES / 2).contains(&first) {
+        let mut lanes = dispatch_formula_or_plain::<T, _>(isa, LaneMinima { x, down });
         let (_, nth, _) = lanes.select_nth_unstable(first - 1);
-        last = Some(T::Key::new(*nth, T::Key::FAR));
+        last = Some(T::SortKey::new(*nth, T::SortKey::MAX_PLACE));
     }
-    let (mut from, mut found) = (0, [0; FOUND]);
+    let (mut from, mut found) = (0, [0; MAX_CANDIDATES]);
     while from < x.len() {
         let rest = &x[from..];
         let (looked, n) = match last {
             Some(last) => {
-                let next = Next { x: rest, down, last: last.rank(), found: &mut found };
+                let next = NextCandidates { x: rest, down, last: last.rank(), found: &mut found };
                 dispatch_formula_or_plain::<T, _>(isa, next)
             }
             None => {
-                let n = rest.len().min(FOUND);
+                let n = rest.len().min(MAX_CANDIDATES);
                 found[..n].iter_mut().zip(0..).for_each(|(found, i)| *found = i);
                 (n, n)
             }
         };
         for &i in &found[..n] {
             let place = from + i as usize;
-            let key = T::Key::new(x[place].rank(down), at + place);
+            let key = T::SortKey::new(x[place].rank(down), at + place);
             if last.is_some_and(|last| key > last) {
                 continue;
             }
             keys.push(key);
-            if keys.len() == 2 * first + MORE {
+            if keys.len() == 2 * first + EXTRA_CANDIDATES {
                 let (_, nth, _) = keys.select_nth_unstable(first - 1);
                 last = Some(*nth);
                 keys.truncate(first);

@@ -5,8 +5,8 @@
 //! row would hold what is greater than anything, and stay where they are, so comparisons with them are left out. Keys have their places in
 //! them, so no two are equal, and any order of comparisons gives the one order. 100,000 rows of ten took 9.3 ms one by one, and take 1.8.
 
-use super::Ordered;
-use super::radix::Key;
+use super::SortElement;
+use super::radix::SortKey;
 use crate::CpuDevice;
 use crate::runtime::output::parallel_fill::fill_two;
 use elinvar_core::{HostVec, Result};
@@ -14,33 +14,33 @@ use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
 use elinvar_simd::uninit::UninitSlice;
 
 /// Elements of the longest of such rows.
-pub(crate) const SHORT: usize = 16;
+pub(crate) const MAX_ELEMENTS: usize = 16;
 /// Rows side by side: comparisons of 64 bytes wait for each other less, with several of them.
-const ROWS: usize = 16;
+const ROWS_PER_STEP: usize = 16;
 /// Rows of a task: some 20 microseconds.
-const TASK: usize = 1024;
+const ROWS_PER_TASK: usize = 1024;
 
 /// Places that are compared, the lesser key to the first.
 const fn network() -> [(u8, u8); 63] {
     let (mut all, mut n) = ([(0, 0); 63], 0);
     let mut run = 1;
-    while run < SHORT {
-        let mut apart = run;
-        while apart > 0 {
-            let mut from = apart % run;
-            while from + apart < SHORT {
+    while run < MAX_ELEMENTS {
+        let mut row_stride = run;
+        while row_stride > 0 {
+            let mut from = row_stride % run;
+            while from + row_stride < MAX_ELEMENTS {
                 let mut i = 0;
-                while i < apart && from + i + apart < SHORT {
+                while i < row_stride && from + i + row_stride < MAX_ELEMENTS {
                     // Both in one of the runs that are being merged.
-                    if (from + i) / (2 * run) == (from + i + apart) / (2 * run) {
-                        all[n] = ((from + i) as u8, (from + i + apart) as u8);
+                    if (from + i) / (2 * run) == (from + i + row_stride) / (2 * run) {
+                        all[n] = ((from + i) as u8, (from + i + row_stride) as u8);
                         n += 1;
                     }
                     i += 1;
                 }
-                from += 2 * apart;
+                from += 2 * row_stride;
             }
-            apart /= 2;
+            row_stride /= 2;
         }
         run *= 2;
     }
@@ -49,7 +49,7 @@ const fn network() -> [(u8, u8); 63] {
 }
 
 /// Rows to be sorted, one after the other, of `n` elements each; and the first of each that are wanted.
-struct Short<'a, 'v, 'p, T> {
+struct SortShortRows<'a, 'v, 'p, T> {
     x: &'a [T],
     n: usize,
     first: usize,
@@ -60,20 +60,20 @@ struct Short<'a, 'v, 'p, T> {
 
 /// The lesser of each two keys to the first.
 #[inline(always)]
-fn compare<K: Key>(a: &mut [K; ROWS], b: &mut [K; ROWS]) {
+fn compare<K: SortKey>(a: &mut [K; ROWS_PER_STEP], b: &mut [K; ROWS_PER_STEP]) {
     let (x, y) = (*a, *b);
-    for r in 0..ROWS {
+    for r in 0..ROWS_PER_STEP {
         a[r] = if y[r] < x[r] { y[r] } else { x[r] };
         b[r] = if y[r] < x[r] { x[r] } else { y[r] };
     }
 }
 
-impl<T: Ordered> Kernel for Short<'_, '_, '_, T> {
+impl<T: SortElement> Kernel for SortShortRows<'_, '_, '_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         const NETWORK: [(u8, u8); 63] = network();
-        let Short { x, n, first, down, values, places } = self;
+        let SortShortRows { x, n, first, down, values, places } = self;
         let (mut network, mut count) = ([(0, 0); 63], 0);
         for (a, b) in NETWORK {
             if usize::from(b) < n {
@@ -81,17 +81,18 @@ impl<T: Ordered> Kernel for Short<'_, '_, '_, T> {
                 count += 1;
             }
         }
-        let mut keys = [[T::Key::new(T::Key::LAST, 0); ROWS]; SHORT];
-        let mut ranks = [T::Key::LAST; ROWS * SHORT];
-        let (mut sorted, mut from) = ([T::ZERO; ROWS * SHORT], [0i64; ROWS * SHORT]);
-        for x in x.chunks(ROWS * n) {
+        let mut keys = [[T::SortKey::new(T::SortKey::LAST, 0); ROWS_PER_STEP]; MAX_ELEMENTS];
+        let mut ranks = [T::SortKey::LAST; ROWS_PER_STEP * MAX_ELEMENTS];
+        let (mut sorted, mut from) =
+            ([T::ZERO; ROWS_PER_STEP * MAX_ELEMENTS], [0i64; ROWS_PER_STEP * MAX_ELEMENTS]);
+        for x in x.chunks(ROWS_PER_STEP * n) {
             for (rank, x) in ranks.iter_mut().zip(x) {
                 *rank = x.rank(down);
             }
             // Rows that are not there have what was there before.
             for (i, keys) in keys[..n].iter_mut().enumerate() {
                 for (r, key) in keys.iter_mut().enumerate() {
-                    *key = T::Key::new(ranks[r * n + i], i);
+                    *key = T::SortKey::new(ranks[r * n + i], i);
                 }
             }
             for &(a, b) in &network[..count] {
@@ -112,26 +113,26 @@ impl<T: Ordered> Kernel for Short<'_, '_, '_, T> {
     }
 }
 
-/// The first elements of each of `count` rows of `n` elements, at most [`SHORT`], in order, and their places. `block` gives the rows from a number
+/// The first elements of each of `count` rows of `n` elements, at most [`MAX_ELEMENTS`], in order, and their places. `block` gives the rows from a number
 /// on, so many.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `block`.
-pub(crate) fn sort<T: Ordered>(
+pub(crate) fn sort<T: SortElement>(
     d: &CpuDevice,
     [n, count, first]: [usize; 3],
     down: bool,
     block: &(dyn Fn(usize, usize, &mut dyn FnMut(Isa, &[T])) -> Result<()> + Sync),
 ) -> Result<(HostVec<T>, HostVec<i64>)> {
     let tasks: Vec<[usize; 2]> =
-        (0..count).step_by(TASK).map(|row| [TASK.min(count - row) * first; 2]).collect();
+        (0..count).step_by(ROWS_PER_TASK).map(|row| [ROWS_PER_TASK.min(count - row) * first; 2]).collect();
     // About so many comparisons, several at once.
     let ns = (count * n) as f64;
     fill_two(d, &tasks, ns, &|task, values: &mut UninitSlice<'_, T>, places: &mut UninitSlice<'_, i64>| {
         let rows = values.remaining() / first;
-        block(task * TASK, rows, &mut |isa, x| {
+        block(task * ROWS_PER_TASK, rows, &mut |isa, x| {
             let (values, places) = (&mut *values, &mut *places);
-            dispatch_formula_or_plain::<T, _>(isa, Short { x, n, first, down, values, places });
+            dispatch_formula_or_plain::<T, _>(isa, SortShortRows { x, n, first, down, values, places });
         })
     })
 }
@@ -143,7 +144,7 @@ mod tests {
     /// A network that sorts every row of zeros and ones sorts all rows.
     #[test]
     fn the_network_sorts_rows_of_every_length() {
-        for n in 1..=SHORT {
+        for n in 1..=MAX_ELEMENTS {
             for bits in 0..1u32 << n {
                 let mut row: Vec<u32> = (0..n).map(|i| bits >> i & 1).collect();
                 for (a, b) in network().map(|(a, b)| (usize::from(a), usize::from(b))) {

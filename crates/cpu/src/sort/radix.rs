@@ -7,14 +7,14 @@ use elinvar_core::{Result, host};
 use std::ops::DerefMut;
 
 /// A rank and below it a place, as one number.
-pub(crate) trait Key: Copy + Ord + Send + Sync + Sized {
+pub(crate) trait SortKey: Copy + Ord + Send + Sync + Sized {
     /// A whole number by which is sorted.
     type Rank: Copy + Ord;
     /// Many keys.
-    type Many: DerefMut<Target = [Self]> + Sync;
+    type Keys: DerefMut<Target = [Self]> + Sync;
     /// The greatest rank, and the greatest place.
     const LAST: Self::Rank;
-    const FAR: usize;
+    const MAX_PLACE: usize;
     fn new(rank: Self::Rank, place: usize) -> Self;
     fn rank(self) -> Self::Rank;
     fn place(self) -> usize;
@@ -22,7 +22,7 @@ pub(crate) trait Key: Copy + Ord + Send + Sync + Sized {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn many(n: usize) -> Result<Self::Many>;
+    fn many(n: usize) -> Result<Self::Keys>;
     /// Sorts keys whose places ascend.
     ///
     /// # Errors
@@ -30,11 +30,11 @@ pub(crate) trait Key: Copy + Ord + Send + Sync + Sized {
     fn sort(keys: &mut [Self]) -> Result<()>;
 }
 
-impl Key for u128 {
+impl SortKey for u128 {
     type Rank = u64;
-    type Many = Vec<u128>;
+    type Keys = Vec<u128>;
     const LAST: u64 = u64::MAX;
-    const FAR: usize = u64::MAX as usize;
+    const MAX_PLACE: usize = u64::MAX as usize;
     #[inline(always)]
     fn new(rank: u64, place: usize) -> u128 {
         u128::from(rank) << 64 | place as u128
@@ -58,25 +58,25 @@ impl Key for u128 {
 }
 
 /// Bits of a digit: the three of a rank are as many passes, and where keys go next are lines that a second-level cache holds.
-const BITS: u32 = 11;
+const DIGIT_BITS: u32 = 11;
 const DIGITS: usize = 3;
-const VALUES: usize = 1 << BITS;
+const DIGIT_VALUES: usize = 1 << DIGIT_BITS;
 /// Keys of which counting digits is less than what comparisons take.
-const MANY: usize = 1 << 11;
+const RADIX_MIN_KEYS: usize = 1 << 11;
 
 /// A digit of the rank.
 #[inline(always)]
 fn digit(key: i64, number: usize) -> usize {
-    (key.rank() >> (BITS * number as u32)) as usize % VALUES
+    (key.rank() >> (DIGIT_BITS * number as u32)) as usize % DIGIT_VALUES
 }
 
 /// The highest bit of a rank is turned, so that keys of i64 are in its order: memory of these is kept, and pages that come fresh from the
 /// system were a seventh of sorting a million f32.
-impl Key for i64 {
+impl SortKey for i64 {
     type Rank = u32;
-    type Many = PooledVec<i64>;
+    type Keys = PooledVec<i64>;
     const LAST: u32 = u32::MAX;
-    const FAR: usize = u32::MAX as usize;
+    const MAX_PLACE: usize = u32::MAX as usize;
     #[inline(always)]
     fn new(rank: u32, place: usize) -> i64 {
         i64::from((rank ^ 1 << 31) as i32) << 32 | place as i64
@@ -93,11 +93,11 @@ impl Key for i64 {
         filled(n, 0).map(PooledVec::of)
     }
     fn sort(keys: &mut [i64]) -> Result<()> {
-        if keys.len() < MANY || u32::try_from(keys.len()).is_err() {
+        if keys.len() < RADIX_MIN_KEYS || u32::try_from(keys.len()).is_err() {
             keys.sort_unstable();
             return Ok(());
         }
-        let mut counts = [[0u32; VALUES]; DIGITS];
+        let mut counts = [[0u32; DIGIT_VALUES]; DIGITS];
         for &key in &*keys {
             for (number, counts) in counts.iter_mut().enumerate() {
                 counts[digit(key, number)] += 1;
@@ -137,14 +137,16 @@ mod tests {
     fn digits_are_sorted_as_numbers() {
         // Ranks of one digit, of two and of three, the last of which is not whole; all equal; few and many of each.
         for most in [1u64, 2, 1 << 10, 1 << 11, (1 << 11) + 1, 1 << 22, 1 << 31, 1 << 32] {
-            for len in [0, 1, 2, MANY - 1, MANY, MANY + 1, 3 * MANY + 7] {
+            for len in
+                [0, 1, 2, RADIX_MIN_KEYS - 1, RADIX_MIN_KEYS, RADIX_MIN_KEYS + 1, 3 * RADIX_MIN_KEYS + 7]
+            {
                 let rank = |i: u64| (i * 2_654_435_761 + 12_345) % most;
                 for low in [0, (1 << 32) - most] {
                     let mut keys: Vec<i64> =
-                        (0..len).map(|i| Key::new((low + rank(i as u64)) as u32, i)).collect();
+                        (0..len).map(|i| SortKey::new((low + rank(i as u64)) as u32, i)).collect();
                     let mut right = keys.clone();
                     right.sort_unstable();
-                    <i64 as Key>::sort(&mut keys).unwrap();
+                    <i64 as SortKey>::sort(&mut keys).unwrap();
                     assert!(keys == right, "{len} keys below {most}");
                 }
             }

@@ -235,7 +235,7 @@ mod tests {
         squares::<f64>();
     }
 
-    fn turned<T: SimdElement>() {
+    fn transposed<T: SimdElement>() {
         for isa in Isa::all() {
             let (n, step) = (lanes::<T>(isa), 5);
             let from: Vec<T> = (0..n * step).map(|i| T::lit(i as f64)).collect();
@@ -248,8 +248,8 @@ mod tests {
 
     #[test]
     fn rows_are_turned() {
-        turned::<f32>();
-        turned::<f64>();
+        transposed::<f32>();
+        transposed::<f64>();
     }
 
     /// All that 16 bits can be, subnormal numbers, infinities and NaN among them.

@@ -97,7 +97,7 @@ impl TermSubset {
 pub(crate) struct WindowStrip {
     /// Where the first one sees a term at place 0, which may be before all planes, and how far on the next one does.
     pub(crate) from: isize,
-    pub(crate) apart: usize,
+    pub(crate) row_stride: usize,
     pub(crate) count: usize,
     /// The first one's row of the result, and how many rows on the next one's is.
     pub(crate) to: usize,
@@ -112,12 +112,13 @@ impl WindowStrip {
         (0..self.count).map(|i| self.to + i * self.down)
     }
     /// Do all windows see terms as near and as far as these in so many numbers?
-    fn lies(&self, (least, most): (usize, usize), len: usize) -> bool {
-        let lies = |at: isize, place: usize| {
+    fn is_within(&self, (least, most): (usize, usize), len: usize) -> bool {
+        let is_within = |at: isize, place: usize| {
             at.checked_add_unsigned(place).and_then(|at| usize::try_from(at).ok()).is_some_and(|at| at < len)
         };
-        let last = (self.count - 1).checked_mul(self.apart).and_then(|n| self.from.checked_add_unsigned(n));
-        lies(self.from, least) && last.is_some_and(|last| lies(last, most))
+        let last =
+            (self.count - 1).checked_mul(self.row_stride).and_then(|n| self.from.checked_add_unsigned(n));
+        is_within(self.from, least) && last.is_some_and(|last| is_within(last, most))
     }
 }
 
@@ -179,18 +180,18 @@ pub(crate) fn multiply_pixels<T: Real>(isa: Isa, block: PixelBlock<'_, T>) {
     for strip in a.strips.iter().filter(|strip| strip.count > 0) {
         let last = strip.to + (strip.count - 1) * strip.down;
         assert!(last * block.step + block.cols <= block.c.len(), "the result is too short");
-        assert!(strip.picks.is_some() || strip.apart == 1, "windows of all terms are neighbours");
+        assert!(strip.picks.is_some() || strip.row_stride == 1, "windows of all terms are neighbours");
         let reach = a.places.reach(strip.picks);
-        assert!(reach.is_none_or(|reach| strip.lies(reach, a.x.len())), "a window leaves its planes");
+        assert!(reach.is_none_or(|reach| strip.is_within(reach, a.x.len())), "a window leaves its planes");
     }
-    let (kind, strips, mut ahead, mut block) = (block.kind, block.a.strips, None, block);
+    let (kind, strips, mut prefetch_at, mut block) = (block.kind, block.a.strips, None, block);
     for strips in strips.chunk_by(|a, b| a.picks.is_some() == b.picks.is_some()) {
-        let (block, ahead) = (&mut block, &mut ahead);
+        let (block, prefetch_at) = (&mut block, &mut prefetch_at);
         if strips[0].picks.is_none() {
-            dispatch_vectors_of(kind, isa, PixelTiles::<T, false> { block, strips, ahead });
+            dispatch_vectors_of(kind, isa, PixelTiles::<T, false> { block, strips, prefetch_at });
         } else {
             assert!(kind == TermKind::Elements, "pairs are of all terms");
-            dispatch_vectors(isa, PixelTiles::<T, true> { block, strips, ahead });
+            dispatch_vectors(isa, PixelTiles::<T, true> { block, strips, prefetch_at });
         }
     }
 }
@@ -201,7 +202,7 @@ struct PixelTiles<'a, 'b, T, const PICKED: bool> {
     block: &'a mut PixelBlock<'b, T>,
     strips: &'a [WindowStrip],
     /// What is left to fetch; nothing has been yet.
-    ahead: &'a mut Option<PanelPrefetch>,
+    prefetch_at: &'a mut Option<PanelPrefetch>,
 }
 
 impl<T: Real, const PICKED: bool> VectorKernel for PixelTiles<'_, '_, T, PICKED> {
@@ -224,12 +225,12 @@ impl<T: Real, const PICKED: bool> VectorKernel for PixelTiles<'_, '_, T, PICKED>
         let (places, k, w) = (places.as_ptr(), terms.len(), 2 * V::LANES);
         let (at, c) = (panel.as_ptr(), c.as_mut_ptr());
         let next = || (next.len() >= k * w).then_some(next.as_ptr());
-        let ahead = self.ahead.get_or_insert_with(|| PanelPrefetch::of::<V>(next(), k));
+        let prefetch_at = self.prefetch_at.get_or_insert_with(|| PanelPrefetch::of::<V>(next(), k));
         for strip in self.strips {
             let picks = strip.picks.map(|set| sets[set].chunk(terms.start / CHUNK));
             let k = picks.map_or(k, <[u16]>::len);
             let mut later = match *fresh {
-                Some(UnseenElements { on, count, area, taps }) if strip.apart == 1 => {
+                Some(UnseenElements { on, count, area, taps }) if strip.row_stride == 1 => {
                     let planes = terms.start / taps..terms.end.div_ceil(taps);
                     let at = x.as_ptr().wrapping_offset(strip.from).wrapping_add(on + planes.start * area);
                     RowPrefetch::rows(at, area, planes.len(), count)
@@ -241,16 +242,23 @@ impl<T: Real, const PICKED: bool> VectorKernel for PixelTiles<'_, '_, T, PICKED>
                 // SAFETY: `multiply_pixels` checked that windows, terms and the panel are there, that picks are of these terms, and that the
                 // result has the rows of each strip. The instructions are there: our caller's.
                 i += unsafe {
-                    let from = x.as_ptr().wrapping_offset(strip.from).wrapping_add(i * strip.apart);
+                    let from = x.as_ptr().wrapping_offset(strip.from).wrapping_add(i * strip.row_stride);
                     let c = c.add((strip.to + i * strip.down) * step);
                     let (step, lhs) = (strip.down * step, strip.count - i);
                     let before = accumulate_in_place(c, step, first);
-                    let line_prefetch = later.some(k).or_else(|| ahead.some(k)).or_else(|| written.some(k));
+                    let line_prefetch =
+                        later.some(k).or_else(|| prefetch_at.some(k)).or_else(|| written.some(k));
                     let line_prefetch = line_prefetch.unwrap_or(LinePrefetch::nothing(at));
                     let b = PanelB::<V> { at, next: w, across: 0, line_prefetch };
                     if const { PICKED } {
                         let picks = picks.expect("terms are picked").as_ptr();
-                        let a = StridedPixels::<V> { picks, places, from, apart: strip.apart, at: from };
+                        let a = StridedPixels::<V> {
+                            picks,
+                            places,
+                            from,
+                            row_stride: strip.row_stride,
+                            at: from,
+                        };
                         let b = TermSubsetOfB { panel: b, picks };
                         RegisterTile { a, b, k, c, step, cols, before }.next(lhs)
                     } else {
@@ -295,7 +303,7 @@ struct StridedPixels<V: Vector> {
     picks: *const u16,
     places: *const usize,
     from: *const V::T,
-    apart: usize,
+    row_stride: usize,
     /// This term of the last row whose number is a multiple of [`ROWS_PER_ADDRESS`].
     at: *const V::T,
 }
@@ -313,14 +321,14 @@ impl<V: Vector> RowsOfA<V> for StridedPixels<V> {
     fn row(&mut self, r: usize) {
         if r > 0 && r.is_multiple_of(ROWS_PER_ADDRESS) {
             // The compiler would keep the way to each row, and read all numbers before it multiplies any: there are no registers for that.
-            self.at = opaque_address(self.at.wrapping_add(ROWS_PER_ADDRESS * self.apart));
+            self.at = opaque_address(self.at.wrapping_add(ROWS_PER_ADDRESS * self.row_stride));
             compiler_fence(Ordering::SeqCst);
         }
     }
     #[inline(always)]
     unsafe fn number(self, r: usize, _: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.at.add(r % ROWS_PER_ADDRESS * self.apart) }
+        unsafe { *self.at.add(r % ROWS_PER_ADDRESS * self.row_stride) }
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {

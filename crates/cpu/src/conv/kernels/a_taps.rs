@@ -99,7 +99,7 @@ impl<T: Real> VectorKernel for TapTiles<'_, T> {
         let (k, w) = (self.k, 2 * V::LANES);
         for (panel, j) in (0..cols).step_by(w).enumerate() {
             let at = b.data.as_ptr().wrapping_add(panel * b.across);
-            let mut ahead = PanelPrefetch::of::<V>(b.next(panel, j + w >= cols), k);
+            let mut prefetch_at = PanelPrefetch::of::<V>(b.next(panel, j + w >= cols), k);
             let mut i = 0;
             while i < a.threes.len() {
                 let threes = &a.threes[i..];
@@ -118,7 +118,7 @@ impl<T: Real> VectorKernel for TapTiles<'_, T> {
                         at,
                         next: b.step,
                         across: 0,
-                        line_prefetch: ahead.some(k).unwrap_or(LinePrefetch::nothing(at)),
+                        line_prefetch: prefetch_at.some(k).unwrap_or(LinePrefetch::nothing(at)),
                     };
                     let c = c.add(i * TAPS_PER_ADDRESS * step + j);
                     let before = accumulate_in_place(c, step, first);

@@ -252,9 +252,9 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
         let mut x = self.x.as_ptr().wrapping_offset((top + row) * pitch);
         let mut y = self.y.as_mut_ptr().wrapping_offset(top * wide + start as isize);
         // What is needed soon: later rows, or, where rows are walked up, the same row of the next plane, which is behind this one.
-        let ahead = (PREFETCH_DISTANCE_BYTES / (width * size_of::<T>())).max(1);
-        let soon_x = if up { rows } else { ahead } * self.pitch + start;
-        let soon_y = if up { height } else { ahead } * width;
+        let prefetch_at = (PREFETCH_DISTANCE_BYTES / (width * size_of::<T>())).max(1);
+        let soon_x = if up { rows } else { prefetch_at } * self.pitch + start;
+        let soon_y = if up { height } else { prefetch_at } * width;
         // The sums of the rows of the result that have seen two rows of taps, and one.
         let (mut two, mut one) = ([zero; F], [zero; F]);
         // SAFETY: as above.

@@ -10,40 +10,40 @@ use elinvar_simd::vector::{VectorKernel, dispatch_vectors};
 use std::marker::PhantomData;
 
 /// Writes the numbers, exactly; or says that it does not.
-pub(crate) fn widen<H: Float16 + Default>(isa: Isa, x: &[H], room: &mut UninitSlice<'_, f32>) -> bool {
-    by::<Widen, _, _>(isa, x, room)
+pub(crate) fn widen<H: Float16 + Default>(isa: Isa, x: &[H], dst: &mut UninitSlice<'_, f32>) -> bool {
+    by::<WidenRegister, _, _>(isa, x, dst)
 }
 
 /// Writes the nearest halves, of two the even one; or says that it does not.
-pub(crate) fn narrow<H: Float16 + Default>(isa: Isa, x: &[f32], room: &mut UninitSlice<'_, H>) -> bool {
-    by::<Narrow, _, _>(isa, x, room)
+pub(crate) fn narrow<H: Float16 + Default>(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, H>) -> bool {
+    by::<NarrowRegister, _, _>(isa, x, dst)
 }
 
-fn by<W: Way<S, T>, S: Copy + Default, T: Copy + Default>(
+fn by<W: ConvertRegister<S, T>, S: Copy + Default, T: Copy + Default>(
     isa: Isa,
     x: &[S],
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) -> bool {
     if !matches!(isa.level(), Level::Avx2 | Level::Avx512) {
         return false;
     }
     // As many slots as numbers.
-    let y = &mut room.unwritten()[..x.len()];
-    dispatch_vectors(isa, Each { x, y: y.as_mut_ptr().cast(), way: PhantomData::<W> });
-    // SAFETY: `Each` writes a number for each of `x`.
-    unsafe { room.count(x.len()) };
+    let y = &mut dst.unwritten()[..x.len()];
+    dispatch_vectors(isa, ConvertKernel { x, y: y.as_mut_ptr().cast(), way: PhantomData::<W> });
+    // SAFETY: `ConvertKernel` writes a number for each of `x`.
+    unsafe { dst.count(x.len()) };
     true
 }
 
 /// A way of converting a register of numbers.
-trait Way<S, T> {
+trait ConvertRegister<S, T> {
     /// # Safety
     /// The register's instruction set; as many numbers as it has can be read and written.
     unsafe fn some<V: GatherVector<T = f32>>(x: *const S, y: *mut T);
 }
 
-struct Widen;
-impl<H: Float16> Way<H, f32> for Widen {
+struct WidenRegister;
+impl<H: Float16> ConvertRegister<H, f32> for WidenRegister {
     #[inline(always)]
     unsafe fn some<V: GatherVector<T = f32>>(x: *const H, y: *mut f32) {
         // SAFETY: the caller's.
@@ -51,8 +51,8 @@ impl<H: Float16> Way<H, f32> for Widen {
     }
 }
 
-struct Narrow;
-impl<H: Float16> Way<f32, H> for Narrow {
+struct NarrowRegister;
+impl<H: Float16> ConvertRegister<f32, H> for NarrowRegister {
     #[inline(always)]
     unsafe fn some<V: GatherVector<T = f32>>(x: *const f32, y: *mut H) {
         // SAFETY: the caller's.
@@ -61,18 +61,20 @@ impl<H: Float16> Way<f32, H> for Narrow {
 }
 
 /// Numbers on their way to as many slots. Made by `by` alone, which looked.
-struct Each<'a, S, T, W> {
+struct ConvertKernel<'a, S, T, W> {
     x: &'a [S],
     y: *mut T,
     way: PhantomData<W>,
 }
 
-impl<S: Copy + Default, T: Copy + Default, W: Way<S, T>> VectorKernel for Each<'_, S, T, W> {
+impl<S: Copy + Default, T: Copy + Default, W: ConvertRegister<S, T>> VectorKernel
+    for ConvertKernel<'_, S, T, W>
+{
     type T = f32;
     const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = f32>>(self) {
-        let Each { x, y, .. } = self;
+        let ConvertKernel { x, y, .. } = self;
         let whole = x.len() / V::LANES * V::LANES;
         // SAFETY: there are `x.len()` numbers and as many slots; no register has more than 16 lanes. The instructions are there: our
         // caller's.

@@ -90,13 +90,13 @@ pub(crate) struct RowMajorA<V: Vector> {
     /// Rows 0, 3, 6 and 9.
     at: [*const V::T; 4],
     /// Distance of rows.
-    apart: usize,
+    row_stride: usize,
 }
 
 impl<V: Vector> RowMajorA<V> {
     #[inline(always)]
-    pub(crate) fn new(first: *const V::T, apart: usize) -> Self {
-        RowMajorA { at: [0, 3, 6, 9].map(|r| first.wrapping_add(r * apart)), apart }
+    pub(crate) fn new(first: *const V::T, row_stride: usize) -> Self {
+        RowMajorA { at: [0, 3, 6, 9].map(|r| first.wrapping_add(r * row_stride)), row_stride }
     }
 }
 
@@ -106,7 +106,7 @@ impl<V: Vector> RowsOfA<V> for RowMajorA<V> {
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.at[r / 3].add(r % 3 * self.apart + t) }
+        unsafe { *self.at[r / 3].add(r % 3 * self.row_stride + t) }
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
@@ -119,13 +119,13 @@ impl<V: Vector> RowsOfA<V> for RowMajorA<V> {
 pub(crate) struct ColumnMajorA<V: Vector> {
     at: *const V::T,
     /// Distance of terms.
-    apart: usize,
+    row_stride: usize,
 }
 
 impl<V: Vector> ColumnMajorA<V> {
     #[inline(always)]
-    pub(crate) fn new(first: *const V::T, apart: usize) -> Self {
-        ColumnMajorA { at: first, apart }
+    pub(crate) fn new(first: *const V::T, row_stride: usize) -> Self {
+        ColumnMajorA { at: first, row_stride }
     }
 }
 
@@ -135,10 +135,10 @@ impl<V: Vector> RowsOfA<V> for ColumnMajorA<V> {
     #[inline(always)]
     unsafe fn number(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
-        unsafe { *self.at.add(t * self.apart + r) }
+        unsafe { *self.at.add(t * self.row_stride + r) }
     }
     #[inline(always)]
     unsafe fn step(&mut self, terms: usize) {
-        self.at = self.at.wrapping_add(terms * self.apart);
+        self.at = self.at.wrapping_add(terms * self.row_stride);
     }
 }

@@ -155,7 +155,7 @@ impl<T: Real> MicrokernelLoop<'_, T> {
     unsafe fn tiles<V: Vector<T = T>>(self) {
         let MicroBlock { a, b, rows, cols, k, c, step, before, high } = self.0;
         let w = 2 * V::LANES;
-        let mut later = RowPrefetch::of(&b.after);
+        let mut row_prefetch = RowPrefetch::of(&b.after);
         // Of few tiles, each fetches more of the next panel. Pairs are never packed before.
         let tiles = rows / V::ROWS;
         let dense = const { V::ROWS == PREFETCH_ALL_ROWS && !V::PAIRS && has_extra_tiles::<T>() }
@@ -172,7 +172,7 @@ impl<T: Real> MicrokernelLoop<'_, T> {
             };
             let mut i = 0;
             let next = b.next(j / w, j + w >= cols);
-            let mut ahead = if dense {
+            let mut panel_prefetch = if dense {
                 PanelPrefetch::among::<V>(next, k, tiles)
             } else {
                 PanelPrefetch::of::<V>(next, k)
@@ -188,9 +188,9 @@ impl<T: Real> MicrokernelLoop<'_, T> {
                             at: panel,
                             next: b.step,
                             across: b.across,
-                            line_prefetch: ahead
+                            line_prefetch: panel_prefetch
                                 .some(k)
-                                .or_else(|| later.some(k))
+                                .or_else(|| row_prefetch.some(k))
                                 .unwrap_or(LinePrefetch::nothing(panel)),
                         },
                         k,

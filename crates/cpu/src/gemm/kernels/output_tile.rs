@@ -141,24 +141,25 @@ impl<T: Real> OutputTile<'_, T> {
         }
     }
     /// Adds a chunk of `k` terms, one of several in a row: only the last one's sums are stored in the result, those of the others wait in
-    /// `room`. `is_first` and `is_last` are said of these chunks; the very first chunk of all is stored, not added.
+    /// `dst`. `is_first` and `is_last` are said of these chunks; the very first chunk of all is stored, not added.
     ///
     /// # Panics
-    /// If `lhs` or `rhs` is too short, or `room` for as many numbers as [`OutputTile::waiting`] says.
+    /// If `lhs` or `rhs` is too short, or `dst` for as many numbers as [`OutputTile::accumulators`] says.
     pub(crate) fn add_chunk_of_several(
         &mut self,
         isa: Isa,
         lhs: RowsA<'_, T>,
         rhs: PanelsB<'_, T>,
         k: usize,
-        room: &mut [T],
+        dst: &mut [T],
         (is_first, is_last): (bool, bool),
     ) {
-        let (rows, cols, apart) = (self.rows.len(), self.cols.len(), accumulator_pitch::<T>(self.cols.len()));
-        assert!(is_first && is_last || room.len() >= rows * apart, "room for sums that wait");
+        let (rows, cols, row_stride) =
+            (self.rows.len(), self.cols.len(), accumulator_pitch::<T>(self.cols.len()));
+        assert!(is_first && is_last || dst.len() >= rows * row_stride, "room for sums that wait");
         let was = (self.done == cols).then_some((self.start.cast_const(), self.step));
-        let before = if is_first { was } else { Some((room.as_ptr(), apart)) };
-        let (c, step) = if is_last { (self.start, self.step) } else { (room.as_mut_ptr(), apart) };
+        let before = if is_first { was } else { Some((dst.as_ptr(), row_stride)) };
+        let (c, step) = if is_last { (self.start, self.step) } else { (dst.as_mut_ptr(), row_stride) };
         // SAFETY: as in `add_part`; the room is borrowed exclusively, has as many rows of as many numbers, and all of it has been
         // written, by somebody.
         unsafe {

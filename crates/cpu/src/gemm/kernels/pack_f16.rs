@@ -79,8 +79,8 @@ impl<T: Real, H: Float16> VectorKernel for WidenBlock<'_, T, H> {
                 for r in (0..rows / 8 * 8).step_by(8) {
                     if r % line == 0 {
                         for lane in 0..V::LANES {
-                            let ahead = from.wrapping_offset(lane as isize * step.1).wrapping_add(r);
-                            V::prefetch_l2(ahead.cast::<u8>().wrapping_add(PREFETCH_DISTANCE_BYTES));
+                            let prefetch_at = from.wrapping_offset(lane as isize * step.1).wrapping_add(r);
+                            V::prefetch_l2(prefetch_at.cast::<u8>().wrapping_add(PREFETCH_DISTANCE_BYTES));
                         }
                     }
                     for (i, v) in V::octet(from.add(r), step.1).iter().enumerate() {

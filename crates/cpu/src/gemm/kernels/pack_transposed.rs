@@ -121,18 +121,18 @@ impl<T: Real> VectorKernel for TransposeSquares<'_, T> {
         if const { V::LANES != SQUARE_SIDE } {
             unreachable!("squares are for registers of as many lanes");
         }
-        let ahead = PREFETCH_DISTANCE_BYTES / size_of::<T>();
+        let prefetch_at = PREFETCH_DISTANCE_BYTES / size_of::<T>();
         for c in (0..cols).step_by(SQUARE_SIDE) {
             for r in (0..rows).step_by(SQUARE_SIDE) {
                 // What is read some squares later: of the next columns, or farther along, as what follows the block often is.
-                let is_end = r + ahead >= rows && c + SQUARE_SIDE < cols;
-                let (row, col) = if is_end { (r, c + SQUARE_SIDE) } else { (r + ahead, c) };
+                let is_end = r + prefetch_at >= rows && c + SQUARE_SIDE < cols;
+                let (row, col) = if is_end { (r, c + SQUARE_SIDE) } else { (r + prefetch_at, c) };
                 // SAFETY: the square lies in the block, which lies in its buffer and may be written, see `transpose_block_to`; the instructions are
                 // there: our caller's. What is fetched ahead may lie anywhere.
                 unsafe {
-                    let later = src.as_ptr().wrapping_offset(at + row as isize + col as isize * step);
+                    let prefetch_from = src.as_ptr().wrapping_offset(at + row as isize + col as isize * step);
                     for lane in 0..SQUARE_SIDE as isize {
-                        V::prefetch_l2(later.wrapping_offset(lane * step).cast());
+                        V::prefetch_l2(prefetch_from.wrapping_offset(lane * step).cast());
                     }
                     if c + PREFETCH_OUTPUT_COLUMNS < cols {
                         for i in 0..SQUARE_SIDE {
@@ -171,8 +171,8 @@ impl<T: Real> VectorKernel for TransposeBlock<'_, T> {
                         let place = src.as_ptr().offset(at);
                         if r % line == 0 {
                             for lane in 0..V::LANES {
-                                let ahead = place.wrapping_offset(lane as isize * step).cast::<u8>();
-                                V::prefetch_l2(ahead.wrapping_add(PREFETCH_DISTANCE_BYTES));
+                                let prefetch_at = place.wrapping_offset(lane as isize * step).cast::<u8>();
+                                V::prefetch_l2(prefetch_at.wrapping_add(PREFETCH_DISTANCE_BYTES));
                             }
                         }
                         if c % line == 0 && c + PREFETCH_OUTPUT_COLUMNS < cols {

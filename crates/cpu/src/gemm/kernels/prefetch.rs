@@ -192,9 +192,9 @@ mod tests {
     /// The places that tiles of `k` terms have fetched, until there are no more.
     fn places(data: &[f32], step: usize, rows: usize, terms: usize, k: usize) -> Vec<usize> {
         let after = NextOperands { lines: RowsA { data, step }, rows, k: terms, ..NextOperands::NONE };
-        let mut later = RowPrefetch::of(&after);
+        let mut row_prefetch = RowPrefetch::of(&after);
         let mut all = vec![];
-        while let Some(LinePrefetch { at, step }) = later.some(k) {
+        while let Some(LinePrefetch { at, step }) = row_prefetch.some(k) {
             let first = at.addr() - data.as_ptr().addr();
             all.extend((0..k / TERMS_PER_STEP).map(|i| first + i * TERMS_PER_STEP * step));
         }
@@ -239,15 +239,15 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn few_tiles_fetch_all_of_the_next_panel() {
-        const WIDE: usize = 2 * <std::arch::x86_64::__m512 as Vector>::LANES;
-        let (k, data) = (384, vec![0f32; 384 * WIDE + LINE]);
+        const AVX512_F64: usize = 2 * <std::arch::x86_64::__m512 as Vector>::LANES;
+        let (k, data) = (384, vec![0f32; 384 * AVX512_F64 + LINE]);
         let start = data.as_ptr().map_addr(|at| at.next_multiple_of(LINE));
         for tiles in 1..PANEL_PREFETCH_MIN_TILES {
-            let mut ahead = PanelPrefetch::among::<std::arch::x86_64::__m512>(Some(start), k, tiles);
-            let parts: Vec<_> = (0..tiles).map_while(|_| ahead.some(k)).collect();
+            let mut panel_prefetch = PanelPrefetch::among::<std::arch::x86_64::__m512>(Some(start), k, tiles);
+            let parts: Vec<_> = (0..tiles).map_while(|_| panel_prefetch.some(k)).collect();
             let all: BTreeSet<_> = lines(parts, start, k, 1).into_iter().collect();
             // A single tile has half of it.
-            let count = k * WIDE * 4 / LINE / if tiles == 1 { 2 } else { 1 };
+            let count = k * AVX512_F64 * 4 / LINE / if tiles == 1 { 2 } else { 1 };
             assert_eq!(all, (0..count).collect(), "{tiles} tiles");
         }
     }

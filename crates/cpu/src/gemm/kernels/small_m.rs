@@ -30,16 +30,16 @@ const SHARED_SET_STRIDE_BYTES: usize = 4096;
 pub(crate) const PREFETCH_ROWS: RangeInclusive<usize> = 8..=16;
 
 /// Rows that fill no more than one short register, which has 32 bytes.
-fn are_short<T: Real>(isa: Isa, rows: usize) -> bool {
-    may_be_short::<T>() && rows <= half_lanes::<T>(isa)
+fn use_half_vectors<T: Real>(isa: Isa, rows: usize) -> bool {
+    has_half_vectors::<T>() && rows <= half_lanes::<T>(isa)
 }
-const fn may_be_short<T>() -> bool {
+const fn has_half_vectors<T>() -> bool {
     *PREFETCH_ROWS.start() * size_of::<T>() <= 32
 }
 
 /// Rows of a panel: those of two registers.
 pub(crate) fn panel_columns<T: Real>(isa: Isa, rows: usize) -> usize {
-    2 * if are_short::<T>(isa, rows) { half_lanes::<T>(isa) } else { lanes::<T>(isa) }
+    2 * if use_half_vectors::<T>(isa, rows) { half_lanes::<T>(isa) } else { lanes::<T>(isa) }
 }
 
 /// At most [`COLUMN_GROUP`] columns, all of their terms, and packed rows.
@@ -74,7 +74,7 @@ pub(crate) fn small_m<T: Real>(isa: Isa, b: SmallM<'_, T>) {
     assert!(b.rows <= b.padded && b.padded.is_multiple_of(panel_columns::<T>(isa, b.rows)), "whole panels");
     assert!(b.padded * b.k <= b.x.len(), "rows are missing");
     assert!(b.cols * b.padded <= b.sums.len(), "room is missing");
-    if const { may_be_short::<T>() } && are_short::<T>(isa, b.rows) {
+    if const { has_half_vectors::<T>() } && use_half_vectors::<T>(isa, b.rows) {
         dispatch_half_vectors(isa, b)
     } else {
         dispatch_vectors(isa, b)
@@ -118,7 +118,7 @@ struct SmallMTile<V: Vector> {
     /// The columns, how far apart they are, and which are fetched meanwhile, if any.
     a: *const V::T,
     step: isize,
-    ahead: Option<*const V::T>,
+    prefetch_at: Option<*const V::T>,
     x: *const V::T,
     k: usize,
     sums: *mut V::T,
@@ -139,7 +139,7 @@ impl<T: Real> SmallM<'_, T> {
         while from < self.k {
             let k = CHUNK.min(self.k - from);
             // The next chunk of these columns, or the first of the next ones.
-            let ahead = if from + k < self.k { from as isize + k as isize } else { R as isize * step };
+            let prefetch_at = if from + k < self.k { from as isize + k as isize } else { R as isize * step };
             // SAFETY: columns c..c + R and terms from..from + k are in `data`. Panel p of the chunk starts at
             // `from * padded + p * w * k` of x, and its sums are in `c * padded + p * w` and R - 1 times `padded` from there
             // on, within what `small_m` checked.
@@ -148,7 +148,7 @@ impl<T: Real> SmallM<'_, T> {
                 while p < self.rows {
                     let tile = SmallMTile::<V> {
                         a: begin.wrapping_add(from),
-                        ahead: (p == 0).then_some(begin.wrapping_offset(ahead)),
+                        prefetch_at: (p == 0).then_some(begin.wrapping_offset(prefetch_at)),
                         step,
                         x: self.x.as_ptr().add(from * padded + p * k),
                         k,
@@ -184,9 +184,9 @@ impl<V: Vector> SmallMTile<V> {
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let mut t = 0;
             while t < self.k {
-                if let Some(ahead) = self.ahead {
+                if let Some(prefetch_at) = self.prefetch_at {
                     each_row!(R, up to 14, r => {
-                        V::prefetch_l2(ahead.wrapping_offset(r as isize * self.step).wrapping_add(t).cast());
+                        V::prefetch_l2(prefetch_at.wrapping_offset(r as isize * self.step).wrapping_add(t).cast());
                     });
                 }
                 let end = self.k.min(t + line);

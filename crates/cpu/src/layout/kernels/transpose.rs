@@ -14,7 +14,7 @@ use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
 
 /// Blocks of one size, side by side in the result.
 #[derive(Clone, Copy)]
-pub(crate) struct Blocks<'a> {
+pub(crate) struct TransposeBlocks<'a> {
     /// Where the first block starts.
     pub(crate) at: usize,
     /// From there to where each starts.
@@ -31,10 +31,15 @@ pub(crate) struct Blocks<'a> {
 ///
 /// # Panics
 /// If a block leaves its buffer, or the room has another size.
-pub(crate) fn turned<T: Copy>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut UninitSlice<'_, T>) -> bool {
+pub(crate) fn transpose_blocks<T: Copy>(
+    isa: Isa,
+    x: &[T],
+    blocks: TransposeBlocks<'_>,
+    dst: &mut UninitSlice<'_, T>,
+) -> bool {
     match size_of::<T>() {
-        4 if align_of::<T>() == align_of::<f32>() => as_numbers::<T, f32>(isa, x, blocks, room),
-        8 if align_of::<T>() == align_of::<f64>() => as_numbers::<T, f64>(isa, x, blocks, room),
+        4 if align_of::<T>() == align_of::<f32>() => as_numbers::<T, f32>(isa, x, blocks, dst),
+        8 if align_of::<T>() == align_of::<f64>() => as_numbers::<T, f64>(isa, x, blocks, dst),
         _ => false,
     }
 }
@@ -43,15 +48,15 @@ pub(crate) fn turned<T: Copy>(isa: Isa, x: &[T], blocks: Blocks<'_>, room: &mut 
 fn as_numbers<T: Copy, N: SimdElement>(
     isa: Isa,
     x: &[T],
-    blocks: Blocks<'_>,
-    room: &mut UninitSlice<'_, T>,
+    blocks: TransposeBlocks<'_>,
+    dst: &mut UninitSlice<'_, T>,
 ) -> bool {
-    let Blocks { at, starts, rows, cols, step } = blocks;
+    let TransposeBlocks { at, starts, rows, cols, step } = blocks;
     let side = LINE / size_of::<N>();
     if rows.min(cols) < side || lanes::<N>(isa) < 4 || !isa.has_fma() {
         return false;
     }
-    let y = room.unwritten();
+    let y = dst.unwritten();
     let len = y.len();
     assert_eq!(len, rows * starts.len() * cols, "cpu: a room of another size");
     // Both ends of the first and of the last column: all others lie between them.
@@ -61,16 +66,16 @@ fn as_numbers<T: Copy, N: SimdElement>(
         let (low, high) = (first + last.min(0), first + last.max(0) + rows as isize);
         assert!(low >= 0 && high as usize <= x.len(), "cpu: a block leaves its buffer");
     }
-    dispatch_vectors(isa, Turned::<N> { x: x.as_ptr().cast(), blocks, y: y.as_mut_ptr().cast() });
-    // SAFETY: `Turned` writes all rows of all blocks, which are `len` numbers.
-    unsafe { room.count(len) };
+    dispatch_vectors(isa, TransposeKernel::<N> { x: x.as_ptr().cast(), blocks, y: y.as_mut_ptr().cast() });
+    // SAFETY: `TransposeKernel` writes all rows of all blocks, which are `len` numbers.
+    unsafe { dst.count(len) };
     true
 }
 
 /// Blocks that lie in their buffer, of at least a tile, and room for them: made by `as_numbers` alone.
-struct Turned<'a, T> {
+struct TransposeKernel<'a, T> {
     x: *const T,
-    blocks: Blocks<'a>,
+    blocks: TransposeBlocks<'a>,
     y: *mut T,
 }
 
@@ -87,12 +92,12 @@ fn head<T>(p: *const T, step: usize) -> usize {
     if step.is_multiple_of(side) { Some(p.align_offset(LINE)).filter(|&n| n < side).unwrap_or(0) } else { 0 }
 }
 
-impl<T: SimdElement> VectorKernel for Turned<'_, T> {
+impl<T: SimdElement> VectorKernel for TransposeKernel<'_, T> {
     type T = T;
     const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
-        let Turned { x, blocks: Blocks { at, starts, rows, cols, step }, y } = self;
+        let TransposeKernel { x, blocks: TransposeBlocks { at, starts, rows, cols, step }, y } = self;
         let (side, pitch) = (LINE / size_of::<T>(), starts.len() * cols);
         for (i, start) in starts.iter().enumerate() {
             let x = x.wrapping_add(at).wrapping_offset(*start);
@@ -145,11 +150,11 @@ mod tests {
                         let span = (cols - 1) * step.unsigned_abs();
                         let at = from + if step < 0 { span } else { 0 };
                         let x: Vec<T> = (0..from + span + rows + 9).map(&of).collect();
-                        let blocks = Blocks { at, starts, rows, cols, step };
+                        let blocks = TransposeBlocks { at, starts, rows, cols, step };
                         let mut done = false;
-                        let y = serial_fill(rows * starts.len() * cols, |room| {
-                            done = turned(isa, &x, blocks, room);
-                            room.extend(room.remaining(), |_| of(0));
+                        let y = serial_fill(rows * starts.len() * cols, |dst| {
+                            done = transpose_blocks(isa, &x, blocks, dst);
+                            dst.extend(dst.remaining(), |_| of(0));
                         });
                         // NEON has two numbers of 8 bytes in a register, which make no square.
                         let lanes = if size_of::<T>() == 8 { lanes::<f64>(isa) } else { lanes::<f32>(isa) };
@@ -181,10 +186,10 @@ mod tests {
     #[test]
     fn other_sizes_are_left_to_others() {
         for isa in Isa::all() {
-            let blocks = Blocks { at: 0, starts: &[0], rows: 64, cols: 64, step: 64 };
-            let y = serial_fill(64 * 64, |room| {
-                assert!(!turned(isa, &[0u8; 64 * 64], blocks, room));
-                room.extend(64 * 64, |_| 0);
+            let blocks = TransposeBlocks { at: 0, starts: &[0], rows: 64, cols: 64, step: 64 };
+            let y = serial_fill(64 * 64, |dst| {
+                assert!(!transpose_blocks(isa, &[0u8; 64 * 64], blocks, dst));
+                dst.extend(64 * 64, |_| 0);
             });
             assert!(y.is_ok());
         }

@@ -12,45 +12,41 @@ use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors, lanes};
 use std::ops::Range;
 
 /// Rows of a window.
-const WIDTH: usize = 64;
+const ROWS_PER_CHUNK: usize = 64;
 
 /// windows[i][r] = x[r * step + i], for as many of the first `rows` rows as it says then. None of numbers of other sizes than f32 and f64, and on plain
 /// x86-64.
 ///
 /// # Panics
 /// If there are more rows than a window has.
-pub(crate) fn to_windows<T: Copy>(
+pub(crate) fn to_lanes<T: Copy>(
     isa: Isa,
     x: &[T],
     step: usize,
     rows: usize,
-    windows: &mut [[T; WIDTH]],
+    chunks: &mut [[T; ROWS_PER_CHUNK]],
 ) -> usize {
     match size_of::<T>() {
-        4 if align_of::<T>() == align_of::<f32>() => {
-            numbers_to_windows::<T, f32>(isa, x, step, rows, windows)
-        }
-        8 if align_of::<T>() == align_of::<f64>() => {
-            numbers_to_windows::<T, f64>(isa, x, step, rows, windows)
-        }
+        4 if align_of::<T>() == align_of::<f32>() => values_to_lanes::<T, f32>(isa, x, step, rows, chunks),
+        8 if align_of::<T>() == align_of::<f64>() => values_to_lanes::<T, f64>(isa, x, step, rows, chunks),
         _ => 0,
     }
 }
 
-/// Writes the first `n` numbers of rows, one row after the other, of as many of the first of these rows as it says then; as [`to_windows`].
+/// Writes the first `n` numbers of rows, one row after the other, of as many of the first of these rows as it says then; as [`to_lanes`].
 ///
 /// # Panics
 /// If there are no such rows, or the room is too small for them.
-pub(crate) fn to_rows<T: Copy>(
+pub(crate) fn from_lanes<T: Copy>(
     isa: Isa,
-    windows: &[[T; WIDTH]],
+    chunks: &[[T; ROWS_PER_CHUNK]],
     n: usize,
     rows: Range<usize>,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) -> usize {
     match size_of::<T>() {
-        4 if align_of::<T>() == align_of::<f32>() => numbers_to_rows::<T, f32>(isa, windows, n, rows, room),
-        8 if align_of::<T>() == align_of::<f64>() => numbers_to_rows::<T, f64>(isa, windows, n, rows, room),
+        4 if align_of::<T>() == align_of::<f32>() => lanes_to_values::<T, f32>(isa, chunks, n, rows, dst),
+        8 if align_of::<T>() == align_of::<f64>() => lanes_to_values::<T, f64>(isa, chunks, n, rows, dst),
         _ => 0,
     }
 }
@@ -60,15 +56,15 @@ fn side<N: SimdElement>(isa: Isa) -> Option<usize> {
     Some(lanes::<N>(isa)).filter(|&side| side >= 4 && isa.has_fma())
 }
 
-fn numbers_to_windows<T: Copy, N: SimdElement>(
+fn values_to_lanes<T: Copy, N: SimdElement>(
     isa: Isa,
     x: &[T],
     step: usize,
     rows: usize,
-    windows: &mut [[T; WIDTH]],
+    chunks: &mut [[T; ROWS_PER_CHUNK]],
 ) -> usize {
-    assert!(rows <= WIDTH, "cpu: more rows than a window has");
-    let (Some(side), n) = (side::<N>(isa), windows.len()) else { return 0 };
+    assert!(rows <= ROWS_PER_CHUNK, "cpu: more rows than a window has");
+    let (Some(side), n) = (side::<N>(isa), chunks.len()) else { return 0 };
     // Rows of which whole registers can be read.
     let readable = match x.len().checked_sub(n.next_multiple_of(side)) {
         Some(behind) if step > 0 => (behind / step + 1).min(rows),
@@ -76,35 +72,35 @@ fn numbers_to_windows<T: Copy, N: SimdElement>(
     };
     let rows = readable / side * side;
     if rows > 0 {
-        let to = windows.as_mut_ptr().cast();
-        dispatch_vectors(isa, ToWindows::<N> { x: x.as_ptr().cast(), step, rows, n, to });
+        let to = chunks.as_mut_ptr().cast();
+        dispatch_vectors(isa, ToLanes::<N> { x: x.as_ptr().cast(), step, rows, n, to });
     }
     rows
 }
 
-fn numbers_to_rows<T: Copy, N: SimdElement>(
+fn lanes_to_values<T: Copy, N: SimdElement>(
     isa: Isa,
-    windows: &[[T; WIDTH]],
+    chunks: &[[T; ROWS_PER_CHUNK]],
     n: usize,
     rows: Range<usize>,
-    room: &mut UninitSlice<'_, T>,
+    dst: &mut UninitSlice<'_, T>,
 ) -> usize {
-    assert!(rows.start <= rows.end && rows.end <= WIDTH, "cpu: more rows than a window has");
+    assert!(rows.start <= rows.end && rows.end <= ROWS_PER_CHUNK, "cpu: more rows than a window has");
     let Some(side) = side::<N>(isa) else { return 0 };
-    let (count, slots) = (rows.len() / side * side, room.unwritten());
-    if windows.len() < n.next_multiple_of(side) {
+    let (count, slots) = (rows.len() / side * side, dst.unwritten());
+    if chunks.len() < n.next_multiple_of(side) {
         return 0;
     }
     assert!(count * n <= slots.len(), "cpu: a room that is too small");
-    let (x, to, len) = (windows.as_ptr().cast::<N>(), slots.as_mut_ptr().cast(), slots.len());
-    dispatch_vectors(isa, ToRows::<N> { x: x.wrapping_add(rows.start), rows: count, n, to, len });
-    // SAFETY: `ToRows` writes `n` numbers of each of `count` rows, one row after the other; the slots were counted above.
-    unsafe { room.count(count * n) };
+    let (x, to, len) = (chunks.as_ptr().cast::<N>(), slots.as_mut_ptr().cast(), slots.len());
+    dispatch_vectors(isa, FromLanes::<N> { x: x.wrapping_add(rows.start), rows: count, n, to, len });
+    // SAFETY: `FromLanes` writes `n` numbers of each of `count` rows, one row after the other; the slots were counted above.
+    unsafe { dst.count(count * n) };
     count
 }
 
 /// Rows to be turned, of each of which so many numbers as are whole registers lie behind `x`; and `n` windows. Made above alone.
-struct ToWindows<N> {
+struct ToLanes<N> {
     x: *const N,
     step: usize,
     /// A multiple of a register's numbers.
@@ -113,12 +109,12 @@ struct ToWindows<N> {
     to: *mut N,
 }
 
-impl<N: SimdElement> VectorKernel for ToWindows<N> {
+impl<N: SimdElement> VectorKernel for ToLanes<N> {
     type T = N;
     const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = N>>(self) {
-        let ToWindows { x, step, rows, n, to } = self;
+        let ToLanes { x, step, rows, n, to } = self;
         for row in (0..rows).step_by(V::LANES) {
             for column in (0..n).step_by(V::LANES) {
                 // SAFETY: whoever made this found that whole registers of these rows can be read; a window has 64 rows, and there are as many
@@ -127,7 +123,7 @@ impl<N: SimdElement> VectorKernel for ToWindows<N> {
                     let square = V::square(x.add(row * step + column), step as isize);
                     for (i, numbers) in square[..V::LANES].iter().enumerate() {
                         if column + i < n {
-                            numbers.store(to.add((column + i) * WIDTH + row));
+                            numbers.store(to.add((column + i) * ROWS_PER_CHUNK + row));
                         }
                     }
                 }
@@ -137,7 +133,7 @@ impl<N: SimdElement> VectorKernel for ToWindows<N> {
 }
 
 /// Windows from a row's place on, at least so many as `n` fills of registers; and `len` slots, `rows * n` at least. Made above alone.
-struct ToRows<N> {
+struct FromLanes<N> {
     x: *const N,
     /// A multiple of a register's numbers.
     rows: usize,
@@ -146,19 +142,19 @@ struct ToRows<N> {
     len: usize,
 }
 
-impl<N: SimdElement> VectorKernel for ToRows<N> {
+impl<N: SimdElement> VectorKernel for FromLanes<N> {
     type T = N;
     const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = N>>(self) {
-        let ToRows { x, rows, n, to, len } = self;
+        let FromLanes { x, rows, n, to, len } = self;
         for row in (0..rows).step_by(V::LANES) {
             // The last columns first: what a row has too much lies where the first columns of the next one go.
             for column in (0..n).step_by(V::LANES).rev() {
                 // SAFETY: whoever made this found so many windows of 64 rows, and room for all rows. The instructions are there: our
                 // caller's. No register has more than 16 lanes.
                 unsafe {
-                    let square = V::square(x.add(column * WIDTH + row), WIDTH as isize);
+                    let square = V::square(x.add(column * ROWS_PER_CHUNK + row), ROWS_PER_CHUNK as isize);
                     for (i, numbers) in square[..V::LANES].iter().enumerate() {
                         let at = (row + i) * n + column;
                         if at + V::LANES <= len {
@@ -192,25 +188,25 @@ mod tests {
                 for (rows, step, behind) in [(64, n, 0), (64, n + 3, 40), (37, n, 16), (16, n, 3), (3, n, 0)]
                 {
                     let x: Vec<T> = (0..(rows - 1) * step + n + behind).map(&of).collect();
-                    let mut windows = vec![[of(0); WIDTH]; n.next_multiple_of(16)];
-                    let turned = to_windows(isa, &x, step, rows, &mut windows[..n]);
-                    assert!(turned <= rows, "{isa}");
+                    let mut chunks = vec![[of(0); ROWS_PER_CHUNK]; n.next_multiple_of(16)];
+                    let transposed = to_lanes(isa, &x, step, rows, &mut chunks[..n]);
+                    assert!(transposed <= rows, "{isa}");
                     // On all but plain x86-64 there is room for a square, and it is used.
                     let four = size_of::<T>() == 4 && isa.has_fma() && rows == 64;
-                    assert!(!four || turned >= 32, "{isa}: {turned} of {rows} rows of {n}");
-                    for (i, window) in windows[..n].iter().enumerate() {
-                        let right = (0..turned).all(|row| window[row] == x[row * step + i]);
+                    assert!(!four || transposed >= 32, "{isa}: {transposed} of {rows} rows of {n}");
+                    for (i, chunk) in chunks[..n].iter().enumerate() {
+                        let right = (0..transposed).all(|row| chunk[row] == x[row * step + i]);
                         assert!(right, "{isa}: element {i} of rows of {n}");
                     }
-                    for (i, window) in windows.iter_mut().enumerate() {
-                        (0..WIDTH).for_each(|row| window[row] = of(row * n + i));
+                    for (i, chunk) in chunks.iter_mut().enumerate() {
+                        (0..ROWS_PER_CHUNK).for_each(|row| chunk[row] = of(row * n + i));
                     }
                     for first in [0, 5] {
                         let mut done = 0;
                         let count = rows - first.min(rows);
-                        let y = serial_fill(count * n, |room| {
-                            done = to_rows(isa, &windows, n, rows - count..rows, room);
-                            room.extend(room.remaining(), |_| of(0));
+                        let y = serial_fill(count * n, |dst| {
+                            done = from_lanes(isa, &chunks, n, rows - count..rows, dst);
+                            dst.extend(dst.remaining(), |_| of(0));
                         });
                         let want = (0..done * n).map(|i| of((rows - count) * n + i));
                         assert!(
@@ -234,11 +230,11 @@ mod tests {
     #[test]
     fn other_sizes_and_few_windows_are_left_to_others() {
         for isa in Isa::all() {
-            let mut windows = [[0u8; WIDTH]; 16];
-            assert_eq!(to_windows(isa, &[1; 64 * 16], 16, 64, &mut windows), 0);
-            let y = serial_fill(64 * 3, |room| {
-                assert_eq!(to_rows(isa, &[[0f32; WIDTH]; 3], 3, 0..64, room), 0);
-                room.extend(64 * 3, |_| 0.0);
+            let mut chunks = [[0u8; ROWS_PER_CHUNK]; 16];
+            assert_eq!(to_lanes(isa, &[1; 64 * 16], 16, 64, &mut chunks), 0);
+            let y = serial_fill(64 * 3, |dst| {
+                assert_eq!(from_lanes(isa, &[[0f32; ROWS_PER_CHUNK]; 3], 3, 0..64, dst), 0);
+                dst.extend(64 * 3, |_| 0.0);
             });
             assert!(y.is_ok());
         }

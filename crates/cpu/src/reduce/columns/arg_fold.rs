@@ -3,34 +3,35 @@
 //!
 //! How it can be wrong: of equal elements, zeros of both signs among them, the first stays; the first NaN wins, and stays.
 
-use super::{Grid, SOME, Window, Windows};
+use super::{HELD_ELEMENTS_OF_LONG_ROWS, RowGrid, RowLanes, RowLanesVec};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
-use crate::reduce::rowwise::term_loop::WINDOW;
-use crate::reduce::source::Number;
+use crate::reduce::rowwise::term_loop::TERM_CHUNK;
+use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, fill_column_blocks};
 use elinvar_core::{HostVec, Result, host};
 use elinvar_ops::backend::ArgFold;
 use elinvar_simd::isa::{Kernel, dispatch_formula_or_plain};
 
 /// Rows side by side, at least.
-const FEW: usize = 8;
+const MIN_ROWS: usize = 8;
 /// Windows of a row that a thread takes together, at most: 64 columns of a row are too little of a page at a time.
-const WIDE: usize = 8;
+const MAX_CHUNKS_PER_TASK: usize = 8;
 /// Rows whose best are in registers.
-const HELD: usize = 32;
+const ROWS_IN_REGISTERS: usize = 32;
 /// Nanoseconds for an element.
-const NS: f64 = 0.3;
+const NS_PER_ELEMENT: f64 = 0.3;
 
 /// The number of the first best element of each row of a view, of which the first `kept` axes are the rows, if these had better go side
 /// by side.
-pub(crate) fn arg_fold<T: Number + PartialOrd>(
+pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
     d: &CpuDevice,
     f: ArgFold,
     x: &View<'_>,
     kept: usize,
 ) -> Result<Option<HostVec<i64>>> {
-    let Some((grid, lines)) = Grid::new::<T>("an index of an extreme", std::slice::from_ref(x), kept, FEW)?
+    let Some((grid, lines)) =
+        RowGrid::new::<T>("an index of an extreme", std::slice::from_ref(x), kept, MIN_ROWS)?
     else {
         return Ok(None);
     };
@@ -39,46 +40,46 @@ pub(crate) fn arg_fold<T: Number + PartialOrd>(
         return Ok(None);
     }
     let (x, n) = (&lines[0], grid.n);
-    let together = (grid.columns / WINDOW / (2 * d.threads())).clamp(1, WIDE);
-    let matrices = BlockedMatrices { width: together * WINDOW, ..grid.stripes(Some(1)) };
-    let y = fill_column_blocks(d, matrices, n as f64 * NS, &|stripes| {
-        let some = n.min(SOME);
+    let together = (grid.columns / TERM_CHUNK / (2 * d.threads())).clamp(1, MAX_CHUNKS_PER_TASK);
+    let matrices = BlockedMatrices { width: together * TERM_CHUNK, ..grid.column_blocks(Some(1)) };
+    let y = fill_column_blocks(d, matrices, n as f64 * NS_PER_ELEMENT, &|column_blocks| {
+        let some = n.min(HELD_ELEMENTS_OF_LONG_ROWS);
         let mut places: Vec<isize> = host::filled(some, 0)?;
-        let mut copied = Windows::new(if x.is_near() { 0 } else { some })?;
-        let mut best = [[T::ZERO; WINDOW]; WIDE];
-        let mut found = [[0i32; WINDOW]; WIDE];
-        while let Some(stripe) = stripes.next() {
-            let groups = (0..stripe.width).step_by(WINDOW).map(|at| {
-                let (column, width) = (stripe.column + at, WINDOW.min(stripe.width - at));
-                grid.group(ColumnBlock { column, width, ..stripe }, 1)
+        let mut copied = RowLanesVec::new(if x.is_in_place() { 0 } else { some })?;
+        let mut best = [[T::ZERO; TERM_CHUNK]; MAX_CHUNKS_PER_TASK];
+        let mut found = [[0i32; TERM_CHUNK]; MAX_CHUNKS_PER_TASK];
+        while let Some(column_block) = column_blocks.next() {
+            let groups = (0..column_block.width).step_by(TERM_CHUNK).map(|at| {
+                let (column, width) = (column_block.column + at, TERM_CHUNK.min(column_block.width - at));
+                grid.group(ColumnBlock { column, width, ..column_block }, 1)
             });
-            for start in (0..n).step_by(SOME) {
-                let places = &mut places[..SOME.min(n - start)];
-                if x.is_near() {
+            for start in (0..n).step_by(HELD_ELEMENTS_OF_LONG_ROWS) {
+                let places = &mut places[..HELD_ELEMENTS_OF_LONG_ROWS.min(n - start)];
+                if x.is_in_place() {
                     x.places(start, places);
                 } else {
-                    places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * WINDOW) as isize);
+                    places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * TERM_CHUNK) as isize);
                 }
                 for (group, (best, found)) in groups.clone().zip(best.iter_mut().zip(&mut found)) {
                     let (all, base) = match x.own {
-                        Some(all) if x.is_near() => (all, x.base(group) as usize),
+                        Some(all) if x.is_in_place() => (all, x.base(group) as usize),
                         _ => {
                             x.read(d.isa(), group, start, &mut copied.all_mut()[..places.len()]);
                             (copied.all().as_flattened(), 0)
                         }
                     };
                     let (places, first) = (&*places, start as i32);
-                    let find = Find { all, base, places, width: group.all, first, best, found };
+                    let find = ArgFoldStep { all, base, places, width: group.all, first, best, found };
                     match f {
-                        ArgFold::Max => dispatch_formula_or_plain::<T, _>(d.isa(), Largest(find)),
-                        ArgFold::Min => dispatch_formula_or_plain::<T, _>(d.isa(), Smallest(find)),
+                        ArgFold::Max => dispatch_formula_or_plain::<T, _>(d.isa(), ArgMaxStep(find)),
+                        ArgFold::Min => dispatch_formula_or_plain::<T, _>(d.isa(), ArgMinStep(find)),
                     }
                 }
             }
-            stripes.row(|room| {
+            column_blocks.row(|dst| {
                 for (group, found) in groups.zip(&found) {
                     let own = group.own(found);
-                    room.extend(own.len(), |i| i64::from(own[i]));
+                    dst.extend(own.len(), |i| i64::from(own[i]));
                 }
             });
         }
@@ -88,22 +89,22 @@ pub(crate) fn arg_fold<T: Number + PartialOrd>(
 }
 
 /// Some elements of rows side by side, of which the first is number `first`, to be compared with the best before.
-struct Find<'a, T> {
+struct ArgFoldStep<'a, T> {
     all: &'a [T],
     /// Where the first row's first element lies, from there where its elements do, and how many rows there are.
     base: usize,
     places: &'a [isize],
     width: usize,
     first: i32,
-    best: &'a mut Window<T>,
-    found: &'a mut Window<i32>,
+    best: &'a mut RowLanes<T>,
+    found: &'a mut RowLanes<i32>,
 }
 
 /// Which one is wanted.
-struct Largest<'a, T>(Find<'a, T>);
-struct Smallest<'a, T>(Find<'a, T>);
+struct ArgMaxStep<'a, T>(ArgFoldStep<'a, T>);
+struct ArgMinStep<'a, T>(ArgFoldStep<'a, T>);
 
-impl<T: Number + PartialOrd> Kernel for Largest<'_, T> {
+impl<T: ReduceElement + PartialOrd> Kernel for ArgMaxStep<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -111,7 +112,7 @@ impl<T: Number + PartialOrd> Kernel for Largest<'_, T> {
     }
 }
 
-impl<T: Number + PartialOrd> Kernel for Smallest<'_, T> {
+impl<T: ReduceElement + PartialOrd> Kernel for ArgMinStep<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -119,42 +120,42 @@ impl<T: Number + PartialOrd> Kernel for Smallest<'_, T> {
     }
 }
 
-impl<T: Number + PartialOrd> Find<'_, T> {
+impl<T: ReduceElement + PartialOrd> ArgFoldStep<'_, T> {
     #[inline(always)]
     fn run<const LARGEST: bool>(self) {
-        for at in (0..self.width).step_by(HELD) {
-            let (mut best, mut found) = ([T::ZERO; HELD], [0i32; HELD]);
+        for at in (0..self.width).step_by(ROWS_IN_REGISTERS) {
+            let (mut best, mut found) = ([T::ZERO; ROWS_IN_REGISTERS], [0i32; ROWS_IN_REGISTERS]);
             let mut number = self.first;
             let mut places = self.places;
             if number == 0 {
                 best = self.own(places[0], at);
                 (number, places) = (1, &places[1..]);
             } else {
-                best.copy_from_slice(&self.best[at..at + HELD]);
-                found.copy_from_slice(&self.found[at..at + HELD]);
+                best.copy_from_slice(&self.best[at..at + ROWS_IN_REGISTERS]);
+                found.copy_from_slice(&self.found[at..at + ROWS_IN_REGISTERS]);
             }
             for &place in places {
                 let x = self.own(place, at);
-                for l in 0..HELD {
+                for l in 0..ROWS_IN_REGISTERS {
                     let wins = wins::<T, LARGEST>(x[l], best[l]);
                     best[l] = if wins { x[l] } else { best[l] };
                     found[l] = if wins { number } else { found[l] };
                 }
                 number += 1;
             }
-            self.best[at..at + HELD].copy_from_slice(&best);
-            self.found[at..at + HELD].copy_from_slice(&found);
+            self.best[at..at + ROWS_IN_REGISTERS].copy_from_slice(&best);
+            self.found[at..at + ROWS_IN_REGISTERS].copy_from_slice(&found);
         }
     }
     /// Elements of some rows, from number `at` on.
     #[inline(always)]
-    fn own(&self, place: isize, at: usize) -> [T; HELD] {
+    fn own(&self, place: isize, at: usize) -> [T; ROWS_IN_REGISTERS] {
         let from = self.base.wrapping_add_signed(place) + at;
-        match self.all[from..].first_chunk::<HELD>() {
+        match self.all[from..].first_chunk::<ROWS_IN_REGISTERS>() {
             Some(all) => *all,
             None => {
                 // What is behind the last rows is not theirs.
-                let (mut all, some) = ([T::ZERO; HELD], HELD.min(self.width - at));
+                let (mut all, some) = ([T::ZERO; ROWS_IN_REGISTERS], ROWS_IN_REGISTERS.min(self.width - at));
                 all[..some].copy_from_slice(&self.all[from..from + some]);
                 all
             }

@@ -3,12 +3,12 @@
 //! Of a few terms, which are read where they lie, those that meet first are joined in registers; of many that are converted or turned on the
 //! way, each joins its lane.
 
-use super::{Grid, Group, Lines, Window, Windows, tree};
+use super::{ColumnOperand, RowGrid, RowGroup, RowLanes, RowLanesVec, tree};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::block::Combine;
-use crate::reduce::rowwise::term_loop::WINDOW;
-use crate::reduce::source::Number;
+use crate::reduce::rowwise::term_loop::TERM_CHUNK;
+use crate::reduce::source::ReduceElement;
 use crate::runtime::memory::{filled, with_capacity};
 use crate::runtime::output::column_blocks::fill_column_blocks;
 use crate::runtime::parallel::try_for_each_piece;
@@ -18,14 +18,14 @@ use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use std::marker::PhantomData;
 
 /// Rows side by side, at least.
-const FEW: usize = 8;
+const MIN_ROWS: usize = 8;
 /// Rows for which a part of a window is enough.
-const NARROW: usize = 16;
+const NARROW_MAX_ROWS: usize = 16;
 /// Nanoseconds for a term.
-const NS: f64 = 0.2;
+const NS_PER_ELEMENT: f64 = 0.2;
 
 /// The fold of each row of a view, of which the first `kept` axes are the rows, if these had better go side by side.
-pub(crate) fn fold<T: Number, F: Combine<T>>(
+pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
     what: &str,
     x: &View<'_>,
@@ -35,101 +35,106 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
     if !d.isa().has_fma() {
         return Ok(None);
     }
-    let Some((grid, lines)) = Grid::new::<T>(what, std::slice::from_ref(x), kept, FEW)? else {
+    let Some((grid, lines)) = RowGrid::new::<T>(what, std::slice::from_ref(x), kept, MIN_ROWS)? else {
         return Ok(None);
     };
     let x = &lines[0];
     if grid.n > LANES && x.step == 1 {
         return tree::fold::<T, F>(d, x, &grid).map(Some);
     }
-    let (n, groups) = (grid.n, grid.matrices * grid.columns.div_ceil(WINDOW));
+    let (n, groups) = (grid.n, grid.matrices * grid.columns.div_ceil(TERM_CHUNK));
     if n <= BLOCK {
-        let y = fill_column_blocks(d, grid.stripes(Some(1)), n as f64 * NS, &|stripes| {
-            let mut scratch = Scratch::new(x, n)?;
-            while let Some(stripe) = stripes.next() {
-                let group = grid.group(stripe, 1);
-                let folded = scratch.block::<F>(d.isa(), x, group, 0, n);
-                stripes.row(|room| room.copy(group.own(folded)));
-            }
-            Ok(())
-        })?;
+        let y = fill_column_blocks(
+            d,
+            grid.column_blocks(Some(1)),
+            n as f64 * NS_PER_ELEMENT,
+            &|column_blocks| {
+                let mut scratch = FoldScratch::new(x, n)?;
+                while let Some(column_block) = column_blocks.next() {
+                    let group = grid.group(column_block, 1);
+                    let folded = scratch.block::<F>(d.isa(), x, group, 0, n);
+                    column_blocks.row(|dst| dst.copy(group.own(folded)));
+                }
+                Ok(())
+            },
+        )?;
         return Ok(Some(y));
     }
     // Threads share the blocks of long rows.
     let blocks = n.div_ceil(BLOCK);
-    let mut all = filled(groups * blocks * WINDOW, F::start())?;
-    try_for_each_piece(d, &mut all, WINDOW, BLOCK as f64 * NS, &|at, part| {
-        let mut scratch = Scratch::new(x, n)?;
-        let (group, start) = (grid.numbered(at / WINDOW / blocks), at / WINDOW % blocks * BLOCK);
+    let mut all = filled(groups * blocks * TERM_CHUNK, F::init())?;
+    try_for_each_piece(d, &mut all, TERM_CHUNK, BLOCK as f64 * NS_PER_ELEMENT, &|at, part| {
+        let mut scratch = FoldScratch::new(x, n)?;
+        let (group, start) = (grid.numbered(at / TERM_CHUNK / blocks), at / TERM_CHUNK % blocks * BLOCK);
         part.copy_from_slice(scratch.block::<F>(d.isa(), x, group, start, BLOCK.min(n - start)));
         Ok(())
     })?;
     let mut y = with_capacity(grid.matrices * grid.columns)?;
-    for (number, blocks) in all.as_chunks_mut::<WINDOW>().0.chunks_exact_mut(blocks).enumerate() {
-        joined::<T, F>(blocks);
+    for (number, blocks) in all.as_chunks_mut::<TERM_CHUNK>().0.chunks_exact_mut(blocks).enumerate() {
+        join_blocks::<T, F>(blocks);
         y.extend_from_slice(grid.numbered(number).own(&blocks[0]));
     }
     Ok(Some(y))
 }
 
 /// Of numbers of 32 bits alone there is a copy for AVX-512, as of formulas.
-pub(crate) const fn copies<T>() -> IsaTargets {
+pub(crate) const fn targets<T>() -> IsaTargets {
     if size_of::<T>() == size_of::<f32>() { IsaTargets::AllWithFma } else { IsaTargets::Avx2OrNeon }
 }
 
 /// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
-fn joined<T: Copy, F: Combine<T>>(blocks: &mut [Window<T>]) {
+fn join_blocks<T: Copy, F: Combine<T>>(blocks: &mut [RowLanes<T>]) {
     if blocks.len() > 1 {
         let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
-        joined::<T, F>(left);
-        joined::<T, F>(right);
+        join_blocks::<T, F>(left);
+        join_blocks::<T, F>(right);
         for (a, &b) in left[0].iter_mut().zip(&right[0]) {
-            *a = F::two(*a, b);
+            *a = F::combine(*a, b);
         }
     }
 }
 
 /// Buffers of a thread.
-struct Scratch<T> {
+struct FoldScratch<T> {
     /// Terms that do not lie in memory as they are read.
-    copied: Windows<T>,
-    lanes: Windows<T>,
+    copied: RowLanesVec<T>,
+    lanes: RowLanesVec<T>,
     /// Where terms lie, as many as are read at once.
     places: Vec<isize>,
 }
 
-impl<T: Number> Scratch<T> {
-    fn new(x: &Lines<'_, T>, n: usize) -> Result<Self> {
+impl<T: ReduceElement> FoldScratch<T> {
+    fn new(x: &ColumnOperand<'_, T>, n: usize) -> Result<Self> {
         let few = n.min(LANES);
         let mut places = host::filled(few, 0)?;
-        if x.is_near() {
+        if x.is_in_place() {
             x.places(0, &mut places);
         } else {
-            places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * WINDOW) as isize);
+            places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * TERM_CHUNK) as isize);
         }
-        let copied = Windows::new(if x.is_near() { 0 } else { few })?;
-        Ok(Scratch { copied, lanes: Windows::new(few)?, places })
+        let copied = RowLanesVec::new(if x.is_in_place() { 0 } else { few })?;
+        Ok(FoldScratch { copied, lanes: RowLanesVec::new(few)?, places })
     }
     /// The fold of the `len` terms from number `start` on of each row of a group.
     fn block<F: Combine<T>>(
         &mut self,
         isa: Isa,
-        x: &Lines<'_, T>,
-        group: Group,
+        x: &ColumnOperand<'_, T>,
+        group: RowGroup,
         start: usize,
         len: usize,
-    ) -> &Window<T> {
+    ) -> &RowLanes<T> {
         for first in (0..len).step_by(LANES) {
             let places = &self.places[..LANES.min(len - first)];
             let (all, base) = match x.own {
-                Some(all) if x.is_near() => (all, x.base(group) as usize),
+                Some(all) if x.is_in_place() => (all, x.base(group) as usize),
                 _ => {
                     x.read(isa, group, start + first, &mut self.copied.all_mut()[..places.len()]);
                     (self.copied.all().as_flattened(), 0)
                 }
             };
             let (width, lanes) = (group.all, self.lanes.all_mut());
-            dispatch(isa, Fold { all, base, places, width, first, len, lanes, f: PhantomData::<F> });
+            dispatch(isa, FoldStep { all, base, places, width, first, len, lanes, f: PhantomData::<F> });
         }
         &self.lanes.all()[0]
     }
@@ -137,7 +142,7 @@ impl<T: Number> Scratch<T> {
 
 /// Terms of a block, of which the first is number `first` of `len`, that join the lanes; with the last of them, these are joined in
 /// the first.
-struct Fold<'a, T, F> {
+struct FoldStep<'a, T, F> {
     all: &'a [T],
     /// Where the first row's first element lies, from there where its terms do, and how many rows there are.
     base: usize,
@@ -145,33 +150,37 @@ struct Fold<'a, T, F> {
     width: usize,
     first: usize,
     len: usize,
-    lanes: &'a mut [Window<T>],
+    lanes: &'a mut [RowLanes<T>],
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Fold<'_, T, F> {
+impl<T: Copy, F: Combine<T>> Kernel for FoldStep<'_, T, F> {
     type Out = ();
-    const TARGETS: IsaTargets = copies::<T>();
+    const TARGETS: IsaTargets = targets::<T>();
     #[inline(always)]
     fn run(mut self) {
-        if self.width <= NARROW { self.columns::<NARROW>() } else { self.columns::<WINDOW>() }
+        if self.width <= NARROW_MAX_ROWS {
+            self.columns::<NARROW_MAX_ROWS>()
+        } else {
+            self.columns::<TERM_CHUNK>()
+        }
     }
 }
 
-impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
+impl<T: Copy, F: Combine<T>> FoldStep<'_, T, F> {
     #[inline(always)]
     fn columns<const W: usize>(&mut self) {
         // Of few terms the four that meet first are joined in registers.
         let few = (self.len <= LANES && self.len > 3).then(|| self.len.next_power_of_two() / 4);
         for i in 0..few.unwrap_or(self.places.len()) {
             let number = self.first + i;
-            let mut lane = [F::start(); W];
+            let mut lane = [F::init(); W];
             if number >= LANES {
                 lane.copy_from_slice(&self.lanes[number % LANES][..W]);
             }
-            two::<T, F, W>(&mut lane, &self.own(i));
+            combine_lanes::<T, F, W>(&mut lane, &self.own(i));
             if let Some(half) = few {
-                self.meet::<W>(i, half, &mut lane);
+                self.join_lane_quarters::<W>(i, half, &mut lane);
             }
             self.lanes[number % LANES][..W].copy_from_slice(&lane);
         }
@@ -182,15 +191,15 @@ impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
     }
     /// Joins lane `i` of a quarter with those of the other three that meet it first.
     #[inline(always)]
-    fn meet<const W: usize>(&self, i: usize, half: usize, lane: &mut [T; W]) {
+    fn join_lane_quarters<const W: usize>(&self, i: usize, half: usize, lane: &mut [T; W]) {
         if i + 2 * half < self.len {
-            two::<T, F, W>(lane, &self.term(i + 2 * half));
+            combine_lanes::<T, F, W>(lane, &self.term(i + 2 * half));
         }
         let mut right = self.term::<W>(i + half);
         if i + 3 * half < self.len {
-            two::<T, F, W>(&mut right, &self.term(i + 3 * half));
+            combine_lanes::<T, F, W>(&mut right, &self.term(i + 3 * half));
         }
-        two::<T, F, W>(lane, &right);
+        combine_lanes::<T, F, W>(lane, &right);
     }
     /// Term `i` here, as it is.
     #[inline(always)]
@@ -200,7 +209,7 @@ impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
             Some(all) => *all,
             None => {
                 // What is behind the last rows is not theirs.
-                let mut all = [F::start(); W];
+                let mut all = [F::init(); W];
                 all[..self.width].copy_from_slice(&self.all[at..at + self.width]);
                 all
             }
@@ -209,8 +218,8 @@ impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
     /// A lane that begins with term `i` here.
     #[inline(always)]
     fn term<const W: usize>(&self, i: usize) -> [T; W] {
-        let mut lane = [F::start(); W];
-        two::<T, F, W>(&mut lane, &self.own(i));
+        let mut lane = [F::init(); W];
+        combine_lanes::<T, F, W>(&mut lane, &self.own(i));
         lane
     }
     /// Joins `count` lanes, of at most so many.
@@ -219,10 +228,10 @@ impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
         let mut half = lanes / 2;
         while half > 0 {
             for j in 0..half.min(count.saturating_sub(half)) {
-                let [mut left, mut right] = [[F::start(); W]; 2];
+                let [mut left, mut right] = [[F::init(); W]; 2];
                 left.copy_from_slice(&self.lanes[j][..W]);
                 right.copy_from_slice(&self.lanes[j + half][..W]);
-                two::<T, F, W>(&mut left, &right);
+                combine_lanes::<T, F, W>(&mut left, &right);
                 self.lanes[j][..W].copy_from_slice(&left);
             }
             half /= 2;
@@ -232,8 +241,8 @@ impl<T: Copy, F: Combine<T>> Fold<'_, T, F> {
 
 /// What stands to the right joins.
 #[inline(always)]
-fn two<T: Copy, F: Combine<T>, const W: usize>(left: &mut [T; W], right: &[T; W]) {
+fn combine_lanes<T: Copy, F: Combine<T>, const W: usize>(left: &mut [T; W], right: &[T; W]) {
     for l in 0..W {
-        left[l] = F::two(left[l], right[l]);
+        left[l] = F::combine(left[l], right[l]);
     }
 }

@@ -13,14 +13,14 @@ mod tree;
 
 pub(crate) use arg_fold::arg_fold;
 pub(crate) use fold::fold;
-pub(crate) use rowwise::rows;
+pub(crate) use rowwise::rowwise;
 pub(crate) use scan::scan;
 
 use super::float::Float;
-use super::source::{Axis, Number, Stage, offset};
+use super::source::{Axis, ReduceElement, StagedView, offset};
 use crate::layout::kernels::transpose_short_rows;
 use crate::lazy::buffer::View;
-use crate::reduce::rowwise::term_loop::WINDOW;
+use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, ColumnBlocks};
 use elinvar_core::order::LANES;
@@ -34,19 +34,19 @@ use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
 use elinvar_simd::uninit::UninitSlice;
 
 /// Elements of a row whose windows are all held at once, at most.
-const HELD: usize = LANES;
+const MAX_HELD_ELEMENTS: usize = LANES;
 /// Elements of longer rows that are held at once. They divide a block.
-const SOME: usize = 32;
+const HELD_ELEMENTS_OF_LONG_ROWS: usize = 32;
 /// Rows side by side, at least: fewer leave too much of a window empty.
-const FEW: usize = 32;
+const MIN_ROWS: usize = 32;
 /// Elements of rows that lie one after the other, at most: of longer ones each has registers of its own.
-const SHORT: usize = 16;
+const SHORT_ROW_MAX_ELEMENTS: usize = 16;
 
 /// An element of 64 rows.
-pub(crate) type Window<T> = [T; WINDOW];
+pub(crate) type RowLanes<T> = [T; TERM_CHUNK];
 
 /// How the rows of some operands of one shape lie.
-struct Grid {
+struct RowGrid {
     shape: Shape,
     /// Axes of the shape that are rows, and of these the first of those that are columns.
     kept: usize,
@@ -62,7 +62,7 @@ struct Grid {
 
 /// Sizes without 1, each with its strides in all operands, of which neighbours are joined that lie as one in all of them; and the
 /// number of the last one's first axis.
-fn joined(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>, usize) {
+fn join_axes(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>, usize) {
     let (mut all, mut first): (Vec<(usize, Vec<isize>)>, _) = (Vec::new(), 0);
     for (axis, &n) in sizes.iter().enumerate().filter(|(_, n)| **n != 1) {
         let steps: Vec<isize> = strides.iter().map(|s| s[axis]).collect();
@@ -79,63 +79,64 @@ fn joined(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>, u
     (all, first)
 }
 
-impl Grid {
+impl RowGrid {
     /// The rows of views, of which the first `kept` axes are the rows, and how each view is read, if they had better go side by side, which
     /// takes so many at least.
-    fn new<'a, T: Number>(
+    fn new<'a, T: ReduceElement>(
         what: &str,
         x: &[View<'a>],
         kept: usize,
         few: usize,
-    ) -> Result<Option<(Grid, Vec<Lines<'a, T>>)>> {
+    ) -> Result<Option<(RowGrid, Vec<ColumnOperand<'a, T>>)>> {
         let shape = x[0].layout.shape();
         let n: usize = shape[kept..].iter().product();
         // Most rows do not, and short ones should not wait for more than a look at them.
         let Some(last) = (0..kept).rev().find(|&axis| shape[axis] != 1) else { return Ok(None) };
-        let may = |step: isize| step == 1 || n <= SHORT && step == n as isize;
+        let may = |step: isize| step == 1 || n <= SHORT_ROW_MAX_ELEMENTS && step == n as isize;
         if shape.numel() == 0 || !x.iter().any(|x| may(x.layout.strides()[last])) {
             return Ok(None);
         }
         let strides: Vec<&[isize]> = x.iter().map(|x| x.layout.strides()).collect();
         let part = |axes: std::ops::Range<usize>| {
             let strides: Vec<&[isize]> = strides.iter().map(|s| &s[axes.clone()]).collect();
-            joined(&shape[axes], &strides)
+            join_axes(&shape[axes], &strides)
         };
         let (mut outer, from) = part(0..kept);
         let (inner, _) = part(kept..shape.rank());
         let (Some((columns, steps)), Some((_, down))) = (outer.pop(), inner.last()) else { return Ok(None) };
         let both = || steps.iter().zip(down);
         let upright = both().any(|(column, row)| *column == 1 && !matches!(row, 0 | 1));
-        let short = n <= SHORT && both().any(|(column, row)| *column == n as isize && *row == 1);
+        let short =
+            n <= SHORT_ROW_MAX_ELEMENTS && both().any(|(column, row)| *column == n as isize && *row == 1);
         if columns < few || !(upright || short) {
             return Ok(None);
         }
         let lines = x.iter().enumerate().map(|(k, x)| {
             // Checks the type.
-            Stage::<T>::new(what, x)?;
+            StagedView::<T>::new(what, x)?;
             let axes = |all: &[(usize, Vec<isize>)]| all.iter().map(|(n, s)| (*n, s[k])).collect();
-            Ok(Lines {
+            Ok(ColumnOperand {
                 data: x.buffer,
                 own: T::slice(x.buffer),
                 first: x.layout.offset(),
                 outer: axes(&outer),
                 step: steps[k],
                 inner: axes(&inner),
-                next_soon: has_next_soon(columns, n),
+                prefetch_next: should_prefetch_next(columns, n),
             })
         });
         let lines = lines.collect::<Result<_>>()?;
         let matrices = outer.iter().map(|o| o.0).product();
-        Ok(Some((Grid { shape: shape.clone(), kept, from, matrices, columns, n, upright }, lines)))
+        Ok(Some((RowGrid { shape: shape.clone(), kept, from, matrices, columns, n, upright }, lines)))
     }
     /// A result with `width` numbers for each row, one after the other; or for each element, to lie as the rows do.
-    fn stripes(&self, width: Option<usize>) -> BlockedMatrices {
+    fn column_blocks(&self, width: Option<usize>) -> BlockedMatrices {
         let (count, columns, n) = (self.matrices, self.columns, self.n);
         match width {
-            None if self.upright => BlockedMatrices { count, rows: n, columns, width: WINDOW },
+            None if self.upright => BlockedMatrices { count, rows: n, columns, width: TERM_CHUNK },
             _ => {
                 let width = width.unwrap_or(n);
-                BlockedMatrices { count, rows: 1, columns: columns * width, width: WINDOW * width }
+                BlockedMatrices { count, rows: 1, columns: columns * width, width: TERM_CHUNK * width }
             }
         }
     }
@@ -152,30 +153,36 @@ impl Grid {
         Ok(Some(Layout::contiguous(Shape::new(&sizes)?).permute(&back)))
     }
     /// The rows of a stripe with so many numbers for each.
-    fn group(&self, stripe: ColumnBlock, width: usize) -> Group {
-        let (column, some) = (stripe.column / width, stripe.width / width);
+    fn group(&self, column_block: ColumnBlock, width: usize) -> RowGroup {
+        let (column, some) = (column_block.column / width, column_block.width / width);
         // The last window of many begins earlier: so all are whole.
-        let first = column.min(self.columns.saturating_sub(WINDOW));
-        Group { matrix: stripe.matrix, first, all: WINDOW.min(self.columns), skip: column - first, some }
+        let first = column.min(self.columns.saturating_sub(TERM_CHUNK));
+        RowGroup {
+            matrix: column_block.matrix,
+            first,
+            all: TERM_CHUNK.min(self.columns),
+            skip: column - first,
+            some,
+        }
     }
     /// A group by number.
-    fn numbered(&self, number: usize) -> Group {
-        let each = self.columns.div_ceil(WINDOW);
-        let column = number % each * WINDOW;
-        let width = WINDOW.min(self.columns - column);
+    fn numbered(&self, number: usize) -> RowGroup {
+        let each = self.columns.div_ceil(TERM_CHUNK);
+        let column = number % each * TERM_CHUNK;
+        let width = TERM_CHUNK.min(self.columns - column);
         self.group(ColumnBlock { matrix: number / each, column, width }, 1)
     }
 }
 
 /// Is there a next group, and are rows so short that what it reads stays in a second-level cache until then? (Of 6304 elements they are not: a weight's
 /// gradient of such rows took a tenth longer with what comes next fetched.)
-fn has_next_soon(columns: usize, n: usize) -> bool {
-    columns > WINDOW && n <= HELD
+fn should_prefetch_next(columns: usize, n: usize) -> bool {
+    columns > TERM_CHUNK && n <= MAX_HELD_ELEMENTS
 }
 
 /// Some rows that go side by side.
 #[derive(Clone, Copy)]
-struct Group {
+struct RowGroup {
     matrix: usize,
     /// The first row that is read, and how many are.
     first: usize,
@@ -185,44 +192,44 @@ struct Group {
     some: usize,
 }
 
-impl Group {
+impl RowGroup {
     /// What is this group's of a window.
-    fn own<T>(self, window: &Window<T>) -> &[T] {
-        &window[self.skip..][..self.some]
+    fn own<T>(self, chunk: &RowLanes<T>) -> &[T] {
+        &chunk[self.skip..][..self.some]
     }
     /// Writes the next windows of a result for each element, the first `n` of these.
     fn write<T: Copy>(
         self,
         isa: Isa,
-        grid: &Grid,
-        y: &[Window<T>],
+        grid: &RowGrid,
+        y: &[RowLanes<T>],
         n: usize,
-        stripes: &mut ColumnBlocks<'_, T>,
+        column_blocks: &mut ColumnBlocks<'_, T>,
     ) {
         if !grid.upright {
-            return stripes.row(|room| self.turned(isa, y, n, room));
+            return column_blocks.row(|dst| self.transposed(isa, y, n, dst));
         }
         for y in &y[..n] {
-            stripes.row(|room| {
-                if has_next_soon(grid.columns, grid.n) {
+            column_blocks.row(|dst| {
+                if should_prefetch_next(grid.columns, grid.n) {
                     // Where the next group's results go.
-                    prefetch_lines(room.place().wrapping_add(WINDOW), WINDOW);
+                    prefetch_lines(dst.place().wrapping_add(TERM_CHUNK), TERM_CHUNK);
                 }
-                room.copy(self.own(y));
+                dst.copy(self.own(y));
             });
         }
     }
     /// Writes the first `n` windows row by row.
-    fn turned<T: Copy>(self, isa: Isa, y: &[Window<T>], n: usize, room: &mut UninitSlice<'_, T>) {
-        let done = transpose_short_rows::to_rows(isa, y, n, self.skip..self.skip + self.some, room);
+    fn transposed<T: Copy>(self, isa: Isa, y: &[RowLanes<T>], n: usize, dst: &mut UninitSlice<'_, T>) {
+        let done = transpose_short_rows::from_lanes(isa, y, n, self.skip..self.skip + self.some, dst);
         for row in done..self.some {
-            room.extend(n, |i| y[i][self.skip + row]);
+            dst.extend(n, |i| y[i][self.skip + row]);
         }
     }
 }
 
 /// An operand, to be read in windows.
-struct Lines<'a, T> {
+struct ColumnOperand<'a, T> {
     data: &'a HostData,
     /// The elements themselves, if they need no conversion.
     own: Option<&'a [T]>,
@@ -231,17 +238,17 @@ struct Lines<'a, T> {
     /// From a row to the next.
     step: isize,
     inner: Vec<Axis>,
-    /// As [`has_next_soon`] says.
-    next_soon: bool,
+    /// As [`should_prefetch_next`] says.
+    prefetch_next: bool,
 }
 
-impl<T: Number> Lines<'_, T> {
+impl<T: ReduceElement> ColumnOperand<'_, T> {
     /// Is each row one element, repeated?
     fn repeats(&self) -> bool {
         self.inner.iter().all(|&(_, stride)| stride == 0)
     }
     /// Are windows read where they lie?
-    fn is_near(&self) -> bool {
+    fn is_in_place(&self) -> bool {
         self.own.is_some() && self.step == 1
     }
     /// Where elements of each row from number `start` on lie, from its first.
@@ -259,11 +266,11 @@ impl<T: Number> Lines<'_, T> {
         }
     }
     /// Where the first element of a group's first row lies.
-    fn base(&self, group: Group) -> isize {
+    fn base(&self, group: RowGroup) -> isize {
         self.first as isize + offset(&self.outer, group.matrix) + group.first as isize * self.step
     }
     /// The elements of a group's rows from number `start` on.
-    fn read(&self, isa: Isa, group: Group, start: usize, into: &mut [Window<T>]) {
+    fn read(&self, isa: Isa, group: RowGroup, start: usize, into: &mut [RowLanes<T>]) {
         let base = self.base(group);
         let Some((&(n, stride), outer)) = self.inner.split_last() else { return };
         let (mut row, mut at, mut done) = (start / n, start % n, 0);
@@ -275,145 +282,148 @@ impl<T: Number> Lines<'_, T> {
         }
     }
     /// Elements of `width` rows, of each the one at `place` and those that follow by a stride.
-    fn some(&self, isa: Isa, width: usize, place: usize, stride: isize, into: &mut [Window<T>]) {
+    fn some(&self, isa: Isa, width: usize, place: usize, stride: isize, into: &mut [RowLanes<T>]) {
         if let Some(all) = self.own {
             if self.step == 0 {
-                return dispatch(isa, Repeated { all, place, stride, into });
+                return dispatch(isa, RepeatedLanes { all, place, stride, into });
             }
-            if self.step == 1 && width == WINDOW {
-                return dispatch(isa, Near { all, place, stride, next_soon: self.next_soon, into });
+            if self.step == 1 && width == TERM_CHUNK {
+                return dispatch(
+                    isa,
+                    LanesInPlace { all, place, stride, prefetch_next: self.prefetch_next, into },
+                );
             }
             if stride == 1 {
                 let step = usize::try_from(self.step);
-                let first = step.map_or(0, |step| {
-                    transpose_short_rows::to_windows(isa, &all[place..], step, width, into)
-                });
+                let first = step
+                    .map_or(0, |step| transpose_short_rows::to_lanes(isa, &all[place..], step, width, into));
                 if first < width {
-                    dispatch(isa, Turned { all, place, step: self.step, first, width, into });
+                    dispatch(isa, TransposedRows { all, place, step: self.step, first, width, into });
                 }
                 return;
             }
         }
-        for (i, window) in into.iter_mut().enumerate() {
+        for (i, chunk) in into.iter_mut().enumerate() {
             let at = place.wrapping_add_signed(stride * i as isize);
             // A number that is converted, for all rows.
             if self.step == 0 {
                 let mut one = [T::ZERO];
                 T::load(isa, self.data, at, 1, &mut one);
-                window.fill(one[0]);
+                chunk.fill(one[0]);
             } else {
-                T::load(isa, self.data, at, self.step, &mut window[..width]);
+                T::load(isa, self.data, at, self.step, &mut chunk[..width]);
             }
         }
     }
 }
 
 /// Windows that lie in memory as they are.
-struct Near<'a, T> {
+struct LanesInPlace<'a, T> {
     all: &'a [T],
     place: usize,
     stride: isize,
-    next_soon: bool,
-    into: &'a mut [Window<T>],
+    prefetch_next: bool,
+    into: &'a mut [RowLanes<T>],
 }
 
-impl<T: Copy> Kernel for Near<'_, T> {
+impl<T: Copy> Kernel for LanesInPlace<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         /// Windows that are fetched ahead. What is far apart the processor does not foresee.
-        const AHEAD: isize = 8;
+        const PREFETCH_CHUNKS: isize = 8;
         let mut at = self.place;
-        for window in self.into {
-            let far = self.all.as_ptr().wrapping_add(at).wrapping_offset(AHEAD * self.stride);
-            for i in (0..size_of::<Window<T>>()).step_by(LINE) {
-                prefetch_l1(far.wrapping_byte_add(i));
+        for chunk in self.into {
+            let from_memory =
+                self.all.as_ptr().wrapping_add(at).wrapping_offset(PREFETCH_CHUNKS * self.stride);
+            for i in (0..size_of::<RowLanes<T>>()).step_by(LINE) {
+                prefetch_l1(from_memory.wrapping_byte_add(i));
             }
-            if self.next_soon {
+            if self.prefetch_next {
                 // The next group's window: rows may be so far apart that no more than a few of their lines have room in the first level.
-                prefetch_lines(self.all.as_ptr().wrapping_add(at + WINDOW), WINDOW);
+                prefetch_lines(self.all.as_ptr().wrapping_add(at + TERM_CHUNK), TERM_CHUNK);
             }
-            window.copy_from_slice(&self.all[at..at + WINDOW]);
+            chunk.copy_from_slice(&self.all[at..at + TERM_CHUNK]);
             at = at.wrapping_add_signed(self.stride);
         }
     }
 }
 
 /// Windows of copies: all rows have the same element, as all columns have a row's mean.
-struct Repeated<'a, T> {
+struct RepeatedLanes<'a, T> {
     all: &'a [T],
     place: usize,
     stride: isize,
-    into: &'a mut [Window<T>],
+    into: &'a mut [RowLanes<T>],
 }
 
-impl<T: Copy> Kernel for Repeated<'_, T> {
+impl<T: Copy> Kernel for RepeatedLanes<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         let mut at = self.place;
-        for window in self.into {
-            *window = [self.all[at]; WINDOW];
+        for chunk in self.into {
+            *chunk = [self.all[at]; TERM_CHUNK];
             at = at.wrapping_add_signed(self.stride);
         }
     }
 }
 
 /// Windows of rows whose elements lie one after the other, of those rows that are left: from the `first` on.
-struct Turned<'a, T> {
+struct TransposedRows<'a, T> {
     all: &'a [T],
     place: usize,
     step: isize,
     first: usize,
     width: usize,
-    into: &'a mut [Window<T>],
+    into: &'a mut [RowLanes<T>],
 }
 
-impl<T: Copy> Kernel for Turned<'_, T> {
+impl<T: Copy> Kernel for TransposedRows<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
         for row in self.first..self.width {
             let at = self.place.wrapping_add_signed(row as isize * self.step);
             let elements = &self.all[at..at + self.into.len()];
-            for (window, &x) in self.into.iter_mut().zip(elements) {
-                window[row] = x;
+            for (chunk, &x) in self.into.iter_mut().zip(elements) {
+                chunk[row] = x;
             }
         }
     }
 }
 
 /// Windows in memory that begins with a cache line.
-struct Windows<T>(HostVec<T>);
+struct RowLanesVec<T>(HostVec<T>);
 
-impl<T: Element> Windows<T> {
+impl<T: Element> RowLanesVec<T> {
     /// # Errors
     /// `OutOfMemory`.
     fn new(count: usize) -> Result<Self> {
-        Ok(Windows(filled(if count > 0 { (count + 1) * WINDOW } else { 0 }, T::ZERO)?))
+        Ok(RowLanesVec(filled(if count > 0 { (count + 1) * TERM_CHUNK } else { 0 }, T::ZERO)?))
     }
-    fn all(&self) -> &[Window<T>] {
+    fn all(&self) -> &[RowLanes<T>] {
         self.0[self.before()..].as_chunks().0
     }
-    fn all_mut(&mut self) -> &mut [Window<T>] {
+    fn all_mut(&mut self) -> &mut [RowLanes<T>] {
         let before = self.before();
         self.0[before..].as_chunks_mut().0
     }
     fn before(&self) -> usize {
-        if self.0.is_empty() { 0 } else { self.0.as_ptr().align_offset(LINE).min(WINDOW) }
+        if self.0.is_empty() { 0 } else { self.0.as_ptr().align_offset(LINE).min(TERM_CHUNK) }
     }
 }
 
 /// The lanes of folds of a block's `n` terms, joined in the first one, window by window.
-struct Halves<'a, C> {
+struct HalveLanes<'a, C> {
     f: Fold,
     n: usize,
-    lanes: &'a mut [Window<C>],
+    lanes: &'a mut [RowLanes<C>],
 }
 
-impl<C: Float> LaneKernel for Halves<'_, C> {
+impl<C: Float> LaneKernel for HalveLanes<'_, C> {
     type T = C;
-    const WIDE: bool = false;
+    const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let mut half = LANES / 2;
@@ -430,17 +440,17 @@ impl<C: Float> LaneKernel for Halves<'_, C> {
 
 /// A window with the one to its right.
 #[inline(always)]
-fn join<C: Float, M: ReduceLanes<C>>(f: Fold, a: &mut Window<C>, b: &Window<C>) {
+fn join<C: Float, M: ReduceLanes<C>>(f: Fold, a: &mut RowLanes<C>, b: &RowLanes<C>) {
     let mut c = 0;
-    while c < WINDOW {
-        two(f, M::load(&a[c..]), M::load(&b[c..])).store(&mut a[c..]);
+    while c < TERM_CHUNK {
+        combine_lanes(f, M::load(&a[c..]), M::load(&b[c..])).store(&mut a[c..]);
         c += M::WIDTH;
     }
 }
 
 /// Two terms of a fold, as one.
 #[inline(always)]
-fn two<L: Lane>(f: Fold, a: L, b: L) -> L {
+fn combine_lanes<L: Lane>(f: Fold, a: L, b: L) -> L {
     match f {
         Fold::Sum => a + b,
         Fold::Prod => a * b,
@@ -450,12 +460,12 @@ fn two<L: Lane>(f: Fold, a: L, b: L) -> L {
 }
 
 /// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
-fn joined_blocks<C: Float>(isa: Isa, f: Fold, blocks: &mut [Window<C>]) {
+fn join_block_lanes<C: Float>(isa: Isa, f: Fold, blocks: &mut [RowLanes<C>]) {
     /// Two of them.
-    struct Two<'a, C>(Fold, &'a mut Window<C>, &'a Window<C>);
-    impl<C: Float> LaneKernel for Two<'_, C> {
+    struct CombineLanes<'a, C>(Fold, &'a mut RowLanes<C>, &'a RowLanes<C>);
+    impl<C: Float> LaneKernel for CombineLanes<'_, C> {
         type T = C;
-        const WIDE: bool = false;
+        const AVX512_F64: bool = false;
         #[inline(always)]
         fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
             join::<C, M>(self.0, self.1, self.2);
@@ -463,8 +473,8 @@ fn joined_blocks<C: Float>(isa: Isa, f: Fold, blocks: &mut [Window<C>]) {
     }
     if blocks.len() > 1 {
         let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
-        joined_blocks(isa, f, left);
-        joined_blocks(isa, f, right);
-        run_lanes(isa, Two(f, &mut left[0], &right[0]));
+        join_block_lanes(isa, f, left);
+        join_block_lanes(isa, f, right);
+        run_lanes(isa, CombineLanes(f, &mut left[0], &right[0]));
     }
 }

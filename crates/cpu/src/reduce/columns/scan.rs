@@ -1,11 +1,11 @@
 //! Prefix sums and products of rows side by side.
 
-use super::{FEW, Grid, HELD, SHORT, Window, Windows};
+use super::{MAX_HELD_ELEMENTS, MIN_ROWS, RowGrid, RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS};
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::block::Combine;
-use crate::reduce::rowwise::term_loop::WINDOW;
-use crate::reduce::source::Number;
+use crate::reduce::rowwise::term_loop::TERM_CHUNK;
+use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::fill_column_blocks;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{HostVec, Result};
@@ -14,12 +14,12 @@ use elinvar_simd::isa::{Kernel, dispatch};
 use std::marker::PhantomData;
 
 /// Numbers of a window that go together.
-const PART: usize = 16;
+const PART_LANES: usize = 16;
 /// Nanoseconds for an element.
-const NS: f64 = 0.3;
+const NS_PER_ELEMENT: f64 = 0.3;
 
 /// The scans along the last axis, if the rows had better go side by side.
-pub(crate) fn scan<T: Number, F: Combine<T>>(
+pub(crate) fn scan<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
     x: &View<'_>,
 ) -> Result<Option<Placed<HostVec<T>>>> {
@@ -27,7 +27,8 @@ pub(crate) fn scan<T: Number, F: Combine<T>>(
     if rank == 0 {
         return Ok(None);
     }
-    let Some((grid, lines)) = Grid::new::<T>("a scan", std::slice::from_ref(x), rank - 1, FEW)? else {
+    let Some((grid, lines)) = RowGrid::new::<T>("a scan", std::slice::from_ref(x), rank - 1, MIN_ROWS)?
+    else {
         return Ok(None);
     };
     if !grid.upright && lines[0].own.is_some() {
@@ -35,20 +36,20 @@ pub(crate) fn scan<T: Number, F: Combine<T>>(
         return Ok(None);
     }
     let (n, width) = (grid.n, if grid.upright { 1 } else { grid.n });
-    let buffer = fill_column_blocks(d, grid.stripes(None), NS, &|stripes| {
-        let mut held = Windows::new(n.min(HELD).next_multiple_of(SHORT))?;
-        while let Some(stripe) = stripes.next() {
-            let group = grid.group(stripe, width);
+    let buffer = fill_column_blocks(d, grid.column_blocks(None), NS_PER_ELEMENT, &|column_blocks| {
+        let mut held = RowLanesVec::new(n.min(MAX_HELD_ELEMENTS).next_multiple_of(SHORT_ROW_MAX_ELEMENTS))?;
+        while let Some(column_block) = column_blocks.next() {
+            let group = grid.group(column_block, width);
             // The scanned last terms of the groups so far, and of the blocks.
-            let (mut carry, mut offset) = ([F::neutral(); WINDOW], [F::neutral(); WINDOW]);
-            for start in (0..n).step_by(HELD) {
-                let x = &mut held.all_mut()[..HELD.min(n - start)];
+            let (mut carry, mut offset) = ([F::neutral(); TERM_CHUNK], [F::neutral(); TERM_CHUNK]);
+            for start in (0..n).step_by(MAX_HELD_ELEMENTS) {
+                let x = &mut held.all_mut()[..MAX_HELD_ELEMENTS.min(n - start)];
                 lines[0].read(d.isa(), group, start, x);
                 dispatch(
                     d.isa(),
-                    Groups { x, start, carry: &mut carry, offset: &mut offset, f: PhantomData::<F> },
+                    ScanGroups { x, start, carry: &mut carry, offset: &mut offset, f: PhantomData::<F> },
                 );
-                group.write(d.isa(), &grid, held.all(), HELD.min(n - start), stripes);
+                group.write(d.isa(), &grid, held.all(), MAX_HELD_ELEMENTS.min(n - start), column_blocks);
             }
         }
         Ok(())
@@ -57,15 +58,15 @@ pub(crate) fn scan<T: Number, F: Combine<T>>(
 }
 
 /// Elements from number `start` on, which begins a group, scanned in place.
-struct Groups<'a, T, F> {
-    x: &'a mut [Window<T>],
+struct ScanGroups<'a, T, F> {
+    x: &'a mut [RowLanes<T>],
     start: usize,
-    carry: &'a mut Window<T>,
-    offset: &'a mut Window<T>,
+    carry: &'a mut RowLanes<T>,
+    offset: &'a mut RowLanes<T>,
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Groups<'_, T, F> {
+impl<T: Copy, F: Combine<T>> Kernel for ScanGroups<'_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -105,11 +106,11 @@ impl<T: Copy, F: Combine<T>> Kernel for Groups<'_, T, F> {
 /// What stands on the left joins a window: part by part, each in registers. (Of windows in memory the compiler does not see that they are
 /// apart.)
 #[inline(always)]
-fn join<T: Copy, F: Combine<T>>(left: &Window<T>, x: &mut Window<T>) {
-    for (left, x) in left.as_chunks::<PART>().0.iter().zip(x.as_chunks_mut::<PART>().0) {
+fn join<T: Copy, F: Combine<T>>(left: &RowLanes<T>, x: &mut RowLanes<T>) {
+    for (left, x) in left.as_chunks::<PART_LANES>().0.iter().zip(x.as_chunks_mut::<PART_LANES>().0) {
         let mut both = *x;
-        for l in 0..PART {
-            both[l] = F::two(left[l], both[l]);
+        for l in 0..PART_LANES {
+            both[l] = F::combine(left[l], both[l]);
         }
         *x = both;
     }

@@ -4,10 +4,10 @@
 //! term, and the two halves of the tree meet in the buffer of the left one. So what waits stays in the first-level cache, and what is read
 //! is much of a line of memory at a time: of windows of 64 alone, sums of 4096 terms took half as long again.
 
-use super::{Grid, Lines};
+use super::{ColumnOperand, RowGrid};
 use crate::CpuDevice;
 use crate::reduce::block::Combine;
-use crate::reduce::source::{Number, offset};
+use crate::reduce::source::{ReduceElement, offset};
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::output::column_blocks::{BlockedMatrices, fill_column_blocks};
 use crate::runtime::parallel::try_for_each_piece;
@@ -17,49 +17,49 @@ use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use std::marker::PhantomData;
 
 /// Rows that go side by side, at most and at least: eight levels of the tree, of f32, fill half of a first-level cache.
-const WIDE: usize = 512;
-const NARROW: usize = 64;
+const MAX_ROWS: usize = 512;
+const MIN_ROWS: usize = 64;
 /// Rows so few that a call for each lane is most of the work: a subtree of eight lanes goes at once.
-const FEW: usize = 128;
+const FEW_ROWS: usize = 128;
 /// Of a matrix whose lanes are shared, rows at most: a small page of f32, within which a processor foresees what is read.
-const ROW: usize = 1024;
+const SHARED_MAX_ROWS: usize = 1024;
 /// Shares of the lanes.
-const SHARES: usize = 8;
+const LANE_SHARES: usize = 8;
 /// Nanoseconds for a term.
-const NS: f64 = 0.2;
+const NS_PER_ELEMENT: f64 = 0.2;
 
 /// The fold of each row.
-pub(crate) fn fold<T: Number, F: Combine<T>>(
+pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
-    x: &Lines<'_, T>,
-    grid: &Grid,
+    x: &ColumnOperand<'_, T>,
+    grid: &RowGrid,
 ) -> Result<HostVec<T>> {
-    let Grid { matrices, columns, n, .. } = *grid;
+    let RowGrid { matrices, columns, n, .. } = *grid;
     let (rows, blocks) = (matrices * columns, n.div_ceil(BLOCK));
-    if matrices == 1 && columns > FEW && blocks * columns.div_ceil(ROW) < 2 * d.threads() {
+    if matrices == 1 && columns > FEW_ROWS && blocks * columns.div_ceil(SHARED_MAX_ROWS) < 2 * d.threads() {
         return by_lanes::<T, F>(d, x, columns, n);
     }
     if n <= BLOCK {
-        let width = (rows / (2 * d.threads())).next_multiple_of(NARROW).clamp(NARROW, WIDE);
-        let stripes = BlockedMatrices { count: matrices, rows: 1, columns, width };
-        return fill_column_blocks(d, stripes, n as f64 * NS, &|stripes| {
-            let mut walk = Walk::<T, F>::new(d.isa(), x, n, WIDE)?;
+        let width = (rows / (2 * d.threads())).next_multiple_of(MIN_ROWS).clamp(MIN_ROWS, MAX_ROWS);
+        let column_blocks = BlockedMatrices { count: matrices, rows: 1, columns, width };
+        return fill_column_blocks(d, column_blocks, n as f64 * NS_PER_ELEMENT, &|column_blocks| {
+            let mut walk = TreeWalk::<T, F>::new(d.isa(), x, n, MAX_ROWS)?;
             walk.block(x, 0, n);
-            while let Some(stripe) = stripes.next() {
-                walk.at(x, stripe.matrix, stripe.column, stripe.width);
-                stripes.row(|room| room.copy(walk.folded(0, 1)));
+            while let Some(column_block) = column_blocks.next() {
+                walk.at(x, column_block.matrix, column_block.column, column_block.width);
+                column_blocks.row(|dst| dst.copy(walk.folded(0, 1)));
             }
             Ok(())
         });
     }
     // Threads share the blocks.
-    let mut parts = PooledVec::of(filled(blocks * rows, F::start())?);
-    try_for_each_piece(d, &mut parts, rows, BLOCK as f64 * NS, &|at, part| {
-        let (mut walk, start) = (Walk::<T, F>::new(d.isa(), x, n, WIDE)?, at / rows * BLOCK);
+    let mut parts = PooledVec::of(filled(blocks * rows, F::init())?);
+    try_for_each_piece(d, &mut parts, rows, BLOCK as f64 * NS_PER_ELEMENT, &|at, part| {
+        let (mut walk, start) = (TreeWalk::<T, F>::new(d.isa(), x, n, MAX_ROWS)?, at / rows * BLOCK);
         walk.block(x, start, BLOCK.min(n - start));
         for (matrix, part) in part.chunks_mut(columns).enumerate() {
-            for (number, part) in part.chunks_mut(WIDE).enumerate() {
-                walk.at(x, matrix, number * WIDE, part.len());
+            for (number, part) in part.chunks_mut(MAX_ROWS).enumerate() {
+                walk.at(x, matrix, number * MAX_ROWS, part.len());
                 part.copy_from_slice(walk.folded(0, 1));
             }
         }
@@ -74,57 +74,58 @@ pub(crate) fn fold<T: Number, F: Combine<T>>(
 
 /// The fold of each column of one matrix, of whose lanes each thread has some. So rows are read whole, page by page, and threads have as much to
 /// do as each other: the sums of 1000 x 1000 took 58 us when each had some of the columns, and take 40.
-fn by_lanes<T: Number, F: Combine<T>>(
+fn by_lanes<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
-    x: &Lines<'_, T>,
+    x: &ColumnOperand<'_, T>,
     columns: usize,
     n: usize,
 ) -> Result<HostVec<T>> {
     let blocks = n.div_ceil(BLOCK);
-    let stripes = BlockedMatrices { count: blocks * SHARES, rows: 1, columns, width: ROW };
-    let ns = BLOCK.min(n) as f64 / SHARES as f64 * NS;
-    let mut parts = PooledVec::of(fill_column_blocks(d, stripes, ns, &|stripes| {
-        let (mut walk, mut block) = (Walk::<T, F>::new(d.isa(), x, n, ROW)?, usize::MAX);
-        while let Some(stripe) = stripes.next() {
-            if block != stripe.matrix / SHARES {
-                block = stripe.matrix / SHARES;
+    let column_blocks =
+        BlockedMatrices { count: blocks * LANE_SHARES, rows: 1, columns, width: SHARED_MAX_ROWS };
+    let ns = BLOCK.min(n) as f64 / LANE_SHARES as f64 * NS_PER_ELEMENT;
+    let mut parts = PooledVec::of(fill_column_blocks(d, column_blocks, ns, &|column_blocks| {
+        let (mut walk, mut block) = (TreeWalk::<T, F>::new(d.isa(), x, n, SHARED_MAX_ROWS)?, usize::MAX);
+        while let Some(column_block) = column_blocks.next() {
+            if block != column_block.matrix / LANE_SHARES {
+                block = column_block.matrix / LANE_SHARES;
                 walk.block(x, block * BLOCK, BLOCK.min(n - block * BLOCK));
             }
-            walk.at(x, 0, stripe.column, stripe.width);
-            stripes.row(|room| room.copy(walk.folded(stripe.matrix % SHARES, SHARES)));
+            walk.at(x, 0, column_block.column, column_block.width);
+            column_blocks.row(|dst| dst.copy(walk.folded(column_block.matrix % LANE_SHARES, LANE_SHARES)));
         }
         Ok(())
     })?);
-    for block in parts.chunks_exact_mut(SHARES * columns) {
-        let mut half = SHARES / 2;
+    for block in parts.chunks_exact_mut(LANE_SHARES * columns) {
+        let mut half = LANE_SHARES / 2;
         while half > 0 {
             let (left, right) = block.split_at_mut(half * columns);
             let right = &right[..half * columns];
-            dispatch(d.isa(), Meet { left, right, f: PhantomData::<F> });
+            dispatch(d.isa(), JoinHalves { left, right, f: PhantomData::<F> });
             half /= 2;
         }
     }
-    join::<T, F>(d.isa(), &mut parts, blocks, columns, SHARES * columns);
+    join::<T, F>(d.isa(), &mut parts, blocks, columns, LANE_SHARES * columns);
     let mut y = with_capacity(columns)?;
     y.extend_from_slice(&parts[..columns]);
     Ok(y)
 }
 
-/// Results of blocks, each the first `rows` of `apart`, joined pairwise in the order of the blocks, in the first.
-fn join<T: Copy, F: Combine<T>>(isa: Isa, parts: &mut [T], blocks: usize, rows: usize, apart: usize) {
+/// Results of blocks, each the first `rows` of `row_stride`, joined pairwise in the order of the blocks, in the first.
+fn join<T: Copy, F: Combine<T>>(isa: Isa, parts: &mut [T], blocks: usize, rows: usize, row_stride: usize) {
     if blocks > 1 {
         let half = blocks.next_power_of_two() / 2;
-        let (left, right) = parts.split_at_mut(half * apart);
-        join::<T, F>(isa, left, half, rows, apart);
-        join::<T, F>(isa, right, blocks - half, rows, apart);
-        dispatch(isa, Meet { left: &mut left[..rows], right: &right[..rows], f: PhantomData::<F> });
+        let (left, right) = parts.split_at_mut(half * row_stride);
+        join::<T, F>(isa, left, half, rows, row_stride);
+        join::<T, F>(isa, right, blocks - half, rows, row_stride);
+        dispatch(isa, JoinHalves { left: &mut left[..rows], right: &right[..rows], f: PhantomData::<F> });
     }
 }
 
 /// A walk through the tree of a block, for some rows.
-struct Walk<'a, T, F> {
+struct TreeWalk<'a, T, F> {
     isa: Isa,
-    x: &'a Lines<'a, T>,
+    x: &'a ColumnOperand<'a, T>,
     /// Where the block's terms lie, from a row's first.
     places: Vec<isize>,
     len: usize,
@@ -137,36 +138,36 @@ struct Walk<'a, T, F> {
     f: PhantomData<F>,
 }
 
-impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
-    fn new(isa: Isa, x: &'a Lines<'a, T>, n: usize, wide: usize) -> Result<Self> {
+impl<'a, T: ReduceElement, F: Combine<T>> TreeWalk<'a, T, F> {
+    fn new(isa: Isa, x: &'a ColumnOperand<'a, T>, n: usize, wide: usize) -> Result<Self> {
         debug_assert!(x.step == 1, "rows lie side by side");
         let levels = LANES.ilog2() as usize + 1;
-        Ok(Walk {
+        Ok(TreeWalk {
             isa,
             x,
             places: host::filled(BLOCK.min(n), 0)?,
             len: 0,
             base: 0,
             width: 0,
-            stack: filled(levels * wide, F::start())?,
-            converted: filled(if x.own.is_some() { 0 } else { wide }, F::start())?,
+            stack: filled(levels * wide, F::init())?,
+            converted: filled(if x.own.is_some() { 0 } else { wide }, F::init())?,
             f: PhantomData,
         })
     }
     /// From now on the terms from number `start` on, so many.
-    fn block(&mut self, x: &Lines<'_, T>, start: usize, len: usize) {
+    fn block(&mut self, x: &ColumnOperand<'_, T>, start: usize, len: usize) {
         self.len = len;
         x.places(start, &mut self.places[..len]);
     }
     /// From now on these rows.
-    fn at(&mut self, x: &Lines<'_, T>, matrix: usize, column: usize, width: usize) {
+    fn at(&mut self, x: &ColumnOperand<'_, T>, matrix: usize, column: usize, width: usize) {
         self.base = x.first.wrapping_add_signed(offset(&x.outer, matrix)) + column;
         self.width = width;
     }
     /// The fold of one of so many shares of the lanes. One that has no term is what changes none.
     fn folded(&mut self, share: usize, shares: usize) -> &[T] {
         if share >= self.len {
-            self.stack[..self.width].fill(F::start());
+            self.stack[..self.width].fill(F::init());
             return &self.stack[..self.width];
         }
         let mut stack = std::mem::take(&mut self.stack);
@@ -178,29 +179,32 @@ impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
     /// The lanes `lane`, `lane + step`, ... in the first level of the stack.
     fn lanes(&self, lane: usize, step: usize, stack: &mut [T], converted: &mut [T]) {
         if let Some(all) = self.x.own
-            && step == LANES / Eight::<T, F>::COUNT
-            && self.width <= FEW
+            && step == LANES / EightLanes::<T, F>::COUNT
+            && self.width <= FEW_ROWS
         {
             let (acc, places) = (&mut stack[..self.width], &self.places[..self.len]);
             return dispatch(
                 self.isa,
-                Eight { acc, all, base: self.base, places, lane, f: PhantomData::<F> },
+                EightLanes { acc, all, base: self.base, places, lane, f: PhantomData::<F> },
             );
         }
         if step == LANES {
             let (acc, places) = (&mut stack[..self.width], &self.places[lane..self.len]);
-            acc.fill(F::start());
+            acc.fill(F::init());
             if let Some(all) = self.x.own {
-                return dispatch(self.isa, Leaf { acc, all, base: self.base, places, f: PhantomData::<F> });
+                return dispatch(
+                    self.isa,
+                    LeafSum { acc, all, base: self.base, places, f: PhantomData::<F> },
+                );
             }
             let terms = places.iter().copied().step_by(LANES);
-            if F::join_halves(self.isa, self.x.data, self.base, terms, acc) {
+            if F::add_f16_terms(self.isa, self.x.data, self.base, terms, acc) {
                 return;
             }
             for &place in places.iter().step_by(LANES) {
                 let (at, term) = (self.base.wrapping_add_signed(place), &mut converted[..self.width]);
                 T::load(self.isa, self.x.data, at, 1, term);
-                dispatch(self.isa, Meet { left: &mut *acc, right: term, f: PhantomData::<F> });
+                dispatch(self.isa, JoinHalves { left: &mut *acc, right: term, f: PhantomData::<F> });
             }
             return;
         }
@@ -209,13 +213,13 @@ impl<'a, T: Number, F: Combine<T>> Walk<'a, T, F> {
         if lane + step < self.len {
             let (left, right) = stack.split_at_mut(self.width);
             self.lanes(lane + step, 2 * step, right, converted);
-            dispatch(self.isa, Meet { left, right: &right[..self.width], f: PhantomData::<F> });
+            dispatch(self.isa, JoinHalves { left, right: &right[..self.width], f: PhantomData::<F> });
         }
     }
 }
 
 /// A subtree of lanes, each as many behind the one before as there are subtrees. Of 64 rows of 256 terms a call for each lane took twice as long.
-struct Eight<'a, T, F> {
+struct EightLanes<'a, T, F> {
     acc: &'a mut [T],
     all: &'a [T],
     base: usize,
@@ -225,14 +229,14 @@ struct Eight<'a, T, F> {
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Eight<'_, T, F> {
+impl<T: Copy, F: Combine<T>> EightLanes<'_, T, F> {
     const COUNT: usize = 8;
     /// Rows of which a register of lanes is held.
-    const PART: usize = 16;
-    /// The subtree of up to `PART` rows from the one whose first element lies at `base` on. (Lanes without a term hold what changes nothing.)
+    const PART_ROWS: usize = 16;
+    /// The subtree of up to `PART_ROWS` rows from the one whose first element lies at `base` on. (Lanes without a term hold what changes nothing.)
     #[inline(always)]
     fn part(&self, base: usize, width: usize) -> [T; 16] {
-        let mut lanes = [[F::start(); 16]; 8];
+        let mut lanes = [[F::init(); 16]; 8];
         for terms in self.places.chunks(LANES) {
             for (j, lane) in lanes.iter_mut().enumerate() {
                 let Some(&place) = terms.get(self.lane + LANES / Self::COUNT * j) else { continue };
@@ -241,12 +245,12 @@ impl<T: Copy, F: Combine<T>> Eight<'_, T, F> {
                 match terms.first_chunk::<16>() {
                     Some(terms) => {
                         for l in 0..16 {
-                            both[l] = F::two(both[l], terms[l]);
+                            both[l] = F::combine(both[l], terms[l]);
                         }
                     }
                     None => {
                         for l in 0..width {
-                            both[l] = F::two(both[l], terms[l]);
+                            both[l] = F::combine(both[l], terms[l]);
                         }
                     }
                 }
@@ -258,7 +262,7 @@ impl<T: Copy, F: Combine<T>> Eight<'_, T, F> {
             for j in 0..half {
                 let [mut left, right] = [lanes[j], lanes[j + half]];
                 for l in 0..16 {
-                    left[l] = F::two(left[l], right[l]);
+                    left[l] = F::combine(left[l], right[l]);
                 }
                 lanes[j] = left;
             }
@@ -268,41 +272,41 @@ impl<T: Copy, F: Combine<T>> Eight<'_, T, F> {
     }
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Eight<'_, T, F> {
+impl<T: Copy, F: Combine<T>> Kernel for EightLanes<'_, T, F> {
     type Out = ();
-    const TARGETS: IsaTargets = super::fold::copies::<T>();
+    const TARGETS: IsaTargets = super::fold::targets::<T>();
     #[inline(always)]
     fn run(mut self) {
         let acc = std::mem::take(&mut self.acc);
         let mut base = self.base;
-        for acc in acc.chunks_mut(Self::PART) {
+        for acc in acc.chunks_mut(Self::PART_ROWS) {
             let part = self.part(base, acc.len());
             acc.copy_from_slice(&part[..acc.len()]);
-            base += Self::PART;
+            base += Self::PART_ROWS;
         }
     }
 }
 
 /// The right half of a tree joins the left.
-struct Meet<'a, T, F> {
+struct JoinHalves<'a, T, F> {
     left: &'a mut [T],
     right: &'a [T],
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Meet<'_, T, F> {
+impl<T: Copy, F: Combine<T>> Kernel for JoinHalves<'_, T, F> {
     type Out = ();
-    const TARGETS: IsaTargets = super::fold::copies::<T>();
+    const TARGETS: IsaTargets = super::fold::targets::<T>();
     #[inline(always)]
     fn run(self) {
         for (a, &b) in self.left.iter_mut().zip(self.right) {
-            *a = F::two(*a, b);
+            *a = F::combine(*a, b);
         }
     }
 }
 
 /// Every 128th term, in order, added to `acc`.
-struct Leaf<'a, T, F> {
+struct LeafSum<'a, T, F> {
     acc: &'a mut [T],
     all: &'a [T],
     base: usize,
@@ -310,28 +314,28 @@ struct Leaf<'a, T, F> {
     f: PhantomData<F>,
 }
 
-impl<T: Copy, F: Combine<T>> Kernel for Leaf<'_, T, F> {
+impl<T: Copy, F: Combine<T>> Kernel for LeafSum<'_, T, F> {
     type Out = ();
-    const TARGETS: IsaTargets = super::fold::copies::<T>();
+    const TARGETS: IsaTargets = super::fold::targets::<T>();
     #[inline(always)]
     fn run(self) {
         /// Terms that are added while a sum is in a register.
-        const TOGETHER: usize = 4 * LANES;
+        const TERMS_PER_PASS: usize = 4 * LANES;
         let width = self.acc.len();
         let row = |place: isize| {
             let at = self.base.wrapping_add_signed(place);
             &self.all[at..at + width]
         };
-        for places in self.places.chunks(TOGETHER) {
+        for places in self.places.chunks(TERMS_PER_PASS) {
             if places.len() > 3 * LANES {
                 let [a, b, c, d] = [0, 1, 2, 3].map(|i| row(places[i * LANES]));
                 for ((((acc, &a), &b), &c), &d) in self.acc.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-                    *acc = F::two(F::two(F::two(F::two(*acc, a), b), c), d);
+                    *acc = F::combine(F::combine(F::combine(F::combine(*acc, a), b), c), d);
                 }
             } else {
                 for &place in places.iter().step_by(LANES) {
                     for (acc, &x) in self.acc.iter_mut().zip(row(place)) {
-                        *acc = F::two(*acc, x);
+                        *acc = F::combine(*acc, x);
                     }
                 }
             }

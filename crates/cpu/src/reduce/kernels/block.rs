@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 ///
 /// # Safety
 /// As for [`Vector`].
-trait Extremes: Vector {
+trait MinMaxVector: Vector {
     /// The larger of each two; of a NaN and a number, and of two zeros, either.
     unsafe fn larger(self, b: Self) -> Self;
     /// The smaller of each two, with the same exceptions.
@@ -31,7 +31,7 @@ trait Extremes: Vector {
 
 macro_rules! extremes {
     ($($v:ty: $larger:ident $smaller:ident;)*) => {$(
-        impl Extremes for $v {
+        impl MinMaxVector for $v {
             #[inline(always)]
             unsafe fn larger(self, b: Self) -> Self {
                 // SAFETY: the caller's: the processor has the instruction.
@@ -59,59 +59,59 @@ extremes! {
 }
 
 /// Which of two registers' numbers win.
-trait Wins<T>: Combine<T> {
+trait ExtremeOp<T>: Combine<T> {
     /// # Safety
     /// The processor has the register's instruction set.
-    unsafe fn win<V: Extremes<T = T>>(a: V, b: V) -> V;
+    unsafe fn win<V: MinMaxVector<T = T>>(a: V, b: V) -> V;
 }
 
-impl<T> Wins<T> for Max
+impl<T> ExtremeOp<T> for Max
 where
     Max: Combine<T>,
 {
     #[inline(always)]
-    unsafe fn win<V: Extremes<T = T>>(a: V, b: V) -> V {
+    unsafe fn win<V: MinMaxVector<T = T>>(a: V, b: V) -> V {
         // SAFETY: the caller's.
         unsafe { a.larger(b) }
     }
 }
 
-impl<T> Wins<T> for Min
+impl<T> ExtremeOp<T> for Min
 where
     Min: Combine<T>,
 {
     #[inline(always)]
-    unsafe fn win<V: Extremes<T = T>>(a: V, b: V) -> V {
+    unsafe fn win<V: MinMaxVector<T = T>>(a: V, b: V) -> V {
         // SAFETY: the caller's.
         unsafe { a.smaller(b) }
     }
 }
 
 /// Registers that hold sums while terms go by.
-const HELD: usize = 8;
+const SUM_REGISTERS: usize = 8;
 /// The same where all sixteen of AVX2 do: terms are added from where they lie.
 #[cfg(target_arch = "x86_64")]
-const ALL_HELD: usize = 16;
+const ALL_SUM_REGISTERS: usize = 16;
 /// How far ahead terms are fetched that lie in memory, in bytes: a small page, for the processor foresees what follows within one.
 /// The largest of 64 MiB took 0.69 milliseconds where it took 0.86, their sum 0.60 where it took 0.63. Farther ahead was better
 /// in some minutes, and worse than nothing in others, and a whole block fetched at once always was. By the second level: on a Zen 4
 /// sums take 0.73 to 0.79 of the time that they took when the first had them.
-const AHEAD: usize = 4 << 10;
+const PREFETCH_DISTANCE_BYTES: usize = 4 << 10;
 
 /// Has the line fetched that lies so far ahead of register `i`, unless a register before it begins in the same `lines`, of which the processor
 /// fetches the others.
 #[inline(always)]
-fn fetch_ahead<V: Vector>(from: *const V::T, i: usize, lines: usize) {
+fn prefetch_ahead<V: Vector>(from: *const V::T, i: usize, lines: usize) {
     if (i * size_of::<V>()).is_multiple_of(lines * LINE) {
-        prefetch_l2(from.cast::<u8>().wrapping_add(i * size_of::<V>() + AHEAD));
+        prefetch_l2(from.cast::<u8>().wrapping_add(i * size_of::<V>() + PREFETCH_DISTANCE_BYTES));
     }
 }
 
-/// A sum of at most a block, and whether what follows is fetched. Made by [`Folds`] alone, which pairs registers and instruction sets.
+/// A sum of at most a block, and whether what follows is fetched. Made by [`VectorFolds`] alone, which pairs registers and instruction sets.
 /// What is left after whole chunks is summed in registers `S`.
-struct SumOf<'a, V: Vector, S, const HELD: usize>(&'a [V::T], bool, PhantomData<(V, S)>);
+struct BlockSum<'a, V: Vector, S, const SUM_REGISTERS: usize>(&'a [V::T], bool, PhantomData<(V, S)>);
 
-impl<V: Vector, S: Vector<T = V::T>, const HELD: usize> Kernel for SumOf<'_, V, S, HELD>
+impl<V: Vector, S: Vector<T = V::T>, const SUM_REGISTERS: usize> Kernel for BlockSum<'_, V, S, SUM_REGISTERS>
 where
     V::T: Copy,
     Sum: Combine<V::T>,
@@ -121,23 +121,24 @@ where
     #[inline(always)]
     fn run(self) -> V::T {
         /// Chunks after which sums change registers, where not all are held at once.
-        const GROUP: usize = 8;
-        let (x, n, far) = (self.0, self.0.len(), self.1);
-        let parts = LANES / (HELD * V::LANES);
+        const CHUNKS_PER_GROUP: usize = 8;
+        let (x, n, from_memory) = (self.0, self.0.len(), self.1);
+        let parts = LANES / (SUM_REGISTERS * V::LANES);
         let whole = n / LANES;
-        let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::start(); LANES];
-        let group = if parts == 1 { whole.max(1) } else { GROUP };
+        let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::init(); LANES];
+        let group = if parts == 1 { whole.max(1) } else { CHUNKS_PER_GROUP };
         let from = x.as_ptr();
         let mut first = 0;
         // No iterator in steps: it would divide.
         while first < whole {
             for part in 0..parts {
-                let at = part * HELD * V::LANES;
-                // SAFETY: `Folds` made this for an instruction set that an `Isa` was made for, here and below. Chunks before
+                let at = part * SUM_REGISTERS * V::LANES;
+                // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for, here and below. Chunks before
                 // `whole` lie in `x`, and parts in a chunk, as in the 128 lanes.
                 unsafe {
                     let to = all.as_mut_ptr().add(at);
-                    let mut sums: [V; HELD] = [V::splat(<Sum as Combine<V::T>>::start()); HELD];
+                    let mut sums: [V; SUM_REGISTERS] =
+                        [V::splat(<Sum as Combine<V::T>>::init()); SUM_REGISTERS];
                     if first > 0 {
                         for (i, sum) in sums.iter_mut().enumerate() {
                             *sum = V::load(to.add(i * V::LANES));
@@ -145,8 +146,8 @@ where
                     }
                     for chunk in first..whole.min(first + group) {
                         let from = from.add(chunk * LANES + at);
-                        if far {
-                            (0..HELD).for_each(|i| fetch_ahead::<V>(from, i, 1));
+                        if from_memory {
+                            (0..SUM_REGISTERS).for_each(|i| prefetch_ahead::<V>(from, i, 1));
                         }
                         for (i, sum) in sums.iter_mut().enumerate() {
                             *sum = sum.add(V::load(from.add(i * V::LANES)));
@@ -161,9 +162,9 @@ where
                             sums[3].add(sums[7]),
                         ];
                         let last = half[0].add(half[2]).add(half[1].add(half[3]));
-                        let mut few: [V::T; 16] = [<Sum as Combine<V::T>>::start(); 16];
+                        let mut few: [V::T; 16] = [<Sum as Combine<V::T>>::init(); 16];
                         last.store(few.as_mut_ptr());
-                        return block::sixteen::<V::T, Sum>(few);
+                        return block::reduce_16_lanes::<V::T, Sum>(few);
                     }
                     for (i, sum) in sums.into_iter().enumerate() {
                         sum.store(to.add(i * V::LANES));
@@ -174,8 +175,8 @@ where
         }
         // SAFETY: as above.
         unsafe {
-            few::<S>(&mut all, &x[whole * LANES..]);
-            halved::<S>(&mut all, n)
+            add_terms::<S>(&mut all, &x[whole * LANES..]);
+            reduce_lanes::<S>(&mut all, n)
         }
     }
 }
@@ -185,7 +186,7 @@ where
 /// # Safety
 /// The processor has the register.
 #[inline(always)]
-unsafe fn few<V: Vector>(lanes: &mut [V::T], terms: &[V::T])
+unsafe fn add_terms<V: Vector>(lanes: &mut [V::T], terms: &[V::T])
 where
     V::T: Copy,
     Sum: Combine<V::T>,
@@ -196,13 +197,13 @@ where
             unsafe { V::load(lanes.as_ptr()).add(V::load(terms.as_ptr())).store(lanes.as_mut_ptr()) }
         } else {
             for (lane, &term) in lanes.iter_mut().zip(terms) {
-                *lane = <Sum as Combine<V::T>>::two(*lane, term);
+                *lane = <Sum as Combine<V::T>>::combine(*lane, term);
             }
         }
     }
 }
 
-/// The sum of the lanes, of which `n` terms were read: [`block::halved`], in registers. What the compiler made of that was pieces of all sizes, which
+/// The sum of the lanes, of which `n` terms were read: [`block::reduce_lanes`], in registers. What the compiler made of that was pieces of all sizes, which
 /// are loaded as other pieces before they have arrived in memory; which it was changed with code elsewhere, and sums of 60 numbers with it by a
 /// third. As the last terms come number by number, f32 takes registers of half of AVX-512's size here: of their own, sums of 17 to 60 numbers took
 /// a sixth longer.
@@ -210,7 +211,7 @@ where
 /// # Safety
 /// The processor has the register.
 #[inline(always)]
-unsafe fn halved<V: Vector>(all: &mut [V::T; LANES], n: usize) -> V::T
+unsafe fn reduce_lanes<V: Vector>(all: &mut [V::T; LANES], n: usize) -> V::T
 where
     V::T: Copy,
     Sum: Combine<V::T>,
@@ -228,14 +229,14 @@ where
         }
         half /= 2;
     }
-    block::sixteen::<V::T, Sum>(std::array::from_fn(|j| all[j]))
+    block::reduce_16_lanes::<V::T, Sum>(std::array::from_fn(|j| all[j]))
 }
 
-/// Terms of a row that [`SumOfRows`] takes.
-pub(crate) const IN_REGISTERS: RangeInclusive<usize> = 17..=64;
+/// Terms of a row that [`RowSums`] takes.
+pub(crate) const ROW_TERMS_IN_REGISTERS: RangeInclusive<usize> = 17..=64;
 
-/// The sums of rows of `n` terms each, one after the other, whose lanes are all in registers. Made by [`Folds`] alone.
-struct SumOfRows<'a, V: Vector> {
+/// The sums of rows of `n` terms each, one after the other, whose lanes are all in registers. Made by [`VectorFolds`] alone.
+struct RowSums<'a, V: Vector> {
     x: &'a [V::T],
     n: usize,
     /// A number whose bits are all set.
@@ -243,7 +244,7 @@ struct SumOfRows<'a, V: Vector> {
     sums: &'a mut [V::T],
 }
 
-impl<V: Vector> Kernel for SumOfRows<'_, V>
+impl<V: Vector> Kernel for RowSums<'_, V>
 where
     V::T: Copy,
     Sum: Combine<V::T>,
@@ -252,11 +253,12 @@ where
     const TARGETS: IsaTargets = copies::<V>();
     #[inline(always)]
     fn run(self) {
-        const MOST: usize = 16;
-        let SumOfRows { x, n, set, sums } = self;
-        assert!(IN_REGISTERS.contains(&n), "rows whose lanes have room");
-        let (whole, rest, registers) = (n / V::LANES, n % V::LANES, const { *IN_REGISTERS.end() / V::LANES });
-        let mut mask: [V::T; 16] = [<Sum as Combine<V::T>>::start(); 16];
+        const MAX_REGISTERS: usize = 16;
+        let RowSums { x, n, set, sums } = self;
+        assert!(ROW_TERMS_IN_REGISTERS.contains(&n), "rows whose lanes have room");
+        let (whole, rest, registers) =
+            (n / V::LANES, n % V::LANES, const { *ROW_TERMS_IN_REGISTERS.end() / V::LANES });
+        let mut mask: [V::T; 16] = [<Sum as Combine<V::T>>::init(); 16];
         mask[..rest].fill(set);
         // The last register of a row reaches into the next, if there is one.
         let reach = n.next_multiple_of(V::LANES);
@@ -264,11 +266,11 @@ where
         let (quick, slow) = sums.split_at_mut(quick);
         let read = quick.len() * n;
         for (row, sum) in quick.iter_mut().enumerate() {
-            // SAFETY: `Folds` made this for an instruction set that an `Isa` was made for. A row that is quick has `reach` terms
+            // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for. A row that is quick has `reach` terms
             // behind its first one; no register has more than 16 lanes, and no row more than 64 terms.
             unsafe {
-                let (from, zero) = (x.as_ptr().add(row * n), V::splat(<Sum as Combine<V::T>>::start()));
-                let mut lanes: [V; MOST] = [zero; MOST];
+                let (from, zero) = (x.as_ptr().add(row * n), V::splat(<Sum as Combine<V::T>>::init()));
+                let mut lanes: [V; MAX_REGISTERS] = [zero; MAX_REGISTERS];
                 for (i, lane) in lanes[..registers].iter_mut().enumerate() {
                     if i < whole {
                         *lane = zero.add(V::load(from.add(i * V::LANES)));
@@ -283,23 +285,23 @@ where
                     }
                     half /= 2;
                 }
-                let mut few: [V::T; 16] = [<Sum as Combine<V::T>>::start(); 16];
+                let mut few: [V::T; 16] = [<Sum as Combine<V::T>>::init(); 16];
                 for (i, lane) in lanes[..16 / V::LANES].iter().enumerate() {
                     lane.store(few.as_mut_ptr().add(i * V::LANES));
                 }
-                *sum = block::sixteen::<V::T, Sum>(few);
+                *sum = block::reduce_16_lanes::<V::T, Sum>(few);
             }
         }
         for (row, sum) in x[read..].chunks_exact(n).zip(slow) {
-            *sum = block::block::<V::T, Sum>(row);
+            *sum = block::fold_terms::<V::T, Sum>(row);
         }
     }
 }
 
-/// A sum of at most a block, whose terms lie in several parts. Made by [`Folds`] alone.
-struct SumOfParts<'a, V: Vector, S>(&'a [&'a [V::T]], PhantomData<(V, S)>);
+/// A sum of at most a block, whose terms lie in several parts. Made by [`VectorFolds`] alone.
+struct PartsSum<'a, V: Vector, S>(&'a [&'a [V::T]], PhantomData<(V, S)>);
 
-impl<V: Vector, S: Vector<T = V::T>> Kernel for SumOfParts<'_, V, S>
+impl<V: Vector, S: Vector<T = V::T>> Kernel for PartsSum<'_, V, S>
 where
     V::T: Copy,
     Sum: Combine<V::T>,
@@ -308,20 +310,21 @@ where
     const TARGETS: IsaTargets = copies::<V>();
     #[inline(always)]
     fn run(self) -> V::T {
-        let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::start(); LANES];
+        let mut all: [V::T; LANES] = [<Sum as Combine<V::T>>::init(); LANES];
         let mut n = 0;
         for part in self.0 {
             // What the last chunk of the part before has left, whole chunks, what is left.
             let lane = n % LANES;
             let (head, x) = part.split_at(part.len().min((LANES - lane) % LANES));
             let (whole, from) = (x.len() / LANES, x.as_ptr());
-            // SAFETY: `Folds` made this for an instruction set that an `Isa` was made for. Chunks before `whole` lie in `x`, and
+            // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for. Chunks before `whole` lie in `x`, and
             // the registers of a chunk in it, as in the 128 lanes.
             unsafe {
-                few::<S>(&mut all[lane..], head);
-                for at in (0..LANES).step_by(HELD * V::LANES) {
+                add_terms::<S>(&mut all[lane..], head);
+                for at in (0..LANES).step_by(SUM_REGISTERS * V::LANES) {
                     let to = all.as_mut_ptr().add(at);
-                    let mut sums: [V; HELD] = [V::splat(<Sum as Combine<V::T>>::start()); HELD];
+                    let mut sums: [V; SUM_REGISTERS] =
+                        [V::splat(<Sum as Combine<V::T>>::init()); SUM_REGISTERS];
                     for (i, sum) in sums.iter_mut().enumerate() {
                         *sum = V::load(to.add(i * V::LANES));
                     }
@@ -335,40 +338,40 @@ where
                         sum.store(to.add(i * V::LANES));
                     }
                 }
-                few::<S>(&mut all, &x[whole * LANES..]);
+                add_terms::<S>(&mut all, &x[whole * LANES..]);
             }
             n += part.len();
         }
         // SAFETY: as above.
-        unsafe { halved::<S>(&mut all, n) }
+        unsafe { reduce_lanes::<S>(&mut all, n) }
     }
 }
 
-/// An extreme if there is no doubt about it, and whether what follows is fetched. Made by [`Folds`] alone.
-struct ExtremeOf<'a, V: Vector, F>(&'a [V::T], bool, PhantomData<(V, F)>);
+/// An extreme if there is no doubt about it, and whether what follows is fetched. Made by [`VectorFolds`] alone.
+struct BlockExtreme<'a, V: Vector, F>(&'a [V::T], bool, PhantomData<(V, F)>);
 
-impl<V: Extremes, F: Wins<V::T>> Kernel for ExtremeOf<'_, V, F> {
+impl<V: MinMaxVector, F: ExtremeOp<V::T>> Kernel for BlockExtreme<'_, V, F> {
     type Out = Option<V::T>;
     #[inline(always)]
     fn run(self) -> Option<V::T> {
-        const TOGETHER: usize = 4;
+        const REGISTERS_PER_STEP: usize = 4;
         let x = self.0;
-        let wide = TOGETHER * V::LANES;
+        let wide = REGISTERS_PER_STEP * V::LANES;
         let whole = x.len() / wide;
         let from = x.as_ptr();
-        let (mut few, mut doubts) = ([F::start(); 16], [F::calm(); 16]);
-        // SAFETY: `Folds` made this for an instruction set that an `Isa` was made for; what is read lies in `x` up to
+        let (mut few, mut doubts) = ([F::init(); 16], [F::no_doubt(); 16]);
+        // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for; what is read lies in `x` up to
         // `whole * wide`, what is stored in 16 numbers, which no register exceeds.
         unsafe {
-            let mut best: [V; TOGETHER] = [V::splat(F::start()); TOGETHER];
-            let mut doubt: [V; TOGETHER] = [V::splat(F::calm()); TOGETHER];
+            let mut best: [V; REGISTERS_PER_STEP] = [V::splat(F::init()); REGISTERS_PER_STEP];
+            let mut doubt: [V; REGISTERS_PER_STEP] = [V::splat(F::no_doubt()); REGISTERS_PER_STEP];
             for chunk in 0..whole {
                 let from = from.add(chunk * wide);
                 if self.1 {
                     // Two operations for a register as it is: fetching every line took a seventh longer.
-                    (0..TOGETHER).for_each(|i| fetch_ahead::<V>(from, i, 2));
+                    (0..REGISTERS_PER_STEP).for_each(|i| prefetch_ahead::<V>(from, i, 2));
                 }
-                for i in 0..TOGETHER {
+                for i in 0..REGISTERS_PER_STEP {
                     let terms = V::load(from.add(i * V::LANES));
                     best[i] = F::win(best[i], terms);
                     // A sum is NaN if a term is (or if infinities of both signs are).
@@ -380,26 +383,26 @@ impl<V: Extremes, F: Wins<V::T>> Kernel for ExtremeOf<'_, V, F> {
         }
         for terms in x[whole * wide..].chunks(16) {
             for ((best, doubt), &term) in few.iter_mut().zip(&mut doubts).zip(terms) {
-                *best = F::quick(*best, term);
+                *best = F::quick_extreme(*best, term);
                 *doubt = F::doubt(*doubt, term);
             }
         }
-        block::sure::<V::T, F>(few, doubts)
+        block::certain_extreme::<V::T, F>(few, doubts)
     }
 }
 
 /// Numbers whose folds have registers.
-pub(crate) trait Folds: Sized {
-    /// The sum of at most a block; `far`: what follows is fetched.
-    fn sum(isa: Isa, x: &[Self], far: bool) -> Self;
-    /// The sums of rows of so many terms ([`IN_REGISTERS`]), one after the other.
+pub(crate) trait VectorFolds: Sized {
+    /// The sum of at most a block; `from_memory`: what follows is fetched.
+    fn sum(isa: Isa, x: &[Self], from_memory: bool) -> Self;
+    /// The sums of rows of so many terms ([`ROW_TERMS_IN_REGISTERS`]), one after the other.
     fn sum_rows(isa: Isa, x: &[Self], n: usize, sums: &mut [Self]);
     /// The sum of at most a block that lies in several parts.
     fn sum_of(isa: Isa, parts: &[&[Self]]) -> Self;
     /// The largest, if there is no doubt about it: no NaN, no zero.
-    fn largest(isa: Isa, x: &[Self], far: bool) -> Option<Self>;
+    fn largest(isa: Isa, x: &[Self], from_memory: bool) -> Option<Self>;
     /// The smallest, if there is no doubt about it.
-    fn smallest(isa: Isa, x: &[Self], far: bool) -> Option<Self>;
+    fn smallest(isa: Isa, x: &[Self], from_memory: bool) -> Option<Self>;
 }
 
 /// Of registers of AVX2 there is its copy alone.
@@ -409,16 +412,23 @@ const fn copies<V>() -> IsaTargets {
 
 macro_rules! folds {
     ($t:ty: $v512:ident, of sums $sum512:ident $tail512:ident $held512:ident; $v256:ident $v128:ident) => {
-        impl Folds for $t {
-            fn sum(isa: Isa, x: &[$t], far: bool) -> $t {
+        impl VectorFolds for $t {
+            fn sum(isa: Isa, x: &[$t], from_memory: bool) -> $t {
                 match isa.level() {
-                    Level::Plain => block::plain::<$t, Sum>(x),
+                    Level::Plain => block::fold_terms_plain::<$t, Sum>(x),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => dispatch(isa, SumOf::<$v256, $v256, ALL_HELD>(x, far, PhantomData)),
+                    Level::Avx2 => dispatch(
+                        isa,
+                        BlockSum::<$v256, $v256, ALL_SUM_REGISTERS>(x, from_memory, PhantomData),
+                    ),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, SumOf::<$sum512, $tail512, $held512>(x, far, PhantomData)),
+                    Level::Avx512 => {
+                        dispatch(isa, BlockSum::<$sum512, $tail512, $held512>(x, from_memory, PhantomData))
+                    }
                     #[cfg(target_arch = "aarch64")]
-                    Level::Neon => dispatch(isa, SumOf::<$v128, $v128, HELD>(x, far, PhantomData)),
+                    Level::Neon => {
+                        dispatch(isa, BlockSum::<$v128, $v128, SUM_REGISTERS>(x, from_memory, PhantomData))
+                    }
                 }
             }
             fn sum_rows(isa: Isa, x: &[$t], n: usize, sums: &mut [$t]) {
@@ -426,53 +436,53 @@ macro_rules! folds {
                 match isa.level() {
                     Level::Plain => {
                         for (row, sum) in x.chunks_exact(n).zip(sums) {
-                            *sum = block::plain::<$t, Sum>(row);
+                            *sum = block::fold_terms_plain::<$t, Sum>(row);
                         }
                     }
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => dispatch(isa, SumOfRows::<$v256> { x, n, set, sums }),
+                    Level::Avx2 => dispatch(isa, RowSums::<$v256> { x, n, set, sums }),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, SumOfRows::<$sum512> { x, n, set, sums }),
+                    Level::Avx512 => dispatch(isa, RowSums::<$sum512> { x, n, set, sums }),
                     #[cfg(target_arch = "aarch64")]
-                    Level::Neon => dispatch(isa, SumOfRows::<$v128> { x, n, set, sums }),
+                    Level::Neon => dispatch(isa, RowSums::<$v128> { x, n, set, sums }),
                 }
             }
             fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
                 match isa.level() {
-                    Level::Plain => block::plain::<$t, Sum>(&parts.concat()),
+                    Level::Plain => block::fold_terms_plain::<$t, Sum>(&parts.concat()),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => dispatch(isa, SumOfParts::<$v256, $v256>(parts, PhantomData)),
+                    Level::Avx2 => dispatch(isa, PartsSum::<$v256, $v256>(parts, PhantomData)),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, SumOfParts::<$sum512, $tail512>(parts, PhantomData)),
+                    Level::Avx512 => dispatch(isa, PartsSum::<$sum512, $tail512>(parts, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
-                    Level::Neon => dispatch(isa, SumOfParts::<$v128, $v128>(parts, PhantomData)),
+                    Level::Neon => dispatch(isa, PartsSum::<$v128, $v128>(parts, PhantomData)),
                 }
             }
-            fn largest(isa: Isa, x: &[$t], far: bool) -> Option<$t> {
+            fn largest(isa: Isa, x: &[$t], from_memory: bool) -> Option<$t> {
                 match isa.level() {
                     Level::Plain => None,
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => dispatch(isa, ExtremeOf::<$v256, Max>(x, far, PhantomData)),
+                    Level::Avx2 => dispatch(isa, BlockExtreme::<$v256, Max>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, ExtremeOf::<$v512, Max>(x, far, PhantomData)),
+                    Level::Avx512 => dispatch(isa, BlockExtreme::<$v512, Max>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
-                    Level::Neon => dispatch(isa, ExtremeOf::<$v128, Max>(x, far, PhantomData)),
+                    Level::Neon => dispatch(isa, BlockExtreme::<$v128, Max>(x, from_memory, PhantomData)),
                 }
             }
-            fn smallest(isa: Isa, x: &[$t], far: bool) -> Option<$t> {
+            fn smallest(isa: Isa, x: &[$t], from_memory: bool) -> Option<$t> {
                 match isa.level() {
                     Level::Plain => None,
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => dispatch(isa, ExtremeOf::<$v256, Min>(x, far, PhantomData)),
+                    Level::Avx2 => dispatch(isa, BlockExtreme::<$v256, Min>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx512 => dispatch(isa, ExtremeOf::<$v512, Min>(x, far, PhantomData)),
+                    Level::Avx512 => dispatch(isa, BlockExtreme::<$v512, Min>(x, from_memory, PhantomData)),
                     #[cfg(target_arch = "aarch64")]
-                    Level::Neon => dispatch(isa, ExtremeOf::<$v128, Min>(x, far, PhantomData)),
+                    Level::Neon => dispatch(isa, BlockExtreme::<$v128, Min>(x, from_memory, PhantomData)),
                 }
             }
         }
     };
 }
 // Sums of f64 take AVX2's copy.
-folds!(f32: __m512, of sums __m512 __m256 HELD; __m256 float32x4_t);
-folds!(f64: __m512d, of sums __m256d __m256d ALL_HELD; __m256d float64x2_t);
+folds!(f32: __m512, of sums __m512 __m256 SUM_REGISTERS; __m256 float32x4_t);
+folds!(f64: __m512d, of sums __m256d __m256d ALL_SUM_REGISTERS; __m256d float64x2_t);

@@ -1,7 +1,7 @@
 //! Sums of f16 and bf16, widened to f32 in registers on the way: of rows, and of strided terms side by side.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use crate::reduce::block::sixteen;
+use crate::reduce::block::reduce_16_lanes;
 use elinvar_core::order::LANES;
 use elinvar_ops::fold::Sum;
 use elinvar_simd::isa::{Isa, IsaTargets, Level};
@@ -13,7 +13,7 @@ use elinvar_simd::vector::{VectorKernel, dispatch_vectors};
 ///
 /// # Panics
 /// If some are not there.
-pub(crate) fn add<H: Float16>(
+pub(crate) fn add_f16_terms<H: Float16>(
     isa: Isa,
     x: &[H],
     base: usize,
@@ -27,7 +27,7 @@ pub(crate) fn add<H: Float16>(
         let at = base.wrapping_add_signed(place);
         assert!(at <= x.len() && sums.len() <= x.len() - at, "cpu: terms that are not there");
     }
-    dispatch_vectors(isa, Sums { x: x.as_ptr().wrapping_add(base), places, sums });
+    dispatch_vectors(isa, F16StridedSums { x: x.as_ptr().wrapping_add(base), places, sums });
     true
 }
 
@@ -36,34 +36,34 @@ pub(crate) fn add<H: Float16>(
 ///
 /// # Panics
 /// If some are not there.
-pub(crate) fn sum_rows<H: Float16 + Default>(isa: Isa, x: &[H], n: usize, sums: &mut [f32]) -> bool {
+pub(crate) fn sum_f16_rows<H: Float16 + Default>(isa: Isa, x: &[H], n: usize, sums: &mut [f32]) -> bool {
     if !matches!(isa.level(), Level::Avx2 | Level::Avx512) {
         return false;
     }
     assert!(n > 0 && x.len() == n * sums.len(), "cpu: rows that are not there");
-    dispatch_vectors(isa, SumOfRows { x, n, sums });
+    dispatch_vectors(isa, F16RowSums { x, n, sums });
     true
 }
 
-/// Rows of `n` halves, and their sums. Made by `sum_rows` alone, which looked.
-struct SumOfRows<'a, H> {
+/// Rows of `n` halves, and their sums. Made by `sum_f16_rows` alone, which looked.
+struct F16RowSums<'a, H> {
     x: &'a [H],
     n: usize,
     sums: &'a mut [f32],
 }
 
-impl<H: Float16 + Default> VectorKernel for SumOfRows<'_, H> {
+impl<H: Float16 + Default> VectorKernel for F16RowSums<'_, H> {
     type T = f32;
     const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = f32>>(self) {
-        const MOST: usize = 16;
+        const MAX_REGISTERS: usize = 16;
         let (count, whole, rest) = (LANES / V::LANES, self.n / LANES, self.n % LANES);
         for (row, sum) in self.x.chunks_exact(self.n).zip(self.sums) {
             // SAFETY: a row has `whole * LANES + rest` halves, a chunk of it `count` registers of `V::LANES`, of which there are 16 at most, in 16
             // at most. The instructions are there: our caller's.
             unsafe {
-                let mut lanes: [V; MOST] = [V::splat(0.0); MOST];
+                let mut lanes: [V; MAX_REGISTERS] = [V::splat(0.0); MAX_REGISTERS];
                 for chunk in 0..whole {
                     let from = row.as_ptr().add(chunk * LANES);
                     for (i, lane) in lanes[..count].iter_mut().enumerate() {
@@ -89,37 +89,37 @@ impl<H: Float16 + Default> VectorKernel for SumOfRows<'_, H> {
                 for (i, lane) in lanes[..16 / V::LANES].iter().enumerate() {
                     lane.store(few.as_mut_ptr().add(i * V::LANES));
                 }
-                *sum = sixteen::<f32, Sum>(few);
+                *sum = reduce_16_lanes::<f32, Sum>(few);
             }
         }
     }
 }
 
 /// Registers of sums that go side by side.
-const SIDE: usize = 4;
+const SUM_REGISTERS: usize = 4;
 
-/// Sums, and where terms of theirs lie, from the first of each on. Made by `add` alone, which looked.
-struct Sums<'a, H, P> {
+/// Sums, and where terms of theirs lie, from the first of each on. Made by `add_f16_terms` alone, which looked.
+struct F16StridedSums<'a, H, P> {
     x: *const H,
     places: P,
     sums: &'a mut [f32],
 }
 
-impl<H: Float16, P: Iterator<Item = isize> + Clone> VectorKernel for Sums<'_, H, P> {
+impl<H: Float16, P: Iterator<Item = isize> + Clone> VectorKernel for F16StridedSums<'_, H, P> {
     type T = f32;
     const TARGETS: IsaTargets = IsaTargets::AllWithFma;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = f32>>(self) {
-        let Sums { x, places, sums } = self;
+        let F16StridedSums { x, places, sums } = self;
         let whole = sums.len() / V::LANES * V::LANES;
         let to = sums.as_mut_ptr();
         // Several registers at once, as an addition waits for the one before.
-        let several = sums.len() / (SIDE * V::LANES) * (SIDE * V::LANES);
-        for i in (0..several).step_by(SIDE * V::LANES) {
-            // SAFETY: `add` found as many halves as there are sums at each place, and `several` and `whole` are no more. The instructions are
+        let several = sums.len() / (SUM_REGISTERS * V::LANES) * (SUM_REGISTERS * V::LANES);
+        for i in (0..several).step_by(SUM_REGISTERS * V::LANES) {
+            // SAFETY: `add_f16_terms` found as many halves as there are sums at each place, and `several` and `whole` are no more. The instructions are
             // there: our caller's.
             unsafe {
-                let mut all: [V; SIDE] = [V::load(to.add(i)); SIDE];
+                let mut all: [V; SUM_REGISTERS] = [V::load(to.add(i)); SUM_REGISTERS];
                 for (k, sum) in all.iter_mut().enumerate() {
                     *sum = V::load(to.add(i + k * V::LANES));
                 }

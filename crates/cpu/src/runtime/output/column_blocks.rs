@@ -84,9 +84,9 @@ impl<T: Copy> ColumnBlocks<'_, T> {
         // which comes once, as a stripe is written in one direction;
         // no two stripes have an element in common, and each number is given to one `ColumnBlocks`, see `fill_column_blocks`.
         let slots = unsafe { std::slice::from_raw_parts_mut(self.first.add(at), width) };
-        let mut room = UninitSlice::new(slots);
-        f(&mut room);
-        room.assert_full();
+        let mut dst = UninitSlice::new(slots);
+        f(&mut dst);
+        dst.assert_full();
         self.left -= 1;
     }
 }
@@ -128,7 +128,7 @@ pub(crate) fn fill_column_blocks<T: Element>(
     let shared = SharedSlots(y.spare_capacity_mut()[..len].as_mut_ptr());
     try_for_each_piece(d, &mut vec![(); all], part, ns * each as f64, &|first, part| {
         let rest = first..first + part.len();
-        let mut stripes = ColumnBlocks {
+        let mut column_blocks = ColumnBlocks {
             first: shared.first(),
             matrices,
             rest,
@@ -137,8 +137,11 @@ pub(crate) fn fill_column_blocks<T: Element>(
             bottom_up: false,
             life: PhantomData,
         };
-        f(&mut stripes)?;
-        assert!(stripes.rest.is_empty() && stripes.left == 0, "cpu: a stripe of a result was left out");
+        f(&mut column_blocks)?;
+        assert!(
+            column_blocks.rest.is_empty() && column_blocks.left == 0,
+            "cpu: a stripe of a result was left out"
+        );
         Ok(())
     })?;
     // SAFETY: the stripes cover all elements, and each was written: that of a part that was left out is an error.
@@ -165,13 +168,14 @@ mod tests {
             ] {
                 let matrices = BlockedMatrices { count, rows, columns, width };
                 // Enough time that threads share it. Every second stripe is written upwards.
-                let y = fill_column_blocks(&d, matrices, 1e6, &|stripes| {
+                let y = fill_column_blocks(&d, matrices, 1e6, &|column_blocks| {
                     let mut up = false;
-                    while let Some(s) = if up { stripes.next_bottom_up() } else { stripes.next() } {
+                    while let Some(s) = if up { column_blocks.next_bottom_up() } else { column_blocks.next() }
+                    {
                         for row in 0..rows {
                             let row = if up { rows - 1 - row } else { row };
                             let first = (s.matrix * rows + row) * columns + s.column;
-                            stripes.row(|room| room.extend(s.width, |i| (first + i) as i64));
+                            column_blocks.row(|dst| dst.extend(s.width, |i| (first + i) as i64));
                         }
                         up = !up;
                     }
@@ -188,9 +192,9 @@ mod tests {
     fn a_row_that_is_left_out_is_noticed() {
         let d = CpuDevice::new(Isa::best(), 1).unwrap();
         let matrices = BlockedMatrices { count: 1, rows: 2, columns: 3, width: 3 };
-        let _ = fill_column_blocks::<u8>(&d, matrices, 1.0, &|stripes| {
-            while stripes.next().is_some() {
-                stripes.row(|room| room.copy(&[1, 2, 3]));
+        let _ = fill_column_blocks::<u8>(&d, matrices, 1.0, &|column_blocks| {
+            while column_blocks.next().is_some() {
+                column_blocks.row(|dst| dst.copy(&[1, 2, 3]));
             }
             Ok(())
         });

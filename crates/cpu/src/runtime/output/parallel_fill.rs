@@ -27,9 +27,9 @@ fn fill<T: Copy>(
     slots: &mut [MaybeUninit<T>],
     f: impl FnOnce(&mut UninitSlice<'_, T>) -> Result<()>,
 ) -> Result<()> {
-    let mut room = UninitSlice::new(slots);
-    f(&mut room)?;
-    room.assert_full();
+    let mut dst = UninitSlice::new(slots);
+    f(&mut dst)?;
+    dst.assert_full();
     Ok(())
 }
 
@@ -136,7 +136,7 @@ fn is_one_piece(d: &CpuDevice, len: usize, unit: usize) -> bool {
     d.threads() == 1 || len <= 2 * PROBE_ELEMENTS.next_multiple_of(unit)
 }
 
-/// A vector of `len` elements. `f(start, room)` is to fill the room with the elements from number `start` on; it is
+/// A vector of `len` elements. `f(start, dst)` is to fill the room with the elements from number `start` on; it is
 /// called for several parts, on several threads if there are many, or if the first part says that this is worth it. Parts
 /// start at multiples of `unit`; with 1, where cache lines begin.
 ///
@@ -166,9 +166,9 @@ pub(crate) fn parallel_fill_hinted<T: Element>(
     let slots = all.slots();
     let to_line = to_line(slots);
     let FillSplit { done, piece, ns } =
-        FillSplit::new(d, len, unit, to_line, work, &mut |n| fill(&mut slots[..n], |room| f(0, room)))?;
+        FillSplit::new(d, len, unit, to_line, work, &mut |n| fill(&mut slots[..n], |dst| f(0, dst)))?;
     try_for_each_piece(d, &mut slots[done..], piece, ns, &|start, part| {
-        fill(part, |room| f(done + start, room))
+        fill(part, |dst| f(done + start, dst))
     })?;
     // SAFETY: the first `done` slots, then all pieces of the others, were each in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
@@ -187,7 +187,7 @@ pub(crate) fn fill_pieces<T: Element>(
     f: &(dyn Fn(usize, &mut UninitSlice<'_, T>) -> Result<()> + Sync),
 ) -> Result<HostVec<T>> {
     let mut all = UninitVec::new(len)?;
-    try_for_each_piece(d, all.slots(), piece, ns, &|start, part| fill(part, |room| f(start, room)))?;
+    try_for_each_piece(d, all.slots(), piece, ns, &|start, part| fill(part, |dst| f(start, dst)))?;
     // SAFETY: all pieces were each in a room of `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     Ok(unsafe { all.finish() })
@@ -204,9 +204,9 @@ pub(crate) fn serial_fill<T: Element>(
     f: impl FnOnce(&mut UninitSlice<'_, T>),
 ) -> Result<HostVec<T>> {
     let mut v = with_capacity(len)?;
-    let mut room = UninitSlice::new(&mut v.spare_capacity_mut()[..len]);
-    f(&mut room);
-    room.assert_full();
+    let mut dst = UninitSlice::new(&mut v.spare_capacity_mut()[..len]);
+    f(&mut dst);
+    dst.assert_full();
     // SAFETY: the room over the first `len` slots is full, and its methods write each slot before they count it.
     unsafe { v.set_len(len) };
     Ok(v)
@@ -300,9 +300,9 @@ mod tests {
             ]
             .map(|n| (n, [1, 7, BLOCK_ELEMENTS][n % 3]))
             {
-                let v = parallel_fill(&d, len, unit, &|start, room| {
+                let v = parallel_fill(&d, len, unit, &|start, dst| {
                     assert!(start.is_multiple_of(unit));
-                    room.extend(room.remaining(), |i| (start + i) as i32);
+                    dst.extend(dst.remaining(), |i| (start + i) as i32);
                     Ok(())
                 });
                 assert!(v.unwrap().into_iter().eq(0..len as i32), "{len} elements, {threads} threads");
@@ -314,8 +314,8 @@ mod tests {
     #[should_panic(expected = "left out")]
     fn what_is_left_out_is_noticed() {
         let d = CpuDevice::new(Isa::best(), 1).unwrap();
-        let _ = parallel_fill(&d, 3, 1, &|_, room: &mut UninitSlice<'_, u8>| {
-            room.copy(&[1, 2]);
+        let _ = parallel_fill(&d, 3, 1, &|_, dst: &mut UninitSlice<'_, u8>| {
+            dst.copy(&[1, 2]);
             Ok(())
         });
     }

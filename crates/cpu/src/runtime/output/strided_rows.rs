@@ -50,7 +50,7 @@ pub(crate) struct StridedRows<'a, T> {
 /// kernel's instruction set.
 pub(crate) trait WriteRow<T> {
     /// Fills the room.
-    fn write(self, room: &mut UninitSlice<'_, T>);
+    fn write(self, dst: &mut UninitSlice<'_, T>);
 }
 
 impl<T: Copy> StridedRows<'_, T> {
@@ -83,9 +83,9 @@ impl<T: Copy> StridedRows<'_, T> {
         // SAFETY: `fill_strided_rows` makes combs of a matrix that the memory has room for, and this row lies in it. No two combs have a row in
         // common, and each is given to one call of `f` there.
         let slots = unsafe { std::slice::from_raw_parts_mut(self.matrix.add(row * columns), columns) };
-        let mut room = UninitSlice::new(slots);
-        f.write(&mut room);
-        room.assert_full();
+        let mut dst = UninitSlice::new(slots);
+        f.write(&mut dst);
+        dst.assert_full();
         *word |= bit;
     }
     /// Were all rows written?
@@ -148,9 +148,9 @@ mod tests {
     struct Count(usize);
 
     impl WriteRow<i64> for Count {
-        fn write(self, room: &mut UninitSlice<'_, i64>) {
-            let n = room.remaining();
-            room.extend(n, |i| (self.0 + i) as i64);
+        fn write(self, dst: &mut UninitSlice<'_, i64>) {
+            let n = dst.remaining();
+            dst.extend(n, |i| (self.0 + i) as i64);
         }
     }
 
