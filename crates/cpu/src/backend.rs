@@ -12,7 +12,7 @@ use elinvar_ops::array::Array;
 use elinvar_ops::backend::{self, *};
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
-use elinvar_ops::map::{IntMap, Map};
+use elinvar_ops::map::{IntMapObject, Map, MapObject};
 use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -37,6 +37,11 @@ pub(crate) fn host_view<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
 /// All views, of numbers that are there.
 fn host_views<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
     gemm::contract::try_map_all(x, host_view)
+}
+
+/// Views, for the reference.
+fn reference_views<'a>(x: &[BackendView<'a>]) -> Result<Vec<backend::View<'a, Reference>>> {
+    x.iter().map(|v| host_view(v).map(reference_view)).collect()
 }
 
 /// A view, for the reference.
@@ -145,37 +150,22 @@ impl Backend for Cpu {
     fn memory_id(_: &CpuDevice, buffer: &CpuBuffer) -> Result<usize> {
         Ok(std::ptr::from_ref(buffer).addr())
     }
-    fn map<M: Map<N>, const N: usize>(
-        d: &CpuDevice,
-        m: &M,
-        x: [BackendView<'_>; N],
-        dtype: DType,
-    ) -> Result<CpuBuffer> {
+    fn map(d: &CpuDevice, f: &dyn MapObject, x: &[BackendView<'_>], dtype: DType) -> Result<CpuBuffer> {
         if !d.isa().has_formulas() {
-            return into_buffer(Reference::map(
-                &ReferenceDevice,
-                m,
-                host_views(&x)?.map(reference_view),
-                dtype,
-            ));
+            return into_buffer(Reference::map(&ReferenceDevice, f, &reference_views(x)?, dtype));
         }
-        map::map(d, m, &x, dtype)
+        map::map(d, f, x, dtype)
     }
-    fn map_int<M: IntMap<N>, const N: usize>(
+    fn map_int(
         d: &CpuDevice,
-        m: &M,
-        x: [BackendView<'_>; N],
+        f: &dyn IntMapObject,
+        x: &[BackendView<'_>],
         dtype: DType,
     ) -> Result<CpuBuffer> {
         if !d.isa().has_formulas() {
-            return into_buffer(Reference::map_int(
-                &ReferenceDevice,
-                m,
-                host_views(&x)?.map(reference_view),
-                dtype,
-            ));
+            return into_buffer(Reference::map_int(&ReferenceDevice, f, &reference_views(x)?, dtype));
         }
-        map::map_int(d, m, &x, dtype)
+        map::map_int(d, f, x, dtype)
     }
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
         d: &CpuDevice,

@@ -8,10 +8,11 @@ use elinvar_cpu::Cpu;
 use elinvar_ops::backend::*;
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
-use elinvar_ops::map::{IntMap, Map};
+use elinvar_ops::map::{IntMapObject, Map, MapObject};
 use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use elinvar_reference::Reference;
+use smallvec::SmallVec;
 use std::fmt;
 
 /// A backend that is chosen at run time, by the device.
@@ -133,6 +134,11 @@ fn to<B: Member>(v: View<'_, Any>) -> View<'_, B> {
     View { buffer: pick::<B>(v.buffer), layout: v.layout, dtype: v.dtype }
 }
 
+/// The operands of a formula fit without an allocation.
+fn all<'a, B: Member>(x: &[View<'a, Any>]) -> SmallVec<[View<'a, B>; 4]> {
+    x.iter().map(|&v| to::<B>(v)).collect()
+}
+
 /// Memory of `Any` as that of the backend that holds it.
 fn to_mut<B: Member>(b: &mut AnyBuffer) -> &mut B::Buffer {
     B::pick_mut(b).expect("operands of one op live on one device")
@@ -224,22 +230,12 @@ impl Backend for Any {
         on!(d, B, d => B::memory_id(d, pick::<B>(buffer)))
     }
     #[inline(never)]
-    fn map<M: Map<N>, const N: usize>(
-        d: &Device,
-        m: &M,
-        x: [View<'_, Self>; N],
-        dtype: DType,
-    ) -> Result<AnyBuffer> {
-        on!(d, B, d => B::map(d, m, x.map(to::<B>), dtype).map(B::wrap))
+    fn map(d: &Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<AnyBuffer> {
+        on!(d, B, d => B::map(d, f, &all(x), dtype).map(B::wrap))
     }
     #[inline(never)]
-    fn map_int<M: IntMap<N>, const N: usize>(
-        d: &Device,
-        m: &M,
-        x: [View<'_, Self>; N],
-        dtype: DType,
-    ) -> Result<AnyBuffer> {
-        on!(d, B, d => B::map_int(d, m, x.map(to::<B>), dtype).map(B::wrap))
+    fn map_int(d: &Device, f: &dyn IntMapObject, x: &[View<'_, Self>], dtype: DType) -> Result<AnyBuffer> {
+        on!(d, B, d => B::map_int(d, f, &all(x), dtype).map(B::wrap))
     }
     #[inline(never)]
     fn update<U: Update<M, R>, const M: usize, const R: usize>(

@@ -11,7 +11,7 @@ use elinvar::core::{DType, HostData, Layout, MemoryStats, Precision, Scalar, Sha
 use elinvar::ops::backend::*;
 use elinvar::ops::casting::Casting;
 use elinvar::ops::fold::Folding;
-use elinvar::ops::map::{IntMap, Map};
+use elinvar::ops::map::{IntMapObject, Map, MapObject};
 use elinvar::ops::rows::{Columns, RowFormula, Rows};
 use elinvar::ops::update::Update;
 use elinvar::{Reference, ReferenceDevice, Result};
@@ -55,6 +55,10 @@ impl Counter {
 
 fn to(v: View<'_, Counting>) -> View<'_, Reference> {
     View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
+
+fn all<'a>(x: &[View<'a, Counting>]) -> Vec<View<'a, Reference>> {
+    x.iter().copied().map(to).collect()
 }
 
 impl Backend for Counting {
@@ -134,21 +138,11 @@ impl Backend for Counting {
     fn memory_id(_: &Counter, buffer: &HostData) -> Result<usize> {
         Ok(std::ptr::from_ref(buffer).addr())
     }
-    fn map<M: Map<N>, const N: usize>(
-        d: &Counter,
-        m: &M,
-        x: [View<'_, Self>; N],
-        dtype: DType,
-    ) -> Result<HostData> {
-        Reference::map(d.count("map"), m, x.map(to), dtype)
+    fn map(d: &Counter, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
+        Reference::map(d.count("map"), f, &all(x), dtype)
     }
-    fn map_int<M: IntMap<N>, const N: usize>(
-        d: &Counter,
-        m: &M,
-        x: [View<'_, Self>; N],
-        dtype: DType,
-    ) -> Result<HostData> {
-        Reference::map_int(d.count("map_int"), m, x.map(to), dtype)
+    fn map_int(d: &Counter, f: &dyn IntMapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
+        Reference::map_int(d.count("map_int"), f, &all(x), dtype)
     }
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
         d: &Counter,

@@ -7,7 +7,7 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Elem, Scalar, Unary};
 use elinvar_kernel::lane::{Float, Integer, KindBool, KindI32, KindI64, KindU8, Term, W32, W64};
 use elinvar_ops::int::Int;
-use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::map::{IntMapObject, MapObject, Out};
 
 /// A type in which formulas compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,61 +72,61 @@ pub trait Formula {
 }
 
 /// A map on floats.
-#[derive(Clone, Copy, Debug)]
-pub struct Floats<M, const N: usize>(pub M);
+#[derive(Debug)]
+pub struct FloatFormula(pub Box<dyn MapObject>);
 
-impl<M: Map<N>, const N: usize> Formula for Floats<M, N> {
+impl Formula for FloatFormula {
     fn name(&self) -> String {
-        M::NAME.to_string()
+        self.0.name().to_string()
     }
     fn key(&self, around: Key) -> Key {
-        around.with_formula(&self.0)
+        around.with(&self.0.key())
     }
     fn arity(&self) -> usize {
-        N
+        self.0.arity()
     }
     fn out(&self) -> Out {
-        M::OUT
+        self.0.out()
     }
     fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k> {
         match c {
             Compute::F32 => {
-                let x: [Float<'k, W32>; N] = std::array::from_fn(|i| Float::new(Term::Value(x[i])));
-                self.0.lane(x).0.value(k)
+                let x: Vec<Float<'k, W32>> = x.iter().map(|&x| Float::new(Term::Value(x))).collect();
+                self.0.record(32).replay_one(&x).0.value(k)
             }
             Compute::F64 => {
-                let x: [Float<'k, W64>; N] = std::array::from_fn(|i| Float::new(Term::Value(x[i])));
-                self.0.lane(x).0.value(k)
+                let x: Vec<Float<'k, W64>> = x.iter().map(|&x| Float::new(Term::Value(x))).collect();
+                self.0.record(64).replay_one(&x).0.value(k)
             }
             Compute::I64 | Compute::I32 | Compute::U8 | Compute::Bool => {
-                unreachable!("{}: a formula on floats, not {c:?}", M::NAME)
+                unreachable!("{}: a formula on floats, not {c:?}", self.0.name())
             }
         }
     }
 }
 
 /// A map on integers and bool.
-#[derive(Clone, Copy, Debug)]
-pub struct Ints<M, const N: usize>(pub M);
+#[derive(Debug)]
+pub struct IntFormula(pub Box<dyn IntMapObject>);
 
-impl<M: IntMap<N>, const N: usize> Formula for Ints<M, N> {
+impl Formula for IntFormula {
     fn name(&self) -> String {
-        M::NAME.to_string()
+        self.0.name().to_string()
     }
     fn key(&self, around: Key) -> Key {
-        around.with_formula(&self.0)
+        around.with(&self.0.key())
     }
     fn arity(&self) -> usize {
-        N
+        self.0.arity()
     }
     fn out(&self) -> Out {
-        M::OUT
+        self.0.out()
     }
     fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k> {
         macro_rules! kind {
             ($kind:ty) => {{
-                let x: [Integer<'k, $kind>; N] = std::array::from_fn(|i| Integer::new(Term::Value(x[i])));
-                self.0.int(x).0.value(k)
+                let x: Vec<Integer<'k, $kind>> = x.iter().map(|&x| Integer::new(Term::Value(x))).collect();
+                self.0.record().replay_one(&x).0.value(k)
             }};
         }
         match c {
@@ -134,7 +134,9 @@ impl<M: IntMap<N>, const N: usize> Formula for Ints<M, N> {
             Compute::I32 => kind!(KindI32),
             Compute::U8 => kind!(KindU8),
             Compute::Bool => kind!(KindBool),
-            Compute::F32 | Compute::F64 => unreachable!("{}: a formula on integers, not {c:?}", M::NAME),
+            Compute::F32 | Compute::F64 => {
+                unreachable!("{}: a formula on integers, not {c:?}", self.0.name())
+            }
         }
     }
 }

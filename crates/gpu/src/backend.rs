@@ -18,7 +18,7 @@ use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::update::CatalogueUpdate;
 use elinvar_gpu_kernels::elementwise::{fill, random};
-use elinvar_gpu_kernels::formula::{Floats, Ints};
+use elinvar_gpu_kernels::formula::{FloatFormula, IntFormula};
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile, in_block_split_k};
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
 use elinvar_gpu_kernels::launch::{BufferSlot, BufferSpec, LaunchSequence, Work};
@@ -31,7 +31,7 @@ use elinvar_ops::backend::*;
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::int::Int;
-use elinvar_ops::map::{IntMap, Map};
+use elinvar_ops::map::{IntMapObject, Map, MapObject};
 use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use std::any::TypeId;
@@ -289,22 +289,18 @@ impl<D: Driver> Backend for Gpu<D> {
         Ok(Arc::as_ptr(buffer.node.piece()?).addr())
     }
 
-    fn map<M: Map<N>, const N: usize>(
-        d: &Self::Device,
-        m: &M,
-        x: [GpuView<'_, D>; N],
-        dtype: DType,
-    ) -> Result<Self::Buffer> {
-        fusion::put_off(d, Arc::new(Floats(*m)), &x, dtype)
+    fn map(d: &Self::Device, f: &dyn MapObject, x: &[GpuView<'_, D>], dtype: DType) -> Result<Self::Buffer> {
+        fusion::put_off(d, Arc::new(FloatFormula(f.boxed())), x, dtype)
     }
-    fn map_int<M: IntMap<N>, const N: usize>(
+    fn map_int(
         d: &Self::Device,
-        m: &M,
-        x: [GpuView<'_, D>; N],
+        f: &dyn IntMapObject,
+        x: &[GpuView<'_, D>],
         dtype: DType,
     ) -> Result<Self::Buffer> {
-        let range = m.int(x.each_ref().map(|v| IntRange::of(v.dtype, v.buffer.node.range)));
-        Ok(fusion::put_off(d, Arc::new(Ints(*m)), &x, dtype)?.within(range.known(dtype)))
+        let ranges: Vec<IntRange> = x.iter().map(|v| IntRange::of(v.dtype, v.buffer.node.range)).collect();
+        let range = f.record().replay_one(&ranges);
+        Ok(fusion::put_off(d, Arc::new(IntFormula(f.boxed())), x, dtype)?.within(range.known(dtype)))
     }
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
         d: &Self::Device,

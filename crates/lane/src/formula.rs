@@ -50,6 +50,31 @@ pub enum Out {
     Bool,
 }
 
+/// How a formula had better be run: what a fast backend cannot see in it. Hints change no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hints {
+    /// It is computed as fast as its operands come from memory: a few operations, and no elementary function.
+    pub light: bool,
+    /// Low register pressure: so few of its values are alive at once that six registers of elements go through it side
+    /// by side, instead of four. It is measured.
+    pub slim: bool,
+    /// The first operand is an angle whose sine, cosine or tangent it takes, and the only one. A backend that sees that a
+    /// block of them is below [`moderate_bound`](crate::math::moderate_bound) may read the formula in a way that says so
+    /// ([`Lane::are_moderate`]).
+    pub angles: bool,
+}
+
+impl Hints {
+    /// Nothing is known.
+    pub const NONE: Hints = Hints { light: false, slim: false, angles: false };
+    /// Bound by memory.
+    pub const LIGHT: Hints = Hints { light: true, ..Hints::NONE };
+    /// Low register pressure.
+    pub const SLIM: Hints = Hints { slim: true, ..Hints::NONE };
+    /// Of an angle.
+    pub const ANGLES: Hints = Hints { angles: true, ..Hints::NONE };
+}
+
 /// An elementwise op on floats: a formula over `N` operands, and its gradient.
 ///
 /// `&self` carries the attributes (a slope, a bound). Write a formula over [`Lane`] and the op runs on every
@@ -61,17 +86,8 @@ pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     const OUT: Out = Out::Same;
     /// What the gradient reads.
     const SAVES: Saves = Saves::INPUTS;
-    /// Is it computed as fast as its numbers come from memory: a few operations, and no elementary function? It changes no
-    /// result, only how many elements a backend takes at once.
-    const LIGHT: bool = false;
-    /// Are so few of its values alive at once that more elements than otherwise go through it side by side without running out of
-    /// registers? It is measured, and changes no result either.
-    const SLIM: bool = false;
-
-    /// Is the first operand an angle whose sine, cosine or tangent it takes, and the only one? Then a backend that sees that a block of
-    /// them is below [`moderate_bound`](crate::math::moderate_bound) may read the formula in a way that says so
-    /// ([`Lane::are_moderate`]). It changes no result.
-    const ANGLES: bool = false;
+    /// How it had better be run. It changes no result.
+    const HINTS: Hints = Hints::NONE;
 
     /// Operands of which [`Map::vjp`] is `g` as it is. Then it is not computed: a copy of `g` for each operand of a sum was half of its
     /// gradient.
@@ -163,7 +179,7 @@ macro_rules! vjps {
     ($($n:literal: $with_g:literal, $with_yg:literal, [$($x:ident),*];)*) => {$(
         impl<M: Map<$n>, const I: usize> Map<1> for VjpG<M, $n, I> {
             const NAME: &'static str = M::NAME;
-            const LIGHT: bool = true;
+            const HINTS: Hints = Hints::LIGHT;
             #[inline(always)]
             fn lane<L: Lane>(&self, [g]: [L; 1]) -> L {
                 self.0.vjp(I, [L::lit(f64::NAN); $n], L::lit(f64::NAN), g)
@@ -171,7 +187,7 @@ macro_rules! vjps {
         }
         impl<M: Map<$n>, const I: usize> Map<2> for VjpY<M, $n, I> {
             const NAME: &'static str = M::NAME;
-            const LIGHT: bool = true;
+            const HINTS: Hints = Hints::LIGHT;
             #[inline(always)]
             fn lane<L: Lane>(&self, [y, g]: [L; 2]) -> L {
                 self.0.vjp(I, [L::lit(f64::NAN); $n], y, g)
@@ -179,9 +195,7 @@ macro_rules! vjps {
         }
         impl<M: Map<$n>, const I: usize> Map<$with_g> for VjpX<M, $n, I> {
             const NAME: &'static str = M::NAME;
-            const LIGHT: bool = M::LIGHT;
-            const SLIM: bool = M::SLIM;
-            const ANGLES: bool = M::ANGLES;
+            const HINTS: Hints = M::HINTS;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, g]: [L; $with_g]) -> L {
                 let y = if M::SAVES.outputs { self.0.lane([$($x),*]) } else { L::lit(f64::NAN) };
@@ -190,9 +204,7 @@ macro_rules! vjps {
         }
         impl<M: Map<$n>, const I: usize> Map<$with_yg> for VjpXY<M, $n, I> {
             const NAME: &'static str = M::NAME;
-            const LIGHT: bool = M::LIGHT;
-            const SLIM: bool = M::SLIM;
-            const ANGLES: bool = M::ANGLES;
+            const HINTS: Hints = M::HINTS;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, y, g]: [L; $with_yg]) -> L {
                 self.0.vjp(I, [$($x),*], y, g)

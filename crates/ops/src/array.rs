@@ -2,9 +2,10 @@
 
 use crate::backend::{Backend, Placed, View};
 use crate::casting::{All, Casting};
-use crate::map::{IntMap, Map, Out};
+use crate::map::{Compiled, CompiledIntMap, CompiledMap, IntMapObject, MapObject, Out};
 use crate::recording;
 use elinvar_core::{DType, Element, Error, ErrorKind, HostTensor, Layout, Result, Scalar, Shape};
+use smallvec::SmallVec;
 use triomphe::Arc;
 
 /// A strided tensor of backend `B`. Cloning shares the memory. Memory that anybody else can see is never written again;
@@ -370,34 +371,37 @@ pub fn broadcast_shape<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<Shape> {
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`.
 #[inline]
-pub fn align<'a, B: Backend, const N: usize>(op: &str, x: [&'a Array<B>; N]) -> Result<Aligned<'a, B, N>> {
-    one_device(op, &x)?;
-    let dtype = one_dtype(op, &x)?;
+pub fn align<'a, B: Backend>(op: &str, x: &'a [&'a Array<B>]) -> Result<Aligned<'a, B>> {
+    one_device(op, x)?;
+    let dtype = one_dtype(op, x)?;
     if x[1..].iter().all(|a| a.layout().has_shape_of(x[0].layout())) {
         return Ok(Aligned { x, layouts: None, dtype });
     }
-    let shape = broadcast_shape(op, &x)?;
+    let shape = broadcast_shape(op, x)?;
     let fit =
-        |a: &Array<B>| a.layout().broadcast_to(&shape, op).expect("the common shape fits every operand");
-    Ok(Aligned { x, layouts: Some(x.map(fit)), dtype })
+        |a: &&Array<B>| a.layout().broadcast_to(&shape, op).expect("the common shape fits every operand");
+    Ok(Aligned { x, layouts: Some(x.iter().map(fit).collect()), dtype })
 }
 
+/// Views of operands: those of most formulas fit without an allocation.
+pub type Views<'a, B> = SmallVec<[View<'a, B>; 4]>;
+
 /// Operands under their common shape.
-pub struct Aligned<'a, B: Backend, const N: usize> {
-    x: [&'a Array<B>; N],
+pub struct Aligned<'a, B: Backend> {
+    x: &'a [&'a Array<B>],
     /// Their layouts, where those are not their own.
-    layouts: Option<[Layout; N]>,
+    layouts: Option<SmallVec<[Layout; 4]>>,
     /// Their dtype.
     pub dtype: DType,
 }
 
-impl<B: Backend, const N: usize> Aligned<'_, B, N> {
+impl<B: Backend> Aligned<'_, B> {
     /// What a backend takes.
     #[inline]
-    pub fn views(&self) -> [View<'_, B>; N] {
+    pub fn views(&self) -> Views<'_, B> {
         match &self.layouts {
-            None => self.x.map(Array::view),
-            Some(layouts) => std::array::from_fn(|i| self.x[i].view_as(&layouts[i])),
+            None => self.x.iter().map(|x| x.view()).collect(),
+            Some(layouts) => self.x.iter().zip(layouts).map(|(x, layout)| x.view_as(layout)).collect(),
         }
     }
     /// The common shape.
@@ -410,7 +414,7 @@ impl<B: Backend, const N: usize> Aligned<'_, B, N> {
     /// The layout of a result.
     #[inline]
     fn layout(&self) -> Layout {
-        // Most often one of the operands lies so, and its layout can be shared.
+        // Most often one of the operands is plain, and its layout can be shared.
         let first = self.first();
         let own = self.x.iter().map(|x| x.layout()).find(|l| l.is_plain() && l.has_shape_of(first));
         own.cloned().unwrap_or_else(|| Layout::contiguous(self.shape().clone()))
@@ -421,49 +425,53 @@ impl<B: Backend, const N: usize> Aligned<'_, B, N> {
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
-pub fn map<B: Backend, M: Map<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
-    pointwise(M::NAME, M::OUT, x, &|device, views, dtype| {
-        if !dtype.is_float() {
-            return Err(Error::dtype(format!(
-                "{}: not defined for {dtype}; convert with to_dtype to a float type",
-                M::NAME
-            )));
-        }
-        B::map(device, m, views, dtype)
-    })
+pub fn map<B: Backend, M: CompiledMap<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
+    map_object(M::object(&Compiled(*m)), &x)
+}
+
+/// As [`map`], by the formula's object.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub fn map_object<B: Backend>(f: &dyn MapObject, x: &[&Array<B>]) -> Result<Array<B>> {
+    let (device, all) = (x[0].device(), align(f.name(), x)?);
+    if !all.dtype.is_float() {
+        return Err(Error::dtype(format!(
+            "{}: not defined for {}; convert with to_dtype to a float type",
+            f.name(),
+            all.dtype
+        )));
+    }
+    let buffer = B::map(device, f, &all.views(), all.dtype)?;
+    Ok(Array::laid(device, buffer, all.layout(), out_dtype(f.out(), all.dtype)))
 }
 
 /// An integer formula at every element, operands broadcast.
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
-pub fn map_int<B: Backend, M: IntMap<N>, const N: usize>(m: &M, x: [&Array<B>; N]) -> Result<Array<B>> {
-    pointwise(M::NAME, M::OUT, x, &|device, views, dtype| {
-        if dtype.is_float() {
-            return Err(Error::dtype(format!(
-                "{}: not defined for {dtype}, only for integers and bool",
-                M::NAME
-            )));
-        }
-        B::map_int(device, m, views, dtype)
-    })
+pub fn map_int<B: Backend, M: CompiledIntMap<N>, const N: usize>(
+    m: &M,
+    x: [&Array<B>; N],
+) -> Result<Array<B>> {
+    map_int_object(M::object(&Compiled(*m)), &x)
 }
 
-/// How a backend computes a formula of `N` operands of this dtype.
-type Work<'a, B, const N: usize> =
-    dyn Fn(&<B as Backend>::Device, [View<'_, B>; N], DType) -> Result<<B as Backend>::Buffer> + 'a;
-
-/// What all formulas share, compiled once: on four numbers it takes longer than any of them.
-fn pointwise<B: Backend, const N: usize>(
-    op: &str,
-    out: Out,
-    x: [&Array<B>; N],
-    work: &Work<'_, B, N>,
-) -> Result<Array<B>> {
-    let device = x[0].device();
-    let all = align(op, x)?;
-    let buffer = work(device, all.views(), all.dtype)?;
-    Ok(Array::laid(device, buffer, all.layout(), out_dtype(out, all.dtype)))
+/// As [`map_int`], by the formula's object.
+///
+/// # Errors
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
+pub fn map_int_object<B: Backend>(f: &dyn IntMapObject, x: &[&Array<B>]) -> Result<Array<B>> {
+    let (device, all) = (x[0].device(), align(f.name(), x)?);
+    if all.dtype.is_float() {
+        return Err(Error::dtype(format!(
+            "{}: not defined for {}, only for integers and bool",
+            f.name(),
+            all.dtype
+        )));
+    }
+    let buffer = B::map_int(device, f, &all.views(), all.dtype)?;
+    Ok(Array::laid(device, buffer, all.layout(), out_dtype(f.out(), all.dtype)))
 }
 
 fn out_dtype(out: Out, dtype: DType) -> DType {

@@ -12,7 +12,7 @@
 
 use crate::casting::Casting;
 use crate::fold::Folding;
-use crate::map::{IntMap, Map};
+use crate::map::{IntMapObject, Map, MapObject};
 use crate::rows::{Columns, RowFormula};
 use crate::update::Update;
 use elinvar_core::philox::Stream;
@@ -349,17 +349,12 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
 
     /// A float formula at every element. All views have one shape; each is of `dtype` or bool (read as 0 or 1).
     /// The result is of `dtype`, or bool if the formula says so.
-    fn map<M: Map<N>, const N: usize>(
-        d: &Self::Device,
-        m: &M,
-        x: [View<'_, Self>; N],
-        dtype: DType,
-    ) -> Result<Self::Buffer>;
+    fn map(d: &Self::Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<Self::Buffer>;
     /// An integer formula at every element. All views have one shape; each is of `dtype` or bool.
-    fn map_int<M: IntMap<N>, const N: usize>(
+    fn map_int(
         d: &Self::Device,
-        m: &M,
-        x: [View<'_, Self>; N],
+        f: &dyn IntMapObject,
+        x: &[View<'_, Self>],
         dtype: DType,
     ) -> Result<Self::Buffer>;
     /// An update of several tensors: at every element of every item, what changes and what is read go through the

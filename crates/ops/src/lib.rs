@@ -32,4 +32,5 @@ pub use array::Array;
 pub use backend::{Backend, DeviceOf, View};
 pub use door::Door;
 pub use elinvar_lane::{int, lane, math};
+pub use elinvar_simd::{compile_int_map, compile_map};
 pub use value::Value;

@@ -16,7 +16,7 @@ pub type Outputs<B> = SmallVec<[Array<B>; 1]>;
 /// An op holds its attributes. Composed ops (a loss, say) are plain functions over [`Value`] and need none.
 pub trait Op: Clone + Debug + Send + Sync + 'static {
     /// The op's name.
-    const NAME: &'static str;
+    fn name(&self) -> &'static str;
 
     /// What the gradient reads, when the first float operand is of `dtype`.
     fn saves(&self, dtype: DType) -> Saves;

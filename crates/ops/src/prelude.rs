@@ -5,10 +5,11 @@ pub use crate::array::Array;
 pub use crate::backend::*;
 pub use crate::int::Int;
 pub use crate::lane::{Lane, LaneInt, Mask};
-pub use crate::map::{IntMap, Map, Out, map, map_any, map_int};
+pub use crate::map::{Compiled, CompiledIntMap, CompiledMap, Hints, IntMap, Map, Out, map, map_any, map_int};
 pub use crate::op::{Context, Op, Outputs, Saves};
 pub use crate::rows::{RowFormula, RowOut, Rows, rows};
 pub use crate::value::{Value, widen};
+pub use crate::{compile_int_map, compile_map};
 pub use elinvar_core::{
     DType, Dims, Error, ErrorKind, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape,
 };

@@ -41,14 +41,16 @@ pub struct RowsOp<R, const N: usize> {
 }
 
 impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
-    const NAME: &'static str = R::NAME;
+    fn name(&self) -> &'static str {
+        R::NAME
+    }
     fn saves(&self, _: DType) -> Saves {
         R::SAVES
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
         let x: [&Array<B>; N] = x.try_into().expect("as many operands as the formula takes");
         let device = x[0].device();
-        let all = array::align(R::NAME, x)?;
+        let all = array::align(R::NAME, &x)?;
         let (dtype, shape) = (all.dtype, all.shape());
         if !dtype.is_float() {
             return Err(Error::dtype(format!(
@@ -58,7 +60,8 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
         }
         let order = rows_last(shape, &self.axes);
         let kept = shape.rank() - self.axes.len();
-        let layouts = all.views().map(|v| v.layout.permute(&order));
+        let permuted = all.views();
+        let layouts: [Layout; N] = std::array::from_fn(|i| permuted[i].layout.permute(&order));
         let views = std::array::from_fn(|i| x[i].view_as(&layouts[i]));
         let y = B::rows(device, &self.rows, views, kept, dtype)?;
         Ok(Outputs::from_iter([match R::OUT {
@@ -105,11 +108,12 @@ pub fn rows_and_columns<B: Backend, R: Columns<N>, const N: usize>(
 ) -> Result<Option<(Array<B>, Vec<Array<B>>)>> {
     debug_assert!(R::OUT == RowOut::Each, "{}: it has no value for each element", R::NAME);
     let device = x[0].device();
-    let all = array::align(R::NAME, x)?;
+    let all = array::align(R::NAME, &x)?;
     let (dtype, shape) = (all.dtype, all.shape());
     let order = rows_last(shape, axes);
     let kept = shape.rank() - axes.len();
-    let layouts = all.views().map(|v| v.layout.permute(&order));
+    let permuted = all.views();
+    let layouts: [Layout; N] = std::array::from_fn(|i| permuted[i].layout.permute(&order));
     let views = std::array::from_fn(|i| x[i].view_as(&layouts[i]));
     let Some((y, sums)) = B::rows_and_columns(device, r, views, kept, dtype, sums)? else { return Ok(None) };
     let summed = shape.without(&order[..kept], true);

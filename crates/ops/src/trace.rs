@@ -11,26 +11,23 @@ use crate::lane::{Lane, LaneInt, Mask};
 use crate::value::Value;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 use elinvar_core::{DType, Error, Result, Scalar};
+use elinvar_lane::recorded::Expression;
 use std::cell::RefCell;
 
-/// A formula that waits for its reading; `enter` turns a tensor into a lane.
-pub trait Tracer<V: Value> {
-    /// Runs the formula.
-    fn run<L: Lane>(&self, enter: impl Fn(&V) -> L) -> L;
-}
-
-/// Runs a formula on tensors of `dtype` (f32 or f64). The result has the broadcast shape of what it depends on.
+/// Runs a recorded formula on tensors of `dtype` (f32 or f64). The result has the broadcast shape of what it depends on. An
+/// operand that is not there is NaN: the formula does not read it.
 ///
 /// # Errors
 /// Those of the ops; `Unsupported` if the formula takes bit patterns apart.
-pub fn trace<V: Value>(
+pub(crate) fn trace<V: Value>(
     device: &<V::B as Backend>::Device,
     dtype: DType,
-    formula: &impl Tracer<V>,
+    record: &dyn Fn(u32) -> Expression,
+    x: &[Option<&V>],
 ) -> Result<V> {
     match dtype {
-        DType::F32 => run::<V, 32>(device, dtype, formula),
-        DType::F64 => run::<V, 64>(device, dtype, formula),
+        DType::F32 => run::<V, 32>(device, dtype, &record(32), x),
+        DType::F64 => run::<V, 64>(device, dtype, &record(64), x),
         DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
             unreachable!("formulas are traced in f32 or f64")
         }
@@ -40,12 +37,14 @@ pub fn trace<V: Value>(
 fn run<V: Value, const W: u32>(
     device: &<V::B as Backend>::Device,
     dtype: DType,
-    formula: &impl Tracer<V>,
+    formula: &Expression,
+    x: &[Option<&V>],
 ) -> Result<V> {
     let arena =
         Arena { device: device.clone(), dtype, values: RefCell::new(Vec::new()), error: RefCell::new(None) };
-    let out = formula.run::<Traced<'_, V, W>>(|v| arena.push(v.clone()));
-    let result = arena.value(out);
+    let operand = |v: &Option<&V>| v.map_or(Traced::Lit(f64::NAN), |v| arena.push(v.clone()));
+    let x: Vec<Traced<'_, V, W>> = x.iter().map(operand).collect();
+    let result = arena.value(formula.replay_one(&x));
     match arena.error.into_inner() {
         Some(e) => Err(e),
         None => result,

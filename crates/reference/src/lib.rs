@@ -32,7 +32,7 @@ use elinvar_ops::backend::{
 };
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
-use elinvar_ops::map::{IntMap, Map};
+use elinvar_ops::map::{IntMapObject, Map, MapObject};
 use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use std::convert::Infallible;
@@ -152,16 +152,11 @@ impl Backend for Reference {
     fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
         Ok(std::ptr::from_ref(buffer).addr())
     }
-    fn map<M: Map<N>, const N: usize>(_: &Device, m: &M, x: [View<'_>; N], dtype: DType) -> Result<HostData> {
-        map::map(m, &x, dtype)
+    fn map(_: &Device, f: &dyn MapObject, x: &[View<'_>], dtype: DType) -> Result<HostData> {
+        map::map(f, x, dtype)
     }
-    fn map_int<M: IntMap<N>, const N: usize>(
-        _: &Device,
-        m: &M,
-        x: [View<'_>; N],
-        dtype: DType,
-    ) -> Result<HostData> {
-        map::map_int(m, &x, dtype)
+    fn map_int(_: &Device, f: &dyn IntMapObject, x: &[View<'_>], dtype: DType) -> Result<HostData> {
+        map::map_int(f, x, dtype)
     }
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
         _: &Device,

@@ -5,34 +5,33 @@ use crate::compute::{Compute, convert, each_float, each_int, elements, gather, m
 use elinvar_core::host::filled;
 use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::int::Int;
-use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::map::{IntMapObject, MapObject, Out};
+use elinvar_simd::compiled::{FormulaFloat, FormulaInt};
 use std::borrow::Cow;
 
-// A program has hundreds of formulas, and each is compiled for every type in which it runs. What depends on the formula
-// is therefore one plain loop, and everything around it is shared.
-
 /// A float formula at every element.
-pub fn map<M: Map<N>, const N: usize>(m: &M, x: &[View; N], dtype: DType) -> Result<HostData> {
-    each_float!(M::NAME, dtype, C => {
+pub fn map(f: &dyn MapObject, x: &[View], dtype: DType) -> Result<HostData> {
+    each_float!(f.name(), dtype, C => {
         let x = floats::<C>(x)?;
-        let (x, mut y) = prepare::<_, N>(&x)?;
-        for (i, y) in y.iter_mut().enumerate() {
-            *y = m.lane(at(&x, i));
-        }
-        C::store(y, stored(M::OUT, dtype))
+        let mut y = filled(x[0].len(), C::ZERO)?;
+        C::plain(f, &slices_of(&x), &mut y);
+        C::store(y, stored(f.out(), dtype))
     })
 }
 
 /// An integer formula at every element.
-pub fn map_int<M: IntMap<N>, const N: usize>(m: &M, x: &[View; N], dtype: DType) -> Result<HostData> {
-    each_int!(M::NAME, dtype, I => {
+pub fn map_int(f: &dyn IntMapObject, x: &[View], dtype: DType) -> Result<HostData> {
+    each_int!(f.name(), dtype, I => {
         let x = ints::<I>(x)?;
-        let (x, mut y) = prepare::<_, N>(&x)?;
-        for (i, y) in y.iter_mut().enumerate() {
-            *y = m.int(at(&x, i));
-        }
-        store_int(y, M::OUT)
+        let mut y = filled(x[0].len(), I::ZERO)?;
+        I::plain(f, &slices_of(&x), &mut y);
+        store_int(y, f.out())
     })
+}
+
+/// The operands as slices.
+fn slices_of<'a, T: Element>(x: &'a [Cow<'_, [T]>]) -> Vec<&'a [T]> {
+    x.iter().map(|x| &**x).collect()
 }
 
 /// The elements of views, row-major, as what is computed in.
@@ -52,11 +51,6 @@ pub fn at<T: Element, const N: usize>(x: &[&[T]; N], i: usize) -> [T; N] {
         *a = x[i];
     }
     all
-}
-
-/// The operands as slices, and room for the results.
-fn prepare<'a, T: Element, const N: usize>(x: &'a [Cow<'_, [T]>]) -> Result<([&'a [T]; N], Vec<T>)> {
-    Ok((slices(x), filled(x[0].len(), T::ZERO)?))
 }
 
 /// The operands as slices.
@@ -113,6 +107,7 @@ mod tests {
             a * b + c
         }
     }
+    elinvar_ops::compile_map! { 3 MulAdd; }
     #[derive(Clone, Copy, Debug)]
     struct Less;
     impl Map<2> for Less {
@@ -122,6 +117,7 @@ mod tests {
             L::from_mask(a.lt(b))
         }
     }
+    elinvar_ops::compile_map! { 2 Less; }
     impl IntMap<2> for Less {
         const NAME: &'static str = "less";
         const OUT: Out = Out::Bool;
@@ -129,6 +125,7 @@ mod tests {
             I::from_mask(a.lt(b))
         }
     }
+    elinvar_ops::compile_int_map! { 2 Less; }
     #[derive(Clone, Copy, Debug)]
     struct Sum;
     impl IntMap<2> for Sum {
@@ -137,6 +134,7 @@ mod tests {
             a.add(b)
         }
     }
+    elinvar_ops::compile_int_map! { 2 Sum; }
 
     #[test]
     fn strides_broadcasts_and_bool_operands() {

@@ -10,7 +10,7 @@
 //! crate where the macro stands.
 
 use crate::isa::Isa;
-use crate::vector_loop::{self, BlockFormula, Blocks, NARROW};
+use crate::vector_loop::{self, BlockFormula, Blocks, TAIL_CHUNK};
 use elinvar_core::Element;
 use elinvar_lane::formula::{Hints, IntMap, Map, Out, Saves, VjpG, VjpX, VjpXY, VjpY};
 use elinvar_lane::int::Int;
@@ -31,10 +31,7 @@ pub struct FormulaKey {
 impl FormulaKey {
     /// Of a formula.
     pub fn of<F: Debug + 'static>(f: &F) -> FormulaKey {
-        FormulaKey {
-            formula: TypeId::of::<F>(),
-            attributes: (size_of::<F>() > 0).then(|| format!("{f:?}")),
-        }
+        FormulaKey { formula: TypeId::of::<F>(), attributes: (size_of::<F>() > 0).then(|| format!("{f:?}")) }
     }
 }
 
@@ -371,7 +368,7 @@ macro_rules! int_block_formula {
             #[allow(unsafe_code, reason = "blocks of operands by their place")]
             unsafe fn narrow(&self, isa: Isa, b: &Blocks<$t>) {
                 // SAFETY: the caller's blocks.
-                unsafe { vector_loop::int_blocks::<$t, M, N, NARROW>(isa, self.0, b) }
+                unsafe { vector_loop::int_blocks::<$t, M, N, TAIL_CHUNK>(isa, self.0, b) }
             }
             #[allow(unsafe_code, reason = "blocks of operands by their place")]
             unsafe fn wide(&self, isa: Isa, b: &Blocks<$t>) {

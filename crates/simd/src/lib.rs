@@ -4,6 +4,7 @@
 //! * [`vector`]: vector registers, and work that is written once for all of them; `x86` and `neon` have those of AVX2, AVX-512 and NEON.
 //! * `amx`: tile registers of AMX.
 //! * [`scalar_lane`], `avx512_lane`: formulas by element, and by registers of AVX-512; [`dispatch`]: which of them, by instruction set.
+//! * [`compiled`]: formulas as objects, compiled once.
 //! * [`quad`]: registers filled across rows (transposing loads), and 16-bit floats widened on the way.
 //! * [`float_to_int`]: floats to integers, saturating.
 //! * [`uninit`]: output that is written once; [`vector_loop`]: an elementwise formula over contiguous operands.
@@ -17,6 +18,7 @@ pub mod amx;
     allow(dead_code, reason = "what is built to be debugged does not read by registers")
 )]
 mod avx512_lane;
+pub mod compiled;
 pub mod dispatch;
 pub mod float_to_int;
 pub mod isa;

@@ -1,11 +1,14 @@
-//! Formulas over contiguous operands, in windows: so many elements that the compiler makes straight vector code of them.
+//! The vector loop of elementwise formulas over contiguous operands.
 //!
-//! An operand is elements that lie one after the other, or one number for all. Both are one loop: a number is a window of
-//! copies, and the loop stays on it where it would go on to the next. So a formula is compiled once, and no row of copies is
-//! written for a number. Rows of one length that share an operand, or have a number each, are done in one call.
+//! A formula is compiled as two loops over blocks of a fixed number of elements ([`BlockFormula`]): one
+//! vector register ([`TAIL_CHUNK`]) and several. What depends on the formula is nothing but these loops; rows,
+//! alignment and the last few elements are handled here, once for all formulas.
 //!
-//! How it can be wrong: at the end, where there is no whole window. What is left goes through a small window that is filled up
-//! with zeros, and what comes of those is thrown away.
+//! An operand is elements that are contiguous, or one number for all. Both are one loop: a number is a
+//! block of copies, and the loop stays on it where it would go on to the next.
+//!
+//! How it can be wrong: at the end of a row. The last block overlaps the one before it, which is computed
+//! again to the same bits; a row shorter than a block is staged in a block that is filled up with zeros.
 
 use crate::LINE;
 use crate::dispatch::{
@@ -25,22 +28,23 @@ use elinvar_lane::int::Int;
 use elinvar_lane::lane::Lane;
 use std::mem::MaybeUninit;
 
-/// Elements of a window, twice what the broadest reading takes: what a formula costs anew for each (its constants come to
-/// registers) is little beside them. With 64, tanh and gelu took a tenth longer.
+/// Elements of the largest block: for readings of one element, of which the compiler makes the vector code, so that
+/// loading a formula's constants is little beside them.
 pub const VECTOR_CHUNK: usize = 192;
-/// Elements of a window behind the last whole one, of readings that take several at once.
-const SMALL_CHUNK: usize = 64;
-/// Elements of a window at the end: one register of AVX-512 of f32.
-const TAIL_CHUNK: usize = 16;
-/// Elements of a row of which it is worth to begin stores with a cache line: a column and 1024 x 1024 took 64.8 microseconds on two threads
-/// so, and 70.0 otherwise; rows of 256 a twentieth less.
+/// Elements of a narrow block: one register of AVX-512 of f32.
+pub const TAIL_CHUNK: usize = 16;
+/// Elements of a block of four registers of AVX-512, and of six (formulas with few values alive).
+const FOUR_REGISTERS: usize = 64;
+const SIX_REGISTERS: usize = 96;
+/// Elements of a row from which stores of a light formula begin with a cache line.
 const ALIGN_STORES_MIN_ELEMENTS: usize = 128;
-/// How far ahead of a light formula its results are fetched, in elements: a store waits for its line, which nothing else asks for as early.
-/// On an Intel Xeon a sum of 16 million numbers took 5.3 milliseconds, and takes 4.6; of 16384 and of 65536 numbers it takes a twentieth less.
-/// Four times as far ahead gained no more.
+/// How far ahead of a light formula its results are prefetched, in elements: a store waits for its line, which nothing else
+/// asks for as early.
 const PREFETCH_DISTANCE_ELEMENTS: usize = 8 * TAIL_CHUNK;
 /// Operands of a light formula from which those that are numbers are loaded once for a row.
 const HOIST_SCALARS_MIN_OPERANDS: usize = 4;
+/// Operands of the largest formula: four, their result and its gradient.
+pub const MAX_OPERANDS: usize = 6;
 
 /// An operand of a formula, for one row of elements or several of the same length.
 #[derive(Clone, Copy)]
@@ -106,23 +110,18 @@ impl<'a, T: Element> OperandSlice<'a, T> {
     pub fn number_of(copies: &'a [T], rows: RowsShape) -> Self {
         OperandSlice { len: rows.len, ..OperandSlice::number(copies) }
     }
-    /// The `n` elements of a row: `copies` is room for those of its number.
-    #[inline(always)]
-    fn row<'b, const W: usize>(
-        &self,
-        row: usize,
-        n: usize,
-        copies: &'b mut MaybeUninit<Splat<T, W>>,
-    ) -> RowSlice<'b, T>
-    where
-        'a: 'b,
-    {
+    /// Row `i` of `n` elements: where it begins, and 1, or 0 for a number. `copies` holds those of a row's own number.
+    #[inline]
+    fn line(&self, i: usize, n: usize, copies: &mut MaybeUninit<Splat<T>>) -> (*const T, usize) {
         match self.kind {
-            SliceKind::Elements => RowSlice { data: &self.data[row * self.step..][..n], step: 1 },
-            SliceKind::Splat => RowSlice { data: self.data, step: 0 },
+            SliceKind::Elements => (self.data[i * self.step..][..n].as_ptr(), 1),
+            SliceKind::Splat => {
+                assert!(self.data.len() >= copies_of(n), "an operand has fewer copies than a block");
+                (self.data.as_ptr(), 0)
+            }
             SliceKind::RowScalars => {
-                let copies = copies.write(Splat([self.data[row * self.step]; W]));
-                RowSlice { data: &copies.0, step: 0 }
+                let all = copies.write(Splat([self.data[i * self.step]; VECTOR_CHUNK]));
+                (all.0.as_ptr(), 0)
             }
         }
     }
@@ -133,57 +132,6 @@ impl<'a, T: Element> OperandSlice<'a, T> {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Splat<T, const W: usize = VECTOR_CHUNK>(pub [T; W]);
-
-/// An operand in one row.
-#[derive(Clone, Copy)]
-struct RowSlice<'a, T> {
-    /// The elements, or a window of copies.
-    data: &'a [T],
-    /// From a window to the next: 1, or 0 for a number.
-    step: usize,
-}
-
-impl<'a, T: Element> RowSlice<'a, T> {
-    const EMPTY: RowSlice<'a, T> = RowSlice { data: &[], step: 1 };
-    #[inline(always)]
-    fn chunk(&self, number: usize) -> &'a [T; VECTOR_CHUNK] {
-        &self.data.as_chunks().0[number * self.step]
-    }
-    /// Where the elements from `at` on lie, which are so many registers, and the distance of registers.
-    #[inline(always)]
-    fn registers(&self, at: usize, count: usize) -> (*const T, usize) {
-        let all = &self.data[at * self.step..];
-        let reach = if count == 0 { 0 } else { (count - 1) * TAIL_CHUNK * self.step + TAIL_CHUNK };
-        assert!(reach <= all.len(), "an operand is shorter than its row");
-        (all.as_ptr(), TAIL_CHUNK * self.step)
-    }
-    /// The elements from `at` on.
-    #[inline(always)]
-    fn small(&self, at: usize) -> &'a [T; SMALL_CHUNK] {
-        self.data[at * self.step..].first_chunk().expect("a window lies in the row")
-    }
-    /// The `n` elements from `at` on, in `dst` unless there are so many behind them that they can be read where they lie.
-    #[inline(always)]
-    fn few<'b>(
-        &self,
-        at: usize,
-        n: usize,
-        dst: &'b mut [T; TAIL_CHUNK],
-        ends: TailCopy,
-    ) -> &'b [T; TAIL_CHUNK]
-    where
-        'a: 'b,
-    {
-        let rest = &self.data[at * self.step..];
-        match rest.first_chunk() {
-            Some(all) => all,
-            None => {
-                ends.load(&rest[..n], dst);
-                dst
-            }
-        }
-    }
-}
 
 /// How fewer elements than [`TAIL_CHUNK`] are copied.
 #[derive(Clone, Copy)]
@@ -241,40 +189,179 @@ impl TailCopy {
 
 /// How many copies of a number a formula on `n` elements reads.
 pub fn copies(n: usize) -> usize {
+    copies_of(n)
+}
+
+fn copies_of(n: usize) -> usize {
     n.clamp(TAIL_CHUNK, VECTOR_CHUNK)
+}
+
+/// Blocks of operands and results.
+#[derive(Clone, Copy)]
+pub struct Blocks<T> {
+    /// Where each operand begins.
+    x: [*const T; MAX_OPERANDS],
+    /// 1, or 0 for an operand that is one block of copies.
+    step: [usize; MAX_OPERANDS],
+    y: *mut MaybeUninit<T>,
+    /// How many.
+    count: usize,
+}
+
+/// The loops of a formula over blocks, compiled for each instruction set.
+pub trait BlockFormula<T>: Send + Sync {
+    /// Is it computed as fast as its numbers come from memory? Then its blocks are narrow.
+    fn is_light(&self) -> bool;
+    /// Elements of a wide block.
+    fn width(&self, isa: Isa) -> usize;
+    /// Computes blocks of [`TAIL_CHUNK`] elements.
+    ///
+    /// # Safety
+    /// Each operand with step 1 has `count` blocks, each other one has one; there are `count` blocks of results; all
+    /// is there to be read and written, and no result is where an operand is.
+    #[allow(unsafe_code, reason = "places of operands and results")]
+    unsafe fn narrow(&self, isa: Isa, b: &Blocks<T>);
+    /// Computes blocks of [`BlockFormula::width`] elements.
+    ///
+    /// # Safety
+    /// As [`BlockFormula::narrow`].
+    #[allow(unsafe_code, reason = "places of operands and results")]
+    unsafe fn wide(&self, isa: Isa, b: &Blocks<T>);
+}
+
+/// Fills the output with a formula's results, row by row if the operands have rows.
+///
+/// # Panics
+/// If an operand is shorter than the output.
+#[allow(unsafe_code, reason = "blocks of operands by their place")]
+pub fn fill<T: Element>(
+    isa: Isa,
+    f: &dyn BlockFormula<T>,
+    x: &[OperandSlice<'_, T>],
+    room: &mut UninitSlice<'_, T>,
+) {
+    let n = room.remaining();
+    if n == 0 {
+        return;
+    }
+    let len = x[0].len.min(n);
+    let mut copies = [const { MaybeUninit::<Splat<T>>::uninit() }; MAX_OPERANDS];
+    for (i, y) in room.unwritten().chunks_mut(len).enumerate() {
+        let mut b = Blocks {
+            x: [std::ptr::null(); MAX_OPERANDS],
+            step: [0; MAX_OPERANDS],
+            y: y.as_mut_ptr(),
+            count: 0,
+        };
+        for (k, x) in x.iter().enumerate() {
+            (b.x[k], b.step[k]) = x.line(i, y.len(), &mut copies[k]);
+        }
+        // SAFETY: `line` checked that each operand has as many elements as `y`, or a block of copies.
+        unsafe { row(isa, f, x.len(), &b, y.len()) };
+    }
+    // SAFETY: `row` wrote each of them.
+    unsafe { room.count(n) };
+}
+
+impl<T: Copy> Blocks<T> {
+    /// `count` blocks of which the first begins at element `at`.
+    #[inline(always)]
+    fn from(&self, at: usize, count: usize) -> Blocks<T> {
+        let mut b = *self;
+        for (x, step) in b.x.iter_mut().zip(&self.step) {
+            *x = x.wrapping_add(at * step);
+        }
+        b.y = b.y.wrapping_add(at);
+        b.count = count;
+        b
+    }
+}
+
+/// A row of `n` results.
+///
+/// # Safety
+/// Each operand has `n` elements from its place on, or [`copies`] of a number; there is room for `n` results.
+#[allow(unsafe_code, reason = "blocks of operands by their place")]
+unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
+    if n < TAIL_CHUNK {
+        // SAFETY: the caller's operands have `n` elements.
+        return unsafe { few(isa, f, operands, b, n) };
+    }
+    let mut at = 0;
+    if f.is_light() {
+        let head = if n < ALIGN_STORES_MIN_ELEMENTS { 0 } else { b.y.align_offset(LINE).min(TAIL_CHUNK) };
+        if head > 0 {
+            // SAFETY: there are at least `TAIL_CHUNK` elements.
+            unsafe { f.narrow(isa, &b.from(0, 1)) };
+            at = head;
+        }
+    } else {
+        let width = f.width(isa);
+        let count = n / width;
+        if count > 0 {
+            // SAFETY: so many blocks fit into `n`.
+            unsafe { f.wide(isa, &b.from(0, count)) };
+            at = count * width;
+        }
+    }
+    let count = (n - at) / TAIL_CHUNK;
+    if count > 0 {
+        // SAFETY: so many blocks fit into what is left.
+        unsafe { f.narrow(isa, &b.from(at, count)) };
+        at += count * TAIL_CHUNK;
+    }
+    if at < n {
+        // SAFETY: the last `TAIL_CHUNK` of at least as many elements; the first of them are computed again, to the same bits.
+        unsafe { f.narrow(isa, &b.from(n - TAIL_CHUNK, 1)) };
+    }
+}
+
+/// Fewer results than a block has.
+///
+/// # Safety
+/// As [`row`].
+#[allow(unsafe_code, reason = "blocks of operands by their place")]
+unsafe fn few<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
+    let ends = TailCopy::of::<T>(isa);
+    let mut staged = [[T::ZERO; TAIL_CHUNK]; MAX_OPERANDS];
+    let mut results = [MaybeUninit::uninit(); TAIL_CHUNK];
+    let mut all = Blocks { y: results.as_mut_ptr(), count: 1, ..*b };
+    for k in 0..operands {
+        if b.step[k] == 1 {
+            // SAFETY: the caller's operand has `n` elements.
+            ends.load(unsafe { std::slice::from_raw_parts(b.x[k], n) }, &mut staged[k]);
+            all.x[k] = staged[k].as_ptr();
+        }
+    }
+    // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of results.
+    unsafe { f.narrow(isa, &all) };
+    // SAFETY: the caller has room for `n` results.
+    ends.store(&results, unsafe { std::slice::from_raw_parts_mut(b.y, n) });
 }
 
 /// A formula in a reading. Unlike a closure, `lane` can be `#[inline(always)]`, and must be: in a function of its own it
 /// would be compiled without the kernel's instruction set.
-trait LaneFormula<T: Element, R: SimdLanes<T>, const N: usize>: Copy {
-    /// Is it computed as fast as its numbers come from memory?
-    const LIGHT: bool;
-    /// Are so few of its values alive at once that more elements go side by side?
-    const SLIM: bool;
+trait Lanes<T: Element, R: SimdLanes<T>, const N: usize>: Copy {
     /// From the operands to the result.
     fn lane(&self, x: [R; N]) -> R;
-    /// A window of results in the reading for moderate angles, if there is one and they all are; or says that it does not. What goes by
-    /// registers looks at each register itself ([`Lane::are_moderate`]).
+    /// A block of results in the reading for moderate angles, if there is one and they all are; or says that it does not. What
+    /// goes by registers looks at each register itself ([`Lane::are_moderate`]).
     fn near<const W: usize>(&self, x: &[&[T; W]; N], y: &mut [MaybeUninit<T>; W]) -> bool;
 }
 
 /// A float formula.
 #[derive(Clone, Copy)]
-struct FloatFormula<M>(M);
+struct Floats<M>(M);
 
-impl<T: SimdFloat, M: Map<N>, L: SimdLanes<T> + Lane, const N: usize> LaneFormula<T, L, N>
-    for FloatFormula<M>
-{
-    const LIGHT: bool = M::LIGHT;
-    const SLIM: bool = M::SLIM;
+impl<T: SimdFloat, M: Map<N>, L: SimdLanes<T> + Lane, const N: usize> Lanes<T, L, N> for Floats<M> {
     #[inline(always)]
     fn lane(&self, x: [L; N]) -> L {
         self.0.lane(x)
     }
     #[inline(always)]
     fn near<const W: usize>(&self, x: &[&[T; W]; N], y: &mut [MaybeUninit<T>; W]) -> bool {
-        if const { M::ANGLES && L::WIDTH == 1 } && are_small_angles(x[0]) {
-            chunk::<T, SmallAngleLane<T>, Self, N, W>(*self, *x, y);
+        if const { M::HINTS.angles && L::WIDTH == 1 } && are_small_angles(x[0]) {
+            block::<T, SmallAngleLane<T>, Self, N, W>(*self, *x, y);
             return true;
         }
         false
@@ -283,11 +370,9 @@ impl<T: SimdFloat, M: Map<N>, L: SimdLanes<T> + Lane, const N: usize> LaneFormul
 
 /// An integer formula.
 #[derive(Clone, Copy)]
-struct IntFormula<M>(M);
+struct Ints<M>(M);
 
-impl<M: IntMap<N>, T: Element + Int, const N: usize> LaneFormula<T, PlainElement<T>, N> for IntFormula<M> {
-    const LIGHT: bool = true;
-    const SLIM: bool = true;
+impl<M: IntMap<N>, T: Element + Int, const N: usize> Lanes<T, PlainElement<T>, N> for Ints<M> {
     #[inline(always)]
     fn lane(&self, x: [PlainElement<T>; N]) -> PlainElement<T> {
         PlainElement(self.0.int(x.map(|x| x.0)))
@@ -298,59 +383,10 @@ impl<M: IntMap<N>, T: Element + Int, const N: usize> LaneFormula<T, PlainElement
     }
 }
 
-/// A kernel that fills the room with a formula's results. The formula is held by value: attributes behind a reference would
-/// be read anew for each element.
-struct VectorLoop<'a, 'r, T, F, const N: usize> {
-    f: F,
-    x: &'a [OperandSlice<'a, T>; N],
-    dst: &'a mut UninitSlice<'r, T>,
-    ends: TailCopy,
-}
-
-/// Fills the room with a float formula's results.
-#[inline]
-pub fn floats<T: SimdFloat, M: Map<N>, const N: usize>(
-    isa: Isa,
-    m: M,
-    x: &[OperandSlice<'_, T>; N],
-    dst: &mut UninitSlice<'_, T>,
-) {
-    run_lanes(isa, VectorLoop { f: FloatFormula(m), x, dst, ends: TailCopy::of::<T>(isa) });
-}
-
-/// Fills the room with an integer formula's results.
-#[inline]
-pub fn ints<T: Element + Int, M: IntMap<N>, const N: usize>(
-    isa: Isa,
-    m: M,
-    x: &[OperandSlice<'_, T>; N],
-    dst: &mut UninitSlice<'_, T>,
-) {
-    dispatch_formula::<T, _>(isa, VectorLoop { f: IntFormula(m), x, dst, ends: TailCopy::of::<T>(isa) });
-}
-
-impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for VectorLoop<'_, '_, T, FloatFormula<F>, N> {
-    type T = T;
-    // A million numbers of exp took 640 microseconds with AVX2 on two threads of an Intel Xeon, and take 375; log 874 and 508, tanh 1443 and 940.
-    const AVX512_F64: bool = !F::LIGHT;
-    #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        self.fill::<L, M, S>();
-    }
-}
-
-impl<T: Element + Int, M: IntMap<N>, const N: usize> Kernel for VectorLoop<'_, '_, T, IntFormula<M>, N> {
-    type Out = ();
-    #[inline(always)]
-    fn run(self) {
-        self.fill::<PlainElement<T>, PlainElement<T>, PlainElement<T>>();
-    }
-}
-
-/// A window of results. A function of its own, because what is written is known to be apart from what is read by being an
+/// A block of results. A function of its own, because what is written is known to be apart from what is read by being an
 /// argument.
 #[inline(always)]
-fn chunk<T: Element, R: SimdLanes<T>, F: LaneFormula<T, R, N>, const N: usize, const W: usize>(
+fn block<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: usize, const W: usize>(
     f: F,
     x: [&[T; W]; N],
     y: &mut [MaybeUninit<T>; W],
@@ -366,184 +402,158 @@ fn chunk<T: Element, R: SimdLanes<T>, F: LaneFormula<T, R, N>, const N: usize, c
     }
 }
 
-/// A window of results, in the reading for moderate angles where that fits.
+/// Blocks of `W` elements.
+///
+/// # Safety
+/// As [`BlockFormula::narrow`].
 #[inline(always)]
-fn by_angle<T: Element, R: SimdLanes<T>, F: LaneFormula<T, R, N>, const N: usize, const W: usize>(
+#[allow(unsafe_code, reason = "a check for each register would take as long as the formula")]
+unsafe fn blocks<
+    T: Element,
+    R: SimdLanes<T>,
+    F: Lanes<T, R, N>,
+    const N: usize,
+    const W: usize,
+    const LIGHT: bool,
+>(
     f: F,
-    x: [&[T; W]; N],
-    y: &mut [MaybeUninit<T>; W],
+    b: &Blocks<T>,
 ) {
-    if !f.near(&x, y) {
-        chunk::<T, R, F, N, W>(f, x, y);
+    let (mut x, mut step) = ([std::ptr::null(); N], [0; N]);
+    for i in 0..N {
+        (x[i], step[i]) = (b.x[i], b.step[i] * W);
     }
-}
-
-/// The operands in row `i`, of `n` elements: `copies` is room for those of a row's number.
-#[inline(always)]
-fn lines<'a, T: Element, const N: usize, const W: usize>(
-    x: &[OperandSlice<'a, T>; N],
-    i: usize,
-    n: usize,
-    copies: &'a mut [MaybeUninit<Splat<T, W>>; N],
-) -> [RowSlice<'a, T>; N] {
-    let mut lines = [RowSlice::EMPTY; N];
-    for ((line, x), copies) in lines.iter_mut().zip(x).zip(copies) {
-        *line = x.row(i, n, copies);
-    }
-    lines
-}
-
-impl<T: Element, F: Copy, const N: usize> VectorLoop<'_, '_, T, F, N> {
-    #[inline(always)]
-    fn fill<L: SimdLanes<T>, M: SimdLanes<T>, S: SimdLanes<T>>(self)
-    where
-        F: LaneFormula<T, L, N> + LaneFormula<T, M, N> + LaneFormula<T, S, N>,
-    {
-        let VectorLoop { f, x, dst, ends } = self;
-        let n = dst.remaining();
-        if n == 0 {
-            return;
-        }
-        // Loops, and no closures, which would be compiled without the instruction set of the kernel.
-        for (i, y) in dst.unwritten().chunks_mut(x[0].len.min(n)).enumerate() {
-            if const { L::WIDTH > 1 && <F as LaneFormula<T, L, N>>::LIGHT } {
-                let mut copies = [const { MaybeUninit::<Splat<T, TAIL_CHUNK>>::uninit() }; N];
-                light::<T, S, F, N>(f, &lines(x, i, y.len(), &mut copies), y, ends);
-                continue;
-            }
-            let mut copies = [const { MaybeUninit::<Splat<T>>::uninit() }; N];
-            let x = lines(x, i, y.len(), &mut copies);
-            if const { <F as LaneFormula<T, L, N>>::SLIM } {
-                row::<T, L, M, S, F, N>(f, &x, y, ends);
-            } else {
-                row::<T, M, M, S, F, N>(f, &x, y, ends);
-            }
-        }
-        // SAFETY: `light` and `row` write all of the part that they are given, and the parts are all `n` slots that were left.
-        #[allow(unsafe_code, reason = "slots that were written here")]
-        unsafe {
-            dst.count(n);
-        }
-    }
-}
-
-/// A row of results.
-#[inline(always)]
-fn row<T: Element, L: SimdLanes<T>, M: SimdLanes<T>, S: SimdLanes<T>, F, const N: usize>(
-    f: F,
-    x: &[RowSlice<'_, T>; N],
-    y: &mut [MaybeUninit<T>],
-    ends: TailCopy,
-) where
-    F: LaneFormula<T, L, N> + LaneFormula<T, M, N> + LaneFormula<T, S, N>,
-{
-    let (whole, mut rest) = y.as_chunks_mut::<VECTOR_CHUNK>();
-    for (number, y) in whole.iter_mut().enumerate() {
-        let mut all = [x[0].chunk(number); N];
-        for (all, x) in all.iter_mut().zip(x) {
-            *all = x.chunk(number);
-        }
-        by_angle::<T, L, F, N, VECTOR_CHUNK>(f, all, y);
-    }
-    let mut at = whole.len() * VECTOR_CHUNK;
-    if const { L::WIDTH > 1 } {
-        let (whole, few) = rest.as_chunks_mut::<SMALL_CHUNK>();
-        for y in whole {
-            let mut all = [x[0].small(at); N];
-            for (all, x) in all.iter_mut().zip(x) {
-                *all = x.small(at);
-            }
-            by_angle::<T, M, F, N, SMALL_CHUNK>(f, all, y);
-            at += SMALL_CHUNK;
-        }
-        rest = few;
-    }
-    for y in rest.chunks_mut(TAIL_CHUNK) {
-        few::<T, S, F, N>(f, x, at, y, ends);
-        at += TAIL_CHUNK;
-    }
-}
-
-/// At most [`TAIL_CHUNK`] results of a row, from `at` on.
-#[inline(always)]
-fn few<T: Element, S: SimdLanes<T>, F: LaneFormula<T, S, N>, const N: usize>(
-    f: F,
-    x: &[RowSlice<'_, T>; N],
-    at: usize,
-    y: &mut [MaybeUninit<T>],
-    ends: TailCopy,
-) {
-    let zeros = [T::ZERO; TAIL_CHUNK];
-    let (mut staged, mut all) = ([zeros; N], [&zeros; N]);
-    for ((all, x), staged) in all.iter_mut().zip(x).zip(&mut staged) {
-        *all = x.few(at, y.len(), staged, ends);
-    }
-    let mut results = [MaybeUninit::uninit(); TAIL_CHUNK];
-    by_angle::<T, S, F, N, TAIL_CHUNK>(f, all, &mut results);
-    ends.store(&results, y);
-}
-
-/// A row of results of a light formula: what it reads goes by in ascending order, a register at a time. Of several registers the
-/// compiler reads one operand forwards and the other backwards, and what comes from the second-level cache so takes half as long again.
-/// Stores begin with a cache line; what is before the first and behind the last whole register is done once more.
-#[inline(always)]
-fn light<T: Element, S: SimdLanes<T>, F: LaneFormula<T, S, N>, const N: usize>(
-    f: F,
-    x: &[RowSlice<'_, T>; N],
-    y: &mut [MaybeUninit<T>],
-    ends: TailCopy,
-) {
-    let n = y.len();
-    let Some(last) = n.checked_sub(TAIL_CHUNK) else { return few::<T, S, F, N>(f, x, 0, y, ends) };
-    let head = if n < ALIGN_STORES_MIN_ELEMENTS { 0 } else { y.as_ptr().align_offset(LINE).min(TAIL_CHUNK) };
-    if head > 0 {
-        some::<T, S, F, N>(f, x, 0, y);
-    }
-    let (whole, rest) = y[head..].as_chunks_mut::<TAIL_CHUNK>();
-    let count = whole.len();
-    if const { N >= HOIST_SCALARS_MIN_OPERANDS && S::WIDTH == TAIL_CHUNK }
-        && x[0].step == 1
-        && x[1..].iter().all(|x| x.step == 0)
+    let (y, count) = (b.y, b.count);
+    if const { LIGHT && N >= HOIST_SCALARS_MIN_OPERANDS } && step[0] == W && step[1..].iter().all(|&s| s == 0)
     {
         // Many numbers stay in registers: a load for each would take as long as memory does.
-        let numbers = x.map(|x| S::load(x.data));
-        let elements = x[0].data[head..].as_chunks::<TAIL_CHUNK>().0;
-        for (y, elements) in whole.iter_mut().zip(&elements[..count]) {
-            let mut all = numbers;
-            all[0] = S::load(elements);
-            f.lane(all).write(y);
+        // SAFETY: each operand has a block.
+        let numbers = x.map(|x| R::load(unsafe { &*x.cast::<[T; W]>() }));
+        for number in 0..count {
+            // SAFETY: the first operand and the results have `count` blocks.
+            let (elements, y) = unsafe {
+                (
+                    &*x[0].add(number * W).cast::<[T; W]>(),
+                    &mut *y.add(number * W).cast::<[MaybeUninit<T>; W]>(),
+                )
+            };
+            let mut j = 0;
+            while j < W {
+                let mut all = numbers;
+                all[0] = R::load(&elements[j..]);
+                f.lane(all).write(&mut y[j..]);
+                j += R::WIDTH;
+            }
         }
-    } else {
-        let (mut places, mut steps) = ([std::ptr::null(); N], [0; N]);
-        for i in 0..N {
-            (places[i], steps[i]) = x[i].registers(head, count);
-        }
-        // Nothing is counted up but the number of the register: places that go on for themselves were kept in memory in a program that is
-        // compiled in many parts, and each waited for its last store. A sum of 65536 numbers took 6.9 microseconds there, and takes 4.3.
-        for (number, y) in whole.iter_mut().enumerate() {
-            // SAFETY: `registers` checked that there are `count` of them, and this is one.
-            #[allow(unsafe_code, reason = "a check for each register would take as long as the formula")]
-            let all = std::array::from_fn(|i| unsafe { &*places[i].wrapping_add(number * steps[i]).cast() });
-            prefetch_l1(y.as_ptr().wrapping_add(PREFETCH_DISTANCE_ELEMENTS));
-            chunk::<T, S, F, N, TAIL_CHUNK>(f, all, y);
-        }
+        return;
     }
-    if !rest.is_empty() {
-        some::<T, S, F, N>(f, x, last, y);
+    // Nothing is counted up but the number of the block: places that advance by themselves were kept in memory in a program
+    // compiled in many units, and each waited for its last store.
+    for number in 0..count {
+        // SAFETY: an operand that advances has `count` blocks, another one.
+        let all: [&[T; W]; N] = std::array::from_fn(|i| unsafe { &*x[i].add(number * step[i]).cast() });
+        // SAFETY: there are `count` blocks of results, where no operand is.
+        let y = unsafe { &mut *y.add(number * W).cast::<[MaybeUninit<T>; W]>() };
+        if const { LIGHT } {
+            prefetch_l1(y.as_ptr().wrapping_add(PREFETCH_DISTANCE_ELEMENTS));
+        }
+        if !f.near(&all, y) {
+            block::<T, R, F, N, W>(f, all, y);
+        }
     }
 }
 
-/// A register of results, from `at` on.
-#[inline(always)]
-fn some<T: Element, S: SimdLanes<T>, F: LaneFormula<T, S, N>, const N: usize>(
-    f: F,
-    x: &[RowSlice<'_, T>; N],
-    at: usize,
-    y: &mut [MaybeUninit<T>],
+/// The narrow blocks of a float formula.
+struct Narrow<'a, T, M, const N: usize>(M, &'a Blocks<T>);
+/// The wide blocks of a float formula.
+struct Wide<'a, T, M, const N: usize>(M, &'a Blocks<T>);
+
+impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Narrow<'_, T, F, N> {
+    type T = T;
+    const AVX512_F64: bool = !F::HINTS.light;
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "blocks of operands by their place")]
+    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+        // SAFETY: made by `narrow` alone, whose caller vouches for the blocks.
+        if const { F::HINTS.light } {
+            unsafe { blocks::<T, S, _, N, TAIL_CHUNK, true>(Floats(self.0), self.1) }
+        } else {
+            unsafe { blocks::<T, S, _, N, TAIL_CHUNK, false>(Floats(self.0), self.1) }
+        }
+    }
+}
+
+impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Wide<'_, T, F, N> {
+    type T = T;
+    const AVX512_F64: bool = true;
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "blocks of operands by their place")]
+    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+        // SAFETY: made by `wide` alone, whose caller vouches for the blocks; `width` says the same.
+        if const { L::WIDTH == 1 } {
+            unsafe { blocks::<T, S, _, N, VECTOR_CHUNK, false>(Floats(self.0), self.1) }
+        } else if const { F::HINTS.slim } {
+            unsafe { blocks::<T, L, _, N, SIX_REGISTERS, false>(Floats(self.0), self.1) }
+        } else {
+            unsafe { blocks::<T, M, _, N, FOUR_REGISTERS, false>(Floats(self.0), self.1) }
+        }
+    }
+}
+
+/// A float formula's blocks of [`TAIL_CHUNK`] elements.
+///
+/// # Safety
+/// As [`BlockFormula::narrow`].
+#[inline]
+#[allow(unsafe_code, reason = "blocks of operands by their place")]
+pub(crate) unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+    run_lanes(isa, Narrow(m, b));
+}
+
+/// A float formula's blocks of [`width`] elements.
+///
+/// # Safety
+/// As [`BlockFormula::wide`].
+#[inline]
+#[allow(unsafe_code, reason = "blocks of operands by their place")]
+pub(crate) unsafe fn wide<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+    run_lanes(isa, Wide(m, b));
+}
+
+/// Elements of a wide block of a float formula, as `Wide` takes them.
+pub(crate) fn width<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> usize {
+    match (crate::dispatch::folds_in_registers::<T>(isa), M::HINTS.slim) {
+        (false, _) => VECTOR_CHUNK,
+        (true, true) => SIX_REGISTERS,
+        (true, false) => FOUR_REGISTERS,
+    }
+}
+
+/// Blocks of an integer formula.
+struct IntBlocks<'a, T, M, const N: usize, const W: usize>(M, &'a Blocks<T>);
+
+impl<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize> Kernel for IntBlocks<'_, T, M, N, W> {
+    type Out = ();
+    #[inline(always)]
+    #[allow(unsafe_code, reason = "blocks of operands by their place")]
+    fn run(self) {
+        // SAFETY: made by `int_blocks` alone, whose caller vouches for the blocks.
+        unsafe { blocks::<T, PlainElement<T>, _, N, W, false>(Ints(self.0), self.1) };
+    }
+}
+
+/// An integer formula's blocks of `W` elements.
+///
+/// # Safety
+/// As [`BlockFormula::narrow`].
+#[inline]
+#[allow(unsafe_code, reason = "blocks of operands by their place")]
+pub(crate) unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize>(
+    isa: Isa,
+    m: M,
+    b: &Blocks<T>,
 ) {
-    let all = x.each_ref().map(|x| x.data[at * x.step..].first_chunk().expect("a register lies in the row"));
-    let y = y[at..].first_chunk_mut().expect("a register lies in the row");
-    chunk::<T, S, F, N, TAIL_CHUNK>(f, all, y);
+    dispatch_formula::<T, _>(isa, IntBlocks::<T, M, N, W>(m, b));
 }
 
 #[cfg(test)]
@@ -554,7 +564,7 @@ mod tests {
     struct Add;
     impl Map<2> for Add {
         const NAME: &'static str = "add";
-        const LIGHT: bool = true;
+        const HINTS: Hints = Hints::LIGHT;
         #[inline(always)]
         fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
             x + y
@@ -564,7 +574,7 @@ mod tests {
     struct Fma;
     impl Map<3> for Fma {
         const NAME: &'static str = "fma";
-        const LIGHT: bool = true;
+        const HINTS: Hints = Hints::LIGHT;
         #[inline(always)]
         fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
             x.fma(y, z)

@@ -11,7 +11,7 @@ use elinvar_ops::backend::{
 };
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
-use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::map::{IntMapObject, Map, MapObject, Out};
 use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use std::convert::Infallible;
@@ -244,6 +244,10 @@ fn inner<'a, B: Backend>(x: View<'a, Twisted<B>>) -> View<'a, B> {
     View { buffer: x.buffer, layout: x.layout, dtype: x.dtype }
 }
 
+fn inners<'a, B: Backend>(x: &[View<'a, Twisted<B>>]) -> Vec<View<'a, B>> {
+    x.iter().copied().map(inner).collect()
+}
+
 fn rows_of(shape: &Shape, kept: usize) -> usize {
     shape[..kept].iter().product()
 }
@@ -328,23 +332,18 @@ impl<B: Backend> Backend for Twisted<B> {
     fn memory_id(d: &Self::Device, buffer: &B::Buffer) -> Result<usize> {
         B::memory_id(&d.inner, buffer)
     }
-    fn map<M: Map<N>, const N: usize>(
-        d: &Self::Device,
-        m: &M,
-        x: [View<'_, Self>; N],
-        dtype: DType,
-    ) -> Result<B::Buffer> {
+    fn map(d: &Self::Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<B::Buffer> {
         let len = x[0].shape().numel();
-        after::<B>(d, Work::Map, B::map(&d.inner, m, x.map(inner), dtype)?, stored(M::OUT, dtype), len)
+        after::<B>(d, Work::Map, B::map(&d.inner, f, &inners(x), dtype)?, stored(f.out(), dtype), len)
     }
-    fn map_int<M: IntMap<N>, const N: usize>(
+    fn map_int(
         d: &Self::Device,
-        m: &M,
-        x: [View<'_, Self>; N],
+        f: &dyn IntMapObject,
+        x: &[View<'_, Self>],
         dtype: DType,
     ) -> Result<B::Buffer> {
         let len = x[0].shape().numel();
-        after::<B>(d, Work::MapInt, B::map_int(&d.inner, m, x.map(inner), dtype)?, stored(M::OUT, dtype), len)
+        after::<B>(d, Work::MapInt, B::map_int(&d.inner, f, &inners(x), dtype)?, stored(f.out(), dtype), len)
     }
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
         d: &Self::Device,

@@ -19,6 +19,7 @@ use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_simd::compiled::{FormulaFloat, FormulaInt, IntMapObject, MapObject};
 use elinvar_simd::dispatch::SimdFloat;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 use elinvar_simd::vector_loop::{self, OperandSlice, VECTOR_CHUNK};
@@ -28,61 +29,65 @@ use smallvec::SmallVec;
 pub(crate) type SliceFormula<'a, T> = dyn Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Sync + 'a;
 
 /// A float formula at every element.
-pub(crate) fn map<M: Map<N>, const N: usize>(
+pub(crate) fn map(
     d: &CpuDevice,
-    m: &M,
-    x: &[backend::View<'_, Cpu>; N],
+    f: &dyn MapObject,
+    x: &[backend::View<'_, Cpu>],
     dtype: DType,
 ) -> Result<CpuBuffer> {
-    if (dtype, M::OUT) == (DType::F32, Out::Same)
-        && let Some(y) = fusion::defer(d, &|| Box::new(floats::<f32, M, N>(d.isa(), *m)), x)?
+    if (dtype, f.out()) == (DType::F32, Out::Same)
+        && let Some(y) = fusion::defer(d, &|| fused(d.isa(), f), x)?
     {
         return Ok(y);
     }
-    let (to, work) = (stored(M::OUT, dtype), if M::LIGHT { CostHint::Light } else { CostHint::Unknown });
+    let (to, work) =
+        (stored(f.out(), dtype), if f.hints().light { CostHint::Light } else { CostHint::Unknown });
     match dtype {
-        DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, work, &floats::<f32, M, N>(d.isa(), *m)),
-        DType::F64 => blocks(d, x, to, work, &floats::<f64, M, N>(d.isa(), *m)),
-        DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse_error(M::NAME, dtype)),
+        DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, work, &floats::<f32>(d.isa(), f)),
+        DType::F64 => blocks(d, x, to, work, &floats::<f64>(d.isa(), f)),
+        DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse_error(f.name(), dtype)),
     }
 }
 
 /// An integer formula at every element.
-pub(crate) fn map_int<M: IntMap<N>, const N: usize>(
+pub(crate) fn map_int(
     d: &CpuDevice,
-    m: &M,
-    x: &[backend::View<'_, Cpu>; N],
+    f: &dyn IntMapObject,
+    x: &[backend::View<'_, Cpu>],
     dtype: DType,
 ) -> Result<CpuBuffer> {
-    let to = stored(M::OUT, dtype);
+    let to = stored(f.out(), dtype);
     match dtype {
-        DType::I64 => blocks(d, x, to, CostHint::Unknown, &ints::<i64, M, N>(d.isa(), *m)),
-        DType::I32 => blocks(d, x, to, CostHint::Unknown, &ints::<i32, M, N>(d.isa(), *m)),
-        DType::U8 => blocks(d, x, to, CostHint::Unknown, &ints::<u8, M, N>(d.isa(), *m)),
-        DType::Bool => blocks(d, x, to, CostHint::Unknown, &ints::<bool, M, N>(d.isa(), *m)),
-        DType::F32 | DType::F64 | DType::F16 | DType::BF16 => Err(misuse_error(M::NAME, dtype)),
+        DType::I64 => blocks(d, x, to, CostHint::Unknown, &ints::<i64>(d.isa(), f)),
+        DType::I32 => blocks(d, x, to, CostHint::Unknown, &ints::<i32>(d.isa(), f)),
+        DType::U8 => blocks(d, x, to, CostHint::Unknown, &ints::<u8>(d.isa(), f)),
+        DType::Bool => blocks(d, x, to, CostHint::Unknown, &ints::<bool>(d.isa(), f)),
+        DType::F32 | DType::F64 | DType::F16 | DType::BF16 => Err(misuse_error(f.name(), dtype)),
     }
 }
 
 /// A float formula.
-fn floats<T: ComputeElement + SimdFloat, M: Map<N>, const N: usize>(
+fn floats<T: ComputeElement + FormulaFloat>(
     isa: Isa,
-    m: M,
-) -> impl Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
-    move |x, dst| elinvar_simd::vector_loop::floats(isa, m, all(x), dst)
+    f: &dyn MapObject,
+) -> impl Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Sync {
+    let blocks = T::blocks(f);
+    move |x, dst| vector_loop::fill(isa, blocks, x, dst)
 }
 
-/// The operands of a formula of `N`.
-fn all<'a, 'b, T, const N: usize>(x: &'b [OperandSlice<'a, T>]) -> &'b [OperandSlice<'a, T>; N] {
-    x.try_into().expect("a formula is given as many operands as it has")
+/// A float formula that may wait.
+fn fused(isa: Isa, f: &dyn MapObject) -> Box<fusion::FusedFormula> {
+    let f = f.boxed();
+    Box::new(move |x, dst| vector_loop::fill::<f32>(isa, f32::blocks(&*f), x, dst))
 }
 
 /// An integer formula.
-fn ints<T: ComputeElement + Int, M: IntMap<N>, const N: usize>(
+fn ints<T: ComputeElement + FormulaInt>(
     isa: Isa,
-    m: M,
-) -> impl Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Send + Sync + 'static {
-    move |x, dst| elinvar_simd::vector_loop::ints(isa, m, all(x), dst)
+    f: &dyn IntMapObject,
+) -> impl Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Sync {
+    let blocks = T::blocks(f);
+    move |x, dst| vector_loop::fill(isa, blocks, x, dst)
 }
 
 fn stored(out: Out, dtype: DType) -> DType {
@@ -92,8 +97,7 @@ fn stored(out: Out, dtype: DType) -> DType {
     }
 }
 
-/// Operands of the largest formula: four, their result and its gradient.
-pub(crate) const MAX_OPERANDS: usize = 6;
+pub(crate) use elinvar_simd::vector_loop::MAX_OPERANDS;
 
 /// A formula at every element of views of any kind. Numbers that lie in memory as the formula reads them, or are one number, are done
 /// here: what is done for others is most of the time of an op on four numbers, and a tenth of one on 65536.
@@ -124,7 +128,7 @@ fn blocks<T: ComputeElement>(
         }
     }
     if let Some((i, value)) = number {
-        let n = elinvar_simd::vector_loop::copies(len);
+        let n = vector_loop::copies(len);
         all[i] = OperandSlice::number(copies.fill(n, |dst| dst.extend(n, |_| value)));
     }
     let all = &all[..x.len()];

@@ -23,6 +23,7 @@ impl Map<4> for Forward {
         (finite(a) - finite(b) * L::lit(0.5)) * L::lit(0.5) + finite(c) * may
     }
 }
+elinvar_ops::compile_map! { 4 Forward; }
 
 #[derive(Clone, Copy, Debug)]
 struct Back;
@@ -35,6 +36,7 @@ impl Map<5> for Back {
         (sum * L::lit(0.75) + (a - y) * L::lit(0.5)) + g * may
     }
 }
+elinvar_ops::compile_map! { 5 Back; }
 
 /// The elements of a view, row-major.
 fn elements<T: Element>(x: &(Data, Layout)) -> Vec<T> {

@@ -31,7 +31,7 @@ use elinvar_ops::backend::{
 };
 use elinvar_ops::casting::{Casting, Halves};
 use elinvar_ops::fold::Folding;
-use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::map::{IntMapObject, Map, MapObject, Out};
 use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::update::Update;
 use elinvar_ops::{Backend, DeviceOf};
@@ -225,12 +225,7 @@ pub fn run_work(work: &Work<'_>, buffers: &mut Vec<Memory>) {
     as_ptx(kernel, &work.launch, before, buffers);
 }
 
-fn map_any<const N: usize>(
-    d: &Device,
-    f: &dyn Formula,
-    x: [View<'_, Interpreted>; N],
-    dtype: DType,
-) -> Result<HostData> {
+fn map_any(d: &Device, f: &dyn Formula, x: &[View<'_, Interpreted>], dtype: DType) -> Result<HostData> {
     let len = x[0].shape().numel();
     let to = match f.out() {
         Out::Same => dtype,
@@ -337,21 +332,11 @@ impl Backend for Interpreted {
         Ok(std::ptr::from_ref(buffer).addr())
     }
 
-    fn map<M: Map<N>, const N: usize>(
-        d: &Device,
-        m: &M,
-        x: [View<'_, Self>; N],
-        dtype: DType,
-    ) -> Result<HostData> {
-        map_any(d, &Floats(*m), x, dtype)
+    fn map(d: &Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
+        map_any(d, &FloatFormula(f.boxed()), x, dtype)
     }
-    fn map_int<M: IntMap<N>, const N: usize>(
-        d: &Device,
-        m: &M,
-        x: [View<'_, Self>; N],
-        dtype: DType,
-    ) -> Result<HostData> {
-        map_any(d, &Ints(*m), x, dtype)
+    fn map_int(d: &Device, f: &dyn IntMapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
+        map_any(d, &IntFormula(f.boxed()), x, dtype)
     }
     fn update<U: Update<M, N>, const M: usize, const N: usize>(
         _: &Device,

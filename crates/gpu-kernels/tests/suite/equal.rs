@@ -305,11 +305,19 @@ fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {
         let view = |buffer, dtype| View::<Reference> { buffer, layout: &layout, dtype };
         let d = &ReferenceDevice;
         let [x, y, z] = [0, 1, 2].map(|i| &operands[i]);
-        let product = Reference::map(d, &Mul, [view(x, dtype), view(y, dtype)], dtype).expect("it runs");
-        let power = Reference::map(d, &Exp, [view(&product, dtype)], dtype).expect("it runs");
-        let less = Reference::map(d, &Lt, [view(&power, dtype), view(z, dtype)], dtype).expect("it runs");
-        let want =
-            Reference::map(d, &Add, [view(&less, DType::Bool), view(&power, dtype)], dtype).expect("it runs");
+        let product = Reference::map(d, &Compiled::<_, 2>(Mul), &[view(x, dtype), view(y, dtype)], dtype)
+            .expect("it runs");
+        let power =
+            Reference::map(d, &Compiled::<_, 1>(Exp), &[view(&product, dtype)], dtype).expect("it runs");
+        let less = Reference::map(d, &Compiled::<_, 2>(Lt), &[view(&power, dtype), view(z, dtype)], dtype)
+            .expect("it runs");
+        let want = Reference::map(
+            d,
+            &Compiled::<_, 2>(Add),
+            &[view(&less, DType::Bool), view(&power, dtype)],
+            dtype,
+        )
+        .expect("it runs");
 
         let (mul, exp, lt, add) =
             (Floats::<_, 2>(Mul), Floats::<_, 1>(Exp), Floats::<_, 2>(Lt), Floats::<_, 2>(Add));

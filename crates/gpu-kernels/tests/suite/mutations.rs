@@ -35,6 +35,7 @@ impl Map<3> for Twice {
         x * y + z
     }
 }
+elinvar_ops::compile_map! { 3 Twice; }
 
 /// What an element lacks of the sum, in parts of what all of them lack: the result at an element is told by its last term.
 #[derive(Clone, Copy, Debug)]

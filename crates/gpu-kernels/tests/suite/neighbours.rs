@@ -86,6 +86,7 @@ impl Map<3> for Twice {
         x * y + z
     }
 }
+elinvar_ops::compile_map! { 3 Twice; }
 
 /// Four neighbours of operands with strides: one element, or four side by side. Where they do not lie so, one at a time.
 #[test]

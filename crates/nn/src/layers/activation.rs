@@ -164,6 +164,7 @@ impl Map<2> for Bent {
         L::select(x.gt(L::lit(0.0)), x, w * x)
     }
 }
+elinvar_ops::compile_map! { 2 Bent; }
 
 impl<B: Backend> PReLU<B> {
     /// With so many weights of f32: 1, or one per channel.
@@ -229,6 +230,7 @@ impl Map<2> for Gated {
         a * b.sigmoid()
     }
 }
+elinvar_ops::compile_map! { 2 Gated; }
 
 /// silu(a) * b
 #[derive(Clone, Copy, Debug)]
@@ -241,6 +243,7 @@ impl Map<2> for Swish {
         a * a.sigmoid() * b
     }
 }
+elinvar_ops::compile_map! { 2 Swish; }
 
 impl<B: Backend> Layer<B> for GLU {
     #[track_caller]

@@ -150,6 +150,7 @@ impl Map<2> for Drop {
         L::select(keep.to_mask(), x, L::lit(LIMIT)).fma(L::lit(self.scale), L::lit(self.shift))
     }
 }
+elinvar_ops::compile_map! { 2 Drop; }
 
 impl AlphaDropout {
     /// Drops with probability `p`, by random numbers split off from `g`.

@@ -38,6 +38,7 @@ impl Map<2> for Divide {
         x / (L::lit(self.k) + L::lit(self.alpha) * m).pow(L::lit(self.beta))
     }
 }
+elinvar_ops::compile_map! { 2 Divide; }
 
 impl LocalResponseNorm {
     /// Over so many channels, with alpha 1e-4, beta 0.75 and k 1.

@@ -153,6 +153,7 @@ impl Map<4> for First {
         a * cos - b * sin
     }
 }
+elinvar_ops::compile_map! { 4 First; }
 
 /// b * cos + a * sin: the second.
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +166,7 @@ impl Map<4> for Second {
         b * cos + a * sin
     }
 }
+elinvar_ops::compile_map! { 4 Second; }
 
 impl<B: Backend> RotaryTable<B> {
     /// Queries or keys turned by their positions; what lies beyond the pairs passes through.

@@ -63,6 +63,7 @@ impl Map<3> for Gaussian {
         }
     }
 }
+elinvar_ops::compile_map! { 3 Gaussian; }
 
 /// The negative log-likelihood of a target under a normal distribution of mean x and this variance (at least `eps`):
 /// (log variance + (x - target)^2 / variance) / 2, and with `full` + log(2 pi) / 2.
@@ -111,6 +112,7 @@ impl Map<2> for Poisson {
         loss + L::select(many, stirling, L::lit(0.0))
     }
 }
+elinvar_ops::compile_map! { 2 Poisson; }
 
 /// The negative log-likelihood of a count under a Poisson distribution of rate exp(x), or of rate x if not `log_input`;
 /// with `full` including Stirling's approximation of log(target!), which does not depend on x.
@@ -143,6 +145,7 @@ impl Map<3> for Ranking {
         positive(-t * (x - y) + L::lit(self.margin))
     }
 }
+elinvar_ops::compile_map! { 3 Ranking; }
 
 /// By how much x is not above y (where target is 1) or not below it (where it is -1), plus a margin:
 /// max(0, -target * (x - y) + margin).
@@ -181,6 +184,7 @@ impl Map<2> for SoftMargin {
         if i == 0 { -(g * t * s) } else { -(g * x * s) }
     }
 }
+elinvar_ops::compile_map! { 2 SoftMargin; }
 
 /// log(1 + exp(-target * x)), for targets of 1 and -1.
 ///
@@ -206,6 +210,7 @@ impl Map<2> for Cosine {
         L::select(t.eq(one), one - c, apart)
     }
 }
+elinvar_ops::compile_map! { 2 Cosine; }
 
 /// With c the cosine of the angle of x and y over their last axis: 1 - c where the target is 1, max(0, c - margin) where
 /// it is -1.
@@ -247,6 +252,7 @@ impl Map<3> for Margin {
         L::select(own.to_mask(), zero, if self.squared { lacks * lacks } else { lacks })
     }
 }
+elinvar_ops::compile_map! { 3 Margin; }
 
 /// By how much the score of the target's class is not a margin above each other one's, to the power of `p`, averaged
 /// over all classes: sum over i != t of max(0, margin - x\[t\] + x\[i\])^p / c, times `weight[t]`.

@@ -101,6 +101,7 @@ impl Map<2> for Momentum {
         L::lit(self.momentum).fma(buffer, L::lit(1.0 - self.momentum) * g)
     }
 }
+elinvar_ops::compile_map! { 2 Momentum; }
 
 /// x / max(norm, eps)
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +116,7 @@ impl Map<2> for Unit {
         x / norm.max(L::lit(self.eps))
     }
 }
+elinvar_ops::compile_map! { 2 Unit; }
 
 /// p * x + q * y
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +132,7 @@ impl Map<2> for Blend {
         L::lit(self.q).fma(y, L::lit(self.p) * x)
     }
 }
+elinvar_ops::compile_map! { 2 Blend; }
 
 impl MuonRule {
     /// The nearly orthogonal matrix of a direction, in the direction's shape.

@@ -8,7 +8,7 @@ pub struct Abs;
 
 impl Map<1> for Abs {
     const NAME: &'static str = "abs";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.abs()
@@ -19,6 +19,7 @@ impl Map<1> for Abs {
         L::select(x.gt(zero), g, L::select(x.lt(zero), -g, zero))
     }
 }
+compile_map! { 1 Abs; }
 
 impl IntMap<1> for Abs {
     const NAME: &'static str = "abs";
@@ -29,6 +30,7 @@ impl IntMap<1> for Abs {
         I::select(x.lt(zero), zero.sub(x), x)
     }
 }
+compile_int_map! { 1 Abs; }
 
 /// |x|, elementwise, for floats and integers.
 ///

@@ -20,6 +20,7 @@ impl Map<1> for Acos {
         -g / ((one - x) * (one + x)).sqrt()
     }
 }
+compile_map! { 1 Acos; }
 
 /// The inverse cosine, elementwise, in radians.
 ///

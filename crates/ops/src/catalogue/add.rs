@@ -9,7 +9,7 @@ pub struct Add;
 impl Map<2> for Add {
     const NAME: &'static str = "add";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     const PASSES: &'static [usize] = &[0, 1];
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
@@ -20,6 +20,7 @@ impl Map<2> for Add {
         g
     }
 }
+compile_map! { 2 Add; }
 
 impl IntMap<2> for Add {
     const NAME: &'static str = "add";
@@ -28,6 +29,7 @@ impl IntMap<2> for Add {
         x.add(y)
     }
 }
+compile_int_map! { 2 Add; }
 
 /// x + y, elementwise, operands broadcast.
 ///

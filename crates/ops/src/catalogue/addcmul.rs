@@ -11,7 +11,7 @@ pub struct Addcmul {
 
 impl Map<3> for Addcmul {
     const NAME: &'static str = "addcmul";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t1, t2]: [L; 3]) -> L {
         x + L::lit(self.value) * t1 * t2
@@ -25,6 +25,7 @@ impl Map<3> for Addcmul {
         }
     }
 }
+compile_map! { 3 Addcmul; }
 
 /// x + value * t1 * t2, elementwise, operands broadcast.
 ///

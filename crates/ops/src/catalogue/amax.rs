@@ -20,15 +20,16 @@ struct Won;
 impl Map<2> for Won {
     const NAME: &'static str = "amax";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.eq(y) | (x.is_nan() & y.is_nan()))
     }
 }
+compile_map! { 2 Won; }
 
 impl<F: Folding> Op for Extreme<F> {
-    const NAME: &'static str = "amax";
+    fn name(&self) -> &'static str {        "amax"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::BOTH
     }

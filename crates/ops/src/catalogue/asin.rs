@@ -20,6 +20,7 @@ impl Map<1> for Asin {
         g / ((one - x) * (one + x)).sqrt()
     }
 }
+compile_map! { 1 Asin; }
 
 /// The inverse sine, elementwise, in radians.
 ///

@@ -9,7 +9,7 @@ pub struct Atan;
 impl Map<1> for Atan {
     const NAME: &'static str = "atan";
     const SAVES: Saves = Saves::INPUTS;
-    const SLIM: bool = true;
+    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.atan()
@@ -19,6 +19,7 @@ impl Map<1> for Atan {
         g / (x * x + L::lit(1.0))
     }
 }
+compile_map! { 1 Atan; }
 
 /// The inverse tangent, elementwise, in radians.
 ///

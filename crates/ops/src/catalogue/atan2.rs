@@ -26,6 +26,7 @@ impl Map<2> for Atan2 {
         L::select(origin, zero, g * (top / L::select(origin, one, s) / m))
     }
 }
+compile_map! { 2 Atan2; }
 
 /// The angle of the point (y, x) in radians, elementwise, operands broadcast.
 ///

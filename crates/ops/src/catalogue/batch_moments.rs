@@ -18,7 +18,7 @@ struct ByMoments;
 
 impl<const N: usize> Map<N> for ByMoments {
     const NAME: &'static str = "batch_norm";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, x: [L; N]) -> L {
         let y = (x[0] - x[1]) * x[2];
@@ -29,6 +29,7 @@ impl<const N: usize> Map<N> for ByMoments {
         }
     }
 }
+compile_map! { 3 ByMoments; 4 ByMoments; 5 ByMoments; }
 
 /// The mean of a row and the sum of (x - mean)^2, while the row is in a cache.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,7 @@ impl Map<1> for SpreadOf {
         (squares / L::lit(self.n) + L::lit(self.eps)).rsqrt()
     }
 }
+compile_map! { 1 SpreadOf; }
 
 /// squares / (n - 1)
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +89,7 @@ impl Map<1> for VarianceOf {
         squares / (L::lit(self.n) - L::lit(1.0)).max(L::lit(0.0))
     }
 }
+compile_map! { 1 VarianceOf; }
 
 /// The sum of g over a row, and that of g times normalized x while the row is in a cache, from (g, x, mean, spread).
 #[derive(Clone, Copy, Debug)]
@@ -120,12 +123,13 @@ struct Left;
 
 impl Map<6> for Left {
     const NAME: &'static str = "batch_norm";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, g, mean, factor, level, slope]: [L; 6]) -> L {
         ((g - level) - (x - mean) * slope) * factor
     }
 }
+compile_map! { 6 Left; }
 
 /// What a channel's gradient needs of its sums: sum / n, and for the slope times spread.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +145,7 @@ impl<const N: usize> Map<N> for Share {
         if N == 1 { share } else { share * x[1] }
     }
 }
+compile_map! { 1 Share; 2 Share; }
 
 /// x normalized by the mean and the spread of its channels, which are operands, with weight and bias if there are: an op of
 /// (x, mean, spread, weight, bias). Its gradient is that of x normalized, mean and spread being functions of x.
@@ -152,7 +157,9 @@ struct Normalized {
 }
 
 impl Op for Normalized {
-    const NAME: &'static str = "batch_norm";
+    fn name(&self) -> &'static str {
+        "batch_norm"
+    }
 
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS

@@ -13,13 +13,14 @@ pub struct Affine;
 
 impl<const N: usize> Map<N> for Affine {
     const NAME: &'static str = "batch_norm";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, x: [L; N]) -> L {
         let y = x[0] - x[1];
         if N == 3 { y * x[2] } else { y.fma(x[2], x[3]) }
     }
 }
+compile_map! { 3 Affine; 4 Affine; }
 
 /// old + (new - old) * momentum
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +31,13 @@ pub struct Follow {
 
 impl Map<2> for Follow {
     const NAME: &'static str = "batch_norm";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [old, new]: [L; 2]) -> L {
         (L::lit(1.0 - self.momentum)) * old + L::lit(self.momentum) * new
     }
 }
+compile_map! { 2 Follow; }
 
 /// What [`batch_norm`] gives.
 #[derive(Clone, Debug)]

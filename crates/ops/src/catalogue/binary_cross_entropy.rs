@@ -31,6 +31,7 @@ impl Map<2> for BinaryCrossEntropy {
         }
     }
 }
+compile_map! { 2 BinaryCrossEntropy; }
 
 /// -(target log x + (1 - target) log(1 - x)) times the weight, elementwise and reduced (a mean is over the elements,
 /// whatever their weights). Logarithms are -100 at least, so certain mistakes cost 100.

@@ -39,6 +39,7 @@ impl<const N: usize> Map<N> for BinaryCrossEntropyWithLogits {
         }
     }
 }
+compile_map! { 2 BinaryCrossEntropyWithLogits; 3 BinaryCrossEntropyWithLogits; }
 
 /// target softplus(-x) + (1 - target) softplus(x), which is -(target log s + (1 - target) log(1 - s)) for s = sigmoid(x)
 /// without its overflows; elementwise and reduced (a mean is over the elements, whatever their weights).

@@ -13,6 +13,7 @@ impl IntMap<2> for BitwiseAnd {
         x.and(y)
     }
 }
+compile_int_map! { 2 BitwiseAnd; }
 
 /// x and y, bit by bit, elementwise, operands broadcast; for integers and bool.
 ///

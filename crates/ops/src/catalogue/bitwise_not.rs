@@ -13,6 +13,7 @@ impl IntMap<1> for BitwiseNot {
         x.not()
     }
 }
+compile_int_map! { 1 BitwiseNot; }
 
 /// Every bit flipped, elementwise, for integers; the logical not for bool.
 ///

@@ -13,6 +13,7 @@ impl IntMap<2> for BitwiseOr {
         x.or(y)
     }
 }
+compile_int_map! { 2 BitwiseOr; }
 
 /// x or y, bit by bit, elementwise, operands broadcast; for integers and bool.
 ///

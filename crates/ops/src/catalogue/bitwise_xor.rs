@@ -13,6 +13,7 @@ impl IntMap<2> for BitwiseXor {
         x.xor(y)
     }
 }
+compile_int_map! { 2 BitwiseXor; }
 
 /// Either x or y, not both, bit by bit, elementwise, operands broadcast; for integers and bool.
 ///

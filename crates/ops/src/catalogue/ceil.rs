@@ -9,7 +9,7 @@ pub struct Ceil;
 impl Map<1> for Ceil {
     const NAME: &'static str = "ceil";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.ceil()
@@ -19,6 +19,7 @@ impl Map<1> for Ceil {
         L::lit(0.0)
     }
 }
+compile_map! { 1 Ceil; }
 
 impl IntMap<1> for Ceil {
     const NAME: &'static str = "ceil";
@@ -28,6 +29,7 @@ impl IntMap<1> for Ceil {
         x
     }
 }
+compile_int_map! { 1 Ceil; }
 
 /// The smallest whole number not below x, elementwise.
 ///

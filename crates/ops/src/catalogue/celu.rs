@@ -23,6 +23,7 @@ impl Map<1> for Celu {
         L::select(x.gt(zero), g, g * (x.min(zero) / L::lit(self.alpha)).exp())
     }
 }
+compile_map! { 1 Celu; }
 
 /// x where it is positive, else `alpha (e^(x / alpha) - 1)`, elementwise.
 ///

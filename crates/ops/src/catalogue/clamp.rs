@@ -14,7 +14,7 @@ pub struct Clamp {
 
 impl Map<1> for Clamp {
     const NAME: &'static str = "clamp";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         let above = self.min.map_or(x, |m| x.max(L::lit(m.to_f64())));
@@ -27,6 +27,7 @@ impl Map<1> for Clamp {
         self.max.map_or(g, |m| L::select(x.le(L::lit(m.to_f64())), g, zero))
     }
 }
+compile_map! { 1 Clamp; }
 
 impl IntMap<1> for Clamp {
     const NAME: &'static str = "clamp";
@@ -36,6 +37,7 @@ impl IntMap<1> for Clamp {
         x.within(self.min.map(Scalar::to_i64), self.max.map(Scalar::to_i64))
     }
 }
+compile_int_map! { 1 Clamp; }
 
 /// x cut to a range that is given in tensors.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +45,7 @@ pub struct ClampBoth;
 
 impl Map<3> for ClampBoth {
     const NAME: &'static str = "clamp";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, min, max]: [L; 3]) -> L {
         x.max(min).min(max)
@@ -58,6 +60,7 @@ impl Map<3> for ClampBoth {
         L::select(taken, g, L::lit(0.0))
     }
 }
+compile_map! { 3 ClampBoth; }
 
 impl IntMap<3> for ClampBoth {
     const NAME: &'static str = "clamp";
@@ -66,6 +69,7 @@ impl IntMap<3> for ClampBoth {
         x.max(min).min(max)
     }
 }
+compile_int_map! { 3 ClampBoth; }
 
 /// x cut on one side by a tensor.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +80,7 @@ pub struct ClampOne {
 
 impl Map<2> for ClampOne {
     const NAME: &'static str = "clamp";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, bound]: [L; 2]) -> L {
         if self.upper { x.min(bound) } else { x.max(bound) }
@@ -92,6 +96,7 @@ impl Map<2> for ClampOne {
         L::select(taken, g, L::lit(0.0))
     }
 }
+compile_map! { 2 ClampOne; }
 
 impl IntMap<2> for ClampOne {
     const NAME: &'static str = "clamp";
@@ -100,6 +105,7 @@ impl IntMap<2> for ClampOne {
         if self.upper { x.min(bound) } else { x.max(bound) }
     }
 }
+compile_int_map! { 2 ClampOne; }
 
 fn no_bound() -> Error {
     Error::argument("clamp: neither min nor max is given; at least one should be")

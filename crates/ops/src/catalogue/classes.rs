@@ -38,6 +38,7 @@ impl Map<3> for Counted {
         L::select(kept.to_mask(), slope, L::lit(0.0))
     }
 }
+compile_map! { 3 Counted; }
 
 /// The axis of classes: the first of a vector, else the second.
 pub(super) fn class_axis(op: &str, x: &Shape) -> Result<usize> {

@@ -76,7 +76,9 @@ fn column(o: usize, axes: usize) -> Shape {
 }
 
 impl Op for Forward {
-    const NAME: &'static str = "conv";
+    fn name(&self) -> &'static str {
+        "conv"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }
@@ -109,7 +111,9 @@ impl Op for Forward {
 }
 
 impl Op for InputGrad {
-    const NAME: &'static str = "conv_input_grad";
+    fn name(&self) -> &'static str {
+        "conv_input_grad"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }
@@ -130,7 +134,9 @@ impl Op for InputGrad {
 }
 
 impl Op for WeightGrad {
-    const NAME: &'static str = "conv_weight_grad";
+    fn name(&self) -> &'static str {
+        "conv_weight_grad"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

@@ -9,7 +9,7 @@ pub struct Copysign;
 impl Map<2> for Copysign {
     const NAME: &'static str = "copysign";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x.copysign(y)
@@ -24,6 +24,7 @@ impl Map<2> for Copysign {
         L::select(x.eq(zero), zero, g * (one.copysign(x) * one.copysign(y)))
     }
 }
+compile_map! { 2 Copysign; }
 
 /// The magnitude of x with the sign of y, elementwise, operands broadcast.
 ///

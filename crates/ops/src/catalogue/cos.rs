@@ -9,7 +9,7 @@ pub struct Cos;
 impl Map<1> for Cos {
     const NAME: &'static str = "cos";
     const SAVES: Saves = Saves::INPUTS;
-    const ANGLES: bool = true;
+    const HINTS: Hints = Hints::ANGLES;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.cos()
@@ -19,6 +19,7 @@ impl Map<1> for Cos {
         -g * x.sin()
     }
 }
+compile_map! { 1 Cos; }
 
 /// The cosine, elementwise, in radians; accurate for arguments of any size.
 ///

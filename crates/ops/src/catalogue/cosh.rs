@@ -18,6 +18,7 @@ impl Map<1> for Cosh {
         g * x.sinh()
     }
 }
+compile_map! { 1 Cosh; }
 
 /// The hyperbolic cosine, elementwise.
 ///

@@ -226,12 +226,13 @@ struct Smooth {
 
 impl Map<2> for Smooth {
     const NAME: &'static str = "cross_entropy";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [q, w]: [L; 2]) -> L {
         q.fma(L::lit(1.0 - self.smoothing), L::lit(self.each)) * w
     }
 }
+compile_map! { 2 Smooth; }
 
 /// The loss of a row as it is.
 #[derive(Clone, Copy, Debug)]
@@ -239,12 +240,13 @@ struct Same;
 
 impl Map<1> for Same {
     const NAME: &'static str = "cross_entropy";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x
     }
 }
+compile_map! { 1 Same; }
 
 /// The cross entropy of the target distribution and softmax(x), reduced.
 ///

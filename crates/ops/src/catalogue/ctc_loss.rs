@@ -48,6 +48,7 @@ impl Map<4> for Reach {
         log_sum([a, b, L::select(may.eq(L::lit(0.0)), L::lit(f64::NEG_INFINITY), c)]).0
     }
 }
+compile_map! { 4 Reach; }
 
 /// The gradient of that by one of a, b and c, which is x: its share of the gradient g of the sum y, added to `sum`. Where nothing reaches,
 /// nothing goes back, but a NaN.
@@ -63,6 +64,7 @@ impl Map<5> for Back {
         sum + L::select(may.eq(zero), zero, part)
     }
 }
+compile_map! { 5 Back; }
 
 /// log(exp(a) + exp(b)), the log-probability of a sample.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +92,7 @@ impl Map<2> for End {
         L::select(none, lost, g * share(x[i], y, none))
     }
 }
+compile_map! { 2 End; }
 
 /// The targets of all samples, laid out on the host.
 struct States {

@@ -16,7 +16,7 @@ pub struct CumProd {
 }
 
 impl Op for CumProd {
-    const NAME: &'static str = "cumprod";
+    fn name(&self) -> &'static str {        "cumprod"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

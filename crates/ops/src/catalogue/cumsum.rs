@@ -15,7 +15,7 @@ pub struct CumSum {
 }
 
 impl Op for CumSum {
-    const NAME: &'static str = "cumsum";
+    fn name(&self) -> &'static str {        "cumsum"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

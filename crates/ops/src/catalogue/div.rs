@@ -13,7 +13,7 @@ pub struct Div;
 
 impl Map<2> for Div {
     const NAME: &'static str = "div";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x / y
@@ -24,6 +24,7 @@ impl Map<2> for Div {
         if i == 0 { g / y } else { -g * (x / y / y) }
     }
 }
+compile_map! { 2 Div; }
 
 /// What happens to the quotient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub struct DivWhole {
 impl Map<2> for DivWhole {
     const NAME: &'static str = "div";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         if self.floor { floor_quotient(x, y) } else { quotient(x, y) }
@@ -57,6 +58,7 @@ impl Map<2> for DivWhole {
         L::lit(0.0)
     }
 }
+compile_map! { 2 DivWhole; }
 
 impl IntMap<2> for DivWhole {
     const NAME: &'static str = "div";
@@ -65,6 +67,7 @@ impl IntMap<2> for DivWhole {
         if self.floor { x.div_floor(y) } else { x.div_trunc(y) }
     }
 }
+compile_int_map! { 2 DivWhole; }
 
 /// x / y, elementwise, operands broadcast. Integers and bool become f32 first, and so is the result.
 ///

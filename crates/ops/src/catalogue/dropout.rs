@@ -15,12 +15,13 @@ struct Keep {
 
 impl Map<2> for Keep {
     const NAME: &'static str = "dropout";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, mask]: [L; 2]) -> L {
         L::select(mask.to_mask(), x * L::lit(self.scale), L::lit(0.0))
     }
 }
+compile_map! { 2 Keep; }
 
 /// Drops each element with probability p.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ pub struct Dropout {
 }
 
 impl Op for Dropout {
-    const NAME: &'static str = "dropout";
+    fn name(&self) -> &'static str {        "dropout"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -24,6 +24,7 @@ impl Map<1> for Elu {
         L::select(x.gt(zero), g, g * (x.min(zero).exp() * L::lit(self.alpha)))
     }
 }
+compile_map! { 1 Elu; }
 
 /// x where it is positive, else `alpha (e^x - 1)`, elementwise.
 ///

@@ -12,7 +12,7 @@ pub struct Embedding {
 }
 
 impl Op for Embedding {
-    const NAME: &'static str = "embedding";
+    fn name(&self) -> &'static str {        "embedding"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

@@ -9,7 +9,7 @@ pub struct Eq;
 impl Map<2> for Eq {
     const NAME: &'static str = "eq";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.eq(y))
@@ -19,6 +19,7 @@ impl Map<2> for Eq {
         L::lit(0.0)
     }
 }
+compile_map! { 2 Eq; }
 
 impl IntMap<2> for Eq {
     const NAME: &'static str = "eq";
@@ -28,6 +29,7 @@ impl IntMap<2> for Eq {
         I::from_mask(x.eq(y))
     }
 }
+compile_int_map! { 2 Eq; }
 
 /// x == y, elementwise, operands broadcast, as bool.
 ///

@@ -18,6 +18,7 @@ impl Map<1> for Erf {
         g * (gauss(x) * L::lit(core::f64::consts::FRAC_2_SQRT_PI))
     }
 }
+compile_map! { 1 Erf; }
 
 /// exp(-x^2), relatively accurate also in the tails.
 ///

@@ -18,6 +18,7 @@ impl Map<1> for Exp {
         g * y
     }
 }
+compile_map! { 1 Exp; }
 
 /// e^x, elementwise.
 ///

@@ -18,6 +18,7 @@ impl Map<1> for Exp2 {
         g * (y * L::lit(core::f64::consts::LN_2))
     }
 }
+compile_map! { 1 Exp2; }
 
 /// 2^x, elementwise.
 ///

@@ -11,7 +11,7 @@ pub struct Expand {
 }
 
 impl Op for Expand {
-    const NAME: &'static str = "expand";
+    fn name(&self) -> &'static str {        "expand"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

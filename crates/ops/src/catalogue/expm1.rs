@@ -18,6 +18,7 @@ impl Map<1> for Expm1 {
         g * (y + L::lit(1.0))
     }
 }
+compile_map! { 1 Expm1; }
 
 /// e^x - 1, elementwise, without the cancellation near 0.
 ///

@@ -9,7 +9,7 @@ pub struct Floor;
 impl Map<1> for Floor {
     const NAME: &'static str = "floor";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.floor()
@@ -19,6 +19,7 @@ impl Map<1> for Floor {
         L::lit(0.0)
     }
 }
+compile_map! { 1 Floor; }
 
 impl IntMap<1> for Floor {
     const NAME: &'static str = "floor";
@@ -28,6 +29,7 @@ impl IntMap<1> for Floor {
         x
     }
 }
+compile_int_map! { 1 Floor; }
 
 /// The largest whole number not above x, elementwise.
 ///

@@ -19,6 +19,7 @@ impl Map<2> for FloorDivide {
         L::lit(0.0)
     }
 }
+compile_map! { 2 FloorDivide; }
 
 impl IntMap<2> for FloorDivide {
     const NAME: &'static str = "floor_divide";
@@ -27,6 +28,7 @@ impl IntMap<2> for FloorDivide {
         x.div_floor(y)
     }
 }
+compile_int_map! { 2 FloorDivide; }
 
 /// floor(x / y) of the exact quotient, as long as that is small against 1 / epsilon: from the remainder, because x / y
 /// itself may round up to the next whole number. y = 0: x / y. x infinite: NaN, as the remainder.

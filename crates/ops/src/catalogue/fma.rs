@@ -9,7 +9,7 @@ pub struct Fma;
 impl Map<3> for Fma {
     const NAME: &'static str = "fma";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
         x.fma(y, z)
@@ -23,6 +23,7 @@ impl Map<3> for Fma {
         }
     }
 }
+compile_map! { 3 Fma; }
 
 /// x * y + z, rounded once, elementwise, operands broadcast.
 ///

@@ -18,6 +18,7 @@ impl Map<2> for Fmod {
         if i == 0 { g } else { -g * quotient(x, y) }
     }
 }
+compile_map! { 2 Fmod; }
 
 impl IntMap<2> for Fmod {
     const NAME: &'static str = "fmod";
@@ -26,6 +27,7 @@ impl IntMap<2> for Fmod {
         x.rem_trunc(y)
     }
 }
+compile_int_map! { 2 Fmod; }
 
 /// trunc(x / y) of the exact quotient, as long as that is small against 1 / epsilon: x / y itself may round up to
 /// the next whole number. Where there is no remainder (x infinite or y zero), trunc(x / y) as IEEE gives it.

@@ -9,7 +9,7 @@ pub struct Frac;
 impl Map<1> for Frac {
     const NAME: &'static str = "frac";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x - x.trunc()
@@ -19,6 +19,7 @@ impl Map<1> for Frac {
         g
     }
 }
+compile_map! { 1 Frac; }
 
 /// The fraction of x with its sign, elementwise.
 ///

@@ -12,7 +12,7 @@ pub struct Gather {
 }
 
 impl Op for Gather {
-    const NAME: &'static str = "gather";
+    fn name(&self) -> &'static str {        "gather"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

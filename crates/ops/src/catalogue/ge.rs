@@ -9,7 +9,7 @@ pub struct Ge;
 impl Map<2> for Ge {
     const NAME: &'static str = "ge";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.ge(y))
@@ -19,6 +19,7 @@ impl Map<2> for Ge {
         L::lit(0.0)
     }
 }
+compile_map! { 2 Ge; }
 
 impl IntMap<2> for Ge {
     const NAME: &'static str = "ge";
@@ -28,6 +29,7 @@ impl IntMap<2> for Ge {
         I::from_mask(!x.lt(y))
     }
 }
+compile_int_map! { 2 Ge; }
 
 /// x >= y, elementwise, operands broadcast, as bool.
 ///

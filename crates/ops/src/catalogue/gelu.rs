@@ -34,7 +34,7 @@ fn bent<L: Lane>(x: L) -> L {
 
 impl Map<1> for Gelu {
     const NAME: &'static str = "gelu";
-    const SLIM: bool = true;
+    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         match self.approximate {
@@ -67,6 +67,7 @@ impl Map<1> for Gelu {
         }
     }
 }
+compile_map! { 1 Gelu; }
 
 /// x times the normal distribution function of x, elementwise.
 ///

@@ -17,6 +17,7 @@ impl Map<2> for Gate {
         (x + h).sigmoid()
     }
 }
+compile_map! { 2 Gate; }
 
 /// 1 - sigmoid(x + h) as sigmoid(-(x + h)), which keeps its digits when x + h is large.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,7 @@ impl Map<2> for Rest {
         (-(x + h)).sigmoid()
     }
 }
+compile_map! { 2 Rest; }
 
 /// The candidate from the gate r, and the input's and the state's part: tanh(x + r h)
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +43,7 @@ impl Map<3> for Candidate {
         r.fma(h, x).tanh()
     }
 }
+compile_map! { 3 Candidate; }
 
 /// The next state from the gate z, 1 - z, the candidate and the state: (1 - z) n + z h
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +51,13 @@ struct Mix;
 
 impl Map<4> for Mix {
     const NAME: &'static str = "gru";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [z, rest, n, h]: [L; 4]) -> L {
         z.fma(h, rest * n)
     }
 }
+compile_map! { 4 Mix; }
 
 /// The gradient by what the gate z is of, from that by the next state: (g (h - n)) (z (1 - z))
 #[derive(Clone, Copy, Debug)]
@@ -61,12 +65,13 @@ struct MixBy;
 
 impl Map<5> for MixBy {
     const NAME: &'static str = "gru";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [g, z, rest, n, h]: [L; 5]) -> L {
         (g * (h - n)) * (z * rest)
     }
 }
+compile_map! { 5 MixBy; }
 
 /// The gates r, z, n; the state h.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ pub struct Gt;
 impl Map<2> for Gt {
     const NAME: &'static str = "gt";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.gt(y))
@@ -19,6 +19,7 @@ impl Map<2> for Gt {
         L::lit(0.0)
     }
 }
+compile_map! { 2 Gt; }
 
 impl IntMap<2> for Gt {
     const NAME: &'static str = "gt";
@@ -28,6 +29,7 @@ impl IntMap<2> for Gt {
         I::from_mask(y.lt(x))
     }
 }
+compile_int_map! { 2 Gt; }
 
 /// x > y, elementwise, operands broadcast, as bool.
 ///

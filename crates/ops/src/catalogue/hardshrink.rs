@@ -12,7 +12,7 @@ pub struct Hardshrink {
 impl Map<1> for Hardshrink {
     const NAME: &'static str = "hardshrink";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::select(x.abs().le(L::lit(self.lambd)), L::lit(0.0), x)
@@ -22,6 +22,7 @@ impl Map<1> for Hardshrink {
         L::select(x.abs().gt(L::lit(self.lambd)), g, L::lit(0.0))
     }
 }
+compile_map! { 1 Hardshrink; }
 
 /// 0 where `|x| <= lambd`, else x, elementwise.
 ///

@@ -9,7 +9,7 @@ pub struct Hardsigmoid;
 impl Map<1> for Hardsigmoid {
     const NAME: &'static str = "hardsigmoid";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         (x + L::lit(3.0)).max(L::lit(0.0)).min(L::lit(6.0)) / L::lit(6.0)
@@ -20,6 +20,7 @@ impl Map<1> for Hardsigmoid {
         L::select(inside, g / L::lit(6.0), L::lit(0.0))
     }
 }
+compile_map! { 1 Hardsigmoid; }
 
 /// relu6(x + 3) / 6, elementwise.
 ///

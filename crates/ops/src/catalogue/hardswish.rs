@@ -9,7 +9,7 @@ pub struct Hardswish;
 impl Map<1> for Hardswish {
     const NAME: &'static str = "hardswish";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         // Divided first: the product with 6 would overflow for large x.
@@ -24,6 +24,7 @@ impl Map<1> for Hardswish {
         L::select(x.ge(three), g, left)
     }
 }
+compile_map! { 1 Hardswish; }
 
 /// x relu6(x + 3) / 6, elementwise.
 ///

@@ -13,7 +13,7 @@ pub struct Hardtanh {
 
 impl Map<1> for Hardtanh {
     const NAME: &'static str = "hardtanh";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.max(L::lit(self.min_val)).min(L::lit(self.max_val))
@@ -24,6 +24,7 @@ impl Map<1> for Hardtanh {
         L::select(inside, g, L::lit(0.0))
     }
 }
+compile_map! { 1 Hardtanh; }
 
 /// x cut to `min_val..=max_val`, elementwise.
 ///

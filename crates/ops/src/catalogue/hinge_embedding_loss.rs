@@ -20,6 +20,7 @@ impl Map<2> for HingeEmbeddingLoss {
         apart + L::select(t.ne(-one), x, zero)
     }
 }
+compile_map! { 2 HingeEmbeddingLoss; }
 
 /// x where the target is 1, max(0, margin - x) where it is -1; elementwise and reduced; operands broadcast.
 ///

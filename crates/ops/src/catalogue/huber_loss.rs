@@ -12,7 +12,7 @@ pub struct HuberLoss {
 
 impl Map<2> for HuberLoss {
     const NAME: &'static str = "huber_loss";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t]: [L; 2]) -> L {
         let (d, delta, half) = ((x - t).abs(), L::lit(self.delta), L::lit(0.5));
@@ -24,6 +24,7 @@ impl Map<2> for HuberLoss {
         g * L::select(e.abs().lt(delta), e, delta * sign(e))
     }
 }
+compile_map! { 2 HuberLoss; }
 
 /// With d = |x - target|: d^2 / 2 where d < delta, else delta (d - delta / 2); elementwise and reduced; operands
 /// broadcast.

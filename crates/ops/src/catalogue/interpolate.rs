@@ -36,12 +36,13 @@ pub struct Blend;
 
 impl Map<3> for Blend {
     const NAME: &'static str = "interpolate";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [a, b, t]: [L; 3]) -> L {
         b.fma(t, a * (L::lit(1.0) - t))
     }
 }
+compile_map! { 3 Blend; }
 
 /// Two neighbours along an axis, blended; operands a and b. The gradient needs neither of them, and they are not kept for it.
 #[derive(Clone, Debug)]
@@ -62,7 +63,7 @@ impl Blended {
 }
 
 impl Op for Blended {
-    const NAME: &'static str = "interpolate";
+    fn name(&self) -> &'static str {        "interpolate"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

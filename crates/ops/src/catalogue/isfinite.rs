@@ -9,7 +9,7 @@ pub struct Isfinite;
 impl Map<1> for Isfinite {
     const NAME: &'static str = "isfinite";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(x.abs().lt(L::lit(f64::INFINITY)))
@@ -19,6 +19,7 @@ impl Map<1> for Isfinite {
         L::lit(0.0)
     }
 }
+compile_map! { 1 Isfinite; }
 
 impl IntMap<1> for Isfinite {
     const NAME: &'static str = "isfinite";
@@ -29,6 +30,7 @@ impl IntMap<1> for Isfinite {
         I::lit(1)
     }
 }
+compile_int_map! { 1 Isfinite; }
 
 /// True where x is neither infinite nor NaN, elementwise.
 ///

@@ -9,7 +9,7 @@ pub struct Isinf;
 impl Map<1> for Isinf {
     const NAME: &'static str = "isinf";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(x.abs().eq(L::lit(f64::INFINITY)))
@@ -19,6 +19,7 @@ impl Map<1> for Isinf {
         L::lit(0.0)
     }
 }
+compile_map! { 1 Isinf; }
 
 impl IntMap<1> for Isinf {
     const NAME: &'static str = "isinf";
@@ -29,6 +30,7 @@ impl IntMap<1> for Isinf {
         I::lit(0)
     }
 }
+compile_int_map! { 1 Isinf; }
 
 /// True where x is +inf or -inf, elementwise.
 ///

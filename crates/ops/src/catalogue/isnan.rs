@@ -9,7 +9,7 @@ pub struct Isnan;
 impl Map<1> for Isnan {
     const NAME: &'static str = "isnan";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(x.is_nan())
@@ -19,6 +19,7 @@ impl Map<1> for Isnan {
         L::lit(0.0)
     }
 }
+compile_map! { 1 Isnan; }
 
 impl IntMap<1> for Isnan {
     const NAME: &'static str = "isnan";
@@ -29,6 +30,7 @@ impl IntMap<1> for Isnan {
         I::lit(0)
     }
 }
+compile_int_map! { 1 Isnan; }
 
 /// True where x is NaN, elementwise.
 ///

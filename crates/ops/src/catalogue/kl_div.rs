@@ -23,6 +23,7 @@ impl Map<2> for KlDiv {
         if i == 0 { g * -t } else { g * (t.log() + L::lit(1.0) - x) }
     }
 }
+compile_map! { 2 KlDiv; }
 
 impl Map<2> for KlDivLog {
     const NAME: &'static str = "kl_div";
@@ -36,6 +37,7 @@ impl Map<2> for KlDivLog {
         if i == 0 { g * -t.exp() } else { g * (t.exp() * (t - x + L::lit(1.0))) }
     }
 }
+compile_map! { 2 KlDivLog; }
 
 /// target (log target - x), elementwise and reduced; operands broadcast. A target of 0 contributes 0. With `log_target`
 /// the target holds logarithms. [`Reduction::BatchMean`] gives the divergence's mathematical meaning.

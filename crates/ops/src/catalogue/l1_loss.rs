@@ -9,7 +9,7 @@ pub struct L1Loss;
 
 impl Map<2> for L1Loss {
     const NAME: &'static str = "l1_loss";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t]: [L; 2]) -> L {
         (x - t).abs()
@@ -19,6 +19,7 @@ impl Map<2> for L1Loss {
         g * sign(if i == 0 { x - t } else { t - x })
     }
 }
+compile_map! { 2 L1Loss; }
 
 /// |x - target|, elementwise and reduced; operands broadcast.
 ///

@@ -33,7 +33,7 @@ fn framed<V: Value>(v: &V, amounts: [isize; 2], fill: f64) -> Result<V> {
     pad(v, &amounts, pad::Mode::Constant(Scalar::Float(fill)))
 }
 
-impl<F: Map<4>, G: Map<5>> Lattice<F, G> {
+impl<F: CompiledMap<4>, G: CompiledMap<5>> Lattice<F, G> {
     /// `new` for those samples that have step `k`, `old` for the others.
     fn choose<V: Value>(&self, k: usize, new: &V, old: &V) -> Result<V> {
         if self.ends.iter().all(|&end| k < end) {
@@ -88,8 +88,10 @@ impl<F: Map<4>, G: Map<5>> Lattice<F, G> {
     }
 }
 
-impl<F: Map<4>, G: Map<5>> Op for Lattice<F, G> {
-    const NAME: &'static str = F::NAME;
+impl<F: CompiledMap<4>, G: CompiledMap<5>> Op for Lattice<F, G> {
+    fn name(&self) -> &'static str {
+        F::NAME
+    }
 
     fn saves(&self, _: DType) -> Saves {
         Saves::BOTH
@@ -153,7 +155,7 @@ impl<F: Map<4>, G: Map<5>> Op for Lattice<F, G> {
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `OutOfMemory`. The caller has checked shapes.
-pub(super) fn lattice<V: Value, F: Map<4>, G: Map<5>>(
+pub(super) fn lattice<V: Value, F: CompiledMap<4>, G: CompiledMap<5>>(
     f: F,
     g: G,
     [x, may, front]: [&V; 3],

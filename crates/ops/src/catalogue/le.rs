@@ -9,7 +9,7 @@ pub struct Le;
 impl Map<2> for Le {
     const NAME: &'static str = "le";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.le(y))
@@ -19,6 +19,7 @@ impl Map<2> for Le {
         L::lit(0.0)
     }
 }
+compile_map! { 2 Le; }
 
 impl IntMap<2> for Le {
     const NAME: &'static str = "le";
@@ -28,6 +29,7 @@ impl IntMap<2> for Le {
         I::from_mask(!y.lt(x))
     }
 }
+compile_int_map! { 2 Le; }
 
 /// x <= y, elementwise, operands broadcast, as bool.
 ///

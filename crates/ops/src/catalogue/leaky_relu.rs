@@ -12,7 +12,7 @@ pub struct LeakyRelu {
 impl Map<1> for LeakyRelu {
     const NAME: &'static str = "leaky_relu";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::select(x.gt(L::lit(0.0)), x, x * L::lit(self.negative_slope))
@@ -22,6 +22,7 @@ impl Map<1> for LeakyRelu {
         L::select(x.gt(L::lit(0.0)), g, g * L::lit(self.negative_slope))
     }
 }
+compile_map! { 1 LeakyRelu; }
 
 /// x where it is positive, else `negative_slope * x`, elementwise.
 ///

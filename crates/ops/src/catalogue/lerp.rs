@@ -15,7 +15,7 @@ pub struct Lerp;
 
 impl Map<3> for Lerp {
     const NAME: &'static str = "lerp";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y, weight]: [L; 3]) -> L {
         between(x, y, weight)
@@ -29,6 +29,7 @@ impl Map<3> for Lerp {
         }
     }
 }
+compile_map! { 3 Lerp; }
 
 /// x + weight (y - x), with a number as weight.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +41,7 @@ pub struct LerpBy {
 impl Map<2> for LerpBy {
     const NAME: &'static str = "lerp";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         between(x, y, L::lit(self.weight))
@@ -51,6 +52,7 @@ impl Map<2> for LerpBy {
         if i == 0 { g * (L::lit(1.0) - weight) } else { g * weight }
     }
 }
+compile_map! { 2 LerpBy; }
 
 /// x + weight (y - x), elementwise, all three broadcast.
 ///

@@ -13,7 +13,7 @@ pub struct Linear {
 }
 
 impl Op for Linear {
-    const NAME: &'static str = "linear";
+    fn name(&self) -> &'static str {        "linear"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

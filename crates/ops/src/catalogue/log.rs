@@ -9,7 +9,7 @@ pub struct Log;
 impl Map<1> for Log {
     const NAME: &'static str = "log";
     const SAVES: Saves = Saves::INPUTS;
-    const SLIM: bool = true;
+    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.log()
@@ -19,6 +19,7 @@ impl Map<1> for Log {
         g / x
     }
 }
+compile_map! { 1 Log; }
 
 /// The natural logarithm, elementwise.
 ///

@@ -9,7 +9,7 @@ pub struct Log10;
 impl Map<1> for Log10 {
     const NAME: &'static str = "log10";
     const SAVES: Saves = Saves::INPUTS;
-    const SLIM: bool = true;
+    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.log10()
@@ -19,6 +19,7 @@ impl Map<1> for Log10 {
         g / x * L::lit(core::f64::consts::LOG10_E)
     }
 }
+compile_map! { 1 Log10; }
 
 /// The logarithm to base 10, elementwise.
 ///

@@ -18,6 +18,7 @@ impl Map<1> for Log1p {
         g / (x + L::lit(1.0))
     }
 }
+compile_map! { 1 Log1p; }
 
 /// log(1 + x), elementwise, without the rounding of 1 + x.
 ///

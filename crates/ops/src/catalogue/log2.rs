@@ -9,7 +9,7 @@ pub struct Log2;
 impl Map<1> for Log2 {
     const NAME: &'static str = "log2";
     const SAVES: Saves = Saves::INPUTS;
-    const SLIM: bool = true;
+    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.log2()
@@ -19,6 +19,7 @@ impl Map<1> for Log2 {
         g / x * L::lit(core::f64::consts::LOG2_E)
     }
 }
+compile_map! { 1 Log2; }
 
 /// The logarithm to base 2, elementwise.
 ///

@@ -18,6 +18,7 @@ impl Map<1> for LogSigmoid {
         g * (-x).sigmoid()
     }
 }
+compile_map! { 1 LogSigmoid; }
 
 /// log(sigmoid(x)), elementwise.
 ///

@@ -9,7 +9,7 @@ pub struct LogicalNot;
 impl Map<1> for LogicalNot {
     const NAME: &'static str = "logical_not";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(!x.to_mask())
@@ -19,6 +19,7 @@ impl Map<1> for LogicalNot {
         L::lit(0.0)
     }
 }
+compile_map! { 1 LogicalNot; }
 
 impl IntMap<1> for LogicalNot {
     const NAME: &'static str = "logical_not";
@@ -28,6 +29,7 @@ impl IntMap<1> for LogicalNot {
         I::from_mask(!x.is_true())
     }
 }
+compile_int_map! { 1 LogicalNot; }
 
 /// True where x is zero or false, elementwise.
 ///

@@ -9,7 +9,7 @@ pub struct LogicalXor;
 impl Map<2> for LogicalXor {
     const NAME: &'static str = "logical_xor";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.to_mask() ^ y.to_mask())
@@ -19,6 +19,7 @@ impl Map<2> for LogicalXor {
         L::lit(0.0)
     }
 }
+compile_map! { 2 LogicalXor; }
 
 impl IntMap<2> for LogicalXor {
     const NAME: &'static str = "logical_xor";
@@ -28,6 +29,7 @@ impl IntMap<2> for LogicalXor {
         I::from_mask(x.is_true() ^ y.is_true())
     }
 }
+compile_int_map! { 2 LogicalXor; }
 
 /// Either x or y, not both, elementwise, operands broadcast, as bool; any dtype.
 ///

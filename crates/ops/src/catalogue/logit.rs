@@ -39,6 +39,7 @@ impl Map<1> for Logit {
         }
     }
 }
+compile_map! { 1 Logit; }
 
 /// log(x / (1 - x)), elementwise; with `eps`, of x cut to `eps..=1 - eps`.
 ///

@@ -19,6 +19,7 @@ impl Map<3> for Share {
         g * (x - y).exp()
     }
 }
+compile_map! { 3 Share; }
 
 impl RowFormula<1> for LogSumExp {
     const NAME: &'static str = "logsumexp";

@@ -17,6 +17,7 @@ impl Map<4> for Memory {
         Next.lane([i.sigmoid(), f.sigmoid(), g.tanh(), c])
     }
 }
+compile_map! { 4 Memory; }
 
 /// The same from the functions of the gates: f c + i g
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +25,13 @@ struct Next;
 
 impl Map<4> for Next {
     const NAME: &'static str = "lstm";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [i, f, g, c]: [L; 4]) -> L {
         f.fma(c, i * g)
     }
 }
+compile_map! { 4 Next; }
 
 /// The output from the gate o before its function, and the next memory: sigmoid(o) tanh(c)
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,7 @@ impl Map<2> for Output {
         o.sigmoid() * c.tanh()
     }
 }
+compile_map! { 2 Output; }
 
 /// The gradient by the memory from that by the output h, the function of the gate o, y = tanh(memory), and what
 /// comes from the step after: h o (1 - y^2) + c
@@ -50,13 +53,14 @@ struct MemoryBy;
 
 impl Map<4> for MemoryBy {
     const NAME: &'static str = "lstm";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [h, o, y, c]: [L; 4]) -> L {
         let one = L::lit(1.0);
         (h * o).fma((one - y) * (one + y), c)
     }
 }
+compile_map! { 4 MemoryBy; }
 
 /// The gates i, f, g, o; the states h, c.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ pub struct Lt;
 impl Map<2> for Lt {
     const NAME: &'static str = "lt";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.lt(y))
@@ -19,6 +19,7 @@ impl Map<2> for Lt {
         L::lit(0.0)
     }
 }
+compile_map! { 2 Lt; }
 
 impl IntMap<2> for Lt {
     const NAME: &'static str = "lt";
@@ -28,6 +29,7 @@ impl IntMap<2> for Lt {
         I::from_mask(x.lt(y))
     }
 }
+compile_int_map! { 2 Lt; }
 
 /// x < y, elementwise, operands broadcast, as bool.
 ///

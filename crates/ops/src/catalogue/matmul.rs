@@ -26,7 +26,7 @@ pub(super) fn precision<V: Value>(x: &V) -> Precision {
 }
 
 impl Op for Matmul {
-    const NAME: &'static str = "matmul";
+    fn name(&self) -> &'static str {        "matmul"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

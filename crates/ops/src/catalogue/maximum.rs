@@ -9,7 +9,7 @@ pub struct Maximum;
 impl Map<2> for Maximum {
     const NAME: &'static str = "maximum";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x.max(y)
@@ -21,6 +21,7 @@ impl Map<2> for Maximum {
         L::select(lost, L::lit(0.0), shared)
     }
 }
+compile_map! { 2 Maximum; }
 
 impl IntMap<2> for Maximum {
     const NAME: &'static str = "maximum";
@@ -29,6 +30,7 @@ impl IntMap<2> for Maximum {
         x.max(y)
     }
 }
+compile_int_map! { 2 Maximum; }
 
 /// The larger of x and y, elementwise, operands broadcast.
 ///

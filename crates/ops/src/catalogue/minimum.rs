@@ -9,7 +9,7 @@ pub struct Minimum;
 impl Map<2> for Minimum {
     const NAME: &'static str = "minimum";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x.min(y)
@@ -21,6 +21,7 @@ impl Map<2> for Minimum {
         L::select(lost, L::lit(0.0), shared)
     }
 }
+compile_map! { 2 Minimum; }
 
 impl IntMap<2> for Minimum {
     const NAME: &'static str = "minimum";
@@ -29,6 +30,7 @@ impl IntMap<2> for Minimum {
         x.min(y)
     }
 }
+compile_int_map! { 2 Minimum; }
 
 /// The smaller of x and y, elementwise, operands broadcast.
 ///

@@ -24,6 +24,7 @@ impl Map<1> for Mish {
         g * (n / below + bend)
     }
 }
+compile_map! { 1 Mish; }
 
 /// From here on, tanh(softplus(x)) is 1 in both f32 and f64, and e^(2 x) is still finite in f32.
 const FLAT: f64 = 40.0;

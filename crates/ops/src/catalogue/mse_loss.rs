@@ -9,7 +9,7 @@ pub struct MseLoss;
 
 impl Map<2> for MseLoss {
     const NAME: &'static str = "mse_loss";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t]: [L; 2]) -> L {
         let d = x - t;
@@ -21,6 +21,7 @@ impl Map<2> for MseLoss {
         g * (d + d)
     }
 }
+compile_map! { 2 MseLoss; }
 
 /// (x - target)^2, elementwise and reduced; operands broadcast.
 ///

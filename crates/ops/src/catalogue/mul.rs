@@ -9,7 +9,7 @@ pub struct Mul;
 impl Map<2> for Mul {
     const NAME: &'static str = "mul";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         x * y
@@ -19,6 +19,7 @@ impl Map<2> for Mul {
         if i == 0 { g * y } else { g * x }
     }
 }
+compile_map! { 2 Mul; }
 
 impl IntMap<2> for Mul {
     const NAME: &'static str = "mul";
@@ -27,6 +28,7 @@ impl IntMap<2> for Mul {
         x.mul(y)
     }
 }
+compile_int_map! { 2 Mul; }
 
 /// x * y, elementwise, operands broadcast.
 ///

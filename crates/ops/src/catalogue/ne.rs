@@ -9,7 +9,7 @@ pub struct Ne;
 impl Map<2> for Ne {
     const NAME: &'static str = "ne";
     const OUT: Out = Out::Bool;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
         L::from_mask(x.ne(y))
@@ -19,6 +19,7 @@ impl Map<2> for Ne {
         L::lit(0.0)
     }
 }
+compile_map! { 2 Ne; }
 
 impl IntMap<2> for Ne {
     const NAME: &'static str = "ne";
@@ -28,6 +29,7 @@ impl IntMap<2> for Ne {
         I::from_mask(!x.eq(y))
     }
 }
+compile_int_map! { 2 Ne; }
 
 /// x != y, elementwise, operands broadcast, as bool.
 ///

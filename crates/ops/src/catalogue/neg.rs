@@ -9,7 +9,7 @@ pub struct Neg;
 impl Map<1> for Neg {
     const NAME: &'static str = "neg";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         -x
@@ -19,6 +19,7 @@ impl Map<1> for Neg {
         -g
     }
 }
+compile_map! { 1 Neg; }
 
 impl IntMap<1> for Neg {
     const NAME: &'static str = "neg";
@@ -28,6 +29,7 @@ impl IntMap<1> for Neg {
         I::lit(0).sub(x)
     }
 }
+compile_int_map! { 1 Neg; }
 
 /// -x, elementwise, for floats and integers.
 ///

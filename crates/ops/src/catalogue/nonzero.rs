@@ -17,6 +17,7 @@ impl IntMap<3> for Coordinate {
         number.div_trunc(stride).rem_trunc(size)
     }
 }
+compile_int_map! { 3 Coordinate; }
 
 /// The row-major numbers (i64) of the elements that are not zero, ascending, as a vector.
 ///

@@ -41,6 +41,7 @@ impl Map<3> for Slope {
         L::select(flat, zero, g * size.copysign(x))
     }
 }
+compile_map! { 3 Slope; }
 
 impl RowFormula<1> for Norm {
     const NAME: &'static str = "norm";

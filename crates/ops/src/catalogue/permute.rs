@@ -10,7 +10,7 @@ pub struct Permute {
 }
 
 impl Op for Permute {
-    const NAME: &'static str = "permute";
+    fn name(&self) -> &'static str {        "permute"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -48,7 +48,9 @@ fn pooled(p: &Pool, s: &Shape) -> Result<Shape> {
 }
 
 impl Op for MaxPool {
-    const NAME: &'static str = "max_pool";
+    fn name(&self) -> &'static str {
+        "max_pool"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::OUTPUTS
     }
@@ -76,7 +78,9 @@ impl Op for MaxPool {
 }
 
 impl Op for AvgPool {
-    const NAME: &'static str = "avg_pool";
+    fn name(&self) -> &'static str {
+        "avg_pool"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }
@@ -95,7 +99,9 @@ impl Op for AvgPool {
 }
 
 impl Op for AvgPoolGrad {
-    const NAME: &'static str = "avg_pool_grad";
+    fn name(&self) -> &'static str {
+        "avg_pool_grad"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -33,6 +33,7 @@ impl Map<2> for Pow {
         }
     }
 }
+compile_map! { 2 Pow; }
 
 impl IntMap<2> for Pow {
     const NAME: &'static str = "pow";
@@ -42,6 +43,7 @@ impl IntMap<2> for Pow {
         x.power(y)
     }
 }
+compile_int_map! { 2 Pow; }
 
 /// x * x * x
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +51,7 @@ pub struct Cube;
 
 impl Map<1> for Cube {
     const NAME: &'static str = "pow";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x * x * x
@@ -59,6 +61,7 @@ impl Map<1> for Cube {
         g * (L::lit(3.0) * (x * x))
     }
 }
+compile_map! { 1 Cube; }
 
 /// x^y, elementwise, operands broadcast, for floats and integers.
 ///

@@ -16,7 +16,7 @@ pub struct Prod {
 }
 
 impl Op for Prod {
-    const NAME: &'static str = "prod";
+    fn name(&self) -> &'static str {        "prod"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }

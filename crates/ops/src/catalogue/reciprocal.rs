@@ -9,7 +9,7 @@ pub struct Reciprocal;
 impl Map<1> for Reciprocal {
     const NAME: &'static str = "reciprocal";
     const SAVES: Saves = Saves::OUTPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::lit(1.0) / x
@@ -19,6 +19,7 @@ impl Map<1> for Reciprocal {
         -g * y * y
     }
 }
+compile_map! { 1 Reciprocal; }
 
 /// 1 / x, elementwise.
 ///

@@ -84,12 +84,13 @@ pub(super) struct SigmoidBy;
 
 impl Map<3> for SigmoidBy {
     const NAME: &'static str = "sigmoid_by";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [g, x, y]: [L; 3]) -> L {
         (g * x) * (y * (L::lit(1.0) - y))
     }
 }
+compile_map! { 3 SigmoidBy; }
 
 /// The same of a tanh: (g x) ((1 - y) (1 + y)), which keeps its digits where y is nearly 1.
 #[derive(Clone, Copy, Debug)]
@@ -97,13 +98,14 @@ pub(super) struct TanhBy;
 
 impl Map<3> for TanhBy {
     const NAME: &'static str = "tanh_by";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [g, x, y]: [L; 3]) -> L {
         let one = L::lit(1.0);
         (g * x) * ((one - y) * (one + y))
     }
 }
+compile_map! { 3 TanhBy; }
 
 /// x + y, where None is zero.
 fn plus<V: Value>(x: Option<V>, y: Option<V>) -> Result<Option<V>> {
@@ -250,7 +252,9 @@ fn all_steps<V: Value>(mut steps: Vec<(usize, V)>, shape: &Shape) -> Result<V> {
 }
 
 impl<C: Cell> Op for Layer<C> {
-    const NAME: &'static str = C::NAME;
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
 
     fn saves(&self, _: DType) -> Saves {
         Saves::BOTH

@@ -56,10 +56,7 @@ pub struct Reduced<M> {
     pub divisor: f64,
 }
 
-impl<M: Map<N>, const N: usize> RowFormula<N> for Reduced<M>
-where
-    Pointwise<M, N>: Op,
-{
+impl<M: Map<N>, const N: usize> RowFormula<N> for Reduced<M> {
     const NAME: &'static str = M::NAME;
     const FOLDS: &'static [Fold] = &[Fold::Sum];
     const OUT: RowOut = RowOut::Once;
@@ -73,16 +70,13 @@ where
         s[0] / L::lit(self.divisor)
     }
 }
-impl<M: Map<N>, const N: usize> Rows<N> for Reduced<M>
-where
-    Pointwise<M, N>: Op,
-{
+impl<M: CompiledMap<N>, const N: usize> Rows<N> for Reduced<M> {
     /// The gradient of the map, with g / divisor at every element.
     fn backward<V: Value>(&self, _: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         const { assert!(!M::SAVES.outputs, "the gradient of a reduced map reads operands only") }
         let shape = (1..N).try_fold(c.shape(0).clone(), |s, i| s.broadcast(c.shape(i), M::NAME))?;
         let each = broadcast(&div(g, &g.scalar_like(self.divisor)?)?, &shape)?;
-        Pointwise(self.map).backward(c, &[Some(each)])
+        Pointwise::of(self.map).backward(c, &[Some(each)])
     }
 }
 
@@ -90,10 +84,11 @@ where
 ///
 /// # Errors
 /// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch`, `OutOfMemory`.
-pub(super) fn reduce<V: Value, M: Map<N>, const N: usize>(m: M, x: [&V; N], r: Reduction) -> Result<V>
-where
-    Pointwise<M, N>: Op,
-{
+pub(super) fn reduce<V: Value, M: CompiledMap<N>, const N: usize>(
+    m: M,
+    x: [&V; N],
+    r: Reduction,
+) -> Result<V> {
     let shape = array::broadcast_shape(M::NAME, &x.map(|v| v.array()))?;
     let divisor = match r {
         Reduction::None => return map(m, x),
@@ -132,6 +127,12 @@ impl<M: Map<3>> Map<4> for Weighted<M> {
     fn vjp<L: Lane>(&self, i: usize, [x, t, p, w]: [L; 4], _: L, g: L) -> L {
         if i == 3 { g * self.0.lane([x, t, p]) } else { self.0.vjp(i, [x, t, p], L::lit(f64::NAN), g * w) }
     }
+}
+
+compile_map! {
+    3 Weighted<super::binary_cross_entropy::BinaryCrossEntropy>;
+    3 Weighted<super::binary_cross_entropy_with_logits::BinaryCrossEntropyWithLogits>;
+    4 Weighted<super::binary_cross_entropy_with_logits::BinaryCrossEntropyWithLogits>;
 }
 
 /// -1, 0 or 1; 0 and NaN stay what they are.

@@ -9,7 +9,7 @@ pub struct Relu;
 impl Map<1> for Relu {
     const NAME: &'static str = "relu";
     const SAVES: Saves = Saves::OUTPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         let zero = L::lit(0.0);
@@ -20,6 +20,7 @@ impl Map<1> for Relu {
         L::select(y.le(L::lit(0.0)), L::lit(0.0), g)
     }
 }
+compile_map! { 1 Relu; }
 
 impl IntMap<1> for Relu {
     const NAME: &'static str = "relu";
@@ -28,6 +29,7 @@ impl IntMap<1> for Relu {
         x.max(I::lit(0))
     }
 }
+compile_int_map! { 1 Relu; }
 
 /// max(x, 0), elementwise, for floats and integers.
 ///

@@ -9,7 +9,7 @@ pub struct Relu6;
 impl Map<1> for Relu6 {
     const NAME: &'static str = "relu6";
     const SAVES: Saves = Saves::OUTPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.max(L::lit(0.0)).min(L::lit(6.0))
@@ -20,6 +20,7 @@ impl Map<1> for Relu6 {
         L::select(inside, g, L::lit(0.0))
     }
 }
+compile_map! { 1 Relu6; }
 
 /// min(max(x, 0), 6), elementwise.
 ///

@@ -20,6 +20,7 @@ impl Map<2> for Remainder {
         if i == 0 { g } else { -g * floor_quotient(x, y) }
     }
 }
+compile_map! { 2 Remainder; }
 
 impl IntMap<2> for Remainder {
     const NAME: &'static str = "remainder";
@@ -28,6 +29,7 @@ impl IntMap<2> for Remainder {
         x.rem_floor(y)
     }
 }
+compile_int_map! { 2 Remainder; }
 
 /// Does remainder `r` lie on the other side of zero than `y`?
 #[inline(always)]

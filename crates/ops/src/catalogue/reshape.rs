@@ -10,7 +10,7 @@ pub struct Reshape {
 }
 
 impl Op for Reshape {
-    const NAME: &'static str = "reshape";
+    fn name(&self) -> &'static str {        "reshape"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

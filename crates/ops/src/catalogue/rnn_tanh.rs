@@ -12,13 +12,14 @@ struct By;
 
 impl Map<2> for By {
     const NAME: &'static str = "rnn_tanh";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [g, y]: [L; 2]) -> L {
         let one = L::lit(1.0);
         g * ((one - y) * (one + y))
     }
 }
+compile_map! { 2 By; }
 
 /// One gate, the state h.
 #[derive(Clone, Copy, Debug)]

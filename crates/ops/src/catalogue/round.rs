@@ -9,7 +9,7 @@ pub struct Round;
 impl Map<1> for Round {
     const NAME: &'static str = "round";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.round()
@@ -19,6 +19,7 @@ impl Map<1> for Round {
         L::lit(0.0)
     }
 }
+compile_map! { 1 Round; }
 
 impl IntMap<1> for Round {
     const NAME: &'static str = "round";
@@ -28,6 +29,7 @@ impl IntMap<1> for Round {
         x
     }
 }
+compile_int_map! { 1 Round; }
 
 /// The nearest whole number, halves to even, elementwise.
 ///

@@ -19,6 +19,7 @@ impl Map<1> for Rsqrt {
         g * L::lit(-0.5) * y * y * y
     }
 }
+compile_map! { 1 Rsqrt; }
 
 /// 1 / sqrt(x), elementwise.
 ///

@@ -19,12 +19,12 @@ use crate::value::cast;
 pub struct Sdpa(pub Attention);
 
 impl Op for Sdpa {
-    const NAME: &'static str = "scaled_dot_product_attention";
+    fn name(&self) -> &'static str {        "scaled_dot_product_attention"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::BOTH
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        array::one_device(Self::NAME, x)?;
+        array::one_device(self.name(), x)?;
         let (q, k, v) = (x[0], x[1], x[2]);
         let mask = x.get(3).map(|m| m.view());
         let rows = Shape::new(&q.shape()[..3])?;
@@ -138,7 +138,7 @@ pub fn scaled_dot_product_attention<V: Value>(
     scale: Option<f64>,
     enable_gqa: bool,
 ) -> Result<V> {
-    let op = Sdpa::NAME;
+    let op = "scaled_dot_product_attention";
     let (qs, ks, vs) = (q.shape(), k.shape(), v.shape());
     let seen = || format!("q {qs}, k {ks}, v {vs}");
     if [qs, ks, vs].iter().any(|s| s.rank() < 2) {

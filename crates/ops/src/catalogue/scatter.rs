@@ -15,7 +15,7 @@ pub struct ScatterOp {
 }
 
 impl Op for ScatterOp {
-    const NAME: &'static str = "scatter";
+    fn name(&self) -> &'static str {        "scatter"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::INPUTS
     }
@@ -77,7 +77,7 @@ pub(super) fn run<V: Value>(op: &str, how: Scatter, x: &V, dim: isize, index: &V
         )));
     }
     let y = V::apply(ScatterOp { how, axis }, &[&base, &at, &from]);
-    let y = y.map_err(|e| if op == ScatterOp::NAME { e } else { e.at(op) })?;
+    let y = y.map_err(|e| if op == "scatter" { e } else { e.at(op) })?;
     reshape::to_shape(&y, x.shape())
 }
 

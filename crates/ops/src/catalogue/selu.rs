@@ -21,6 +21,7 @@ impl Map<1> for Selu {
         L::select(x.gt(zero), g * L::lit(SCALE), below)
     }
 }
+compile_map! { 1 Selu; }
 
 /// The fixed point of Klambauer et al., "Self-normalizing neural networks", 2017: with these two, outputs have mean
 /// 0 and variance 1 if the inputs have.

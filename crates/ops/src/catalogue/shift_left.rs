@@ -13,6 +13,7 @@ impl IntMap<2> for ShiftLeft {
         x.shl(y)
     }
 }
+compile_int_map! { 2 ShiftLeft; }
 
 /// The bits of x moved left by y, elementwise, operands broadcast; for integers.
 ///

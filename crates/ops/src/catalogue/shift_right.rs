@@ -13,6 +13,7 @@ impl IntMap<2> for ShiftRight {
         x.shr(y)
     }
 }
+compile_int_map! { 2 ShiftRight; }
 
 /// The bits of x moved right by y, elementwise, operands broadcast; for integers, keeping the sign.
 ///

@@ -18,6 +18,7 @@ impl Map<1> for Sigmoid {
         g * (y * (L::lit(1.0) - y))
     }
 }
+compile_map! { 1 Sigmoid; }
 
 /// 1 / (1 + e^-x), elementwise.
 ///

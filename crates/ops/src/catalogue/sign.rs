@@ -9,7 +9,7 @@ pub struct Sign;
 impl Map<1> for Sign {
     const NAME: &'static str = "sign";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::from_mask(x.gt(L::lit(0.0))) - L::from_mask(x.lt(L::lit(0.0)))
@@ -19,6 +19,7 @@ impl Map<1> for Sign {
         L::lit(0.0)
     }
 }
+compile_map! { 1 Sign; }
 
 impl IntMap<1> for Sign {
     const NAME: &'static str = "sign";
@@ -28,6 +29,7 @@ impl IntMap<1> for Sign {
         I::select(zero.lt(x), I::lit(1), I::select(x.lt(zero), I::lit(-1), zero))
     }
 }
+compile_int_map! { 1 Sign; }
 
 /// -1, 0 or 1 by the sign of x, elementwise, for floats and integers; NaN gives 0.
 ///

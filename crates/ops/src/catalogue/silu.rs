@@ -22,6 +22,7 @@ impl Map<1> for Silu {
         g * (x.sigmoid() * x.fma((-x).sigmoid(), L::lit(1.0)))
     }
 }
+compile_map! { 1 Silu; }
 
 /// x sigmoid(x), elementwise.
 ///

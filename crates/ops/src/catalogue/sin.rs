@@ -9,7 +9,7 @@ pub struct Sin;
 impl Map<1> for Sin {
     const NAME: &'static str = "sin";
     const SAVES: Saves = Saves::INPUTS;
-    const ANGLES: bool = true;
+    const HINTS: Hints = Hints::ANGLES;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.sin()
@@ -19,6 +19,7 @@ impl Map<1> for Sin {
         g * x.cos()
     }
 }
+compile_map! { 1 Sin; }
 
 /// The sine, elementwise, in radians; accurate for arguments of any size.
 ///

@@ -18,6 +18,7 @@ impl Map<1> for Sinh {
         g * x.cosh()
     }
 }
+compile_map! { 1 Sinh; }
 
 /// The hyperbolic sine, elementwise.
 ///

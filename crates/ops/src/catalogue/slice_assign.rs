@@ -14,7 +14,7 @@ pub struct SliceAssign {
 }
 
 impl Op for SliceAssign {
-    const NAME: &'static str = "slice_assign";
+    fn name(&self) -> &'static str {        "slice_assign"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -13,7 +13,7 @@ pub struct SmoothL1Loss {
 
 impl Map<2> for SmoothL1Loss {
     const NAME: &'static str = "smooth_l1_loss";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, t]: [L; 2]) -> L {
         let (d, beta, half) = ((x - t).abs(), L::lit(self.beta), L::lit(0.5));
@@ -25,6 +25,7 @@ impl Map<2> for SmoothL1Loss {
         g * L::select(e.abs().lt(beta), e / beta, sign(e))
     }
 }
+compile_map! { 2 SmoothL1Loss; }
 
 /// With d = |x - target|: d^2 / (2 beta) where d < beta, else d - beta / 2; elementwise and reduced; operands
 /// broadcast. With `beta` 0 it is the l1_loss.

@@ -28,6 +28,7 @@ impl Map<1> for Softplus {
         L::select(z.gt(L::lit(self.threshold)), g, g * z.sigmoid())
     }
 }
+compile_map! { 1 Softplus; }
 
 /// `log(1 + e^(beta x)) / beta`, elementwise; x itself where `beta x > threshold`.
 ///

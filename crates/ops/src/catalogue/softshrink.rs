@@ -12,7 +12,7 @@ pub struct Softshrink {
 impl Map<1> for Softshrink {
     const NAME: &'static str = "softshrink";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         let l = L::lit(self.lambd);
@@ -24,6 +24,7 @@ impl Map<1> for Softshrink {
         L::select(x.abs().gt(L::lit(self.lambd)), g, L::lit(0.0))
     }
 }
+compile_map! { 1 Softshrink; }
 
 /// x - lambd above lambd, x + lambd below -lambd, else 0, elementwise.
 ///

@@ -19,6 +19,7 @@ impl Map<1> for Softsign {
         g / d / d
     }
 }
+compile_map! { 1 Softsign; }
 
 /// x / (1 + |x|), elementwise.
 ///

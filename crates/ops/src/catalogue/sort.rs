@@ -17,7 +17,7 @@ pub struct Sort {
 }
 
 impl Op for Sort {
-    const NAME: &'static str = "sort";
+    fn name(&self) -> &'static str {        "sort"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::OUTPUTS
     }

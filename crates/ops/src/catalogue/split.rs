@@ -24,7 +24,7 @@ impl Split {
 }
 
 impl Op for Split {
-    const NAME: &'static str = "split";
+    fn name(&self) -> &'static str {        "split"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -9,7 +9,7 @@ pub struct Sqrt;
 impl Map<1> for Sqrt {
     const NAME: &'static str = "sqrt";
     const SAVES: Saves = Saves::OUTPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.sqrt()
@@ -19,6 +19,7 @@ impl Map<1> for Sqrt {
         g * L::lit(0.5) / y
     }
 }
+compile_map! { 1 Sqrt; }
 
 /// The square root, elementwise.
 ///

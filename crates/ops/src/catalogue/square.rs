@@ -9,7 +9,7 @@ pub struct Square;
 impl Map<1> for Square {
     const NAME: &'static str = "square";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x * x
@@ -21,6 +21,7 @@ impl Map<1> for Square {
         half + half
     }
 }
+compile_map! { 1 Square; }
 
 impl IntMap<1> for Square {
     const NAME: &'static str = "square";
@@ -29,6 +30,7 @@ impl IntMap<1> for Square {
         x.mul(x)
     }
 }
+compile_int_map! { 1 Square; }
 
 /// x * x, elementwise, for floats and integers.
 ///

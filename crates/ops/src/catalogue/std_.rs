@@ -22,6 +22,7 @@ impl Map<2> for Slope {
         L::select(y.eq(L::lit(0.0)), L::lit(0.0), g / y)
     }
 }
+compile_map! { 2 Slope; }
 
 impl RowFormula<1> for Std {
     const NAME: &'static str = "std";

@@ -9,7 +9,7 @@ pub struct Sub;
 impl Map<2> for Sub {
     const NAME: &'static str = "sub";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     const PASSES: &'static [usize] = &[0];
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
@@ -20,6 +20,7 @@ impl Map<2> for Sub {
         if i == 0 { g } else { -g }
     }
 }
+compile_map! { 2 Sub; }
 
 impl IntMap<2> for Sub {
     const NAME: &'static str = "sub";
@@ -28,6 +29,7 @@ impl IntMap<2> for Sub {
         x.sub(y)
     }
 }
+compile_int_map! { 2 Sub; }
 
 /// x - y, elementwise, operands broadcast.
 ///

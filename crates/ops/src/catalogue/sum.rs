@@ -13,7 +13,7 @@ pub struct Sum {
 }
 
 impl Op for Sum {
-    const NAME: &'static str = "sum";
+    fn name(&self) -> &'static str {        "sum"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -9,7 +9,7 @@ pub struct Tan;
 impl Map<1> for Tan {
     const NAME: &'static str = "tan";
     const SAVES: Saves = Saves::OUTPUTS;
-    const ANGLES: bool = true;
+    const HINTS: Hints = Hints::ANGLES;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.tan()
@@ -19,6 +19,7 @@ impl Map<1> for Tan {
         g * (y * y + L::lit(1.0))
     }
 }
+compile_map! { 1 Tan; }
 
 /// The tangent, elementwise, in radians; accurate for arguments of any size.
 ///

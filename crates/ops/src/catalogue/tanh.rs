@@ -20,6 +20,7 @@ impl Map<1> for Tanh {
         g * ((one - y) * (one + y))
     }
 }
+compile_map! { 1 Tanh; }
 
 /// The hyperbolic tangent, elementwise.
 ///

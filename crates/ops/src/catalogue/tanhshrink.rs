@@ -19,6 +19,7 @@ impl Map<1> for Tanhshrink {
         g * (t * t)
     }
 }
+compile_map! { 1 Tanhshrink; }
 
 /// x - tanh(x), elementwise.
 ///

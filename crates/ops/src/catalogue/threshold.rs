@@ -14,7 +14,7 @@ pub struct Threshold {
 impl Map<1> for Threshold {
     const NAME: &'static str = "threshold";
     const SAVES: Saves = Saves::INPUTS;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         L::select(x.le(L::lit(self.threshold)), L::lit(self.value), x)
@@ -24,6 +24,7 @@ impl Map<1> for Threshold {
         L::select(x.le(L::lit(self.threshold)), L::lit(0.0), g)
     }
 }
+compile_map! { 1 Threshold; }
 
 /// x where it is above `threshold`, else `value`, elementwise.
 ///

@@ -17,6 +17,7 @@ impl Map<2> for Apart {
         x - y + L::lit(self.eps)
     }
 }
+compile_map! { 2 Apart; }
 
 /// max(0, margin + near - far)
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,7 @@ impl Map<2> for Lacks {
         L::select(v.lt(zero), zero, v)
     }
 }
+compile_map! { 2 Lacks; }
 
 /// max(0, margin + d(anchor, positive) - d(anchor, negative)) over the last axis, reduced, where d(a, b) is the p-norm
 /// of a - b + eps. With `swap` the negative's distance is that to the positive where this is less.

@@ -20,16 +20,17 @@ struct Side {
 
 impl Map<3> for Side {
     const NAME: &'static str = "triangle";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x, meets, column]: [L; 3]) -> L {
         let inside = if self.upper { meets.le(column) } else { column.le(meets) };
         L::select(inside, x, L::lit(0.0))
     }
 }
+compile_map! { 3 Side; }
 
 impl Op for Triangle {
-    const NAME: &'static str = "triangle";
+    fn name(&self) -> &'static str {        "triangle"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -9,7 +9,7 @@ pub struct Trunc;
 impl Map<1> for Trunc {
     const NAME: &'static str = "trunc";
     const SAVES: Saves = Saves::NOTHING;
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.trunc()
@@ -19,6 +19,7 @@ impl Map<1> for Trunc {
         L::lit(0.0)
     }
 }
+compile_map! { 1 Trunc; }
 
 impl IntMap<1> for Trunc {
     const NAME: &'static str = "trunc";
@@ -28,6 +29,7 @@ impl IntMap<1> for Trunc {
         x
     }
 }
+compile_int_map! { 1 Trunc; }
 
 /// x without its fraction, elementwise.
 ///

@@ -56,7 +56,7 @@ pub struct Unfold {
 }
 
 impl Op for Unfold {
-    const NAME: &'static str = "unfold";
+    fn name(&self) -> &'static str {        "unfold"    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

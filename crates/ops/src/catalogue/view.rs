@@ -80,7 +80,9 @@ pub struct Take {
 }
 
 impl Op for Take {
-    const NAME: &'static str = "view";
+    fn name(&self) -> &'static str {
+        "view"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }
@@ -105,7 +107,9 @@ pub struct Assemble {
 }
 
 impl Op for Assemble {
-    const NAME: &'static str = "assemble";
+    fn name(&self) -> &'static str {
+        "assemble"
+    }
     fn saves(&self, _: DType) -> Saves {
         Saves::NOTHING
     }

@@ -9,7 +9,7 @@ pub struct Where;
 
 impl Map<3> for Where {
     const NAME: &'static str = "where";
-    const LIGHT: bool = true;
+    const HINTS: Hints = Hints::LIGHT;
     #[inline(always)]
     fn lane<L: Lane>(&self, [cond, x, y]: [L; 3]) -> L {
         L::select(cond.to_mask(), x, y)
@@ -24,6 +24,7 @@ impl Map<3> for Where {
         }
     }
 }
+compile_map! { 3 Where; }
 
 impl IntMap<3> for Where {
     const NAME: &'static str = "where";
@@ -32,6 +33,7 @@ impl IntMap<3> for Where {
         I::select(cond.is_true(), x, y)
     }
 }
+compile_int_map! { 3 Where; }
 
 /// That a condition or mask is of bool.
 ///

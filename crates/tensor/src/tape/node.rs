@@ -355,7 +355,7 @@ fn wanted<B: Backend>(edges: &Edges<B>) -> SmallVec<[bool; 2]> {
 
 impl<O: Op, B: Backend> Recorded<B> for Run<O> {
     fn name(&self) -> &'static str {
-        O::NAME
+        self.0.name()
     }
     fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
         live.with_arrays(&g, &|c| self.0.backward(c, &g))

@@ -257,21 +257,30 @@ impl Call {
                 let len = x.layout.shape().numel();
                 match formula {
                     0 => vec![down(
-                        B::map(d, &Primitives, [hx.view(), hy.view(), hz.view()], *dtype)?,
+                        B::map(d, &Compiled::<_, 3>(Primitives), &[hx.view(), hy.view(), hz.view()], *dtype)?,
                         *dtype,
                         len,
                     )?],
-                    1 => vec![down(B::map(d, &Rounding, [hx.view()], *dtype)?, *dtype, len)?],
+                    1 => vec![down(
+                        B::map(d, &Compiled::<_, 1>(Rounding), &[hx.view()], *dtype)?,
+                        *dtype,
+                        len,
+                    )?],
                     2 => vec![down(
-                        B::map(d, &Inside, [hx.view(), hy.view(), hz.view()], *dtype)?,
+                        B::map(d, &Compiled::<_, 3>(Inside), &[hx.view(), hy.view(), hz.view()], *dtype)?,
                         DType::Bool,
                         len,
                     )?],
-                    _ => vec![down(B::map(d, &Elementary, [hx.view(), hy.view()], *dtype)?, *dtype, len)?],
+                    _ => vec![down(
+                        B::map(d, &Compiled::<_, 2>(Elementary), &[hx.view(), hy.view()], *dtype)?,
+                        *dtype,
+                        len,
+                    )?],
                 }
             }
             Call::MapInt { x: [x, y], dtype } => {
-                let buffer = B::map_int(d, &Integers, [up(x)?.view(), up(y)?.view()], *dtype)?;
+                let buffer =
+                    B::map_int(d, &Compiled::<_, 2>(Integers), &[up(x)?.view(), up(y)?.view()], *dtype)?;
                 vec![down(buffer, *dtype, x.layout.shape().numel())?]
             }
             Call::Fold { f, x, kept, to } => {
@@ -451,6 +460,7 @@ impl Map<3> for Primitives {
         L::select(x.lt(y), a + b, c.copysign(z))
     }
 }
+elinvar_ops::compile_map! { 3 Primitives; }
 
 /// All roundings.
 #[derive(Clone, Copy, Debug)]
@@ -463,6 +473,7 @@ impl Map<1> for Rounding {
         L::select(part.lt(L::lit(0.5)), x.round() + x.trunc() * L::lit(0.25), x.ceil() - part)
     }
 }
+elinvar_ops::compile_map! { 1 Rounding; }
 
 /// A map to bool.
 #[derive(Clone, Copy, Debug)]
@@ -475,6 +486,7 @@ impl Map<3> for Inside {
         L::from_mask((y.le(x) & x.lt(z)) | x.is_nan())
     }
 }
+elinvar_ops::compile_map! { 3 Inside; }
 
 /// The elementary functions.
 #[derive(Clone, Copy, Debug)]
@@ -488,6 +500,7 @@ impl Map<2> for Elementary {
         smooth + L::select(partly.is_nan(), L::lit(0.0), partly)
     }
 }
+elinvar_ops::compile_map! { 2 Elementary; }
 
 /// Integer arithmetic at its edges.
 #[derive(Clone, Copy, Debug)]
@@ -499,6 +512,7 @@ impl IntMap<2> for Integers {
         sums.xor(x.shl(y.and(I::lit(15)))).max(x.shr(y)).add(x.rem_floor(y))
     }
 }
+elinvar_ops::compile_int_map! { 2 Integers; }
 
 /// (x - mean) / sqrt(1 + variance) * y, in two statistics.
 #[derive(Clone, Copy, Debug)]
