@@ -11,7 +11,7 @@ use elinvar_ops::casting::{All, Halves};
 use elinvar_ops::fold;
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
-use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::map::{Compiled, IntMap, Map, Out};
 use elinvar_ops::op::{Context, Saves};
 use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
 use elinvar_ops::update::Update;
