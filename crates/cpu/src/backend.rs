@@ -82,7 +82,7 @@ impl Backend for Cpu {
         memory::adopt(data).map(CpuBuffer::new)
     }
     fn download(d: &CpuDevice, x: BackendView<'_>) -> Result<HostData> {
-        copy::own(d, &host_view(&x)?)
+        copy::to_contiguous(d, &host_view(&x)?)
     }
     fn receive(_: &CpuDevice, _: &CpuDevice, _: BackendView<'_>) -> Result<Option<CpuBuffer>> {
         // All of its devices are the host.
@@ -115,7 +115,7 @@ impl Backend for Cpu {
         into_buffer(random::random(d, r, s, dtype, len))
     }
     fn copy(d: &CpuDevice, x: BackendView<'_>) -> Result<CpuBuffer> {
-        into_buffer(copy::own(d, &host_view(&x)?))
+        into_buffer(copy::to_contiguous(d, &host_view(&x)?))
     }
     fn cast<C: Casting>(d: &CpuDevice, x: BackendView<'_>, dtype: DType) -> Result<CpuBuffer> {
         let x = host_view(&x)?;
@@ -290,7 +290,7 @@ impl Backend for Cpu {
             DType::F64 => gemm::contract::contract::<f64, E, N>(d, p, &x, (&w, packed), e, &extra),
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 let own = |v: backend::View<'_, Reference>| {
-                    copy::own(d, &View { buffer: v.buffer, layout: v.layout, dtype: v.dtype })
+                    copy::to_contiguous(d, &View { buffer: v.buffer, layout: v.layout, dtype: v.dtype })
                 };
                 Reference::contract_integers(
                     reference_view(x),
@@ -413,7 +413,7 @@ impl Backend for Cpu {
     ) -> Result<CpuBuffer> {
         let (base, index) = (host_view(&base)?, host_view(&index)?);
         if how == Scatter::Add
-            && let Some(y) = scatter::of_map(d, &base, axis, &index, &src)?
+            && let Some(y) = scatter::scatter_of_map(d, &base, axis, &index, &src)?
         {
             return into_buffer(Ok(y));
         }

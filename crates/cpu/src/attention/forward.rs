@@ -125,7 +125,7 @@ impl<C: AttentionFloat> ForwardTiles<'_, C> {
         let spare = if self.kind.terms(self.z.d) > CHUNK { rows * TILE } else { 0 };
         let streamed = match &self.blocks {
             KeyValueSource::Kept { .. } => 0,
-            KeyValueSource::Streamed(blocks) => blocks.dst(),
+            KeyValueSource::Streamed(blocks) => blocks.scratch_len(),
         };
         // One piece of memory: few are kept.
         scratch(rows * TILE + rows * wide + spare + streamed, |all| {

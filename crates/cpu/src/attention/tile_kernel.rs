@@ -125,17 +125,17 @@ impl<T: SimdElement> TileProduct<T> {
                     let right: [V; W] = registers(b);
                     b = b.wrapping_add(self.b_row);
                     each_row!(R, up to 8, r => {
-                        let left = V::splat(a.number(r, if A::CONST_STRIDE { t } else { 0 }));
+                        let left = V::splat(a.element(r, if A::CONST_STRIDE { t } else { 0 }));
                         for (sum, right) in sums[r].iter_mut().zip(right) {
                             *sum = left.fma(right, *sum);
                         }
                     });
                     if !A::CONST_STRIDE {
-                        a.step(1);
+                        a.advance(1);
                     }
                 });
                 if A::CONST_STRIDE {
-                    a.step(TERMS_PER_STEP);
+                    a.advance(TERMS_PER_STEP);
                 }
                 left -= TERMS_PER_STEP;
             }
@@ -143,12 +143,12 @@ impl<T: SimdElement> TileProduct<T> {
                 let right: [V; W] = registers(b);
                 b = b.wrapping_add(self.b_row);
                 each_row!(R, up to 8, r => {
-                    let left = V::splat(a.number(r, 0));
+                    let left = V::splat(a.element(r, 0));
                     for (sum, right) in sums[r].iter_mut().zip(right) {
                         *sum = left.fma(right, *sum);
                     }
                 });
-                a.step(1);
+                a.advance(1);
             }
             each_row!(R, up to 8, r => {
                 for (v, sum) in sums[r].iter().enumerate() {

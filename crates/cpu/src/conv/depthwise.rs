@@ -61,8 +61,8 @@ pub(super) fn depthwise<T: Real>(
             dst.write_then(
                 |dst| planes.fill(patches.data, b * area, &weights[b % groups * o + i], dst),
                 |y| {
-                    if !epilogue.nothing() {
-                        epilogue.epilogue(d.isa(), b, i, 0, y);
+                    if !epilogue.is_empty() {
+                        epilogue.apply_to_row(d.isa(), b, i, 0, y);
                     }
                 },
             );

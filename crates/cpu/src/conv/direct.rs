@@ -83,9 +83,9 @@ pub(super) fn conv_direct<T: Real>(
                         }
                     }
                 }
-                if !epilogue.nothing() {
+                if !epilogue.is_empty() {
                     for (i, y) in y.chunks_exact_mut(n).enumerate() {
-                        epilogue.epilogue(d.isa(), b, i, 0, y);
+                        epilogue.apply_to_row(d.isa(), b, i, 0, y);
                     }
                 }
             }

@@ -26,7 +26,7 @@ use crate::gemm::{
     PrepackedB, PrepackedPanels, Real, RowsA, StoredElements, TermKind, TileEpilogue, nr, run_gemm_of_pairs,
     transpose_block,
 };
-use crate::layout::copy::{ContiguousElements, elements, own};
+use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
@@ -502,7 +502,10 @@ fn flattened<'a>(
 ) -> Result<(BorrowedOrCopied<&'a HostData, PooledData>, Layout)> {
     Ok(match v.layout.reshape(shape) {
         Some(l) => (BorrowedOrCopied::There(v.buffer), l),
-        None => (BorrowedOrCopied::Copied(PooledData::new(own(d, v)?)), Layout::contiguous(shape.clone())),
+        None => (
+            BorrowedOrCopied::Copied(PooledData::new(to_contiguous(d, v)?)),
+            Layout::contiguous(shape.clone()),
+        ),
     })
 }
 

@@ -155,7 +155,9 @@ fn many<T: ComputeElement>(
     // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
     let straight: SmallVec<[Option<PooledData>; 3]> = x
         .iter()
-        .map(|v| copy::is_transposed(v.layout).then(|| copy::own(d, v).map(PooledData::new)).transpose())
+        .map(|v| {
+            copy::is_transposed(v.layout).then(|| copy::to_contiguous(d, v).map(PooledData::new)).transpose()
+        })
         .collect::<Result<_>>()?;
     let operands: SmallVec<[Operand<'_, T>; 3]> = x
         .iter()

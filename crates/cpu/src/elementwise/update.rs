@@ -264,7 +264,7 @@ fn straight<const M: usize, const R: usize>(
     let mut all = with_capacity(items.len() * R)?;
     for v in items.iter().flat_map(|i| &i.reads) {
         all.push(if copy::is_transposed(v.layout) {
-            Some(PooledData::new(copy::own(d, &here(v))?))
+            Some(PooledData::new(copy::to_contiguous(d, &here(v))?))
         } else {
             None
         });

@@ -52,7 +52,7 @@ impl<T: Real> Gemm<'_, T> {
                             done += n;
                         }
                     }
-                    self.epilogue(d, tile);
+                    self.run_epilogue(d, tile);
                 })
             })?
         })
@@ -72,7 +72,7 @@ impl<T: Real> Gemm<'_, T> {
             let lhs = RowsA { data: &lines.data[terms.start..], ..lines };
             tile.add_part(isa, lhs, (0, cols.len()), rhs, terms.len());
         }
-        self.epilogue(d, tile);
+        self.run_epilogue(d, tile);
         true
     }
 
@@ -81,7 +81,7 @@ impl<T: Real> Gemm<'_, T> {
         let (isa, b, rows) = (d.isa(), tile.batch, tile.rows.clone());
         if let Some(lines) = self.lhs.rows_in_place(b, rows.clone()) {
             tile.gemv(isa, self.kind, lines, columns, self.k);
-            self.epilogue(d, tile);
+            self.run_epilogue(d, tile);
             return Ok(());
         }
         let (size, step) = (rows.len() * PACKED_A_PITCH, self.k.next_multiple_of(CHUNK) + 16);
@@ -94,7 +94,7 @@ impl<T: Real> Gemm<'_, T> {
                     }
                 }
                 tile.gemv(isa, self.kind, RowsA { data: lhs, step }, columns, self.k);
-                self.epilogue(d, tile);
+                self.run_epilogue(d, tile);
             })
         })?
     }

@@ -46,7 +46,7 @@ pub(super) fn try_tiny<T: Real>(
             let first = start / results;
             let y = dst.zeroed(dst.remaining(), T::ZERO);
             dispatch(d.isa(), TinyProducts { x, w, lhs, rhs, first, sizes: [m, k, n], y });
-            if !epilogue.nothing() {
+            if !epilogue.is_empty() {
                 y.chunks_exact_mut(results)
                     .enumerate()
                     .for_each(|(i, y)| epilogue.rows(d.isa(), first + i, 0, n, y));

@@ -11,7 +11,7 @@
 //! An index out of range gets no sentence here: the caller asks the reference for it.
 
 use crate::elementwise::operand::{MAX_BLOCK_ELEMENTS, misuse_error};
-use crate::layout::copy::{ContiguousElements, cast_halves, elements, own};
+use crate::layout::copy::{ContiguousElements, cast_halves, elements, to_contiguous};
 use crate::layout::strided_iter::StridedIter;
 use crate::lazy::buffer::View;
 use crate::lazy::fusion::SingleMap;
@@ -112,7 +112,7 @@ pub(crate) fn scatter(
         return Err(misuse_error("a scatter of another type", src.buffer.dtype()));
     }
     if index.shape().contains(&0) {
-        return own(d, base).map(Some);
+        return to_contiguous(d, base).map(Some);
     }
     if base.shape().contains(&0) {
         return Ok(None);
@@ -185,7 +185,7 @@ enum ScatterSource<'a, T> {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn of_map(
+pub(crate) fn scatter_of_map(
     d: &CpuDevice,
     base: &View<'_>,
     axis: usize,

@@ -207,7 +207,7 @@ impl FusionPass {
 /// See [`FusionPlan::compute`].
 fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
     if plan.operands.iter().all(PlanOperand::is_ready) {
-        return alone(plan);
+        return compute_single(plan);
     }
     let mut steps = FusionPass::default();
     let last = steps.add(plan, None);
@@ -314,7 +314,7 @@ fn evenly(n: usize, most: usize) -> usize {
 ///
 /// # Errors
 /// `OutOfMemory`.
-fn alone(plan: &FusionPlan) -> Result<HostData> {
+fn compute_single(plan: &FusionPlan) -> Result<HostData> {
     let ready = SingleMap::new(plan)?;
     let y = parallel_fill(&plan.d, plan.len, 1, &|start, dst| {
         ready.fill(start, dst);

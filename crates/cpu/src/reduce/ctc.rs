@@ -61,7 +61,7 @@ impl<'a> ContiguousView<'a> {
         let lies = view.layout.is_contiguous();
         Ok(ContiguousView {
             view,
-            copy: if lies { None } else { Some(PooledData::new(copy::own(d, view)?)) },
+            copy: if lies { None } else { Some(PooledData::new(copy::to_contiguous(d, view)?)) },
         })
     }
     fn elements<C: Float>(&self, what: &str) -> Result<&[C]> {

@@ -248,7 +248,7 @@ impl<T: Real, const PICKED: bool> VectorKernel for PixelTiles<'_, '_, T, PICKED>
                     let before = accumulate_in_place(c, step, first);
                     let line_prefetch =
                         later.some(k).or_else(|| prefetch_at.some(k)).or_else(|| written.some(k));
-                    let line_prefetch = line_prefetch.unwrap_or(LinePrefetch::nothing(at));
+                    let line_prefetch = line_prefetch.unwrap_or(LinePrefetch::none(at));
                     let b = PanelB::<V> { at, next: w, across: 0, line_prefetch };
                     if const { PICKED } {
                         let picks = picks.expect("terms are picked").as_ptr();
@@ -283,12 +283,12 @@ impl<V: Vector> RowsOfA<V> for ConsecutivePixels<V> {
     const ONE_ADDRESS: bool = true;
     const CONST_STRIDE: bool = true;
     #[inline(always)]
-    unsafe fn number(self, r: usize, t: usize) -> V::T {
+    unsafe fn element(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.from.wrapping_add(*self.places.add(t)).wrapping_add(r) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self, terms: usize) {
+    unsafe fn advance(&mut self, terms: usize) {
         self.places = self.places.wrapping_add(terms);
     }
 }
@@ -312,7 +312,7 @@ impl<V: Vector> RowsOfA<V> for StridedPixels<V> {
     const ONE_ADDRESS: bool = true;
     const CONST_STRIDE: bool = false;
     #[inline(always)]
-    unsafe fn begin(&mut self) {
+    unsafe fn begin_term(&mut self) {
         // SAFETY: the caller's.
         let place = unsafe { *self.places.add(usize::from(*self.picks)) };
         self.at = self.from.wrapping_add(place);
@@ -326,12 +326,12 @@ impl<V: Vector> RowsOfA<V> for StridedPixels<V> {
         }
     }
     #[inline(always)]
-    unsafe fn number(self, r: usize, _: usize) -> V::T {
+    unsafe fn element(self, r: usize, _: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.at.add(r % ROWS_PER_ADDRESS * self.row_stride) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self, terms: usize) {
+    unsafe fn advance(&mut self, terms: usize) {
         self.picks = self.picks.wrapping_add(terms);
     }
 }
@@ -346,7 +346,7 @@ struct TermSubsetOfB<V: Vector> {
 impl<V: Vector> ColumnsOfB<V> for TermSubsetOfB<V> {
     const LOAD_BOUND: bool = false;
     #[inline(always)]
-    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+    unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term, whose columns lie in the panel.
         unsafe {
             let at = self.panel.at.add(usize::from(*self.picks) * self.panel.next);

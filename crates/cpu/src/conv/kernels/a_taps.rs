@@ -118,7 +118,7 @@ impl<T: Real> VectorKernel for TapTiles<'_, T> {
                         at,
                         next: b.step,
                         across: 0,
-                        line_prefetch: prefetch_at.some(k).unwrap_or(LinePrefetch::nothing(at)),
+                        line_prefetch: prefetch_at.some(k).unwrap_or(LinePrefetch::none(at)),
                     };
                     let c = c.add(i * TAPS_PER_ADDRESS * step + j);
                     let before = accumulate_in_place(c, step, first);
@@ -152,16 +152,16 @@ impl<V: Vector> RowsOfA<V> for TapPointers<V> {
         self.lhs
     }
     #[inline(always)]
-    unsafe fn number(self, r: usize, t: usize) -> V::T {
+    unsafe fn element(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.at[r / TAPS_PER_ADDRESS].add(r % TAPS_PER_ADDRESS + t) }
     }
     #[inline(always)]
-    fn between(self) {
+    fn between_terms(self) {
         compiler_fence(Ordering::SeqCst);
     }
     #[inline(always)]
-    unsafe fn step(&mut self, terms: usize) {
+    unsafe fn advance(&mut self, terms: usize) {
         self.at = self.at.map(|p| opaque_address(p.wrapping_add(terms)));
         self.lhs -= terms;
         if self.lhs == 0 {

@@ -147,7 +147,7 @@ struct OneRowRegisters<V: Vector> {
 impl<V: Vector> ColumnsOfB<V> for OneRowRegisters<V> {
     const LOAD_BOUND: bool = true;
     #[inline(always)]
-    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+    unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term.
         unsafe {
             let place = *self.places;
@@ -175,7 +175,7 @@ struct TwoRowRegisters<V: Vector> {
 impl<V: Vector> ColumnsOfB<V> for TwoRowRegisters<V> {
     const LOAD_BOUND: bool = true;
     #[inline(always)]
-    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+    unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term.
         unsafe {
             let place = *self.places;

@@ -231,7 +231,7 @@ impl<T: Real> OutputTile<'_, T> {
     ///
     /// # Panics
     /// If there are too few, or these are not the next columns.
-    pub(crate) fn transposed(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
+    pub(crate) fn store_transposed(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
         assert!(at == self.done && at + cols <= self.cols.len(), "columns of a tile");
         // SAFETY: columns at..at + cols are the tile's, whose rows lie in the result, and `self` is borrowed exclusively.
         unsafe {

@@ -36,7 +36,7 @@ pub(crate) struct LinePrefetch {
 
 impl LinePrefetch {
     /// Nothing but one place over and over, which is one that is used anyway: of none, a processor would look for the page each time.
-    pub(crate) fn nothing<T>(at: *const T) -> LinePrefetch {
+    pub(crate) fn none<T>(at: *const T) -> LinePrefetch {
         LinePrefetch { at: at.cast(), step: 0 }
     }
     /// Has a line fetched, and goes on by so many terms.

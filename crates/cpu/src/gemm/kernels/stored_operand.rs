@@ -25,7 +25,7 @@ pub(super) trait StoredAs<T> {
     ///
     /// # Safety
     /// It can be read.
-    unsafe fn number(p: *const Self::Number) -> T;
+    unsafe fn element(p: *const Self::Number) -> T;
 }
 
 /// As they are.
@@ -45,7 +45,7 @@ impl<T: SimdElement> StoredAs<T> for StoredNative<T> {
         unsafe { gather_one(p, step, t, |x| x) }
     }
     #[inline(always)]
-    unsafe fn number(p: *const T) -> T {
+    unsafe fn element(p: *const T) -> T {
         // SAFETY: the caller's.
         unsafe { *p }
     }
@@ -67,7 +67,7 @@ impl<T: SimdElement, H: Float16> StoredAs<T> for StoredFloat16<H> {
         unsafe { gather_one_f16(p, step, t) }
     }
     #[inline(always)]
-    unsafe fn number(p: *const H) -> T {
+    unsafe fn element(p: *const H) -> T {
         // SAFETY: the caller's.
         unsafe { (*p).wide() }
     }
@@ -106,7 +106,7 @@ pub(super) unsafe fn few_dots<T: SimdElement, A: StoredAs<T>, B: StoredAs<T>>(
     for t in 0..k {
         for (i, sum) in all.iter_mut().enumerate() {
             // SAFETY: the caller's.
-            *sum = unsafe { A::number(a[i].add(t)).fma(B::number(b[i].add(t)), *sum) };
+            *sum = unsafe { A::element(a[i].add(t)).fma(B::element(b[i].add(t)), *sum) };
         }
     }
     sums.copy_from_slice(&all[..sums.len()]);
