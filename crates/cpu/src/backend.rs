@@ -1,4 +1,7 @@
-//! The CPU backend: [`Backend`] for [`Cpu`], as calls of the kernels of this crate.
+//! `impl Backend for Cpu`: each kind of work as a call of one of the op families of this crate.
+//!
+//! Dispatch by dtype and fallback to the reference happen here; strategy and blocking are chosen in
+//! the families.
 
 use crate::elementwise::{map, random, update};
 use crate::index::{gather, scatter};

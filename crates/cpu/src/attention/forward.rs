@@ -1,4 +1,5 @@
-//! The forward: one tile of queries walks over the blocks of keys.
+//! Attention forward: a tile of queries visits the blocks of keys and values, with online softmax
+//! statistics per row.
 
 use super::bf16::{self, PairScratch, PairedRows};
 use super::few_queries::{self, StreamedKeyValues};

@@ -1,6 +1,8 @@
-//! Chains of fma in register tiles: `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in ascending order.
+//! The attention microkernel: `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for ascending p, in
+//! register tiles.
 //!
-//! Each element of `c` is one chain, whatever the tile; what vectors and tiles change is only how many chains go at once.
+//! Each element of `c` is one fma chain, whatever the tile; register width and tile size change
+//! only how many chains run at once.
 
 #![allow(unsafe_code, reason = "vector loads and stores, in matrices whose sizes are checked once")]
 

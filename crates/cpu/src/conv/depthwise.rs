@@ -1,4 +1,4 @@
-//! Convolutions of one channel in a group, of three by three taps, one step apart: planes are read as they lie.
+//! Depthwise convolution of 3 x 3 taps with stride 1: planes are read in place.
 
 use super::im2col::Im2col;
 use crate::CpuDevice;

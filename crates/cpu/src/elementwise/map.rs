@@ -1,10 +1,10 @@
-//! Elementwise work: a formula at every element.
+//! Elementwise maps: a formula at every element, with broadcast, strided and converted operands.
 //!
-//! A program has hundreds of formulas, so little is compiled for each: one loop over contiguous slices per instruction set
-//! and type of computation ([`SliceFormula`]). Everything else is shared. An operand that is not such a slice (strided,
-//! of 16 bits, bool) goes through blocks that stay in the first-level cache; so does a result that is stored as another type
-//! than it is computed in. Where an operand is broadcast, the formula is called on as many elements as lie together, or share
-//! one of its numbers.
+//! A program has hundreds of formulas, so little is compiled for each: one loop over contiguous
+//! slices per instruction set and compute type ([`SliceFormula`]). Everything else is shared. An
+//! operand that is not such a slice (strided, 16-bit, bool) is staged in blocks that stay in L1; so
+//! is a result that is stored in another type than it is computed in. Where an operand is
+//! broadcast, the formula is called on runs that are contiguous or share one of its elements.
 
 use super::operand;
 use super::operand::{ComputeElement, MAX_BLOCK_ELEMENTS, Operand, common_run, misuse_error};

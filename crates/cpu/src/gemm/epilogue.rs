@@ -1,4 +1,5 @@
-//! What follows a sum: the epilogue, on rows of finished blocks while they are in the cache.
+//! GEMM epilogue: bias, activation and other formulas on rows of finished tiles, while they are in
+//! the cache.
 
 use super::kernels::OutputTile;
 use super::operand::{BatchedMatrix, copy_block};

@@ -1,12 +1,13 @@
-//! Products of matrices: packed blocks, tiles in registers, threads over tiles.
+//! The loops of a GEMM around the microkernel: packing plan (who packs A and B), blocking (`mc`,
+//! `nc`), and threads over tiles.
 //!
-//! A contraction, and each kind of convolution, is a batch of products `y[m, n] = sum over k of a[m, k] * b[k, n]` whose
-//! factors are packed by [`OperandA`] and [`OperandB`]. The order of the terms (`elinvar_core::order::contract`) is also the
-//! shape of the loops: a chunk of 512 terms is packed, a tile of the result chains it in registers from 0, and adds it
-//! to the result; the first chunk is stored. What runs side by side are elements of the result, so no block
-//! size and no number of threads changes a bit.
+//! A and B are packed through [`OperandA`] and [`OperandB`]. The canonical order of terms
+//! (`elinvar_core::order::contract`) is also the shape of the loops: a chunk of `KC` = 512 terms is
+//! packed, a tile of the result accumulates it in registers from 0 and adds it to the result; the
+//! first chunk is stored. Only elements of the result are computed in parallel.
 //!
-//! How it can be wrong: by a result element that no tile, or two tasks, write. The tests have sizes around every block.
+//! How it can be wrong: by an element that no tile, or two tasks, write. The tests have sizes
+//! around every block.
 
 use super::epilogue::TileEpilogue;
 use super::kernels::{

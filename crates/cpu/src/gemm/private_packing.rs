@@ -1,4 +1,5 @@
-//! Products whose factors are shared by nobody: each task packs what it multiplies, or reads it where it lies.
+//! GEMM loops in which every task packs its own A and B, or reads them in place: nothing is shared
+//! between threads.
 
 use super::kernels::{GEMV_MIN_COLUMNS, OutputTile, PACKED_A_PITCH, RowsA, mr, nr};
 use super::{

@@ -1,8 +1,10 @@
-//! Some rows times columns whose terms are neighbours in memory, as in a layer's x * w^T.
+//! Small-M GEMM with swapped operands: few rows times a B whose terms are contiguous, as in a
+//! linear layer's `x * w^T`.
 //!
-//! The product is computed on its side: columns are what a tile takes number by number, and rows lie beside one another in its registers.
-//! So w is read where it lies, and x, which is small, is what is packed. Panels of w would have to be turned on their way, which is not paid
-//! back by so few rows. Factors commute, so every chain is the same.
+//! The product is computed transposed: a tile broadcasts the elements of w, and rows of x are the
+//! lanes of its registers. So w is read in place and only x, which is small, is packed. Packing w
+//! would need a transpose that so few rows do not pay for. Multiplication commutes, so every fma
+//! chain is the same.
 
 use super::kernels::{
     COLUMN_GROUP, NextOperands, OutputTile, PACKED_A_PITCH, PREFETCH_ROWS, PanelsB, RowsA, SmallM,

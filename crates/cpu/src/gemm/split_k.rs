@@ -1,8 +1,11 @@
-//! Few results of many terms (split-K): there are too few tiles for all threads, and of two vectors there is a single chain, each step of which
-//! waits for the one before. Chunks of terms do not depend on each other, so each is a product of its own here, and what comes of them is added when
-//! all are there, from first to last.
+//! GEMM by split-K: few results of many terms, where there are too few tiles for all threads, or,
+//! for dot products, a single dependent chain.
 //!
-//! How it can be wrong: by an order of chunks that depends on who was ready first. They wait in memory, each in its place.
+//! Chunks of `KC` terms are independent, so each is a product of its own whose partial sums wait in
+//! memory and are added from first to last.
+//!
+//! How it can be wrong: by adding chunks in the order in which threads finish. Each partial sum has
+//! its own place, and the reduction starts when all are there.
 
 use super::epilogue::NARROW_ROW_MAX_ELEMENTS;
 use super::kernels::{BatchedDots, dots};

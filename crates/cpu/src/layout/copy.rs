@@ -1,4 +1,5 @@
-//! Moving elements: copies of strided views, conversions, new tensors put together from parts.
+//! Strided copies and casts: a view as contiguous elements, in its own dtype or another; transposed
+//! views go by tiles.
 
 use super::strided_iter::{StridedIter, gather_runs};
 use crate::elementwise::convert::{self, RoundToOdd};

@@ -1,4 +1,4 @@
-//! The averages of windows, and their gradient.
+//! Average pooling and its gradient.
 
 use super::{AxisTaps, EvenWindows, PoolPlane, divisor, lanes};
 use crate::CpuDevice;

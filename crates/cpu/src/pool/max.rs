@@ -1,4 +1,5 @@
-//! The largest elements of windows, and where they are: two results, of which mostly the first is all that anybody reads.
+//! Max pooling: the largest element of each window, and its index; the indices are a deferred
+//! second result, as most callers read only the first.
 
 use super::kernels;
 use super::{AxisTaps, EvenWindows, PoolPlane, lanes};

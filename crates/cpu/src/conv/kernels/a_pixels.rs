@@ -1,9 +1,10 @@
-//! c = a * b or c += a * b, for a chunk of terms, where the rows of a are windows over padded planes, read as they lie, and b is packed.
+//! Implicit-GEMM microkernel operand: rows of A are windows over padded planes, read in place; B is
+//! packed.
 //!
-//! What windows that follow one another see under a tap are neighbours in a padded plane, up to the end of a row of windows. So a
-//! tile as high as a run of windows has one address for all of its rows, and nothing is packed but weights. A register holds
-//! output channels, and whole ones at that, however short rows of windows are. Windows at an edge of their planes, side by side or one
-//! below the other, are tiles of their own, of those terms that are not padding for all of them.
+//! What consecutive windows see under one tap is contiguous in a padded plane, up to the end of a
+//! row of windows. So a tile as high as a run of windows has one address for all of its rows, and
+//! only weights are packed. A register holds output channels, however short rows of windows are.
+//! Windows at the border are tiles of their own, over only those terms that are not padding there.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::Real;

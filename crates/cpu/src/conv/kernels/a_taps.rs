@@ -1,9 +1,9 @@
-//! c = a * b or c += a * b, for a chunk of terms, where the rows of a are taps of windows over padded planes, read as they lie, and b is
-//! packed: a gradient by weights.
+//! Implicit-GEMM microkernel operand for the gradient by weight: rows of A are taps of windows over
+//! padded planes, read in place; B is packed.
 //!
-//! What a tap sees from windows that follow one another are neighbours in a padded plane, up to the end of a row of windows; and taps
-//! that are neighbours themselves see neighbours. So three rows have one address, and a tile goes from a row of windows to the next
-//! by moving its addresses; nothing of a is packed, nine times as large as its planes if windows are 3 x 3.
+//! What one tap sees from consecutive windows is contiguous in a padded plane, up to the end of a
+//! row of windows, and neighbouring taps see neighbouring elements. So three rows share one
+//! address, and a tile goes to the next row of windows by moving its addresses.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_pixels::WindowRun;

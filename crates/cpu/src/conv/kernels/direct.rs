@@ -1,9 +1,9 @@
-//! Chains of fma for convolutions of few channels, straight from padded planes: no factor is packed.
+//! Direct convolution kernels for few channels: fma chains straight from padded planes, nothing
+//! packed.
 //!
-//! Sixteen chains go side by side, a [`CHAINS_PER_UNIT`]: positions that follow one another in a row ([`DirectWindows`]), or groups
-//! ([`DirectGroups`]). What runs side by side never changes a chain's order.
-//!
-//! How it can be wrong: by reading beside a plane. Both check the reach of what they are given, once, before their loops.
+//! The lanes are consecutive positions of a row ([`DirectWindows`]) or groups ([`DirectGroups`]);
+//! the order within a chain is unaffected. How it can be wrong: by reading outside of a plane. Both
+//! check the reach of their arguments once, before the loops.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 #![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 

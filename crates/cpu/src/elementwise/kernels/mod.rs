@@ -1,4 +1,4 @@
-//! The vector loop of elementwise formulas, and conversions of 16-bit floats.
+//! Elementwise kernels: the vector loop, and conversion of 16-bit floats.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod convert_f16;

@@ -1,11 +1,12 @@
-//! Formulas over contiguous operands, in windows: so many elements that the compiler makes straight vector code of them.
+//! The vector loop of elementwise formulas over contiguous operands, in chunks of constant length
+//! that compile to straight vector code.
 //!
-//! An operand is elements that lie one after the other, or one number for all. Both are one loop: a number is a window of
-//! copies, and the loop stays on it where it would go on to the next. So a formula is compiled once, and no row of copies is
-//! written for a number. Rows of one length that share an operand, or have a number each, are done in one call.
+//! An operand is a slice, or one scalar for all elements. Both are one loop: a scalar is a chunk of
+//! copies with step 0. So a formula is compiled once, and a scalar is never expanded to a row. Rows
+//! of one length that share an operand, or have a scalar each, are done in one call.
 //!
-//! How it can be wrong: at the end, where there is no whole window. What is left goes through a small window that is filled up
-//! with zeros, and what comes of those is thrown away.
+//! How it can be wrong: at the tail, where there is no whole chunk. The rest goes through a small
+//! chunk padded with zeros, or masked loads and stores, and results of the padding are dropped.
 
 use crate::runtime::output::uninit::UninitSlice;
 use crate::simd::LINE;

@@ -1,4 +1,5 @@
-//! The left factor of a tile, number by number: where its rows are, so that few registers hold their addresses.
+//! The A operand of a register tile, element by element: row-major, column-major or packed,
+//! addressed so that few registers hold row pointers.
 #![allow(unsafe_code, reason = "loads without a check for each")]
 
 use crate::simd::vector::Vector;

@@ -1,7 +1,9 @@
-//! c = a * b or c += a * b, for a chunk of terms, tile by tile in registers.
+//! The GEMM microkernel: `c = a * b` or `c += a * b` for a chunk of terms, in register tiles of
+//! `MR` x `NR` accumulators.
 //!
-//! The left block lies in rows: a row's terms are neighbours, so that a left matrix needs no turning. Rows that were packed are
-//! [`PACKED_A_PITCH`] numbers apart. The right block lies in panels: for each term, [`nr`] columns.
+//! A is read row by row: the terms of a row are contiguous, so a row-major A needs no transposed
+//! packing; packed rows are [`PACKED_A_PITCH`] apart. B comes in panels: for each term, [`nr`]
+//! columns.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_rows::{RowMajorA, TERMS_PER_STEP};

@@ -1,4 +1,5 @@
-//! What comes next in a product, fetched into the second-level cache by the tiles that are multiplied meanwhile.
+//! Software prefetch in the microkernel: the next panel of B, the next rows of A and the rows of C,
+//! fetched into L2 a line at a time by the tiles that are multiplied meanwhile.
 #![allow(unsafe_code, reason = "a register's instruction for it")]
 
 use super::a_rows::TERMS_PER_STEP;

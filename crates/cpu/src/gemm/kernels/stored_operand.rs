@@ -1,4 +1,5 @@
-//! Numbers as they are stored, of as many vectors as a register has lanes: a term of each is a register.
+//! Operands of GEMV and dot kernels as they are stored (f32, f64, f16, bf16), loaded transposed:
+//! one term of as many vectors as a register has lanes.
 #![allow(unsafe_code, reason = "vector loads without a check for each")]
 
 use crate::gemm::operand::{ColumnsB, StoredElements};
