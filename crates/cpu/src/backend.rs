@@ -1,4 +1,7 @@
-//! The CPU backend: [`Backend`] for [`Cpu`], as calls of the kernels of this crate.
+//! `impl Backend for Cpu`: each kind of work as a call of one of the op families of this crate.
+//!
+//! Dispatch by dtype and fallback to the reference happen here; strategy and blocking are chosen in
+//! the families.
 
 use crate::elementwise::{map, random, update};
 use crate::index::{gather, scatter};
@@ -87,7 +90,7 @@ impl Backend for Cpu {
         memory::adopt(data).map(CpuBuffer::new)
     }
     fn download(d: &CpuDevice, x: BackendView<'_>) -> Result<HostData> {
-        copy::own(d, &host_view(&x)?)
+        copy::to_contiguous(d, &host_view(&x)?)
     }
     fn receive(_: &CpuDevice, _: &CpuDevice, _: BackendView<'_>) -> Result<Option<CpuBuffer>> {
         // All of its devices are the host.
@@ -120,7 +123,7 @@ impl Backend for Cpu {
         into_buffer(random::random(d, r, s, dtype, len))
     }
     fn copy(d: &CpuDevice, x: BackendView<'_>) -> Result<CpuBuffer> {
-        into_buffer(copy::own(d, &host_view(&x)?))
+        into_buffer(copy::to_contiguous(d, &host_view(&x)?))
     }
     fn cast<C: Casting>(d: &CpuDevice, x: BackendView<'_>, dtype: DType) -> Result<CpuBuffer> {
         let x = host_view(&x)?;
@@ -280,7 +283,7 @@ impl Backend for Cpu {
             DType::F64 => gemm::contract::contract::<f64, E, N>(d, p, &x, (&w, packed), e, &extra),
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 let own = |v: backend::View<'_, Reference>| {
-                    copy::own(d, &View { buffer: v.buffer, layout: v.layout, dtype: v.dtype })
+                    copy::to_contiguous(d, &View { buffer: v.buffer, layout: v.layout, dtype: v.dtype })
                 };
                 Reference::contract_integers(
                     reference_view(x),
@@ -403,7 +406,7 @@ impl Backend for Cpu {
     ) -> Result<CpuBuffer> {
         let (base, index) = (host_view(&base)?, host_view(&index)?);
         if how == Scatter::Add
-            && let Some(y) = scatter::of_map(d, &base, axis, &index, &src)?
+            && let Some(y) = scatter::scatter_of_map(d, &base, axis, &index, &src)?
         {
             return into_buffer(Ok(y));
         }

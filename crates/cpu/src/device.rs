@@ -1,4 +1,7 @@
-//! The device: this computer's processor, with an instruction set and a number of threads.
+//! The CPU device: an instruction set, a thread pool, and limits for fusion and weight packing.
+//!
+//! Cheap to clone; clones share the thread pool. The environment variables that set its defaults
+//! are read here.
 
 use crate::Cpu;
 use crate::runtime::thread_pool::ThreadPool;

@@ -1,12 +1,17 @@
 //! The CPU backend: the bits of the reference, with vector instructions and threads.
 //!
-//! Kernels look at host memory (`View`), as the reference does, so what is not written for speed yet runs the
-//! reference's own loops on the same memory, by name: each such line of `backend.rs` says `Reference::`.
+//! Kernels read host memory through `View`, as the reference does. What is not written for speed
+//! runs the reference's own loops on the same memory; each such line of `backend.rs` says
+//! `Reference::`.
 //!
-//! * [`Isa`]: which instructions; found out at run time, one compiled copy of each kernel for each.
-//! * [`CpuDevice`]: an instruction set and a number of threads. Neither changes a bit.
-//! * [`CpuBuffer`]: a tensor's numbers, in memory that is kept for the next tensor (`runtime/memory.rs`), or put off until somebody
-//!   reads them, so that several maps take one pass (`lazy/fusion.rs`).
+//! * [`Isa`]: the instruction set, detected at run time; kernels are compiled once for each.
+//! * [`CpuDevice`]: an instruction set and a number of threads. Neither changes a bit of a result.
+//! * [`CpuBuffer`]: the elements of a tensor, in pooled memory (`runtime/memory.rs`), or a deferred
+//!   computation (`lazy/`), so that several maps are fused into one pass.
+//!
+//! Layers, from the bottom: `simd` (instruction sets, vector registers), `runtime` (threads,
+//! memory, output partition), `layout` and `elementwise`, `lazy`, then the op families `reduce`,
+//! `sort`, `pool`, `index`, `gemm`, `conv`, `attention`, and on top `backend`.
 
 mod attention;
 mod backend;

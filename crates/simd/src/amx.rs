@@ -1,12 +1,14 @@
-//! Products of pairs of bf16 in registers that are matrices: Intel's Advanced Matrix Extensions (AMX).
+//! Matrix multiplication of bf16 pairs in tile registers: Intel's Advanced Matrix Extensions (AMX).
 //!
-//! An instruction multiplies 16 rows of 16 pairs by 16 pairs of 16 columns, in the time that vector registers take for a sixteenth of
-//! that. The Software Developer's Manual (volume 2, `TDPBF16PS`) says how it sums: the products of first numbers of the pairs one after
-//! the other in f32, those of second numbers likewise, both sums are added, and then added to the result so far; to nearest even, with
-//! subnormal operands and results as zero.
+//! One `tdpbf16ps` multiplies 16 rows of 16 pairs by 16 pairs of 16 columns. The Software
+//! Developer's Manual (volume 2, `TDPBF16PS`) defines the order of its sum: the products of the
+//! first elements of all pairs are accumulated in f32, those of the second elements likewise, both
+//! sums are added, and the result is added to the accumulator; rounding is to nearest even,
+//! subnormal operands and results are zero.
 //!
-//! The compiler has no stable name for these instructions, so they stand here as assembly. How it can be wrong: by reading or writing
-//! beside what its [`AmxOperands`]es and its sums say, which is all that it reads and writes.
+//! The compiler has no stable intrinsics for these instructions, so they are inline assembly. How
+//! it can be wrong: by an access outside of what the [`AmxOperands`] and the accumulators describe,
+//! which is all that it reads and writes.
 #![allow(unsafe_code, reason = "instructions that the compiler has no name for, and a system call")]
 
 use std::arch::asm;

@@ -1,8 +1,9 @@
-//! The reading of f32 formulas that is written with AVX-512: `K` registers side by side, which go through each operation
-//! together.
+//! The f32 `Lane` on AVX-512: `K` registers side by side that go through each operation together.
 //!
-//! Every operation has the meaning that [`Lane`] gives it; where an instruction differs (the extremes, which pass over NaN), what is
-//! missing is added. How it can be wrong: there. The tests compare each operation with the plain reading.
+//! Several independent registers hide the latency of elementary functions, which are long
+//! dependency chains. Every operation has the meaning that [`Lane`] gives it; where an instruction
+//! differs (min and max, which ignore NaN), the difference is corrected. How it can be wrong: in
+//! such a correction. The tests compare each operation with the scalar lane.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
 use super::dispatch::{ReduceLanes, SimdLanes};

@@ -1,9 +1,10 @@
-//! Readings of formulas: how many elements go through one at once.
+//! Vector width policy: how many elements go through a formula at once, by instruction set and
+//! float type.
 //!
-//! A formula is written over [`Lane`]. Read as [`ScalarLane`], an element at a time, it is a plain loop, of which the compiler makes vector
-//! code. Read as `wide::Avx512Lane`, it is written with the instructions of AVX-512, several registers side by side: an elementary
-//! function is a chain of operations of which each waits for the one before, and a processor looks only so far ahead for
-//! others.
+//! A formula is generic over [`Lane`]. As [`ScalarLane`] it is a loop over single elements, which
+//! the compiler vectorises; as `Avx512Lane` it is written with the instructions of AVX-512, several
+//! registers unrolled. Each [`LaneKernel`] is called with three widths: for many elements, for 64,
+//! and for a tail.
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 use super::avx512_lane::Avx512Lane;
@@ -192,7 +193,7 @@ pub trait LaneKernel {
 }
 
 /// Runs work in the reading and the copy for this instruction set. As for all formulas, there is none for plain x86-64
-/// ([`super::isa::formula`]).
+/// ([`super::isa::dispatch_formula`]).
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {

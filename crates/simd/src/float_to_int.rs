@@ -1,9 +1,9 @@
-//! Floats cut towards zero to integers, in steps of which the compiler makes vector code.
+//! Saturating conversion of floats to integers, rounding towards zero, in steps that the compiler
+//! vectorises.
 //!
-//! `as` gives the same numbers. But what it does with numbers that do not fit is one instruction of the compiler's, which it has for one
-//! element at a time alone: a million f32 to u8 took 570 microseconds so.
-//!
-//! How it can be wrong: at the ends of the integers' range, and of NaN. The tests compare each with `as` there.
+//! It gives what `as` gives, whose saturating conversion the compiler does one element at a time.
+//! How it can be wrong: at the ends of the integer range, and for NaN. The tests compare both
+//! there.
 #![allow(unsafe_code, reason = "a conversion that is not defined for what does not fit")]
 
 /// A float that becomes an integer: cut towards zero; the nearest that there is of what does not fit; 0 of NaN.

@@ -1,9 +1,11 @@
-//! Instruction sets: found out when the program starts, and one compiled copy of each kernel for each of them.
+//! Instruction sets: detection at run time, and one compiled version of each kernel for each
+//! (multiversioning).
 //!
-//! A kernel is a plain generic loop, always inlined, and compiled anew inside a function that has the instruction set
-//! enabled; the compiler makes vector code of it. All copies do the same operations on the same numbers, so all give
-//! the same bits: what differs is how many elements go at once. The copies are chosen by [`Isa`], a value that exists
-//! only for instruction sets that this processor has.
+//! A kernel is a plain generic loop, always inlined, and compiled anew inside a function that has
+//! the instruction set enabled, so that the compiler autovectorises it. All versions do the same
+//! operations on the same operands and give the same bits; only the number of elements per
+//! instruction differs. [`Isa`] is a token: a value exists only for an instruction set that this
+//! processor has, which is what makes the `unsafe` calls sound.
 
 #[cfg(target_arch = "x86_64")]
 use elinvar_core::DType;
@@ -252,7 +254,7 @@ pub fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 ///
 /// There are hundreds of formulas, and pools for every type; what counts of each is the time to compile it and its bytes. So f32, which
 /// networks are made of, has a copy for AVX2 and one for AVX-512; all else has one for AVX2 (but elementary functions of f64,
-/// which [`super::dispatch::read`] runs). There is none for plain x86-64,
+/// which [`super::dispatch::run_lanes`] runs). There is none for plain x86-64,
 /// where an fma is a call: there the reference's loops are as fast, and callers take those ([`Isa::has_formulas`]). Other
 /// architectures have one copy of everything.
 #[inline]

@@ -1,14 +1,18 @@
-//! Instruction sets and vector registers: nothing here knows of tensors, threads or ops.
+//! SIMD: instruction sets and vector registers. Nothing here knows of
+//! tensors, threads or ops.
 //!
-//! * [`isa`]: instruction sets, and the compiled copies of a kernel for each.
-//! * [`vector`]: vector registers, and work that is written once for all of them; `x86` and `neon` have those of AVX2, AVX-512 and NEON.
-//! * `amx`: tile registers of AMX.
-//! * [`scalar_lane`], `avx512_lane`: formulas by element, and by registers of AVX-512; [`dispatch`]: which of them, by instruction set.
+//! * [`isa`]: instruction sets, detection at run time, and one compiled version of a kernel for
+//!   each (function multiversioning).
+//! * [`vector`]: the vector register trait, and kernels written once for all register widths; `x86`
+//!   and `neon` implement it for AVX2, AVX-512 and NEON.
+//! * `amx`: tile registers of Intel AMX.
+//! * [`scalar_lane`], `avx512_lane`: formulas evaluated one element at a time (autovectorised) or
+//!   on AVX-512 registers; [`dispatch`]: which of them runs, by instruction set.
+//! * [`quad`]: registers filled across rows (transposing loads), and f16 / bf16 widened on load.
+//! * [`float_to_int`]: saturating conversions from float to integer.
+//! * [`uninit`]: uninitialised output that is written once; [`vector_loop`]: the elementwise vector loop.
 //! * [`compiled`]: formulas as objects, compiled once.
-//! * [`quad`]: registers filled across rows (transposing loads), and 16-bit floats widened on the way.
-//! * [`float_to_int`]: floats to integers, saturating.
-//! * [`uninit`]: output that is written once; [`vector_loop`]: an elementwise formula over contiguous operands.
-//! * [`prefetch`]: software prefetch.
+//! * [`prefetch`]: software prefetch into L1 and L2.
 
 #[cfg(target_arch = "x86_64")]
 pub mod amx;

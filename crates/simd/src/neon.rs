@@ -1,4 +1,4 @@
-//! Registers of NEON, which every aarch64 processor has.
+//! Vector registers of NEON, which every aarch64 processor has.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use super::vector::Vector;

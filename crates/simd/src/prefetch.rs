@@ -1,4 +1,5 @@
-//! Memory that is asked for before it is needed.
+//! Software prefetch hints: a line into L1 or L2, or all lines of a slice into L2. No effect where
+//! the compiler has no such intrinsic.
 #![allow(unsafe_code, reason = "a hint to the processor")]
 
 use super::LINE;

@@ -1,8 +1,9 @@
-//! `ScalarLane`: the reading of a formula that becomes vector code.
+//! The scalar `Lane`: one element, whose loops the compiler autovectorises.
 //!
-//! One element, like the scalar readings `f32` and `f64`, whose primitives it takes over; but the elementary functions
-//! are inlined, where the scalar readings call one compiled copy of each. A call would keep the loop around it from being
-//! vectorised, and would run without the instruction set of the kernel. [`SmallAngleLane`] is the same for angles that somebody has looked at.
+//! It takes over the primitives of the scalar readings `f32` and `f64` of a formula, but the
+//! elementary functions are inlined: a call would keep the loop around it from being vectorised,
+//! and would run without the instruction set of the kernel. [`SmallAngleLane`] is the same for
+//! angles that are known to need no large-argument reduction.
 
 use elinvar_lane::lane::Lane;
 use std::ops::{Add, Div, Mul, Neg, Sub};

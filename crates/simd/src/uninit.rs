@@ -1,7 +1,11 @@
-//! Memory for results, written once: neither zeroed first nor read.
+//! Uninitialised output slices, written once, front to back: neither zeroed first nor read.
 //!
-//! Zeroing costs as much as a cheap formula: both are bound by memory. A [`UninitSlice`] is written front to back and counts
-//! what was written, so that nothing else decides which elements exist.
+//! Zeroing costs as much as a cheap formula, as both are bound by memory. A [`UninitSlice`] counts
+//! what was written, and the count alone decides which elements exist. This file depends on no
+//! threads and no allocator.
+//!
+//! How it can be wrong: by counting a slot that was not written. Kernels that write through raw
+//! slots use the unsafe [`UninitSlice::count`], and argue for it.
 
 use crate::isa::Kernel;
 use elinvar_core::Element;

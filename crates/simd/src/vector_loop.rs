@@ -506,7 +506,7 @@ impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Wide<'_, T, F, N> {
 /// As [`BlockFormula::narrow`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub(crate) unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+pub unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
     run_lanes(isa, Narrow(m, b));
 }
 
@@ -516,12 +516,12 @@ pub(crate) unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m
 /// As [`BlockFormula::wide`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub(crate) unsafe fn wide<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+pub unsafe fn wide<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
     run_lanes(isa, Wide(m, b));
 }
 
 /// Elements of a wide block of a float formula, as `Wide` takes them.
-pub(crate) fn width<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> usize {
+pub fn width<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> usize {
     match (crate::dispatch::folds_in_registers::<T>(isa), M::HINTS.slim) {
         (false, _) => VECTOR_CHUNK,
         (true, true) => SIX_REGISTERS,
@@ -548,7 +548,7 @@ impl<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize> Kernel for 
 /// As [`BlockFormula::narrow`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub(crate) unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize>(
+pub unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize>(
     isa: Isa,
     m: M,
     b: &Blocks<T>,

@@ -1,4 +1,5 @@
-//! Registers of AVX2 and AVX-512.
+//! Vector registers of AVX2 and AVX-512, with bf16 dot products (`vdpbf16ps`), and masked loads and
+//! stores of the tail of a loop.
 #![allow(unsafe_code, reason = "instructions that not every processor has")]
 
 use super::quad::{Float16, GatherVector};

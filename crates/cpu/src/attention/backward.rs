@@ -1,8 +1,10 @@
-//! The gradients: tiles of queries walk over the blocks of keys, and both sides gather their sums on the way.
+//! Attention backward: gradients by q, k and v from recomputed scores, tile of queries by block of
+//! keys.
 //!
-//! A sum over keys (dq) and a sum over queries (dk, dv) each have their order, in chunks of 512 terms. One walk of one
-//! thread through all queries and keys of a key head, queries first, meets both. Where there are fewer key heads than
-//! threads, tiles of queries and blocks of keys are walked separately, and the scores are computed twice.
+//! The sum over keys (dq) and the sums over queries (dk, dv) each have their order, in chunks of
+//! 512 terms. One walk of one thread over all queries and keys of a key head, queries first,
+//! satisfies both. Where there are fewer key heads than threads, tiles of queries and blocks of
+//! keys are walked separately, and the scores are computed twice.
 
 use super::bf16::{self, PairScratch, PairedBlocks, PairedRows};
 use super::scores::{MaskTile, RowDots, ScoreMask, ScoreRow, SoftmaxGradStep};

@@ -1,11 +1,13 @@
-//! Attention of bf16 on processors that multiply pairs of them: [`Precision::Fast`].
+//! Attention of bf16 on processors with bf16 dot products: [`Precision::Fast`].
 //!
-//! Two terms are put into the bits of an f32, and from there on a pair is a term, as in products ([`crate::gemm`]): of a score the numbers
-//! `i` and `i + d / 2` of query and key, of a result the keys `j` and `j + 32` of a block, of a gradient by keys or values the queries `i`
-//! and `i + 32` of a tile. So what is paired are halves that lie one after the other, and no number changes its place among its
-//! neighbours. Weights and the gradients of scores are rounded to bf16; all else is as in the exact ones.
+//! Two terms become a pair in the bits of an f32, and from there on a pair is a term, as in
+//! [`crate::gemm`]: of a score the elements `i` and `i + d / 2` of query and key, of a result the
+//! keys `j` and `j + 32` of a block, of a gradient by keys or values the queries `i` and `i + 32`
+//! of a tile. So contiguous halves are paired, and no element moves relative to its neighbours.
+//! Weights and the gradients of scores are rounded to bf16; all else is as in the exact path.
 //!
-//! How it can be wrong: a term without a partner, of an odd number of them or of a last block. It gets +0 on both sides.
+//! How it can be wrong: at a term without a partner, of an odd count or a last block. It is paired
+//! with +0 on both sides.
 
 use super::tile_kernel::StridedMatrix;
 use super::{AttentionFloat, HeadRows, PaddedRows, TILE};
@@ -36,7 +38,7 @@ pub(super) fn term_kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> TermKi
     }
 }
 
-/// [`super::tile_kernel::Tiled::tile_product`], by whatever registers multiply what there is. AMX adds up to 512 pairs in an order of its own before they meet `c`; it
+/// [`super::tile_kernel::TileElement::tile_product`], by whatever registers multiply what there is. AMX adds up to 512 pairs in an order of its own before they meet `c`; it
 /// loads rows of `a`, and as many columns of `b` as a panel has.
 ///
 /// # Panics

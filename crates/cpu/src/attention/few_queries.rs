@@ -1,8 +1,10 @@
-//! Keys and values that are read once: of few queries, as they are when a model writes on word by word.
+//! Attention of few queries (decoding): keys and values are streamed once, block by block.
 //!
-//! Several tiles of queries share blocks of keys that were turned before, and values that were converted; of one tile alone that
-//! would be another pass over all of them through memory. Query heads that share a key head are one tile here, so each
-//! key is read once for all of them. What a query becomes does not depend on who is beside it.
+//! Several tiles of queries would share blocks of keys that are transposed and values that are
+//! converted beforehand; for a single tile that would be another pass over all of them through
+//! memory. Query heads that share a key head (grouped-query attention) are one tile here, so each
+//! key is read once for all of them. The result of a query does not depend on the others in its
+//! tile.
 
 use super::tile_kernel::COLUMN_MULTIPLE;
 use super::{AttentionFloat, AttentionSizes, HeadRows, TILE};
@@ -28,7 +30,7 @@ impl<'a, C: AttentionFloat> StreamedKeyValues<'a, C> {
         StreamedKeyValues { k, v }
     }
     /// Numbers that a block of keys or of values takes: these turned, and where they are not read where they lie, these copied.
-    pub fn dst(&self) -> usize {
+    pub fn scratch_len(&self) -> usize {
         let copied = |x: &HeadRows<'_, C>| if x.in_place { 0 } else { TILE * x.n };
         TILE * self.k.n + copied(&self.k).max(copied(&self.v))
     }

@@ -1,4 +1,5 @@
-//! The forward: one tile of queries walks over the blocks of keys.
+//! Attention forward: a tile of queries visits the blocks of keys and values, with online softmax
+//! statistics per row.
 
 use super::bf16::{self, PairScratch, PairedRows};
 use super::few_queries::{self, StreamedKeyValues};
@@ -125,7 +126,7 @@ impl<C: AttentionFloat> ForwardTiles<'_, C> {
         let spare = if self.kind.terms(self.z.d) > CHUNK { rows * TILE } else { 0 };
         let streamed = match &self.blocks {
             KeyValueSource::Kept { .. } => 0,
-            KeyValueSource::Streamed(blocks) => blocks.dst(),
+            KeyValueSource::Streamed(blocks) => blocks.scratch_len(),
         };
         // One piece of memory: few are kept.
         scratch(rows * TILE + rows * wide + spare + streamed, |all| {

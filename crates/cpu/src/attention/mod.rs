@@ -1,8 +1,9 @@
-//! Attention and its gradient: tiles of 64 queries against blocks of 64 keys.
+//! Attention and its gradient, FlashAttention style: tiles of 64 queries against blocks of 64 keys,
+//! with online softmax.
 //!
-//! The definition (`NUMERICS.md`, "Attention") goes through the keys in blocks of 64, so a tile of scores is all that ever
-//! stands in memory. Products of tiles are chains of fma in registers ([`tile_kernel`]); between them, every step of
-//! the definition is a vector loop over a row of 64 scores.
+//! The definition (numerics, "Attention") visits the keys in blocks of 64, so a tile of scores is
+//! all that is ever in memory. Products of tiles are fma chains in registers ([`tile_kernel`]);
+//! between them, every step of the definition is a vector loop over a row of 64 scores.
 
 mod backward;
 mod bf16;

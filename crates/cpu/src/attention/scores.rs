@@ -1,4 +1,5 @@
-//! Tiles of scores: scaled, masked, and the two steps that follow, one of the forward and one of the gradient.
+//! Attention scores: scale and mask, the softmax step of the forward, and the softmax gradient step
+//! of the backward.
 
 use super::{AttentionFloat, AttentionSizes, TILE};
 use crate::lazy::buffer::View;

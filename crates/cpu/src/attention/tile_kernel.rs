@@ -1,6 +1,8 @@
-//! Chains of fma in register tiles: `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in ascending order.
+//! The attention microkernel: `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for ascending p, in
+//! register tiles.
 //!
-//! Each element of `c` is one chain, whatever the tile; what vectors and tiles change is only how many chains go at once.
+//! Each element of `c` is one fma chain, whatever the tile; register width and tile size change
+//! only how many chains run at once.
 
 #![allow(unsafe_code, reason = "vector loads and stores, in matrices whose sizes are checked once")]
 
@@ -125,17 +127,17 @@ impl<T: SimdElement> TileProduct<T> {
                     let right: [V; W] = registers(b);
                     b = b.wrapping_add(self.b_row);
                     each_row!(R, up to 8, r => {
-                        let left = V::splat(a.number(r, if A::CONST_STRIDE { t } else { 0 }));
+                        let left = V::splat(a.element(r, if A::CONST_STRIDE { t } else { 0 }));
                         for (sum, right) in sums[r].iter_mut().zip(right) {
                             *sum = left.fma(right, *sum);
                         }
                     });
                     if !A::CONST_STRIDE {
-                        a.step(1);
+                        a.advance(1);
                     }
                 });
                 if A::CONST_STRIDE {
-                    a.step(TERMS_PER_STEP);
+                    a.advance(TERMS_PER_STEP);
                 }
                 left -= TERMS_PER_STEP;
             }
@@ -143,12 +145,12 @@ impl<T: SimdElement> TileProduct<T> {
                 let right: [V; W] = registers(b);
                 b = b.wrapping_add(self.b_row);
                 each_row!(R, up to 8, r => {
-                    let left = V::splat(a.number(r, 0));
+                    let left = V::splat(a.element(r, 0));
                     for (sum, right) in sums[r].iter_mut().zip(right) {
                         *sum = left.fma(right, *sum);
                     }
                 });
-                a.step(1);
+                a.advance(1);
             }
             each_row!(R, up to 8, r => {
                 for (v, sum) in sums[r].iter().enumerate() {

@@ -1,10 +1,10 @@
-//! Convolutions of bf16 on processors that multiply pairs of them: `Precision::Fast`.
+//! Convolution of bf16 on processors with bf16 dot products: `Precision::Fast`.
 //!
-//! What two neighbouring channels have at a place becomes a pair in the bits of an f32, and from there on a pair of channels is a
-//! channel: the same tiles and threads as everywhere, with a register whose fma takes both terms of a pair. So here, too, each element
-//! of the result is a chain of its own, whose order is a function of shapes; a chunk has twice as many terms.
-//!
-//! Terms of the gradient by w are positions of all images. There, two neighbouring images become one.
+//! Two neighbouring channels become a pair in the bits of an f32, and from there on a pair of
+//! channels is a channel: the same tiles and threads, with a register whose fma takes both terms.
+//! Each element of the result is still one chain, whose order is a function of shapes; a chunk has
+//! twice as many terms. For the gradient by weight, whose terms are positions of all images, two
+//! neighbouring images become one.
 
 use super::TermKind;
 use crate::CpuDevice;

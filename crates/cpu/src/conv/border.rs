@@ -1,9 +1,11 @@
-//! Which taps of windows lie inside of their planes. The others see padding: zeros, whose products need not be added.
+//! Border and interior of a convolution: which taps of a window lie inside of the plane, so that
+//! padding need not be multiplied.
 //!
-//! A sum starts at +0, and a weight that is finite makes zeros of zeros. Added to a sum that is not a zero they change nothing; added to
-//! one that is +0 neither. A sum is -0 only if it underflowed to it, and then a zero of padding may make it +0, and what follows finds one
-//! or the other: the first number that is not a zero makes the same of both. So a result without padding is that with it, bit by bit,
-//! unless it is -0; and then, and with weights that are not finite, padding is multiplied, too.
+//! A sum starts at +0, and a finite weight times a zero of padding is a zero. Adding it changes no
+//! sum that is not zero, and no +0 either. A sum is -0 only by underflow, and then padding may make
+//! it +0; the first term that is not zero makes the same of both. So the result without padding has
+//! the same bits unless it is -0; in that case, and with weights that are not finite, padding is
+//! multiplied too.
 
 use super::im2col::Im2col;
 use crate::conv::kernels::a_pixels::{TermSubset, WindowStrip};

@@ -1,4 +1,4 @@
-//! Convolutions of one channel in a group, of three by three taps, one step apart: planes are read as they lie.
+//! Depthwise convolution of 3 x 3 taps with stride 1: planes are read in place.
 
 use super::im2col::Im2col;
 use crate::CpuDevice;
@@ -61,8 +61,8 @@ pub(super) fn depthwise<T: Real>(
             dst.write_then(
                 |dst| planes.fill(patches.data, b * area, &weights[b % groups * o + i], dst),
                 |y| {
-                    if !epilogue.nothing() {
-                        epilogue.epilogue(d.isa(), b, i, 0, y);
+                    if !epilogue.is_empty() {
+                        epilogue.apply_to_row(d.isa(), b, i, 0, y);
                     }
                 },
             );

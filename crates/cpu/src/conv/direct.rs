@@ -1,5 +1,8 @@
-//! Convolutions with few output channels in a group: depthwise ones, and the gradients by x of those with few input
-//! channels. Packing a patch would cost more than multiplying it, so chains run over padded planes, a few rows at a time.
+//! Direct convolution for few output channels in a group: depthwise ones, and gradients by the
+//! input of convolutions with few input channels.
+//!
+//! Packing a patch would cost more than multiplying it, so fma chains run over padded planes, a
+//! band of a few rows at a time.
 
 use super::im2col::Im2col;
 use super::pad::PaddedPlanes;
@@ -83,9 +86,9 @@ pub(super) fn conv_direct<T: Real>(
                         }
                     }
                 }
-                if !epilogue.nothing() {
+                if !epilogue.is_empty() {
                     for (i, y) in y.chunks_exact_mut(n).enumerate() {
-                        epilogue.epilogue(d.isa(), b, i, 0, y);
+                        epilogue.apply_to_row(d.isa(), b, i, 0, y);
                     }
                 }
             }

@@ -1,7 +1,8 @@
-//! The gradient by x of windows that lie apart, as those of a vision transformer's patches do: each element is under one
-//! tap of one window at most, so all of them are one product, whose rows are put where they belong.
+//! Gradient by input of non-overlapping windows (stride >= kernel, as in patch embeddings): one
+//! GEMM, and col2im without sums.
 //!
-//! As a product for each tap, in which the gradients by the result were packed each time, patches of 16 x 16 took ten times as long.
+//! Each input element is under one tap of one window at most, so the rows of the product are copied
+//! to where they belong.
 
 use super::{ConvGeometry, GroupWeights, matrices};
 use crate::CpuDevice;

@@ -1,9 +1,12 @@
-//! Gradients of convolutions by numbers most of which are zero, as what a max pool gives back is: for each window one number, and three or
-//! more zeros. A product with a zero is a zero, and adding it changes a sum no more than padding does (see [`super::border`]): so the
-//! others alone are multiplied, if what they are multiplied with is finite, and no sum comes out as -0.
+//! Gradients of a convolution by a sparse output gradient, as a max pool gives back: only nonzero
+//! elements are multiplied.
 //!
-//! Channels lie side by side in registers. A number's products go to the sums of nine taps, which stay in registers for the gradient by w,
-//! number after number; and for the gradient by x to those of nine pixels in memory, weight after weight.
+//! A product with zero is zero, and adding it changes a sum no more than padding does (see
+//! [`super::border`]). So zeros are skipped if the other factor is finite and no sum comes out as
+//! -0. The path is chosen by a sample of the data; the bits are the same either way.
+//!
+//! Channels are the lanes of a register. For the gradient by weight, an element's products go to
+//! accumulators of nine taps in registers; for the gradient by input, to nine pixels in memory.
 
 use super::ConvGeometry;
 use super::im2col::Im2col;

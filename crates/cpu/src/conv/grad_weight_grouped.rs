@@ -1,8 +1,8 @@
-//! The gradient by w of convolutions with many groups of few channels, depthwise ones above all: groups go side by side in
-//! registers, for a group alone has too few chains.
+//! Gradient by weight for many groups of few channels, depthwise above all: groups are the lanes of
+//! a register, as one group alone has too few chains.
 //!
-//! Planes of sixteen groups are turned so that their elements lie together, and each tap's chain goes over them in the
-//! order of terms: (image, position), in chunks.
+//! Planes of sixteen groups are interleaved, and each tap's chain runs over them in the order of
+//! terms: (image, position), in chunks.
 
 use super::im2col::Im2col;
 use super::pad::PaddedPlanes;

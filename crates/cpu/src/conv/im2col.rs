@@ -1,7 +1,8 @@
-//! The elements under the taps of a window, for all positions of the window: a matrix that is never made whole.
+//! im2col: the patch matrix, rows (channel, tap) by positions, packed tile by tile and never
+//! materialised.
 //!
-//! Row (channel, tap), column position. A tile's part of it is packed where it is needed: the lines that it sees get their
-//! padding, and then every row of it is a few whole registers.
+//! A tile's part is packed where it is needed: the lines that it sees are padded, and then every
+//! row is a few whole registers. The transposed form serves the gradient by weight.
 
 use super::pad::PaddedPlanes;
 use crate::conv::kernels::a_pixels::WindowRun;

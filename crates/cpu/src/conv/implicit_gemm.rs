@@ -1,5 +1,8 @@
-//! Convolutions whose windows are rows and whose output channels are columns: weights are packed once, planes get their padding, and
-//! tiles read windows where they lie. Sums come out with channels side by side, and are turned when they are done.
+//! Implicit GEMM: rows of A are output pixels whose windows are read in place from padded planes,
+//! columns are output channels.
+//!
+//! Weights are packed once. Sums come out with channels contiguous, and are transposed when they
+//! are complete.
 
 use super::Weights;
 use super::border::BorderSplit;

@@ -1,8 +1,10 @@
-//! Convolution and its gradients, as products of matrices whose factors are packed from the planes tile by tile.
+//! Convolution and its gradients by input and weight, as GEMM over im2col or implicit GEMM, with
+//! direct, depthwise and sparse kernels for special shapes.
 //!
-//! The orders of terms are those of `Backend::conv` and its gradients: (channel, tap), (output channel, tap), (image,
-//! position). With a stride, the gradient by x is several products: input elements that meet the stride's grid through
-//! the same taps make one. If windows lie apart, all of these are one.
+//! The orders of terms are those of `Backend::conv` and its gradients: (channel, tap), (output
+//! channel, tap), (image, position). With a stride, the gradient by input is several products:
+//! input elements that meet the stride's grid through the same taps make one. If windows do not
+//! overlap, all of these are one.
 
 mod bf16;
 mod border;
@@ -26,7 +28,7 @@ use crate::gemm::{
     PrepackedB, PrepackedPanels, Real, RowsA, StoredElements, TermKind, TileEpilogue, nr, run_gemm_of_pairs,
     transpose_block,
 };
-use crate::layout::copy::{ContiguousElements, elements, own};
+use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
 use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
@@ -184,7 +186,7 @@ pub(crate) struct ConvGemm<'a, T> {
     together: Option<usize>,
 }
 
-/// Positions of a task, if [`implicit_gemm::convolve`] is what windows are best multiplied by. AMX multiplies packed panels alone.
+/// Positions of a task, if [`implicit_gemm::conv_implicit_gemm`] is what windows are best multiplied by. AMX multiplies packed panels alone.
 fn implicit_gemm_positions<T: Real>(
     d: &CpuDevice,
     kind: TermKind,
@@ -199,7 +201,7 @@ fn implicit_gemm_positions<T: Real>(
     }
 }
 
-/// Where the weights of a convolution come from. What does not lie as it is used is for those that [`implicit_gemm::convolve`] does.
+/// Where the weights of a convolution come from. What does not lie as it is used is for those that [`implicit_gemm::conv_implicit_gemm`] does.
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a, T> {
     /// [group, o, (channel, tap)]
@@ -210,7 +212,7 @@ pub(crate) enum Weights<'a, T> {
     Prepacked(PrepackedPanels<'a, T>),
 }
 
-/// For [`Real::run_conv_gemm`] alone.
+/// For [`Real::conv_gemm`] alone.
 pub(crate) fn run_conv_gemm<T: Real>(
     d: &CpuDevice,
     gemm: &ConvGemm<'_, T>,
@@ -502,7 +504,10 @@ fn flattened<'a>(
 ) -> Result<(BorrowedOrCopied<&'a HostData, PooledData>, Layout)> {
     Ok(match v.layout.reshape(shape) {
         Some(l) => (BorrowedOrCopied::There(v.buffer), l),
-        None => (BorrowedOrCopied::Copied(PooledData::new(own(d, v)?)), Layout::contiguous(shape.clone())),
+        None => (
+            BorrowedOrCopied::Copied(PooledData::new(to_contiguous(d, v)?)),
+            Layout::contiguous(shape.clone()),
+        ),
     })
 }
 

@@ -1,7 +1,7 @@
-//! Planes with the padding around them, of which windows are read without looking whether they lie inside.
+//! Padded copies of planes, from which windows are read without bounds checks.
 //!
-//! Where windows are `step` apart, each line is cut into `step` parts, every `step`-th element of it: what neighbouring
-//! windows see under a tap are then neighbours in memory, for any step.
+//! With a stride, each line is split into `stride` phases, every `stride`-th element of it: what
+//! neighbouring windows see under one tap is then contiguous for any stride.
 
 use super::im2col::Im2col;
 use crate::gemm::Real;

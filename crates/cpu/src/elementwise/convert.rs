@@ -1,7 +1,8 @@
-//! Conversions between element types, over contiguous slices.
+//! Dtype conversion over contiguous slices.
 //!
-//! The rules are the reference's, one element at a time; here they become loops. 16-bit floats go through f32: to it is
-//! exact, and from wider types by a rounding to odd, which makes the second rounding the only one.
+//! The rules are the reference's, element by element; here they are loops. 16-bit floats go through
+//! f32: widening is exact, and narrowing from wider types rounds to odd first, so that the second
+//! rounding is the only one that counts.
 
 #[cfg(target_arch = "x86_64")]
 use super::kernels::convert_f16;

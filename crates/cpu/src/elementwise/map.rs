@@ -1,10 +1,10 @@
-//! Elementwise work: a formula at every element.
+//! Elementwise maps: a formula at every element, with broadcast, strided and converted operands.
 //!
-//! A program has hundreds of formulas, so little is compiled for each: one loop over contiguous slices per instruction set
-//! and type of computation ([`SliceFormula`]). Everything else is shared. An operand that is not such a slice (strided,
-//! of 16 bits, bool) goes through blocks that stay in the first-level cache; so does a result that is stored as another type
-//! than it is computed in. Where an operand is broadcast, the formula is called on as many elements as lie together, or share
-//! one of its numbers.
+//! A program has hundreds of formulas, so little is compiled for each: one loop over contiguous
+//! slices per instruction set and compute type ([`SliceFormula`]). Everything else is shared. An
+//! operand that is not such a slice (strided, 16-bit, bool) is staged in blocks that stay in L1; so
+//! is a result that is stored in another type than it is computed in. Where an operand is
+//! broadcast, the formula is called on runs that are contiguous or share one of its elements.
 
 use super::operand;
 use super::operand::{ComputeElement, MAX_BLOCK_ELEMENTS, Operand, common_run, misuse_error};
@@ -128,7 +128,7 @@ fn blocks<T: ComputeElement>(
         }
     }
     if let Some((i, value)) = number {
-        let n = vector_loop::copies(len);
+        let n = elinvar_simd::vector_loop::copies(len);
         all[i] = OperandSlice::number(copies.fill(n, |dst| dst.extend(n, |_| value)));
     }
     let all = &all[..x.len()];
@@ -159,7 +159,9 @@ fn many<T: ComputeElement>(
     // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
     let straight: SmallVec<[Option<PooledData>; 3]> = x
         .iter()
-        .map(|v| copy::is_transposed(v.layout).then(|| copy::own(d, v).map(PooledData::new)).transpose())
+        .map(|v| {
+            copy::is_transposed(v.layout).then(|| copy::to_contiguous(d, v).map(PooledData::new)).transpose()
+        })
         .collect::<Result<_>>()?;
     let operands: SmallVec<[Operand<'_, T>; 3]> = x
         .iter()

@@ -1,4 +1,5 @@
-//! Elementwise work: maps, updates, random numbers, conversions, and the vector loop that runs their formulas.
+//! Elementwise work: maps, in-place updates, random numbers, dtype conversion, and the vector loop
+//! that runs their formulas.
 
 pub(crate) mod convert;
 pub(crate) mod kernels;

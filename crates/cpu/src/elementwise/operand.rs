@@ -1,4 +1,5 @@
-//! From memory of any type and strides to contiguous blocks of the type in which is computed, and back.
+//! Operand staging for elementwise work: from any dtype and strides to contiguous blocks of the
+//! compute type, and back.
 
 use super::convert;
 use crate::layout::strided_iter::{StridedIter, gather_runs};

@@ -1,7 +1,7 @@
-//! Random numbers: many blocks of Philox at once.
+//! Random numbers: Philox counter blocks in vector lanes, then the values of the distribution.
 //!
-//! An element depends on its number alone, so a block of results is made from the words that belong to it: first the words,
-//! in lanes, then the numbers.
+//! An element depends on its index alone, so a block of results is computed from exactly its own
+//! words of the stream, whichever thread does it.
 
 use super::operand::{ComputeElement, FillFrom, misuse_error};
 use crate::runtime::output::parallel_fill::{CostHint, parallel_fill};

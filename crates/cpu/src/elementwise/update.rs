@@ -1,7 +1,9 @@
-//! Updates: a formula that changes numbers where they lie, on all tensors of a call at once.
+//! In-place updates (optimiser steps): a formula that changes its operands, over all tensors of a
+//! call at once.
 //!
-//! The tensors are cut into pieces, so that a large one keeps all threads busy and many small ones cost little each.
-//! What can fail (types, memory for operands that are straightened) comes before the first piece; writing cannot.
+//! Tensors are cut into pieces, so that a large one keeps all threads busy and many small ones cost
+//! little each. What can fail (types, memory for operands that are made contiguous) comes before
+//! the first piece; writing cannot fail.
 
 use super::convert;
 use super::operand::{ComputeElement, Operand, misuse_error};
@@ -264,7 +266,7 @@ fn straight<const M: usize, const R: usize>(
     let mut all = with_capacity(items.len() * R)?;
     for v in items.iter().flat_map(|i| &i.reads) {
         all.push(if copy::is_transposed(v.layout) {
-            Some(PooledData::new(copy::own(d, &here(v))?))
+            Some(PooledData::new(copy::to_contiguous(d, &here(v))?))
         } else {
             None
         });

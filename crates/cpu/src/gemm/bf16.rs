@@ -1,12 +1,13 @@
-//! Products of bf16 on processors that multiply pairs of them: `Precision::Fast`.
+//! GEMM of bf16 on processors with bf16 dot products (`vdpbf16ps`) or AMX: `Precision::Fast`.
 //!
-//! Two terms that follow one another are packed into the bits of an f32, and from there on a pair is a term: the same blocks,
-//! tiles and threads as everywhere, with a register whose fma takes both terms of a pair. So here, too, each element of the
-//! result is a chain of its own, whose order is a function of how many terms it has; a chunk has twice as many.
+//! Two successive terms are packed as a pair into the bits of an f32, and from there on a pair is a
+//! term: the same blocks, tiles and threads, with a register whose fma takes both terms. So each
+//! element of the result is still one chain, whose order is a function of the number of terms; a
+//! chunk has twice as many. AMX multiplies the same blocks (`kernels/amx.rs`), in the order of its
+//! hardware.
 //!
-//! A processor with AMX multiplies such blocks in registers that are matrices (`kernels/amx.rs`), which sum in an order of their own.
-//!
-//! How it can be wrong: a last term without a partner gets zeros, and whoever reads beside a row would pair it with the next.
+//! How it can be wrong: at an odd number of terms. The last one is paired with zero; a read past
+//! the end of a row would pair it with the next row.
 
 use super::kernels::as_pairs;
 use super::{

@@ -1,4 +1,8 @@
-//! y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]), from views.
+//! Entry point of contractions: `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`,
+//! from views.
+//!
+//! It folds batches into rows, swaps operands of a single column, and chooses between split-K, tiny
+//! and blocked GEMM.
 
 use super::epilogue::FusedEpilogue;
 use super::{
@@ -64,7 +68,7 @@ pub(crate) fn gemm_batch<T: Real, E: Epilogue<N>, const N: usize>(
     T::products(d, p, [b, m, k, n], &lhs, &rhs, &FusedEpilogue { e, extra })
 }
 
-/// A batch of products, for [`Real::gemm_batch`] alone.
+/// A batch of products, for [`Real::products`] alone.
 pub(super) fn run_batch<T: Real>(
     d: &CpuDevice,
     [batch, m, k, n]: [usize; 4],

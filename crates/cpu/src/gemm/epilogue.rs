@@ -1,4 +1,5 @@
-//! What follows a sum: the epilogue, on rows of finished blocks while they are in the cache.
+//! GEMM epilogue: bias, activation and other formulas on rows of finished tiles, while they are in
+//! the cache.
 
 use super::kernels::OutputTile;
 use super::operand::{BatchedMatrix, copy_block};
@@ -11,15 +12,15 @@ use elinvar_simd::isa::Isa;
 /// What is done to finished elements.
 pub(crate) trait TileEpilogue<T>: Sync {
     /// Is there nothing to do?
-    fn nothing(&self) -> bool;
+    fn is_empty(&self) -> bool;
     /// All elements of a tile.
-    fn tile(&self, isa: Isa, tile: &mut OutputTile<'_, T>);
+    fn apply(&self, isa: Isa, tile: &mut OutputTile<'_, T>);
     /// Elements `apply_row, col..` of a batch.
-    fn epilogue(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]);
+    fn apply_to_row(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]);
     /// Whole rows of `n`, at most [`NARROW_ROW_MAX_ELEMENTS`], one after the other, from `apply_row` on.
     fn rows(&self, isa: Isa, batch: usize, row: usize, n: usize, y: &mut [T]) {
         for (i, y) in y.chunks_exact_mut(n).enumerate() {
-            self.epilogue(isa, batch, row + i, 0, y);
+            self.apply_to_row(isa, batch, row + i, 0, y);
         }
     }
 }
@@ -29,13 +30,13 @@ pub(crate) const NARROW_ROW_MAX_ELEMENTS: usize = 64;
 
 /// What follows the sums of a tile.
 pub(crate) fn apply_to_tile<T: Real>(isa: Isa, epilogue: &dyn TileEpilogue<T>, tile: &mut OutputTile<'_, T>) {
-    if epilogue.nothing() {
+    if epilogue.is_empty() {
         return;
     }
     let (b, rows) = (tile.batch, tile.rows.clone());
     match tile.contiguous_rows(NARROW_ROW_MAX_ELEMENTS) {
         Some(all) => epilogue.rows(isa, b, rows.start, all.len() / rows.len(), all),
-        None => epilogue.tile(isa, tile),
+        None => epilogue.apply(isa, tile),
     }
 }
 
@@ -52,11 +53,11 @@ pub(crate) struct FusedEpilogue<'a, T, E, const N: usize> {
 const STAGED_ELEMENTS: usize = 512;
 
 impl<T: Real, E: Epilogue<N>, const N: usize> TileEpilogue<T> for FusedEpilogue<'_, T, E, N> {
-    fn nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         // By name, for there is no other way to see that a formula gives back what it gets.
         N == 0 && E::NAME == elinvar_ops::backend::Plain::NAME
     }
-    fn tile(&self, isa: Isa, tile: &mut OutputTile<'_, T>) {
+    fn apply(&self, isa: Isa, tile: &mut OutputTile<'_, T>) {
         let (batch, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
         if isa.has_formulas()
             && let Some(x) = self.a_in_place()
@@ -64,10 +65,10 @@ impl<T: Real, E: Epilogue<N>, const N: usize> TileEpilogue<T> for FusedEpilogue<
             return run_lanes(isa, EpilogueTile { follow: self, x, tile });
         }
         for (i, row) in rows.enumerate() {
-            self.epilogue(isa, batch, row, col, tile.row(i));
+            self.apply_to_row(isa, batch, row, col, tile.row(i));
         }
     }
-    fn epilogue(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]) {
+    fn apply_to_row(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]) {
         let mut dst = [[T::ZERO; STAGED_ELEMENTS]; N];
         for (i, y) in y.chunks_mut(STAGED_ELEMENTS).enumerate() {
             let mut dst = dst.iter_mut();
@@ -247,9 +248,9 @@ impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for EpilogueTile<'_, '_
 pub(crate) struct NoEpilogue;
 
 impl<T> TileEpilogue<T> for NoEpilogue {
-    fn nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         true
     }
-    fn tile(&self, _: Isa, _: &mut OutputTile<'_, T>) {}
-    fn epilogue(&self, _: Isa, _: usize, _: usize, _: usize, _: &mut [T]) {}
+    fn apply(&self, _: Isa, _: &mut OutputTile<'_, T>) {}
+    fn apply_to_row(&self, _: Isa, _: usize, _: usize, _: usize, _: &mut [T]) {}
 }

@@ -1,12 +1,13 @@
-//! Products of matrices: packed blocks, tiles in registers, threads over tiles.
+//! The loops of a GEMM around the microkernel: packing plan (who packs A and B), blocking (`mc`,
+//! `nc`), and threads over tiles.
 //!
-//! A contraction, and each kind of convolution, is a batch of products `y[m, n] = sum over k of a[m, k] * b[k, n]` whose
-//! factors are packed by [`OperandA`] and [`OperandB`]. The order of the terms (`elinvar_core::order::contract`) is also the
-//! shape of the loops: a chunk of 512 terms is packed, a tile of the result chains it in registers from 0, and adds it
-//! to the result; the first chunk is stored. What runs side by side are elements of the result, so no block
-//! size and no number of threads changes a bit.
+//! A and B are packed through [`OperandA`] and [`OperandB`]. The canonical order of terms
+//! (`elinvar_core::order::contract`) is also the shape of the loops: a chunk of `KC` = 512 terms is
+//! packed, a tile of the result accumulates it in registers from 0 and adds it to the result; the
+//! first chunk is stored. Only elements of the result are computed in parallel.
 //!
-//! How it can be wrong: by a result element that no tile, or two tasks, write. The tests have sizes around every block.
+//! How it can be wrong: by an element that no tile, or two tasks, write. The tests have sizes
+//! around every block.
 
 use super::epilogue::TileEpilogue;
 use super::kernels::{
@@ -142,7 +143,7 @@ pub(crate) fn run_gemm<T: Real>(d: &CpuDevice, gemm: &Gemm<'_, T>) -> Result<Hos
         _ if gemm.k == 0 => {
             tiles.iter_mut().for_each(|tile| {
                 tile.clear();
-                gemm.epilogue(d, tile);
+                gemm.run_epilogue(d, tile);
             });
             Ok(())
         }
@@ -197,7 +198,7 @@ impl<T: Real> Gemm<'_, T> {
     }
 
     /// Columns of a block, at most.
-    fn wide(&self) -> usize {
+    fn max_columns(&self) -> usize {
         NC_MAX_COLUMNS[usize::from(self.k > CHUNK)]
     }
 
@@ -258,19 +259,19 @@ impl<T: Real> Gemm<'_, T> {
         let taps = self.lhs.as_taps().is_some();
         let is_tall = is_tall::<T>(d, [self.m, self.k, self.n]);
         let (rows, cols) = match self.pack_plan {
-            PackPlan::PerTask if is_tall => (2 * mc::<T>(), self.wide()),
+            PackPlan::PerTask if is_tall => (2 * mc::<T>(), self.max_columns()),
             // Each task packs the rows.
             PackPlan::PerTask => (mc::<T>(), nc::<T>()),
             PackPlan::SharedA => {
                 (self.m, self.rhs.as_windows(d.isa()).map_or(nc::<T>(), WindowColumns::together))
             }
             PackPlan::SharedB if taps && 2 * mc::<T>() * self.n <= TAPS_RESULT_MAX_BYTES / size_of::<T>() => {
-                (2 * mc::<T>(), self.wide())
+                (2 * mc::<T>(), self.max_columns())
             }
-            PackPlan::SharedB | PackPlan::PerProduct => (mc::<T>(), self.wide()),
+            PackPlan::SharedB | PackPlan::PerProduct => (mc::<T>(), self.max_columns()),
             // Few rows are packed as often as there are tiles side by side.
             PackPlan::Prepacked if self.m <= mc::<T>() => (mc::<T>(), nc::<T>()),
-            PackPlan::Prepacked => (mc::<T>(), self.wide()),
+            PackPlan::Prepacked => (mc::<T>(), self.max_columns()),
         };
         let across = self.threads_across(d);
         let down = threads.div_ceil(across);
@@ -391,7 +392,7 @@ impl<T: Real> Gemm<'_, T> {
                     }
                     tile.add(isa, lhs, rhs, terms.len());
                 }
-                self.epilogue(d, tile);
+                self.run_epilogue(d, tile);
             })
         };
         if !self.is_light(d) {
@@ -425,7 +426,7 @@ impl<T: Real> Gemm<'_, T> {
                 let lhs = &lhs[b % distinct * count * size..];
                 if let Some(windows) = windows {
                     windows.add(isa, tile, self.kind, lhs);
-                    self.epilogue(d, tile);
+                    self.run_epilogue(d, tile);
                     return Ok(());
                 }
                 scratch(self.k.min(CHUNK) * cols.len().next_multiple_of(w), |rhs| {
@@ -437,7 +438,7 @@ impl<T: Real> Gemm<'_, T> {
                         };
                         tile.add(isa, lhs, self.panels(isa, rhs, terms.len()), terms.len());
                     }
-                    self.epilogue(d, tile);
+                    self.run_epilogue(d, tile);
                 })
             })
         })?
@@ -446,7 +447,7 @@ impl<T: Real> Gemm<'_, T> {
     /// A block of the right factor after the other is packed by all threads; each task packs rows of the left one.
     fn shared_b(&self, d: &CpuDevice, blocking: &Blocking, tiles: &mut [OutputTile<'_, T>]) -> Result<()> {
         // Columns of tiles that are packed together, and then as many chunks as fit.
-        let wide = (self.wide() * self.threads_across(d) / blocking.cols).max(1) * blocking.cols;
+        let wide = (self.max_columns() * self.threads_across(d) / blocking.cols).max(1) * blocking.cols;
         let wide = wide.min(self.n.next_multiple_of(blocking.cols));
         let deep = (shared_b_elements::<T>() / wide / CHUNK).max(1) * CHUNK;
         let down = self.m.div_ceil(blocking.rows);
@@ -544,14 +545,14 @@ impl<T: Real> Gemm<'_, T> {
                 })??;
             }
             if all.end == self.k {
-                self.epilogue(d, tile);
+                self.run_epilogue(d, tile);
             }
             Ok(())
         })
     }
 
     /// What follows the sums of a tile.
-    pub(super) fn epilogue(&self, d: &CpuDevice, tile: &mut OutputTile<'_, T>) {
+    pub(super) fn run_epilogue(&self, d: &CpuDevice, tile: &mut OutputTile<'_, T>) {
         epilogue::apply_to_tile(d.isa(), self.epilogue, tile);
     }
 }

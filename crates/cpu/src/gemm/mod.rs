@@ -1,12 +1,19 @@
-//! Products of matrices: packed blocks, tiles in registers, threads over tiles.
+//! GEMM: batched matrix products `y[m, n] = epilogue(sum over k of a[m, k] * b[k, n])`, for
+//! contractions and for convolutions as GEMM.
 //!
-//! A contraction, and each kind of convolution, is a batch of products `y[m, n] = sum over k of a[m, k] * b[k, n]` whose
-//! factors are packed by [`OperandA`] and [`OperandB`]. The order of the terms (`elinvar_core::order::contract`) is also the
-//! shape of the loops: a chunk of 512 terms is packed, a tile of the result chains it in registers from 0, and adds it
-//! to the result; the first chunk is stored. What runs side by side are elements of the result, so no block
-//! size and no number of threads changes a bit.
+//! The structure is that of BLIS: loops over blocks of `nc` columns, `KC` terms
+//! (`elinvar_core::order::CHUNK` = 512) and `mc` rows; packed panels of A and B; a microkernel of
+//! `mr` x `nr` accumulators in registers; an epilogue on finished tiles. `KC` is fixed by the
+//! definition: an element is the sum, chunk by chunk, of fma chains that start at +0, so no other
+//! block size and no number of threads changes a bit.
 //!
-//! How it can be wrong: by a result element that no tile, or two tasks, write. The tests have sizes around every block.
+//! * `contract`: entry point, from views; `real`: f32 and f64 as compute types.
+//! * `loops`: packing plan, blocking and the loops; `private_packing`: each task packs for itself.
+//! * `small_m`, `split_k`, `tiny`: special shapes; `bf16`: bf16 dot products.
+//! * `operand`: where A and B come from; `prepack`: weights packed ahead of time; `nonfinite`:
+//!   checks for NaN, infinities and -0.
+//! * `epilogue`: bias and activation on finished tiles.
+//! * `kernels`: microkernel, GEMV, dot products, AMX, packing, prefetch.
 
 mod bf16;
 pub(crate) mod contract;

@@ -1,4 +1,5 @@
-//! Numbers with which a term of zero is more than nothing: factors that are not finite, and sums of -0.
+//! Checks for values for which adding `0 * x` is not a no-op: NaN, infinities, and sums of -0.
+//! Paths that skip zero terms ask them.
 
 use super::Real;
 use elinvar_ops::lane::LaneInt;

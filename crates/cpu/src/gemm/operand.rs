@@ -1,4 +1,5 @@
-//! Where the two factors come from: a matrix with any strides, or something else that can be packed.
+//! GEMM operands: where A and B come from (a matrix with any strides, im2col, a prepacked copy),
+//! and how they are packed.
 
 use super::Real;
 use super::kernels::{
@@ -244,7 +245,7 @@ impl<T: Real, const W: usize> Kernel for PackPanels<'_, T, W> {
     }
 }
 
-/// dst[r * pitch + c] = src[at + r * step.0 + c * step.1], at most [`CHUNK`] columns
+/// dst[r * pitch + c] = src[at + r * step.0 + c * step.1], at most `CHUNK` columns
 pub(crate) fn copy_block<T: Real>(
     isa: Isa,
     src: &StoredElements<'_, T>,

@@ -1,7 +1,8 @@
-//! A right factor that was packed before any product asked for it.
+//! Prepacked B: weights packed ahead of time, on request or after several uses of the same matrix.
 //!
-//! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last column. So any chunk of any
-//! columns that begin with a panel is read where it lies, and the tiles do with it what they do with what was just packed.
+//! The layout is that of a task's own packing: chunk after chunk, in it panel after panel, zeros
+//! past the last column. So any chunk of any columns that start at a panel is read in place by the
+//! microkernel.
 
 use super::{BatchedMatrix, NextOperands, OperandB, PanelsB, Real, TermKind, are_finite, for_each_task, nr};
 use crate::CpuDevice;

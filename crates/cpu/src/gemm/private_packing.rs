@@ -1,4 +1,5 @@
-//! Products whose factors are shared by nobody: each task packs what it multiplies, or reads it where it lies.
+//! GEMM loops in which every task packs its own A and B, or reads them in place: nothing is shared
+//! between threads.
 
 use super::kernels::{GEMV_MIN_COLUMNS, OutputTile, PACKED_A_PITCH, RowsA, mr, nr};
 use super::{
@@ -52,7 +53,7 @@ impl<T: Real> Gemm<'_, T> {
                             done += n;
                         }
                     }
-                    self.epilogue(d, tile);
+                    self.run_epilogue(d, tile);
                 })
             })?
         })
@@ -72,7 +73,7 @@ impl<T: Real> Gemm<'_, T> {
             let lhs = RowsA { data: &lines.data[terms.start..], ..lines };
             tile.add_part(isa, lhs, (0, cols.len()), rhs, terms.len());
         }
-        self.epilogue(d, tile);
+        self.run_epilogue(d, tile);
         true
     }
 
@@ -81,7 +82,7 @@ impl<T: Real> Gemm<'_, T> {
         let (isa, b, rows) = (d.isa(), tile.batch, tile.rows.clone());
         if let Some(lines) = self.lhs.rows_in_place(b, rows.clone()) {
             tile.gemv(isa, self.kind, lines, columns, self.k);
-            self.epilogue(d, tile);
+            self.run_epilogue(d, tile);
             return Ok(());
         }
         let (size, step) = (rows.len() * PACKED_A_PITCH, self.k.next_multiple_of(CHUNK) + 16);
@@ -94,7 +95,7 @@ impl<T: Real> Gemm<'_, T> {
                     }
                 }
                 tile.gemv(isa, self.kind, RowsA { data: lhs, step }, columns, self.k);
-                self.epilogue(d, tile);
+                self.run_epilogue(d, tile);
             })
         })?
     }

@@ -1,4 +1,5 @@
-//! f32 and f64, as contractions see them.
+//! f32 and f64 as the compute types of GEMM and convolution; the generic loops are compiled here,
+//! once for each.
 
 use super::operand::StoredElements;
 use super::{BatchedMatrix, TileEpilogue, bf16, contract};

@@ -1,8 +1,10 @@
-//! Some rows times columns whose terms are neighbours in memory, as in a layer's x * w^T.
+//! Small-M GEMM with swapped operands: few rows times a B whose terms are contiguous, as in a
+//! linear layer's `x * w^T`.
 //!
-//! The product is computed on its side: columns are what a tile takes number by number, and rows lie beside one another in its registers.
-//! So w is read where it lies, and x, which is small, is what is packed. Panels of w would have to be turned on their way, which is not paid
-//! back by so few rows. Factors commute, so every chain is the same.
+//! The product is computed transposed: a tile broadcasts the elements of w, and rows of x are the
+//! lanes of its registers. So w is read in place and only x, which is small, is packed. Packing w
+//! would need a transpose that so few rows do not pay for. Multiplication commutes, so every fma
+//! chain is the same.
 
 use super::kernels::{
     COLUMN_GROUP, NextOperands, OutputTile, PACKED_A_PITCH, PREFETCH_ROWS, PanelsB, RowsA, SmallM,
@@ -70,7 +72,7 @@ impl<T: Real> Gemm<'_, T> {
     }
 
     /// Terms of all rows that are packed at once.
-    fn deep(&self, d: &CpuDevice) -> usize {
+    fn terms_per_block(&self, d: &CpuDevice) -> usize {
         let padded = self.m.next_multiple_of(nr::<T>(d.isa()));
         ((PACKED_ROWS_MAX_BYTES / size_of::<T>() / padded / CHUNK).max(1) * CHUNK).min(self.k)
     }
@@ -84,8 +86,11 @@ impl<T: Real> Gemm<'_, T> {
             rows = even_piece(self.m, self.m, w, threads);
         } else if threads > 1 {
             // With all terms a thread packs rows once for all of its tiles.
-            let tiles =
-                if is_few || self.deep(d) == self.k { FINE_TASKS_PER_THREAD * threads } else { threads };
+            let tiles = if is_few || self.terms_per_block(d) == self.k {
+                FINE_TASKS_PER_THREAD * threads
+            } else {
+                threads
+            };
             cols = balanced_piece(self.n, self.n.div_ceil(tiles).next_multiple_of(w), w, threads);
         }
         Blocking { batch: self.batch, m: self.m, n: self.n, rows, cols }
@@ -94,8 +99,11 @@ impl<T: Real> Gemm<'_, T> {
     /// Each thread packs the rows for itself: half of them packed by another, and what takes to get at these, took 2 to 15 % longer.
     pub(super) fn run_small_m(&self, d: &CpuDevice, tiles: &mut [OutputTile<'_, T>]) -> Result<()> {
         let (isa, is_few) = (d.isa(), self.is_few(d));
-        let (deep, w) =
-            if is_few { (self.k, panel_columns::<T>(isa, self.m)) } else { (self.deep(d), nr::<T>(isa)) };
+        let (deep, w) = if is_few {
+            (self.k, panel_columns::<T>(isa, self.m))
+        } else {
+            (self.terms_per_block(d), nr::<T>(isa))
+        };
         let padded = tiles[0].rows.len().next_multiple_of(w);
         // If there are more terms, the sums of all columns wait for them.
         let accumulators = if deep < self.k { tiles[0].cols.len() } else { COLUMN_GROUP };
@@ -117,7 +125,7 @@ impl<T: Real> Gemm<'_, T> {
                                 self.columns_in_place(d, tile, &terms, x, sums);
                             }
                         }
-                        self.epilogue(d, tile);
+                        self.run_epilogue(d, tile);
                     }
                     Ok(())
                 })
@@ -150,7 +158,7 @@ impl<T: Real> Gemm<'_, T> {
                 multiply_block_into(isa, lines, panels, (n, rows, k), (sums, padded), some.start == 0);
             }
             if terms.end == self.k {
-                tile.transposed(isa, (j, n), sums, padded);
+                tile.store_transposed(isa, (j, n), sums, padded);
             }
         }
     }
@@ -164,7 +172,7 @@ impl<T: Real> Gemm<'_, T> {
         for j in (0..cols).step_by(COLUMN_GROUP) {
             let (at, cols, step) = ((j * step) as isize, COLUMN_GROUP.min(cols - j), step as isize);
             small_m(isa, SmallM { data, at, step, cols, k, x, rows, padded, sums });
-            tile.transposed(isa, (j, cols), sums, padded);
+            tile.store_transposed(isa, (j, cols), sums, padded);
         }
     }
 

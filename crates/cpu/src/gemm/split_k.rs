@@ -1,8 +1,11 @@
-//! Few results of many terms (split-K): there are too few tiles for all threads, and of two vectors there is a single chain, each step of which
-//! waits for the one before. Chunks of terms do not depend on each other, so each is a product of its own here, and what comes of them is added when
-//! all are there, from first to last.
+//! GEMM by split-K: few results of many terms, where there are too few tiles for all threads, or,
+//! for dot products, a single dependent chain.
 //!
-//! How it can be wrong: by an order of chunks that depends on who was ready first. They wait in memory, each in its place.
+//! Chunks of `KC` terms are independent, so each is a product of its own whose partial sums wait in
+//! memory and are added from first to last.
+//!
+//! How it can be wrong: by adding chunks in the order in which threads finish. Each partial sum has
+//! its own place, and the reduction starts when all are there.
 
 use super::epilogue::NARROW_ROW_MAX_ELEMENTS;
 use super::kernels::{BatchedDots, dots};
@@ -48,11 +51,11 @@ pub(super) fn try_split_k<T: Real>(
         return Ok(None);
     }
     if is_split::<T>(d, sizes) && lhs.inner == 1 && rhs.inner == 1 {
-        return of_chunks(d, sizes, lhs, rhs, epilogue).map(Some);
+        return split_chunks(d, sizes, lhs, rhs, epilogue).map(Some);
     }
     if (m, n) == (1, 1) && b > 1 && (1..=CHUNK).contains(&k) && are_vectors(d, lhs, rhs) {
         let mut y = filled(b, T::ZERO)?;
-        of_vectors(d, k, lhs, rhs, &mut y)?;
+        vector_products(d, k, lhs, rhs, &mut y)?;
         apply_epilogue(d, sizes, &mut y, epilogue);
         return Ok(Some(y));
     }
@@ -74,7 +77,7 @@ fn is_split<T: Real>(d: &CpuDevice, [b, m, k, n]: [usize; 4]) -> bool {
 }
 
 /// Each chunk of each product, then their sums.
-fn of_chunks<T: Real>(
+fn split_chunks<T: Real>(
     d: &CpuDevice,
     sizes: [usize; 4],
     lhs: &BatchedMatrix<'_, T>,
@@ -128,7 +131,7 @@ fn apply_epilogue<T: Real>(
     y: &mut [T],
     epilogue: &dyn TileEpilogue<T>,
 ) {
-    if epilogue.nothing() {
+    if epilogue.is_empty() {
         return;
     }
     // Of one matrix after the other.
@@ -137,7 +140,7 @@ fn apply_epilogue<T: Real>(
         for_each_piece(d, y, rows * n, 1.0, &|at, y| match n {
             ..=NARROW_ROW_MAX_ELEMENTS => epilogue.rows(d.isa(), b, at / n, n, y),
             _ => (y.chunks_exact_mut(n).enumerate())
-                .for_each(|(i, y)| epilogue.epilogue(d.isa(), b, at / n + i, 0, y)),
+                .for_each(|(i, y)| epilogue.apply_to_row(d.isa(), b, at / n + i, 0, y)),
         });
     }
 }
@@ -149,7 +152,7 @@ fn are_vectors<T: Real>(d: &CpuDevice, lhs: &BatchedMatrix<'_, T>, rhs: &Batched
 }
 
 /// Products of a row and a column each, of at most a chunk of terms.
-fn of_vectors<T: Real>(
+fn vector_products<T: Real>(
     d: &CpuDevice,
     k: usize,
     lhs: &BatchedMatrix<'_, T>,
@@ -161,7 +164,7 @@ fn of_vectors<T: Real>(
     const TASK_MAX_PRODUCTS: usize = 512;
     /// Tasks for each thread.
     const TASKS_PER_THREAD: usize = 4;
-    let (lhs, rhs) = (even(lhs), even(rhs));
+    let (lhs, rhs) = (evenly_spaced(lhs), evenly_spaced(rhs));
     // Neighbours of a run are equally far apart.
     let run = match lhs.inner.max(rhs.inner) {
         1 => y.len(),
@@ -185,7 +188,7 @@ fn of_vectors<T: Real>(
 }
 
 /// The same batch with one distance from each to the next, if it has one.
-fn even<'a, T: Real>(x: &BatchedMatrix<'a, T>) -> BatchedMatrix<'a, T> {
+fn evenly_spaced<'a, T: Real>(x: &BatchedMatrix<'a, T>) -> BatchedMatrix<'a, T> {
     if x.inner > 1 && x.batch.0 == x.batch.1 * x.inner as isize {
         BatchedMatrix { inner: 1, batch: (x.batch.1, 0), ..*x }
     } else {

@@ -1,5 +1,5 @@
-//! Many products of a few numbers each, such as rotations: a tile for each costs more than what it multiplies. (Ten thousand of 4 x 4 by 4 took
-//! 64 nanoseconds each.)
+//! Batched tiny GEMM: many products of a few elements each, such as rotations, for which a
+//! microkernel call per product would cost more than its arithmetic.
 
 use super::{BatchedMatrix, FMAS_PER_NS, Real, StoredElements, TileEpilogue};
 use crate::CpuDevice;
@@ -46,7 +46,7 @@ pub(super) fn try_tiny<T: Real>(
             let first = start / results;
             let y = dst.zeroed(dst.remaining(), T::ZERO);
             dispatch(d.isa(), TinyProducts { x, w, lhs, rhs, first, sizes: [m, k, n], y });
-            if !epilogue.nothing() {
+            if !epilogue.is_empty() {
                 y.chunks_exact_mut(results)
                     .enumerate()
                     .for_each(|(i, y)| epilogue.rows(d.isa(), first + i, 0, n, y));

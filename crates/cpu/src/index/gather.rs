@@ -1,7 +1,8 @@
-//! Reading by index.
+//! Gather: reads by index along one axis, and the indices of nonzero elements.
 //!
-//! Where the index is the same along the last axes (an embedding, a selection of rows), whole rows move.
-//! An index out of range gets no sentence here: the caller asks the reference for it.
+//! Where the index is the same along the last axes (an embedding, a selection of rows), whole rows
+//! are copied. An index out of range has no error message here: the caller asks the reference for
+//! it.
 
 use crate::CpuDevice;
 use crate::elementwise::operand::misuse_error;

@@ -1,8 +1,8 @@
-//! Elements of a row by their places, where neighbours come from neighbours, as when an image is enlarged: a register of results is a register of
-//! elements in another order.
+//! Permute of a row by vector shuffles: gather by an index whose neighbours come from neighbours,
+//! as in upsampling; a register of results is a permuted register of elements.
 //!
-//! One by one, each element is a load of its place, a check and a load. How it can be wrong: by reading beside the row. Where each group's register
-//! begins, and that all its places lie in it, is found out when a [`RowPermute`] is made, for rows of one size.
+//! How it can be wrong: by reading outside of the row. Where each group's register starts, and that
+//! all its sources lie in it, is established when a [`RowPermute`] is made, for rows of one size.
 #![allow(unsafe_code, reason = "loads without a check for each")]
 
 use elinvar_simd::isa::{Isa, Level};

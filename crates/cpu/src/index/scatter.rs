@@ -1,17 +1,18 @@
-//! Writing and adding by index.
+//! Scatter: writes or adds by index along one axis.
 //!
-//! An element of the source goes somewhere along one axis, and stays where it is along all others. So the target is shared out
-//! without two threads meeting, and each element's sources come in their order:
-//! * by what lies before the axis: each slab is made in the cache, from the base and what its own indices say ([`slabs`]); where all have
-//!   the same index, and rows are what they have, element by element ([`by_target`]);
-//! * where the index is the same along all that lies behind the axis (the gradient of an embedding), by rows: which of them go to a
-//!   part of the target is found first, and each part is made in the cache ([`by_parts`]);
-//! * where it is not, by columns ([`by_columns`]).
+//! An element of the source moves along one axis only. So the target is partitioned without
+//! conflicts between threads, and each target element receives its sources in their order:
+//! * by outer slabs: each is built in the cache, from the base and its own indices ([`slabs`]);
+//!   where all share one index and consist of rows, element by element ([`by_target`]);
+//! * by rows, where the index is the same along the inner axes (the gradient of an embedding): the
+//!   sources of each part of the target are found first, then the part is built in the cache
+//!   ([`by_parts`]);
+//! * by columns otherwise ([`by_columns`]).
 //!
-//! An index out of range gets no sentence here: the caller asks the reference for it.
+//! An index out of range has no error message here: the caller asks the reference for it.
 
 use crate::elementwise::operand::{MAX_BLOCK_ELEMENTS, misuse_error};
-use crate::layout::copy::{ContiguousElements, cast_halves, elements, own};
+use crate::layout::copy::{ContiguousElements, cast_halves, elements, to_contiguous};
 use crate::layout::strided_iter::StridedIter;
 use crate::lazy::buffer::View;
 use crate::lazy::fusion::SingleMap;
@@ -112,7 +113,7 @@ pub(crate) fn scatter(
         return Err(misuse_error("a scatter of another type", src.buffer.dtype()));
     }
     if index.shape().contains(&0) {
-        return own(d, base).map(Some);
+        return to_contiguous(d, base).map(Some);
     }
     if base.shape().contains(&0) {
         return Ok(None);
@@ -185,7 +186,7 @@ enum ScatterSource<'a, T> {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn of_map(
+pub(crate) fn scatter_of_map(
     d: &CpuDevice,
     base: &View<'_>,
     axis: usize,

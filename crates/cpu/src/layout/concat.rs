@@ -1,4 +1,4 @@
-//! Parts, written into a new tensor: one after the other, padded, or over each other.
+//! Concatenation, padding and overlays: several views written into one new tensor.
 
 use super::copy::{ContiguousElements, elements, fill, is_transposed, straight};
 use super::strided_iter::{StridedIter, gather_runs};

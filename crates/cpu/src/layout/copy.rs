@@ -1,4 +1,5 @@
-//! Moving elements: copies of strided views, conversions, new tensors put together from parts.
+//! Strided copies and casts: a view as contiguous elements, in its own dtype or another; transposed
+//! views go by tiles.
 
 use super::strided_iter::{StridedIter, gather_runs};
 use crate::elementwise::convert::{self, RoundToOdd};
@@ -77,11 +78,11 @@ fn converted(
     convert: fn(&CpuDevice, &View<'_>, DType) -> Result<HostData>,
 ) -> Result<HostData> {
     if x.buffer.dtype() == to {
-        return own(d, x);
+        return to_contiguous(d, x);
     }
     // Strides that are expensive are paid for once, not by the conversion.
     if is_transposed(x.layout) {
-        let straight = PooledData::new(own(d, x)?);
+        let straight = PooledData::new(to_contiguous(d, x)?);
         let layout = Layout::contiguous(x.shape().clone());
         return convert(d, &View { buffer: &straight, layout: &layout, dtype: x.dtype }, to);
     }
@@ -157,7 +158,7 @@ fn from<C: ComputeElement + RoundToOdd>(d: &CpuDevice, x: &View<'_>, to: DType) 
 }
 
 /// The elements of a view, row-major, in their own type.
-pub(crate) fn own(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
+pub(crate) fn to_contiguous(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
     fn one<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> Result<HostData> {
         Ok(T::wrap(straight(d, v, layout)?))
     }

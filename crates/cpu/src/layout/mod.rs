@@ -1,4 +1,5 @@
-//! Copies and transposes of strided views, and concatenation.
+//! Memory layout: copies and transposes of strided views, iteration over strides, concatenation and
+//! padding.
 
 pub(crate) mod concat;
 pub(crate) mod copy;

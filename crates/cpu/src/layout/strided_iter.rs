@@ -1,4 +1,5 @@
-//! Walking over a view in row-major order, as few and as long runs as its strides allow.
+//! Iteration over a strided view in row-major order, in as few and as long contiguous runs as its
+//! strides allow.
 
 use elinvar_core::layout::Strides;
 use elinvar_core::{Dims, Element, Layout};

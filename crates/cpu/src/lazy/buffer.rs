@@ -1,4 +1,5 @@
-//! What a tensor on the CPU holds: numbers, or what they will be computed from.
+//! The buffer of a CPU tensor: elements in memory, or a deferred computation that runs when they
+//! are read.
 
 use super::fusion::FusionPlan;
 use super::gather::DeferredGather;

@@ -1,13 +1,14 @@
-//! Maps that are put off, so that several in a row take one pass over memory.
+//! Lazy fusion of elementwise maps: several maps in a row take one pass over memory.
 //!
-//! A large result of a map on f32 is not computed at once: its buffer keeps the formula and the operands. A map of such a
-//! buffer is put off too, and so on; whatever else reads a buffer has it computed first. Then all formulas that the
-//! result needs run one after the other on one block of elements, which stays in the first-level cache, then on the next
-//! block: what lies between two of them is never written to memory, unless somebody else still holds it, and then it is
-//! written on the way. Each formula rounds as it always does, so nothing changes but the time.
+//! A large f32 map is not computed at once: its buffer keeps the formula and the operands. A map of
+//! such a buffer is deferred too; any other reader has it computed first. Then all formulas that
+//! the result needs run one after the other on one block of elements, which stays in L1, then on
+//! the next block. An intermediate result is written to memory only if another owner still holds
+//! it. Each formula rounds as it always does, so only the time changes.
 //!
-//! How it can be wrong: by never computing a result (`Node` has its numbers or a plan, never neither), or by keeping
-//! operands alive too long (a plan holds at most [`MAX_FUSED_MAPS`] maps, and is dropped when its numbers are there).
+//! How it can be wrong: by never computing a result (a `Node` has its elements or a plan, never
+//! neither), or by keeping operands alive too long (a plan holds at most [`MAX_FUSED_MAPS`] maps,
+//! and is dropped when its elements exist).
 
 use super::buffer::{CpuBuffer, Node};
 use crate::elementwise::map::{MAX_OPERANDS, fill};
@@ -207,7 +208,7 @@ impl FusionPass {
 /// See [`FusionPlan::compute`].
 fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
     if plan.operands.iter().all(PlanOperand::is_ready) {
-        return alone(plan);
+        return compute_single(plan);
     }
     let mut steps = FusionPass::default();
     let last = steps.add(plan, None);
@@ -314,7 +315,7 @@ fn evenly(n: usize, most: usize) -> usize {
 ///
 /// # Errors
 /// `OutOfMemory`.
-fn alone(plan: &FusionPlan) -> Result<HostData> {
+fn compute_single(plan: &FusionPlan) -> Result<HostData> {
     let ready = SingleMap::new(plan)?;
     let y = parallel_fill(&plan.d, plan.len, 1, &|start, dst| {
         ready.fill(start, dst);

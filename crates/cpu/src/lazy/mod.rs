@@ -1,4 +1,5 @@
-//! Lazy evaluation: buffers whose elements are computed when they are read, fusion of maps, deferred gathers.
+//! Lazy evaluation without a graph: buffers that hold a deferred computation, fusion of elementwise
+//! maps, deferred gathers.
 
 pub(crate) mod buffer;
 pub(crate) mod fusion;

@@ -1,4 +1,4 @@
-//! The averages of windows, and their gradient.
+//! Average pooling and its gradient.
 
 use super::{AxisTaps, EvenWindows, PoolPlane, divisor, lanes};
 use crate::CpuDevice;
@@ -44,7 +44,7 @@ impl<C: Float> Kernel for AveragePool<'_, C> {
         for &a in &plane.axes[0] {
             for &b in &plane.axes[1] {
                 let (mut from, to) = (even.from, even.to);
-                self.some(a, b, row, 0..from);
+                self.few_windows(a, b, row, 0..from);
                 // Of windows that are far apart, a register of neighbours under one tap is read one by one.
                 let row_stride = even.step > 2 && count > 4 && plane.dilation[2] == 1;
                 let few = (1..=LANES).contains(&(a.count * b.count * count));
@@ -60,7 +60,7 @@ impl<C: Float> Kernel for AveragePool<'_, C> {
                         from = to;
                     }
                 }
-                self.some(a, b, row, from..width);
+                self.few_windows(a, b, row, from..width);
                 row += width;
             }
         }
@@ -69,7 +69,7 @@ impl<C: Float> Kernel for AveragePool<'_, C> {
 
 /// The sums of each two.
 #[inline(always)]
-fn two<C: Float, const L: usize>(mut a: [C; L], b: [C; L]) -> [C; L] {
+fn add_halves<C: Float, const L: usize>(mut a: [C; L], b: [C; L]) -> [C; L] {
     for l in 0..L {
         a[l] = a[l] + b[l];
     }
@@ -79,7 +79,7 @@ fn two<C: Float, const L: usize>(mut a: [C; L], b: [C; L]) -> [C; L] {
 impl<C: Float> AveragePool<'_, C> {
     /// A few windows of a row, one by one.
     #[inline(always)]
-    fn some(&mut self, a: AxisTaps, b: AxisTaps, row: usize, windows: Range<usize>) {
+    fn few_windows(&mut self, a: AxisTaps, b: AxisTaps, row: usize, windows: Range<usize>) {
         for w in windows {
             let taps = [a, b, self.plane.axes[2][w]];
             let count: usize = taps.iter().map(|t| t.count).product();
@@ -92,7 +92,7 @@ impl<C: Float> AveragePool<'_, C> {
                 });
                 C::few(few)
             } else if count <= LANES && self.plane.dilation[2] == 1 {
-                self.at_an_edge(taps, count)
+                self.edge_window(taps, count)
             } else {
                 let mut all = std::mem::take(self.many);
                 all.clear();
@@ -106,7 +106,7 @@ impl<C: Float> AveragePool<'_, C> {
     /// The sum of a window that is not like its neighbours, of up to 128 elements: the tree begins in registers. With elements
     /// put down one by one and a call for each, averages of 7 x 7 in planes of 56 x 56 took 1.2 times as long.
     #[inline(always)]
-    fn at_an_edge(&self, taps: [AxisTaps; 3], count: usize) -> C {
+    fn edge_window(&self, taps: [AxisTaps; 3], count: usize) -> C {
         let ([a, b, c], p) = (taps, self.plane);
         let (mut all, mut n) = ([C::POSITIVE_ZERO; LANES], 0);
         for i in 0..a.count {
@@ -150,12 +150,12 @@ impl<C: Float> AveragePool<'_, C> {
             let start = from.min(windows.end - L);
             let taps = [a, b, self.plane.axes[2][start]];
             let sums = match (a.count * b.count * c.count, step) {
-                (4, 2) if const { Self::HAS_SPECIAL_CASES } => self.of_four::<L>(taps),
-                (9, 1) if const { Self::HAS_SPECIAL_CASES } => self.of_nine::<L, 1>(taps),
-                (9, 2) if const { Self::HAS_SPECIAL_CASES } => self.of_nine::<L, 2>(taps),
-                (_, 1) => self.of_many::<L, 1>(taps),
-                (_, 2) => self.of_many::<L, 2>(taps),
-                _ => self.of_many::<L, 0>(taps),
+                (4, 2) if const { Self::HAS_SPECIAL_CASES } => self.sum_of_4::<L>(taps),
+                (9, 1) if const { Self::HAS_SPECIAL_CASES } => self.sum_of_9::<L, 1>(taps),
+                (9, 2) if const { Self::HAS_SPECIAL_CASES } => self.sum_of_9::<L, 2>(taps),
+                (_, 1) => self.sum_of_many::<L, 1>(taps),
+                (_, 2) => self.sum_of_many::<L, 2>(taps),
+                _ => self.sum_of_many::<L, 0>(taps),
             };
             for (y, sum) in self.y[row + start..][..L].iter_mut().zip(sums) {
                 *y = sum / divisor;
@@ -195,27 +195,28 @@ impl<C: Float> AveragePool<'_, C> {
     #[inline(always)]
     fn columns_of<const L: usize>(&mut self, [a, b, c]: [AxisTaps; 3], from: usize) -> usize {
         let taps = [a, b, AxisTaps { first: c.first + from, count: 1, ..c }];
-        let sums = if a.count * b.count == 8 { self.of_eight::<L>(taps) } else { self.of_many::<L, 1>(taps) };
+        let sums =
+            if a.count * b.count == 8 { self.sum_of_8::<L>(taps) } else { self.sum_of_many::<L, 1>(taps) };
         self.columns[from..][..L].copy_from_slice(&sums);
         from + L
     }
     /// The sums of eight taps, one below the other.
     #[inline(always)]
-    fn of_eight<const L: usize>(&self, taps: [AxisTaps; 3]) -> [C; L] {
+    fn sum_of_8<const L: usize>(&self, taps: [AxisTaps; 3]) -> [C; L] {
         let (at, b) = (self.begin(taps), taps[1].count);
         let mut t = [[0; 3]; 8];
         for (n, t) in t.iter_mut().enumerate() {
             *t = [n / b, n % b, 0];
         }
-        let evens = two(
-            two(self.tap::<L, 1>(at, t[0]), self.tap::<L, 1>(at, t[4])),
-            two(self.tap::<L, 1>(at, t[2]), self.tap::<L, 1>(at, t[6])),
+        let evens = add_halves(
+            add_halves(self.tap::<L, 1>(at, t[0]), self.tap::<L, 1>(at, t[4])),
+            add_halves(self.tap::<L, 1>(at, t[2]), self.tap::<L, 1>(at, t[6])),
         );
-        let odds = two(
-            two(self.tap::<L, 1>(at, t[1]), self.tap::<L, 1>(at, t[5])),
-            two(self.tap::<L, 1>(at, t[3]), self.tap::<L, 1>(at, t[7])),
+        let odds = add_halves(
+            add_halves(self.tap::<L, 1>(at, t[1]), self.tap::<L, 1>(at, t[5])),
+            add_halves(self.tap::<L, 1>(at, t[3]), self.tap::<L, 1>(at, t[7])),
         );
-        two(evens, odds)
+        add_halves(evens, odds)
     }
     /// Networks pool f32; f64 has fewer kinds of windows to compile.
     const HAS_SPECIAL_CASES: bool = size_of::<C>() == 4;
@@ -226,7 +227,7 @@ impl<C: Float> AveragePool<'_, C> {
         let (p, step) = (self.plane, self.even.step);
         let line = (i * p.dilation[0] * p.size[1] + j * p.dilation[1]) * p.size[2];
         let v = lanes::<C, L, STEP>(self.x, at + line + k * p.dilation[2], k == 0, step);
-        two([C::POSITIVE_ZERO; L], v)
+        add_halves([C::POSITIVE_ZERO; L], v)
     }
     /// Where windows begin.
     #[inline(always)]
@@ -235,39 +236,39 @@ impl<C: Float> AveragePool<'_, C> {
     }
     /// The sums of four taps, two apart.
     #[inline(always)]
-    fn of_four<const L: usize>(&self, taps: [AxisTaps; 3]) -> [C; L] {
+    fn sum_of_4<const L: usize>(&self, taps: [AxisTaps; 3]) -> [C; L] {
         let (at, [_, b, c]) = (self.begin(taps), taps.map(|t| t.count));
         let mut t = [[0; 3]; 4];
         for (n, t) in t.iter_mut().enumerate() {
             *t = [n / c / b, n / c % b, n % c];
         }
         let [t0, t1, t2, t3] = t;
-        let left = two(self.tap::<L, 2>(at, t0), self.tap::<L, 2>(at, t2));
-        two(left, two(self.tap::<L, 2>(at, t1), self.tap::<L, 2>(at, t3)))
+        let left = add_halves(self.tap::<L, 2>(at, t0), self.tap::<L, 2>(at, t2));
+        add_halves(left, add_halves(self.tap::<L, 2>(at, t1), self.tap::<L, 2>(at, t3)))
     }
     /// The sums of nine taps.
     #[inline(always)]
-    fn of_nine<const L: usize, const STEP: usize>(&self, taps: [AxisTaps; 3]) -> [C; L] {
+    fn sum_of_9<const L: usize, const STEP: usize>(&self, taps: [AxisTaps; 3]) -> [C; L] {
         let (at, [_, b, c]) = (self.begin(taps), taps.map(|t| t.count));
         let mut t = [[0; 3]; 9];
         for (n, t) in t.iter_mut().enumerate() {
             *t = [n / c / b, n / c % b, n % c];
         }
-        let first = two(self.tap::<L, STEP>(at, t[0]), self.tap::<L, STEP>(at, t[8]));
-        let evens = two(
-            two(first, self.tap::<L, STEP>(at, t[4])),
-            two(self.tap::<L, STEP>(at, t[2]), self.tap::<L, STEP>(at, t[6])),
+        let first = add_halves(self.tap::<L, STEP>(at, t[0]), self.tap::<L, STEP>(at, t[8]));
+        let evens = add_halves(
+            add_halves(first, self.tap::<L, STEP>(at, t[4])),
+            add_halves(self.tap::<L, STEP>(at, t[2]), self.tap::<L, STEP>(at, t[6])),
         );
-        let odds = two(
-            two(self.tap::<L, STEP>(at, t[1]), self.tap::<L, STEP>(at, t[5])),
-            two(self.tap::<L, STEP>(at, t[3]), self.tap::<L, STEP>(at, t[7])),
+        let odds = add_halves(
+            add_halves(self.tap::<L, STEP>(at, t[1]), self.tap::<L, STEP>(at, t[5])),
+            add_halves(self.tap::<L, STEP>(at, t[3]), self.tap::<L, STEP>(at, t[7])),
         );
-        two(evens, odds)
+        add_halves(evens, odds)
     }
     /// The sums of up to 128 taps: each step of a sum is one for all windows. Lanes without a term add +0 to sums that are no -0, so
     /// they may be left out.
     #[inline(always)]
-    fn of_many<const L: usize, const STEP: usize>(&mut self, taps: [AxisTaps; 3]) -> [C; L] {
+    fn sum_of_many<const L: usize, const STEP: usize>(&mut self, taps: [AxisTaps; 3]) -> [C; L] {
         let at = self.begin(taps);
         let mut all = std::mem::take(self.terms);
         let (sums, mut n) = (all.as_chunks_mut::<L>().0, 0);
@@ -282,7 +283,7 @@ impl<C: Float> AveragePool<'_, C> {
         while n > 1 {
             let half = n.next_power_of_two() / 2;
             for j in 0..n - half {
-                sums[j] = two(sums[j], sums[j + half]);
+                sums[j] = add_halves(sums[j], sums[j + half]);
             }
             n = half;
         }
@@ -451,7 +452,7 @@ fn add_all<C: Float>(line: &mut [C], rows: &[C]) {
     for line in whole {
         let mut sums = *line;
         for row in rows.chunks_exact(width) {
-            sums = two(
+            sums = add_halves(
                 sums,
                 *row[at..].first_chunk::<COLUMNS_IN_REGISTERS>().expect("a row is as long as a line"),
             );

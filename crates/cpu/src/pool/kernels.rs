@@ -1,11 +1,12 @@
-//! The largest elements of windows that are two apart, in planes of f32, and where they are.
+//! Max pooling kernels for f32 windows with stride 2, and maxima of columns for wide windows, with
+//! their indices.
 //!
-//! First the largest of each column of a window's lines, register by register; then those of columns that lie side by side, which
-//! shuffles bring together. Only where the order of comparisons makes no difference, see [`is_calm`].
+//! First the maximum of each column of a window's lines, register by register; then shuffles
+//! combine adjacent columns. Only where the order of comparisons makes no difference, see
+//! [`is_calm`].
 //!
-//! As loops in plain Rust, what the shuffles read went through memory, and waited for the stores before.
-//!
-//! How it can be wrong: by reading beside the plane. Each line of a register's windows is a slice whose length is checked.
+//! How it can be wrong: by reading outside of the plane. Each line of a register's windows is a
+//! slice whose length is checked.
 #![allow(unsafe_code, reason = "vector loads and shuffles, in slices whose lengths are looked at")]
 
 use elinvar_simd::isa::{Isa, Kernel, Level, dispatch};

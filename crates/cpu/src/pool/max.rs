@@ -1,4 +1,5 @@
-//! The largest elements of windows, and where they are: two results, of which mostly the first is all that anybody reads.
+//! Max pooling: the largest element of each window, and its index; the indices are a deferred
+//! second result, as most callers read only the first.
 
 use super::kernels;
 use super::{AxisTaps, EvenWindows, PoolPlane, lanes};
@@ -216,7 +217,7 @@ impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> Kernel for MaxPool<'_, T, 
         let plane = self.plane;
         for &a in &plane.axes[0] {
             for &b in &plane.axes[1] {
-                self.some(a, b, 0..self.even.from);
+                self.few_windows(a, b, 0..self.even.from);
                 match (self.even.to - self.even.from, self.even.step) {
                     (16.., 1) if const { Self::HAS_SPECIAL_CASES } => self.row::<16, 1>(a, b),
                     (16.., 2) if const { Self::HAS_SPECIAL_CASES } => self.row::<16, 2>(a, b),
@@ -225,9 +226,9 @@ impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> Kernel for MaxPool<'_, T, 
                     (8.., 1) if const { Self::FLOATS } => self.row::<8, 1>(a, b),
                     (8.., 2) if const { Self::FLOATS } => self.row::<8, 2>(a, b),
                     (8.., _) if const { !Self::HAS_SPECIAL_CASES } => self.row::<8, 0>(a, b),
-                    _ => self.some(a, b, self.even.from..self.even.to),
+                    _ => self.few_windows(a, b, self.even.from..self.even.to),
                 }
-                self.some(a, b, self.even.to..plane.axes[2].len());
+                self.few_windows(a, b, self.even.to..plane.axes[2].len());
             }
         }
     }
@@ -240,7 +241,7 @@ impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> MaxPool<'_, T, R> {
 
     /// A few windows of a row, one by one.
     #[inline(always)]
-    fn some(&mut self, a: AxisTaps, b: AxisTaps, windows: Range<usize>) {
+    fn few_windows(&mut self, a: AxisTaps, b: AxisTaps, windows: Range<usize>) {
         for &c in &self.plane.axes[2][windows] {
             let (mut best, mut place) = (T::ZERO, None);
             self.plane.elements([a, b, c], |e| {

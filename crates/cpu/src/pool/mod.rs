@@ -1,4 +1,5 @@
-//! Pools over the last one to three axes: one plane after another, its windows cut to the plane beforehand.
+//! Pooling over the last one to three axes: plane by plane, with windows clipped to the plane
+//! beforehand.
 
 mod average;
 mod kernels;

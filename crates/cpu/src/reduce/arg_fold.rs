@@ -1,5 +1,7 @@
-//! Where the largest or smallest element of each row is: the extreme of each block by vectors, then its first place in the
-//! first block that has it. Rows that lie side by side, and short ones, are compared element by element ([`columns`]).
+//! argmax and argmin per row: the extreme of each block by vectors, then its first position in the
+//! first block that has it.
+//!
+//! Strided rows and short ones are compared element by element, many rows at a time ([`columns`]).
 
 use super::block::Combine;
 use super::columns;

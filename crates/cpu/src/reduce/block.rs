@@ -1,7 +1,8 @@
-//! A fold of contiguous terms: 128 lanes, a halving tree, blocks joined pairwise (`elinvar_core::order`).
+//! Block reduce: a fold of contiguous terms into 128 lanes, a halving tree, and blocks joined
+//! pairwise (`elinvar_core::order`).
 //!
-//! Lanes that never had a term may take part here: each holds what a lane starts from, and combining with that changes
-//! nothing (a lane that had a term is never -0 in a sum, as it starts from +0).
+//! Lanes that never had a term may take part: each holds the initial value of a lane, and combining
+//! with that changes nothing (a lane that had a term is never -0 in a sum, as it starts from +0).
 
 use super::source::{ReduceElement, StagedView};
 use crate::reduce::kernels::block::{ROW_TERMS_IN_REGISTERS, VectorFolds};
@@ -36,7 +37,7 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         let _ = from_memory;
         dispatch_formula_or_plain::<T, _>(isa, BlockFold { terms, f: PhantomData::<Self> })
     }
-    /// Contiguous rows of `n` terms, `0 < n <= BLOCK`; `from_memory`: as for [`Combine::fold_terms`].
+    /// Contiguous rows of `n` terms, `0 < n <= BLOCK`; `from_memory`: as for [`Combine::block`].
     #[inline]
     fn rows(isa: Isa, x: &[T], n: usize, from_memory: bool, out: &mut [T])
     where
@@ -56,7 +57,7 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         None
     }
 
-    /// As [`ReduceElement::add_halves`], if terms are added.
+    /// As [`ReduceElement::add_f16_terms`], if terms are added.
     #[inline]
     fn add_f16_terms(
         isa: Isa,
@@ -71,7 +72,7 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         let _ = (isa, data, base, places, acc);
         false
     }
-    /// As [`ReduceElement::sum_halves`], if terms are added.
+    /// As [`ReduceElement::sum_f16_rows`], if terms are added.
     #[inline]
     fn sum_f16_rows(isa: Isa, data: &HostData, at: usize, n: usize, out: &mut [T]) -> bool
     where
@@ -355,7 +356,7 @@ impl<T: Copy, F: Combine<T>> Kernel for BlockFold<'_, T, F> {
 /// Parts of a block that are folded where they lie, such as the images of a channel, whose gradient a bias gets.
 const MAX_PARTS: usize = 16;
 
-/// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first; `from_memory`: as for [`Combine::fold_terms`].
+/// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first; `from_memory`: as for [`Combine::block`].
 pub(crate) fn fold_in_place<T: ReduceElement, F: Combine<T>>(
     isa: Isa,
     x: &StagedView<'_, T>,

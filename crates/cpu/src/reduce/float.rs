@@ -1,4 +1,4 @@
-//! f32 and f64: the types in which floats are computed, and the folds of both by name.
+//! f32 and f64 as the types in which float reductions are computed, and the folds of both by name.
 
 use super::block::{self, Combine, each_fold};
 use super::columns;

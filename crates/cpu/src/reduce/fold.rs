@@ -1,8 +1,8 @@
-//! Folds along axes, in the canonical order.
+//! Folds along axes (sum, product, max, min), in the canonical order.
 //!
-//! Three ways through memory, and one order: rows that lie one after the other go through vectors as they are; where
-//! neighbours in memory belong to different rows (a sum over the columns of a matrix), many rows are folded side by side
-//! ([`columns`]); any other row is copied into a buffer, block by block.
+//! Three paths, one order: contiguous rows are reduced by vectors in place; strided rows (the sum
+//! over the columns of a matrix) are reduced many at a time ([`columns`]); any other row is copied
+//! into a buffer block by block.
 
 use super::block::{self, Combine};
 use super::columns;

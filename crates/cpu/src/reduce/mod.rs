@@ -1,7 +1,9 @@
-//! Work along axes: folds, scans, row-wise formulas, sorting.
+//! Reductions along axes: folds (sum, product, max, min), arg-folds, prefix scans, row-wise
+//! formulas (softmax, norms), CTC.
 //!
 //! Rows are the last axes of a view, taken together in row-major order; their elements come through
-//! [`source::Stage`] in contiguous blocks, whatever the strides.
+//! [`source::StagedView`] in contiguous blocks, whatever the strides. Contiguous rows are reduced
+//! one by one (`rowwise`, `block`); strided rows many at a time, one row per lane (`columns`).
 
 mod arg_fold;
 pub(crate) mod block;

@@ -1,4 +1,5 @@
-//! Prefix sums and products along the last axis: groups of 16 by log-steps, carried through blocks of 1024.
+//! Prefix scan (cumulative sums and products) along the last axis: groups of 16 by log-steps,
+//! carried through blocks of 1024.
 
 use super::block::Combine;
 use super::columns;

@@ -1,7 +1,8 @@
-//! Elements of a view in row-major order, in contiguous blocks, whatever the strides and the type they are stored in.
+//! Operand staging for reductions: elements of a view in row-major order, as contiguous blocks of
+//! the compute type, whatever the strides and the dtype.
 //!
-//! Nothing here depends on a formula: kernels see contiguous blocks of the type in which they compute. A block that lies
-//! so in memory already is borrowed; any other is copied into a buffer that stays in the cache.
+//! Nothing here depends on a formula. A block that is contiguous and of that type already is
+//! borrowed; any other is copied into a buffer that stays in the cache.
 
 #[cfg(target_arch = "x86_64")]
 use super::kernels::f16_sums;

@@ -1,8 +1,7 @@
-//! Large pages for large memory, where the system has to be asked for them.
+//! Huge pages: `madvise` for large allocations, where the system has to be asked.
 //!
-//! A processor remembers where some thousand pages lie. Beyond, each page is looked up, in a virtual machine in two tables of
-//! tables; reading 64 MiB in pages of 4 KiB took a third longer than in pages of 2 MiB. It is a wish: a system that
-//! does not know it, or has no such page, goes on with small ones.
+//! With 4 KiB pages, large tensors exceed the reach of the TLB, and every miss is a page walk
+//! (nested ones in a virtual machine). It is a hint: a system without it goes on with small pages.
 
 use std::mem::MaybeUninit;
 

@@ -1,11 +1,12 @@
-//! A board on which one job at a time is posted: numbered tasks, for whoever looks.
+//! The job board: one parallel job of numbered tasks at a time, posted for the polling workers.
 //!
-//! What threads tell each other costs a cache line that goes from one core to the other, 30 to 200 nanoseconds each; ten of
-//! them were more than half of an op of three microseconds. So a job is one line that those who look out for work read, each
-//! thread takes tasks from a line of its own until it has none left, and says on another of its own how many it did.
+//! Communication between cores costs cache-line transfers. So a job is one line that pollers read,
+//! each thread claims tasks from a counter on a line of its own (then from those of others), and
+//! reports how many it finished on another line of its own.
 //!
-//! How it can be wrong: a thread may see a job, stop, and go on when that job is long over. It never does a task of it then, nor
-//! one that is not its own, because tasks are taken by changing a word that has the job's number in it.
+//! How it can be wrong: a thread may read a job, be preempted, and go on when that job is over. It
+//! never runs a task then, because tasks are claimed by compare-and-swap on a word that contains
+//! the job's number.
 
 use super::thread_pool::{lock, spin_until};
 use std::any::Any;

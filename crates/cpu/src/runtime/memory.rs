@@ -1,13 +1,14 @@
-//! The memory of tensors on the CPU: counted, limited, and kept for the next tensor.
+//! The caching allocator for tensor memory: counted, limited, and reused.
 //!
-//! A page that the system hands out is cleared first, at a tenth of the speed at which memory is written; a large result in
-//! fresh pages costs mostly that. So memory of large tensors is not given back to the system when it is dropped, but kept
-//! here, by size, and the next tensor of about that size takes the piece that was dropped last, which is often still
-//! in a processor's cache. Large ones are asked for in large pages (`simd/pages.rs`). The smallest pieces are left to the system's
-//! allocator, which is good at them; it takes longer over those of a kilobyte and more, so each thread keeps the last few.
+//! Fresh pages from the system are cleared first, which costs more than most kernels. So the memory
+//! of large tensors goes to free lists by size class when it is dropped, and the next tensor of
+//! about that size takes the most recently dropped piece, which is often still in a cache. Large
+//! allocations ask for huge pages (`huge_pages.rs`). Small allocations are left to the system
+//! allocator, except that each thread keeps its last few pieces of a kilobyte and more.
 //!
-//! All CPU devices of a process share this memory, and its limit. Each thread counts what it takes and gives back, and adds it to
-//! the common count when it comes to 64 KiB; so of every other thread that much may be missing in what is asked for.
+//! All CPU devices of a process share this memory and its limit. Each thread counts its allocations
+//! locally and adds them to the global count when they reach 64 KiB, so the reported usage may lack
+//! that much for every other thread.
 
 use super::huge_pages;
 use elinvar_core::{DType, Element, Error, HostData, HostVec, MemoryStats, Result, each_data, host};

@@ -1,4 +1,5 @@
-//! What kernels run on: threads and the jobs that they share, memory for tensors and for use in between, and results that are written once.
+//! Runtime: thread pool, parallel loops, pooled tensor memory, scratch buffers, and partitions of
+//! uninitialised output.
 
 mod huge_pages;
 mod job_board;

@@ -1,4 +1,8 @@
-//! Work on several threads: output is cut into pieces, each made by one thread, so no result depends on their number.
+//! Parallel loops: output is cut into pieces, each computed by one thread, so no result depends on
+//! the number of threads.
+//!
+//! How it can be wrong: by an error that is lost. The first error of any piece is kept and
+//! returned; pieces that have not started may then be skipped.
 
 use crate::CpuDevice;
 use elinvar_core::{Error, Result};

@@ -1,4 +1,5 @@
-//! Memory for use in between, kept by each thread: freshly mapped pages cost more than what is packed into them.
+//! Scratch buffers, kept by each thread for packed operands and accumulators: fresh pages cost more
+//! than packing into them.
 
 use crate::gemm::Real;
 use elinvar_core::{HostVec, Result};

@@ -1,13 +1,14 @@
-//! Threads that wait for work, and the caller that works with them.
+//! The thread pool: worker threads that spin, then sleep, and a caller that works along with them.
 //!
-//! An op takes from a microsecond on, so handing a part of it over has to cost less. The caller takes its own share at once
-//! instead of waiting for others; a thread that has just worked looks out for more for a moment before it sleeps, because
-//! ops come in bunches. Nobody who waits takes up other work in the meantime: a caller waits for at most the task that a
-//! thread is in the middle of, so it may hold locks, or be a thread of somebody else's pool.
+//! An op can take a microsecond, so handing out a part of it has to cost less. The caller starts on
+//! its own share at once; a worker that has just finished polls for the next job for a moment
+//! before it sleeps, because ops come in bursts. A waiting caller never runs other jobs, and waits
+//! for at most the tasks in progress, so it may hold locks or be a thread of another pool.
 //!
-//! Tasks are numbered, and each thread begins with its own range of numbers: the next op over the same numbers finds them
-//! in the cache of the same core. It goes through them in the other direction: what fits no cache as a whole was last
-//! touched at that end.
+//! Tasks are numbered and each thread starts with its own range of numbers, so the next op over the
+//! same range finds its data in the cache of the same core. Successive long jobs run their tasks in
+//! opposite directions: of data larger than the cache, the end that was touched last is still
+//! there.
 
 use super::job_board::{CachePadded, JobBoard, MAX_TASKS, Schedule};
 use elinvar_core::{Error, Result};

@@ -1,6 +1,8 @@
-//! Sorting one long row on several threads: each sorts a run, then runs are merged two by two, every part of a merged run by
-//! whoever is free. A part finds where it begins by bisection (Akl and Santoro, "Optimal parallel merging and sorting
-//! without memory conflicts", 1987).
+//! Parallel merge sort of one long row: each thread sorts a run, then runs are merged pairwise,
+//! each merge split into independent parts.
+//!
+//! A part finds its start in both runs by bisection (merge path: Akl and Santoro, "Optimal parallel
+//! merging and sorting without memory conflicts", 1987).
 
 use super::radix::SortKey;
 use crate::CpuDevice;

@@ -1,6 +1,8 @@
-//! Sorting rows: elements become whole numbers of the same order, with their places in the low half, so that no two are
-//! equal and the fastest sort is stable. Of many, the ranks of 32 bits are sorted digit by digit ([`radix`]); those of i64 are,
-//! too, if the least and the greatest are as near as that.
+//! Sort and top-k of rows: elements become integer keys of the same order, with their index in the
+//! low half, so that keys are distinct and an unstable sort is stable.
+//!
+//! Many 32-bit ranks are sorted by radix sort ([`radix`]); so are i64 whose range is less than
+//! 2^32. Few of many are selected (top-k) before sorting.
 
 mod merge;
 mod network;

@@ -1,6 +1,7 @@
-//! Sorting keys digit by digit, from the lowest: each pass puts them where those of their digit go, in the order that they have.
+//! LSD radix sort of keys by rank, digit by digit from the lowest; each pass is stable.
 //!
-//! How it can be wrong: what a key has below its rank is not looked at, so it has to ascend before.
+//! How it can be wrong: the index below the rank is not sorted, so indices have to ascend in the
+//! input.
 
 use crate::runtime::memory::{PooledVec, filled};
 use elinvar_core::{Result, host};

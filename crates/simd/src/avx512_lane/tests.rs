@@ -1,4 +1,5 @@
-//! Each operation of the reading by registers against the plain one, on all pairs of special values and on random bits.
+//! Each operation of the AVX-512 lane against the scalar lane, on all pairs of special values and
+//! on random bits.
 
 use super::{Avx512Lane, F32_LANES};
 use crate::dispatch::SimdLanes;

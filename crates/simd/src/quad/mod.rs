@@ -1,7 +1,7 @@
-//! Registers across rows: number t of as many rows as a register has lanes, turned on the way from memory.
+//! Transposing loads: registers filled across rows, with f16 and bf16 widened to f32 on the way.
 //!
-//! With a step, that turns a block on its side. Rows are read in pieces of 16 bytes: four numbers, or eight halves, which are
-//! widened on the way.
+//! Element `t` of as many rows as a register has lanes becomes one register; with a stride, that
+//! transposes a block. Rows are read in pieces of 16 bytes: four f32, or eight 16-bit floats.
 #![allow(unsafe_code, reason = "vector loads and shuffles")]
 
 #[cfg(target_arch = "aarch64")]

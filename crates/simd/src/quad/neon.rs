@@ -1,4 +1,4 @@
-//! Across rows with NEON.
+//! Transposing loads for NEON.
 #![allow(unsafe_code, reason = "vector loads and shuffles")]
 
 use super::{Float16, GatherVector, gather_one};

@@ -1,7 +1,7 @@
-//! Across rows with AVX2 and AVX-512.
+//! Transposing loads for AVX2 and AVX-512.
 //!
-//! Pieces of 16 bytes of rows that are four apart are put side by side while they are loaded; what is left are squares inside
-//! of these pieces, two shuffles for each register.
+//! Pieces of 16 bytes of rows that are four apart are inserted side by side while they are loaded;
+//! the squares that are left inside of these pieces take two shuffles per register.
 #![allow(unsafe_code, reason = "vector loads and shuffles")]
 
 use super::{Float16, GatherVector, gather_one, quads};

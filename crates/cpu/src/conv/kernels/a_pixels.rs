@@ -1,9 +1,10 @@
-//! c = a * b or c += a * b, for a chunk of terms, where the rows of a are windows over padded planes, read as they lie, and b is packed.
+//! Implicit-GEMM microkernel operand: rows of A are windows over padded planes, read in place; B is
+//! packed.
 //!
-//! What windows that follow one another see under a tap are neighbours in a padded plane, up to the end of a row of windows. So a
-//! tile as high as a run of windows has one address for all of its rows, and nothing is packed but weights. A register holds
-//! output channels, and whole ones at that, however short rows of windows are. Windows at an edge of their planes, side by side or one
-//! below the other, are tiles of their own, of those terms that are not padding for all of them.
+//! What consecutive windows see under one tap is contiguous in a padded plane, up to the end of a
+//! row of windows. So a tile as high as a run of windows has one address for all of its rows, and
+//! only weights are packed. A register holds output channels, however short rows of windows are.
+//! Windows at the border are tiles of their own, over only those terms that are not padding there.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::Real;
@@ -248,7 +249,7 @@ impl<T: Real, const PICKED: bool> VectorKernel for PixelTiles<'_, '_, T, PICKED>
                     let before = accumulate_in_place(c, step, first);
                     let line_prefetch =
                         later.some(k).or_else(|| prefetch_at.some(k)).or_else(|| written.some(k));
-                    let line_prefetch = line_prefetch.unwrap_or(LinePrefetch::nothing(at));
+                    let line_prefetch = line_prefetch.unwrap_or(LinePrefetch::none(at));
                     let b = PanelB::<V> { at, next: w, across: 0, line_prefetch };
                     if const { PICKED } {
                         let picks = picks.expect("terms are picked").as_ptr();
@@ -283,12 +284,12 @@ impl<V: Vector> RowsOfA<V> for ConsecutivePixels<V> {
     const ONE_ADDRESS: bool = true;
     const CONST_STRIDE: bool = true;
     #[inline(always)]
-    unsafe fn number(self, r: usize, t: usize) -> V::T {
+    unsafe fn element(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.from.wrapping_add(*self.places.add(t)).wrapping_add(r) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self, terms: usize) {
+    unsafe fn advance(&mut self, terms: usize) {
         self.places = self.places.wrapping_add(terms);
     }
 }
@@ -312,7 +313,7 @@ impl<V: Vector> RowsOfA<V> for StridedPixels<V> {
     const ONE_ADDRESS: bool = true;
     const CONST_STRIDE: bool = false;
     #[inline(always)]
-    unsafe fn begin(&mut self) {
+    unsafe fn begin_term(&mut self) {
         // SAFETY: the caller's.
         let place = unsafe { *self.places.add(usize::from(*self.picks)) };
         self.at = self.from.wrapping_add(place);
@@ -326,12 +327,12 @@ impl<V: Vector> RowsOfA<V> for StridedPixels<V> {
         }
     }
     #[inline(always)]
-    unsafe fn number(self, r: usize, _: usize) -> V::T {
+    unsafe fn element(self, r: usize, _: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.at.add(r % ROWS_PER_ADDRESS * self.row_stride) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self, terms: usize) {
+    unsafe fn advance(&mut self, terms: usize) {
         self.picks = self.picks.wrapping_add(terms);
     }
 }
@@ -346,7 +347,7 @@ struct TermSubsetOfB<V: Vector> {
 impl<V: Vector> ColumnsOfB<V> for TermSubsetOfB<V> {
     const LOAD_BOUND: bool = false;
     #[inline(always)]
-    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+    unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term, whose columns lie in the panel.
         unsafe {
             let at = self.panel.at.add(usize::from(*self.picks) * self.panel.next);

@@ -1,9 +1,9 @@
-//! c = a * b or c += a * b, for a chunk of terms, where the rows of a are taps of windows over padded planes, read as they lie, and b is
-//! packed: a gradient by weights.
+//! Implicit-GEMM microkernel operand for the gradient by weight: rows of A are taps of windows over
+//! padded planes, read in place; B is packed.
 //!
-//! What a tap sees from windows that follow one another are neighbours in a padded plane, up to the end of a row of windows; and taps
-//! that are neighbours themselves see neighbours. So three rows have one address, and a tile goes from a row of windows to the next
-//! by moving its addresses; nothing of a is packed, nine times as large as its planes if windows are 3 x 3.
+//! What one tap sees from consecutive windows is contiguous in a padded plane, up to the end of a
+//! row of windows, and neighbouring taps see neighbouring elements. So three rows share one
+//! address, and a tile goes to the next row of windows by moving its addresses.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_pixels::WindowRun;
@@ -118,7 +118,7 @@ impl<T: Real> VectorKernel for TapTiles<'_, T> {
                         at,
                         next: b.step,
                         across: 0,
-                        line_prefetch: prefetch_at.some(k).unwrap_or(LinePrefetch::nothing(at)),
+                        line_prefetch: prefetch_at.some(k).unwrap_or(LinePrefetch::none(at)),
                     };
                     let c = c.add(i * TAPS_PER_ADDRESS * step + j);
                     let before = accumulate_in_place(c, step, first);
@@ -152,16 +152,16 @@ impl<V: Vector> RowsOfA<V> for TapPointers<V> {
         self.lhs
     }
     #[inline(always)]
-    unsafe fn number(self, r: usize, t: usize) -> V::T {
+    unsafe fn element(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.at[r / TAPS_PER_ADDRESS].add(r % TAPS_PER_ADDRESS + t) }
     }
     #[inline(always)]
-    fn between(self) {
+    fn between_terms(self) {
         compiler_fence(Ordering::SeqCst);
     }
     #[inline(always)]
-    unsafe fn step(&mut self, terms: usize) {
+    unsafe fn advance(&mut self, terms: usize) {
         self.at = self.at.map(|p| opaque_address(p.wrapping_add(terms)));
         self.lhs -= terms;
         if self.lhs == 0 {

@@ -1,7 +1,9 @@
-//! c = a * b or c += a * b, for a chunk of terms, where the columns of b are windows over padded planes, read as they lie.
+//! Implicit-GEMM microkernel operand: columns of B are windows over padded planes, read in place; A
+//! is packed.
 //!
-//! What windows that follow one another see under a tap are neighbours in a padded plane, up to the end of a row of windows. So a
-//! register of columns is one load, or of two rows two loads, for any term: all that differs from term to term is the place.
+//! What consecutive windows see under one tap is contiguous, up to the end of a row of windows. So
+//! a register of columns is one load, or two loads and a blend where it spans two rows; from term
+//! to term only the offset changes.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::Real;
@@ -147,7 +149,7 @@ struct OneRowRegisters<V: Vector> {
 impl<V: Vector> ColumnsOfB<V> for OneRowRegisters<V> {
     const LOAD_BOUND: bool = true;
     #[inline(always)]
-    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+    unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term.
         unsafe {
             let place = *self.places;
@@ -175,7 +177,7 @@ struct TwoRowRegisters<V: Vector> {
 impl<V: Vector> ColumnsOfB<V> for TwoRowRegisters<V> {
     const LOAD_BOUND: bool = true;
     #[inline(always)]
-    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+    unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's: there is one more term.
         unsafe {
             let place = *self.places;

@@ -1,15 +1,12 @@
-//! Windows of three by three over a plane as it lies, one step apart: depthwise convolutions, and their gradients by x.
+//! Depthwise 3 x 3 kernel, stride 1, over planes in place; also its gradient by input.
 //!
-//! Some registers side by side go down the plane once. Each row is loaded under the three taps of a row, and is part of the
-//! chains of three rows of the result: it is the last row of taps of the first, and the first of the third. Nothing is copied: a
-//! row beside the plane is a row of zeros, and what a register sees beside a row, which is the end of another, becomes zeros by a
-//! mask.
+//! A few registers side by side go down the plane once. Each row is loaded under the three taps of
+//! a row and is part of the chains of three output rows. Rows outside of the plane are a row of
+//! zeros; lanes past the ends of a row are masked. The loop over rows is not unrolled: unrolled,
+//! the compiler orders the fma chain by chain and spills the weights.
 //!
-//! It is a loop over rows that is not unrolled. A tile of eight rows had the compiler order its fma chain after chain, with the
-//! weights in memory: three times as slow.
-//!
-//! How it can be wrong: by reading beside the planes, where a register begins before the first row or ends behind the last. So a
-//! plane that is so close to an end of its memory is copied, with room around it.
+//! How it can be wrong: by reading outside of the planes, where a register starts before the first
+//! row or ends behind the last. A plane that close to an end of its memory is copied with padding.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 #![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 

@@ -1,9 +1,9 @@
-//! Chains of fma for convolutions of few channels, straight from padded planes: no factor is packed.
+//! Direct convolution kernels for few channels: fma chains straight from padded planes, nothing
+//! packed.
 //!
-//! Sixteen chains go side by side, a [`CHAINS_PER_UNIT`]: positions that follow one another in a row ([`DirectWindows`]), or groups
-//! ([`DirectGroups`]). What runs side by side never changes a chain's order.
-//!
-//! How it can be wrong: by reading beside a plane. Both check the reach of what they are given, once, before their loops.
+//! The lanes are consecutive positions of a row ([`DirectWindows`]) or groups ([`DirectGroups`]);
+//! the order within a chain is unaffected. How it can be wrong: by reading outside of a plane. Both
+//! check the reach of their arguments once, before the loops.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 #![allow(clippy::needless_range_loop, reason = "registers are counted, so that the loops unroll")]
 
@@ -69,22 +69,22 @@ impl<T: SimdElement> VectorKernel for DirectWindowKernel<'_, T> {
         // SAFETY: the caller's.
         unsafe {
             match (CHAINS_PER_UNIT / V::LANES, self.0.o) {
-                (1, 1) => self.all::<V, 4, 1, 1>(),
-                (1, 2) => self.all::<V, 4, 1, 2>(),
-                (1, 3) => self.all::<V, 4, 1, 3>(),
-                (1, _) => self.all::<V, 4, 1, 4>(),
-                (2, 1) => self.all::<V, 4, 2, 1>(),
-                (2, 2) => self.all::<V, 2, 2, 2>(),
-                (2, 3) => self.all::<V, 2, 2, 3>(),
-                (2, _) => self.all::<V, 1, 2, 4>(),
-                (4, 1) => self.all::<V, 1, 4, 1>(),
-                (4, 2) => self.all::<V, 1, 4, 2>(),
-                (4, 3) => self.all::<V, 1, 4, 3>(),
-                (4, _) => self.all::<V, 1, 4, 4>(),
-                (_, 1) => self.all::<V, 1, 8, 1>(),
-                (_, 2) => self.all::<V, 1, 8, 2>(),
-                (_, 3) => self.all::<V, 1, 8, 3>(),
-                (_, _) => self.all::<V, 1, 8, 4>(),
+                (1, 1) => self.run_units::<V, 4, 1, 1>(),
+                (1, 2) => self.run_units::<V, 4, 1, 2>(),
+                (1, 3) => self.run_units::<V, 4, 1, 3>(),
+                (1, _) => self.run_units::<V, 4, 1, 4>(),
+                (2, 1) => self.run_units::<V, 4, 2, 1>(),
+                (2, 2) => self.run_units::<V, 2, 2, 2>(),
+                (2, 3) => self.run_units::<V, 2, 2, 3>(),
+                (2, _) => self.run_units::<V, 1, 2, 4>(),
+                (4, 1) => self.run_units::<V, 1, 4, 1>(),
+                (4, 2) => self.run_units::<V, 1, 4, 2>(),
+                (4, 3) => self.run_units::<V, 1, 4, 3>(),
+                (4, _) => self.run_units::<V, 1, 4, 4>(),
+                (_, 1) => self.run_units::<V, 1, 8, 1>(),
+                (_, 2) => self.run_units::<V, 1, 8, 2>(),
+                (_, 3) => self.run_units::<V, 1, 8, 3>(),
+                (_, _) => self.run_units::<V, 1, 8, 4>(),
             }
         }
     }
@@ -96,22 +96,22 @@ impl<T: SimdElement> DirectWindowKernel<'_, T> {
     /// # Safety
     /// The processor has the registers.
     #[inline(always)]
-    unsafe fn all<V: Vector<T = T>, const U: usize, const R: usize, const O: usize>(&mut self) {
+    unsafe fn run_units<V: Vector<T = T>, const U: usize, const R: usize, const O: usize>(&mut self) {
         let units = self.0.units;
         let (several, rest) = units.as_chunks::<U>();
         for units in several {
             // SAFETY: the caller's.
-            unsafe { self.some::<V, U, R, O>(units) };
+            unsafe { self.run_some_units::<V, U, R, O>(units) };
         }
         for unit in rest {
             // SAFETY: the caller's.
-            unsafe { self.some::<V, 1, R, O>(std::array::from_ref(unit)) };
+            unsafe { self.run_some_units::<V, 1, R, O>(std::array::from_ref(unit)) };
         }
     }
     /// # Safety
     /// The processor has the registers.
     #[inline(always)]
-    unsafe fn some<V: Vector<T = T>, const U: usize, const R: usize, const O: usize>(
+    unsafe fn run_some_units<V: Vector<T = T>, const U: usize, const R: usize, const O: usize>(
         &mut self,
         units: &[PositionUnit; U],
     ) {

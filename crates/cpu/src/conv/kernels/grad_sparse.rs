@@ -1,10 +1,9 @@
-//! Numbers most of which are zero: those that are not, and chains of their products alone.
+//! Sparse-gradient kernels: lists of nonzero elements, and chains of fma over these alone (gather
+//! for dw, scatter for dx).
 //!
-//! Channels lie side by side in registers, pixel by pixel, and taps are threes of neighbouring pixels. A number's products with what
-//! it sees under nine taps go to nine registers of sums, or of memory.
-//!
-//! How it can be wrong: by reaching beside the pixels. Where numbers were found is known to lie inside of what was looked through, so that
-//! lengths are checked once, before the loops.
+//! Channels are the lanes, pixel by pixel, and taps come in threes of neighbouring pixels. How it
+//! can be wrong: by reaching outside of the pixels. The positions of nonzeros are known to be
+//! inside of what was searched, so lengths are checked once, before the loops.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use crate::gemm::kernels::a_rows::each_row;

@@ -1,4 +1,4 @@
-//! The inner loops of convolutions: implicit-GEMM operands, direct, depthwise and sparse-gradient kernels.
+//! Convolution kernels: implicit-GEMM operands, direct, depthwise and sparse-gradient kernels.
 
 pub(crate) mod a_pixels;
 pub(crate) mod a_taps;

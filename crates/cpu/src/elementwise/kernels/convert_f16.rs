@@ -1,6 +1,5 @@
-//! f16 and bf16 to f32 and back, by registers.
-//!
-//! This gives what the formulas of [`crate::elementwise::convert`] give, to the bit, which are for other processors.
+//! f16 and bf16 to f32 and back by vector registers; the same bits as the scalar formulas in
+//! `elementwise/convert.rs`, which serve other processors.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use elinvar_simd::isa::{Isa, IsaTargets, Level};

@@ -1,4 +1,5 @@
-//! The left factor of a tile, number by number: where its rows are, so that few registers hold their addresses.
+//! The A operand of a register tile, element by element: row-major, column-major or packed,
+//! addressed so that few registers hold row pointers.
 #![allow(unsafe_code, reason = "loads without a check for each")]
 
 use elinvar_simd::vector::Vector;
@@ -49,25 +50,25 @@ pub(crate) trait RowsOfA<V: Vector>: Copy {
     ///
     /// # Safety
     /// There is such a row, and such a term.
-    unsafe fn number(self, r: usize, t: usize) -> V::T;
+    unsafe fn element(self, r: usize, t: usize) -> V::T;
     /// Before the numbers of a term, of rows that are not even.
     ///
     /// # Safety
     /// There is such a term.
     #[inline(always)]
-    unsafe fn begin(&mut self) {}
+    unsafe fn begin_term(&mut self) {}
     /// Before the number of a row, of rows that are not even; they come in order.
     #[inline(always)]
     fn row(&mut self, _r: usize) {}
     /// Between two terms of several. Where a row's number is another's of a term before, the compiler would keep it in a register, of which
     /// there are none left.
     #[inline(always)]
-    fn between(self) {}
+    fn between_terms(self) {}
     /// Goes on by so many terms, one or [`TERMS_PER_STEP`].
     ///
     /// # Safety
     /// There were as many, in this run.
-    unsafe fn step(&mut self, terms: usize);
+    unsafe fn advance(&mut self, terms: usize);
 }
 
 /// The same address, about which the compiler knows nothing: it would compute each row's from the one before, by as many additions
@@ -104,12 +105,12 @@ impl<V: Vector> RowsOfA<V> for RowMajorA<V> {
     const ONE_ADDRESS: bool = false;
     const CONST_STRIDE: bool = true;
     #[inline(always)]
-    unsafe fn number(self, r: usize, t: usize) -> V::T {
+    unsafe fn element(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.at[r / 3].add(r % 3 * self.row_stride + t) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self, terms: usize) {
+    unsafe fn advance(&mut self, terms: usize) {
         self.at = self.at.map(|p| opaque_address(p.wrapping_add(terms)));
     }
 }
@@ -133,12 +134,12 @@ impl<V: Vector> RowsOfA<V> for ColumnMajorA<V> {
     const ONE_ADDRESS: bool = true;
     const CONST_STRIDE: bool = false;
     #[inline(always)]
-    unsafe fn number(self, r: usize, t: usize) -> V::T {
+    unsafe fn element(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.at.add(t * self.row_stride + r) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self, terms: usize) {
+    unsafe fn advance(&mut self, terms: usize) {
         self.at = self.at.wrapping_add(terms * self.row_stride);
     }
 }

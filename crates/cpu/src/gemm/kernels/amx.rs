@@ -1,6 +1,7 @@
-//! c = a * b or c += a * b, for a chunk of pairs of bf16, in registers that are matrices.
+//! The AMX microkernel: `c = a * b` or `c += a * b` for a chunk of bf16 pairs, in tile registers.
 //!
-//! Blocks lie as those of `tile` do: rows of pairs, and panels of 32 columns for each pair, which is what the registers load.
+//! The blocks are those of `microkernel`: rows of pairs, and panels of 32 columns for each pair,
+//! which is what the tile registers load.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::microkernel::MicroBlock;
@@ -15,7 +16,7 @@ use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors};
 /// and filled up with zeros.
 ///
 /// # Safety
-/// As [`super::microkernel::multiply`], which has checked the lengths; the processor's registers are allowed.
+/// As [`super::microkernel::multiply_block`], which has checked the lengths; the processor's registers are allowed.
 pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &MicroBlock<'_, T>) {
     assert!(size_of::<T>() == 4, "a pair of bf16 is as long as an f32");
     let MicroBlock { a, b, rows, cols, k, c, step, before, .. } = *block;

@@ -1,4 +1,4 @@
-//! Pairs of bf16 where they lie, seen as f32.
+//! bf16 slices reinterpreted as pairs in the bits of f32, where alignment and byte order allow it.
 #![allow(unsafe_code, reason = "the same bytes under another type")]
 
 use elinvar_core::bf16;

@@ -1,5 +1,7 @@
-//! Sums of products of two vectors each, many of them side by side: a register holds a term of as many pairs as it has lanes. Each sum is a
-//! chain that waits for itself, and there is nothing else in one pair to do meanwhile.
+//! Batched dot products: one pair of vectors per lane of a register.
+//!
+//! Each sum is a dependent fma chain, so a single dot product cannot hide its latency; many side by
+//! side can.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::microkernel::each_row;

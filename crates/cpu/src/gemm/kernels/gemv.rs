@@ -1,7 +1,9 @@
-//! A few rows times columns whose terms are neighbours in memory, as in a layer's x * w^T: every number of w is used only
-//! as often as there are rows, so w is not packed. It is turned on its way into registers, and read front to back.
+//! GEMV and small-M kernel: a few rows times columns whose terms are contiguous, as in a linear
+//! layer's `x * w^T`, without packing.
 //!
-//! A register holds a term of as many columns as it has lanes; each column's chain runs through its chunks as everywhere.
+//! Every element of w is used only as often as there are rows, so w is transposed on its way into
+//! registers and read once, front to back. A register holds one term of as many columns as it has
+//! lanes; each column's chain runs through its chunks as everywhere.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::microkernel::{TermKind, each_row};

@@ -1,7 +1,9 @@
-//! c = a * b or c += a * b, for a chunk of terms, tile by tile in registers.
+//! The GEMM microkernel: `c = a * b` or `c += a * b` for a chunk of terms, in register tiles of
+//! `MR` x `NR` accumulators.
 //!
-//! The left block lies in rows: a row's terms are neighbours, so that a left matrix needs no turning. Rows that were packed are
-//! [`PACKED_A_PITCH`] numbers apart. The right block lies in panels: for each term, [`nr`] columns.
+//! A is read row by row: the terms of a row are contiguous, so a row-major A needs no transposed
+//! packing; packed rows are [`PACKED_A_PITCH`] apart. B comes in panels: for each term, [`nr`]
+//! columns.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_rows::{RowMajorA, TERMS_PER_STEP};
@@ -191,7 +193,7 @@ impl<T: Real> MicrokernelLoop<'_, T> {
                             line_prefetch: panel_prefetch
                                 .some(k)
                                 .or_else(|| row_prefetch.some(k))
-                                .unwrap_or(LinePrefetch::nothing(panel)),
+                                .unwrap_or(LinePrefetch::none(panel)),
                         },
                         k,
                         c: c.add(i * step + j),
@@ -233,7 +235,7 @@ pub(crate) trait ColumnsOfB<V: Vector>: Copy {
     ///
     /// # Safety
     /// The processor has the registers, and there is one more term of as many.
-    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W];
+    unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W];
     /// Has something fetched that is needed later, with each so many terms.
     ///
     /// # Safety
@@ -251,12 +253,12 @@ impl<V: Vector> RowsOfA<V> for PackedRowsA<V> {
     const ONE_ADDRESS: bool = false;
     const CONST_STRIDE: bool = true;
     #[inline(always)]
-    unsafe fn number(self, r: usize, t: usize) -> V::T {
+    unsafe fn element(self, r: usize, t: usize) -> V::T {
         // SAFETY: the caller's.
         unsafe { *self.0.add(r * PACKED_A_PITCH + t) }
     }
     #[inline(always)]
-    unsafe fn step(&mut self, terms: usize) {
+    unsafe fn advance(&mut self, terms: usize) {
         self.0 = self.0.wrapping_add(terms);
     }
 }
@@ -275,7 +277,7 @@ pub(crate) struct PanelB<V: Vector> {
 impl<V: Vector> ColumnsOfB<V> for PanelB<V> {
     const LOAD_BOUND: bool = false;
     #[inline(always)]
-    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+    unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's.
         unsafe {
             let mut rhs = [V::splat(V::T::ZERO); W];
@@ -308,9 +310,9 @@ struct PrefetchingPanelB<V: Vector>(PanelB<V>);
 impl<V: Vector> ColumnsOfB<V> for PrefetchingPanelB<V> {
     const LOAD_BOUND: bool = false;
     #[inline(always)]
-    unsafe fn next<const R: usize, const W: usize>(&mut self) -> [V; W] {
+    unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W] {
         // SAFETY: the caller's.
-        unsafe { self.0.next::<R, W>() }
+        unsafe { self.0.load_term::<R, W>() }
     }
     #[inline(always)]
     unsafe fn prefetch_next<const R: usize, const W: usize>(&mut self, terms: usize) {
@@ -429,7 +431,7 @@ impl<V: Vector> RegisterTile<V, RowMajorA<V>, PanelB<V>> {
             for t in 0..self.k {
                 let b = self.b.at.add(t * self.b.next);
                 each_row!(R, up to 2, r => {
-                    let lhs = V::splat(self.a.number(r, t));
+                    let lhs = V::splat(self.a.element(r, t));
                     each_row!(P, up to 4, p => {
                         for (v, sum) in sums[r][p].iter_mut().enumerate() {
                             *sum = lhs.fma(V::load(b.add(p * self.b.across + v * V::LANES)), *sum);
@@ -542,29 +544,29 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
                     }
                     b.prefetch_next::<R, W>(TERMS_PER_STEP);
                     each_row!(TERMS_PER_STEP, up to 4, t => {
-                        let rhs = b.next::<R, W>();
+                        let rhs = b.load_term::<R, W>();
                         each_row!(R, up to 14, r => {
-                            let lhs = V::splat(a.number(r, t));
+                            let lhs = V::splat(a.element(r, t));
                             for (sum, rhs) in sums[r].iter_mut().zip(rhs) {
                                 *sum = lhs.fma(rhs, *sum);
                             }
                         });
-                        a.between();
+                        a.between_terms();
                     });
-                    a.step(TERMS_PER_STEP);
+                    a.advance(TERMS_PER_STEP);
                 }
                 for _ in fours * TERMS_PER_STEP..run {
-                    a.begin();
+                    a.begin_term();
                     b.prefetch_next::<R, W>(1);
-                    let rhs = b.next::<R, W>();
+                    let rhs = b.load_term::<R, W>();
                     each_row!(R, up to 14, r => {
                         a.row(r);
-                        let lhs = V::splat(a.number(r, 0));
+                        let lhs = V::splat(a.element(r, 0));
                         for (sum, rhs) in sums[r].iter_mut().zip(rhs) {
                             *sum = lhs.fma(rhs, *sum);
                         }
                     });
-                    a.step(1);
+                    a.advance(1);
                 }
                 lhs -= run;
             }

@@ -1,8 +1,8 @@
-//! The innermost loops: a tile of the result in registers, blocks of numbers turned on their side, and the memory that
-//! threads fill together. The only `unsafe` of the contractions is here.
+//! GEMM kernels: microkernel, GEMV, dot products, AMX, packing (transposing, edge, f16), prefetch,
+//! and the output tile.
 //!
-//! How it can be wrong: by reading or writing beside a block. Each function checks the lengths of what it is given, once,
-//! before its loop.
+//! How it can be wrong: by an access outside of a block. Each function checks the lengths of its
+//! arguments once, before its loop.
 
 pub(crate) mod a_rows;
 #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,7 @@
-//! A result that several threads fill, each its own tiles, in memory that was not cleared before.
+//! The output tile of a GEMM: the part of C that one task writes, in memory that was not cleared.
 //!
-//! The tiles are cut here, so that they cover the result and none overlaps another; each knows whether it has been written.
+//! The result is cut into tiles here, so that they cover it and none overlaps another; each tile
+//! records what has been written.
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
 use super::gemv::{Gemv, RowsA, gemv};
@@ -144,7 +145,7 @@ impl<T: Real> OutputTile<'_, T> {
     /// `dst`. `is_first` and `is_last` are said of these chunks; the very first chunk of all is stored, not added.
     ///
     /// # Panics
-    /// If `lhs` or `rhs` is too short, or `dst` for as many numbers as [`OutputTile::accumulators`] says.
+    /// If `lhs` or `rhs` is too short, or `dst` for as many numbers as [`OutputTile::accumulator_len`] says.
     pub(crate) fn add_chunk_of_several(
         &mut self,
         isa: Isa,
@@ -172,7 +173,7 @@ impl<T: Real> OutputTile<'_, T> {
             self.done = cols;
         }
     }
-    /// How many numbers of room [`OutputTile::add_in_turn`] wants.
+    /// How many numbers of room [`OutputTile::add_chunk_of_several`] wants.
     pub(crate) fn accumulator_len(&self) -> usize {
         self.rows.len() * accumulator_pitch::<T>(self.cols.len())
     }
@@ -209,7 +210,7 @@ impl<T: Real> OutputTile<'_, T> {
     pub(crate) fn add_taps(&mut self, isa: Isa, lhs: TapsA<'_, T>, rhs: PanelsB<'_, T>) {
         let first = self.done < self.cols.len();
         assert!(lhs.threes.len() * TAPS_PER_ADDRESS == self.rows.len(), "rows of a tile");
-        // SAFETY: as in `add_seen`.
+        // SAFETY: as in `add_windows`.
         unsafe {
             let (c, cols) = (self.start, self.cols.len());
             multiply_taps(isa, a_taps::TapsBlock { a: lhs, b: rhs, cols, c, step: self.step, first });
@@ -231,7 +232,7 @@ impl<T: Real> OutputTile<'_, T> {
     ///
     /// # Panics
     /// If there are too few, or these are not the next columns.
-    pub(crate) fn transposed(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
+    pub(crate) fn store_transposed(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
         assert!(at == self.done && at + cols <= self.cols.len(), "columns of a tile");
         // SAFETY: columns at..at + cols are the tile's, whose rows lie in the result, and `self` is borrowed exclusively.
         unsafe {
@@ -279,7 +280,7 @@ impl<T: Real> OutputTile<'_, T> {
             self.done = cols;
         }
     }
-    /// Where [`OutputTile::turned_rows`] will store `rows` rows from `at` on.
+    /// Where [`OutputTile::store_transposed_rows`] will store `rows` rows from `at` on.
     pub(crate) fn written(&self, (at, rows): (usize, usize)) -> OutputPrefetch {
         OutputPrefetch::of(self.start.wrapping_add(at * self.step), self.step, rows, self.cols.len())
     }

@@ -1,4 +1,4 @@
-//! A panel of fewer columns than it has room for, packed from rows that lie in memory.
+//! Packing of an edge panel of B: fewer columns than `NR`, padded with zeros, from contiguous rows.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use super::microkernel::nr;

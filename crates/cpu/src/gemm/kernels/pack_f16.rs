@@ -1,4 +1,4 @@
-//! Halves as numbers, on their way into packed blocks: row by row, or turned.
+//! Packing of f16 and bf16, widened to the compute type, row by row or transposed.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::gemm::Real;

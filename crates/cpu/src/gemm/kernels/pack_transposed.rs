@@ -1,7 +1,8 @@
-//! Turns a block of numbers on its side: what lay along columns comes to lie along rows.
+//! Packing with transpose: a block whose columns are contiguous is written as rows.
 //!
-//! Where registers have 16 lanes, squares of as many rows and columns are turned in them: each line is read once and written whole. What
-//! is beside such squares goes by four rows of eight columns, and the rest one by one.
+//! Where registers have 16 lanes, squares of 16 x 16 are transposed in registers: each line is read
+//! once and written whole. What is left beside such squares goes by four rows of eight columns, and
+//! the rest element by element.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::gemm::Real;

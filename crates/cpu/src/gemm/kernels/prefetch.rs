@@ -1,4 +1,5 @@
-//! What comes next in a product, fetched into the second-level cache by the tiles that are multiplied meanwhile.
+//! Software prefetch in the microkernel: the next panel of B, the next rows of A and the rows of C,
+//! fetched into L2 a line at a time by the tiles that are multiplied meanwhile.
 #![allow(unsafe_code, reason = "a register's instruction for it")]
 
 use super::a_rows::TERMS_PER_STEP;
@@ -36,7 +37,7 @@ pub(crate) struct LinePrefetch {
 
 impl LinePrefetch {
     /// Nothing but one place over and over, which is one that is used anyway: of none, a processor would look for the page each time.
-    pub(crate) fn nothing<T>(at: *const T) -> LinePrefetch {
+    pub(crate) fn none<T>(at: *const T) -> LinePrefetch {
         LinePrefetch { at: at.cast(), step: 0 }
     }
     /// Has a line fetched, and goes on by so many terms.

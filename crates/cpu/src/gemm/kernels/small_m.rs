@@ -1,11 +1,9 @@
-//! Few rows times columns whose terms are neighbours in memory, as in a layer's x * w^T.
+//! Small-M kernel with swapped operands: columns of w are broadcast, rows of x are the lanes of a
+//! register.
 //!
-//! Here the columns are what a tile takes number by number, and the rows lie side by side in its registers; so w is read
-//! where it lies, and x, which is small, is what was packed. Panels of w would have to be turned on their way, which takes six
-//! cycles for sixteen numbers and is not paid back by so few rows. Factors commute, so every chain is the same. The sums of a
-//! few columns come out on their side.
-//!
-//! How it can be wrong: by reading beside a column. Lengths are checked once, before the loops.
+//! w is read in place, its terms contiguous; x is packed. The sums of a few columns come out
+//! transposed. How it can be wrong: by reading past a column. Lengths are checked once, before the
+//! loops.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::microkernel::each_row;

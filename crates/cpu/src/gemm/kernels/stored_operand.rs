@@ -1,4 +1,5 @@
-//! Numbers as they are stored, of as many vectors as a register has lanes: a term of each is a register.
+//! Operands of GEMV and dot kernels as they are stored (f32, f64, f16, bf16), loaded transposed:
+//! one term of as many vectors as a register has lanes.
 #![allow(unsafe_code, reason = "vector loads without a check for each")]
 
 use crate::gemm::operand::{ColumnsB, StoredElements};
@@ -25,7 +26,7 @@ pub(super) trait StoredAs<T> {
     ///
     /// # Safety
     /// It can be read.
-    unsafe fn number(p: *const Self::Number) -> T;
+    unsafe fn element(p: *const Self::Number) -> T;
 }
 
 /// As they are.
@@ -45,7 +46,7 @@ impl<T: SimdElement> StoredAs<T> for StoredNative<T> {
         unsafe { gather_one(p, step, t, |x| x) }
     }
     #[inline(always)]
-    unsafe fn number(p: *const T) -> T {
+    unsafe fn element(p: *const T) -> T {
         // SAFETY: the caller's.
         unsafe { *p }
     }
@@ -67,7 +68,7 @@ impl<T: SimdElement, H: Float16> StoredAs<T> for StoredFloat16<H> {
         unsafe { gather_one_f16(p, step, t) }
     }
     #[inline(always)]
-    unsafe fn number(p: *const H) -> T {
+    unsafe fn element(p: *const H) -> T {
         // SAFETY: the caller's.
         unsafe { (*p).wide() }
     }
@@ -106,7 +107,7 @@ pub(super) unsafe fn few_dots<T: SimdElement, A: StoredAs<T>, B: StoredAs<T>>(
     for t in 0..k {
         for (i, sum) in all.iter_mut().enumerate() {
             // SAFETY: the caller's.
-            *sum = unsafe { A::number(a[i].add(t)).fma(B::number(b[i].add(t)), *sum) };
+            *sum = unsafe { A::element(a[i].add(t)).fma(B::element(b[i].add(t)), *sum) };
         }
     }
     sums.copy_from_slice(&all[..sums.len()]);

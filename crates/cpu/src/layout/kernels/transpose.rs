@@ -1,9 +1,9 @@
-//! A block of memory written turned on its side: what lay along columns comes to lie along rows.
+//! Transpose of blocks of memory by vector registers, in tiles whose sides are one cache line.
 //!
-//! It goes in tiles whose sides are a cache line: each line that is read is read once, and each that is written is written
-//! whole, because rows that lie a power of two apart share the few lines of a set, and none of them stays. What lies across two
-//! lines is paid for at the edges: the first tile of a row or column is followed by one that begins with a line, and the
-//! last ends with the block. So some numbers are written twice, alike.
+//! Each line is read once and written whole: rows a power of two apart share few cache sets, so a
+//! line that is touched twice would have been evicted. Tiles are aligned to the lines of the
+//! output: the first tile of a row or column is followed by one that starts on a line, and the last
+//! ends with the block. So some elements are written twice, with the same value.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use elinvar_simd::LINE;

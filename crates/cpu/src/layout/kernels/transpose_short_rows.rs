@@ -1,8 +1,9 @@
-//! Short rows turned on their side, and back: element `i` of 64 rows is window `i`.
+//! Transpose of short rows into lanes and back: element `i` of 64 rows becomes chunk `i`.
 //!
-//! It goes in squares of as many rows as a register has numbers, which were one number at a time before: of 100,000 rows of ten that was most of
-//! their sums. How it can be wrong: at the ends. A square has whole registers of each row, which reach into the rows behind. Where not so much can be
-//! read, rows are left to the caller, as are those that make no square; what is written too much of a row is written over by the next.
+//! It works in squares of as many rows as a register has lanes. How it can be wrong: at the ends. A
+//! square loads whole registers of each row, which reach into the rows behind; where that would
+//! leave the slice, and for rows that fill no square, the caller does the work. Elements stored
+//! past the end of a row are overwritten by the next row.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use elinvar_simd::isa::{Isa, IsaTargets};

@@ -1,7 +1,8 @@
-//! Where the largest or smallest elements of rows side by side are: the best of each row so far and its number go along with the rows, so
-//! nothing is turned, and nobody searches for what was found.
+//! Column-wise argmax and argmin: the best of each row so far and its index are carried along in
+//! lanes.
 //!
-//! How it can be wrong: of equal elements, zeros of both signs among them, the first stays; the first NaN wins, and stays.
+//! How it can be wrong: among equal elements, zeros of both signs included, the first stays; the
+//! first NaN wins and stays.
 
 use super::{HELD_ELEMENTS_OF_LONG_ROWS, RowGrid, RowLanes, RowLanesVec};
 use crate::CpuDevice;

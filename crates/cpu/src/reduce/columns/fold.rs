@@ -1,7 +1,7 @@
-//! Folds of rows side by side: a sum over the columns of a matrix.
+//! Column-wise folds: the sum over the columns of a matrix.
 //!
-//! Of a few terms, which are read where they lie, those that meet first are joined in registers; of many that are converted or turned on the
-//! way, each joins its lane.
+//! Few terms that are read in place are combined in registers, those first that the tree joins
+//! first; of many terms, or of terms that are converted or transposed, each joins its lane.
 
 use super::{ColumnOperand, RowGrid, RowGroup, RowLanes, RowLanesVec, tree};
 use crate::CpuDevice;

@@ -1,9 +1,10 @@
-//! Rows side by side: element `i` of 64 rows is a window, and so is what comes of them. Rows whose elements are far apart in memory, as the
-//! channels of a pixel are, go so without being turned; and short ones that lie one after the other, of which a register would
-//! hold more than one.
+//! Column-wise (strided) reduction: 64 rows in SIMD lanes; element `i` of 64 rows is a chunk, and
+//! so are their statistics and results.
 //!
-//! Windows are copied to a block in the cache first. What works on them reads one block, whatever the strides and types of its operands
-//! are, and may read it several times.
+//! Rows whose elements are far apart in memory, as the channels of a pixel are, need no transpose
+//! this way; short contiguous rows, of which a register would hold more than one, are transposed
+//! first. Operands are copied to a block in the cache, so that kernels read one block whatever the
+//! strides and dtypes, and may read it several times.
 
 mod arg_fold;
 mod fold;

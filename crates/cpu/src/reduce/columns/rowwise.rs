@@ -1,4 +1,4 @@
-//! Row-wise formulas of rows side by side.
+//! Row-wise formulas (softmax, norms) over strided rows, column-wise: one row per lane.
 
 use super::{
     ColumnOperand, HELD_ELEMENTS_OF_LONG_ROWS, HalveLanes, MAX_HELD_ELEMENTS, MIN_ROWS, RowGrid, RowGroup,

@@ -1,4 +1,4 @@
-//! Prefix sums and products of rows side by side.
+//! Prefix scans over strided rows, column-wise: one row per lane.
 
 use super::{MAX_HELD_ELEMENTS, MIN_ROWS, RowGrid, RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS};
 use crate::CpuDevice;

@@ -1,8 +1,9 @@
-//! Folds of many terms of rows side by side, read where they lie, or converted term by term on the way.
+//! Tree reduction of long strided rows, many rows at a time, read in place or converted term by
+//! term.
 //!
-//! The tree of the canonical order is walked depth first, for many rows at once: a leaf is one of the 128 lanes, a chain over every 128th
-//! term, and the two halves of the tree meet in the buffer of the left one. So what waits stays in the first-level cache, and what is read
-//! is much of a line of memory at a time: of windows of 64 alone, sums of 4096 terms took half as long again.
+//! The tree of the canonical order is walked depth first: a leaf is one of the 128 lanes, a chain
+//! over every 128th term, and the two halves of a subtree are joined in the buffer of the left one.
+//! So partial sums stay in L1, and each access covers much of a cache line and page.
 
 use super::{ColumnOperand, RowGrid};
 use crate::CpuDevice;

@@ -1,7 +1,8 @@
-//! Folds of contiguous numbers in registers: 128 lanes, as the canonical order has them, or an extreme, which has no order.
+//! Block reduce kernels: sums of contiguous terms in 128 lanes held in registers, in the canonical
+//! order, and extremes, which have no order.
 //!
-//! The compiler makes vector code of the same loops in plain Rust, but keeps the lanes in memory: each step then waits for
-//! the store of the one before.
+//! Compiled from plain Rust loops, the lanes would stay in memory, and each step would wait for the
+//! store of the one before (store-to-load latency).
 #![allow(unsafe_code, reason = "vector loads and stores, in slices whose lengths are looked at")]
 
 use crate::reduce::block::{self, Combine};

@@ -1,4 +1,5 @@
-//! Sums of f16 and bf16, widened to f32 in registers on the way: of rows, and of strided terms side by side.
+//! Sums of f16 and bf16, widened to f32 in registers on the way: of contiguous rows, and of strided
+//! terms many sums at a time.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use crate::reduce::block::reduce_16_lanes;

@@ -1,4 +1,4 @@
-//! Reductions in vector registers.
+//! Reduction kernels in vector registers.
 
 pub(crate) mod block;
 #[cfg(target_arch = "x86_64")]

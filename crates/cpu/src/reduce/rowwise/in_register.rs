@@ -1,7 +1,9 @@
-//! Folds of terms while these are in registers: the canonical lanes are two windows.
+//! In-register accumulation: terms of a row are folded as they are computed; the 128 canonical
+//! lanes are two chunks of registers.
 //!
-//! How it can be wrong: at the end of a row, where the terms of what stands behind it must not take part. In their place comes
-//! what lanes start from, which changes none. And by NaN, which an extreme does not see: they are looked for beside it.
+//! How it can be wrong: at the end of a row, where elements behind it must not take part; they are
+//! replaced by the initial value of a lane, which changes none. And by NaN, which the max and min
+//! instructions ignore; it is tracked separately.
 
 use super::term_loop::{PrefetchPolicy, TERM_CHUNK, TermSource};
 use crate::reduce::float::Float;

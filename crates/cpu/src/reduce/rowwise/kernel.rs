@@ -1,8 +1,9 @@
-//! What a row-wise formula does with some rows, or with a part of one: a kernel that is compiled for each formula, instruction
-//! set and float type.
+//! The row-wise kernel: statistics and results of some rows, or of a part of one; compiled for each
+//! formula, instruction set and float type.
 //!
-//! Terms are folded while they are in registers, where the instruction set has a reading for that; otherwise they are written to a
-//! block and folded there. What is read may be followed by anything up to whole windows, so that no loop has a slow end.
+//! Terms are folded in registers where the instruction set has lanes for that; otherwise they are
+//! written to a block and folded there. Operands may be followed by anything up to a whole chunk,
+//! so that no loop has a scalar tail.
 
 use super::in_register::{LaneSums, PartialFold, RegisterFold};
 use super::term_loop::{
@@ -38,9 +39,9 @@ pub(crate) struct RowwiseTask<'a, 'r, C, R, const N: usize> {
     pub(crate) terms: &'a mut [C],
     /// Room for, or with, the terms that are kept; if empty, they are terms as others.
     pub(crate) kept: &'a mut [C],
-    /// If the terms are to be summed and not written, the sums, and are these their last ones? Where [`folds`] says that it can be done.
+    /// If the terms are to be summed and not written, the sums, and are these their last ones? Where [`folds_in_registers`] says that it can be done.
     ///
-    /// [`folds`]: elinvar_simd::dispatch::folds
+    /// [`folds_in_registers`]: elinvar_simd::dispatch::folds_in_registers
     pub(crate) sums: Option<(&'a mut LaneSums<C>, bool)>,
     /// Where the same elements of the next row lie, if they had better be fetched.
     pub(crate) next: Option<*const C>,

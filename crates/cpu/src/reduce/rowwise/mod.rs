@@ -1,8 +1,9 @@
-//! Row-wise formulas: the terms of a statistic, their fold, the next statistic; then the result.
+//! Row-wise formulas (softmax, layer norm, RMS norm and their gradients): terms of a statistic,
+//! their fold, the next statistic, then the result.
 //!
-//! All that a row needs is done by one kernel, compiled for each formula, instruction set and float type. It takes several
-//! short rows at a time, or one statistic of a block of a long row; the terms of that go through a block that stays in the
-//! first-level cache, and are folded there by code that is the same for all formulas.
+//! One kernel per formula, instruction set and float type does all that a row needs. It takes
+//! several short rows at a time, or one statistic of a block of a long row; terms go through a
+//! block that stays in L1 and are folded there by code that all formulas share.
 
 mod in_register;
 pub(super) mod kernel;

@@ -1,7 +1,7 @@
-//! Terms and results of a row, written as they are computed.
+//! The vector loop over terms and results of a row, in chunks, with a prefetch policy.
 //!
-//! How it can be wrong: at the end of a row. Whole windows are computed there too, of whatever stands behind the row, and
-//! what is not the row's is thrown away.
+//! How it can be wrong: at the end of a row. A whole chunk is computed there, from whatever follows
+//! the row, and what does not belong to the row is dropped.
 
 use elinvar_ops::lane::Lane;
 use elinvar_simd::LINE;

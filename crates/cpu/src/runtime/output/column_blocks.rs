@@ -1,4 +1,8 @@
-//! Results that are written in stripes: some columns of every row of a matrix, by one thread.
+//! Output partition by column blocks: one thread writes a range of columns of every row of a
+//! matrix.
+//!
+//! How it can be wrong: by two threads on one element, or a row that is left out. Blocks are
+//! numbered and each number is given to one thread; rows of a block are counted.
 #![allow(unsafe_code, reason = "columns of a matrix are not slices that can be split off")]
 
 use crate::CpuDevice;

@@ -1,4 +1,5 @@
-//! Uninitialised output, cut into parts that threads write: contiguous ones, blocks of columns, strided rows.
+//! Uninitialised output, partitioned among threads: contiguous pieces, blocks of columns, strided
+//! rows.
 
 pub(crate) mod column_blocks;
 pub(crate) mod parallel_fill;

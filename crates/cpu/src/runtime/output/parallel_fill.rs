@@ -1,6 +1,9 @@
-//! Uninitialised output that threads fill: allocated once, cut into contiguous parts, each written by one thread.
+//! Parallel fill: allocates uninitialised output once, cuts it into contiguous pieces, and lets
+//! threads write them.
 //!
-//! How it can be wrong: by a part that is not written whole. Each [`UninitSlice`] counts what was written, and is looked at before the vector is made.
+//! The piece size follows from a cost estimate, a hint, or a timed first piece. How it can be
+//! wrong: by a piece that is not written whole. Each [`UninitSlice`] is checked to be full before
+//! the vector gets its length.
 
 use crate::CpuDevice;
 use crate::runtime::memory::with_capacity;

@@ -1,4 +1,8 @@
-//! Results whose rows are written by several threads, of which each has rows equally far apart, and writes them in an order of its own.
+//! Output partition by strided rows: one thread writes every n-th row of a block of rows, in any
+//! order.
+//!
+//! How it can be wrong: by a row that is written twice or never. Each part has a bit for each of
+//! its rows.
 #![allow(unsafe_code, reason = "rows that lie apart are not a slice that can be split off")]
 
 use super::column_blocks::SharedSlots;
