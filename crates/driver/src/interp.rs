@@ -4,7 +4,7 @@ use crate::{Driver, Info, Kind, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{self, Launch};
-use elinvar_kernel::ir::{Access, Elem, MatrixUnit};
+use elinvar_kernel::ir::{Access, Elem, MmaShape};
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -75,11 +75,11 @@ impl Driver for Interp {
             half: true,
             bytes: true,
             short: false,
-            asynchronous: true,
+            cp_async: true,
             // It does, but what is worth it fills more shared memory than this.
-            boxes: false,
-            units: [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)]
-                .map(|(elem, terms)| MatrixUnit { elem, shape: [16, 16, terms] })
+            tma: false,
+            mma_shapes: [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)]
+                .map(|(elem, terms)| MmaShape { elem, shape: [16, 16, terms] })
                 .to_vec(),
         }])
     }

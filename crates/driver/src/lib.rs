@@ -28,7 +28,7 @@ pub use vulkan::Vulkan;
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
-use elinvar_kernel::ir::MatrixUnit;
+use elinvar_kernel::ir::MmaShape;
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
@@ -105,11 +105,11 @@ pub struct Info {
     /// compilers are slow with them, or fail.
     pub short: bool,
     /// Does it copy to shared memory while a kernel goes on? Elsewhere such copies are loads and stores, and nothing is gained.
-    pub asynchronous: bool,
+    pub cp_async: bool,
     /// Does it fetch boxes of tensors to shared memory, and multiply them there?
-    pub boxes: bool,
+    pub tma: bool,
     /// What its matrix units multiply; none without such.
-    pub units: Vec<MatrixUnit>,
+    pub mma_shapes: Vec<MmaShape>,
 }
 
 /// Some bytes of a device's memory.

@@ -503,10 +503,10 @@ impl<D: Driver> Backend for Gpu<D> {
         let layouts = [q.layout, k.layout, v.layout];
         if let Some(unit) = attention_unit(d.info()?, a, q.dtype) {
             let (dtype, masked, info) = (q.dtype, mask.is_some(), d.info()?);
-            let boxes = info.boxes
+            let tma = info.tma
                 && !attention::split_kv::are_few(a, layouts)
                 && attention::wgmma_forward::fits(a, dtype, layouts, masked, info.shared);
-            let all = if boxes {
+            let all = if tma {
                 Some(attention::wgmma_forward::steps(a, dtype, layouts))
             } else {
                 attention::mma_forward::fits(unit, dtype, layouts, masked)
@@ -551,13 +551,13 @@ impl<D: Driver> Backend for Gpu<D> {
         };
         let (info, dtype) = (d.info()?, q.dtype);
         let unit = attention_unit(info, a, dtype);
-        let by_boxes = |x: &attention::BackwardInputs<'_>| {
-            unit.is_some() && info.boxes && attention::wgmma_backward::grad_fits(a, dtype, x, info.shared)
+        let by_wgmma = |x: &attention::BackwardInputs<'_>| {
+            unit.is_some() && info.tma && attention::wgmma_backward::grad_fits(a, dtype, x, info.shared)
         };
         let by_units = |x: &attention::BackwardInputs<'_>| {
             unit.is_some_and(|u| attention::mma_backward::grad_fits(u, dtype, x))
         };
-        let fits = |x: &attention::BackwardInputs<'_>| by_boxes(x) || by_units(x);
+        let fits = |x: &attention::BackwardInputs<'_>| by_wgmma(x) || by_units(x);
         // A gradient that is one number for all of a result, say, is written out for units: with it as it lies, they could not be used.
         let (copied, whole);
         let (g, given) = {
@@ -571,7 +571,7 @@ impl<D: Driver> Backend for Gpu<D> {
             }
         };
         let operands: Vec<GpuView<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
-        let all = if by_boxes(&given) {
+        let all = if by_wgmma(&given) {
             attention::wgmma_backward::attention_grad(a, dtype, &given)
         } else if by_units(&given) {
             attention::mma_backward::attention_grad(a, dtype, &given)

@@ -8,7 +8,7 @@ use crate::{Gpu, probe_f64_mma};
 use elinvar_core::{DType, Error, ErrorKind, MemoryStats, Precision, Result, Scalar};
 use elinvar_driver::{Call, Driver, Info, VendorGemm};
 use elinvar_gpu_kernels::launch::{Key, Work};
-use elinvar_kernel::ir::{Constant, MatrixUnit};
+use elinvar_kernel::ir::{Constant, MmaShape};
 use elinvar_ops::DeviceOf;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -132,7 +132,7 @@ impl<D: Driver> GpuDevice<D> {
     /// `OutOfMemory`, `DeviceLost`.
     pub(crate) fn has_chains(&self) -> Result<bool> {
         let o = self.opened()?;
-        if !o.driver.info().units.contains(&MatrixUnit::CHAINS) {
+        if !o.driver.info().mma_shapes.contains(&MmaShape::F64_FMA_CHAIN) {
             return Ok(false);
         }
         if let Some(&known) = o.chains.get() {

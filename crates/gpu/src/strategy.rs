@@ -5,7 +5,7 @@ use elinvar_core::{DType, Precision};
 use elinvar_driver::{Info, Kind};
 use elinvar_gpu_kernels::reduce::block_reduce::{MANY_INVOCATIONS, RegisterBudget};
 use elinvar_gpu_kernels::{attention, conv};
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_ops::backend::{Attention, Conv};
 
 /// How a convolution of such numbers is done.
@@ -36,11 +36,10 @@ pub(crate) fn hold(i: &Info) -> RegisterBudget {
 
 /// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
 /// known of those devices that have asynchronous copies.
-pub(crate) fn attention_unit(i: &Info, a: &Attention, dtype: DType) -> Option<MatrixUnit> {
-    let fits =
-        a.precision == Precision::Fast && i.asynchronous && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
-    let is = |u: &&MatrixUnit| u.elem == Elem::from(dtype) && u.shape == [16; 3];
-    if fits { i.units.iter().find(is).copied() } else { None }
+pub(crate) fn attention_unit(i: &Info, a: &Attention, dtype: DType) -> Option<MmaShape> {
+    let fits = a.precision == Precision::Fast && i.cp_async && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
+    let is = |u: &&MmaShape| u.elem == Elem::from(dtype) && u.shape == [16; 3];
+    if fits { i.mma_shapes.iter().find(is).copied() } else { None }
 }
 
 /// How exact attention is done.

@@ -264,10 +264,10 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
     let by_query = form.of == AttentionGrad::Q;
     let longest = if by_query { TileOrder::Descending } else { TileOrder::Ascending };
     let order = TileOrder::of(form.causal, form.staged.is_some(), longest);
-    let share = TileAssignment::new(group_number(k, number), [heads, tiles, across], order);
-    let (head, exists) = (share.head, share.exists);
-    let first = share.tile * i64::from(tile_rows);
-    let first_column = share.part * i64::from(form.columns * ACROSS);
+    let assigned = TileAssignment::new(group_number(k, number), [heads, tiles, across], order);
+    let (head, exists) = (assigned.head, assigned.exists);
+    let first = assigned.tile * i64::from(tile_rows);
+    let first_column = assigned.part * i64::from(form.columns * ACROSS);
     let local = ThreadCoord::new(k, scalar);
     let own = local.rows().map(|r| first + r.to(number));
     let (row_count, width) = match form.of {

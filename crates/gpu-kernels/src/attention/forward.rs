@@ -130,12 +130,12 @@ fn write<'k>(k: &'k Builder, form: &AttentionForwardConfig, scalar: Scalar) {
 
     // Which head, queries and columns.
     let order = TileOrder::of(form.causal, form.staged.is_some(), TileOrder::Descending);
-    let share = TileAssignment::new(group_number(k, number), [heads, tiles, across], order);
-    let (head, exists) = (share.head, share.exists);
+    let assigned = TileAssignment::new(group_number(k, number), [heads, tiles, across], order);
+    let (head, exists) = (assigned.head, assigned.exists);
     let (batch, own) = (head / h, head % h);
     let kept = own / group;
-    let first = share.tile * i64::from(tile_rows);
-    let first_column = share.part * i64::from(form.columns * ACROSS);
+    let first = assigned.tile * i64::from(tile_rows);
+    let first_column = assigned.part * i64::from(form.columns * ACROSS);
     let local = ThreadCoord::new(k, scalar);
     let query = local.rows().map(|r| first + r.to(number));
     let clamped = query.map(|i| i.min(l - 1));

@@ -20,7 +20,7 @@ use crate::reduce::rowwise::{RowDot, rows_to};
 use elinvar_core::DType;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{
-    Access, Builtin, Elem, Fragment, Kernel, Layout as Order, MatrixUnit, Place, Role, Scalar,
+    Access, Builtin, Elem, Fragment, FragmentLayout as Order, Kernel, MmaShape, Place, Role, Scalar,
 };
 use elinvar_ops::backend::Attention;
 
@@ -43,7 +43,7 @@ pub struct MmaBackwardConfig {
 }
 
 /// Is it one that the units are used for? As for the result, and the result's gradient lies so, too.
-pub fn grad_fits(unit: MatrixUnit, dtype: DType, x: &BackwardInputs<'_>) -> bool {
+pub fn grad_fits(unit: MmaShape, dtype: DType, x: &BackwardInputs<'_>) -> bool {
     fits(unit, dtype, [x.q, x.k, x.v], x.mask.is_some()) && indexing::in_pieces(x.g, 3, PIECE)
 }
 
@@ -52,7 +52,7 @@ pub fn grad_fits(unit: MatrixUnit, dtype: DType, x: &BackwardInputs<'_>) -> bool
 /// # Panics
 /// If it does not fit ([`grad_fits`]).
 pub fn attention_grad(a: &Attention, dtype: DType, x: &BackwardInputs<'_>) -> LaunchSequence<'static> {
-    let unit = MatrixUnit { elem: dtype.into(), shape: [16; 3] };
+    let unit = MmaShape { elem: dtype.into(), shape: [16; 3] };
     assert!(grad_fits(unit, dtype, x), "the gradient of attention by matrix units: {x:?} of {dtype}");
     let room = |l: &elinvar_core::Layout| BufferSpec::of(dtype.into(), l.shape().numel());
     let mut all =
@@ -123,7 +123,7 @@ impl MmaBackwardConfig {
         self.width / SIXTEEN
     }
     fn fragment(self, role: Role) -> Fragment {
-        MatrixUnit { elem: self.dtype.into(), shape: [16; 3] }.fragment(role)
+        MmaShape { elem: self.dtype.into(), shape: [16; 3] }.fragment(role)
     }
 }
 
@@ -132,7 +132,7 @@ pub fn build(form: &MmaBackwardConfig) -> Kernel {
     let k = Builder::new(&form.name(), [SUBGROUPS * LANES, 1, 1]);
     k.subgroup(LANES);
     // As many as registers hold without that a block's numbers wait in memory.
-    k.resident(if form.width == 128 { 3 } else { 4 });
+    k.min_blocks_per_sm(if form.width == 128 { 3 } else { 4 });
     write(&k, *form);
     k.finish()
 }
@@ -198,8 +198,8 @@ fn write<'k>(k: &'k Builder, form: MmaBackwardConfig) {
             stage(o, own_head, ROWS).copy([first_row, count], (place, k.u32(0), form.pitch()));
         }
     }
-    k.commit_copies();
-    k.wait_copies(0);
+    k.cp_async_commit();
+    k.cp_async_wait(0);
     k.barrier();
     let lane = k.builtin(Builtin::SubgroupLane);
     let first_of_subgroup = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN);
@@ -266,7 +266,7 @@ fn write<'k>(k: &'k Builder, form: MmaBackwardConfig) {
 
     let factor = if form.of == AttentionGrad::V { k.float(Scalar::F32, 1.0) } else { scale };
     let parts: Vec<Val> =
-        sums.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half) * factor)).collect();
+        sums.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_extract(o, half) * factor)).collect();
     for (i, row) in rows.into_iter().enumerate() {
         k.if_(row.lt(count) & asked.lt(heads), || {
             let line = (head * count + row) * i64::from(form.width);
@@ -285,7 +285,7 @@ fn left<'k>(k: &'k Builder, form: MmaBackwardConfig, from: Place, row: Val<'k>) 
     let pitch = i64::from(form.pitch());
     let one = |e: u32| {
         let at = row * pitch + i64::from(e * SIXTEEN);
-        k.fragment_load(form.fragment(Role::A), Order::Rows, from, at, k.u32(pitch as u32))
+        k.fragment_load(form.fragment(Role::A), Order::RowMajor, from, at, k.u32(pitch as u32))
     };
     (0..form.across()).map(one).collect()
 }
@@ -320,10 +320,10 @@ impl<'k> MmaBackwardMainloop<'k> {
         let (k, form) = (self.k, self.form);
         let none = k.fragment_fill(form.fragment(Role::C), k.float(Scalar::F32, 0.0));
         let sum = self.left[side].iter().enumerate().fold(none, |sum, (e, &left)| {
-            let right = self.right(side, base, Order::Columns, c * SIXTEEN, e as u32 * SIXTEEN);
+            let right = self.right(side, base, Order::ColumnMajor, c * SIXTEEN, e as u32 * SIXTEEN);
             k.fragment_mul_add(left, right, sum)
         });
-        [0, 1].map(|half| k.fragment_numbers(sum, half))
+        [0, 1].map(|half| k.fragment_extract(sum, half))
     }
 
     /// The sums with those of a block: its first, where both sides begin in shared memory. `masked`: not all rows go with all of it.
@@ -362,9 +362,9 @@ impl<'k> MmaBackwardMainloop<'k> {
                 }
                 self.there(columns).select(weight, k.float(Scalar::F32, 0.0).splat(4))
             });
-            let weight = k.fragment_of(form.fragment(Role::A), &weights);
+            let weight = k.fragment_compose(form.fragment(Role::A), &weights);
             for (e, sum) in sums.iter_mut().enumerate() {
-                let right = self.right(side, bases[side], Order::Rows, c * SIXTEEN, e as u32 * SIXTEEN);
+                let right = self.right(side, bases[side], Order::RowMajor, c * SIXTEEN, e as u32 * SIXTEEN);
                 *sum = k.fragment_mul_add(weight, right, *sum);
             }
         }

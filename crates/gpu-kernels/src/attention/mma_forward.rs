@@ -20,8 +20,8 @@ use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{
-    Access, Builtin, Compare, Constant, Elem, Fragment, Kernel, Layout as Order, MatrixUnit, Place, Role,
-    Scalar, Unary,
+    Access, Builtin, Compare, Constant, Elem, Fragment, FragmentLayout as Order, Kernel, MmaShape, Place,
+    Role, Scalar, Unary,
 };
 use elinvar_kernel::lane::{Float, Term, W32};
 use elinvar_ops::backend::Attention;
@@ -53,7 +53,7 @@ pub struct MmaForwardConfig {
 }
 
 /// Is it one that the units are used for: values of 32, 64 or 128 numbers, as wide as queries, no mask, all in pieces of 16 bytes?
-pub fn fits(unit: MatrixUnit, dtype: DType, operands: [&Layout; 3], masked: bool) -> bool {
+pub fn fits(unit: MmaShape, dtype: DType, operands: [&Layout; 3], masked: bool) -> bool {
     let [q, _, v] = operands;
     let width = q.shape()[3];
     matches!(dtype, DType::F16 | DType::BF16)
@@ -79,7 +79,7 @@ pub(super) fn part(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> Optio
 }
 
 fn work(a: &Attention, dtype: DType, operands: [&Layout; 3], part: bool) -> Option<Work<'static>> {
-    let unit = MatrixUnit { elem: dtype.into(), shape: [16; 3] };
+    let unit = MmaShape { elem: dtype.into(), shape: [16; 3] };
     assert!(fits(unit, dtype, operands, false), "attention by matrix units: {operands:?} of {dtype}");
     let [q, k, _] = operands;
     let (b, h, l, d) = (q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]);
@@ -131,7 +131,7 @@ impl MmaForwardConfig {
         self.width + PIECE as u32
     }
     fn fragment(self, role: Role) -> Fragment {
-        MatrixUnit { elem: self.dtype.into(), shape: [16; 3] }.fragment(role)
+        MmaShape { elem: self.dtype.into(), shape: [16; 3] }.fragment(role)
     }
 }
 
@@ -141,7 +141,7 @@ pub fn build(form: &MmaForwardConfig) -> Kernel {
     k.subgroup(LANES);
     // With a sixteen of queries for each subgroup, registers for three workgroups hold all that a block needs.
     if form.tiles() == 1 && form.width == 128 {
-        k.resident(3);
+        k.min_blocks_per_sm(3);
     }
     write(&k, *form);
     k.finish()
@@ -177,8 +177,8 @@ fn write<'k>(k: &'k Builder, form: MmaForwardConfig) {
     // Queries come through the keys' room.
     let rows = MmaForwardMainloop::new(k, form, first_row);
     stage(&q, own, form.rows()).copy([first_row, l], (staged[0], k.u32(0), form.pitch()));
-    k.commit_copies();
-    k.wait_copies(0);
+    k.cp_async_commit();
+    k.cp_async_wait(0);
     k.barrier();
     let queries: Vec<Vec<Val>> = (0..form.tiles()).map(|r| rows.queries(staged[0], r)).collect();
     k.barrier();
@@ -282,7 +282,7 @@ impl<'k> MmaForwardMainloop<'k> {
         let row = (self.own + i64::from(r * SIXTEEN)) * pitch;
         let one = |e: u32| {
             let at = row + i64::from(e * SIXTEEN);
-            k.fragment_load(self.form.fragment(Role::A), Order::Rows, from, at, k.u32(pitch as u32))
+            k.fragment_load(self.form.fragment(Role::A), Order::RowMajor, from, at, k.u32(pitch as u32))
         };
         (0..self.across()).map(one).collect()
     }
@@ -320,7 +320,7 @@ impl<'k> MmaForwardMainloop<'k> {
         let mut scores = vec![vec![none; sixteens as usize]; tiles];
         for e in 0..self.across() {
             for c in 0..sixteens {
-                let keys = right(0, Order::Columns, c * SIXTEEN, e * SIXTEEN);
+                let keys = right(0, Order::ColumnMajor, c * SIXTEEN, e * SIXTEEN);
                 for (scores, queries) in scores.iter_mut().zip(queries) {
                     let sum = &mut scores[c as usize];
                     *sum = k.fragment_mul_add(queries[e as usize], keys, *sum);
@@ -332,7 +332,7 @@ impl<'k> MmaForwardMainloop<'k> {
             let rows =
                 OnlineSoftmax { m: [maxima[2 * r], maxima[2 * r + 1]], sum: [sums[2 * r], sums[2 * r + 1]] };
             let eighths: Vec<Val> = (scores[r].iter())
-                .flat_map(|&s| [0, 1].map(|half| k.fragment_numbers(s, half) * scale))
+                .flat_map(|&s| [0, 1].map(|half| k.fragment_extract(s, half) * scale))
                 .collect();
             let eighths = match limit {
                 None => eighths,
@@ -342,22 +342,25 @@ impl<'k> MmaForwardMainloop<'k> {
             next_maxima.extend(rows.m);
             next_sums.extend(rows.sum);
             weights.push(
-                exponents.chunks(2).map(|p| k.fragment_of(form.fragment(Role::A), p)).collect::<Vec<Val>>(),
+                exponents
+                    .chunks(2)
+                    .map(|p| k.fragment_compose(form.fragment(Role::A), p))
+                    .collect::<Vec<Val>>(),
             );
             let across = self.across() as usize;
             scaled.push(
                 results[r * across..][..across]
                     .iter()
                     .map(|&o| {
-                        let parts = [0, 1].map(|half| k.fragment_numbers(o, half) * alpha);
-                        k.fragment_of(form.fragment(Role::C), &parts)
+                        let parts = [0, 1].map(|half| k.fragment_extract(o, half) * alpha);
+                        k.fragment_compose(form.fragment(Role::C), &parts)
                     })
                     .collect::<Vec<Val>>(),
             );
         }
         for c in 0..sixteens {
             for e in 0..self.across() {
-                let values = right(1, Order::Rows, c * SIXTEEN, e * SIXTEEN);
+                let values = right(1, Order::RowMajor, c * SIXTEEN, e * SIXTEEN);
                 for (results, weights) in scaled.iter_mut().zip(&weights) {
                     let sum = &mut results[e as usize];
                     *sum = k.fragment_mul_add(weights[c as usize], values, *sum);
@@ -429,7 +432,7 @@ impl<'k> MmaForwardMainloop<'k> {
         let total =
             [0, 1].map(|i| self.others.iter().fold(sums[i], |sum, &other| sum + k.shuffle(sum, other)));
         let numbers: Vec<Val> =
-            fragments.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half))).collect();
+            fragments.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_extract(o, half))).collect();
         for i in 0..2 {
             let row = self.each[0][i];
             k.if_(row.lt(l) & exists, || {
@@ -460,7 +463,7 @@ impl<'k> MmaForwardMainloop<'k> {
                 .map(|i| self.others.iter().fold(sums[2 * r + i], |sum, &other| sum + k.shuffle(sum, other)));
             let inverse = total.map(|t| one / t.eq(zero).select(one, t));
             let parts: Vec<Val> = (results[r * across..][..across].iter())
-                .flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half)))
+                .flat_map(|&o| [0, 1].map(|half| k.fragment_extract(o, half)))
                 .collect();
             for i in 0..2 {
                 let row = self.each[r][i];

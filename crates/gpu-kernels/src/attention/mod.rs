@@ -7,7 +7,7 @@
 //!
 //! * `forward`: the running maximum and sum, and y. * `grad`: one kernel each for dq, dk and dv, without atomics.
 //! * `staged`: rows in shared memory, for both.
-//! * `boxes` and `boxes_grad`: both by boxes of tensors, on devices that have such, for `Precision::Fast`; `fetched`: their operands;
+//! * `tiles` and `boxes_grad`: both by boxes of tensors, on devices that have such, for `Precision::Fast`; `fetched`: their operands;
 //!   `statistics`: what the gradient needs of queries.
 //! * `units` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
 //!   queries are few.

@@ -29,7 +29,7 @@ pub struct SmemRowsConfig {
     /// Numbers of a query (and key), and of a value.
     pub widths: [u32; 2],
     /// Do all rows lie in pieces of 16 bytes that need no conversion? Then copies bring them.
-    pub copies: bool,
+    pub cp_async: bool,
 }
 
 /// Numbers of a row, at most: those of longer ones have no room beside others.
@@ -68,14 +68,14 @@ impl SmemRowsConfig {
         let widths = widths.map(|n| n as u32);
         let whole = block_reduce::elem(scalar) == dtype.into();
         let in_pieces = |l: &&Layout| indexing::in_pieces(l, 3, vector(scalar) as usize);
-        let copies = whole && operands.iter().all(in_pieces);
+        let cp_async = whole && operands.iter().all(in_pieces);
         let needed = elements(widths.map(|n| pitch(scalar, n))) * (scalar.bits() / 8);
-        (needed <= bytes).then_some(SmemRowsConfig { widths, copies })
+        (needed <= bytes).then_some(SmemRowsConfig { widths, cp_async })
     }
     /// What a kernel's name says of it.
     pub(super) fn word(self) -> String {
         let [d, e] = self.widths;
-        format!("_staged_{d}_{e}{}", if self.copies { "_copied" } else { "" })
+        format!("_staged_{d}_{e}{}", if self.cp_async { "_copied" } else { "" })
     }
     /// Columns of an invocation that lie side by side, of so many that it has.
     pub(super) fn neighbours(self, s: Scalar, columns: u32) -> u32 {
@@ -83,18 +83,18 @@ impl SmemRowsConfig {
     }
     /// How many neighbours of a result are stored at once.
     pub(super) fn stores(self, s: Scalar, columns: u32) -> u32 {
-        if self.copies { self.neighbours(s, columns) } else { 1 }
+        if self.cp_async { self.neighbours(s, columns) } else { 1 }
     }
     /// Ends a group of copies.
     pub(super) fn commit(self, k: &Builder) {
-        if self.copies {
-            k.commit_copies();
+        if self.cp_async {
+            k.cp_async_commit();
         }
     }
     /// Waits until so many groups at most are under way.
     pub(super) fn wait(self, k: &Builder, open: u8) {
-        if self.copies {
-            k.wait_copies(open);
+        if self.cp_async {
+            k.cp_async_wait(open);
         }
     }
 }
@@ -110,7 +110,7 @@ pub(super) struct SmemRows<'k> {
     scalar: Scalar,
     rows: u32,
     n: u32,
-    copies: bool,
+    cp_async: bool,
 }
 
 impl<'k> SmemRows<'k> {
@@ -124,7 +124,7 @@ impl<'k> SmemRows<'k> {
     ) -> Self {
         let n = form.widths[side];
         let place = k.shared(name, block_reduce::elem(scalar), rows * pitch(scalar, n));
-        SmemRows { k, place, from, scalar, rows, n, copies: form.copies }
+        SmemRows { k, place, from, scalar, rows, n, cp_async: form.cp_async }
     }
     fn pitch(&self) -> i64 {
         i64::from(pitch(self.scalar, self.n))
@@ -150,15 +150,15 @@ impl<'k> SmemRows<'k> {
         if self.n == 0 {
             return;
         }
-        let width = if self.copies { vector(self.scalar) as u8 } else { 1 };
+        let width = if self.cp_async { vector(self.scalar) as u8 } else { 1 };
         for (row, term, has) in rounds(local.index, local.invocations(), [self.rows, self.n], true, width) {
             let all = || {
                 let (which, there) = find(row);
                 let begin = self.from.row(which);
                 let term_at = term.to(begin.scalar());
                 let to = row * self.pitch() + term;
-                if self.copies {
-                    return k.copy((self.place, to), (elem, begin + term_at), width, there);
+                if self.cp_async {
+                    return k.cp_async((self.place, to), (elem, begin + term_at), width, there);
                 }
                 let at = begin + term_at * self.from.strides[3];
                 let load = || vec![k.load(elem, at, 1).to(self.scalar)];

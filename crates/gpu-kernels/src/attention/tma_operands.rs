@@ -3,11 +3,11 @@
 use crate::launch::args::LaunchArgs;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::ir::{BLOCK_LINES, Elem, Fetched, Fragment, MatrixUnit, Place, Role, misfit};
+use elinvar_kernel::ir::{Elem, Fragment, MmaShape, Place, Role, TmaTile, WGMMA_BLOCK, tensor_map_error};
 use elinvar_ops::backend::Attention;
 
 /// Rows or columns of a block.
-pub(super) const SIDE: u32 = BLOCK_LINES;
+pub(super) const SIDE: u32 = WGMMA_BLOCK;
 /// Elements of a block.
 pub(super) const AREA: u32 = SIDE * SIDE;
 /// Rows, or columns, of a fragment.
@@ -48,7 +48,10 @@ impl TmaLayout {
         let fetched = |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; OF_OPERAND])| {
             let apart = step % piece == 0 && (n == 1 || line >= inner);
             let small = [offset, inner, line, plane, planes].iter().all(|v| i32::try_from(*v).is_ok());
-            sd == 1 && apart && small && misfit(elem, [offset, inner, n, planes, line, plane]).is_none()
+            sd == 1
+                && apart
+                && small
+                && tensor_map_error(elem, [offset, inner, n, planes, line, plane]).is_none()
         };
         let found = planes.into_iter().chain(inside).find(fetched);
         found.map(|(inside, numbers)| TmaLayout { inside, numbers })
@@ -68,7 +71,7 @@ pub(super) fn together(causal: bool, heads: usize, bytes: usize) -> usize {
 
 /// Fragments of values.
 pub(super) fn fragment(dtype: DType, role: Role) -> Fragment {
-    MatrixUnit { elem: dtype.into(), shape: [16; 3] }.fragment(role)
+    MmaShape { elem: dtype.into(), shape: [16; 3] }.fragment(role)
 }
 
 /// An operand in a kernel, and the plane and the first number of a head's lines.
@@ -105,14 +108,14 @@ impl<'k> TmaOperand<'k> {
         }
     }
     /// A box from a line on, of the `part`-th 64 numbers.
-    pub fn fetched(&self, k: &Builder, to: (Place, Val<'k>), line: Val<'k>, part: u32) -> Fetched {
+    pub fn fetched(&self, k: &Builder, to: (Place, Val<'k>), line: Val<'k>, part: u32) -> TmaTile {
         let first = self.first + i64::from(part * SIDE);
-        k.fetched(to.0, to.1, self.view, [first, line, self.plane])
+        k.tma_tile(to.0, to.1, self.view, [first, line, self.plane])
     }
 }
 
 /// Which head and tile a workgroup takes, and whether there is one for it.
-pub(super) fn share<'k>(
+pub(super) fn assign_tile<'k>(
     unit: Val<'k>,
     [heads, tiles, together]: [Val<'k>; 3],
     last_first: bool,

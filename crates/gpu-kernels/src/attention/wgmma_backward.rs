@@ -14,7 +14,7 @@ use super::backward::BackwardInputs;
 use super::delta::{self, statistics};
 use super::mma_forward::exp2;
 use super::tma_operands::{
-    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, exponents, fragment, share, together,
+    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, assign_tile, exponents, fragment, together,
 };
 use super::wgmma_forward::WgmmaAttentionTile;
 use crate::launch::args::{self, LaunchArgs};
@@ -24,7 +24,7 @@ use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{
-    Access, BLOCK_INVOCATIONS, Builtin, Elem, Fetched, Kernel, Layout as Order, Place, Role, Scalar,
+    Access, Builtin, Elem, FragmentLayout as Order, Kernel, Place, Role, Scalar, TmaTile, WARPGROUP,
 };
 use elinvar_ops::backend::Attention;
 
@@ -194,10 +194,10 @@ impl WgmmaBackwardConfig {
 /// The kernel of a form.
 pub fn build(form: &WgmmaBackwardConfig) -> Kernel {
     let t = form.tile;
-    let k = Builder::new(&form.name(), [t.groups * BLOCK_INVOCATIONS, 1, 1]);
+    let k = Builder::new(&form.name(), [t.groups * WARPGROUP, 1, 1]);
     k.subgroup(LANES);
-    k.resident(1);
-    k.signals(t.slots + 1);
+    k.min_blocks_per_sm(1);
+    k.mbarriers(t.slots + 1);
     write(&k, *form);
     k.finish()
 }
@@ -212,7 +212,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
     let numbers = LaunchArgs::new(k, Scalar::I32, 7 + OF_OPERAND * 4);
     let [heads, j, group, l, s, together] =
         ["heads", "j", "group", "l", "s", "together"].map(|n| numbers.get(n));
-    let exponents = numbers.get("exponents").bits(Scalar::F32);
+    let exponents = numbers.get("exponents").bitcast(Scalar::F32);
     let of_rows = [by_queries, !by_queries, !by_queries, by_queries];
     let operands: [TmaOperand<'k>; 4] = std::array::from_fn(|i| {
         let lines = if of_rows[i] { form.rows() } else { t.block };
@@ -229,7 +229,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
     let high = i64::from(form.rows());
     let tiles = (count + (high - 1)) / high;
     let unit = group_number(k, Scalar::I32);
-    let (exists, head, tile) = share(unit, [heads, tiles, together], form.causal && by_queries);
+    let (exists, head, tile) = assign_tile(unit, [heads, tiles, together], form.causal && by_queries);
     let per_batch = if by_queries { j * group } else { j };
     let (batch, own) = (head / per_batch, head % per_batch);
     let first_row = tile * high;
@@ -252,12 +252,12 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
         o.head(batch, if is_query { j * group } else { j }, head)
     };
     let none = k.u32(0);
-    let boxes = (0..2).flat_map(|side| {
+    let tiles = (0..2).flat_map(|side| {
         let from = head_of(left[side], by_queries, own);
         (0..form.across())
             .map(move |e| from.fetched(k, (rows[side], k.u32(e * form.rows() * SIDE)), first_row, e))
     });
-    k.fetch(none, boxes.collect());
+    k.tma_load(none, tiles.collect());
     let of_rows = by_queries.then(|| {
         each.map(|row| {
             let at = head * l + row.min(l - 1);
@@ -278,7 +278,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
         begin,
         end,
         l,
-        mine: k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS) * i64::from(AREA),
+        mine: k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP) * i64::from(AREA),
         each,
         column: lane % 4 * 2,
         exponents,
@@ -295,13 +295,13 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
     for i in 0..t.slots - u32::from(!by_queries) {
         next = turns.fetch(next, k.u32(i));
     }
-    k.await_signal(none, none);
+    k.mbarrier_wait(none, none);
     let mut state = WgmmaBackwardState { slot: none, phase: none, next, sums };
     if by_queries {
         // The last block, of which not all rows see all, and then the others.
-        k.await_signal(none + 1, none);
+        k.mbarrier_wait(none + 1, none);
         state = turns.turn([true, false], end - 1, state);
-        k.wait_products(0);
+        k.wgmma_wait(0);
         let from_last = |i: Val<'k>| end - 1 - i;
         let mut done = zero + 1;
         if form.causal && !t.block.is_multiple_of(form.rows()) {
@@ -321,7 +321,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
             turns.all([masked, end], |i| i, false, state).carried()
         });
         state = WgmmaBackwardState::of(&carried);
-        k.wait_copies(0);
+        k.cp_async_wait(0);
     }
     turns.store(&state.sums, exists, (head, count), &results);
 }
@@ -394,19 +394,19 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let own = self.first_head + head;
         k.if_(there, || {
             let base = slot * i64::from(t.block * form.width);
-            let boxes = (0..2).flat_map(|side| {
+            let tiles = (0..2).flat_map(|side| {
                 let from = self.right[side].head(self.batch, self.heads, own);
                 (0..form.across()).map(move |e| {
                     let to = (self.others[side], base + i64::from(e * t.block * SIDE));
                     from.fetched(k, to, line, e)
                 })
             });
-            k.fetch(slot + 1, boxes.collect::<Vec<Fetched>>());
+            k.tma_load(slot + 1, tiles.collect::<Vec<TmaTile>>());
         });
         if let Some((place, from)) = self.statistics {
             // One invocation for each number, if there are so many; behind the last query, zeros.
             let index = k.builtin(Builtin::LocalIndex);
-            let invocations = t.groups * BLOCK_INVOCATIONS;
+            let invocations = t.groups * WARPGROUP;
             let apart = if invocations >= 2 * t.block { t.block } else { 0 };
             for (i, from) in from.into_iter().enumerate() {
                 for first in (0..t.block).step_by(invocations as usize) {
@@ -415,11 +415,11 @@ impl<'k> WgmmaBackwardMainloop<'k> {
                         let row = line + mine.to(Scalar::I32);
                         let to = slot * i64::from(2 * t.block) + (mine + i64::from(i as u32 * t.block));
                         let at = ((self.batch * self.heads + own) * self.l + row).max(row.like(0));
-                        k.copy((place, to), (from, at), 1, row.lt(self.l) & there);
+                        k.cp_async((place, to), (from, at), 1, row.lt(self.l) & there);
                     });
                 }
             }
-            k.commit_copies();
+            k.cp_async_commit();
         }
         if by_queries {
             return [head, block - 1];
@@ -446,7 +446,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
             self.turn([masked, true], block(i), WgmmaBackwardState::of(carried)).carried()
         });
         // What is carried into another loop is copied.
-        k.wait_products(0);
+        k.wgmma_wait(0);
         WgmmaBackwardState::of(&carried)
     }
 
@@ -459,21 +459,25 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         (0..form.across()).fold(sums, |sums, e| {
             let a = self.mine + i64::from(e * form.rows() * SIDE);
             let b = base + i64::from(e * t.block * SIDE);
-            k.box_mul_add((Order::Rows, self.rows[side], a), (Order::Columns, self.others[side], b), &sums)
+            k.wgmma_ss(
+                (Order::RowMajor, self.rows[side], a),
+                (Order::ColumnMajor, self.others[side], b),
+                &sums,
+            )
         })
     }
     /// Begins to add the products of weights with a block of a side.
     fn add(&self, weights: &[Val<'k>], side: usize, slot: Val<'k>, sums: &[Val<'k>]) -> Vec<Val<'k>> {
         let (k, form, t) = (self.k, self.form, self.form.tile);
         let a = fragment(form.dtype, Role::A);
-        let rounded: Vec<Val> = weights.chunks(2).map(|w| k.fragment_of(a, w)).collect();
+        let rounded: Vec<Val> = weights.chunks(2).map(|w| k.fragment_compose(a, w)).collect();
         let base = slot * i64::from(t.block * form.width);
         // Blocks of 64 columns are as far apart as there are others: of 64 others they lie side by side, else they are taken one by one.
         let each = if t.block == SIDE { sums.len() } else { (SIDE / SIXTEEN) as usize };
         let columns = sums.chunks(each).enumerate().flat_map(|(e, sums)| {
             rounded.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
                 let b = base + i64::from(e as u32 * t.block * SIDE + c as u32 * AREA);
-                k.rows_mul_add(weights, (Order::Rows, self.others[side], b), &sums)
+                k.wgmma_rs(weights, (Order::RowMajor, self.others[side], b), &sums)
             })
         });
         columns.collect()
@@ -490,14 +494,14 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let WgmmaBackwardState { slot, phase, next, sums } = old;
         let late = form.is_by_queries();
         if !late {
-            k.await_signal(slot + 1, phase);
+            k.mbarrier_wait(slot + 1, phase);
         }
         let scores = self.products(0, slot);
         let slopes = self.products(1, slot);
         if self.statistics.is_some() {
-            k.wait_copies((t.slots - 2) as u8);
+            k.cp_async_wait((t.slots - 2) as u8);
         }
-        k.wait_products(form.across() as u8);
+        k.wgmma_wait(form.across() as u8);
         // All have read the block before this one, and what was copied for this one is there for all.
         let next = if fetches {
             k.barrier();
@@ -509,7 +513,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let [later, later_phase] = self.next(slot, phase);
         let first = block * i64::from(t.block);
         let numbers = |sums: &[Val<'k>]| -> Vec<Val<'k>> {
-            sums.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_numbers(s, half))).collect()
+            sums.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_extract(s, half))).collect()
         };
         let weights: Vec<Val> = numbers(&scores)
             .into_iter()
@@ -525,10 +529,10 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let dv = if late { Vec::new() } else { self.add(&weights, 1, slot, dv) };
         if late {
             // The assembler puts a wait as early as it can; with a loop in front of it, it stays behind the exponentials (see `wgmma_forward.rs`).
-            k.if_(self.begin.lt(block), || k.await_signal(later + 1, later_phase));
+            k.if_(self.begin.lt(block), || k.mbarrier_wait(later + 1, later_phase));
         }
         let added = if t.block == SIDE { 1 } else { form.across() * t.block / SIDE };
-        k.wait_products(if late { 0 } else { added as u8 });
+        k.wgmma_wait(if late { 0 } else { added as u8 });
         let slopes: Vec<Val> = numbers(&slopes)
             .into_iter()
             .enumerate()
@@ -580,7 +584,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         for (n, (place, sums)) in results.iter().zip(sums.chunks((form.width / SIXTEEN) as usize)).enumerate()
         {
             let parts: Vec<Val> = (sums.iter())
-                .flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half)))
+                .flat_map(|&o| [0, 1].map(|half| k.fragment_extract(o, half)))
                 .map(|x| if n == 0 { x * scale } else { x })
                 .collect();
             for (i, row) in self.each.into_iter().enumerate() {

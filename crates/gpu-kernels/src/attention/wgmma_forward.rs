@@ -1,5 +1,5 @@
 //! y and lse by boxes: `Precision::Fast`, for values without a mask, on devices that fetch boxes of tensors and multiply them where they
-//! lie (`Op::Fetch`, `Op::BoxMulAdd`).
+//! lie (`Op::TmaLoad`, `Op::WgmmaSs`).
 //!
 //! A workgroup takes a tile of queries of one head, 64 for each 128 invocations. Queries stay in shared memory; keys and values come
 //! block by block, the last block first: so what not all queries see as a whole comes before the loop, where the
@@ -15,7 +15,7 @@
 
 use super::mma_forward::exp2;
 use super::tma_operands::{
-    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, exponents, fragment, share, together,
+    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, assign_tile, exponents, fragment, together,
 };
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, group_number};
@@ -23,8 +23,8 @@ use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{
-    Access, BLOCK_INVOCATIONS, Binary, Builtin, Elem, Fragment, Kernel, Layout as Order, Place, Role, Scalar,
-    View, box_elements,
+    Access, Binary, Builtin, Elem, Fragment, FragmentLayout as Order, Kernel, Place, Role, Scalar,
+    TensorView, WARPGROUP, tile_row_elements,
 };
 use elinvar_kernel::lane::{Float, Term, W32};
 use elinvar_ops::backend::Attention;
@@ -173,24 +173,24 @@ impl WgmmaForwardConfig {
 /// The kernel of a form.
 pub fn build(form: &WgmmaForwardConfig) -> Kernel {
     let t = form.tile;
-    let k = Builder::new(&form.name(), [t.groups * BLOCK_INVOCATIONS, 1, 1]);
+    let k = Builder::new(&form.name(), [t.groups * WARPGROUP, 1, 1]);
     k.subgroup(LANES);
-    k.resident(1);
-    k.signals(2 * t.slots + 1);
+    k.min_blocks_per_sm(1);
+    k.mbarriers(2 * t.slots + 1);
     write(&k, *form);
     k.finish()
 }
 
 fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
     let (elem, t) = (Elem::from(form.dtype), form.tile);
-    assert!(View::turns(elem) && box_elements(elem) == SIDE, "values of 16 bits");
+    assert!(TensorView::is_transposable(elem) && tile_row_elements(elem) == SIDE, "values of 16 bits");
     let places = ["q", "k", "v"].map(|n| k.buffer(n, elem, Access::Read));
     let y = k.buffer("y", elem, Access::Write);
     let lse = k.buffer("lse", Elem::F32, Access::Write);
     let numbers = LaunchArgs::new(k, Scalar::I32, 8 + OF_OPERAND * 3);
     let [heads, h, group, l, s, tiles, together] =
         ["heads", "h", "group", "l", "s", "tiles", "together"].map(|n| numbers.get(n));
-    let scale = numbers.get("exponents").bits(Scalar::F32);
+    let scale = numbers.get("exponents").bitcast(Scalar::F32);
     let operand = |i: usize, lines: u32, count: Val<'k>| {
         TmaOperand::read((k, &numbers), (["q", "k", "v"][i], places[i]), form.inside[i], (lines, count))
     };
@@ -200,7 +200,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
         ["keys", "values"].map(|n| k.shared(n, elem, t.slots * t.block * form.width));
 
     let unit = group_number(k, Scalar::I32);
-    let (exists, head, tile) = share(unit, [heads, tiles, together], form.causal);
+    let (exists, head, tile) = assign_tile(unit, [heads, tiles, together], form.causal);
     let (batch, own) = (head / h, head % h);
     let first_row = tile * i64::from(t.queries());
     let seen = if form.causal { s.min(first_row + i64::from(t.queries())) } else { s };
@@ -217,7 +217,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
         queries,
         kept: [kept_keys, kept_values],
         operands: [keys, values].map(|o| o.head(batch, h / group, own / group)),
-        mine: k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS) * i64::from(AREA),
+        mine: k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP) * i64::from(AREA),
         each: [row(0), row(8)],
         column: lane % 4 * 2,
         others: [lane ^ 1, lane ^ 2],
@@ -228,9 +228,9 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
 
     let own_queries = q.head(batch, h, own);
     let zero = k.u32(0);
-    let boxes = (0..form.across())
+    let tiles = (0..form.across())
         .map(|e| own_queries.fetched(k, (queries, k.u32(e * t.queries() * SIDE)), first_row, e));
-    k.fetch(zero, boxes.collect());
+    k.tma_load(zero, tiles.collect());
     let none = blocks.like(0);
     for i in 0..t.slots {
         rows.fetch(KEYS, none + i64::from(i), k.u32(i));
@@ -239,14 +239,14 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
         }
     }
     // The last block, of which not all rows see all.
-    k.await_signal(zero, zero);
-    k.await_signal(rows.signal(KEYS, zero), zero);
+    k.mbarrier_wait(zero, zero);
+    k.mbarrier_wait(rows.mbarrier(KEYS, zero), zero);
     let scores = rows.scores(zero);
-    k.wait_products(0);
+    k.wgmma_wait(0);
     let never = rows.number(if form.negative { f64::INFINITY } else { f64::NEG_INFINITY });
     let begin = OnlineSoftmax { m: [never; 2], sum: [rows.number(0.0); 2] };
     let (two, alpha, weights) = rows.weights(begin, &scores, Some((blocks - 1) * block));
-    k.await_signal(rows.signal(VALUES, zero), zero);
+    k.mbarrier_wait(rows.mbarrier(VALUES, zero), zero);
     let empty = k.fragment_fill(form.fragment(Role::C), rows.number(0.0));
     let results = vec![empty; (form.width / SIXTEEN) as usize];
     let state =
@@ -269,7 +269,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
         turns(second, blocks, false, &state)
     };
     let results = rows.results(&state.weights, state.slot, &rows.scaled(&state.results, state.alpha));
-    k.wait_products(0);
+    k.wgmma_wait(0);
     rows.end((&state.two, &results), exists, [head, l], [y, lse]);
 }
 
@@ -341,7 +341,7 @@ impl<'k> WgmmaForwardMainloop<'k> {
     fn number(&self, v: f64) -> Val<'k> {
         self.k.float(Scalar::F32, v)
     }
-    fn signal(&self, side: usize, slot: Val<'k>) -> Val<'k> {
+    fn mbarrier(&self, side: usize, slot: Val<'k>) -> Val<'k> {
         slot + i64::from(1 + side as u32 * self.form.tile.slots)
     }
     /// The next slot, and the phase of what is in it.
@@ -361,14 +361,14 @@ impl<'k> WgmmaForwardMainloop<'k> {
                 self.operands[side].fetched(k, to, line, part)
             };
             let high = t.block / SIDE;
-            let boxes = if side == KEYS {
+            let tiles = if side == KEYS {
                 (0..form.across()).map(|e| one(line, e * high, e)).collect()
             } else {
                 // Columns of 64 keys side by side.
                 let at = |i: u32| one(line + i64::from(i / form.across() * SIDE), i, i % form.across());
                 (0..high * form.across()).map(at).collect()
             };
-            k.fetch(self.signal(side, slot), boxes);
+            k.tma_load(self.mbarrier(side, slot), tiles);
         });
     }
     /// Begins the products of the rows with the keys in a slot.
@@ -380,7 +380,7 @@ impl<'k> WgmmaForwardMainloop<'k> {
         (0..form.across()).fold(sums, |sums, e| {
             let a = self.mine + i64::from(e * t.queries() * SIDE);
             let b = base + i64::from(e * t.block * SIDE);
-            k.box_mul_add((Order::Rows, self.queries, a), (Order::Columns, self.kept[KEYS], b), &sums)
+            k.wgmma_ss((Order::RowMajor, self.queries, a), (Order::ColumnMajor, self.kept[KEYS], b), &sums)
         })
     }
     /// Begins to add the products of weights with the values in a slot.
@@ -389,25 +389,25 @@ impl<'k> WgmmaForwardMainloop<'k> {
         let base = slot * i64::from(form.tile.block * form.width);
         weights.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
             let b = base + i64::from(c as u32 * SIDE * form.width);
-            k.rows_mul_add(weights, (Order::Rows, self.kept[VALUES], b), &sums)
+            k.wgmma_rs(weights, (Order::RowMajor, self.kept[VALUES], b), &sums)
         })
     }
     fn scaled(&self, results: &[Val<'k>], [a, b]: [Val<'k>; 2]) -> Vec<Val<'k>> {
         let (k, c) = (self.k, self.form.fragment(Role::C));
         let alphas = k.compose(&[a, a, b, b]);
-        let half = |o: Val<'k>, i: u8| k.fragment_numbers(o, i) * alphas;
-        results.iter().map(|&o| k.fragment_of(c, &[half(o, 0), half(o, 1)])).collect()
+        let half = |o: Val<'k>, i: u8| k.fragment_extract(o, i) * alphas;
+        results.iter().map(|&o| k.fragment_compose(c, &[half(o, 0), half(o, 1)])).collect()
     }
     fn rounded(&self, weights: &[Val<'k>]) -> Vec<Val<'k>> {
         let a = self.form.fragment(Role::A);
-        weights.chunks(2).map(|w| self.k.fragment_of(a, w)).collect()
+        weights.chunks(2).map(|w| self.k.fragment_compose(a, w)).collect()
     }
 
     /// The block of this number, counted from the last one.
     fn turn(&self, number: Val<'k>, masked: bool, old: &WgmmaForwardState<'k>) -> WgmmaForwardState<'k> {
         let (k, t) = (self.k, self.form.tile);
         let [slot, phase] = self.next(old.slot, old.phase);
-        k.await_signal(self.signal(KEYS, slot), phase);
+        k.mbarrier_wait(self.mbarrier(KEYS, slot), phase);
         let scores = self.scores(slot);
         let scaled = self.scaled(&old.results, old.alpha);
         // All have read the keys of the block before, and the values of the one before that. And the scores of all stand in line before
@@ -418,13 +418,13 @@ impl<'k> WgmmaForwardMainloop<'k> {
         let later = number + (i64::from(t.slots) - 2);
         self.fetch(VALUES, later, before);
         let results = self.results(&old.weights, old.slot, &scaled);
-        k.wait_products((t.block / SIDE) as u8);
+        k.wgmma_wait((t.block / SIDE) as u8);
         let first = masked.then(|| (self.blocks - 1 - number) * i64::from(t.block));
         let (two, alpha, weights) = self.weights(old.two, &scores, first);
         // The assembler puts a wait as early as it can, beside others of what it takes for one piece. To wait for a signal first, which
         // is a loop, makes this another one, and the exponentials stay in front of it.
-        k.await_signal(self.signal(VALUES, slot), phase);
-        k.wait_products(0);
+        k.mbarrier_wait(self.mbarrier(VALUES, slot), phase);
+        k.wgmma_wait(0);
         WgmmaForwardState { slot, phase, two, alpha, weights: self.rounded(&weights), results }
     }
 
@@ -439,7 +439,7 @@ impl<'k> WgmmaForwardMainloop<'k> {
         let (k, form) = (self.k, self.form);
         let never = self.number(if form.negative { f64::INFINITY } else { f64::NEG_INFINITY });
         let eighths: Vec<Val> =
-            scores.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_numbers(s, half))).collect();
+            scores.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_extract(s, half))).collect();
         let eighths = match first {
             None => eighths,
             Some(first) => self.hidden(&eighths, first, never),
@@ -503,7 +503,7 @@ impl<'k> WgmmaForwardMainloop<'k> {
             two.sum.map(|sum| self.others.iter().fold(sum, |sum, &other| sum + k.shuffle(sum, other)));
         let inverse = total.map(|t| one / t.eq(zero).select(one, t));
         let parts: Vec<Val> =
-            results.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half))).collect();
+            results.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_extract(o, half))).collect();
         for i in 0..2 {
             let row = self.each[i];
             k.if_(row.lt(l) & exists, || {

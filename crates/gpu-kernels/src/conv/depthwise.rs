@@ -219,7 +219,7 @@ impl<'k> InputTaps<'k, '_> {
             let (offset, is) = *self.rows.entry((a, by)).or_insert_with(|| {
                 let coordinate = start + by;
                 // Below 0 is far above as unsigned.
-                (coordinate * stride, coordinate.bits(Scalar::U32).lt(size.bits(Scalar::U32)))
+                (coordinate * stride, coordinate.bitcast(Scalar::U32).lt(size.bitcast(Scalar::U32)))
             });
             at = at + offset;
             inside = Some(inside.map_or(is, |before| before & is));

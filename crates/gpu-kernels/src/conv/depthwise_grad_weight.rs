@@ -129,7 +129,7 @@ fn build(form: &ConvConfig) -> Kernel {
     let k = Builder::new(&format!("few_{}", form.name(&PLAIN)), [cut.invocations(), 1, 1]);
     // In 80 registers, where 110 would be used: with two workgroups on a multiprocessor the last few of a large layer's would wait for
     // others to end. So, and with conditional loads that are one instruction, 144 channels of 56 x 56 took 53 us on an H100 instead of 87.
-    k.resident(3);
+    k.min_blocks_per_sm(3);
     let (mut h, all_groups) = ConvArgs::read_with(&k, form, Some("all_groups"));
     let all_groups = all_groups.expect("it was asked for");
     let index = k.builtin(Builtin::LocalIndex);
@@ -157,7 +157,7 @@ fn build(form: &ConvConfig) -> Kernel {
     let width = 1 + staged.words;
     let known = k.shared("columns_known", Elem::I32, lines[1] * u32::from(width));
     let mut entry = vec![mine.base];
-    entry.extend(table.column(&mine).iter().map(|w| w.bits(Scalar::I32)));
+    entry.extend(table.column(&mine).iter().map(|w| w.bitcast(Scalar::I32)));
     k.if_(index.lt(k.u32(lines[1])), || {
         entry.iter().enumerate().for_each(|(i, &v)| {
             k.store(known, own * i64::from(width) + i as i64, v.to(Scalar::I32));
@@ -182,7 +182,7 @@ fn build(form: &ConvConfig) -> Kernel {
     let left = TableSource::Left(&table, left.collect(), true);
     let right = places(1).into_iter().map(|line| {
         let at = line * i64::from(width);
-        let words = (1..i64::from(width)).map(|w| k.load(known, at + w, 1).bits(Scalar::U32));
+        let words = (1..i64::from(width)).map(|w| k.load(known, at + w, 1).bitcast(Scalar::U32));
         (k.load(known, at, 1).to(number), words.collect())
     });
     let right = TableSource::Right(&table, right.collect());

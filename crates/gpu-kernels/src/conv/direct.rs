@@ -179,7 +179,8 @@ impl<'k> DirectMainloop<'k, '_> {
 
     /// Does the coordinate of a column lie inside? Below 0 is far above as unsigned.
     fn inside(&self, c: &OutputColumn<'k>, moved: &[Val<'k>]) -> Val<'k> {
-        let unsigned = |v: Val<'k>| v.bits(if v.scalar() == Scalar::I64 { Scalar::U64 } else { Scalar::U32 });
+        let unsigned =
+            |v: Val<'k>| v.bitcast(if v.scalar() == Scalar::I64 { Scalar::U64 } else { Scalar::U32 });
         let mut all = (c.start.iter().zip(moved).zip(&self.terms.sizes))
             .map(|((&start, &by), &size)| unsigned(start + by).lt(unsigned(size)));
         let first = all.next().expect("there is an axis");

@@ -112,7 +112,7 @@ fn emit<'k>(k: &'k Builder, h: &ConvArgs<'k>, line: &FewChannelConfig) {
     let mut start = first.start.clone();
     start[last] = axes[last] * h.by(last) + h.start(last);
     let from = start[last] - (taps - 1);
-    let unsigned = |v: Val<'k>| v.bits(Scalar::U32);
+    let unsigned = |v: Val<'k>| v.bitcast(Scalar::U32);
     let inside = |a: usize, at: Val<'k>| unsigned(at).lt(unsigned(h.terms.sizes[a]));
     let element = |j: i64| -> Val<'k> {
         let stride = h.right.axes[last];

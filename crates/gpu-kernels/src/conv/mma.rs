@@ -17,13 +17,13 @@ use crate::gemm::{mma_sync, split_k_reduce};
 use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, Shape};
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::ir::{Elem, MmaShape};
 
 /// The matrix units of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorCores {
     /// What they multiply.
-    pub unit: MatrixUnit,
+    pub unit: MmaShape,
     /// Invocations of a subgroup.
     pub lanes: u32,
     /// What a workgroup has.
@@ -192,7 +192,7 @@ impl ImplicitGemm {
         let limits = WorkgroupLimits {
             shared: units.limits.shared.checked_sub(tables)?,
             // All of its terms come by copies, which on some devices are loads and stores.
-            asynchronous: true,
+            cp_async: true,
             ..units.limits
         };
         let batches = self.groups * self.class_count() * pieces;

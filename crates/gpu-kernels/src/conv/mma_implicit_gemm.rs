@@ -9,7 +9,7 @@ use crate::gemm::fragments::Fragments;
 use crate::gemm::mma_sync::MmaTile;
 use crate::gemm::multistage_cp_async::CpAsyncPipeline;
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::ir::{Builtin, Constant, Kernel, MatrixUnit, Scalar};
+use elinvar_kernel::ir::{Builtin, Constant, Kernel, MmaShape, Scalar};
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub(super) struct ConvMmaConfig {
 }
 
 /// As many terms go through units in all tiles: zeros behind the last one, which make a sum of -0 another.
-pub(super) fn whole_terms(unit: MatrixUnit) -> usize {
+pub(super) fn whole_terms(unit: MmaShape) -> usize {
     2 * usize::from(unit.shape[2])
 }
 

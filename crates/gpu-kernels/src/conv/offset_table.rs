@@ -107,7 +107,7 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
                 let words = self.with_ends(words, 1, beyond);
                 let slot = self.slot(t);
                 let mut all = vec![offset];
-                all.extend(words.iter().map(|w| w.bits(Scalar::I32)));
+                all.extend(words.iter().map(|w| w.bitcast(Scalar::I32)));
                 k.store(self.right, slot * i64::from(entry(self.words)), k.compose(&all));
                 if let Some(left) = self.left {
                     let offset = axes
@@ -170,7 +170,7 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
             let size = self.h.terms.sizes[a];
             words = k.for_(before.like(0), count, before.like(1), &words, |tap, words| {
                 // Below 0 is far above as unsigned.
-                let inside = (start[a] + tap * step).bits(Scalar::U32).lt(size.bits(Scalar::U32));
+                let inside = (start[a] + tap * step).bitcast(Scalar::U32).lt(size.bitcast(Scalar::U32));
                 self.set(words, before + tap, !inside)
             });
             before = before + count;
@@ -226,7 +226,7 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
 
     fn slot(&self, t: Val<'k>) -> Val<'k> {
         let room = self.span.entries() * self.span.windows;
-        (t.bits(Scalar::U32) >> i64::from(self.span.grain.ilog2())) & i64::from(room - 1)
+        (t.bitcast(Scalar::U32) >> i64::from(self.span.grain.ilog2())) & i64::from(room - 1)
     }
 }
 
@@ -340,7 +340,7 @@ impl<'k> TileSource<'k> for TableSource<'k, '_> {
                 let width = entry(table.words) as u8;
                 let entry = k.load(table.right, table.slot(of.term) * i64::from(width), width);
                 let meets = |(i, &w): (usize, &Val<'k>)| {
-                    (w & entry.extract(i as u8 + 1).bits(Scalar::U32)).eq(k.u32(0))
+                    (w & entry.extract(i as u8 + 1).bitcast(Scalar::U32)).eq(k.u32(0))
                 };
                 let inside = words.iter().enumerate().map(meets).reduce(|a, b| a & b);
                 ElementLocation { at: *base + entry.extract(0), of_side: inside, of_terms: None }

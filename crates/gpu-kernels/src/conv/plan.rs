@@ -274,7 +274,7 @@ impl ImplicitGemm {
             peak * used(0) * used(1) * (busy / INVOCATIONS).min(1.0) * joined
         };
         let all = TILES.iter().map(|&(tile, peak)| {
-            let slots = if limits.asynchronous && self.gains_by_copies(tile) { tile.slots } else { 0 };
+            let slots = if limits.cp_async && self.gains_by_copies(tile) { tile.slots } else { 0 };
             let peak = if tile == BROADER[0] && self.of != ConvPass::GradWeight { BESIDE } else { peak };
             // Of gradients by w, whose terms are positions, 16 at a time took 0.85 to 0.95 of the time of eight.
             let depth =
@@ -324,7 +324,7 @@ impl ImplicitGemm {
         let is_way = |tile: &SimtTile| {
             // Not mostly beyond the ends of the result; with copies where the device and the type have such.
             (0..2).all(|side| tile.size(side) as usize <= sizes[side].next_multiple_of(32))
-                && (tile.slots == 0 || limits.asynchronous && self.flows(*tile).slots > 0)
+                && (tile.slots == 0 || limits.cp_async && self.flows(*tile).slots > 0)
                 && Some(*tile) != chosen
                 && self.fits(*tile, limits, words)
                 && self.staged(*tile).is_some()

@@ -64,9 +64,9 @@ pub(crate) fn number<'k>(s: Scalar, [low, high]: [Val<'k>; 2]) -> Val<'k> {
     match s {
         Scalar::Bool => low.to(Scalar::Bool),
         Scalar::U32 => low,
-        Scalar::I32 | Scalar::F32 => low.bits(s),
+        Scalar::I32 | Scalar::F32 => low.bitcast(s),
         Scalar::U64 => both(),
-        Scalar::I64 | Scalar::F64 => both().bits(s),
+        Scalar::I64 | Scalar::F64 => both().bitcast(s),
     }
 }
 

@@ -344,7 +344,7 @@ impl<'k> VectorTail<'k> {
         VectorTail { k, i, len, width }
     }
     /// Are all elements of the vector there?
-    fn whole(&self) -> Val<'k> {
+    fn is_whole(&self) -> Val<'k> {
         !self.len.lt(self.i + i64::from(self.width))
     }
     /// Elements of several places; those past the end of the tensor repeat the first.
@@ -362,7 +362,7 @@ impl<'k> VectorTail<'k> {
             };
             all.iter().map(vector).collect()
         };
-        k.if_else(self.whole(), || all.iter().map(|&(p, at)| k.load(p, at, w)).collect(), one_by_one)
+        k.if_else(self.is_whole(), || all.iter().map(|&(p, at)| k.load(p, at, w)).collect(), one_by_one)
     }
     /// Stores the elements that the tensors have.
     pub(crate) fn store(&self, results: &[Place], values: &[Val<'k>]) {
@@ -379,6 +379,6 @@ impl<'k> VectorTail<'k> {
                 k.if_(at.lt(self.len), || all().for_each(|(y, v)| k.store(y, at, v.extract(e))));
             }
         };
-        k.if_or(self.whole(), || all().for_each(|(y, v)| k.store(y, i, v)), one_by_one);
+        k.if_or(self.is_whole(), || all().for_each(|(y, v)| k.store(y, i, v)), one_by_one);
     }
 }

@@ -195,7 +195,7 @@ impl RandomConfig {
             Distribution::Int => {
                 let [span, low] = bounds.map(|b| number(Scalar::U64, b));
                 let cast = Cast { from: DType::I64, to: self.dtype };
-                let draw = |w| cast.cast((high64(w, span) + low).bits(Scalar::I64));
+                let draw = |w| cast.cast((high64(w, span) + low).bitcast(Scalar::I64));
                 pairs().map(draw).to_vec()
             }
         }

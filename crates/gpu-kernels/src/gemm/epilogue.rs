@@ -6,7 +6,7 @@
 use super::StridedMatrix;
 use crate::formula::{Compute, Formula};
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::ir::{Builtin, Elem, Layout as Order, Place};
+use elinvar_kernel::ir::{Builtin, Elem, FragmentLayout as Order, Place};
 
 /// How many fragments, and how they are handed over.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ impl EpilogueStaging {
             }
             for (i, &sum) in sums.iter().enumerate() {
                 let first = mine + i as i64 * i64::from(self.fragment[1]);
-                k.fragment_store(Order::Rows, out, first, k.u32(pitch), sum);
+                k.fragment_store(Order::RowMajor, out, first, k.u32(pitch), sum);
             }
             k.barrier();
             let places = FragmentPlaces { fragment: self.fragment, at, corner, firsts };

@@ -20,9 +20,11 @@ use crate::launch::{Key, Work, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::ir::{Builtin, Constant, Elem, Kernel, Layout as Order, MatrixUnit, Place, Role, Scalar};
+use elinvar_kernel::ir::{
+    Builtin, Constant, Elem, FragmentLayout as Order, Kernel, MmaShape, Place, Role, Scalar,
+};
 
-const F64_MMA: MatrixUnit = MatrixUnit::CHAINS;
+const F64_MMA: MmaShape = MmaShape::F64_FMA_CHAIN;
 /// Invocations of a subgroup.
 const LANES: u32 = 32;
 /// Elements behind a line in shared memory: a half-warp reads four neighbours each of four lines, which lie in different banks if lines
@@ -67,9 +69,7 @@ impl F64MmaTile {
     }
     /// Has a device room for it?
     pub fn fits(self, limits: WorkgroupLimits) -> bool {
-        limits.asynchronous
-            && self.invocations() <= limits.invocations
-            && self.shared_bytes() <= limits.shared
+        limits.cp_async && self.invocations() <= limits.invocations && self.shared_bytes() <= limits.shared
     }
 
     /// Rows (side 0) or columns (side 1) of a workgroup.
@@ -145,11 +145,11 @@ fn launch<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile, apart: Option<usize>) -
     let (along, wide) = (along(p), p.is_wide(apart.unwrap_or(1)));
     let width = [0, 1].map(|side| tile.vector(side, [p.x, p.w][side], along[side]));
     // Where there are no terms, nothing is copied that could be read.
-    let copies = p.sizes()[3] > 0
+    let cp_async = p.sizes()[3] > 0
         && width.iter().all(|&w| u32::from(w) * Elem::F64.size() == multistage_cp_async::BYTES);
     let form = F64MmaConfig {
         base: p.form(along, wide, &|n| n <= 2),
-        tile: F64MmaTile { slots: if copies { tile.slots } else { 0 }, ..tile },
+        tile: F64MmaTile { slots: if cp_async { tile.slots } else { 0 }, ..tile },
         width,
         many: p.sizes()[3] > order::CHUNK && apart.is_none(),
         apart: apart.is_some(),
@@ -255,7 +255,7 @@ impl<'k> F64MmaMainloop<'k, '_> {
         };
         let on = if t.slots > 0 { flow.open_ahead(begin, &parts) } else { Vec::new() };
         let numbers = |sums: &[Val<'k>]| -> Vec<Val<'k>> {
-            sums.iter().map(|&sum| k.fragment_numbers(sum, 0)).collect()
+            sums.iter().map(|&sum| k.fragment_extract(sum, 0)).collect()
         };
         if !self.form.many {
             return numbers(&chunk(begin, end, &on).1);
@@ -324,7 +324,7 @@ impl<'k> F64MmaMainloop<'k, '_> {
         let within =
             if along { place * i64::from(pitch) + i64::from(at) } else { place + i64::from(at * pitch) };
         // Rows of the left factor run over terms, and rows of the right one over columns.
-        let order = if along == (role == Role::A) { Order::Rows } else { Order::Columns };
+        let order = if along == (role == Role::A) { Order::RowMajor } else { Order::ColumnMajor };
         k.fragment_load(F64_MMA.fragment(role), order, self.staged[side], base + within, k.u32(pitch))
     }
 }

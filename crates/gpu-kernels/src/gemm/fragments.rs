@@ -2,7 +2,7 @@
 
 use super::mma_sync::MmaTile;
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::ir::{Builtin, Constant, Elem, Layout as Order, Place, Role, Scalar};
+use elinvar_kernel::ir::{Builtin, Constant, Elem, FragmentLayout as Order, Place, Role, Scalar};
 
 /// Shared memory for both sides, with a slot for each step that a tile keeps under way.
 pub(crate) struct Fragments<'k> {
@@ -64,7 +64,7 @@ impl<'k> Fragments<'k> {
         let place = first + i64::from(u * u32::from(t.unit.shape[side]));
         let begin = base + if along { place * pitch + i64::from(at) } else { place + i64::from(at) * pitch };
         // Rows of the left factor run over terms, and rows of the right one over columns.
-        let order = if along == (role == Role::A) { Order::Rows } else { Order::Columns };
+        let order = if along == (role == Role::A) { Order::RowMajor } else { Order::ColumnMajor };
         k.fragment_load(t.unit.fragment(role), order, self.places[side], begin, k.u32(pitch as u32))
     }
 }

@@ -95,7 +95,7 @@ impl InBlockSplitKTile {
         let tile = InBlockSplitKTile { part, chunks };
         let slot = tile.slot_bytes();
         let room = limits.shared.checked_sub(tile.sums() * held)? / slot;
-        let slots = if limits.asynchronous { room.min((UNDER_WAY / slot).clamp(2, SLOTS)) } else { 0 };
+        let slots = if limits.cp_async { room.min((UNDER_WAY / slot).clamp(2, SLOTS)) } else { 0 };
         let fits = room > 0 && tile.invocations() <= limits.invocations;
         // One slot is what terms go through that come by registers.
         fits.then_some(InBlockSplitKTile {

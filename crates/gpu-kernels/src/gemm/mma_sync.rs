@@ -21,13 +21,13 @@ use crate::launch::{Key, Work, grid};
 use crate::layout::indexing;
 use elinvar_core::Layout;
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::ir::{Builtin, Constant, Elem, Kernel, MatrixUnit, Scalar};
+use elinvar_kernel::ir::{Builtin, Constant, Elem, Kernel, MmaShape, Scalar};
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MmaTile {
     /// What the device multiplies.
-    pub unit: MatrixUnit,
+    pub unit: MmaShape,
     /// Invocations of a subgroup.
     pub lanes: u32,
     /// Subgroups of a workgroup along m and n.
@@ -73,7 +73,7 @@ impl WarpTiling {
     ];
     /// Those of the first list that a device may gain by. What comes through registers has no room for twice as many terms there.
     fn chosen(limits: WorkgroupLimits) -> impl Iterator<Item = WarpTiling> {
-        WarpTiling::CHOSEN.into_iter().skip(usize::from(!limits.asynchronous))
+        WarpTiling::CHOSEN.into_iter().skip(usize::from(!limits.cp_async))
     }
     /// All that there are.
     pub fn all() -> impl Iterator<Item = WarpTiling> {
@@ -94,13 +94,13 @@ pub struct WorkgroupLimits {
     /// Bytes of shared memory.
     pub shared: u32,
     /// Copies that go on while others compute.
-    pub asynchronous: bool,
+    pub cp_async: bool,
 }
 
 impl MmaTile {
     /// A tile for as many products of m by n sums, if the device has room for it.
     pub fn of(
-        unit: MatrixUnit,
+        unit: MmaShape,
         lanes: u32,
         batches: usize,
         sums: [usize; 2],
@@ -120,28 +120,27 @@ impl MmaTile {
 
     /// The tiles that a device has room for, from the largest to the smallest. They are made for speed alone: a sum has the same
     /// bits with each of them.
-    pub fn all(unit: MatrixUnit, lanes: u32, limits: WorkgroupLimits) -> Vec<MmaTile> {
+    pub fn all(unit: MmaShape, lanes: u32, limits: WorkgroupLimits) -> Vec<MmaTile> {
         WarpTiling::chosen(limits).filter_map(|cut| MmaTile::cut(unit, lanes, cut, limits)).collect()
     }
     /// The tiles that are worth a try for so many sums, and how they are cut: also those for which nobody knows without.
     pub fn tried(
-        unit: MatrixUnit,
+        unit: MmaShape,
         lanes: u32,
         sums: [usize; 2],
         limits: WorkgroupLimits,
     ) -> Vec<(WarpTiling, MmaTile)> {
         let one =
             |cut: WarpTiling| Some((cut, MmaTile::cut(unit, lanes, cut, limits).filter(|t| t.is_for(sums))?));
-        let large = WarpTiling::LARGE.into_iter().filter(|_| limits.asynchronous);
+        let large = WarpTiling::LARGE.into_iter().filter(|_| limits.cp_async);
         WarpTiling::chosen(limits).chain(large).filter_map(one).collect()
     }
     /// The tile that is cut so, if the device has room for it.
-    pub fn cut(unit: MatrixUnit, lanes: u32, cut: WarpTiling, limits: WorkgroupLimits) -> Option<MmaTile> {
-        let WorkgroupLimits { invocations, shared, asynchronous } = limits;
+    pub fn cut(unit: MmaShape, lanes: u32, cut: WarpTiling, limits: WorkgroupLimits) -> Option<MmaTile> {
+        let WorkgroupLimits { invocations, shared, cp_async } = limits;
         let WarpTiling { subgroups, each, deep, slots } = cut;
         let depth = deep * u32::from(unit.shape[2]);
-        let tile =
-            MmaTile { unit, lanes, subgroups, each, depth, slots: if asynchronous { slots } else { 0 } };
+        let tile = MmaTile { unit, lanes, subgroups, each, depth, slots: if cp_async { slots } else { 0 } };
         (tile.invocations() <= invocations && tile.shared_bytes() <= shared).then_some(tile)
     }
     /// Are its rows and columns not mostly beyond the ends of y?

@@ -63,7 +63,7 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
                 self.stages[side].copy([first, self.end], (self.to[side], base, self.pitch[side]));
             }
         });
-        k.commit_copies();
+        k.cp_async_commit();
     }
 
     /// Goes through the terms `start..end`, of which `open` has begun the first steps: `compute` makes the new sums of a step's first
@@ -82,7 +82,7 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
         let all = k.for_(start, end, start.like(i64::from(depth)), &carried, |first, carried| {
             let (slot, sums) = (carried[0], &carried[1..]);
             // As many groups as there are steps between this one and the last that was begun.
-            k.wait_copies((self.slots - 2) as u8);
+            k.cp_async_wait((self.slots - 2) as u8);
             k.barrier();
             let zero = slot.like(0);
             let before = slot.eq(zero).select(last, slot - 1);
@@ -140,7 +140,7 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
     fn arrive(&self, first: Val<'k>, slot: Val<'k>) {
         let k = self.stages[0].k;
         // As many groups as there are steps between the next one and the last that was begun.
-        k.wait_copies((self.slots - 2) as u8);
+        k.cp_async_wait((self.slots - 2) as u8);
         k.barrier();
         self.begin(first, slot);
     }
@@ -169,14 +169,14 @@ impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
             let always = || k.constant(true.into());
             let of_side = found.of_side.unwrap_or_else(always);
             let all = || match found.of_terms {
-                None => k.copy(to, from, self.width, of_side),
+                None => k.cp_async(to, from, self.width, of_side),
                 Some(of_terms) if self.padding.bits == 0 => {
-                    k.copy(to, from, self.width, of_side & of_terms);
+                    k.cp_async(to, from, self.width, of_side & of_terms);
                 }
                 // Copies can bring zeros and nothing else. Past the last row or column that will do: nobody reads them.
                 Some(of_terms) => k.if_or(
                     of_terms,
-                    || k.copy(to, from, self.width, of_side),
+                    || k.cp_async(to, from, self.width, of_side),
                     || k.store(to.0, to.1, k.constant(self.padding).splat(self.width)),
                 ),
             };

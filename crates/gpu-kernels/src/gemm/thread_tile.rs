@@ -78,7 +78,7 @@ impl<'k> ThreadTile<'k> {
     pub fn shared(&self) -> [Place; 2] {
         let held = elem(self.scalar());
         if self.scalar() == Scalar::F32 && self.none().len() >= MANY_SUMS {
-            self.k.resident(2);
+            self.k.min_blocks_per_sm(2);
         }
         [(0, "rows"), (1, "columns")].map(|(side, name)| self.k.shared(name, held, self.held(side)))
     }

@@ -9,7 +9,7 @@ use super::tma_wgmma::{self, WgmmaTile};
 use crate::conv::nhwc_transpose::{NhwcView, to_nhwc};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use elinvar_core::{Layout, Shape};
-use elinvar_kernel::ir::{Elem, View};
+use elinvar_kernel::ir::{Elem, TensorView};
 
 /// Lines begin at multiples of so many f32: 16 bytes.
 const PIECE: usize = 4;
@@ -38,7 +38,7 @@ impl TransposedFactor {
         let [b, .., k] = p.sizes();
         let given = [p.x, p.w][side];
         let as_it_is = || TransposedFactor { layout: given.clone(), from: None };
-        if View::turns(Elem::from(p.dtype)) {
+        if TensorView::is_transposable(Elem::from(p.dtype)) {
             return Some(as_it_is());
         }
         // Beside a factor of which boxes can be fetched.
@@ -62,7 +62,7 @@ impl TransposedFactor {
 /// Both factors, if a product can be done so.
 fn factors(p: &GemmProblem<'_, '_>) -> Option<[TransposedFactor; 2]> {
     // A product of no terms has nothing to fetch.
-    if p.is_wide(1) || p.sizes()[3] == 0 || !View::fetches(Elem::from(p.dtype)) {
+    if p.is_wide(1) || p.sizes()[3] == 0 || !TensorView::is_loadable(Elem::from(p.dtype)) {
         return None;
     }
     let both = [TransposedFactor::of(p, 0)?, TransposedFactor::of(p, 1)?];

@@ -1,5 +1,5 @@
 //! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])` from boxes of x and w: `Precision::Fast`, on devices that fetch
-//! boxes of tensors and multiply them where they lie (`Op::Fetch`, `Op::BoxMulAdd`).
+//! boxes of tensors and multiply them where they lie (`Op::TmaLoad`, `Op::WgmmaSs`).
 //!
 //! Factors are f16 or bf16, or f32 that are rounded on their way, if lines of both are of terms; sums are f32. A workgroup is one or two groups of 128 invocations, each of which has 64 rows and all columns
 //! of the tile. A step is 64 terms (32 of f32): one block for each 64 rows, and one for each 64 columns. Shared memory has a slot for each of
@@ -22,12 +22,12 @@ use crate::launch::{Key, Work, grid};
 use elinvar_core::Layout;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{
-    BLOCK_INVOCATIONS, BLOCK_LINES, BOX_LINE, Builtin, Constant, Elem, Fetched, Kernel, Layout as Order,
-    MatrixUnit, Place, Role, Scalar, View, box_elements, misfit,
+    Builtin, Constant, Elem, FragmentLayout as Order, Kernel, MmaShape, Place, Role, Scalar, TILE_ROW_BYTES,
+    TensorView, TmaTile, WARPGROUP, WGMMA_BLOCK, tensor_map_error, tile_row_elements,
 };
 
 /// Rows or columns of a block.
-const SIDE: u32 = BLOCK_LINES;
+const SIDE: u32 = WGMMA_BLOCK;
 /// Invocations of a subgroup.
 const LANES: u32 = 32;
 /// What sums are kept in.
@@ -79,11 +79,11 @@ impl WgmmaTile {
         if side == 0 { self.groups * SIDE } else { self.columns }
     }
     const fn invocations(self) -> u32 {
-        self.groups * BLOCK_INVOCATIONS
+        self.groups * WARPGROUP
     }
     /// Bytes of a slot, of a side.
     const fn slot(self, side: usize) -> u32 {
-        self.size(side) * BOX_LINE
+        self.size(side) * TILE_ROW_BYTES
     }
     /// How sums leave.
     fn handing(self) -> EpilogueStaging {
@@ -114,7 +114,7 @@ impl TmaFactorLayout {
     /// Of a factor with these axes: rows or columns, and terms. `None` if boxes of it cannot be fetched.
     fn of(elem: Elem, l: &Layout, [places, terms]: [usize; 2]) -> Option<TmaFactorLayout> {
         let (sizes, strides) = (l.shape(), l.strides());
-        let ways = [true, false].into_iter().filter(|along| *along || View::turns(elem));
+        let ways = [true, false].into_iter().filter(|along| *along || TensorView::is_transposable(elem));
         ways.into_iter().find_map(|along| {
             let (inner, line) = if along { (terms, places) } else { (places, terms) };
             // A single plane may be anywhere; the same one for all batches is a single plane.
@@ -124,7 +124,7 @@ impl TmaFactorLayout {
             let offset = l.offset() as i64;
             let numbers = [offset, sizes[inner] as i64, sizes[line] as i64, planes as i64, lines, plane];
             let side_by_side = strides[inner] == 1 && lines >= sizes[inner] as i64;
-            (side_by_side && misfit(elem, numbers).is_none())
+            (side_by_side && tensor_map_error(elem, numbers).is_none())
                 .then_some(TmaFactorLayout { along, numbers: [offset, lines, plane, planes as i64] })
         })
     }
@@ -133,7 +133,7 @@ impl TmaFactorLayout {
 /// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did among others.
 pub fn fits(p: &GemmProblem<'_, '_>) -> bool {
     let (numbers, elem) = (problem::FIRST + OF_FACTORS + 4 * p.extra.len(), Elem::from(p.dtype));
-    View::fetches(elem)
+    TensorView::is_loadable(elem)
         && !p.is_wide(1)
         // Views are made of parameters.
         && !args::need_buffer(Scalar::I32, numbers)
@@ -189,7 +189,7 @@ struct StagedOperand<'k> {
     staged: Place,
     slot: u32,
     /// Its boxes in a slot.
-    boxes: u32,
+    tiles: u32,
     /// The workgroup's first row or column, and which plane.
     corner: Val<'k>,
     plane: Val<'k>,
@@ -211,7 +211,7 @@ pub fn build(epilogue: &dyn Formula, form: &WgmmaConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
     k.subgroup(LANES);
-    k.signals(t.slots);
+    k.mbarriers(t.slots);
     let elem = Elem::from(form.base.dtype);
     let h = GemmArgs::read(&k, &form.base, elem, OF_FACTORS);
     let lies = ["x", "w"].map(|side| {
@@ -231,7 +231,7 @@ pub fn build(epilogue: &dyn Formula, form: &WgmmaConfig) -> Kernel {
     let sides = [0, 1].map(|side| {
         let (along, [offset, line, plane, planes]) = (form.base.along[side], lies[side]);
         let name = ["x", "w"][side];
-        let (sizes, lines, boxes) = if along {
+        let (sizes, lines, tiles) = if along {
             ([terms, sizes[side], planes], t.size(side), 1)
         } else {
             ([sizes[side], terms, planes], SIDE, t.size(side) / SIDE)
@@ -241,12 +241,12 @@ pub fn build(epilogue: &dyn Formula, form: &WgmmaConfig) -> Kernel {
             along,
             staged: k.shared(["rows", "columns"][side], elem, t.slots * t.slot(side) / elem.size()),
             slot: t.slot(side) / elem.size(),
-            boxes,
+            tiles,
             corner: corner[side],
             plane: batch.min(planes - 1),
         }
     });
-    let step = box_elements(elem);
+    let step = tile_row_elements(elem);
     let upto = (terms + i64::from(step - 1)) / i64::from(step) * i64::from(step);
     let sums = WgmmaMainloop { k: &k, tile: t, sides, step, upto }.sums();
 
@@ -264,45 +264,49 @@ impl<'k> WgmmaMainloop<'k> {
     fn fetch(&self, first: Val<'k>, slot: Val<'k>) {
         let k = self.k;
         k.if_(first.lt(self.upto), || {
-            let boxes = |s: &StagedOperand<'k>| -> Vec<Fetched> {
+            let tiles = |s: &StagedOperand<'k>| -> Vec<TmaTile> {
                 let base = slot * i64::from(s.slot);
                 let one = |i: u32| {
                     let place = s.corner + i64::from(i * SIDE);
                     let from = if s.along { [first, place, s.plane] } else { [place, first, s.plane] };
-                    k.fetched(s.staged, base + i64::from(i * SIDE * self.step), s.view, from)
+                    k.tma_tile(s.staged, base + i64::from(i * SIDE * self.step), s.view, from)
                 };
-                (0..s.boxes).map(one).collect()
+                (0..s.tiles).map(one).collect()
             };
-            k.fetch(slot, self.sides.iter().flat_map(boxes).collect());
+            k.tma_load(slot, self.sides.iter().flat_map(tiles).collect());
         });
     }
 
     /// The sums of a subgroup, side by side.
     fn sums(&self) -> Vec<Val<'k>> {
         let (k, t) = (self.k, self.tile);
-        let unit = MatrixUnit { elem: k.elem(self.sides[0].staged), shape: [16; 3] };
+        let unit = MmaShape { elem: k.elem(self.sides[0].staged), shape: [16; 3] };
         let none = k.fragment_fill(unit.fragment(Role::C), k.constant(Constant::float(Scalar::F32, 0.0)));
         let begin = self.upto.like(0);
         for step in 0..t.slots - 1 {
             self.fetch(begin + i64::from(step * self.step), k.u32(step));
         }
-        let mine = k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS);
+        let mine = k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP);
         let mine = mine * i64::from(SIDE * self.step);
         let (zero, one, last) = (k.u32(0), k.u32(1), k.u32(t.slots - 1));
         let none = vec![none; (t.columns / FRAGMENT[1]) as usize];
         let carried = [&[zero, zero][..], &none].concat();
         let all = k.for_(begin, self.upto, begin.like(i64::from(self.step)), &carried, |first, carried| {
             let (slot, phase, sums) = (carried[0], carried[1], &carried[2..]);
-            k.await_signal(slot, phase);
+            k.mbarrier_wait(slot, phase);
             let [x, w] = self.sides;
             let a = (
-                if x.along { Order::Rows } else { Order::Columns },
+                if x.along { Order::RowMajor } else { Order::ColumnMajor },
                 x.staged,
                 slot * i64::from(x.slot) + mine,
             );
-            let b = (if w.along { Order::Columns } else { Order::Rows }, w.staged, slot * i64::from(w.slot));
-            let sums = k.box_mul_add(a, b, sums);
-            k.wait_products(1);
+            let b = (
+                if w.along { Order::ColumnMajor } else { Order::RowMajor },
+                w.staged,
+                slot * i64::from(w.slot),
+            );
+            let sums = k.wgmma_ss(a, b, sums);
+            k.wgmma_wait(1);
             k.barrier();
             let before = slot.eq(zero).select(last, slot - 1);
             self.fetch(first + i64::from((t.slots - 1) * self.step), before);
@@ -312,7 +316,7 @@ impl<'k> WgmmaMainloop<'k> {
             let phase = wraps.select(one - phase, phase);
             [&[next, phase][..], &sums[..]].concat()
         });
-        k.wait_products(0);
+        k.wgmma_wait(0);
         all[2..].to_vec()
     }
 }

@@ -208,12 +208,12 @@ fn key<'k>(source: KeySource, v: Val<'k>) -> Val<'k> {
         Compute::F32 | Compute::F64 => {
             let zero = v.like(0);
             // -0 is 0; negative numbers are the larger the nearer they are to 0.
-            let bits = v.eq(zero).select(zero, v).bits(s);
+            let bits = v.eq(zero).select(zero, v).bitcast(s);
             let negative = (bits & sign).eq(sign);
             let ordered = negative.select(!bits, bits | sign);
             v.eq(v).select(ordered, k.int(s, -1))
         }
-        Compute::I64 | Compute::I32 => v.bits(s) ^ sign,
+        Compute::I64 | Compute::I32 => v.bitcast(s) ^ sign,
         Compute::U8 => v,
         Compute::Bool => v.to(s),
     };

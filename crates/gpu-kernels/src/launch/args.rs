@@ -1,6 +1,6 @@
 //! Numbers that a launch gives to a kernel: sizes, strides, offsets.
 //!
-//! As parameters if they fit ([`MOST_PARAMS`]), else in a small buffer, the last one of the kernel. Kernel and launch ask
+//! As parameters if they fit ([`MAX_PARAM_BYTES`]), else in a small buffer, the last one of the kernel. Kernel and launch ask
 //! for them in the same order, and that is all that holds them together; the count is checked. Tables, of which a kernel reads
 //! an entry by a number that it computes, stand in such a buffer, behind the other numbers if those do not fit.
 
@@ -8,7 +8,7 @@ use super::{Key, Work};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Kernel, Place, Scalar};
-use elinvar_kernel::verify::MOST_PARAMS;
+use elinvar_kernel::verify::MAX_PARAM_BYTES;
 use std::cell::Cell;
 
 /// The numbers of a kernel, while it is built.
@@ -24,7 +24,7 @@ pub struct LaunchArgs<'k> {
 
 /// Do so many numbers need a buffer?
 pub fn need_buffer(scalar: Scalar, count: usize) -> bool {
-    count * scalar.bits() as usize / 8 > MOST_PARAMS
+    count * scalar.bits() as usize / 8 > MAX_PARAM_BYTES
 }
 
 impl<'k> LaunchArgs<'k> {

@@ -38,11 +38,11 @@ impl fmt::Debug for Work<'_> {
 }
 
 /// Most workgroups along an axis that every device starts.
-pub const MOST_GROUPS: u64 = 65535;
+pub const MAX_GROUPS: u64 = 65535;
 
 /// `n` workgroups as a grid: along x, and rows of them along y.
 pub fn grid(n: u64) -> [u32; 3] {
-    if n <= MOST_GROUPS {
+    if n <= MAX_GROUPS {
         return [n as u32, 1, 1];
     }
     // A row of a round number, so that the last row is the only one that is not full.

@@ -135,13 +135,13 @@ fn odd_f32(x: Val<'_>) -> Val<'_> {
     let k = x.builder();
     let near = x.to(Scalar::F32);
     let back = near.to(Scalar::F64);
-    let bits = near.bits(Scalar::U32);
+    let bits = near.bitcast(Scalar::U32);
     let exact = back.eq(x) | !x.eq(x);
     let even = (bits & 1).eq(k.u32(0));
     // Infinity came from beyond the largest float, which is odd: one below it.
     let too_far = back.unary(Unary::Abs).compare(Compare::Gt, x.unary(Unary::Abs));
     let odd = even.select(too_far.select(bits - 1, bits + 1), bits);
-    exact.select(near, odd.bits(Scalar::F32))
+    exact.select(near, odd.bitcast(Scalar::F32))
 }
 
 /// The neighbour of an i64 among the f64 whose last bit is odd; the same number if it is an f64.

@@ -151,8 +151,8 @@ impl<'k> Axes<'k> {
                 if wide {
                     return [size; 3];
                 }
-                let times = numbers.get(&format!("{name}{a}_times")).bits(Scalar::U32);
-                [size, times, numbers.get(&format!("{name}{a}_shift")).bits(Scalar::U32)]
+                let times = numbers.get(&format!("{name}{a}_times")).bitcast(Scalar::U32);
+                [size, times, numbers.get(&format!("{name}{a}_shift")).bitcast(Scalar::U32)]
             })
             .collect();
         Axes { rank, wide, any: false, each }
@@ -176,10 +176,10 @@ impl<'k> Axes<'k> {
             let q = if self.wide {
                 left / size
             } else {
-                let n = left.bits(Scalar::U32);
+                let n = left.bitcast(Scalar::U32);
                 let n = if self.any { n << 1 } else { n };
                 // The amount is a number of the launch, below 32.
-                (n.binary(Binary::MulHigh, times) >> shift).bits(Scalar::I32)
+                (n.binary(Binary::MulHigh, times) >> shift).bitcast(Scalar::I32)
             };
             index.push(left - q * size);
             left = q;

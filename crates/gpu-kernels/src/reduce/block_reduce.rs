@@ -405,5 +405,5 @@ impl<'k> BlockRow<'k> {
 /// In how many ones a u32 ends, if not in 32: the exponent of the power of two above them, which f32 holds exactly.
 fn trailing_ones(b: Val<'_>) -> Val<'_> {
     let power = (b + 1) & !b;
-    (power.to(Scalar::F32).bits(Scalar::U32) >> 23) - 127
+    (power.to(Scalar::F32).bitcast(Scalar::U32) >> 23) - 127
 }

@@ -6,7 +6,7 @@ use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_gpu_kernels::attention::{mma_forward, split_kv};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::interp::Memory;
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_ops::backend::Attention;
 use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -262,14 +262,14 @@ fn a_nan_fills_its_row() {
 
 #[test]
 fn what_does_not_fit() {
-    let unit = MatrixUnit { elem: Elem::F16, shape: [16; 3] };
+    let unit = MmaShape { elem: Elem::F16, shape: [16; 3] };
     let good = layout(&[1, 2, 8, 64]);
     let of = |dims: &[usize]| layout(dims);
     let fits = |unit, dtype, all: [&Layout; 3], masked| mma_forward::fits(unit, dtype, all, masked);
     assert!(fits(unit, DType::F16, [&good; 3], false));
     assert!(!fits(unit, DType::F16, [&good; 3], true), "a mask");
     assert!(!fits(unit, DType::BF16, [&good; 3], false), "another type");
-    assert!(!fits(MatrixUnit { shape: [16, 8, 16], ..unit }, DType::F16, [&good; 3], false), "another shape");
+    assert!(!fits(MmaShape { shape: [16, 8, 16], ..unit }, DType::F16, [&good; 3], false), "another shape");
     assert!(!fits(unit, DType::F16, [&of(&[1, 2, 8, 48]); 3], false), "a width of 48");
     assert!(!fits(unit, DType::F16, [&good, &good, &of(&[1, 2, 8, 32])], false), "narrow values");
     let turned = of(&[1, 2, 64, 8]).transpose(2, 3);

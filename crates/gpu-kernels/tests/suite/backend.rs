@@ -161,7 +161,7 @@ fn modules(kernel: &Kernel) {
             // Factors of other types than f16, and which lane has which number, are known to one target only.
             Err(e) if kernel.features().fragments && e.0.contains("which lane has which number") => {}
             Err(e) if kernel.features().fragments && e.0.contains("are not emitted as SPIR-V") => {}
-            Err(e) if kernel.features().boxes && e.0.contains("no boxes of tensors") => {}
+            Err(e) if kernel.features().tma && e.0.contains("no boxes of tensors") => {}
             Err(e) => panic!("{e}"),
         }
     }
@@ -181,7 +181,7 @@ fn optimised(key: Key, kernel: &Kernel) -> Arc<Kernel> {
     assert!(read == *kernel, "reading what was printed gives another kernel:\n{printed}");
     modules(kernel);
     let mut better = kernel.clone();
-    pass::optimise(&mut better);
+    pass::optimize(&mut better);
     let better = Arc::new(better);
     SEEN.lock().expect("nobody panics with it").insert(key, (kernel.clone(), better.clone()));
     better

@@ -122,7 +122,7 @@ fn depthwise_convolutions() {
 
 /// A device with room for staged terms.
 pub fn roomy() -> Device {
-    let limits = convs::WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let limits = convs::WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
     Device { conv: Some(convs::ConvPath::Auto(limits)), ..Device::default() }
 }
 

@@ -150,7 +150,7 @@ fn contractions_by_copies() {
             let e = CatalogueEpilogue::<Plain, 0>(Plain);
             let work = gemm::contract(&GemmProblem::new(&e, dtype, &xl, &wl, &[]), tile)
                 .expect("there are elements");
-            assert!(work.kernel().features().copies, "{}", work.kernel().name);
+            assert!(work.kernel().features().cp_async, "{}", work.kernel().name);
             let device = Device { product: Some(tile), ..Device::default() };
             let view = |buffer, layout| View { buffer, layout, dtype };
             let e = Precision::Exact;

@@ -174,7 +174,7 @@ fn another_order_is_seen() {
 
 #[test]
 fn a_tile_is_chosen() {
-    let limits = WorkgroupLimits { invocations: 1024, shared: 227 << 10, asynchronous: true };
+    let limits = WorkgroupLimits { invocations: 1024, shared: 227 << 10, cp_async: true };
     // b, m, n, k; rows and columns of a tile.
     let rows = [
         ([1, 4096, 4096, 4096], [128, 128]),
@@ -190,7 +190,7 @@ fn a_tile_is_chosen() {
     // With less room, smaller ones; without copies none.
     let t = F64MmaTile::of(rows[0].0, WorkgroupLimits { shared: 48 << 10, ..limits }).expect("there is room");
     assert_eq!([t.size(0), t.size(1)], [32, 32]);
-    assert_eq!(F64MmaTile::of(rows[0].0, WorkgroupLimits { asynchronous: false, ..limits }), None);
+    assert_eq!(F64MmaTile::of(rows[0].0, WorkgroupLimits { cp_async: false, ..limits }), None);
     let plain = CatalogueEpilogue::<Plain, 0>(Plain);
     let nothing = GemmProblem::new(&plain, D, &layout(&[1, 0, 8]), &layout(&[1, 8, 8]), &[]).is_empty();
     assert!(nothing);

@@ -5,12 +5,8 @@ use elinvar_core::DType;
 use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
 use elinvar_gpu_kernels::gemm::{self, in_block_split_k};
 
-fn limits(asynchronous: bool) -> WorkgroupLimits {
-    WorkgroupLimits {
-        invocations: 1024,
-        shared: if asynchronous { 227 << 10 } else { 48 << 10 },
-        asynchronous,
-    }
+fn limits(cp_async: bool) -> WorkgroupLimits {
+    WorkgroupLimits { invocations: 1024, shared: if cp_async { 227 << 10 } else { 48 << 10 }, cp_async }
 }
 
 fn check(case: &Case, dtype: DType, tile: in_block_split_k::InBlockSplitKTile) {

@@ -7,7 +7,7 @@ use elinvar_gpu_kernels::gemm::mma_sync::{self, WorkgroupLimits};
 use elinvar_gpu_kernels::gemm::tma_transpose;
 use elinvar_gpu_kernels::gemm::tma_wgmma::{self, WgmmaTile};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
-use elinvar_kernel::ir::MatrixUnit;
+use elinvar_kernel::ir::MmaShape;
 use elinvar_ops::backend::{AddBias, Plain};
 
 const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
@@ -41,8 +41,8 @@ fn whole_numbers_are_exact() {
 /// Factors of f32 are rounded on their way, as others are that fragments are loaded of: so far as the interpreter goes, sums are the same.
 #[test]
 fn f32_are_rounded_as_by_fragments() {
-    let unit = MatrixUnit { elem: DType::F32.into(), shape: [16, 16, 8] };
-    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let unit = MmaShape { elem: DType::F32.into(), shape: [16, 16, 8] };
+    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
     let fragments = mma_sync::MmaTile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
     for (tile, sizes) in [
         (0, [1, 8, 68, 8]),
@@ -65,8 +65,8 @@ fn f32_are_rounded_as_by_fragments() {
 fn what_does_not_lie_along_its_terms_is_turned() {
     const EPILOGUE: CatalogueEpilogue<AddBias, 1> = CatalogueEpilogue(AddBias);
     let dtype = DType::F32;
-    let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, 8] };
-    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let unit = MmaShape { elem: dtype.into(), shape: [16, 16, 8] };
+    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
     let fragments = mma_sync::MmaTile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
     for (round, sizes) in
         [[1, 1, 68, 8], [1, 9, 70, 5], [2, 70, 33, 72], [2, 3, 1, 130]].into_iter().enumerate()

@@ -18,8 +18,8 @@ use elinvar_gpu_kernels::reduce::{arg_fold, fold, rowwise, scan};
 use elinvar_gpu_kernels::{attention, conv};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{Memory, run};
-use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Region, Type, Value};
-use elinvar_kernel::pass::{compact, remove_dead};
+use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MmaShape, Op, Place, Region, Type, Value};
+use elinvar_kernel::pass::{dce, renumber};
 use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Pool, PoolKind, Scan, Windows};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
@@ -76,7 +76,7 @@ struct Case {
 impl Case {
     /// Numbers that other forms of the kernel need are not read.
     fn lean(mut self) -> Case {
-        remove_dead(&mut self.kernel);
+        dce(&mut self.kernel);
         self
     }
     fn and(self, work: Work<'static>, buffers: Vec<Memory>) -> Case {
@@ -196,7 +196,7 @@ fn cases() -> Vec<Case> {
     let mut won = vec![z(8 * 72), f32s(8 * 20), Memory::zeros(Elem::I64, 8 * 20)];
     run_work(&some(pool::pool(&pooled(PoolKind::Max), d, &image)), &mut won);
     let winners = &won[2];
-    let roomy = conv::WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let roomy = conv::WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
     // Where each block of a nonzero begins to write.
     let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
     vec![
@@ -382,8 +382,8 @@ fn doubles(n: usize, stream: u64) -> Memory {
 /// do with order.
 fn unit_cases() -> Vec<Case> {
     const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
-    let (d, unit) = (DType::F16, MatrixUnit { elem: Elem::F16, shape: [16; 3] });
-    let limits = mma_sync::WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let (d, unit) = (DType::F16, MmaShape { elem: Elem::F16, shape: [16; 3] });
+    let limits = mma_sync::WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
     let tile = mma_sync::MmaTile::all(unit, 32, limits)[2];
     let (x, w) = (layout(&[1, 16, 168]), layout(&[1, 168, 64]));
     let product =
@@ -519,7 +519,7 @@ fn spoiled(kernel: &Kernel, number: usize, how: &mut Spoil<'_>) -> Option<Kernel
     let found = region(&mut k.body, &mut values, &mut left, how);
     k.values = values;
     found.then(|| {
-        compact(&mut k);
+        renumber(&mut k);
         k
     })
 }
@@ -581,7 +581,7 @@ fn a_wait_or_a_group_is_missing() {
     let mut places = 0;
     for c in cases().into_iter().chain(unit_cases()) {
         let order = |op: &Op| {
-            matches!(op, Op::CommitCopies | Op::WaitCopies(_) | Op::Await(..) | Op::WaitProducts(_))
+            matches!(op, Op::CpAsyncCommit | Op::CpAsyncWait(_) | Op::MbarrierWait(..) | Op::WgmmaWait(_))
         };
         let (count, missed) = unseen(&c, &mut |inst, _| order(&inst.op).then(Vec::new));
         places += count;
@@ -591,8 +591,8 @@ fn a_wait_or_a_group_is_missing() {
         assert_eq!(missed, idle, "{}: without these of {count} nothing is wrong", c.name);
         // Waiting for one group less.
         let (count, missed) = unseen(&c, &mut |inst, _| match inst.op {
-            Op::WaitCopies(n) => Some(vec![Inst { op: Op::WaitCopies(n + 1), results: Vec::new() }]),
-            Op::WaitProducts(n) => Some(vec![Inst { op: Op::WaitProducts(n + 1), results: Vec::new() }]),
+            Op::CpAsyncWait(n) => Some(vec![Inst { op: Op::CpAsyncWait(n + 1), results: Vec::new() }]),
+            Op::WgmmaWait(n) => Some(vec![Inst { op: Op::WgmmaWait(n + 1), results: Vec::new() }]),
             _ => None,
         });
         places += count;
@@ -609,7 +609,7 @@ fn an_index_is_off_by_one() {
             let at = match &inst.op {
                 Op::Load(Place::Buffer(_) | Place::Shared(_), at, _)
                 | Op::Store(_, at, _)
-                | Op::Copy { at, .. } => *at,
+                | Op::CpAsync { at, .. } => *at,
                 _ => return None,
             };
             let t = values[at.0 as usize];

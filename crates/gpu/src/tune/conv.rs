@@ -117,8 +117,7 @@ mod tests {
     use std::cell::RefCell;
     use std::path::PathBuf;
 
-    const LIMITS: WorkgroupLimits =
-        WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    const LIMITS: WorkgroupLimits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
 
     fn conv() -> Conv {
         let one = || vec![1, 1];

@@ -187,10 +187,10 @@ impl GemmImpl {
     }
     /// All of them.
     fn all() -> impl Iterator<Item = GemmImpl> {
-        let boxes = tma_wgmma::WgmmaTile::ALL.into_iter().map(GemmImpl::Wgmma);
+        let tma = tma_wgmma::WgmmaTile::ALL.into_iter().map(GemmImpl::Wgmma);
         [GemmImpl::Heuristic, GemmImpl::VendorLibrary]
             .into_iter()
-            .chain(boxes)
+            .chain(tma)
             .chain(WarpTiling::all().map(GemmImpl::Mma))
     }
 }
@@ -362,7 +362,7 @@ fn name_of(t: &SimtTile) -> String {
 
 /// Can the device hold it?
 fn fits(info: &Info, t: &SimtTile, dtype: DType) -> bool {
-    (t.slots == 0 || info.asynchronous)
+    (t.slots == 0 || info.cp_async)
         && t.group[0] * t.group[1] <= info.invocations
         && t.shared_elements() * dtype.compute().size() as u32 <= info.shared
 }
@@ -379,7 +379,7 @@ fn by_size(info: &Info, case: &GemmCase, units: bool) -> ExactGemmPath {
     let few = case.sizes[1..3].iter().any(|&s| s < 6);
     // The largest tiles would leave multiprocessors without work, and copies bring terms as they are.
     let largest = if case.dtype == DType::F64 { FLOWING[1] } else { LARGE[2] };
-    let idle = || count(&largest) < BUSY && info.asynchronous && case.dtype.compute() == case.dtype;
+    let idle = || count(&largest) < BUSY && info.cp_async && case.dtype.compute() == case.dtype;
     if units
         && !few
         && let Some(tile) = f64_tensor_core::F64MmaTile::of(case.most(), limits(info))
@@ -511,7 +511,7 @@ mod tests {
     fn few_tiles_have_their_chunks_side_by_side() {
         let card = Info {
             kind: Kind::Discrete,
-            asynchronous: true,
+            cp_async: true,
             invocations: 1024,
             shared: 227 << 10,
             ..Interp::list().unwrap().remove(0)

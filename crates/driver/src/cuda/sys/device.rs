@@ -6,12 +6,12 @@ use super::queue::Queue;
 use crate::{Info, Kind};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::emit::ptx;
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::ir::{Elem, MmaShape};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The oldest compute capability that is supported: what kernels are emitted for.
-const OLDEST: u32 = ptx::OLDEST.capability;
+const SM75: u32 = ptx::SM75.capability;
 
 // Numbers of `CUdevice_attribute`.
 const MAX_THREADS_PER_BLOCK: c_int = 1;
@@ -86,7 +86,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
     };
     let word: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
-    let boxes = std::env::var_os(NO_BOXES).is_none_or(|v| v != "0");
+    let tma = std::env::var_os(NO_BOXES).is_none_or(|v| v != "0");
     Ok(Physical {
         raw,
         capability,
@@ -109,25 +109,25 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             half: true,
             bytes: true,
             short: false,
-            asynchronous: capability >= ptx::COPIES.capability,
-            boxes: boxes
-                && capability == ptx::BOXES.capability
+            cp_async: capability >= ptx::SM80_CP_ASYNC.capability,
+            tma: tma
+                && capability == ptx::SM90A_WGMMA.capability
                 && api.version >= BOXES_SINCE
                 && t.encode_map.is_some(),
-            units: units(capability),
+            mma_shapes: mma_shapes(capability),
         },
     })
 }
 
 /// What its matrix units multiply, as far as kernels are emitted for it.
-fn units(capability: u32) -> Vec<MatrixUnit> {
-    if capability < ptx::MATRIX_UNITS.capability {
+fn mma_shapes(capability: u32) -> Vec<MmaShape> {
+    if capability < ptx::SM80_MMA.capability {
         return Vec::new();
     }
-    let units = [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)];
-    let units = units.map(|(elem, terms)| MatrixUnit { elem, shape: [16, 16, terms] });
+    let mma_shapes = [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)];
+    let mma_shapes = mma_shapes.map(|(elem, terms)| MmaShape { elem, shape: [16, 16, terms] });
     // Whether sums of f64 are the chains that kernels expect has to be tried.
-    units.into_iter().chain([MatrixUnit::CHAINS]).collect()
+    mma_shapes.into_iter().chain([MmaShape::F64_FMA_CHAIN]).collect()
 }
 
 /// What everything that was made by a device shares.
@@ -152,13 +152,13 @@ impl Shared {
     pub fn open(physical: Physical) -> Result<Arc<Shared>> {
         let api = api()?;
         let name = &physical.info.name;
-        if physical.capability < OLDEST {
+        if physical.capability < SM75 {
             return Err(Error::unsupported(format!(
                 "cuda: {name} has compute capability {}.{}, and kernels need {}.{}",
                 physical.capability / 10,
                 physical.capability % 10,
-                OLDEST / 10,
-                OLDEST % 10
+                SM75 / 10,
+                SM75 % 10
             )));
         }
         let what = || format!("opening {name}");

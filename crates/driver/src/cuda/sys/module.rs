@@ -6,7 +6,7 @@ use super::kernel_cache;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx;
-use elinvar_kernel::ir::{Elem, Param, View};
+use elinvar_kernel::ir::{Elem, Param, TensorView};
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct Module {
     pub(super) buffers: usize,
     pub(super) params: Vec<Param>,
     /// What boxes are fetched of, and what lies there.
-    pub(super) views: Vec<(View, Elem)>,
+    pub(super) views: Vec<(TensorView, Elem)>,
 }
 
 // SAFETY: handles that any thread may use once the context is its own.
@@ -58,7 +58,7 @@ impl Module {
                 let cubin = compile(shared, kernel, text, None).or_else(|e| {
                     // Does a linker that takes its target from the device think of all that a device of this capability has? What is
                     // written about it does not say, so if it refuses, it is told.
-                    let told = kernel.features().boxes.then_some(COMPUTE_90A).ok_or(e.clone())?;
+                    let told = kernel.features().tma.then_some(COMPUTE_90A).ok_or(e.clone())?;
                     compile(shared, kernel, text, Some(told)).map_err(|_| e)
                 })?;
                 let raw = load(shared, &cubin).map_err(|e| e.at(format!("cuda: {}", kernel.name)))?;

@@ -21,7 +21,7 @@ const NUMBERS: usize = 64 << 10;
 /// Pieces of host memory for downloads that are kept.
 const KEPT: usize = 4;
 /// Workgroups along y and z, at most.
-const MOST_GROUPS: u32 = 65535;
+const MAX_GROUPS: u32 = 65535;
 
 /// A kernel's operand.
 pub enum Operand<'a> {
@@ -44,9 +44,9 @@ pub fn start<'a>(
 ) -> Result<()> {
     crate::params::check(&kernel.name, &kernel.params, &launch.params)?;
     let [x, y, z] = launch.groups;
-    if y > MOST_GROUPS || z > MOST_GROUPS || x > i32::MAX as u32 {
+    if y > MAX_GROUPS || z > MAX_GROUPS || x > i32::MAX as u32 {
         return Err(Error::argument(format!(
-            "cuda: {}: {x} x {y} x {z} workgroups, and at most {} x {MOST_GROUPS} x {MOST_GROUPS} can be started",
+            "cuda: {}: {x} x {y} x {z} workgroups, and at most {} x {MAX_GROUPS} x {MAX_GROUPS} can be started",
             kernel.name,
             i32::MAX
         )));

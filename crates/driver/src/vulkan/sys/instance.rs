@@ -227,9 +227,9 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         half: on(f11.storage_buffer16_bit_access),
         bytes: on(f12.storage_buffer8_bit_access),
         short: false,
-        asynchronous: false,
-        boxes: false,
-        units: cooperative_matrix::units(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
+        cp_async: false,
+        tma: false,
+        mma_shapes: cooperative_matrix::mma_shapes(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
     };
     // A mode for one width and none for another needs widths that are independent of each other.
     let all_or_none = |wanted: [vk::Bool32; 3], independence: vk::ShaderFloatControlsIndependence| {

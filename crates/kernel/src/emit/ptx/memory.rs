@@ -110,7 +110,7 @@ impl Emitter<'_> {
 
     /// Begins a copy. One of 16 bytes goes past the cache of the multiprocessor, which will not be asked for them again. Where
     /// nothing is to be read, no bytes are, and zeros are written.
-    pub(super) fn begin_copy(
+    pub(super) fn begin_cp_async(
         &mut self,
         (to, at): (Place, Value),
         (from, index): (Place, Value),

@@ -1,7 +1,7 @@
 //! What an instruction computes, for all invocations that reach it.
 
-use super::{Done, Machine};
-use crate::arith::{self, One, Two};
+use super::{Checked, Machine};
+use crate::arith::{self, BinaryFn, UnaryFn};
 use crate::ir::{Binary, Builtin, Inst, Op, Scalar, Unary, Value};
 
 /// Runs the body for each number of some invocations, `$w` each. Plain loops: tests run the interpreter as it is compiled
@@ -20,7 +20,7 @@ macro_rules! each_number {
 }
 
 impl Machine<'_> {
-    fn each1(&mut self, r: Value, a: Value, lanes: &[usize], flushed: bool, f: One) {
+    fn each1(&mut self, r: Value, a: Value, lanes: &[usize], flushed: bool, f: UnaryFn) {
         let (mut out, w) = (self.room(r), self.width(r));
         let x = self.slot(a);
         each_number!(lanes, w, i => {
@@ -28,7 +28,7 @@ impl Machine<'_> {
         });
         self.put(r, out);
     }
-    fn each2(&mut self, r: Value, [a, b]: [Value; 2], lanes: &[usize], flushed: bool, f: Two) {
+    fn each2(&mut self, r: Value, [a, b]: [Value; 2], lanes: &[usize], flushed: bool, f: BinaryFn) {
         let (mut out, w) = (self.room(r), self.width(r));
         let (x, y) = (self.slot(a), self.slot(b));
         each_number!(lanes, w, i => {
@@ -36,7 +36,7 @@ impl Machine<'_> {
         });
         self.put(r, out);
     }
-    fn change(&mut self, r: Value, lanes: &[usize], f: One) {
+    fn change(&mut self, r: Value, lanes: &[usize], f: UnaryFn) {
         let w = self.width(r);
         each_number!(lanes, w, i => {
             let x = &mut self.slots[r.0 as usize][i];
@@ -51,7 +51,7 @@ impl Machine<'_> {
         self.lacks.subnormals && s == Scalar::F32
     }
 
-    pub(super) fn inst(&mut self, inst: &Inst, lanes: &[usize]) -> Done {
+    pub(super) fn inst(&mut self, inst: &Inst, lanes: &[usize]) -> Checked {
         let r = inst.results.first().copied().unwrap_or(Value(u32::MAX));
         let checked = "the verifier has seen to it";
         match &inst.op {
@@ -135,11 +135,11 @@ impl Machine<'_> {
                     self.flush_result(r, lanes);
                 }
             }
-            Op::Whole(a) => {
+            Op::FpToSi(a) => {
                 let s = self.scalar(*a);
                 self.each1(r, *a, lanes, false, arith::whole(s).expect(checked).1);
             }
-            Op::Bits(_, a) => self.each1(r, *a, lanes, false, |x| x),
+            Op::Bitcast(_, a) => self.each1(r, *a, lanes, false, |x| x),
             Op::Splat(w, a) => {
                 let (mut out, w) = (self.room(r), usize::from(*w));
                 let x = self.slot(*a);
@@ -161,26 +161,26 @@ impl Machine<'_> {
                 self.put(r, out);
             }
             Op::Load(..) | Op::Store(..) | Op::Atomic(..) => self.access(inst, r, lanes)?,
-            Op::Copy { .. } => self.begin_copy(&inst.op, lanes)?,
+            Op::CpAsync { .. } => self.begin_cp_async(&inst.op, lanes)?,
             Op::Barrier
-            | Op::CommitCopies
-            | Op::WaitCopies(_)
+            | Op::CpAsyncCommit
+            | Op::CpAsyncWait(_)
             | Op::Shuffle(..)
             | Op::Broadcast(..)
             | Op::Reduce(..)
             | Op::FragmentLoad(..)
             | Op::FragmentFill(..)
             | Op::FragmentMulAdd(..)
-            | Op::FragmentNumbers(..)
-            | Op::FragmentOf(..)
+            | Op::FragmentExtract(..)
+            | Op::FragmentCompose(..)
             | Op::FragmentStore(..) => self.together(&inst.op, r, lanes)?,
-            Op::Fetch { .. }
-            | Op::Await(..)
-            | Op::BoxMulAdd { .. }
-            | Op::RowsMulAdd { .. }
-            | Op::WaitProducts(_) => {
+            Op::TmaLoad { .. }
+            | Op::MbarrierWait(..)
+            | Op::WgmmaSs { .. }
+            | Op::WgmmaRs { .. }
+            | Op::WgmmaWait(_) => {
                 self.all_here(lanes)?;
-                self.boxes(&inst.op, &inst.results)?;
+                self.tma(&inst.op, &inst.results)?;
             }
             Op::If(..) | Op::For { .. } => unreachable!("regions are run by `region`"),
         }

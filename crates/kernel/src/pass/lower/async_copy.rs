@@ -11,8 +11,8 @@ const WIDEST: u8 = 4;
 /// Writes what stands for an instruction, if it has to do with copies; says whether it has.
 pub fn lower(w: &mut Writer, shared: &[Elem], op: &Op) -> bool {
     match *op {
-        Op::CommitCopies | Op::WaitCopies(_) => true,
-        Op::Copy { to: Place::Shared(to), at, from, index, count, there } => {
+        Op::CpAsyncCommit | Op::CpAsyncWait(_) => true,
+        Op::CpAsync { to: Place::Shared(to), at, from, index, count, there } => {
             let scalar = shared[to as usize].scalar();
             let width = count.min(WIDEST);
             for first in (0..count).step_by(usize::from(width)) {

@@ -24,10 +24,10 @@ pub fn exp2(w: &mut Writer, x: Value) -> Value {
     let one = w.f32(x, 1.0);
     let p = [c3, c2, c1, one].into_iter().fold(c4, |p, c| w.push(Op::Fma(f, p, c), w.ty(x)));
     // The whole part is an exponent; for the least, the power is 0. A NaN stays one in the other factor.
-    let bits = w.bits(shifted, Scalar::U32);
+    let bits = w.bitcast(shifted, Scalar::U32);
     let [places, bias] = [23, 127 << 23].map(|n| w.u32(x, n));
     let moved = w.binary(Binary::Shl, bits, places);
     let power = w.binary(Binary::Add, moved, bias);
-    let power = w.bits(power, Scalar::F32);
+    let power = w.bitcast(power, Scalar::F32);
     w.binary(Binary::Mul, p, power)
 }
