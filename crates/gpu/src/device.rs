@@ -43,7 +43,7 @@ pub(crate) struct OpenDevice<D: Driver> {
 /// One number in memory: what was asked for, by its bits, and its type.
 type ScalarKey = (Discriminant<Scalar>, u64, DType);
 /// So many are kept.
-const NUMBERS: usize = 1024;
+const MAX_CACHED_SCALARS: usize = 1024;
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     // Tables in which each entry is whole: a panic elsewhere does not spoil them.
@@ -187,7 +187,7 @@ impl<D: Driver> GpuDevice<D> {
         let made = self.unrecorded(make)?;
         let mut all = locked(&o.numbers);
         // A program that asks for ever new numbers has no use for the old ones.
-        if all.len() >= NUMBERS {
+        if all.len() >= MAX_CACHED_SCALARS {
             all.clear();
         }
         all.insert(number, made.share());

@@ -23,13 +23,13 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Maps in one kernel, at most: their results are held in registers.
-const MOST: usize = 16;
+const MAX_FUSED_MAPS: usize = 16;
 /// Operands of one kernel, at most, with results a third of what most devices allow buffers.
-const OPERANDS: usize = 8;
+const MAX_OPERANDS: usize = 8;
 
 /// So few numbers are computed by who reads them, if these are not more: beyond, a heavy formula takes longer than a launch.
-const FEW: usize = 1 << 12;
-const READERS: usize = 1 << 21;
+const MAX_BROADCAST_ELEMENTS: usize = 1 << 12;
+const MAX_BROADCAST_READERS: usize = 1 << 21;
 
 /// A formula that can wait.
 pub(crate) type SharedFormula = Arc<dyn Formula + Send + Sync>;
@@ -76,7 +76,7 @@ impl<D: Driver> DeferredMap<D> {
         let (many, few) = (layout.shape().numel(), node.len);
         let alike = Compute::from(self.dtype) == Compute::from(dtype);
         let once = many == few && layout.is_contiguous();
-        let often = many > few && few <= FEW && many <= READERS;
+        let often = many > few && few <= MAX_BROADCAST_ELEMENTS && many <= MAX_BROADCAST_READERS;
         if !alike || !(once || often) || layout.offset() != 0 {
             return None;
         }
@@ -137,7 +137,7 @@ pub(crate) fn put_off<D: Driver>(
     if len == 0 {
         return GpuBuffer::room(d, to, 0);
     }
-    let most = if d.info()?.short { 1 } else { MOST };
+    let most = if d.info()?.short { 1 } else { MAX_FUSED_MAPS };
     let spreads = spreads(d)?;
     let (mut maps, mut outside) = (1, KernelInputs::new());
     for v in x {
@@ -152,7 +152,7 @@ pub(crate) fn put_off<D: Driver>(
             // The other operands may be one more each.
             let fits =
                 plan.joins(node, v.layout, dtype) || spreads && plan.spreads(node, v.layout, dtype).is_some();
-            if fits && maps + plan.maps <= most && with.len() + x.len() - 1 <= OPERANDS {
+            if fits && maps + plan.maps <= most && with.len() + x.len() - 1 <= MAX_OPERANDS {
                 (maps, outside) = (maps + plan.maps, with);
                 continue;
             }

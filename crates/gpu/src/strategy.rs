@@ -3,7 +3,7 @@
 use crate::gemm_fast::{limits, unit_of};
 use elinvar_core::{DType, Precision};
 use elinvar_driver::{Info, Kind};
-use elinvar_gpu_kernels::reduce::block_reduce::{MANY_INVOCATIONS, RegisterBudget};
+use elinvar_gpu_kernels::reduce::block_reduce::{MAX_BLOCK_THREADS, RegisterBudget};
 use elinvar_gpu_kernels::{attention, conv};
 use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_ops::backend::{Attention, Conv};
@@ -26,7 +26,7 @@ pub(crate) fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::ConvPath {
 /// What an invocation may hold of rows.
 pub(crate) fn hold(i: &Info) -> RegisterBudget {
     match i.kind {
-        Kind::Discrete if !i.short && i.invocations >= MANY_INVOCATIONS => RegisterBudget::Many,
+        Kind::Discrete if !i.short && i.invocations >= MAX_BLOCK_THREADS => RegisterBudget::Many,
         // Small GPUs have few registers for an invocation, or it is not known how many; a CPU has next to none.
         Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Software | Kind::Other => {
             RegisterBudget::One

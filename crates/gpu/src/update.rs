@@ -11,7 +11,7 @@ use elinvar_gpu_kernels::launch::Work;
 use elinvar_ops::backend::UpdateItem;
 
 /// Items of a launch, at most: each stands in the kernel.
-const MOST: usize = 16;
+const MAX_ITEMS: usize = 16;
 
 /// The items of a launch, by their places.
 struct Batch {
@@ -26,7 +26,7 @@ fn batches(items: &[Item<'_>], buffers: usize) -> Vec<Batch> {
     for (place, item) in items.iter().enumerate() {
         let alike = item.alike();
         // One more buffer is for numbers.
-        let most = |a: &ItemSignature| MOST.min(buffers.saturating_sub(1) / a.buffers());
+        let most = |a: &ItemSignature| MAX_ITEMS.min(buffers.saturating_sub(1) / a.buffers());
         let room =
             |b: &&mut Batch| b.alike == alike && b.alike.as_ref().is_some_and(|a| b.items.len() < most(a));
         match all.iter_mut().find(room) {

@@ -11,8 +11,8 @@
 
 use super::smem_rows::{BLOCK, SmemRows};
 use super::{
-    ACROSS, AttentionPath, EACH, PITCH, ScoreRule, SmemRowsConfig, StridedOperand, ThreadCoord,
-    TileAssignment, TileOrder, accumulate, buffer, columns, mask_elem, push, rows,
+    AttentionPath, SCORE_PITCH, ScoreRule, SmemRowsConfig, StridedOperand, THREAD_TILE, THREADS_ACROSS,
+    ThreadCoord, TileAssignment, TileOrder, accumulate, buffer, columns, mask_elem, push, rows,
 };
 use super::{down, scale, visited, words};
 use crate::formula::Compute;
@@ -173,7 +173,7 @@ fn launch(
 /// Elements of shared memory of the staged form, by the pitches of rows.
 fn shared_elements(of: AttentionGrad, s: Scalar, [d, e]: [u32; 2]) -> u32 {
     let (rows, own) = (rows(s) as u32, if of == AttentionGrad::V { d } else { d + e });
-    rows * (own + PITCH as u32) + BLOCK * (d + e)
+    rows * (own + SCORE_PITCH as u32) + BLOCK * (d + e)
 }
 
 impl AttentionBackwardConfig {
@@ -214,7 +214,7 @@ type QueryKey<'k> = ([Val<'k>; 3], Val<'k>);
 /// The kernel of a form.
 pub fn build(form: &AttentionBackwardConfig) -> Kernel {
     let scalar = Compute::from(form.dtype).scalar();
-    let k = Builder::new(&form.name(), [down(scalar) * ACROSS, 1, 1]);
+    let k = Builder::new(&form.name(), [down(scalar) * THREADS_ACROSS, 1, 1]);
     write(&k, form, scalar);
     k.finish()
 }
@@ -243,7 +243,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
     let scoring = ScoreRule { k, scalar, scale, mask, causal: form.causal };
     let reads = BackwardReads { q, k: key, v, lse, g, sums };
     let tile_rows = rows(scalar) as u32;
-    let weights = k.shared("weights", wide_elem, tile_rows * PITCH as u32);
+    let weights = k.shared("weights", wide_elem, tile_rows * SCORE_PITCH as u32);
 
     // Own rows, and those of a block: of the factors of scores, and of those of slopes.
     let held = form.staged.map(|f| {
@@ -267,7 +267,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
     let assigned = TileAssignment::new(group_number(k, number), [heads, tiles, across], order);
     let (head, exists) = (assigned.head, assigned.exists);
     let first = assigned.tile * i64::from(tile_rows);
-    let first_column = assigned.part * i64::from(form.columns * ACROSS);
+    let first_column = assigned.part * i64::from(form.columns * THREADS_ACROSS);
     let local = ThreadCoord::new(k, scalar);
     let own = local.rows().map(|r| first + r.to(number));
     let (row_count, width) = match form.of {
@@ -327,7 +327,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
         staged.commit(k);
     }
 
-    let none = vec![k.int(scalar, 0); EACH * form.columns as usize];
+    let none = vec![k.int(scalar, 0); THREAD_TILE * form.columns as usize];
     let one_block = |from: Val<'k>, carried: &[Val<'k>]| -> Vec<Val<'k>> {
         // The workgroup's blocks are inside of the list; places behind its end are its last one, and nobody takes them.
         let places = local.places().map(|p| (from + p.to(number)).min(count - 1));
@@ -343,10 +343,12 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
         let sides = |of_query: &StridedOperand<'k>, of_key: &StridedOperand<'k>| {
             let query = |p: QueryKey<'k>| of_query.row(p.0);
             let key = |p: QueryKey<'k>| of_key.row([batch, kept, p.1]);
-            let left: Vec<Val> =
-                (0..EACH).map(|u| if by_query { query(pair(u, 0)) } else { key(pair(u, 0)) }).collect();
-            let right: Vec<Val> =
-                (0..EACH).map(|w| if by_query { key(pair(0, w)) } else { query(pair(0, w)) }).collect();
+            let left: Vec<Val> = (0..THREAD_TILE)
+                .map(|u| if by_query { query(pair(u, 0)) } else { key(pair(u, 0)) })
+                .collect();
+            let right: Vec<Val> = (0..THREAD_TILE)
+                .map(|w| if by_query { key(pair(0, w)) } else { query(pair(0, w)) })
+                .collect();
             if by_query {
                 (of_query.side(left), of_key.side(right))
             } else {
@@ -371,7 +373,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
             }
         };
         for (i, &product) in products.iter().enumerate() {
-            let (u, w) = (i / EACH, i % EACH);
+            let (u, w) = (i / THREAD_TILE, i % THREAD_TILE);
             let (query, at) = pair(u, w);
             let score = scoring.score(product, query, at);
             let shift = scoring.shift(k.load(reads.lse.place, reads.lse.row(query), 1));
@@ -379,7 +381,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
             let weight = match (&slopes, reads.sums) {
                 (Some(slopes), Some(sums)) => {
                     let [b, head, i] = query;
-                    p * (slopes[u * EACH + w] - k.load(sums, (b * h + head) * l + i, 1))
+                    p * (slopes[u * THREAD_TILE + w] - k.load(sums, (b * h + head) * l + i, 1))
                 }
                 _ => p,
             };
@@ -389,7 +391,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
                 }
                 None => weight,
             };
-            k.store(weights, local.rows()[u] * PITCH + local.places()[w], weight);
+            k.store(weights, local.rows()[u] * SCORE_PITCH + local.places()[w], weight);
         }
         k.barrier();
         let row = |t: Val<'k>| {

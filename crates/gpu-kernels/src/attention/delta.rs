@@ -3,7 +3,7 @@
 //! A row is read by as many lanes as it has pieces of four numbers, which add up what they have by exchanges; several rows at a time are
 //! under way for each of them, for there is nothing here but reading.
 
-use super::tma_operands::LANES;
+use super::tma_operands::WARP_LANES;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, group_number};
 use crate::layout::indexing;
@@ -13,7 +13,7 @@ use elinvar_kernel::ir::{Access, Builtin, Elem, Kernel, Scalar};
 
 /// Invocations of a workgroup, rows of each, and numbers of a piece.
 const DELTA_THREADS: u32 = 256;
-const EACH: u32 = 4;
+const ROWS_PER_THREAD: u32 = 4;
 const VEC: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +53,7 @@ impl DeltaConfig {
     }
     /// Rows of a workgroup.
     fn rows(self) -> u32 {
-        EACH * DELTA_THREADS / self.lanes()
+        ROWS_PER_THREAD * DELTA_THREADS / self.lanes()
     }
 }
 
@@ -62,7 +62,7 @@ fn build(form: DeltaConfig) -> Kernel {
         &format!("statistics_of_attention_{}_{}", form.dtype, form.width),
         [DELTA_THREADS, 1, 1],
     );
-    k.subgroup(LANES);
+    k.subgroup(WARP_LANES);
     write(&k, form);
     k.finish()
 }
@@ -87,7 +87,7 @@ fn write<'k>(k: &'k Builder, form: DeltaConfig) {
         let [offset, of_b, of_h, of_l] = lies[x];
         offset + head / h * of_b + head % h * of_h + row % l * of_l
     };
-    let pieces: Vec<[Val<'k>; 2]> = (0..EACH)
+    let pieces: Vec<[Val<'k>; 2]> = (0..ROWS_PER_THREAD)
         .map(|i| [(0, g), (1, o)].map(|(x, place)| k.load(place, at(x, row(i)) + piece, VEC as u8)))
         .collect();
     for (i, [x, y]) in pieces.into_iter().enumerate() {

@@ -6,8 +6,8 @@
 
 use super::smem_rows::{BLOCK, SmemRows};
 use super::{
-    ACROSS, AttentionPath, EACH, PITCH, ScoreRule, SmemRowsConfig, StridedOperand, ThreadCoord,
-    TileAssignment, TileOrder, accumulate, buffer, columns, mask_elem, push, rows,
+    AttentionPath, SCORE_PITCH, ScoreRule, SmemRowsConfig, StridedOperand, THREAD_TILE, THREADS_ACROSS,
+    ThreadCoord, TileAssignment, TileOrder, accumulate, buffer, columns, mask_elem, push, rows,
 };
 use super::{down, scale, visited, words};
 use crate::formula::Compute;
@@ -80,7 +80,7 @@ pub fn attention(
 /// Elements of shared memory of the staged form, by the pitches of rows.
 fn shared_elements(s: Scalar, [d, e]: [u32; 2]) -> u32 {
     let rows = rows(s) as u32;
-    rows * (d + PITCH as u32 + 2 * THREADS_PER_QUERY as u32 + 1) + BLOCK * (d + e)
+    rows * (d + SCORE_PITCH as u32 + 2 * THREADS_PER_QUERY as u32 + 1) + BLOCK * (d + e)
 }
 
 impl AttentionForwardConfig {
@@ -96,7 +96,7 @@ impl AttentionForwardConfig {
 /// The kernel of a form.
 pub fn build(form: &AttentionForwardConfig) -> Kernel {
     let scalar = Compute::from(form.dtype).scalar();
-    let k = Builder::new(&form.name(), [down(scalar) * ACROSS, 1, 1]);
+    let k = Builder::new(&form.name(), [down(scalar) * THREADS_ACROSS, 1, 1]);
     write(&k, form, scalar);
     k.finish()
 }
@@ -119,7 +119,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionForwardConfig, scalar: Scalar) {
 
     let tile_rows = rows(scalar) as u32;
     let shared = block_reduce::elem(scalar);
-    let scores = k.shared("scores", shared, tile_rows * PITCH as u32);
+    let scores = k.shared("scores", shared, tile_rows * SCORE_PITCH as u32);
     let parts = ["highest", "sums"].map(|n| k.shared(n, shared, tile_rows * THREADS_PER_QUERY as u32));
     let factors = k.shared("factors", shared, tile_rows);
 
@@ -135,7 +135,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionForwardConfig, scalar: Scalar) {
     let (batch, own) = (head / h, head % h);
     let kept = own / group;
     let first = assigned.tile * i64::from(tile_rows);
-    let first_column = assigned.part * i64::from(form.columns * ACROSS);
+    let first_column = assigned.part * i64::from(form.columns * THREADS_ACROSS);
     let local = ThreadCoord::new(k, scalar);
     let query = local.rows().map(|r| first + r.to(number));
     let clamped = query.map(|i| i.min(l - 1));
@@ -173,7 +173,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionForwardConfig, scalar: Scalar) {
         k.barrier();
     }
     let mut init = vec![scoring.number(f64::NEG_INFINITY), zero];
-    init.extend(vec![zero; EACH * form.columns as usize]);
+    init.extend(vec![zero; THREAD_TILE * form.columns as usize]);
     let end = k.for_(n.like(0), n, n.like(block), &init, |begin, carried| {
         let (m, sum, o) = (carried[0], carried[1], &carried[2..]);
         let at = local.places().map(|p| begin + p.to(number));
@@ -186,11 +186,11 @@ fn write<'k>(k: &'k Builder, form: &AttentionForwardConfig, scalar: Scalar) {
             }
         };
         for (i, product) in products.into_iter().enumerate() {
-            let (u, w) = (i / EACH, i % EACH);
+            let (u, w) = (i / THREAD_TILE, i % THREAD_TILE);
             let score = scoring.score(product, [batch, own, clamped[u]], keys[w]);
             // A key beyond the last changes no maximum.
             let score = at[w].lt(n).select(score, scoring.number(f64::NEG_INFINITY));
-            k.store(scores, local.rows()[u] * PITCH + local.places()[w], score);
+            k.store(scores, local.rows()[u] * SCORE_PITCH + local.places()[w], score);
         }
         k.barrier();
         if let (Some(staged), Some([_, keys, _])) = (form.staged, &held) {
@@ -198,7 +198,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionForwardConfig, scalar: Scalar) {
             bring(keys, begin + block);
             staged.commit(k);
         }
-        let place = |i: usize| asking * PITCH + part + (i * THREADS_PER_QUERY) as i64;
+        let place = |i: usize| asking * SCORE_PITCH + part + (i * THREADS_PER_QUERY) as i64;
         let mine: Vec<Val> =
             (0..ATTENTION_BLOCK / THREADS_PER_QUERY).map(|i| k.load(scores, place(i), 1)).collect();
         let highest = mine[1..].iter().fold(mine[0], |m, &s| m.max(s));

@@ -7,7 +7,7 @@
 //! what lies right.
 
 use super::backward::{AttentionGrad, BackwardInputs};
-use super::mma_forward::{BLOCK, LANES, PIECE, SIXTEEN, SUBGROUPS, exp2, fits, lines};
+use super::mma_forward::{BLOCK, COPY_ELEMENTS, FRAGMENT_ROWS, SUBGROUPS, WARP_LANES, exp2, fits, lines};
 use super::{StridedOperand, buffer, push, scale, words};
 use crate::gemm::multistage_cp_async::CpAsyncPipeline;
 use crate::gemm::smem_load::TileLoader;
@@ -25,7 +25,7 @@ use elinvar_kernel::ir::{
 use elinvar_ops::backend::Attention;
 
 /// Rows of a workgroup.
-const ROWS: u32 = SUBGROUPS * SIXTEEN;
+const BLOCK_ROWS: u32 = SUBGROUPS * FRAGMENT_ROWS;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +44,7 @@ pub struct MmaBackwardConfig {
 
 /// Is it one that the units are used for? As for the result, and the result's gradient lies so, too.
 pub fn grad_fits(unit: MmaShape, dtype: DType, x: &BackwardInputs<'_>) -> bool {
-    fits(unit, dtype, [x.q, x.k, x.v], x.mask.is_some()) && indexing::in_pieces(x.g, 3, PIECE)
+    fits(unit, dtype, [x.q, x.k, x.v], x.mask.is_some()) && indexing::in_pieces(x.g, 3, COPY_ELEMENTS)
 }
 
 /// The work of the gradient. Operands: q, k, v, o, lse, g. Results: dq, dk, dv.
@@ -88,7 +88,7 @@ fn launch(of: AttentionGrad, a: &Attention, dtype: DType, x: &BackwardInputs<'_>
     let wide =
         operands.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(b * h.max(j) * l.max(s) * d);
     let form = MmaBackwardConfig { of, dtype, width: d as u32, causal: a.causal, wide };
-    let tiles = n.div_ceil(ROWS as usize);
+    let tiles = n.div_ceil(BLOCK_ROWS as usize);
     let mut all = [b * heads, h, j, h / j.max(1), l, s, tiles].map(|v| v as i64).to_vec();
     all.extend(words(Scalar::F32, a.scale));
     operands.iter().for_each(|l| push(&mut all, l));
@@ -110,17 +110,17 @@ impl MmaBackwardConfig {
     }
     /// Others of a block: what wide rows leave registers for.
     fn block(self) -> u32 {
-        if self.width > 64 { SIXTEEN } else { BLOCK }
+        if self.width > 64 { FRAGMENT_ROWS } else { BLOCK }
     }
     /// Blocks that have room in shared memory: at least as much as the rows need, which come through it.
     fn slots(self) -> u32 {
         if self.width > 64 { 4 } else { 3 }
     }
     fn pitch(self) -> u32 {
-        self.width + PIECE as u32
+        self.width + COPY_ELEMENTS as u32
     }
     fn across(self) -> u32 {
-        self.width / SIXTEEN
+        self.width / FRAGMENT_ROWS
     }
     fn fragment(self, role: Role) -> Fragment {
         MmaShape { elem: self.dtype.into(), shape: [16; 3] }.fragment(role)
@@ -129,8 +129,8 @@ impl MmaBackwardConfig {
 
 /// The kernel of a form.
 pub fn build(form: &MmaBackwardConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [SUBGROUPS * LANES, 1, 1]);
-    k.subgroup(LANES);
+    let k = Builder::new(&form.name(), [SUBGROUPS * WARP_LANES, 1, 1]);
+    k.subgroup(WARP_LANES);
     // As many as registers hold without that a block's numbers wait in memory.
     k.min_blocks_per_sm(if form.width == 128 { 3 } else { 4 });
     write(&k, *form);
@@ -185,7 +185,7 @@ fn write<'k>(k: &'k Builder, form: MmaBackwardConfig) {
     let per_batch = if by_query { h } else { j };
     let (batch, own_head) = (head / per_batch, head % per_batch);
     let tile = if by_query { tiles - 1 - unit % tiles } else { unit % tiles };
-    let first_row = tile * i64::from(ROWS);
+    let first_row = tile * i64::from(BLOCK_ROWS);
     let zero = first_row.like(0);
     let index = k.builtin(Builtin::LocalIndex);
     let stage = |operand: &StridedOperand<'k>, head: Val<'k>, depth: u32| {
@@ -195,14 +195,14 @@ fn write<'k>(k: &'k Builder, form: MmaBackwardConfig) {
     let own = if by_query { [Some(q), Some(g).filter(|_| slopes)] } else { [Some(key), v] };
     for (operand, place) in own.iter().zip(staged) {
         if let Some(o) = operand {
-            stage(o, own_head, ROWS).copy([first_row, count], (place, k.u32(0), form.pitch()));
+            stage(o, own_head, BLOCK_ROWS).copy([first_row, count], (place, k.u32(0), form.pitch()));
         }
     }
     k.cp_async_commit();
     k.cp_async_wait(0);
     k.barrier();
     let lane = k.builtin(Builtin::SubgroupLane);
-    let first_of_subgroup = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN);
+    let first_of_subgroup = k.builtin(Builtin::SubgroupId) * i64::from(FRAGMENT_ROWS);
     let row = |below: i64| first_row + (first_of_subgroup + lane / 4 + below).to(number);
     let rows = [row(0), row(8)];
     let statistics = QueryStatistics { lse, sums, h, l };
@@ -232,7 +232,7 @@ fn write<'k>(k: &'k Builder, form: MmaBackwardConfig) {
     let sums = match v.filter(|_| by_query) {
         Some(v) => {
             let kept = own_head / group;
-            let end = if form.causal { s.min(first_row + i64::from(ROWS)) } else { s };
+            let end = if form.causal { s.min(first_row + i64::from(BLOCK_ROWS)) } else { s };
             let flow = flow([stage(&key, kept, form.block()), stage(&v, kept, form.block())], end);
             flow.open(zero);
             // Blocks that all rows see as a whole, then the others.
@@ -284,7 +284,7 @@ fn write<'k>(k: &'k Builder, form: MmaBackwardConfig) {
 fn left<'k>(k: &'k Builder, form: MmaBackwardConfig, from: Place, row: Val<'k>) -> Vec<Val<'k>> {
     let pitch = i64::from(form.pitch());
     let one = |e: u32| {
-        let at = row * pitch + i64::from(e * SIXTEEN);
+        let at = row * pitch + i64::from(e * FRAGMENT_ROWS);
         k.fragment_load(form.fragment(Role::A), Order::RowMajor, from, at, k.u32(pitch as u32))
     };
     (0..form.across()).map(one).collect()
@@ -320,7 +320,8 @@ impl<'k> MmaBackwardMainloop<'k> {
         let (k, form) = (self.k, self.form);
         let none = k.fragment_fill(form.fragment(Role::C), k.float(Scalar::F32, 0.0));
         let sum = self.left[side].iter().enumerate().fold(none, |sum, (e, &left)| {
-            let right = self.right(side, base, Order::ColumnMajor, c * SIXTEEN, e as u32 * SIXTEEN);
+            let right =
+                self.right(side, base, Order::ColumnMajor, c * FRAGMENT_ROWS, e as u32 * FRAGMENT_ROWS);
             k.fragment_mul_add(left, right, sum)
         });
         [0, 1].map(|half| k.fragment_extract(sum, half))
@@ -339,12 +340,14 @@ impl<'k> MmaBackwardMainloop<'k> {
         let side = usize::from(form.of == AttentionGrad::V);
         let mut sums = sums.to_vec();
         // Sixteen by sixteen, so that few scores are held at a time.
-        for c in 0..form.block() / SIXTEEN {
+        for c in 0..form.block() / FRAGMENT_ROWS {
             let scores = self.products(0, bases[0], c);
             let slopes = (form.of != AttentionGrad::V).then(|| self.products(1, bases[1], c));
             let weights = [0, 1].map(|half| {
                 let at = |n: i64| {
-                    first + (self.column + (i64::from(c * SIXTEEN) + 8 * half as i64 + n)).to(first.scalar())
+                    first
+                        + (self.column + (i64::from(c * FRAGMENT_ROWS) + 8 * half as i64 + n))
+                            .to(first.scalar())
                 };
                 let columns = [at(0), at(1)];
                 // Of each of the four numbers.
@@ -364,7 +367,13 @@ impl<'k> MmaBackwardMainloop<'k> {
             });
             let weight = k.fragment_compose(form.fragment(Role::A), &weights);
             for (e, sum) in sums.iter_mut().enumerate() {
-                let right = self.right(side, bases[side], Order::RowMajor, c * SIXTEEN, e as u32 * SIXTEEN);
+                let right = self.right(
+                    side,
+                    bases[side],
+                    Order::RowMajor,
+                    c * FRAGMENT_ROWS,
+                    e as u32 * FRAGMENT_ROWS,
+                );
                 *sum = k.fragment_mul_add(weight, right, *sum);
             }
         }

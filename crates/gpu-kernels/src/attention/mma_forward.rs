@@ -9,7 +9,7 @@
 //! Exponents are of 2, and computed nearly (`Unary::Exp2`): the weights are rounded to eleven bits at most, of which that leaves none
 //! wrong but the last, rarely. What rows hold knows nothing of other rows, and blocks follow one another in order.
 
-use super::split_kv::PART;
+use super::split_kv::KEYS_PER_SPLIT;
 use super::{StridedOperand, buffer, push, scale, words};
 use crate::gemm::StridedMatrix;
 use crate::gemm::multistage_cp_async::CpAsyncPipeline;
@@ -28,14 +28,14 @@ use elinvar_ops::backend::Attention;
 use elinvar_ops::lane::Lane;
 
 /// Invocations of a subgroup, and subgroups of a workgroup.
-pub(super) const LANES: u32 = 32;
+pub(super) const WARP_LANES: u32 = 32;
 pub(super) const SUBGROUPS: u32 = 4;
 /// Rows of a fragment.
-pub(super) const SIXTEEN: u32 = 16;
+pub(super) const FRAGMENT_ROWS: u32 = 16;
 /// Keys of a block: their scores, of two sixteens of queries, take 32 registers.
 pub(super) const BLOCK: u32 = 32;
 /// Numbers of a copy.
-pub(super) const PIECE: usize = 8;
+pub(super) const COPY_ELEMENTS: usize = 8;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +62,7 @@ pub fn fits(unit: MmaShape, dtype: DType, operands: [&Layout; 3], masked: bool) 
         && !masked
         && matches!(width, 32 | 64 | 128)
         && v.shape()[3] == width
-        && operands.iter().all(|l| indexing::in_pieces(l, 3, PIECE))
+        && operands.iter().all(|l| indexing::in_pieces(l, 3, COPY_ELEMENTS))
 }
 
 /// The work of attention: q, k, v, then y and lse. `None` if there are no queries.
@@ -87,7 +87,7 @@ fn work(a: &Attention, dtype: DType, operands: [&Layout; 3], part: bool) -> Opti
     if b * h * l == 0 {
         return None;
     }
-    let parts = if part { s.div_ceil(PART) } else { 1 };
+    let parts = if part { s.div_ceil(KEYS_PER_SPLIT) } else { 1 };
     let wide = operands.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(parts * b * h * l * d);
     let form = MmaForwardConfig { dtype, width: d as u32, causal: a.causal, part, wide };
     let tiles = l.div_ceil(form.rows() as usize);
@@ -120,15 +120,15 @@ impl MmaForwardConfig {
     }
     /// Queries of a workgroup: as many as there is room for where keys will be; a sixteen for each subgroup if they are few.
     fn rows(self) -> u32 {
-        if self.part { SUBGROUPS * SIXTEEN } else { self.room() }
+        if self.part { SUBGROUPS * FRAGMENT_ROWS } else { self.room() }
     }
     /// Sixteens of a subgroup.
     fn tiles(self) -> u32 {
-        self.rows() / (SUBGROUPS * SIXTEEN)
+        self.rows() / (SUBGROUPS * FRAGMENT_ROWS)
     }
     /// From line to line in shared memory: an odd number of 16 bytes.
     fn pitch(self) -> u32 {
-        self.width + PIECE as u32
+        self.width + COPY_ELEMENTS as u32
     }
     fn fragment(self, role: Role) -> Fragment {
         MmaShape { elem: self.dtype.into(), shape: [16; 3] }.fragment(role)
@@ -137,8 +137,8 @@ impl MmaForwardConfig {
 
 /// The kernel of a form.
 pub fn build(form: &MmaForwardConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [SUBGROUPS * LANES, 1, 1]);
-    k.subgroup(LANES);
+    let k = Builder::new(&form.name(), [SUBGROUPS * WARP_LANES, 1, 1]);
+    k.subgroup(WARP_LANES);
     // With a sixteen of queries for each subgroup, registers for three workgroups hold all that a block needs.
     if form.tiles() == 1 && form.width == 128 {
         k.min_blocks_per_sm(3);
@@ -184,8 +184,8 @@ fn write<'k>(k: &'k Builder, form: MmaForwardConfig) {
     k.barrier();
 
     let seen = if form.causal { s.min(first_row + i64::from(form.rows())) } else { s };
-    let from = part * PART as i64;
-    let seen = if form.part { seen.min(from + PART as i64) } else { seen };
+    let from = part * KEYS_PER_SPLIT as i64;
+    let seen = if form.part { seen.min(from + KEYS_PER_SPLIT as i64) } else { seen };
     let kept = own / group;
     let stages = [stage(&key, kept, BLOCK), stage(&v, kept, BLOCK)];
     let flow = CpAsyncPipeline {
@@ -227,11 +227,11 @@ pub(super) fn lines<'k>(
         k: index.builder(),
         side: 1,
         index,
-        invocations: SUBGROUPS * LANES,
+        invocations: SUBGROUPS * WARP_LANES,
         size: width,
         depth,
         along: false,
-        width: PIECE as u8,
+        width: COPY_ELEMENTS as u8,
         from: StridedMatrix::rows(operand.place, operand.row(at), operand.strides[2]),
         corner: zero,
         limit: zero.like(i64::from(width)),
@@ -256,9 +256,10 @@ struct MmaForwardMainloop<'k> {
 impl<'k> MmaForwardMainloop<'k> {
     fn new(k: &'k Builder, form: MmaForwardConfig, first: Val<'k>) -> Self {
         let lane = k.builtin(Builtin::SubgroupLane);
-        let own = k.builtin(Builtin::SubgroupId) * i64::from(form.tiles() * SIXTEEN);
+        let own = k.builtin(Builtin::SubgroupId) * i64::from(form.tiles() * FRAGMENT_ROWS);
         let number = first.scalar();
-        let row = |r: u32, below: u32| first + (own + lane / 4 + i64::from(r * SIXTEEN + below)).to(number);
+        let row =
+            |r: u32, below: u32| first + (own + lane / 4 + i64::from(r * FRAGMENT_ROWS + below)).to(number);
         MmaForwardMainloop {
             k,
             form,
@@ -273,15 +274,15 @@ impl<'k> MmaForwardMainloop<'k> {
     }
     /// Fragments across a value.
     fn across(&self) -> u32 {
-        self.form.width / SIXTEEN
+        self.form.width / FRAGMENT_ROWS
     }
 
     /// The left fragments of a sixteen of queries that lie in shared memory.
     fn queries(&self, from: Place, r: u32) -> Vec<Val<'k>> {
         let (k, pitch) = (self.k, i64::from(self.form.pitch()));
-        let row = (self.own + i64::from(r * SIXTEEN)) * pitch;
+        let row = (self.own + i64::from(r * FRAGMENT_ROWS)) * pitch;
         let one = |e: u32| {
-            let at = row + i64::from(e * SIXTEEN);
+            let at = row + i64::from(e * FRAGMENT_ROWS);
             k.fragment_load(self.form.fragment(Role::A), Order::RowMajor, from, at, k.u32(pitch as u32))
         };
         (0..self.across()).map(one).collect()
@@ -315,12 +316,12 @@ impl<'k> MmaForwardMainloop<'k> {
             let at = bases[side] + i64::from(line * form.pitch() + column);
             k.fragment_load(form.fragment(Role::B), order, staged[side], at, pitch)
         };
-        let sixteens = BLOCK / SIXTEEN;
+        let sixteens = BLOCK / FRAGMENT_ROWS;
         let none = k.fragment_fill(form.fragment(Role::C), self.number(0.0));
         let mut scores = vec![vec![none; sixteens as usize]; tiles];
         for e in 0..self.across() {
             for c in 0..sixteens {
-                let keys = right(0, Order::ColumnMajor, c * SIXTEEN, e * SIXTEEN);
+                let keys = right(0, Order::ColumnMajor, c * FRAGMENT_ROWS, e * FRAGMENT_ROWS);
                 for (scores, queries) in scores.iter_mut().zip(queries) {
                     let sum = &mut scores[c as usize];
                     *sum = k.fragment_mul_add(queries[e as usize], keys, *sum);
@@ -360,7 +361,7 @@ impl<'k> MmaForwardMainloop<'k> {
         }
         for c in 0..sixteens {
             for e in 0..self.across() {
-                let values = right(1, Order::RowMajor, c * SIXTEEN, e * SIXTEEN);
+                let values = right(1, Order::RowMajor, c * FRAGMENT_ROWS, e * FRAGMENT_ROWS);
                 for (results, weights) in scaled.iter_mut().zip(&weights) {
                     let sum = &mut results[e as usize];
                     *sum = k.fragment_mul_add(weights[c as usize], values, *sum);

@@ -38,13 +38,13 @@ use elinvar_kernel::lane::{Float, Term, W32, W64};
 use elinvar_ops::lane::Lane;
 
 /// Invocations side by side along a block, and along the columns of a result.
-const ACROSS: u32 = 16;
+const THREADS_ACROSS: u32 = 16;
 /// Rows, and places of a block, of an invocation: 64 are 16 times 4.
-const EACH: usize = 4;
+const THREAD_TILE: usize = 4;
 /// A row of a block in shared memory, with four numbers more, so that rows begin in different banks.
-const PITCH: i64 = 68;
+const SCORE_PITCH: i64 = 68;
 /// Columns of a result of an invocation, at most, each 16 apart; wider results have several workgroups.
-const MOST_COLUMNS: u32 = 8;
+const MAX_THREAD_COLUMNS: u32 = 8;
 
 /// Invocations along rows: what fits into 16 KiB of shared memory.
 fn down(s: Scalar) -> u32 {
@@ -52,13 +52,13 @@ fn down(s: Scalar) -> u32 {
 }
 /// Rows of a workgroup; they divide 64.
 fn rows(s: Scalar) -> usize {
-    down(s) as usize * EACH
+    down(s) as usize * THREAD_TILE
 }
 
 /// Columns of an invocation, for so many columns of the result; and workgroups along them.
 fn columns(n: usize) -> (u32, usize) {
-    let each = (n.div_ceil(ACROSS as usize) as u32).next_power_of_two().min(MOST_COLUMNS);
-    if n == 0 { (0, 1) } else { (each, n.div_ceil((each * ACROSS) as usize)) }
+    let each = (n.div_ceil(THREADS_ACROSS as usize) as u32).next_power_of_two().min(MAX_THREAD_COLUMNS);
+    if n == 0 { (0, 1) } else { (each, n.div_ceil((each * THREADS_ACROSS) as usize)) }
 }
 
 /// The numbers of an operand with up to four axes: offset and strides.
@@ -118,24 +118,24 @@ struct ThreadCoord<'k> {
 impl<'k> ThreadCoord<'k> {
     fn new(k: &'k Builder, s: Scalar) -> Self {
         let index = k.builtin(Builtin::LocalIndex);
-        let across = i64::from(ACROSS);
+        let across = i64::from(THREADS_ACROSS);
         ThreadCoord { index, row: index / across, across: index % across, down: down(s) }
     }
     /// Its rows in the workgroup's tile.
-    fn rows(&self) -> [Val<'k>; EACH] {
+    fn rows(&self) -> [Val<'k>; THREAD_TILE] {
         std::array::from_fn(|u| self.row + u as i64 * i64::from(self.down))
     }
     /// Its places in a block.
-    fn places(&self) -> [Val<'k>; EACH] {
-        std::array::from_fn(|w| self.across + w as i64 * i64::from(ACROSS))
+    fn places(&self) -> [Val<'k>; THREAD_TILE] {
+        std::array::from_fn(|w| self.across + w as i64 * i64::from(THREADS_ACROSS))
     }
     /// Its columns of a result: where so many neighbours begin.
     fn columns(&self, each: u32, neighbours: u32) -> Vec<Val<'k>> {
         let first = self.across * i64::from(neighbours);
-        (0..each).step_by(neighbours.max(1) as usize).map(|w| first + i64::from(w * ACROSS)).collect()
+        (0..each).step_by(neighbours.max(1) as usize).map(|w| first + i64::from(w * THREADS_ACROSS)).collect()
     }
     fn invocations(&self) -> u32 {
-        self.down * ACROSS
+        self.down * THREADS_ACROSS
     }
 }
 
@@ -222,7 +222,7 @@ fn accumulate<'k>(
 ) -> Vec<Val<'k>> {
     let rows = local.rows();
     k.for_(count.like(0), count, count.like(1), sums, |t, sums| {
-        let a = rows.map(|r| k.load(left, r * PITCH + t.to(Scalar::U32), 1));
+        let a = rows.map(|r| k.load(left, r * SCORE_PITCH + t.to(Scalar::U32), 1));
         let first = (right.1)(t);
         let b: Vec<Val> = columns.iter().map(|&c| k.load(right.0, first + c, 1)).collect();
         chains(&a, &b, sums)

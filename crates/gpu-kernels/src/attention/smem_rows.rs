@@ -4,7 +4,7 @@
 //! read along their numbers, a vector at a time; the right factor of what follows as neighbouring columns. What is computed is what
 //! the plain form computes: places where nothing is are -0 on the left and +0 on the right, whose product changes no bit of any sum.
 
-use super::{EACH, PITCH, StridedOperand, ThreadCoord, chains};
+use super::{SCORE_PITCH, StridedOperand, THREAD_TILE, ThreadCoord, chains};
 use crate::gemm::multistage_cp_async;
 use crate::gemm::smem_load::rounds;
 use crate::layout::indexing;
@@ -33,17 +33,17 @@ pub struct SmemRowsConfig {
 }
 
 /// Numbers of a row, at most: those of longer ones have no room beside others.
-const MOST: usize = 128;
+const MAX_ROW_ELEMENTS: usize = 128;
 /// Terms, and places of a block, of a turn. Rows are filled up to a multiple.
-const STEP: u32 = 16;
+const K_STEP: u32 = 16;
 
 /// Numbers that are read at once: 16 bytes.
 pub(super) fn vector(s: Scalar) -> u32 {
-    multistage_cp_async::BYTES / (s.bits() / 8)
+    multistage_cp_async::COPY_BYTES / (s.bits() / 8)
 }
 
 fn filled(n: u32) -> u32 {
-    n.next_multiple_of(STEP)
+    n.next_multiple_of(K_STEP)
 }
 
 /// From row to row: an odd number of 16 bytes, so that eight rows lie in different banks.
@@ -61,7 +61,7 @@ impl SmemRowsConfig {
         elements: &dyn Fn([u32; 2]) -> u32,
     ) -> Option<SmemRowsConfig> {
         let AttentionPath::Smem(bytes) = how else { return None };
-        if widths.iter().any(|&n| n > MOST) {
+        if widths.iter().any(|&n| n > MAX_ROW_ELEMENTS) {
             return None;
         }
         let scalar = crate::formula::Compute::from(dtype).scalar();
@@ -174,14 +174,14 @@ impl<'k> SmemRows<'k> {
     /// The products of own rows with places of a block, in the order of contractions: rows are no longer than a chunk.
     pub fn products(&self, local: &ThreadCoord<'k>, others: &SmemRows<'k>) -> Vec<Val<'k>> {
         let (k, width) = (self.k, vector(self.scalar));
-        let none = vec![k.int(self.scalar, 0); EACH * EACH];
+        let none = vec![k.int(self.scalar, 0); THREAD_TILE * THREAD_TILE];
         let (own, others_at) =
             (local.rows().map(|r| r * self.pitch()), local.places().map(|p| p * others.pitch()));
-        k.for_(k.u32(0), k.u32(filled(self.n)), k.u32(STEP), &none, |t, sums| {
+        k.for_(k.u32(0), k.u32(filled(self.n)), k.u32(K_STEP), &none, |t, sums| {
             let along = |h: &SmemRows<'k>, line: Val<'k>, i: u32| {
                 k.load(h.place, line + t + i64::from(i), width as u8)
             };
-            (0..STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
+            (0..K_STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
                 let a = own.map(|line| along(self, line, i));
                 let b = others_at.map(|line| along(others, line, i));
                 let term = |sums: Vec<Val<'k>>, j: u8| {
@@ -202,14 +202,14 @@ impl<'k> SmemRows<'k> {
         sums: &[Val<'k>],
     ) -> Vec<Val<'k>> {
         let (k, width) = (self.k, vector(self.scalar));
-        let lines = local.rows().map(|r| r * PITCH);
+        let lines = local.rows().map(|r| r * SCORE_PITCH);
         // Nobody takes columns beyond the last.
         let last = i64::from(filled(self.n)) - i64::from(neighbours);
-        let reaches = columns.len() as u32 * neighbours * super::ACROSS > filled(self.n);
+        let reaches = columns.len() as u32 * neighbours * super::THREADS_ACROSS > filled(self.n);
         let columns: Vec<Val> =
             columns.iter().map(|&c| if reaches { c.min(c.like(last)) } else { c }).collect();
-        k.for_(k.u32(0), count, k.u32(STEP), sums, |t, sums| {
-            (0..STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
+        k.for_(k.u32(0), count, k.u32(K_STEP), sums, |t, sums| {
+            (0..K_STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
                 let a = lines.map(|line| k.load(left, line + t + i64::from(i), width as u8));
                 (0..width).fold(sums, |sums, j| {
                     let row = t * self.pitch();

@@ -1,7 +1,7 @@
 //! Attention of few queries to many keys by matrix units: keys in parts, side by side, and a join.
 //!
 //! One workgroup for each head would leave most of a device idle, and what there is to do is to read keys and values. So each part
-//! of [`PART`] keys has a workgroup of its own, which leaves its maxima, its sums and its results; the join weighs them by 2^(its
+//! of [`KEYS_PER_SPLIT`] keys has a workgroup of its own, which leaves its maxima, its sums and its results; the join weighs them by 2^(its
 //! maximum - the largest), part by part, from the first to the last. How many parts there are depends on the keys alone.
 
 use super::mma_forward::{self, exp2};
@@ -16,15 +16,15 @@ use elinvar_ops::backend::Attention;
 use elinvar_ops::lane::Lane;
 
 /// Keys of a part: a multiple of a block. Reading them takes longer than to begin and to join.
-pub const PART: usize = 512;
+pub const KEYS_PER_SPLIT: usize = 512;
 /// So many queries are few: a fragment of them.
-pub const FEW: usize = 16;
+pub const MAX_QUERIES: usize = 16;
 /// Invocations of a workgroup of the join.
-const INVOCATIONS: u32 = 128;
+const REDUCE_THREADS: u32 = 128;
 
 /// Is it attention of few queries to many keys? Causal queries see few keys if they are few.
 pub fn are_few(a: &Attention, [q, k, _]: [&Layout; 3]) -> bool {
-    !a.causal && q.shape()[2] <= FEW && k.shape()[2] > PART
+    !a.causal && q.shape()[2] <= MAX_QUERIES && k.shape()[2] > KEYS_PER_SPLIT
 }
 
 /// Attention by matrix units: q, k, v; gives y and lse.
@@ -45,7 +45,7 @@ pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> LaunchSeque
         }
         return all;
     }
-    let parts = k.shape()[2].div_ceil(PART);
+    let parts = k.shape()[2].div_ceil(KEYS_PER_SPLIT);
     if let Some(work) = mma_forward::part(a, dtype, operands) {
         // Results of parts; maxima, and behind them sums.
         all.scratch =
@@ -61,14 +61,14 @@ pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> LaunchSeque
 fn join(dtype: DType, [parts, rows, d]: [usize; 3]) -> Work<'static> {
     let wide = indexing::are_many(parts * rows * d);
     let key = Key::of("join of attention").with(&(dtype, wide));
-    let groups = grid((rows * d).div_ceil(INVOCATIONS as usize) as u64);
+    let groups = grid((rows * d).div_ceil(REDUCE_THREADS as usize) as u64);
     let all = [parts, rows, d].map(|n| n as i64);
     args::work(key, move || build(dtype, wide), groups, indexing::scalar(wide), &all)
 }
 
 fn build(dtype: DType, wide: bool) -> Kernel {
     let name = format!("join_attention_{dtype}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [INVOCATIONS, 1, 1]);
+    let k = Builder::new(&name, [REDUCE_THREADS, 1, 1]);
     let results = k.buffer("results", Elem::F32, Access::Read);
     let statistics = k.buffer("statistics", Elem::F32, Access::Read);
     let y = k.buffer("y", dtype.into(), Access::Write);
@@ -76,7 +76,7 @@ fn build(dtype: DType, wide: bool) -> Kernel {
     let number = indexing::scalar(wide);
     let numbers = LaunchArgs::new(&k, number, 3);
     let [parts, rows, d] = ["parts", "rows", "d"].map(|n| numbers.get(n));
-    let at = group_number(&k, number) * i64::from(INVOCATIONS) + k.local_id(0).to(number);
+    let at = group_number(&k, number) * i64::from(REDUCE_THREADS) + k.local_id(0).to(number);
     k.if_(at.lt(rows * d), || {
         let (row, column) = (at / d, at % d);
         let float = |v: f64| k.float(Scalar::F32, v);

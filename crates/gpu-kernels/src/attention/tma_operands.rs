@@ -7,26 +7,26 @@ use elinvar_kernel::ir::{Elem, Fragment, MmaShape, Place, Role, TmaTile, WGMMA_B
 use elinvar_ops::backend::Attention;
 
 /// Rows or columns of a block.
-pub(super) const SIDE: u32 = WGMMA_BLOCK;
+pub(super) const TILE_SIDE: u32 = WGMMA_BLOCK;
 /// Elements of a block.
-pub(super) const AREA: u32 = SIDE * SIDE;
+pub(super) const TILE_ELEMENTS: u32 = TILE_SIDE * TILE_SIDE;
 /// Rows, or columns, of a fragment.
-pub(super) const SIXTEEN: u32 = 16;
+pub(super) const FRAGMENT_ROWS: u32 = 16;
 /// Invocations of a subgroup.
-pub(super) const LANES: u32 = 32;
+pub(super) const WARP_LANES: u32 = 32;
 /// Bytes of keys and values that a cache holds beside others: heads of so many are gone through together.
-const CACHED: usize = 16 << 20;
+const L2_SHARE_BYTES: usize = 16 << 20;
 
 /// How an operand lies: heads are planes, or stand in lines, side by side; and its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TmaLayout {
     pub inside: bool,
     /// The offset, elements of a line, elements from line to line and from plane to plane, planes, elements from head to head in a line.
-    pub numbers: [i64; OF_OPERAND],
+    pub numbers: [i64; ARGS_PER_OPERAND],
 }
 
 /// Numbers of an operand.
-pub(super) const OF_OPERAND: usize = 6;
+pub(super) const ARGS_PER_OPERAND: usize = 6;
 
 impl TmaLayout {
     /// Of values [b, h, n, width]; `None` if boxes of it cannot be fetched.
@@ -45,7 +45,7 @@ impl TmaLayout {
         });
         let sb = if b == 1 { piece } else { sb };
         let inside = (sh > 0).then_some((true, [offset, (h - 1) * sh + d, sn, sb, b, sh]));
-        let fetched = |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; OF_OPERAND])| {
+        let fetched = |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; ARGS_PER_OPERAND])| {
             let apart = step % piece == 0 && (n == 1 || line >= inner);
             let small = [offset, inner, line, plane, planes].iter().all(|v| i32::try_from(*v).is_ok());
             sd == 1
@@ -66,7 +66,7 @@ pub(super) fn exponents(a: &Attention) -> f32 {
 /// How many heads are gone through together: of causal ones, some whose keys and values are in the cache together, so that tiles that have
 /// the most to do come before all others of these heads; else one after the other.
 pub(super) fn together(causal: bool, heads: usize, bytes: usize) -> usize {
-    if causal { (CACHED / bytes.max(1)).clamp(1, heads) } else { 1 }
+    if causal { (L2_SHARE_BYTES / bytes.max(1)).clamp(1, heads) } else { 1 }
 }
 
 /// Fragments of values.
@@ -109,7 +109,7 @@ impl<'k> TmaOperand<'k> {
     }
     /// A box from a line on, of the `part`-th 64 numbers.
     pub fn fetched(&self, k: &Builder, to: (Place, Val<'k>), line: Val<'k>, part: u32) -> TmaTile {
-        let first = self.first + i64::from(part * SIDE);
+        let first = self.first + i64::from(part * TILE_SIDE);
         k.tma_tile(to.0, to.1, self.view, [first, line, self.plane])
     }
 }

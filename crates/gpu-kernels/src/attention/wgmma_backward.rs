@@ -14,7 +14,8 @@ use super::backward::BackwardInputs;
 use super::delta::{self, statistics};
 use super::mma_forward::exp2;
 use super::tma_operands::{
-    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, assign_tile, exponents, fragment, together,
+    ARGS_PER_OPERAND, FRAGMENT_ROWS, TILE_ELEMENTS, TILE_SIDE, TmaLayout, TmaOperand, WARP_LANES,
+    assign_tile, exponents, fragment, together,
 };
 use super::wgmma_forward::WgmmaAttentionTile;
 use crate::launch::args::{self, LaunchArgs};
@@ -43,9 +44,11 @@ impl BackwardPass {
     /// numbers they took 484 and 606, and 553 by queries with 128 queries and blocks of 128 keys.
     pub const fn tile(self, width: u32) -> WgmmaAttentionTile {
         match self {
-            BackwardPass::GradQuery if width > SIDE => WgmmaAttentionTile { groups: 2, block: 64, slots: 3 },
+            BackwardPass::GradQuery if width > TILE_SIDE => {
+                WgmmaAttentionTile { groups: 2, block: 64, slots: 3 }
+            }
             BackwardPass::GradQuery => WgmmaAttentionTile { groups: 3, block: 64, slots: 4 },
-            BackwardPass::GradKeyValue if width > SIDE => {
+            BackwardPass::GradKeyValue if width > TILE_SIDE => {
                 WgmmaAttentionTile { groups: 2, block: 64, slots: 3 }
             }
             BackwardPass::GradKeyValue => WgmmaAttentionTile { groups: 2, block: 64, slots: 4 },
@@ -57,7 +60,7 @@ impl BackwardPass {
             BackwardPass::GradQuery => 0,
             BackwardPass::GradKeyValue => t.slots * 2 * t.block * 4,
         };
-        2 * (t.groups * SIDE + t.slots * t.block) * width * 2 + statistics + (t.slots + 1) * 8
+        2 * (t.groups * TILE_SIDE + t.slots * t.block) * width * 2 + statistics + (t.slots + 1) * 8
     }
 }
 
@@ -153,7 +156,7 @@ fn launch(
     });
     let (width, inside) = (d as u32, lies.map(|l| l.inside));
     let form = WgmmaBackwardConfig { by, dtype, width, causal: a.causal, inside, tile };
-    let tiles = rows.div_ceil((tile.groups * SIDE) as usize);
+    let tiles = rows.div_ceil((tile.groups * TILE_SIDE) as usize);
     let together = together(
         a.causal,
         b * heads,
@@ -177,14 +180,14 @@ impl WgmmaBackwardConfig {
         for (inside, name) in self.inside.into_iter().zip(["q", "k", "v", "g"]) {
             flags += if inside { name } else { "" };
         }
-        let rows = groups * SIDE;
+        let rows = groups * TILE_SIDE;
         format!("attention_boxes_grad_{by}_{}_{}_{rows}x{block}s{slots}{flags}", self.dtype, self.width)
     }
     fn across(self) -> u32 {
-        self.width / SIDE
+        self.width / TILE_SIDE
     }
     fn rows(self) -> u32 {
-        self.tile.groups * SIDE
+        self.tile.groups * TILE_SIDE
     }
     fn is_by_queries(self) -> bool {
         self.by == BackwardPass::GradQuery
@@ -195,7 +198,7 @@ impl WgmmaBackwardConfig {
 pub fn build(form: &WgmmaBackwardConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(), [t.groups * WARPGROUP, 1, 1]);
-    k.subgroup(LANES);
+    k.subgroup(WARP_LANES);
     k.min_blocks_per_sm(1);
     k.mbarriers(t.slots + 1);
     write(&k, *form);
@@ -209,7 +212,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
     let [shifts, sums] = ["shifts", "sums"].map(|n| k.buffer(n, Elem::F32, Access::Read));
     let results: &[&str] = if by_queries { &["dq"] } else { &["dk", "dv"] };
     let results: Vec<Place> = results.iter().map(|n| k.buffer(n, elem, Access::Write)).collect();
-    let numbers = LaunchArgs::new(k, Scalar::I32, 7 + OF_OPERAND * 4);
+    let numbers = LaunchArgs::new(k, Scalar::I32, 7 + ARGS_PER_OPERAND * 4);
     let [heads, j, group, l, s, together] =
         ["heads", "j", "group", "l", "s", "together"].map(|n| numbers.get(n));
     let exponents = numbers.get("exponents").bitcast(Scalar::F32);
@@ -242,7 +245,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
 
     let lane = k.builtin(Builtin::SubgroupLane);
     let row = |below: i64| {
-        let within = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN) + lane / 4 + below;
+        let within = k.builtin(Builtin::SubgroupId) * i64::from(FRAGMENT_ROWS) + lane / 4 + below;
         first_row + within.to(Scalar::I32)
     };
     let each = [row(0), row(8)];
@@ -255,7 +258,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
     let tiles = (0..2).flat_map(|side| {
         let from = head_of(left[side], by_queries, own);
         (0..form.across())
-            .map(move |e| from.fetched(k, (rows[side], k.u32(e * form.rows() * SIDE)), first_row, e))
+            .map(move |e| from.fetched(k, (rows[side], k.u32(e * form.rows() * TILE_SIDE)), first_row, e))
     });
     k.tma_load(none, tiles.collect());
     let of_rows = by_queries.then(|| {
@@ -278,7 +281,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
         begin,
         end,
         l,
-        mine: k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP) * i64::from(AREA),
+        mine: k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP) * i64::from(TILE_ELEMENTS),
         each,
         column: lane % 4 * 2,
         exponents,
@@ -288,7 +291,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
 
     // Each of its own, as a product that changes them where they are needs them.
     let empty = |_| k.fragment_fill(fragment(form.dtype, Role::C), k.float(Scalar::F32, 0.0));
-    let sums = (0..results.len() as u32 * form.width / SIXTEEN).map(empty).collect();
+    let sums = (0..results.len() as u32 * form.width / FRAGMENT_ROWS).map(empty).collect();
     // What comes next is fetched: of which head, which block.
     let mut next = [zero, turns.first()];
     // The first turn by queries fetches nothing.
@@ -397,7 +400,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
             let tiles = (0..2).flat_map(|side| {
                 let from = self.right[side].head(self.batch, self.heads, own);
                 (0..form.across()).map(move |e| {
-                    let to = (self.others[side], base + i64::from(e * t.block * SIDE));
+                    let to = (self.others[side], base + i64::from(e * t.block * TILE_SIDE));
                     from.fetched(k, to, line, e)
                 })
             });
@@ -454,11 +457,11 @@ impl<'k> WgmmaBackwardMainloop<'k> {
     fn products(&self, side: usize, slot: Val<'k>) -> Vec<Val<'k>> {
         let (k, form, t) = (self.k, self.form, self.form.tile);
         let none = |_| k.fragment_fill(fragment(form.dtype, Role::C), k.float(Scalar::F32, 0.0));
-        let sums: Vec<Val> = (0..t.block / SIXTEEN).map(none).collect();
+        let sums: Vec<Val> = (0..t.block / FRAGMENT_ROWS).map(none).collect();
         let base = slot * i64::from(t.block * form.width);
         (0..form.across()).fold(sums, |sums, e| {
-            let a = self.mine + i64::from(e * form.rows() * SIDE);
-            let b = base + i64::from(e * t.block * SIDE);
+            let a = self.mine + i64::from(e * form.rows() * TILE_SIDE);
+            let b = base + i64::from(e * t.block * TILE_SIDE);
             k.wgmma_ss(
                 (Order::RowMajor, self.rows[side], a),
                 (Order::ColumnMajor, self.others[side], b),
@@ -473,10 +476,10 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let rounded: Vec<Val> = weights.chunks(2).map(|w| k.fragment_compose(a, w)).collect();
         let base = slot * i64::from(t.block * form.width);
         // Blocks of 64 columns are as far apart as there are others: of 64 others they lie side by side, else they are taken one by one.
-        let each = if t.block == SIDE { sums.len() } else { (SIDE / SIXTEEN) as usize };
+        let each = if t.block == TILE_SIDE { sums.len() } else { (TILE_SIDE / FRAGMENT_ROWS) as usize };
         let columns = sums.chunks(each).enumerate().flat_map(|(e, sums)| {
             rounded.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
-                let b = base + i64::from(e as u32 * t.block * SIDE + c as u32 * AREA);
+                let b = base + i64::from(e as u32 * t.block * TILE_SIDE + c as u32 * TILE_ELEMENTS);
                 k.wgmma_rs(weights, (Order::RowMajor, self.others[side], b), &sums)
             })
         });
@@ -531,7 +534,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
             // The assembler puts a wait as early as it can; with a loop in front of it, it stays behind the exponentials (see `wgmma_forward.rs`).
             k.if_(self.begin.lt(block), || k.mbarrier_wait(later + 1, later_phase));
         }
-        let added = if t.block == SIDE { 1 } else { form.across() * t.block / SIDE };
+        let added = if t.block == TILE_SIDE { 1 } else { form.across() * t.block / TILE_SIDE };
         k.wgmma_wait(if late { 0 } else { added as u8 });
         let slopes: Vec<Val> = numbers(&slopes)
             .into_iter()
@@ -581,7 +584,8 @@ impl<'k> WgmmaBackwardMainloop<'k> {
     fn store(&self, sums: &[Val<'k>], exists: Val<'k>, (head, count): (Val<'k>, Val<'k>), results: &[Place]) {
         let (k, form) = (self.k, self.form);
         let scale = self.exponents * k.float(Scalar::F32, std::f64::consts::LN_2);
-        for (n, (place, sums)) in results.iter().zip(sums.chunks((form.width / SIXTEEN) as usize)).enumerate()
+        for (n, (place, sums)) in
+            results.iter().zip(sums.chunks((form.width / FRAGMENT_ROWS) as usize)).enumerate()
         {
             let parts: Vec<Val> = (sums.iter())
                 .flat_map(|&o| [0, 1].map(|half| k.fragment_extract(o, half)))

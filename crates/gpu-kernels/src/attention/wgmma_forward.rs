@@ -15,7 +15,8 @@
 
 use super::mma_forward::exp2;
 use super::tma_operands::{
-    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, assign_tile, exponents, fragment, together,
+    ARGS_PER_OPERAND, FRAGMENT_ROWS, TILE_ELEMENTS, TILE_SIDE, TmaLayout, TmaOperand, WARP_LANES,
+    assign_tile, exponents, fragment, together,
 };
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, group_number};
@@ -46,11 +47,11 @@ impl WgmmaAttentionTile {
     /// and keys took, of 128 numbers, 562 microseconds so, with blocks of 64 keys 667, and with 192 queries and such blocks 598; of
     /// 64 numbers 381, and with 128 queries 404.
     pub const fn of(width: u32) -> WgmmaAttentionTile {
-        let groups = if width > SIDE { 2 } else { 3 };
+        let groups = if width > TILE_SIDE { 2 } else { 3 };
         WgmmaAttentionTile { groups, block: 128, slots: 2 }
     }
     const fn queries(self) -> u32 {
-        self.groups * SIDE
+        self.groups * TILE_SIDE
     }
     /// Bytes of shared memory for a width: queries, keys and values, signals.
     pub const fn shared_bytes(self, width: u32) -> u32 {
@@ -163,7 +164,7 @@ impl WgmmaForwardConfig {
     }
     /// Blocks across a value.
     fn across(self) -> u32 {
-        self.width / SIDE
+        self.width / TILE_SIDE
     }
     fn fragment(self, role: Role) -> Fragment {
         fragment(self.dtype, role)
@@ -174,7 +175,7 @@ impl WgmmaForwardConfig {
 pub fn build(form: &WgmmaForwardConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(), [t.groups * WARPGROUP, 1, 1]);
-    k.subgroup(LANES);
+    k.subgroup(WARP_LANES);
     k.min_blocks_per_sm(1);
     k.mbarriers(2 * t.slots + 1);
     write(&k, *form);
@@ -183,18 +184,18 @@ pub fn build(form: &WgmmaForwardConfig) -> Kernel {
 
 fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
     let (elem, t) = (Elem::from(form.dtype), form.tile);
-    assert!(TensorView::is_transposable(elem) && tile_row_elements(elem) == SIDE, "values of 16 bits");
+    assert!(TensorView::is_transposable(elem) && tile_row_elements(elem) == TILE_SIDE, "values of 16 bits");
     let places = ["q", "k", "v"].map(|n| k.buffer(n, elem, Access::Read));
     let y = k.buffer("y", elem, Access::Write);
     let lse = k.buffer("lse", Elem::F32, Access::Write);
-    let numbers = LaunchArgs::new(k, Scalar::I32, 8 + OF_OPERAND * 3);
+    let numbers = LaunchArgs::new(k, Scalar::I32, 8 + ARGS_PER_OPERAND * 3);
     let [heads, h, group, l, s, tiles, together] =
         ["heads", "h", "group", "l", "s", "tiles", "together"].map(|n| numbers.get(n));
     let scale = numbers.get("exponents").bitcast(Scalar::F32);
     let operand = |i: usize, lines: u32, count: Val<'k>| {
         TmaOperand::read((k, &numbers), (["q", "k", "v"][i], places[i]), form.inside[i], (lines, count))
     };
-    let (q, keys, values) = (operand(0, t.queries(), l), operand(1, t.block, s), operand(2, SIDE, s));
+    let (q, keys, values) = (operand(0, t.queries(), l), operand(1, t.block, s), operand(2, TILE_SIDE, s));
     let queries = k.shared("queries", elem, t.queries() * form.width);
     let [kept_keys, kept_values] =
         ["keys", "values"].map(|n| k.shared(n, elem, t.slots * t.block * form.width));
@@ -208,7 +209,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
     let blocks = (seen + (block - 1)) / block;
     let lane = k.builtin(Builtin::SubgroupLane);
     let row = |below: i64| {
-        let within = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN) + lane / 4 + below;
+        let within = k.builtin(Builtin::SubgroupId) * i64::from(FRAGMENT_ROWS) + lane / 4 + below;
         first_row + within.to(Scalar::I32)
     };
     let rows = WgmmaForwardMainloop {
@@ -217,7 +218,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
         queries,
         kept: [kept_keys, kept_values],
         operands: [keys, values].map(|o| o.head(batch, h / group, own / group)),
-        mine: k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP) * i64::from(AREA),
+        mine: k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP) * i64::from(TILE_ELEMENTS),
         each: [row(0), row(8)],
         column: lane % 4 * 2,
         others: [lane ^ 1, lane ^ 2],
@@ -229,7 +230,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
     let own_queries = q.head(batch, h, own);
     let zero = k.u32(0);
     let tiles = (0..form.across())
-        .map(|e| own_queries.fetched(k, (queries, k.u32(e * t.queries() * SIDE)), first_row, e));
+        .map(|e| own_queries.fetched(k, (queries, k.u32(e * t.queries() * TILE_SIDE)), first_row, e));
     k.tma_load(zero, tiles.collect());
     let none = blocks.like(0);
     for i in 0..t.slots {
@@ -248,7 +249,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
     let (two, alpha, weights) = rows.weights(begin, &scores, Some((blocks - 1) * block));
     k.mbarrier_wait(rows.mbarrier(VALUES, zero), zero);
     let empty = k.fragment_fill(form.fragment(Role::C), rows.number(0.0));
-    let results = vec![empty; (form.width / SIXTEEN) as usize];
+    let results = vec![empty; (form.width / FRAGMENT_ROWS) as usize];
     let state =
         WgmmaForwardState { slot: zero, phase: zero, two, alpha, weights: rows.rounded(&weights), results };
 
@@ -295,7 +296,7 @@ impl<'k> WgmmaForwardState<'k> {
         [&[self.slot, self.phase], &m[..], &sum, &self.alpha, &self.weights, &self.results].concat()
     }
     fn of(form: WgmmaForwardConfig, all: &[Val<'k>]) -> WgmmaForwardState<'k> {
-        let (weights, results) = all[8..].split_at((form.tile.block / SIXTEEN) as usize);
+        let (weights, results) = all[8..].split_at((form.tile.block / FRAGMENT_ROWS) as usize);
         WgmmaForwardState {
             slot: all[0],
             phase: all[1],
@@ -357,15 +358,15 @@ impl<'k> WgmmaForwardMainloop<'k> {
             let line = (self.blocks - 1 - number) * i64::from(t.block);
             let base = slot * i64::from(t.block * form.width);
             let one = |line: Val<'k>, at: u32, part: u32| {
-                let to = (self.kept[side], base + i64::from(at * AREA));
+                let to = (self.kept[side], base + i64::from(at * TILE_ELEMENTS));
                 self.operands[side].fetched(k, to, line, part)
             };
-            let high = t.block / SIDE;
+            let high = t.block / TILE_SIDE;
             let tiles = if side == KEYS {
                 (0..form.across()).map(|e| one(line, e * high, e)).collect()
             } else {
                 // Columns of 64 keys side by side.
-                let at = |i: u32| one(line + i64::from(i / form.across() * SIDE), i, i % form.across());
+                let at = |i: u32| one(line + i64::from(i / form.across() * TILE_SIDE), i, i % form.across());
                 (0..high * form.across()).map(at).collect()
             };
             k.tma_load(self.mbarrier(side, slot), tiles);
@@ -375,11 +376,11 @@ impl<'k> WgmmaForwardMainloop<'k> {
     fn scores(&self, slot: Val<'k>) -> Vec<Val<'k>> {
         let (k, form, t) = (self.k, self.form, self.form.tile);
         let none = |_| k.fragment_fill(form.fragment(Role::C), self.number(0.0));
-        let sums: Vec<Val> = (0..t.block / SIXTEEN).map(none).collect();
+        let sums: Vec<Val> = (0..t.block / FRAGMENT_ROWS).map(none).collect();
         let base = slot * i64::from(t.block * form.width);
         (0..form.across()).fold(sums, |sums, e| {
-            let a = self.mine + i64::from(e * t.queries() * SIDE);
-            let b = base + i64::from(e * t.block * SIDE);
+            let a = self.mine + i64::from(e * t.queries() * TILE_SIDE);
+            let b = base + i64::from(e * t.block * TILE_SIDE);
             k.wgmma_ss((Order::RowMajor, self.queries, a), (Order::ColumnMajor, self.kept[KEYS], b), &sums)
         })
     }
@@ -388,7 +389,7 @@ impl<'k> WgmmaForwardMainloop<'k> {
         let (k, form) = (self.k, self.form);
         let base = slot * i64::from(form.tile.block * form.width);
         weights.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
-            let b = base + i64::from(c as u32 * SIDE * form.width);
+            let b = base + i64::from(c as u32 * TILE_SIDE * form.width);
             k.wgmma_rs(weights, (Order::RowMajor, self.kept[VALUES], b), &sums)
         })
     }
@@ -418,7 +419,7 @@ impl<'k> WgmmaForwardMainloop<'k> {
         let later = number + (i64::from(t.slots) - 2);
         self.fetch(VALUES, later, before);
         let results = self.results(&old.weights, old.slot, &scaled);
-        k.wgmma_wait((t.block / SIDE) as u8);
+        k.wgmma_wait((t.block / TILE_SIDE) as u8);
         let first = masked.then(|| (self.blocks - 1 - number) * i64::from(t.block));
         let (two, alpha, weights) = self.weights(old.two, &scores, first);
         // The assembler puts a wait as early as it can, beside others of what it takes for one piece. To wait for a signal first, which

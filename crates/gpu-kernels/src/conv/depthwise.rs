@@ -16,11 +16,11 @@ use elinvar_kernel::ir::{Access, Builtin, Constant, Elem, Kernel, Place, Scalar}
 use std::collections::BTreeMap;
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 128;
+const BLOCK_THREADS: u32 = 128;
 /// Results of an invocation, one above the other, at most.
-const STRIP: usize = 8;
+const MAX_OUTPUTS_PER_THREAD: usize = 8;
 /// Taps that are written out, at most: those of 7 by 7.
-const MOST_TAPS: usize = 49;
+const MAX_UNROLLED_TAPS: usize = 49;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ impl ImplicitGemm {
     pub(super) fn has_planes(&self) -> bool {
         self.of != ConvPass::GradWeight
             && self.terms[0] == 1
-            && product(&self.terms[1..]) <= MOST_TAPS
+            && product(&self.terms[1..]) <= MAX_UNROLLED_TAPS
             && self.class_count() == 1
             && !self.void
             && !self.wide
@@ -63,7 +63,11 @@ impl ImplicitGemm {
             dtype: self.dtype,
             extra,
             axes: taps.map(|(&t, &[by, _, step, _])| [t as i64, by, step]).collect(),
-            strip: if rank > 1 { self.columns[rank - 1].next_power_of_two().min(STRIP) } else { 1 },
+            strip: if rank > 1 {
+                self.columns[rank - 1].next_power_of_two().min(MAX_OUTPUTS_PER_THREAD)
+            } else {
+                1
+            },
             padded: self.padded,
         };
         let mut dims = [&[self.columns[0], self.groups, self.rows], &self.columns[1..]].concat();
@@ -85,7 +89,7 @@ impl ImplicitGemm {
             all.extend(f.strides.iter().map(|&s| s as i64));
         }
         let key = epilogue.key(Key::of("planes").with(&form));
-        let groups = grid(count.div_ceil(GROUP as usize) as u64);
+        let groups = grid(count.div_ceil(BLOCK_THREADS as usize) as u64);
         args::work(key, move || build(epilogue, &form), groups, indexing::scalar(false), &all)
     }
 }
@@ -93,7 +97,7 @@ impl ImplicitGemm {
 /// The kernel of a form.
 fn build(epilogue: &dyn Formula, form: &DepthwiseConfig) -> Kernel {
     let rank = form.axes.len();
-    let k = Builder::new(&form.name(epilogue), [GROUP, 1, 1]);
+    let k = Builder::new(&form.name(epilogue), [BLOCK_THREADS, 1, 1]);
     let elem = Elem::from(form.dtype);
     let places = ["a", "b"].map(|name| k.buffer(name, elem, Access::Read));
     let [left_place, right_place] =
@@ -115,7 +119,8 @@ fn build(epilogue: &dyn Formula, form: &DepthwiseConfig) -> Kernel {
     let further: Vec<ConvStrides> =
         (0..extras.len()).map(|i| ConvStrides::read(&numbers, &format!("e{i}"), rank)).collect();
 
-    let unit = group_number(&k, number) * i64::from(GROUP) + k.builtin(Builtin::LocalIndex).to(number);
+    let unit =
+        group_number(&k, number) * i64::from(BLOCK_THREADS) + k.builtin(Builtin::LocalIndex).to(number);
     let exists = unit.lt(all);
     let at = units.index(unit.min(all - 1));
     let [outer, group, row] = [at[0], at[1], at[2]];

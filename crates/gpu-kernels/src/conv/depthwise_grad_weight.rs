@@ -7,7 +7,7 @@
 //! each waited for every term.
 
 use super::offset_table::{OffsetTable, TableSource, TableSpan};
-use super::plan::FEWEST_ROWS;
+use super::plan::MIN_ROWS;
 use super::problem::{ConvArgs, ConvConfig, ConvPass, StagingConfig};
 use super::{ImplicitGemm, PLAIN, WorkgroupLimits, product};
 use crate::formula::Formula;
@@ -23,12 +23,12 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Elem, Kernel, Scalar};
 
 /// Invocations of a workgroup, at most, and so columns.
-const MOST: u32 = 256;
+const MAX_BLOCK_THREADS: u32 = 256;
 /// Terms of a step: with 252 columns an invocation has 16 loads under way, 48 KiB in three workgroups, which is more than a multiprocessor
 /// of NVIDIA's needs to be kept busy.
-const DEPTH: u32 = 16;
+const K_STEP: u32 = 16;
 /// Bytes of shared memory for terms: with tables of all sizes it stays below the 32 KiB that every device has.
-const BYTES: u32 = 22400;
+const MAX_TERM_BYTES: u32 = 22400;
 
 /// How many groups a workgroup has, and how many columns of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl ImplicitGemm {
     pub(super) fn few(&self, limits: WorkgroupLimits) -> Option<GroupTiling> {
         let columns = product(&self.columns);
         if self.of != ConvPass::GradWeight
-            || self.rows >= FEWEST_ROWS
+            || self.rows >= MIN_ROWS
             || self.void
             || self.wide
             || self.len == 0
@@ -52,14 +52,15 @@ impl ImplicitGemm {
             return None;
         }
         let words = self.words()?;
-        let line = (DEPTH * self.held_bytes() + multistage_cp_async::BYTES) as usize;
+        let line = (K_STEP * self.held_bytes() + multistage_cp_async::COPY_BYTES) as usize;
         // One group, and as many columns as fit; then as many groups as fit.
-        let lines = BYTES as usize / line;
-        let across = columns.min(MOST as usize).min(lines - self.rows);
-        let groups = (MOST as usize / across).min(lines / (self.rows + across)).clamp(1, self.groups);
+        let lines = MAX_TERM_BYTES as usize / line;
+        let across = columns.min(MAX_BLOCK_THREADS as usize).min(lines - self.rows);
+        let groups =
+            (MAX_BLOCK_THREADS as usize / across).min(lines / (self.rows + across)).clamp(1, self.groups);
         let cut = GroupTiling { groups: groups as u32, columns: across as u32 };
-        let shared =
-            BYTES + 4 * (TableSpan::chunks(1).elements(words, false) + MOST * (1 + u32::from(words)));
+        let shared = MAX_TERM_BYTES
+            + 4 * (TableSpan::chunks(1).elements(words, false) + MAX_BLOCK_THREADS * (1 + u32::from(words)));
         (cut.invocations() <= limits.invocations && shared <= limits.shared).then_some(cut)
     }
     /// Chunks have workgroups of their own, and their sums places: is there room?
@@ -93,7 +94,7 @@ impl ImplicitGemm {
             tile: SimtTile {
                 group: [cut.groups, cut.columns],
                 each: [self.rows as u32, 1],
-                depth: DEPTH,
+                depth: K_STEP,
                 slots: 0,
             },
             rank: self.windows.len(),
@@ -166,7 +167,7 @@ fn build(form: &ConvConfig) -> Kernel {
     k.barrier();
 
     let held = block_reduce::elem(micro.scalar());
-    let piece = multistage_cp_async::BYTES / held.size();
+    let piece = multistage_cp_async::COPY_BYTES / held.size();
     let pitch = i64::from(depth + piece);
     let to = [(0, "rows"), (1, "columns")]
         .map(|(side, name): (usize, _)| k.shared(name, held, lines[side] * pitch as u32));

@@ -6,7 +6,7 @@
 //! of them written out, while the next line is on its way. 8 images of 224 x 224 x 3 under 7 x 7 taps with stride 2 took 336 us on an
 //! H100, and take 211. Where a chunk of the order of sums ends in the midst of a line, it looks at each tap.
 
-use super::plan::FEWEST_ROWS;
+use super::plan::MIN_ROWS;
 use super::problem::{ConvArgs, ConvConfig, ConvPass, OutputColumn};
 use super::{ImplicitGemm, PLAIN, product};
 use crate::formula::{Compute, Formula};
@@ -18,11 +18,11 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Constant, Kernel, Scalar};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 64;
+const BLOCK_THREADS: u32 = 64;
 /// Sums of an invocation, at most: with the totals of chunks they take as many registers twice.
-const SUMS: usize = 32;
+const MAX_ACCUMULATORS: usize = 32;
 /// Taps of a line that are written out, at most.
-const MOST_TAPS: usize = 8;
+const MAX_UNROLLED_TAPS: usize = 8;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,10 +41,10 @@ impl ImplicitGemm {
     pub(super) fn has_lines(&self) -> bool {
         let Some(&[_, _, by, _]) = self.windows.last() else { return false };
         self.of == ConvPass::GradInput
-            && self.rows < FEWEST_ROWS
+            && self.rows < MIN_ROWS
             && self.terms[0] > 1
             && by == -1
-            && self.taps_of_line() <= MOST_TAPS
+            && self.taps_of_line() <= MAX_UNROLLED_TAPS
             && !self.void
             && !self.wide
             && !indexing::are_many(self.len)
@@ -58,13 +58,18 @@ impl ImplicitGemm {
     /// The launch: left, right, result.
     pub(super) fn lines(&self) -> Work<'static> {
         let rank = self.windows.len();
-        let strip = if self.rows * 8 <= SUMS { 8 } else { 4 };
+        let strip = if self.rows * 8 <= MAX_ACCUMULATORS { 8 } else { 4 };
         let form = ConvConfig {
             of: self.of,
             channels_last: false,
             dtype: self.dtype,
             extra: Vec::new(),
-            tile: SimtTile { group: [1, GROUP], each: [self.rows as u32, strip as u32], depth: 0, slots: 0 },
+            tile: SimtTile {
+                group: [1, BLOCK_THREADS],
+                each: [self.rows as u32, strip as u32],
+                depth: 0,
+                slots: 0,
+            },
             rank,
             padded: self.padded,
             masked: false,
@@ -77,7 +82,7 @@ impl ImplicitGemm {
         // A column is a strip of them.
         let mut strips = self.clone();
         strips.columns[rank] = self.columns[rank].div_ceil(strip);
-        let tiles = [1, product(&strips.columns).div_ceil(GROUP as usize)];
+        let tiles = [1, product(&strips.columns).div_ceil(BLOCK_THREADS as usize)];
         let (all, units) = strips.numbers(&form, self.class_count(), tiles, &[]);
         let even = self.right.strides.last() == Some(&1);
         let checked = self.padded || !self.columns[rank].is_multiple_of(strip);
@@ -93,7 +98,7 @@ fn build(line: &FewChannelConfig) -> Kernel {
     let even = if line.even { "_even" } else { "" };
     let checked = if line.checked { "_checked" } else { "" };
     let name = format!("lines{}{even}{checked}_{}", line.taps, form.name(&PLAIN));
-    let k = Builder::new(&name, [GROUP, 1, 1]);
+    let k = Builder::new(&name, [BLOCK_THREADS, 1, 1]);
     emit(&k, &ConvArgs::read(&k, form), line);
     k.finish()
 }
@@ -102,7 +107,7 @@ fn emit<'k>(k: &'k Builder, h: &ConvArgs<'k>, line: &FewChannelConfig) {
     let form = &line.form;
     let [rows, strip] = form.tile.each.map(i64::from);
     let index = k.builtin(Builtin::LocalIndex).to(h.number);
-    let first = h.column(h.tile[1] * i64::from(GROUP) + index);
+    let first = h.column(h.tile[1] * i64::from(BLOCK_THREADS) + index);
     let last = form.rank - 1;
     let (taps, counts) = (i64::from(line.taps), &h.terms.counts);
 

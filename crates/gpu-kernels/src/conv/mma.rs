@@ -8,7 +8,7 @@
 
 use super::nhwc_transpose::{NhwcView, to_nhwc};
 use super::offset_table::TableSpan;
-use super::plan::BROAD;
+use super::plan::WIDE_TILING;
 use super::problem::{self, ConvPass, StagingConfig};
 use super::{ConvProblem, ImplicitGemm, PLAIN, SimtTile, WorkgroupLimits, mma_implicit_gemm, product};
 use crate::formula::Formula;
@@ -31,14 +31,14 @@ pub struct TensorCores {
 }
 
 /// Fewer rows of a group would leave most of a unit unused.
-const FEWEST_ROWS: usize = 8;
+const MIN_ROWS: usize = 8;
 /// Terms of a piece of the gradient by w, at least; and so many pieces, at most.
-const SHORTEST: usize = 2048;
-const PIECES: usize = 64;
+const MIN_PIECE_TERMS: usize = 2048;
+const MAX_PIECES: usize = 64;
 
 /// The terms of a piece, of so many in all.
 fn length(terms: usize) -> usize {
-    SHORTEST.max(terms.div_ceil(PIECES).next_power_of_two())
+    MIN_PIECE_TERMS.max(terms.div_ceil(MAX_PIECES).next_power_of_two())
 }
 
 /// So many subgroups keep a large device busy.
@@ -63,7 +63,7 @@ impl MmaPlan {
     /// A tile: one of those that products have, or the broad one.
     fn tile(&self) -> Option<mma_sync::MmaTile> {
         let (TensorCores { unit, lanes, limits }, sums) = (self.units, self.sums);
-        if let Some(broad) = mma_sync::MmaTile::cut(unit, lanes, BROAD, limits) {
+        if let Some(broad) = mma_sync::MmaTile::cut(unit, lanes, WIDE_TILING, limits) {
             let size = [0, 1].map(|side| broad.size(side) as usize);
             let tiles = (0..2).map(|side| sums[side].div_ceil(size[side])).product::<usize>();
             let is_busy = 4 * self.batches * tiles >= BUSY;
@@ -76,7 +76,7 @@ impl MmaPlan {
     /// The cuts that are worth a try, but for that of the tile that is chosen.
     fn cuts(&self) -> Vec<WarpTiling> {
         let TensorCores { unit, lanes, limits } = self.units;
-        let broad = mma_sync::MmaTile::cut(unit, lanes, BROAD, limits).map(|t| (BROAD, t));
+        let broad = mma_sync::MmaTile::cut(unit, lanes, WIDE_TILING, limits).map(|t| (WIDE_TILING, t));
         let all = mma_sync::MmaTile::tried(unit, lanes, self.sums, limits).into_iter().chain(broad);
         let chosen = self.tile();
         all.filter(|(_, tile)| Some(*tile) != chosen).map(|(cut, _)| cut).collect()
@@ -127,7 +127,7 @@ fn turned(
 /// Is there something that matrix units would gain by, of operands that are not too large?
 fn suits(units: TensorCores, dtype: DType, rows: usize, terms: usize, l: [&Layout; 2]) -> bool {
     units.unit.elem == Elem::from(dtype)
-        && rows >= FEWEST_ROWS
+        && rows >= MIN_ROWS
         && terms > 0
         && l.iter().all(|l| {
             l.shape().numel() > 0 && !indexing::is_wide(l) && !indexing::are_many(8 * l.shape().numel())

@@ -106,7 +106,7 @@ struct ConvEpilogue<'k, 'f> {
 
 impl<'k> EpilogueTarget<'k> for ConvEpilogue<'k, '_> {
     type Columns = Vec<OutputColumn<'k>>;
-    const ONCE: bool = true;
+    const COLUMNS_ONCE: bool = true;
     fn columns(&self, places: &FragmentPlaces<'k>, across: Val<'k>, width: u8) -> Vec<OutputColumn<'k>> {
         let first = places.of(1, across);
         (0..width).map(|v| self.h.column(first + i64::from(v))).collect()

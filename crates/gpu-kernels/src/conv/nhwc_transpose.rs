@@ -13,11 +13,11 @@ use elinvar_kernel::ir::{Access, Builtin, Elem, Kernel};
 
 /// Positions and channels of a workgroup.
 const TILE: [u32; 2] = [64, 32];
-const INVOCATIONS: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 /// From channel to channel in shared memory.
 const PITCH: u32 = TILE[0] + 1;
 /// Channels that are stored at once.
-const STORED: u32 = 4;
+const CHANNELS_PER_STORE: u32 = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +66,7 @@ pub(crate) fn to_nhwc(x: &Layout, dtype: DType, t: NhwcView) -> Work<'static> {
 
 fn build(form: &NhwcTransposeConfig) -> Kernel {
     let NhwcTransposeConfig { elem, rank, width } = *form;
-    let k = Builder::new(&format!("turned_channels_{elem}_{rank}_w{width}"), [INVOCATIONS, 1, 1]);
+    let k = Builder::new(&format!("turned_channels_{elem}_{rank}_w{width}"), [BLOCK_THREADS, 1, 1]);
     let x = k.buffer("x", elem, Access::Read);
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(false);
@@ -93,8 +93,8 @@ fn build(form: &NhwcTransposeConfig) -> Kernel {
         let at = axes.index(p.min(positions - 1));
         indexing::position(offset + outer.min(outers - 1) * by_outer, &at, &strides)
     };
-    for round in 0..TILE[1] * line / INVOCATIONS {
-        let row = index / i64::from(line) + i64::from(round * (INVOCATIONS / line));
+    for round in 0..TILE[1] * line / BLOCK_THREADS {
+        let row = index / i64::from(line) + i64::from(round * (BLOCK_THREADS / line));
         let channel = first[1] + row.to(number);
         let (g, c) = (channel / padded, channel % padded);
         let there = p.lt(positions) & channel.lt(all_channels) & c.lt(channels);
@@ -108,15 +108,15 @@ fn build(form: &NhwcTransposeConfig) -> Kernel {
         }
     }
     k.barrier();
-    let line = TILE[1] / STORED;
-    let place = index % i64::from(line) * i64::from(STORED);
+    let line = TILE[1] / CHANNELS_PER_STORE;
+    let place = index % i64::from(line) * i64::from(CHANNELS_PER_STORE);
     let channel = first[1] + place.to(number);
-    for round in 0..TILE[0] * line / INVOCATIONS {
-        let row = index / i64::from(line) + i64::from(round * (INVOCATIONS / line));
+    for round in 0..TILE[0] * line / BLOCK_THREADS {
+        let row = index / i64::from(line) + i64::from(round * (BLOCK_THREADS / line));
         let p = first[0] + row.to(number);
         k.if_(p.lt(positions) & channel.lt(all_channels) & exists, || {
             let each = |i: u32| k.load(staged, (place + i64::from(i)) * i64::from(PITCH) + row, 1);
-            let v: Vec<Val> = (0..STORED).map(each).collect();
+            let v: Vec<Val> = (0..CHANNELS_PER_STORE).map(each).collect();
             k.store(y, (outer * positions + p) * all_channels + channel, k.compose(&v));
         });
     }

@@ -42,7 +42,7 @@ impl TableSpan {
 }
 
 /// The bit of a column beyond the last, and of a term beyond the last, in the last word.
-const BEYOND: [u32; 2] = [31, 30];
+const OUT_OF_RANGE_BIT: [u32; 2] = [31, 30];
 
 /// How many taps, of all axes together, so many words have bits for.
 pub const fn most_taps(words: u8) -> usize {
@@ -210,8 +210,8 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
     /// Words of a column (side 0) or a term (1), with the two bits of those beyond the last: each has the other's.
     fn with_ends(&self, mut words: Vec<Val<'k>>, side: usize, beyond: Val<'k>) -> Vec<Val<'k>> {
         let last = words.last_mut().expect("there is a word");
-        let other = self.k.u32(1 << BEYOND[1 - side]);
-        *last = *last | other | (beyond.to(Scalar::U32) << i64::from(BEYOND[side]));
+        let other = self.k.u32(1 << OUT_OF_RANGE_BIT[1 - side]);
+        *last = *last | other | (beyond.to(Scalar::U32) << i64::from(OUT_OF_RANGE_BIT[side]));
         words
     }
 

@@ -40,7 +40,7 @@ impl ConvCandidate {
     /// All that there are.
     pub fn all() -> impl Iterator<Item = ConvCandidate> {
         let tiles = TILES.iter().flat_map(|&(tile, _)| variants(tile));
-        let cuts = std::iter::once(BROAD).chain(WarpTiling::all());
+        let cuts = std::iter::once(WIDE_TILING).chain(WarpTiling::all());
         [ConvCandidate::Default, ConvCandidate::Direct]
             .into_iter()
             .chain(tiles.map(ConvCandidate::ImplicitGemm))
@@ -49,15 +49,15 @@ impl ConvCandidate {
 }
 
 /// For the usual 64 filters: twice as many columns are computed with what is loaded of them.
-pub(super) const BROAD: WarpTiling = WarpTiling { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
+pub(super) const WIDE_TILING: WarpTiling = WarpTiling { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
 
 /// Tiles with staged terms, from the largest to the smallest, and what part of a device's peak each is good for, as a guess:
 /// the part of all instructions that are products, times what latency leaves.
 const TILES: [(SimtTile, f64); 10] = [
-    (BROADER[0], 1.0),
-    (BROADER[1], 0.95),
+    (LARGEST_TILES[0], 1.0),
+    (LARGEST_TILES[1], 0.95),
     (tile([16, 16], [8, 4]), 0.95),
-    (UNEVEN, 0.85),
+    (FORWARD_TILE, 0.85),
     (tile([8, 16], [8, 4]), 0.8),
     (tile([4, 32], [8, 4]), 0.78),
     (tile([8, 16], [4, 4]), 0.6),
@@ -66,12 +66,12 @@ const TILES: [(SimtTile, f64); 10] = [
     (tile([8, 16], [4, 2]), 0.4),
 ];
 /// Those with the most sums.
-const BROADER: [SimtTile; 2] = [tile([16, 16], [8, 8]), tile([8, 16], [8, 8])];
+const LARGEST_TILES: [SimtTile; 2] = [tile([16, 16], [8, 8]), tile([8, 16], [8, 8])];
 /// For forwards: 64 rows by 96 columns cut many a result into as many tiles as a device has room for at a time. On an H100 64 filters of 8
 /// images of 56 x 56 (3 x 3 taps, 64 channels) took 59 us so, 65 in tiles of 64 columns, and 98 in chunks side by side with 128.
-const UNEVEN: SimtTile = SimtTile { group: [8, 24], each: [8, 4], depth: 16, slots: 3 };
+const FORWARD_TILE: SimtTile = SimtTile { group: [8, 24], each: [8, 4], depth: 16, slots: 3 };
 /// What the largest is good for where twice as many workgroups of half its size are faster: anywhere but in gradients by w.
-const BESIDE: f64 = 0.9;
+const HALF_TILE_GAIN: f64 = 0.9;
 const fn tile(group: [u32; 2], each: [u32; 2]) -> SimtTile {
     SimtTile { group, each, depth: 8, slots: 3 }
 }
@@ -80,13 +80,13 @@ fn variants(tile: SimtTile) -> [SimtTile; 3] {
     [tile, SimtTile { slots: 0, ..tile }, SimtTile { slots: 0, depth: 2 * tile.depth, ..tile }]
 }
 /// What is left of it where another launch adds the sums of chunks.
-const JOINED: f64 = 0.95;
+const SPLIT_K_EFFICIENCY: f64 = 0.95;
 /// So many invocations keep a large device busy.
-const INVOCATIONS: f64 = 32768.0;
+const FULL_DEVICE_THREADS: f64 = 32768.0;
 /// Fewer rows share too little of what a column's terms cost.
-pub(super) const FEWEST_ROWS: usize = 8;
+pub(super) const MIN_ROWS: usize = 8;
 /// Fewer products are over before a tile is staged.
-const FEWEST_PRODUCTS: usize = 1 << 12;
+const MIN_PRODUCTS: usize = 1 << 12;
 
 /// Sizes and strides of parts of a number, the innermost last.
 type SizesAndStrides = Vec<(usize, i64)>;
@@ -259,7 +259,7 @@ impl ImplicitGemm {
         let words = self.words()?;
         let sizes = [self.rows, product(&self.columns)];
         let products = self.len.saturating_mul(product(&self.terms)) / self.class_count();
-        if self.rows < FEWEST_ROWS || products < FEWEST_PRODUCTS {
+        if self.rows < MIN_ROWS || products < MIN_PRODUCTS {
             return None;
         }
         let goodness = |&(tile, peak): &(SimtTile, f64)| {
@@ -269,20 +269,25 @@ impl ImplicitGemm {
             };
             // As many as chunks that are whole: where the last one has few terms, its workgroups are soon done.
             let chunks = product(&self.terms) as f64 / order::CHUNK as f64;
-            let (apart, joined) = if self.are_apart(tile) { (chunks, JOINED) } else { (1.0, 1.0) };
+            let (apart, joined) =
+                if self.are_apart(tile) { (chunks, SPLIT_K_EFFICIENCY) } else { (1.0, 1.0) };
             let busy = self.units(tile) as f64 * apart * f64::from(tile.invocations());
-            peak * used(0) * used(1) * (busy / INVOCATIONS).min(1.0) * joined
+            peak * used(0) * used(1) * (busy / FULL_DEVICE_THREADS).min(1.0) * joined
         };
         let all = TILES.iter().map(|&(tile, peak)| {
             let slots = if limits.cp_async && self.gains_by_copies(tile) { tile.slots } else { 0 };
-            let peak = if tile == BROADER[0] && self.of != ConvPass::GradWeight { BESIDE } else { peak };
+            let peak = if tile == LARGEST_TILES[0] && self.of != ConvPass::GradWeight {
+                HALF_TILE_GAIN
+            } else {
+                peak
+            };
             // Of gradients by w, whose terms are positions, 16 at a time took 0.85 to 0.95 of the time of eight.
             let depth =
                 if self.of == ConvPass::GradWeight && slots == 0 { 2 * tile.depth } else { tile.depth };
             (self.flows(SimtTile { slots, depth, ..tile }), peak)
         });
         let best = all
-            .filter(|(tile, _)| self.of == ConvPass::Forward || tile.group != UNEVEN.group)
+            .filter(|(tile, _)| self.of == ConvPass::Forward || tile.group != FORWARD_TILE.group)
             .filter(|(tile, _)| self.fits(*tile, limits, words))
             .max_by(|a, b| goodness(a).total_cmp(&goodness(b)));
         best.map(|(tile, _)| tile).filter(|&tile| self.staged(tile).is_some())
@@ -292,7 +297,8 @@ impl ImplicitGemm {
     /// channels took 1.4 to 2 times as long with them, and forwards the larger workgroups 1.1 times; the smaller 0.9, but of one chunk (three
     /// channels by 7 x 7) 1.3.
     fn gains_by_copies(&self, tile: SimtTile) -> bool {
-        self.dtype == DType::F64 || (self.of == ConvPass::Forward && tile == BROADER[1] && self.chunks() > 1)
+        self.dtype == DType::F64
+            || (self.of == ConvPass::Forward && tile == LARGEST_TILES[1] && self.chunks() > 1)
     }
 
     fn fits(&self, tile: SimtTile, limits: WorkgroupLimits, words: u8) -> bool {

@@ -17,7 +17,7 @@ use elinvar_kernel::ir::{Access, Elem, Kernel, Place, Scalar};
 use elinvar_ops::map::Out;
 
 /// Invocations of a workgroup: eight warps or four wavefronts, as many as keep a multiprocessor busy in a few groups.
-pub(crate) const GROUP: u32 = 256;
+pub(crate) const BLOCK_THREADS: u32 = 256;
 
 /// How an operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -218,7 +218,7 @@ impl MapConfig {
         indexing::scalar(self.wide)
     }
     pub(crate) fn groups(&self, sizes: &MapSizes) -> [u32; 3] {
-        grid((sizes.len as u64).div_ceil(u64::from(GROUP) * u64::from(self.width)))
+        grid((sizes.len as u64).div_ceil(u64::from(BLOCK_THREADS) * u64::from(self.width)))
     }
     /// Numbers of a launch: the length; size and reciprocal of each axis but the first; offset (and strides) of each
     /// operand.
@@ -269,13 +269,13 @@ pub(crate) fn numbers_of(form: &MapConfig, sizes: &MapSizes) -> Vec<i64> {
 /// The number of the first element of an invocation.
 fn first<'k>(k: &'k Builder, scalar: Scalar, width: u8) -> Val<'k> {
     let group = group_number(k, scalar);
-    let i = group * i64::from(GROUP) + k.local_id(0).to(scalar);
+    let i = group * i64::from(BLOCK_THREADS) + k.local_id(0).to(scalar);
     if width == 1 { i } else { i * i64::from(width) }
 }
 
 /// The kernel of a form.
 pub fn build(code: &dyn ElementCode, form: &MapConfig) -> Kernel {
-    let k = Builder::new(&form.name(code), [GROUP, 1, 1]);
+    let k = Builder::new(&form.name(code), [BLOCK_THREADS, 1, 1]);
     let operands: Vec<Place> = (form.operands.iter().enumerate())
         .map(|(i, (e, _))| k.buffer(&format!("x{i}"), *e, Access::Read))
         .collect();

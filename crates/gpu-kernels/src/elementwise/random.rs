@@ -17,7 +17,7 @@ use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 
 /// Which distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'st
     let words = [s.seed, s.stream, bounds[0], bounds[1]];
     let mut all = vec![len as i64];
     all.extend(words.iter().flat_map(|&w| [i64::from(w as u32), (w >> 32) as i64]));
-    let groups = grid((len as u64).div_ceil(u64::from(GROUP) * form.each() as u64));
+    let groups = grid((len as u64).div_ceil(u64::from(BLOCK_THREADS) * form.each() as u64));
     let key = Key::of("random").with(&form);
     Some(args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all))
 }
@@ -94,13 +94,18 @@ impl RandomConfig {
 
 /// Four random words.
 fn philox<'k>(counter: [Val<'k>; 4], key: [Val<'k>; 2]) -> [Val<'k>; 4] {
-    const M: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-    const W: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
+    const PHILOX_MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    const WEYL_KEYS: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
     let (mut c, mut key) = (counter, key);
     let high = |m: i64, x: Val<'k>| x.binary(Binary::MulHigh, x.like(m));
     for _ in 0..10 {
-        c = [high(M[1], c[2]) ^ c[1] ^ key[0], c[2] * M[1], high(M[0], c[0]) ^ c[3] ^ key[1], c[0] * M[0]];
-        key = [key[0] + W[0], key[1] + W[1]];
+        c = [
+            high(PHILOX_MULTIPLIERS[1], c[2]) ^ c[1] ^ key[0],
+            c[2] * PHILOX_MULTIPLIERS[1],
+            high(PHILOX_MULTIPLIERS[0], c[0]) ^ c[3] ^ key[1],
+            c[0] * PHILOX_MULTIPLIERS[0],
+        ];
+        key = [key[0] + WEYL_KEYS[0], key[1] + WEYL_KEYS[1]];
     }
     c
 }
@@ -123,14 +128,14 @@ fn normal<L: Lane>(first: L, second: L, std: L, mean: L) -> [L; 2] {
 
 /// The kernel of a form.
 pub fn build(form: &RandomConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
+    let k = Builder::new(&form.name(), [BLOCK_THREADS, 1, 1]);
     let y = k.buffer("y", form.dtype.into(), Access::Write);
     let s = indexing::scalar(form.wide);
     let numbers = LaunchArgs::new(&k, s, 9);
     let len = numbers.get("len");
     let [seed, stream, a, b] = ["seed", "stream", "a", "b"]
         .map(|name| ["low", "high"].map(|half| numbers.get(&format!("{name}_{half}"))));
-    let block = group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s);
+    let block = group_number(&k, s) * i64::from(BLOCK_THREADS) + k.local_id(0).to(s);
     let first = block * form.each();
     k.if_(first.lt(len), || {
         let upper = if form.wide { (block >> 32).to(Scalar::U32) } else { k.u32(0) };

@@ -96,7 +96,7 @@ pub fn update<'a>(f: &'a dyn UpdateFormula, item: &Item<'_>) -> Option<Work<'a>>
 /// The kernel of a form.
 pub fn build(f: &dyn UpdateFormula, dtype: DType, form: &MapConfig) -> Kernel {
     let name = format!("update_{}{}", f.name(), form.words());
-    let k = Builder::new(&name, [map::GROUP, 1, 1]);
+    let k = Builder::new(&name, [map::BLOCK_THREADS, 1, 1]);
     let place = |(i, (elem, _)): (usize, &(Elem, ReadPattern))| {
         if i < f.changes() {
             k.buffer(&format!("x{i}"), *elem, Access::ReadWrite)
@@ -151,7 +151,7 @@ impl Item<'_> {
         (len > 0 && !indexing::are_many(len)).then_some(ItemSignature { dtype: self.dtype, operands, width })
     }
     fn groups(&self, alike: &ItemSignature) -> i64 {
-        self.shape.numel().div_ceil(map::GROUP as usize * usize::from(alike.width)) as i64
+        self.shape.numel().div_ceil(map::BLOCK_THREADS as usize * usize::from(alike.width)) as i64
     }
 }
 
@@ -197,7 +197,7 @@ fn build_together(f: &dyn UpdateFormula, alike: &ItemSignature, count: usize) ->
         width: alike.width,
         wide: false,
     };
-    let k = Builder::new(&format!("update{count}_{}{}", f.name(), words.words()), [map::GROUP, 1, 1]);
+    let k = Builder::new(&format!("update{count}_{}{}", f.name(), words.words()), [map::BLOCK_THREADS, 1, 1]);
     let place = |item: usize, i: usize| {
         let access = if i < f.changes() { Access::ReadWrite } else { Access::Read };
         k.buffer(&format!("x{item}_{i}"), alike.operands[i].0, access)
@@ -219,7 +219,8 @@ fn build_together(f: &dyn UpdateFormula, alike: &ItemSignature, count: usize) ->
 
     // The item's first element for this invocation, its length, and the numbers at the element.
     let loaded = choose(&k, group, &parts, &|part| {
-        let i = ((group - part.group) * i64::from(map::GROUP) + k.local_id(0).to(Scalar::I32)) * width;
+        let i =
+            ((group - part.group) * i64::from(map::BLOCK_THREADS) + k.local_id(0).to(Scalar::I32)) * width;
         let ends = VectorTail::new(&k, i, part.len, alike.width);
         let walks = || part.operands.iter().zip(&alike.operands);
         let load = || {

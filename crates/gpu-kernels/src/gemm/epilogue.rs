@@ -68,7 +68,7 @@ impl EpilogueStaging {
             k.barrier();
             let places = FragmentPlaces { fragment: self.fragment, at, corner, firsts };
             // Where a lane has the same columns in all rounds, they may be found once.
-            let fixed = (T::ONCE && self.lanes.is_multiple_of(row)).then(|| {
+            let fixed = (T::COLUMNS_ONCE && self.lanes.is_multiple_of(row)).then(|| {
                 let across = lane % i64::from(row) * i64::from(width);
                 (across, target.columns(&places, across, width))
             });
@@ -129,7 +129,7 @@ pub(crate) trait EpilogueTarget<'k> {
     /// What is known of neighbouring columns.
     type Columns;
     /// Is that found once for as many rows as have the same columns?
-    const ONCE: bool;
+    const COLUMNS_ONCE: bool;
     /// Of the columns from one in the fragments on.
     fn columns(&self, places: &FragmentPlaces<'k>, across: Val<'k>, width: u8) -> Self::Columns;
     /// Stores a piece, where it is there.
@@ -153,7 +153,7 @@ pub(crate) struct GemmEpilogue<'k, 'f> {
 impl<'k> EpilogueTarget<'k> for GemmEpilogue<'k, '_> {
     /// The first of them in the fragments.
     type Columns = Val<'k>;
-    const ONCE: bool = false;
+    const COLUMNS_ONCE: bool = false;
     fn columns(&self, _: &FragmentPlaces<'k>, across: Val<'k>, _: u8) -> Val<'k> {
         across
     }

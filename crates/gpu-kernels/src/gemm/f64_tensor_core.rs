@@ -26,10 +26,10 @@ use elinvar_kernel::ir::{
 
 const F64_MMA: MmaShape = MmaShape::F64_FMA_CHAIN;
 /// Invocations of a subgroup.
-const LANES: u32 = 32;
+const WARP_LANES: u32 = 32;
 /// Elements behind a line in shared memory: a half-warp reads four neighbours each of four lines, which lie in different banks if lines
 /// are four numbers of 8 bytes more apart than a multiple of all banks.
-const PAD: u32 = 4;
+const PAD_ELEMENTS: u32 = 4;
 /// So many workgroups keep a large device busy: with as many, chunks follow one another.
 const BUSY: usize = 128;
 
@@ -77,13 +77,13 @@ impl F64MmaTile {
         self.subgroups[side] * self.each[side] * u32::from(F64_MMA.shape[side])
     }
     fn invocations(self) -> u32 {
-        self.subgroups[0] * self.subgroups[1] * LANES
+        self.subgroups[0] * self.subgroups[1] * WARP_LANES
     }
     /// What is staged of a side at a time: how many lines, and from line to line.
     fn lines(self, along: bool, side: usize) -> [u32; 2] {
         let (lines, inner) =
             if along { (self.size(side), self.depth) } else { (self.depth, self.size(side)) };
-        [lines, inner + PAD]
+        [lines, inner + PAD_ELEMENTS]
     }
     /// Bytes of shared memory, whichever way lines lie.
     fn shared_bytes(self) -> u32 {
@@ -146,7 +146,7 @@ fn launch<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile, apart: Option<usize>) -
     let width = [0, 1].map(|side| tile.vector(side, [p.x, p.w][side], along[side]));
     // Where there are no terms, nothing is copied that could be read.
     let cp_async = p.sizes()[3] > 0
-        && width.iter().all(|&w| u32::from(w) * Elem::F64.size() == multistage_cp_async::BYTES);
+        && width.iter().all(|&w| u32::from(w) * Elem::F64.size() == multistage_cp_async::COPY_BYTES);
     let form = F64MmaConfig {
         base: p.form(along, wide, &|n| n <= 2),
         tile: F64MmaTile { slots: if cp_async { tile.slots } else { 0 }, ..tile },
@@ -181,7 +181,7 @@ struct F64MmaMainloop<'k, 'f> {
 fn build(epilogue: &dyn Formula, form: &F64MmaConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
-    k.subgroup(LANES);
+    k.subgroup(WARP_LANES);
     let h = GemmArgs::read(&k, &form.base, Elem::F64, 4 * 2 + usize::from(form.apart));
     let work = WorkgroupTile::read(&k, &h, epilogue, DType::F64, [t.size(0), t.size(1)], form.apart);
     let staged = [(0, "rows"), (1, "columns")].map(|(side, name)| {

@@ -25,21 +25,21 @@ use elinvar_kernel::ir::{Builtin, Kernel, Place};
 /// So many workgroups keep a large device busy.
 const BUSY: usize = 128;
 /// Rows and columns of a tile: not fewer, where there are more, and not more.
-const LEAST: u32 = 8;
-const MOST: u32 = 64;
+const MIN_TILE_SIDE: u32 = 8;
+const MAX_TILE_SIDE: u32 = 64;
 /// Chunks side by side, at most.
-const CHUNKS: usize = 8;
+const MAX_CHUNKS: usize = 8;
 /// Invocations of a workgroup, if its sums are enough for them; with more sums each, they read fewer terms for every product.
-const INVOCATIONS: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 /// Rows and columns of an invocation, at most.
-const EACH: [u32; 2] = [8, 4];
+const MAX_THREAD_TILE: [u32; 2] = [8, 4];
 /// Invocations that bring terms of a chunk, at least: those without a sum of their own do what others do.
-const LANES: u32 = 32;
+const MIN_CHUNK_THREADS: u32 = 32;
 /// Bytes of a line of terms of a step.
-const LINE: u32 = 128;
+const LINE_BYTES: u32 = 128;
 /// Bytes that are under way at a time, and steps: beyond them nothing becomes faster.
-const UNDER_WAY: u32 = 144 << 10;
-const SLOTS: u32 = 8;
+const IN_FLIGHT_BYTES: u32 = 144 << 10;
+const MAX_STAGES: u32 = 8;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,14 +53,14 @@ pub struct InBlockSplitKTile {
 impl InBlockSplitKTile {
     /// The tile for `[b, m, n, k]`; `None` if a device has no room for any, or numbers are no floats.
     pub fn of(dtype: DType, [b, m, n, k]: [usize; 4], limits: WorkgroupLimits) -> Option<InBlockSplitKTile> {
-        let mut size = [m, n].map(|s| (s.max(1).next_power_of_two() as u32).min(MOST));
+        let mut size = [m, n].map(|s| (s.max(1).next_power_of_two() as u32).min(MAX_TILE_SIDE));
         let count = |size: [u32; 2]| b * m.div_ceil(size[0] as usize) * n.div_ceil(size[1] as usize);
-        let large = |size: &[u32; 2]| size[0].max(size[1]) > LEAST;
+        let large = |size: &[u32; 2]| size[0].max(size[1]) > MIN_TILE_SIDE;
         let halve = |size: &mut [u32; 2]| size[usize::from(size[1] >= size[0])] /= 2;
         while count(size) < BUSY && large(&size) {
             halve(&mut size);
         }
-        let mut chunks = k.div_ceil(order::CHUNK).max(1).next_power_of_two().min(CHUNKS) as u32;
+        let mut chunks = k.div_ceil(order::CHUNK).max(1).next_power_of_two().min(MAX_CHUNKS) as u32;
         loop {
             // Of more workgroups than multiprocessors two should fit, beside the kilobyte that a device keeps for each.
             let shared =
@@ -78,10 +78,10 @@ impl InBlockSplitKTile {
         if !dtype.is_float() {
             return None;
         }
-        let most = limits.invocations.min(INVOCATIONS);
+        let most = limits.invocations.min(BLOCK_THREADS);
         let mut each = [1, 1];
         while chunks * size[0] * size[1] / (each[0] * each[1]) > most {
-            let room = [0, 1].map(|side| each[side] < EACH[side].min(size[side]));
+            let room = [0, 1].map(|side| each[side] < MAX_THREAD_TILE[side].min(size[side]));
             // Those of squares read the fewest terms.
             let side = usize::from(room[1] && (each[1] < each[0] || !room[0]));
             if !room[side] {
@@ -91,11 +91,11 @@ impl InBlockSplitKTile {
         }
         let group = [0, 1].map(|side| size[side] / each[side]);
         let held = split_k_reduce::elem(dtype).size();
-        let part = super::SimtTile { group, each, depth: LINE / held, slots: 0 };
+        let part = super::SimtTile { group, each, depth: LINE_BYTES / held, slots: 0 };
         let tile = InBlockSplitKTile { part, chunks };
         let slot = tile.slot_bytes();
         let room = limits.shared.checked_sub(tile.sums() * held)? / slot;
-        let slots = if limits.cp_async { room.min((UNDER_WAY / slot).clamp(2, SLOTS)) } else { 0 };
+        let slots = if limits.cp_async { room.min((IN_FLIGHT_BYTES / slot).clamp(2, MAX_STAGES)) } else { 0 };
         let fits = room > 0 && tile.invocations() <= limits.invocations;
         // One slot is what terms go through that come by registers.
         fits.then_some(InBlockSplitKTile {
@@ -109,7 +109,7 @@ impl InBlockSplitKTile {
     }
     /// Invocations of a chunk.
     fn lanes(self) -> u32 {
-        self.part.invocations().max(LANES)
+        self.part.invocations().max(MIN_CHUNK_THREADS)
     }
     /// Numbers that the chunks hand over.
     fn sums(self) -> u32 {
@@ -117,7 +117,7 @@ impl InBlockSplitKTile {
     }
     /// Bytes of a slot, at most: lines of terms.
     fn slot_bytes(self) -> u32 {
-        self.chunks * (self.part.size(0) + self.part.size(1)) * (LINE + multistage_cp_async::BYTES)
+        self.chunks * (self.part.size(0) + self.part.size(1)) * (LINE_BYTES + multistage_cp_async::COPY_BYTES)
     }
     /// Lines, or their elements, of a side.
     fn lines(self, side: usize) -> u32 {
@@ -170,7 +170,7 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: InBlockSplitKTile) -> Option<
         return None;
     }
     let (along, wide) = (along(p), p.is_wide(1));
-    let piece = multistage_cp_async::BYTES / split_k_reduce::elem(p.dtype).size();
+    let piece = multistage_cp_async::COPY_BYTES / split_k_reduce::elem(p.dtype).size();
     let part = tile.part.for_layouts(p.dtype, [p.x, p.w], along);
     let width = [0, 1].map(|side| part.vector(side, [p.x, p.w][side], along[side]).min(piece as u8));
     let tile = InBlockSplitKTile { part, ..tile };
@@ -257,7 +257,7 @@ fn build(epilogue: &dyn Formula, form: &InBlockSplitKConfig) -> Kernel {
     let read = super::SimtTile { slots: t.part.slots.max(1), ..t.part };
     let micro = ThreadTile { k: &k, dtype, tile: read, along, index: mine };
     let held = split_k_reduce::elem(dtype);
-    let piece = multistage_cp_async::BYTES / held.size();
+    let piece = multistage_cp_async::COPY_BYTES / held.size();
     let staged = [(0, "rows"), (1, "columns")].map(|(side, name)| {
         let slot = multistage_cp_async::slot_elements(
             along[side],

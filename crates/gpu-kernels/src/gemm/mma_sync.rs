@@ -58,31 +58,31 @@ impl WarpTiling {
     /// From the largest to the smallest. The first is for devices with more than 48 KiB of shared memory: half as many barriers took
     /// 0.8 of the time on an H100. Of the second, 48 KiB hold three slots of as many terms as a unit takes, and registers no more than
     /// those of one step beside all sums.
-    const CHOSEN: [WarpTiling; 5] = [
-        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 3 },
+    const DEFAULT_TILINGS: [WarpTiling; 5] = [
+        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: MAX_K_FRAGMENTS, slots: 3 },
         WarpTiling { subgroups: [2, 2], each: [4, 4], deep: 1, slots: 3 },
-        WarpTiling { subgroups: [2, 2], each: [2, 2], deep: DEEPEST, slots: 3 },
-        WarpTiling { subgroups: [1, 4], each: [1, 1], deep: DEEPEST, slots: 4 },
-        WarpTiling { subgroups: [1, 1], each: [1, 1], deep: DEEPEST, slots: 4 },
+        WarpTiling { subgroups: [2, 2], each: [2, 2], deep: MAX_K_FRAGMENTS, slots: 3 },
+        WarpTiling { subgroups: [1, 4], each: [1, 1], deep: MAX_K_FRAGMENTS, slots: 4 },
+        WarpTiling { subgroups: [1, 1], each: [1, 1], deep: MAX_K_FRAGMENTS, slots: 4 },
     ];
     /// For devices with more shared memory: fewer barriers, or fewer loads from memory for each product, at the price of fewer
     /// workgroups side by side. Which of it counts more has to be tried.
-    const LARGE: [WarpTiling; 2] = [
+    const LARGE_SMEM_TILINGS: [WarpTiling; 2] = [
         WarpTiling { subgroups: [2, 4], each: [4, 4], deep: 1, slots: 4 },
-        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 4 },
+        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: MAX_K_FRAGMENTS, slots: 4 },
     ];
     /// Those of the first list that a device may gain by. What comes through registers has no room for twice as many terms there.
     fn chosen(limits: WorkgroupLimits) -> impl Iterator<Item = WarpTiling> {
-        WarpTiling::CHOSEN.into_iter().skip(usize::from(!limits.cp_async))
+        WarpTiling::DEFAULT_TILINGS.into_iter().skip(usize::from(!limits.cp_async))
     }
     /// All that there are.
     pub fn all() -> impl Iterator<Item = WarpTiling> {
-        WarpTiling::CHOSEN.into_iter().chain(WarpTiling::LARGE)
+        WarpTiling::DEFAULT_TILINGS.into_iter().chain(WarpTiling::LARGE_SMEM_TILINGS)
     }
 }
 
 /// Fragments along the terms of a step, at most; others are a divisor of it.
-const DEEPEST: u32 = 2;
+const MAX_K_FRAGMENTS: u32 = 2;
 /// So many subgroups keep a large device busy.
 const BUSY: usize = 512;
 
@@ -132,7 +132,7 @@ impl MmaTile {
     ) -> Vec<(WarpTiling, MmaTile)> {
         let one =
             |cut: WarpTiling| Some((cut, MmaTile::cut(unit, lanes, cut, limits).filter(|t| t.is_for(sums))?));
-        let large = WarpTiling::LARGE.into_iter().filter(|_| limits.cp_async);
+        let large = WarpTiling::LARGE_SMEM_TILINGS.into_iter().filter(|_| limits.cp_async);
         WarpTiling::chosen(limits).chain(large).filter_map(one).collect()
     }
     /// The tile that is cut so, if the device has room for it.
@@ -159,7 +159,7 @@ impl MmaTile {
     /// different banks. So do lines of rows or columns of 16-bit numbers; f32 are loaded one by one from four such lines, for which
     /// it takes 32 bytes more than a multiple of all banks.
     pub(crate) fn pitch(self, inner: u32, along: bool) -> u32 {
-        let more = if along { multistage_cp_async::BYTES / self.unit.elem.size() } else { 8 };
+        let more = if along { multistage_cp_async::COPY_BYTES / self.unit.elem.size() } else { 8 };
         inner + more
     }
     /// How sums leave.
@@ -184,7 +184,7 @@ impl MmaTile {
     }
     /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes.
     fn for_layouts(self, operands: [&Layout; 2], along: [bool; 2]) -> MmaTile {
-        let piece = multistage_cp_async::BYTES / self.unit.elem.size();
+        let piece = multistage_cp_async::COPY_BYTES / self.unit.elem.size();
         let fits = |side: usize| {
             let axis = if along[side] == (side == 0) { 2 } else { 1 };
             let line = if along[side] { self.depth } else { self.size(side) };
@@ -300,7 +300,7 @@ impl<'k> MmaMainloop<'k, '_> {
             depth: t.depth,
             along: self.form.base.along[side],
             width: if t.slots > 0 {
-                (multistage_cp_async::BYTES / t.unit.elem.size()) as u8
+                (multistage_cp_async::COPY_BYTES / t.unit.elem.size()) as u8
             } else {
                 self.form.width[side]
             },
@@ -313,7 +313,7 @@ impl<'k> MmaMainloop<'k, '_> {
             |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| self.staged.step(bases, firsts, sums);
         let begin = self.terms.like(0);
         // In all tiles as many products follow the last term, of zeros, which make a sum of -0 another.
-        let most = i64::from(t.unit.shape[2]) * i64::from(DEEPEST);
+        let most = i64::from(t.unit.shape[2]) * i64::from(MAX_K_FRAGMENTS);
         let upto = (self.terms + (most - 1)) / most * most;
         if t.slots > 0 {
             let pitch = [0, 1].map(|side| self.staged.pitch(side));

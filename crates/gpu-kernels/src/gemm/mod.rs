@@ -392,7 +392,7 @@ impl<'k> SimtMainloop<'k, '_> {
             along: base.along[side],
             // Of f64, two are 16 bytes.
             width: if tile.slots > 0 {
-                (multistage_cp_async::BYTES / base.dtype.size() as u32) as u8
+                (multistage_cp_async::COPY_BYTES / base.dtype.size() as u32) as u8
             } else {
                 width[side]
             },

@@ -26,7 +26,7 @@ pub(crate) struct CpAsyncPipeline<'k, S = StridedMatrix<'k>> {
 }
 
 /// Bytes of a copy: the most that there are, and no fewer go past the cache of a multiprocessor.
-pub(crate) const BYTES: u32 = 16;
+pub(crate) const COPY_BYTES: u32 = 16;
 
 /// Elements of a slot.
 pub(crate) fn slot_elements(along: bool, size: u32, depth: u32, pitch: u32) -> u32 {

@@ -137,7 +137,7 @@ impl<'k> GemmArgs<'k> {
             .collect();
         let y = k.buffer("y", out, Access::Write);
         let number = indexing::scalar(form.wide);
-        let numbers = LaunchArgs::new(k, number, FIRST + numbers + 4 * extras.len());
+        let numbers = LaunchArgs::new(k, number, BASE_ARGS + numbers + 4 * extras.len());
         let [batches, m, n, terms, tiles_m, tiles_n] =
             ["b", "m", "n", "k", "tiles_m", "tiles_n"].map(|name| numbers.get(name));
         let (sizes, tiles) = ([m, n], [tiles_m, tiles_n]);
@@ -167,4 +167,4 @@ impl<'k> GemmArgs<'k> {
 }
 
 /// Numbers that all products have.
-pub(crate) const FIRST: usize = 6;
+pub(crate) const BASE_ARGS: usize = 6;

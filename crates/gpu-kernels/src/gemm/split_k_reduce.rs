@@ -15,13 +15,13 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Elem, Kernel, Place};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 64;
+const BLOCK_THREADS: u32 = 64;
 /// Sums that an invocation loads before it adds them, at most.
-const AT_ONCE: u32 = 16;
+const MAX_LOADS_IN_FLIGHT: u32 = 16;
 /// So many invocations keep a large device's memory busy: an H100's multiprocessor 256 of them.
-const ENOUGH: usize = 32768;
+const FULL_DEVICE_THREADS: usize = 32768;
 /// Elements of the sums of chunks, at most: what may be taken for a while to be faster.
-const MOST: usize = 1 << 25;
+const MAX_PARTIAL_SUMS: usize = 1 << 25;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ pub fn elem(dtype: DType) -> Elem {
 /// Is it worth while to take `chunks` of `len` elements apart, if the work without has so many workgroups, and a device is
 /// busy with `busy`?
 pub(crate) fn are_apart(units: usize, busy: usize, chunks: usize, len: usize) -> bool {
-    chunks > 1 && units < busy && chunks.saturating_mul(len) <= MOST
+    chunks > 1 && units < busy && chunks.saturating_mul(len) <= MAX_PARTIAL_SUMS
 }
 
 /// The work of joining: the sums `[chunks, len]`, further operands of the epilogue (views of the result's shape), then the
@@ -62,8 +62,8 @@ pub fn join<'a>(
 ) -> Work<'a> {
     let layouts: Vec<&Layout> = extra.iter().map(|(l, _)| *l).collect();
     let joined = layouts.first().map(|l| indexing::join(&layouts, 0, l.rank()));
-    let width = if len.is_multiple_of(4) && len / 4 >= ENOUGH { 4 } else { 1 };
-    let turns = ((chunks - 1).max(1) as u32).next_power_of_two().min(AT_ONCE / u32::from(width));
+    let width = if len.is_multiple_of(4) && len / 4 >= FULL_DEVICE_THREADS { 4 } else { 1 };
+    let turns = ((chunks - 1).max(1) as u32).next_power_of_two().min(MAX_LOADS_IN_FLIGHT / u32::from(width));
     let form = SplitKReduceConfig {
         dtype,
         extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
@@ -80,7 +80,7 @@ pub fn join<'a>(
             all.extend(strides.iter().map(|&s| s as i64));
         }
     }
-    let groups = grid(len.div_ceil(GROUP as usize * usize::from(width)) as u64);
+    let groups = grid(len.div_ceil(BLOCK_THREADS as usize * usize::from(width)) as u64);
     let (key, scalar) = (epilogue.key(Key::of("chunks").with(&form)), indexing::scalar(form.wide));
     args::work(key, move || build(epilogue, &form), groups, scalar, &all)
 }
@@ -91,7 +91,7 @@ pub fn build(epilogue: &dyn Formula, form: &SplitKReduceConfig) -> Kernel {
     let wide = if form.wide { "_wide" } else { "" };
     let SplitKReduceConfig { rank, width, turns, .. } = *form;
     let name = format!("chunks_{}_{}{extra}_{rank}w{width}t{turns}{wide}", epilogue.name(), form.dtype);
-    let k = Builder::new(&name, [GROUP, 1, 1]);
+    let k = Builder::new(&name, [BLOCK_THREADS, 1, 1]);
     let x = k.buffer("x", elem(form.dtype), Access::Read);
     let extras: Vec<Place> =
         (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
@@ -107,7 +107,7 @@ pub fn build(epilogue: &dyn Formula, form: &SplitKReduceConfig) -> Kernel {
             (offset, indexing::strides(&numbers, &format!("stride{i}"), form.rank))
         })
         .collect();
-    let i = (group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s)) * i64::from(width);
+    let i = (group_number(&k, s) * i64::from(BLOCK_THREADS) + k.local_id(0).to(s)) * i64::from(width);
     // Who takes four has all of them.
     k.if_(i.lt(len), || {
         let sum_of = |c: Val<'_>| k.load(x, c * len + i, width);

@@ -10,7 +10,7 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Constant, Place, Scalar};
 
 /// Sums of an invocation of the larger tiles, at least.
-const MANY_SUMS: usize = 32;
+const LARGE_TILE_ACCUMULATORS: usize = 32;
 
 /// What is known of an invocation's rows and columns while a kernel is built.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl<'k> ThreadTile<'k> {
     /// in memory for a chunk's end.
     pub fn shared(&self) -> [Place; 2] {
         let held = elem(self.scalar());
-        if self.scalar() == Scalar::F32 && self.none().len() >= MANY_SUMS {
+        if self.scalar() == Scalar::F32 && self.none().len() >= LARGE_TILE_ACCUMULATORS {
             self.k.min_blocks_per_sm(2);
         }
         [(0, "rows"), (1, "columns")].map(|(side, name)| self.k.shared(name, held, self.held(side)))
@@ -103,7 +103,7 @@ impl<'k> ThreadTile<'k> {
     }
     /// Elements of 16 bytes.
     fn piece(&self) -> u32 {
-        multistage_cp_async::BYTES / self.dtype.size() as u32
+        multistage_cp_async::COPY_BYTES / self.dtype.size() as u32
     }
     fn local(&self, side: usize) -> Val<'k> {
         self.tile.local(self.index)[side]

@@ -12,7 +12,7 @@ use elinvar_core::{Layout, Shape};
 use elinvar_kernel::ir::{Elem, TensorView};
 
 /// Lines begin at multiples of so many f32: 16 bytes.
-const PIECE: usize = 4;
+const ROW_ALIGN_ELEMENTS: usize = 4;
 
 /// A factor, `[b, rows, k]` or `[b, k, columns]`.
 struct TransposedFactor {
@@ -27,9 +27,9 @@ fn layout(dims: [usize; 3]) -> Option<Layout> {
     Shape::new(&dims).ok().map(Layout::contiguous)
 }
 
-/// Lines of terms as they are turned: `[planes, lines, k]`, each line at a multiple of [`PIECE`].
+/// Lines of terms as they are turned: `[planes, lines, k]`, each line at a multiple of [`ROW_ALIGN_ELEMENTS`].
 fn lines(planes: usize, lines: usize, k: usize) -> Option<Layout> {
-    Some(layout([planes, lines, k.next_multiple_of(PIECE)])?.slice(2, 0, k, 1))
+    Some(layout([planes, lines, k.next_multiple_of(ROW_ALIGN_ELEMENTS)])?.slice(2, 0, k, 1))
 }
 
 impl TransposedFactor {
@@ -87,7 +87,7 @@ pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<LaunchSeque
     for (side, factor) in both.iter().enumerate() {
         if let Some(from) = &factor.from {
             let [planes, k, lines] = [0, 1, 2].map(|axis| from.shape()[axis]);
-            let padded = k.next_multiple_of(PIECE);
+            let padded = k.next_multiple_of(ROW_ALIGN_ELEMENTS);
             let turned = BufferSlot::Scratch(all.scratch.len());
             all.scratch.push(BufferSpec::of(p.dtype.into(), planes * lines * padded));
             let how = NhwcView { outer: 0, channel: 1, channels: k, padded };

@@ -27,17 +27,17 @@ use elinvar_kernel::ir::{
 };
 
 /// Rows or columns of a block.
-const SIDE: u32 = WGMMA_BLOCK;
+const TILE_SIDE: u32 = WGMMA_BLOCK;
 /// Invocations of a subgroup.
-const LANES: u32 = 32;
+const WARP_LANES: u32 = 32;
 /// What sums are kept in.
 const FRAGMENT: [u32; 2] = [16, 16];
 /// So many workgroups keep a large device busy.
 const BUSY: usize = 120;
 /// Tiles of so many rows follow each other down, before the next column of tiles: what they read is in the cache for each other.
-const BAND: i64 = 8;
+const BAND_TILES: i64 = 8;
 /// Numbers that say how factors lie.
-const OF_FACTORS: usize = 8;
+const FACTOR_ARGS: usize = 8;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +76,7 @@ impl WgmmaTile {
 
     /// Rows (side 0) or columns (side 1) of a workgroup.
     pub const fn size(self, side: usize) -> u32 {
-        if side == 0 { self.groups * SIDE } else { self.columns }
+        if side == 0 { self.groups * TILE_SIDE } else { self.columns }
     }
     const fn invocations(self) -> u32 {
         self.groups * WARPGROUP
@@ -88,8 +88,8 @@ impl WgmmaTile {
     /// How sums leave.
     fn handing(self) -> EpilogueStaging {
         EpilogueStaging {
-            subgroups: self.invocations() / LANES,
-            lanes: LANES,
+            subgroups: self.invocations() / WARP_LANES,
+            lanes: WARP_LANES,
             fragment: FRAGMENT,
             each: [1, self.columns / FRAGMENT[1]],
             // Two of the smaller tiles have to fit.
@@ -120,7 +120,7 @@ impl TmaFactorLayout {
             // A single plane may be anywhere; the same one for all batches is a single plane.
             let planes = if strides[0] == 0 { 1 } else { sizes[0] };
             let lines = strides[line] as i64;
-            let plane = if planes == 1 { i64::from(SIDE) } else { strides[0] as i64 };
+            let plane = if planes == 1 { i64::from(TILE_SIDE) } else { strides[0] as i64 };
             let offset = l.offset() as i64;
             let numbers = [offset, sizes[inner] as i64, sizes[line] as i64, planes as i64, lines, plane];
             let side_by_side = strides[inner] == 1 && lines >= sizes[inner] as i64;
@@ -132,7 +132,7 @@ impl TmaFactorLayout {
 
 /// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did among others.
 pub fn fits(p: &GemmProblem<'_, '_>) -> bool {
-    let (numbers, elem) = (problem::FIRST + OF_FACTORS + 4 * p.extra.len(), Elem::from(p.dtype));
+    let (numbers, elem) = (problem::BASE_ARGS + FACTOR_ARGS + 4 * p.extra.len(), Elem::from(p.dtype));
     TensorView::is_loadable(elem)
         && !p.is_wide(1)
         // Views are made of parameters.
@@ -210,10 +210,10 @@ struct WgmmaMainloop<'k> {
 pub fn build(epilogue: &dyn Formula, form: &WgmmaConfig) -> Kernel {
     let t = form.tile;
     let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
-    k.subgroup(LANES);
+    k.subgroup(WARP_LANES);
     k.mbarriers(t.slots);
     let elem = Elem::from(form.base.dtype);
-    let h = GemmArgs::read(&k, &form.base, elem, OF_FACTORS);
+    let h = GemmArgs::read(&k, &form.base, elem, FACTOR_ARGS);
     let lies = ["x", "w"].map(|side| {
         ["offset", "line", "plane", "planes"].map(|name| h.numbers.get(&format!("{side}_{name}")))
     });
@@ -222,9 +222,9 @@ pub fn build(epilogue: &dyn Formula, form: &WgmmaConfig) -> Kernel {
     let asked = group / in_batch;
     let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
     let (tile, [tiles_m, tiles_n]) = (group % in_batch, h.tiles);
-    let band = tiles_n * BAND;
-    let top = tile / band * BAND;
-    let (height, within) = ((tiles_m - top).min(tile.like(BAND)), tile % band);
+    let band = tiles_n * BAND_TILES;
+    let top = tile / band * BAND_TILES;
+    let (height, within) = ((tiles_m - top).min(tile.like(BAND_TILES)), tile % band);
     let corner = [(top + within % height) * i64::from(t.size(0)), within / height * i64::from(t.size(1))];
 
     let (sizes, terms) = (h.sizes, h.terms);
@@ -234,7 +234,7 @@ pub fn build(epilogue: &dyn Formula, form: &WgmmaConfig) -> Kernel {
         let (sizes, lines, tiles) = if along {
             ([terms, sizes[side], planes], t.size(side), 1)
         } else {
-            ([sizes[side], terms, planes], SIDE, t.size(side) / SIDE)
+            ([sizes[side], terms, planes], TILE_SIDE, t.size(side) / TILE_SIDE)
         };
         StagedOperand {
             view: k.view(&format!("{name}_view"), h.places[side], lines, offset, sizes, [line, plane]),
@@ -267,9 +267,9 @@ impl<'k> WgmmaMainloop<'k> {
             let tiles = |s: &StagedOperand<'k>| -> Vec<TmaTile> {
                 let base = slot * i64::from(s.slot);
                 let one = |i: u32| {
-                    let place = s.corner + i64::from(i * SIDE);
+                    let place = s.corner + i64::from(i * TILE_SIDE);
                     let from = if s.along { [first, place, s.plane] } else { [place, first, s.plane] };
-                    k.tma_tile(s.staged, base + i64::from(i * SIDE * self.step), s.view, from)
+                    k.tma_tile(s.staged, base + i64::from(i * TILE_SIDE * self.step), s.view, from)
                 };
                 (0..s.tiles).map(one).collect()
             };
@@ -287,7 +287,7 @@ impl<'k> WgmmaMainloop<'k> {
             self.fetch(begin + i64::from(step * self.step), k.u32(step));
         }
         let mine = k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP);
-        let mine = mine * i64::from(SIDE * self.step);
+        let mine = mine * i64::from(TILE_SIDE * self.step);
         let (zero, one, last) = (k.u32(0), k.u32(1), k.u32(t.slots - 1));
         let none = vec![none; (t.columns / FRAGMENT[1]) as usize];
         let carried = [&[zero, zero][..], &none].concat();

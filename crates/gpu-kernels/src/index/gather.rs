@@ -10,7 +10,7 @@ use elinvar_kernel::builder::Builder;
 use elinvar_kernel::ir::{Access, Atomic, Elem, Kernel, Scalar};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 
 /// The work of a gather: x, the index (i64), the result, and a u32 that tells of indices out of range. `None` if there are
 /// no elements.
@@ -31,7 +31,7 @@ pub fn gather(x: &Layout, dtype: DType, axis: usize, index: &Layout) -> Option<W
     let mut all = vec![len as i64, size as i64, step as i64, first.offset() as i64, index.offset() as i64];
     all.extend(indexing::sizes(&joined.dims, wide));
     all.extend(joined.strides.iter().flatten().map(|&s| s as i64));
-    let groups = grid((len as u64).div_ceil(u64::from(GROUP)));
+    let groups = grid((len as u64).div_ceil(u64::from(BLOCK_THREADS)));
     let elem = Elem::from(dtype);
     let key = Key::of("gather").with(&(elem, rank, wide));
     Some(args::work(key, move || build(elem, rank, wide), groups, indexing::scalar(wide), &all))
@@ -40,7 +40,7 @@ pub fn gather(x: &Layout, dtype: DType, axis: usize, index: &Layout) -> Option<W
 /// The kernel for elements of a type, and so many joined axes.
 pub fn build(elem: Elem, rank: usize, wide: bool) -> Kernel {
     let name = format!("gather_{elem}_{rank}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [GROUP, 1, 1]);
+    let k = Builder::new(&name, [BLOCK_THREADS, 1, 1]);
     let x = k.buffer("x", elem, Access::Read);
     let index = k.buffer("index", Elem::I64, Access::Read);
     let y = k.buffer("y", elem, Access::Write);
@@ -53,7 +53,7 @@ pub fn build(elem: Elem, rank: usize, wide: bool) -> Kernel {
     let x_strides = indexing::strides(&numbers, "x_stride", rank);
     let index_strides = indexing::strides(&numbers, "index_stride", rank);
 
-    let i = group_number(&k, number) * i64::from(GROUP) + k.local_id(0).to(number);
+    let i = group_number(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     k.if_(i.lt(len), || {
         let at = axes.index(i);
         let named = k.load(index, indexing::position(index_offset, &at, &index_strides), 1);

@@ -24,7 +24,7 @@ use elinvar_ops::backend::Scatter;
 use elinvar_ops::int::Int;
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,7 +175,7 @@ impl ScatterLines {
             all.extend(self.joined.strides[o].iter().map(|&s| s as i64));
         }
         let places = self.count * if of == ScatterStage::Copy { self.size } else { self.n };
-        let groups = grid((places as u64).div_ceil(u64::from(GROUP)));
+        let groups = grid((places as u64).div_ceil(u64::from(BLOCK_THREADS)));
         let key = Key::of("scatter").with(&form);
         args::work(key, move || build(&form), groups, indexing::scalar(self.wide), &all)
     }
@@ -230,7 +230,7 @@ impl<'k> LineStrides<'k> {
 
 /// The kernel of a form.
 pub fn build(form: &ScatterConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
+    let k = Builder::new(&form.name(), [BLOCK_THREADS, 1, 1]);
     let elem = Elem::from(form.dtype);
     let read = |name: &str, e: Elem| k.buffer(name, e, Access::Read);
     let change = |name: &str| k.buffer(name, Elem::U32, Access::ReadWrite);
@@ -259,7 +259,7 @@ pub fn build(form: &ScatterConfig) -> Kernel {
         })
         .collect();
     // Neighbours are in neighbouring lines, which often lie side by side.
-    let e = group_number(&k, number) * i64::from(GROUP) + k.local_id(0).to(number);
+    let e = group_number(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     let along = if form.of == ScatterStage::Copy { size } else { n };
     k.if_(e.lt(lines * along), || {
         let (i, line) = (e / lines, axes.index(e % lines));

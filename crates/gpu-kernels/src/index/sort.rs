@@ -15,9 +15,9 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Atomic, Builtin, Compare, Elem, Kernel, Place, Scalar, Unary};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 /// Elements that a workgroup sorts in shared memory: two an invocation, 6 KiB of keys of 64 bits and places.
-const BLOCK: usize = 512;
+const BLOCK_ELEMENTS: usize = 512;
 
 /// What keys are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,7 +113,7 @@ pub(crate) fn steps(
         all.scratch.extend([BufferSpec::of(source.key_elem(), len), BufferSpec::of(Elem::U32, len)]);
         [BufferSlot::Scratch(at), BufferSlot::Scratch(at + 1)]
     };
-    let block = n.next_power_of_two().clamp(2, BLOCK);
+    let block = n.next_power_of_two().clamp(2, BLOCK_ELEMENTS);
     let merges = n.div_ceil(block).next_power_of_two().trailing_zeros() as usize;
     // What the launches write, one after the other.
     let rounds = merges + 1;
@@ -171,10 +171,12 @@ fn launch(
     let (number, turns, groups) = match stage {
         SortPass::Block(b) => {
             let blocks = n.div_ceil(b);
-            (blocks, size, (rows * blocks).div_ceil(BLOCK / b))
+            (blocks, size, (rows * blocks).div_ceil(BLOCK_ELEMENTS / b))
         }
         // A search among w elements ends after as many halvings as w has bits.
-        SortPass::Merge(w) => (w, w.trailing_zeros() as usize + 1, (rows * n).div_ceil(GROUP as usize)),
+        SortPass::Merge(w) => {
+            (w, w.trailing_zeros() as usize + 1, (rows * n).div_ceil(BLOCK_THREADS as usize))
+        }
     };
     let mut all = [rows, n, number, turns].map(|v| v as i64).to_vec();
     all.extend([x.offset() as i64, x.strides().get(kept).map_or(0, |&s| s as i64)]);
@@ -281,7 +283,7 @@ impl SortOutput {
 
 /// The kernel of a form.
 pub fn build(form: &SortConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
+    let k = Builder::new(&form.name(), [BLOCK_THREADS, 1, 1]);
     match form.block {
         Some(size) => blocks(&k, form, size),
         None => merge(&k, form),
@@ -312,15 +314,15 @@ fn blocks(k: &Builder, form: &SortConfig, size: u32) {
     let refused = (source == KeySource::Indices).then(|| k.buffer("refused", Elem::U32, Access::ReadWrite));
     let to = target(k, form, form.last.then_some(x));
     let p = SortBody::read(k, form);
-    let keys = k.shared("keys", source.key_elem(), BLOCK as u32);
-    let places = k.shared("at", Elem::U32, BLOCK as u32);
+    let keys = k.shared("keys", source.key_elem(), BLOCK_ELEMENTS as u32);
+    let places = k.shared("at", Elem::U32, BLOCK_ELEMENTS as u32);
     let number = p.n.scalar();
     let t = k.builtin(Builtin::LocalIndex);
-    let first = group_number(k, number) * i64::from(BLOCK as u32 / size);
+    let first = group_number(k, number) * i64::from(BLOCK_ELEMENTS as u32 / size);
     let count = p.rows * p.number;
     // The block of a slot of shared memory, its row, and the slot's place in the row.
     let slot = |e: u32| {
-        let at = t + i64::from(e * GROUP);
+        let at = t + i64::from(e * BLOCK_THREADS);
         let block = first + (at / i64::from(size)).to(number);
         let inside = block.min(count - 1);
         let i = inside % p.number * i64::from(size) + (at % i64::from(size)).to(number);
@@ -378,7 +380,7 @@ fn merge(k: &Builder, form: &SortConfig) {
     let to = target(k, form, x);
     let p = SortBody::read(k, form);
     let number = p.n.scalar();
-    let e = group_number(k, number) * i64::from(GROUP) + k.local_id(0).to(number);
+    let e = group_number(k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     k.if_(e.lt(p.rows * p.n), || {
         let (row, i) = (e / p.n, e % p.n);
         let base = row * p.n;

@@ -10,7 +10,7 @@ use elinvar_kernel::ir::{Binary, Scalar};
 use std::cell::Cell;
 
 /// Numbers, and what is computed from them, stay below this in 32 bits.
-const NARROW: i128 = 1 << 30;
+const INDEX32_LIMIT: i128 = 1 << 30;
 
 thread_local! {
     static WIDE: Cell<bool> = const { Cell::new(false) };
@@ -27,7 +27,7 @@ pub fn all_wide<T>(plan: impl FnOnce() -> T) -> T {
 
 /// Do so many elements need 64-bit numbers?
 pub fn are_many(n: usize) -> bool {
-    n as i128 >= NARROW || WIDE.get()
+    n as i128 >= INDEX32_LIMIT || WIDE.get()
 }
 
 /// Does a tensor of this layout need 64-bit numbers?
@@ -35,7 +35,7 @@ pub fn is_wide(l: &Layout) -> bool {
     let far: i128 = (l.shape().iter().zip(l.strides()))
         .map(|(&n, &s)| (n as i128 - 1).max(0) * s.unsigned_abs() as i128)
         .sum();
-    l.offset() as i128 + far >= NARROW || are_many(l.shape().numel())
+    l.offset() as i128 + far >= INDEX32_LIMIT || are_many(l.shape().numel())
 }
 
 /// The type of numbers.

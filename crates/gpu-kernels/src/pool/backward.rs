@@ -18,7 +18,7 @@ use elinvar_kernel::ir::{Access, Elem, Kernel, Place};
 use elinvar_ops::backend::{Pool, Windows};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 128;
+const BLOCK_THREADS: u32 = 128;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,7 +138,7 @@ fn launch(
     let written = UnrolledWindow::of(&counts).filter(|_| may_be);
     let form = PoolBackwardConfig { of, dtype, rank, lead: joined.dims.len(), written, wide };
     let each = written.map_or(1, UnrolledWindow::each);
-    let groups = grid(len.div_ceil(GROUP as usize * each) as u64);
+    let groups = grid(len.div_ceil(BLOCK_THREADS as usize * each) as u64);
     let key = Key::of("pool_grad").with(&form);
     Some(args::work_with_table(key, move || build(&form), groups, indexing::scalar(wide), &all, &table))
 }
@@ -215,7 +215,7 @@ struct PoolBackwardBody<'k, 'f> {
 
 /// The kernel of a form.
 fn build(form: &PoolBackwardConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
+    let k = Builder::new(&form.name(), [BLOCK_THREADS, 1, 1]);
     let elem = Elem::from(form.dtype);
     let read = |name: &str, e: Elem| k.buffer(name, e, Access::Read);
     // In the order of a scatter.
@@ -230,8 +230,8 @@ fn build(form: &PoolBackwardConfig) -> Kernel {
     let p = PoolBackwardBody::read(&k, form, memory);
     let number = p.len.scalar();
     let each = form.written.map_or(1, UnrolledWindow::each) as i64;
-    let first = group_number(&k, number) * (i64::from(GROUP) * each) + k.local_id(0).to(number);
-    let all: Vec<Val> = (0..each).map(|e| first + e * i64::from(GROUP)).collect();
+    let first = group_number(&k, number) * (i64::from(BLOCK_THREADS) * each) + k.local_id(0).to(number);
+    let all: Vec<Val> = (0..each).map(|e| first + e * i64::from(BLOCK_THREADS)).collect();
     let sums: Vec<Val> = match form.written {
         Some(written) => {
             let elements: Vec<Element> = all.iter().map(|&i| p.element(i.min(p.len - 1))).collect();

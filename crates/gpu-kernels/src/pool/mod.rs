@@ -25,13 +25,13 @@ use elinvar_kernel::ir::{Access, Elem, Kernel, Scalar};
 use elinvar_ops::backend::{ArgFold, Fold, Pool, PoolKind, Windows};
 
 /// Invocations of a workgroup of a maximum.
-const GROUP: u32 = 128;
+const BLOCK_THREADS: u32 = 128;
 /// So many terms are folded by one invocation, and written out.
-const ALONE: usize = 16;
+const MAX_UNROLLED_TERMS: usize = 16;
 /// Elements that an invocation has under way, of several windows that are written out.
-const AT_ONCE: usize = 16;
+const MAX_LOADS_IN_FLIGHT: usize = 16;
 /// Windows of an invocation then, at most.
-const MOST_EACH: usize = 4;
+const MAX_WINDOWS_PER_THREAD: usize = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,7 +80,7 @@ impl UnrolledWindow {
             counts: [0, 1, 2].map(one),
             whole: counts.iter().all(|[least, most]| least == most),
         };
-        (all <= ALONE).then(written)
+        (all <= MAX_UNROLLED_TERMS).then(written)
     }
     /// Is there always something in all of them?
     pub(crate) fn is_whole(self) -> bool {
@@ -92,7 +92,7 @@ impl UnrolledWindow {
     }
     /// How many windows an invocation has under way.
     pub(crate) fn each(self) -> usize {
-        (AT_ONCE / self.count().max(1)).clamp(1, MOST_EACH)
+        (MAX_LOADS_IN_FLIGHT / self.count().max(1)).clamp(1, MAX_WINDOWS_PER_THREAD)
     }
     /// The places, in row-major order.
     pub(crate) fn places(self, rank: usize) -> Vec<Vec<i64>> {
@@ -157,13 +157,15 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
     }
     let written = UnrolledWindow::of(&counts);
     let (of, per) = match p.kind {
-        PoolKind::Max => (PoolOutput::Max(written), GROUP as usize * written.map_or(1, UnrolledWindow::each)),
+        PoolKind::Max => {
+            (PoolOutput::Max(written), BLOCK_THREADS as usize * written.map_or(1, UnrolledWindow::each))
+        }
         PoolKind::Avg => {
             // Most of what an element costs is to find out where it is.
             let length = RowLength::of(most, RegisterBudget::One);
             // A small window is one invocation's business.
-            let own = if most <= ALONE { 1 } else { length.lanes };
-            let tile = RowTile { lanes: own, rows: GROUP / own, crossed: false };
+            let own = if most <= MAX_UNROLLED_TERMS { 1 } else { length.lanes };
+            let tile = RowTile { lanes: own, rows: BLOCK_THREADS / own, crossed: false };
             all.push(most as i64);
             // With fewer terms, the others' lanes hold what changes no bit; which they are has to be the same for all.
             let written = written.filter(|w| w.whole && own == 1);
@@ -227,7 +229,7 @@ struct PoolBody<'k> {
 /// The kernel of a form.
 pub fn build(form: &PoolConfig) -> Kernel {
     let invocations = match form.of {
-        PoolOutput::Max(_) => GROUP,
+        PoolOutput::Max(_) => BLOCK_THREADS,
         PoolOutput::Average { tile, .. } => tile.invocations(),
     };
     let k = Builder::new(&form.name(), [invocations, 1, 1]);
@@ -238,11 +240,12 @@ pub fn build(form: &PoolConfig) -> Kernel {
     let p = PoolBody::read(&k, form);
     let s = p.len.scalar();
     let c = Compute::from(form.dtype);
-    let alone = || group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s);
+    let alone = || group_number(&k, s) * i64::from(BLOCK_THREADS) + k.local_id(0).to(s);
     // Those of an invocation that has several windows: neighbours have neighbours.
     let several = |written: UnrolledWindow| -> Vec<Val> {
-        let first = group_number(&k, s) * (i64::from(GROUP) * written.each() as i64) + k.local_id(0).to(s);
-        (0..written.each() as i64).map(|e| first + e * i64::from(GROUP)).collect()
+        let first =
+            group_number(&k, s) * (i64::from(BLOCK_THREADS) * written.each() as i64) + k.local_id(0).to(s);
+        (0..written.each() as i64).map(|e| first + e * i64::from(BLOCK_THREADS)).collect()
     };
     match form.of {
         PoolOutput::Max(Some(written)) => {

@@ -15,9 +15,9 @@ use elinvar_kernel::ir::{Access, Builtin, Compare, Elem, Kernel, Scalar};
 use elinvar_ops::backend::ArgFold;
 
 /// Elements of a piece of a long row: 32 for each of 128 invocations.
-const PIECE: usize = 4096;
+const PIECE_ELEMENTS: usize = 4096;
 /// Rows that fill a device without being cut.
-const MANY_ROWS: usize = 1024;
+const FULL_DEVICE_ROWS: usize = 1024;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,13 +47,16 @@ pub fn arg_fold(f: ArgFold, x: &Layout, dtype: DType, kept: usize) -> LaunchSequ
     if rows == 0 {
         return all;
     }
-    if n <= 2 * PIECE || rows >= MANY_ROWS {
+    if n <= 2 * PIECE_ELEMENTS || rows >= FULL_DEVICE_ROWS {
         all.push(launch(f, x, dtype, kept, [n, n], false), &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         return all;
     }
-    let pieces = n.div_ceil(PIECE);
+    let pieces = n.div_ceil(PIECE_ELEMENTS);
     all.scratch = vec![BufferSpec::of(Elem::I64, rows * pieces)];
-    all.push(launch(f, x, dtype, kept, [n, PIECE], false), &[BufferSlot::Operand(0), BufferSlot::Scratch(0)]);
+    all.push(
+        launch(f, x, dtype, kept, [n, PIECE_ELEMENTS], false),
+        &[BufferSlot::Operand(0), BufferSlot::Scratch(0)],
+    );
     let buffers = [BufferSlot::Operand(0), BufferSlot::Scratch(0), BufferSlot::Result(0)];
     all.push(launch(f, x, dtype, kept, [pieces, pieces], true), &buffers);
     all

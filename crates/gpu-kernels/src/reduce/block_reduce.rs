@@ -18,13 +18,13 @@ use elinvar_kernel::ir::{Binary, Constant, Elem, Place, Scalar};
 use elinvar_ops::backend::Fold;
 
 /// Groups of blocks that wait for a neighbour: one per level, for up to 2^32 blocks.
-const LEVELS: u32 = 32;
+const STACK_LEVELS: u32 = 32;
 
 /// Terms that an invocation loads before it combines them, at most: 16 warps of eight have 16 KiB under way, which is what an
 /// H100's multiprocessor needs to be kept busy (2.8 TB/s for 700 ns on 132 of them, 15 KiB each).
-const TURNS: u32 = 8;
+const MAX_LOADS_IN_FLIGHT: u32 = 8;
 /// The same where an invocation has several lanes: such workgroups are few.
-const AT_ONCE: u32 = 32;
+const MAX_LOADS_SEVERAL_LANES: u32 = 32;
 
 /// What a device lets an invocation hold in registers of the rows that it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,17 +32,17 @@ pub enum RegisterBudget {
     /// One element at a time: where registers are memory, or compilers choke on long kernels.
     #[default]
     One,
-    /// As many as keep memory busy; a row of some thousands may stay. Workgroups may have [`MANY_INVOCATIONS`].
+    /// As many as keep memory busy; a row of some thousands may stay. Workgroups may have [`MAX_BLOCK_THREADS`].
     Many,
 }
 
 /// Invocations of a workgroup at most, if they hold many elements.
-pub const MANY_INVOCATIONS: u32 = 1024;
+pub const MAX_BLOCK_THREADS: u32 = 1024;
 
 /// Invocations of a workgroup that holds few of what it reads at a time: so several are on a multiprocessor.
-const SOME_INVOCATIONS: u32 = 512;
+const BLOCK_THREADS: u32 = 512;
 /// Blocks side by side: of as many invocations.
-const BESIDE: u32 = SOME_INVOCATIONS / order::LANES as u32;
+const PARALLEL_BLOCKS: u32 = BLOCK_THREADS / order::LANES as u32;
 
 /// What a kernel knows about how many terms rows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ impl RowLength {
         let turns = match hold {
             RegisterBudget::One => 0,
             RegisterBudget::Many => {
-                n.div_ceil(order::LANES).next_power_of_two().clamp(1, TURNS as usize) as u32
+                n.div_ceil(order::LANES).next_power_of_two().clamp(1, MAX_LOADS_IN_FLIGHT as usize) as u32
             }
         };
         RowLength { lanes: lanes(n), turns, many: n > order::BLOCK, beside: 1 }
@@ -74,7 +74,7 @@ impl RowLength {
         if hold == RegisterBudget::One || !alone || n <= 2 * order::BLOCK {
             return self;
         }
-        RowLength { beside: BESIDE, many: n > BESIDE as usize * order::BLOCK, ..self }
+        RowLength { beside: PARALLEL_BLOCKS, many: n > PARALLEL_BLOCKS as usize * order::BLOCK, ..self }
     }
     /// The same for rows whose elements stay, in so many blocks side by side: however long, there is no loop over blocks.
     pub fn held(n: usize, beside: u32) -> RowLength {
@@ -112,7 +112,7 @@ impl RowTile {
             // than multiprocessors, so where there is much to be brought they are as large as they may be.
             let most = match hold {
                 RegisterBudget::One => 8,
-                RegisterBudget::Many => SOME_INVOCATIONS / 32,
+                RegisterBudget::Many => BLOCK_THREADS / 32,
             };
             return RowTile { lanes: lanes.min(most), rows: 32, crossed };
         }
@@ -128,11 +128,13 @@ impl RowTile {
 /// 4 us each time that it is read (100 KiB at some 25 bytes a nanosecond), and two launches more that wait for each other as long.
 pub fn is_enough(rows: usize, n: usize, hold: RegisterBudget) -> bool {
     n <= 2 * order::BLOCK
-        || (hold == RegisterBudget::Many && rows >= ROWS_BESIDE && n <= 2 * BESIDE as usize * order::BLOCK)
+        || (hold == RegisterBudget::Many
+            && rows >= MAX_ROWS_PARALLEL_BLOCKS
+            && n <= 2 * PARALLEL_BLOCKS as usize * order::BLOCK)
 }
 
 /// So many rows keep enough multiprocessors busy.
-const ROWS_BESIDE: usize = 32;
+const MAX_ROWS_PARALLEL_BLOCKS: usize = 32;
 
 /// Lanes of the tree that can have a term.
 pub fn lanes(n: usize) -> u32 {
@@ -205,7 +207,7 @@ impl<'k> BlockRow<'k> {
             (index % i64::from(tile.lanes), index / i64::from(tile.lanes))
         };
         let shared = k.shared("lanes", elem(scalar), length.invocations(tile));
-        let stack = length.many.then(|| k.shared("blocks", elem(scalar), LEVELS * tile.rows));
+        let stack = length.many.then(|| k.shared("blocks", elem(scalar), STACK_LEVELS * tile.rows));
         let mine = lane * i64::from(tile.rows) + row;
         let mine = part.map_or(mine, |part| part * all + mine);
         let part = part.map(|part| part.to(number));
@@ -264,7 +266,7 @@ impl<'k> BlockRow<'k> {
                     let blocks = blocks.to(Scalar::U32);
                     let none = k.constant(start(f, self.scalar));
                     let init = [none, k.constant(false.into())];
-                    let all = k.for_(k.u32(0), k.u32(LEVELS), k.u32(1), &init, |l, c| {
+                    let all = k.for_(k.u32(0), k.u32(STACK_LEVELS), k.u32(1), &init, |l, c| {
                         let waits = (blocks >> l) & 1;
                         k.if_else(
                             waits.eq(k.u32(1)),
@@ -367,8 +369,8 @@ impl<'k> BlockRow<'k> {
                 sums
             };
             // Turns in which all lanes have a term; at the end fewer at a time, as some are for nothing.
-            let all = self.length.turns.min(AT_ONCE / own).max(1);
-            let some = all.min(TURNS / 2);
+            let all = self.length.turns.min(MAX_LOADS_SEVERAL_LANES / own).max(1);
+            let some = all.min(MAX_LOADS_IN_FLIGHT / 2);
             let (whole, sums) = if i64::from(self.length.lanes) == lanes {
                 let whole = m & -(i64::from(all) * lanes);
                 (whole, k.for_(m.like(0), whole, step(all), &none, |j, sums| together(j, all, sums, false)))

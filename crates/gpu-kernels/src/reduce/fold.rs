@@ -51,11 +51,11 @@ fn scalar(fold: Fold, dtype: DType) -> Scalar {
 }
 
 /// Rows that fill a device without being cut.
-const MANY_ROWS: usize = 512;
+const FULL_DEVICE_ROWS: usize = 512;
 /// Invocations of a workgroup that joins blocks.
-const JOINED: usize = 256;
+const JOIN_THREADS: usize = 256;
 /// Blocks that each of them joins where there are more than that: a launch that waits for another one takes as long.
-const EACH: usize = 16;
+const BLOCKS_PER_THREAD: usize = 16;
 
 /// The work of a fold. Operand: x. Result: the fold of each row.
 pub fn steps(
@@ -70,7 +70,7 @@ pub fn steps(
     let n: usize = x.shape()[kept..].iter().product();
     let mut all =
         LaunchSequence { results: vec![BufferSpec::of(to.into(), rows)], ..LaunchSequence::default() };
-    if rows >= MANY_ROWS || block_reduce::is_enough(rows, n, hold) {
+    if rows >= FULL_DEVICE_ROWS || block_reduce::is_enough(rows, n, hold) {
         if let Some(work) = fold(f, x, dtype, kept, to, FoldChoice { tile: None, hold }) {
             all.push(work, &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         }
@@ -98,8 +98,8 @@ pub(crate) fn joins(
     result: BufferSlot,
 ) {
     loop {
-        let each = if count > JOINED { EACH } else { 1 };
-        let joined = count.div_ceil(JOINED * each);
+        let each = if count > JOIN_THREADS { BLOCKS_PER_THREAD } else { 1 };
+        let joined = count.div_ceil(JOIN_THREADS * each);
         let last = joined == 1;
         let into = if last { result } else { BufferSlot::Scratch(all.scratch.len()) };
         if !last {
@@ -126,19 +126,19 @@ pub(crate) fn joins(
 pub fn join(f: Fold, scalar: Scalar, to: Elem, each: usize, wide: bool) -> Kernel {
     let word = word(f);
     let name = format!("fold_join_{word}_{scalar}_{to}_e{each}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [JOINED as u32, 1, 1]);
+    let k = Builder::new(&name, [JOIN_THREADS as u32, 1, 1]);
     let x = k.buffer("x", elem(scalar), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let s = indexing::scalar(wide);
     let numbers = LaunchArgs::new(&k, s, 3);
     let [rows, count, joined] = ["rows", "count", "joined"].map(|n| numbers.get(n));
-    let shared = k.shared("blocks", elem(scalar), JOINED as u32);
+    let shared = k.shared("blocks", elem(scalar), JOIN_THREADS as u32);
     let unit = group_number(&k, s);
     // The last row of a grid may have workgroups too many: they go along, and store nothing.
     let inside = unit.min(rows * joined - 1);
     let (row, piece) = (inside / joined, inside % joined);
     let t = k.local_id(0);
-    let first = (piece * JOINED as i64 + t.to(s)) * each as i64;
+    let first = (piece * JOIN_THREADS as i64 + t.to(s)) * each as i64;
     let none = k.constant(start(f, scalar));
     // Loads that wait for no condition are under way together.
     let mut own: Vec<Val> = (0..each as i64)
@@ -154,13 +154,13 @@ pub fn join(f: Fold, scalar: Scalar, to: Elem, each: usize, wide: bool) -> Kerne
     k.store(shared, t, mine);
     k.barrier();
     let mut far = 1;
-    while far < JOINED as i64 {
+    while far < JOIN_THREADS as i64 {
         k.if_((t & (2 * far - 1)).eq(k.u32(0)), || {
             let (left, right) = (k.load(shared, t, 1), k.load(shared, t + far, 1));
             k.store(shared, t, left.binary(combine(f), right));
         });
         far *= 2;
-        if far < JOINED as i64 {
+        if far < JOIN_THREADS as i64 {
             k.barrier();
         }
     }

@@ -19,10 +19,10 @@ use elinvar_kernel::lane::Term;
 use elinvar_ops::rows::{RowOut, STATS};
 
 /// Rows that fill a device without being cut.
-const MANY_ROWS: usize = 256;
+const FULL_DEVICE_ROWS: usize = 256;
 /// Invocations of a workgroup that makes results, and how many elements each of them takes.
-const GROUP: u32 = 256;
-const EACH: i64 = 4;
+const BLOCK_THREADS: u32 = 256;
+const ELEMENTS_PER_THREAD: i64 = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +56,7 @@ pub fn steps<'a>(
     let mut all =
         LaunchSequence { results: vec![BufferSpec::of(dtype.into(), len)], ..LaunchSequence::default() };
     let operands: Vec<BufferSlot> = (0..x.len()).map(BufferSlot::Operand).collect();
-    if count >= MANY_ROWS || block_reduce::is_enough(count, n, hold) {
+    if count >= FULL_DEVICE_ROWS || block_reduce::is_enough(count, n, hold) {
         if let Some(work) = rows(f, dtype, x, kept, hold) {
             all.push(work, &[&operands[..], &[BufferSlot::Result(0)]].concat());
         }
@@ -105,7 +105,7 @@ fn launch<'a>(
     };
     let pieces = match (fold, f.out()) {
         (Some(_), _) => n.div_ceil(order::BLOCK),
-        (None, RowOut::Each) => n.div_ceil((i64::from(GROUP) * EACH) as usize),
+        (None, RowOut::Each) => n.div_ceil((i64::from(BLOCK_THREADS) * ELEMENTS_PER_THREAD) as usize),
         (None, RowOut::Once | RowOut::Statistics) => 1,
     };
     let mut all = vec![count as i64, n as i64, pieces as i64];
@@ -137,7 +137,7 @@ impl MultiBlockRowwiseConfig {
 /// The kernel of a form: the operands, the folds of the statistics so far, and what comes out.
 pub fn build(f: &dyn RowFormula, form: &MultiBlockRowwiseConfig) -> Kernel {
     let tile = RowTile { lanes: order::LANES as u32, rows: 1, crossed: false };
-    let group = if form.fold.is_some() { tile.invocations() } else { GROUP };
+    let group = if form.fold.is_some() { tile.invocations() } else { BLOCK_THREADS };
     let k = Builder::new(&form.name(f), [group, 1, 1]);
     let c = Compute::from(form.dtype);
     let places: Vec<Place> = (form.operands.iter().enumerate())
@@ -194,8 +194,9 @@ pub fn build(f: &dyn RowFormula, form: &MultiBlockRowwiseConfig) -> Kernel {
             k.if_(leads, || k.store(y, unit, result));
         }
         (None, RowOut::Each) => {
-            let first = piece * (i64::from(GROUP) * EACH) + t;
-            let places: Vec<Val> = (0..EACH).map(|e| first + e * i64::from(GROUP)).collect();
+            let first = piece * (i64::from(BLOCK_THREADS) * ELEMENTS_PER_THREAD) + t;
+            let places: Vec<Val> =
+                (0..ELEMENTS_PER_THREAD).map(|e| first + e * i64::from(BLOCK_THREADS)).collect();
             let store =
                 |i: Val<'_>, x: &[Term<'_>]| k.store(y, row * n + i, f.result(c, x, &s, count).value(&k));
             let one_by_one = || {
@@ -206,7 +207,8 @@ pub fn build(f: &dyn RowFormula, form: &MultiBlockRowwiseConfig) -> Kernel {
             match form.hold {
                 RegisterBudget::One => one_by_one(),
                 RegisterBudget::Many => {
-                    let whole = exists & !n.lt((piece + 1) * (i64::from(GROUP) * EACH));
+                    let whole =
+                        exists & !n.lt((piece + 1) * (i64::from(BLOCK_THREADS) * ELEMENTS_PER_THREAD));
                     let together = || {
                         let x: Vec<Vec<Term>> = places.iter().map(|&i| element(i)).collect();
                         places.iter().zip(&x).for_each(|(&i, x)| store(i, x));

@@ -148,7 +148,7 @@ pub struct RowwiseConfig {
 }
 
 /// So few rows have a multiprocessor each, or two.
-const FEW_ROWS: usize = 256;
+const ROWS_PER_MULTIPROCESSOR: usize = 256;
 
 /// The sum of the products of two operands.
 #[derive(Clone, Copy, Debug)]
@@ -221,7 +221,7 @@ pub(crate) fn rows_to<'a>(
     let varies = outer.strides.iter().map(|s| s.is_empty() || s.iter().any(|&s| s != 0));
     let varies: Vec<bool> = varies.collect();
     // Long rows that are many take turns: while one's elements come, another's are folded, and several are on a multiprocessor.
-    let stays = n <= 2 * order::BLOCK || count <= FEW_ROWS;
+    let stays = n <= 2 * order::BLOCK || count <= ROWS_PER_MULTIPROCESSOR;
     let held = if stays { held(f, dtype, n, tile, &varies, hold) } else { None };
     let length = match held {
         Some(held) => RowLength::held(n, held.beside()),

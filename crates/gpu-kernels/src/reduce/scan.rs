@@ -25,8 +25,8 @@ use elinvar_ops::backend::Scan;
 
 /// Invocations of a workgroup whose rows lie one after the other, and of one whose rows lie side by side: four of whole blocks, or of
 /// 64-bit numbers two, so that its elements fit 18 KiB.
-const ALONG: u32 = 128;
-const CROSSED: u32 = 256;
+const ROW_THREADS: u32 = 128;
+const COLUMN_THREADS: u32 = 256;
 
 /// How rows are given to the invocations of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ struct ScanTile {
 impl ScanTile {
     fn of(n: usize, crossed: bool, scalar: Scalar) -> ScanTile {
         let groups = n.clamp(1, SCAN_BLOCK).div_ceil(SCAN_GROUP).next_power_of_two() as u32;
-        let invocations = if crossed { CROSSED * 32 / scalar.bits() } else { ALONG };
+        let invocations = if crossed { COLUMN_THREADS * 32 / scalar.bits() } else { ROW_THREADS };
         ScanTile { groups, rows: invocations / groups, crossed }
     }
     fn invocations(self) -> u32 {
@@ -55,8 +55,8 @@ impl ScanTile {
 }
 
 /// Rows that fill a device without being cut, and blocks of a row that are not worth cutting.
-const MANY_ROWS: usize = 128;
-const FEW_BLOCKS: usize = 8;
+const FULL_DEVICE_ROWS: usize = 128;
+const MIN_BLOCKS: usize = 8;
 
 /// The work of a scan along the last axis. Operand: x. Result: its prefixes.
 pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'static> {
@@ -66,7 +66,7 @@ pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'st
     let n = x.shape().last().copied().unwrap_or(1);
     let (rows, blocks) = (len.checked_div(n).unwrap_or(0), n.div_ceil(SCAN_BLOCK));
     let scalar = scalar(dtype);
-    if rows >= MANY_ROWS || blocks <= FEW_BLOCKS {
+    if rows >= FULL_DEVICE_ROWS || blocks <= MIN_BLOCKS {
         if let Some(work) = scan(f, x, dtype, to) {
             all.push(work, &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         }
@@ -83,7 +83,7 @@ pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'st
     let number = indexing::scalar(wide);
     all.push(args::work(key, chain, grid(rows as u64), number, &sizes), &[scanned, before]);
     let to = Elem::from(to);
-    let groups = grid(len.div_ceil(SPREAD as usize) as u64);
+    let groups = grid(len.div_ceil(JOIN_THREADS as usize) as u64);
     let key = Key::of("scan_spread").with(&(f, scalar, to, wide));
     let spread = move || spread(f, scalar, to, wide);
     all.push(args::work(key, spread, groups, number, &sizes), &[scanned, before, BufferSlot::Result(0)]);
@@ -91,7 +91,7 @@ pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'st
 }
 
 /// Invocations of the kernels that join blocks.
-const SPREAD: u32 = 256;
+const JOIN_THREADS: u32 = 256;
 
 fn op(f: Scan) -> (&'static str, Binary) {
     match f {
@@ -114,19 +114,19 @@ fn scalar(dtype: DType) -> Scalar {
 pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
     let (word, op) = op(f);
     let name = format!("scan_chain_{word}_{scalar}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [SPREAD, 1, 1]);
+    let k = Builder::new(&name, [JOIN_THREADS, 1, 1]);
     let x = k.buffer("x", elem(scalar), Access::Read);
     let before = k.buffer("before", elem(scalar), Access::Write);
     let s = indexing::scalar(wide);
     let numbers = LaunchArgs::new(&k, s, 3);
     let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| numbers.get(n));
-    let shared = k.shared("ends", elem(scalar), SPREAD);
+    let shared = k.shared("ends", elem(scalar), JOIN_THREADS);
     // The last row of a grid may have workgroups too many: they go along, and store nothing.
     let asked = group_number(&k, s);
     let row = asked.min(rows - 1);
     let t = k.local_id(0);
     let zero = k.int(scalar, 0);
-    let (first, step) = (n.like(0), n.like(i64::from(SPREAD)));
+    let (first, step) = (n.like(0), n.like(i64::from(JOIN_THREADS)));
     k.for_(first, blocks, step, &[zero], |from, carried| {
         let b = from + t.to(s);
         let end = ((b + 1) * SCAN_BLOCK as i64).min(n) - 1;
@@ -137,7 +137,7 @@ pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
         // In the place of its end, a block gets what stands before it.
         k.if_(t.eq(k.u32(0)), || {
             let some = SCAN_GROUP as u32;
-            k.for_(k.u32(0), k.u32(SPREAD), k.u32(some), carried, |i, c| {
+            k.for_(k.u32(0), k.u32(JOIN_THREADS), k.u32(some), carried, |i, c| {
                 let mut sum = c[0];
                 let is_first = from.eq(first) & i.eq(k.u32(0));
                 in_turn(&k, shared, i, some, &mut |e, own| {
@@ -154,8 +154,8 @@ pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
         let there = b.lt(blocks) & asked.lt(rows);
         k.if_(there, || k.store(before, row * blocks + b, mine));
         // What the last block ended with is not in its place any more.
-        let last = k.load(shared, k.u32(SPREAD - 1), 1);
-        let end = ((from + i64::from(SPREAD)) * SCAN_BLOCK as i64).min(n) - 1;
+        let last = k.load(shared, k.u32(JOIN_THREADS - 1), 1);
+        let end = ((from + i64::from(JOIN_THREADS)) * SCAN_BLOCK as i64).min(n) - 1;
         let next = last.binary(op, k.load(x, row * n + end, 1));
         // The next ends are written over these.
         k.barrier();
@@ -188,14 +188,14 @@ fn in_turn<'k>(
 pub fn spread(f: Scan, scalar: Scalar, to: Elem, wide: bool) -> Kernel {
     let (word, op) = op(f);
     let name = format!("scan_spread_{word}_{scalar}_{to}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [SPREAD, 1, 1]);
+    let k = Builder::new(&name, [JOIN_THREADS, 1, 1]);
     let x = k.buffer("x", elem(scalar), Access::Read);
     let before = k.buffer("before", elem(scalar), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let s = indexing::scalar(wide);
     let numbers = LaunchArgs::new(&k, s, 3);
     let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| numbers.get(n));
-    let i = group_number(&k, s) * i64::from(SPREAD) + k.local_id(0).to(s);
+    let i = group_number(&k, s) * i64::from(JOIN_THREADS) + k.local_id(0).to(s);
     k.if_(i.lt(rows * n), || {
         let (row, block) = (i / n, i % n / SCAN_BLOCK as i64);
         let v = k.load(x, i, 1);

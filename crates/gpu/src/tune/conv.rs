@@ -1,6 +1,6 @@
 //! Convolutions and their gradients in the tuner: what of them have one best way, and how ways are written down.
 
-use super::{SMALL, Tuner, name_of};
+use super::{MIN_PRODUCTS, Tuner, name_of};
 use elinvar_core::{Layout, Precision, Result};
 use elinvar_gpu_kernels::conv::{ConvCandidate, ConvPass, ConvProblem};
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// What a line on a convolution begins with.
-const CONV: &str = "conv ";
+const CONV_PREFIX: &str = "conv ";
 /// Sizes up to this are told apart; larger ones up to the next power of two.
-const EACH: usize = 16;
+const MAX_EXACT_SIZE: usize = 16;
 
 /// The ways that were found, by the word of a case.
 pub(super) type TunedConvs = BTreeMap<String, ConvCandidate>;
@@ -18,7 +18,7 @@ pub(super) type TunedConvs = BTreeMap<String, ConvCandidate>;
 /// What a file says of convolutions. A line that is not understood is as good as none.
 pub(super) fn read(text: &str) -> TunedConvs {
     let line = |l: &str| {
-        let (word, name) = l.strip_prefix(CONV)?.split_once(": ")?;
+        let (word, name) = l.strip_prefix(CONV_PREFIX)?.split_once(": ")?;
         let way = ConvCandidate::all().find(|way| name_of_way(*way) == name)?;
         Some((word.to_string(), way))
     };
@@ -28,7 +28,7 @@ pub(super) fn read(text: &str) -> TunedConvs {
 /// Lines for [`read`].
 pub(super) fn write(known: &TunedConvs, text: &mut String) {
     for (word, way) in known {
-        let _ = writeln!(text, "{CONV}{word}: {}", name_of_way(*way));
+        let _ = writeln!(text, "{CONV_PREFIX}{word}: {}", name_of_way(*way));
     }
 }
 
@@ -53,7 +53,7 @@ fn word(a: &ConvProblem<'_, '_>) -> String {
         Precision::Exact => "exact",
         Precision::Fast => "fast",
     };
-    let size = |n: usize| if n <= EACH { n } else { n.next_power_of_two() };
+    let size = |n: usize| if n <= MAX_EXACT_SIZE { n } else { n.next_power_of_two() };
     let list =
         |all: &mut dyn Iterator<Item = usize>| all.map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
     let dims = |dims: &[usize]| list(&mut dims.iter().map(|&n| size(n)));
@@ -91,7 +91,7 @@ impl Tuner {
         time: &dyn Fn(ConvCandidate) -> Result<Option<Duration>>,
     ) -> Result<ConvCandidate> {
         // Who does not tune should not pay for it: most have no file.
-        if !self.tries && self.lock_ways().is_empty() || a.products() < SMALL {
+        if !self.tries && self.lock_ways().is_empty() || a.products() < MIN_PRODUCTS {
             return Ok(ConvCandidate::Default);
         }
         let word = word(a);
@@ -178,7 +178,7 @@ mod tests {
             };
             assert_eq!(t.way(a, &|| all(a), &time).unwrap(), best);
             // All but what cannot be done, and that once.
-            assert_eq!(tried.borrow().len(), (there.len() - 1) * (crate::tune::RUNS + 1) + 1);
+            assert_eq!(tried.borrow().len(), (there.len() - 1) * (crate::tune::RUNS_PER_CANDIDATE + 1) + 1);
             assert_eq!(t.way(a, &|| all(a), &never).unwrap(), best);
             // Another program finds it in the file.
             assert_eq!(tuner(false, &file).way(a, &|| all(a), &never).unwrap(), best);

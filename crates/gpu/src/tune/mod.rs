@@ -24,9 +24,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Products of fewer multiplications are not worth a try: they are over before they are begun.
-const SMALL: usize = 1 << 18;
+const MIN_PRODUCTS: usize = 1 << 18;
 /// How often each tile is run; the fastest run counts.
-const RUNS: usize = 3;
+const RUNS_PER_CANDIDATE: usize = 3;
 
 /// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer invocations.
 const TILES: [SimtTile; 14] = [
@@ -36,12 +36,12 @@ const TILES: [SimtTile; 14] = [
     SimtTile { group: [16, 16], each: [2, 2], depth: 0, slots: 0 },
     SimtTile { group: [8, 8], each: [4, 4], depth: 16, slots: 0 },
     SimtTile::SHARED,
-    LARGE[0],
-    LARGE[1],
-    LARGE[2],
-    FLOWING[0],
-    FLOWING[1],
-    FLOWING[2],
+    LARGE_TILES[0],
+    LARGE_TILES[1],
+    LARGE_TILES[2],
+    CP_ASYNC_TILES[0],
+    CP_ASYNC_TILES[1],
+    CP_ASYNC_TILES[2],
     SimtTile { group: [16, 16], each: [8, 8], depth: 8, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 4], depth: 8, slots: 4 },
 ];
@@ -49,14 +49,14 @@ const TILES: [SimtTile; 14] = [
 /// Tiles of few loads for each product, the best first, for where there are many of them. Terms go through registers: on an H100 a
 /// product of 4096 takes 3.24 ms so, 3.51 with copies, and 3.65 with half as many terms at a time. Workgroups of 128 follow each other more
 /// closely than those of 256, of which one wave is no more than a product of 2048 has: products of 4096 and 8192 take 0.97 of the time.
-const LARGE: [SimtTile; 3] = [
+const LARGE_TILES: [SimtTile; 3] = [
     SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 4], depth: 16, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 0 },
 ];
 /// The same with terms that copies bring: one barrier for each step instead of two, and no registers for what is on its way. Of f64 they
 /// are faster, since what is on its way takes twice the registers.
-const FLOWING: [SimtTile; 3] = [
+const CP_ASYNC_TILES: [SimtTile; 3] = [
     SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 3 },
     SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 3 },
     SimtTile { group: [8, 16], each: [4, 4], depth: 16, slots: 3 },
@@ -137,7 +137,7 @@ impl GemmCase {
         self.sizes.map(|s| 1 << s.min(31))
     }
     fn is_small(&self) -> bool {
-        self.sizes.iter().sum::<u32>() < SMALL.ilog2()
+        self.sizes.iter().sum::<u32>() < MIN_PRODUCTS.ilog2()
     }
     /// A word of the file: `f32 0 10 10 9 true false`.
     fn word(&self) -> String {
@@ -196,7 +196,7 @@ impl GemmImpl {
 }
 
 /// What a line on such a product begins with.
-const FREE: &str = "fast ";
+const FAST_PREFIX: &str = "fast ";
 
 impl Tuner {
     pub(crate) fn new<D: Driver>(info: &Info) -> Tuner {
@@ -225,7 +225,7 @@ impl Tuner {
     /// What a file says of products whose order is free; this program has not seen it.
     fn free(text: &str) -> BTreeMap<String, (GemmImpl, bool)> {
         let line = |l: &str| {
-            let (word, name) = l.strip_prefix(FREE)?.split_once(": ")?;
+            let (word, name) = l.strip_prefix(FAST_PREFIX)?.split_once(": ")?;
             let who = GemmImpl::all().find(|who| who.word() == name)?;
             Some((word.to_string(), (who, false)))
         };
@@ -321,7 +321,7 @@ impl Tuner {
                 there.push((way, Duration::MAX));
             }
         }
-        for _ in 0..if there.len() > 1 { RUNS } else { 0 } {
+        for _ in 0..if there.len() > 1 { RUNS_PER_CANDIDATE } else { 0 } {
             for (way, least) in &mut there {
                 *least = (*least).min(time(*way)?.unwrap_or(Duration::MAX));
             }
@@ -340,7 +340,7 @@ impl Tuner {
             let _ = writeln!(text, "{word}: {}", how.word());
         }
         for (word, (who, _)) in self.lock_who().iter() {
-            let _ = writeln!(text, "{FREE}{word}: {}", who.word());
+            let _ = writeln!(text, "{FAST_PREFIX}{word}: {}", who.word());
         }
         conv::write(&self.lock_ways(), &mut text);
         let dir = file.parent().unwrap_or(file);
@@ -378,7 +378,7 @@ fn by_size(info: &Info, case: &GemmCase, units: bool) -> ExactGemmPath {
     // Half of a tile's rows or columns would be beyond the ends.
     let few = case.sizes[1..3].iter().any(|&s| s < 6);
     // The largest tiles would leave multiprocessors without work, and copies bring terms as they are.
-    let largest = if case.dtype == DType::F64 { FLOWING[1] } else { LARGE[2] };
+    let largest = if case.dtype == DType::F64 { CP_ASYNC_TILES[1] } else { LARGE_TILES[2] };
     let idle = || count(&largest) < BUSY && info.cp_async && case.dtype.compute() == case.dtype;
     if units
         && !few
@@ -392,7 +392,7 @@ fn by_size(info: &Info, case: &GemmCase, units: bool) -> ExactGemmPath {
     if case.sizes[1..3].iter().any(|&s| s < 5) {
         return ExactGemmPath::PLAIN;
     }
-    let mut large = if case.dtype == DType::F64 { FLOWING } else { LARGE }.into_iter();
+    let mut large = if case.dtype == DType::F64 { CP_ASYNC_TILES } else { LARGE_TILES }.into_iter();
     let tile = large.find(|t| count(t) >= BUSY && fits(info, t, case.dtype)).unwrap_or(SimtTile::SHARED);
     if fits(info, &tile, case.dtype) { ExactGemmPath::Simt(tile) } else { ExactGemmPath::PLAIN }
 }
@@ -437,7 +437,7 @@ mod tests {
         let t = tuner(true);
         assert_eq!(t.who(case, &all, &time).unwrap(), GemmImpl::Wgmma(tile));
         // All but what cannot be done, and that once.
-        assert_eq!(tried.borrow().len(), 3 * (RUNS + 1) + 1);
+        assert_eq!(tried.borrow().len(), 3 * (RUNS_PER_CANDIDATE + 1) + 1);
         assert_eq!(t.who(case, &all, &never).unwrap(), GemmImpl::Wgmma(tile));
         // Another program finds it in the file.
         assert_eq!(tuner(false).who(case, &all, &never).unwrap(), GemmImpl::Wgmma(tile));
@@ -482,7 +482,8 @@ mod tests {
         assert_eq!(t.how(&info, case, &none, &run).unwrap(), ExactGemmPath::Simt(TILES[2]));
         assert_eq!(
             tried.borrow().len(),
-            ExactGemmPath::all().filter(|how| how.fits(&info, &case, false)).count() * (RUNS + 1)
+            ExactGemmPath::all().filter(|how| how.fits(&info, &case, false)).count()
+                * (RUNS_PER_CANDIDATE + 1)
         );
         assert_eq!(t.how(&info, case, &none, &never).unwrap(), ExactGemmPath::Simt(TILES[2]));
         let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
@@ -526,8 +527,8 @@ mod tests {
             (DType::BF16, [8, 1024, 50000], ExactGemmPath::InBlockSplitK),
             (DType::F64, [1024, 1024, 8], ExactGemmPath::InBlockSplitK),
             (DType::F32, [1024, 1024, 1024], ExactGemmPath::InBlockSplitK),
-            (DType::F32, [2048, 2048, 2048], ExactGemmPath::Simt(LARGE[0])),
-            (DType::F64, [2048, 2048, 2048], ExactGemmPath::Simt(FLOWING[0])),
+            (DType::F32, [2048, 2048, 2048], ExactGemmPath::Simt(LARGE_TILES[0])),
+            (DType::F64, [2048, 2048, 2048], ExactGemmPath::Simt(CP_ASYNC_TILES[0])),
             (DType::F32, [1, 16, 100_000], ExactGemmPath::PLAIN),
             (DType::I64, [1, 4096, 4096], ExactGemmPath::PLAIN),
             (DType::I64, [32, 4096, 4096], ExactGemmPath::Simt(SimtTile::SHARED)),

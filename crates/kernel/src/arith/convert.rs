@@ -59,20 +59,17 @@ pub fn convert(from: Scalar, to: Scalar) -> UnaryFn {
 
 /// What a whole number that does not fit becomes here: devices give various numbers, so let it be none that a mistaken
 /// kernel would get along with.
-const UNFIT: u64 = 0x5bad_5bad_5bad_5bad;
+const OUT_OF_RANGE_BITS: u64 = 0x5bad_5bad_5bad_5bad;
 
 /// A float to the signed integer of its width; `None` for types that are not floats.
 pub fn whole(s: Scalar) -> Option<(Scalar, UnaryFn)> {
     match s {
         Scalar::F32 => Some((Scalar::I32, |x| {
-            if f(x).abs() < 2147483648.0 { from_i(f(x) as i32) } else { UNFIT & 0xffff_ffff }
+            if f(x).abs() < 2147483648.0 { from_i(f(x) as i32) } else { OUT_OF_RANGE_BITS & 0xffff_ffff }
         })),
-        Scalar::F64 => {
-            Some((
-                Scalar::I64,
-                |x| if d(x).abs() < 9223372036854775808.0 { d(x) as i64 as u64 } else { UNFIT },
-            ))
-        }
+        Scalar::F64 => Some((Scalar::I64, |x| {
+            if d(x).abs() < 9223372036854775808.0 { d(x) as i64 as u64 } else { OUT_OF_RANGE_BITS }
+        })),
         Scalar::Bool | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64 => None,
     }
 }

@@ -28,9 +28,9 @@ impl std::error::Error for ParseError {}
 type Read<T> = Result<T, ParseError>;
 
 /// Regions in regions, at most: deeper text is refused, not a stack overflow.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// Values that a text may number: a mistyped name must not ask for gigabytes.
-const MOST: usize = 1 << 22;
+const MAX_VALUES: usize = 1 << 22;
 
 /// Reads a kernel.
 ///
@@ -222,8 +222,8 @@ impl<'a> Parser<'a> {
     /// Instructions up to and with the closing brace.
     fn region(&mut self, args: Vec<Value>) -> Read<Region> {
         self.depth += 1;
-        if self.depth > DEPTH {
-            return self.wrong(&format!("at most {DEPTH} regions inside of each other"));
+        if self.depth > MAX_DEPTH {
+            return self.wrong(&format!("at most {MAX_DEPTH} regions inside of each other"));
         }
         let mut r = Region { args, ..Region::default() };
         loop {
@@ -295,8 +295,8 @@ impl<'a> Parser<'a> {
         self.expect(":")?;
         let t = self.ty()?;
         let i = v.0 as usize;
-        if i >= MOST {
-            return self.wrong(&format!("less than {MOST} values"));
+        if i >= MAX_VALUES {
+            return self.wrong(&format!("less than {MAX_VALUES} values"));
         }
         if self.values.len() <= i {
             self.values.resize(i + 1, None);

@@ -127,7 +127,9 @@ fn all_forms_say_the_same() {
 fn what_is_left_out_is_seen() {
     for body in [TURNED, HALVES] {
         let right = stored(&kernel(body)).unwrap();
-        let orders = |l: &&str| ["barrier", "cp_async_commit", "cp_async_wait"].iter().any(|w| l.trim().starts_with(w));
+        let orders = |l: &&str| {
+            ["barrier", "cp_async_commit", "cp_async_wait"].iter().any(|w| l.trim().starts_with(w))
+        };
         let count = body.lines().filter(orders).count();
         assert!(count >= 3);
         for left_out in 0..count {

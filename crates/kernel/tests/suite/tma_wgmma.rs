@@ -280,7 +280,9 @@ fn rows_stay_while_a_product_reads_them() {
 /// runs PTX.
 #[test]
 fn what_is_left_out_is_seen() {
-    let orders = |l: &&str| ["barrier", "mbarrier_wait", "wgmma_wait", "tma_load"].iter().any(|w| l.trim().starts_with(w));
+    let orders = |l: &&str| {
+        ["barrier", "mbarrier_wait", "wgmma_wait", "tma_load"].iter().any(|w| l.trim().starts_with(w))
+    };
     let count = THREE.lines().filter(orders).count();
     assert_eq!(count, 9);
     for left_out in 0..count {

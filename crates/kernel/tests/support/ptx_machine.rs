@@ -43,7 +43,7 @@ pub fn run(k: &Kernel, text: &str, launch: &Launch, buffers: &mut [Memory]) {
 }
 
 /// What the driver makes of a view.
-fn map(k: &Kernel, v: &TensorView, launch: &Launch, places: &[u64]) -> [u8; ptx::TENSOR_MAP] {
+fn map(k: &Kernel, v: &TensorView, launch: &Launch, places: &[u64]) -> [u8; ptx::TENSOR_MAP_BYTES] {
     let number = |i: u32| launch.params[i as usize].bits;
     let element = u64::from(k.buffers[v.buffer as usize].elem.size());
     let map = machine::TensorMap {

@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The oldest compute capability that is supported: what kernels are emitted for.
-const SM75: u32 = ptx::SM75.capability;
+const MIN_CAPABILITY: u32 = ptx::SM75.capability;
 
 // Numbers of `CUdevice_attribute`.
 const MAX_THREADS_PER_BLOCK: c_int = 1;
@@ -23,9 +23,9 @@ const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
 const COMPUTE_CAPABILITY_MINOR: c_int = 76;
 const MEMORY_POOLS_SUPPORTED: c_int = 115;
 /// Set to 0, kernels that fetch boxes are not used: for comparisons.
-const NO_BOXES: &str = "ELINVAR_CUDA_BOXES";
+const TMA_VARIABLE: &str = "ELINVAR_CUDA_BOXES";
 /// The first driver that takes the PTX of kernels that fetch boxes: CUDA 12.0.
-const BOXES_SINCE: c_int = 12000;
+const TMA_SINCE_VERSION: c_int = 12000;
 /// A stream that does not wait for the one that has no name.
 const NON_BLOCKING: u32 = 1;
 
@@ -86,7 +86,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
     };
     let word: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
-    let tma = std::env::var_os(NO_BOXES).is_none_or(|v| v != "0");
+    let tma = std::env::var_os(TMA_VARIABLE).is_none_or(|v| v != "0");
     Ok(Physical {
         raw,
         capability,
@@ -112,7 +112,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             cp_async: capability >= ptx::SM80_CP_ASYNC.capability,
             tma: tma
                 && capability == ptx::SM90A_WGMMA.capability
-                && api.version >= BOXES_SINCE
+                && api.version >= TMA_SINCE_VERSION
                 && t.encode_map.is_some(),
             mma_shapes: mma_shapes(capability),
         },
@@ -152,13 +152,13 @@ impl Shared {
     pub fn open(physical: Physical) -> Result<Arc<Shared>> {
         let api = api()?;
         let name = &physical.info.name;
-        if physical.capability < SM75 {
+        if physical.capability < MIN_CAPABILITY {
             return Err(Error::unsupported(format!(
                 "cuda: {name} has compute capability {}.{}, and kernels need {}.{}",
                 physical.capability / 10,
                 physical.capability % 10,
-                SM75 / 10,
-                SM75 % 10
+                MIN_CAPABILITY / 10,
+                MIN_CAPABILITY % 10
             )));
         }
         let what = || format!("opening {name}");

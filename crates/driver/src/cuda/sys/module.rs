@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Bytes for what the compiler has to say.
-const LOG: usize = 8 << 10;
+const LOG_BYTES: usize = 8 << 10;
 // Numbers of `CUjit_option`, and of `CUjitInputType`.
 const ERROR_LOG_BUFFER: c_int = 5;
 const ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
@@ -99,10 +99,10 @@ fn compile(shared: &Shared, kernel: &Kernel, text: &str, target: Option<usize>) 
     let t = &shared.api.table;
     let text = CString::new(text).map_err(|_| Error::unsupported("cuda: a text has no zeros"))?;
     let text = text.as_bytes_with_nul();
-    let mut log = vec![0u8; LOG];
+    let mut log = vec![0u8; LOG_BYTES];
     let options = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES, TARGET];
     let number = std::ptr::without_provenance_mut;
-    let values: [*mut c_void; 3] = [log.as_mut_ptr().cast(), number(LOG), number(target.unwrap_or(0))];
+    let values: [*mut c_void; 3] = [log.as_mut_ptr().cast(), number(LOG_BYTES), number(target.unwrap_or(0))];
     let (mut state, mut cubin, mut size) = (std::ptr::null_mut(), std::ptr::null_mut(), 0usize);
     // SAFETY: options, their values, the log and the text live as long as the state, which is destroyed below; the places for
     // results are valid. What the compiler made belongs to the state, and is copied before.

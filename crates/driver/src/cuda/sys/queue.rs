@@ -5,7 +5,7 @@ use super::device::Shared;
 use super::functions::{Address, Handle};
 use super::memory;
 use super::module::Module;
-use super::staging::{Pinned, Ring, SLOT};
+use super::staging::{Pinned, Ring, SLOT_BYTES};
 use super::tensor_map::maps;
 use super::timestamp::Timestamp;
 use crate::cuda::Cuda;
@@ -17,9 +17,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Bytes of device memory for the numbers of launches, at least.
-const NUMBERS: usize = 64 << 10;
+const ARGS_BYTES: usize = 64 << 10;
 /// Pieces of host memory for downloads that are kept.
-const KEPT: usize = 4;
+const MAX_KEPT: usize = 4;
 /// Workgroups along y and z, at most.
 const MAX_GROUPS: u32 = 65535;
 
@@ -132,7 +132,7 @@ impl Queue {
         let (at, room, used) = match self.numbers {
             Some(n) if n.1 >= bytes => n,
             other => {
-                let room = bytes.next_power_of_two().max(NUMBERS);
+                let room = bytes.next_power_of_two().max(ARGS_BYTES);
                 let at = memory::allocate(shared, room as u64)?;
                 if let Some((old, ..)) = other {
                     memory::free(shared, old);
@@ -151,7 +151,7 @@ impl Queue {
 
     /// Copies bytes to the device, through memory that both reach.
     fn up(&mut self, shared: &Shared, mut to: Address, bytes: &[u8]) -> Result<()> {
-        for part in bytes.chunks(SLOT) {
+        for part in bytes.chunks(SLOT_BYTES) {
             let from = self.up.put(shared, part)?;
             // SAFETY: the bytes stay as they are until the device has them (see `Ring`); the target has as many.
             let given = unsafe { (shared.api.table.copy_up)(to, from.cast(), part.len(), shared.stream) };
@@ -209,7 +209,7 @@ impl Queue {
     fn fetch(&mut self, shared: &Shared, from: Address, bytes: usize) -> Result<Pinned> {
         let pinned = match self.down.pop() {
             Some(pinned) => pinned,
-            None => Pinned::new(shared, SLOT)?,
+            None => Pinned::new(shared, SLOT_BYTES)?,
         };
         debug_assert!(bytes <= pinned.bytes());
         // SAFETY: both have as many bytes, and the host's are not looked at before the mark.
@@ -228,7 +228,7 @@ impl Queue {
         }
     }
     fn keep(&mut self, shared: &Shared, pinned: Pinned) {
-        if self.down.len() < KEPT {
+        if self.down.len() < MAX_KEPT {
             self.down.push(pinned);
         } else {
             pinned.destroy(shared);
@@ -293,7 +293,7 @@ impl Shared {
         self.enter()?;
         let at = from.memory.at + from.offset;
         let (mut before, mut offset) = (None, 0);
-        for part in bytes.chunks_mut(SLOT) {
+        for part in bytes.chunks_mut(SLOT_BYTES) {
             // Others may give work to the stream meanwhile, but none that writes here: the caller has the memory.
             let next = self.queue().fetch(self, at + offset, part.len());
             offset += part.len() as u64;

@@ -4,7 +4,7 @@ use super::device::Shared;
 use super::functions::{Address, EncodeTensorMap};
 use super::module::Module;
 use elinvar_core::{Error, Result};
-use elinvar_kernel::emit::ptx::TENSOR_MAP;
+use elinvar_kernel::emit::ptx::TENSOR_MAP_BYTES;
 use elinvar_kernel::ir::{Constant, Elem, Scalar, TensorView, tensor_map_error, tile_row_elements};
 use std::ffi::c_int;
 
@@ -19,7 +19,7 @@ const NONE: c_int = 0;
 
 /// A map, where the driver wants to have it.
 #[repr(align(64))]
-pub struct TensorMap([u8; TENSOR_MAP]);
+pub struct TensorMap([u8; TENSOR_MAP_BYTES]);
 
 /// The maps of a launch, from the addresses of its buffers and its parameters.
 ///
@@ -73,7 +73,7 @@ fn map(
     let sizes = [inner, lines, planes].map(|n| n as u64);
     let strides = [line, plane].map(|n| (n * size) as u64);
     let (shape, steps) = ([tile_row_elements(elem), view.lines, 1], [1u32; 3]);
-    let mut map = TensorMap([0; TENSOR_MAP]);
+    let mut map = TensorMap([0; TENSOR_MAP_BYTES]);
     // SAFETY: the map's place is aligned and as large as the manual says; there are as many sizes, elements of a box and steps as axes,
     // and one stride less. The address is only written down.
     let made = unsafe {

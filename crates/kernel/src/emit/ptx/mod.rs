@@ -80,10 +80,10 @@ const LARGE_SHARED_BYTES: u64 = 4096;
 const LARGE_GROUP: u32 = 256;
 
 /// Lanes of a warp.
-const WARP: u32 = 32;
+const WARP_LANES: u32 = 32;
 
 /// Bytes of a tensor map, which the driver makes of a view.
-pub const TENSOR_MAP: usize = 128;
+pub const TENSOR_MAP_BYTES: usize = 128;
 
 /// Bytes of shared memory that a text may declare. A workgroup that needs more gets all of it from its launch, which has to be
 /// told how much it is ([`dynamic_shared`]).
@@ -121,8 +121,8 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Unsupported> {
     };
     pass::lower(&mut k, legalize)?;
     pass::optimize(&mut k);
-    if let Some(lanes) = k.subgroup.filter(|&lanes| lanes != WARP) {
-        return Err(Unsupported(format!("{}: subgroups of {lanes} lanes; a warp has {WARP}", k.name)));
+    if let Some(lanes) = k.subgroup.filter(|&lanes| lanes != WARP_LANES) {
+        return Err(Unsupported(format!("{}: subgroups of {lanes} lanes; a warp has {WARP_LANES}", k.name)));
     }
     if k.features().tma && !(target.arch_specific && target.capability == SM90A_WGMMA.capability) {
         return Err(Unsupported(format!(
@@ -262,7 +262,7 @@ impl Emitter<'_> {
         if self.dynamic {
             all += ".extern .shared .align 1024 .b8 dynamic[];\n";
         }
-        let maps = (0..self.k.views.len()).map(|i| format!(".param .align 64 .b8 t{i}[{TENSOR_MAP}]"));
+        let maps = (0..self.k.views.len()).map(|i| format!(".param .align 64 .b8 t{i}[{TENSOR_MAP_BYTES}]"));
         let buffers = (0..self.k.buffers.len()).map(|i| format!(".param .u64 b{i}"));
         let params = self.k.params.iter().enumerate().map(|(i, p)| format!(".param .{} p{i}", ty(p.scalar)));
         let list: Vec<String> = maps.chain(buffers).chain(params).collect();

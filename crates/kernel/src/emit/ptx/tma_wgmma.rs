@@ -17,7 +17,7 @@ use crate::ir::{
 /// Bytes of the terms of one instruction: a quarter of those that a block has.
 const MMA_K_BYTES: u32 = 32;
 /// The kind of swizzle of 128 bytes, in the last bits of a description.
-const SWIZZLED: u64 = 1 << 62;
+const SWIZZLE_128B: u64 = 1 << 62;
 
 impl Emitter<'_> {
     /// What comes before everything else: signals are made ready, by one invocation, and for the engine, too.
@@ -94,7 +94,7 @@ impl Emitter<'_> {
         let (round, block) =
             (u64::from(TILE_ROW_ALIGN * TILE_ROW_BYTES / 16), u64::from(WGMMA_BLOCK_BYTES / 16));
         let beside = if of_terms { 1 } else { block };
-        let rest = format!("0x{:X}", SWIZZLED | round << 32 | beside << 16);
+        let rest = format!("0x{:X}", SWIZZLE_128B | round << 32 | beside << 16);
         // Lines of terms are of 16-bit numbers.
         let step = if of_terms { MMA_K_BYTES } else { MMA_K_BYTES / 2 * TILE_ROW_BYTES };
         (self.inst(Scalar::U64, "or.b64", &[&at, &rest]), step / 16)
