@@ -106,11 +106,10 @@ impl Driver for Interp {
         module: &Kernel,
         buffers: &[Slice<'_, Self>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()> {
         let _queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let given: Vec<Vec<u8>> =
-            buffers.iter().map(Slice::take).chain(numbers.map(<[u8]>::to_vec)).collect();
+        let given: Vec<Vec<u8>> = buffers.iter().map(Slice::take).chain(args.map(<[u8]>::to_vec)).collect();
         let mut memory: Vec<interp::Memory> =
             given.iter().zip(&module.buffers).map(|(bytes, b)| cells(b.elem, bytes)).collect();
         interp::run(module, launch, &mut memory).map_err(|e| Error::unsupported(e.to_string()))?;

@@ -142,7 +142,7 @@ pub enum Call<'a, D: Driver> {
         /// How many workgroups there are, and their parameters.
         launch: &'a Launch,
         /// The numbers that are too many for parameters.
-        numbers: Option<&'a [u8]>,
+        args: Option<&'a [u8]>,
     },
     /// As [`Driver::multiply`] takes it; it was asked before whether it can be done.
     Multiply {
@@ -166,7 +166,7 @@ pub trait CallGraph<D: Driver>: Sized + Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    fn keep(device: &D, calls: &[Call<'_, D>]) -> Result<Option<Self>>;
+    fn capture(device: &D, calls: &[Call<'_, D>]) -> Result<Option<Self>>;
     /// Makes all calls, in their order. Their modules and memory must still be there.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ pub trait CallGraph<D: Driver>: Sized + Send + Sync + fmt::Debug {
 
 /// Devices that keep no calls: there is no queue to fill, or it is filled as fast call by call.
 impl<D: Driver> CallGraph<D> for Infallible {
-    fn keep(_: &D, _: &[Call<'_, D>]) -> Result<Option<Infallible>> {
+    fn capture(_: &D, _: &[Call<'_, D>]) -> Result<Option<Infallible>> {
         Ok(None)
     }
     fn replay(&self, _: &D) -> Result<()> {
@@ -245,7 +245,7 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
         module: &Self::Module,
         buffers: &[Slice<'_, Self>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()>;
     /// A product of x and w to y, by a library of the device's vendor. `false`, and nothing was done, if there is none or it cannot
     /// do this product; that is always so, or never.

@@ -134,7 +134,7 @@ impl<D: Driver> Piece<D> {
     pub(crate) fn is_of(&self, work: &Arc<CaptureArena<D>>) -> bool {
         match &self.home {
             PieceOwner::Pool(_) => false,
-            PieceOwner::Capture(own) => Arc::ptr_eq(own, work),
+            PieceOwner::Capture(make_unique) => Arc::ptr_eq(make_unique, work),
         }
     }
 }

@@ -22,7 +22,7 @@ const SIZES: [usize; 3] = [32, 44, 32];
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceLost`.
-pub(crate) fn are<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
+pub(crate) fn is_fma_chain<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
     let info = d.info()?;
     let fits = |t: &F64MmaTile| t.fits(limits(info)) && info.subgroup == [32; 2];
     let Some(tile) = F64MmaTile::ALL.into_iter().rev().find(fits) else { return Ok(false) };
@@ -33,10 +33,10 @@ pub(crate) fn are<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
         let layout = Layout::contiguous(Shape::new(&[OPERAND_KINDS, rows, columns])?);
         Ok((layout, GpuBuffer::upload(d, &HostData::F64(v.to_vec().into()))?))
     };
-    let ((x_lies, x_there), (w_lies, w_there)) = (made(m, k, &x)?, made(k, n, &w)?);
+    let ((x_layout, x_there), (w_layout, w_there)) = (made(m, k, &x)?, made(k, n, &w)?);
     let look = |buffer, layout| -> GpuView<'_, D> { View { buffer, layout, dtype: DType::F64 } };
-    let operands = [look(&x_there, &x_lies), look(&w_there, &w_lies)];
-    let p = GemmProblem::new(&plain, DType::F64, &x_lies, &w_lies, &[]);
+    let operands = [look(&x_there, &x_layout), look(&w_there, &w_layout)];
+    let p = GemmProblem::new(&plain, DType::F64, &x_layout, &w_layout, &[]);
     let y = match one(d, f64_tensor_core::contract(&p, tile), &operands, DType::F64, p.len()) {
         // A driver that does not take the kernel.
         Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(false),

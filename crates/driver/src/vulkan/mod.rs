@@ -99,9 +99,9 @@ impl Driver for Vulkan {
         module: &Module,
         buffers: &[Slice<'_, Self>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()> {
-        self.shared.queue().launch(&self.shared, module, buffers, launch, numbers)
+        self.shared.queue().launch(&self.shared, module, buffers, launch, args)
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // Nobody's library.

@@ -9,7 +9,7 @@
 //! * `staged`: rows in shared memory, for both.
 //! * `tiles` and `boxes_grad`: both by boxes of tensors, on devices that have such, for `Precision::Fast`; `fetched`: their operands;
 //!   `statistics`: what the gradient needs of queries.
-//! * `units` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
+//! * `groups` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
 //!   queries are few.
 
 mod backward;
@@ -82,12 +82,12 @@ struct StridedOperand<'k> {
 }
 
 impl<'k> StridedOperand<'k> {
-    fn read(numbers: &LaunchArgs<'k>, name: &str, place: Place) -> Self {
-        let offset = numbers.get(&format!("{name}_offset"));
+    fn read(args: &LaunchArgs<'k>, name: &str, place: Place) -> Self {
+        let offset = args.get(&format!("{name}_offset"));
         StridedOperand {
             place,
             offset,
-            strides: std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}"))),
+            strides: std::array::from_fn(|a| args.get(&format!("{name}_stride{a}"))),
         }
     }
     /// Where a row begins.
@@ -153,7 +153,13 @@ impl<'k> ScoreRule<'k> {
         self.k.float(self.scalar, v)
     }
     /// x[i] by w[j], in the order of contractions; row by row of x.
-    fn products(&self, n: Val<'k>, many: bool, x: &OperandRows<'k>, w: &OperandRows<'k>) -> Vec<Val<'k>> {
+    fn products(
+        &self,
+        n: Val<'k>,
+        multi_chunk: bool,
+        x: &OperandRows<'k>,
+        w: &OperandRows<'k>,
+    ) -> Vec<Val<'k>> {
         let k = self.k;
         let none = vec![k.int(self.scalar, 0); x.rows.len() * w.rows.len()];
         let chunk = |start: Val<'k>, end: Val<'k>| {
@@ -161,11 +167,11 @@ impl<'k> ScoreRule<'k> {
                 let load = |s: &OperandRows<'k>| -> Vec<Val<'k>> {
                     s.rows.iter().map(|&r| k.load(s.place, r + e * s.step, 1)).collect()
                 };
-                chains(&load(x), &load(w), sums)
+                fma_chains(&load(x), &load(w), sums)
             })
         };
         let zero = n.like(0);
-        if !many {
+        if !multi_chunk {
             return chunk(zero, n);
         }
         let size = order::CHUNK as i64;
@@ -204,7 +210,7 @@ impl<'k> ScoreRule<'k> {
 }
 
 /// One more term for every sum.
-fn chains<'k>(a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+fn fma_chains<'k>(a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
     let each = |(i, &sum): (usize, &Val<'k>)| a[i / b.len()].fma(b[i % b.len()], sum);
     sums.iter().enumerate().map(each).collect()
 }
@@ -225,7 +231,7 @@ fn accumulate<'k>(
         let a = rows.map(|r| k.load(left, r * SCORE_PITCH + t.to(Scalar::U32), 1));
         let first = (right.1)(t);
         let b: Vec<Val> = columns.iter().map(|&c| k.load(right.0, first + c, 1)).collect();
-        chains(&a, &b, sums)
+        fma_chains(&a, &b, sums)
     })
 }
 
@@ -239,8 +245,8 @@ fn buffer(k: &Builder, name: &str, elem: Elem) -> Place {
 }
 
 /// A number of a launch from its words.
-fn scale<'k>(numbers: &LaunchArgs<'k>, s: Scalar) -> Val<'k> {
-    fill::number(s, ["scale_low", "scale_high"].map(|n| numbers.get(n)))
+fn scale<'k>(args: &LaunchArgs<'k>, s: Scalar) -> Val<'k> {
+    fill::number(s, ["scale_low", "scale_high"].map(|n| args.get(n)))
 }
 
 /// Keys that the queries of a tile from `i` on visit.

@@ -4,7 +4,7 @@
 //! read along their numbers, a vector at a time; the right factor of what follows as neighbouring columns. What is computed is what
 //! the plain form computes: places where nothing is are -0 on the left and +0 on the right, whose product changes no bit of any sum.
 
-use super::{SCORE_PITCH, StridedOperand, THREAD_TILE, ThreadCoord, chains};
+use super::{SCORE_PITCH, StridedOperand, THREAD_TILE, ThreadCoord, fma_chains};
 use crate::gemm::multistage_cp_async;
 use crate::gemm::smem_load::rounds;
 use crate::layout::indexing;
@@ -118,13 +118,13 @@ impl<'k> SmemRows<'k> {
     pub fn new(
         k: &'k Builder,
         name: &str,
-        form: SmemRowsConfig,
+        config: SmemRowsConfig,
         scalar: Scalar,
         (from, rows, side): (StridedOperand<'k>, u32, usize),
     ) -> Self {
-        let n = form.widths[side];
+        let n = config.widths[side];
         let place = k.shared(name, block_reduce::elem(scalar), rows * pitch(scalar, n));
-        SmemRows { k, place, from, scalar, rows, n, cp_async: form.cp_async }
+        SmemRows { k, place, from, scalar, rows, n, cp_async: config.cp_async }
     }
     fn pitch(&self) -> i64 {
         i64::from(pitch(self.scalar, self.n))
@@ -178,14 +178,14 @@ impl<'k> SmemRows<'k> {
         let (own, others_at) =
             (local.rows().map(|r| r * self.pitch()), local.places().map(|p| p * others.pitch()));
         k.for_(k.u32(0), k.u32(filled(self.n)), k.u32(K_STEP), &none, |t, sums| {
-            let along = |h: &SmemRows<'k>, line: Val<'k>, i: u32| {
+            let k_major = |h: &SmemRows<'k>, line: Val<'k>, i: u32| {
                 k.load(h.place, line + t + i64::from(i), width as u8)
             };
             (0..K_STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
-                let a = own.map(|line| along(self, line, i));
-                let b = others_at.map(|line| along(others, line, i));
+                let a = own.map(|line| k_major(self, line, i));
+                let b = others_at.map(|line| k_major(others, line, i));
                 let term = |sums: Vec<Val<'k>>, j: u8| {
-                    chains(&a.map(|v| v.extract(j)), &b.map(|v| v.extract(j)), &sums)
+                    fma_chains(&a.map(|v| v.extract(j)), &b.map(|v| v.extract(j)), &sums)
                 };
                 (0..width as u8).fold(sums, term)
             })
@@ -218,7 +218,7 @@ impl<'k> SmemRows<'k> {
                         let v = k.load(self.place, c + row + of_row, neighbours as u8);
                         (0..neighbours as u8).map(move |e| v.extract(e))
                     });
-                    chains(&a.map(|v| v.extract(j as u8)), &several.collect::<Vec<_>>(), &sums)
+                    fma_chains(&a.map(|v| v.extract(j as u8)), &several.collect::<Vec<_>>(), &sums)
                 })
             })
         })

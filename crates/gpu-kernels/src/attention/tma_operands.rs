@@ -20,9 +20,9 @@ const L2_SHARE_BYTES: usize = 16 << 20;
 /// How an operand lies: heads are planes, or stand in lines, side by side; and its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TmaLayout {
-    pub inside: bool,
+    pub interleaved_heads: bool,
     /// The offset, elements of a line, elements from line to line and from plane to plane, planes, elements from head to head in a line.
-    pub numbers: [i64; ARGS_PER_OPERAND],
+    pub args: [i64; ARGS_PER_OPERAND],
 }
 
 /// Numbers of an operand.
@@ -44,7 +44,7 @@ impl TmaLayout {
             (false, [offset, d, sn, step, b * h, 0])
         });
         let sb = if b == 1 { piece } else { sb };
-        let inside = (sh > 0).then_some((true, [offset, (h - 1) * sh + d, sn, sb, b, sh]));
+        let interleaved_heads = (sh > 0).then_some((true, [offset, (h - 1) * sh + d, sn, sb, b, sh]));
         let fetched = |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; ARGS_PER_OPERAND])| {
             let apart = step % piece == 0 && (n == 1 || line >= inner);
             let small = [offset, inner, line, plane, planes].iter().all(|v| i32::try_from(*v).is_ok());
@@ -53,8 +53,8 @@ impl TmaLayout {
                 && small
                 && tensor_map_error(elem, [offset, inner, n, planes, line, plane]).is_none()
         };
-        let found = planes.into_iter().chain(inside).find(fetched);
-        found.map(|(inside, numbers)| TmaLayout { inside, numbers })
+        let found = planes.into_iter().chain(interleaved_heads).find(fetched);
+        found.map(|(interleaved_heads, args)| TmaLayout { interleaved_heads, args })
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn exponents(a: &Attention) -> f32 {
 
 /// How many heads are gone through together: of causal ones, some whose keys and values are in the cache together, so that tiles that have
 /// the most to do come before all others of these heads; else one after the other.
-pub(super) fn together(causal: bool, heads: usize, bytes: usize) -> usize {
+pub(super) fn heads_together(causal: bool, heads: usize, bytes: usize) -> usize {
     if causal { (L2_SHARE_BYTES / bytes.max(1)).clamp(1, heads) } else { 1 }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn fragment(dtype: DType, role: Role) -> Fragment {
 #[derive(Clone, Copy)]
 pub(super) struct TmaOperand<'k> {
     view: u32,
-    inside: bool,
+    interleaved_heads: bool,
     step: Val<'k>,
     pub plane: Val<'k>,
     pub first: Val<'k>,
@@ -87,21 +87,21 @@ pub(super) struct TmaOperand<'k> {
 impl<'k> TmaOperand<'k> {
     /// Reads the numbers; boxes are of so many lines, of which a plane has `count`.
     pub fn read(
-        (k, numbers): (&'k Builder, &LaunchArgs<'k>),
+        (k, args): (&'k Builder, &LaunchArgs<'k>),
         (name, place): (&str, Place),
-        inside: bool,
+        interleaved_heads: bool,
         (lines, count): (u32, Val<'k>),
     ) -> Self {
         let words = ["offset", "inner", "line", "plane", "planes", "head"];
-        let [offset, inner, line, plane, planes, step] = words.map(|w| numbers.get(&format!("{name}_{w}")));
+        let [offset, inner, line, plane, planes, step] = words.map(|w| args.get(&format!("{name}_{w}")));
         let view =
             k.view(&format!("{name}_view"), place, lines, offset, [inner, count, planes], [line, plane]);
         let zero = step.like(0);
-        TmaOperand { view, inside, step, plane: zero, first: zero }
+        TmaOperand { view, interleaved_heads, step, plane: zero, first: zero }
     }
     /// A head of a batch that has so many.
     pub fn head(self, batch: Val<'k>, heads: Val<'k>, head: Val<'k>) -> Self {
-        if self.inside {
+        if self.interleaved_heads {
             TmaOperand { plane: batch, first: head * self.step, ..self }
         } else {
             TmaOperand { plane: batch * heads + head, ..self }
@@ -117,15 +117,15 @@ impl<'k> TmaOperand<'k> {
 /// Which head and tile a workgroup takes, and whether there is one for it.
 pub(super) fn assign_tile<'k>(
     unit: Val<'k>,
-    [heads, tiles, together]: [Val<'k>; 3],
+    [heads, tiles, heads_together]: [Val<'k>; 3],
     last_first: bool,
 ) -> (Val<'k>, Val<'k>, Val<'k>) {
     let exists = unit.lt(heads * tiles);
     let unit = unit.min(heads * tiles - 1);
-    let section = unit / (together * tiles);
-    let within = unit % (together * tiles);
-    let first = section * together;
-    let count = together.min(heads - first);
+    let section = unit / (heads_together * tiles);
+    let within = unit % (heads_together * tiles);
+    let first = section * heads_together;
+    let count = heads_together.min(heads - first);
     let (tile, head) = (within / count, first + within % count);
     (exists, head, if last_first { tiles - 1 - tile } else { tile })
 }

@@ -73,14 +73,14 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
     pub fn new(
         k: &'k Builder,
         h: &'h ConvArgs<'k>,
-        form: &ConvConfig,
+        config: &ConvConfig,
         staged: &StagingConfig,
         span: TableSpan,
     ) -> Self {
-        let room = span.entries() * span.windows;
-        let right = k.shared("right_terms", Elem::I32, room * entry(staged.words));
-        let left = (!staged.matrix).then(|| k.shared("left_terms", Elem::I32, room));
-        let ConvConfig { of, padded, channels_last, .. } = *form;
+        let capacity = span.entries() * span.windows;
+        let right = k.shared("right_terms", Elem::I32, capacity * entry(staged.words));
+        let left = (!staged.matrix).then(|| k.shared("left_terms", Elem::I32, capacity));
+        let ConvConfig { of, padded, channels_last, .. } = *config;
         OffsetTable { k, h, of, words: staged.words, padded, channels_last, span, right, left }
     }
 
@@ -225,8 +225,8 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
     }
 
     fn slot(&self, t: Val<'k>) -> Val<'k> {
-        let room = self.span.entries() * self.span.windows;
-        (t.bitcast(Scalar::U32) >> i64::from(self.span.grain.ilog2())) & i64::from(room - 1)
+        let capacity = self.span.entries() * self.span.windows;
+        (t.bitcast(Scalar::U32) >> i64::from(self.span.grain.ilog2())) & i64::from(capacity - 1)
     }
 }
 
@@ -254,7 +254,8 @@ impl<'k> OffsetTable<'k, '_> {
         let h = self.h;
         let places = |side: usize| -> Vec<Val<'k>> {
             let size = [b.size[side], b.depth];
-            let all = smem_load::rounds(b.index, b.invocations, size, staged.along[side], staged.width[side]);
+            let all =
+                smem_load::rounds(b.index, b.invocations, size, staged.k_major[side], staged.width[side]);
             all.into_iter().map(|(place, ..)| place).collect()
         };
         let left = if staged.matrix {
@@ -275,7 +276,7 @@ impl<'k> OffsetTable<'k, '_> {
             invocations: b.invocations,
             size: b.size[side],
             depth: b.depth,
-            along: staged.along[side],
+            k_major: staged.k_major[side],
             width: staged.width[side],
             from,
             corner: b.corner[side],

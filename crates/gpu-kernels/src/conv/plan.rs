@@ -23,7 +23,7 @@ pub enum ConvPath {
     ImplicitGemm(SimtTile),
 }
 
-/// A way to do a convolution, of those that a device has ([`super::ways`]): for whoever tries them. No bit depends on it.
+/// A way to do a convolution, of those that a device has ([`super::candidates`]): for whoever tries them. No bit depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConvCandidate {
     /// The one that is taken without trying.
@@ -114,8 +114,8 @@ struct OperandAccess {
 
 impl OperandAccess {
     /// How many neighbours can be read at once, along terms or along lines; lines of a tile have `line` of them.
-    fn width(&self, along: bool, line: u32, most: u8) -> u8 {
-        let (inner, outer) = if along { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
+    fn width(&self, k_major: bool, line: u32, most: u8) -> u8 {
+        let (inner, outer) = if k_major { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
         let (count, stride, others) = run(inner);
         let mut all = others.into_iter().chain(outer.iter().filter(|d| d.0 != 1).map(|d| d.1));
         let strides: Vec<i64> = all.by_ref().chain(self.begin.iter().copied()).collect();
@@ -132,10 +132,10 @@ impl OperandAccess {
     fn direction(&self, tile: SimtTile, side: usize, most: u8, vectors: bool) -> (bool, u8) {
         let most = if vectors { most } else { 1 };
         let across = self.width(false, tile.size(side), most);
-        let along = self.width(true, tile.depth, most);
+        let k_major = self.width(true, tile.depth, most);
         let [lines, terms] = [&self.lines, &self.terms].map(|d| run(d).1.unsigned_abs());
-        let along_is_better = if along == across { lines != 1 && terms < lines } else { along > across };
-        if along_is_better { (true, along) } else { (false, across) }
+        let along_is_better = if k_major == across { lines != 1 && terms < lines } else { k_major > across };
+        if along_is_better { (true, k_major) } else { (false, across) }
     }
 }
 
@@ -202,7 +202,7 @@ impl ImplicitGemm {
     }
 
     /// A tile with its terms brought by copies, if they need no conversion.
-    pub(super) fn flows(&self, tile: SimtTile) -> SimtTile {
+    pub(super) fn with_cp_async(&self, tile: SimtTile) -> SimtTile {
         let whole = block_reduce::elem(Compute::from(self.dtype).scalar()) == Elem::from(self.dtype);
         SimtTile { slots: if whole { tile.slots } else { 0 }, ..tile }
     }
@@ -212,20 +212,20 @@ impl ImplicitGemm {
         if tile.depth == 0 || self.void || self.wide || indexing::are_many(self.len) {
             return None;
         }
-        let tile = self.flows(tile);
+        let tile = self.with_cp_async(tile);
         // A copy of f64 brings two.
         let most = if tile.slots > 0 { (16 / self.dtype.size()) as u8 } else { 4 };
         let matrix = self.left_step().is_some();
         let one_class = self.class_count() == 1;
         let left = self.left_side().direction(tile, 0, most, one_class);
         let right = self.right_side().direction(tile, 1, most, one_class && !self.padded);
-        let along = [left.0, right.0];
+        let k_major = [left.0, right.0];
         let stores = [4, 2].into_iter().find(|&p| {
-            tile.neighbours(1, along[1]).is_multiple_of(u32::from(p))
+            tile.neighbours(1, k_major[1]).is_multiple_of(u32::from(p))
                 && self.stored().is_multiple_of(usize::from(p))
         });
         Some(StagingConfig {
-            along,
+            k_major,
             width: [left.1, right.1],
             matrix,
             words: self.words()?,
@@ -238,7 +238,7 @@ impl ImplicitGemm {
 
     /// Bytes of shared memory that a tile takes.
     fn shared_bytes(&self, tile: SimtTile, words: u8) -> u32 {
-        let tile = self.flows(tile);
+        let tile = self.with_cp_async(tile);
         let chunks = if tile.slots > 0 && self.chunks() > 1 { 2 } else { 1 };
         tile.shared_elements() * self.dtype.compute().size() as u32
             + 4 * TableSpan::chunks(chunks).elements(words, self.left_step().is_some())
@@ -269,9 +269,9 @@ impl ImplicitGemm {
             };
             // As many as chunks that are whole: where the last one has few terms, its workgroups are soon done.
             let chunks = product(&self.terms) as f64 / order::CHUNK as f64;
-            let (apart, joined) =
-                if self.are_apart(tile) { (chunks, SPLIT_K_EFFICIENCY) } else { (1.0, 1.0) };
-            let busy = self.units(tile) as f64 * apart * f64::from(tile.invocations());
+            let (split_k, joined) =
+                if self.worth_split_k(tile) { (chunks, SPLIT_K_EFFICIENCY) } else { (1.0, 1.0) };
+            let busy = self.workgroups(tile) as f64 * split_k * f64::from(tile.invocations());
             peak * used(0) * used(1) * (busy / FULL_DEVICE_THREADS).min(1.0) * joined
         };
         let all = TILES.iter().map(|&(tile, peak)| {
@@ -284,7 +284,7 @@ impl ImplicitGemm {
             // Of gradients by w, whose terms are positions, 16 at a time took 0.85 to 0.95 of the time of eight.
             let depth =
                 if self.of == ConvPass::GradWeight && slots == 0 { 2 * tile.depth } else { tile.depth };
-            (self.flows(SimtTile { slots, depth, ..tile }), peak)
+            (self.with_cp_async(SimtTile { slots, depth, ..tile }), peak)
         });
         let best = all
             .filter(|(tile, _)| self.of == ConvPass::Forward || tile.group != FORWARD_TILE.group)
@@ -313,13 +313,17 @@ impl ImplicitGemm {
             && self.shared_bytes(tile, words) <= limits.shared
     }
 
-    /// See [`super::ways`]: those without matrix units.
-    pub(super) fn ways(&self, how: ConvPath) -> Vec<ConvCandidate> {
+    /// See [`super::candidates`]: those without matrix units.
+    pub(super) fn candidates(&self, how: ConvPath) -> Vec<ConvCandidate> {
         let (ConvPath::Auto(limits) | ConvPath::TensorCore(TensorCores { limits, .. })) = how else {
             return vec![ConvCandidate::Default];
         };
         // Planes are always the best that there is, and so is what is made for few rows.
-        if self.has_planes() || self.few(limits).is_some() || self.has_lines() || self.len == 0 {
+        if self.is_depthwise()
+            || self.depthwise_grad_weight_tiling(limits).is_some()
+            || self.is_few_channels()
+            || self.len == 0
+        {
             return vec![ConvCandidate::Default];
         }
         let chosen = self.staged_tile(limits);
@@ -330,7 +334,7 @@ impl ImplicitGemm {
         let is_way = |tile: &SimtTile| {
             // Not mostly beyond the ends of the result; with copies where the device and the type have such.
             (0..2).all(|side| tile.size(side) as usize <= sizes[side].next_multiple_of(32))
-                && (tile.slots == 0 || limits.cp_async && self.flows(*tile).slots > 0)
+                && (tile.slots == 0 || limits.cp_async && self.with_cp_async(*tile).slots > 0)
                 && Some(*tile) != chosen
                 && self.fits(*tile, limits, words)
                 && self.staged(*tile).is_some()

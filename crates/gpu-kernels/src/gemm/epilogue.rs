@@ -18,19 +18,19 @@ pub(crate) struct EpilogueStaging {
     pub fragment: [u32; 2],
     /// Fragments of a subgroup along m and n, and how many are handed over at a time, side by side.
     pub each: [u32; 2],
-    pub together: u32,
+    pub fragments_together: u32,
 }
 
 impl EpilogueStaging {
     /// Columns that are handed over at a time, and from row to row in shared memory: half-warps store rows that begin in different
     /// banks.
-    pub fn handed(self) -> (u32, u32) {
-        let columns = self.fragment[1] * self.together;
+    pub fn staged_shape(self) -> (u32, u32) {
+        let columns = self.fragment[1] * self.fragments_together;
         (columns, columns + 8)
     }
     /// Elements that a subgroup hands over at a time.
     pub fn sums(self) -> u32 {
-        self.fragment[0] * self.handed().1
+        self.fragment[0] * self.staged_shape().1
     }
     /// Elements of shared memory, of f32.
     pub fn elements(self) -> u32 {
@@ -48,14 +48,14 @@ impl EpilogueStaging {
         sums: &[Val<'k>],
     ) {
         let out = k.shared("sums", Elem::F32, self.elements());
-        let (columns, pitch) = self.handed();
+        let (columns, pitch) = self.staged_shape();
         let lane = k.builtin(Builtin::SubgroupLane);
         let mine = k.builtin(Builtin::SubgroupId) * i64::from(self.sums());
         // Pieces of a row of fragments, and of all of their rows.
         let row = columns / u32::from(width);
         let pieces = self.fragment[0] * row;
-        for (f, sums) in sums.chunks(self.together as usize).enumerate() {
-            let f = f as u32 * self.together;
+        for (f, sums) in sums.chunks(self.fragments_together as usize).enumerate() {
+            let f = f as u32 * self.fragments_together;
             let at = [f / self.each[1], f % self.each[1]];
             if f > 0 {
                 // What was handed over before has been taken.

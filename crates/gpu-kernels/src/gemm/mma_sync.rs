@@ -158,36 +158,36 @@ impl MmaTile {
     /// From line to line of what is staged. Lines of terms are loaded as matrices: an odd number of 16 bytes apart, eight lie in
     /// different banks. So do lines of rows or columns of 16-bit numbers; f32 are loaded one by one from four such lines, for which
     /// it takes 32 bytes more than a multiple of all banks.
-    pub(crate) fn pitch(self, inner: u32, along: bool) -> u32 {
-        let more = if along { multistage_cp_async::COPY_BYTES / self.unit.elem.size() } else { 8 };
+    pub(crate) fn pitch(self, inner: u32, k_major: bool) -> u32 {
+        let more = if k_major { multistage_cp_async::COPY_BYTES / self.unit.elem.size() } else { 8 };
         inner + more
     }
     /// How sums leave.
-    pub(crate) fn handing(self) -> EpilogueStaging {
+    pub(crate) fn epilogue_staging(self) -> EpilogueStaging {
         EpilogueStaging {
             subgroups: self.subgroups[0] * self.subgroups[1],
             lanes: self.lanes,
             fragment: [0, 1].map(|side| u32::from(self.unit.shape[side])),
             each: self.each,
-            together: if self.each[1].is_multiple_of(2) { 2 } else { 1 },
+            fragments_together: if self.each[1].is_multiple_of(2) { 2 } else { 1 },
         }
     }
     pub(crate) fn shared_bytes(self) -> u32 {
         let staged = |side| {
             // Whichever way the lines lie.
-            let along = self.size(side) * self.pitch(self.depth, true);
-            along.max(self.depth * self.pitch(self.size(side), false))
+            let k_major = self.size(side) * self.pitch(self.depth, true);
+            k_major.max(self.depth * self.pitch(self.size(side), false))
                 * self.unit.elem.size()
                 * self.slots.max(1)
         };
-        staged(0) + staged(1) + self.handing().elements() * 4
+        staged(0) + staged(1) + self.epilogue_staging().elements() * 4
     }
     /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes.
-    fn for_layouts(self, operands: [&Layout; 2], along: [bool; 2]) -> MmaTile {
+    fn for_layouts(self, operands: [&Layout; 2], k_major: [bool; 2]) -> MmaTile {
         let piece = multistage_cp_async::COPY_BYTES / self.unit.elem.size();
         let fits = |side: usize| {
-            let axis = if along[side] == (side == 0) { 2 } else { 1 };
-            let line = if along[side] { self.depth } else { self.size(side) };
+            let axis = if k_major[side] == (side == 0) { 2 } else { 1 };
+            let line = if k_major[side] { self.depth } else { self.size(side) };
             line.is_multiple_of(piece) && indexing::in_pieces(operands[side], axis, piece as usize)
         };
         MmaTile { slots: if fits(0) && fits(1) { self.slots } else { 0 }, ..self }
@@ -211,29 +211,29 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: MmaTile) -> Option<Work<'a>> 
         return None;
     }
     let (x, w) = (p.x, p.w);
-    let along = [x.strides()[2] == 1, w.strides()[1] == 1];
-    let (tile, wide) = (tile.for_layouts([x, w], along), p.is_wide(1));
+    let k_major = [x.strides()[2] == 1, w.strides()[1] == 1];
+    let (tile, wide) = (tile.for_layouts([x, w], k_major), p.is_wide(1));
     let width = [
-        indexing::vector(x, if along[0] { 2 } else { 1 }),
-        indexing::vector(w, if along[1] { 1 } else { 2 }),
+        indexing::vector(x, if k_major[0] { 2 } else { 1 }),
+        indexing::vector(w, if k_major[1] { 1 } else { 2 }),
     ];
-    let form = MmaConfig { base: p.form(along, wide, &|_| true), tile, width };
-    let (all, tiles) = p.numbers([tile.size(0), tile.size(1)]);
+    let config = MmaConfig { base: p.config(k_major, wide, &|_| true), tile, width };
+    let (all, tiles) = p.args([tile.size(0), tile.size(1)]);
     let (groups, epilogue) = (grid(tiles as u64), p.epilogue);
-    let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&form)), indexing::scalar(wide));
-    Some(args::work(key, move || build(epilogue, &form), groups, scalar, &all))
+    let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&config)), indexing::scalar(wide));
+    Some(args::work(key, move || build(epilogue, &config), groups, scalar, &all))
 }
 
 impl MmaConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
         let MmaTile { unit, lanes, subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
         let [m, n, k] = unit.shape;
-        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let (k_major, operands) = (self.base.k_major_word(), self.base.operands_word(epilogue));
         let ([vx, vw], vy) = (self.width, self.base.stores);
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
         let wide = if self.base.wide { "_wide" } else { "" };
         format!(
-            "units_{operands}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{along}_w{vx}{vw}{vy}{wide}"
+            "units_{operands}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}_w{vx}{vw}{vy}{wide}"
         )
     }
 }
@@ -241,7 +241,7 @@ impl MmaConfig {
 /// What all parts of a kernel know.
 struct MmaMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f MmaConfig,
+    config: &'f MmaConfig,
     /// Sizes of the result, by side, and how many terms.
     sizes: [Val<'k>; 2],
     terms: Val<'k>,
@@ -256,40 +256,40 @@ struct MmaMainloop<'k, 'f> {
 }
 
 /// The kernel of a form.
-pub fn build(epilogue: &dyn Formula, form: &MmaConfig) -> Kernel {
-    let t = form.tile;
-    let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
+pub fn build(epilogue: &dyn Formula, config: &MmaConfig) -> Kernel {
+    let t = config.tile;
+    let k = Builder::new(&config.name(epilogue), [t.invocations(), 1, 1]);
     k.subgroup(t.lanes);
-    let elem = Elem::from(form.base.dtype);
-    let h = GemmArgs::read(&k, &form.base, elem, 4 * 2);
+    let elem = Elem::from(config.base.dtype);
+    let h = GemmArgs::read(&k, &config.base, elem, 4 * 2);
     let (group, in_batch) = h.group();
     let asked = group / in_batch;
     let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
     let corner = h.corner(group % in_batch, [t.size(0), t.size(1)]);
     let (factors, extra) = (h.factors(batch), h.extra(batch));
-    let staged = Fragments::new(&k, t, elem, form.base.along);
+    let staged = Fragments::new(&k, t, elem, config.base.k_major);
     let index = k.builtin(Builtin::LocalIndex);
-    let p = MmaMainloop { k: &k, form, sizes: h.sizes, terms: h.terms, factors, staged, corner, index };
+    let p = MmaMainloop { k: &k, config, sizes: h.sizes, terms: h.terms, factors, staged, corner, index };
 
     let sums = p.sums();
     let finish = GemmEpilogue {
         k: &k,
         epilogue,
-        compute: Compute::from(form.base.dtype),
+        compute: Compute::from(config.base.dtype),
         extra: &extra,
         y: h.y,
         sizes: h.sizes,
         batch,
         exists,
     };
-    t.handing().store(&k, &finish, (corner, p.staged.firsts()), form.base.stores, &sums);
+    t.epilogue_staging().store(&k, &finish, (corner, p.staged.firsts()), config.base.stores, &sums);
     k.finish()
 }
 
 impl<'k> MmaMainloop<'k, '_> {
     /// The sums of a subgroup: fragments, row by row.
     fn sums(&self) -> Vec<Val<'k>> {
-        let (k, t) = (self.k, self.form.tile);
+        let (k, t) = (self.k, self.config.tile);
         let (none, firsts) = (self.staged.none(), self.staged.firsts());
         let stages = [0, 1].map(|side| TileLoader {
             k,
@@ -298,11 +298,11 @@ impl<'k> MmaMainloop<'k, '_> {
             invocations: t.invocations(),
             size: t.size(side),
             depth: t.depth,
-            along: self.form.base.along[side],
+            k_major: self.config.base.k_major[side],
             width: if t.slots > 0 {
                 (multistage_cp_async::COPY_BYTES / t.unit.elem.size()) as u8
             } else {
-                self.form.width[side]
+                self.config.width[side]
             },
             from: self.factors[side],
             corner: self.corner[side],
@@ -314,7 +314,7 @@ impl<'k> MmaMainloop<'k, '_> {
         let begin = self.terms.like(0);
         // In all tiles as many products follow the last term, of zeros, which make a sum of -0 another.
         let most = i64::from(t.unit.shape[2]) * i64::from(MAX_K_FRAGMENTS);
-        let upto = (self.terms + (most - 1)) / most * most;
+        let padded_end = (self.terms + (most - 1)) / most * most;
         if t.slots > 0 {
             let pitch = [0, 1].map(|side| self.staged.pitch(side));
             let flow = CpAsyncPipeline {
@@ -323,21 +323,22 @@ impl<'k> MmaMainloop<'k, '_> {
                 pitch,
                 slots: t.slots,
                 end: self.terms,
-                upto,
+                padded_end,
             };
             flow.open(begin);
-            return flow.steps([begin, upto], k.u32(0), &none, &compute).1;
+            return flow.steps([begin, padded_end], k.u32(0), &none, &compute).1;
         }
         // As it lies in memory.
         let bring = |side: usize, loaded: &[Val<'k>]| {
             let pitch = i64::from(self.staged.pitch(side));
             stages[side].store(loaded, &|place, term, v| {
-                let at = if self.form.base.along[side] { place * pitch + term } else { term * pitch + place };
+                let at =
+                    if self.config.base.k_major[side] { place * pitch + term } else { term * pitch + place };
                 k.store(self.staged.places[side], at, v);
             });
         };
         let zero = k.u32(0);
-        smem_load::steps(&stages, [begin, upto], self.terms, &none, &bring, &|sums| {
+        smem_load::steps(&stages, [begin, padded_end], self.terms, &none, &bring, &|sums| {
             compute(zero, [zero; 2], sums)
         })
     }

@@ -30,8 +30,8 @@ impl SimtTile {
         self.slots * (self.size(0) + self.size(1)) * (self.depth + PAD_ELEMENTS)
     }
     /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes that need no conversion.
-    pub(super) fn for_layouts(self, dtype: DType, operands: [&Layout; 2], along: [bool; 2]) -> SimtTile {
-        let width = [0, 1].map(|side| self.vector(side, operands[side], along[side]));
+    pub(super) fn for_layouts(self, dtype: DType, operands: [&Layout; 2], k_major: [bool; 2]) -> SimtTile {
+        let width = [0, 1].map(|side| self.vector(side, operands[side], k_major[side]));
         let bytes = width.map(|w| u32::from(w) * dtype.size() as u32);
         let whole = elem(super::Compute::from(dtype).scalar()) == Elem::from(dtype);
         let fits = dtype.is_float() && whole && bytes.iter().all(|&b| b >= multistage_cp_async::COPY_BYTES);
@@ -56,8 +56,8 @@ impl SimtTile {
         self.group[side] * self.each[side] + PAD_ELEMENTS
     }
     /// How many neighbours of a factor are read at once: as many as its layout allows, and lines of a tile are made of.
-    pub(super) fn vector(self, side: usize, l: &Layout, along: bool) -> u8 {
-        let (axis, line) = match (side, along) {
+    pub(super) fn vector(self, side: usize, l: &Layout, k_major: bool) -> u8 {
+        let (axis, line) = match (side, k_major) {
             (0, true) => (2, self.depth),
             (0, false) => (1, self.size(0)),
             (_, true) => (1, self.depth),
@@ -70,8 +70,8 @@ impl SimtTile {
             .unwrap_or(1)
     }
     /// How many neighbours an invocation has side by side.
-    pub(crate) fn neighbours(self, side: usize, along: bool) -> u32 {
-        if self.depth == 0 || (self.slots > 0 && along) {
+    pub(crate) fn neighbours(self, side: usize, k_major: bool) -> u32 {
+        if self.depth == 0 || (self.slots > 0 && k_major) {
             return 1;
         }
         [4, 2].into_iter().find(|&p| self.each[side].is_multiple_of(p)).unwrap_or(1)

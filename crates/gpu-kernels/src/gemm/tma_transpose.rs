@@ -52,9 +52,9 @@ impl TransposedFactor {
         let from = if side == 0 { given.transpose(1, 2) } else { given.clone() };
         // The same plane for all batches is turned once.
         let from = if from.strides()[0] == 0 { from.slice(0, 0, 1, 1) } else { from };
-        let turned = lines(from.shape()[0], from.shape()[2], k)?;
-        let turned = if side == 0 { turned } else { turned.transpose(1, 2) };
-        let layout = turned.broadcast_to(given.shape(), "factor").ok()?;
+        let transposed = lines(from.shape()[0], from.shape()[2], k)?;
+        let transposed = if side == 0 { transposed } else { transposed.transpose(1, 2) };
+        let layout = transposed.broadcast_to(given.shape(), "factor").ok()?;
         Some(TransposedFactor { layout, from: Some(from) })
     }
 }
@@ -88,11 +88,11 @@ pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<LaunchSeque
         if let Some(from) = &factor.from {
             let [planes, k, lines] = [0, 1, 2].map(|axis| from.shape()[axis]);
             let padded = k.next_multiple_of(ROW_ALIGN_ELEMENTS);
-            let turned = BufferSlot::Scratch(all.scratch.len());
+            let transposed = BufferSlot::Scratch(all.scratch.len());
             all.scratch.push(BufferSpec::of(p.dtype.into(), planes * lines * padded));
             let how = NhwcView { outer: 0, channel: 1, channels: k, padded };
-            all.push(to_nhwc(from, p.dtype, how), &[BufferSlot::Operand(side), turned]);
-            slots[side] = turned;
+            all.push(to_nhwc(from, p.dtype, how), &[BufferSlot::Operand(side), transposed]);
+            slots[side] = transposed;
         }
     }
     slots.push(BufferSlot::Result(0));

@@ -3,7 +3,7 @@
 //! An index that is not in range takes no element, and leaves 1 in the last buffer, which is 0 before.
 
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::Builder;
@@ -46,14 +46,14 @@ pub fn build(elem: Elem, rank: usize, wide: bool) -> Kernel {
     let y = k.buffer("y", elem, Access::Write);
     let refused = k.buffer("refused", Elem::U32, Access::ReadWrite);
     let number = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, number, 5 + indexing::count(rank, wide) + 2 * rank);
+    let args = LaunchArgs::new(&k, number, 5 + indexing::count(rank, wide) + 2 * rank);
     let [len, size, step, x_offset, index_offset] =
-        ["len", "size", "step", "x_offset", "index_offset"].map(|n| numbers.get(n));
-    let axes = Axes::read(&numbers, "size", rank, wide);
-    let x_strides = indexing::strides(&numbers, "x_stride", rank);
-    let index_strides = indexing::strides(&numbers, "index_stride", rank);
+        ["len", "size", "step", "x_offset", "index_offset"].map(|n| args.get(n));
+    let axes = Axes::read(&args, "size", rank, wide);
+    let x_strides = indexing::strides(&args, "x_stride", rank);
+    let index_strides = indexing::strides(&args, "index_stride", rank);
 
-    let i = group_number(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
+    let i = linear_group_id(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     k.if_(i.lt(len), || {
         let at = axes.index(i);
         let named = k.load(index, indexing::position(index_offset, &at, &index_strides), 1);

@@ -5,7 +5,7 @@
 
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -55,13 +55,13 @@ pub fn nonzero(x: &Layout, dtype: DType) -> LaunchSequence<'static> {
 fn launch(x: &Layout, dtype: DType, writes: bool) -> Work<'static> {
     let joined = indexing::join(&[x], 0, x.rank());
     let len = x.shape().numel();
-    let form = NonzeroConfig { dtype, writes, rank: joined.dims.len(), wide: is_wide(x) };
+    let config = NonzeroConfig { dtype, writes, rank: joined.dims.len(), wide: is_wide(x) };
     let mut all = vec![len as i64, x.offset() as i64];
-    all.extend(indexing::sizes(&joined.dims, form.wide));
+    all.extend(indexing::sizes(&joined.dims, config.wide));
     all.extend(joined.strides[0].iter().map(|&s| s as i64));
     let groups = grid(len.div_ceil(BLOCK_ELEMENTS) as u64);
-    let key = Key::of("nonzero").with(&form);
-    args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all)
+    let key = Key::of("nonzero").with(&config);
+    args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all)
 }
 
 /// The sums of a workgroup's numbers up to and with each invocation's, in shared memory.
@@ -83,21 +83,23 @@ fn sums_up_to<'k>(k: &'k Builder, shared: Place, t: Val<'k>, v: Val<'k>) -> Val<
 }
 
 /// The kernel of a form.
-pub fn build(form: &NonzeroConfig) -> Kernel {
-    let word = if form.writes { "write" } else { "count" };
-    let wide = if form.wide { "_wide" } else { "" };
-    let k =
-        Builder::new(&format!("nonzero_{word}_{}_{}{wide}", form.dtype, form.rank), [BLOCK_THREADS, 1, 1]);
-    let x = k.buffer("x", form.dtype.into(), Access::Read);
-    let before = form.writes.then(|| k.buffer("before", Elem::I64, Access::Read));
-    let y = k.buffer("y", if form.writes { Elem::I64 } else { Elem::U32 }, Access::Write);
-    let number = indexing::scalar(form.wide);
-    let numbers = LaunchArgs::new(&k, number, 2 + indexing::count(form.rank, form.wide) + form.rank);
-    let (len, offset) = (numbers.get("len"), numbers.get("offset"));
-    let axes = Axes::read(&numbers, "size", form.rank, form.wide);
-    let strides = indexing::strides(&numbers, "stride", form.rank);
+pub fn build(config: &NonzeroConfig) -> Kernel {
+    let word = if config.writes { "write" } else { "count" };
+    let wide = if config.wide { "_wide" } else { "" };
+    let k = Builder::new(
+        &format!("nonzero_{word}_{}_{}{wide}", config.dtype, config.rank),
+        [BLOCK_THREADS, 1, 1],
+    );
+    let x = k.buffer("x", config.dtype.into(), Access::Read);
+    let before = config.writes.then(|| k.buffer("before", Elem::I64, Access::Read));
+    let y = k.buffer("y", if config.writes { Elem::I64 } else { Elem::U32 }, Access::Write);
+    let number = indexing::scalar(config.wide);
+    let args = LaunchArgs::new(&k, number, 2 + indexing::count(config.rank, config.wide) + config.rank);
+    let (len, offset) = (args.get("len"), args.get("offset"));
+    let axes = Axes::read(&args, "size", config.rank, config.wide);
+    let strides = indexing::strides(&args, "stride", config.rank);
     let shared = k.shared("counts", Elem::U32, BLOCK_THREADS);
-    let block = group_number(&k, number);
+    let block = linear_group_id(&k, number);
     let t = k.local_id(0);
     let first = block * BLOCK_ELEMENTS as i64 + t.to(number) * ELEMENTS_PER_THREAD;
     let found: Vec<Val> = (0..ELEMENTS_PER_THREAD)
@@ -137,8 +139,8 @@ pub fn sums() -> Kernel {
     let x = k.buffer("x", Elem::U32, Access::Read);
     let y = k.buffer("y", Elem::I64, Access::Write);
     let count = k.buffer("count", Elem::I64, Access::Write);
-    let numbers = LaunchArgs::new(&k, Scalar::I32, 1);
-    let n = numbers.get("n");
+    let args = LaunchArgs::new(&k, Scalar::I32, 1);
+    let n = args.get("n");
     let shared = k.shared("sums", Elem::I64, BLOCK_THREADS);
     let t = k.local_id(0);
     let all =

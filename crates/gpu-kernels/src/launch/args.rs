@@ -70,17 +70,14 @@ pub fn work_with_table<'a>(
     build: impl Fn() -> Kernel + 'a,
     groups: [u32; 3],
     scalar: Scalar,
-    numbers: &[i64],
+    args: &[i64],
     table: &[i64],
 ) -> Work<'a> {
     let each = |all: &[i64]| all.iter().map(|&v| Constant::int(scalar, v)).collect::<Vec<_>>();
-    let (params, mut numbers) = if need_buffer(scalar, numbers.len()) {
-        (Vec::new(), each(numbers))
-    } else {
-        (each(numbers), Vec::new())
-    };
-    numbers.extend(each(table));
-    Work { key, build: Box::new(build), launch: Launch { groups, params }, numbers: Some(numbers) }
+    let (params, mut args) =
+        if need_buffer(scalar, args.len()) { (Vec::new(), each(args)) } else { (each(args), Vec::new()) };
+    args.extend(each(table));
+    Work { key, build: Box::new(build), launch: Launch { groups, params }, args: Some(args) }
 }
 
 /// A kernel with its launch, given its numbers in the order in which the kernel asks for them.
@@ -89,12 +86,12 @@ pub fn work<'a>(
     build: impl Fn() -> Kernel + 'a,
     groups: [u32; 3],
     scalar: Scalar,
-    numbers: &[i64],
+    args: &[i64],
 ) -> Work<'a> {
     let build = Box::new(build);
-    let all: Vec<Constant> = numbers.iter().map(|&v| Constant::int(scalar, v)).collect();
+    let all: Vec<Constant> = args.iter().map(|&v| Constant::int(scalar, v)).collect();
     if need_buffer(scalar, all.len()) {
-        return Work { key, build, launch: Launch { groups, params: Vec::new() }, numbers: Some(all) };
+        return Work { key, build, launch: Launch { groups, params: Vec::new() }, args: Some(all) };
     }
-    Work { key, build, launch: Launch { groups, params: all }, numbers: None }
+    Work { key, build, launch: Launch { groups, params: all }, args: None }
 }

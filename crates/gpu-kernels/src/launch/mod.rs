@@ -21,7 +21,7 @@ pub struct Work<'a> {
     /// Groups and parameters.
     pub launch: Launch,
     /// What goes into the last buffer, if there are more numbers than parameters may be.
-    pub numbers: Option<Vec<Constant>>,
+    pub args: Option<Vec<Constant>>,
 }
 
 impl Work<'_> {
@@ -51,6 +51,6 @@ pub fn grid(n: u64) -> [u32; 3] {
 }
 
 /// The number of a workgroup in a [`grid`].
-pub(crate) fn group_number(k: &Builder, s: Scalar) -> Val<'_> {
+pub(crate) fn linear_group_id(k: &Builder, s: Scalar) -> Val<'_> {
     k.group_id(1).to(s) * k.builtin(Builtin::GroupCount(0)).to(s) + k.group_id(0).to(s)
 }

@@ -7,7 +7,7 @@ use super::indexing::{self, Axes};
 use crate::conv::nhwc_transpose::{NhwcView, to_nhwc};
 use crate::elementwise::map::{self, ElementCode, MapChoice};
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Binary, Compare, Elem, Kernel, Scalar, Unary};
@@ -26,7 +26,7 @@ const MIN_TRANSPOSE_SIDE: usize = 32;
 /// The same, of the same dtype, for a view whose neighbours in memory lie along another axis than the result's: they are turned in shared
 /// memory, so that both are read and written in lines. `None` if it is not of that kind. (Each element read for itself, 2048 x 2048 of
 /// f32 took 38 us on an H100, where they can be moved in 12.)
-pub fn turned(x: &Layout, dtype: DType) -> Option<Work<'static>> {
+pub fn transposing_copy(x: &Layout, dtype: DType) -> Option<Work<'static>> {
     let is_word = matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I32);
     if !is_word || indexing::is_wide(x) || x.shape().numel() == 0 {
         return None;
@@ -73,12 +73,12 @@ pub fn build_into(elem: Elem, rank: usize, wide: bool) -> Kernel {
     let x = k.buffer("x", elem, Access::Read);
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, number, 3 + indexing::count(rank, wide) + 2 * rank);
-    let [len, x_offset, y_offset] = ["len", "x_offset", "y_offset"].map(|n| numbers.get(n));
-    let axes = Axes::read(&numbers, "size", rank, wide);
-    let x_strides = indexing::strides(&numbers, "x_stride", rank);
-    let y_strides = indexing::strides(&numbers, "y_stride", rank);
-    let i = group_number(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
+    let args = LaunchArgs::new(&k, number, 3 + indexing::count(rank, wide) + 2 * rank);
+    let [len, x_offset, y_offset] = ["len", "x_offset", "y_offset"].map(|n| args.get(n));
+    let axes = Axes::read(&args, "size", rank, wide);
+    let x_strides = indexing::strides(&args, "x_stride", rank);
+    let y_strides = indexing::strides(&args, "y_stride", rank);
+    let i = linear_group_id(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     k.if_(i.lt(len), || {
         let at = axes.index(i);
         let v = k.load(x, indexing::position(x_offset, &at, &x_strides), 1);

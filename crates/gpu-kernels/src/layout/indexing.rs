@@ -144,22 +144,22 @@ pub struct Axes<'k> {
 
 impl<'k> Axes<'k> {
     /// The sizes of `rank` axes.
-    pub fn read(numbers: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
+    pub fn read(args: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
         let each = (1..rank)
             .map(|a| {
-                let size = numbers.get(&format!("{name}{a}"));
+                let size = args.get(&format!("{name}{a}"));
                 if wide {
                     return [size; 3];
                 }
-                let times = numbers.get(&format!("{name}{a}_times")).bitcast(Scalar::U32);
-                [size, times, numbers.get(&format!("{name}{a}_shift")).bitcast(Scalar::U32)]
+                let times = args.get(&format!("{name}{a}_times")).bitcast(Scalar::U32);
+                [size, times, args.get(&format!("{name}{a}_shift")).bitcast(Scalar::U32)]
             })
             .collect();
         Axes { rank, wide, any: false, each }
     }
     /// The same for sizes of which some may be 1.
-    pub fn read_any(numbers: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
-        Axes { any: true, ..Axes::read(numbers, name, rank, wide) }
+    pub fn read_any(args: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
+        Axes { any: true, ..Axes::read(args, name, rank, wide) }
     }
     /// The size of an axis, not the first.
     pub fn size(&self, axis: usize) -> Val<'k> {
@@ -191,8 +191,8 @@ impl<'k> Axes<'k> {
 }
 
 /// The strides of an operand in a kernel.
-pub fn strides<'k>(numbers: &LaunchArgs<'k>, name: &str, rank: usize) -> Vec<Val<'k>> {
-    (0..rank).map(|a| numbers.get(&format!("{name}_{a}"))).collect()
+pub fn strides<'k>(args: &LaunchArgs<'k>, name: &str, rank: usize) -> Vec<Val<'k>> {
+    (0..rank).map(|a| args.get(&format!("{name}_{a}"))).collect()
 }
 
 /// Where an element lies: `from`, and its index times the strides.

@@ -15,7 +15,7 @@ use super::fold;
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, Layout};
@@ -118,11 +118,11 @@ pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
     let x = k.buffer("x", elem(scalar), Access::Read);
     let before = k.buffer("before", elem(scalar), Access::Write);
     let s = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, s, 3);
-    let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| numbers.get(n));
+    let args = LaunchArgs::new(&k, s, 3);
+    let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| args.get(n));
     let shared = k.shared("ends", elem(scalar), JOIN_THREADS);
     // The last row of a grid may have workgroups too many: they go along, and store nothing.
-    let asked = group_number(&k, s);
+    let asked = linear_group_id(&k, s);
     let row = asked.min(rows - 1);
     let t = k.local_id(0);
     let zero = k.int(scalar, 0);
@@ -193,9 +193,9 @@ pub fn spread(f: Scan, scalar: Scalar, to: Elem, wide: bool) -> Kernel {
     let before = k.buffer("before", elem(scalar), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let s = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, s, 3);
-    let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| numbers.get(n));
-    let i = group_number(&k, s) * i64::from(JOIN_THREADS) + k.local_id(0).to(s);
+    let args = LaunchArgs::new(&k, s, 3);
+    let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| args.get(n));
+    let i = linear_group_id(&k, s) * i64::from(JOIN_THREADS) + k.local_id(0).to(s);
     k.if_(i.lt(rows * n), || {
         let (row, block) = (i / n, i % n / SCAN_BLOCK as i64);
         let v = k.load(x, i, 1);
@@ -210,7 +210,7 @@ pub fn scan(f: Scan, x: &Layout, dtype: DType, to: DType) -> Option<Work<'static
     launch(f, x, dtype, to.into(), false)
 }
 
-fn launch(f: Scan, x: &Layout, dtype: DType, to: Elem, apart: bool) -> Option<Work<'static>> {
+fn launch(f: Scan, x: &Layout, dtype: DType, to: Elem, multi_block: bool) -> Option<Work<'static>> {
     if x.shape().numel() == 0 {
         return None;
     }
@@ -221,16 +221,16 @@ fn launch(f: Scan, x: &Layout, dtype: DType, to: Elem, apart: bool) -> Option<Wo
     let wide = is_wide(x);
     let outer = indexing::join(&[x], 0, kept);
     let inner = indexing::join(&[x], kept, x.rank());
-    let crossed = !apart && fold::crossed(&outer, &inner);
+    let crossed = !multi_block && fold::crossed(&outer, &inner);
     let tile = ScanTile::of(n, crossed, scalar(dtype));
     let mut all = vec![rows as i64, n as i64, x.offset() as i64, stride as i64];
     all.extend(indexing::sizes(&outer.dims, wide));
     all.extend(outer.strides[0].iter().map(|&s| s as i64));
-    let form = ScanConfig { f, dtype, to, tile, rank: outer.dims.len(), apart, wide };
-    let key = Key::of("scan").with(&form);
-    let build = move || build(&form);
-    let units = if apart { rows * n.div_ceil(SCAN_BLOCK) } else { rows }.div_ceil(tile.rows as usize);
-    Some(args::work(key, build, grid(units as u64), indexing::scalar(wide), &all))
+    let config = ScanConfig { f, dtype, to, tile, rank: outer.dims.len(), multi_block, wide };
+    let key = Key::of("scan").with(&config);
+    let build = move || build(&config);
+    let groups = if multi_block { rows * n.div_ceil(SCAN_BLOCK) } else { rows }.div_ceil(tile.rows as usize);
+    Some(args::work(key, build, grid(groups as u64), indexing::scalar(wide), &all))
 }
 
 /// What a kernel is built for.
@@ -243,49 +243,50 @@ struct ScanConfig {
     /// Joined axes of the rows.
     rank: usize,
     /// Is it for blocks of rows that know nothing of each other?
-    apart: bool,
+    multi_block: bool,
     wide: bool,
 }
 
 impl ScanConfig {
     fn name(&self) -> String {
-        let ScanConfig { f, dtype, to, tile: ScanTile { groups, rows, crossed }, rank, apart, wide } = *self;
-        let flags = [(crossed, "_crossed"), (apart, "_apart"), (wide, "_wide")];
+        let ScanConfig { f, dtype, to, tile: ScanTile { groups, rows, crossed }, rank, multi_block, wide } =
+            *self;
+        let flags = [(crossed, "_crossed"), (multi_block, "_apart"), (wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         format!("scan_{}_{dtype}_{to}_{groups}of{rows}_{rank}{flags}", op(f).0)
     }
 }
 
 /// The kernel of a form.
-fn build(form: &ScanConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [form.tile.invocations(), 1, 1]);
-    write(&k, form);
+fn build(config: &ScanConfig) -> Kernel {
+    let k = Builder::new(&config.name(), [config.tile.invocations(), 1, 1]);
+    write(&k, config);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: &ScanConfig) {
-    let ScanConfig { f, dtype, to, tile, rank, apart, wide } = *form;
+fn write<'k>(k: &'k Builder, config: &ScanConfig) {
+    let ScanConfig { f, dtype, to, tile, rank, multi_block, wide } = *config;
     let (_, op) = op(f);
     let scalar = scalar(dtype);
     let ScanTile { groups, rows: in_group, crossed } = tile;
     let x = k.buffer("x", dtype.into(), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let number = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(k, number, 4 + indexing::count(rank, wide) + rank);
-    let [rows, n, offset, stride] = ["rows", "n", "offset", "stride"].map(|n| numbers.get(n));
-    let axes = Axes::read(&numbers, "row", rank, wide);
-    let strides = indexing::strides(&numbers, "row_stride", rank);
+    let args = LaunchArgs::new(k, number, 4 + indexing::count(rank, wide) + rank);
+    let [rows, n, offset, stride] = ["rows", "n", "offset", "stride"].map(|n| args.get(n));
+    let axes = Axes::read(&args, "row", rank, wide);
+    let strides = indexing::strides(&args, "row_stride", rank);
     let (pitch, each) = (i64::from(tile.pitch()), SCAN_GROUP as i64);
-    let held = k.shared("elements", elem(scalar), tile.pitch() * in_group);
+    let smem = k.shared("elements", elem(scalar), tile.pitch() * in_group);
     let last = k.shared("last", elem(scalar), tile.invocations());
 
     let size = SCAN_BLOCK as i64;
     let blocks = (n + (size - 1)) / size;
-    let first_unit = group_number(k, number) * i64::from(in_group);
+    let first_unit = linear_group_id(k, number) * i64::from(in_group);
     // A row of the workgroup, if there is one; and of a row whose blocks stand apart, where its block begins.
     let unit = |of: Val<'k>| {
         let unit = first_unit + of.to(number);
-        if apart { (unit / blocks, unit % blocks * size) } else { (unit, n.like(0)) }
+        if multi_block { (unit / blocks, unit % blocks * size) } else { (unit, n.like(0)) }
     };
     let index = k.local_id(0);
     let [across, along] = [
@@ -312,10 +313,10 @@ fn write<'k>(k: &'k Builder, form: &ScanConfig) {
             i.lt(n).select(v, zero)
         };
         let loaded: Vec<Val> = places.iter().map(load).collect();
-        places.iter().zip(&loaded).for_each(|(&e, &v)| k.store(held, padded(q, e), v));
+        places.iter().zip(&loaded).for_each(|(&e, &v)| k.store(smem, padded(q, e), v));
         k.barrier();
         let own = q * pitch + t * (each + 1);
-        let mut v: Vec<Val> = (0..each).map(|e| k.load(held, own + e, 1)).collect();
+        let mut v: Vec<Val> = (0..each).map(|e| k.load(smem, own + e, 1)).collect();
         let mut d = 1;
         while d < SCAN_GROUP {
             for e in (d..SCAN_GROUP).rev() {
@@ -345,18 +346,18 @@ fn write<'k>(k: &'k Builder, form: &ScanConfig) {
             None => v,
         };
         for (e, v) in (0..).zip(&v) {
-            k.store(held, own + e, joined(leads.select(*v, before.binary(op, *v))));
+            k.store(smem, own + e, joined(leads.select(*v, before.binary(op, *v))));
         }
         k.barrier();
         for e in (0..each).map(|e| stored + e * i64::from(groups)) {
             let i = to_store + e.to(number);
             let there = i.lt(n) & asked_to_store.lt(rows);
-            let v = k.load(held, padded(stored_row, e), 1);
+            let v = k.load(smem, padded(stored_row, e), 1);
             k.if_(there, || k.store(y, asked_to_store * n + i, v.to(to.scalar())));
         }
         joined(whole)
     };
-    if apart {
+    if multi_block {
         scan(begin, stored_begin, None);
     } else {
         // All rows of a workgroup have as many blocks.

@@ -62,7 +62,7 @@ impl Case {
         let layouts = self.layouts();
         let [q, k, v] = &layouts;
         let all = split_kv::steps(&self.a, self.dtype, [q, k, v]);
-        assert_eq!(all.steps.len(), if split_kv::are_few(&self.a, [q, k, v]) { 2 } else { 1 });
+        assert_eq!(all.steps.len(), if split_kv::is_few_queries(&self.a, [q, k, v]) { 2 } else { 1 });
         let operands = self.numbers.each_ref().map(|x| host(self.dtype, x));
         let got = run_steps(&all, &operands.each_ref());
         [0, 1].map(|i| got[i].to_host().expect("it has a dtype"))
@@ -203,10 +203,10 @@ fn parts_are_joined() {
     // Few queries that are not causal, and no others.
     let layouts = [layout(&[1, 1, 4, 64]), layout(&[1, 1, 600, 64]), layout(&[1, 1, 600, 64])];
     let all = layouts.each_ref();
-    assert!(split_kv::are_few(&Attention::exact(1.0, false), all));
-    assert!(!split_kv::are_few(&Attention::exact(1.0, true), all));
+    assert!(split_kv::is_few_queries(&Attention::exact(1.0, false), all));
+    assert!(!split_kv::is_few_queries(&Attention::exact(1.0, true), all));
     let many = layout(&[1, 1, 17, 64]);
-    assert!(!split_kv::are_few(&Attention::exact(1.0, false), [&many, all[1], all[2]]));
+    assert!(!split_kv::is_few_queries(&Attention::exact(1.0, false), [&many, all[1], all[2]]));
 }
 
 /// Equal weights of a power of two keys, of whole values: nothing is rounded but the logarithm, which is the definition's.

@@ -214,7 +214,7 @@ fn as_ptx(kernel: &Kernel, launch: &Launch, mut buffers: Vec<Memory>, want: &[Me
 pub fn run_work(work: &Work<'_>, buffers: &mut Vec<Memory>) {
     let kernel = &work.kernel();
     let better = optimised(work.key, kernel);
-    if let Some(numbers) = &work.numbers {
+    if let Some(numbers) = &work.args {
         let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
         buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
     }
@@ -372,8 +372,8 @@ impl Backend for Interpreted {
             // Alone, and twice in one launch.
             let mut both = [&buffers[..], &buffers[..]].concat();
             run_work(&work, &mut buffers);
-            if let Some(alike) = own.alike() {
-                run_work(&update::together(&f, &alike, &[&own, &own]), &mut both);
+            if let Some(alike) = own.signature() {
+                run_work(&update::batched(&f, &alike, &[&own, &own]), &mut both);
                 for i in 0..M {
                     for twice in [&both[i], &both[alike.buffers() + i]] {
                         assert_eq!(twice.cells, buffers[i].cells, "together");
@@ -393,7 +393,7 @@ impl Backend for Interpreted {
             return Ok(host(&run_steps(&steps, &[x.buffer])[0]));
         }
         let rows = x.shape()[..kept].iter().product();
-        let choice = fold::FoldChoice { tile: d.tile, hold: d.hold };
+        let choice = fold::FoldChoice { tile: d.tile, budget: d.hold };
         match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, choice) {
             Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
             None => HostData::full(to, 0, 0.into()),

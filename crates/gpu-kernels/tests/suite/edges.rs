@@ -509,7 +509,7 @@ fn turned_copies() {
         let layout = Layout::contiguous(Shape::new(&[outer, c * step, p]).expect("small"));
         let layout = layout.slice(1, 0, c, step as isize).transpose(1, 2);
         let data = dice.data(dtype, outer * c * step * p, Values::Tame);
-        let work = copy::turned(&layout, dtype).expect("it lies across");
+        let work = copy::transposing_copy(&layout, dtype).expect("it lies across");
         let got = start(&work, &[&data], &[(dtype, outer * p * c)]).remove(0);
         let view = View { buffer: &data, layout: &layout, dtype };
         let want = Reference::copy(&Default::default(), view).expect("it runs");
@@ -517,8 +517,8 @@ fn turned_copies() {
         bits(&tensor(got), &tensor(want)).unwrap_or_else(|m| panic!("{dtype} {dims:?}: {m}"));
     }
     let plain = Layout::contiguous(Shape::new(&[64, 64]).expect("small"));
-    assert!(copy::turned(&plain, DType::F32).is_none());
-    assert!(copy::turned(&plain.transpose(0, 1), DType::I64).is_none());
+    assert!(copy::transposing_copy(&plain, DType::F32).is_none());
+    assert!(copy::transposing_copy(&plain.transpose(0, 1), DType::I64).is_none());
 }
 
 /// Rows that lie side by side, and several in a workgroup.

@@ -98,7 +98,7 @@ fn noise(n: usize, stream: u64) -> Memory {
 
 fn case(name: &'static str, work: Work<'static>, mut buffers: Vec<Memory>) -> Case {
     let kernel = work.kernel();
-    if let Some(numbers) = &work.numbers {
+    if let Some(numbers) = &work.args {
         let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
         buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
     }
@@ -186,7 +186,7 @@ fn cases() -> Vec<Case> {
         )
     };
     let folded = |n| {
-        let choice = fold::FoldChoice { hold: RegisterBudget::Many, ..Default::default() };
+        let choice = fold::FoldChoice { budget: RegisterBudget::Many, ..Default::default() };
         some(fold::fold(Fold::Sum, &layout(&[3, n]), d, 1, d, choice))
     };
     // Three taps, two apart, with one of padding.

@@ -41,7 +41,7 @@ impl TensorView {
         self.lines * TILE_ROW_BYTES
     }
     /// The parameters, in the order of the text form.
-    pub const fn numbers(&self) -> [u32; 6] {
+    pub const fn param_ids(&self) -> [u32; 6] {
         let ([a, b, c], [d, e]) = (self.sizes, self.strides);
         [self.offset, a, b, c, d, e]
     }

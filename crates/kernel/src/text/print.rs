@@ -24,7 +24,7 @@ pub fn print(k: &Kernel) -> String {
     for v in &k.views {
         let name = |i: u32| k.params.get(i as usize).map_or("?", |p| p.name.as_str());
         let buffer = k.buffers.get(v.buffer as usize).map_or("?", |b| &b.name);
-        let numbers = v.numbers().map(name).join(" ");
+        let numbers = v.param_ids().map(name).join(" ");
         p.line(&format!("view {} {buffer} {} {numbers}", v.name, v.lines));
     }
     for s in &k.shared {

@@ -40,7 +40,7 @@ fn view(k: &Kernel, v: &TensorView) -> Result<(), String> {
     if v.lines == 0 || v.lines > MAX_TILE_ROWS || !v.lines.is_multiple_of(TILE_ROW_ALIGN) {
         return Err(format!("{} lines; a multiple of {TILE_ROW_ALIGN} up to {MAX_TILE_ROWS}", v.lines));
     }
-    for i in v.numbers() {
+    for i in v.param_ids() {
         match k.params.get(i as usize) {
             None => return Err(format!("there is no parameter {i}")),
             Some(p) if !p.scalar.is_int() => return Err(format!("{} is no integer", p.name)),

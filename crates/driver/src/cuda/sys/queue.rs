@@ -62,10 +62,10 @@ pub fn start<'a>(
     assert_eq!(buffers.len(), kernel.buffers, "{kernel:?} gets as many buffers as it has");
     let maps = maps(shared, kernel, &buffers, &launch.params)?;
     // One by one, and not as a block: where the driver has maps in a block depends on where the block will lie.
-    let numbers = launch.params.iter().map(|p| (&raw const p.bits).cast());
+    let args = launch.params.iter().map(|p| (&raw const p.bits).cast());
     let mut params: Vec<*mut c_void> = (maps.iter().map(|map| (&raw const *map).cast()))
         .chain(buffers.iter().map(|at| (&raw const *at).cast()))
-        .chain(numbers)
+        .chain(args)
         .map(|at: *const c_void| at.cast_mut())
         .collect();
     let [tx, ty, tz] = kernel.group;
@@ -86,7 +86,7 @@ pub struct Queue {
     up: Ring,
     down: Vec<Pinned>,
     /// Device memory for the numbers of launches: its address, its bytes, and how many are used.
-    numbers: Option<(Address, usize, usize)>,
+    args: Option<(Address, usize, usize)>,
     /// What lies there since they began to be used from the front: a launch that is done again finds its numbers.
     sent: HashMap<Box<[u8]>, Address>,
     /// NVIDIA's products, if somebody asked for one; nothing inside if they are not installed.
@@ -104,14 +104,14 @@ impl Queue {
         kernel: &Module,
         buffers: &[Slice<'_, Cuda>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()> {
         shared.enter()?;
-        let numbers = match numbers {
+        let args = match args {
             Some(bytes) => Some(Operand::At(self.send(shared, bytes)?)),
             None => None,
         };
-        start(shared, shared.stream, kernel, buffers.iter().map(Operand::Slice).chain(numbers), launch)
+        start(shared, shared.stream, kernel, buffers.iter().map(Operand::Slice).chain(args), launch)
     }
 
     /// Where the numbers of a launch lie, once it begins. A copy in front of a launch takes the device some microseconds, so what was
@@ -129,23 +129,23 @@ impl Queue {
     /// Device memory for the numbers of a launch. It is used again without waiting: what comes later in the stream writes it
     /// later.
     fn place(&mut self, shared: &Shared, bytes: usize) -> Result<Address> {
-        let (at, room, used) = match self.numbers {
+        let (at, capacity, used) = match self.args {
             Some(n) if n.1 >= bytes => n,
             other => {
-                let room = bytes.next_power_of_two().max(ARGS_BYTES);
-                let at = memory::allocate(shared, room as u64)?;
+                let capacity = bytes.next_power_of_two().max(ARGS_BYTES);
+                let at = memory::allocate(shared, capacity as u64)?;
                 if let Some((old, ..)) = other {
                     memory::free(shared, old);
                 }
-                (at, room, 0)
+                (at, capacity, 0)
             }
         };
         let from = used.next_multiple_of(16);
-        let from = if from + bytes > room { 0 } else { from };
+        let from = if from + bytes > capacity { 0 } else { from };
         if from == 0 {
             self.sent.clear();
         }
-        self.numbers = Some((at, room, from + bytes));
+        self.args = Some((at, capacity, from + bytes));
         Ok(at + from as u64)
     }
 
@@ -227,7 +227,7 @@ impl Queue {
             }
         }
     }
-    fn keep(&mut self, shared: &Shared, pinned: Pinned) {
+    fn capture(&mut self, shared: &Shared, pinned: Pinned) {
         if self.down.len() < MAX_KEPT {
             self.down.push(pinned);
         } else {
@@ -238,7 +238,7 @@ impl Queue {
     pub fn destroy(self, shared: &Shared) {
         self.up.destroy(shared);
         self.down.into_iter().for_each(|p| p.destroy(shared));
-        if let Some((at, ..)) = self.numbers {
+        if let Some((at, ..)) = self.args {
             memory::free(shared, at);
         }
         if let Some(blas) = self.blas.flatten() {
@@ -309,7 +309,7 @@ impl Shared {
         if waited.is_ok() {
             pinned.read(part);
         }
-        self.queue().keep(self, pinned);
+        self.queue().capture(self, pinned);
         waited
     }
 }

@@ -43,13 +43,13 @@ pub fn maps(
             let c = params[i as usize];
             if c.scalar == Scalar::I32 { i64::from(c.bits as u32 as i32) } else { c.bits as i64 }
         };
-        let numbers = view.numbers().map(number);
-        if let Some(what) = tensor_map_error(*elem, numbers) {
+        let args = view.param_ids().map(number);
+        if let Some(what) = tensor_map_error(*elem, args) {
             let name = &kernel.name;
-            return Err(Error::argument(format!("cuda: {name}: view {}: {what}: {numbers:?}", view.name)));
+            return Err(Error::argument(format!("cuda: {name}: view {}: {what}: {args:?}", view.name)));
         }
         let base = buffers[view.buffer as usize];
-        all.push(map(shared, encode, (view, *elem), base, numbers, &kernel.name)?);
+        all.push(map(shared, encode, (view, *elem), base, args, &kernel.name)?);
     }
     Ok(all)
 }

@@ -200,10 +200,10 @@ impl Queue {
         kernel: &Pipeline,
         buffers: &[Slice<'_, Vulkan>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()> {
         let block = kernel.block(&launch.params)?;
-        let given = buffers.len() + usize::from(numbers.is_some());
+        let given = buffers.len() + usize::from(args.is_some());
         assert_eq!(given, kernel.access.len(), "{kernel:?} gets as many buffers as it has");
         let mut infos = Vec::with_capacity(given);
         let mut touches = Vec::with_capacity(given);
@@ -215,7 +215,7 @@ impl Queue {
                 range: b.len.next_multiple_of(4),
             });
         }
-        if let Some(bytes) = numbers {
+        if let Some(bytes) = args {
             let (buffer, offset) = self.stage(shared, bytes)?;
             infos.push(vk::DescriptorBufferInfo {
                 buffer,

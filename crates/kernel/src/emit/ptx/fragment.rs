@@ -221,9 +221,9 @@ impl Emitter<'_> {
             self.element(l, (&k, 0), (&line, 0))
         };
         let to: Vec<Register> = corners.iter().map(|_| self.scalar_register(Scalar::U32)).collect();
-        let (count, turned) = (corners.len(), if along { "" } else { ".trans" });
+        let (count, trans) = (corners.len(), if along { "" } else { ".trans" });
         self.line(&format!(
-            "ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{}}}, [{at}]",
+            "ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{}}}, [{at}]",
             to.join(", ")
         ));
         to

@@ -114,7 +114,7 @@ impl Emitter<'_> {
         let (columns, list, mut adds) = self.begin_sums(sums, results);
         let [a_turned, b_turned] = of_terms.map(|along| u32::from(!along));
         // Others than those of 16 bits cannot be turned, and so nothing is said of it.
-        let turned = if elem == Elem::F32 { String::new() } else { format!(", {a_turned}, {b_turned}") };
+        let trans = if elem == Elem::F32 { String::new() } else { format!(", {a_turned}, {b_turned}") };
         let terms = MMA_K_BYTES / elem.size();
         self.line("wgmma.fence.sync.aligned");
         for part in 0..TILE_ROW_BYTES / MMA_K_BYTES {
@@ -125,7 +125,7 @@ impl Emitter<'_> {
             }
             self.line(&format!(
                 "wgmma.mma_async.sync.aligned.m64n{columns}k{terms}.f32.{word}.{word} {{{list}}}, {x}, {w}, {adds}, 1, \
-                 1{turned}"
+                 1{trans}"
             ));
         }
         self.line("wgmma.commit_group.sync.aligned");
@@ -166,7 +166,7 @@ impl Emitter<'_> {
         let (word, of_terms) = (factor(self.elem(b.1)), b.0 == FragmentLayout::ColumnMajor);
         let (mut w, step) = self.block(b.1, b.2, of_terms);
         let (columns, list, mut adds) = self.begin_sums(sums, results);
-        let turned = u32::from(!of_terms);
+        let trans = u32::from(!of_terms);
         self.line("wgmma.fence.sync.aligned");
         for (part, rows) in a.into_iter().enumerate() {
             if part > 0 {
@@ -176,7 +176,7 @@ impl Emitter<'_> {
             let rows = self.all(rows).join(", ");
             self.line(&format!(
                 "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{word}.{word} {{{list}}}, {{{rows}}}, {w}, {adds}, 1, 1, \
-                 {turned}"
+                 {trans}"
             ));
         }
         self.line("wgmma.commit_group.sync.aligned");

@@ -12,7 +12,7 @@ impl Machine<'_> {
         let checked = "the verifier has seen to it";
         match &inst.op {
             Op::Load(p, at, w) => {
-                let (mut out, w) = (self.room(r), usize::from(*w));
+                let (mut out, w) = (self.take_buffer(r), usize::from(*w));
                 let decode = arith::decode(self.memory(*p).elem);
                 for &l in lanes {
                     let first = self.reach(*p, *at, l, w, w)?;
@@ -37,7 +37,7 @@ impl Machine<'_> {
             }
             Op::Atomic(op, p, at, v) => {
                 let f = arith::atomic(*op, self.scalar(*v)).expect(checked);
-                let mut out = self.room(r);
+                let mut out = self.take_buffer(r);
                 for &l in lanes {
                     let at = self.reach(*p, *at, l, 1, 1)?;
                     self.touch(*p, at, l, AccessKind::Atomic)?;

@@ -7,7 +7,7 @@ use crate::ir::{Elem, Fragment, FragmentLayout, Op, Place, Role, Type, Value};
 
 impl Machine<'_> {
     /// An instruction that the whole workgroup reaches.
-    pub(super) fn together(&mut self, op: &Op, r: Value, lanes: &[usize]) -> Checked {
+    pub(super) fn collective(&mut self, op: &Op, r: Value, lanes: &[usize]) -> Checked {
         let checked = "the verifier has seen to it";
         match op {
             Op::Barrier => {
@@ -36,7 +36,7 @@ impl Machine<'_> {
             Op::Reduce(op, v) => {
                 self.all_here(lanes)?;
                 let f = arith::reduce(*op, self.scalar(*v)).expect(checked);
-                let (mut out, w, size) = (self.room(r), self.width(r), self.subgroup());
+                let (mut out, w, size) = (self.take_buffer(r), self.width(r), self.subgroup());
                 let x = self.slot(*v);
                 for first in (0..self.n).step_by(size) {
                     for c in 0..w {
@@ -92,7 +92,7 @@ impl Machine<'_> {
                 self.is_done(*v)?;
                 let Type::Fragment(f) = self.kernel.ty(*v) else { unreachable!("{checked}") };
                 let (rows, columns) = f.shape();
-                let (mut out, x) = (self.room(r), self.slot(*v));
+                let (mut out, x) = (self.take_buffer(r), self.slot(*v));
                 for l in 0..self.n {
                     for (c, (row, column)) in numbers_of(l).into_iter().enumerate() {
                         let first = l / 32 * rows * columns + 8 * usize::from(*i);
@@ -138,7 +138,7 @@ impl Machine<'_> {
     }
 
     fn exchange(&mut self, r: Value, v: Value, from: impl Fn(usize) -> usize) {
-        let (mut out, w) = (self.room(r), self.width(r));
+        let (mut out, w) = (self.take_buffer(r), self.width(r));
         let x = self.slot(v);
         for l in 0..self.n {
             let f = from(l);

@@ -21,7 +21,7 @@ macro_rules! each_number {
 
 impl Machine<'_> {
     fn each1(&mut self, r: Value, a: Value, lanes: &[usize], flushed: bool, f: UnaryFn) {
-        let (mut out, w) = (self.room(r), self.width(r));
+        let (mut out, w) = (self.take_buffer(r), self.width(r));
         let x = self.slot(a);
         each_number!(lanes, w, i => {
             out[i] = if flushed { f(arith::flush(x[i])) } else { f(x[i]) };
@@ -29,7 +29,7 @@ impl Machine<'_> {
         self.put(r, out);
     }
     fn each2(&mut self, r: Value, [a, b]: [Value; 2], lanes: &[usize], flushed: bool, f: BinaryFn) {
-        let (mut out, w) = (self.room(r), self.width(r));
+        let (mut out, w) = (self.take_buffer(r), self.width(r));
         let (x, y) = (self.slot(a), self.slot(b));
         each_number!(lanes, w, i => {
             out[i] = if flushed { f(arith::flush(x[i]), arith::flush(y[i])) } else { f(x[i], y[i]) };
@@ -109,7 +109,7 @@ impl Machine<'_> {
                 let s = self.scalar(*a);
                 let flushed = self.flushes(s);
                 let f = arith::fma(s, !self.lacks.fused).expect(checked);
-                let (mut out, w) = (self.room(r), self.width(r));
+                let (mut out, w) = (self.take_buffer(r), self.width(r));
                 let (x, y, z) = (self.slot(*a), self.slot(*b), self.slot(*c));
                 each_number!(lanes, w, i => {
                     out[i] = if flushed {
@@ -121,7 +121,7 @@ impl Machine<'_> {
                 self.put(r, out);
             }
             Op::Select(c, a, b) => {
-                let (mut out, w) = (self.room(r), self.width(r));
+                let (mut out, w) = (self.take_buffer(r), self.width(r));
                 let (c, x, y) = (self.slot(*c), self.slot(*a), self.slot(*b));
                 each_number!(lanes, w, i => {
                     out[i] = if c[i] != 0 { x[i] } else { y[i] };
@@ -141,13 +141,13 @@ impl Machine<'_> {
             }
             Op::Bitcast(_, a) => self.each1(r, *a, lanes, false, |x| x),
             Op::Splat(w, a) => {
-                let (mut out, w) = (self.room(r), usize::from(*w));
+                let (mut out, w) = (self.take_buffer(r), usize::from(*w));
                 let x = self.slot(*a);
                 lanes.iter().for_each(|&l| out[l * w..(l + 1) * w].fill(x[l]));
                 self.put(r, out);
             }
             Op::Compose(all) => {
-                let mut out = self.room(r);
+                let mut out = self.take_buffer(r);
                 for (i, v) in all.iter().enumerate() {
                     let x = self.slot(*v);
                     lanes.iter().for_each(|&l| out[l * all.len() + i] = x[l]);
@@ -155,7 +155,7 @@ impl Machine<'_> {
                 self.put(r, out);
             }
             Op::Extract(a, i) => {
-                let (mut out, w) = (self.room(r), self.width(*a));
+                let (mut out, w) = (self.take_buffer(r), self.width(*a));
                 let x = self.slot(*a);
                 lanes.iter().for_each(|&l| out[l] = x[l * w + usize::from(*i)]);
                 self.put(r, out);
@@ -173,7 +173,7 @@ impl Machine<'_> {
             | Op::FragmentMulAdd(..)
             | Op::FragmentExtract(..)
             | Op::FragmentCompose(..)
-            | Op::FragmentStore(..) => self.together(&inst.op, r, lanes)?,
+            | Op::FragmentStore(..) => self.collective(&inst.op, r, lanes)?,
             Op::TmaLoad { .. }
             | Op::MbarrierWait(..)
             | Op::WgmmaSs { .. }
@@ -188,7 +188,7 @@ impl Machine<'_> {
     }
 
     fn fill(&mut self, r: Value, lanes: &[usize], f: impl Fn(usize) -> u64) {
-        let mut out = self.room(r);
+        let mut out = self.take_buffer(r);
         lanes.iter().for_each(|&l| out[l] = f(l));
         self.put(r, out);
     }

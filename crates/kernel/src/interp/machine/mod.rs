@@ -197,7 +197,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Takes the memory of a result, with room for its numbers.
-    fn room(&mut self, r: Value) -> Vec<u64> {
+    fn take_buffer(&mut self, r: Value) -> Vec<u64> {
         let mut out = std::mem::take(&mut self.slots[r.0 as usize]);
         out.resize(self.n * self.width(r), 0);
         out

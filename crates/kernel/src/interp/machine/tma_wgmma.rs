@@ -116,7 +116,7 @@ impl Machine<'_> {
             let c = self.launch.params[i as usize];
             if c.scalar == Scalar::I32 { i64::from(c.bits as u32 as i32) } else { c.bits as i64 }
         };
-        let numbers = view.numbers().map(number);
+        let numbers = view.param_ids().map(number);
         let memory = &self.buffers[view.buffer as usize];
         let (elem, memory) = (memory.elem, &memory.cells);
         if let Some(what) = tensor_map_error(elem, numbers) {

@@ -231,9 +231,9 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
     let high_equal = s.w.compare(Compare::Eq, large.high, small.high);
     let low_below = s.w.compare(Compare::Lt, large.low, small.low);
     let low_decides = s.op(Binary::And, high_equal, low_below);
-    let turned = s.op(Binary::Or, high_below, low_decides);
-    let difference = s.pick(turned, more, less);
-    let sign_difference = s.w.select(turned, sign_small, sign_large);
+    let swapped = s.op(Binary::Or, high_below, low_decides);
+    let difference = s.pick(swapped, more, less);
+    let sign_difference = s.w.select(swapped, sign_small, sign_large);
     let mut total = s.pick(opposite, difference, sum);
     let sign = s.w.select(opposite, sign_difference, sign_large);
     let either = s.op(Binary::Or, total.high, total.low);
