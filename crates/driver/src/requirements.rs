@@ -27,7 +27,7 @@ pub fn check(driver: &str, has: &Info, kernel: &Kernel) -> Result<()> {
         return lacks("access to bytes".into());
     }
     if needs.tma && !has.tma {
-        return lacks("boxes of tensors".into());
+        return lacks("TMA and wgmma".into());
     }
     if needs.shared > has.shared {
         return lacks(format!("{} bytes of shared memory", needs.shared));

@@ -340,10 +340,10 @@ fn what_a_machine_may_lack() {
         (
             "multiply",
             &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "100")],
-            &["Unsupported", "boxes_", "no boxes of tensors"],
+            &["Unsupported", "gemm_wgmma_", "no TMA and wgmma"],
         ),
-        ("multiply", &[("ELINVAR_EMULATED_CUDA_VERSION", "11080")], &["Unsupported", "no boxes of tensors"]),
-        ("multiply", &[("ELINVAR_CUDA_BOXES", "0")], &["Unsupported", "no boxes of tensors"]),
+        ("multiply", &[("ELINVAR_EMULATED_CUDA_VERSION", "11080")], &["Unsupported", "no TMA and wgmma"]),
+        ("multiply", &[("ELINVAR_CUDA_BOXES", "0")], &["Unsupported", "no TMA and wgmma"]),
         ("share 64 KiB", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
         (
             "share 65 KiB",

@@ -475,7 +475,7 @@ impl<D: Driver> Backend for Gpu<D> {
                 let spatial = x.shape()[x.shape().rank() - p.axes.len()..].to_vec();
                 let max_pool_indices =
                     GpuBuffer::uninit(d, DType::I64, len)?.within(Some([0, plane as i64 - 1]));
-                Some(max_pool_indices.from_max_pool(MaxPoolIndices { pool: p.clone(), spatial }))
+                Some(max_pool_indices.with_max_pool_indices(MaxPoolIndices { pool: p.clone(), spatial }))
             }
             PoolKind::Avg => None,
         };

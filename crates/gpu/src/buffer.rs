@@ -140,7 +140,7 @@ impl<D: Driver> GpuBuffer<D> {
         self
     }
     /// The same numbers, which are a pool's winners.
-    pub(crate) fn from_max_pool(mut self, max_pool_indices: MaxPoolIndices) -> Self {
+    pub(crate) fn with_max_pool_indices(mut self, max_pool_indices: MaxPoolIndices) -> Self {
         if let Some(node) = Arc::get_mut(&mut self.node) {
             node.max_pool_indices = Some(Box::new(max_pool_indices));
         }

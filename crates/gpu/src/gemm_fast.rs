@@ -135,7 +135,7 @@ impl<'a, D: Driver> FastGemm<'a, D> {
     fn by_wgmma(&self, tile: tma_wgmma::WgmmaTile) -> Result<GpuBuffer<D>> {
         let extra = layouts(&self.operands[2..]);
         let work =
-            tma_transpose::steps(&self.product(&extra), tile).expect("boxes are a way only where they fit");
+            tma_transpose::steps(&self.product(&extra), tile).expect("TMA is a candidate only where it fits");
         let [y] = steps(self.d, &work, self.operands)?;
         Ok(y)
     }

@@ -168,7 +168,7 @@ fn launch(
     all.extend(words(scalar, a.scale));
     operands.iter().for_each(|l| push(&mut all, l));
     let groups = grid((b * heads * tiles * across) as u64);
-    let key = Key::of("attention_grad").with(&config);
+    let key = Key::of("attention_backward").with(&config);
     Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all))
 }
 
@@ -188,14 +188,14 @@ impl AttentionBackwardConfig {
         let mask = self.mask.map(|e| format!("_{e}_mask")).unwrap_or_default();
         let flags = [
             (self.causal, "_causal"),
-            (self.multi_chunk[0], "_many"),
+            (self.multi_chunk[0], "_multi_chunk"),
             (self.multi_chunk[1], "_many_values"),
             (self.long, "_long"),
             (self.wide, "_wide"),
         ];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         let staged = self.staged.map(SmemRowsConfig::word).unwrap_or_default();
-        format!("attention_grad_{grad}_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
+        format!("attention_backward_{grad}_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
     }
 }
 

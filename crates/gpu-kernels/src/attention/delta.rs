@@ -41,7 +41,7 @@ pub(super) fn statistics(dtype: DType, [g, o, lse]: [&Layout; 3]) -> Option<Work
         all.push(x.offset() as i64);
         all.extend((0..3).map(|a| x.strides()[a] as i64));
     }
-    let key = Key::of("statistics of attention").with(&config);
+    let key = Key::of("attention_delta").with(&config);
     let groups = grid(rows.div_ceil(config.rows() as usize) as u64);
     Some(args::work(key, move || build(config), groups, Scalar::I32, &all))
 }
@@ -58,10 +58,8 @@ impl DeltaConfig {
 }
 
 fn build(config: DeltaConfig) -> Kernel {
-    let k = Builder::new(
-        &format!("statistics_of_attention_{}_{}", config.dtype, config.width),
-        [DELTA_THREADS, 1, 1],
-    );
+    let k =
+        Builder::new(&format!("attention_delta_{}_{}", config.dtype, config.width), [DELTA_THREADS, 1, 1]);
     k.subgroup(WARP_LANES);
     write(&k, config);
     k.finish()

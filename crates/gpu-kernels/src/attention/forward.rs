@@ -73,7 +73,7 @@ pub fn attention(
     all.extend(words(scalar, a.scale));
     operands.for_each(|l| push(&mut all, l));
     let groups = grid((b * h * tiles * across) as u64);
-    let key = Key::of("attention").with(&config);
+    let key = Key::of("attention_forward").with(&config);
     Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all))
 }
 
@@ -86,10 +86,10 @@ fn shared_elements(s: Scalar, [d, e]: [u32; 2]) -> u32 {
 impl AttentionForwardConfig {
     fn name(&self) -> String {
         let mask = self.mask.map(|e| format!("_{e}_mask")).unwrap_or_default();
-        let flags = [(self.causal, "_causal"), (self.multi_chunk, "_many"), (self.wide, "_wide")];
+        let flags = [(self.causal, "_causal"), (self.multi_chunk, "_multi_chunk"), (self.wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         let staged = self.staged.map(SmemRowsConfig::word).unwrap_or_default();
-        format!("attention_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
+        format!("attention_forward_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
     }
 }
 

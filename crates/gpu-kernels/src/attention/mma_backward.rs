@@ -53,7 +53,7 @@ pub fn grad_fits(unit: MmaShape, dtype: DType, x: &BackwardInputs<'_>) -> bool {
 /// If it does not fit ([`grad_fits`]).
 pub fn attention_grad(a: &Attention, dtype: DType, x: &BackwardInputs<'_>) -> LaunchSequence<'static> {
     let unit = MmaShape { elem: dtype.into(), shape: [16; 3] };
-    assert!(grad_fits(unit, dtype, x), "the gradient of attention by matrix units: {x:?} of {dtype}");
+    assert!(grad_fits(unit, dtype, x), "the gradient of attention by tensor cores (mma): {x:?} of {dtype}");
     let buffer_spec = |l: &elinvar_core::Layout| BufferSpec::of(dtype.into(), l.shape().numel());
     let mut all = LaunchSequence {
         results: vec![buffer_spec(x.q), buffer_spec(x.k), buffer_spec(x.v)],
@@ -95,7 +95,7 @@ fn launch(grad: AttentionGrad, a: &Attention, dtype: DType, x: &BackwardInputs<'
     all.extend(words(Scalar::F32, a.scale));
     operands.iter().for_each(|l| push(&mut all, l));
     let groups = grid((b * heads * tiles) as u64);
-    let key = Key::of("attention_grad by units").with(&config);
+    let key = Key::of("attention_mma_backward").with(&config);
     Some(args::work(key, move || build(&config), groups, indexing::scalar(wide), &all))
 }
 
@@ -108,7 +108,7 @@ impl MmaBackwardConfig {
         };
         let flags = [(self.causal, "_causal"), (self.wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
-        format!("attention_units_grad_{grad}_{}_{}{flags}", self.dtype, self.width)
+        format!("attention_mma_backward_{grad}_{}_{}{flags}", self.dtype, self.width)
     }
     /// Others of a block: what wide rows leave registers for.
     fn block(self) -> u32 {

@@ -80,7 +80,7 @@ pub(super) fn split(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> Opti
 
 fn work(a: &Attention, dtype: DType, operands: [&Layout; 3], split: bool) -> Option<Work<'static>> {
     let unit = MmaShape { elem: dtype.into(), shape: [16; 3] };
-    assert!(fits(unit, dtype, operands, false), "attention by matrix units: {operands:?} of {dtype}");
+    assert!(fits(unit, dtype, operands, false), "attention by tensor cores (mma): {operands:?} of {dtype}");
     let [q, k, _] = operands;
     let (b, h, l, d) = (q.shape()[0], q.shape()[1], q.shape()[2], q.shape()[3]);
     let (j, s) = (k.shape()[1], k.shape()[2]);
@@ -94,7 +94,7 @@ fn work(a: &Attention, dtype: DType, operands: [&Layout; 3], split: bool) -> Opt
     let mut all = [b * h, h, h / j.max(1), l, s, tiles, splits].map(|v| v as i64).to_vec();
     all.extend(words(Scalar::F32, a.scale));
     operands.iter().for_each(|l| push(&mut all, l));
-    let key = Key::of("attention by units").with(&config);
+    let key = Key::of("attention_mma_forward").with(&config);
     Some(args::work(
         key,
         move || build(&config),
@@ -106,9 +106,9 @@ fn work(a: &Attention, dtype: DType, operands: [&Layout; 3], split: bool) -> Opt
 
 impl MmaForwardConfig {
     fn name(&self) -> String {
-        let flags = [(self.causal, "_causal"), (self.split, "_part"), (self.wide, "_wide")];
+        let flags = [(self.causal, "_causal"), (self.split, "_split_kv"), (self.wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
-        format!("attention_units_{}_{}{flags}", self.dtype, self.width)
+        format!("attention_mma_{}_{}{flags}", self.dtype, self.width)
     }
     /// Blocks of keys, and of values, that have room in 48 KiB of shared memory.
     fn slots(self) -> u32 {

@@ -75,7 +75,7 @@ impl SmemRowsConfig {
     /// What a kernel's name says of it.
     pub(super) fn word(self) -> String {
         let [d, e] = self.widths;
-        format!("_staged_{d}_{e}{}", if self.cp_async { "_copied" } else { "" })
+        format!("_smem_{d}_{e}{}", if self.cp_async { "_cp_async" } else { "" })
     }
     /// Columns of an invocation that lie side by side, of so many that it has.
     pub(super) fn neighbours(self, s: Scalar, columns: u32) -> u32 {

@@ -60,14 +60,14 @@ pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> LaunchSeque
 /// y[row, e] and lse[row] from parts: results [part, row, e], statistics [2, part, row].
 fn combine(dtype: DType, [splits, rows, d]: [usize; 3]) -> Work<'static> {
     let wide = indexing::are_many(splits * rows * d);
-    let key = Key::of("join of attention").with(&(dtype, wide));
+    let key = Key::of("attention_split_kv_combine").with(&(dtype, wide));
     let groups = grid((rows * d).div_ceil(REDUCE_THREADS as usize) as u64);
     let all = [splits, rows, d].map(|n| n as i64);
     args::work(key, move || build(dtype, wide), groups, indexing::scalar(wide), &all)
 }
 
 fn build(dtype: DType, wide: bool) -> Kernel {
-    let name = format!("join_attention_{dtype}{}", if wide { "_wide" } else { "" });
+    let name = format!("attention_split_kv_combine_{dtype}{}", if wide { "_wide" } else { "" });
     let k = Builder::new(&name, [REDUCE_THREADS, 1, 1]);
     let results = k.buffer("results", Elem::F32, Access::Read);
     let statistics = k.buffer("statistics", Elem::F32, Access::Read);

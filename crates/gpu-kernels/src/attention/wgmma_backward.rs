@@ -1,4 +1,4 @@
-//! dq, dk and dv by boxes: `Precision::Fast`, for values without a mask; see `wgmma_forward.rs`.
+//! dq, dk and dv by wgmma: `Precision::Fast`, for values without a mask; see `wgmma_forward.rs`.
 //!
 //! Two kernels, without atomics. One has rows of queries, as the forward, and adds dS K to dq; the other has rows of keys and adds P^T g to
 //! dv and dS^T Q to dk. Of both factors of what is turned into weights, S and g V^T, rows stay in shared memory, and the others come block
@@ -154,7 +154,7 @@ fn launch(
     }
     let layouts = [x.q, x.k, x.v, x.g].map(|l| {
         TmaLayout::of(dtype.into(), l)
-            .unwrap_or_else(|| panic!("the gradient of attention by boxes: {x:?} of {dtype}"))
+            .unwrap_or_else(|| panic!("the gradient of attention by wgmma: {x:?} of {dtype}"))
     });
     let (width, interleaved_heads) = (d as u32, layouts.map(|l| l.interleaved_heads));
     let config = WgmmaBackwardConfig { pass, dtype, width, causal: a.causal, interleaved_heads, tile };
@@ -167,7 +167,7 @@ fn launch(
     let mut all = [b * heads, j, h / j.max(1), l, s, heads_together].map(|v| v as i64).to_vec();
     all.push(i64::from(exponents(a).to_bits() as i32));
     all.extend(layouts.iter().flat_map(|l| l.args));
-    let key = Key::of("attention_grad by boxes").with(&config);
+    let key = Key::of("attention_wgmma_backward").with(&config);
     Some(args::work(key, move || build(&config), grid((b * heads * tiles) as u64), Scalar::I32, &all))
 }
 
@@ -183,7 +183,7 @@ impl WgmmaBackwardConfig {
             flags += if interleaved_heads { name } else { "" };
         }
         let rows = groups * TILE_SIDE;
-        format!("attention_boxes_grad_{pass}_{}_{}_{rows}x{block}s{slots}{flags}", self.dtype, self.width)
+        format!("attention_wgmma_backward_{pass}_{}_{}_{rows}x{block}s{slots}{flags}", self.dtype, self.width)
     }
     fn across(self) -> u32 {
         self.width / TILE_SIDE

@@ -110,7 +110,7 @@ pub fn attention(
     }
     let layouts = operands.map(|l| {
         let layouts = TmaLayout::of(dtype.into(), l);
-        layouts.unwrap_or_else(|| panic!("attention by boxes: {operands:?} of {dtype}"))
+        layouts.unwrap_or_else(|| panic!("attention by wgmma: {operands:?} of {dtype}"))
     });
     let exponents = exponents(a);
     let config = WgmmaForwardConfig {
@@ -126,7 +126,7 @@ pub fn attention(
     let mut all = [b * h, h, h / j.max(1), l, s, tiles, heads_together].map(|v| v as i64).to_vec();
     all.push(i64::from(exponents.to_bits() as i32));
     all.extend(layouts.iter().flat_map(|l| l.args));
-    let key = Key::of("attention by boxes").with(&config);
+    let key = Key::of("attention_wgmma_forward").with(&config);
     let groups = grid((b * h * tiles) as u64);
     Some(args::work(key, move || build(&config), groups, Scalar::I32, &all))
 }
@@ -156,7 +156,7 @@ impl WgmmaForwardConfig {
             flags += if interleaved_heads { name } else { "" };
         }
         format!(
-            "attention_boxes_{}_{}_{}x{block}s{slots}{flags}",
+            "attention_wgmma_{}_{}_{}x{block}s{slots}{flags}",
             self.dtype,
             self.width,
             self.tile.queries()

@@ -88,7 +88,7 @@ impl ImplicitGemm {
             all.push(f.offset as i64);
             all.extend(f.strides.iter().map(|&s| s as i64));
         }
-        let key = epilogue.key(Key::of("planes").with(&config));
+        let key = epilogue.key(Key::of("conv_depthwise").with(&config));
         let groups = grid(count.div_ceil(BLOCK_THREADS as usize) as u64);
         args::work(key, move || build(epilogue, &config), groups, indexing::scalar(false), &all)
     }
@@ -184,7 +184,7 @@ fn taps(axes: &[[i64; 3]]) -> Vec<Vec<i64>> {
 
 impl DepthwiseConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let of = if self.of == ConvPass::Forward { "planes" } else { "planes_input_grad" };
+        let of = if self.of == ConvPass::Forward { "depthwise" } else { "depthwise_input_grad" };
         let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
         let sign = |v: i64| if v < 0 { format!("m{}", -v) } else { v.to_string() };
         let axes: String =

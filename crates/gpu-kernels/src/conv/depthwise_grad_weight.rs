@@ -114,7 +114,7 @@ impl ImplicitGemm {
         let plan = ImplicitGemm { groups: 1, ..self.clone() };
         let (mut all, groups) = plan.args(&config, split_k.unwrap_or(1), self.groups_of(cut), &[]);
         all.push(self.groups as i64);
-        let key = PLAIN.key(Key::of("conv_few").with(&config));
+        let key = PLAIN.key(Key::of("conv_depthwise_grad_weight").with(&config));
         args::work(key, move || build(&config), grid(groups as u64), indexing::scalar(false), &all)
     }
 }
@@ -131,7 +131,7 @@ fn build(config: &ConvConfig) -> Kernel {
     let SimtTile { group: [groups, across], each: [rows, _], depth, .. } = config.tile;
     let cut = GroupTiling { groups, columns: across };
     let staged = config.staged.as_ref().expect("a form of this kernel says how terms are staged");
-    let k = Builder::new(&format!("few_{}", config.name(&PLAIN)), [cut.invocations(), 1, 1]);
+    let k = Builder::new(&format!("depthwise_{}", config.name(&PLAIN)), [cut.invocations(), 1, 1]);
     // In 80 registers, where 110 would be used: with two workgroups on a multiprocessor the last few of a large layer's would wait for
     // others to end. So, and with conditional loads that are one instruction, 144 channels of 56 x 56 took 53 us on an H100 instead of 87.
     k.min_blocks_per_sm(3);

@@ -87,7 +87,7 @@ impl ImplicitGemm {
         let even = self.right.strides.last() == Some(&1);
         let checked = self.padded || !self.columns[rank].is_multiple_of(strip);
         let line = FewChannelConfig { config, taps: self.taps_of_line() as u32, even, checked };
-        let key = PLAIN.key(Key::of("conv_lines").with(&line));
+        let key = PLAIN.key(Key::of("conv_few_channel_grad_input").with(&line));
         args::work(key, move || build(&line), grid(groups as u64), indexing::scalar(false), &all)
     }
 }
@@ -97,7 +97,7 @@ fn build(line: &FewChannelConfig) -> Kernel {
     let config = &line.config;
     let even = if line.even { "_even" } else { "" };
     let checked = if line.checked { "_checked" } else { "" };
-    let name = format!("lines{}{even}{checked}_{}", line.taps, config.name(&PLAIN));
+    let name = format!("few_channel{}{even}{checked}_{}", line.taps, config.name(&PLAIN));
     let k = Builder::new(&name, [BLOCK_THREADS, 1, 1]);
     emit(&k, &ConvArgs::read(&k, config), line);
     k.finish()

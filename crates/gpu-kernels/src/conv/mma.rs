@@ -279,7 +279,7 @@ impl ImplicitGemm {
         let mut buffers = factors.to_vec();
         let others: Vec<BufferSlot> = (0..extra.len()).map(|i| BufferSlot::Operand(2 + i)).collect();
         if split_k.is_none() {
-            let key = epilogue.key(Key::of("conv by units").with(&config));
+            let key = epilogue.key(Key::of("conv_mma").with(&config));
             let work =
                 args::work(key, move || mma_implicit_gemm::build(epilogue, &config), groups, scalar, &given);
             buffers.extend(others);
@@ -287,7 +287,7 @@ impl ImplicitGemm {
             all.push(work, &buffers);
             return Some(all);
         }
-        let key = PLAIN.key(Key::of("conv by units").with(&config));
+        let key = PLAIN.key(Key::of("conv_mma").with(&config));
         let work = args::work(key, move || mma_implicit_gemm::build(&PLAIN, &config), groups, scalar, &given);
         let sums = BufferSlot::Scratch(all.scratch.len());
         all.scratch.push(BufferSpec::of(split_k_reduce::elem(self.dtype), pieces * self.len));

@@ -31,7 +31,7 @@ pub(super) fn build(epilogue: &dyn Formula, config: &ConvMmaConfig) -> Kernel {
     let (t, base) = (config.tile, &config.base);
     let staged = base.staged.as_ref().expect("terms are staged");
     let [m, n, terms] = t.unit.shape;
-    let name = format!("{}_units_{m}x{n}x{terms}_{}", base.name(epilogue), t.lanes);
+    let name = format!("{}_mma_{m}x{n}x{terms}_{}", base.name(epilogue), t.lanes);
     let k = Builder::new(&name, [t.invocations(), 1, 1]);
     k.subgroup(t.lanes);
     let (h, length) = ConvArgs::read_with(&k, base, base.split_k.then_some("length"));

@@ -59,14 +59,14 @@ pub(crate) fn to_nhwc(x: &Layout, dtype: DType, t: NhwcView) -> Work<'static> {
     all.push(x.offset() as i64);
     all.extend([strides[t.outer], strides[t.channel]].map(|s| s as i64));
     all.extend(strides[2..].iter().map(|&s| s as i64));
-    let key = Key::of("turned channels").with(&config);
+    let key = Key::of("nhwc_transpose").with(&config);
     let launched = grid((dims[t.outer] * tiles[0] * tiles[1]) as u64);
     args::work(key, move || build(&config), launched, indexing::scalar(false), &all)
 }
 
 fn build(config: &NhwcTransposeConfig) -> Kernel {
     let NhwcTransposeConfig { elem, rank, width } = *config;
-    let k = Builder::new(&format!("turned_channels_{elem}_{rank}_w{width}"), [BLOCK_THREADS, 1, 1]);
+    let k = Builder::new(&format!("nhwc_transpose_{elem}_{rank}_w{width}"), [BLOCK_THREADS, 1, 1]);
     let x = k.buffer("x", elem, Access::Read);
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(false);

@@ -85,8 +85,8 @@ impl ConvConfig {
             (self.padded, "_padded"),
             (self.masked, "_masked"),
             (self.void, "_void"),
-            (self.multi_chunk, "_many"),
-            (self.split_k, "_apart"),
+            (self.multi_chunk, "_multi_chunk"),
+            (self.split_k, "_split_k"),
             (self.channels_last, "_last"),
             (self.wide, "_wide"),
         ];

@@ -168,7 +168,7 @@ impl ItemSignature {
 /// If there are no items.
 pub fn batched<'a>(f: &'a dyn UpdateFormula, signature: &ItemSignature, items: &[&Item<'_>]) -> Work<'a> {
     let (count, signature) = (items.len(), signature.clone());
-    let key = f.key(Key::of("update together").with(&(&signature, count)));
+    let key = f.key(Key::of("update_batched").with(&(&signature, count)));
     let (mut args, mut groups) = (Vec::new(), 0);
     for item in items {
         args.extend([groups, item.shape.numel() as i64]);

@@ -121,11 +121,11 @@ impl F64MmaConfig {
         let (k_major, operands) = (self.base.k_major_word(), self.base.operands_word(epilogue));
         let ([vx, vw], vy) = (self.width, self.base.stores);
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
-        let multi_chunk = if self.multi_chunk { "_many" } else { "" };
-        let multi_chunk = if self.split_k { "_apart" } else { multi_chunk };
+        let multi_chunk = if self.multi_chunk { "_multi_chunk" } else { "" };
+        let multi_chunk = if self.split_k { "_split_k" } else { multi_chunk };
         let wide = if self.base.wide { "_wide" } else { "" };
         format!(
-            "chains_{operands}_{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}_v{vx}{vw}{vy}{multi_chunk}{wide}"
+            "gemm_f64_mma_{operands}_{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}_v{vx}{vw}{vy}{multi_chunk}{wide}"
         )
     }
 }
@@ -163,7 +163,7 @@ fn launch<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile, split_k: Option<usize>)
     let groups = grid((split_k.unwrap_or(1) * tiles) as u64);
     all.extend(split_k.map(|chunks| chunks as i64));
     let epilogue = p.epilogue;
-    let (key, scalar) = (epilogue.key(Key::of("chains").with(&config)), indexing::scalar(wide));
+    let (key, scalar) = (epilogue.key(Key::of("gemm_f64_mma").with(&config)), indexing::scalar(wide));
     Some(args::work(key, move || build(epilogue, &config), groups, scalar, &all))
 }
 

@@ -143,10 +143,10 @@ impl InBlockSplitKConfig {
         let (k_major, operands) = (self.base.k_major_word(), self.base.operands_word(epilogue));
         let ([vx, vw], chunks) = (self.width, self.tile.chunks);
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
-        let multi_chunk = if self.multi_chunk { "_many" } else { "" };
+        let multi_chunk = if self.multi_chunk { "_multi_chunk" } else { "" };
         let wide = if self.base.wide { "_wide" } else { "" };
         format!(
-            "beside_{operands}_{chunks}of{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}_v{vx}{vw}{multi_chunk}{wide}"
+            "gemm_in_block_split_k_{operands}_{chunks}of{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}_v{vx}{vw}{multi_chunk}{wide}"
         )
     }
 }
@@ -181,7 +181,7 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: InBlockSplitKTile) -> Option<
     let config = InBlockSplitKConfig { base: p.config(k_major, wide, &|_| false), tile, width, multi_chunk };
     let (all, tiles) = p.args([part.size(0), part.size(1)]);
     let epilogue = p.epilogue;
-    let key = epilogue.key(Key::of("beside").with(&config));
+    let key = epilogue.key(Key::of("gemm_in_block_split_k").with(&config));
     Some(args::work(key, move || build(epilogue, &config), grid(tiles as u64), indexing::scalar(wide), &all))
 }
 

@@ -220,7 +220,7 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: MmaTile) -> Option<Work<'a>> 
     let config = MmaConfig { base: p.config(k_major, wide, &|_| true), tile, width };
     let (all, tiles) = p.args([tile.size(0), tile.size(1)]);
     let (groups, epilogue) = (grid(tiles as u64), p.epilogue);
-    let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&config)), indexing::scalar(wide));
+    let (key, scalar) = (epilogue.key(Key::of("gemm_mma").with(&config)), indexing::scalar(wide));
     Some(args::work(key, move || build(epilogue, &config), groups, scalar, &all))
 }
 
@@ -233,7 +233,7 @@ impl MmaConfig {
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
         let wide = if self.base.wide { "_wide" } else { "" };
         format!(
-            "units_{operands}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}_w{vx}{vw}{vy}{wide}"
+            "gemm_mma_{operands}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}_w{vx}{vw}{vy}{wide}"
         )
     }
 }

@@ -194,7 +194,7 @@ fn launch<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, split_k: Option<usize>) -
         all.push(chunks as i64);
     }
     let epilogue = p.epilogue;
-    let (key, scalar) = (epilogue.key(Key::of("contract").with(&config)), indexing::scalar(wide));
+    let (key, scalar) = (epilogue.key(Key::of("gemm_simt").with(&config)), indexing::scalar(wide));
     Some(args::work(key, move || build(epilogue, &config), groups, scalar, &all))
 }
 
@@ -205,10 +205,10 @@ impl SimtConfig {
         let ([vx, vw], vy) = (self.width, self.base.stores);
         let vectors = if depth > 0 { format!("_v{vx}{vw}{vy}") } else { String::new() };
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
-        let multi_chunk = if self.multi_chunk { "_many" } else { "" };
-        let multi_chunk = if self.split_k { "_apart" } else { multi_chunk };
+        let multi_chunk = if self.multi_chunk { "_multi_chunk" } else { "" };
+        let multi_chunk = if self.split_k { "_split_k" } else { multi_chunk };
         let wide = if self.base.wide { "_wide" } else { "" };
-        format!("contract_{operands}_{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}{vectors}{multi_chunk}{wide}")
+        format!("gemm_simt_{operands}_{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}{vectors}{multi_chunk}{wide}")
     }
 }
 

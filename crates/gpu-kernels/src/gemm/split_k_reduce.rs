@@ -81,7 +81,8 @@ pub fn join<'a>(
         }
     }
     let groups = grid(len.div_ceil(BLOCK_THREADS as usize * usize::from(width)) as u64);
-    let (key, scalar) = (epilogue.key(Key::of("chunks").with(&config)), indexing::scalar(config.wide));
+    let (key, scalar) =
+        (epilogue.key(Key::of("gemm_split_k_reduce").with(&config)), indexing::scalar(config.wide));
     args::work(key, move || build(epilogue, &config), groups, scalar, &all)
 }
 
@@ -90,7 +91,11 @@ pub fn build(epilogue: &dyn Formula, config: &SplitKReduceConfig) -> Kernel {
     let extra: String = config.extra.iter().map(|e| format!("_{e}")).collect();
     let wide = if config.wide { "_wide" } else { "" };
     let SplitKReduceConfig { rank, width, turns, .. } = *config;
-    let name = format!("chunks_{}_{}{extra}_{rank}w{width}t{turns}{wide}", epilogue.name(), config.dtype);
+    let name = format!(
+        "gemm_split_k_reduce_{}_{}{extra}_{rank}w{width}t{turns}{wide}",
+        epilogue.name(),
+        config.dtype
+    );
     let k = Builder::new(&name, [BLOCK_THREADS, 1, 1]);
     let x = k.buffer("x", elem(config.dtype), Access::Read);
     let extras: Vec<Place> = (config.extra.iter().enumerate())

@@ -167,7 +167,7 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<Work<'a>
         all.extend(l.strides().iter().map(|&s| s as i64));
     }
     let epilogue = p.epilogue;
-    let key = epilogue.key(Key::of("boxes").with(&config));
+    let key = epilogue.key(Key::of("gemm_wgmma").with(&config));
     let groups = grid((b * tiles[0] * tiles[1]) as u64);
     Some(args::work(key, move || build(epilogue, &config), groups, Scalar::I32, &all))
 }
@@ -176,7 +176,7 @@ impl WgmmaConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
         let (k_major, operands) = (self.base.k_major_word(), self.base.operands_word(epilogue));
         let (WgmmaTile { slots, .. }, [m, n]) = (self.tile, [0, 1].map(|side| self.tile.size(side)));
-        format!("boxes_{operands}_{m}x{n}s{slots}_{k_major}_w{}", self.base.stores)
+        format!("gemm_wgmma_{operands}_{m}x{n}s{slots}_{k_major}_w{}", self.base.stores)
     }
 }
 

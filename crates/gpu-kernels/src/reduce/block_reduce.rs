@@ -93,7 +93,7 @@ impl RowLength {
         let turns = if self.turns == 0 { String::new() } else { format!("t{}", self.turns) };
         let parallel_blocks =
             if self.parallel_blocks > 1 { format!("b{}", self.parallel_blocks) } else { String::new() };
-        format!("{}{turns}{parallel_blocks}{}", self.lanes, if self.many { "many" } else { "" })
+        format!("{}{turns}{parallel_blocks}{}", self.lanes, if self.many { "loop" } else { "" })
     }
 }
 

@@ -258,7 +258,7 @@ impl FoldConfig {
         let fold = word(self.fold);
         let [a, b] = self.ranks;
         let crossed = if crossed { "_crossed" } else { "" };
-        let multi_block = if self.multi_block { "_apart" } else { "" };
+        let multi_block = if self.multi_block { "_multi_block" } else { "" };
         let wide = if self.wide { "_wide" } else { "" };
         format!(
             "fold_{fold}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{multi_block}{wide}",

@@ -115,7 +115,7 @@ fn launch<'a>(
         all.push(l.offset() as i64);
         all.extend(outer.strides[i].iter().chain(&inner.strides[i]).map(|&s| s as i64));
     }
-    let key = f.key(Key::of("long_rows").with(&config));
+    let key = f.key(Key::of("multi_block_rowwise").with(&config));
     let scalar = indexing::scalar(config.wide);
     args::work(key, move || build(f, &config), grid((count * pieces) as u64), scalar, &all)
 }
@@ -130,7 +130,7 @@ impl MultiBlockRowwiseConfig {
             RegisterBudget::One => "",
             RegisterBudget::Many => "_many",
         };
-        format!("long_rows_{}_{stage}{elems}_{}_{a}_{b}{budget}{wide}", f.name(), self.dtype)
+        format!("multi_block_rowwise_{}_{stage}{elems}_{}_{a}_{b}{budget}{wide}", f.name(), self.dtype)
     }
 }
 

@@ -70,7 +70,7 @@ impl RegisterRow {
     }
     /// A word for kernels.
     pub fn words(self) -> String {
-        format!("_held{}of{}", self.sure, self.turns)
+        format!("_registers{}of{}", self.sure, self.turns)
     }
 }
 

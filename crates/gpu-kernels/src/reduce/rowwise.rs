@@ -245,7 +245,7 @@ pub(crate) fn rows_to<'a>(
         all.extend(outer.strides[i].iter().chain(&inner.strides[i]).map(|&s| s as i64));
     }
     let groups = grid(count.div_ceil(config.tile.rows as usize) as u64);
-    let (key, scalar) = (f.key(Key::of("rows").with(&config)), indexing::scalar(config.wide));
+    let (key, scalar) = (f.key(Key::of("rowwise").with(&config)), indexing::scalar(config.wide));
     Some(args::work(key, move || build(f, &config), groups, scalar, &all))
 }
 
@@ -276,7 +276,7 @@ impl RowwiseConfig {
         });
         let wide = if self.wide { "_wide" } else { "" };
         format!(
-            "rows_{}{elems}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{in_registers}{wide}",
+            "rowwise_{}{elems}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{in_registers}{wide}",
             f.name(),
             self.dtype,
             self.to,

@@ -251,7 +251,7 @@ impl ScanConfig {
     fn name(&self) -> String {
         let ScanConfig { f, dtype, to, tile: ScanTile { groups, rows, crossed }, rank, multi_block, wide } =
             *self;
-        let flags = [(crossed, "_crossed"), (multi_block, "_apart"), (wide, "_wide")];
+        let flags = [(crossed, "_crossed"), (multi_block, "_multi_block"), (wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         format!("scan_{}_{dtype}_{to}_{groups}of{rows}_{rank}{flags}", op(f).0)
     }

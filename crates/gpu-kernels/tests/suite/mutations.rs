@@ -438,12 +438,12 @@ fn unit_cases() -> Vec<Case> {
         .expect("it can be done so");
     vec![
         case(
-            "product of boxes",
+            "product of TMA tiles",
             of_boxes,
             vec![halves(16 * 264, 1), halves(64 * 264, 2), Memory::of(d, 16 * 64)],
         ),
         case(
-            "attention by boxes",
+            "attention by TMA tiles",
             of_heads,
             vec![
                 halves(200 * 64, 1),
@@ -453,8 +453,8 @@ fn unit_cases() -> Vec<Case> {
                 Memory::of(DType::F32, 200),
             ],
         ),
-        case("gradient of attention by boxes, by queries", by_queries, of_queries),
-        case("gradient of attention by boxes, by keys", by_keys, of_keys),
+        case("gradient of attention by TMA tiles, by queries", by_queries, of_queries),
+        case("gradient of attention by TMA tiles, by keys", by_keys, of_keys),
         case(
             "product by units",
             product,

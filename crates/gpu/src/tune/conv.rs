@@ -34,20 +34,20 @@ pub(super) fn write(known: &TunedConvs, text: &mut String) {
 
 fn conv_name(candidate: ConvCandidate) -> String {
     match candidate {
-        ConvCandidate::Default => "as it is chosen".to_string(),
-        ConvCandidate::Direct => "nothing staged".to_string(),
-        ConvCandidate::ImplicitGemm(tile) => format!("staged {}", tile_name(&tile)),
-        ConvCandidate::TensorCore(cut) => super::tiling_name(cut),
+        ConvCandidate::Default => "default".to_string(),
+        ConvCandidate::Direct => "direct".to_string(),
+        ConvCandidate::ImplicitGemm(tile) => format!("implicit gemm {}", tile_name(&tile)),
+        ConvCandidate::TensorCore(cut) => format!("tensor cores {}", super::tiling_name(cut)),
     }
 }
 
 /// A word for all convolutions that have one best way:
-/// `forward f32 exact, 8 16 64 64 by 32 16 3 3 to 64 64, stride 1 1 padding 1 1 dilation 1 1 groups 1, side by side 3 3`.
+/// `forward f32 exact, 8 16 64 64 by 32 16 3 3 to 64 64, stride 1 1 padding 1 1 dilation 1 1 groups 1, unit stride 3 3`.
 fn word(a: &ConvProblem<'_, '_>) -> String {
     let of = match a.of {
         ConvPass::Forward => "forward",
-        ConvPass::GradInput => "by x",
-        ConvPass::GradWeight => "by w",
+        ConvPass::GradInput => "input gradient",
+        ConvPass::GradWeight => "weight gradient",
     };
     let precision = match a.c.precision {
         Precision::Exact => "exact",
@@ -64,7 +64,7 @@ fn word(a: &ConvProblem<'_, '_>) -> String {
     let [x, y] = a.operands;
     let c = a.c;
     format!(
-        "{of} {} {precision}, {} by {} to {}, stride {} padding {} dilation {} groups {}, side by side {} {}",
+        "{of} {} {precision}, {} by {} to {}, stride {} padding {} dilation {} groups {}, unit stride {} {}",
         a.dtype,
         dims(x.shape()),
         dims(y.shape()),
@@ -192,10 +192,10 @@ mod tests {
             lines.push(conv_name(best));
         }
         let text = std::fs::read_to_string(&file).unwrap();
-        assert_eq!(text.lines().count(), 3, "{text}");
+        assert_eq!(text.lines().count(), 4, "{text}");
         assert!(lines.iter().all(|name| text.contains(&format!(": {name}\n"))), "{text}");
         let first = "conv forward f32 exact, 2 64 32 32 by 64 64 3 3 to 32 32, stride 1 1 padding 1 1 dilation 1 1 \
-                     groups 1, side by side 3 3: ";
+                     groups 1, unit stride 3 3: ";
         assert!(text.contains(first), "{text}");
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -86,15 +86,15 @@ impl ExactGemmPath {
     /// As it stands in the file.
     fn word(self) -> String {
         match self {
-            ExactGemmPath::Simt(t) => tile_name(&t),
-            ExactGemmPath::InBlockSplitK => "chunks side by side".to_string(),
+            ExactGemmPath::Simt(t) => format!("simt {}", tile_name(&t)),
+            ExactGemmPath::InBlockSplitK => "in-block split-k".to_string(),
             ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile {
                 subgroups: [a, b],
                 each: [c, d],
                 depth,
                 slots,
             }) => {
-                format!("matrix units, {a}x{b} of {c}x{d}, depth {depth}, {slots} slots")
+                format!("f64 tensor cores {a}x{b} of {c}x{d}, depth {depth}, {slots} slots")
             }
         }
     }
@@ -179,10 +179,10 @@ impl GemmImpl {
     /// As it stands in the file.
     fn word(self) -> String {
         match self {
-            GemmImpl::Heuristic => "our kernel".to_string(),
-            GemmImpl::Wgmma(t) => format!("our kernel, boxes for {} x {}", t.size(0), t.size(1)),
-            GemmImpl::Mma(cut) => format!("our kernel, {}", tiling_name(cut)),
-            GemmImpl::VendorLibrary => "the vendor's library".to_string(),
+            GemmImpl::Heuristic => "default".to_string(),
+            GemmImpl::Wgmma(t) => format!("wgmma {}x{}", t.size(0), t.size(1)),
+            GemmImpl::Mma(cut) => format!("mma {}", tiling_name(cut)),
+            GemmImpl::VendorLibrary => "vendor library".to_string(),
         }
     }
     /// All of them.
@@ -198,6 +198,9 @@ impl GemmImpl {
 /// What a line on such a product begins with.
 const FAST_PREFIX: &str = "fast ";
 
+/// The first line of the file. A file of another version is not read: its words may mean something else.
+const HEADER: &str = "elinvar tiles, version 2";
+
 impl Tuner {
     pub(crate) fn new<D: Driver>(info: &Info) -> Tuner {
         let asked = std::env::var("ELINVAR_TUNE").unwrap_or_default();
@@ -212,6 +215,7 @@ impl Tuner {
     }
     /// With what a file says.
     fn with_file(enabled: bool, file: Option<PathBuf>, text: &str) -> Tuner {
+        let text = text.strip_prefix(HEADER).and_then(|rest| rest.strip_prefix('\n')).unwrap_or_default();
         // A line that is not understood is as good as none.
         let line = |l: &str| {
             let (word, name) = l.split_once(": ")?;
@@ -341,7 +345,7 @@ impl Tuner {
     /// Writes what is known. It saves time and is never needed, so that what goes wrong is not an error.
     fn save(&self) {
         let Some(file) = &self.file else { return };
-        let mut text = String::new();
+        let mut text = format!("{HEADER}\n");
         for (word, path) in self.exact.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = writeln!(text, "{word}: {}", path.word());
         }
@@ -357,7 +361,7 @@ impl Tuner {
 }
 
 fn tiling_name(WarpTiling { subgroups: [a, b], each: [c, d], deep, slots }: WarpTiling) -> String {
-    format!("fragments {a}x{b} of {c}x{d}, {deep} deep, {slots} slots")
+    format!("{a}x{b} of {c}x{d}, {deep} deep, {slots} slots")
 }
 
 fn tile_name(t: &SimtTile) -> String {
@@ -449,13 +453,9 @@ mod tests {
         // Another program finds it in the file.
         assert_eq!(tuner(false).fast_gemm(case, &all, &never).unwrap(), GemmImpl::Wgmma(tile));
         let text = std::fs::read_to_string(dir.join("tiles")).unwrap();
-        assert_eq!(text, "fast f16 0 7 7 7 true false: our kernel, boxes for 64 x 128\n");
+        assert_eq!(text, format!("{HEADER}\nfast f16 0 7 7 7 true false: wgmma 64x128\n"));
         // What it speaks of may be gone.
-        std::fs::write(
-            dir.join("tiles"),
-            text.replace("our kernel, boxes for 64 x 128", "the vendor's library"),
-        )
-        .unwrap();
+        std::fs::write(dir.join("tiles"), text.replace("wgmma 64x128", "vendor library")).unwrap();
         assert_eq!(tuner(false).fast_gemm(case, &all, &time).unwrap(), GemmImpl::Heuristic);
         assert!(
             GemmImpl::all()
@@ -494,7 +494,7 @@ mod tests {
         );
         assert_eq!(t.exact_gemm(&info, case, &none, &never).unwrap(), ExactGemmPath::Simt(TILES[2]));
         let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
-        assert_eq!(text, "f32 0 7 7 7 true false: 2x32 of 8x4, depth 0\n");
+        assert_eq!(text, format!("{HEADER}\nf32 0 7 7 7 true false: simt 2x32 of 8x4, depth 0\n"));
         // What has no tile of its own is found again, too.
         *exact.borrow_mut() = ExactGemmPath::InBlockSplitK;
         assert_eq!(tuner(true).exact_gemm(&info, case, &none, &run).unwrap(), ExactGemmPath::InBlockSplitK);
@@ -504,7 +504,7 @@ mod tests {
         // Units are taken where they were seen to compute chains, whatever a file says.
         let double = GemmCase { dtype: DType::F64, ..case };
         let by_units = ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile::ALL[1]);
-        let text = format!("{}: {}\n", double.word(), by_units.word());
+        let text = format!("{HEADER}\n{}: {}\n", double.word(), by_units.word());
         let read = Tuner::with_file(false, None, &text);
         assert_eq!(read.exact_gemm(&info, double, &|| Ok(true), &never).unwrap(), by_units);
         assert_eq!(read.exact_gemm(&info, double, &|| Ok(false), &never).unwrap(), ExactGemmPath::PLAIN);

@@ -40,7 +40,7 @@ fn bits<D: Driver>(y: &On<D>) -> HostData {
 fn check<D: Driver>(d: &GpuDevice<D>) {
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         let units = d.info().unwrap().mma_shapes.iter().any(|u| u.elem == Elem::from(dtype));
-        println!("{d}: matrix units for {dtype}: {units}");
+        println!("{d}: tensor cores for {dtype}: {units}");
         let (x, w) = (whole(d, dtype, 1, &[24, 50]), whole(d, dtype, 2, &[50, 46]));
         let product = |p: Precision| (bits(&p.scope(|| x.matmul(&w))), d.kernels().unwrap());
         let (exact, before) = product(Precision::Exact);

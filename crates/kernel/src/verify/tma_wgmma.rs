@@ -16,7 +16,7 @@ const BLOCK_ACCUMULATORS: usize = 4;
 
 pub(super) fn check(k: &Kernel) -> Check {
     if k.mbarriers > MAX_MBARRIERS {
-        return whole(k, format_args!("{} signals; at most {MAX_MBARRIERS}", k.mbarriers));
+        return whole(k, format_args!("{} mbarriers; at most {MAX_MBARRIERS}", k.mbarriers));
     }
     for v in &k.views {
         if let Err(what) = view(k, v) {
@@ -74,8 +74,8 @@ fn own_memory(k: &Kernel) -> Check {
     });
     match wrong {
         None => Ok(()),
-        Some((inst, true)) => super::at(k, inst, "no boxes are fetched to where they are multiplied"),
-        Some((inst, false)) => super::at(k, inst, "this shared memory is for boxes alone"),
+        Some((inst, true)) => super::at(k, inst, "no TMA tiles are fetched to where they are multiplied"),
+        Some((inst, false)) => super::at(k, inst, "this shared memory is for TMA tiles alone"),
     }
 }
 
@@ -107,7 +107,7 @@ fn read_by_one(k: &Kernel) -> Check {
 pub(super) fn fetched(k: &Kernel, f: &TmaTile) -> Result<(), String> {
     let view = k.views.get(f.view as usize).ok_or_else(|| format!("there is no view {}", f.view))?;
     let from = k.buffers.get(view.buffer as usize).map(|b| b.elem);
-    let Place::Shared(to) = f.to else { return Err("boxes are fetched to shared memory".to_string()) };
+    let Place::Shared(to) = f.to else { return Err("TMA tiles are fetched to shared memory".to_string()) };
     let to = k.shared.get(to as usize).ok_or_else(|| format!("there is no shared memory {to}"))?;
     match from {
         Some(from) if from == to.elem => {}

@@ -376,7 +376,7 @@ fn copy(k: &Kernel, to: Place, from: Place, count: u8) -> Checked<()> {
 }
 fn mbarriers(k: &Kernel, mbarrier: &Value) -> Checked<()> {
     tma_wgmma::word(k, mbarrier)?;
-    if k.mbarriers > 0 { Ok(()) } else { Err("the kernel has no signals".to_string()) }
+    if k.mbarriers > 0 { Ok(()) } else { Err("the kernel has no mbarriers".to_string()) }
 }
 fn lanes(k: &Kernel) -> Checked<u32> {
     k.subgroup.ok_or_else(|| "the kernel does not say how large its subgroups are".to_string())

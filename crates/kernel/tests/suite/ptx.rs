@@ -181,7 +181,7 @@ fn what_cannot_be_is_named() {
         (
             "kernel t group 32 1 1 { subgroup 32 buffer y f32 write %0: u32 = group_id.x %1: f32 = const 0.0
           %2: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store row_major y[%0], %0 = %2 }",
-            "matrix units are used from sm_80 on",
+            "tensor cores are used from sm_80 on",
         ),
     ];
     for (text, want) in rows {

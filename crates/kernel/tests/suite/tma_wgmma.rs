@@ -330,13 +330,13 @@ fn lines_of_the_text_are_needed() {
 #[test]
 fn mistakes() {
     let rows = [
-        ("mbarrier_wait %0, %0", "waits for ever: nothing is under way for signal 0"),
-        ("mbarrier_wait %14, %0", "signal 64 of 2"),
+        ("mbarrier_wait %0, %0", "waits for ever: nothing is under way for mbarrier 0"),
+        ("mbarrier_wait %14, %0", "mbarrier 64 of 2"),
         ("mbarrier_wait %0, %14", "phase 64; there are 0 and 1"),
-        ("tma_load %0, a[%0] = vx[%3, %3, %3]", "ends while boxes are under way"),
+        ("tma_load %0, a[%0] = vx[%3, %3, %3]", "ends while TMA tiles are under way"),
         (
             "tma_load %0, a[%0] = vx[%3, %3, %3] tma_load %0, a[%2] = vx[%3, %3, %3]",
-            "something is under way for signal 0 already",
+            "something is under way for mbarrier 0 already",
         ),
         ("tma_load %0, a[%14] = vx[%3, %3, %3]", "index 64 is no multiple of 512"),
         ("%17: u32 = const 4608 tma_load %0, a[%17] = vx[%3, %3, %3]", "of 8192"),
@@ -425,7 +425,7 @@ fn what_is_no_box() {
     let rows = [
         ("tma_load %0, a[%0] = vx[%3, %3, %3]".to_string(), "valid"),
         ("tma_load %0".to_string(), "nothing is fetched"),
-        ("tma_load %0, y[%0] = vx[%3, %3, %3]".to_string(), "boxes are fetched to shared memory"),
+        ("tma_load %0, y[%0] = vx[%3, %3, %3]".to_string(), "TMA tiles are fetched to shared memory"),
         ("tma_load %0, a[%0] = vx[%3, %3, %6]".to_string(), "%6 is f32, and should be i32 or u32"),
         ("tma_load %16, a[%0] = vx[%3, %3, %3]".to_string(), "%16 differs between invocations"),
         ("mbarrier_wait %0, %16".to_string(), "%16 differs between invocations"),
@@ -440,11 +440,11 @@ fn what_is_no_box() {
         ),
         (
             "tma_load %0, a[%0] = vx[%3, %3, %3] %17: f32 = load a[%16]".to_string(),
-            "this shared memory is for boxes alone",
+            "this shared memory is for TMA tiles alone",
         ),
         (
             format!("tma_load %0, a[%0] = vx[%3, %3, %3] {product} a[%0], col_major other[%0], %7, %8, %9, %10"),
-            "no boxes are fetched to where they are multiplied",
+            "no TMA tiles are fetched to where they are multiplied",
         ),
         (
             format!("tma_load %0, a[%0] = vx[%3, %3, %3] {product} a[%0], col_major y[%0], %7, %8, %9, %10"),
@@ -507,9 +507,9 @@ fn other_targets_lack_them() {
     let k = kernel(THREE);
     for target in [ptx::SM75, ptx::SM80_MMA, ptx::Target { arch_specific: false, ..ptx::SM90A_WGMMA }] {
         let e = ptx::emit(&k, target).expect_err("it has none");
-        assert!(e.0.contains("boxes of tensors are for sm_90a alone"), "{e}");
+        assert!(e.0.contains("TMA and wgmma are for sm_90a alone"), "{e}");
     }
-    assert!(spirv::emit(&k, &FULL).unwrap_err().0.contains("no boxes of tensors"));
+    assert!(spirv::emit(&k, &FULL).unwrap_err().0.contains("no TMA and wgmma"));
 }
 
 /// Nothing of this is left out because nobody reads it, or done twice.

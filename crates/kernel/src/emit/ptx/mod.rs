@@ -126,13 +126,13 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Unsupported> {
     }
     if k.features().tma && !(target.arch_specific && target.capability == SM90A_WGMMA.capability) {
         return Err(Unsupported(format!(
-            "{}: boxes of tensors are for sm_{}a alone",
+            "{}: TMA and wgmma are for sm_{}a alone",
             k.name, SM90A_WGMMA.capability
         )));
     }
     if k.features().fragments && target.capability < SM80_MMA.capability {
         return Err(Unsupported(format!(
-            "{}: matrix units are used from sm_{} on",
+            "{}: tensor cores are used from sm_{} on",
             k.name, SM80_MMA.capability
         )));
     }

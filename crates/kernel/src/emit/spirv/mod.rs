@@ -62,10 +62,7 @@ pub struct Device {
 pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Unsupported> {
     crate::verify::verify(kernel).map_err(|e| Unsupported(e.0))?;
     if kernel.features().tma {
-        return Err(Unsupported(format!(
-            "{}: SPIR-V fetches no boxes of tensors and multiplies none",
-            kernel.name
-        )));
+        return Err(Unsupported(format!("{}: SPIR-V has no TMA and wgmma", kernel.name)));
     }
     let mut k = kernel.clone();
     pass::optimize(&mut k);
@@ -398,7 +395,7 @@ impl<'a> Emitter<'a> {
             | Op::WgmmaSs { .. }
             | Op::WgmmaRs { .. }
             | Op::WgmmaWait(_) => {
-                return self.unsupported("boxes of tensors");
+                return self.unsupported("TMA and wgmma");
             }
             Op::FragmentExtract(..) | Op::FragmentCompose(..) => {
                 return self.unsupported("which lane has which number of a fragment is not known to SPIR-V");

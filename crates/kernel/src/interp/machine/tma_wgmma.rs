@@ -70,14 +70,14 @@ impl Machine<'_> {
             Op::WgmmaSs { a, b, sums } => self.wgmma_ss([*a, *b], sums, results),
             Op::WgmmaRs { a, b, sums } => self.wgmma_rs(*a, *b, sums, results),
             Op::WgmmaWait(open) => self.wgmma_wait(usize::from(*open)),
-            _ => unreachable!("it has nothing to do with boxes"),
+            _ => unreachable!("it has nothing to do with TMA tiles"),
         }
     }
 
     fn mbarrier(&self, v: Value) -> Result<usize, Problem> {
         let (at, count) = (self.index(v, 0), self.tma.mbarriers.len());
         if at < 0 || at >= count as i128 {
-            return Err(Problem { lane: 0, what: format!("signal {at} of {count}") });
+            return Err(Problem { lane: 0, what: format!("mbarrier {at} of {count}") });
         }
         Ok(at as usize)
     }
@@ -86,7 +86,7 @@ impl Machine<'_> {
         let number = self.mbarrier(mbarrier)?;
         let problem = |what: String| Err(Problem { lane: 0, what });
         if self.tma.mbarriers[number].1.is_some() {
-            return problem(format!("something is under way for signal {number} already"));
+            return problem(format!("something is under way for mbarrier {number} already"));
         }
         let mut flight = PendingTma::new();
         for f in tiles {
@@ -154,7 +154,7 @@ impl Machine<'_> {
             return Ok(());
         }
         let Some(flight) = flight.take() else {
-            return problem(format!("waits for ever: nothing is under way for signal {number}"));
+            return problem(format!("waits for ever: nothing is under way for mbarrier {number}"));
         };
         *now += 1;
         // Everybody has waited, so everybody may look at once: as if stored before any barrier.
@@ -308,7 +308,7 @@ impl Machine<'_> {
         if !tma && self.tma.products.is_empty() {
             return Ok(());
         }
-        let what = if tma { "boxes" } else { "products" };
+        let what = if tma { "TMA tiles" } else { "products" };
         Err(Fault(format!("{}: the kernel ends while {what} are under way", self.kernel.name)))
     }
 }
