@@ -135,6 +135,7 @@ fn convolve<D: Driver>(
     operands: &[GpuView<'_, D>],
 ) -> Result<GpuBuffer<D>> {
     let info = d.info()?;
+    let a = &a.on(limits(info).compute_units);
     let how = conv_path(info, a.c, a.dtype);
     // What there is to choose from, where somebody tries: also on devices whose barriers are dear.
     let tried = if how == conv::ConvPath::Direct { conv::ConvPath::Auto(limits(info)) } else { how };
@@ -410,13 +411,14 @@ impl<D: Driver> Backend for Gpu<D> {
             return fast.run();
         }
         let (info, extra) = (d.info()?, layouts(&extra));
+        let units = limits(info).compute_units;
         let p = GemmProblem::new(&e, x.dtype, x.layout, w.layout, &extra);
         let run = |how: ExactGemmPath| {
             let work = match how {
-                ExactGemmPath::Simt(tile) => gemm::steps(&p, tile),
-                ExactGemmPath::F64Mma(tile) => gemm::f64_tensor_core::steps(&p, tile),
+                ExactGemmPath::Simt(tile) => gemm::steps(&p, tile, units),
+                ExactGemmPath::F64Mma(tile) => gemm::f64_tensor_core::steps(&p, tile, units),
                 ExactGemmPath::InBlockSplitK => in_block_split_k::steps(&p, limits(info))
-                    .unwrap_or_else(|| gemm::steps(&p, SimtTile::PLAIN)),
+                    .unwrap_or_else(|| gemm::steps(&p, SimtTile::PLAIN, units)),
             };
             steps(d, &work, &operands)
         };

@@ -12,6 +12,7 @@ use crate::device::GpuDevice;
 use crate::tune::{GemmCase, GemmImpl};
 use elinvar_core::{DType, Layout, Result};
 use elinvar_driver::{Driver, Info};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::formula::Formula;
 use elinvar_gpu_kernels::gemm::GemmProblem;
 use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
@@ -42,7 +43,12 @@ pub(crate) fn mma_shape_of(i: &Info, dtype: DType) -> Option<MmaShape> {
 
 /// What a device has for a workgroup.
 pub(crate) fn limits(i: &Info) -> WorkgroupLimits {
-    WorkgroupLimits { invocations: i.invocations, shared: i.shared, cp_async: i.cp_async }
+    WorkgroupLimits {
+        invocations: i.invocations,
+        shared: i.shared,
+        cp_async: i.cp_async,
+        compute_units: ComputeUnits(i.compute_units),
+    }
 }
 
 impl<'a, D: Driver> FastGemm<'a, D> {
@@ -65,7 +71,7 @@ impl<'a, D: Driver> FastGemm<'a, D> {
         let can = || {
             info.tma && tma_transpose::fits(&GemmProblem::new(epilogue, x.dtype, x.layout, w.layout, &extra))
         };
-        let wgmma = tma_wgmma::WgmmaTile::of(batches, sums, info.shared).filter(|_| can());
+        let wgmma = tma_wgmma::WgmmaTile::of(batches, sums, limits(info)).filter(|_| can());
         Ok(Some(FastGemm { d, epilogue, is_plain, operands, mma, wgmma }))
     }
 

@@ -41,8 +41,8 @@ fn length(terms: usize) -> usize {
     MIN_PIECE_TERMS.max(terms.div_ceil(MAX_PIECES).next_power_of_two())
 }
 
-/// So many subgroups keep a large device busy.
-const BUSY: usize = 512;
+/// Subgroups that keep a compute unit busy: one for each of its four schedulers.
+const SUBGROUPS_PER_UNIT: u32 = 4;
 
 /// What is known of a work before its tile is.
 struct MmaPlan {
@@ -66,7 +66,7 @@ impl MmaPlan {
         if let Some(broad) = mma_sync::MmaTile::cut(unit, lanes, WIDE_TILING, limits) {
             let size = [0, 1].map(|side| broad.size(side) as usize);
             let tiles = (0..2).map(|side| sums[side].div_ceil(size[side])).product::<usize>();
-            let is_busy = 4 * self.batches * tiles >= BUSY;
+            let is_busy = 4 * self.batches * tiles >= limits.compute_units.filled_by(SUBGROUPS_PER_UNIT);
             if is_busy && (size[0] / 2 + 1..=size[0]).contains(&sums[0]) {
                 return Some(broad);
             }

@@ -38,7 +38,7 @@ use crate::formula::Formula;
 use crate::gemm::CatalogueEpilogue;
 use crate::gemm::split_k_reduce;
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, args, grid};
+use crate::launch::{ComputeUnits, Key, Work, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::ir::Elem;
@@ -83,6 +83,8 @@ struct ImplicitGemm {
     /// As in [`ConvConfig`]; and how many of a column's outer parts are stored then, of those that memory has.
     channels_last: bool,
     outers: usize,
+    /// As in [`ConvProblem`].
+    compute_units: ComputeUnits,
 }
 
 fn product(all: &[usize]) -> usize {
@@ -135,6 +137,8 @@ pub struct ConvProblem<'a, 'l> {
     pub epilogue: &'a dyn Formula,
     /// Further operands of that: views of the result's shape.
     pub extra: &'l [(&'l Layout, DType)],
+    /// Those of the device: how many workgroups keep it busy.
+    pub compute_units: ComputeUnits,
 }
 
 impl<'a, 'l> ConvProblem<'a, 'l> {
@@ -147,7 +151,16 @@ impl<'a, 'l> ConvProblem<'a, 'l> {
         sizes: &'l [usize],
         extra: &'l [(&'l Layout, DType)],
     ) -> Self {
-        ConvProblem { of: ConvPass::Forward, c, dtype, operands, sizes, epilogue, extra }
+        ConvProblem {
+            of: ConvPass::Forward,
+            c,
+            dtype,
+            operands,
+            sizes,
+            epilogue,
+            extra,
+            compute_units: ComputeUnits::default(),
+        }
     }
     /// The gradient by x or by w.
     pub fn gradient(
@@ -157,7 +170,20 @@ impl<'a, 'l> ConvProblem<'a, 'l> {
         operands: [&'l Layout; 2],
         sizes: &'l [usize],
     ) -> ConvProblem<'static, 'l> {
-        ConvProblem { of, c, dtype, operands, sizes, epilogue: &PLAIN, extra: &[] }
+        ConvProblem {
+            of,
+            c,
+            dtype,
+            operands,
+            sizes,
+            epilogue: &PLAIN,
+            extra: &[],
+            compute_units: ComputeUnits::default(),
+        }
+    }
+    /// The same on a device of so many compute units.
+    pub fn on(self, compute_units: ComputeUnits) -> Self {
+        ConvProblem { compute_units, ..self }
     }
     /// How many multiplications it takes.
     pub fn products(&self) -> usize {
@@ -225,8 +251,9 @@ pub fn steps_by<'a>(
     }
 }
 
-/// So many workgroups keep a large device busy.
-const BUSY: usize = 1024;
+/// Workgroups of 64 invocations that keep a compute unit busy, and of those that stage terms in shared memory, which are larger.
+const GROUPS_PER_UNIT: u32 = 8;
+const STAGED_GROUPS_PER_UNIT: u32 = 2;
 /// What follows a gradient: nothing.
 const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
 
@@ -266,6 +293,7 @@ impl ImplicitGemm {
             len: n * outs * product(out),
             channels_last: false,
             outers: n,
+            compute_units: a.compute_units,
             wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(indexing::is_wide),
         }
     }
@@ -301,6 +329,7 @@ impl ImplicitGemm {
             len: n * channels * c.groups * product(spatial),
             channels_last: false,
             outers: n,
+            compute_units: a.compute_units,
             wide: indexing::is_wide(g) || indexing::is_wide(w),
         }
     }
@@ -332,6 +361,7 @@ impl ImplicitGemm {
             len: outs * channels * product(taps),
             channels_last: false,
             outers: channels,
+            compute_units: a.compute_units,
             wide: indexing::is_wide(x) || indexing::is_wide(g),
         }
     }
@@ -350,7 +380,8 @@ impl ImplicitGemm {
     /// Do chunks have workgroups of their own? With strides, those of the gradient by x are not the same for all positions. Without, 256
     /// channels of 14 x 14 (8 images, 3 x 3 taps) took 170 us in 200 workgroups that had five chunks each.
     fn worth_split_k(&self, tile: SimtTile) -> bool {
-        let busy = if tile.depth > 0 { BUSY / 4 } else { BUSY };
+        let per_unit = if tile.depth > 0 { STAGED_GROUPS_PER_UNIT } else { GROUPS_PER_UNIT };
+        let busy = self.compute_units.filled_by(per_unit);
         self.class_count() == 1
             && split_k_reduce::worth_split_k(self.workgroups(tile), busy, self.chunks(), self.len)
     }

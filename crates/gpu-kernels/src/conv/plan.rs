@@ -2,7 +2,7 @@
 
 use super::offset_table::{TableSpan, most_taps};
 use super::problem::{ConvPass, StagingConfig};
-use super::{BUSY, FactorStrides, ImplicitGemm, SimtTile, TensorCores, WorkgroupLimits, product};
+use super::{FactorStrides, GROUPS_PER_UNIT, ImplicitGemm, SimtTile, TensorCores, WorkgroupLimits, product};
 use crate::formula::Compute;
 use crate::gemm::mma_sync::WarpTiling;
 use crate::layout::indexing;
@@ -352,7 +352,10 @@ impl ImplicitGemm {
         };
         // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
         let large = tile(8);
-        if self.rows >= 32 && self.tiles(large).iter().product::<usize>() * self.groups >= BUSY / 2 {
+        if self.rows >= 32
+            && self.tiles(large).iter().product::<usize>() * self.groups
+                >= self.compute_units.filled_by(GROUPS_PER_UNIT / 2)
+        {
             return large;
         }
         tile(if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 })

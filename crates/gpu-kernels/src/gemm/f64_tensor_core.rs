@@ -16,7 +16,7 @@ use super::smem_load::{self, TileLoader};
 use super::{GemmProblem, StridedMatrix, WorkgroupTile, k_major, split_k};
 use crate::formula::Formula;
 use crate::launch::sequence::LaunchSequence;
-use crate::launch::{Key, Work, args, grid};
+use crate::launch::{ComputeUnits, Key, Work, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::builder::{Builder, Val};
@@ -30,8 +30,8 @@ const WARP_LANES: u32 = 32;
 /// Elements behind a line in shared memory: a half-warp reads four neighbours each of four lines, which lie in different banks if lines
 /// are four numbers of 8 bytes more apart than a multiple of all banks.
 const PAD_ELEMENTS: u32 = 4;
-/// So many workgroups keep a large device busy: with as many, chunks follow one another.
-const BUSY: usize = 128;
+/// Workgroups that keep a compute unit busy: with as many, chunks follow one another.
+const GROUPS_PER_UNIT: u32 = 1;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +65,7 @@ impl F64MmaTile {
         let count = |t: &F64MmaTile| {
             b * m.div_ceil(t.size(0) as usize).saturating_mul(n.div_ceil(t.size(1) as usize))
         };
-        all().find(|t| count(t) >= BUSY).or(all().next_back())
+        all().find(|t| count(t) >= limits.compute_units.filled_by(GROUPS_PER_UNIT)).or(all().next_back())
     }
     /// Has a device room for it?
     pub fn fits(self, limits: WorkgroupLimits) -> bool {
@@ -131,8 +131,10 @@ impl F64MmaConfig {
 }
 
 /// The work of a contraction of f64. Operands and result are those of [`super::steps`].
-pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile) -> LaunchSequence<'a> {
-    split_k(p, [tile.size(0), tile.size(1)], BUSY, &|p, split_k| launch(p, tile, split_k))
+pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile, units: ComputeUnits) -> LaunchSequence<'a> {
+    split_k(p, [tile.size(0), tile.size(1)], units.filled_by(GROUPS_PER_UNIT), &|p, split_k| {
+        launch(p, tile, split_k)
+    })
 }
 
 /// The work of a contraction of f64 in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no

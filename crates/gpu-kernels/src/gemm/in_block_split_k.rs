@@ -22,8 +22,6 @@ use elinvar_core::{DType, order};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Kernel, Place};
 
-/// So many workgroups keep a large device busy.
-const BUSY: usize = 128;
 /// Rows and columns of a tile: not fewer, where there are more, and not more.
 const MIN_TILE_SIDE: u32 = 8;
 const MAX_TILE_SIDE: u32 = 64;
@@ -57,14 +55,15 @@ impl InBlockSplitKTile {
         let count = |size: [u32; 2]| b * m.div_ceil(size[0] as usize) * n.div_ceil(size[1] as usize);
         let large = |size: &[u32; 2]| size[0].max(size[1]) > MIN_TILE_SIDE;
         let halve = |size: &mut [u32; 2]| size[usize::from(size[1] >= size[0])] /= 2;
-        while count(size) < BUSY && large(&size) {
+        let busy = limits.compute_units.filled_by(1);
+        while count(size) < busy && large(&size) {
             halve(&mut size);
         }
         let mut chunks = k.div_ceil(order::CHUNK).max(1).next_power_of_two().min(MAX_CHUNKS) as u32;
         loop {
             // Of more workgroups than multiprocessors two should fit, beside the kilobyte that a device keeps for each.
             let shared =
-                if count(size) > BUSY { (limits.shared / 2).saturating_sub(1024) } else { limits.shared };
+                if count(size) > busy { (limits.shared / 2).saturating_sub(1024) } else { limits.shared };
             match InBlockSplitKTile::cut(dtype, size, chunks, WorkgroupLimits { shared, ..limits }) {
                 None if chunks > 1 => chunks /= 2,
                 None if large(&size) => halve(&mut size),

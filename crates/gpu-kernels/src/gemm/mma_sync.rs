@@ -17,7 +17,7 @@ use super::smem_load::{self, TileLoader};
 use super::{GemmProblem, StridedMatrix};
 use crate::formula::{Compute, Formula};
 use crate::launch::args;
-use crate::launch::{Key, Work, grid};
+use crate::launch::{ComputeUnits, Key, Work, grid};
 use crate::layout::indexing;
 use elinvar_core::Layout;
 use elinvar_kernel::builder::{Builder, Val};
@@ -83,8 +83,8 @@ impl WarpTiling {
 
 /// Fragments along the terms of a step, at most; others are a divisor of it.
 const MAX_K_FRAGMENTS: u32 = 2;
-/// So many subgroups keep a large device busy.
-const BUSY: usize = 512;
+/// Subgroups that keep a compute unit busy: one for each of its four schedulers.
+const SUBGROUPS_PER_UNIT: u32 = 4;
 
 /// What a device has for a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,8 @@ pub struct WorkgroupLimits {
     pub shared: u32,
     /// Copies that go on while others compute.
     pub cp_async: bool,
+    /// Compute units of the device.
+    pub compute_units: ComputeUnits,
 }
 
 impl MmaTile {
@@ -113,7 +115,10 @@ impl MmaTile {
             each * batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
         };
         // The largest with which a device is busy, or else the one with the most to do side by side.
-        let busy = all.iter().filter(fits).find(|t| subgroups(t) >= BUSY);
+        let busy = all
+            .iter()
+            .filter(fits)
+            .find(|t| subgroups(t) >= limits.compute_units.filled_by(SUBGROUPS_PER_UNIT));
         let other = || all.iter().filter(fits).rev().max_by_key(|t| subgroups(t));
         busy.or_else(other).or(all.last()).copied()
     }
@@ -137,7 +142,7 @@ impl MmaTile {
     }
     /// The tile that is cut so, if the device has room for it.
     pub fn cut(unit: MmaShape, lanes: u32, cut: WarpTiling, limits: WorkgroupLimits) -> Option<MmaTile> {
-        let WorkgroupLimits { invocations, shared, cp_async } = limits;
+        let WorkgroupLimits { invocations, shared, cp_async, .. } = limits;
         let WarpTiling { subgroups, each, deep, slots } = cut;
         let depth = deep * u32::from(unit.shape[2]);
         let tile = MmaTile { unit, lanes, subgroups, each, depth, slots: if cp_async { slots } else { 0 } };

@@ -28,7 +28,7 @@ pub use problem::GemmProblem;
 use crate::formula::{Compute, Formula};
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid};
+use crate::launch::{ComputeUnits, Key, Work, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, order};
 use elinvar_kernel::builder::{Builder, Val};
@@ -120,13 +120,15 @@ pub struct SimtConfig {
     pub split_k: bool,
 }
 
-/// So many workgroups keep a large device busy.
-const BUSY: usize = 512;
+/// Workgroups that keep a compute unit busy: those of 256 invocations that it holds, more or less.
+const GROUPS_PER_UNIT: u32 = 4;
 
 /// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y has few tiles and each of
 /// them several chunks of terms, the chunks are computed side by side, and joined afterwards.
-pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile) -> LaunchSequence<'a> {
-    split_k(p, [tile.size(0), tile.size(1)], BUSY, &|p, split_k| launch(p, tile, split_k))
+pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, units: ComputeUnits) -> LaunchSequence<'a> {
+    split_k(p, [tile.size(0), tile.size(1)], units.filled_by(GROUPS_PER_UNIT), &|p, split_k| {
+        launch(p, tile, split_k)
+    })
 }
 
 /// The launches of a contraction by tiles of so many rows and columns, of which so many keep a device busy. `launch` makes the work

@@ -15,6 +15,7 @@
 
 use super::GemmProblem;
 use super::epilogue::{EpilogueStaging, GemmEpilogue};
+use super::mma_sync::WorkgroupLimits;
 use super::problem::{self, GemmArgs};
 use crate::formula::{Compute, Formula};
 use crate::launch::args;
@@ -32,8 +33,6 @@ const TILE_SIDE: u32 = WGMMA_BLOCK;
 const WARP_LANES: u32 = 32;
 /// What sums are kept in.
 const FRAGMENT: [u32; 2] = [16, 16];
-/// So many workgroups keep a large device busy.
-const BUSY: usize = 120;
 /// Tiles of so many rows follow each other down, before the next column of tiles: what they read is in the cache for each other.
 const BAND_TILES: i64 = 8;
 /// Numbers that say how factors lie.
@@ -63,15 +62,15 @@ impl WgmmaTile {
     ];
 
     /// A tile for as many products of m by n sums, if the device has room for it.
-    pub fn of(batches: usize, sums: [usize; 2], shared: u32) -> Option<WgmmaTile> {
-        let all = || WgmmaTile::ALL.into_iter().filter(|t| t.shared_bytes() <= shared);
+    pub fn of(batches: usize, sums: [usize; 2], limits: WorkgroupLimits) -> Option<WgmmaTile> {
+        let all = || WgmmaTile::ALL.into_iter().filter(|t| t.shared_bytes() <= limits.shared);
         // Not those whose rows and columns are mostly beyond the ends of y.
         let fits =
             |t: &WgmmaTile| (0..2).all(|side| t.size(side) as usize <= sums[side].next_multiple_of(64));
         let count = |t: &WgmmaTile| {
             batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
         };
-        all().filter(fits).find(|t| count(t) >= BUSY).or(all().next_back())
+        all().filter(fits).find(|t| count(t) >= limits.compute_units.full_wave()).or(all().next_back())
     }
 
     /// Rows (side 0) or columns (side 1) of a workgroup.

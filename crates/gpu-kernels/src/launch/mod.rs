@@ -2,9 +2,11 @@
 
 pub mod args;
 pub mod key;
+pub mod occupancy;
 pub mod sequence;
 
 pub use key::Key;
+pub use occupancy::ComputeUnits;
 pub use sequence::{BufferSlot, BufferSpec, LaunchSequence, SequenceStep};
 
 use elinvar_kernel::builder::{Builder, Val};

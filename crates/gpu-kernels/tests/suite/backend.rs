@@ -7,6 +7,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{
     DType, Element, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, each_data,
 };
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::update::{self, CatalogueUpdate};
@@ -485,7 +486,11 @@ impl Backend for Interpreted {
         inputs.extend(extra.iter().map(|v| v.buffer));
         let Some(tile) = d.product else {
             let tile = gemm::SimtTile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
-            let steps = gemm::steps(&GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands), tile);
+            let steps = gemm::steps(
+                &GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands),
+                tile,
+                ComputeUnits::default(),
+            );
             return Ok(host(&run_steps(&steps, &inputs)[0]));
         };
         match gemm::contract(&GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands), tile) {

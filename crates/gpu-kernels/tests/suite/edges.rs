@@ -5,6 +5,7 @@ use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::layout::copy;
 use elinvar_gpu_kernels::pool;
 use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
@@ -122,7 +123,12 @@ fn depthwise_convolutions() {
 
 /// A device with room for staged terms.
 pub fn roomy() -> Device {
-    let limits = convs::WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
+    let limits = convs::WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     Device { conv: Some(convs::ConvPath::Auto(limits)), ..Device::default() }
 }
 

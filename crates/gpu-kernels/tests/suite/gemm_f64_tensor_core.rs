@@ -4,6 +4,7 @@ use crate::backend::run_steps;
 use crate::gemm::{Case, host, layout, noise, tiny};
 use crate::ptx_machine;
 use elinvar_core::{DType, HostData};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::gemm::f64_tensor_core::{self, F64MmaTile};
 use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
@@ -67,7 +68,11 @@ fn chunks_go_side_by_side() {
         let case = Case { sizes: [2, 33, k, 6], along, room: 0, own: false };
         let [x, w, e] = case.layouts();
         let extra = [(&e, D)];
-        let steps = f64_tensor_core::steps(&GemmProblem::new(&bias, D, &x, &w, &extra), tile);
+        let steps = f64_tensor_core::steps(
+            &GemmProblem::new(&bias, D, &x, &w, &extra),
+            tile,
+            ComputeUnits::default(),
+        );
         assert_eq!((steps.steps.len(), steps.scratch.len()), (2, 1), "{k}");
         let numbers = case.numbers(D, &noise);
         let got = run_steps(&steps, &numbers.each_ref());
@@ -174,7 +179,12 @@ fn another_order_is_seen() {
 
 #[test]
 fn a_tile_is_chosen() {
-    let limits = WorkgroupLimits { invocations: 1024, shared: 227 << 10, cp_async: true };
+    let limits = WorkgroupLimits {
+        invocations: 1024,
+        shared: 227 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     // b, m, n, k; rows and columns of a tile.
     let rows = [
         ([1, 4096, 4096, 4096], [128, 128]),

@@ -2,11 +2,17 @@
 
 use crate::gemm::{Case, bits, noise, tiny};
 use elinvar_core::DType;
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
 use elinvar_gpu_kernels::gemm::{self, in_block_split_k};
 
 fn limits(cp_async: bool) -> WorkgroupLimits {
-    WorkgroupLimits { invocations: 1024, shared: if cp_async { 227 << 10 } else { 48 << 10 }, cp_async }
+    WorkgroupLimits {
+        invocations: 1024,
+        shared: if cp_async { 227 << 10 } else { 48 << 10 },
+        cp_async,
+        compute_units: ComputeUnits::default(),
+    }
 }
 
 fn check(case: &Case, dtype: DType, tile: in_block_split_k::InBlockSplitKTile) {

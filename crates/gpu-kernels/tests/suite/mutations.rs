@@ -4,6 +4,7 @@
 use crate::backend::run_work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, Layout, Precision, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::map;
 use elinvar_gpu_kernels::formula::Floats;
@@ -196,7 +197,12 @@ fn cases() -> Vec<Case> {
     let mut won = vec![z(8 * 72), f32s(8 * 20), Memory::zeros(Elem::I64, 8 * 20)];
     run_work(&some(pool::pool(&pooled(PoolKind::Max), d, &image)), &mut won);
     let winners = &won[2];
-    let roomy = conv::WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
+    let roomy = conv::WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     // Where each block of a nonzero begins to write.
     let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
     vec![
@@ -383,7 +389,12 @@ fn doubles(n: usize, stream: u64) -> Memory {
 fn unit_cases() -> Vec<Case> {
     const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
     let (d, unit) = (DType::F16, MmaShape { elem: Elem::F16, shape: [16; 3] });
-    let limits = mma_sync::WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
+    let limits = mma_sync::WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     let tile = mma_sync::MmaTile::all(unit, 32, limits)[2];
     let (x, w) = (layout(&[1, 16, 168]), layout(&[1, 168, 64]));
     let product =

@@ -3,6 +3,7 @@
 use crate::ptxas::{LATER, Usage, assemble, nothing_is_left_open};
 use crate::spirv::{library, units};
 use elinvar_core::{DType, Layout, Precision, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvPath, ConvProblem, TensorCores, WorkgroupLimits};
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile, f64_tensor_core as chains};
@@ -66,7 +67,11 @@ fn by_chains() -> Vec<Kernel> {
             let straight = (layout(&[1, m, k]), layout(&[1, k, n]));
             let turned = (layout(&[1, k, m]).transpose(1, 2), layout(&[1, n, k]).transpose(1, 2));
             for (x, w) in [straight, turned] {
-                let steps = chains::steps(&GemmProblem::new(&e, DType::F64, &x, &w, &[]), tile);
+                let steps = chains::steps(
+                    &GemmProblem::new(&e, DType::F64, &x, &w, &[]),
+                    tile,
+                    ComputeUnits::default(),
+                );
                 all.push(steps.steps[0].work.kernel());
             }
         }
@@ -121,7 +126,12 @@ fn convolutions() -> Vec<Kernel> {
         let (x, w) = (layout(&[n, channels, size, size]), layout(&[filters, channels, taps, taps]));
         let g = layout(&[n, filters, out, out]);
         for cp_async in [true, false] {
-            let how = ConvPath::Auto(WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async });
+            let how = ConvPath::Auto(WorkgroupLimits {
+                invocations: 1024,
+                shared: 48 << 10,
+                cp_async,
+                compute_units: ComputeUnits::default(),
+            });
             let e = &CatalogueEpilogue::<Plain, 0>(Plain);
             let steps = [
                 conv::steps(&ConvProblem::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
@@ -167,7 +177,12 @@ fn convolutions_by_units() -> Vec<Kernel> {
         let (x, w) = (layout(&[n, channels, size, size]), layout(&[filters, channels, taps, taps]));
         let g = layout(&[n, filters, out, out]);
         let unit = MmaShape { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
-        let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
+        let limits = WorkgroupLimits {
+            invocations: 1024,
+            shared: 48 << 10,
+            cp_async: true,
+            compute_units: ComputeUnits::default(),
+        };
         let how = ConvPath::TensorCore(TensorCores { unit, lanes: 32, limits });
         let e = &CatalogueEpilogue::<Plain, 0>(Plain);
         let steps = [
@@ -233,7 +248,12 @@ fn large_units() -> Vec<Kernel> {
         let unit = MmaShape { elem: dtype.into(), shape: [16, 16, terms] };
         // As much shared memory as all devices have, and as those have that have copies.
         for (cp_async, shared, count) in [(false, 48 << 10, 4), (true, 99 << 10, 7)] {
-            let limits = WorkgroupLimits { invocations: 1024, shared, cp_async };
+            let limits = WorkgroupLimits {
+                invocations: 1024,
+                shared,
+                cp_async,
+                compute_units: ComputeUnits::default(),
+            };
             let tiles = mma_sync::MmaTile::tried(unit, 32, [512, 512], limits);
             assert_eq!(tiles.len(), count, "{tiles:?}");
             for (_, tile) in tiles {

@@ -4,6 +4,7 @@ use crate::spirv_val::validate;
 use crate::vulkan_device::FULL;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Layout, Precision, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::{fill, map, random};
 use elinvar_gpu_kernels::formula::{Floats, Ints};
@@ -115,8 +116,12 @@ fn the_validator_has_nothing_to_say() {
 }
 
 /// As much as every device has.
-const LIMITS: mma_sync::WorkgroupLimits =
-    mma_sync::WorkgroupLimits { invocations: 1024, shared: 32 << 10, cp_async: false };
+const LIMITS: mma_sync::WorkgroupLimits = mma_sync::WorkgroupLimits {
+    invocations: 1024,
+    shared: 32 << 10,
+    cp_async: false,
+    compute_units: ComputeUnits(132),
+};
 
 /// Products by matrix units, as other devices have them.
 pub fn units(elem: DType) -> Vec<Kernel> {

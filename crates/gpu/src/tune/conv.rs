@@ -112,12 +112,18 @@ impl Tuner {
 mod tests {
     use super::*;
     use elinvar_core::{DType, Shape};
+    use elinvar_gpu_kernels::ComputeUnits;
     use elinvar_gpu_kernels::conv::{ConvPath, WorkgroupLimits, candidates};
     use elinvar_ops::backend::Conv;
     use std::cell::RefCell;
     use std::path::PathBuf;
 
-    const LIMITS: WorkgroupLimits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, cp_async: true };
+    const LIMITS: WorkgroupLimits = WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits(132),
+    };
 
     fn conv() -> Conv {
         let one = || vec![1, 1];

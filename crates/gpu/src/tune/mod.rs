@@ -110,9 +110,6 @@ impl ExactGemmPath {
     }
 }
 
-/// So many workgroups keep a large device busy.
-const BUSY: u64 = 128;
-
 /// What products have one best tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GemmCase {
@@ -389,7 +386,8 @@ fn by_size(info: &Info, case: &GemmCase, f64_fma_chain: bool) -> ExactGemmPath {
     let few = case.sizes[1..3].iter().any(|&s| s < 6);
     // The largest tiles would leave multiprocessors without work, and copies bring terms as they are.
     let largest = if case.dtype == DType::F64 { CP_ASYNC_TILES[1] } else { LARGE_TILES[2] };
-    let idle = || count(&largest) < BUSY && info.cp_async && case.dtype.compute() == case.dtype;
+    let busy = limits(info).compute_units.filled_by(1) as u64;
+    let idle = || count(&largest) < busy && info.cp_async && case.dtype.compute() == case.dtype;
     if f64_fma_chain
         && !few
         && let Some(tile) = f64_tensor_core::F64MmaTile::of(case.sizes_up(), limits(info))
@@ -403,7 +401,7 @@ fn by_size(info: &Info, case: &GemmCase, f64_fma_chain: bool) -> ExactGemmPath {
         return ExactGemmPath::PLAIN;
     }
     let mut large = if case.dtype == DType::F64 { CP_ASYNC_TILES } else { LARGE_TILES }.into_iter();
-    let tile = large.find(|t| count(t) >= BUSY && fits(info, t, case.dtype)).unwrap_or(SimtTile::SHARED);
+    let tile = large.find(|t| count(t) >= busy && fits(info, t, case.dtype)).unwrap_or(SimtTile::SHARED);
     if fits(info, &tile, case.dtype) { ExactGemmPath::Simt(tile) } else { ExactGemmPath::PLAIN }
 }
 

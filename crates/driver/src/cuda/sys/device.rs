@@ -18,6 +18,7 @@ const MAX_THREADS_PER_BLOCK: c_int = 1;
 /// What a workgroup may have if the kernel asks for it (`Module`); without that it is 48 KiB on all devices.
 const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
 const WARP_SIZE: c_int = 10;
+const MULTIPROCESSOR_COUNT: c_int = 16;
 const INTEGRATED: c_int = 18;
 const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
 const COMPUTE_CAPABILITY_MINOR: c_int = 76;
@@ -100,6 +101,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             largest: memory as u64,
             alignment: 256,
             subgroup: [attribute(WARP_SIZE)?; 2],
+            compute_units: attribute(MULTIPROCESSOR_COUNT)?,
             shared: attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             invocations: attribute(MAX_THREADS_PER_BLOCK)?,
             // Parameters take 4096 bytes, and an address 8.
