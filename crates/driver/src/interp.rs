@@ -4,7 +4,7 @@ use crate::{Driver, Info, Kind, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{self, Launch};
-use elinvar_kernel::ir::{Access, Elem, MatrixUnit};
+use elinvar_kernel::ir::{Access, Elem, MmaShape};
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,6 +67,7 @@ impl Driver for Interp {
             largest: 1 << 30,
             alignment: 16,
             subgroup: [1, 64],
+            compute_units: crate::DEFAULT_COMPUTE_UNITS,
             shared: 32 << 10,
             invocations: 1024,
             buffers: 64,
@@ -75,11 +76,11 @@ impl Driver for Interp {
             half: true,
             bytes: true,
             short: false,
-            asynchronous: true,
+            cp_async: true,
             // It does, but what is worth it fills more shared memory than this.
-            boxes: false,
-            units: [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)]
-                .map(|(elem, terms)| MatrixUnit { elem, shape: [16, 16, terms] })
+            tma: false,
+            mma_shapes: [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)]
+                .map(|(elem, terms)| MmaShape { elem, shape: [16, 16, terms] })
                 .to_vec(),
         }])
     }
@@ -106,11 +107,10 @@ impl Driver for Interp {
         module: &Kernel,
         buffers: &[Slice<'_, Self>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()> {
         let _queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let given: Vec<Vec<u8>> =
-            buffers.iter().map(Slice::take).chain(numbers.map(<[u8]>::to_vec)).collect();
+        let given: Vec<Vec<u8>> = buffers.iter().map(Slice::take).chain(args.map(<[u8]>::to_vec)).collect();
         let mut memory: Vec<interp::Memory> =
             given.iter().zip(&module.buffers).map(|(bytes, b)| cells(b.elem, bytes)).collect();
         interp::run(module, launch, &mut memory).map_err(|e| Error::unsupported(e.to_string()))?;

@@ -28,7 +28,7 @@ pub use vulkan::Vulkan;
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::Launch;
-use elinvar_kernel::ir::MatrixUnit;
+use elinvar_kernel::ir::MmaShape;
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
@@ -70,6 +70,10 @@ impl fmt::Display for Kind {
     }
 }
 
+/// Compute units where a device does not tell how many it has: those of an H100, on which all thresholds that follow them were
+/// measured. Software devices say so too, so that what is tested on them is what runs there.
+pub const DEFAULT_COMPUTE_UNITS: u32 = 132;
+
 /// What a driver tells about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
@@ -87,6 +91,9 @@ pub struct Info {
     pub alignment: u64,
     /// Invocations that run in step: as few, and as many.
     pub subgroup: [u32; 2],
+    /// Compute units: streaming multiprocessors, by NVIDIA's word. A device that does not tell, or has none to speak of, as software
+    /// has, says [`DEFAULT_COMPUTE_UNITS`].
+    pub compute_units: u32,
     /// Bytes of memory that a workgroup may share.
     pub shared: u32,
     /// Invocations of a workgroup, at most.
@@ -105,11 +112,11 @@ pub struct Info {
     /// compilers are slow with them, or fail.
     pub short: bool,
     /// Does it copy to shared memory while a kernel goes on? Elsewhere such copies are loads and stores, and nothing is gained.
-    pub asynchronous: bool,
+    pub cp_async: bool,
     /// Does it fetch boxes of tensors to shared memory, and multiply them there?
-    pub boxes: bool,
+    pub tma: bool,
     /// What its matrix units multiply; none without such.
-    pub units: Vec<MatrixUnit>,
+    pub mma_shapes: Vec<MmaShape>,
 }
 
 /// Some bytes of a device's memory.
@@ -142,7 +149,7 @@ pub enum Call<'a, D: Driver> {
         /// How many workgroups there are, and their parameters.
         launch: &'a Launch,
         /// The numbers that are too many for parameters.
-        numbers: Option<&'a [u8]>,
+        args: Option<&'a [u8]>,
     },
     /// As [`Driver::multiply`] takes it; it was asked before whether it can be done.
     Multiply {
@@ -166,7 +173,7 @@ pub trait CallGraph<D: Driver>: Sized + Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    fn keep(device: &D, calls: &[Call<'_, D>]) -> Result<Option<Self>>;
+    fn capture(device: &D, calls: &[Call<'_, D>]) -> Result<Option<Self>>;
     /// Makes all calls, in their order. Their modules and memory must still be there.
     ///
     /// # Errors
@@ -176,7 +183,7 @@ pub trait CallGraph<D: Driver>: Sized + Send + Sync + fmt::Debug {
 
 /// Devices that keep no calls: there is no queue to fill, or it is filled as fast call by call.
 impl<D: Driver> CallGraph<D> for Infallible {
-    fn keep(_: &D, _: &[Call<'_, D>]) -> Result<Option<Infallible>> {
+    fn capture(_: &D, _: &[Call<'_, D>]) -> Result<Option<Infallible>> {
         Ok(None)
     }
     fn replay(&self, _: &D) -> Result<()> {
@@ -245,7 +252,7 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
         module: &Self::Module,
         buffers: &[Slice<'_, Self>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()>;
     /// A product of x and w to y, by a library of the device's vendor. `false`, and nothing was done, if there is none or it cannot
     /// do this product; that is always so, or never.

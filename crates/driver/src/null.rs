@@ -145,7 +145,7 @@ impl Driver for Null {
 }
 
 impl CallGraph<Null> for usize {
-    fn keep(device: &Null, calls: &[crate::Call<'_, Null>]) -> Result<Option<usize>> {
+    fn capture(device: &Null, calls: &[crate::Call<'_, Null>]) -> Result<Option<usize>> {
         device.record(Call::Graph(calls.len()));
         Ok(Some(calls.len()))
     }

@@ -26,8 +26,8 @@ pub fn check(driver: &str, has: &Info, kernel: &Kernel) -> Result<()> {
     if needs.bytes && !has.bytes {
         return lacks("access to bytes".into());
     }
-    if needs.boxes && !has.boxes {
-        return lacks("boxes of tensors".into());
+    if needs.tma && !has.tma {
+        return lacks("TMA and wgmma".into());
     }
     if needs.shared > has.shared {
         return lacks(format!("{} bytes of shared memory", needs.shared));
@@ -39,7 +39,7 @@ pub fn check(driver: &str, has: &Info, kernel: &Kernel) -> Result<()> {
         return lacks(format!("kernels of {} buffers", kernel.buffers.len()));
     }
     let fragment = |t: &Type| match t {
-        Type::Fragment(f) if !has.units.iter().any(|u| u.fragment(f.role) == *f) => Some(*f),
+        Type::Fragment(f) if !has.mma_shapes.iter().any(|u| u.fragment(f.role) == *f) => Some(*f),
         Type::Fragment(_) | Type::Vector(..) => None,
     };
     if let Some(f) = kernel.values.iter().find_map(fragment) {

@@ -88,9 +88,9 @@ fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
     let memory = d.allocate(2 * bytes)?;
     let [x, y] = [0, 1].map(|i| slice::<Cuda>(&memory, i * bytes, bytes));
     let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
-    let graph = Graph::keep(
+    let graph = Graph::capture(
         d,
-        &[Call::Launch { module: &module, buffers: vec![x, y], launch: &launch, numbers: None }],
+        &[Call::Launch { module: &module, buffers: vec![x, y], launch: &launch, args: None }],
     )?;
     for (round, graph) in [None, graph].into_iter().enumerate() {
         let number = |i: u32| i * 3 + round as u32;
@@ -123,8 +123,8 @@ fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
     let bytes = |n: usize, from: usize| -> Vec<u8> {
         (0..n).flat_map(|i| half::f16::from_f32(number(i + from)).to_le_bytes()).collect()
     };
-    let call = Call::Launch { module: &module, buffers: vec![x, w, y], launch: &work.launch, numbers: None };
-    let graph = Graph::keep(d, &[call])?.expect("this driver keeps calls");
+    let call = Call::Launch { module: &module, buffers: vec![x, w, y], launch: &work.launch, args: None };
+    let graph = Graph::capture(d, &[call])?.expect("this driver keeps calls");
     for from in [0, 3] {
         d.write(x, &bytes(m * k, from))?;
         d.write(w, &bytes(k * n, 1))?;
@@ -188,12 +188,12 @@ fn kept_calls_are_made_again() {
     let (first, second) = (launch(1), launch(5));
     let (q, r) = (7u32.to_le_bytes(), 100u32.to_le_bytes());
     let calls = [
-        Call::Launch { module: &module, buffers: vec![a, b], launch: &first, numbers: Some(&q) },
-        Call::Launch { module: &module, buffers: vec![b, c], launch: &second, numbers: Some(&r) },
+        Call::Launch { module: &module, buffers: vec![a, b], launch: &first, args: Some(&q) },
+        Call::Launch { module: &module, buffers: vec![b, c], launch: &second, args: Some(&r) },
         Call::Copy { from: c, to: a },
     ];
     d.write(a, &3u32.to_le_bytes().repeat(100)).unwrap();
-    let graph = Graph::keep(&d, &calls).unwrap().expect("this driver keeps calls");
+    let graph = Graph::capture(&d, &calls).unwrap().expect("this driver keeps calls");
     // Numbers of other launches come between.
     d.launch(&module, &[b, c], &first, Some(&r)).unwrap();
     let mut want = 3u32;
@@ -209,7 +209,7 @@ fn kept_calls_are_made_again() {
     drop(graph);
     drop(memory);
     d.wait().unwrap();
-    assert!(Graph::keep(&d, &[]).unwrap().is_some());
+    assert!(Graph::capture(&d, &[]).unwrap().is_some());
 }
 
 /// The device's own clock goes on, and knows marks of one device only.
@@ -340,10 +340,10 @@ fn what_a_machine_may_lack() {
         (
             "multiply",
             &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "100")],
-            &["Unsupported", "boxes_", "no boxes of tensors"],
+            &["Unsupported", "gemm_wgmma_", "no TMA and wgmma"],
         ),
-        ("multiply", &[("ELINVAR_EMULATED_CUDA_VERSION", "11080")], &["Unsupported", "no boxes of tensors"]),
-        ("multiply", &[("ELINVAR_CUDA_BOXES", "0")], &["Unsupported", "no boxes of tensors"]),
+        ("multiply", &[("ELINVAR_EMULATED_CUDA_VERSION", "11080")], &["Unsupported", "no TMA and wgmma"]),
+        ("multiply", &[("ELINVAR_CUDA_BOXES", "0")], &["Unsupported", "no TMA and wgmma"]),
         ("share 64 KiB", &[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], &["fine"]),
         (
             "share 65 KiB",

@@ -21,4 +21,6 @@ pub mod pool;
 pub mod reduce;
 
 pub use formula::{Compute, Formula};
-pub use launch::{BufferSlot, BufferSpec, Key, LaunchSequence, MOST_GROUPS, SequenceStep, Work, grid};
+pub use launch::{
+    BufferSlot, BufferSpec, ComputeUnits, Key, LaunchSequence, MAX_GROUPS, SequenceStep, Work, grid,
+};

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Bytes up to which pieces are cut from blocks, and the bytes of a block.
-const SMALL: u64 = 64 << 10;
-const BLOCK: u64 = 1 << 20;
+const MAX_SUBALLOCATED_BYTES: u64 = 64 << 10;
+const BLOCK_BYTES: u64 = 1 << 20;
 /// Smallest piece, and what all sizes are multiples of: no device asks for more than 256.
-const STEP: u64 = 256;
+const ALIGN_BYTES: u64 = 256;
 /// Bytes that may be kept however little was ever in use.
-const FLOOR: u64 = 64 << 20;
+const MIN_KEPT_BYTES: u64 = 64 << 20;
 
 /// The pool of a device.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl<D: Driver> Piece<D> {
     pub(crate) fn is_of(&self, work: &Arc<CaptureArena<D>>) -> bool {
         match &self.home {
             PieceOwner::Pool(_) => false,
-            PieceOwner::Capture(own) => Arc::ptr_eq(own, work),
+            PieceOwner::Capture(make_unique) => Arc::ptr_eq(make_unique, work),
         }
     }
 }
@@ -215,8 +215,8 @@ impl<D: Driver> CaptureArena<D> {
 
 /// The size of the pieces that serve so many bytes: an eighth too large at most, but for the smallest.
 fn class(bytes: u64) -> u64 {
-    let bytes = bytes.max(1).next_multiple_of(STEP);
-    let step = (1 << (bytes.ilog2().max(3) - 3)).max(STEP);
+    let bytes = bytes.max(1).next_multiple_of(ALIGN_BYTES);
+    let step = (1 << (bytes.ilog2().max(3) - 3)).max(ALIGN_BYTES);
     bytes.next_multiple_of(step)
 }
 
@@ -248,7 +248,7 @@ impl<D: Driver> MemoryPool<D> {
         let (block, offset) = match state.reuse(class) {
             Some(found) => found,
             None => {
-                let whole = if class <= SMALL { BLOCK } else { class };
+                let whole = if class <= MAX_SUBALLOCATED_BYTES { BLOCK_BYTES } else { class };
                 drop(state);
                 let memory = driver.allocate(whole).or_else(|e| {
                     // What is kept may be what is missing.
@@ -281,7 +281,7 @@ impl<D: Driver> MemoryPool<D> {
         let mut state = self.lock();
         state.stats.in_use -= class;
         state.keep(place.block, place.offset, class);
-        let most = (state.stats.peak / 4).max(FLOOR);
+        let most = (state.stats.peak / 4).max(MIN_KEPT_BYTES);
         let gone = state.trim(most);
         // Memory is given back to the driver, which has locks of its own, outside of this one.
         drop(state);
@@ -319,14 +319,15 @@ impl<D: Driver> State<D> {
     fn trim(&mut self, most: u64) -> Vec<Free<D>> {
         let mut gone = Vec::new();
         while self.stats.cached > most {
-            let large = self.free.iter().filter(|(class, p)| **class > SMALL && !p.is_empty());
+            let large =
+                self.free.iter().filter(|(class, p)| **class > MAX_SUBALLOCATED_BYTES && !p.is_empty());
             let Some(class) = large.min_by_key(|(_, p)| p[0].since).map(|(&class, _)| class) else { break };
             let pieces = self.free.get_mut(&class).expect("it was just found");
             gone.push(pieces.remove(0));
             self.stats.cached -= class;
         }
         if self.stats.cached > most {
-            for (class, pieces) in self.free.range_mut(..=SMALL) {
+            for (class, pieces) in self.free.range_mut(..=MAX_SUBALLOCATED_BYTES) {
                 let mut free: BTreeMap<*const Block<D>, u64> = BTreeMap::new();
                 pieces.iter().for_each(|p| *free.entry(Arc::as_ptr(&p.block)).or_default() += 1);
                 let whole = |p: &Free<D>| free[&Arc::as_ptr(&p.block)] == p.block.pieces;

@@ -8,7 +8,7 @@ use crate::device::GpuDevice;
 use crate::fusion;
 use crate::gemm_fast::{FastGemm, limits};
 use crate::range::IntRange;
-use crate::strategy::{attention_how, attention_unit, conv_how, hold};
+use crate::strategy::{attention_mma_shape, attention_path, conv_path, register_budget};
 use crate::tune::{ExactGemmPath, GemmCase};
 use crate::update;
 use elinvar_core::philox::Stream;
@@ -48,14 +48,14 @@ pub(crate) fn parts<'a, D: Driver>(x: &[GpuView<'a, D>]) -> Result<Vec<PieceRang
 
 /// The view, contiguous, as this dtype.
 fn converted<D: Driver>(d: &GpuDevice<D>, x: GpuView<'_, D>, to: DType) -> Result<GpuBuffer<D>> {
-    let turned = match d.info()?.kind {
+    let transposing = match d.info()?.kind {
         // Its barriers cost more than they save.
         Kind::Software => None,
         Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other => {
-            (x.dtype == to).then(|| copy::turned(x.layout, to)).flatten()
+            (x.dtype == to).then(|| copy::transposing_copy(x.layout, to)).flatten()
         }
     };
-    let work = turned.or_else(|| copy::copy(x.layout, x.dtype, to));
+    let work = transposing.or_else(|| copy::copy(x.layout, x.dtype, to));
     one(d, work, &[x], to, x.shape().numel())
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn one<D: Driver>(
     to: DType,
     len: usize,
 ) -> Result<GpuBuffer<D>> {
-    let y = GpuBuffer::room(d, to, len)?;
+    let y = GpuBuffer::uninit(d, to, len)?;
     if let Some(work) = work {
         let mut buffers = parts(x)?;
         buffers.push(y.part()?);
@@ -92,12 +92,12 @@ pub(crate) fn steps<D: Driver, const R: usize>(
     all: &LaunchSequence<'_>,
     x: &[GpuView<'_, D>],
 ) -> Result<[GpuBuffer<D>; R]> {
-    let room = |r: &BufferSpec| -> Result<GpuBuffer<D>> {
+    let uninit = |r: &BufferSpec| -> Result<GpuBuffer<D>> {
         let dtype = memory_of(r.elem);
-        if r.zero { filled(d, Scalar::Int(0), dtype, r.len) } else { GpuBuffer::room(d, dtype, r.len) }
+        if r.zero { filled(d, Scalar::Int(0), dtype, r.len) } else { GpuBuffer::uninit(d, dtype, r.len) }
     };
-    let results = all.results.iter().map(room).collect::<Result<Vec<_>>>()?;
-    let scratch = all.scratch.iter().map(room).collect::<Result<Vec<_>>>()?;
+    let results = all.results.iter().map(uninit).collect::<Result<Vec<_>>>()?;
+    let scratch = all.scratch.iter().map(uninit).collect::<Result<Vec<_>>>()?;
     for step in &all.steps {
         let slot = |s: &BufferSlot| match *s {
             BufferSlot::Operand(i) => x[i].buffer.part(),
@@ -124,7 +124,7 @@ fn memory_of(e: Elem) -> DType {
 }
 
 /// Layouts and dtypes of views.
-pub(crate) fn looks<'a, D: Driver>(x: &[GpuView<'a, D>]) -> Vec<(&'a Layout, DType)> {
+pub(crate) fn layouts<'a, D: Driver>(x: &[GpuView<'a, D>]) -> Vec<(&'a Layout, DType)> {
     x.iter().map(|v| (v.layout, v.dtype)).collect()
 }
 
@@ -135,7 +135,8 @@ fn convolve<D: Driver>(
     operands: &[GpuView<'_, D>],
 ) -> Result<GpuBuffer<D>> {
     let info = d.info()?;
-    let how = conv_how(info, a.c, a.dtype);
+    let a = &a.on(limits(info).compute_units);
+    let how = conv_path(info, a.c, a.dtype);
     // What there is to choose from, where somebody tries: also on devices whose barriers are dear.
     let tried = if how == conv::ConvPath::Direct { conv::ConvPath::Auto(limits(info)) } else { how };
     let run = |way: conv::ConvCandidate| -> Result<Option<GpuBuffer<D>>> {
@@ -154,7 +155,7 @@ fn convolve<D: Driver>(
         let took = d.unrecorded(|| d.time(|| run(way).map(|y| is_done.set(y.is_some()))))?;
         Ok(is_done.get().then_some(took))
     };
-    let way = d.tuner()?.way(a, &|| conv::ways(a, tried), &time)?;
+    let way = d.tuner()?.conv_candidate(a, &|| conv::candidates(a, tried), &time)?;
     match run(way)? {
         Some(y) => Ok(y),
         // Of one size, some can be done in a way and others not.
@@ -190,7 +191,7 @@ impl<D: Driver> Backend for Gpu<D> {
             copied = Self::copy(from, x)?;
             &copied
         };
-        let y = GpuBuffer::room(d, x.dtype, x.shape().numel())?;
+        let y = GpuBuffer::uninit(d, x.dtype, x.shape().numel())?;
         let there = d.driver()?.receive(from.driver()?, whole.part()?.slice(), y.part()?.slice())?;
         Ok(there.then(|| y.within(x.buffer.node.range)))
     }
@@ -245,7 +246,7 @@ impl<D: Driver> Backend for Gpu<D> {
         // Nobody sees what is filled if the parts cover all of it.
         let covered: usize = parts.iter().map(|(v, _)| v.shape().numel()).sum();
         let y = match parts {
-            [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::room(d, dtype, len)?,
+            [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::uninit(d, dtype, len)?,
             _ => filled(d, fill, dtype, len)?,
         };
         for (part, to) in parts {
@@ -290,7 +291,7 @@ impl<D: Driver> Backend for Gpu<D> {
     }
 
     fn map(d: &Self::Device, f: &dyn MapObject, x: &[GpuView<'_, D>], dtype: DType) -> Result<Self::Buffer> {
-        fusion::put_off(d, Arc::new(FloatFormula(f.boxed())), x, dtype)
+        fusion::defer(d, Arc::new(FloatFormula(f.boxed())), x, dtype)
     }
     fn map_int(
         d: &Self::Device,
@@ -300,7 +301,7 @@ impl<D: Driver> Backend for Gpu<D> {
     ) -> Result<Self::Buffer> {
         let ranges: Vec<IntRange> = x.iter().map(|v| IntRange::of(v.dtype, v.buffer.node.range)).collect();
         let range = f.record().replay_one(&ranges);
-        Ok(fusion::put_off(d, Arc::new(IntFormula(f.boxed())), x, dtype)?.within(range.known(dtype)))
+        Ok(fusion::defer(d, Arc::new(IntFormula(f.boxed())), x, dtype)?.within(range.known(dtype)))
     }
     fn update<U: Update<M, R>, const M: usize, const R: usize>(
         d: &Self::Device,
@@ -311,7 +312,8 @@ impl<D: Driver> Backend for Gpu<D> {
     }
 
     fn fold<F: Folding>(d: &Self::Device, x: GpuView<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
-        let [y] = steps(d, &fold::steps(F::FOLD, x.layout, x.dtype, kept, to, hold(d.info()?)), &[x])?;
+        let [y] =
+            steps(d, &fold::steps(F::FOLD, x.layout, x.dtype, kept, to, register_budget(d.info()?)), &[x])?;
         Ok(y)
     }
     fn arg_fold(d: &Self::Device, f: ArgFold, x: GpuView<'_, D>, kept: usize) -> Result<Self::Buffer> {
@@ -331,7 +333,11 @@ impl<D: Driver> Backend for Gpu<D> {
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>> {
         let f = CatalogueRows::<F, N>(*f);
-        let [y] = steps(d, &multi_block_rowwise::steps(&f, dtype, &looks(&x), kept, hold(d.info()?)), &x)?;
+        let [y] = steps(
+            d,
+            &multi_block_rowwise::steps(&f, dtype, &layouts(&x), kept, register_budget(d.info()?)),
+            &x,
+        )?;
         Ok(y.into())
     }
     fn rows_and_columns<R: Columns<N>, const N: usize>(
@@ -400,20 +406,21 @@ impl<D: Driver> Backend for Gpu<D> {
         {
             return fast.run();
         }
-        let (info, extra) = (d.info()?, looks(&extra));
+        let (info, extra) = (d.info()?, layouts(&extra));
+        let units = limits(info).compute_units;
         let p = GemmProblem::new(&e, x.dtype, x.layout, w.layout, &extra);
         let run = |how: ExactGemmPath| {
             let work = match how {
-                ExactGemmPath::Simt(tile) => gemm::steps(&p, tile),
-                ExactGemmPath::F64Mma(tile) => gemm::f64_tensor_core::steps(&p, tile),
+                ExactGemmPath::Simt(tile) => gemm::steps(&p, tile, units),
+                ExactGemmPath::F64Mma(tile) => gemm::f64_tensor_core::steps(&p, tile, units),
                 ExactGemmPath::InBlockSplitK => in_block_split_k::steps(&p, limits(info))
-                    .unwrap_or_else(|| gemm::steps(&p, SimtTile::PLAIN)),
+                    .unwrap_or_else(|| gemm::steps(&p, SimtTile::PLAIN, units)),
             };
             steps(d, &work, &operands)
         };
         let tried = |how: ExactGemmPath| d.unrecorded(|| d.time(|| run(how).map(drop)));
         let case = GemmCase::of(x.dtype, x.layout, w.layout);
-        let how = d.tuner()?.how(info, case, &|| d.has_chains(), &tried)?;
+        let how = d.tuner()?.exact_gemm(info, case, &|| d.has_f64_fma_chain(), &tried)?;
         let [y] = run(how)?;
         Ok(y)
     }
@@ -426,7 +433,7 @@ impl<D: Driver> Backend for Gpu<D> {
         e: &E,
         extra: [GpuView<'_, D>; N],
     ) -> Result<Self::Buffer> {
-        let (e, of_extra) = (CatalogueEpilogue::<E, N>(*e), looks(&extra));
+        let (e, of_extra) = (CatalogueEpilogue::<E, N>(*e), layouts(&extra));
         let operands: Vec<GpuView<'_, D>> = [x, w].into_iter().chain(extra).collect();
         convolve(d, &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &of_extra), &operands)
     }
@@ -460,23 +467,24 @@ impl<D: Driver> Backend for Gpu<D> {
         let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();
         let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
         let plane: usize = x.shape()[x.shape().rank() - p.axes.len()..].iter().product();
-        let y = GpuBuffer::room(d, x.dtype, len)?;
-        let winners = match p.kind {
+        let y = GpuBuffer::uninit(d, x.dtype, len)?;
+        let max_pool_indices = match p.kind {
             PoolKind::Max => {
                 let spatial = x.shape()[x.shape().rank() - p.axes.len()..].to_vec();
-                let winners = GpuBuffer::room(d, DType::I64, len)?.within(Some([0, plane as i64 - 1]));
-                Some(winners.won(MaxPoolIndices { pool: p.clone(), spatial }))
+                let max_pool_indices =
+                    GpuBuffer::uninit(d, DType::I64, len)?.within(Some([0, plane as i64 - 1]));
+                Some(max_pool_indices.with_max_pool_indices(MaxPoolIndices { pool: p.clone(), spatial }))
             }
             PoolKind::Avg => None,
         };
         if let Some(work) = pool::pool(p, x.dtype, x.layout) {
             let mut buffers = vec![x.buffer.part()?, y.part()?];
-            if let Some(winners) = &winners {
-                buffers.push(winners.part()?);
+            if let Some(max_pool_indices) = &max_pool_indices {
+                buffers.push(max_pool_indices.part()?);
             }
             d.run(&work, &buffers)?;
         }
-        Ok((y, winners))
+        Ok((y, max_pool_indices))
     }
     fn avg_pool_grad(
         d: &Self::Device,
@@ -497,12 +505,12 @@ impl<D: Driver> Backend for Gpu<D> {
         mask: Option<GpuView<'_, D>>,
     ) -> Result<(Self::Buffer, Self::Buffer)> {
         let layouts = [q.layout, k.layout, v.layout];
-        if let Some(unit) = attention_unit(d.info()?, a, q.dtype) {
+        if let Some(unit) = attention_mma_shape(d.info()?, a, q.dtype) {
             let (dtype, masked, info) = (q.dtype, mask.is_some(), d.info()?);
-            let boxes = info.boxes
-                && !attention::split_kv::are_few(a, layouts)
+            let tma = info.tma
+                && !attention::split_kv::is_few_queries(a, layouts)
                 && attention::wgmma_forward::fits(a, dtype, layouts, masked, info.shared);
-            let all = if boxes {
+            let all = if tma {
                 Some(attention::wgmma_forward::steps(a, dtype, layouts))
             } else {
                 attention::mma_forward::fits(unit, dtype, layouts, masked)
@@ -514,10 +522,10 @@ impl<D: Driver> Backend for Gpu<D> {
             }
         }
         let rows: usize = q.shape()[..3].iter().product();
-        let y = GpuBuffer::room(d, q.dtype, rows * v.shape()[3])?;
-        let lse = GpuBuffer::room(d, q.dtype.compute(), rows)?;
+        let y = GpuBuffer::uninit(d, q.dtype, rows * v.shape()[3])?;
+        let lse = GpuBuffer::uninit(d, q.dtype.compute(), rows)?;
         let of_mask = mask.map(|m| (m.layout, m.dtype));
-        if let Some(work) = attention::attention(a, q.dtype, layouts, of_mask, attention_how(d.info()?)) {
+        if let Some(work) = attention::attention(a, q.dtype, layouts, of_mask, attention_path(d.info()?)) {
             let operands: Vec<GpuView<'_, D>> = [q, k, v].into_iter().chain(mask).collect();
             let mut buffers = parts(&operands)?;
             buffers.extend([y.part()?, lse.part()?]);
@@ -546,14 +554,14 @@ impl<D: Driver> Backend for Gpu<D> {
             mask: mask.map(|m| (m.layout, m.dtype)),
         };
         let (info, dtype) = (d.info()?, q.dtype);
-        let unit = attention_unit(info, a, dtype);
-        let by_boxes = |x: &attention::BackwardInputs<'_>| {
-            unit.is_some() && info.boxes && attention::wgmma_backward::grad_fits(a, dtype, x, info.shared)
+        let unit = attention_mma_shape(info, a, dtype);
+        let by_wgmma = |x: &attention::BackwardInputs<'_>| {
+            unit.is_some() && info.tma && attention::wgmma_backward::grad_fits(a, dtype, x, info.shared)
         };
         let by_units = |x: &attention::BackwardInputs<'_>| {
             unit.is_some_and(|u| attention::mma_backward::grad_fits(u, dtype, x))
         };
-        let fits = |x: &attention::BackwardInputs<'_>| by_boxes(x) || by_units(x);
+        let fits = |x: &attention::BackwardInputs<'_>| by_wgmma(x) || by_units(x);
         // A gradient that is one number for all of a result, say, is written out for units: with it as it lies, they could not be used.
         let (copied, whole);
         let (g, given) = {
@@ -567,12 +575,12 @@ impl<D: Driver> Backend for Gpu<D> {
             }
         };
         let operands: Vec<GpuView<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
-        let all = if by_boxes(&given) {
+        let all = if by_wgmma(&given) {
             attention::wgmma_backward::attention_grad(a, dtype, &given)
         } else if by_units(&given) {
             attention::mma_backward::attention_grad(a, dtype, &given)
         } else {
-            attention::attention_grad(a, dtype, given, attention_how(info))
+            attention::attention_grad(a, dtype, given, attention_path(info))
         };
         let [q, k, v] = steps(d, &all, &operands)?;
         Ok((q, k, v))
@@ -584,7 +592,7 @@ impl<D: Driver> Backend for Gpu<D> {
         axis: usize,
         index: GpuView<'_, D>,
     ) -> Result<Self::Buffer> {
-        let y = GpuBuffer::room(d, x.dtype, index.shape().numel())?;
+        let y = GpuBuffer::uninit(d, x.dtype, index.shape().numel())?;
         if let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) {
             let refused = OutOfRangeFlag::new(d, &index, x.shape()[axis])?;
             d.run(&work, &[x.buffer.part()?, index.buffer.part()?, y.part()?, refused.buffer.part()?])?;
@@ -600,11 +608,11 @@ impl<D: Driver> Backend for Gpu<D> {
         index: GpuView<'_, D>,
         src: GpuView<'_, D>,
     ) -> Result<Self::Buffer> {
-        if let Some(winners) = &index.buffer.node.winners
+        if let Some(max_pool_indices) = &index.buffer.node.max_pool_indices
             && how == Scatter::Add
-            && winners.fit(&base, axis, &index)
+            && max_pool_indices.fit(&base, axis, &index)
         {
-            let (p, spatial) = (&winners.pool, &winners.spatial);
+            let (p, spatial) = (&max_pool_indices.pool, &max_pool_indices.spatial);
             let work =
                 pool::backward::maximum(p, base.dtype, base.layout, [index.layout, src.layout], spatial);
             return one(d, work, &[base, index, src], base.dtype, base.shape().numel());

@@ -23,7 +23,7 @@ pub(crate) struct Node<D: Driver> {
     /// The smallest and the largest number, if they are known without asking the device: of i64, which are indices.
     pub(crate) range: Option<[i64; 2]>,
     /// Of places that a pool's largest elements have: which pool's.
-    pub(crate) winners: Option<Box<MaxPoolIndices>>,
+    pub(crate) max_pool_indices: Option<Box<MaxPoolIndices>>,
     pub(crate) piece: OnceLock<Arc<Piece<D>>>,
     plan: Mutex<Option<Arc<DeferredMap<D>>>>,
 }
@@ -105,17 +105,24 @@ impl<D: Driver> GpuBuffer<D> {
     /// Numbers whose range is known.
     pub(crate) fn known(dtype: DType, len: usize, piece: Piece<D>, range: Option<[i64; 2]>) -> Self {
         let piece = OnceLock::from(Arc::new(piece));
-        let node = Node { dtype, len, range, winners: None, piece, plan: Mutex::new(None) };
+        let node = Node { dtype, len, range, max_pool_indices: None, piece, plan: Mutex::new(None) };
         GpuBuffer { node: Arc::new(node) }
     }
-    pub(crate) fn put_off(dtype: DType, len: usize, plan: DeferredMap<D>) -> Self {
+    pub(crate) fn defer(dtype: DType, len: usize, plan: DeferredMap<D>) -> Self {
         let plan = Mutex::new(Some(Arc::new(plan)));
         GpuBuffer {
-            node: Arc::new(Node { dtype, len, range: None, winners: None, piece: OnceLock::new(), plan }),
+            node: Arc::new(Node {
+                dtype,
+                len,
+                range: None,
+                max_pool_indices: None,
+                piece: OnceLock::new(),
+                plan,
+            }),
         }
     }
     /// Memory for so many numbers, which nothing is said about.
-    pub(crate) fn room(d: &GpuDevice<D>, dtype: DType, len: usize) -> Result<Self> {
+    pub(crate) fn uninit(d: &GpuDevice<D>, dtype: DType, len: usize) -> Result<Self> {
         Ok(GpuBuffer::new(dtype, len, d.take(len * dtype.size())?))
     }
     pub(crate) fn part(&self) -> Result<PieceRange<'_, D>> {
@@ -133,18 +140,18 @@ impl<D: Driver> GpuBuffer<D> {
         self
     }
     /// The same numbers, which are a pool's winners.
-    pub(crate) fn won(mut self, winners: MaxPoolIndices) -> Self {
+    pub(crate) fn with_max_pool_indices(mut self, max_pool_indices: MaxPoolIndices) -> Self {
         if let Some(node) = Arc::get_mut(&mut self.node) {
-            node.winners = Some(Box::new(winners));
+            node.max_pool_indices = Some(Box::new(max_pool_indices));
         }
         self
     }
     /// Sees to it that nobody else has its memory, which is about to be changed: what is put off and would read it keeps a
     /// copy of the old numbers.
-    pub(crate) fn own(&mut self, d: &GpuDevice<D>) -> Result<&Self> {
+    pub(crate) fn make_unique(&mut self, d: &GpuDevice<D>) -> Result<&Self> {
         let old = self.node.part()?;
         if Arc::strong_count(&self.node) > 1 {
-            let new = GpuBuffer::room(d, self.node.dtype, self.node.len)?;
+            let new = GpuBuffer::uninit(d, self.node.dtype, self.node.len)?;
             d.copy(old, new.part()?)?;
             *self = new;
         }

@@ -30,7 +30,7 @@ impl CaptureId {
 /// What the current thread records.
 pub(crate) struct Recording<D: Driver> {
     device: Arc<OpenDevice<D>>,
-    pub(crate) mine: CaptureId,
+    pub(crate) id: CaptureId,
     pub(crate) memory: Arc<CaptureArena<D>>,
     calls: Vec<RecordedCall<D>>,
     /// Memory that was there before.
@@ -80,10 +80,10 @@ impl<D: Driver> Recording<D> {
         module: Arc<D::Module>,
         buffers: &[PieceRange<'_, D>],
         launch: &Launch,
-        numbers: Option<Vec<u8>>,
+        args: Option<Vec<u8>>,
     ) {
         let buffers = buffers.iter().map(|b| self.place(b)).collect();
-        self.calls.push(RecordedCall::Launch { module, buffers, launch: launch.clone(), numbers });
+        self.calls.push(RecordedCall::Launch { module, buffers, launch: launch.clone(), args });
     }
     pub(crate) fn multiply(&mut self, product: VendorGemm, operands: [PieceRange<'_, D>; 3]) {
         let operands = operands.map(|o| self.place(&o));
@@ -101,7 +101,7 @@ enum RecordedCall<D: Driver> {
         module: Arc<D::Module>,
         buffers: Vec<(BlockOffset<D>, u64)>,
         launch: Launch,
-        numbers: Option<Vec<u8>>,
+        args: Option<Vec<u8>>,
     },
     Multiply {
         product: VendorGemm,
@@ -116,11 +116,11 @@ enum RecordedCall<D: Driver> {
 impl<D: Driver> RecordedCall<D> {
     fn call(&self) -> Call<'_, D> {
         match self {
-            RecordedCall::Launch { module, buffers, launch, numbers } => Call::Launch {
+            RecordedCall::Launch { module, buffers, launch, args } => Call::Launch {
                 module,
                 buffers: buffers.iter().map(|(place, bytes)| place.slice(*bytes)).collect(),
                 launch,
-                numbers: numbers.as_deref(),
+                args: args.as_deref(),
             },
             RecordedCall::Multiply { product, operands } => Call::Multiply {
                 product: *product,
@@ -153,10 +153,10 @@ impl<D: Driver> Graph<D> {
         work: &mut dyn FnMut(&mut dyn FnMut(&GpuBuffer<D>) -> Result<()>) -> Result<()>,
     ) -> Result<Graph<D>> {
         let device = d.opened()?.clone();
-        let (mine, memory) = (CaptureId(Arc::new(())), CaptureArena::new());
+        let (id, memory) = (CaptureId(Arc::new(())), CaptureArena::new());
         let recording = Recording {
             device: device.clone(),
-            mine: mine.clone(),
+            id: id.clone(),
             memory: memory.clone(),
             calls: Vec::new(),
             before: Vec::new(),
@@ -173,16 +173,17 @@ impl<D: Driver> Graph<D> {
         };
         let recording = recording.and_then(|r| r.downcast::<Recording<D>>().ok());
         let Recording { calls, before, .. } = *recording.expect("nobody else takes it out");
-        let own: HashSet<*const Piece<D>> =
+        let make_unique: HashSet<*const Piece<D>> =
             results.iter().filter(|p| p.is_of(&memory)).map(Arc::as_ptr).collect();
-        // What is put off holds `mine`, as this function does.
-        if memory.out() > own.len() || Arc::strong_count(&mine.0) > 1 {
+        // What is put off holds `id`, as this function does.
+        if memory.out() > make_unique.len() || Arc::strong_count(&id.0) > 1 {
             return Err(Error::argument(format!(
                 "{}: a function that is recorded keeps a tensor that it computed; it should return it",
                 D::NAME
             )));
         }
-        let kept = D::Graph::keep(&device.driver, &calls.iter().map(RecordedCall::call).collect::<Vec<_>>())?;
+        let kept =
+            D::Graph::capture(&device.driver, &calls.iter().map(RecordedCall::call).collect::<Vec<_>>())?;
         Ok(Graph { kept, calls, _before: before, _memory: memory, device })
     }
     /// Does it again.
@@ -193,7 +194,7 @@ impl<D: Driver> Graph<D> {
         if let Some(kept) = &self.kept {
             return kept.replay(&self.device.driver);
         }
-        self.calls.iter().try_for_each(|c| self.device.give(&c.call()))
+        self.calls.iter().try_for_each(|c| self.device.submit(&c.call()))
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn multiply<D: Driver>(
 ) -> Result<Option<GpuBuffer<D>>> {
     let Some(product) = product(x.dtype, x.layout, w.layout) else { return Ok(None) };
     let [b, m, n, _] = product.sizes;
-    let y = GpuBuffer::room(d, x.dtype, b * m * n)?;
+    let y = GpuBuffer::uninit(d, x.dtype, b * m * n)?;
     match d.multiply(product, [at(&x)?, at(&w)?, y.part()?]) {
         Ok(done) => Ok(done.then_some(y)),
         // A library that does not work here is as good as none.

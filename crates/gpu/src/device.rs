@@ -8,7 +8,7 @@ use crate::{Gpu, probe_f64_mma};
 use elinvar_core::{DType, Error, ErrorKind, MemoryStats, Precision, Result, Scalar};
 use elinvar_driver::{Call, Driver, Info, VendorGemm};
 use elinvar_gpu_kernels::launch::{Key, Work};
-use elinvar_kernel::ir::{Constant, MatrixUnit};
+use elinvar_kernel::ir::{Constant, MmaShape};
 use elinvar_ops::DeviceOf;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -35,15 +35,15 @@ pub(crate) struct OpenDevice<D: Driver> {
     launches: AtomicU64,
     tuner: Tuner,
     /// Do its matrix units compute chains of fma, as was seen by trying?
-    chains: OnceLock<bool>,
+    f64_fma_chain: OnceLock<bool>,
     /// Numbers that were asked for before: an op with a number as operand (`x * 2.0`) asks for it every time.
-    numbers: Mutex<HashMap<ScalarKey, GpuBuffer<D>>>,
+    args: Mutex<HashMap<ScalarKey, GpuBuffer<D>>>,
 }
 
 /// One number in memory: what was asked for, by its bits, and its type.
 type ScalarKey = (Discriminant<Scalar>, u64, DType);
 /// So many are kept.
-const NUMBERS: usize = 1024;
+const MAX_CACHED_SCALARS: usize = 1024;
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     // Tables in which each entry is whole: a panic elsewhere does not spoil them.
@@ -76,8 +76,8 @@ impl<D: Driver> GpuDevice<D> {
             pool: MemoryPool::new(),
             modules: Mutex::default(),
             launches: AtomicU64::new(0),
-            chains: OnceLock::new(),
-            numbers: Mutex::default(),
+            f64_fma_chain: OnceLock::new(),
+            args: Mutex::default(),
         };
         GpuDevice { number, precision: Precision::Exact, opened: Ok(Arc::new(opened)) }
     }
@@ -130,16 +130,16 @@ impl<D: Driver> GpuDevice<D> {
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
-    pub(crate) fn has_chains(&self) -> Result<bool> {
+    pub(crate) fn has_f64_fma_chain(&self) -> Result<bool> {
         let o = self.opened()?;
-        if !o.driver.info().units.contains(&MatrixUnit::CHAINS) {
+        if !o.driver.info().mma_shapes.contains(&MmaShape::F64_FMA_CHAIN) {
             return Ok(false);
         }
-        if let Some(&known) = o.chains.get() {
+        if let Some(&known) = o.f64_fma_chain.get() {
             return Ok(known);
         }
-        let seen = self.unrecorded(|| probe_f64_mma::are(self))?;
-        Ok(*o.chains.get_or_init(|| seen))
+        let seen = self.unrecorded(|| probe_f64_mma::is_fma_chain(self))?;
+        Ok(*o.f64_fma_chain.get_or_init(|| seen))
     }
 
     // Memory
@@ -161,7 +161,7 @@ impl<D: Driver> GpuDevice<D> {
     }
     pub(crate) fn release(&self) -> Result<()> {
         let o = self.opened()?;
-        locked(&o.numbers).clear();
+        locked(&o.args).clear();
         o.pool.release();
         o.driver.wait()
     }
@@ -180,14 +180,14 @@ impl<D: Driver> GpuDevice<D> {
             Scalar::Bool(v) => u64::from(v),
         };
         let number = (discriminant(&value), bits, dtype);
-        if let Some(known) = locked(&o.numbers).get(&number) {
+        if let Some(known) = locked(&o.args).get(&number) {
             return Ok(known.share());
         }
         // Whoever asks next may not be part of what is recorded now.
         let made = self.unrecorded(make)?;
-        let mut all = locked(&o.numbers);
+        let mut all = locked(&o.args);
         // A program that asks for ever new numbers has no use for the old ones.
-        if all.len() >= NUMBERS {
+        if all.len() >= MAX_CACHED_SCALARS {
             all.clear();
         }
         all.insert(number, made.share());
@@ -223,14 +223,14 @@ impl<D: Driver> GpuDevice<D> {
     pub(crate) fn run(&self, work: &Work<'_>, buffers: &[PieceRange<'_, D>]) -> Result<()> {
         let o = self.opened()?;
         let module = o.module(work)?;
-        let mut numbers = work.numbers.as_deref().map(bytes);
+        let mut args = work.args.as_deref().map(bytes);
         let recorded =
-            capture::with(o, |r| r.launch(module.clone(), buffers, &work.launch, numbers.take())).is_some();
+            capture::with(o, |r| r.launch(module.clone(), buffers, &work.launch, args.take())).is_some();
         if recorded {
             return Ok(());
         }
         let buffers = buffers.iter().map(PieceRange::slice).collect();
-        o.give(&Call::Launch { module: &module, buffers, launch: &work.launch, numbers: numbers.as_deref() })
+        o.submit(&Call::Launch { module: &module, buffers, launch: &work.launch, args: args.as_deref() })
     }
     /// Has the vendor's library do a product, and records it if this thread records; `false` if it does not do this one. Whether it
     /// does is seen by doing it: while work is recorded, of whatever numbers are there.
@@ -247,7 +247,7 @@ impl<D: Driver> GpuDevice<D> {
         let o = self.opened()?;
         match capture::with(o, |r| r.copy(&from, &to)) {
             Some(()) => Ok(()),
-            None => o.give(&Call::Copy { from: from.slice(), to: to.slice() }),
+            None => o.submit(&Call::Copy { from: from.slice(), to: to.slice() }),
         }
     }
 
@@ -255,7 +255,7 @@ impl<D: Driver> GpuDevice<D> {
 
     /// What this thread records on this device.
     pub(crate) fn recording(&self) -> Option<CaptureId> {
-        capture::with(self.opened().ok()?, |r| r.mine.clone())
+        capture::with(self.opened().ok()?, |r| r.id.clone())
     }
     /// Can this thread do work now that belongs to a recording, or to none? Not if it records another.
     pub(crate) fn is_recorded(&self, mine: Option<&CaptureId>) -> bool {
@@ -281,11 +281,11 @@ impl<D: Driver> GpuDevice<D> {
 
 impl<D: Driver> OpenDevice<D> {
     /// Gives a call to the queue.
-    pub(crate) fn give(&self, call: &Call<'_, D>) -> Result<()> {
-        let give = || match call {
-            Call::Launch { module, buffers, launch, numbers } => {
+    pub(crate) fn submit(&self, call: &Call<'_, D>) -> Result<()> {
+        let submit = || match call {
+            Call::Launch { module, buffers, launch, args } => {
                 self.launches.fetch_add(1, Relaxed);
-                self.driver.launch(module, buffers, launch, *numbers)
+                self.driver.launch(module, buffers, launch, *args)
             }
             Call::Multiply { product, operands } => {
                 if !self.driver.multiply(product, *operands)? {
@@ -295,13 +295,13 @@ impl<D: Driver> OpenDevice<D> {
             }
             Call::Copy { from, to } => self.driver.copy(*from, *to),
         };
-        give().or_else(|e| match e.kind() {
+        submit().or_else(|e| match e.kind() {
             // A launch needs a little memory of its own: what is kept for tensors, or still in use by work before it, may be
             // what is missing. Several launches that belong together should not end in the middle.
             ErrorKind::OutOfMemory => {
                 self.pool.release();
                 self.driver.wait()?;
-                give()
+                submit()
             }
             _ => Err(e),
         })
@@ -317,9 +317,9 @@ impl<D: Driver> OpenDevice<D> {
 }
 
 /// Numbers as the buffer of a kernel has them.
-fn bytes(numbers: &[Constant]) -> Vec<u8> {
+fn bytes(args: &[Constant]) -> Vec<u8> {
     let each = |c: &Constant| c.bits.to_le_bytes().into_iter().take(c.scalar.bits() as usize / 8);
-    numbers.iter().flat_map(each).collect()
+    args.iter().flat_map(each).collect()
 }
 
 impl<D: Driver> Clone for GpuDevice<D> {

@@ -23,13 +23,13 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Maps in one kernel, at most: their results are held in registers.
-const MOST: usize = 16;
+const MAX_FUSED_MAPS: usize = 16;
 /// Operands of one kernel, at most, with results a third of what most devices allow buffers.
-const OPERANDS: usize = 8;
+const MAX_OPERANDS: usize = 8;
 
 /// So few numbers are computed by who reads them, if these are not more: beyond, a heavy formula takes longer than a launch.
-const FEW: usize = 1 << 12;
-const READERS: usize = 1 << 21;
+const MAX_BROADCAST_ELEMENTS: usize = 1 << 12;
+const MAX_BROADCAST_READERS: usize = 1 << 21;
 
 /// A formula that can wait.
 pub(crate) type SharedFormula = Arc<dyn Formula + Send + Sync>;
@@ -72,11 +72,11 @@ impl<D: Driver> DeferredMap<D> {
     }
     /// Are its numbers few, and can a plan of many elements that reads its result in this way compute them; or has the view another shape
     /// alone? Then it says which axis of them goes along with each axis of the view.
-    fn spreads(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> Option<BroadcastMap> {
+    fn broadcasts(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> Option<BroadcastMap> {
         let (many, few) = (layout.shape().numel(), node.len);
         let alike = Compute::from(self.dtype) == Compute::from(dtype);
         let once = many == few && layout.is_contiguous();
-        let often = many > few && few <= FEW && many <= READERS;
+        let often = many > few && few <= MAX_BROADCAST_ELEMENTS && many <= MAX_BROADCAST_READERS;
         if !alike || !(once || often) || layout.offset() != 0 {
             return None;
         }
@@ -123,7 +123,7 @@ impl BroadcastMap {
 /// # Errors
 /// Those of computing an operand that cannot be part of the same kernel.
 #[inline(never)]
-pub(crate) fn put_off<D: Driver>(
+pub(crate) fn defer<D: Driver>(
     d: &GpuDevice<D>,
     formula: SharedFormula,
     x: &[View<'_, crate::Gpu<D>>],
@@ -135,10 +135,10 @@ pub(crate) fn put_off<D: Driver>(
         Out::Bool => DType::Bool,
     };
     if len == 0 {
-        return GpuBuffer::room(d, to, 0);
+        return GpuBuffer::uninit(d, to, 0);
     }
-    let most = if d.info()?.short { 1 } else { MOST };
-    let spreads = spreads(d)?;
+    let most = if d.info()?.short { 1 } else { MAX_FUSED_MAPS };
+    let broadcasts = broadcasts(d)?;
     let (mut maps, mut outside) = (1, KernelInputs::new());
     for v in x {
         let node = &v.buffer.node;
@@ -150,9 +150,9 @@ pub(crate) fn put_off<D: Driver>(
             let mut with = outside.clone();
             join(&mut with, &plan.outside);
             // The other operands may be one more each.
-            let fits =
-                plan.joins(node, v.layout, dtype) || spreads && plan.spreads(node, v.layout, dtype).is_some();
-            if fits && maps + plan.maps <= most && with.len() + x.len() - 1 <= OPERANDS {
+            let fits = plan.joins(node, v.layout, dtype)
+                || broadcasts && plan.broadcasts(node, v.layout, dtype).is_some();
+            if fits && maps + plan.maps <= most && with.len() + x.len() - 1 <= MAX_OPERANDS {
                 (maps, outside) = (maps + plan.maps, with);
                 continue;
             }
@@ -163,11 +163,11 @@ pub(crate) fn put_off<D: Driver>(
     let operands = x.iter().map(|v| (v.buffer.node.clone(), v.layout.clone())).collect();
     let plan =
         DeferredMap { device: d.clone(), formula, operands, dtype, maps, outside, recording: d.recording() };
-    Ok(GpuBuffer::put_off(to, len, plan))
+    Ok(GpuBuffer::defer(to, len, plan))
 }
 
 /// Are few numbers computed by who reads them? Not where a launch is a call, and every instruction counts.
-fn spreads<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
+fn broadcasts<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
     let info = d.info()?;
     Ok(match info.kind {
         Kind::Software => false,
@@ -178,7 +178,7 @@ fn spreads<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
 /// The formulas of a kernel, each after those that it reads.
 struct FusionBuilder<D: Driver> {
     /// May few numbers be computed by who reads them?
-    spreads: bool,
+    broadcasts: bool,
     plans: Vec<Arc<DeferredMap<D>>>,
     nodes: Vec<Arc<Node<D>>>,
     operands: Vec<Vec<ChainInput>>,
@@ -188,29 +188,31 @@ struct FusionBuilder<D: Driver> {
 }
 
 impl<D: Driver> FusionBuilder<D> {
-    /// Adds what the plan needs, then itself; gives its number. `spread`: the plan is of few numbers, which are read so.
+    /// Adds what the plan needs, then itself; gives its number. `broadcast`: the plan is of few numbers, which are read so.
     fn add(
         &mut self,
         plan: &Arc<DeferredMap<D>>,
         node: &Arc<Node<D>>,
-        spread: Option<&BroadcastMap>,
+        broadcast: Option<&BroadcastMap>,
     ) -> Result<usize> {
         let mut operands = Vec::with_capacity(plan.operands.len());
         for (inner, layout) in &plan.operands {
             // Only the plan holds it: it is nobody else's, and never stored.
             let alone = Arc::strong_count(inner) == 1;
             operands.push(match inner.plan() {
-                Some(p) if p.joins(inner, layout, plan.dtype) && (alone || spread.is_none()) => {
-                    ChainInput::Step(self.step(&p, inner, spread)?)
+                Some(p) if p.joins(inner, layout, plan.dtype) && (alone || broadcast.is_none()) => {
+                    ChainInput::Step(self.step(&p, inner, broadcast)?)
                 }
                 p => {
-                    let few = p.filter(|_| self.spreads && alone && spread.is_none());
-                    let few = few.and_then(|p| Some((p.spreads(inner, layout, plan.dtype)?, p)));
-                    match (few, spread) {
-                        (Some((spread, p)), _) => ChainInput::Step(self.step(&p, inner, Some(&spread))?),
+                    let few = p.filter(|_| self.broadcasts && alone && broadcast.is_none());
+                    let few = few.and_then(|p| Some((p.broadcasts(inner, layout, plan.dtype)?, p)));
+                    match (few, broadcast) {
+                        (Some((broadcast, p)), _) => {
+                            ChainInput::Step(self.step(&p, inner, Some(&broadcast))?)
+                        }
                         (None, None) => ChainInput::Operand(self.outside(inner, layout)),
-                        (None, Some(spread)) => {
-                            let layout = spread.of(layout, inner.len)?;
+                        (None, Some(broadcast)) => {
+                            let layout = broadcast.of(layout, inner.len)?;
                             ChainInput::Operand(self.outside(inner, &layout))
                         }
                     }
@@ -227,11 +229,11 @@ impl<D: Driver> FusionBuilder<D> {
         &mut self,
         plan: &Arc<DeferredMap<D>>,
         node: &Arc<Node<D>>,
-        spread: Option<&BroadcastMap>,
+        broadcast: Option<&BroadcastMap>,
     ) -> Result<usize> {
         let number = match self.nodes.iter().position(|n| Arc::ptr_eq(n, node)) {
             Some(number) => number,
-            None => self.add(plan, node, spread)?,
+            None => self.add(plan, node, broadcast)?,
         };
         self.reads[number] += 1;
         Ok(number)
@@ -252,7 +254,7 @@ impl<D: Driver> FusionBuilder<D> {
 #[inline(never)]
 pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<DeferredMap<D>>) -> Result<()> {
     let mut steps = FusionBuilder {
-        spreads: spreads(&plan.device)?,
+        broadcasts: broadcasts(&plan.device)?,
         plans: Vec::new(),
         nodes: Vec::new(),
         operands: Vec::new(),
@@ -261,8 +263,8 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<DeferredMap<D>>
     };
     let last = steps.add(plan, node, None)?;
     // A node is held by the plans that read it, by its step, and by whoever else wants its numbers.
-    let held = |i: usize| Arc::strong_count(&steps.nodes[i]) > steps.reads[i] + 1;
-    let keeps: Vec<usize> = [last].into_iter().chain((0..last).filter(|&i| held(i))).collect();
+    let shared = |i: usize| Arc::strong_count(&steps.nodes[i]) > steps.reads[i] + 1;
+    let keeps: Vec<usize> = [last].into_iter().chain((0..last).filter(|&i| shared(i))).collect();
 
     let d = &plan.device;
     if last > 0 && steps.outside.len() + keeps.len() > d.info()?.buffers as usize {

@@ -15,14 +15,14 @@ use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_ops::backend::{Plain, View};
 
 /// Matrices of a kind of numbers each; rows, terms and columns: whole fragments, and a last one that is filled up.
-const KINDS: usize = 6;
+const OPERAND_KINDS: usize = 6;
 const SIZES: [usize; 3] = [32, 44, 32];
 
 /// Finds it out.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceLost`.
-pub(crate) fn are<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
+pub(crate) fn is_fma_chain<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
     let info = d.info()?;
     let fits = |t: &F64MmaTile| t.fits(limits(info)) && info.subgroup == [32; 2];
     let Some(tile) = F64MmaTile::ALL.into_iter().rev().find(fits) else { return Ok(false) };
@@ -30,13 +30,13 @@ pub(crate) fn are<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
     let plain = CatalogueEpilogue::<Plain, 0>(Plain);
     let (x, w) = (numbers(0, m * k), numbers(1, k * n));
     let made = |rows: usize, columns: usize, v: &[f64]| -> Result<(Layout, GpuBuffer<D>)> {
-        let layout = Layout::contiguous(Shape::new(&[KINDS, rows, columns])?);
+        let layout = Layout::contiguous(Shape::new(&[OPERAND_KINDS, rows, columns])?);
         Ok((layout, GpuBuffer::upload(d, &HostData::F64(v.to_vec().into()))?))
     };
-    let ((x_lies, x_there), (w_lies, w_there)) = (made(m, k, &x)?, made(k, n, &w)?);
+    let ((x_layout, x_there), (w_layout, w_there)) = (made(m, k, &x)?, made(k, n, &w)?);
     let look = |buffer, layout| -> GpuView<'_, D> { View { buffer, layout, dtype: DType::F64 } };
-    let operands = [look(&x_there, &x_lies), look(&w_there, &w_lies)];
-    let p = GemmProblem::new(&plain, DType::F64, &x_lies, &w_lies, &[]);
+    let operands = [look(&x_there, &x_layout), look(&w_there, &w_layout)];
+    let p = GemmProblem::new(&plain, DType::F64, &x_layout, &w_layout, &[]);
     let y = match one(d, f64_tensor_core::contract(&p, tile), &operands, DType::F64, p.len()) {
         // A driver that does not take the kernel.
         Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(false),
@@ -57,7 +57,7 @@ fn numbers(factor: u64, each: usize) -> Vec<f64> {
     let stream = Stream { seed: 64, stream: factor };
     let special =
         [0.0, -0.0, 1.0, -1.0, f64::INFINITY, -f64::INFINITY, f64::NAN, 5e-324, -5e-324, f64::MAX, -1e-300];
-    (0..KINDS * each)
+    (0..OPERAND_KINDS * each)
         .map(|i| {
             let [word, other] = [0, 1].map(|half| stream.word64(2 * i as u64 + half));
             let of_size = |least: i64, sizes: u64| {

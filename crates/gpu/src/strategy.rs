@@ -1,18 +1,18 @@
 //! What suits a device: how it does convolutions, rows and attention.
 
-use crate::gemm_fast::{limits, unit_of};
+use crate::gemm_fast::{limits, mma_shape_of};
 use elinvar_core::{DType, Precision};
 use elinvar_driver::{Info, Kind};
-use elinvar_gpu_kernels::reduce::block_reduce::{MANY_INVOCATIONS, RegisterBudget};
+use elinvar_gpu_kernels::reduce::block_reduce::{MAX_BLOCK_THREADS, RegisterBudget};
 use elinvar_gpu_kernels::{attention, conv};
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_ops::backend::{Attention, Conv};
 
 /// How a convolution of such numbers is done.
-pub(crate) fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::ConvPath {
+pub(crate) fn conv_path(i: &Info, c: &Conv, dtype: DType) -> conv::ConvPath {
     let limits = limits(i);
     if c.precision == Precision::Fast
-        && let Some(unit) = unit_of(i, dtype)
+        && let Some(unit) = mma_shape_of(i, dtype)
     {
         return conv::ConvPath::TensorCore(conv::TensorCores { unit, lanes: i.subgroup[1], limits });
     }
@@ -24,9 +24,9 @@ pub(crate) fn conv_how(i: &Info, c: &Conv, dtype: DType) -> conv::ConvPath {
 }
 
 /// What an invocation may hold of rows.
-pub(crate) fn hold(i: &Info) -> RegisterBudget {
+pub(crate) fn register_budget(i: &Info) -> RegisterBudget {
     match i.kind {
-        Kind::Discrete if !i.short && i.invocations >= MANY_INVOCATIONS => RegisterBudget::Many,
+        Kind::Discrete if !i.short && i.invocations >= MAX_BLOCK_THREADS => RegisterBudget::Many,
         // Small GPUs have few registers for an invocation, or it is not known how many; a CPU has next to none.
         Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Software | Kind::Other => {
             RegisterBudget::One
@@ -36,15 +36,14 @@ pub(crate) fn hold(i: &Info) -> RegisterBudget {
 
 /// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
 /// known of those devices that have asynchronous copies.
-pub(crate) fn attention_unit(i: &Info, a: &Attention, dtype: DType) -> Option<MatrixUnit> {
-    let fits =
-        a.precision == Precision::Fast && i.asynchronous && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
-    let is = |u: &&MatrixUnit| u.elem == Elem::from(dtype) && u.shape == [16; 3];
-    if fits { i.units.iter().find(is).copied() } else { None }
+pub(crate) fn attention_mma_shape(i: &Info, a: &Attention, dtype: DType) -> Option<MmaShape> {
+    let fits = a.precision == Precision::Fast && i.cp_async && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
+    let is = |u: &&MmaShape| u.elem == Elem::from(dtype) && u.shape == [16; 3];
+    if fits { i.mma_shapes.iter().find(is).copied() } else { None }
 }
 
 /// How exact attention is done.
-pub(crate) fn attention_how(i: &Info) -> attention::AttentionPath {
+pub(crate) fn attention_path(i: &Info) -> attention::AttentionPath {
     match i.kind {
         // Its barriers cost more than they save.
         Kind::Software => attention::AttentionPath::Direct,

@@ -11,12 +11,12 @@ use elinvar_gpu_kernels::launch::Work;
 use elinvar_ops::backend::UpdateItem;
 
 /// Items of a launch, at most: each stands in the kernel.
-const MOST: usize = 16;
+const MAX_ITEMS: usize = 16;
 
 /// The items of a launch, by their places.
 struct Batch {
     /// `None`: one item, in a launch of its own.
-    alike: Option<ItemSignature>,
+    signature: Option<ItemSignature>,
     items: Vec<usize>,
 }
 
@@ -24,14 +24,15 @@ struct Batch {
 fn batches(items: &[Item<'_>], buffers: usize) -> Vec<Batch> {
     let mut all: Vec<Batch> = Vec::new();
     for (place, item) in items.iter().enumerate() {
-        let alike = item.alike();
+        let signature = item.signature();
         // One more buffer is for numbers.
-        let most = |a: &ItemSignature| MOST.min(buffers.saturating_sub(1) / a.buffers());
-        let room =
-            |b: &&mut Batch| b.alike == alike && b.alike.as_ref().is_some_and(|a| b.items.len() < most(a));
-        match all.iter_mut().find(room) {
+        let most = |a: &ItemSignature| MAX_ITEMS.min(buffers.saturating_sub(1) / a.buffers());
+        let fits = |b: &&mut Batch| {
+            b.signature == signature && b.signature.as_ref().is_some_and(|a| b.items.len() < most(a))
+        };
+        match all.iter_mut().find(fits) {
             Some(batch) => batch.items.push(place),
-            None => all.push(Batch { alike, items: vec![place] }),
+            None => all.push(Batch { signature, items: vec![place] }),
         }
     }
     all
@@ -58,10 +59,10 @@ pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
 ) -> Result<()> {
     let plans: Vec<Item<'_>> = items.iter().map(plan).collect();
     let mut works: Vec<(Work<'_>, Vec<usize>)> = Vec::new();
-    for Batch { alike, items } in batches(&plans, d.info()?.buffers as usize) {
+    for Batch { signature, items } in batches(&plans, d.info()?.buffers as usize) {
         let each: Vec<&Item<'_>> = items.iter().map(|&i| &plans[i]).collect();
-        let work = match (&alike, &each[..]) {
-            (Some(alike), [_, _, ..]) => Some(update::together(f, alike, &each)),
+        let work = match (&signature, &each[..]) {
+            (Some(signature), [_, _, ..]) => Some(update::batched(f, signature, &each)),
             _ => update::update(f, each[0]),
         };
         works.extend(work.map(|w| (w, items)));
@@ -74,7 +75,7 @@ pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
     }
     let mut owned: Vec<(Vec<&GpuBuffer<D>>, [GpuView<'_, D>; R])> = Vec::with_capacity(items.len());
     for item in items {
-        let changes = item.changes.into_iter().map(|x| x.buffer.own(d)).collect::<Result<_>>()?;
+        let changes = item.changes.into_iter().map(|x| x.buffer.make_unique(d)).collect::<Result<_>>()?;
         owned.push((changes, item.reads));
     }
     for (work, items) in &works {

@@ -93,7 +93,7 @@ fn a_vendors_library_does_products_where_it_is_faster() {
     let kept = || kept(cache.path());
     let all = kept();
     // The emulated library's products count for fewer instructions than any kernel has.
-    let theirs: Vec<&str> = all.lines().filter(|l| l.ends_with(": the vendor's library")).collect();
+    let theirs: Vec<&str> = all.lines().filter(|l| l.ends_with(": vendor library")).collect();
     assert!(theirs.len() >= 3 && theirs.iter().all(|l| l.starts_with("fast ")), "{all}");
     // Kept for other runs; without the library, they are as always.
     alone("their_products", &[("ELINVAR_CUBLASLT_LIBRARY", library), dir]);
@@ -114,20 +114,23 @@ fn convolutions_are_tried() {
     let dir = ("ELINVAR_CACHE_DIR", cache.path().to_str().expect("UTF-8"));
     alone("their_convolutions", &[("ELINVAR_TUNE", "1"), dir]);
     let all = kept(cache.path());
-    for what in ["forward f32 exact", "by x f32 exact", "by w f32 exact", "forward bf16 fast"] {
+    for what in
+        ["forward f32 exact", "input gradient f32 exact", "weight gradient f32 exact", "forward bf16 fast"]
+    {
         let begin = format!("conv {what}, ");
         assert_eq!(all.lines().filter(|l| l.starts_with(&begin)).count(), 1, "{what}: {all}");
     }
     // Kept for other runs, whichever way it was.
     alone("their_convolutions", &[dir]);
     assert_eq!(kept(cache.path()), all);
-    for way in [
-        "as it is chosen",
-        "nothing staged",
-        "staged 8x8 of 4x4, depth 8",
-        "fragments 1x1 of 1x1, 2 deep, 4 slots",
-    ] {
-        let lines = all.lines().map(|l| format!("{}: {way}\n", l.split_once(": ").expect("a line").0));
+    for way in
+        ["default", "direct", "implicit gemm 8x8 of 4x4, depth 8", "tensor cores 1x1 of 1x1, 2 deep, 4 slots"]
+    {
+        // The first line says which version it is.
+        let lines = all.lines().map(|l| match l.split_once(": ") {
+            Some((word, _)) => format!("{word}: {way}\n"),
+            None => format!("{l}\n"),
+        });
         let file = std::fs::read_dir(cache.path()).unwrap().map(|e| e.unwrap().path());
         let file = file.into_iter().find(|p| p.extension().is_some_and(|e| e == "tiles")).unwrap();
         std::fs::write(file, lines.collect::<String>()).unwrap();
@@ -205,22 +208,22 @@ fn their_products() {
 
 /// Who does a product is seen by what is refused: kernels of boxes.
 #[test]
-fn boxes_are_fetched_where_they_can_be() {
-    let refuse = ("ELINVAR_EMULATED_CUDA_REFUSE", "// boxes_");
+fn wgmma_is_used_where_it_can_be() {
+    let refuse = ("ELINVAR_EMULATED_CUDA_REFUSE", "// gemm_wgmma_");
     let rows: [(&[(&str, &str)], &str); 6] = [
-        (&[], "boxes"),
+        (&[], "wgmma"),
         // A refusal is told, also where several ways are tried.
-        (&[("ELINVAR_TUNE", "1")], "boxes"),
-        (&[("ELINVAR_CUDA_BOXES", "0")], "fragments"),
+        (&[("ELINVAR_TUNE", "1")], "wgmma"),
+        (&[("ELINVAR_CUDA_BOXES", "0")], "mma"),
         // Other devices, and a driver that knows no tensor maps.
-        (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "80")], "fragments"),
-        (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "100")], "fragments"),
-        (&[("ELINVAR_EMULATED_CUDA_VERSION", "11080")], "fragments"),
+        (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "80")], "mma"),
+        (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "100")], "mma"),
+        (&[("ELINVAR_EMULATED_CUDA_VERSION", "11080")], "mma"),
     ];
     for (vars, by) in rows {
         let cache = tempfile::tempdir().unwrap();
         let dir = ("ELINVAR_CACHE_DIR", cache.path().to_str().expect("UTF-8"));
-        alone("products_of_boxes", &[vars, &[refuse, dir, ("ELINVAR_TEST_BY", by)]].concat());
+        alone("products_by_wgmma", &[vars, &[refuse, dir, ("ELINVAR_TEST_BY", by)]].concat());
     }
 }
 
@@ -228,7 +231,7 @@ fn boxes_are_fetched_where_they_can_be() {
 /// with all others.)
 #[test]
 #[ignore = "a child of another test"]
-fn products_of_boxes() {
+fn products_by_wgmma() {
     let by = std::env::var("ELINVAR_TEST_BY").expect("a parent");
     let d = device();
     let at = |sizes: &[usize]| Tensor::<Gpu<Cuda>>::ones(sizes, DType::F16, &d);
@@ -239,8 +242,8 @@ fn products_of_boxes() {
     // One row or many; turned around.
     for (x, w) in [(&x, &w), (&x.narrow(0, 3, 1), &w), (&w.t(), &x.t())] {
         match product(x, w) {
-            Err(e) => assert!(by == "boxes" && e.message().contains("boxes_"), "{by}: {e}"),
-            Ok(y) => assert!(by == "fragments" && y.unwrap().iter().all(|v| *v == 48.0), "{by}"),
+            Err(e) => assert!(by == "wgmma" && e.message().contains("gemm_wgmma_"), "{by}: {e}"),
+            Ok(y) => assert!(by == "mma" && y.unwrap().iter().all(|v| *v == 48.0), "{by}"),
         }
     }
     let y = product(&x, &odd).unwrap().unwrap();
@@ -249,21 +252,21 @@ fn products_of_boxes() {
     let [x, w] = [&x, &w].map(|t| t.to_dtype(DType::F32));
     for w in [&w.t().contiguous().t(), &w] {
         match product(&x, w) {
-            Err(e) => assert!(by == "boxes" && e.message().contains("boxes_plain_f32"), "{by}: {e}"),
-            Ok(y) => assert!(by == "fragments" && y.unwrap().iter().all(|v| *v == 48.0), "{by}"),
+            Err(e) => assert!(by == "wgmma" && e.message().contains("gemm_wgmma_plain_f32"), "{by}: {e}"),
+            Ok(y) => assert!(by == "mma" && y.unwrap().iter().all(|v| *v == 48.0), "{by}"),
         }
     }
 }
 
 /// Products of f64 have the reference's bits whatever matrix units add, and go by these where they were seen to compute chains of fma.
 #[test]
-fn matrix_units_are_tried_first() {
+fn f64_tensor_cores_are_tried_first() {
     let rows: [(&[(&str, &str)], &str); 6] = [
         (&[], "units"),
         (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "80")], "units"),
         (&[("ELINVAR_EMULATED_CUDA_BACKWARDS", "1")], "tried"),
         (&[("ELINVAR_EMULATED_CUDA_BACKWARDS", "1"), ("ELINVAR_TUNE", "1")], "tried"),
-        (&[("ELINVAR_EMULATED_CUDA_REFUSE", "// chains_")], "others"),
+        (&[("ELINVAR_EMULATED_CUDA_REFUSE", "// gemm_f64_mma_")], "others"),
         (&[("ELINVAR_EMULATED_CUDA_CAPABILITY", "75")], "others"),
     ];
     for (vars, by) in rows {
@@ -272,7 +275,7 @@ fn matrix_units_are_tried_first() {
         let card = ("ELINVAR_EMULATED_CUDA_AS", "discrete");
         alone("products_of_f64", &[vars, &[card, dir, ("ELINVAR_TEST_BY", by)]].concat());
         if vars.len() > 1 {
-            assert!(!kept(cache.path()).contains("matrix units"), "{by}");
+            assert!(!kept(cache.path()).contains("f64 tensor cores"), "{by}");
         }
     }
 }

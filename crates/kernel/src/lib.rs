@@ -18,10 +18,10 @@
 //! * **Control flow is a tree.** Branches and counted loops own their bodies, so that every target can express them, all
 //!   loops end, and what is uniform can be seen. There is no other loop, no break, no call.
 //! * **Nothing is left to a device's taste** but what says so: the order inside of a matrix fragment, integers from floats
-//!   that do not fit ([`ir::Op::Whole`]), the bits of NaN. Sums of floats over a subgroup do not exist, because their order is
+//!   that do not fit ([`ir::Op::FpToSi`]), the bits of NaN. Sums of floats over a subgroup do not exist, because their order is
 //!   not promised; sums are written as the trees that they are.
 //! * **A division, a square root, an fma is exact.** Where a device has only an approximate one, its emitter builds the exact
-//!   one from what it has; the kernel does not change. The interpreter can lack what devices lack ([`interp::Lacks`]).
+//!   one from what it has; the kernel does not change. The interpreter can lack what devices lack ([`interp::Quirks`]).
 //! * **A subgroup has the size that the kernel says**, or the kernel does not use subgroups.
 //! * **Sizes are parameters, shapes of loops are not**: a kernel serves all lengths and strides, and is built anew for
 //!   another tile, rank or dtype.

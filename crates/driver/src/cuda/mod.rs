@@ -69,9 +69,9 @@ impl Driver for Cuda {
         module: &Module,
         buffers: &[Slice<'_, Self>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()> {
-        self.shared.queue().launch(&self.shared, module, buffers, launch, numbers)
+        self.shared.queue().launch(&self.shared, module, buffers, launch, args)
     }
     fn multiply(&self, product: &VendorGemm, operands: [Slice<'_, Self>; 3]) -> Result<bool> {
         self.shared.queue().multiply(&self.shared, self.shared.stream(), product, &operands)
@@ -100,7 +100,7 @@ impl Driver for Cuda {
 }
 
 impl CallGraph<Cuda> for Graph {
-    fn keep(device: &Cuda, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
+    fn capture(device: &Cuda, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
         Graph::new(&device.shared, calls)
     }
     fn replay(&self, _: &Cuda) -> Result<()> {

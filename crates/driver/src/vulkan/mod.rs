@@ -23,7 +23,7 @@ use sys::Shared;
 
 /// The cache of pipelines is written to its file when it has grown by this part: a program of many kernels writes it some
 /// twenty times, and one of a few does write it.
-const SAVE_AFTER: u32 = 4;
+const SAVE_GROWTH: u32 = 4;
 
 /// An opened Vulkan device.
 pub struct Vulkan {
@@ -88,7 +88,7 @@ impl Driver for Vulkan {
         let module = Module::new(&self.shared, kernel, &words, !self.arithmetic.keeps_zeros)?;
         let [made, saved] = &self.pipelines;
         let all = made.fetch_add(1, Relaxed) + 1;
-        if (all - saved.load(Relaxed).min(all)) * SAVE_AFTER >= all {
+        if (all - saved.load(Relaxed).min(all)) * SAVE_GROWTH >= all {
             saved.store(all, Relaxed);
             self.shared.save_cache();
         }
@@ -99,9 +99,9 @@ impl Driver for Vulkan {
         module: &Module,
         buffers: &[Slice<'_, Self>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()> {
-        self.shared.queue().launch(&self.shared, module, buffers, launch, numbers)
+        self.shared.queue().launch(&self.shared, module, buffers, launch, args)
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // Nobody's library.

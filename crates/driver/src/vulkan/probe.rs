@@ -13,7 +13,7 @@ use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Binary, Elem, Unary};
 
 /// Operands of each kind.
-const COUNT: usize = 1024;
+const OPERANDS_PER_KIND: usize = 1024;
 
 /// What is tried.
 #[derive(Clone, Copy)]
@@ -70,19 +70,19 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
         let narrow = |x: &f64| (*x as f32).to_le_bytes().to_vec();
         v.iter().flat_map(|x| if wide { x.to_le_bytes().to_vec() } else { narrow(x) }).collect()
     };
-    let len = (COUNT * size) as u64;
+    let len = (OPERANDS_PER_KIND * size) as u64;
     let memory = (0..4).map(|_| device.allocate(len)).collect::<Result<Vec<_>>>()?;
     let slices: Vec<Slice<'_, Vulkan>> =
         memory.iter().map(|memory| Slice { memory, offset: 0, len }).collect();
     for (slice, v) in slices.iter().zip(&operands) {
         device.write(*slice, &bytes(v))?;
     }
-    let launch = Launch { groups: [COUNT as u32 / 64, 1, 1], params: Vec::new() };
+    let launch = Launch { groups: [OPERANDS_PER_KIND as u32 / 64, 1, 1], params: Vec::new() };
     device.launch(&module, &slices, &launch, None)?;
-    let mut got = vec![0; COUNT * size];
+    let mut got = vec![0; OPERANDS_PER_KIND * size];
     device.read(slices[3], &mut got)?;
     let [a, b, c] = &operands;
-    Ok((0..COUNT).all(|i| {
+    Ok((0..OPERANDS_PER_KIND).all(|i| {
         let got = &got[i * size..][..size];
         if wide {
             let want = match operation {
@@ -120,7 +120,7 @@ fn operands(wide: bool) -> [Vec<f64>; 3] {
         if wide { v } else { f64::from(v as f32) }
     };
     let mut all = [const { Vec::new() }; 3];
-    for i in 0..COUNT as u64 {
+    for i in 0..OPERANDS_PER_KIND as u64 {
         let spread = if i % 2 == 0 { 40 } else { 1 };
         let (a, b) = (number(1, i, spread), number(2, i, spread));
         // One in four cancels all of the product but its last bits.

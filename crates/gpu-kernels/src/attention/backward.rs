@@ -1,4 +1,4 @@
-//! dq, dk and dv: `out[row] = contract over t of weight[row, t] * right[t]`.
+//! dq, dk and dv: `out[row] = contract over t grad weight[row, t] * right[t]`.
 //!
 //! | | rows | t | weight | right |
 //! |---|---|---|---|---|
@@ -11,14 +11,14 @@
 
 use super::smem_rows::{BLOCK, SmemRows};
 use super::{
-    ACROSS, AttentionPath, EACH, PITCH, ScoreRule, SmemRowsConfig, StridedOperand, ThreadCoord,
-    TileAssignment, TileOrder, accumulate, buffer, columns, mask_elem, push, rows,
+    AttentionPath, SCORE_PITCH, ScoreRule, SmemRowsConfig, StridedOperand, THREAD_TILE, THREADS_ACROSS,
+    ThreadCoord, TileAssignment, TileOrder, accumulate, buffer, columns, mask_elem, push, rows,
 };
 use super::{down, scale, visited, words};
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing;
 use crate::reduce::block_reduce;
 use crate::reduce::rowwise::{RowDot, rows_to};
@@ -43,7 +43,7 @@ pub enum AttentionGrad {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionBackwardConfig {
     /// Which gradient.
-    pub of: AttentionGrad,
+    pub grad: AttentionGrad,
     /// The dtype of q, k, v and the gradient.
     pub dtype: DType,
     /// What the mask holds.
@@ -53,7 +53,7 @@ pub struct AttentionBackwardConfig {
     /// Columns of an invocation.
     pub columns: u32,
     /// May queries, may values have more numbers than a chunk?
-    pub many: [bool; 2],
+    pub multi_chunk: [bool; 2],
     /// May there be more terms than a chunk?
     pub long: bool,
     /// Do rows go through shared memory?
@@ -89,9 +89,11 @@ pub fn attention_grad(
     how: AttentionPath,
 ) -> LaunchSequence<'static> {
     let elem = Elem::from(dtype);
-    let room = |l: &Layout| BufferSpec::of(elem, l.shape().numel());
-    let mut all =
-        LaunchSequence { results: vec![room(x.q), room(x.k), room(x.v)], ..LaunchSequence::default() };
+    let buffer_spec = |l: &Layout| BufferSpec::of(elem, l.shape().numel());
+    let mut all = LaunchSequence {
+        results: vec![buffer_spec(x.q), buffer_spec(x.k), buffer_spec(x.v)],
+        ..LaunchSequence::default()
+    };
     let scalar = Compute::from(dtype).scalar();
     let queries: usize = x.q.shape()[..3].iter().product();
     all.scratch = vec![BufferSpec::of(block_reduce::elem(scalar), queries)];
@@ -106,15 +108,15 @@ pub fn attention_grad(
     if let Some(work) = sums {
         all.push(work, &[BufferSlot::Operand(5), BufferSlot::Operand(3), BufferSlot::Scratch(0)]);
     }
-    for (i, of) in [AttentionGrad::Q, AttentionGrad::K, AttentionGrad::V].into_iter().enumerate() {
-        let Some(work) = launch(of, a, dtype, &x, how) else { continue };
+    for (i, grad) in [AttentionGrad::Q, AttentionGrad::K, AttentionGrad::V].into_iter().enumerate() {
+        let Some(work) = launch(grad, a, dtype, &x, how) else { continue };
         let mut buffers = vec![BufferSlot::Operand(0), BufferSlot::Operand(1)];
-        if of != AttentionGrad::V {
+        if grad != AttentionGrad::V {
             buffers.push(BufferSlot::Operand(2));
         }
         buffers.extend([BufferSlot::Operand(4), BufferSlot::Operand(5)]);
         buffers.extend(x.mask.map(|_| BufferSlot::Operand(6)));
-        if of != AttentionGrad::V {
+        if grad != AttentionGrad::V {
             buffers.push(BufferSlot::Scratch(0));
         }
         buffers.push(BufferSlot::Result(i));
@@ -124,7 +126,7 @@ pub fn attention_grad(
 }
 
 fn launch(
-    of: AttentionGrad,
+    grad: AttentionGrad,
     a: &Attention,
     dtype: DType,
     x: &BackwardInputs<'_>,
@@ -134,7 +136,7 @@ fn launch(
     let (j, s, e) = (x.k.shape()[1], x.k.shape()[2], x.v.shape()[3]);
     let group = h / j.max(1);
     // Heads, rows and columns of the result, and its terms.
-    let (heads, n, width, terms) = match of {
+    let (heads, n, width, terms) = match grad {
         AttentionGrad::Q => (h, l, d, s),
         AttentionGrad::K => (j, s, d, group * l),
         AttentionGrad::V => (j, s, e, group * l),
@@ -145,19 +147,19 @@ fn launch(
     let (each, across) = columns(width);
     let scalar = Compute::from(dtype).scalar();
     let mut operands = vec![x.q, x.k];
-    operands.extend((of != AttentionGrad::V).then_some(x.v));
+    operands.extend((grad != AttentionGrad::V).then_some(x.v));
     operands.extend([x.lse, x.g]);
     operands.extend(x.mask.map(|m| m.0));
-    let form = AttentionBackwardConfig {
-        of,
+    let config = AttentionBackwardConfig {
+        grad,
         dtype,
         mask: mask_elem(x.mask),
         causal: a.causal,
         columns: each,
-        many: [d > order::CHUNK, e > order::CHUNK],
+        multi_chunk: [d > order::CHUNK, e > order::CHUNK],
         long: terms > order::CHUNK,
         staged: SmemRowsConfig::of(how, dtype, [d, e], &[x.q, x.k, x.v, x.g], &|pitch| {
-            shared_elements(of, scalar, pitch)
+            shared_elements(grad, scalar, pitch)
         }),
         wide: operands.iter().any(|l| indexing::is_wide(l)) || indexing::are_many(b * heads * n * width),
     };
@@ -166,19 +168,19 @@ fn launch(
     all.extend(words(scalar, a.scale));
     operands.iter().for_each(|l| push(&mut all, l));
     let groups = grid((b * heads * tiles * across) as u64);
-    let key = Key::of("attention_grad").with(&form);
-    Some(args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all))
+    let key = Key::of("attention_backward").with(&config);
+    Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all))
 }
 
 /// Elements of shared memory of the staged form, by the pitches of rows.
-fn shared_elements(of: AttentionGrad, s: Scalar, [d, e]: [u32; 2]) -> u32 {
-    let (rows, own) = (rows(s) as u32, if of == AttentionGrad::V { d } else { d + e });
-    rows * (own + PITCH as u32) + BLOCK * (d + e)
+fn shared_elements(grad: AttentionGrad, s: Scalar, [d, e]: [u32; 2]) -> u32 {
+    let (rows, own) = (rows(s) as u32, if grad == AttentionGrad::V { d } else { d + e });
+    rows * (own + SCORE_PITCH as u32) + BLOCK * (d + e)
 }
 
 impl AttentionBackwardConfig {
     fn name(&self) -> String {
-        let of = match self.of {
+        let grad = match self.grad {
             AttentionGrad::Q => "q",
             AttentionGrad::K => "k",
             AttentionGrad::V => "v",
@@ -186,14 +188,14 @@ impl AttentionBackwardConfig {
         let mask = self.mask.map(|e| format!("_{e}_mask")).unwrap_or_default();
         let flags = [
             (self.causal, "_causal"),
-            (self.many[0], "_many"),
-            (self.many[1], "_many_values"),
+            (self.multi_chunk[0], "_multi_chunk"),
+            (self.multi_chunk[1], "_many_values"),
             (self.long, "_long"),
             (self.wide, "_wide"),
         ];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         let staged = self.staged.map(SmemRowsConfig::word).unwrap_or_default();
-        format!("attention_grad_{of}_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
+        format!("attention_backward_{grad}_{}_c{}{mask}{flags}{staged}", self.dtype, self.columns)
     }
 }
 
@@ -212,43 +214,43 @@ struct BackwardReads<'k> {
 type QueryKey<'k> = ([Val<'k>; 3], Val<'k>);
 
 /// The kernel of a form.
-pub fn build(form: &AttentionBackwardConfig) -> Kernel {
-    let scalar = Compute::from(form.dtype).scalar();
-    let k = Builder::new(&form.name(), [down(scalar) * ACROSS, 1, 1]);
-    write(&k, form, scalar);
+pub fn build(config: &AttentionBackwardConfig) -> Kernel {
+    let scalar = Compute::from(config.dtype).scalar();
+    let k = Builder::new(&config.name(), [down(scalar) * THREADS_ACROSS, 1, 1]);
+    write(&k, config, scalar);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
-    let (elem, wide_elem) = (Elem::from(form.dtype), block_reduce::elem(scalar));
-    let reads_v = form.of != AttentionGrad::V;
+fn write<'k>(k: &'k Builder, config: &AttentionBackwardConfig, scalar: Scalar) {
+    let (elem, wide_elem) = (Elem::from(config.dtype), block_reduce::elem(scalar));
+    let reads_v = config.grad != AttentionGrad::V;
     let [q_place, k_place] = ["q", "k"].map(|n| buffer(k, n, elem));
     let v_place = reads_v.then(|| buffer(k, "v", elem));
     let lse_place = buffer(k, "lse", wide_elem);
     let g_place = buffer(k, "g", elem);
-    let mask_place = form.mask.map(|e| buffer(k, "mask", e));
+    let mask_place = config.mask.map(|e| buffer(k, "mask", e));
     let sums = reads_v.then(|| buffer(k, "sums", wide_elem));
     let y = k.buffer("y", elem, Access::Write);
-    let number = indexing::scalar(form.wide);
+    let number = indexing::scalar(config.wide);
     let operands = 4 + usize::from(reads_v) + usize::from(mask_place.is_some());
-    let numbers = LaunchArgs::new(k, number, 12 + 5 * operands);
+    let args = LaunchArgs::new(k, number, 12 + 5 * operands);
     let [heads, h, j, group, l, s, d, e, tiles, across] =
-        ["heads", "h", "j", "group", "l", "s", "d", "e", "tiles", "across"].map(|n| numbers.get(n));
-    let scale = scale(&numbers, scalar);
-    let read = |name, place| StridedOperand::read(&numbers, name, place);
+        ["heads", "h", "j", "group", "l", "s", "d", "e", "tiles", "across"].map(|n| args.get(n));
+    let scale = scale(&args, scalar);
+    let read = |name, place| StridedOperand::read(&args, name, place);
     let (q, key) = (read("q", q_place), read("k", k_place));
     let v = v_place.map(|p| read("v", p));
     let (lse, g) = (read("lse", lse_place), read("g", g_place));
     let mask = mask_place.map(|p| read("mask", p));
-    let scoring = ScoreRule { k, scalar, scale, mask, causal: form.causal };
+    let scoring = ScoreRule { k, scalar, scale, mask, causal: config.causal };
     let reads = BackwardReads { q, k: key, v, lse, g, sums };
     let tile_rows = rows(scalar) as u32;
-    let weights = k.shared("weights", wide_elem, tile_rows * PITCH as u32);
+    let weights = k.shared("weights", wide_elem, tile_rows * SCORE_PITCH as u32);
 
     // Own rows, and those of a block: of the factors of scores, and of those of slopes.
-    let held = form.staged.map(|f| {
+    let smem = config.staged.map(|f| {
         let hold = |name, from, rows, side| SmemRows::new(k, name, f, scalar, (from, rows, side));
-        let (own, others) = match form.of {
+        let (own, others) = match config.grad {
             AttentionGrad::Q => ([Some(reads.q), Some(reads.g)], [reads.k, reads.v.expect("it is read")]),
             AttentionGrad::K => ([Some(reads.k), reads.v], [reads.q, reads.g]),
             AttentionGrad::V => ([Some(reads.k), None], [reads.q, reads.g]),
@@ -258,19 +260,19 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
         (x.into_iter().chain(y).collect::<Vec<_>>(), others)
     });
     // Which of a block's rows are the right factor of the result.
-    let taken = usize::from(form.of == AttentionGrad::V);
+    let taken = usize::from(config.grad == AttentionGrad::V);
 
     // Which head, rows and columns.
-    let by_query = form.of == AttentionGrad::Q;
+    let by_query = config.grad == AttentionGrad::Q;
     let longest = if by_query { TileOrder::Descending } else { TileOrder::Ascending };
-    let order = TileOrder::of(form.causal, form.staged.is_some(), longest);
-    let share = TileAssignment::new(group_number(k, number), [heads, tiles, across], order);
-    let (head, exists) = (share.head, share.exists);
-    let first = share.tile * i64::from(tile_rows);
-    let first_column = share.part * i64::from(form.columns * ACROSS);
+    let order = TileOrder::of(config.causal, config.staged.is_some(), longest);
+    let assigned = TileAssignment::new(linear_group_id(k, number), [heads, tiles, across], order);
+    let (head, exists) = (assigned.head, assigned.exists);
+    let first = assigned.tile * i64::from(tile_rows);
+    let first_column = assigned.part * i64::from(config.columns * THREADS_ACROSS);
     let local = ThreadCoord::new(k, scalar);
     let own = local.rows().map(|r| first + r.to(number));
-    let (row_count, width) = match form.of {
+    let (row_count, width) = match config.grad {
         AttentionGrad::Q => (l, d),
         AttentionGrad::K => (s, d),
         AttentionGrad::V => (s, e),
@@ -278,10 +280,10 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
     let per_batch = if by_query { h } else { j };
     let (batch, own_head) = (head / per_batch, head % per_batch);
     let clamped = own.map(|i| i.min(row_count - 1));
-    let neighbours = form.staged.map_or(1, |s| s.neighbours(scalar, form.columns));
-    let in_part = local.columns(form.columns, neighbours);
+    let neighbours = config.staged.map_or(1, |s| s.neighbours(scalar, config.columns));
+    let in_part = local.columns(config.columns, neighbours);
     let columns: Vec<Val> = in_part.iter().map(|c| first_column + c.to(number)).collect();
-    let right = match form.of {
+    let right = match config.grad {
         AttentionGrad::Q => reads.k,
         AttentionGrad::K => reads.q,
         AttentionGrad::V => reads.g,
@@ -291,9 +293,9 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
     // The terms: keys, or positions in the list of the queries of all heads of the group from `begin` on.
     let block = ATTENTION_BLOCK as i64;
     let zero = first.like(0);
-    let begin = if form.causal { first / block * block } else { zero };
+    let begin = if config.causal { first / block * block } else { zero };
     let listed = (l - begin).max(zero);
-    let count = if by_query { visited(form.causal, first, s) } else { group * listed };
+    let count = if by_query { visited(config.causal, first, s) } else { group * listed };
     let kept = if by_query { own_head / group } else { own_head };
     // What stands at a place of the list.
     let query_at = |t: Val<'k>| {
@@ -302,8 +304,8 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
     };
 
     // Rows of the block that begins there.
-    let bring = |held: &SmemRows<'k>, from: Val<'k>| {
-        held.bring(&local, &|p| {
+    let bring = |smem: &SmemRows<'k>, from: Val<'k>| {
+        smem.bring(&local, &|p| {
             let t = from + p.to(number);
             if by_query {
                 return ([batch, kept, t], t.lt(count));
@@ -312,22 +314,22 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
             ([batch, head, i], t.lt(count))
         });
     };
-    if let (Some(staged), Some((own_rows, others))) = (form.staged, &held) {
-        for held in own_rows {
-            held.pad(&local, -0.0);
-            held.bring(&local, &|p| {
+    if let (Some(staged), Some((own_rows, others))) = (config.staged, &smem) {
+        for smem in own_rows {
+            smem.pad(&local, -0.0);
+            smem.bring(&local, &|p| {
                 let i = first + p.to(number);
                 ([batch, own_head, i], i.lt(row_count))
             });
         }
-        for held in others {
-            held.pad(&local, 0.0);
-            bring(held, zero);
+        for smem in others {
+            smem.pad(&local, 0.0);
+            bring(smem, zero);
         }
         staged.commit(k);
     }
 
-    let none = vec![k.int(scalar, 0); EACH * form.columns as usize];
+    let none = vec![k.int(scalar, 0); THREAD_TILE * config.columns as usize];
     let one_block = |from: Val<'k>, carried: &[Val<'k>]| -> Vec<Val<'k>> {
         // The workgroup's blocks are inside of the list; places behind its end are its last one, and nobody takes them.
         let places = local.places().map(|p| (from + p.to(number)).min(count - 1));
@@ -343,17 +345,19 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
         let sides = |of_query: &StridedOperand<'k>, of_key: &StridedOperand<'k>| {
             let query = |p: QueryKey<'k>| of_query.row(p.0);
             let key = |p: QueryKey<'k>| of_key.row([batch, kept, p.1]);
-            let left: Vec<Val> =
-                (0..EACH).map(|u| if by_query { query(pair(u, 0)) } else { key(pair(u, 0)) }).collect();
-            let right: Vec<Val> =
-                (0..EACH).map(|w| if by_query { key(pair(0, w)) } else { query(pair(0, w)) }).collect();
+            let left: Vec<Val> = (0..THREAD_TILE)
+                .map(|u| if by_query { query(pair(u, 0)) } else { key(pair(u, 0)) })
+                .collect();
+            let right: Vec<Val> = (0..THREAD_TILE)
+                .map(|w| if by_query { key(pair(0, w)) } else { query(pair(0, w)) })
+                .collect();
             if by_query {
                 (of_query.side(left), of_key.side(right))
             } else {
                 (of_key.side(left), of_query.side(right))
             }
         };
-        let (products, slopes) = match (form.staged, &held) {
+        let (products, slopes) = match (config.staged, &smem) {
             (Some(staged), Some((own_rows, others))) => {
                 staged.wait(k, 0);
                 k.barrier();
@@ -362,16 +366,16 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
             }
             _ => {
                 let (left, others) = sides(&reads.q, &reads.k);
-                let products = scoring.products(d, form.many[0], &left, &others);
+                let products = scoring.products(d, config.multi_chunk[0], &left, &others);
                 let slopes = reads.v.as_ref().map(|v| {
                     let (left, others) = sides(&reads.g, v);
-                    scoring.products(e, form.many[1], &left, &others)
+                    scoring.products(e, config.multi_chunk[1], &left, &others)
                 });
                 (products, slopes)
             }
         };
         for (i, &product) in products.iter().enumerate() {
-            let (u, w) = (i / EACH, i % EACH);
+            let (u, w) = (i / THREAD_TILE, i % THREAD_TILE);
             let (query, at) = pair(u, w);
             let score = scoring.score(product, query, at);
             let shift = scoring.shift(k.load(reads.lse.place, reads.lse.row(query), 1));
@@ -379,17 +383,17 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
             let weight = match (&slopes, reads.sums) {
                 (Some(slopes), Some(sums)) => {
                     let [b, head, i] = query;
-                    p * (slopes[u * EACH + w] - k.load(sums, (b * h + head) * l + i, 1))
+                    p * (slopes[u * THREAD_TILE + w] - k.load(sums, (b * h + head) * l + i, 1))
                 }
                 _ => p,
             };
-            let weight = match form.staged {
+            let weight = match config.staged {
                 Some(_) => {
                     (from + local.places()[w].to(number)).lt(count).select(weight, scoring.number(-0.0))
                 }
                 None => weight,
             };
-            k.store(weights, local.rows()[u] * PITCH + local.places()[w], weight);
+            k.store(weights, local.rows()[u] * SCORE_PITCH + local.places()[w], weight);
         }
         k.barrier();
         let row = |t: Val<'k>| {
@@ -400,7 +404,7 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
             right.row([batch, head, i])
         };
         let here = (count - from).min(count.like(block));
-        let next = match (form.staged, &held) {
+        let next = match (config.staged, &smem) {
             (Some(_), Some((_, others))) => {
                 // While the result's terms are added.
                 bring(&others[1 - taken], from + block);
@@ -411,14 +415,14 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
         };
         // The next block's weights are written over these.
         k.barrier();
-        if let (Some(staged), Some((_, others))) = (form.staged, &held) {
+        if let (Some(staged), Some((_, others))) = (config.staged, &smem) {
             bring(&others[taken], from + block);
             staged.commit(k);
         }
         next
     };
     let chunk = |from: Val<'k>, to: Val<'k>| k.for_(from, to, from.like(block), &none, one_block);
-    let sums = if form.long {
+    let sums = if config.long {
         let size = order::CHUNK as i64;
         k.for_(zero, count, count.like(size), &none, |from, totals| {
             let sums = chunk(from, (from + size).min(count));
@@ -428,18 +432,18 @@ fn write<'k>(k: &'k Builder, form: &AttentionBackwardConfig, scalar: Scalar) {
     } else {
         chunk(zero, count)
     };
-    if let Some(staged) = form.staged {
+    if let Some(staged) = config.staged {
         staged.wait(k, 0);
     }
-    let stores = form.staged.map_or(1, |s| s.stores(scalar, form.columns));
+    let stores = config.staged.map_or(1, |s| s.stores(scalar, config.columns));
     for (u, &i) in own.iter().enumerate() {
-        let sums = &sums[u * form.columns as usize..][..form.columns as usize];
+        let sums = &sums[u * config.columns as usize..][..config.columns as usize];
         for (w, sums) in sums.chunks(stores as usize).enumerate() {
             // Neighbours that are stored at once are there together, or not at all.
             let w = w as u32 * stores;
             let c = columns[(w / neighbours) as usize] + i64::from(w % neighbours);
             let there = i.lt(row_count) & c.lt(width) & exists;
-            let scaled = |&sum: &Val<'k>| if form.of == AttentionGrad::V { sum } else { sum * scale };
+            let scaled = |&sum: &Val<'k>| if config.grad == AttentionGrad::V { sum } else { sum * scale };
             let values: Vec<Val> = sums.iter().map(scaled).collect();
             k.if_(there, || k.store(y, (head * row_count + i) * width + c, k.join(&values)));
         }

@@ -3,9 +3,9 @@
 //! A row is read by as many lanes as it has pieces of four numbers, which add up what they have by exchanges; several rows at a time are
 //! under way for each of them, for there is nothing here but reading.
 
-use super::tma_operands::LANES;
+use super::tma_operands::WARP_LANES;
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -13,7 +13,7 @@ use elinvar_kernel::ir::{Access, Builtin, Elem, Kernel, Scalar};
 
 /// Invocations of a workgroup, rows of each, and numbers of a piece.
 const DELTA_THREADS: u32 = 256;
-const EACH: u32 = 4;
+const ROWS_PER_THREAD: u32 = 4;
 const VEC: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,15 +35,15 @@ pub(super) fn statistics(dtype: DType, [g, o, lse]: [&Layout; 3]) -> Option<Work
     if rows == 0 {
         return None;
     }
-    let form = DeltaConfig { dtype, width };
+    let config = DeltaConfig { dtype, width };
     let mut all = [rows, h, l].map(|n| n as i64).to_vec();
     for x in [g, o, lse] {
         all.push(x.offset() as i64);
         all.extend((0..3).map(|a| x.strides()[a] as i64));
     }
-    let key = Key::of("statistics of attention").with(&form);
-    let groups = grid(rows.div_ceil(form.rows() as usize) as u64);
-    Some(args::work(key, move || build(form), groups, Scalar::I32, &all))
+    let key = Key::of("attention_delta").with(&config);
+    let groups = grid(rows.div_ceil(config.rows() as usize) as u64);
+    Some(args::work(key, move || build(config), groups, Scalar::I32, &all))
 }
 
 impl DeltaConfig {
@@ -53,48 +53,47 @@ impl DeltaConfig {
     }
     /// Rows of a workgroup.
     fn rows(self) -> u32 {
-        EACH * DELTA_THREADS / self.lanes()
+        ROWS_PER_THREAD * DELTA_THREADS / self.lanes()
     }
 }
 
-fn build(form: DeltaConfig) -> Kernel {
-    let k = Builder::new(
-        &format!("statistics_of_attention_{}_{}", form.dtype, form.width),
-        [DELTA_THREADS, 1, 1],
-    );
-    k.subgroup(LANES);
-    write(&k, form);
+fn build(config: DeltaConfig) -> Kernel {
+    let k =
+        Builder::new(&format!("attention_delta_{}_{}", config.dtype, config.width), [DELTA_THREADS, 1, 1]);
+    k.subgroup(WARP_LANES);
+    write(&k, config);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: DeltaConfig) {
-    let elem = Elem::from(form.dtype);
+fn write<'k>(k: &'k Builder, config: DeltaConfig) {
+    let elem = Elem::from(config.dtype);
     let [g, o] = ["g", "o"].map(|n| k.buffer(n, elem, Access::Read));
     let lse = k.buffer("lse", Elem::F32, Access::Read);
     let [sums, shifts] = ["sums", "shifts"].map(|n| k.buffer(n, Elem::F32, Access::Write));
-    let numbers = LaunchArgs::new(k, Scalar::I32, 3 + 3 * 4);
-    let [rows, h, l] = ["rows", "h", "l"].map(|n| numbers.get(n));
-    let lies = ["g", "o", "lse"].map(|x| ["offset", "b", "h", "l"].map(|n| numbers.get(&format!("{x}_{n}"))));
+    let args = LaunchArgs::new(k, Scalar::I32, 3 + 3 * 4);
+    let [rows, h, l] = ["rows", "h", "l"].map(|n| args.get(n));
+    let layouts = ["g", "o", "lse"].map(|x| ["offset", "b", "h", "l"].map(|n| args.get(&format!("{x}_{n}"))));
     let index = k.builtin(Builtin::LocalIndex);
     let lane = k.builtin(Builtin::SubgroupLane);
-    let lanes = i64::from(form.lanes());
+    let lanes = i64::from(config.lanes());
     let piece = (index % lanes * i64::from(VEC)).to(Scalar::I32);
-    let first = group_number(k, Scalar::I32) * i64::from(form.rows());
-    let row = |i: u32| first + (index / lanes + i64::from(i * DELTA_THREADS / form.lanes())).to(Scalar::I32);
+    let first = linear_group_id(k, Scalar::I32) * i64::from(config.rows());
+    let row =
+        |i: u32| first + (index / lanes + i64::from(i * DELTA_THREADS / config.lanes())).to(Scalar::I32);
     let at = |x: usize, row: Val<'k>| {
         let row = row.min(rows - 1);
         let head = row / l;
-        let [offset, of_b, of_h, of_l] = lies[x];
+        let [offset, of_b, of_h, of_l] = layouts[x];
         offset + head / h * of_b + head % h * of_h + row % l * of_l
     };
-    let pieces: Vec<[Val<'k>; 2]> = (0..EACH)
+    let pieces: Vec<[Val<'k>; 2]> = (0..ROWS_PER_THREAD)
         .map(|i| [(0, g), (1, o)].map(|(x, place)| k.load(place, at(x, row(i)) + piece, VEC as u8)))
         .collect();
     for (i, [x, y]) in pieces.into_iter().enumerate() {
         let products = x * y;
         let [a, b, c, d] = [0, 1, 2, 3].map(|i| products.extract(i));
         let mut sum = (a + b) + (c + d);
-        let mut far = form.lanes() / 2;
+        let mut far = config.lanes() / 2;
         while far > 0 {
             sum = sum + k.shuffle(sum, lane ^ i64::from(far));
             far /= 2;

@@ -7,9 +7,9 @@
 //!
 //! * `forward`: the running maximum and sum, and y. * `grad`: one kernel each for dq, dk and dv, without atomics.
 //! * `staged`: rows in shared memory, for both.
-//! * `boxes` and `boxes_grad`: both by boxes of tensors, on devices that have such, for `Precision::Fast`; `fetched`: their operands;
+//! * `tiles` and `boxes_grad`: both by boxes of tensors, on devices that have such, for `Precision::Fast`; `fetched`: their operands;
 //!   `statistics`: what the gradient needs of queries.
-//! * `units` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
+//! * `groups` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
 //!   queries are few.
 
 mod backward;
@@ -38,13 +38,13 @@ use elinvar_kernel::lane::{Float, Term, W32, W64};
 use elinvar_ops::lane::Lane;
 
 /// Invocations side by side along a block, and along the columns of a result.
-const ACROSS: u32 = 16;
+const THREADS_ACROSS: u32 = 16;
 /// Rows, and places of a block, of an invocation: 64 are 16 times 4.
-const EACH: usize = 4;
+const THREAD_TILE: usize = 4;
 /// A row of a block in shared memory, with four numbers more, so that rows begin in different banks.
-const PITCH: i64 = 68;
+const SCORE_PITCH: i64 = 68;
 /// Columns of a result of an invocation, at most, each 16 apart; wider results have several workgroups.
-const MOST_COLUMNS: u32 = 8;
+const MAX_THREAD_COLUMNS: u32 = 8;
 
 /// Invocations along rows: what fits into 16 KiB of shared memory.
 fn down(s: Scalar) -> u32 {
@@ -52,13 +52,13 @@ fn down(s: Scalar) -> u32 {
 }
 /// Rows of a workgroup; they divide 64.
 fn rows(s: Scalar) -> usize {
-    down(s) as usize * EACH
+    down(s) as usize * THREAD_TILE
 }
 
 /// Columns of an invocation, for so many columns of the result; and workgroups along them.
 fn columns(n: usize) -> (u32, usize) {
-    let each = (n.div_ceil(ACROSS as usize) as u32).next_power_of_two().min(MOST_COLUMNS);
-    if n == 0 { (0, 1) } else { (each, n.div_ceil((each * ACROSS) as usize)) }
+    let each = (n.div_ceil(THREADS_ACROSS as usize) as u32).next_power_of_two().min(MAX_THREAD_COLUMNS);
+    if n == 0 { (0, 1) } else { (each, n.div_ceil((each * THREADS_ACROSS) as usize)) }
 }
 
 /// The numbers of an operand with up to four axes: offset and strides.
@@ -82,12 +82,12 @@ struct StridedOperand<'k> {
 }
 
 impl<'k> StridedOperand<'k> {
-    fn read(numbers: &LaunchArgs<'k>, name: &str, place: Place) -> Self {
-        let offset = numbers.get(&format!("{name}_offset"));
+    fn read(args: &LaunchArgs<'k>, name: &str, place: Place) -> Self {
+        let offset = args.get(&format!("{name}_offset"));
         StridedOperand {
             place,
             offset,
-            strides: std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}"))),
+            strides: std::array::from_fn(|a| args.get(&format!("{name}_stride{a}"))),
         }
     }
     /// Where a row begins.
@@ -118,24 +118,24 @@ struct ThreadCoord<'k> {
 impl<'k> ThreadCoord<'k> {
     fn new(k: &'k Builder, s: Scalar) -> Self {
         let index = k.builtin(Builtin::LocalIndex);
-        let across = i64::from(ACROSS);
+        let across = i64::from(THREADS_ACROSS);
         ThreadCoord { index, row: index / across, across: index % across, down: down(s) }
     }
     /// Its rows in the workgroup's tile.
-    fn rows(&self) -> [Val<'k>; EACH] {
+    fn rows(&self) -> [Val<'k>; THREAD_TILE] {
         std::array::from_fn(|u| self.row + u as i64 * i64::from(self.down))
     }
     /// Its places in a block.
-    fn places(&self) -> [Val<'k>; EACH] {
-        std::array::from_fn(|w| self.across + w as i64 * i64::from(ACROSS))
+    fn places(&self) -> [Val<'k>; THREAD_TILE] {
+        std::array::from_fn(|w| self.across + w as i64 * i64::from(THREADS_ACROSS))
     }
     /// Its columns of a result: where so many neighbours begin.
     fn columns(&self, each: u32, neighbours: u32) -> Vec<Val<'k>> {
         let first = self.across * i64::from(neighbours);
-        (0..each).step_by(neighbours.max(1) as usize).map(|w| first + i64::from(w * ACROSS)).collect()
+        (0..each).step_by(neighbours.max(1) as usize).map(|w| first + i64::from(w * THREADS_ACROSS)).collect()
     }
     fn invocations(&self) -> u32 {
-        self.down * ACROSS
+        self.down * THREADS_ACROSS
     }
 }
 
@@ -153,7 +153,13 @@ impl<'k> ScoreRule<'k> {
         self.k.float(self.scalar, v)
     }
     /// x[i] by w[j], in the order of contractions; row by row of x.
-    fn products(&self, n: Val<'k>, many: bool, x: &OperandRows<'k>, w: &OperandRows<'k>) -> Vec<Val<'k>> {
+    fn products(
+        &self,
+        n: Val<'k>,
+        multi_chunk: bool,
+        x: &OperandRows<'k>,
+        w: &OperandRows<'k>,
+    ) -> Vec<Val<'k>> {
         let k = self.k;
         let none = vec![k.int(self.scalar, 0); x.rows.len() * w.rows.len()];
         let chunk = |start: Val<'k>, end: Val<'k>| {
@@ -161,11 +167,11 @@ impl<'k> ScoreRule<'k> {
                 let load = |s: &OperandRows<'k>| -> Vec<Val<'k>> {
                     s.rows.iter().map(|&r| k.load(s.place, r + e * s.step, 1)).collect()
                 };
-                chains(&load(x), &load(w), sums)
+                fma_chains(&load(x), &load(w), sums)
             })
         };
         let zero = n.like(0);
-        if !many {
+        if !multi_chunk {
             return chunk(zero, n);
         }
         let size = order::CHUNK as i64;
@@ -204,7 +210,7 @@ impl<'k> ScoreRule<'k> {
 }
 
 /// One more term for every sum.
-fn chains<'k>(a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+fn fma_chains<'k>(a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
     let each = |(i, &sum): (usize, &Val<'k>)| a[i / b.len()].fma(b[i % b.len()], sum);
     sums.iter().enumerate().map(each).collect()
 }
@@ -222,10 +228,10 @@ fn accumulate<'k>(
 ) -> Vec<Val<'k>> {
     let rows = local.rows();
     k.for_(count.like(0), count, count.like(1), sums, |t, sums| {
-        let a = rows.map(|r| k.load(left, r * PITCH + t.to(Scalar::U32), 1));
+        let a = rows.map(|r| k.load(left, r * SCORE_PITCH + t.to(Scalar::U32), 1));
         let first = (right.1)(t);
         let b: Vec<Val> = columns.iter().map(|&c| k.load(right.0, first + c, 1)).collect();
-        chains(&a, &b, sums)
+        fma_chains(&a, &b, sums)
     })
 }
 
@@ -239,8 +245,8 @@ fn buffer(k: &Builder, name: &str, elem: Elem) -> Place {
 }
 
 /// A number of a launch from its words.
-fn scale<'k>(numbers: &LaunchArgs<'k>, s: Scalar) -> Val<'k> {
-    fill::number(s, ["scale_low", "scale_high"].map(|n| numbers.get(n)))
+fn scale<'k>(args: &LaunchArgs<'k>, s: Scalar) -> Val<'k> {
+    fill::number(s, ["scale_low", "scale_high"].map(|n| args.get(n)))
 }
 
 /// Keys that the queries of a tile from `i` on visit.

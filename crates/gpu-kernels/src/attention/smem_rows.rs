@@ -4,7 +4,7 @@
 //! read along their numbers, a vector at a time; the right factor of what follows as neighbouring columns. What is computed is what
 //! the plain form computes: places where nothing is are -0 on the left and +0 on the right, whose product changes no bit of any sum.
 
-use super::{EACH, PITCH, StridedOperand, ThreadCoord, chains};
+use super::{SCORE_PITCH, StridedOperand, THREAD_TILE, ThreadCoord, fma_chains};
 use crate::gemm::multistage_cp_async;
 use crate::gemm::smem_load::rounds;
 use crate::layout::indexing;
@@ -29,21 +29,21 @@ pub struct SmemRowsConfig {
     /// Numbers of a query (and key), and of a value.
     pub widths: [u32; 2],
     /// Do all rows lie in pieces of 16 bytes that need no conversion? Then copies bring them.
-    pub copies: bool,
+    pub cp_async: bool,
 }
 
 /// Numbers of a row, at most: those of longer ones have no room beside others.
-const MOST: usize = 128;
+const MAX_ROW_ELEMENTS: usize = 128;
 /// Terms, and places of a block, of a turn. Rows are filled up to a multiple.
-const STEP: u32 = 16;
+const K_STEP: u32 = 16;
 
 /// Numbers that are read at once: 16 bytes.
 pub(super) fn vector(s: Scalar) -> u32 {
-    multistage_cp_async::BYTES / (s.bits() / 8)
+    multistage_cp_async::COPY_BYTES / (s.bits() / 8)
 }
 
 fn filled(n: u32) -> u32 {
-    n.next_multiple_of(STEP)
+    n.next_multiple_of(K_STEP)
 }
 
 /// From row to row: an odd number of 16 bytes, so that eight rows lie in different banks.
@@ -61,21 +61,21 @@ impl SmemRowsConfig {
         elements: &dyn Fn([u32; 2]) -> u32,
     ) -> Option<SmemRowsConfig> {
         let AttentionPath::Smem(bytes) = how else { return None };
-        if widths.iter().any(|&n| n > MOST) {
+        if widths.iter().any(|&n| n > MAX_ROW_ELEMENTS) {
             return None;
         }
         let scalar = crate::formula::Compute::from(dtype).scalar();
         let widths = widths.map(|n| n as u32);
         let whole = block_reduce::elem(scalar) == dtype.into();
         let in_pieces = |l: &&Layout| indexing::in_pieces(l, 3, vector(scalar) as usize);
-        let copies = whole && operands.iter().all(in_pieces);
+        let cp_async = whole && operands.iter().all(in_pieces);
         let needed = elements(widths.map(|n| pitch(scalar, n))) * (scalar.bits() / 8);
-        (needed <= bytes).then_some(SmemRowsConfig { widths, copies })
+        (needed <= bytes).then_some(SmemRowsConfig { widths, cp_async })
     }
     /// What a kernel's name says of it.
     pub(super) fn word(self) -> String {
         let [d, e] = self.widths;
-        format!("_staged_{d}_{e}{}", if self.copies { "_copied" } else { "" })
+        format!("_smem_{d}_{e}{}", if self.cp_async { "_cp_async" } else { "" })
     }
     /// Columns of an invocation that lie side by side, of so many that it has.
     pub(super) fn neighbours(self, s: Scalar, columns: u32) -> u32 {
@@ -83,18 +83,18 @@ impl SmemRowsConfig {
     }
     /// How many neighbours of a result are stored at once.
     pub(super) fn stores(self, s: Scalar, columns: u32) -> u32 {
-        if self.copies { self.neighbours(s, columns) } else { 1 }
+        if self.cp_async { self.neighbours(s, columns) } else { 1 }
     }
     /// Ends a group of copies.
     pub(super) fn commit(self, k: &Builder) {
-        if self.copies {
-            k.commit_copies();
+        if self.cp_async {
+            k.cp_async_commit();
         }
     }
     /// Waits until so many groups at most are under way.
     pub(super) fn wait(self, k: &Builder, open: u8) {
-        if self.copies {
-            k.wait_copies(open);
+        if self.cp_async {
+            k.cp_async_wait(open);
         }
     }
 }
@@ -110,7 +110,7 @@ pub(super) struct SmemRows<'k> {
     scalar: Scalar,
     rows: u32,
     n: u32,
-    copies: bool,
+    cp_async: bool,
 }
 
 impl<'k> SmemRows<'k> {
@@ -118,13 +118,13 @@ impl<'k> SmemRows<'k> {
     pub fn new(
         k: &'k Builder,
         name: &str,
-        form: SmemRowsConfig,
+        config: SmemRowsConfig,
         scalar: Scalar,
         (from, rows, side): (StridedOperand<'k>, u32, usize),
     ) -> Self {
-        let n = form.widths[side];
+        let n = config.widths[side];
         let place = k.shared(name, block_reduce::elem(scalar), rows * pitch(scalar, n));
-        SmemRows { k, place, from, scalar, rows, n, copies: form.copies }
+        SmemRows { k, place, from, scalar, rows, n, cp_async: config.cp_async }
     }
     fn pitch(&self) -> i64 {
         i64::from(pitch(self.scalar, self.n))
@@ -150,15 +150,15 @@ impl<'k> SmemRows<'k> {
         if self.n == 0 {
             return;
         }
-        let width = if self.copies { vector(self.scalar) as u8 } else { 1 };
+        let width = if self.cp_async { vector(self.scalar) as u8 } else { 1 };
         for (row, term, has) in rounds(local.index, local.invocations(), [self.rows, self.n], true, width) {
             let all = || {
                 let (which, there) = find(row);
                 let begin = self.from.row(which);
                 let term_at = term.to(begin.scalar());
                 let to = row * self.pitch() + term;
-                if self.copies {
-                    return k.copy((self.place, to), (elem, begin + term_at), width, there);
+                if self.cp_async {
+                    return k.cp_async((self.place, to), (elem, begin + term_at), width, there);
                 }
                 let at = begin + term_at * self.from.strides[3];
                 let load = || vec![k.load(elem, at, 1).to(self.scalar)];
@@ -174,18 +174,18 @@ impl<'k> SmemRows<'k> {
     /// The products of own rows with places of a block, in the order of contractions: rows are no longer than a chunk.
     pub fn products(&self, local: &ThreadCoord<'k>, others: &SmemRows<'k>) -> Vec<Val<'k>> {
         let (k, width) = (self.k, vector(self.scalar));
-        let none = vec![k.int(self.scalar, 0); EACH * EACH];
+        let none = vec![k.int(self.scalar, 0); THREAD_TILE * THREAD_TILE];
         let (own, others_at) =
             (local.rows().map(|r| r * self.pitch()), local.places().map(|p| p * others.pitch()));
-        k.for_(k.u32(0), k.u32(filled(self.n)), k.u32(STEP), &none, |t, sums| {
-            let along = |h: &SmemRows<'k>, line: Val<'k>, i: u32| {
+        k.for_(k.u32(0), k.u32(filled(self.n)), k.u32(K_STEP), &none, |t, sums| {
+            let k_major = |h: &SmemRows<'k>, line: Val<'k>, i: u32| {
                 k.load(h.place, line + t + i64::from(i), width as u8)
             };
-            (0..STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
-                let a = own.map(|line| along(self, line, i));
-                let b = others_at.map(|line| along(others, line, i));
+            (0..K_STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
+                let a = own.map(|line| k_major(self, line, i));
+                let b = others_at.map(|line| k_major(others, line, i));
                 let term = |sums: Vec<Val<'k>>, j: u8| {
-                    chains(&a.map(|v| v.extract(j)), &b.map(|v| v.extract(j)), &sums)
+                    fma_chains(&a.map(|v| v.extract(j)), &b.map(|v| v.extract(j)), &sums)
                 };
                 (0..width as u8).fold(sums, term)
             })
@@ -202,14 +202,14 @@ impl<'k> SmemRows<'k> {
         sums: &[Val<'k>],
     ) -> Vec<Val<'k>> {
         let (k, width) = (self.k, vector(self.scalar));
-        let lines = local.rows().map(|r| r * PITCH);
+        let lines = local.rows().map(|r| r * SCORE_PITCH);
         // Nobody takes columns beyond the last.
         let last = i64::from(filled(self.n)) - i64::from(neighbours);
-        let reaches = columns.len() as u32 * neighbours * super::ACROSS > filled(self.n);
+        let reaches = columns.len() as u32 * neighbours * super::THREADS_ACROSS > filled(self.n);
         let columns: Vec<Val> =
             columns.iter().map(|&c| if reaches { c.min(c.like(last)) } else { c }).collect();
-        k.for_(k.u32(0), count, k.u32(STEP), sums, |t, sums| {
-            (0..STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
+        k.for_(k.u32(0), count, k.u32(K_STEP), sums, |t, sums| {
+            (0..K_STEP).step_by(width as usize).fold(sums.to_vec(), |sums, i| {
                 let a = lines.map(|line| k.load(left, line + t + i64::from(i), width as u8));
                 (0..width).fold(sums, |sums, j| {
                     let row = t * self.pitch();
@@ -218,7 +218,7 @@ impl<'k> SmemRows<'k> {
                         let v = k.load(self.place, c + row + of_row, neighbours as u8);
                         (0..neighbours as u8).map(move |e| v.extract(e))
                     });
-                    chains(&a.map(|v| v.extract(j as u8)), &several.collect::<Vec<_>>(), &sums)
+                    fma_chains(&a.map(|v| v.extract(j as u8)), &several.collect::<Vec<_>>(), &sums)
                 })
             })
         })

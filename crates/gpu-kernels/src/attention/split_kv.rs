@@ -1,12 +1,12 @@
 //! Attention of few queries to many keys by matrix units: keys in parts, side by side, and a join.
 //!
 //! One workgroup for each head would leave most of a device idle, and what there is to do is to read keys and values. So each part
-//! of [`PART`] keys has a workgroup of its own, which leaves its maxima, its sums and its results; the join weighs them by 2^(its
+//! of [`KEYS_PER_SPLIT`] keys has a workgroup of its own, which leaves its maxima, its sums and its results; the join weighs them by 2^(its
 //! maximum - the largest), part by part, from the first to the last. How many parts there are depends on the keys alone.
 
 use super::mma_forward::{self, exp2};
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, group_number};
+use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, linear_group_id};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -16,15 +16,15 @@ use elinvar_ops::backend::Attention;
 use elinvar_ops::lane::Lane;
 
 /// Keys of a part: a multiple of a block. Reading them takes longer than to begin and to join.
-pub const PART: usize = 512;
+pub const KEYS_PER_SPLIT: usize = 512;
 /// So many queries are few: a fragment of them.
-pub const FEW: usize = 16;
+pub const MAX_QUERIES: usize = 16;
 /// Invocations of a workgroup of the join.
-const INVOCATIONS: u32 = 128;
+const REDUCE_THREADS: u32 = 128;
 
 /// Is it attention of few queries to many keys? Causal queries see few keys if they are few.
-pub fn are_few(a: &Attention, [q, k, _]: [&Layout; 3]) -> bool {
-    !a.causal && q.shape()[2] <= FEW && k.shape()[2] > PART
+pub fn is_few_queries(a: &Attention, [q, k, _]: [&Layout; 3]) -> bool {
+    !a.causal && q.shape()[2] <= MAX_QUERIES && k.shape()[2] > KEYS_PER_SPLIT
 }
 
 /// Attention by matrix units: q, k, v; gives y and lse.
@@ -39,58 +39,58 @@ pub fn steps(a: &Attention, dtype: DType, operands: [&Layout; 3]) -> LaunchSeque
     let mut all = LaunchSequence { results, ..LaunchSequence::default() };
     let given = [BufferSlot::Operand(0), BufferSlot::Operand(1), BufferSlot::Operand(2)];
     let ends = [BufferSlot::Result(0), BufferSlot::Result(1)];
-    if !are_few(a, operands) {
+    if !is_few_queries(a, operands) {
         if let Some(work) = mma_forward::attention(a, dtype, operands) {
             all.push(work, &[&given[..], &ends].concat());
         }
         return all;
     }
-    let parts = k.shape()[2].div_ceil(PART);
-    if let Some(work) = mma_forward::part(a, dtype, operands) {
+    let splits = k.shape()[2].div_ceil(KEYS_PER_SPLIT);
+    if let Some(work) = mma_forward::split(a, dtype, operands) {
         // Results of parts; maxima, and behind them sums.
         all.scratch =
-            vec![BufferSpec::of(Elem::F32, parts * rows * d), BufferSpec::of(Elem::F32, 2 * parts * rows)];
+            vec![BufferSpec::of(Elem::F32, splits * rows * d), BufferSpec::of(Elem::F32, 2 * splits * rows)];
         let between = [BufferSlot::Scratch(0), BufferSlot::Scratch(1)];
         all.push(work, &[&given[..], &between].concat());
-        all.push(join(dtype, [parts, rows, d]), &[&between[..], &ends].concat());
+        all.push(combine(dtype, [splits, rows, d]), &[&between[..], &ends].concat());
     }
     all
 }
 
 /// y[row, e] and lse[row] from parts: results [part, row, e], statistics [2, part, row].
-fn join(dtype: DType, [parts, rows, d]: [usize; 3]) -> Work<'static> {
-    let wide = indexing::are_many(parts * rows * d);
-    let key = Key::of("join of attention").with(&(dtype, wide));
-    let groups = grid((rows * d).div_ceil(INVOCATIONS as usize) as u64);
-    let all = [parts, rows, d].map(|n| n as i64);
+fn combine(dtype: DType, [splits, rows, d]: [usize; 3]) -> Work<'static> {
+    let wide = indexing::are_many(splits * rows * d);
+    let key = Key::of("attention_split_kv_combine").with(&(dtype, wide));
+    let groups = grid((rows * d).div_ceil(REDUCE_THREADS as usize) as u64);
+    let all = [splits, rows, d].map(|n| n as i64);
     args::work(key, move || build(dtype, wide), groups, indexing::scalar(wide), &all)
 }
 
 fn build(dtype: DType, wide: bool) -> Kernel {
-    let name = format!("join_attention_{dtype}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [INVOCATIONS, 1, 1]);
+    let name = format!("attention_split_kv_combine_{dtype}{}", if wide { "_wide" } else { "" });
+    let k = Builder::new(&name, [REDUCE_THREADS, 1, 1]);
     let results = k.buffer("results", Elem::F32, Access::Read);
     let statistics = k.buffer("statistics", Elem::F32, Access::Read);
     let y = k.buffer("y", dtype.into(), Access::Write);
     let lse = k.buffer("lse", Elem::F32, Access::Write);
     let number = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, number, 3);
-    let [parts, rows, d] = ["parts", "rows", "d"].map(|n| numbers.get(n));
-    let at = group_number(&k, number) * i64::from(INVOCATIONS) + k.local_id(0).to(number);
+    let args = LaunchArgs::new(&k, number, 3);
+    let [splits, rows, d] = ["parts", "rows", "d"].map(|n| args.get(n));
+    let at = linear_group_id(&k, number) * i64::from(REDUCE_THREADS) + k.local_id(0).to(number);
     k.if_(at.lt(rows * d), || {
         let (row, column) = (at / d, at % d);
         let float = |v: f64| k.float(Scalar::F32, v);
-        let (zero, one) = (parts.like(0), parts.like(1));
-        let maximum = |part: Val<'_>| k.load(statistics, part * rows + row, 1);
-        let largest = k.for_(zero, parts, one, &[float(f64::NEG_INFINITY)], |part, m| {
-            let next = k.load(statistics, part * rows + row, 1);
+        let (zero, one) = (splits.like(0), splits.like(1));
+        let maximum = |split: Val<'_>| k.load(statistics, split * rows + row, 1);
+        let largest = k.for_(zero, splits, one, &[float(f64::NEG_INFINITY)], |split, m| {
+            let next = k.load(statistics, split * rows + row, 1);
             vec![m[0].lt(next).select(next, m[0])]
         })[0];
         // Where a NaN is, all is one.
-        let sums = k.for_(zero, parts, one, &[float(0.0), float(0.0)], |part, old| {
-            let weight = exp2(maximum(part) - largest);
-            let sum = k.load(statistics, (parts + part) * rows + row, 1);
-            let result = k.load(results, (part * rows + row) * d + column, 1);
+        let sums = k.for_(zero, splits, one, &[float(0.0), float(0.0)], |split, old| {
+            let weight = exp2(maximum(split) - largest);
+            let sum = k.load(statistics, (splits + split) * rows + row, 1);
+            let result = k.load(results, (split * rows + row) * d + column, 1);
             vec![sum.fma(weight, old[0]), result.fma(weight, old[1])]
         });
         k.store(y, at, sums[1] / sums[0]);

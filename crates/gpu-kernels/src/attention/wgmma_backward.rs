@@ -1,4 +1,4 @@
-//! dq, dk and dv by boxes: `Precision::Fast`, for values without a mask; see `wgmma_forward.rs`.
+//! dq, dk and dv by wgmma: `Precision::Fast`, for values without a mask; see `wgmma_forward.rs`.
 //!
 //! Two kernels, without atomics. One has rows of queries, as the forward, and adds dS K to dq; the other has rows of keys and adds P^T g to
 //! dv and dS^T Q to dk. Of both factors of what is turned into weights, S and g V^T, rows stay in shared memory, and the others come block
@@ -14,17 +14,18 @@ use super::backward::BackwardInputs;
 use super::delta::{self, statistics};
 use super::mma_forward::exp2;
 use super::tma_operands::{
-    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, exponents, fragment, share, together,
+    ARGS_PER_OPERAND, FRAGMENT_ROWS, TILE_ELEMENTS, TILE_SIDE, TmaLayout, TmaOperand, WARP_LANES,
+    assign_tile, exponents, fragment, heads_together,
 };
 use super::wgmma_forward::WgmmaAttentionTile;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{
-    Access, BLOCK_INVOCATIONS, Builtin, Elem, Fetched, Kernel, Layout as Order, Place, Role, Scalar,
+    Access, Builtin, Elem, FragmentLayout as Order, Kernel, Place, Role, Scalar, TmaTile, WARPGROUP,
 };
 use elinvar_ops::backend::Attention;
 
@@ -43,9 +44,11 @@ impl BackwardPass {
     /// numbers they took 484 and 606, and 553 by queries with 128 queries and blocks of 128 keys.
     pub const fn tile(self, width: u32) -> WgmmaAttentionTile {
         match self {
-            BackwardPass::GradQuery if width > SIDE => WgmmaAttentionTile { groups: 2, block: 64, slots: 3 },
+            BackwardPass::GradQuery if width > TILE_SIDE => {
+                WgmmaAttentionTile { groups: 2, block: 64, slots: 3 }
+            }
             BackwardPass::GradQuery => WgmmaAttentionTile { groups: 3, block: 64, slots: 4 },
-            BackwardPass::GradKeyValue if width > SIDE => {
+            BackwardPass::GradKeyValue if width > TILE_SIDE => {
                 WgmmaAttentionTile { groups: 2, block: 64, slots: 3 }
             }
             BackwardPass::GradKeyValue => WgmmaAttentionTile { groups: 2, block: 64, slots: 4 },
@@ -57,7 +60,7 @@ impl BackwardPass {
             BackwardPass::GradQuery => 0,
             BackwardPass::GradKeyValue => t.slots * 2 * t.block * 4,
         };
-        2 * (t.groups * SIDE + t.slots * t.block) * width * 2 + statistics + (t.slots + 1) * 8
+        2 * (t.groups * TILE_SIDE + t.slots * t.block) * width * 2 + statistics + (t.slots + 1) * 8
     }
 }
 
@@ -65,7 +68,7 @@ impl BackwardPass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WgmmaBackwardConfig {
     /// Whose rows.
-    pub by: BackwardPass,
+    pub pass: BackwardPass,
     /// f16 or bf16: the dtype of q, k, v and the gradients.
     pub dtype: DType,
     /// Numbers of a query, a key and a value: 64 or 128.
@@ -73,7 +76,7 @@ pub struct WgmmaBackwardConfig {
     /// Query `i` sees keys `0..=i` only.
     pub causal: bool,
     /// Of which of q, k, v and g do heads stand in lines?
-    pub inside: [bool; 4],
+    pub interleaved_heads: [bool; 4],
     /// How it is cut into pieces.
     pub tile: WgmmaAttentionTile,
 }
@@ -84,7 +87,7 @@ pub fn grad_fits(a: &Attention, dtype: DType, x: &BackwardInputs<'_>, shared: u3
     super::wgmma_forward::fits(a, dtype, [x.q, x.k, x.v], x.mask.is_some(), shared)
         && [BackwardPass::GradQuery, BackwardPass::GradKeyValue]
             .iter()
-            .all(|by| by.shared_bytes(by.tile(width), width) <= shared)
+            .all(|pass| pass.shared_bytes(pass.tile(width), width) <= shared)
         && !indexing::is_wide(x.g)
         && delta::fits(x.o, x.lse)
         && TmaLayout::of(dtype.into(), x.g).is_some()
@@ -96,7 +99,7 @@ pub fn grad_fits(a: &Attention, dtype: DType, x: &BackwardInputs<'_>, shared: u3
 /// If it does not fit ([`grad_fits`]).
 pub fn attention_grad(a: &Attention, dtype: DType, x: &BackwardInputs<'_>) -> LaunchSequence<'static> {
     let width = x.q.shape()[3] as u32;
-    steps_by(a, dtype, x, [BackwardPass::GradQuery, BackwardPass::GradKeyValue].map(|by| by.tile(width)))
+    steps_by(a, dtype, x, [BackwardPass::GradQuery, BackwardPass::GradKeyValue].map(|pass| pass.tile(width)))
 }
 
 /// The same, cut into pieces otherwise: by queries and by keys.
@@ -106,9 +109,11 @@ pub fn steps_by(
     x: &BackwardInputs<'_>,
     tiles: [WgmmaAttentionTile; 2],
 ) -> LaunchSequence<'static> {
-    let room = |l: &Layout| BufferSpec::of(dtype.into(), l.shape().numel());
-    let mut all =
-        LaunchSequence { results: vec![room(x.q), room(x.k), room(x.v)], ..LaunchSequence::default() };
+    let buffer_spec = |l: &Layout| BufferSpec::of(dtype.into(), l.shape().numel());
+    let mut all = LaunchSequence {
+        results: vec![buffer_spec(x.q), buffer_spec(x.k), buffer_spec(x.v)],
+        ..LaunchSequence::default()
+    };
     let rows = x.q.shape()[..3].iter().product();
     all.scratch = vec![BufferSpec::of(Elem::F32, rows); 2];
     if let Some(work) = statistics(dtype, [x.g, x.o, x.lse]) {
@@ -116,12 +121,12 @@ pub fn steps_by(
         all.push(work, &[&given[..], &[BufferSlot::Scratch(0), BufferSlot::Scratch(1)]].concat());
     }
     let given = [0, 1, 2, 5].map(BufferSlot::Operand);
-    for (by, tile) in [BackwardPass::GradQuery, BackwardPass::GradKeyValue].into_iter().zip(tiles) {
-        let results: &[BufferSlot] = match by {
+    for (pass, tile) in [BackwardPass::GradQuery, BackwardPass::GradKeyValue].into_iter().zip(tiles) {
+        let results: &[BufferSlot] = match pass {
             BackwardPass::GradQuery => &[BufferSlot::Result(0)],
             BackwardPass::GradKeyValue => &[BufferSlot::Result(1), BufferSlot::Result(2)],
         };
-        if let Some(work) = launch(by, a, dtype, x, tile) {
+        if let Some(work) = launch(pass, a, dtype, x, tile) {
             all.push(
                 work,
                 &[&given[..], &[BufferSlot::Scratch(1), BufferSlot::Scratch(0)], results].concat(),
@@ -132,7 +137,7 @@ pub fn steps_by(
 }
 
 fn launch(
-    by: BackwardPass,
+    pass: BackwardPass,
     a: &Attention,
     dtype: DType,
     x: &BackwardInputs<'_>,
@@ -140,109 +145,109 @@ fn launch(
 ) -> Option<Work<'static>> {
     let (b, h, l, d) = (x.q.shape()[0], x.q.shape()[1], x.q.shape()[2], x.q.shape()[3]);
     let (j, s) = (x.k.shape()[1], x.k.shape()[2]);
-    let (heads, rows, others) = match by {
+    let (heads, rows, others) = match pass {
         BackwardPass::GradQuery => (h, l, s),
         BackwardPass::GradKeyValue => (j, s, l),
     };
     if b * heads * rows == 0 {
         return None;
     }
-    let lies = [x.q, x.k, x.v, x.g].map(|l| {
+    let layouts = [x.q, x.k, x.v, x.g].map(|l| {
         TmaLayout::of(dtype.into(), l)
-            .unwrap_or_else(|| panic!("the gradient of attention by boxes: {x:?} of {dtype}"))
+            .unwrap_or_else(|| panic!("the gradient of attention by wgmma: {x:?} of {dtype}"))
     });
-    let (width, inside) = (d as u32, lies.map(|l| l.inside));
-    let form = WgmmaBackwardConfig { by, dtype, width, causal: a.causal, inside, tile };
-    let tiles = rows.div_ceil((tile.groups * SIDE) as usize);
-    let together = together(
+    let (width, interleaved_heads) = (d as u32, layouts.map(|l| l.interleaved_heads));
+    let config = WgmmaBackwardConfig { pass, dtype, width, causal: a.causal, interleaved_heads, tile };
+    let tiles = rows.div_ceil((tile.groups * TILE_SIDE) as usize);
+    let heads_together = heads_together(
         a.causal,
         b * heads,
-        4 * others * d * if by == BackwardPass::GradKeyValue { h / j } else { 1 },
+        4 * others * d * if pass == BackwardPass::GradKeyValue { h / j } else { 1 },
     );
-    let mut all = [b * heads, j, h / j.max(1), l, s, together].map(|v| v as i64).to_vec();
+    let mut all = [b * heads, j, h / j.max(1), l, s, heads_together].map(|v| v as i64).to_vec();
     all.push(i64::from(exponents(a).to_bits() as i32));
-    all.extend(lies.iter().flat_map(|l| l.numbers));
-    let key = Key::of("attention_grad by boxes").with(&form);
-    Some(args::work(key, move || build(&form), grid((b * heads * tiles) as u64), Scalar::I32, &all))
+    all.extend(layouts.iter().flat_map(|l| l.args));
+    let key = Key::of("attention_wgmma_backward").with(&config);
+    Some(args::work(key, move || build(&config), grid((b * heads * tiles) as u64), Scalar::I32, &all))
 }
 
 impl WgmmaBackwardConfig {
     fn name(&self) -> String {
         let WgmmaAttentionTile { groups, block, slots } = self.tile;
-        let by = match self.by {
+        let pass = match self.pass {
             BackwardPass::GradQuery => "q",
             BackwardPass::GradKeyValue => "kv",
         };
         let mut flags = String::from(if self.causal { "_causal" } else { "" });
-        for (inside, name) in self.inside.into_iter().zip(["q", "k", "v", "g"]) {
-            flags += if inside { name } else { "" };
+        for (interleaved_heads, name) in self.interleaved_heads.into_iter().zip(["q", "k", "v", "g"]) {
+            flags += if interleaved_heads { name } else { "" };
         }
-        let rows = groups * SIDE;
-        format!("attention_boxes_grad_{by}_{}_{}_{rows}x{block}s{slots}{flags}", self.dtype, self.width)
+        let rows = groups * TILE_SIDE;
+        format!("attention_wgmma_backward_{pass}_{}_{}_{rows}x{block}s{slots}{flags}", self.dtype, self.width)
     }
     fn across(self) -> u32 {
-        self.width / SIDE
+        self.width / TILE_SIDE
     }
     fn rows(self) -> u32 {
-        self.tile.groups * SIDE
+        self.tile.groups * TILE_SIDE
     }
     fn is_by_queries(self) -> bool {
-        self.by == BackwardPass::GradQuery
+        self.pass == BackwardPass::GradQuery
     }
 }
 
 /// The kernel of a form.
-pub fn build(form: &WgmmaBackwardConfig) -> Kernel {
-    let t = form.tile;
-    let k = Builder::new(&form.name(), [t.groups * BLOCK_INVOCATIONS, 1, 1]);
-    k.subgroup(LANES);
-    k.resident(1);
-    k.signals(t.slots + 1);
-    write(&k, *form);
+pub fn build(config: &WgmmaBackwardConfig) -> Kernel {
+    let t = config.tile;
+    let k = Builder::new(&config.name(), [t.groups * WARPGROUP, 1, 1]);
+    k.subgroup(WARP_LANES);
+    k.min_blocks_per_sm(1);
+    k.mbarriers(t.slots + 1);
+    write(&k, *config);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
-    let (elem, t, by_queries) = (Elem::from(form.dtype), form.tile, form.is_by_queries());
+fn write<'k>(k: &'k Builder, config: WgmmaBackwardConfig) {
+    let (elem, t, by_queries) = (Elem::from(config.dtype), config.tile, config.is_by_queries());
     let names = ["q", "k", "v", "g"];
     let places = names.map(|n| k.buffer(n, elem, Access::Read));
     let [shifts, sums] = ["shifts", "sums"].map(|n| k.buffer(n, Elem::F32, Access::Read));
     let results: &[&str] = if by_queries { &["dq"] } else { &["dk", "dv"] };
     let results: Vec<Place> = results.iter().map(|n| k.buffer(n, elem, Access::Write)).collect();
-    let numbers = LaunchArgs::new(k, Scalar::I32, 7 + OF_OPERAND * 4);
-    let [heads, j, group, l, s, together] =
-        ["heads", "j", "group", "l", "s", "together"].map(|n| numbers.get(n));
-    let exponents = numbers.get("exponents").bits(Scalar::F32);
+    let args = LaunchArgs::new(k, Scalar::I32, 7 + ARGS_PER_OPERAND * 4);
+    let [heads, j, group, l, s, heads_together] =
+        ["heads", "j", "group", "l", "s", "together"].map(|n| args.get(n));
+    let exponents = args.get("exponents").bitcast(Scalar::F32);
     let of_rows = [by_queries, !by_queries, !by_queries, by_queries];
     let operands: [TmaOperand<'k>; 4] = std::array::from_fn(|i| {
-        let lines = if of_rows[i] { form.rows() } else { t.block };
+        let lines = if of_rows[i] { config.rows() } else { t.block };
         let count = if i == 0 || i == 3 { l } else { s };
-        TmaOperand::read((k, &numbers), (names[i], places[i]), form.inside[i], (lines, count))
+        TmaOperand::read((k, &args), (names[i], places[i]), config.interleaved_heads[i], (lines, count))
     });
-    let area = |lines: u32| lines * form.width;
-    let rows = ["first_rows", "second_rows"].map(|n| k.shared(n, elem, area(form.rows())));
+    let area = |lines: u32| lines * config.width;
+    let rows = ["first_rows", "second_rows"].map(|n| k.shared(n, elem, area(config.rows())));
     let others = ["first", "second"].map(|n| k.shared(n, elem, t.slots * area(t.block)));
     let statistics = (!by_queries).then(|| k.shared("statistics", Elem::F32, t.slots * 2 * t.block));
 
     // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen most.
     let (count, of_others) = if by_queries { (l, s) } else { (s, l) };
-    let high = i64::from(form.rows());
+    let high = i64::from(config.rows());
     let tiles = (count + (high - 1)) / high;
-    let unit = group_number(k, Scalar::I32);
-    let (exists, head, tile) = share(unit, [heads, tiles, together], form.causal && by_queries);
+    let unit = linear_group_id(k, Scalar::I32);
+    let (exists, head, tile) = assign_tile(unit, [heads, tiles, heads_together], config.causal && by_queries);
     let per_batch = if by_queries { j * group } else { j };
     let (batch, own) = (head / per_batch, head % per_batch);
     let first_row = tile * high;
     let zero = first_row.like(0);
     let block = i64::from(t.block);
     // Blocks of others: behind the last one, and, of each head of queries, the first one.
-    let seen = if by_queries && form.causal { s.min(first_row + high) } else { of_others };
+    let seen = if by_queries && config.causal { s.min(first_row + high) } else { of_others };
     let end = (seen + (block - 1)) / block;
-    let begin = if !by_queries && form.causal { (first_row / block).min(end) } else { zero };
+    let begin = if !by_queries && config.causal { (first_row / block).min(end) } else { zero };
 
     let lane = k.builtin(Builtin::SubgroupLane);
     let row = |below: i64| {
-        let within = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN) + lane / 4 + below;
+        let within = k.builtin(Builtin::SubgroupId) * i64::from(FRAGMENT_ROWS) + lane / 4 + below;
         first_row + within.to(Scalar::I32)
     };
     let each = [row(0), row(8)];
@@ -252,12 +257,12 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
         o.head(batch, if is_query { j * group } else { j }, head)
     };
     let none = k.u32(0);
-    let boxes = (0..2).flat_map(|side| {
+    let tiles = (0..2).flat_map(|side| {
         let from = head_of(left[side], by_queries, own);
-        (0..form.across())
-            .map(move |e| from.fetched(k, (rows[side], k.u32(e * form.rows() * SIDE)), first_row, e))
+        (0..config.across())
+            .map(move |e| from.fetched(k, (rows[side], k.u32(e * config.rows() * TILE_SIDE)), first_row, e))
     });
-    k.fetch(none, boxes.collect());
+    k.tma_load(none, tiles.collect());
     let of_rows = by_queries.then(|| {
         each.map(|row| {
             let at = head * l + row.min(l - 1);
@@ -266,7 +271,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
     });
     let turns = WgmmaBackwardMainloop {
         k,
-        form,
+        config,
         rows,
         others,
         statistics: statistics.map(|place| (place, [shifts, sums])),
@@ -278,7 +283,7 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
         begin,
         end,
         l,
-        mine: k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS) * i64::from(AREA),
+        rows_base: k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP) * i64::from(TILE_ELEMENTS),
         each,
         column: lane % 4 * 2,
         exponents,
@@ -287,24 +292,24 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
     };
 
     // Each of its own, as a product that changes them where they are needs them.
-    let empty = |_| k.fragment_fill(fragment(form.dtype, Role::C), k.float(Scalar::F32, 0.0));
-    let sums = (0..results.len() as u32 * form.width / SIXTEEN).map(empty).collect();
+    let empty = |_| k.fragment_fill(fragment(config.dtype, Role::C), k.float(Scalar::F32, 0.0));
+    let sums = (0..results.len() as u32 * config.width / FRAGMENT_ROWS).map(empty).collect();
     // What comes next is fetched: of which head, which block.
     let mut next = [zero, turns.first()];
     // The first turn by queries fetches nothing.
     for i in 0..t.slots - u32::from(!by_queries) {
         next = turns.fetch(next, k.u32(i));
     }
-    k.await_signal(none, none);
+    k.mbarrier_wait(none, none);
     let mut state = WgmmaBackwardState { slot: none, phase: none, next, sums };
     if by_queries {
         // The last block, of which not all rows see all, and then the others.
-        k.await_signal(none + 1, none);
+        k.mbarrier_wait(none + 1, none);
         state = turns.turn([true, false], end - 1, state);
-        k.wait_products(0);
+        k.wgmma_wait(0);
         let from_last = |i: Val<'k>| end - 1 - i;
         let mut done = zero + 1;
-        if form.causal && !t.block.is_multiple_of(form.rows()) {
+        if config.causal && !t.block.is_multiple_of(config.rows()) {
             let masked = (end - first_row.min(seen) / block).max(done);
             state = turns.all([done, masked], from_last, true, state);
             done = masked;
@@ -312,16 +317,16 @@ fn write<'k>(k: &'k Builder, form: WgmmaBackwardConfig) {
         state = turns.all([done, end], from_last, false, state);
     } else {
         // The blocks that not all rows go with come first.
-        let masked = if form.causal { ((first_row + (high + block - 1)) / block).min(end) } else { begin };
+        let masked = if config.causal { ((first_row + (high + block - 1)) / block).min(end) } else { begin };
         let carried = k.for_(zero, group, zero.like(1), &state.carried(), |_, carried| {
             let mut state = WgmmaBackwardState::of(carried);
-            if form.causal {
+            if config.causal {
                 state = turns.all([begin, masked], |i| i, true, state);
             }
             turns.all([masked, end], |i| i, false, state).carried()
         });
         state = WgmmaBackwardState::of(&carried);
-        k.wait_copies(0);
+        k.cp_async_wait(0);
     }
     turns.store(&state.sums, exists, (head, count), &results);
 }
@@ -348,7 +353,7 @@ impl<'k> WgmmaBackwardState<'k> {
 /// What all turns know.
 struct WgmmaBackwardMainloop<'k> {
     k: &'k Builder,
-    form: WgmmaBackwardConfig,
+    config: WgmmaBackwardConfig,
     /// Queries and gradients, or keys and values.
     rows: [Place; 2],
     others: [Place; 2],
@@ -366,7 +371,7 @@ struct WgmmaBackwardMainloop<'k> {
     /// Queries.
     l: Val<'k>,
     /// Where the blocks of the invocation's 64 rows begin.
-    mine: Val<'k>,
+    rows_base: Val<'k>,
     each: [Val<'k>; 2],
     column: Val<'k>,
     exponents: Val<'k>,
@@ -379,12 +384,12 @@ struct WgmmaBackwardMainloop<'k> {
 impl<'k> WgmmaBackwardMainloop<'k> {
     /// The first block that is fetched.
     fn first(&self) -> Val<'k> {
-        if self.form.is_by_queries() { self.end - 1 } else { self.begin }
+        if self.config.is_by_queries() { self.end - 1 } else { self.begin }
     }
     /// Fetches a block to a slot, if there is one; gives the one after it.
     fn fetch(&self, [head, block]: [Val<'k>; 2], slot: Val<'k>) -> [Val<'k>; 2] {
-        let (k, form, t) = (self.k, self.form, self.form.tile);
-        let by_queries = form.is_by_queries();
+        let (k, config, t) = (self.k, self.config, self.config.tile);
+        let by_queries = config.is_by_queries();
         let there = if by_queries {
             self.begin.like(-1).lt(block)
         } else {
@@ -393,33 +398,33 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let line = block * i64::from(t.block);
         let own = self.first_head + head;
         k.if_(there, || {
-            let base = slot * i64::from(t.block * form.width);
-            let boxes = (0..2).flat_map(|side| {
+            let base = slot * i64::from(t.block * config.width);
+            let tiles = (0..2).flat_map(|side| {
                 let from = self.right[side].head(self.batch, self.heads, own);
-                (0..form.across()).map(move |e| {
-                    let to = (self.others[side], base + i64::from(e * t.block * SIDE));
+                (0..config.across()).map(move |e| {
+                    let to = (self.others[side], base + i64::from(e * t.block * TILE_SIDE));
                     from.fetched(k, to, line, e)
                 })
             });
-            k.fetch(slot + 1, boxes.collect::<Vec<Fetched>>());
+            k.tma_load(slot + 1, tiles.collect::<Vec<TmaTile>>());
         });
         if let Some((place, from)) = self.statistics {
             // One invocation for each number, if there are so many; behind the last query, zeros.
             let index = k.builtin(Builtin::LocalIndex);
-            let invocations = t.groups * BLOCK_INVOCATIONS;
+            let invocations = t.groups * WARPGROUP;
             let apart = if invocations >= 2 * t.block { t.block } else { 0 };
             for (i, from) in from.into_iter().enumerate() {
                 for first in (0..t.block).step_by(invocations as usize) {
-                    let mine = index - i64::from(i as u32 * apart) + i64::from(first);
-                    k.if_(mine.lt(k.u32(t.block)), || {
-                        let row = line + mine.to(Scalar::I32);
-                        let to = slot * i64::from(2 * t.block) + (mine + i64::from(i as u32 * t.block));
+                    let rows_base = index - i64::from(i as u32 * apart) + i64::from(first);
+                    k.if_(rows_base.lt(k.u32(t.block)), || {
+                        let row = line + rows_base.to(Scalar::I32);
+                        let to = slot * i64::from(2 * t.block) + (rows_base + i64::from(i as u32 * t.block));
                         let at = ((self.batch * self.heads + own) * self.l + row).max(row.like(0));
-                        k.copy((place, to), (from, at), 1, row.lt(self.l) & there);
+                        k.cp_async((place, to), (from, at), 1, row.lt(self.l) & there);
                     });
                 }
             }
-            k.commit_copies();
+            k.cp_async_commit();
         }
         if by_queries {
             return [head, block - 1];
@@ -429,7 +434,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
     }
     fn next(&self, slot: Val<'k>, phase: Val<'k>) -> [Val<'k>; 2] {
         let k = self.k;
-        let wraps = slot.eq(k.u32(self.form.tile.slots - 1));
+        let wraps = slot.eq(k.u32(self.config.tile.slots - 1));
         [wraps.select(k.u32(0), slot + 1), wraps.select(k.u32(1) - phase, phase)]
     }
 
@@ -446,34 +451,38 @@ impl<'k> WgmmaBackwardMainloop<'k> {
             self.turn([masked, true], block(i), WgmmaBackwardState::of(carried)).carried()
         });
         // What is carried into another loop is copied.
-        k.wait_products(0);
+        k.wgmma_wait(0);
         WgmmaBackwardState::of(&carried)
     }
 
     /// Begins the products of rows with a block of a side.
     fn products(&self, side: usize, slot: Val<'k>) -> Vec<Val<'k>> {
-        let (k, form, t) = (self.k, self.form, self.form.tile);
-        let none = |_| k.fragment_fill(fragment(form.dtype, Role::C), k.float(Scalar::F32, 0.0));
-        let sums: Vec<Val> = (0..t.block / SIXTEEN).map(none).collect();
-        let base = slot * i64::from(t.block * form.width);
-        (0..form.across()).fold(sums, |sums, e| {
-            let a = self.mine + i64::from(e * form.rows() * SIDE);
-            let b = base + i64::from(e * t.block * SIDE);
-            k.box_mul_add((Order::Rows, self.rows[side], a), (Order::Columns, self.others[side], b), &sums)
+        let (k, config, t) = (self.k, self.config, self.config.tile);
+        let none = |_| k.fragment_fill(fragment(config.dtype, Role::C), k.float(Scalar::F32, 0.0));
+        let sums: Vec<Val> = (0..t.block / FRAGMENT_ROWS).map(none).collect();
+        let base = slot * i64::from(t.block * config.width);
+        (0..config.across()).fold(sums, |sums, e| {
+            let a = self.rows_base + i64::from(e * config.rows() * TILE_SIDE);
+            let b = base + i64::from(e * t.block * TILE_SIDE);
+            k.wgmma_ss(
+                (Order::RowMajor, self.rows[side], a),
+                (Order::ColumnMajor, self.others[side], b),
+                &sums,
+            )
         })
     }
     /// Begins to add the products of weights with a block of a side.
     fn add(&self, weights: &[Val<'k>], side: usize, slot: Val<'k>, sums: &[Val<'k>]) -> Vec<Val<'k>> {
-        let (k, form, t) = (self.k, self.form, self.form.tile);
-        let a = fragment(form.dtype, Role::A);
-        let rounded: Vec<Val> = weights.chunks(2).map(|w| k.fragment_of(a, w)).collect();
-        let base = slot * i64::from(t.block * form.width);
+        let (k, config, t) = (self.k, self.config, self.config.tile);
+        let a = fragment(config.dtype, Role::A);
+        let rounded: Vec<Val> = weights.chunks(2).map(|w| k.fragment_compose(a, w)).collect();
+        let base = slot * i64::from(t.block * config.width);
         // Blocks of 64 columns are as far apart as there are others: of 64 others they lie side by side, else they are taken one by one.
-        let each = if t.block == SIDE { sums.len() } else { (SIDE / SIXTEEN) as usize };
+        let each = if t.block == TILE_SIDE { sums.len() } else { (TILE_SIDE / FRAGMENT_ROWS) as usize };
         let columns = sums.chunks(each).enumerate().flat_map(|(e, sums)| {
             rounded.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
-                let b = base + i64::from(e as u32 * t.block * SIDE + c as u32 * AREA);
-                k.rows_mul_add(weights, (Order::Rows, self.others[side], b), &sums)
+                let b = base + i64::from(e as u32 * t.block * TILE_SIDE + c as u32 * TILE_ELEMENTS);
+                k.wgmma_rs(weights, (Order::RowMajor, self.others[side], b), &sums)
             })
         });
         columns.collect()
@@ -486,18 +495,18 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         block: Val<'k>,
         old: WgmmaBackwardState<'k>,
     ) -> WgmmaBackwardState<'k> {
-        let (k, form, t) = (self.k, self.form, self.form.tile);
+        let (k, config, t) = (self.k, self.config, self.config.tile);
         let WgmmaBackwardState { slot, phase, next, sums } = old;
-        let late = form.is_by_queries();
+        let late = config.is_by_queries();
         if !late {
-            k.await_signal(slot + 1, phase);
+            k.mbarrier_wait(slot + 1, phase);
         }
         let scores = self.products(0, slot);
         let slopes = self.products(1, slot);
         if self.statistics.is_some() {
-            k.wait_copies((t.slots - 2) as u8);
+            k.cp_async_wait((t.slots - 2) as u8);
         }
-        k.wait_products(form.across() as u8);
+        k.wgmma_wait(config.across() as u8);
         // All have read the block before this one, and what was copied for this one is there for all.
         let next = if fetches {
             k.barrier();
@@ -508,10 +517,10 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         };
         let [later, later_phase] = self.next(slot, phase);
         let first = block * i64::from(t.block);
-        let numbers = |sums: &[Val<'k>]| -> Vec<Val<'k>> {
-            sums.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_numbers(s, half))).collect()
+        let args = |sums: &[Val<'k>]| -> Vec<Val<'k>> {
+            sums.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_extract(s, half))).collect()
         };
-        let weights: Vec<Val> = numbers(&scores)
+        let weights: Vec<Val> = args(&scores)
             .into_iter()
             .enumerate()
             .map(|(i, score)| {
@@ -525,11 +534,11 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let dv = if late { Vec::new() } else { self.add(&weights, 1, slot, dv) };
         if late {
             // The assembler puts a wait as early as it can; with a loop in front of it, it stays behind the exponentials (see `wgmma_forward.rs`).
-            k.if_(self.begin.lt(block), || k.await_signal(later + 1, later_phase));
+            k.if_(self.begin.lt(block), || k.mbarrier_wait(later + 1, later_phase));
         }
-        let added = if t.block == SIDE { 1 } else { form.across() * t.block / SIDE };
-        k.wait_products(if late { 0 } else { added as u8 });
-        let slopes: Vec<Val> = numbers(&slopes)
+        let added = if t.block == TILE_SIDE { 1 } else { config.across() * t.block / TILE_SIDE };
+        k.wgmma_wait(if late { 0 } else { added as u8 });
+        let slopes: Vec<Val> = args(&slopes)
             .into_iter()
             .enumerate()
             .map(|(i, slope)| weights[i] * (slope - self.statistic(1, i, slot)))
@@ -546,7 +555,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
             return k.compose(&[a, a, b, b]);
         }
         let (place, _) = self.statistics.expect("rows or columns are queries");
-        let block = self.form.tile.block;
+        let block = self.config.tile.block;
         let at =
             slot * i64::from(2 * block) + self.column + i64::from(which as u32 * block + 8 * eighth as u32);
         let two = k.load(place, at, 2);
@@ -556,13 +565,13 @@ impl<'k> WgmmaBackwardMainloop<'k> {
 
     /// Do the rows go with the others of an eighth of a block that begins at `first`?
     fn there(&self, first: Val<'k>, eighth: usize) -> Val<'k> {
-        let by_queries = self.form.is_by_queries();
+        let by_queries = self.config.is_by_queries();
         let from = first + self.column.to(Scalar::I32);
         let column = |n: i64| from + (8 * eighth as i64 + n);
         let one = |row: Val<'k>, column: Val<'k>| {
             let (query, key) = if by_queries { (row, column) } else { (column, row) };
             let sees = key.lt(query + 1);
-            match (by_queries, self.form.causal) {
+            match (by_queries, self.config.causal) {
                 // Queries behind the last one are zeros, and have no part in sums.
                 (false, _) => sees,
                 (true, true) => column.lt(self.seen) & sees,
@@ -575,17 +584,18 @@ impl<'k> WgmmaBackwardMainloop<'k> {
 
     /// Stores the rows that there are.
     fn store(&self, sums: &[Val<'k>], exists: Val<'k>, (head, count): (Val<'k>, Val<'k>), results: &[Place]) {
-        let (k, form) = (self.k, self.form);
+        let (k, config) = (self.k, self.config);
         let scale = self.exponents * k.float(Scalar::F32, std::f64::consts::LN_2);
-        for (n, (place, sums)) in results.iter().zip(sums.chunks((form.width / SIXTEEN) as usize)).enumerate()
+        for (n, (place, sums)) in
+            results.iter().zip(sums.chunks((config.width / FRAGMENT_ROWS) as usize)).enumerate()
         {
             let parts: Vec<Val> = (sums.iter())
-                .flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half)))
+                .flat_map(|&o| [0, 1].map(|half| k.fragment_extract(o, half)))
                 .map(|x| if n == 0 { x * scale } else { x })
                 .collect();
             for (i, row) in self.each.into_iter().enumerate() {
                 k.if_(row.lt(count) & exists, || {
-                    let line = (head * count + row) * i64::from(form.width);
+                    let line = (head * count + row) * i64::from(config.width);
                     for (eighth, part) in parts.iter().enumerate() {
                         let first = 2 * i as u8;
                         let pair = k.compose(&[part.extract(first), part.extract(first + 1)]);

@@ -1,5 +1,5 @@
 //! y and lse by boxes: `Precision::Fast`, for values without a mask, on devices that fetch boxes of tensors and multiply them where they
-//! lie (`Op::Fetch`, `Op::BoxMulAdd`).
+//! lie (`Op::TmaLoad`, `Op::WgmmaSs`).
 //!
 //! A workgroup takes a tile of queries of one head, 64 for each 128 invocations. Queries stay in shared memory; keys and values come
 //! block by block, the last block first: so what not all queries see as a whole comes before the loop, where the
@@ -15,16 +15,17 @@
 
 use super::mma_forward::exp2;
 use super::tma_operands::{
-    AREA, LANES, OF_OPERAND, SIDE, SIXTEEN, TmaLayout, TmaOperand, exponents, fragment, share, together,
+    ARGS_PER_OPERAND, FRAGMENT_ROWS, TILE_ELEMENTS, TILE_SIDE, TmaLayout, TmaOperand, WARP_LANES,
+    assign_tile, exponents, fragment, heads_together,
 };
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, group_number};
+use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, Work, grid, linear_group_id};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{
-    Access, BLOCK_INVOCATIONS, Binary, Builtin, Elem, Fragment, Kernel, Layout as Order, Place, Role, Scalar,
-    View, box_elements,
+    Access, Binary, Builtin, Elem, Fragment, FragmentLayout as Order, Kernel, Place, Role, Scalar,
+    TensorView, WARPGROUP, tile_row_elements,
 };
 use elinvar_kernel::lane::{Float, Term, W32};
 use elinvar_ops::backend::Attention;
@@ -46,11 +47,11 @@ impl WgmmaAttentionTile {
     /// and keys took, of 128 numbers, 562 microseconds so, with blocks of 64 keys 667, and with 192 queries and such blocks 598; of
     /// 64 numbers 381, and with 128 queries 404.
     pub const fn of(width: u32) -> WgmmaAttentionTile {
-        let groups = if width > SIDE { 2 } else { 3 };
+        let groups = if width > TILE_SIDE { 2 } else { 3 };
         WgmmaAttentionTile { groups, block: 128, slots: 2 }
     }
     const fn queries(self) -> u32 {
-        self.groups * SIDE
+        self.groups * TILE_SIDE
     }
     /// Bytes of shared memory for a width: queries, keys and values, signals.
     pub const fn shared_bytes(self, width: u32) -> u32 {
@@ -86,7 +87,7 @@ pub struct WgmmaForwardConfig {
     /// Is the scale below zero?
     pub negative: bool,
     /// Of which of q, k and v do heads stand in lines?
-    pub inside: [bool; 3],
+    pub interleaved_heads: [bool; 3],
     /// How it is cut into pieces.
     pub tile: WgmmaAttentionTile,
 }
@@ -107,27 +108,27 @@ pub fn attention(
     if b * h * l == 0 {
         return None;
     }
-    let lies = operands.map(|l| {
-        let lies = TmaLayout::of(dtype.into(), l);
-        lies.unwrap_or_else(|| panic!("attention by boxes: {operands:?} of {dtype}"))
+    let layouts = operands.map(|l| {
+        let layouts = TmaLayout::of(dtype.into(), l);
+        layouts.unwrap_or_else(|| panic!("attention by wgmma: {operands:?} of {dtype}"))
     });
     let exponents = exponents(a);
-    let form = WgmmaForwardConfig {
+    let config = WgmmaForwardConfig {
         dtype,
         width: d as u32,
         causal: a.causal,
         negative: exponents < 0.0,
-        inside: lies.map(|l| l.inside),
+        interleaved_heads: layouts.map(|l| l.interleaved_heads),
         tile,
     };
     let tiles = l.div_ceil(tile.queries() as usize);
-    let together = together(a.causal, b * h, 4 * s * d);
-    let mut all = [b * h, h, h / j.max(1), l, s, tiles, together].map(|v| v as i64).to_vec();
+    let heads_together = heads_together(a.causal, b * h, 4 * s * d);
+    let mut all = [b * h, h, h / j.max(1), l, s, tiles, heads_together].map(|v| v as i64).to_vec();
     all.push(i64::from(exponents.to_bits() as i32));
-    all.extend(lies.iter().flat_map(|l| l.numbers));
-    let key = Key::of("attention by boxes").with(&form);
+    all.extend(layouts.iter().flat_map(|l| l.args));
+    let key = Key::of("attention_wgmma_forward").with(&config);
     let groups = grid((b * h * tiles) as u64);
-    Some(args::work(key, move || build(&form), groups, Scalar::I32, &all))
+    Some(args::work(key, move || build(&config), groups, Scalar::I32, &all))
 }
 
 /// The same as steps: gives y and lse.
@@ -151,11 +152,11 @@ impl WgmmaForwardConfig {
         let WgmmaAttentionTile { block, slots, .. } = self.tile;
         let flags = [(self.causal, "_causal"), (self.negative, "_negative")];
         let mut flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
-        for (inside, name) in self.inside.into_iter().zip(["q", "k", "v"]) {
-            flags += if inside { name } else { "" };
+        for (interleaved_heads, name) in self.interleaved_heads.into_iter().zip(["q", "k", "v"]) {
+            flags += if interleaved_heads { name } else { "" };
         }
         format!(
-            "attention_boxes_{}_{}_{}x{block}s{slots}{flags}",
+            "attention_wgmma_{}_{}_{}x{block}s{slots}{flags}",
             self.dtype,
             self.width,
             self.tile.queries()
@@ -163,7 +164,7 @@ impl WgmmaForwardConfig {
     }
     /// Blocks across a value.
     fn across(self) -> u32 {
-        self.width / SIDE
+        self.width / TILE_SIDE
     }
     fn fragment(self, role: Role) -> Fragment {
         fragment(self.dtype, role)
@@ -171,53 +172,58 @@ impl WgmmaForwardConfig {
 }
 
 /// The kernel of a form.
-pub fn build(form: &WgmmaForwardConfig) -> Kernel {
-    let t = form.tile;
-    let k = Builder::new(&form.name(), [t.groups * BLOCK_INVOCATIONS, 1, 1]);
-    k.subgroup(LANES);
-    k.resident(1);
-    k.signals(2 * t.slots + 1);
-    write(&k, *form);
+pub fn build(config: &WgmmaForwardConfig) -> Kernel {
+    let t = config.tile;
+    let k = Builder::new(&config.name(), [t.groups * WARPGROUP, 1, 1]);
+    k.subgroup(WARP_LANES);
+    k.min_blocks_per_sm(1);
+    k.mbarriers(2 * t.slots + 1);
+    write(&k, *config);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
-    let (elem, t) = (Elem::from(form.dtype), form.tile);
-    assert!(View::turns(elem) && box_elements(elem) == SIDE, "values of 16 bits");
+fn write<'k>(k: &'k Builder, config: WgmmaForwardConfig) {
+    let (elem, t) = (Elem::from(config.dtype), config.tile);
+    assert!(TensorView::is_transposable(elem) && tile_row_elements(elem) == TILE_SIDE, "values of 16 bits");
     let places = ["q", "k", "v"].map(|n| k.buffer(n, elem, Access::Read));
     let y = k.buffer("y", elem, Access::Write);
     let lse = k.buffer("lse", Elem::F32, Access::Write);
-    let numbers = LaunchArgs::new(k, Scalar::I32, 8 + OF_OPERAND * 3);
-    let [heads, h, group, l, s, tiles, together] =
-        ["heads", "h", "group", "l", "s", "tiles", "together"].map(|n| numbers.get(n));
-    let scale = numbers.get("exponents").bits(Scalar::F32);
+    let args = LaunchArgs::new(k, Scalar::I32, 8 + ARGS_PER_OPERAND * 3);
+    let [heads, h, group, l, s, tiles, heads_together] =
+        ["heads", "h", "group", "l", "s", "tiles", "together"].map(|n| args.get(n));
+    let scale = args.get("exponents").bitcast(Scalar::F32);
     let operand = |i: usize, lines: u32, count: Val<'k>| {
-        TmaOperand::read((k, &numbers), (["q", "k", "v"][i], places[i]), form.inside[i], (lines, count))
+        TmaOperand::read(
+            (k, &args),
+            (["q", "k", "v"][i], places[i]),
+            config.interleaved_heads[i],
+            (lines, count),
+        )
     };
-    let (q, keys, values) = (operand(0, t.queries(), l), operand(1, t.block, s), operand(2, SIDE, s));
-    let queries = k.shared("queries", elem, t.queries() * form.width);
+    let (q, keys, values) = (operand(0, t.queries(), l), operand(1, t.block, s), operand(2, TILE_SIDE, s));
+    let queries = k.shared("queries", elem, t.queries() * config.width);
     let [kept_keys, kept_values] =
-        ["keys", "values"].map(|n| k.shared(n, elem, t.slots * t.block * form.width));
+        ["keys", "values"].map(|n| k.shared(n, elem, t.slots * t.block * config.width));
 
-    let unit = group_number(k, Scalar::I32);
-    let (exists, head, tile) = share(unit, [heads, tiles, together], form.causal);
+    let unit = linear_group_id(k, Scalar::I32);
+    let (exists, head, tile) = assign_tile(unit, [heads, tiles, heads_together], config.causal);
     let (batch, own) = (head / h, head % h);
     let first_row = tile * i64::from(t.queries());
-    let seen = if form.causal { s.min(first_row + i64::from(t.queries())) } else { s };
+    let seen = if config.causal { s.min(first_row + i64::from(t.queries())) } else { s };
     let block = i64::from(t.block);
     let blocks = (seen + (block - 1)) / block;
     let lane = k.builtin(Builtin::SubgroupLane);
     let row = |below: i64| {
-        let within = k.builtin(Builtin::SubgroupId) * i64::from(SIXTEEN) + lane / 4 + below;
+        let within = k.builtin(Builtin::SubgroupId) * i64::from(FRAGMENT_ROWS) + lane / 4 + below;
         first_row + within.to(Scalar::I32)
     };
     let rows = WgmmaForwardMainloop {
         k,
-        form,
+        config,
         queries,
         kept: [kept_keys, kept_values],
         operands: [keys, values].map(|o| o.head(batch, h / group, own / group)),
-        mine: k.builtin(Builtin::LocalIndex) / i64::from(BLOCK_INVOCATIONS) * i64::from(AREA),
+        rows_base: k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP) * i64::from(TILE_ELEMENTS),
         each: [row(0), row(8)],
         column: lane % 4 * 2,
         others: [lane ^ 1, lane ^ 2],
@@ -228,9 +234,9 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
 
     let own_queries = q.head(batch, h, own);
     let zero = k.u32(0);
-    let boxes = (0..form.across())
-        .map(|e| own_queries.fetched(k, (queries, k.u32(e * t.queries() * SIDE)), first_row, e));
-    k.fetch(zero, boxes.collect());
+    let tiles = (0..config.across())
+        .map(|e| own_queries.fetched(k, (queries, k.u32(e * t.queries() * TILE_SIDE)), first_row, e));
+    k.tma_load(zero, tiles.collect());
     let none = blocks.like(0);
     for i in 0..t.slots {
         rows.fetch(KEYS, none + i64::from(i), k.u32(i));
@@ -239,29 +245,35 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
         }
     }
     // The last block, of which not all rows see all.
-    k.await_signal(zero, zero);
-    k.await_signal(rows.signal(KEYS, zero), zero);
+    k.mbarrier_wait(zero, zero);
+    k.mbarrier_wait(rows.mbarrier(KEYS, zero), zero);
     let scores = rows.scores(zero);
-    k.wait_products(0);
-    let never = rows.number(if form.negative { f64::INFINITY } else { f64::NEG_INFINITY });
+    k.wgmma_wait(0);
+    let never = rows.number(if config.negative { f64::INFINITY } else { f64::NEG_INFINITY });
     let begin = OnlineSoftmax { m: [never; 2], sum: [rows.number(0.0); 2] };
-    let (two, alpha, weights) = rows.weights(begin, &scores, Some((blocks - 1) * block));
-    k.await_signal(rows.signal(VALUES, zero), zero);
-    let empty = k.fragment_fill(form.fragment(Role::C), rows.number(0.0));
-    let results = vec![empty; (form.width / SIXTEEN) as usize];
-    let state =
-        WgmmaForwardState { slot: zero, phase: zero, two, alpha, weights: rows.rounded(&weights), results };
+    let (softmax, alpha, weights) = rows.weights(begin, &scores, Some((blocks - 1) * block));
+    k.mbarrier_wait(rows.mbarrier(VALUES, zero), zero);
+    let empty = k.fragment_fill(config.fragment(Role::C), rows.number(0.0));
+    let results = vec![empty; (config.width / FRAGMENT_ROWS) as usize];
+    let state = WgmmaForwardState {
+        slot: zero,
+        phase: zero,
+        softmax,
+        alpha,
+        weights: rows.rounded(&weights),
+        results,
+    };
 
     // Blocks that all queries see as a whole stand before the others.
-    let whole = if form.causal { first_row.min(seen) } else { seen } / block;
+    let whole = if config.causal { first_row.min(seen) } else { seen } / block;
     let turns = |from: Val<'k>, to: Val<'k>, masked: bool, state: &WgmmaForwardState<'k>| {
         let turn = |at: Val<'k>, carried: &[Val<'k>]| {
-            rows.turn(at, masked, &WgmmaForwardState::of(form, carried)).carried()
+            rows.turn(at, masked, &WgmmaForwardState::of(config, carried)).carried()
         };
-        WgmmaForwardState::of(form, &k.for_(from, to, from.like(1), &state.carried(), turn))
+        WgmmaForwardState::of(config, &k.for_(from, to, from.like(1), &state.carried(), turn))
     };
     let second = none + 1;
-    let state = if form.causal && !t.block.is_multiple_of(t.queries()) {
+    let state = if config.causal && !t.block.is_multiple_of(t.queries()) {
         let masked = (blocks - whole).max(second);
         let state = turns(second, masked, true, &state);
         turns(masked, blocks, false, &state)
@@ -269,8 +281,8 @@ fn write<'k>(k: &'k Builder, form: WgmmaForwardConfig) {
         turns(second, blocks, false, &state)
     };
     let results = rows.results(&state.weights, state.slot, &rows.scaled(&state.results, state.alpha));
-    k.wait_products(0);
-    rows.end((&state.two, &results), exists, [head, l], [y, lse]);
+    k.wgmma_wait(0);
+    rows.end((&state.softmax, &results), exists, [head, l], [y, lse]);
 }
 
 /// Which of two: their slots, and their signals behind that of queries.
@@ -282,7 +294,7 @@ struct WgmmaForwardState<'k> {
     /// Where the values of the last block are, and the phase of their signal.
     slot: Val<'k>,
     phase: Val<'k>,
-    two: OnlineSoftmax<'k>,
+    softmax: OnlineSoftmax<'k>,
     /// What the results have to be multiplied by.
     alpha: [Val<'k>; 2],
     weights: Vec<Val<'k>>,
@@ -291,15 +303,15 @@ struct WgmmaForwardState<'k> {
 
 impl<'k> WgmmaForwardState<'k> {
     fn carried(&self) -> Vec<Val<'k>> {
-        let OnlineSoftmax { m, sum } = self.two;
+        let OnlineSoftmax { m, sum } = self.softmax;
         [&[self.slot, self.phase], &m[..], &sum, &self.alpha, &self.weights, &self.results].concat()
     }
-    fn of(form: WgmmaForwardConfig, all: &[Val<'k>]) -> WgmmaForwardState<'k> {
-        let (weights, results) = all[8..].split_at((form.tile.block / SIXTEEN) as usize);
+    fn of(config: WgmmaForwardConfig, all: &[Val<'k>]) -> WgmmaForwardState<'k> {
+        let (weights, results) = all[8..].split_at((config.tile.block / FRAGMENT_ROWS) as usize);
         WgmmaForwardState {
             slot: all[0],
             phase: all[1],
-            two: OnlineSoftmax { m: [all[2], all[3]], sum: [all[4], all[5]] },
+            softmax: OnlineSoftmax { m: [all[2], all[3]], sum: [all[4], all[5]] },
             alpha: [all[6], all[7]],
             weights: weights.to_vec(),
             results: results.to_vec(),
@@ -317,13 +329,13 @@ struct OnlineSoftmax<'k> {
 /// The rows of a subgroup's lane: row g and row g + 8 of its sixteen.
 struct WgmmaForwardMainloop<'k> {
     k: &'k Builder,
-    form: WgmmaForwardConfig,
+    config: WgmmaForwardConfig,
     queries: Place,
     /// Keys, and values.
     kept: [Place; 2],
     operands: [TmaOperand<'k>; 2],
     /// Where the blocks of the invocation's 64 queries begin, in each 64 numbers.
-    mine: Val<'k>,
+    rows_base: Val<'k>,
     /// Each row, among all queries.
     each: [Val<'k>; 2],
     /// The lane's first column of eight.
@@ -341,73 +353,74 @@ impl<'k> WgmmaForwardMainloop<'k> {
     fn number(&self, v: f64) -> Val<'k> {
         self.k.float(Scalar::F32, v)
     }
-    fn signal(&self, side: usize, slot: Val<'k>) -> Val<'k> {
-        slot + i64::from(1 + side as u32 * self.form.tile.slots)
+    fn mbarrier(&self, side: usize, slot: Val<'k>) -> Val<'k> {
+        slot + i64::from(1 + side as u32 * self.config.tile.slots)
     }
     /// The next slot, and the phase of what is in it.
     fn next(&self, slot: Val<'k>, phase: Val<'k>) -> [Val<'k>; 2] {
         let k = self.k;
-        let wraps = slot.eq(k.u32(self.form.tile.slots - 1));
+        let wraps = slot.eq(k.u32(self.config.tile.slots - 1));
         [wraps.select(k.u32(0), slot + 1), wraps.select(k.u32(1) - phase, phase)]
     }
     /// Fetches a block to a slot, if there is one; they are counted from the last one.
     fn fetch(&self, side: usize, number: Val<'k>, slot: Val<'k>) {
-        let (k, form, t) = (self.k, self.form, self.form.tile);
+        let (k, config, t) = (self.k, self.config, self.config.tile);
         k.if_(number.lt(self.blocks), || {
             let line = (self.blocks - 1 - number) * i64::from(t.block);
-            let base = slot * i64::from(t.block * form.width);
+            let base = slot * i64::from(t.block * config.width);
             let one = |line: Val<'k>, at: u32, part: u32| {
-                let to = (self.kept[side], base + i64::from(at * AREA));
+                let to = (self.kept[side], base + i64::from(at * TILE_ELEMENTS));
                 self.operands[side].fetched(k, to, line, part)
             };
-            let high = t.block / SIDE;
-            let boxes = if side == KEYS {
-                (0..form.across()).map(|e| one(line, e * high, e)).collect()
+            let high = t.block / TILE_SIDE;
+            let tiles = if side == KEYS {
+                (0..config.across()).map(|e| one(line, e * high, e)).collect()
             } else {
                 // Columns of 64 keys side by side.
-                let at = |i: u32| one(line + i64::from(i / form.across() * SIDE), i, i % form.across());
-                (0..high * form.across()).map(at).collect()
+                let at =
+                    |i: u32| one(line + i64::from(i / config.across() * TILE_SIDE), i, i % config.across());
+                (0..high * config.across()).map(at).collect()
             };
-            k.fetch(self.signal(side, slot), boxes);
+            k.tma_load(self.mbarrier(side, slot), tiles);
         });
     }
     /// Begins the products of the rows with the keys in a slot.
     fn scores(&self, slot: Val<'k>) -> Vec<Val<'k>> {
-        let (k, form, t) = (self.k, self.form, self.form.tile);
-        let none = |_| k.fragment_fill(form.fragment(Role::C), self.number(0.0));
-        let sums: Vec<Val> = (0..t.block / SIXTEEN).map(none).collect();
-        let base = slot * i64::from(t.block * form.width);
-        (0..form.across()).fold(sums, |sums, e| {
-            let a = self.mine + i64::from(e * t.queries() * SIDE);
-            let b = base + i64::from(e * t.block * SIDE);
-            k.box_mul_add((Order::Rows, self.queries, a), (Order::Columns, self.kept[KEYS], b), &sums)
+        let (k, config, t) = (self.k, self.config, self.config.tile);
+        let none = |_| k.fragment_fill(config.fragment(Role::C), self.number(0.0));
+        let sums: Vec<Val> = (0..t.block / FRAGMENT_ROWS).map(none).collect();
+        let base = slot * i64::from(t.block * config.width);
+        (0..config.across()).fold(sums, |sums, e| {
+            let a = self.rows_base + i64::from(e * t.queries() * TILE_SIDE);
+            let b = base + i64::from(e * t.block * TILE_SIDE);
+            k.wgmma_ss((Order::RowMajor, self.queries, a), (Order::ColumnMajor, self.kept[KEYS], b), &sums)
         })
     }
     /// Begins to add the products of weights with the values in a slot.
     fn results(&self, weights: &[Val<'k>], slot: Val<'k>, sums: &[Val<'k>]) -> Vec<Val<'k>> {
-        let (k, form) = (self.k, self.form);
-        let base = slot * i64::from(form.tile.block * form.width);
+        let (k, config) = (self.k, self.config);
+        let base = slot * i64::from(config.tile.block * config.width);
         weights.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
-            let b = base + i64::from(c as u32 * SIDE * form.width);
-            k.rows_mul_add(weights, (Order::Rows, self.kept[VALUES], b), &sums)
+            let b = base + i64::from(c as u32 * TILE_SIDE * config.width);
+            k.wgmma_rs(weights, (Order::RowMajor, self.kept[VALUES], b), &sums)
         })
     }
     fn scaled(&self, results: &[Val<'k>], [a, b]: [Val<'k>; 2]) -> Vec<Val<'k>> {
-        let (k, c) = (self.k, self.form.fragment(Role::C));
+        let (k, c) = (self.k, self.config.fragment(Role::C));
         let alphas = k.compose(&[a, a, b, b]);
-        let half = |o: Val<'k>, i: u8| k.fragment_numbers(o, i) * alphas;
-        results.iter().map(|&o| k.fragment_of(c, &[half(o, 0), half(o, 1)])).collect()
+        let half = |o: Val<'k>, i: u8| k.fragment_extract(o, i) * alphas;
+        results.iter().map(|&o| k.fragment_compose(c, &[half(o, 0), half(o, 1)])).collect()
     }
     fn rounded(&self, weights: &[Val<'k>]) -> Vec<Val<'k>> {
-        let a = self.form.fragment(Role::A);
-        weights.chunks(2).map(|w| self.k.fragment_of(a, w)).collect()
+        let a = self.config.fragment(Role::A);
+        weights.chunks(2).map(|w| self.k.fragment_compose(a, w)).collect()
     }
 
     /// The block of this number, counted from the last one.
     fn turn(&self, number: Val<'k>, masked: bool, old: &WgmmaForwardState<'k>) -> WgmmaForwardState<'k> {
-        let (k, t) = (self.k, self.form.tile);
+        let (k, t) = (self.k, self.config.tile);
         let [slot, phase] = self.next(old.slot, old.phase);
-        k.await_signal(self.signal(KEYS, slot), phase);
+        k.mbarrier_wait(self.mbarrier(KEYS, slot), phase);
         let scores = self.scores(slot);
         let scaled = self.scaled(&old.results, old.alpha);
         // All have read the keys of the block before, and the values of the one before that. And the scores of all stand in line before
@@ -418,14 +431,14 @@ impl<'k> WgmmaForwardMainloop<'k> {
         let later = number + (i64::from(t.slots) - 2);
         self.fetch(VALUES, later, before);
         let results = self.results(&old.weights, old.slot, &scaled);
-        k.wait_products((t.block / SIDE) as u8);
+        k.wgmma_wait((t.block / TILE_SIDE) as u8);
         let first = masked.then(|| (self.blocks - 1 - number) * i64::from(t.block));
-        let (two, alpha, weights) = self.weights(old.two, &scores, first);
+        let (softmax, alpha, weights) = self.weights(old.softmax, &scores, first);
         // The assembler puts a wait as early as it can, beside others of what it takes for one piece. To wait for a signal first, which
         // is a loop, makes this another one, and the exponentials stay in front of it.
-        k.await_signal(self.signal(VALUES, slot), phase);
-        k.wait_products(0);
-        WgmmaForwardState { slot, phase, two, alpha, weights: self.rounded(&weights), results }
+        k.mbarrier_wait(self.mbarrier(VALUES, slot), phase);
+        k.wgmma_wait(0);
+        WgmmaForwardState { slot, phase, softmax, alpha, weights: self.rounded(&weights), results }
     }
 
     /// The maxima and sums of two rows with a block's scores, what makes the results before fit to them, and the block's weights, by
@@ -436,15 +449,15 @@ impl<'k> WgmmaForwardMainloop<'k> {
         scores: &[Val<'k>],
         first: Option<Val<'k>>,
     ) -> (OnlineSoftmax<'k>, [Val<'k>; 2], Vec<Val<'k>>) {
-        let (k, form) = (self.k, self.form);
-        let never = self.number(if form.negative { f64::INFINITY } else { f64::NEG_INFINITY });
+        let (k, config) = (self.k, self.config);
+        let never = self.number(if config.negative { f64::INFINITY } else { f64::NEG_INFINITY });
         let eighths: Vec<Val> =
-            scores.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_numbers(s, half))).collect();
+            scores.iter().flat_map(|&s| [0, 1].map(|half| k.fragment_extract(s, half))).collect();
         let eighths = match first {
             None => eighths,
             Some(first) => self.hidden(&eighths, first, never),
         };
-        let most = if form.negative { Binary::Min } else { Binary::Max };
+        let most = if config.negative { Binary::Min } else { Binary::Max };
         let m = [0u8, 2].map(|at| {
             // Two chains, so that one goes on while the other waits.
             let own = [at, at + 1].map(|c| {
@@ -477,7 +490,7 @@ impl<'k> WgmmaForwardMainloop<'k> {
         let never = never.splat(4);
         // How many keys of the block a row sees, from the lane's first column on.
         let counts = self.each.map(|row| {
-            let end = if self.form.causal { self.seen.min(row + 1) } else { self.seen };
+            let end = if self.config.causal { self.seen.min(row + 1) } else { self.seen };
             end - first - self.column.to(Scalar::I32)
         });
         let one = |(i, &scores): (usize, &Val<'k>)| {
@@ -492,22 +505,22 @@ impl<'k> WgmmaForwardMainloop<'k> {
     /// Stores results and statistics of those rows that there are.
     fn end(
         &self,
-        (two, results): (&OnlineSoftmax<'k>, &[Val<'k>]),
+        (softmax, results): (&OnlineSoftmax<'k>, &[Val<'k>]),
         exists: Val<'k>,
         [head, l]: [Val<'k>; 2],
         [y, lse]: [Place; 2],
     ) {
-        let (k, form) = (self.k, self.form);
+        let (k, config) = (self.k, self.config);
         let (zero, one) = (self.number(0.0), self.number(1.0));
         let total =
-            two.sum.map(|sum| self.others.iter().fold(sum, |sum, &other| sum + k.shuffle(sum, other)));
+            softmax.sum.map(|sum| self.others.iter().fold(sum, |sum, &other| sum + k.shuffle(sum, other)));
         let inverse = total.map(|t| one / t.eq(zero).select(one, t));
         let parts: Vec<Val> =
-            results.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_numbers(o, half))).collect();
+            results.iter().flat_map(|&o| [0, 1].map(|half| k.fragment_extract(o, half))).collect();
         for i in 0..2 {
             let row = self.each[i];
             k.if_(row.lt(l) & exists, || {
-                let line = (head * l + row) * i64::from(form.width);
+                let line = (head * l + row) * i64::from(config.width);
                 for (eighth, part) in parts.iter().enumerate() {
                     let first = 2 * i as u8;
                     let pair = k.compose(&[part.extract(first), part.extract(first + 1)]) * inverse[i];
@@ -516,7 +529,7 @@ impl<'k> WgmmaForwardMainloop<'k> {
                 }
                 k.if_(self.column.eq(k.u32(0)), || {
                     let log = Float::<W32>::new(Term::Value(total[i])).log().0.value(k);
-                    let m = two.m[i] * self.scale * self.number(std::f64::consts::LN_2);
+                    let m = softmax.m[i] * self.scale * self.number(std::f64::consts::LN_2);
                     k.store(lse, head * l + row, m + log);
                 });
             });

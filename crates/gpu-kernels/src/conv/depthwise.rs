@@ -8,7 +8,7 @@ use super::problem::ConvStrides;
 use super::{ConvPass, FactorStrides, ImplicitGemm, product};
 use crate::formula::{Compute, Formula};
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes};
 use elinvar_core::DType;
 use elinvar_kernel::builder::{Builder, Val};
@@ -16,11 +16,11 @@ use elinvar_kernel::ir::{Access, Builtin, Constant, Elem, Kernel, Place, Scalar}
 use std::collections::BTreeMap;
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 128;
+const BLOCK_THREADS: u32 = 128;
 /// Results of an invocation, one above the other, at most.
-const STRIP: usize = 8;
+const MAX_OUTPUTS_PER_THREAD: usize = 8;
 /// Taps that are written out, at most: those of 7 by 7.
-const MOST_TAPS: usize = 49;
+const MAX_UNROLLED_TAPS: usize = 49;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,10 +38,10 @@ pub(super) struct DepthwiseConfig {
 
 impl ImplicitGemm {
     /// Is this a work for planes?
-    pub(super) fn has_planes(&self) -> bool {
+    pub(super) fn is_depthwise(&self) -> bool {
         self.of != ConvPass::GradWeight
             && self.terms[0] == 1
-            && product(&self.terms[1..]) <= MOST_TAPS
+            && product(&self.terms[1..]) <= MAX_UNROLLED_TAPS
             && self.class_count() == 1
             && !self.void
             && !self.wide
@@ -50,7 +50,7 @@ impl ImplicitGemm {
     }
 
     /// The work of planes: left and right in the order of the kernel, further operands, result.
-    pub(super) fn planes<'a>(
+    pub(super) fn depthwise_launch<'a>(
         &self,
         epilogue: &'a dyn Formula,
         extra: Vec<Elem>,
@@ -58,17 +58,21 @@ impl ImplicitGemm {
     ) -> Work<'a> {
         let rank = self.windows.len();
         let taps = self.terms[1..].iter().zip(&self.windows);
-        let form = DepthwiseConfig {
+        let config = DepthwiseConfig {
             of: self.of,
             dtype: self.dtype,
             extra,
             axes: taps.map(|(&t, &[by, _, step, _])| [t as i64, by, step]).collect(),
-            strip: if rank > 1 { self.columns[rank - 1].next_power_of_two().min(STRIP) } else { 1 },
+            strip: if rank > 1 {
+                self.columns[rank - 1].next_power_of_two().min(MAX_OUTPUTS_PER_THREAD)
+            } else {
+                1
+            },
             padded: self.padded,
         };
         let mut dims = [&[self.columns[0], self.groups, self.rows], &self.columns[1..]].concat();
         if rank > 1 {
-            dims[rank + 1] = dims[rank + 1].div_ceil(form.strip);
+            dims[rank + 1] = dims[rank + 1].div_ceil(config.strip);
         }
         let count = product(&dims);
         let mut all = vec![count as i64];
@@ -84,68 +88,69 @@ impl ImplicitGemm {
             all.push(f.offset as i64);
             all.extend(f.strides.iter().map(|&s| s as i64));
         }
-        let key = epilogue.key(Key::of("planes").with(&form));
-        let groups = grid(count.div_ceil(GROUP as usize) as u64);
-        args::work(key, move || build(epilogue, &form), groups, indexing::scalar(false), &all)
+        let key = epilogue.key(Key::of("conv_depthwise").with(&config));
+        let groups = grid(count.div_ceil(BLOCK_THREADS as usize) as u64);
+        args::work(key, move || build(epilogue, &config), groups, indexing::scalar(false), &all)
     }
 }
 
 /// The kernel of a form.
-fn build(epilogue: &dyn Formula, form: &DepthwiseConfig) -> Kernel {
-    let rank = form.axes.len();
-    let k = Builder::new(&form.name(epilogue), [GROUP, 1, 1]);
-    let elem = Elem::from(form.dtype);
+fn build(epilogue: &dyn Formula, config: &DepthwiseConfig) -> Kernel {
+    let rank = config.axes.len();
+    let k = Builder::new(&config.name(epilogue), [BLOCK_THREADS, 1, 1]);
+    let elem = Elem::from(config.dtype);
     let places = ["a", "b"].map(|name| k.buffer(name, elem, Access::Read));
     let [left_place, right_place] =
-        if form.of == ConvPass::Forward { [places[1], places[0]] } else { places };
-    let extras: Vec<Place> =
-        (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
+        if config.of == ConvPass::Forward { [places[1], places[0]] } else { places };
+    let extras: Vec<Place> = (config.extra.iter().enumerate())
+        .map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read))
+        .collect();
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(false);
     let count = 1 + indexing::count(rank + 3, false) + 3 * rank + (3 + extras.len()) * (4 + rank);
-    let numbers = LaunchArgs::new(&k, number, count);
-    let all = numbers.get("count");
-    let units = Axes::read_any(&numbers, "size", rank + 3, false);
-    let axes: Vec<[Val; 3]> = (0..rank)
-        .map(|a| ["from", "size", "results"].map(|what| numbers.get(&format!("{what}{a}"))))
-        .collect();
-    let result = ConvStrides::read(&numbers, "y", rank);
-    let left = ConvStrides::read(&numbers, "left", rank);
-    let right = ConvStrides::read(&numbers, "right", rank);
+    let args = LaunchArgs::new(&k, number, count);
+    let all = args.get("count");
+    let size_axes = Axes::read_any(&args, "size", rank + 3, false);
+    let axes: Vec<[Val; 3]> =
+        (0..rank).map(|a| ["from", "size", "results"].map(|what| args.get(&format!("{what}{a}")))).collect();
+    let result = ConvStrides::read(&args, "y", rank);
+    let left = ConvStrides::read(&args, "left", rank);
+    let right = ConvStrides::read(&args, "right", rank);
     let further: Vec<ConvStrides> =
-        (0..extras.len()).map(|i| ConvStrides::read(&numbers, &format!("e{i}"), rank)).collect();
+        (0..extras.len()).map(|i| ConvStrides::read(&args, &format!("e{i}"), rank)).collect();
 
-    let unit = group_number(&k, number) * i64::from(GROUP) + k.builtin(Builtin::LocalIndex).to(number);
+    let unit =
+        linear_group_id(&k, number) * i64::from(BLOCK_THREADS) + k.builtin(Builtin::LocalIndex).to(number);
     let exists = unit.lt(all);
-    let at = units.index(unit.min(all - 1));
+    let at = size_axes.index(unit.min(all - 1));
     let [outer, group, row] = [at[0], at[1], at[2]];
     let mut first = at[3..].to_vec();
     let strip_axis = rank.checked_sub(2);
     if let Some(a) = strip_axis {
-        first[a] = first[a] * form.strip as i64;
+        first[a] = first[a] * config.strip as i64;
     }
-    let c = Compute::from(form.dtype);
+    let c = Compute::from(config.dtype);
     let mut window = InputTaps {
         k: &k,
-        form,
+        config,
         place: right_place,
         right: &right,
         base: right.first + group * right.group + outer * right.one,
-        start: (0..rank).map(|a| first[a] * form.axes[a][1] + axes[a][0]).collect(),
+        start: (0..rank).map(|a| first[a] * config.axes[a][1] + axes[a][0]).collect(),
         sizes: axes.iter().map(|a| a[1]).collect(),
         scalar: c.scalar(),
         rows: BTreeMap::new(),
         known: BTreeMap::new(),
     };
     let filter = left.first + group * left.group + row * left.one;
-    let mut sums = vec![k.constant(Constant::int(c.scalar(), 0)); form.strip];
-    for tap in taps(&form.axes) {
+    let mut sums = vec![k.constant(Constant::int(c.scalar(), 0)); config.strip];
+    for tap in taps(&config.axes) {
         let of_tap = tap.iter().zip(&left.axes).fold(filter, |at, (&t, &s)| at + s * t);
         let weight = k.load(left_place, of_tap, 1);
         for (r, sum) in sums.iter_mut().enumerate() {
             let moved = |a: usize| {
-                let down = if Some(a) == strip_axis { r as i64 * form.axes[a][1] } else { 0 };
-                down + tap[a] * form.axes[a][2]
+                let down = if Some(a) == strip_axis { r as i64 * config.axes[a][1] } else { 0 };
+                down + tap[a] * config.axes[a][2]
             };
             let v = window.at((0..rank).map(moved).collect());
             *sum = v.fma(weight, *sum);
@@ -179,7 +184,7 @@ fn taps(axes: &[[i64; 3]]) -> Vec<Vec<i64>> {
 
 impl DepthwiseConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
-        let of = if self.of == ConvPass::Forward { "planes" } else { "planes_input_grad" };
+        let of = if self.of == ConvPass::Forward { "depthwise" } else { "depthwise_input_grad" };
         let extra: String = self.extra.iter().map(|e| format!("_{e}")).collect();
         let sign = |v: i64| if v < 0 { format!("m{}", -v) } else { v.to_string() };
         let axes: String =
@@ -192,7 +197,7 @@ impl DepthwiseConfig {
 /// The elements around an invocation's results, each loaded once.
 struct InputTaps<'k, 'f> {
     k: &'k Builder,
-    form: &'f DepthwiseConfig,
+    config: &'f DepthwiseConfig,
     place: Place,
     right: &'f ConvStrides<'k>,
     base: Val<'k>,
@@ -219,14 +224,14 @@ impl<'k> InputTaps<'k, '_> {
             let (offset, is) = *self.rows.entry((a, by)).or_insert_with(|| {
                 let coordinate = start + by;
                 // Below 0 is far above as unsigned.
-                (coordinate * stride, coordinate.bits(Scalar::U32).lt(size.bits(Scalar::U32)))
+                (coordinate * stride, coordinate.bitcast(Scalar::U32).lt(size.bitcast(Scalar::U32)))
             });
             at = at + offset;
             inside = Some(inside.map_or(is, |before| before & is));
         }
         let inside = inside.expect("there is an axis");
         let zero = k.constant(Constant::int(self.scalar, 0));
-        let v = if self.form.padded || self.form.strip > 1 {
+        let v = if self.config.padded || self.config.strip > 1 {
             // What is outside reads some element, and is 0 whatever that is.
             inside.select(k.load(self.place, inside.select(at, self.right.first), 1), zero)
         } else {

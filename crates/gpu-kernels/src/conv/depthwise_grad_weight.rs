@@ -7,7 +7,7 @@
 //! each waited for every term.
 
 use super::offset_table::{OffsetTable, TableSource, TableSpan};
-use super::plan::FEWEST_ROWS;
+use super::plan::MIN_ROWS;
 use super::problem::{ConvArgs, ConvConfig, ConvPass, StagingConfig};
 use super::{ImplicitGemm, PLAIN, WorkgroupLimits, product};
 use crate::formula::Formula;
@@ -23,12 +23,12 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Elem, Kernel, Scalar};
 
 /// Invocations of a workgroup, at most, and so columns.
-const MOST: u32 = 256;
+const MAX_BLOCK_THREADS: u32 = 256;
 /// Terms of a step: with 252 columns an invocation has 16 loads under way, 48 KiB in three workgroups, which is more than a multiprocessor
 /// of NVIDIA's needs to be kept busy.
-const DEPTH: u32 = 16;
+const K_STEP: u32 = 16;
 /// Bytes of shared memory for terms: with tables of all sizes it stays below the 32 KiB that every device has.
-const BYTES: u32 = 22400;
+const MAX_TERM_BYTES: u32 = 22400;
 
 /// How many groups a workgroup has, and how many columns of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,53 +39,58 @@ pub(super) struct GroupTiling {
 
 impl ImplicitGemm {
     /// How a gradient by w of few rows is cut; `None` if it is none, or a device has no room for it.
-    pub(super) fn few(&self, limits: WorkgroupLimits) -> Option<GroupTiling> {
+    pub(super) fn depthwise_grad_weight_tiling(&self, limits: WorkgroupLimits) -> Option<GroupTiling> {
         let columns = product(&self.columns);
         if self.of != ConvPass::GradWeight
-            || self.rows >= FEWEST_ROWS
+            || self.rows >= MIN_ROWS
             || self.void
             || self.wide
             || self.len == 0
             || indexing::are_many(self.len)
-            || !self.may_part()
+            || !self.can_split_k()
         {
             return None;
         }
         let words = self.words()?;
-        let line = (DEPTH * self.held_bytes() + multistage_cp_async::BYTES) as usize;
+        let line = (K_STEP * self.term_bytes() + multistage_cp_async::COPY_BYTES) as usize;
         // One group, and as many columns as fit; then as many groups as fit.
-        let lines = BYTES as usize / line;
-        let across = columns.min(MOST as usize).min(lines - self.rows);
-        let groups = (MOST as usize / across).min(lines / (self.rows + across)).clamp(1, self.groups);
+        let lines = MAX_TERM_BYTES as usize / line;
+        let across = columns.min(MAX_BLOCK_THREADS as usize).min(lines - self.rows);
+        let groups =
+            (MAX_BLOCK_THREADS as usize / across).min(lines / (self.rows + across)).clamp(1, self.groups);
         let cut = GroupTiling { groups: groups as u32, columns: across as u32 };
-        let shared =
-            BYTES + 4 * (TableSpan::chunks(1).elements(words, false) + MOST * (1 + u32::from(words)));
+        let shared = MAX_TERM_BYTES
+            + 4 * (TableSpan::chunks(1).elements(words, false) + MAX_BLOCK_THREADS * (1 + u32::from(words)));
         (cut.invocations() <= limits.invocations && shared <= limits.shared).then_some(cut)
     }
     /// Chunks have workgroups of their own, and their sums places: is there room?
-    fn may_part(&self) -> bool {
-        self.chunks() <= 1 || split_k_reduce::are_apart(0, 1, self.chunks(), self.len)
+    fn can_split_k(&self) -> bool {
+        self.chunks() <= 1 || split_k_reduce::worth_split_k(0, 1, self.chunks(), self.len)
     }
     /// Bytes of a term in shared memory.
-    fn held_bytes(&self) -> u32 {
+    fn term_bytes(&self) -> u32 {
         split_k_reduce::elem(self.dtype).size()
     }
     /// Workgroups, of a chunk.
-    fn units_of(&self, cut: GroupTiling) -> [usize; 2] {
+    fn groups_of(&self, cut: GroupTiling) -> [usize; 2] {
         [self.groups.div_ceil(cut.groups as usize), product(&self.columns).div_ceil(cut.columns as usize)]
     }
 
-    /// The launch: left, right, result; or with `apart` the sums of so many chunks.
-    pub(super) fn few_launch(&self, cut: GroupTiling, apart: Option<usize>) -> Work<'static> {
+    /// The launch: left, right, result; or with `split_k` the sums of so many chunks.
+    pub(super) fn depthwise_grad_weight_launch(
+        &self,
+        cut: GroupTiling,
+        split_k: Option<usize>,
+    ) -> Work<'static> {
         let staged = StagingConfig {
-            along: [true; 2],
+            k_major: [true; 2],
             width: [1; 2],
             matrix: false,
             words: self.words().expect("who has a cut has words"),
             whole: false,
             stores: 1,
         };
-        let form = ConvConfig {
+        let config = ConvConfig {
             of: self.of,
             channels_last: false,
             dtype: self.dtype,
@@ -93,24 +98,24 @@ impl ImplicitGemm {
             tile: SimtTile {
                 group: [cut.groups, cut.columns],
                 each: [self.rows as u32, 1],
-                depth: DEPTH,
+                depth: K_STEP,
                 slots: 0,
             },
             rank: self.windows.len(),
             padded: self.padded,
             masked: false,
             void: false,
-            many: false,
-            apart: apart.is_some(),
+            multi_chunk: false,
+            split_k: split_k.is_some(),
             staged: Some(staged),
             wide: false,
         };
         // Which groups a workgroup has is a matter of tiles.
         let plan = ImplicitGemm { groups: 1, ..self.clone() };
-        let (mut all, units) = plan.numbers(&form, apart.unwrap_or(1), self.units_of(cut), &[]);
+        let (mut all, groups) = plan.args(&config, split_k.unwrap_or(1), self.groups_of(cut), &[]);
         all.push(self.groups as i64);
-        let key = PLAIN.key(Key::of("conv_few").with(&form));
-        args::work(key, move || build(&form), grid(units as u64), indexing::scalar(false), &all)
+        let key = PLAIN.key(Key::of("conv_depthwise_grad_weight").with(&config));
+        args::work(key, move || build(&config), grid(groups as u64), indexing::scalar(false), &all)
     }
 }
 
@@ -122,23 +127,23 @@ impl GroupTiling {
 }
 
 /// The kernel of a form: left, right, result.
-fn build(form: &ConvConfig) -> Kernel {
-    let SimtTile { group: [groups, across], each: [rows, _], depth, .. } = form.tile;
+fn build(config: &ConvConfig) -> Kernel {
+    let SimtTile { group: [groups, across], each: [rows, _], depth, .. } = config.tile;
     let cut = GroupTiling { groups, columns: across };
-    let staged = form.staged.as_ref().expect("a form of this kernel says how terms are staged");
-    let k = Builder::new(&format!("few_{}", form.name(&PLAIN)), [cut.invocations(), 1, 1]);
+    let staged = config.staged.as_ref().expect("a form of this kernel says how terms are staged");
+    let k = Builder::new(&format!("depthwise_{}", config.name(&PLAIN)), [cut.invocations(), 1, 1]);
     // In 80 registers, where 110 would be used: with two workgroups on a multiprocessor the last few of a large layer's would wait for
     // others to end. So, and with conditional loads that are one instruction, 144 channels of 56 x 56 took 53 us on an H100 instead of 87.
-    k.resident(3);
-    let (mut h, all_groups) = ConvArgs::read_with(&k, form, Some("all_groups"));
+    k.min_blocks_per_sm(3);
+    let (mut h, all_groups) = ConvArgs::read_with(&k, config, Some("all_groups"));
     let all_groups = all_groups.expect("it was asked for");
     let index = k.builtin(Builtin::LocalIndex);
     let (number, terms) = (h.number, h.terms.count());
     let micro = ThreadTile {
         k: &k,
-        dtype: form.dtype,
-        tile: SimtTile { group: [1, 1], ..form.tile },
-        along: staged.along,
+        dtype: config.dtype,
+        tile: SimtTile { group: [1, 1], ..config.tile },
+        k_major: staged.k_major,
         index: k.u32(0),
     };
 
@@ -152,12 +157,12 @@ fn build(form: &ConvConfig) -> Kernel {
     let mine = h.column(h.tile[1] * i64::from(across) + in_columns.to(number));
     let is_there = asked.lt(all_groups) & index.lt(k.u32(lines[1]));
 
-    let table = OffsetTable::new(&k, &h, form, staged, TableSpan::chunks(1));
+    let table = OffsetTable::new(&k, &h, config, staged, TableSpan::chunks(1));
     // Who brings terms of a column finds it here: each has found out one.
     let width = 1 + staged.words;
     let known = k.shared("columns_known", Elem::I32, lines[1] * u32::from(width));
     let mut entry = vec![mine.base];
-    entry.extend(table.column(&mine).iter().map(|w| w.bits(Scalar::I32)));
+    entry.extend(table.column(&mine).iter().map(|w| w.bitcast(Scalar::I32)));
     k.if_(index.lt(k.u32(lines[1])), || {
         entry.iter().enumerate().for_each(|(i, &v)| {
             k.store(known, own * i64::from(width) + i as i64, v.to(Scalar::I32));
@@ -165,11 +170,11 @@ fn build(form: &ConvConfig) -> Kernel {
     });
     k.barrier();
 
-    let held = block_reduce::elem(micro.scalar());
-    let piece = multistage_cp_async::BYTES / held.size();
+    let smem_elem = block_reduce::elem(micro.scalar());
+    let piece = multistage_cp_async::COPY_BYTES / smem_elem.size();
     let pitch = i64::from(depth + piece);
     let to = [(0, "rows"), (1, "columns")]
-        .map(|(side, name): (usize, _)| k.shared(name, held, lines[side] * pitch as u32));
+        .map(|(side, name): (usize, _)| k.shared(name, smem_elem, lines[side] * pitch as u32));
     let invocations = cut.invocations();
     let places = |side: usize| -> Vec<Val> {
         let all = smem_load::rounds(index, invocations, [lines[side], depth], true, 1);
@@ -182,7 +187,7 @@ fn build(form: &ConvConfig) -> Kernel {
     let left = TableSource::Left(&table, left.collect(), true);
     let right = places(1).into_iter().map(|line| {
         let at = line * i64::from(width);
-        let words = (1..i64::from(width)).map(|w| k.load(known, at + w, 1).bits(Scalar::U32));
+        let words = (1..i64::from(width)).map(|w| k.load(known, at + w, 1).bitcast(Scalar::U32));
         (k.load(known, at, 1).to(number), words.collect())
     });
     let right = TableSource::Right(&table, right.collect());
@@ -193,7 +198,7 @@ fn build(form: &ConvConfig) -> Kernel {
         invocations,
         size: lines[side],
         depth,
-        along: true,
+        k_major: true,
         width: 1,
         from,
         // Who has the lines asks nobody else about them.
@@ -206,7 +211,7 @@ fn build(form: &ConvConfig) -> Kernel {
         stages[side].store(loaded, &|place, term, v| k.store(to[side], place * pitch + term, v));
     };
     let [row_lines, line] = [in_groups * (i64::from(rows) * pitch), own * pitch];
-    let begin = if form.apart { h.outer_number * order::CHUNK as i64 } else { terms.like(0) };
+    let begin = if config.split_k { h.outer_number * order::CHUNK as i64 } else { terms.like(0) };
     let end = (begin + order::CHUNK as i64).min(terms);
     table.fill(begin, [index, terms], invocations);
     k.barrier();
@@ -218,7 +223,7 @@ fn build(form: &ConvConfig) -> Kernel {
                 .collect();
             (0..piece as u8).fold(sums, |sums, i| {
                 let a: Vec<Val> = a.iter().map(|a| a.extract(i)).collect();
-                micro.chains(&a, &[b.extract(i)], &sums)
+                micro.fma_chains(&a, &[b.extract(i)], &sums)
             })
         })
     });

@@ -10,10 +10,10 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Constant, Kernel, Place, Scalar};
 
 /// The kernel of a form: left, right, further operands, result.
-pub fn build(epilogue: &dyn Formula, form: &ConvConfig) -> Kernel {
-    let SimtTile { group: [down, across], each, .. } = form.tile;
-    let k = Builder::new(&form.name(epilogue), [down * across, 1, 1]);
-    let h = ConvArgs::read(&k, form);
+pub fn build(epilogue: &dyn Formula, config: &ConvConfig) -> Kernel {
+    let SimtTile { group: [down, across], each, .. } = config.tile;
+    let k = Builder::new(&config.name(epilogue), [down * across, 1, 1]);
+    let h = ConvArgs::read(&k, config);
     let index = k.builtin(Builtin::LocalIndex);
     let local = [index / i64::from(across), index % i64::from(across)].map(|l| l.to(h.number));
     let first_row = h.tile[0] * i64::from(down * each[0]) + local[0];
@@ -23,11 +23,11 @@ pub fn build(epilogue: &dyn Formula, form: &ConvConfig) -> Kernel {
     let row_base: Vec<Val> = row_at.iter().map(|&r| h.row(r)).collect();
     let column: Vec<OutputColumn> = column_at.iter().map(|&c| h.column(c)).collect();
 
-    let scalar = Compute::from(form.dtype).scalar();
+    let scalar = Compute::from(config.dtype).scalar();
     let (left, right) = ((h.places[0], &h.left), (h.places[1], &h.right));
-    let mut chain = DirectMainloop { k: &k, form, scalar, terms: &h.terms, left, right, masks: Vec::new() };
+    let mut chain = DirectMainloop { k: &k, config, scalar, terms: &h.terms, left, right, masks: Vec::new() };
     chain.masks = chain.masks(&column);
-    let sums = chain.sums(&row_base, &column, form.apart.then_some(h.outer_number));
+    let sums = chain.sums(&row_base, &column, config.split_k.then_some(h.outer_number));
     for (u, &r) in row_at.iter().enumerate() {
         for (v, col) in column.iter().enumerate() {
             h.store(&k, epilogue, r, std::slice::from_ref(col), &[sums[u * column.len() + v]]);
@@ -39,7 +39,7 @@ pub fn build(epilogue: &dyn Formula, form: &ConvConfig) -> Kernel {
 /// The chains of an invocation.
 struct DirectMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f ConvConfig,
+    config: &'f ConvConfig,
     scalar: Scalar,
     terms: &'f KTerms<'k>,
     left: (Place, &'f ConvStrides<'k>),
@@ -69,7 +69,7 @@ impl<'k> DirectMainloop<'k, '_> {
             }
             at.push(left);
             at.reverse();
-            if self.form.masked {
+            if self.config.masked {
                 at.push(start % self.taps());
             }
             let mut done = self.chunk(start, (start + size).min(all), &none, &at, rows, columns);
@@ -77,7 +77,7 @@ impl<'k> DirectMainloop<'k, '_> {
             return done;
         }
         let begin = self.first(zero);
-        if !self.form.many {
+        if !self.config.multi_chunk {
             let mut done = self.chunk(zero, all, &none, &begin, rows, columns);
             done.truncate(none.len());
             return done;
@@ -119,7 +119,7 @@ impl<'k> DirectMainloop<'k, '_> {
 
     /// The first term.
     fn first(&self, zero: Val<'k>) -> Vec<Val<'k>> {
-        vec![zero; self.terms.counts.len() + usize::from(self.form.masked)]
+        vec![zero; self.terms.counts.len() + usize::from(self.config.masked)]
     }
 
     /// The term after a term.
@@ -135,7 +135,7 @@ impl<'k> DirectMainloop<'k, '_> {
             over = Some(wraps);
         }
         next[0] = at[0] + more;
-        if self.form.masked {
+        if self.config.masked {
             let tap = self.terms.counts.len();
             let moved = at[tap] + 1;
             next[tap] = over.expect("there is an axis").select(moved.like(0), moved);
@@ -151,7 +151,7 @@ impl<'k> DirectMainloop<'k, '_> {
 
     /// The taps that lie inside, for each column.
     fn masks(&self, columns: &[OutputColumn<'k>]) -> Vec<Val<'k>> {
-        if !self.form.masked {
+        if !self.config.masked {
             return Vec::new();
         }
         let k = self.k;
@@ -179,7 +179,8 @@ impl<'k> DirectMainloop<'k, '_> {
 
     /// Does the coordinate of a column lie inside? Below 0 is far above as unsigned.
     fn inside(&self, c: &OutputColumn<'k>, moved: &[Val<'k>]) -> Val<'k> {
-        let unsigned = |v: Val<'k>| v.bits(if v.scalar() == Scalar::I64 { Scalar::U64 } else { Scalar::U32 });
+        let unsigned =
+            |v: Val<'k>| v.bitcast(if v.scalar() == Scalar::I64 { Scalar::U64 } else { Scalar::U32 });
         let mut all = (c.start.iter().zip(moved).zip(&self.terms.sizes))
             .map(|((&start, &by), &size)| unsigned(start + by).lt(unsigned(size)));
         let first = all.next().expect("there is an axis");
@@ -199,15 +200,15 @@ impl<'k> DirectMainloop<'k, '_> {
         let (place, s) = self.right;
         let k = self.k;
         let zero = k.constant(Constant::int(self.scalar, 0));
-        if self.form.void {
+        if self.config.void {
             return vec![zero; columns.len()];
         }
         let moved = self.moved(at);
         let offset = indexing::position(at[0] * s.two, &moved, &s.axes);
-        let bit = self.form.masked.then(|| k.u32(1) << at[self.terms.counts.len()].to(Scalar::U32));
+        let bit = self.config.masked.then(|| k.u32(1) << at[self.terms.counts.len()].to(Scalar::U32));
         let one = |(i, c): (usize, &OutputColumn<'k>)| {
             let from = c.base + offset;
-            if !self.form.padded {
+            if !self.config.padded {
                 return k.load(place, from, 1);
             }
             let inside = match bit {

@@ -8,7 +8,7 @@
 
 use super::nhwc_transpose::{NhwcView, to_nhwc};
 use super::offset_table::TableSpan;
-use super::plan::BROAD;
+use super::plan::WIDE_TILING;
 use super::problem::{self, ConvPass, StagingConfig};
 use super::{ConvProblem, ImplicitGemm, PLAIN, SimtTile, WorkgroupLimits, mma_implicit_gemm, product};
 use crate::formula::Formula;
@@ -17,13 +17,13 @@ use crate::gemm::{mma_sync, split_k_reduce};
 use crate::launch::{BufferSlot, BufferSpec, Key, LaunchSequence, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, Shape};
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::ir::{Elem, MmaShape};
 
 /// The matrix units of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorCores {
     /// What they multiply.
-    pub unit: MatrixUnit,
+    pub unit: MmaShape,
     /// Invocations of a subgroup.
     pub lanes: u32,
     /// What a workgroup has.
@@ -31,18 +31,18 @@ pub struct TensorCores {
 }
 
 /// Fewer rows of a group would leave most of a unit unused.
-const FEWEST_ROWS: usize = 8;
+const MIN_ROWS: usize = 8;
 /// Terms of a piece of the gradient by w, at least; and so many pieces, at most.
-const SHORTEST: usize = 2048;
-const PIECES: usize = 64;
+const MIN_PIECE_TERMS: usize = 2048;
+const MAX_PIECES: usize = 64;
 
 /// The terms of a piece, of so many in all.
 fn length(terms: usize) -> usize {
-    SHORTEST.max(terms.div_ceil(PIECES).next_power_of_two())
+    MIN_PIECE_TERMS.max(terms.div_ceil(MAX_PIECES).next_power_of_two())
 }
 
-/// So many subgroups keep a large device busy.
-const BUSY: usize = 512;
+/// Subgroups that keep a compute unit busy: one for each of its four schedulers.
+const SUBGROUPS_PER_UNIT: u32 = 4;
 
 /// What is known of a work before its tile is.
 struct MmaPlan {
@@ -56,17 +56,17 @@ struct MmaPlan {
     batches: usize,
     sums: [usize; 2],
     /// With what a device has beside the tables.
-    units: TensorCores,
+    tensor_cores: TensorCores,
 }
 
 impl MmaPlan {
     /// A tile: one of those that products have, or the broad one.
     fn tile(&self) -> Option<mma_sync::MmaTile> {
-        let (TensorCores { unit, lanes, limits }, sums) = (self.units, self.sums);
-        if let Some(broad) = mma_sync::MmaTile::cut(unit, lanes, BROAD, limits) {
+        let (TensorCores { unit, lanes, limits }, sums) = (self.tensor_cores, self.sums);
+        if let Some(broad) = mma_sync::MmaTile::cut(unit, lanes, WIDE_TILING, limits) {
             let size = [0, 1].map(|side| broad.size(side) as usize);
             let tiles = (0..2).map(|side| sums[side].div_ceil(size[side])).product::<usize>();
-            let is_busy = 4 * self.batches * tiles >= BUSY;
+            let is_busy = 4 * self.batches * tiles >= limits.compute_units.filled_by(SUBGROUPS_PER_UNIT);
             if is_busy && (size[0] / 2 + 1..=size[0]).contains(&sums[0]) {
                 return Some(broad);
             }
@@ -75,8 +75,8 @@ impl MmaPlan {
     }
     /// The cuts that are worth a try, but for that of the tile that is chosen.
     fn cuts(&self) -> Vec<WarpTiling> {
-        let TensorCores { unit, lanes, limits } = self.units;
-        let broad = mma_sync::MmaTile::cut(unit, lanes, BROAD, limits).map(|t| (BROAD, t));
+        let TensorCores { unit, lanes, limits } = self.tensor_cores;
+        let broad = mma_sync::MmaTile::cut(unit, lanes, WIDE_TILING, limits).map(|t| (WIDE_TILING, t));
         let all = mma_sync::MmaTile::tried(unit, lanes, self.sums, limits).into_iter().chain(broad);
         let chosen = self.tile();
         all.filter(|(_, tile)| Some(*tile) != chosen).map(|(cut, _)| cut).collect()
@@ -90,7 +90,7 @@ struct NhwcOperand {
 }
 
 /// Does an operand lie in pieces of channels?
-fn is_turned(l: &Layout, channel: usize, channels: usize, piece: usize) -> bool {
+fn needs_transpose(l: &Layout, channel: usize, channels: usize, piece: usize) -> bool {
     let all = || l.strides().iter().enumerate().filter(|&(a, _)| a != channel && l.shape()[a] > 1);
     l.strides()[channel] == 1
         && channels.is_multiple_of(piece)
@@ -99,7 +99,7 @@ fn is_turned(l: &Layout, channel: usize, channels: usize, piece: usize) -> bool 
 }
 
 /// An operand as it is or turned, by a launch more.
-fn turned(
+fn transposed(
     all: &mut LaunchSequence<'_>,
     slot: BufferSlot,
     l: &Layout,
@@ -108,7 +108,7 @@ fn turned(
 ) -> NhwcOperand {
     let piece = 16 / dtype.size();
     let channels = l.shape()[channel] / groups;
-    if is_turned(l, channel, channels, piece) {
+    if needs_transpose(l, channel, channels, piece) {
         return NhwcOperand { slot, layout: l.clone() };
     }
     let (outer, padded) = (1 - channel, channels.next_multiple_of(piece));
@@ -125,9 +125,15 @@ fn turned(
 }
 
 /// Is there something that matrix units would gain by, of operands that are not too large?
-fn suits(units: TensorCores, dtype: DType, rows: usize, terms: usize, l: [&Layout; 2]) -> bool {
-    units.unit.elem == Elem::from(dtype)
-        && rows >= FEWEST_ROWS
+fn worth_tensor_cores(
+    tensor_cores: TensorCores,
+    dtype: DType,
+    rows: usize,
+    terms: usize,
+    l: [&Layout; 2],
+) -> bool {
+    tensor_cores.unit.elem == Elem::from(dtype)
+        && rows >= MIN_ROWS
         && terms > 0
         && l.iter().all(|l| {
             l.shape().numel() > 0 && !indexing::is_wide(l) && !indexing::are_many(8 * l.shape().numel())
@@ -137,24 +143,24 @@ fn suits(units: TensorCores, dtype: DType, rows: usize, terms: usize, l: [&Layou
 /// See [`super::steps`]; with a tile that is cut so, or the one that suits. `None` if the exact kernels do it, or if there is no room.
 pub(super) fn steps<'a>(
     a: &ConvProblem<'a, '_>,
-    units: TensorCores,
+    tensor_cores: TensorCores,
     cut: Option<WarpTiling>,
 ) -> Option<LaunchSequence<'a>> {
-    let (all, factors, plan) = planned(a, units)?;
-    plan.by_units(all, factors, a, units, cut)
+    let (all, factors, plan) = planned(a, tensor_cores)?;
+    plan.with_tensor_cores(all, factors, a, tensor_cores, cut)
 }
 
 /// The cuts of tiles that may be tried; `None` if the exact kernels do it.
-pub(super) fn cuts(a: &ConvProblem<'_, '_>, units: TensorCores) -> Option<Vec<WarpTiling>> {
-    let (.., plan) = planned(a, units)?;
-    let laid = plan.laid(units).filter(|_| plan.len > 0)?;
-    laid.tile().map(|_| laid.cuts())
+pub(super) fn cuts(a: &ConvProblem<'_, '_>, tensor_cores: TensorCores) -> Option<Vec<WarpTiling>> {
+    let (.., plan) = planned(a, tensor_cores)?;
+    let mma_plan = plan.mma_plan(tensor_cores).filter(|_| plan.len > 0)?;
+    mma_plan.tile().map(|_| mma_plan.cuts())
 }
 
 /// The launches that turn operands, the factors then, as the kernel binds them, and what is left to do.
 fn planned<'a>(
     a: &ConvProblem<'_, '_>,
-    units: TensorCores,
+    tensor_cores: TensorCores,
 ) -> Option<(LaunchSequence<'a>, [BufferSlot; 2], ImplicitGemm)> {
     let ([x, y], groups) = (a.operands, a.c.groups);
     // Rows and outer parts of terms (of the gradient by w, of columns); the channels of operands, and their groups.
@@ -163,24 +169,24 @@ fn planned<'a>(
         ConvPass::GradInput => (y.shape()[1], y.shape()[0], [[1, groups], [0, groups]]),
         ConvPass::GradWeight => (y.shape()[1] / groups, x.shape()[1] / groups, [[1, groups]; 2]),
     };
-    if !suits(units, a.dtype, rows, outers, a.operands) {
+    if !worth_tensor_cores(tensor_cores, a.dtype, rows, outers, a.operands) {
         return None;
     }
     let mut all = LaunchSequence::default();
     let [x, y] =
-        [0, 1].map(|i| turned(&mut all, BufferSlot::Operand(i), a.operands[i], a.dtype, channels[i]));
-    let lies = ConvProblem { operands: [&x.layout, &y.layout], ..*a };
+        [0, 1].map(|i| transposed(&mut all, BufferSlot::Operand(i), a.operands[i], a.dtype, channels[i]));
+    let problem = ConvProblem { operands: [&x.layout, &y.layout], ..*a };
     let plan = match a.of {
-        ConvPass::Forward | ConvPass::GradInput => ImplicitGemm::of(&lies),
+        ConvPass::Forward | ConvPass::GradInput => ImplicitGemm::of(&problem),
         // Channels that fill a piece up are no rows, and no columns of the result.
-        ConvPass::GradWeight => ImplicitGemm::weight(&lies, [rows, outers]),
+        ConvPass::GradWeight => ImplicitGemm::weight(&problem, [rows, outers]),
     };
     Some((all, a.factors([x.slot, y.slot]), ImplicitGemm { channels_last: true, ..plan }))
 }
 
 impl ImplicitGemm {
     /// `None` if there are too many taps, or tables leave no room.
-    fn laid(&self, units: TensorCores) -> Option<MmaPlan> {
+    fn mma_plan(&self, tensor_cores: TensorCores) -> Option<MmaPlan> {
         let words = self.words()?;
         let (terms, matrix) = (product(&self.terms), self.left_step().is_some());
         let by_terms = self.of != ConvPass::GradWeight;
@@ -190,10 +196,10 @@ impl ImplicitGemm {
         let span = TableSpan { window, windows: if length > 128 { 2 } else { 1 }, grain };
         let tables = 4 * span.elements(words, matrix);
         let limits = WorkgroupLimits {
-            shared: units.limits.shared.checked_sub(tables)?,
+            shared: tensor_cores.limits.shared.checked_sub(tables)?,
             // All of its terms come by copies, which on some devices are loads and stores.
-            asynchronous: true,
-            ..units.limits
+            cp_async: true,
+            ..tensor_cores.limits
         };
         let batches = self.groups * self.class_count() * pieces;
         let sums = [self.rows, product(&self.columns)];
@@ -205,17 +211,17 @@ impl ImplicitGemm {
             span,
             batches,
             sums,
-            units: TensorCores { limits, ..units },
+            tensor_cores: TensorCores { limits, ..tensor_cores },
         })
     }
 
     /// The launches after those that turn operands. The slots are those of the two factors, as the kernel binds them.
-    fn by_units<'a>(
+    fn with_tensor_cores<'a>(
         self,
         mut all: LaunchSequence<'a>,
         factors: [BufferSlot; 2],
         a: &ConvProblem<'a, '_>,
-        units: TensorCores,
+        tensor_cores: TensorCores,
         cut: Option<WarpTiling>,
     ) -> Option<LaunchSequence<'a>> {
         let (epilogue, extra, further) = (a.epilogue, a.extra, self.further(a.extra));
@@ -223,61 +229,66 @@ impl ImplicitGemm {
         if self.len == 0 {
             return Some(LaunchSequence { results: all.results, ..LaunchSequence::default() });
         }
-        let laid = self.laid(units)?;
+        let mma_plan = self.mma_plan(tensor_cores)?;
         let tile = match cut {
-            None => laid.tile(),
-            Some(cut) => mma_sync::MmaTile::cut(units.unit, units.lanes, cut, laid.units.limits),
+            None => mma_plan.tile(),
+            Some(cut) => mma_sync::MmaTile::cut(
+                tensor_cores.unit,
+                tensor_cores.lanes,
+                cut,
+                mma_plan.tensor_cores.limits,
+            ),
         }?;
-        let MmaPlan { words, matrix, length, pieces, span, sums, .. } = laid;
+        let MmaPlan { words, matrix, length, pieces, span, sums, .. } = mma_plan;
         let (by_terms, piece) = (self.of != ConvPass::GradWeight, 16 / self.dtype.size());
-        let apart = (pieces > 1).then_some(pieces);
+        let split_k = (pieces > 1).then_some(pieces);
         let stores = [4, 2].into_iter().find(|&p| self.stored().is_multiple_of(p)).unwrap_or(1);
         let base = problem::ConvConfig {
             of: self.of,
             channels_last: true,
             dtype: self.dtype,
-            extra: if apart.is_some() { Vec::new() } else { extra.iter().map(|e| e.1.into()).collect() },
+            extra: if split_k.is_some() { Vec::new() } else { extra.iter().map(|e| e.1.into()).collect() },
             // Only for the name.
             tile: SimtTile { group: tile.subgroups, each: tile.each, depth: tile.depth, slots: tile.slots },
             rank: self.windows.len(),
             padded: self.padded,
             masked: false,
             void: false,
-            many: false,
-            apart: apart.is_some(),
+            multi_chunk: false,
+            split_k: split_k.is_some(),
             staged: Some(StagingConfig {
-                along: [by_terms; 2],
+                k_major: [by_terms; 2],
                 width: [piece as u8; 2],
                 matrix,
                 words,
-                whole: product(&self.terms).is_multiple_of(mma_implicit_gemm::whole_terms(units.unit)),
+                whole: product(&self.terms).is_multiple_of(mma_implicit_gemm::whole_terms(tensor_cores.unit)),
                 stores: stores as u8,
             }),
             wide: false,
         };
-        let form = mma_implicit_gemm::ConvMmaConfig { base, tile, span };
+        let config = mma_implicit_gemm::ConvMmaConfig { base, tile, span };
         let tiles = [0, 1].map(|side| sums[side].div_ceil(tile.size(side) as usize));
-        let outermost = apart.unwrap_or(self.class_count());
+        let outermost = split_k.unwrap_or(self.class_count());
         let (mut given, groups) =
-            self.numbers(&form.base, outermost, tiles, if apart.is_some() { &[] } else { &further });
-        if apart.is_some() {
+            self.args(&config.base, outermost, tiles, if split_k.is_some() { &[] } else { &further });
+        if split_k.is_some() {
             given.push(length as i64);
         }
         let groups = grid(groups as u64);
         let scalar = indexing::scalar(false);
         let mut buffers = factors.to_vec();
         let others: Vec<BufferSlot> = (0..extra.len()).map(|i| BufferSlot::Operand(2 + i)).collect();
-        if apart.is_none() {
-            let key = epilogue.key(Key::of("conv by units").with(&form));
+        if split_k.is_none() {
+            let key = epilogue.key(Key::of("conv_mma").with(&config));
             let work =
-                args::work(key, move || mma_implicit_gemm::build(epilogue, &form), groups, scalar, &given);
+                args::work(key, move || mma_implicit_gemm::build(epilogue, &config), groups, scalar, &given);
             buffers.extend(others);
             buffers.push(BufferSlot::Result(0));
             all.push(work, &buffers);
             return Some(all);
         }
-        let key = PLAIN.key(Key::of("conv by units").with(&form));
-        let work = args::work(key, move || mma_implicit_gemm::build(&PLAIN, &form), groups, scalar, &given);
+        let key = PLAIN.key(Key::of("conv_mma").with(&config));
+        let work = args::work(key, move || mma_implicit_gemm::build(&PLAIN, &config), groups, scalar, &given);
         let sums = BufferSlot::Scratch(all.scratch.len());
         all.scratch.push(BufferSpec::of(split_k_reduce::elem(self.dtype), pieces * self.len));
         buffers.push(sums);

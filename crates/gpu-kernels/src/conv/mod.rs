@@ -38,7 +38,7 @@ use crate::formula::Formula;
 use crate::gemm::CatalogueEpilogue;
 use crate::gemm::split_k_reduce;
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, args, grid};
+use crate::launch::{ComputeUnits, Key, Work, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::ir::Elem;
@@ -83,6 +83,8 @@ struct ImplicitGemm {
     /// As in [`ConvConfig`]; and how many of a column's outer parts are stored then, of those that memory has.
     channels_last: bool,
     outers: usize,
+    /// As in [`ConvProblem`].
+    compute_units: ComputeUnits,
 }
 
 fn product(all: &[usize]) -> usize {
@@ -98,10 +100,10 @@ fn row_major(dims: &[usize]) -> Vec<i64> {
     strides
 }
 
-/// A layout's strides in a factor: of the group (`size` steps of axis `along`), of the axes `first` and `second`, of the rest.
-fn factor(l: &Layout, size: usize, along: usize, [first, second]: [usize; 2]) -> FactorStrides {
+/// A layout's strides in a factor: of the group (`size` steps of axis `axis`), of the axes `first` and `second`, of the rest.
+fn factor(l: &Layout, size: usize, axis: usize, [first, second]: [usize; 2]) -> FactorStrides {
     let s = l.strides();
-    let mut strides = vec![size as isize * s[along], s[first], s[second]];
+    let mut strides = vec![size as isize * s[axis], s[first], s[second]];
     strides.extend(&s[2..]);
     FactorStrides { offset: l.offset(), strides }
 }
@@ -135,6 +137,8 @@ pub struct ConvProblem<'a, 'l> {
     pub epilogue: &'a dyn Formula,
     /// Further operands of that: views of the result's shape.
     pub extra: &'l [(&'l Layout, DType)],
+    /// Those of the device: how many workgroups keep it busy.
+    pub compute_units: ComputeUnits,
 }
 
 impl<'a, 'l> ConvProblem<'a, 'l> {
@@ -147,7 +151,16 @@ impl<'a, 'l> ConvProblem<'a, 'l> {
         sizes: &'l [usize],
         extra: &'l [(&'l Layout, DType)],
     ) -> Self {
-        ConvProblem { of: ConvPass::Forward, c, dtype, operands, sizes, epilogue, extra }
+        ConvProblem {
+            of: ConvPass::Forward,
+            c,
+            dtype,
+            operands,
+            sizes,
+            epilogue,
+            extra,
+            compute_units: ComputeUnits::default(),
+        }
     }
     /// The gradient by x or by w.
     pub fn gradient(
@@ -157,7 +170,20 @@ impl<'a, 'l> ConvProblem<'a, 'l> {
         operands: [&'l Layout; 2],
         sizes: &'l [usize],
     ) -> ConvProblem<'static, 'l> {
-        ConvProblem { of, c, dtype, operands, sizes, epilogue: &PLAIN, extra: &[] }
+        ConvProblem {
+            of,
+            c,
+            dtype,
+            operands,
+            sizes,
+            epilogue: &PLAIN,
+            extra: &[],
+            compute_units: ComputeUnits::default(),
+        }
+    }
+    /// The same on a device of so many compute units.
+    pub fn on(self, compute_units: ComputeUnits) -> Self {
+        ConvProblem { compute_units, ..self }
     }
     /// How many multiplications it takes.
     pub fn products(&self) -> usize {
@@ -183,8 +209,8 @@ impl<'a, 'l> ConvProblem<'a, 'l> {
 
 /// The work of one of the three. Operands: the two, further operands of the epilogue. Result: y, or the gradient.
 pub fn steps<'a>(a: &ConvProblem<'a, '_>, how: ConvPath) -> LaunchSequence<'a> {
-    if let ConvPath::TensorCore(units) = how
-        && let Some(all) = mma::steps(a, units, None)
+    if let ConvPath::TensorCore(groups) = how
+        && let Some(all) = mma::steps(a, groups, None)
     {
         return all;
     }
@@ -192,15 +218,15 @@ pub fn steps<'a>(a: &ConvProblem<'a, '_>, how: ConvPath) -> LaunchSequence<'a> {
 }
 
 /// The ways that a device has for it, of which `ConvCandidate::Default` is the first. All of them give the same bits.
-pub fn ways(a: &ConvProblem<'_, '_>, how: ConvPath) -> Vec<ConvCandidate> {
-    if let ConvPath::TensorCore(units) = how
-        && let Some(cuts) = mma::cuts(a, units)
+pub fn candidates(a: &ConvProblem<'_, '_>, how: ConvPath) -> Vec<ConvCandidate> {
+    if let ConvPath::TensorCore(groups) = how
+        && let Some(cuts) = mma::cuts(a, groups)
     {
         return std::iter::once(ConvCandidate::Default)
             .chain(cuts.into_iter().map(ConvCandidate::TensorCore))
             .collect();
     }
-    ImplicitGemm::of(a).ways(how)
+    ImplicitGemm::of(a).candidates(how)
 }
 
 /// The work as [`steps`] has it, in one of the ways that there are. `None` if it cannot be done so: what is a way for some convolutions of
@@ -212,7 +238,7 @@ pub fn steps_by<'a>(
 ) -> Option<LaunchSequence<'a>> {
     match (way, how) {
         (ConvCandidate::Default, _) => Some(steps(a, how)),
-        (ConvCandidate::TensorCore(cut), ConvPath::TensorCore(units)) => mma::steps(a, units, Some(cut)),
+        (ConvCandidate::TensorCore(cut), ConvPath::TensorCore(groups)) => mma::steps(a, groups, Some(cut)),
         (ConvCandidate::TensorCore(_), ConvPath::Direct | ConvPath::Auto(_) | ConvPath::ImplicitGemm(_)) => {
             None
         }
@@ -220,13 +246,14 @@ pub fn steps_by<'a>(
             let plan = ImplicitGemm::of(a);
             let tile = if let ConvCandidate::ImplicitGemm(tile) = way { tile } else { plan.plain_tile() };
             // Where matrix units do it, their order of sums is the one that it has.
-            ways(a, how).contains(&way).then(|| plan.tiled(a, tile, true))
+            candidates(a, how).contains(&way).then(|| plan.tiled(a, tile, true))
         }
     }
 }
 
-/// So many workgroups keep a large device busy.
-const BUSY: usize = 1024;
+/// Workgroups of 64 invocations that keep a compute unit busy, and of those that stage terms in shared memory, which are larger.
+const GROUPS_PER_UNIT: u32 = 8;
+const STAGED_GROUPS_PER_UNIT: u32 = 2;
 /// What follows a gradient: nothing.
 const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
 
@@ -266,6 +293,7 @@ impl ImplicitGemm {
             len: n * outs * product(out),
             channels_last: false,
             outers: n,
+            compute_units: a.compute_units,
             wide: [x, w].into_iter().chain(extra.iter().map(|(l, _)| *l)).any(indexing::is_wide),
         }
     }
@@ -301,6 +329,7 @@ impl ImplicitGemm {
             len: n * channels * c.groups * product(spatial),
             channels_last: false,
             outers: n,
+            compute_units: a.compute_units,
             wide: indexing::is_wide(g) || indexing::is_wide(w),
         }
     }
@@ -332,6 +361,7 @@ impl ImplicitGemm {
             len: outs * channels * product(taps),
             channels_last: false,
             outers: channels,
+            compute_units: a.compute_units,
             wide: indexing::is_wide(x) || indexing::is_wide(g),
         }
     }
@@ -349,11 +379,13 @@ impl ImplicitGemm {
     }
     /// Do chunks have workgroups of their own? With strides, those of the gradient by x are not the same for all positions. Without, 256
     /// channels of 14 x 14 (8 images, 3 x 3 taps) took 170 us in 200 workgroups that had five chunks each.
-    fn are_apart(&self, tile: SimtTile) -> bool {
-        let busy = if tile.depth > 0 { BUSY / 4 } else { BUSY };
-        self.class_count() == 1 && split_k_reduce::are_apart(self.units(tile), busy, self.chunks(), self.len)
+    fn worth_split_k(&self, tile: SimtTile) -> bool {
+        let per_unit = if tile.depth > 0 { STAGED_GROUPS_PER_UNIT } else { GROUPS_PER_UNIT };
+        let busy = self.compute_units.filled_by(per_unit);
+        self.class_count() == 1
+            && split_k_reduce::worth_split_k(self.workgroups(tile), busy, self.chunks(), self.len)
     }
-    fn units(&self, tile: SimtTile) -> usize {
+    fn workgroups(&self, tile: SimtTile) -> usize {
         self.tiles(tile).iter().product::<usize>() * self.groups * self.class_count()
     }
     fn tiles(&self, t: SimtTile) -> [usize; 2] {
@@ -364,23 +396,25 @@ impl ImplicitGemm {
     /// The launches.
     fn steps<'a>(self, a: &ConvProblem<'a, '_>, how: ConvPath) -> LaunchSequence<'a> {
         let exactly = matches!(how, ConvPath::ImplicitGemm(_));
-        if self.has_planes() && !exactly {
+        if self.is_depthwise() && !exactly {
             let (extra, further) = (a.extra, self.further(a.extra));
             let mut all = self.none();
             let elems = extra.iter().map(|(_, d)| Elem::from(*d)).collect();
             let others = (0..extra.len()).map(|i| BufferSlot::Operand(2 + i));
             let factors = a.factors([0, 1]).map(BufferSlot::Operand);
             let buffers = factors.into_iter().chain(others).chain([BufferSlot::Result(0)]);
-            all.push(self.planes(a.epilogue, elems, &further), &buffers.collect::<Vec<_>>());
+            all.push(self.depthwise_launch(a.epilogue, elems, &further), &buffers.collect::<Vec<_>>());
             return all;
         }
         if let ConvPath::Auto(limits) | ConvPath::TensorCore(TensorCores { limits, .. }) = how
-            && let Some(cut) = self.few(limits)
+            && let Some(cut) = self.depthwise_grad_weight_tiling(limits)
         {
-            return self.in_chunks(a, self.chunks() > 1, |chunks| Some(self.few_launch(cut, chunks)));
+            return self.in_chunks(a, self.chunks() > 1, |chunks| {
+                Some(self.depthwise_grad_weight_launch(cut, chunks))
+            });
         }
-        if matches!(how, ConvPath::Auto(_) | ConvPath::TensorCore(_)) && self.has_lines() {
-            return self.in_chunks(a, false, |_| Some(self.lines()));
+        if matches!(how, ConvPath::Auto(_) | ConvPath::TensorCore(_)) && self.is_few_channels() {
+            return self.in_chunks(a, false, |_| Some(self.few_channel_launch()));
         }
         self.tiled(a, self.tile(how), !exactly)
     }
@@ -394,9 +428,9 @@ impl ImplicitGemm {
     /// The launches with a tile; `several`: there may be more than one.
     fn tiled<'a>(&self, a: &ConvProblem<'a, '_>, tile: SimtTile, several: bool) -> LaunchSequence<'a> {
         // A few long chains: their chunks are computed side by side, and added in order afterwards.
-        let apart = self.are_apart(tile) && several;
+        let split_k = self.worth_split_k(tile) && several;
         let (epilogue, further) = (a.epilogue, self.further(a.extra));
-        self.in_chunks(a, apart, |chunks| match chunks {
+        self.in_chunks(a, split_k, |chunks| match chunks {
             Some(_) => self.launch(&PLAIN, Vec::new(), &[], tile, chunks),
             None => {
                 let elems = a.extra.iter().map(|(_, d)| Elem::from(*d)).collect();
@@ -404,17 +438,17 @@ impl ImplicitGemm {
             }
         })
     }
-    /// One launch, or with `apart` one that makes the sums of so many chunks, and one that joins them.
+    /// One launch, or with `split_k` one that makes the sums of so many chunks, and one that joins them.
     fn in_chunks<'a>(
         &self,
         a: &ConvProblem<'a, '_>,
-        apart: bool,
+        split_k: bool,
         launch: impl Fn(Option<usize>) -> Option<Work<'a>>,
     ) -> LaunchSequence<'a> {
         let (mut all, chunks) = (self.none(), self.chunks());
         let mut buffers = a.factors([0, 1]).map(BufferSlot::Operand).to_vec();
         let others: Vec<BufferSlot> = (0..a.extra.len()).map(|i| BufferSlot::Operand(2 + i)).collect();
-        if !apart {
+        if !split_k {
             if let Some(work) = launch(None) {
                 buffers.extend(others);
                 buffers.push(BufferSlot::Result(0));
@@ -433,23 +467,24 @@ impl ImplicitGemm {
         all
     }
 
-    /// One launch: left, right, further operands, result. With `apart`, the sums of so many chunks come out instead.
+    /// One launch: left, right, further operands, result. With `split_k`, the sums of so many chunks come out instead.
     fn launch<'a>(
         &self,
         epilogue: &'a dyn Formula,
         extra: Vec<Elem>,
         further: &[FactorStrides],
         tile: SimtTile,
-        apart: Option<usize>,
+        split_k: Option<usize>,
     ) -> Option<Work<'a>> {
         if self.len == 0 {
             return None;
         }
-        let made = self.len * apart.unwrap_or(1);
+        let made = self.len * split_k.unwrap_or(1);
         let wide = self.wide || indexing::are_many(made);
         let staged = self.staged(tile);
-        let tile = if staged.is_some() { self.flows(tile) } else { SimtTile { depth: 0, slots: 0, ..tile } };
-        let form = ConvConfig {
+        let tile =
+            if staged.is_some() { self.with_cp_async(tile) } else { SimtTile { depth: 0, slots: 0, ..tile } };
+        let config = ConvConfig {
             of: self.of,
             channels_last: false,
             dtype: self.dtype,
@@ -462,23 +497,23 @@ impl ImplicitGemm {
                 && self.of != ConvPass::GradWeight
                 && self.taps_met() <= 32,
             void: self.void,
-            many: product(&self.terms) > order::CHUNK && apart.is_none(),
-            apart: apart.is_some(),
+            multi_chunk: product(&self.terms) > order::CHUNK && split_k.is_none(),
+            split_k: split_k.is_some(),
             staged: staged.clone(),
             wide,
         };
-        let outermost = apart.unwrap_or(self.class_count());
-        let (all, units) = self.numbers(&form, outermost, self.tiles(tile), further);
-        let groups = grid(units as u64);
-        let key = epilogue.key(Key::of("conv").with(&form));
-        let scalar = indexing::scalar(form.wide);
+        let outermost = split_k.unwrap_or(self.class_count());
+        let (all, groups) = self.args(&config, outermost, self.tiles(tile), further);
+        let groups = grid(groups as u64);
+        let key = epilogue.key(Key::of("conv").with(&config));
+        let scalar = indexing::scalar(config.wide);
         Some(args::work(
             key,
             move || {
-                if form.staged.is_some() {
-                    smem_implicit_gemm::build(epilogue, &form)
+                if config.staged.is_some() {
+                    smem_implicit_gemm::build(epilogue, &config)
                 } else {
-                    direct::build(epilogue, &form)
+                    direct::build(epilogue, &config)
                 }
             },
             groups,
@@ -488,9 +523,9 @@ impl ImplicitGemm {
     }
 
     /// The numbers of a launch, as `ConvArgs` asks for them, and its workgroups: over so many chunks or classes, and tiles.
-    fn numbers(
+    fn args(
         &self,
-        form: &ConvConfig,
+        config: &ConvConfig,
         outermost: usize,
         tiles: [usize; 2],
         further: &[FactorStrides],
@@ -499,27 +534,27 @@ impl ImplicitGemm {
             [outermost, self.groups, tiles[0], tiles[1], self.rows, product(&self.columns)]
                 .map(|v| v as i64)
                 .to_vec();
-        if form.columns_last() {
+        if config.columns_last() {
             let dims = [&[1], &self.columns[1..], &self.columns[..1]].concat();
-            all.extend(indexing::sizes_any(&dims, form.wide));
+            all.extend(indexing::sizes_any(&dims, config.wide));
         } else {
-            all.extend(indexing::sizes_any(&self.columns, form.wide));
+            all.extend(indexing::sizes_any(&self.columns, config.wide));
         }
         all.extend(self.terms.iter().map(|&t| t as i64));
         all.extend(self.windows.iter().flatten());
         all.extend(self.classes.iter().flatten());
         all.extend(&self.result);
-        if form.apart {
+        if config.split_k {
             all.push(self.len as i64);
         }
         for f in [&self.left, &self.right].into_iter().chain(further) {
             all.push(f.offset as i64);
             all.extend(f.strides.iter().map(|&s| s as i64));
         }
-        if form.staged.is_some() {
+        if config.staged.is_some() {
             all.push(self.left_step().unwrap_or(0));
         }
-        if form.columns_last() {
+        if config.columns_last() {
             all.push(self.outers as i64);
         }
         (all, outermost * self.groups * tiles[0] * tiles[1])

@@ -4,7 +4,7 @@
 //! A workgroup turns a tile of positions by channels in shared memory, so that it reads and writes neighbours.
 
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes};
 use crate::reduce::block_reduce;
 use elinvar_core::{DType, Layout};
@@ -13,11 +13,11 @@ use elinvar_kernel::ir::{Access, Builtin, Elem, Kernel};
 
 /// Positions and channels of a workgroup.
 const TILE: [u32; 2] = [64, 32];
-const INVOCATIONS: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 /// From channel to channel in shared memory.
 const PITCH: u32 = TILE[0] + 1;
 /// Channels that are stored at once.
-const STORED: u32 = 4;
+const CHANNELS_PER_STORE: u32 = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +51,7 @@ pub(crate) fn to_nhwc(x: &Layout, dtype: DType, t: NhwcView) -> Work<'static> {
         let w = indexing::vector(x, dims.rank() - 1);
         if even || dims[dims.rank() - 1].is_multiple_of(4) { w } else { 1 }
     };
-    let form = NhwcTransposeConfig { elem: dtype.into(), rank: dims.rank() - 2, width };
+    let config = NhwcTransposeConfig { elem: dtype.into(), rank: dims.rank() - 2, width };
     let tiles = [positions.div_ceil(TILE[0] as usize), (groups * t.padded).div_ceil(TILE[1] as usize)];
     let sizes = [dims[t.outer], positions, groups * t.padded, t.channels, t.padded, tiles[0], tiles[1]];
     let mut all: Vec<i64> = sizes.map(|n| n as i64).to_vec();
@@ -59,25 +59,25 @@ pub(crate) fn to_nhwc(x: &Layout, dtype: DType, t: NhwcView) -> Work<'static> {
     all.push(x.offset() as i64);
     all.extend([strides[t.outer], strides[t.channel]].map(|s| s as i64));
     all.extend(strides[2..].iter().map(|&s| s as i64));
-    let key = Key::of("turned channels").with(&form);
+    let key = Key::of("nhwc_transpose").with(&config);
     let launched = grid((dims[t.outer] * tiles[0] * tiles[1]) as u64);
-    args::work(key, move || build(&form), launched, indexing::scalar(false), &all)
+    args::work(key, move || build(&config), launched, indexing::scalar(false), &all)
 }
 
-fn build(form: &NhwcTransposeConfig) -> Kernel {
-    let NhwcTransposeConfig { elem, rank, width } = *form;
-    let k = Builder::new(&format!("turned_channels_{elem}_{rank}_w{width}"), [INVOCATIONS, 1, 1]);
+fn build(config: &NhwcTransposeConfig) -> Kernel {
+    let NhwcTransposeConfig { elem, rank, width } = *config;
+    let k = Builder::new(&format!("nhwc_transpose_{elem}_{rank}_w{width}"), [BLOCK_THREADS, 1, 1]);
     let x = k.buffer("x", elem, Access::Read);
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(false);
-    let numbers = LaunchArgs::new(&k, number, 7 + indexing::count(rank, false) + 3 + rank);
+    let args = LaunchArgs::new(&k, number, 7 + indexing::count(rank, false) + 3 + rank);
     let [outers, positions, all_channels, channels, padded, tiles_p, tiles_c] =
-        ["outers", "positions", "all", "channels", "padded", "tiles_p", "tiles_c"].map(|n| numbers.get(n));
-    let axes = Axes::read_any(&numbers, "size", rank, false);
-    let [offset, by_outer, by_channel] = ["offset", "outer", "channel"].map(|n| numbers.get(n));
-    let strides = indexing::strides(&numbers, "axis", rank);
+        ["outers", "positions", "all", "channels", "padded", "tiles_p", "tiles_c"].map(|n| args.get(n));
+    let axes = Axes::read_any(&args, "size", rank, false);
+    let [offset, by_outer, by_channel] = ["offset", "outer", "channel"].map(|n| args.get(n));
+    let strides = indexing::strides(&args, "axis", rank);
 
-    let group = group_number(&k, number);
+    let group = linear_group_id(&k, number);
     let tile = group % (tiles_p * tiles_c);
     let outer = group / (tiles_p * tiles_c);
     // The last row of a grid may have workgroups too many.
@@ -93,8 +93,8 @@ fn build(form: &NhwcTransposeConfig) -> Kernel {
         let at = axes.index(p.min(positions - 1));
         indexing::position(offset + outer.min(outers - 1) * by_outer, &at, &strides)
     };
-    for round in 0..TILE[1] * line / INVOCATIONS {
-        let row = index / i64::from(line) + i64::from(round * (INVOCATIONS / line));
+    for round in 0..TILE[1] * line / BLOCK_THREADS {
+        let row = index / i64::from(line) + i64::from(round * (BLOCK_THREADS / line));
         let channel = first[1] + row.to(number);
         let (g, c) = (channel / padded, channel % padded);
         let there = p.lt(positions) & channel.lt(all_channels) & c.lt(channels);
@@ -108,15 +108,15 @@ fn build(form: &NhwcTransposeConfig) -> Kernel {
         }
     }
     k.barrier();
-    let line = TILE[1] / STORED;
-    let place = index % i64::from(line) * i64::from(STORED);
+    let line = TILE[1] / CHANNELS_PER_STORE;
+    let place = index % i64::from(line) * i64::from(CHANNELS_PER_STORE);
     let channel = first[1] + place.to(number);
-    for round in 0..TILE[0] * line / INVOCATIONS {
-        let row = index / i64::from(line) + i64::from(round * (INVOCATIONS / line));
+    for round in 0..TILE[0] * line / BLOCK_THREADS {
+        let row = index / i64::from(line) + i64::from(round * (BLOCK_THREADS / line));
         let p = first[0] + row.to(number);
         k.if_(p.lt(positions) & channel.lt(all_channels) & exists, || {
             let each = |i: u32| k.load(staged, (place + i64::from(i)) * i64::from(PITCH) + row, 1);
-            let v: Vec<Val> = (0..STORED).map(each).collect();
+            let v: Vec<Val> = (0..CHANNELS_PER_STORE).map(each).collect();
             k.store(y, (outer * positions + p) * all_channels + channel, k.compose(&v));
         });
     }

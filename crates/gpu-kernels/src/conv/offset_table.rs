@@ -42,7 +42,7 @@ impl TableSpan {
 }
 
 /// The bit of a column beyond the last, and of a term beyond the last, in the last word.
-const BEYOND: [u32; 2] = [31, 30];
+const OUT_OF_RANGE_BIT: [u32; 2] = [31, 30];
 
 /// How many taps, of all axes together, so many words have bits for.
 pub const fn most_taps(words: u8) -> usize {
@@ -73,14 +73,14 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
     pub fn new(
         k: &'k Builder,
         h: &'h ConvArgs<'k>,
-        form: &ConvConfig,
+        config: &ConvConfig,
         staged: &StagingConfig,
         span: TableSpan,
     ) -> Self {
-        let room = span.entries() * span.windows;
-        let right = k.shared("right_terms", Elem::I32, room * entry(staged.words));
-        let left = (!staged.matrix).then(|| k.shared("left_terms", Elem::I32, room));
-        let ConvConfig { of, padded, channels_last, .. } = *form;
+        let capacity = span.entries() * span.windows;
+        let right = k.shared("right_terms", Elem::I32, capacity * entry(staged.words));
+        let left = (!staged.matrix).then(|| k.shared("left_terms", Elem::I32, capacity));
+        let ConvConfig { of, padded, channels_last, .. } = *config;
         OffsetTable { k, h, of, words: staged.words, padded, channels_last, span, right, left }
     }
 
@@ -107,7 +107,7 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
                 let words = self.with_ends(words, 1, beyond);
                 let slot = self.slot(t);
                 let mut all = vec![offset];
-                all.extend(words.iter().map(|w| w.bits(Scalar::I32)));
+                all.extend(words.iter().map(|w| w.bitcast(Scalar::I32)));
                 k.store(self.right, slot * i64::from(entry(self.words)), k.compose(&all));
                 if let Some(left) = self.left {
                     let offset = axes
@@ -170,7 +170,7 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
             let size = self.h.terms.sizes[a];
             words = k.for_(before.like(0), count, before.like(1), &words, |tap, words| {
                 // Below 0 is far above as unsigned.
-                let inside = (start[a] + tap * step).bits(Scalar::U32).lt(size.bits(Scalar::U32));
+                let inside = (start[a] + tap * step).bitcast(Scalar::U32).lt(size.bitcast(Scalar::U32));
                 self.set(words, before + tap, !inside)
             });
             before = before + count;
@@ -210,8 +210,8 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
     /// Words of a column (side 0) or a term (1), with the two bits of those beyond the last: each has the other's.
     fn with_ends(&self, mut words: Vec<Val<'k>>, side: usize, beyond: Val<'k>) -> Vec<Val<'k>> {
         let last = words.last_mut().expect("there is a word");
-        let other = self.k.u32(1 << BEYOND[1 - side]);
-        *last = *last | other | (beyond.to(Scalar::U32) << i64::from(BEYOND[side]));
+        let other = self.k.u32(1 << OUT_OF_RANGE_BIT[1 - side]);
+        *last = *last | other | (beyond.to(Scalar::U32) << i64::from(OUT_OF_RANGE_BIT[side]));
         words
     }
 
@@ -225,8 +225,8 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
     }
 
     fn slot(&self, t: Val<'k>) -> Val<'k> {
-        let room = self.span.entries() * self.span.windows;
-        (t.bits(Scalar::U32) >> i64::from(self.span.grain.ilog2())) & i64::from(room - 1)
+        let capacity = self.span.entries() * self.span.windows;
+        (t.bitcast(Scalar::U32) >> i64::from(self.span.grain.ilog2())) & i64::from(capacity - 1)
     }
 }
 
@@ -254,7 +254,8 @@ impl<'k> OffsetTable<'k, '_> {
         let h = self.h;
         let places = |side: usize| -> Vec<Val<'k>> {
             let size = [b.size[side], b.depth];
-            let all = smem_load::rounds(b.index, b.invocations, size, staged.along[side], staged.width[side]);
+            let all =
+                smem_load::rounds(b.index, b.invocations, size, staged.k_major[side], staged.width[side]);
             all.into_iter().map(|(place, ..)| place).collect()
         };
         let left = if staged.matrix {
@@ -275,7 +276,7 @@ impl<'k> OffsetTable<'k, '_> {
             invocations: b.invocations,
             size: b.size[side],
             depth: b.depth,
-            along: staged.along[side],
+            k_major: staged.k_major[side],
             width: staged.width[side],
             from,
             corner: b.corner[side],
@@ -340,7 +341,7 @@ impl<'k> TileSource<'k> for TableSource<'k, '_> {
                 let width = entry(table.words) as u8;
                 let entry = k.load(table.right, table.slot(of.term) * i64::from(width), width);
                 let meets = |(i, &w): (usize, &Val<'k>)| {
-                    (w & entry.extract(i as u8 + 1).bits(Scalar::U32)).eq(k.u32(0))
+                    (w & entry.extract(i as u8 + 1).bitcast(Scalar::U32)).eq(k.u32(0))
                 };
                 let inside = words.iter().enumerate().map(meets).reduce(|a, b| a & b);
                 ElementLocation { at: *base + entry.extract(0), of_side: inside, of_terms: None }

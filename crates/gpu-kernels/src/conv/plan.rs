@@ -2,7 +2,7 @@
 
 use super::offset_table::{TableSpan, most_taps};
 use super::problem::{ConvPass, StagingConfig};
-use super::{BUSY, FactorStrides, ImplicitGemm, SimtTile, TensorCores, WorkgroupLimits, product};
+use super::{FactorStrides, GROUPS_PER_UNIT, ImplicitGemm, SimtTile, TensorCores, WorkgroupLimits, product};
 use crate::formula::Compute;
 use crate::gemm::mma_sync::WarpTiling;
 use crate::layout::indexing;
@@ -23,7 +23,7 @@ pub enum ConvPath {
     ImplicitGemm(SimtTile),
 }
 
-/// A way to do a convolution, of those that a device has ([`super::ways`]): for whoever tries them. No bit depends on it.
+/// A way to do a convolution, of those that a device has ([`super::candidates`]): for whoever tries them. No bit depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConvCandidate {
     /// The one that is taken without trying.
@@ -40,7 +40,7 @@ impl ConvCandidate {
     /// All that there are.
     pub fn all() -> impl Iterator<Item = ConvCandidate> {
         let tiles = TILES.iter().flat_map(|&(tile, _)| variants(tile));
-        let cuts = std::iter::once(BROAD).chain(WarpTiling::all());
+        let cuts = std::iter::once(WIDE_TILING).chain(WarpTiling::all());
         [ConvCandidate::Default, ConvCandidate::Direct]
             .into_iter()
             .chain(tiles.map(ConvCandidate::ImplicitGemm))
@@ -49,15 +49,15 @@ impl ConvCandidate {
 }
 
 /// For the usual 64 filters: twice as many columns are computed with what is loaded of them.
-pub(super) const BROAD: WarpTiling = WarpTiling { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
+pub(super) const WIDE_TILING: WarpTiling = WarpTiling { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
 
 /// Tiles with staged terms, from the largest to the smallest, and what part of a device's peak each is good for, as a guess:
 /// the part of all instructions that are products, times what latency leaves.
 const TILES: [(SimtTile, f64); 10] = [
-    (BROADER[0], 1.0),
-    (BROADER[1], 0.95),
+    (LARGEST_TILES[0], 1.0),
+    (LARGEST_TILES[1], 0.95),
     (tile([16, 16], [8, 4]), 0.95),
-    (UNEVEN, 0.85),
+    (FORWARD_TILE, 0.85),
     (tile([8, 16], [8, 4]), 0.8),
     (tile([4, 32], [8, 4]), 0.78),
     (tile([8, 16], [4, 4]), 0.6),
@@ -66,12 +66,12 @@ const TILES: [(SimtTile, f64); 10] = [
     (tile([8, 16], [4, 2]), 0.4),
 ];
 /// Those with the most sums.
-const BROADER: [SimtTile; 2] = [tile([16, 16], [8, 8]), tile([8, 16], [8, 8])];
+const LARGEST_TILES: [SimtTile; 2] = [tile([16, 16], [8, 8]), tile([8, 16], [8, 8])];
 /// For forwards: 64 rows by 96 columns cut many a result into as many tiles as a device has room for at a time. On an H100 64 filters of 8
 /// images of 56 x 56 (3 x 3 taps, 64 channels) took 59 us so, 65 in tiles of 64 columns, and 98 in chunks side by side with 128.
-const UNEVEN: SimtTile = SimtTile { group: [8, 24], each: [8, 4], depth: 16, slots: 3 };
+const FORWARD_TILE: SimtTile = SimtTile { group: [8, 24], each: [8, 4], depth: 16, slots: 3 };
 /// What the largest is good for where twice as many workgroups of half its size are faster: anywhere but in gradients by w.
-const BESIDE: f64 = 0.9;
+const HALF_TILE_GAIN: f64 = 0.9;
 const fn tile(group: [u32; 2], each: [u32; 2]) -> SimtTile {
     SimtTile { group, each, depth: 8, slots: 3 }
 }
@@ -80,13 +80,13 @@ fn variants(tile: SimtTile) -> [SimtTile; 3] {
     [tile, SimtTile { slots: 0, ..tile }, SimtTile { slots: 0, depth: 2 * tile.depth, ..tile }]
 }
 /// What is left of it where another launch adds the sums of chunks.
-const JOINED: f64 = 0.95;
+const SPLIT_K_EFFICIENCY: f64 = 0.95;
 /// So many invocations keep a large device busy.
-const INVOCATIONS: f64 = 32768.0;
+const FULL_DEVICE_THREADS: f64 = 32768.0;
 /// Fewer rows share too little of what a column's terms cost.
-pub(super) const FEWEST_ROWS: usize = 8;
+pub(super) const MIN_ROWS: usize = 8;
 /// Fewer products are over before a tile is staged.
-const FEWEST_PRODUCTS: usize = 1 << 12;
+const MIN_PRODUCTS: usize = 1 << 12;
 
 /// Sizes and strides of parts of a number, the innermost last.
 type SizesAndStrides = Vec<(usize, i64)>;
@@ -114,8 +114,8 @@ struct OperandAccess {
 
 impl OperandAccess {
     /// How many neighbours can be read at once, along terms or along lines; lines of a tile have `line` of them.
-    fn width(&self, along: bool, line: u32, most: u8) -> u8 {
-        let (inner, outer) = if along { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
+    fn width(&self, k_major: bool, line: u32, most: u8) -> u8 {
+        let (inner, outer) = if k_major { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
         let (count, stride, others) = run(inner);
         let mut all = others.into_iter().chain(outer.iter().filter(|d| d.0 != 1).map(|d| d.1));
         let strides: Vec<i64> = all.by_ref().chain(self.begin.iter().copied()).collect();
@@ -132,10 +132,10 @@ impl OperandAccess {
     fn direction(&self, tile: SimtTile, side: usize, most: u8, vectors: bool) -> (bool, u8) {
         let most = if vectors { most } else { 1 };
         let across = self.width(false, tile.size(side), most);
-        let along = self.width(true, tile.depth, most);
+        let k_major = self.width(true, tile.depth, most);
         let [lines, terms] = [&self.lines, &self.terms].map(|d| run(d).1.unsigned_abs());
-        let along_is_better = if along == across { lines != 1 && terms < lines } else { along > across };
-        if along_is_better { (true, along) } else { (false, across) }
+        let along_is_better = if k_major == across { lines != 1 && terms < lines } else { k_major > across };
+        if along_is_better { (true, k_major) } else { (false, across) }
     }
 }
 
@@ -202,7 +202,7 @@ impl ImplicitGemm {
     }
 
     /// A tile with its terms brought by copies, if they need no conversion.
-    pub(super) fn flows(&self, tile: SimtTile) -> SimtTile {
+    pub(super) fn with_cp_async(&self, tile: SimtTile) -> SimtTile {
         let whole = block_reduce::elem(Compute::from(self.dtype).scalar()) == Elem::from(self.dtype);
         SimtTile { slots: if whole { tile.slots } else { 0 }, ..tile }
     }
@@ -212,20 +212,20 @@ impl ImplicitGemm {
         if tile.depth == 0 || self.void || self.wide || indexing::are_many(self.len) {
             return None;
         }
-        let tile = self.flows(tile);
+        let tile = self.with_cp_async(tile);
         // A copy of f64 brings two.
         let most = if tile.slots > 0 { (16 / self.dtype.size()) as u8 } else { 4 };
         let matrix = self.left_step().is_some();
         let one_class = self.class_count() == 1;
         let left = self.left_side().direction(tile, 0, most, one_class);
         let right = self.right_side().direction(tile, 1, most, one_class && !self.padded);
-        let along = [left.0, right.0];
+        let k_major = [left.0, right.0];
         let stores = [4, 2].into_iter().find(|&p| {
-            tile.neighbours(1, along[1]).is_multiple_of(u32::from(p))
+            tile.neighbours(1, k_major[1]).is_multiple_of(u32::from(p))
                 && self.stored().is_multiple_of(usize::from(p))
         });
         Some(StagingConfig {
-            along,
+            k_major,
             width: [left.1, right.1],
             matrix,
             words: self.words()?,
@@ -238,7 +238,7 @@ impl ImplicitGemm {
 
     /// Bytes of shared memory that a tile takes.
     fn shared_bytes(&self, tile: SimtTile, words: u8) -> u32 {
-        let tile = self.flows(tile);
+        let tile = self.with_cp_async(tile);
         let chunks = if tile.slots > 0 && self.chunks() > 1 { 2 } else { 1 };
         tile.shared_elements() * self.dtype.compute().size() as u32
             + 4 * TableSpan::chunks(chunks).elements(words, self.left_step().is_some())
@@ -259,7 +259,7 @@ impl ImplicitGemm {
         let words = self.words()?;
         let sizes = [self.rows, product(&self.columns)];
         let products = self.len.saturating_mul(product(&self.terms)) / self.class_count();
-        if self.rows < FEWEST_ROWS || products < FEWEST_PRODUCTS {
+        if self.rows < MIN_ROWS || products < MIN_PRODUCTS {
             return None;
         }
         let goodness = |&(tile, peak): &(SimtTile, f64)| {
@@ -269,20 +269,25 @@ impl ImplicitGemm {
             };
             // As many as chunks that are whole: where the last one has few terms, its workgroups are soon done.
             let chunks = product(&self.terms) as f64 / order::CHUNK as f64;
-            let (apart, joined) = if self.are_apart(tile) { (chunks, JOINED) } else { (1.0, 1.0) };
-            let busy = self.units(tile) as f64 * apart * f64::from(tile.invocations());
-            peak * used(0) * used(1) * (busy / INVOCATIONS).min(1.0) * joined
+            let (split_k, joined) =
+                if self.worth_split_k(tile) { (chunks, SPLIT_K_EFFICIENCY) } else { (1.0, 1.0) };
+            let busy = self.workgroups(tile) as f64 * split_k * f64::from(tile.invocations());
+            peak * used(0) * used(1) * (busy / FULL_DEVICE_THREADS).min(1.0) * joined
         };
         let all = TILES.iter().map(|&(tile, peak)| {
-            let slots = if limits.asynchronous && self.gains_by_copies(tile) { tile.slots } else { 0 };
-            let peak = if tile == BROADER[0] && self.of != ConvPass::GradWeight { BESIDE } else { peak };
+            let slots = if limits.cp_async && self.gains_by_copies(tile) { tile.slots } else { 0 };
+            let peak = if tile == LARGEST_TILES[0] && self.of != ConvPass::GradWeight {
+                HALF_TILE_GAIN
+            } else {
+                peak
+            };
             // Of gradients by w, whose terms are positions, 16 at a time took 0.85 to 0.95 of the time of eight.
             let depth =
                 if self.of == ConvPass::GradWeight && slots == 0 { 2 * tile.depth } else { tile.depth };
-            (self.flows(SimtTile { slots, depth, ..tile }), peak)
+            (self.with_cp_async(SimtTile { slots, depth, ..tile }), peak)
         });
         let best = all
-            .filter(|(tile, _)| self.of == ConvPass::Forward || tile.group != UNEVEN.group)
+            .filter(|(tile, _)| self.of == ConvPass::Forward || tile.group != FORWARD_TILE.group)
             .filter(|(tile, _)| self.fits(*tile, limits, words))
             .max_by(|a, b| goodness(a).total_cmp(&goodness(b)));
         best.map(|(tile, _)| tile).filter(|&tile| self.staged(tile).is_some())
@@ -292,7 +297,8 @@ impl ImplicitGemm {
     /// channels took 1.4 to 2 times as long with them, and forwards the larger workgroups 1.1 times; the smaller 0.9, but of one chunk (three
     /// channels by 7 x 7) 1.3.
     fn gains_by_copies(&self, tile: SimtTile) -> bool {
-        self.dtype == DType::F64 || (self.of == ConvPass::Forward && tile == BROADER[1] && self.chunks() > 1)
+        self.dtype == DType::F64
+            || (self.of == ConvPass::Forward && tile == LARGEST_TILES[1] && self.chunks() > 1)
     }
 
     fn fits(&self, tile: SimtTile, limits: WorkgroupLimits, words: u8) -> bool {
@@ -307,13 +313,17 @@ impl ImplicitGemm {
             && self.shared_bytes(tile, words) <= limits.shared
     }
 
-    /// See [`super::ways`]: those without matrix units.
-    pub(super) fn ways(&self, how: ConvPath) -> Vec<ConvCandidate> {
+    /// See [`super::candidates`]: those without matrix units.
+    pub(super) fn candidates(&self, how: ConvPath) -> Vec<ConvCandidate> {
         let (ConvPath::Auto(limits) | ConvPath::TensorCore(TensorCores { limits, .. })) = how else {
             return vec![ConvCandidate::Default];
         };
         // Planes are always the best that there is, and so is what is made for few rows.
-        if self.has_planes() || self.few(limits).is_some() || self.has_lines() || self.len == 0 {
+        if self.is_depthwise()
+            || self.depthwise_grad_weight_tiling(limits).is_some()
+            || self.is_few_channels()
+            || self.len == 0
+        {
             return vec![ConvCandidate::Default];
         }
         let chosen = self.staged_tile(limits);
@@ -324,7 +334,7 @@ impl ImplicitGemm {
         let is_way = |tile: &SimtTile| {
             // Not mostly beyond the ends of the result; with copies where the device and the type have such.
             (0..2).all(|side| tile.size(side) as usize <= sizes[side].next_multiple_of(32))
-                && (tile.slots == 0 || limits.asynchronous && self.flows(*tile).slots > 0)
+                && (tile.slots == 0 || limits.cp_async && self.with_cp_async(*tile).slots > 0)
                 && Some(*tile) != chosen
                 && self.fits(*tile, limits, words)
                 && self.staged(*tile).is_some()
@@ -342,7 +352,10 @@ impl ImplicitGemm {
         };
         // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
         let large = tile(8);
-        if self.rows >= 32 && self.tiles(large).iter().product::<usize>() * self.groups >= BUSY / 2 {
+        if self.rows >= 32
+            && self.tiles(large).iter().product::<usize>() * self.groups
+                >= self.compute_units.filled_by(GROUPS_PER_UNIT / 2)
+        {
             return large;
         }
         tile(if self.rows >= 4 { 4 } else { self.rows.max(1) as u32 })

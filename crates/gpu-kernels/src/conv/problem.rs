@@ -5,7 +5,7 @@ use crate::formula::{Compute, Formula};
 use crate::gemm::SimtTile;
 use crate::gemm::split_k_reduce;
 use crate::launch::args::LaunchArgs;
-use crate::launch::group_number;
+use crate::launch::linear_group_id;
 use crate::layout::indexing::{self, Axes};
 use elinvar_core::DType;
 use elinvar_kernel::builder::{Builder, Val};
@@ -43,9 +43,9 @@ pub struct ConvConfig {
     /// Has the right factor no elements? Then it is +0 everywhere.
     pub void: bool,
     /// May there be several chunks of terms?
-    pub many: bool,
+    pub multi_chunk: bool,
     /// Does each chunk have a workgroup of its own, and its sums a place of their own?
-    pub apart: bool,
+    pub split_k: bool,
     /// Does the outer part of a term (in the gradient by w, of a column), a channel, count faster than the taps? Only where any
     /// order of sums will do.
     pub channels_last: bool,
@@ -59,7 +59,7 @@ pub struct ConvConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StagingConfig {
     /// Are neighbouring terms read by neighbours, and not neighbouring rows or columns?
-    pub along: [bool; 2],
+    pub k_major: [bool; 2],
     /// How many numbers are read at once.
     pub width: [u8; 2],
     /// Is the left factor a matrix, with one stride for all terms?
@@ -85,18 +85,18 @@ impl ConvConfig {
             (self.padded, "_padded"),
             (self.masked, "_masked"),
             (self.void, "_void"),
-            (self.many, "_many"),
-            (self.apart, "_apart"),
+            (self.multi_chunk, "_multi_chunk"),
+            (self.split_k, "_split_k"),
             (self.channels_last, "_last"),
             (self.wide, "_wide"),
         ];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         let staged = self.staged.as_ref().map_or(String::new(), |s| {
-            let along: String = s.along.iter().map(|&a| if a { "k" } else { "x" }).collect();
+            let k_major: String = s.k_major.iter().map(|&a| if a { "k" } else { "x" }).collect();
             let StagingConfig { width: [vl, vr], words, stores, .. } = s;
             let matrix = if s.matrix { "_matrix" } else { "" };
             let whole = if s.whole { "_whole" } else { "" };
-            format!("d{depth}s{slots}_{along}_v{vl}{vr}{stores}_m{words}{matrix}{whole}")
+            format!("d{depth}s{slots}_{k_major}_v{vl}{vr}{stores}_m{words}{matrix}{whole}")
         });
         let name = epilogue.name();
         format!("{of}{}d_{name}_{}{extra}_{a}x{b}of{c}x{d}{staged}{flags}", self.rank, self.dtype)
@@ -114,7 +114,7 @@ impl ConvConfig {
             + 4 * r
             + classes
             + (3 + r)
-            + usize::from(self.apart)
+            + usize::from(self.split_k)
             + factors * (4 + r)
             + usize::from(self.staged.is_some())
             + usize::from(self.columns_last())
@@ -131,16 +131,10 @@ pub(super) struct ConvStrides<'k> {
 }
 
 impl<'k> ConvStrides<'k> {
-    pub fn read(numbers: &LaunchArgs<'k>, name: &str, rank: usize) -> Self {
-        let get = |what: &str| numbers.get(&format!("{name}_{what}"));
+    pub fn read(args: &LaunchArgs<'k>, name: &str, rank: usize) -> Self {
+        let get = |what: &str| args.get(&format!("{name}_{what}"));
         let (first, group, one, two) = (get("offset"), get("group"), get("one"), get("two"));
-        ConvStrides {
-            first,
-            group,
-            one,
-            two,
-            axes: indexing::strides(numbers, &format!("{name}_axis"), rank),
-        }
+        ConvStrides { first, group, one, two, axes: indexing::strides(args, &format!("{name}_axis"), rank) }
     }
 }
 
@@ -219,62 +213,62 @@ pub(super) struct ConvArgs<'k> {
 }
 
 impl<'k> ConvArgs<'k> {
-    pub fn read(k: &'k Builder, form: &ConvConfig) -> Self {
-        ConvArgs::read_with(k, form, None).0
+    pub fn read(k: &'k Builder, config: &ConvConfig) -> Self {
+        ConvArgs::read_with(k, config, None).0
     }
 
     /// The same with one more number behind them, if a name of it is given.
-    pub fn read_with(k: &'k Builder, form: &ConvConfig, more: Option<&str>) -> (Self, Option<Val<'k>>) {
+    pub fn read_with(k: &'k Builder, config: &ConvConfig, more: Option<&str>) -> (Self, Option<Val<'k>>) {
         // Operands are bound in the order of the work: what comes first is said there.
-        let elem = Elem::from(form.dtype);
-        let names = match form.of {
+        let elem = Elem::from(config.dtype);
+        let names = match config.of {
             ConvPass::Forward => ["x", "w"],
             ConvPass::GradInput | ConvPass::GradWeight => ["left", "right"],
         };
         let places = names.map(|name| k.buffer(name, elem, Access::Read));
-        let [left_place, right_place] = match form.of {
+        let [left_place, right_place] = match config.of {
             ConvPass::Forward => [places[1], places[0]],
             ConvPass::GradInput | ConvPass::GradWeight => places,
         };
-        let extras: Vec<Place> = (form.extra.iter().enumerate())
+        let extras: Vec<Place> = (config.extra.iter().enumerate())
             .map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read))
             .collect();
-        let out = if form.apart { split_k_reduce::elem(form.dtype) } else { elem };
+        let out = if config.split_k { split_k_reduce::elem(config.dtype) } else { elem };
         let y = k.buffer("y", out, Access::Write);
-        let number = indexing::scalar(form.wide);
-        let rank = form.rank;
-        let numbers = LaunchArgs::new(k, number, form.count() + usize::from(more.is_some()));
+        let number = indexing::scalar(config.wide);
+        let rank = config.rank;
+        let args = LaunchArgs::new(k, number, config.count() + usize::from(more.is_some()));
         let [outermost, groups, tiles_m, tiles_n, rows, columns] =
-            ["outermost", "groups", "tiles_m", "tiles_n", "m", "n"].map(|n| numbers.get(n));
+            ["outermost", "groups", "tiles_m", "tiles_n", "m", "n"].map(|n| args.get(n));
         // With channels last, there is nothing before the axes.
-        let parts = rank + 1 + usize::from(form.columns_last());
-        let column_axes = Axes::read_any(&numbers, "column", parts, form.wide);
-        let term_counts: Vec<Val> = (0..=rank).map(|a| numbers.get(&format!("terms{a}"))).collect();
+        let parts = rank + 1 + usize::from(config.columns_last());
+        let column_axes = Axes::read_any(&args, "column", parts, config.wide);
+        let term_counts: Vec<Val> = (0..=rank).map(|a| args.get(&format!("terms{a}"))).collect();
         let windows: Vec<[Val; 4]> = (0..rank)
-            .map(|a| ["by", "from", "move", "size"].map(|what| numbers.get(&format!("{what}{a}"))))
+            .map(|a| ["by", "from", "move", "size"].map(|what| args.get(&format!("{what}{a}"))))
             .collect();
-        let classes: Vec<[Val; 5]> = (0..if form.of == ConvPass::GradInput { rank } else { 0 })
+        let classes: Vec<[Val; 5]> = (0..if config.of == ConvPass::GradInput { rank } else { 0 })
             .map(|a| {
                 let names = ["stride", "dilation", "padding", "spatial", "every"];
-                names.map(|what| numbers.get(&format!("{what}{a}")))
+                names.map(|what| args.get(&format!("{what}{a}")))
             })
             .collect();
         let result = {
-            let [group, one, outer] = ["y_group", "y_row", "y_outer"].map(|n| numbers.get(n));
-            let axes = indexing::strides(&numbers, "y_axis", rank);
+            let [group, one, outer] = ["y_group", "y_row", "y_outer"].map(|n| args.get(n));
+            let axes = indexing::strides(&args, "y_axis", rank);
             ConvStrides { first: group.like(0), group, one, two: outer, axes }
         };
-        let len = form.apart.then(|| numbers.get("len"));
-        let left = ConvStrides::read(&numbers, "left", rank);
-        let right = ConvStrides::read(&numbers, "right", rank);
+        let len = config.split_k.then(|| args.get("len"));
+        let left = ConvStrides::read(&args, "left", rank);
+        let right = ConvStrides::read(&args, "right", rank);
         let further: Vec<ConvStrides> =
-            (0..extras.len()).map(|i| ConvStrides::read(&numbers, &format!("e{i}"), rank)).collect();
-        let left_step = form.staged.is_some().then(|| numbers.get("left_step"));
-        let outers = form.columns_last().then(|| numbers.get("outers"));
-        let more = more.map(|name| numbers.get(name));
+            (0..extras.len()).map(|i| ConvStrides::read(&args, &format!("e{i}"), rank)).collect();
+        let left_step = config.staged.is_some().then(|| args.get("left_step"));
+        let outers = config.columns_last().then(|| args.get("outers"));
+        let more = more.map(|name| args.get(name));
 
         // Which piece.
-        let unit = group_number(k, number);
+        let unit = linear_group_id(k, number);
         let in_group = tiles_m * tiles_n;
         let asked = unit / (in_group * groups);
         let outer_number = asked.min(outermost - 1);
@@ -289,7 +283,7 @@ impl<'k> ConvArgs<'k> {
             let [by, from, step, size] = windows[a];
             terms.sizes.push(size);
             let zero = by.like(0);
-            if form.of != ConvPass::GradInput {
+            if config.of != ConvPass::GradInput {
                 terms.counts.push(term_counts[a + 1]);
                 terms.axes.push([zero, by.like(1), step]);
                 starts.push((by, from));
@@ -322,7 +316,7 @@ impl<'k> ConvArgs<'k> {
             places: [left_place, right_place],
             extras,
             y,
-            dtype: form.dtype,
+            dtype: config.dtype,
             rows,
             columns,
             column_axes,

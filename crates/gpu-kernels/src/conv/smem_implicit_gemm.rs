@@ -9,20 +9,20 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Kernel};
 
 /// The kernel of a form whose terms are staged.
-pub fn build(epilogue: &dyn Formula, form: &ConvConfig) -> Kernel {
-    let tile = form.tile;
-    let staged = form.staged.as_ref().expect("a form of this kernel says how terms are staged");
-    let k = Builder::new(&form.name(epilogue), [tile.invocations(), 1, 1]);
-    let h = ConvArgs::read(&k, form);
+pub fn build(epilogue: &dyn Formula, config: &ConvConfig) -> Kernel {
+    let tile = config.tile;
+    let staged = config.staged.as_ref().expect("a form of this kernel says how terms are staged");
+    let k = Builder::new(&config.name(epilogue), [tile.invocations(), 1, 1]);
+    let h = ConvArgs::read(&k, config);
     let index = k.builtin(Builtin::LocalIndex);
     let corner = [0, 1].map(|side| h.tile[side] * i64::from(tile.size(side)));
     let terms = h.terms.count();
-    let micro = ThreadTile { k: &k, dtype: form.dtype, tile, along: staged.along, index };
+    let micro = ThreadTile { k: &k, dtype: config.dtype, tile, k_major: staged.k_major, index };
     let none = micro.none();
     let to = micro.shared();
-    let flows = tile.slots > 0;
-    let span = TableSpan::chunks(if flows && form.many { 2 } else { 1 });
-    let table = OffsetTable::new(&k, &h, form, staged, span);
+    let with_cp_async = tile.slots > 0;
+    let span = TableSpan::chunks(if with_cp_async && config.multi_chunk { 2 } else { 1 });
+    let table = OffsetTable::new(&k, &h, config, staged, span);
 
     let bring = StagingJob {
         index,
@@ -35,10 +35,14 @@ pub fn build(epilogue: &dyn Formula, form: &ConvConfig) -> Kernel {
     let stages = table.stages(staged, &bring);
     let fill = |start: Val| table.fill(start, [index, terms], tile.invocations());
     let fill: &dyn Fn(Val<'_>) = &|start| fill(start);
-    let chunks =
-        ChunkLoop { terms, many: form.many, of: form.apart.then_some(h.outer_number), before: Some(fill) };
-    let sums = if flows {
-        micro.flowing(stages, to, &chunks, &none)
+    let chunks = ChunkLoop {
+        terms,
+        multi_chunk: config.multi_chunk,
+        of: config.split_k.then_some(h.outer_number),
+        before: Some(fill),
+    };
+    let sums = if with_cp_async {
+        micro.multistage(stages, to, &chunks, &none)
     } else {
         micro.staged(&stages, to, &chunks, &none)
     };

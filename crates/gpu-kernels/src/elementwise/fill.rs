@@ -3,16 +3,16 @@
 //! The value is a number of the launch, as its bits, so there is one kernel for each type of memory.
 
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing;
 use elinvar_core::{DType, Scalar as Value, rounding};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Constant, Elem, Kernel, Scalar};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 /// Elements that an invocation stores.
-const WIDTH: u8 = 4;
+const ELEMENTS_PER_THREAD: u8 = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,12 +28,12 @@ pub fn fill(value: Value, dtype: DType, len: usize) -> Option<Work<'static>> {
     if len == 0 {
         return None;
     }
-    let form = FillConfig { elem: dtype.into(), wide: indexing::are_many(len) };
-    let bits = nearest(value, form.elem).bits;
-    let numbers = [len as i64, i64::from(bits as u32), (bits >> 32) as i64];
-    let groups = grid((len as u64).div_ceil(u64::from(GROUP) * u64::from(WIDTH)));
-    let key = Key::of("fill").with(&form);
-    Some(args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &numbers))
+    let config = FillConfig { elem: dtype.into(), wide: indexing::are_many(len) };
+    let bits = nearest(value, config.elem).bits;
+    let args = [len as i64, i64::from(bits as u32), (bits >> 32) as i64];
+    let groups = grid((len as u64).div_ceil(u64::from(BLOCK_THREADS) * u64::from(ELEMENTS_PER_THREAD)));
+    let key = Key::of("fill").with(&config);
+    Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &args))
 }
 
 /// The element nearest to a value, as the number that is stored for it: floats round once to nearest even; integers cut
@@ -64,9 +64,9 @@ pub(crate) fn number<'k>(s: Scalar, [low, high]: [Val<'k>; 2]) -> Val<'k> {
     match s {
         Scalar::Bool => low.to(Scalar::Bool),
         Scalar::U32 => low,
-        Scalar::I32 | Scalar::F32 => low.bits(s),
+        Scalar::I32 | Scalar::F32 => low.bitcast(s),
         Scalar::U64 => both(),
-        Scalar::I64 | Scalar::F64 => both().bits(s),
+        Scalar::I64 | Scalar::F64 => both().bitcast(s),
     }
 }
 
@@ -76,18 +76,19 @@ pub(crate) fn word64<'k>(low: Val<'k>, high: Val<'k>) -> Val<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(form: &FillConfig) -> Kernel {
-    let wide = if form.wide { "_wide" } else { "" };
-    let k = Builder::new(&format!("fill_{}{wide}", form.elem), [GROUP, 1, 1]);
-    let y = k.buffer("y", form.elem, Access::Write);
-    let s = indexing::scalar(form.wide);
-    let numbers = LaunchArgs::new(&k, s, 3);
-    let [len, low, high] = ["len", "low", "high"].map(|n| numbers.get(n));
-    let value = number(form.elem.scalar(), [low, high]);
+pub fn build(config: &FillConfig) -> Kernel {
+    let wide = if config.wide { "_wide" } else { "" };
+    let k = Builder::new(&format!("fill_{}{wide}", config.elem), [BLOCK_THREADS, 1, 1]);
+    let y = k.buffer("y", config.elem, Access::Write);
+    let s = indexing::scalar(config.wide);
+    let args = LaunchArgs::new(&k, s, 3);
+    let [len, low, high] = ["len", "low", "high"].map(|n| args.get(n));
+    let value = number(config.elem.scalar(), [low, high]);
     // Neighbours store neighbours; an invocation's elements lie a workgroup apart.
-    let first = group_number(&k, s) * i64::from(GROUP * u32::from(WIDTH)) + k.local_id(0).to(s);
-    for e in 0..WIDTH {
-        let i = first + i64::from(GROUP * u32::from(e));
+    let first = linear_group_id(&k, s) * i64::from(BLOCK_THREADS * u32::from(ELEMENTS_PER_THREAD))
+        + k.local_id(0).to(s);
+    for e in 0..ELEMENTS_PER_THREAD {
+        let i = first + i64::from(BLOCK_THREADS * u32::from(e));
         k.if_(i.lt(len), || k.store(y, i, value));
     }
     k.finish()

@@ -9,7 +9,7 @@
 
 use crate::formula::{Compute, Formula, leave};
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, JoinedAxes, is_wide};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -17,7 +17,7 @@ use elinvar_kernel::ir::{Access, Elem, Kernel, Place, Scalar};
 use elinvar_ops::map::Out;
 
 /// Invocations of a workgroup: eight warps or four wavefronts, as many as keep a multiprocessor busy in a few groups.
-pub(crate) const GROUP: u32 = 256;
+pub(crate) const BLOCK_THREADS: u32 = 256;
 
 /// How an operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -160,10 +160,10 @@ pub fn work<'a>(
     x: &[(&Layout, DType)],
     choice: MapChoice,
 ) -> Option<Work<'a>> {
-    let (form, sizes) = plan(outs, x, choice)?;
-    let key = code.key(Key::of("map").with(&form));
-    let (scalar, numbers, groups) = (form.scalar(), numbers_of(&form, &sizes), form.groups(&sizes));
-    Some(args::work(key, move || build(&code, &form), groups, scalar, &numbers))
+    let (config, sizes) = plan(outs, x, choice)?;
+    let key = code.key(Key::of("map").with(&config));
+    let (scalar, args, groups) = (config.scalar(), args_of(&config, &sizes), config.groups(&sizes));
+    Some(args::work(key, move || build(&code, &config), groups, scalar, &args))
 }
 
 /// The form of a map of these operands, and its numbers.
@@ -208,9 +208,9 @@ pub(crate) fn plan(
         }
     }
     let rank = if strided { dims.len() } else { 0 };
-    let form = MapConfig { operands, outs: outs.to_vec(), rank, width, wide };
+    let config = MapConfig { operands, outs: outs.to_vec(), rank, width, wide };
     let operands = x.iter().zip(strides).map(|((l, _), s)| (l.offset(), s)).collect();
-    Some((form, MapSizes { len, dims, operands }))
+    Some((config, MapSizes { len, dims, operands }))
 }
 
 impl MapConfig {
@@ -218,7 +218,7 @@ impl MapConfig {
         indexing::scalar(self.wide)
     }
     pub(crate) fn groups(&self, sizes: &MapSizes) -> [u32; 3] {
-        grid((sizes.len as u64).div_ceil(u64::from(GROUP) * u64::from(self.width)))
+        grid((sizes.len as u64).div_ceil(u64::from(BLOCK_THREADS) * u64::from(self.width)))
     }
     /// Numbers of a launch: the length; size and reciprocal of each axis but the first; offset (and strides) of each
     /// operand.
@@ -251,39 +251,39 @@ impl MapConfig {
 }
 
 /// What the kernel asks for, in its order.
-pub(crate) fn numbers_of(form: &MapConfig, sizes: &MapSizes) -> Vec<i64> {
-    let mut numbers = vec![sizes.len as i64];
-    if form.rank > 0 {
-        numbers.extend(indexing::sizes(&sizes.dims, form.wide));
+pub(crate) fn args_of(config: &MapConfig, sizes: &MapSizes) -> Vec<i64> {
+    let mut args = vec![sizes.len as i64];
+    if config.rank > 0 {
+        args.extend(indexing::sizes(&sizes.dims, config.wide));
     }
-    for ((_, walk), (offset, strides)) in form.operands.iter().zip(&sizes.operands) {
-        numbers.push(*offset as i64);
+    for ((_, walk), (offset, strides)) in config.operands.iter().zip(&sizes.operands) {
+        args.push(*offset as i64);
         if walk.by_strides() {
-            numbers.extend(strides.iter().map(|&s| s as i64));
+            args.extend(strides.iter().map(|&s| s as i64));
         }
     }
-    assert_eq!(numbers.len(), form.count(), "as many numbers as the kernel asks for");
-    numbers
+    assert_eq!(args.len(), config.count(), "as many numbers as the kernel asks for");
+    args
 }
 
 /// The number of the first element of an invocation.
 fn first<'k>(k: &'k Builder, scalar: Scalar, width: u8) -> Val<'k> {
-    let group = group_number(k, scalar);
-    let i = group * i64::from(GROUP) + k.local_id(0).to(scalar);
+    let group = linear_group_id(k, scalar);
+    let i = group * i64::from(BLOCK_THREADS) + k.local_id(0).to(scalar);
     if width == 1 { i } else { i * i64::from(width) }
 }
 
 /// The kernel of a form.
-pub fn build(code: &dyn ElementCode, form: &MapConfig) -> Kernel {
-    let k = Builder::new(&form.name(code), [GROUP, 1, 1]);
-    let operands: Vec<Place> = (form.operands.iter().enumerate())
+pub fn build(code: &dyn ElementCode, config: &MapConfig) -> Kernel {
+    let k = Builder::new(&config.name(code), [BLOCK_THREADS, 1, 1]);
+    let operands: Vec<Place> = (config.operands.iter().enumerate())
         .map(|(i, (e, _))| k.buffer(&format!("x{i}"), *e, Access::Read))
         .collect();
-    let results: Vec<Place> = (form.outs.iter().enumerate())
+    let results: Vec<Place> = (config.outs.iter().enumerate())
         .map(|(i, e)| k.buffer(&if i == 0 { "y".into() } else { format!("y{i}") }, *e, Access::Write))
         .collect();
-    elements(&k, form, &operands, |ends, x| {
-        ends.store(&results, &code.emit(&k, x, form.width));
+    elements(&k, config, &operands, |ends, x| {
+        ends.store(&results, &code.emit(&k, x, config.width));
     });
     k.finish()
 }
@@ -291,38 +291,40 @@ pub fn build(code: &dyn ElementCode, form: &MapConfig) -> Kernel {
 /// Asks for the numbers of a form, and does something with the operands' elements of an invocation.
 pub(crate) fn elements<'k>(
     k: &'k Builder,
-    form: &MapConfig,
+    config: &MapConfig,
     operands: &[Place],
     with: impl FnOnce(&VectorTail<'k>, &[Val<'k>]),
 ) {
-    let numbers = LaunchArgs::new(k, form.scalar(), form.count());
-    let len = numbers.get("len");
-    let axes = Axes::read(&numbers, "size", form.rank, form.wide);
-    let places: Vec<(Val, Vec<Val>)> = (form.operands.iter().enumerate())
+    let args = LaunchArgs::new(k, config.scalar(), config.count());
+    let len = args.get("len");
+    let axes = Axes::read(&args, "size", config.rank, config.wide);
+    let places: Vec<(Val, Vec<Val>)> = (config.operands.iter().enumerate())
         .map(|(i, (_, walk))| {
-            let offset = numbers.get(&format!("offset{i}"));
-            let axes = if walk.by_strides() { form.rank } else { 0 };
-            (offset, indexing::strides(&numbers, &format!("stride{i}"), axes))
+            let offset = args.get(&format!("offset{i}"));
+            let axes = if walk.by_strides() { config.rank } else { 0 };
+            (offset, indexing::strides(&args, &format!("stride{i}"), axes))
         })
         .collect();
 
-    let i = first(k, form.scalar(), form.width);
+    let i = first(k, config.scalar(), config.width);
     k.if_(i.lt(len), || {
         let at = axes.index(i);
-        let dense: Vec<(Place, Val)> = (operands.iter().zip(&form.operands).zip(&places))
+        let dense: Vec<(Place, Val)> = (operands.iter().zip(&config.operands).zip(&places))
             .filter(|((_, (_, walk)), _)| *walk == ReadPattern::Dense)
             .map(|((&p, _), (offset, _))| (p, *offset + i))
             .collect();
-        let ends = VectorTail::new(k, i, len, form.width);
+        let ends = VectorTail::new(k, i, len, config.width);
         let mut loaded = ends.load(&dense).into_iter();
-        let x: Vec<Val> = (operands.iter().zip(&form.operands).zip(&places))
+        let x: Vec<Val> = (operands.iter().zip(&config.operands).zip(&places))
             .map(|((&p, (_, walk)), (offset, strides))| match walk {
-                ReadPattern::Broadcast => k.load(p, *offset, 1).splat(form.width),
+                ReadPattern::Broadcast => k.load(p, *offset, 1).splat(config.width),
                 ReadPattern::Dense => loaded.next().expect("each of them was loaded"),
                 ReadPattern::Strided => k.load(p, indexing::position(*offset, &at, strides), 1),
-                ReadPattern::StridedVec4 => k.load(p, indexing::position(*offset, &at, strides), form.width),
+                ReadPattern::StridedVec4 => {
+                    k.load(p, indexing::position(*offset, &at, strides), config.width)
+                }
                 ReadPattern::BroadcastVec4 => {
-                    k.load(p, indexing::position(*offset, &at, strides), 1).splat(form.width)
+                    k.load(p, indexing::position(*offset, &at, strides), 1).splat(config.width)
                 }
             })
             .collect();
@@ -344,7 +346,7 @@ impl<'k> VectorTail<'k> {
         VectorTail { k, i, len, width }
     }
     /// Are all elements of the vector there?
-    fn whole(&self) -> Val<'k> {
+    fn is_whole(&self) -> Val<'k> {
         !self.len.lt(self.i + i64::from(self.width))
     }
     /// Elements of several places; those past the end of the tensor repeat the first.
@@ -362,7 +364,7 @@ impl<'k> VectorTail<'k> {
             };
             all.iter().map(vector).collect()
         };
-        k.if_else(self.whole(), || all.iter().map(|&(p, at)| k.load(p, at, w)).collect(), one_by_one)
+        k.if_else(self.is_whole(), || all.iter().map(|&(p, at)| k.load(p, at, w)).collect(), one_by_one)
     }
     /// Stores the elements that the tensors have.
     pub(crate) fn store(&self, results: &[Place], values: &[Val<'k>]) {
@@ -379,6 +381,6 @@ impl<'k> VectorTail<'k> {
                 k.if_(at.lt(self.len), || all().for_each(|(y, v)| k.store(y, at, v.extract(e))));
             }
         };
-        k.if_or(self.whole(), || all().for_each(|(y, v)| k.store(y, i, v)), one_by_one);
+        k.if_or(self.is_whole(), || all().for_each(|(y, v)| k.store(y, i, v)), one_by_one);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::fill::{number, word64};
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::copy::Cast;
 use crate::layout::indexing;
 use elinvar_core::DType;
@@ -17,7 +17,7 @@ use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 
 /// Which distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,24 +48,24 @@ pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'st
     if len == 0 {
         return None;
     }
-    let form = |kind| RandomConfig { kind, dtype, wide: indexing::are_many(len) };
+    let config = |kind| RandomConfig { kind, dtype, wide: indexing::are_many(len) };
     let float = |v: f64| Constant::float(Elem::from(dtype).scalar(), v).bits;
-    let (form, bounds) = match r {
-        Random::Uniform { low, high } => (form(Distribution::Uniform), [float(high - low), float(low)]),
-        Random::Normal { mean, std } => (form(Distribution::Normal), [float(std), float(mean)]),
+    let (config, bounds) = match r {
+        Random::Uniform { low, high } => (config(Distribution::Uniform), [float(high - low), float(low)]),
+        Random::Normal { mean, std } => (config(Distribution::Normal), [float(std), float(mean)]),
         Random::Bernoulli { p } => {
             // u < p, for u = k / 2^bits: k < ceil(p 2^bits). A cast takes NaN to 0.
             let scale = if dtype == DType::F64 { 2f64.powi(53) } else { 2f64.powi(24) };
-            (form(Distribution::Bernoulli), [(p * scale).ceil().clamp(0.0, scale) as u64, 0])
+            (config(Distribution::Bernoulli), [(p * scale).ceil().clamp(0.0, scale) as u64, 0])
         }
-        Random::Int { low, high } => (form(Distribution::Int), [high.wrapping_sub(low) as u64, low as u64]),
+        Random::Int { low, high } => (config(Distribution::Int), [high.wrapping_sub(low) as u64, low as u64]),
     };
     let words = [s.seed, s.stream, bounds[0], bounds[1]];
     let mut all = vec![len as i64];
     all.extend(words.iter().flat_map(|&w| [i64::from(w as u32), (w >> 32) as i64]));
-    let groups = grid((len as u64).div_ceil(u64::from(GROUP) * form.each() as u64));
-    let key = Key::of("random").with(&form);
-    Some(args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all))
+    let groups = grid((len as u64).div_ceil(u64::from(BLOCK_THREADS) * config.each() as u64));
+    let key = Key::of("random").with(&config);
+    Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all))
 }
 
 impl RandomConfig {
@@ -94,13 +94,18 @@ impl RandomConfig {
 
 /// Four random words.
 fn philox<'k>(counter: [Val<'k>; 4], key: [Val<'k>; 2]) -> [Val<'k>; 4] {
-    const M: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
-    const W: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
+    const PHILOX_MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
+    const WEYL_KEYS: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
     let (mut c, mut key) = (counter, key);
     let high = |m: i64, x: Val<'k>| x.binary(Binary::MulHigh, x.like(m));
     for _ in 0..10 {
-        c = [high(M[1], c[2]) ^ c[1] ^ key[0], c[2] * M[1], high(M[0], c[0]) ^ c[3] ^ key[1], c[0] * M[0]];
-        key = [key[0] + W[0], key[1] + W[1]];
+        c = [
+            high(PHILOX_MULTIPLIERS[1], c[2]) ^ c[1] ^ key[0],
+            c[2] * PHILOX_MULTIPLIERS[1],
+            high(PHILOX_MULTIPLIERS[0], c[0]) ^ c[3] ^ key[1],
+            c[0] * PHILOX_MULTIPLIERS[0],
+        ];
+        key = [key[0] + WEYL_KEYS[0], key[1] + WEYL_KEYS[1]];
     }
     c
 }
@@ -118,25 +123,25 @@ fn high64<'k>(a: Val<'k>, b: Val<'k>) -> Val<'k> {
 fn normal<L: Lane>(first: L, second: L, std: L, mean: L) -> [L; 2] {
     let radius = (L::lit(-2.0) * (L::lit(1.0) - first).log()).sqrt();
     let angle = L::lit(std::f64::consts::TAU) * second;
-    [angle.cos(), angle.sin()].map(|turned| (radius * turned).fma(std, mean))
+    [angle.cos(), angle.sin()].map(|rotated| (radius * rotated).fma(std, mean))
 }
 
 /// The kernel of a form.
-pub fn build(form: &RandomConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
-    let y = k.buffer("y", form.dtype.into(), Access::Write);
-    let s = indexing::scalar(form.wide);
-    let numbers = LaunchArgs::new(&k, s, 9);
-    let len = numbers.get("len");
+pub fn build(config: &RandomConfig) -> Kernel {
+    let k = Builder::new(&config.name(), [BLOCK_THREADS, 1, 1]);
+    let y = k.buffer("y", config.dtype.into(), Access::Write);
+    let s = indexing::scalar(config.wide);
+    let args = LaunchArgs::new(&k, s, 9);
+    let len = args.get("len");
     let [seed, stream, a, b] = ["seed", "stream", "a", "b"]
-        .map(|name| ["low", "high"].map(|half| numbers.get(&format!("{name}_{half}"))));
-    let block = group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s);
-    let first = block * form.each();
+        .map(|name| ["low", "high"].map(|half| args.get(&format!("{name}_{half}"))));
+    let block = linear_group_id(&k, s) * i64::from(BLOCK_THREADS) + k.local_id(0).to(s);
+    let first = block * config.each();
     k.if_(first.lt(len), || {
-        let upper = if form.wide { (block >> 32).to(Scalar::U32) } else { k.u32(0) };
+        let upper = if config.wide { (block >> 32).to(Scalar::U32) } else { k.u32(0) };
         let counter = [block.to(Scalar::U32), upper, stream[0].to(Scalar::U32), stream[1].to(Scalar::U32)];
         let words = philox(counter, [seed[0].to(Scalar::U32), seed[1].to(Scalar::U32)]);
-        for (e, v) in form.draw(&k, words, [a, b]).into_iter().enumerate() {
+        for (e, v) in config.draw(&k, words, [a, b]).into_iter().enumerate() {
             let i = first + e as i64;
             if e == 0 {
                 k.store(y, i, v);
@@ -154,7 +159,7 @@ impl RandomConfig {
         let elem = Elem::from(self.dtype);
         let s = elem.scalar();
         let pairs = || [word64(words[0], words[1]), word64(words[2], words[3])];
-        let units = || match s {
+        let uniforms = || match s {
             Scalar::F64 => {
                 let scale = k.float(s, 1.0 / 2f64.powi(53));
                 pairs().map(|w| (w >> 11).to(s) * scale).to_vec()
@@ -167,7 +172,7 @@ impl RandomConfig {
         match self.kind {
             Distribution::Uniform => {
                 let [span, low] = bounds.map(|b| number(s, b));
-                units().into_iter().map(|u| u.fma(span, low)).collect()
+                uniforms().into_iter().map(|u| u.fma(span, low)).collect()
             }
             Distribution::Normal => {
                 let given = bounds.map(|b| Term::Value(number(s, b)));
@@ -183,7 +188,7 @@ impl RandomConfig {
                         normal(u, v, std, mean).map(|x| x.0.value(k))
                     }
                 };
-                units().chunks(2).flat_map(pair).collect()
+                uniforms().chunks(2).flat_map(pair).collect()
             }
             Distribution::Bernoulli => {
                 let below = |u: Val<'k>, bound: Scalar| u.lt(number(bound, bounds[0])).to(s);
@@ -195,7 +200,7 @@ impl RandomConfig {
             Distribution::Int => {
                 let [span, low] = bounds.map(|b| number(Scalar::U64, b));
                 let cast = Cast { from: DType::I64, to: self.dtype };
-                let draw = |w| cast.cast((high64(w, span) + low).bits(Scalar::I64));
+                let draw = |w| cast.cast((high64(w, span) + low).bitcast(Scalar::I64));
                 pairs().map(draw).to_vec()
             }
         }

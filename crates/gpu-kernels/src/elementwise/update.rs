@@ -10,7 +10,7 @@
 use super::map::{self, MapChoice, MapConfig, ReadPattern, VectorTail};
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::builder::{Builder, Val};
@@ -87,16 +87,16 @@ pub fn update<'a>(f: &'a dyn UpdateFormula, item: &Item<'_>) -> Option<Work<'a>>
     let operands: Vec<(&Layout, DType)> =
         item.changes.iter().map(|&d| (&own, d)).chain(item.reads.iter().copied()).collect();
     // It has no results beside what changes.
-    let (form, sizes) = map::plan(&[], &operands, MapChoice::default())?;
-    let key = f.key(Key::of("update").with(&(dtype, &form)));
-    let (scalar, all, groups) = (form.scalar(), map::numbers_of(&form, &sizes), form.groups(&sizes));
-    Some(args::work(key, move || build(f, dtype, &form), groups, scalar, &all))
+    let (config, sizes) = map::plan(&[], &operands, MapChoice::default())?;
+    let key = f.key(Key::of("update").with(&(dtype, &config)));
+    let (scalar, all, groups) = (config.scalar(), map::args_of(&config, &sizes), config.groups(&sizes));
+    Some(args::work(key, move || build(f, dtype, &config), groups, scalar, &all))
 }
 
 /// The kernel of a form.
-pub fn build(f: &dyn UpdateFormula, dtype: DType, form: &MapConfig) -> Kernel {
-    let name = format!("update_{}{}", f.name(), form.words());
-    let k = Builder::new(&name, [map::GROUP, 1, 1]);
+pub fn build(f: &dyn UpdateFormula, dtype: DType, config: &MapConfig) -> Kernel {
+    let name = format!("update_{}{}", f.name(), config.words());
+    let k = Builder::new(&name, [map::BLOCK_THREADS, 1, 1]);
     let place = |(i, (elem, _)): (usize, &(Elem, ReadPattern))| {
         if i < f.changes() {
             k.buffer(&format!("x{i}"), *elem, Access::ReadWrite)
@@ -104,12 +104,12 @@ pub fn build(f: &dyn UpdateFormula, dtype: DType, form: &MapConfig) -> Kernel {
             k.buffer(&format!("r{}", i - f.changes()), *elem, Access::Read)
         }
     };
-    let places: Vec<Place> = form.operands.iter().enumerate().map(place).collect();
+    let places: Vec<Place> = config.operands.iter().enumerate().map(place).collect();
     let c = Compute::from(dtype);
-    map::elements(&k, form, &places, |ends, x| {
+    map::elements(&k, config, &places, |ends, x| {
         let x: Vec<Val> = x.iter().map(|&v| c.enter(v)).collect();
         let new = f.emit(&k, c, &x);
-        let new: Vec<Val> = new.into_iter().map(|v| v.splat(form.width)).collect();
+        let new: Vec<Val> = new.into_iter().map(|v| v.splat(config.width)).collect();
         ends.store(&places[..new.len()], &new);
     });
     k.finish()
@@ -129,7 +129,7 @@ pub struct ItemSignature {
 
 impl Item<'_> {
     /// How this item lies; `None` if it needs a launch of its own.
-    pub fn alike(&self) -> Option<ItemSignature> {
+    pub fn signature(&self) -> Option<ItemSignature> {
         let len = self.shape.numel();
         let mut aligned = true;
         let mut read = |&(l, d): &(&Layout, DType)| {
@@ -150,8 +150,8 @@ impl Item<'_> {
         let width = if aligned { 4 } else { 1 };
         (len > 0 && !indexing::are_many(len)).then_some(ItemSignature { dtype: self.dtype, operands, width })
     }
-    fn groups(&self, alike: &ItemSignature) -> i64 {
-        self.shape.numel().div_ceil(map::GROUP as usize * usize::from(alike.width)) as i64
+    fn groups(&self, signature: &ItemSignature) -> i64 {
+        self.shape.numel().div_ceil(map::BLOCK_THREADS as usize * usize::from(signature.width)) as i64
     }
 }
 
@@ -166,18 +166,18 @@ impl ItemSignature {
 ///
 /// # Panics
 /// If there are no items.
-pub fn together<'a>(f: &'a dyn UpdateFormula, alike: &ItemSignature, items: &[&Item<'_>]) -> Work<'a> {
-    let (count, alike) = (items.len(), alike.clone());
-    let key = f.key(Key::of("update together").with(&(&alike, count)));
-    let (mut numbers, mut groups) = (Vec::new(), 0);
+pub fn batched<'a>(f: &'a dyn UpdateFormula, signature: &ItemSignature, items: &[&Item<'_>]) -> Work<'a> {
+    let (count, signature) = (items.len(), signature.clone());
+    let key = f.key(Key::of("update_batched").with(&(&signature, count)));
+    let (mut args, mut groups) = (Vec::new(), 0);
     for item in items {
-        numbers.extend([groups, item.shape.numel() as i64]);
+        args.extend([groups, item.shape.numel() as i64]);
         let offset = |(l, _): &(&Layout, DType)| l.offset() as i64;
-        numbers.extend(item.changes.iter().map(|_| 0).chain(item.reads.iter().map(offset)));
-        groups += item.groups(&alike);
+        args.extend(item.changes.iter().map(|_| 0).chain(item.reads.iter().map(offset)));
+        groups += item.groups(&signature);
     }
     let launch = grid(groups as u64);
-    args::work(key, move || build_together(f, &alike, count), launch, Scalar::I32, &numbers)
+    args::work(key, move || build_batched(f, &signature, count), launch, Scalar::I32, &args)
 }
 
 /// An item in a kernel.
@@ -189,39 +189,40 @@ struct ItemArgs<'k> {
 }
 
 /// The kernel of so many items.
-fn build_together(f: &dyn UpdateFormula, alike: &ItemSignature, count: usize) -> Kernel {
+fn build_batched(f: &dyn UpdateFormula, signature: &ItemSignature, count: usize) -> Kernel {
     let words = MapConfig {
-        operands: alike.operands.clone(),
+        operands: signature.operands.clone(),
         outs: vec![],
         rank: 0,
-        width: alike.width,
+        width: signature.width,
         wide: false,
     };
-    let k = Builder::new(&format!("update{count}_{}{}", f.name(), words.words()), [map::GROUP, 1, 1]);
+    let k = Builder::new(&format!("update{count}_{}{}", f.name(), words.words()), [map::BLOCK_THREADS, 1, 1]);
     let place = |item: usize, i: usize| {
         let access = if i < f.changes() { Access::ReadWrite } else { Access::Read };
-        k.buffer(&format!("x{item}_{i}"), alike.operands[i].0, access)
+        k.buffer(&format!("x{item}_{i}"), signature.operands[i].0, access)
     };
     let places: Vec<Vec<Place>> =
-        (0..count).map(|item| (0..alike.buffers()).map(|i| place(item, i)).collect()).collect();
-    let numbers = LaunchArgs::new(&k, Scalar::I32, count * (2 + alike.buffers()));
+        (0..count).map(|item| (0..signature.buffers()).map(|i| place(item, i)).collect()).collect();
+    let args = LaunchArgs::new(&k, Scalar::I32, count * (2 + signature.buffers()));
     let parts: Vec<ItemArgs> = (places.iter().enumerate())
         .map(|(item, places)| ItemArgs {
-            group: numbers.get(&format!("group{item}")),
-            len: numbers.get(&format!("len{item}")),
+            group: args.get(&format!("group{item}")),
+            len: args.get(&format!("len{item}")),
             operands: (places.iter().enumerate())
-                .map(|(i, &p)| (p, numbers.get(&format!("offset{item}_{i}"))))
+                .map(|(i, &p)| (p, args.get(&format!("offset{item}_{i}"))))
                 .collect(),
         })
         .collect();
-    let group = group_number(&k, Scalar::I32);
-    let width = i64::from(alike.width);
+    let group = linear_group_id(&k, Scalar::I32);
+    let width = i64::from(signature.width);
 
     // The item's first element for this invocation, its length, and the numbers at the element.
     let loaded = choose(&k, group, &parts, &|part| {
-        let i = ((group - part.group) * i64::from(map::GROUP) + k.local_id(0).to(Scalar::I32)) * width;
-        let ends = VectorTail::new(&k, i, part.len, alike.width);
-        let walks = || part.operands.iter().zip(&alike.operands);
+        let i =
+            ((group - part.group) * i64::from(map::BLOCK_THREADS) + k.local_id(0).to(Scalar::I32)) * width;
+        let ends = VectorTail::new(&k, i, part.len, signature.width);
+        let walks = || part.operands.iter().zip(&signature.operands);
         let load = || {
             let dense: Vec<(Place, Val)> = walks()
                 .filter(|(_, (_, walk))| *walk == ReadPattern::Dense)
@@ -230,7 +231,7 @@ fn build_together(f: &dyn UpdateFormula, alike: &ItemSignature, count: usize) ->
             let mut dense = ends.load(&dense).into_iter();
             let each = walks().map(|(&(p, offset), (_, walk))| match walk {
                 ReadPattern::Dense => dense.next().expect("each of them was loaded"),
-                ReadPattern::Broadcast => k.load(p, offset, 1).splat(alike.width),
+                ReadPattern::Broadcast => k.load(p, offset, 1).splat(signature.width),
                 ReadPattern::Strided | ReadPattern::StridedVec4 | ReadPattern::BroadcastVec4 => {
                     unreachable!("items with strides have launches of their own")
                 }
@@ -239,19 +240,19 @@ fn build_together(f: &dyn UpdateFormula, alike: &ItemSignature, count: usize) ->
         };
         // Beyond the end there is nothing to load: what stands there is being changed by others.
         let none = || {
-            let zero = |(_, (e, _)): (_, &(Elem, ReadPattern))| k.int(e.scalar(), 0).splat(alike.width);
+            let zero = |(_, (e, _)): (_, &(Elem, ReadPattern))| k.int(e.scalar(), 0).splat(signature.width);
             walks().map(zero).collect()
         };
         [vec![i, part.len], k.if_else(i.lt(part.len), load, none)].concat()
     });
     let (i, len) = (loaded[0], loaded[1]);
-    let c = Compute::from(alike.dtype);
+    let c = Compute::from(signature.dtype);
     let x: Vec<Val> = loaded[2..].iter().map(|&v| c.enter(v)).collect();
-    let new: Vec<Val> = f.emit(&k, c, &x).into_iter().map(|v| v.splat(alike.width)).collect();
+    let new: Vec<Val> = f.emit(&k, c, &x).into_iter().map(|v| v.splat(signature.width)).collect();
     k.if_(i.lt(len), || {
         choose(&k, group, &parts, &|part| {
             let places: Vec<Place> = part.operands[..new.len()].iter().map(|(p, _)| *p).collect();
-            VectorTail::new(&k, i, len, alike.width).store(&places, &new);
+            VectorTail::new(&k, i, len, signature.width).store(&places, &new);
             Vec::new()
         });
     });

@@ -6,7 +6,7 @@
 use super::StridedMatrix;
 use crate::formula::{Compute, Formula};
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::ir::{Builtin, Elem, Layout as Order, Place};
+use elinvar_kernel::ir::{Builtin, Elem, FragmentLayout as Order, Place};
 
 /// How many fragments, and how they are handed over.
 #[derive(Clone, Copy, Debug)]
@@ -18,19 +18,19 @@ pub(crate) struct EpilogueStaging {
     pub fragment: [u32; 2],
     /// Fragments of a subgroup along m and n, and how many are handed over at a time, side by side.
     pub each: [u32; 2],
-    pub together: u32,
+    pub fragments_together: u32,
 }
 
 impl EpilogueStaging {
     /// Columns that are handed over at a time, and from row to row in shared memory: half-warps store rows that begin in different
     /// banks.
-    pub fn handed(self) -> (u32, u32) {
-        let columns = self.fragment[1] * self.together;
+    pub fn staged_shape(self) -> (u32, u32) {
+        let columns = self.fragment[1] * self.fragments_together;
         (columns, columns + 8)
     }
     /// Elements that a subgroup hands over at a time.
     pub fn sums(self) -> u32 {
-        self.fragment[0] * self.handed().1
+        self.fragment[0] * self.staged_shape().1
     }
     /// Elements of shared memory, of f32.
     pub fn elements(self) -> u32 {
@@ -48,14 +48,14 @@ impl EpilogueStaging {
         sums: &[Val<'k>],
     ) {
         let out = k.shared("sums", Elem::F32, self.elements());
-        let (columns, pitch) = self.handed();
+        let (columns, pitch) = self.staged_shape();
         let lane = k.builtin(Builtin::SubgroupLane);
         let mine = k.builtin(Builtin::SubgroupId) * i64::from(self.sums());
         // Pieces of a row of fragments, and of all of their rows.
         let row = columns / u32::from(width);
         let pieces = self.fragment[0] * row;
-        for (f, sums) in sums.chunks(self.together as usize).enumerate() {
-            let f = f as u32 * self.together;
+        for (f, sums) in sums.chunks(self.fragments_together as usize).enumerate() {
+            let f = f as u32 * self.fragments_together;
             let at = [f / self.each[1], f % self.each[1]];
             if f > 0 {
                 // What was handed over before has been taken.
@@ -63,12 +63,12 @@ impl EpilogueStaging {
             }
             for (i, &sum) in sums.iter().enumerate() {
                 let first = mine + i as i64 * i64::from(self.fragment[1]);
-                k.fragment_store(Order::Rows, out, first, k.u32(pitch), sum);
+                k.fragment_store(Order::RowMajor, out, first, k.u32(pitch), sum);
             }
             k.barrier();
             let places = FragmentPlaces { fragment: self.fragment, at, corner, firsts };
             // Where a lane has the same columns in all rounds, they may be found once.
-            let fixed = (T::ONCE && self.lanes.is_multiple_of(row)).then(|| {
+            let fixed = (T::COLUMNS_ONCE && self.lanes.is_multiple_of(row)).then(|| {
                 let across = lane % i64::from(row) * i64::from(width);
                 (across, target.columns(&places, across, width))
             });
@@ -129,7 +129,7 @@ pub(crate) trait EpilogueTarget<'k> {
     /// What is known of neighbouring columns.
     type Columns;
     /// Is that found once for as many rows as have the same columns?
-    const ONCE: bool;
+    const COLUMNS_ONCE: bool;
     /// Of the columns from one in the fragments on.
     fn columns(&self, places: &FragmentPlaces<'k>, across: Val<'k>, width: u8) -> Self::Columns;
     /// Stores a piece, where it is there.
@@ -153,7 +153,7 @@ pub(crate) struct GemmEpilogue<'k, 'f> {
 impl<'k> EpilogueTarget<'k> for GemmEpilogue<'k, '_> {
     /// The first of them in the fragments.
     type Columns = Val<'k>;
-    const ONCE: bool = false;
+    const COLUMNS_ONCE: bool = false;
     fn columns(&self, _: &FragmentPlaces<'k>, across: Val<'k>, _: u8) -> Val<'k> {
         across
     }

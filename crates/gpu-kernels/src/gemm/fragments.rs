@@ -2,29 +2,29 @@
 
 use super::mma_sync::MmaTile;
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::ir::{Builtin, Constant, Elem, Layout as Order, Place, Role, Scalar};
+use elinvar_kernel::ir::{Builtin, Constant, Elem, FragmentLayout as Order, Place, Role, Scalar};
 
 /// Shared memory for both sides, with a slot for each step that a tile keeps under way.
 pub(crate) struct Fragments<'k> {
     k: &'k Builder,
     tile: MmaTile,
     /// Do neighbouring terms lie side by side, by side?
-    along: [bool; 2],
+    k_major: [bool; 2],
     pub places: [Place; 2],
 }
 
 impl<'k> Fragments<'k> {
-    pub fn new(k: &'k Builder, tile: MmaTile, elem: Elem, along: [bool; 2]) -> Self {
+    pub fn new(k: &'k Builder, tile: MmaTile, elem: Elem, k_major: [bool; 2]) -> Self {
         let places = [0, 1].map(|side| {
-            let (lines, inner) = lines(tile, along, side);
-            let pitch = tile.pitch(inner, along[side]);
+            let (lines, inner) = lines(tile, k_major, side);
+            let pitch = tile.pitch(inner, k_major[side]);
             k.shared(["rows", "columns"][side], elem, lines * pitch * tile.slots.max(1))
         });
-        Fragments { k, tile, along, places }
+        Fragments { k, tile, k_major, places }
     }
     /// From line to line of what is staged of a side.
     pub fn pitch(&self, side: usize) -> u32 {
-        self.tile.pitch(lines(self.tile, self.along, side).1, self.along[side])
+        self.tile.pitch(lines(self.tile, self.k_major, side).1, self.k_major[side])
     }
     /// The first row and column of the subgroup, from the workgroup's.
     pub fn firsts(&self) -> [Val<'k>; 2] {
@@ -58,18 +58,19 @@ impl<'k> Fragments<'k> {
     }
     /// Fragment `u` of a side, from term `at` of what is staged; where that begins, and the subgroup's first row or column in it.
     fn fragment(&self, side: usize, (base, first): (Val<'k>, Val<'k>), [u, at]: [u32; 2]) -> Val<'k> {
-        let (k, t, along) = (self.k, self.tile, self.along[side]);
+        let (k, t, k_major) = (self.k, self.tile, self.k_major[side]);
         let role = [Role::A, Role::B][side];
         let pitch = i64::from(self.pitch(side));
         let place = first + i64::from(u * u32::from(t.unit.shape[side]));
-        let begin = base + if along { place * pitch + i64::from(at) } else { place + i64::from(at) * pitch };
+        let begin =
+            base + if k_major { place * pitch + i64::from(at) } else { place + i64::from(at) * pitch };
         // Rows of the left factor run over terms, and rows of the right one over columns.
-        let order = if along == (role == Role::A) { Order::Rows } else { Order::Columns };
+        let order = if k_major == (role == Role::A) { Order::RowMajor } else { Order::ColumnMajor };
         k.fragment_load(t.unit.fragment(role), order, self.places[side], begin, k.u32(pitch as u32))
     }
 }
 
 /// What is staged of a side at a time: how many lines, and how many numbers in each.
-fn lines(tile: MmaTile, along: [bool; 2], side: usize) -> (u32, u32) {
-    if along[side] { (tile.size(side), tile.depth) } else { (tile.depth, tile.size(side)) }
+fn lines(tile: MmaTile, k_major: [bool; 2], side: usize) -> (u32, u32) {
+    if k_major[side] { (tile.size(side), tile.depth) } else { (tile.depth, tile.size(side)) }
 }

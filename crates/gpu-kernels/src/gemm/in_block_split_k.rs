@@ -13,7 +13,7 @@ use super::problem::{self, GemmArgs};
 use super::smem_load::{self, ElementLocation, ElementRequest, TileLoader, TileSource};
 use super::split_k_reduce;
 use super::thread_tile::ThreadTile;
-use super::{GemmProblem, StridedMatrix, along};
+use super::{GemmProblem, StridedMatrix, k_major};
 use crate::formula::{Compute, Formula};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use crate::launch::{Key, Work, args, grid};
@@ -22,24 +22,22 @@ use elinvar_core::{DType, order};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Kernel, Place};
 
-/// So many workgroups keep a large device busy.
-const BUSY: usize = 128;
 /// Rows and columns of a tile: not fewer, where there are more, and not more.
-const LEAST: u32 = 8;
-const MOST: u32 = 64;
+const MIN_TILE_SIDE: u32 = 8;
+const MAX_TILE_SIDE: u32 = 64;
 /// Chunks side by side, at most.
-const CHUNKS: usize = 8;
+const MAX_CHUNKS: usize = 8;
 /// Invocations of a workgroup, if its sums are enough for them; with more sums each, they read fewer terms for every product.
-const INVOCATIONS: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 /// Rows and columns of an invocation, at most.
-const EACH: [u32; 2] = [8, 4];
+const MAX_THREAD_TILE: [u32; 2] = [8, 4];
 /// Invocations that bring terms of a chunk, at least: those without a sum of their own do what others do.
-const LANES: u32 = 32;
+const MIN_CHUNK_THREADS: u32 = 32;
 /// Bytes of a line of terms of a step.
-const LINE: u32 = 128;
+const LINE_BYTES: u32 = 128;
 /// Bytes that are under way at a time, and steps: beyond them nothing becomes faster.
-const UNDER_WAY: u32 = 144 << 10;
-const SLOTS: u32 = 8;
+const IN_FLIGHT_BYTES: u32 = 144 << 10;
+const MAX_STAGES: u32 = 8;
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,18 +51,19 @@ pub struct InBlockSplitKTile {
 impl InBlockSplitKTile {
     /// The tile for `[b, m, n, k]`; `None` if a device has no room for any, or numbers are no floats.
     pub fn of(dtype: DType, [b, m, n, k]: [usize; 4], limits: WorkgroupLimits) -> Option<InBlockSplitKTile> {
-        let mut size = [m, n].map(|s| (s.max(1).next_power_of_two() as u32).min(MOST));
+        let mut size = [m, n].map(|s| (s.max(1).next_power_of_two() as u32).min(MAX_TILE_SIDE));
         let count = |size: [u32; 2]| b * m.div_ceil(size[0] as usize) * n.div_ceil(size[1] as usize);
-        let large = |size: &[u32; 2]| size[0].max(size[1]) > LEAST;
+        let large = |size: &[u32; 2]| size[0].max(size[1]) > MIN_TILE_SIDE;
         let halve = |size: &mut [u32; 2]| size[usize::from(size[1] >= size[0])] /= 2;
-        while count(size) < BUSY && large(&size) {
+        let busy = limits.compute_units.filled_by(1);
+        while count(size) < busy && large(&size) {
             halve(&mut size);
         }
-        let mut chunks = k.div_ceil(order::CHUNK).max(1).next_power_of_two().min(CHUNKS) as u32;
+        let mut chunks = k.div_ceil(order::CHUNK).max(1).next_power_of_two().min(MAX_CHUNKS) as u32;
         loop {
             // Of more workgroups than multiprocessors two should fit, beside the kilobyte that a device keeps for each.
             let shared =
-                if count(size) > BUSY { (limits.shared / 2).saturating_sub(1024) } else { limits.shared };
+                if count(size) > busy { (limits.shared / 2).saturating_sub(1024) } else { limits.shared };
             match InBlockSplitKTile::cut(dtype, size, chunks, WorkgroupLimits { shared, ..limits }) {
                 None if chunks > 1 => chunks /= 2,
                 None if large(&size) => halve(&mut size),
@@ -78,25 +77,26 @@ impl InBlockSplitKTile {
         if !dtype.is_float() {
             return None;
         }
-        let most = limits.invocations.min(INVOCATIONS);
+        let most = limits.invocations.min(BLOCK_THREADS);
         let mut each = [1, 1];
         while chunks * size[0] * size[1] / (each[0] * each[1]) > most {
-            let room = [0, 1].map(|side| each[side] < EACH[side].min(size[side]));
+            let capacity = [0, 1].map(|side| each[side] < MAX_THREAD_TILE[side].min(size[side]));
             // Those of squares read the fewest terms.
-            let side = usize::from(room[1] && (each[1] < each[0] || !room[0]));
-            if !room[side] {
+            let side = usize::from(capacity[1] && (each[1] < each[0] || !capacity[0]));
+            if !capacity[side] {
                 return None;
             }
             each[side] *= 2;
         }
         let group = [0, 1].map(|side| size[side] / each[side]);
-        let held = split_k_reduce::elem(dtype).size();
-        let part = super::SimtTile { group, each, depth: LINE / held, slots: 0 };
+        let smem_elem = split_k_reduce::elem(dtype).size();
+        let part = super::SimtTile { group, each, depth: LINE_BYTES / smem_elem, slots: 0 };
         let tile = InBlockSplitKTile { part, chunks };
         let slot = tile.slot_bytes();
-        let room = limits.shared.checked_sub(tile.sums() * held)? / slot;
-        let slots = if limits.asynchronous { room.min((UNDER_WAY / slot).clamp(2, SLOTS)) } else { 0 };
-        let fits = room > 0 && tile.invocations() <= limits.invocations;
+        let capacity = limits.shared.checked_sub(tile.sums() * smem_elem)? / slot;
+        let slots =
+            if limits.cp_async { capacity.min((IN_FLIGHT_BYTES / slot).clamp(2, MAX_STAGES)) } else { 0 };
+        let fits = capacity > 0 && tile.invocations() <= limits.invocations;
         // One slot is what terms go through that come by registers.
         fits.then_some(InBlockSplitKTile {
             part: super::SimtTile { slots: if slots > 1 { slots } else { 0 }, ..part },
@@ -109,7 +109,7 @@ impl InBlockSplitKTile {
     }
     /// Invocations of a chunk.
     fn lanes(self) -> u32 {
-        self.part.invocations().max(LANES)
+        self.part.invocations().max(MIN_CHUNK_THREADS)
     }
     /// Numbers that the chunks hand over.
     fn sums(self) -> u32 {
@@ -117,7 +117,7 @@ impl InBlockSplitKTile {
     }
     /// Bytes of a slot, at most: lines of terms.
     fn slot_bytes(self) -> u32 {
-        self.chunks * (self.part.size(0) + self.part.size(1)) * (LINE + multistage_cp_async::BYTES)
+        self.chunks * (self.part.size(0) + self.part.size(1)) * (LINE_BYTES + multistage_cp_async::COPY_BYTES)
     }
     /// Lines, or their elements, of a side.
     fn lines(self, side: usize) -> u32 {
@@ -133,18 +133,20 @@ struct InBlockSplitKConfig {
     /// Elements of x, and of w, that are read at once.
     width: [u8; 2],
     /// May there be several rounds of chunks?
-    many: bool,
+    multi_chunk: bool,
 }
 
 impl InBlockSplitKConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
         let super::SimtTile { group: [a, b], each: [c, d], depth, slots } = self.tile.part;
-        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let (k_major, operands) = (self.base.k_major_word(), self.base.operands_word(epilogue));
         let ([vx, vw], chunks) = (self.width, self.tile.chunks);
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
-        let many = if self.many { "_many" } else { "" };
+        let multi_chunk = if self.multi_chunk { "_multi_chunk" } else { "" };
         let wide = if self.base.wide { "_wide" } else { "" };
-        format!("beside_{operands}_{chunks}of{a}x{b}of{c}x{d}d{depth}{slots}_{along}_v{vx}{vw}{many}{wide}")
+        format!(
+            "gemm_in_block_split_k_{operands}_{chunks}of{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}_v{vx}{vw}{multi_chunk}{wide}"
+        )
     }
 }
 
@@ -169,17 +171,17 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: InBlockSplitKTile) -> Option<
     if p.is_empty() {
         return None;
     }
-    let (along, wide) = (along(p), p.is_wide(1));
-    let piece = multistage_cp_async::BYTES / split_k_reduce::elem(p.dtype).size();
-    let part = tile.part.for_layouts(p.dtype, [p.x, p.w], along);
-    let width = [0, 1].map(|side| part.vector(side, [p.x, p.w][side], along[side]).min(piece as u8));
+    let (k_major, wide) = (k_major(p), p.is_wide(1));
+    let piece = multistage_cp_async::COPY_BYTES / split_k_reduce::elem(p.dtype).size();
+    let part = tile.part.for_layouts(p.dtype, [p.x, p.w], k_major);
+    let width = [0, 1].map(|side| part.vector(side, [p.x, p.w][side], k_major[side]).min(piece as u8));
     let tile = InBlockSplitKTile { part, ..tile };
-    let many = p.sizes()[3] > order::CHUNK * tile.chunks as usize;
-    let form = InBlockSplitKConfig { base: p.form(along, wide, &|_| false), tile, width, many };
-    let (all, tiles) = p.numbers([part.size(0), part.size(1)]);
+    let multi_chunk = p.sizes()[3] > order::CHUNK * tile.chunks as usize;
+    let config = InBlockSplitKConfig { base: p.config(k_major, wide, &|_| false), tile, width, multi_chunk };
+    let (all, tiles) = p.args([part.size(0), part.size(1)]);
     let epilogue = p.epilogue;
-    let key = epilogue.key(Key::of("beside").with(&form));
-    Some(args::work(key, move || build(epilogue, &form), grid(tiles as u64), indexing::scalar(wide), &all))
+    let key = epilogue.key(Key::of("gemm_in_block_split_k").with(&config));
+    Some(args::work(key, move || build(epilogue, &config), grid(tiles as u64), indexing::scalar(wide), &all))
 }
 
 /// A factor of which lines of several chunks are asked for: the terms of the first one of a round stand for those of all.
@@ -187,7 +189,7 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: InBlockSplitKTile) -> Option<
 struct InterleavedChunks<'k> {
     matrix: StridedMatrix<'k>,
     tile: InBlockSplitKTile,
-    many: bool,
+    multi_chunk: bool,
 }
 
 impl<'k> TileSource<'k> for InterleavedChunks<'k> {
@@ -198,7 +200,7 @@ impl<'k> TileSource<'k> for InterleavedChunks<'k> {
         let (number, size) = (stage.limit.scalar(), self.tile.part.size(stage.side));
         let length = order::CHUNK as i64;
         let (mut place, mut term) = (of.place, of.term);
-        if self.many {
+        if self.multi_chunk {
             // Each round has as many chunks.
             term = term + (of.term & of.term.like(-length)) * i64::from(self.tile.chunks - 1);
         }
@@ -224,7 +226,7 @@ fn split(v: Val<'_>, by: u32) -> [Val<'_>; 2] {
 /// What all parts of a kernel know.
 struct InBlockSplitKMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f InBlockSplitKConfig,
+    config: &'f InBlockSplitKConfig,
     /// Of the invocation, in its chunk.
     micro: ThreadTile<'k>,
     /// Which of the chunks side by side, and which invocation of its.
@@ -239,10 +241,10 @@ struct InBlockSplitKMainloop<'k, 'f> {
     sums: Place,
 }
 
-fn build(epilogue: &dyn Formula, form: &InBlockSplitKConfig) -> Kernel {
-    let (t, dtype, along) = (form.tile, form.base.dtype, form.base.along);
-    let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
-    let h = GemmArgs::read(&k, &form.base, dtype.into(), 4 * 2);
+fn build(epilogue: &dyn Formula, config: &InBlockSplitKConfig) -> Kernel {
+    let (t, dtype, k_major) = (config.tile, config.base.dtype, config.base.k_major);
+    let k = Builder::new(&config.name(epilogue), [t.invocations(), 1, 1]);
+    let h = GemmArgs::read(&k, &config.base, dtype.into(), 4 * 2);
     let (group, in_batch) = h.group();
     let asked = group / in_batch;
     let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
@@ -255,22 +257,22 @@ fn build(epilogue: &dyn Formula, form: &InBlockSplitKConfig) -> Kernel {
     let mine = if t.lanes() > t.part.invocations() { split(within, t.part.invocations())[1] } else { within };
     // What comes by registers lies as copies bring it, and is read in the same way.
     let read = super::SimtTile { slots: t.part.slots.max(1), ..t.part };
-    let micro = ThreadTile { k: &k, dtype, tile: read, along, index: mine };
-    let held = split_k_reduce::elem(dtype);
-    let piece = multistage_cp_async::BYTES / held.size();
+    let micro = ThreadTile { k: &k, dtype, tile: read, k_major, index: mine };
+    let smem_elem = split_k_reduce::elem(dtype);
+    let piece = multistage_cp_async::COPY_BYTES / smem_elem.size();
     let staged = [(0, "rows"), (1, "columns")].map(|(side, name)| {
         let slot = multistage_cp_async::slot_elements(
-            along[side],
+            k_major[side],
             t.lines(side),
             t.part.depth,
-            pitch(form, piece, side),
+            pitch(config, piece, side),
         );
-        k.shared(name, held, t.part.slots.max(1) * slot)
+        k.shared(name, smem_elem, t.part.slots.max(1) * slot)
     });
-    let sums = k.shared("sums", held, t.sums());
+    let sums = k.shared("sums", smem_elem, t.sums());
     let plan = InBlockSplitKMainloop {
         k: &k,
-        form,
+        config,
         micro,
         part,
         within,
@@ -287,9 +289,9 @@ fn build(epilogue: &dyn Formula, form: &InBlockSplitKConfig) -> Kernel {
         invocations: t.invocations(),
         size: t.lines(side),
         depth: t.part.depth,
-        along: along[side],
-        width: form.width[side],
-        from: InterleavedChunks { matrix: factors[side], tile: t, many: form.many },
+        k_major: k_major[side],
+        width: config.width[side],
+        from: InterleavedChunks { matrix: factors[side], tile: t, multi_chunk: config.multi_chunk },
         corner: corner[side],
         limit: h.sizes[side],
         padding: micro.padding(side),
@@ -311,66 +313,66 @@ fn build(epilogue: &dyn Formula, form: &InBlockSplitKConfig) -> Kernel {
 }
 
 /// From line to line in shared memory. Lines of terms an odd number of 16 bytes apart lie in different banks.
-fn pitch(form: &InBlockSplitKConfig, piece: u32, side: usize) -> u32 {
-    if form.base.along[side] { form.tile.part.depth + piece } else { form.tile.lines(side) }
+fn pitch(config: &InBlockSplitKConfig, piece: u32, side: usize) -> u32 {
+    if config.base.k_major[side] { config.tile.part.depth + piece } else { config.tile.lines(side) }
 }
 
 impl<'k> InBlockSplitKMainloop<'k, '_> {
     /// Which elements of the tile are the invocation's, once the chunks are joined; some may be behind the last one.
     fn cells(&self) -> Vec<Val<'k>> {
-        let t = self.form.tile;
+        let t = self.config.tile;
         let rounds = (t.sums() / t.chunks).div_ceil(t.invocations());
         (0..rounds).map(|r| self.index + i64::from(r * t.invocations())).collect()
     }
 
     /// The sums of all chunks, of the invocation's elements.
     fn totals(&self, stages: [TileLoader<'k, InterleavedChunks<'k>>; 2]) -> Vec<Val<'k>> {
-        let (k, t, terms) = (self.k, self.form.tile, self.terms);
+        let (k, t, terms) = (self.k, self.config.tile, self.terms);
         let length = order::CHUNK as i64;
         let none = self.micro.none();
         let (begin, slot) = (terms.like(0), k.u32(0));
         // Terms of the first chunk of each round.
-        let upto = if self.form.many {
+        let padded_end = if self.config.multi_chunk {
             let all = i64::from(t.chunks) * length;
             terms / all * length + (terms % all).min(terms.like(length))
         } else {
             terms.min(terms.like(length))
         };
-        let pitches = [0, 1].map(|side| pitch(self.form, self.piece, side));
-        let flowing = t.part.slots > 0;
+        let pitches = [0, 1].map(|side| pitch(self.config, self.piece, side));
+        let multistage = t.part.slots > 0;
         let flow = CpAsyncPipeline {
             stages,
             to: self.staged,
             pitch: pitches,
             slots: t.part.slots,
             end: terms,
-            upto,
+            padded_end,
         };
         let round = |from: Val<'k>, to: Val<'k>, slot: Val<'k>| -> (Val<'k>, Vec<Val<'k>>) {
-            if flowing {
+            if multistage {
                 return flow.steps([from, to], slot, &none, &|_, bases, sums| self.step(bases, sums));
             }
             let put = |side: usize, loaded: &[Val<'k>]| {
                 let (stage, pitch) = (&flow.stages[side], i64::from(pitches[side]));
                 stage.store(loaded, &|place, term, v| {
-                    let at = if stage.along { place * pitch + term } else { term * pitch + place };
+                    let at = if stage.k_major { place * pitch + term } else { term * pitch + place };
                     k.store(self.staged[side], at, v);
                 });
             };
             let compute = |sums: &[Val<'k>]| self.step([k.u32(0), k.u32(0)], sums);
             (slot, smem_load::steps(&flow.stages, [from, to], terms, &none, &put, &compute))
         };
-        if flowing {
+        if multistage {
             flow.open(begin);
         }
-        if !self.form.many {
-            let (_, sums) = round(begin, upto, slot);
+        if !self.config.multi_chunk {
+            let (_, sums) = round(begin, padded_end, slot);
             return self.join(begin, &sums, None);
         }
         let zero = none[0];
         let carried = [vec![slot], self.cells().iter().map(|_| zero).collect()].concat();
-        let all = k.for_(begin, upto, begin.like(length), &carried, |first, carried| {
-            let (slot, sums) = round(first, (first + length).min(upto), carried[0]);
+        let all = k.for_(begin, padded_end, begin.like(length), &carried, |first, carried| {
+            let (slot, sums) = round(first, (first + length).min(padded_end), carried[0]);
             [vec![slot], self.join(first, &sums, Some(&carried[1..]))].concat()
         });
         all[1..].to_vec()
@@ -378,7 +380,7 @@ impl<'k> InBlockSplitKMainloop<'k, '_> {
 
     /// The totals after a round, of the invocation's elements: `sums` are its chunk's, of other elements.
     fn join(&self, first: Val<'k>, sums: &[Val<'k>], before: Option<&[Val<'k>]>) -> Vec<Val<'k>> {
-        let (k, t) = (self.k, self.form.tile);
+        let (k, t) = (self.k, self.config.tile);
         let (rows, columns) = (t.part.size(0), t.part.size(1));
         let number = |side: usize| self.micro.places(side, k.u32(0));
         let hand_over = || {
@@ -412,25 +414,25 @@ impl<'k> InBlockSplitKMainloop<'k, '_> {
 
     /// The sums with the terms of a step, which begin at `bases`.
     fn step(&self, bases: [Val<'k>; 2], sums: &[Val<'k>]) -> Vec<Val<'k>> {
-        (0..self.form.tile.part.depth).step_by(self.piece as usize).fold(sums.to_vec(), |sums, t| {
+        (0..self.config.tile.part.depth).step_by(self.piece as usize).fold(sums.to_vec(), |sums, t| {
             let [a, b] = [0, 1].map(|side| self.arrived(side, bases[side], t));
-            a.iter().zip(&b).fold(sums, |sums, (a, b)| self.micro.chains(a, b, &sums))
+            a.iter().zip(&b).fold(sums, |sums, (a, b)| self.micro.fma_chains(a, b, &sums))
         })
     }
 
     /// Some terms from `t` on of the invocation's rows or columns: of each term, all of them.
     fn arrived(&self, side: usize, base: Val<'k>, t: u32) -> Vec<Vec<Val<'k>>> {
         let (k, tile, from) = (self.k, self.micro.tile, self.staged[side]);
-        let (pitch, along) = (pitch(self.form, self.piece, side), self.form.base.along[side]);
+        let (pitch, k_major) = (pitch(self.config, self.piece, side), self.config.base.k_major[side]);
         let line = self.part * i64::from(tile.size(side));
         let places = self.micro.places(side, line);
-        if along {
+        if k_major {
             let lines: Vec<Val> = (places.iter())
                 .map(|&i| k.load(from, base + i * i64::from(pitch) + i64::from(t), self.piece as u8))
                 .collect();
             return (0..self.piece).map(|i| lines.iter().map(|v| v.extract(i as u8)).collect()).collect();
         }
-        let p = tile.neighbours(side, along);
+        let p = tile.neighbours(side, k_major);
         let term = |t: u32| {
             let several = places.chunks(p as usize).flat_map(|some| {
                 let v = k.load(from, base + some[0] + i64::from(t * pitch), p as u8);

@@ -17,17 +17,17 @@ use super::smem_load::{self, TileLoader};
 use super::{GemmProblem, StridedMatrix};
 use crate::formula::{Compute, Formula};
 use crate::launch::args;
-use crate::launch::{Key, Work, grid};
+use crate::launch::{ComputeUnits, Key, Work, grid};
 use crate::layout::indexing;
 use elinvar_core::Layout;
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::ir::{Builtin, Constant, Elem, Kernel, MatrixUnit, Scalar};
+use elinvar_kernel::ir::{Builtin, Constant, Elem, Kernel, MmaShape, Scalar};
 
 /// How y is cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MmaTile {
     /// What the device multiplies.
-    pub unit: MatrixUnit,
+    pub unit: MmaShape,
     /// Invocations of a subgroup.
     pub lanes: u32,
     /// Subgroups of a workgroup along m and n.
@@ -58,33 +58,33 @@ impl WarpTiling {
     /// From the largest to the smallest. The first is for devices with more than 48 KiB of shared memory: half as many barriers took
     /// 0.8 of the time on an H100. Of the second, 48 KiB hold three slots of as many terms as a unit takes, and registers no more than
     /// those of one step beside all sums.
-    const CHOSEN: [WarpTiling; 5] = [
-        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 3 },
+    const DEFAULT_TILINGS: [WarpTiling; 5] = [
+        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: MAX_K_FRAGMENTS, slots: 3 },
         WarpTiling { subgroups: [2, 2], each: [4, 4], deep: 1, slots: 3 },
-        WarpTiling { subgroups: [2, 2], each: [2, 2], deep: DEEPEST, slots: 3 },
-        WarpTiling { subgroups: [1, 4], each: [1, 1], deep: DEEPEST, slots: 4 },
-        WarpTiling { subgroups: [1, 1], each: [1, 1], deep: DEEPEST, slots: 4 },
+        WarpTiling { subgroups: [2, 2], each: [2, 2], deep: MAX_K_FRAGMENTS, slots: 3 },
+        WarpTiling { subgroups: [1, 4], each: [1, 1], deep: MAX_K_FRAGMENTS, slots: 4 },
+        WarpTiling { subgroups: [1, 1], each: [1, 1], deep: MAX_K_FRAGMENTS, slots: 4 },
     ];
     /// For devices with more shared memory: fewer barriers, or fewer loads from memory for each product, at the price of fewer
     /// workgroups side by side. Which of it counts more has to be tried.
-    const LARGE: [WarpTiling; 2] = [
+    const LARGE_SMEM_TILINGS: [WarpTiling; 2] = [
         WarpTiling { subgroups: [2, 4], each: [4, 4], deep: 1, slots: 4 },
-        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: DEEPEST, slots: 4 },
+        WarpTiling { subgroups: [2, 2], each: [4, 4], deep: MAX_K_FRAGMENTS, slots: 4 },
     ];
     /// Those of the first list that a device may gain by. What comes through registers has no room for twice as many terms there.
     fn chosen(limits: WorkgroupLimits) -> impl Iterator<Item = WarpTiling> {
-        WarpTiling::CHOSEN.into_iter().skip(usize::from(!limits.asynchronous))
+        WarpTiling::DEFAULT_TILINGS.into_iter().skip(usize::from(!limits.cp_async))
     }
     /// All that there are.
     pub fn all() -> impl Iterator<Item = WarpTiling> {
-        WarpTiling::CHOSEN.into_iter().chain(WarpTiling::LARGE)
+        WarpTiling::DEFAULT_TILINGS.into_iter().chain(WarpTiling::LARGE_SMEM_TILINGS)
     }
 }
 
 /// Fragments along the terms of a step, at most; others are a divisor of it.
-const DEEPEST: u32 = 2;
-/// So many subgroups keep a large device busy.
-const BUSY: usize = 512;
+const MAX_K_FRAGMENTS: u32 = 2;
+/// Subgroups that keep a compute unit busy: one for each of its four schedulers.
+const SUBGROUPS_PER_UNIT: u32 = 4;
 
 /// What a device has for a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,13 +94,15 @@ pub struct WorkgroupLimits {
     /// Bytes of shared memory.
     pub shared: u32,
     /// Copies that go on while others compute.
-    pub asynchronous: bool,
+    pub cp_async: bool,
+    /// Compute units of the device.
+    pub compute_units: ComputeUnits,
 }
 
 impl MmaTile {
     /// A tile for as many products of m by n sums, if the device has room for it.
     pub fn of(
-        unit: MatrixUnit,
+        unit: MmaShape,
         lanes: u32,
         batches: usize,
         sums: [usize; 2],
@@ -113,35 +115,37 @@ impl MmaTile {
             each * batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
         };
         // The largest with which a device is busy, or else the one with the most to do side by side.
-        let busy = all.iter().filter(fits).find(|t| subgroups(t) >= BUSY);
+        let busy = all
+            .iter()
+            .filter(fits)
+            .find(|t| subgroups(t) >= limits.compute_units.filled_by(SUBGROUPS_PER_UNIT));
         let other = || all.iter().filter(fits).rev().max_by_key(|t| subgroups(t));
         busy.or_else(other).or(all.last()).copied()
     }
 
     /// The tiles that a device has room for, from the largest to the smallest. They are made for speed alone: a sum has the same
     /// bits with each of them.
-    pub fn all(unit: MatrixUnit, lanes: u32, limits: WorkgroupLimits) -> Vec<MmaTile> {
+    pub fn all(unit: MmaShape, lanes: u32, limits: WorkgroupLimits) -> Vec<MmaTile> {
         WarpTiling::chosen(limits).filter_map(|cut| MmaTile::cut(unit, lanes, cut, limits)).collect()
     }
     /// The tiles that are worth a try for so many sums, and how they are cut: also those for which nobody knows without.
     pub fn tried(
-        unit: MatrixUnit,
+        unit: MmaShape,
         lanes: u32,
         sums: [usize; 2],
         limits: WorkgroupLimits,
     ) -> Vec<(WarpTiling, MmaTile)> {
         let one =
             |cut: WarpTiling| Some((cut, MmaTile::cut(unit, lanes, cut, limits).filter(|t| t.is_for(sums))?));
-        let large = WarpTiling::LARGE.into_iter().filter(|_| limits.asynchronous);
+        let large = WarpTiling::LARGE_SMEM_TILINGS.into_iter().filter(|_| limits.cp_async);
         WarpTiling::chosen(limits).chain(large).filter_map(one).collect()
     }
     /// The tile that is cut so, if the device has room for it.
-    pub fn cut(unit: MatrixUnit, lanes: u32, cut: WarpTiling, limits: WorkgroupLimits) -> Option<MmaTile> {
-        let WorkgroupLimits { invocations, shared, asynchronous } = limits;
+    pub fn cut(unit: MmaShape, lanes: u32, cut: WarpTiling, limits: WorkgroupLimits) -> Option<MmaTile> {
+        let WorkgroupLimits { invocations, shared, cp_async, .. } = limits;
         let WarpTiling { subgroups, each, deep, slots } = cut;
         let depth = deep * u32::from(unit.shape[2]);
-        let tile =
-            MmaTile { unit, lanes, subgroups, each, depth, slots: if asynchronous { slots } else { 0 } };
+        let tile = MmaTile { unit, lanes, subgroups, each, depth, slots: if cp_async { slots } else { 0 } };
         (tile.invocations() <= invocations && tile.shared_bytes() <= shared).then_some(tile)
     }
     /// Are its rows and columns not mostly beyond the ends of y?
@@ -159,36 +163,36 @@ impl MmaTile {
     /// From line to line of what is staged. Lines of terms are loaded as matrices: an odd number of 16 bytes apart, eight lie in
     /// different banks. So do lines of rows or columns of 16-bit numbers; f32 are loaded one by one from four such lines, for which
     /// it takes 32 bytes more than a multiple of all banks.
-    pub(crate) fn pitch(self, inner: u32, along: bool) -> u32 {
-        let more = if along { multistage_cp_async::BYTES / self.unit.elem.size() } else { 8 };
+    pub(crate) fn pitch(self, inner: u32, k_major: bool) -> u32 {
+        let more = if k_major { multistage_cp_async::COPY_BYTES / self.unit.elem.size() } else { 8 };
         inner + more
     }
     /// How sums leave.
-    pub(crate) fn handing(self) -> EpilogueStaging {
+    pub(crate) fn epilogue_staging(self) -> EpilogueStaging {
         EpilogueStaging {
             subgroups: self.subgroups[0] * self.subgroups[1],
             lanes: self.lanes,
             fragment: [0, 1].map(|side| u32::from(self.unit.shape[side])),
             each: self.each,
-            together: if self.each[1].is_multiple_of(2) { 2 } else { 1 },
+            fragments_together: if self.each[1].is_multiple_of(2) { 2 } else { 1 },
         }
     }
     pub(crate) fn shared_bytes(self) -> u32 {
         let staged = |side| {
             // Whichever way the lines lie.
-            let along = self.size(side) * self.pitch(self.depth, true);
-            along.max(self.depth * self.pitch(self.size(side), false))
+            let k_major = self.size(side) * self.pitch(self.depth, true);
+            k_major.max(self.depth * self.pitch(self.size(side), false))
                 * self.unit.elem.size()
                 * self.slots.max(1)
         };
-        staged(0) + staged(1) + self.handing().elements() * 4
+        staged(0) + staged(1) + self.epilogue_staging().elements() * 4
     }
     /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes.
-    fn for_layouts(self, operands: [&Layout; 2], along: [bool; 2]) -> MmaTile {
-        let piece = multistage_cp_async::BYTES / self.unit.elem.size();
+    fn for_layouts(self, operands: [&Layout; 2], k_major: [bool; 2]) -> MmaTile {
+        let piece = multistage_cp_async::COPY_BYTES / self.unit.elem.size();
         let fits = |side: usize| {
-            let axis = if along[side] == (side == 0) { 2 } else { 1 };
-            let line = if along[side] { self.depth } else { self.size(side) };
+            let axis = if k_major[side] == (side == 0) { 2 } else { 1 };
+            let line = if k_major[side] { self.depth } else { self.size(side) };
             line.is_multiple_of(piece) && indexing::in_pieces(operands[side], axis, piece as usize)
         };
         MmaTile { slots: if fits(0) && fits(1) { self.slots } else { 0 }, ..self }
@@ -212,29 +216,29 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: MmaTile) -> Option<Work<'a>> 
         return None;
     }
     let (x, w) = (p.x, p.w);
-    let along = [x.strides()[2] == 1, w.strides()[1] == 1];
-    let (tile, wide) = (tile.for_layouts([x, w], along), p.is_wide(1));
+    let k_major = [x.strides()[2] == 1, w.strides()[1] == 1];
+    let (tile, wide) = (tile.for_layouts([x, w], k_major), p.is_wide(1));
     let width = [
-        indexing::vector(x, if along[0] { 2 } else { 1 }),
-        indexing::vector(w, if along[1] { 1 } else { 2 }),
+        indexing::vector(x, if k_major[0] { 2 } else { 1 }),
+        indexing::vector(w, if k_major[1] { 1 } else { 2 }),
     ];
-    let form = MmaConfig { base: p.form(along, wide, &|_| true), tile, width };
-    let (all, tiles) = p.numbers([tile.size(0), tile.size(1)]);
+    let config = MmaConfig { base: p.config(k_major, wide, &|_| true), tile, width };
+    let (all, tiles) = p.args([tile.size(0), tile.size(1)]);
     let (groups, epilogue) = (grid(tiles as u64), p.epilogue);
-    let (key, scalar) = (epilogue.key(Key::of("matrix units").with(&form)), indexing::scalar(wide));
-    Some(args::work(key, move || build(epilogue, &form), groups, scalar, &all))
+    let (key, scalar) = (epilogue.key(Key::of("gemm_mma").with(&config)), indexing::scalar(wide));
+    Some(args::work(key, move || build(epilogue, &config), groups, scalar, &all))
 }
 
 impl MmaConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
         let MmaTile { unit, lanes, subgroups: [a, b], each: [c, d], depth, slots } = self.tile;
         let [m, n, k] = unit.shape;
-        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let (k_major, operands) = (self.base.k_major_word(), self.base.operands_word(epilogue));
         let ([vx, vw], vy) = (self.width, self.base.stores);
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
         let wide = if self.base.wide { "_wide" } else { "" };
         format!(
-            "units_{operands}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{along}_w{vx}{vw}{vy}{wide}"
+            "gemm_mma_{operands}_{m}x{n}x{k}_{lanes}of{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}_w{vx}{vw}{vy}{wide}"
         )
     }
 }
@@ -242,7 +246,7 @@ impl MmaConfig {
 /// What all parts of a kernel know.
 struct MmaMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f MmaConfig,
+    config: &'f MmaConfig,
     /// Sizes of the result, by side, and how many terms.
     sizes: [Val<'k>; 2],
     terms: Val<'k>,
@@ -257,40 +261,40 @@ struct MmaMainloop<'k, 'f> {
 }
 
 /// The kernel of a form.
-pub fn build(epilogue: &dyn Formula, form: &MmaConfig) -> Kernel {
-    let t = form.tile;
-    let k = Builder::new(&form.name(epilogue), [t.invocations(), 1, 1]);
+pub fn build(epilogue: &dyn Formula, config: &MmaConfig) -> Kernel {
+    let t = config.tile;
+    let k = Builder::new(&config.name(epilogue), [t.invocations(), 1, 1]);
     k.subgroup(t.lanes);
-    let elem = Elem::from(form.base.dtype);
-    let h = GemmArgs::read(&k, &form.base, elem, 4 * 2);
+    let elem = Elem::from(config.base.dtype);
+    let h = GemmArgs::read(&k, &config.base, elem, 4 * 2);
     let (group, in_batch) = h.group();
     let asked = group / in_batch;
     let (batch, exists) = (asked.min(h.batches - 1), asked.lt(h.batches));
     let corner = h.corner(group % in_batch, [t.size(0), t.size(1)]);
     let (factors, extra) = (h.factors(batch), h.extra(batch));
-    let staged = Fragments::new(&k, t, elem, form.base.along);
+    let staged = Fragments::new(&k, t, elem, config.base.k_major);
     let index = k.builtin(Builtin::LocalIndex);
-    let p = MmaMainloop { k: &k, form, sizes: h.sizes, terms: h.terms, factors, staged, corner, index };
+    let p = MmaMainloop { k: &k, config, sizes: h.sizes, terms: h.terms, factors, staged, corner, index };
 
     let sums = p.sums();
     let finish = GemmEpilogue {
         k: &k,
         epilogue,
-        compute: Compute::from(form.base.dtype),
+        compute: Compute::from(config.base.dtype),
         extra: &extra,
         y: h.y,
         sizes: h.sizes,
         batch,
         exists,
     };
-    t.handing().store(&k, &finish, (corner, p.staged.firsts()), form.base.stores, &sums);
+    t.epilogue_staging().store(&k, &finish, (corner, p.staged.firsts()), config.base.stores, &sums);
     k.finish()
 }
 
 impl<'k> MmaMainloop<'k, '_> {
     /// The sums of a subgroup: fragments, row by row.
     fn sums(&self) -> Vec<Val<'k>> {
-        let (k, t) = (self.k, self.form.tile);
+        let (k, t) = (self.k, self.config.tile);
         let (none, firsts) = (self.staged.none(), self.staged.firsts());
         let stages = [0, 1].map(|side| TileLoader {
             k,
@@ -299,11 +303,11 @@ impl<'k> MmaMainloop<'k, '_> {
             invocations: t.invocations(),
             size: t.size(side),
             depth: t.depth,
-            along: self.form.base.along[side],
+            k_major: self.config.base.k_major[side],
             width: if t.slots > 0 {
-                (multistage_cp_async::BYTES / t.unit.elem.size()) as u8
+                (multistage_cp_async::COPY_BYTES / t.unit.elem.size()) as u8
             } else {
-                self.form.width[side]
+                self.config.width[side]
             },
             from: self.factors[side],
             corner: self.corner[side],
@@ -314,8 +318,8 @@ impl<'k> MmaMainloop<'k, '_> {
             |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| self.staged.step(bases, firsts, sums);
         let begin = self.terms.like(0);
         // In all tiles as many products follow the last term, of zeros, which make a sum of -0 another.
-        let most = i64::from(t.unit.shape[2]) * i64::from(DEEPEST);
-        let upto = (self.terms + (most - 1)) / most * most;
+        let most = i64::from(t.unit.shape[2]) * i64::from(MAX_K_FRAGMENTS);
+        let padded_end = (self.terms + (most - 1)) / most * most;
         if t.slots > 0 {
             let pitch = [0, 1].map(|side| self.staged.pitch(side));
             let flow = CpAsyncPipeline {
@@ -324,21 +328,22 @@ impl<'k> MmaMainloop<'k, '_> {
                 pitch,
                 slots: t.slots,
                 end: self.terms,
-                upto,
+                padded_end,
             };
             flow.open(begin);
-            return flow.steps([begin, upto], k.u32(0), &none, &compute).1;
+            return flow.steps([begin, padded_end], k.u32(0), &none, &compute).1;
         }
         // As it lies in memory.
         let bring = |side: usize, loaded: &[Val<'k>]| {
             let pitch = i64::from(self.staged.pitch(side));
             stages[side].store(loaded, &|place, term, v| {
-                let at = if self.form.base.along[side] { place * pitch + term } else { term * pitch + place };
+                let at =
+                    if self.config.base.k_major[side] { place * pitch + term } else { term * pitch + place };
                 k.store(self.staged.places[side], at, v);
             });
         };
         let zero = k.u32(0);
-        smem_load::steps(&stages, [begin, upto], self.terms, &none, &bring, &|sums| {
+        smem_load::steps(&stages, [begin, padded_end], self.terms, &none, &bring, &|sums| {
             compute(zero, [zero; 2], sums)
         })
     }

@@ -28,7 +28,7 @@ pub use problem::GemmProblem;
 use crate::formula::{Compute, Formula};
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid};
+use crate::launch::{ComputeUnits, Key, Work, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, order};
 use elinvar_kernel::builder::{Builder, Val};
@@ -115,23 +115,25 @@ pub struct SimtConfig {
     /// Elements of x, and of w, that the shared form reads at once, in the direction in which they are read.
     pub width: [u8; 2],
     /// May there be several chunks of terms?
-    pub many: bool,
+    pub multi_chunk: bool,
     /// Does each chunk have workgroups of its own, and its sums a place of their own?
-    pub apart: bool,
+    pub split_k: bool,
 }
 
-/// So many workgroups keep a large device busy.
-const BUSY: usize = 512;
+/// Workgroups that keep a compute unit busy: those of 256 invocations that it holds, more or less.
+const GROUPS_PER_UNIT: u32 = 4;
 
 /// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y has few tiles and each of
 /// them several chunks of terms, the chunks are computed side by side, and joined afterwards.
-pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile) -> LaunchSequence<'a> {
-    apart(p, [tile.size(0), tile.size(1)], BUSY, &|p, apart| launch(p, tile, apart))
+pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, units: ComputeUnits) -> LaunchSequence<'a> {
+    split_k(p, [tile.size(0), tile.size(1)], units.filled_by(GROUPS_PER_UNIT), &|p, split_k| {
+        launch(p, tile, split_k)
+    })
 }
 
 /// The launches of a contraction by tiles of so many rows and columns, of which so many keep a device busy. `launch` makes the work
 /// of one, or, of the sums of so many chunks.
-fn apart<'a>(
+fn split_k<'a>(
     p: &GemmProblem<'a, '_>,
     size: [u32; 2],
     busy: usize,
@@ -143,9 +145,9 @@ fn apart<'a>(
         LaunchSequence { results: vec![BufferSpec::of(dtype.into(), len)], ..LaunchSequence::default() };
     let others: Vec<BufferSlot> = (0..p.extra.len()).map(|i| BufferSlot::Operand(2 + i)).collect();
     let factors = [BufferSlot::Operand(0), BufferSlot::Operand(1)];
-    let units = b * p.tiles(size).iter().product::<usize>();
+    let groups = b * p.tiles(size).iter().product::<usize>();
     let chunks = k.div_ceil(order::CHUNK);
-    if !dtype.is_float() || !split_k_reduce::are_apart(units, busy, chunks, len) {
+    if !dtype.is_float() || !split_k_reduce::worth_split_k(groups, busy, chunks, len) {
         if let Some(work) = launch(p, None) {
             all.push(work, &[&factors, &others[..], &[BufferSlot::Result(0)]].concat());
         }
@@ -169,46 +171,46 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile) -> Option<Work<'a>>
 }
 
 /// Do neighbouring terms lie side by side in x, and in w?
-fn along(p: &GemmProblem<'_, '_>) -> [bool; 2] {
+fn k_major(p: &GemmProblem<'_, '_>) -> [bool; 2] {
     [p.x.strides()[2].unsigned_abs() == 1, p.w.strides()[1].unsigned_abs() == 1]
 }
 
-/// One launch. With `apart`, the sums of so many chunks come out instead.
-fn launch<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, apart: Option<usize>) -> Option<Work<'a>> {
+/// One launch. With `split_k`, the sums of so many chunks come out instead.
+fn launch<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, split_k: Option<usize>) -> Option<Work<'a>> {
     if p.is_empty() {
         return None;
     }
-    let (x, w, along) = (p.x, p.w, along(p));
-    let tile = tile.for_layouts(p.dtype, [x, w], along);
-    let wide = p.is_wide(apart.unwrap_or(1));
-    let form = SimtConfig {
-        base: p.form(along, wide, &|n| tile.neighbours(1, along[1]).is_multiple_of(u32::from(n))),
+    let (x, w, k_major) = (p.x, p.w, k_major(p));
+    let tile = tile.for_layouts(p.dtype, [x, w], k_major);
+    let wide = p.is_wide(split_k.unwrap_or(1));
+    let config = SimtConfig {
+        base: p.config(k_major, wide, &|n| tile.neighbours(1, k_major[1]).is_multiple_of(u32::from(n))),
         tile,
-        width: [tile.vector(0, x, along[0]), tile.vector(1, w, along[1])],
-        many: p.sizes()[3] > order::CHUNK && apart.is_none(),
-        apart: apart.is_some(),
+        width: [tile.vector(0, x, k_major[0]), tile.vector(1, w, k_major[1])],
+        multi_chunk: p.sizes()[3] > order::CHUNK && split_k.is_none(),
+        split_k: split_k.is_some(),
     };
-    let (mut all, tiles) = p.numbers([tile.size(0), tile.size(1)]);
-    let groups = grid((apart.unwrap_or(1) * tiles) as u64);
-    if let Some(chunks) = apart {
+    let (mut all, tiles) = p.args([tile.size(0), tile.size(1)]);
+    let groups = grid((split_k.unwrap_or(1) * tiles) as u64);
+    if let Some(chunks) = split_k {
         all.push(chunks as i64);
     }
     let epilogue = p.epilogue;
-    let (key, scalar) = (epilogue.key(Key::of("contract").with(&form)), indexing::scalar(wide));
-    Some(args::work(key, move || build(epilogue, &form), groups, scalar, &all))
+    let (key, scalar) = (epilogue.key(Key::of("gemm_simt").with(&config)), indexing::scalar(wide));
+    Some(args::work(key, move || build(epilogue, &config), groups, scalar, &all))
 }
 
 impl SimtConfig {
     fn name(&self, epilogue: &dyn Formula) -> String {
         let SimtTile { group: [a, b], each: [c, d], depth, slots } = self.tile;
-        let (along, operands) = (self.base.along_word(), self.base.operands_word(epilogue));
+        let (k_major, operands) = (self.base.k_major_word(), self.base.operands_word(epilogue));
         let ([vx, vw], vy) = (self.width, self.base.stores);
         let vectors = if depth > 0 { format!("_v{vx}{vw}{vy}") } else { String::new() };
         let slots = if slots > 0 { format!("s{slots}") } else { String::new() };
-        let many = if self.many { "_many" } else { "" };
-        let many = if self.apart { "_apart" } else { many };
+        let multi_chunk = if self.multi_chunk { "_multi_chunk" } else { "" };
+        let multi_chunk = if self.split_k { "_split_k" } else { multi_chunk };
         let wide = if self.base.wide { "_wide" } else { "" };
-        format!("contract_{operands}_{a}x{b}of{c}x{d}d{depth}{slots}_{along}{vectors}{many}{wide}")
+        format!("gemm_simt_{operands}_{a}x{b}of{c}x{d}d{depth}{slots}_{k_major}{vectors}{multi_chunk}{wide}")
     }
 }
 
@@ -222,9 +224,9 @@ pub(crate) struct StridedMatrix<'k> {
 }
 
 impl<'k> StridedMatrix<'k> {
-    pub fn read(numbers: &LaunchArgs<'k>, name: &str, place: Place, batch: Val<'k>) -> Self {
-        let offset = numbers.get(&format!("{name}_offset"));
-        let [b, row, column] = std::array::from_fn(|a| numbers.get(&format!("{name}_stride{a}")));
+    pub fn read(args: &LaunchArgs<'k>, name: &str, place: Place, batch: Val<'k>) -> Self {
+        let offset = args.get(&format!("{name}_offset"));
+        let [b, row, column] = std::array::from_fn(|a| args.get(&format!("{name}_stride{a}")));
         StridedMatrix { place, first: offset + batch * b, strides: [row, column] }
     }
     /// A matrix that begins somewhere, with strides from row to row and from column to column.
@@ -243,7 +245,7 @@ impl<'k> StridedMatrix<'k> {
 /// What all parts of a kernel know.
 struct SimtMainloop<'k, 'f> {
     k: &'k Builder,
-    form: &'f SimtConfig,
+    config: &'f SimtConfig,
     micro: ThreadTile<'k>,
     /// Sizes of y, by side, and how many terms.
     sizes: [Val<'k>; 2],
@@ -257,20 +259,20 @@ struct SimtMainloop<'k, 'f> {
 }
 
 /// The kernel of a form.
-pub fn build(epilogue: &dyn Formula, form: &SimtConfig) -> Kernel {
-    let (k, tile) = (Builder::new(&form.name(epilogue), [form.tile.invocations(), 1, 1]), form.tile);
-    let dtype = form.base.dtype;
-    let out = if form.apart { split_k_reduce::elem(dtype) } else { dtype.into() };
-    let h = GemmArgs::read(&k, &form.base, out, 4 * 2 + usize::from(form.apart));
-    let work = WorkgroupTile::read(&k, &h, epilogue, dtype, [tile.size(0), tile.size(1)], form.apart);
+pub fn build(epilogue: &dyn Formula, config: &SimtConfig) -> Kernel {
+    let (k, tile) = (Builder::new(&config.name(epilogue), [config.tile.invocations(), 1, 1]), config.tile);
+    let dtype = config.base.dtype;
+    let out = if config.split_k { split_k_reduce::elem(dtype) } else { dtype.into() };
+    let h = GemmArgs::read(&k, &config.base, out, 4 * 2 + usize::from(config.split_k));
+    let work = WorkgroupTile::read(&k, &h, epilogue, dtype, [tile.size(0), tile.size(1)], config.split_k);
     let index = k.builtin(Builtin::LocalIndex);
-    let micro = ThreadTile { k: &k, dtype, tile, along: form.base.along, index };
+    let micro = ThreadTile { k: &k, dtype, tile, k_major: config.base.k_major, index };
     let (factors, corner) = (work.factors, work.corner);
-    let p = SimtMainloop { k: &k, form, micro, sizes: h.sizes, terms: h.terms, factors, corner, index };
+    let p = SimtMainloop { k: &k, config, micro, sizes: h.sizes, terms: h.terms, factors, corner, index };
 
     let sums = p.sums(work.chunk);
     let [rows, columns] = [0, 1].map(|side| p.micro.places(side, p.corner[side]));
-    let width = usize::from(form.base.stores);
+    let width = usize::from(config.base.stores);
     for (u, &i) in rows.iter().enumerate() {
         for (v, some) in columns.chunks(width).enumerate() {
             work.store(i, some, &sums[u * columns.len() + v * width..][..some.len()]);
@@ -301,23 +303,23 @@ struct WorkgroupTile<'k, 'f> {
 }
 
 impl<'k, 'f> WorkgroupTile<'k, 'f> {
-    /// With tiles of so many rows and columns. `apart`: behind the numbers of the head it is said how many chunks there are.
+    /// With tiles of so many rows and columns. `split_k`: behind the numbers of the head it is said how many chunks there are.
     fn read(
         k: &'k Builder,
         h: &GemmArgs<'k>,
         epilogue: &'f dyn Formula,
         dtype: DType,
         size: [u32; 2],
-        apart: bool,
+        split_k: bool,
     ) -> Self {
         let batches = h.batches;
         let (group, in_batch) = h.group();
         let asked = group / in_batch;
-        let batch = if apart { asked % batches } else { asked.min(batches - 1) };
+        let batch = if split_k { asked % batches } else { asked.min(batches - 1) };
         let corner = h.corner(group % in_batch, size);
         let (factors, extra) = (h.factors(batch), h.extra(batch));
         // Which chunk, and how many there are.
-        let chunk = apart.then(|| (asked / batches, h.numbers.get("chunks")));
+        let chunk = split_k.then(|| (asked / batches, h.args.get("chunks")));
         let exists = match chunk {
             Some((chunk, chunks)) => chunk.lt(chunks),
             None => asked.lt(batches),
@@ -366,22 +368,22 @@ impl<'k, 'f> WorkgroupTile<'k, 'f> {
 impl<'k> SimtMainloop<'k, '_> {
     /// The sums of an invocation, row by row. `of`: of this chunk alone.
     fn sums(&self, of: Option<Val<'k>>) -> Vec<Val<'k>> {
-        let SimtTile { depth, slots, .. } = self.form.tile;
+        let SimtTile { depth, slots, .. } = self.config.tile;
         let none = self.micro.none();
-        let chunks = ChunkLoop { terms: self.terms, many: self.form.many, of, before: None };
+        let chunks = ChunkLoop { terms: self.terms, multi_chunk: self.config.multi_chunk, of, before: None };
         if depth == 0 {
             return self.micro.chunks(&chunks, &none, &|start, end| self.plain(start, end, &none));
         }
         let places = self.micro.shared();
         let stages = [0, 1].map(|side| self.stage(side));
         if slots > 0 {
-            return self.micro.flowing(stages, places, &chunks, &none);
+            return self.micro.multistage(stages, places, &chunks, &none);
         }
         self.micro.staged(&stages, places, &chunks, &none)
     }
 
     fn stage(&self, side: usize) -> TileLoader<'k> {
-        let SimtConfig { ref base, tile, width, .. } = *self.form;
+        let SimtConfig { ref base, tile, width, .. } = *self.config;
         TileLoader {
             k: self.k,
             side,
@@ -389,10 +391,10 @@ impl<'k> SimtMainloop<'k, '_> {
             invocations: tile.invocations(),
             size: tile.group[side] * tile.each[side],
             depth: tile.depth,
-            along: base.along[side],
+            k_major: base.k_major[side],
             // Of f64, two are 16 bytes.
             width: if tile.slots > 0 {
-                (multistage_cp_async::BYTES / base.dtype.size() as u32) as u8
+                (multistage_cp_async::COPY_BYTES / base.dtype.size() as u32) as u8
             } else {
                 width[side]
             },
@@ -415,7 +417,7 @@ impl<'k> SimtMainloop<'k, '_> {
         k.for_(start, end, start.like(1), none, |t, sums| {
             let a: Vec<Val> = rows.iter().map(|&i| self.load(&self.factors[0], i, t)).collect();
             let b: Vec<Val> = columns.iter().map(|&j| self.load(&self.factors[1], t, j)).collect();
-            self.micro.chains(&a, &b, sums)
+            self.micro.fma_chains(&a, &b, sums)
         })
     }
 

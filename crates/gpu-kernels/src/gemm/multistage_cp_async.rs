@@ -22,15 +22,15 @@ pub(crate) struct CpAsyncPipeline<'k, S = StridedMatrix<'k>> {
     pub slots: u32,
     /// Behind the last term, and where steps end: there or later, with padding in between.
     pub end: Val<'k>,
-    pub upto: Val<'k>,
+    pub padded_end: Val<'k>,
 }
 
 /// Bytes of a copy: the most that there are, and no fewer go past the cache of a multiprocessor.
-pub(crate) const BYTES: u32 = 16;
+pub(crate) const COPY_BYTES: u32 = 16;
 
 /// Elements of a slot.
-pub(crate) fn slot_elements(along: bool, size: u32, depth: u32, pitch: u32) -> u32 {
-    pitch * if along { size } else { depth }
+pub(crate) fn slot_elements(k_major: bool, size: u32, depth: u32, pitch: u32) -> u32 {
+    pitch * if k_major { size } else { depth }
 }
 
 /// What a step makes of the sums.
@@ -57,13 +57,13 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
     /// A group of the copies of a step.
     fn begin(&self, first: Val<'k>, slot: Val<'k>) {
         let k = self.stages[0].k;
-        k.if_(first.lt(self.upto), || {
+        k.if_(first.lt(self.padded_end), || {
             for side in 0..2 {
                 let base = slot * i64::from(self.slot(side));
                 self.stages[side].copy([first, self.end], (self.to[side], base, self.pitch[side]));
             }
         });
-        k.commit_copies();
+        k.cp_async_commit();
     }
 
     /// Goes through the terms `start..end`, of which `open` has begun the first steps: `compute` makes the new sums of a step's first
@@ -82,7 +82,7 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
         let all = k.for_(start, end, start.like(i64::from(depth)), &carried, |first, carried| {
             let (slot, sums) = (carried[0], &carried[1..]);
             // As many groups as there are steps between this one and the last that was begun.
-            k.wait_copies((self.slots - 2) as u8);
+            k.cp_async_wait((self.slots - 2) as u8);
             k.barrier();
             let zero = slot.like(0);
             let before = slot.eq(zero).select(last, slot - 1);
@@ -95,8 +95,8 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
     }
 
     /// Begins all steps that there is room for, from term `start` on, which is there, and reads the first part of the first: what
-    /// [`CpAsyncPipeline::ahead`] goes on with.
-    pub fn open_ahead(&self, start: Val<'k>, parts: &StepParts<'_, 'k>) -> Vec<Val<'k>> {
+    /// [`CpAsyncPipeline::read_ahead`] goes on with.
+    pub fn open_read_ahead(&self, start: Val<'k>, parts: &StepParts<'_, 'k>) -> Vec<Val<'k>> {
         let (k, last) = (self.stages[0].k, self.slots - 1);
         self.open(start);
         self.arrive(start + i64::from(last * self.stages[0].depth), k.u32(last));
@@ -107,7 +107,7 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
     /// As [`CpAsyncPipeline::steps`], with the first part of the next step read before the last part of a step is computed with: so there is
     /// something to do while memory answers, also behind the barrier. Where there is no next step, the last one is read again, for nobody.
     /// Takes what goes on, and gives that of the step that follows, and the last sums.
-    pub fn ahead(
+    pub fn read_ahead(
         &self,
         [start, end]: [Val<'k>; 2],
         on: &[Val<'k>],
@@ -128,7 +128,7 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
             // All have read the step, so its slot is free.
             self.arrive(first + i64::from(self.slots * depth), slot);
             let next = slot.eq(last).select(slot.like(0), slot + 1);
-            let there = (first + i64::from(depth)).lt(self.upto);
+            let there = (first + i64::from(depth)).lt(self.padded_end);
             let following = (parts.read)(self.bases(there.select(next, slot)), 0);
             sums = (parts.compute)(&part, &sums);
             [vec![next], following, sums].concat()
@@ -140,7 +140,7 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
     fn arrive(&self, first: Val<'k>, slot: Val<'k>) {
         let k = self.stages[0].k;
         // As many groups as there are steps between the next one and the last that was begun.
-        k.wait_copies((self.slots - 2) as u8);
+        k.cp_async_wait((self.slots - 2) as u8);
         k.barrier();
         self.begin(first, slot);
     }
@@ -150,7 +150,7 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
     }
     fn slot(&self, side: usize) -> u32 {
         let s = &self.stages[side];
-        slot_elements(s.along, s.size, s.depth, self.pitch[side])
+        slot_elements(s.k_major, s.size, s.depth, self.pitch[side])
     }
 }
 
@@ -161,7 +161,7 @@ impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
         let (k, number) = (self.k, self.limit.scalar());
         let pitch = i64::from(pitch);
         for (round, (place, term, has)) in self.rounds().into_iter().enumerate() {
-            let line = if self.along { place * pitch + term } else { term * pitch + place };
+            let line = if self.k_major { place * pitch + term } else { term * pitch + place };
             let to = (to, base + line.to(Scalar::U32));
             let found =
                 self.from.find(self, ElementRequest { round, place, term: first + term.to(number), end });
@@ -169,14 +169,14 @@ impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
             let always = || k.constant(true.into());
             let of_side = found.of_side.unwrap_or_else(always);
             let all = || match found.of_terms {
-                None => k.copy(to, from, self.width, of_side),
+                None => k.cp_async(to, from, self.width, of_side),
                 Some(of_terms) if self.padding.bits == 0 => {
-                    k.copy(to, from, self.width, of_side & of_terms);
+                    k.cp_async(to, from, self.width, of_side & of_terms);
                 }
                 // Copies can bring zeros and nothing else. Past the last row or column that will do: nobody reads them.
                 Some(of_terms) => k.if_or(
                     of_terms,
-                    || k.copy(to, from, self.width, of_side),
+                    || k.cp_async(to, from, self.width, of_side),
                     || k.store(to.0, to.1, k.constant(self.padding).splat(self.width)),
                 ),
             };

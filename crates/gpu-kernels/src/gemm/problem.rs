@@ -4,7 +4,7 @@
 use super::StridedMatrix;
 use crate::formula::Formula;
 use crate::launch::args::LaunchArgs;
-use crate::launch::group_number;
+use crate::launch::linear_group_id;
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -54,13 +54,18 @@ impl<'a, 'l> GemmProblem<'a, 'l> {
         layouts.into_iter().any(indexing::is_wide) || indexing::are_many(self.len() * times)
     }
     /// What its kernels are built for. `pieces`: can so many columns of y be stored at once, if their number allows it?
-    pub(crate) fn form(&self, along: [bool; 2], wide: bool, pieces: &dyn Fn(u8) -> bool) -> GemmBaseConfig {
+    pub(crate) fn config(
+        &self,
+        k_major: [bool; 2],
+        wide: bool,
+        pieces: &dyn Fn(u8) -> bool,
+    ) -> GemmBaseConfig {
         let columns = self.sizes()[2];
         let stores = [4, 2].into_iter().find(|&p| pieces(p) && columns.is_multiple_of(usize::from(p)));
         GemmBaseConfig {
             dtype: self.dtype,
             extra: self.extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
-            along,
+            k_major,
             stores: stores.unwrap_or(1),
             wide,
         }
@@ -72,7 +77,7 @@ impl<'a, 'l> GemmProblem<'a, 'l> {
     }
     /// The numbers of a launch over tiles of so many rows and columns, as [`GemmArgs`] asks for them: sizes, how many tiles there are along
     /// each side, offset and strides of each operand. Gives the number of all tiles, too.
-    pub(crate) fn numbers(&self, size: [u32; 2]) -> (Vec<i64>, usize) {
+    pub(crate) fn args(&self, size: [u32; 2]) -> (Vec<i64>, usize) {
         let ([b, m, n, k], tiles) = (self.sizes(), self.tiles(size));
         let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
         for l in [self.x, self.w].into_iter().chain(self.extra.iter().map(|(l, _)| *l)) {
@@ -93,7 +98,7 @@ pub struct GemmBaseConfig {
     /// What further operands hold.
     pub extra: Vec<Elem>,
     /// Do neighbouring terms lie side by side in x, and in w? They are read along.
-    pub along: [bool; 2],
+    pub k_major: [bool; 2],
     /// Columns of y that are stored at once.
     pub stores: u8,
     /// Are there positions beyond 2^30?
@@ -102,8 +107,8 @@ pub struct GemmBaseConfig {
 
 impl GemmBaseConfig {
     /// For names: a letter for each factor.
-    pub(crate) fn along_word(&self) -> String {
-        self.along.iter().map(|&a| if a { "k" } else { "x" }).collect()
+    pub(crate) fn k_major_word(&self) -> String {
+        self.k_major.iter().map(|&a| if a { "k" } else { "x" }).collect()
     }
     /// For names: what follows what.
     pub(crate) fn operands_word(&self, epilogue: &dyn Formula) -> String {
@@ -116,7 +121,7 @@ impl GemmBaseConfig {
 pub(crate) struct GemmArgs<'k> {
     k: &'k Builder,
     pub number: Scalar,
-    pub numbers: LaunchArgs<'k>,
+    pub args: LaunchArgs<'k>,
     pub places: [Place; 2],
     extras: Vec<Place>,
     pub y: Place,
@@ -130,23 +135,23 @@ pub(crate) struct GemmArgs<'k> {
 
 impl<'k> GemmArgs<'k> {
     /// Of a kernel whose result holds `out`; beside the numbers that are read here, and four for each further operand, it has so many.
-    pub fn read(k: &'k Builder, form: &GemmBaseConfig, out: Elem, numbers: usize) -> Self {
-        let places = ["x", "w"].map(|name| k.buffer(name, form.dtype.into(), Access::Read));
-        let extras: Vec<Place> = (form.extra.iter().enumerate())
+    pub fn read(k: &'k Builder, config: &GemmBaseConfig, out: Elem, args: usize) -> Self {
+        let places = ["x", "w"].map(|name| k.buffer(name, config.dtype.into(), Access::Read));
+        let extras: Vec<Place> = (config.extra.iter().enumerate())
             .map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read))
             .collect();
         let y = k.buffer("y", out, Access::Write);
-        let number = indexing::scalar(form.wide);
-        let numbers = LaunchArgs::new(k, number, FIRST + numbers + 4 * extras.len());
+        let number = indexing::scalar(config.wide);
+        let args = LaunchArgs::new(k, number, BASE_ARGS + args + 4 * extras.len());
         let [batches, m, n, terms, tiles_m, tiles_n] =
-            ["b", "m", "n", "k", "tiles_m", "tiles_n"].map(|name| numbers.get(name));
+            ["b", "m", "n", "k", "tiles_m", "tiles_n"].map(|name| args.get(name));
         let (sizes, tiles) = ([m, n], [tiles_m, tiles_n]);
-        GemmArgs { k, number, numbers, places, extras, y, batches, sizes, terms, tiles }
+        GemmArgs { k, number, args, places, extras, y, batches, sizes, terms, tiles }
     }
     /// The number of the workgroup, and how many there are for a batch. A grid that is cut into rows has a few workgroups too many:
     /// they go along, and store nothing.
     pub fn group(&self) -> (Val<'k>, Val<'k>) {
-        let group = group_number(self.k, self.number);
+        let group = linear_group_id(self.k, self.number);
         (group, self.tiles[0] * self.tiles[1])
     }
     /// The first row and column of a tile that comes in the order of rows.
@@ -156,15 +161,15 @@ impl<'k> GemmArgs<'k> {
     /// The factors of a batch.
     pub fn factors(&self, batch: Val<'k>) -> [StridedMatrix<'k>; 2] {
         [("x", self.places[0]), ("w", self.places[1])]
-            .map(|(name, p)| StridedMatrix::read(&self.numbers, name, p, batch))
+            .map(|(name, p)| StridedMatrix::read(&self.args, name, p, batch))
     }
     /// The further operands of a batch.
     pub fn extra(&self, batch: Val<'k>) -> Vec<StridedMatrix<'k>> {
         (self.extras.iter().enumerate())
-            .map(|(i, &p)| StridedMatrix::read(&self.numbers, &format!("e{i}"), p, batch))
+            .map(|(i, &p)| StridedMatrix::read(&self.args, &format!("e{i}"), p, batch))
             .collect()
     }
 }
 
 /// Numbers that all products have.
-pub(crate) const FIRST: usize = 6;
+pub(crate) const BASE_ARGS: usize = 6;

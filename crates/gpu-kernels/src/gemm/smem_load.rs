@@ -55,7 +55,7 @@ pub(crate) struct TileLoader<'k, S = StridedMatrix<'k>> {
     pub size: u32,
     pub depth: u32,
     /// Do neighbouring terms lie side by side? They are read along, so many at once.
-    pub along: bool,
+    pub k_major: bool,
     pub width: u8,
     /// Where from, the first row or column, and how many there are.
     pub from: S,
@@ -73,13 +73,13 @@ pub(crate) fn rounds<'k>(
     index: Val<'k>,
     invocations: u32,
     [size, depth]: [u32; 2],
-    along: bool,
+    k_major: bool,
     width: u8,
 ) -> Vec<LoadRound<'k>> {
     let (k, width) = (index.builder(), u32::from(width));
     // Vectors, and how many of them make a line.
     let count = size * depth / width;
-    let line = if along { depth } else { size } / width;
+    let line = if k_major { depth } else { size } / width;
     let [outer, inner] = [index / i64::from(line), index % i64::from(line) * i64::from(width)];
     let round = |r: u32| {
         let e = index + i64::from(r * invocations);
@@ -92,7 +92,7 @@ pub(crate) fn rounds<'k>(
             (e / i64::from(line), e % i64::from(line) * i64::from(width))
         };
         // What lies side by side in memory is read by neighbours.
-        let (place, term) = if along { (outer, inner) } else { (inner, outer) };
+        let (place, term) = if k_major { (outer, inner) } else { (inner, outer) };
         (place, term, has)
     };
     (0..count.div_ceil(invocations)).map(round).collect()
@@ -100,7 +100,7 @@ pub(crate) fn rounds<'k>(
 
 impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
     pub(super) fn rounds(&self) -> Vec<LoadRound<'k>> {
-        rounds(self.index, self.invocations, [self.size, self.depth], self.along, self.width)
+        rounds(self.index, self.invocations, [self.size, self.depth], self.k_major, self.width)
     }
 
     /// Loads terms from `first` on; what is not there is padding.
@@ -133,11 +133,11 @@ impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
     }
 }
 
-/// Goes through the terms `start..upto` step by step, of which those from `end` on are padding: `bring` stores a step's terms of a side, and `compute` makes the new sums of
+/// Goes through the terms `start..padded_end` step by step, of which those from `end` on are padding: `bring` stores a step's terms of a side, and `compute` makes the new sums of
 /// the old ones, while the next step's terms are on their way. Gives the last sums.
 pub(crate) fn steps<'k, S: TileSource<'k>>(
     stages: &[TileLoader<'k, S>; 2],
-    [start, upto]: [Val<'k>; 2],
+    [start, padded_end]: [Val<'k>; 2],
     end: Val<'k>,
     none: &[Val<'k>],
     bring: &dyn Fn(usize, &[Val<'k>]),
@@ -149,7 +149,7 @@ pub(crate) fn steps<'k, S: TileSource<'k>>(
     let (count, loads) = (none.len(), x.len());
     let carried = [none, &x, &w].concat();
     let step = start.like(i64::from(stages[0].depth));
-    let all = k.for_(start, upto, step, &carried, |first, carried| {
+    let all = k.for_(start, padded_end, step, &carried, |first, carried| {
         let (sums, loaded) = carried.split_at(count);
         let (x, w) = loaded.split_at(loads);
         bring(0, x);

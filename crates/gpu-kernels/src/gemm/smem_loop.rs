@@ -15,11 +15,11 @@ use elinvar_kernel::builder::Val;
 use elinvar_kernel::ir::Elem;
 
 /// Elements behind those of a term: terms that are stored one above the other lie in different banks.
-const PAD: u32 = 4;
+const PAD_ELEMENTS: u32 = 4;
 
 /// Rows and columns of invocations in a warp, where warps are known to be such: its loads of rows and of columns each go to few
 /// places.
-const WARP: [u32; 2] = [4, 8];
+const WARP_SHAPE: [u32; 2] = [4, 8];
 
 impl SimtTile {
     /// Elements of shared memory that it takes, at most.
@@ -27,19 +27,19 @@ impl SimtTile {
         if self.slots == 0 {
             return (self.pitch(0) + self.pitch(1)) * self.depth;
         }
-        self.slots * (self.size(0) + self.size(1)) * (self.depth + PAD)
+        self.slots * (self.size(0) + self.size(1)) * (self.depth + PAD_ELEMENTS)
     }
     /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes that need no conversion.
-    pub(super) fn for_layouts(self, dtype: DType, operands: [&Layout; 2], along: [bool; 2]) -> SimtTile {
-        let width = [0, 1].map(|side| self.vector(side, operands[side], along[side]));
+    pub(super) fn for_layouts(self, dtype: DType, operands: [&Layout; 2], k_major: [bool; 2]) -> SimtTile {
+        let width = [0, 1].map(|side| self.vector(side, operands[side], k_major[side]));
         let bytes = width.map(|w| u32::from(w) * dtype.size() as u32);
         let whole = elem(super::Compute::from(dtype).scalar()) == Elem::from(dtype);
-        let fits = dtype.is_float() && whole && bytes.iter().all(|&b| b >= multistage_cp_async::BYTES);
+        let fits = dtype.is_float() && whole && bytes.iter().all(|&b| b >= multistage_cp_async::COPY_BYTES);
         SimtTile { slots: if fits { self.slots } else { 0 }, ..self }
     }
     /// Which invocation along m and n, of its number in the workgroup.
     pub(super) fn local(self, index: Val<'_>) -> [Val<'_>; 2] {
-        let [down, across] = WARP;
+        let [down, across] = WARP_SHAPE;
         let warps =
             self.slots > 0 && self.group[0].is_multiple_of(down) && self.group[1].is_multiple_of(across);
         if !warps {
@@ -53,11 +53,11 @@ impl SimtTile {
     }
     /// From term to term in shared memory.
     pub(super) fn pitch(self, side: usize) -> u32 {
-        self.group[side] * self.each[side] + PAD
+        self.group[side] * self.each[side] + PAD_ELEMENTS
     }
     /// How many neighbours of a factor are read at once: as many as its layout allows, and lines of a tile are made of.
-    pub(super) fn vector(self, side: usize, l: &Layout, along: bool) -> u8 {
-        let (axis, line) = match (side, along) {
+    pub(super) fn vector(self, side: usize, l: &Layout, k_major: bool) -> u8 {
+        let (axis, line) = match (side, k_major) {
             (0, true) => (2, self.depth),
             (0, false) => (1, self.size(0)),
             (_, true) => (1, self.depth),
@@ -70,8 +70,8 @@ impl SimtTile {
             .unwrap_or(1)
     }
     /// How many neighbours an invocation has side by side.
-    pub(crate) fn neighbours(self, side: usize, along: bool) -> u32 {
-        if self.depth == 0 || (self.slots > 0 && along) {
+    pub(crate) fn neighbours(self, side: usize, k_major: bool) -> u32 {
+        if self.depth == 0 || (self.slots > 0 && k_major) {
             return 1;
         }
         [4, 2].into_iter().find(|&p| self.each[side].is_multiple_of(p)).unwrap_or(1)

@@ -7,7 +7,7 @@
 
 use crate::formula::{Compute, Formula};
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes};
 use crate::reduce::block_reduce;
 use elinvar_core::{DType, Layout};
@@ -15,13 +15,13 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Elem, Kernel, Place};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 64;
+const BLOCK_THREADS: u32 = 64;
 /// Sums that an invocation loads before it adds them, at most.
-const AT_ONCE: u32 = 16;
+const MAX_LOADS_IN_FLIGHT: u32 = 16;
 /// So many invocations keep a large device's memory busy: an H100's multiprocessor 256 of them.
-const ENOUGH: usize = 32768;
+const FULL_DEVICE_THREADS: usize = 32768;
 /// Elements of the sums of chunks, at most: what may be taken for a while to be faster.
-const MOST: usize = 1 << 25;
+const MAX_PARTIAL_SUMS: usize = 1 << 25;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,8 +47,8 @@ pub fn elem(dtype: DType) -> Elem {
 
 /// Is it worth while to take `chunks` of `len` elements apart, if the work without has so many workgroups, and a device is
 /// busy with `busy`?
-pub(crate) fn are_apart(units: usize, busy: usize, chunks: usize, len: usize) -> bool {
-    chunks > 1 && units < busy && chunks.saturating_mul(len) <= MOST
+pub(crate) fn worth_split_k(groups: usize, busy: usize, chunks: usize, len: usize) -> bool {
+    chunks > 1 && groups < busy && chunks.saturating_mul(len) <= MAX_PARTIAL_SUMS
 }
 
 /// The work of joining: the sums `[chunks, len]`, further operands of the epilogue (views of the result's shape), then the
@@ -62,9 +62,9 @@ pub fn join<'a>(
 ) -> Work<'a> {
     let layouts: Vec<&Layout> = extra.iter().map(|(l, _)| *l).collect();
     let joined = layouts.first().map(|l| indexing::join(&layouts, 0, l.rank()));
-    let width = if len.is_multiple_of(4) && len / 4 >= ENOUGH { 4 } else { 1 };
-    let turns = ((chunks - 1).max(1) as u32).next_power_of_two().min(AT_ONCE / u32::from(width));
-    let form = SplitKReduceConfig {
+    let width = if len.is_multiple_of(4) && len / 4 >= FULL_DEVICE_THREADS { 4 } else { 1 };
+    let turns = ((chunks - 1).max(1) as u32).next_power_of_two().min(MAX_LOADS_IN_FLIGHT / u32::from(width));
+    let config = SplitKReduceConfig {
         dtype,
         extra: extra.iter().map(|(_, d)| Elem::from(*d)).collect(),
         rank: joined.as_ref().map_or(0, |j| j.dims.len()),
@@ -74,53 +74,59 @@ pub fn join<'a>(
     };
     let mut all = vec![chunks as i64, len as i64];
     if let Some(joined) = joined {
-        all.extend(indexing::sizes(&joined.dims, form.wide));
+        all.extend(indexing::sizes(&joined.dims, config.wide));
         for (l, strides) in layouts.iter().zip(&joined.strides) {
             all.push(l.offset() as i64);
             all.extend(strides.iter().map(|&s| s as i64));
         }
     }
-    let groups = grid(len.div_ceil(GROUP as usize * usize::from(width)) as u64);
-    let (key, scalar) = (epilogue.key(Key::of("chunks").with(&form)), indexing::scalar(form.wide));
-    args::work(key, move || build(epilogue, &form), groups, scalar, &all)
+    let groups = grid(len.div_ceil(BLOCK_THREADS as usize * usize::from(width)) as u64);
+    let (key, scalar) =
+        (epilogue.key(Key::of("gemm_split_k_reduce").with(&config)), indexing::scalar(config.wide));
+    args::work(key, move || build(epilogue, &config), groups, scalar, &all)
 }
 
 /// The kernel of a form.
-pub fn build(epilogue: &dyn Formula, form: &SplitKReduceConfig) -> Kernel {
-    let extra: String = form.extra.iter().map(|e| format!("_{e}")).collect();
-    let wide = if form.wide { "_wide" } else { "" };
-    let SplitKReduceConfig { rank, width, turns, .. } = *form;
-    let name = format!("chunks_{}_{}{extra}_{rank}w{width}t{turns}{wide}", epilogue.name(), form.dtype);
-    let k = Builder::new(&name, [GROUP, 1, 1]);
-    let x = k.buffer("x", elem(form.dtype), Access::Read);
-    let extras: Vec<Place> =
-        (form.extra.iter().enumerate()).map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read)).collect();
-    let y = k.buffer("y", form.dtype.into(), Access::Write);
-    let s = indexing::scalar(form.wide);
-    let count = 2 + indexing::count(form.rank, form.wide) + extras.len() * (1 + form.rank);
-    let numbers = LaunchArgs::new(&k, s, count);
-    let [chunks, len] = ["chunks", "len"].map(|n| numbers.get(n));
-    let axes = Axes::read(&numbers, "size", form.rank, form.wide);
+pub fn build(epilogue: &dyn Formula, config: &SplitKReduceConfig) -> Kernel {
+    let extra: String = config.extra.iter().map(|e| format!("_{e}")).collect();
+    let wide = if config.wide { "_wide" } else { "" };
+    let SplitKReduceConfig { rank, width, turns, .. } = *config;
+    let name = format!(
+        "gemm_split_k_reduce_{}_{}{extra}_{rank}w{width}t{turns}{wide}",
+        epilogue.name(),
+        config.dtype
+    );
+    let k = Builder::new(&name, [BLOCK_THREADS, 1, 1]);
+    let x = k.buffer("x", elem(config.dtype), Access::Read);
+    let extras: Vec<Place> = (config.extra.iter().enumerate())
+        .map(|(i, &e)| k.buffer(&format!("e{i}"), e, Access::Read))
+        .collect();
+    let y = k.buffer("y", config.dtype.into(), Access::Write);
+    let s = indexing::scalar(config.wide);
+    let count = 2 + indexing::count(config.rank, config.wide) + extras.len() * (1 + config.rank);
+    let args = LaunchArgs::new(&k, s, count);
+    let [chunks, len] = ["chunks", "len"].map(|n| args.get(n));
+    let axes = Axes::read(&args, "size", config.rank, config.wide);
     let further: Vec<(Val, Vec<Val>)> = (0..extras.len())
         .map(|i| {
-            let offset = numbers.get(&format!("offset{i}"));
-            (offset, indexing::strides(&numbers, &format!("stride{i}"), form.rank))
+            let offset = args.get(&format!("offset{i}"));
+            (offset, indexing::strides(&args, &format!("stride{i}"), config.rank))
         })
         .collect();
-    let i = (group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s)) * i64::from(width);
+    let i = (linear_group_id(&k, s) * i64::from(BLOCK_THREADS) + k.local_id(0).to(s)) * i64::from(width);
     // Who takes four has all of them.
     k.if_(i.lt(len), || {
         let sum_of = |c: Val<'_>| k.load(x, c * len + i, width);
         let one = chunks.like(1);
         let step = i64::from(turns);
         let whole = (chunks - 1) / step * step + 1;
-        let together = |c: Val<'_>| (0..step).map(|t| sum_of(c + t)).collect::<Vec<Val>>();
+        let fragments_together = |c: Val<'_>| (0..step).map(|t| sum_of(c + t)).collect::<Vec<Val>>();
         let first = k.load(x, i, width);
         let total = k.for_(one, whole, one.like(step), &[first], |c, total| {
-            vec![together(c).into_iter().fold(total[0], |total, sum| total + sum)]
+            vec![fragments_together(c).into_iter().fold(total[0], |total, sum| total + sum)]
         });
         let total = k.for_(whole, chunks, one, &total, |c, total| vec![total[0] + sum_of(c)]);
-        let c = Compute::from(form.dtype);
+        let c = Compute::from(config.dtype);
         let at: Vec<Vec<Val>> = (0..i64::from(width)).map(|e| axes.index(i + e)).collect();
         let mut given = total;
         given.extend(extras.iter().zip(&further).map(|(&e, (offset, strides))| {

@@ -10,7 +10,7 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Constant, Place, Scalar};
 
 /// Sums of an invocation of the larger tiles, at least.
-const MANY_SUMS: usize = 32;
+const LARGE_TILE_ACCUMULATORS: usize = 32;
 
 /// What is known of an invocation's rows and columns while a kernel is built.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ pub(crate) struct ThreadTile<'k> {
     pub dtype: DType,
     pub tile: SimtTile,
     /// Do neighbouring terms lie side by side, by side?
-    pub along: [bool; 2],
+    pub k_major: [bool; 2],
     /// Which invocation.
     pub index: Val<'k>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct ChunkLoop<'k, 'f> {
     /// How many terms there are.
     pub terms: Val<'k>,
     /// May there be several chunks?
-    pub many: bool,
+    pub multi_chunk: bool,
     /// This chunk alone.
     pub of: Option<Val<'k>>,
     /// What is stored in shared memory before the terms of the chunk that begins with a term are brought. It stays until the
@@ -76,34 +76,35 @@ impl<'k> ThreadTile<'k> {
     /// workgroup, which issues two instructions in three cycles. Half of the registers hold all that an inner loop reads: the totals wait
     /// in memory for a chunk's end.
     pub fn shared(&self) -> [Place; 2] {
-        let held = elem(self.scalar());
-        if self.scalar() == Scalar::F32 && self.none().len() >= MANY_SUMS {
-            self.k.resident(2);
+        let smem_elements = elem(self.scalar());
+        if self.scalar() == Scalar::F32 && self.none().len() >= LARGE_TILE_ACCUMULATORS {
+            self.k.min_blocks_per_sm(2);
         }
-        [(0, "rows"), (1, "columns")].map(|(side, name)| self.k.shared(name, held, self.held(side)))
+        [(0, "rows"), (1, "columns")]
+            .map(|(side, name)| self.k.shared(name, smem_elements, self.smem_elements(side)))
     }
-    fn held(&self, side: usize) -> u32 {
+    fn smem_elements(&self, side: usize) -> u32 {
         let SimtTile { depth, slots, .. } = self.tile;
         if slots == 0 {
             return self.tile.pitch(side) * depth;
         }
         slots
             * multistage_cp_async::slot_elements(
-                self.along[side],
+                self.k_major[side],
                 self.tile.size(side),
                 depth,
-                self.flow_pitch(side),
+                self.cp_async_pitch(side),
             )
     }
     /// From line to line of what copies bring. Lines of terms an odd number of 16 bytes apart lie in different banks; lines of
     /// rows or columns are read by neighbours in one go.
-    fn flow_pitch(&self, side: usize) -> u32 {
+    fn cp_async_pitch(&self, side: usize) -> u32 {
         let SimtTile { depth, .. } = self.tile;
-        if self.along[side] { depth + self.piece() } else { self.tile.size(side) }
+        if self.k_major[side] { depth + self.piece() } else { self.tile.size(side) }
     }
     /// Elements of 16 bytes.
     fn piece(&self) -> u32 {
-        multistage_cp_async::BYTES / self.dtype.size() as u32
+        multistage_cp_async::COPY_BYTES / self.dtype.size() as u32
     }
     fn local(&self, side: usize) -> Val<'k> {
         self.tile.local(self.index)[side]
@@ -112,7 +113,7 @@ impl<'k> ThreadTile<'k> {
     /// The rows (side 0) or columns (side 1) of an invocation: neighbours of a workgroup have neighbours, or pieces of some.
     pub fn places(&self, side: usize, corner: Val<'k>) -> Vec<Val<'k>> {
         let SimtTile { group, each, .. } = self.tile;
-        let p = self.tile.neighbours(side, self.along[side]);
+        let p = self.tile.neighbours(side, self.k_major[side]);
         let first = corner + self.local(side).to(corner.scalar()) * i64::from(p);
         (0..each[side]).map(|u| first + i64::from(u / p * p * group[side] + u % p)).collect()
     }
@@ -130,7 +131,7 @@ impl<'k> ThreadTile<'k> {
             let start = of * length;
             return chunk(start, (start + length).min(terms));
         }
-        if !all.many {
+        if !all.multi_chunk {
             return chunk(begin, terms);
         }
         k.for_(begin, terms, terms.like(length), none, |start, totals| {
@@ -147,13 +148,13 @@ impl<'k> ThreadTile<'k> {
     }
 
     /// One more term for every sum.
-    pub fn chains(&self, a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
+    pub fn fma_chains(&self, a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>> {
         let each = |(i, &sum): (usize, &Val<'k>)| self.chain(a[i / b.len()], b[i % b.len()], sum);
         sums.iter().enumerate().map(each).collect()
     }
 
     /// All terms, brought into shared memory by copies.
-    pub fn flowing<S: TileSource<'k>>(
+    pub fn multistage<S: TileSource<'k>>(
         &self,
         stages: [TileLoader<'k, S>; 2],
         to: [Place; 2],
@@ -163,23 +164,23 @@ impl<'k> ThreadTile<'k> {
         let (k, length, terms) = (self.k, order::CHUNK as i64, all.terms);
         let begin = all.of.map_or(terms.like(0), |of| of * length);
         let end = all.of.map_or(terms, |_| (begin + length).min(terms));
-        let pitch = [0, 1].map(|side| self.flow_pitch(side));
-        let flow = CpAsyncPipeline { stages, to, pitch, slots: self.tile.slots, end, upto: end };
+        let pitch = [0, 1].map(|side| self.cp_async_pitch(side));
+        let pipeline = CpAsyncPipeline { stages, to, pitch, slots: self.tile.slots, end, padded_end: end };
         let compute = |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| {
             let width = self.piece();
             (0..self.tile.depth).step_by(width as usize).fold(sums.to_vec(), |sums, t| {
                 let [a, b] = [0, 1].map(|side| self.arrived(side, to[side], bases[side], t, width as u8));
-                a.iter().zip(&b).fold(sums, |sums, (a, b)| self.chains(a, b, &sums))
+                a.iter().zip(&b).fold(sums, |sums, (a, b)| self.fma_chains(a, b, &sums))
             })
         };
         if let Some(before) = all.before {
             before(begin);
             k.barrier();
         }
-        flow.open(begin);
+        pipeline.open(begin);
         let slot = k.u32(0);
-        if !all.many || all.of.is_some() {
-            return flow.steps([begin, end], slot, none, &compute).1;
+        if !all.multi_chunk || all.of.is_some() {
+            return pipeline.steps([begin, end], slot, none, &compute).1;
         }
         let carried = [&[slot][..], none].concat();
         let done = k.for_(begin, end, end.like(length), &carried, |start, carried| {
@@ -189,7 +190,7 @@ impl<'k> ThreadTile<'k> {
                 // Its terms are begun a few steps before this chunk's end; since those of the chunk before this one were, all have met.
                 k.if_(next.lt(end), || before(next));
             }
-            let (slot, sums) = flow.steps([start, next.min(end)], slot, none, &compute);
+            let (slot, sums) = pipeline.steps([start, next.min(end)], slot, none, &compute);
             [&[slot][..], &self.join(start, totals, &sums)[..]].concat()
         });
         done[1..].to_vec()
@@ -198,10 +199,10 @@ impl<'k> ThreadTile<'k> {
     /// `width` terms from `t` on of what copies have brought of an invocation's rows or columns.
     fn arrived(&self, side: usize, from: Place, base: Val<'k>, t: u32, width: u8) -> Vec<Vec<Val<'k>>> {
         let (k, tile) = (self.k, self.tile);
-        let (across, pitch) = (tile.group[side], self.flow_pitch(side));
-        let p = tile.neighbours(side, self.along[side]);
+        let (across, pitch) = (tile.group[side], self.cp_async_pitch(side));
+        let p = tile.neighbours(side, self.k_major[side]);
         let local = self.local(side);
-        if self.along[side] {
+        if self.k_major[side] {
             let first = base + local * i64::from(pitch) + i64::from(t);
             let lines: Vec<Val> = (0..tile.each[side])
                 .map(|u| k.load(from, first + i64::from(u * across * pitch), width))
@@ -232,7 +233,7 @@ impl<'k> ThreadTile<'k> {
         let bring = |side: usize, loaded: &[Val<'k>]| {
             let (pitch, width) = (i64::from(self.tile.pitch(side)), stages[side].width);
             stages[side].store(loaded, &|place, term, v| {
-                if !self.along[side] {
+                if !self.k_major[side] {
                     return k.store(to[side], term * pitch + place, v);
                 }
                 for i in 0..width {
@@ -249,7 +250,7 @@ impl<'k> ThreadTile<'k> {
             smem_load::steps(stages, [start, end], end, none, &bring, &|sums| {
                 (0..self.tile.depth).fold(sums.to_vec(), |sums, t| {
                     let [a, b] = [0, 1].map(|side| self.terms_of(side, to[side], t));
-                    self.chains(&a, &b, &sums)
+                    self.fma_chains(&a, &b, &sums)
                 })
             })
         })
@@ -258,7 +259,7 @@ impl<'k> ThreadTile<'k> {
     /// Term `t` of an invocation's rows or columns.
     fn terms_of(&self, side: usize, from: Place, t: u32) -> Vec<Val<'k>> {
         let tile = self.tile;
-        let (p, across) = (tile.neighbours(side, self.along[side]), tile.group[side]);
+        let (p, across) = (tile.neighbours(side, self.k_major[side]), tile.group[side]);
         let local = self.local(side) * i64::from(p) + i64::from(t * tile.pitch(side));
         let several = (0..tile.each[side] / p).flat_map(|piece| {
             let v = self.k.load(from, local + i64::from(piece * across * p), p as u8);

@@ -9,10 +9,10 @@ use super::tma_wgmma::{self, WgmmaTile};
 use crate::conv::nhwc_transpose::{NhwcView, to_nhwc};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
 use elinvar_core::{Layout, Shape};
-use elinvar_kernel::ir::{Elem, View};
+use elinvar_kernel::ir::{Elem, TensorView};
 
 /// Lines begin at multiples of so many f32: 16 bytes.
-const PIECE: usize = 4;
+const ROW_ALIGN_ELEMENTS: usize = 4;
 
 /// A factor, `[b, rows, k]` or `[b, k, columns]`.
 struct TransposedFactor {
@@ -27,9 +27,9 @@ fn layout(dims: [usize; 3]) -> Option<Layout> {
     Shape::new(&dims).ok().map(Layout::contiguous)
 }
 
-/// Lines of terms as they are turned: `[planes, lines, k]`, each line at a multiple of [`PIECE`].
+/// Lines of terms as they are turned: `[planes, lines, k]`, each line at a multiple of [`ROW_ALIGN_ELEMENTS`].
 fn lines(planes: usize, lines: usize, k: usize) -> Option<Layout> {
-    Some(layout([planes, lines, k.next_multiple_of(PIECE)])?.slice(2, 0, k, 1))
+    Some(layout([planes, lines, k.next_multiple_of(ROW_ALIGN_ELEMENTS)])?.slice(2, 0, k, 1))
 }
 
 impl TransposedFactor {
@@ -38,7 +38,7 @@ impl TransposedFactor {
         let [b, .., k] = p.sizes();
         let given = [p.x, p.w][side];
         let as_it_is = || TransposedFactor { layout: given.clone(), from: None };
-        if View::turns(Elem::from(p.dtype)) {
+        if TensorView::is_transposable(Elem::from(p.dtype)) {
             return Some(as_it_is());
         }
         // Beside a factor of which boxes can be fetched.
@@ -52,9 +52,9 @@ impl TransposedFactor {
         let from = if side == 0 { given.transpose(1, 2) } else { given.clone() };
         // The same plane for all batches is turned once.
         let from = if from.strides()[0] == 0 { from.slice(0, 0, 1, 1) } else { from };
-        let turned = lines(from.shape()[0], from.shape()[2], k)?;
-        let turned = if side == 0 { turned } else { turned.transpose(1, 2) };
-        let layout = turned.broadcast_to(given.shape(), "factor").ok()?;
+        let transposed = lines(from.shape()[0], from.shape()[2], k)?;
+        let transposed = if side == 0 { transposed } else { transposed.transpose(1, 2) };
+        let layout = transposed.broadcast_to(given.shape(), "factor").ok()?;
         Some(TransposedFactor { layout, from: Some(from) })
     }
 }
@@ -62,7 +62,7 @@ impl TransposedFactor {
 /// Both factors, if a product can be done so.
 fn factors(p: &GemmProblem<'_, '_>) -> Option<[TransposedFactor; 2]> {
     // A product of no terms has nothing to fetch.
-    if p.is_wide(1) || p.sizes()[3] == 0 || !View::fetches(Elem::from(p.dtype)) {
+    if p.is_wide(1) || p.sizes()[3] == 0 || !TensorView::is_loadable(Elem::from(p.dtype)) {
         return None;
     }
     let both = [TransposedFactor::of(p, 0)?, TransposedFactor::of(p, 1)?];
@@ -87,12 +87,12 @@ pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<LaunchSeque
     for (side, factor) in both.iter().enumerate() {
         if let Some(from) = &factor.from {
             let [planes, k, lines] = [0, 1, 2].map(|axis| from.shape()[axis]);
-            let padded = k.next_multiple_of(PIECE);
-            let turned = BufferSlot::Scratch(all.scratch.len());
+            let padded = k.next_multiple_of(ROW_ALIGN_ELEMENTS);
+            let transposed = BufferSlot::Scratch(all.scratch.len());
             all.scratch.push(BufferSpec::of(p.dtype.into(), planes * lines * padded));
             let how = NhwcView { outer: 0, channel: 1, channels: k, padded };
-            all.push(to_nhwc(from, p.dtype, how), &[BufferSlot::Operand(side), turned]);
-            slots[side] = turned;
+            all.push(to_nhwc(from, p.dtype, how), &[BufferSlot::Operand(side), transposed]);
+            slots[side] = transposed;
         }
     }
     slots.push(BufferSlot::Result(0));

@@ -3,14 +3,14 @@
 //! An index that is not in range takes no element, and leaves 1 in the last buffer, which is 0 before.
 
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::Builder;
 use elinvar_kernel::ir::{Access, Atomic, Elem, Kernel, Scalar};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 
 /// The work of a gather: x, the index (i64), the result, and a u32 that tells of indices out of range. `None` if there are
 /// no elements.
@@ -31,7 +31,7 @@ pub fn gather(x: &Layout, dtype: DType, axis: usize, index: &Layout) -> Option<W
     let mut all = vec![len as i64, size as i64, step as i64, first.offset() as i64, index.offset() as i64];
     all.extend(indexing::sizes(&joined.dims, wide));
     all.extend(joined.strides.iter().flatten().map(|&s| s as i64));
-    let groups = grid((len as u64).div_ceil(u64::from(GROUP)));
+    let groups = grid((len as u64).div_ceil(u64::from(BLOCK_THREADS)));
     let elem = Elem::from(dtype);
     let key = Key::of("gather").with(&(elem, rank, wide));
     Some(args::work(key, move || build(elem, rank, wide), groups, indexing::scalar(wide), &all))
@@ -40,20 +40,20 @@ pub fn gather(x: &Layout, dtype: DType, axis: usize, index: &Layout) -> Option<W
 /// The kernel for elements of a type, and so many joined axes.
 pub fn build(elem: Elem, rank: usize, wide: bool) -> Kernel {
     let name = format!("gather_{elem}_{rank}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [GROUP, 1, 1]);
+    let k = Builder::new(&name, [BLOCK_THREADS, 1, 1]);
     let x = k.buffer("x", elem, Access::Read);
     let index = k.buffer("index", Elem::I64, Access::Read);
     let y = k.buffer("y", elem, Access::Write);
     let refused = k.buffer("refused", Elem::U32, Access::ReadWrite);
     let number = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, number, 5 + indexing::count(rank, wide) + 2 * rank);
+    let args = LaunchArgs::new(&k, number, 5 + indexing::count(rank, wide) + 2 * rank);
     let [len, size, step, x_offset, index_offset] =
-        ["len", "size", "step", "x_offset", "index_offset"].map(|n| numbers.get(n));
-    let axes = Axes::read(&numbers, "size", rank, wide);
-    let x_strides = indexing::strides(&numbers, "x_stride", rank);
-    let index_strides = indexing::strides(&numbers, "index_stride", rank);
+        ["len", "size", "step", "x_offset", "index_offset"].map(|n| args.get(n));
+    let axes = Axes::read(&args, "size", rank, wide);
+    let x_strides = indexing::strides(&args, "x_stride", rank);
+    let index_strides = indexing::strides(&args, "index_stride", rank);
 
-    let i = group_number(&k, number) * i64::from(GROUP) + k.local_id(0).to(number);
+    let i = linear_group_id(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     k.if_(i.lt(len), || {
         let at = axes.index(i);
         let named = k.load(index, indexing::position(index_offset, &at, &index_strides), 1);

@@ -13,7 +13,7 @@ use super::sort::{self, KeySource};
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::copy;
 use crate::layout::indexing::{self, Axes, JoinedAxes, is_wide};
 use elinvar_core::{DType, Dims, Layout, Shape};
@@ -24,7 +24,7 @@ use elinvar_ops::backend::Scatter;
 use elinvar_ops::int::Int;
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,19 +165,19 @@ impl ScatterLines {
     }
 
     fn launch(&self, of: ScatterStage) -> Work<'static> {
-        let form = ScatterConfig { of, dtype: self.dtype, rank: self.joined.dims.len(), wide: self.wide };
+        let config = ScatterConfig { of, dtype: self.dtype, rank: self.joined.dims.len(), wide: self.wide };
         // Turns of a search among n.
         let turns = usize::BITS - self.n.leading_zeros();
         let mut all = [self.count, self.size, self.n, turns as usize].map(|v| v as i64).to_vec();
         all.extend(indexing::sizes(&self.joined.dims, self.wide));
-        for &o in form.operands() {
+        for &o in config.operands() {
             all.extend([self.offsets[o] as i64, self.steps[o] as i64]);
             all.extend(self.joined.strides[o].iter().map(|&s| s as i64));
         }
         let places = self.count * if of == ScatterStage::Copy { self.size } else { self.n };
-        let groups = grid((places as u64).div_ceil(u64::from(GROUP)));
-        let key = Key::of("scatter").with(&form);
-        args::work(key, move || build(&form), groups, indexing::scalar(self.wide), &all)
+        let groups = grid((places as u64).div_ceil(u64::from(BLOCK_THREADS)));
+        let key = Key::of("scatter").with(&config);
+        args::work(key, move || build(&config), groups, indexing::scalar(self.wide), &all)
     }
 }
 
@@ -229,41 +229,37 @@ impl<'k> LineStrides<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(form: &ScatterConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
-    let elem = Elem::from(form.dtype);
+pub fn build(config: &ScatterConfig) -> Kernel {
+    let k = Builder::new(&config.name(), [BLOCK_THREADS, 1, 1]);
+    let elem = Elem::from(config.dtype);
     let read = |name: &str, e: Elem| k.buffer(name, e, Access::Read);
     let change = |name: &str| k.buffer(name, Elem::U32, Access::ReadWrite);
-    let places = match form.of {
+    let places = match config.of {
         ScatterStage::Elect => vec![read("index", Elem::I64), change("said"), change("refused")],
         ScatterStage::Copy => vec![read("base", elem), read("src", elem), read("said", Elem::U32)],
         ScatterStage::Add => {
             vec![read("base", elem), read("src", elem), read("keys", Elem::U32), read("from", Elem::U32)]
         }
     };
-    let y = (form.of != ScatterStage::Elect).then(|| k.buffer("y", elem, Access::Write));
-    let number = indexing::scalar(form.wide);
-    let operands = form.operands();
-    let count = 4 + indexing::count(form.rank, form.wide) + operands.len() * (2 + form.rank);
-    let numbers = LaunchArgs::new(&k, number, count);
-    let [lines, size, n, turns] = ["lines", "size", "n", "turns"].map(|name| numbers.get(name));
-    let axes = Axes::read(&numbers, "line", form.rank, form.wide);
+    let y = (config.of != ScatterStage::Elect).then(|| k.buffer("y", elem, Access::Write));
+    let number = indexing::scalar(config.wide);
+    let operands = config.operands();
+    let count = 4 + indexing::count(config.rank, config.wide) + operands.len() * (2 + config.rank);
+    let args = LaunchArgs::new(&k, number, count);
+    let [lines, size, n, turns] = ["lines", "size", "n", "turns"].map(|name| args.get(name));
+    let axes = Axes::read(&args, "line", config.rank, config.wide);
     let of: Vec<LineStrides> = (operands.iter())
         .map(|o| {
-            let (first, step) = (numbers.get(&format!("offset{o}")), numbers.get(&format!("step{o}")));
-            LineStrides {
-                first,
-                step,
-                strides: indexing::strides(&numbers, &format!("stride{o}"), form.rank),
-            }
+            let (first, step) = (args.get(&format!("offset{o}")), args.get(&format!("step{o}")));
+            LineStrides { first, step, strides: indexing::strides(&args, &format!("stride{o}"), config.rank) }
         })
         .collect();
     // Neighbours are in neighbouring lines, which often lie side by side.
-    let e = group_number(&k, number) * i64::from(GROUP) + k.local_id(0).to(number);
-    let along = if form.of == ScatterStage::Copy { size } else { n };
+    let e = linear_group_id(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
+    let along = if config.of == ScatterStage::Copy { size } else { n };
     k.if_(e.lt(lines * along), || {
         let (i, line) = (e / lines, axes.index(e % lines));
-        match form.of {
+        match config.of {
             ScatterStage::Elect => {
                 let named = k.load(places[0], of[0].at(&line, i), 1);
                 let there = !named.lt(named.like(0)) & named.lt(size.to(Scalar::I64));
@@ -302,7 +298,7 @@ pub fn build(form: &ScatterConfig) -> Kernel {
                         vec![same.select(middle + 1, low), (open & !same).select(middle, high)]
                     })[0];
                     let target = key.to(number);
-                    let c = Compute::from(form.dtype);
+                    let c = Compute::from(config.dtype);
                     let start = c.enter(k.load(places[0], of[0].at(&line, target), 1));
                     let sum = k.for_(i, end, i.like(1), &[start], |j, sum| {
                         let from = k.load(places[3], line_at + j, 1).to(number);

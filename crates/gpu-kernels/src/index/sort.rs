@@ -8,16 +8,16 @@
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Atomic, Builtin, Compare, Elem, Kernel, Place, Scalar, Unary};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 /// Elements that a workgroup sorts in shared memory: two an invocation, 6 KiB of keys of 64 bits and places.
-const BLOCK: usize = 512;
+const BLOCK_ELEMENTS: usize = 512;
 
 /// What keys are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,7 +113,7 @@ pub(crate) fn steps(
         all.scratch.extend([BufferSpec::of(source.key_elem(), len), BufferSpec::of(Elem::U32, len)]);
         [BufferSlot::Scratch(at), BufferSlot::Scratch(at + 1)]
     };
-    let block = n.next_power_of_two().clamp(2, BLOCK);
+    let block = n.next_power_of_two().clamp(2, BLOCK_ELEMENTS);
     let merges = n.div_ceil(block).next_power_of_two().trailing_zeros() as usize;
     // What the launches write, one after the other.
     let rounds = merges + 1;
@@ -167,21 +167,23 @@ fn launch(
         SortPass::Merge(_) => None,
     };
     let wide = is_wide(x) || indexing::are_many(x.shape().numel());
-    let form = SortConfig { source, block, last, rank: outer.dims.len(), wide };
+    let config = SortConfig { source, block, last, rank: outer.dims.len(), wide };
     let (number, turns, groups) = match stage {
         SortPass::Block(b) => {
             let blocks = n.div_ceil(b);
-            (blocks, size, (rows * blocks).div_ceil(BLOCK / b))
+            (blocks, size, (rows * blocks).div_ceil(BLOCK_ELEMENTS / b))
         }
         // A search among w elements ends after as many halvings as w has bits.
-        SortPass::Merge(w) => (w, w.trailing_zeros() as usize + 1, (rows * n).div_ceil(GROUP as usize)),
+        SortPass::Merge(w) => {
+            (w, w.trailing_zeros() as usize + 1, (rows * n).div_ceil(BLOCK_THREADS as usize))
+        }
     };
     let mut all = [rows, n, number, turns].map(|v| v as i64).to_vec();
     all.extend([x.offset() as i64, x.strides().get(kept).map_or(0, |&s| s as i64)]);
     all.extend(indexing::sizes(&outer.dims, wide));
     all.extend(outer.strides[0].iter().map(|&s| s as i64));
-    let key = Key::of("sort").with(&form);
-    args::work(key, move || build(&form), grid(groups as u64), indexing::scalar(wide), &all)
+    let key = Key::of("sort").with(&config);
+    args::work(key, move || build(&config), grid(groups as u64), indexing::scalar(wide), &all)
 }
 
 impl SortConfig {
@@ -208,12 +210,12 @@ fn key<'k>(source: KeySource, v: Val<'k>) -> Val<'k> {
         Compute::F32 | Compute::F64 => {
             let zero = v.like(0);
             // -0 is 0; negative numbers are the larger the nearer they are to 0.
-            let bits = v.eq(zero).select(zero, v).bits(s);
+            let bits = v.eq(zero).select(zero, v).bitcast(s);
             let negative = (bits & sign).eq(sign);
             let ordered = negative.select(!bits, bits | sign);
             v.eq(v).select(ordered, k.int(s, -1))
         }
-        Compute::I64 | Compute::I32 => v.bits(s) ^ sign,
+        Compute::I64 | Compute::I32 => v.bitcast(s) ^ sign,
         Compute::U8 => v,
         Compute::Bool => v.to(s),
     };
@@ -236,13 +238,13 @@ struct SortBody<'k> {
 }
 
 impl<'k> SortBody<'k> {
-    fn read(k: &'k Builder, form: &SortConfig) -> Self {
-        let count = 6 + indexing::count(form.rank, form.wide) + form.rank;
-        let numbers = LaunchArgs::new(k, indexing::scalar(form.wide), count);
+    fn read(k: &'k Builder, config: &SortConfig) -> Self {
+        let count = 6 + indexing::count(config.rank, config.wide) + config.rank;
+        let args = LaunchArgs::new(k, indexing::scalar(config.wide), count);
         let [rows, n, number, turns, offset, stride] =
-            ["rows", "n", "number", "turns", "offset", "stride"].map(|n| numbers.get(n));
-        let outer = Axes::read(&numbers, "row", form.rank, form.wide);
-        let strides = indexing::strides(&numbers, "row_stride", form.rank);
+            ["rows", "n", "number", "turns", "offset", "stride"].map(|n| args.get(n));
+        let outer = Axes::read(&args, "row", config.rank, config.wide);
+        let strides = indexing::strides(&args, "row_stride", config.rank);
         SortBody { k, rows, n, number, turns, offset, stride, outer, strides }
     }
     /// Where element `i` of a row lies.
@@ -280,19 +282,19 @@ impl SortOutput {
 }
 
 /// The kernel of a form.
-pub fn build(form: &SortConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
-    match form.block {
-        Some(size) => blocks(&k, form, size),
-        None => merge(&k, form),
+pub fn build(config: &SortConfig) -> Kernel {
+    let k = Builder::new(&config.name(), [BLOCK_THREADS, 1, 1]);
+    match config.block {
+        Some(size) => blocks(&k, config, size),
+        None => merge(&k, config),
     }
     k.finish()
 }
 
 /// The buffers that elements go to.
-fn target(k: &Builder, form: &SortConfig, x: Option<Place>) -> SortOutput {
-    let elem = if form.last { form.source.dtype().into() } else { form.source.key_elem() };
-    let places = if form.last { Elem::I64 } else { Elem::U32 };
+fn target(k: &Builder, config: &SortConfig, x: Option<Place>) -> SortOutput {
+    let elem = if config.last { config.source.dtype().into() } else { config.source.key_elem() };
+    let places = if config.last { Elem::I64 } else { Elem::U32 };
     SortOutput {
         x,
         first: k.buffer("y", elem, Access::Write),
@@ -306,21 +308,21 @@ fn after<'k>(a: (Val<'k>, Val<'k>), b: (Val<'k>, Val<'k>)) -> Val<'k> {
 }
 
 /// Sorts blocks of `size` elements: several of them a workgroup.
-fn blocks(k: &Builder, form: &SortConfig, size: u32) {
-    let source = form.source;
+fn blocks(k: &Builder, config: &SortConfig, size: u32) {
+    let source = config.source;
     let x = k.buffer("x", source.dtype().into(), Access::Read);
     let refused = (source == KeySource::Indices).then(|| k.buffer("refused", Elem::U32, Access::ReadWrite));
-    let to = target(k, form, form.last.then_some(x));
-    let p = SortBody::read(k, form);
-    let keys = k.shared("keys", source.key_elem(), BLOCK as u32);
-    let places = k.shared("at", Elem::U32, BLOCK as u32);
+    let to = target(k, config, config.last.then_some(x));
+    let p = SortBody::read(k, config);
+    let keys = k.shared("keys", source.key_elem(), BLOCK_ELEMENTS as u32);
+    let places = k.shared("at", Elem::U32, BLOCK_ELEMENTS as u32);
     let number = p.n.scalar();
     let t = k.builtin(Builtin::LocalIndex);
-    let first = group_number(k, number) * i64::from(BLOCK as u32 / size);
+    let first = linear_group_id(k, number) * i64::from(BLOCK_ELEMENTS as u32 / size);
     let count = p.rows * p.number;
     // The block of a slot of shared memory, its row, and the slot's place in the row.
     let slot = |e: u32| {
-        let at = t + i64::from(e * GROUP);
+        let at = t + i64::from(e * BLOCK_THREADS);
         let block = first + (at / i64::from(size)).to(number);
         let inside = block.min(count - 1);
         let i = inside % p.number * i64::from(size) + (at % i64::from(size)).to(number);
@@ -371,14 +373,14 @@ fn blocks(k: &Builder, form: &SortConfig, size: u32) {
 }
 
 /// Merges runs of `number` elements, two by two.
-fn merge(k: &Builder, form: &SortConfig) {
-    let keys = k.buffer("keys", form.source.key_elem(), Access::Read);
+fn merge(k: &Builder, config: &SortConfig) {
+    let keys = k.buffer("keys", config.source.key_elem(), Access::Read);
     let from = k.buffer("from", Elem::U32, Access::Read);
-    let x = form.last.then(|| k.buffer("x", form.source.dtype().into(), Access::Read));
-    let to = target(k, form, x);
-    let p = SortBody::read(k, form);
+    let x = config.last.then(|| k.buffer("x", config.source.dtype().into(), Access::Read));
+    let to = target(k, config, x);
+    let p = SortBody::read(k, config);
     let number = p.n.scalar();
-    let e = group_number(k, number) * i64::from(GROUP) + k.local_id(0).to(number);
+    let e = linear_group_id(k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     k.if_(e.lt(p.rows * p.n), || {
         let (row, i) = (e / p.n, e % p.n);
         let base = row * p.n;

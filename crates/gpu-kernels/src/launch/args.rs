@@ -1,6 +1,6 @@
 //! Numbers that a launch gives to a kernel: sizes, strides, offsets.
 //!
-//! As parameters if they fit ([`MOST_PARAMS`]), else in a small buffer, the last one of the kernel. Kernel and launch ask
+//! As parameters if they fit ([`MAX_PARAM_BYTES`]), else in a small buffer, the last one of the kernel. Kernel and launch ask
 //! for them in the same order, and that is all that holds them together; the count is checked. Tables, of which a kernel reads
 //! an entry by a number that it computes, stand in such a buffer, behind the other numbers if those do not fit.
 
@@ -8,7 +8,7 @@ use super::{Key, Work};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Kernel, Place, Scalar};
-use elinvar_kernel::verify::MOST_PARAMS;
+use elinvar_kernel::verify::MAX_PARAM_BYTES;
 use std::cell::Cell;
 
 /// The numbers of a kernel, while it is built.
@@ -24,7 +24,7 @@ pub struct LaunchArgs<'k> {
 
 /// Do so many numbers need a buffer?
 pub fn need_buffer(scalar: Scalar, count: usize) -> bool {
-    count * scalar.bits() as usize / 8 > MOST_PARAMS
+    count * scalar.bits() as usize / 8 > MAX_PARAM_BYTES
 }
 
 impl<'k> LaunchArgs<'k> {
@@ -70,17 +70,14 @@ pub fn work_with_table<'a>(
     build: impl Fn() -> Kernel + 'a,
     groups: [u32; 3],
     scalar: Scalar,
-    numbers: &[i64],
+    args: &[i64],
     table: &[i64],
 ) -> Work<'a> {
     let each = |all: &[i64]| all.iter().map(|&v| Constant::int(scalar, v)).collect::<Vec<_>>();
-    let (params, mut numbers) = if need_buffer(scalar, numbers.len()) {
-        (Vec::new(), each(numbers))
-    } else {
-        (each(numbers), Vec::new())
-    };
-    numbers.extend(each(table));
-    Work { key, build: Box::new(build), launch: Launch { groups, params }, numbers: Some(numbers) }
+    let (params, mut args) =
+        if need_buffer(scalar, args.len()) { (Vec::new(), each(args)) } else { (each(args), Vec::new()) };
+    args.extend(each(table));
+    Work { key, build: Box::new(build), launch: Launch { groups, params }, args: Some(args) }
 }
 
 /// A kernel with its launch, given its numbers in the order in which the kernel asks for them.
@@ -89,12 +86,12 @@ pub fn work<'a>(
     build: impl Fn() -> Kernel + 'a,
     groups: [u32; 3],
     scalar: Scalar,
-    numbers: &[i64],
+    args: &[i64],
 ) -> Work<'a> {
     let build = Box::new(build);
-    let all: Vec<Constant> = numbers.iter().map(|&v| Constant::int(scalar, v)).collect();
+    let all: Vec<Constant> = args.iter().map(|&v| Constant::int(scalar, v)).collect();
     if need_buffer(scalar, all.len()) {
-        return Work { key, build, launch: Launch { groups, params: Vec::new() }, numbers: Some(all) };
+        return Work { key, build, launch: Launch { groups, params: Vec::new() }, args: Some(all) };
     }
-    Work { key, build, launch: Launch { groups, params: all }, numbers: None }
+    Work { key, build, launch: Launch { groups, params: all }, args: None }
 }

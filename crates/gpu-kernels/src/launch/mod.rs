@@ -2,9 +2,11 @@
 
 pub mod args;
 pub mod key;
+pub mod occupancy;
 pub mod sequence;
 
 pub use key::Key;
+pub use occupancy::ComputeUnits;
 pub use sequence::{BufferSlot, BufferSpec, LaunchSequence, SequenceStep};
 
 use elinvar_kernel::builder::{Builder, Val};
@@ -21,7 +23,7 @@ pub struct Work<'a> {
     /// Groups and parameters.
     pub launch: Launch,
     /// What goes into the last buffer, if there are more numbers than parameters may be.
-    pub numbers: Option<Vec<Constant>>,
+    pub args: Option<Vec<Constant>>,
 }
 
 impl Work<'_> {
@@ -38,11 +40,11 @@ impl fmt::Debug for Work<'_> {
 }
 
 /// Most workgroups along an axis that every device starts.
-pub const MOST_GROUPS: u64 = 65535;
+pub const MAX_GROUPS: u64 = 65535;
 
 /// `n` workgroups as a grid: along x, and rows of them along y.
 pub fn grid(n: u64) -> [u32; 3] {
-    if n <= MOST_GROUPS {
+    if n <= MAX_GROUPS {
         return [n as u32, 1, 1];
     }
     // A row of a round number, so that the last row is the only one that is not full.
@@ -51,6 +53,6 @@ pub fn grid(n: u64) -> [u32; 3] {
 }
 
 /// The number of a workgroup in a [`grid`].
-pub(crate) fn group_number(k: &Builder, s: Scalar) -> Val<'_> {
+pub(crate) fn linear_group_id(k: &Builder, s: Scalar) -> Val<'_> {
     k.group_id(1).to(s) * k.builtin(Builtin::GroupCount(0)).to(s) + k.group_id(0).to(s)
 }

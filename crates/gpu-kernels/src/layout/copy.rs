@@ -7,13 +7,13 @@ use super::indexing::{self, Axes};
 use crate::conv::nhwc_transpose::{NhwcView, to_nhwc};
 use crate::elementwise::map::{self, ElementCode, MapChoice};
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Binary, Compare, Elem, Kernel, Scalar, Unary};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 256;
+const BLOCK_THREADS: u32 = 256;
 
 /// The work of a copy: the operand, then the result. `None` if there are no elements.
 pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work<'static>> {
@@ -21,12 +21,12 @@ pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work<'static>> {
 }
 
 /// Elements along each of the two axes, at least, for which a workgroup's tile is mostly full.
-const TURNED: usize = 32;
+const MIN_TRANSPOSE_SIDE: usize = 32;
 
 /// The same, of the same dtype, for a view whose neighbours in memory lie along another axis than the result's: they are turned in shared
 /// memory, so that both are read and written in lines. `None` if it is not of that kind. (Each element read for itself, 2048 x 2048 of
 /// f32 took 38 us on an H100, where they can be moved in 12.)
-pub fn turned(x: &Layout, dtype: DType) -> Option<Work<'static>> {
+pub fn transposing_copy(x: &Layout, dtype: DType) -> Option<Work<'static>> {
     let is_word = matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I32);
     if !is_word || indexing::is_wide(x) || x.shape().numel() == 0 {
         return None;
@@ -38,7 +38,7 @@ pub fn turned(x: &Layout, dtype: DType) -> Option<Work<'static>> {
         _ => return None,
     };
     // Four are stored at once.
-    let fits = dims.iter().all(|&n| n >= TURNED) && dims[1].is_multiple_of(4);
+    let fits = dims.iter().all(|&n| n >= MIN_TRANSPOSE_SIDE) && dims[1].is_multiple_of(4);
     if !fits || strides[0] != 1 || strides[1].unsigned_abs() <= 1 {
         return None;
     }
@@ -60,7 +60,7 @@ pub fn copy_into(x: &Layout, dtype: DType, to: &Layout) -> Option<Work<'static>>
     let mut all = vec![len as i64, x.offset() as i64, to.offset() as i64];
     all.extend(indexing::sizes(&joined.dims, wide));
     all.extend(joined.strides.iter().flatten().map(|&s| s as i64));
-    let groups = grid((len as u64).div_ceil(u64::from(GROUP)));
+    let groups = grid((len as u64).div_ceil(u64::from(BLOCK_THREADS)));
     let elem = Elem::from(dtype);
     let key = Key::of("copy_into").with(&(elem, rank, wide));
     Some(args::work(key, move || build_into(elem, rank, wide), groups, indexing::scalar(wide), &all))
@@ -69,16 +69,16 @@ pub fn copy_into(x: &Layout, dtype: DType, to: &Layout) -> Option<Work<'static>>
 /// The kernel that writes into a part of a tensor, for so many joined axes.
 pub fn build_into(elem: Elem, rank: usize, wide: bool) -> Kernel {
     let name = format!("copy_into_{elem}_{rank}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [GROUP, 1, 1]);
+    let k = Builder::new(&name, [BLOCK_THREADS, 1, 1]);
     let x = k.buffer("x", elem, Access::Read);
     let y = k.buffer("y", elem, Access::Write);
     let number = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, number, 3 + indexing::count(rank, wide) + 2 * rank);
-    let [len, x_offset, y_offset] = ["len", "x_offset", "y_offset"].map(|n| numbers.get(n));
-    let axes = Axes::read(&numbers, "size", rank, wide);
-    let x_strides = indexing::strides(&numbers, "x_stride", rank);
-    let y_strides = indexing::strides(&numbers, "y_stride", rank);
-    let i = group_number(&k, number) * i64::from(GROUP) + k.local_id(0).to(number);
+    let args = LaunchArgs::new(&k, number, 3 + indexing::count(rank, wide) + 2 * rank);
+    let [len, x_offset, y_offset] = ["len", "x_offset", "y_offset"].map(|n| args.get(n));
+    let axes = Axes::read(&args, "size", rank, wide);
+    let x_strides = indexing::strides(&args, "x_stride", rank);
+    let y_strides = indexing::strides(&args, "y_stride", rank);
+    let i = linear_group_id(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     k.if_(i.lt(len), || {
         let at = axes.index(i);
         let v = k.load(x, indexing::position(x_offset, &at, &x_strides), 1);
@@ -135,13 +135,13 @@ fn odd_f32(x: Val<'_>) -> Val<'_> {
     let k = x.builder();
     let near = x.to(Scalar::F32);
     let back = near.to(Scalar::F64);
-    let bits = near.bits(Scalar::U32);
+    let bits = near.bitcast(Scalar::U32);
     let exact = back.eq(x) | !x.eq(x);
     let even = (bits & 1).eq(k.u32(0));
     // Infinity came from beyond the largest float, which is odd: one below it.
     let too_far = back.unary(Unary::Abs).compare(Compare::Gt, x.unary(Unary::Abs));
     let odd = even.select(too_far.select(bits - 1, bits + 1), bits);
-    exact.select(near, odd.bits(Scalar::F32))
+    exact.select(near, odd.bitcast(Scalar::F32))
 }
 
 /// The neighbour of an i64 among the f64 whose last bit is odd; the same number if it is an f64.

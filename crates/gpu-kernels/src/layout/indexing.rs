@@ -10,7 +10,7 @@ use elinvar_kernel::ir::{Binary, Scalar};
 use std::cell::Cell;
 
 /// Numbers, and what is computed from them, stay below this in 32 bits.
-const NARROW: i128 = 1 << 30;
+const INDEX32_LIMIT: i128 = 1 << 30;
 
 thread_local! {
     static WIDE: Cell<bool> = const { Cell::new(false) };
@@ -27,7 +27,7 @@ pub fn all_wide<T>(plan: impl FnOnce() -> T) -> T {
 
 /// Do so many elements need 64-bit numbers?
 pub fn are_many(n: usize) -> bool {
-    n as i128 >= NARROW || WIDE.get()
+    n as i128 >= INDEX32_LIMIT || WIDE.get()
 }
 
 /// Does a tensor of this layout need 64-bit numbers?
@@ -35,7 +35,7 @@ pub fn is_wide(l: &Layout) -> bool {
     let far: i128 = (l.shape().iter().zip(l.strides()))
         .map(|(&n, &s)| (n as i128 - 1).max(0) * s.unsigned_abs() as i128)
         .sum();
-    l.offset() as i128 + far >= NARROW || are_many(l.shape().numel())
+    l.offset() as i128 + far >= INDEX32_LIMIT || are_many(l.shape().numel())
 }
 
 /// The type of numbers.
@@ -144,22 +144,22 @@ pub struct Axes<'k> {
 
 impl<'k> Axes<'k> {
     /// The sizes of `rank` axes.
-    pub fn read(numbers: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
+    pub fn read(args: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
         let each = (1..rank)
             .map(|a| {
-                let size = numbers.get(&format!("{name}{a}"));
+                let size = args.get(&format!("{name}{a}"));
                 if wide {
                     return [size; 3];
                 }
-                let times = numbers.get(&format!("{name}{a}_times")).bits(Scalar::U32);
-                [size, times, numbers.get(&format!("{name}{a}_shift")).bits(Scalar::U32)]
+                let times = args.get(&format!("{name}{a}_times")).bitcast(Scalar::U32);
+                [size, times, args.get(&format!("{name}{a}_shift")).bitcast(Scalar::U32)]
             })
             .collect();
         Axes { rank, wide, any: false, each }
     }
     /// The same for sizes of which some may be 1.
-    pub fn read_any(numbers: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
-        Axes { any: true, ..Axes::read(numbers, name, rank, wide) }
+    pub fn read_any(args: &LaunchArgs<'k>, name: &str, rank: usize, wide: bool) -> Self {
+        Axes { any: true, ..Axes::read(args, name, rank, wide) }
     }
     /// The size of an axis, not the first.
     pub fn size(&self, axis: usize) -> Val<'k> {
@@ -176,10 +176,10 @@ impl<'k> Axes<'k> {
             let q = if self.wide {
                 left / size
             } else {
-                let n = left.bits(Scalar::U32);
+                let n = left.bitcast(Scalar::U32);
                 let n = if self.any { n << 1 } else { n };
                 // The amount is a number of the launch, below 32.
-                (n.binary(Binary::MulHigh, times) >> shift).bits(Scalar::I32)
+                (n.binary(Binary::MulHigh, times) >> shift).bitcast(Scalar::I32)
             };
             index.push(left - q * size);
             left = q;
@@ -191,8 +191,8 @@ impl<'k> Axes<'k> {
 }
 
 /// The strides of an operand in a kernel.
-pub fn strides<'k>(numbers: &LaunchArgs<'k>, name: &str, rank: usize) -> Vec<Val<'k>> {
-    (0..rank).map(|a| numbers.get(&format!("{name}_{a}"))).collect()
+pub fn strides<'k>(args: &LaunchArgs<'k>, name: &str, rank: usize) -> Vec<Val<'k>> {
+    (0..rank).map(|a| args.get(&format!("{name}_{a}"))).collect()
 }
 
 /// Where an element lies: `from`, and its index times the strides.

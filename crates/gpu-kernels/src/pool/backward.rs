@@ -10,7 +10,7 @@
 use super::{UnrolledWindow, inside};
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -18,7 +18,7 @@ use elinvar_kernel::ir::{Access, Elem, Kernel, Place};
 use elinvar_ops::backend::{Pool, Windows};
 
 /// Invocations of a workgroup.
-const GROUP: u32 = 128;
+const BLOCK_THREADS: u32 = 128;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,27 +50,27 @@ struct WindowOperand {
 }
 
 /// Along an axis: for each place the first and behind the last window that holds it; do all in between?
-fn held(w: &Windows, size: usize) -> (Vec<[i64; 2]>, bool) {
-    let mut held = vec![[0i64; 2]; size];
+fn window_ranges(w: &Windows, size: usize) -> (Vec<[i64; 2]>, bool) {
+    let mut window_ranges = vec![[0i64; 2]; size];
     let mut times = vec![0i64; size];
     for i in 0..w.start.len() {
         let (first, count) = inside(w, i, size);
         for t in 0..count {
-            let [from, to] = &mut held[first + t * w.dilation];
+            let [from, to] = &mut window_ranges[first + t * w.dilation];
             *from = if *to == 0 { i as i64 } else { *from };
             *to = i as i64 + 1;
             times[first + t * w.dilation] += 1;
         }
     }
-    let sure = held.iter().zip(&times).all(|([from, to], &times)| to - from == times);
-    (held, sure)
+    let sure = window_ranges.iter().zip(&times).all(|([from, to], &times)| to - from == times);
+    (window_ranges, sure)
 }
 
 /// The work of an average's gradient: g, then the gradient by x, of spatial sizes `spatial`. `None` if that has no elements.
 pub fn average(p: &Pool, dtype: DType, g: &Layout, spatial: &[usize]) -> Option<Work<'static>> {
     let lead = g.rank() - p.axes.len();
     let of_g = WindowOperand { offset: g.offset(), axes: g.strides()[lead..].to_vec() };
-    let sure = p.axes.iter().zip(spatial).all(|(w, &size)| held(w, size).1);
+    let sure = p.axes.iter().zip(spatial).all(|(w, &size)| window_ranges(w, size).1);
     launch(PoolGrad::Average { sure }, p, dtype, [&[g], &[]], lead, spatial, &[of_g])
 }
 
@@ -87,8 +87,8 @@ pub fn maximum(
     let outs: Vec<usize> = p.axes.iter().map(|a| a.start.len()).collect();
     // The last axis, taken apart.
     let apart = |l: &Layout, dims: &[usize]| {
-        let along = |a: usize| l.strides()[lead] * dims[a + 1..].iter().product::<usize>() as isize;
-        WindowOperand { offset: l.offset(), axes: (0..dims.len()).map(along).collect() }
+        let k_major = |a: usize| l.strides()[lead] * dims[a + 1..].iter().product::<usize>() as isize;
+        WindowOperand { offset: l.offset(), axes: (0..dims.len()).map(k_major).collect() }
     };
     let operands = [apart(winners, &outs), apart(g, &outs), apart(base, spatial)];
     launch(PoolGrad::Max, p, dtype, [&[winners, g], &[base]], lead, spatial, &operands)
@@ -122,11 +122,11 @@ fn launch(
     }
     let (mut table, mut counts) = (Vec::new(), Vec::new());
     for (w, &size) in p.axes.iter().zip(spatial) {
-        let (held, _) = held(w, size);
-        let windows = || held.iter().map(|[from, to]| (to - from) as usize);
+        let (window_ranges, _) = window_ranges(w, size);
+        let windows = || window_ranges.iter().map(|[from, to]| (to - from) as usize);
         counts.push([windows().min(), windows().max()].map(|n| n.unwrap_or(0)));
         all.push(table.len() as i64);
-        table.extend(held.into_iter().flatten());
+        table.extend(window_ranges.into_iter().flatten());
         if matches!(of, PoolGrad::Average { .. }) {
             all.extend([table.len() as i64, w.dilation as i64]);
             table.extend(
@@ -136,11 +136,11 @@ fn launch(
     }
     let may_be = of != PoolGrad::Average { sure: false };
     let written = UnrolledWindow::of(&counts).filter(|_| may_be);
-    let form = PoolBackwardConfig { of, dtype, rank, lead: joined.dims.len(), written, wide };
+    let config = PoolBackwardConfig { of, dtype, rank, lead: joined.dims.len(), written, wide };
     let each = written.map_or(1, UnrolledWindow::each);
-    let groups = grid(len.div_ceil(GROUP as usize * each) as u64);
-    let key = Key::of("pool_grad").with(&form);
-    Some(args::work_with_table(key, move || build(&form), groups, indexing::scalar(wide), &all, &table))
+    let groups = grid(len.div_ceil(BLOCK_THREADS as usize * each) as u64);
+    let key = Key::of("pool_grad").with(&config);
+    Some(args::work_with_table(key, move || build(&config), groups, indexing::scalar(wide), &all, &table))
 }
 
 impl PoolBackwardConfig {
@@ -202,8 +202,8 @@ struct GradWindow<'k> {
 /// What a kernel knows.
 struct PoolBackwardBody<'k, 'f> {
     k: &'k Builder,
-    form: &'f PoolBackwardConfig,
-    numbers: LaunchArgs<'k>,
+    config: &'f PoolBackwardConfig,
+    args: LaunchArgs<'k>,
     len: Val<'k>,
     places: Axes<'k>,
     planes: Axes<'k>,
@@ -214,12 +214,12 @@ struct PoolBackwardBody<'k, 'f> {
 }
 
 /// The kernel of a form.
-fn build(form: &PoolBackwardConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [GROUP, 1, 1]);
-    let elem = Elem::from(form.dtype);
+fn build(config: &PoolBackwardConfig) -> Kernel {
+    let k = Builder::new(&config.name(), [BLOCK_THREADS, 1, 1]);
+    let elem = Elem::from(config.dtype);
     let read = |name: &str, e: Elem| k.buffer(name, e, Access::Read);
     // In the order of a scatter.
-    let memory = match form.of {
+    let memory = match config.of {
         PoolGrad::Average { .. } => vec![read("g", elem)],
         PoolGrad::Max => {
             let base = read("base", elem);
@@ -227,12 +227,12 @@ fn build(form: &PoolBackwardConfig) -> Kernel {
         }
     };
     let y = k.buffer("y", elem, Access::Write);
-    let p = PoolBackwardBody::read(&k, form, memory);
+    let p = PoolBackwardBody::read(&k, config, memory);
     let number = p.len.scalar();
-    let each = form.written.map_or(1, UnrolledWindow::each) as i64;
-    let first = group_number(&k, number) * (i64::from(GROUP) * each) + k.local_id(0).to(number);
-    let all: Vec<Val> = (0..each).map(|e| first + e * i64::from(GROUP)).collect();
-    let sums: Vec<Val> = match form.written {
+    let each = config.written.map_or(1, UnrolledWindow::each) as i64;
+    let first = linear_group_id(&k, number) * (i64::from(BLOCK_THREADS) * each) + k.local_id(0).to(number);
+    let all: Vec<Val> = (0..each).map(|e| first + e * i64::from(BLOCK_THREADS)).collect();
+    let sums: Vec<Val> = match config.written {
         Some(written) => {
             let elements: Vec<Element> = all.iter().map(|&i| p.element(i.min(p.len - 1))).collect();
             let loaded: Vec<_> = elements.iter().map(|e| (p.start(e), p.loaded(e, written))).collect();
@@ -258,31 +258,31 @@ fn build(form: &PoolBackwardConfig) -> Kernel {
 }
 
 impl<'k, 'f> PoolBackwardBody<'k, 'f> {
-    fn read(k: &'k Builder, form: &'f PoolBackwardConfig, memory: Vec<Place>) -> Self {
-        let numbers = LaunchArgs::with_table(k, indexing::scalar(form.wide), form.count());
-        let len = numbers.get("len");
-        let places = Axes::read_any(&numbers, "place", form.rank + 1, form.wide);
-        let planes = Axes::read(&numbers, "plane", form.lead, form.wide);
+    fn read(k: &'k Builder, config: &'f PoolBackwardConfig, memory: Vec<Place>) -> Self {
+        let args = LaunchArgs::with_table(k, indexing::scalar(config.wide), config.count());
+        let len = args.get("len");
+        let places = Axes::read_any(&args, "place", config.rank + 1, config.wide);
+        let planes = Axes::read(&args, "plane", config.lead, config.wide);
         let operand = |o: usize| PoolStrides {
-            first: numbers.get(&format!("offset{o}")),
-            planes: indexing::strides(&numbers, &format!("plane_stride{o}"), form.lead),
-            axes: indexing::strides(&numbers, &format!("stride{o}"), form.rank),
+            first: args.get(&format!("offset{o}")),
+            planes: indexing::strides(&args, &format!("plane_stride{o}"), config.lead),
+            axes: indexing::strides(&args, &format!("stride{o}"), config.rank),
         };
-        let operands = (0..form.operands()).map(operand).collect();
+        let operands = (0..config.operands()).map(operand).collect();
         let axis = |a: usize| {
-            let get = |name: &str| numbers.get(&format!("{name}{a}"));
+            let get = |name: &str| args.get(&format!("{name}{a}"));
             let places = get("places");
             let of_windows =
-                matches!(form.of, PoolGrad::Average { .. }).then(|| [get("windows"), get("dilation")]);
+                matches!(config.of, PoolGrad::Average { .. }).then(|| [get("windows"), get("dilation")]);
             Axis { places, of_windows }
         };
-        let axes = (0..form.rank).map(axis).collect();
-        let c = Compute::from(form.dtype);
-        PoolBackwardBody { k, form, numbers, len, places, planes, operands, axes, c, memory }
+        let axes = (0..config.rank).map(axis).collect();
+        let c = Compute::from(config.dtype);
+        PoolBackwardBody { k, config, args, len, places, planes, operands, axes, c, memory }
     }
     /// How many operands have an element for each window.
     fn over_windows(&self) -> usize {
-        match self.form.of {
+        match self.config.of {
             PoolGrad::Average { .. } => 1,
             PoolGrad::Max => 2,
         }
@@ -294,7 +294,7 @@ impl<'k, 'f> PoolBackwardBody<'k, 'f> {
         let plane = self.planes.index(at[0]);
         let entry = |(axis, &s): (&Axis<'k>, &Val<'k>)| {
             let entry = axis.places + s * 2;
-            [self.numbers.entry(entry), self.numbers.entry(entry + 1)]
+            [self.args.entry(entry), self.args.entry(entry + 1)]
         };
         let windows = self.axes.iter().zip(&places).map(entry).collect();
         let planes = self.operands.iter().map(|o| indexing::position(o.first, &plane, &o.planes)).collect();
@@ -303,7 +303,7 @@ impl<'k, 'f> PoolBackwardBody<'k, 'f> {
 
     /// What sums begin with.
     fn start(&self, e: &Element<'k>) -> Val<'k> {
-        match self.form.of {
+        match self.config.of {
             PoolGrad::Average { .. } => self.k.int(self.c.scalar(), 0),
             PoolGrad::Max => {
                 let at = indexing::position(e.planes[2], &e.at, &self.operands[2].axes);
@@ -314,7 +314,7 @@ impl<'k, 'f> PoolBackwardBody<'k, 'f> {
 
     /// One entry of a window's along an axis: where it begins, how many taps it has, what it divides by.
     fn of_window(&self, a: usize, i: Val<'k>, entry: i64) -> Option<Val<'k>> {
-        self.axes[a].of_windows.map(|[windows, _]| self.numbers.entry(windows + i * 3 + entry))
+        self.axes[a].of_windows.map(|[windows, _]| self.args.entry(windows + i * 3 + entry))
     }
 
     /// All windows of an element, written out, and what they have in the operands.
@@ -343,7 +343,7 @@ impl<'k, 'f> PoolBackwardBody<'k, 'f> {
             let loaded = self.values(&w);
             (w, loaded)
         };
-        written.places(self.form.rank).into_iter().map(one).collect()
+        written.places(self.config.rank).into_iter().map(one).collect()
     }
 
     fn values(&self, w: &GradWindow<'k>) -> Vec<Val<'k>> {
@@ -352,7 +352,7 @@ impl<'k, 'f> PoolBackwardBody<'k, 'f> {
 
     /// The sum after a window.
     fn more(&self, e: &Element<'k>, w: &GradWindow<'k>, loaded: &[Val<'k>], sum: Val<'k>) -> Val<'k> {
-        match self.form.of {
+        match self.config.of {
             PoolGrad::Average { .. } => {
                 let divisor = w.divisor.expect("a window of an average has one");
                 let more = sum + self.c.enter(loaded[0]) / divisor.to(self.c.scalar());
@@ -380,7 +380,7 @@ impl<'k, 'f> PoolBackwardBody<'k, 'f> {
             };
             // Who won lies in the window. With gaps between its taps, or windows in no order, others may not.
             let (PoolGrad::Average { sure: false }, Some([_, dilation])) =
-                (self.form.of, self.axes[a].of_windows)
+                (self.config.of, self.axes[a].of_windows)
             else {
                 return deeper();
             };

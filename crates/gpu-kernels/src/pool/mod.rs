@@ -15,7 +15,7 @@ pub mod backward;
 
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes};
 use crate::reduce::arg_fold::{beats, compared};
 use crate::reduce::block_reduce::{BlockRow, RegisterBudget, RowLength, RowTile};
@@ -25,13 +25,13 @@ use elinvar_kernel::ir::{Access, Elem, Kernel, Scalar};
 use elinvar_ops::backend::{ArgFold, Fold, Pool, PoolKind, Windows};
 
 /// Invocations of a workgroup of a maximum.
-const GROUP: u32 = 128;
+const BLOCK_THREADS: u32 = 128;
 /// So many terms are folded by one invocation, and written out.
-const ALONE: usize = 16;
+const MAX_UNROLLED_TERMS: usize = 16;
 /// Elements that an invocation has under way, of several windows that are written out.
-const AT_ONCE: usize = 16;
+const MAX_LOADS_IN_FLIGHT: usize = 16;
 /// Windows of an invocation then, at most.
-const MOST_EACH: usize = 4;
+const MAX_WINDOWS_PER_THREAD: usize = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,7 +80,7 @@ impl UnrolledWindow {
             counts: [0, 1, 2].map(one),
             whole: counts.iter().all(|[least, most]| least == most),
         };
-        (all <= ALONE).then(written)
+        (all <= MAX_UNROLLED_TERMS).then(written)
     }
     /// Is there always something in all of them?
     pub(crate) fn is_whole(self) -> bool {
@@ -92,7 +92,7 @@ impl UnrolledWindow {
     }
     /// How many windows an invocation has under way.
     pub(crate) fn each(self) -> usize {
-        (AT_ONCE / self.count().max(1)).clamp(1, MOST_EACH)
+        (MAX_LOADS_IN_FLIGHT / self.count().max(1)).clamp(1, MAX_WINDOWS_PER_THREAD)
     }
     /// The places, in row-major order.
     pub(crate) fn places(self, rank: usize) -> Vec<Vec<i64>> {
@@ -108,7 +108,7 @@ impl UnrolledWindow {
 }
 
 /// The numbers that all pools begin with: `len`, then of the operand offset, axes of the planes and of a plane.
-fn numbers_of(x: &Layout, rank: usize, dims: &[usize], wide: bool) -> (Vec<i64>, usize) {
+fn args_of(x: &Layout, rank: usize, dims: &[usize], wide: bool) -> (Vec<i64>, usize) {
     let lead = x.rank() - rank;
     let planes = indexing::join(&[x], 0, lead);
     let count: usize = x.shape()[..lead].iter().product();
@@ -141,7 +141,7 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
         return None;
     }
     let wide = indexing::is_wide(x) || indexing::are_many(len);
-    let (mut all, lead) = numbers_of(x, rank, &outs, wide);
+    let (mut all, lead) = args_of(x, rank, &outs, wide);
     let (mut table, mut most, mut counts) = (Vec::new(), 1, Vec::new());
     for (w, &size) in p.axes.iter().zip(spatial) {
         all.extend([table.len() as i64, w.dilation as i64, size as i64]);
@@ -157,13 +157,15 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
     }
     let written = UnrolledWindow::of(&counts);
     let (of, per) = match p.kind {
-        PoolKind::Max => (PoolOutput::Max(written), GROUP as usize * written.map_or(1, UnrolledWindow::each)),
+        PoolKind::Max => {
+            (PoolOutput::Max(written), BLOCK_THREADS as usize * written.map_or(1, UnrolledWindow::each))
+        }
         PoolKind::Avg => {
             // Most of what an element costs is to find out where it is.
             let length = RowLength::of(most, RegisterBudget::One);
             // A small window is one invocation's business.
-            let own = if most <= ALONE { 1 } else { length.lanes };
-            let tile = RowTile { lanes: own, rows: GROUP / own, crossed: false };
+            let own = if most <= MAX_UNROLLED_TERMS { 1 } else { length.lanes };
+            let tile = RowTile { lanes: own, rows: BLOCK_THREADS / own, crossed: false };
             all.push(most as i64);
             // With fewer terms, the others' lanes hold what changes no bit; which they are has to be the same for all.
             let written = written.filter(|w| w.whole && own == 1);
@@ -171,9 +173,9 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
             (PoolOutput::Average { tile, length, written }, tile.rows as usize * each)
         }
     };
-    let form = PoolConfig { of, dtype, rank, lead, wide };
-    let (key, groups) = (Key::of("pool").with(&form), grid(len.div_ceil(per) as u64));
-    Some(args::work_with_table(key, move || build(&form), groups, indexing::scalar(wide), &all, &table))
+    let config = PoolConfig { of, dtype, rank, lead, wide };
+    let (key, groups) = (Key::of("pool").with(&config), grid(len.div_ceil(per) as u64));
+    Some(args::work_with_table(key, move || build(&config), groups, indexing::scalar(wide), &all, &table))
 }
 
 impl PoolConfig {
@@ -213,7 +215,7 @@ struct Axis<'k> {
 /// What all pools know.
 struct PoolBody<'k> {
     k: &'k Builder,
-    numbers: LaunchArgs<'k>,
+    args: LaunchArgs<'k>,
     len: Val<'k>,
     offset: Val<'k>,
     places: Axes<'k>,
@@ -225,26 +227,27 @@ struct PoolBody<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(form: &PoolConfig) -> Kernel {
-    let invocations = match form.of {
-        PoolOutput::Max(_) => GROUP,
+pub fn build(config: &PoolConfig) -> Kernel {
+    let invocations = match config.of {
+        PoolOutput::Max(_) => BLOCK_THREADS,
         PoolOutput::Average { tile, .. } => tile.invocations(),
     };
-    let k = Builder::new(&form.name(), [invocations, 1, 1]);
-    let x = k.buffer("x", form.dtype.into(), Access::Read);
-    let y = k.buffer("y", form.dtype.into(), Access::Write);
+    let k = Builder::new(&config.name(), [invocations, 1, 1]);
+    let x = k.buffer("x", config.dtype.into(), Access::Read);
+    let y = k.buffer("y", config.dtype.into(), Access::Write);
     let winners =
-        matches!(form.of, PoolOutput::Max(_)).then(|| k.buffer("winners", Elem::I64, Access::Write));
-    let p = PoolBody::read(&k, form);
+        matches!(config.of, PoolOutput::Max(_)).then(|| k.buffer("winners", Elem::I64, Access::Write));
+    let p = PoolBody::read(&k, config);
     let s = p.len.scalar();
-    let c = Compute::from(form.dtype);
-    let alone = || group_number(&k, s) * i64::from(GROUP) + k.local_id(0).to(s);
+    let c = Compute::from(config.dtype);
+    let alone = || linear_group_id(&k, s) * i64::from(BLOCK_THREADS) + k.local_id(0).to(s);
     // Those of an invocation that has several windows: neighbours have neighbours.
     let several = |written: UnrolledWindow| -> Vec<Val> {
-        let first = group_number(&k, s) * (i64::from(GROUP) * written.each() as i64) + k.local_id(0).to(s);
-        (0..written.each() as i64).map(|e| first + e * i64::from(GROUP)).collect()
+        let first =
+            linear_group_id(&k, s) * (i64::from(BLOCK_THREADS) * written.each() as i64) + k.local_id(0).to(s);
+        (0..written.each() as i64).map(|e| first + e * i64::from(BLOCK_THREADS)).collect()
     };
-    match form.of {
+    match config.of {
         PoolOutput::Max(Some(written)) => {
             let all = several(written);
             let winners = winners.expect("a maximum has them");
@@ -252,7 +255,7 @@ pub fn build(form: &PoolConfig) -> Kernel {
             for (&i, taps) in all.iter().zip(&loaded) {
                 let mut best: Option<[Val; 2]> = None;
                 for &(v, place, there) in taps {
-                    let v = v.to(compared(form.dtype));
+                    let v = v.to(compared(config.dtype));
                     let [most, at] = best.unwrap_or([v.like(0), place.like(-1)]);
                     let wins = at.lt(at.like(0)) | beats(ArgFold::Max, v, most);
                     let wins = there.map_or(wins, |there| there & wins);
@@ -261,9 +264,9 @@ pub fn build(form: &PoolConfig) -> Kernel {
                         _ => [wins.select(v, most), wins.select(place, at)],
                     });
                 }
-                let [most, at] = best.unwrap_or_else(|| [k.int(compared(form.dtype), 0), k.int(s, -1)]);
+                let [most, at] = best.unwrap_or_else(|| [k.int(compared(config.dtype), 0), k.int(s, -1)]);
                 k.if_(i.lt(p.len), || {
-                    k.store(y, i, most.to(Elem::from(form.dtype).scalar()));
+                    k.store(y, i, most.to(Elem::from(config.dtype).scalar()));
                     k.store(winners, i, at.to(Scalar::I64));
                 });
             }
@@ -272,13 +275,13 @@ pub fn build(form: &PoolConfig) -> Kernel {
             let i = alone();
             k.if_(i.lt(p.len), || {
                 let (base, windows) = p.windows(i);
-                let none = [k.int(compared(form.dtype), 0), k.int(s, -1)];
+                let none = [k.int(compared(config.dtype), 0), k.int(s, -1)];
                 let best = p.walk(&windows, base, i.like(0), &none, &|at, place, best| {
                     let v = k.load(x, at, 1).to(none[0].scalar());
                     let wins = best[1].lt(place.like(0)) | beats(ArgFold::Max, v, best[0]);
                     vec![wins.select(v, best[0]), wins.select(place, best[1])]
                 });
-                k.store(y, i, best[0].to(Elem::from(form.dtype).scalar()));
+                k.store(y, i, best[0].to(Elem::from(config.dtype).scalar()));
                 k.store(winners.expect("a maximum has them"), i, best[1].to(Scalar::I64));
             });
         }
@@ -306,7 +309,7 @@ pub fn build(form: &PoolConfig) -> Kernel {
         PoolOutput::Average { tile, length, written: None } => {
             let most = p.most.expect("an average has it");
             let r = BlockRow::new(&k, tile, length, most.scalar(), c.scalar());
-            let i = group_number(&k, s) * i64::from(tile.rows) + r.row.to(s);
+            let i = linear_group_id(&k, s) * i64::from(tile.rows) + r.row.to(s);
             let (base, windows) = p.windows(i.min(p.len - 1));
             let count = windows[1..].iter().fold(windows[0].count, |n, w| n * w.count);
             let sum = r.fold(Fold::Sum, most, &|t| {
@@ -340,21 +343,20 @@ struct AxisWindow<'k> {
 type TapFn<'k, 'f> = dyn Fn(Val<'k>, Val<'k>, &[Val<'k>]) -> Vec<Val<'k>> + 'f;
 
 impl<'k> PoolBody<'k> {
-    fn read(k: &'k Builder, form: &PoolConfig) -> Self {
-        let numbers = LaunchArgs::with_table(k, indexing::scalar(form.wide), form.count());
-        let (len, offset) = (numbers.get("len"), numbers.get("offset"));
-        let places = Axes::read_any(&numbers, "place", form.rank + 1, form.wide);
-        let planes = Axes::read(&numbers, "plane", form.lead, form.wide);
-        let plane_strides = indexing::strides(&numbers, "plane_stride", form.lead);
-        let strides = indexing::strides(&numbers, "stride", form.rank);
+    fn read(k: &'k Builder, config: &PoolConfig) -> Self {
+        let args = LaunchArgs::with_table(k, indexing::scalar(config.wide), config.count());
+        let (len, offset) = (args.get("len"), args.get("offset"));
+        let places = Axes::read_any(&args, "place", config.rank + 1, config.wide);
+        let planes = Axes::read(&args, "plane", config.lead, config.wide);
+        let plane_strides = indexing::strides(&args, "plane_stride", config.lead);
+        let strides = indexing::strides(&args, "stride", config.rank);
         let axis = |(a, stride): (usize, Val<'k>)| {
-            let [table, dilation, size] =
-                ["table", "dilation", "size"].map(|n| numbers.get(&format!("{n}{a}")));
+            let [table, dilation, size] = ["table", "dilation", "size"].map(|n| args.get(&format!("{n}{a}")));
             Axis { stride, table, dilation, size }
         };
         let axes = strides.into_iter().enumerate().map(axis).collect();
-        let most = matches!(form.of, PoolOutput::Average { .. }).then(|| numbers.get("most"));
-        PoolBody { k, numbers, len, offset, places, planes, plane_strides, axes, most }
+        let most = matches!(config.of, PoolOutput::Average { .. }).then(|| args.get("most"));
+        PoolBody { k, args, len, offset, places, planes, plane_strides, axes, most }
     }
     /// Where the plane of element `i` begins in the operand, and the element's place along each axis.
     fn place(&self, i: Val<'k>) -> (Val<'k>, Vec<Val<'k>>) {
@@ -367,7 +369,7 @@ impl<'k> PoolBody<'k> {
         let (base, at) = self.place(i);
         let window = |(&i, axis): (&Val<'k>, &Axis<'k>)| {
             let entry = axis.table + i * 3;
-            let [first, count, divisor] = [0, 1, 2].map(|e| self.numbers.entry(entry + e));
+            let [first, count, divisor] = [0, 1, 2].map(|e| self.args.entry(entry + e));
             AxisWindow { first, count, divisor }
         };
         (base, at.iter().zip(&self.axes).map(window).collect())

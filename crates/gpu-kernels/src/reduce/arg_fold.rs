@@ -7,7 +7,7 @@ use super::block_reduce::{elem, lanes};
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::{Builder, Val};
@@ -15,9 +15,9 @@ use elinvar_kernel::ir::{Access, Builtin, Compare, Elem, Kernel, Scalar};
 use elinvar_ops::backend::ArgFold;
 
 /// Elements of a piece of a long row: 32 for each of 128 invocations.
-const PIECE: usize = 4096;
+const PIECE_ELEMENTS: usize = 4096;
 /// Rows that fill a device without being cut.
-const MANY_ROWS: usize = 1024;
+const FULL_DEVICE_ROWS: usize = 1024;
 
 /// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,13 +47,16 @@ pub fn arg_fold(f: ArgFold, x: &Layout, dtype: DType, kept: usize) -> LaunchSequ
     if rows == 0 {
         return all;
     }
-    if n <= 2 * PIECE || rows >= MANY_ROWS {
+    if n <= 2 * PIECE_ELEMENTS || rows >= FULL_DEVICE_ROWS {
         all.push(launch(f, x, dtype, kept, [n, n], false), &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         return all;
     }
-    let pieces = n.div_ceil(PIECE);
+    let pieces = n.div_ceil(PIECE_ELEMENTS);
     all.scratch = vec![BufferSpec::of(Elem::I64, rows * pieces)];
-    all.push(launch(f, x, dtype, kept, [n, PIECE], false), &[BufferSlot::Operand(0), BufferSlot::Scratch(0)]);
+    all.push(
+        launch(f, x, dtype, kept, [n, PIECE_ELEMENTS], false),
+        &[BufferSlot::Operand(0), BufferSlot::Scratch(0)],
+    );
     let buffers = [BufferSlot::Operand(0), BufferSlot::Scratch(0), BufferSlot::Result(0)];
     all.push(launch(f, x, dtype, kept, [pieces, pieces], true), &buffers);
     all
@@ -71,7 +74,7 @@ fn launch(
     let rows: usize = x.shape()[..kept].iter().product();
     let [outer, inner] = [indexing::join(&[x], 0, kept), indexing::join(&[x], kept, x.rank())];
     let lanes = lanes(piece);
-    let form = ArgFoldConfig {
+    let config = ArgFoldConfig {
         f,
         dtype,
         lanes,
@@ -83,12 +86,12 @@ fn launch(
     let pieces = n.div_ceil(piece);
     let mut all = vec![rows as i64, n as i64, piece as i64, pieces as i64, x.offset() as i64];
     for j in [&outer, &inner] {
-        all.extend(indexing::sizes(&j.dims, form.wide));
+        all.extend(indexing::sizes(&j.dims, config.wide));
         all.extend(j.strides[0].iter().map(|&s| s as i64));
     }
-    let groups = grid((rows * pieces).div_ceil(form.pieces as usize) as u64);
-    let key = Key::of("arg_fold").with(&form);
-    args::work(key, move || build(&form), groups, indexing::scalar(form.wide), &all)
+    let groups = grid((rows * pieces).div_ceil(config.pieces as usize) as u64);
+    let key = Key::of("arg_fold").with(&config);
+    args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all)
 }
 
 /// Does `a` win against `b`, wherever they stand?
@@ -109,34 +112,35 @@ pub(crate) fn compared(dtype: DType) -> Scalar {
 }
 
 /// The kernel of a form.
-pub fn build(form: &ArgFoldConfig) -> Kernel {
-    let word = match form.f {
+pub fn build(config: &ArgFoldConfig) -> Kernel {
+    let word = match config.f {
         ArgFold::Max => "max",
         ArgFold::Min => "min",
     };
-    let [a, b] = form.ranks;
-    let named = if form.named { "_named" } else { "" };
-    let wide = if form.wide { "_wide" } else { "" };
-    let name = format!("arg_{word}_{}_l{}_{a}_{b}{named}{wide}", form.dtype, form.lanes);
-    let k = Builder::new(&name, [form.lanes * form.pieces, 1, 1]);
-    let x = k.buffer("x", form.dtype.into(), Access::Read);
-    let names = form.named.then(|| k.buffer("names", Elem::I64, Access::Read));
+    let [a, b] = config.ranks;
+    let named = if config.named { "_named" } else { "" };
+    let wide = if config.wide { "_wide" } else { "" };
+    let name = format!("arg_{word}_{}_l{}_{a}_{b}{named}{wide}", config.dtype, config.lanes);
+    let k = Builder::new(&name, [config.lanes * config.pieces, 1, 1]);
+    let x = k.buffer("x", config.dtype.into(), Access::Read);
+    let names = config.named.then(|| k.buffer("names", Elem::I64, Access::Read));
     let y = k.buffer("y", Elem::I64, Access::Write);
-    let number = indexing::scalar(form.wide);
-    let count = 5 + form.ranks.iter().map(|&r| indexing::count(r, form.wide) + r).sum::<usize>();
-    let numbers = LaunchArgs::new(&k, number, count);
-    let [rows, n, piece, pieces, offset] = ["rows", "n", "piece", "pieces", "offset"].map(|n| numbers.get(n));
+    let number = indexing::scalar(config.wide);
+    let count = 5 + config.ranks.iter().map(|&r| indexing::count(r, config.wide) + r).sum::<usize>();
+    let args = LaunchArgs::new(&k, number, count);
+    let [rows, n, piece, pieces, offset] = ["rows", "n", "piece", "pieces", "offset"].map(|n| args.get(n));
     let [outer, inner] = [("row", a), ("in", b)].map(|(name, rank)| {
-        let axes = Axes::read(&numbers, name, rank, form.wide);
-        (axes, indexing::strides(&numbers, &format!("{name}_stride"), rank))
+        let axes = Axes::read(&args, name, rank, config.wide);
+        (axes, indexing::strides(&args, &format!("{name}_stride"), rank))
     });
-    let scalar = compared(form.dtype);
-    let values = k.shared("values", elem(scalar), form.lanes * form.pieces);
-    let places = k.shared("places", elem(number), form.lanes * form.pieces);
+    let scalar = compared(config.dtype);
+    let values = k.shared("values", elem(scalar), config.lanes * config.pieces);
+    let places = k.shared("places", elem(number), config.lanes * config.pieces);
 
     let mine = k.builtin(Builtin::LocalIndex);
-    let lane = mine % i64::from(form.lanes);
-    let asked = group_number(&k, number) * i64::from(form.pieces) + (mine / i64::from(form.lanes)).to(number);
+    let lane = mine % i64::from(config.lanes);
+    let asked =
+        linear_group_id(&k, number) * i64::from(config.pieces) + (mine / i64::from(config.lanes)).to(number);
     // Pieces past the last one are the last one, and nobody stores them.
     let unit = asked.min(rows * pieces - 1);
     let (row, number_in_row) = (unit / pieces, unit % pieces);
@@ -144,27 +148,27 @@ pub fn build(form: &ArgFoldConfig) -> Kernel {
     let begin = number_in_row * piece;
     let end = (begin + piece).min(n);
     let none = [k.int(scalar, 0), k.int(number, -1)];
-    let step = n.like(i64::from(form.lanes));
+    let step = n.like(i64::from(config.lanes));
     let best = k.for_(begin + lane.to(number), end, step, &none, |i, best| {
         let i = match names {
             Some(names) => k.load(names, row * n + i, 1).to(number),
             None => i,
         };
         let v = k.load(x, indexing::position(first, &inner.0.index(i), &inner.1), 1).to(scalar);
-        let wins = best[1].lt(best[1].like(0)) | beats(form.f, v, best[0]);
+        let wins = best[1].lt(best[1].like(0)) | beats(config.f, v, best[0]);
         vec![wins.select(v, best[0]), wins.select(i, best[1])]
     });
     k.store(values, mine, best[0]);
     k.store(places, mine, best[1]);
     k.barrier();
-    let mut half = form.lanes / 2;
+    let mut half = config.lanes / 2;
     while half > 0 {
         k.if_(lane.lt(k.u32(half)), || {
             let other = mine + i64::from(half);
             let [a, b] = [mine, other].map(|at| (k.load(values, at, 1), k.load(places, at, 1)));
             let zero = a.1.like(0);
-            let sooner = !beats(form.f, a.0, b.0) & b.1.lt(a.1);
-            let wins = !b.1.lt(zero) & (a.1.lt(zero) | beats(form.f, b.0, a.0) | sooner);
+            let sooner = !beats(config.f, a.0, b.0) & b.1.lt(a.1);
+            let wins = !b.1.lt(zero) & (a.1.lt(zero) | beats(config.f, b.0, a.0) | sooner);
             if half > 1 {
                 k.store(values, mine, wins.select(b.0, a.0));
             }

@@ -18,13 +18,13 @@ use elinvar_kernel::ir::{Binary, Constant, Elem, Place, Scalar};
 use elinvar_ops::backend::Fold;
 
 /// Groups of blocks that wait for a neighbour: one per level, for up to 2^32 blocks.
-const LEVELS: u32 = 32;
+const STACK_LEVELS: u32 = 32;
 
 /// Terms that an invocation loads before it combines them, at most: 16 warps of eight have 16 KiB under way, which is what an
 /// H100's multiprocessor needs to be kept busy (2.8 TB/s for 700 ns on 132 of them, 15 KiB each).
-const TURNS: u32 = 8;
+const MAX_LOADS_IN_FLIGHT: u32 = 8;
 /// The same where an invocation has several lanes: such workgroups are few.
-const AT_ONCE: u32 = 32;
+const MAX_LOADS_SEVERAL_LANES: u32 = 32;
 
 /// What a device lets an invocation hold in registers of the rows that it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,17 +32,17 @@ pub enum RegisterBudget {
     /// One element at a time: where registers are memory, or compilers choke on long kernels.
     #[default]
     One,
-    /// As many as keep memory busy; a row of some thousands may stay. Workgroups may have [`MANY_INVOCATIONS`].
+    /// As many as keep memory busy; a row of some thousands may stay. Workgroups may have [`MAX_BLOCK_THREADS`].
     Many,
 }
 
 /// Invocations of a workgroup at most, if they hold many elements.
-pub const MANY_INVOCATIONS: u32 = 1024;
+pub const MAX_BLOCK_THREADS: u32 = 1024;
 
 /// Invocations of a workgroup that holds few of what it reads at a time: so several are on a multiprocessor.
-const SOME_INVOCATIONS: u32 = 512;
+const BLOCK_THREADS: u32 = 512;
 /// Blocks side by side: of as many invocations.
-const BESIDE: u32 = SOME_INVOCATIONS / order::LANES as u32;
+const PARALLEL_BLOCKS: u32 = BLOCK_THREADS / order::LANES as u32;
 
 /// What a kernel knows about how many terms rows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,41 +54,46 @@ pub struct RowLength {
     /// May there be several blocks, or several rounds of blocks side by side?
     pub many: bool,
     /// Blocks side by side.
-    pub beside: u32,
+    pub parallel_blocks: u32,
 }
 
 impl RowLength {
     /// Of rows of `n` terms, or of at most `n`.
-    pub fn of(n: usize, hold: RegisterBudget) -> RowLength {
-        let turns = match hold {
+    pub fn of(n: usize, budget: RegisterBudget) -> RowLength {
+        let turns = match budget {
             RegisterBudget::One => 0,
             RegisterBudget::Many => {
-                n.div_ceil(order::LANES).next_power_of_two().clamp(1, TURNS as usize) as u32
+                n.div_ceil(order::LANES).next_power_of_two().clamp(1, MAX_LOADS_IN_FLIGHT as usize) as u32
             }
         };
-        RowLength { lanes: lanes(n), turns, many: n > order::BLOCK, beside: 1 }
+        RowLength { lanes: lanes(n), turns, many: n > order::BLOCK, parallel_blocks: 1 }
     }
     /// The same for rows that are given to invocations so, with blocks side by side if there are enough.
-    pub fn beside(self, n: usize, tile: RowTile, hold: RegisterBudget) -> RowLength {
+    pub fn parallel_blocks(self, n: usize, tile: RowTile, budget: RegisterBudget) -> RowLength {
         let alone = (tile.lanes, tile.rows) == (order::LANES as u32, 1);
-        if hold == RegisterBudget::One || !alone || n <= 2 * order::BLOCK {
+        if budget == RegisterBudget::One || !alone || n <= 2 * order::BLOCK {
             return self;
         }
-        RowLength { beside: BESIDE, many: n > BESIDE as usize * order::BLOCK, ..self }
+        RowLength {
+            parallel_blocks: PARALLEL_BLOCKS,
+            many: n > PARALLEL_BLOCKS as usize * order::BLOCK,
+            ..self
+        }
     }
     /// The same for rows whose elements stay, in so many blocks side by side: however long, there is no loop over blocks.
-    pub fn held(n: usize, beside: u32) -> RowLength {
-        RowLength { many: false, beside, ..RowLength::of(n, RegisterBudget::One) }
+    pub fn in_registers(n: usize, parallel_blocks: u32) -> RowLength {
+        RowLength { many: false, parallel_blocks, ..RowLength::of(n, RegisterBudget::One) }
     }
     /// Invocations of a workgroup.
     pub fn invocations(self, tile: RowTile) -> u32 {
-        tile.invocations() * self.beside
+        tile.invocations() * self.parallel_blocks
     }
     /// What tells lengths apart in a kernel's name.
     pub fn words(self) -> String {
         let turns = if self.turns == 0 { String::new() } else { format!("t{}", self.turns) };
-        let beside = if self.beside > 1 { format!("b{}", self.beside) } else { String::new() };
-        format!("{}{turns}{beside}{}", self.lanes, if self.many { "many" } else { "" })
+        let parallel_blocks =
+            if self.parallel_blocks > 1 { format!("b{}", self.parallel_blocks) } else { String::new() };
+        format!("{}{turns}{parallel_blocks}{}", self.lanes, if self.many { "loop" } else { "" })
     }
 }
 
@@ -105,14 +110,14 @@ pub struct RowTile {
 
 impl RowTile {
     /// A good one for rows of `n` elements.
-    pub fn of(n: usize, crossed: bool, hold: RegisterBudget) -> RowTile {
+    pub fn of(n: usize, crossed: bool, budget: RegisterBudget) -> RowTile {
         let lanes = lanes(n);
         if crossed {
             // 32 neighbours of f32 are a line of 128 bytes; eight invocations a row are 16 lanes each. There may be no more workgroups
             // than multiprocessors, so where there is much to be brought they are as large as they may be.
-            let most = match hold {
+            let most = match budget {
                 RegisterBudget::One => 8,
-                RegisterBudget::Many => SOME_INVOCATIONS / 32,
+                RegisterBudget::Many => BLOCK_THREADS / 32,
             };
             return RowTile { lanes: lanes.min(most), rows: 32, crossed };
         }
@@ -126,13 +131,15 @@ impl RowTile {
 
 /// Is it enough that each row has a workgroup? Of a few long rows, blocks have. Where blocks go side by side, a row of eight takes some
 /// 4 us each time that it is read (100 KiB at some 25 bytes a nanosecond), and two launches more that wait for each other as long.
-pub fn is_enough(rows: usize, n: usize, hold: RegisterBudget) -> bool {
+pub fn is_enough(rows: usize, n: usize, budget: RegisterBudget) -> bool {
     n <= 2 * order::BLOCK
-        || (hold == RegisterBudget::Many && rows >= ROWS_BESIDE && n <= 2 * BESIDE as usize * order::BLOCK)
+        || (budget == RegisterBudget::Many
+            && rows >= MAX_ROWS_PARALLEL_BLOCKS
+            && n <= 2 * PARALLEL_BLOCKS as usize * order::BLOCK)
 }
 
 /// So many rows keep enough multiprocessors busy.
-const ROWS_BESIDE: usize = 32;
+const MAX_ROWS_PARALLEL_BLOCKS: usize = 32;
 
 /// Lanes of the tree that can have a term.
 pub fn lanes(n: usize) -> u32 {
@@ -198,14 +205,15 @@ impl<'k> BlockRow<'k> {
     pub fn new(k: &'k Builder, tile: RowTile, length: RowLength, number: Scalar, scalar: Scalar) -> Self {
         let whole = k.builtin(elinvar_kernel::ir::Builtin::LocalIndex);
         let all = i64::from(tile.invocations());
-        let (part, index) = if length.beside > 1 { (Some(whole / all), whole % all) } else { (None, whole) };
+        let (part, index) =
+            if length.parallel_blocks > 1 { (Some(whole / all), whole % all) } else { (None, whole) };
         let (lane, row) = if tile.crossed {
             (index / i64::from(tile.rows), index % i64::from(tile.rows))
         } else {
             (index % i64::from(tile.lanes), index / i64::from(tile.lanes))
         };
         let shared = k.shared("lanes", elem(scalar), length.invocations(tile));
-        let stack = length.many.then(|| k.shared("blocks", elem(scalar), LEVELS * tile.rows));
+        let stack = length.many.then(|| k.shared("blocks", elem(scalar), STACK_LEVELS * tile.rows));
         let mine = lane * i64::from(tile.rows) + row;
         let mine = part.map_or(mine, |part| part * all + mine);
         let part = part.map(|part| part.to(number));
@@ -221,7 +229,7 @@ impl<'k> BlockRow<'k> {
     pub fn of_row(&self) -> (Val<'k>, i64) {
         let lanes = i64::from(self.tile.lanes);
         let which = self.part.map_or(self.lane, |part| part * lanes + self.lane);
-        (which, lanes * i64::from(self.length.beside))
+        (which, lanes * i64::from(self.length.parallel_blocks))
     }
 
     /// Where the invocation's first element is, if blocks go side by side and there is one round of them.
@@ -235,7 +243,7 @@ impl<'k> BlockRow<'k> {
         let k = self.k;
         let op = combine(f);
         match self.stack {
-            None if self.length.beside == 1 => self.block(f, n.like(0), n, term),
+            None if self.length.parallel_blocks == 1 => self.block(f, n.like(0), n, term),
             None => {
                 self.round(f, n.like(0), n, term);
                 self.close(op);
@@ -243,7 +251,7 @@ impl<'k> BlockRow<'k> {
             Some(stack) => {
                 let level = |l: Val<'k>| l * i64::from(self.tile.rows) + self.row;
                 // Of blocks, or of rounds of them.
-                let size = order::BLOCK as i64 * i64::from(self.length.beside);
+                let size = order::BLOCK as i64 * i64::from(self.length.parallel_blocks);
                 let blocks = (n + (size - 1)) / size;
                 let leads = self.leads();
                 k.each(blocks.like(0), blocks, blocks.like(1), |b| {
@@ -264,7 +272,7 @@ impl<'k> BlockRow<'k> {
                     let blocks = blocks.to(Scalar::U32);
                     let none = k.constant(start(f, self.scalar));
                     let init = [none, k.constant(false.into())];
-                    let all = k.for_(k.u32(0), k.u32(LEVELS), k.u32(1), &init, |l, c| {
+                    let all = k.for_(k.u32(0), k.u32(STACK_LEVELS), k.u32(1), &init, |l, c| {
                         let waits = (blocks >> l) & 1;
                         k.if_else(
                             waits.eq(k.u32(1)),
@@ -298,7 +306,7 @@ impl<'k> BlockRow<'k> {
 
     /// Joins the blocks of the only round, into the shared memory of the row's first invocation.
     pub(crate) fn close(&self, op: Binary) {
-        if self.length.beside > 1 {
+        if self.length.parallel_blocks > 1 {
             self.k.if_(self.leads(), || self.k.store(self.shared, self.row, self.joined(op)));
             self.k.barrier();
         }
@@ -311,7 +319,7 @@ impl<'k> BlockRow<'k> {
             // Those that end a round with no terms hold what a fold starts from.
             _ => self.k.load(self.shared, self.k.u32(part * self.tile.invocations()), 1),
         };
-        let mut all: Vec<Val> = (0..self.length.beside).map(of).collect();
+        let mut all: Vec<Val> = (0..self.length.parallel_blocks).map(of).collect();
         while all.len() > 1 {
             all = all.chunks(2).map(|pair| pair[0].binary(op, pair[1])).collect();
         }
@@ -331,7 +339,7 @@ impl<'k> BlockRow<'k> {
         self.length.lanes / self.tile.lanes
     }
     /// From an invocation's first element to the one that it has in a lane of its own in a turn.
-    pub(crate) fn far(&self, turn: u32, lane: u32) -> i64 {
+    pub(crate) fn offset_of(&self, turn: u32, lane: u32) -> i64 {
         i64::from(turn) * order::LANES as i64 + i64::from(lane * self.tile.lanes)
     }
 
@@ -343,7 +351,7 @@ impl<'k> BlockRow<'k> {
         let none = vec![k.constant(start(f, self.scalar)); own as usize];
         let lanes = order::LANES as i64;
         let step = |turns: u32| m.like(i64::from(turns) * lanes);
-        let at = |j: Val<'k>, e: u32| j + self.lane + self.far(e / own, e % own);
+        let at = |j: Val<'k>, e: u32| j + self.lane + self.offset_of(e / own, e % own);
         let sums = if self.length.turns == 0 {
             k.for_(m.like(0), m, step(1), &none, |j, sums| {
                 let one = |(u, &sum): (u32, &Val<'k>)| {
@@ -367,8 +375,8 @@ impl<'k> BlockRow<'k> {
                 sums
             };
             // Turns in which all lanes have a term; at the end fewer at a time, as some are for nothing.
-            let all = self.length.turns.min(AT_ONCE / own).max(1);
-            let some = all.min(TURNS / 2);
+            let all = self.length.turns.min(MAX_LOADS_SEVERAL_LANES / own).max(1);
+            let some = all.min(MAX_LOADS_IN_FLIGHT / 2);
             let (whole, sums) = if i64::from(self.length.lanes) == lanes {
                 let whole = m & -(i64::from(all) * lanes);
                 (whole, k.for_(m.like(0), whole, step(all), &none, |j, sums| together(j, all, sums, false)))
@@ -405,5 +413,5 @@ impl<'k> BlockRow<'k> {
 /// In how many ones a u32 ends, if not in 32: the exponent of the power of two above them, which f32 holds exactly.
 fn trailing_ones(b: Val<'_>) -> Val<'_> {
     let power = (b + 1) & !b;
-    (power.to(Scalar::F32).bits(Scalar::U32) >> 23) - 127
+    (power.to(Scalar::F32).bitcast(Scalar::U32) >> 23) - 127
 }

@@ -8,7 +8,7 @@ use super::block_reduce::{self, BlockRow, RegisterBudget, RowLength, RowTile, co
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, JoinedAxes, is_wide};
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::builder::{Builder, Val};
@@ -31,7 +31,7 @@ pub struct FoldConfig {
     /// How long rows are, or the blocks of them that stand apart.
     pub length: RowLength,
     /// Does each block of a row have a workgroup of its own, and its result a place of its own?
-    pub apart: bool,
+    pub multi_block: bool,
     /// Joined axes of the rows, and in a row.
     pub ranks: [usize; 2],
     /// Are there positions beyond 2^30?
@@ -51,11 +51,11 @@ fn scalar(fold: Fold, dtype: DType) -> Scalar {
 }
 
 /// Rows that fill a device without being cut.
-const MANY_ROWS: usize = 512;
+const FULL_DEVICE_ROWS: usize = 512;
 /// Invocations of a workgroup that joins blocks.
-const JOINED: usize = 256;
+const JOIN_THREADS: usize = 256;
 /// Blocks that each of them joins where there are more than that: a launch that waits for another one takes as long.
-const EACH: usize = 16;
+const BLOCKS_PER_THREAD: usize = 16;
 
 /// The work of a fold. Operand: x. Result: the fold of each row.
 pub fn steps(
@@ -64,21 +64,21 @@ pub fn steps(
     dtype: DType,
     kept: usize,
     to: DType,
-    hold: RegisterBudget,
+    budget: RegisterBudget,
 ) -> LaunchSequence<'static> {
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
     let mut all =
         LaunchSequence { results: vec![BufferSpec::of(to.into(), rows)], ..LaunchSequence::default() };
-    if rows >= MANY_ROWS || block_reduce::is_enough(rows, n, hold) {
-        if let Some(work) = fold(f, x, dtype, kept, to, FoldChoice { tile: None, hold }) {
+    if rows >= FULL_DEVICE_ROWS || block_reduce::is_enough(rows, n, budget) {
+        if let Some(work) = fold(f, x, dtype, kept, to, FoldChoice { tile: None, budget }) {
             all.push(work, &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         }
         return all;
     }
     let scalar = scalar(f, dtype);
     let between = elem(scalar);
-    let Some(work) = launch(f, x, dtype, kept, between, FoldChoice { tile: None, hold }, true) else {
+    let Some(work) = launch(f, x, dtype, kept, between, FoldChoice { tile: None, budget }, true) else {
         return all;
     };
     let (from, count) = (BufferSlot::Scratch(0), n.div_ceil(order::BLOCK));
@@ -98,8 +98,8 @@ pub(crate) fn joins(
     result: BufferSlot,
 ) {
     loop {
-        let each = if count > JOINED { EACH } else { 1 };
-        let joined = count.div_ceil(JOINED * each);
+        let each = if count > JOIN_THREADS { BLOCKS_PER_THREAD } else { 1 };
+        let joined = count.div_ceil(JOIN_THREADS * each);
         let last = joined == 1;
         let into = if last { result } else { BufferSlot::Scratch(all.scratch.len()) };
         if !last {
@@ -126,19 +126,19 @@ pub(crate) fn joins(
 pub fn join(f: Fold, scalar: Scalar, to: Elem, each: usize, wide: bool) -> Kernel {
     let word = word(f);
     let name = format!("fold_join_{word}_{scalar}_{to}_e{each}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [JOINED as u32, 1, 1]);
+    let k = Builder::new(&name, [JOIN_THREADS as u32, 1, 1]);
     let x = k.buffer("x", elem(scalar), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let s = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, s, 3);
-    let [rows, count, joined] = ["rows", "count", "joined"].map(|n| numbers.get(n));
-    let shared = k.shared("blocks", elem(scalar), JOINED as u32);
-    let unit = group_number(&k, s);
+    let args = LaunchArgs::new(&k, s, 3);
+    let [rows, count, joined] = ["rows", "count", "joined"].map(|n| args.get(n));
+    let shared = k.shared("blocks", elem(scalar), JOIN_THREADS as u32);
+    let unit = linear_group_id(&k, s);
     // The last row of a grid may have workgroups too many: they go along, and store nothing.
     let inside = unit.min(rows * joined - 1);
     let (row, piece) = (inside / joined, inside % joined);
     let t = k.local_id(0);
-    let first = (piece * JOINED as i64 + t.to(s)) * each as i64;
+    let first = (piece * JOIN_THREADS as i64 + t.to(s)) * each as i64;
     let none = k.constant(start(f, scalar));
     // Loads that wait for no condition are under way together.
     let mut own: Vec<Val> = (0..each as i64)
@@ -153,14 +153,14 @@ pub fn join(f: Fold, scalar: Scalar, to: Elem, each: usize, wide: bool) -> Kerne
     let mine = own[0];
     k.store(shared, t, mine);
     k.barrier();
-    let mut far = 1;
-    while far < JOINED as i64 {
-        k.if_((t & (2 * far - 1)).eq(k.u32(0)), || {
-            let (left, right) = (k.load(shared, t, 1), k.load(shared, t + far, 1));
+    let mut offset_of = 1;
+    while offset_of < JOIN_THREADS as i64 {
+        k.if_((t & (2 * offset_of - 1)).eq(k.u32(0)), || {
+            let (left, right) = (k.load(shared, t, 1), k.load(shared, t + offset_of, 1));
             k.store(shared, t, left.binary(combine(f), right));
         });
-        far *= 2;
-        if far < JOINED as i64 {
+        offset_of *= 2;
+        if offset_of < JOIN_THREADS as i64 {
             k.barrier();
         }
     }
@@ -175,7 +175,7 @@ pub struct FoldChoice {
     /// How rows are given to invocations; no more lanes are taken than rows have.
     pub tile: Option<RowTile>,
     /// What an invocation may hold.
-    pub hold: RegisterBudget,
+    pub budget: RegisterBudget,
 }
 
 /// The work of a fold in one launch: the operand, then the result. `None` if there are no rows.
@@ -197,7 +197,7 @@ fn launch(
     kept: usize,
     to: Elem,
     choice: FoldChoice,
-    apart: bool,
+    multi_block: bool,
 ) -> Option<Work<'static>> {
     let rows: usize = x.shape()[..kept].iter().product();
     let n: usize = x.shape()[kept..].iter().product();
@@ -206,35 +206,35 @@ fn launch(
     }
     let [outer, inner] = [indexing::join(&[x], 0, kept), indexing::join(&[x], kept, x.rank())];
     let tile = choice.tile.map_or_else(
-        || RowTile::of(n, crossed(&outer, &inner), choice.hold),
+        || RowTile::of(n, crossed(&outer, &inner), choice.budget),
         |t| RowTile { lanes: t.lanes.min(lanes(n)), ..t },
     );
-    let of_one = if apart { n.min(order::BLOCK) } else { n };
-    let form = FoldConfig {
+    let of_one = if multi_block { n.min(order::BLOCK) } else { n };
+    let config = FoldConfig {
         fold: f,
         elem: dtype.into(),
         to,
         scalar: scalar(f, dtype),
         tile,
-        length: RowLength::of(of_one, choice.hold).beside(of_one, tile, choice.hold),
-        apart,
+        length: RowLength::of(of_one, choice.budget).parallel_blocks(of_one, tile, choice.budget),
+        multi_block,
         ranks: [outer.dims.len(), inner.dims.len()],
         wide: is_wide(x),
     };
     let mut all = vec![rows as i64, n as i64, x.offset() as i64];
-    let mut units = rows;
-    if apart {
+    let mut groups = rows;
+    if multi_block {
         let blocks = n.div_ceil(order::BLOCK);
         all.push(blocks as i64);
-        units *= blocks;
+        groups *= blocks;
     }
     for j in [&outer, &inner] {
-        all.extend(indexing::sizes(&j.dims, form.wide));
+        all.extend(indexing::sizes(&j.dims, config.wide));
         all.extend(j.strides[0].iter().map(|&s| s as i64));
     }
-    let groups = grid(units.div_ceil(form.tile.rows as usize) as u64);
-    let scalar = indexing::scalar(form.wide);
-    Some(args::work(Key::of("fold").with(&form), move || build(&form), groups, scalar, &all))
+    let groups = grid(groups.div_ceil(config.tile.rows as usize) as u64);
+    let scalar = indexing::scalar(config.wide);
+    Some(args::work(Key::of("fold").with(&config), move || build(&config), groups, scalar, &all))
 }
 
 /// Do rows lie side by side, and the elements of a row apart?
@@ -258,10 +258,10 @@ impl FoldConfig {
         let fold = word(self.fold);
         let [a, b] = self.ranks;
         let crossed = if crossed { "_crossed" } else { "" };
-        let apart = if self.apart { "_apart" } else { "" };
+        let multi_block = if self.multi_block { "_multi_block" } else { "" };
         let wide = if self.wide { "_wide" } else { "" };
         format!(
-            "fold_{fold}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{apart}{wide}",
+            "fold_{fold}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{multi_block}{wide}",
             self.elem,
             self.to,
             self.length.words()
@@ -276,27 +276,27 @@ struct AxisGroup<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(form: &FoldConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [form.length.invocations(form.tile), 1, 1]);
-    let x = k.buffer("x", form.elem, Access::Read);
-    let y = k.buffer("y", form.to, Access::Write);
+pub fn build(config: &FoldConfig) -> Kernel {
+    let k = Builder::new(&config.name(), [config.length.invocations(config.tile), 1, 1]);
+    let x = k.buffer("x", config.elem, Access::Read);
+    let y = k.buffer("y", config.to, Access::Write);
     let count = 3
-        + usize::from(form.apart)
-        + form.ranks.iter().map(|&r| indexing::count(r, form.wide) + r).sum::<usize>();
-    let numbers = LaunchArgs::new(&k, indexing::scalar(form.wide), count);
-    let (rows, n, offset) = (numbers.get("rows"), numbers.get("n"), numbers.get("offset"));
-    let blocks = form.apart.then(|| numbers.get("blocks"));
-    let [outer, inner] = [("row", form.ranks[0]), ("in", form.ranks[1])].map(|(name, rank)| AxisGroup {
-        axes: Axes::read(&numbers, name, rank, form.wide),
-        strides: indexing::strides(&numbers, &format!("{name}_stride"), rank),
+        + usize::from(config.multi_block)
+        + config.ranks.iter().map(|&r| indexing::count(r, config.wide) + r).sum::<usize>();
+    let args = LaunchArgs::new(&k, indexing::scalar(config.wide), count);
+    let (rows, n, offset) = (args.get("rows"), args.get("n"), args.get("offset"));
+    let blocks = config.multi_block.then(|| args.get("blocks"));
+    let [outer, inner] = [("row", config.ranks[0]), ("in", config.ranks[1])].map(|(name, rank)| AxisGroup {
+        axes: Axes::read(&args, name, rank, config.wide),
+        strides: indexing::strides(&args, &format!("{name}_stride"), rank),
     });
     // What a row of the workgroup is: a row, or a block of one.
     let size = order::BLOCK as i64;
-    let units = blocks.map_or(rows, |blocks| rows * blocks);
-    let r = BlockRow::new(&k, form.tile, form.length, n.scalar(), form.scalar);
-    let unit = group_number(&k, rows.scalar()) * i64::from(form.tile.rows) + r.row.to(rows.scalar());
+    let groups = blocks.map_or(rows, |blocks| rows * blocks);
+    let r = BlockRow::new(&k, config.tile, config.length, n.scalar(), config.scalar);
+    let unit = linear_group_id(&k, rows.scalar()) * i64::from(config.tile.rows) + r.row.to(rows.scalar());
     // Rows past the last one are the last one, and nobody stores them: the whole workgroup has to go along.
-    let here = unit.min(units - 1);
+    let here = unit.min(groups - 1);
     let (row, begin, count) = match blocks {
         Some(blocks) => {
             let begin = here % blocks * size;
@@ -306,12 +306,12 @@ pub fn build(form: &FoldConfig) -> Kernel {
         None => (here, n.like(0), n),
     };
     let first = indexing::position(offset, &outer.axes.index(row), &outer.strides);
-    let result = r.fold(form.fold, count, &|i| {
+    let result = r.fold(config.fold, count, &|i| {
         let at = indexing::position(first, &inner.axes.index(begin + i), &inner.strides);
-        k.load(x, at, 1).to(form.scalar)
+        k.load(x, at, 1).to(config.scalar)
     });
-    k.if_(unit.lt(units), || {
-        k.if_(r.leads(), || k.store(y, unit, result.to(form.to.scalar())));
+    k.if_(unit.lt(groups), || {
+        k.if_(r.leads(), || k.store(y, unit, result.to(config.to.scalar())));
     });
     k.finish()
 }

@@ -10,7 +10,7 @@ use super::rowwise::{RowFormula, rows};
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::builder::{Builder, Val};
@@ -19,10 +19,10 @@ use elinvar_kernel::lane::Term;
 use elinvar_ops::rows::{RowOut, STATS};
 
 /// Rows that fill a device without being cut.
-const MANY_ROWS: usize = 256;
+const FULL_DEVICE_ROWS: usize = 256;
 /// Invocations of a workgroup that makes results, and how many elements each of them takes.
-const GROUP: u32 = 256;
-const EACH: i64 = 4;
+const BLOCK_THREADS: u32 = 256;
+const ELEMENTS_PER_THREAD: i64 = 4;
 
 /// What a kernel is built for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub struct MultiBlockRowwiseConfig {
     /// The statistic whose terms are folded; `None` if the results are made.
     pub fold: Option<usize>,
     /// What an invocation may hold.
-    pub hold: RegisterBudget,
+    pub budget: RegisterBudget,
     /// Joined axes of the rows, and in a row.
     pub ranks: [usize; 2],
     /// Are there positions beyond 2^30?
@@ -47,7 +47,7 @@ pub fn steps<'a>(
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
-    hold: RegisterBudget,
+    budget: RegisterBudget,
 ) -> LaunchSequence<'a> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
@@ -56,8 +56,8 @@ pub fn steps<'a>(
     let mut all =
         LaunchSequence { results: vec![BufferSpec::of(dtype.into(), len)], ..LaunchSequence::default() };
     let operands: Vec<BufferSlot> = (0..x.len()).map(BufferSlot::Operand).collect();
-    if count >= MANY_ROWS || block_reduce::is_enough(count, n, hold) {
-        if let Some(work) = rows(f, dtype, x, kept, hold) {
+    if count >= FULL_DEVICE_ROWS || block_reduce::is_enough(count, n, budget) {
+        if let Some(work) = rows(f, dtype, x, kept, budget) {
             all.push(work, &[&operands[..], &[BufferSlot::Result(0)]].concat());
         }
         return all;
@@ -74,12 +74,12 @@ pub fn steps<'a>(
         all.scratch.extend([BufferSpec::of(between, count * blocks), BufferSpec::of(between, count)]);
         let (parts, whole) = (BufferSlot::Scratch(at), BufferSlot::Scratch(at + 1));
         let buffers = [&operands[..], &folded, &[parts]].concat();
-        all.push(launch(f, dtype, x, kept, (Some(j), hold)), &buffers);
+        all.push(launch(f, dtype, x, kept, (Some(j), budget)), &buffers);
         fold::joins(&mut all, (fold, scalar), between, [count, blocks], parts, whole);
         folded.push(whole);
     }
     let buffers = [&operands[..], &folded, &[BufferSlot::Result(0)]].concat();
-    all.push(launch(f, dtype, x, kept, (None, hold)), &buffers);
+    all.push(launch(f, dtype, x, kept, (None, budget)), &buffers);
     all
 }
 
@@ -88,36 +88,36 @@ fn launch<'a>(
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
-    (fold, hold): (Option<usize>, RegisterBudget),
+    (fold, budget): (Option<usize>, RegisterBudget),
 ) -> Work<'a> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
     let n: usize = shape[kept..].iter().product();
     let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
     let [outer, inner] = [indexing::join(&layouts, 0, kept), indexing::join(&layouts, kept, shape.rank())];
-    let form = MultiBlockRowwiseConfig {
+    let config = MultiBlockRowwiseConfig {
         dtype,
         operands: x.iter().map(|(_, d)| Elem::from(*d)).collect(),
         fold,
-        hold,
+        budget,
         ranks: [outer.dims.len(), inner.dims.len()],
         wide: layouts.iter().any(|l| is_wide(l)),
     };
     let pieces = match (fold, f.out()) {
         (Some(_), _) => n.div_ceil(order::BLOCK),
-        (None, RowOut::Each) => n.div_ceil((i64::from(GROUP) * EACH) as usize),
+        (None, RowOut::Each) => n.div_ceil((i64::from(BLOCK_THREADS) * ELEMENTS_PER_THREAD) as usize),
         (None, RowOut::Once | RowOut::Statistics) => 1,
     };
     let mut all = vec![count as i64, n as i64, pieces as i64];
-    all.extend(indexing::sizes(&outer.dims, form.wide));
-    all.extend(indexing::sizes(&inner.dims, form.wide));
+    all.extend(indexing::sizes(&outer.dims, config.wide));
+    all.extend(indexing::sizes(&inner.dims, config.wide));
     for (i, l) in layouts.iter().enumerate() {
         all.push(l.offset() as i64);
         all.extend(outer.strides[i].iter().chain(&inner.strides[i]).map(|&s| s as i64));
     }
-    let key = f.key(Key::of("long_rows").with(&form));
-    let scalar = indexing::scalar(form.wide);
-    args::work(key, move || build(f, &form), grid((count * pieces) as u64), scalar, &all)
+    let key = f.key(Key::of("multi_block_rowwise").with(&config));
+    let scalar = indexing::scalar(config.wide);
+    args::work(key, move || build(f, &config), grid((count * pieces) as u64), scalar, &all)
 }
 
 impl MultiBlockRowwiseConfig {
@@ -126,46 +126,46 @@ impl MultiBlockRowwiseConfig {
         let [a, b] = self.ranks;
         let stage = self.fold.map_or_else(|| "results".to_string(), |j| format!("fold{j}"));
         let wide = if self.wide { "_wide" } else { "" };
-        let hold = match self.hold {
+        let budget = match self.budget {
             RegisterBudget::One => "",
             RegisterBudget::Many => "_many",
         };
-        format!("long_rows_{}_{stage}{elems}_{}_{a}_{b}{hold}{wide}", f.name(), self.dtype)
+        format!("multi_block_rowwise_{}_{stage}{elems}_{}_{a}_{b}{budget}{wide}", f.name(), self.dtype)
     }
 }
 
 /// The kernel of a form: the operands, the folds of the statistics so far, and what comes out.
-pub fn build(f: &dyn RowFormula, form: &MultiBlockRowwiseConfig) -> Kernel {
+pub fn build(f: &dyn RowFormula, config: &MultiBlockRowwiseConfig) -> Kernel {
     let tile = RowTile { lanes: order::LANES as u32, rows: 1, crossed: false };
-    let group = if form.fold.is_some() { tile.invocations() } else { GROUP };
-    let k = Builder::new(&form.name(f), [group, 1, 1]);
-    let c = Compute::from(form.dtype);
-    let places: Vec<Place> = (form.operands.iter().enumerate())
+    let group = if config.fold.is_some() { tile.invocations() } else { BLOCK_THREADS };
+    let k = Builder::new(&config.name(f), [group, 1, 1]);
+    let c = Compute::from(config.dtype);
+    let places: Vec<Place> = (config.operands.iter().enumerate())
         .map(|(i, &e)| k.buffer(&format!("x{i}"), e, Access::Read))
         .collect();
-    let known = form.fold.unwrap_or(f.folds().len());
+    let known = config.fold.unwrap_or(f.folds().len());
     let folded: Vec<Place> =
         (0..known).map(|j| k.buffer(&format!("folded{j}"), elem(c.scalar()), Access::Read)).collect();
-    let out = if form.fold.is_some() { elem(c.scalar()) } else { form.dtype.into() };
+    let out = if config.fold.is_some() { elem(c.scalar()) } else { config.dtype.into() };
     let y = k.buffer("y", out, Access::Write);
-    let [a, b] = form.ranks;
-    let sizes = indexing::count(a, form.wide) + indexing::count(b, form.wide);
-    let numbers = LaunchArgs::new(&k, indexing::scalar(form.wide), 3 + sizes + places.len() * (1 + a + b));
-    let [rows, n, pieces] = ["rows", "n", "pieces"].map(|name| numbers.get(name));
-    let outer = Axes::read(&numbers, "row", a, form.wide);
-    let inner = Axes::read(&numbers, "in", b, form.wide);
+    let [a, b] = config.ranks;
+    let sizes = indexing::count(a, config.wide) + indexing::count(b, config.wide);
+    let args = LaunchArgs::new(&k, indexing::scalar(config.wide), 3 + sizes + places.len() * (1 + a + b));
+    let [rows, n, pieces] = ["rows", "n", "pieces"].map(|name| args.get(name));
+    let outer = Axes::read(&args, "row", a, config.wide);
+    let inner = Axes::read(&args, "in", b, config.wide);
     // The last row of a grid may have workgroups too many: they go along, and store nothing.
-    let unit = group_number(&k, rows.scalar());
+    let unit = linear_group_id(&k, rows.scalar());
     let inside = unit.min(rows * pieces - 1);
     let exists = unit.lt(rows * pieces);
     let (row, piece) = (inside / pieces, inside % pieces);
     let at = outer.index(row);
     let operands: Vec<(Place, Val, Vec<Val>)> = (places.iter().enumerate())
         .map(|(i, &place)| {
-            let offset = numbers.get(&format!("offset{i}"));
+            let offset = args.get(&format!("offset{i}"));
             let first =
-                indexing::position(offset, &at, &indexing::strides(&numbers, &format!("row_stride{i}"), a));
-            (place, first, indexing::strides(&numbers, &format!("in_stride{i}"), b))
+                indexing::position(offset, &at, &indexing::strides(&args, &format!("row_stride{i}"), a));
+            (place, first, indexing::strides(&args, &format!("in_stride{i}"), b))
         })
         .collect();
     let element = |i: Val<'_>| {
@@ -181,10 +181,10 @@ pub fn build(f: &dyn RowFormula, form: &MultiBlockRowwiseConfig) -> Kernel {
         s[j] = f.finish(c, j, Term::Value(k.load(place, row, 1)), &s, count);
     }
     let t = k.builtin(Builtin::LocalIndex).to(n.scalar());
-    match (form.fold, f.out()) {
+    match (config.fold, f.out()) {
         (Some(j), _) => {
             let size = order::BLOCK as i64;
-            let length = RowLength::of(order::BLOCK, form.hold);
+            let length = RowLength::of(order::BLOCK, config.budget);
             let r = BlockRow::new(&k, tile, length, n.scalar(), c.scalar());
             let begin = piece * size;
             // The last block may be shorter.
@@ -194,8 +194,9 @@ pub fn build(f: &dyn RowFormula, form: &MultiBlockRowwiseConfig) -> Kernel {
             k.if_(leads, || k.store(y, unit, result));
         }
         (None, RowOut::Each) => {
-            let first = piece * (i64::from(GROUP) * EACH) + t;
-            let places: Vec<Val> = (0..EACH).map(|e| first + e * i64::from(GROUP)).collect();
+            let first = piece * (i64::from(BLOCK_THREADS) * ELEMENTS_PER_THREAD) + t;
+            let places: Vec<Val> =
+                (0..ELEMENTS_PER_THREAD).map(|e| first + e * i64::from(BLOCK_THREADS)).collect();
             let store =
                 |i: Val<'_>, x: &[Term<'_>]| k.store(y, row * n + i, f.result(c, x, &s, count).value(&k));
             let one_by_one = || {
@@ -203,10 +204,11 @@ pub fn build(f: &dyn RowFormula, form: &MultiBlockRowwiseConfig) -> Kernel {
                     k.if_(exists & i.lt(n), || store(i, &element(i)));
                 }
             };
-            match form.hold {
+            match config.budget {
                 RegisterBudget::One => one_by_one(),
                 RegisterBudget::Many => {
-                    let whole = exists & !n.lt((piece + 1) * (i64::from(GROUP) * EACH));
+                    let whole =
+                        exists & !n.lt((piece + 1) * (i64::from(BLOCK_THREADS) * ELEMENTS_PER_THREAD));
                     let together = || {
                         let x: Vec<Vec<Term>> = places.iter().map(|&i| element(i)).collect();
                         places.iter().zip(&x).for_each(|(&i, x)| store(i, x));

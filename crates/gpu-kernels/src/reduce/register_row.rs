@@ -11,16 +11,16 @@ use elinvar_ops::backend::Fold;
 
 /// Registers of 32 bits that may hold elements. A softmax of 4096 elements, which holds 32, takes 48 registers in all, and one of
 /// 8000 takes 96 (ptxas for sm_90), so that ten and five workgroups of 128 fit on a multiprocessor: enough is under way.
-const REGISTERS: u32 = 64;
+const MAX_ROW_REGISTERS: u32 = 64;
 
 /// Blocks of a row that may lie side by side, each with 128 invocations that hold its 4096 elements: a workgroup of 1024 has 64 registers
 /// for each, and half of them for elements. On an H100 the statistics of 64 channels of 25,088 numbers took 15 us with two rounds of
 /// four blocks, read for the mean and again for the squares, and take 9.
-const MOST_BESIDE: u32 = 8;
-const REGISTERS_BESIDE: u32 = 256;
+const MAX_PARALLEL_BLOCKS: u32 = 8;
+const MAX_ROW_REGISTERS_PARALLEL: u32 = 256;
 
 /// Turns of a block.
-const BLOCK_TURNS: u32 = (order::BLOCK / order::LANES) as u32;
+const ROUNDS_PER_BLOCK: u32 = (order::BLOCK / order::LANES) as u32;
 
 /// How many elements of a row an invocation holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,52 +30,55 @@ pub struct RegisterRow {
     /// Turns, of the first ones, in which all lanes have an element, whatever the row.
     sure: u32,
     /// Blocks side by side, each of so many turns.
-    beside: u32,
+    parallel_blocks: u32,
 }
 
 impl RegisterRow {
     /// Of rows of `n` elements; `None` if they are not to be held. An element takes so many registers.
-    pub fn of(n: usize, tile: RowTile, registers: u32, hold: RegisterBudget) -> Option<RegisterRow> {
+    pub fn of(n: usize, tile: RowTile, registers: u32, budget: RegisterBudget) -> Option<RegisterRow> {
         if n > 2 * order::BLOCK {
-            return RegisterRow::of_blocks(n, tile, registers, hold);
+            return RegisterRow::of_blocks(n, tile, registers, budget);
         }
         let turns = u32::try_from(n.div_ceil(order::LANES)).ok().filter(|&t| t > 0)?;
         // Of a kernel's turns, less than a fifth are for nothing in a row.
         let step = (turns.next_power_of_two() / 8).max(1);
         let turns = turns.checked_next_multiple_of(step)?;
-        let fits = turns.checked_mul(lanes(n) / tile.lanes * registers).is_some_and(|all| all <= REGISTERS);
+        let fits =
+            turns.checked_mul(lanes(n) / tile.lanes * registers).is_some_and(|all| all <= MAX_ROW_REGISTERS);
         let whole = n == turns as usize * order::LANES;
         let sure = if whole { turns } else { turns - step };
-        (hold == RegisterBudget::Many && fits).then_some(RegisterRow { turns, sure, beside: 1 })
+        (budget == RegisterBudget::Many && fits).then_some(RegisterRow { turns, sure, parallel_blocks: 1 })
     }
     /// Of longer rows, whose blocks lie side by side.
-    fn of_blocks(n: usize, tile: RowTile, registers: u32, hold: RegisterBudget) -> Option<RegisterRow> {
+    fn of_blocks(n: usize, tile: RowTile, registers: u32, budget: RegisterBudget) -> Option<RegisterRow> {
         let alone = (tile.lanes, tile.rows) == (order::LANES as u32, 1);
-        let beside = u32::try_from(n.div_ceil(order::BLOCK).next_power_of_two()).ok()?;
-        let fits = beside <= MOST_BESIDE
-            && registers.checked_mul(beside * BLOCK_TURNS).is_some_and(|all| all <= REGISTERS_BESIDE);
-        let sure = if n == beside as usize * order::BLOCK { BLOCK_TURNS } else { 0 };
-        (hold == RegisterBudget::Many && alone && fits).then_some(RegisterRow {
-            turns: BLOCK_TURNS,
+        let parallel_blocks = u32::try_from(n.div_ceil(order::BLOCK).next_power_of_two()).ok()?;
+        let fits = parallel_blocks <= MAX_PARALLEL_BLOCKS
+            && registers
+                .checked_mul(parallel_blocks * ROUNDS_PER_BLOCK)
+                .is_some_and(|all| all <= MAX_ROW_REGISTERS_PARALLEL);
+        let sure = if n == parallel_blocks as usize * order::BLOCK { ROUNDS_PER_BLOCK } else { 0 };
+        (budget == RegisterBudget::Many && alone && fits).then_some(RegisterRow {
+            turns: ROUNDS_PER_BLOCK,
             sure,
-            beside,
+            parallel_blocks,
         })
     }
     /// Blocks side by side.
-    pub fn beside(self) -> u32 {
-        self.beside
+    pub fn parallel_blocks(self) -> u32 {
+        self.parallel_blocks
     }
     /// A word for kernels.
     pub fn words(self) -> String {
-        format!("_held{}of{}", self.sure, self.turns)
+        format!("_registers{}of{}", self.sure, self.turns)
     }
 }
 
 /// The elements of an invocation, by number.
 pub struct Elements<'k> {
-    held: RegisterRow,
+    in_registers: RegisterRow,
     /// How far behind the invocation's first each is in the row, or would be.
-    pub far: Vec<i64>,
+    pub offset_of: Vec<i64>,
     /// Is it there? `None` if it surely is.
     pub there: Vec<Option<Val<'k>>>,
     /// The place where it is, or the row's last one.
@@ -84,16 +87,17 @@ pub struct Elements<'k> {
 
 impl<'k> Elements<'k> {
     /// Those of a row of `n` elements.
-    pub fn new(row: &BlockRow<'k>, held: RegisterRow, n: Val<'k>) -> Self {
+    pub fn new(row: &BlockRow<'k>, in_registers: RegisterRow, n: Val<'k>) -> Self {
         let own = row.own();
-        let far: Vec<i64> = (0..held.turns * own).map(|e| row.far(e / own, e % own)).collect();
+        let offset_of: Vec<i64> =
+            (0..in_registers.turns * own).map(|e| row.offset_of(e / own, e % own)).collect();
         let first = row.first();
-        let places: Vec<Val> = far.iter().map(|&far| first + far).collect();
-        let is_sure = |e: u32| e / own < held.sure;
+        let places: Vec<Val> = offset_of.iter().map(|&offset_of| first + offset_of).collect();
+        let is_sure = |e: u32| e / own < in_registers.sure;
         let there: Vec<Option<Val>> =
             (0..).zip(&places).map(|(e, i)| (!is_sure(e)).then(|| i.lt(n))).collect();
         let loaded = (0..).zip(&places).map(|(e, &i)| if is_sure(e) { i } else { i.min(n - 1) }).collect();
-        Elements { held, far, there, loaded }
+        Elements { in_registers, offset_of, there, loaded }
     }
 
     /// The fold of the row's terms, of which these are the invocation's, for all invocations of the row. The whole workgroup comes
@@ -114,8 +118,11 @@ impl<'k> Elements<'k> {
             row.result()
         };
         // There are two blocks at most, which are neighbours.
-        debug_assert!(self.held.turns <= 2 * BLOCK_TURNS, "more than two blocks are joined in another order");
-        let blocks = all.chunks(BLOCK_TURNS as usize * own).map(block);
+        debug_assert!(
+            self.in_registers.turns <= 2 * ROUNDS_PER_BLOCK,
+            "more than two blocks are joined in another order"
+        );
+        let blocks = all.chunks(ROUNDS_PER_BLOCK as usize * own).map(block);
         blocks.reduce(|left, right| left.binary(op, right)).expect("there is a turn")
     }
 }

@@ -1,7 +1,7 @@
 //! Row-wise ops: statistics of a row, then a value for each element or for the row, in one kernel.
 //!
 //! Each statistic is a fold of terms in the canonical order (see `row`), computed anew from the operands, so a row may
-//! be of any length. Where a device has registers for it, the elements of a shorter row are read once and held (see `held`); an
+//! be of any length. Where a device has registers for it, the elements of a shorter row are read once and held (see `in_registers`); an
 //! operand that is the same for all rows, as weights are, is not: it comes out of a cache. What the formula does at an element is
 //! the catalogue's formula.
 
@@ -9,7 +9,7 @@ use super::block_reduce::{BlockRow, RegisterBudget, RowLength, RowTile};
 use super::register_row::{Elements, RegisterRow};
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::builder::{Builder, Val};
@@ -140,7 +140,7 @@ pub struct RowwiseConfig {
     /// How long rows are.
     pub length: RowLength,
     /// How many elements of them are held, and of which operands; `None` if none are.
-    held: Option<(RegisterRow, Vec<bool>)>,
+    in_registers: Option<(RegisterRow, Vec<bool>)>,
     /// Joined axes of the rows, and in a row.
     pub ranks: [usize; 2],
     /// Are there positions beyond 2^30?
@@ -148,7 +148,7 @@ pub struct RowwiseConfig {
 }
 
 /// So few rows have a multiprocessor each, or two.
-const FEW_ROWS: usize = 256;
+const ROWS_PER_MULTIPROCESSOR: usize = 256;
 
 /// The sum of the products of two operands.
 #[derive(Clone, Copy, Debug)]
@@ -194,9 +194,9 @@ pub fn rows<'a>(
     dtype: DType,
     x: &[(&Layout, DType)],
     kept: usize,
-    hold: RegisterBudget,
+    budget: RegisterBudget,
 ) -> Option<Work<'a>> {
-    rows_to(f, dtype, x, kept, dtype.into(), hold)
+    rows_to(f, dtype, x, kept, dtype.into(), budget)
 }
 
 /// The same with a result of another type of memory.
@@ -206,7 +206,7 @@ pub(crate) fn rows_to<'a>(
     x: &[(&Layout, DType)],
     kept: usize,
     to: Elem,
-    hold: RegisterBudget,
+    budget: RegisterBudget,
 ) -> Option<Work<'a>> {
     let shape = x[0].0.shape();
     let count: usize = shape[..kept].iter().product();
@@ -216,52 +216,52 @@ pub(crate) fn rows_to<'a>(
     }
     let layouts: Vec<&Layout> = x.iter().map(|(l, _)| *l).collect();
     let [outer, inner] = [indexing::join(&layouts, 0, kept), indexing::join(&layouts, kept, shape.rank())];
-    let tile = RowTile::of(n, super::fold::crossed(&outer, &inner), hold);
+    let tile = RowTile::of(n, super::fold::crossed(&outer, &inner), budget);
     // There may be one row only, in which nothing is read again for others.
     let varies = outer.strides.iter().map(|s| s.is_empty() || s.iter().any(|&s| s != 0));
     let varies: Vec<bool> = varies.collect();
     // Long rows that are many take turns: while one's elements come, another's are folded, and several are on a multiprocessor.
-    let stays = n <= 2 * order::BLOCK || count <= FEW_ROWS;
-    let held = if stays { held(f, dtype, n, tile, &varies, hold) } else { None };
-    let length = match held {
-        Some(held) => RowLength::held(n, held.beside()),
-        None => RowLength::of(n, hold).beside(n, tile, hold),
+    let stays = n <= 2 * order::BLOCK || count <= ROWS_PER_MULTIPROCESSOR;
+    let in_registers = if stays { in_registers(f, dtype, n, tile, &varies, budget) } else { None };
+    let length = match in_registers {
+        Some(in_registers) => RowLength::in_registers(n, in_registers.parallel_blocks()),
+        None => RowLength::of(n, budget).parallel_blocks(n, tile, budget),
     };
-    let form = RowwiseConfig {
+    let config = RowwiseConfig {
         dtype,
         operands: x.iter().map(|(_, d)| Elem::from(*d)).collect(),
         to,
         tile,
         length,
-        held: held.map(|h| (h, varies)),
+        in_registers: in_registers.map(|h| (h, varies)),
         ranks: [outer.dims.len(), inner.dims.len()],
         wide: layouts.iter().any(|l| is_wide(l)),
     };
     let mut all = vec![count as i64, n as i64];
-    all.extend(indexing::sizes(&outer.dims, form.wide));
-    all.extend(indexing::sizes(&inner.dims, form.wide));
+    all.extend(indexing::sizes(&outer.dims, config.wide));
+    all.extend(indexing::sizes(&inner.dims, config.wide));
     for (i, l) in layouts.iter().enumerate() {
         all.push(l.offset() as i64);
         all.extend(outer.strides[i].iter().chain(&inner.strides[i]).map(|&s| s as i64));
     }
-    let groups = grid(count.div_ceil(form.tile.rows as usize) as u64);
-    let (key, scalar) = (f.key(Key::of("rows").with(&form)), indexing::scalar(form.wide));
-    Some(args::work(key, move || build(f, &form), groups, scalar, &all))
+    let groups = grid(count.div_ceil(config.tile.rows as usize) as u64);
+    let (key, scalar) = (f.key(Key::of("rowwise").with(&config)), indexing::scalar(config.wide));
+    Some(args::work(key, move || build(f, &config), groups, scalar, &all))
 }
 
 /// How many elements of a row are held, of the operands that vary from row to row; `None` if nothing would be read twice.
-fn held(
+fn in_registers(
     f: &dyn RowFormula,
     dtype: DType,
     n: usize,
     tile: RowTile,
     varies: &[bool],
-    hold: RegisterBudget,
+    budget: RegisterBudget,
 ) -> Option<RegisterRow> {
     let passes = f.folds().len() + usize::from(f.out() == RowOut::Each);
     let operands = varies.iter().filter(|&&v| v).count() as u32;
     let words = Compute::from(dtype).scalar().bits() / 32;
-    if passes < 2 { None } else { RegisterRow::of(n, tile, operands.max(1) * words, hold) }
+    if passes < 2 { None } else { RegisterRow::of(n, tile, operands.max(1) * words, budget) }
 }
 
 impl RowwiseConfig {
@@ -270,13 +270,13 @@ impl RowwiseConfig {
         let elems: String = self.operands.iter().map(|e| format!("_{e}")).collect();
         let [a, b] = self.ranks;
         let crossed = if crossed { "_crossed" } else { "" };
-        let held = self.held.as_ref().map_or(String::new(), |(held, of)| {
+        let in_registers = self.in_registers.as_ref().map_or(String::new(), |(in_registers, of)| {
             let of: String = of.iter().map(|&is| if is { 'h' } else { 's' }).collect();
-            format!("{}{of}", held.words())
+            format!("{}{of}", in_registers.words())
         });
         let wide = if self.wide { "_wide" } else { "" };
         format!(
-            "rows_{}{elems}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{held}{wide}",
+            "rowwise_{}{elems}_{}_{}_l{lanes}of{}r{rows}_{a}_{b}{crossed}{in_registers}{wide}",
             f.name(),
             self.dtype,
             self.to,
@@ -293,37 +293,37 @@ struct RowOperand<'k> {
 }
 
 /// The kernel of a form.
-pub fn build(f: &dyn RowFormula, form: &RowwiseConfig) -> Kernel {
-    let k = Builder::new(&form.name(f), [form.length.invocations(form.tile), 1, 1]);
-    let c = Compute::from(form.dtype);
-    let places: Vec<Place> = (form.operands.iter().enumerate())
+pub fn build(f: &dyn RowFormula, config: &RowwiseConfig) -> Kernel {
+    let k = Builder::new(&config.name(f), [config.length.invocations(config.tile), 1, 1]);
+    let c = Compute::from(config.dtype);
+    let places: Vec<Place> = (config.operands.iter().enumerate())
         .map(|(i, &e)| k.buffer(&format!("x{i}"), e, Access::Read))
         .collect();
-    let y = k.buffer("y", form.to, Access::Write);
-    let [a, b] = form.ranks;
-    let sizes = indexing::count(a, form.wide) + indexing::count(b, form.wide);
-    let numbers = LaunchArgs::new(&k, indexing::scalar(form.wide), 2 + sizes + places.len() * (1 + a + b));
-    let (rows, n) = (numbers.get("rows"), numbers.get("n"));
-    let outer = Axes::read(&numbers, "row", a, form.wide);
-    let inner = Axes::read(&numbers, "in", b, form.wide);
+    let y = k.buffer("y", config.to, Access::Write);
+    let [a, b] = config.ranks;
+    let sizes = indexing::count(a, config.wide) + indexing::count(b, config.wide);
+    let args = LaunchArgs::new(&k, indexing::scalar(config.wide), 2 + sizes + places.len() * (1 + a + b));
+    let (rows, n) = (args.get("rows"), args.get("n"));
+    let outer = Axes::read(&args, "row", a, config.wide);
+    let inner = Axes::read(&args, "in", b, config.wide);
 
-    let r = BlockRow::new(&k, form.tile, form.length, n.scalar(), c.scalar());
-    let row = group_number(&k, rows.scalar()) * i64::from(form.tile.rows) + r.row.to(rows.scalar());
+    let r = BlockRow::new(&k, config.tile, config.length, n.scalar(), c.scalar());
+    let row = linear_group_id(&k, rows.scalar()) * i64::from(config.tile.rows) + r.row.to(rows.scalar());
     let at = outer.index(row.min(rows - 1));
     let operands: Vec<RowOperand> = (places.iter().enumerate())
         .map(|(i, &place)| {
-            let offset = numbers.get(&format!("offset{i}"));
+            let offset = args.get(&format!("offset{i}"));
             let first =
-                indexing::position(offset, &at, &indexing::strides(&numbers, &format!("row_stride{i}"), a));
-            RowOperand { place, first, strides: indexing::strides(&numbers, &format!("in_stride{i}"), b) }
+                indexing::position(offset, &at, &indexing::strides(&args, &format!("row_stride{i}"), a));
+            RowOperand { place, first, strides: indexing::strides(&args, &format!("in_stride{i}"), b) }
         })
         .collect();
     let length = Term::Value(n.to(c.scalar()));
     // Statistics that a formula has not, or not yet, are 0.
     let s = [Term::Number(Constant::int(c.scalar(), 0)); STATS];
     let all = RowwiseBody { k: &k, f, c, operands, inner, r, n, length, s, exists: row.lt(rows), row, y };
-    match &form.held {
-        Some((held, of)) => all.held(*held, of),
+    match &config.in_registers {
+        Some((in_registers, of)) => all.in_registers(*in_registers, of),
         None => all.anew(),
     }
     k.finish()
@@ -395,16 +395,16 @@ impl<'k> RowwiseBody<'k, '_> {
     }
 
     /// Elements of some operands are read once.
-    fn held(mut self, held: RegisterRow, of: &[bool]) {
-        let all = Elements::new(&self.r, held, self.n);
+    fn in_registers(mut self, in_registers: RegisterRow, of: &[bool]) {
+        let all = Elements::new(&self.r, in_registers, self.n);
         let at: Vec<Vec<Val>> = all.loaded.iter().map(|&i| self.inner.index(i)).collect();
         let read = |(o, &is): (&RowOperand<'k>, &bool)| -> Vec<Term<'k>> {
             if is { at.iter().map(|at| self.load(o, at)).collect() } else { Vec::new() }
         };
         let registers: Vec<Vec<Term>> = self.operands.iter().zip(of).map(read).collect();
         let element = |code: &Self, e: usize| {
-            let one = |(o, held): (&RowOperand<'k>, &Vec<Term<'k>>)| {
-                held.get(e).copied().unwrap_or_else(|| code.load(o, &at[e]))
+            let one = |(o, in_registers): (&RowOperand<'k>, &Vec<Term<'k>>)| {
+                in_registers.get(e).copied().unwrap_or_else(|| code.load(o, &at[e]))
             };
             code.operands.iter().zip(&registers).map(one).collect::<Vec<Term>>()
         };
@@ -422,7 +422,7 @@ impl<'k> RowwiseBody<'k, '_> {
         // Not from where elements were loaded: a register for each of those would be kept until here.
         let first = self.row * self.n + self.r.first();
         let store = |e: usize| {
-            let store = || self.k.store(self.y, first + all.far[e], result(e));
+            let store = || self.k.store(self.y, first + all.offset_of[e], result(e));
             match all.there[e] {
                 Some(there) => self.k.if_(there, store),
                 None => store(),

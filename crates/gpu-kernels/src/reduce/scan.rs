@@ -15,7 +15,7 @@ use super::fold;
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
-use crate::launch::{Key, Work, grid, group_number};
+use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing::{self, Axes, is_wide};
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, Layout};
@@ -25,8 +25,8 @@ use elinvar_ops::backend::Scan;
 
 /// Invocations of a workgroup whose rows lie one after the other, and of one whose rows lie side by side: four of whole blocks, or of
 /// 64-bit numbers two, so that its elements fit 18 KiB.
-const ALONG: u32 = 128;
-const CROSSED: u32 = 256;
+const ROW_THREADS: u32 = 128;
+const COLUMN_THREADS: u32 = 256;
 
 /// How rows are given to the invocations of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ struct ScanTile {
 impl ScanTile {
     fn of(n: usize, crossed: bool, scalar: Scalar) -> ScanTile {
         let groups = n.clamp(1, SCAN_BLOCK).div_ceil(SCAN_GROUP).next_power_of_two() as u32;
-        let invocations = if crossed { CROSSED * 32 / scalar.bits() } else { ALONG };
+        let invocations = if crossed { COLUMN_THREADS * 32 / scalar.bits() } else { ROW_THREADS };
         ScanTile { groups, rows: invocations / groups, crossed }
     }
     fn invocations(self) -> u32 {
@@ -55,8 +55,8 @@ impl ScanTile {
 }
 
 /// Rows that fill a device without being cut, and blocks of a row that are not worth cutting.
-const MANY_ROWS: usize = 128;
-const FEW_BLOCKS: usize = 8;
+const FULL_DEVICE_ROWS: usize = 128;
+const MIN_BLOCKS: usize = 8;
 
 /// The work of a scan along the last axis. Operand: x. Result: its prefixes.
 pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'static> {
@@ -66,7 +66,7 @@ pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'st
     let n = x.shape().last().copied().unwrap_or(1);
     let (rows, blocks) = (len.checked_div(n).unwrap_or(0), n.div_ceil(SCAN_BLOCK));
     let scalar = scalar(dtype);
-    if rows >= MANY_ROWS || blocks <= FEW_BLOCKS {
+    if rows >= FULL_DEVICE_ROWS || blocks <= MIN_BLOCKS {
         if let Some(work) = scan(f, x, dtype, to) {
             all.push(work, &[BufferSlot::Operand(0), BufferSlot::Result(0)]);
         }
@@ -83,7 +83,7 @@ pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'st
     let number = indexing::scalar(wide);
     all.push(args::work(key, chain, grid(rows as u64), number, &sizes), &[scanned, before]);
     let to = Elem::from(to);
-    let groups = grid(len.div_ceil(SPREAD as usize) as u64);
+    let groups = grid(len.div_ceil(JOIN_THREADS as usize) as u64);
     let key = Key::of("scan_spread").with(&(f, scalar, to, wide));
     let spread = move || spread(f, scalar, to, wide);
     all.push(args::work(key, spread, groups, number, &sizes), &[scanned, before, BufferSlot::Result(0)]);
@@ -91,7 +91,7 @@ pub fn steps(f: Scan, x: &Layout, dtype: DType, to: DType) -> LaunchSequence<'st
 }
 
 /// Invocations of the kernels that join blocks.
-const SPREAD: u32 = 256;
+const JOIN_THREADS: u32 = 256;
 
 fn op(f: Scan) -> (&'static str, Binary) {
     match f {
@@ -114,19 +114,19 @@ fn scalar(dtype: DType) -> Scalar {
 pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
     let (word, op) = op(f);
     let name = format!("scan_chain_{word}_{scalar}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [SPREAD, 1, 1]);
+    let k = Builder::new(&name, [JOIN_THREADS, 1, 1]);
     let x = k.buffer("x", elem(scalar), Access::Read);
     let before = k.buffer("before", elem(scalar), Access::Write);
     let s = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, s, 3);
-    let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| numbers.get(n));
-    let shared = k.shared("ends", elem(scalar), SPREAD);
+    let args = LaunchArgs::new(&k, s, 3);
+    let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| args.get(n));
+    let shared = k.shared("ends", elem(scalar), JOIN_THREADS);
     // The last row of a grid may have workgroups too many: they go along, and store nothing.
-    let asked = group_number(&k, s);
+    let asked = linear_group_id(&k, s);
     let row = asked.min(rows - 1);
     let t = k.local_id(0);
     let zero = k.int(scalar, 0);
-    let (first, step) = (n.like(0), n.like(i64::from(SPREAD)));
+    let (first, step) = (n.like(0), n.like(i64::from(JOIN_THREADS)));
     k.for_(first, blocks, step, &[zero], |from, carried| {
         let b = from + t.to(s);
         let end = ((b + 1) * SCAN_BLOCK as i64).min(n) - 1;
@@ -137,7 +137,7 @@ pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
         // In the place of its end, a block gets what stands before it.
         k.if_(t.eq(k.u32(0)), || {
             let some = SCAN_GROUP as u32;
-            k.for_(k.u32(0), k.u32(SPREAD), k.u32(some), carried, |i, c| {
+            k.for_(k.u32(0), k.u32(JOIN_THREADS), k.u32(some), carried, |i, c| {
                 let mut sum = c[0];
                 let is_first = from.eq(first) & i.eq(k.u32(0));
                 in_turn(&k, shared, i, some, &mut |e, own| {
@@ -154,8 +154,8 @@ pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
         let there = b.lt(blocks) & asked.lt(rows);
         k.if_(there, || k.store(before, row * blocks + b, mine));
         // What the last block ended with is not in its place any more.
-        let last = k.load(shared, k.u32(SPREAD - 1), 1);
-        let end = ((from + i64::from(SPREAD)) * SCAN_BLOCK as i64).min(n) - 1;
+        let last = k.load(shared, k.u32(JOIN_THREADS - 1), 1);
+        let end = ((from + i64::from(JOIN_THREADS)) * SCAN_BLOCK as i64).min(n) - 1;
         let next = last.binary(op, k.load(x, row * n + end, 1));
         // The next ends are written over these.
         k.barrier();
@@ -188,14 +188,14 @@ fn in_turn<'k>(
 pub fn spread(f: Scan, scalar: Scalar, to: Elem, wide: bool) -> Kernel {
     let (word, op) = op(f);
     let name = format!("scan_spread_{word}_{scalar}_{to}{}", if wide { "_wide" } else { "" });
-    let k = Builder::new(&name, [SPREAD, 1, 1]);
+    let k = Builder::new(&name, [JOIN_THREADS, 1, 1]);
     let x = k.buffer("x", elem(scalar), Access::Read);
     let before = k.buffer("before", elem(scalar), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let s = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(&k, s, 3);
-    let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| numbers.get(n));
-    let i = group_number(&k, s) * i64::from(SPREAD) + k.local_id(0).to(s);
+    let args = LaunchArgs::new(&k, s, 3);
+    let [rows, n, blocks] = ["rows", "n", "blocks"].map(|n| args.get(n));
+    let i = linear_group_id(&k, s) * i64::from(JOIN_THREADS) + k.local_id(0).to(s);
     k.if_(i.lt(rows * n), || {
         let (row, block) = (i / n, i % n / SCAN_BLOCK as i64);
         let v = k.load(x, i, 1);
@@ -210,7 +210,7 @@ pub fn scan(f: Scan, x: &Layout, dtype: DType, to: DType) -> Option<Work<'static
     launch(f, x, dtype, to.into(), false)
 }
 
-fn launch(f: Scan, x: &Layout, dtype: DType, to: Elem, apart: bool) -> Option<Work<'static>> {
+fn launch(f: Scan, x: &Layout, dtype: DType, to: Elem, multi_block: bool) -> Option<Work<'static>> {
     if x.shape().numel() == 0 {
         return None;
     }
@@ -221,16 +221,16 @@ fn launch(f: Scan, x: &Layout, dtype: DType, to: Elem, apart: bool) -> Option<Wo
     let wide = is_wide(x);
     let outer = indexing::join(&[x], 0, kept);
     let inner = indexing::join(&[x], kept, x.rank());
-    let crossed = !apart && fold::crossed(&outer, &inner);
+    let crossed = !multi_block && fold::crossed(&outer, &inner);
     let tile = ScanTile::of(n, crossed, scalar(dtype));
     let mut all = vec![rows as i64, n as i64, x.offset() as i64, stride as i64];
     all.extend(indexing::sizes(&outer.dims, wide));
     all.extend(outer.strides[0].iter().map(|&s| s as i64));
-    let form = ScanConfig { f, dtype, to, tile, rank: outer.dims.len(), apart, wide };
-    let key = Key::of("scan").with(&form);
-    let build = move || build(&form);
-    let units = if apart { rows * n.div_ceil(SCAN_BLOCK) } else { rows }.div_ceil(tile.rows as usize);
-    Some(args::work(key, build, grid(units as u64), indexing::scalar(wide), &all))
+    let config = ScanConfig { f, dtype, to, tile, rank: outer.dims.len(), multi_block, wide };
+    let key = Key::of("scan").with(&config);
+    let build = move || build(&config);
+    let groups = if multi_block { rows * n.div_ceil(SCAN_BLOCK) } else { rows }.div_ceil(tile.rows as usize);
+    Some(args::work(key, build, grid(groups as u64), indexing::scalar(wide), &all))
 }
 
 /// What a kernel is built for.
@@ -243,49 +243,50 @@ struct ScanConfig {
     /// Joined axes of the rows.
     rank: usize,
     /// Is it for blocks of rows that know nothing of each other?
-    apart: bool,
+    multi_block: bool,
     wide: bool,
 }
 
 impl ScanConfig {
     fn name(&self) -> String {
-        let ScanConfig { f, dtype, to, tile: ScanTile { groups, rows, crossed }, rank, apart, wide } = *self;
-        let flags = [(crossed, "_crossed"), (apart, "_apart"), (wide, "_wide")];
+        let ScanConfig { f, dtype, to, tile: ScanTile { groups, rows, crossed }, rank, multi_block, wide } =
+            *self;
+        let flags = [(crossed, "_crossed"), (multi_block, "_multi_block"), (wide, "_wide")];
         let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
         format!("scan_{}_{dtype}_{to}_{groups}of{rows}_{rank}{flags}", op(f).0)
     }
 }
 
 /// The kernel of a form.
-fn build(form: &ScanConfig) -> Kernel {
-    let k = Builder::new(&form.name(), [form.tile.invocations(), 1, 1]);
-    write(&k, form);
+fn build(config: &ScanConfig) -> Kernel {
+    let k = Builder::new(&config.name(), [config.tile.invocations(), 1, 1]);
+    write(&k, config);
     k.finish()
 }
 
-fn write<'k>(k: &'k Builder, form: &ScanConfig) {
-    let ScanConfig { f, dtype, to, tile, rank, apart, wide } = *form;
+fn write<'k>(k: &'k Builder, config: &ScanConfig) {
+    let ScanConfig { f, dtype, to, tile, rank, multi_block, wide } = *config;
     let (_, op) = op(f);
     let scalar = scalar(dtype);
     let ScanTile { groups, rows: in_group, crossed } = tile;
     let x = k.buffer("x", dtype.into(), Access::Read);
     let y = k.buffer("y", to, Access::Write);
     let number = indexing::scalar(wide);
-    let numbers = LaunchArgs::new(k, number, 4 + indexing::count(rank, wide) + rank);
-    let [rows, n, offset, stride] = ["rows", "n", "offset", "stride"].map(|n| numbers.get(n));
-    let axes = Axes::read(&numbers, "row", rank, wide);
-    let strides = indexing::strides(&numbers, "row_stride", rank);
+    let args = LaunchArgs::new(k, number, 4 + indexing::count(rank, wide) + rank);
+    let [rows, n, offset, stride] = ["rows", "n", "offset", "stride"].map(|n| args.get(n));
+    let axes = Axes::read(&args, "row", rank, wide);
+    let strides = indexing::strides(&args, "row_stride", rank);
     let (pitch, each) = (i64::from(tile.pitch()), SCAN_GROUP as i64);
-    let held = k.shared("elements", elem(scalar), tile.pitch() * in_group);
+    let smem = k.shared("elements", elem(scalar), tile.pitch() * in_group);
     let last = k.shared("last", elem(scalar), tile.invocations());
 
     let size = SCAN_BLOCK as i64;
     let blocks = (n + (size - 1)) / size;
-    let first_unit = group_number(k, number) * i64::from(in_group);
+    let first_unit = linear_group_id(k, number) * i64::from(in_group);
     // A row of the workgroup, if there is one; and of a row whose blocks stand apart, where its block begins.
     let unit = |of: Val<'k>| {
         let unit = first_unit + of.to(number);
-        if apart { (unit / blocks, unit % blocks * size) } else { (unit, n.like(0)) }
+        if multi_block { (unit / blocks, unit % blocks * size) } else { (unit, n.like(0)) }
     };
     let index = k.local_id(0);
     let [across, along] = [
@@ -312,10 +313,10 @@ fn write<'k>(k: &'k Builder, form: &ScanConfig) {
             i.lt(n).select(v, zero)
         };
         let loaded: Vec<Val> = places.iter().map(load).collect();
-        places.iter().zip(&loaded).for_each(|(&e, &v)| k.store(held, padded(q, e), v));
+        places.iter().zip(&loaded).for_each(|(&e, &v)| k.store(smem, padded(q, e), v));
         k.barrier();
         let own = q * pitch + t * (each + 1);
-        let mut v: Vec<Val> = (0..each).map(|e| k.load(held, own + e, 1)).collect();
+        let mut v: Vec<Val> = (0..each).map(|e| k.load(smem, own + e, 1)).collect();
         let mut d = 1;
         while d < SCAN_GROUP {
             for e in (d..SCAN_GROUP).rev() {
@@ -345,18 +346,18 @@ fn write<'k>(k: &'k Builder, form: &ScanConfig) {
             None => v,
         };
         for (e, v) in (0..).zip(&v) {
-            k.store(held, own + e, joined(leads.select(*v, before.binary(op, *v))));
+            k.store(smem, own + e, joined(leads.select(*v, before.binary(op, *v))));
         }
         k.barrier();
         for e in (0..each).map(|e| stored + e * i64::from(groups)) {
             let i = to_store + e.to(number);
             let there = i.lt(n) & asked_to_store.lt(rows);
-            let v = k.load(held, padded(stored_row, e), 1);
+            let v = k.load(smem, padded(stored_row, e), 1);
             k.if_(there, || k.store(y, asked_to_store * n + i, v.to(to.scalar())));
         }
         joined(whole)
     };
-    if apart {
+    if multi_block {
         scan(begin, stored_begin, None);
     } else {
         // All rows of a workgroup have as many blocks.

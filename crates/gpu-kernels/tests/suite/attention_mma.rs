@@ -6,7 +6,7 @@ use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_gpu_kernels::attention::{mma_forward, split_kv};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::interp::Memory;
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_ops::backend::Attention;
 use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -62,7 +62,7 @@ impl Case {
         let layouts = self.layouts();
         let [q, k, v] = &layouts;
         let all = split_kv::steps(&self.a, self.dtype, [q, k, v]);
-        assert_eq!(all.steps.len(), if split_kv::are_few(&self.a, [q, k, v]) { 2 } else { 1 });
+        assert_eq!(all.steps.len(), if split_kv::is_few_queries(&self.a, [q, k, v]) { 2 } else { 1 });
         let operands = self.numbers.each_ref().map(|x| host(self.dtype, x));
         let got = run_steps(&all, &operands.each_ref());
         [0, 1].map(|i| got[i].to_host().expect("it has a dtype"))
@@ -203,10 +203,10 @@ fn parts_are_joined() {
     // Few queries that are not causal, and no others.
     let layouts = [layout(&[1, 1, 4, 64]), layout(&[1, 1, 600, 64]), layout(&[1, 1, 600, 64])];
     let all = layouts.each_ref();
-    assert!(split_kv::are_few(&Attention::exact(1.0, false), all));
-    assert!(!split_kv::are_few(&Attention::exact(1.0, true), all));
+    assert!(split_kv::is_few_queries(&Attention::exact(1.0, false), all));
+    assert!(!split_kv::is_few_queries(&Attention::exact(1.0, true), all));
     let many = layout(&[1, 1, 17, 64]);
-    assert!(!split_kv::are_few(&Attention::exact(1.0, false), [&many, all[1], all[2]]));
+    assert!(!split_kv::is_few_queries(&Attention::exact(1.0, false), [&many, all[1], all[2]]));
 }
 
 /// Equal weights of a power of two keys, of whole values: nothing is rounded but the logarithm, which is the definition's.
@@ -262,14 +262,14 @@ fn a_nan_fills_its_row() {
 
 #[test]
 fn what_does_not_fit() {
-    let unit = MatrixUnit { elem: Elem::F16, shape: [16; 3] };
+    let unit = MmaShape { elem: Elem::F16, shape: [16; 3] };
     let good = layout(&[1, 2, 8, 64]);
     let of = |dims: &[usize]| layout(dims);
     let fits = |unit, dtype, all: [&Layout; 3], masked| mma_forward::fits(unit, dtype, all, masked);
     assert!(fits(unit, DType::F16, [&good; 3], false));
     assert!(!fits(unit, DType::F16, [&good; 3], true), "a mask");
     assert!(!fits(unit, DType::BF16, [&good; 3], false), "another type");
-    assert!(!fits(MatrixUnit { shape: [16, 8, 16], ..unit }, DType::F16, [&good; 3], false), "another shape");
+    assert!(!fits(MmaShape { shape: [16, 8, 16], ..unit }, DType::F16, [&good; 3], false), "another shape");
     assert!(!fits(unit, DType::F16, [&of(&[1, 2, 8, 48]); 3], false), "a width of 48");
     assert!(!fits(unit, DType::F16, [&good, &good, &of(&[1, 2, 8, 32])], false), "narrow values");
     let turned = of(&[1, 2, 64, 8]).transpose(2, 3);

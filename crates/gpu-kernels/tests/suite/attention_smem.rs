@@ -117,12 +117,12 @@ fn rows_go_through_shared_memory_where_they_have_room() {
         let work = attention::attention(&a, dtype, [&l; 3], None, how).expect("there are queries");
         work.kernel().name
     };
-    assert!(name(DType::F32, 64, ROOM).ends_with("staged_64_64_copied"));
-    assert!(name(DType::F64, 6, ROOM).ends_with("staged_6_6_copied"));
+    assert!(name(DType::F32, 64, ROOM).ends_with("smem_64_64_cp_async"));
+    assert!(name(DType::F64, 6, ROOM).ends_with("smem_6_6_cp_async"));
     // What is converted on its way is not copied, nor what is in no pieces of 16 bytes.
-    assert!(name(DType::F16, 64, ROOM).ends_with("staged_64_64"));
-    assert!(name(DType::F32, 6, ROOM).ends_with("staged_6_6"));
+    assert!(name(DType::F16, 64, ROOM).ends_with("smem_64_64"));
+    assert!(name(DType::F32, 6, ROOM).ends_with("smem_6_6"));
     for (d, how) in [(64, AttentionPath::Direct), (130, ROOM), (64, AttentionPath::Smem(48 << 10))] {
-        assert!(!name(DType::F32, d, how).contains("staged"));
+        assert!(!name(DType::F32, d, how).contains("smem"));
     }
 }

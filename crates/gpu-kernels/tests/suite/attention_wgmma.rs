@@ -10,7 +10,7 @@ use elinvar_ops::backend::Attention;
 /// Bytes of shared memory of a device that has boxes.
 const SHARED: u32 = 227 << 10;
 
-fn by_boxes(c: &Case, tile: WgmmaAttentionTile) -> [HostData; 2] {
+fn by_wgmma(c: &Case, tile: WgmmaAttentionTile) -> [HostData; 2] {
     let layouts = c.layouts();
     assert!(wgmma_forward::fits(&c.a, c.dtype, layouts.each_ref(), false, SHARED));
     c.by(&wgmma_forward::attention(&c.a, c.dtype, layouts.each_ref(), tile).expect("there are queries"))
@@ -37,7 +37,7 @@ fn attention_is_near_the_definition() {
             noise(3 * n as u64 + 2, b * j * s * d, 3.0),
         ];
         let c = Case { dtype, sizes, a: Attention::exact(scale, causal), numbers };
-        let got = by_boxes(&c, WgmmaAttentionTile::of(d as u32));
+        let got = by_wgmma(&c, WgmmaAttentionTile::of(d as u32));
         c.is_near(got);
     }
 }
@@ -49,7 +49,7 @@ fn a_mean_is_the_definitions() {
         let v = (0..s * d).map(|i| (i * 7 % 16) as f32 - 8.0).collect();
         let numbers = [vec![0.0; 40 * d], noise(1, s * d, 1.0), v];
         let c = Case { dtype, sizes: [1, 1, 1, 40, s, d], a: Attention::exact(0.5, false), numbers };
-        assert_eq!(by_boxes(&c, WgmmaAttentionTile::of(d as u32)), c.by_definition(), "{dtype} {d} {s}");
+        assert_eq!(by_wgmma(&c, WgmmaAttentionTile::of(d as u32)), c.by_definition(), "{dtype} {d} {s}");
     }
 }
 
@@ -64,7 +64,7 @@ fn rows_know_nothing_of_each_other() {
         let sizes = [1, 1, 1, queries.len(), keys, d];
         let numbers = [part(0, queries), part(1, 0..keys), part(2, 0..keys)];
         let c = Case { dtype: DType::F16, sizes, a: Attention::exact(0.125, causal), numbers };
-        by_boxes(&c, tile).each_ref().map(floats)
+        by_wgmma(&c, tile).each_ref().map(floats)
     };
     let [one_y, one_lse] = case(77..78, 150, false, small);
     let [y, lse] = case(0..150, 150, false, WgmmaAttentionTile { groups: 2, slots: 3, ..small });
@@ -81,7 +81,7 @@ fn rows_know_nothing_of_each_other() {
         a: Attention::exact(0.125, false),
         numbers: bad,
     };
-    let [y, lse] = by_boxes(&c, small).each_ref().map(floats);
+    let [y, lse] = by_wgmma(&c, small).each_ref().map(floats);
     for i in 0..150 {
         assert_eq!(lse[i].is_nan(), i == 5);
         assert!(y[i * d..(i + 1) * d].iter().all(|v| v.is_nan() == (i == 5)), "row {i}");
@@ -97,7 +97,7 @@ fn heads_may_stand_in_lines() {
     let numbers = [noise(1, n, 2.0), noise(2, n, 2.0), noise(3, n, 1.0)];
     let tile = WgmmaAttentionTile { groups: 1, block: 64, slots: 2 };
     let want =
-        by_boxes(&Case { dtype: DType::F16, sizes: [b, h, h, l, l, d], a, numbers: numbers.clone() }, tile);
+        by_wgmma(&Case { dtype: DType::F16, sizes: [b, h, h, l, l, d], a, numbers: numbers.clone() }, tile);
     // q, k and v of a position side by side.
     let mut all = vec![0.0; 3 * n];
     for (i, x) in numbers.iter().enumerate() {

@@ -7,6 +7,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{
     DType, Element, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, each_data,
 };
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::update::{self, CatalogueUpdate};
@@ -161,7 +162,7 @@ fn modules(kernel: &Kernel) {
             // Factors of other types than f16, and which lane has which number, are known to one target only.
             Err(e) if kernel.features().fragments && e.0.contains("which lane has which number") => {}
             Err(e) if kernel.features().fragments && e.0.contains("are not emitted as SPIR-V") => {}
-            Err(e) if kernel.features().boxes && e.0.contains("no boxes of tensors") => {}
+            Err(e) if kernel.features().tma && e.0.contains("no TMA and wgmma") => {}
             Err(e) => panic!("{e}"),
         }
     }
@@ -181,7 +182,7 @@ fn optimised(key: Key, kernel: &Kernel) -> Arc<Kernel> {
     assert!(read == *kernel, "reading what was printed gives another kernel:\n{printed}");
     modules(kernel);
     let mut better = kernel.clone();
-    pass::optimise(&mut better);
+    pass::optimize(&mut better);
     let better = Arc::new(better);
     SEEN.lock().expect("nobody panics with it").insert(key, (kernel.clone(), better.clone()));
     better
@@ -214,7 +215,7 @@ fn as_ptx(kernel: &Kernel, launch: &Launch, mut buffers: Vec<Memory>, want: &[Me
 pub fn run_work(work: &Work<'_>, buffers: &mut Vec<Memory>) {
     let kernel = &work.kernel();
     let better = optimised(work.key, kernel);
-    if let Some(numbers) = &work.numbers {
+    if let Some(numbers) = &work.args {
         let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
         buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
     }
@@ -357,8 +358,8 @@ impl Backend for Interpreted {
             // Alone, and twice in one launch.
             let mut both = [&buffers[..], &buffers[..]].concat();
             run_work(&work, &mut buffers);
-            if let Some(alike) = own.alike() {
-                run_work(&update::together(&f, &alike, &[&own, &own]), &mut both);
+            if let Some(alike) = own.signature() {
+                run_work(&update::batched(&f, &alike, &[&own, &own]), &mut both);
                 for i in 0..M {
                     for twice in [&both[i], &both[alike.buffers() + i]] {
                         assert_eq!(twice.cells, buffers[i].cells, "together");
@@ -378,7 +379,7 @@ impl Backend for Interpreted {
             return Ok(host(&run_steps(&steps, &[x.buffer])[0]));
         }
         let rows = x.shape()[..kept].iter().product();
-        let choice = fold::FoldChoice { tile: d.tile, hold: d.hold };
+        let choice = fold::FoldChoice { tile: d.tile, budget: d.hold };
         match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, choice) {
             Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
             None => HostData::full(to, 0, 0.into()),
@@ -470,7 +471,11 @@ impl Backend for Interpreted {
         inputs.extend(extra.iter().map(|v| v.buffer));
         let Some(tile) = d.product else {
             let tile = gemm::SimtTile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
-            let steps = gemm::steps(&GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands), tile);
+            let steps = gemm::steps(
+                &GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands),
+                tile,
+                ComputeUnits::default(),
+            );
             return Ok(host(&run_steps(&steps, &inputs)[0]));
         };
         match gemm::contract(&GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands), tile) {

@@ -5,16 +5,18 @@ use crate::backend::{Device, Interpreted};
 use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, ErrorKind, HostData, HostTensor, Layout, Precision, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::conv::{ConvCandidate, ConvPath, TensorCores, WorkgroupLimits};
-use elinvar_kernel::ir::MatrixUnit;
+use elinvar_kernel::ir::MmaShape;
 use elinvar_ops::backend::Conv;
 use elinvar_reference::Reference;
 
 /// A device with units for a type, and so many bytes of shared memory.
 fn device(dtype: DType, shared: u32) -> Device {
     let terms = if dtype == DType::F32 { 8 } else { 16 };
-    let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, terms] };
-    let limits = WorkgroupLimits { invocations: 1024, shared, asynchronous: true };
+    let unit = MmaShape { elem: dtype.into(), shape: [16, 16, terms] };
+    let limits =
+        WorkgroupLimits { invocations: 1024, shared, cp_async: true, compute_units: ComputeUnits::default() };
     Device { conv: Some(ConvPath::TensorCore(TensorCores { unit, lanes: 32, limits })), ..Device::default() }
 }
 
@@ -110,7 +112,12 @@ fn whole_numbers_are_exact() {
 #[test]
 fn ways_change_no_bit() {
     let uneven = |i: usize| ((i * 37 % 101) as f32 - 50.0) * 0.37;
-    let limits = WorkgroupLimits { invocations: 1024, shared: 99 << 10, asynchronous: true };
+    let limits = WorkgroupLimits {
+        invocations: 1024,
+        shared: 99 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     let exactly = Device { conv: Some(ConvPath::Auto(limits)), ..Device::default() };
     // With more terms than a chunk has, and with strides.
     let long = case([&[1, 1], &[1, 1], &[1, 1]], 1, &[1, 64, 5, 4], &[40, 64, 3, 3], &[5, 4]);

@@ -5,6 +5,7 @@ use elinvar_conformance::compare::bits;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_conformance::equal::{Call, Operand};
 use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::layout::copy;
 use elinvar_gpu_kernels::pool;
 use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
@@ -122,7 +123,12 @@ fn depthwise_convolutions() {
 
 /// A device with room for staged terms.
 pub fn roomy() -> Device {
-    let limits = convs::WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let limits = convs::WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     Device { conv: Some(convs::ConvPath::Auto(limits)), ..Device::default() }
 }
 
@@ -509,7 +515,7 @@ fn turned_copies() {
         let layout = Layout::contiguous(Shape::new(&[outer, c * step, p]).expect("small"));
         let layout = layout.slice(1, 0, c, step as isize).transpose(1, 2);
         let data = dice.data(dtype, outer * c * step * p, Values::Tame);
-        let work = copy::turned(&layout, dtype).expect("it lies across");
+        let work = copy::transposing_copy(&layout, dtype).expect("it lies across");
         let got = start(&work, &[&data], &[(dtype, outer * p * c)]).remove(0);
         let view = View { buffer: &data, layout: &layout, dtype };
         let want = Reference::copy(&Default::default(), view).expect("it runs");
@@ -517,8 +523,8 @@ fn turned_copies() {
         bits(&tensor(got), &tensor(want)).unwrap_or_else(|m| panic!("{dtype} {dims:?}: {m}"));
     }
     let plain = Layout::contiguous(Shape::new(&[64, 64]).expect("small"));
-    assert!(copy::turned(&plain, DType::F32).is_none());
-    assert!(copy::turned(&plain.transpose(0, 1), DType::I64).is_none());
+    assert!(copy::transposing_copy(&plain, DType::F32).is_none());
+    assert!(copy::transposing_copy(&plain.transpose(0, 1), DType::I64).is_none());
 }
 
 /// Rows that lie side by side, and several in a workgroup.

@@ -8,6 +8,7 @@ use elinvar_conformance::sample;
 use elinvar_conformance::twist::Work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Precision, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::attention::AttentionPath;
 use elinvar_gpu_kernels::elementwise::map::{self, MapChoice};
 use elinvar_gpu_kernels::formula::{ChainInput, ChainStep, Floats, MapChain};
@@ -150,7 +151,7 @@ fn contractions_by_copies() {
             let e = CatalogueEpilogue::<Plain, 0>(Plain);
             let work = gemm::contract(&GemmProblem::new(&e, dtype, &xl, &wl, &[]), tile)
                 .expect("there are elements");
-            assert!(work.kernel().features().copies, "{}", work.kernel().name);
+            assert!(work.kernel().features().cp_async, "{}", work.kernel().name);
             let device = Device { product: Some(tile), ..Device::default() };
             let view = |buffer, layout| View { buffer, layout, dtype };
             let e = Precision::Exact;
@@ -166,7 +167,7 @@ fn contractions_by_copies() {
     let (xl, wl) = (layout(&[1, m, 1036]), layout(&[1, 1036, n]));
     let (x, w) = (noise(DType::F32, m * 1036, 1), noise(DType::F32, n * 1036, 2));
     let e = CatalogueEpilogue::<Plain, 0>(Plain);
-    let all = gemm::steps(&GemmProblem::new(&e, DType::F32, &xl, &wl, &[]), tile);
+    let all = gemm::steps(&GemmProblem::new(&e, DType::F32, &xl, &wl, &[]), tile, ComputeUnits::default());
     assert_eq!(all.steps.len(), 2);
     let got = run_steps(&all, &[&x, &w]).remove(0).to_host().expect("f32");
     let view = |buffer, layout| View { buffer, layout, dtype: DType::F32 };

@@ -4,6 +4,7 @@ use crate::backend::run_steps;
 use crate::gemm::{Case, host, layout, noise, tiny};
 use crate::ptx_machine;
 use elinvar_core::{DType, HostData};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::gemm::f64_tensor_core::{self, F64MmaTile};
 use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
@@ -67,7 +68,11 @@ fn chunks_go_side_by_side() {
         let case = Case { sizes: [2, 33, k, 6], along, room: 0, own: false };
         let [x, w, e] = case.layouts();
         let extra = [(&e, D)];
-        let steps = f64_tensor_core::steps(&GemmProblem::new(&bias, D, &x, &w, &extra), tile);
+        let steps = f64_tensor_core::steps(
+            &GemmProblem::new(&bias, D, &x, &w, &extra),
+            tile,
+            ComputeUnits::default(),
+        );
         assert_eq!((steps.steps.len(), steps.scratch.len()), (2, 1), "{k}");
         let numbers = case.numbers(D, &noise);
         let got = run_steps(&steps, &numbers.each_ref());
@@ -174,7 +179,12 @@ fn another_order_is_seen() {
 
 #[test]
 fn a_tile_is_chosen() {
-    let limits = WorkgroupLimits { invocations: 1024, shared: 227 << 10, asynchronous: true };
+    let limits = WorkgroupLimits {
+        invocations: 1024,
+        shared: 227 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     // b, m, n, k; rows and columns of a tile.
     let rows = [
         ([1, 4096, 4096, 4096], [128, 128]),
@@ -190,7 +200,7 @@ fn a_tile_is_chosen() {
     // With less room, smaller ones; without copies none.
     let t = F64MmaTile::of(rows[0].0, WorkgroupLimits { shared: 48 << 10, ..limits }).expect("there is room");
     assert_eq!([t.size(0), t.size(1)], [32, 32]);
-    assert_eq!(F64MmaTile::of(rows[0].0, WorkgroupLimits { asynchronous: false, ..limits }), None);
+    assert_eq!(F64MmaTile::of(rows[0].0, WorkgroupLimits { cp_async: false, ..limits }), None);
     let plain = CatalogueEpilogue::<Plain, 0>(Plain);
     let nothing = GemmProblem::new(&plain, D, &layout(&[1, 0, 8]), &layout(&[1, 8, 8]), &[]).is_empty();
     assert!(nothing);

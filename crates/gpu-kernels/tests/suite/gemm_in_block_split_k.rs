@@ -2,14 +2,16 @@
 
 use crate::gemm::{Case, bits, noise, tiny};
 use elinvar_core::DType;
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
 use elinvar_gpu_kernels::gemm::{self, in_block_split_k};
 
-fn limits(asynchronous: bool) -> WorkgroupLimits {
+fn limits(cp_async: bool) -> WorkgroupLimits {
     WorkgroupLimits {
         invocations: 1024,
-        shared: if asynchronous { 227 << 10 } else { 48 << 10 },
-        asynchronous,
+        shared: if cp_async { 227 << 10 } else { 48 << 10 },
+        cp_async,
+        compute_units: ComputeUnits::default(),
     }
 }
 

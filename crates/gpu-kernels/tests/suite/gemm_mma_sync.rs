@@ -2,15 +2,21 @@
 
 use crate::gemm::{Case, bits, host, layout, tiny, uneven, whole};
 use elinvar_core::{DType, HostData};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::gemm::mma_sync::{self, MmaTile, WorkgroupLimits};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
-use elinvar_kernel::ir::MatrixUnit;
+use elinvar_kernel::ir::MmaShape;
 use elinvar_ops::backend::Plain;
 
 /// All tiles, with copies and without.
 fn tiles(dtype: DType) -> Vec<MmaTile> {
-    let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
-    let limits = |asynchronous| WorkgroupLimits { invocations: 1024, shared: 99 << 10, asynchronous };
+    let unit = MmaShape { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
+    let limits = |cp_async| WorkgroupLimits {
+        invocations: 1024,
+        shared: 99 << 10,
+        cp_async,
+        compute_units: ComputeUnits::default(),
+    };
     let mut all: Vec<MmaTile> =
         [false, true].into_iter().flat_map(|a| MmaTile::all(unit, 32, limits(a))).collect();
     // Those that are only tried are larger: the largest of them, once.
@@ -84,8 +90,13 @@ fn tiles_change_no_bit() {
 
 #[test]
 fn a_tile_is_chosen() {
-    let unit = MatrixUnit { elem: DType::F16.into(), shape: [16; 3] };
-    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let unit = MmaShape { elem: DType::F16.into(), shape: [16; 3] };
+    let limits = WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     // How many, of how many sums, and the rows and columns of the tile.
     let rows = [
         (1, [4096, 4096], [128, 128]),

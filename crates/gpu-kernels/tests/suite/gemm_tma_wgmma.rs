@@ -3,11 +3,12 @@
 use crate::backend::run_steps;
 use crate::gemm::{Case, bits, layout, matrix, tiny, uneven, whole};
 use elinvar_core::{DType, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::gemm::mma_sync::{self, WorkgroupLimits};
 use elinvar_gpu_kernels::gemm::tma_transpose;
 use elinvar_gpu_kernels::gemm::tma_wgmma::{self, WgmmaTile};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
-use elinvar_kernel::ir::MatrixUnit;
+use elinvar_kernel::ir::MmaShape;
 use elinvar_ops::backend::{AddBias, Plain};
 
 const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
@@ -41,8 +42,13 @@ fn whole_numbers_are_exact() {
 /// Factors of f32 are rounded on their way, as others are that fragments are loaded of: so far as the interpreter goes, sums are the same.
 #[test]
 fn f32_are_rounded_as_by_fragments() {
-    let unit = MatrixUnit { elem: DType::F32.into(), shape: [16, 16, 8] };
-    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let unit = MmaShape { elem: DType::F32.into(), shape: [16, 16, 8] };
+    let limits = WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     let fragments = mma_sync::MmaTile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
     for (tile, sizes) in [
         (0, [1, 8, 68, 8]),
@@ -65,8 +71,13 @@ fn f32_are_rounded_as_by_fragments() {
 fn what_does_not_lie_along_its_terms_is_turned() {
     const EPILOGUE: CatalogueEpilogue<AddBias, 1> = CatalogueEpilogue(AddBias);
     let dtype = DType::F32;
-    let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, 8] };
-    let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let unit = MmaShape { elem: dtype.into(), shape: [16, 16, 8] };
+    let limits = WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     let fragments = mma_sync::MmaTile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
     for (round, sizes) in
         [[1, 1, 68, 8], [1, 9, 70, 5], [2, 70, 33, 72], [2, 3, 1, 130]].into_iter().enumerate()
@@ -133,6 +144,12 @@ fn tiles_change_no_bit() {
 
 #[test]
 fn a_tile_is_chosen() {
+    let limits = |shared| WorkgroupLimits {
+        invocations: 1024,
+        shared,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     // How many, of how many sums, and the rows and columns of the tile.
     let rows = [
         (1, [4096, 4096], [128, 256]),
@@ -144,10 +161,10 @@ fn a_tile_is_chosen() {
         (8, [512, 512], [128, 128]),
     ];
     for (batches, sums, want) in rows {
-        let t = WgmmaTile::of(batches, sums, 227 << 10).expect("there is room");
+        let t = WgmmaTile::of(batches, sums, limits(227 << 10)).expect("there is room");
         assert_eq!([0, 1].map(|side| t.size(side)), want, "{batches} of {sums:?}");
     }
-    assert_eq!(WgmmaTile::of(1, [64, 64], 48 << 10), None);
+    assert_eq!(WgmmaTile::of(1, [64, 64], limits(48 << 10)), None);
     assert!(WgmmaTile::ALL.iter().all(|t| t.shared_bytes() <= 227 << 10));
     // Two of the smaller ones, each beside the kilobyte that the device keeps for itself.
     assert!(WgmmaTile::ALL[1..].iter().all(|t| 2 * (t.shared_bytes() + 1024) <= 228 << 10));

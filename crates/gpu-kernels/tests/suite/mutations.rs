@@ -4,6 +4,7 @@
 use crate::backend::run_work;
 use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, Layout, Precision, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::map;
 use elinvar_gpu_kernels::formula::Floats;
@@ -18,8 +19,8 @@ use elinvar_gpu_kernels::reduce::{arg_fold, fold, rowwise, scan};
 use elinvar_gpu_kernels::{attention, conv};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{Memory, run};
-use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Region, Type, Value};
-use elinvar_kernel::pass::{compact, remove_dead};
+use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MmaShape, Op, Place, Region, Type, Value};
+use elinvar_kernel::pass::{dce, renumber};
 use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Pool, PoolKind, Scan, Windows};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
@@ -79,7 +80,7 @@ struct Case {
 impl Case {
     /// Numbers that other forms of the kernel need are not read.
     fn lean(mut self) -> Case {
-        remove_dead(&mut self.kernel);
+        dce(&mut self.kernel);
         self
     }
     fn and(self, work: Work<'static>, buffers: Vec<Memory>) -> Case {
@@ -101,7 +102,7 @@ fn noise(n: usize, stream: u64) -> Memory {
 
 fn case(name: &'static str, work: Work<'static>, mut buffers: Vec<Memory>) -> Case {
     let kernel = work.kernel();
-    if let Some(numbers) = &work.numbers {
+    if let Some(numbers) = &work.args {
         let elem = kernel.buffers.last().expect("numbers have a buffer").elem;
         buffers.push(Memory { elem, cells: numbers.iter().map(|c: &Constant| c.bits).collect() });
     }
@@ -189,7 +190,7 @@ fn cases() -> Vec<Case> {
         )
     };
     let folded = |n| {
-        let choice = fold::FoldChoice { hold: RegisterBudget::Many, ..Default::default() };
+        let choice = fold::FoldChoice { budget: RegisterBudget::Many, ..Default::default() };
         some(fold::fold(Fold::Sum, &layout(&[3, n]), d, 1, d, choice))
     };
     // Three taps, two apart, with one of padding.
@@ -199,7 +200,12 @@ fn cases() -> Vec<Case> {
     let mut won = vec![z(8 * 72), f32s(8 * 20), Memory::zeros(Elem::I64, 8 * 20)];
     run_work(&some(pool::pool(&pooled(PoolKind::Max), d, &image)), &mut won);
     let winners = &won[2];
-    let roomy = conv::WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let roomy = conv::WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     // Where each block of a nonzero begins to write.
     let before = Memory { elem: Elem::I64, cells: vec![0, 1100] };
     vec![
@@ -385,8 +391,13 @@ fn doubles(n: usize, stream: u64) -> Memory {
 /// do with order.
 fn unit_cases() -> Vec<Case> {
     const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
-    let (d, unit) = (DType::F16, MatrixUnit { elem: Elem::F16, shape: [16; 3] });
-    let limits = mma_sync::WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+    let (d, unit) = (DType::F16, MmaShape { elem: Elem::F16, shape: [16; 3] });
+    let limits = mma_sync::WorkgroupLimits {
+        invocations: 1024,
+        shared: 48 << 10,
+        cp_async: true,
+        compute_units: ComputeUnits::default(),
+    };
     let tile = mma_sync::MmaTile::all(unit, 32, limits)[2];
     let (x, w) = (layout(&[1, 16, 168]), layout(&[1, 168, 64]));
     let product =
@@ -441,12 +452,12 @@ fn unit_cases() -> Vec<Case> {
         .expect("it can be done so");
     vec![
         case(
-            "product of boxes",
+            "product of TMA tiles",
             of_boxes,
             vec![halves(16 * 264, 1), halves(64 * 264, 2), Memory::of(d, 16 * 64)],
         ),
         case(
-            "attention by boxes",
+            "attention by TMA tiles",
             of_heads,
             vec![
                 halves(200 * 64, 1),
@@ -456,8 +467,8 @@ fn unit_cases() -> Vec<Case> {
                 Memory::of(DType::F32, 200),
             ],
         ),
-        case("gradient of attention by boxes, by queries", by_queries, of_queries),
-        case("gradient of attention by boxes, by keys", by_keys, of_keys),
+        case("gradient of attention by TMA tiles, by queries", by_queries, of_queries),
+        case("gradient of attention by TMA tiles, by keys", by_keys, of_keys),
         case(
             "product by units",
             product,
@@ -522,7 +533,7 @@ fn spoiled(kernel: &Kernel, number: usize, how: &mut Spoil<'_>) -> Option<Kernel
     let found = region(&mut k.body, &mut values, &mut left, how);
     k.values = values;
     found.then(|| {
-        compact(&mut k);
+        renumber(&mut k);
         k
     })
 }
@@ -584,7 +595,7 @@ fn a_wait_or_a_group_is_missing() {
     let mut places = 0;
     for c in cases().into_iter().chain(unit_cases()) {
         let order = |op: &Op| {
-            matches!(op, Op::CommitCopies | Op::WaitCopies(_) | Op::Await(..) | Op::WaitProducts(_))
+            matches!(op, Op::CpAsyncCommit | Op::CpAsyncWait(_) | Op::MbarrierWait(..) | Op::WgmmaWait(_))
         };
         let (count, missed) = unseen(&c, &mut |inst, _| order(&inst.op).then(Vec::new));
         places += count;
@@ -594,8 +605,8 @@ fn a_wait_or_a_group_is_missing() {
         assert_eq!(missed, idle, "{}: without these of {count} nothing is wrong", c.name);
         // Waiting for one group less.
         let (count, missed) = unseen(&c, &mut |inst, _| match inst.op {
-            Op::WaitCopies(n) => Some(vec![Inst { op: Op::WaitCopies(n + 1), results: Vec::new() }]),
-            Op::WaitProducts(n) => Some(vec![Inst { op: Op::WaitProducts(n + 1), results: Vec::new() }]),
+            Op::CpAsyncWait(n) => Some(vec![Inst { op: Op::CpAsyncWait(n + 1), results: Vec::new() }]),
+            Op::WgmmaWait(n) => Some(vec![Inst { op: Op::WgmmaWait(n + 1), results: Vec::new() }]),
             _ => None,
         });
         places += count;
@@ -612,7 +623,7 @@ fn an_index_is_off_by_one() {
             let at = match &inst.op {
                 Op::Load(Place::Buffer(_) | Place::Shared(_), at, _)
                 | Op::Store(_, at, _)
-                | Op::Copy { at, .. } => *at,
+                | Op::CpAsync { at, .. } => *at,
                 _ => return None,
             };
             let t = values[at.0 as usize];

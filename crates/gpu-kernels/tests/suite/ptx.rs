@@ -3,13 +3,14 @@
 use crate::ptxas::{LATER, Usage, assemble, nothing_is_left_open};
 use crate::spirv::{library, units};
 use elinvar_core::{DType, Layout, Precision, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvPath, ConvProblem, TensorCores, WorkgroupLimits};
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile, f64_tensor_core as chains};
 use elinvar_gpu_kernels::gemm::{mma_sync, tma_wgmma};
 use elinvar_kernel::Kernel;
-use elinvar_kernel::emit::ptx::{BOXES, MATRIX_UNITS, OLDEST, Target, emit, target};
-use elinvar_kernel::ir::MatrixUnit;
+use elinvar_kernel::emit::ptx::{SM75, SM80_MMA, SM90A_WGMMA, Target, emit, target};
+use elinvar_kernel::ir::MmaShape;
 use elinvar_ops::backend::{Attention, Conv, Plain};
 
 /// Bytes that a kernel of the library may have beside registers. Scans of 64-bit integers hold 16 of them, and ptxas 13.5 keeps one
@@ -25,7 +26,7 @@ const SPILLED_FOR_ROOM: u32 = 640;
 
 /// Bytes that a kernel may have beside registers, where others may have so many.
 fn may_spill(k: &Kernel, others: u32) -> u32 {
-    if k.resident.is_some() { SPILLED_FOR_ROOM } else { others }
+    if k.min_blocks_per_sm.is_some() { SPILLED_FOR_ROOM } else { others }
 }
 
 /// Bytes that a kernel has beside registers and should not, its registers, its name.
@@ -66,7 +67,11 @@ fn by_chains() -> Vec<Kernel> {
             let straight = (layout(&[1, m, k]), layout(&[1, k, n]));
             let turned = (layout(&[1, k, m]).transpose(1, 2), layout(&[1, n, k]).transpose(1, 2));
             for (x, w) in [straight, turned] {
-                let steps = chains::steps(&GemmProblem::new(&e, DType::F64, &x, &w, &[]), tile);
+                let steps = chains::steps(
+                    &GemmProblem::new(&e, DType::F64, &x, &w, &[]),
+                    tile,
+                    ComputeUnits::default(),
+                );
                 all.push(steps.steps[0].work.kernel());
             }
         }
@@ -120,8 +125,13 @@ fn convolutions() -> Vec<Kernel> {
         let out = (size - 1) / stride + 1;
         let (x, w) = (layout(&[n, channels, size, size]), layout(&[filters, channels, taps, taps]));
         let g = layout(&[n, filters, out, out]);
-        for asynchronous in [true, false] {
-            let how = ConvPath::Auto(WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous });
+        for cp_async in [true, false] {
+            let how = ConvPath::Auto(WorkgroupLimits {
+                invocations: 1024,
+                shared: 48 << 10,
+                cp_async,
+                compute_units: ComputeUnits::default(),
+            });
             let e = &CatalogueEpilogue::<Plain, 0>(Plain);
             let steps = [
                 conv::steps(&ConvProblem::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
@@ -138,15 +148,15 @@ fn convolutions() -> Vec<Kernel> {
                 // Not the sums of chunks, and not a gradient of three rows.
                 if k.features().shared > 0 {
                     // Those of 16 bits become f32 on their way.
-                    let may_copy = asynchronous && dtype != DType::BF16;
-                    assert!(may_copy || !k.features().copies, "{}", k.name);
+                    let may_copy = cp_async && dtype != DType::BF16;
+                    assert!(may_copy || !k.features().cp_async, "{}", k.name);
                     all.push(k);
                 }
             }
         }
     }
-    let copies = all.iter().filter(|k| k.features().copies).count();
-    assert!(copies > 0 && copies < all.len() / 2, "{copies} of {}", all.len());
+    let cp_async = all.iter().filter(|k| k.features().cp_async).count();
+    assert!(cp_async > 0 && cp_async < all.len() / 2, "{cp_async} of {}", all.len());
     all
 }
 
@@ -166,9 +176,13 @@ fn convolutions_by_units() -> Vec<Kernel> {
         let out = (size - 1) / stride + 1;
         let (x, w) = (layout(&[n, channels, size, size]), layout(&[filters, channels, taps, taps]));
         let g = layout(&[n, filters, out, out]);
-        let unit =
-            MatrixUnit { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
-        let limits = WorkgroupLimits { invocations: 1024, shared: 48 << 10, asynchronous: true };
+        let unit = MmaShape { elem: dtype.into(), shape: [16, 16, if dtype == DType::F32 { 8 } else { 16 }] };
+        let limits = WorkgroupLimits {
+            invocations: 1024,
+            shared: 48 << 10,
+            cp_async: true,
+            compute_units: ComputeUnits::default(),
+        };
         let how = ConvPath::TensorCore(TensorCores { unit, lanes: 32, limits });
         let e = &CatalogueEpilogue::<Plain, 0>(Plain);
         let steps = [
@@ -191,7 +205,7 @@ fn convolutions_by_units() -> Vec<Kernel> {
 #[test]
 fn the_assembler_takes_convolutions_by_units() {
     for k in convolutions_by_units() {
-        for target in [MATRIX_UNITS, LATER[1], LATER[2], LATER[3]] {
+        for target in [SM80_MMA, LATER[1], LATER[2], LATER[3]] {
             let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
             assert!(text.contains("mma.sync") && text.contains("cp.async"), "{}", k.name);
             let Some(usage) = assemble(&k.name, &text, target) else {
@@ -212,7 +226,7 @@ fn square(taps: usize, stride: usize, precision: Precision) -> Conv {
 #[test]
 fn the_assembler_takes_convolutions() {
     for k in convolutions() {
-        for &target in [OLDEST].iter().chain(&LATER) {
+        for &target in [SM75].iter().chain(&LATER) {
             let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
             nothing_is_left_open(&k, &text);
             let Some(usage) = assemble(&k.name, &text, target) else {
@@ -231,17 +245,22 @@ fn large_units() -> Vec<Kernel> {
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
     let mut all = Vec::new();
     for (dtype, terms) in [(DType::F16, 16), (DType::BF16, 16), (DType::F32, 8)] {
-        let unit = MatrixUnit { elem: dtype.into(), shape: [16, 16, terms] };
+        let unit = MmaShape { elem: dtype.into(), shape: [16, 16, terms] };
         // As much shared memory as all devices have, and as those have that have copies.
-        for (asynchronous, shared, count) in [(false, 48 << 10, 4), (true, 99 << 10, 7)] {
-            let limits = WorkgroupLimits { invocations: 1024, shared, asynchronous };
+        for (cp_async, shared, count) in [(false, 48 << 10, 4), (true, 99 << 10, 7)] {
+            let limits = WorkgroupLimits {
+                invocations: 1024,
+                shared,
+                cp_async,
+                compute_units: ComputeUnits::default(),
+            };
             let tiles = mma_sync::MmaTile::tried(unit, 32, [512, 512], limits);
             assert_eq!(tiles.len(), count, "{tiles:?}");
             for (_, tile) in tiles {
                 for w in [matrix.clone(), matrix.transpose(1, 2)] {
                     let work = mma_sync::contract(&GemmProblem::new(&e, dtype, &matrix, &w, &[]), tile);
                     let k = work.expect("there are elements").kernel();
-                    assert_eq!(k.features().copies, asynchronous, "{}", k.name);
+                    assert_eq!(k.features().cp_async, cp_async, "{}", k.name);
                     all.push(k);
                 }
             }
@@ -334,11 +353,11 @@ fn the_assembler_takes_every_kernel() {
     all.extend(joins);
     let mut most = Vec::new();
     for (i, k) in all.iter().enumerate() {
-        let text = emit(k, OLDEST).unwrap_or_else(|e| panic!("{e}"));
+        let text = emit(k, SM75).unwrap_or_else(|e| panic!("{e}"));
         nothing_is_left_open(k, &text);
         // Later devices now and then: the text differs in two lines.
         let others: &[Target] = if i % 25 == 0 { &LATER } else { &[] };
-        for &target in [OLDEST].iter().chain(others) {
+        for &target in [SM75].iter().chain(others) {
             let text = emit(k, target).unwrap_or_else(|e| panic!("{e}"));
             match assemble(&k.name, &text, target) {
                 Some(Ok(usage)) => most.push(beyond(k, &usage)),
@@ -348,7 +367,7 @@ fn the_assembler_takes_every_kernel() {
         }
     }
     for k in tiled() {
-        for &target in [OLDEST].iter().chain(&LATER) {
+        for &target in [SM75].iter().chain(&LATER) {
             let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
             let usage = assemble(&k.name, &text, target).expect("it was there before");
             let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
@@ -357,10 +376,10 @@ fn the_assembler_takes_every_kernel() {
         }
     }
     for k in of_boxes().into_iter().chain(attention_boxes()) {
-        let text = emit(&k, BOXES).unwrap_or_else(|e| panic!("{e}"));
+        let text = emit(&k, SM90A_WGMMA).unwrap_or_else(|e| panic!("{e}"));
         nothing_is_left_open(&k, &text);
         assert!(text.contains("wgmma.mma_async") && text.contains("cp.async.bulk.tensor"), "{}", k.name);
-        let usage = assemble(&k.name, &text, BOXES).expect("it was there before");
+        let usage = assemble(&k.name, &text, SM90A_WGMMA).expect("it was there before");
         let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));
         println!("{} sm_90a: {usage:?}", k.name);
         assert_eq!(usage.spilled, 0, "{}", k.name);
@@ -368,11 +387,11 @@ fn the_assembler_takes_every_kernel() {
     }
     let units = [DType::F16, DType::BF16].into_iter().flat_map(units).filter(|k| k.subgroup == Some(32));
     for k in units.chain(large_units()).chain(attention_units()).chain(by_parts) {
-        let text = emit(&k, MATRIX_UNITS).unwrap_or_else(|e| panic!("{e}"));
+        let text = emit(&k, SM80_MMA).unwrap_or_else(|e| panic!("{e}"));
         nothing_is_left_open(&k, &text);
         // What is staged is loaded a matrix at a time.
         assert!(text.contains("ldmatrix") && text.contains("mma.sync"), "{}", k.name);
-        for target in [MATRIX_UNITS, LATER[1], LATER[2], LATER[3]] {
+        for target in [SM80_MMA, LATER[1], LATER[2], LATER[3]] {
             let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
             let usage = assemble(&k.name, &text, target).expect("it was there before");
             let usage = usage.unwrap_or_else(|said| panic!("{}: {said}", k.name));

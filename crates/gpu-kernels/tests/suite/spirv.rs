@@ -4,6 +4,7 @@ use crate::spirv_val::validate;
 use crate::vulkan_device::FULL;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Layout, Precision, Shape};
+use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::{fill, map, random};
 use elinvar_gpu_kernels::formula::{Floats, Ints};
@@ -16,7 +17,7 @@ use elinvar_gpu_kernels::reduce::{arg_fold, fold, scan};
 use elinvar_gpu_kernels::{attention, conv};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::spirv::emit;
-use elinvar_kernel::ir::MatrixUnit;
+use elinvar_kernel::ir::MmaShape;
 use elinvar_ops::backend::{AddBias, ArgFold, Attention, Conv, Fold, Random, Scan, Scatter};
 use elinvar_ops::catalogue::{add::Add, pow::Pow};
 use std::process::Command;
@@ -115,15 +116,19 @@ fn the_validator_has_nothing_to_say() {
 }
 
 /// As much as every device has.
-const LIMITS: mma_sync::WorkgroupLimits =
-    mma_sync::WorkgroupLimits { invocations: 1024, shared: 32 << 10, asynchronous: false };
+const LIMITS: mma_sync::WorkgroupLimits = mma_sync::WorkgroupLimits {
+    invocations: 1024,
+    shared: 32 << 10,
+    cp_async: false,
+    compute_units: ComputeUnits(132),
+};
 
 /// Products by matrix units, as other devices have them.
 pub fn units(elem: DType) -> Vec<Kernel> {
     let e = CatalogueEpilogue::<AddBias, 1>(AddBias);
     let m = layout(&[1, 40, 24]);
     let all = [([8, 8, 8], 8), ([16, 16, 16], 32), ([16, 8, 16], 32)].map(|(shape, lanes)| {
-        let unit = MatrixUnit { elem: elem.into(), shape };
+        let unit = MmaShape { elem: elem.into(), shape };
         let tile = mma_sync::MmaTile::of(unit, lanes, 64, [40, 40], LIMITS).expect("it fits");
         let row = layout(&[1, 40, 40]);
         let work = |x, w| mma_sync::contract(&GemmProblem::new(&e, elem, x, w, &[(&row, elem)]), tile);

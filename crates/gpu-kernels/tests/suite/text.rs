@@ -26,7 +26,7 @@ fn a_map_in_text() {
     for (name, l) in [("map_add_dense", &l), ("map_add_strided", &t)] {
         let operands = [(l, DType::F16), (&l.clone(), DType::F16)];
         let mut k = map::map(&add, DType::F16, &operands).unwrap().kernel();
-        pass::optimise(&mut k);
+        pass::optimize(&mut k);
         golden(name, &k);
     }
 }

@@ -24,9 +24,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Products of fewer multiplications are not worth a try: they are over before they are begun.
-const SMALL: usize = 1 << 18;
+const MIN_PRODUCTS: usize = 1 << 18;
 /// How often each tile is run; the fastest run counts.
-const RUNS: usize = 3;
+const RUNS_PER_CANDIDATE: usize = 3;
 
 /// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer invocations.
 const TILES: [SimtTile; 14] = [
@@ -36,12 +36,12 @@ const TILES: [SimtTile; 14] = [
     SimtTile { group: [16, 16], each: [2, 2], depth: 0, slots: 0 },
     SimtTile { group: [8, 8], each: [4, 4], depth: 16, slots: 0 },
     SimtTile::SHARED,
-    LARGE[0],
-    LARGE[1],
-    LARGE[2],
-    FLOWING[0],
-    FLOWING[1],
-    FLOWING[2],
+    LARGE_TILES[0],
+    LARGE_TILES[1],
+    LARGE_TILES[2],
+    CP_ASYNC_TILES[0],
+    CP_ASYNC_TILES[1],
+    CP_ASYNC_TILES[2],
     SimtTile { group: [16, 16], each: [8, 8], depth: 8, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 4], depth: 8, slots: 4 },
 ];
@@ -49,14 +49,14 @@ const TILES: [SimtTile; 14] = [
 /// Tiles of few loads for each product, the best first, for where there are many of them. Terms go through registers: on an H100 a
 /// product of 4096 takes 3.24 ms so, 3.51 with copies, and 3.65 with half as many terms at a time. Workgroups of 128 follow each other more
 /// closely than those of 256, of which one wave is no more than a product of 2048 has: products of 4096 and 8192 take 0.97 of the time.
-const LARGE: [SimtTile; 3] = [
+const LARGE_TILES: [SimtTile; 3] = [
     SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 4], depth: 16, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 0 },
 ];
 /// The same with terms that copies bring: one barrier for each step instead of two, and no registers for what is on its way. Of f64 they
 /// are faster, since what is on its way takes twice the registers.
-const FLOWING: [SimtTile; 3] = [
+const CP_ASYNC_TILES: [SimtTile; 3] = [
     SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 3 },
     SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 3 },
     SimtTile { group: [8, 16], each: [4, 4], depth: 16, slots: 3 },
@@ -86,32 +86,29 @@ impl ExactGemmPath {
     /// As it stands in the file.
     fn word(self) -> String {
         match self {
-            ExactGemmPath::Simt(t) => name_of(&t),
-            ExactGemmPath::InBlockSplitK => "chunks side by side".to_string(),
+            ExactGemmPath::Simt(t) => format!("simt {}", tile_name(&t)),
+            ExactGemmPath::InBlockSplitK => "in-block split-k".to_string(),
             ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile {
                 subgroups: [a, b],
                 each: [c, d],
                 depth,
                 slots,
             }) => {
-                format!("matrix units, {a}x{b} of {c}x{d}, depth {depth}, {slots} slots")
+                format!("f64 tensor cores {a}x{b} of {c}x{d}, depth {depth}, {slots} slots")
             }
         }
     }
-    /// Can the device do it? `units`: its matrix units compute chains of fma.
-    fn fits(self, info: &Info, case: &GemmCase, units: bool) -> bool {
+    /// Can the device do it? `f64_fma_chain`: its matrix units compute chains of fma.
+    fn fits(self, info: &Info, case: &GemmCase, f64_fma_chain: bool) -> bool {
         match self {
-            ExactGemmPath::F64Mma(t) => units && case.dtype == DType::F64 && t.fits(limits(info)),
+            ExactGemmPath::F64Mma(t) => f64_fma_chain && case.dtype == DType::F64 && t.fits(limits(info)),
             ExactGemmPath::Simt(t) => fits(info, &t, case.dtype),
             ExactGemmPath::InBlockSplitK => {
-                in_block_split_k::InBlockSplitKTile::of(case.dtype, case.most(), limits(info)).is_some()
+                in_block_split_k::InBlockSplitKTile::of(case.dtype, case.sizes_up(), limits(info)).is_some()
             }
         }
     }
 }
-
-/// So many workgroups keep a large device busy.
-const BUSY: u64 = 128;
 
 /// What products have one best tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,7 +117,7 @@ pub(crate) struct GemmCase {
     /// Batch, m, n, k: exponents of the next powers of two.
     sizes: [u32; 4],
     /// Do neighbouring terms lie side by side in x, and in w?
-    along: [bool; 2],
+    k_major: [bool; 2],
 }
 
 impl GemmCase {
@@ -129,37 +126,37 @@ impl GemmCase {
         GemmCase {
             dtype,
             sizes: sizes.map(|n| n.max(1).next_power_of_two().ilog2()),
-            along: [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1],
+            k_major: [x.strides()[2].unsigned_abs() == 1, w.strides()[1].unsigned_abs() == 1],
         }
     }
     /// The sizes, or more: batch, m, n, k.
-    fn most(&self) -> [usize; 4] {
+    fn sizes_up(&self) -> [usize; 4] {
         self.sizes.map(|s| 1 << s.min(31))
     }
     fn is_small(&self) -> bool {
-        self.sizes.iter().sum::<u32>() < SMALL.ilog2()
+        self.sizes.iter().sum::<u32>() < MIN_PRODUCTS.ilog2()
     }
     /// A word of the file: `f32 0 10 10 9 true false`.
     fn word(&self) -> String {
         let [b, m, n, k] = self.sizes;
-        format!("{} {b} {m} {n} {k} {} {}", self.dtype, self.along[0], self.along[1])
+        format!("{} {b} {m} {n} {k} {} {}", self.dtype, self.k_major[0], self.k_major[1])
     }
 }
 
 /// What was found out on a device.
 #[derive(Debug)]
 pub(crate) struct Tuner {
-    tries: bool,
+    enabled: bool,
     /// Does it say how long each way took?
-    says: bool,
+    verbose: bool,
     file: Option<PathBuf>,
     /// The best way, by the word of the case.
-    best: Mutex<BTreeMap<String, ExactGemmPath>>,
+    exact: Mutex<BTreeMap<String, ExactGemmPath>>,
     /// Who does products where any order of sums will do, by the word of the case; and was that found out, or seen to be so, by
     /// this program?
-    free: Mutex<BTreeMap<String, (GemmImpl, bool)>>,
+    fast: Mutex<BTreeMap<String, (GemmImpl, bool)>>,
     /// How convolutions are done.
-    ways: Mutex<conv::TunedConvs>,
+    conv: Mutex<conv::TunedConvs>,
 }
 
 /// Who does a product whose order is free.
@@ -179,126 +176,133 @@ impl GemmImpl {
     /// As it stands in the file.
     fn word(self) -> String {
         match self {
-            GemmImpl::Heuristic => "our kernel".to_string(),
-            GemmImpl::Wgmma(t) => format!("our kernel, boxes for {} x {}", t.size(0), t.size(1)),
-            GemmImpl::Mma(cut) => format!("our kernel, {}", name_of_cut(cut)),
-            GemmImpl::VendorLibrary => "the vendor's library".to_string(),
+            GemmImpl::Heuristic => "default".to_string(),
+            GemmImpl::Wgmma(t) => format!("wgmma {}x{}", t.size(0), t.size(1)),
+            GemmImpl::Mma(cut) => format!("mma {}", tiling_name(cut)),
+            GemmImpl::VendorLibrary => "vendor library".to_string(),
         }
     }
     /// All of them.
     fn all() -> impl Iterator<Item = GemmImpl> {
-        let boxes = tma_wgmma::WgmmaTile::ALL.into_iter().map(GemmImpl::Wgmma);
+        let tma = tma_wgmma::WgmmaTile::ALL.into_iter().map(GemmImpl::Wgmma);
         [GemmImpl::Heuristic, GemmImpl::VendorLibrary]
             .into_iter()
-            .chain(boxes)
+            .chain(tma)
             .chain(WarpTiling::all().map(GemmImpl::Mma))
     }
 }
 
 /// What a line on such a product begins with.
-const FREE: &str = "fast ";
+const FAST_PREFIX: &str = "fast ";
+
+/// The first line of the file. A file of another version is not read: its words may mean something else.
+const HEADER: &str = "elinvar tiles, version 2";
 
 impl Tuner {
     pub(crate) fn new<D: Driver>(info: &Info) -> Tuner {
         let asked = std::env::var("ELINVAR_TUNE").unwrap_or_default();
-        let (tries, says) = (matches!(&*asked, "1" | "2"), asked == "2");
+        let (enabled, verbose) = (matches!(&*asked, "1" | "2"), asked == "2");
         let plain = |s: &str| -> String {
             s.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
         };
         let name = format!("{}-{}-{}.tiles", D::NAME, plain(&info.name), plain(&info.driver));
         let file = elinvar_driver::cache_dir().map(|dir| dir.join(name));
         let text = file.as_ref().and_then(|f| std::fs::read_to_string(f).ok()).unwrap_or_default();
-        Tuner { says, ..Tuner::with_file(tries, file, &text) }
+        Tuner { verbose, ..Tuner::with_file(enabled, file, &text) }
     }
     /// With what a file says.
-    fn with_file(tries: bool, file: Option<PathBuf>, text: &str) -> Tuner {
+    fn with_file(enabled: bool, file: Option<PathBuf>, text: &str) -> Tuner {
+        let text = text.strip_prefix(HEADER).and_then(|rest| rest.strip_prefix('\n')).unwrap_or_default();
         // A line that is not understood is as good as none.
         let line = |l: &str| {
             let (word, name) = l.split_once(": ")?;
-            let how = ExactGemmPath::all().find(|how| how.word() == name)?;
-            Some((word.to_string(), how))
+            let path = ExactGemmPath::all().find(|path| path.word() == name)?;
+            Some((word.to_string(), path))
         };
-        let best = Mutex::new(text.lines().filter_map(line).collect());
-        let (free, ways) = (Mutex::new(Tuner::free(text)), Mutex::new(conv::read(text)));
-        Tuner { tries, says: false, file, best, free, ways }
+        let exact = Mutex::new(text.lines().filter_map(line).collect());
+        let (fast, conv) = (Mutex::new(Tuner::fast(text)), Mutex::new(conv::read(text)));
+        Tuner { enabled, verbose: false, file, exact, fast, conv }
     }
     /// What a file says of products whose order is free; this program has not seen it.
-    fn free(text: &str) -> BTreeMap<String, (GemmImpl, bool)> {
+    fn fast(text: &str) -> BTreeMap<String, (GemmImpl, bool)> {
         let line = |l: &str| {
-            let (word, name) = l.strip_prefix(FREE)?.split_once(": ")?;
-            let who = GemmImpl::all().find(|who| who.word() == name)?;
-            Some((word.to_string(), (who, false)))
+            let (word, name) = l.strip_prefix(FAST_PREFIX)?.split_once(": ")?;
+            let choice = GemmImpl::all().find(|choice| choice.word() == name)?;
+            Some((word.to_string(), (choice, false)))
         };
         text.lines().filter_map(line).collect()
     }
 
-    /// Who does a product whose order is free? All of `ways`, of which `Ours` is the first, are run to find out; `time` says nothing
+    /// Who does a product whose order is free? All of `candidates`, of which `Ours` is the first, are run to find out; `time` says nothing
     /// of a way in which this cannot be done.
     ///
     /// # Errors
     /// Those of `time`.
-    pub(crate) fn who(
+    pub(crate) fn fast_gemm(
         &self,
         case: GemmCase,
-        ways: &dyn Fn() -> Vec<GemmImpl>,
+        candidates: &dyn Fn() -> Vec<GemmImpl>,
         time: &dyn Fn(GemmImpl) -> Result<Option<Duration>>,
     ) -> Result<GemmImpl> {
-        let known = self.lock_who().get(&case.word()).copied();
-        let who = match known {
-            Some((who, true)) => return Ok(who),
-            None if !self.tries => return Ok(GemmImpl::Heuristic),
+        let known = self.lock_fast().get(&case.word()).copied();
+        let choice = match known {
+            Some((choice, true)) => return Ok(choice),
+            None if !self.enabled => return Ok(GemmImpl::Heuristic),
             // The library that the file speaks of may be gone.
             Some((GemmImpl::VendorLibrary, false)) if time(GemmImpl::VendorLibrary)?.is_none() => {
                 GemmImpl::Heuristic
             }
-            Some((who, false)) => who,
-            None => self.fastest(&case.word(), &ways(), &GemmImpl::word, time)?,
+            Some((choice, false)) => choice,
+            None => self.fastest(&case.word(), &candidates(), &GemmImpl::word, time)?,
         };
-        self.lock_who().insert(case.word(), (who, true));
+        self.lock_fast().insert(case.word(), (choice, true));
         if known.is_none() {
             self.save();
         }
-        Ok(who)
+        Ok(choice)
     }
-    fn lock_ways(&self) -> MutexGuard<'_, conv::TunedConvs> {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_conv(&self) -> MutexGuard<'_, conv::TunedConvs> {
+        self.conv.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn lock_who(&self) -> MutexGuard<'_, BTreeMap<String, (GemmImpl, bool)>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_fast(&self) -> MutexGuard<'_, BTreeMap<String, (GemmImpl, bool)>> {
+        self.fast.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a product is done, whose time in some way `run` finds out. `chains` finds out whether matrix units compute chains of fma.
+    /// How a product is done, whose time in some way `run` finds out. `f64_fma_chain` finds out whether matrix units compute chains of fma.
     ///
     /// # Errors
-    /// Those of `run` and `chains`.
-    pub(crate) fn how(
+    /// Those of `run` and `f64_fma_chain`.
+    pub(crate) fn exact_gemm(
         &self,
         info: &Info,
         case: GemmCase,
-        chains: &dyn Fn() -> Result<bool>,
+        f64_fma_chain: &dyn Fn() -> Result<bool>,
         run: &dyn Fn(ExactGemmPath) -> Result<Duration>,
     ) -> Result<ExactGemmPath> {
         if case.is_small() {
             return Ok(ExactGemmPath::PLAIN);
         }
-        let lock = || self.best.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.exact.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().get(&case.word()).copied();
         // What does not take units on a device of software need not know.
-        let asks = case.dtype == DType::F64 && (self.tries || known.is_some() || info.kind != Kind::Software);
-        let units = asks && chains()?;
+        let asks =
+            case.dtype == DType::F64 && (self.enabled || known.is_some() || info.kind != Kind::Software);
+        let f64_fma_chain = asks && f64_fma_chain()?;
         match known {
             // A file may be of another time, and bits do not depend on it.
-            Some(ExactGemmPath::F64Mma(_)) if !units => return Ok(by_size(info, &case, units)),
-            Some(how) => return Ok(how),
-            None if !self.tries => return Ok(by_size(info, &case, units)),
+            Some(ExactGemmPath::F64Mma(_)) if !f64_fma_chain => {
+                return Ok(by_size(info, &case, f64_fma_chain));
+            }
+            Some(path) => return Ok(path),
+            None if !self.enabled => return Ok(by_size(info, &case, f64_fma_chain)),
             None => {}
         }
         let there: Vec<ExactGemmPath> =
-            ExactGemmPath::all().filter(|how| how.fits(info, &case, units)).collect();
-        let how = self.fastest(&case.word(), &there, &ExactGemmPath::word, &|how| run(how).map(Some))?;
-        lock().insert(case.word(), how);
+            ExactGemmPath::all().filter(|path| path.fits(info, &case, f64_fma_chain)).collect();
+        let path = self.fastest(&case.word(), &there, &ExactGemmPath::word, &|path| run(path).map(Some))?;
+        lock().insert(case.word(), path);
         self.save();
-        Ok(how)
+        Ok(path)
     }
 
     /// The fastest of some ways to do `what`, of which the first can be done: each is run a few times, in turns. `time` says nothing of a way
@@ -309,40 +313,43 @@ impl Tuner {
     fn fastest<T: Copy>(
         &self,
         what: &str,
-        ways: &[T],
+        candidates: &[T],
         name: &dyn Fn(T) -> String,
         time: &dyn Fn(T) -> Result<Option<Duration>>,
     ) -> Result<T> {
         let mut there = Vec::new();
         // With nothing to choose from, there is nothing to try.
-        for &way in ways.iter().filter(|_| ways.len() > 1) {
+        for &candidate in candidates.iter().filter(|_| candidates.len() > 1) {
             // The first run of each prepares it.
-            if time(way)?.is_some() {
-                there.push((way, Duration::MAX));
+            if time(candidate)?.is_some() {
+                there.push((candidate, Duration::MAX));
             }
         }
-        for _ in 0..if there.len() > 1 { RUNS } else { 0 } {
-            for (way, least) in &mut there {
-                *least = (*least).min(time(*way)?.unwrap_or(Duration::MAX));
+        for _ in 0..if there.len() > 1 { RUNS_PER_CANDIDATE } else { 0 } {
+            for (candidate, least) in &mut there {
+                *least = (*least).min(time(*candidate)?.unwrap_or(Duration::MAX));
             }
         }
-        for (way, least) in there.iter().filter(|_| self.says) {
-            eprintln!("tried {what}: {}: {:.1} us", name(*way), least.as_secs_f64() * 1e6);
+        for (candidate, least) in there.iter().filter(|_| self.verbose) {
+            eprintln!("tried {what}: {}: {:.1} us", name(*candidate), least.as_secs_f64() * 1e6);
         }
-        Ok(there.into_iter().min_by_key(|(_, least)| *least).map_or(ways[0], |(way, _)| way))
+        Ok(there
+            .into_iter()
+            .min_by_key(|(_, least)| *least)
+            .map_or(candidates[0], |(candidate, _)| candidate))
     }
 
     /// Writes what is known. It saves time and is never needed, so that what goes wrong is not an error.
     fn save(&self) {
         let Some(file) = &self.file else { return };
-        let mut text = String::new();
-        for (word, how) in self.best.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let _ = writeln!(text, "{word}: {}", how.word());
+        let mut text = format!("{HEADER}\n");
+        for (word, path) in self.exact.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = writeln!(text, "{word}: {}", path.word());
         }
-        for (word, (who, _)) in self.lock_who().iter() {
-            let _ = writeln!(text, "{FREE}{word}: {}", who.word());
+        for (word, (choice, _)) in self.lock_fast().iter() {
+            let _ = writeln!(text, "{FAST_PREFIX}{word}: {}", choice.word());
         }
-        conv::write(&self.lock_ways(), &mut text);
+        conv::write(&self.lock_conv(), &mut text);
         let dir = file.parent().unwrap_or(file);
         if std::fs::create_dir_all(dir).is_ok() {
             let _ = elinvar_io::atomic_write(file, |f| f.write_all(text.as_bytes()).map_err(Error::from));
@@ -350,11 +357,11 @@ impl Tuner {
     }
 }
 
-fn name_of_cut(WarpTiling { subgroups: [a, b], each: [c, d], deep, slots }: WarpTiling) -> String {
-    format!("fragments {a}x{b} of {c}x{d}, {deep} deep, {slots} slots")
+fn tiling_name(WarpTiling { subgroups: [a, b], each: [c, d], deep, slots }: WarpTiling) -> String {
+    format!("{a}x{b} of {c}x{d}, {deep} deep, {slots} slots")
 }
 
-fn name_of(t: &SimtTile) -> String {
+fn tile_name(t: &SimtTile) -> String {
     let [[a, b], [c, d]] = [t.group, t.each];
     let slots = if t.slots > 0 { format!(", {} slots", t.slots) } else { String::new() };
     format!("{a}x{b} of {c}x{d}, depth {}{slots}", t.depth)
@@ -362,13 +369,13 @@ fn name_of(t: &SimtTile) -> String {
 
 /// Can the device hold it?
 fn fits(info: &Info, t: &SimtTile, dtype: DType) -> bool {
-    (t.slots == 0 || info.asynchronous)
+    (t.slots == 0 || info.cp_async)
         && t.group[0] * t.group[1] <= info.invocations
         && t.shared_elements() * dtype.compute().size() as u32 <= info.shared
 }
 
 /// What is taken without trying.
-fn by_size(info: &Info, case: &GemmCase, units: bool) -> ExactGemmPath {
+fn by_size(info: &Info, case: &GemmCase, f64_fma_chain: bool) -> ExactGemmPath {
     // A software device pays for each barrier what a real one pays for a hundred products.
     if info.kind == Kind::Software || case.sizes[3] < 5 {
         return ExactGemmPath::PLAIN;
@@ -378,22 +385,23 @@ fn by_size(info: &Info, case: &GemmCase, units: bool) -> ExactGemmPath {
     // Half of a tile's rows or columns would be beyond the ends.
     let few = case.sizes[1..3].iter().any(|&s| s < 6);
     // The largest tiles would leave multiprocessors without work, and copies bring terms as they are.
-    let largest = if case.dtype == DType::F64 { FLOWING[1] } else { LARGE[2] };
-    let idle = || count(&largest) < BUSY && info.asynchronous && case.dtype.compute() == case.dtype;
-    if units
+    let largest = if case.dtype == DType::F64 { CP_ASYNC_TILES[1] } else { LARGE_TILES[2] };
+    let busy = limits(info).compute_units.filled_by(1) as u64;
+    let idle = || count(&largest) < busy && info.cp_async && case.dtype.compute() == case.dtype;
+    if f64_fma_chain
         && !few
-        && let Some(tile) = f64_tensor_core::F64MmaTile::of(case.most(), limits(info))
+        && let Some(tile) = f64_tensor_core::F64MmaTile::of(case.sizes_up(), limits(info))
     {
         return ExactGemmPath::F64Mma(tile);
     }
-    if (few || idle()) && ExactGemmPath::InBlockSplitK.fits(info, case, units) {
+    if (few || idle()) && ExactGemmPath::InBlockSplitK.fits(info, case, f64_fma_chain) {
         return ExactGemmPath::InBlockSplitK;
     }
     if case.sizes[1..3].iter().any(|&s| s < 5) {
         return ExactGemmPath::PLAIN;
     }
-    let mut large = if case.dtype == DType::F64 { FLOWING } else { LARGE }.into_iter();
-    let tile = large.find(|t| count(t) >= BUSY && fits(info, t, case.dtype)).unwrap_or(SimtTile::SHARED);
+    let mut large = if case.dtype == DType::F64 { CP_ASYNC_TILES } else { LARGE_TILES }.into_iter();
+    let tile = large.find(|t| count(t) >= busy && fits(info, t, case.dtype)).unwrap_or(SimtTile::SHARED);
     if fits(info, &tile, case.dtype) { ExactGemmPath::Simt(tile) } else { ExactGemmPath::PLAIN }
 }
 
@@ -410,24 +418,25 @@ mod tests {
         let case = GemmCase::of(DType::F16, &layout, &layout);
         let dir = std::env::temp_dir().join(format!("elinvar-ways-{}", std::process::id()));
         let file = Some(dir.join("tiles"));
-        let tuner = |tries| {
+        let tuner = |enabled| {
             let text = std::fs::read_to_string(dir.join("tiles")).unwrap_or_default();
-            Tuner::with_file(tries, file.clone(), &text)
+            Tuner::with_file(enabled, file.clone(), &text)
         };
         let tile = tma_wgmma::WgmmaTile::ALL[2];
         let cut = WarpTiling::all().next().unwrap();
-        let ways = [GemmImpl::Heuristic, GemmImpl::Wgmma(tile), GemmImpl::Mma(cut), GemmImpl::VendorLibrary];
-        let (all, one) = (|| ways.to_vec(), || ways[..1].to_vec());
-        let never = |who: GemmImpl| -> Result<Option<Duration>> { panic!("{who:?} is tried") };
+        let candidates =
+            [GemmImpl::Heuristic, GemmImpl::Wgmma(tile), GemmImpl::Mma(cut), GemmImpl::VendorLibrary];
+        let (all, one) = (|| candidates.to_vec(), || candidates[..1].to_vec());
+        let never = |choice: GemmImpl| -> Result<Option<Duration>> { panic!("{choice:?} is tried") };
         // Without trying, as it is; with one way alone, too.
-        assert_eq!(tuner(false).who(case, &all, &never).unwrap(), GemmImpl::Heuristic);
-        assert_eq!(tuner(true).who(case, &one, &never).unwrap(), GemmImpl::Heuristic);
+        assert_eq!(tuner(false).fast_gemm(case, &all, &never).unwrap(), GemmImpl::Heuristic);
+        assert_eq!(tuner(true).fast_gemm(case, &one, &never).unwrap(), GemmImpl::Heuristic);
         std::fs::remove_dir_all(&dir).unwrap();
         let tried = RefCell::new(Vec::new());
-        let time = |who: GemmImpl| {
-            tried.borrow_mut().push(who);
+        let time = |choice: GemmImpl| {
+            tried.borrow_mut().push(choice);
             let there = |ms| Ok(Some(Duration::from_millis(ms)));
-            match who {
+            match choice {
                 GemmImpl::Heuristic => there(5),
                 GemmImpl::Wgmma(_) => there(3),
                 GemmImpl::Mma(_) => there(9),
@@ -435,24 +444,20 @@ mod tests {
             }
         };
         let t = tuner(true);
-        assert_eq!(t.who(case, &all, &time).unwrap(), GemmImpl::Wgmma(tile));
+        assert_eq!(t.fast_gemm(case, &all, &time).unwrap(), GemmImpl::Wgmma(tile));
         // All but what cannot be done, and that once.
-        assert_eq!(tried.borrow().len(), 3 * (RUNS + 1) + 1);
-        assert_eq!(t.who(case, &all, &never).unwrap(), GemmImpl::Wgmma(tile));
+        assert_eq!(tried.borrow().len(), 3 * (RUNS_PER_CANDIDATE + 1) + 1);
+        assert_eq!(t.fast_gemm(case, &all, &never).unwrap(), GemmImpl::Wgmma(tile));
         // Another program finds it in the file.
-        assert_eq!(tuner(false).who(case, &all, &never).unwrap(), GemmImpl::Wgmma(tile));
+        assert_eq!(tuner(false).fast_gemm(case, &all, &never).unwrap(), GemmImpl::Wgmma(tile));
         let text = std::fs::read_to_string(dir.join("tiles")).unwrap();
-        assert_eq!(text, "fast f16 0 7 7 7 true false: our kernel, boxes for 64 x 128\n");
+        assert_eq!(text, format!("{HEADER}\nfast f16 0 7 7 7 true false: wgmma 64x128\n"));
         // What it speaks of may be gone.
-        std::fs::write(
-            dir.join("tiles"),
-            text.replace("our kernel, boxes for 64 x 128", "the vendor's library"),
-        )
-        .unwrap();
-        assert_eq!(tuner(false).who(case, &all, &time).unwrap(), GemmImpl::Heuristic);
+        std::fs::write(dir.join("tiles"), text.replace("wgmma 64x128", "vendor library")).unwrap();
+        assert_eq!(tuner(false).fast_gemm(case, &all, &time).unwrap(), GemmImpl::Heuristic);
         assert!(
             GemmImpl::all()
-                .all(|who| GemmImpl::all().filter(|other| other.word() == who.word()).count() == 1)
+                .all(|choice| GemmImpl::all().filter(|other| other.word() == choice.word()).count() == 1)
         );
         std::fs::remove_dir_all(dir).unwrap();
     }
@@ -464,45 +469,47 @@ mod tests {
         let case = GemmCase::of(DType::F32, &layout, &layout);
         let dir = std::env::temp_dir().join(format!("elinvar-tiles-{}", std::process::id()));
         let file = Some(dir.join("tiles"));
-        let tuner = |tries| Tuner::with_file(tries, file.clone(), "");
+        let tuner = |enabled| Tuner::with_file(enabled, file.clone(), "");
         let never = |_: ExactGemmPath| -> Result<Duration> { panic!("nothing is tried") };
         let none = || -> Result<bool> { panic!("nobody asks, but for f64") };
-        assert_eq!(tuner(false).how(&info, case, &none, &never).unwrap(), ExactGemmPath::PLAIN);
+        assert_eq!(tuner(false).exact_gemm(&info, case, &none, &never).unwrap(), ExactGemmPath::PLAIN);
         let small = Layout::contiguous(Shape::new(&[1, 4, 4]).unwrap());
         let small = GemmCase::of(DType::F32, &small, &small);
-        assert_eq!(tuner(true).how(&info, small, &none, &never).unwrap(), ExactGemmPath::PLAIN);
+        assert_eq!(tuner(true).exact_gemm(&info, small, &none, &never).unwrap(), ExactGemmPath::PLAIN);
 
         let tried = RefCell::new(Vec::new());
-        let best = RefCell::new(ExactGemmPath::Simt(TILES[2]));
-        let run = |how: ExactGemmPath| {
-            tried.borrow_mut().push(how);
-            Ok(Duration::from_millis(if how == *best.borrow() { 1 } else { 20 }))
+        let exact = RefCell::new(ExactGemmPath::Simt(TILES[2]));
+        let run = |path: ExactGemmPath| {
+            tried.borrow_mut().push(path);
+            Ok(Duration::from_millis(if path == *exact.borrow() { 1 } else { 20 }))
         };
         let t = tuner(true);
-        assert_eq!(t.how(&info, case, &none, &run).unwrap(), ExactGemmPath::Simt(TILES[2]));
+        assert_eq!(t.exact_gemm(&info, case, &none, &run).unwrap(), ExactGemmPath::Simt(TILES[2]));
         assert_eq!(
             tried.borrow().len(),
-            ExactGemmPath::all().filter(|how| how.fits(&info, &case, false)).count() * (RUNS + 1)
+            ExactGemmPath::all().filter(|path| path.fits(&info, &case, false)).count()
+                * (RUNS_PER_CANDIDATE + 1)
         );
-        assert_eq!(t.how(&info, case, &none, &never).unwrap(), ExactGemmPath::Simt(TILES[2]));
+        assert_eq!(t.exact_gemm(&info, case, &none, &never).unwrap(), ExactGemmPath::Simt(TILES[2]));
         let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
-        assert_eq!(text, "f32 0 7 7 7 true false: 2x32 of 8x4, depth 0\n");
+        assert_eq!(text, format!("{HEADER}\nf32 0 7 7 7 true false: simt 2x32 of 8x4, depth 0\n"));
         // What has no tile of its own is found again, too.
-        *best.borrow_mut() = ExactGemmPath::InBlockSplitK;
-        assert_eq!(tuner(true).how(&info, case, &none, &run).unwrap(), ExactGemmPath::InBlockSplitK);
+        *exact.borrow_mut() = ExactGemmPath::InBlockSplitK;
+        assert_eq!(tuner(true).exact_gemm(&info, case, &none, &run).unwrap(), ExactGemmPath::InBlockSplitK);
         let text = std::fs::read_to_string(file.as_ref().unwrap()).unwrap();
         let read = Tuner::with_file(false, None, &text);
-        assert_eq!(read.how(&info, case, &none, &never).unwrap(), ExactGemmPath::InBlockSplitK);
+        assert_eq!(read.exact_gemm(&info, case, &none, &never).unwrap(), ExactGemmPath::InBlockSplitK);
         // Units are taken where they were seen to compute chains, whatever a file says.
         let double = GemmCase { dtype: DType::F64, ..case };
         let by_units = ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile::ALL[1]);
-        let text = format!("{}: {}\n", double.word(), by_units.word());
+        let text = format!("{HEADER}\n{}: {}\n", double.word(), by_units.word());
         let read = Tuner::with_file(false, None, &text);
-        assert_eq!(read.how(&info, double, &|| Ok(true), &never).unwrap(), by_units);
-        assert_eq!(read.how(&info, double, &|| Ok(false), &never).unwrap(), ExactGemmPath::PLAIN);
+        assert_eq!(read.exact_gemm(&info, double, &|| Ok(true), &never).unwrap(), by_units);
+        assert_eq!(read.exact_gemm(&info, double, &|| Ok(false), &never).unwrap(), ExactGemmPath::PLAIN);
         assert!(
-            ExactGemmPath::all()
-                .all(|how| ExactGemmPath::all().filter(|other| other.word() == how.word()).count() == 1)
+            ExactGemmPath::all().all(|path| {
+                ExactGemmPath::all().filter(|other| other.word() == path.word()).count() == 1
+            })
         );
         std::fs::remove_dir_all(dir).unwrap();
     }
@@ -511,12 +518,12 @@ mod tests {
     fn few_tiles_have_their_chunks_side_by_side() {
         let card = Info {
             kind: Kind::Discrete,
-            asynchronous: true,
+            cp_async: true,
             invocations: 1024,
             shared: 227 << 10,
             ..Interp::list().unwrap().remove(0)
         };
-        let how = |info: &Info, dtype, [m, k, n]: [usize; 3]| {
+        let path = |info: &Info, dtype, [m, k, n]: [usize; 3]| {
             let [x, w] = [[1, m, k], [1, k, n]].map(|d| Layout::contiguous(Shape::new(&d).unwrap()));
             by_size(info, &GemmCase::of(dtype, &x, &w), false)
         };
@@ -526,15 +533,15 @@ mod tests {
             (DType::BF16, [8, 1024, 50000], ExactGemmPath::InBlockSplitK),
             (DType::F64, [1024, 1024, 8], ExactGemmPath::InBlockSplitK),
             (DType::F32, [1024, 1024, 1024], ExactGemmPath::InBlockSplitK),
-            (DType::F32, [2048, 2048, 2048], ExactGemmPath::Simt(LARGE[0])),
-            (DType::F64, [2048, 2048, 2048], ExactGemmPath::Simt(FLOWING[0])),
+            (DType::F32, [2048, 2048, 2048], ExactGemmPath::Simt(LARGE_TILES[0])),
+            (DType::F64, [2048, 2048, 2048], ExactGemmPath::Simt(CP_ASYNC_TILES[0])),
             (DType::F32, [1, 16, 100_000], ExactGemmPath::PLAIN),
             (DType::I64, [1, 4096, 4096], ExactGemmPath::PLAIN),
             (DType::I64, [32, 4096, 4096], ExactGemmPath::Simt(SimtTile::SHARED)),
         ] {
-            assert_eq!(how(&card, dtype, sizes), want, "{dtype} {sizes:?}");
+            assert_eq!(path(&card, dtype, sizes), want, "{dtype} {sizes:?}");
             let software = Info { kind: Kind::Software, ..card.clone() };
-            assert_eq!(how(&software, dtype, sizes), ExactGemmPath::PLAIN);
+            assert_eq!(path(&software, dtype, sizes), ExactGemmPath::PLAIN);
         }
     }
 }

@@ -39,8 +39,8 @@ fn bits<D: Driver>(y: &On<D>) -> HostData {
 /// On a device that did nothing yet: products are right, and done by other kernels than exact ones are, where it has units for them.
 fn check<D: Driver>(d: &GpuDevice<D>) {
     for dtype in [DType::F16, DType::BF16, DType::F32] {
-        let units = d.info().unwrap().units.iter().any(|u| u.elem == Elem::from(dtype));
-        println!("{d}: matrix units for {dtype}: {units}");
+        let units = d.info().unwrap().mma_shapes.iter().any(|u| u.elem == Elem::from(dtype));
+        println!("{d}: tensor cores for {dtype}: {units}");
         let (x, w) = (whole(d, dtype, 1, &[24, 50]), whole(d, dtype, 2, &[50, 46]));
         let product = |p: Precision| (bits(&p.scope(|| x.matmul(&w))), d.kernels().unwrap());
         let (exact, before) = product(Precision::Exact);
@@ -188,7 +188,7 @@ fn attention_by_units() {
 /// A convolution and its gradients, fast beside exact, of whole numbers; by other kernels where the device has units for such.
 fn convolutions<D: Driver>(d: &GpuDevice<D>) {
     for (dtype, stride, groups) in [(DType::BF16, 1, 1), (DType::F16, 2, 2), (DType::F32, 1, 1)] {
-        let units = d.info().unwrap().units.iter().any(|u| u.elem == Elem::from(dtype));
+        let units = d.info().unwrap().mma_shapes.iter().any(|u| u.elem == Elem::from(dtype));
         let make = |seed, dims: &[usize]| whole(d, dtype, seed, dims).requires_grad();
         let (x, w) = (make(1, &[2, 20, 7, 6]), make(2, &[24, 20 / groups, 3, 3]));
         let run = |p: Precision| {
@@ -235,7 +235,7 @@ fn interpreted_units_multiply() {
 #[test]
 fn cudas_units_multiply() {
     let d = super::cuda();
-    assert_eq!(d.info().unwrap().units.len(), 4, "f16, bf16, rounded f32 and f64");
+    assert_eq!(d.info().unwrap().mma_shapes.len(), 4, "f16, bf16, rounded f32 and f64");
     check(&d);
     rows_are_alone(&d);
     f32_is_rounded(&d);

@@ -1,6 +1,6 @@
 //! From one type to another, and between memory and values.
 
-use super::One;
+use super::UnaryFn;
 use crate::ir::{Elem, Scalar};
 use half::{bf16, f16};
 
@@ -24,7 +24,7 @@ fn from_i(x: i32) -> u64 {
 }
 
 /// The conversion from one scalar type to another.
-pub fn convert(from: Scalar, to: Scalar) -> One {
+pub fn convert(from: Scalar, to: Scalar) -> UnaryFn {
     use Scalar::{Bool, F32, F64, I32, I64, U32, U64};
     match (from, to) {
         (Bool, Bool | I32 | U32 | I64 | U64) => |x| x,
@@ -59,20 +59,17 @@ pub fn convert(from: Scalar, to: Scalar) -> One {
 
 /// What a whole number that does not fit becomes here: devices give various numbers, so let it be none that a mistaken
 /// kernel would get along with.
-const UNFIT: u64 = 0x5bad_5bad_5bad_5bad;
+const OUT_OF_RANGE_BITS: u64 = 0x5bad_5bad_5bad_5bad;
 
 /// A float to the signed integer of its width; `None` for types that are not floats.
-pub fn whole(s: Scalar) -> Option<(Scalar, One)> {
+pub fn whole(s: Scalar) -> Option<(Scalar, UnaryFn)> {
     match s {
         Scalar::F32 => Some((Scalar::I32, |x| {
-            if f(x).abs() < 2147483648.0 { from_i(f(x) as i32) } else { UNFIT & 0xffff_ffff }
+            if f(x).abs() < 2147483648.0 { from_i(f(x) as i32) } else { OUT_OF_RANGE_BITS & 0xffff_ffff }
         })),
-        Scalar::F64 => {
-            Some((
-                Scalar::I64,
-                |x| if d(x).abs() < 9223372036854775808.0 { d(x) as i64 as u64 } else { UNFIT },
-            ))
-        }
+        Scalar::F64 => Some((Scalar::I64, |x| {
+            if d(x).abs() < 9223372036854775808.0 { d(x) as i64 as u64 } else { OUT_OF_RANGE_BITS }
+        })),
         Scalar::Bool | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64 => None,
     }
 }
@@ -88,7 +85,7 @@ pub fn tf32(x: u64) -> u64 {
 }
 
 /// From an element of memory to a value.
-pub fn decode(e: Elem) -> One {
+pub fn decode(e: Elem) -> UnaryFn {
     match e {
         Elem::F16 => |x| from_f(f16::from_bits(x as u16).to_f32()),
         Elem::BF16 => |x| from_f(bf16::from_bits(x as u16).to_f32()),
@@ -99,7 +96,7 @@ pub fn decode(e: Elem) -> One {
 }
 
 /// From a value to an element of memory.
-pub fn encode(e: Elem) -> One {
+pub fn encode(e: Elem) -> UnaryFn {
     match e {
         Elem::F16 => |x| u64::from(f16::from_f32(f(x)).to_bits()),
         Elem::BF16 => |x| u64::from(bf16::from_f32(f(x)).to_bits()),

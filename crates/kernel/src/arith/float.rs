@@ -3,7 +3,7 @@
 macro_rules! float {
     ($module:ident, $t:ty, $unsigned:ty, $half:expr, $brain:expr, $exp2:expr) => {
         pub mod $module {
-            use crate::arith::{One, Two};
+            use crate::arith::{BinaryFn, UnaryFn};
             use crate::ir::{Binary, Compare, Unary};
             use elinvar_ops::lane::Lane;
             #[allow(unused_imports)]
@@ -21,7 +21,7 @@ macro_rules! float {
                 u64::from(<$t>::to_bits(x))
             }
 
-            pub fn unary(op: Unary) -> Option<One> {
+            pub fn unary(op: Unary) -> Option<UnaryFn> {
                 match op {
                     Unary::Neg => Some(|x| kept(-to(x))),
                     Unary::Abs => Some(|x| kept(<$t>::abs(to(x)))),
@@ -36,7 +36,7 @@ macro_rules! float {
                     Unary::Not => None,
                 }
             }
-            pub fn binary(op: Binary) -> Option<Two> {
+            pub fn binary(op: Binary) -> Option<BinaryFn> {
                 match op {
                     Binary::Add => Some(|x, y| bits(to(x) + to(y))),
                     Binary::Sub => Some(|x, y| bits(to(x) - to(y))),
@@ -54,7 +54,7 @@ macro_rules! float {
                     | Binary::MulHigh => None,
                 }
             }
-            pub fn compare(op: Compare) -> Two {
+            pub fn compare(op: Compare) -> BinaryFn {
                 match op {
                     Compare::Eq => |x, y| u64::from(to(x) == to(y)),
                     Compare::Ne => |x, y| u64::from(to(x) != to(y)),

@@ -3,7 +3,7 @@
 macro_rules! int {
     ($module:ident, $t:ty, $wide:ty, $unsigned:ty) => {
         pub mod $module {
-            use crate::arith::{One, Two};
+            use crate::arith::{BinaryFn, UnaryFn};
             use crate::ir::{Binary, Compare, Unary};
 
             const BITS: u32 = <$t>::BITS;
@@ -14,7 +14,7 @@ macro_rules! int {
                 u64::from(x as $unsigned)
             }
 
-            pub fn unary(op: Unary) -> Option<One> {
+            pub fn unary(op: Unary) -> Option<UnaryFn> {
                 match op {
                     Unary::Neg => Some(|x| bits(to(x).wrapping_neg())),
                     Unary::Not => Some(|x| bits(!to(x))),
@@ -29,7 +29,7 @@ macro_rules! int {
                     | Unary::Exp2 => None,
                 }
             }
-            pub fn binary(op: Binary) -> Option<Two> {
+            pub fn binary(op: Binary) -> Option<BinaryFn> {
                 Some(match op {
                     Binary::Add => |x, y| bits(to(x).wrapping_add(to(y))),
                     Binary::Sub => |x, y| bits(to(x).wrapping_sub(to(y))),
@@ -49,7 +49,7 @@ macro_rules! int {
                     Binary::CopySign => return None,
                 })
             }
-            pub fn compare(op: Compare) -> Two {
+            pub fn compare(op: Compare) -> BinaryFn {
                 match op {
                     Compare::Eq => |x, y| u64::from(to(x) == to(y)),
                     Compare::Ne => |x, y| u64::from(to(x) != to(y)),

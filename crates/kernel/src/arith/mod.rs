@@ -12,15 +12,15 @@ pub use convert::{bits, convert, decode, encode, tf32, whole};
 use crate::ir::{Atomic, Binary, Compare, Reduce, Scalar, Unary};
 
 /// A function of one number.
-pub type One = fn(u64) -> u64;
+pub type UnaryFn = fn(u64) -> u64;
 /// A function of two numbers.
-pub type Two = fn(u64, u64) -> u64;
+pub type BinaryFn = fn(u64, u64) -> u64;
 /// A function of three numbers.
-pub type Three = fn(u64, u64, u64) -> u64;
+pub type TernaryFn = fn(u64, u64, u64) -> u64;
 
 /// What of the contract's arithmetic a device may lack; for tests of code made for such devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lacks {
+pub struct Quirks {
     /// fma rounds the product, then the sum.
     pub fused: bool,
     /// f32's subnormals are read as zero and written as zero, by arithmetic, comparisons and conversions; not by moves,
@@ -31,7 +31,7 @@ pub struct Lacks {
 }
 
 /// What `op` does to numbers of type `s`.
-pub fn unary(op: Unary, s: Scalar) -> Option<One> {
+pub fn unary(op: Unary, s: Scalar) -> Option<UnaryFn> {
     match s {
         Scalar::Bool => match op {
             Unary::Not => Some(|x| x ^ 1),
@@ -56,7 +56,7 @@ pub fn unary(op: Unary, s: Scalar) -> Option<One> {
 }
 
 /// What `op` does to two numbers of type `s`.
-pub fn binary(op: Binary, s: Scalar) -> Option<Two> {
+pub fn binary(op: Binary, s: Scalar) -> Option<BinaryFn> {
     match s {
         Scalar::Bool => match op {
             Binary::And | Binary::Min => Some(|x, y| x & y),
@@ -82,7 +82,7 @@ pub fn binary(op: Binary, s: Scalar) -> Option<Two> {
 }
 
 /// How two numbers of type `s` compare; 0 or 1.
-pub fn compare(op: Compare, s: Scalar) -> Two {
+pub fn compare(op: Compare, s: Scalar) -> BinaryFn {
     match s {
         Scalar::Bool | Scalar::U64 => int::u64::compare(op),
         Scalar::I32 => int::i32::compare(op),
@@ -94,7 +94,7 @@ pub fn compare(op: Compare, s: Scalar) -> Two {
 }
 
 /// `a * b + c`.
-pub fn fma(s: Scalar, fused: bool) -> Option<Three> {
+pub fn fma(s: Scalar, fused: bool) -> Option<TernaryFn> {
     match (s, fused) {
         (Scalar::F32, true) => Some(float::f32::fma),
         (Scalar::F32, false) => Some(float::f32::unfused),
@@ -105,7 +105,7 @@ pub fn fma(s: Scalar, fused: bool) -> Option<Three> {
 }
 
 /// The operation of a reduction over a subgroup; not for sums of floats, which have an order.
-pub fn reduce(op: Reduce, s: Scalar) -> Option<Two> {
+pub fn reduce(op: Reduce, s: Scalar) -> Option<BinaryFn> {
     match op {
         Reduce::Add if s.is_int() => binary(Binary::Add, s),
         Reduce::Add => None,
@@ -117,7 +117,7 @@ pub fn reduce(op: Reduce, s: Scalar) -> Option<Two> {
 }
 
 /// What an atomic puts into memory: from what is there and its operand.
-pub fn atomic(op: Atomic, s: Scalar) -> Option<Two> {
+pub fn atomic(op: Atomic, s: Scalar) -> Option<BinaryFn> {
     if !matches!(s, Scalar::I32 | Scalar::U32) {
         return None;
     }

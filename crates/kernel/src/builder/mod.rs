@@ -26,8 +26,8 @@ pub use val::Val;
 
 use crate::arith;
 use crate::ir::{
-    Access, Atomic, Buffer, Builtin, Constant, Elem, Fetched, Fragment, Inst, Kernel, Layout, Op, Param,
-    Place, Reduce, Region, Scalar, Shared, Type, Value, View,
+    Access, Atomic, Buffer, Builtin, Constant, Elem, Fragment, FragmentLayout, Inst, Kernel, Op, Param,
+    Place, Reduce, Region, Scalar, Shared, TensorView, TmaTile, Type, Value,
 };
 use std::cell::RefCell;
 
@@ -51,12 +51,12 @@ impl Builder {
             name: name.to_string(),
             group,
             subgroup: None,
-            resident: None,
+            min_blocks_per_sm: None,
             buffers: Vec::new(),
             params: Vec::new(),
             views: Vec::new(),
             shared: Vec::new(),
-            signals: 0,
+            mbarriers: 0,
             values: Vec::new(),
             body: Region::default(),
         };
@@ -67,7 +67,7 @@ impl Builder {
         let State { mut kernel, mut open } = self.state.into_inner();
         kernel.body = open.pop().expect("the body is open");
         assert!(open.is_empty(), "{}: a region is still open", kernel.name);
-        crate::pass::compact(&mut kernel);
+        crate::pass::renumber(&mut kernel);
         kernel
     }
     /// Says that subgroups have this many lanes.
@@ -75,8 +75,8 @@ impl Builder {
         self.state.borrow_mut().kernel.subgroup = Some(lanes);
     }
     /// Says that so many workgroups should have room on a multiprocessor at a time.
-    pub fn resident(&self, workgroups: u32) {
-        self.state.borrow_mut().kernel.resident = Some(workgroups);
+    pub fn min_blocks_per_sm(&self, workgroups: u32) {
+        self.state.borrow_mut().kernel.min_blocks_per_sm = Some(workgroups);
     }
 
     // What the kernel is given
@@ -129,12 +129,12 @@ impl Builder {
         let Place::Buffer(buffer) = buffer else { panic!("{}: {name} is of a buffer", self.name()) };
         let (offset, sizes, strides) = (number(offset), sizes.map(number), strides.map(number));
         let views = &mut self.state.borrow_mut().kernel.views;
-        views.push(View { name: name.to_string(), buffer, lines, offset, sizes, strides });
+        views.push(TensorView { name: name.to_string(), buffer, lines, offset, sizes, strides });
         views.len() as u32 - 1
     }
     /// So many signals.
-    pub fn signals(&self, count: u32) {
-        self.state.borrow_mut().kernel.signals = count;
+    pub fn mbarriers(&self, count: u32) {
+        self.state.borrow_mut().kernel.mbarriers = count;
     }
 
     // Numbers
@@ -219,67 +219,67 @@ impl Builder {
         self.push_none(Op::Barrier);
     }
     /// Begins to copy so many elements of a buffer to shared memory; zeros where the condition is false.
-    pub fn copy(
+    pub fn cp_async(
         &self,
         (to, at): (Place, Val<'_>),
         (from, index): (Place, Val<'_>),
         count: u8,
         there: Val<'_>,
     ) {
-        self.push_none(Op::Copy { to, at: at.id, from, index: index.id, count, there: there.id });
+        self.push_none(Op::CpAsync { to, at: at.id, from, index: index.id, count, there: there.id });
     }
     /// Makes a group of the copies that were begun.
-    pub fn commit_copies(&self) {
-        self.push_none(Op::CommitCopies);
+    pub fn cp_async_commit(&self) {
+        self.push_none(Op::CpAsyncCommit);
     }
     /// Waits until at most so many of the last groups are under way.
-    pub fn wait_copies(&self, open: u8) {
-        self.push_none(Op::WaitCopies(open));
+    pub fn cp_async_wait(&self, open: u8) {
+        self.push_none(Op::CpAsyncWait(open));
     }
 
     // Boxes
 
     /// Begins to bring boxes to shared memory, under a signal.
-    pub fn fetch(&self, signal: Val<'_>, boxes: Vec<Fetched>) {
-        self.push_none(Op::Fetch { signal: signal.id, boxes });
+    pub fn tma_load(&self, mbarrier: Val<'_>, tiles: Vec<TmaTile>) {
+        self.push_none(Op::TmaLoad { mbarrier: mbarrier.id, tiles });
     }
-    /// A box of a view, for [`Builder::fetch`].
-    pub fn fetched(&self, to: Place, at: Val<'_>, view: u32, from: [Val<'_>; 3]) -> Fetched {
-        Fetched { to, at: at.id, view, from: from.map(|v| v.id) }
+    /// A box of a view, for [`Builder::tma_load`].
+    pub fn tma_tile(&self, to: Place, at: Val<'_>, view: u32, from: [Val<'_>; 3]) -> TmaTile {
+        TmaTile { to, at: at.id, view, from: from.map(|v| v.id) }
     }
     /// Waits until a phase of a signal is over.
-    pub fn await_signal(&self, signal: Val<'_>, phase: Val<'_>) {
-        self.push_none(Op::Await(signal.id, phase.id));
+    pub fn mbarrier_wait(&self, mbarrier: Val<'_>, phase: Val<'_>) {
+        self.push_none(Op::MbarrierWait(mbarrier.id, phase.id));
     }
     /// Begins c + a * b of blocks in shared memory.
-    pub fn box_mul_add<'k>(
+    pub fn wgmma_ss<'k>(
         &'k self,
-        (a_lies, a, a_at): (Layout, Place, Val<'k>),
-        (b_lies, b, b_at): (Layout, Place, Val<'k>),
+        (a_lies, a, a_at): (FragmentLayout, Place, Val<'k>),
+        (b_lies, b, b_at): (FragmentLayout, Place, Val<'k>),
         sums: &[Val<'k>],
     ) -> Vec<Val<'k>> {
         let sums: Vec<Value> = sums.iter().map(|v| v.id).collect();
         let types = self.types(&sums);
-        self.push_many(Op::BoxMulAdd { a: (a_lies, a, a_at.id), b: (b_lies, b, b_at.id), sums }, &types)
+        self.push_many(Op::WgmmaSs { a: (a_lies, a, a_at.id), b: (b_lies, b, b_at.id), sums }, &types)
     }
-    /// The same with rows in fragments, four for the terms of a block; see [`Op::RowsMulAdd`].
+    /// The same with rows in fragments, four for the terms of a block; see [`Op::WgmmaRs`].
     ///
     /// # Panics
     /// If there are not four.
-    pub fn rows_mul_add<'k>(
+    pub fn wgmma_rs<'k>(
         &'k self,
         a: &[Val<'k>],
-        (b_lies, b, b_at): (Layout, Place, Val<'k>),
+        (b_lies, b, b_at): (FragmentLayout, Place, Val<'k>),
         sums: &[Val<'k>],
     ) -> Vec<Val<'k>> {
         let a: [Val<'k>; 4] = a.try_into().expect("a block has four fragments of terms");
         let sums: Vec<Value> = sums.iter().map(|v| v.id).collect();
         let types = self.types(&sums);
-        self.push_many(Op::RowsMulAdd { a: a.map(|v| v.id), b: (b_lies, b, b_at.id), sums }, &types)
+        self.push_many(Op::WgmmaRs { a: a.map(|v| v.id), b: (b_lies, b, b_at.id), sums }, &types)
     }
     /// Waits until at most so many of the last products are under way.
-    pub fn wait_products(&self, open: u8) {
-        self.push_none(Op::WaitProducts(open));
+    pub fn wgmma_wait(&self, open: u8) {
+        self.push_none(Op::WgmmaWait(open));
     }
 
     // Subgroups and fragments
@@ -297,7 +297,14 @@ impl Builder {
         self.push(Op::Broadcast(v.id, lane), v.ty())
     }
     /// A fragment from memory.
-    pub fn fragment_load(&self, f: Fragment, l: Layout, p: Place, at: Val<'_>, stride: Val<'_>) -> Val<'_> {
+    pub fn fragment_load(
+        &self,
+        f: Fragment,
+        l: FragmentLayout,
+        p: Place,
+        at: Val<'_>,
+        stride: Val<'_>,
+    ) -> Val<'_> {
         self.push(Op::FragmentLoad(f, l, p, at.id, stride.id), Type::Fragment(f))
     }
     /// A fragment of one number.
@@ -312,16 +319,16 @@ impl Builder {
     ///
     /// # Panics
     /// If it is no fragment.
-    pub fn fragment_numbers(&self, v: Val<'_>, eighth: u8) -> Val<'_> {
+    pub fn fragment_extract(&self, v: Val<'_>, eighth: u8) -> Val<'_> {
         let Type::Fragment(f) = v.ty() else { panic!("{}: the numbers of a {}", self.name(), v.ty()) };
-        self.push(Op::FragmentNumbers(v.id, eighth), Type::Vector(f.elem.scalar(), 4))
+        self.push(Op::FragmentExtract(v.id, eighth), Type::Vector(f.elem.scalar(), 4))
     }
     /// The fragment of such numbers.
-    pub fn fragment_of(&self, f: Fragment, all: &[Val<'_>]) -> Val<'_> {
-        self.push(Op::FragmentOf(f, all.iter().map(|v| v.id).collect()), Type::Fragment(f))
+    pub fn fragment_compose(&self, f: Fragment, all: &[Val<'_>]) -> Val<'_> {
+        self.push(Op::FragmentCompose(f, all.iter().map(|v| v.id).collect()), Type::Fragment(f))
     }
     /// A fragment to memory.
-    pub fn fragment_store(&self, l: Layout, p: Place, at: Val<'_>, stride: Val<'_>, v: Val<'_>) {
+    pub fn fragment_store(&self, l: FragmentLayout, p: Place, at: Val<'_>, stride: Val<'_>, v: Val<'_>) {
         self.push_none(Op::FragmentStore(l, p, at.id, stride.id, v.id));
     }
 

@@ -83,14 +83,14 @@ impl<'k> Val<'k> {
         if self.scalar() == s { self } else { self.k.push(Op::Convert(s, self.id), self.ty().of(s)) }
     }
     /// A float as a signed integer, if it fits.
-    pub fn whole(self) -> Val<'k> {
+    pub fn fptosi(self) -> Val<'k> {
         let (s, _) = arith::whole(self.scalar()).expect("only floats become whole numbers");
-        self.k.push(Op::Whole(self.id), self.ty().of(s))
+        self.k.push(Op::FpToSi(self.id), self.ty().of(s))
     }
     /// The same bits as another type.
-    pub fn bits(self, s: Scalar) -> Val<'k> {
+    pub fn bitcast(self, s: Scalar) -> Val<'k> {
         assert!(arith::bits(self.scalar(), s), "the bits of a {} as {s}", self.ty());
-        self.k.push(Op::Bits(s, self.id), self.ty().of(s))
+        self.k.push(Op::Bitcast(s, self.id), self.ty().of(s))
     }
     /// One number of a vector; a scalar is its own first.
     pub fn extract(self, i: u8) -> Val<'k> {

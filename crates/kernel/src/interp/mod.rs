@@ -8,13 +8,13 @@
 //! races in a workgroup and between workgroups, barriers and subgroup operations that only a part of a workgroup reaches,
 //! loops that do not go forward. It is slow and exact.
 //!
-//! [`Lacks`] makes it lack what some devices lack, so that what emitters build around it can be tested.
+//! [`Quirks`] makes it lack what some devices lack, so that what emitters build around it can be tested.
 
 mod machine;
 mod memory;
 mod race;
 
-pub use crate::arith::Lacks;
+pub use crate::arith::Quirks;
 pub use memory::Memory;
 
 use crate::ir::{Constant, Kernel};
@@ -45,18 +45,18 @@ impl std::error::Error for Fault {}
 /// # Errors
 /// A [`Fault`] if the kernel is not valid, if the launch does not fit it, or if it does what must not be done.
 pub fn run(kernel: &Kernel, launch: &Launch, buffers: &mut [Memory]) -> Result<(), Fault> {
-    run_lacking(kernel, launch, buffers, Lacks::default())
+    run_with_quirks(kernel, launch, buffers, Quirks::default())
 }
 
 /// Runs a kernel on a device that may lack something.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_lacking(
+pub fn run_with_quirks(
     kernel: &Kernel,
     launch: &Launch,
     buffers: &mut [Memory],
-    lacks: Lacks,
+    lacks: Quirks,
 ) -> Result<(), Fault> {
     crate::verify::verify(kernel).map_err(|e| Fault(e.to_string()))?;
     let name = &kernel.name;

@@ -1,7 +1,7 @@
 //! A kernel: what it is given, and what it does.
 
 use super::op::{Op, Place};
-use super::tensor_view::{BOX_LINE, BOX_ROUND, View};
+use super::tensor_view::{TILE_ROW_ALIGN, TILE_ROW_BYTES, TensorView};
 use super::types::{Elem, Scalar, Type};
 
 /// A value: a number into [`Kernel::values`]. Defined once, by an instruction or as an argument of a region; it can be
@@ -103,17 +103,17 @@ pub struct Kernel {
     pub subgroup: Option<u32>,
     /// How many workgroups should have room on a multiprocessor at a time, at the price of numbers that wait in memory; `None`: as
     /// many as there happen to be. Where it matters, a loop's carried numbers that no turn of an inner loop reads wait so.
-    pub resident: Option<u32>,
+    pub min_blocks_per_sm: Option<u32>,
     /// Buffers, in the order of their bindings.
     pub buffers: Vec<Buffer>,
     /// Parameters, in the order of their block.
     pub params: Vec<Param>,
     /// Buffers as tensors of which boxes are fetched.
-    pub views: Vec<View>,
+    pub views: Vec<TensorView>,
     /// Shared memory.
     pub shared: Vec<Shared>,
     /// How many signals there are, for boxes that are fetched.
-    pub signals: u32,
+    pub mbarriers: u32,
     /// The type of each value.
     pub values: Vec<Type>,
     /// What is done.
@@ -122,11 +122,11 @@ pub struct Kernel {
 
 /// Where shared memory lies, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedPlaces {
-    /// Where each piece begins: at a multiple of 16, and of [`BOX_ROUND`] lines if it holds boxes.
+pub struct SharedLayout {
+    /// Where each piece begins: at a multiple of 16, and of [`TILE_ROW_ALIGN`] lines if it holds boxes.
     pub pieces: Vec<u64>,
     /// Where the signals begin, each of 8 bytes.
-    pub signals: u64,
+    pub mbarriers: u64,
     /// All bytes.
     pub bytes: u64,
 }
@@ -147,9 +147,9 @@ pub struct Features {
     /// Matrix fragments.
     pub fragments: bool,
     /// Copies that go on while the kernel does. Where a device has none, they are loads and stores.
-    pub copies: bool,
+    pub cp_async: bool,
     /// Boxes of tensors, fetched to shared memory and multiplied there.
-    pub boxes: bool,
+    pub tma: bool,
     /// Bytes of shared memory.
     pub shared: u32,
     /// Invocations of a workgroup.
@@ -169,23 +169,24 @@ impl Kernel {
         self.group.iter().product()
     }
     /// Where pieces of shared memory lie, one behind the other.
-    pub fn shared_places(&self) -> SharedPlaces {
-        let boxes = self.boxes();
+    pub fn shared_places(&self) -> SharedLayout {
+        let tiles = self.holds_tiles();
         let mut end: u64 = 0;
-        let pieces = self.shared.iter().zip(boxes).map(|(s, boxes)| {
-            let at = end.next_multiple_of(if boxes { u64::from(BOX_ROUND * BOX_LINE) } else { 16 });
+        let pieces = self.shared.iter().zip(tiles).map(|(s, tiles)| {
+            let at =
+                end.next_multiple_of(if tiles { u64::from(TILE_ROW_ALIGN * TILE_ROW_BYTES) } else { 16 });
             end = at + (u64::from(s.elem.size()) * u64::from(s.len)).next_multiple_of(16);
             at
         });
         let pieces = pieces.collect();
-        SharedPlaces { pieces, signals: end, bytes: end + u64::from(self.signals) * 8 }
+        SharedLayout { pieces, mbarriers: end, bytes: end + u64::from(self.mbarriers) * 8 }
     }
     /// Which pieces of shared memory hold boxes.
-    pub fn boxes(&self) -> Vec<bool> {
+    pub fn holds_tiles(&self) -> Vec<bool> {
         let mut all = vec![false; self.shared.len()];
         self.body.each_inst(&mut |inst| {
-            let Op::Fetch { boxes, .. } = &inst.op else { return };
-            for fetched in boxes {
+            let Op::TmaLoad { tiles, .. } = &inst.op else { return };
+            for fetched in tiles {
                 if let Place::Shared(i) = fetched.to
                     && let Some(mark) = all.get_mut(i as usize)
                 {
@@ -225,8 +226,8 @@ impl Kernel {
             }
         }
         self.body.each_inst(&mut |inst| {
-            f.copies |= matches!(inst.op, Op::Copy { .. });
-            f.boxes |= matches!(inst.op, Op::Fetch { .. } | Op::BoxMulAdd { .. } | Op::RowsMulAdd { .. });
+            f.cp_async |= matches!(inst.op, Op::CpAsync { .. });
+            f.tma |= matches!(inst.op, Op::TmaLoad { .. } | Op::WgmmaSs { .. } | Op::WgmmaRs { .. });
         });
         f.fragments = self.values.iter().any(|t| matches!(t, Type::Fragment(_)));
         f

@@ -3,7 +3,7 @@
 //! A [`Kernel`] is plain data: a table of value types, and a body that is a tree of [`Region`]s, each of which owns
 //! its instructions in order. A [`Value`] is a number into the table. A region owns its instructions instead of
 //! pointing into a shared arena, so that an instruction cannot be listed twice or be forgotten, and moving one is
-//! moving it. Values are numbered in the order in which they are defined, without gaps ([`crate::pass::compact`] sees
+//! moving it. Values are numbered in the order in which they are defined, without gaps ([`crate::pass::renumber`] sees
 //! to it), so that equal kernels are equal data.
 
 mod constant;
@@ -14,11 +14,11 @@ mod types;
 mod walk;
 
 pub use constant::Constant;
-pub use kernel::{Access, Buffer, Features, Inst, Kernel, Param, Region, Shared, SharedPlaces, Value};
-pub use op::{Atomic, Binary, Builtin, Compare, Layout, Op, Place, Reduce, Unary};
+pub use kernel::{Access, Buffer, Features, Inst, Kernel, Param, Region, Shared, SharedLayout, Value};
+pub use op::{Atomic, Binary, Builtin, Compare, FragmentLayout, Op, Place, Reduce, Unary};
 pub use tensor_view::{
-    BLOCK_BYTES, BLOCK_INVOCATIONS, BLOCK_LINES, BOX_LINE, BOX_ROUND, Fetched, MOST_BOX_LINES, View,
-    box_elements, misfit,
+    MAX_TILE_ROWS, TILE_ROW_ALIGN, TILE_ROW_BYTES, TensorView, TmaTile, WARPGROUP, WGMMA_BLOCK,
+    WGMMA_BLOCK_BYTES, tensor_map_error, tile_row_elements,
 };
-pub use types::{Elem, Fragment, MatrixUnit, Role, Scalar, Type};
-pub use walk::Nature;
+pub use types::{Elem, Fragment, MmaShape, Role, Scalar, Type};
+pub use walk::Effect;

@@ -6,7 +6,7 @@
 
 use super::constant::Constant;
 use super::kernel::{Region, Value};
-use super::tensor_view::Fetched;
+use super::tensor_view::TmaTile;
 use super::types::{Fragment, Scalar};
 
 /// Operations on one value.
@@ -151,11 +151,11 @@ pub enum Place {
 
 /// How a fragment lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
+pub enum FragmentLayout {
     /// Rows of neighbours, `stride` elements from row to row.
-    Rows,
+    RowMajor,
     /// Columns of neighbours, `stride` elements from column to column.
-    Columns,
+    ColumnMajor,
 }
 
 /// An instruction.
@@ -200,9 +200,9 @@ pub enum Op {
     Convert(Scalar, Value),
     /// Float to an integer of the same width and signed: cut towards zero if it then fits, otherwise any integer.
     /// Cheaper than `Convert`, for formulas that know the range or throw the result away.
-    Whole(Value),
+    FpToSi(Value),
     /// The same bits as a type of the same width; not of bool.
-    Bits(Scalar, Value),
+    Bitcast(Scalar, Value),
     /// A vector of `width` copies.
     Splat(u8, Value),
     /// A vector of these scalars.
@@ -220,7 +220,7 @@ pub enum Op {
     Barrier,
     /// Begins to copy elements of a buffer that nobody writes to, to shared memory of such elements: 4, 8 or 16 bytes, which
     /// begin at multiples of as many in both. Where the condition is false, zeros are brought, and the buffer is not looked at.
-    Copy {
+    CpAsync {
         /// Shared memory.
         to: Place,
         /// Where the elements go.
@@ -235,9 +235,9 @@ pub enum Op {
         there: Value,
     },
     /// Makes one group of the copies that were begun since the last group; of none, too. Uniform.
-    CommitCopies,
+    CpAsyncCommit,
     /// Waits until at most so many of the last groups are under way. Uniform.
-    WaitCopies(u8),
+    CpAsyncWait(u8),
     /// The value of another lane of the subgroup: of lane (operand modulo the subgroup's size). Uniform.
     Shuffle(Value, Value),
     /// The value of one lane of the subgroup, whose number is a constant below the subgroup's size. Uniform.
@@ -246,7 +246,7 @@ pub enum Op {
     Reduce(Reduce, Value),
     /// A fragment from memory: where it begins, elements from row to row (or column to column). Both are the same for all
     /// lanes of the subgroup. Uniform.
-    FragmentLoad(Fragment, Layout, Place, Value, Value),
+    FragmentLoad(Fragment, FragmentLayout, Place, Value, Value),
     /// A fragment that is one number everywhere. Uniform.
     FragmentFill(Fragment, Value),
     /// c + a * b of fragments. Of f64: the chain of fma over k that begins with c, in ascending order, to the bit; a device on which that
@@ -257,50 +257,50 @@ pub enum Op {
     /// The numbers that a lane has of eight columns of sums, from column 8 i on: with g = lane / 4 and t = 2 (lane % 4), those of (row
     /// g, column t), (g, t + 1), (g + 8, t), (g + 8, t + 1). For fragments of 16 rows in subgroups of 32, which not every device
     /// spreads so. Uniform.
-    FragmentNumbers(Value, u8),
+    FragmentExtract(Value, u8),
     /// The fragment of such numbers, a vector of four for each eight columns: sums, or a left factor of 16-bit floats, to which
     /// they are rounded. Uniform.
-    FragmentOf(Fragment, Vec<Value>),
+    FragmentCompose(Fragment, Vec<Value>),
     /// A fragment to memory: place, where it begins, elements from row to row, what. Uniform.
-    FragmentStore(Layout, Place, Value, Value, Value),
+    FragmentStore(FragmentLayout, Place, Value, Value, Value),
     /// Begins to bring boxes of views to shared memory: when all of them are there, the phase of the signal is over. There are two
     /// phases, 0 and 1, in turn, and the first is 0. Nothing else may be under way for the signal. Uniform, also in its operands.
-    Fetch {
+    TmaLoad {
         /// Which signal.
-        signal: Value,
+        mbarrier: Value,
         /// What is brought.
-        boxes: Vec<Fetched>,
+        tiles: Vec<TmaTile>,
     },
     /// Waits until a phase (0 or 1) of a signal is over: it is, if the signal is in the other one. To wait for a phase in which
     /// nothing is under way is to wait for ever, and a mistake. Uniform, also in its operands.
-    Await(Value, Value),
-    /// Begins products of blocks in shared memory. Each [`super::BLOCK_INVOCATIONS`] of the workgroup have 64 rows, of which each
+    MbarrierWait(Value, Value),
+    /// Begins products of blocks in shared memory. Each [`super::WARPGROUP`] of the workgroup have 64 rows, of which each
     /// subgroup of 32 has the next 16, and multiply 64 terms of them (32 of f32) with as many columns as there are sums. Of rows one block is
     /// read, which begins at `a`; of columns one block for each 64, one behind the other from `b` on. A block begins at a multiple of
-    /// [`super::BLOCK_BYTES`] and has 64 lines of [`super::BOX_LINE`] bytes: of rows by terms (`Rows` for a, `Columns` for b), or, if they are
+    /// [`super::WGMMA_BLOCK_BYTES`] and has 64 lines of [`super::TILE_ROW_BYTES`] bytes: of rows by terms (`Rows` for a, `Columns` for b), or, if they are
     /// of 16 bits, of terms. Sums are
     /// fragments of 16 columns each, side by side; nothing else reads the old ones. How a device adds is as in `FragmentMulAdd`.
     /// Uniform; `a` and `b` are the same for all invocations that work together.
-    BoxMulAdd {
+    WgmmaSs {
         /// Where the rows are, and how a block of them lies.
-        a: (Layout, Place, Value),
+        a: (FragmentLayout, Place, Value),
         /// Where the columns are, and how a block of them lies.
-        b: (Layout, Place, Value),
+        b: (FragmentLayout, Place, Value),
         /// c, which becomes c + a * b.
         sums: Vec<Value>,
     },
     /// The same with rows that are not in memory: four fragments of 16-bit floats, side by side, are the 64 terms of a subgroup's 16 rows.
     /// Until the product was waited for they may not be made anew, as a loop's next turn would. Uniform.
-    RowsMulAdd {
+    WgmmaRs {
         /// The rows.
         a: [Value; 4],
         /// Where the columns are, and how a block of them lies.
-        b: (Layout, Place, Value),
+        b: (FragmentLayout, Place, Value),
         /// c, which becomes c + a * b.
         sums: Vec<Value>,
     },
     /// Waits until at most so many of the last products of boxes are under way. Uniform.
-    WaitProducts(u8),
+    WgmmaWait(u8),
     /// The first region where the condition (one bool) is true, else the second. What a region yields are the results.
     If(Value, Region, Region),
     /// A counted loop.

@@ -5,27 +5,27 @@ use super::op::Place;
 use super::types::Elem;
 
 /// Bytes of a line of a box.
-pub const BOX_LINE: u32 = 128;
-/// Lines of a box, at most; they are a multiple of [`BOX_ROUND`].
-pub const MOST_BOX_LINES: u32 = 256;
+pub const TILE_ROW_BYTES: u32 = 128;
+/// Lines of a box, at most; they are a multiple of [`TILE_ROW_ALIGN`].
+pub const MAX_TILE_ROWS: u32 = 256;
 /// Where a box begins in shared memory is a multiple of so many lines.
-pub const BOX_ROUND: u32 = 8;
+pub const TILE_ROW_ALIGN: u32 = 8;
 /// Lines of the blocks that products of boxes are made of: rows or columns; terms, where lines are of rows or columns.
-pub const BLOCK_LINES: u32 = 64;
+pub const WGMMA_BLOCK: u32 = 64;
 /// Bytes of a block.
-pub const BLOCK_BYTES: u32 = BLOCK_LINES * BOX_LINE;
+pub const WGMMA_BLOCK_BYTES: u32 = WGMMA_BLOCK * TILE_ROW_BYTES;
 /// Invocations that multiply a block of rows together: four subgroups of 32.
-pub const BLOCK_INVOCATIONS: u32 = 128;
+pub const WARPGROUP: u32 = 128;
 
 /// A buffer as planes of lines of neighbours, of which boxes are fetched. Its numbers are parameters of the launch, by number; they
 /// are integers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct View {
+pub struct TensorView {
     /// A word.
     pub name: String,
     /// Which buffer. It is only read.
     pub buffer: u32,
-    /// Lines of a box; each is of [`BOX_LINE`] bytes.
+    /// Lines of a box; each is of [`TILE_ROW_BYTES`] bytes.
     pub lines: u32,
     /// Where the first element is. It lies at a multiple of 16 bytes.
     pub offset: u32,
@@ -35,33 +35,36 @@ pub struct View {
     pub strides: [u32; 2],
 }
 
-impl View {
+impl TensorView {
     /// Bytes of a box.
     pub const fn bytes(&self) -> u32 {
-        self.lines * BOX_LINE
+        self.lines * TILE_ROW_BYTES
     }
     /// The parameters, in the order of the text form.
-    pub const fn numbers(&self) -> [u32; 6] {
+    pub const fn param_ids(&self) -> [u32; 6] {
         let ([a, b, c], [d, e]) = (self.sizes, self.strides);
         [self.offset, a, b, c, d, e]
     }
     /// Are such elements fetched? On their way, f32 are rounded as matrix units take them: to ten bits behind the point.
-    pub const fn fetches(elem: Elem) -> bool {
+    pub const fn is_loadable(elem: Elem) -> bool {
         matches!(elem, Elem::F16 | Elem::BF16 | Elem::F32)
     }
     /// Are blocks of them also multiplied whose lines are of rows or columns?
-    pub const fn turns(elem: Elem) -> bool {
+    pub const fn is_transposable(elem: Elem) -> bool {
         matches!(elem, Elem::F16 | Elem::BF16)
     }
 }
 
 /// Elements of a line of a box.
-pub fn box_elements(elem: Elem) -> u32 {
-    BOX_LINE / elem.size()
+pub fn tile_row_elements(elem: Elem) -> u32 {
+    TILE_ROW_BYTES / elem.size()
 }
 
 /// What is wrong with the numbers of a view at a launch: offset, sizes, strides, all in elements. `None` if nothing is.
-pub fn misfit(elem: Elem, [offset, inner, lines, planes, line, plane]: [i64; 6]) -> Option<&'static str> {
+pub fn tensor_map_error(
+    elem: Elem,
+    [offset, inner, lines, planes, line, plane]: [i64; 6],
+) -> Option<&'static str> {
     // Elements of 16 bytes.
     let piece = i64::from(16 / elem.size());
     if offset < 0 || offset % piece != 0 {
@@ -78,10 +81,10 @@ pub fn misfit(elem: Elem, [offset, inner, lines, planes, line, plane]: [i64; 6])
 
 /// A box of a view, fetched to shared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Fetched {
+pub struct TmaTile {
     /// Shared memory that holds boxes.
     pub to: Place,
-    /// Where it goes, in elements: a multiple of [`BOX_ROUND`] lines.
+    /// Where it goes, in elements: a multiple of [`TILE_ROW_ALIGN`] lines.
     pub at: Value,
     /// The view, by number.
     pub view: u32,

@@ -213,16 +213,16 @@ impl Fragment {
 
 /// Fragments that a device multiplies: sums of m by k times k by n factors, of f32, or of f64 if factors are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MatrixUnit {
+pub struct MmaShape {
     /// What factors are: f16, bf16, f32 that is rounded, or f64.
     pub elem: Elem,
     /// Rows, columns and terms of a product.
     pub shape: [u8; 3],
 }
 
-impl MatrixUnit {
+impl MmaShape {
     /// The one whose sums are chains of fma, and so are exact.
-    pub const CHAINS: MatrixUnit = MatrixUnit { elem: Elem::F64, shape: [16, 8, 8] };
+    pub const F64_FMA_CHAIN: MmaShape = MmaShape { elem: Elem::F64, shape: [16, 8, 8] };
 
     /// The fragment of a role.
     pub const fn fragment(self, role: Role) -> Fragment {

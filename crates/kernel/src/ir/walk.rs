@@ -2,22 +2,22 @@
 
 use super::kernel::{Inst, Region, Value};
 use super::op::Op;
-use super::tensor_view::Fetched;
+use super::tensor_view::TmaTile;
 
 /// What an instruction has to do with memory and with other invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
+pub enum Effect {
     /// It only computes its results from its operands, so it may be computed earlier, once instead of twice, or not at all.
     Pure,
     /// It looks at memory, which changes.
     Load,
     /// It changes memory, or waits for others.
-    Change {
+    Store {
         /// Is it reached by a whole workgroup, or by nobody?
         together: bool,
     },
     /// Lanes work together; the whole workgroup reaches it, or nobody.
-    Exchange,
+    Collective,
     /// It holds instructions.
     Regions,
 }
@@ -30,42 +30,42 @@ macro_rules! each_operand {
             | Op::Param(_)
             | Op::Builtin(_)
             | Op::Barrier
-            | Op::CommitCopies
-            | Op::WaitCopies(_)
-            | Op::WaitProducts(_) => {}
+            | Op::CpAsyncCommit
+            | Op::CpAsyncWait(_)
+            | Op::WgmmaWait(_) => {}
             Op::Unary(_, a)
             | Op::Convert(_, a)
-            | Op::Whole(a)
-            | Op::Bits(_, a)
+            | Op::FpToSi(a)
+            | Op::Bitcast(_, a)
             | Op::Splat(_, a)
             | Op::Extract(a, _)
             | Op::Load(_, a, _)
             | Op::Broadcast(a, _)
             | Op::Reduce(_, a)
             | Op::FragmentFill(_, a)
-            | Op::FragmentNumbers(a, _)
+            | Op::FragmentExtract(a, _)
             | Op::If(a, _, _) => $f(a),
             Op::Binary(_, a, b)
             | Op::Compare(_, a, b)
             | Op::Store(_, a, b)
             | Op::Atomic(_, _, a, b)
             | Op::Shuffle(a, b)
-            | Op::Await(a, b)
+            | Op::MbarrierWait(a, b)
             | Op::FragmentLoad(_, _, _, a, b) => [a, b].into_iter().for_each($f),
             Op::Fma(a, b, c)
             | Op::Select(a, b, c)
             | Op::FragmentMulAdd(a, b, c)
             | Op::FragmentStore(_, _, a, b, c) => [a, b, c].into_iter().for_each($f),
-            Op::Copy { at, index, there, .. } => [at, index, there].into_iter().for_each($f),
-            Op::Fetch { signal, boxes } => {
-                $f(signal);
-                for Fetched { at, from: [i, line, plane], .. } in boxes {
+            Op::CpAsync { at, index, there, .. } => [at, index, there].into_iter().for_each($f),
+            Op::TmaLoad { mbarrier, tiles } => {
+                $f(mbarrier);
+                for TmaTile { at, from: [i, line, plane], .. } in tiles {
                     [at, i, line, plane].into_iter().for_each(&mut *$f);
                 }
             }
-            Op::BoxMulAdd { a: (_, _, a), b: (_, _, b), sums } => [a, b].into_iter().chain(sums).for_each($f),
-            Op::RowsMulAdd { a, b: (_, _, b), sums } => a.into_iter().chain([b]).chain(sums).for_each($f),
-            Op::Compose(all) | Op::FragmentOf(_, all) => all.into_iter().for_each($f),
+            Op::WgmmaSs { a: (_, _, a), b: (_, _, b), sums } => [a, b].into_iter().chain(sums).for_each($f),
+            Op::WgmmaRs { a, b: (_, _, b), sums } => a.into_iter().chain([b]).chain(sums).for_each($f),
+            Op::Compose(all) | Op::FragmentCompose(_, all) => all.into_iter().for_each($f),
             Op::For { start, end, step, init, .. } => {
                 [start, end, step].into_iter().chain(init).for_each($f);
             }
@@ -97,7 +97,7 @@ impl Op {
         if let Op::For { body, .. } = self { vec![body] } else { Vec::new() }
     }
     /// What the instruction has to do with memory and with other invocations.
-    pub fn nature(&self) -> Nature {
+    pub fn effect(&self) -> Effect {
         match self {
             Op::Const(_)
             | Op::Param(_)
@@ -108,47 +108,47 @@ impl Op {
             | Op::Fma(..)
             | Op::Select(..)
             | Op::Convert(..)
-            | Op::Whole(_)
-            | Op::Bits(..)
+            | Op::FpToSi(_)
+            | Op::Bitcast(..)
             | Op::Splat(..)
             | Op::Compose(_)
-            | Op::Extract(..) => Nature::Pure,
-            Op::Load(..) => Nature::Load,
-            Op::Store(..) | Op::Atomic(..) | Op::Copy { .. } => Nature::Change { together: false },
+            | Op::Extract(..) => Effect::Pure,
+            Op::Load(..) => Effect::Load,
+            Op::Store(..) | Op::Atomic(..) | Op::CpAsync { .. } => Effect::Store { together: false },
             Op::Barrier
-            | Op::CommitCopies
-            | Op::WaitCopies(_)
+            | Op::CpAsyncCommit
+            | Op::CpAsyncWait(_)
             | Op::FragmentStore(..)
-            | Op::Fetch { .. }
-            | Op::Await(..)
-            | Op::BoxMulAdd { .. }
-            | Op::RowsMulAdd { .. }
-            | Op::WaitProducts(_) => Nature::Change { together: true },
+            | Op::TmaLoad { .. }
+            | Op::MbarrierWait(..)
+            | Op::WgmmaSs { .. }
+            | Op::WgmmaRs { .. }
+            | Op::WgmmaWait(_) => Effect::Store { together: true },
             Op::Shuffle(..)
             | Op::Broadcast(..)
             | Op::Reduce(..)
             | Op::FragmentLoad(..)
             | Op::FragmentFill(..)
             | Op::FragmentMulAdd(..)
-            | Op::FragmentNumbers(..)
-            | Op::FragmentOf(..) => Nature::Exchange,
-            Op::If(..) | Op::For { .. } => Nature::Regions,
+            | Op::FragmentExtract(..)
+            | Op::FragmentCompose(..) => Effect::Collective,
+            Op::If(..) | Op::For { .. } => Effect::Regions,
         }
     }
     /// Does the instruction only compute its results from its operands?
     pub fn is_pure(&self) -> bool {
-        self.nature() == Nature::Pure
+        self.effect() == Effect::Pure
     }
     /// Must a whole workgroup reach the instruction, or nobody?
     pub fn is_together(&self) -> bool {
-        matches!(self.nature(), Nature::Exchange | Nature::Change { together: true })
+        matches!(self.effect(), Effect::Collective | Effect::Store { together: true })
     }
     /// Does the instruction change memory, or wait for others, itself or in its regions?
     pub fn has_effect(&self) -> bool {
-        match self.nature() {
-            Nature::Change { .. } => true,
-            Nature::Pure | Nature::Load | Nature::Exchange => false,
-            Nature::Regions => self.regions().into_iter().any(|r| r.insts.iter().any(|i| i.op.has_effect())),
+        match self.effect() {
+            Effect::Store { .. } => true,
+            Effect::Pure | Effect::Load | Effect::Collective => false,
+            Effect::Regions => self.regions().into_iter().any(|r| r.insts.iter().any(|i| i.op.has_effect())),
         }
     }
 }

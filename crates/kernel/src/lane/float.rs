@@ -195,8 +195,8 @@ elementary! {
 impl<W: Width> Whole<'_, W> {
     /// An operation on the bits read as unsigned.
     fn unsigned(self, op: Binary, o: Self) -> Self {
-        let (a, b) = (self.0.bits(W::UNSIGNED), o.0.bits(W::UNSIGNED));
-        Whole::new(a.binary(op, b).bits(W::INT))
+        let (a, b) = (self.0.bitcast(W::UNSIGNED), o.0.bitcast(W::UNSIGNED));
+        Whole::new(a.binary(op, b).bitcast(W::INT))
     }
 }
 
@@ -251,13 +251,13 @@ impl<'k, W: Width> Lane for Float<'k, W> {
         Float::new(Term::select(mask.0, a.0, b.0))
     }
     fn to_bits(self) -> Whole<'k, W> {
-        Whole::new(self.0.bits(W::INT))
+        Whole::new(self.0.bitcast(W::INT))
     }
     fn from_bits(bits: Whole<'k, W>) -> Self {
-        Float::new(bits.0.bits(W::FLOAT))
+        Float::new(bits.0.bitcast(W::FLOAT))
     }
     fn to_int(self) -> Whole<'k, W> {
-        Whole::new(self.0.whole())
+        Whole::new(self.0.fptosi())
     }
     fn from_int(v: Whole<'k, W>) -> Self {
         Float::new(v.0.convert(W::FLOAT))

@@ -18,7 +18,7 @@ pub fn fmod<'k>(x: Val<'k>, y: Val<'k>) -> Val<'k> {
         }
     };
     let lit = |v: i64| k.int(word, v);
-    let (a, b) = (x.unary(Unary::Abs).bits(word), y.unary(Unary::Abs).bits(word));
+    let (a, b) = (x.unary(Unary::Abs).bitcast(word), y.unary(Unary::Abs).bitcast(word));
     let inf = lit(infinity as i64);
     let refused = !a.lt(inf) | inf.lt(b) | b.eq(lit(0));
     // A subnormal has the exponent of the least normal number, and no leading one.
@@ -45,7 +45,7 @@ pub fn fmod<'k>(x: Val<'k>, y: Val<'k>) -> Val<'k> {
     let (r, e) = (shifted[0], shifted[1]);
     let normal = !r.lt(hidden);
     let bits = normal.select((e << fraction) | (r & mask), r);
-    let magnitude = bits.bits(float);
+    let magnitude = bits.bitcast(float);
     let nan = k.float(float, f64::NAN);
     refused.select(nan, magnitude.binary(crate::ir::Binary::CopySign, x))
 }

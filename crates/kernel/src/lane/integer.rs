@@ -68,7 +68,7 @@ impl<'k, K: IntKind> Integer<'k, K> {
             s @ (Scalar::U32 | Scalar::U64 | Scalar::Bool | Scalar::F32 | Scalar::F64) => s,
         };
         let bound = Term::Number(Constant::int(unsigned, i64::from(K::BITS)));
-        let n = if unsigned == K::SCALAR { self.0 } else { self.0.bits(unsigned) };
+        let n = if unsigned == K::SCALAR { self.0 } else { self.0.bitcast(unsigned) };
         Truth(n.compare(Compare::Lt, bound))
     }
 }

@@ -89,19 +89,19 @@ impl<'k> Term<'k> {
             Term::Value(v) => Term::Value(v.to(to)),
         }
     }
-    pub(super) fn bits(self, to: Scalar) -> Self {
+    pub(super) fn bitcast(self, to: Scalar) -> Self {
         match self {
             Term::Number(c) => Term::number(to, c.bits),
-            Term::Value(v) => Term::Value(v.bits(to)),
+            Term::Value(v) => Term::Value(v.bitcast(to)),
         }
     }
-    pub(super) fn whole(self) -> Self {
+    pub(super) fn fptosi(self) -> Self {
         match self {
             Term::Number(c) => {
                 let (to, f) = arith::whole(c.scalar).expect("only floats become whole numbers");
                 Term::number(to, f(c.bits))
             }
-            Term::Value(v) => Term::Value(v.whole()),
+            Term::Value(v) => Term::Value(v.fptosi()),
         }
     }
     /// Each number of a pair of vectors by itself, where there is no vector form of what is done.

@@ -3,26 +3,26 @@
 //! Also decides branches and selects whose condition is known, unpacks loops of no turns, and drops what changes no
 //! integer: x + 0, x * 1, x | 0, x << 0. Of vectors only splats are looked into.
 
-use super::compact;
-use super::replacement::Instead;
+use super::renumber;
+use super::replacement::Replacements;
 use crate::arith;
 use crate::ir::{Binary, Constant, Inst, Kernel, Op, Region, Scalar, Type, Value};
 use std::collections::HashMap;
 
 /// Folds constants.
-pub fn fold_constants(k: &mut Kernel) {
+pub fn constant_fold(k: &mut Kernel) {
     let types = k.values.clone();
-    let mut f = Fold { types, known: HashMap::new(), instead: Instead::default() };
+    let mut f = ConstantFolding { types, known: HashMap::new(), replacements: Replacements::default() };
     f.region(&mut k.body);
     k.values = f.types;
-    compact(k);
+    renumber(k);
 }
 
-struct Fold {
+struct ConstantFolding {
     types: Vec<Type>,
     /// Values that are one number, or a vector of the same number.
     known: HashMap<Value, Constant>,
-    instead: Instead,
+    replacements: Replacements,
 }
 
 /// What became of an instruction.
@@ -34,17 +34,17 @@ enum New {
     Values(Vec<Value>),
 }
 
-impl Fold {
+impl ConstantFolding {
     fn region(&mut self, r: &mut Region) {
         let insts = std::mem::take(&mut r.insts);
         for inst in insts {
             self.inst(inst, &mut r.insts);
         }
-        self.instead.replace_yields(r);
+        self.replacements.replace_yields(r);
     }
 
     fn inst(&mut self, mut inst: Inst, out: &mut Vec<Inst>) {
-        inst.op.each_operand_mut(&mut |v| self.instead.replace(v));
+        inst.op.each_operand_mut(&mut |v| self.replacements.replace(v));
         // A branch that is taken for sure is done in its place.
         if let Op::If(c, then, other) = &mut inst.op
             && let Some(c) = self.known.get(c)
@@ -54,7 +54,7 @@ impl Fold {
                 self.inst(inner, out);
             }
             for (&v, mut y) in inst.results.iter().zip(taken.yields) {
-                self.instead.replace(&mut y);
+                self.replacements.replace(&mut y);
                 self.stand_for(v, y);
             }
             return;
@@ -95,7 +95,7 @@ impl Fold {
     }
 
     fn stand_for(&mut self, old: Value, new: Value) {
-        self.instead.put(old, new);
+        self.replacements.put(old, new);
         if let Some(&c) = self.known.get(&new) {
             self.known.insert(old, c);
         }
@@ -140,12 +140,12 @@ impl Fold {
                 let a = self.number(a)?;
                 of(*to, arith::convert(a.scalar, *to)(a.bits))
             }
-            Op::Whole(a) => {
+            Op::FpToSi(a) => {
                 let a = self.number(a)?;
                 let (to, f) = arith::whole(a.scalar)?;
                 of(to, f(a.bits))
             }
-            Op::Bits(to, a) => of(*to, self.number(a)?.bits),
+            Op::Bitcast(to, a) => of(*to, self.number(a)?.bits),
             Op::Splat(_, a) | Op::Extract(a, _) => Some(New::Number(self.number(a)?)),
             Op::For { start, end, init, .. } => {
                 let (x, y) = (self.number(start)?, self.number(end)?);
@@ -160,22 +160,22 @@ impl Fold {
             | Op::Store(..)
             | Op::Atomic(..)
             | Op::Barrier
-            | Op::Copy { .. }
-            | Op::CommitCopies
-            | Op::WaitCopies(_)
-            | Op::Fetch { .. }
-            | Op::Await(..)
-            | Op::BoxMulAdd { .. }
-            | Op::RowsMulAdd { .. }
-            | Op::WaitProducts(_)
+            | Op::CpAsync { .. }
+            | Op::CpAsyncCommit
+            | Op::CpAsyncWait(_)
+            | Op::TmaLoad { .. }
+            | Op::MbarrierWait(..)
+            | Op::WgmmaSs { .. }
+            | Op::WgmmaRs { .. }
+            | Op::WgmmaWait(_)
             | Op::Shuffle(..)
             | Op::Broadcast(..)
             | Op::Reduce(..)
             | Op::FragmentLoad(..)
             | Op::FragmentFill(..)
             | Op::FragmentMulAdd(..)
-            | Op::FragmentNumbers(..)
-            | Op::FragmentOf(..)
+            | Op::FragmentExtract(..)
+            | Op::FragmentCompose(..)
             | Op::FragmentStore(..)
             | Op::If(..) => None,
         }

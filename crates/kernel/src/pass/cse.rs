@@ -2,37 +2,37 @@
 //!
 //! Only pure instructions, and only where the first result is in sight of the second.
 
-use super::compact;
-use super::replacement::Instead;
+use super::renumber;
+use super::replacement::Replacements;
 use crate::ir::{Kernel, Op, Region, Value};
 use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Shares what is the same.
-pub fn share(k: &mut Kernel) {
-    let mut s = Share { known: HashMap::new(), instead: Instead::default() };
+pub fn cse(k: &mut Kernel) {
+    let mut s = Cse { known: HashMap::new(), replacements: Replacements::default() };
     s.region(&mut k.body);
-    compact(k);
+    renumber(k);
 }
 
-struct Share {
+struct Cse {
     /// What pure instructions in sight gave.
     known: HashMap<Rc<Op>, Value>,
-    instead: Instead,
+    replacements: Replacements,
 }
 
-impl Share {
+impl Cse {
     fn region(&mut self, r: &mut Region) {
         let mut mine = Vec::new();
         let insts = std::mem::take(&mut r.insts);
         for mut inst in insts {
-            inst.op.each_operand_mut(&mut |v| self.instead.replace(v));
+            inst.op.each_operand_mut(&mut |v| self.replacements.replace(v));
             for inner in inst.op.regions_mut() {
                 self.region(inner);
             }
             if inst.op.is_pure() {
                 if let Some(&other) = self.known.get(&inst.op) {
-                    self.instead.put(inst.results[0], other);
+                    self.replacements.put(inst.results[0], other);
                     continue;
                 }
                 let op = Rc::new(inst.op.clone());
@@ -41,7 +41,7 @@ impl Share {
             }
             r.insts.push(inst);
         }
-        self.instead.replace_yields(r);
+        self.replacements.replace_yields(r);
         // Out of this region its values are out of sight.
         for op in mine {
             self.known.remove(&op);

@@ -3,11 +3,11 @@
 //! A load goes, too, if nobody reads what it gives; a load out of bounds is a mistake either way. Loops and branches go whole
 //! when nothing in them has an effect and nobody reads their results.
 
-use super::compact;
+use super::renumber;
 use crate::ir::{Kernel, Op, Region};
 
 /// Removes what is not needed.
-pub fn remove_dead(k: &mut Kernel) {
+pub fn dce(k: &mut Kernel) {
     let mut needed = vec![false; k.values.len()];
     // A loop's body reads what the turn before yielded, so one way back may find more to keep.
     loop {
@@ -18,7 +18,7 @@ pub fn remove_dead(k: &mut Kernel) {
         }
     }
     sweep(&mut k.body, &needed);
-    compact(k);
+    renumber(k);
 }
 
 fn is_needed(op: &Op, results: &[crate::ir::Value], needed: &[bool]) -> bool {

@@ -3,14 +3,14 @@
 //! Pure instructions only: they cannot fail, so it does not matter that a loop without turns now computes them.
 //! Branches are left alone: there an instruction may be skipped for a good reason.
 
-use super::compact;
+use super::renumber;
 use crate::ir::{Inst, Kernel, Op, Region};
 
 /// Moves loop-invariant instructions in front of their loops, from the inside out.
-pub fn hoist(k: &mut Kernel) {
+pub fn licm(k: &mut Kernel) {
     let mut inside = vec![false; k.values.len()];
     region(&mut k.body, &mut inside);
-    compact(k);
+    renumber(k);
 }
 
 fn region(r: &mut Region, inside: &mut [bool]) {

@@ -13,25 +13,25 @@ mod renumber;
 mod replacement;
 mod strength_reduction;
 
-pub use constant_folding::fold_constants;
-pub use cse::share;
-pub use dce::remove_dead;
-pub use licm::hoist;
-pub use lower::{Lacking, Wants, lower};
-pub use renumber::compact;
-pub use strength_reduction::shift_powers;
+pub use constant_folding::constant_fold;
+pub use cse::cse;
+pub use dce::dce;
+pub use licm::licm;
+pub use lower::{Legalize, Unsupported, lower};
+pub use renumber::renumber;
+pub use strength_reduction::strength_reduce;
 
 use crate::ir::Kernel;
 
 /// All passes, in the order in which they help each other.
-pub fn optimise(k: &mut Kernel) {
-    fold_constants(k);
-    shift_powers(k);
+pub fn optimize(k: &mut Kernel) {
+    constant_fold(k);
+    strength_reduce(k);
     // What nobody needs would else be shared with what somebody needs much later, and be kept until then.
-    remove_dead(k);
-    share(k);
-    hoist(k);
+    dce(k);
+    cse(k);
+    licm(k);
     // Out of loops, what was computed in two of them is computed twice in one place.
-    share(k);
-    remove_dead(k);
+    cse(k);
+    dce(k);
 }

@@ -3,7 +3,7 @@
 use crate::ir::{Kernel, Region, Type, Value};
 
 /// Renumbers all values. Kernels that do the same by the same instructions are equal data after it.
-pub fn compact(kernel: &mut Kernel) {
+pub fn renumber(kernel: &mut Kernel) {
     let mut new = Renumber { to: vec![None; kernel.values.len()], types: Vec::new(), old: &kernel.values };
     new.region(&mut kernel.body);
     kernel.values = new.types;

@@ -4,9 +4,9 @@ use crate::ir::{Region, Value};
 
 /// A table by the numbers of values, which have no gaps: every pass looks up every operand.
 #[derive(Default)]
-pub(super) struct Instead(Vec<Option<Value>>);
+pub(super) struct Replacements(Vec<Option<Value>>);
 
-impl Instead {
+impl Replacements {
     /// `new` stands for `old` from now on.
     pub(super) fn put(&mut self, old: Value, new: Value) {
         let at = old.0 as usize;

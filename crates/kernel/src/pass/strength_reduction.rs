@@ -2,33 +2,33 @@
 //!
 //! Compilers of devices do not all see it: NVIDIA's assembler divides by a 32 that stands in a register, in some thirty instructions.
 
-use super::compact;
 use super::lower::Writer;
-use super::replacement::Instead;
+use super::renumber;
+use super::replacement::Replacements;
 use crate::ir::{Binary, Constant, Kernel, Op, Region, Scalar, Value};
 use std::collections::HashMap;
 
 /// Divides by shifts.
-pub fn shift_powers(k: &mut Kernel) {
+pub fn strength_reduce(k: &mut Kernel) {
     let w = Writer::new(std::mem::take(&mut k.values));
-    let mut p = Powers { known: HashMap::new(), instead: Instead::default(), w };
+    let mut p = StrengthReduction { known: HashMap::new(), replacements: Replacements::default(), w };
     p.region(&mut k.body);
     k.values = p.w.values;
-    compact(k);
+    renumber(k);
 }
 
-struct Powers {
+struct StrengthReduction {
     /// Values that are one number, or a vector of the same number.
     known: HashMap<Value, Constant>,
-    instead: Instead,
+    replacements: Replacements,
     w: Writer,
 }
 
-impl Powers {
+impl StrengthReduction {
     fn region(&mut self, r: &mut Region) {
         let outer = std::mem::take(&mut self.w.out);
         for mut inst in std::mem::take(&mut r.insts) {
-            inst.op.each_operand_mut(&mut |v| self.instead.replace(v));
+            inst.op.each_operand_mut(&mut |v| self.replacements.replace(v));
             for inner in inst.op.regions_mut() {
                 self.region(inner);
             }
@@ -42,7 +42,7 @@ impl Powers {
                 Op::Binary(op @ (Binary::Div | Binary::Rem), a, b) => {
                     if let Some(bits) = self.known.get(&b).and_then(exponent) {
                         let new = self.divided(op, a, b, bits);
-                        self.instead.put(inst.results[0], new);
+                        self.replacements.put(inst.results[0], new);
                         continue;
                     }
                 }
@@ -50,7 +50,7 @@ impl Powers {
             }
             self.w.out.push(inst);
         }
-        self.instead.replace_yields(r);
+        self.replacements.replace_yields(r);
         r.insts = std::mem::replace(&mut self.w.out, outer);
     }
 

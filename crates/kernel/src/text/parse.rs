@@ -4,8 +4,8 @@
 
 use super::words::Word;
 use crate::ir::{
-    Access, Atomic, Binary, Buffer, Builtin, Compare, Constant, Elem, Fetched, Fragment, Inst, Kernel,
-    Layout, Op, Param, Place, Reduce, Region, Role, Scalar, Shared, Type, Unary, Value, View,
+    Access, Atomic, Binary, Buffer, Builtin, Compare, Constant, Elem, Fragment, FragmentLayout, Inst, Kernel,
+    Op, Param, Place, Reduce, Region, Role, Scalar, Shared, TensorView, TmaTile, Type, Unary, Value,
 };
 use std::fmt;
 
@@ -28,9 +28,9 @@ impl std::error::Error for ParseError {}
 type Read<T> = Result<T, ParseError>;
 
 /// Regions in regions, at most: deeper text is refused, not a stack overflow.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// Values that a text may number: a mistyped name must not ask for gigabytes.
-const MOST: usize = 1 << 22;
+const MAX_VALUES: usize = 1 << 22;
 
 /// Reads a kernel.
 ///
@@ -68,9 +68,9 @@ fn split(text: &str) -> Vec<(usize, &str)> {
 struct Names {
     params: Vec<Param>,
     buffers: Vec<Buffer>,
-    views: Vec<View>,
+    views: Vec<TensorView>,
     shared: Vec<Shared>,
-    signals: u32,
+    mbarriers: u32,
 }
 
 struct Parser<'a> {
@@ -141,7 +141,7 @@ impl<'a> Parser<'a> {
         let group = [self.u32()?, self.u32()?, self.u32()?];
         self.expect("{")?;
         let subgroup = if self.accept("subgroup") { Some(self.u32()?) } else { None };
-        let resident = if self.accept("resident") { Some(self.u32()?) } else { None };
+        let min_blocks_per_sm = if self.accept("min_blocks_per_sm") { Some(self.u32()?) } else { None };
         loop {
             if self.accept("buffer") {
                 let b = Buffer {
@@ -156,8 +156,8 @@ impl<'a> Parser<'a> {
             } else if self.accept("view") {
                 let v = self.view()?;
                 self.names.views.push(v);
-            } else if self.accept("signals") {
-                self.names.signals = self.u32()?;
+            } else if self.accept("mbarriers") {
+                self.names.mbarriers = self.u32()?;
             } else if self.accept("shared") {
                 let s = Shared {
                     name: self.name()?,
@@ -176,12 +176,24 @@ impl<'a> Parser<'a> {
             line,
             what: "the values are not numbered without gaps".to_string(),
         })?;
-        let Names { params, buffers, views, shared, signals } = std::mem::take(&mut self.names);
-        Ok(Kernel { name, group, subgroup, resident, buffers, params, views, shared, signals, values, body })
+        let Names { params, buffers, views, shared, mbarriers } = std::mem::take(&mut self.names);
+        Ok(Kernel {
+            name,
+            group,
+            subgroup,
+            min_blocks_per_sm,
+            buffers,
+            params,
+            views,
+            shared,
+            mbarriers,
+            values,
+            body,
+        })
     }
 
     /// `vx x 64 offset n m b row plane`, behind its word.
-    fn view(&mut self) -> Read<View> {
+    fn view(&mut self) -> Read<TensorView> {
         let name = self.name()?;
         let buffer = match self.place()? {
             Place::Buffer(i) => i,
@@ -193,7 +205,7 @@ impl<'a> Parser<'a> {
             *to = self.param()?;
         }
         let [offset, a, b, c, d, e] = numbers;
-        Ok(View { name, buffer, lines, offset, sizes: [a, b, c], strides: [d, e] })
+        Ok(TensorView { name, buffer, lines, offset, sizes: [a, b, c], strides: [d, e] })
     }
     /// The name of a parameter.
     fn param(&mut self) -> Read<u32> {
@@ -210,8 +222,8 @@ impl<'a> Parser<'a> {
     /// Instructions up to and with the closing brace.
     fn region(&mut self, args: Vec<Value>) -> Read<Region> {
         self.depth += 1;
-        if self.depth > DEPTH {
-            return self.wrong(&format!("at most {DEPTH} regions inside of each other"));
+        if self.depth > MAX_DEPTH {
+            return self.wrong(&format!("at most {MAX_DEPTH} regions inside of each other"));
         }
         let mut r = Region { args, ..Region::default() };
         loop {
@@ -283,8 +295,8 @@ impl<'a> Parser<'a> {
         self.expect(":")?;
         let t = self.ty()?;
         let i = v.0 as usize;
-        if i >= MOST {
-            return self.wrong(&format!("less than {MOST} values"));
+        if i >= MAX_VALUES {
+            return self.wrong(&format!("less than {MAX_VALUES} values"));
         }
         if self.values.len() <= i {
             self.values.resize(i + 1, None);
@@ -318,7 +330,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `s[%1] = vx[%2, %3, %4]`
-    fn fetched(&mut self) -> Read<Fetched> {
+    fn fetched(&mut self) -> Read<TmaTile> {
         let (to, at) = self.indexed()?;
         self.expect("=")?;
         let name = self.peek();
@@ -329,7 +341,7 @@ impl<'a> Parser<'a> {
         self.expect("[")?;
         let from = self.values()?;
         self.expect("]")?;
-        Ok(Fetched { to, at, view: view as u32, from })
+        Ok(TmaTile { to, at, view: view as u32, from })
     }
 
     fn inst(&mut self) -> Read<Inst> {
@@ -388,8 +400,8 @@ impl<'a> Parser<'a> {
                 Op::Select(a, b, c)
             }
             "convert" => Op::Convert(scalar, self.value()?),
-            "whole" => Op::Whole(self.value()?),
-            "bits" => Op::Bits(scalar, self.value()?),
+            "fptosi" => Op::FpToSi(self.value()?),
+            "bitcast" => Op::Bitcast(scalar, self.value()?),
             "splat" => Op::Splat(width, self.value()?),
             "compose" => Op::Compose(self.list()?),
             "extract" => {
@@ -407,52 +419,52 @@ impl<'a> Parser<'a> {
                 Op::Store(p, at, self.value()?)
             }
             "barrier" => Op::Barrier,
-            "copy" => {
+            "cp_async" => {
                 let (to, at) = self.indexed()?;
                 self.expect("=")?;
                 let (from, index) = self.indexed()?;
                 self.expect(",")?;
                 let count = self.u8()?;
                 self.expect(",")?;
-                Op::Copy { to, at, from, index, count, there: self.value()? }
+                Op::CpAsync { to, at, from, index, count, there: self.value()? }
             }
-            "commit_copies" => Op::CommitCopies,
-            "wait_copies" => Op::WaitCopies(self.u8()?),
-            "fetch" => {
-                let signal = self.value()?;
-                let mut boxes = Vec::new();
+            "cp_async_commit" => Op::CpAsyncCommit,
+            "cp_async_wait" => Op::CpAsyncWait(self.u8()?),
+            "tma_load" => {
+                let mbarrier = self.value()?;
+                let mut tiles = Vec::new();
                 while self.accept(",") {
-                    boxes.push(self.fetched()?);
+                    tiles.push(self.fetched()?);
                 }
-                Op::Fetch { signal, boxes }
+                Op::TmaLoad { mbarrier, tiles }
             }
-            "await" => {
-                let [signal, phase] = self.values()?;
-                Op::Await(signal, phase)
+            "mbarrier_wait" => {
+                let [mbarrier, phase] = self.values()?;
+                Op::MbarrierWait(mbarrier, phase)
             }
-            "box_mul_add" => {
-                let mut block = || -> Read<(Layout, Place, Value)> {
-                    let l = self.known("`rows` or `columns`", Layout::of)?;
+            "wgmma_ss" => {
+                let mut block = || -> Read<(FragmentLayout, Place, Value)> {
+                    let l = self.known("`row_major` or `col_major`", FragmentLayout::of)?;
                     let (p, at) = self.indexed()?;
                     self.expect(",")?;
                     Ok((l, p, at))
                 };
                 let (a, b) = (block()?, block()?);
-                Op::BoxMulAdd { a, b, sums: self.list()? }
+                Op::WgmmaSs { a, b, sums: self.list()? }
             }
-            "rows_mul_add" => {
+            "wgmma_rs" => {
                 let mut rows = || -> Read<Value> {
                     let v = self.value()?;
                     self.expect(",")?;
                     Ok(v)
                 };
                 let a = [rows()?, rows()?, rows()?, rows()?];
-                let l = self.known("`rows` or `columns`", Layout::of)?;
+                let l = self.known("`row_major` or `col_major`", FragmentLayout::of)?;
                 let (p, at) = self.indexed()?;
                 self.expect(",")?;
-                Op::RowsMulAdd { a, b: (l, p, at), sums: self.list()? }
+                Op::WgmmaRs { a, b: (l, p, at), sums: self.list()? }
             }
-            "wait_products" => Op::WaitProducts(self.u8()?),
+            "wgmma_wait" => Op::WgmmaWait(self.u8()?),
             "shuffle" => {
                 let [v, lane] = self.values()?;
                 Op::Shuffle(v, lane)
@@ -463,7 +475,7 @@ impl<'a> Parser<'a> {
                 Op::Broadcast(v, self.u8()?)
             }
             "fragment_load" => {
-                let l = self.known("`rows` or `columns`", Layout::of)?;
+                let l = self.known("`row_major` or `col_major`", FragmentLayout::of)?;
                 let (p, at) = self.indexed()?;
                 self.expect(",")?;
                 Op::FragmentLoad(fragment(self)?, l, p, at, self.value()?)
@@ -473,14 +485,14 @@ impl<'a> Parser<'a> {
                 let [a, b, c] = self.values()?;
                 Op::FragmentMulAdd(a, b, c)
             }
-            "fragment_numbers" => {
+            "fragment_extract" => {
                 let v = self.value()?;
                 self.expect(",")?;
-                Op::FragmentNumbers(v, self.u8()?)
+                Op::FragmentExtract(v, self.u8()?)
             }
-            "fragment_of" => Op::FragmentOf(fragment(self)?, self.list()?),
+            "fragment_compose" => Op::FragmentCompose(fragment(self)?, self.list()?),
             "fragment_store" => {
-                let l = self.known("`rows` or `columns`", Layout::of)?;
+                let l = self.known("`row_major` or `col_major`", FragmentLayout::of)?;
                 let (p, at) = self.indexed()?;
                 self.expect(",")?;
                 let stride = self.value()?;

@@ -1,7 +1,7 @@
 //! From a kernel to text.
 
 use super::words::Word;
-use crate::ir::{Constant, Fetched, Inst, Kernel, Op, Place, Region, Scalar, Value};
+use crate::ir::{Constant, Inst, Kernel, Op, Place, Region, Scalar, TmaTile, Value};
 use std::fmt::Write;
 
 /// The text of a kernel.
@@ -12,8 +12,8 @@ pub fn print(k: &Kernel) -> String {
     if let Some(lanes) = k.subgroup {
         p.line(&format!("subgroup {lanes}"));
     }
-    if let Some(workgroups) = k.resident {
-        p.line(&format!("resident {workgroups}"));
+    if let Some(workgroups) = k.min_blocks_per_sm {
+        p.line(&format!("min_blocks_per_sm {workgroups}"));
     }
     for b in &k.buffers {
         p.line(&format!("buffer {} {} {}", b.name, b.elem, b.access.word()));
@@ -24,14 +24,14 @@ pub fn print(k: &Kernel) -> String {
     for v in &k.views {
         let name = |i: u32| k.params.get(i as usize).map_or("?", |p| p.name.as_str());
         let buffer = k.buffers.get(v.buffer as usize).map_or("?", |b| &b.name);
-        let numbers = v.numbers().map(name).join(" ");
+        let numbers = v.param_ids().map(name).join(" ");
         p.line(&format!("view {} {buffer} {} {numbers}", v.name, v.lines));
     }
     for s in &k.shared {
         p.line(&format!("shared {} {} {}", s.name, s.elem, s.len));
     }
-    if k.signals > 0 {
-        p.line(&format!("signals {}", k.signals));
+    if k.mbarriers > 0 {
+        p.line(&format!("mbarriers {}", k.mbarriers));
     }
     p.region(&k.body);
     p.out.push_str("}\n");
@@ -113,8 +113,8 @@ impl Printer<'_> {
             Op::Fma(a, b, c) => format!("fma {}", list(&[*a, *b, *c])),
             Op::Select(a, b, c) => format!("select {}", list(&[*a, *b, *c])),
             Op::Convert(_, a) => format!("convert %{}", a.0),
-            Op::Whole(a) => format!("whole %{}", a.0),
-            Op::Bits(_, a) => format!("bits %{}", a.0),
+            Op::FpToSi(a) => format!("fptosi %{}", a.0),
+            Op::Bitcast(_, a) => format!("bitcast %{}", a.0),
             Op::Splat(_, a) => format!("splat %{}", a.0),
             Op::Compose(all) => format!("compose {}", list(all)),
             Op::Extract(a, i) => format!("extract %{}, {i}", a.0),
@@ -122,12 +122,12 @@ impl Printer<'_> {
             Op::Store(p, at, v) => format!("store {}[%{}] = %{}", self.place(*p), at.0, v.0),
             Op::Atomic(op, p, at, v) => format!("{} {}[%{}], %{}", op.word(), self.place(*p), at.0, v.0),
             Op::Barrier => "barrier".to_string(),
-            Op::Copy { to, at, from, index, count, there } => {
+            Op::CpAsync { to, at, from, index, count, there } => {
                 let [to, from] = [to, from].map(|p| self.place(*p));
-                format!("copy {to}[%{}] = {from}[%{}], {count}, %{}", at.0, index.0, there.0)
+                format!("cp_async {to}[%{}] = {from}[%{}], {count}, %{}", at.0, index.0, there.0)
             }
-            Op::CommitCopies => "commit_copies".to_string(),
-            Op::WaitCopies(open) => format!("wait_copies {open}"),
+            Op::CpAsyncCommit => "cp_async_commit".to_string(),
+            Op::CpAsyncWait(open) => format!("cp_async_wait {open}"),
             Op::Shuffle(v, lane) => format!("shuffle {}", list(&[*v, *lane])),
             Op::Broadcast(v, lane) => format!("broadcast %{}, {lane}", v.0),
             Op::Reduce(op, v) => format!("{} %{}", op.word(), v.0),
@@ -136,37 +136,30 @@ impl Printer<'_> {
             }
             Op::FragmentFill(_, v) => format!("fragment_fill %{}", v.0),
             Op::FragmentMulAdd(a, b, c) => format!("fragment_mul_add {}", list(&[*a, *b, *c])),
-            Op::FragmentNumbers(v, i) => format!("fragment_numbers %{}, {i}", v.0),
-            Op::FragmentOf(_, all) => format!("fragment_of {}", list(all)),
+            Op::FragmentExtract(v, i) => format!("fragment_extract %{}, {i}", v.0),
+            Op::FragmentCompose(_, all) => format!("fragment_compose {}", list(all)),
             Op::FragmentStore(l, p, at, stride, v) => {
                 let place = self.place(*p);
                 format!("fragment_store {} {place}[%{}], %{} = %{}", l.word(), at.0, stride.0, v.0)
             }
-            Op::Fetch { signal, boxes } => {
-                let mut text = format!("fetch %{}", signal.0);
-                for Fetched { to, at, view, from } in boxes {
+            Op::TmaLoad { mbarrier, tiles } => {
+                let mut text = format!("tma_load %{}", mbarrier.0);
+                for TmaTile { to, at, view, from } in tiles {
                     let (to, from) = (self.place(*to), list(from));
                     let view = self.kernel.views.get(*view as usize).map_or("?", |v| &v.name);
                     let _ = write!(text, ", {to}[%{}] = {view}[{from}]", at.0);
                 }
                 text
             }
-            Op::Await(signal, phase) => format!("await {}", list(&[*signal, *phase])),
-            Op::BoxMulAdd { a, b, sums } => {
+            Op::MbarrierWait(mbarrier, phase) => format!("mbarrier_wait {}", list(&[*mbarrier, *phase])),
+            Op::WgmmaSs { a, b, sums } => {
                 let [a, b] = [a, b].map(|(l, p, at)| format!("{} {}[%{}]", l.word(), self.place(*p), at.0));
-                format!("box_mul_add {a}, {b}, {}", list(sums))
+                format!("wgmma_ss {a}, {b}, {}", list(sums))
             }
-            Op::RowsMulAdd { a, b: (l, p, at), sums } => {
-                format!(
-                    "rows_mul_add {}, {} {}[%{}], {}",
-                    list(a),
-                    l.word(),
-                    self.place(*p),
-                    at.0,
-                    list(sums)
-                )
+            Op::WgmmaRs { a, b: (l, p, at), sums } => {
+                format!("wgmma_rs {}, {} {}[%{}], {}", list(a), l.word(), self.place(*p), at.0, list(sums))
             }
-            Op::WaitProducts(open) => format!("wait_products {open}"),
+            Op::WgmmaWait(open) => format!("wgmma_wait {open}"),
             Op::If(c, _, _) => format!("if %{}", c.0),
             Op::For { start, end, step, init, body } => {
                 let typed = self.typed(&body.args);

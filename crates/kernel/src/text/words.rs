@@ -1,6 +1,6 @@
 //! The words of the text form, each in one place.
 
-use crate::ir::{Access, Atomic, Binary, Builtin, Compare, Elem, Layout, Reduce, Scalar, Unary};
+use crate::ir::{Access, Atomic, Binary, Builtin, Compare, Elem, FragmentLayout, Reduce, Scalar, Unary};
 
 /// An enumeration each of whose values has a word.
 pub trait Word: Sized + Copy + 'static {
@@ -43,7 +43,7 @@ plain! {
         Add "atomic.add"; Min "atomic.min"; Max "atomic.max"; And "atomic.and"; Or "atomic.or"; Xor "atomic.xor";
         Exchange "atomic.exchange";
     }
-    Layout { Rows "rows"; Columns "columns"; }
+    FragmentLayout { RowMajor "row_major"; ColumnMajor "col_major"; }
     Access { Read "read"; Write "write"; ReadWrite "read_write"; }
     Scalar { Bool "bool"; I32 "i32"; U32 "u32"; I64 "i64"; U64 "u64"; F32 "f32"; F64 "f64"; }
     Elem {

@@ -3,7 +3,7 @@
 //! * `types`: operands and results fit the instruction; memory is used as it was declared.
 //! * `scope`: values are defined once, before they are used, where they can be seen, and numbered in that order.
 //! * `uniform`: what must be reached by a whole workgroup is reached by all of it or by none.
-//! * `boxes`: views, and the shared memory and sums of products of boxes.
+//! * `tma_memory`: views, and the shared memory and sums of products of boxes.
 //! * this file: sizes and names.
 
 mod scope;
@@ -19,13 +19,13 @@ use std::collections::HashSet;
 use std::fmt;
 
 /// Invocations of a workgroup, at most: what every API of today grants on real GPUs.
-pub const MOST_INVOCATIONS: u64 = 1024;
+pub const MAX_INVOCATIONS: u64 = 1024;
 /// Shared memory of a workgroup, at most, in bytes: the most that any GPU of today grants (228 KiB less what the
 /// driver keeps). What a device really has is asked of the device ([`crate::ir::Features::shared`]).
-pub const MOST_SHARED: u64 = 227 * 1024;
+pub const MAX_SHARED_BYTES: u64 = 227 * 1024;
 /// Bytes of parameters, at most: the 128 that Vulkan promises for push constants, less a zero behind them where a device needs one
 /// (`emit::spirv::Device::keeps_zeros`).
-pub const MOST_PARAMS: usize = 124;
+pub const MAX_PARAM_BYTES: usize = 124;
 
 /// Why a kernel is not valid: a sentence that names the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +64,8 @@ fn at(k: &Kernel, inst: &Inst, what: impl fmt::Display) -> Check {
 
 fn header(k: &Kernel) -> Check {
     let invocations: u64 = k.group.iter().map(|&n| u64::from(n)).product();
-    if invocations == 0 || invocations > MOST_INVOCATIONS {
-        return whole(k, format_args!("a workgroup of {:?}; 1 to {MOST_INVOCATIONS} invocations", k.group));
+    if invocations == 0 || invocations > MAX_INVOCATIONS {
+        return whole(k, format_args!("a workgroup of {:?}; 1 to {MAX_INVOCATIONS} invocations", k.group));
     }
     if let Some(lanes) = k.subgroup {
         if !lanes.is_power_of_two() || lanes > 128 {
@@ -97,17 +97,17 @@ fn header(k: &Kernel) -> Check {
         let size = p.scalar.bits() as usize / 8;
         bytes = bytes.next_multiple_of(size) + size;
     }
-    if bytes > MOST_PARAMS {
-        return whole(k, format_args!("{bytes} bytes of parameters; at most {MOST_PARAMS}"));
+    if bytes > MAX_PARAM_BYTES {
+        return whole(k, format_args!("{bytes} bytes of parameters; at most {MAX_PARAM_BYTES}"));
     }
     for s in &k.shared {
         if s.elem == Elem::Bool || s.len == 0 {
             return whole(k, format_args!("shared memory {} of {} {}", s.name, s.len, s.elem));
         }
     }
-    if k.shared_bytes() > MOST_SHARED {
+    if k.shared_bytes() > MAX_SHARED_BYTES {
         let bytes = k.shared_bytes();
-        return whole(k, format_args!("{bytes} bytes of shared memory; at most {MOST_SHARED}"));
+        return whole(k, format_args!("{bytes} bytes of shared memory; at most {MAX_SHARED_BYTES}"));
     }
     Ok(())
 }

@@ -2,21 +2,21 @@
 
 use super::{Check, whole};
 use crate::ir::{
-    BLOCK_INVOCATIONS, BOX_ROUND, Elem, Fetched, Fragment, Kernel, Layout, MOST_BOX_LINES, Op, Place, Role,
-    Scalar, Type, Value, View,
+    Elem, Fragment, FragmentLayout, Kernel, MAX_TILE_ROWS, Op, Place, Role, Scalar, TILE_ROW_ALIGN,
+    TensorView, TmaTile, Type, Value, WARPGROUP,
 };
 
 /// Signals, at most.
-const MOST_SIGNALS: u32 = 64;
+const MAX_MBARRIERS: u32 = 64;
 /// The sums of a product of boxes.
-const SUMS: Type = Type::Fragment(Fragment { role: Role::C, elem: Elem::F32, m: 16, n: 16, k: 16 });
+const ACCUMULATOR: Type = Type::Fragment(Fragment { role: Role::C, elem: Elem::F32, m: 16, n: 16, k: 16 });
 /// Fragments beside each other, at most: 256 columns. They are a multiple of a block's.
-const MOST_SUMS: usize = 16;
-const BLOCK_SUMS: usize = 4;
+const MAX_ACCUMULATORS: usize = 16;
+const BLOCK_ACCUMULATORS: usize = 4;
 
 pub(super) fn check(k: &Kernel) -> Check {
-    if k.signals > MOST_SIGNALS {
-        return whole(k, format_args!("{} signals; at most {MOST_SIGNALS}", k.signals));
+    if k.mbarriers > MAX_MBARRIERS {
+        return whole(k, format_args!("{} mbarriers; at most {MAX_MBARRIERS}", k.mbarriers));
     }
     for v in &k.views {
         if let Err(what) = view(k, v) {
@@ -27,20 +27,20 @@ pub(super) fn check(k: &Kernel) -> Check {
     read_by_one(k)
 }
 
-fn view(k: &Kernel, v: &View) -> Result<(), String> {
+fn view(k: &Kernel, v: &TensorView) -> Result<(), String> {
     let buffer =
         k.buffers.get(v.buffer as usize).ok_or_else(|| format!("there is no buffer {}", v.buffer))?;
-    if buffer.access.writes() || !View::fetches(buffer.elem) {
+    if buffer.access.writes() || !TensorView::is_loadable(buffer.elem) {
         return Err(format!(
             "of {} that are {}; f16, bf16 or f32 that are only read",
             buffer.elem,
             buffer.access.name()
         ));
     }
-    if v.lines == 0 || v.lines > MOST_BOX_LINES || !v.lines.is_multiple_of(BOX_ROUND) {
-        return Err(format!("{} lines; a multiple of {BOX_ROUND} up to {MOST_BOX_LINES}", v.lines));
+    if v.lines == 0 || v.lines > MAX_TILE_ROWS || !v.lines.is_multiple_of(TILE_ROW_ALIGN) {
+        return Err(format!("{} lines; a multiple of {TILE_ROW_ALIGN} up to {MAX_TILE_ROWS}", v.lines));
     }
-    for i in v.numbers() {
+    for i in v.param_ids() {
         match k.params.get(i as usize) {
             None => return Err(format!("there is no parameter {i}")),
             Some(p) if !p.scalar.is_int() => return Err(format!("{} is no integer", p.name)),
@@ -52,18 +52,20 @@ fn view(k: &Kernel, v: &View) -> Result<(), String> {
 
 /// How boxes lie only the device knows: nothing else touches the memory that holds them.
 fn own_memory(k: &Kernel) -> Check {
-    let boxes = k.boxes();
+    let tma_memory = k.holds_tiles();
     let holds = |p: &Place| match p {
-        Place::Shared(i) => boxes.get(*i as usize).copied().unwrap_or(false),
+        Place::Shared(i) => tma_memory.get(*i as usize).copied().unwrap_or(false),
         Place::Buffer(_) => false,
     };
     let mut wrong = None;
     k.body.each_inst(&mut |inst| {
         let (own, place) = match &inst.op {
-            Op::Load(p, ..) | Op::Store(p, ..) | Op::Atomic(_, p, ..) | Op::Copy { to: p, .. } => (false, p),
+            Op::Load(p, ..) | Op::Store(p, ..) | Op::Atomic(_, p, ..) | Op::CpAsync { to: p, .. } => {
+                (false, p)
+            }
             Op::FragmentLoad(_, _, p, ..) | Op::FragmentStore(_, p, ..) => (false, p),
-            Op::BoxMulAdd { a: (_, a, _), b: (_, b, _), .. } => (true, if holds(a) { b } else { a }),
-            Op::RowsMulAdd { b: (_, b, _), .. } => (true, b),
+            Op::WgmmaSs { a: (_, a, _), b: (_, b, _), .. } => (true, if holds(a) { b } else { a }),
+            Op::WgmmaRs { b: (_, b, _), .. } => (true, b),
             _ => return,
         };
         if holds(place) != own {
@@ -72,8 +74,8 @@ fn own_memory(k: &Kernel) -> Check {
     });
     match wrong {
         None => Ok(()),
-        Some((inst, true)) => super::at(k, inst, "no boxes are fetched to where they are multiplied"),
-        Some((inst, false)) => super::at(k, inst, "this shared memory is for boxes alone"),
+        Some((inst, true)) => super::at(k, inst, "no TMA tiles are fetched to where they are multiplied"),
+        Some((inst, false)) => super::at(k, inst, "this shared memory is for TMA tiles alone"),
     }
 }
 
@@ -87,7 +89,7 @@ fn read_by_one(k: &Kernel) -> Check {
     });
     let mut wrong = None;
     k.body.each_inst(&mut |inst| {
-        if let Op::BoxMulAdd { sums, .. } | Op::RowsMulAdd { sums, .. } = &inst.op
+        if let Op::WgmmaSs { sums, .. } | Op::WgmmaRs { sums, .. } = &inst.op
             && let Some(v) = sums.iter().find(|v| readers[v.0 as usize] > 1)
         {
             wrong = wrong.or(Some((inst, *v)));
@@ -102,10 +104,10 @@ fn read_by_one(k: &Kernel) -> Check {
 }
 
 /// That boxes of a view fit where they are fetched to.
-pub(super) fn fetched(k: &Kernel, f: &Fetched) -> Result<(), String> {
+pub(super) fn fetched(k: &Kernel, f: &TmaTile) -> Result<(), String> {
     let view = k.views.get(f.view as usize).ok_or_else(|| format!("there is no view {}", f.view))?;
     let from = k.buffers.get(view.buffer as usize).map(|b| b.elem);
-    let Place::Shared(to) = f.to else { return Err("boxes are fetched to shared memory".to_string()) };
+    let Place::Shared(to) = f.to else { return Err("TMA tiles are fetched to shared memory".to_string()) };
     let to = k.shared.get(to as usize).ok_or_else(|| format!("there is no shared memory {to}"))?;
     match from {
         Some(from) if from == to.elem => {}
@@ -127,16 +129,18 @@ pub(super) fn word(k: &Kernel, v: &Value) -> Result<(), String> {
 /// That blocks are multiplied by those who can, and their sums are what they should be.
 pub(super) fn product(
     k: &Kernel,
-    blocks: [&(Layout, Place, Value); 2],
+    blocks: [&(FragmentLayout, Place, Value); 2],
     sums: &[Value],
 ) -> Result<(), String> {
     workers(k)?;
     let elems = [block(k, blocks[0])?, block(k, blocks[1])?];
-    if elems[0] != elems[1] || !View::fetches(elems[0]) {
+    if elems[0] != elems[1] || !TensorView::is_loadable(elems[0]) {
         return Err(format!("blocks of {} and of {}; both are f16, bf16 or f32", elems[0], elems[1]));
     }
     let [a, b] = blocks.map(|(layout, ..)| *layout);
-    if !View::turns(elems[0]) && (a, b) != (Layout::Rows, Layout::Columns) {
+    if !TensorView::is_transposable(elems[0])
+        && (a, b) != (FragmentLayout::RowMajor, FragmentLayout::ColumnMajor)
+    {
         return Err(format!("blocks of {}, whose lines are not of terms", elems[0]));
     }
     are_sums(k, sums)
@@ -146,12 +150,12 @@ pub(super) fn product(
 pub(super) fn product_of_rows(
     k: &Kernel,
     a: &[Value; 4],
-    b: &(Layout, Place, Value),
+    b: &(FragmentLayout, Place, Value),
     sums: &[Value],
 ) -> Result<(), String> {
     workers(k)?;
     let elem = block(k, b)?;
-    if !View::turns(elem) {
+    if !TensorView::is_transposable(elem) {
         return Err(format!("rows by blocks of {elem}; f16 or bf16"));
     }
     let rows = Type::Fragment(Fragment { role: Role::A, elem, m: 16, n: 16, k: 16 });
@@ -162,14 +166,14 @@ pub(super) fn product_of_rows(
 }
 
 fn workers(k: &Kernel) -> Result<(), String> {
-    if k.subgroup == Some(32) && k.invocations().is_multiple_of(BLOCK_INVOCATIONS) {
+    if k.subgroup == Some(32) && k.invocations().is_multiple_of(WARPGROUP) {
         return Ok(());
     }
-    Err(format!("blocks are multiplied by {BLOCK_INVOCATIONS} invocations, in subgroups of 32"))
+    Err(format!("blocks are multiplied by {WARPGROUP} invocations, in subgroups of 32"))
 }
 
 /// What a block is of.
-fn block(k: &Kernel, (_, place, at): &(Layout, Place, Value)) -> Result<Elem, String> {
+fn block(k: &Kernel, (_, place, at): &(FragmentLayout, Place, Value)) -> Result<Elem, String> {
     super::types::index(k, at)?;
     let Place::Shared(i) = place else { return Err("blocks lie in shared memory".to_string()) };
     let shared = k.shared.get(*i as usize).ok_or_else(|| format!("there is no shared memory {i}"))?;
@@ -177,11 +181,14 @@ fn block(k: &Kernel, (_, place, at): &(Layout, Place, Value)) -> Result<Elem, St
 }
 
 fn are_sums(k: &Kernel, sums: &[Value]) -> Result<(), String> {
-    if sums.is_empty() || sums.len() > MOST_SUMS || !sums.len().is_multiple_of(BLOCK_SUMS) {
-        return Err(format!("{} sums; a multiple of {BLOCK_SUMS} up to {MOST_SUMS}", sums.len()));
+    if sums.is_empty() || sums.len() > MAX_ACCUMULATORS || !sums.len().is_multiple_of(BLOCK_ACCUMULATORS) {
+        return Err(format!(
+            "{} sums; a multiple of {BLOCK_ACCUMULATORS} up to {MAX_ACCUMULATORS}",
+            sums.len()
+        ));
     }
-    match sums.iter().find(|v| k.ty(**v) != SUMS) {
+    match sums.iter().find(|v| k.ty(**v) != ACCUMULATOR) {
         None => Ok(()),
-        Some(v) => Err(format!("%{} is {}, and should be {SUMS}", v.0, k.ty(*v))),
+        Some(v) => Err(format!("%{} is {}, and should be {ACCUMULATOR}", v.0, k.ty(*v))),
     }
 }

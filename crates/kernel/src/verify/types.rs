@@ -3,7 +3,7 @@
 use super::{Check, at, tma_wgmma};
 use crate::arith;
 use crate::ir::{
-    Builtin, Elem, Fragment, Inst, Kernel, MatrixUnit, Op, Place, Region, Role, Scalar, Type, Value,
+    Builtin, Elem, Fragment, Inst, Kernel, MmaShape, Op, Place, Region, Role, Scalar, Type, Value,
 };
 
 /// Shapes of fragments that some device multiplies: m, n, k.
@@ -25,7 +25,7 @@ fn region(k: &Kernel, r: &Region) -> Check {
 }
 
 /// What an instruction gives: nothing, a type, or what its regions say.
-enum Gives {
+enum ResultTypes {
     Nothing,
     One(Type),
     Many(Vec<Type>),
@@ -37,9 +37,9 @@ fn one(k: &Kernel, inst: &Inst) -> Check {
         Ok(()) => unreachable!("a sentence is an error"),
     };
     let want = match gives(k, &inst.op).map_err(wrong)? {
-        Gives::Nothing => Vec::new(),
-        Gives::One(t) => vec![t],
-        Gives::Many(all) => all,
+        ResultTypes::Nothing => Vec::new(),
+        ResultTypes::One(t) => vec![t],
+        ResultTypes::Many(all) => all,
     };
     let seen: Vec<Type> = inst.results.iter().map(|&v| k.ty(v)).collect();
     if seen != want {
@@ -49,11 +49,11 @@ fn one(k: &Kernel, inst: &Inst) -> Check {
     Ok(())
 }
 
-type Said<T> = Result<T, String>;
+type Checked<T> = Result<T, String>;
 
-fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
+fn gives(k: &Kernel, op: &Op) -> Checked<ResultTypes> {
     let ty = |v: &Value| k.ty(*v);
-    Ok(Gives::One(match op {
+    Ok(ResultTypes::One(match op {
         Op::Const(c) => {
             let (s, w) = (c.scalar, c.scalar.bits());
             if w < 64 && c.bits >> w != 0 {
@@ -113,11 +113,11 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             }
             t.of(*to)
         }
-        Op::Whole(a) => {
+        Op::FpToSi(a) => {
             let (t, s) = vector(k, a)?;
             t.of(arith::whole(s).ok_or_else(|| format!("a {s} is no float"))?.0)
         }
-        Op::Bits(to, a) => {
+        Op::Bitcast(to, a) => {
             let (t, s) = vector(k, a)?;
             if !arith::bits(s, *to) || s == *to {
                 return Err(format!("the bits of a {s} are not those of a {to}"));
@@ -159,7 +159,7 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             if s != elem.scalar() {
                 return Err(format!("a {s} is stored where {elem} lie, which take {}", elem.scalar()));
             }
-            return Ok(Gives::Nothing);
+            return Ok(ResultTypes::Nothing);
         }
         Op::Atomic(op, p, at, v) => {
             index(k, at)?;
@@ -171,38 +171,38 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             }
             s.into()
         }
-        Op::Barrier | Op::CommitCopies | Op::WaitCopies(_) => return Ok(Gives::Nothing),
-        Op::Copy { to, at, from, index: first, count, there } => {
+        Op::Barrier | Op::CpAsyncCommit | Op::CpAsyncWait(_) => return Ok(ResultTypes::Nothing),
+        Op::CpAsync { to, at, from, index: first, count, there } => {
             index(k, at)?;
             index(k, first)?;
             if ty(there) != Type::BOOL {
                 return Err(format!("the condition is {}, and should be bool", ty(there)));
             }
             copy(k, *to, *from, *count)?;
-            return Ok(Gives::Nothing);
+            return Ok(ResultTypes::Nothing);
         }
-        Op::Fetch { signal, boxes: all } => {
-            signals(k, signal)?;
+        Op::TmaLoad { mbarrier, tiles: all } => {
+            mbarriers(k, mbarrier)?;
             all.iter().try_for_each(|f| tma_wgmma::fetched(k, f))?;
             if all.is_empty() {
                 return Err("nothing is fetched".to_string());
             }
-            return Ok(Gives::Nothing);
+            return Ok(ResultTypes::Nothing);
         }
-        Op::Await(signal, phase) => {
-            signals(k, signal)?;
+        Op::MbarrierWait(mbarrier, phase) => {
+            mbarriers(k, mbarrier)?;
             tma_wgmma::word(k, phase)?;
-            return Ok(Gives::Nothing);
+            return Ok(ResultTypes::Nothing);
         }
-        Op::BoxMulAdd { a, b, sums } => {
+        Op::WgmmaSs { a, b, sums } => {
             tma_wgmma::product(k, [a, b], sums)?;
-            return Ok(Gives::Many(sums.iter().map(ty).collect()));
+            return Ok(ResultTypes::Many(sums.iter().map(ty).collect()));
         }
-        Op::RowsMulAdd { a, b, sums } => {
+        Op::WgmmaRs { a, b, sums } => {
             tma_wgmma::product_of_rows(k, a, b, sums)?;
-            return Ok(Gives::Many(sums.iter().map(ty).collect()));
+            return Ok(ResultTypes::Many(sums.iter().map(ty).collect()));
         }
-        Op::WaitProducts(_) => return Ok(Gives::Nothing),
+        Op::WgmmaWait(_) => return Ok(ResultTypes::Nothing),
         Op::Shuffle(v, lane) => {
             lanes(k)?;
             if ty(lane) != Type::U32 {
@@ -253,14 +253,14 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             }
             ty(c)
         }
-        Op::FragmentNumbers(v, i) => {
+        Op::FragmentExtract(v, i) => {
             let Type::Fragment(f) = ty(v) else { return Err(format!("%{} is no fragment", v.0)) };
             if f.role != Role::C || spread(k, f)? <= usize::from(*i) {
                 return Err(format!("columns {} to {} of a {f}, as sums", 8 * i, 8 * i + 7));
             }
             Type::Vector(f.elem.scalar(), 4)
         }
-        Op::FragmentOf(f, all) => {
+        Op::FragmentCompose(f, all) => {
             fragment(k, *f)?;
             let half = matches!(f.elem, Elem::F16 | Elem::BF16);
             if f.role == Role::B || (f.role == Role::A && !half) || spread(k, *f)? != all.len() {
@@ -277,7 +277,7 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             index(k, stride)?;
             let elem = place(k, *p, false, true)?;
             match ty(v) {
-                Type::Fragment(f) if f.role == Role::C && f.elem == elem => return Ok(Gives::Nothing),
+                Type::Fragment(f) if f.role == Role::C && f.elem == elem => return Ok(ResultTypes::Nothing),
                 t => return Err(format!("a {t} is stored where {elem} lie; sums are stored as they are")),
             }
         }
@@ -289,7 +289,7 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             if !other.yields.iter().map(ty).eq(all.iter().copied()) {
                 return Err("the branches yield different types".to_string());
             }
-            return Ok(Gives::Many(all));
+            return Ok(ResultTypes::Many(all));
         }
         Op::For { start, end, step, init, body } => {
             index(k, start)?;
@@ -300,12 +300,12 @@ fn gives(k: &Kernel, op: &Op) -> Said<Gives> {
             if !body.args.iter().map(ty).eq(args) || !body.yields.iter().map(ty).eq(all.iter().copied()) {
                 return Err("what is carried changes its type".to_string());
             }
-            return Ok(Gives::Many(all));
+            return Ok(ResultTypes::Many(all));
         }
     }))
 }
 
-fn vector(k: &Kernel, v: &Value) -> Said<(Type, Scalar)> {
+fn vector(k: &Kernel, v: &Value) -> Checked<(Type, Scalar)> {
     let t = k.ty(*v);
     match t {
         Type::Vector(s, w) => {
@@ -315,7 +315,7 @@ fn vector(k: &Kernel, v: &Value) -> Said<(Type, Scalar)> {
         Type::Fragment(f) => Err(format!("%{} is a {f}", v.0)),
     }
 }
-fn scalar(k: &Kernel, v: &Value) -> Said<Scalar> {
+fn scalar(k: &Kernel, v: &Value) -> Checked<Scalar> {
     match k.ty(*v) {
         Type::Vector(s, 1) => Ok(s),
         t @ (Type::Vector(..) | Type::Fragment(_)) => {
@@ -323,22 +323,22 @@ fn scalar(k: &Kernel, v: &Value) -> Said<Scalar> {
         }
     }
 }
-fn same(k: &Kernel, a: &Value, b: &Value) -> Said<()> {
+fn same(k: &Kernel, a: &Value, b: &Value) -> Checked<()> {
     let (t, u) = (k.ty(*a), k.ty(*b));
     if t == u { Ok(()) } else { Err(format!("%{} is {t}, and %{} is {u}", a.0, b.0)) }
 }
-fn width(w: u8, one: bool) -> Said<()> {
+fn width(w: u8, one: bool) -> Checked<()> {
     match w {
         2 | 4 => Ok(()),
         1 if one => Ok(()),
         _ => Err(format!("a width of {w}; vectors have 2 or 4 numbers")),
     }
 }
-pub(super) fn index(k: &Kernel, v: &Value) -> Said<()> {
+pub(super) fn index(k: &Kernel, v: &Value) -> Checked<()> {
     let s = scalar(k, v)?;
     if s.is_int() { Ok(()) } else { Err(format!("%{} is {s}, and should be an integer", v.0)) }
 }
-fn place(k: &Kernel, p: Place, loads: bool, stores: bool) -> Said<Elem> {
+fn place(k: &Kernel, p: Place, loads: bool, stores: bool) -> Checked<Elem> {
     match p {
         Place::Buffer(i) => {
             let b = k.buffers.get(i as usize).ok_or_else(|| format!("there is no buffer {i}"))?;
@@ -357,7 +357,7 @@ fn place(k: &Kernel, p: Place, loads: bool, stores: bool) -> Said<Elem> {
     }
 }
 /// Copies go from what nobody writes to, to shared memory, and are as large as those that devices have.
-fn copy(k: &Kernel, to: Place, from: Place, count: u8) -> Said<()> {
+fn copy(k: &Kernel, to: Place, from: Place, count: u8) -> Checked<()> {
     let (here, there) = (place(k, to, false, true)?, place(k, from, true, false)?);
     let Place::Shared(_) = to else { return Err("copies go to shared memory".to_string()) };
     match from {
@@ -374,15 +374,15 @@ fn copy(k: &Kernel, to: Place, from: Place, count: u8) -> Said<()> {
         bytes => Err(format!("a copy of {bytes} bytes; 4, 8 or 16 are copied at once")),
     }
 }
-fn signals(k: &Kernel, signal: &Value) -> Said<()> {
-    tma_wgmma::word(k, signal)?;
-    if k.signals > 0 { Ok(()) } else { Err("the kernel has no signals".to_string()) }
+fn mbarriers(k: &Kernel, mbarrier: &Value) -> Checked<()> {
+    tma_wgmma::word(k, mbarrier)?;
+    if k.mbarriers > 0 { Ok(()) } else { Err("the kernel has no mbarriers".to_string()) }
 }
-fn lanes(k: &Kernel) -> Said<u32> {
+fn lanes(k: &Kernel) -> Checked<u32> {
     k.subgroup.ok_or_else(|| "the kernel does not say how large its subgroups are".to_string())
 }
 /// What subgroups can hand from lane to lane: numbers of 32 bits.
-fn exchanged(k: &Kernel, v: &Value) -> Said<Type> {
+fn exchanged(k: &Kernel, v: &Value) -> Checked<Type> {
     let (t, s) = vector(k, v)?;
     match s {
         Scalar::I32 | Scalar::U32 | Scalar::F32 => Ok(t),
@@ -392,24 +392,24 @@ fn exchanged(k: &Kernel, v: &Value) -> Said<Type> {
     }
 }
 /// Eighths of a fragment's columns, if lanes have its numbers in the known way.
-fn spread(k: &Kernel, f: Fragment) -> Said<usize> {
+fn spread(k: &Kernel, f: Fragment) -> Checked<usize> {
     let (rows, columns) = f.shape();
     if lanes(k)? == 32 && rows == 16 && columns.is_multiple_of(8) {
         return Ok(columns / 8);
     }
     Err(format!("which lane has which number of a {f} is known for 16 rows and subgroups of 32 only"))
 }
-fn fragment(k: &Kernel, f: Fragment) -> Said<()> {
+fn fragment(k: &Kernel, f: Fragment) -> Checked<()> {
     lanes(k)?;
     if !FRAGMENT_SHAPES.contains(&[f.m, f.n, f.k]) {
         return Err(format!("no device multiplies fragments of {} x {} x {}", f.m, f.n, f.k));
     }
     let fits = match (f.role, f.elem) {
-        (_, Elem::F64) => f == MatrixUnit::CHAINS.fragment(f.role),
+        (_, Elem::F64) => f == MmaShape::F64_FMA_CHAIN.fragment(f.role),
         (Role::A | Role::B, elem) => matches!(elem, Elem::F16 | Elem::BF16 | Elem::F32),
         (Role::C, elem) => elem == Elem::F32,
     };
-    let [m, n, k] = MatrixUnit::CHAINS.shape;
+    let [m, n, k] = MmaShape::F64_FMA_CHAIN.shape;
     if fits {
         return Ok(());
     }

@@ -6,7 +6,7 @@
 //! suffice to find out what is carried: what is once not uniform stays so.
 
 use super::{Check, at};
-use crate::ir::{Builtin, Inst, Kernel, Nature, Op, Place, Region, Value};
+use crate::ir::{Builtin, Effect, Inst, Kernel, Op, Place, Region, Value};
 
 /// Which values of a kernel are uniform.
 #[derive(Clone, Debug)]
@@ -82,22 +82,22 @@ impl<'a> Uniformity<'a> {
 
     /// Does an instruction give different values whatever its operands are?
     fn source_varies(&self, inst: &Inst) -> bool {
-        match inst.op.nature() {
-            Nature::Pure => match &inst.op {
+        match inst.op.effect() {
+            Effect::Pure => match &inst.op {
                 Op::Builtin(Builtin::LocalId(axis)) => self.kernel.group[usize::from(*axis)] > 1,
                 Op::Builtin(Builtin::LocalIndex | Builtin::SubgroupLane | Builtin::SubgroupId) => {
                     self.kernel.invocations() > 1
                 }
                 _ => false,
             },
-            Nature::Load => match &inst.op {
+            Effect::Load => match &inst.op {
                 Op::Load(Place::Buffer(i), ..) => self.kernel.buffers[*i as usize].access.writes(),
                 _ => true,
             },
             // What an atomic finds, and what another lane has.
-            Nature::Change { .. } => true,
-            Nature::Exchange => matches!(inst.op, Op::Shuffle(..)),
-            Nature::Regions => false,
+            Effect::Store { .. } => true,
+            Effect::Collective => matches!(inst.op, Op::Shuffle(..)),
+            Effect::Regions => false,
         }
     }
 
@@ -110,7 +110,7 @@ impl<'a> Uniformity<'a> {
                     "only a part of the workgroup may come here: a condition or a bound around it differs between invocations",
                 );
             }
-            if matches!(inst.op, Op::Fetch { .. } | Op::Await(..)) {
+            if matches!(inst.op, Op::TmaLoad { .. } | Op::MbarrierWait(..)) {
                 let mut varies = None;
                 inst.op.each_operand(&mut |v| varies = varies.or(Some(v).filter(|v| !self.is_uniform(*v))));
                 if let Some(v) = varies {

@@ -34,7 +34,7 @@ fn kernel(body: &str) -> Kernel {
     );
     // Numbered anew, so that bodies can be read.
     let mut k = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    pass::compact(&mut k);
+    pass::renumber(&mut k);
     k
 }
 
@@ -61,22 +61,22 @@ fn stored(k: &Kernel) -> Result<Vec<u64>, String> {
 }
 
 /// Four by four, turned around by another invocation.
-const TURNED: &str = "copy s[%1] = x[%1], 4, %2
-    commit_copies
-    copy t[%0] = x[%0], 1, %2
-    commit_copies
-    wait_copies 1
+const TURNED: &str = "cp_async s[%1] = x[%1], 4, %2
+    cp_async_commit
+    cp_async t[%0] = x[%0], 1, %2
+    cp_async_commit
+    cp_async_wait 1
     barrier
     %6: u32 = sub %3, %0 %7: f32 = load s[%6] store y[%0] = %7
-    wait_copies 0
+    cp_async_wait 0
     barrier
     %8: u32 = sub %5, %0 %9: f32 = load t[%8] %10: u32 = const 8 %11: u32 = add %0, %10 store y[%11] = %9";
 
 /// Sixteen bytes of halves.
 const HALVES: &str = "%6: u32 = const 8 %7: u32 = mul %0, %6 %8: bool = lt %0, %4
-    if %8 { copy q[%7] = h[%7], 8, %2 }
-    commit_copies
-    wait_copies 0
+    if %8 { cp_async q[%7] = h[%7], 8, %2 }
+    cp_async_commit
+    cp_async_wait 0
     barrier
     %9: u32 = sub %3, %0 %10: f32 = load q[%9] store y[%0] = %10";
 
@@ -98,25 +98,25 @@ fn copies_arrive() {
 fn all_forms_say_the_same() {
     for body in [TURNED, HALVES] {
         let k = kernel(body);
-        assert!(k.features().copies);
+        assert!(k.features().cp_async);
         assert_eq!(parse(&print(&k)).unwrap(), k);
         let want = stored(&k).unwrap();
         // As loads and stores.
         let mut plain = k.clone();
-        pass::lower(&mut plain, pass::Wants { copies: true, ..pass::Wants::default() }).unwrap();
+        pass::lower(&mut plain, pass::Legalize { cp_async: true, ..pass::Legalize::default() }).unwrap();
         verify(&plain).unwrap();
-        assert!(!plain.features().copies && !print(&plain).contains("copies"), "{}", print(&plain));
+        assert!(!plain.features().cp_async && !print(&plain).contains("cp_async"), "{}", print(&plain));
         assert_eq!(stored(&plain).unwrap(), want);
         // Devices with and without.
-        for (target, asynchronous) in [(ptx::COPIES, true), (ptx::OLDEST, false)] {
+        for (target, cp_async) in [(ptx::SM80_CP_ASYNC, true), (ptx::SM75, false)] {
             let text = ptx::emit(&k, target).unwrap();
-            assert_eq!(text.contains("cp.async"), asynchronous, "{text}");
+            assert_eq!(text.contains("cp.async"), cp_async, "{text}");
             let mut b = memory();
             ptx_machine::run(&k, &text, &launch(), &mut b);
             assert_eq!(b[1].cells, want, "{text}");
         }
-        assert_eq!(ptx::target(&k, 75), ptx::OLDEST);
-        assert_eq!(ptx::target(&k, 90), ptx::COPIES);
+        assert_eq!(ptx::target(&k, 75), ptx::SM75);
+        assert_eq!(ptx::target(&k, 90), ptx::SM80_CP_ASYNC);
         spirv::emit(&k, &FULL).unwrap();
     }
 }
@@ -127,7 +127,9 @@ fn all_forms_say_the_same() {
 fn what_is_left_out_is_seen() {
     for body in [TURNED, HALVES] {
         let right = stored(&kernel(body)).unwrap();
-        let orders = |l: &&str| ["barrier", "commit", "wait"].iter().any(|w| l.trim().starts_with(w));
+        let orders = |l: &&str| {
+            ["barrier", "cp_async_commit", "cp_async_wait"].iter().any(|w| l.trim().starts_with(w))
+        };
         let count = body.lines().filter(orders).count();
         assert!(count >= 3);
         for left_out in 0..count {
@@ -137,7 +139,7 @@ fn what_is_left_out_is_seen() {
             let k = kernel(&kept.join("\n"));
             let said = stored(&k);
             assert!(said.as_ref() != Ok(&right), "without `{}` of {left_out} nothing is wrong", line.1);
-            let text = ptx::emit(&k, ptx::COPIES).unwrap();
+            let text = ptx::emit(&k, ptx::SM80_CP_ASYNC).unwrap();
             let machine = || {
                 let mut b = memory();
                 ptx_machine::run(&k, &text, &launch(), &mut b);
@@ -152,34 +154,34 @@ fn what_is_left_out_is_seen() {
 #[test]
 fn mistakes() {
     let rows = [
-        ("copy s[%1] = x[%1], 4, %2 commit_copies wait_copies 0", None),
-        ("copy s[%1] = x[%1], 4, %2", Some("the kernel ends while copies are under way, one of invocation 0")),
-        ("copy s[%1] = x[%1], 4, %2 commit_copies wait_copies 1", Some("the kernel ends while")),
+        ("cp_async s[%1] = x[%1], 4, %2 cp_async_commit cp_async_wait 0", None),
+        ("cp_async s[%1] = x[%1], 4, %2", Some("the kernel ends while copies are under way, one of invocation 0")),
+        ("cp_async s[%1] = x[%1], 4, %2 cp_async_commit cp_async_wait 1", Some("the kernel ends while")),
         (
-            "copy s[%1] = x[%1], 4, %2 commit_copies %6: f32 = load s[%1] wait_copies 0",
+            "cp_async s[%1] = x[%1], 4, %2 cp_async_commit %6: f32 = load s[%1] cp_async_wait 0",
             Some("touches what a copy brings that nobody has waited for"),
         ),
         (
-            "copy s[%1] = x[%1], 4, %2 %6: f32 = load x[%1] store s[%1] = %6 commit_copies wait_copies 0",
+            "cp_async s[%1] = x[%1], 4, %2 %6: f32 = load x[%1] store s[%1] = %6 cp_async_commit cp_async_wait 0",
             Some("touches what a copy brings"),
         ),
         (
-            "copy s[%1] = x[%1], 4, %2 commit_copies wait_copies 0 %6: u32 = sub %3, %0 %7: f32 = load s[%6]",
+            "cp_async s[%1] = x[%1], 4, %2 cp_async_commit cp_async_wait 0 %6: u32 = sub %3, %0 %7: f32 = load s[%6]",
             Some("loads what another invocation stores"),
         ),
         (
             "%6: f32 = load x[%0] store s[%0] = %6 barrier %7: u32 = sub %3, %0 %8: u32 = sub %5, %0 %9: f32 = load s[%8]
-             copy s[%1] = x[%1], 4, %2 commit_copies wait_copies 0",
+             cp_async s[%1] = x[%1], 4, %2 cp_async_commit cp_async_wait 0",
             Some("stores where another invocation loads"),
         ),
-        ("copy s[%0] = x[%1], 4, %2 commit_copies wait_copies 0", Some("index 1 is no multiple of 4")),
-        ("copy s[%1] = x[%0], 4, %2 commit_copies wait_copies 0", Some("index 1 is no multiple of 4")),
-        ("%6: u32 = add %1, %4 copy s[%1] = x[%6], 4, %2 commit_copies wait_copies 0", None),
+        ("cp_async s[%0] = x[%1], 4, %2 cp_async_commit cp_async_wait 0", Some("index 1 is no multiple of 4")),
+        ("cp_async s[%1] = x[%0], 4, %2 cp_async_commit cp_async_wait 0", Some("index 1 is no multiple of 4")),
+        ("%6: u32 = add %1, %4 cp_async s[%1] = x[%6], 4, %2 cp_async_commit cp_async_wait 0", None),
         (
-            "%6: u32 = add %1, %4 %7: bool = le %0, %5 copy s[%1] = x[%6], 4, %7 commit_copies wait_copies 0",
+            "%6: u32 = add %1, %4 %7: bool = le %0, %5 cp_async s[%1] = x[%6], 4, %7 cp_async_commit cp_async_wait 0",
             Some("index 32 (and 4 elements) of 32"),
         ),
-        ("%6: u32 = const 0 copy s[%6] = x[%0], 1, %2 commit_copies wait_copies 0", Some("touches what a copy brings")),
+        ("%6: u32 = const 0 cp_async s[%6] = x[%0], 1, %2 cp_async_commit cp_async_wait 0", Some("touches what a copy brings")),
     ];
     for (body, want) in rows {
         let got = stored(&kernel(body)).err();
@@ -195,18 +197,18 @@ fn mistakes() {
 #[test]
 fn what_is_no_copy() {
     let rows = [
-        ("copy s[%1] = x[%1], 2, %2", "valid"),
-        ("copy s[%1] = x[%1], 3, %2", "a copy of 12 bytes"),
-        ("copy s[%1] = x[%1], 8, %2", "a copy of 32 bytes"),
-        ("copy q[%1] = h[%1], 1, %2", "a copy of 2 bytes"),
-        ("copy q[%1] = x[%1], 4, %2", "f32 are copied to where f16 lie"),
-        ("copy s[%1] = y[%1], 4, %2", "from a buffer that is only read"),
-        ("copy s[%1] = t[%1], 4, %2", "from a buffer that is only read"),
-        ("copy y[%1] = x[%1], 4, %2", "copies go to shared memory"),
-        ("copy s[%1] = x[%1], 4, %0", "the condition is u32, and should be bool"),
-        ("if %2 { commit_copies }", "only a part of the workgroup may come here"),
-        ("if %2 { wait_copies 0 }", "only a part of the workgroup may come here"),
-        ("if %2 { copy s[%1] = x[%1], 4, %2 }", "valid"),
+        ("cp_async s[%1] = x[%1], 2, %2", "valid"),
+        ("cp_async s[%1] = x[%1], 3, %2", "a copy of 12 bytes"),
+        ("cp_async s[%1] = x[%1], 8, %2", "a copy of 32 bytes"),
+        ("cp_async q[%1] = h[%1], 1, %2", "a copy of 2 bytes"),
+        ("cp_async q[%1] = x[%1], 4, %2", "f32 are copied to where f16 lie"),
+        ("cp_async s[%1] = y[%1], 4, %2", "from a buffer that is only read"),
+        ("cp_async s[%1] = t[%1], 4, %2", "from a buffer that is only read"),
+        ("cp_async y[%1] = x[%1], 4, %2", "copies go to shared memory"),
+        ("cp_async s[%1] = x[%1], 4, %0", "the condition is u32, and should be bool"),
+        ("if %2 { cp_async_commit }", "only a part of the workgroup may come here"),
+        ("if %2 { cp_async_wait 0 }", "only a part of the workgroup may come here"),
+        ("if %2 { cp_async s[%1] = x[%1], 4, %2 }", "valid"),
     ];
     for (body, want) in rows {
         let got = verify(&kernel(body)).err().map_or("valid".to_string(), |e| e.0);
@@ -218,11 +220,13 @@ fn what_is_no_copy() {
 #[test]
 fn passes_leave_copies_alone() {
     let mut k = kernel(TURNED);
-    pass::optimise(&mut k);
+    pass::optimize(&mut k);
     let mut count = 0;
     k.body.each_inst(&mut |i| {
-        count +=
-            u32::from(matches!(i.op, ir::Op::Copy { .. } | ir::Op::CommitCopies | ir::Op::WaitCopies(_)));
+        count += u32::from(matches!(
+            i.op,
+            ir::Op::CpAsync { .. } | ir::Op::CpAsyncCommit | ir::Op::CpAsyncWait(_)
+        ));
     });
     assert_eq!(count, 6);
     assert_eq!(stored(&k).unwrap(), stored(&kernel(TURNED)).unwrap());

@@ -1,6 +1,6 @@
 //! What the interpreter refuses to run on, and arithmetic at its edges.
 
-use elinvar_kernel::interp::{Lacks, Launch, Memory, run, run_lacking};
+use elinvar_kernel::interp::{Launch, Memory, Quirks, run, run_with_quirks};
 use elinvar_kernel::ir::{Constant, Elem, Scalar};
 use elinvar_kernel::text::parse;
 
@@ -114,7 +114,7 @@ fn what_runs() {
 }
 
 /// One f32 in, one out.
-fn one(body: &str, x: f32, lacks: Lacks) -> f32 {
+fn one(body: &str, x: f32, lacks: Quirks) -> f32 {
     let text = format!(
         "kernel t group 1 1 1 {{ buffer x f32 read buffer y f32 write
          %0: u32 = const 0 %1: f32 = load x[%0] {body} }}"
@@ -122,7 +122,7 @@ fn one(body: &str, x: f32, lacks: Lacks) -> f32 {
     let k = parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut b =
         [Memory { elem: Elem::F32, cells: vec![u64::from(x.to_bits())] }, Memory::zeros(Elem::F32, 1)];
-    run_lacking(&k, &Launch { groups: [1; 3], params: vec![] }, &mut b, lacks)
+    run_with_quirks(&k, &Launch { groups: [1; 3], params: vec![] }, &mut b, lacks)
         .unwrap_or_else(|e| panic!("{e}"));
     f32::from_bits(b[1].cells[0] as u32)
 }
@@ -132,8 +132,8 @@ fn what_a_device_may_lack() {
     let square_less = "%2: f32 = const -1.0002442 %3: f32 = fma %1, %1, %2 store y[%0] = %3";
     let x = 1.0 + 2f32.powi(-13);
     let c = -1.000_244_2_f32;
-    assert_eq!(one(square_less, x, Lacks::default()), x.mul_add(x, c));
-    assert_eq!(one(square_less, x, Lacks { fused: true, ..Lacks::default() }), x * x + c);
+    assert_eq!(one(square_less, x, Quirks::default()), x.mul_add(x, c));
+    assert_eq!(one(square_less, x, Quirks { fused: true, ..Quirks::default() }), x * x + c);
     assert_ne!(x.mul_add(x, c), x * x + c);
 
     let tiny = 1e-40f32;
@@ -145,8 +145,8 @@ fn what_a_device_may_lack() {
         ("%2: f32 = const 0.0 %3: bool = gt %1, %2 %4: f32 = convert %3 store y[%0] = %4", 1.0, 0.0),
     ];
     for (body, kept, flushed) in rows {
-        assert_eq!(one(body, tiny, Lacks::default()).to_bits(), kept.to_bits(), "{body}");
-        let lacks = Lacks { subnormals: true, ..Lacks::default() };
+        assert_eq!(one(body, tiny, Quirks::default()).to_bits(), kept.to_bits(), "{body}");
+        let lacks = Quirks { subnormals: true, ..Quirks::default() };
         assert_eq!(one(body, tiny, lacks).to_bits(), flushed.to_bits(), "{body}, flushed");
     }
 }

@@ -5,9 +5,9 @@ use crate::ptxas::{LATER, assemble, nothing_is_left_open};
 use crate::random::{Dice, kernel};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::builder::Builder;
-use elinvar_kernel::emit::ptx::{MATRIX_UNITS, OLDEST, Target, emit};
+use elinvar_kernel::emit::ptx::{SM75, SM80_MMA, Target, emit};
 use elinvar_kernel::interp::{Launch, Memory, run};
-use elinvar_kernel::ir::{Access, Builtin, Elem, Layout as Order, MatrixUnit, Role};
+use elinvar_kernel::ir::{Access, Builtin, Elem, FragmentLayout as Order, MmaShape, Role};
 use elinvar_kernel::text::{parse, print};
 use std::collections::BTreeSet;
 
@@ -16,11 +16,11 @@ fn the_assembler_takes_random_kernels() {
     let mut most = Vec::new();
     for seed in 0..60 {
         let k = kernel(&mut Dice::new(seed));
-        let text = emit(&k, OLDEST).unwrap_or_else(|e| panic!("{e}"));
+        let text = emit(&k, SM75).unwrap_or_else(|e| panic!("{e}"));
         nothing_is_left_open(&k, &text);
         // Later devices now and then: the text differs in two lines.
         let others: &[Target] = if seed % 25 == 0 { &LATER } else { &[] };
-        for &target in [OLDEST].iter().chain(others) {
+        for &target in [SM75].iter().chain(others) {
             let text = emit(&k, target).unwrap_or_else(|e| panic!("{e}"));
             match assemble(&k.name, &text, target) {
                 Some(Ok(usage)) => most.push((usage.spilled, usage.registers, k.name.clone())),
@@ -48,7 +48,7 @@ fn fragments_are_where_they_should_be() {
                     for shared in [false, true] {
                         let k = product(elem, shape, [rows_a, rows_b, rows_c], pitch, first, shared);
                         let text = print(&k);
-                        let emitted = emit(&k, MATRIX_UNITS).unwrap_or_else(|e| panic!("{e}"));
+                        let emitted = emit(&k, SM80_MMA).unwrap_or_else(|e| panic!("{e}"));
                         texts.extend(
                             emitted
                                 .lines()
@@ -86,8 +86,8 @@ fn fragments_are_where_they_should_be() {
 fn product(elem: Elem, shape: [u8; 3], rows: [bool; 3], pitch: u32, first: i64, shared: bool) -> Kernel {
     let k = Builder::new("product", [64, 1, 1]);
     k.subgroup(32);
-    let [ra, rb, rc] = rows.map(|r| if r { Order::Rows } else { Order::Columns });
-    let unit = MatrixUnit { elem, shape };
+    let [ra, rb, rc] = rows.map(|r| if r { Order::RowMajor } else { Order::ColumnMajor });
+    let unit = MmaShape { elem, shape };
     let [x, w] = ["x", "w"].map(|name| k.buffer(name, elem, Access::Read));
     let (z, y) = (k.buffer("z", Elem::F32, Access::Read), k.buffer("y", Elem::F32, Access::Write));
     let [x, w] = [(x, "staged_x"), (w, "staged_w")].map(|(from, name)| {
@@ -123,7 +123,7 @@ fn a_kernel_as_text() {
          if %2 { %3: f32 = load x[%0] %4: f32 = mul %3, %3 %5: f32 = add %4, %3 store y[%0] = %5 } }",
     )
     .unwrap();
-    let text = emit(&k, OLDEST).unwrap();
+    let text = emit(&k, SM75).unwrap();
     for part in [
         ".version 6.3",
         ".target sm_75",
@@ -153,7 +153,7 @@ fn a_wrong_text_gives_wrong_numbers() {
     let x: Vec<u64> = (0..32u32).map(|i| u64::from((i as f32 * 0.3 - 1.0).to_bits())).collect();
     let launch = Launch { groups: [1, 1, 1], params: Vec::new() };
     let numbers = || [Memory { elem: Elem::F32, cells: x.clone() }, Memory::zeros(Elem::F32, 32)];
-    let text = emit(&k, OLDEST).unwrap();
+    let text = emit(&k, SM75).unwrap();
     let machine = |text: &str| {
         let mut b = numbers();
         ptx_machine::run(&k, text, &launch, &mut b);
@@ -180,13 +180,13 @@ fn what_cannot_be_is_named() {
         ),
         (
             "kernel t group 32 1 1 { subgroup 32 buffer y f32 write %0: u32 = group_id.x %1: f32 = const 0.0
-          %2: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store rows y[%0], %0 = %2 }",
-            "matrix units are used from sm_80 on",
+          %2: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store row_major y[%0], %0 = %2 }",
+            "tensor cores are used from sm_80 on",
         ),
     ];
     for (text, want) in rows {
         let k = parse(text).unwrap_or_else(|e| panic!("{e}"));
-        let got = emit(&k, OLDEST).err().map_or("emitted".to_string(), |e| e.0);
+        let got = emit(&k, SM75).err().map_or("emitted".to_string(), |e| e.0);
         assert!(got.contains(want), "{got}\nshould say: {want}");
     }
 }

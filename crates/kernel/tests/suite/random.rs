@@ -107,7 +107,11 @@ fn body<'k>(k: &'k Builder, dice: &mut Dice, pool: &mut Vec<Val<'k>>, steps: usi
             8 => a.to(dice.pick(&Scalar::ALL)),
             9 => {
                 let to = dice.pick(&Scalar::ALL);
-                if elinvar_kernel::arith::bits(s, to) && s != to { number(k, a).bits(to) } else { continue }
+                if elinvar_kernel::arith::bits(s, to) && s != to {
+                    number(k, a).bitcast(to)
+                } else {
+                    continue;
+                }
             }
             10 => match t {
                 Type::Vector(_, 1) => a.splat(dice.pick(&[2, 4])),

@@ -63,14 +63,14 @@ fn what_a_device_lacks_is_said() {
         ("%3: f64 = div %2, %2 store z[%0] = %3", Device { division: false, ..FULL }, "a division of f64"),
         ("%3: f64 = fma %2, %2, %2 store z[%0] = %3", Device { fused: false, ..FULL }, "emitted"),
         (
-            "%3: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store rows y[%0], %0 = %3",
+            "%3: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store row_major y[%0], %0 = %3",
             FULL,
             "emitted",
         ),
         (
             "%3: fragment.a.bf16.16x16x16 = fragment_fill %1 %4: fragment.b.bf16.16x16x16 = fragment_fill %1
              %5: fragment.c.f32.16x16x16 = fragment_fill %1 %6: fragment.c.f32.16x16x16 = fragment_mul_add %3, %4, %5
-             fragment_store rows y[%0], %0 = %6",
+             fragment_store row_major y[%0], %0 = %6",
             FULL,
             "fragments of bf16",
         ),

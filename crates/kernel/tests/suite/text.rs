@@ -36,12 +36,12 @@ fn results(seed: u64, k: &Kernel) -> Vec<Memory> {
 #[test]
 fn passes_change_no_bit_of_random_kernels() {
     let passes: [(&str, fn(&mut Kernel)); 6] = [
-        ("constants", pass::fold_constants),
-        ("powers", pass::shift_powers),
-        ("same", pass::share),
-        ("dead", pass::remove_dead),
-        ("hoist", pass::hoist),
-        ("all", pass::optimise),
+        ("constants", pass::constant_fold),
+        ("powers", pass::strength_reduce),
+        ("same", pass::cse),
+        ("dead", pass::dce),
+        ("hoist", pass::licm),
+        ("all", pass::optimize),
     ];
     for seed in 0..300 {
         let k = kernel(&mut Dice::new(seed));
@@ -59,7 +59,7 @@ fn passes_change_no_bit_of_random_kernels() {
 
 #[test]
 fn lowering_changes_no_bit_of_random_kernels() {
-    let all = pass::Wants {
+    let all = pass::Legalize {
         division: true,
         shifts: true,
         extremes: true,
@@ -72,7 +72,7 @@ fn lowering_changes_no_bit_of_random_kernels() {
         quotient: true,
         root: true,
         reductions: true,
-        copies: true,
+        cp_async: true,
     };
     for seed in 0..1000 {
         let k = kernel(&mut Dice::new(seed));
@@ -83,7 +83,7 @@ fn lowering_changes_no_bit_of_random_kernels() {
             Err(e) => {
                 assert!(e.0.contains("of f64 cannot be built"), "seed {seed}: {e}");
                 lowered = k.clone();
-                let narrow = pass::Wants { quotient: false, root: false, ..all };
+                let narrow = pass::Legalize { quotient: false, root: false, ..all };
                 pass::lower(&mut lowered, narrow).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
             }
         }
@@ -116,8 +116,8 @@ fn the_largest_of_a_subgroup_is_built_from_exchanges() {
     };
     for extremes in [false, true] {
         let mut built = k.clone();
-        let wants = pass::Wants { reductions: true, extremes, ..pass::Wants::default() };
-        pass::lower(&mut built, wants).unwrap();
+        let legalize = pass::Legalize { reductions: true, extremes, ..pass::Legalize::default() };
+        pass::lower(&mut built, legalize).unwrap();
         assert!(!print(&built).contains("reduce"), "{}", print(&built));
         assert_eq!(outcome(&built), outcome(&k), "{}", print(&built));
     }
@@ -133,9 +133,9 @@ fn a_fused_fma_is_built_where_there_is_none() {
         %11: f32 = fma %8, %9, %10 store y[%4] = %11 }";
     let k = parse(text).unwrap();
     let mut built = k.clone();
-    pass::lower(&mut built, pass::Wants { fused: true, wide: true, ..pass::Wants::default() }).unwrap();
+    pass::lower(&mut built, pass::Legalize { fused: true, wide: true, ..pass::Legalize::default() }).unwrap();
     let mut whole = k.clone();
-    pass::lower(&mut whole, pass::Wants { fused: true, ..pass::Wants::default() }).unwrap();
+    pass::lower(&mut whole, pass::Legalize { fused: true, ..pass::Legalize::default() }).unwrap();
     assert!(!whole.features().f64 && !whole.features().i64, "built without anything wider");
     let (groups, s) = (64u32, elinvar_core::philox::Stream { seed: 11, stream: 0 });
     let n = u64::from(groups) * 64;
@@ -157,8 +157,8 @@ fn a_fused_fma_is_built_where_there_is_none() {
         Launch { groups: [groups, 1, 1], params: vec![n.try_into().map(|n: u32| n.into()).unwrap()] };
     let on = |k: &Kernel, fused: bool| {
         let mut b = [x.clone(), Memory::zeros(Elem::F32, n as usize)];
-        let lacks = elinvar_kernel::interp::Lacks { fused, ..Default::default() };
-        elinvar_kernel::interp::run_lacking(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
+        let lacks = elinvar_kernel::interp::Quirks { fused, ..Default::default() };
+        elinvar_kernel::interp::run_with_quirks(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
         b[1].clone()
     };
     let want = on(&k, false);
@@ -180,7 +180,7 @@ fn a_fused_fma_of_f64_is_built_where_there_is_none() {
         %11: f64 = fma %8, %9, %10 store y[%4] = %11 }";
     let k = parse(text).unwrap();
     let mut built = k.clone();
-    pass::lower(&mut built, pass::Wants { fused: true, ..pass::Wants::default() }).unwrap();
+    pass::lower(&mut built, pass::Legalize { fused: true, ..pass::Legalize::default() }).unwrap();
     verify::verify(&built).unwrap_or_else(|e| panic!("{e}"));
     let (groups, s) = (512u32, elinvar_core::philox::Stream { seed: 12, stream: 0 });
     let n = u64::from(groups) * 64;
@@ -227,8 +227,8 @@ fn a_fused_fma_of_f64_is_built_where_there_is_none() {
     let launch = Launch { groups: [groups, 1, 1], params: Vec::new() };
     let on = |k: &Kernel, fused: bool| {
         let mut b = [x.clone(), Memory::zeros(Elem::F64, n as usize)];
-        let lacks = elinvar_kernel::interp::Lacks { fused, ..Default::default() };
-        elinvar_kernel::interp::run_lacking(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
+        let lacks = elinvar_kernel::interp::Quirks { fused, ..Default::default() };
+        elinvar_kernel::interp::run_with_quirks(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
         b[1].cells.iter().map(|&c| f64::from_bits(c)).collect::<Vec<f64>>()
     };
     let (want, unfused, got) = (on(&k, false), on(&k, true), on(&built, true));
@@ -253,8 +253,8 @@ fn quotients_and_roots_are_built_where_they_are_not_exact() {
         %10: f32 = div %8, %9 %11: f32 = sqrt %8 %12: f32x2 = compose %10, %11 store y[%6] = %12 }";
     let k = parse(text).unwrap();
     let mut built = k.clone();
-    let wants = pass::Wants { quotient: true, root: true, ..pass::Wants::default() };
-    pass::lower(&mut built, wants).unwrap();
+    let legalize = pass::Legalize { quotient: true, root: true, ..pass::Legalize::default() };
+    pass::lower(&mut built, legalize).unwrap();
     verify::verify(&built).unwrap_or_else(|e| panic!("{e}"));
     let edges = [
         0.0,
@@ -299,9 +299,10 @@ fn quotients_and_roots_are_built_where_they_are_not_exact() {
     let groups = [pairs.len() as u32 / 64, 1, 1];
     let launch = Launch { groups, params: vec![0u32.into()] };
     for subnormals in [false, true] {
-        let lacks = elinvar_kernel::interp::Lacks { precision: true, subnormals, ..Default::default() };
+        let lacks = elinvar_kernel::interp::Quirks { precision: true, subnormals, ..Default::default() };
         let mut b = [x.clone(), Memory::zeros(Elem::F32, 2 * pairs.len())];
-        elinvar_kernel::interp::run_lacking(&built, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
+        elinvar_kernel::interp::run_with_quirks(&built, &launch, &mut b, lacks)
+            .unwrap_or_else(|e| panic!("{e}"));
         for (i, [p, q]) in pairs.iter().enumerate() {
             let got = [0, 1].map(|j| f32::from_bits(b[1].cells[2 * i + j] as u32));
             for (got, want, what) in [(got[0], p / q, "/"), (got[1], p.sqrt(), "sqrt")] {
@@ -395,7 +396,7 @@ fn extremes_and_powers() {
         [1, 2, 3].map(|i| numbers(&all[i]))
     };
     let want = run_by(&k);
-    let text = ptx::emit(&k, ptx::MATRIX_UNITS).unwrap();
+    let text = ptx::emit(&k, ptx::SM80_MMA).unwrap();
     for word in ["max.NaN.f32", "min.NaN.f32", "ex2.approx.ftz.f32"] {
         assert!(text.contains(word), "{text}");
     }
@@ -410,8 +411,8 @@ fn extremes_and_powers() {
         }
     }
     let mut built = k.clone();
-    let wants = pass::Wants { exp2: true, ..Default::default() };
-    pass::lower(&mut built, wants).unwrap();
+    let legalize = pass::Legalize { exp2: true, ..Default::default() };
+    pass::lower(&mut built, legalize).unwrap();
     let powers = run_by(&built);
     for (x, (got, want)) in x.iter().zip(powers[2].iter().zip(&want[2])) {
         let near = (got - want).abs() <= 3e-6 * want.abs() + f32::MIN_POSITIVE;

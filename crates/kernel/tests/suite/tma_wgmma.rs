@@ -45,7 +45,7 @@ fn kernel_of(elem: &str, head: &str, body: &str) -> Kernel {
            shared b {elem} 8192
            shared other {elem} 8192
            {head}
-           signals 2
+           mbarriers 2
            %0: u32 = const 0
            %1: u32 = const 1
            %2: u32 = const 4096
@@ -102,30 +102,30 @@ fn by_machine(k: &Kernel, text: &str) -> Vec<u64> {
 }
 
 /// y = x w^T: three steps through two slots.
-const THREE: &str = "fetch %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3]
-    fetch %1, a[%2] = vx[%4, %3, %3], b[%2] = vw[%4, %3, %3]
-    await %0, %0
-    %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = box_mul_add rows a[%0], columns b[%0], %7, %8, %9, %10
-    await %1, %0
-    %21: fragment.c.f32.16x16x16, %22: fragment.c.f32.16x16x16, %23: fragment.c.f32.16x16x16, %24: fragment.c.f32.16x16x16 = box_mul_add rows a[%2], columns b[%2], %17, %18, %19, %20
-    wait_products 1
+const THREE: &str = "tma_load %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3]
+    tma_load %1, a[%2] = vx[%4, %3, %3], b[%2] = vw[%4, %3, %3]
+    mbarrier_wait %0, %0
+    %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = wgmma_ss row_major a[%0], col_major b[%0], %7, %8, %9, %10
+    mbarrier_wait %1, %0
+    %21: fragment.c.f32.16x16x16, %22: fragment.c.f32.16x16x16, %23: fragment.c.f32.16x16x16, %24: fragment.c.f32.16x16x16 = wgmma_ss row_major a[%2], col_major b[%2], %17, %18, %19, %20
+    wgmma_wait 1
     barrier
-    fetch %0, a[%0] = vx[%5, %3, %3], b[%0] = vw[%5, %3, %3]
-    await %0, %1
-    %25: fragment.c.f32.16x16x16, %26: fragment.c.f32.16x16x16, %27: fragment.c.f32.16x16x16, %28: fragment.c.f32.16x16x16 = box_mul_add rows a[%0], columns b[%0], %21, %22, %23, %24
-    wait_products 0
-    fragment_store rows y[%13], %14 = %25
+    tma_load %0, a[%0] = vx[%5, %3, %3], b[%0] = vw[%5, %3, %3]
+    mbarrier_wait %0, %1
+    %25: fragment.c.f32.16x16x16, %26: fragment.c.f32.16x16x16, %27: fragment.c.f32.16x16x16, %28: fragment.c.f32.16x16x16 = wgmma_ss row_major a[%0], col_major b[%0], %21, %22, %23, %24
+    wgmma_wait 0
+    fragment_store row_major y[%13], %14 = %25
     %29: u32 = add %13, %15
-    fragment_store rows y[%29], %14 = %26
+    fragment_store row_major y[%29], %14 = %26
     %30: u32 = add %29, %15
-    fragment_store rows y[%30], %14 = %27
+    fragment_store row_major y[%30], %14 = %27
     %31: u32 = add %30, %15
-    fragment_store rows y[%31], %14 = %28";
+    fragment_store row_major y[%31], %14 = %28";
 
 /// The first step alone, and whatever follows.
-const FIRST: &str = "fetch %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3]
-    await %0, %0
-    %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = box_mul_add rows a[%0], columns b[%0], %7, %8, %9, %10
+const FIRST: &str = "tma_load %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3]
+    mbarrier_wait %0, %0
+    %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = wgmma_ss row_major a[%0], col_major b[%0], %7, %8, %9, %10
     ";
 
 fn want() -> Vec<u64> {
@@ -140,13 +140,13 @@ fn want() -> Vec<u64> {
 fn blocks_are_multiplied() {
     let k = kernel(THREE);
     assert_eq!(parse(&print(&k)).unwrap(), k);
-    assert!(k.features().boxes);
-    assert_eq!(ptx::target(&k, 90), ptx::BOXES);
+    assert!(k.features().tma);
+    assert_eq!(ptx::target(&k, 90), ptx::SM90A_WGMMA);
     assert!(stored(&k).unwrap() == want());
     let mut better = k.clone();
-    pass::optimise(&mut better);
+    pass::optimize(&mut better);
     assert!(stored(&better).unwrap() == want());
-    let text = ptx::emit(&k, ptx::BOXES).unwrap();
+    let text = ptx::emit(&k, ptx::SM90A_WGMMA).unwrap();
     assert!(text.contains(".target sm_90a"), "{text}");
     assert!(by_machine(&k, &text) == want(), "{text}");
 }
@@ -155,55 +155,55 @@ fn blocks_are_multiplied() {
 #[test]
 fn blocks_may_lie_the_other_way() {
     // Term t of x is its line t now, of w too: y = x^T w, of 60 or 50 terms.
-    let body = "fetch %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%4, %3, %3]
-        await %0, %0
-        %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = box_mul_add columns a[%0], rows b[%0], %7, %8, %9, %10
-        wait_products 0
-        fragment_store rows y[%13], %14 = %17
+    let body = "tma_load %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%4, %3, %3]
+        mbarrier_wait %0, %0
+        %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = wgmma_ss col_major a[%0], row_major b[%0], %7, %8, %9, %10
+        wgmma_wait 0
+        fragment_store row_major y[%13], %14 = %17
         %21: u32 = add %13, %15
-        fragment_store rows y[%21], %14 = %18
+        fragment_store row_major y[%21], %14 = %18
         %22: u32 = add %21, %15
-        fragment_store rows y[%22], %14 = %19
+        fragment_store row_major y[%22], %14 = %19
         %23: u32 = add %22, %15
-        fragment_store rows y[%23], %14 = %20";
+        fragment_store row_major y[%23], %14 = %20";
     let k = kernel(body);
     let at = |b: usize, line: usize, t: usize| number(b, BEFORE + line * LINE + t);
     let sum = |i: usize, j: usize| (0..SIZES[1]).map(|t| at(0, t, i) * at(1, t, 64 + j)).sum::<f32>();
     let all = (0..64).flat_map(|i| (0..64).map(move |j| (i, j)));
     let want: Vec<u64> = all.map(|(i, j)| u64::from(sum(i, j).to_bits())).collect();
     assert!(stored(&k).unwrap() == want);
-    let text = ptx::emit(&k, ptx::BOXES).unwrap();
+    let text = ptx::emit(&k, ptx::SM90A_WGMMA).unwrap();
     assert!(by_machine(&k, &text) == want, "{text}");
 }
 
 /// Rows in fragments: 64 of 64 terms, which are the first numbers of x, by a block of columns.
-const ROWS: &str = "fetch %0, b[%0] = vw[%3, %3, %3]
+const ROWS: &str = "tma_load %0, b[%0] = vw[%3, %3, %3]
     %17: u32 = const 8
     %18: u32 = add %13, %17
     %19: u32 = add %18, %15
     %20: u32 = add %19, %15
     %21: u32 = add %20, %15
-    %22: fragment.a.f16.16x16x16 = fragment_load rows x[%18], %14
-    %23: fragment.a.f16.16x16x16 = fragment_load rows x[%19], %14
-    %24: fragment.a.f16.16x16x16 = fragment_load rows x[%20], %14
-    %25: fragment.a.f16.16x16x16 = fragment_load rows x[%21], %14
-    await %0, %0
-    %26: fragment.c.f32.16x16x16, %27: fragment.c.f32.16x16x16, %28: fragment.c.f32.16x16x16, %29: fragment.c.f32.16x16x16 = rows_mul_add %22, %23, %24, %25, columns b[%0], %7, %8, %9, %10
-    wait_products 0
-    fragment_store rows y[%13], %14 = %26
+    %22: fragment.a.f16.16x16x16 = fragment_load row_major x[%18], %14
+    %23: fragment.a.f16.16x16x16 = fragment_load row_major x[%19], %14
+    %24: fragment.a.f16.16x16x16 = fragment_load row_major x[%20], %14
+    %25: fragment.a.f16.16x16x16 = fragment_load row_major x[%21], %14
+    mbarrier_wait %0, %0
+    %26: fragment.c.f32.16x16x16, %27: fragment.c.f32.16x16x16, %28: fragment.c.f32.16x16x16, %29: fragment.c.f32.16x16x16 = wgmma_rs %22, %23, %24, %25, col_major b[%0], %7, %8, %9, %10
+    wgmma_wait 0
+    fragment_store row_major y[%13], %14 = %26
     %30: u32 = add %13, %15
-    fragment_store rows y[%30], %14 = %27
+    fragment_store row_major y[%30], %14 = %27
     %31: u32 = add %30, %15
-    fragment_store rows y[%31], %14 = %28
+    fragment_store row_major y[%31], %14 = %28
     %32: u32 = add %31, %15
-    fragment_store rows y[%32], %14 = %29";
+    fragment_store row_major y[%32], %14 = %29";
 
 #[test]
 fn rows_may_be_fragments() {
-    for lies in ["columns", "rows"] {
-        let k = kernel(&ROWS.replace("columns b", &format!("{lies} b")));
+    for lies in ["col_major", "row_major"] {
+        let k = kernel(&ROWS.replace("col_major b", &format!("{lies} b")));
         assert_eq!(parse(&print(&k)).unwrap(), k);
-        let column = |j: usize, t: usize| if lies == "columns" { (j, t) } else { (t, j) };
+        let column = |j: usize, t: usize| if lies == "col_major" { (j, t) } else { (t, j) };
         let sum = |i: usize, j: usize| {
             let term = |t: usize| {
                 let (line, at) = column(j, t);
@@ -215,7 +215,7 @@ fn rows_may_be_fragments() {
         let all = (0..64).flat_map(|i| (0..64).map(move |j| (i, j)));
         let want: Vec<u64> = all.map(|(i, j)| u64::from(sum(i, j).to_bits())).collect();
         assert!(stored(&k).unwrap() == want, "{lies}");
-        let text = ptx::emit(&k, ptx::BOXES).unwrap();
+        let text = ptx::emit(&k, ptx::SM90A_WGMMA).unwrap();
         assert!(by_machine(&k, &text) == want, "{lies}\n{text}");
         // Sums of nothing stand in no registers before.
         assert!(text.contains("setp.ne.u32 %p") && text.contains(", 0, 0;"), "{text}");
@@ -241,29 +241,29 @@ fn rows_may_be_fragments() {
 /// they are carried, and changed at its end.
 #[test]
 fn rows_stay_while_a_product_reads_them() {
-    let head = ROWS.split("await").next().expect("there is one");
+    let head = ROWS.split("mbarrier_wait").next().expect("there is one");
     let sums = "%26: fragment.c.f32.16x16x16, %27: fragment.c.f32.16x16x16, %28: fragment.c.f32.16x16x16, %29: fragment.c.f32.16x16x16";
     let carried = "%31: fragment.c.f32.16x16x16 = %7, %32: fragment.c.f32.16x16x16 = %8, %33: fragment.c.f32.16x16x16 = %9, %34: fragment.c.f32.16x16x16 = %10";
-    let made = "%36: fragment.a.f16.16x16x16 = fragment_load rows x[%18], %14";
+    let made = "%36: fragment.a.f16.16x16x16 = fragment_load row_major x[%18], %14";
     let product = |first: &str| {
         format!(
-            "%37: fragment.c.f32.16x16x16, %38: fragment.c.f32.16x16x16, %39: fragment.c.f32.16x16x16, %40: fragment.c.f32.16x16x16 = rows_mul_add {first}, %23, %24, %25, columns b[%0], %31, %32, %33, %34"
+            "%37: fragment.c.f32.16x16x16, %38: fragment.c.f32.16x16x16, %39: fragment.c.f32.16x16x16, %40: fragment.c.f32.16x16x16 = wgmma_rs {first}, %23, %24, %25, col_major b[%0], %31, %32, %33, %34"
         )
     };
-    for (wait, good) in [("", false), ("wait_products 0", true)] {
+    for (wait, good) in [("", false), ("wgmma_wait 0", true)] {
         let all = [
             format!(
-                "{head} await %0, %0 {sums} = for %30: u32 = %0 to %14 step %15 carry {carried} {{ %35: u32 = const 1 {made} {} {wait} yield %37, %38, %39, %40 }} wait_products 0",
+                "{head} mbarrier_wait %0, %0 {sums} = for %30: u32 = %0 to %14 step %15 carry {carried} {{ %35: u32 = const 1 {made} {} {wait} yield %37, %38, %39, %40 }} wgmma_wait 0",
                 product("%36")
             ),
             format!(
-                "{head} await %0, %0 {sums}, %41: fragment.a.f16.16x16x16 = for %30: u32 = %0 to %14 step %15 carry {carried}, %35: fragment.a.f16.16x16x16 = %22 {{ {made} {} {wait} yield %37, %38, %39, %40, %36 }} wait_products 0",
+                "{head} mbarrier_wait %0, %0 {sums}, %41: fragment.a.f16.16x16x16 = for %30: u32 = %0 to %14 step %15 carry {carried}, %35: fragment.a.f16.16x16x16 = %22 {{ {made} {} {wait} yield %37, %38, %39, %40, %36 }} wgmma_wait 0",
                 product("%35")
             ),
         ];
         for body in all {
             let mut k = kernel(&body);
-            pass::compact(&mut k);
+            pass::renumber(&mut k);
             verify(&k).unwrap_or_else(|e| panic!("{e}\n{body}"));
             let got = stored(&k).err();
             match got {
@@ -280,7 +280,9 @@ fn rows_stay_while_a_product_reads_them() {
 /// runs PTX.
 #[test]
 fn what_is_left_out_is_seen() {
-    let orders = |l: &&str| ["barrier", "await", "wait", "fetch"].iter().any(|w| l.trim().starts_with(w));
+    let orders = |l: &&str| {
+        ["barrier", "mbarrier_wait", "wgmma_wait", "tma_load"].iter().any(|w| l.trim().starts_with(w))
+    };
     let count = THREE.lines().filter(orders).count();
     assert_eq!(count, 9);
     for left_out in 0..count {
@@ -288,7 +290,7 @@ fn what_is_left_out_is_seen() {
         let kept: Vec<&str> = THREE.lines().enumerate().filter(|(i, _)| *i != at).map(|(_, l)| l).collect();
         let k = kernel(&kept.join("\n"));
         assert!(stored(&k).as_ref() != Ok(&want()), "without `{line}` nothing is wrong");
-        let text = ptx::emit(&k, ptx::BOXES).unwrap();
+        let text = ptx::emit(&k, ptx::SM90A_WGMMA).unwrap();
         let seen = std::panic::catch_unwind(|| by_machine(&k, &text)).map_or(true, |y| y != want());
         assert!(seen, "without `{line}` nothing is wrong\n{text}");
     }
@@ -298,7 +300,7 @@ fn what_is_left_out_is_seen() {
 #[test]
 fn lines_of_the_text_are_needed() {
     let k = kernel(THREE);
-    let text = ptx::emit(&k, ptx::BOXES).unwrap();
+    let text = ptx::emit(&k, ptx::SM90A_WGMMA).unwrap();
     let words = [
         "mbarrier.init",
         "fence.mbarrier_init",
@@ -328,20 +330,20 @@ fn lines_of_the_text_are_needed() {
 #[test]
 fn mistakes() {
     let rows = [
-        ("await %0, %0", "waits for ever: nothing is under way for signal 0"),
-        ("await %14, %0", "signal 64 of 2"),
-        ("await %0, %14", "phase 64; there are 0 and 1"),
-        ("fetch %0, a[%0] = vx[%3, %3, %3]", "ends while boxes are under way"),
+        ("mbarrier_wait %0, %0", "waits for ever: nothing is under way for mbarrier 0"),
+        ("mbarrier_wait %14, %0", "mbarrier 64 of 2"),
+        ("mbarrier_wait %0, %14", "phase 64; there are 0 and 1"),
+        ("tma_load %0, a[%0] = vx[%3, %3, %3]", "ends while TMA tiles are under way"),
         (
-            "fetch %0, a[%0] = vx[%3, %3, %3] fetch %0, a[%2] = vx[%3, %3, %3]",
-            "something is under way for signal 0 already",
+            "tma_load %0, a[%0] = vx[%3, %3, %3] tma_load %0, a[%2] = vx[%3, %3, %3]",
+            "something is under way for mbarrier 0 already",
         ),
-        ("fetch %0, a[%14] = vx[%3, %3, %3]", "index 64 is no multiple of 512"),
-        ("%17: u32 = const 4608 fetch %0, a[%17] = vx[%3, %3, %3]", "of 8192"),
-        ("fetch %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3] fetch %1, a[%0] = vx[%3, %3, %3]", "touches what a copy brings"),
+        ("tma_load %0, a[%14] = vx[%3, %3, %3]", "index 64 is no multiple of 512"),
+        ("%17: u32 = const 4608 tma_load %0, a[%17] = vx[%3, %3, %3]", "of 8192"),
+        ("tma_load %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3] tma_load %1, a[%0] = vx[%3, %3, %3]", "touches what a copy brings"),
         (
-            "fetch %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3]
-             %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = box_mul_add rows a[%0], columns b[%0], %7, %8, %9, %10",
+            "tma_load %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3]
+             %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = wgmma_ss row_major a[%0], col_major b[%0], %7, %8, %9, %10",
             "touches what a copy brings that nobody has waited for",
         ),
     ];
@@ -352,30 +354,30 @@ fn mistakes() {
     let rows = [
         ("", "ends while products are under way"),
         (
-            "fragment_store rows y[%13], %14 = %17 wait_products 0",
+            "fragment_store row_major y[%13], %14 = %17 wgmma_wait 0",
+            "sums of a product that nobody has waited for",
+        ),
+        ("%21: f32x4 = fragment_extract %17, 0 wgmma_wait 0", "sums of a product that nobody has waited for"),
+        (
+            "%21: fragment.c.f32.16x16x16 = for %22: u32 = %0 to %1 step %1 carry %23: fragment.c.f32.16x16x16 = %17 { yield %23 } wgmma_wait 0",
             "sums of a product that nobody has waited for",
         ),
         (
-            "%21: f32x4 = fragment_numbers %17, 0 wait_products 0",
-            "sums of a product that nobody has waited for",
+            "tma_load %1, a[%0] = vx[%3, %3, %3] mbarrier_wait %1, %0 wgmma_wait 0",
+            "changes what a product reads",
         ),
         (
-            "%21: fragment.c.f32.16x16x16 = for %22: u32 = %0 to %1 step %1 carry %23: fragment.c.f32.16x16x16 = %17 { yield %23 } wait_products 0",
-            "sums of a product that nobody has waited for",
-        ),
-        ("fetch %1, a[%0] = vx[%3, %3, %3] await %1, %0 wait_products 0", "changes what a product reads"),
-        (
-            "wait_products 0 fetch %1, a[%0] = vx[%3, %3, %3] await %1, %0",
+            "wgmma_wait 0 tma_load %1, a[%0] = vx[%3, %3, %3] mbarrier_wait %1, %0",
             "stores where another invocation loads",
         ),
     ];
     for (body, want) in rows {
         let mut k = kernel(&format!("{FIRST}{body}"));
-        pass::compact(&mut k);
+        pass::renumber(&mut k);
         let got = stored(&k).expect_err(body);
         assert!(got.contains(want), "{body}\n{got}\nshould say: {want}");
     }
-    let good = kernel(&format!("{FIRST} wait_products 0"));
+    let good = kernel(&format!("{FIRST} wgmma_wait 0"));
     assert_eq!(stored(&good).err(), None);
     // Numbers of a view: the offset, the lines' distance, sizes.
     for (param, value, want) in [
@@ -395,17 +397,17 @@ fn mistakes() {
 #[test]
 fn wide_numbers_are_not_turned() {
     for (a, b, good) in [
-        ("rows", "columns", true),
-        ("columns", "columns", false),
-        ("rows", "rows", false),
-        ("columns", "rows", false),
+        ("row_major", "col_major", true),
+        ("col_major", "col_major", false),
+        ("row_major", "row_major", false),
+        ("col_major", "row_major", false),
     ] {
         let k = kernel_of(
             "f32",
             "",
             &format!(
-                "fetch %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3] await %0, %0
-                 %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = box_mul_add {a} a[%0], {b} b[%0], %7, %8, %9, %10 wait_products 0"
+                "tma_load %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3] mbarrier_wait %0, %0
+                 %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = wgmma_ss {a} a[%0], {b} b[%0], %7, %8, %9, %10 wgmma_wait 0"
             ),
         );
         match verify(&k) {
@@ -419,51 +421,51 @@ fn wide_numbers_are_not_turned() {
 
 #[test]
 fn what_is_no_box() {
-    let product = "%17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = box_mul_add rows";
+    let product = "%17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = wgmma_ss row_major";
     let rows = [
-        ("fetch %0, a[%0] = vx[%3, %3, %3]".to_string(), "valid"),
-        ("fetch %0".to_string(), "nothing is fetched"),
-        ("fetch %0, y[%0] = vx[%3, %3, %3]".to_string(), "boxes are fetched to shared memory"),
-        ("fetch %0, a[%0] = vx[%3, %3, %6]".to_string(), "%6 is f32, and should be i32 or u32"),
-        ("fetch %16, a[%0] = vx[%3, %3, %3]".to_string(), "%16 differs between invocations"),
-        ("await %0, %16".to_string(), "%16 differs between invocations"),
-        ("await %0, %6".to_string(), "%6 is f32, and should be i32 or u32"),
+        ("tma_load %0, a[%0] = vx[%3, %3, %3]".to_string(), "valid"),
+        ("tma_load %0".to_string(), "nothing is fetched"),
+        ("tma_load %0, y[%0] = vx[%3, %3, %3]".to_string(), "TMA tiles are fetched to shared memory"),
+        ("tma_load %0, a[%0] = vx[%3, %3, %6]".to_string(), "%6 is f32, and should be i32 or u32"),
+        ("tma_load %16, a[%0] = vx[%3, %3, %3]".to_string(), "%16 differs between invocations"),
+        ("mbarrier_wait %0, %16".to_string(), "%16 differs between invocations"),
+        ("mbarrier_wait %0, %6".to_string(), "%6 is f32, and should be i32 or u32"),
         (
-            "%17: bool = lt %16, %14 if %17 { fetch %0, a[%0] = vx[%3, %3, %3] }".to_string(),
+            "%17: bool = lt %16, %14 if %17 { tma_load %0, a[%0] = vx[%3, %3, %3] }".to_string(),
             "only a part of the workgroup may come here",
         ),
         (
-            "%17: bool = lt %16, %14 if %17 { wait_products 0 }".to_string(),
+            "%17: bool = lt %16, %14 if %17 { wgmma_wait 0 }".to_string(),
             "only a part of the workgroup may come here",
         ),
         (
-            "fetch %0, a[%0] = vx[%3, %3, %3] %17: f32 = load a[%16]".to_string(),
-            "this shared memory is for boxes alone",
+            "tma_load %0, a[%0] = vx[%3, %3, %3] %17: f32 = load a[%16]".to_string(),
+            "this shared memory is for TMA tiles alone",
         ),
         (
-            format!("fetch %0, a[%0] = vx[%3, %3, %3] {product} a[%0], columns other[%0], %7, %8, %9, %10"),
-            "no boxes are fetched to where they are multiplied",
+            format!("tma_load %0, a[%0] = vx[%3, %3, %3] {product} a[%0], col_major other[%0], %7, %8, %9, %10"),
+            "no TMA tiles are fetched to where they are multiplied",
         ),
         (
-            format!("fetch %0, a[%0] = vx[%3, %3, %3] {product} a[%0], columns y[%0], %7, %8, %9, %10"),
+            format!("tma_load %0, a[%0] = vx[%3, %3, %3] {product} a[%0], col_major y[%0], %7, %8, %9, %10"),
             "blocks lie in shared memory",
         ),
         (
-            format!("fetch %0, a[%0] = vx[%3, %3, %3] {product} a[%0], columns a[%2], %7, %8, %9, %9"),
+            format!("tma_load %0, a[%0] = vx[%3, %3, %3] {product} a[%0], col_major a[%2], %7, %8, %9, %9"),
             "%9 is changed here, and read elsewhere, too",
         ),
         (
             format!(
-                "fetch %0, a[%0] = vx[%3, %3, %3] {product} a[%0], columns a[%2], %7, %8, %9, %10 fragment_store rows y[%13], %14 = %7"
+                "tma_load %0, a[%0] = vx[%3, %3, %3] {product} a[%0], col_major a[%2], %7, %8, %9, %10 fragment_store row_major y[%13], %14 = %7"
             ),
             "%7 is changed here, and read elsewhere, too",
         ),
         (
-            "fetch %0, a[%0] = vx[%3, %3, %3] %17: fragment.c.f32.16x16x16 = box_mul_add rows a[%0], columns a[%2], %7".to_string(),
+            "tma_load %0, a[%0] = vx[%3, %3, %3] %17: fragment.c.f32.16x16x16 = wgmma_ss row_major a[%0], col_major a[%2], %7".to_string(),
             "1 sums; a multiple of 4 up to 16",
         ),
         (
-            format!("fetch %0, a[%0] = vx[%3, %3, %3] {product} a[%0], columns a[%2], %7, %8, %9, %6"),
+            format!("tma_load %0, a[%0] = vx[%3, %3, %3] {product} a[%0], col_major a[%2], %7, %8, %9, %6"),
             "%6 is f32, and should be fragment.c.f32.16x16x16",
         ),
     ];
@@ -473,8 +475,8 @@ fn what_is_no_box() {
     }
     let rows = ["a.f16", "a.bf16", "c.f32"].map(|word| {
         let body = format!(
-            "fetch %0, a[%0] = vx[%3, %3, %3] %17: fragment.{word}.16x16x16 = fragment_fill %6
-             %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16, %21: fragment.c.f32.16x16x16 = rows_mul_add %17, %17, %17, %17, columns a[%0], %7, %8, %9, %10"
+            "tma_load %0, a[%0] = vx[%3, %3, %3] %17: fragment.{word}.16x16x16 = fragment_fill %6
+             %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16, %21: fragment.c.f32.16x16x16 = wgmma_rs %17, %17, %17, %17, col_major a[%0], %7, %8, %9, %10"
         );
         verify(&kernel(&body)).err().map_or("valid".to_string(), |e| e.0)
     });
@@ -495,7 +497,7 @@ fn what_is_no_box() {
         assert!(got.contains(want), "{head}\n{got}\nshould say: {want}");
     }
     // 64 invocations do not make a block.
-    let mut k = kernel(&format!("{FIRST} wait_products 0"));
+    let mut k = kernel(&format!("{FIRST} wgmma_wait 0"));
     k.group = [64, 1, 1];
     assert!(verify(&k).unwrap_err().0.contains("multiplied by 128 invocations"));
 }
@@ -503,24 +505,24 @@ fn what_is_no_box() {
 #[test]
 fn other_targets_lack_them() {
     let k = kernel(THREE);
-    for target in [ptx::OLDEST, ptx::MATRIX_UNITS, ptx::Target { alone: false, ..ptx::BOXES }] {
+    for target in [ptx::SM75, ptx::SM80_MMA, ptx::Target { arch_specific: false, ..ptx::SM90A_WGMMA }] {
         let e = ptx::emit(&k, target).expect_err("it has none");
-        assert!(e.0.contains("boxes of tensors are for sm_90a alone"), "{e}");
+        assert!(e.0.contains("TMA and wgmma are for sm_90a alone"), "{e}");
     }
-    assert!(spirv::emit(&k, &FULL).unwrap_err().0.contains("no boxes of tensors"));
+    assert!(spirv::emit(&k, &FULL).unwrap_err().0.contains("no TMA and wgmma"));
 }
 
 /// Nothing of this is left out because nobody reads it, or done twice.
 #[test]
 fn passes_leave_boxes_alone() {
     let mut k = kernel(THREE);
-    pass::optimise(&mut k);
+    pass::optimize(&mut k);
     let mut count = [0; 4];
     k.body.each_inst(&mut |i| match i.op {
-        Op::Fetch { .. } => count[0] += 1,
-        Op::Await(..) => count[1] += 1,
-        Op::BoxMulAdd { .. } => count[2] += 1,
-        Op::WaitProducts(_) => count[3] += 1,
+        Op::TmaLoad { .. } => count[0] += 1,
+        Op::MbarrierWait(..) => count[1] += 1,
+        Op::WgmmaSs { .. } => count[2] += 1,
+        Op::WgmmaWait(_) => count[3] += 1,
         _ => {}
     });
     assert_eq!(count, [3, 3, 3, 2]);

@@ -40,8 +40,8 @@ fn bodies() {
         (format!("{l} %4: f32 = select %0, %1, %1"), "the condition is u32, and should be bool"),
         (format!("{l} %4: u32 = lt %0, %2"), "the result is u32, and should be bool"),
         (format!("{l} %4: f32 = convert %1"), "a f32 is one already"),
-        (format!("{l} %4: f64 = bits %1"), "the bits of a f32 are not those of a f64"),
-        (format!("{l} %4: i32 = whole %0"), "a u32 is no float"),
+        (format!("{l} %4: f64 = bitcast %1"), "the bits of a f32 are not those of a f64"),
+        (format!("{l} %4: i32 = fptosi %0"), "a u32 is no float"),
         (format!("{l} if %0 {{ }}"), "the condition is u32, and should be bool"),
         (
             format!("{l} %4: bool = lt %0, %2\n %5: f32 = if %4 {{ yield %1 }} else {{ yield %0 }}"),
@@ -88,20 +88,20 @@ fn bodies() {
         (format!("{l} %4: f64 = convert %1\n %5: f64 = broadcast %4, 1"), "numbers of 32 bits, not f64"),
         // Fragments
         (
-            format!("{l} %4: fragment.a.f16.16x16x17 = fragment_load rows h[%3], %2"),
+            format!("{l} %4: fragment.a.f16.16x16x17 = fragment_load row_major h[%3], %2"),
             "no device multiplies fragments of 16 x 16 x 17",
         ),
         (
-            format!("{l} %4: fragment.a.i32.16x16x16 = fragment_load rows x[%3], %2"),
+            format!("{l} %4: fragment.a.i32.16x16x16 = fragment_load row_major x[%3], %2"),
             "factors are f16, bf16 or f32",
         ),
         (
-            format!("{l} %4: fragment.a.bf16.16x16x16 = fragment_load rows h[%3], %2"),
+            format!("{l} %4: fragment.a.bf16.16x16x16 = fragment_load row_major h[%3], %2"),
             "f16 lie there, not bf16",
         ),
         (
             format!(
-                "{l} %4: fragment.a.f16.16x16x16 = fragment_load rows h[%3], %2
+                "{l} %4: fragment.a.f16.16x16x16 = fragment_load row_major h[%3], %2
                  %5: fragment.c.f32.16x16x16 = fragment_fill %1
                  %6: fragment.c.f32.16x16x16 = fragment_mul_add %4, %4, %5"
             ),
@@ -109,11 +109,11 @@ fn bodies() {
         ),
         (
             format!(
-                "{l} %4: fragment.a.f16.16x16x16 = fragment_load rows h[%3], %2
-                 %5: fragment.b.f16.16x16x16 = fragment_load columns h[%3], %2
+                "{l} %4: fragment.a.f16.16x16x16 = fragment_load row_major h[%3], %2
+                 %5: fragment.b.f16.16x16x16 = fragment_load col_major h[%3], %2
                  %6: fragment.c.f32.16x16x16 = fragment_fill %1
                  %7: fragment.c.f32.16x16x16 = fragment_mul_add %4, %5, %6
-                 fragment_store rows y[%3], %2 = %7"
+                 fragment_store row_major y[%3], %2 = %7"
             ),
             "valid",
         ),
@@ -138,7 +138,7 @@ fn bodies() {
                  %6: fragment.b.f64.16x8x8 = fragment_fill %4
                  %7: fragment.c.f64.16x8x8 = fragment_fill %4
                  %8: fragment.c.f64.16x8x8 = fragment_mul_add %5, %6, %7
-                 %9: f64x4 = fragment_numbers %8, 0"
+                 %9: f64x4 = fragment_extract %8, 0"
             ),
             "valid",
         ),

@@ -2,7 +2,7 @@
 
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::{Launch, Memory};
-use elinvar_kernel::ir::{Elem, Kernel, View};
+use elinvar_kernel::ir::{Elem, Kernel, TensorView};
 use emulated_cuda as machine;
 
 /// A device that takes every text of the emitter.
@@ -43,7 +43,7 @@ pub fn run(k: &Kernel, text: &str, launch: &Launch, buffers: &mut [Memory]) {
 }
 
 /// What the driver makes of a view.
-fn map(k: &Kernel, v: &View, launch: &Launch, places: &[u64]) -> [u8; ptx::TENSOR_MAP] {
+fn map(k: &Kernel, v: &TensorView, launch: &Launch, places: &[u64]) -> [u8; ptx::TENSOR_MAP_BYTES] {
     let number = |i: u32| launch.params[i as usize].bits;
     let element = u64::from(k.buffers[v.buffer as usize].elem.size());
     let map = machine::TensorMap {

@@ -7,10 +7,10 @@ use std::process::Command;
 
 /// Later devices than the oldest, with the first version of PTX that knows them.
 pub const LATER: [Target; 4] = [
-    Target { capability: 80, version: (7, 0), alone: false },
-    Target { capability: 90, version: (7, 8), alone: false },
-    Target { capability: 100, version: (8, 6), alone: false },
-    Target { capability: 120, version: (8, 7), alone: false },
+    Target { capability: 80, version: (7, 0), arch_specific: false },
+    Target { capability: 90, version: (7, 8), arch_specific: false },
+    Target { capability: 100, version: (8, 6), arch_specific: false },
+    Target { capability: 120, version: (8, 7), arch_specific: false },
 ];
 
 /// What a kernel needs of a device, as NVIDIA's assembler says.

@@ -142,8 +142,8 @@ pub extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, devi
                 8 => MOST_SHARED as c_int,
                 97 => d.settings().shared() as c_int,
                 10 => 32,
-                // Multiprocessors.
-                16 => 4,
+                // Multiprocessors: an H100's, so that tiles are chosen as for one.
+                16 => 132,
                 // Part of the processor; unified addresses.
                 18 => 0,
                 41 => 1,

@@ -136,8 +136,8 @@ impl Stored {
             ((side_by_side == 1 || rows == 1) && leading >= rows as i64).then_some((rows, columns, leading))
         };
         let plain = fits(along_down, down, across, along_across).map(|s| (s, false));
-        let turned = || fits(along_across, across, down, along_down).map(|s| (s, true));
-        let ((rows, columns, leading), transposed) = plain.or_else(turned)?;
+        let transposed_layout = || fits(along_across, across, down, along_down).map(|s| (s, true));
+        let ((rows, columns, leading), transposed) = plain.or_else(transposed_layout)?;
         (batch >= 0).then_some(Stored { rows, columns, leading, batch, transposed })
     }
 }
@@ -335,13 +335,13 @@ impl CublasLt {
         // SAFETY: the place for the result is valid.
         let preference = Made::new("a preference", f.end_preference, |to| unsafe { (f.preference)(to) })?;
         let [x, w, y] = *alignments;
-        let (room, mut way, mut found) = (WORKSPACE as u64, Way::NONE, 0);
+        let (workspace, mut way, mut found) = (WORKSPACE as u64, Way::NONE, 0);
         let prefer = |attribute: c_int, value: *const c_void, size: usize| {
             // SAFETY: the preference was just made; the value has the size that is said.
             let set = unsafe { (f.set_preference)(preference.raw, attribute, value, size) };
             Functions::check(set, "a preference")
         };
-        prefer(MAX_WORKSPACE_BYTES, (&raw const room).cast(), size_of_val(&room))?;
+        prefer(MAX_WORKSPACE_BYTES, (&raw const workspace).cast(), size_of_val(&workspace))?;
         for (i, alignment) in [w, x, y, y].iter().enumerate() {
             let value = std::ptr::from_ref(alignment).cast();
             prefer(MIN_ALIGNMENT_A_BYTES + i as c_int, value, size_of_val(alignment))?;

@@ -6,26 +6,27 @@ use super::queue::Queue;
 use crate::{Info, Kind};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::emit::ptx;
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::ir::{Elem, MmaShape};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The oldest compute capability that is supported: what kernels are emitted for.
-const OLDEST: u32 = ptx::OLDEST.capability;
+const MIN_CAPABILITY: u32 = ptx::SM75.capability;
 
 // Numbers of `CUdevice_attribute`.
 const MAX_THREADS_PER_BLOCK: c_int = 1;
 /// What a workgroup may have if the kernel asks for it (`Module`); without that it is 48 KiB on all devices.
 const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
 const WARP_SIZE: c_int = 10;
+const MULTIPROCESSOR_COUNT: c_int = 16;
 const INTEGRATED: c_int = 18;
 const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
 const COMPUTE_CAPABILITY_MINOR: c_int = 76;
 const MEMORY_POOLS_SUPPORTED: c_int = 115;
 /// Set to 0, kernels that fetch boxes are not used: for comparisons.
-const NO_BOXES: &str = "ELINVAR_CUDA_BOXES";
+const TMA_VARIABLE: &str = "ELINVAR_CUDA_BOXES";
 /// The first driver that takes the PTX of kernels that fetch boxes: CUDA 12.0.
-const BOXES_SINCE: c_int = 12000;
+const TMA_SINCE_VERSION: c_int = 12000;
 /// A stream that does not wait for the one that has no name.
 const NON_BLOCKING: u32 = 1;
 
@@ -86,7 +87,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
     };
     let word: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
-    let boxes = std::env::var_os(NO_BOXES).is_none_or(|v| v != "0");
+    let tma = std::env::var_os(TMA_VARIABLE).is_none_or(|v| v != "0");
     Ok(Physical {
         raw,
         capability,
@@ -100,6 +101,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             largest: memory as u64,
             alignment: 256,
             subgroup: [attribute(WARP_SIZE)?; 2],
+            compute_units: attribute(MULTIPROCESSOR_COUNT)?,
             shared: attribute(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             invocations: attribute(MAX_THREADS_PER_BLOCK)?,
             // Parameters take 4096 bytes, and an address 8.
@@ -109,25 +111,25 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             half: true,
             bytes: true,
             short: false,
-            asynchronous: capability >= ptx::COPIES.capability,
-            boxes: boxes
-                && capability == ptx::BOXES.capability
-                && api.version >= BOXES_SINCE
+            cp_async: capability >= ptx::SM80_CP_ASYNC.capability,
+            tma: tma
+                && capability == ptx::SM90A_WGMMA.capability
+                && api.version >= TMA_SINCE_VERSION
                 && t.encode_map.is_some(),
-            units: units(capability),
+            mma_shapes: mma_shapes(capability),
         },
     })
 }
 
 /// What its matrix units multiply, as far as kernels are emitted for it.
-fn units(capability: u32) -> Vec<MatrixUnit> {
-    if capability < ptx::MATRIX_UNITS.capability {
+fn mma_shapes(capability: u32) -> Vec<MmaShape> {
+    if capability < ptx::SM80_MMA.capability {
         return Vec::new();
     }
-    let units = [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)];
-    let units = units.map(|(elem, terms)| MatrixUnit { elem, shape: [16, 16, terms] });
+    let mma_shapes = [(Elem::F16, 16), (Elem::BF16, 16), (Elem::F32, 8)];
+    let mma_shapes = mma_shapes.map(|(elem, terms)| MmaShape { elem, shape: [16, 16, terms] });
     // Whether sums of f64 are the chains that kernels expect has to be tried.
-    units.into_iter().chain([MatrixUnit::CHAINS]).collect()
+    mma_shapes.into_iter().chain([MmaShape::F64_FMA_CHAIN]).collect()
 }
 
 /// What everything that was made by a device shares.
@@ -152,13 +154,13 @@ impl Shared {
     pub fn open(physical: Physical) -> Result<Arc<Shared>> {
         let api = api()?;
         let name = &physical.info.name;
-        if physical.capability < OLDEST {
+        if physical.capability < MIN_CAPABILITY {
             return Err(Error::unsupported(format!(
                 "cuda: {name} has compute capability {}.{}, and kernels need {}.{}",
                 physical.capability / 10,
                 physical.capability % 10,
-                OLDEST / 10,
-                OLDEST % 10
+                MIN_CAPABILITY / 10,
+                MIN_CAPABILITY % 10
             )));
         }
         let what = || format!("opening {name}");

@@ -52,7 +52,7 @@ impl Graph {
     /// `OutOfMemory`; `InvalidArgument` if parameters do not fit a kernel.
     pub fn new(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<Option<Graph>> {
         let Some(functions) = shared.api.table.capture() else { return Ok(None) };
-        let (numbers, places) = numbers(shared, calls)?;
+        let (args, places) = args(shared, calls)?;
         shared.enter()?;
         let (api, what) = (shared.api, || format!("a graph of {} calls", calls.len()));
         let mut raw = std::ptr::null_mut();
@@ -75,13 +75,7 @@ impl Graph {
             // SAFETY: what was made of it does not need it any more.
             unsafe { (functions.destroy)(graph) };
         }
-        Ok(Some(Graph {
-            shared: shared.clone(),
-            functions,
-            raw: made?,
-            calls: calls.len(),
-            _numbers: numbers,
-        }))
+        Ok(Some(Graph { shared: shared.clone(), functions, raw: made?, calls: calls.len(), _numbers: args }))
     }
     /// Makes the calls, behind everything that was given to the device's stream.
     ///
@@ -99,11 +93,11 @@ impl Graph {
 }
 
 /// The numbers of all launches in one piece of memory, and where each launch's are.
-fn numbers(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<(Option<Memory>, Vec<u64>)> {
+fn args(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<(Option<Memory>, Vec<u64>)> {
     let (mut all, mut places) = (Vec::new(), Vec::with_capacity(calls.len()));
     for call in calls {
         let given = match call {
-            Call::Launch { numbers, .. } => numbers.unwrap_or(&[]),
+            Call::Launch { args, .. } => args.unwrap_or(&[]),
             Call::Copy { .. } | Call::Multiply { .. } => &[],
         };
         all.resize(all.len().next_multiple_of(16), 0u8);
@@ -124,9 +118,9 @@ fn numbers(shared: &Arc<Shared>, calls: &[Call<'_, Cuda>]) -> Result<(Option<Mem
 fn capture(shared: &Shared, stream: &Stream<'_>, calls: &[Call<'_, Cuda>], places: &[u64]) -> Result<()> {
     for (call, place) in calls.iter().zip(places) {
         match call {
-            Call::Launch { module, buffers, launch, numbers } => {
-                let numbers = numbers.map(|_| Operand::At(*place));
-                let operands = buffers.iter().map(Operand::Slice).chain(numbers);
+            Call::Launch { module, buffers, launch, args } => {
+                let args = args.map(|_| Operand::At(*place));
+                let operands = buffers.iter().map(Operand::Slice).chain(args);
                 start(shared, stream.raw, module, operands, launch)?;
             }
             Call::Multiply { product, operands } => {

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// Bytes of a hash.
-const HASH: usize = 32;
+const HASH_BYTES: usize = 32;
 
 /// Where the compiled form of a text is kept.
 pub fn path(shared: &Shared, text: &str) -> Option<PathBuf> {
@@ -25,7 +25,7 @@ pub fn path(shared: &Shared, text: &str) -> Option<PathBuf> {
 /// What is kept there, if it is whole.
 pub fn load(path: &Option<PathBuf>) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(path.as_ref()?).ok()?;
-    let hash = bytes.split_off(bytes.len().checked_sub(HASH)?);
+    let hash = bytes.split_off(bytes.len().checked_sub(HASH_BYTES)?);
     (Sha256::digest(&bytes)[..] == hash[..]).then_some(bytes)
 }
 

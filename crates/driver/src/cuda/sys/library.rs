@@ -13,7 +13,7 @@ const NAME: &str = "ELINVAR_CUDA_LIBRARY";
 /// What the driver's library is called.
 const SYSTEM: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 /// The oldest version of the driver that has all functions and takes all PTX that is emitted, and that PTX.
-const OLDEST: (c_int, &str) = (11000, "7.0");
+const MIN_VERSION: (c_int, &str) = (11000, "7.0");
 
 /// The library, loaded.
 pub struct Api {
@@ -110,12 +110,12 @@ fn start(name: &Path, library: Library) -> Result<Api> {
             library.get(b"cuDriverGetVersion\0");
         get.map_err(|_| lacks("cuDriverGetVersion"))?(&raw mut version)
     };
-    if asked == 0 && version < OLDEST.0 {
+    if asked == 0 && version < MIN_VERSION.0 {
         return Err(Error::unsupported(format!(
             "cuda: the driver is of CUDA {}, and kernels are PTX up to {}, which needs CUDA {}; a newer driver has it",
             shown(version),
-            OLDEST.1,
-            shown(OLDEST.0)
+            MIN_VERSION.1,
+            shown(MIN_VERSION.0)
         )));
     }
     // SAFETY: as above; the library is leaked, so it stays.

@@ -6,13 +6,13 @@ use super::kernel_cache;
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx;
-use elinvar_kernel::ir::{Elem, Param, View};
+use elinvar_kernel::ir::{Elem, Param, TensorView};
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 use std::sync::Arc;
 
 /// Bytes for what the compiler has to say.
-const LOG: usize = 8 << 10;
+const LOG_BYTES: usize = 8 << 10;
 // Numbers of `CUjit_option`, and of `CUjitInputType`.
 const ERROR_LOG_BUFFER: c_int = 5;
 const ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
@@ -35,7 +35,7 @@ pub struct Module {
     pub(super) buffers: usize,
     pub(super) params: Vec<Param>,
     /// What boxes are fetched of, and what lies there.
-    pub(super) views: Vec<(View, Elem)>,
+    pub(super) views: Vec<(TensorView, Elem)>,
 }
 
 // SAFETY: handles that any thread may use once the context is its own.
@@ -58,7 +58,7 @@ impl Module {
                 let cubin = compile(shared, kernel, text, None).or_else(|e| {
                     // Does a linker that takes its target from the device think of all that a device of this capability has? What is
                     // written about it does not say, so if it refuses, it is told.
-                    let told = kernel.features().boxes.then_some(COMPUTE_90A).ok_or(e.clone())?;
+                    let told = kernel.features().tma.then_some(COMPUTE_90A).ok_or(e.clone())?;
                     compile(shared, kernel, text, Some(told)).map_err(|_| e)
                 })?;
                 let raw = load(shared, &cubin).map_err(|e| e.at(format!("cuda: {}", kernel.name)))?;
@@ -99,10 +99,10 @@ fn compile(shared: &Shared, kernel: &Kernel, text: &str, target: Option<usize>) 
     let t = &shared.api.table;
     let text = CString::new(text).map_err(|_| Error::unsupported("cuda: a text has no zeros"))?;
     let text = text.as_bytes_with_nul();
-    let mut log = vec![0u8; LOG];
+    let mut log = vec![0u8; LOG_BYTES];
     let options = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES, TARGET];
     let number = std::ptr::without_provenance_mut;
-    let values: [*mut c_void; 3] = [log.as_mut_ptr().cast(), number(LOG), number(target.unwrap_or(0))];
+    let values: [*mut c_void; 3] = [log.as_mut_ptr().cast(), number(LOG_BYTES), number(target.unwrap_or(0))];
     let (mut state, mut cubin, mut size) = (std::ptr::null_mut(), std::ptr::null_mut(), 0usize);
     // SAFETY: options, their values, the log and the text live as long as the state, which is destroyed below; the places for
     // results are valid. What the compiler made belongs to the state, and is copied before.

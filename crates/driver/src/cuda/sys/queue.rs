@@ -5,7 +5,7 @@ use super::device::Shared;
 use super::functions::{Address, Handle};
 use super::memory;
 use super::module::Module;
-use super::staging::{Pinned, Ring, SLOT};
+use super::staging::{Pinned, Ring, SLOT_BYTES};
 use super::tensor_map::maps;
 use super::timestamp::Timestamp;
 use crate::cuda::Cuda;
@@ -17,11 +17,11 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Bytes of device memory for the numbers of launches, at least.
-const NUMBERS: usize = 64 << 10;
+const ARGS_BYTES: usize = 64 << 10;
 /// Pieces of host memory for downloads that are kept.
-const KEPT: usize = 4;
+const MAX_KEPT: usize = 4;
 /// Workgroups along y and z, at most.
-const MOST_GROUPS: u32 = 65535;
+const MAX_GROUPS: u32 = 65535;
 
 /// A kernel's operand.
 pub enum Operand<'a> {
@@ -44,9 +44,9 @@ pub fn start<'a>(
 ) -> Result<()> {
     crate::params::check(&kernel.name, &kernel.params, &launch.params)?;
     let [x, y, z] = launch.groups;
-    if y > MOST_GROUPS || z > MOST_GROUPS || x > i32::MAX as u32 {
+    if y > MAX_GROUPS || z > MAX_GROUPS || x > i32::MAX as u32 {
         return Err(Error::argument(format!(
-            "cuda: {}: {x} x {y} x {z} workgroups, and at most {} x {MOST_GROUPS} x {MOST_GROUPS} can be started",
+            "cuda: {}: {x} x {y} x {z} workgroups, and at most {} x {MAX_GROUPS} x {MAX_GROUPS} can be started",
             kernel.name,
             i32::MAX
         )));
@@ -62,10 +62,10 @@ pub fn start<'a>(
     assert_eq!(buffers.len(), kernel.buffers, "{kernel:?} gets as many buffers as it has");
     let maps = maps(shared, kernel, &buffers, &launch.params)?;
     // One by one, and not as a block: where the driver has maps in a block depends on where the block will lie.
-    let numbers = launch.params.iter().map(|p| (&raw const p.bits).cast());
+    let args = launch.params.iter().map(|p| (&raw const p.bits).cast());
     let mut params: Vec<*mut c_void> = (maps.iter().map(|map| (&raw const *map).cast()))
         .chain(buffers.iter().map(|at| (&raw const *at).cast()))
-        .chain(numbers)
+        .chain(args)
         .map(|at: *const c_void| at.cast_mut())
         .collect();
     let [tx, ty, tz] = kernel.group;
@@ -86,7 +86,7 @@ pub struct Queue {
     up: Ring,
     down: Vec<Pinned>,
     /// Device memory for the numbers of launches: its address, its bytes, and how many are used.
-    numbers: Option<(Address, usize, usize)>,
+    args: Option<(Address, usize, usize)>,
     /// What lies there since they began to be used from the front: a launch that is done again finds its numbers.
     sent: HashMap<Box<[u8]>, Address>,
     /// NVIDIA's products, if somebody asked for one; nothing inside if they are not installed.
@@ -104,14 +104,14 @@ impl Queue {
         kernel: &Module,
         buffers: &[Slice<'_, Cuda>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()> {
         shared.enter()?;
-        let numbers = match numbers {
+        let args = match args {
             Some(bytes) => Some(Operand::At(self.send(shared, bytes)?)),
             None => None,
         };
-        start(shared, shared.stream, kernel, buffers.iter().map(Operand::Slice).chain(numbers), launch)
+        start(shared, shared.stream, kernel, buffers.iter().map(Operand::Slice).chain(args), launch)
     }
 
     /// Where the numbers of a launch lie, once it begins. A copy in front of a launch takes the device some microseconds, so what was
@@ -129,29 +129,29 @@ impl Queue {
     /// Device memory for the numbers of a launch. It is used again without waiting: what comes later in the stream writes it
     /// later.
     fn place(&mut self, shared: &Shared, bytes: usize) -> Result<Address> {
-        let (at, room, used) = match self.numbers {
+        let (at, capacity, used) = match self.args {
             Some(n) if n.1 >= bytes => n,
             other => {
-                let room = bytes.next_power_of_two().max(NUMBERS);
-                let at = memory::allocate(shared, room as u64)?;
+                let capacity = bytes.next_power_of_two().max(ARGS_BYTES);
+                let at = memory::allocate(shared, capacity as u64)?;
                 if let Some((old, ..)) = other {
                     memory::free(shared, old);
                 }
-                (at, room, 0)
+                (at, capacity, 0)
             }
         };
         let from = used.next_multiple_of(16);
-        let from = if from + bytes > room { 0 } else { from };
+        let from = if from + bytes > capacity { 0 } else { from };
         if from == 0 {
             self.sent.clear();
         }
-        self.numbers = Some((at, room, from + bytes));
+        self.args = Some((at, capacity, from + bytes));
         Ok(at + from as u64)
     }
 
     /// Copies bytes to the device, through memory that both reach.
     fn up(&mut self, shared: &Shared, mut to: Address, bytes: &[u8]) -> Result<()> {
-        for part in bytes.chunks(SLOT) {
+        for part in bytes.chunks(SLOT_BYTES) {
             let from = self.up.put(shared, part)?;
             // SAFETY: the bytes stay as they are until the device has them (see `Ring`); the target has as many.
             let given = unsafe { (shared.api.table.copy_up)(to, from.cast(), part.len(), shared.stream) };
@@ -209,7 +209,7 @@ impl Queue {
     fn fetch(&mut self, shared: &Shared, from: Address, bytes: usize) -> Result<Pinned> {
         let pinned = match self.down.pop() {
             Some(pinned) => pinned,
-            None => Pinned::new(shared, SLOT)?,
+            None => Pinned::new(shared, SLOT_BYTES)?,
         };
         debug_assert!(bytes <= pinned.bytes());
         // SAFETY: both have as many bytes, and the host's are not looked at before the mark.
@@ -227,8 +227,8 @@ impl Queue {
             }
         }
     }
-    fn keep(&mut self, shared: &Shared, pinned: Pinned) {
-        if self.down.len() < KEPT {
+    fn capture(&mut self, shared: &Shared, pinned: Pinned) {
+        if self.down.len() < MAX_KEPT {
             self.down.push(pinned);
         } else {
             pinned.destroy(shared);
@@ -238,7 +238,7 @@ impl Queue {
     pub fn destroy(self, shared: &Shared) {
         self.up.destroy(shared);
         self.down.into_iter().for_each(|p| p.destroy(shared));
-        if let Some((at, ..)) = self.numbers {
+        if let Some((at, ..)) = self.args {
             memory::free(shared, at);
         }
         if let Some(blas) = self.blas.flatten() {
@@ -293,7 +293,7 @@ impl Shared {
         self.enter()?;
         let at = from.memory.at + from.offset;
         let (mut before, mut offset) = (None, 0);
-        for part in bytes.chunks_mut(SLOT) {
+        for part in bytes.chunks_mut(SLOT_BYTES) {
             // Others may give work to the stream meanwhile, but none that writes here: the caller has the memory.
             let next = self.queue().fetch(self, at + offset, part.len());
             offset += part.len() as u64;
@@ -309,7 +309,7 @@ impl Shared {
         if waited.is_ok() {
             pinned.read(part);
         }
-        self.queue().keep(self, pinned);
+        self.queue().capture(self, pinned);
         waited
     }
 }

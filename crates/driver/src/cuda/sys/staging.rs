@@ -5,7 +5,7 @@ use super::functions::Handle;
 use elinvar_core::Result;
 
 /// Bytes of a slot: enough for a copy to run at full speed.
-pub const SLOT: usize = 1 << 20;
+pub const SLOT_BYTES: usize = 1 << 20;
 /// While the device copies from some, the host writes to others.
 const SLOTS: usize = 8;
 
@@ -97,10 +97,10 @@ impl Ring {
     /// `OutOfMemory`, `DeviceLost`.
     pub fn put(&mut self, shared: &Shared, bytes: &[u8]) -> Result<*const u8> {
         if self.slots.is_empty() {
-            self.slots.push(Slot { pinned: Pinned::new(shared, SLOT)?, used: 0, marked: false });
+            self.slots.push(Slot { pinned: Pinned::new(shared, SLOT_BYTES)?, used: 0, marked: false });
         }
         let mut at = self.slots[self.current].used.next_multiple_of(16);
-        if at + bytes.len() > SLOT {
+        if at + bytes.len() > SLOT_BYTES {
             let full = &mut self.slots[self.current];
             full.pinned.mark(shared)?;
             full.marked = true;
@@ -116,7 +116,7 @@ impl Ring {
     fn advance(&mut self, shared: &Shared) -> Result<()> {
         if self.slots.len() < SLOTS {
             // If the system has no more of such memory, those that are there have to do.
-            if let Ok(pinned) = Pinned::new(shared, SLOT) {
+            if let Ok(pinned) = Pinned::new(shared, SLOT_BYTES) {
                 self.slots.push(Slot { pinned, used: 0, marked: false });
                 self.current = self.slots.len() - 1;
                 return Ok(());

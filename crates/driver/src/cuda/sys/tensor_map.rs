@@ -4,8 +4,8 @@ use super::device::Shared;
 use super::functions::{Address, EncodeTensorMap};
 use super::module::Module;
 use elinvar_core::{Error, Result};
-use elinvar_kernel::emit::ptx::TENSOR_MAP;
-use elinvar_kernel::ir::{Constant, Elem, Scalar, View, box_elements, misfit};
+use elinvar_kernel::emit::ptx::TENSOR_MAP_BYTES;
+use elinvar_kernel::ir::{Constant, Elem, Scalar, TensorView, tensor_map_error, tile_row_elements};
 use std::ffi::c_int;
 
 // Numbers of `CUtensorMapDataType`, `CUtensorMapSwizzle` and `CUtensorMapL2promotion`.
@@ -19,7 +19,7 @@ const NONE: c_int = 0;
 
 /// A map, where the driver wants to have it.
 #[repr(align(64))]
-pub struct TensorMap([u8; TENSOR_MAP]);
+pub struct TensorMap([u8; TENSOR_MAP_BYTES]);
 
 /// The maps of a launch, from the addresses of its buffers and its parameters.
 ///
@@ -43,13 +43,13 @@ pub fn maps(
             let c = params[i as usize];
             if c.scalar == Scalar::I32 { i64::from(c.bits as u32 as i32) } else { c.bits as i64 }
         };
-        let numbers = view.numbers().map(number);
-        if let Some(what) = misfit(*elem, numbers) {
+        let args = view.param_ids().map(number);
+        if let Some(what) = tensor_map_error(*elem, args) {
             let name = &kernel.name;
-            return Err(Error::argument(format!("cuda: {name}: view {}: {what}: {numbers:?}", view.name)));
+            return Err(Error::argument(format!("cuda: {name}: view {}: {what}: {args:?}", view.name)));
         }
         let base = buffers[view.buffer as usize];
-        all.push(map(shared, encode, (view, *elem), base, numbers, &kernel.name)?);
+        all.push(map(shared, encode, (view, *elem), base, args, &kernel.name)?);
     }
     Ok(all)
 }
@@ -57,7 +57,7 @@ pub fn maps(
 fn map(
     shared: &Shared,
     encode: EncodeTensorMap,
-    (view, elem): (&View, Elem),
+    (view, elem): (&TensorView, Elem),
     base: Address,
     [offset, inner, lines, planes, line, plane]: [i64; 6],
     name: &str,
@@ -72,8 +72,8 @@ fn map(
     let at = base + (offset * size) as u64;
     let sizes = [inner, lines, planes].map(|n| n as u64);
     let strides = [line, plane].map(|n| (n * size) as u64);
-    let (shape, steps) = ([box_elements(elem), view.lines, 1], [1u32; 3]);
-    let mut map = TensorMap([0; TENSOR_MAP]);
+    let (shape, steps) = ([tile_row_elements(elem), view.lines, 1], [1u32; 3]);
+    let mut map = TensorMap([0; TENSOR_MAP_BYTES]);
     // SAFETY: the map's place is aligned and as large as the manual says; there are as many sizes, elements of a box and steps as axes,
     // and one stride less. The address is only written down.
     let made = unsafe {

@@ -2,12 +2,12 @@
 
 use super::instance::Instance;
 use ash::{khr, vk};
-use elinvar_kernel::ir::{Elem, MatrixUnit};
+use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_kernel::verify::FRAGMENT_SHAPES;
 
 /// The fragments of a device that kernels can use; none if it has no such units. Subgroups must have one size, and kernels
 /// with fragments are written for Vulkan's own memory model.
-pub fn units(i: &Instance, raw: vk::PhysicalDevice, lanes: u32, memory_model: bool) -> Vec<MatrixUnit> {
+pub fn mma_shapes(i: &Instance, raw: vk::PhysicalDevice, lanes: u32, memory_model: bool) -> Vec<MmaShape> {
     if !memory_model || lanes == 0 {
         return Vec::new();
     }
@@ -43,11 +43,11 @@ pub fn units(i: &Instance, raw: vk::PhysicalDevice, lanes: u32, memory_model: bo
 }
 
 /// A row of the device's list, if kernels can use it.
-fn unit(p: &vk::CooperativeMatrixPropertiesKHR<'_>) -> Option<MatrixUnit> {
+fn unit(p: &vk::CooperativeMatrixPropertiesKHR<'_>) -> Option<MmaShape> {
     let sums = [p.c_type, p.result_type] == [vk::ComponentTypeKHR::FLOAT32; 2];
     let factors = [p.a_type, p.b_type] == [vk::ComponentTypeKHR::FLOAT16; 2];
     let size = |n: u32| u8::try_from(n).ok();
     let shape = [size(p.m_size)?, size(p.n_size)?, size(p.k_size)?];
     let fits = sums && factors && p.scope == vk::ScopeKHR::SUBGROUP && FRAGMENT_SHAPES.contains(&shape);
-    fits.then_some(MatrixUnit { elem: Elem::F16, shape })
+    fits.then_some(MmaShape { elem: Elem::F16, shape })
 }

@@ -82,7 +82,7 @@ impl Shared {
         let mut f12 = vk::PhysicalDeviceVulkan12Features::default()
             .storage_buffer8_bit_access(info.bytes)
             .shader_float16(info.half)
-            .vulkan_memory_model(!info.units.is_empty())
+            .vulkan_memory_model(!info.mma_shapes.is_empty())
             .timeline_semaphore(true);
         let mut matrices = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
         let extensions = [khr::cooperative_matrix::NAME.as_ptr()];
@@ -94,7 +94,7 @@ impl Shared {
             .enabled_features(&features)
             .push_next(&mut f11)
             .push_next(&mut f12);
-        if !info.units.is_empty() {
+        if !info.mma_shapes.is_empty() {
             create = create.enabled_extension_names(&extensions).push_next(&mut matrices);
         }
         // SAFETY: the instance lives as long as the process; the device was listed by it, and has the features, the family

@@ -2,7 +2,7 @@
 
 use super::cooperative_matrix;
 use super::error::error;
-use crate::{Info, Kind};
+use crate::{DEFAULT_COMPUTE_UNITS, Info, Kind};
 use ash::{ext, vk};
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_kernel::emit::spirv;
@@ -176,6 +176,32 @@ pub fn physical() -> Result<Vec<Physical>> {
     Ok(all)
 }
 
+/// The compute units of a device, as the vendors' extensions tell; Vulkan itself does not. Without an extension, and for software,
+/// whose units are cores of the processor, it is the default.
+fn compute_units(i: &Instance, raw: vk::PhysicalDevice, kind: Kind) -> u32 {
+    // SAFETY: `raw` belongs to this instance.
+    let extensions = unsafe { i.raw.enumerate_device_extension_properties(raw) }.unwrap_or_default();
+    let has = |name: &CStr| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(name));
+    let (mut nvidia, mut amd) = (
+        vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default(),
+        vk::PhysicalDeviceShaderCorePropertiesAMD::default(),
+    );
+    let mut properties = vk::PhysicalDeviceProperties2::default();
+    if has(ash::nv::shader_sm_builtins::NAME) {
+        properties = properties.push_next(&mut nvidia);
+    }
+    if has(ash::amd::shader_core_properties::NAME) {
+        properties = properties.push_next(&mut amd);
+    }
+    // SAFETY: as above; the structures that are chained are of extensions that the device has.
+    unsafe { i.raw.get_physical_device_properties2(raw, &mut properties) };
+    let arrays = amd.shader_engine_count * amd.shader_arrays_per_engine_count;
+    match (kind, nvidia.shader_sm_count.max(arrays * amd.compute_units_per_shader_array)) {
+        (Kind::Software, _) | (_, 0) => DEFAULT_COMPUTE_UNITS,
+        (Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Other, units) => units,
+    }
+}
+
 fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
     let (mut p11, mut p12) =
         (vk::PhysicalDeviceVulkan11Properties::default(), vk::PhysicalDeviceVulkan12Properties::default());
@@ -219,6 +245,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         largest: u64::from(p.limits.max_storage_buffer_range).min(p11.max_memory_allocation_size),
         alignment: p.limits.min_storage_buffer_offset_alignment.max(16),
         subgroup: [p11.subgroup_size; 2],
+        compute_units: compute_units(i, raw, kind),
         shared: p.limits.max_compute_shared_memory_size,
         invocations: p.limits.max_compute_work_group_invocations.min(p.limits.max_compute_work_group_size[0]),
         buffers: p.limits.max_per_stage_descriptor_storage_buffers,
@@ -227,9 +254,9 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         half: on(f11.storage_buffer16_bit_access),
         bytes: on(f12.storage_buffer8_bit_access),
         short: false,
-        asynchronous: false,
-        boxes: false,
-        units: cooperative_matrix::units(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
+        cp_async: false,
+        tma: false,
+        mma_shapes: cooperative_matrix::mma_shapes(i, raw, p11.subgroup_size, on(f12.vulkan_memory_model)),
     };
     // A mode for one width and none for another needs widths that are independent of each other.
     let all_or_none = |wanted: [vk::Bool32; 3], independence: vk::ShaderFloatControlsIndependence| {

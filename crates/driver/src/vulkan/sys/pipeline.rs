@@ -21,7 +21,7 @@ pub struct Pipeline {
 }
 
 /// Bytes of the zero behind the parameters.
-const ZERO: u32 = 4;
+const ZERO_BYTES: u32 = 4;
 
 #[derive(Clone, Copy)]
 pub struct RawPipeline {
@@ -52,7 +52,7 @@ impl Pipeline {
         };
         let bindings: Vec<_> = (0..kernel.buffers.len() as u32).map(binding).collect();
         let sets = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-        let size = crate::params::layout(&kernel.params).1 + if zero { ZERO } else { 0 };
+        let size = crate::params::layout(&kernel.params).1 + if zero { ZERO_BYTES } else { 0 };
         let range = [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size }];
         let code = vk::ShaderModuleCreateInfo::default().code(words);
         // SAFETY: the device is alive, and what is passed lives longer than the calls. The words come from our emitter, which
@@ -98,7 +98,7 @@ impl Pipeline {
     /// `InvalidArgument` if these are not the kernel's parameters.
     pub(super) fn block(&self, params: &[Constant]) -> Result<Vec<u8>> {
         let mut block = crate::params::block(&self.name, &self.params, params)?;
-        block.extend_from_slice(&[0; ZERO as usize][..if self.zero { ZERO as usize } else { 0 }]);
+        block.extend_from_slice(&[0; ZERO_BYTES as usize][..if self.zero { ZERO_BYTES as usize } else { 0 }]);
         Ok(block)
     }
 }

@@ -17,18 +17,18 @@ use elinvar_kernel::ir::Access;
 use std::collections::{HashMap, VecDeque};
 
 /// Launches of a batch, at most: enough for submitting to cost little beside them, few enough for the device to start soon.
-const MOST: u32 = 64;
+const MAX_BATCH_LAUNCHES: u32 = 64;
 /// Launches after which a batch is submitted if the device has nothing to do.
-const SOON: u32 = 4;
+const EARLY_SUBMIT_LAUNCHES: u32 = 4;
 /// Descriptor sets of a pool, and buffers of all of them.
-const SETS: u32 = 256;
-const BUFFERS: u32 = 6 * SETS;
+const SETS_PER_POOL: u32 = 256;
+const BUFFERS_PER_POOL: u32 = 6 * SETS_PER_POOL;
 /// Bytes of a chunk for small uploads.
-const CHUNK: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 1 << 20;
 /// Bytes of a chunk for downloads, at least.
-const SMALLEST: u64 = 64 << 10;
+const MIN_DOWNLOAD_BYTES: u64 = 64 << 10;
 /// Larger chunks are not kept.
-const KEPT: u64 = 16 << 20;
+const MAX_KEPT_BYTES: u64 = 16 << 20;
 
 /// What was recorded together, with what it needs until it is done.
 struct Batch {
@@ -105,7 +105,7 @@ impl Queue {
         while self.in_flight.front().is_some_and(|(n, _)| *n <= done) {
             let Some((_, mut batch)) = self.in_flight.pop_front() else { break };
             for chunk in batch.chunks.drain(..) {
-                if chunk.bytes <= KEPT && self.chunks.len() < 8 {
+                if chunk.bytes <= MAX_KEPT_BYTES && self.chunks.len() < 8 {
                     self.chunks.push(chunk);
                 } else {
                     destroy_chunk(shared, chunk);
@@ -200,10 +200,10 @@ impl Queue {
         kernel: &Pipeline,
         buffers: &[Slice<'_, Vulkan>],
         launch: &Launch,
-        numbers: Option<&[u8]>,
+        args: Option<&[u8]>,
     ) -> Result<()> {
         let block = kernel.block(&launch.params)?;
-        let given = buffers.len() + usize::from(numbers.is_some());
+        let given = buffers.len() + usize::from(args.is_some());
         assert_eq!(given, kernel.access.len(), "{kernel:?} gets as many buffers as it has");
         let mut infos = Vec::with_capacity(given);
         let mut touches = Vec::with_capacity(given);
@@ -215,7 +215,7 @@ impl Queue {
                 range: b.len.next_multiple_of(4),
             });
         }
-        if let Some(bytes) = numbers {
+        if let Some(bytes) = args {
             let (buffer, offset) = self.stage(shared, bytes)?;
             infos.push(vk::DescriptorBufferInfo {
                 buffer,
@@ -251,8 +251,8 @@ impl Queue {
         }
         batch.launches += 1;
         let recorded = batch.launches;
-        let starving = recorded.is_multiple_of(SOON) && shared.done()? == self.last;
-        if recorded >= MOST || starving {
+        let starving = recorded.is_multiple_of(EARLY_SUBMIT_LAUNCHES) && shared.done()? == self.last;
+        if recorded >= MAX_BATCH_LAUNCHES || starving {
             self.submit(shared)?;
         }
         Ok(())
@@ -268,7 +268,7 @@ impl Queue {
         let at = if fits {
             at
         } else {
-            let wanted = len.next_multiple_of(4).max(CHUNK);
+            let wanted = len.next_multiple_of(4).max(CHUNK_BYTES);
             let kept = self.chunks.iter().position(|c| c.bytes >= wanted);
             let chunk = match kept {
                 Some(i) => self.chunks.swap_remove(i),
@@ -325,7 +325,7 @@ impl Queue {
     pub fn fetch(&mut self, shared: &Shared, from: Slice<'_, Vulkan>) -> Result<(Chunk, u64)> {
         let chunk = match self.downs.iter().position(|c| c.bytes >= from.len) {
             Some(i) => self.downs.swap_remove(i),
-            None => shared.chunk(from.len.max(SMALLEST).next_power_of_two(), shared.types.down)?,
+            None => shared.chunk(from.len.max(MIN_DOWNLOAD_BYTES).next_power_of_two(), shared.types.down)?,
         };
         let recorded = (|| {
             self.order(shared, &[((from.memory.id, from.offset), false)])?;
@@ -348,7 +348,7 @@ impl Queue {
 
     /// Takes back a chunk that was read.
     pub fn give_back(&mut self, shared: &Shared, chunk: Chunk) {
-        if chunk.bytes <= KEPT && self.downs.len() < 4 {
+        if chunk.bytes <= MAX_KEPT_BYTES && self.downs.len() < 4 {
             self.downs.push(chunk);
         } else {
             self.bury_memory(shared, chunk.raw);
@@ -460,9 +460,11 @@ impl Batch {
 }
 
 fn descriptor_pool(shared: &Shared) -> Result<vk::DescriptorPool> {
-    let sizes =
-        [vk::DescriptorPoolSize { ty: vk::DescriptorType::STORAGE_BUFFER, descriptor_count: BUFFERS }];
-    let info = vk::DescriptorPoolCreateInfo::default().max_sets(SETS).pool_sizes(&sizes);
+    let sizes = [vk::DescriptorPoolSize {
+        ty: vk::DescriptorType::STORAGE_BUFFER,
+        descriptor_count: BUFFERS_PER_POOL,
+    }];
+    let info = vk::DescriptorPoolCreateInfo::default().max_sets(SETS_PER_POOL).pool_sizes(&sizes);
     // SAFETY: the device is alive.
     unsafe { shared.device.create_descriptor_pool(&info, None) }.map_err(|e| error("descriptors", e))
 }

@@ -2,7 +2,7 @@
 
 use super::{Emitter, Register, ty};
 use crate::ir::{Region, Value};
-use crate::pass::Lacking;
+use crate::pass::Unsupported;
 
 impl Emitter<'_> {
     /// New registers for a value.
@@ -24,7 +24,7 @@ impl Emitter<'_> {
         then: &Region,
         other: &Region,
         results: &[Value],
-    ) -> Result<(), Lacking> {
+    ) -> Result<(), Unsupported> {
         let to: Vec<Vec<Register>> = results.iter().map(|&v| self.fresh(v)).collect();
         let c = self.one(c);
         // Where there is nothing to do otherwise, results are what they would be before anybody branches. A load under a condition is so
@@ -69,7 +69,7 @@ impl Emitter<'_> {
         init: &[Value],
         body: &Region,
         results: &[Value],
-    ) -> Result<(), Lacking> {
+    ) -> Result<(), Unsupported> {
         let (again, after) = (self.label(), self.label());
         // The index and what is carried.
         let firsts: Vec<Value> = std::iter::once(start).chain(init.iter().copied()).collect();

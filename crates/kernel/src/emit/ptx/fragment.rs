@@ -9,11 +9,11 @@
 //! and g + 8 by themselves, and of each the terms 0 to 3 before the terms 4 to 7, so the chain is the same.
 
 use super::{Emitter, Register};
-use crate::ir::{Elem, Fragment, Layout, MatrixUnit, Place, Role, Scalar, Value};
-use crate::pass::Lacking;
+use crate::ir::{Elem, Fragment, FragmentLayout, MmaShape, Place, Role, Scalar, Value};
+use crate::pass::Unsupported;
 
 /// Where the elements of a fragment are in memory.
-struct Lies {
+struct FragmentAddress {
     place: Place,
     /// The address of the first element, bytes to add to it, and bytes from line to line: registers of 32 bits for shared memory, of
     /// 64 elsewhere.
@@ -42,18 +42,18 @@ impl Emitter<'_> {
         }
     }
     /// That it is one of those that `mma` multiplies.
-    pub(super) fn known(&self, f: Fragment) -> Result<(), Lacking> {
+    pub(super) fn known(&self, f: Fragment) -> Result<(), Unsupported> {
         let fits = match (f.role, [f.m, f.n, f.k]) {
             (Role::A | Role::B, [16, 8 | 16, 16]) => matches!(f.elem, Elem::F16 | Elem::BF16),
             (Role::A | Role::B, [16, 8 | 16, 8]) => f.elem == Elem::F32,
             (Role::C, [16, 8 | 16, 8 | 16]) => f.elem == Elem::F32,
             _ => false,
         };
-        let fits = fits || f == MatrixUnit::CHAINS.fragment(f.role);
+        let fits = fits || f == MmaShape::F64_FMA_CHAIN.fragment(f.role);
         if fits {
             return Ok(());
         }
-        Err(Lacking(format!("{}: PTX has no {f}", self.k.name)))
+        Err(Unsupported(format!("{}: PTX has no {f}", self.k.name)))
     }
 
     /// This lane's g and t.
@@ -65,7 +65,7 @@ impl Emitter<'_> {
         [g, self.once(Scalar::U32, "shl.b32", &[&t, "1"])]
     }
 
-    fn lies(&mut self, place: Place, at: Value, stride: Value) -> Lies {
+    fn fragment_address(&mut self, place: Place, at: Value, stride: Value) -> FragmentAddress {
         let multiple = self.indices.power(at).min(self.indices.power(stride));
         let size = self.elem(place).size();
         let (base, offset, space) = self.address(place, at);
@@ -86,10 +86,10 @@ impl Emitter<'_> {
                 self.once(Scalar::U64, &format!("mad.wide.{}", super::ty(s)), &[&stride, &bytes, &zero])
             }
         };
-        Lies { place, base, offset, pitch, known, size, space, multiple }
+        FragmentAddress { place, base, offset, pitch, known, size, space, multiple }
     }
     /// The address of an element, as `register+bytes`: its line, and its place there, a register and a number each.
-    fn element(&mut self, l: &Lies, line: (&str, u32), place: (&str, u32)) -> String {
+    fn element(&mut self, l: &FragmentAddress, line: (&str, u32), place: (&str, u32)) -> String {
         let size = l.size.to_string();
         if let Some(pitch) = l.known {
             // Where a lane's elements are is the same for all fragments of such lines.
@@ -123,13 +123,13 @@ impl Emitter<'_> {
     pub(super) fn fragment_load(
         &mut self,
         f: Fragment,
-        order: Layout,
+        order: FragmentLayout,
         p: Place,
         at: Value,
         stride: Value,
-    ) -> Result<Vec<Register>, Lacking> {
+    ) -> Result<Vec<Register>, Unsupported> {
         self.known(f)?;
-        let l = self.lies(p, at, stride);
+        let l = self.fragment_address(p, at, stride);
         if f.role == Role::C {
             return Ok(self.sums(f, order, &l, None));
         }
@@ -140,7 +140,7 @@ impl Emitter<'_> {
             Role::B | Role::C => (0..u32::from(f.n) / 4).map(|i| [8 * (i / 2), apart * (i % 2)]).collect(),
         };
         // Do neighbours along k lie side by side?
-        let along = (f.role == Role::A) == (order == Layout::Rows);
+        let along = (f.role == Role::A) == (order == FragmentLayout::RowMajor);
         // A row of 8 elements has to begin at a multiple of 16 bytes. Of f32 it has 4, which cannot be transposed; of f64 it would have 2.
         let wide = matches!(f.elem, Elem::F32 | Elem::F64);
         let whole = l.multiple * u64::from(l.size) >= 16 && (along || !wide) && f.elem != Elem::F64;
@@ -165,7 +165,13 @@ impl Emitter<'_> {
     }
 
     /// A number of 32 or 64 bits: `k` + t of line `line` + g.
-    fn single(&mut self, l: &Lies, [g, t]: [&str; 2], [line, k]: [u32; 2], along: bool) -> Register {
+    fn single(
+        &mut self,
+        l: &FragmentAddress,
+        [g, t]: [&str; 2],
+        [line, k]: [u32; 2],
+        along: bool,
+    ) -> Register {
         let (line, k) = ((g, line), (t, k));
         let at = if along { self.element(l, line, k) } else { self.element(l, k, line) };
         let (s, ty) = if l.size == 8 { (Scalar::F64, "f64") } else { (Scalar::U32, "b32") };
@@ -173,7 +179,7 @@ impl Emitter<'_> {
     }
 
     /// Two neighbours along k, from `k` + t on, of line `line` + g (a row of a, a column of b).
-    fn pair(&mut self, l: &Lies, [g, t]: [&str; 2], [line, k]: [u32; 2], along: bool) -> Register {
+    fn pair(&mut self, l: &FragmentAddress, [g, t]: [&str; 2], [line, k]: [u32; 2], along: bool) -> Register {
         if along && l.multiple >= 2 {
             let at = self.element(l, (g, line), (t, k));
             return self.inst(Scalar::U32, &format!("ld.{}.b32", l.space), &[&format!("[{at}]")]);
@@ -190,7 +196,7 @@ impl Emitter<'_> {
 
     /// Two or four matrices of 8 x 8: lanes 8 i to 8 i + 7 say where the lines of the i-th are. What does not lie along k is
     /// transposed on the way.
-    fn load_matrices(&mut self, l: &Lies, corners: &[[u32; 2]], along: bool) -> Vec<Register> {
+    fn load_matrices(&mut self, l: &FragmentAddress, corners: &[[u32; 2]], along: bool) -> Vec<Register> {
         let index = self.local_index();
         let row = self.once(Scalar::U32, "and.b32", &[&index, "7"]);
         // 8 for the second and fourth matrix, and 8 for the third and fourth.
@@ -215,20 +221,26 @@ impl Emitter<'_> {
             self.element(l, (&k, 0), (&line, 0))
         };
         let to: Vec<Register> = corners.iter().map(|_| self.scalar_register(Scalar::U32)).collect();
-        let (count, turned) = (corners.len(), if along { "" } else { ".trans" });
+        let (count, trans) = (corners.len(), if along { "" } else { ".trans" });
         self.line(&format!(
-            "ldmatrix.sync.aligned.m8n8.x{count}{turned}.shared.b16 {{{}}}, [{at}]",
+            "ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{}}}, [{at}]",
             to.join(", ")
         ));
         to
     }
 
     /// Sums from memory, or to it.
-    fn sums(&mut self, f: Fragment, order: Layout, l: &Lies, from: Option<&[Register]>) -> Vec<Register> {
+    fn sums(
+        &mut self,
+        f: Fragment,
+        order: FragmentLayout,
+        l: &FragmentAddress,
+        from: Option<&[Register]>,
+    ) -> Vec<Register> {
         let [g, t] = self.lane();
         let mut all = Vec::new();
         // Neighbours along a row lie side by side, and so that two can be accessed at once.
-        let twos = order == Layout::Rows && l.multiple >= 2;
+        let twos = order == FragmentLayout::RowMajor && l.multiple >= 2;
         let (s, ty) = (f.elem.scalar(), super::ty(f.elem.scalar()));
         for half in 0..u32::from(f.n) / 8 {
             for below in 0..2 {
@@ -241,8 +253,8 @@ impl Emitter<'_> {
                 let access = |e: &mut Self, registers: &str, vector: &str, column: u32| {
                     let column = (t.as_str(), column);
                     let at = match order {
-                        Layout::Rows => e.element(l, row, column),
-                        Layout::Columns => e.element(l, column, row),
+                        FragmentLayout::RowMajor => e.element(l, row, column),
+                        FragmentLayout::ColumnMajor => e.element(l, column, row),
                     };
                     match from {
                         Some(_) => e.line(&format!("st.{}{vector}.{ty} [{at}], {registers}", l.space)),
@@ -263,7 +275,7 @@ impl Emitter<'_> {
         all
     }
 
-    pub(super) fn fragment_fill(&mut self, f: Fragment, v: Value) -> Result<Vec<Register>, Lacking> {
+    pub(super) fn fragment_fill(&mut self, f: Fragment, v: Value) -> Result<Vec<Register>, Unsupported> {
         self.known(f)?;
         let (value, (_, count)) = (self.one(v), Self::fragment_registers(f));
         let one = match f.elem {
@@ -283,7 +295,11 @@ impl Emitter<'_> {
     }
 
     /// The numbers are where a fragment has them; those of a factor are rounded in pairs, the first of which is the lower half.
-    pub(super) fn fragment_of(&mut self, f: Fragment, all: &[Value]) -> Result<Vec<Register>, Lacking> {
+    pub(super) fn fragment_compose(
+        &mut self,
+        f: Fragment,
+        all: &[Value],
+    ) -> Result<Vec<Register>, Unsupported> {
         self.known(f)?;
         let numbers: Vec<Register> = all.iter().flat_map(|&v| self.all(v)).collect();
         let word = match (f.role, f.elem) {
@@ -300,9 +316,9 @@ impl Emitter<'_> {
         a: Value,
         b: Value,
         c: Value,
-    ) -> Result<Vec<Register>, Lacking> {
+    ) -> Result<Vec<Register>, Unsupported> {
         let (shape, word) = match self.fragment(a).elem {
-            Elem::F64 => return Ok(self.chains(&self.all(a), &self.all(b), &self.all(c))),
+            Elem::F64 => return Ok(self.f64_fma_chain(&self.all(a), &self.all(b), &self.all(c))),
             Elem::BF16 => ("m16n8k16", "bf16"),
             Elem::F32 => ("m16n8k8", "tf32"),
             _ => ("m16n8k16", "f16"),
@@ -323,8 +339,8 @@ impl Emitter<'_> {
     }
 
     /// c + a * b of f64.
-    fn chains(&mut self, a: &[Register], b: &[Register], c: &[Register]) -> Vec<Register> {
-        let whole = self.whole_doubles;
+    fn f64_fma_chain(&mut self, a: &[Register], b: &[Register], c: &[Register]) -> Vec<Register> {
+        let whole = self.f64_mma;
         let mut product = |shape: &str, a: &[Register], b: &[Register], c: &[Register]| {
             let to: Vec<Register> = c.iter().map(|_| self.scalar_register(Scalar::F64)).collect();
             let list = |all: &[Register]| format!("{{{}}}", all.join(", "));
@@ -342,8 +358,15 @@ impl Emitter<'_> {
         [0, 1].map(&mut rows).concat()
     }
 
-    pub(super) fn fragment_store(&mut self, order: Layout, p: Place, at: Value, stride: Value, v: Value) {
-        let (l, f, from) = (self.lies(p, at, stride), self.fragment(v), self.all(v));
+    pub(super) fn fragment_store(
+        &mut self,
+        order: FragmentLayout,
+        p: Place,
+        at: Value,
+        stride: Value,
+        v: Value,
+    ) {
+        let (l, f, from) = (self.fragment_address(p, at, stride), self.fragment(v), self.all(v));
         self.sums(f, order, &l, Some(&from));
     }
 }

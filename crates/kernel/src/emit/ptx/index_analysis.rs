@@ -7,7 +7,7 @@ use crate::ir::{Binary, Kernel, Op, Region, Type, Unary, Value};
 use std::collections::BTreeMap;
 
 /// Larger powers are not told apart.
-const MOST: u64 = 1 << 20;
+const MAX_POWER: u64 = 1 << 20;
 
 /// Where a value comes from.
 #[derive(Clone, Copy)]
@@ -20,17 +20,17 @@ enum Source<'a> {
 }
 
 /// Values of an index's sum, at most: values that are made of others twice would be looked into without end.
-const TERMS: usize = 16;
+const MAX_TERMS: usize = 16;
 
 /// Where all values of a kernel come from.
-pub struct Indices<'a> {
+pub struct IndexAnalysis<'a> {
     sources: Vec<Source<'a>>,
     types: &'a [Type],
 }
 
-impl<'a> Indices<'a> {
-    pub fn of(k: &'a Kernel) -> Indices<'a> {
-        let mut all = Indices { sources: vec![Source::Carried; k.values.len()], types: &k.values };
+impl<'a> IndexAnalysis<'a> {
+    pub fn of(k: &'a Kernel) -> IndexAnalysis<'a> {
+        let mut all = IndexAnalysis { sources: vec![Source::Carried; k.values.len()], types: &k.values };
         all.region(&k.body);
         all
     }
@@ -54,7 +54,7 @@ impl<'a> Indices<'a> {
             Source::Op(op) => match op {
                 // 0 is a multiple of everything.
                 Op::Const(c) if c.scalar.is_int() => match c.bits {
-                    0 => MOST,
+                    0 => MAX_POWER,
                     bits => 1 << bits.trailing_zeros(),
                 },
                 Op::Binary(Binary::Add | Binary::Sub | Binary::Or | Binary::Xor, a, b) => {
@@ -74,14 +74,14 @@ impl<'a> Indices<'a> {
                 _ => 1,
             },
         };
-        power.min(MOST)
+        power.min(MAX_POWER)
     }
 
     /// An index as a sum, modulo 2^32: values, in the order in which they are made, with what each is multiplied by; and a number.
     ///
     /// So what stays the same while a loop goes on comes first, and what is different for each access last.
     pub fn sum(&self, v: Value) -> (Vec<(Value, u32)>, u32) {
-        let (mut terms, mut number, mut left) = (BTreeMap::new(), 0, TERMS);
+        let (mut terms, mut number, mut left) = (BTreeMap::new(), 0, MAX_TERMS);
         if !self.gather(v, 1, &mut left, &mut terms, &mut number) {
             return (vec![(v, 1)], 0);
         }

@@ -6,7 +6,7 @@ use super::{Class, Emitter, Register, ty};
 use crate::ir::{Access, Atomic, Elem, Place, Scalar, Value};
 
 /// An access adds fewer bytes than this to an address: registers of 24 bits, with a sign, on all devices.
-const FAR: u32 = 1 << 20;
+const MAX_OFFSET_BYTES: u32 = 1 << 20;
 
 /// How an element is accessed.
 fn access(e: Elem) -> &'static str {
@@ -67,7 +67,7 @@ impl Emitter<'_> {
     }
     /// The same address, with no more bytes to add than an access can.
     pub(super) fn near(&mut self, address: Register, offset: u32) -> (Register, u32) {
-        if offset < FAR {
+        if offset < MAX_OFFSET_BYTES {
             return (address, offset);
         }
         (self.once(Scalar::U32, "add.u32", &[&address, &offset.to_string()]), 0)
@@ -110,7 +110,7 @@ impl Emitter<'_> {
 
     /// Begins a copy. One of 16 bytes goes past the cache of the multiprocessor, which will not be asked for them again. Where
     /// nothing is to be read, no bytes are, and zeros are written.
-    pub(super) fn begin_copy(
+    pub(super) fn begin_cp_async(
         &mut self,
         (to, at): (Place, Value),
         (from, index): (Place, Value),

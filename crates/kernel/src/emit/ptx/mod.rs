@@ -20,9 +20,9 @@ mod memory;
 mod subgroup;
 mod tma_wgmma;
 
-use crate::ir::{Builtin, Elem, Fragment, Kernel, Op, Region, Scalar, SharedPlaces, Type, Value};
-use crate::pass::{self, Lacking, Wants};
-use index_analysis::Indices;
+use crate::ir::{Builtin, Elem, Fragment, Kernel, Op, Region, Scalar, SharedLayout, Type, Value};
+use crate::pass::{self, Legalize, Unsupported};
+use index_analysis::IndexAnalysis;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -34,40 +34,40 @@ pub struct Target {
     /// As in `.version 6.3`.
     pub version: (u32, u32),
     /// Is it for devices of this capability alone, with what no others have? As in `sm_90a`.
-    pub alone: bool,
+    pub arch_specific: bool,
 }
 
 /// The oldest devices that are supported (Turing). What is compiled for them runs on all later ones.
-pub const OLDEST: Target = Target { capability: 75, version: (6, 3), alone: false };
+pub const SM75: Target = Target { capability: 75, version: (6, 3), arch_specific: false };
 
 /// The oldest devices whose matrix units are used (Ampere): what kernels with fragments are compiled for.
-pub const MATRIX_UNITS: Target = Target { capability: 80, version: (7, 0), alone: false };
+pub const SM80_MMA: Target = Target { capability: 80, version: (7, 0), arch_specific: false };
 
 /// The oldest devices with one instruction for fragments of f64 (Hopper); those since Ampere take four. An H100 multiplies 66e12
 /// times and adds in a second by the former, 33e12 by the latter, and 26e12 by fma.
-pub const WHOLE_DOUBLES: Target = Target { capability: 90, version: (7, 8), alone: false };
+pub const SM90_F64_MMA: Target = Target { capability: 90, version: (7, 8), arch_specific: false };
 
 /// The oldest devices that copy to shared memory while a kernel goes on (Ampere).
-pub const COPIES: Target = Target { capability: 80, version: (7, 0), alone: false };
+pub const SM80_CP_ASYNC: Target = Target { capability: 80, version: (7, 0), arch_specific: false };
 
 /// The oldest devices with a smaller and a larger f32 that know NaN and the order of zeros (Ampere).
-const EXTREMES: Target = Target { capability: 80, version: (7, 0), alone: false };
+const SM80_MINMAX_NAN: Target = Target { capability: 80, version: (7, 0), arch_specific: false };
 
 /// The devices that fetch boxes of tensors and multiply them in shared memory (Hopper). Later ones do it in other ways.
-pub const BOXES: Target = Target { capability: 90, version: (8, 0), alone: true };
+pub const SM90A_WGMMA: Target = Target { capability: 90, version: (8, 0), arch_specific: true };
 
 /// What a kernel is compiled for on a device of this capability: the oldest devices that have what it uses, so that there is one
 /// text for as many as possible. Copies are used where the device has them.
 pub fn target(kernel: &Kernel, capability: u32) -> Target {
     let needs = kernel.features();
-    if needs.boxes {
-        return BOXES;
+    if needs.tma {
+        return SM90A_WGMMA;
     }
     if needs.fragments {
         let double = kernel.values.iter().any(|t| matches!(t, Type::Fragment(f) if f.elem == Elem::F64));
-        return if double && capability >= WHOLE_DOUBLES.capability { WHOLE_DOUBLES } else { MATRIX_UNITS };
+        return if double && capability >= SM90_F64_MMA.capability { SM90_F64_MMA } else { SM80_MMA };
     }
-    if needs.copies && capability >= COPIES.capability { COPIES } else { OLDEST }
+    if needs.cp_async && capability >= SM80_CP_ASYNC.capability { SM80_CP_ASYNC } else { SM75 }
 }
 
 /// Bytes of shared memory from which a kernel of so large workgroups is one that computes much on what it has brought there.
@@ -76,24 +76,24 @@ pub fn target(kernel: &Kernel, capability: u32) -> Target {
 /// and none with 80 registers). Kernels of smaller workgroups take the registers that they need without being told, but for those
 /// that hold something beside fragments, terms on their way through registers or what they take out of them: it would have some more
 /// workgroups at the price of 12 bytes.
-const TILED: u64 = 4096;
-const CROWD: u32 = 256;
+const LARGE_SHARED_BYTES: u64 = 4096;
+const LARGE_GROUP: u32 = 256;
 
 /// Lanes of a warp.
-const WARP: u32 = 32;
+const WARP_LANES: u32 = 32;
 
 /// Bytes of a tensor map, which the driver makes of a view.
-pub const TENSOR_MAP: usize = 128;
+pub const TENSOR_MAP_BYTES: usize = 128;
 
 /// Bytes of shared memory that a text may declare. A workgroup that needs more gets all of it from its launch, which has to be
 /// told how much it is ([`dynamic_shared`]).
-const MOST_DECLARED: u64 = 48 << 10;
+const MAX_STATIC_SHARED: u64 = 48 << 10;
 
 /// Bytes of shared memory that a launch of a kernel has to ask for beside those that its text declares.
 pub fn dynamic_shared(kernel: &Kernel) -> u32 {
     let bytes = kernel.shared_bytes();
     // Boxes begin at places of their own.
-    let declared = bytes <= MOST_DECLARED && kernel.signals == 0;
+    let declared = bytes <= MAX_STATIC_SHARED && kernel.mbarriers == 0;
     // The verifier knows a limit far below this type's.
     if declared { 0 } else { u32::try_from(bytes).unwrap_or(u32::MAX) }
 }
@@ -101,36 +101,39 @@ pub fn dynamic_shared(kernel: &Kernel) -> u32 {
 /// The text of a module with the entry `main`.
 ///
 /// # Errors
-/// [`Lacking`] if the kernel is not valid, or needs what this emitter has not.
-pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
-    crate::verify::verify(kernel).map_err(|e| Lacking(e.0))?;
+/// [`Unsupported`] if the kernel is not valid, or needs what this emitter has not.
+pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Unsupported> {
+    crate::verify::verify(kernel).map_err(|e| Unsupported(e.0))?;
     let mut k = kernel.clone();
-    pass::optimise(&mut k);
-    let wants = Wants {
+    pass::optimize(&mut k);
+    let legalize = Legalize {
         division: true,
         shifts: true,
-        extremes: target.capability < EXTREMES.capability,
+        extremes: target.capability < SM80_MINMAX_NAN.capability,
         wide_extremes: true,
         // NaN to 64 bits is not 0.
         saturation: true,
         copy_sign: true,
         reductions: true,
         wide: true,
-        copies: target.capability < COPIES.capability,
-        ..Wants::default()
+        cp_async: target.capability < SM80_CP_ASYNC.capability,
+        ..Legalize::default()
     };
-    pass::lower(&mut k, wants)?;
-    pass::optimise(&mut k);
-    if let Some(lanes) = k.subgroup.filter(|&lanes| lanes != WARP) {
-        return Err(Lacking(format!("{}: subgroups of {lanes} lanes; a warp has {WARP}", k.name)));
+    pass::lower(&mut k, legalize)?;
+    pass::optimize(&mut k);
+    if let Some(lanes) = k.subgroup.filter(|&lanes| lanes != WARP_LANES) {
+        return Err(Unsupported(format!("{}: subgroups of {lanes} lanes; a warp has {WARP_LANES}", k.name)));
     }
-    if k.features().boxes && !(target.alone && target.capability == BOXES.capability) {
-        return Err(Lacking(format!("{}: boxes of tensors are for sm_{}a alone", k.name, BOXES.capability)));
+    if k.features().tma && !(target.arch_specific && target.capability == SM90A_WGMMA.capability) {
+        return Err(Unsupported(format!(
+            "{}: TMA and wgmma are for sm_{}a alone",
+            k.name, SM90A_WGMMA.capability
+        )));
     }
-    if k.features().fragments && target.capability < MATRIX_UNITS.capability {
-        return Err(Lacking(format!(
-            "{}: matrix units are used from sm_{} on",
-            k.name, MATRIX_UNITS.capability
+    if k.features().fragments && target.capability < SM80_MMA.capability {
+        return Err(Unsupported(format!(
+            "{}: tensor cores are used from sm_{} on",
+            k.name, SM80_MMA.capability
         )));
     }
     let mut e = Emitter {
@@ -138,10 +141,10 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
         places: k.shared_places(),
         dynamic: dynamic_shared(&k) > 0,
         own: vec![false; k.values.len()],
-        indices: Indices::of(&k),
-        rounds_bf16: target.capability >= MATRIX_UNITS.capability,
-        has_extremes: target.capability >= EXTREMES.capability,
-        whole_doubles: target.capability >= WHOLE_DOUBLES.capability,
+        indices: IndexAnalysis::of(&k),
+        rounds_bf16: target.capability >= SM80_MMA.capability,
+        has_extremes: target.capability >= SM80_MINMAX_NAN.capability,
+        f64_mma: target.capability >= SM90_F64_MMA.capability,
         blank: vec![false; k.values.len()],
         zero: vec![false; k.values.len()],
         body: String::new(),
@@ -152,7 +155,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Lacking> {
         in_sight: Vec::new(),
     };
     let region = &k.body;
-    e.prepare_signals();
+    e.init_mbarriers();
     e.region(region)?;
     Ok(e.module(target))
 }
@@ -221,18 +224,18 @@ type Register = String;
 struct Emitter<'a> {
     k: &'a Kernel,
     /// Where shared memory lies, if launches give it.
-    places: SharedPlaces,
+    places: SharedLayout,
     dynamic: bool,
     /// Which values are in registers that nobody else has: what is changed where it is has to be.
     own: Vec<bool>,
     /// What indices are made of.
-    indices: Indices<'a>,
+    indices: IndexAnalysis<'a>,
     /// Has the target an instruction that rounds to bf16?
     rounds_bf16: bool,
     /// Has it a smaller and a larger f32?
     has_extremes: bool,
     /// Has it one instruction for fragments of f64?
-    whole_doubles: bool,
+    f64_mma: bool,
     /// Which values are sums of nothing: products that begin with these need no zeros in registers.
     blank: Vec<bool>,
     /// Which values are the constant 0.
@@ -250,16 +253,16 @@ struct Emitter<'a> {
 
 impl Emitter<'_> {
     fn module(self, target: Target) -> String {
-        let Target { capability, version: (major, minor), alone } = target;
-        let alone = if alone { "a" } else { "" };
+        let Target { capability, version: (major, minor), arch_specific } = target;
+        let arch_specific = if arch_specific { "a" } else { "" };
         let mut all = format!(
-            "// {}\n.version {major}.{minor}\n.target sm_{capability}{alone}\n.address_size 64\n\n",
+            "// {}\n.version {major}.{minor}\n.target sm_{capability}{arch_specific}\n.address_size 64\n\n",
             self.k.name
         );
         if self.dynamic {
             all += ".extern .shared .align 1024 .b8 dynamic[];\n";
         }
-        let maps = (0..self.k.views.len()).map(|i| format!(".param .align 64 .b8 t{i}[{TENSOR_MAP}]"));
+        let maps = (0..self.k.views.len()).map(|i| format!(".param .align 64 .b8 t{i}[{TENSOR_MAP_BYTES}]"));
         let buffers = (0..self.k.buffers.len()).map(|i| format!(".param .u64 b{i}"));
         let params = self.k.params.iter().enumerate().map(|(i, p)| format!(".param .{} p{i}", ty(p.scalar)));
         let list: Vec<String> = maps.chain(buffers).chain(params).collect();
@@ -267,10 +270,10 @@ impl Emitter<'_> {
         let _ = writeln!(all, ".visible .entry main(\n  {}\n)\n.reqntid {x}, {y}, {z}", list.join(",\n  "));
         let needs = self.k.features();
         let mut takes_out = false;
-        self.k.body.each_inst(&mut |inst| takes_out |= matches!(inst.op, Op::FragmentNumbers(..)));
-        let holds = self.k.invocations() == CROWD || takes_out || (needs.fragments && !needs.copies);
-        let tiled = (self.k.shared_bytes() >= TILED && holds).then_some(1);
-        if let Some(workgroups) = self.k.resident.or(tiled) {
+        self.k.body.each_inst(&mut |inst| takes_out |= matches!(inst.op, Op::FragmentExtract(..)));
+        let holds = self.k.invocations() == LARGE_GROUP || takes_out || (needs.fragments && !needs.cp_async);
+        let tiled = (self.k.shared_bytes() >= LARGE_SHARED_BYTES && holds).then_some(1);
+        if let Some(workgroups) = self.k.min_blocks_per_sm.or(tiled) {
             let _ = writeln!(all, ".minnctapersm {workgroups}");
         }
         all += "{\n";
@@ -335,7 +338,7 @@ impl Emitter<'_> {
         self.values[v.0 as usize][0].clone()
     }
 
-    fn region(&mut self, r: &Region) -> Result<(), Lacking> {
+    fn region(&mut self, r: &Region) -> Result<(), Unsupported> {
         let before = self.in_sight.len();
         for inst in &r.insts {
             self.op(&inst.op, &inst.results)?;
@@ -371,7 +374,7 @@ impl Emitter<'_> {
         (0..all[0].len()).map(|i| f(self, std::array::from_fn(|j| all[j][i].as_str()))).collect()
     }
 
-    fn op(&mut self, op: &Op, results: &[Value]) -> Result<(), Lacking> {
+    fn op(&mut self, op: &Op, results: &[Value]) -> Result<(), Unsupported> {
         let made = match op {
             Op::Const(c) => {
                 self.zero[results[0].0 as usize] = c.bits == 0;
@@ -406,12 +409,12 @@ impl Emitter<'_> {
                 let s = self.scalar(*a);
                 self.each([*a], |e, [a]| e.convert(*to, s, a))
             }
-            Op::Whole(a) => {
+            Op::FpToSi(a) => {
                 let s = self.scalar(*a);
                 let to = if s == Scalar::F64 { Scalar::I64 } else { Scalar::I32 };
                 self.each([*a], |e, [a]| e.inst(to, &format!("cvt.rzi.{}.{}", ty(to), ty(s)), &[a]))
             }
-            Op::Bits(to, a) => self.each([*a], |e, [a]| e.inst(*to, &format!("mov.{}", raw(*to)), &[a])),
+            Op::Bitcast(to, a) => self.each([*a], |e, [a]| e.inst(*to, &format!("mov.{}", raw(*to)), &[a])),
             Op::Splat(w, a) => vec![self.one(*a); usize::from(*w)],
             Op::Compose(all) => all.iter().map(|&v| self.one(v)).collect(),
             Op::Extract(a, i) => vec![self.values[a.0 as usize][usize::from(*i)].clone()],
@@ -425,15 +428,15 @@ impl Emitter<'_> {
                 self.line("bar.sync 0");
                 Vec::new()
             }
-            Op::Copy { to, at, from, index, count, there } => {
-                self.begin_copy((*to, *at), (*from, *index), *count, *there);
+            Op::CpAsync { to, at, from, index, count, there } => {
+                self.begin_cp_async((*to, *at), (*from, *index), *count, *there);
                 Vec::new()
             }
-            Op::CommitCopies => {
+            Op::CpAsyncCommit => {
                 self.line("cp.async.commit_group");
                 Vec::new()
             }
-            Op::WaitCopies(open) => {
+            Op::CpAsyncWait(open) => {
                 self.line(&format!("cp.async.wait_group {open}"));
                 Vec::new()
             }
@@ -455,32 +458,32 @@ impl Emitter<'_> {
                 self.fragment_fill(*f, *v)?
             }
             Op::FragmentMulAdd(a, b, c) => self.fragment_mul_add(*a, *b, *c)?,
-            Op::FragmentNumbers(v, i) => {
+            Op::FragmentExtract(v, i) => {
                 let first = 4 * usize::from(*i);
                 self.values[v.0 as usize][first..first + 4].to_vec()
             }
-            Op::FragmentOf(f, all) => self.fragment_of(*f, all)?,
+            Op::FragmentCompose(f, all) => self.fragment_compose(*f, all)?,
             Op::FragmentStore(order, p, at, stride, v) => {
                 self.fragment_store(*order, *p, *at, *stride, *v);
                 Vec::new()
             }
-            Op::Fetch { signal, boxes } => {
-                self.fetch(*signal, boxes);
+            Op::TmaLoad { mbarrier, tiles } => {
+                self.fetch(*mbarrier, tiles);
                 Vec::new()
             }
-            Op::Await(signal, phase) => {
-                self.await_signal(*signal, *phase);
+            Op::MbarrierWait(mbarrier, phase) => {
+                self.mbarrier_wait(*mbarrier, *phase);
                 Vec::new()
             }
-            Op::BoxMulAdd { a, b, sums } => {
-                self.box_mul_add([a, b], sums, results);
+            Op::WgmmaSs { a, b, sums } => {
+                self.wgmma_ss([a, b], sums, results);
                 return Ok(());
             }
-            Op::RowsMulAdd { a, b, sums } => {
-                self.rows_mul_add(*a, b, sums, results);
+            Op::WgmmaRs { a, b, sums } => {
+                self.wgmma_rs(*a, b, sums, results);
                 return Ok(());
             }
-            Op::WaitProducts(open) => {
+            Op::WgmmaWait(open) => {
                 self.line(&format!("wgmma.wait_group.sync.aligned {open}"));
                 Vec::new()
             }

@@ -1,10 +1,10 @@
 //! Operations between the lanes of a warp.
 
-use super::{Emitter, Register, WARP};
+use super::{Emitter, Register, WARP_LANES};
 use crate::ir::{Binary, Reduce, Scalar};
 
 /// All lanes take part.
-const ALL: &str = "0xFFFFFFFF";
+const FULL_MASK: &str = "0xFFFFFFFF";
 
 impl Emitter<'_> {
     /// The number of another lane, by its number (modulo the warp).
@@ -14,7 +14,7 @@ impl Emitter<'_> {
 
     fn exchange(&mut self, s: Scalar, v: &str, mode: &str, lane: &str) -> Register {
         let word = |e: &mut Self, v: &str| {
-            e.inst(Scalar::U32, &format!("shfl.sync.{mode}.b32"), &[v, lane, "31", ALL])
+            e.inst(Scalar::U32, &format!("shfl.sync.{mode}.b32"), &[v, lane, "31", FULL_MASK])
         };
         match s {
             Scalar::Bool => {
@@ -48,7 +48,7 @@ impl Emitter<'_> {
             Reduce::Or => Binary::Or,
         };
         let mut all = v.to_string();
-        let mut apart = WARP / 2;
+        let mut apart = WARP_LANES / 2;
         while apart > 0 {
             let other = self.exchange(s, &all, "bfly", &apart.to_string());
             all = self.binary(op, s, &all, &other);

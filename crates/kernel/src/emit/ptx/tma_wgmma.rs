@@ -10,25 +10,27 @@
 //! registers, not even to copy them, so loops carry them where they are, too (`control.rs`).
 
 use super::{Emitter, Register};
-use crate::ir::{BLOCK_BYTES, BOX_LINE, BOX_ROUND, Elem, Fetched, Layout, Place, Scalar, Value};
+use crate::ir::{
+    Elem, FragmentLayout, Place, Scalar, TILE_ROW_ALIGN, TILE_ROW_BYTES, TmaTile, Value, WGMMA_BLOCK_BYTES,
+};
 
 /// Bytes of the terms of one instruction: a quarter of those that a block has.
-const TERMS: u32 = 32;
+const MMA_K_BYTES: u32 = 32;
 /// The kind of swizzle of 128 bytes, in the last bits of a description.
-const SWIZZLED: u64 = 1 << 62;
+const SWIZZLE_128B: u64 = 1 << 62;
 
 impl Emitter<'_> {
     /// What comes before everything else: signals are made ready, by one invocation, and for the engine, too.
-    pub(super) fn prepare_signals(&mut self) {
-        if self.k.signals == 0 {
+    pub(super) fn init_mbarriers(&mut self) {
+        if self.k.mbarriers == 0 {
             return;
         }
         let after = self.only_first();
-        for i in 0..self.k.signals {
+        for i in 0..self.k.mbarriers {
             let at = self.inst(
                 Scalar::U32,
                 "mov.u32",
-                &[&format!("dynamic+{}", self.places.signals + u64::from(i) * 8)],
+                &[&format!("dynamic+{}", self.places.mbarriers + u64::from(i) * 8)],
             );
             self.line(&format!("mbarrier.init.shared::cta.b64 [{at}], 1"));
         }
@@ -45,26 +47,26 @@ impl Emitter<'_> {
         after
     }
     /// Where a signal is.
-    fn signal(&mut self, signal: Value) -> Register {
-        let all = self.inst(Scalar::U32, "mov.u32", &[&format!("dynamic+{}", self.places.signals)]);
-        let signal = self.one(signal);
-        self.inst(Scalar::U32, "mad.lo.u32", &[&signal, "8", &all])
+    fn mbarrier(&mut self, mbarrier: Value) -> Register {
+        let all = self.inst(Scalar::U32, "mov.u32", &[&format!("dynamic+{}", self.places.mbarriers)]);
+        let mbarrier = self.one(mbarrier);
+        self.inst(Scalar::U32, "mad.lo.u32", &[&mbarrier, "8", &all])
     }
 
-    pub(super) fn fetch(&mut self, signal: Value, boxes: &[Fetched]) {
-        let signal = self.signal(signal);
+    pub(super) fn fetch(&mut self, mbarrier: Value, tiles: &[TmaTile]) {
+        let mbarrier = self.mbarrier(mbarrier);
         let before = self.in_sight.len();
         let after = self.only_first();
-        let bytes: u32 = boxes.iter().map(|f| self.k.views[f.view as usize].bytes()).sum();
-        self.line(&format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{signal}], {bytes}"));
-        for f in boxes {
+        let bytes: u32 = tiles.iter().map(|f| self.k.views[f.view as usize].bytes()).sum();
+        self.line(&format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{mbarrier}], {bytes}"));
+        for f in tiles {
             let to = self.whole_address(f.to, f.at);
             let map = self.inst(Scalar::U64, "mov.b64", &[&format!("t{}", f.view)]);
             let map = self.inst(Scalar::U64, "cvta.param.u64", &[&map]);
             let [i, line, plane] = f.from.map(|v| self.one(v));
             self.line(&format!(
                 "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{to}], \
-                 [{map}, {{{i}, {line}, {plane}}}], [{signal}]"
+                 [{map}, {{{i}, {line}, {plane}}}], [{mbarrier}]"
             ));
         }
         self.forget(before);
@@ -72,11 +74,11 @@ impl Emitter<'_> {
     }
 
     /// Asks again and again: the instruction itself waits for a while.
-    pub(super) fn await_signal(&mut self, signal: Value, phase: Value) {
-        let (signal, phase) = (self.signal(signal), self.one(phase));
+    pub(super) fn mbarrier_wait(&mut self, mbarrier: Value, phase: Value) {
+        let (mbarrier, phase) = (self.mbarrier(mbarrier), self.one(phase));
         let (again, over) = (self.label(), self.scalar_register(Scalar::Bool));
         self.place(&again);
-        self.line(&format!("mbarrier.try_wait.parity.shared::cta.b64 {over}, [{signal}], {phase}"));
+        self.line(&format!("mbarrier.try_wait.parity.shared::cta.b64 {over}, [{mbarrier}], {phase}"));
         self.line(&format!("@!{over} bra {again}"));
     }
 
@@ -89,32 +91,33 @@ impl Emitter<'_> {
         let at = self.inst(Scalar::U32, "shr.u32", &[&at, "4"]);
         let at = self.inst(Scalar::U32, "and.b32", &[&at, "16383"]);
         let at = self.inst(Scalar::U64, "cvt.u64.u32", &[&at]);
-        let (round, block) = (u64::from(BOX_ROUND * BOX_LINE / 16), u64::from(BLOCK_BYTES / 16));
+        let (round, block) =
+            (u64::from(TILE_ROW_ALIGN * TILE_ROW_BYTES / 16), u64::from(WGMMA_BLOCK_BYTES / 16));
         let beside = if of_terms { 1 } else { block };
-        let rest = format!("0x{:X}", SWIZZLED | round << 32 | beside << 16);
+        let rest = format!("0x{:X}", SWIZZLE_128B | round << 32 | beside << 16);
         // Lines of terms are of 16-bit numbers.
-        let step = if of_terms { TERMS } else { TERMS / 2 * BOX_LINE };
+        let step = if of_terms { MMA_K_BYTES } else { MMA_K_BYTES / 2 * TILE_ROW_BYTES };
         (self.inst(Scalar::U64, "or.b64", &[&at, &rest]), step / 16)
     }
 
-    pub(super) fn box_mul_add(
+    pub(super) fn wgmma_ss(
         &mut self,
-        [a, b]: [&(Layout, Place, Value); 2],
+        [a, b]: [&(FragmentLayout, Place, Value); 2],
         sums: &[Value],
         results: &[Value],
     ) {
         let elem = self.elem(a.1);
         let word = factor(elem);
-        let of_terms = [a.0 == Layout::Rows, b.0 == Layout::Columns];
+        let of_terms = [a.0 == FragmentLayout::RowMajor, b.0 == FragmentLayout::ColumnMajor];
         let [(mut x, x_step), (mut w, w_step)] =
             [(a, 0), (b, 1)].map(|((_, p, at), i)| self.block(*p, *at, of_terms[i]));
         let (columns, list, mut adds) = self.begin_sums(sums, results);
         let [a_turned, b_turned] = of_terms.map(|along| u32::from(!along));
         // Others than those of 16 bits cannot be turned, and so nothing is said of it.
-        let turned = if elem == Elem::F32 { String::new() } else { format!(", {a_turned}, {b_turned}") };
-        let terms = TERMS / elem.size();
+        let trans = if elem == Elem::F32 { String::new() } else { format!(", {a_turned}, {b_turned}") };
+        let terms = MMA_K_BYTES / elem.size();
         self.line("wgmma.fence.sync.aligned");
-        for part in 0..BOX_LINE / TERMS {
+        for part in 0..TILE_ROW_BYTES / MMA_K_BYTES {
             if part > 0 {
                 adds = self.always();
                 x = self.inst(Scalar::U64, "add.u64", &[&x, &x_step.to_string()]);
@@ -122,7 +125,7 @@ impl Emitter<'_> {
             }
             self.line(&format!(
                 "wgmma.mma_async.sync.aligned.m64n{columns}k{terms}.f32.{word}.{word} {{{list}}}, {x}, {w}, {adds}, 1, \
-                 1{turned}"
+                 1{trans}"
             ));
         }
         self.line("wgmma.commit_group.sync.aligned");
@@ -153,17 +156,17 @@ impl Emitter<'_> {
 
     /// Rows of the left factor are in registers: those of a fragment are those of an instruction. Nobody may change them before the product
     /// was waited for; the fence makes what was put there before known to it.
-    pub(super) fn rows_mul_add(
+    pub(super) fn wgmma_rs(
         &mut self,
         a: [Value; 4],
-        b: &(Layout, Place, Value),
+        b: &(FragmentLayout, Place, Value),
         sums: &[Value],
         results: &[Value],
     ) {
-        let (word, of_terms) = (factor(self.elem(b.1)), b.0 == Layout::Columns);
+        let (word, of_terms) = (factor(self.elem(b.1)), b.0 == FragmentLayout::ColumnMajor);
         let (mut w, step) = self.block(b.1, b.2, of_terms);
         let (columns, list, mut adds) = self.begin_sums(sums, results);
-        let turned = u32::from(!of_terms);
+        let trans = u32::from(!of_terms);
         self.line("wgmma.fence.sync.aligned");
         for (part, rows) in a.into_iter().enumerate() {
             if part > 0 {
@@ -173,7 +176,7 @@ impl Emitter<'_> {
             let rows = self.all(rows).join(", ");
             self.line(&format!(
                 "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{word}.{word} {{{list}}}, {{{rows}}}, {w}, {adds}, 1, 1, \
-                 {turned}"
+                 {trans}"
             ));
         }
         self.line("wgmma.commit_group.sync.aligned");

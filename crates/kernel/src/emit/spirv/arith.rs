@@ -4,7 +4,7 @@ use super::Emitter;
 use super::code::{Code, Decoration, GLOp};
 use super::module::Word;
 use crate::ir::{Binary, Compare, Constant, Scalar, Type, Unary, Value};
-use crate::pass::Lacking;
+use crate::pass::Unsupported;
 
 /// Two codes for integers: signed, unsigned.
 fn by_sign(s: Scalar, signed: Code, unsigned: Code) -> Code {
@@ -24,7 +24,7 @@ impl Emitter<'_> {
         id
     }
 
-    pub(super) fn unary(&mut self, op: Unary, a: Value) -> Result<Word, Lacking> {
+    pub(super) fn unary(&mut self, op: Unary, a: Value) -> Result<Word, Unsupported> {
         let (t, s) = (self.ty(a), self.scalar(a));
         let (ty, a) = (self.word(t), self.id(a));
         Ok(match op {
@@ -47,7 +47,7 @@ impl Emitter<'_> {
         })
     }
 
-    pub(super) fn binary(&mut self, op: Binary, a: Value, b: Value) -> Result<Word, Lacking> {
+    pub(super) fn binary(&mut self, op: Binary, a: Value, b: Value) -> Result<Word, Unsupported> {
         let (t, s) = (self.ty(a), self.scalar(a));
         let (ty, x, y) = (self.word(t), self.id(a), self.id(b));
         let float = s.is_float();

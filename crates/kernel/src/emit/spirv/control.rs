@@ -4,7 +4,7 @@ use super::Emitter;
 use super::code::{Code, NONE, Scope, semantics};
 use super::module::Word;
 use crate::ir::{Region, Type, Value};
-use crate::pass::Lacking;
+use crate::pass::Unsupported;
 
 impl Emitter<'_> {
     pub(super) fn barrier(&mut self) {
@@ -22,7 +22,7 @@ impl Emitter<'_> {
         then: &Region,
         other: &Region,
         results: &[Value],
-    ) -> Result<Vec<Word>, Lacking> {
+    ) -> Result<Vec<Word>, Unsupported> {
         let [yes, no, after] = std::array::from_fn(|_| self.b.id());
         let c = self.id(c);
         self.does(Code::SelectionMerge, &[after, NONE]);
@@ -50,7 +50,7 @@ impl Emitter<'_> {
         [start, end, step]: [Value; 3],
         init: &[Value],
         body: &Region,
-    ) -> Result<Vec<Word>, Lacking> {
+    ) -> Result<Vec<Word>, Unsupported> {
         let [header, check, turn, back, after] = std::array::from_fn(|_| self.b.id());
         let before = self.label;
         self.does(Code::Branch, &[header]);

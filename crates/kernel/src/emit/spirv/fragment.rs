@@ -6,8 +6,8 @@
 use super::Emitter;
 use super::code::{Code, CooperativeMatrixLayout, CooperativeMatrixUse, Scope, access, semantics};
 use super::module::Word;
-use crate::ir::{Elem, Fragment, Layout, Place, Role, Scalar, Type, Value};
-use crate::pass::Lacking;
+use crate::ir::{Elem, Fragment, FragmentLayout, Place, Role, Scalar, Type, Value};
+use crate::pass::Unsupported;
 
 impl Emitter<'_> {
     /// Has the kernel fragments?
@@ -44,24 +44,24 @@ impl Emitter<'_> {
         t
     }
 
-    fn layout(&mut self, l: Layout) -> Word {
+    fn layout(&mut self, l: FragmentLayout) -> Word {
         self.uint(match l {
-            Layout::Rows => CooperativeMatrixLayout::RowMajorKHR as u32,
-            Layout::Columns => CooperativeMatrixLayout::ColumnMajorKHR as u32,
+            FragmentLayout::RowMajor => CooperativeMatrixLayout::RowMajorKHR as u32,
+            FragmentLayout::ColumnMajor => CooperativeMatrixLayout::ColumnMajorKHR as u32,
         })
     }
 
     /// That all fragments are of elements that the extension has.
     ///
     /// # Errors
-    /// [`Lacking`] for factors of bf16, f32 and f64: of these the extension promises no order.
-    pub(super) fn check_fragments(&self) -> Result<(), Lacking> {
+    /// [`Unsupported`] for factors of bf16, f32 and f64: of these the extension promises no order.
+    pub(super) fn check_fragments(&self) -> Result<(), Unsupported> {
         let other = |t: &Type| match t {
             Type::Fragment(f) if f.role != Role::C && f.elem != Elem::F16 => Some(f.elem),
             Type::Fragment(_) | Type::Vector(..) => None,
         };
         match self.k.values.iter().find_map(other) {
-            Some(elem) => self.lacking(&format!("fragments of {elem} are not emitted as SPIR-V")),
+            Some(elem) => self.unsupported(&format!("fragments of {elem} are not emitted as SPIR-V")),
             None => Ok(()),
         }
     }
@@ -69,7 +69,7 @@ impl Emitter<'_> {
     pub(super) fn fragment_load(
         &mut self,
         f: Fragment,
-        l: Layout,
+        l: FragmentLayout,
         p: Place,
         [at, stride]: [Value; 2],
     ) -> Word {
@@ -93,7 +93,7 @@ impl Emitter<'_> {
         self.inst(Code::CooperativeMatrixMulAddKHR, ty, &[a, b, c])
     }
 
-    pub(super) fn fragment_store(&mut self, l: Layout, p: Place, [at, stride]: [Value; 2], v: Value) {
+    pub(super) fn fragment_store(&mut self, l: FragmentLayout, p: Place, [at, stride]: [Value; 2], v: Value) {
         let (layout, access) = (self.layout(l), self.access(p));
         let (pointer, stride, v) = (self.pointer_to(p, at, 0), self.id(stride), self.id(v));
         let operands = [&[pointer, v, layout, stride], access.as_slice()].concat();

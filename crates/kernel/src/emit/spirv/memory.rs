@@ -7,10 +7,10 @@ use super::Emitter;
 use super::code::{Code, Decoration, Scope, StorageClass};
 use super::module::Word;
 use crate::ir::{Access, Atomic, Elem, Place, Scalar, Type, Value};
-use crate::pass::Lacking;
+use crate::pass::Unsupported;
 
 impl Emitter<'_> {
-    pub(super) fn declare_memory(&mut self) -> Result<(), Lacking> {
+    pub(super) fn declare_memory(&mut self) -> Result<(), Unsupported> {
         let k = self.k;
         for (i, b) in k.buffers.iter().enumerate() {
             let block = self.block(b.elem);
@@ -23,7 +23,7 @@ impl Emitter<'_> {
                 Access::Read => self.b.decorate(v, Decoration::NonWritable, &[]),
                 Access::Write => self.b.decorate(v, Decoration::NonReadable, &[]),
                 Access::ReadWrite if self.has_fragments() => {
-                    return self.lacking(
+                    return self.unsupported(
                         "fragments beside buffers that are read and written are not emitted as SPIR-V",
                     );
                 }
@@ -35,7 +35,8 @@ impl Emitter<'_> {
         for s in &k.shared {
             match s.elem {
                 Elem::Bool | Elem::U8 | Elem::BF16 => {
-                    return self.lacking(&format!("shared memory of {} is not emitted as SPIR-V", s.elem));
+                    return self
+                        .unsupported(&format!("shared memory of {} is not emitted as SPIR-V", s.elem));
                 }
                 Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F16 | Elem::F32 | Elem::F64 => {}
             }

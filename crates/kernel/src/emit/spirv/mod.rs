@@ -24,7 +24,7 @@ mod subgroup;
 mod types;
 
 use crate::ir::{Builtin, Elem, Features, Kernel, Op, Region, Scalar, Type, Unary, Value};
-use crate::pass::{self, Lacking, Wants};
+use crate::pass::{self, Legalize, Unsupported};
 use code::{
     AddressingModel, BuiltIn, Capability, Code, Decoration, ExecutionMode, ExecutionModel, MemoryModel, NONE,
     StorageClass,
@@ -58,18 +58,15 @@ pub struct Device {
 /// The words of a module with the entry point `main`.
 ///
 /// # Errors
-/// [`Lacking`] if the kernel is not valid, or needs what the device lacks or this emitter has not.
-pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
-    crate::verify::verify(kernel).map_err(|e| Lacking(e.0))?;
-    if kernel.features().boxes {
-        return Err(Lacking(format!(
-            "{}: SPIR-V fetches no boxes of tensors and multiplies none",
-            kernel.name
-        )));
+/// [`Unsupported`] if the kernel is not valid, or needs what the device lacks or this emitter has not.
+pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Unsupported> {
+    crate::verify::verify(kernel).map_err(|e| Unsupported(e.0))?;
+    if kernel.features().tma {
+        return Err(Unsupported(format!("{}: SPIR-V has no TMA and wgmma", kernel.name)));
     }
     let mut k = kernel.clone();
-    pass::optimise(&mut k);
-    let wants = Wants {
+    pass::optimize(&mut k);
+    let legalize = Legalize {
         division: true,
         shifts: true,
         extremes: true,
@@ -82,10 +79,10 @@ pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Lacking> {
         quotient: !device.division,
         root: !device.square_root,
         reductions: true,
-        copies: true,
+        cp_async: true,
     };
-    pass::lower(&mut k, wants)?;
-    pass::optimise(&mut k);
+    pass::lower(&mut k, legalize)?;
+    pass::optimize(&mut k);
     Emitter::new(&k, device).module()
 }
 
@@ -132,11 +129,11 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn lacking<T>(&self, what: &str) -> Result<T, Lacking> {
-        Err(Lacking(format!("{}: {what}", self.k.name)))
+    fn unsupported<T>(&self, what: &str) -> Result<T, Unsupported> {
+        Err(Unsupported(format!("{}: {what}", self.k.name)))
     }
 
-    fn module(mut self) -> Result<Vec<u32>, Lacking> {
+    fn module(mut self) -> Result<Vec<u32>, Unsupported> {
         self.check_fragments()?;
         self.capabilities();
         self.glsl = self.b.id();
@@ -324,7 +321,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn region(&mut self, r: &Region) -> Result<(), Lacking> {
+    fn region(&mut self, r: &Region) -> Result<(), Unsupported> {
         for inst in &r.insts {
             let results = self.one(&inst.op, &inst.results)?;
             for (v, id) in inst.results.iter().zip(results) {
@@ -340,7 +337,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The ids of an instruction's results.
-    fn one(&mut self, op: &Op, results: &[Value]) -> Result<Vec<Word>, Lacking> {
+    fn one(&mut self, op: &Op, results: &[Value]) -> Result<Vec<Word>, Unsupported> {
         let ty = results.first().map(|&v| self.ty(v));
         let made = || ty.expect("the verifier has seen to it");
         Ok(vec![match op {
@@ -356,11 +353,11 @@ impl<'a> Emitter<'a> {
             Op::Fma(a, b, c) => self.fma(*a, *b, *c),
             Op::Select(c, a, b) => self.select(*c, *a, *b),
             Op::Convert(to, a) => self.convert(*to, *a),
-            Op::Whole(a) => {
+            Op::FpToSi(a) => {
                 let (ty, a) = (self.word(made()), self.id(*a));
                 self.inst(Code::ConvertFToS, ty, &[a])
             }
-            Op::Bits(_, a) => self.bits(made(), *a),
+            Op::Bitcast(_, a) => self.bits(made(), *a),
             Op::Splat(w, a) => {
                 let (ty, a) = (self.word(made()), self.id(*a));
                 self.inst(Code::CompositeConstruct, ty, &vec![a; usize::from(*w)])
@@ -384,7 +381,7 @@ impl<'a> Emitter<'a> {
                 self.barrier();
                 return Ok(Vec::new());
             }
-            Op::Copy { .. } | Op::CommitCopies | Op::WaitCopies(_) => {
+            Op::CpAsync { .. } | Op::CpAsyncCommit | Op::CpAsyncWait(_) => {
                 unreachable!("copies are lowered before")
             }
             Op::Shuffle(v, lane) => self.shuffle(*v, *lane),
@@ -393,15 +390,15 @@ impl<'a> Emitter<'a> {
             Op::FragmentLoad(f, l, p, at, stride) => self.fragment_load(*f, *l, *p, [*at, *stride]),
             Op::FragmentFill(f, v) => self.fragment_fill(*f, *v),
             Op::FragmentMulAdd(a, b, c) => self.fragment_mul_add(made(), [*a, *b, *c]),
-            Op::Fetch { .. }
-            | Op::Await(..)
-            | Op::BoxMulAdd { .. }
-            | Op::RowsMulAdd { .. }
-            | Op::WaitProducts(_) => {
-                return self.lacking("boxes of tensors");
+            Op::TmaLoad { .. }
+            | Op::MbarrierWait(..)
+            | Op::WgmmaSs { .. }
+            | Op::WgmmaRs { .. }
+            | Op::WgmmaWait(_) => {
+                return self.unsupported("TMA and wgmma");
             }
-            Op::FragmentNumbers(..) | Op::FragmentOf(..) => {
-                return self.lacking("which lane has which number of a fragment is not known to SPIR-V");
+            Op::FragmentExtract(..) | Op::FragmentCompose(..) => {
+                return self.unsupported("which lane has which number of a fragment is not known to SPIR-V");
             }
             Op::FragmentStore(l, p, at, stride, v) => {
                 self.fragment_store(*l, *p, [*at, *stride], *v);

@@ -1,23 +1,23 @@
 //! Memory: loads, stores, atomics; bounds and races.
 
-use super::{Done, Machine, Problem};
+use super::{Checked, Machine, Problem};
 use crate::arith;
 use crate::interp::Memory;
-use crate::interp::race::Touch;
+use crate::interp::race::AccessKind;
 use crate::ir::{Inst, Op, Place, Scalar, Value};
 
 impl Machine<'_> {
     /// A load, a store or an atomic.
-    pub(super) fn access(&mut self, inst: &Inst, r: Value, lanes: &[usize]) -> Done {
+    pub(super) fn access(&mut self, inst: &Inst, r: Value, lanes: &[usize]) -> Checked {
         let checked = "the verifier has seen to it";
         match &inst.op {
             Op::Load(p, at, w) => {
-                let (mut out, w) = (self.room(r), usize::from(*w));
+                let (mut out, w) = (self.take_buffer(r), usize::from(*w));
                 let decode = arith::decode(self.memory(*p).elem);
                 for &l in lanes {
                     let first = self.reach(*p, *at, l, w, w)?;
                     for i in 0..w {
-                        self.touch(*p, first + i, l, Touch::Load)?;
+                        self.touch(*p, first + i, l, AccessKind::Load)?;
                         out[l * w + i] = decode(self.memory(*p).cells[first + i]);
                     }
                 }
@@ -29,7 +29,7 @@ impl Machine<'_> {
                 for &l in lanes {
                     let first = self.reach(*p, *at, l, w, w)?;
                     for i in 0..w {
-                        self.touch(*p, first + i, l, Touch::Store)?;
+                        self.touch(*p, first + i, l, AccessKind::Store)?;
                         let x = encode(self.slot(*v)[l * w + i]);
                         self.memory_mut(*p).cells[first + i] = x;
                     }
@@ -37,10 +37,10 @@ impl Machine<'_> {
             }
             Op::Atomic(op, p, at, v) => {
                 let f = arith::atomic(*op, self.scalar(*v)).expect(checked);
-                let mut out = self.room(r);
+                let mut out = self.take_buffer(r);
                 for &l in lanes {
                     let at = self.reach(*p, *at, l, 1, 1)?;
-                    self.touch(*p, at, l, Touch::Atomic)?;
+                    self.touch(*p, at, l, AccessKind::Atomic)?;
                     let old = self.memory(*p).cells[at];
                     self.memory_mut(*p).cells[at] = f(old, self.slot(*v)[l]);
                     out[l] = old;
@@ -92,7 +92,7 @@ impl Machine<'_> {
         Ok(at as usize)
     }
     /// Notes a touch; a race, or a load of shared memory that holds nothing, is a problem.
-    pub(super) fn touch(&mut self, p: Place, at: usize, lane: usize, how: Touch) -> Done {
+    pub(super) fn touch(&mut self, p: Place, at: usize, lane: usize, how: AccessKind) -> Checked {
         let who = self.who(lane);
         let trace = match p {
             Place::Buffer(i) => match self.traces[i as usize].get_mut(at) {
@@ -102,7 +102,7 @@ impl Machine<'_> {
             },
             Place::Shared(i) => &mut self.shared_traces[i as usize][at],
         };
-        let what = if matches!(p, Place::Shared(_)) && how != Touch::Store && !trace.stored() {
+        let what = if matches!(p, Place::Shared(_)) && how != AccessKind::Store && !trace.stored() {
             Some("loads shared memory to which nothing was stored")
         } else {
             trace.touch(how, who)

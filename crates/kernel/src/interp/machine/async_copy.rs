@@ -3,13 +3,13 @@
 //! What a copy brings is read when it is begun, which nobody can tell, because nobody writes to its source. It arrives when it is
 //! waited for and not before, which on a device is the latest moment; whoever touches it earlier is told so.
 
-use super::{Done, Fault, Machine, Problem};
-use crate::interp::race::{Touch, Who};
+use super::{Checked, Fault, Machine, Problem};
+use crate::interp::race::{AccessKind, Accessor};
 use crate::ir::{Op, Place};
 use std::collections::VecDeque;
 
 /// A copy that was begun: for whom, to which shared memory, its elements.
-struct Flight {
+struct PendingCopy {
     lane: usize,
     to: u32,
     at: usize,
@@ -18,14 +18,14 @@ struct Flight {
 
 /// What is under way.
 #[derive(Default)]
-pub struct Copies {
-    open: Vec<Flight>,
-    groups: VecDeque<Vec<Flight>>,
+pub struct CpAsyncState {
+    open: Vec<PendingCopy>,
+    groups: VecDeque<Vec<PendingCopy>>,
 }
 
 impl Machine<'_> {
-    pub(super) fn begin_copy(&mut self, op: &Op, lanes: &[usize]) -> Done {
-        let &Op::Copy { to: Place::Shared(to), at, from, index, count, there } = op else {
+    pub(super) fn begin_cp_async(&mut self, op: &Op, lanes: &[usize]) -> Checked {
+        let &Op::CpAsync { to: Place::Shared(to), at, from, index, count, there } = op else {
             unreachable!("the verifier has seen that it goes to shared memory")
         };
         let n = usize::from(count);
@@ -34,7 +34,7 @@ impl Machine<'_> {
             let cells = if self.slot(there)[lane] != 0 {
                 let first = self.reach(from, index, lane, n, n)?;
                 for i in first..first + n {
-                    self.touch(from, i, lane, Touch::Load)?;
+                    self.touch(from, i, lane, AccessKind::Load)?;
                 }
                 self.memory(from).cells[first..first + n].to_vec()
             } else {
@@ -46,17 +46,17 @@ impl Machine<'_> {
                     return Err(Problem { lane, what: format!("element {i}: {what}") });
                 }
             }
-            self.copies.open.push(Flight { lane, to, at, cells });
+            self.cp_async.open.push(PendingCopy { lane, to, at, cells });
         }
         Ok(())
     }
-    pub(super) fn commit_copies(&mut self) {
-        let open = std::mem::take(&mut self.copies.open);
-        self.copies.groups.push_back(open);
+    pub(super) fn cp_async_commit(&mut self) {
+        let open = std::mem::take(&mut self.cp_async.open);
+        self.cp_async.groups.push_back(open);
     }
-    pub(super) fn wait_copies(&mut self, open: usize) {
-        while self.copies.groups.len() > open {
-            for Flight { lane, to, at, cells } in self.copies.groups.pop_front().unwrap_or_default() {
+    pub(super) fn cp_async_wait(&mut self, open: usize) {
+        while self.cp_async.groups.len() > open {
+            for PendingCopy { lane, to, at, cells } in self.cp_async.groups.pop_front().unwrap_or_default() {
                 let who = self.who(lane);
                 for (i, cell) in (at..).zip(cells) {
                     self.shared_traces[to as usize][i].arrive(who);
@@ -67,7 +67,7 @@ impl Machine<'_> {
     }
     /// That nothing is under way where a workgroup ends.
     pub(super) fn no_copies(&mut self) -> Result<(), Fault> {
-        let Copies { open, groups } = std::mem::take(&mut self.copies);
+        let CpAsyncState { open, groups } = std::mem::take(&mut self.cp_async);
         match open.iter().chain(groups.iter().flatten()).next() {
             None => Ok(()),
             Some(flight) => Err(Fault(format!(
@@ -76,7 +76,7 @@ impl Machine<'_> {
             ))),
         }
     }
-    pub(super) fn who(&self, lane: usize) -> Who {
-        Who { group: self.group_number, lane: lane as u32, epoch: self.epoch }
+    pub(super) fn who(&self, lane: usize) -> Accessor {
+        Accessor { group: self.group_number, lane: lane as u32, epoch: self.epoch }
     }
 }

@@ -1,26 +1,26 @@
 //! What invocations do together: barriers, exchanges between lanes, fragments.
 
-use super::{Done, Machine, Problem};
+use super::{Checked, Machine, Problem};
 use crate::arith;
-use crate::interp::race::Touch;
-use crate::ir::{Elem, Fragment, Layout, Op, Place, Role, Type, Value};
+use crate::interp::race::AccessKind;
+use crate::ir::{Elem, Fragment, FragmentLayout, Op, Place, Role, Type, Value};
 
 impl Machine<'_> {
     /// An instruction that the whole workgroup reaches.
-    pub(super) fn together(&mut self, op: &Op, r: Value, lanes: &[usize]) -> Done {
+    pub(super) fn collective(&mut self, op: &Op, r: Value, lanes: &[usize]) -> Checked {
         let checked = "the verifier has seen to it";
         match op {
             Op::Barrier => {
                 self.all_here(lanes)?;
                 self.epoch += 1;
             }
-            Op::CommitCopies => {
+            Op::CpAsyncCommit => {
                 self.all_here(lanes)?;
-                self.commit_copies();
+                self.cp_async_commit();
             }
-            Op::WaitCopies(open) => {
+            Op::CpAsyncWait(open) => {
                 self.all_here(lanes)?;
-                self.wait_copies(usize::from(*open));
+                self.cp_async_wait(usize::from(*open));
             }
             Op::Shuffle(v, lane) => {
                 self.all_here(lanes)?;
@@ -36,7 +36,7 @@ impl Machine<'_> {
             Op::Reduce(op, v) => {
                 self.all_here(lanes)?;
                 let f = arith::reduce(*op, self.scalar(*v)).expect(checked);
-                let (mut out, w, size) = (self.room(r), self.width(r), self.subgroup());
+                let (mut out, w, size) = (self.take_buffer(r), self.width(r), self.subgroup());
                 let x = self.slot(*v);
                 for first in (0..self.n).step_by(size) {
                     for c in 0..w {
@@ -54,7 +54,7 @@ impl Machine<'_> {
                 for first in (0..self.n).step_by(self.subgroup()) {
                     for (i, j) in cells(rows, columns) {
                         let at = self.fragment_cell(*layout, *p, [*at, *stride], first, [i, j])?;
-                        self.touch(*p, at, first, Touch::Load)?;
+                        self.touch(*p, at, first, AccessKind::Load)?;
                         out.push(rounded(decode(self.memory(*p).cells[at])));
                     }
                 }
@@ -87,12 +87,12 @@ impl Machine<'_> {
                 }
                 self.put(r, out);
             }
-            Op::FragmentNumbers(v, i) => {
+            Op::FragmentExtract(v, i) => {
                 self.all_here(lanes)?;
                 self.is_done(*v)?;
                 let Type::Fragment(f) = self.kernel.ty(*v) else { unreachable!("{checked}") };
                 let (rows, columns) = f.shape();
-                let (mut out, x) = (self.room(r), self.slot(*v));
+                let (mut out, x) = (self.take_buffer(r), self.slot(*v));
                 for l in 0..self.n {
                     for (c, (row, column)) in numbers_of(l).into_iter().enumerate() {
                         let first = l / 32 * rows * columns + 8 * usize::from(*i);
@@ -101,7 +101,7 @@ impl Machine<'_> {
                 }
                 self.put(r, out);
             }
-            Op::FragmentOf(f, all) => {
+            Op::FragmentCompose(f, all) => {
                 self.all_here(lanes)?;
                 let (rows, columns) = f.shape();
                 let (encode, decode) = (arith::encode(f.elem), arith::decode(f.elem));
@@ -126,7 +126,7 @@ impl Machine<'_> {
                 for (g, first) in (0..self.n).step_by(self.subgroup()).enumerate() {
                     for (i, j) in cells(rows, columns) {
                         let at = self.fragment_cell(*layout, *p, [*at, *stride], first, [i, j])?;
-                        self.touch(*p, at, first, Touch::Store)?;
+                        self.touch(*p, at, first, AccessKind::Store)?;
                         let x = encode(self.slot(*v)[g * rows * columns + i * columns + j]);
                         self.memory_mut(*p).cells[at] = x;
                     }
@@ -138,7 +138,7 @@ impl Machine<'_> {
     }
 
     fn exchange(&mut self, r: Value, v: Value, from: impl Fn(usize) -> usize) {
-        let (mut out, w) = (self.room(r), self.width(r));
+        let (mut out, w) = (self.take_buffer(r), self.width(r));
         let x = self.slot(v);
         for l in 0..self.n {
             let f = from(l);
@@ -146,7 +146,7 @@ impl Machine<'_> {
         }
         self.put(r, out);
     }
-    pub(super) fn all_here(&self, lanes: &[usize]) -> Done {
+    pub(super) fn all_here(&self, lanes: &[usize]) -> Checked {
         if lanes.len() == self.n {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl Machine<'_> {
 
     fn fragment_cell(
         &self,
-        layout: Layout,
+        layout: FragmentLayout,
         p: Place,
         [at, stride]: [Value; 2],
         lane: usize,
@@ -164,8 +164,8 @@ impl Machine<'_> {
     ) -> Result<usize, Problem> {
         let stride = self.index(stride, lane);
         let step = match layout {
-            Layout::Rows => i as i128 * stride + j as i128,
-            Layout::Columns => j as i128 * stride + i as i128,
+            FragmentLayout::RowMajor => i as i128 * stride + j as i128,
+            FragmentLayout::ColumnMajor => j as i128 * stride + i as i128,
         };
         let (at, len) = (self.index(at, lane) + step, self.memory(p).cells.len());
         if at < 0 || at >= len as i128 {
@@ -182,7 +182,7 @@ fn numbers_of(invocation: usize) -> [(usize, usize); 4] {
 }
 
 /// How a number goes into a fragment.
-fn factor(f: Fragment) -> arith::One {
+fn factor(f: Fragment) -> arith::UnaryFn {
     match (f.role, f.elem) {
         (Role::A | Role::B, Elem::F32) => arith::tf32,
         (Role::A | Role::B | Role::C, _) => |x| x,

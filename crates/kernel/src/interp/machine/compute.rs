@@ -1,7 +1,7 @@
 //! What an instruction computes, for all invocations that reach it.
 
-use super::{Done, Machine};
-use crate::arith::{self, One, Two};
+use super::{Checked, Machine};
+use crate::arith::{self, BinaryFn, UnaryFn};
 use crate::ir::{Binary, Builtin, Inst, Op, Scalar, Unary, Value};
 
 /// Runs the body for each number of some invocations, `$w` each. Plain loops: tests run the interpreter as it is compiled
@@ -20,23 +20,23 @@ macro_rules! each_number {
 }
 
 impl Machine<'_> {
-    fn each1(&mut self, r: Value, a: Value, lanes: &[usize], flushed: bool, f: One) {
-        let (mut out, w) = (self.room(r), self.width(r));
+    fn each1(&mut self, r: Value, a: Value, lanes: &[usize], flushed: bool, f: UnaryFn) {
+        let (mut out, w) = (self.take_buffer(r), self.width(r));
         let x = self.slot(a);
         each_number!(lanes, w, i => {
             out[i] = if flushed { f(arith::flush(x[i])) } else { f(x[i]) };
         });
         self.put(r, out);
     }
-    fn each2(&mut self, r: Value, [a, b]: [Value; 2], lanes: &[usize], flushed: bool, f: Two) {
-        let (mut out, w) = (self.room(r), self.width(r));
+    fn each2(&mut self, r: Value, [a, b]: [Value; 2], lanes: &[usize], flushed: bool, f: BinaryFn) {
+        let (mut out, w) = (self.take_buffer(r), self.width(r));
         let (x, y) = (self.slot(a), self.slot(b));
         each_number!(lanes, w, i => {
             out[i] = if flushed { f(arith::flush(x[i]), arith::flush(y[i])) } else { f(x[i], y[i]) };
         });
         self.put(r, out);
     }
-    fn change(&mut self, r: Value, lanes: &[usize], f: One) {
+    fn change(&mut self, r: Value, lanes: &[usize], f: UnaryFn) {
         let w = self.width(r);
         each_number!(lanes, w, i => {
             let x = &mut self.slots[r.0 as usize][i];
@@ -51,7 +51,7 @@ impl Machine<'_> {
         self.lacks.subnormals && s == Scalar::F32
     }
 
-    pub(super) fn inst(&mut self, inst: &Inst, lanes: &[usize]) -> Done {
+    pub(super) fn inst(&mut self, inst: &Inst, lanes: &[usize]) -> Checked {
         let r = inst.results.first().copied().unwrap_or(Value(u32::MAX));
         let checked = "the verifier has seen to it";
         match &inst.op {
@@ -109,7 +109,7 @@ impl Machine<'_> {
                 let s = self.scalar(*a);
                 let flushed = self.flushes(s);
                 let f = arith::fma(s, !self.lacks.fused).expect(checked);
-                let (mut out, w) = (self.room(r), self.width(r));
+                let (mut out, w) = (self.take_buffer(r), self.width(r));
                 let (x, y, z) = (self.slot(*a), self.slot(*b), self.slot(*c));
                 each_number!(lanes, w, i => {
                     out[i] = if flushed {
@@ -121,7 +121,7 @@ impl Machine<'_> {
                 self.put(r, out);
             }
             Op::Select(c, a, b) => {
-                let (mut out, w) = (self.room(r), self.width(r));
+                let (mut out, w) = (self.take_buffer(r), self.width(r));
                 let (c, x, y) = (self.slot(*c), self.slot(*a), self.slot(*b));
                 each_number!(lanes, w, i => {
                     out[i] = if c[i] != 0 { x[i] } else { y[i] };
@@ -135,19 +135,19 @@ impl Machine<'_> {
                     self.flush_result(r, lanes);
                 }
             }
-            Op::Whole(a) => {
+            Op::FpToSi(a) => {
                 let s = self.scalar(*a);
                 self.each1(r, *a, lanes, false, arith::whole(s).expect(checked).1);
             }
-            Op::Bits(_, a) => self.each1(r, *a, lanes, false, |x| x),
+            Op::Bitcast(_, a) => self.each1(r, *a, lanes, false, |x| x),
             Op::Splat(w, a) => {
-                let (mut out, w) = (self.room(r), usize::from(*w));
+                let (mut out, w) = (self.take_buffer(r), usize::from(*w));
                 let x = self.slot(*a);
                 lanes.iter().for_each(|&l| out[l * w..(l + 1) * w].fill(x[l]));
                 self.put(r, out);
             }
             Op::Compose(all) => {
-                let mut out = self.room(r);
+                let mut out = self.take_buffer(r);
                 for (i, v) in all.iter().enumerate() {
                     let x = self.slot(*v);
                     lanes.iter().for_each(|&l| out[l * all.len() + i] = x[l]);
@@ -155,32 +155,32 @@ impl Machine<'_> {
                 self.put(r, out);
             }
             Op::Extract(a, i) => {
-                let (mut out, w) = (self.room(r), self.width(*a));
+                let (mut out, w) = (self.take_buffer(r), self.width(*a));
                 let x = self.slot(*a);
                 lanes.iter().for_each(|&l| out[l] = x[l * w + usize::from(*i)]);
                 self.put(r, out);
             }
             Op::Load(..) | Op::Store(..) | Op::Atomic(..) => self.access(inst, r, lanes)?,
-            Op::Copy { .. } => self.begin_copy(&inst.op, lanes)?,
+            Op::CpAsync { .. } => self.begin_cp_async(&inst.op, lanes)?,
             Op::Barrier
-            | Op::CommitCopies
-            | Op::WaitCopies(_)
+            | Op::CpAsyncCommit
+            | Op::CpAsyncWait(_)
             | Op::Shuffle(..)
             | Op::Broadcast(..)
             | Op::Reduce(..)
             | Op::FragmentLoad(..)
             | Op::FragmentFill(..)
             | Op::FragmentMulAdd(..)
-            | Op::FragmentNumbers(..)
-            | Op::FragmentOf(..)
-            | Op::FragmentStore(..) => self.together(&inst.op, r, lanes)?,
-            Op::Fetch { .. }
-            | Op::Await(..)
-            | Op::BoxMulAdd { .. }
-            | Op::RowsMulAdd { .. }
-            | Op::WaitProducts(_) => {
+            | Op::FragmentExtract(..)
+            | Op::FragmentCompose(..)
+            | Op::FragmentStore(..) => self.collective(&inst.op, r, lanes)?,
+            Op::TmaLoad { .. }
+            | Op::MbarrierWait(..)
+            | Op::WgmmaSs { .. }
+            | Op::WgmmaRs { .. }
+            | Op::WgmmaWait(_) => {
                 self.all_here(lanes)?;
-                self.boxes(&inst.op, &inst.results)?;
+                self.tma(&inst.op, &inst.results)?;
             }
             Op::If(..) | Op::For { .. } => unreachable!("regions are run by `region`"),
         }
@@ -188,7 +188,7 @@ impl Machine<'_> {
     }
 
     fn fill(&mut self, r: Value, lanes: &[usize], f: impl Fn(usize) -> u64) {
-        let mut out = self.room(r);
+        let mut out = self.take_buffer(r);
         lanes.iter().for_each(|&l| out[l] = f(l));
         self.put(r, out);
     }

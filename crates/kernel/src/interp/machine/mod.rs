@@ -1,5 +1,5 @@
-//! One workgroup, all invocations side by side: `compute` does numbers, `access` memory, `copies` what is brought while others
-//! go on, `boxes` what is fetched and multiplied so, `lanes` what is done together.
+//! One workgroup, all invocations side by side: `compute` does numbers, `access` memory, `cp_async` what is brought while others
+//! go on, `tma` what is fetched and multiplied so, `lanes` what is done together.
 
 mod access;
 mod async_copy;
@@ -7,8 +7,8 @@ mod collective;
 mod compute;
 mod tma_wgmma;
 
-use super::race::{FRESH, Trace};
-use super::{Fault, Lacks, Launch, Memory};
+use super::race::{AccessHistory, FRESH};
+use super::{Fault, Launch, Memory, Quirks};
 use crate::arith;
 use crate::ir::{Binary, Inst, Kernel, Op, Region, Scalar, Type, Value};
 
@@ -18,16 +18,16 @@ struct Problem {
     what: String,
 }
 
-type Done = Result<(), Problem>;
+type Checked = Result<(), Problem>;
 
 pub struct Machine<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch,
-    lacks: Lacks,
+    lacks: Quirks,
     buffers: &'a mut [Memory],
-    traces: Vec<Vec<Trace>>,
+    traces: Vec<Vec<AccessHistory>>,
     shared: Vec<Memory>,
-    shared_traces: Vec<Vec<Trace>>,
+    shared_traces: Vec<Vec<AccessHistory>>,
     /// The numbers of each value: those of an invocation side by side, invocation after invocation. Fragments: those of a
     /// subgroup, row-major.
     slots: Vec<Vec<u64>>,
@@ -36,12 +36,12 @@ pub struct Machine<'a> {
     group: [u32; 3],
     group_number: u32,
     epoch: u32,
-    copies: async_copy::Copies,
-    boxes: tma_wgmma::Boxes,
+    cp_async: async_copy::CpAsyncState,
+    tma: tma_wgmma::TmaWgmmaState,
 }
 
 impl<'a> Machine<'a> {
-    pub fn new(kernel: &'a Kernel, launch: &'a Launch, buffers: &'a mut [Memory], lacks: Lacks) -> Self {
+    pub fn new(kernel: &'a Kernel, launch: &'a Launch, buffers: &'a mut [Memory], lacks: Quirks) -> Self {
         let traces = (buffers.iter().zip(&kernel.buffers))
             .map(|(m, b)| if b.access.writes() { vec![FRESH; m.cells.len()] } else { Vec::new() })
             .collect();
@@ -58,8 +58,8 @@ impl<'a> Machine<'a> {
             group: [0; 3],
             group_number: 0,
             epoch: 0,
-            copies: async_copy::Copies::default(),
-            boxes: tma_wgmma::Boxes::default(),
+            cp_async: async_copy::CpAsyncState::default(),
+            tma: tma_wgmma::TmaWgmmaState::default(),
         }
     }
 
@@ -73,10 +73,10 @@ impl<'a> Machine<'a> {
                     self.epoch = 0;
                     self.shared_traces = self.shared.iter().map(|s| vec![FRESH; s.cells.len()]).collect();
                     let kernel = self.kernel;
-                    self.boxes = tma_wgmma::Boxes::new(kernel.signals as usize, kernel.values.len());
+                    self.tma = tma_wgmma::TmaWgmmaState::new(kernel.mbarriers as usize, kernel.values.len());
                     self.region(&kernel.body, &all)?;
                     self.no_copies()?;
-                    self.no_boxes()?;
+                    self.no_tma_pending()?;
                     self.group_number += 1;
                 }
             }
@@ -86,7 +86,7 @@ impl<'a> Machine<'a> {
 
     fn region(&mut self, r: &Region, active: &[usize]) -> Result<(), Fault> {
         for inst in &r.insts {
-            inst.results.iter().try_for_each(|&v| self.boxes.is_free(v)).map_err(|p| self.fault(inst, &p))?;
+            inst.results.iter().try_for_each(|&v| self.tma.is_free(v)).map_err(|p| self.fault(inst, &p))?;
             match &inst.op {
                 Op::If(cond, then, other) => {
                     let mask = std::mem::take(&mut self.slots[cond.0 as usize]);
@@ -138,9 +138,9 @@ impl<'a> Machine<'a> {
 
     /// Copies values for some invocations, all at once.
     fn hand_over(&mut self, from: &[Value], to: &[Value], lanes: &[usize]) {
-        let copies: Vec<Vec<u64>> = from.iter().map(|v| self.slots[v.0 as usize].clone()).collect();
-        self.boxes.hand_over(from, to);
-        for (copy, &t) in copies.into_iter().zip(to) {
+        let cp_async: Vec<Vec<u64>> = from.iter().map(|v| self.slots[v.0 as usize].clone()).collect();
+        self.tma.hand_over(from, to);
+        for (copy, &t) in cp_async.into_iter().zip(to) {
             match self.kernel.ty(t) {
                 // Only uniform code has fragments, so all of it is handed over.
                 Type::Fragment(_) => self.slots[t.0 as usize] = copy,
@@ -180,7 +180,7 @@ impl<'a> Machine<'a> {
                 break;
             }
             self.region(body, &going)?;
-            carried.iter().try_for_each(|&v| self.boxes.is_free(v)).map_err(|p| self.fault(inst, &p))?;
+            carried.iter().try_for_each(|&v| self.tma.is_free(v)).map_err(|p| self.fault(inst, &p))?;
             self.hand_over(&body.yields, carried, &going);
             for &l in &going {
                 let (old, by) = (self.slots[slot(index)][l], self.slots[slot(step)][l]);
@@ -197,7 +197,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Takes the memory of a result, with room for its numbers.
-    fn room(&mut self, r: Value) -> Vec<u64> {
+    fn take_buffer(&mut self, r: Value) -> Vec<u64> {
         let mut out = std::mem::take(&mut self.slots[r.0 as usize]);
         out.resize(self.n * self.width(r), 0);
         out

@@ -4,46 +4,46 @@
 //! begun, but until it has been waited for nobody may change what it reads, and nobody may read its sums; so it does not
 //! matter when a device computes it.
 
-use super::{Done, Fault, Machine, Problem};
+use super::{Checked, Fault, Machine, Problem};
 use crate::arith;
-use crate::interp::race::{Touch, Who};
+use crate::interp::race::{AccessKind, Accessor};
 use crate::ir::{
-    BLOCK_INVOCATIONS, BLOCK_LINES, BOX_ROUND, Elem, Fetched, Layout, Op, Place, Scalar, Value, box_elements,
-    misfit,
+    Elem, FragmentLayout, Op, Place, Scalar, TILE_ROW_ALIGN, TmaTile, Value, WARPGROUP, WGMMA_BLOCK,
+    tensor_map_error, tile_row_elements,
 };
 use std::collections::VecDeque;
 
 /// Elements of shared memory: which memory, from where, how many.
-type Piece = (u32, usize, usize);
+type SharedRange = (u32, usize, usize);
 
 /// What is on its way under a signal: where to, and the elements.
-type Flight = Vec<(u32, usize, Vec<u64>)>;
+type PendingTma = Vec<(u32, usize, Vec<u64>)>;
 
 /// What a product reads: pieces of shared memory, by those who work together, and values.
 #[derive(Default)]
-struct Reads {
-    pieces: Vec<(usize, Piece)>,
+struct WgmmaReads {
+    pieces: Vec<(usize, SharedRange)>,
     values: Vec<Value>,
 }
 
 /// Signals, and products under way.
 #[derive(Default)]
-pub struct Boxes {
+pub struct TmaWgmmaState {
     /// In which phase each signal is, and what is on its way in it.
-    signals: Vec<(u64, Option<Flight>)>,
+    mbarriers: Vec<(u64, Option<PendingTma>)>,
     /// What each product that is under way reads.
-    products: VecDeque<Reads>,
+    products: VecDeque<WgmmaReads>,
     /// How many were begun.
     begun: u64,
     /// The product that made a value, counted from 1; 0: none.
     makers: Vec<u64>,
 }
 
-impl Boxes {
+impl TmaWgmmaState {
     /// A workgroup begins.
-    pub fn new(signals: usize, values: usize) -> Boxes {
-        let signals = (0..signals).map(|_| (0, None)).collect();
-        Boxes { signals, makers: vec![0; values], ..Boxes::default() }
+    pub fn new(mbarriers: usize, values: usize) -> TmaWgmmaState {
+        let mbarriers = (0..mbarriers).map(|_| (0, None)).collect();
+        TmaWgmmaState { mbarriers, makers: vec![0; values], ..TmaWgmmaState::default() }
     }
     /// That no product under way reads a value, which is made anew.
     pub fn is_free(&self, v: Value) -> Result<(), Problem> {
@@ -63,38 +63,38 @@ impl Boxes {
 
 impl Machine<'_> {
     /// An instruction that has to do with boxes; the whole workgroup is here.
-    pub(super) fn boxes(&mut self, op: &Op, results: &[Value]) -> Done {
+    pub(super) fn tma(&mut self, op: &Op, results: &[Value]) -> Checked {
         match op {
-            Op::Fetch { signal, boxes } => self.fetch(*signal, boxes),
-            Op::Await(signal, phase) => self.await_signal(*signal, *phase),
-            Op::BoxMulAdd { a, b, sums } => self.box_mul_add([*a, *b], sums, results),
-            Op::RowsMulAdd { a, b, sums } => self.rows_mul_add(*a, *b, sums, results),
-            Op::WaitProducts(open) => self.wait_products(usize::from(*open)),
-            _ => unreachable!("it has nothing to do with boxes"),
+            Op::TmaLoad { mbarrier, tiles } => self.tma_load(*mbarrier, tiles),
+            Op::MbarrierWait(mbarrier, phase) => self.mbarrier_wait(*mbarrier, *phase),
+            Op::WgmmaSs { a, b, sums } => self.wgmma_ss([*a, *b], sums, results),
+            Op::WgmmaRs { a, b, sums } => self.wgmma_rs(*a, *b, sums, results),
+            Op::WgmmaWait(open) => self.wgmma_wait(usize::from(*open)),
+            _ => unreachable!("it has nothing to do with TMA tiles"),
         }
     }
 
-    fn signal(&self, v: Value) -> Result<usize, Problem> {
-        let (at, count) = (self.index(v, 0), self.boxes.signals.len());
+    fn mbarrier(&self, v: Value) -> Result<usize, Problem> {
+        let (at, count) = (self.index(v, 0), self.tma.mbarriers.len());
         if at < 0 || at >= count as i128 {
-            return Err(Problem { lane: 0, what: format!("signal {at} of {count}") });
+            return Err(Problem { lane: 0, what: format!("mbarrier {at} of {count}") });
         }
         Ok(at as usize)
     }
 
-    fn fetch(&mut self, signal: Value, boxes: &[Fetched]) -> Done {
-        let number = self.signal(signal)?;
+    fn tma_load(&mut self, mbarrier: Value, tiles: &[TmaTile]) -> Checked {
+        let number = self.mbarrier(mbarrier)?;
         let problem = |what: String| Err(Problem { lane: 0, what });
-        if self.boxes.signals[number].1.is_some() {
-            return problem(format!("something is under way for signal {number} already"));
+        if self.tma.mbarriers[number].1.is_some() {
+            return problem(format!("something is under way for mbarrier {number} already"));
         }
-        let mut flight = Flight::new();
-        for f in boxes {
+        let mut flight = PendingTma::new();
+        for f in tiles {
             let Place::Shared(to) = f.to else { unreachable!("the verifier has seen it") };
             let view = &self.kernel.views[f.view as usize];
-            let line = box_elements(self.memory(f.to).elem);
+            let line = tile_row_elements(self.memory(f.to).elem);
             let [lines, elements] = [view.lines, view.lines * line].map(|n| n as usize);
-            let at = self.reach(f.to, f.at, 0, elements, (BOX_ROUND * line) as usize)?;
+            let at = self.reach(f.to, f.at, 0, elements, (TILE_ROW_ALIGN * line) as usize)?;
             let cells = self.brought(f, lines)?;
             let who = self.who(0);
             for i in at..at + elements {
@@ -104,27 +104,27 @@ impl Machine<'_> {
             }
             flight.push((to, at, cells));
         }
-        self.boxes.signals[number].1 = Some(flight);
+        self.tma.mbarriers[number].1 = Some(flight);
         Ok(())
     }
 
     /// The elements of a box.
-    fn brought(&self, f: &Fetched, lines: usize) -> Result<Vec<u64>, Problem> {
+    fn brought(&self, f: &TmaTile, lines: usize) -> Result<Vec<u64>, Problem> {
         let view = &self.kernel.views[f.view as usize];
         let problem = |what: String| Problem { lane: 0, what };
         let number = |i: u32| {
             let c = self.launch.params[i as usize];
             if c.scalar == Scalar::I32 { i64::from(c.bits as u32 as i32) } else { c.bits as i64 }
         };
-        let numbers = view.numbers().map(number);
+        let numbers = view.param_ids().map(number);
         let memory = &self.buffers[view.buffer as usize];
         let (elem, memory) = (memory.elem, &memory.cells);
-        if let Some(what) = misfit(elem, numbers) {
+        if let Some(what) = tensor_map_error(elem, numbers) {
             return Err(problem(format!("view {}: {what}: {numbers:?}", view.name)));
         }
         let [offset, inner, rows, planes, line_step, plane_step] = numbers;
         let [first, line, plane] = f.from.map(|v| self.index(v, 0) as i64);
-        let line_elements = box_elements(elem);
+        let line_elements = tile_row_elements(elem);
         let round = |cell: u64| if elem == Elem::F32 { arith::tf32(cell) } else { cell };
         let mut cells = Vec::with_capacity(lines * line_elements as usize);
         for l in line..line + lines as i64 {
@@ -143,22 +143,22 @@ impl Machine<'_> {
         Ok(cells)
     }
 
-    fn await_signal(&mut self, signal: Value, phase: Value) -> Done {
-        let (number, phase) = (self.signal(signal)?, self.index(phase, 0));
+    fn mbarrier_wait(&mut self, mbarrier: Value, phase: Value) -> Checked {
+        let (number, phase) = (self.mbarrier(mbarrier)?, self.index(phase, 0));
         let problem = |what: String| Err(Problem { lane: 0, what });
         if !(0..2).contains(&phase) {
             return problem(format!("phase {phase}; there are 0 and 1"));
         }
-        let (now, flight) = &mut self.boxes.signals[number];
+        let (now, flight) = &mut self.tma.mbarriers[number];
         if i128::from(*now % 2) != phase {
             return Ok(());
         }
         let Some(flight) = flight.take() else {
-            return problem(format!("waits for ever: nothing is under way for signal {number}"));
+            return problem(format!("waits for ever: nothing is under way for mbarrier {number}"));
         };
         *now += 1;
         // Everybody has waited, so everybody may look at once: as if stored before any barrier.
-        let who = Who { epoch: u32::MAX, ..self.who(0) };
+        let who = Accessor { epoch: u32::MAX, ..self.who(0) };
         for (to, at, cells) in flight {
             for (i, cell) in (at..).zip(cells) {
                 self.shared_traces[to as usize][i].arrive(who);
@@ -169,12 +169,12 @@ impl Machine<'_> {
     }
 
     /// Where a block begins for those who work together, of which `first` is the first.
-    fn block(&self, place: Place, at: Value, first: usize, blocks: usize) -> Result<Piece, Problem> {
+    fn block(&self, place: Place, at: Value, first: usize, blocks: usize) -> Result<SharedRange, Problem> {
         let Place::Shared(i) = place else { unreachable!("the verifier has seen it") };
-        let block = (BLOCK_LINES * box_elements(self.memory(place).elem)) as usize;
+        let block = (WGMMA_BLOCK * tile_row_elements(self.memory(place).elem)) as usize;
         let len = blocks * block;
         let begin = self.reach(place, at, first, len, block)?;
-        let others = first..first + BLOCK_INVOCATIONS as usize;
+        let others = first..first + WARPGROUP as usize;
         if let Some(lane) = others.into_iter().find(|&l| self.index(at, l) != begin as i128) {
             return Err(Problem { lane, what: "a block begins elsewhere for others that work on it".into() });
         }
@@ -182,29 +182,29 @@ impl Machine<'_> {
     }
 
     /// Notes that several read a piece.
-    fn read_together(&mut self, (memory, at, len): Piece, first: usize) -> Done {
+    fn read_together(&mut self, (memory, at, len): SharedRange, first: usize) -> Checked {
         for i in at..at + len {
-            for lane in [first, first + BLOCK_INVOCATIONS as usize - 1] {
-                self.touch(Place::Shared(memory), i, lane, Touch::Load)?;
+            for lane in [first, first + WARPGROUP as usize - 1] {
+                self.touch(Place::Shared(memory), i, lane, AccessKind::Load)?;
             }
         }
         Ok(())
     }
 
-    fn box_mul_add(
+    fn wgmma_ss(
         &mut self,
-        blocks: [(Layout, Place, Value); 2],
+        blocks: [(FragmentLayout, Place, Value); 2],
         sums: &[Value],
         results: &[Value],
-    ) -> Done {
+    ) -> Checked {
         let [(a_lies, a, a_at), (b_lies, b, b_at)] = blocks;
-        let (fma, side) = (arith::fma(Scalar::F32, true).expect("floats"), BLOCK_LINES as usize);
+        let (fma, side) = (arith::fma(Scalar::F32, true).expect("floats"), WGMMA_BLOCK as usize);
         let elem = self.memory(a).elem;
         // Where lines are of rows or columns, there are as many terms as of those in a line.
-        let (decode, line) = (arith::decode(elem), box_elements(elem) as usize);
+        let (decode, line) = (arith::decode(elem), tile_row_elements(elem) as usize);
         let mut new: Vec<Vec<u64>> = sums.iter().map(|&v| self.slot(v).to_vec()).collect();
         let mut reads = Vec::new();
-        for (group, first) in (0..self.n).step_by(BLOCK_INVOCATIONS as usize).enumerate() {
+        for (group, first) in (0..self.n).step_by(WARPGROUP as usize).enumerate() {
             let rows = self.block(a, a_at, first, 1)?;
             let columns = self.block(b, b_at, first, sums.len() * 16 / side)?;
             for piece in [rows, columns] {
@@ -212,37 +212,39 @@ impl Machine<'_> {
                 reads.push((first, piece));
             }
             let number =
-                |(memory, at, _): Piece, i: usize| decode(self.shared[memory as usize].cells[at + i]);
+                |(memory, at, _): SharedRange, i: usize| decode(self.shared[memory as usize].cells[at + i]);
             for (f, new) in new.iter_mut().enumerate() {
                 for (row, column) in (0..side).flat_map(|i| (0..16).map(move |j| (i, j))) {
                     let j = 16 * f + column;
                     let sum = &mut new[(group * side + row) * 16 + column];
                     *sum = (0..line).fold(*sum, |sum, t| {
-                        let a = if a_lies == Layout::Rows { row * line + t } else { t * line + row };
+                        let a =
+                            if a_lies == FragmentLayout::RowMajor { row * line + t } else { t * line + row };
                         let (block, j) = (j / side * side * line, j % side);
-                        let b = block + if b_lies == Layout::Columns { j * line + t } else { t * line + j };
+                        let b = block
+                            + if b_lies == FragmentLayout::ColumnMajor { j * line + t } else { t * line + j };
                         fma(number(rows, a), number(columns, b), sum)
                     });
                 }
             }
         }
-        self.begun(Reads { pieces: reads, values: Vec::new() }, new, results);
+        self.begun(WgmmaReads { pieces: reads, values: Vec::new() }, new, results);
         Ok(())
     }
 
-    fn rows_mul_add(
+    fn wgmma_rs(
         &mut self,
         a: [Value; 4],
-        (b_lies, b, b_at): (Layout, Place, Value),
+        (b_lies, b, b_at): (FragmentLayout, Place, Value),
         sums: &[Value],
         results: &[Value],
-    ) -> Done {
-        let (fma, side) = (arith::fma(Scalar::F32, true).expect("floats"), BLOCK_LINES as usize);
+    ) -> Checked {
+        let (fma, side) = (arith::fma(Scalar::F32, true).expect("floats"), WGMMA_BLOCK as usize);
         let elem = self.memory(b).elem;
-        let (decode, line) = (arith::decode(elem), box_elements(elem) as usize);
+        let (decode, line) = (arith::decode(elem), tile_row_elements(elem) as usize);
         let mut new: Vec<Vec<u64>> = sums.iter().map(|&v| self.slot(v).to_vec()).collect();
         let mut pieces = Vec::new();
-        for (group, first) in (0..self.n).step_by(BLOCK_INVOCATIONS as usize).enumerate() {
+        for (group, first) in (0..self.n).step_by(WARPGROUP as usize).enumerate() {
             let columns = self.block(b, b_at, first, sums.len() * 16 / side)?;
             self.read_together(columns, first)?;
             pieces.push((first, columns));
@@ -256,32 +258,33 @@ impl Machine<'_> {
                     let sum = &mut new[row * 16 + column];
                     *sum = (0..line).fold(*sum, |sum, t| {
                         let (block, j) = (j / side * side * line, j % side);
-                        let b = block + if b_lies == Layout::Columns { j * line + t } else { t * line + j };
+                        let b = block
+                            + if b_lies == FragmentLayout::ColumnMajor { j * line + t } else { t * line + j };
                         fma(rows[t / 16][row * 16 + t % 16], decode(cells[at + b]), sum)
                     });
                 }
             }
         }
-        self.begun(Reads { pieces, values: a.to_vec() }, new, results);
+        self.begun(WgmmaReads { pieces, values: a.to_vec() }, new, results);
         Ok(())
     }
 
     /// A product was begun, and its sums will be these.
-    fn begun(&mut self, reads: Reads, new: Vec<Vec<u64>>, results: &[Value]) {
+    fn begun(&mut self, reads: WgmmaReads, new: Vec<Vec<u64>>, results: &[Value]) {
         for &(_, (memory, at, len)) in &reads.pieces {
             self.shared_traces[memory as usize][at..at + len].iter_mut().for_each(|t| t.hold());
         }
-        self.boxes.products.push_back(reads);
-        self.boxes.begun += 1;
+        self.tma.products.push_back(reads);
+        self.tma.begun += 1;
         for (&r, new) in results.iter().zip(new) {
             self.put(r, new);
-            self.boxes.makers[r.0 as usize] = self.boxes.begun;
+            self.tma.makers[r.0 as usize] = self.tma.begun;
         }
     }
 
-    fn wait_products(&mut self, open: usize) -> Done {
-        while self.boxes.products.len() > open {
-            for (first, piece) in self.boxes.products.pop_front().unwrap_or_default().pieces {
+    fn wgmma_wait(&mut self, open: usize) -> Checked {
+        while self.tma.products.len() > open {
+            for (first, piece) in self.tma.products.pop_front().unwrap_or_default().pieces {
                 let (memory, at, len) = piece;
                 self.shared_traces[memory as usize][at..at + len].iter_mut().for_each(|t| t.release());
                 self.read_together(piece, first)?;
@@ -291,21 +294,21 @@ impl Machine<'_> {
     }
 
     /// That no product of which this is a sum is under way.
-    pub(super) fn is_done(&self, v: Value) -> Done {
-        let done = self.boxes.begun - self.boxes.products.len() as u64;
-        if self.boxes.makers[v.0 as usize] <= done {
+    pub(super) fn is_done(&self, v: Value) -> Checked {
+        let done = self.tma.begun - self.tma.products.len() as u64;
+        if self.tma.makers[v.0 as usize] <= done {
             return Ok(());
         }
         Err(Problem { lane: 0, what: format!("%{} are sums of a product that nobody has waited for", v.0) })
     }
 
     /// That nothing is under way where a workgroup ends.
-    pub(super) fn no_boxes(&self) -> Result<(), Fault> {
-        let boxes = self.boxes.signals.iter().any(|(_, flight)| flight.is_some());
-        if !boxes && self.boxes.products.is_empty() {
+    pub(super) fn no_tma_pending(&self) -> Result<(), Fault> {
+        let tma = self.tma.mbarriers.iter().any(|(_, flight)| flight.is_some());
+        if !tma && self.tma.products.is_empty() {
             return Ok(());
         }
-        let what = if boxes { "boxes" } else { "products" };
+        let what = if tma { "TMA tiles" } else { "products" };
         Err(Fault(format!("{}: the kernel ends while {what} are under way", self.kernel.name)))
     }
 }

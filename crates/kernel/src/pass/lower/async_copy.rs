@@ -6,15 +6,15 @@ use super::writer::Writer;
 use crate::ir::{Binary, Constant, Elem, Inst, Op, Place, Region, Scalar, Type, Value};
 
 /// Elements of a load, at most.
-const WIDEST: u8 = 4;
+const MAX_WIDTH: u8 = 4;
 
 /// Writes what stands for an instruction, if it has to do with copies; says whether it has.
 pub fn lower(w: &mut Writer, shared: &[Elem], op: &Op) -> bool {
     match *op {
-        Op::CommitCopies | Op::WaitCopies(_) => true,
-        Op::Copy { to: Place::Shared(to), at, from, index, count, there } => {
+        Op::CpAsyncCommit | Op::CpAsyncWait(_) => true,
+        Op::CpAsync { to: Place::Shared(to), at, from, index, count, there } => {
             let scalar = shared[to as usize].scalar();
-            let width = count.min(WIDEST);
+            let width = count.min(MAX_WIDTH);
             for first in (0..count).step_by(usize::from(width)) {
                 let [at, index] = [at, index].map(|v| plus(w, v, first));
                 let then = inside(w, |w| w.push(Op::Load(from, index, width), Type::Vector(scalar, width)));

@@ -21,7 +21,7 @@ pub struct Parts {
 
 /// Takes a float apart.
 pub fn parts(w: &mut Writer, x: Value) -> Parts {
-    let all = w.bits(x, Scalar::U32);
+    let all = w.bitcast(x, Scalar::U32);
     let magnitude = w.u32(all, 0x7fff_ffff);
     let bits = w.binary(Binary::And, all, magnitude);
     let hidden = w.u32(bits, 0x0080_0000);
@@ -29,13 +29,13 @@ pub fn parts(w: &mut Writer, x: Value) -> Parts {
     let subnormal = w.compare(Compare::Lt, bits, hidden);
     // A whole number below 2^23 is exact, and normal, as a float: that float's parts are the ones that are asked for.
     let whole = w.convert(bits, Scalar::F32);
-    let whole = w.bits(whole, Scalar::U32);
+    let whole = w.bitcast(whole, Scalar::U32);
     let from = w.select(subnormal, whole, bits);
     let low = w.binary(Binary::And, from, mask);
     let fraction = w.binary(Binary::Or, low, hidden);
     let places = w.u32(bits, 23);
     let exponent = w.binary(Binary::Shr, from, places);
-    let exponent = w.bits(exponent, Scalar::I32);
+    let exponent = w.bitcast(exponent, Scalar::I32);
     let (shift, none) = (w.i32(bits, 149), w.i32(bits, 0));
     let shift = w.select(subnormal, shift, none);
     Parts { bits, fraction, exponent: w.binary(Binary::Sub, exponent, shift) }
@@ -101,7 +101,7 @@ pub fn divide(w: &mut Writer, x: Value, y: Value) -> Value {
     let bits = w.select(none, zero, bits);
     let much = w.binary(Binary::Or, y0, xi);
     let bits = w.select(much, infinity, bits);
-    let (bx, by) = (w.bits(x, Scalar::U32), w.bits(y, Scalar::U32));
+    let (bx, by) = (w.bitcast(x, Scalar::U32), w.bitcast(y, Scalar::U32));
     let signs = w.binary(Binary::Xor, bx, by);
     let top = w.u32(p.bits, 0x8000_0000);
     let sign = w.binary(Binary::And, signs, top);
@@ -115,7 +115,7 @@ pub fn divide(w: &mut Writer, x: Value, y: Value) -> Value {
     let nan = w.binary(Binary::Or, nan, undefined);
     let quiet = w.u32(p.bits, 0x7fc0_0000);
     let bits = w.select(nan, quiet, bits);
-    w.bits(bits, Scalar::F32)
+    w.bitcast(bits, Scalar::F32)
 }
 
 /// The square root, correctly rounded.
@@ -175,7 +175,7 @@ pub fn root(w: &mut Writer, x: Value) -> Value {
     let bits = round(w, whole, rest, exponent, 1);
 
     let (zero, infinity) = (w.u32(p.bits, 0), w.u32(p.bits, 0x7f80_0000));
-    let all = w.bits(x, Scalar::U32);
+    let all = w.bitcast(x, Scalar::U32);
     // Zeros of both signs, and +infinity, are their own roots.
     let none = w.compare(Compare::Eq, p.bits, zero);
     let much = w.compare(Compare::Eq, all, infinity);
@@ -187,7 +187,7 @@ pub fn root(w: &mut Writer, x: Value) -> Value {
     let nan = w.binary(Binary::Or, nan, negative);
     let quiet = w.u32(p.bits, 0x7fc0_0000);
     let bits = w.select(nan, quiet, bits);
-    w.bits(bits, Scalar::F32)
+    w.bitcast(bits, Scalar::F32)
 }
 
 /// The bits of an f32 from a whole number of 24 and `extra` bits (i32), whether something is left of it (i32, not 0), and

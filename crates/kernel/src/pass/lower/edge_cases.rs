@@ -64,9 +64,9 @@ pub fn extreme(w: &mut Writer, op: Binary, a: Value, b: Value) -> Value {
     let first = w.compare(wins, a, b);
     let best = w.select(first, a, b);
     // Equal numbers have equal bits but for zeros: there, the or (and) of the signs is the smaller (larger).
-    let (x, y) = (w.bits(a, word(s)), w.bits(b, word(s)));
+    let (x, y) = (w.bitcast(a, word(s)), w.bitcast(b, word(s)));
     let tie = w.binary(ties, x, y);
-    let tie = w.bits(tie, s);
+    let tie = w.bitcast(tie, s);
     let equal = w.compare(Compare::Eq, a, b);
     let number = w.select(equal, tie, best);
     // A comparison with NaN is false, so a NaN on the right is there already.
@@ -92,7 +92,7 @@ pub fn reduce(w: &mut Writer, op: Binary, a: Value, lanes: u32, built: bool) -> 
 /// The magnitude of a with the sign of b.
 pub fn copy_sign(w: &mut Writer, a: Value, b: Value) -> Value {
     let s = w.scalar(b);
-    let bits = w.bits(b, if s.bits() == 64 { Scalar::I64 } else { Scalar::I32 });
+    let bits = w.bitcast(b, if s.bits() == 64 { Scalar::I64 } else { Scalar::I32 });
     let zero = w.int(bits, 0);
     // Not by `and` and `or` of bits: Mesa 26 takes a choice between a float and such a number for something else.
     let below = w.compare(Compare::Lt, bits, zero);

@@ -19,7 +19,7 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
     let p_rest = w.binary(Binary::Sub, p, p_part);
     let error = w.binary(Binary::Add, p_rest, c_rest);
 
-    let bits = w.bits(s, Scalar::I64);
+    let bits = w.bitcast(s, Scalar::I64);
     let (zero, one) = (w.int(bits, 0), w.int(bits, 1));
     let last = w.binary(Binary::And, bits, one);
     let even = w.compare(Compare::Eq, last, zero);
@@ -34,6 +34,6 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
     let (up, down) = (w.binary(Binary::Add, bits, one), w.binary(Binary::Sub, bits, one));
     let next = w.select(outwards, up, down);
     let odd = w.select(moves, next, bits);
-    let sum = w.bits(odd, Scalar::F64);
+    let sum = w.bitcast(odd, Scalar::F64);
     w.convert(sum, Scalar::F32)
 }

@@ -162,7 +162,7 @@ fn parts(w: &mut Writer, f: Format, x: Value) -> Parts {
     let scale = w.number(x, Constant::float(f.float, 2f64.powi(up as i32)));
     let scaled = w.binary(Binary::Mul, magnitude, scale);
     let from = w.select(subnormal, scaled, magnitude);
-    let bits = w.bits(from, f.word);
+    let bits = w.bitcast(from, f.word);
     let mut s = Words { like: x, w, f };
     let low = s.mask(bits, f.hidden() - 1);
     let hidden = s.int(f.hidden());
@@ -194,7 +194,7 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
     let f = if w.scalar(a) == Scalar::F64 { F64 } else { F32 };
     let (p, q, r) = (parts(w, f, a), parts(w, f, b), parts(w, f, c));
     let [sign_a, sign_b, sign_c] = [a, b, c].map(|v| {
-        let bits = w.bits(v, f.word);
+        let bits = w.bitcast(v, f.word);
         Words { like: v, w, f }.right(bits, f.bits - 1)
     });
     let exponent = w.binary(Binary::Add, p.exponent, q.exponent);
@@ -231,9 +231,9 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
     let high_equal = s.w.compare(Compare::Eq, large.high, small.high);
     let low_below = s.w.compare(Compare::Lt, large.low, small.low);
     let low_decides = s.op(Binary::And, high_equal, low_below);
-    let turned = s.op(Binary::Or, high_below, low_decides);
-    let difference = s.pick(turned, more, less);
-    let sign_difference = s.w.select(turned, sign_small, sign_large);
+    let swapped = s.op(Binary::Or, high_below, low_decides);
+    let difference = s.pick(swapped, more, less);
+    let sign_difference = s.w.select(swapped, sign_small, sign_large);
     let mut total = s.pick(opposite, difference, sum);
     let sign = s.w.select(opposite, sign_difference, sign_large);
     let either = s.op(Binary::Or, total.high, total.low);
@@ -296,7 +296,7 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
     let bits = s.op(Binary::Or, bits, sign);
     // Exact cancellation is +0.
     let bits = s.w.select(nothing, zero, bits);
-    let exact = w.bits(bits, f.float);
+    let exact = w.bitcast(bits, f.float);
 
     // What is not finite, and zeros.
     let (infinite, zero) =

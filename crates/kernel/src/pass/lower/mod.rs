@@ -13,15 +13,15 @@ mod fma_by_f64;
 mod fma_by_integers;
 mod writer;
 
-use super::compact;
-use super::replacement::Instead;
+use super::renumber;
+use super::replacement::Replacements;
 use crate::ir::{Binary, Elem, Inst, Kernel, Op, Reduce, Region, Scalar, Unary, Value};
 use std::fmt;
 pub(super) use writer::Writer;
 
 /// What a target needs to have built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
+pub struct Legalize {
     /// Integer division and remainder: no divisor 0, no divisor -1.
     pub division: bool,
     /// Shifts: amounts below the width.
@@ -47,10 +47,10 @@ pub struct Wants {
     /// The largest or smallest float of a subgroup: exchanges between lanes.
     pub reductions: bool,
     /// Copies to shared memory: loads and stores where they are begun.
-    pub copies: bool,
+    pub cp_async: bool,
 }
 
-impl Wants {
+impl Legalize {
     fn extremes_of(self, s: Scalar) -> bool {
         match s {
             Scalar::F32 => self.extremes,
@@ -62,32 +62,32 @@ impl Wants {
 
 /// Something that the target lacks, and that cannot be built from what it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lacking(pub String);
+pub struct Unsupported(pub String);
 
-impl fmt::Display for Lacking {
+impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
-impl std::error::Error for Lacking {}
+impl std::error::Error for Unsupported {}
 
 /// Builds what the target wants.
 ///
 /// # Errors
-/// [`Lacking`] for a quotient or a root of f64: what builds them for f32 is too narrow.
-pub fn lower(k: &mut Kernel, wants: Wants) -> Result<(), Lacking> {
+/// [`Unsupported`] for a quotient or a root of f64: what builds them for f32 is too narrow.
+pub fn lower(k: &mut Kernel, legalize: Legalize) -> Result<(), Unsupported> {
     let w = Writer::new(std::mem::take(&mut k.values));
     let shared = k.shared.iter().map(|s| s.elem).collect();
-    let mut l = Lower { wants, name: k.name.clone(), lanes: k.subgroup.unwrap_or(1), shared, w };
+    let mut l = Lower { legalize, name: k.name.clone(), lanes: k.subgroup.unwrap_or(1), shared, w };
     let done = l.region(&mut k.body);
     k.values = l.w.values;
     done?;
-    compact(k);
+    renumber(k);
     Ok(())
 }
 
 struct Lower {
-    wants: Wants,
+    legalize: Legalize,
     name: String,
     /// Of a subgroup.
     lanes: u32,
@@ -97,72 +97,74 @@ struct Lower {
 }
 
 impl Lower {
-    fn region(&mut self, r: &mut Region) -> Result<(), Lacking> {
+    fn region(&mut self, r: &mut Region) -> Result<(), Unsupported> {
         // Results are replaced in this region and in those inside of it, which come after.
-        self.inside(r, &mut Instead::default())
+        self.inside(r, &mut Replacements::default())
     }
 
-    fn inside(&mut self, r: &mut Region, instead: &mut Instead) -> Result<(), Lacking> {
+    fn inside(&mut self, r: &mut Region, replacements: &mut Replacements) -> Result<(), Unsupported> {
         let outer = std::mem::take(&mut self.w.out);
         for mut inst in std::mem::take(&mut r.insts) {
-            inst.op.each_operand_mut(&mut |v| instead.replace(v));
+            inst.op.each_operand_mut(&mut |v| replacements.replace(v));
             for inner in inst.op.regions_mut() {
-                self.inside(inner, instead)?;
+                self.inside(inner, replacements)?;
             }
-            if self.wants.copies && async_copy::lower(&mut self.w, &self.shared, &inst.op) {
+            if self.legalize.cp_async && async_copy::lower(&mut self.w, &self.shared, &inst.op) {
                 continue;
             }
             match self.one(&inst)? {
-                Some(new) => instead.put(inst.results[0], new),
+                Some(new) => replacements.put(inst.results[0], new),
                 None => self.w.out.push(inst),
             }
         }
-        instead.replace_yields(r);
+        replacements.replace_yields(r);
         r.insts = std::mem::replace(&mut self.w.out, outer);
         Ok(())
     }
 
-    fn cannot<T>(&self, what: &str, s: Scalar) -> Result<T, Lacking> {
-        Err(Lacking(format!("{}: a {what} of {s} cannot be built on this device", self.name)))
+    fn cannot<T>(&self, what: &str, s: Scalar) -> Result<T, Unsupported> {
+        Err(Unsupported(format!("{}: a {what} of {s} cannot be built on this device", self.name)))
     }
 
     /// What stands for the result of an instruction; `None` if it stays as it is.
-    fn one(&mut self, inst: &Inst) -> Result<Option<Value>, Lacking> {
+    fn one(&mut self, inst: &Inst) -> Result<Option<Value>, Unsupported> {
         let w = &mut self.w;
         Ok(match inst.op {
             Op::Binary(op, a, b) => {
                 let s = w.scalar(a);
                 match op {
-                    Binary::Div if s == Scalar::F32 && self.wants.quotient => Some(division::divide(w, a, b)),
-                    Binary::Div if s == Scalar::F64 && self.wants.quotient => {
+                    Binary::Div if s == Scalar::F32 && self.legalize.quotient => {
+                        Some(division::divide(w, a, b))
+                    }
+                    Binary::Div if s == Scalar::F64 && self.legalize.quotient => {
                         return self.cannot("division", s);
                     }
-                    Binary::Div if s.is_int() && self.wants.division => Some(edge_cases::divide(w, a, b)),
-                    Binary::Rem if self.wants.division => Some(edge_cases::remainder(w, a, b)),
-                    Binary::Shl | Binary::Shr if self.wants.shifts => Some(edge_cases::shift(w, op, a, b)),
-                    Binary::Min | Binary::Max if self.wants.extremes_of(s) => {
+                    Binary::Div if s.is_int() && self.legalize.division => Some(edge_cases::divide(w, a, b)),
+                    Binary::Rem if self.legalize.division => Some(edge_cases::remainder(w, a, b)),
+                    Binary::Shl | Binary::Shr if self.legalize.shifts => Some(edge_cases::shift(w, op, a, b)),
+                    Binary::Min | Binary::Max if self.legalize.extremes_of(s) => {
                         Some(edge_cases::extreme(w, op, a, b))
                     }
-                    Binary::CopySign if self.wants.copy_sign => Some(edge_cases::copy_sign(w, a, b)),
+                    Binary::CopySign if self.legalize.copy_sign => Some(edge_cases::copy_sign(w, a, b)),
                     // As it is, or not asked for.
                     _ => None,
                 }
             }
-            Op::Convert(to, a) if to.is_int() && w.scalar(a).is_float() && self.wants.saturation => {
+            Op::Convert(to, a) if to.is_int() && w.scalar(a).is_float() && self.legalize.saturation => {
                 Some(edge_cases::saturate(w, a, to))
             }
-            Op::Unary(Unary::Sqrt, a) if self.wants.root => match w.scalar(a) {
+            Op::Unary(Unary::Sqrt, a) if self.legalize.root => match w.scalar(a) {
                 Scalar::F32 => Some(division::root(w, a)),
                 s => return self.cannot("square root", s),
             },
-            Op::Unary(Unary::Exp2, a) if self.wants.exp2 => Some(exp2::exp2(w, a)),
-            Op::Fma(a, b, c) if self.wants.fused => match w.scalar(a) {
-                Scalar::F32 if self.wants.wide => Some(fma_by_f64::fused(w, a, b, c)),
+            Op::Unary(Unary::Exp2, a) if self.legalize.exp2 => Some(exp2::exp2(w, a)),
+            Op::Fma(a, b, c) if self.legalize.fused => match w.scalar(a) {
+                Scalar::F32 if self.legalize.wide => Some(fma_by_f64::fused(w, a, b, c)),
                 _ => Some(fma_by_integers::fused(w, a, b, c)),
             },
-            Op::Reduce(op, a) if w.scalar(a).is_float() && self.wants.reductions => {
+            Op::Reduce(op, a) if w.scalar(a).is_float() && self.legalize.reductions => {
                 let op = if op == Reduce::Max { Binary::Max } else { Binary::Min };
-                let built = self.wants.extremes_of(w.scalar(a));
+                let built = self.legalize.extremes_of(w.scalar(a));
                 Some(edge_cases::reduce(w, op, a, self.lanes, built))
             }
             // The same everywhere, not asked for, or the emitters' business: they leave no instruction out.

@@ -51,11 +51,11 @@ impl Writer {
     }
     /// A u32 read as i32.
     pub fn signed(&mut self, a: Value) -> Value {
-        self.bits(a, Scalar::I32)
+        self.bitcast(a, Scalar::I32)
     }
     /// An i32 read as u32.
     pub fn unsigned(&mut self, a: Value) -> Value {
-        self.bits(a, Scalar::U32)
+        self.bitcast(a, Scalar::U32)
     }
     pub fn unary(&mut self, op: Unary, a: Value) -> Value {
         self.push(Op::Unary(op, a), self.ty(a))
@@ -72,7 +72,7 @@ impl Writer {
     pub fn convert(&mut self, a: Value, to: Scalar) -> Value {
         self.push(Op::Convert(to, a), self.ty(a).of(to))
     }
-    pub fn bits(&mut self, a: Value, to: Scalar) -> Value {
-        self.push(Op::Bits(to, a), self.ty(a).of(to))
+    pub fn bitcast(&mut self, a: Value, to: Scalar) -> Value {
+        self.push(Op::Bitcast(to, a), self.ty(a).of(to))
     }
 }
