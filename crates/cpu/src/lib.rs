@@ -27,6 +27,7 @@ mod reduce;
 mod runtime;
 mod simd;
 mod sort;
+mod view;
 
 pub use backend::Cpu;
 pub use device::CpuDevice;

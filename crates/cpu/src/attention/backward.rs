@@ -11,7 +11,6 @@ use super::scores::{MaskTile, RowDots, ScoreMask, ScoreRow, SoftmaxGradStep};
 use super::tile_kernel::StridedMatrix;
 use super::{AttentionFloat, AttentionSizes, HeadRows, PaddedRows, TILE, TermBlocks, transposed_keys};
 use crate::CpuDevice;
-use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
@@ -19,6 +18,7 @@ use crate::runtime::parallel::try_for_each_piece;
 use crate::simd::dispatch::run_lanes_on_any_isa;
 use crate::simd::isa::Isa;
 use crate::simd::vector::TermKind;
+use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, HostVec, Result};
@@ -47,7 +47,7 @@ pub(crate) fn attention_grad(
     r: GradInputs<'_>,
 ) -> Result<(HostData, HostData, HostData)> {
     if AttentionSizes::new(&q, &k, &v).empty() {
-        let (to, mask) = (crate::backend::reference_view, mask.map(crate::backend::reference_view));
+        let (to, mask) = (crate::view::reference_view, mask.map(crate::view::reference_view));
         let (o, lse, g) = (to(r.o), to(r.lse), to(r.g));
         return Reference::attention_grad(&ReferenceDevice, a, to(q), to(k), to(v), mask, o, lse, g);
     }

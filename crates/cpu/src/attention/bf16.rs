@@ -16,11 +16,11 @@ use crate::elementwise::convert::nearest_bf16;
 use crate::gemm::{
     NextOperands, PanelsB, RowsA, bf16_pair, has_bf16_dot, multiply_block_into, nr, transpose_block,
 };
-use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use crate::simd::vector::TermKind;
+use crate::view::View;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{DType, HostVec, Precision, Result};
 use elinvar_ops::backend::Attention;

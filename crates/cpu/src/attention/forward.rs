@@ -6,7 +6,6 @@ use super::few_queries::{self, StreamedKeyValues};
 use super::scores::{MaskTile, OnlineSoftmax, ScoreMask, ScoreRow, SoftmaxStep};
 use super::{AttentionFloat, AttentionSizes, HeadRows, TILE, TermBlocks, transposed_keys};
 use crate::CpuDevice;
-use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_two;
@@ -16,6 +15,7 @@ use crate::simd::dispatch::run_lanes_on_any_isa;
 use crate::simd::isa::{Isa, Kernel, dispatch};
 use crate::simd::scalar_lane::ScalarLane;
 use crate::simd::vector::TermKind;
+use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, HostVec, Result};
@@ -33,7 +33,7 @@ pub(crate) fn attention(
     mask: Option<View<'_>>,
 ) -> Result<(HostData, HostData)> {
     if AttentionSizes::new(&q, &k, &v).empty() {
-        let to = crate::backend::reference_view;
+        let to = crate::view::reference_view;
         return Reference::attention(&ReferenceDevice, a, to(q), to(k), to(v), mask.map(to));
     }
     let dtype = q.buffer.dtype();

@@ -17,13 +17,13 @@ pub(crate) use forward::attention;
 
 use crate::CpuDevice;
 use crate::gemm::{Real, transpose_block};
-use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::simd::isa::Isa;
 use crate::simd::vector::TermKind;
+use crate::view::View;
 use bf16::PairedBlocks;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{HostVec, Result};

@@ -2,10 +2,10 @@
 //! of the backward.
 
 use super::{AttentionFloat, AttentionSizes, TILE};
-use crate::lazy::buffer::View;
 use crate::reduce::source::StagedView;
 use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
 use crate::simd::isa::Isa;
+use crate::view::View;
 use elinvar_core::{DType, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;

@@ -29,11 +29,11 @@ use crate::gemm::{
     transpose_block,
 };
 use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
-use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
 use crate::simd::isa::Isa;
+use crate::view::View;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
 use im2col::{Im2col, Im2colTransposed, images};

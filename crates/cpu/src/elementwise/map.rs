@@ -8,15 +8,16 @@
 
 use super::operand;
 use super::operand::{ComputeElement, MAX_BLOCK_ELEMENTS, Operand, common_run, misuse_error};
-use crate::backend::host_view;
 use crate::elementwise::kernels::vector_loop::{self, OperandSlice, VECTOR_CHUNK};
 use crate::layout::copy;
-use crate::lazy::buffer::{CpuBuffer, View};
+use crate::lazy::buffer::CpuBuffer;
 use crate::lazy::fusion;
 use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::{CostHint, is_serial, parallel_fill_hinted, serial_fill};
 use crate::runtime::output::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 use crate::simd::dispatch::SimdFloat;
+use crate::view::View;
+use crate::view::host_view;
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend;

@@ -5,10 +5,10 @@ use super::strided_iter::{StridedIter, gather_runs};
 use crate::elementwise::convert::{self, RoundToOdd};
 use crate::elementwise::operand::{ComputeElement, Operand, misuse_error};
 use crate::layout::kernels::transpose::{TransposeBlocks, transpose_blocks};
-use crate::lazy::buffer::View;
 use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::runtime::output::uninit::{BLOCK_ELEMENTS, CacheBlock, CopyBits, UninitSlice, copy_as_bits};
+use crate::view::View;
 use crate::{CpuDevice, Isa};
 use elinvar_core::{
     DType, Element, HostData, HostVec, Layout, Result, Scalar, bf16, each_data, each_dtype, f16,

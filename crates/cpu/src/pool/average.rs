@@ -2,7 +2,6 @@
 
 use super::{AxisTaps, EvenWindows, PoolPlane, divisor, lanes};
 use crate::CpuDevice;
-use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, INLINE_SUM_MAX_TERMS, each_float};
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::filled;
@@ -10,6 +9,7 @@ use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::output::uninit::UninitSlice;
 use crate::runtime::parallel::try_for_each_piece;
 use crate::simd::isa::{Isa, Kernel, dispatch_formula, dispatch_formula_or_plain};
+use crate::view::View;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{Error, HostData, HostVec, Result, host};
 use elinvar_ops::backend::{Fold, Pool};

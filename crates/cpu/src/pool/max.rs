@@ -4,13 +4,13 @@
 use super::kernels;
 use super::{AxisTaps, EvenWindows, PoolPlane, lanes};
 use crate::CpuDevice;
-use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::{ReduceElement, StagedView};
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::output::uninit::UninitSlice;
 use crate::simd::isa::{Isa, Kernel, dispatch_formula};
+use crate::view::View;
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
 use std::ops::Range;
 

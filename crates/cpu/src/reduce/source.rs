@@ -8,11 +8,11 @@
 use super::kernels::f16_sums;
 use crate::CpuDevice;
 use crate::elementwise::convert;
-use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledData, filled};
 use crate::runtime::output::uninit::UninitSlice;
 use crate::runtime::parallel::for_each_piece;
 use crate::simd::isa::{Isa, Kernel, dispatch};
+use crate::view::View;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
 
 /// A type in which is computed, and how it is read from storage.

@@ -5,7 +5,6 @@ use super::{
     RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS, combine_lanes, join_block_lanes,
 };
 use crate::CpuDevice;
-use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::rowwise::kernel::keeps_terms;
 use crate::reduce::rowwise::term_loop::TERM_CHUNK;
@@ -14,6 +13,7 @@ use crate::runtime::output::column_blocks::{ColumnBlocks, fill_column_blocks};
 use crate::runtime::parallel::try_for_each_piece;
 use crate::simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use crate::simd::isa::Isa;
+use crate::view::View;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
