@@ -142,7 +142,7 @@ impl<'a, C: AttentionFloat> HeadRows<'a, C> {
 /// Rows of heads in whole vectors, which products of tiles read again and again.
 enum PaddedRows<'a, C: AttentionFloat> {
     /// Where they lie.
-    There(HeadRows<'a, C>),
+    InPlace(HeadRows<'a, C>),
     /// Copied, one after the other, each with zeros behind it; how far apart they are.
     Copied(PooledVec<C>, usize),
 }
@@ -158,7 +158,7 @@ impl<'a, C: AttentionFloat> PaddedRows<'a, C> {
         if wide == n && heads.in_place {
             let row_stride = heads.x.rows(0, rows, n).1;
             if row_stride == n || !(row_stride * size_of::<C>()).is_multiple_of(SET_CONFLICT_STRIDE) {
-                return Ok(PaddedRows::There(heads));
+                return Ok(PaddedRows::InPlace(heads));
             }
         }
         let x = &heads.x;
@@ -179,7 +179,7 @@ impl<'a, C: AttentionFloat> PaddedRows<'a, C> {
     /// The rows from one on, counted through all heads, and how far apart those of its head are.
     fn from(&self, row: usize) -> (&[C], usize) {
         match self {
-            PaddedRows::There(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
+            PaddedRows::InPlace(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
             PaddedRows::Copied(x, wide) => (&x[row * wide..], *wide),
         }
     }

@@ -196,14 +196,14 @@ pub(crate) fn fill<T: ComputeElement>(
 }
 
 /// The same by blocks of so many elements.
-fn fill_by<T: ComputeElement, const MOST: usize>(
+fn fill_by<T: ComputeElement, const CAPACITY: usize>(
     isa: Isa,
     operands: &[Operand<'_, T>],
     mut start: usize,
     dst: &mut UninitSlice<'_, T>,
     f: &SliceFormula<'_, T>,
 ) {
-    let mut held: SmallVec<[CacheBlock<T, MOST>; 3]> = SmallVec::new();
+    let mut held: SmallVec<[CacheBlock<T, CAPACITY>; 3]> = SmallVec::new();
     if operands.iter().any(Operand::needs_block) {
         held.extend(operands.iter().map(|_| CacheBlock::with_any_capacity()));
     }
@@ -218,7 +218,7 @@ fn fill_by<T: ComputeElement, const MOST: usize>(
             start += n;
             continue;
         }
-        let n = common_run(operands, start, dst.remaining(), MOST);
+        let n = common_run(operands, start, dst.remaining(), CAPACITY);
         for (block, operand) in held.iter_mut().zip(operands) {
             operand.prepare(isa, block, start, n);
         }

@@ -43,7 +43,7 @@ fn write<T: Element>(d: &CpuDevice, y: &mut HostData, part: &[T], from: &Layout,
     let straight = if crossed {
         ContiguousElements::Copied(straight(d, part, from)?)
     } else {
-        ContiguousElements::There(part)
+        ContiguousElements::InPlace(part)
     };
     let from =
         if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };
@@ -169,7 +169,8 @@ impl<'a> ColumnParts<'a> {
             let in_place =
                 width >= CALL_MIN_ELEMENTS && if narrow { whole } else { !is_transposed(part.layout) };
             let walk = in_place.then_some(walk);
-            let x = if walk.is_some() { ContiguousElements::There(v) } else { elements(d, v, part.layout)? };
+            let x =
+                if walk.is_some() { ContiguousElements::InPlace(v) } else { elements(d, v, part.layout)? };
             parts.push((x, walk, width));
         }
         let columns = self.columns;

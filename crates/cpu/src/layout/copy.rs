@@ -167,7 +167,7 @@ pub(crate) fn to_contiguous(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
 
 /// Elements one after the other: where they lie, or a copy.
 pub(crate) enum ContiguousElements<'a, T> {
-    There(&'a [T]),
+    InPlace(&'a [T]),
     Copied(HostVec<T>),
 }
 
@@ -175,7 +175,7 @@ impl<T> Deref for ContiguousElements<'_, T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         match self {
-            ContiguousElements::There(x) => x,
+            ContiguousElements::InPlace(x) => x,
             ContiguousElements::Copied(x) => x,
         }
     }
@@ -189,7 +189,7 @@ pub(crate) fn elements<'a, T: Element>(
 ) -> Result<ContiguousElements<'a, T>> {
     let n = layout.shape().numel();
     Ok(if n > 0 && layout.is_contiguous() {
-        ContiguousElements::There(&v[layout.offset()..layout.offset() + n])
+        ContiguousElements::InPlace(&v[layout.offset()..layout.offset() + n])
     } else {
         ContiguousElements::Copied(straight(d, v, layout)?)
     })

@@ -292,7 +292,7 @@ impl<T: SortElement> Kernel for LaneMinima<'_, T> {
     type Out = [Rank<T>; MINIMUM_LANES];
     #[inline(always)]
     fn run(self) -> [Rank<T>; MINIMUM_LANES] {
-        let mut least = [T::SortKey::LAST; MINIMUM_LANES];
+        let mut least = [T::SortKey::MAX_RANK; MINIMUM_LANES];
         for chunk in self.x.as_chunks::<MINIMUM_LANES>().0 {
             for l in 0..MINIMUM_LANES {
                 let rank = chunk[l].rank(self.down);
