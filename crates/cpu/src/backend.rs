@@ -6,8 +6,9 @@
 use crate::elementwise::{map, random, update};
 use crate::index::{gather, scatter};
 use crate::layout::{concat, copy};
-use crate::lazy::buffer::{CpuBuffer, View};
+use crate::lazy::buffer::CpuBuffer;
 use crate::runtime::memory;
+use crate::view::{View, host_view, reference_view};
 use crate::{CpuDevice, attention, conv, gemm, lazy, pool, reduce, sort};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
@@ -32,11 +33,6 @@ pub struct Cpu;
 #[used]
 static DROP: fn(Array<Cpu>) = drop;
 
-/// A view of numbers that are there, or are computed now.
-pub(crate) fn host_view<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
-    Ok(View { buffer: v.buffer.data()?, layout: v.layout, dtype: v.dtype })
-}
-
 /// All views, of numbers that are there.
 fn host_views<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
     gemm::contract::try_map_all(x, host_view)
@@ -45,11 +41,6 @@ fn host_views<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[Vi
 /// Views, for the reference.
 fn reference_views<'a>(x: &[BackendView<'a>]) -> Result<Vec<backend::View<'a, Reference>>> {
     x.iter().map(|v| host_view(v).map(reference_view)).collect()
-}
-
-/// A view, for the reference.
-pub(crate) fn reference_view(v: View<'_>) -> backend::View<'_, Reference> {
-    backend::View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
 }
 
 /// The result of a kernel, as a tensor's memory.

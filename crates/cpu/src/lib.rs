@@ -26,6 +26,7 @@ mod pool;
 mod reduce;
 mod runtime;
 mod sort;
+mod view;
 
 pub use backend::Cpu;
 pub use device::CpuDevice;

@@ -1,4 +1,5 @@
-//! Maps that are put off: the bits of the reference, in whatever order, by however many, they are asked for.
+//! Lazy fusion of maps: the bits of the reference, in whatever order and however often results are
+//! read.
 
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::Backend;

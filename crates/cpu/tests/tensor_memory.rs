@@ -1,6 +1,6 @@
-//! The memory of the CPU backend: counted, limited, and used again.
+//! The allocator of the CPU backend: counted, limited, and reused.
 //!
-//! It is the process', so no other tests are in this file, and these take turns.
+//! Its state is the process's, so no other tests are in this file, and these run one at a time.
 
 use elinvar_core::{DType, ErrorKind, Result};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};

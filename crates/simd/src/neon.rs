@@ -9,7 +9,7 @@ macro_rules! register {
         impl Vector for $v {
             type T = $t;
             const LANES: usize = $lanes;
-            const ROWS: usize = $rows;
+            const TILE_ROWS: usize = $rows;
             type Low = Self;
             #[inline(always)]
             unsafe fn low(self) -> Self {

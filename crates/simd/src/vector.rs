@@ -24,13 +24,13 @@ pub trait Vector: Copy {
     /// How many numbers.
     const LANES: usize;
     /// Rows of a full tile that is two registers wide: as many as there are registers for.
-    const ROWS: usize;
+    const TILE_ROWS: usize;
     /// The register of half the size that is its first half, where processors do two of those at once or one of this; or itself.
     type Low: Vector<T = Self::T>;
     /// The first numbers.
     unsafe fn low(self) -> Self::Low;
     /// Are its numbers pairs of bf16?
-    const PAIRS: bool = false;
+    const IS_BF16_PAIRS: bool = false;
     /// Copies of a number.
     unsafe fn splat(v: Self::T) -> Self;
     /// Numbers from memory.
@@ -306,13 +306,13 @@ pub fn half_lanes<T: SimdElement>(isa: Isa) -> usize {
 #[inline]
 pub fn tile_rows<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
-        Level::Plain => Array4::<T>::ROWS,
+        Level::Plain => Array4::<T>::TILE_ROWS,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => T::V256::ROWS,
+        Level::Avx2 => T::V256::TILE_ROWS,
         #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => T::V512::ROWS,
+        Level::Avx512 => T::V512::TILE_ROWS,
         #[cfg(target_arch = "aarch64")]
-        Level::Neon => T::V128::ROWS,
+        Level::Neon => T::V128::TILE_ROWS,
     }
 }
 
@@ -333,7 +333,7 @@ impl<T: SimdElement> Vector for Array4<T> {
     const LANES: usize = 4;
     // On plain x86-64 the fma of a number is a call, beside which it matters little how often a factor is read: tiles of one row take
     // a tenth longer than tiles of four, and these were 75 KB of every program that multiplies.
-    const ROWS: usize = if cfg!(target_arch = "x86_64") { 1 } else { 4 };
+    const TILE_ROWS: usize = if cfg!(target_arch = "x86_64") { 1 } else { 4 };
     type Low = Self;
     #[inline(always)]
     unsafe fn low(self) -> Self {

@@ -44,7 +44,7 @@ macro_rules! register {
         impl Vector for $v {
             type T = $t;
             const LANES: usize = $lanes;
-            const ROWS: usize = $rows;
+            const TILE_ROWS: usize = $rows;
             type Low = $low;
             // (One of the two functions is safe.)
             #[allow(unused_unsafe, reason = "a cast that needs its instruction set, or none")]
@@ -143,13 +143,13 @@ macro_rules! pairs {
         impl Vector for $name {
             type T = f32;
             const LANES: usize = <$v as Vector>::LANES;
-            const ROWS: usize = <$v as Vector>::ROWS;
+            const TILE_ROWS: usize = <$v as Vector>::TILE_ROWS;
             type Low = Self;
             #[inline(always)]
             unsafe fn low(self) -> Self {
                 self
             }
-            const PAIRS: bool = true;
+            const IS_BF16_PAIRS: bool = true;
             #[inline(always)]
             unsafe fn splat(v: f32) -> Self {
                 // SAFETY: the caller's, here and below: the processor has the instruction.

@@ -11,19 +11,19 @@ use super::scores::{MaskTile, RowDots, ScoreMask, ScoreRow, SoftmaxGradStep};
 use super::tile_kernel::StridedMatrix;
 use super::{AttentionFloat, AttentionSizes, HeadRows, PaddedRows, TILE, TermBlocks, transposed_keys};
 use crate::CpuDevice;
-use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::parallel::try_for_each_piece;
+use elinvar_simd::dispatch::run_lanes_on_any_isa;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::vector::TermKind;
+use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend, Fold};
 use elinvar_reference::{Reference, ReferenceDevice};
-use elinvar_simd::dispatch::run_lanes_on_any_isa;
-use elinvar_simd::isa::Isa;
-use elinvar_simd::vector::TermKind;
 use std::ops::Range;
 
 /// What the gradient reads besides q, k, v and the mask.
@@ -47,7 +47,7 @@ pub(crate) fn attention_grad(
     r: GradInputs<'_>,
 ) -> Result<(HostData, HostData, HostData)> {
     if AttentionSizes::new(&q, &k, &v).empty() {
-        let (to, mask) = (crate::backend::reference_view, mask.map(crate::backend::reference_view));
+        let (to, mask) = (crate::view::reference_view, mask.map(crate::view::reference_view));
         let (o, lse, g) = (to(r.o), to(r.lse), to(r.g));
         return Reference::attention_grad(&ReferenceDevice, a, to(q), to(k), to(v), mask, o, lse, g);
     }

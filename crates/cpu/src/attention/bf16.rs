@@ -16,14 +16,14 @@ use crate::elementwise::convert::nearest_bf16;
 use crate::gemm::{
     NextOperands, PanelsB, RowsA, bf16_pair, has_bf16_dot, multiply_block_into, nr, transpose_block,
 };
-use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
+use elinvar_simd::vector::TermKind;
+use crate::view::View;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{DType, HostVec, Precision, Result};
 use elinvar_ops::backend::Attention;
-use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
-use elinvar_simd::vector::TermKind;
 
 /// Pairs of a block of keys.
 const PAIRS_PER_BLOCK: usize = TILE / 2;
@@ -168,7 +168,7 @@ fn rows<C: AttentionFloat>(
 
 /// Rows of what is multiplied: where they lie, or in memory of their own; and how far apart they are.
 pub(super) enum PairedRows<'a, C> {
-    There(&'a [C], usize),
+    InPlace(&'a [C], usize),
     Paired(HostVec<C>, usize),
 }
 
@@ -185,13 +185,13 @@ impl<'a, C: AttentionFloat> PairedRows<'a, C> {
         n: usize,
     ) -> Result<Self> {
         Ok(match kind {
-            TermKind::Elements => PairedRows::There(x, row_stride),
+            TermKind::Elements => PairedRows::InPlace(x, row_stride),
             TermKind::Bf16Pairs => PairedRows::Paired(rows(isa, (x, row_stride), count, n)?, kind.terms(n)),
         })
     }
     pub(super) fn strided(&self) -> StridedMatrix<'_, C> {
         let (data, row) = match self {
-            PairedRows::There(data, row) => (*data, *row),
+            PairedRows::InPlace(data, row) => (*data, *row),
             PairedRows::Paired(data, row) => (&data[..], *row),
         };
         StridedMatrix { data, row, column: 1 }

@@ -6,22 +6,22 @@ use super::few_queries::{self, StreamedKeyValues};
 use super::scores::{MaskTile, OnlineSoftmax, ScoreMask, ScoreRow, SoftmaxStep};
 use super::{AttentionFloat, AttentionSizes, HeadRows, TILE, TermBlocks, transposed_keys};
 use crate::CpuDevice;
-use crate::lazy::buffer::View;
 use crate::reduce::float::{Float, each_float};
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_two;
+use elinvar_simd::uninit::UninitSlice;
 use crate::runtime::scratch::scratch;
+use elinvar_simd::dispatch::run_lanes_on_any_isa;
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::scalar_lane::ScalarLane;
+use elinvar_simd::vector::TermKind;
+use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend};
 use elinvar_ops::lane::Lane;
 use elinvar_reference::{Reference, ReferenceDevice};
-use elinvar_simd::dispatch::run_lanes_on_any_isa;
-use elinvar_simd::isa::{Isa, Kernel, dispatch};
-use elinvar_simd::scalar_lane::ScalarLane;
-use elinvar_simd::uninit::UninitSlice;
-use elinvar_simd::vector::TermKind;
 
 /// o[b, h, l, v] and lse[b, h, l].
 pub(crate) fn attention(
@@ -33,7 +33,7 @@ pub(crate) fn attention(
     mask: Option<View<'_>>,
 ) -> Result<(HostData, HostData)> {
     if AttentionSizes::new(&q, &k, &v).empty() {
-        let to = crate::backend::reference_view;
+        let to = crate::view::reference_view;
         return Reference::attention(&ReferenceDevice, a, to(q), to(k), to(v), mask.map(to));
     }
     let dtype = q.buffer.dtype();

@@ -17,17 +17,17 @@ pub(crate) use forward::attention;
 
 use crate::CpuDevice;
 use crate::gemm::{Real, transpose_block};
-use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::vector::TermKind;
+use crate::view::View;
 use bf16::PairedBlocks;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Attention;
-use elinvar_simd::isa::Isa;
-use elinvar_simd::vector::TermKind;
 use tile_kernel::{COLUMN_MULTIPLE, TileElement};
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
@@ -142,7 +142,7 @@ impl<'a, C: AttentionFloat> HeadRows<'a, C> {
 /// Rows of heads in whole vectors, which products of tiles read again and again.
 enum PaddedRows<'a, C: AttentionFloat> {
     /// Where they lie.
-    There(HeadRows<'a, C>),
+    InPlace(HeadRows<'a, C>),
     /// Copied, one after the other, each with zeros behind it; how far apart they are.
     Copied(PooledVec<C>, usize),
 }
@@ -158,7 +158,7 @@ impl<'a, C: AttentionFloat> PaddedRows<'a, C> {
         if wide == n && heads.in_place {
             let row_stride = heads.x.rows(0, rows, n).1;
             if row_stride == n || !(row_stride * size_of::<C>()).is_multiple_of(SET_CONFLICT_STRIDE) {
-                return Ok(PaddedRows::There(heads));
+                return Ok(PaddedRows::InPlace(heads));
             }
         }
         let x = &heads.x;
@@ -179,7 +179,7 @@ impl<'a, C: AttentionFloat> PaddedRows<'a, C> {
     /// The rows from one on, counted through all heads, and how far apart those of its head are.
     fn from(&self, row: usize) -> (&[C], usize) {
         match self {
-            PaddedRows::There(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
+            PaddedRows::InPlace(heads) => heads.x.rows(row * heads.n, heads.rows, heads.n),
             PaddedRows::Copied(x, wide) => (&x[row * wide..], *wide),
         }
     }

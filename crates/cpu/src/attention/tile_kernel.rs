@@ -47,7 +47,7 @@ impl<T: SimdElement> VectorKernel for TileProduct<T> {
         // SAFETY: the caller's, for the instructions; `chain` checked the sizes.
         unsafe {
             let mut j = 0;
-            if const { V::ROWS >= 12 } {
+            if const { V::TILE_ROWS >= 12 } {
                 j = self.strips::<V, 4, 4>(j);
                 j = self.strips::<V, 8, 2>(j);
                 self.strips::<V, 8, 1>(j);

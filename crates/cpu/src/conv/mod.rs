@@ -29,13 +29,13 @@ use crate::gemm::{
     transpose_block,
 };
 use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
-use crate::lazy::buffer::View;
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
+use elinvar_simd::isa::Isa;
+use crate::view::View;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
-use elinvar_simd::isa::Isa;
 use im2col::{Im2col, Im2colTransposed, images};
 use std::ops::{Deref, Range};
 
@@ -503,7 +503,7 @@ fn flattened<'a>(
     shape: &Shape,
 ) -> Result<(BorrowedOrCopied<&'a HostData, PooledData>, Layout)> {
     Ok(match v.layout.reshape(shape) {
-        Some(l) => (BorrowedOrCopied::There(v.buffer), l),
+        Some(l) => (BorrowedOrCopied::InPlace(v.buffer), l),
         None => (
             BorrowedOrCopied::Copied(PooledData::new(to_contiguous(d, v)?)),
             Layout::contiguous(shape.clone()),
@@ -513,7 +513,7 @@ fn flattened<'a>(
 
 /// Numbers that lie in memory as they are wanted, or a copy, whose memory goes back to the cache.
 enum BorrowedOrCopied<A, B> {
-    There(A),
+    InPlace(A),
     Copied(B),
 }
 
@@ -521,7 +521,7 @@ impl<T: ?Sized, A: Deref<Target = T>, B: Deref<Target = T>> Deref for BorrowedOr
     type Target = T;
     fn deref(&self) -> &T {
         match self {
-            BorrowedOrCopied::There(a) => a,
+            BorrowedOrCopied::InPlace(a) => a,
             BorrowedOrCopied::Copied(b) => b,
         }
     }
@@ -533,7 +533,7 @@ fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<BorrowedOrCopied<&'a
     let copied = |v: HostVec<T>| BorrowedOrCopied::Copied(PooledVec::of(v));
     Ok(match stored_elements::<T>(v.buffer)? {
         StoredElements::Native(data) => match elements(d, data, l)? {
-            ContiguousElements::There(data) => BorrowedOrCopied::There(data),
+            ContiguousElements::InPlace(data) => BorrowedOrCopied::InPlace(data),
             ContiguousElements::Copied(data) => copied(data),
         },
         StoredElements::F16(data) => copied(widened(d, StoredElements::F16(&elements(d, data, l)?), l)?),

@@ -8,12 +8,13 @@
 
 use super::operand;
 use super::operand::{ComputeElement, MAX_BLOCK_ELEMENTS, Operand, common_run, misuse_error};
-use crate::backend::host_view;
 use crate::layout::copy;
-use crate::lazy::buffer::{CpuBuffer, View};
+use crate::lazy::buffer::CpuBuffer;
 use crate::lazy::fusion;
 use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::{CostHint, is_serial, parallel_fill_hinted, serial_fill};
+use crate::view::View;
+use crate::view::host_view;
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend;
@@ -199,14 +200,14 @@ pub(crate) fn fill<T: ComputeElement>(
 }
 
 /// The same by blocks of so many elements.
-fn fill_by<T: ComputeElement, const MOST: usize>(
+fn fill_by<T: ComputeElement, const CAPACITY: usize>(
     isa: Isa,
     operands: &[Operand<'_, T>],
     mut start: usize,
     dst: &mut UninitSlice<'_, T>,
     f: &SliceFormula<'_, T>,
 ) {
-    let mut held: SmallVec<[CacheBlock<T, MOST>; 3]> = SmallVec::new();
+    let mut held: SmallVec<[CacheBlock<T, CAPACITY>; 3]> = SmallVec::new();
     if operands.iter().any(Operand::needs_block) {
         held.extend(operands.iter().map(|_| CacheBlock::with_any_capacity()));
     }
@@ -221,7 +222,7 @@ fn fill_by<T: ComputeElement, const MOST: usize>(
             start += n;
             continue;
         }
-        let n = common_run(operands, start, dst.remaining(), MOST);
+        let n = common_run(operands, start, dst.remaining(), CAPACITY);
         for (block, operand) in held.iter_mut().zip(operands) {
             operand.prepare(isa, block, start, n);
         }

@@ -260,10 +260,10 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
     }
     /// Writes to its own block what [`Operand::piece`] finds there of the elements number `start` to `start + n`, of [`common_run`].
     #[inline]
-    pub(crate) fn prepare<const MOST: usize>(
+    pub(crate) fn prepare<const CAPACITY: usize>(
         &self,
         isa: Isa,
-        block: &mut CacheBlock<T, MOST>,
+        block: &mut CacheBlock<T, CAPACITY>,
         start: usize,
         n: usize,
     ) {
@@ -280,9 +280,9 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
     /// them, if it [needs](Operand::needs_block) one. Inlined, as a piece that is handed on in memory is read as other words than it was
     /// written, and that waits until all results before it have left for the cache.
     #[inline(always)]
-    pub(crate) fn piece<'b, const MOST: usize>(
+    pub(crate) fn piece<'b, const CAPACITY: usize>(
         &'b self,
-        block: Option<&'b CacheBlock<T, MOST>>,
+        block: Option<&'b CacheBlock<T, CAPACITY>>,
         start: usize,
         n: usize,
     ) -> OperandSlice<'b, T> {
@@ -317,14 +317,14 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
         }
     }
     /// The elements number `start` to `start + n`, whatever they are; `block` is this operand's own.
-    pub(crate) fn part<'b, const MOST: usize>(
+    pub(crate) fn part<'b, const CAPACITY: usize>(
         &'b self,
         isa: Isa,
-        block: &'b mut CacheBlock<T, MOST>,
+        block: &'b mut CacheBlock<T, CAPACITY>,
         start: usize,
         n: usize,
     ) -> &'b [T] {
-        debug_assert!(MOST <= MAX_BLOCK_ELEMENTS);
+        debug_assert!(CAPACITY <= MAX_BLOCK_ELEMENTS);
         if let Some(x) = self.in_place(start, n) {
             return x;
         }

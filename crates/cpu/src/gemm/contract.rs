@@ -11,7 +11,7 @@ use super::{
 };
 use crate::CpuDevice;
 use crate::elementwise::convert;
-use crate::lazy::buffer::View;
+use crate::view::View;
 use elinvar_core::{DType, Error, HostData, HostVec, Layout, Precision, Result};
 use elinvar_ops::backend::Epilogue;
 

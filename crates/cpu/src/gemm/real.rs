@@ -5,17 +5,15 @@ use super::operand::StoredElements;
 use super::{BatchedMatrix, TileEpilogue, bf16, contract};
 use crate::CpuDevice;
 use crate::conv::{self, ConvGemm};
-use crate::runtime::scratch::ScratchPool;
-use elinvar_core::{HostData, HostVec, Precision, Result};
+use crate::runtime::scratch::ScratchElement;
 use elinvar_simd::dispatch::SimdFloat;
 use elinvar_simd::vector::SimdElement;
+use elinvar_core::{HostData, HostVec, Precision, Result};
 
 /// f32 or f64: a type in which contractions are computed.
-pub(crate) trait Real: SimdElement + SimdFloat {
+pub(crate) trait Real: SimdElement + SimdFloat + ScratchElement {
     /// Stored numbers that are computed in this type.
     fn numbers(data: &HostData) -> Option<StoredElements<'_, Self>>;
-    /// Memory of this thread for use in between.
-    fn scratch_pool() -> &'static std::thread::LocalKey<ScratchPool<Self>>;
     /// A batch of products, sizes b, m, k, n, exact or fast: the generic function, compiled here once for each type. What calls it is
     /// generic over an epilogue and compiled in every crate that uses one, and would take all kernels along.
     ///
@@ -63,10 +61,6 @@ impl Real for f32 {
             }
         }
     }
-    fn scratch_pool() -> &'static std::thread::LocalKey<ScratchPool<f32>> {
-        thread_local! { static SHELF: ScratchPool<f32> = const { ScratchPool::new(Vec::new()) } }
-        &SHELF
-    }
     fn products(
         d: &CpuDevice,
         p: Precision,
@@ -99,10 +93,6 @@ impl Real for f64 {
             | HostData::U8(_)
             | HostData::Bool(_) => None,
         }
-    }
-    fn scratch_pool() -> &'static std::thread::LocalKey<ScratchPool<f64>> {
-        thread_local! { static SHELF: ScratchPool<f64> = const { ScratchPool::new(Vec::new()) } }
-        &SHELF
     }
     fn products(
         d: &CpuDevice,

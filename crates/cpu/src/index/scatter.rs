@@ -14,16 +14,16 @@
 use crate::elementwise::operand::{MAX_BLOCK_ELEMENTS, misuse_error};
 use crate::layout::copy::{ContiguousElements, cast_halves, elements, to_contiguous};
 use crate::layout::strided_iter::StridedIter;
-use crate::lazy::buffer::View;
 use crate::lazy::fusion::SingleMap;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::output::column_blocks::{BlockedMatrices, fill_column_blocks};
 use crate::runtime::output::parallel_fill::{fill_pieces, parallel_fill};
+use elinvar_simd::uninit::{CacheBlock, UninitSlice};
+use crate::view::View;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host};
 use elinvar_ops::backend::{self, Scatter};
 use elinvar_ops::int::Int;
-use elinvar_simd::uninit::{CacheBlock, UninitSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -157,8 +157,11 @@ fn run<T: Element>(
         T::slice(src.buffer).ok_or_else(|| misuse_error("a scatter of another type", src.buffer.dtype()))?;
     let x = elements(d, x, src.layout)?;
     let is_one = StridedIter::new(layout).is_one();
-    let all =
-        if is_one { ContiguousElements::There(&base[layout.offset()..]) } else { elements(d, base, layout)? };
+    let all = if is_one {
+        ContiguousElements::InPlace(&base[layout.offset()..])
+    } else {
+        elements(d, base, layout)?
+    };
     let base = ScatterBase { elements: &all, is_one };
     // A stripe that is far beyond any cache would be memory twice for nothing.
     let is_long = !plan.for_all && size_of::<T>() * plan.size > PART_BYTES;
@@ -175,7 +178,7 @@ fn run<T: Element>(
 /// The elements that are written or added.
 enum ScatterSource<'a, T> {
     /// One after the other.
-    There(&'a [T]),
+    InPlace(&'a [T]),
     /// Made when they are needed, from a number on.
     Made(&'a (dyn Fn(usize, &mut UninitSlice<'_, T>) + Sync)),
 }
@@ -209,7 +212,7 @@ pub(crate) fn scatter_of_map(
     let fill = |start: usize, dst: &mut UninitSlice<'_, f32>| ready.fill(start, dst);
     let is_one = StridedIter::new(base.layout).is_one();
     let offset = base.layout.offset();
-    let all = if is_one { ContiguousElements::There(&v[offset..]) } else { elements(d, v, base.layout)? };
+    let all = if is_one { ContiguousElements::InPlace(&v[offset..]) } else { elements(d, v, base.layout)? };
     let base = ScatterBase { elements: &all, is_one };
     by_target(d, &base, &ScatterSource::Made(&fill), &plan, &sources, |y, x| *y += x)
         .map(|y| Some(HostData::F32(y)))
@@ -288,7 +291,7 @@ fn by_target<T: Element>(
         let mut made: &[T] = &[];
         for row in start / size..(start + dst.remaining()) / size {
             let x = match x {
-                ScatterSource::There(x) => &x[row * count..][..count],
+                ScatterSource::InPlace(x) => &x[row * count..][..count],
                 ScatterSource::Made(fill) => {
                     if made.is_empty() {
                         // As many rows as a block has room for.
@@ -357,7 +360,7 @@ fn slabs<T: Element>(
         && plan.outer > 1
         && let Some(sources) = RowSources::new(plan.of_slab(0), plan.size)?
     {
-        return by_target(d, base, &ScatterSource::There(x), plan, &sources, f);
+        return by_target(d, base, &ScatterSource::InPlace(x), plan, &sources, f);
     }
     parallel_fill(d, plan.outer * of_slab, of_slab, &|start, dst: &mut UninitSlice<'_, T>| {
         let mut missed = false;

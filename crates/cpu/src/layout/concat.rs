@@ -4,11 +4,11 @@ use super::copy::{ContiguousElements, elements, fill, is_transposed, straight};
 use super::strided_iter::{StridedIter, gather_runs};
 use crate::CpuDevice;
 use crate::elementwise::operand::misuse_error;
-use crate::lazy::buffer::View;
 use crate::runtime::output::parallel_fill::parallel_fill;
+use elinvar_simd::uninit::UninitSlice;
+use crate::view::View;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
 use elinvar_reference::Cell;
-use elinvar_simd::uninit::UninitSlice;
 use std::borrow::Cow;
 
 /// A tensor of `shape` filled with `value`, into which the parts are written one after the other.
@@ -43,7 +43,7 @@ fn write<T: Element>(d: &CpuDevice, y: &mut HostData, part: &[T], from: &Layout,
     let straight = if crossed {
         ContiguousElements::Copied(straight(d, part, from)?)
     } else {
-        ContiguousElements::There(part)
+        ContiguousElements::InPlace(part)
     };
     let from =
         if crossed { Cow::Owned(Layout::contiguous(from.shape().clone())) } else { Cow::Borrowed(from) };
@@ -169,7 +169,8 @@ impl<'a> ColumnParts<'a> {
             let in_place =
                 width >= CALL_MIN_ELEMENTS && if narrow { whole } else { !is_transposed(part.layout) };
             let walk = in_place.then_some(walk);
-            let x = if walk.is_some() { ContiguousElements::There(v) } else { elements(d, v, part.layout)? };
+            let x =
+                if walk.is_some() { ContiguousElements::InPlace(v) } else { elements(d, v, part.layout)? };
             parts.push((x, walk, width));
         }
         let columns = self.columns;

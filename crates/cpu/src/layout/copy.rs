@@ -5,15 +5,15 @@ use super::strided_iter::{StridedIter, gather_runs};
 use crate::elementwise::convert::{self, RoundToOdd};
 use crate::elementwise::operand::{ComputeElement, Operand, misuse_error};
 use crate::layout::kernels::transpose::{TransposeBlocks, transpose_blocks};
-use crate::lazy::buffer::View;
 use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::parallel_fill;
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, CopyBits, UninitSlice, copy_as_bits};
+use crate::view::View;
 use crate::{CpuDevice, Isa};
 use elinvar_core::{
     DType, Element, HostData, HostVec, Layout, Result, Scalar, bf16, each_data, each_dtype, f16,
 };
 use elinvar_reference::Cell;
-use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, CopyBits, UninitSlice, copy_as_bits};
 use std::ops::Deref;
 
 /// `len` copies of a value.
@@ -167,7 +167,7 @@ pub(crate) fn to_contiguous(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
 
 /// Elements one after the other: where they lie, or a copy.
 pub(crate) enum ContiguousElements<'a, T> {
-    There(&'a [T]),
+    InPlace(&'a [T]),
     Copied(HostVec<T>),
 }
 
@@ -175,7 +175,7 @@ impl<T> Deref for ContiguousElements<'_, T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         match self {
-            ContiguousElements::There(x) => x,
+            ContiguousElements::InPlace(x) => x,
             ContiguousElements::Copied(x) => x,
         }
     }
@@ -189,7 +189,7 @@ pub(crate) fn elements<'a, T: Element>(
 ) -> Result<ContiguousElements<'a, T>> {
     let n = layout.shape().numel();
     Ok(if n > 0 && layout.is_contiguous() {
-        ContiguousElements::There(&v[layout.offset()..layout.offset() + n])
+        ContiguousElements::InPlace(&v[layout.offset()..layout.offset() + n])
     } else {
         ContiguousElements::Copied(straight(d, v, layout)?)
     })

@@ -6,7 +6,7 @@ use super::gather::DeferredGather;
 use crate::CpuDevice;
 use crate::gemm::{MatrixPlace, PrepackedB, UseCounter};
 use crate::runtime::memory::{self, PooledData};
-use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, Shape};
+use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -301,23 +301,5 @@ impl Node {
                 deferred.data.get_mut().expect("numbers that were read are there").data_mut()
             }
         }
-    }
-}
-
-/// A strided look at numbers that are there.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    /// The memory.
-    pub(crate) buffer: &'a HostData,
-    /// Where the elements lie in it.
-    pub(crate) layout: &'a Layout,
-    /// The type of the elements.
-    pub(crate) dtype: DType,
-}
-
-impl View<'_> {
-    /// The shape of the view.
-    pub(crate) fn shape(&self) -> &Shape {
-        self.layout.shape()
     }
 }

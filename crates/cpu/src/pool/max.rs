@@ -4,14 +4,14 @@
 use super::kernels;
 use super::{AxisTaps, EvenWindows, PoolPlane, lanes};
 use crate::CpuDevice;
-use crate::lazy::buffer::View;
 use crate::reduce::float::Float;
 use crate::reduce::source::{ReduceElement, StagedView};
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
-use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
-use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
 use elinvar_simd::uninit::UninitSlice;
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
+use crate::view::View;
+use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
 use std::ops::Range;
 
 /// The largest elements of the windows, or their places.
@@ -168,7 +168,7 @@ fn by_columns<O: kernels::PoolOutcome>(
 /// Where the results of windows go: the largest elements, or their places.
 trait WindowSink<T> {
     /// Are places wanted?
-    const PLACES: bool;
+    const WANTS_PLACES: bool;
     /// The next windows.
     fn take(&mut self, best: &[T], places: &[i64]);
 }
@@ -177,7 +177,7 @@ trait WindowSink<T> {
 struct ElementSink<'a, 'r, T>(&'a mut UninitSlice<'r, T>);
 
 impl<T: Copy> WindowSink<T> for ElementSink<'_, '_, T> {
-    const PLACES: bool = false;
+    const WANTS_PLACES: bool = false;
     #[inline(always)]
     fn take(&mut self, best: &[T], _: &[i64]) {
         self.0.copy(best);
@@ -188,7 +188,7 @@ impl<T: Copy> WindowSink<T> for ElementSink<'_, '_, T> {
 struct PlaceSink<'a, 'r>(&'a mut UninitSlice<'r, i64>);
 
 impl<T> WindowSink<T> for PlaceSink<'_, '_> {
-    const PLACES: bool = true;
+    const WANTS_PLACES: bool = true;
     #[inline(always)]
     fn take(&mut self, _: &[T], places: &[i64]) {
         self.0.copy(places);
@@ -281,7 +281,7 @@ impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> MaxPool<'_, T, R> {
         let p = self.plane;
         let (first, count) = (p.axes[2][window].first, p.axes[2][window].count);
         let at = (a.first * p.size[1] + b.first) * p.size[2] + first;
-        if !R::PLACES
+        if !R::WANTS_PLACES
             && STEP == 2
             && let Some(best) = self.pairs::<L>(a, b, at, count)
         {
@@ -299,7 +299,7 @@ impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> MaxPool<'_, T, R> {
                     for l in 0..L {
                         let wins = wins(v[l], best[l]);
                         best[l] = if wins { v[l] } else { best[l] };
-                        if R::PLACES {
+                        if R::WANTS_PLACES {
                             found[l] = if wins { tap as i32 } else { found[l] };
                         }
                     }
@@ -307,7 +307,7 @@ impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> MaxPool<'_, T, R> {
             }
         }
         let mut places = [0; L];
-        if R::PLACES {
+        if R::WANTS_PLACES {
             for l in 0..L {
                 places[l] = (at + l * step) as i64 + i64::from(found[l]);
             }

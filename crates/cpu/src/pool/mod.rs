@@ -7,10 +7,11 @@ mod max;
 
 pub(crate) use average::avg_pool_grad;
 
-use crate::backend::host_view;
-use crate::lazy::buffer::{CpuBuffer, View};
+use crate::lazy::buffer::CpuBuffer;
 use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::StagedView;
+use crate::view::View;
+use crate::view::host_view;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::Result;
 use elinvar_core::host::with_capacity;

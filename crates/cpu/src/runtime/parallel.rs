@@ -121,7 +121,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     /// More than any work that is not shared.
-    const LONG: f64 = 1e9;
+    const LONG_JOB_NS: f64 = 1e9;
 
     #[test]
     fn tasks_in_turn_are_each_done_once_and_the_first_ones_in_order() {
@@ -130,7 +130,7 @@ mod tests {
             for count in [0, 1, 2, 3, 7, 64, 1000] {
                 let mut tasks: Vec<(usize, usize)> = (0..count).map(|i| (i, 0)).collect();
                 let calls = AtomicUsize::new(0);
-                try_drain_tasks(&d, &mut tasks, LONG, &|next| {
+                try_drain_tasks(&d, &mut tasks, LONG_JOB_NS, &|next| {
                     calls.fetch_add(1, Relaxed);
                     let lane = count.div_ceil(threads.min(count).max(1)).max(1);
                     let mut before: Option<usize> = None;
@@ -157,7 +157,7 @@ mod tests {
         for threads in [1, 3] {
             let d = CpuDevice::new(Isa::best(), threads).unwrap();
             let mut tasks: Vec<usize> = (0..100).collect();
-            let e = try_drain_tasks(&d, &mut tasks, LONG, &|next| {
+            let e = try_drain_tasks(&d, &mut tasks, LONG_JOB_NS, &|next| {
                 while let Some(&mut i) = next() {
                     if i == 70 {
                         return Err(Error::argument("the seventieth"));

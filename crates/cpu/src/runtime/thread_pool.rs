@@ -270,14 +270,14 @@ impl ThreadPool {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    const LONG: f64 = 1e9;
+    const LONG_JOB_NS: f64 = 1e9;
 
     #[test]
     fn every_task_is_done_once() {
         for count in [1, 2, 3, 8] {
             let threads = ThreadPool::new(count).unwrap();
             for tasks in [0, 1, 2, 3, 7, 64, 1000] {
-                for ns in [0.0, PARALLEL_MIN_NS, LONG] {
+                for ns in [0.0, PARALLEL_MIN_NS, LONG_JOB_NS] {
                     let done: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
                     threads.run(tasks, ns, &|i| {
                         done[i].fetch_add(1, Relaxed);
@@ -296,7 +296,7 @@ mod tests {
         let threads = ThreadPool::new(3).unwrap();
         for (len, piece) in [(0, 1), (1, 5), (10, 3), (1000, 1), (1000, 64)] {
             let mut all = vec![0usize; len];
-            threads.chunks(&mut all, piece, LONG, &|i, part| {
+            threads.chunks(&mut all, piece, LONG_JOB_NS, &|i, part| {
                 part.iter_mut().enumerate().for_each(|(k, x)| *x += i * piece + k + 1);
             });
             assert!(all.iter().enumerate().all(|(i, &x)| x == i + 1), "{len} by {piece}");
@@ -306,8 +306,8 @@ mod tests {
     #[test]
     fn tasks_may_have_tasks() {
         let (threads, sum) = (ThreadPool::new(3).unwrap(), AtomicUsize::new(0));
-        threads.run(10, LONG, &|i| {
-            threads.run(10, LONG, &|k| {
+        threads.run(10, LONG_JOB_NS, &|i| {
+            threads.run(10, LONG_JOB_NS, &|k| {
                 sum.fetch_add(i * 10 + k, Relaxed);
             });
         });
@@ -321,7 +321,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        threads.run(5, LONG, &|i| {
+                        threads.run(5, LONG_JOB_NS, &|i| {
                             sum.fetch_add(i, Relaxed);
                         });
                     }
@@ -359,14 +359,14 @@ mod tests {
         let threads = ThreadPool::new(2).unwrap();
         let done = AtomicUsize::new(0);
         let all = catch_unwind(AssertUnwindSafe(|| {
-            threads.run(20, LONG, &|i| {
+            threads.run(20, LONG_JOB_NS, &|i| {
                 done.fetch_add(1, Relaxed);
                 assert!(i != 3, "task three");
             });
         }));
         assert_eq!(all.unwrap_err().downcast_ref::<&str>(), Some(&"task three"));
         assert_eq!(done.load(Relaxed), 20, "the others are done");
-        threads.run(20, LONG, &|_| {
+        threads.run(20, LONG_JOB_NS, &|_| {
             done.fetch_add(1, Relaxed);
         });
         assert_eq!(done.into_inner(), 40);
@@ -377,7 +377,7 @@ mod tests {
         let (threads, done) = (ThreadPool::new(2).unwrap(), AtomicUsize::new(0));
         for _ in 0..5 {
             thread::sleep(2 * PARK_AFTER);
-            threads.run(2, LONG, &|_| {
+            threads.run(2, LONG_JOB_NS, &|_| {
                 done.fetch_add(1, Relaxed);
             });
         }

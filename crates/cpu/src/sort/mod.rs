@@ -9,13 +9,13 @@ mod network;
 mod radix;
 
 use crate::CpuDevice;
-use crate::lazy::buffer::View;
 use crate::reduce::source::{ReduceElement, StagedView, row_major_copy, staged};
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
+use elinvar_simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
+use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, HostVec, Result, bf16, each_data, f16};
-use elinvar_simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
 use radix::SortKey;
 
 /// A type whose elements have an order.
@@ -292,7 +292,7 @@ impl<T: SortElement> Kernel for LaneMinima<'_, T> {
     type Out = [Rank<T>; MINIMUM_LANES];
     #[inline(always)]
     fn run(self) -> [Rank<T>; MINIMUM_LANES] {
-        let mut least = [T::SortKey::LAST; MINIMUM_LANES];
+        let mut least = [T::SortKey::MAX_RANK; MINIMUM_LANES];
         for chunk in self.x.as_chunks::<MINIMUM_LANES>().0 {
             for l in 0..MINIMUM_LANES {
                 let rank = chunk[l].rank(self.down);

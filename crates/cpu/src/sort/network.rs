@@ -82,8 +82,8 @@ impl<T: SortElement> Kernel for SortShortRows<'_, '_, '_, T> {
                 count += 1;
             }
         }
-        let mut keys = [[T::SortKey::new(T::SortKey::LAST, 0); ROWS_PER_STEP]; MAX_ELEMENTS];
-        let mut ranks = [T::SortKey::LAST; ROWS_PER_STEP * MAX_ELEMENTS];
+        let mut keys = [[T::SortKey::new(T::SortKey::MAX_RANK, 0); ROWS_PER_STEP]; MAX_ELEMENTS];
+        let mut ranks = [T::SortKey::MAX_RANK; ROWS_PER_STEP * MAX_ELEMENTS];
         let (mut sorted, mut from) =
             ([T::ZERO; ROWS_PER_STEP * MAX_ELEMENTS], [0i64; ROWS_PER_STEP * MAX_ELEMENTS]);
         for x in x.chunks(ROWS_PER_STEP * n) {

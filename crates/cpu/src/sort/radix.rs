@@ -14,7 +14,7 @@ pub(crate) trait SortKey: Copy + Ord + Send + Sync + Sized {
     /// Many keys.
     type Keys: DerefMut<Target = [Self]> + Sync;
     /// The greatest rank, and the greatest place.
-    const LAST: Self::Rank;
+    const MAX_RANK: Self::Rank;
     const MAX_PLACE: usize;
     fn new(rank: Self::Rank, place: usize) -> Self;
     fn rank(self) -> Self::Rank;
@@ -34,7 +34,7 @@ pub(crate) trait SortKey: Copy + Ord + Send + Sync + Sized {
 impl SortKey for u128 {
     type Rank = u64;
     type Keys = Vec<u128>;
-    const LAST: u64 = u64::MAX;
+    const MAX_RANK: u64 = u64::MAX;
     const MAX_PLACE: usize = u64::MAX as usize;
     #[inline(always)]
     fn new(rank: u64, place: usize) -> u128 {
@@ -76,7 +76,7 @@ fn digit(key: i64, number: usize) -> usize {
 impl SortKey for i64 {
     type Rank = u32;
     type Keys = PooledVec<i64>;
-    const LAST: u32 = u32::MAX;
+    const MAX_RANK: u32 = u32::MAX;
     const MAX_PLACE: usize = u32::MAX as usize;
     #[inline(always)]
     fn new(rank: u32, place: usize) -> i64 {

@@ -1,4 +1,4 @@
-//! What the tests share: devices, operands, and the comparison.
+//! Shared by the tests: devices, operands, comparison.
 
 use crate::data::{Data, Numbers};
 use crate::dice::{Dice, Values};

@@ -1,7 +1,8 @@
-//! The bits of the reference, for every instruction set of this processor and several numbers of threads.
+//! The bits of the reference, for every instruction set of this processor and several numbers of
+//! threads.
 
-mod assemble;
 mod common;
+mod concat;
 #[path = "../common/data.rs"]
 mod data;
 #[allow(dead_code, reason = "other tests draw more than these do")]

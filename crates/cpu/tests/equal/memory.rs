@@ -1,4 +1,4 @@
-//! Copies, conversions, assembled tensors, filled and random memory.
+//! Copies, conversions, concatenation, filled and random memory.
 
 use crate::common::{Operand, devices, same};
 use crate::data::Data;

@@ -1,4 +1,4 @@
-//! Updates where numbers lie: the reference's bits, and nothing that anybody else sees changes.
+//! In-place updates: the reference's bits, and no other tensor changes.
 
 use crate::common::{Operand, devices, same};
 use crate::data::Numbers;

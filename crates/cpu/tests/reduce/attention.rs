@@ -1,3 +1,5 @@
+//! Attention and its gradient against the reference, by bits.
+
 use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, HostData, Layout, Shape};

@@ -1,4 +1,4 @@
-//! Random operands in awkward memory, and comparison with the reference by bits.
+//! Random operands with awkward layouts, and comparison with the reference by bits.
 
 use crate::data::{Data, Numbers};
 use elinvar_core::philox::Stream;

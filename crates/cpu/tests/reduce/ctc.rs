@@ -1,4 +1,5 @@
-//! All steps of a lattice at once, against its definition element by element, and ctc_loss against the reference, which takes them one by one.
+//! The CTC lattice against its definition element by element, and ctc_loss against the reference,
+//! which takes it step by step.
 
 use super::common::*;
 use crate::data::Data;

@@ -1,3 +1,5 @@
+//! Folds (sum, product, max, min) against the reference, by bits.
+
 use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, Layout, Shape};

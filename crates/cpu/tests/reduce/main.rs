@@ -1,14 +1,15 @@
-//! Work along axes against the reference, by bits.
+//! Reductions, scans, sorting, pooling, row-wise formulas and attention against the reference, by
+//! bits.
 
 mod attention;
-mod columns;
+mod attention_bf16;
 mod common;
 mod ctc;
 #[path = "../common/data.rs"]
 mod data;
-mod fast_attention;
 mod fold;
-mod others;
 #[path = "../common/processor.rs"]
 mod processor;
-mod rows;
+mod rowwise;
+mod scan_sort_pool;
+mod with_column_sums;

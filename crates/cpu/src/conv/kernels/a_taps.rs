@@ -124,8 +124,8 @@ impl<T: Real> VectorKernel for TapTiles<'_, T> {
                     let before = accumulate_in_place(c, step, first);
                     let tile = RegisterTile { a: side, b, k, c, step, cols: (cols - j).min(w), before };
                     match threes.len() {
-                        4.. if const { V::ROWS >= 12 } => tile.wide::<12>(),
-                        2.. if const { V::ROWS >= 6 } => tile.wide::<6>(),
+                        4.. if const { V::TILE_ROWS >= 12 } => tile.wide::<12>(),
+                        2.. if const { V::TILE_ROWS >= 6 } => tile.wide::<6>(),
                         _ => tile.wide::<3>(),
                     }
                 } / TAPS_PER_ADDRESS;

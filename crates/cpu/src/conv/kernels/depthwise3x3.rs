@@ -171,7 +171,7 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
         let (units, mut unit) = (self.planes.starts.len(), 0);
         while unit < units {
             // Beside nine weights, three sums for each register side by side: four where there are 32 registers.
-            let side = self.planes.side_by_side(unit, (V::ROWS / 3).max(1));
+            let side = self.planes.side_by_side(unit, (V::TILE_ROWS / 3).max(1));
             // SAFETY: the caller's; there are so many starts, and those between see nothing beside the plane. A row that is
             // narrower than a register has one start.
             unsafe {

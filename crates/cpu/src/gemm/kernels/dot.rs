@@ -129,9 +129,9 @@ unsafe fn full<V: GatherVector, S: StoredAs<V::T>>(
                 V::prefetch_l2(a.wrapping_offset(lane * step[0]).wrapping_add(t).cast());
                 V::prefetch_l2(b.wrapping_offset(lane * step[1]).wrapping_add(t).cast());
             }
-            for t in (t..t + line).step_by(S::TERMS) {
+            for t in (t..t + line).step_by(S::TERMS_PER_LOAD) {
                 let (lhs, rhs) = (S::terms::<V>(a.add(t), step[0]), S::terms::<V>(b.add(t), step[1]));
-                each_row!(S::TERMS, up to 8, u => {
+                each_row!(S::TERMS_PER_LOAD, up to 8, u => {
                     sum = lhs[u % 8].fma(rhs[u % 8], sum);
                 });
             }

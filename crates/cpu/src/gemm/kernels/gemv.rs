@@ -99,7 +99,7 @@ impl<T: Real, S: StoredAs<T>> VectorKernel for GemvKernel<'_, T, S> {
         while j < cols {
             // Two registers of columns, one chain of which waits while the other goes on; of eight rows one is chains enough. The
             // last columns, which fill no register, are computed together with some before them, a second time.
-            let wide = const { V::ROWS >= 6 } && rows <= 4 && cols >= 2 * V::LANES;
+            let wide = const { V::TILE_ROWS >= 6 } && rows <= 4 && cols >= 2 * V::LANES;
             let width = if wide { 2 * V::LANES } else { V::LANES };
             j = j.min(cols.saturating_sub(width));
             let mut i = 0;
@@ -120,12 +120,12 @@ impl<T: Real, S: StoredAs<T>> VectorKernel for GemvKernel<'_, T, S> {
                     // There are few kinds to compile: three rows take as long as four, which is less than two and one take.
                     i += match rows - i {
                         _ if cols < V::LANES => p.single(cols),
-                        _ if const { V::ROWS == 1 } => p.run::<1, 1>(),
-                        n if const { V::ROWS >= 6 } && !wide && n > 2 => p.run::<8, 1>(),
-                        n if const { V::ROWS >= 6 } && wide && n > 2 => p.run::<4, 2>(),
-                        n if const { V::ROWS >= 6 } && wide && n == 2 => p.run::<2, 2>(),
-                        _ if const { V::ROWS >= 6 } && wide => p.run::<1, 2>(),
-                        n if const { V::ROWS < 6 } && n > 2 => p.run::<4, 1>(),
+                        _ if const { V::TILE_ROWS == 1 } => p.run::<1, 1>(),
+                        n if const { V::TILE_ROWS >= 6 } && !wide && n > 2 => p.run::<8, 1>(),
+                        n if const { V::TILE_ROWS >= 6 } && wide && n > 2 => p.run::<4, 2>(),
+                        n if const { V::TILE_ROWS >= 6 } && wide && n == 2 => p.run::<2, 2>(),
+                        _ if const { V::TILE_ROWS >= 6 } && wide => p.run::<1, 2>(),
+                        n if const { V::TILE_ROWS < 6 } && n > 2 => p.run::<4, 1>(),
                         _ => p.run::<1, 1>(),
                     };
                 }
@@ -194,7 +194,7 @@ impl<V: GatherVector, S: StoredAs<V::T>> GemvTile<V, S> {
     #[inline(always)]
     unsafe fn run<const R: usize, const G: usize>(&self) -> usize {
         let line = 64 / size_of::<S::Number>();
-        let terms = S::TERMS;
+        let terms = S::TERMS_PER_LOAD;
         let at: [usize; R] = std::array::from_fn(|r| r.min(self.rows - 1) * self.a_step);
         // SAFETY: row r < `rows`, column j < G * LANES and term t < k are there.
         unsafe {
@@ -223,7 +223,7 @@ impl<V: GatherVector, S: StoredAs<V::T>> GemvTile<V, S> {
                                 }
                                 let rhs = S::terms::<V>(b, self.b_step);
                                 let a = self.a.add(t);
-                                each_row!(S::TERMS, up to 8, u => {
+                                each_row!(S::TERMS_PER_LOAD, up to 8, u => {
                                     each_row!(R, up to 8, r => {
                                         let lhs = V::splat(*a.add(at[r] + u));
                                         sums[r][g] = lhs.fma(rhs[u % 8], sums[r][g]);

@@ -159,15 +159,15 @@ impl<T: Real> MicrokernelLoop<'_, T> {
         let w = 2 * V::LANES;
         let mut row_prefetch = RowPrefetch::of(&b.after);
         // Of few tiles, each fetches more of the next panel. Pairs are never packed before.
-        let tiles = rows / V::ROWS;
-        let dense = const { V::ROWS == PREFETCH_ALL_ROWS && !V::PAIRS && has_extra_tiles::<T>() }
+        let tiles = rows / V::TILE_ROWS;
+        let dense = const { V::TILE_ROWS == PREFETCH_ALL_ROWS && !V::IS_BF16_PAIRS && has_extra_tiles::<T>() }
             && b.after.is_far
             && (1..PANEL_PREFETCH_MIN_TILES).contains(&tiles);
         let mut j = 0;
         while j < cols {
             // One or two rows are too few chains in one panel.
             let side = match (rows, (cols - j) / w) {
-                _ if const { V::ROWS == 1 } => 1,
+                _ if const { V::TILE_ROWS == 1 } => 1,
                 (1, FEW_ROWS_PANELS..) => FEW_ROWS_PANELS,
                 (2, 2..) => 2,
                 _ => 1,
@@ -202,7 +202,7 @@ impl<T: Real> MicrokernelLoop<'_, T> {
                         before: before.map(|(at, step)| (at.add(i * step + j), step)),
                     };
                     i += match side {
-                        _ if const { V::ROWS == 1 } => t.wide::<1>(),
+                        _ if const { V::TILE_ROWS == 1 } => t.wide::<1>(),
                         FEW_ROWS_PANELS => t.side::<1, FEW_ROWS_PANELS>(),
                         2 => t.side::<2, 2>(),
                         _ if const { has_extra_tiles::<T>() }
@@ -285,7 +285,7 @@ impl<V: Vector> ColumnsOfB<V> for PanelB<V> {
                 *rhs = V::load(self.at.add(v * V::LANES));
                 // A panel that was not packed has a term on each page, which no hardware foresees. The tallest tiles have
                 // packed panels, or such as stay in the second-level cache.
-                if R < V::ROWS {
+                if R < V::TILE_ROWS {
                     V::prefetch_l1(self.at.wrapping_add(PREFETCH_TERMS * self.next + v * V::LANES));
                 }
             }
@@ -295,7 +295,7 @@ impl<V: Vector> ColumnsOfB<V> for PanelB<V> {
     }
     #[inline(always)]
     unsafe fn prefetch_next<const R: usize, const W: usize>(&mut self, terms: usize) {
-        if R >= V::ROWS && W == 2 {
+        if R >= V::TILE_ROWS && W == 2 {
             // SAFETY: the caller's.
             unsafe { self.line_prefetch.prefetch::<V>(terms) };
         }
@@ -459,8 +459,8 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
         // SAFETY: the caller's.
         unsafe {
             match rows {
-                _ if const { V::ROWS == 1 } => self.wide::<1>(),
-                n if const { A::ONE_ADDRESS && V::ROWS >= 12 } => {
+                _ if const { V::TILE_ROWS == 1 } => self.wide::<1>(),
+                n if const { A::ONE_ADDRESS && V::TILE_ROWS >= 12 } => {
                     let high = next_height::<V::T>(n, self.cols > V::LANES);
                     match high {
                         14 => self.wide::<14>(),
@@ -474,11 +474,13 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
                         _ => self.wide::<1>(),
                     }
                 }
-                n if const { V::ROWS >= 12 } && n >= 12 && !(B::LOAD_BOUND && n == 16) => self.wide::<12>(),
-                n if const { V::ROWS >= 8 } && n >= 8 => self.wide::<8>(),
+                n if const { V::TILE_ROWS >= 12 } && n >= 12 && !(B::LOAD_BOUND && n == 16) => {
+                    self.wide::<12>()
+                }
+                n if const { V::TILE_ROWS >= 8 } && n >= 8 => self.wide::<8>(),
                 // Two rows are too few chains: eight are four and four. (Tiles of five rows took longer than six and four.)
-                8 if const { V::ROWS == 6 } => self.wide::<4>(),
-                n if const { V::ROWS >= 6 } && n >= 6 => self.wide::<6>(),
+                8 if const { V::TILE_ROWS == 6 } => self.wide::<4>(),
+                n if const { V::TILE_ROWS >= 6 } && n >= 6 => self.wide::<6>(),
                 n if n >= 4 => self.wide::<4>(),
                 n if n >= 2 => self.wide::<2>(),
                 _ => self.wide::<1>(),
@@ -515,7 +517,8 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
         // `cols` columns of R rows are touched.
         unsafe {
             // Is the loop written out for several terms? So are the highest tiles, and those next to them, which end most blocks.
-            let several = const { V::ROWS > 1 && A::CONST_STRIDE && 3 * R >= 2 * V::ROWS && W == 2 };
+            let several =
+                const { V::TILE_ROWS > 1 && A::CONST_STRIDE && 3 * R >= 2 * V::TILE_ROWS && W == 2 };
             // The result's lines are fetched while the terms are summed: rows that are a power of two apart are never
             // foreseen, and what is only stored is fetched as well. A row with each few terms, if there are enough: a core waits for
             // some lines at once, and the factors' own are among them.

@@ -73,7 +73,8 @@ impl<T: Real, H: Float16> VectorKernel for WidenBlock<'_, T, H> {
                 return;
             }
             // Columns are turned; a cache line of them is used up before the next is touched. (Not on plain x86-64, whose registers have one row.)
-            let (line, whole) = (32, if const { V::ROWS == 1 } { 0 } else { cols / V::LANES * V::LANES });
+            let (line, whole) =
+                (32, if const { V::TILE_ROWS == 1 } { 0 } else { cols / V::LANES * V::LANES });
             for c in (0..whole).step_by(V::LANES) {
                 let from = from.wrapping_offset(c as isize * step.1);
                 for r in (0..rows / 8 * 8).step_by(8) {

@@ -88,17 +88,17 @@ impl<T: Real> VectorKernel for SmallM<'_, T> {
     unsafe fn run<V: GatherVector<T = T>>(mut self) {
         let crossed = (self.step.unsigned_abs() * size_of::<T>()).is_multiple_of(SHARED_SET_STRIDE_BYTES);
         let most = match (crossed, self.rows <= V::LANES) {
-            (true, _) => V::ROWS.min(6),
+            (true, _) => V::TILE_ROWS.min(6),
             // One register of rows leaves more for columns.
             (false, true) => 12,
-            (false, false) => V::ROWS,
+            (false, false) => V::TILE_ROWS,
         };
         let mut c = 0;
         while c < self.cols {
             // SAFETY: so many columns are left; `small_m` checked the lengths, and the instructions are our caller's.
             c += unsafe {
                 match self.cols - c {
-                    _ if const { V::ROWS == 1 } => self.tile::<V, 1>(c),
+                    _ if const { V::TILE_ROWS == 1 } => self.tile::<V, 1>(c),
                     n if most >= 12 && n >= 12 => self.tile::<V, 12>(c),
                     n if most >= 8 && n >= 8 => self.tile::<V, 8>(c),
                     n if most >= 6 && n >= 6 => self.tile::<V, 6>(c),

@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 pub(super) trait StoredAs<T> {
     type Number: Copy;
     /// Terms that are turned together: 16 bytes.
-    const TERMS: usize;
-    /// Terms of each vector; of 8 registers, `TERMS` count.
+    const TERMS_PER_LOAD: usize;
+    /// Terms of each vector; of 8 registers, `TERMS_PER_LOAD` count.
     ///
     /// # Safety
     /// As for [`GatherVector`].
@@ -33,7 +33,7 @@ pub(super) trait StoredAs<T> {
 pub(super) struct StoredNative<T>(PhantomData<T>);
 impl<T: SimdElement> StoredAs<T> for StoredNative<T> {
     type Number = T;
-    const TERMS: usize = 4;
+    const TERMS_PER_LOAD: usize = 4;
     #[inline(always)]
     unsafe fn terms<V: GatherVector<T = T>>(p: *const T, step: isize) -> [V; 8] {
         // SAFETY: the caller's.
@@ -56,7 +56,7 @@ impl<T: SimdElement> StoredAs<T> for StoredNative<T> {
 pub(super) struct StoredFloat16<H>(PhantomData<H>);
 impl<T: SimdElement, H: Float16> StoredAs<T> for StoredFloat16<H> {
     type Number = H;
-    const TERMS: usize = 8;
+    const TERMS_PER_LOAD: usize = 8;
     #[inline(always)]
     unsafe fn terms<V: GatherVector<T = T>>(p: *const H, step: isize) -> [V; 8] {
         // SAFETY: the caller's.

@@ -1,4 +1,5 @@
-//! Values of rows and sums over them at once, against the reference's values and its sums of terms alone.
+//! Row-wise values fused with column sums, against the reference's values and its sums of terms
+//! alone.
 
 use super::common::*;
 use crate::data::Data;

@@ -1,4 +1,4 @@
-//! Contractions.
+//! Contractions (GEMM) against the reference, by bits.
 
 use crate::tools::{Dice, Operand, devices, in_turn, same};
 use elinvar_core::{DType, HostData, Precision};

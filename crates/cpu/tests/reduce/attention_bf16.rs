@@ -1,4 +1,5 @@
-//! Attention with `Precision::Fast`: the same every time, whatever else is computed with it, and close.
+//! Attention in `Precision::Fast` (bf16 dot products): reproducible, independent of what else is in
+//! the batch, and close to exact.
 
 use super::common::*;
 use crate::data::{Data, Numbers};

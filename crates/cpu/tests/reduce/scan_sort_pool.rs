@@ -1,4 +1,4 @@
-//! Scans, indices of extremes, sorting, pools.
+//! Scans, arg-folds, sorting and pooling against the reference, by bits.
 
 use super::common::*;
 use crate::data::Data;

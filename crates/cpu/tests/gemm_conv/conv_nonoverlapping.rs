@@ -1,4 +1,4 @@
-//! Convolutions whose windows lie apart, as patches do, and those that nearly do.
+//! Convolutions with non-overlapping windows (patch embeddings), and those that nearly are.
 
 use crate::conv::Case;
 use crate::tools::{Dice, devices};

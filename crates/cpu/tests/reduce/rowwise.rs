@@ -1,3 +1,5 @@
+//! Row-wise formulas against the reference, by bits.
+
 use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, Error, Layout, Result, Shape};

@@ -1,4 +1,5 @@
-//! `Precision::Fast`: the same every time, for every number of threads and whatever else is in the batch, and close.
+//! Contractions in `Precision::Fast` (bf16 dot products): reproducible for any number of threads
+//! and any batch, and close to exact.
 
 use crate::data::Numbers;
 use crate::tools::{Dice, Operand, devices, same};

@@ -1,4 +1,4 @@
-//! Numbers, views and comparison by bits.
+//! Random operands, views and comparison by bits.
 
 use crate::data::{Data, Numbers};
 use elinvar_core::{DType, HostData, Layout, Shape, bf16, f16};

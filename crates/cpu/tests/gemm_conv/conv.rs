@@ -1,4 +1,4 @@
-//! Convolutions and their gradients.
+//! Convolutions and their gradients against the reference, by bits.
 
 use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, HostData, Precision, bf16};

@@ -1,4 +1,4 @@
-//! Right factors that were packed before: not a bit changes.
+//! Prepacked weights: not a bit changes.
 
 use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, Layout, Precision, Shape};

@@ -1,4 +1,5 @@
-//! Recurrent nets and their gradients, whose steps are products with weights that are packed on the way: the reference's bits.
+//! Recurrent networks and their gradients, whose weights get packed on the way: the reference's
+//! bits.
 
 use crate::tools::{Dice, devices, in_turn};
 use elinvar_core::{DType, HostTensor, Shape};

@@ -1,4 +1,5 @@
-//! Convolutions in `Precision::Fast`: close, exact for small whole numbers, and the same for any number of threads.
+//! Convolutions in `Precision::Fast` (bf16 dot products): close to exact, exact for small integers,
+//! and the same bits for any number of threads.
 
 use crate::conv::{draw, two};
 use crate::data::Numbers;

@@ -1,4 +1,4 @@
-//! Tensors one after the other along an axis, and parts that leave gaps or lie over each other.
+//! Concatenation along an axis, and parts that leave gaps or overlap.
 
 use crate::common::{Operand, devices, same};
 use crate::dice::{Dice, Values};

@@ -1,12 +1,12 @@
-//! Products of matrices and convolutions: the reference's bits, for every instruction set and number of threads.
+//! GEMM and convolution: the reference's bits, for every instruction set and number of threads.
 
-mod apart;
 mod contract;
+mod contract_bf16;
 mod conv;
-mod conv_fast;
+mod conv_bf16;
+mod conv_nonoverlapping;
 #[path = "../common/data.rs"]
 mod data;
-mod fast;
 mod prepacked;
 #[path = "../common/processor.rs"]
 mod processor;

@@ -1,0 +1,35 @@
+//! Strided views of host memory, as kernels read them, and their conversion from and to the views of
+//! backends. A deferred buffer is computed when its view is made.
+
+use crate::Cpu;
+use elinvar_core::{DType, HostData, Layout, Result, Shape};
+use elinvar_ops::backend;
+use elinvar_reference::Reference;
+
+/// A strided look at numbers that are there.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    /// The memory.
+    pub(crate) buffer: &'a HostData,
+    /// Where the elements lie in it.
+    pub(crate) layout: &'a Layout,
+    /// The type of the elements.
+    pub(crate) dtype: DType,
+}
+
+impl View<'_> {
+    /// The shape of the view.
+    pub(crate) fn shape(&self) -> &Shape {
+        self.layout.shape()
+    }
+}
+
+/// A view of numbers that are there, or are computed now.
+pub(crate) fn host_view<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
+    Ok(View { buffer: v.buffer.data()?, layout: v.layout, dtype: v.dtype })
+}
+
+/// A view, for the reference.
+pub(crate) fn reference_view(v: View<'_>) -> backend::View<'_, Reference> {
+    backend::View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
