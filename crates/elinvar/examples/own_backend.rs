@@ -12,7 +12,7 @@ use elinvar::ops::backend::*;
 use elinvar::ops::casting::Casting;
 use elinvar::ops::fold::Folding;
 use elinvar::ops::map::{IntMapObject, Map, MapObject};
-use elinvar::ops::rows::{Columns, RowFormula, Rows};
+use elinvar::ops::rows::{Columns, RowFormula};
 use elinvar::ops::update::Update;
 use elinvar::{Reference, ReferenceDevice, Result};
 use std::collections::BTreeMap;

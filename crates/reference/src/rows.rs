@@ -7,7 +7,7 @@ use crate::map::{at, floats, slices};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{DType, HostData, Result, order};
 use elinvar_ops::backend::Fold;
-use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, STATS};
 
 /// A row-wise formula over views of one shape, of which the first `kept` axes are the rows.
 pub fn rows<R: RowFormula<N>, const N: usize>(
@@ -67,6 +67,7 @@ mod tests {
     use elinvar_ops::Value;
     use elinvar_ops::lane::Lane;
     use elinvar_ops::op::Context;
+    use elinvar_ops::rows::Rows;
 
     fn no_gradient<T>() -> Result<T> {
         Err(Error::autograd("a formula of a test has no gradient"))
