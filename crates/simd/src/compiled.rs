@@ -10,7 +10,7 @@
 //! crate where the macro stands.
 
 use crate::isa::Isa;
-use crate::vector_loop::{self, BlockFormula, Blocks, TAIL_CHUNK};
+use crate::vector_loop::{self, BlockFormula, Blocks};
 use elinvar_core::Element;
 use elinvar_lane::formula::{Hints, IntMap, Map, Out, Saves, VjpG, VjpX, VjpXY, VjpY};
 use elinvar_lane::int::Int;
@@ -183,10 +183,10 @@ fn plain_int<T: Int, M: IntMap<N>, const N: usize>(m: &M, x: &[&[T]], y: &mut [T
 }
 
 fn record<M: Map<N>, const N: usize>(m: &M, bits: u32) -> Expression {
-    match bits {
-        32 => Expression::record::<32>(N, |x| vec![m.lane(std::array::from_fn(|i| x[i]))]),
-        _ => Expression::record::<64>(N, |x| vec![m.lane(std::array::from_fn(|i| x[i]))]),
+    if const { M::BY_WIDTH } && bits == 32 {
+        return Expression::record::<32>(N, |x| vec![m.lane(std::array::from_fn(|i| x[i]))]);
     }
+    Expression::record::<64>(N, |x| vec![m.lane(std::array::from_fn(|i| x[i]))]).of_width(bits)
 }
 
 /// The gradient of formula `m`, over (operands.., result, g).
@@ -206,13 +206,20 @@ macro_rules! block_formula {
             fn is_light(&self) -> bool {
                 M::HINTS.light
             }
+            fn is_wide_only(&self) -> bool {
+                size_of::<$t>() == 8 && !M::HINTS.light
+            }
             fn width(&self, isa: Isa) -> usize {
                 vector_loop::width::<$t, M, N>(isa)
             }
             #[allow(unsafe_code, reason = "blocks of operands by their place")]
             unsafe fn narrow(&self, isa: Isa, b: &Blocks<$t>) {
-                // SAFETY: the caller's blocks.
-                unsafe { vector_loop::narrow::<$t, M, N>(isa, self.0, b) }
+                if const { size_of::<$t>() == 8 && !M::HINTS.light } {
+                    unreachable!("{}: the blocks of f64 are wide", M::NAME);
+                } else {
+                    // SAFETY: the caller's blocks.
+                    unsafe { vector_loop::narrow::<$t, M, N>(isa, self.0, b) }
+                }
             }
             #[allow(unsafe_code, reason = "blocks of operands by their place")]
             unsafe fn wide(&self, isa: Isa, b: &Blocks<$t>) {
@@ -285,10 +292,10 @@ macro_rules! with_gradient {
                 }
             }
             fn record_gradient(&self, i: usize, has_output: bool, bits: u32) -> Expression {
-                match bits {
-                    32 => Expression::record::<32>($n + 2, |x| vec![vjp(&self.0, i, has_output, x)]),
-                    _ => Expression::record::<64>($n + 2, |x| vec![vjp(&self.0, i, has_output, x)]),
+                if const { M::BY_WIDTH } && bits == 32 {
+                    return Expression::record::<32>($n + 2, |x| vec![vjp(&self.0, i, has_output, x)]);
                 }
+                Expression::record::<64>($n + 2, |x| vec![vjp(&self.0, i, has_output, x)]).of_width(bits)
             }
         }
     )*};
@@ -362,24 +369,24 @@ macro_rules! int_block_formula {
             fn is_light(&self) -> bool {
                 false
             }
+            fn is_wide_only(&self) -> bool {
+                true
+            }
             fn width(&self, _: Isa) -> usize {
-                INT_WIDTH
+                vector_loop::FOUR_REGISTERS
             }
             #[allow(unsafe_code, reason = "blocks of operands by their place")]
-            unsafe fn narrow(&self, isa: Isa, b: &Blocks<$t>) {
-                // SAFETY: the caller's blocks.
-                unsafe { vector_loop::int_blocks::<$t, M, N, TAIL_CHUNK>(isa, self.0, b) }
+            unsafe fn narrow(&self, _: Isa, _: &Blocks<$t>) {
+                unreachable!("{}: the blocks of integers are wide", M::NAME)
             }
             #[allow(unsafe_code, reason = "blocks of operands by their place")]
             unsafe fn wide(&self, isa: Isa, b: &Blocks<$t>) {
                 // SAFETY: the caller's blocks.
-                unsafe { vector_loop::int_blocks::<$t, M, N, INT_WIDTH>(isa, self.0, b) }
+                unsafe { vector_loop::int_blocks::<$t, M, N>(isa, self.0, b) }
             }
         }
     )*};
 }
-/// Elements of a wide block of integers: two registers of AVX2 of u8.
-const INT_WIDTH: usize = 64;
 int_block_formula!(i64, i32, u8, bool);
 
 impl<M: IntMap<N>, const N: usize> IntMapObject for Compiled<M, N> {

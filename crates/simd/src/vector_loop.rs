@@ -34,7 +34,7 @@ pub const VECTOR_CHUNK: usize = 192;
 /// Elements of a narrow block: one register of AVX-512 of f32.
 pub const TAIL_CHUNK: usize = 16;
 /// Elements of a block of four registers of AVX-512, and of six (formulas with few values alive).
-const FOUR_REGISTERS: usize = 64;
+pub(crate) const FOUR_REGISTERS: usize = 64;
 const SIX_REGISTERS: usize = 96;
 /// Elements of a row from which stores of a light formula begin with a cache line.
 const ALIGN_STORES_MIN_ELEMENTS: usize = 128;
@@ -194,7 +194,7 @@ pub fn copies(n: usize) -> usize {
 }
 
 fn copies_of(n: usize) -> usize {
-    n.clamp(TAIL_CHUNK, VECTOR_CHUNK)
+    n.clamp(FOUR_REGISTERS, VECTOR_CHUNK)
 }
 
 /// Blocks of operands and results.
@@ -213,6 +213,9 @@ pub struct Blocks<T> {
 pub trait BlockFormula<T>: Send + Sync {
     /// Is it computed as fast as its numbers come from memory? Then its blocks are narrow.
     fn is_light(&self) -> bool;
+    /// Is there no loop over narrow blocks? f32 alone has both, if the formula is not light: each loop of each formula
+    /// is compiled and is bytes in a program.
+    fn is_wide_only(&self) -> bool;
     /// Elements of a wide block.
     fn width(&self, isa: Isa) -> usize;
     /// Computes blocks of [`TAIL_CHUNK`] elements.
@@ -284,6 +287,10 @@ impl<T: Copy> Blocks<T> {
 /// Each operand has `n` elements from its place on, or [`copies`] of a number; there is room for `n` results.
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
 unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
+    if f.is_wide_only() {
+        // SAFETY: the caller's operands and room.
+        return unsafe { wide_row(isa, f, operands, b, n) };
+    }
     if n < TAIL_CHUNK {
         // SAFETY: the caller's operands have `n` elements.
         return unsafe { few(isa, f, operands, b, n) };
@@ -315,6 +322,40 @@ unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b:
         // SAFETY: the last `TAIL_CHUNK` of at least as many elements; the first of them are computed again, to the same bits.
         unsafe { f.narrow(isa, &b.from(n - TAIL_CHUNK, 1)) };
     }
+}
+
+/// A row of `n` results of a formula that has wide blocks alone, of [`FOUR_REGISTERS`] elements.
+///
+/// # Safety
+/// As [`row`].
+#[allow(unsafe_code, reason = "blocks of operands by their place")]
+unsafe fn wide_row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
+    let count = n / FOUR_REGISTERS;
+    if count > 0 {
+        // SAFETY: so many blocks fit into `n`; the last one overlaps the one before it, and computes the same bits.
+        unsafe {
+            f.wide(isa, &b.from(0, count));
+            if count * FOUR_REGISTERS < n {
+                f.wide(isa, &b.from(n - FOUR_REGISTERS, 1));
+            }
+        }
+        return;
+    }
+    let mut staged = [const { [MaybeUninit::<T>::uninit(); FOUR_REGISTERS] }; MAX_OPERANDS];
+    let mut results = [MaybeUninit::uninit(); FOUR_REGISTERS];
+    let mut all = Blocks { y: results.as_mut_ptr(), count: 1, ..*b };
+    for (k, staged) in staged.iter_mut().enumerate().take(operands) {
+        if b.step[k] == 1 {
+            // SAFETY: the caller's operand has `n` elements.
+            staged[..n].write_copy_of_slice(unsafe { std::slice::from_raw_parts(b.x[k], n) });
+            staged[n..].fill(MaybeUninit::new(T::ZERO));
+            all.x[k] = staged.as_ptr().cast();
+        }
+    }
+    // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of results.
+    unsafe { f.wide(isa, &all) };
+    // SAFETY: the caller has room for `n` results.
+    unsafe { std::slice::from_raw_parts_mut(b.y, n) }.copy_from_slice(&results[..n]);
 }
 
 /// Fewer results than a block has.
@@ -491,7 +532,9 @@ impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Wide<'_, T, F, N> {
     #[allow(unsafe_code, reason = "blocks of operands by their place")]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         // SAFETY: made by `wide` alone, whose caller vouches for the blocks; `width` says the same.
-        if const { L::WIDTH == 1 } {
+        if const { size_of::<T>() == 8 } {
+            unsafe { blocks::<T, S, _, N, FOUR_REGISTERS, false>(Floats(self.0), self.1) }
+        } else if const { L::WIDTH == 1 } {
             unsafe { blocks::<T, S, _, N, VECTOR_CHUNK, false>(Floats(self.0), self.1) }
         } else if const { F::HINTS.slim } {
             unsafe { blocks::<T, L, _, N, SIX_REGISTERS, false>(Floats(self.0), self.1) }
@@ -523,6 +566,9 @@ pub unsafe fn wide<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &
 
 /// Elements of a wide block of a float formula, as `Wide` takes them.
 pub fn width<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> usize {
+    if const { size_of::<T>() == 8 } {
+        return FOUR_REGISTERS;
+    }
     match (crate::dispatch::folds_in_registers::<T>(isa), M::HINTS.slim) {
         (false, _) => VECTOR_CHUNK,
         (true, true) => SIX_REGISTERS,
@@ -543,18 +589,14 @@ impl<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize> Kernel for 
     }
 }
 
-/// An integer formula's blocks of `W` elements.
+/// An integer formula's blocks of [`FOUR_REGISTERS`] elements.
 ///
 /// # Safety
 /// As [`BlockFormula::narrow`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize>(
-    isa: Isa,
-    m: M,
-    b: &Blocks<T>,
-) {
-    dispatch_formula::<T, _>(isa, IntBlocks::<T, M, N, W>(m, b));
+pub unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+    dispatch_formula::<T, _>(isa, IntBlocks::<T, M, N, FOUR_REGISTERS>(m, b));
 }
 
 #[cfg(test)]

@@ -15,15 +15,15 @@ use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::parallel::try_for_each_piece;
-use elinvar_simd::dispatch::run_lanes_on_any_isa;
-use elinvar_simd::isa::Isa;
-use elinvar_simd::vector::TermKind;
 use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend, Fold};
 use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_simd::dispatch::run_lanes_on_any_isa;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::vector::TermKind;
 use std::ops::Range;
 
 /// What the gradient reads besides q, k, v and the mask.

@@ -18,12 +18,12 @@ use crate::gemm::{
 };
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
-use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
-use elinvar_simd::vector::TermKind;
 use crate::view::View;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{DType, HostVec, Precision, Result};
 use elinvar_ops::backend::Attention;
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
+use elinvar_simd::vector::TermKind;
 
 /// Pairs of a block of keys.
 const PAIRS_PER_BLOCK: usize = TILE / 2;

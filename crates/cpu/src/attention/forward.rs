@@ -9,12 +9,7 @@ use crate::CpuDevice;
 use crate::reduce::float::{Float, each_float};
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_two;
-use elinvar_simd::uninit::UninitSlice;
 use crate::runtime::scratch::scratch;
-use elinvar_simd::dispatch::run_lanes_on_any_isa;
-use elinvar_simd::isa::{Isa, Kernel, dispatch};
-use elinvar_simd::scalar_lane::ScalarLane;
-use elinvar_simd::vector::TermKind;
 use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
@@ -22,6 +17,11 @@ use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend};
 use elinvar_ops::lane::Lane;
 use elinvar_reference::{Reference, ReferenceDevice};
+use elinvar_simd::dispatch::run_lanes_on_any_isa;
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::scalar_lane::ScalarLane;
+use elinvar_simd::uninit::UninitSlice;
+use elinvar_simd::vector::TermKind;
 
 /// o[b, h, l, v] and lse[b, h, l].
 pub(crate) fn attention(

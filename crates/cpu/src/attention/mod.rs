@@ -21,13 +21,13 @@ use crate::reduce::float::Float;
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
-use elinvar_simd::isa::Isa;
-use elinvar_simd::vector::TermKind;
 use crate::view::View;
 use bf16::PairedBlocks;
 use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Attention;
+use elinvar_simd::isa::Isa;
+use elinvar_simd::vector::TermKind;
 use tile_kernel::{COLUMN_MULTIPLE, TileElement};
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.

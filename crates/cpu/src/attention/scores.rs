@@ -3,12 +3,12 @@
 
 use super::{AttentionFloat, AttentionSizes, TILE};
 use crate::reduce::source::StagedView;
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
-use elinvar_simd::isa::Isa;
 use crate::view::View;
 use elinvar_core::{DType, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes};
+use elinvar_simd::isa::Isa;
 
 /// A row of scores.
 pub(super) type ScoreRow<C> = [C; TILE];

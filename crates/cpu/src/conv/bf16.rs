@@ -13,11 +13,11 @@ use crate::gemm::{Real, StoredElements, bf16_pair, has_bf16_dot};
 use crate::layout::copy::elements;
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_pieces;
-use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};
 use crate::view::View;
 use elinvar_core::host::filled;
 use elinvar_core::{DType, HostVec, Precision, Result, bf16};
 use elinvar_ops::lane::LaneInt;
+use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};
 
 /// Sums of a position from which pairing the planes is little beside multiplying them.
 const PAIRING_MIN_SUMS: usize = 8;

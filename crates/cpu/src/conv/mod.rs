@@ -32,10 +32,10 @@ use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
-use elinvar_simd::isa::Isa;
 use crate::view::View;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
+use elinvar_simd::isa::Isa;
 use im2col::{Im2col, Im2colTransposed, images};
 use std::ops::{Deref, Range};
 

@@ -10,11 +10,7 @@ use super::operand::{ComputeElement, Operand, misuse_error};
 use crate::CpuDevice;
 use crate::layout::copy;
 use crate::runtime::memory::PooledData;
-use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 use crate::runtime::parallel::for_each_piece;
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
-use elinvar_simd::isa::Isa;
-use elinvar_simd::scalar_lane::ScalarLane;
 use crate::view::View;
 use elinvar_core::host::with_capacity;
 use elinvar_core::{DType, Element, HostData, Layout, Result, bf16, f16};
@@ -22,6 +18,10 @@ use elinvar_ops::backend::UpdateItem;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::update::Update;
 use elinvar_reference::Reference;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::scalar_lane::ScalarLane;
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 
 /// Elements of a piece: tens of microseconds of work, many times what handing it to another thread costs.
 const PIECE_ELEMENTS: usize = 32 * BLOCK_ELEMENTS;

@@ -6,9 +6,9 @@ use super::{BatchedMatrix, TileEpilogue, bf16, contract};
 use crate::CpuDevice;
 use crate::conv::{self, ConvGemm};
 use crate::runtime::scratch::ScratchElement;
+use elinvar_core::{HostData, HostVec, Precision, Result};
 use elinvar_simd::dispatch::SimdFloat;
 use elinvar_simd::vector::SimdElement;
-use elinvar_core::{HostData, HostVec, Precision, Result};
 
 /// f32 or f64: a type in which contractions are computed.
 pub(crate) trait Real: SimdElement + SimdFloat + ScratchElement {

@@ -11,9 +11,9 @@ use crate::layout::strided_iter::{self, StridedIter};
 use crate::lazy::gather::columns_of;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::output::parallel_fill::parallel_fill;
-use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
 use crate::view::View;
 use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data};
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// What an index names in a layout: rows of elements.

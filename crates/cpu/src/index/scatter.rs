@@ -18,12 +18,12 @@ use crate::lazy::fusion::SingleMap;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::output::column_blocks::{BlockedMatrices, fill_column_blocks};
 use crate::runtime::output::parallel_fill::{fill_pieces, parallel_fill};
-use elinvar_simd::uninit::{CacheBlock, UninitSlice};
 use crate::view::View;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host};
 use elinvar_ops::backend::{self, Scatter};
 use elinvar_ops::int::Int;
+use elinvar_simd::uninit::{CacheBlock, UninitSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

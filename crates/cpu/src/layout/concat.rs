@@ -5,10 +5,10 @@ use super::strided_iter::{StridedIter, gather_runs};
 use crate::CpuDevice;
 use crate::elementwise::operand::misuse_error;
 use crate::runtime::output::parallel_fill::parallel_fill;
-use elinvar_simd::uninit::UninitSlice;
 use crate::view::View;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
 use elinvar_reference::Cell;
+use elinvar_simd::uninit::UninitSlice;
 use std::borrow::Cow;
 
 /// A tensor of `shape` filled with `value`, into which the parts are written one after the other.

@@ -7,13 +7,13 @@ use crate::elementwise::operand::{ComputeElement, Operand, misuse_error};
 use crate::layout::kernels::transpose::{TransposeBlocks, transpose_blocks};
 use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::parallel_fill;
-use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, CopyBits, UninitSlice, copy_as_bits};
 use crate::view::View;
 use crate::{CpuDevice, Isa};
 use elinvar_core::{
     DType, Element, HostData, HostVec, Layout, Result, Scalar, bf16, each_data, each_dtype, f16,
 };
 use elinvar_reference::Cell;
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, CopyBits, UninitSlice, copy_as_bits};
 use std::ops::Deref;
 
 /// `len` copies of a value.

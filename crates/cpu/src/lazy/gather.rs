@@ -11,11 +11,11 @@
 use super::buffer::{CpuBuffer, Node};
 use crate::index::kernels::{GROUP_ELEMENTS, RowPermute};
 use crate::runtime::output::parallel_fill::parallel_fill;
-use elinvar_simd::uninit::{CopyBits, UninitSlice, copy_as_bits};
 use crate::view::View;
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{Element, HostData, Layout, Result, each_data, host};
 use elinvar_ops::backend;
+use elinvar_simd::uninit::{CopyBits, UninitSlice, copy_as_bits};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -6,13 +6,13 @@ use crate::reduce::float::{Float, INLINE_SUM_MAX_TERMS, each_float};
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
-use elinvar_simd::uninit::UninitSlice;
 use crate::runtime::parallel::try_for_each_piece;
-use elinvar_simd::isa::{Isa, Kernel, dispatch_formula, dispatch_formula_or_plain};
 use crate::view::View;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{Error, HostData, HostVec, Result, host};
 use elinvar_ops::backend::{Fold, Pool};
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula, dispatch_formula_or_plain};
+use elinvar_simd::uninit::UninitSlice;
 use std::ops::Range;
 
 /// The averages of the windows of a plane.

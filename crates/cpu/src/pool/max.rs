@@ -8,10 +8,10 @@ use crate::reduce::float::Float;
 use crate::reduce::source::{ReduceElement, StagedView};
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
-use elinvar_simd::uninit::UninitSlice;
-use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
 use crate::view::View;
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
+use elinvar_simd::uninit::UninitSlice;
 use std::ops::Range;
 
 /// The largest elements of the windows, or their places.

@@ -9,12 +9,12 @@ use super::source::{ReduceElement, row_major_copy, staged};
 use crate::CpuDevice;
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::for_each_piece;
-use elinvar_simd::isa::{Kernel, dispatch};
 use crate::view::View;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, HostData, Result};
 use elinvar_ops::backend::ArgFold;
 use elinvar_ops::fold::{Max, Min};
+use elinvar_simd::isa::{Kernel, dispatch};
 
 /// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
 pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData> {

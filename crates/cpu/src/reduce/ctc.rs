@@ -14,12 +14,12 @@ use crate::elementwise::operand::misuse_error;
 use crate::layout::copy;
 use crate::runtime::memory::{PooledData, filled};
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, ColumnBlocks, fill_column_blocks};
-use elinvar_simd::uninit::UninitSlice;
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use crate::view::View;
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::uninit::UninitSlice;
 use std::mem::swap;
 
 /// Elements that are computed at once.

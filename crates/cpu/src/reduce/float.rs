@@ -7,12 +7,12 @@ use crate::CpuDevice;
 use crate::elementwise::convert::{self, store};
 use crate::elementwise::operand::FillFrom;
 use crate::runtime::output::parallel_fill::fill_pieces;
-use elinvar_simd::dispatch::SimdFloat;
-use elinvar_simd::isa::Isa;
 use crate::view::View;
 use elinvar_core::{DType, Element, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::fold::Sum;
+use elinvar_simd::dispatch::SimdFloat;
+use elinvar_simd::isa::Isa;
 
 /// Terms that are summed without a call.
 pub(crate) const INLINE_SUM_MAX_TERMS: usize = 16;

@@ -8,14 +8,14 @@ use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
-use elinvar_simd::uninit::{FillChunk, UninitSlice};
 use crate::runtime::parallel::for_each_piece;
-use elinvar_simd::isa::{Kernel, dispatch};
 use crate::view::View;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::{Placed, Scan};
 use elinvar_ops::fold::{Prod, Sum};
+use elinvar_simd::isa::{Kernel, dispatch};
+use elinvar_simd::uninit::{FillChunk, UninitSlice};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 

@@ -9,11 +9,11 @@ use super::kernels::f16_sums;
 use crate::CpuDevice;
 use crate::elementwise::convert;
 use crate::runtime::memory::{PooledData, filled};
-use elinvar_simd::uninit::UninitSlice;
 use crate::runtime::parallel::for_each_piece;
-use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use crate::view::View;
 use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::uninit::UninitSlice;
 
 /// A type in which is computed, and how it is read from storage.
 pub(crate) trait ReduceElement: Element {

@@ -12,10 +12,10 @@ use crate::CpuDevice;
 use crate::reduce::source::{ReduceElement, StagedView, row_major_copy, staged};
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
-use elinvar_simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
 use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, HostVec, Result, bf16, each_data, f16};
+use elinvar_simd::isa::{Isa, Kernel, dispatch, dispatch_formula_or_plain};
 use radix::SortKey;
 
 /// A type whose elements have an order.

@@ -318,6 +318,12 @@ impl Expression {
         Expression { bits: W, inputs: operands.len() as u32, ints, masks, nodes, outputs }
     }
 
+    /// The same for floats of another width: for a formula that does not look at [`Lane::BITS`].
+    #[must_use]
+    pub fn of_width(self, bits: u32) -> Expression {
+        assert!(bits == 32 || bits == 64, "a float has 32 or 64 bits");
+        Expression { bits, ..self }
+    }
     /// Width of the floats: 32 or 64.
     pub fn bits(&self) -> u32 {
         self.bits

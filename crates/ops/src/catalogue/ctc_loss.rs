@@ -43,6 +43,7 @@ struct Reach;
 
 impl Map<4> for Reach {
     const NAME: &'static str = "ctc_loss";
+    const BY_WIDTH: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [a, b, c, may]: [L; 4]) -> L {
         log_sum([a, b, L::select(may.eq(L::lit(0.0)), L::lit(f64::NEG_INFINITY), c)]).0
@@ -57,6 +58,7 @@ struct Back;
 
 impl Map<5> for Back {
     const NAME: &'static str = "ctc_loss";
+    const BY_WIDTH: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [sum, x, y, g, may]: [L; 5]) -> L {
         let (zero, none) = (L::lit(0.0), y.eq(L::lit(f64::NEG_INFINITY)));

@@ -11,10 +11,10 @@ use crate::reduce::source::ReduceElement;
 use crate::runtime::memory::{filled, with_capacity};
 use crate::runtime::output::column_blocks::fill_column_blocks;
 use crate::runtime::parallel::try_for_each_piece;
-use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use crate::view::View;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use std::marker::PhantomData;
 
 /// Rows side by side, at least.

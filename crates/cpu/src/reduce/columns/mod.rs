@@ -23,16 +23,16 @@ use crate::layout::kernels::transpose_short_rows;
 use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, ColumnBlocks};
-use elinvar_simd::uninit::UninitSlice;
-use elinvar_simd::LINE;
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
-use elinvar_simd::isa::{Isa, Kernel, dispatch};
-use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
 use crate::view::View;
 use elinvar_core::order::LANES;
 use elinvar_core::{Dims, Element, HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
+use elinvar_simd::LINE;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
+use elinvar_simd::uninit::UninitSlice;
 
 /// Elements of a row whose windows are all held at once, at most.
 const MAX_HELD_ELEMENTS: usize = LANES;

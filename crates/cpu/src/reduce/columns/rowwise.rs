@@ -11,14 +11,14 @@ use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{ColumnBlocks, fill_column_blocks};
 use crate::runtime::parallel::try_for_each_piece;
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
-use elinvar_simd::isa::Isa;
 use crate::view::View;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
 use elinvar_ops::lane::Lane;
-use elinvar_ops::rows::{RowOut, RowFormula, STATS};
+use elinvar_ops::rows::{RowFormula, RowOut, STATS};
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::isa::Isa;
 
 /// Nanoseconds for a term, at least.
 const NS_PER_ELEMENT: f64 = 0.2;

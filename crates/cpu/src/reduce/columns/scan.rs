@@ -6,11 +6,11 @@ use crate::reduce::block::Combine;
 use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::fill_column_blocks;
-use elinvar_simd::isa::{Kernel, dispatch};
 use crate::view::View;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
+use elinvar_simd::isa::{Kernel, dispatch};
 use std::marker::PhantomData;
 
 /// Numbers of a window that go together.

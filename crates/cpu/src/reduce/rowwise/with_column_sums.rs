@@ -18,15 +18,15 @@ use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::filled;
 use crate::runtime::output::strided_rows::{StridedPartition, StridedRows, WriteRow, fill_strided_rows};
-use elinvar_simd::uninit::UninitSlice;
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
-use elinvar_simd::isa::Isa;
-use elinvar_simd::scalar_lane::ScalarLane;
 use crate::view::View;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::rows::{Columns, STATS};
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::isa::Isa;
+use elinvar_simd::scalar_lane::ScalarLane;
+use elinvar_simd::uninit::UninitSlice;
 use std::marker::PhantomData;
 
 /// Combs of a block.
