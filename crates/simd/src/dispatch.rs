@@ -188,6 +188,9 @@ pub trait LaneKernel {
     /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions alone, which arithmetic bounds, not memory.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is one copy of everything"))]
     const AVX512_F64: bool;
+    /// Is there a copy for AVX-512 of f32?
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is one copy of everything"))]
+    const AVX512_F32: bool = true;
     /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
     fn run<L: SimdLanes<Self::T> + Lane, M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
 }
@@ -203,7 +206,7 @@ pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
         Level::Avx2 => unsafe { plain(work).avx2() },
         Level::Avx512 => {
-            if const { size_of::<W::T>() == 4 || W::AVX512_F64 } {
+            if const { if size_of::<W::T>() == 4 { W::AVX512_F32 } else { W::AVX512_F64 } } {
                 // SAFETY: as above.
                 unsafe { by_registers(work).avx512() }
             } else {

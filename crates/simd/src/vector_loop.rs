@@ -470,7 +470,11 @@ unsafe fn blocks<
     {
         // Many numbers stay in registers: a load for each would take as long as memory does.
         // SAFETY: each operand has a block.
-        let numbers = x.map(|x| R::load(unsafe { &*x.cast::<[T; W]>() }));
+        let mut numbers = [R::splat(T::ZERO); N];
+        for (number, x) in numbers.iter_mut().zip(&x) {
+            // SAFETY: each operand has a block.
+            *number = R::load(unsafe { &*x.cast::<[T; W]>() });
+        }
         for number in 0..count {
             // SAFETY: the first operand and the results have `count` blocks.
             let (elements, y) = unsafe {
@@ -492,8 +496,13 @@ unsafe fn blocks<
     // Nothing is counted up but the number of the block: places that advance by themselves were kept in memory in a program
     // compiled in many units, and each waited for its last store.
     for number in 0..count {
-        // SAFETY: an operand that advances has `count` blocks, another one.
-        let all: [&[T; W]; N] = std::array::from_fn(|i| unsafe { &*x[i].add(number * step[i]).cast() });
+        // SAFETY: an operand that advances has `count` blocks, another one. (A loop: a closure would be compiled without the
+        // instruction set of the kernel.)
+        let mut all: [&[T; W]; N] = [unsafe { &*x[0].add(number * step[0]).cast() }; N];
+        for i in 1..N {
+            // SAFETY: as above.
+            all[i] = unsafe { &*x[i].add(number * step[i]).cast() };
+        }
         // SAFETY: there are `count` blocks of results, where no operand is.
         let y = unsafe { &mut *y.add(number * W).cast::<[MaybeUninit<T>; W]>() };
         if const { LIGHT } {
@@ -512,7 +521,9 @@ struct Wide<'a, T, M, const N: usize>(M, &'a Blocks<T>);
 
 impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Narrow<'_, T, F, N> {
     type T = T;
-    const AVX512_F64: bool = !F::HINTS.light;
+    const AVX512_F64: bool = false;
+    // Memory bounds what is light: longer registers gain nothing.
+    const AVX512_F32: bool = !F::HINTS.light;
     #[inline(always)]
     #[allow(unsafe_code, reason = "blocks of operands by their place")]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
@@ -550,7 +561,7 @@ impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Wide<'_, T, F, N> {
 /// As [`BlockFormula::narrow`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+pub(crate) unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
     run_lanes(isa, Narrow(m, b));
 }
 
@@ -560,12 +571,12 @@ pub unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b:
 /// As [`BlockFormula::wide`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub unsafe fn wide<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+pub(crate) unsafe fn wide<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
     run_lanes(isa, Wide(m, b));
 }
 
 /// Elements of a wide block of a float formula, as `Wide` takes them.
-pub fn width<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> usize {
+pub(crate) fn width<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> usize {
     if const { size_of::<T>() == 8 } {
         return FOUR_REGISTERS;
     }
@@ -595,7 +606,7 @@ impl<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize> Kernel for 
 /// As [`BlockFormula::narrow`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+pub(crate) unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
     dispatch_formula::<T, _>(isa, IntBlocks::<T, M, N, FOUR_REGISTERS>(m, b));
 }
 
