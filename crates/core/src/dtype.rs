@@ -114,7 +114,8 @@ pub trait Element: Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
     fn unwrap(data: HostData) -> Option<HostVec<Self>>;
     /// The value as f64: exact but for large i64.
     fn to_f64(self) -> f64;
-    /// From f64: floats round to nearest even, integers cut towards zero and saturate, bool is `v != 0`.
+    /// From f64: floats round to nearest even, integers cut towards zero and saturate, bool is
+    /// `v != 0`.
     fn from_f64(v: f64) -> Self;
 }
 

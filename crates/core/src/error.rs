@@ -37,8 +37,8 @@ pub enum ErrorKind {
     Format,
 }
 
-/// An error: a kind to match on and a sentence to act on. It is one pointer, so that a result which is a pointer or two is
-/// returned in registers.
+/// An error: a kind to match on and a sentence to act on. It is one pointer, so that a result which
+/// is a pointer or two is returned in registers.
 #[derive(Clone)]
 pub struct Error(Box<Said>);
 

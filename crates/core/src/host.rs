@@ -82,7 +82,8 @@ macro_rules! each_dtype {
     };
 }
 
-/// A vector of `len` copies of `value`, or an error instead of an abort when there is not that much memory.
+/// A vector of `len` copies of `value`, or an error instead of an abort when there is not that much
+/// memory.
 ///
 /// # Errors
 /// `OutOfMemory` if the allocation is refused.

@@ -1,8 +1,10 @@
-//! The vector of [`HostData`](crate::HostData): one whose first element may be made to lie where a cache line begins.
+//! The vector of [`HostData`](crate::HostData): one whose first element may be made to lie where a
+//! cache line begins.
 //!
-//! A register of 64 bytes that is loaded from two lines takes two loads. The system's allocator begins large memory 16 bytes after a line, so
-//! every such register of a large tensor was two: a twelfth of attention's gradient and of a product of 256. A `Vec` cannot ask for
-//! more than its elements need; but it can have a few elements in front that nobody sees.
+//! A register of 64 bytes that is loaded from two lines takes two loads. The system's allocator
+//! begins large memory 16 bytes after a line, so every such register of a large tensor was two: a
+//! twelfth of attention's gradient and of a product of 256. A `Vec` cannot ask for more than its
+//! elements need; but it can have a few elements in front that nobody sees.
 
 use crate::{Element, Result, host};
 use std::fmt;
@@ -12,7 +14,8 @@ use std::ops::{Deref, DerefMut};
 /// Bytes of a cache line, and of the largest register.
 pub const LINE: usize = 64;
 
-/// Elements in host memory, one after the other. It is used as a `Vec` is, and made of one without copying (`from`).
+/// Elements in host memory, one after the other. It is used as a `Vec` is, and made of one without
+/// copying (`from`).
 pub struct HostVec<T> {
     /// What is in front of the elements, and the elements.
     all: Vec<T>,
@@ -66,7 +69,8 @@ impl<T> HostVec<T> {
     #[inline]
     #[allow(unsafe_code, reason = "memory that was written through `spare_capacity_mut`")]
     pub unsafe fn set_len(&mut self, len: usize) {
-        // SAFETY: what is in front was written when the vector was made; the rest is the caller's promise.
+        // SAFETY: what is in front was written when the vector was made; the rest is the caller's
+        // promise.
         unsafe { self.all.set_len(self.start + len) };
     }
 }
@@ -83,7 +87,8 @@ impl<T: Copy> HostVec<T> {
 }
 
 impl<T: Element> HostVec<T> {
-    /// How many elements more than are needed a vector must have room for, so that the first can be where a line begins.
+    /// How many elements more than are needed a vector must have room for, so that the first can be
+    /// where a line begins.
     pub const SLACK: usize = LINE / size_of::<T>() - 1;
 
     /// No elements, and room for `len`, of which the first will be where a line begins.
@@ -93,7 +98,8 @@ impl<T: Element> HostVec<T> {
     pub fn with_capacity(len: usize) -> Result<Self> {
         host::with_capacity(len.saturating_add(Self::SLACK + 1)).map(Self::at_line)
     }
-    /// No elements, in the memory of `v`: the first will be where a line begins, if there is room for [`Self::SLACK`].
+    /// No elements, in the memory of `v`: the first will be where a line begins, if there is room
+    /// for [`Self::SLACK`].
     #[inline]
     pub fn at_line(mut v: Vec<T>) -> Self {
         v.clear();

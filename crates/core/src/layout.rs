@@ -13,7 +13,8 @@ use triomphe::Arc;
 /// Strides in elements, one per axis.
 pub type Strides = Small<isize>;
 
-/// Shape, strides and offset of a view into a buffer. Clones share them: an op on a few numbers notices each copy.
+/// Shape, strides and offset of a view into a buffer. Clones share them: an op on a few numbers
+/// notices each copy.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Layout(Arc<Places>);
 
@@ -159,8 +160,8 @@ impl Layout {
         axes.swap(a, b);
         self.permute(&axes)
     }
-    /// Every `step`-th of `len` elements of an axis from `start` on; a negative step walks down from `start`.
-    /// The caller makes sure that they exist.
+    /// Every `step`-th of `len` elements of an axis from `start` on; a negative step walks down
+    /// from `start`. The caller makes sure that they exist.
     pub fn slice(&self, axis: usize, start: usize, len: usize, step: isize) -> Layout {
         let (mut strides, mut offset) = (self.0.strides.clone(), self.0.offset);
         if len > 0 {
@@ -189,7 +190,8 @@ impl Layout {
         let step = if axis < self.rank() { strides[axis] * shape[axis] as isize } else { 1 };
         let mut strides = strides.clone();
         strides.insert(axis, step);
-        // Such an axis makes no gaps, and closes none. (A product has two, so they are not looked for again.)
+        // Such an axis makes no gaps, and closes none. (A product has two, so they are not looked
+        // for again.)
         Layout(Arc::new(Places {
             shape: shape.with_one(axis),
             strides,
@@ -202,7 +204,8 @@ impl Layout {
         debug_assert_eq!(self.0.shape[axis], 1);
         self.select(axis, 0)
     }
-    /// Broadcast to a larger shape: axes of size 1 are repeated by stride 0, new axes stand in front.
+    /// Broadcast to a larger shape: axes of size 1 are repeated by stride 0, new axes stand in
+    /// front.
     ///
     /// # Errors
     /// `ShapeMismatch` if the shape does not broadcast to `to`.
@@ -223,8 +226,8 @@ impl Layout {
             _ => Err(Error::shape(format!("{op}: shape {} does not broadcast to {to}", self.0.shape))),
         }
     }
-    /// The same elements in row-major order under another shape, if strides can say it; `None` if the elements
-    /// would have to move.
+    /// The same elements in row-major order under another shape, if strides can say it; `None` if
+    /// the elements would have to move.
     pub fn reshape(&self, to: &Shape) -> Option<Layout> {
         if self.0.shape.numel() != to.numel() {
             return None;

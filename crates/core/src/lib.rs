@@ -1,5 +1,6 @@
-//! What every other crate of elinvar agrees on: element types, shapes and layouts, host memory, errors,
-//! random numbers, and the order in which numbers are added. Nothing here computes on tensors.
+//! What every other crate of elinvar agrees on: element types, shapes and layouts, host memory,
+//! errors, random numbers, and the order in which numbers are added. Nothing here computes on
+//! tensors.
 
 pub mod dtype;
 pub mod error;

@@ -1,23 +1,25 @@
-//! The order in which numbers are added: the one place that fixes the bits of sums, products and scans.
+//! The order in which numbers are added: the one place that fixes the bits of sums, products and
+//! scans.
 //!
-//! Floating-point addition is not associative, so "the sum of n numbers" is a value only once an order is
-//! given. Every backend follows these definitions, whatever its vector width, thread count or tile size.
-//! The order depends on the number of terms alone. It was chosen so that everybody can follow it at full
-//! speed:
+//! Floating-point addition is not associative, so "the sum of n numbers" is a value only once an
+//! order is given. Every backend follows these definitions, whatever its vector width, thread count
+//! or tile size. The order depends on the number of terms alone. It was chosen so that everybody
+//! can follow it at full speed:
 //!
-//! * **Folds** (sum, product) put term `i` of a block into lane `i % 128`. 128 lanes are eight AVX-512
-//!   registers of f32, enough to hide the latency of an addition; they are also one GPU warp that loads four
-//!   consecutive floats per thread. Lanes are then halved (`j` takes `j + 64`, then `j + 32`, ...), which is
-//!   whole registers, then shuffles. A reduction over columns walks the tree depth first and holds eight
-//!   partial sums per column.
-//! * Blocks of 4096 terms are independent of each other, so threads can share a long sum; their results are
-//!   added pairwise (neighbours first), which needs only log2(blocks) numbers of memory in a stream and
-//!   bounds the error by (32 + 7 + log2(blocks)) rounding errors.
-//! * **Contractions** (matmul, convolution) are one chain of fma inside a chunk of 512 terms, because that is
-//!   what a register tile does; chunk results are added from first to last, so that the terms can be split
-//!   over threads or thread blocks, while the common case pays one addition per 512.
-//! * **Scans** go in groups of 16 terms by log-steps (what a vector register or half a warp can do), groups
-//!   are chained inside a block of 1024, and blocks are chained.
+//! * **Folds** (sum, product) put term `i` of a block into lane `i % 128`. 128 lanes are eight
+//!   AVX-512 registers of f32, enough to hide the latency of an addition; they are also one GPU
+//!   warp that loads four consecutive floats per thread. Lanes are then halved (`j` takes `j + 64`,
+//!   then `j + 32`, ...), which is whole registers, then shuffles. A reduction over columns walks
+//!   the tree depth first and holds eight partial sums per column.
+//! * Blocks of 4096 terms are independent of each other, so threads can share a long sum; their
+//!   results are added pairwise (neighbours first), which needs only log2(blocks) numbers of memory
+//!   in a stream and bounds the error by (32 + 7 + log2(blocks)) rounding errors.
+//! * **Contractions** (matmul, convolution) are one chain of fma inside a chunk of 512 terms,
+//!   because that is what a register tile does; chunk results are added from first to last, so that
+//!   the terms can be split over threads or thread blocks, while the common case pays one addition
+//!   per 512.
+//! * **Scans** go in groups of 16 terms by log-steps (what a vector register or half a warp can
+//!   do), groups are chained inside a block of 1024, and blocks are chained.
 //! * **Attention** walks over the keys in blocks of 64 with a running maximum and sum.
 //!
 //! Every sum starts from +0, so a sum of negative zeros is +0.
@@ -32,13 +34,13 @@ pub const CHUNK: usize = 512;
 pub const SCAN_GROUP: usize = 16;
 /// Terms in a block of a scan.
 pub const SCAN_BLOCK: usize = 1024;
-/// Keys in a block of attention: the maximum and the sum of a row are brought up to date once per block. 64 keys
-/// of 128 numbers in f16 are 16 KiB, so that a tile of keys and one of values fit into a GPU's shared memory
-/// twice, and a row of scores is four AVX-512 registers of f32.
+/// Keys in a block of attention: the maximum and the sum of a row are brought up to date once per
+/// block. 64 keys of 128 numbers in f16 are 16 KiB, so that a tile of keys and one of values fit
+/// into a GPU's shared memory twice, and a row of scores is four AVX-512 registers of f32.
 pub const ATTENTION_BLOCK: usize = 64;
 
-/// Folds `n` terms with `f` in the canonical order; `zero` is where every lane starts (0 for a sum, 1 for a
-/// product), and the result if there are no terms.
+/// Folds `n` terms with `f` in the canonical order; `zero` is where every lane starts (0 for a sum,
+/// 1 for a product), and the result if there are no terms.
 pub fn fold<T: Copy>(n: usize, zero: T, term: impl Fn(usize) -> T, f: impl Fn(T, T) -> T) -> T {
     // partial[k] holds the result of 2^k neighbouring blocks that still waits for its neighbour.
     let mut partial: [Option<T>; usize::BITS as usize] = [None; usize::BITS as usize];
@@ -99,9 +101,9 @@ pub fn contract<T: Copy>(
 
 /// Replaces `x[i]` by the fold of `x[0..=i]` in the canonical order of scans.
 ///
-/// In a group of [`SCAN_GROUP`]: for d in 1, 2, 4, 8, all i at once: `x[i] = f(x[i - d], x[i])`. The carry of a
-/// block is the scanned last term of the groups so far; it stands left of the group's terms, and the offset of
-/// earlier blocks left of that.
+/// In a group of [`SCAN_GROUP`]: for d in 1, 2, 4, 8, all i at once: `x[i] = f(x[i - d], x[i])`.
+/// The carry of a block is the scanned last term of the groups so far; it stands left of the
+/// group's terms, and the offset of earlier blocks left of that.
 pub fn scan<T: Copy>(x: &mut [T], f: impl Fn(T, T) -> T) {
     let mut offset: Option<T> = None;
     for block in x.chunks_mut(SCAN_BLOCK) {

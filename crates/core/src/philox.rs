@@ -1,10 +1,11 @@
 //! Random bits without state: Philox4x32-10.
 //!
-//! Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The counter is the
-//! element's index, the key is the seed, so any element can be computed alone and on any device.
+//! Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The counter
+//! is the element's index, the key is the seed, so any element can be computed alone and on any
+//! device.
 
-/// Four random words for a 128-bit counter under a 64-bit key. Without a branch, and always inlined: a loop over counters
-/// becomes vector code.
+/// Four random words for a 128-bit counter under a 64-bit key. Without a branch, and always
+/// inlined: a loop over counters becomes vector code.
 #[inline(always)]
 pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     /// Multipliers and Weyl steps of the paper's section 3.3.
@@ -30,7 +31,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Word `i` of the stream. Words `4 j .. 4 j + 4` are one call of Philox with counter `(j, stream)`.
+    /// Word `i` of the stream. Words `4 j .. 4 j + 4` are one call of Philox with counter
+    /// `(j, stream)`.
     #[inline]
     pub fn word(self, i: u64) -> u32 {
         self.block(i / 4)[(i % 4) as usize]

@@ -9,9 +9,10 @@ pub enum Precision {
     /// The bits of the definition, on every device.
     #[default]
     Exact,
-    /// What the device's fastest units give: the terms of a sum may be taken in another order, in pairs, and subnormal numbers
-    /// as zero. A result is the same every time on one kind of device, whatever the number of threads, and does not depend on
-    /// the other rows of a batch; it need not be the same on another. What gains nothing from it stays exact.
+    /// What the device's fastest units give: the terms of a sum may be taken in another order, in
+    /// pairs, and subnormal numbers as zero. A result is the same every time on one kind of device,
+    /// whatever the number of threads, and does not depend on the other rows of a batch; it need
+    /// not be the same on another. What gains nothing from it stays exact.
     Fast,
 }
 
@@ -29,8 +30,9 @@ impl Drop for Restore {
 }
 
 impl Precision {
-    /// Runs `f`, in which products on this thread are computed so, whatever their device would choose. What was recorded for
-    /// gradients in it is differentiated with the same precision, also when that happens later.
+    /// Runs `f`, in which products on this thread are computed so, whatever their device would
+    /// choose. What was recorded for gradients in it is differentiated with the same precision,
+    /// also when that happens later.
     ///
     /// ```
     /// use elinvar_core::Precision;

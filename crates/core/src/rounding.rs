@@ -1,8 +1,9 @@
 //! Rounding to 16 bits, once, from numbers that are wider than f32.
 //!
-//! Going through f32 would round twice, and the first rounding can land on the tie of the second: 1 + 2^-11 +
-//! 2^-40 is above the middle of two f16, but its f32 is the middle. The detour is harmless if the first step
-//! rounds to odd: what is cut off stays visible in the last bit, and f32 has enough bits to spare.
+//! Going through f32 would round twice, and the first rounding can land on the tie of the second:
+//! 1 + 2^-11 + 2^-40 is above the middle of two f16, but its f32 is the middle. The detour is
+//! harmless if the first step rounds to odd: what is cut off stays visible in the last bit, and f32
+//! has enough bits to spare.
 
 use half::{bf16, f16};
 

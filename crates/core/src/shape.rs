@@ -8,7 +8,8 @@ use std::ops::Deref;
 /// A short list of sizes.
 pub type Dims = Small<usize>;
 
-/// The sizes of a tensor's axes, outermost first. Rank 0 is a scalar with one element; sizes may be 0.
+/// The sizes of a tensor's axes, outermost first. Rank 0 is a scalar with one element; sizes may
+/// be 0.
 ///
 /// The product of all sizes fits into `isize`, so offsets can be computed without a check.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
@@ -58,8 +59,8 @@ impl Shape {
     pub fn dims(&self) -> &[usize] {
         &self.0
     }
-    /// Axis `dim`, which may count from the end (-1 is the last), as a number in `0..rank`. For a scalar,
-    /// 0 and -1 are accepted, as in PyTorch, and give 0.
+    /// Axis `dim`, which may count from the end (-1 is the last), as a number in `0..rank`. For a
+    /// scalar, 0 and -1 are accepted, as in PyTorch, and give 0.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such axis.

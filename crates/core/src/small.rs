@@ -262,7 +262,8 @@ mod tests {
     fn equal_lists_are_equal_wherever_they_lie() {
         for kept in 0..6usize {
             for cut_from in [4, 6, 9] {
-                // What was cut away is still there, behind the end, and what once was long lies elsewhere.
+                // What was cut away is still there, behind the end, and what once was long lies
+                // elsewhere.
                 let mut x: Small<usize> = (0..cut_from).collect();
                 x.truncate(kept);
                 let y: Small<usize> = (0..kept.min(cut_from)).collect();

@@ -62,8 +62,9 @@ pub fn expand(input: &DeriveInput, home: Path) -> Result<TokenStream> {
     })
 }
 
-/// The type parameter that is the backend: the one bounded by `Backend`. Where there is none, the type is a module of
-/// every backend of which its fields are: `struct Net { fc: Linear<Any> }` is one of `Any` alone.
+/// The type parameter that is the backend: the one bounded by `Backend`. Where there is none, the
+/// type is a module of every backend of which its fields are: `struct Net { fc: Linear<Any> }` is
+/// one of `Any` alone.
 fn backend(generics: &mut Generics, home: &Path, types: &[Type]) -> Ident {
     if let Some(found) = bounded_by_backend(generics) {
         return found;
@@ -152,7 +153,8 @@ impl Parts {
     fn types(&self) -> impl Iterator<Item = Type> + '_ {
         self.fields.iter().map(|p| p.ty.clone())
     }
-    /// `Self { fc1: part0, fc2: part1, .. }`, which a tuple struct accepts too with numbers for names.
+    /// `Self { fc1: part0, fc2: part1, .. }`, which a tuple struct accepts too with numbers for
+    /// names.
     fn pattern(&self, path: &TokenStream, fields: &Fields) -> TokenStream {
         if matches!(fields, Fields::Unit) {
             return path.clone();

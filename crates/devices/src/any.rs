@@ -144,8 +144,9 @@ fn to_mut<B: Member>(b: &mut AnyBuffer) -> &mut B::Buffer {
     B::pick_mut(b).expect("operands of one op live on one device")
 }
 
-// What is generic over formulas is never inlined: so the compiler has it once, in the first crate that needs it, and all that a formula
-// becomes on each backend behind it. Otherwise each crate of a program had its own.
+// What is generic over formulas is never inlined: so the compiler has it once, in the first crate
+// that needs it, and all that a formula becomes on each backend behind it. Otherwise each crate of
+// a program had its own.
 impl Backend for Any {
     type Device = Device;
     type Buffer = AnyBuffer;

@@ -19,23 +19,27 @@ impl Device {
         Device::Reference(ReferenceDevice)
     }
 
-    /// The CUDA device of this number, in the order of [`devices`]: GPUs with memory of their own come first.
+    /// The CUDA device of this number, in the order of [`devices`]: GPUs with memory of their own
+    /// come first.
     ///
     /// # Errors
-    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it or its driver is too old.
+    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it or its driver is
+    /// too old.
     pub fn cuda(number: usize) -> Result<Device> {
         cuda::open(number)
     }
-    /// The Vulkan device of this number, in the order of [`devices`]: GPUs with memory of their own come first.
+    /// The Vulkan device of this number, in the order of [`devices`]: GPUs with memory of their own
+    /// come first.
     ///
     /// # Errors
-    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it lacks what every kernel needs.
+    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it lacks what every
+    /// kernel needs.
     pub fn vulkan(number: usize) -> Result<Device> {
         vulkan::open(number)
     }
 
-    /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0` (or `vulkan`), `reference`,
-    /// or `best`, which is [`Device::best`].
+    /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0` (or
+    /// `vulkan`), `reference`, or `best`, which is [`Device::best`].
     ///
     /// # Errors
     /// `UnknownDevice` with the names that exist; those of opening the device.
@@ -63,12 +67,14 @@ impl Device {
         }
     }
 
-    /// The fastest device of this machine that gives exact results: a card with memory of its own, by CUDA or else by Vulkan,
-    /// if the probe finds it exact; otherwise the processor. A GPU that is software, or a part of the processor, is never
-    /// taken. Nobody looks for cards before this is asked for, and it is answered once per process.
+    /// The fastest device of this machine that gives exact results: a card with memory of its own,
+    /// by CUDA or else by Vulkan, if the probe finds it exact; otherwise the processor. A GPU that
+    /// is software, or a part of the processor, is never taken. Nobody looks for cards before this
+    /// is asked for, and it is answered once per process.
     ///
     /// # Errors
-    /// What a card or its driver reports, if there is one that does not work: to take another device instead would hide it.
+    /// What a card or its driver reports, if there is one that does not work: to take another
+    /// device instead would hide it.
     pub fn best() -> Result<Device> {
         static BEST: OnceLock<Result<Device>> = OnceLock::new();
         let find = || {
@@ -82,16 +88,16 @@ impl Device {
         BEST.get_or_init(find).clone()
     }
 
-    /// How much memory tensors take on this device, and how much of it is kept for the next ones. The CPU's is counted for
-    /// the whole process.
+    /// How much memory tensors take on this device, and how much of it is kept for the next ones.
+    /// The CPU's is counted for the whole process.
     ///
     /// # Errors
     /// `Unsupported` on `reference`, which leaves memory to the system.
     pub fn memory_stats(&self) -> Result<MemoryStats> {
         Any::memory_stats(self)
     }
-    /// Limits the memory of this device's tensors, in bytes: what would need more fails with `OutOfMemory`, and what exists
-    /// stays as it is. `None` takes the limit away.
+    /// Limits the memory of this device's tensors, in bytes: what would need more fails with
+    /// `OutOfMemory`, and what exists stays as it is. `None` takes the limit away.
     ///
     /// # Errors
     /// `Unsupported` on `reference`, which leaves memory to the system.
@@ -107,8 +113,9 @@ impl Device {
     }
 }
 
-/// The processor. It is there on every machine, opening it cannot fail, and small work, which programs begin with, is
-/// fastest on it; whoever wants a GPU names it, or asks for [`Device::best`].
+/// The processor. It is there on every machine, opening it cannot fail, and small work, which
+/// programs begin with, is fastest on it; whoever wants a GPU names it, or asks for
+/// [`Device::best`].
 impl Default for Device {
     fn default() -> Self {
         Device::cpu()
@@ -138,7 +145,8 @@ pub struct DeviceInfo {
 pub struct Machine {
     /// Its devices, the processor first.
     pub devices: Vec<DeviceInfo>,
-    /// Why there are none of a kind, or why one is no device of ours: a sentence that says what to install, where that helps.
+    /// Why there are none of a kind, or why one is no device of ours: a sentence that says what to
+    /// install, where that helps.
     pub missing: Vec<Error>,
 }
 

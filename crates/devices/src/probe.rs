@@ -1,5 +1,6 @@
-//! Does a device's arithmetic keep the contract? A few sums that come out wrong where it does not, and a few formulas: a driver's
-//! compiler may take each instruction right, and several of them together wrong.
+//! Does a device's arithmetic keep the contract? A few sums that come out wrong where it does not,
+//! and a few formulas: a driver's compiler may take each instruction right, and several of them
+//! together wrong.
 
 use elinvar_core::Result;
 use elinvar_ops::array::Array;
@@ -40,8 +41,8 @@ pub fn probe<B: Backend>(device: &B::Device) -> Result<Exactness> {
     })
 }
 
-/// The part of the probe that looks at sums and products. It is enough where formulas are compiled and tested before the
-/// program is shipped, as for the processor.
+/// The part of the probe that looks at sums and products. It is enough where formulas are compiled
+/// and tested before the program is shipped, as for the processor.
 ///
 /// # Errors
 /// What the device reports.
@@ -75,8 +76,8 @@ pub(crate) fn arithmetic<B: Backend>(device: &B::Device) -> Result<Exactness> {
     Ok(if kept { Exactness::Exact } else { Exactness::ExactButSubnormals })
 }
 
-/// What some formulas give, of one number, of several, and of several from the second on: a device may have a kernel of its own
-/// for each.
+/// What some formulas give, of one number, of several, and of several from the second on: a device
+/// may have a kernel of its own for each.
 fn formulas<B: Backend>(device: &B::Device) -> Result<Vec<(&'static str, Vec<f32>)>> {
     // No number on the way is subnormal.
     let several = [0.266f32, -1.7, 3.5, -0.04, 0.9];

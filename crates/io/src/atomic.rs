@@ -1,8 +1,9 @@
 //! A file is replaced as a whole or not at all.
 //!
-//! The bytes go into a new file in the same directory (a rename is atomic only within one file system), that
-//! file is synced, renamed over the old one, and the directory is synced. A crash, a full disk or Ctrl-C at any
-//! moment leaves the old file as it was; what a killed process can leave behind is a `.NAME.PID-N.part` beside it.
+//! The bytes go into a new file in the same directory (a rename is atomic only within one file
+//! system), that file is synced, renamed over the old one, and the directory is synced. A crash, a
+//! full disk or Ctrl-C at any moment leaves the old file as it was; what a killed process can leave
+//! behind is a `.NAME.PID-N.part` beside it.
 
 use crate::io_error;
 use elinvar_core::{Error, Result};
@@ -11,16 +12,19 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Large tensors are written in pieces of this size: fewer system calls, and small beside the tensors.
+/// Large tensors are written in pieces of this size: fewer system calls, and small beside the
+/// tensors.
 const BUFFER: usize = 1 << 20;
 
-/// Writes a file through `content`; it takes the place of an older one only when all of it is on disk.
+/// Writes a file through `content`; it takes the place of an older one only when all of it is on
+/// disk.
 ///
 /// A symbolic link is followed, and the permissions of a file that is replaced are kept.
 ///
 /// # Errors
-/// `Io` with the path, if the directory is missing or not writable, the disk is full, or the path names something
-/// other than a regular file; and whatever `content` returns. The file is then untouched.
+/// `Io` with the path, if the directory is missing or not writable, the disk is full, or the path
+/// names something other than a regular file; and whatever `content` returns. The file is then
+/// untouched.
 pub fn atomic_write(
     path: impl AsRef<Path>,
     content: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -28,7 +32,8 @@ pub fn atomic_write(
     replace(path.as_ref(), content, |mut file, bytes| file.write(bytes))
 }
 
-/// [`atomic_write`] with the way in which bytes reach the new file, which in tests is a disk that becomes full.
+/// [`atomic_write`] with the way in which bytes reach the new file, which in tests is a disk that
+/// becomes full.
 fn replace(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -71,10 +76,12 @@ impl<F: FnMut(&File, &[u8]) -> io::Result<usize>> Write for Through<'_, F> {
     }
 }
 
-/// Creates the directory if it is missing and tries to write in it, so that a long run does not fail at its end.
+/// Creates the directory if it is missing and tries to write in it, so that a long run does not
+/// fail at its end.
 ///
 /// # Errors
-/// `Io` with the path, if it cannot be created or written to; the sentence tells what is in the way.
+/// `Io` with the path, if it cannot be created or written to; the sentence tells what is in the
+/// way.
 pub fn writable_dir(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     fs::create_dir_all(path).map_err(|e| cannot_be_made(path, &e))?;
@@ -86,9 +93,11 @@ pub fn writable_dir(path: impl AsRef<Path>) -> Result<()> {
     })
 }
 
-/// Why a directory cannot be made. The system's word for it is often about another directory than the one asked for.
+/// Why a directory cannot be made. The system's word for it is often about another directory than
+/// the one asked for.
 fn cannot_be_made(path: &Path, e: &io::Error) -> Error {
-    // The nearest that is there already: where the first new directory would have to be made, or what is in the way.
+    // The nearest that is there already: where the first new directory would have to be made, or
+    // what is in the way.
     let near = path.ancestors().find(|p| p.as_os_str().is_empty() || fs::symlink_metadata(p).is_ok());
     let near = near.filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Error::io(match fs::metadata(near) {
@@ -146,7 +155,8 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.finished {
-            // Nothing can be done about a failure here, and the error that led here is on its way already.
+            // Nothing can be done about a failure here, and the error that led here is on its way
+            // already.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -198,7 +208,8 @@ mod tests {
         assert_eq!(names(dir.path()), ["a.txt"]);
     }
 
-    /// A disk with room for so many bytes: the last write before it is full takes a part, as a real one does.
+    /// A disk with room for so many bytes: the last write before it is full takes a part, as a real
+    /// one does.
     fn room(mut left: usize) -> impl FnMut(&File, &[u8]) -> io::Result<usize> {
         move |mut file, bytes| match left.min(bytes.len()) {
             0 if !bytes.is_empty() => Err(io::ErrorKind::StorageFull.into()),
@@ -216,13 +227,15 @@ mod tests {
         fs::write(&path, b"old").unwrap();
         let len = 2 * BUFFER + 10;
         let content = |w: &mut dyn Write| {
-            // Small pieces, so that the buffer is full in the middle of one, and a large one that goes past it.
+            // Small pieces, so that the buffer is full in the middle of one, and a large one that
+            // goes past it.
             for _ in 0..BUFFER / 8 + 1 {
                 w.write_all(b"12345678")?;
             }
             Ok(w.write_all(&vec![b'x'; len - (BUFFER + 8)])?)
         };
-        // At the first byte, within the first buffer, at its edge, in the second, and at the very last byte.
+        // At the first byte, within the first buffer, at its edge, in the second, and at the very
+        // last byte.
         for n in [0, 1, BUFFER - 1, BUFFER, BUFFER + 1, 2 * BUFFER, len - 1] {
             let e = replace(&path, content, room(n)).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::Io, "{n}");
@@ -235,7 +248,8 @@ mod tests {
         assert_eq!(names(dir.path()), ["a.txt"]);
     }
 
-    /// What the operating system itself says and does: every write to this device fails as on a full disk.
+    /// What the operating system itself says and does: every write to this device fails as on a
+    /// full disk.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_device_that_is_full_leaves_the_old_file() {

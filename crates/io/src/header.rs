@@ -2,11 +2,12 @@
 //!
 //! Written here instead of taken from the crate `safetensors` (0.8), for these reasons:
 //!
-//! * it adds the end of the last tensor, which the file chooses, to the header's length without a check: sizes near
-//!   2^64 panic where overflow is checked;
-//! * of two entries with the same name and bytes it silently takes the last, so that a file can look different to two
-//!   readers; here that is an error;
-//! * a single element type that it does not know makes it refuse the file; here that tensor alone cannot be read;
+//! * it adds the end of the last tensor, which the file chooses, to the header's length without a
+//!   check: sizes near 2^64 panic where overflow is checked;
+//! * of two entries with the same name and bytes it silently takes the last, so that a file can
+//!   look different to two readers; here that is an error;
+//! * a single element type that it does not know makes it refuse the file; here that tensor alone
+//!   cannot be read;
 //! * it keeps metadata in a hash map, so the bytes of a written file change from run to run;
 //! * its errors about sizes do not name the tensor.
 //!
@@ -29,8 +30,9 @@ pub const LENGTH: u64 = 8;
 /// The format's own limit for the header, in bytes: a damaged length does not ask for all memory.
 pub const MAX_HEADER: u64 = 100_000_000;
 
-/// The types, by their names in files. The order is that of the data in a file: by falling alignment, so that a
-/// mapped file has every tensor aligned, and then as the format's own library has it.
+/// The types, by their names in files. The order is that of the data in a file: by falling
+/// alignment, so that a mapped file has every tensor aligned, and then as the format's own library
+/// has it.
 const NAMES: [(&str, DType); 8] = [
     ("I64", DType::I64),
     ("F64", DType::F64),
@@ -66,7 +68,8 @@ pub struct Planned {
     pub from: u64,
 }
 
-/// The header for these tensors, which are in the order of their names, and the order in which their data has to follow.
+/// The header for these tensors, which are in the order of their names, and the order in which
+/// their data has to follow.
 pub fn write<'a>(
     tensors: &[(&str, &'a HostTensor)],
     metadata: &BTreeMap<String, String>,
@@ -104,7 +107,8 @@ fn place(dtype: DType) -> usize {
     NAMES.iter().position(|(_, d)| *d == dtype).expect("every type has a name in files")
 }
 
-/// The lengths of the header and of the data behind it, from the first bytes of a file of `len` bytes.
+/// The lengths of the header and of the data behind it, from the first bytes of a file of `len`
+/// bytes.
 pub fn lengths(first: [u8; LENGTH as usize], len: u64) -> Result<(u64, u64)> {
     let header = u64::from_le_bytes(first);
     if header > MAX_HEADER {
@@ -129,7 +133,8 @@ pub fn too_short(len: u64) -> Error {
     ))
 }
 
-/// The tensors in the order in which their data follows, and the metadata. `data` is the length of all data.
+/// The tensors in the order in which their data follows, and the metadata. `data` is the length of
+/// all data.
 ///
 /// The tensors must cover the data without gaps and without sharing a byte, as the format demands.
 pub fn read(json: &[u8], data: u64) -> Result<(Vec<Planned>, BTreeMap<String, String>)> {
@@ -139,7 +144,8 @@ pub fn read(json: &[u8], data: u64) -> Result<(Vec<Planned>, BTreeMap<String, St
     let (mut planned, mut end) = (Vec::with_capacity(tensors.len()), 0);
     for (name, entry) in tensors {
         let [from, to] = entry.data_offsets;
-        // The shape comes from a file: that it cannot be addressed is the file's fault, not a lack of memory.
+        // The shape comes from a file: that it cannot be addressed is the file's fault, not a lack
+        // of memory.
         let shape = Shape::new(&entry.shape)
             .map_err(|e| Error::format(format!("tensor `{name}`: {}", e.message())))?;
         let dtype = NAMES.iter().find(|(n, _)| *n == entry.dtype).map(|(_, d)| *d);

@@ -8,8 +8,8 @@ use std::fmt;
 pub enum StoredType {
     /// One that elinvar has.
     Known(DType),
-    /// Another one, by the name that the file gives it, such as `F8_E4M3` or `<c8`. The tensor is listed, but it
-    /// cannot be read.
+    /// Another one, by the name that the file gives it, such as `F8_E4M3` or `<c8`. The tensor is
+    /// listed, but it cannot be read.
     Other(String),
 }
 

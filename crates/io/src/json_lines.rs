@@ -1,5 +1,5 @@
-//! Metrics as JSON lines: one record per line, each flushed, so that a run can be watched and a run that was
-//! stopped keeps all lines up to there.
+//! Metrics as JSON lines: one record per line, each flushed, so that a run can be watched and a run
+//! that was stopped keeps all lines up to there.
 
 use crate::io_error;
 use elinvar_core::{Error, Result};
@@ -36,11 +36,12 @@ impl JsonLines {
         Ok(JsonLines { file, path })
     }
 
-    /// Appends one record as one line. Numbers that are not finite become `null`, for JSON has no other word.
+    /// Appends one record as one line. Numbers that are not finite become `null`, for JSON has no
+    /// other word.
     ///
     /// # Errors
-    /// `Io` with the path, if the disk is full or gone; `Format` if the record cannot be put into JSON, as a map
-    /// whose keys are no strings.
+    /// `Io` with the path, if the disk is full or gone; `Format` if the record cannot be put into
+    /// JSON, as a map whose keys are no strings.
     pub fn write(&mut self, record: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(record)
             .map_err(|e| Error::format(format!("{}: a record is not JSON: {e}", self.path.display())))?;

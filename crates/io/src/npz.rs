@@ -1,11 +1,13 @@
-//! NumPy's `.npz` files: a zip archive with a `.npy` file for each array, stored as it is or deflated.
+//! NumPy's `.npz` files: a zip archive with a `.npy` file for each array, stored as it is or
+//! deflated.
 //!
-//! The archive's structure is read by the crate `rawzip`, which walks over the directory entry by entry and allocates
-//! nothing, so that two entries of one name, or of the same bytes, are seen and refused.
+//! The archive's structure is read by the crate `rawzip`, which walks over the directory entry by
+//! entry and allocates nothing, so that two entries of one name, or of the same bytes, are seen and
+//! refused.
 //!
-//! What a small archive can make us allocate is bounded: an entry must be as long as its array's header says, deflate
-//! cannot pack better than [`DEFLATE_MOST`], memory grows with the bytes that arrive, and no two entries may share
-//! bytes of the archive.
+//! What a small archive can make us allocate is bounded: an entry must be as long as its array's
+//! header says, deflate cannot pack better than [`DEFLATE_MOST`], memory grows with the bytes that
+//! arrive, and no two entries may share bytes of the archive.
 
 use crate::atomic_write;
 use crate::info::{TensorInfo, no_such_tensor};
@@ -24,7 +26,8 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::Path;
 
-/// Deflate makes at most so many bytes of one: 258 bytes of a match from 2 bits (zlib's technical notes: 1032 to 1).
+/// Deflate makes at most so many bytes of one: 258 bytes of a match from 2 bits (zlib's technical
+/// notes: 1032 to 1).
 pub const DEFLATE_MOST: u64 = 1032;
 
 /// What NumPy puts behind an array's name.
@@ -33,8 +36,9 @@ const ENDING: &str = ".npy";
 /// Reads a `.npz` file as a whole. [`NpzFile`] reads single arrays of it.
 ///
 /// # Errors
-/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if an array has elements of a type that elinvar
-/// does not have, or is packed otherwise than by deflate; `OutOfMemory`. The path is in the sentence.
+/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if an array has elements of
+/// a type that elinvar does not have, or is packed otherwise than by deflate; `OutOfMemory`. The
+/// path is in the sentence.
 pub fn load_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, HostTensor>> {
     let path = path.as_ref();
     NpzFile::new(Bytes::read(path)?).and_then(|f| f.all()).map_err(|e| e.at(path.display()))
@@ -49,12 +53,12 @@ pub fn read_npz(bytes: &[u8]) -> Result<BTreeMap<String, HostTensor>> {
     members.iter().map(|(name, m)| Ok((name.clone(), m.read(bytes)?))).collect()
 }
 
-/// Writes a `.npz` file as `numpy.savez` does: nothing is packed. It takes the place of an older one only when it is
-/// complete.
+/// Writes a `.npz` file as `numpy.savez` does: nothing is packed. It takes the place of an older
+/// one only when it is complete.
 ///
 /// # Errors
-/// `Io` with the path, if it cannot be written; `Unsupported` for bf16; `InvalidArgument` if a name cannot be the name
-/// of a file in an archive, such as `../w`, or is longer than 65 531 bytes.
+/// `Io` with the path, if it cannot be written; `Unsupported` for bf16; `InvalidArgument` if a name
+/// cannot be the name of a file in an archive, such as `../w`, or is longer than 65 531 bytes.
 pub fn save_npz(path: impl AsRef<Path>, tensors: &BTreeMap<String, HostTensor>) -> Result<()> {
     atomic_write(path, |w| write_npz(w, tensors, false))
 }
@@ -67,8 +71,9 @@ pub fn save_npz_compressed(path: impl AsRef<Path>, tensors: &BTreeMap<String, Ho
     atomic_write(path, |w| write_npz(w, tensors, true))
 }
 
-/// Writes the bytes of a `.npz` file, deflated or not: always the same ones for the same tensors, for every array has
-/// the same date. (Deflated ones may change with the version of the compressor.)
+/// Writes the bytes of a `.npz` file, deflated or not: always the same ones for the same tensors,
+/// for every array has the same date. (Deflated ones may change with the version of the
+/// compressor.)
 ///
 /// # Errors
 /// As [`save_npz`].
@@ -112,9 +117,9 @@ pub fn write_npz(
     Ok(())
 }
 
-/// A `.npz` file, mapped into memory: its directory and the arrays' headers are checked, the arrays are read one at a
-/// time, when they are asked for. What [`SafetensorsFile`](crate::SafetensorsFile) says of files that change holds
-/// here, too.
+/// A `.npz` file, mapped into memory: its directory and the arrays' headers are checked, the arrays
+/// are read one at a time, when they are asked for. What
+/// [`SafetensorsFile`](crate::SafetensorsFile) says of files that change holds here, too.
 #[derive(Debug)]
 pub struct NpzFile {
     bytes: Bytes,
@@ -156,8 +161,8 @@ impl NpzFile {
     /// Reads one array.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is no array of this name; `Unsupported` if its elements are of a type that elinvar
-    /// does not have; `Format` if its bytes are damaged; `OutOfMemory`.
+    /// `InvalidArgument` if there is no array of this name; `Unsupported` if its elements are of a
+    /// type that elinvar does not have; `Format` if its bytes are damaged; `OutOfMemory`.
     pub fn tensor(&self, name: &str) -> Result<HostTensor> {
         let member = self.members.get(name).ok_or_else(|| no_such_tensor(name, self.members.keys()))?;
         member.read(&self.bytes)

@@ -1,7 +1,7 @@
 //! Safetensors files: eight bytes with the header's length, a JSON header, then the elements.
 //!
-//! The same tensors and metadata always give the same bytes, and a file from anywhere is checked before a
-//! tensor of it is made: what it claims must fit what it holds.
+//! The same tensors and metadata always give the same bytes, and a file from anywhere is checked
+//! before a tensor of it is made: what it claims must fit what it holds.
 
 use crate::header::{self, LENGTH, Planned, lengths, too_short};
 use crate::{atomic_write, io_error};
@@ -21,11 +21,12 @@ pub struct Safetensors {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Reads a safetensors file as a whole. [`SafetensorsFile`](crate::SafetensorsFile) reads single tensors of it.
+/// Reads a safetensors file as a whole. [`SafetensorsFile`](crate::SafetensorsFile) reads single
+/// tensors of it.
 ///
 /// # Errors
-/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if a tensor has a type that elinvar does not
-/// have, such as an 8-bit float; `OutOfMemory`. The path is in the sentence.
+/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if a tensor has a type that
+/// elinvar does not have, such as an 8-bit float; `OutOfMemory`. The path is in the sentence.
 pub fn load_safetensors(path: impl AsRef<Path>) -> Result<Safetensors> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|e| io_error(path, e))?;
@@ -72,8 +73,8 @@ fn fill(reader: &mut dyn Read, bytes: &mut [u8]) -> Result<()> {
 /// Writes a safetensors file, which takes the place of an older one only when it is complete.
 ///
 /// # Errors
-/// `Io` with the path, if it cannot be written; the older file is then untouched. `InvalidArgument` if a tensor is
-/// named `__metadata__` or the names and metadata take more than 100 MB.
+/// `Io` with the path, if it cannot be written; the older file is then untouched. `InvalidArgument`
+/// if a tensor is named `__metadata__` or the names and metadata take more than 100 MB.
 pub fn save_safetensors(
     path: impl AsRef<Path>,
     tensors: &BTreeMap<String, HostTensor>,
@@ -168,7 +169,8 @@ mod tests {
         assert_eq!(back.tensors["x"].as_slice::<f32>().unwrap()[0].to_bits(), bits);
     }
 
-    /// Byte for byte what the format's own library writes. One metadata key only: it shuffles several.
+    /// Byte for byte what the format's own library writes. One metadata key only: it shuffles
+    /// several.
     #[test]
     fn equals_the_formats_own_library() {
         use ::safetensors::Dtype;
@@ -336,7 +338,8 @@ mod tests {
         }
     }
 
-    /// A cut file is an error, and of files with a damaged byte those are read that the format's own library reads.
+    /// A cut file is an error, and of files with a damaged byte those are read that the format's
+    /// own library reads.
     #[test]
     fn damage_is_found_as_by_the_formats_own_library() {
         let bytes = encode(&all(), &metadata(&["a"]));

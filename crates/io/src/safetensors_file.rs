@@ -8,14 +8,15 @@ use elinvar_core::{HostData, HostTensor, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A safetensors file, mapped into memory: its header is checked, its tensors are read one at a time, when they are
-/// asked for. So a model can be loaded that is larger than half of the memory, tensor by tensor.
+/// A safetensors file, mapped into memory: its header is checked, its tensors are read one at a
+/// time, when they are asked for. So a model can be loaded that is larger than half of the memory,
+/// tensor by tensor.
 ///
 /// A tensor whose element type elinvar does not have is listed, and the others can be read.
 ///
-/// The file must not be shortened while it is open: the operating system would end the process. If it is replaced,
-/// this still is the old one. Where neither can be ruled out, [`load_safetensors`](crate::load_safetensors) reads
-/// without mapping.
+/// The file must not be shortened while it is open: the operating system would end the process. If
+/// it is replaced, this still is the old one. Where neither can be ruled out,
+/// [`load_safetensors`](crate::load_safetensors) reads without mapping.
 #[derive(Debug)]
 pub struct SafetensorsFile {
     bytes: Bytes,
@@ -29,8 +30,8 @@ impl SafetensorsFile {
     /// Opens a file and checks its header; no elements are read.
     ///
     /// # Errors
-    /// `Io` if it cannot be opened or mapped; `Format` if the header is damaged or does not fit the file's length;
-    /// `OutOfMemory`. The path is in the sentence.
+    /// `Io` if it cannot be opened or mapped; `Format` if the header is damaged or does not fit the
+    /// file's length; `OutOfMemory`. The path is in the sentence.
     pub fn open(path: impl AsRef<Path>) -> Result<SafetensorsFile> {
         let path = path.as_ref();
         SafetensorsFile::new(Bytes::map(path)?).map_err(|e| e.at(path.display()))
@@ -76,8 +77,8 @@ impl SafetensorsFile {
     /// Reads one tensor.
     ///
     /// # Errors
-    /// `InvalidArgument` if the file has no tensor of this name; `Unsupported` if its elements are of a type that
-    /// elinvar does not have; `OutOfMemory`.
+    /// `InvalidArgument` if the file has no tensor of this name; `Unsupported` if its elements are
+    /// of a type that elinvar does not have; `OutOfMemory`.
     pub fn tensor(&self, name: &str) -> Result<HostTensor> {
         let Planned { info, from } =
             self.tensors.get(name).ok_or_else(|| no_such_tensor(name, self.tensors.keys()))?;

@@ -1,4 +1,5 @@
-//! `model.safetensors.index.json`: which file of a model that is split over several holds which tensor.
+//! `model.safetensors.index.json`: which file of a model that is split over several holds which
+//! tensor.
 
 use elinvar_core::{Error, Result};
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
@@ -23,7 +24,8 @@ impl ShardIndex {
     /// Reads an index.
     ///
     /// # Errors
-    /// `Format` if it is not JSON of this form, names a tensor twice, or names a file outside of its directory.
+    /// `Format` if it is not JSON of this form, names a tensor twice, or names a file outside of
+    /// its directory.
     pub fn parse(json: &[u8]) -> Result<ShardIndex> {
         if json.len() > MAX_INDEX {
             return Err(Error::format(format!(

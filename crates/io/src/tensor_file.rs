@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// A safetensors file, a model in several of them, a `.npz` or a `.npy` file: whatever the path leads to, told by its
-/// first bytes and not by its name.
+/// A safetensors file, a model in several of them, a `.npz` or a `.npy` file: whatever the path
+/// leads to, told by its first bytes and not by its name.
 #[derive(Debug)]
 pub enum TensorFile {
     /// Safetensors: a file, an index or a directory.
@@ -28,8 +28,8 @@ impl TensorFile {
     /// Opens a file or directory and checks its headers; no elements are read.
     ///
     /// # Errors
-    /// As [`ModelFiles::open`], [`NpzFile::open`] and [`NpyFile::open`]. What is none of the three is read as
-    /// safetensors, which have no mark by which they could be told.
+    /// As [`ModelFiles::open`], [`NpzFile::open`] and [`NpyFile::open`]. What is none of the three
+    /// is read as safetensors, which have no mark by which they could be told.
     pub fn open(path: impl AsRef<Path>) -> Result<TensorFile> {
         let path = path.as_ref();
         let mut first = Vec::new();

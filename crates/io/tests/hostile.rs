@@ -1,7 +1,9 @@
-//! Damaged files by the thousand: each gives a value or an error, no panic, and takes little memory.
+//! Damaged files by the thousand: each gives a value or an error, no panic, and takes little
+//! memory.
 //!
-//! Valid files are changed a little, in ways that are the same in every run: bits, bytes, numbers at their limits, pieces
-//! cut out, doubled or put elsewhere. The fuzz targets in `fuzz/` look further, guided by what the readers do.
+//! Valid files are changed a little, in ways that are the same in every run: bits, bytes, numbers
+//! at their limits, pieces cut out, doubled or put elsewhere. The fuzz targets in `fuzz/` look
+//! further, guided by what the readers do.
 
 use cap::Cap;
 use elinvar_core::philox::Stream;
@@ -17,14 +19,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What a reader may allocate, all in all, for a file of `len` bytes. Measured: 15 kB for a safetensors file of 1.9 kB
-/// that is read twice, 8 kB for an array of 2.1 kB, 6 kB for an index of 0.7 kB.
+/// What a reader may allocate, all in all, for a file of `len` bytes. Measured: 15 kB for a
+/// safetensors file of 1.9 kB that is read twice, 8 kB for an array of 2.1 kB, 6 kB for an index of
+/// 0.7 kB.
 fn allowed(len: usize) -> usize {
     (1 << 15) + 32 * len
 }
 
-/// Deflate makes up to 1032 bytes of one: those arrive in a vector that doubles its size, become a tensor, and are
-/// perhaps reordered. Measured: 360 kB for 0.9 kB, most of it the windows of the decompressor, two for each array.
+/// Deflate makes up to 1032 bytes of one: those arrive in a vector that doubles its size, become a
+/// tensor, and are perhaps reordered. Measured: 360 kB for 0.9 kB, most of it the windows of the
+/// decompressor, two for each array.
 fn allowed_packed(len: usize) -> usize {
     allowed(len) + 1032 * 4 * len
 }

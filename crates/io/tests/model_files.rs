@@ -100,8 +100,8 @@ fn foreign_types_are_listed() {
     told(SafetensorsFile::from_bytes(bytes), Format, "tensor `z`: bytes 6 to 3 end before they begin");
 }
 
-/// Opening and listing read no elements, and one tensor needs no room for the others: this file is larger than any
-/// memory. (It is all zeros, of which the file system keeps none.)
+/// Opening and listing read no elements, and one tensor needs no room for the others: this file is
+/// larger than any memory. (It is all zeros, of which the file system keeps none.)
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_that_is_larger_than_the_memory() {
@@ -125,8 +125,8 @@ fn a_file_that_is_larger_than_the_memory() {
 fn a_model_is_distributed() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("made/here");
-    // The largest takes 24 bytes: with 1 each has its own file, with 16 only those of 1 and 0 bytes share one, with 41
-    // all fit.
+    // The largest takes 24 bytes: with 1 each has its own file, with 16 only those of 1 and 0 bytes
+    // share one, with 41 all fit.
     for (max, files) in [(1, 3), (16, 3), (39, 2), (40, 2), (41, 1)] {
         save_sharded(&out, &tensors(), &metadata(), max).unwrap();
         for path in [out.clone(), out.join("model.safetensors.index.json")] {

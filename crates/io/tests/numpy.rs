@@ -272,7 +272,8 @@ fn damaged_archives_are_told_apart() {
     let one = archive(&[("a", HostData::U8([1, 2, 3].into()))], false);
     let two = archive(&[("a", HostData::U8([1, 2, 3].into())), ("b", HostData::U8([4, 5, 6].into()))], false);
     let packed = archive(&[("a", HostData::U8(vec![0; 9999].into()))], true);
-    // The directory's entry: after its signature come 6 bytes of versions and flags, then the method.
+    // The directory's entry: after its signature come 6 bytes of versions and flags, then the
+    // method.
     let at = |bytes: &[u8], back: usize| bytes.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap() + back;
     let set = |bytes: &[u8], back: usize, to: &[u8]| {
         let (mut bytes, at) = (bytes.to_vec(), at(bytes, back));

@@ -35,7 +35,8 @@ pub fn numerical_gradient<B: Backend>(
     (0..values.len()).map(|i| Ok((total(i, values[i] + h)? - total(i, values[i] - h)?) / (2.0 * h))).collect()
 }
 
-/// Checks the gradients of the sum of `f`'s result by every float operand against [`numerical_gradient`]:
+/// Checks the gradients of the sum of `f`'s result by every float operand against
+/// [`numerical_gradient`]:
 /// |exact - numerical| <= tolerance * (1 + |numerical|).
 ///
 /// # Errors

@@ -217,8 +217,8 @@ impl<B: Backend> Tensor<B> {
     {
         arange(start, end, step).and_then(|h| Self::from_host(h, device)).or_fail()
     }
-    /// `steps` numbers evenly from `start` to `end`, both included: start + i * ((end - start) / (steps - 1)), computed
-    /// in f64 and rounded once to `dtype`.
+    /// `steps` numbers evenly from `start` to `end`, both included: start + i * ((end - start) /
+    /// (steps - 1)), computed in f64 and rounded once to `dtype`.
     ///
     /// # Panics
     /// If `dtype` is not of floats, or memory is exhausted.

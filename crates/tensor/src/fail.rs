@@ -1,5 +1,5 @@
-//! A programmer's mistake: methods and operators panic with the error's sentence and the caller's line, as
-//! indexing does in std. [`try_run`] turns such a panic back into the error.
+//! A programmer's mistake: methods and operators panic with the error's sentence and the caller's
+//! line, as indexing does in std. [`try_run`] turns such a panic back into the error.
 
 use elinvar_core::{Error, Result};
 use std::cell::Cell;
@@ -12,7 +12,8 @@ thread_local! {
 
 /// For code that, like the methods here, panics on a programmer's mistake: a layer, say.
 pub trait OrFail<T> {
-    /// Takes the value, or panics with the error's sentence at the caller's line; [`try_run`] gives the error back.
+    /// Takes the value, or panics with the error's sentence at the caller's line; [`try_run`] gives
+    /// the error back.
     fn or_fail(self) -> T;
 }
 
@@ -37,8 +38,8 @@ pub(crate) fn fail(e: Error) -> ! {
     panic!("{e}")
 }
 
-/// Runs `f` and gives the error back in which one of elinvar's methods or operators would have panicked: for
-/// servers, notebooks and others that must go on.
+/// Runs `f` and gives the error back in which one of elinvar's methods or operators would have
+/// panicked: for servers, notebooks and others that must go on.
 ///
 /// # Errors
 /// The first error that a method met.

@@ -10,14 +10,15 @@ use std::sync::{Mutex, PoisonError};
 
 type Function<B> = dyn Fn(&[Tensor<B>]) -> Result<Vec<Tensor<B>>> + Send + Sync;
 
-/// A function of tensors whose work on the device was recorded, so that running it costs the host next to nothing: on a GPU, the
-/// launches of hundreds of kernels are one. Results have the bits that the function gives, on every backend; one without a
-/// queue (`cpu`) calls the function.
+/// A function of tensors whose work on the device was recorded, so that running it costs the host
+/// next to nothing: on a GPU, the launches of hundreds of kernels are one. Results have the bits
+/// that the function gives, on every backend; one without a queue (`cpu`) calls the function.
 ///
-/// What the function reads besides its inputs may change between two runs: when a weight, a buffer or a mode of a module is not
-/// where it was, the function is recorded again. (An optimiser changes weights where they lie, so that needs nothing.) It must
-/// do nothing but compute: reading numbers on the host, drawing from a module's random numbers, changing a parameter, and
-/// keeping tensors that it does not return are errors. Gradients may be computed in it.
+/// What the function reads besides its inputs may change between two runs: when a weight, a buffer
+/// or a mode of a module is not where it was, the function is recorded again. (An optimiser changes
+/// weights where they lie, so that needs nothing.) It must do nothing but compute: reading numbers
+/// on the host, drawing from a module's random numbers, changing a parameter, and keeping tensors
+/// that it does not return are errors. Gradients may be computed in it.
 ///
 /// ```
 /// use elinvar_core::Result;
@@ -52,8 +53,9 @@ impl<B: Backend> Graph<B> {
     /// Records a function, for inputs of the shapes, dtypes and device of these.
     ///
     /// # Errors
-    /// `InvalidArgument` without inputs, or if the function keeps tensors that it does not return; `DeviceMismatch` if the inputs
-    /// live on several devices; `Unsupported` if it does more than compute; the function's own errors; `OutOfMemory`.
+    /// `InvalidArgument` without inputs, or if the function keeps tensors that it does not return;
+    /// `DeviceMismatch` if the inputs live on several devices; `Unsupported` if it does more than
+    /// compute; the function's own errors; `OutOfMemory`.
     pub fn record(
         inputs: &[&Tensor<B>],
         function: impl Fn(&[Tensor<B>]) -> Result<Vec<Tensor<B>>> + Send + Sync + 'static,
@@ -77,11 +79,12 @@ impl<B: Backend> Graph<B> {
     /// The function's results for other inputs. They depend on nothing (see [`Tensor::detach`]).
     ///
     /// # Errors
-    /// `InvalidArgument`, `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if the inputs are not like those of the recording;
-    /// those of [`Graph::record`], where it has to be recorded again.
+    /// `InvalidArgument`, `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if the inputs are not
+    /// like those of the recording; those of [`Graph::record`], where it has to be recorded again.
     pub fn run(&self, inputs: &[&Tensor<B>]) -> Result<Vec<Tensor<B>>> {
         self.check(inputs)?;
-        // Whatever is inside is whole. The lock is held until all work was given to the device, which does it in this order.
+        // Whatever is inside is whole. The lock is held until all work was given to the device,
+        // which does it in this order.
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*recorded
             && let Some(results) = known.run(self, inputs)?
@@ -109,7 +112,8 @@ impl<B: Backend> Graph<B> {
             Ok(new) if new.work.is_none() => {
                 plain()?;
             }
-            // If these inputs are what is wrong with it (an index out of range), that is the better error.
+            // If these inputs are what is wrong with it (an index out of range), that is the better
+            // error.
             Err(e) if e.kind() == ErrorKind::Unsupported => {
                 plain()?;
             }

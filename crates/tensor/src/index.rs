@@ -1,6 +1,7 @@
 //! Slicing: ranges, steps, single places, new axes, index tensors and masks, in NumPy's meaning.
 //!
-//! `x.i((.., 1..3, -1))` is NumPy's `x[:, 1:3, -1]`. Ranges and places make views; index tensors and masks copy.
+//! `x.i((.., 1..3, -1))` is NumPy's `x[:, 1:3, -1]`. Ranges and places make views; index tensors
+//! and masks copy.
 
 use crate::Tensor;
 use crate::fail::OrFail;
@@ -15,7 +16,8 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 pub enum Index<B: Backend> {
     /// One place, from the end if negative; the axis goes away.
     At(isize),
-    /// `start..stop` in steps, as Python's `start:stop:step`; a missing end reaches to the axis's end.
+    /// `start..stop` in steps, as Python's `start:stop:step`; a missing end reaches to the axis's
+    /// end.
     Range {
         /// First place; from the end if negative.
         start: Option<isize>,
@@ -132,11 +134,11 @@ tuple!(I0, I1, I2, I3, I4);
 tuple!(I0, I1, I2, I3, I4, I5);
 
 impl<B: Backend> Tensor<B> {
-    /// A part of the tensor: `x.i(0)`, `x.i((.., 1..3))`, `x.i((Index::Ellipsis, -1))`, `x.i(&mask)`,
-    /// `x.i((step(.., 2), &places))`.
+    /// A part of the tensor: `x.i(0)`, `x.i((.., 1..3))`, `x.i((Index::Ellipsis, -1))`,
+    /// `x.i(&mask)`, `x.i((step(.., 2), &places))`.
     ///
-    /// Several index tensors are broadcast together, as in NumPy: their axes are replaced by the common shape of the
-    /// tensors, in place if they are neighbours, in front if not.
+    /// Several index tensors are broadcast together, as in NumPy: their axes are replaced by the
+    /// common shape of the tensors, in place if they are neighbours, in front if not.
     ///
     /// # Panics
     /// If a place or axis does not exist, a step is 0, or an index tensor is not of i64 or bool.
@@ -144,8 +146,8 @@ impl<B: Backend> Tensor<B> {
     pub fn i(&self, indices: impl Indices<B>) -> Tensor<B> {
         index(self, indices.list()).or_fail()
     }
-    /// A copy in which a part (see [`Tensor::i`]; places, ranges and new axes) is replaced by `src`, which is broadcast
-    /// to it.
+    /// A copy in which a part (see [`Tensor::i`]; places, ranges and new axes) is replaced by
+    /// `src`, which is broadcast to it.
     ///
     /// # Panics
     /// If a place or axis does not exist, the shapes do not broadcast, or an index is a tensor.
@@ -202,7 +204,8 @@ fn index<B: Backend>(x: &Tensor<B>, list: Vec<Index<B>>) -> Result<Tensor<B>> {
                 axis += 1;
             }
             Index::Tensor(t) if t.dtype() == DType::Bool => {
-                // A mask stands for the places where it is true: one list of places per axis of the mask.
+                // A mask stands for the places where it is true: one list of places per axis of the
+                // mask.
                 let fits = y.shape().get(axis..axis + t.rank()) == Some(t.dims());
                 if !fits {
                     return Err(Error::shape(format!(
@@ -247,8 +250,8 @@ fn range<B: Backend>(x: &Tensor<B>, axis: usize, range: op::slice::Range) -> Res
     }
 }
 
-/// Index tensors: the axes that they stand for are brought to the front and flattened into one, places become places
-/// in that one, and the common shape of the tensors takes its place.
+/// Index tensors: the axes that they stand for are brought to the front and flattened into one,
+/// places become places in that one, and the common shape of the tensors takes its place.
 fn pick<B: Backend>(x: &Tensor<B>, picks: Vec<(usize, Tensor<B>)>) -> Result<Tensor<B>> {
     let shape = x.shape().clone();
     let axes: Dims = picks.iter().map(|p| p.0).collect();
@@ -278,14 +281,16 @@ fn pick<B: Backend>(x: &Tensor<B>, picks: Vec<(usize, Tensor<B>)>) -> Result<Ten
     if !neighbours || axes[0] == 0 {
         return Ok(y);
     }
-    // The new axes stand in front; they belong behind the axes that came before the first index tensor.
+    // The new axes stand in front; they belong behind the axes that came before the first index
+    // tensor.
     let (before, new) = (axes[0], common.rank());
     let order: Vec<isize> =
         (new..new + before).chain(0..new).chain(new + before..y.rank()).map(|a| a as isize).collect();
     op::permute(&y, &order)
 }
 
-/// Places counted from the end made positive; all checked, because in a flattened axis a wrong one could look right.
+/// Places counted from the end made positive; all checked, because in a flattened axis a wrong one
+/// could look right.
 fn wrap<B: Backend>(t: &Tensor<B>, axis: usize, n: usize) -> Result<Tensor<B>> {
     let host = t.to_host()?;
     let places = host.as_slice::<i64>()?;
@@ -301,7 +306,8 @@ fn wrap<B: Backend>(t: &Tensor<B>, axis: usize, n: usize) -> Result<Tensor<B>> {
     Tensor::from_host(elinvar_core::HostTensor::from_vec(positive, host.shape().clone())?, t.device())
 }
 
-/// The part as a run of every axis; `src` in the shape that [`Tensor::i`] would give is brought to that of the runs.
+/// The part as a run of every axis; `src` in the shape that [`Tensor::i`] would give is brought to
+/// that of the runs.
 fn assign<B: Backend>(x: &Tensor<B>, list: Vec<Index<B>>, src: &Tensor<B>) -> Result<Tensor<B>> {
     let list = spread(x.shape(), list)?;
     let mut runs = vec![];

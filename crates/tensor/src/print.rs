@@ -145,7 +145,8 @@ fn words(data: &HostData, places: &[usize]) -> Vec<String> {
     }
 }
 
-/// A number that is printed. By reference: what prints columns of them was 10 KB, and stood in every program four times.
+/// A number that is printed. By reference: what prints columns of them was 10 KB, and stood in
+/// every program four times.
 trait Float: Display + LowerExp {
     fn wide(&self) -> f64;
 }
@@ -201,8 +202,8 @@ fn floats(all: Vec<&dyn Float>) -> Vec<String> {
         .collect()
 }
 
-/// The part before the point, and the point with the digits after it: as few as tell the number from its
-/// neighbours, at most eight.
+/// The part before the point, and the point with the digits after it: as few as tell the number
+/// from its neighbours, at most eight.
 fn fixed(v: &dyn Float) -> (String, String) {
     let mut s = format!("{v}");
     if s.split_once('.').is_some_and(|(_, d)| d.len() > PRECISION) {

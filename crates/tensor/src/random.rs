@@ -8,8 +8,8 @@ use elinvar_core::{DType, Error, Result};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::{Backend, DeviceOf, Random};
 
-/// A source of random tensors: a seed, and a count of what was drawn. Every draw has a stream of its own, in which
-/// element `i` depends on the seed, the stream and `i` alone.
+/// A source of random tensors: a seed, and a count of what was drawn. Every draw has a stream of
+/// its own, in which element `i` depends on the seed, the stream and `i` alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generator {
     next: Stream,
@@ -28,7 +28,8 @@ impl Generator {
     pub fn state(&self) -> Stream {
         self.next
     }
-    /// A generator of its own for a part of the program, so that more draws here do not change the numbers there.
+    /// A generator of its own for a part of the program, so that more draws here do not change the
+    /// numbers there.
     pub fn fork(&mut self) -> Generator {
         let s = self.next_stream();
         let seed = Stream { seed: s.seed, stream: s.stream }.word64(u64::MAX / 4);

@@ -13,11 +13,13 @@ use std::sync::{Arc, Weak};
 
 /// A tensor on a device of backend `B`. Cheap to clone; its numbers never change.
 ///
-/// Methods have PyTorch's and NumPy's names. They panic with a sentence on a programmer's mistake (shapes that do
-/// not fit), as indexing does in std; [`crate::try_run`] gives the error back instead.
+/// Methods have PyTorch's and NumPy's names. They panic with a sentence on a programmer's mistake
+/// (shapes that do not fit), as indexing does in std; [`crate::try_run`] gives the error back
+/// instead.
 pub struct Tensor<B: Backend> {
     array: Array<B>,
-    /// Of which it is the result, if it depends on a variable. With one pointer each a tensor is returned in registers.
+    /// Of which it is the result, if it depends on a variable. With one pointer each a tensor is
+    /// returned in registers.
     node: Option<Arc<Node<B>>>,
 }
 
@@ -61,13 +63,13 @@ impl<B: Backend> Tensor<B> {
     pub fn array(&self) -> &Array<B> {
         &self.array
     }
-    /// The numbers, for whoever changes them where they lie: an optimiser, say. Other handles on this tensor keep what they
-    /// have. A variable stays the same variable until [`Tensor::renew`].
+    /// The numbers, for whoever changes them where they lie: an optimiser, say. Other handles on
+    /// this tensor keep what they have. A variable stays the same variable until [`Tensor::renew`].
     pub fn array_mut(&mut self) -> &mut Array<B> {
         &mut self.array
     }
-    /// Makes a variable a new one, to which no gradient belongs yet, and anything else a constant: what it was computed
-    /// from does not matter any more.
+    /// Makes a variable a new one, to which no gradient belongs yet, and anything else a constant:
+    /// what it was computed from does not matter any more.
     pub fn renew(&mut self) {
         self.node = self.is_variable().then(|| Node::leaf(self.name().map(str::to_owned)));
     }
@@ -119,8 +121,8 @@ impl<B: Backend> Tensor<B> {
     pub fn is_variable(&self) -> bool {
         self.node.as_ref().is_some_and(|node| node.is_leaf())
     }
-    /// A new variable with these numbers: gradients by it can be asked for. What the tensor was computed from does
-    /// not matter any more.
+    /// A new variable with these numbers: gradients by it can be asked for. What the tensor was
+    /// computed from does not matter any more.
     ///
     /// # Panics
     /// If the elements are not floats: only those have gradients.
@@ -158,7 +160,8 @@ impl<B: Backend> Tensor<B> {
         Self::from_array(self.array().clone())
     }
 
-    /// The gradients of this tensor, which has one element, by all variables on which it depends. Frees the graph.
+    /// The gradients of this tensor, which has one element, by all variables on which it depends.
+    /// Frees the graph.
     ///
     /// # Panics
     /// If it depends on no variable, has more than one element, or if its graph was freed already.
@@ -174,8 +177,8 @@ impl<B: Backend> Tensor<B> {
     pub fn backward_with(&self, seed: &Tensor<B>, options: Backward) -> Gradients<B> {
         backward(&[(self, Some(seed))], options).or_fail()
     }
-    /// The gradients by some variables, recorded, so that they can be differentiated again. `None` for a variable
-    /// on which this tensor does not depend.
+    /// The gradients by some variables, recorded, so that they can be differentiated again. `None`
+    /// for a variable on which this tensor does not depend.
     ///
     /// # Panics
     /// As [`Tensor::backward`].
@@ -184,8 +187,9 @@ impl<B: Backend> Tensor<B> {
         let all = backward(&[(self, None)], Backward { retain_graph: true, create_graph: true }).or_fail();
         variables.iter().map(|v| all.get(v).cloned()).collect()
     }
-    /// Calls `hook` with the gradient by this tensor whenever a backward pass has it complete; what the hook
-    /// returns takes the gradient's place; of another shape or dtype, it is an error of the pass.
+    /// Calls `hook` with the gradient by this tensor whenever a backward pass has it complete; what
+    /// the hook returns takes the gradient's place; of another shape or dtype, it is an error of
+    /// the pass.
     ///
     /// # Panics
     /// If the tensor depends on no variable: no gradient will ever arrive.
@@ -221,18 +225,21 @@ impl<B: Backend> Tensor<B> {
     pub fn to_host(&self) -> Result<HostTensor> {
         self.array().to_host()
     }
-    /// Waits until the elements are computed. What reads them waits by itself; this is for those who measure time, or
-    /// want to know of an error here and not later.
+    /// Waits until the elements are computed. What reads them waits by itself; this is for those
+    /// who measure time, or want to know of an error here and not later.
     ///
     /// # Errors
     /// What the device reports; `OutOfMemory`.
     pub fn block_until_ready(&self) -> Result<()> {
         self.array().block_until_ready()
     }
-    /// Keeps, beside this matrix \[k, n\], a copy of it in the order in which products read their right factor, so that
-    /// `x.matmul(&w)` takes less time: for weights that are used often and do not change. `linear` reads its weight \[out, in\]
-    /// turned, so there it is `weight.t().prepack()`, and a convolution of one group `weight.flatten(1, -1).t().prepack()`. No bit of any result changes. The copy goes when the
-    /// tensor's memory is freed, or changed by an optimiser. Says whether there is one: not every device keeps them.
+    /// Keeps, beside this matrix \[k, n\], a copy of it in the order in which products read their
+    /// right factor, so that `x.matmul(&w)` takes less time: for weights that are used often and do
+    /// not change. `linear` reads its weight \[out, in\] turned, so there it is
+    /// `weight.t().prepack()`, and a convolution of one group
+    /// `weight.flatten(1, -1).t().prepack()`. No bit of any result changes. The copy goes when the
+    /// tensor's memory is freed, or changed by an optimiser. Says whether there is one: not every
+    /// device keeps them.
     ///
     /// # Panics
     /// If the tensor is no matrix, or memory is exhausted.

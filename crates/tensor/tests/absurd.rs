@@ -1,4 +1,5 @@
-//! Sizes that no machine has: each is an error that a program can catch, and none takes the memory first.
+//! Sizes that no machine has: each is an error that a program can catch, and none takes the memory
+//! first.
 
 use elinvar_core::{DType, ErrorKind, HostTensor, Shape};
 use elinvar_ops::catalogue::pad::Mode;
@@ -39,7 +40,8 @@ fn more_than_there_is() {
     }
 }
 
-/// A view needs no memory, whatever it spans; a sum over it would need time, so it is not asked for.
+/// A view needs no memory, whatever it spans; a sum over it would need time, so it is not asked
+/// for.
 #[test]
 fn views_may_be_vast() {
     let x = T::ones([1], DType::F32, &D).expand([VAST]);

@@ -1,7 +1,8 @@
-//! First, second and third derivatives of the ops that are more than a formula per element, against differences.
+//! First, second and third derivatives of the ops that are more than a formula per element, against
+//! differences.
 //!
-//! The gradients of a gradient exist only if every step of it was recorded; a step that was not shows here as a
-//! derivative that is 0 or wrong.
+//! The gradients of a gradient exist only if every step of it was recorded; a step that was not
+//! shows here as a derivative that is 0 or wrong.
 
 use elinvar_core::{Element, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::catalogue as op;

@@ -1,5 +1,5 @@
-//! First, second and third derivatives of layers and losses against differences; and that a gradient that is recorded
-//! has the bits of one that is not.
+//! First, second and third derivatives of layers and losses against differences; and that a
+//! gradient that is recorded has the bits of one that is not.
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{Element, HostTensor, Result, Shape};
@@ -191,8 +191,9 @@ fn derivatives_of_attention_and_recurrent_nets() {
     ]);
 }
 
-/// What is at the ends of a recurrent net: states before and after, from both sides and through layers. Gradients come by y, by
-/// last states alone, and by each of them alone, which leaves some gates without one.
+/// What is at the ends of a recurrent net: states before and after, from both sides and through
+/// layers. Gradients come by y, by last states alone, and by each of them alone, which leaves some
+/// gates without one.
 #[test]
 fn derivatives_of_states() {
     let net = |gates: usize, inputs: usize| {

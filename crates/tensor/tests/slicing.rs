@@ -1,8 +1,9 @@
-//! Slicing and assignment to slices against what NumPy prints, and their gradients against differences.
+//! Slicing and assignment to slices against what NumPy prints, and their gradients against
+//! differences.
 //!
 //! The expected values are those of NumPy 2 for the expression that stands in the row, with
-//! `x = np.arange(24).reshape(2, 3, 4)` and `s = -1 - np.arange(n).reshape(shape)`. Where a single place and an index
-//! tensor are mixed, the place is taken first, as in PyTorch.
+//! `x = np.arange(24).reshape(2, 3, 4)` and `s = -1 - np.arange(n).reshape(shape)`. Where a single
+//! place and an index tensor are mixed, the place is taken first, as in PyTorch.
 
 #![allow(clippy::reversed_empty_ranges, reason = "they are written as Python's slices are")]
 
@@ -232,7 +233,8 @@ fn gradients_of_slices() {
         (y.reshape(&[n as isize]) * w).square()
     };
     for (name, f, ..) in slices() {
-        // Half-way between whole numbers, so that no mask that is computed from them changes under a small step.
+        // Half-way between whole numbers, so that no mask that is computed from them changes under
+        // a small step.
         let x = x().to_dtype(DType::F64) + 0.5;
         check_gradient(|x| try_run(|| weighted(&f(&x[0]))), &[x], 1e-3, 1e-6)
             .unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -1,4 +1,5 @@
-//! The tape on the reference backend: what is tracked, what comes back, in which order, and what is refused.
+//! The tape on the reference backend: what is tracked, what comes back, in which order, and what is
+//! refused.
 
 use elinvar_core::{DType, ErrorKind};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -36,7 +37,8 @@ fn tracking_is_a_property_of_the_value() {
 
 #[test]
 fn halves_have_the_same_bits_recorded_or_not() {
-    // Rows of f16 and bf16 are computed as they are where nothing records, and from copies in f32 where a gradient may be asked for.
+    // Rows of f16 and bf16 are computed as they are where nothing records, and from copies in f32
+    // where a gradient may be asked for.
     for dtype in [DType::F16, DType::BF16] {
         let some =
             |n: usize| (0..n).map(|i| ((i * 37) as f64 * 0.618).fract() * 9.0 - 4.0).collect::<Vec<_>>();

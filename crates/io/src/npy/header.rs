@@ -1,8 +1,9 @@
 //! The header of a `.npy` file: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
 //!
-//! Read here instead of by `npyz` or `ndarray-npy`: both parse the header as any Python literal, for which they bring a
-//! grammar compiler's output and large integers, and give the array type by type. The header is one flat dictionary
-//! with three known keys; what may be nested, the description of a structured type, is skipped by counting brackets.
+//! Read here instead of by `npyz` or `ndarray-npy`: both parse the header as any Python literal,
+//! for which they bring a grammar compiler's output and large integers, and give the array type by
+//! type. The header is one flat dictionary with three known keys; what may be nested, the
+//! description of a structured type, is skipped by counting brackets.
 
 use crate::info::{StoredType, TensorInfo};
 use crate::npy::at_most;
@@ -12,10 +13,12 @@ use std::io::Read;
 /// Every file begins with this.
 pub const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// The largest header that is read, in bytes. Version 1.0 has at most 65 535; only structured types need more.
+/// The largest header that is read, in bytes. Version 1.0 has at most 65 535; only structured types
+/// need more.
 const MAX_HEADER: usize = 1 << 20;
 
-/// NumPy starts the elements at a multiple of this, so that a mapped file has them aligned for vectors.
+/// NumPy starts the elements at a multiple of this, so that a mapped file has them aligned for
+/// vectors.
 const ALIGN: usize = 64;
 
 /// NumPy leaves room for the first size to grow to so many digits.
@@ -121,10 +124,12 @@ pub fn write(dtype: DType, shape: &Shape) -> Result<Vec<u8>> {
     if let Some(first) = sizes.first() {
         text.extend(std::iter::repeat_n(' ', GROWTH - first.len()));
     }
-    // Version 1.0 if it is long enough; no shape that fits into memory needs another one, but a shape may have 1s.
+    // Version 1.0 if it is long enough; no shape that fits into memory needs another one, but a
+    // shape may have 1s.
     let padded = |digits: usize| {
         let before = MAGIC.len() + 2 + digits;
-        // At least one byte, for the end of the line; NumPy adds a whole block where none would be needed.
+        // At least one byte, for the end of the line; NumPy adds a whole block where none would be
+        // needed.
         (before + text.len() + 1) / ALIGN * ALIGN + ALIGN - before
     };
     let mut out = MAGIC.to_vec();

@@ -1,8 +1,8 @@
 //! NumPy's `.npy` files: one array each.
 //!
-//! All element types that NumPy shares with elinvar are read, of either byte order, row-major or column-major, from
-//! files of versions 1.0 to 3.0. What is written is what `numpy.save` writes, byte for byte: row-major, little-endian.
-//! bf16 has no name in NumPy, so it cannot be written.
+//! All element types that NumPy shares with elinvar are read, of either byte order, row-major or
+//! column-major, from files of versions 1.0 to 3.0. What is written is what `numpy.save` writes,
+//! byte for byte: row-major, little-endian. bf16 has no name in NumPy, so it cannot be written.
 
 pub(crate) mod header;
 mod order;
@@ -19,8 +19,8 @@ use std::path::Path;
 /// Reads a `.npy` file as a whole.
 ///
 /// # Errors
-/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if its elements are of a type that elinvar
-/// does not have; `OutOfMemory`. The path is in the sentence.
+/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if its elements are of a
+/// type that elinvar does not have; `OutOfMemory`. The path is in the sentence.
 pub fn load_npy(path: impl AsRef<Path>) -> Result<HostTensor> {
     let path = path.as_ref();
     read_npy(&Bytes::read(path)?).map_err(|e| e.at(path.display()))
@@ -52,8 +52,9 @@ pub fn write_npy(writer: &mut dyn Write, tensor: &HostTensor) -> Result<()> {
     Ok(writer.write_all(&tensor.data().to_le_bytes())?)
 }
 
-/// A `.npy` file, mapped into memory: its header is checked, its elements are read when they are asked for. What
-/// [`SafetensorsFile`](crate::SafetensorsFile) says of files that change holds here, too.
+/// A `.npy` file, mapped into memory: its header is checked, its elements are read when they are
+/// asked for. What [`SafetensorsFile`](crate::SafetensorsFile) says of files that change holds
+/// here, too.
 #[derive(Debug)]
 pub struct NpyFile {
     bytes: Bytes,
@@ -118,7 +119,8 @@ fn swapped(data: &[u8], size: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// As many bytes of a reader as there are, but no more than `n`. Memory grows with what arrives, not with `n`.
+/// As many bytes of a reader as there are, but no more than `n`. Memory grows with what arrives,
+/// not with `n`.
 pub(crate) fn at_most(reader: &mut dyn Read, n: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(n).read_to_end(&mut bytes).map_err(|e| match e.kind() {

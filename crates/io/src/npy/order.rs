@@ -9,7 +9,8 @@ pub fn to_row_major(data: HostData, shape: &Shape) -> Result<HostData> {
 }
 
 fn reordered<T: Copy>(from: &[T], shape: &Shape) -> Result<Vec<T>> {
-    // No shorter list of sizes than the header's text has ever been; no product exceeds the number of elements.
+    // No shorter list of sizes than the header's text has ever been; no product exceeds the number
+    // of elements.
     let mut strides = with_capacity(shape.rank())?;
     let mut index = with_capacity(shape.rank())?;
     let mut stride = 1;

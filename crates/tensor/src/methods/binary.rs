@@ -11,8 +11,8 @@ use elinvar_ops::value::Value;
 pub trait Operand<B: Backend> {
     /// The number, if it is one.
     fn number(&self) -> Option<Scalar>;
-    /// Runs `f` on the operand as a tensor. Lending it, not giving it away, saves the handle on it that an op on a few
-    /// numbers would notice.
+    /// Runs `f` on the operand as a tensor. Lending it, not giving it away, saves the handle on it
+    /// that an op on a few numbers would notice.
     ///
     /// # Errors
     /// `DTypeMismatch` if the number has a fraction and `like` is of integers; those of `f`.
@@ -79,8 +79,8 @@ macro_rules! binary {
             #[doc = concat!($doc, ", elementwise, operands broadcast.")]
             ///
             /// # Panics
-            /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this dtype, or memory is
-            /// exhausted.
+            /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this
+            /// dtype, or memory is exhausted.
             #[track_caller]
             pub fn $name(&self, other: impl Operand<B>) -> Tensor<B> {
                 other.with(stringify!($name), self, |y| op::$name(self, y)).or_fail()
@@ -113,11 +113,12 @@ binary! {
 }
 
 impl<B: Backend> Tensor<B> {
-    /// x to the power of y, elementwise, operands broadcast. Of floats, a number that is 2, 3 or -1 gives x * x, x * x * x or 1 / x.
+    /// x to the power of y, elementwise, operands broadcast. Of floats, a number that is 2, 3 or -1
+    /// gives x * x, x * x * x or 1 / x.
     ///
     /// # Panics
-    /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this dtype, or memory is
-    /// exhausted.
+    /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this dtype,
+    /// or memory is exhausted.
     #[track_caller]
     pub fn pow(&self, other: impl Operand<B>) -> Tensor<B> {
         match other.number() {
@@ -125,8 +126,8 @@ impl<B: Backend> Tensor<B> {
             _ => other.with("pow", self, |y| op::pow(self, y)).or_fail(),
         }
     }
-    /// NumPy's matrix product: x[b.., m, k] @ w[b.., k, n] gives [b.., m, n]; vectors stand for a row on the left and a
-    /// column on the right, batches broadcast.
+    /// NumPy's matrix product: x[b.., m, k] @ w[b.., k, n] gives [b.., m, n]; vectors stand for a
+    /// row on the left and a column on the right, batches broadcast.
     ///
     /// # Panics
     /// If inner sizes differ, batches do not broadcast, or dtypes or devices differ.

@@ -28,7 +28,8 @@ methods! {
     fn narrow(dim: isize, start: isize, length: usize) -> Tensor<B> = op::narrow;
     /// Axes backwards. A view.
     fn flip(dims: &[isize]) -> Tensor<B> = op::flip;
-    /// Elements moved along axes; what leaves at one end enters at the other. Without axes: in the flattened tensor.
+    /// Elements moved along axes; what leaves at one end enters at the other. Without axes: in the
+    /// flattened tensor.
     fn roll(shifts: &[isize], dims: Option<&[isize]>) -> Tensor<B> = op::roll;
     /// Parts of `size` places along an axis; the last may be smaller. Views.
     fn split(size: usize, dim: isize) -> Vec<Tensor<B>> = op::split;
@@ -38,7 +39,8 @@ methods! {
     fn chunk(chunks: usize, dim: isize) -> Vec<Tensor<B>> = op::chunk;
     /// The slices along an axis, which goes away. Views.
     fn unbind(dim: isize) -> Vec<Tensor<B>> = op::unbind;
-    /// Elements added or cut off at the ends: [left of the last axis, right of it, left of the one before, ...].
+    /// Elements added or cut off at the ends: [left of the last axis, right of it, left of the one
+    /// before, ...].
     fn pad(amounts: &[isize], mode: op::pad::Mode) -> Tensor<B> = op::pad;
     /// A new axis of size 1. A view.
     fn unsqueeze(dim: isize) -> Tensor<B> = op::unsqueeze;

@@ -1,4 +1,5 @@
-//! Methods that multiply and sum: matrices, convolutions, attention; and the norms and pools around them.
+//! Methods that multiply and sum: matrices, convolutions, attention; and the norms and pools around
+//! them.
 
 use super::table::methods;
 use crate::Tensor;
@@ -44,7 +45,8 @@ methods! {
     fn layer_norm(
         normalized_shape: &[usize], weight: Option<&Tensor<B>>, bias: Option<&Tensor<B>>, eps: f64
     ) -> Tensor<B> = op::layer_norm;
-    /// Divided by the root of the mean square over the last axes, then scaled. No eps: the dtype's epsilon.
+    /// Divided by the root of the mean square over the last axes, then scaled. No eps: the dtype's
+    /// epsilon.
     fn rms_norm(normalized_shape: &[usize], weight: Option<&Tensor<B>>, eps: Option<f64>) -> Tensor<B> = op::rms_norm;
     /// Mean 0 and variance 1 over groups of channels, then scaled and shifted.
     fn group_norm(

@@ -13,7 +13,8 @@ macro_rules! reductions {
             #[doc = concat!($doc, ", over all elements.")]
             ///
             /// # Panics
-            /// If the op is not defined for this dtype or for no elements, or if memory is exhausted.
+            /// If the op is not defined for this dtype or for no elements, or if memory is
+            /// exhausted.
             #[track_caller]
             pub fn $all(&self) -> Tensor<B> {
                 $f(self, None, false).or_fail()
@@ -21,7 +22,8 @@ macro_rules! reductions {
             #[doc = concat!($doc, ", over some axes, which stay with size 1 if `keepdim`.")]
             ///
             /// # Panics
-            /// If there is no such axis, the op is not defined for this dtype or for no elements, or memory is exhausted.
+            /// If there is no such axis, the op is not defined for this dtype or for no elements,
+            /// or memory is exhausted.
             #[track_caller]
             pub fn $some(&self, dims: impl Axes, keepdim: bool) -> Tensor<B> {
                 $f(self, Some(&dims.list()), keepdim).or_fail()
@@ -42,9 +44,11 @@ reductions! {
 }
 
 methods! {
-    /// The largest of an axis, and its first place (i64). NaN wins. The gradient goes to that place.
+    /// The largest of an axis, and its first place (i64). NaN wins. The gradient goes to that
+    /// place.
     fn max_dim(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::max;
-    /// The smallest of an axis, and its first place (i64). NaN wins. The gradient goes to that place.
+    /// The smallest of an axis, and its first place (i64). NaN wins. The gradient goes to that
+    /// place.
     fn min_dim(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::min;
     /// The first place (i64) of the largest element, of an axis or of the flattened tensor.
     fn argmax(dim: Option<isize>, keepdim: bool) -> Tensor<B> = op::argmax;

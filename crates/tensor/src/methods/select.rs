@@ -18,7 +18,8 @@ methods! {
     fn scatter_add(dim: isize, index: &Tensor<B>, src: &Tensor<B>) -> Tensor<B> = op::scatter_add;
     /// The places of an axis that a 1-d index of i64 names.
     fn index_select(dim: isize, index: &Tensor<B>) -> Tensor<B> = op::index_select;
-    /// As `gather`, with x and index broadcast outside of the axis; without an axis, on the flattened x.
+    /// As `gather`, with x and index broadcast outside of the axis; without an axis, on the
+    /// flattened x.
     fn take_along_dim(index: &Tensor<B>, dim: Option<isize>) -> Tensor<B> = op::take_along_dim;
     /// The elements where a mask is true, in one axis.
     fn masked_select(mask: &Tensor<B>) -> Tensor<B> = op::masked_select;
@@ -26,13 +27,15 @@ methods! {
     fn nonzero() -> Tensor<B> = op::nonzero;
     /// 1 at the class's place of a new last axis, 0 elsewhere, of i64.
     fn one_hot(num_classes: usize) -> Tensor<B> = op::one_hot;
-    /// Sorted along an axis, stable, NaN as the largest: the values, and where they came from (i64).
+    /// Sorted along an axis, stable, NaN as the largest: the values, and where they came from
+    /// (i64).
     fn sort(dim: isize, descending: bool) -> (Tensor<B>, Tensor<B>) = op::sort;
     /// The places (i64) that would sort an axis.
     fn argsort(dim: isize, descending: bool) -> Tensor<B> = op::argsort;
     /// The `k` largest (or smallest) of an axis, sorted, and where they came from (i64).
     fn topk(k: usize, dim: isize, largest: bool) -> (Tensor<B>, Tensor<B>) = op::topk;
-    /// The different values, sorted; where each element's value stands among them; how often each occurs.
+    /// The different values, sorted; where each element's value stands among them; how often each
+    /// occurs.
     fn unique(dim: Option<isize>) -> op::unique::Unique<Tensor<B>> = op::unique;
     /// Where each of `values` would have to be put into this sorted tensor.
     fn searchsorted(values: &Tensor<B>, right: bool) -> Tensor<B> = op::searchsorted;

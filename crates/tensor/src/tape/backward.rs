@@ -15,19 +15,20 @@ use std::sync::Arc;
 /// How a backward pass treats the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backward {
-    /// Keep what the gradients need, so that the pass can be run again. Otherwise the graph is freed as the pass
-    /// walks over it.
+    /// Keep what the gradients need, so that the pass can be run again. Otherwise the graph is
+    /// freed as the pass walks over it.
     pub retain_graph: bool,
     /// Record the gradients themselves, so that they can be differentiated. Implies `retain_graph`.
     pub create_graph: bool,
 }
 
-/// The gradients of several outputs together, each with the gradient that flows into it (for an output of one
-/// element it may be left out, and is 1).
+/// The gradients of several outputs together, each with the gradient that flows into it (for an
+/// output of one element it may be left out, and is 1).
 ///
 /// # Errors
-/// `Autograd` if an output depends on no variable, has more than one element and no seed, or if its graph was
-/// freed; `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if a seed does not fit; `OutOfMemory`.
+/// `Autograd` if an output depends on no variable, has more than one element and no seed, or if its
+/// graph was freed; `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if a seed does not fit;
+/// `OutOfMemory`.
 pub fn backward<B: Backend>(
     outputs: &[(&Tensor<B>, Option<&Tensor<B>>)],
     options: Backward,
@@ -131,8 +132,9 @@ struct Waiting<B: Backend, G> {
     g: Vec<Option<G>>,
 }
 
-/// Walks from the seeds down. Nodes are visited in descending order of their numbers, so a node's gradients are
-/// complete when it is reached, and several uses of one value are added latest first: always in the same order.
+/// Walks from the seeds down. Nodes are visited in descending order of their numbers, so a node's
+/// gradients are complete when it is reached, and several uses of one value are added latest first:
+/// always in the same order.
 ///
 /// Nodes below `floor` are not visited; what flows to them is returned.
 pub(crate) fn walk<B: Backend, G: Gradient<B>>(

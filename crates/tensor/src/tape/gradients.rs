@@ -56,7 +56,8 @@ impl<B: Backend> Gradients<B> {
             self.insert(node.id, node.name.as_deref(), g);
         }
     }
-    /// All gradients with the names of their variables, in the order in which the variables were made.
+    /// All gradients with the names of their variables, in the order in which the variables were
+    /// made.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &Tensor<B>)> {
         self.by.values().map(|(n, g)| (n.as_deref(), g))
     }
@@ -68,7 +69,8 @@ impl<B: Backend> Gradients<B> {
     pub fn is_empty(&self) -> bool {
         self.by.is_empty()
     }
-    /// Multiplies every gradient with a number: after several batches were added up, to make their mean of it.
+    /// Multiplies every gradient with a number: after several batches were added up, to make their
+    /// mean of it.
     ///
     /// # Errors
     /// `OutOfMemory`, after which the gradients are as they were.
@@ -78,8 +80,8 @@ impl<B: Backend> Gradients<B> {
         self.by.values_mut().zip(new).for_each(|((_, g), new)| *g = new);
         Ok(())
     }
-    /// Adds the gradients of another pass: what several small batches give together. They are of the same variables as
-    /// long as no optimiser has made a step in between.
+    /// Adds the gradients of another pass: what several small batches give together. They are of
+    /// the same variables as long as no optimiser has made a step in between.
     ///
     /// # Errors
     /// `OutOfMemory`, after which some are added and others not.

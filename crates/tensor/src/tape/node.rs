@@ -11,8 +11,9 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
-/// Numbers nodes in the order of their creation. Whatever depends on a node has a larger number, so walking from
-/// the largest number down is a topological order, and always the same one for the same program.
+/// Numbers nodes in the order of their creation. Whatever depends on a node has a larger number, so
+/// walking from the largest number down is a topological order, and always the same one for the
+/// same program.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The number that the next node will get, or a larger one.
@@ -20,10 +21,12 @@ pub(crate) fn next_id() -> u64 {
     NEXT.load(Ordering::Relaxed)
 }
 
-/// The edges to a node's operands: the nodes of which they are the results; nothing for operands that depend on nothing.
+/// The edges to a node's operands: the nodes of which they are the results; nothing for operands
+/// that depend on nothing.
 ///
-/// Those to two operands are fields of their own, which go to the node straight from registers. A list that is filled first and moved then
-/// waits for its stores each time: that took a tenth of a recorded op on four numbers.
+/// Those to two operands are fields of their own, which go to the node straight from registers. A
+/// list that is filled first and moved then waits for its stores each time: that took a tenth of a
+/// recorded op on four numbers.
 pub(crate) struct Edges<B: Backend> {
     count: usize,
     first: Edge<B>,
@@ -52,7 +55,8 @@ impl<B: Backend> Edges<B> {
 /// A function on a gradient: it may replace it by returning another.
 pub type Hook<B> = Box<dyn Fn(&Tensor<B>) -> Option<Tensor<B>> + Send + Sync>;
 
-/// It has one result. The results of an op with several have a node each, which pass their gradients to the op's.
+/// It has one result. The results of an op with several have a node each, which pass their
+/// gradients to the op's.
 pub(crate) struct Node<B: Backend> {
     pub(crate) id: u64,
     pub(crate) name: Option<Box<str>>,
@@ -74,7 +78,8 @@ struct Extras<B: Backend> {
 pub(crate) enum State<B: Backend> {
     /// A variable: gradients end here.
     Leaf,
-    /// A run of an op. It lies in the node, which so is one piece of memory for most ops: those without attributes.
+    /// A run of an op. It lies in the node, which so is one piece of memory for most ops: those
+    /// without attributes.
     Live(Live<B>),
     /// One result of a run that has several: the node of the run, and which of its results.
     Result(Arc<Node<B>>, usize),
@@ -84,16 +89,18 @@ pub(crate) enum State<B: Backend> {
 
 pub(crate) struct Live<B: Backend> {
     pub(crate) inputs: Edges<B>,
-    /// Nothing, if the gradient needs nothing, and all operands are as the only result, and so as its gradient.
+    /// Nothing, if the gradient needs nothing, and all operands are as the only result, and so as
+    /// its gradient.
     kept: Option<Box<Kept<B>>>,
     op: Box<dyn Recorded<B>>,
 }
 
-/// The gradients by each operand, and contributions to nodes that are no operands (see `checkpoint`).
+/// The gradients by each operand, and contributions to nodes that are no operands (see
+/// `checkpoint`).
 pub(crate) type Flow<B, G> = (Vec<Option<G>>, Vec<Pending<B, G>>);
 
-/// An op on the tape. Two methods, because a trait object cannot be generic: gradients that are just numbers, and gradients that
-/// are recorded themselves.
+/// An op on the tape. Two methods, because a trait object cannot be generic: gradients that are
+/// just numbers, and gradients that are recorded themselves.
 pub(crate) trait Recorded<B: Backend>: Send + Sync {
     fn name(&self) -> &'static str;
     fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>>;
@@ -270,20 +277,21 @@ fn let_go<B: Backend>(node: Arc<Node<B>>, waiting: &mut Waiting<B>) {
 /// An op of the catalogue on the tape.
 struct Run<O: Op>(O);
 
-/// What a run leaves behind. Everything that does not depend on the op is done here: it is compiled once, and the
-/// methods of `Run` once per op.
+/// What a run leaves behind. Everything that does not depend on the op is done here: it is compiled
+/// once, and the methods of `Run` once per op.
 struct Kept<B: Backend> {
     /// Empty if the gradient reads none; so are the results.
     inputs: SmallVec<[Array<B>; 2]>,
     outputs: SmallVec<[Array<B>; 2]>,
-    /// Shapes and dtypes of the operands; empty if the inputs are kept, which say the same, or all are as the only result.
+    /// Shapes and dtypes of the operands; empty if the inputs are kept, which say the same, or all
+    /// are as the only result.
     operands: SmallVec<[(Layout, DType); 2]>,
     are_as_result: bool,
 }
 
 impl<B: Backend> Kept<B> {
-    /// Nothing if nothing is needed but the gradient, whose shape and dtype the operands have: two layouts less to hold are a tenth of an op
-    /// on four numbers.
+    /// Nothing if nothing is needed but the gradient, whose shape and dtype the operands have: two
+    /// layouts less to hold are a tenth of an op on four numbers.
     fn of(saves: Saves, arrays: &[&Array<B>], outputs: &[Array<B>]) -> Option<Box<Self>> {
         let is_as = |y: &Array<B>| {
             arrays.iter().all(|a| a.dtype() == y.dtype() && a.layout().has_shape_of(y.layout()))
@@ -304,7 +312,8 @@ impl<B: Backend> Kept<B> {
 }
 
 impl<B: Backend> Live<B> {
-    /// What a gradient reads: inputs, results, and shapes and dtypes of the operands, of a run whose result has the gradient `g`.
+    /// What a gradient reads: inputs, results, and shapes and dtypes of the operands, of a run
+    /// whose result has the gradient `g`.
     fn kept<'a, V: Value>(
         &'a self,
         g: &[Option<V>],
@@ -321,7 +330,8 @@ impl<B: Backend> Live<B> {
         };
         (inputs, outputs, operands)
     }
-    /// The gradients that `f` gives of what a gradient of numbers reads. Once for all ops, so never inlined.
+    /// The gradients that `f` gives of what a gradient of numbers reads. Once for all ops, so never
+    /// inlined.
     #[inline(never)]
     fn with_arrays(
         &self,
