@@ -21,7 +21,7 @@ impl Shape {
     /// # Errors
     /// `OutOfMemory` if the number of elements does not fit into memory addresses.
     pub fn new(sizes: &[usize]) -> Result<Self> {
-        // A size of 0 elsewhere must not hide a product that overflows when an axis is cut away.
+        // A size of 0 must not hide an overflow that appears when that axis is removed.
         sizes
             .iter()
             .filter(|&&s| s != 0)
@@ -32,10 +32,10 @@ impl Shape {
                 Error::memory(format!("shape {} has more elements than can be addressed", show(sizes)))
             })
     }
-    /// The same with one more axis of size 1.
+    /// The same with one more axis of size 1 at a position.
     ///
     /// # Panics
-    /// If it would stand behind more axes than there are.
+    /// If the position is beyond the last axis.
     #[inline]
     pub(crate) fn with_one(&self, axis: usize) -> Self {
         let mut sizes = self.0.clone();

@@ -15,7 +15,6 @@ pub use any::{Any, AnyBuffer, Device};
 pub use device::{DeviceInfo, Machine, devices, machine};
 pub use probe::{Exactness, probe};
 
-/// What Vulkan's validation layer has said so far, if `ELINVAR_VULKAN_VALIDATION=1` asked it to
-/// watch.
+/// The messages of Vulkan's validation layer so far, if `ELINVAR_VULKAN_VALIDATION=1` enabled it.
 #[cfg(feature = "vulkan")]
 pub use elinvar_driver::vulkan::validation_messages;
