@@ -6,7 +6,7 @@ use crate::fail::OrFail;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
 
-/// Rows of reductions that come in two forms: over everything, and over some axes.
+/// Table of reductions with two forms: over everything, and over some axes.
 macro_rules! reductions {
     ($($doc:literal $all:ident $some:ident $f:path;)*) => {
         impl<B: Backend> Tensor<B> {$(
@@ -44,21 +44,21 @@ reductions! {
 }
 
 methods! {
-    /// The largest of an axis, and its first place (i64). NaN wins. The gradient goes to that
-    /// place.
+    /// The largest of an axis, and its first index (i64). NaN propagates. The gradient goes to that
+    /// index.
     fn max_dim(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::max;
-    /// The smallest of an axis, and its first place (i64). NaN wins. The gradient goes to that
-    /// place.
+    /// The smallest of an axis, and its first index (i64). NaN propagates. The gradient goes to
+    /// that index.
     fn min_dim(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::min;
-    /// The first place (i64) of the largest element, of an axis or of the flattened tensor.
+    /// The first index (i64) of the largest element, of an axis or of the flattened tensor.
     fn argmax(dim: Option<isize>, keepdim: bool) -> Tensor<B> = op::argmax;
-    /// The first place (i64) of the smallest element, of an axis or of the flattened tensor.
+    /// The first index (i64) of the smallest element, of an axis or of the flattened tensor.
     fn argmin(dim: Option<isize>, keepdim: bool) -> Tensor<B> = op::argmin;
-    /// The lower median of an axis, and its place (i64).
+    /// The lower median of an axis, and its index (i64).
     fn median(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::median;
-    /// Sums of all elements so far along an axis.
+    /// Cumulative sums along an axis.
     fn cumsum(dim: isize) -> Tensor<B> = op::cumsum;
-    /// Products of all elements so far along an axis.
+    /// Cumulative products along an axis.
     fn cumprod(dim: isize) -> Tensor<B> = op::cumprod;
     /// exp(x) / sum(exp(x)) along an axis.
     fn softmax(dim: isize) -> Tensor<B> = op::softmax;
@@ -67,7 +67,7 @@ methods! {
 }
 
 impl<B: Backend> Tensor<B> {
-    /// The largest element. NaN wins; ties share the gradient.
+    /// The largest element. NaN propagates; ties share the gradient.
     ///
     /// # Panics
     /// If there are no elements.
@@ -75,7 +75,7 @@ impl<B: Backend> Tensor<B> {
     pub fn max(&self) -> Tensor<B> {
         self.amax()
     }
-    /// The smallest element. NaN wins; ties share the gradient.
+    /// The smallest element. NaN propagates; ties share the gradient.
     ///
     /// # Panics
     /// If there are no elements.
@@ -131,7 +131,7 @@ impl<B: Backend> Tensor<B> {
     pub fn norm_dim(&self, p: f64, dims: impl Axes, keepdim: bool) -> Tensor<B> {
         op::norm(self, p, Some(&dims.list()), keepdim).or_fail()
     }
-    /// How many elements are not zero, over all axes (i64).
+    /// The number of non-zero elements, over all axes (i64).
     #[track_caller]
     pub fn count_nonzero(&self) -> Tensor<B> {
         op::count_nonzero(self, None).or_fail()
