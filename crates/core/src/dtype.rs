@@ -80,7 +80,8 @@ impl DType {
     pub fn parse(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|d| d.name().eq_ignore_ascii_case(name))
     }
-    /// Distance from 1 to the next larger number; 0 for types that are not floats.
+    /// Machine epsilon, the distance from 1 to the next larger number; 0 for types that are not
+    /// floats.
     pub const fn epsilon(self) -> f64 {
         match self {
             DType::F32 => f32::EPSILON as f64,
@@ -114,7 +115,8 @@ pub trait Element: Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
     fn unwrap(data: HostData) -> Option<HostVec<Self>>;
     /// The value as f64: exact but for large i64.
     fn to_f64(self) -> f64;
-    /// From f64: floats round to nearest even, integers cut towards zero and saturate, bool is `v != 0`.
+    /// From f64: floats round to nearest even, integers truncate towards zero and saturate, bool is
+    /// `v != 0`.
     fn from_f64(v: f64) -> Self;
 }
 

@@ -15,11 +15,11 @@ pub enum ErrorKind {
     DTypeMismatch,
     /// An axis, index, attribute or other argument is out of its range.
     InvalidArgument,
-    /// Operands live on different devices.
+    /// Operands are on different devices.
     DeviceMismatch,
-    /// Memory, of the host or of a device, is exhausted, or a size is absurd.
+    /// Memory, of the host or of a device, is exhausted, or a size is not addressable.
     OutOfMemory,
-    /// This backend or build cannot do it.
+    /// Not supported by this backend or build.
     Unsupported,
     /// A device or library was used before it was set up.
     NotInitialized,
@@ -29,7 +29,7 @@ pub enum ErrorKind {
     DriverMissing,
     /// No such device.
     UnknownDevice,
-    /// A gradient was asked for that cannot be given.
+    /// A gradient was requested that does not exist.
     Autograd,
     /// Reading or writing a file failed.
     Io,
@@ -37,8 +37,8 @@ pub enum ErrorKind {
     Format,
 }
 
-/// An error: a kind to match on and a sentence to act on. It is one pointer, so that a result which is a pointer or two is
-/// returned in registers.
+/// An error: a kind to match on and a sentence to act on. It is one pointer, so that a result which
+/// is a pointer or two is returned in registers.
 #[derive(Clone)]
 pub struct Error(Box<Said>);
 
@@ -73,7 +73,7 @@ impl Error {
     pub fn argument(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidArgument, message)
     }
-    /// This backend cannot do it.
+    /// Not supported by this backend.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unsupported, message)
     }
@@ -81,7 +81,7 @@ impl Error {
     pub fn memory(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::OutOfMemory, message)
     }
-    /// A gradient cannot be given.
+    /// A requested gradient does not exist.
     pub fn autograd(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Autograd, message)
     }
@@ -93,7 +93,7 @@ impl Error {
     pub fn io(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Io, message)
     }
-    /// The same error with the place where it happened put in front: `place: sentence`.
+    /// The same error with its context prepended: `place: sentence`.
     #[must_use]
     pub fn at(mut self, place: impl fmt::Display) -> Self {
         self.0.message = format!("{place}: {}", self.0.message);

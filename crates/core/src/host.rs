@@ -1,4 +1,4 @@
-//! Tensors in host memory: vectors with a shape. Files, uploads and downloads speak this.
+//! Tensors in host memory: vectors with a shape. Files, uploads and downloads use this type.
 
 use crate::{DType, Element, Error, HostVec, Result, Scalar, Shape, rounding};
 use half::{bf16, f16};
@@ -82,7 +82,7 @@ macro_rules! each_dtype {
     };
 }
 
-/// A vector of `len` copies of `value`, or an error instead of an abort when there is not that much memory.
+/// A vector of `len` copies of `value`, or an error instead of an abort when memory is exhausted.
 ///
 /// # Errors
 /// `OutOfMemory` if the allocation is refused.
@@ -92,7 +92,7 @@ pub fn filled<T: Clone>(len: usize, value: T) -> Result<Vec<T>> {
     Ok(v)
 }
 
-/// An empty vector with room for `len` elements, or an error when there is not that much memory.
+/// An empty vector of capacity `len`, or an error instead of an abort when memory is exhausted.
 ///
 /// # Errors
 /// `OutOfMemory` if the allocation is refused.
@@ -152,7 +152,7 @@ impl HostData {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The elements, little-endian, as they stand in a file.
+    /// The elements, little-endian, as stored in files.
     pub fn to_le_bytes(&self) -> Vec<u8> {
         match self {
             HostData::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -165,7 +165,7 @@ impl HostData {
             HostData::Bool(v) => v.iter().map(|x| *x as u8).collect(),
         }
     }
-    /// Elements from little-endian bytes; any byte but 0 is true.
+    /// Elements from little-endian bytes; for bool, any byte but 0 is true.
     ///
     /// # Errors
     /// `Format` if the bytes are not a whole number of elements; `OutOfMemory`.
@@ -246,12 +246,12 @@ impl HostTensor {
     pub fn data(&self) -> &HostData {
         &self.data
     }
-    /// The shape and the elements, taken out.
+    /// Consumes the tensor: its shape and elements.
     #[inline]
     pub fn into_parts(self) -> (Shape, HostData) {
         (self.shape, self.data)
     }
-    /// The elements, taken out.
+    /// Consumes the tensor: its elements.
     #[inline]
     pub fn into_data(self) -> HostData {
         self.data

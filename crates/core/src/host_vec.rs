@@ -1,8 +1,9 @@
-//! The vector of [`HostData`](crate::HostData): one whose first element may be made to lie where a cache line begins.
+//! The vector of [`HostData`](crate::HostData), whose first element can be aligned to a cache line.
 //!
-//! A register of 64 bytes that is loaded from two lines takes two loads. The system's allocator begins large memory 16 bytes after a line, so
-//! every such register of a large tensor was two: a twelfth of attention's gradient and of a product of 256. A `Vec` cannot ask for
-//! more than its elements need; but it can have a few elements in front that nobody sees.
+//! A 64-byte register load that crosses a cache line costs two loads. The system's allocator places
+//! large blocks 16 bytes after a line, so every such load of a large tensor would cross one. A
+//! `Vec` cannot request more than the alignment of its element type, but it can hold a few hidden
+//! elements in front of the first one.
 
 use crate::{Element, Result, host};
 use std::fmt;
@@ -12,92 +13,96 @@ use std::ops::{Deref, DerefMut};
 /// Bytes of a cache line, and of the largest register.
 pub const LINE: usize = 64;
 
-/// Elements in host memory, one after the other. It is used as a `Vec` is, and made of one without copying (`from`).
+/// Contiguous elements in host memory. Used like a `Vec`, and made of one without copying (`from`).
 pub struct HostVec<T> {
-    /// What is in front of the elements, and the elements.
+    /// The padding elements, then the elements.
     all: Vec<T>,
-    /// So many are in front.
+    /// The number of padding elements.
     start: usize,
 }
 
 impl<T> HostVec<T> {
-    /// No elements, in no memory.
+    /// An empty vector; nothing is allocated.
     pub const fn new() -> Self {
         HostVec { all: Vec::new(), start: 0 }
     }
-    /// A vector of its own. The elements are moved if they do not begin where their memory does.
+    /// The elements as a `Vec`. They are moved to the start of the allocation if there is padding.
     pub fn into_vec(mut self) -> Vec<T> {
         self.all.drain(..self.start);
         self.all
     }
-    /// All of its memory, with anything in it.
+    /// The whole allocation, with unspecified contents.
     pub fn into_memory(self) -> Vec<T> {
         self.all
     }
-    /// How many elements there is room for.
+    /// The capacity in elements, without the padding.
     pub fn capacity(&self) -> usize {
         self.all.capacity() - self.start
     }
-    /// The bytes that its memory takes, used or not.
+    /// The size of the allocation in bytes, used or not.
     #[inline]
     pub fn allocated(&self) -> usize {
         self.all.capacity() * size_of::<T>()
     }
-    /// One more element.
+    /// Appends an element.
     pub fn push(&mut self, v: T) {
         self.all.push(v);
     }
-    /// No more than so many elements.
+    /// Keeps at most the first `len` elements.
     pub fn truncate(&mut self, len: usize) {
         self.all.truncate(self.start + len);
     }
-    /// No elements.
+    /// Removes all elements.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
-    /// The room behind the elements.
+    /// The unused capacity.
     pub fn spare_capacity_mut(&mut self) -> &mut [MaybeUninit<T>] {
         self.all.spare_capacity_mut()
     }
-    /// Says that there are so many elements.
+    /// Sets the number of elements.
     ///
     /// # Safety
-    /// There is room for them, and all of them have been written.
+    /// `len` is at most the capacity, and the first `len` elements are initialised.
     #[inline]
     #[allow(unsafe_code, reason = "memory that was written through `spare_capacity_mut`")]
     pub unsafe fn set_len(&mut self, len: usize) {
-        // SAFETY: what is in front was written when the vector was made; the rest is the caller's promise.
+        // SAFETY: the padding was initialised when the vector was made; the function's contract
+        // covers the other `len` elements.
         unsafe { self.all.set_len(self.start + len) };
     }
 }
 
 impl<T: Copy> HostVec<T> {
-    /// Copies of these elements at the end.
+    /// Appends copies of these elements.
     pub fn extend_from_slice(&mut self, v: &[T]) {
         self.all.extend_from_slice(v);
     }
-    /// So many elements: the first of those that there are, or copies of `v` behind them.
+    /// Truncates to `len` elements, or appends copies of `v` up to `len`.
     pub fn resize(&mut self, len: usize, v: T) {
         self.all.resize(self.start + len, v);
     }
 }
 
 impl<T: Element> HostVec<T> {
-    /// How many elements more than are needed a vector must have room for, so that the first can be where a line begins.
+    /// The extra capacity, in elements, that guarantees that the first element can be aligned to a
+    /// cache line.
     pub const SLACK: usize = LINE / size_of::<T>() - 1;
 
-    /// No elements, and room for `len`, of which the first will be where a line begins.
+    /// An empty vector with capacity for `len` elements, the first of which is aligned to a cache
+    /// line.
     ///
     /// # Errors
     /// `OutOfMemory` if the allocation is refused.
     pub fn with_capacity(len: usize) -> Result<Self> {
         host::with_capacity(len.saturating_add(Self::SLACK + 1)).map(Self::at_line)
     }
-    /// No elements, in the memory of `v`: the first will be where a line begins, if there is room for [`Self::SLACK`].
+    /// An empty vector in the memory of `v`. The first element is aligned to a cache line if there
+    /// is capacity for [`Self::SLACK`] elements.
     #[inline]
     pub fn at_line(mut v: Vec<T>) -> Self {
         v.clear();
-        // Memory of which nothing is known about where lines begin is as good as any.
+        // `align_offset` may fail (`usize::MAX`); such memory is used without padding.
         let start = v.as_ptr().align_offset(LINE);
         let start = if start <= Self::SLACK && v.capacity() > Self::SLACK { start } else { 0 };
         v.resize(start, T::ZERO);
@@ -134,7 +139,8 @@ impl<T> Deref for HostVec<T> {
     type Target = [T];
     #[inline]
     fn deref(&self) -> &[T] {
-        // `start` is never more than there is; so nothing here can fail, or is checked twice.
+        // `start` never exceeds the length, so the default is never used; `get` avoids the code of
+        // a panic.
         self.all.get(self.start..).unwrap_or_default()
     }
 }
@@ -241,7 +247,7 @@ mod tests {
             let v = v.into_vec();
             assert!(v.iter().enumerate().all(|(i, &x)| x == i as f32));
         }
-        // Bytes, and numbers of eight.
+        // Elements of one byte and of eight.
         assert_eq!(
             HostVec::at_line(Vec::<u8>::with_capacity(200)).spare_capacity_mut().as_ptr().addr() % LINE,
             0

@@ -1,4 +1,4 @@
-//! Where the elements of a view lie in a buffer: shape, strides, offset.
+//! The layout of a view in a buffer: shape, strides, offset.
 //!
 //! Views (transpose, slice, expand, flip) are arithmetic on these numbers and never touch a device.
 //! Strides count elements, may be negative (flip) and may be 0 (broadcast).
@@ -13,7 +13,8 @@ use triomphe::Arc;
 /// Strides in elements, one per axis.
 pub type Strides = Small<isize>;
 
-/// Shape, strides and offset of a view into a buffer. Clones share them: an op on a few numbers notices each copy.
+/// Shape, strides and offset of a view into a buffer. Clones share them, because copying them is a
+/// measurable part of an op on a few elements.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Layout(Arc<Places>);
 
@@ -22,11 +23,11 @@ struct Places {
     shape: Shape,
     strides: Strides,
     offset: usize,
-    /// See [`Layout::is_contiguous`], which is asked for often.
+    /// [`Layout::is_contiguous`], cached because it is called often.
     contiguous: bool,
 }
 
-/// Row-major without gaps?
+/// Is it row-major without gaps?
 fn is_contiguous(shape: &Shape, strides: &Strides) -> bool {
     let mut step = 1isize;
     for (&n, &s) in shape.iter().zip(strides).rev() {
@@ -67,7 +68,7 @@ impl Layout {
         }
         Places { shape, strides, offset, contiguous: true }
     }
-    /// The layout of one number, of shape [].
+    /// The layout of one element, of shape [].
     pub fn scalar() -> Self {
         static SCALAR: OnceLock<Layout> = OnceLock::new();
         SCALAR.get_or_init(|| Layout::contiguous(Shape::scalar())).clone()
@@ -75,7 +76,7 @@ impl Layout {
     /// Any strides.
     ///
     /// # Errors
-    /// `InvalidArgument` if an element would lie outside of a buffer of `len` elements.
+    /// `InvalidArgument` if an element would be outside of a buffer of `len` elements.
     pub fn strided(shape: Shape, strides: &[isize], offset: usize, len: usize) -> Result<Self> {
         let l = Layout::of(shape, strides.into(), offset);
         let fits = l.strides().len() == l.rank()
@@ -115,17 +116,17 @@ impl Layout {
     pub fn rank(&self) -> usize {
         self.0.shape.rank()
     }
-    /// Row-major without gaps? (The offset may be anything.)
+    /// Is it row-major without gaps? (The offset is arbitrary.)
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.0.contiguous
     }
-    /// Do both have one shape?
+    /// Are the shapes equal?
     #[inline]
     pub fn has_shape_of(&self, other: &Layout) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0.shape == other.0.shape
     }
-    /// Is element number `i`, row-major, the buffer's element number `i`?
+    /// Is element `i` in row-major order the buffer's element `i`: contiguous, with offset 0?
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.0.contiguous && self.0.offset == 0
@@ -138,7 +139,7 @@ impl Layout {
     pub fn is_broadcast(&self) -> bool {
         self.0.shape.iter().zip(&self.0.strides).any(|(&n, &s)| n > 1 && s == 0)
     }
-    /// Where the element at `index` lies.
+    /// The position in the buffer of the element at `index`.
     pub fn position(&self, index: &[usize]) -> usize {
         let step: isize = index.iter().zip(&self.0.strides).map(|(&i, &s)| i as isize * s).sum();
         self.0.offset.wrapping_add_signed(step)
@@ -159,8 +160,8 @@ impl Layout {
         axes.swap(a, b);
         self.permute(&axes)
     }
-    /// Every `step`-th of `len` elements of an axis from `start` on; a negative step walks down from `start`.
-    /// The caller makes sure that they exist.
+    /// Every `step`-th of `len` elements of an axis from `start` on; a negative step walks down
+    /// from `start`. The caller makes sure that they exist.
     pub fn slice(&self, axis: usize, start: usize, len: usize, step: isize) -> Layout {
         let (mut strides, mut offset) = (self.0.strides.clone(), self.0.offset);
         if len > 0 {
@@ -169,14 +170,14 @@ impl Layout {
         strides[axis] *= step;
         Layout::of(replace(&self.0.shape, axis, len), strides, offset)
     }
-    /// An axis without its other elements: the axis goes away.
+    /// One index of an axis; the axis is removed.
     pub fn select(&self, axis: usize, index: usize) -> Layout {
         let mut strides = self.0.strides.clone();
         let step = strides.remove(axis);
         let offset = self.0.offset.wrapping_add_signed(index as isize * step);
         Layout::of(self.0.shape.without(&[axis], false), strides, offset)
     }
-    /// An axis backwards.
+    /// An axis reversed.
     pub fn flip(&self, axis: usize) -> Layout {
         match self.0.shape[axis] {
             0 => self.clone(),
@@ -189,7 +190,8 @@ impl Layout {
         let step = if axis < self.rank() { strides[axis] * shape[axis] as isize } else { 1 };
         let mut strides = strides.clone();
         strides.insert(axis, step);
-        // Such an axis makes no gaps, and closes none. (A product has two, so they are not looked for again.)
+        // An axis of size 1 does not change contiguity, so it is not computed again (a matrix
+        // product unsqueezes twice).
         Layout(Arc::new(Places {
             shape: shape.with_one(axis),
             strides,
@@ -202,7 +204,8 @@ impl Layout {
         debug_assert_eq!(self.0.shape[axis], 1);
         self.select(axis, 0)
     }
-    /// Broadcast to a larger shape: axes of size 1 are repeated by stride 0, new axes stand in front.
+    /// Broadcast to a larger shape: axes of size 1 are repeated by stride 0, new axes stand in
+    /// front.
     ///
     /// # Errors
     /// `ShapeMismatch` if the shape does not broadcast to `to`.
@@ -223,8 +226,8 @@ impl Layout {
             _ => Err(Error::shape(format!("{op}: shape {} does not broadcast to {to}", self.0.shape))),
         }
     }
-    /// The same elements in row-major order under another shape, if strides can say it; `None` if the elements
-    /// would have to move.
+    /// The same elements in row-major order under another shape, if strides can express it; `None`
+    /// if the elements would have to move.
     pub fn reshape(&self, to: &Shape) -> Option<Layout> {
         if self.0.shape.numel() != to.numel() {
             return None;
@@ -235,7 +238,8 @@ impl Layout {
             }
             return Some(Layout(Arc::new(Layout::places(to.clone(), self.0.offset))));
         }
-        // Walk groups of axes with equal products; inside a group the old axes must lie evenly.
+        // Walk groups of axes with equal products; inside a group the old axes must be evenly
+        // strided.
         let old: SmallVec<[(usize, isize); 6]> = self
             .0
             .shape

@@ -1,5 +1,5 @@
-//! What every other crate of elinvar agrees on: element types, shapes and layouts, host memory, errors,
-//! random numbers, and the order in which numbers are added. Nothing here computes on tensors.
+//! The types that every other crate of elinvar shares: element types, shapes and layouts, host
+//! memory, errors, random numbers, and the order of summation. Nothing here computes on tensors.
 
 pub mod dtype;
 pub mod error;

@@ -1,21 +1,21 @@
-//! What a device tells about its memory.
+//! Memory statistics of a device.
 
 use std::fmt;
 
-/// How much memory a device's tensors take. In bytes.
+/// Memory of a device's tensors. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Held by tensors, and by what is computed for them.
+    /// Held by tensors and by temporary buffers of ops.
     pub in_use: u64,
-    /// The largest that `in_use` ever was.
+    /// The maximum of `in_use` so far.
     pub peak: u64,
-    /// Kept for the next tensors; given back to the system when it is needed there.
+    /// Cached for the next tensors; returned to the system when it needs the memory.
     pub cached: u64,
-    /// What `in_use` may not exceed.
+    /// The upper limit of `in_use`, if one is set.
     pub limit: Option<u64>,
-    /// How often a large piece of memory came from the system.
+    /// The number of large allocations that the system served.
     pub from_system: u64,
-    /// How often a large piece of memory came from the cache.
+    /// The number of large allocations that the cache served.
     pub from_cache: u64,
 }
 

@@ -1,22 +1,23 @@
-//! The order in which numbers are added: the one place that fixes the bits of sums, products and scans.
+//! The order of summation: the one place that fixes the bits of sums, products and scans.
 //!
-//! Floating-point addition is not associative, so "the sum of n numbers" is a value only once an order is
-//! given. Every backend follows these definitions, whatever its vector width, thread count or tile size.
-//! The order depends on the number of terms alone. It was chosen so that everybody can follow it at full
-//! speed:
+//! Floating-point addition is not associative, so "the sum of n numbers" is a value only once an
+//! order is given. Every backend follows these definitions, whatever its vector width, thread count
+//! or tile size. The order depends on the number of terms alone. It was chosen so that CPUs and
+//! GPUs can both follow it at full speed:
 //!
-//! * **Folds** (sum, product) put term `i` of a block into lane `i % 128`. 128 lanes are eight AVX-512
-//!   registers of f32, enough to hide the latency of an addition; they are also one GPU warp that loads four
-//!   consecutive floats per thread. Lanes are then halved (`j` takes `j + 64`, then `j + 32`, ...), which is
-//!   whole registers, then shuffles. A reduction over columns walks the tree depth first and holds eight
-//!   partial sums per column.
-//! * Blocks of 4096 terms are independent of each other, so threads can share a long sum; their results are
-//!   added pairwise (neighbours first), which needs only log2(blocks) numbers of memory in a stream and
-//!   bounds the error by (32 + 7 + log2(blocks)) rounding errors.
-//! * **Contractions** (matmul, convolution) are one chain of fma inside a chunk of 512 terms, because that is
-//!   what a register tile does; chunk results are added from first to last, so that the terms can be split
-//!   over threads or thread blocks, while the common case pays one addition per 512.
-//! * **Scans** go in groups of 16 terms by log-steps (what a vector register or half a warp can do), groups
+//! * **Folds** (sum, product) put term `i` of a block into lane `i % 128`. 128 lanes are eight
+//!   AVX-512 registers of f32, enough to hide the latency of an addition; they are also one GPU
+//!   warp that loads four consecutive floats per thread. Lanes are then halved (`j` takes `j + 64`,
+//!   then `j + 32`, ...), by whole registers first, then by shuffles. A reduction over columns
+//!   walks the tree depth first and keeps eight partial sums per column.
+//! * Blocks of 4096 terms are independent of each other, so threads can share a long sum; their
+//!   results are added pairwise (neighbours first), which needs only log2(blocks) partial sums when
+//!   streamed and bounds the error by (32 + 7 + log2(blocks)) rounding errors.
+//! * **Contractions** (matmul, convolution) are one chain of fma inside a chunk of 512 terms, as in
+//!   the register tile of a microkernel; chunk results are added from first to last, so that the
+//!   contraction can be split (split-K) over threads or thread blocks at the cost of one addition
+//!   per 512 terms.
+//! * **Scans** are log-step scans in groups of 16 terms (a vector register or half a warp); groups
 //!   are chained inside a block of 1024, and blocks are chained.
 //! * **Attention** walks over the keys in blocks of 64 with a running maximum and sum.
 //!
@@ -32,17 +33,19 @@ pub const CHUNK: usize = 512;
 pub const SCAN_GROUP: usize = 16;
 /// Terms in a block of a scan.
 pub const SCAN_BLOCK: usize = 1024;
-/// Keys in a block of attention: the maximum and the sum of a row are brought up to date once per block. 64 keys
-/// of 128 numbers in f16 are 16 KiB, so that a tile of keys and one of values fit into a GPU's shared memory
-/// twice, and a row of scores is four AVX-512 registers of f32.
+/// Keys in a block of attention: the running maximum and sum of a row are updated once per block.
+/// 64 keys of 128 elements in f16 are 16 KiB, so that a tile of keys and one of values fit into a
+/// GPU's shared memory twice, and a row of scores is four AVX-512 registers of f32.
 pub const ATTENTION_BLOCK: usize = 64;
 
-/// Folds `n` terms with `f` in the canonical order; `zero` is where every lane starts (0 for a sum, 1 for a
-/// product), and the result if there are no terms.
+/// Folds `n` terms with `f` in the canonical order; `zero` is the initial value of every lane (0
+/// for a sum, 1 for a product), and the result if there are no terms.
 pub fn fold<T: Copy>(n: usize, zero: T, term: impl Fn(usize) -> T, f: impl Fn(T, T) -> T) -> T {
-    // partial[k] holds the result of 2^k neighbouring blocks that still waits for its neighbour.
+    // partial[k] holds the result of 2^k neighbouring blocks that is not yet combined with the next
+    // 2^k.
     let mut partial: [Option<T>; usize::BITS as usize] = [None; usize::BITS as usize];
-    // No terms are a block as well: the loop stands once for every formula that is folded.
+    // No terms count as one block: otherwise the block fold would be compiled twice for every
+    // formula.
     for b in 0..n.div_ceil(BLOCK).max(1) {
         let start = b * BLOCK;
         let mut carry = fold_block(BLOCK.min(n - start), zero, |i| term(start + i), &f);
@@ -53,7 +56,7 @@ pub fn fold<T: Copy>(n: usize, zero: T, term: impl Fn(usize) -> T, f: impl Fn(T,
         }
         partial[level] = Some(carry);
     }
-    // The blocks that found no neighbour: the later (smaller) groups join first.
+    // The remaining groups of blocks: the later (smaller) ones are combined first.
     let mut left_over = partial.into_iter().flatten();
     let last = left_over.next().expect("there is at least one block");
     left_over.fold(last, |right, left| f(left, right))
@@ -68,7 +71,7 @@ pub fn fold_block<T: Copy>(n: usize, zero: T, term: impl Fn(usize) -> T, f: impl
     }
     let mut half = LANES / 2;
     while half > 0 {
-        // Lanes that never had a term take no part: adding their zero would change nothing.
+        // Lanes without a term are left out: adding their zero would change nothing.
         for j in 0..half.min(n.saturating_sub(half)) {
             lanes[j] = f(lanes[j], lanes[j + half]);
         }
@@ -99,9 +102,9 @@ pub fn contract<T: Copy>(
 
 /// Replaces `x[i]` by the fold of `x[0..=i]` in the canonical order of scans.
 ///
-/// In a group of [`SCAN_GROUP`]: for d in 1, 2, 4, 8, all i at once: `x[i] = f(x[i - d], x[i])`. The carry of a
-/// block is the scanned last term of the groups so far; it stands left of the group's terms, and the offset of
-/// earlier blocks left of that.
+/// In a group of [`SCAN_GROUP`]: for d in 1, 2, 4, 8, all i at once: `x[i] = f(x[i - d], x[i])`.
+/// The carry of a block is the scanned last term of the groups so far; it is the left operand of
+/// the group's terms, and the offset of earlier blocks is the left operand of the result.
 pub fn scan<T: Copy>(x: &mut [T], f: impl Fn(T, T) -> T) {
     let mut offset: Option<T> = None;
     for block in x.chunks_mut(SCAN_BLOCK) {
@@ -130,7 +133,7 @@ pub fn scan<T: Copy>(x: &mut [T], f: impl Fn(T, T) -> T) {
 mod tests {
     use super::*;
 
-    /// The order as text: a fold over strings shows who was added to whom.
+    /// The order as text: a fold over strings shows the tree of additions.
     fn tree(n: usize) -> String {
         let leaves: Vec<String> = (0..n).map(|i| i.to_string()).collect();
         let pool = std::cell::RefCell::new(leaves);
@@ -166,7 +169,8 @@ mod tests {
 
     #[test]
     fn blocks_join_as_neighbours() {
-        // Terms that only survive if large ones cancel first show which blocks met.
+        // Small terms that survive only if the large ones cancel first show which blocks were added
+        // first.
         let big = |i: usize| match i / BLOCK {
             0 if i == 0 => 1e30f32,
             1 if i == BLOCK => -1e30,
@@ -180,7 +184,7 @@ mod tests {
     fn a_contraction_is_chained_in_chunks() {
         let terms = |i: usize| if i < CHUNK { (1e8f32, 1.0) } else { (1.0, 1.0) };
         let one = |n| contract(n, 0.0f32, terms, |a, b, c| a.mul_add(b, c), |a, b| a + b);
-        // The second chunk sums its ones before it meets the large total.
+        // The second chunk sums its ones before they are added to the large total.
         assert_eq!(one(2 * CHUNK), (0..CHUNK).fold(0.0f32, |s, _| s + 1e8) + CHUNK as f32);
         assert_eq!(one(0), 0.0);
     }

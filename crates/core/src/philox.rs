@@ -1,10 +1,11 @@
-//! Random bits without state: Philox4x32-10.
+//! A counter-based random number generator: Philox4x32-10.
 //!
-//! Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The counter is the
-//! element's index, the key is the seed, so any element can be computed alone and on any device.
+//! Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011. The counter
+//! is the element's index, the key is the seed, so any element can be computed alone and on any
+//! device.
 
-/// Four random words for a 128-bit counter under a 64-bit key. Without a branch, and always inlined: a loop over counters
-/// becomes vector code.
+/// Four random words for a 128-bit counter under a 64-bit key. Branch-free and always inlined, so
+/// that a loop over counters is vectorised.
 #[inline(always)]
 pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     /// Multipliers and Weyl steps of the paper's section 3.3.
@@ -20,17 +21,18 @@ pub fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     c
 }
 
-/// The stream of random words that belongs to a seed and a stream number.
+/// The stream of random words of a seed and a stream number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stream {
-    /// What the user chose.
+    /// The user's seed.
     pub seed: u64,
     /// Which of the seed's streams: one per random tensor.
     pub stream: u64,
 }
 
 impl Stream {
-    /// Word `i` of the stream. Words `4 j .. 4 j + 4` are one call of Philox with counter `(j, stream)`.
+    /// Word `i` of the stream. Words `4 j .. 4 j + 4` are one call of Philox with counter
+    /// `(j, stream)`.
     #[inline]
     pub fn word(self, i: u64) -> u32 {
         self.block(i / 4)[(i % 4) as usize]
@@ -41,7 +43,7 @@ impl Stream {
         let counter = [j as u32, (j >> 32) as u32, self.stream as u32, (self.stream >> 32) as u32];
         philox4x32(counter, [self.seed as u32, (self.seed >> 32) as u32])
     }
-    /// Words `2 i` and `2 i + 1` as one number.
+    /// Words `2 i` and `2 i + 1` as one 64-bit number.
     #[inline]
     pub fn word64(self, i: u64) -> u64 {
         let b = self.block(i / 2);
@@ -62,7 +64,8 @@ pub fn unit_f64(word: u64) -> f64 {
     (word >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
 }
 
-/// A permutation of `0..n`, the same on every machine: Fisher and Yates, from the top.
+/// A permutation of `0..n`, the same on every machine: a Fisher-Yates shuffle, from the last
+/// element down.
 pub fn permutation(n: usize, stream: Stream) -> Vec<usize> {
     let mut p: Vec<usize> = (0..n).collect();
     for i in (1..n).rev() {
@@ -79,7 +82,7 @@ mod tests {
 
     #[test]
     fn known_answers_of_the_paper() {
-        // kat_vectors of Random123, the authors' own library.
+        // From kat_vectors of Random123, the authors' library.
         let all = u32::MAX;
         assert_eq!(philox4x32([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(philox4x32([all; 4], [all; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);

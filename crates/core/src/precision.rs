@@ -1,17 +1,18 @@
-//! Whether products are exact, or as fast as the device can make them.
+//! The arithmetic of products: exact, or the fastest of the device.
 
 use std::cell::Cell;
 use std::fmt;
 
-/// How the sums of products are rounded: asked for by name, never guessed.
+/// The arithmetic of contractions. Fast arithmetic is always opt-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// The bits of the definition, on every device.
+    /// The bits of the reference, on every device.
     #[default]
     Exact,
-    /// What the device's fastest units give: the terms of a sum may be taken in another order, in pairs, and subnormal numbers
-    /// as zero. A result is the same every time on one kind of device, whatever the number of threads, and does not depend on
-    /// the other rows of a batch; it need not be the same on another. What gains nothing from it stays exact.
+    /// The device's fastest units (tensor cores, AMX): the terms of a sum may be added in another
+    /// order or in pairs, and subnormal numbers may be flushed to zero. A result is reproducible on
+    /// one kind of device, whatever the number of threads, and does not depend on the other rows of
+    /// a batch; it may differ between kinds of devices. Ops that gain nothing from it stay exact.
     Fast,
 }
 
@@ -19,7 +20,7 @@ thread_local! {
     static SCOPE: Cell<Option<Precision>> = const { Cell::new(None) };
 }
 
-/// Puts the scope back, also when it is left by a panic.
+/// Restores the outer scope's precision, also on a panic.
 struct Restore(Option<Precision>);
 
 impl Drop for Restore {
@@ -29,8 +30,9 @@ impl Drop for Restore {
 }
 
 impl Precision {
-    /// Runs `f`, in which products on this thread are computed so, whatever their device would choose. What was recorded for
-    /// gradients in it is differentiated with the same precision, also when that happens later.
+    /// Runs `f` with this precision for all products of this thread, whatever the device's own
+    /// setting. Ops that are recorded on the tape inside are differentiated with the same
+    /// precision, also after the scope has ended.
     ///
     /// ```
     /// use elinvar_core::Precision;

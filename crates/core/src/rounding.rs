@@ -1,8 +1,9 @@
-//! Rounding to 16 bits, once, from numbers that are wider than f32.
+//! Rounding to 16 bits, once, from types wider than f32.
 //!
-//! Going through f32 would round twice, and the first rounding can land on the tie of the second: 1 + 2^-11 +
-//! 2^-40 is above the middle of two f16, but its f32 is the middle. The detour is harmless if the first step
-//! rounds to odd: what is cut off stays visible in the last bit, and f32 has enough bits to spare.
+//! Going through f32 would round twice, and the first rounding can land on the tie of the second:
+//! 1 + 2^-11 + 2^-40 is above the middle of two f16, but its f32 is the middle. Double rounding is
+//! harmless if the first step rounds to odd: the last bit then is a sticky bit of what was
+//! truncated, and f32 has enough bits to spare.
 
 use half::{bf16, f16};
 
@@ -26,7 +27,7 @@ pub fn odd_f32(x: f64) -> f32 {
 /// The neighbour of `x` among the f64 whose last bit is odd; `x` itself if it is an f64.
 #[inline]
 pub fn odd_f64(x: i64) -> f64 {
-    /// Cutting 10 bits off leaves 53 and a sign.
+    /// Truncating 10 bits leaves 53 and a sign.
     const CUT: u32 = 10;
     if x.unsigned_abs() <= 1 << 53 {
         return x as f64;

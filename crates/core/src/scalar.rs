@@ -22,7 +22,7 @@ impl Scalar {
             Scalar::Bool(v) => v as u8 as f64,
         }
     }
-    /// As i64; floats are cut towards zero and saturate, true is 1.
+    /// As i64; floats are truncated towards zero and saturate, true is 1.
     pub fn to_i64(self) -> i64 {
         match self {
             Scalar::Float(v) => v as i64,
@@ -30,7 +30,7 @@ impl Scalar {
             Scalar::Bool(v) => v as i64,
         }
     }
-    /// Not zero?
+    /// Is it not zero?
     pub fn to_bool(self) -> bool {
         match self {
             Scalar::Float(v) => v != 0.0,
@@ -38,7 +38,7 @@ impl Scalar {
             Scalar::Bool(v) => v,
         }
     }
-    /// A float that has a fraction or is not finite: one that an integer tensor cannot take.
+    /// Is it a float with a fraction, or not finite: a value that an integer tensor cannot hold?
     pub fn is_fractional(self) -> bool {
         matches!(self, Scalar::Float(v) if v.fract() != 0.0 || !v.is_finite())
     }

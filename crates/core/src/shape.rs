@@ -8,7 +8,8 @@ use std::ops::Deref;
 /// A short list of sizes.
 pub type Dims = Small<usize>;
 
-/// The sizes of a tensor's axes, outermost first. Rank 0 is a scalar with one element; sizes may be 0.
+/// The sizes of a tensor's axes, outermost first. Rank 0 is a scalar with one element; sizes may
+/// be 0.
 ///
 /// The product of all sizes fits into `isize`, so offsets can be computed without a check.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
@@ -20,7 +21,7 @@ impl Shape {
     /// # Errors
     /// `OutOfMemory` if the number of elements does not fit into memory addresses.
     pub fn new(sizes: &[usize]) -> Result<Self> {
-        // A size of 0 elsewhere must not hide a product that overflows when an axis is cut away.
+        // A size of 0 must not hide an overflow that appears when that axis is removed.
         sizes
             .iter()
             .filter(|&&s| s != 0)
@@ -31,10 +32,10 @@ impl Shape {
                 Error::memory(format!("shape {} has more elements than can be addressed", show(sizes)))
             })
     }
-    /// The same with one more axis of size 1.
+    /// The same with one more axis of size 1 at a position.
     ///
     /// # Panics
-    /// If it would stand behind more axes than there are.
+    /// If the position is beyond the last axis.
     #[inline]
     pub(crate) fn with_one(&self, axis: usize) -> Self {
         let mut sizes = self.0.clone();
@@ -58,8 +59,8 @@ impl Shape {
     pub fn dims(&self) -> &[usize] {
         &self.0
     }
-    /// Axis `dim`, which may count from the end (-1 is the last), as a number in `0..rank`. For a scalar,
-    /// 0 and -1 are accepted, as in PyTorch, and give 0.
+    /// Axis `dim`, which may count from the end (-1 is the last), as a number in `0..rank`. For a
+    /// scalar, 0 and -1 are accepted, as in PyTorch, and give 0.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such axis.

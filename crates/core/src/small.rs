@@ -1,20 +1,20 @@
 //! Short lists of numbers: sizes, strides, axes.
 //!
-//! Every op makes some, so making one must cost little: up to four numbers lie in the list itself.
+//! Every op creates some, so creation must be cheap: up to four numbers are stored inline.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 
-/// Numbers that are kept in place. Most tensors have at most four axes.
+/// Numbers that are stored inline. Most tensors have at most four axes.
 const PLACES: usize = 4;
 
 /// A short list.
 pub struct Small<T> {
-    /// How many of `places` are used; 0 if there are more than fit.
+    /// How many of `places` are used; 0 if the list is on the heap.
     len: u8,
     places: [T; PLACES],
-    /// All numbers, if they are more than fit.
+    /// All numbers, if there are more than `PLACES`.
     #[allow(clippy::box_collection, reason = "one word instead of three, and mostly nothing")]
     more: Option<Box<Vec<T>>>,
 }
@@ -46,7 +46,7 @@ impl<T: Copy + Default> Small<T> {
             Small { more: Some(Box::new(vec![value; n])), ..Small::new() }
         }
     }
-    /// Puts a number behind the last.
+    /// Appends a number.
     #[inline]
     pub fn push(&mut self, value: T) {
         match &mut self.more {
@@ -58,42 +58,43 @@ impl<T: Copy + Default> Small<T> {
             None => self.spill().push(value),
         }
     }
-    /// Moves all numbers to where there is room for more.
+    /// Moves all numbers to the heap.
     #[cold]
     fn spill(&mut self) -> &mut Vec<T> {
         let all = self.places[..usize::from(self.len)].to_vec();
         self.len = 0;
         self.more.insert(Box::new(all))
     }
-    /// Puts a number in front of number `at`.
+    /// Inserts a number in front of index `at`.
     ///
     /// # Panics
     /// If `at` is beyond the end.
     #[inline]
     pub fn insert(&mut self, at: usize, value: T) {
         self.push(value);
-        // A rotation would be a call, of several times as many nanoseconds as there are numbers.
+        // A loop, because `rotate_right` is an out-of-line call, which costs more than moving a few
+        // numbers.
         let behind = &mut self[at..];
         for i in (1..behind.len()).rev() {
             behind[i] = behind[i - 1];
         }
         behind[0] = value;
     }
-    /// Takes number `at` out.
+    /// Removes and returns the number at index `at`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If `at` is not below the length.
     pub fn remove(&mut self, at: usize) -> T {
         let value = self[at];
         self[at..].rotate_left(1);
         self.truncate(self.len() - 1);
         value
     }
-    /// Puts numbers behind the last.
+    /// Appends numbers.
     pub fn extend_from_slice(&mut self, v: &[T]) {
         self.extend(v.iter().copied());
     }
-    /// Only the numbers that `keep` wants stay.
+    /// Keeps only the numbers for which `keep` is true.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let mut kept = 0;
         for i in 0..self.len() {
@@ -104,7 +105,7 @@ impl<T: Copy + Default> Small<T> {
         }
         self.truncate(kept);
     }
-    /// Only the first `n` stay.
+    /// Keeps only the first `n`.
     pub fn truncate(&mut self, n: usize) {
         match &mut self.more {
             Some(all) => all.truncate(n),
@@ -151,7 +152,7 @@ impl<T: PartialEq> PartialEq for Small<T> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         match (&self.more, &other.more) {
-            // One by one: comparing a few numbers takes less time than a call.
+            // One by one: comparing a few numbers inline is cheaper than a call of `memcmp`.
             (None, None) => {
                 let len = usize::from(self.len);
                 self.len == other.len && (0..PLACES).all(|i| i >= len || self.places[i] == other.places[i])
@@ -262,7 +263,8 @@ mod tests {
     fn equal_lists_are_equal_wherever_they_lie() {
         for kept in 0..6usize {
             for cut_from in [4, 6, 9] {
-                // What was cut away is still there, behind the end, and what once was long lies elsewhere.
+                // Truncated numbers stay in memory behind the end, and a list that was once long
+                // stays on the heap: neither may matter.
                 let mut x: Small<usize> = (0..cut_from).collect();
                 x.truncate(kept);
                 let y: Small<usize> = (0..kept.min(cut_from)).collect();

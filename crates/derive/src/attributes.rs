@@ -1,4 +1,4 @@
-//! What stands in `#[module(..)]`.
+//! Parsing of `#[module(..)]`.
 
 use syn::{Attribute, LitStr, Path, Result};
 
@@ -6,7 +6,7 @@ use syn::{Attribute, LitStr, Path, Result};
 pub struct OfType {
     /// The crate that holds `Module`.
     pub home: Path,
-    /// Is the line in a summary the type's `Display`?
+    /// Does a summary show the type's `Display`?
     pub display: bool,
 }
 
@@ -33,7 +33,7 @@ impl OfType {
 /// The attributes of a field.
 #[derive(Default)]
 pub struct OfField {
-    /// Leave it out?
+    /// Is it left out?
     pub skip: bool,
     /// The name in place of the field's own.
     pub rename: Option<String>,

@@ -1,4 +1,4 @@
-//! From a type's definition to its implementation of `Module`.
+//! Expands a type's definition to its implementation of `Module`.
 
 use crate::attributes::{OfField, OfType};
 use proc_macro2::TokenStream;
@@ -62,8 +62,9 @@ pub fn expand(input: &DeriveInput, home: Path) -> Result<TokenStream> {
     })
 }
 
-/// The type parameter that is the backend: the one bounded by `Backend`. Where there is none, the type is a module of
-/// every backend of which its fields are: `struct Net { fc: Linear<Any> }` is one of `Any` alone.
+/// The type parameter that is the backend: the one bounded by `Backend`. Without one, the type is a
+/// module of every backend that its fields support: `struct Net { fc: Linear<Any> }` of `Any`
+/// alone.
 fn backend(generics: &mut Generics, home: &Path, types: &[Type]) -> Ident {
     if let Some(found) = bounded_by_backend(generics) {
         return found;
@@ -108,7 +109,7 @@ struct Part {
     member: TokenStream,
     /// The variable that it is bound to.
     bound: Ident,
-    /// The name under which it is visited; `None` for that of its owner.
+    /// The name under which it is visited; `None` for the name of its owner.
     name: Option<String>,
     ty: Type,
 }
@@ -152,7 +153,8 @@ impl Parts {
     fn types(&self) -> impl Iterator<Item = Type> + '_ {
         self.fields.iter().map(|p| p.ty.clone())
     }
-    /// `Self { fc1: part0, fc2: part1, .. }`, which a tuple struct accepts too with numbers for names.
+    /// `Self { fc1: part0, fc2: part1, .. }`, which a tuple struct accepts too with numbers for
+    /// names.
     fn pattern(&self, path: &TokenStream, fields: &Fields) -> TokenStream {
         if matches!(fields, Fields::Unit) {
             return path.clone();
@@ -160,7 +162,7 @@ impl Parts {
         let each = self.fields.iter().map(|Part { member, bound, .. }| quote!(#member: #bound));
         quote!(#path { #(#each,)* .. })
     }
-    /// The visits inside of a place of their own, shown as the type's `Display` or under this name.
+    /// The visits wrapped in a node of their own, shown as the type's `Display` or under this name.
     fn place(&self, home: &Path, shown: &Ident, display: bool) -> TokenStream {
         let visits = self.visits(home);
         let shown = shown.unraw().to_string();
@@ -183,7 +185,7 @@ impl Parts {
 mod tests {
     use super::*;
 
-    /// What is refused, and with which words: nothing may be forgotten or visited twice in silence.
+    /// What is rejected, and the messages: no field may be skipped or visited twice silently.
     #[test]
     fn a_mistake_is_a_sentence() {
         let rows: Vec<(DeriveInput, &str)> = vec![

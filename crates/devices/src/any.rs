@@ -134,7 +134,7 @@ fn to<B: Member>(v: View<'_, Any>) -> View<'_, B> {
     View { buffer: pick::<B>(v.buffer), layout: v.layout, dtype: v.dtype }
 }
 
-/// The operands of a formula fit without an allocation.
+/// The operands of a formula; up to four need no allocation.
 fn all<'a, B: Member>(x: &[View<'a, Any>]) -> SmallVec<[View<'a, B>; 4]> {
     x.iter().map(|&v| to::<B>(v)).collect()
 }
@@ -144,8 +144,9 @@ fn to_mut<B: Member>(b: &mut AnyBuffer) -> &mut B::Buffer {
     B::pick_mut(b).expect("operands of one op live on one device")
 }
 
-// What is generic over formulas is never inlined: so the compiler has it once, in the first crate that needs it, and all that a formula
-// becomes on each backend behind it. Otherwise each crate of a program had its own.
+// Functions that are generic over formulas are never inlined, so that the compiler shares one
+// instance of them, and of all backend code behind them, in the first crate that needs it.
+// Otherwise every crate of a program would compile its own copy.
 impl Backend for Any {
     type Device = Device;
     type Buffer = AnyBuffer;
@@ -161,7 +162,7 @@ impl Backend for Any {
     fn receive(d: &Device, from: &Device, x: View<'_, Self>) -> Result<Option<AnyBuffer>> {
         on!(d, B, d => match <B as Member>::device(from) {
             Some(from) => Ok(B::receive(d, from, to::<B>(x))?.map(B::wrap)),
-            // From one backend to another, numbers go by the host.
+            // Between backends, elements are copied through host memory.
             None => Ok(None),
         })
     }

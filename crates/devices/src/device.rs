@@ -14,28 +14,30 @@ impl Device {
     pub fn cpu() -> Device {
         Device::Cpu(CpuDevice::default())
     }
-    /// The scalar reference: the definition of every result. Slow, and always there.
+    /// The scalar reference, which defines every result. Slow, and always available.
     pub fn reference() -> Device {
         Device::Reference(ReferenceDevice)
     }
 
-    /// The CUDA device of this number, in the order of [`devices`]: GPUs with memory of their own come first.
+    /// The CUDA device of this number, in the order of [`devices`]: discrete GPUs come first.
     ///
     /// # Errors
-    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it or its driver is too old.
+    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it or its driver is
+    /// too old.
     pub fn cuda(number: usize) -> Result<Device> {
         cuda::open(number)
     }
-    /// The Vulkan device of this number, in the order of [`devices`]: GPUs with memory of their own come first.
+    /// The Vulkan device of this number, in the order of [`devices`]: discrete GPUs come first.
     ///
     /// # Errors
-    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it lacks what every kernel needs.
+    /// `DriverMissing` with what to install, `UnknownDevice`, `Unsupported` if it lacks what every
+    /// kernel needs.
     pub fn vulkan(number: usize) -> Result<Device> {
         vulkan::open(number)
     }
 
-    /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0` (or `vulkan`), `reference`,
-    /// or `best`, which is [`Device::best`].
+    /// The device of this name, as on a command line: `cpu`, `cuda:0` (or `cuda`), `vulkan:0` (or
+    /// `vulkan`), `reference`, or `best`, which is [`Device::best`].
     ///
     /// # Errors
     /// `UnknownDevice` with the names that exist; those of opening the device.
@@ -63,12 +65,13 @@ impl Device {
         }
     }
 
-    /// The fastest device of this machine that gives exact results: a card with memory of its own, by CUDA or else by Vulkan,
-    /// if the probe finds it exact; otherwise the processor. A GPU that is software, or a part of the processor, is never
-    /// taken. Nobody looks for cards before this is asked for, and it is answered once per process.
+    /// The fastest device of this machine that gives exact results: a discrete GPU, by CUDA or else
+    /// by Vulkan, if the probe finds it exact; otherwise the processor. Software and integrated
+    /// GPUs are never chosen. GPUs are probed at the first call, once per process.
     ///
     /// # Errors
-    /// What a card or its driver reports, if there is one that does not work: to take another device instead would hide it.
+    /// What a GPU or its driver reports, if there is one that does not work: falling back to
+    /// another device would hide the fault.
     pub fn best() -> Result<Device> {
         static BEST: OnceLock<Result<Device>> = OnceLock::new();
         let find = || {
@@ -82,23 +85,23 @@ impl Device {
         BEST.get_or_init(find).clone()
     }
 
-    /// How much memory tensors take on this device, and how much of it is kept for the next ones. The CPU's is counted for
-    /// the whole process.
+    /// Memory in use by tensors of this device, and memory cached for the next ones. The CPU's is
+    /// counted for the whole process.
     ///
     /// # Errors
     /// `Unsupported` on `reference`, which leaves memory to the system.
     pub fn memory_stats(&self) -> Result<MemoryStats> {
         Any::memory_stats(self)
     }
-    /// Limits the memory of this device's tensors, in bytes: what would need more fails with `OutOfMemory`, and what exists
-    /// stays as it is. `None` takes the limit away.
+    /// Limits the memory of this device's tensors, in bytes: an allocation beyond it fails with
+    /// `OutOfMemory`; existing tensors are not affected. `None` removes the limit.
     ///
     /// # Errors
     /// `Unsupported` on `reference`, which leaves memory to the system.
     pub fn set_memory_limit(&self, limit: Option<u64>) -> Result<()> {
         Any::set_memory_limit(self, limit)
     }
-    /// Gives memory that is only kept for the next tensors back to the system.
+    /// Returns cached memory to the system.
     ///
     /// # Errors
     /// What the device reports.
@@ -107,8 +110,8 @@ impl Device {
     }
 }
 
-/// The processor. It is there on every machine, opening it cannot fail, and small work, which programs begin with, is
-/// fastest on it; whoever wants a GPU names it, or asks for [`Device::best`].
+/// The processor: it exists on every machine, opening it cannot fail, and it is the fastest device
+/// for small work. A GPU is chosen by name or by [`Device::best`].
 impl Default for Device {
     fn default() -> Self {
         Device::cpu()
@@ -122,23 +125,24 @@ impl std::str::FromStr for Device {
     }
 }
 
-/// What is known of a device.
+/// Description of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
     /// The device.
     pub device: Device,
-    /// One line on what it is.
+    /// One line of text.
     pub description: String,
     /// Whether its results are those of the reference.
     pub exactness: Exactness,
 }
 
-/// What was found on this machine.
+/// The devices found on this machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Its devices, the processor first.
+    /// The devices, the processor first.
     pub devices: Vec<DeviceInfo>,
-    /// Why there are none of a kind, or why one is no device of ours: a sentence that says what to install, where that helps.
+    /// Why there is no device of a kind, or why one is not usable: a sentence that says what to
+    /// install, where that helps.
     pub missing: Vec<Error>,
 }
 
@@ -150,7 +154,7 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
     Ok(machine()?.devices)
 }
 
-/// All devices of this machine that this build can use, and why there are not more. Each is probed.
+/// All devices of this machine that this build can use, and why others are missing. Each is probed.
 ///
 /// # Errors
 /// What a device reports when it is probed.
@@ -195,7 +199,7 @@ mod tests {
             );
         }
         assert_eq!(Device::default(), Device::cpu());
-        // Asked twice, it is the same device.
+        // Two calls give the same device.
         assert_eq!(Device::parse("best").unwrap(), Device::best().unwrap());
         for name in ["", "abacus", "reference:1", "cuda:-1", "cpu\0"] {
             let e = Device::parse(name).unwrap_err();

@@ -1,4 +1,4 @@
-//! The devices of any GPU driver, by number and in a list.
+//! The devices of a GPU driver, by number and as a list.
 
 use crate::any::Device;
 use crate::device::DeviceInfo;
@@ -15,7 +15,7 @@ pub fn open<D: Driver>(number: usize, wrap: Wrap<D>) -> Result<Device> {
     GpuDevice::open(number).map(wrap)
 }
 
-/// What this machine has; without a driver, why there is none.
+/// The driver's devices on this machine; without a driver, the reason.
 pub fn find<D: Driver>(wrap: Wrap<D>) -> Result<Found> {
     let all = match D::list() {
         Ok(all) => all,
@@ -26,7 +26,7 @@ pub fn find<D: Driver>(wrap: Wrap<D>) -> Result<Found> {
     for number in 0..all.len() {
         let device = match GpuDevice::<D>::open(number) {
             Ok(device) => device,
-            // One that lacks what every kernel needs is no device of ours.
+            // A device that lacks a feature that every kernel needs is not usable.
             Err(e) if e.kind() == ErrorKind::Unsupported => {
                 found.missing = Some(e);
                 continue;
@@ -42,7 +42,7 @@ pub fn find<D: Driver>(wrap: Wrap<D>) -> Result<Found> {
     Ok(found)
 }
 
-/// The first card with memory of its own; nothing if there is none.
+/// The first discrete GPU; `None` if there is none.
 pub fn card<D: Driver>(wrap: Wrap<D>) -> Result<Option<DeviceInfo>> {
     let all = match D::list() {
         Ok(all) => all,
@@ -62,7 +62,7 @@ pub fn card<D: Driver>(wrap: Wrap<D>) -> Result<Option<DeviceInfo>> {
     }))
 }
 
-/// No driver, or one that is too old: not what whoever asks for another device has to know.
+/// Is the driver missing or too old? Not an error for a caller that can use another device.
 fn is_none(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::DriverMissing | ErrorKind::Unsupported)
 }

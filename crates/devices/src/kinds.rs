@@ -6,10 +6,10 @@ use crate::device::DeviceInfo;
 use crate::gpu;
 use elinvar_core::{Error, Result};
 
-/// What a machine has of a kind.
+/// The devices of one kind on this machine.
 pub struct Found {
     pub devices: Vec<DeviceInfo>,
-    /// Why there is none, or not one more.
+    /// Why there is no device, or not one more.
     pub missing: Option<Error>,
 }
 

@@ -1,7 +1,8 @@
 //! Which devices there are, and `Any`: the backend that is chosen at run time.
 //!
-//! [`Any`] is an enum over the backends of this build. It implements [`Backend`](elinvar_ops::Backend) by matching
-//! on the device once per kind of work, so `Tensor<Any>` runs everything that `Tensor<Reference>` does.
+//! [`Any`] is an enum over the backends of this build. It implements
+//! [`Backend`](elinvar_ops::Backend) by matching on the device once per kind of work, so
+//! `Tensor<Any>` runs everything that `Tensor<Reference>` does.
 
 mod any;
 mod device;
@@ -14,6 +15,6 @@ pub use any::{Any, AnyBuffer, Device};
 pub use device::{DeviceInfo, Machine, devices, machine};
 pub use probe::{Exactness, probe};
 
-/// What Vulkan's validation layer has said so far, if `ELINVAR_VULKAN_VALIDATION=1` asked it to watch.
+/// The messages of Vulkan's validation layer so far, if `ELINVAR_VULKAN_VALIDATION=1` enabled it.
 #[cfg(feature = "vulkan")]
 pub use elinvar_driver::vulkan::validation_messages;

@@ -1,5 +1,6 @@
-//! Does a device's arithmetic keep the contract? A few sums that come out wrong where it does not, and a few formulas: a driver's
-//! compiler may take each instruction right, and several of them together wrong.
+//! Checks whether a device's arithmetic is exact: a few sums that detect known deviations, and a
+//! few formulas, because a driver's compiler may translate each instruction correctly and a
+//! sequence of them wrongly.
 
 use elinvar_core::Result;
 use elinvar_ops::array::Array;
@@ -13,9 +14,9 @@ use std::fmt;
 pub enum Exactness {
     /// The same bits.
     Exact,
-    /// The same bits but where subnormal numbers occur: the device flushes them to zero.
+    /// The same bits, except that the device flushes subnormal numbers to zero.
     ExactButSubnormals,
-    /// Other bits; what failed.
+    /// Other bits; the check that failed.
     Approximate(String),
 }
 
@@ -40,8 +41,8 @@ pub fn probe<B: Backend>(device: &B::Device) -> Result<Exactness> {
     })
 }
 
-/// The part of the probe that looks at sums and products. It is enough where formulas are compiled and tested before the
-/// program is shipped, as for the processor.
+/// The part of the probe that checks sums and products. It is sufficient for the processor, whose
+/// formulas are compiled and tested before the program is shipped.
 ///
 /// # Errors
 /// What the device reports.
@@ -66,7 +67,7 @@ pub(crate) fn arithmetic<B: Backend>(device: &B::Device) -> Result<Exactness> {
     if let Some((why, _)) = rules.iter().find(|(_, ok)| !ok) {
         return Ok(Exactness::Approximate((*why).into()));
     }
-    // A compiler may keep them in sums, and flush them where it compares.
+    // A compiler may keep subnormals in sums and flush them in comparisons.
     let kept = is(mul(&at(tiny)?, &at(0.5)?)?, tiny / 2.0)?
         && is(add(&at(tiny / 2.0)?, &at(tiny / 4.0)?)?, tiny * 0.75)?
         && is(abs(&at(-tiny / 2.0)?)?, tiny / 2.0)?
@@ -75,10 +76,10 @@ pub(crate) fn arithmetic<B: Backend>(device: &B::Device) -> Result<Exactness> {
     Ok(if kept { Exactness::Exact } else { Exactness::ExactButSubnormals })
 }
 
-/// What some formulas give, of one number, of several, and of several from the second on: a device may have a kernel of its own
-/// for each.
+/// Results of some formulas on one element, on several, and on several at an offset of 1: each may
+/// be a different kernel.
 fn formulas<B: Backend>(device: &B::Device) -> Result<Vec<(&'static str, Vec<f32>)>> {
-    // No number on the way is subnormal.
+    // No intermediate result is subnormal.
     let several = [0.266f32, -1.7, 3.5, -0.04, 0.9];
     let mut all = Vec::new();
     let whole = Array::<B>::from_vec(device, several.to_vec(), &[several.len()])?;
@@ -99,7 +100,7 @@ fn formulas<B: Backend>(device: &B::Device) -> Result<Vec<(&'static str, Vec<f32
     Ok(all)
 }
 
-/// A formula that does not give the reference's bits, in words.
+/// A description of a formula whose bits differ from the reference's.
 fn wrong_formula<B: Backend>(device: &B::Device) -> Result<Option<String>> {
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
     let (got, want) = (formulas::<B>(device)?, formulas::<Reference>(&ReferenceDevice)?);

@@ -24,8 +24,8 @@
 //! | files | [`io`] | `io.md` |
 //! | devices, memory, recorded work | [`Device`], [`devices`], [`machine`], [`Graph`], [`Precision`] | `devices.md` |
 //!
-//! `Tensor` alone is `Tensor<Any>`: the backend is chosen at run time, by the device. A backend of your own is an
-//! implementation of [`Backend`]; `examples/own_backend.rs` is a small one.
+//! `Tensor` alone is `Tensor<Any>`: the backend is chosen at run time, by the device. A backend of
+//! your own is an implementation of [`Backend`]; `examples/own_backend.rs` is a small one.
 
 pub use elinvar_core as core;
 pub use elinvar_core::{
@@ -45,9 +45,11 @@ pub use elinvar_tensor::{
     check_gradient, checkpoint, enable_grad, is_grad_enabled, no_grad, numerical_gradient, step, try_run,
 };
 
-/// Networks: modules and layers, losses, optimisers, data, a training loop. All of the crate `elinvar-nn`.
+/// Networks: modules and layers, losses, optimisers, data, a training loop. All of the crate
+/// `elinvar-nn`.
 pub mod nn {
-    // The trait comes with everything else; the derive macro must name this crate, not one its user does not have.
+    // The trait comes with everything else; the derive macro must name this crate, not one its user
+    // does not have.
     pub use elinvar_derive::FaceModule as Module;
     pub use elinvar_nn::*;
 }

@@ -1,8 +1,9 @@
 //! A file is replaced as a whole or not at all.
 //!
-//! The bytes go into a new file in the same directory (a rename is atomic only within one file system), that
-//! file is synced, renamed over the old one, and the directory is synced. A crash, a full disk or Ctrl-C at any
-//! moment leaves the old file as it was; what a killed process can leave behind is a `.NAME.PID-N.part` beside it.
+//! The bytes go into a new file in the same directory (a rename is atomic only within one file
+//! system), that file is synced, renamed over the old one, and the directory is synced. A crash, a
+//! full disk or Ctrl-C at any moment leaves the old file as it was; a killed process can leave a
+//! `.NAME.PID-N.part` in the same directory.
 
 use crate::io_error;
 use elinvar_core::{Error, Result};
@@ -11,16 +12,18 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Large tensors are written in pieces of this size: fewer system calls, and small beside the tensors.
+/// The buffer of the writer, in bytes: large enough for few system calls, small compared to
+/// tensors.
 const BUFFER: usize = 1 << 20;
 
-/// Writes a file through `content`; it takes the place of an older one only when all of it is on disk.
+/// Writes a file through `content`; it replaces an older one only when all of it is on disk.
 ///
 /// A symbolic link is followed, and the permissions of a file that is replaced are kept.
 ///
 /// # Errors
-/// `Io` with the path, if the directory is missing or not writable, the disk is full, or the path names something
-/// other than a regular file; and whatever `content` returns. The file is then untouched.
+/// `Io` with the path, if the directory is missing or not writable, the disk is full, or the path
+/// names something other than a regular file; and whatever `content` returns. The file is then
+/// untouched.
 pub fn atomic_write(
     path: impl AsRef<Path>,
     content: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -28,7 +31,7 @@ pub fn atomic_write(
     replace(path.as_ref(), content, |mut file, bytes| file.write(bytes))
 }
 
-/// [`atomic_write`] with the way in which bytes reach the new file, which in tests is a disk that becomes full.
+/// [`atomic_write`] with a custom write function, by which tests simulate a full disk.
 fn replace(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> Result<()>,
@@ -47,7 +50,7 @@ fn replace(
     let mut out = BufWriter::with_capacity(BUFFER, Through { file: &part.file, write });
     let written = content(&mut out).map_err(|e| e.at(path.display()));
     let written = written.and_then(|()| out.flush().map_err(|e| io_error(path, e)));
-    // Without another try to write what is still in the buffer, as dropping it would.
+    // Dropping the writer would try to flush the buffer again.
     drop(out.into_parts());
     written?;
     if let Some(permissions) = permissions {
@@ -56,7 +59,7 @@ fn replace(
     part.replace(&target).map_err(|e| io_error(path, e))
 }
 
-/// The new file behind the buffer.
+/// The new file, below the buffer.
 struct Through<'a, F> {
     file: &'a File,
     write: F,
@@ -71,10 +74,11 @@ impl<F: FnMut(&File, &[u8]) -> io::Result<usize>> Write for Through<'_, F> {
     }
 }
 
-/// Creates the directory if it is missing and tries to write in it, so that a long run does not fail at its end.
+/// Creates the directory if it is missing and tries to write in it, so that a long run does not
+/// fail at its end.
 ///
 /// # Errors
-/// `Io` with the path, if it cannot be created or written to; the sentence tells what is in the way.
+/// `Io` with the path, if it cannot be created or written to; the message names the cause.
 pub fn writable_dir(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     fs::create_dir_all(path).map_err(|e| cannot_be_made(path, &e))?;
@@ -86,9 +90,11 @@ pub fn writable_dir(path: impl AsRef<Path>) -> Result<()> {
     })
 }
 
-/// Why a directory cannot be made. The system's word for it is often about another directory than the one asked for.
+/// The reason why a directory cannot be created. The system's error is often about another
+/// directory than the requested one.
 fn cannot_be_made(path: &Path, e: &io::Error) -> Error {
-    // The nearest that is there already: where the first new directory would have to be made, or what is in the way.
+    // The nearest existing ancestor: the first new directory would be created in it, or it is not a
+    // directory.
     let near = path.ancestors().find(|p| p.as_os_str().is_empty() || fs::symlink_metadata(p).is_ok());
     let near = near.filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Error::io(match fs::metadata(near) {
@@ -110,7 +116,7 @@ fn cannot_be_made(path: &Path, e: &io::Error) -> Error {
     })
 }
 
-/// A file in the making; removed unless it has replaced its target.
+/// An incomplete file; removed on drop unless it has replaced its target.
 struct Part {
     file: File,
     path: PathBuf,
@@ -128,7 +134,7 @@ impl Part {
             let path = target.with_file_name(part);
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok(Part { file, path, finished: false }),
-                // Left behind by a killed process that had our number.
+                // Left behind by a killed process with the same id.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
             }
@@ -146,24 +152,24 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.finished {
-            // Nothing can be done about a failure here, and the error that led here is on its way already.
+            // A failure is ignored: the error that led here is already being returned.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Makes the rename itself last through a power cut.
+/// Makes the rename itself durable.
 #[cfg(unix)]
 fn sync_dir(target: &Path) -> io::Result<()> {
     let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match File::open(parent)?.sync_all() {
-        // Some network file systems have no such thing for directories.
+        // Some network file systems cannot sync directories.
         Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
         result => result,
     }
 }
 
-/// Other systems give no handle on a directory; their rename is as lasting as they make it.
+/// Other systems give no handle on a directory; the durability of a rename is theirs.
 #[cfg(not(unix))]
 fn sync_dir(_target: &Path) -> io::Result<()> {
     Ok(())
@@ -198,7 +204,8 @@ mod tests {
         assert_eq!(names(dir.path()), ["a.txt"]);
     }
 
-    /// A disk with room for so many bytes: the last write before it is full takes a part, as a real one does.
+    /// A disk with space for `left` bytes: the last write before it is full is partial, as on a
+    /// real one.
     fn room(mut left: usize) -> impl FnMut(&File, &[u8]) -> io::Result<usize> {
         move |mut file, bytes| match left.min(bytes.len()) {
             0 if !bytes.is_empty() => Err(io::ErrorKind::StorageFull.into()),
@@ -216,13 +223,15 @@ mod tests {
         fs::write(&path, b"old").unwrap();
         let len = 2 * BUFFER + 10;
         let content = |w: &mut dyn Write| {
-            // Small pieces, so that the buffer is full in the middle of one, and a large one that goes past it.
+            // Small pieces, so that the buffer is full in the middle of one, and one larger than
+            // the buffer.
             for _ in 0..BUFFER / 8 + 1 {
                 w.write_all(b"12345678")?;
             }
             Ok(w.write_all(&vec![b'x'; len - (BUFFER + 8)])?)
         };
-        // At the first byte, within the first buffer, at its edge, in the second, and at the very last byte.
+        // At the first byte, within the first buffer, at its edge, in the second, and at the very
+        // last byte.
         for n in [0, 1, BUFFER - 1, BUFFER, BUFFER + 1, 2 * BUFFER, len - 1] {
             let e = replace(&path, content, room(n)).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::Io, "{n}");
@@ -235,7 +244,7 @@ mod tests {
         assert_eq!(names(dir.path()), ["a.txt"]);
     }
 
-    /// What the operating system itself says and does: every write to this device fails as on a full disk.
+    /// The operating system's own behaviour: every write to this device fails as on a full disk.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_device_that_is_full_leaves_the_old_file() {

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 /// SHA-256, as 64 lower-case hexadecimal digits, of all tensors in the order of their names.
 ///
-/// What is hashed, so that others can compute it too (every number is an unsigned 64-bit little-endian one):
-/// for each tensor the length of its name in bytes and the name; the length of its type's name and the name, as
-/// in `f32`; the number of axes and the size of each; then the elements, row-major and little-endian, a bool
-/// being one byte. Each part tells its own length, so no two different sets of tensors feed the same bytes.
+/// The hashed bytes, so that other programs can compute it too (every number is an unsigned 64-bit
+/// little-endian integer): for each tensor the length of its name in bytes and the name; the length
+/// of its type's name and the name, as in `f32`; the number of axes and the size of each; then the
+/// elements, row-major and little-endian, a bool being one byte. Every part is prefixed by its
+/// length, so different sets of tensors never give the same bytes.
 ///
 /// It depends on nothing else: not on metadata, nor on how a file arranges its tensors.
 pub fn weights_hash(tensors: &BTreeMap<String, HostTensor>) -> String {

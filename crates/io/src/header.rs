@@ -1,16 +1,16 @@
-//! The header of a safetensors file: what tensors there are and where their bytes lie.
+//! The header of a safetensors file: the tensors and the offsets of their bytes.
 //!
-//! Written here instead of taken from the crate `safetensors` (0.8), for these reasons:
+//! Implemented here instead of using the crate `safetensors` (0.8), for these reasons:
 //!
-//! * it adds the end of the last tensor, which the file chooses, to the header's length without a check: sizes near
-//!   2^64 panic where overflow is checked;
-//! * of two entries with the same name and bytes it silently takes the last, so that a file can look different to two
-//!   readers; here that is an error;
-//! * a single element type that it does not know makes it refuse the file; here that tensor alone cannot be read;
+//! * it adds the end of the last tensor, which the file controls, to the header's length without a
+//!   check: sizes near 2^64 panic where overflow is checked;
+//! * of two entries with the same name and bytes it silently takes the last, so that a file can
+//!   look different to two readers; here that is an error;
+//! * it rejects a file with a single unknown element type; here only that tensor cannot be read;
 //! * it keeps metadata in a hash map, so the bytes of a written file change from run to run;
 //! * its errors about sizes do not name the tensor.
 //!
-//! In the tests it is the judge of what is written here.
+//! The tests compare this implementation with it.
 
 use crate::info::{StoredType, TensorInfo};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
@@ -23,14 +23,15 @@ use std::fmt;
 /// The key that holds string metadata, so no tensor can have this name.
 pub const METADATA: &str = "__metadata__";
 
-/// Bytes of the number at the start of a file, which tells the header's length.
+/// Bytes of the integer at the start of a file: the header's length.
 pub const LENGTH: u64 = 8;
 
-/// The format's own limit for the header, in bytes: a damaged length does not ask for all memory.
+/// The format's own limit for the header, in bytes: a damaged length cannot exhaust memory.
 pub const MAX_HEADER: u64 = 100_000_000;
 
-/// The types, by their names in files. The order is that of the data in a file: by falling alignment, so that a
-/// mapped file has every tensor aligned, and then as the format's own library has it.
+/// The types, by their names in files. The order is that of the data in a file: by descending
+/// alignment, so that every tensor of a mapped file is aligned, then as in the format's own
+/// library.
 const NAMES: [(&str, DType); 8] = [
     ("I64", DType::I64),
     ("F64", DType::F64),
@@ -42,7 +43,7 @@ const NAMES: [(&str, DType); 8] = [
     ("BOOL", DType::Bool),
 ];
 
-/// What the header says of one tensor.
+/// The header's entry of one tensor.
 #[derive(Deserialize, Serialize)]
 struct Entry {
     dtype: String,
@@ -50,7 +51,7 @@ struct Entry {
     data_offsets: [u64; 2],
 }
 
-/// The JSON object at the start of a file, its entries in the order in which they stand there.
+/// The JSON object at the start of a file, its entries in the file's order.
 #[derive(Default)]
 struct Header {
     metadata: BTreeMap<String, String>,
@@ -66,7 +67,8 @@ pub struct Planned {
     pub from: u64,
 }
 
-/// The header for these tensors, which are in the order of their names, and the order in which their data has to follow.
+/// The header for these tensors, which are in the order of their names, and the order in which
+/// their data has to follow.
 pub fn write<'a>(
     tensors: &[(&str, &'a HostTensor)],
     metadata: &BTreeMap<String, String>,
@@ -104,7 +106,8 @@ fn place(dtype: DType) -> usize {
     NAMES.iter().position(|(_, d)| *d == dtype).expect("every type has a name in files")
 }
 
-/// The lengths of the header and of the data behind it, from the first bytes of a file of `len` bytes.
+/// The lengths of the header and of the data behind it, from the first bytes of a file of `len`
+/// bytes.
 pub fn lengths(first: [u8; LENGTH as usize], len: u64) -> Result<(u64, u64)> {
     let header = u64::from_le_bytes(first);
     if header > MAX_HEADER {
@@ -122,14 +125,15 @@ pub fn lengths(first: [u8; LENGTH as usize], len: u64) -> Result<(u64, u64)> {
     }
 }
 
-/// The error of a file that has not even the header's length.
+/// The error of a file that is too short for the header's length.
 pub fn too_short(len: u64) -> Error {
     Error::format(format!(
         "{len} bytes are no safetensors file: it begins with {LENGTH} bytes that tell its header's length"
     ))
 }
 
-/// The tensors in the order in which their data follows, and the metadata. `data` is the length of all data.
+/// The tensors in the order in which their data follows, and the metadata. `data` is the length of
+/// all data.
 ///
 /// The tensors must cover the data without gaps and without sharing a byte, as the format demands.
 pub fn read(json: &[u8], data: u64) -> Result<(Vec<Planned>, BTreeMap<String, String>)> {
@@ -139,11 +143,11 @@ pub fn read(json: &[u8], data: u64) -> Result<(Vec<Planned>, BTreeMap<String, St
     let (mut planned, mut end) = (Vec::with_capacity(tensors.len()), 0);
     for (name, entry) in tensors {
         let [from, to] = entry.data_offsets;
-        // The shape comes from a file: that it cannot be addressed is the file's fault, not a lack of memory.
+        // A shape that cannot be addressed is an error of the file's format, not of memory.
         let shape = Shape::new(&entry.shape)
             .map_err(|e| Error::format(format!("tensor `{name}`: {}", e.message())))?;
         let dtype = NAMES.iter().find(|(n, _)| *n == entry.dtype).map(|(_, d)| *d);
-        // Of a type that we do not have we do not know the size either: the file is believed.
+        // The size of an unknown type is unknown too: it is taken from the offsets.
         let bytes = match dtype {
             Some(dtype) => Some((shape.numel() * dtype.size()) as u64),
             None => to.checked_sub(from),

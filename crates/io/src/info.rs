@@ -1,4 +1,4 @@
-//! What a file says of a tensor before the tensor is read.
+//! The description of a tensor in a file, known before its elements are read.
 
 use elinvar_core::{DType, Error, Result, Shape};
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 /// The type of a tensor's elements in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredType {
-    /// One that elinvar has.
+    /// A type of elinvar.
     Known(DType),
-    /// Another one, by the name that the file gives it, such as `F8_E4M3` or `<c8`. The tensor is listed, but it
-    /// cannot be read.
+    /// Another one, by the name that the file gives it, such as `F8_E4M3` or `<c8`. The tensor is
+    /// listed, but it cannot be read.
     Other(String),
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for StoredType {
     }
 }
 
-/// A tensor in a file: all but its elements.
+/// A tensor in a file, without its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Its name.
@@ -31,12 +31,12 @@ pub struct TensorInfo {
     pub dtype: StoredType,
     /// Its shape.
     pub shape: Shape,
-    /// The size of its elements in bytes; in a compressed file, after they are unpacked.
+    /// The size of its elements in bytes; in a compressed file, the decompressed size.
     pub bytes: u64,
 }
 
 impl TensorInfo {
-    /// The element type, if it is one of ours.
+    /// The element type, if elinvar has it.
     pub(crate) fn known(&self) -> Result<DType> {
         match &self.dtype {
             StoredType::Known(dtype) => Ok(*dtype),
@@ -49,7 +49,7 @@ impl TensorInfo {
     }
 }
 
-/// The error of whoever asks for a tensor that a file has not; the sentence names one that it has.
+/// The error for a name that is not in the file; the message names a tensor that is.
 pub(crate) fn no_such_tensor<'a>(asked: &str, mut names: impl ExactSizeIterator<Item = &'a String>) -> Error {
     let there = match (names.len(), names.next()) {
         (n, Some(first)) => format!("there are {n}, the first is `{first}`"),

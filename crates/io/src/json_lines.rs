@@ -1,5 +1,5 @@
-//! Metrics as JSON lines: one record per line, each flushed, so that a run can be watched and a run that was
-//! stopped keeps all lines up to there.
+//! Metrics as JSON lines: one record per line, each flushed, so that a run can be watched, and an
+//! interrupted run keeps its records.
 
 use crate::io_error;
 use elinvar_core::{Error, Result};
@@ -26,7 +26,7 @@ impl JsonLines {
         Ok(JsonLines { file, path })
     }
 
-    /// A file to go on with, which is created if it is missing.
+    /// Opens a file for appending; it is created if it is missing.
     ///
     /// # Errors
     /// `Io` with the path, if it cannot be opened.
@@ -36,16 +36,17 @@ impl JsonLines {
         Ok(JsonLines { file, path })
     }
 
-    /// Appends one record as one line. Numbers that are not finite become `null`, for JSON has no other word.
+    /// Appends one record as one line. Non-finite numbers become `null`, because JSON has no
+    /// others.
     ///
     /// # Errors
-    /// `Io` with the path, if the disk is full or gone; `Format` if the record cannot be put into JSON, as a map
-    /// whose keys are no strings.
+    /// `Io` with the path, if the disk is full or gone; `Format` if the record cannot be written as
+    /// JSON, such as a map whose keys are not strings.
     pub fn write(&mut self, record: &impl Serialize) -> Result<()> {
         let mut line = serde_json::to_vec(record)
             .map_err(|e| Error::format(format!("{}: a record is not JSON: {e}", self.path.display())))?;
         line.push(b'\n');
-        // One call per line: whoever reads along never sees half of one.
+        // One system call per line, so that concurrent readers see whole lines.
         self.file.write_all(&line).map_err(|e| io_error(&self.path, e))
     }
 }

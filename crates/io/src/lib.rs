@@ -1,5 +1,5 @@
-//! Files in and out of host memory: safetensors, NumPy's arrays, a hash of weights, metrics as JSON lines. No device
-//! code.
+//! Reading and writing files from and to host memory: safetensors, NumPy's arrays, a hash of
+//! weights, metrics as JSON lines. No device code.
 //!
 //! | | as a whole | tensor by tensor | written by |
 //! |---|---|---|---|
@@ -9,13 +9,13 @@
 //! | `.npz` | [`load_npz`] | [`NpzFile`] | [`save_npz`], [`save_npz_compressed`] |
 //! | whichever it is | | [`TensorFile`] | |
 //!
-//! * [`weights_hash`]: one line that tells whether two models are the same, bit for bit.
+//! * [`weights_hash`]: a hash that tells whether two models are the same, bit for bit.
 //! * [`atomic_write`]: a file is replaced as a whole or not at all.
 //! * [`JsonLines`]: one record per line, readable while the program still runs.
 //!
-//! Whatever a file contains, reading it gives a value or an error, never a panic; what is allocated is in proportion
-//! to the length that the file really has (times 1032 where it is deflated). `tests/hostile.rs` and the fuzz targets in
-//! `fuzz/` hold the readers to that.
+//! Whatever a file contains, reading it gives a value or an error, never a panic; allocations are
+//! proportional to the file's actual length (times 1032 if it is deflated). `tests/hostile.rs` and
+//! the fuzz targets in `fuzz/` check this.
 
 mod atomic;
 mod hash;
@@ -46,7 +46,8 @@ pub use tensor_file::TensorFile;
 use elinvar_core::Error;
 use std::path::Path;
 
-/// The error of the operating system with the path it is about: `out/a.txt: Permission denied (os error 13)`.
+/// The error of the operating system with the path it is about:
+/// `out/a.txt: Permission denied (os error 13)`.
 pub(crate) fn io_error(path: &Path, error: std::io::Error) -> Error {
     Error::from(error).at(path.display())
 }

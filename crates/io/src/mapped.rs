@@ -1,17 +1,17 @@
-//! The bytes of a file: mapped, so that a page is read when it is first looked at, or in memory.
+//! The bytes of a file: memory-mapped, so that a page is read at its first access, or in memory.
 //!
-//! A mapping shows the file as it is now, not as it was when it was opened. If another program changes the file
-//! meanwhile:
+//! A mapping shows the file as it is now, not as it was when it was opened. If another program
+//! changes the file meanwhile:
 //!
-//! * *Replaced* (a new file renamed over the old name, as [`atomic_write`](crate::atomic_write) does): nothing
-//!   happens, the mapping keeps the old file. (Windows does not let a mapped file be replaced: there the writer gets an
-//!   error.)
-//! * *Overwritten in place*: tensors that are read later have the new bytes, or some of each. What was checked stays
-//!   true, for headers are copied out before they are checked and no byte is taken for an offset twice.
-//! * *Cut off*: the operating system ends this process when it looks at a page that is no longer there (SIGBUS).
+//! * *Replaced* (a new file renamed over the old name, as [`atomic_write`](crate::atomic_write)
+//!   does): nothing happens, the mapping keeps the old file. (Windows does not let a mapped file be
+//!   replaced: there the writer gets an error.)
+//! * *Overwritten in place*: tensors that are read later have the new bytes, or a mixture. Checks
+//!   stay valid, because headers are copied before they are checked and no offset is read twice.
+//! * *Truncated*: an access to a page that no longer exists ends the process (SIGBUS).
 //!
-//! Whoever cannot rule out the last one reads the file as a whole, with the functions named `load_..`, which do not
-//! map; what is shortened then is an error.
+//! Where truncation cannot be ruled out, use the functions named `load_..`, which read the whole
+//! file without mapping; a truncated file is then an error.
 #![allow(unsafe_code)]
 
 use crate::io_error;
@@ -36,11 +36,13 @@ impl Bytes {
     /// Maps a file.
     pub fn map(path: &Path) -> Result<Bytes> {
         let (file, _) = open(path)?;
-        // SAFETY: `Mmap::map` asks that nobody changes the file while it is mapped, because a `&[u8]` must not change.
-        // We only open it for reading, so this process does not change it; no system lets us keep others from it.
-        // What a change would do is bounded: the mapping is read-only and its length is fixed here, so no access leaves
-        // it; bytes are only ever copied into integers and floats, for which every pattern is a value (a bool is made
-        // by `!= 0`); and the headers, on which offsets depend, are copied before they are checked.
+        // SAFETY: `Mmap::map` requires that the file does not change while it is mapped, because a
+        // `&[u8]` must not change. We only open it for reading, so this process does not change it;
+        // no system can prevent other processes from doing so. The effect of a change is bounded:
+        // the mapping is read-only and its length is fixed here, so no access leaves it; bytes are
+        // only ever copied into integers and floats, for which every pattern is a value (a bool is
+        // made by `!= 0`); and the headers, on which offsets depend, are copied before they are
+        // checked.
         let map = unsafe { Mmap::map(&file) };
         Ok(Bytes::Mapped(map.map_err(|e| io_error(path, e))?))
     }
@@ -52,7 +54,7 @@ impl Bytes {
             Error::memory(format!("{}: {len} bytes cannot be addressed here", path.display()))
         })?;
         let mut bytes = with_capacity(len).map_err(|e| e.at(path.display()))?;
-        // No more than there is room for: a file that grows while it is read must not make us grow with it.
+        // At most `len` bytes: a file that grows while it is read must not grow the buffer.
         file.take(len as u64).read_to_end(&mut bytes).map_err(|e| io_error(path, e))?;
         Ok(Bytes::Owned(bytes))
     }

@@ -10,34 +10,35 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The index of a model in several files, as it is named in a directory.
+/// The usual file name of the index of a sharded model.
 pub const INDEX: &str = "model.safetensors.index.json";
 
-/// A model in one file, as it is named in a directory.
+/// The usual file name of a model in one file.
 pub const SINGLE: &str = "model.safetensors";
 
-/// The key under which an index tells the size of all tensors.
+/// The metadata key of an index for the size of all tensors.
 const TOTAL_SIZE: &str = "total_size";
 
-/// The tensors of a model, in one safetensors file or in several with an index, mapped as by [`SafetensorsFile`] and
-/// read one at a time.
+/// The tensors of a model, in one safetensors file or in several with an index, mapped as by
+/// [`SafetensorsFile`] and read one at a time.
 #[derive(Debug)]
 pub struct ModelFiles {
     shards: Vec<(PathBuf, SafetensorsFile)>,
-    /// Which shard holds a tensor.
+    /// The shard of each tensor.
     place: BTreeMap<String, usize>,
     metadata: BTreeMap<String, String>,
 }
 
 impl ModelFiles {
-    /// Opens a safetensors file, an index (a name that ends in `.json`), or a directory with one of the two:
-    /// `model.safetensors.index.json` or, if there is none, `model.safetensors`.
+    /// Opens a safetensors file, an index (a name that ends in `.json`), or a directory with one of
+    /// the two: `model.safetensors.index.json` or, if there is none, `model.safetensors`.
     ///
-    /// With an index, the tensors are those that it names. The metadata are its own, and what the files add to them.
+    /// With an index, the tensors are those that it names. The metadata are those of the index and
+    /// of the files.
     ///
     /// # Errors
-    /// As [`SafetensorsFile::open`], for each file; `Format` if the index is damaged or names a tensor that its file
-    /// has not; `Io` if a directory has neither of the two.
+    /// As [`SafetensorsFile::open`], for each file; `Format` if the index is damaged or names a
+    /// tensor that its file lacks; `Io` if a directory has neither of the two.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFiles> {
         let path = path.as_ref();
         if path.is_dir() {
@@ -128,13 +129,15 @@ fn there(path: &Path) -> Result<bool> {
     path.try_exists().map_err(|e| io_error(path, e))
 }
 
-/// Writes a model into a directory as files of about `max_bytes` bytes of tensors, `model-00001-of-00002.safetensors`
-/// and so on, with an index. A tensor that is larger has a file of its own. The directory is made if it is missing.
+/// Writes a model into a directory as files of about `max_bytes` bytes of tensors,
+/// `model-00001-of-00002.safetensors` and so on, with an index. A tensor that is larger has a file
+/// of its own. The directory is created if it is missing.
 ///
-/// The tensors are distributed in the order of their names, and each file holds the metadata; the same tensors give
-/// the same files. An older index is removed first and the new one is written last, so that a directory in which the
-/// writing was interrupted has no index, instead of one over files of two models. Other files are left alone, also
-/// those of an older model that had another number of files.
+/// The tensors are distributed in the order of their names, and each file holds the metadata; the
+/// same tensors give the same files. An older index is removed first and the new one is written
+/// last, so that after an interruption the directory has no index, instead of one over files of two
+/// models. Other files are not touched, not even those of an older model with another number of
+/// files.
 ///
 /// # Errors
 /// `InvalidArgument` if `max_bytes` is 0 or the metadata have the index's own key `total_size`; as

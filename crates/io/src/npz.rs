@@ -1,11 +1,12 @@
-//! NumPy's `.npz` files: a zip archive with a `.npy` file for each array, stored as it is or deflated.
+//! NumPy's `.npz` files: a zip archive with a `.npy` file for each array, stored or deflated.
 //!
-//! The archive's structure is read by the crate `rawzip`, which walks over the directory entry by entry and allocates
-//! nothing, so that two entries of one name, or of the same bytes, are seen and refused.
+//! The archive's structure is read by the crate `rawzip`, which iterates over the directory and
+//! allocates nothing, so that two entries of one name, or of the same bytes, are detected and
+//! rejected.
 //!
-//! What a small archive can make us allocate is bounded: an entry must be as long as its array's header says, deflate
-//! cannot pack better than [`DEFLATE_MOST`], memory grows with the bytes that arrive, and no two entries may share
-//! bytes of the archive.
+//! The allocation for a small archive is bounded: an entry must have the length that its array's
+//! header implies, the ratio of deflate is at most [`DEFLATE_MOST`], buffers grow with the bytes
+//! that arrive, and entries may not share bytes of the archive.
 
 use crate::atomic_write;
 use crate::info::{TensorInfo, no_such_tensor};
@@ -24,17 +25,19 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::Path;
 
-/// Deflate makes at most so many bytes of one: 258 bytes of a match from 2 bits (zlib's technical notes: 1032 to 1).
+/// The maximum expansion ratio of deflate: 258 bytes of a match from 2 bits (zlib's technical
+/// notes: 1032 to 1).
 pub const DEFLATE_MOST: u64 = 1032;
 
-/// What NumPy puts behind an array's name.
+/// The suffix that NumPy appends to an array's name.
 const ENDING: &str = ".npy";
 
 /// Reads a `.npz` file as a whole. [`NpzFile`] reads single arrays of it.
 ///
 /// # Errors
-/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if an array has elements of a type that elinvar
-/// does not have, or is packed otherwise than by deflate; `OutOfMemory`. The path is in the sentence.
+/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if an array has elements of
+/// a type that elinvar does not have, or is compressed by another method than deflate;
+/// `OutOfMemory`. The path is in the sentence.
 pub fn load_npz(path: impl AsRef<Path>) -> Result<BTreeMap<String, HostTensor>> {
     let path = path.as_ref();
     NpzFile::new(Bytes::read(path)?).and_then(|f| f.all()).map_err(|e| e.at(path.display()))
@@ -49,12 +52,12 @@ pub fn read_npz(bytes: &[u8]) -> Result<BTreeMap<String, HostTensor>> {
     members.iter().map(|(name, m)| Ok((name.clone(), m.read(bytes)?))).collect()
 }
 
-/// Writes a `.npz` file as `numpy.savez` does: nothing is packed. It takes the place of an older one only when it is
-/// complete.
+/// Writes a `.npz` file as `numpy.savez` does, without compression. It replaces an older one only
+/// when it is complete.
 ///
 /// # Errors
-/// `Io` with the path, if it cannot be written; `Unsupported` for bf16; `InvalidArgument` if a name cannot be the name
-/// of a file in an archive, such as `../w`, or is longer than 65 531 bytes.
+/// `Io` with the path, if it cannot be written; `Unsupported` for bf16; `InvalidArgument` if a name
+/// cannot be the name of a file in an archive, such as `../w`, or is longer than 65 531 bytes.
 pub fn save_npz(path: impl AsRef<Path>, tensors: &BTreeMap<String, HostTensor>) -> Result<()> {
     atomic_write(path, |w| write_npz(w, tensors, false))
 }
@@ -67,8 +70,9 @@ pub fn save_npz_compressed(path: impl AsRef<Path>, tensors: &BTreeMap<String, Ho
     atomic_write(path, |w| write_npz(w, tensors, true))
 }
 
-/// Writes the bytes of a `.npz` file, deflated or not: always the same ones for the same tensors, for every array has
-/// the same date. (Deflated ones may change with the version of the compressor.)
+/// Writes the bytes of a `.npz` file, deflated or not: always the same ones for the same tensors,
+/// because every array has the same date. (Deflated ones may change with the version of the
+/// compressor.)
 ///
 /// # Errors
 /// As [`save_npz`].
@@ -78,7 +82,7 @@ pub fn write_npz(
     deflate: bool,
 ) -> Result<()> {
     let written = |e: rawzip::Error| Error::io(e.to_string());
-    // The first day that a zip archive can name, as NumPy does.
+    // The first date that a zip archive can represent, as in NumPy.
     let date = UtcDateTime::from_components(1980, 1, 1, 0, 0, 0, 0).expect("a day that there was");
     let mut archive = ZipArchiveWriter::new(writer);
     for (name, tensor) in tensors {
@@ -112,9 +116,9 @@ pub fn write_npz(
     Ok(())
 }
 
-/// A `.npz` file, mapped into memory: its directory and the arrays' headers are checked, the arrays are read one at a
-/// time, when they are asked for. What [`SafetensorsFile`](crate::SafetensorsFile) says of files that change holds
-/// here, too.
+/// A `.npz` file, mapped into memory: its directory and the arrays' headers are checked, the arrays
+/// are read one at a time, on demand. As for [`SafetensorsFile`](crate::SafetensorsFile), the file
+/// must not be truncated while it is open.
 #[derive(Debug)]
 pub struct NpzFile {
     bytes: Bytes,
@@ -126,7 +130,7 @@ pub struct NpzFile {
 struct Member {
     info: TensorInfo,
     header: NpyHeader,
-    /// Where its bytes, packed or not, are in the archive.
+    /// The range of its bytes, compressed or not, in the archive.
     range: Range<usize>,
     deflated: bool,
     crc: u32,
@@ -135,7 +139,7 @@ struct Member {
 impl NpzFile {
     /// Opens a file and checks its directory and the header of each array; no elements are read.
     ///
-    /// Entries that are not named `.npy` are no arrays and are passed over.
+    /// Entries that are not named `.npy` are not arrays and are skipped.
     ///
     /// # Errors
     /// As [`load_npz`]; an element type that elinvar does not have is no error here.
@@ -156,8 +160,8 @@ impl NpzFile {
     /// Reads one array.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is no array of this name; `Unsupported` if its elements are of a type that elinvar
-    /// does not have; `Format` if its bytes are damaged; `OutOfMemory`.
+    /// `InvalidArgument` if there is no array of this name; `Unsupported` if its elements are of a
+    /// type that elinvar does not have; `Format` if its bytes are damaged; `OutOfMemory`.
     pub fn tensor(&self, name: &str) -> Result<HostTensor> {
         let member = self.members.get(name).ok_or_else(|| no_such_tensor(name, self.members.keys()))?;
         member.read(&self.bytes)
@@ -206,7 +210,7 @@ fn members(bytes: &[u8]) -> Result<BTreeMap<String, Member>> {
         };
         let header = header.map_err(at)?;
         let info = header.info(name, size.saturating_sub(header.len as u64)).map_err(at)?;
-        // Within the archive, so it can be addressed.
+        // Within the archive, so it fits `usize`.
         let (from, to) = local.compressed_data_range();
         let range = from as usize..to as usize;
         ranges.push(range.clone());
@@ -237,14 +241,14 @@ fn members(bytes: &[u8]) -> Result<BTreeMap<String, Member>> {
 impl Member {
     /// The array, from the archive's bytes.
     fn read(&self, archive: &[u8]) -> Result<HostTensor> {
-        // Before anything is unpacked.
+        // Before anything is decompressed.
         self.info.known()?;
         let at = |e: Error| e.at(format!("array `{}`", self.info.name));
         let packed = &archive[self.range.clone()];
         let unpacked;
         let content = if self.deflated {
             let size = self.header.len as u64 + self.info.bytes;
-            // One more than it should have, to see whether it has more.
+            // One byte more than expected, to detect longer data.
             unpacked = at_most(&mut DeflateDecoder::new(packed) as &mut dyn Read, size + 1).map_err(at)?;
             &unpacked[..]
         } else {

@@ -1,7 +1,7 @@
 //! Safetensors files: eight bytes with the header's length, a JSON header, then the elements.
 //!
-//! The same tensors and metadata always give the same bytes, and a file from anywhere is checked before a
-//! tensor of it is made: what it claims must fit what it holds.
+//! The same tensors and metadata always give the same bytes, and untrusted files are checked before
+//! tensors are created: the header must fit the data.
 
 use crate::header::{self, LENGTH, Planned, lengths, too_short};
 use crate::{atomic_write, io_error};
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::path::Path;
 
-/// What a safetensors file holds.
+/// The contents of a safetensors file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Safetensors {
     /// The tensors by name.
@@ -21,11 +21,12 @@ pub struct Safetensors {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// Reads a safetensors file as a whole. [`SafetensorsFile`](crate::SafetensorsFile) reads single tensors of it.
+/// Reads a safetensors file as a whole. [`SafetensorsFile`](crate::SafetensorsFile) reads single
+/// tensors of it.
 ///
 /// # Errors
-/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if a tensor has a type that elinvar does not
-/// have, such as an 8-bit float; `OutOfMemory`. The path is in the sentence.
+/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if a tensor has a type that
+/// elinvar does not have, such as an 8-bit float; `OutOfMemory`. The path is in the sentence.
 pub fn load_safetensors(path: impl AsRef<Path>) -> Result<Safetensors> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|e| io_error(path, e))?;
@@ -54,7 +55,7 @@ pub fn read_safetensors(reader: &mut dyn Read, len: u64) -> Result<Safetensors> 
     Ok(Safetensors { tensors, metadata })
 }
 
-/// The next `n` bytes; `n` was compared with the file's length before, so the file can fill them.
+/// The next `n` bytes; `n` was checked against the file's length.
 fn bytes(reader: &mut dyn Read, n: u64) -> Result<Vec<u8>> {
     let n = usize::try_from(n).map_err(|_| Error::memory(format!("{n} bytes cannot be addressed here")))?;
     let mut bytes = filled(n, 0)?;
@@ -69,11 +70,11 @@ fn fill(reader: &mut dyn Read, bytes: &mut [u8]) -> Result<()> {
     })
 }
 
-/// Writes a safetensors file, which takes the place of an older one only when it is complete.
+/// Writes a safetensors file; it replaces an older one only when it is complete.
 ///
 /// # Errors
-/// `Io` with the path, if it cannot be written; the older file is then untouched. `InvalidArgument` if a tensor is
-/// named `__metadata__` or the names and metadata take more than 100 MB.
+/// `Io` with the path, if it cannot be written; the older file is then untouched. `InvalidArgument`
+/// if a tensor is named `__metadata__` or the names and metadata take more than 100 MB.
 pub fn save_safetensors(
     path: impl AsRef<Path>,
     tensors: &BTreeMap<String, HostTensor>,
@@ -94,7 +95,7 @@ pub fn write_safetensors(
     write_some(writer, &tensors.iter().map(|(name, t)| (name.as_str(), t)).collect::<Vec<_>>(), metadata)
 }
 
-/// As [`write_safetensors`], for tensors in the order of their names.
+/// As [`write_safetensors`], for an iterator of tensors in the order of their names.
 pub(crate) fn write_some(
     writer: &mut dyn Write,
     tensors: &[(&str, &HostTensor)],
@@ -168,7 +169,8 @@ mod tests {
         assert_eq!(back.tensors["x"].as_slice::<f32>().unwrap()[0].to_bits(), bits);
     }
 
-    /// Byte for byte what the format's own library writes. One metadata key only: it shuffles several.
+    /// Byte for byte what the format's own library writes. One metadata key only, because it does
+    /// not order several.
     #[test]
     fn equals_the_formats_own_library() {
         use ::safetensors::Dtype;
@@ -204,7 +206,7 @@ mod tests {
         assert!(bytes[8..].starts_with(header.as_bytes()), "{}", String::from_utf8_lossy(&bytes));
     }
 
-    /// A file with this header and so many bytes of data.
+    /// A file with this header and `data` bytes of data.
     fn file(header: &str, data: usize) -> Vec<u8> {
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend_from_slice(header.as_bytes());
@@ -336,7 +338,8 @@ mod tests {
         }
     }
 
-    /// A cut file is an error, and of files with a damaged byte those are read that the format's own library reads.
+    /// A truncated file is an error; a file with a damaged byte is accepted if and only if the
+    /// format's own library accepts it.
     #[test]
     fn damage_is_found_as_by_the_formats_own_library() {
         let bytes = encode(&all(), &metadata(&["a"]));

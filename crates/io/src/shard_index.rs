@@ -1,4 +1,5 @@
-//! `model.safetensors.index.json`: which file of a model that is split over several holds which tensor.
+//! `model.safetensors.index.json`: which file of a model that is split over several holds which
+//! tensor.
 
 use elinvar_core::{Error, Result};
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
@@ -7,13 +8,13 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The limit for an index, in bytes: that of a safetensors header, which says more of each tensor.
+/// The limit for an index, in bytes: that of a safetensors header, which is longer per tensor.
 const MAX_INDEX: usize = crate::header::MAX_HEADER as usize;
 
-/// Which file holds which tensor.
+/// The index of a sharded model: the file of each tensor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ShardIndex {
-    /// Anything by key. `total_size` is the number of bytes of all tensors together.
+    /// Arbitrary values by key. `total_size` is the number of bytes of all tensors together.
     pub metadata: BTreeMap<String, Value>,
     /// The name of a file in the index's own directory for each tensor.
     pub weight_map: BTreeMap<String, String>,
@@ -23,7 +24,8 @@ impl ShardIndex {
     /// Reads an index.
     ///
     /// # Errors
-    /// `Format` if it is not JSON of this form, names a tensor twice, or names a file outside of its directory.
+    /// `Format` if it is not JSON of this form, names a tensor twice, or names a file outside of
+    /// its directory.
     pub fn parse(json: &[u8]) -> Result<ShardIndex> {
         if json.len() > MAX_INDEX {
             return Err(Error::format(format!(
@@ -44,7 +46,7 @@ impl ShardIndex {
     }
 }
 
-/// A file name that cannot lead out of its directory, on any system.
+/// Is this a file name that cannot leave its directory, on any system?
 fn is_plain(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\\', ':', '\0'])
 }
@@ -56,7 +58,7 @@ struct Parsed {
     weight_map: Once<String>,
 }
 
-/// A map of which no key may be there twice.
+/// A map without duplicate keys.
 struct Once<T>(BTreeMap<String, T>);
 
 impl<T> Default for Once<T> {

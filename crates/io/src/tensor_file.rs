@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// A safetensors file, a model in several of them, a `.npz` or a `.npy` file: whatever the path leads to, told by its
-/// first bytes and not by its name.
+/// A safetensors file, a model in several of them, a `.npz` or a `.npy` file: detected by its first
+/// bytes, not by its name.
 #[derive(Debug)]
 pub enum TensorFile {
     /// Safetensors: a file, an index or a directory.
@@ -21,15 +21,15 @@ pub enum TensorFile {
     Npy(NpyFile),
 }
 
-/// What a zip archive begins with, and one without entries.
+/// The first bytes of a zip archive, and of one without entries.
 const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 
 impl TensorFile {
     /// Opens a file or directory and checks its headers; no elements are read.
     ///
     /// # Errors
-    /// As [`ModelFiles::open`], [`NpzFile::open`] and [`NpyFile::open`]. What is none of the three is read as
-    /// safetensors, which have no mark by which they could be told.
+    /// As [`ModelFiles::open`], [`NpzFile::open`] and [`NpyFile::open`]. Any other file is read as
+    /// safetensors, which have no magic number.
     pub fn open(path: impl AsRef<Path>) -> Result<TensorFile> {
         let path = path.as_ref();
         let mut first = Vec::new();

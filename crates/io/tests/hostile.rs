@@ -1,7 +1,8 @@
-//! Damaged files by the thousand: each gives a value or an error, no panic, and takes little memory.
+//! Thousands of damaged files: each gives a value or an error, never a panic, and needs little
+//! memory.
 //!
-//! Valid files are changed a little, in ways that are the same in every run: bits, bytes, numbers at their limits, pieces
-//! cut out, doubled or put elsewhere. The fuzz targets in `fuzz/` look further, guided by what the readers do.
+//! Valid files are mutated, reproducibly: bits, bytes, numbers at their limits, pieces removed,
+//! duplicated or moved. The fuzz targets in `fuzz/` go further, guided by coverage.
 
 use cap::Cap;
 use elinvar_core::philox::Stream;
@@ -17,19 +18,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 
-/// What a reader may allocate, all in all, for a file of `len` bytes. Measured: 15 kB for a safetensors file of 1.9 kB
-/// that is read twice, 8 kB for an array of 2.1 kB, 6 kB for an index of 0.7 kB.
+/// The total that a reader may allocate for a file of `len` bytes. Measured: 15 kB for a
+/// safetensors file of 1.9 kB that is read twice, 8 kB for an array of 2.1 kB, 6 kB for an index of
+/// 0.7 kB.
 fn allowed(len: usize) -> usize {
     (1 << 15) + 32 * len
 }
 
-/// Deflate makes up to 1032 bytes of one: those arrive in a vector that doubles its size, become a tensor, and are
-/// perhaps reordered. Measured: 360 kB for 0.9 kB, most of it the windows of the decompressor, two for each array.
+/// Deflate expands up to 1032 times: the bytes are collected in a vector that doubles its size,
+/// become a tensor, and may be reordered. Measured: 360 kB for 0.9 kB, most of it the windows of
+/// the decompressor, two for each array.
 fn allowed_packed(len: usize) -> usize {
     allowed(len) + 1032 * 4 * len
 }
 
-/// Half a second for each reader in a debug build.
+/// Chosen so that each reader takes well below a second in a debug build.
 const ROUNDS: u32 = 5000;
 
 fn tensors() -> BTreeMap<String, HostTensor> {
@@ -44,7 +47,7 @@ fn tensors() -> BTreeMap<String, HostTensor> {
         .collect()
 }
 
-/// Random numbers that are used up one by one.
+/// A sequence of random numbers.
 struct Dice {
     stream: Stream,
     next: u64,
@@ -61,7 +64,7 @@ impl Dice {
     }
 }
 
-/// Numbers that readers stumble over, as bytes and as text.
+/// Numbers at the limits of integer types, as bytes and as text.
 const LIMITS: [u64; 8] = [0, 1, 0x7fff_ffff, 0xffff_ffff, 1 << 61, i64::MAX as u64, u64::MAX - 7, u64::MAX];
 
 fn damaged(file: &[u8], dice: &mut Dice) -> Vec<u8> {
@@ -88,7 +91,7 @@ fn damaged(file: &[u8], dice: &mut Dice) -> Vec<u8> {
                 bytes[at..at + n].copy_from_slice(&limit[..n]);
             }
             6 => {
-                // A number in the text becomes another one.
+                // Replaces a number in the text.
                 let digit = |b: &u8| b.is_ascii_digit();
                 let Some(from) = bytes[at..].iter().position(digit).map(|i| at + i) else { continue };
                 let end = from + bytes[from..].iter().take_while(|b| digit(b)).count();
@@ -105,7 +108,7 @@ fn damaged(file: &[u8], dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// Damages `files` again and again and reads what comes of it.
+/// Mutates `files` and reads the results.
 fn hold(stream: u64, files: &[Vec<u8>], allowed: fn(usize) -> usize, read: impl Fn(&[u8]) -> bool) {
     for file in files {
         assert!(read(file), "the file is read while it is not damaged");
@@ -126,11 +129,11 @@ fn hold(stream: u64, files: &[Vec<u8>], allowed: fn(usize) -> usize, read: impl 
         );
         good += u32::from(read.unwrap_or(false));
     }
-    // Files that are all refused at the first byte would test nothing.
+    // If all files were rejected at the first byte, nothing would be tested.
     assert!(good > ROUNDS / 50, "only {good} of {ROUNDS} damaged files can be read");
 }
 
-/// One test, because what is allocated is counted for the whole process.
+/// One test, because allocations are counted for the whole process.
 #[test]
 fn no_file_makes_a_reader_panic_or_take_much_memory() {
     let tensors = tensors();

@@ -68,7 +68,7 @@ fn a_file_tensor_by_tensor() {
     told(SafetensorsFile::from_bytes(vec![0; 7]).map(drop), Format, "7 bytes are no safetensors file");
 }
 
-/// What elinvar has no type for keeps nobody from the rest of the file.
+/// A tensor of an unknown type does not prevent reading the others.
 #[test]
 fn foreign_types_are_listed() {
     let header = concat!(
@@ -88,7 +88,7 @@ fn foreign_types_are_listed() {
         Unsupported,
         "tensor `x` has elements of type \"F8_E4M3\"; the types that can be read",
     );
-    // They must fit the file all the same.
+    // Its offsets must fit the file all the same.
     bytes.pop();
     told(
         SafetensorsFile::from_bytes(bytes),
@@ -100,8 +100,8 @@ fn foreign_types_are_listed() {
     told(SafetensorsFile::from_bytes(bytes), Format, "tensor `z`: bytes 6 to 3 end before they begin");
 }
 
-/// Opening and listing read no elements, and one tensor needs no room for the others: this file is larger than any
-/// memory. (It is all zeros, of which the file system keeps none.)
+/// Opening and listing read no elements, and a tensor is read without the others: this file is
+/// larger than any memory. (It is sparse.)
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_that_is_larger_than_the_memory() {
@@ -125,8 +125,8 @@ fn a_file_that_is_larger_than_the_memory() {
 fn a_model_is_distributed() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("made/here");
-    // The largest takes 24 bytes: with 1 each has its own file, with 16 only those of 1 and 0 bytes share one, with 41
-    // all fit.
+    // The largest takes 24 bytes: with 1 each has its own file, with 16 only those of 1 and 0 bytes
+    // share one, with 41 all fit.
     for (max, files) in [(1, 3), (16, 3), (39, 2), (40, 2), (41, 1)] {
         save_sharded(&out, &tensors(), &metadata(), max).unwrap();
         for path in [out.clone(), out.join("model.safetensors.index.json")] {
@@ -153,7 +153,7 @@ fn a_model_is_distributed() {
 fn an_interrupted_model_is_no_model() {
     let dir = tempfile::tempdir().unwrap();
     save_sharded(dir.path(), &tensors(), &metadata(), 1).unwrap();
-    // Something that cannot be replaced stands where the second file should be.
+    // A directory in the place of the second file, which cannot be replaced.
     let second = dir.path().join("model-00002-of-00003.safetensors");
     fs::remove_file(&second).unwrap();
     fs::create_dir(&second).unwrap();
@@ -180,7 +180,7 @@ fn an_index_that_does_not_fit_is_told() {
         assert!(e.message().starts_with(&index.display().to_string()), "{e}");
         told(Err::<(), _>(e), kind, sentence);
     }
-    // The tensors are those that the index names.
+    // The tensors are those of the index.
     fs::write(&index, map("b", "m.safetensors")).unwrap();
     let model = ModelFiles::open(dir.path()).unwrap();
     assert_eq!(read(&model).into_keys().collect::<Vec<_>>(), ["b"]);

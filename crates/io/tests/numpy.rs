@@ -1,4 +1,4 @@
-//! Files that NumPy wrote (see `make_data.py`), and files that it reads.
+//! Files written by NumPy (see `make_data.py`), and files that it can read.
 
 use elinvar_core::ErrorKind::{self, Format, InvalidArgument, Unsupported};
 use elinvar_core::{DType, Error, HostData, HostTensor, Shape, bf16, f16};
@@ -26,9 +26,9 @@ fn arrays_that_numpy_wrote() {
     let half = |v: &[f32]| HostData::F16(v.iter().map(|x| f16::from_f32(*x)).collect());
     let rows = [
         ("c", tensor(&[2, 3], HostData::F32([1.5, -0.0, f32::INFINITY, 1e-45, 2.0, -3.0].into()))),
-        // The first axis runs fastest in the file.
+        // Column-major.
         ("fortran", tensor(&[2, 3, 4], HostData::I32((0..24).collect()))),
-        // The highest byte comes first in the file.
+        // Big-endian.
         ("big", tensor(&[3], HostData::I64([1, -2, 1 << 40].into()))),
         ("fortran_big", tensor(&[2, 3], half(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]))),
         ("scalar", tensor(&[], HostData::F64([5e-324].into()))),
@@ -130,7 +130,7 @@ fn archives_that_numpy_wrote() {
     assert_eq!(read_npz(&bytes("deflated.npz")).unwrap(), want);
 }
 
-/// A type that we do not have keeps nobody from the other arrays.
+/// An array of an unknown type does not prevent reading the others.
 #[test]
 fn foreign_types_are_listed() {
     let file = NpzFile::open(data("mixed.npz")).unwrap();
@@ -170,7 +170,7 @@ fn what_numpy_has_no_name_for_is_not_written() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// A version 1.0 file with this header and so many bytes behind it.
+/// A version 1.0 file with this header and `data` bytes of elements.
 fn npy(header: &str, data: usize) -> Vec<u8> {
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend((header.len() as u16).to_le_bytes());
@@ -186,12 +186,12 @@ fn entries(descr: &str, fortran: &str, shape: &str) -> String {
 #[test]
 fn headers_that_other_writers_make() {
     let rows = [
-        // The order of the keys, blanks, quotes and commas are free.
+        // Key order, blanks, kind of quotes and trailing commas do not matter.
         "{\"shape\":(2,),\"descr\":\"|u1\",\"fortran_order\":True,}\n",
         " { 'descr' : '|u1' , 'fortran_order' : False , 'shape' : ( 2 , ) } ",
         // Python 2.
         "{'descr': '|u1', 'fortran_order': False, 'shape': (2L,), }",
-        // One byte has no order.
+        // Types of one byte have no byte order.
         "{'descr': '>u1', 'fortran_order': False, 'shape': (2,), }",
     ];
     for header in rows {
@@ -258,7 +258,7 @@ fn archive(tensors: &[(&str, HostData)], deflate: bool) -> Vec<u8> {
     bytes
 }
 
-/// With every occurrence of some bytes replaced by as many others.
+/// Replaces every occurrence of some bytes by as many others.
 fn patched(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let found: Vec<_> = (0..bytes.len()).filter(|&i| bytes[i..].starts_with(from)).collect();
@@ -272,7 +272,8 @@ fn damaged_archives_are_told_apart() {
     let one = archive(&[("a", HostData::U8([1, 2, 3].into()))], false);
     let two = archive(&[("a", HostData::U8([1, 2, 3].into())), ("b", HostData::U8([4, 5, 6].into()))], false);
     let packed = archive(&[("a", HostData::U8(vec![0; 9999].into()))], true);
-    // The directory's entry: after its signature come 6 bytes of versions and flags, then the method.
+    // The directory's entry: after its signature come 6 bytes of versions and flags, then the
+    // method.
     let at = |bytes: &[u8], back: usize| bytes.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap() + back;
     let set = |bytes: &[u8], back: usize, to: &[u8]| {
         let (mut bytes, at) = (bytes.to_vec(), at(bytes, back));
@@ -298,7 +299,7 @@ fn damaged_archives_are_told_apart() {
         (set(&one, 8, &[9, 0]), Unsupported, "it is encrypted"),
         (set(&one, 24, &[1, 0, 0, 0]), Format, "131 bytes cannot be unpacked to 1"),
         (set(&packed, 24, &size.to_le_bytes()), Format, "cannot be unpacked to"),
-        // An array that says it is larger than it is: what it says must fit what the archive says.
+        // An array whose header gives more elements than the archive's entry has.
         (patched(one.clone(), b"(3,)", b"(4,)"), Format, "u8 [4] takes 4 bytes, and 3 follow the header"),
         // The second entry's data are the first one's.
         (set(&two, 42, &[0; 4]), Format, "two arrays share bytes of the archive"),
@@ -309,7 +310,7 @@ fn damaged_archives_are_told_apart() {
         assert_eq!(e.kind(), kind, "{e}\nexpected: {sentence}");
         assert!(e.message().contains(sentence) && !e.message().contains('\n'), "{e}\nexpected: {sentence}");
     }
-    // A stream that unpacks to fewer or more bytes than the archive says.
+    // A stream that decompresses to fewer or more bytes than the archive's entry gives.
     for wrong in [9999 + 127, 9999 + 129_u32] {
         assert_eq!(read_npz(&set(&packed, 24, &wrong.to_le_bytes())).unwrap_err().kind(), Format);
     }

@@ -1,5 +1,5 @@
-//! Elinvar's side of `tools/parity.py`, which `cargo xtask parity` runs: goes on with the training of PyTorch that one
-//! file holds, and writes training for PyTorch to go on with into another.
+//! Elinvar's side of `tools/parity.py`, which `cargo xtask parity` runs: goes on with the training
+//! of PyTorch that one file holds, and writes training for PyTorch to go on with into another.
 
 #[path = "../tests/nn/parity/run.rs"]
 mod run;

@@ -37,8 +37,8 @@ impl<B: Backend> Buffer<B> {
     /// Puts other numbers in its place; what they were computed from is forgotten.
     ///
     /// # Errors
-    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the buffer's shape and dtype; `Unsupported` in a function that is
-    /// recorded.
+    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the buffer's shape and dtype;
+    /// `Unsupported` in a function that is recorded.
     pub fn set(&self, value: &Tensor<B>) -> Result<()> {
         recording::refuse("changing a buffer")?;
         let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
@@ -107,8 +107,8 @@ impl<B: Backend> Module<B> for Mode {
     }
 }
 
-/// A layer's own source of random numbers. Its state can be saved and put back, so that a run can go on with the
-/// numbers that it would have drawn.
+/// A layer's own source of random numbers. Its state can be saved and put back, so that a run can
+/// go on with the numbers that it would have drawn.
 #[derive(Debug)]
 pub struct RandomState {
     generator: Mutex<Generator>,

@@ -1,4 +1,5 @@
-//! `Ema`: running averages of a module's weights, which often do better than the weights themselves.
+//! `Ema`: running averages of a module's weights, which often do better than the weights
+//! themselves.
 
 use crate::module::StateDict;
 use crate::{Module, Param};
@@ -119,8 +120,8 @@ impl<B: Backend> Ema<B> {
     /// Takes the module's weights into the averages. After an error the averages are as they were.
     ///
     /// # Errors
-    /// `InvalidArgument` if the averages are in the module now, or it has other parts than at the last update;
-    /// `ShapeMismatch`, `OutOfMemory`, what the device reports.
+    /// `InvalidArgument` if the averages are in the module now, or it has other parts than at the
+    /// last update; `ShapeMismatch`, `OutOfMemory`, what the device reports.
     pub fn update(&mut self, module: &dyn Module<B>) -> Result<()> {
         let place = |e: Error| e.at("ema");
         if self.weights.is_some() {
@@ -136,7 +137,8 @@ impl<B: Backend> Ema<B> {
             Average::Exponential { decay } => 1.0 - decay,
             Average::Equal => 1.0 / (self.updates as f64 + 1.0),
         };
-        // Everything that can fail but the update itself: what is copied, and what the averages move towards.
+        // Everything that can fail but the update itself: what is copied, and what the averages
+        // move towards.
         let (mut copies, mut towards) = (BTreeMap::new(), BTreeMap::new());
         for leaf in &leaves {
             self.prepare(leaf, part, &mut copies, &mut towards).map_err(|e| place(e.at(&leaf.name)))?;
@@ -191,11 +193,12 @@ impl<B: Backend> Ema<B> {
             Err(Error::argument(format!("the module has no \"{n}\", of which there is an average")))
         })
     }
-    /// Puts the averages into the module, and remembers what was there. After an error the module is as it was.
+    /// Puts the averages into the module, and remembers what was there. After an error the module
+    /// is as it was.
     ///
     /// # Errors
-    /// `InvalidArgument` if the averages are there already, there are none yet, or the module has other parts;
-    /// `ShapeMismatch`, `OutOfMemory`, what the device reports.
+    /// `InvalidArgument` if the averages are there already, there are none yet, or the module has
+    /// other parts; `ShapeMismatch`, `OutOfMemory`, what the device reports.
     pub fn apply(&mut self, module: &dyn Module<B>) -> Result<()> {
         if self.weights.is_some() {
             return Err(Error::argument("ema: the module holds the averages already"));
@@ -252,8 +255,8 @@ impl<B: Backend> Ema<B> {
         self.weights = None;
         Ok(())
     }
-    /// The averages on the host, as PyTorch's `AveragedModel` has them: `n_averaged`, and each under `module.NAME`. Waits
-    /// for the device.
+    /// The averages on the host, as PyTorch's `AveragedModel` has them: `n_averaged`, and each
+    /// under `module.NAME`. Waits for the device.
     ///
     /// # Errors
     /// What the device reports.
@@ -265,11 +268,12 @@ impl<B: Backend> Ema<B> {
         }
         Ok(all)
     }
-    /// Goes on from averages of this module that were saved. After an error the averages are as they were.
+    /// Goes on from averages of this module that were saved. After an error the averages are as
+    /// they were.
     ///
     /// # Errors
-    /// `InvalidArgument` if a name is missing or unexpected, or the number of updates is none; `ShapeMismatch` or
-    /// `DTypeMismatch` with the name; `OutOfMemory`.
+    /// `InvalidArgument` if a name is missing or unexpected, or the number of updates is none;
+    /// `ShapeMismatch` or `DTypeMismatch` with the name; `OutOfMemory`.
     pub fn load_state_dict(&mut self, module: &dyn Module<B>, from: &StateDict) -> Result<()> {
         *self = self.loaded(module, from)?;
         Ok(())

@@ -1,7 +1,8 @@
-//! Text from a language model, token by token: [`generate`], over any [`CausalLm`], with a [`Sampler`].
+//! Text from a language model, token by token: [`generate`], over any [`CausalLm`], with a
+//! [`Sampler`].
 //!
-//! What a sampler draws is computed on the host in f64 by IEEE operations and our own exp, and its random numbers are
-//! Philox's: the same logits and seed give the same tokens everywhere.
+//! What a sampler draws is computed on the host in f64 by IEEE operations and our own exp, and its
+//! random numbers are Philox's: the same logits and seed give the same tokens everywhere.
 
 use crate::{Layer, Mode, Module};
 use elinvar_core::philox::{Stream, unit_f64};
@@ -13,8 +14,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// A model that tells how likely each token comes next. As a [`Layer`] it makes logits [b, t, vocabulary] of tokens
-/// [b, t] of i64, where those at t depend on the tokens up to t alone.
+/// A model that tells how likely each token comes next. As a [`Layer`] it makes logits
+/// [b, t, vocabulary] of tokens [b, t] of i64, where those at t depend on the tokens up to t alone.
 pub trait CausalLm<B: Backend>: Layer<B> {
     /// What the model remembers of the tokens so far.
     type State: Send;
@@ -24,7 +25,8 @@ pub trait CausalLm<B: Backend>: Layer<B> {
     fn context(&self) -> Option<usize>;
     /// Where it lives.
     fn device(&self) -> B::Device;
-    /// The logits behind the last of these tokens, which follow those in `state`; remembers them too.
+    /// The logits behind the last of these tokens, which follow those in `state`; remembers them
+    /// too.
     ///
     /// ids: [b, t] of i64   y: [b, vocabulary]
     ///
@@ -35,8 +37,9 @@ pub trait CausalLm<B: Backend>: Layer<B> {
 
 /// Chooses a token by its logits.
 ///
-/// In this order, as in transformers: the penalty for repetition, the temperature, top k, top p, min p, and a draw from
-/// what is left. Equal logits count in the order of their tokens, smallest first.
+/// In this order, as in transformers: the penalty for repetition, the temperature, top k, top p,
+/// min p, and a draw from what is left. Equal logits count in the order of their tokens, smallest
+/// first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampler {
     temperature: f64,
@@ -49,7 +52,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Always the largest logit (after the penalty for repetition); of equal ones the smallest token.
+    /// Always the largest logit (after the penalty for repetition); of equal ones the smallest
+    /// token.
     pub fn greedy() -> Self {
         Self::new(0).temperature(0.0)
     }
@@ -89,8 +93,8 @@ impl Sampler {
         self.min_p = p;
         self
     }
-    /// Divides positive and multiplies negative logits of tokens that were there already (Keskar and others, 2019). At
-    /// first 1.
+    /// Divides positive and multiplies negative logits of tokens that were there already (Keskar
+    /// and others, 2019). At first 1.
     #[must_use]
     pub fn repetition_penalty(mut self, penalty: f64) -> Self {
         self.repetition_penalty = penalty;
@@ -111,8 +115,8 @@ impl Sampler {
             Some(_) | None => Ok(()),
         }
     }
-    /// The next token, by logits of all tokens and the tokens that were there already. Draws one random number, or none
-    /// at temperature 0.
+    /// The next token, by logits of all tokens and the tokens that were there already. Draws one
+    /// random number, or none at temperature 0.
     ///
     /// # Errors
     /// `InvalidArgument` if a setting is out of its range, a logit is NaN or +inf, or all are -inf.
@@ -175,13 +179,15 @@ pub struct Limits {
     pub stop: Vec<u32>,
 }
 
-/// What the model writes behind a prompt: the new tokens. `on_token` sees each as it comes, and may break off.
+/// What the model writes behind a prompt: the new tokens. `on_token` sees each as it comes, and may
+/// break off.
 ///
 /// The model runs in evaluation mode, and is then as it was.
 ///
-/// **A full context.** A model remembers at most [`CausalLm::context`] tokens. When the next would not fit, or the prompt
-/// does not, all is forgotten and the last half as many tokens (at least one) are read again, at positions from 0 on.
-/// So a long text costs two such readings per context, and always has at least half of one behind it.
+/// **A full context.** A model remembers at most [`CausalLm::context`] tokens. When the next would
+/// not fit, or the prompt does not, all is forgotten and the last half as many tokens
+/// (at least one) are read again, at positions from 0 on. So a long text costs two such readings
+/// per context, and always has at least half of one behind it.
 ///
 /// ```no_run
 /// # use elinvar_nn::generate::{Limits, Sampler, generate};
@@ -196,8 +202,8 @@ pub struct Limits {
 /// ```
 ///
 /// # Errors
-/// `InvalidArgument` if the prompt is empty, holds a token that the model does not know, or the sampler's settings or
-/// the logits are none; what the device reports.
+/// `InvalidArgument` if the prompt is empty, holds a token that the model does not know, or the
+/// sampler's settings or the logits are none; what the device reports.
 pub fn generate<B: Backend, M: CausalLm<B> + ?Sized>(
     model: &M,
     prompt: &[u32],

@@ -10,7 +10,8 @@ pub trait Layer<B: Backend>: Module<B> {
     /// The output for an input.
     ///
     /// # Panics
-    /// If the input does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the error back.
+    /// If the input does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the error
+    /// back.
     fn forward(&self, x: &Tensor<B>) -> Tensor<B>;
 }
 

@@ -9,8 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 /// A weight: a variable whose value an optimiser replaces.
 ///
-/// A tensor never changes, so a parameter is a cell that holds one. [`Param::share`] gives a second handle on the
-/// same cell: tied weights are trained together, once, and stand in a state dict under both names.
+/// A tensor never changes, so a parameter is a cell that holds one. [`Param::share`] gives a second
+/// handle on the same cell: tied weights are trained together, once, and stand in a state dict
+/// under both names.
 pub struct Param<B: Backend> {
     cell: Arc<RwLock<Tensor<B>>>,
 }
@@ -34,8 +35,8 @@ impl<B: Backend> Param<B> {
     /// Puts other numbers in its place, as a new variable (or constant, while frozen).
     ///
     /// # Errors
-    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the parameter's shape and dtype; `Unsupported` in a function that is
-    /// recorded.
+    /// `ShapeMismatch`, `DTypeMismatch` if they are not of the parameter's shape and dtype;
+    /// `Unsupported` in a function that is recorded.
     pub fn set(&self, value: &Tensor<B>) -> Result<()> {
         recording::refuse("changing a parameter")?;
         let mut cell = self.lock();

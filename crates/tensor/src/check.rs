@@ -1,4 +1,4 @@
-//! Gradients checked against differences: for new ops, new layers, and doubt.
+//! Gradient checks by finite differences, for new ops and layers.
 
 use crate::Tensor;
 use crate::tape::{Backward, backward, no_grad};
@@ -6,7 +6,7 @@ use elinvar_core::{DType, Error, HostTensor, Result};
 use elinvar_ops::backend::Backend;
 
 /// The gradient of the sum of `f`'s result by each element of `x[at]`, from central differences
-/// (f(x + h) - f(x - h)) / 2h. Use f64: in f32 rounding hides the differences.
+/// (f(x + h) - f(x - h)) / 2h. Use f64: in f32 rounding errors dominate the differences.
 ///
 /// # Errors
 /// Those of `f`; `DTypeMismatch` if `x[at]` is not of floats.
@@ -35,11 +35,12 @@ pub fn numerical_gradient<B: Backend>(
     (0..values.len()).map(|i| Ok((total(i, values[i] + h)? - total(i, values[i] - h)?) / (2.0 * h))).collect()
 }
 
-/// Checks the gradients of the sum of `f`'s result by every float operand against [`numerical_gradient`]:
+/// Checks the gradients of the sum of `f`'s result by every float operand against
+/// [`numerical_gradient`]:
 /// |exact - numerical| <= tolerance * (1 + |numerical|).
 ///
 /// # Errors
-/// `Autograd` with operand, element and both numbers where they disagree; those of `f`.
+/// `Autograd` with operand, element and both values if they disagree; those of `f`.
 pub fn check_gradient<B: Backend>(
     f: impl Fn(&[Tensor<B>]) -> Result<Tensor<B>>,
     x: &[Tensor<B>],

@@ -1,4 +1,4 @@
-//! Making tensors: from Rust values, filled, counted, random.
+//! Creation of tensors: from Rust values, filled, ranges.
 
 use crate::Tensor;
 use crate::fail::OrFail;
@@ -7,7 +7,7 @@ use elinvar_core::{DType, Element, Error, HostData, HostTensor, Result, Scalar, 
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::{Backend, DeviceOf};
 
-/// Whatever names the sizes of a shape: `[2, 3]`, a slice, a vector, one size alone, a [`Shape`].
+/// Types that convert to a shape: `[2, 3]`, a slice, a vector, a single size, a [`Shape`].
 pub trait Sizes {
     /// The shape.
     ///
@@ -47,7 +47,8 @@ impl<S: Sizes + ?Sized> Sizes for &S {
     }
 }
 
-/// Rust values that are a tensor: numbers, nested arrays of them up to rank 4, vectors and slices.
+/// Rust values that convert to a tensor: numbers, nested arrays of them up to rank 4, vectors and
+/// slices.
 pub trait TensorData {
     /// Shape and elements.
     ///
@@ -140,7 +141,7 @@ impl<B: Backend> Tensor<B> {
             .and_then(|h| Self::from_host(h, device))
             .or_fail()
     }
-    /// Every element the same.
+    /// A tensor filled with one value.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -198,7 +199,7 @@ impl<B: Backend> Tensor<B> {
     pub fn ones_like(&self) -> Self {
         Self::ones(self.shape(), self.dtype(), self.device())
     }
-    /// The same value everywhere, in this tensor's shape, dtype and device.
+    /// Filled with one value, with this tensor's shape, dtype and device.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -217,8 +218,8 @@ impl<B: Backend> Tensor<B> {
     {
         arange(start, end, step).and_then(|h| Self::from_host(h, device)).or_fail()
     }
-    /// `steps` numbers evenly from `start` to `end`, both included: start + i * ((end - start) / (steps - 1)), computed
-    /// in f64 and rounded once to `dtype`.
+    /// `steps` evenly spaced values from `start` to `end`, both included: start + i *
+    /// ((end - start) / (steps - 1)), computed in f64 and rounded once to `dtype`.
     ///
     /// # Panics
     /// If `dtype` is not of floats, or memory is exhausted.

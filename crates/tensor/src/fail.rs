@@ -1,18 +1,19 @@
-//! A programmer's mistake: methods and operators panic with the error's sentence and the caller's line, as
-//! indexing does in std. [`try_run`] turns such a panic back into the error.
+//! Panics for programming errors: methods and operators panic with the error's sentence and the
+//! caller's line, as indexing does in std. [`try_run`] turns such a panic back into the error.
 
 use elinvar_core::{Error, Result};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 
 thread_local! {
-    /// How many `try_run` calls this thread is inside of.
+    /// The nesting depth of `try_run` calls of this thread.
     static CAUGHT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// For code that, like the methods here, panics on a programmer's mistake: a layer, say.
+/// For code that, like the methods here, panics on a programming error: a layer, for example.
 pub trait OrFail<T> {
-    /// Takes the value, or panics with the error's sentence at the caller's line; [`try_run`] gives the error back.
+    /// Takes the value, or panics with the error's sentence at the caller's line; [`try_run`] gives
+    /// the error back.
     fn or_fail(self) -> T;
 }
 
@@ -31,17 +32,17 @@ impl<T> OrFail<T> for Result<T> {
 #[track_caller]
 pub(crate) fn fail(e: Error) -> ! {
     if CAUGHT.get() > 0 {
-        // Whoever called try_run wants the error, and no report of a panic on standard error.
+        // Inside of `try_run` the error is returned, and the panic hook must not print a report.
         resume_unwind(Box::new(e))
     }
     panic!("{e}")
 }
 
-/// Runs `f` and gives the error back in which one of elinvar's methods or operators would have panicked: for
-/// servers, notebooks and others that must go on.
+/// Runs `f` and gives the error back in which one of elinvar's methods or operators would have
+/// panicked: for servers, notebooks and other programs that must continue.
 ///
 /// # Errors
-/// The first error that a method met.
+/// The first error of a method or operator.
 ///
 /// # Panics
 /// Other panics of `f` pass through.

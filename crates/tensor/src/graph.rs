@@ -1,4 +1,4 @@
-//! `Graph`: a function of tensors whose work is recorded once and done again.
+//! `Graph`: graph capture. A function of tensors whose device work is recorded once and replayed.
 
 use crate::{Tensor, try_run};
 use elinvar_core::{DType, Error, ErrorKind, Result, Shape};
@@ -10,14 +10,15 @@ use std::sync::{Mutex, PoisonError};
 
 type Function<B> = dyn Fn(&[Tensor<B>]) -> Result<Vec<Tensor<B>>> + Send + Sync;
 
-/// A function of tensors whose work on the device was recorded, so that running it costs the host next to nothing: on a GPU, the
-/// launches of hundreds of kernels are one. Results have the bits that the function gives, on every backend; one without a
-/// queue (`cpu`) calls the function.
+/// A function of tensors whose device work was recorded, so that replaying it has little overhead
+/// on the host: on a GPU, hundreds of kernel launches become one. Results have the bits of the
+/// function on every backend; a backend without a queue (`cpu`) calls the function.
 ///
-/// What the function reads besides its inputs may change between two runs: when a weight, a buffer or a mode of a module is not
-/// where it was, the function is recorded again. (An optimiser changes weights where they lie, so that needs nothing.) It must
-/// do nothing but compute: reading numbers on the host, drawing from a module's random numbers, changing a parameter, and
-/// keeping tensors that it does not return are errors. Gradients may be computed in it.
+/// Captured values may change between two runs: when a weight, a buffer or a mode of a module has
+/// been replaced, the function is recorded again. (An optimiser updates weights in place, which
+/// needs no new recording.) The function may only compute: reading elements on the host, drawing
+/// from a module's random numbers, changing a parameter, and keeping tensors that it does not
+/// return are errors. Gradients may be computed in it.
 ///
 /// ```
 /// use elinvar_core::Result;
@@ -39,9 +40,9 @@ pub struct Graph<B: Backend> {
     recorded: Mutex<Option<Recorded<B>>>,
 }
 
-/// A function as it was recorded.
+/// A recording of the function.
 struct Recorded<B: Backend> {
-    /// Nothing: this backend calls the function.
+    /// `None`: this backend calls the function.
     work: Option<B::Graph>,
     inputs: Vec<Array<B>>,
     outputs: Vec<Array<B>>,
@@ -52,8 +53,9 @@ impl<B: Backend> Graph<B> {
     /// Records a function, for inputs of the shapes, dtypes and device of these.
     ///
     /// # Errors
-    /// `InvalidArgument` without inputs, or if the function keeps tensors that it does not return; `DeviceMismatch` if the inputs
-    /// live on several devices; `Unsupported` if it does more than compute; the function's own errors; `OutOfMemory`.
+    /// `InvalidArgument` without inputs, or if the function keeps tensors that it does not return;
+    /// `DeviceMismatch` if the inputs are on several devices; `Unsupported` if it does more than
+    /// compute; the function's own errors; `OutOfMemory`.
     pub fn record(
         inputs: &[&Tensor<B>],
         function: impl Fn(&[Tensor<B>]) -> Result<Vec<Tensor<B>>> + Send + Sync + 'static,
@@ -74,14 +76,15 @@ impl<B: Backend> Graph<B> {
         *graph.recorded.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorded);
         Ok(graph)
     }
-    /// The function's results for other inputs. They depend on nothing (see [`Tensor::detach`]).
+    /// The function's results for other inputs. They are not tracked (see [`Tensor::detach`]).
     ///
     /// # Errors
-    /// `InvalidArgument`, `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if the inputs are not like those of the recording;
-    /// those of [`Graph::record`], where it has to be recorded again.
+    /// `InvalidArgument`, `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if the inputs do not
+    /// match those of the recording; those of [`Graph::record`], if it is recorded again.
     pub fn run(&self, inputs: &[&Tensor<B>]) -> Result<Vec<Tensor<B>>> {
         self.check(inputs)?;
-        // Whatever is inside is whole. The lock is held until all work was given to the device, which does it in this order.
+        // The value is consistent even if the lock is poisoned. The lock is held until all work is
+        // submitted to the device, which fixes its order.
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*recorded
             && let Some(results) = known.run(self, inputs)?
@@ -100,16 +103,17 @@ impl<B: Backend> Graph<B> {
         let (results, watches) = observe(|| try_run(|| (self.function)(inputs))?)?;
         Ok((results.iter().map(|y| y.array().clone()).collect(), watches))
     }
-    /// Records the function. `before`: the inputs of the recording that does not hold any more.
+    /// Records the function again. `before`: the inputs of the invalid recording.
     fn again(&self, given: &[&Tensor<B>], before: &[Array<B>]) -> Result<Recorded<B>> {
         let plain = || self.call(&given.iter().map(|x| x.detach()).collect::<Vec<_>>());
         let recorded = self.try_again(given, before);
         match &recorded {
-            // What may not be done is seen at once where the function is called, too.
+            // Forbidden operations are also detected on backends that call the function.
             Ok(new) if new.work.is_none() => {
                 plain()?;
             }
-            // If these inputs are what is wrong with it (an index out of range), that is the better error.
+            // If the function itself fails for these inputs (an index out of range), that is the
+            // better error.
             Err(e) if e.kind() == ErrorKind::Unsupported => {
                 plain()?;
             }
@@ -169,7 +173,7 @@ impl<B: Backend> Graph<B> {
 }
 
 impl<B: Backend> Recorded<B> {
-    /// The results; `None` if this recording does not hold any more.
+    /// The results; `None` if this recording is no longer valid.
     fn run(&self, graph: &Graph<B>, given: &[&Tensor<B>]) -> Result<Option<Vec<Tensor<B>>>> {
         let Some(work) = &self.work else {
             let inputs: Vec<Tensor<B>> = given.iter().map(|x| x.detach()).collect();
@@ -184,7 +188,7 @@ impl<B: Backend> Recorded<B> {
         if !B::replay(&graph.device, work, &inputs)? {
             return Ok(None);
         }
-        // The next run writes where these lie.
+        // Copies, because the next run overwrites the outputs.
         let results = self.outputs.iter().map(|y| Ok(Tensor::from_array(y.copy()?)));
         results.collect::<Result<_>>().map(Some)
     }

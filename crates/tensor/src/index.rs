@@ -1,6 +1,7 @@
-//! Slicing: ranges, steps, single places, new axes, index tensors and masks, in NumPy's meaning.
+//! Slicing: ranges, steps, single indices, new axes, index tensors and masks, in NumPy's meaning.
 //!
-//! `x.i((.., 1..3, -1))` is NumPy's `x[:, 1:3, -1]`. Ranges and places make views; index tensors and masks copy.
+//! `x.i((.., 1..3, -1))` is NumPy's `x[:, 1:3, -1]`. Ranges and single indices make views; index
+//! tensors and masks copy.
 
 use crate::Tensor;
 use crate::fail::OrFail;
@@ -10,29 +11,29 @@ use elinvar_ops::catalogue as op;
 use elinvar_ops::value::Value;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-/// What is taken along one axis.
+/// The selection along one axis.
 #[derive(Clone, Debug)]
 pub enum Index<B: Backend> {
-    /// One place, from the end if negative; the axis goes away.
+    /// One index, from the end if negative; the axis is removed.
     At(isize),
-    /// `start..stop` in steps, as Python's `start:stop:step`; a missing end reaches to the axis's end.
+    /// `start..stop` in steps, as Python's `start:stop:step`; a missing bound is that of the axis.
     Range {
-        /// First place; from the end if negative.
+        /// First index; from the end if negative.
         start: Option<isize>,
-        /// First place not taken; from the end if negative.
+        /// First index not taken; from the end if negative.
         stop: Option<isize>,
-        /// Distance; negative walks backwards. Not 0.
+        /// Step; negative goes backwards. Not 0.
         step: isize,
     },
     /// A new axis of size 1.
     NewAxis,
-    /// As many full axes as are left over.
+    /// All axes that are not indexed otherwise.
     Ellipsis,
-    /// Places (i64; from the end if negative), or a mask (bool, as many axes as it has).
+    /// Indices (i64; from the end if negative), or a mask (bool, for as many axes as its rank).
     Tensor(Tensor<B>),
 }
 
-/// Every `step`-th place of a range: `step(.., 2)`, `step(.., -1)`, `step(1..9, 3)`.
+/// Every `by`-th index of a range: `step(.., 2)`, `step(.., -1)`, `step(1..9, 3)`.
 pub fn step<B: Backend>(range: impl Into<Index<B>>, by: isize) -> Index<B> {
     match range.into() {
         Index::Range { start, stop, .. } => Index::Range { start, stop, step: by },
@@ -76,7 +77,7 @@ macro_rules! index_from {
 }
 index_from!(isize, usize, i32, i64);
 
-/// The stop of an inclusive range: the place after -1 is the end.
+/// The stop of an inclusive range: the index after -1 is the end.
 fn after(last: isize) -> Option<isize> {
     if last == -1 { None } else { Some(last.saturating_add(1)) }
 }
@@ -132,30 +133,30 @@ tuple!(I0, I1, I2, I3, I4);
 tuple!(I0, I1, I2, I3, I4, I5);
 
 impl<B: Backend> Tensor<B> {
-    /// A part of the tensor: `x.i(0)`, `x.i((.., 1..3))`, `x.i((Index::Ellipsis, -1))`, `x.i(&mask)`,
-    /// `x.i((step(.., 2), &places))`.
+    /// A part of the tensor: `x.i(0)`, `x.i((.., 1..3))`, `x.i((Index::Ellipsis, -1))`,
+    /// `x.i(&mask)`, `x.i((step(.., 2), &places))`.
     ///
-    /// Several index tensors are broadcast together, as in NumPy: their axes are replaced by the common shape of the
-    /// tensors, in place if they are neighbours, in front if not.
+    /// Several index tensors are broadcast together, as in NumPy: their axes are replaced by the
+    /// common shape of the tensors, in place if they are neighbours, in front if not.
     ///
     /// # Panics
-    /// If a place or axis does not exist, a step is 0, or an index tensor is not of i64 or bool.
+    /// If an index or axis does not exist, a step is 0, or an index tensor is not of i64 or bool.
     #[track_caller]
     pub fn i(&self, indices: impl Indices<B>) -> Tensor<B> {
         index(self, indices.list()).or_fail()
     }
-    /// A copy in which a part (see [`Tensor::i`]; places, ranges and new axes) is replaced by `src`, which is broadcast
-    /// to it.
+    /// A copy in which a part (see [`Tensor::i`]; single indices, ranges and new axes) is replaced
+    /// by `src`, which is broadcast to it.
     ///
     /// # Panics
-    /// If a place or axis does not exist, the shapes do not broadcast, or an index is a tensor.
+    /// If an index or axis does not exist, the shapes do not broadcast, or an index is a tensor.
     #[track_caller]
     pub fn slice_assign(&self, indices: impl Indices<B>, src: &Tensor<B>) -> Tensor<B> {
         assign(self, indices.list(), src).or_fail()
     }
 }
 
-/// Indices with the ellipsis written out, one per axis, and what stays behind them.
+/// Indices with the ellipsis expanded, and full ranges for the remaining axes: one per axis.
 fn spread<B: Backend>(shape: &Shape, list: Vec<Index<B>>) -> Result<Vec<Index<B>>> {
     let axes_of = |i: &Index<B>| match i {
         Index::NewAxis | Index::Ellipsis => 0,
@@ -188,7 +189,7 @@ fn index<B: Backend>(x: &Tensor<B>, list: Vec<Index<B>>) -> Result<Tensor<B>> {
     let list = spread(x.shape(), list)?;
     let mut y = x.clone();
     let mut axis = 0;
-    // (axis after the views, places)
+    // (axis after the views, indices)
     let mut picks: Vec<(usize, Tensor<B>)> = vec![];
     for i in list {
         match i {
@@ -202,7 +203,7 @@ fn index<B: Backend>(x: &Tensor<B>, list: Vec<Index<B>>) -> Result<Tensor<B>> {
                 axis += 1;
             }
             Index::Tensor(t) if t.dtype() == DType::Bool => {
-                // A mask stands for the places where it is true: one list of places per axis of the mask.
+                // A mask is the list of indices where it is true: one list per axis of the mask.
                 let fits = y.shape().get(axis..axis + t.rank()) == Some(t.dims());
                 if !fits {
                     return Err(Error::shape(format!(
@@ -247,8 +248,8 @@ fn range<B: Backend>(x: &Tensor<B>, axis: usize, range: op::slice::Range) -> Res
     }
 }
 
-/// Index tensors: the axes that they stand for are brought to the front and flattened into one, places become places
-/// in that one, and the common shape of the tensors takes its place.
+/// Applies index tensors: their axes are moved to the front and flattened into one, indices are
+/// linearised, and the common shape of the tensors replaces that axis.
 fn pick<B: Backend>(x: &Tensor<B>, picks: Vec<(usize, Tensor<B>)>) -> Result<Tensor<B>> {
     let shape = x.shape().clone();
     let axes: Dims = picks.iter().map(|p| p.0).collect();
@@ -278,14 +279,15 @@ fn pick<B: Backend>(x: &Tensor<B>, picks: Vec<(usize, Tensor<B>)>) -> Result<Ten
     if !neighbours || axes[0] == 0 {
         return Ok(y);
     }
-    // The new axes stand in front; they belong behind the axes that came before the first index tensor.
+    // The new axes are in front; they belong behind the axes in front of the first index tensor.
     let (before, new) = (axes[0], common.rank());
     let order: Vec<isize> =
         (new..new + before).chain(0..new).chain(new + before..y.rank()).map(|a| a as isize).collect();
     op::permute(&y, &order)
 }
 
-/// Places counted from the end made positive; all checked, because in a flattened axis a wrong one could look right.
+/// Makes negative indices positive and checks all of them: after linearisation an index out of
+/// range could be in range.
 fn wrap<B: Backend>(t: &Tensor<B>, axis: usize, n: usize) -> Result<Tensor<B>> {
     let host = t.to_host()?;
     let places = host.as_slice::<i64>()?;
@@ -301,7 +303,8 @@ fn wrap<B: Backend>(t: &Tensor<B>, axis: usize, n: usize) -> Result<Tensor<B>> {
     Tensor::from_host(elinvar_core::HostTensor::from_vec(positive, host.shape().clone())?, t.device())
 }
 
-/// The part as a run of every axis; `src` in the shape that [`Tensor::i`] would give is brought to that of the runs.
+/// Assigns to a range of every axis; `src`, broadcast to the shape of [`Tensor::i`]'s result, is
+/// reshaped to that of the ranges.
 fn assign<B: Backend>(x: &Tensor<B>, list: Vec<Index<B>>, src: &Tensor<B>) -> Result<Tensor<B>> {
     let list = spread(x.shape(), list)?;
     let mut runs = vec![];

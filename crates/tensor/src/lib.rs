@@ -1,7 +1,8 @@
 //! `Tensor<B>`: methods, operators, printing, and the tape that gives exact gradients.
 //!
-//! Tracking is a property of the value. A tensor made by [`Tensor::requires_grad`] is a variable; whatever is
-//! computed from it remembers how. [`Tensor::backward`] walks back and returns [`Gradients`] by variable.
+//! Tracking is a property of the value. A tensor made by [`Tensor::requires_grad`] is a variable;
+//! tensors that are computed from it record how. [`Tensor::backward`] walks the tape back and
+//! returns [`Gradients`] by variable.
 
 mod check;
 mod create;

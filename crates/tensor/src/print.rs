@@ -1,4 +1,5 @@
-//! Printing, as NumPy prints: aligned columns, eight digits, long tensors cut to their edges.
+//! Printing in NumPy's format: aligned columns, eight digits, long tensors abbreviated to their
+//! edges.
 
 use crate::Tensor;
 use elinvar_core::{HostData, HostTensor, each_data};
@@ -95,7 +96,7 @@ fn block<'a>(
         for (k, item) in items.iter().enumerate() {
             let w = item.map_or("...", |_| word());
             if k > 0 {
-                // A line ends where the next word and what follows it would not fit.
+                // A line ends where the next word and its separator would not fit.
                 if column + separator.len() + w.chars().count() >= WIDTH {
                     out.push_str(separator.trim_end());
                     out.push('\n');
@@ -125,7 +126,7 @@ fn block<'a>(
     out.push(']');
 }
 
-/// The elements at these places, as words of one width.
+/// The elements at these positions, as words of equal width.
 fn words(data: &HostData, places: &[usize]) -> Vec<String> {
     let right = |all: Vec<String>| {
         let width = all.iter().map(String::len).max().unwrap_or(0);
@@ -145,7 +146,8 @@ fn words(data: &HostData, places: &[usize]) -> Vec<String> {
     }
 }
 
-/// A number that is printed. By reference: what prints columns of them was 10 KB, and stood in every program four times.
+/// A number that is printed. Used as a trait object, so that the code that prints columns is
+/// compiled once and not per float type.
 trait Float: Display + LowerExp {
     fn wide(&self) -> f64;
 }
@@ -167,7 +169,7 @@ fn halves(all: Vec<f32>) -> Vec<String> {
 fn floats(all: Vec<&dyn Float>) -> Vec<String> {
     let sizes = all.iter().map(|v| v.wide().abs()).filter(|v| v.is_finite() && *v != 0.0);
     let (large, small) = sizes.fold((0.0f64, f64::INFINITY), |(l, s), v| (l.max(v), s.min(v)));
-    // NumPy's rule for when a column is better read in powers of ten.
+    // NumPy's rule for scientific notation.
     let scientific = large >= 1e8 || (large > 0.0 && (small < 1e-4 || large / small > 1000.0));
     let parts: Vec<(String, String)> = all
         .into_iter()
@@ -185,7 +187,7 @@ fn floats(all: Vec<&dyn Float>) -> Vec<String> {
         })
         .collect();
     let right = parts.iter().map(|p| p.1.split('e').next().map_or(0, str::len)).max().unwrap_or(0);
-    // What has no digits (nan, inf) may reach over those of the others.
+    // Words without digits (nan, inf) may extend over the fraction column.
     let power = if scientific { 4 } else { 0 };
     let before = |p: &(String, String)| {
         if p.1.is_empty() { p.0.len().saturating_sub(right + power) } else { p.0.len() }
@@ -201,8 +203,8 @@ fn floats(all: Vec<&dyn Float>) -> Vec<String> {
         .collect()
 }
 
-/// The part before the point, and the point with the digits after it: as few as tell the number from its
-/// neighbours, at most eight.
+/// The part before the point, and the point with the digits after it: the shortest that round-trip,
+/// at most eight.
 fn fixed(v: &dyn Float) -> (String, String) {
     let mut s = format!("{v}");
     if s.split_once('.').is_some_and(|(_, d)| d.len() > PRECISION) {

@@ -8,8 +8,8 @@ use elinvar_core::{DType, Error, Result};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::{Backend, DeviceOf, Random};
 
-/// A source of random tensors: a seed, and a count of what was drawn. Every draw has a stream of its own, in which
-/// element `i` depends on the seed, the stream and `i` alone.
+/// A source of random tensors: a seed, and a counter of draws. Every draw has its own stream, in
+/// which element `i` depends on the seed, the stream and `i` alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generator {
     next: Stream,
@@ -20,15 +20,16 @@ impl Generator {
     pub fn new(seed: u64) -> Self {
         Generator { next: Stream { seed, stream: 0 } }
     }
-    /// Goes on where another left off: see [`Generator::state`].
+    /// Continues from a saved state: see [`Generator::state`].
     pub fn from_state(next: Stream) -> Self {
         Generator { next }
     }
-    /// The stream that the next draw will take: all that is needed to go on later.
+    /// The stream of the next draw: the whole state of the generator.
     pub fn state(&self) -> Stream {
         self.next
     }
-    /// A generator of its own for a part of the program, so that more draws here do not change the numbers there.
+    /// An independent generator for a part of the program, so that additional draws from one do not
+    /// change the numbers of the other.
     pub fn fork(&mut self) -> Generator {
         let s = self.next_stream();
         let seed = Stream { seed: s.seed, stream: s.stream }.word64(u64::MAX / 4);
@@ -120,7 +121,7 @@ impl Generator {
     ) -> Tensor<D::Backend> {
         self.draw("bernoulli", Random::Bernoulli { p }, shape, dtype, device).or_fail()
     }
-    /// Whole numbers in `low..high`.
+    /// Integers in `low..high`.
     ///
     /// # Panics
     /// If the range is empty, `dtype` is not of integers, or memory is exhausted.

@@ -1,4 +1,4 @@
-//! The tensor itself: numbers, and where they came from.
+//! The tensor type: an array, and its node on the tape.
 
 use crate::fail::OrFail;
 use crate::tape::node::{Node, records, run, run_one};
@@ -11,13 +11,15 @@ use elinvar_ops::value::Value;
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-/// A tensor on a device of backend `B`. Cheap to clone; its numbers never change.
+/// A tensor on a device of backend `B`. Cheap to clone and immutable.
 ///
-/// Methods have PyTorch's and NumPy's names. They panic with a sentence on a programmer's mistake (shapes that do
-/// not fit), as indexing does in std; [`crate::try_run`] gives the error back instead.
+/// Methods have PyTorch's and NumPy's names. They panic with a sentence on a programming error
+/// (shapes that do not fit), as indexing does in std; [`crate::try_run`] gives the error back
+/// instead.
 pub struct Tensor<B: Backend> {
     array: Array<B>,
-    /// Of which it is the result, if it depends on a variable. With one pointer each a tensor is returned in registers.
+    /// The node of which it is the result, if it is tracked. Both fields are one pointer, so that a
+    /// tensor is returned in registers.
     node: Option<Arc<Node<B>>>,
 }
 
@@ -57,17 +59,17 @@ impl<B: Backend> Tensor<B> {
         self.node.as_ref()
     }
 
-    /// The numbers, without the tape.
+    /// The array, without the tape.
     pub fn array(&self) -> &Array<B> {
         &self.array
     }
-    /// The numbers, for whoever changes them where they lie: an optimiser, say. Other handles on this tensor keep what they
-    /// have. A variable stays the same variable until [`Tensor::renew`].
+    /// The array, for in-place updates by an optimiser for example. Other handles on this tensor
+    /// keep the old elements. A variable stays the same variable until [`Tensor::renew`].
     pub fn array_mut(&mut self) -> &mut Array<B> {
         &mut self.array
     }
-    /// Makes a variable a new one, to which no gradient belongs yet, and anything else a constant: what it was computed
-    /// from does not matter any more.
+    /// Makes a variable a new one, without gradients so far, and any other tensor a constant: its
+    /// history is dropped.
     pub fn renew(&mut self) {
         self.node = self.is_variable().then(|| Node::leaf(self.name().map(str::to_owned)));
     }
@@ -102,11 +104,11 @@ impl<B: Backend> Tensor<B> {
     pub fn dtype(&self) -> DType {
         self.array().dtype()
     }
-    /// Where the tensor lives.
+    /// The device of the tensor.
     pub fn device(&self) -> &B::Device {
         self.array().device()
     }
-    /// Row-major without gaps?
+    /// Is it row-major without gaps?
     pub fn is_contiguous(&self) -> bool {
         self.array().layout().is_contiguous()
     }
@@ -119,8 +121,8 @@ impl<B: Backend> Tensor<B> {
     pub fn is_variable(&self) -> bool {
         self.node.as_ref().is_some_and(|node| node.is_leaf())
     }
-    /// A new variable with these numbers: gradients by it can be asked for. What the tensor was computed from does
-    /// not matter any more.
+    /// A new variable with these elements, for which gradients can be computed. The tensor's
+    /// history is dropped.
     ///
     /// # Panics
     /// If the elements are not floats: only those have gradients.
@@ -128,7 +130,7 @@ impl<B: Backend> Tensor<B> {
     pub fn requires_grad(&self) -> Tensor<B> {
         self.variable(None).or_fail()
     }
-    /// A new variable with these numbers and a name, which [`Gradients::by_name`] finds.
+    /// A new variable with these elements and a name, which [`Gradients::by_name`] finds.
     ///
     /// # Panics
     /// If the elements are not floats.
@@ -149,16 +151,17 @@ impl<B: Backend> Tensor<B> {
     pub fn name(&self) -> Option<&str> {
         self.node.as_ref().and_then(|node| node.name.as_deref())
     }
-    /// The op that made it, if that was recorded.
+    /// The op that computed it, if it was recorded.
     pub fn op_name(&self) -> Option<&'static str> {
         self.node.as_ref().map(|node| node.op_name())
     }
-    /// The same numbers, depending on nothing.
+    /// The same elements, not tracked.
     pub fn detach(&self) -> Tensor<B> {
         Self::from_array(self.array().clone())
     }
 
-    /// The gradients of this tensor, which has one element, by all variables on which it depends. Frees the graph.
+    /// The gradients of this tensor, which has one element, with respect to all variables on which
+    /// it depends. Frees the graph.
     ///
     /// # Panics
     /// If it depends on no variable, has more than one element, or if its graph was freed already.
@@ -174,8 +177,8 @@ impl<B: Backend> Tensor<B> {
     pub fn backward_with(&self, seed: &Tensor<B>, options: Backward) -> Gradients<B> {
         backward(&[(self, Some(seed))], options).or_fail()
     }
-    /// The gradients by some variables, recorded, so that they can be differentiated again. `None` for a variable
-    /// on which this tensor does not depend.
+    /// The gradients with respect to some variables, recorded, so that they can be differentiated
+    /// again. `None` for a variable on which this tensor does not depend.
     ///
     /// # Panics
     /// As [`Tensor::backward`].
@@ -184,11 +187,12 @@ impl<B: Backend> Tensor<B> {
         let all = backward(&[(self, None)], Backward { retain_graph: true, create_graph: true }).or_fail();
         variables.iter().map(|v| all.get(v).cloned()).collect()
     }
-    /// Calls `hook` with the gradient by this tensor whenever a backward pass has it complete; what the hook
-    /// returns takes the gradient's place; of another shape or dtype, it is an error of the pass.
+    /// Calls `hook` with the gradient of this tensor whenever a backward pass has completed it; a
+    /// tensor that the hook returns replaces the gradient; another shape or dtype is an error of
+    /// the pass.
     ///
     /// # Panics
-    /// If the tensor depends on no variable: no gradient will ever arrive.
+    /// If the tensor depends on no variable: it has no gradient.
     #[track_caller]
     pub fn register_hook(
         &self,
@@ -198,7 +202,7 @@ impl<B: Backend> Tensor<B> {
         let hook: Hook<B> = Box::new(hook);
         HookHandle { number: node.add_hook(hook), node: Arc::downgrade(node) }
     }
-    /// Makes backward passes report the gradient by this tensor although it is no variable.
+    /// Makes backward passes report the gradient of this tensor although it is not a variable.
     ///
     /// # Panics
     /// If the tensor depends on no variable.
@@ -221,42 +225,45 @@ impl<B: Backend> Tensor<B> {
     pub fn to_host(&self) -> Result<HostTensor> {
         self.array().to_host()
     }
-    /// Waits until the elements are computed. What reads them waits by itself; this is for those who measure time, or
-    /// want to know of an error here and not later.
+    /// Waits until the elements are computed. Reading them waits anyway; this is for measuring
+    /// time, or for reporting an error here and not later.
     ///
     /// # Errors
     /// What the device reports; `OutOfMemory`.
     pub fn block_until_ready(&self) -> Result<()> {
         self.array().block_until_ready()
     }
-    /// Keeps, beside this matrix \[k, n\], a copy of it in the order in which products read their right factor, so that
-    /// `x.matmul(&w)` takes less time: for weights that are used often and do not change. `linear` reads its weight \[out, in\]
-    /// turned, so there it is `weight.t().prepack()`, and a convolution of one group `weight.flatten(1, -1).t().prepack()`. No bit of any result changes. The copy goes when the
-    /// tensor's memory is freed, or changed by an optimiser. Says whether there is one: not every device keeps them.
+    /// Packs a copy of this matrix \[k, n\] in the layout in which matrix products read their right
+    /// operand, which makes `x.matmul(&w)` faster: for weights that are used often and do not
+    /// change. `linear` reads its weight \[out, in\] transposed, so there it is
+    /// `weight.t().prepack()`, and a convolution of one group
+    /// `weight.flatten(1, -1).t().prepack()`. No bit of any result changes. The copy is dropped
+    /// when the tensor's memory is freed, or updated by an optimiser. Returns whether a copy was
+    /// made: not every device supports it.
     ///
     /// # Panics
-    /// If the tensor is no matrix, or memory is exhausted.
+    /// If the tensor is not a matrix, or memory is exhausted.
     #[track_caller]
     pub fn prepack(&self) -> bool {
         self.array().prepack().or_fail()
     }
-    /// Host memory, moved to the device.
+    /// Copies a tensor of host memory to the device.
     ///
     /// # Errors
     /// `OutOfMemory`, or what the device reports.
     pub fn from_host(host: HostTensor, device: &B::Device) -> Result<Tensor<B>> {
         Ok(Self::from_array(Array::from_host(device, host)?))
     }
-    /// Numbers that depend on nothing.
+    /// A tensor that is not tracked.
     pub fn from_array(array: Array<B>) -> Tensor<B> {
         Self::with_node(array, None)
     }
-    /// A copy on another device, possibly of another backend, depending on nothing.
+    /// A copy on another device, possibly of another backend, not tracked.
     ///
     /// # Errors
     /// `OutOfMemory`, or what the devices report.
     pub fn copy_to<C: Backend>(&self, device: &C::Device) -> Result<Tensor<C>> {
-        // Devices of one backend may know a shorter way than by the host.
+        // Devices of one backend may have a shorter path than through the host.
         if let Some(device) = (device as &dyn Any).downcast_ref::<B::Device>()
             && *device != *self.device()
         {
@@ -276,7 +283,7 @@ pub struct HookHandle<B: Backend> {
 }
 
 impl<B: Backend> HookHandle<B> {
-    /// Takes the hook away.
+    /// Removes the hook.
     pub fn remove(self) {
         if let Some(node) = self.node.upgrade() {
             node.remove_hook(self.number);

@@ -1,4 +1,5 @@
-//! Sizes that no machine has: each is an error that a program can catch, and none takes the memory first.
+//! Sizes beyond any machine's memory: each is an error that a program can catch, without allocating
+//! first.
 
 use elinvar_core::{DType, ErrorKind, HostTensor, Shape};
 use elinvar_ops::catalogue::pad::Mode;
@@ -8,9 +9,9 @@ use elinvar_tensor::{Generator, Tensor, try_run};
 type T = Tensor<Reference>;
 
 const D: ReferenceDevice = ReferenceDevice;
-/// Fits no address space: 2^62 elements.
+/// Not addressable: 2^62 elements.
 const BEYOND: usize = 1 << 62;
-/// Fits the address space and no machine: 2^46 elements.
+/// Addressable, but larger than any machine's memory: 2^46 elements.
 const VAST: usize = 1 << 46;
 
 #[test]
@@ -39,7 +40,8 @@ fn more_than_there_is() {
     }
 }
 
-/// A view needs no memory, whatever it spans; a sum over it would need time, so it is not asked for.
+/// A view needs no memory, whatever its shape; a sum over it would take too long, so it is not
+/// tested.
 #[test]
 fn views_may_be_vast() {
     let x = T::ones([1], DType::F32, &D).expand([VAST]);

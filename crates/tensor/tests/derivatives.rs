@@ -1,7 +1,8 @@
-//! First, second and third derivatives of the ops that are more than a formula per element, against differences.
+//! First, second and third derivatives of the ops that are not elementwise, against finite
+//! differences.
 //!
-//! The gradients of a gradient exist only if every step of it was recorded; a step that was not shows here as a
-//! derivative that is 0 or wrong.
+//! Higher derivatives are right only if every step of a gradient is recorded; a step that is not
+//! shows here as a derivative that is 0 or wrong.
 
 use elinvar_core::{Element, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::catalogue as op;
@@ -19,7 +20,7 @@ fn of<E: Element>(v: Vec<E>, shape: &[usize]) -> T {
     Tensor::from_host(host, &ReferenceDevice).unwrap()
 }
 
-/// Numbers in -2..2 without a pattern, no two alike.
+/// Distinct numbers in -2..2 without a pattern.
 fn some(shape: &[usize], seed: usize) -> T {
     let n: usize = shape.iter().product();
     of((0..n).map(|i| ((i * 37 + seed * 101) as f64 * 0.618_033_988_75).fract() * 4.0 - 2.0).collect(), shape)
@@ -59,7 +60,7 @@ fn check(rows: Vec<(&str, Vec<T>, Function)>) {
     }
 }
 
-/// Something that is not linear, so that a view has a second derivative.
+/// A nonlinear function, so that a view has a second derivative.
 fn square(x: T) -> Result<T> {
     op::mul(&x, &x)
 }

@@ -1,5 +1,5 @@
-//! First, second and third derivatives of layers and losses against differences; and that a gradient that is recorded
-//! has the bits of one that is not.
+//! First, second and third derivatives of layers and losses against finite differences; a gradient
+//! that is recorded has the bits of one that is not.
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{Element, HostTensor, Result, Shape};
@@ -20,7 +20,7 @@ fn of<E: Element>(v: Vec<E>, shape: &[usize]) -> T {
     Tensor::from_host(host, &ReferenceDevice).unwrap()
 }
 
-/// Numbers in -2..2 without a pattern, no two alike.
+/// Distinct numbers in -2..2 without a pattern.
 fn numbers(shape: &[usize], seed: usize) -> Vec<f64> {
     let n: usize = shape.iter().product();
     (0..n).map(|i| ((i * 37 + seed * 101) as f64 * 0.618_033_988_75).fract() * 4.0 - 2.0).collect()
@@ -191,8 +191,9 @@ fn derivatives_of_attention_and_recurrent_nets() {
     ]);
 }
 
-/// What is at the ends of a recurrent net: states before and after, from both sides and through layers. Gradients come by y, by
-/// last states alone, and by each of them alone, which leaves some gates without one.
+/// The initial and final states of a recurrent network, in both directions and through layers.
+/// Gradients come from y, from all final states, and from each of them alone, which leaves some
+/// gates without a gradient.
 #[test]
 fn derivatives_of_states() {
     let net = |gates: usize, inputs: usize| {

@@ -20,7 +20,7 @@ fn there_and_back() {
     assert_eq!(Tensor::from_ndarray(&empty, &D).unwrap().to_ndarray::<f64>().unwrap(), empty.into_dyn());
 }
 
-/// What counts is where an element stands in the array, not where it lies in memory.
+/// Elements are read by their index in the array, not in memory order.
 #[test]
 fn views_in_any_order() {
     let a = arr2(&[[1, 2, 3], [4, 5, 6i32]]);

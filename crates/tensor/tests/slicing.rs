@@ -1,8 +1,9 @@
-//! Slicing and assignment to slices against what NumPy prints, and their gradients against differences.
+//! Slicing and assignment to slices against NumPy's results, and their gradients against finite
+//! differences.
 //!
-//! The expected values are those of NumPy 2 for the expression that stands in the row, with
-//! `x = np.arange(24).reshape(2, 3, 4)` and `s = -1 - np.arange(n).reshape(shape)`. Where a single place and an index
-//! tensor are mixed, the place is taken first, as in PyTorch.
+//! The expected values are those of NumPy 2 for the expression in the row, with
+//! `x = np.arange(24).reshape(2, 3, 4)` and `s = -1 - np.arange(n).reshape(shape)`. Where a single
+//! index and an index tensor are mixed, the single index is applied first, as in PyTorch.
 
 #![allow(clippy::reversed_empty_ranges, reason = "they are written as Python's slices are")]
 
@@ -194,7 +195,7 @@ fn slices_are_numpys() {
     }
 }
 
-/// A part of a view is a part of what it shows, wherever that lies in memory.
+/// Slices of views are slices of their logical elements, whatever the memory layout.
 #[test]
 fn slices_of_views_are_those_of_copies() {
     let views: [(&str, Slice); 3] = [
@@ -232,7 +233,8 @@ fn gradients_of_slices() {
         (y.reshape(&[n as isize]) * w).square()
     };
     for (name, f, ..) in slices() {
-        // Half-way between whole numbers, so that no mask that is computed from them changes under a small step.
+        // Half-way between integers, so that a small step changes no mask that is computed from
+        // them.
         let x = x().to_dtype(DType::F64) + 0.5;
         check_gradient(|x| try_run(|| weighted(&f(&x[0]))), &[x], 1e-3, 1e-6)
             .unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -1,4 +1,5 @@
-//! The tape on the reference backend: what is tracked, what comes back, in which order, and what is refused.
+//! The tape on the reference backend: what is tracked, the gradients, their order, and what is
+//! rejected.
 
 use elinvar_core::{DType, ErrorKind};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -36,7 +37,8 @@ fn tracking_is_a_property_of_the_value() {
 
 #[test]
 fn halves_have_the_same_bits_recorded_or_not() {
-    // Rows of f16 and bf16 are computed as they are where nothing records, and from copies in f32 where a gradient may be asked for.
+    // Row-wise ops read f16 and bf16 directly if nothing records, and f32 copies of them if a
+    // gradient may be needed.
     for dtype in [DType::F16, DType::BF16] {
         let some =
             |n: usize| (0..n).map(|i| ((i * 37) as f64 * 0.618).fract() * 9.0 - 4.0).collect::<Vec<_>>();
@@ -54,7 +56,7 @@ fn halves_have_the_same_bits_recorded_or_not() {
             let one = recorded.backward_with(&recorded.ones_like(), Backward::default());
             assert!(one.iter().all(|(_, g)| g.dtype() == dtype));
         }
-        // Operands of two types are converted first, as ever.
+        // Operands of different types are converted first.
         let wide = x.layer_norm(&[20], Some(&w.to_dtype(DType::F32)), None, 1e-5);
         assert_eq!(v(&wide.to_dtype(DType::F64)), v(&all(&x)[0].to_dtype(DType::F64)));
     }
@@ -279,7 +281,7 @@ fn gradients_agree_with_differences() {
     let (x, w, b) = (r(&mut rng, &[3, 4]), r(&mut rng, &[4, 5]), r(&mut rng, &[5]));
     let f = |x: &[Tensor]| Ok((x[0].matmul(&x[1]) + &x[2]).tanh().softmax(-1).log());
     check_gradient(f, &[x.clone(), w.clone(), b.clone()], 1e-5, 1e-7).unwrap();
-    // The check is able to fail: a detached factor hides half of a derivative.
+    // The check can fail: a detached factor hides half of a derivative.
     let wrong = |x: &[Tensor]| Ok(&x[0] * &x[0].detach());
     assert!(check_gradient(wrong, &[x], 1e-5, 1e-7).is_err());
 }

@@ -1,38 +1,41 @@
 //! The header of a `.npy` file: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`.
 //!
-//! Read here instead of by `npyz` or `ndarray-npy`: both parse the header as any Python literal, for which they bring a
-//! grammar compiler's output and large integers, and give the array type by type. The header is one flat dictionary
-//! with three known keys; what may be nested, the description of a structured type, is skipped by counting brackets.
+//! Parsed here instead of by `npyz` or `ndarray-npy`: both parse a general Python literal, which
+//! needs a generated parser and big integers, and their arrays are generic over the element type.
+//! The header is one flat dictionary with three known keys; the only nested value, the description
+//! of a structured type, is skipped by counting brackets.
 
 use crate::info::{StoredType, TensorInfo};
 use crate::npy::at_most;
 use elinvar_core::{DType, Error, Result, Shape};
 use std::io::Read;
 
-/// Every file begins with this.
+/// The first bytes of every file.
 pub const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// The largest header that is read, in bytes. Version 1.0 has at most 65 535; only structured types need more.
+/// The largest header that is read, in bytes. Version 1.0 has at most 65 535; only structured types
+/// need more.
 const MAX_HEADER: usize = 1 << 20;
 
-/// NumPy starts the elements at a multiple of this, so that a mapped file has them aligned for vectors.
+/// NumPy starts the elements at a multiple of this, so that they are aligned for SIMD in a mapped
+/// file.
 const ALIGN: usize = 64;
 
-/// NumPy leaves room for the first size to grow to so many digits.
+/// NumPy reserves space for the first size to grow to this many digits.
 const GROWTH: usize = 21;
 
-/// What the header says.
+/// The contents of a header.
 #[derive(Debug)]
 pub struct NpyHeader {
-    /// The element type; if it is not one of ours, its description.
+    /// The element type; if elinvar does not have it, its description.
     dtype: StoredType,
-    /// Are an element's bytes in the order of big-endian machines?
+    /// Are the elements big-endian?
     pub big_endian: bool,
-    /// Does the first axis run fastest?
+    /// Is the array column-major?
     pub fortran: bool,
     /// The shape.
     pub shape: Shape,
-    /// The length of all before the elements, in bytes.
+    /// The offset of the elements, in bytes.
     pub len: usize,
 }
 
@@ -88,7 +91,7 @@ pub fn read(reader: &mut dyn Read) -> Result<NpyHeader> {
     }
     let len = magic.len() + 2 + digits as usize + length;
     let parsed = Text { text: &text, at: 0 }.header().map_err(|what| {
-        // The text is somebody else's: in quotes, and no more of it than fits a line.
+        // Untrusted text in an error message: quoted and truncated.
         let shown = String::from_utf8_lossy(&text[..text.len().min(120)]).into_owned();
         Error::format(format!("the .npy header {:?} cannot be read: {what}", shown.trim_end()))
     })?;
@@ -113,7 +116,7 @@ pub fn write(dtype: DType, shape: &Shape) -> Result<Vec<u8>> {
             ));
         }
     };
-    // A tuple of one has a comma.
+    // A tuple of one element ends with a comma.
     let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
     let comma = if sizes.len() == 1 { "," } else { "" };
     let mut text =
@@ -121,10 +124,12 @@ pub fn write(dtype: DType, shape: &Shape) -> Result<Vec<u8>> {
     if let Some(first) = sizes.first() {
         text.extend(std::iter::repeat_n(' ', GROWTH - first.len()));
     }
-    // Version 1.0 if it is long enough; no shape that fits into memory needs another one, but a shape may have 1s.
+    // Version 1.0 if it is long enough; no shape that fits into memory needs another one, but a
+    // shape may have 1s.
     let padded = |digits: usize| {
         let before = MAGIC.len() + 2 + digits;
-        // At least one byte, for the end of the line; NumPy adds a whole block where none would be needed.
+        // At least one byte, for the newline; NumPy adds a whole block if the length is a multiple
+        // already.
         (before + text.len() + 1) / ALIGN * ALIGN + ALIGN - before
     };
     let mut out = MAGIC.to_vec();
@@ -162,7 +167,7 @@ fn described(descr: &str) -> (StoredType, bool) {
         _ => return other(),
     };
     match (descr.as_bytes()[0], dtype.size()) {
-        // One byte has no order.
+        // Types of one byte have no byte order.
         (b'|' | b'<' | b'>' | b'=', 1) | (b'<', _) => (StoredType::Known(dtype), false),
         (b'>', _) => (StoredType::Known(dtype), true),
         // `=` is the order of the machine that wrote the file, and the file does not say which.
@@ -177,7 +182,7 @@ struct Parsed {
     shape: Vec<usize>,
 }
 
-/// The dictionary and how much of it has been read. Errors are the end of a sentence.
+/// A parser of the dictionary: the text and the position. Errors complete a sentence.
 struct Text<'a> {
     text: &'a [u8],
     at: usize,
@@ -234,7 +239,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// A string in quotes of either kind. NumPy writes none with a backslash here.
+    /// A string in quotes of either kind. NumPy never writes a backslash here.
     fn string(&mut self) -> Result<&'a [u8], String> {
         let quote = self.peek().filter(|q| matches!(q, b'\'' | b'"'));
         let quote = quote.ok_or_else(|| format!("a string is missing at byte {}", self.at))?;
@@ -245,7 +250,7 @@ impl<'a> Text<'a> {
         Ok(&rest[..end])
     }
 
-    /// A string, or the list that describes a structured type, as it stands there.
+    /// A string, or the list that describes a structured type, verbatim.
     fn descr(&mut self) -> Result<String, String> {
         let start = match self.peek() {
             Some(b'[' | b'(') => self.at,
@@ -305,7 +310,7 @@ impl<'a> Text<'a> {
             self.at += 1;
         }
         let digits = std::str::from_utf8(&self.text[start..self.at]).unwrap_or_default();
-        // Python 2 marked its long integers.
+        // Python 2 appends L to long integers.
         self.at += usize::from(self.text.get(self.at) == Some(&b'L'));
         digits.parse().map_err(|_| format!("the size at byte {start} is not a number that can be addressed"))
     }

@@ -1,8 +1,8 @@
 //! NumPy's `.npy` files: one array each.
 //!
-//! All element types that NumPy shares with elinvar are read, of either byte order, row-major or column-major, from
-//! files of versions 1.0 to 3.0. What is written is what `numpy.save` writes, byte for byte: row-major, little-endian.
-//! bf16 has no name in NumPy, so it cannot be written.
+//! All element types that NumPy shares with elinvar are read, of either byte order, row-major or
+//! column-major, from files of versions 1.0 to 3.0. Files are written byte for byte as by
+//! `numpy.save`: row-major, little-endian. bf16 has no name in NumPy, so it cannot be written.
 
 pub(crate) mod header;
 mod order;
@@ -19,8 +19,8 @@ use std::path::Path;
 /// Reads a `.npy` file as a whole.
 ///
 /// # Errors
-/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if its elements are of a type that elinvar
-/// does not have; `OutOfMemory`. The path is in the sentence.
+/// `Io` if it cannot be read; `Format` if it is damaged; `Unsupported` if its elements are of a
+/// type that elinvar does not have; `OutOfMemory`. The path is in the sentence.
 pub fn load_npy(path: impl AsRef<Path>) -> Result<HostTensor> {
     let path = path.as_ref();
     read_npy(&Bytes::read(path)?).map_err(|e| e.at(path.display()))
@@ -35,7 +35,7 @@ pub fn read_npy(bytes: &[u8]) -> Result<HostTensor> {
     tensor("array", &header, data)
 }
 
-/// Writes a `.npy` file, which takes the place of an older one only when it is complete.
+/// Writes a `.npy` file; it replaces an older one only when it is complete.
 ///
 /// # Errors
 /// `Io` with the path, if it cannot be written; `Unsupported` for bf16.
@@ -52,8 +52,9 @@ pub fn write_npy(writer: &mut dyn Write, tensor: &HostTensor) -> Result<()> {
     Ok(writer.write_all(&tensor.data().to_le_bytes())?)
 }
 
-/// A `.npy` file, mapped into memory: its header is checked, its elements are read when they are asked for. What
-/// [`SafetensorsFile`](crate::SafetensorsFile) says of files that change holds here, too.
+/// A `.npy` file, mapped into memory: its header is checked, its elements are read on demand. As
+/// for [`SafetensorsFile`](crate::SafetensorsFile), the file must not be truncated while it is
+/// open.
 #[derive(Debug)]
 pub struct NpyFile {
     bytes: Bytes,
@@ -74,7 +75,7 @@ impl NpyFile {
         Ok(NpyFile { bytes, header, info })
     }
 
-    /// What the file says of its array, which is named as the file.
+    /// The description of the array, which has the file's name.
     pub fn info(&self) -> &TensorInfo {
         &self.info
     }
@@ -88,16 +89,16 @@ impl NpyFile {
     }
 }
 
-/// What the header says, and the elements; the array is called `name`.
+/// The parsed header and the bytes of the elements; the array is called `name`.
 fn split<'a>(name: &str, bytes: &'a [u8]) -> Result<(TensorInfo, NpyHeader, &'a [u8])> {
     let header = header::read(&mut &bytes[..])?;
-    // As many bytes were read.
+    // In bounds: `header.len` bytes were read.
     let data = &bytes[header.len..];
     let info = header.info(name, data.len() as u64)?;
     Ok((info, header, data))
 }
 
-/// The tensor that these bytes are, of which the number was checked.
+/// The tensor of these bytes, whose number the caller has checked.
 pub(crate) fn tensor(name: &str, header: &NpyHeader, data: &[u8]) -> Result<HostTensor> {
     let dtype = header.info(name, data.len() as u64)?.known()?;
     let elements = if header.big_endian && dtype.size() > 1 {
@@ -109,7 +110,7 @@ pub(crate) fn tensor(name: &str, header: &NpyHeader, data: &[u8]) -> Result<Host
     HostTensor::new(header.shape.clone(), elements)
 }
 
-/// The bytes of each element in the opposite order.
+/// Swaps the bytes of each element.
 fn swapped(data: &[u8], size: usize) -> Result<Vec<u8>> {
     let mut out = with_capacity(data.len())?;
     for element in data.chunks_exact(size) {
@@ -118,12 +119,13 @@ fn swapped(data: &[u8], size: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// As many bytes of a reader as there are, but no more than `n`. Memory grows with what arrives, not with `n`.
+/// All bytes of a reader, but at most `n`. The allocation is proportional to the bytes that arrive,
+/// not to `n`.
 pub(crate) fn at_most(reader: &mut dyn Read, n: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(n).read_to_end(&mut bytes).map_err(|e| match e.kind() {
         ErrorKind::OutOfMemory => Error::memory(format!("out of memory after {} bytes", bytes.len())),
-        // Nothing but a decompressor fails here: the bytes themselves are in memory.
+        // Only a decompressor can fail here: the bytes are in memory.
         _ => Error::format(e.to_string()),
     })?;
     Ok(bytes)

@@ -1,15 +1,15 @@
-//! Column-major elements (NumPy's "Fortran order": the first axis runs fastest) to row-major ones.
+//! Column-major elements (NumPy's "Fortran order") to row-major ones.
 
 use elinvar_core::host::with_capacity;
 use elinvar_core::{Element, HostData, Result, Shape, each_data};
 
-/// The same tensor, row-major. There are as many elements as the shape says.
+/// The same tensor, row-major. The number of elements is the shape's.
 pub fn to_row_major(data: HostData, shape: &Shape) -> Result<HostData> {
     each_data!(data, v => Ok(Element::wrap(reordered(&v, shape)?)))
 }
 
 fn reordered<T: Copy>(from: &[T], shape: &Shape) -> Result<Vec<T>> {
-    // No shorter list of sizes than the header's text has ever been; no product exceeds the number of elements.
+    // The rank is bounded by the header's length, and no product exceeds the number of elements.
     let mut strides = with_capacity(shape.rank())?;
     let mut index = with_capacity(shape.rank())?;
     let mut stride = 1;
@@ -22,7 +22,7 @@ fn reordered<T: Copy>(from: &[T], shape: &Shape) -> Result<Vec<T>> {
     let mut at = 0;
     for _ in 0..from.len() {
         to.push(from[at]);
-        // The next index, counting the last axis first, and where it is in `from`.
+        // The next index in row-major order, and its position in `from`.
         for axis in (0..shape.rank()).rev() {
             index[axis] += 1;
             at += strides[axis];

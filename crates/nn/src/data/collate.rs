@@ -5,7 +5,8 @@ use elinvar_core::{Element, Error, HostData, HostTensor, Result, Scalar, Shape, 
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
 
-/// Makes a batch of samples, in host memory. A closure `Fn(Vec<Sample>) -> Result<Batch>` is one, too.
+/// Makes a batch of samples, in host memory. A closure `Fn(Vec<Sample>) -> Result<Batch>` is one,
+/// too.
 pub trait Collate<T>: Send + Sync {
     /// The batch.
     type Batch: Upload;
@@ -35,8 +36,8 @@ impl<T, R: Upload, F: Fn(Vec<T>) -> Result<R> + Send + Sync> Collate<T> for F {
     }
 }
 
-/// Stacks samples of equal shape along a new first axis; numbers become a tensor of \[n\], pairs and lists are
-/// stacked part by part, texts are listed.
+/// Stacks samples of equal shape along a new first axis; numbers become a tensor of \[n\], pairs
+/// and lists are stacked part by part, texts are listed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stack;
 
@@ -181,8 +182,8 @@ impl Pad {
     pub fn new(value: impl Into<Scalar>) -> Self {
         Pad { value: value.into(), multiple: 1 }
     }
-    /// The padded length becomes a multiple of this; 0 counts as 1. A device that is asked for fewer different shapes
-    /// compiles fewer kernels.
+    /// The padded length becomes a multiple of this; 0 counts as 1. A device that is asked for
+    /// fewer different shapes compiles fewer kernels.
     #[must_use]
     pub fn multiple_of(mut self, multiple: usize) -> Self {
         self.multiple = multiple.max(1);

@@ -1,7 +1,8 @@
 //! Tables of numbers from CSV files.
 //!
-//! A table comes into memory as f32, four bytes for each value that was chosen; of the file itself no more than one record
-//! is held. Whatever is wrong is told with its line, and the name of the column if the file has names.
+//! A table comes into memory as f32, four bytes for each value that was chosen; of the file itself
+//! no more than one record is held. Whatever is wrong is told with its line, and the name of the
+//! column if the file has names.
 
 use crate::data::{Pairs, TensorDataset, file};
 use ::csv::{ByteRecord, ReaderBuilder, Trim};
@@ -56,7 +57,8 @@ pub enum Classes {
     Sorted,
     /// As they come in the file.
     FirstSeen,
-    /// As given; another name in the file is an error. For a second file with the classes of the first.
+    /// As given; another name in the file is an error. For a second file with the classes of the
+    /// first.
     Given(Vec<String>),
 }
 
@@ -184,8 +186,9 @@ impl Csv {
     /// Reads bytes.
     ///
     /// # Errors
-    /// `Format`, with line and column: a line that has not as many fields as the first, what is no finite number, an
-    /// unknown class, a missing value, no lines at all. `InvalidArgument` if a column does not exist; `OutOfMemory`.
+    /// `Format`, with line and column: a line that has not as many fields as the first, what is no
+    /// finite number, an unknown class, a missing value, no lines at all. `InvalidArgument` if a
+    /// column does not exist; `OutOfMemory`.
     pub fn read_from(&self, bytes: impl Read) -> Result<Table> {
         let lines = Rc::new(RefCell::new(Lines::new()));
         let mut reader = ReaderBuilder::new()
@@ -202,7 +205,8 @@ impl Csv {
                     Error::format(e.to_string())
                 }
                 ::csv::ErrorKind::Io(e) => Error::from(e),
-                // UTF-8 and lengths are looked at here, field by field, and nothing else can be wrong with bytes.
+                // UTF-8 and lengths are looked at here, field by field, and nothing else can be
+                // wrong with bytes.
                 other => Error::format(format!("{other:?}")),
             })
         };
@@ -450,8 +454,8 @@ fn sorted(labels: Labels) -> (Vec<String>, Option<Vec<i64>>) {
     }
 }
 
-/// Where lines begin, of what is read and not yet asked for: the crate gives a record's place before the empty lines in
-/// front of it.
+/// Where lines begin, of what is read and not yet asked for: the crate gives a record's place
+/// before the empty lines in front of it.
 struct Lines {
     /// Offset and number of each line that is not empty.
     starts: VecDeque<(u64, u64)>,
@@ -487,7 +491,8 @@ impl Lines {
     }
 }
 
-/// Tells where lines begin, and ends with an error when a single record takes more than [`RECORD`] bytes.
+/// Tells where lines begin, and ends with an error when a single record takes more than [`RECORD`]
+/// bytes.
 struct Limited<R> {
     inner: R,
     lines: Rc<RefCell<Lines>>,

@@ -1,4 +1,5 @@
-//! Samples by number, and data sets made of others: a part, a function of each sample, one after the other.
+//! Samples by number, and data sets made of others: a part, a function of each sample, one after
+//! the other.
 
 use crate::data::Stackable;
 use elinvar_core::philox::{Stream, permutation};
@@ -6,15 +7,16 @@ use elinvar_core::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Splits take this stream: apart from those of weights, and from the orders of epochs under the same seed.
+/// Splits take this stream: apart from those of weights, and from the orders of epochs under the
+/// same seed.
 const SPLITS: u64 = 0x7370_6c69_7473;
 /// Fractions that add up to 1 but for this are meant to: ten times 0.1 misses it by 1e-16.
 const WHOLE: f64 = 1e-9;
 
 /// Samples by number.
 ///
-/// `get` may be called by several threads at once, in any order; what it returns should depend on the number alone, or
-/// a training run is not the same twice.
+/// `get` may be called by several threads at once, in any order; what it returns should depend on
+/// the number alone, or a training run is not the same twice.
 ///
 /// ```
 /// use elinvar_core::Result;
@@ -56,8 +58,8 @@ pub trait Dataset: Send + Sync {
         self.len() == 0
     }
 
-    /// The batch of these samples, where there is a shorter way to it than [`get`](Dataset::get) for each; else `None`.
-    /// It must be the batch that stacking the samples gives.
+    /// The batch of these samples, where there is a shorter way to it than [`get`](Dataset::get)
+    /// for each; else `None`. It must be the batch that stacking the samples gives.
     fn stacked(&self, samples: &[usize]) -> Option<Result<<Self::Item as Stackable>::Batch>>
     where
         Self::Item: Stackable,
@@ -116,8 +118,8 @@ pub trait Dataset: Send + Sync {
             .collect()
     }
 
-    /// Shuffles by the seed and cuts into `k` parts whose sizes differ by 1 at most: for each part, the samples of all
-    /// others to learn from, and its own to be tested on.
+    /// Shuffles by the seed and cuts into `k` parts whose sizes differ by 1 at most: for each part,
+    /// the samples of all others to learn from, and its own to be tested on.
     ///
     /// # Errors
     /// `InvalidArgument` if `k` is below 2 or above the number of samples.

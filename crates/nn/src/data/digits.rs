@@ -1,7 +1,8 @@
 //! 1,797 handwritten digits of 8 x 8 pixels, inside the program.
 //!
-//! The data is E. Alpaydin and C. Kaynak's, from the UCI repository, under CC BY 4.0; see `data/README.md`. It is
-//! checked line by line each time it is read, so a damaged copy is an error and not a badly trained model.
+//! The data is E. Alpaydin and C. Kaynak's, from the UCI repository, under CC BY 4.0; see
+//! `data/README.md`. It is checked line by line each time it is read, so a damaged copy is an error
+//! and not a badly trained model.
 
 use elinvar_core::philox::{Stream, permutation};
 use elinvar_core::{Error, Result};
@@ -12,7 +13,8 @@ const FILE: &[u8] = include_bytes!("../../data/digits.csv.gz");
 const COUNT: usize = 1797;
 /// The darkest pixel.
 const DARKEST: u8 = 16;
-/// The shuffle's own stream of random numbers, apart from those of weights and batches under the same seed.
+/// The shuffle's own stream of random numbers, apart from those of weights and batches under the
+/// same seed.
 const SPLIT_STREAM: u64 = 0x6469_6769_7473;
 
 /// Images and what they show.
@@ -83,13 +85,15 @@ impl Digits {
         &self.pixels[i * Self::PIXELS..][..Self::PIXELS]
     }
 
-    /// Shuffles by the seed and sets a part aside: `(train, test)`, the test part rounded up to whole images.
+    /// Shuffles by the seed and sets a part aside: `(train, test)`, the test part rounded up to
+    /// whole images.
     ///
-    /// The same seed gives the same split on every machine: the shuffle is `philox::permutation`, and the test part
-    /// is its beginning.
+    /// The same seed gives the same split on every machine: the shuffle is `philox::permutation`,
+    /// and the test part is its beginning.
     ///
     /// # Errors
-    /// `InvalidArgument` if `test_fraction` is not between 0 and 1 or leaves one of the parts without images.
+    /// `InvalidArgument` if `test_fraction` is not between 0 and 1 or leaves one of the parts
+    /// without images.
     pub fn split(&self, seed: u64, test_fraction: f64) -> Result<(Digits, Digits)> {
         let test = (self.len() as f64 * test_fraction).ceil();
         // Written so that NaN fails, too.

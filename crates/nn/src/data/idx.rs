@@ -1,7 +1,8 @@
 //! IDX files, the format of MNIST and its relatives; compressed by gzip or not.
 //!
-//! Two bytes of 0, the element type, the rank, a big-endian u32 for each size, then the elements, big-endian. What is
-//! allocated grows with what the file really has, not with what its header claims.
+//! Two bytes of 0, the element type, the rank, a big-endian u32 for each size, then the elements,
+//! big-endian. What is allocated grows with what the file really has, not with what its header
+//! claims.
 
 use crate::data::{Pairs, file};
 use elinvar_core::{Error, HostData, HostTensor, Result, Shape};
@@ -9,8 +10,8 @@ use flate2::bufread::MultiGzDecoder;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Elements of more bytes than this are refused, unless [`read_up_to`] says otherwise: a small gzip file may hold any
-/// number of zeros.
+/// Elements of more bytes than this are refused, unless [`read_up_to`] says otherwise: a small gzip
+/// file may hold any number of zeros.
 pub const LIMIT: u64 = 4 << 30;
 
 /// Reads a file: u8 stays, i8, i16 and i32 become i32, f32 and f64 stay.
@@ -33,7 +34,8 @@ pub fn read_up_to(path: impl AsRef<Path>, limit: u64) -> Result<HostTensor> {
 /// Reads bytes: a file's content, as [`read`].
 ///
 /// # Errors
-/// `Format` if that is no IDX file, or one with too few or too many elements; what reading reports; `OutOfMemory`.
+/// `Format` if that is no IDX file, or one with too few or too many elements; what reading reports;
+/// `OutOfMemory`.
 pub fn read_from(bytes: impl Read, limit: u64) -> Result<HostTensor> {
     let mut bytes = BufReader::new(bytes);
     let head = bytes.fill_buf().map_err(failed)?;
@@ -44,7 +46,8 @@ pub fn read_from(bytes: impl Read, limit: u64) -> Result<HostTensor> {
     }
 }
 
-/// Images with their labels as the library's networks take them: x: [n, 1, h, w] of f32 from 0 to 1, y: \[n\] of i64.
+/// Images with their labels as the library's networks take them: x: [n, 1, h, w] of f32 from 0 to
+/// 1, y: \[n\] of i64.
 ///
 /// # Errors
 /// Those of [`read`]; `Format` if these are not bytes of [n, h, w] and \[n\].

@@ -1,7 +1,7 @@
 //! Folders of images, a class for each directory in them; PNG and JPEG, by the crate `image`.
 //!
-//! PNG loses nothing, and its pixels are the same everywhere. The pixels of a JPEG are what its decoder makes of them; the
-//! standard leaves it a rounding here and there.
+//! PNG loses nothing, and its pixels are the same everywhere. The pixels of a JPEG are what its
+//! decoder makes of them; the standard leaves it a rounding here and there.
 
 use crate::data::prefetch::guarded;
 use crate::data::{Dataset, dataset::exists, file, transform};
@@ -40,8 +40,8 @@ impl Default for ImageReader {
 }
 
 impl ImageReader {
-    /// Images in colour, [3, h, w] from 0 to 1, in their own size; none has more than 16,384 pixels a side or takes more
-    /// than 512 MiB to decode.
+    /// Images in colour, [3, h, w] from 0 to 1, in their own size; none has more than 16,384 pixels
+    /// a side or takes more than 512 MiB to decode.
     pub fn new() -> Self {
         ImageReader { gray: false, size: None, normalize: None, side: 1 << 14, bytes: 512 << 20 }
     }
@@ -73,7 +73,8 @@ impl ImageReader {
     /// Reads a file; its content says what it is, not its name.
     ///
     /// # Errors
-    /// `Io`, `Format` if it is no image, `OutOfMemory` if it is above the limits; with the file's name.
+    /// `Io`, `Format` if it is no image, `OutOfMemory` if it is above the limits; with the file's
+    /// name.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<HostTensor> {
         let path = path.as_ref();
         let file = BufReader::new(file::open(path)?);
@@ -140,7 +141,8 @@ impl ImageReader {
     }
 }
 
-/// The smallest size in the proportions of the image that covers `size`, rounded to the nearest pixel.
+/// The smallest size in the proportions of the image that covers `size`, rounded to the nearest
+/// pixel.
 fn cover(x: &HostTensor, (h, w): (usize, usize)) -> (usize, usize) {
     let (rows, columns) = (x.shape()[1].max(1), x.shape()[2].max(1));
     let scaled = |a: usize, b: usize, c: usize| {
@@ -155,8 +157,8 @@ fn cover(x: &HostTensor, (h, w): (usize, usize)) -> (usize, usize) {
     }
 }
 
-/// Images in directories: each directory in a folder is a class, by sorted names, and its images follow by sorted names. Sample
-/// `i` is the image and its class.
+/// Images in directories: each directory in a folder is a class, by sorted names, and its images
+/// follow by sorted names. Sample `i` is the image and its class.
 ///
 /// ```no_run
 /// use elinvar_nn::data::{Fit, ImageFolder, ImageReader, Loader, Prefetch};
@@ -179,7 +181,8 @@ impl ImageFolder {
     /// The images in this folder. Only names are read now.
     ///
     /// # Errors
-    /// `Io` if a directory cannot be read; `Format` if there is no directory, or one without images, or a name is not UTF-8.
+    /// `Io` if a directory cannot be read; `Format` if there is no directory, or one without
+    /// images, or a name is not UTF-8.
     pub fn open(folder: impl AsRef<Path>, reader: ImageReader) -> Result<Self> {
         let folder = folder.as_ref();
         let none =

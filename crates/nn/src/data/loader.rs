@@ -1,7 +1,8 @@
 //! Samples in batches, in an order that is the same on every machine.
 //!
-//! The order of an epoch is a function of the seed and the epoch's number alone, so a run can go on in the middle of
-//! an epoch without having seen its beginning. The place of a run in its data is the pair (epoch, batch).
+//! The order of an epoch is a function of the seed and the epoch's number alone, so a run can go on
+//! in the middle of an epoch without having seen its beginning. The place of a run in its data is
+//! the pair (epoch, batch).
 
 use crate::data::dataset::exists;
 use crate::data::prefetch::{Ahead, Make, guarded};
@@ -46,9 +47,11 @@ impl HostBatch<(HostTensor, HostTensor)> {
     }
 }
 
-/// Gives all samples in batches, epoch after epoch. At first in their own order, with a smaller batch at the end.
+/// Gives all samples in batches, epoch after epoch. At first in their own order, with a smaller
+/// batch at the end.
 ///
-/// `D` is the data set, `C` makes a batch of samples: [`Stack`], unless [`collate`](Loader::collate) says otherwise.
+/// `D` is the data set, `C` makes a batch of samples: [`Stack`], unless
+/// [`collate`](Loader::collate) says otherwise.
 ///
 /// ```
 /// use elinvar_core::Result;
@@ -153,8 +156,8 @@ impl<D: Dataset, C> Loader<D, C> {
         self.order = Order::Shuffled { seed };
         self
     }
-    /// An epoch is `count` samples, by this seed and anew for each epoch: each drawn from all of them, so that one may come
-    /// several times and another not at all.
+    /// An epoch is `count` samples, by this seed and anew for each epoch: each drawn from all of
+    /// them, so that one may come several times and another not at all.
     ///
     /// # Errors
     /// `InvalidArgument` if there is nothing to draw from.
@@ -164,12 +167,12 @@ impl<D: Dataset, C> Loader<D, C> {
     }
     /// An epoch is `count` samples drawn by weight, by this seed and anew for each epoch.
     ///
-    /// A sample is drawn in proportion to its weight, from all of them or, with [`Draw::Once`], from those that were not
-    /// drawn before.
+    /// A sample is drawn in proportion to its weight, from all of them or, with [`Draw::Once`],
+    /// from those that were not drawn before.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is not one weight for each sample, if one is below 0 or not finite, or if there are not
-    /// as many samples of weight above 0 as are to be drawn once.
+    /// `InvalidArgument` if there is not one weight for each sample, if one is below 0 or not
+    /// finite, or if there are not as many samples of weight above 0 as are to be drawn once.
     pub fn weighted(mut self, weights: Vec<f64>, count: usize, draw: Draw, seed: u64) -> Result<Self> {
         self.order = Order::weighted(self.data.len(), weights, count, draw, seed)?;
         Ok(self)
@@ -193,8 +196,8 @@ impl<D: Dataset, C> Loader<D, C> {
             prefetch: self.prefetch,
         }
     }
-    /// Changes each sample at random before it comes into a batch: `f` gets the random numbers that belong to this seed,
-    /// the epoch and the sample.
+    /// Changes each sample at random before it comes into a batch: `f` gets the random numbers that
+    /// belong to this seed, the epoch and the sample.
     #[must_use]
     pub fn augment(
         mut self,

@@ -1,8 +1,9 @@
 //! Batches made ahead by other threads, in order, within a bound of memory.
 //!
-//! Workers take the numbers of batches one after the other and put what they made where the consumer finds it by number, so
-//! the consumer sees what it would have made itself. What could go wrong: a worker that waits for room while the consumer
-//! waits for its batch. Hence the batch that the consumer waits for may always be started.
+//! Workers take the numbers of batches one after the other and put what they made where the
+//! consumer finds it by number, so the consumer sees what it would have made itself. What could go
+//! wrong: a worker that waits for room while the consumer waits for its batch. Hence the batch that
+//! the consumer waits for may always be started.
 
 use elinvar_core::{Error, Result};
 use std::any::Any;
@@ -24,7 +25,8 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// This many threads, and twice as many batches ahead. 0 threads: batches are made when they are asked for.
+    /// This many threads, and twice as many batches ahead. 0 threads: batches are made when they
+    /// are asked for.
     pub fn new(workers: usize) -> Self {
         Prefetch { workers, batches: workers.saturating_mul(2), bytes: usize::MAX }
     }
@@ -34,8 +36,9 @@ impl Prefetch {
         self.batches = batches.max(1);
         self
     }
-    /// At most so many bytes of batches are made or being made and not yet taken. A batch counts as large as the
-    /// largest before it until it is there, and the batch that is waited for is made even if it is larger.
+    /// At most so many bytes of batches are made or being made and not yet taken. A batch counts as
+    /// large as the largest before it until it is there, and the batch that is waited for is made
+    /// even if it is larger.
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
@@ -212,7 +215,8 @@ impl<T> Drop for Ahead<T> {
 
 /// Runs code of others; its panic is an error with its message.
 pub(crate) fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
-    // Whatever the code left half done is its own; nothing of ours is seen by it but a number and a flag.
+    // Whatever the code left half done is its own; nothing of ours is seen by it but a number and a
+    // flag.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         Err(Error::argument(format!("data: reading a sample panicked: {}", message(&*panic))))
     })

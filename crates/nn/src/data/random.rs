@@ -2,11 +2,12 @@
 
 use elinvar_core::philox::{Stream, unit_f32};
 
-/// Augmentations take streams from here on: below those of the orders of epochs, above those of generators.
+/// Augmentations take streams from here on: below those of the orders of epochs, above those of
+/// generators.
 const AUGMENTS: u64 = 1 << 62;
 
-/// Random numbers that are a function of seed, epoch and sample: the same on every machine, whatever number of threads
-/// makes the batches and wherever a run begins.
+/// Random numbers that are a function of seed, epoch and sample: the same on every machine,
+/// whatever number of threads makes the batches and wherever a run begins.
 ///
 /// A sample has 2^32 numbers of its own in an epoch, for data sets of up to 2^32 samples.
 #[derive(Clone, Debug)]

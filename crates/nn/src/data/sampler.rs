@@ -5,7 +5,8 @@ use elinvar_core::{Error, Result};
 use elinvar_ops::lane::Lane;
 use std::sync::Arc;
 
-/// Orders of epochs take streams from here on; generators of the same seed count from 0 and never come here.
+/// Orders of epochs take streams from here on; generators of the same seed count from 0 and never
+/// come here.
 const ORDERS: u64 = 1 << 63;
 
 /// May a sample be drawn twice in an epoch?
@@ -86,7 +87,8 @@ impl Order {
             Order::Shuffled { seed } => permutation(n, Stream { seed: *seed, stream: ORDERS | epoch }),
             Order::Drawn { count, seed } => {
                 let stream = Stream { seed: *seed, stream: ORDERS | epoch };
-                // The high half of the product lies in 0..n, each number as often as 2^64 / n allows.
+                // The high half of the product lies in 0..n, each number as often as 2^64 / n
+                // allows.
                 let at = |i| (u128::from(stream.word64(i)) * n as u128) >> 64;
                 (0..*count as u64).map(|i| at(i) as usize).collect()
             }
@@ -101,7 +103,8 @@ impl Order {
     }
 }
 
-/// Samples by weight, each drawn from all: where a random number falls into the running sums of the weights.
+/// Samples by weight, each drawn from all: where a random number falls into the running sums of the
+/// weights.
 fn again(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
     let mut sum = 0.0;
     let sums: Vec<f64> = weights
@@ -116,16 +119,19 @@ fn again(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
     (0..count as u64)
         .map(|i| {
             let at = unit_f64(stream.word64(i)) * sum;
-            // The first sum above it: a sample of weight 0 adds nothing to the sum before it, and is never the first.
+            // The first sum above it: a sample of weight 0 adds nothing to the sum before it, and
+            // is never the first.
             sums.partition_point(|s| *s <= at).min(last)
         })
         .collect()
 }
 
-/// Samples by weight, each drawn from those that are left: the smallest of exponential waiting times.
+/// Samples by weight, each drawn from those that are left: the smallest of exponential waiting
+/// times.
 ///
-/// Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006: -log(u) / w is the time until a sample of
-/// weight w comes. The logarithm is the library's own, the same on every machine.
+/// Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006: -log(u) / w is the
+/// time until a sample of weight w comes. The logarithm is the library's own, the same on every
+/// machine.
 fn once(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
     let mut times: Vec<(f64, usize)> = (0..weights.len())
         .filter(|i| weights[*i] > 0.0)

@@ -70,7 +70,8 @@ impl Dataset for Pairs {
     }
 }
 
-/// Any number of tensors in host memory, all with the same first size: sample `i` is the `i`th row of each.
+/// Any number of tensors in host memory, all with the same first size: sample `i` is the `i`th row
+/// of each.
 ///
 /// ```
 /// use elinvar_core::{HostTensor, Shape};
@@ -94,7 +95,8 @@ impl TensorDataset {
     /// Tensors of [n, ..].
     ///
     /// # Errors
-    /// `ShapeMismatch` if their first sizes differ or one of them is a scalar; `InvalidArgument` if there are none.
+    /// `ShapeMismatch` if their first sizes differ or one of them is a scalar; `InvalidArgument` if
+    /// there are none.
     pub fn new(tensors: Vec<HostTensor>) -> Result<Self> {
         let Some(first) = tensors.first() else {
             return Err(Error::argument("tensor data set: no tensors; one at least says how many samples"));

@@ -93,8 +93,8 @@ impl Tokens {
     pub fn is_empty(&self) -> bool {
         self.part.is_empty()
     }
-    /// The first part of this fraction, rounded down to whole tokens, and the rest. By position, not shuffled: blocks of one
-    /// part have no token of the other.
+    /// The first part of this fraction, rounded down to whole tokens, and the rest. By position,
+    /// not shuffled: blocks of one part have no token of the other.
     ///
     /// # Errors
     /// `InvalidArgument` if one of the parts would have no tokens.
@@ -118,7 +118,8 @@ impl Tokens {
     pub fn blocks(&self, t: usize) -> Result<TokenBlocks> {
         self.blocks_by(t, t)
     }
-    /// Blocks of `t` tokens, each beginning `stride` tokens after the one before: with 1, every block that there is.
+    /// Blocks of `t` tokens, each beginning `stride` tokens after the one before: with 1, every
+    /// block that there is.
     ///
     /// # Errors
     /// `InvalidArgument` if there are not `t + 1` tokens, or `t` or `stride` is 0.
@@ -139,7 +140,8 @@ impl Tokens {
     }
 }
 
-/// Blocks of a sequence of tokens, each with the tokens that follow: x: \[t\], y: \[t\] of i64, `y[j]` comes after `x[j]`.
+/// Blocks of a sequence of tokens, each with the tokens that follow: x: \[t\], y: \[t\] of i64,
+/// `y[j]` comes after `x[j]`.
 #[derive(Clone, Debug)]
 pub struct TokenBlocks {
     tokens: Tokens,

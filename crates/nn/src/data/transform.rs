@@ -1,8 +1,8 @@
-//! What is done to images before a network sees them: each a function of an image and, where chance plays a part, of the
-//! random numbers of its sample.
+//! What is done to images before a network sees them: each a function of an image and, where chance
+//! plays a part, of the random numbers of its sample.
 //!
-//! Images are [c, h, w] of f32. The numbers are copied or put through one subtraction and one division, so the result
-//! is the same on every machine.
+//! Images are [c, h, w] of f32. The numbers are copied or put through one subtraction and one
+//! division, so the result is the same on every machine.
 //!
 //! ```
 //! use elinvar_core::{HostTensor, Shape};
@@ -39,8 +39,8 @@ fn image<'a>(op: &str, x: &'a HostTensor) -> Result<([usize; 3], &'a [f32])> {
 /// `(x - mean) / std`, by channel.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no image, or has not as many channels as there are means and deviations; `InvalidArgument` if a
-/// deviation is 0 or less, or not finite.
+/// `ShapeMismatch` if x is no image, or has not as many channels as there are means and deviations;
+/// `InvalidArgument` if a deviation is 0 or less, or not finite.
 pub fn normalize(x: &HostTensor, mean: &[f32], std: &[f32]) -> Result<HostTensor> {
     let ([c, h, w], pixels) = image("normalize", x)?;
     if mean.len() != c || std.len() != c {
@@ -87,7 +87,8 @@ pub fn random_flip(x: &HostTensor, p: f32, random: &mut SampleRandom) -> Result<
     Ok(x.clone())
 }
 
-/// The part of height and width `size` whose upper left pixel is `(top, left)`. Outside of the image all is 0.
+/// The part of height and width `size` whose upper left pixel is `(top, left)`. Outside of the
+/// image all is 0.
 ///
 /// # Errors
 /// `ShapeMismatch` if x is no image; `OutOfMemory`.
@@ -128,8 +129,8 @@ pub fn center_crop(x: &HostTensor, (h, w): (usize, usize)) -> Result<HostTensor>
     crop(x, (((rows - h) / 2) as isize, ((columns - w) / 2) as isize), (h, w))
 }
 
-/// A part of height and width `size`, anywhere in the image with a border of `padding` zeros around it; by two random
-/// numbers.
+/// A part of height and width `size`, anywhere in the image with a border of `padding` zeros around
+/// it; by two random numbers.
 ///
 /// # Errors
 /// `ShapeMismatch` if x is no image, or smaller with its border.
@@ -154,10 +155,11 @@ pub fn random_crop(
     crop(x, (top, left), (h, w))
 }
 
-/// Sets a square of `size` pixels to 0 in every channel; its middle is any pixel of the image, so that the square may hang
-/// over. By two random numbers.
+/// Sets a square of `size` pixels to 0 in every channel; its middle is any pixel of the image, so
+/// that the square may hang over. By two random numbers.
 ///
-/// DeVries and Taylor, "Improved regularization of convolutional neural networks with cutout", 2017.
+/// DeVries and Taylor, "Improved regularization of convolutional neural networks with
+/// cutout", 2017.
 ///
 /// # Errors
 /// `ShapeMismatch` if x is no image.
@@ -178,11 +180,13 @@ pub fn cutout(x: &HostTensor, size: usize, random: &mut SampleRandom) -> Result<
     HostTensor::from_vec(out, x.shape().clone())
 }
 
-/// Resizes to height and width `size`: along each axis, a pixel is the mean of those it covers, weighted by a triangle.
+/// Resizes to height and width `size`: along each axis, a pixel is the mean of those it covers,
+/// weighted by a triangle.
 ///
-/// Output `i` of `m`, from `n` pixels: with `s = n / m` and `r = max(s, 1)`, its middle is `c = (i + 0.5) s`, and pixel `j`
-/// weighs `max(0, 1 - |j + 0.5 - c| / r)`, divided by the sum of the weights. Columns first, then rows, in f64, rounded to f32
-/// in the end. These are the definitions of PyTorch's `interpolate(mode="bilinear", antialias=True)`.
+/// Output `i` of `m`, from `n` pixels: with `s = n / m` and `r = max(s, 1)`, its middle is
+/// `c = (i + 0.5) s`, and pixel `j` weighs `max(0, 1 - |j + 0.5 - c| / r)`, divided by the sum of
+/// the weights. Columns first, then rows, in f64, rounded to f32 in the end. These are the
+/// definitions of PyTorch's `interpolate(mode="bilinear", antialias=True)`.
 ///
 /// # Errors
 /// `ShapeMismatch` if x is no image, or has no pixels; `OutOfMemory`.

@@ -1,7 +1,8 @@
 //! How weights start.
 //!
-//! Bounds and standard deviations are computed in f64 with nothing but IEEE operations, so they are the same on every
-//! machine; the numbers come from a [`Generator`], so the same seed gives the same weights on every device.
+//! Bounds and standard deviations are computed in f64 with nothing but IEEE operations, so they are
+//! the same on every machine; the numbers come from a [`Generator`], so the same seed gives the
+//! same weights on every device.
 
 mod special;
 
@@ -61,7 +62,8 @@ pub fn fans(shape: &Shape) -> Result<(usize, usize)> {
     Ok((i * taps, o * taps))
 }
 
-/// 1 / sqrt(fan_in), the bound of PyTorch's default for linear and convolution layers; 0 where there are no inputs.
+/// 1 / sqrt(fan_in), the bound of PyTorch's default for linear and convolution layers; 0 where
+/// there are no inputs.
 pub fn default_bound(fan_in: usize) -> f64 {
     if fan_in == 0 { 0.0 } else { 1.0 / (fan_in as f64).sqrt() }
 }
@@ -140,7 +142,8 @@ pub fn kaiming_normal<B: Backend>(
     normal(&shape, kaiming(&shape, fan, gain).or_fail(), g, device)
 }
 
-/// Glorot and Bengio (2010): uniform with the standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+/// Glorot and Bengio (2010): uniform with the standard deviation gain * sqrt(2 /
+/// (fan_in + fan_out)).
 ///
 /// # Panics
 /// If the shape has fewer than two axes, or memory is exhausted.
@@ -155,7 +158,8 @@ pub fn xavier_uniform<B: Backend>(
     uniform(&shape, 3f64.sqrt() * xavier(&shape, gain).or_fail(), g, device)
 }
 
-/// Glorot and Bengio (2010): normal with the standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+/// Glorot and Bengio (2010): normal with the standard deviation gain * sqrt(2 /
+/// (fan_in + fan_out)).
 ///
 /// # Panics
 /// If the shape has fewer than two axes, or memory is exhausted.
@@ -201,10 +205,11 @@ pub fn trunc_normal<B: Backend>(
     special::trunc_normal(shape, [mean, std, low, high], g, device).or_fail()
 }
 
-/// Saxe and others (2013): a matrix [out, in * taps] with orthonormal rows, or columns where there are more rows, times
-/// a factor; of f32.
+/// Saxe and others (2013): a matrix [out, in * taps] with orthonormal rows, or columns where there
+/// are more rows, times a factor; of f32.
 ///
-/// Made on the host in f64 by Householder's reflections of a normal matrix, so it is the same on every device.
+/// Made on the host in f64 by Householder's reflections of a normal matrix, so it is the same on
+/// every device.
 ///
 /// # Panics
 /// If the shape has fewer than two axes, or memory is exhausted.
@@ -236,18 +241,19 @@ pub fn eye<B: Backend>(rows: usize, columns: usize, device: &B::Device) -> Tenso
     special::dirac([rows, columns], 1, device).or_fail()
 }
 
-/// A convolution [out, in / groups, taps..] that passes on the channels of each group as long as there are some: ones
-/// at the middle taps, of f32.
+/// A convolution [out, in / groups, taps..] that passes on the channels of each group as long as
+/// there are some: ones at the middle taps, of f32.
 ///
 /// # Panics
-/// If the shape has fewer than two axes, the outputs do not divide into the groups, or memory is exhausted.
+/// If the shape has fewer than two axes, the outputs do not divide into the groups, or memory is
+/// exhausted.
 #[track_caller]
 pub fn dirac<B: Backend>(shape: impl Sizes, groups: usize, device: &B::Device) -> Tensor<B> {
     special::dirac(shape, groups, device).or_fail()
 }
 
-/// Starts a module anew: `f` gets the name and value of each parameter, and gives a new value, or none to keep it. A
-/// shared parameter comes once, under its first name.
+/// Starts a module anew: `f` gets the name and value of each parameter, and gives a new value, or
+/// none to keep it. A shared parameter comes once, under its first name.
 ///
 /// ```
 /// # use elinvar_nn::{Backend, Generator, Module, init};
@@ -259,7 +265,8 @@ pub fn dirac<B: Backend>(shape: impl Sizes, groups: usize, device: &B::Device) -
 /// ```
 ///
 /// # Errors
-/// `ShapeMismatch`, `DTypeMismatch` with the name if a value does not fit; parameters before it have changed.
+/// `ShapeMismatch`, `DTypeMismatch` with the name if a value does not fit; parameters before it
+/// have changed.
 pub fn apply<B: Backend>(
     module: &(impl Module<B> + ?Sized),
     mut f: impl FnMut(&str, &Tensor<B>) -> Option<Tensor<B>>,

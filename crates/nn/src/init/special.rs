@@ -1,7 +1,8 @@
 //! Starting values that are made on the host: truncated normal, orthogonal, dirac.
 //!
-//! They are computed in f64 by IEEE operations and the project's own functions, in a fixed order, from random words
-//! that depend on the generator and an element's index alone: the same bits on every machine and for every device.
+//! They are computed in f64 by IEEE operations and the project's own functions, in a fixed order,
+//! from random words that depend on the generator and an element's index alone: the same bits on
+//! every machine and for every device.
 
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::philox::{Stream, unit_f64};
@@ -10,16 +11,17 @@ use elinvar_ops::Backend;
 use elinvar_ops::lane::Lane;
 use elinvar_tensor::{Generator, Sizes, Tensor};
 
-/// Where the normal density has fallen to 2^-53 of its largest value, a uniform number of 53 bits other than 0 meets
-/// it no more: exp(-z / 2) for z of this size.
+/// Where the normal density has fallen to 2^-53 of its largest value, a uniform number of 53 bits
+/// other than 0 meets it no more: exp(-z / 2) for z of this size.
 const LOST: f64 = 74.0;
 
-/// Normal numbers within bounds, by rejection: z is drawn uniformly from the bounds (cut where the density is lost),
-/// and kept with the probability density(z) / (largest density within the bounds).
+/// Normal numbers within bounds, by rejection: z is drawn uniformly from the bounds (cut where the
+/// density is lost), and kept with the probability density(z) / (largest density within the
+/// bounds).
 ///
-/// This needs one elementary function, exp, where the inverse distribution function needs an inverse of erf, and is as
-/// good far out in a tail, where that inverse has few digits left. At least one draw in a hundred is kept wherever the
-/// bounds lie.
+/// This needs one elementary function, exp, where the inverse distribution function needs an
+/// inverse of erf, and is as good far out in a tail, where that inverse has few digits left. At
+/// least one draw in a hundred is kept wherever the bounds lie.
 pub fn trunc_normal<B: Backend>(
     shape: impl Sizes,
     [mean, std, low, high]: [f64; 4],
@@ -39,7 +41,8 @@ pub fn trunc_normal<B: Backend>(
     let top = 0f64.clamp(a, b);
     let reach = (top * top + LOST).sqrt();
     let (a, b) = (a.max(-reach), b.min(reach));
-    // Without a number in between, or without the distance of two squares, nothing might ever be kept.
+    // Without a number in between, or without the distance of two squares, nothing might ever be
+    // kept.
     if a >= b || !reach.is_finite() {
         return Err(Error::argument(format!(
             "trunc_normal: {low}..={high} is so far from mean {mean} that f64 has no number in between"
@@ -80,8 +83,9 @@ fn normal(n: usize, words: Stream) -> Result<Vec<f64>> {
     Ok(all)
 }
 
-/// The orthogonal factor of a normal matrix, its columns turned so that the triangular factor's diagonal is positive:
-/// without that the result would not be distributed evenly over all orthogonal matrices.
+/// The orthogonal factor of a normal matrix, its columns turned so that the triangular factor's
+/// diagonal is positive: without that the result would not be distributed evenly over all
+/// orthogonal matrices.
 pub fn orthogonal<B: Backend>(
     shape: impl Sizes,
     gain: f64,
@@ -123,15 +127,16 @@ fn add_scaled(y: &mut [f64], factor: f64, x: &[f64]) {
 
 /// `k` orthonormal vectors of `n` numbers from as many that are not, by Householder's reflections.
 fn orthonormal(mut a: Vec<f64>, n: usize, k: usize) -> Result<Vec<f64>> {
-    // Down: reflection j takes vector j's numbers from j on to a multiple of the j-th axis. Its direction stays in
-    // their place.
+    // Down: reflection j takes vector j's numbers from j on to a multiple of the j-th axis. Its
+    // direction stays in their place.
     let mut signs = filled(k, 1.0)?;
     for j in 0..k {
         let (head, later) = a.split_at_mut((j + 1) * n);
         let v = &mut head[j * n + j..];
         let norm = dot(v, v).sqrt();
         if norm == 0.0 {
-            // Nothing to reflect: the axis itself stands in, as it does for a factor of the identity.
+            // Nothing to reflect: the axis itself stands in, as it does for a factor of the
+            // identity.
             continue;
         }
         // Away from cancellation.

@@ -1,4 +1,5 @@
-//! Activations as layers: rows of two tables, without and with settings, and the few that are more than an op.
+//! Activations as layers: rows of two tables, without and with settings, and the few that are more
+//! than an op.
 
 use crate::{Layer, Module, Param};
 use elinvar_core::{DType, Error, Result};
@@ -206,7 +207,8 @@ impl<B: Backend> fmt::Display for PReLU<B> {
     }
 }
 
-/// The first half of an axis times the sigmoid of the second: a linear unit with a gate (Dauphin and others, 2017).
+/// The first half of an axis times the sigmoid of the second: a linear unit with a gate (Dauphin
+/// and others, 2017).
 #[derive(Clone, Copy, Debug, Module)]
 pub struct GLU {
     dim: isize,

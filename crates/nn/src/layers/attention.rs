@@ -1,8 +1,10 @@
-//! [`attend`], which all attention layers share, and [`Attention`], the layer as newer models have it.
+//! [`attend`], which all attention layers share, and [`Attention`], the layer as newer models have
+//! it.
 //!
-//! A layer projects, splits into heads, attends and projects again. Only the middle is interesting: without dropout it is
-//! the catalogue's scaled_dot_product_attention, in which the weights never stand in memory. With dropout in training it
-//! is composed of a product, a softmax and another product, because what drops are the weights.
+//! A layer projects, splits into heads, attends and projects again. Only the middle is interesting:
+//! without dropout it is the catalogue's scaled_dot_product_attention, in which the weights never
+//! stand in memory. With dropout in training it is composed of a product, a softmax and another
+//! product, because what drops are the weights.
 
 use super::{Dropout, KvCache, Linear, RotaryTable};
 use crate::{Layer, Mode, Module};
@@ -14,16 +16,17 @@ use std::fmt;
 
 /// softmax(q k^T / sqrt(d) + mask) v for each batch and head.
 ///
-/// q: [b, h, l, d]   k: [b, j, s, d]   v: [b, j, s, v]   mask: broadcasts to [b, h, l, s]   y: [b, h, l, v]
+/// q: [b, h, l, d]   k: [b, j, s, d]   v: [b, j, s, v]   mask: broadcasts to [b, h, l, s]
+/// y: [b, h, l, v]
 ///
-/// Each of the j key heads serves a run of h / j query heads. A bool mask is true where a key takes part, a float mask is
-/// added. With `causal` the last query sees all keys and every earlier one a key less: the queries are the last l of s
-/// tokens, as when the first ones stand in a cache. A query that sees no key gives zeros. With `dropout` weights are
-/// dropped.
+/// Each of the j key heads serves a run of h / j query heads. A bool mask is true where a key takes
+/// part, a float mask is added. With `causal` the last query sees all keys and every earlier one a
+/// key less: the queries are the last l of s tokens, as when the first ones stand in a cache. A
+/// query that sees no key gives zeros. With `dropout` weights are dropped.
 ///
 /// # Errors
-/// `ShapeMismatch` if sizes do not fit, or there are fewer keys than queries and `causal`; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if sizes do not fit, or there are fewer keys than queries and `causal`;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn attend<B: Backend>(
     q: &Tensor<B>,
     k: &Tensor<B>,
@@ -41,7 +44,8 @@ pub fn attend<B: Backend>(
     elinvar_ops::value::cast(&y, q.dtype())
 }
 
-/// The mask and flag with which the op, whose query i sees keys 0..=i, means the last l of s tokens.
+/// The mask and flag with which the op, whose query i sees keys 0..=i, means the last l of s
+/// tokens.
 fn aligned<B: Backend>(
     q: &Tensor<B>,
     k: &Tensor<B>,
@@ -94,7 +98,8 @@ pub(super) fn both<B: Backend>(a: Option<&Tensor<B>>, b: Tensor<B>) -> Result<Te
     })
 }
 
-/// The weights of [`attend`], [b, h, l, s], in the type of computation. A query that sees no key has weights of 0.
+/// The weights of [`attend`], [b, h, l, s], in the type of computation. A query that sees no key
+/// has weights of 0.
 pub(super) fn attention_weights<B: Backend>(
     q: &Tensor<B>,
     k: &Tensor<B>,
@@ -131,8 +136,9 @@ pub(super) fn attention_weights<B: Backend>(
         let scores = op::add(&scores, &op::masked_fill(&mask, &hidden, 0.0)?)?;
         (hidden, scores)
     };
-    // The lowest finite number instead of -inf: a row of -inf would be NaN, in the gradient too. Weights that are hidden
-    // are exactly 0 either way, but in a row without any key; those are set to 0.
+    // The lowest finite number instead of -inf: a row of -inf would be NaN, in the gradient too.
+    // Weights that are hidden are exactly 0 either way, but in a row without any key; those are set
+    // to 0.
     let lowest = if compute == DType::F64 { f64::MIN } else { f64::from(f32::MIN) };
     let p = op::softmax(&op::masked_fill(&scores, &hidden, lowest)?, -1)?;
     op::masked_fill(&p, &hidden, 0.0)
@@ -171,7 +177,8 @@ pub(crate) fn join_heads<B: Backend>(x: &Tensor<B>) -> Result<Tensor<B>> {
     reshaped(&x, &[b, t, h * d])
 }
 
-/// Dropout of attention weights. It knows whether it drops now, because then the weights have to be made.
+/// Dropout of attention weights. It knows whether it drops now, because then the weights have to be
+/// made.
 #[derive(Debug, Module)]
 pub(crate) struct WeightDropout {
     pub(super) p: f64,
@@ -206,7 +213,8 @@ pub(super) fn divided(features: usize, heads: usize) -> Result<usize> {
 /// What the attention layers of a model have in common in one pass.
 #[derive(Clone, Debug)]
 pub struct AttentionContext<B: Backend> {
-    /// True where a key takes part, or floats to add: broadcasts to [b, heads, l, s], s with the cache's tokens.
+    /// True where a key takes part, or floats to add: broadcasts to [b, heads, l, s], s with the
+    /// cache's tokens.
     pub mask: Option<Tensor<B>>,
     /// No token sees a later one.
     pub causal: bool,
@@ -312,7 +320,8 @@ impl<B: Backend> Attention<B> {
         }
         Ok(Attention { q_proj, k_proj, v_proj, o_proj, dropout, heads, kv_heads })
     }
-    /// What the tokens find in each other, and, with a cache (and this layer's number in it), in those before them.
+    /// What the tokens find in each other, and, with a cache (and this layer's number in it), in
+    /// those before them.
     ///
     /// # Panics
     /// If shapes or dtypes do not fit, or memory is exhausted.

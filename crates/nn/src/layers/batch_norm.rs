@@ -1,7 +1,8 @@
-//! Batch norm: each channel shifted and scaled by its mean and variance over the batch, or by running ones.
+//! Batch norm: each channel shifted and scaled by its mean and variance over the batch, or by
+//! running ones.
 //!
-//! How it can be wrong: the mode. In training a sample's result depends on the rest of its batch and the running
-//! statistics move; after `eval()` neither does.
+//! How it can be wrong: the mode. In training a sample's result depends on the rest of its batch
+//! and the running statistics move; after `eval()` neither does.
 
 use crate::{Buffer, Layer, Mode, Module, Param, init};
 use elinvar_core::{DType, Error, Result};
@@ -21,8 +22,8 @@ pub type BatchNorm3d<B> = BatchNorm<B, 3>;
 ///
 /// x: [n, c, spatial..]   weight, bias, running_mean, running_var: \[c\]   y: as x
 ///
-/// In training, mean and variance are those of the batch, and the running ones follow:
-/// running = (1 - momentum) * running + momentum * batch (with the variance that divides by one less).
+/// In training, mean and variance are those of the batch, and the running ones follow: running =
+/// (1 - momentum) * running + momentum * batch (with the variance that divides by one less).
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct BatchNorm<B: Backend, const AXES: usize> {
@@ -68,8 +69,8 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         self.momentum = Some(momentum);
         self
     }
-    /// The running statistics become the averages of those of all batches so far, in place of a momentum. Each
-    /// training step then waits for the device, to read the number of batches.
+    /// The running statistics become the averages of those of all batches so far, in place of a
+    /// momentum. Each training step then waits for the device, to read the number of batches.
     #[must_use]
     pub fn cumulative(mut self) -> Self {
         self.momentum = None;

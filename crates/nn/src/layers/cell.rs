@@ -20,7 +20,8 @@ pub type GRUCell<B> = Cell<B, Gated>;
 /// One step of a recurrent network: the next state from an input and a state.
 ///
 /// x: [n, in] or \[in\]   state: [n, hidden] or \[hidden\]
-/// weight_ih: [gates * hidden, in]   weight_hh: [gates * hidden, hidden]   bias_ih, bias_hh: [gates * hidden]
+/// weight_ih: [gates * hidden, in]   weight_hh: [gates * hidden, hidden]
+/// bias_ih, bias_hh: [gates * hidden]
 #[derive(Debug)]
 pub struct Cell<B: Backend, K: Kind> {
     /// The weights.
@@ -55,7 +56,8 @@ impl<B: Backend, K: Kind> Cell<B, K> {
     /// The next state; its first tensor is the step's output. A state that is not given is zeros.
     ///
     /// # Panics
-    /// If the input or state does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the error back.
+    /// If the input or state does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the
+    /// error back.
     #[track_caller]
     pub fn forward(&self, x: &Tensor<B>, state: Option<&K::State<B>>) -> K::State<B> {
         self.run(x, state).or_fail()

@@ -24,7 +24,8 @@ pub type Conv2dOptions = ConvOptions<2>;
 /// The settings of a [`Conv3d`].
 pub type Conv3dOptions = ConvOptions<3>;
 
-/// y[n, o, i..] = sum over (c, taps) of x[n, c, i * stride + tap * dilation - padding, ..] * weight[o, c, tap..],
+/// y[n, o, i..] = sum over (c, taps) of x[n, c, i * stride + tap * dilation - padding, ..] *
+/// weight[o, c, tap..],
 /// + bias\[o\], for `AXES` spatial axes.
 ///
 /// x: [n, in, spatial..] or [in, spatial..]   weight: [out, in / groups, kernel..]   bias: \[out\]
@@ -67,8 +68,8 @@ pub struct ConvOptions<const AXES: usize> {
 }
 
 impl<const AXES: usize> ConvOptions<AXES> {
-    /// Settings of a layer of so many input and output channels and this kernel, to change and then to
-    /// [`ConvOptions::init`].
+    /// Settings of a layer of so many input and output channels and this kernel, to change and then
+    /// to [`ConvOptions::init`].
     pub fn new(inputs: usize, outputs: usize, kernel: impl PerAxis<AXES>) -> Self {
         const { assert!(AXES >= 1 && AXES <= 3, "there are convolutions of one to three axes") }
         ConvOptions {
@@ -131,7 +132,8 @@ impl<const AXES: usize> ConvOptions<AXES> {
         self.bias = bias;
         self
     }
-    /// A layer of f32 with these settings; all weights start uniform in +-1 / sqrt(in / groups * taps).
+    /// A layer of f32 with these settings; all weights start uniform in +-1 / sqrt(in / groups *
+    /// taps).
     ///
     /// # Panics
     /// If the channels do not divide into the groups, or memory is exhausted.
@@ -146,8 +148,9 @@ impl<const AXES: usize> ConvOptions<AXES> {
     /// A layer with these settings around weights that exist; it has a bias if one is given.
     ///
     /// # Errors
-    /// `ShapeMismatch` if they are not [out, in / groups, kernel..] and \[out\]; `DTypeMismatch` if they are not of one
-    /// float type; `InvalidArgument` if the channels do not divide into the groups.
+    /// `ShapeMismatch` if they are not [out, in / groups, kernel..] and \[out\]; `DTypeMismatch` if
+    /// they are not of one float type; `InvalidArgument` if the channels do not divide into the
+    /// groups.
     pub fn from_weights<B: Backend>(
         self,
         weight: &Tensor<B>,
@@ -184,7 +187,8 @@ impl<const AXES: usize> ConvOptions<AXES> {
         shape.extend(self.kernel);
         Ok(shape)
     }
-    /// The padding that is no zeros: [before, after] of the last axis, of the one before it, and so on.
+    /// The padding that is no zeros: [before, after] of the last axis, of the one before it, and so
+    /// on.
     fn amounts(&self) -> Result<Vec<isize>> {
         let wide = |n: usize| {
             isize::try_from(n).map_err(|_| Error::argument(format!("conv{AXES}d: padding {n} is too large")))

@@ -1,4 +1,5 @@
-//! Transposed convolutions: each input element spreads over the outputs that a convolution would read it from.
+//! Transposed convolutions: each input element spreads over the outputs that a convolution would
+//! read it from.
 
 use super::PerAxis;
 use super::conv::divides;
@@ -23,10 +24,12 @@ pub type ConvTranspose2dOptions = ConvTransposeOptions<2>;
 /// The settings of a [`ConvTranspose3d`].
 pub type ConvTranspose3dOptions = ConvTransposeOptions<3>;
 
-/// Every x[n, c, i..] adds x * weight[c, o, tap..] to y[n, o, i * stride + tap * dilation - padding, ..]; then bias\[o\].
+/// Every x[n, c, i..] adds x * weight[c, o, tap..] to y[n, o, i * stride + tap * dilation -
+/// padding, ..]; then bias\[o\].
 ///
 /// x: [n, in, spatial..] or [in, spatial..]   weight: [in, out / groups, kernel..]   bias: \[out\]
-/// y: [n, out, (spatial - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1, ..]
+/// y: [n, out, (spatial - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1,
+/// ..]
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct ConvTranspose<B: Backend, const AXES: usize> {
@@ -54,8 +57,8 @@ pub struct ConvTransposeOptions<const AXES: usize> {
 }
 
 impl<const AXES: usize> ConvTransposeOptions<AXES> {
-    /// Settings of a layer of so many input and output channels and this kernel, to change and then to
-    /// [`ConvTransposeOptions::init`].
+    /// Settings of a layer of so many input and output channels and this kernel, to change and then
+    /// to [`ConvTransposeOptions::init`].
     pub fn new(inputs: usize, outputs: usize, kernel: impl PerAxis<AXES>) -> Self {
         const { assert!(AXES >= 1 && AXES <= 3, "there are convolutions of one to three axes") }
         ConvTransposeOptions {
@@ -82,7 +85,8 @@ impl<const AXES: usize> ConvTransposeOptions<AXES> {
         self.padding = padding.per_axis();
         self
     }
-    /// How much larger the output is at its end: which of the sizes that a strided convolution makes equal. At first 0.
+    /// How much larger the output is at its end: which of the sizes that a strided convolution
+    /// makes equal. At first 0.
     #[must_use]
     pub fn output_padding(mut self, padding: impl PerAxis<AXES>) -> Self {
         self.output_padding = padding.per_axis();
@@ -106,8 +110,9 @@ impl<const AXES: usize> ConvTransposeOptions<AXES> {
         self.bias = bias;
         self
     }
-    /// A layer of f32 with these settings; all weights start uniform in +-1 / sqrt(out / groups * taps), which is
-    /// PyTorch's rule for the weight's second axis, though here that counts outputs.
+    /// A layer of f32 with these settings; all weights start uniform in +-1 / sqrt(out / groups *
+    /// taps), which is PyTorch's rule for the weight's second axis, though here that counts
+    /// outputs.
     ///
     /// # Panics
     /// If the channels do not divide into the groups, or memory is exhausted.

@@ -1,7 +1,7 @@
 //! Dropout: in training, some elements or channels become 0 (or a constant) and the others larger.
 //!
-//! Each layer has a source of random numbers of its own, so what one layer drops does not depend on other layers, and
-//! its state can be saved.
+//! Each layer has a source of random numbers of its own, so what one layer drops does not depend on
+//! other layers, and its state can be saved.
 
 use crate::{Layer, Mode, Module, RandomState};
 use elinvar_core::{DType, Error, Result};
@@ -71,8 +71,8 @@ impl fmt::Display for Dropout {
     }
 }
 
-/// As [`Dropout`] for whole channels: neighbours in an image tell nearly the same, so dropping single pixels drops
-/// little.
+/// As [`Dropout`] for whole channels: neighbours in an image tell nearly the same, so dropping
+/// single pixels drops little.
 ///
 /// x: [n, c, spatial..] or [c, spatial..] with `AXES` spatial axes
 #[derive(Debug, Module)]
@@ -123,8 +123,9 @@ impl<const AXES: usize> fmt::Display for DropoutChannels<AXES> {
     }
 }
 
-/// Dropout for [`super::SELU`] (Klambauer and others, 2017): what is dropped gets SELU's limit for very negative x, and
-/// all is shifted and scaled so that mean 0 and variance 1 stay. Passes x through after `eval()`.
+/// Dropout for [`super::SELU`] (Klambauer and others, 2017): what is dropped gets SELU's limit for
+/// very negative x, and all is shifted and scaled so that mean 0 and variance 1 stay. Passes x
+/// through after `eval()`.
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct AlphaDropout {
@@ -175,7 +176,8 @@ impl<B: Backend> Layer<B> for AlphaDropout {
         }
         let keep =
             self.random.draw(|g| g.bernoulli(1.0 - self.p, x.shape(), DType::Bool, x.device())).or_fail();
-        // The variance of a mixture: (1 - p) (1 + p limit^2), for x of mean 0 and variance 1; its mean: p limit.
+        // The variance of a mixture: (1 - p) (1 + p limit^2), for x of mean 0 and variance 1; its
+        // mean: p limit.
         let scale = 1.0 / ((1.0 - self.p) * (1.0 + self.p * LIMIT * LIMIT)).sqrt();
         map(Drop { scale, shift: -scale * self.p * LIMIT }, [x, &keep]).or_fail()
     }

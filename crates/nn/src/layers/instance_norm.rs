@@ -16,13 +16,15 @@ pub type InstanceNorm2d<B> = InstanceNorm<B, 2>;
 /// [`InstanceNorm`] of [n, c, d, h, w].
 pub type InstanceNorm3d<B> = InstanceNorm<B, 3>;
 
-/// (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance of each sample's channel over its `AXES`
-/// spatial axes.
+/// (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance of each sample's
+/// channel over its `AXES` spatial axes.
 ///
-/// x: [n, c, spatial..] or [c, spatial..]   weight, bias, running_mean, running_var: \[c\]   y: as x
+/// x: [n, c, spatial..] or [c, spatial..]   weight, bias, running_mean, running_var: \[c\]
+/// y: as x
 ///
-/// With running statistics, these are used in evaluation; in training they follow the averages over the batch:
-/// running = (1 - momentum) * running + momentum * average (with variances that divide by one less).
+/// With running statistics, these are used in evaluation; in training they follow the averages over
+/// the batch: running = (1 - momentum) * running + momentum * average (with variances that divide
+/// by one less).
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct InstanceNorm<B: Backend, const AXES: usize> {

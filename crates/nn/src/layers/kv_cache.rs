@@ -1,12 +1,14 @@
 //! `KvCache`: the keys and values of the tokens so far, so that one more token costs one more row.
 //!
-//! Each step joins the old rows and the new ones into a new tensor. A tensor never changes here, so a table with room
-//! for all positions would be copied as a whole at every step; joining copies only the rows that exist.
+//! Each step joins the old rows and the new ones into a new tensor. A tensor never changes here, so
+//! a table with room for all positions would be copied as a whole at every step; joining copies
+//! only the rows that exist.
 //!
-//! Decoding with a cache gives the bits of the whole sequence at once: every row of the layers around depends on itself
-//! alone, and attention visits the keys in the same blocks of 64 whether later ones exist or not; a key that a query may
-//! not see adds exactly 0 (see docs/reference/numerics.md). Two exceptions: where a masked value is infinite or NaN, 0 times it is NaN
-//! in the whole run; and a result of zero may have the other sign.
+//! Decoding with a cache gives the bits of the whole sequence at once: every row of the layers
+//! around depends on itself alone, and attention visits the keys in the same blocks of 64 whether
+//! later ones exist or not; a key that a query may not see adds exactly 0 (see
+//! docs/reference/numerics.md). Two exceptions: where a masked value is infinite or NaN, 0 times it
+//! is NaN in the whole run; and a result of zero may have the other sign.
 
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
@@ -37,8 +39,9 @@ impl<B: Backend> KvCache<B> {
     /// k, v: [b, j, t, d]   results: [b, j, s + t, d]
     ///
     /// # Errors
-    /// `InvalidArgument` if there is no such layer; `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if they do not
-    /// fit to those that are there, or k has not as many rows as v; `OutOfMemory`.
+    /// `InvalidArgument` if there is no such layer; `ShapeMismatch`, `DTypeMismatch`,
+    /// `DeviceMismatch` if they do not fit to those that are there, or k has not as many rows as v;
+    /// `OutOfMemory`.
     pub fn append(&mut self, layer: usize, k: &Tensor<B>, v: &Tensor<B>) -> Result<[Tensor<B>; 2]> {
         let layers = self.layers.len();
         let Some(slot) = self.layers.get_mut(layer) else {
@@ -62,7 +65,8 @@ impl<B: Backend> KvCache<B> {
         };
         Ok(slot.insert(all).clone())
     }
-    /// Forgets all tokens from `len` on. Rows beyond it that some layers have, of a pass that broke off, go too.
+    /// Forgets all tokens from `len` on. Rows beyond it that some layers have, of a pass that broke
+    /// off, go too.
     pub fn truncate(&mut self, len: usize) {
         for slot in &mut self.layers {
             let Some([k, v]) = slot else { continue };

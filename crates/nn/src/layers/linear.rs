@@ -42,8 +42,8 @@ impl<B: Backend> Linear<B> {
     /// A layer around weights that exist.
     ///
     /// # Errors
-    /// `ShapeMismatch` if the weight is no matrix, or the bias has not one number per row of it; `DTypeMismatch` if they
-    /// are not of one float type.
+    /// `ShapeMismatch` if the weight is no matrix, or the bias has not one number per row of it;
+    /// `DTypeMismatch` if they are not of one float type.
     pub fn from_weights(weight: &Tensor<B>, bias: Option<&Tensor<B>>) -> Result<Self> {
         let [outputs, _] = weight.dims() else {
             return Err(Error::shape(format!(

@@ -1,4 +1,5 @@
-//! Local response norm: each element divided by a power of the mean square of its neighbours in other channels.
+//! Local response norm: each element divided by a power of the mean square of its neighbours in
+//! other channels.
 
 use crate::{Layer, Module};
 use elinvar_core::{Error, Result};
@@ -71,7 +72,8 @@ impl LocalResponseNorm {
                 x.shape()
             )));
         }
-        // Nothing at the spatial axes, which come first; more before than behind where the size is even.
+        // Nothing at the spatial axes, which come first; more before than behind where the size is
+        // even.
         let mut amounts = vec![0; 2 * (rank - 2)];
         amounts.extend([(size / 2) as isize, ((size - 1) / 2) as isize]);
         let squares = op::pad(&op::square(x)?, &amounts, Mode::Constant(0.into()))?;

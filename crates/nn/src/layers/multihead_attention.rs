@@ -12,8 +12,8 @@ use elinvar_ops::catalogue as op;
 use elinvar_tensor::{Generator, OrFail, Tensor};
 use std::fmt;
 
-/// Which keys the queries of a [`MultiheadAttention`] do not see, in PyTorch's meaning: true in a bool mask is *left out*,
-/// a float mask is added to the scores.
+/// Which keys the queries of a [`MultiheadAttention`] do not see, in PyTorch's meaning: true in a
+/// bool mask is *left out*, a float mask is added to the scores.
 #[derive(Clone, Debug)]
 pub struct AttentionMasks<B: Backend> {
     /// [b, s]: keys that are padding.
@@ -85,12 +85,14 @@ impl<B: Backend> AttentionMasks<B> {
     }
 }
 
-/// Attention with several heads over projections of query, key and value, with PyTorch's names and layouts.
+/// Attention with several heads over projections of query, key and value, with PyTorch's names and
+/// layouts.
 ///
-/// query: [l, b, e]   key, value: [s, b, e]   y: [l, b, e]; or [b, l, e], [b, s, e], [b, l, e] if `batch_first`
+/// query: [l, b, e]   key, value: [s, b, e]
+/// y: [l, b, e]; or [b, l, e], [b, s, e], [b, l, e] if `batch_first`
 ///
-/// A query that sees no key gives the bias of `out_proj`, and weights of 0 (PyTorch gives NaN where weights are asked
-/// for).
+/// A query that sees no key gives the bias of `out_proj`, and weights of 0 (PyTorch gives NaN where
+/// weights are asked for).
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct MultiheadAttention<B: Backend> {
@@ -138,10 +140,12 @@ impl MultiheadAttentionOptions {
         self.batch_first = batch_first;
         self
     }
-    /// A layer of f32: Glorot's uniform distribution for `in_proj_weight`, zeros for the biases, as in PyTorch.
+    /// A layer of f32: Glorot's uniform distribution for `in_proj_weight`, zeros for the biases, as
+    /// in PyTorch.
     ///
     /// # Panics
-    /// If the features do not divide among the heads, the dropout is no probability, or memory is exhausted.
+    /// If the features do not divide among the heads, the dropout is no probability, or memory is
+    /// exhausted.
     #[track_caller]
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> MultiheadAttention<B> {
         let e = self.features;
@@ -183,8 +187,8 @@ impl<B: Backend> MultiheadAttention<B> {
         });
         found.or_fail()
     }
-    /// What the queries find, and how much each key weighed, [b, heads, l, s]. PyTorch's default is the mean of these over
-    /// the heads: `weights.mean_dim(1, false)`.
+    /// What the queries find, and how much each key weighed, [b, heads, l, s]. PyTorch's default is
+    /// the mean of these over the heads: `weights.mean_dim(1, false)`.
     ///
     /// # Panics
     /// If shapes or dtypes do not fit, or memory is exhausted.

@@ -7,8 +7,8 @@ use elinvar_ops::catalogue::pad::Mode;
 use elinvar_tensor::Tensor;
 use std::fmt;
 
-/// Elements added at both ends of the last axes: PyTorch's ZeroPad, ConstantPad, ReflectionPad, ReplicationPad and
-/// CircularPad of any number of axes.
+/// Elements added at both ends of the last axes: PyTorch's ZeroPad, ConstantPad, ReflectionPad,
+/// ReplicationPad and CircularPad of any number of axes.
 #[derive(Clone, Debug, Module)]
 #[module(display)]
 pub struct Pad {
@@ -18,8 +18,8 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// Zeros; `amounts` holds the number before and after for the last axis, then for the one before it, and so on.
-    /// Negative numbers cut elements off.
+    /// Zeros; `amounts` holds the number before and after for the last axis, then for the one
+    /// before it, and so on. Negative numbers cut elements off.
     pub fn zeros(amounts: &[isize]) -> Self {
         Pad::constant(amounts, 0)
     }

@@ -219,7 +219,8 @@ impl<const AXES: usize> fmt::Display for AdaptiveAvgPool<AXES> {
     }
 }
 
-/// The largest elements of as many windows as make the output [n, c, sizes..], whatever the input's size.
+/// The largest elements of as many windows as make the output [n, c, sizes..], whatever the input's
+/// size.
 #[derive(Clone, Debug, Module)]
 #[module(display)]
 pub struct AdaptiveMaxPool<const AXES: usize> {

@@ -1,4 +1,5 @@
-//! Positions that are added to embeddings. Learned ones are an [`Embedding`](super::Embedding) of 0, 1, 2, ...
+//! Positions that are added to embeddings. Learned ones are an [`Embedding`](super::Embedding) of
+//! 0, 1, 2, ...
 
 use crate::{Buffer, Layer, Module};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
@@ -12,7 +13,8 @@ use std::fmt;
 ///
 /// x: [b, t, d]   pe: [positions, d]   y: as x
 ///
-/// The table is computed in f64 by our own functions and rounded once: the same bits on every machine.
+/// The table is computed in f64 by our own functions and rounded once: the same bits on every
+/// machine.
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct SinusoidalPositions<B: Backend> {

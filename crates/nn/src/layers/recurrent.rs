@@ -1,7 +1,8 @@
 //! Recurrent networks: RNN, LSTM and GRU over whole sequences, with PyTorch's names of weights.
 //!
-//! How it can be wrong: the order of layers and directions. Weights and states stand as [layer 0, layer 0 backwards,
-//! layer 1, ...], and the last state of a backward direction is the one at the first time step.
+//! How it can be wrong: the order of layers and directions. Weights and states stand as [layer 0,
+//! layer 0 backwards, layer 1, ...], and the last state of a backward direction is the one at the
+//! first time step.
 
 use super::Dropout;
 use crate::{Layer, Module, Param, Visit, init};
@@ -15,7 +16,8 @@ use std::marker::PhantomData;
 
 /// [`Recurrent`] of h' = tanh(w_ih x + b_ih + w_hh h + b_hh).
 pub type RNN<B> = Recurrent<B, Elman>;
-/// [`Recurrent`] with a memory and gates i, f, g, o (Hochreiter and Schmidhuber, 1997). Its state is (h, c).
+/// [`Recurrent`] with a memory and gates i, f, g, o (Hochreiter and Schmidhuber, 1997). Its state
+/// is (h, c).
 pub type LSTM<B> = Recurrent<B, LongShort>;
 /// [`Recurrent`] with gates r, z, n (Cho and others, 2014).
 pub type GRU<B> = Recurrent<B, Gated>;
@@ -121,8 +123,9 @@ impl Kind for Gated {
     }
 }
 
-/// The weights of one layer in one direction, or of a cell. A cell's layer names them `weight_ih`, `weight_hh`,
-/// `bias_ih`, `bias_hh`, a whole network's with the layer behind: `weight_ih_l0`, `weight_ih_l0_reverse`.
+/// The weights of one layer in one direction, or of a cell. A cell's layer names them `weight_ih`,
+/// `weight_hh`, `bias_ih`, `bias_hh`, a whole network's with the layer behind: `weight_ih_l0`,
+/// `weight_ih_l0_reverse`.
 #[derive(Debug)]
 pub struct Weights<B: Backend> {
     /// [gates * h, i]: for the input.
@@ -181,10 +184,12 @@ impl<B: Backend> Values<B> {
 
 /// A recurrent network: layers over a sequence, each the next one's input.
 ///
-/// x: [t, n, in], or [n, t, in] if `batch_first`, or [t, in]   state: [layers * directions, n, hidden]
+/// x: [t, n, in], or [n, t, in] if `batch_first`, or [t, in]
+/// state: [layers * directions, n, hidden]
 /// y: [t, n, directions * hidden] (or as x)
 ///
-/// weight_ih_l0: [gates * hidden, in]   weight_hh_l0: [gates * hidden, hidden]   bias_ih_l0, bias_hh_l0: [gates * hidden]
+/// weight_ih_l0: [gates * hidden, in]   weight_hh_l0: [gates * hidden, hidden]
+/// bias_ih_l0, bias_hh_l0: [gates * hidden]
 #[derive(Debug)]
 pub struct Recurrent<B: Backend, K: Kind> {
     /// Per layer and direction.
@@ -233,7 +238,8 @@ impl<K: Kind> RecurrentOptions<K> {
         self.bidirectional = yes;
         self
     }
-    /// Is x [n, t, in] instead of [t, n, in], and y likewise? At first not. States are [.., n, hidden] either way.
+    /// Is x [n, t, in] instead of [t, n, in], and y likewise? At first not. States are
+    /// [.., n, hidden] either way.
     #[must_use]
     pub fn batch_first(mut self, yes: bool) -> Self {
         self.batch_first = yes;
@@ -245,7 +251,8 @@ impl<K: Kind> RecurrentOptions<K> {
         self.bias = bias;
         self
     }
-    /// In training, drops elements of every layer's output but the last one's with this probability. At first 0.
+    /// In training, drops elements of every layer's output but the last one's with this
+    /// probability. At first 0.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
@@ -288,11 +295,12 @@ impl<B: Backend, K: Kind> Recurrent<B, K> {
     pub fn weights(&self) -> &[Weights<B>] {
         &self.weights
     }
-    /// The outputs of the last layer at all time steps, and the last state of each layer and direction. A state that
-    /// is not given is zeros.
+    /// The outputs of the last layer at all time steps, and the last state of each layer and
+    /// direction. A state that is not given is zeros.
     ///
     /// # Panics
-    /// If the input or state does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the error back.
+    /// If the input or state does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the
+    /// error back.
     #[track_caller]
     pub fn forward(&self, x: &Tensor<B>, state: Option<&K::State<B>>) -> (Tensor<B>, K::State<B>) {
         self.run(x, state).or_fail()

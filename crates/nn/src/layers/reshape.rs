@@ -57,7 +57,8 @@ pub struct Unflatten {
 }
 
 impl Unflatten {
-    /// Axis `dim`, which may count from the end, becomes axes of these sizes; one of them may be -1.
+    /// Axis `dim`, which may count from the end, becomes axes of these sizes; one of them may
+    /// be -1.
     pub fn new(dim: isize, sizes: &[isize]) -> Self {
         Unflatten { dim, sizes: sizes.to_vec() }
     }
@@ -72,7 +73,8 @@ impl Unflatten {
                 self.sizes
             ))
         })?;
-        // With the other sizes given as numbers, a -1 can stand for nothing but its part of this axis.
+        // With the other sizes given as numbers, a -1 can stand for nothing but its part of this
+        // axis.
         let mut sizes: Vec<isize> = x.dims().iter().map(|&n| n as isize).collect();
         sizes.splice(at..=at, self.sizes.iter().copied());
         op::reshape(x, &sizes).map_err(|e| e.at("unflatten"))

@@ -1,9 +1,10 @@
-//! Rotary positions (Su and others, 2021): pairs of a head's numbers turned by an angle that grows with the position,
-//! so that a product of query and key depends on how far apart the two are.
+//! Rotary positions (Su and others, 2021): pairs of a head's numbers turned by an angle that grows
+//! with the position, so that a product of query and key depends on how far apart the two are.
 //!
-//! The pairs are (i, i + d / 2), as in GPT-NeoX and Llama ("rotate_half"). Frequencies and angles are rounded to f32
-//! where the transformers library rounds them, because that is what models were trained with; powers, cosines and sines
-//! are our own functions in f64. So the tables have the same bits on every machine.
+//! The pairs are (i, i + d / 2), as in GPT-NeoX and Llama ("rotate_half"). Frequencies and angles
+//! are rounded to f32 where the transformers library rounds them, because that is what models were
+//! trained with; powers, cosines and sines are our own functions in f64. So the tables have the
+//! same bits on every machine.
 
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use elinvar_ops::Backend;
@@ -52,8 +53,8 @@ pub struct RotaryTable<B: Backend> {
 }
 
 impl Rotary {
-    /// For the first `size` numbers of a head (an even number; usually all of them) and this base ("theta"): pair i
-    /// turns by base^(-2 i / size) per position.
+    /// For the first `size` numbers of a head (an even number; usually all of them) and this base
+    /// ("theta"): pair i turns by base^(-2 i / size) per position.
     ///
     /// # Errors
     /// `InvalidArgument` if the size is odd, or the base or a factor not positive; `OutOfMemory`.
@@ -118,8 +119,8 @@ fn positive(what: &str, value: f64) -> Result<()> {
     }
 }
 
-/// A frequency after scaling. In f32, step by step as transformers does it: at position 10^4 one more rounding of a
-/// frequency moves a cosine by 10^-4.
+/// A frequency after scaling. In f32, step by step as transformers does it: at position 10^4 one
+/// more rounding of a frequency moves a cosine by 10^-4.
 fn scaled(f: f32, scaling: RotaryScaling) -> f32 {
     match scaling {
         RotaryScaling::None => f,

@@ -1,4 +1,5 @@
-//! Transformer layers and stacks of them (Vaswani and others, 2017), with PyTorch's names, defaults and order of norms.
+//! Transformer layers and stacks of them (Vaswani and others, 2017), with PyTorch's names, defaults
+//! and order of norms.
 
 use super::{AttentionMasks, Dropout, LayerNorm, Linear, MultiheadAttention, MultiheadAttentionOptions};
 use crate::{Layer, Module};
@@ -112,7 +113,8 @@ impl TransformerOptions {
     /// A layer of an encoder, of f32.
     ///
     /// # Panics
-    /// If the features do not divide among the heads, the dropout is no probability, or memory is exhausted.
+    /// If the features do not divide among the heads, the dropout is no probability, or memory is
+    /// exhausted.
     #[track_caller]
     pub fn encoder_layer<B: Backend>(
         &self,
@@ -156,8 +158,9 @@ impl TransformerOptions {
             options: self.clone(),
         }
     }
-    /// So many layers, and a norm behind the last if `norm` (usual with [`TransformerOptions::norm_first`]). Unlike in
-    /// PyTorch, where all are copies of one, each starts with weights of its own.
+    /// So many layers, and a norm behind the last if `norm` (usual with
+    /// [`TransformerOptions::norm_first`]). Unlike in PyTorch, where all are copies of one, each
+    /// starts with weights of its own.
     ///
     /// # Panics
     /// As [`TransformerOptions::encoder_layer`].
@@ -268,7 +271,8 @@ impl<B: Backend> Layer<B> for TransformerEncoderLayer<B> {
     }
 }
 
-/// Attention of tokens to each other, then to a memory (what an encoder made), then a feed-forward block.
+/// Attention of tokens to each other, then to a memory (what an encoder made), then a feed-forward
+/// block.
 ///
 /// tgt: [t, b, features]   memory: [s, b, features]   y: as tgt; the batch first if `batch_first`
 #[derive(Debug, Module)]

@@ -51,7 +51,8 @@ impl Map<3> for Gaussian {
         let (d, v) = (x - t, self.at_least_eps(v));
         L::lit(0.5) * (v.log() + d * d / v) + L::lit(self.rest)
     }
-    /// As in PyTorch, eps bounds the variance and not its gradient, which so leads out of there again.
+    /// As in PyTorch, eps bounds the variance and not its gradient, which so leads out of there
+    /// again.
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, [x, t, v]: [L; 3], _: L, g: L) -> L {
         let v = self.at_least_eps(v);
@@ -65,8 +66,9 @@ impl Map<3> for Gaussian {
 }
 elinvar_ops::compile_map! { 3 Gaussian; }
 
-/// The negative log-likelihood of a target under a normal distribution of mean x and this variance (at least `eps`):
-/// (log variance + (x - target)^2 / variance) / 2, and with `full` + log(2 pi) / 2.
+/// The negative log-likelihood of a target under a normal distribution of mean x and this variance
+/// (at least `eps`): (log variance + (x - target)^2 / variance) / 2, and with `full` +
+/// log(2 pi) / 2.
 ///
 /// # Panics
 /// If shapes or dtypes do not fit, or memory is exhausted.
@@ -114,8 +116,9 @@ impl Map<2> for Poisson {
 }
 elinvar_ops::compile_map! { 2 Poisson; }
 
-/// The negative log-likelihood of a count under a Poisson distribution of rate exp(x), or of rate x if not `log_input`;
-/// with `full` including Stirling's approximation of log(target!), which does not depend on x.
+/// The negative log-likelihood of a count under a Poisson distribution of rate exp(x), or of rate x
+/// if not `log_input`; with `full` including Stirling's approximation of log(target!), which does
+/// not depend on x.
 ///
 /// # Panics
 /// If shapes or dtypes do not fit, or memory is exhausted.
@@ -147,8 +150,8 @@ impl Map<3> for Ranking {
 }
 elinvar_ops::compile_map! { 3 Ranking; }
 
-/// By how much x is not above y (where target is 1) or not below it (where it is -1), plus a margin:
-/// max(0, -target * (x - y) + margin).
+/// By how much x is not above y (where target is 1) or not below it (where it is -1), plus a
+/// margin: max(0, -target * (x - y) + margin).
 ///
 /// # Panics
 /// If shapes or dtypes do not fit, or memory is exhausted.
@@ -212,8 +215,8 @@ impl Map<2> for Cosine {
 }
 elinvar_ops::compile_map! { 2 Cosine; }
 
-/// With c the cosine of the angle of x and y over their last axis: 1 - c where the target is 1, max(0, c - margin) where
-/// it is -1.
+/// With c the cosine of the angle of x and y over their last axis: 1 - c where the target is 1,
+/// max(0, c - margin) where it is -1.
 ///
 /// x, y: [.., d]   target: [..]
 ///
@@ -254,8 +257,9 @@ impl Map<3> for Margin {
 }
 elinvar_ops::compile_map! { 3 Margin; }
 
-/// By how much the score of the target's class is not a margin above each other one's, to the power of `p`, averaged
-/// over all classes: sum over i != t of max(0, margin - x\[t\] + x\[i\])^p / c, times `weight[t]`.
+/// By how much the score of the target's class is not a margin above each other one's, to the power
+/// of `p`, averaged over all classes: sum over i != t of max(0, margin - x\[t\] + x\[i\])^p / c,
+/// times `weight[t]`.
 ///
 /// x: [n, c]   target: \[n\] of i64   weight: \[c\]
 ///
@@ -295,8 +299,8 @@ pub fn multi_margin_loss<B: Backend>(
     widen([x], |[x]| run(x)).or_fail()
 }
 
-/// The binary cross entropy of each class by itself, from logits, averaged over the last axis: for samples that can
-/// have several labels.
+/// The binary cross entropy of each class by itself, from logits, averaged over the last axis: for
+/// samples that can have several labels.
 ///
 /// x, target: [.., c]   weight: \[c\]
 ///

@@ -2,7 +2,8 @@
 //!
 //! The rarer ones are formulas over a few ops.
 //!
-//! They panic on a programmer's mistake, as the methods of a tensor do; [`elinvar_tensor::try_run`] gives the error.
+//! They panic on a programmer's mistake, as the methods of a tensor do; [`elinvar_tensor::try_run`]
+//! gives the error.
 
 mod formulas;
 
@@ -53,24 +54,28 @@ losses! {
     fn kl_div(target: &Tensor<B>, reduction: Reduction, log_target: bool);
     /// x where target is 1, max(0, margin - x) where it is -1.
     fn hinge_embedding_loss(target: &Tensor<B>, reduction: Reduction, margin: f64);
-    /// The cosine of the angle of x and y along an axis; the product of their norms is at least `eps`.
+    /// The cosine of the angle of x and y along an axis; the product of their norms is at least
+    /// `eps`.
     fn cosine_similarity(y: &Tensor<B>, dim: isize, eps: f64);
-    /// max(0, margin + d(x, positive) - d(x, negative)) over the last axis, with d the `p`-norm of the difference + eps.
-    /// With `swap` the negative's distance is that to the positive where this is less.
+    /// max(0, margin + d(x, positive) - d(x, negative)) over the last axis, with d the `p`-norm of
+    /// the difference + eps. With `swap` the negative's distance is that to the positive where this
+    /// is less.
     fn triplet_margin_loss(
         positive: &Tensor<B>, negative: &Tensor<B>, margin: f64, p: f64, eps: f64, swap: bool, reduction: Reduction
     );
-    /// The negative log-likelihood of label sequences, summed over all ways to lay them out in time.
+    /// The negative log-likelihood of label sequences, summed over all ways to lay them out in
+    /// time.
     ///
-    /// x: [t, n, c] log-probabilities   targets: [n, s] of i64   input_lengths, target_lengths: \[n\] of i64
+    /// x: [t, n, c] log-probabilities   targets: [n, s] of i64
+    /// input_lengths, target_lengths: \[n\] of i64
     fn ctc_loss(
         targets: &Tensor<B>, input_lengths: &Tensor<B>, target_lengths: &Tensor<B>, blank: usize,
         reduction: Reduction, zero_infinity: bool
     );
 }
 
-/// The mean cross entropy of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or probabilities (as x).
-/// [`CrossEntropy`] has settings.
+/// The mean cross entropy of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or
+/// probabilities (as x). [`CrossEntropy`] has settings.
 ///
 /// # Panics
 /// If shapes or dtypes do not fit, a target is no class, or memory is exhausted.
@@ -117,7 +122,8 @@ impl<B: Backend> CrossEntropy<B> {
         self.label_smoothing = part;
         self
     }
-    /// The loss of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or probabilities (as x).
+    /// The loss of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or probabilities
+    /// (as x).
     ///
     /// # Panics
     /// If shapes, dtypes or settings do not fit, a target is no class, or memory is exhausted.

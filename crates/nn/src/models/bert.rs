@@ -1,4 +1,5 @@
-//! BERT's encoder (Devlin and others, 2018), with the names of transformers' `BertModel`; and sentence embeddings of it.
+//! BERT's encoder (Devlin and others, 2018), with the names of transformers' `BertModel`; and
+//! sentence embeddings of it.
 
 use super::hf::{self, Floats};
 use super::source::Source;
@@ -218,13 +219,15 @@ impl<B: Backend> Bert<B> {
     pub fn new(config: BertConfig, g: &mut Generator, device: &B::Device) -> Result<Self> {
         Self::build(config, &mut Source::random(g, device))
     }
-    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model evaluates: `train()` makes it train.
+    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model evaluates:
+    /// `train()` makes it train.
     ///
-    /// Names may begin with `bert.`; then what does not is a head for some task, and left out. A buffer
-    /// `embeddings.position_ids` is ignored, and the pooler may be missing.
+    /// Names may begin with `bert.`; then what does not is a head for some task, and left out. A
+    /// buffer `embeddings.position_ids` is ignored, and the pooler may be missing.
     ///
     /// # Errors
-    /// `Io`, `Format`, `ShapeMismatch`, `DTypeMismatch`, `InvalidArgument`, `Unsupported`, `OutOfMemory`.
+    /// `Io`, `Format`, `ShapeMismatch`, `DTypeMismatch`, `InvalidArgument`, `Unsupported`,
+    /// `OutOfMemory`.
     pub fn from_pretrained(dir: impl AsRef<Path>, device: &B::Device) -> Result<Self> {
         Self::from_pretrained_as(dir, Floats::F32, device)
     }
@@ -297,8 +300,8 @@ impl<B: Backend> Bert<B> {
             .transpose()?;
         Ok(Bert { embeddings, encoder: BertEncoder { layer }, pooler, config })
     }
-    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not there: for
-    /// [`Bert::from_pretrained`], and for transformers as a `BertModel`.
+    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not
+    /// there: for [`Bert::from_pretrained`], and for transformers as a `BertModel`.
     ///
     /// # Errors
     /// `Io` with the path; what the device reports.
@@ -311,11 +314,13 @@ impl<B: Backend> Bert<B> {
     }
     /// The features of every token.
     ///
-    /// ids: [b, t] of i64   token_types: as ids, 0 if not given   mask: [b, t], 0 or false where padding is, of i64 or
+    /// ids: [b, t] of i64   token_types: as ids, 0 if not given
+    /// mask: [b, t], 0 or false where padding is, of i64 or
     /// bool   y: [b, t, hidden_size]
     ///
     /// # Panics
-    /// If there are more tokens than positions, a token is none of the vocabulary, or shapes do not fit.
+    /// If there are more tokens than positions, a token is none of the vocabulary, or shapes do not
+    /// fit.
     #[track_caller]
     pub fn forward(
         &self,
@@ -344,8 +349,8 @@ impl<B: Backend> Bert<B> {
             None => Err(Error::unsupported("bert: this model has no pooler")).or_fail(),
         }
     }
-    /// Sentences as vectors of length 1, in Sentence Transformers' order: the mean over the tokens that are no padding,
-    /// then normalised. How much padding a batch has does not change a bit.
+    /// Sentences as vectors of length 1, in Sentence Transformers' order: the mean over the tokens
+    /// that are no padding, then normalised. How much padding a batch has does not change a bit.
     ///
     /// ids, mask: [b, t]   y: [b, hidden_size]
     ///

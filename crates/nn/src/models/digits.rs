@@ -84,8 +84,8 @@ impl<B: Backend> Layer<B> for DigitsMlp<B> {
 
 /// A small convolutional network for 8 x 8 digits.
 ///
-/// The convolutions have no bias: the norm behind them would take it away again, and its gradient would be nothing but
-/// rounding.
+/// The convolutions have no bias: the norm behind them would take it away again, and its gradient
+/// would be nothing but rounding.
 ///
 /// x: [n, 1, 8, 8]   y: [n, 10] logits
 #[derive(Debug, Module)]
@@ -134,8 +134,8 @@ impl<B: Backend> Layer<B> for DigitsCnn<B> {
     }
 }
 
-/// A small transformer for 8 x 8 digits: the rows of the image are the words of a sentence, which two blocks of attention
-/// read; the mean of the words tells the digit.
+/// A small transformer for 8 x 8 digits: the rows of the image are the words of a sentence, which
+/// two blocks of attention read; the mean of the words tells the digit.
 ///
 /// x: [n, 1, 8, 8]   y: [n, 10] logits
 #[derive(Debug, Module)]

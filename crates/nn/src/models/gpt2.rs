@@ -1,4 +1,5 @@
-//! GPT-2 (Radford and others, 2019), with the names of transformers' `GPT2Model` and `GPT2LMHeadModel`.
+//! GPT-2 (Radford and others, 2019), with the names of transformers' `GPT2Model` and
+//! `GPT2LMHeadModel`.
 
 use super::hf::{self, Floats};
 use super::source::{Source, Start};
@@ -126,7 +127,8 @@ impl Gpt2Config {
     }
 }
 
-/// y[.., o] = sum over i of x[.., i] * weight[i, o], + bias\[o\]: a `Linear` whose weight lies the other way round.
+/// y[.., o] = sum over i of x[.., i] * weight[i, o], + bias\[o\]: a `Linear` whose weight lies the
+/// other way round.
 #[derive(Debug)]
 pub struct Conv1D<B: Backend> {
     /// [in, out]
@@ -251,8 +253,8 @@ pub struct Gpt2<B: Backend> {
 }
 
 impl<B: Backend> Gpt2<B> {
-    /// A model to be trained: weights normal with standard deviation 0.02, those that end a block's addition smaller by
-    /// sqrt(2 n_layer), biases 0.
+    /// A model to be trained: weights normal with standard deviation 0.02, those that end a block's
+    /// addition smaller by sqrt(2 n_layer), biases 0.
     ///
     /// # Errors
     /// `InvalidArgument`, `Unsupported` if the config makes no sense or is not implemented.
@@ -262,12 +264,15 @@ impl<B: Backend> Gpt2<B> {
     pub fn new(config: Gpt2Config, g: &mut Generator, device: &B::Device) -> Result<Self> {
         Self::build(config, &mut Source::random(g, device))
     }
-    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model evaluates: `train()` makes it train.
+    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model evaluates:
+    /// `train()` makes it train.
     ///
-    /// Names may begin with `transformer.`; the buffers `attn.bias` and `attn.masked_bias` of old files are ignored.
+    /// Names may begin with `transformer.`; the buffers `attn.bias` and `attn.masked_bias` of old
+    /// files are ignored.
     ///
     /// # Errors
-    /// `Io`, `Format`, `ShapeMismatch`, `DTypeMismatch`, `InvalidArgument`, `Unsupported`, `OutOfMemory`.
+    /// `Io`, `Format`, `ShapeMismatch`, `DTypeMismatch`, `InvalidArgument`, `Unsupported`,
+    /// `OutOfMemory`.
     pub fn from_pretrained(dir: impl AsRef<Path>, device: &B::Device) -> Result<Self> {
         Self::from_pretrained_as(dir, Floats::F32, device)
     }
@@ -326,8 +331,8 @@ impl<B: Backend> Gpt2<B> {
         let lm_head = untied.then(|| s.linear("lm_head", [e, config.vocab_size], false, std)).transpose()?;
         Ok(Gpt2 { wte, wpe, drop, h, ln_f, lm_head, config })
     }
-    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not there: for
-    /// [`Gpt2::from_pretrained`], and for transformers as a `GPT2LMHeadModel`.
+    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not
+    /// there: for [`Gpt2::from_pretrained`], and for transformers as a `GPT2LMHeadModel`.
     ///
     /// # Errors
     /// `Io` with the path; what the device reports.

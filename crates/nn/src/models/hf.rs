@@ -1,7 +1,9 @@
-//! Models as Hugging Face's transformers saves them: a directory with `config.json` and `model.safetensors`.
+//! Models as Hugging Face's transformers saves them: a directory with `config.json` and
+//! `model.safetensors`.
 //!
-//! Nothing is allocated on the word of a config: each weight that a model wants is first found in the file and its shape
-//! compared, so a config that speaks of 10^12 weights fails at the first name.
+//! Nothing is allocated on the word of a config: each weight that a model wants is first found in
+//! the file and its shape compared, so a config that speaks of 10^12 weights fails at the first
+//! name.
 
 use super::source::Source;
 use crate::layers::MlpActivation;
@@ -41,8 +43,8 @@ pub fn model_type(dir: impl AsRef<Path>) -> Result<String> {
         .map_err(|e| e.at(path.display()))
 }
 
-/// A model of this kind from a directory. `names` gives the weights of the file the names that `build` asks for; those of
-/// `unused` may be left over. The model evaluates.
+/// A model of this kind from a directory. `names` gives the weights of the file the names that
+/// `build` asks for; those of `unused` may be left over. The model evaluates.
 ///
 /// # Errors
 /// Those of [`config`], [`weights`], `names` and `build`; `Format` if a weight is left over.
@@ -69,10 +71,12 @@ pub(super) fn load<B: Backend, C: DeserializeOwned, M: Module<B>>(
     Ok(model)
 }
 
-/// Reads `config.json` of a directory, of a model of this kind; fields that nobody asks for are ignored.
+/// Reads `config.json` of a directory, of a model of this kind; fields that nobody asks for are
+/// ignored.
 ///
 /// # Errors
-/// `Io` if it cannot be read; `Format` if it is damaged, lacks a field, or is of another kind of model.
+/// `Io` if it cannot be read; `Format` if it is damaged, lacks a field, or is of another kind of
+/// model.
 fn config<C: DeserializeOwned>(dir: &Path, wanted: &str) -> Result<C> {
     let path = dir.join("config.json");
     let read = || {
@@ -108,8 +112,8 @@ fn damaged(e: serde_json::Error) -> Error {
     Error::format(e.to_string())
 }
 
-/// Reads the weights of a directory, from one file or from several with an index, with today's names: gamma and beta of
-/// old checkpoints are weight and bias.
+/// Reads the weights of a directory, from one file or from several with an index, with today's
+/// names: gamma and beta of old checkpoints are weight and bias.
 ///
 /// # Errors
 /// `Io`, `Format`, `Unsupported`, `OutOfMemory` with the path in the sentence.
@@ -131,8 +135,8 @@ fn weights(dir: &Path) -> Result<StateDict> {
     Ok(tensors)
 }
 
-/// Writes `config.json` and `model.safetensors` of a model, so that transformers reads them as its `class`. Weights whose
-/// names do not begin like one of `bare` get the prefix.
+/// Writes `config.json` and `model.safetensors` of a model, so that transformers reads them as its
+/// `class`. Weights whose names do not begin like one of `bare` get the prefix.
 ///
 /// # Errors
 /// `Io` with the path.
@@ -160,7 +164,8 @@ pub(super) fn save<B: Backend>(
     elinvar_io::atomic_write(dir.join("config.json"), |w| Ok(writeln!(w, "{json:#}")?))
 }
 
-/// The names without this prefix, if the weight `probe` has it. Names that have it not (those of a head) stay.
+/// The names without this prefix, if the weight `probe` has it. Names that have it not
+/// (those of a head) stay.
 pub(super) fn without_prefix(tensors: StateDict, prefix: &str, probe: &str) -> StateDict {
     if !tensors.contains_key(&format!("{prefix}{probe}")) {
         return tensors;

@@ -86,8 +86,8 @@ impl Default for LeNetOptions {
     }
 }
 
-/// Two convolutions with tanh and average pools, and three linear layers. As usual today the second convolution sees
-/// all channels of the first, the pools have no weights, and the output is logits.
+/// Two convolutions with tanh and average pools, and three linear layers. As usual today the second
+/// convolution sees all channels of the first, the pools have no weights, and the output is logits.
 ///
 /// x: [n, inputs, side, side]   y: [n, classes] logits
 #[derive(Debug, Module)]

@@ -1,4 +1,5 @@
-//! Llama (Touvron and others, 2023) and models of its build, with the names of transformers' `LlamaForCausalLM`.
+//! Llama (Touvron and others, 2023) and models of its build, with the names of transformers'
+//! `LlamaForCausalLM`.
 
 use super::hf::{self, Floats};
 use super::source::Source;
@@ -55,7 +56,8 @@ pub struct LlamaConfig {
     pub tie_word_embeddings: bool,
 }
 
-/// config.json as it stands: rope_theta and rope_scaling by themselves (transformers before 5), or rope_parameters.
+/// config.json as it stands: rope_theta and rope_scaling by themselves (transformers before 5), or
+/// rope_parameters.
 #[derive(Serialize, Deserialize)]
 struct Json {
     vocab_size: usize,
@@ -334,10 +336,12 @@ impl<B: Backend> Llama<B> {
     pub fn new(config: LlamaConfig, g: &mut Generator, device: &B::Device) -> Result<Self> {
         Self::build(config, &mut Source::random(g, device))
     }
-    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model evaluates: `train()` makes it train.
+    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model evaluates:
+    /// `train()` makes it train.
     ///
     /// # Errors
-    /// `Io`, `Format`, `ShapeMismatch`, `DTypeMismatch`, `InvalidArgument`, `Unsupported`, `OutOfMemory`.
+    /// `Io`, `Format`, `ShapeMismatch`, `DTypeMismatch`, `InvalidArgument`, `Unsupported`,
+    /// `OutOfMemory`.
     pub fn from_pretrained(dir: impl AsRef<Path>, device: &B::Device) -> Result<Self> {
         Self::from_pretrained_as(dir, Floats::F32, device)
     }
@@ -393,8 +397,8 @@ impl<B: Backend> Llama<B> {
         let rotary = Rotary::new(config.head_dim, config.rope_theta, config.rope_scaling)?;
         Ok(Llama { model: LlamaModel { embed_tokens, layers, norm }, lm_head, rotary, config })
     }
-    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not there: for
-    /// [`Llama::from_pretrained`], and for transformers as a `LlamaForCausalLM`.
+    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not
+    /// there: for [`Llama::from_pretrained`], and for transformers as a `LlamaForCausalLM`.
     ///
     /// # Errors
     /// `Io` with the path; what the device reports.
@@ -405,7 +409,8 @@ impl<B: Backend> Llama<B> {
     pub fn config(&self) -> &LlamaConfig {
         &self.config
     }
-    /// What the last norm gives: [b, t, hidden_size]. With a cache, of tokens that follow those in it.
+    /// What the last norm gives: [b, t, hidden_size]. With a cache, of tokens that follow those in
+    /// it.
     ///
     /// # Panics
     /// If a token is none of the vocabulary.

@@ -81,7 +81,8 @@ mod tests {
         assert_eq!(m.num_parameters(), 3 * 5 + 5 + 5 * 2 + 2);
         let names: Vec<String> = m.named_parameters().into_iter().map(|(n, _)| n).collect();
         assert_eq!(names, ["layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"]);
-        // In training, dropout zeroes about half of the hidden numbers; in evaluation it passes them on.
+        // In training, dropout zeroes about half of the hidden numbers; in evaluation it passes
+        // them on.
         let m = Mlp::<Reference>::new(&[1, 1000, 1], g, &d).unwrap().dropout(0.5, g);
         let one = Tensor::ones([1, 1], DType::F32, &d);
         let trained = m.forward(&one).item();

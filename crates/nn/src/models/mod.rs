@@ -32,8 +32,8 @@ use elinvar_tensor::Tensor;
 /// How many tokens of each sequence there are.
 ///
 /// # Errors
-/// `ShapeMismatch`, `DTypeMismatch` if they are not [b, t] of i64; `InvalidArgument` if there are none, or with the
-/// `past` ones more than `positions`.
+/// `ShapeMismatch`, `DTypeMismatch` if they are not [b, t] of i64; `InvalidArgument` if there are
+/// none, or with the `past` ones more than `positions`.
 fn tokens<B: Backend>(model: &str, ids: &Tensor<B>, past: usize, positions: Option<usize>) -> Result<usize> {
     let &[_, t] = ids.dims() else {
         return Err(Error::shape(format!("{model}: tokens of shape {}; they should be [b, t]", ids.shape())));

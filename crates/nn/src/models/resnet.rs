@@ -1,4 +1,5 @@
-//! Residual networks (He and others, 2015), with torchvision's names of weights, so that its checkpoints load.
+//! Residual networks (He and others, 2015), with torchvision's names of weights, so that its
+//! checkpoints load.
 
 use crate::init::{self, Fan, Gain};
 use crate::layers::{AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Conv2dOptions, Linear, MaxPool2d};
@@ -45,8 +46,8 @@ impl ResNetOptions {
     pub fn resnet34() -> Self {
         Self::basic([3, 4, 6, 3])
     }
-    /// 50 layers: 25.6 million weights with 1000 classes. As in torchvision, the 3 x 3 convolution of a block has its
-    /// stride, which the paper gave to the first one.
+    /// 50 layers: 25.6 million weights with 1000 classes. As in torchvision, the 3 x 3 convolution
+    /// of a block has its stride, which the paper gave to the first one.
     pub fn resnet50() -> Self {
         Self::bottleneck([3, 4, 6, 3])
     }
@@ -76,15 +77,15 @@ impl ResNetOptions {
         self.classes = classes;
         self
     }
-    /// For images of 32 x 32 or so: the first convolution is one of 3 x 3 with stride 1, and no pool follows it. At first
-    /// not.
+    /// For images of 32 x 32 or so: the first convolution is one of 3 x 3 with stride 1, and no
+    /// pool follows it. At first not.
     #[must_use]
     pub fn small_images(mut self, yes: bool) -> Self {
         self.small_images = yes;
         self
     }
-    /// A network of f32 with these settings, with weights by `g`: convolutions normal by the outputs (He), the last
-    /// layer uniform, norms 1 and 0.
+    /// A network of f32 with these settings, with weights by `g`: convolutions normal by the
+    /// outputs (He), the last layer uniform, norms 1 and 0.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -118,8 +119,8 @@ impl ResNetOptions {
     }
 }
 
-/// A convolution of this many taps that keeps the image's size but for its stride, without a bias: the norm behind it
-/// would take that away again.
+/// A convolution of this many taps that keeps the image's size but for its stride, without a bias:
+/// the norm behind it would take that away again.
 #[track_caller]
 fn convolution<B: Backend>(
     kernel: usize,

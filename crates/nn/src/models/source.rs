@@ -1,4 +1,5 @@
-//! Where a model's weights come from: random numbers, or a file. An architecture is written once, over a [`Source`].
+//! Where a model's weights come from: random numbers, or a file. An architecture is written once,
+//! over a [`Source`].
 
 use super::hf::{self, Floats};
 use crate::layers::{Embedding, LayerNorm, Linear, RMSNorm};
@@ -51,7 +52,8 @@ impl<'a, B: Backend> Source<'a, B> {
     /// A weight.
     ///
     /// # Errors
-    /// `Format` if the file lacks it; `ShapeMismatch`; `DTypeMismatch` if it is not of floats; `OutOfMemory`.
+    /// `Format` if the file lacks it; `ShapeMismatch`; `DTypeMismatch` if it is not of floats;
+    /// `OutOfMemory`.
     pub fn weight(&mut self, name: &str, shape: &[usize], start: Start) -> Result<Param<B>> {
         let Some((tensors, dtype)) = &mut self.file else {
             return Ok(Param::new(match start {

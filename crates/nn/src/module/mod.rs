@@ -1,14 +1,15 @@
 //! `Module`: a thing with named parameters, buffers and a mode, which a walk finds.
 //!
-//! There is one method to implement, [`Module::visit`], and `#[derive(Module)]` writes it: it walks over the fields.
-//! Everything else (state dicts, freezing, the summary) is a walk that somebody takes.
+//! There is one method to implement, [`Module::visit`], and `#[derive(Module)]` writes it: it walks
+//! over the fields. Everything else (state dicts, freezing, the summary) is a walk that somebody
+//! takes.
 //!
-//! What can change (weights, running statistics, the mode) lives in cells, so every walk goes over `&self`, a
-//! parameter can be shared by two layers (tied weights), and `forward(&self)` can keep statistics. The names are
-//! those of PyTorch: `encoder.layers.0.weight`.
+//! What can change (weights, running statistics, the mode) lives in cells, so every walk goes over
+//! `&self`, a parameter can be shared by two layers (tied weights), and `forward(&self)` can keep
+//! statistics. The names are those of PyTorch: `encoder.layers.0.weight`.
 //!
-//! A field of a type that is no module is a compile error, so nothing is forgotten in silence. A bare tensor belongs
-//! into a [`Buffer`] or a [`Param`]:
+//! A field of a type that is no module is a compile error, so nothing is forgotten in silence. A
+//! bare tensor belongs into a [`Buffer`] or a [`Param`]:
 //! ```
 //! # use elinvar_nn::{Backend, Buffer, Module};
 //! #[derive(Module)]
@@ -43,8 +44,8 @@ use elinvar_core::{DType, Result};
 use elinvar_ops::Backend;
 use std::fmt::Display;
 
-/// Something that has parameters, buffers, a mode, or parts that have: a layer, a network, a list of layers; or a
-/// plain value that has none of these.
+/// Something that has parameters, buffers, a mode, or parts that have: a layer, a network, a list
+/// of layers; or a plain value that has none of these.
 pub trait Module<B: Backend>: Send + Sync {
     /// Shows this module's parts to `visit`, under this name. Written by `#[derive(Module)]`.
     fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>);
@@ -67,29 +68,32 @@ pub trait Module<B: Backend>: Send + Sync {
     fn num_parameters(&self) -> usize {
         self.parameters().iter().map(|p| p.get().numel()).sum()
     }
-    /// All parameters and buffers on the host, by PyTorch's names and in its layouts. Waits for the device.
+    /// All parameters and buffers on the host, by PyTorch's names and in its layouts. Waits for the
+    /// device.
     ///
     /// # Errors
     /// `InvalidArgument` if two have the same name; what the device reports.
     fn state_dict(&self) -> Result<StateDict> {
         state::save(&self.leaves())
     }
-    /// Takes parameters and buffers from a state dict. Everything is checked, and moved to the device, before the
-    /// first one changes: after an error the module is as it was.
+    /// Takes parameters and buffers from a state dict. Everything is checked, and moved to the
+    /// device, before the first one changes: after an error the module is as it was.
     ///
     /// A shared parameter is not missing as long as one of its names is there.
     ///
     /// # Errors
-    /// `ShapeMismatch` or `DTypeMismatch` with the name; `InvalidArgument` if the names of a shared parameter have
-    /// different values, or, if strict, with the names that are missing and unexpected; `OutOfMemory`.
+    /// `ShapeMismatch` or `DTypeMismatch` with the name; `InvalidArgument` if the names of a shared
+    /// parameter have different values, or, if strict, with the names that are missing and
+    /// unexpected; `OutOfMemory`.
     fn load_state_dict(&self, from: &StateDict, strict: Strict) -> Result<LoadReport> {
         state::load(&self.leaves(), from, strict, false)
     }
-    /// As [`Module::load_state_dict`], but floats of another dtype are converted to that of the module, rounded once: a
-    /// checkpoint of f16 for a model of f32, say.
+    /// As [`Module::load_state_dict`], but floats of another dtype are converted to that of the
+    /// module, rounded once: a checkpoint of f16 for a model of f32, say.
     ///
     /// # Errors
-    /// As [`Module::load_state_dict`]; `DTypeMismatch` if one side is of floats and the other is not.
+    /// As [`Module::load_state_dict`]; `DTypeMismatch` if one side is of floats and the other is
+    /// not.
     fn load_state_dict_cast(&self, from: &StateDict, strict: Strict) -> Result<LoadReport> {
         state::load(&self.leaves(), from, strict, true)
     }
@@ -109,7 +113,8 @@ pub trait Module<B: Backend>: Send + Sync {
     fn unfreeze(&self) {
         self.parameters().iter().for_each(|p| p.unfreeze());
     }
-    /// Makes the parameters constants for one of whose names `which` is true: all but the last layer, say.
+    /// Makes the parameters constants for one of whose names `which` is true: all but the last
+    /// layer, say.
     fn freeze_where(&self, which: &dyn Fn(&str) -> bool) {
         self.leaves().params.iter().filter(|(name, _)| which(name)).for_each(|(_, p)| p.freeze());
     }
@@ -117,7 +122,8 @@ pub trait Module<B: Backend>: Send + Sync {
     fn unfreeze_where(&self, which: &dyn Fn(&str) -> bool) {
         self.leaves().params.iter().filter(|(name, _)| which(name)).for_each(|(_, p)| p.unfreeze());
     }
-    /// The module itself and the modules inside of it, outer ones first, with their numbers of weights.
+    /// The module itself and the modules inside of it, outer ones first, with their numbers of
+    /// weights.
     fn parts(&self) -> Vec<Part> {
         let mut parts = parts::Parts::default();
         self.visit("", &mut Visit::new(&mut |name, seen| parts.take(name, seen)));
@@ -133,13 +139,16 @@ pub trait Module<B: Backend>: Send + Sync {
     /// Makes all parameters and all buffers of floats another float dtype.
     ///
     /// # Errors
-    /// `DTypeMismatch` if `dtype` is not of floats; `OutOfMemory`, after which some may be converted and others not.
+    /// `DTypeMismatch` if `dtype` is not of floats; `OutOfMemory`, after which some may be
+    /// converted and others not.
     fn to_dtype(&self, dtype: DType) -> Result<()> {
         state::to_dtype(&self.leaves(), dtype)
     }
-    /// Has the device keep, beside the weights of linear layers and of convolutions of one group, copies in the order in which
-    /// products read them ([`Tensor::prepack`](elinvar_tensor::Tensor::prepack)): for inference. No bit of any result changes; a
-    /// step of an optimiser drops the copies of what it changes. Gives the number of weights that have one now.
+    /// Has the device keep, beside the weights of linear layers and of convolutions of one group,
+    /// copies in the order in which products read them
+    /// ([`Tensor::prepack`](elinvar_tensor::Tensor::prepack)): for inference. No bit of any result
+    /// changes; a step of an optimiser drops the copies of what it changes. Gives the number of
+    /// weights that have one now.
     ///
     /// # Errors
     /// `OutOfMemory`, after which some weights may have their copies and others not.
@@ -180,7 +189,8 @@ pub enum Seen<'a, 'k, B: Backend> {
     End,
     /// A parameter.
     Param(&'a Param<B>),
-    /// A parameter that was met, or will be, and that a layer multiplies by as it is, \[in, out\], or turned if that is said.
+    /// A parameter that was met, or will be, and that a layer multiplies by as it is, \[in, out\],
+    /// or turned if that is said.
     Factor(&'a Param<B>, bool),
     /// A buffer.
     Buffer(&'a Buffer<B>),
@@ -213,8 +223,8 @@ impl<'a, 'v, B: Backend> Visit<'a, 'v, B> {
     pub fn param(&mut self, name: &str, p: &'a Param<B>) {
         self.under(name, |v| (v.see)(&v.path, Seen::Param(p)));
     }
-    /// A layer multiplies by this parameter \[in, out\], or, if `turned`, \[out, in\] or [out, in, kernel..]. It is visited as a
-    /// parameter besides.
+    /// A layer multiplies by this parameter \[in, out\], or, if `turned`, \[out, in\] or
+    /// [out, in, kernel..]. It is visited as a parameter besides.
     pub fn factor(&mut self, p: &'a Param<B>, turned: bool) {
         (self.see)(&self.path, Seen::Factor(p, turned));
     }

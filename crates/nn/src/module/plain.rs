@@ -1,7 +1,9 @@
-//! Modules made of modules (lists, options, boxes, tuples), and plain values, which hold nothing that is visited.
+//! Modules made of modules (lists, options, boxes, tuples), and plain values, which hold nothing
+//! that is visited.
 //!
-//! A `Generator` or a bare `Tensor` is deliberately no module: as a field it would be forgotten by state dicts and
-//! `to_device`. They belong into a [`crate::RandomState`], a [`crate::Buffer`] or a [`crate::Param`].
+//! A `Generator` or a bare `Tensor` is deliberately no module: as a field it would be forgotten by
+//! state dicts and `to_device`. They belong into a [`crate::RandomState`], a [`crate::Buffer`] or a
+//! [`crate::Param`].
 
 use super::{Module, Visit};
 use elinvar_core::{DType, Shape};

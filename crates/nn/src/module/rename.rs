@@ -1,4 +1,5 @@
-//! Other names for a state dict: a checkpoint of a whole network for one of its parts, say, or the other way round.
+//! Other names for a state dict: a checkpoint of a whole network for one of its parts, say, or the
+//! other way round.
 
 use super::StateDict;
 use elinvar_core::{Error, Result};

@@ -1,7 +1,7 @@
 //! State dicts: out of a module, and into one.
 //!
-//! How it can be wrong: a load that stops half-way. So everything is checked and uploaded first; after that only
-//! cells are written, which cannot fail.
+//! How it can be wrong: a load that stops half-way. So everything is checked and uploaded first;
+//! after that only cells are written, which cannot fail.
 
 use super::Leaves;
 use crate::param::same_kind;

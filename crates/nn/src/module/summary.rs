@@ -14,7 +14,8 @@ struct Row {
     depth: usize,
     name: String,
     shown: String,
-    /// Weights that are this module's own, not those of its parts; a shared one counts in each place.
+    /// Weights that are this module's own, not those of its parts; a shared one counts in each
+    /// place.
     weights: usize,
     /// Does it hold anything: weights, buffers, parts?
     is_empty: bool,

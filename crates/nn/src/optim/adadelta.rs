@@ -1,4 +1,5 @@
-//! `Adadelta`: steps as large as those before, scaled by a running average of the gradient's square.
+//! `Adadelta`: steps as large as those before, scaled by a running average of the gradient's
+//! square.
 
 use super::rule::setters;
 use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
@@ -8,8 +9,8 @@ use elinvar_ops::lane::Lane;
 
 /// Adadelta.
 ///
-/// v = rho * v + (1 - rho) * g^2, d = sqrt(u + eps) / sqrt(v + eps) * g, u = rho * u + (1 - rho) * d^2, and the parameter
-/// goes down lr * d. A learning rate of 1 is what its authors meant.
+/// v = rho * v + (1 - rho) * g^2, d = sqrt(u + eps) / sqrt(v + eps) * g, u = rho * u + (1 - rho) *
+/// d^2, and the parameter goes down lr * d. A learning rate of 1 is what its authors meant.
 pub type Adadelta<B> = Descent<B, AdadeltaRule>;
 
 /// The settings of [`Adadelta`].

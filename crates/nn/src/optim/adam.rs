@@ -9,10 +9,12 @@ use elinvar_ops::lane::Lane;
 /// Adam: weight decay is added to the gradient.
 ///
 /// m = b1 * m + (1 - b1) * g, v = b2 * v + (1 - b2) * g^2, and in step t the parameter goes down
-/// lr * (m / (1 - b1^t)) / (sqrt(v) / sqrt(1 - b2^t) + eps); with `amsgrad`, v in that line is the largest so far. It is computed with
-/// both corrections outside of the fraction, as Kingma and Ba, "Adam" (2015), propose at the end of section 2: one division less.
+/// lr * (m / (1 - b1^t)) / (sqrt(v) / sqrt(1 - b2^t) + eps); with `amsgrad`, v in that line is the
+/// largest so far. It is computed with both corrections outside of the fraction, as Kingma and Ba,
+/// "Adam" (2015), propose at the end of section 2: one division less.
 pub type Adam<B> = Descent<B, AdamRule<false>>;
-/// AdamW: as [`Adam`], but weight decay (0.01 at first) shrinks the parameter, apart from the gradient.
+/// AdamW: as [`Adam`], but weight decay (0.01 at first) shrinks the parameter, apart from the
+/// gradient.
 pub type AdamW<B> = Descent<B, AdamRule<true>>;
 
 /// The settings of [`Adam`] (`DECOUPLED` false) and [`AdamW`] (true).

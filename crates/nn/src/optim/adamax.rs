@@ -26,7 +26,8 @@ impl Default for AdamaxRule {
 }
 
 setters! { AdamaxRule:
-    /// How much of the average and of the maximum stays in each step, each in 0..1: (0.9, 0.999) at first.
+    /// How much of the average and of the maximum stays in each step, each in 0..1: (0.9, 0.999) at
+    /// first.
     betas: ();
     /// Keeps the division from blowing up where gradients vanish: 1e-8 at first.
     eps: f64;

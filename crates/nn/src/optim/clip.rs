@@ -1,7 +1,8 @@
 //! Clipping: gradients that are too large are made smaller.
 //!
-//! The norm of all gradients is computed on their device and stays there, so that nothing waits for it. It is taken over
-//! the parameters in the order of their names in the module, which does not depend on how a run came to its weights.
+//! The norm of all gradients is computed on their device and stays there, so that nothing waits for
+//! it. It is taken over the parameters in the order of their names in the module, which does not
+//! depend on how a run came to its weights.
 
 use crate::Module;
 use elinvar_core::{DType, Error, Result};
@@ -74,7 +75,8 @@ fn with_gradients<B: Backend>(
     values.filter_map(|x| gradients.get(&x).cloned().map(|g| (x, g))).collect()
 }
 
-/// The norm of these gradients as if they were one, in the widest type in which one of them is computed. f32 0 of none.
+/// The norm of these gradients as if they were one, in the widest type in which one of them is
+/// computed. f32 0 of none.
 fn total<B: Backend>(all: &[(Tensor<B>, Tensor<B>)], norm_type: NormType) -> Result<Option<Array<B>>> {
     let p = norm_type.power();
     if p.is_nan() || p <= 0.0 {
@@ -108,8 +110,8 @@ fn or_zero<B: Backend>(
 /// The norm of a module's gradients as if they were one vector. Does not wait for the device.
 ///
 /// # Errors
-/// `InvalidArgument` if p is not above 0; `Autograd` if no parameter has a gradient here; `DeviceMismatch` if they
-/// live on several devices; `OutOfMemory`.
+/// `InvalidArgument` if p is not above 0; `Autograd` if no parameter has a gradient here;
+/// `DeviceMismatch` if they live on several devices; `OutOfMemory`.
 pub fn get_total_norm<B: Backend>(
     module: &dyn Module<B>,
     gradients: &Gradients<B>,
@@ -119,8 +121,8 @@ pub fn get_total_norm<B: Backend>(
     or_zero(total(&all, norm_type)?, &all, "get_total_norm")
 }
 
-/// Scales a module's gradients so that their norm as one vector is `max_norm` at most, and gives the norm before. Does not
-/// wait for the device.
+/// Scales a module's gradients so that their norm as one vector is `max_norm` at most, and gives
+/// the norm before. Does not wait for the device.
 ///
 /// # Errors
 /// As [`clip_grad_norm_with`].
@@ -135,9 +137,9 @@ pub fn clip_grad_norm<B: Backend>(
 /// As [`clip_grad_norm`], with settings.
 ///
 /// # Errors
-/// `InvalidArgument` if `max_norm` is negative or NaN, p is not above 0, or, if that is asked for, the norm is not finite;
-/// `Autograd` if no parameter has a gradient here; `DeviceMismatch` if they live on several devices; `OutOfMemory`. After an
-/// error the gradients are as they were.
+/// `InvalidArgument` if `max_norm` is negative or NaN, p is not above 0, or, if that is asked for,
+/// the norm is not finite; `Autograd` if no parameter has a gradient here; `DeviceMismatch` if they
+/// live on several devices; `OutOfMemory`. After an error the gradients are as they were.
 pub fn clip_grad_norm_with<B: Backend>(
     module: &dyn Module<B>,
     gradients: &mut Gradients<B>,
@@ -172,7 +174,8 @@ pub fn clip_grad_norm_with<B: Backend>(
 /// Brings every element of a module's gradients into -clip_value..=clip_value. NaN stays.
 ///
 /// # Errors
-/// `InvalidArgument` if `clip_value` is negative or NaN; `OutOfMemory`. After an error the gradients are as they were.
+/// `InvalidArgument` if `clip_value` is negative or NaN; `OutOfMemory`. After an error the
+/// gradients are as they were.
 pub fn clip_grad_value<B: Backend>(
     module: &dyn Module<B>,
     gradients: &mut Gradients<B>,

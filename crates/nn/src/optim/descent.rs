@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::RwLockWriteGuard;
 
-/// An optimiser: a rule with its learning rate, weight decay, groups, and what it keeps per parameter.
+/// An optimiser: a rule with its learning rate, weight decay, groups, and what it keeps per
+/// parameter.
 #[derive(Clone, Debug)]
 pub struct Descent<B: Backend, R: Rule> {
     plan: Plan<R>,
@@ -30,9 +31,9 @@ struct Plan<R> {
     rule: R,
 }
 
-/// So many elements make a step together: enough to fill a device, and what a rule makes of them on its way (Muon, of each
-/// matrix another one) is little beside the weights of a model that has more. A few in the tests of this file, so that
-/// they see several batches.
+/// So many elements make a step together: enough to fill a device, and what a rule makes of them on
+/// its way (Muon, of each matrix another one) is little beside the weights of a model that has
+/// more. A few in the tests of this file, so that they see several batches.
 const BATCH: usize = if cfg!(test) { 4 } else { 1 << 24 };
 
 /// Settings of PyTorch's that are about how it computes, or that its schedules keep.
@@ -147,7 +148,8 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         self.plan.maximize = maximize;
         self
     }
-    /// Settings of their own for some parameters. A parameter belongs to the first group that matches.
+    /// Settings of their own for some parameters. A parameter belongs to the first group that
+    /// matches.
     #[must_use]
     pub fn group(mut self, group: Group) -> Self {
         self.groups.push(group);
@@ -157,7 +159,8 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         &mut self.plan.rule
     }
 
-    /// The number of the parameter's group: 0 if it is in none, else one more than its place in `groups`.
+    /// The number of the parameter's group: 0 if it is in none, else one more than its place in
+    /// `groups`.
     fn group_of(&self, name: &str) -> usize {
         self.groups.iter().position(|g| g.has(name)).map_or(0, |i| i + 1)
     }
@@ -176,8 +179,8 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         Ok(all)
     }
 
-    /// What a parameter needs for a step: everything that can fail, but for the step itself. The states that there are
-    /// already are taken out of `kept`, and nothing else of it changes.
+    /// What a parameter needs for a step: everything that can fail, but for the step itself. The
+    /// states that there are already are taken out of `kept`, and nothing else of it changes.
     fn prepare_step<'a>(
         &mut self,
         plan: &Plan<R>,
@@ -293,8 +296,8 @@ struct Rest {
 /// A parameter that nobody else reads meanwhile.
 type Cell<'a, B> = RwLockWriteGuard<'a, Tensor<B>>;
 
-/// Locks parameters: in the order of their addresses, so that no two optimisers wait for each other; one that is
-/// there twice only at its first place.
+/// Locks parameters: in the order of their addresses, so that no two optimisers wait for each
+/// other; one that is there twice only at its first place.
 fn lock<'a, B: Backend>(parameters: &Named<'a, B>) -> Vec<Option<Cell<'a, B>>> {
     let mut order: Vec<usize> = (0..parameters.len()).collect();
     order.sort_by_key(|&i| parameters[i].1.identity());
@@ -438,8 +441,8 @@ impl<B: Backend, R: Rule> Descent<B, R> {
     }
 }
 
-/// A map or a set of what an iterator gives. By way of a list: they sort, and a sort is compiled for each kind of iterator. A program that knows
-/// all optimisers had 97 of them, half a MiB.
+/// A map or a set of what an iterator gives. By way of a list: they sort, and a sort is compiled
+/// for each kind of iterator. A program that knows all optimisers had 97 of them, half a MiB.
 fn sorted<T, C: FromIterator<T>>(all: impl Iterator<Item = T>) -> C {
     all.collect::<Vec<_>>().into_iter().collect()
 }

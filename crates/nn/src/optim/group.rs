@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Parameters that are trained with settings of their own. A parameter belongs to the first group that matches its
-/// name; what a group does not set is as the optimiser has it.
+/// Parameters that are trained with settings of their own. A parameter belongs to the first group
+/// that matches its name; what a group does not set is as the optimiser has it.
 ///
 /// ```
 /// # use elinvar_nn::optim::Group;
@@ -60,8 +60,8 @@ impl Group {
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         self.set("weight_decay", weight_decay)
     }
-    /// Another setting by the name that it has in PyTorch: `eps`, `betas` (a list), `momentum`, ... An optimiser refuses
-    /// to step with a setting that it does not have.
+    /// Another setting by the name that it has in PyTorch: `eps`, `betas` (a list), `momentum`, ...
+    /// An optimiser refuses to step with a setting that it does not have.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.settings.insert(name.to_owned(), value.into());

@@ -22,8 +22,8 @@ impl<B: Backend> Default for Kept<B> {
     }
 }
 
-/// The scalars of one step on the device. Parameters mostly make their steps together, with the same numbers, which
-/// are then uploaded once.
+/// The scalars of one step on the device. Parameters mostly make their steps together, with the
+/// same numbers, which are then uploaded once.
 pub(super) struct Scalars<B: Backend> {
     seen: Vec<(Vec<f64>, DType, B::Device, Vec<Array<B>>)>,
 }

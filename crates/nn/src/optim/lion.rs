@@ -8,9 +8,10 @@ use elinvar_ops::lane::Lane;
 
 /// Lion.
 ///
-/// The parameter goes down lr * sign(b1 * m + (1 - b1) * g), after which m = b2 * m + (1 - b2) * g. Weight decay shrinks the
-/// parameter, apart from the gradient. Every weight moves by lr, so it wants a learning rate 3 to 10 times smaller than
-/// [`super::AdamW`]'s, and as many times more weight decay.
+/// The parameter goes down lr * sign(b1 * m + (1 - b1) * g), after which m = b2 * m + (1 - b2) * g.
+/// Weight decay shrinks the parameter, apart from the gradient. Every weight moves by lr, so it
+/// wants a learning rate 3 to 10 times smaller than [`super::AdamW`]'s, and as many times more
+/// weight decay.
 pub type Lion<B> = Descent<B, LionRule>;
 
 /// The settings of [`Lion`].
@@ -26,7 +27,8 @@ impl Default for LionRule {
 }
 
 setters! { LionRule:
-    /// How much of the average comes into a step, and how much of it stays, each in 0..1: (0.9, 0.99) at first.
+    /// How much of the average comes into a step, and how much of it stays, each in 0..1:
+    /// (0.9, 0.99) at first.
     betas: ();
 }
 

@@ -1,7 +1,8 @@
 //! `Muon`: momentum, made orthogonal before each step (Jordan et al. 2024). For matrices only.
 //!
-//! The orthogonal matrix nearest to the momentum would be U V^T of its singular value decomposition. A few steps of a
-//! Newton-Schulz iteration come near enough, with matrix products alone: singular values end between about 0.7 and 1.2.
+//! The orthogonal matrix nearest to the momentum would be U V^T of its singular value
+//! decomposition. A few steps of a Newton-Schulz iteration come near enough, with matrix products
+//! alone: singular values end between about 0.7 and 1.2.
 
 use super::rule::setters;
 use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
@@ -14,15 +15,17 @@ use elinvar_ops::map::Map;
 
 /// Muon.
 ///
-/// buffer = momentum * buffer + (1 - momentum) * g; with `nesterov` the direction is momentum * buffer + (1 - momentum) * g,
-/// else the buffer. X = direction / max(|direction|, eps), then `ns_steps` times: A = X X^T,
-/// X = a X + (b A + c A A) X, with (a, b, c) = `ns_coefficients`. The parameter shrinks by 1 - lr * weight_decay (0.1 at
-/// first), and goes down lr * scale * X, where scale is sqrt(max(1, rows / columns)) or, with `adjust_lr_fn`
-/// "match_rms_adamw", 0.2 * sqrt(max(rows, columns)).
+/// buffer = momentum * buffer + (1 - momentum) * g; with `nesterov` the direction is momentum *
+/// buffer + (1 - momentum) * g, else the buffer. X = direction / max(|direction|, eps), then
+/// `ns_steps` times: A = X X^T, X = a X + (b A + c A A) X, with (a, b, c) = `ns_coefficients`. The
+/// parameter shrinks by 1 - lr * weight_decay (0.1 at first), and goes down lr * scale * X, where
+/// scale is sqrt(max(1, rows / columns)) or, with `adjust_lr_fn` "match_rms_adamw", 0.2 *
+/// sqrt(max(rows, columns)).
 ///
-/// A parameter of more than two axes, a convolution's, is the matrix \[first, rest\]. One of fewer is an error: give
-/// those, and embeddings and the last layer, to another optimiser with [`super::Split`]. Computed in the parameter's type
-/// (f32 for f16 and bf16), where the original takes bf16.
+/// A parameter of more than two axes, a convolution's, is the matrix \[first, rest\]. One of fewer
+/// is an error: give those, and embeddings and the last layer, to another optimiser with
+/// [`super::Split`]. Computed in the parameter's type (f32 for f16 and bf16), where the original
+/// takes bf16.
 pub type Muon<B> = Descent<B, MuonRule>;
 
 /// The settings of [`Muon`].
@@ -47,7 +50,8 @@ impl Default for MuonRule {
         MuonRule {
             momentum: 0.95,
             nesterov: true,
-            // The quintic that grows small singular values fastest while it keeps the others near 1 (Jordan et al.).
+            // The quintic that grows small singular values fastest while it keeps the others near 1
+            // (Jordan et al.).
             ns_coefficients: [3.4445, -4.7750, 2.0315],
             eps: 1e-7,
             ns_steps: 5,
@@ -70,8 +74,8 @@ setters! { MuonRule:
 }
 
 impl<B: Backend> Muon<B> {
-    /// Scales steps to the size of [`super::AdamW`]'s, so that its learning rate and weight decay can be kept (Moonlight,
-    /// 2025).
+    /// Scales steps to the size of [`super::AdamW`]'s, so that its learning rate and weight decay
+    /// can be kept (Moonlight, 2025).
     #[must_use]
     pub fn match_rms_adamw(mut self) -> Self {
         self.rule_mut().adjust_lr_fn = ADJUST[1];
@@ -87,8 +91,8 @@ fn matrix(shape: &Shape) -> Option<[usize; 2]> {
     }
 }
 
-/// momentum * buffer + (1 - momentum) * g, of (g, buffer): the new buffer from the old one, and from that the direction if
-/// it looks ahead.
+/// momentum * buffer + (1 - momentum) * g, of (g, buffer): the new buffer from the old one, and
+/// from that the direction if it looks ahead.
 #[derive(Clone, Copy, Debug)]
 struct Momentum {
     momentum: f64,
@@ -215,7 +219,8 @@ impl Rule for MuonRule {
             };
             new.push(direction().map_err(|e: Error| e.at(w.name))?);
         }
-        // The buffers stay out of the formula, which has the direction in the place of the gradient.
+        // The buffers stay out of the formula, which has the direction in the place of the
+        // gradient.
         let mut buffers = Vec::with_capacity(all.len());
         for (w, (direction, buffer)) in all.iter_mut().zip(new) {
             w.g = direction;

@@ -9,8 +9,9 @@ use elinvar_ops::lane::Lane;
 
 /// NAdam.
 ///
-/// m and v as [`super::Adam`]; mu_t = b1 * (1 - 0.96^(t * momentum_decay) / 2), and M the product of all mu so far. In step t
-/// the parameter goes down lr * ((1 - mu_t) / (1 - M) * g + mu_(t+1) / (1 - M * mu_(t+1)) * m) / (sqrt(v / (1 - b2^t)) + eps).
+/// m and v as [`super::Adam`]; mu_t = b1 * (1 - 0.96^(t * momentum_decay) / 2), and M the product
+/// of all mu so far. In step t the parameter goes down lr * ((1 - mu_t) / (1 - M) * g + mu_(t+1) /
+/// (1 - M * mu_(t+1)) * m) / (sqrt(v / (1 - b2^t)) + eps).
 pub type NAdam<B> = Descent<B, NAdamRule>;
 
 /// The settings of [`NAdam`].

@@ -9,8 +9,8 @@ use elinvar_ops::lane::Lane;
 
 /// RAdam.
 ///
-/// m and v as [`super::Adam`]; r = 2 / (1 - b2) - 1 and r_t = r - 2 * t * b2^t / (1 - b2^t). While r_t is 5 or less, the parameter
-/// goes down lr * m / (1 - b1^t); after that, this times
+/// m and v as [`super::Adam`]; r = 2 / (1 - b2) - 1 and r_t = r - 2 * t * b2^t / (1 - b2^t). While
+/// r_t is 5 or less, the parameter goes down lr * m / (1 - b1^t); after that, this times
 /// sqrt((r_t - 4) * (r_t - 2) * r / ((r - 4) * (r - 2) * r_t)) * sqrt(1 - b2^t) / (sqrt(v) + eps).
 pub type RAdam<B> = Descent<B, RAdamRule>;
 

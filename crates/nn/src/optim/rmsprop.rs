@@ -8,8 +8,9 @@ use elinvar_ops::lane::Lane;
 
 /// RMSprop.
 ///
-/// v = alpha * v + (1 - alpha) * g^2 and d = g / (sqrt(v) + eps); if `centered`, a = alpha * a + (1 - alpha) * g and v in
-/// that line is v - a^2. The parameter goes down lr * d; with `momentum`, lr * b, where b = momentum * b + d.
+/// v = alpha * v + (1 - alpha) * g^2 and d = g / (sqrt(v) + eps); if `centered`, a = alpha * a +
+/// (1 - alpha) * g and v in that line is v - a^2. The parameter goes down lr * d; with `momentum`,
+/// lr * b, where b = momentum * b + d.
 pub type RmsProp<B> = Descent<B, RmsPropRule>;
 
 /// The settings of [`RmsProp`].

@@ -7,10 +7,11 @@ use elinvar_ops::lane::Lane;
 use serde_json::Value;
 use std::fmt::Debug;
 
-/// An optimiser's own part; everything around it is [`super::Descent`]. The value of a rule is its settings.
+/// An optimiser's own part; everything around it is [`super::Descent`]. The value of a rule is its
+/// settings.
 ///
-/// A new optimiser is one file: a struct of settings that implements this, and an alias of `Descent`. This one goes by the
-/// sign of the gradient:
+/// A new optimiser is one file: a struct of settings that implements this, and an alias of
+/// `Descent`. This one goes by the sign of the gradient:
 /// ```
 /// use elinvar_nn::optim::{At, Descent, Rule, Setting, Step, Work, each};
 /// use elinvar_ops::{Backend, lane::Lane};
@@ -54,7 +55,8 @@ pub trait Rule: Copy + Debug + Default + Send + Sync + 'static {
     /// Does a step depend on the number of the steps before?
     const COUNTS: bool = true;
 
-    /// The settings by PyTorch's names, with their ranges; learning rate, weight decay and `maximize` are not of these.
+    /// The settings by PyTorch's names, with their ranges; learning rate, weight decay and
+    /// `maximize` are not of these.
     fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)>;
     /// Whether the settings fit together: the sentence if not.
     fn conflict(&self) -> Option<String> {
@@ -70,13 +72,15 @@ pub trait Rule: Copy + Debug + Default + Send + Sync + 'static {
     fn numbers(&self) -> &'static [(&'static str, f64)] {
         &[]
     }
-    /// The numbers of a step, in f64. `numbers` are those of [`Rule::numbers`], which the step may change.
+    /// The numbers of a step, in f64. `numbers` are those of [`Rule::numbers`], which the step may
+    /// change.
     fn scalars(&self, at: At<'_>, numbers: &mut [f64]) -> Vec<f64>;
-    /// The formula: the new value of a parameter `x` (already shrunk, if weight decay does that) with gradient `g`
-    /// (already with weight decay, if it joins the gradient); puts new values in the place of the states. `s` are the
-    /// numbers of [`Rule::scalars`].
+    /// The formula: the new value of a parameter `x` (already shrunk, if weight decay does that)
+    /// with gradient `g` (already with weight decay, if it joins the gradient); puts new values in
+    /// the place of the states. `s` are the numbers of [`Rule::scalars`].
     fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L;
-    /// Runs the formula, with [`super::each`] and how many numbers it changes and reads. After an error nothing has changed.
+    /// Runs the formula, with [`super::each`] and how many numbers it changes and reads. After an
+    /// error nothing has changed.
     ///
     /// # Errors
     /// Those of [`super::each`].

@@ -8,9 +8,9 @@ use elinvar_ops::lane::Lane;
 
 /// Stochastic gradient descent.
 ///
-/// With g the gradient plus `weight_decay` times the parameter: buffer = momentum * buffer + (1 - dampening) * g (the
-/// first step sets buffer = g), and the parameter goes down `lr` times the buffer; with `nesterov`, `lr` times
-/// g + momentum * buffer.
+/// With g the gradient plus `weight_decay` times the parameter: buffer = momentum * buffer +
+/// (1 - dampening) * g (the first step sets buffer = g), and the parameter goes down `lr` times the
+/// buffer; with `nesterov`, `lr` times g + momentum * buffer.
 pub type Sgd<B> = Descent<B, SgdRule>;
 
 /// The settings of [`Sgd`].

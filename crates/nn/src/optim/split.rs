@@ -6,11 +6,12 @@ use elinvar_ops::Backend;
 use elinvar_tensor::Gradients;
 use std::collections::BTreeSet;
 
-/// Several optimisers, each for some of the parameters: [`super::Muon`] for matrices and [`super::AdamW`] for the rest, say.
+/// Several optimisers, each for some of the parameters: [`super::Muon`] for matrices and
+/// [`super::AdamW`] for the rest, say.
 ///
-/// A parameter goes to the first optimiser whose condition its name and shape fulfil, and to the one that `Split` was made
-/// with if there is none. The learning rate is that one's; the others keep their rates in proportion to it, so that a
-/// schedule moves all.
+/// A parameter goes to the first optimiser whose condition its name and shape fulfil, and to the
+/// one that `Split` was made with if there is none. The learning rate is that one's; the others
+/// keep their rates in proportion to it, so that a schedule moves all.
 ///
 /// ```
 /// # use elinvar_nn::Backend;

@@ -1,7 +1,8 @@
 //! `OptimizerState`: what an optimiser keeps, on the host, by PyTorch's names.
 //!
-//! PyTorch numbers the parameters in the order in which they were given to the optimiser, group by group, where we name
-//! them. [`OptimizerState::numbered`] and [`OptimizerState::named`] go from one to the other.
+//! PyTorch numbers the parameters in the order in which they were given to the optimiser, group by
+//! group, where we name them. [`OptimizerState::numbered`] and [`OptimizerState::named`] go from
+//! one to the other.
 
 use crate::{Module, StateDict};
 use elinvar_core::{Error, HostTensor, Result};
@@ -12,10 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The state of an optimiser on the host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OptimizerState {
-    /// By the parameter's name (or number), then by PyTorch's key: `step`, `exp_avg`, `momentum_buffer`, ...
+    /// By the parameter's name (or number), then by PyTorch's key: `step`, `exp_avg`,
+    /// `momentum_buffer`, ...
     pub state: BTreeMap<String, BTreeMap<String, HostTensor>>,
-    /// The settings by PyTorch's names, with the names (or numbers) of the `params`. First the group of the parameters that
-    /// are in no other, then the others in the order in which they were made. Empty: nothing is said of settings.
+    /// The settings by PyTorch's names, with the names (or numbers) of the `params`. First the
+    /// group of the parameters that are in no other, then the others in the order in which they
+    /// were made. Empty: nothing is said of settings.
     pub param_groups: Vec<Map<String, Value>>,
 }
 
@@ -23,7 +26,8 @@ pub struct OptimizerState {
 const PREFIX: &str = "state.";
 
 impl OptimizerState {
-    /// The flat form for a file of tensors: `state.NAME.exp_avg`, ...; and the groups as JSON, for the file's metadata.
+    /// The flat form for a file of tensors: `state.NAME.exp_avg`, ...; and the groups as JSON, for
+    /// the file's metadata.
     pub fn to_tensors(&self) -> (StateDict, String) {
         let mut tensors = StateDict::new();
         for (name, keys) in &self.state {
@@ -73,8 +77,8 @@ impl OptimizerState {
             "not in the list of names",
         )
     }
-    /// Parameters by their names, from a state in which they are numbered: `names` are those of the parameters in the
-    /// order in which they were given to the optimiser. See [`names_of`].
+    /// Parameters by their names, from a state in which they are numbered: `names` are those of the
+    /// parameters in the order in which they were given to the optimiser. See [`names_of`].
     ///
     /// # Errors
     /// `InvalidArgument` if the state has a number that the list has not.
@@ -120,7 +124,8 @@ impl OptimizerState {
     }
 }
 
-/// The names of a module's parameters in their order: that of `model.parameters()` in PyTorch, if the model is the same.
+/// The names of a module's parameters in their order: that of `model.parameters()` in PyTorch, if
+/// the model is the same.
 pub fn names_of<B: Backend>(module: &dyn Module<B>) -> Vec<String> {
     module.named_parameters().into_iter().map(|(name, _)| name).collect()
 }

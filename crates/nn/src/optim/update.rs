@@ -1,7 +1,8 @@
 //! One formula for everything that changes in a step: the parameter and its states.
 //!
-//! An optimiser is a function of numbers: so many change, by so many others. How that function gets to a device is
-//! decided here and nowhere else, in [`each`]: as one update of all parameters, where they lie.
+//! An optimiser is a function of numbers: so many change, by so many others. How that function gets
+//! to a device is decided here and nowhere else, in [`each`]: as one update of all parameters,
+//! where they lie.
 
 use super::Rule;
 use elinvar_core::Result;
@@ -19,14 +20,15 @@ pub struct Work<'a, B: Backend> {
     pub x: &'a mut Array<B>,
     /// The gradient.
     pub g: Array<B>,
-    /// The states in the order of [`Rule::keeps`], in the type in which the parameter is computed; afterwards, the new
-    /// ones.
+    /// The states in the order of [`Rule::keeps`], in the type in which the parameter is computed;
+    /// afterwards, the new ones.
     pub states: Vec<Array<B>>,
     /// The numbers of this step, of shape []: shrink, then those of [`Rule::scalars`].
     pub scalars: Vec<Array<B>>,
 }
 
-/// Runs an update of (parameter, states..) by (gradient, shrink, scalars..) on every parameter, all of them at once.
+/// Runs an update of (parameter, states..) by (gradient, shrink, scalars..) on every parameter, all
+/// of them at once.
 ///
 /// # Errors
 /// Those of [`update`]. After an error no parameter and no state has changed.
@@ -51,7 +53,8 @@ pub fn each<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
     update(u, &mut parts)
 }
 
-/// A rule's formula with what all rules have in common: the direction, and weight decay that joins the gradient.
+/// A rule's formula with what all rules have in common: the direction, and weight decay that joins
+/// the gradient.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<R> {
     /// The rule.

@@ -56,7 +56,8 @@ impl<B: Backend> Step<'_, B> {
     pub fn loss(&self) -> Result<f64> {
         self.metric(LOSS).map(|m| m.unwrap_or(f64::NAN))
     }
-    /// Another mean over the step's samples, if it was measured (see [`super::Measured::metrics`]). Waits for the device.
+    /// Another mean over the step's samples, if it was measured (see [`super::Measured::metrics`]).
+    /// Waits for the device.
     ///
     /// # Errors
     /// What the device reports.

@@ -1,10 +1,12 @@
 //! Checkpoints: everything that a run needs to go on as if it had never stopped, in one file.
 //!
-//! One file, because a run that dies between two would leave a state that never was. It takes the place of the one
-//! before as a whole (written aside, synced, renamed), so whatever happens there is a whole one. Numbers that decide
-//! bits (weights, states, sums) stand in it as tensors; the rest as JSON in its metadata.
+//! One file, because a run that dies between two would leave a state that never was. It takes the
+//! place of the one before as a whole (written aside, synced, renamed), so whatever happens there
+//! is a whole one. Numbers that decide bits (weights, states, sums) stand in it as tensors; the
+//! rest as JSON in its metadata.
 //!
-//! How it can be wrong: something that a step reads and that is not in here. What that is, [`Checkpoint`] lists.
+//! How it can be wrong: something that a step reads and that is not in here. What that is,
+//! [`Checkpoint`] lists.
 
 use super::score::Sums;
 use super::{EarlyStopping, EpochReport};
@@ -216,9 +218,10 @@ impl Checkpoint {
             },
         })
     }
-    /// Puts the state into a model, an optimiser and an average of weights, and gives back what the trainer keeps itself.
-    /// Everything is checked, and moved to the device, before the first of them changes: after an error they are as they
-    /// were. `early` and `plateau` tell whether the run has early stopping and a plateau.
+    /// Puts the state into a model, an optimiser and an average of weights, and gives back what the
+    /// trainer keeps itself. Everything is checked, and moved to the device, before the first of
+    /// them changes: after an error they are as they were. `early` and `plateau` tell whether the
+    /// run has early stopping and a plateau.
     pub(super) fn restore<B: Backend>(
         &self,
         model: &dyn Module<B>,
@@ -324,8 +327,8 @@ impl Checkpoints {
         self.every = Some(time);
         self
     }
-    /// Keeps the weights of the epoch whose validation was best in this safetensors file. Needs early stopping, which
-    /// says what is best.
+    /// Keeps the weights of the epoch whose validation was best in this safetensors file. Needs
+    /// early stopping, which says what is best.
     #[must_use]
     pub fn best(mut self, path: impl Into<PathBuf>) -> Self {
         self.best = Some(path.into());

@@ -8,8 +8,8 @@ use elinvar_core::{Error, HostTensor, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{no_grad, try_run};
 
-/// How well a classifier does on samples it should not learn from: loss and accuracy. Leaves the model in evaluation
-/// mode.
+/// How well a classifier does on samples it should not learn from: loss and accuracy. Leaves the
+/// model in evaluation mode.
 ///
 /// # Errors
 /// Those of the model; `InvalidArgument` if the batch size is 0.
@@ -28,8 +28,8 @@ pub fn evaluate<B: Backend, M: Layer<B> + ?Sized>(
     sums.score()
 }
 
-/// What an objective measures on an epoch of a source: the first `batches` of it, or all. Leaves the model in
-/// evaluation mode.
+/// What an objective measures on an epoch of a source: the first `batches` of it, or all. Leaves
+/// the model in evaluation mode.
 ///
 /// # Errors
 /// Those of the source and the model.
@@ -61,7 +61,8 @@ pub struct Prediction {
 /// The most likely classes of x: [n, ..]. Leaves the model in evaluation mode.
 ///
 /// # Errors
-/// Those of the model; `InvalidArgument` if the batch size is 0; `ShapeMismatch` if x is a single number.
+/// Those of the model; `InvalidArgument` if the batch size is 0; `ShapeMismatch` if x is a single
+/// number.
 pub fn predict<B: Backend, M: Layer<B> + ?Sized>(
     model: &M,
     x: &HostTensor,

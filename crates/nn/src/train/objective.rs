@@ -70,8 +70,8 @@ impl<B: Backend, M: Layer<B> + ?Sized> Objective<B, M, Batch<B>> for Classificat
     }
 }
 
-/// Cross entropy of the next token: logits [n, t, vocabulary] of x: [n, t] against y: [n, t], both of i64. A sample is a
-/// token, so that the loss is in nats per token.
+/// Cross entropy of the next token: logits [n, t, vocabulary] of x: [n, t] against y: [n, t], both
+/// of i64. A sample is a token, so that the loss is in nats per token.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NextToken;
 

@@ -4,8 +4,8 @@ use crate::data::{Batch, Collate, Dataset, Loader};
 use elinvar_core::{HostTensor, Result};
 use elinvar_ops::Backend;
 
-/// Batches, epoch after epoch. Which samples a batch holds follows from the epoch and the batch's number alone: that is
-/// what lets a run be resumed.
+/// Batches, epoch after epoch. Which samples a batch holds follows from the epoch and the batch's
+/// number alone: that is what lets a run be resumed.
 pub trait Source<B: Backend> {
     /// A batch on the device.
     type Batch;

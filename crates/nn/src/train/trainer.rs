@@ -55,7 +55,8 @@ enum Clip {
 }
 
 impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
-    /// Trains `model` with `optimizer` on the batches of `source`: 10 epochs, unless another number is set.
+    /// Trains `model` with `optimizer` on the batches of `source`: 10 epochs, unless another number
+    /// is set.
     pub fn new(
         model: &'a M,
         optimizer: &'a mut dyn Optimizer<B>,
@@ -98,8 +99,8 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         self.schedule = Some(Box::new(schedule));
         self
     }
-    /// Lowers the learning rate when the validation's loss stops falling. Needs a validation; takes the place of a
-    /// schedule.
+    /// Lowers the learning rate when the validation's loss stops falling. Needs a validation; takes
+    /// the place of a schedule.
     #[must_use]
     pub fn reduce_on_plateau(mut self, plateau: ReduceLrOnPlateau) -> Self {
         self.plateau = Some(plateau);
@@ -147,19 +148,21 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         self.checkpoints = Some(checkpoints);
         self
     }
-    /// Goes on from a checkpoint, as if the run had never stopped. Everything else must be set up as it was then.
+    /// Goes on from a checkpoint, as if the run had never stopped. Everything else must be set up
+    /// as it was then.
     #[must_use]
     pub fn resume(mut self, from: Checkpoint) -> Self {
         self.resume = Some(from);
         self
     }
 
-    /// Runs. Sets the mode, and leaves the model in evaluation mode; the optimiser's learning rate is in the end what it
-    /// was in the beginning.
+    /// Runs. Sets the mode, and leaves the model in evaluation mode; the optimiser's learning rate
+    /// is in the end what it was in the beginning.
     ///
     /// # Errors
-    /// Those of the model, the objective, the optimiser, the source, the validation and the callbacks; `InvalidArgument`
-    /// if there is nothing to train on, or the loss is no number any more; `Io` if a checkpoint cannot be written.
+    /// Those of the model, the objective, the optimiser, the source, the validation and the
+    /// callbacks; `InvalidArgument` if there is nothing to train on, or the loss is no number any
+    /// more; `Io` if a checkpoint cannot be written.
     pub fn run(mut self, device: &B::Device) -> Result<Report> {
         let lr = self.optimizer.lr();
         let result = self.go(lr, device);

@@ -1,4 +1,5 @@
-//! Models from Hugging Face's files: transformers' numbers, the same bits with a cache, and sentences for bad files.
+//! Models from Hugging Face's files: transformers' numbers, the same bits with a cache, and
+//! sentences for bad files.
 
 use elinvar_core::{DType, ErrorKind, HostData, HostTensor, Shape};
 use elinvar_io::{load_safetensors, save_safetensors};
@@ -35,8 +36,8 @@ fn distance(x: &T, y: &T) -> f64 {
     (x - y).abs().amax().item()
 }
 
-/// Logits are of size 1 to 10 and come from two layers of sums in f32 with other orders: measured, they differ by
-/// 2e-6 at most.
+/// Logits are of size 1 to 10 and come from two layers of sums in f32 with other orders: measured,
+/// they differ by 2e-6 at most.
 const TOLERANCE: f64 = 1e-5;
 
 /// Logits against transformers', and one token after the other against all at once.
@@ -366,7 +367,8 @@ fn too_many_tokens_are_a_sentence() {
     assert_eq!(state.len(), 2);
 }
 
-/// GPT-2's start: 0.02 for weights, smaller by sqrt(2 * layers) where a block's addition ends, biases 0, norms 1.
+/// GPT-2's start: 0.02 for weights, smaller by sqrt(2 * layers) where a block's addition ends,
+/// biases 0, norms 1.
 #[test]
 fn a_new_gpt2_starts_as_gpt2_does() {
     let config = Gpt2Config::new(2, 2, 32, 16, 40);
@@ -380,7 +382,8 @@ fn a_new_gpt2_starts_as_gpt2_does() {
             () if name.ends_with("c_proj.weight") => 0.01,
             () => 0.02,
         };
-        // 512 to 4096 numbers: the deviation of a standard deviation is at most want / sqrt(2 * 512).
+        // 512 to 4096 numbers: the deviation of a standard deviation is at most want /
+        // sqrt(2 * 512).
         assert!((std(&p) - want).abs() <= 0.12 * want, "{name}: {} and not {want}", std(&p));
     }
     // The output is the embedding, so there is one parameter less, and its gradient has two parts.

@@ -1,5 +1,5 @@
-//! Attention, its cache, positions and transformer layers: PyTorch's results and gradients, and the same bits whether
-//! tokens come at once or one by one.
+//! Attention, its cache, positions and transformer layers: PyTorch's results and gradients, and the
+//! same bits whether tokens come at once or one by one.
 
 use elinvar_core::{DType, ErrorKind, Result};
 use elinvar_io::load_safetensors;
@@ -20,14 +20,15 @@ fn bits(x: &T) -> Vec<u32> {
     x.to_vec::<f32>().unwrap().iter().map(|v| v.to_bits()).collect()
 }
 
-/// A case of data/make_torch.py: state, inputs, outputs and gradients of a layer of PyTorch, in f64.
+/// A case of data/make_torch.py: state, inputs, outputs and gradients of a layer of PyTorch, in
+/// f64.
 struct Case {
     all: StateDict,
     name: &'static str,
 }
 
-/// The file holds f64, and the sums have at most 32 terms of size 1: rounding stays below 1e-14 by far, while a formula
-/// that is wrong anywhere shows in the second digit.
+/// The file holds f64, and the sums have at most 32 terms of size 1: rounding stays below 1e-14 by
+/// far, while a formula that is wrong anywhere shows in the second digit.
 const TOLERANCE: f64 = 1e-12;
 
 impl Case {
@@ -209,8 +210,9 @@ fn a_mistake_in_a_mask_is_a_sentence() {
     assert_eq!(odd.message(), "attention: 4 query heads do not divide among 3 key heads");
 }
 
-/// With dropout the weights have to be made, and attention is composed; at probability 0 that has to be the same function
-/// and gradient: with shared key heads, behind a cache, and with every kind of mask.
+/// With dropout the weights have to be made, and attention is composed; at probability 0 that has
+/// to be the same function and gradient: with shared key heads, behind a cache, and with every kind
+/// of mask.
 #[test]
 fn composed_attention_is_the_fused_one() {
     let nothing = Dropout::new(0.0, &mut g());
@@ -236,15 +238,16 @@ fn composed_attention_is_the_fused_one() {
     }
 }
 
-/// The promise on which a cache stands: a query gives the same bits alone as among all, at lengths around the blocks
-/// of 64 keys in which attention works.
+/// The promise on which a cache stands: a query gives the same bits alone as among all, at lengths
+/// around the blocks of 64 keys in which attention works.
 #[test]
 fn one_query_alone_has_the_bits_that_it_has_among_all() {
     let s = 131;
     let (q, k, v) = (randn(&[1, 4, s, 6], 1), randn(&[1, 2, s, 6], 2), randn(&[1, 2, s, 5], 3));
     let all = attend(&q, &k, &v, None, true, None).unwrap();
     let part = |x: &T, from: usize, n: usize| x.narrow(2, from as isize, n);
-    // One token, and several at once behind a cache, where a mask stands for what the op calls causal.
+    // One token, and several at once behind a cache, where a mask stands for what the op calls
+    // causal.
     for (from, n) in
         [(0, 1), (1, 1), (62, 1), (63, 1), (64, 1), (65, 1), (127, 1), (128, 1), (130, 1), (60, 9), (3, 128)]
     {

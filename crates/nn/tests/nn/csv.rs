@@ -38,7 +38,8 @@ fn columns_become_features_and_targets() {
     let t = read(&Csv::new().features([1usize]).target(["width", "id"]), FLOWERS);
     assert_eq!(f32s(&t.y.unwrap()), (&[3, 2][..], &[2.5, 1.0, 10.0, 2.0, 0.5, 3.0][..]));
 
-    // No header, another delimiter, blanks, quotes, a byte order mark, Windows' line ends, no end of the last line.
+    // No header, another delimiter, blanks, quotes, a byte order mark, Windows' line ends, no end
+    // of the last line.
     let t = read(&Csv::new().header(false).delimiter(b';'), "\u{feff}1 ;\"2\"\r\n\r\n3;4");
     assert_eq!(f32s(&t.x), (&[2, 2][..], &[1.0, 2.0, 3.0, 4.0][..]));
     assert_eq!(t.columns, ["column 0", "column 1"]);

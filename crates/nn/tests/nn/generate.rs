@@ -28,7 +28,8 @@ const HALVES: [f64; 4] =
 #[test]
 fn draws_follow_the_settings() {
     let new = || Sampler::new(7);
-    // What is drawn, and how often out of 2000 it should be; +-90 is four standard deviations of the widest.
+    // What is drawn, and how often out of 2000 it should be; +-90 is four standard deviations of
+    // the widest.
     let rows: [(&str, Sampler, [usize; 4]); 9] = [
         ("as they are", new(), [1000, 500, 250, 250]),
         ("temperature 1/2 squares", new().temperature(0.5), [1455, 364, 91, 91]),
@@ -172,7 +173,8 @@ fn it_stops_and_leaves_the_mode_as_it_was() {
     assert!(modes().iter().all(|m| *m));
 }
 
-/// Another kind of memory fits the trait: here a model that likes the token after the last one, and counts.
+/// Another kind of memory fits the trait: here a model that likes the token after the last one, and
+/// counts.
 #[derive(Debug, Module)]
 struct Counting;
 

@@ -15,8 +15,9 @@ fn numbers(t: &T) -> Vec<f64> {
     t.to_host().unwrap().to_f64_vec()
 }
 
-/// Moments of normal distributions within bounds, by adding up the density at two million places in numpy:
-/// `w = exp(-((x - mean) / std) ** 2 / 2); m = (w * x).sum() / w.sum(); s = ((w * (x - m) ** 2).sum() / w.sum()) ** 0.5`
+/// Moments of normal distributions within bounds, by adding up the density at two million places in
+/// numpy: `w = exp(-((x - mean) / std) ** 2 / 2); m = (w * x).sum() / w.sum(); s = ((w * (x - m) **
+/// 2).sum() / w.sum()) ** 0.5`
 #[test]
 fn truncated_normal_numbers_have_the_moments_of_their_distribution() {
     let rows = [
@@ -43,7 +44,8 @@ fn truncated_normal_numbers_have_the_moments_of_their_distribution() {
     }
 }
 
-/// An element depends on the generator and its index alone, and a draw takes one stream, whatever is rejected.
+/// An element depends on the generator and its index alone, and a draw takes one stream, whatever
+/// is rejected.
 #[test]
 fn truncated_normal_numbers_depend_on_seed_and_index() {
     let draw = |n: usize, g: &mut Generator| numbers(&init::trunc_normal(n, 0.0, 1.0, -1.0, 1.0, g, &D));
@@ -82,8 +84,8 @@ fn orthogonal_matrices_have_orthonormal_rows_or_columns() {
     assert_ne!(draw(1), draw(2));
 }
 
-/// Over all orthogonal matrices, an element is as often above 0 as below; without turning by the signs of the
-/// triangular factor's diagonal, the first would always have the same.
+/// Over all orthogonal matrices, an element is as often above 0 as below; without turning by the
+/// signs of the triangular factor's diagonal, the first would always have the same.
 #[test]
 fn orthogonal_matrices_are_distributed_evenly() {
     let g = &mut Generator::new(9);
@@ -166,8 +168,9 @@ fn a_mistake_is_a_sentence() {
     }
 }
 
-/// The bits of every machine and release. Written once more in Python (Philox, rejection, Box and Muller, `numpy.linalg.qr`
-/// with the signs of its diagonal), in f64 and rounded, it gives the same.
+/// The bits of every machine and release. Written once more in Python (Philox, rejection, Box and
+/// Muller, `numpy.linalg.qr` with the signs of its diagonal), in f64 and rounded, it gives the
+/// same.
 #[test]
 fn the_same_seed_gives_the_same_bits_everywhere() {
     let g = &mut Generator::new(42);

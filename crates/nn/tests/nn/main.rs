@@ -1,4 +1,5 @@
-//! Tests of networks on the reference backend: one program, because compiling the ops takes longest.
+//! Tests of networks on the reference backend: one program, because compiling the ops takes
+//! longest.
 
 mod architectures;
 mod attention;

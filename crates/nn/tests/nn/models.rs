@@ -1,4 +1,5 @@
-//! Ready networks: sizes, names, and that they train. Their outputs are compared with PyTorch's in `torch.rs`.
+//! Ready networks: sizes, names, and that they train. Their outputs are compared with PyTorch's in
+//! `torch.rs`.
 
 use elinvar_core::{DType, ErrorKind};
 use elinvar_nn::models::{LeNet, LeNetOptions, LstmLmOptions, ResNet, ResNetOptions};
@@ -13,8 +14,8 @@ type T = Tensor<B>;
 
 /// torchvision: `sum(p.numel() for p in resnet18().parameters())`, as in its documentation.
 ///
-/// The number is a polynomial of degree 2 in the width: so three narrow networks tell that of 64 channels, and no test
-/// makes 60 million weights.
+/// The number is a polynomial of degree 2 in the width: so three narrow networks tell that of 64
+/// channels, and no test makes 60 million weights.
 #[test]
 fn residual_networks_are_as_large_as_torchvisions() {
     let rows = [

@@ -430,7 +430,8 @@ fn cells_keep_their_shape_and_dtype() {
     }
     p.set(&[1.0f32, 2.0].into()).unwrap();
     assert_eq!(p.get().to_vec::<f32>().unwrap(), [1.0, 2.0]);
-    // What a buffer was computed from is forgotten: otherwise the graphs of all steps would pile up behind it.
+    // What a buffer was computed from is forgotten: otherwise the graphs of all steps would pile up
+    // behind it.
     let b = Buffer::<B>::new(&p.get());
     b.set(&(p.get() * 2.0)).unwrap();
     assert!(!b.get().is_tracked());

@@ -82,7 +82,8 @@ fn no_more_is_made_ahead_than_allowed() {
         let loader = Loader::new(data.clone(), 2).unwrap().prefetch(limits);
         let mut epoch = loader.host_epoch(0, 0);
         for taken in 0..5 {
-            // Long enough for threads that do not stop to be seen; what is seen can only be too little, never too much.
+            // Long enough for threads that do not stop to be seen; what is seen can only be too
+            // little, never too much.
             std::thread::sleep(Duration::from_millis(20));
             let asked = data.asked.load(Ordering::SeqCst);
             assert!(asked <= 2 * (taken + most), "{limits:?}: {asked} samples with {taken} batches taken");

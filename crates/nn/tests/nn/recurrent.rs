@@ -87,7 +87,8 @@ fn dropout_stands_between_layers_alone() {
     );
 }
 
-/// Gradients pass through dropout between layers: the same mask in every run by putting back the random numbers.
+/// Gradients pass through dropout between layers: the same mask in every run by putting back the
+/// random numbers.
 #[test]
 fn gradients_pass_through_the_dropout() {
     let x = Generator::new(3).normal(0.0, 1.0, [3, 1, 2], DType::F64, &D);

@@ -1,4 +1,5 @@
-//! Tokenizers of a `tokenizer.json`. Expected numbers come from the Python package `tokenizers` 0.23.
+//! Tokenizers of a `tokenizer.json`. Expected numbers come from the Python package `tokenizers`
+//! 0.23.
 
 use elinvar_core::ErrorKind;
 use elinvar_nn::data::{BpeOptions, Padding, Text, Tokenize, Tokenizer};
@@ -200,8 +201,8 @@ low lower lowest, new newer newest; wide wider widest  naïve café
 #[test]
 fn a_byte_level_bpe_is_learned_as_the_package_does() {
     // t = Tokenizer(models.BPE()); t.pre_tokenizer = ByteLevel(add_prefix_space=False)
-    // t.train_from_iterator([TEXT], BpeTrainer(vocab_size=300, min_frequency=2, special_tokens=["<end>"],
-    //                                          initial_alphabet=ByteLevel.alphabet()))
+    // t.train_from_iterator([TEXT], BpeTrainer(vocab_size=300, min_frequency=2,
+    // special_tokens=["<end>"], initial_alphabet=ByteLevel.alphabet()))
     let options = BpeOptions::new(300).special(["<end>"]);
     let t = Tokenizer::train_bpe(&[TEXT], &options).unwrap();
     let learned: Vec<String> = (257..t.vocab_size()).map(|i| t.token(i as u32).unwrap()).collect();
@@ -216,7 +217,8 @@ fn a_byte_level_bpe_is_learned_as_the_package_does() {
     for text in ["", "🦀 never seen 日本\r\n\t\0", TEXT] {
         assert_eq!(t.decode(&t.encode(text).unwrap()).unwrap(), text);
     }
-    // The same texts, the same file: also in other pieces of the process, where hash maps have other seeds.
+    // The same texts, the same file: also in other pieces of the process, where hash maps have
+    // other seeds.
     let json = t.to_json().unwrap();
     for _ in 0..5 {
         let again = std::thread::spawn(|| {

@@ -1,7 +1,9 @@
-//! A state dict written by PyTorch for each layer loads by name without surgery, and gives the same outputs and gradients.
+//! A state dict written by PyTorch for each layer loads by name without surgery, and gives the same
+//! outputs and gradients.
 //!
-//! The cases are in `tests/data/layers.safetensors.gz`, written by `make_layers.py` next to it, which also says what the
-//! tensors of a case are called. What a case is for stands there; here are the same layers again.
+//! The cases are in `tests/data/layers.safetensors.gz`, written by `make_layers.py` next to it,
+//! which also says what the tensors of a case are called. What a case is for stands there; here are
+//! the same layers again.
 
 use elinvar_core::{DType, HostTensor};
 use elinvar_io::read_safetensors;
@@ -289,8 +291,9 @@ fn cases() -> BTreeMap<String, StateDict> {
     cases
 }
 
-/// What a case is run in, and how near its results must be to PyTorch's, which were computed in f64 and rounded to f32:
-/// by so much of a number, and by so much of the largest one, where terms cancel.
+/// What a case is run in, and how near its results must be to PyTorch's, which were computed in f64
+/// and rounded to f32: by so much of a number, and by so much of the largest one, where terms
+/// cancel.
 #[derive(Clone, Copy)]
 struct Accuracy {
     dtype: DType,
@@ -300,7 +303,8 @@ struct Accuracy {
 
 /// Half a unit of an f32 is 2^-24, 6e-8, of a number.
 const IN_F64: Accuracy = Accuracy { dtype: DType::F64, relative: 6e-8, of_largest: 1e-9 };
-/// The worst seen is 3.7e-6 of the largest number: the gradient of a bias of an RNN of two layers in both directions.
+/// The worst seen is 3.7e-6 of the largest number: the gradient of a bias of an RNN of two layers
+/// in both directions.
 const IN_F32: Accuracy = Accuracy { dtype: DType::F32, relative: 1e-5, of_largest: 4e-6 };
 
 impl Accuracy {

@@ -81,7 +81,8 @@ fn the_mlp_learns_digits() {
     assert_eq!((first.train.samples, first.steps, last.steps), (400, 25, 200));
     let score = last.validation.clone().unwrap();
     assert!(score.accuracy().unwrap() >= 0.85, "{score:?}");
-    // Evaluation does not depend on how the samples are cut into batches, but for the rounding of the sum.
+    // Evaluation does not depend on how the samples are cut into batches, but for the rounding of
+    // the sum.
     let again = evaluate(&m, &test, 7, &D).unwrap();
     assert_eq!((again.accuracy(), again.samples), (score.accuracy(), 100));
     let source = Loader::new(Arc::new(test.clone()), 30).unwrap();
@@ -164,8 +165,8 @@ impl Kept {
     }
 }
 
-/// A run that stops, anywhere, and goes on ends with the bits of one that never stopped: weights, running statistics,
-/// averages, dropout, order, sums of the epoch's loss.
+/// A run that stops, anywhere, and goes on ends with the bits of one that never stopped: weights,
+/// running statistics, averages, dropout, order, sums of the epoch's loss.
 #[test]
 fn a_run_goes_on_as_if_it_had_never_stopped() {
     let whole = Kept::new().run(u64::MAX);

@@ -7,12 +7,13 @@ use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_ops::value::Value;
 
-/// The other side of a binary op: a tensor, or a number that takes the tensor's dtype and device.
+/// The second operand of a binary op: a tensor, or a number, which gets the tensor's dtype and
+/// device.
 pub trait Operand<B: Backend> {
     /// The number, if it is one.
     fn number(&self) -> Option<Scalar>;
-    /// Runs `f` on the operand as a tensor. Lending it, not giving it away, saves the handle on it that an op on a few
-    /// numbers would notice.
+    /// Runs `f` on the operand as a tensor. It is borrowed, which saves cloning the handle:
+    /// measurable for an op on a few elements.
     ///
     /// # Errors
     /// `DTypeMismatch` if the number has a fraction and `like` is of integers; those of `f`.
@@ -79,8 +80,8 @@ macro_rules! binary {
             #[doc = concat!($doc, ", elementwise, operands broadcast.")]
             ///
             /// # Panics
-            /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this dtype, or memory is
-            /// exhausted.
+            /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this
+            /// dtype, or memory is exhausted.
             #[track_caller]
             pub fn $name(&self, other: impl Operand<B>) -> Tensor<B> {
                 other.with(stringify!($name), self, |y| op::$name(self, y)).or_fail()
@@ -113,11 +114,12 @@ binary! {
 }
 
 impl<B: Backend> Tensor<B> {
-    /// x to the power of y, elementwise, operands broadcast. Of floats, a number that is 2, 3 or -1 gives x * x, x * x * x or 1 / x.
+    /// x to the power of y, elementwise, operands broadcast. For floats, the exponents 2, 3 and -1
+    /// given as numbers are computed as x * x, x * x * x and 1 / x.
     ///
     /// # Panics
-    /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this dtype, or memory is
-    /// exhausted.
+    /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this dtype,
+    /// or memory is exhausted.
     #[track_caller]
     pub fn pow(&self, other: impl Operand<B>) -> Tensor<B> {
         match other.number() {
@@ -125,8 +127,8 @@ impl<B: Backend> Tensor<B> {
             _ => other.with("pow", self, |y| op::pow(self, y)).or_fail(),
         }
     }
-    /// NumPy's matrix product: x[b.., m, k] @ w[b.., k, n] gives [b.., m, n]; vectors stand for a row on the left and a
-    /// column on the right, batches broadcast.
+    /// NumPy's matrix product: x[b.., m, k] @ w[b.., k, n] gives [b.., m, n]; a vector is a row on
+    /// the left and a column on the right, batches broadcast.
     ///
     /// # Panics
     /// If inner sizes differ, batches do not broadcast, or dtypes or devices differ.
@@ -186,7 +188,7 @@ operator! {
     Sub sub, SubAssign sub_assign, op::sub;
     Mul mul, MulAssign mul_assign, op::mul;
     Div div, DivAssign div_assign, op::div;
-    // Rust's % has the sign of the left side.
+    // Rust's % has the sign of the dividend.
     Rem rem, RemAssign rem_assign, op::fmod;
 }
 

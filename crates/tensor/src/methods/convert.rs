@@ -1,4 +1,4 @@
-//! Getting numbers out.
+//! Reading elements on the host.
 
 use crate::Tensor;
 use crate::fail::OrFail;

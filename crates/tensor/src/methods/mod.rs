@@ -1,4 +1,4 @@
-//! Methods: the catalogue under the names that people know.
+//! Methods of `Tensor`: the catalogue under the names of PyTorch and NumPy.
 
 mod binary;
 mod convert;

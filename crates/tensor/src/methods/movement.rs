@@ -1,4 +1,4 @@
-//! Methods that move elements or look at them differently.
+//! Methods that rearrange elements or view them differently.
 
 use super::table::{Axes, methods};
 use crate::Tensor;
@@ -14,35 +14,37 @@ methods! {
     fn transpose(dim0: isize, dim1: isize) -> Tensor<B> = op::transpose;
     /// The axes in another order. A view.
     fn permute(dims: &[isize]) -> Tensor<B> = op::permute;
-    /// Axes moved to other places, the others keeping their order. A view.
+    /// Axes moved to other positions, the others keeping their order. A view.
     fn movedim(source: &[isize], destination: &[isize]) -> Tensor<B> = op::movedim;
-    /// The whole tensor repeated along each axis; more entries than axes put new axes in front.
+    /// The whole tensor repeated along each axis; surplus entries add new axes in front.
     fn repeat(repeats: &[usize]) -> Tensor<B> = op::repeat;
     /// NumPy's tile: as `repeat`, but fewer entries than axes are allowed.
     fn tile(dims: &[usize]) -> Tensor<B> = op::tile;
     /// Each element repeated, along an axis or in the flattened tensor.
     fn repeat_interleave(repeats: usize, dim: Option<isize>) -> Tensor<B> = op::repeat_interleave;
-    /// One place of an axis; the axis goes away. A view.
+    /// One index of an axis; the axis is removed. A view.
     fn select(dim: isize, index: isize) -> Tensor<B> = op::select;
-    /// `length` places of an axis from `start` on. A view.
+    /// `length` indices of an axis from `start` on. A view.
     fn narrow(dim: isize, start: isize, length: usize) -> Tensor<B> = op::narrow;
-    /// Axes backwards. A view.
+    /// Axes reversed. A view.
     fn flip(dims: &[isize]) -> Tensor<B> = op::flip;
-    /// Elements moved along axes; what leaves at one end enters at the other. Without axes: in the flattened tensor.
+    /// Elements moved along axes; what leaves at one end enters at the other. Without axes: in the
+    /// flattened tensor.
     fn roll(shifts: &[isize], dims: Option<&[isize]>) -> Tensor<B> = op::roll;
-    /// Parts of `size` places along an axis; the last may be smaller. Views.
+    /// Parts of `size` along an axis; the last may be smaller. Views.
     fn split(size: usize, dim: isize) -> Vec<Tensor<B>> = op::split;
     /// Parts of the given sizes along an axis. Views.
     fn split_sizes(sizes: &[usize], dim: isize) -> Vec<Tensor<B>> = op::split::sizes;
     /// At most `chunks` parts of equal size along an axis; the last may be smaller. Views.
     fn chunk(chunks: usize, dim: isize) -> Vec<Tensor<B>> = op::chunk;
-    /// The slices along an axis, which goes away. Views.
+    /// The slices along an axis, which is removed. Views.
     fn unbind(dim: isize) -> Vec<Tensor<B>> = op::unbind;
-    /// Elements added or cut off at the ends: [left of the last axis, right of it, left of the one before, ...].
+    /// Padding, or cropping by negative amounts: [left of the last axis, right of it, left of the
+    /// one before, ...].
     fn pad(amounts: &[isize], mode: op::pad::Mode) -> Tensor<B> = op::pad;
     /// A new axis of size 1. A view.
     fn unsqueeze(dim: isize) -> Tensor<B> = op::unsqueeze;
-    /// Axes `start_dim..=end_dim` made one.
+    /// Axes `start_dim..=end_dim` merged into one.
     fn flatten(start_dim: isize, end_dim: isize) -> Tensor<B> = op::flatten;
     /// Zero above the given diagonal of the last two axes.
     fn tril(diagonal: isize) -> Tensor<B> = op::tril;
@@ -69,7 +71,7 @@ impl<B: Backend> Tensor<B> {
     pub fn t(&self) -> Tensor<B> {
         op::transpose(self, -1, -2).or_fail()
     }
-    /// Axes of size 1 repeated to `shape`; new axes stand in front. A view.
+    /// Axes of size 1 repeated to `shape`; new axes are in front. A view.
     ///
     /// # Panics
     /// If the shape does not broadcast to `shape`.
@@ -106,7 +108,7 @@ impl<B: Backend> Tensor<B> {
     pub fn squeeze_dim(&self, dims: impl Axes) -> Tensor<B> {
         op::squeeze(self, Some(&dims.list())).or_fail()
     }
-    /// Row-major without gaps: itself, or a copy.
+    /// Row-major without gaps: the tensor itself, or a copy.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -115,7 +117,7 @@ impl<B: Backend> Tensor<B> {
         let array = self.array().contiguous().or_fail();
         Tensor::with_node(array, self.node().cloned())
     }
-    /// Tensors joined along an axis.
+    /// Tensors concatenated along an axis.
     ///
     /// # Panics
     /// If their other sizes, dtypes or devices differ, or there is none.
@@ -123,7 +125,7 @@ impl<B: Backend> Tensor<B> {
     pub fn concat(all: &[&Tensor<B>], dim: isize) -> Tensor<B> {
         op::concat(all, dim).or_fail()
     }
-    /// Tensors of one shape joined along a new axis.
+    /// Tensors of one shape concatenated along a new axis.
     ///
     /// # Panics
     /// If their shapes, dtypes or devices differ, or there is none.

@@ -1,4 +1,4 @@
-//! Methods that multiply and sum: matrices, convolutions, attention; and the norms and pools around them.
+//! Matrix products, convolutions, attention, and the norms and pooling used with them.
 
 use super::table::methods;
 use crate::Tensor;
@@ -44,7 +44,8 @@ methods! {
     fn layer_norm(
         normalized_shape: &[usize], weight: Option<&Tensor<B>>, bias: Option<&Tensor<B>>, eps: f64
     ) -> Tensor<B> = op::layer_norm;
-    /// Divided by the root of the mean square over the last axes, then scaled. No eps: the dtype's epsilon.
+    /// Divided by the root of the mean square over the last axes, then scaled. Without `eps`, the
+    /// dtype's epsilon.
     fn rms_norm(normalized_shape: &[usize], weight: Option<&Tensor<B>>, eps: Option<f64>) -> Tensor<B> = op::rms_norm;
     /// Mean 0 and variance 1 over groups of channels, then scaled and shifted.
     fn group_norm(
@@ -62,7 +63,7 @@ methods! {
 }
 
 impl<B: Backend> Tensor<B> {
-    /// Einstein's sum over named axes: `Tensor::einsum("bik,bkj->bij", &[&x, &y])`.
+    /// Einstein summation over named axes: `Tensor::einsum("bik,bkj->bij", &[&x, &y])`.
     ///
     /// # Panics
     /// If the equation and the operands do not fit.

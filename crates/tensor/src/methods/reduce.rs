@@ -6,14 +6,15 @@ use crate::fail::OrFail;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
 
-/// Rows of reductions that come in two forms: over everything, and over some axes.
+/// Table of reductions with two forms: over everything, and over some axes.
 macro_rules! reductions {
     ($($doc:literal $all:ident $some:ident $f:path;)*) => {
         impl<B: Backend> Tensor<B> {$(
             #[doc = concat!($doc, ", over all elements.")]
             ///
             /// # Panics
-            /// If the op is not defined for this dtype or for no elements, or if memory is exhausted.
+            /// If the op is not defined for this dtype or for no elements, or if memory is
+            /// exhausted.
             #[track_caller]
             pub fn $all(&self) -> Tensor<B> {
                 $f(self, None, false).or_fail()
@@ -21,7 +22,8 @@ macro_rules! reductions {
             #[doc = concat!($doc, ", over some axes, which stay with size 1 if `keepdim`.")]
             ///
             /// # Panics
-            /// If there is no such axis, the op is not defined for this dtype or for no elements, or memory is exhausted.
+            /// If there is no such axis, the op is not defined for this dtype or for no elements,
+            /// or memory is exhausted.
             #[track_caller]
             pub fn $some(&self, dims: impl Axes, keepdim: bool) -> Tensor<B> {
                 $f(self, Some(&dims.list()), keepdim).or_fail()
@@ -42,19 +44,21 @@ reductions! {
 }
 
 methods! {
-    /// The largest of an axis, and its first place (i64). NaN wins. The gradient goes to that place.
+    /// The largest of an axis, and its first index (i64). NaN propagates. The gradient goes to that
+    /// index.
     fn max_dim(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::max;
-    /// The smallest of an axis, and its first place (i64). NaN wins. The gradient goes to that place.
+    /// The smallest of an axis, and its first index (i64). NaN propagates. The gradient goes to
+    /// that index.
     fn min_dim(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::min;
-    /// The first place (i64) of the largest element, of an axis or of the flattened tensor.
+    /// The first index (i64) of the largest element, of an axis or of the flattened tensor.
     fn argmax(dim: Option<isize>, keepdim: bool) -> Tensor<B> = op::argmax;
-    /// The first place (i64) of the smallest element, of an axis or of the flattened tensor.
+    /// The first index (i64) of the smallest element, of an axis or of the flattened tensor.
     fn argmin(dim: Option<isize>, keepdim: bool) -> Tensor<B> = op::argmin;
-    /// The lower median of an axis, and its place (i64).
+    /// The lower median of an axis, and its index (i64).
     fn median(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::median;
-    /// Sums of all elements so far along an axis.
+    /// Cumulative sums along an axis.
     fn cumsum(dim: isize) -> Tensor<B> = op::cumsum;
-    /// Products of all elements so far along an axis.
+    /// Cumulative products along an axis.
     fn cumprod(dim: isize) -> Tensor<B> = op::cumprod;
     /// exp(x) / sum(exp(x)) along an axis.
     fn softmax(dim: isize) -> Tensor<B> = op::softmax;
@@ -63,7 +67,7 @@ methods! {
 }
 
 impl<B: Backend> Tensor<B> {
-    /// The largest element. NaN wins; ties share the gradient.
+    /// The largest element. NaN propagates; ties share the gradient.
     ///
     /// # Panics
     /// If there are no elements.
@@ -71,7 +75,7 @@ impl<B: Backend> Tensor<B> {
     pub fn max(&self) -> Tensor<B> {
         self.amax()
     }
-    /// The smallest element. NaN wins; ties share the gradient.
+    /// The smallest element. NaN propagates; ties share the gradient.
     ///
     /// # Panics
     /// If there are no elements.
@@ -127,7 +131,7 @@ impl<B: Backend> Tensor<B> {
     pub fn norm_dim(&self, p: f64, dims: impl Axes, keepdim: bool) -> Tensor<B> {
         op::norm(self, p, Some(&dims.list()), keepdim).or_fail()
     }
-    /// How many elements are not zero, over all axes (i64).
+    /// The number of non-zero elements, over all axes (i64).
     #[track_caller]
     pub fn count_nonzero(&self) -> Tensor<B> {
         op::count_nonzero(self, None).or_fail()

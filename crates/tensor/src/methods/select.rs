@@ -10,35 +10,38 @@ use elinvar_ops::catalogue as op;
 methods! {
     /// y[i, j, ..] = x[index[i, j, ..], j, ..] for axis 0, and likewise for others; index is i64.
     fn gather(dim: isize, index: &Tensor<B>) -> Tensor<B> = op::gather;
-    /// A copy with `src` written at the places that `index` names along an axis.
+    /// A copy with `src` written at the indices in `index` along an axis.
     fn scatter(dim: isize, index: &Tensor<B>, src: &Tensor<B>) -> Tensor<B> = op::scatter;
-    /// A copy with a value written at the places that `index` names along an axis.
+    /// A copy with a value written at the indices in `index` along an axis.
     fn scatter_value(dim: isize, index: &Tensor<B>, value: Scalar) -> Tensor<B> = op::scatter::value;
-    /// A copy with `src` added, in order, at the places that `index` names along an axis.
+    /// A copy with `src` added, in order, at the indices in `index` along an axis.
     fn scatter_add(dim: isize, index: &Tensor<B>, src: &Tensor<B>) -> Tensor<B> = op::scatter_add;
-    /// The places of an axis that a 1-d index of i64 names.
+    /// The slices of an axis at the indices of a 1-d i64 tensor.
     fn index_select(dim: isize, index: &Tensor<B>) -> Tensor<B> = op::index_select;
-    /// As `gather`, with x and index broadcast outside of the axis; without an axis, on the flattened x.
+    /// As `gather`, with x and index broadcast outside of the axis; without an axis, on the
+    /// flattened x.
     fn take_along_dim(index: &Tensor<B>, dim: Option<isize>) -> Tensor<B> = op::take_along_dim;
     /// The elements where a mask is true, in one axis.
     fn masked_select(mask: &Tensor<B>) -> Tensor<B> = op::masked_select;
-    /// The places of the elements that are not zero, [n, rank], i64.
+    /// The indices of the non-zero elements, [n, rank], i64.
     fn nonzero() -> Tensor<B> = op::nonzero;
-    /// 1 at the class's place of a new last axis, 0 elsewhere, of i64.
+    /// 1 at the index of the class in a new last axis, 0 elsewhere, of i64.
     fn one_hot(num_classes: usize) -> Tensor<B> = op::one_hot;
-    /// Sorted along an axis, stable, NaN as the largest: the values, and where they came from (i64).
+    /// Sorted along an axis, stable, NaN as the largest: the values, and their original indices
+    /// (i64).
     fn sort(dim: isize, descending: bool) -> (Tensor<B>, Tensor<B>) = op::sort;
-    /// The places (i64) that would sort an axis.
+    /// The indices (i64) that would sort an axis.
     fn argsort(dim: isize, descending: bool) -> Tensor<B> = op::argsort;
-    /// The `k` largest (or smallest) of an axis, sorted, and where they came from (i64).
+    /// The `k` largest (or smallest) of an axis, sorted, and their original indices (i64).
     fn topk(k: usize, dim: isize, largest: bool) -> (Tensor<B>, Tensor<B>) = op::topk;
-    /// The different values, sorted; where each element's value stands among them; how often each occurs.
+    /// The distinct values, sorted; the index of each element's value among them; the count of
+    /// each.
     fn unique(dim: Option<isize>) -> op::unique::Unique<Tensor<B>> = op::unique;
-    /// Where each of `values` would have to be put into this sorted tensor.
+    /// The index at which each of `values` would be inserted into this sorted tensor.
     fn searchsorted(values: &Tensor<B>, right: bool) -> Tensor<B> = op::searchsorted;
-    /// Kept in `min..=max`; a missing bound does not bound.
+    /// Clamped to `min..=max`; both bounds are optional.
     fn clamp(min: Option<Scalar>, max: Option<Scalar>) -> Tensor<B> = op::clamp;
-    /// Kept between two tensors, which broadcast.
+    /// Clamped between two tensors, which broadcast.
     fn clamp_tensor(min: Option<&Tensor<B>>, max: Option<&Tensor<B>>) -> Tensor<B> = op::clamp::clamp_tensor;
     /// x + weight * (y - x).
     fn lerp(y: &Tensor<B>, weight: &Tensor<B>) -> Tensor<B> = op::lerp;
@@ -63,10 +66,11 @@ impl<B: Backend> Tensor<B> {
     pub fn masked_fill(&self, mask: &Tensor<B>, value: impl Into<Scalar>) -> Tensor<B> {
         op::masked_fill(self, mask, value).or_fail()
     }
-    /// A copy with `alpha * src` added to the places of an axis that a 1-d index names, in order.
+    /// A copy with `alpha * src` added, in order, to the slices of an axis at the indices of a 1-d
+    /// tensor.
     ///
     /// # Panics
-    /// If a place does not exist or shapes do not fit.
+    /// If an index is out of range or shapes do not fit.
     #[track_caller]
     pub fn index_add(
         &self,
@@ -77,10 +81,10 @@ impl<B: Backend> Tensor<B> {
     ) -> Tensor<B> {
         op::index_add(self, dim, index, src, alpha).or_fail()
     }
-    /// A copy with a value at the places of an axis that a 1-d index names.
+    /// A copy with a value in the slices of an axis at the indices of a 1-d tensor.
     ///
     /// # Panics
-    /// If a place does not exist.
+    /// If an index is out of range.
     #[track_caller]
     pub fn index_fill(&self, dim: isize, index: &Tensor<B>, value: impl Into<Scalar>) -> Tensor<B> {
         op::index_fill(self, dim, index, value).or_fail()

@@ -1,4 +1,5 @@
-//! The macro behind the method tables: a row is a signature, and forwards to the function of the catalogue.
+//! The macro behind the method tables: a row is a signature that forwards to a function of the
+//! catalogue.
 
 /// `fn name(args) -> Result type = path;` becomes a method that panics with the error's sentence.
 macro_rules! methods {
@@ -7,7 +8,7 @@ macro_rules! methods {
             $(#[$doc])*
             ///
             /// # Panics
-            /// If an argument does not fit, with a sentence that says why, or if memory is exhausted.
+            /// If an argument is invalid, with a sentence that says why, or if memory is exhausted.
             #[track_caller]
             pub fn $name(&self, $($arg: $t),*) -> $ret {
                 $path(self, $($arg),*).or_fail()

@@ -90,7 +90,7 @@ impl<B: Backend> Tensor<B> {
     pub fn softplus(&self, beta: f64, threshold: f64) -> Tensor<B> {
         op::softplus(self, beta, threshold).or_fail()
     }
-    /// x kept in `min_val..=max_val`.
+    /// x clamped to `min_val..=max_val`.
     ///
     /// # Panics
     /// If the elements are not floats, or memory is exhausted.
@@ -98,8 +98,8 @@ impl<B: Backend> Tensor<B> {
     pub fn hardtanh(&self, min_val: f64, max_val: f64) -> Tensor<B> {
         op::hardtanh(self, min_val, max_val).or_fail()
     }
-    /// As another dtype. Floats round to nearest even; float to integer cuts towards zero; to bool: x != 0. The
-    /// gradient of a cast between floats is a cast back.
+    /// As another dtype. Floats round to nearest even; float to integer truncates towards zero; to
+    /// bool: x != 0. The gradient of a cast between floats is a cast back.
     ///
     /// # Panics
     /// If memory is exhausted.

@@ -1,4 +1,4 @@
-//! The walk back over the tape.
+//! The backward pass over the tape.
 
 use crate::Tensor;
 use crate::tape::gradients::Gradients;
@@ -15,19 +15,20 @@ use std::sync::Arc;
 /// How a backward pass treats the graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backward {
-    /// Keep what the gradients need, so that the pass can be run again. Otherwise the graph is freed as the pass
-    /// walks over it.
+    /// Keep the saved tensors, so that the pass can be run again. Otherwise the graph is freed
+    /// during the pass.
     pub retain_graph: bool,
     /// Record the gradients themselves, so that they can be differentiated. Implies `retain_graph`.
     pub create_graph: bool,
 }
 
-/// The gradients of several outputs together, each with the gradient that flows into it (for an output of one
-/// element it may be left out, and is 1).
+/// The gradients of several outputs together, each with its incoming gradient (the seed; optional
+/// for an output of one element, by default 1).
 ///
 /// # Errors
-/// `Autograd` if an output depends on no variable, has more than one element and no seed, or if its graph was
-/// freed; `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if a seed does not fit; `OutOfMemory`.
+/// `Autograd` if an output depends on no variable, has more than one element and no seed, or if its
+/// graph was freed; `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if a seed does not fit;
+/// `OutOfMemory`.
 pub fn backward<B: Backend>(
     outputs: &[(&Tensor<B>, Option<&Tensor<B>>)],
     options: Backward,
@@ -87,15 +88,15 @@ fn seeds<B: Backend, G>(
     outputs.iter().map(one).collect()
 }
 
-/// A gradient on its way to a node.
+/// A gradient that is to be added to a node.
 pub(crate) struct Pending<B: Backend, G> {
     pub(crate) node: Arc<Node<B>>,
-    /// Which of an op's results it belongs to, where the op has several and this is its node.
+    /// The index of the result that it belongs to, if the node is of an op with several results.
     pub(crate) output: usize,
     pub(crate) g: G,
 }
 
-/// Gradients as numbers, or as tensors that are recorded again.
+/// Gradients as arrays, or as tensors that are recorded again (`create_graph`).
 pub(crate) trait Gradient<B: Backend>: Value<B = B> {
     fn backward(live: &Live<B>, node: &Arc<Node<B>>, g: Vec<Option<Self>>) -> Result<Flow<B, Self>>;
     fn into_tensor(self) -> Tensor<B>;
@@ -131,10 +132,11 @@ struct Waiting<B: Backend, G> {
     g: Vec<Option<G>>,
 }
 
-/// Walks from the seeds down. Nodes are visited in descending order of their numbers, so a node's gradients are
-/// complete when it is reached, and several uses of one value are added latest first: always in the same order.
+/// Walks the graph from the seeds. Nodes are visited in descending order of their ids, so a node's
+/// gradients are complete when it is reached, and the gradients of several uses of one value are
+/// added latest use first: always in the same order.
 ///
-/// Nodes below `floor` are not visited; what flows to them is returned.
+/// Nodes below `floor` are not visited; their gradients are returned.
 pub(crate) fn walk<B: Backend, G: Gradient<B>>(
     seeds: Vec<Pending<B, G>>,
     retain: bool,
@@ -149,13 +151,13 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
         && *id >= floor
     {
         let (id, Waiting { node, mut g }) = waiting.pop_last().expect("it was there a line ago");
-        // Who looks at gradients looks at those of results, which have one each.
+        // Hooks see gradients of results, of which such a node has one.
         if let [slot] = &mut g[..]
             && let Some(here) = slot
         {
             for hook in node.hooks() {
                 if let Some(other) = hook(&here.clone().into_tensor()) {
-                    // Ops take the shape of their operands from it.
+                    // Ops take the shape of their operands from the gradient.
                     if (other.shape(), other.dtype()) != (here.shape(), here.dtype()) {
                         return Err(Error::autograd(format!(
                             "a hook was given a gradient {} {} and returned one {} {}",

@@ -1,4 +1,5 @@
-//! Checkpoints: a segment whose intermediate results are not kept, but computed again when the gradient comes.
+//! Gradient checkpointing: a segment whose intermediate results are not kept, but recomputed in the
+//! backward pass.
 
 use crate::Tensor;
 use crate::tape::backward::{Gradient, Pending, walk};
@@ -17,11 +18,12 @@ struct Segment<B: Backend, F> {
     inputs: SmallVec<[Array<B>; 2]>,
 }
 
-/// Runs `f` without keeping its intermediate results; the backward pass runs it again. Trades time for memory.
+/// Runs `f` without keeping its intermediate results; the backward pass runs it again. Trades time
+/// for memory.
 ///
-/// `f` must give the same results both times: the two runs see the same operands, and random ops inside must
-/// draw from a stream that is fixed, not from a generator that moves on. Variables that `f` captures get their
-/// gradients as well.
+/// `f` must give the same results both times: the two runs have the same operands, and random ops
+/// inside must draw from a fixed stream, not from a generator that advances. Variables that `f`
+/// captures get their gradients as well.
 ///
 /// # Errors
 /// Those of `f`; `Autograd` if `f`'s result is not of floats.
@@ -44,8 +46,8 @@ pub fn checkpoint<B: Backend>(
 }
 
 impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Segment<B, F> {
-    /// Records the segment now and walks back over it, down to what was there before. What flows further goes to
-    /// the outer walk, operands and captured tensors alike.
+    /// Records the segment now and walks back over it, down to the nodes that existed before. Their
+    /// gradients, of operands and captured tensors alike, go to the outer walk.
     fn again<G: Gradient<B>>(&self, edges: &Edges<B>, g: Vec<Option<G>>, retain: bool) -> Result<Flow<B, G>> {
         let floor = next_id();
         let inputs: Vec<Tensor<B>> = self

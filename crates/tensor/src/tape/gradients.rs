@@ -1,4 +1,4 @@
-//! What a backward pass gives: a gradient per variable.
+//! The result of a backward pass: a gradient per variable.
 
 use crate::Tensor;
 use elinvar_core::Result;
@@ -6,10 +6,10 @@ use elinvar_ops::backend::Backend;
 use elinvar_ops::{Value, catalogue};
 use std::collections::BTreeMap;
 
-/// Gradients by variable. A variable that the outputs do not depend on has none.
+/// Gradients by variable. A variable on which the outputs do not depend has none.
 #[derive(Clone)]
 pub struct Gradients<B: Backend> {
-    /// By the number of the node, which is the order in which variables were made.
+    /// By node id, which is the order in which variables were created.
     by: BTreeMap<u64, (Option<Box<str>>, Tensor<B>)>,
 }
 
@@ -38,25 +38,26 @@ impl<B: Backend> Gradients<B> {
     fn key(x: &Tensor<B>) -> Option<u64> {
         x.node().map(|node| node.id)
     }
-    /// The gradient by this variable.
+    /// The gradient with respect to this variable.
     pub fn get(&self, variable: &Tensor<B>) -> Option<&Tensor<B>> {
         self.by.get(&Self::key(variable)?).map(|(_, g)| g)
     }
-    /// The gradient by the variable of this name (see [`Tensor::named`]).
+    /// The gradient with respect to the variable of this name (see [`Tensor::named`]).
     pub fn by_name(&self, name: &str) -> Option<&Tensor<B>> {
         self.by.values().find(|(n, _)| n.as_deref() == Some(name)).map(|(_, g)| g)
     }
-    /// The gradient by this variable, taken out.
+    /// The gradient with respect to this variable, removed from the set.
     pub fn take(&mut self, variable: &Tensor<B>) -> Option<Tensor<B>> {
         self.by.remove(&Self::key(variable)?).map(|(_, g)| g)
     }
-    /// Puts another gradient in the place of a variable's: a clipped one, say.
+    /// Replaces the gradient of a variable, by a clipped one for example.
     pub fn set(&mut self, variable: &Tensor<B>, g: Tensor<B>) {
         if let Some(node) = variable.node() {
             self.insert(node.id, node.name.as_deref(), g);
         }
     }
-    /// All gradients with the names of their variables, in the order in which the variables were made.
+    /// All gradients with the names of their variables, in the order in which the variables were
+    /// created.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &Tensor<B>)> {
         self.by.values().map(|(n, g)| (n.as_deref(), g))
     }
@@ -68,7 +69,7 @@ impl<B: Backend> Gradients<B> {
     pub fn is_empty(&self) -> bool {
         self.by.is_empty()
     }
-    /// Multiplies every gradient with a number: after several batches were added up, to make their mean of it.
+    /// Multiplies every gradient by a number, such as 1 / n for the mean of n accumulated batches.
     ///
     /// # Errors
     /// `OutOfMemory`, after which the gradients are as they were.
@@ -78,11 +79,11 @@ impl<B: Backend> Gradients<B> {
         self.by.values_mut().zip(new).for_each(|((_, g), new)| *g = new);
         Ok(())
     }
-    /// Adds the gradients of another pass: what several small batches give together. They are of the same variables as
-    /// long as no optimiser has made a step in between.
+    /// Adds the gradients of another pass (gradient accumulation). The variables are the same as
+    /// long as no optimiser step is made in between.
     ///
     /// # Errors
-    /// `OutOfMemory`, after which some are added and others not.
+    /// `OutOfMemory`, after which some gradients are added and others are not.
     pub fn accumulate(&mut self, other: Gradients<B>) -> Result<()> {
         for (key, (name, g)) in other.by {
             let sum = match self.by.get(&key) {

@@ -1,4 +1,4 @@
-//! The tape: what was computed from what, and how gradients walk back over it.
+//! The tape: the graph of recorded ops, and the backward pass over it.
 
 pub(crate) mod backward;
 pub(crate) mod checkpoint;

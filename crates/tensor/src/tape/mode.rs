@@ -1,4 +1,4 @@
-//! Whether the current thread records.
+//! Recording mode of the current thread.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ thread_local! {
     static ENABLED: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Puts the mode back, also when the scope is left by a panic.
+/// Restores the mode, also on a panic.
 struct Restore(bool);
 
 impl Drop for Restore {
@@ -20,12 +20,12 @@ fn with<T>(enabled: bool, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Runs `f` without recording: results depend on nothing, and nothing is kept for a backward pass.
+/// Runs `f` without recording: results are not tracked, and nothing is kept for a backward pass.
 pub fn no_grad<T>(f: impl FnOnce() -> T) -> T {
     with(false, f)
 }
 
-/// Runs `f` with recording, inside of a [`no_grad`] scope say.
+/// Runs `f` with recording, for example inside of a [`no_grad`] scope.
 pub fn enable_grad<T>(f: impl FnOnce() -> T) -> T {
     with(true, f)
 }

@@ -11,19 +11,21 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
-/// Numbers nodes in the order of their creation. Whatever depends on a node has a larger number, so walking from
-/// the largest number down is a topological order, and always the same one for the same program.
+/// Node ids in the order of creation. A node that depends on another has a larger id, so descending
+/// ids are a topological order, and always the same one for the same program.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// The number that the next node will get, or a larger one.
+/// A lower bound of the ids of all nodes created from now on.
 pub(crate) fn next_id() -> u64 {
     NEXT.load(Ordering::Relaxed)
 }
 
-/// The edges to a node's operands: the nodes of which they are the results; nothing for operands that depend on nothing.
+/// The edges to a node's operands: the nodes of which they are the results; `None` for untracked
+/// operands.
 ///
-/// Those to two operands are fields of their own, which go to the node straight from registers. A list that is filled first and moved then
-/// waits for its stores each time: that took a tenth of a recorded op on four numbers.
+/// The edges of up to two operands are separate fields, which are stored to the node straight from
+/// registers. A list that is filled and then moved stalls on store forwarding, which is measurable
+/// for a recorded op on a few elements.
 pub(crate) struct Edges<B: Backend> {
     count: usize,
     first: Edge<B>,
@@ -49,15 +51,16 @@ impl<B: Backend> Edges<B> {
     }
 }
 
-/// A function on a gradient: it may replace it by returning another.
+/// A function of a gradient; it may return a replacement.
 pub type Hook<B> = Box<dyn Fn(&Tensor<B>) -> Option<Tensor<B>> + Send + Sync>;
 
-/// It has one result. The results of an op with several have a node each, which pass their gradients to the op's.
+/// A node has one result. If an op has several, each has a node, which passes its gradient to the
+/// op's node.
 pub(crate) struct Node<B: Backend> {
     pub(crate) id: u64,
     pub(crate) name: Option<Box<str>>,
     state: RwLock<State<B>>,
-    /// Rare, so they do not make every node larger.
+    /// Rare, so boxed to keep nodes small.
     extras: Mutex<Option<Box<Extras<B>>>>,
     has_extras: AtomicBool,
 }
@@ -65,7 +68,7 @@ pub(crate) struct Node<B: Backend> {
 struct Extras<B: Backend> {
     /// (number of the hook, hook)
     hooks: Vec<(u64, Arc<Hook<B>>)>,
-    /// Is the gradient to be reported although this is no variable?
+    /// Is the gradient reported although this is not a variable?
     keep: bool,
     /// The nodes of the results, if there are several.
     results: Vec<Weak<Node<B>>>,
@@ -74,26 +77,29 @@ struct Extras<B: Backend> {
 pub(crate) enum State<B: Backend> {
     /// A variable: gradients end here.
     Leaf,
-    /// A run of an op. It lies in the node, which so is one piece of memory for most ops: those without attributes.
+    /// A run of an op. It is stored inline, so that a node is one allocation for most ops: those
+    /// without attributes.
     Live(Live<B>),
     /// One result of a run that has several: the node of the run, and which of its results.
     Result(Arc<Node<B>>, usize),
-    /// What the gradient needs was given back by an earlier backward pass.
+    /// The saved tensors were freed by an earlier backward pass.
     Freed,
 }
 
 pub(crate) struct Live<B: Backend> {
     pub(crate) inputs: Edges<B>,
-    /// Nothing, if the gradient needs nothing, and all operands are as the only result, and so as its gradient.
+    /// `None` if the gradient needs no saved tensors, and all operands have the shape and dtype of
+    /// the only result and so of its gradient.
     kept: Option<Box<Kept<B>>>,
     op: Box<dyn Recorded<B>>,
 }
 
-/// The gradients by each operand, and contributions to nodes that are no operands (see `checkpoint`).
+/// The gradients of the operands, and contributions to nodes that are not operands (see
+/// `checkpoint`).
 pub(crate) type Flow<B, G> = (Vec<Option<G>>, Vec<Pending<B, G>>);
 
-/// An op on the tape. Two methods, because a trait object cannot be generic: gradients that are just numbers, and gradients that
-/// are recorded themselves.
+/// An op on the tape. Two methods, because a trait object's methods cannot be generic: gradients as
+/// arrays, and gradients that are recorded themselves.
 pub(crate) trait Recorded<B: Backend>: Send + Sync {
     fn name(&self) -> &'static str;
     fn arrays(&self, live: &Live<B>, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>>;
@@ -106,7 +112,7 @@ pub(crate) trait Recorded<B: Backend>: Send + Sync {
 }
 
 impl<B: Backend> Live<B> {
-    /// A run of an op that keeps what it needs itself.
+    /// A run of an op that saves its tensors itself.
     pub(crate) fn new(inputs: Edges<B>, op: Box<dyn Recorded<B>>) -> Self {
         Live { inputs, kept: None, op }
     }
@@ -124,7 +130,7 @@ impl<B: Backend> Live<B> {
     }
 }
 
-/// Locks without caring whether another thread panicked: the data are whole at every moment.
+/// Locks and ignores poisoning: the data are consistent at every moment.
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -169,7 +175,7 @@ impl<B: Backend> Node<B> {
     pub(crate) fn is_leaf(&self) -> bool {
         matches!(*read(&self.state), State::Leaf)
     }
-    /// Runs `f` on what the node holds; it forgets it unless it is to retain it.
+    /// Runs `f` on the node's state, which is freed afterwards unless `retain`.
     pub(crate) fn visit<T>(&self, retain: bool, f: impl FnOnce(&State<B>) -> T) -> T {
         let held = read(&self.state);
         match &*held {
@@ -217,7 +223,7 @@ impl<B: Backend> Node<B> {
     }
 }
 
-/// A chain of a million nodes is freed in a loop: the compiler's own drop would recurse through it.
+/// Long chains of nodes are freed in a loop: the derived drop would recurse and overflow the stack.
 impl<B: Backend> Drop for Live<B> {
     fn drop(&mut self) {
         let mut waiting = SmallVec::new();
@@ -225,17 +231,18 @@ impl<B: Backend> Drop for Live<B> {
         while let Some(mut node) = waiting.pop() {
             match Arc::get_mut(&mut node) {
                 Some(node) => release(&mut node.state, &mut waiting),
-                // Somebody waits to see whether it is still there.
+                // There is a weak reference (`Arc::get_mut` needs none), which may be upgraded
+                // concurrently.
                 None => let_go(node, &mut waiting),
             }
         }
     }
 }
 
-/// Nodes that nobody else holds.
+/// Nodes without other owners.
 type Waiting<B> = SmallVec<[Arc<Node<B>>; 4]>;
 
-/// Takes the edges out of a node that goes.
+/// Takes the edges out of a node that is being dropped.
 fn release<B: Backend>(state: &mut RwLock<State<B>>, waiting: &mut Waiting<B>) {
     let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
     match state {
@@ -260,7 +267,7 @@ fn take<B: Backend>(inputs: &mut Edges<B>, waiting: &mut Waiting<B>) {
     inputs.others.iter_mut().flatten().for_each(one);
 }
 
-/// Others hold it; or they let go of it in this moment, and then one of them gets it here.
+/// It has other owners; if they drop it concurrently, exactly one of them gets the node here.
 fn let_go<B: Backend>(node: Arc<Node<B>>, waiting: &mut Waiting<B>) {
     if let Some(mut node) = Arc::into_inner(node) {
         release(&mut node.state, waiting);
@@ -270,20 +277,21 @@ fn let_go<B: Backend>(node: Arc<Node<B>>, waiting: &mut Waiting<B>) {
 /// An op of the catalogue on the tape.
 struct Run<O: Op>(O);
 
-/// What a run leaves behind. Everything that does not depend on the op is done here: it is compiled once, and the
-/// methods of `Run` once per op.
+/// The saved tensors of a run. Everything that does not depend on the op is done here, so that it
+/// is compiled once, and not once per op as the methods of `Run`.
 struct Kept<B: Backend> {
-    /// Empty if the gradient reads none; so are the results.
+    /// Empty if the gradient reads none; likewise the results.
     inputs: SmallVec<[Array<B>; 2]>,
     outputs: SmallVec<[Array<B>; 2]>,
-    /// Shapes and dtypes of the operands; empty if the inputs are kept, which say the same, or all are as the only result.
+    /// Shapes and dtypes of the operands; empty if the inputs are kept, or all have those of the
+    /// only result.
     operands: SmallVec<[(Layout, DType); 2]>,
     are_as_result: bool,
 }
 
 impl<B: Backend> Kept<B> {
-    /// Nothing if nothing is needed but the gradient, whose shape and dtype the operands have: two layouts less to hold are a tenth of an op
-    /// on four numbers.
+    /// `None` if only the incoming gradient is needed, whose shape and dtype the operands have: not
+    /// cloning two layouts is measurable for an op on a few elements.
     fn of(saves: Saves, arrays: &[&Array<B>], outputs: &[Array<B>]) -> Option<Box<Self>> {
         let is_as = |y: &Array<B>| {
             arrays.iter().all(|a| a.dtype() == y.dtype() && a.layout().has_shape_of(y.layout()))
@@ -304,7 +312,8 @@ impl<B: Backend> Kept<B> {
 }
 
 impl<B: Backend> Live<B> {
-    /// What a gradient reads: inputs, results, and shapes and dtypes of the operands, of a run whose result has the gradient `g`.
+    /// The saved values of a gradient: inputs, results, and shapes and dtypes of the operands, of a
+    /// run whose result has the gradient `g`.
     fn kept<'a, V: Value>(
         &'a self,
         g: &[Option<V>],
@@ -321,7 +330,7 @@ impl<B: Backend> Live<B> {
         };
         (inputs, outputs, operands)
     }
-    /// The gradients that `f` gives of what a gradient of numbers reads. Once for all ops, so never inlined.
+    /// Calls `f` on the saved values as arrays. Compiled once for all ops, so never inlined.
     #[inline(never)]
     fn with_arrays(
         &self,
@@ -332,7 +341,7 @@ impl<B: Backend> Live<B> {
         let (inputs, outputs, operands) = self.kept(g, &mut room);
         Ok((f(&Context::new(inputs, outputs, operands, &wanted))?, Vec::new()))
     }
-    /// The same of what a gradient that is recorded reads.
+    /// The same on tensors, for gradients that are recorded.
     #[inline(never)]
     fn with_tensors(
         &self,
@@ -374,7 +383,7 @@ impl<O: Op, B: Backend> Recorded<B> for Run<O> {
 pub(crate) fn run_one<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<Tensor<B>> {
     let (few, many);
     let arrays: &[&Array<B>] = match x {
-        // A list in place, without a look at how long it is.
+        // A fixed-size list on the stack, without a check of its length.
         [first, ..] if x.len() <= FEW => {
             few = arrays_of(x, first.array());
             &few[..x.len()]
@@ -426,7 +435,7 @@ fn results<B: Backend>(
     arrays.enumerate().map(one).collect()
 }
 
-/// Operands of most ops, at most.
+/// The maximal number of operands of most ops.
 const FEW: usize = 4;
 
 #[inline(always)]
@@ -442,7 +451,7 @@ fn arrays<'a, B: Backend>(x: &[&'a Tensor<B>]) -> Vec<&'a Array<B>> {
     x.iter().map(|t| t.array()).collect()
 }
 
-/// Is what is computed from these recorded?
+/// Is an op on these operands recorded?
 pub(crate) fn records<B: Backend>(x: &[&Tensor<B>]) -> bool {
     super::is_grad_enabled() && x.iter().any(|t| t.node().is_some())
 }
@@ -451,7 +460,7 @@ fn float_dtype<B: Backend>(x: &[&Array<B>]) -> DType {
     x.iter().map(|a| a.dtype()).find(|d| d.is_float()).unwrap_or(DType::F32)
 }
 
-/// A result of a node. Indices and masks are results too, but nothing flows back through them.
+/// A result of a node. Indices and masks are results too, but have no gradient.
 fn tracked<B: Backend>(a: Array<B>, node: impl FnOnce(&Array<B>) -> Arc<Node<B>>) -> Tensor<B> {
     let node = a.dtype().is_float().then(|| node(&a));
     Tensor::with_node(a, node)

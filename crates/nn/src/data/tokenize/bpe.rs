@@ -1,9 +1,10 @@
 //! Byte-level BPE learned from texts.
 //!
-//! Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units", 2016, on bytes as in GPT-2: the
-//! pair of tokens that stands together most often becomes a token, until there are enough. Among equally frequent pairs the
-//! one with the smaller numbers is taken, and all of its places are merged at once; no step depends on the order of a
-//! hash map, so the same texts give the same tokens.
+//! Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units", 2016, on
+//! bytes as in GPT-2: the pair of tokens that stands together most often becomes a token, until
+//! there are enough. Among equally frequent pairs the one with the smaller numbers is taken, and
+//! all of its places are merged at once; no step depends on the order of a hash map, so the same
+//! texts give the same tokens.
 
 use elinvar_core::{Error, Result};
 use serde_json::{Value, json};
@@ -12,8 +13,8 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
 
-/// Texts are cut into pieces of about this many bytes, at the end of a line: splitting into words takes 30 times the memory
-/// of what it splits.
+/// Texts are cut into pieces of about this many bytes, at the end of a line: splitting into words
+/// takes 30 times the memory of what it splits.
 const PIECE: usize = 1 << 20;
 
 /// What a byte-level BPE should have.
@@ -25,11 +26,13 @@ pub struct BpeOptions {
 }
 
 impl BpeOptions {
-    /// So many tokens: 256 bytes, the special ones, the rest learned. There are fewer if the texts have no more pairs.
+    /// So many tokens: 256 bytes, the special ones, the rest learned. There are fewer if the texts
+    /// have no more pairs.
     pub fn new(vocab: usize) -> Self {
         BpeOptions { vocab, special: vec![], min_count: 2 }
     }
-    /// Special tokens: they are the first numbers, are found in texts before all else, and are left out when decoding.
+    /// Special tokens: they are the first numbers, are found in texts before all else, and are left
+    /// out when decoding.
     #[must_use]
     pub fn special<S: Into<String>>(mut self, tokens: impl IntoIterator<Item = S>) -> Self {
         self.special = tokens.into_iter().map(Into::into).collect();

@@ -1,7 +1,7 @@
 //! Tokenizers of a `tokenizer.json`, by the crate `tokenizers`.
 //!
-//! The file comes from outside, and the crate trusts it in places, so it is looked at first and run behind a guard: what
-//! panics there is an error here.
+//! The file comes from outside, and the crate trusts it in places, so it is looked at first and run
+//! behind a guard: what panics there is an error here.
 
 use crate::data::prefetch::message;
 use crate::data::tokenize::unknown;
@@ -16,11 +16,12 @@ use tokenizers::{
     TruncationStrategy,
 };
 
-/// A tokenizer of a `tokenizer.json`: WordPiece (BERT), byte-level BPE (GPT-2, Llama 3), Unigram and others.
+/// A tokenizer of a `tokenizer.json`: WordPiece (BERT), byte-level BPE (GPT-2, Llama 3), Unigram
+/// and others.
 ///
 /// Encoding adds the special tokens that the file asks for, and cuts to its length; padding is what
-/// [`encode_batch`](Tokenize::encode_batch) is told, and [`padding`](Tokenizer::padding) is what the file says. Dropout of
-/// merges is off: the same text has the same tokens.
+/// [`encode_batch`](Tokenize::encode_batch) is told, and [`padding`](Tokenizer::padding) is what
+/// the file says. Dropout of merges is off: the same text has the same tokens.
 ///
 /// ```
 /// use elinvar_nn::data::{BpeOptions, Tokenize, Tokenizer};
@@ -85,11 +86,12 @@ impl Tokenizer {
         }
     }
 
-    /// Learns a byte-level BPE, as GPT-2 has it, from texts: the same texts give the same tokenizer, on every machine.
+    /// Learns a byte-level BPE, as GPT-2 has it, from texts: the same texts give the same
+    /// tokenizer, on every machine.
     ///
     /// # Errors
-    /// `InvalidArgument` if the vocabulary is smaller than 256 bytes and the special tokens, or a special token is empty or
-    /// there twice.
+    /// `InvalidArgument` if the vocabulary is smaller than 256 bytes and the special tokens, or a
+    /// special token is empty or there twice.
     pub fn train_bpe(texts: &[&str], options: &BpeOptions) -> Result<Self> {
         tokenize::bpe::train(texts, options).and_then(Self::from_value)
     }
@@ -137,8 +139,8 @@ impl Tokenizer {
         self.inner.get_truncation().map(|t| t.max_length)
     }
 
-    /// The padding that the file asks for; if it asks for none, to the longest of a batch by a token called `[PAD]`,
-    /// `<pad>` or `<|endoftext|>`, or token 0.
+    /// The padding that the file asks for; if it asks for none, to the longest of a batch by a
+    /// token called `[PAD]`, `<pad>` or `<|endoftext|>`, or token 0.
     pub fn padding(&self) -> Padding {
         let Some(p) = &self.padding else {
             let id = ["[PAD]", "<pad>", "<|endoftext|>"].into_iter().find_map(|t| self.id(t));
@@ -205,7 +207,8 @@ fn guarded<T>(f: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     }
 }
 
-/// Takes out what would make tokens random, and refuses what the crate would cut a character in two for.
+/// Takes out what would make tokens random, and refuses what the crate would cut a character in two
+/// for.
 fn look(value: &mut Value) -> Result<()> {
     let Some(model) = value.get_mut("model").and_then(Value::as_object_mut) else {
         return Err(Error::format("tokenizer: it has no `model`; a tokenizer.json has one"));

@@ -1,4 +1,5 @@
-//! Text to numbers and back: bytes, characters, and with the feature `tokenizers` what a `tokenizer.json` says.
+//! Text to numbers and back: bytes, characters, and with the feature `tokenizers` what a
+//! `tokenizer.json` says.
 
 #[cfg(feature = "tokenizers")]
 mod bpe;

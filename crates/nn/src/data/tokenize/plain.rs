@@ -46,7 +46,8 @@ pub struct Chars {
 }
 
 impl Chars {
-    /// The characters of a text. The text of [`alphabet`](Chars::alphabet) gives the same tokenizer again.
+    /// The characters of a text. The text of [`alphabet`](Chars::alphabet) gives the same tokenizer
+    /// again.
     pub fn new(text: impl AsRef<str>) -> Self {
         let chars: std::collections::BTreeSet<char> = text.as_ref().chars().collect();
         Chars { chars: chars.into_iter().collect() }

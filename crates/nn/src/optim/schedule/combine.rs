@@ -15,8 +15,9 @@ impl<F: Fn(u64) -> f64> Schedule for LambdaLr<F> {
 
 /// In a straight line up, then another schedule from its step 0.
 ///
-/// Step t of n is base_lr * (t + 1) / (n + 1), with what the other schedule makes of base_lr at its beginning: no step is
-/// wasted on a rate of 0, and none has the full rate before the other schedule begins.
+/// Step t of n is base_lr * (t + 1) / (n + 1), with what the other schedule makes of base_lr at its
+/// beginning: no step is wasted on a rate of 0, and none has the full rate before the other
+/// schedule begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Warmup<S> {
     steps: u64,

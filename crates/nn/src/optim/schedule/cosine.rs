@@ -3,7 +3,8 @@
 use super::{Schedule, check_factor, check_steps, cosine};
 use elinvar_core::Result;
 
-/// eta_min + (base_lr - eta_min) * (1 + cos(pi * step / t_max)) / 2. After t_max it goes up again, as in PyTorch.
+/// eta_min + (base_lr - eta_min) * (1 + cos(pi * step / t_max)) / 2. After t_max it goes up again,
+/// as in PyTorch.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineAnnealingLr {
     t_max: u64,

@@ -1,7 +1,8 @@
 //! Schedules: how the learning rate goes from step to step.
 //!
-//! A schedule is a function of the step's number alone, so a run that goes on from a checkpoint needs nothing but that
-//! number. Steps count from 0, and may as well be epochs. [`ReduceLrOnPlateau`] looks at results instead, and has a state.
+//! A schedule is a function of the step's number alone, so a run that goes on from a checkpoint
+//! needs nothing but that number. Steps count from 0, and may as well be epochs.
+//! [`ReduceLrOnPlateau`] looks at results instead, and has a state.
 //!
 //! ```
 //! use elinvar_nn::optim::schedule::{CosineAnnealingLr, Schedule, Warmup};
@@ -15,7 +16,8 @@
 //! # }
 //! ```
 //!
-//! Everything is computed in f64 with the project's own cosine and powers: the same bits on every machine.
+//! Everything is computed in f64 with the project's own cosine and powers: the same bits on every
+//! machine.
 
 mod combine;
 mod cosine;

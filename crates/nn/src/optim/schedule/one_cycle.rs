@@ -15,8 +15,9 @@ pub enum Anneal {
 /// One cycle; base_lr is its peak.
 ///
 /// From base_lr / div_factor up to base_lr at step pct_start * total_steps - 1, then down to
-/// base_lr / (div_factor * final_div_factor) at step total_steps - 1, where it stays. With three phases, first down to where
-/// it began, at step 2 * pct_start * total_steps - 2. These steps may be fractions.
+/// base_lr / (div_factor * final_div_factor) at step total_steps - 1, where it stays. With three
+/// phases, first down to where it began, at step 2 * pct_start * total_steps - 2. These steps may
+/// be fractions.
 #[derive(Clone, Copy, Debug)]
 pub struct OneCycleLr {
     total_steps: u64,
@@ -28,7 +29,8 @@ pub struct OneCycleLr {
 }
 
 impl OneCycleLr {
-    /// A cycle of so many steps with PyTorch's settings: 30% up, along cosines, from 1/25 of the peak to 1/250000.
+    /// A cycle of so many steps with PyTorch's settings: 30% up, along cosines, from 1/25 of the
+    /// peak to 1/250000.
     ///
     /// # Errors
     /// `InvalidArgument` if there are no steps.

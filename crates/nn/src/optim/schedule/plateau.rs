@@ -22,7 +22,8 @@ pub enum ThresholdMode {
     Abs,
 }
 
-/// Multiplies the learning rate with a factor when more than `patience` results in a row are no better than the best.
+/// Multiplies the learning rate with a factor when more than `patience` results in a row are no
+/// better than the best.
 #[derive(Clone, Debug)]
 pub struct ReduceLrOnPlateau {
     mode: PlateauMode,
@@ -82,7 +83,8 @@ impl PlateauState {
 }
 
 impl ReduceLrOnPlateau {
-    /// With PyTorch's settings: a tenth after more than 10 results that are not better by a ten-thousandth.
+    /// With PyTorch's settings: a tenth after more than 10 results that are not better by a
+    /// ten-thousandth.
     pub fn new(mode: PlateauMode) -> Self {
         ReduceLrOnPlateau {
             mode,
@@ -149,7 +151,8 @@ impl ReduceLrOnPlateau {
             (PlateauMode::Max, ThresholdMode::Abs) => metric > best + self.threshold,
         }
     }
-    /// Takes a result; the learning rate after it, from the one before. NaN is no better than anything.
+    /// Takes a result; the learning rate after it, from the one before. NaN is no better than
+    /// anything.
     pub fn step(&mut self, metric: f64, lr: f64) -> f64 {
         if self.is_better(metric) {
             self.state.best = Some(metric);

@@ -1,4 +1,5 @@
-//! Steps on the processor's backend: the bits of the reference's, whoever else holds the parameters.
+//! Steps on the processor's backend: the bits of the reference's, whoever else holds the
+//! parameters.
 
 use elinvar_core::{DType, HostData, HostTensor, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
@@ -46,8 +47,8 @@ fn host(shape: &[usize], dtype: DType, seed: usize) -> HostTensor {
     HostTensor::new(shape, data).unwrap()
 }
 
-/// Weights and states after some steps. If shared, somebody holds the parameters during each step, and a gradient is
-/// the parameter's own memory.
+/// Weights and states after some steps. If shared, somebody holds the parameters during each step,
+/// and a gradient is the parameter's own memory.
 fn run<B: Backend>(
     d: &B::Device,
     o: &mut dyn Optimizer<B>,

@@ -96,7 +96,8 @@ fn a_step_is_nearly_orthogonal_whatever_the_size_of_the_gradient() {
         let x = p.get().detach();
         let gram = x.matmul(&x.transpose(0, 1)).to_vec::<f64>().unwrap();
         for (i, v) in gram.iter().enumerate() {
-            // Squares of singular values between 0.7 and 1.2, which the paper's polynomial promises.
+            // Squares of singular values between 0.7 and 1.2, which the paper's polynomial
+            // promises.
             let fine = if i % 4 == 0 { (0.4..1.5).contains(v) } else { v.abs() < 0.5 };
             assert!(fine, "{scale}: {gram:?}");
         }

@@ -141,7 +141,8 @@ fn a_plateau_goes_on_from_its_state() {
             lr
         })
         .collect();
-    // NaN is no better than anything: two bad ones after the best. The next is not counted, the two after it are.
+    // NaN is no better than anything: two bad ones after the best. The next is not counted, the two
+    // after it are.
     assert_eq!(want, [1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.1 * 0.1, 0.1 * 0.1]);
     for cut in 0..metrics.len() {
         let (mut first, mut second, mut lr) = (make(), make(), 1.0);

@@ -79,7 +79,8 @@ fn of_python(all: &[(&str, &[f64])]) -> StateDict {
         .collect()
 }
 
-/// PyTorch's own states after five of the ten steps of `rows`, from `o.state_dict()`, and `json.dumps` of its groups.
+/// PyTorch's own states after five of the ten steps of `rows`, from `o.state_dict()`, and
+/// `json.dumps` of its groups.
 #[test]
 fn states_of_pytorch_go_on_where_pytorch_does() {
     // The optimiser's settings are others: the state brings those with which it was made.

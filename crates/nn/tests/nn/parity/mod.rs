@@ -1,7 +1,8 @@
-//! Training goes on where PyTorch stopped: for every kind of layer and every optimiser, from a file that PyTorch wrote.
+//! Training goes on where PyTorch stopped: for every kind of layer and every optimiser, from a file
+//! that PyTorch wrote.
 //!
-//! `cargo xtask parity` makes the comparison in both directions with the PyTorch that is installed; here the file is the
-//! one that `python tools/parity.py --write-sample` wrote (with torch 2.15).
+//! `cargo xtask parity` makes the comparison in both directions with the PyTorch that is installed;
+//! here the file is the one that `python tools/parity.py --write-sample` wrote (with torch 2.15).
 
 mod run;
 mod tasks;

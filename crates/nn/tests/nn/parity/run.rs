@@ -161,7 +161,8 @@ pub fn go_on_from(task: &Task, theirs: &Safetensors) -> Result<f64> {
 /// Trains from the first weights, saves in the middle, and goes on: what PyTorch is to go on with.
 ///
 /// # Errors
-/// If the first losses are others than PyTorch's, or a run that begins with what was saved takes another course.
+/// If the first losses are others than PyTorch's, or a run that begins with what was saved takes
+/// another course.
 pub fn leave(task: &Task, theirs: &Safetensors, ours: &mut Safetensors) -> Result<()> {
     let theirs = Part::new(task.name, theirs);
     let mut run = Run::start(task, &theirs)?;
@@ -179,8 +180,8 @@ pub fn leave(task: &Task, theirs: &Safetensors, ours: &mut Safetensors) -> Resul
     Ok(())
 }
 
-/// Everything that can be done with PyTorch's file, without stopping at a task that fails: `difference` and `fault` of
-/// each are in the metadata.
+/// Everything that can be done with PyTorch's file, without stopping at a task that fails:
+/// `difference` and `fault` of each are in the metadata.
 pub fn answer(tasks: &[Task], theirs: &Safetensors) -> Safetensors {
     let mut ours = Safetensors { tensors: BTreeMap::new(), metadata: BTreeMap::new() };
     for task in tasks {
