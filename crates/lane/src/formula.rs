@@ -35,7 +35,8 @@ pub enum Fold {
     Sum,
     /// a * b, from 1.
     Prod,
-    /// The larger; NaN wins, +0 is larger than -0. From -inf (floats), the least value (integers), false.
+    /// The larger; NaN wins, +0 is larger than -0. From -inf (floats), the least value (integers),
+    /// false.
     Max,
     /// The smaller; NaN wins. From +inf (floats), the largest value (integers), true.
     Min,
@@ -53,13 +54,15 @@ pub enum Out {
 /// How a formula had better be run: what a fast backend cannot see in it. Hints change no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hints {
-    /// It is computed as fast as its operands come from memory: a few operations, and no elementary function.
+    /// It is computed as fast as its operands come from memory: a few operations, and no elementary
+    /// function.
     pub light: bool,
-    /// Low register pressure: so few of its values are alive at once that six registers of elements go through it side
-    /// by side, instead of four. It is measured.
+    /// Low register pressure: so few of its values are alive at once that six registers of elements
+    /// go through it side by side, instead of four. It is measured.
     pub slim: bool,
-    /// The first operand is an angle whose sine, cosine or tangent it takes, and the only one. A backend that sees that a
-    /// block of them is below [`moderate_bound`](crate::math::moderate_bound) may read the formula in a way that says so
+    /// The first operand is an angle whose sine, cosine or tangent it takes, and the only one. A
+    /// backend that sees that a block of them is below
+    /// [`moderate_bound`](crate::math::moderate_bound) may read the formula in a way that says so
     /// ([`Lane::are_moderate`]).
     pub angles: bool,
 }
@@ -77,8 +80,8 @@ impl Hints {
 
 /// An elementwise op on floats: a formula over `N` operands, and its gradient.
 ///
-/// `&self` carries the attributes (a slope, a bound). Write a formula over [`Lane`] and the op runs on every
-/// backend, with every derivative.
+/// `&self` carries the attributes (a slope, a bound). Write a formula over [`Lane`] and the op runs
+/// on every backend, with every derivative.
 pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// The op's name.
     const NAME: &'static str;
@@ -89,16 +92,16 @@ pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// How it had better be run. It changes no result.
     const HINTS: Hints = Hints::NONE;
 
-    /// Operands of which [`Map::vjp`] is `g` as it is. Then it is not computed: a copy of `g` for each operand of a sum was half of its
-    /// gradient.
+    /// Operands of which [`Map::vjp`] is `g` as it is. Then it is not computed: a copy of `g` for
+    /// each operand of a sum was half of its gradient.
     const PASSES: &'static [usize] = &[];
 
     /// The formula.
     fn lane<L: Lane>(&self, x: [L; N]) -> L;
 
-    /// `g` times the derivative by operand `i`, at operands `x` and result `y`. An op may write a better one than
-    /// the dual reading, and say in [`Map::SAVES`] if it does without the operands (then `x` is NaN) or uses the
-    /// result (otherwise `y` is NaN).
+    /// `g` times the derivative by operand `i`, at operands `x` and result `y`. An op may write a
+    /// better one than the dual reading, and say in [`Map::SAVES`] if it does without the operands
+    /// (then `x` is NaN) or uses the result (otherwise `y` is NaN).
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, x: [L; N], _y: L, g: L) -> L {
         g * dual(self, i, x)
@@ -136,8 +139,8 @@ pub struct VjpY<M, const N: usize, const I: usize>(pub M);
 #[derive(Clone, Copy, Debug)]
 pub struct VjpXY<M, const N: usize, const I: usize>(pub M);
 
-/// A formula that changes `M` numbers by `R` others: in a step of an optimiser, (parameter, states..) by (gradient,
-/// numbers of the step..).
+/// A formula that changes `M` numbers by `R` others: in a step of an optimiser, (parameter,
+/// states..) by (gradient, numbers of the step..).
 pub trait Update<const M: usize, const R: usize>: Copy + Debug + Send + Sync + 'static {
     /// Its name.
     const NAME: &'static str;
@@ -145,7 +148,8 @@ pub trait Update<const M: usize, const R: usize>: Copy + Debug + Send + Sync + '
     fn lane<L: Lane>(&self, x: [L; M], read: [L; R]) -> [L; M];
 }
 
-/// What follows a contraction before the result is stored: a map of the sum and `N` further operands.
+/// What follows a contraction before the result is stored: a map of the sum and `N` further
+/// operands.
 pub trait Epilogue<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// Name for kernels.
     const NAME: &'static str;
@@ -244,12 +248,13 @@ impl RowOut {
     }
 }
 
-/// The formulas of a row-wise op, over `N` operands of one shape: statistics of a row, then a value for
-/// each element or for the row.
+/// The formulas of a row-wise op, over `N` operands of one shape: statistics of a row, then a value
+/// for each element or for the row.
 pub trait RowFormula<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// The op's name.
     const NAME: &'static str;
-    /// The folds, in the order in which they run; each sees the statistics before it. At most [`STATS`].
+    /// The folds, in the order in which they run; each sees the statistics before it. At most
+    /// [`STATS`].
     const FOLDS: &'static [Fold];
     /// What comes out.
     const OUT: RowOut;
@@ -263,15 +268,16 @@ pub trait RowFormula<const N: usize>: Copy + Debug + Send + Sync + 'static {
     fn finish<L: Lane>(&self, _k: usize, folded: L, _s: [L; STATS], _n: L) -> L {
         folded
     }
-    /// The result at one element, or for a row (then `x` is NaN). Of [`RowOut::Statistics`] it is not asked for.
+    /// The result at one element, or for a row (then `x` is NaN). Of [`RowOut::Statistics`] it is
+    /// not asked for.
     fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], n: L) -> L;
 
-    /// Are the terms of the first statistic the elements of the first operand, as they are? A backend may then fold these where
-    /// they lie.
+    /// Are the terms of the first statistic the elements of the first operand, as they are? A
+    /// backend may then fold these where they lie.
     const PLAIN: bool = false;
 
-    /// Is [`RowFormula::out`] what [`RowFormula::out_of_term`] says, of the last statistic's term at the same element? A backend may then
-    /// keep the terms instead of computing them anew.
+    /// Is [`RowFormula::out`] what [`RowFormula::out_of_term`] says, of the last statistic's term
+    /// at the same element? A backend may then keep the terms instead of computing them anew.
     const KEEPS: bool = false;
     /// The result at one element from the last statistic's term there, if [`RowFormula::KEEPS`].
     #[inline(always)]
@@ -280,8 +286,8 @@ pub trait RowFormula<const N: usize>: Copy + Debug + Send + Sync + 'static {
     }
 }
 
-/// A row-wise op with a value for each element, of whose elements there are sums over the rows as well: the gradient by what all rows
-/// share, such as a norm's weight, beside that by the rows.
+/// A row-wise op with a value for each element, of whose elements there are sums over the rows as
+/// well: the gradient by what all rows share, such as a norm's weight, beside that by the rows.
 pub trait Columns<const N: usize>: RowFormula<N> {
     /// How many sums there are.
     const SUMS: usize;

@@ -1,7 +1,8 @@
 //! `Int`: the integer reading of an elementwise formula, for i64, i32, u8 and bool.
 //!
-//! Arithmetic wraps. For bool: `add` and `max` are or, `mul` and `min` are and, `sub` is exclusive or. Formulas choose by
-//! [`Int::select`], not by `if`: in a kernel for a GPU the value is not there yet when the formula runs.
+//! Arithmetic wraps. For bool: `add` and `max` are or, `mul` and `min` are and, `sub` is exclusive
+//! or. Formulas choose by [`Int::select`], not by `if`: in a kernel for a GPU the value is not
+//! there yet when the formula runs.
 
 use crate::lane::Mask;
 use std::fmt::Debug;
@@ -18,8 +19,8 @@ pub trait Int: Copy + Debug {
     fn eq(self, o: Self) -> Self::Mask;
     /// `a` where the mask is true, else `b`.
     fn select(mask: Self::Mask, a: Self, b: Self) -> Self;
-    /// The value cut to a range, ends included, compared as i64: a bound may lie outside of the type. Where the lower
-    /// bound is above the upper, the upper one, cut to the width.
+    /// The value cut to a range, ends included, compared as i64: a bound may lie outside of the
+    /// type. Where the lower bound is above the upper, the upper one, cut to the width.
     fn within(self, min: Option<i64>, max: Option<i64>) -> Self;
     /// To the power of `n`, by repeated squaring. A negative exponent gives 0, but for 1 and -1.
     fn power(self, n: Self) -> Self;
@@ -79,8 +80,9 @@ fn other_side<I: Int>(r: I, divisor: I) -> I::Mask {
     r.is_true() & (r.lt(zero) ^ divisor.lt(zero))
 }
 
-/// What all host types have in common. All may be inlined, so that a formula's loop is vector code where crates are not optimised as one, too:
-/// with a call for each step a cross entropy of 8 x 21 x 128 x 128 logits, which marks their classes, took 7.8 ms, and takes 1.9.
+/// What all host types have in common. All may be inlined, so that a formula's loop is vector code
+/// where crates are not optimised as one, too: with a call for each step a cross entropy of 8 x 21
+/// x 128 x 128 logits, which marks their classes, took 7.8 ms, and takes 1.9.
 macro_rules! host {
     ($t:ty) => {
         type Mask = bool;

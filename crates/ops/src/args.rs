@@ -1,4 +1,5 @@
-//! Calling an op by its name, with operands by role and attributes by name: for model files, scripts, tests.
+//! Calling an op by its name, with operands by role and attributes by name: for model files,
+//! scripts, tests.
 
 use crate::value::Value;
 use elinvar_core::{Error, Result, Scalar};
@@ -173,7 +174,8 @@ impl<V: Value> Args<V> {
     /// The two operands of a binary op: `x` and `y`, or `x` and the attribute `scalar` on its side.
     ///
     /// # Errors
-    /// `InvalidArgument` if one is missing; `DTypeMismatch` if the scalar has a fraction and `x` is of integers.
+    /// `InvalidArgument` if one is missing; `DTypeMismatch` if the scalar has a fraction and `x` is
+    /// of integers.
     pub fn pair(&self) -> Result<(V, V)> {
         let x = self.input("x")?;
         if let Some(y) = self.optional("y") {

@@ -1,12 +1,15 @@
 //! What a backend is asked for: about twenty-five kinds of work, none of them an op.
 //!
-//! Everything is static: the device and the buffer are associated types, formulas are type parameters, and
-//! no method has a default body, so that a new kind of work walks every backend past the compiler.
+//! Everything is static: the device and the buffer are associated types, formulas are type
+//! parameters, and no method has a default body, so that a new kind of work walks every backend
+//! past the compiler.
 //!
 //! Rules that hold for all methods:
-//! * Inputs are [`View`]s: any strides, offsets, overlaps. Outputs are new buffers, contiguous, row-major (or as [`Placed`] says).
-//! * Shapes and dtypes were checked by the caller ([`crate::array`] and the op); a backend may assert them.
-//!   What a backend itself can find out (memory, indices in a buffer, the device) comes back as an error.
+//! * Inputs are [`View`]s: any strides, offsets, overlaps. Outputs are new buffers, contiguous,
+//!   row-major (or as [`Placed`] says).
+//! * Shapes and dtypes were checked by the caller ([`crate::array`] and the op); a backend may
+//!   assert them. What a backend itself can find out (memory, indices in a buffer, the device)
+//!   comes back as an error.
 //! * f16 and bf16 are loaded exactly to f32, computed there, and rounded once at the store.
 //! * The result's bits are those of `reference`, see `docs/reference/numerics.md`.
 
@@ -45,8 +48,8 @@ impl<B: Backend> Clone for View<'_, B> {
 
 impl<B: Backend> Copy for View<'_, B> {}
 
-/// A result, and how it lies in its buffer, if not row by row: what goes along axes that are not the last ones in memory may
-/// leave its result as its operand lies, and nobody has to turn either.
+/// A result, and how it lies in its buffer, if not row by row: what goes along axes that are not
+/// the last ones in memory may leave its result as its operand lies, and nobody has to turn either.
 pub struct Placed<B> {
     /// The memory, without gaps.
     pub buffer: B,
@@ -134,33 +137,36 @@ pub enum Scatter {
     Add,
 }
 
-/// What [`Backend::random`] draws. Element `i` takes word `i` of the stream (for f64, words `2 i, 2 i + 1`).
+/// What [`Backend::random`] draws. Element `i` takes word `i` of the stream (for f64, words
+/// `2 i, 2 i + 1`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Random {
-    /// Floats in `low..high`: low + u * (high - low) with one fma, u of 24 bits (53 for f64); high - low is
-    /// computed in f64, then it and low are rounded to the type of computation.
+    /// Floats in `low..high`: low + u * (high - low) with one fma, u of 24 bits (53 for f64);
+    /// high - low is computed in f64, then it and low are rounded to the type of computation.
     Uniform {
         /// Lower end, included.
         low: f64,
         /// Upper end, excluded but for rounding.
         high: f64,
     },
-    /// Floats, normally distributed, by Box and Muller: elements 2 j and 2 j + 1 come from uniforms u and v of
-    /// words 2 j and 2 j + 1 as r cos(2 pi v) and r sin(2 pi v), r = sqrt(-2 log(1 - u)); times std plus mean
-    /// with one fma. For f64, u and v are of 64-bit words (4 j, 4 j + 1) and (4 j + 2, 4 j + 3).
+    /// Floats, normally distributed, by Box and Muller: elements 2 j and 2 j + 1 come from uniforms
+    /// u and v of words 2 j and 2 j + 1 as r cos(2 pi v) and r sin(2 pi v), r = sqrt(-2
+    /// log(1 - u)); times std plus mean with one fma. For f64, u and v are of 64-bit words
+    /// (4 j, 4 j + 1) and (4 j + 2, 4 j + 3).
     Normal {
         /// Mean.
         mean: f64,
         /// Standard deviation.
         std: f64,
     },
-    /// 1 (or true) with probability p: u < p. Any dtype; u has 24 bits (53 for f64), so exactly: the integer
-    /// u * 2^24 is below ceil(p * 2^24).
+    /// 1 (or true) with probability p: u < p. Any dtype; u has 24 bits (53 for f64), so exactly:
+    /// the integer u * 2^24 is below ceil(p * 2^24).
     Bernoulli {
         /// Probability of 1.
         p: f64,
     },
-    /// Whole numbers in `low..high`, by multiplication of a 64-bit word (words 2 i and 2 i + 1) and shift.
+    /// Whole numbers in `low..high`, by multiplication of a 64-bit word (words 2 i and 2 i + 1) and
+    /// shift.
     Int {
         /// Lowest value.
         low: i64,
@@ -180,17 +186,19 @@ pub struct Conv {
     pub dilation: Vec<usize>,
     /// Channel groups; input and output channels are divided by it.
     pub groups: usize,
-    /// [`Precision::Fast`] allows another order and flushed subnormals; a backend that has nothing faster stays exact.
+    /// [`Precision::Fast`] allows another order and flushed subnormals; a backend that has nothing
+    /// faster stays exact.
     pub precision: Precision,
 }
 
 /// How a pool combines a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolKind {
-    /// Largest element; NaN wins; the first among equals (zeros are equal). The caller makes sure that every
-    /// window holds an element of the input.
+    /// Largest element; NaN wins; the first among equals (zeros are equal). The caller makes sure
+    /// that every window holds an element of the input.
     Max,
-    /// Sum over the window (canonical fold order, row-major, elements outside left out) divided by a count.
+    /// Sum over the window (canonical fold order, row-major, elements outside left out) divided by
+    /// a count.
     Avg,
 }
 
@@ -223,8 +231,9 @@ pub struct Attention {
     pub scale: f64,
     /// Query `i` sees keys `0..=i` only.
     pub causal: bool,
-    /// [`Precision::Fast`] allows weights of 16 bits, exponentials that are good enough for such, and another order of sums, in the
-    /// gradient, too; a backend that has nothing faster stays exact.
+    /// [`Precision::Fast`] allows weights of 16 bits, exponentials that are good enough for such,
+    /// and another order of sums, in the gradient, too; a backend that has nothing faster stays
+    /// exact.
     pub precision: Precision,
 }
 
@@ -235,7 +244,8 @@ impl Attention {
     }
 }
 
-/// What a gather or a scatter says of an index that is not in `0..size`; `position` is where it stands among the indices.
+/// What a gather or a scatter says of an index that is not in `0..size`; `position` is where it
+/// stands among the indices.
 pub fn out_of_range(op: &str, index: i64, position: &[usize], axis: usize, size: usize) -> Error {
     Error::argument(format!(
         "{op}: index {index} at position {position:?} is out of range for axis {axis} of size {size}"
@@ -277,10 +287,11 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer>;
     /// Brings a view to the host, in row-major order; waits for it.
     fn download(d: &Self::Device, x: View<'_, Self>) -> Result<HostData>;
-    /// A view's numbers of one device, contiguous, on another one of this backend, without the host between. `None` if devices of
-    /// this backend cannot do that, or if it is the same.
+    /// A view's numbers of one device, contiguous, on another one of this backend, without the host
+    /// between. `None` if devices of this backend cannot do that, or if it is the same.
     fn receive(d: &Self::Device, from: &Self::Device, x: View<'_, Self>) -> Result<Option<Self::Buffer>>;
-    /// Waits until this memory holds its numbers. A backend may put work off until its result is read; here it is.
+    /// Waits until this memory holds its numbers. A backend may put work off until its result is
+    /// read; here it is.
     fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()>;
     /// Waits until everything that the device was told to do is done.
     fn synchronize(d: &Self::Device) -> Result<()>;
@@ -289,16 +300,18 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     /// # Errors
     /// `Unsupported` if the backend does not count it.
     fn memory_stats(d: &Self::Device) -> Result<MemoryStats>;
-    /// Limits the memory of this device's tensors, in bytes; what would need more fails with `OutOfMemory`.
+    /// Limits the memory of this device's tensors, in bytes; what would need more fails with
+    /// `OutOfMemory`.
     ///
     /// # Errors
     /// `Unsupported` if the backend does not count it.
     fn set_memory_limit(d: &Self::Device, limit: Option<u64>) -> Result<()>;
     /// Gives memory that is only kept for the next tensors back to the system.
     fn release_memory(d: &Self::Device) -> Result<()>;
-    /// Keeps, beside this matrix \[k, n\], a copy of it in the order in which products read their right factor, until its memory
-    /// is freed or changed. Products with a view of the same elements in the same places then read the copy; no bit of them
-    /// changes. Says whether there is such a copy now: a backend need not keep one.
+    /// Keeps, beside this matrix \[k, n\], a copy of it in the order in which products read their
+    /// right factor, until its memory is freed or changed. Products with a view of the same
+    /// elements in the same places then read the copy; no bit of them changes. Says whether there
+    /// is such a copy now: a backend need not keep one.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -309,15 +322,16 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer>;
     /// The view, contiguous, with every bit.
     fn copy(d: &Self::Device, x: View<'_, Self>) -> Result<Self::Buffer>;
-    /// The view, contiguous, as another (or the same) dtype. Floats round once to nearest even (also i64 to bf16
-    /// and f64 to f16, which must not pass through a rounded f32), overflow to inf; float to integer cuts towards
-    /// zero and saturates (NaN: 0); integer to integer wraps; to bool: `x != 0`. The same dtype keeps every bit.
+    /// The view, contiguous, as another (or the same) dtype. Floats round once to nearest even
+    /// (also i64 to bf16 and f64 to f16, which must not pass through a rounded f32), overflow to
+    /// inf; float to integer cuts towards zero and saturates (NaN: 0); integer to integer wraps; to
+    /// bool: `x != 0`. The same dtype keeps every bit.
     ///
     /// # Errors
     /// `OutOfMemory`; what `C` does not name, a backend may refuse.
     fn cast<C: Casting>(d: &Self::Device, x: View<'_, Self>, to: DType) -> Result<Self::Buffer>;
-    /// A new tensor of `shape` filled with `fill`, into which the parts are written one after the other; each
-    /// part's layout is a view into the new tensor, of the part's shape.
+    /// A new tensor of `shape` filled with `fill`, into which the parts are written one after the
+    /// other; each part's layout is a view into the new tensor, of the part's shape.
     fn assemble(
         d: &Self::Device,
         fill: Scalar,
@@ -328,27 +342,32 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
 
     // Recorded work
 
-    /// Runs `work` and records what it asks of this device in this thread, without doing it. `None`, and `work` was not run, if
-    /// that would save nothing here: then whoever wants results again asks again.
+    /// Runs `work` and records what it asks of this device in this thread, without doing it.
+    /// `None`, and `work` was not run, if that would save nothing here: then whoever wants results
+    /// again asks again.
     ///
-    /// `work` makes what will change by [`Backend::input`], and hands each buffer that is a result to what it gets.
+    /// `work` makes what will change by [`Backend::input`], and hands each buffer that is a result
+    /// to what it gets.
     ///
     /// # Errors
-    /// Those of `work`; `Unsupported` if it needs to know numbers; `InvalidArgument` if tensors outlive it that are not results.
+    /// Those of `work`; `Unsupported` if it needs to know numbers; `InvalidArgument` if tensors
+    /// outlive it that are not results.
     fn record(d: &Self::Device, work: &mut Recorded<'_, Self>) -> Result<Option<Self::Graph>>;
-    /// A contiguous copy of `x`, for recorded work to read. `before`: what was made for the same input when it was recorded
-    /// earlier, so that what is known of the numbers holds for both.
+    /// A contiguous copy of `x`, for recorded work to read. `before`: what was made for the same
+    /// input when it was recorded earlier, so that what is known of the numbers holds for both.
     fn input(d: &Self::Device, x: View<'_, Self>, before: Option<&Self::Buffer>) -> Result<Self::Buffer>;
-    /// Does recorded work again, after each input was overwritten by a view of its size. `false`, and nothing was done, if the
-    /// work was recorded for other numbers (of an index, the range may be known).
+    /// Does recorded work again, after each input was overwritten by a view of its size. `false`,
+    /// and nothing was done, if the work was recorded for other numbers (of an index, the range may
+    /// be known).
     fn replay(d: &Self::Device, g: &Self::Graph, inputs: &[(View<'_, Self>, &Self::Buffer)]) -> Result<bool>;
-    /// A number that belongs to this memory alone, as long as it is held: by this buffer or by recorded work.
+    /// A number that belongs to this memory alone, as long as it is held: by this buffer or by
+    /// recorded work.
     fn memory_id(d: &Self::Device, buffer: &Self::Buffer) -> Result<usize>;
 
     // Elementwise
 
-    /// A float formula at every element. All views have one shape; each is of `dtype` or bool (read as 0 or 1).
-    /// The result is of `dtype`, or bool if the formula says so.
+    /// A float formula at every element. All views have one shape; each is of `dtype` or bool
+    /// (read as 0 or 1). The result is of `dtype`, or bool if the formula says so.
     fn map(d: &Self::Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<Self::Buffer>;
     /// An integer formula at every element. All views have one shape; each is of `dtype` or bool.
     fn map_int(
@@ -357,8 +376,9 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         x: &[View<'_, Self>],
         dtype: DType,
     ) -> Result<Self::Buffer>;
-    /// An update of several tensors: at every element of every item, what changes and what is read go through the
-    /// formula, and the results are written over what changes, each rounded to its dtype once.
+    /// An update of several tensors: at every element of every item, what changes and what is read
+    /// go through the formula, and the results are written over what changes, each rounded to its
+    /// dtype once.
     ///
     /// # Errors
     /// After an error no number of any item has changed.
@@ -368,17 +388,19 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         items: Vec<UpdateItem<'_, Self, M, R>>,
     ) -> Result<()>;
 
-    // Along axes. The view's first `kept` axes stay, the others are taken together in row-major order.
+    // Along axes. The view's first `kept` axes stay, the others are taken together in row-major
+    // order.
 
-    /// Combines the elements of each row. `to` is the dtype of the result: i64 for sums and products of
-    /// integers and bool; the dtype itself, or f32 for f16 and bf16, otherwise.
+    /// Combines the elements of each row. `to` is the dtype of the result: i64 for sums and
+    /// products of integers and bool; the dtype itself, or f32 for f16 and bf16, otherwise.
     fn fold<F: Folding>(d: &Self::Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<Self::Buffer>;
     /// The index (i64) of an element in each row; rows are not empty.
     fn arg_fold(d: &Self::Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<Self::Buffer>;
     /// Prefix sums or products along the last axis. `to` as in `fold`. They may lie as `x` does.
     fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<Self::Buffer>>;
-    /// A row-wise formula: statistics of each row, then a value for each element or for each row. All views
-    /// have one shape and are of `dtype` or bool. Values for each element may lie as operands do.
+    /// A row-wise formula: statistics of each row, then a value for each element or for each row.
+    /// All views have one shape and are of `dtype` or bool. Values for each element may lie as
+    /// operands do.
     fn rows<R: RowFormula<N>, const N: usize>(
         d: &Self::Device,
         r: &R,
@@ -386,9 +408,11 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>>;
-    /// A row-wise formula with a value for each element as in `rows`, of f32 or f64, and the first `sums` of its sums over the rows: of each of
-    /// these, a number for each element of a row, summed in the order in which a fold takes rows. `None` where a backend does not take
-    /// both in one pass, or has none for operands that lie so: then each is an op of its own, to the same bits.
+    /// A row-wise formula with a value for each element as in `rows`, of f32 or f64, and the first
+    /// `sums` of its sums over the rows: of each of these, a number for each element of a row,
+    /// summed in the order in which a fold takes rows. `None` where a backend does not take both in
+    /// one pass, or has none for operands that lie so: then each is an op of its own, to the same
+    /// bits.
     fn rows_and_columns<R: Columns<N>, const N: usize>(
         d: &Self::Device,
         r: &R,
@@ -397,33 +421,37 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         dtype: DType,
         sums: usize,
     ) -> Result<Option<RowsAndColumns<Self::Buffer>>>;
-    /// The steps of a lattice: of each sample `i` of x [t, n, s] the first `ends[i]`, of f32 or f64, as all operands are.
+    /// The steps of a lattice: of each sample `i` of x [t, n, s] the first `ends[i]`, of f32 or
+    /// f64, as all operands are.
     ///
-    /// An element of a step is y + x, where y is the formula of four numbers: the elements of the step before at its place, one and two before
-    /// it, and its number of may [n, s]. Before the first step the two elements in front of a row and its own are front \[s + 2\]; later there
+    /// An element of a step is y + x, where y is the formula of four numbers: the elements of the
+    /// step before at its place, one and two before it, and its number of may [n, s]. Before the
+    /// first step the two elements in front of a row and its own are front \[s + 2\]; later there
     /// is -inf in front. What has ended stays as it is.
     ///
-    /// Gives the y of all steps, and behind them the last elements: [t + 1, n, s]. `None` where a backend does not take all steps at once: then each
-    /// is a few ops, to the same bits.
+    /// Gives the y of all steps, and behind them the last elements: [t + 1, n, s]. `None` where a
+    /// backend does not take all steps at once: then each is a few ops, to the same bits.
     fn lattice<F: Map<4>>(
         d: &Self::Device,
         f: &F,
         x: [View<'_, Self>; 3],
         ends: &[usize],
     ) -> Result<Option<Self::Buffer>>;
-    /// The gradient of [`Backend::lattice`] by x [t, n, s], from (x, may, what it gave, the gradient g [n, s] of the last elements).
+    /// The gradient of [`Backend::lattice`] by x [t, n, s], from (x, may, what it gave, the
+    /// gradient g [n, s] of the last elements).
     ///
-    /// That by an element of a sample's last step is g; of a step before it is the formula three times: for its own place and the two after
-    /// it of (what came of those before, or +0; the element; y there in the step after; the gradient there; may there, or 1 for the
-    /// first two). Behind a row y is -inf, and gradients and may are +0. Steps behind a sample's end have +0.
+    /// That by an element of a sample's last step is g; of a step before it is the formula three
+    /// times: for its own place and the two after it of (what came of those before, or +0; the
+    /// element; y there in the step after; the gradient there; may there, or 1 for the first two).
+    /// Behind a row y is -inf, and gradients and may are +0. Steps behind a sample's end have +0.
     fn lattice_grad<F: Map<5>>(
         d: &Self::Device,
         f: &F,
         x: [View<'_, Self>; 4],
         ends: &[usize],
     ) -> Result<Option<Self::Buffer>>;
-    /// Sorts each row along the last axis, stable, also when descending; NaN is the largest, zeros are equal.
-    /// Gives the `first` values of each, at most all, and where they came from (i64).
+    /// Sorts each row along the last axis, stable, also when descending; NaN is the largest, zeros
+    /// are equal. Gives the `first` values of each, at most all, and where they came from (i64).
     fn sort(
         d: &Self::Device,
         x: View<'_, Self>,
@@ -435,11 +463,12 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
 
     /// How products on this device are computed where no scope says it.
     fn precision(d: &Self::Device) -> Precision;
-    /// y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]); order: [`elinvar_core::order::contract`].
+    /// y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n]); order:
+    /// [`elinvar_core::order::contract`].
     ///
-    /// Both views have rank 3 and the same b (strides may be 0); the epilogue's operands have shape [b, m, n].
-    /// Integers wrap and take no epilogue but `Plain`. [`Precision::Fast`] allows another order and flushed subnormals; a
-    /// backend that has nothing faster stays exact.
+    /// Both views have rank 3 and the same b (strides may be 0); the epilogue's operands have shape
+    /// [b, m, n]. Integers wrap and take no epilogue but `Plain`. [`Precision::Fast`] allows
+    /// another order and flushed subnormals; a backend that has nothing faster stays exact.
     fn contract<E: Epilogue<N>, const N: usize>(
         d: &Self::Device,
         p: Precision,
@@ -448,8 +477,9 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<Self::Buffer>;
-    /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap]), cross-correlation, terms in
-    /// row-major order of (c, taps); padding contributes terms with x = +0. `out`: the spatial sizes of y.
+    /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap]), cross-correlation,
+    /// terms in row-major order of (c, taps); padding contributes terms with x = +0. `out`: the
+    /// spatial sizes of y.
     fn conv<E: Epilogue<N>, const N: usize>(
         d: &Self::Device,
         c: &Conv,
@@ -459,9 +489,10 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         e: &E,
         extra: [View<'_, Self>; N],
     ) -> Result<Self::Buffer>;
-    /// The gradient of [`Backend::conv`] by x, of shape [n, c, spatial]: for each input element the terms
-    /// g * w over (o, taps) in row-major order, over those taps that meet the stride's grid; a tap that meets
-    /// it outside of g contributes a term with g = +0. This is also the transposed convolution's forward.
+    /// The gradient of [`Backend::conv`] by x, of shape [n, c, spatial]: for each input element the
+    /// terms g * w over (o, taps) in row-major order, over those taps that meet the stride's grid;
+    /// a tap that meets it outside of g contributes a term with g = +0. This is also the transposed
+    /// convolution's forward.
     fn conv_input_grad(
         d: &Self::Device,
         c: &Conv,
@@ -469,8 +500,8 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         w: View<'_, Self>,
         spatial: &[usize],
     ) -> Result<Self::Buffer>;
-    /// The gradient of [`Backend::conv`] by w, of shape [o, c / groups, taps]: terms x * g over (n, s') in
-    /// row-major order; padding contributes terms with x = +0.
+    /// The gradient of [`Backend::conv`] by w, of shape [o, c / groups, taps]: terms x * g over
+    /// (n, s') in row-major order; padding contributes terms with x = +0.
     fn conv_weight_grad(
         d: &Self::Device,
         c: &Conv,
@@ -480,18 +511,19 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     ) -> Result<Self::Buffer>;
     /// y[.., s'] from x[.., s], and for `Max` the winner's row-major index in its plane (i64).
     fn pool(d: &Self::Device, p: &Pool, x: View<'_, Self>) -> Result<(Self::Buffer, Option<Self::Buffer>)>;
-    /// The gradient of an average pool: each input element adds g / divisor of the windows that hold it, in
-    /// row-major order of the windows. (A max pool's gradient is a scatter.)
+    /// The gradient of an average pool: each input element adds g / divisor of the windows that
+    /// hold it, in row-major order of the windows. (A max pool's gradient is a scatter.)
     fn avg_pool_grad(
         d: &Self::Device,
         p: &Pool,
         g: View<'_, Self>,
         spatial: &[usize],
     ) -> Result<Self::Buffer>;
-    /// o[b, h, l, v] and the row statistics lse[b, h, l] (f32, or f64 for f64) from q[b, h, l, d], k[b, j, s, d],
-    /// v[b, j, s, v]; query head i uses key head i / (h / j). The mask, if any, has shape [b, h, l, s] and is
-    /// bool (true: takes part) or of q's dtype (added to the scaled scores). A query that sees no key has o = 0 and
-    /// lse = -inf. Order: `docs/reference/numerics.md`, "Attention".
+    /// o[b, h, l, v] and the row statistics lse[b, h, l] (f32, or f64 for f64) from q[b, h, l, d],
+    /// k[b, j, s, d], v[b, j, s, v]; query head i uses key head i / (h / j). The mask, if any, has
+    /// shape [b, h, l, s] and is bool (true: takes part) or of q's dtype (added to the scaled
+    /// scores). A query that sees no key has o = 0 and lse = -inf. Order:
+    /// `docs/reference/numerics.md`, "Attention".
     fn attention(
         d: &Self::Device,
         a: &Attention,
@@ -500,7 +532,8 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         v: View<'_, Self>,
         mask: Option<View<'_, Self>>,
     ) -> Result<(Self::Buffer, Self::Buffer)>;
-    /// The gradients of [`Backend::attention`] by q, k and v, from its inputs, its results and the gradient g of o.
+    /// The gradients of [`Backend::attention`] by q, k and v, from its inputs, its results and the
+    /// gradient g of o.
     fn attention_grad(
         d: &Self::Device,
         a: &Attention,
@@ -515,7 +548,8 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
 
     // By index
 
-    /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]: x and index (i64) agree in all axes but `axis`.
+    /// y[i.., j, k..] = x[i.., index[i.., j, k..], k..]: x and index (i64) agree in all axes but
+    /// `axis`.
     ///
     /// # Errors
     /// `InvalidArgument` if an index is not in `0..size`.
@@ -525,9 +559,9 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         axis: usize,
         index: View<'_, Self>,
     ) -> Result<Self::Buffer>;
-    /// A copy of `base` into which `src` is written or added at `index`: y[.., index[.., j, ..], ..] from
-    /// src[.., j, ..]. `src` has the shape of `index`; `base` agrees with it in all axes but `axis`. Sums of f16
-    /// and bf16 run in f32 and are rounded once.
+    /// A copy of `base` into which `src` is written or added at `index`: y[.., index[.., j, ..],
+    /// ..] from src[.., j, ..]. `src` has the shape of `index`; `base` agrees with it in all axes
+    /// but `axis`. Sums of f16 and bf16 run in f32 and are rounded once.
     ///
     /// # Errors
     /// `InvalidArgument` if an index is not in `0..size`.
@@ -539,6 +573,7 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         index: View<'_, Self>,
         src: View<'_, Self>,
     ) -> Result<Self::Buffer>;
-    /// The row-major numbers (i64) of the elements that are not zero (NaN is not), ascending, and how many they are.
+    /// The row-major numbers (i64) of the elements that are not zero (NaN is not), ascending, and
+    /// how many they are.
     fn nonzero(d: &Self::Device, x: View<'_, Self>) -> Result<(Self::Buffer, usize)>;
 }

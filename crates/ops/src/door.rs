@@ -1,7 +1,8 @@
 //! The typed door: the ops as functions of a backend, `B::add(&x, &y)`, on arrays without a tape.
 //!
-//! Generic code over a backend reads like arithmetic here, and the functions are those of the catalogue, so there is
-//! nothing to get out of step: a row of a table below is a name, a signature and a path.
+//! Generic code over a backend reads like arithmetic here, and the functions are those of the
+//! catalogue, so there is nothing to get out of step: a row of a table below is a name, a signature
+//! and a path.
 
 use crate::array::Array;
 use crate::backend::{Backend, Random};
@@ -53,9 +54,10 @@ macro_rules! forward {
 
 /// The ops as associated functions of every backend.
 ///
-/// Operands broadcast; each function says in its catalogue entry which dtypes it takes. A few ops carry the names of
-/// kinds of work of [`Backend`], and are called otherwise here: `gather_dim`, `scatter_dim`, `sort_dim`,
-/// `nonzero_indices`, `fold_patches`. Words of the language have an underscore: `where_`; so has `std_`.
+/// Operands broadcast; each function says in its catalogue entry which dtypes it takes. A few ops
+/// carry the names of kinds of work of [`Backend`], and are called otherwise here: `gather_dim`,
+/// `scatter_dim`, `sort_dim`, `nonzero_indices`, `fold_patches`. Words of the language have an
+/// underscore: `where_`; so has `std_`.
 ///
 /// ```
 /// use elinvar_core::{DType, Result};

@@ -1,4 +1,5 @@
-//! The ways of combining numbers as types: who names one of them when a program is compiled has the code of that one alone in it.
+//! The ways of combining numbers as types: who names one of them when a program is compiled has the
+//! code of that one alone in it.
 
 use crate::backend::{Backend, Fold, View};
 use elinvar_core::{DType, Result};
@@ -14,8 +15,8 @@ pub trait Folding: Copy + Send + Sync + std::fmt::Debug + 'static {
 /// [`Fold::Sum`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
-/// [`Fold::Sum`] of floats alone, as gradients are: every op that broadcasts sums its gradients, and has no sums of integers in the program for
-/// it.
+/// [`Fold::Sum`] of floats alone, as gradients are: every op that broadcasts sums its gradients,
+/// and has no sums of integers in the program for it.
 #[derive(Clone, Copy, Debug)]
 pub struct FloatSum;
 /// [`Fold::Prod`].

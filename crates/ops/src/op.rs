@@ -13,7 +13,8 @@ pub type Outputs<B> = SmallVec<[Array<B>; 1]>;
 
 /// An operation that the tape can record: how it runs, and its gradient.
 ///
-/// An op holds its attributes. Composed ops (a loss, say) are plain functions over [`Value`] and need none.
+/// An op holds its attributes. Composed ops (a loss, say) are plain functions over [`Value`] and
+/// need none.
 pub trait Op: Clone + Debug + Send + Sync + 'static {
     /// The op's name.
     fn name(&self) -> &'static str;
@@ -27,7 +28,8 @@ pub trait Op: Clone + Debug + Send + Sync + 'static {
     /// A sentence that begins with the op's name.
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>>;
 
-    /// The same, of an op that has one result: an op that is called on a few numbers saves the list.
+    /// The same, of an op that has one result: an op that is called on a few numbers saves the
+    /// list.
     ///
     /// # Errors
     /// As [`Op::forward`].
@@ -36,11 +38,12 @@ pub trait Op: Clone + Debug + Send + Sync + 'static {
         Ok(self.forward(x)?.pop().expect("an op has a result"))
     }
 
-    /// The gradients by each operand that [`Context::wants`], from the gradients by each result (`None` for a
-    /// result that nothing depends on; at least one is there). Each has its operand's shape and dtype.
+    /// The gradients by each operand that [`Context::wants`], from the gradients by each result
+    /// (`None` for a result that nothing depends on; at least one is there). Each has its operand's
+    /// shape and dtype.
     ///
-    /// Written over [`Value`]: with arrays it just computes; with tensors it is recorded again, which gives
-    /// derivatives of derivatives.
+    /// Written over [`Value`]: with arrays it just computes; with tensors it is recorded again,
+    /// which gives derivatives of derivatives.
     ///
     /// # Errors
     /// `OutOfMemory`, or `Autograd` if there is no gradient.
@@ -57,8 +60,9 @@ pub struct Context<'a, V: Value> {
 }
 
 impl<'a, V: Value> Context<'a, V> {
-    /// What the tape saved. `inputs` and `outputs` are empty if the op does not save them; `operands` may be, if there are
-    /// `inputs`, which say the same. One of `operands` stands for all if it is the only one.
+    /// What the tape saved. `inputs` and `outputs` are empty if the op does not save them;
+    /// `operands` may be, if there are `inputs`, which say the same. One of `operands` stands for
+    /// all if it is the only one.
     pub fn new(
         inputs: &'a [V],
         outputs: &'a [V],

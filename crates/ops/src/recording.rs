@@ -1,8 +1,9 @@
 //! What a function may not do while it is recorded, and what it reads besides its operands.
 //!
-//! Recorded work is done again without the function that gave it, so it must be all that the function does: no number may
-//! come to the host, and nothing that outlives the call may change. What it reads besides its operands (weights, a mode) may
-//! change between two runs; so whoever owns such a thing says, when it is read, how to see that it is still the same.
+//! Recorded work is done again without the function that gave it, so it must be all that the
+//! function does: no number may come to the host, and nothing that outlives the call may change.
+//! What it reads besides its operands (weights, a mode) may change between two runs; so whoever
+//! owns such a thing says, when it is read, how to see that it is still the same.
 
 use crate::array::Array;
 use crate::backend::Backend;
@@ -28,7 +29,8 @@ impl Drop for End {
 /// Runs a function under these rules; gives its result and what it has read.
 ///
 /// # Errors
-/// Those of the function; `Unsupported` if it does what it may not do, or if this thread records one already.
+/// Those of the function; `Unsupported` if it does what it may not do, or if this thread records
+/// one already.
 pub fn observe<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Watch>)> {
     if is_recording() {
         return Err(Error::unsupported("a function that is recorded cannot record another one"));
@@ -63,8 +65,8 @@ pub fn refuse(what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Which numbers a tensor looks at, and how. As long as somebody holds the memory, equal places have equal numbers at every
-/// moment.
+/// Which numbers a tensor looks at, and how. As long as somebody holds the memory, equal places
+/// have equal numbers at every moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     memory: usize,

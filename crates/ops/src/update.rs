@@ -1,12 +1,14 @@
 //! Updates: formulas that change numbers where they lie.
 //!
-//! The step of an optimiser reads a parameter, its gradient and its states, and changes the parameter and the states. As
-//! maps it would be a pass over all of them, and new memory, for each result; as an update it is one pass, and none.
+//! The step of an optimiser reads a parameter, its gradient and its states, and changes the
+//! parameter and the states. As maps it would be a pass over all of them, and new memory, for each
+//! result; as an update it is one pass, and none.
 //!
-//! **Who may write.** The memory behind an [`Array`] is shared by its clones, by views and by what the tape keeps, and
-//! nobody ever sees it change. An update keeps to that: [`Array::own`] gives each tensor that changes memory of its own
-//! (a copy, if anybody else holds the memory or its elements do not lie row-major from the first on), and what a
-//! backend gets to write is a `&mut` to a buffer that it alone can reach.
+//! **Who may write.** The memory behind an [`Array`] is shared by its clones, by views and by what
+//! the tape keeps, and nobody ever sees it change. An update keeps to that: [`Array::own`] gives
+//! each tensor that changes memory of its own (a copy, if anybody else holds the memory or its
+//! elements do not lie row-major from the first on), and what a backend gets to write is a `&mut`
+//! to a buffer that it alone can reach.
 
 use crate::array::{self, Array};
 use crate::backend::{Backend, Changed, UpdateItem};
@@ -24,12 +26,13 @@ pub struct Part<'a, B: Backend, const M: usize, const R: usize> {
     pub reads: [&'a Array<B>; R],
 }
 
-/// Runs an update on every part. Computed in f64 if what changes is of f64, else in f32; rounded to the dtype of what
-/// changes once, in the end.
+/// Runs an update on every part. Computed in f64 if what changes is of f64, else in f32; rounded to
+/// the dtype of what changes once, in the end.
 ///
 /// # Errors
-/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`; `Unsupported` in a function that is recorded. After an
-/// error no number has changed, unless the parts live on several devices: then on each device all have changed or none.
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`; `Unsupported` in a function
+/// that is recorded. After an error no number has changed, unless the parts live on several
+/// devices: then on each device all have changed or none.
 pub fn update<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
     u: &U,
     parts: &mut [Part<'_, B, M, R>],

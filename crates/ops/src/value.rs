@@ -1,7 +1,7 @@
 //! `Value`: a tensor with or without a tape. Every op and every gradient is written over it.
 //!
-//! [`Array`] just computes. `Tensor` (in the `tensor` crate) records what it computes. A function over
-//! `V: Value` is therefore both the op that users call and the code that a gradient runs.
+//! [`Array`] just computes. `Tensor` (in the `tensor` crate) records what it computes. A function
+//! over `V: Value` is therefore both the op that users call and the code that a gradient runs.
 
 use crate::array::Array;
 use crate::backend::Backend;

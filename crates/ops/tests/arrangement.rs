@@ -1,5 +1,6 @@
-//! Movement, indexing, reductions and products where they have edges: empty axes, scalars, indices that leave their axis,
-//! sizes beyond memory. Common results are compared elsewhere, with results from elsewhere.
+//! Movement, indexing, reductions and products where they have edges: empty axes, scalars, indices
+//! that leave their axis, sizes beyond memory. Common results are compared elsewhere, with results
+//! from elsewhere.
 
 use elinvar_core::{Element, ErrorKind, Result, Scalar, Shape};
 use elinvar_ops::Array;

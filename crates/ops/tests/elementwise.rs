@@ -1,5 +1,6 @@
-//! The edges of the elementwise ops: zeros and their signs, NaN, infinities, subnormals, integers that wrap, and the
-//! points at which a derivative is a convention. Whole ranges are compared elsewhere, with results from elsewhere.
+//! The edges of the elementwise ops: zeros and their signs, NaN, infinities, subnormals, integers
+//! that wrap, and the points at which a derivative is a convention. Whole ranges are compared
+//! elsewhere, with results from elsewhere.
 
 use elinvar_core::{DType, Element, ErrorKind, HostData};
 use elinvar_ops::args::{Args, Attr};
@@ -291,7 +292,8 @@ fn binary() {
     }
 }
 
-/// By a number that is a product or a quotient: IEEE 754's special values, and results that are rounded as often as it says.
+/// By a number that is a product or a quotient: IEEE 754's special values, and results that are
+/// rounded as often as it says.
 #[test]
 fn powers_by_a_number() {
     let x = f(&[0.0, -0.0, INF, -INF, NAN, -3.0, 1e30, -1e-30, 1.1]);
@@ -318,7 +320,8 @@ fn powers_by_a_number() {
 
 #[test]
 fn rounded_quotients() {
-    // The last quotient is 2.9999999, and as a float it is 3: the whole number is that of the exact quotient.
+    // The last quotient is 2.9999999, and as a float it is 3: the whole number is that of the exact
+    // quotient.
     let (x, y) = (f(&[-7.0, 5.0, -0.0, -1.0, 3.873]), f(&[2.0, 0.0, 3.0, INF, 1.291]));
     assert_eq!(show(&div(&x, &y).unwrap())[4], "3.0");
     let rows = [

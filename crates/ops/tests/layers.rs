@@ -1,5 +1,6 @@
-//! Layers and losses where they have edges: windows at the end of an axis, rows that see nothing, targets that are no
-//! class, sizes beyond memory. Common results are compared elsewhere, with results from elsewhere.
+//! Layers and losses where they have edges: windows at the end of an axis, rows that see nothing,
+//! targets that are no class, sizes beyond memory. Common results are compared elsewhere, with
+//! results from elsewhere.
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{Element, ErrorKind, Result};

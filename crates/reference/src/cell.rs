@@ -2,12 +2,13 @@
 
 use elinvar_core::{Element, Scalar, bf16, f16, rounding};
 
-/// An element type as source and target of conversions. [`Scalar`] holds the value of any element exactly.
+/// An element type as source and target of conversions. [`Scalar`] holds the value of any element
+/// exactly.
 pub trait Cell: Element {
     /// The value, exactly.
     fn value(self) -> Scalar;
-    /// The element nearest to a value: floats round to nearest even and overflow to infinity; integers cut floats
-    /// towards zero and saturate (NaN: 0), and wrap integers; bool is `!= 0`.
+    /// The element nearest to a value: floats round to nearest even and overflow to infinity;
+    /// integers cut floats towards zero and saturate (NaN: 0), and wrap integers; bool is `!= 0`.
     fn nearest(v: Scalar) -> Self;
 }
 

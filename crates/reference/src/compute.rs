@@ -1,7 +1,8 @@
 //! From storage to the type in which is computed, and back.
 //!
-//! f32, f16 and bf16 are computed in f32, f64 in f64. Loading is exact, storing rounds once to nearest even. Views
-//! become plain row-major slices here, so that no other file knows about strides.
+//! f32, f16 and bf16 are computed in f32, f64 in f64. Loading is exact, storing rounds once to
+//! nearest even. Views become plain row-major slices here, so that no other file knows about
+//! strides.
 
 use crate::ring::Ring;
 use elinvar_core::{
@@ -114,7 +115,8 @@ macro_rules! each_int {
 }
 pub(crate) use {each_float, each_int};
 
-/// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
+/// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of
+/// elinvar.
 pub fn misuse(what: &str, dtype: DType) -> Error {
     Error::dtype(format!(
         "reference: {what} is not defined for {dtype}; the op should have converted it first"
@@ -158,7 +160,8 @@ pub fn own(data: &HostData, layout: &Layout) -> Result<HostData> {
     each_data!(data, v => wrap(v, layout))
 }
 
-/// How many rows, and how many elements in each, if the first `kept` axes stay and the others make up a row.
+/// How many rows, and how many elements in each, if the first `kept` axes stay and the others make
+/// up a row.
 pub fn rows_of(dims: &[usize], kept: usize) -> (usize, usize) {
     (dims[..kept].iter().product(), dims[kept..].iter().product())
 }

@@ -1,7 +1,8 @@
 //! Contractions: chains of fma in the order of `elinvar_core::order::contract`.
 //!
-//! [`Chains`] runs many contractions side by side that share one factor of every term. Each of them sees its own
-//! terms in the canonical order; that they run side by side only saves walking through memory in columns.
+//! [`Chains`] runs many contractions side by side that share one factor of every term. Each of them
+//! sees its own terms in the canonical order; that they run side by side only saves walking through
+//! memory in columns.
 
 use crate::View;
 use crate::compute::{Compute, each_float, each_int, misuse, own};
@@ -14,7 +15,8 @@ use elinvar_ops::backend::Epilogue;
 use std::borrow::Cow;
 use std::ops::Deref;
 
-/// Contractions side by side: `total[j] = sum of a * b[j]` over the terms given, in the order given.
+/// Contractions side by side: `total[j] = sum of a * b[j]` over the terms given, in the order
+/// given.
 #[derive(Clone, Debug)]
 pub struct Chains<T> {
     /// Finished chunks.

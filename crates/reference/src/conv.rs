@@ -1,8 +1,9 @@
 //! Convolution and its two gradients, over one to three spatial axes.
 //!
-//! Everything is said once with row-major numbers: of a position in the input plane, of a position in the output
-//! plane, of a tap. Two tables tell which of them meet: [`Grid::inputs`] for the convolution and the gradient of
-//! the weight, [`Grid::outputs`] for the gradient of the input. Below them, a convolution is a contraction.
+//! Everything is said once with row-major numbers: of a position in the input plane, of a position
+//! in the output plane, of a tap. Two tables tell which of them meet: [`Grid::inputs`] for the
+//! convolution and the gradient of the weight, [`Grid::outputs`] for the gradient of the input.
+//! Below them, a convolution is a contraction.
 
 use crate::View;
 use crate::compute::{Compute, each_float, unravel};
@@ -61,8 +62,8 @@ impl Grid<'_> {
         }
         Ok(table)
     }
-    /// For each input position: the taps through which it meets the grid of output positions, in ascending order,
-    /// with the output position; `None` if that lies outside of the output.
+    /// For each input position: the taps through which it meets the grid of output positions, in
+    /// ascending order, with the output position; `None` if that lies outside of the output.
     fn outputs(&self) -> Result<Vec<Vec<(usize, Option<usize>)>>> {
         let (inputs, taps): (usize, usize) = (self.spatial.iter().product(), self.taps.iter().product());
         let mut table = with_capacity(inputs)?;
@@ -333,7 +334,8 @@ mod tests {
         assert_eq!(dx, f32s(&[1.0, 10.0, 100.0, 1000.0, 0.0]));
     }
 
-    /// Geometries over 1 to 3 axes: conv, batch, channels per group in and out, input, taps, output.
+    /// Geometries over 1 to 3 axes: conv, batch, channels per group in and out, input, taps,
+    /// output.
     fn geometries() -> Vec<(Conv, [usize; 3], Vec<usize>, Vec<usize>, Vec<usize>)> {
         let c = |stride: &[usize], padding: &[usize], dilation: &[usize], groups| Conv {
             stride: stride.into(),
@@ -457,7 +459,8 @@ mod tests {
 
     #[test]
     fn gradients_are_those_of_the_convolution() {
-        // In f64 with whole numbers all sums are exact, so <conv(x, w), g> = <x, dx> = <w, dw> holds with ==.
+        // In f64 with whole numbers all sums are exact, so <conv(x, w), g> = <x, dx> = <w, dw>
+        // holds with ==.
         for (c, [n, cg, og], spatial, taps, out) in geometries() {
             let whole = |n: usize, seed| {
                 noise(n, seed).iter().map(|v| f64::from((v * 16.0).round())).collect::<Vec<_>>()

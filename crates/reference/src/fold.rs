@@ -94,7 +94,8 @@ fn own_int<'a, I: Int + Element>(x: &View<'a>) -> Result<std::borrow::Cow<'a, [I
     elements(v, x.layout)
 }
 
-/// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
+/// The index of the first largest or smallest element of each row; the first NaN wins; zeros are
+/// equal.
 pub fn arg_fold(f: ArgFold, x: &View, kept: usize) -> Result<HostData> {
     fn find<T: Element + PartialOrd>(f: ArgFold, row: &[T]) -> i64 {
         let mut best = 0;

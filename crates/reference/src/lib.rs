@@ -1,8 +1,9 @@
 //! The reference backend: the definition of every bit that elinvar computes.
 //!
-//! Plain loops over host memory, one file per kind of work, easy to believe rather than fast: no threads, no
-//! `unsafe`, no cleverness. Every other backend is compared with this one by `==`. If it is wrong, everything is
-//! wrong in the same way, so it is itself compared with results from elsewhere.
+//! Plain loops over host memory, one file per kind of work, easy to believe rather than fast: no
+//! threads, no `unsafe`, no cleverness. Every other backend is compared with this one by `==`. If
+//! it is wrong, everything is wrong in the same way, so it is itself compared with results from
+//! elsewhere.
 
 #![forbid(unsafe_code)]
 
@@ -56,9 +57,10 @@ type View<'a> = elinvar_ops::View<'a, Reference>;
 type Device = ReferenceDevice;
 
 impl Reference {
-    /// As [`Backend::contract`], of integers and bool, which take no epilogue, and so no operands of one. For backends that do floats
-    /// themselves: whoever multiplies by way of them has no chains of floats of ours in the program, which were 25 KB. `own` gives the elements
-    /// of a view, row-major, as a backend does anyway.
+    /// As [`Backend::contract`], of integers and bool, which take no epilogue, and so no operands
+    /// of one. For backends that do floats themselves: whoever multiplies by way of them has no
+    /// chains of floats of ours in the program, which were 25 KB. `own` gives the elements of a
+    /// view, row-major, as a backend does anyway.
     ///
     /// # Errors
     /// `OutOfMemory`; `DTypeMismatch` for floats, and for operands of an epilogue.

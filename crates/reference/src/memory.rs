@@ -23,7 +23,8 @@ pub fn copy(x: &View) -> Result<HostData> {
 
 /// The view, contiguous, as another (or the same) dtype.
 pub fn cast(x: &View, to: DType) -> Result<HostData> {
-    // Elements come together once for each type, and not for each pair of types, which was 50 KB of programs.
+    // Elements come together once for each type, and not for each pair of types, which was 50 KB of
+    // programs.
     fn one<S: Cell>(v: &[S], layout: &Layout, to: DType) -> Result<HostData> {
         let v = elements(v, layout)?;
         each_dtype!(to, T => Ok(T::wrap(convert(&v, |x| T::nearest(x.value()))?)))

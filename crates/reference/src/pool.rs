@@ -84,7 +84,8 @@ fn average<C: Compute>(x: &[C], planes: usize, plane: usize, windows: &[Window])
     Ok(y)
 }
 
-/// Each input element adds g / divisor of the windows that hold it, in row-major order of the windows.
+/// Each input element adds g / divisor of the windows that hold it, in row-major order of the
+/// windows.
 pub fn average_grad(p: &Pool, g: &View, spatial: &[usize]) -> Result<HostData> {
     let dims = g.shape().dims();
     let planes = dims[..dims.len() - p.axes.len()].iter().product();

@@ -15,12 +15,14 @@ fn compare<T: PartialOrd + Copy>(a: T, b: T) -> Ordering {
     }
 }
 
-/// Sorts places, stable. Compiled once, not for each type and direction: the standard library's sort is long.
+/// Sorts places, stable. Compiled once, not for each type and direction: the standard library's
+/// sort is long.
 fn put_in_order(places: &mut [usize], compare: &dyn Fn(usize, usize) -> Ordering) {
     places.sort_by(|&a, &b| compare(a, b));
 }
 
-/// Sorts each row along the last axis, stable, also when descending: the `first` values of each, and where they came from.
+/// Sorts each row along the last axis, stable, also when descending: the `first` values of each,
+/// and where they came from.
 pub fn sort(x: &View, descending: bool, first: usize) -> Result<(HostData, HostData)> {
     fn one<T: Element + PartialOrd>(
         v: &[T],
@@ -48,7 +50,8 @@ pub fn sort(x: &View, descending: bool, first: usize) -> Result<(HostData, HostD
     each_data!(x.buffer, v => one(&elements(v, x.layout)?, n, descending, first))
 }
 
-/// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many they are.
+/// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many
+/// they are.
 pub fn nonzero(x: &View) -> Result<(HostData, usize)> {
     fn one<T: Element>(v: &[T]) -> Result<(HostData, usize)> {
         let found = || v.iter().enumerate().filter(|&(_, &x)| x != T::ZERO);

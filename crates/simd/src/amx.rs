@@ -37,11 +37,13 @@ pub fn is_present() -> bool {
     })
 }
 
-/// May they be used? The system is asked, once: their 8 KiB make each interrupted thread's state larger, so it must be.
+/// May they be used? The system is asked, once: their 8 KiB make each interrupted thread's state
+/// larger, so it must be.
 #[cfg(target_os = "linux")]
 pub fn is_permitted() -> bool {
     static PERMITTED: OnceLock<bool> = OnceLock::new();
-    // Documentation/arch/x86/xstate.rst of Linux: the permission that a process asks for is that of all its threads.
+    // Documentation/arch/x86/xstate.rst of Linux: the permission that a process asks for is that of
+    // all its threads.
     const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_ulong = 18;
     *PERMITTED.get_or_init(|| {
@@ -57,8 +59,8 @@ pub fn is_permitted() -> bool {
     false
 }
 
-/// Pairs that lie evenly: of two blocks of rows of the left factor, and of [`AMX_ROWS`] pairs after the other of two blocks of columns of
-/// the right one, whose second block lies behind the first.
+/// Pairs that lie evenly: of two blocks of rows of the left factor, and of [`AMX_ROWS`] pairs after
+/// the other of two blocks of columns of the right one, whose second block lies behind the first.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AmxOperands {
@@ -84,8 +86,8 @@ pub const MACRO_TILE: usize = 2 * AMX_ROWS;
 /// Room for the sums of a square, row by row. Clearing it for each tile was 2.5 % of attention.
 pub type MacroTileSums = MaybeUninit<[f32; MACRO_TILE * MACRO_TILE]>;
 
-/// How the registers are divided (volume 1, section 18.3): 0 to 3 have the sums, 4 and 5 rows of the left factor, 6 and 7 columns of the
-/// right one. A register of no rows has no columns
+/// How the registers are divided (volume 1, section 18.3): 0 to 3 have the sums, 4 and 5 rows of
+/// the left factor, 6 and 7 columns of the right one. A register of no rows has no columns
 /// either, and must not be named.
 #[repr(C, align(64))]
 struct TileConfig {
@@ -96,13 +98,14 @@ struct TileConfig {
     rows: [u8; 16],
 }
 
-/// Writes the sums of `rows` rows, at most [`MACRO_TILE`], and as many columns: `sums[r * MACRO_TILE + c]`, of the pairs of one stretch after the
-/// other. Nothing is written below them.
+/// Writes the sums of `rows` rows, at most [`MACRO_TILE`], and as many columns:
+/// `sums[r * MACRO_TILE + c]`, of the pairs of one stretch after the other. Nothing is written
+/// below them.
 ///
 /// # Safety
-/// The registers are allowed ([`is_permitted`]). In each stretch with a count that is not 0, `lhs[0]` points to `min(rows, AMX_ROWS)` rows, and
-/// `lhs[1]` to the others, if there are others, `down` apart, of `count * AMX_ROWS` pairs; `rhs` to as many times 32 columns, `across`
-/// apart.
+/// The registers are allowed ([`is_permitted`]). In each stretch with a count that is not 0,
+/// `lhs[0]` points to `min(rows, AMX_ROWS)` rows, and `lhs[1]` to the others, if there are others,
+/// `down` apart, of `count * AMX_ROWS` pairs; `rhs` to as many times 32 columns, `across` apart.
 pub unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut MacroTileSums) {
     let (first, second) = (rows.min(AMX_ROWS) as u8, rows.saturating_sub(AMX_ROWS) as u8);
     let mut shapes = TileConfig { palette: 1, start: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
@@ -122,8 +125,8 @@ pub unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut M
     let from = stretches.as_ptr();
     macro_rules! sum {
         ($([$load:literal, $($multiply:literal),*])?, $($store:literal),*) => {
-            // SAFETY: the caller's, for the registers and for what is read; the sums have room for whole registers, and rows that lie 128
-            // bytes apart.
+            // SAFETY: the caller's, for the registers and for what is read; the sums have room for
+            // whole registers, and rows that lie 128 bytes apart.
             unsafe {
                 asm!(
                     // All registers are zeros.
@@ -229,7 +232,8 @@ mod tests {
             };
             for stretches in [[at(0, 3), AmxOperands::NONE], [at(0, 2), at(2 * AMX_ROWS, 1)]] {
                 let mut sums = MacroTileSums::new([f32::NAN; MACRO_TILE * MACRO_TILE]);
-                // SAFETY: the registers are allowed; both factors have 48 pairs, of 32 rows and of 32 columns.
+                // SAFETY: the registers are allowed; both factors have 48 pairs, of 32 rows and of
+                // 32 columns.
                 unsafe { macro_tile(rows, &stretches, &mut sums) };
                 // SAFETY: they were written above.
                 let sums = unsafe { sums.assume_init() };

@@ -20,8 +20,8 @@ const F32_LANES: usize = 16;
 
 /// `K` registers of f32.
 ///
-/// Values of these three types are made in work that `reading::read` runs, on processors with AVX-512 F and DQ. That is what makes
-/// each operation here sound.
+/// Values of these three types are made in work that `reading::read` runs, on processors with
+/// AVX-512 F and DQ. That is what makes each operation here sound.
 #[derive(Clone, Copy)]
 pub struct Avx512Lane<const K: usize>([__m512; K]);
 /// The bits of so many f32, or so many i32.
@@ -34,8 +34,9 @@ pub struct Avx512MaskLane<const K: usize>([__mmask16; K]);
 /// Registers side by side, at most.
 const MAX_REGISTERS: usize = 6;
 
-/// The body for each register, written out: numbers stay in registers only if every index of theirs is a constant before the
-/// compiler decides where they live. (No closures, which would be compiled without the instruction set.)
+/// The body for each register, written out: numbers stay in registers only if every index of theirs
+/// is a constant before the compiler decides where they live. (No closures, which would be compiled
+/// without the instruction set.)
 macro_rules! each_register {
     ($i:ident => $body:expr) => {
         each_register!(@ $i, $body, 0 1 2 3 4 5)
@@ -90,8 +91,9 @@ impl<const K: usize> SimdLanes<f32> for Avx512Lane<K> {
     }
 }
 
-/// A register that is loaded after those that the program loads before it. The compiler reads several backwards, and memory that
-/// is read so comes later: its way to the cache looks for what follows.
+/// A register that is loaded after those that the program loads before it. The compiler reads
+/// several backwards, and memory that is read so comes later: its way to the cache looks for what
+/// follows.
 #[inline(always)]
 fn in_turn(x: __m512) -> __m512 {
     compiler_fence(Ordering::SeqCst);
@@ -422,9 +424,10 @@ impl<const K: usize> Lane for Avx512Lane<K> {
         });
         all == !0
     }
-    /// By the whole part of the quotient, as long as that is so small that it is exact, or one too large: it is if the quotient was rounded
-    /// up to it. What is left is then a multiple of the last bit of both numbers and less than the divisor, so the fma is exact. (A million
-    /// took 4 ms number by number.)
+    /// By the whole part of the quotient, as long as that is so small that it is exact, or one too
+    /// large: it is if the quotient was rounded up to it. What is left is then a multiple of the
+    /// last bit of both numbers and less than the divisor, so the fma is exact. (A million took 4
+    /// ms number by number.)
     #[inline(always)]
     fn fmod(self, other: Self) -> Self {
         each!(float, i => {

@@ -48,7 +48,8 @@ pub trait ReduceLanes<T>: SimdLanes<T> + Lane {
     fn combine(f: Fold, a: Self, b: Self) -> Self;
     /// Some of these, or one.
     type Few: Copy;
-    /// These as few: the first half with the second, and so on, as long as no register has numbers of both.
+    /// These as few: the first half with the second, and so on, as long as no register has numbers
+    /// of both.
     fn few(self, f: Fold) -> Self::Few;
     /// Few as one, in the same way.
     fn folded(few: Self::Few, f: Fold) -> T;
@@ -115,7 +116,8 @@ macro_rules! one_at_a_time {
 }
 one_at_a_time! { PlainElement ScalarLane SmallAngleLane }
 
-/// Are all of these angles below [`math::moderate_bound`], so that [`SmallAngleLane`] may read them?
+/// Are all of these angles below [`math::moderate_bound`], so that [`SmallAngleLane`] may read
+/// them?
 #[inline(always)]
 pub fn are_small_angles<T: SimdFloat, const W: usize>(x: &[T; W]) -> bool {
     // Without a branch in it, this is vector code.
@@ -141,11 +143,13 @@ pub trait SimdFloat: Element + Lane<Mask = bool> {
     type Narrowest: SimdLanes<Self> + Lane;
 }
 
-/// With 6 registers, the normal distribution and the logarithm take 0.99 to 0.87 of their time with 4, by processor. Most formulas have so many
-/// values alive that registers go to the stack and back then: of 25 on an Intel Xeon, sixteen take 5 to 28 % longer with 6 than with 4.
+/// With 6 registers, the normal distribution and the logarithm take 0.99 to 0.87 of their time with
+/// 4, by processor. Most formulas have so many values alive that registers go to the stack and back
+/// then: of 25 on an Intel Xeon, sixteen take 5 to 28 % longer with 6 than with 4.
 ///
-/// Without optimisation every value that a formula goes through has a place of its own on the stack, and of registers they are more
-/// than a thread has. So what is built to be debugged reads an element at a time.
+/// Without optimisation every value that a formula goes through has a place of its own on the
+/// stack, and of registers they are more than a thread has. So what is built to be debugged reads
+/// an element at a time.
 impl SimdFloat for f32 {
     #[cfg(target_arch = "x86_64")]
     type Widest = Avx512Lanes<6>;
@@ -160,7 +164,8 @@ type Avx512Lanes<const K: usize> = Avx512Lane<K>;
 #[cfg(all(target_arch = "x86_64", debug_assertions))]
 type Avx512Lanes<const K: usize> = ScalarLane<f32>;
 
-/// Registers of f64 are not written out: what has a copy for AVX-512 ([`LaneKernel::AVX512_F64`]) is left to the compiler.
+/// Registers of f64 are not written out: what has a copy for AVX-512 ([`LaneKernel::AVX512_F64`])
+/// is left to the compiler.
 impl SimdFloat for f64 {
     #[cfg(target_arch = "x86_64")]
     type Widest = ScalarLane<f64>;
@@ -181,33 +186,37 @@ pub fn folds_in_registers<T: SimdFloat>(isa: Isa) -> bool {
     }
 }
 
-/// Work that reads formulas. `run` must be `#[inline(always)]`, and so must be what it calls in its loops.
+/// Work that reads formulas. `run` must be `#[inline(always)]`, and so must be what it calls in its
+/// loops.
 pub trait LaneKernel {
     /// The number that is worked on.
     type T: SimdFloat;
-    /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions alone, which arithmetic bounds, not memory.
+    /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions
+    /// alone, which arithmetic bounds, not memory.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is one copy of everything"))]
     const AVX512_F64: bool;
     /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
     fn run<L: SimdLanes<Self::T> + Lane, M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
 }
 
-/// Runs work in the reading and the copy for this instruction set. As for all formulas, there is none for plain x86-64
-/// ([`super::isa::dispatch_formula`]).
+/// Runs work in the reading and the copy for this instruction set. As for all formulas, there is
+/// none for plain x86-64 ([`super::isa::dispatch_formula`]).
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         Level::Avx2 => unsafe { plain(work).avx2() },
         Level::Avx512 => {
             if const { size_of::<W::T>() == 4 || W::AVX512_F64 } {
                 // SAFETY: as above.
                 unsafe { by_registers(work).avx512() }
             } else {
-                // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+                // SAFETY: as above; `Isa::all` makes this level only where it found the features of
+                // AVX2 too.
                 unsafe { plain(work).avx2() }
             }
         }
@@ -225,7 +234,8 @@ pub fn run_lanes_on_any_isa<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => plain(work).plain(),
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         Level::Avx512 => unsafe { by_registers(work).avx512() },
         Level::Avx2 => run_lanes(isa, work),
     }
@@ -233,7 +243,8 @@ pub fn run_lanes_on_any_isa<W: LaneKernel>(isa: Isa, work: W) {
     run_lanes(isa, work);
 }
 
-/// Work in these readings. Made by `run_lanes` alone, which pairs each with the instruction set that has its registers.
+/// Work in these readings. Made by `run_lanes` alone, which pairs each with the instruction set
+/// that has its registers.
 struct WithLanes<L, M, S, W>(W, PhantomData<(L, M, S)>);
 
 /// Work that reads an element at a time.

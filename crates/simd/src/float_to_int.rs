@@ -6,7 +6,8 @@
 //! there.
 #![allow(unsafe_code, reason = "a conversion that is not defined for what does not fit")]
 
-/// A float that becomes an integer: cut towards zero; the nearest that there is of what does not fit; 0 of NaN.
+/// A float that becomes an integer: cut towards zero; the nearest that there is of what does not
+/// fit; 0 of NaN.
 pub trait SaturatingToInt<I>: Copy {
     /// That integer.
     fn cut(self) -> I;
@@ -17,7 +18,8 @@ macro_rules! cut {
         impl SaturatingToInt<$int> for $float {
             #[inline(always)]
             fn cut(self) -> $int {
-                // A power of two, so a float; and what is one less in magnitude and positive is the largest integer, which may be none.
+                // A power of two, so a float; and what is one less in magnitude and positive is the
+                // largest integer, which may be none.
                 let least = $int::MIN as $float;
                 let fits = (least <= self) & (self < -least);
                 let number = if fits { self } else { 0.0 };
@@ -40,7 +42,8 @@ macro_rules! cut_to_bytes {
                 // NaN fails the first comparison.
                 let number = if self > 0.0 { self } else { 0.0 };
                 let number = if number < 255.0 { number } else { 255.0 };
-                // SAFETY: from 0 to 255, and no NaN. (There is an instruction for i32, and none for bytes.)
+                // SAFETY: from 0 to 255, and no NaN. (There is an instruction for i32, and none for
+                // bytes.)
                 let whole: i32 = unsafe { number.to_int_unchecked() };
                 whole as u8
             }
@@ -55,7 +58,8 @@ mod tests {
 
     #[test]
     fn it_is_what_as_gives() {
-        // The ends of all ranges, and what is beside them in both types; halves; subnormals; infinities and NaN.
+        // The ends of all ranges, and what is beside them in both types; halves; subnormals;
+        // infinities and NaN.
         let ends = [
             0.0,
             0.5,

@@ -19,8 +19,8 @@ pub struct Isa(Level);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What the compiler makes of loops for any processor of this architecture. On x86-64 that is SSE2, without fma: slow,
-    /// and exact.
+    /// What the compiler makes of loops for any processor of this architecture. On x86-64 that is
+    /// SSE2, without fma: slow, and exact.
     Plain,
     /// x86-64 with AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
@@ -59,9 +59,10 @@ impl Isa {
     pub fn level(self) -> Level {
         self.0
     }
-    /// Does the processor multiply pairs of bf16 in vector registers, sum them in f32, and gain by that? Does this instruction set allow
-    /// it? Processors that have AMX do half as many operations in a second with pairs as with numbers: 123 thousand million on one of
-    /// them, and 244.
+    /// Does the processor multiply pairs of bf16 in vector registers, sum them in f32, and gain by
+    /// that? Does this instruction set allow it? Processors that have AMX do half as many
+    /// operations in a second with pairs as with numbers: 123 thousand million on one of them,
+    /// and 244.
     pub fn has_pairs(self) -> bool {
         match self.0 {
             Level::Plain => false,
@@ -73,7 +74,8 @@ impl Isa {
             Level::Neon => false,
         }
     }
-    /// Does the processor multiply pairs of bf16 in registers that are matrices, and does this instruction set allow it?
+    /// Does the processor multiply pairs of bf16 in registers that are matrices, and does this
+    /// instruction set allow it?
     pub fn has_amx(self) -> bool {
         match self.0 {
             Level::Plain => false,
@@ -115,16 +117,20 @@ impl FromStr for Isa {
     }
 }
 
-/// The instruction sets for which work is compiled: a copy that is never run need not be in a program.
+/// The instruction sets for which work is compiled: a copy that is never run need not be in a
+/// program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsaTargets {
     /// All.
     All,
-    /// All but AVX-512, which takes the copy for AVX2, as that has nothing to gain by longer registers.
+    /// All but AVX-512, which takes the copy for AVX2, as that has nothing to gain by longer
+    /// registers.
     UpToAvx2,
-    /// Those with an fma: all but plain x86-64. There the fma of a number is a call, beside which it matters little how numbers get to it.
+    /// Those with an fma: all but plain x86-64. There the fma of a number is a call, beside which
+    /// it matters little how numbers get to it.
     AllWithFma,
-    /// Of those, AVX2 and NEON. AVX-512 takes the copy for AVX2: such work has no use for longer registers, or for more of them.
+    /// Of those, AVX2 and NEON. AVX-512 takes the copy for AVX2: such work has no use for longer
+    /// registers, or for more of them.
     Avx2OrNeon,
     /// AVX-512, of processors that multiply pairs of bf16 or have AMX.
     Avx512Bf16,
@@ -162,11 +168,12 @@ pub fn not_compiled_for(isa: Isa) -> ! {
     unreachable!("this work is not compiled for {isa}")
 }
 
-/// A piece of work that is compiled for each instruction set. `run` must be `#[inline(always)]`, and so must be what it
-/// calls in its loops.
+/// A piece of work that is compiled for each instruction set. `run` must be `#[inline(always)]`,
+/// and so must be what it calls in its loops.
 ///
-/// The copies are methods, not functions beside the trait: the compiler works on several parts of a crate at once and puts
-/// a copy into the part where its type stands. All copies of one function would be in one part.
+/// The copies are methods, not functions beside the trait: the compiler works on several parts of a
+/// crate at once and puts a copy into the part where its type stands. All copies of one function
+/// would be in one part.
 pub trait Kernel: Sized {
     /// What it gives.
     type Out;
@@ -221,13 +228,15 @@ pub fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
         // All code of this architecture may use NEON, so one copy does for both.
         #[cfg(target_arch = "aarch64")]
         Level::Plain | Level::Neon if const { K::TARGETS.has_plain() } => kernel.plain(),
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 if const { K::TARGETS.has_avx2_or_neon() } => unsafe { kernel.avx2() },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 if const { K::TARGETS.has_avx512() } => unsafe { kernel.avx512() },
-        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2
+        // too.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { kernel.avx2() },
         #[cfg(target_arch = "x86_64")]
@@ -246,31 +255,35 @@ pub fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     assert!(isa.has_pairs(), "{isa} multiplies no pairs");
-    // SAFETY: the line above: an `Isa` with pairs has AVX-512, which `Isa::all` found, and the instruction was found too.
+    // SAFETY: the line above: an `Isa` with pairs has AVX-512, which `Isa::all` found, and the
+    // instruction was found too.
     unsafe { kernel.pairs() }
 }
 
 /// Runs a kernel that holds a formula of the catalogue, or pools, on elements of type `T`.
 ///
-/// There are hundreds of formulas, and pools for every type; what counts of each is the time to compile it and its bytes. So f32, which
-/// networks are made of, has a copy for AVX2 and one for AVX-512; all else has one for AVX2 (but elementary functions of f64,
-/// which [`super::dispatch::run_lanes`] runs). There is none for plain x86-64,
-/// where an fma is a call: there the reference's loops are as fast, and callers take those ([`Isa::has_formulas`]). Other
-/// architectures have one copy of everything.
+/// There are hundreds of formulas, and pools for every type; what counts of each is the time to
+/// compile it and its bytes. So f32, which networks are made of, has a copy for AVX2 and one for
+/// AVX-512; all else has one for AVX2 (but elementary functions of f64, which
+/// [`super::dispatch::run_lanes`] runs). There is none for plain x86-64,
+/// where an fma is a call: there the reference's loops are as fast, and callers take those
+/// ([`Isa::has_formulas`]). Other architectures have one copy of everything.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         Level::Avx2 => unsafe { kernel.avx2() },
         Level::Avx512 => {
             if const { matches!(T::DTYPE, DType::F32) } {
                 // SAFETY: as above.
                 unsafe { kernel.avx512() }
             } else {
-                // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+                // SAFETY: as above; `Isa::all` makes this level only where it found the features of
+                // AVX2 too.
                 unsafe { kernel.avx2() }
             }
         }
@@ -286,7 +299,8 @@ pub fn dispatch_formula_or_plain<T: Element, K: Kernel>(isa: Isa, kernel: K) -> 
 }
 
 impl Isa {
-    /// Has it an fma? On plain x86-64 that of each number is a call. There, what is written for speed alone is not compiled.
+    /// Has it an fma? On plain x86-64 that of each number is a call. There, what is written for
+    /// speed alone is not compiled.
     pub fn has_fma(self) -> bool {
         IsaTargets::AllWithFma.has_plain() || self.level() != Level::Plain
     }

@@ -21,10 +21,11 @@ macro_rules! hints {
     )*};
 }
 hints! {
-    /// Has the first-level cache fetch the line that lies there, if anything does; where the compiler has no such hint, nothing.
+    /// Has the first-level cache fetch the line that lies there, if anything does; where the
+    /// compiler has no such hint, nothing.
     prefetch_l1 _MM_HINT_T0;
-    /// The same of the second-level cache: for lines that come from memory, so that the few that the first level waits for
-    /// are those that are needed now.
+    /// The same of the second-level cache: for lines that come from memory, so that the few that
+    /// the first level waits for are those that are needed now.
     prefetch_l2 _MM_HINT_T1;
 }
 

@@ -13,7 +13,8 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 #[repr(transparent)]
 pub struct ScalarLane<T>(pub T);
 
-/// As [`ScalarLane`], where all angles are below [`moderate_bound`](elinvar_lane::math::moderate_bound).
+/// As [`ScalarLane`], where all angles are below
+/// [`moderate_bound`](elinvar_lane::math::moderate_bound).
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct SmallAngleLane<T>(pub T);

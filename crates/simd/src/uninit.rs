@@ -11,15 +11,17 @@ use crate::isa::Kernel;
 use elinvar_core::Element;
 use std::mem::MaybeUninit;
 
-/// Elements of a [`CacheBlock`]: six blocks of f64, for the operands of the largest formula, stay in a first-level cache.
+/// Elements of a [`CacheBlock`]: six blocks of f64, for the operands of the largest formula, stay
+/// in a first-level cache.
 pub const BLOCK_ELEMENTS: usize = 512;
 
-/// Elements that a kernel computes, by number. Unlike a closure, `at` can be `#[inline(always)]`, and must be: in a
-/// function of its own it would be compiled without the kernel's instruction set.
+/// Elements that a kernel computes, by number. Unlike a closure, `at` can be `#[inline(always)]`,
+/// and must be: in a function of its own it would be compiled without the kernel's instruction set.
 pub trait ElementAt<T>: Copy {
     /// Element `i`.
     fn at(&self, i: usize) -> T;
-    /// The same, with operands cut to `n` elements, so that the compiler sees that `i < n` needs no check.
+    /// The same, with operands cut to `n` elements, so that the compiler sees that `i < n` needs no
+    /// check.
     #[must_use]
     fn cut(self, n: usize) -> Self;
 }
@@ -54,7 +56,8 @@ pub struct UninitSlice<'a, T> {
 }
 
 impl<'a, T: Copy> UninitSlice<'a, T> {
-    /// The slots that are still to be written, by kernels, which then [count](UninitSlice::count) them.
+    /// The slots that are still to be written, by kernels, which then [count](UninitSlice::count)
+    /// them.
     #[inline(always)]
     pub fn unwritten(&mut self) -> &mut [MaybeUninit<T>] {
         &mut self.slots[self.written..]
@@ -77,7 +80,8 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
     /// Elements that are there, to be written over.
     #[allow(unsafe_code, reason = "slots that hold a value")]
     pub fn over(elements: &'a mut [T]) -> Self {
-        // SAFETY: what has a value may be looked at as what may have none, and a `UninitSlice` writes nothing but values.
+        // SAFETY: what has a value may be looked at as what may have none, and a `UninitSlice`
+        // writes nothing but values.
         UninitSlice::new(unsafe { &mut *(std::ptr::from_mut(elements) as *mut [MaybeUninit<T>]) })
     }
     /// Where the next element goes.
@@ -98,8 +102,8 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
         }
         self.written += n;
     }
-    /// Writes the next `n` windows, from number 0 on. They are counted together: a count in memory for each is a chain of loads and
-    /// stores that wait for each other.
+    /// Writes the next `n` windows, from number 0 on. They are counted together: a count in memory
+    /// for each is a chain of loads and stores that wait for each other.
     #[inline(always)]
     pub fn chunks<const W: usize>(&mut self, n: usize, f: &impl FillChunk<T, W>) {
         let slots = &mut self.slots[self.written..].as_chunks_mut::<W>().0[..n];
@@ -116,8 +120,8 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
         self.slots[self.written..][..n].copy_from_slice(&all[..n]);
         self.written += n;
     }
-    /// Writes the first `n` elements of so many windows, one after the other. Where there is room for it a window is written whole: what comes too
-    /// much of it is written over.
+    /// Writes the first `n` elements of so many windows, one after the other. Where there is room
+    /// for it a window is written whole: what comes too much of it is written over.
     #[inline(always)]
     pub fn chunk_prefixes<const W: usize>(&mut self, count: usize, n: usize, f: &impl FillChunk<T, W>) {
         assert!(n <= W, "cpu: a window has not so many elements");
@@ -200,14 +204,16 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
     }
 }
 
-/// Work that moves elements from one place to another and does nothing else with them. What it writes are copies of `data`: it knows
-/// nothing of `B` from which it could make another.
+/// Work that moves elements from one place to another and does nothing else with them. What it
+/// writes are copies of `data`: it knows nothing of `B` from which it could make another.
 pub trait CopyBits {
-    /// Writes to the room. It must be `#[inline(never)]`, or there would be a copy for each type again.
+    /// Writes to the room. It must be `#[inline(never)]`, or there would be a copy for each type
+    /// again.
     fn run<B: Copy>(self, data: &[B], dst: &mut UninitSlice<'_, B>);
 }
 
-/// Moves elements as bits: the work is compiled for each of their four sizes, and not for each of eight types, which was 35 KB more.
+/// Moves elements as bits: the work is compiled for each of their four sizes, and not for each of
+/// eight types, which was 35 KB more.
 #[allow(unsafe_code, reason = "elements as bits")]
 pub fn copy_as_bits<T: Element>(data: &[T], dst: &mut UninitSlice<'_, T>, work: impl CopyBits) {
     fn bits<T: Element, B: Copy>(data: &[T], dst: &mut UninitSlice<'_, T>, work: impl CopyBits) {
@@ -216,8 +222,8 @@ pub fn copy_as_bits<T: Element>(data: &[T], dst: &mut UninitSlice<'_, T>, work: 
             "bits of another size"
         );
         let slots = dst.unwritten();
-        // SAFETY: numbers of the same size and alignment, all of whose bits are there, so they are `B`s; and each `B` that is
-        // written is a copy of one of them.
+        // SAFETY: numbers of the same size and alignment, all of whose bits are there, so they are
+        // `B`s; and each `B` that is written is a copy of one of them.
         let (data, slots) = unsafe {
             let slots =
                 std::slice::from_raw_parts_mut(slots.as_mut_ptr().cast::<MaybeUninit<B>>(), slots.len());
@@ -236,8 +242,8 @@ pub fn copy_as_bits<T: Element>(data: &[T], dst: &mut UninitSlice<'_, T>, work: 
     }
 }
 
-/// Room for a few elements that are read again soon. It begins with a cache line, for the largest registers fill one: what lies
-/// across two is loaded twice.
+/// Room for a few elements that are read again soon. It begins with a cache line, for the largest
+/// registers fill one: what lies across two is loaded twice.
 #[repr(C, align(64))]
 pub struct CacheBlock<T, const CAPACITY: usize = BLOCK_ELEMENTS> {
     slots: [MaybeUninit<T>; CAPACITY],
@@ -279,8 +285,8 @@ impl<T: Copy, const CAPACITY: usize> CacheBlock<T, CAPACITY> {
     #[inline(always)]
     #[allow(unsafe_code, reason = "reading what was written")]
     pub fn written(&self) -> &[T] {
-        // SAFETY: `written` is 0 or what a `UninitSlice` over the same slots counted, and its methods write each slot before
-        // they count it.
+        // SAFETY: `written` is 0 or what a `UninitSlice` over the same slots counted, and its
+        // methods write each slot before they count it.
         unsafe { self.slots[..self.written].assume_init_ref() }
     }
 }

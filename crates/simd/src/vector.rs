@@ -16,8 +16,8 @@ use std::marker::PhantomData;
 /// A register of numbers.
 ///
 /// # Safety
-/// All functions may be called only on a processor that has the instruction set of the register; `load` and `store` reach
-/// `LANES` numbers from the pointer on.
+/// All functions may be called only on a processor that has the instruction set of the register;
+/// `load` and `store` reach `LANES` numbers from the pointer on.
 pub trait Vector: Copy {
     /// The number.
     type T: SimdElement;
@@ -25,7 +25,8 @@ pub trait Vector: Copy {
     const LANES: usize;
     /// Rows of a full tile that is two registers wide: as many as there are registers for.
     const ROWS: usize;
-    /// The register of half the size that is its first half, where processors do two of those at once or one of this; or itself.
+    /// The register of half the size that is its first half, where processors do two of those at
+    /// once or one of this; or itself.
     type Low: Vector<T = Self::T>;
     /// The first numbers.
     unsafe fn low(self) -> Self::Low;
@@ -39,7 +40,8 @@ pub trait Vector: Copy {
     unsafe fn store(self, p: *mut Self::T);
     /// Has the first-level cache fetch what lies there, if anything does.
     unsafe fn prefetch_l1(p: *const Self::T);
-    /// Has the second-level cache fetch it: for lines that are many, or would push each other out of the first.
+    /// Has the second-level cache fetch it: for lines that are many, or would push each other out
+    /// of the first.
     unsafe fn prefetch_l2(p: *const u8);
     /// self * b + c, rounded once.
     unsafe fn fma(self, b: Self, c: Self) -> Self;
@@ -49,8 +51,9 @@ pub trait Vector: Copy {
     unsafe fn and(self, mask: Self) -> Self;
     /// self where all bits of the mask are set, other where none is.
     unsafe fn select(self, other: Self, mask: Self) -> Self;
-    /// Writes those of up to `LANES` numbers that are not zero one after the other, and how far behind the first they lie, from `place` on;
-    /// gives how many they are. Behind them, as many as a register has may be written over.
+    /// Writes those of up to `LANES` numbers that are not zero one after the other, and how far
+    /// behind the first they lie, from `place` on; gives how many they are. Behind them, as many as
+    /// a register has may be written over.
     #[inline(always)]
     unsafe fn compress(
         from: *const Self::T,
@@ -79,13 +82,15 @@ pub trait Vector: Copy {
 pub enum TermKind {
     /// Numbers.
     Elements,
-    /// Pairs of bf16, two terms side by side, in the bits of an f32: for processors that multiply them so, see
-    /// [`Isa::has_pairs`] and, for products, [`Isa::has_amx`]. A chunk has so many pairs.
+    /// Pairs of bf16, two terms side by side, in the bits of an f32: for processors that multiply
+    /// them so, see [`Isa::has_pairs`] and, for products, [`Isa::has_amx`]. A chunk has so many
+    /// pairs.
     Bf16Pairs,
 }
 
 impl TermKind {
-    /// As so many terms are multiplied: half as many pairs, if the last one without a partner is one too.
+    /// As so many terms are multiplied: half as many pairs, if the last one without a partner is
+    /// one too.
     pub fn terms(self, count: usize) -> usize {
         match self {
             TermKind::Elements => count,
@@ -96,12 +101,14 @@ impl TermKind {
 
 /// f32 or f64: a number of which there are registers.
 pub trait SimdElement: Lane<Mask = bool> + Element + Default {
-    /// Whether numbers stored as halves are computed in this type. Where not, what reads halves need not be compiled.
+    /// Whether numbers stored as halves are computed in this type. Where not, what reads halves
+    /// need not be compiled.
     const WIDENS_F16: bool;
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
     type V512: GatherVector<T = Self>;
-    /// A register of AVX-512 with the products of pairs of bf16; for f64 there is none, and it stands for itself.
+    /// A register of AVX-512 with the products of pairs of bf16; for f64 there is none, and it
+    /// stands for itself.
     #[cfg(target_arch = "x86_64")]
     type Pairs: GatherVector<T = Self>;
     /// The same with half the lanes.
@@ -161,12 +168,14 @@ pub trait VectorKernel {
 /// Runs work in the copy for this instruction set.
 #[inline]
 pub fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
-    // Each kind of registers is compiled for its own instruction set only, which `dispatch` could not know.
+    // Each kind of registers is compiled for its own instruction set only, which `dispatch` could
+    // not know.
     match isa.level() {
         Level::Plain if const { W::TARGETS.has_plain() } => {
             WithVectors::<Array4<W::T>, W>(work, PhantomData).plain()
         }
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 if const { W::TARGETS.has_avx2_or_neon() } => unsafe {
             WithVectors::<<W::T as SimdElement>::V256, W>(work, PhantomData).avx2()
@@ -185,14 +194,16 @@ pub fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
     }
 }
 
-/// Runs work in registers of 32 bytes where the widest have 64. For work that is bound by loads and shuffles, of which a
-/// processor does as many bytes at once or more in the shorter ones; and eight rows that lie a power of two apart still have
-/// a line each in a set of the first-level cache, sixteen have not.
+/// Runs work in registers of 32 bytes where the widest have 64. For work that is bound by loads and
+/// shuffles, of which a processor does as many bytes at once or more in the shorter ones; and eight
+/// rows that lie a power of two apart still have a line each in a set of the first-level cache,
+/// sixteen have not.
 #[inline]
 pub fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
     match isa.level() {
         // Compiled for AVX-512: it has 32 of them.
-        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2
+        // too.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 if const { W::HALF_TARGETS.has_avx512() } => unsafe {
             WithVectors::<<W::T as SimdElement>::V256, W>(work, PhantomData).avx512()
@@ -212,21 +223,22 @@ pub fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
     }
 }
 
-/// Work in registers of this kind. Made by the functions above alone, which know that the processor has them.
+/// Work in registers of this kind. Made by the functions above alone, which know that the processor
+/// has them.
 struct WithVectors<V, W>(W, PhantomData<V>);
 
 impl<V: GatherVector<T = W::T>, W: VectorKernel> Kernel for WithVectors<V, W> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        // SAFETY: they pair each kind of register with the instruction set that has it, and an `Isa` is made
-        // only for what this processor has.
+        // SAFETY: they pair each kind of register with the instruction set that has it, and an
+        // `Isa` is made only for what this processor has.
         unsafe { self.0.run::<V>() }
     }
 }
 
-/// Runs work on pairs of bf16 that lie in the bits of f32, in registers whose `fma` multiplies both numbers of each pair and
-/// adds both products to an f32.
+/// Runs work on pairs of bf16 that lie in the bits of f32, in registers whose `fma` multiplies both
+/// numbers of each pair and adds both products to an f32.
 ///
 /// # Panics
 /// If the processor multiplies no pairs ([`Isa::has_pairs`]).
@@ -321,7 +333,8 @@ pub fn tile_rows<T: SimdElement>(isa: Isa) -> usize {
 pub struct Array4<T>([T; 4]);
 
 impl<T> Array4<T> {
-    /// Each by itself: unoptimised, as tests run it, `std::array::from_fn` takes most of the time of what it calls.
+    /// Each by itself: unoptimised, as tests run it, `std::array::from_fn` takes most of the time
+    /// of what it calls.
     #[inline(always)]
     fn of(f: impl Fn(usize) -> T) -> Self {
         Array4([f(0), f(1), f(2), f(3)])
@@ -331,8 +344,9 @@ impl<T> Array4<T> {
 impl<T: SimdElement> Vector for Array4<T> {
     type T = T;
     const LANES: usize = 4;
-    // On plain x86-64 the fma of a number is a call, beside which it matters little how often a factor is read: tiles of one row take
-    // a tenth longer than tiles of four, and these were 75 KB of every program that multiplies.
+    // On plain x86-64 the fma of a number is a call, beside which it matters little how often a
+    // factor is read: tiles of one row take a tenth longer than tiles of four, and these were 75 KB
+    // of every program that multiplies.
     const ROWS: usize = if cfg!(target_arch = "x86_64") { 1 } else { 4 };
     type Low = Self;
     #[inline(always)]
@@ -357,7 +371,8 @@ impl<T: SimdElement> Vector for Array4<T> {
     unsafe fn prefetch_l1(_: *const T) {}
     #[inline(always)]
     unsafe fn prefetch_l2(_: *const u8) {}
-    // On plain x86-64 the fma of a number is a call. Four of them stand here once, and not wherever a tile has some.
+    // On plain x86-64 the fma of a number is a call. Four of them stand here once, and not wherever
+    // a tile has some.
     #[cfg_attr(target_arch = "x86_64", inline(never))]
     #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     unsafe fn fma(self, b: Self, c: Self) -> Self {

@@ -115,7 +115,8 @@ macro_rules! register {
 /// As there.
 #[inline(always)]
 unsafe fn pick_512(from: *const f32, count: usize, place: u32, places: *mut u32, to: *mut f32) -> usize {
-    // SAFETY: the caller's. The mask lets no number be read that is not there; to be not zero is to be more, less, or not a number.
+    // SAFETY: the caller's. The mask lets no number be read that is not there; to be not zero is to
+    // be more, less, or not a number.
     unsafe {
         let x = _mm512_maskz_loadu_ps(((1u32 << count) - 1) as __mmask16, from);
         let picked = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(x, _mm512_setzero_ps());
@@ -133,8 +134,8 @@ register!(__m512d, f64, 8, 12, __m256d: _mm512_castpd512_pd256 _mm512_set1_pd _m
 register!(__m256, f32, 8, 6, __m256: all _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_and_ps either_256);
 register!(__m256d, f64, 4, 6, __m256d: all _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_and_pd either_256d);
 
-/// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each pair and adds both products to the
-/// sum, with the roundings of `vdpbf16ps`; all else moves bits.
+/// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each pair and
+/// adds both products to the sum, with the roundings of `vdpbf16ps`; all else moves bits.
 macro_rules! pairs {
     ($name:ident($v:ty, $halves:ty): $dot:ident) => {
         #[derive(Clone, Copy)]
@@ -222,9 +223,9 @@ macro_rules! pairs {
 pairs!(Pairs(__m512, __m512bh): _mm512_dpbf16_ps);
 pairs!(HalfPairs(__m256, __m256bh): _mm256_dpbf16_ps);
 
-/// The ends of what a formula works on: fewer elements of four bytes than 16. A mask loads and stores them, because 16 that were
-/// put together from several stores are not read before all of those have left for the cache, which takes as long as a cheap
-/// formula on a few numbers.
+/// The ends of what a formula works on: fewer elements of four bytes than 16. A mask loads and
+/// stores them, because 16 that were put together from several stores are not read before all of
+/// those have left for the cache, which takes as long as a cheap formula on a few numbers.
 pub mod tail_copy {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
@@ -256,7 +257,8 @@ pub mod tail_copy {
     #[inline]
     pub fn store_512<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
         assert!(size_of::<T>() == 4 && to.len() <= 16);
-        // SAFETY: 16 elements of four bytes are read, and the mask lets no more be written than there is room for.
+        // SAFETY: 16 elements of four bytes are read, and the mask lets no more be written than
+        // there is room for.
         unsafe {
             let x = _mm512_loadu_epi32(from.as_ptr().cast());
             _mm512_mask_storeu_epi32(to.as_mut_ptr().cast(), lanes(to.len()), x);

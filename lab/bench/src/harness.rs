@@ -1,20 +1,23 @@
 //! The stopwatch: how often work is run, and which number counts.
 //!
-//! The rules are those of the other libraries' measurements, so that numbers can stand beside each other: a warm-up,
-//! 5 to 60 samples, short calls in batches, and another round where the samples lie far apart, because then something
-//! else ran on the machine. Who would take the best sample measures luck, and who takes the mean measures the other
-//! programs; the median of the quietest round is neither.
+//! The rules are those of the other libraries' measurements, so that numbers can stand beside each
+//! other: a warm-up, 5 to 60 samples, short calls in batches, and another round where the samples
+//! lie far apart, because then something else ran on the machine. Who would take the best sample
+//! measures luck, and who takes the mean measures the other programs; the median of the quietest
+//! round is neither.
 
 use elinvar::ops::Backend;
 use elinvar::{Result, Tensor};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// A warm-up lasts so long, and two calls at least: caches are filled, pages are there, the clock rate is up.
+/// A warm-up lasts so long, and two calls at least: caches are filled, pages are there, the clock
+/// rate is up.
 const WARM_UP: f64 = 0.15;
 /// Work that takes longer than this is warmed up by one call, and measured in one round.
 const LONG: f64 = 2.0;
-/// Calls shorter than this are timed in batches: reading the clock takes some 25 ns, and it ticks in steps.
+/// Calls shorter than this are timed in batches: reading the clock takes some 25 ns, and it ticks
+/// in steps.
 const SHORT: f64 = 200e-6;
 /// Samples of a round at least and at most.
 const SAMPLES: (usize, usize) = (5, 60);
@@ -102,7 +105,8 @@ mod tests {
     use super::*;
     use elinvar::Error;
 
-    /// Runs on a clock whose call number `i` takes `seconds(i)`; gives the sizes of the batches, too.
+    /// Runs on a clock whose call number `i` takes `seconds(i)`; gives the sizes of the batches,
+    /// too.
     fn fake(budget: f64, seconds: impl Fn(usize) -> f64) -> (Stats, Vec<usize>) {
         let (mut i, mut batches) = (0, vec![]);
         let stats = by(budget, &mut |calls| {
@@ -139,7 +143,8 @@ mod tests {
 
     #[test]
     fn the_median_of_the_quietest_round_counts() {
-        // 15 calls of warm-up, then rounds of 50: the first and the third disturbed, the second disturbed less.
+        // 15 calls of warm-up, then rounds of 50: the first and the third disturbed, the second
+        // disturbed less.
         let round = |i: usize| i.saturating_sub(15) / 50;
         let (stats, batches) = fake(0.5, |i| match (i < 15, round(i), i % 2) {
             (true, ..) => 0.01,

@@ -1,15 +1,17 @@
 //! How fast elinvar is: the workloads that other libraries are measured with, too, and a stopwatch.
 //!
-//! [`rows()`] is the list of workloads, a table in Rust: what is computed, on which shapes, and how many operations
-//! and bytes the work takes at least. [`Row::measure`] runs one on a device, and gives a [`Line`] of JSON. `elinvar-lab bench`
-//! prints those lines, and `cargo xtask results` makes a page of them.
+//! [`rows()`] is the list of workloads, a table in Rust: what is computed, on which shapes, and how
+//! many operations and bytes the work takes at least. [`Row::measure`] runs one on a device, and
+//! gives a [`Line`] of JSON. `elinvar-lab bench` prints those lines, and `cargo xtask results`
+//! makes a page of them.
 //!
-//! The names of groups, workloads, shapes and dtypes are what joins our lines with those of other libraries: a name that
-//! changes here is a row without a peer there.
+//! The names of groups, workloads, shapes and dtypes are what joins our lines with those of other
+//! libraries: a name that changes here is a row without a peer there.
 //!
-//! Every workload is written as a user would write it, on [`Tensor`](elinvar::Tensor), whose backend is chosen at run
-//! time; single ops of every kind are called by name, from a list that is data. Rows that measure nothing but the cost of a
-//! call run with the backend chosen at compile time, too.
+//! Every workload is written as a user would write it, on [`Tensor`](elinvar::Tensor), whose
+//! backend is chosen at run time; single ops of every kind are called by name, from a list that is
+//! data. Rows that measure nothing but the cost of a call run with the backend chosen at compile
+//! time, too.
 
 mod data;
 mod harness;

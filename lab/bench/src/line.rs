@@ -1,6 +1,7 @@
 //! What a measurement says: lines of JSON.
 //!
-//! The lines of other libraries have neither group nor operations nor bytes: a page of results takes those from ours.
+//! The lines of other libraries have neither group nor operations nor bytes: a page of results
+//! takes those from ours.
 
 use serde::Serialize;
 

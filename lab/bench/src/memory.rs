@@ -1,5 +1,6 @@
-//! How much memory a process has held at most. A process knows only its own peak, which never falls: each workload runs
-//! in a process of its own, and what the empty program holds is taken off.
+//! How much memory a process has held at most. A process knows only its own peak, which never
+//! falls: each workload runs in a process of its own, and what the empty program holds is taken
+//! off.
 
 use crate::data::Data;
 use crate::row::{Group, Row};
@@ -27,11 +28,12 @@ fn held(status: &str) -> Option<f64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? / 1024.0)
 }
 
-/// Runs a few steps of a workload, or, by the name [`START`], multiplies two small matrices; then tells
-/// how many MiB this process has held at most.
+/// Runs a few steps of a workload, or, by the name [`START`], multiplies two small matrices; then
+/// tells how many MiB this process has held at most.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such workload; `Unsupported` if the system does not tell; what the device reports.
+/// `InvalidArgument` if there is no such workload; `Unsupported` if the system does not tell; what
+/// the device reports.
 pub fn memory_of(workload: &str, device: &Device) -> Result<f64> {
     if workload == START {
         let mut data = Data::new(device.clone());

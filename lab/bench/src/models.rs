@@ -53,7 +53,8 @@ pub struct GptSizes {
     pub vocabulary: usize,
 }
 
-/// A GPT as GPT-2 is, but its head has a weight and a bias of its own, and its linear layers hold weights [out, in].
+/// A GPT as GPT-2 is, but its head has a weight and a bias of its own, and its linear layers hold
+/// weights [out, in].
 ///
 /// x: [b, t] of i64   y: [b, t, vocabulary]
 #[derive(Debug, Module)]

@@ -98,7 +98,8 @@ impl fmt::Display for Group {
 pub enum Term {
     /// All of a group.
     Group(Group),
-    /// Those in whose name this text is: see [`Row::name`]. Rows of groups that [are extra](Group::is_extra) only if the text begins as their names do.
+    /// Those in whose name this text is: see [`Row::name`]. Rows of groups that [are
+    /// extra](Group::is_extra) only if the text begins as their names do.
     Text(String),
 }
 

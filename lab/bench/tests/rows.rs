@@ -23,7 +23,8 @@ fn the_rows_are_those_of_the_shared_catalogue() {
     for row in &shared {
         assert!(ours.iter().any(|our| our == row), "{row} is not among our rows");
     }
-    // Other ways to the same work, which others have no name for; and what is asked for by its group's name alone.
+    // Other ways to the same work, which others have no name for; and what is asked for by its
+    // group's name alone.
     let (extra, usual): (Vec<_>, Vec<_>) = rows().into_iter().partition(|r| r.group.is_extra());
     let alone = usual.iter().filter(|r| OTHERWISE.contains(&&*r.workload)).count();
     assert_eq!((ours.len(), alone), (shared.len() + 10 + extra.len(), 10));

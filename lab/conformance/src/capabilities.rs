@@ -1,8 +1,9 @@
-//! The capability table: how each device runs each op, and what trains networks. Made by running the ops, not by what anybody declares.
+//! The capability table: how each device runs each op, and what trains networks. Made by running
+//! the ops, not by what anybody declares.
 //!
-//! A backend is asked for kinds of work, and an op may be one of them or several. What is counted here are the
-//! calls that an op makes: none (a view), one (native), or more (composed). A backend that itself composes a kind of
-//! work cannot be seen from here.
+//! A backend is asked for kinds of work, and an op may be one of them or several. What is counted
+//! here are the calls that an op makes: none (a view), one (native), or more (composed). A backend
+//! that itself composes a kind of work cannot be seen from here.
 
 use crate::filter::Filter;
 use crate::golden::Case;
@@ -111,8 +112,9 @@ impl Sums {
             Sums::Attention => catalogue::scaled_dot_product_attention(x, w, w, None, false, None, false),
         }
     }
-    /// What is added to n sums so that most of them is taken away again: what is left shows how they were rounded, even where results
-    /// have 8 bits. Weights of attention are rounded themselves.
+    /// What is added to n sums so that most of them is taken away again: what is left shows how
+    /// they were rounded, even where results have 8 bits. Weights of attention are rounded
+    /// themselves.
     fn less<B: Backend>(self, x: &Array<B>, w: &Array<B>, n: usize) -> Result<Option<Array<B>>> {
         match self {
             Sums::Products | Sums::Convolutions => {
@@ -124,7 +126,8 @@ impl Sums {
     }
 }
 
-/// What a device makes of `Precision::Fast` for sums of a type: the same bits, or others, every time.
+/// What a device makes of `Precision::Fast` for sums of a type: the same bits, or others, every
+/// time.
 ///
 /// # Errors
 /// What the device reports.

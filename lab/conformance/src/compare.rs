@@ -1,7 +1,7 @@
 //! Is a result the expected one? The five rules of the golden format, and equality of bits.
 //!
-//! How it can be wrong: by letting something through. Every comparison below therefore asks for what is allowed
-//! and refuses the rest; a NaN on either side of `<=` refuses.
+//! How it can be wrong: by letting something through. Every comparison below therefore asks for
+//! what is allowed and refuses the rest; a NaN on either side of `<=` refuses.
 
 use crate::golden::Expected;
 use elinvar_core::{DType, HostData, HostTensor, Shape, each_data};
@@ -146,7 +146,8 @@ fn unravel(mut flat: usize, shape: &Shape) -> Vec<usize> {
     index
 }
 
-/// Every element as a word that is equal exactly where the elements are the same; all NaN give one word.
+/// Every element as a word that is equal exactly where the elements are the same; all NaN give one
+/// word.
 pub fn words(data: &HostData) -> Vec<u64> {
     match data {
         HostData::F64(v) => v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect(),
@@ -166,7 +167,8 @@ pub fn words(data: &HostData) -> Vec<u64> {
     }
 }
 
-/// An element for people, in the digits of its own type; floats also as bits, since a difference may not show.
+/// An element for people, in the digits of its own type; floats also as bits, since a difference
+/// may not show.
 fn show(data: &HostData, i: usize) -> String {
     let value = each_data!(data, v => format!("{:?}", v[i]));
     if data.dtype().is_float() { format!("{value} (0x{:x})", words(data)[i]) } else { value }

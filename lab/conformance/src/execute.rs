@@ -1,8 +1,9 @@
 //! Runs the op of a case on a backend: results, gradients, gradients through views.
 //!
-//! An input that is a view is fed three times, because three things can be wrong with it. As strided memory that
-//! is itself the variable: the results, and the gradient of the view. As a recorded view of its base: the gradient
-//! of the base. And as contiguous memory: the bits must not depend on where the elements lay.
+//! An input that is a view is fed three times, because three things can be wrong with it. As
+//! strided memory that is itself the variable: the results, and the gradient of the view. As a
+//! recorded view of its base: the gradient of the base. And as contiguous memory: the bits must not
+//! depend on where the elements lay.
 
 use crate::compare::bits;
 use crate::golden::{Case, Input};
@@ -129,8 +130,8 @@ fn call<B: Backend>(case: &Case, operands: &[Tensor<B>], device: &B::Device) -> 
     }
 }
 
-/// An op by its name, on the backend that is chosen at run time. Whatever calls ops by their names on it comes through here, so
-/// that the catalogue is compiled for it once.
+/// An op by its name, on the backend that is chosen at run time. Whatever calls ops by their names
+/// on it comes through here, so that the catalogue is compiled for it once.
 ///
 /// # Errors
 /// `Unsupported` if there is no such op; else those of the op.
@@ -138,7 +139,8 @@ pub fn by_name(args: &Args<Tensor<Any>>) -> Result<Vec<Tensor<Any>>> {
     catalogue::call(args)
 }
 
-/// The gradients of the outputs that have a seed and depend on a variable: others contribute nothing.
+/// The gradients of the outputs that have a seed and depend on a variable: others contribute
+/// nothing.
 pub(crate) fn gradients<B: Backend>(
     outputs: &[(&Tensor<B>, &Option<Tensor<B>>)],
     options: Backward,

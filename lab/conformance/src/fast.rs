@@ -1,7 +1,9 @@
-//! Products with `Precision::Fast`: of whole numbers whose sums are exact in any order, so that there is one right result.
+//! Products with `Precision::Fast`: of whole numbers whose sums are exact in any order, so that
+//! there is one right result.
 //!
-//! What is fast on a device goes through kernels that nothing exact does. Here are sizes and layouts for all of them: pieces of
-//! tiles and more than one, few products and so many that the largest tile is taken, factors that lie along their terms and not.
+//! What is fast on a device goes through kernels that nothing exact does. Here are sizes and
+//! layouts for all of them: pieces of tiles and more than one, few products and so many that the
+//! largest tile is taken, factors that lie along their terms and not.
 
 use elinvar_core::{DType, HostData, Precision, Result, Shape};
 use elinvar_ops::{Array, Backend, catalogue};
@@ -16,7 +18,8 @@ pub const SIZES: [[usize; 4]; 6] = [
     [3, 17, 31, 33],
     [60, 128, 24, 512],
 ];
-/// From so many batches on, they have their factors in common, and so their results, and no factor is turned.
+/// From so many batches on, they have their factors in common, and so their results, and no factor
+/// is turned.
 const COMMON: usize = 16;
 
 /// What was tried, and what of it was wrong: a sentence each.
@@ -32,8 +35,8 @@ fn number(factor: usize, i: usize, j: usize) -> i32 {
     ((i * 7 + j * 3 + factor * 5 + (i * j) % 4) % 9) as i32 - 4
 }
 
-/// Tries products of some sizes (batches, rows, terms, columns), of all types, on a device: alone, and of the last factor as a layer has
-/// it, with a bias.
+/// Tries products of some sizes (batches, rows, terms, columns), of all types, on a device: alone,
+/// and of the last factor as a layer has it, with a bias.
 ///
 /// # Errors
 /// What the device reports.

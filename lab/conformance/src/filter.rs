@@ -8,8 +8,9 @@ use elinvar_ops::catalogue::NAMES;
 pub struct Filter(Vec<String>);
 
 impl Filter {
-    /// From what the user asked for. The name of an op means that op alone (`add`, and not `addmm`); anything
-    /// else means every case whose id contains it (`soft`, `strided`, `softmax/03`).
+    /// From what the user asked for. The name of an op means that op alone (`add`, and not
+    /// `addmm`); anything else means every case whose id contains it (`soft`, `strided`,
+    /// `softmax/03`).
     pub fn new(only: &[String]) -> Self {
         Filter(only.to_vec())
     }

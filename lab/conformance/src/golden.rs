@@ -1,8 +1,8 @@
 //! Golden cases: inputs, attributes and the results that PyTorch computed from them in float64.
 //!
-//! A golden directory holds `index.json` and one `OP.safetensors` per op. The program carries a small sample of
-//! one in itself. Whatever is wrong with a directory is found here and told in one sentence: a [`Case`] is
-//! complete, and nothing that runs it has to ask again.
+//! A golden directory holds `index.json` and one `OP.safetensors` per op. The program carries a
+//! small sample of one in itself. Whatever is wrong with a directory is found here and told in one
+//! sentence: a [`Case`] is complete, and nothing that runs it has to ask again.
 
 use crate::filter::Filter;
 use crate::index::{self, Entry, Index, Step, ViewEntry};
@@ -28,8 +28,8 @@ pub struct Case {
     pub inputs: Vec<Input>,
     /// Expected results in order.
     pub outputs: Vec<Expected>,
-    /// What is fed to backward, per output; `None` for an output that takes no part. Empty if no gradient is
-    /// checked.
+    /// What is fed to backward, per output; `None` for an output that takes no part. Empty if no
+    /// gradient is checked.
     pub grad_outputs: Vec<Option<HostTensor>>,
     /// Expected gradients.
     pub grads: Vec<Grad>,
@@ -278,7 +278,8 @@ fn strided(v: &ViewEntry, plain: &HostTensor, tensors: &Tensors) -> Result<Strid
     for step in &v.steps {
         layout = view::layout(&layout, step).map_err(|e| Error::format(e.message()))?;
     }
-    // The shapes are compared first: a view may repeat elements without end, the plain tensor is in memory.
+    // The shapes are compared first: a view may repeat elements without end, the plain tensor is in
+    // memory.
     let same =
         layout.shape() == plain.shape() && look(&base, &layout)?.to_le_bytes() == plain.data().to_le_bytes();
     if !same {

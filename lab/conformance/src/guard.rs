@@ -1,4 +1,5 @@
-//! A panic in an op becomes a failure of its case: what it said and where, instead of the end of the run.
+//! A panic in an op becomes a failure of its case: what it said and where, instead of the end of
+//! the run.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,8 +13,8 @@ thread_local! {
 
 /// Runs `f`; a panic comes back as its sentence and place, and is not printed.
 ///
-/// The process's panic hook is replaced once, by one that does this for threads inside of `caught` and calls the
-/// previous hook for all others.
+/// The process's panic hook is replaced once, by one that does this for threads inside of `caught`
+/// and calls the previous hook for all others.
 ///
 /// # Errors
 /// The panic's sentence.

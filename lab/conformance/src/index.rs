@@ -1,4 +1,5 @@
-//! `index.json`: what the cases are, as it stands in the file. [`crate::golden`] checks it and fetches the tensors.
+//! `index.json`: what the cases are, as it stands in the file. [`crate::golden`] checks it and
+//! fetches the tensors.
 
 use elinvar_core::{Error, Result};
 use elinvar_ops::args::Attr;

@@ -24,7 +24,8 @@ pub fn run<B: Backend>(case: &Case, device: &B::Device) -> Outcome {
     outcome(case, || attempt::<B>(case, device).and_then(|results| judge(case, &results)))
 }
 
-/// Runs a case on two backends: the first must give the expected results, and the bits of the second.
+/// Runs a case on two backends: the first must give the expected results, and the bits of the
+/// second.
 pub fn run_beside<A: Backend, B: Backend>(case: &Case, a: &A::Device, b: &B::Device) -> Outcome {
     outcome(case, || {
         let results = attempt::<A>(case, a)?;
@@ -80,8 +81,8 @@ pub fn judge(case: &Case, got: &Results) -> Result<(), String> {
     })
 }
 
-/// Would the case fail if every result were zero? One that would not cannot tell a backend that computes from one
-/// that does not.
+/// Would the case fail if every result were zero? One that would not cannot tell a backend that
+/// computes from one that does not.
 pub fn refuses_zeros(case: &Case) -> bool {
     let refuses = |want: &Expected| {
         let zeros = HostData::full(want.dtype, want.tensor.shape().numel(), Scalar::Int(0));

@@ -1,7 +1,9 @@
-//! The sample that the program carries: a few small cases of every op, from a whole golden directory.
+//! The sample that the program carries: a few small cases of every op, from a whole golden
+//! directory.
 //!
-//! It is one archive, `index.json` and `sample.safetensors`, in the format of the directory but for the names of
-//! tensors, which begin with `op/`. The expected values were computed by PyTorch 2.15 in float64.
+//! It is one archive, `index.json` and `sample.safetensors`, in the format of the directory but for
+//! the names of tensors, which begin with `op/`. The expected values were computed by PyTorch 2.15
+//! in float64.
 
 use crate::filter::Filter;
 use crate::golden::{self, Case};
@@ -17,10 +19,12 @@ use std::path::Path;
 const INDEX: &[u8] = include_bytes!("../golden-sample/index.json");
 const TENSORS: &[u8] = include_bytes!("../golden-sample/sample.safetensors");
 
-/// The sample is part of the program, so it stays below this many bytes, index and tensors together.
+/// The sample is part of the program, so it stays below this many bytes, index and tensors
+/// together.
 const BUDGET: usize = 390_000;
 
-/// The cases that the filter lets through of all that the program carries: the sample, and those of the project's own.
+/// The cases that the filter lets through of all that the program carries: the sample, and those of
+/// the project's own.
 ///
 /// # Errors
 /// `Format` if an archive was damaged when it was made.
@@ -61,8 +65,9 @@ pub fn make(dir: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The smallest case of every op that has a gradient (if any has) and some axes; then, as long as there is room, the smallest
-/// that is strided and the smallest of another dtype than f32, cheapest first.
+/// The smallest case of every op that has a gradient (if any has) and some axes; then, as long as
+/// there is room, the smallest that is strided and the smallest of another dtype than f32, cheapest
+/// first.
 fn choose(cases: &[Case], cost: impl Fn(&Case) -> usize) -> Vec<&Case> {
     let (mut chosen, mut further) = (Vec::new(), Vec::new());
     for op in cases.chunk_by(|a, b| a.op == b.op) {

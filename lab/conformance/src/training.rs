@@ -1,7 +1,9 @@
-//! What trains a network, as cases: optimisers, schedules of the learning rate, clipping of gradients.
+//! What trains a network, as cases: optimisers, schedules of the learning rate, clipping of
+//! gradients.
 //!
-//! An optimiser's case gives a parameter and its gradients in ten steps, and wants the parameter after each; a schedule's
-//! wants the learning rate of each step; clipping's gives gradients and wants them clipped.
+//! An optimiser's case gives a parameter and its gradients in ten steps, and wants the parameter
+//! after each; a schedule's wants the learning rate of each step; clipping's gives gradients and
+//! wants them clipped.
 
 use elinvar_core::{Error, HostTensor, Result, Shape};
 use elinvar_nn::optim::schedule::{
@@ -135,7 +137,8 @@ pub fn has(name: &str) -> bool {
 /// Runs a case.
 ///
 /// # Errors
-/// Those of what it runs; `InvalidArgument` if there is nothing of this name, or an operand or attribute is missing.
+/// Those of what it runs; `InvalidArgument` if there is nothing of this name, or an operand or
+/// attribute is missing.
 pub fn call<B: Backend>(a: &Args<Tensor<B>>, device: &B::Device) -> Result<Vec<Tensor<B>>> {
     match kind::<B>(&a.op).ok_or_else(|| Error::argument(format!("{} is not about training", a.op)))? {
         Kind::Optimizer(make) => trajectory(&mut *make(a)?, a.input("param")?, a.input("grads")?),

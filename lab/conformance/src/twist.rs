@@ -1,7 +1,7 @@
 //! A backend that does what another one does, and then something to the result.
 //!
-//! With nothing done it must pass everything that the other passes. With something done it must fail: a suite that
-//! lets a backend pass which writes nothing, or one wrong bit, proves nothing.
+//! With nothing done it must pass everything that the other passes. With something done it must
+//! fail: a suite that lets a backend pass which writes nothing, or one wrong bit, proves nothing.
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, bf16, f16};
@@ -19,7 +19,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The kinds of work that a backend is asked for, but for those about time and memory, which have no numbers.
+/// The kinds of work that a backend is asked for, but for those about time and memory, which have
+/// no numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     /// [`Backend::upload`]
@@ -352,7 +353,8 @@ impl<B: Backend> Backend for Twisted<B> {
     ) -> Result<()> {
         let mut items: Vec<UpdateItem<'_, B, M, R>> =
             items.into_iter().map(|i| i.of(std::convert::identity, inner)).collect();
-        // The same items once more, for the work: what it changes is reached through these afterwards.
+        // The same items once more, for the work: what it changes is reached through these
+        // afterwards.
         let again = items.iter_mut().map(|i| UpdateItem {
             shape: i.shape.clone(),
             dtype: i.dtype,

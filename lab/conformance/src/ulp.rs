@@ -1,11 +1,13 @@
 //! How far the elementary functions are from the truth, measured over every `f32` there is.
 //!
-//! The oracle is the same function in f64 (the C library behind Rust's std, the `libm` crate where std has none):
-//! its own error, below one f64 ULP, is 2^-29 of what is measured. An error is counted in ULP of the exact value:
-//! the spacing of the floats in its binade, or of the subnormals below the normal ones.
+//! The oracle is the same function in f64 (the C library behind Rust's std, the `libm` crate where
+//! std has none): its own error, below one f64 ULP, is 2^-29 of what is measured. An error is
+//! counted in ULP of the exact value: the spacing of the floats in its binade, or of the subnormals
+//! below the normal ones.
 //!
-//! How it can be wrong: the oracle. A mistake that it shares with the function is not seen; so the f64 forms are
-//! also compared with a table computed in 300-bit arithmetic (`ulp_f64.txt`, by mpmath).
+//! How it can be wrong: the oracle. A mistake that it shares with the function is not seen; so the
+//! f64 forms are also compared with a table computed in 300-bit arithmetic (`ulp_f64.txt`, by
+//! mpmath).
 
 use elinvar_ops::math;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,8 +43,8 @@ pub struct Worst {
     pub inputs: u64,
     /// How many results are not the float nearest to the truth.
     pub not_nearest: u64,
-    /// How many results are special where the truth is not, or the other way round, or have a wrong sign of zero:
-    /// there is no error in ULP for these, and none may be.
+    /// How many results are special where the truth is not, or the other way round, or have a wrong
+    /// sign of zero: there is no error in ULP for these, and none may be.
     pub wrong_special: u64,
     /// The first such input, as bits.
     pub first_wrong_special: Option<u32>,
@@ -92,7 +94,8 @@ impl Worst {
     }
 }
 
-/// The error of `got` in ULP of `want`; none if a NaN, an infinity or a zero is not what it should be.
+/// The error of `got` in ULP of `want`; none if a NaN, an infinity or a zero is not what it should
+/// be.
 ///
 /// An infinity for a finite truth counts as 2^128: next to the largest float, rounding up is right.
 pub fn error(got: f32, want: f64) -> Option<f64> {
@@ -361,8 +364,8 @@ mod tests {
         ((got - nearest) / ulp - rest).abs()
     }
 
-    /// Rows of name, inputs, the float nearest to the truth, and the rest in ULP, as bits; see the module
-    /// documentation.
+    /// Rows of name, inputs, the float nearest to the truth, and the rest in ULP, as bits; see the
+    /// module documentation.
     const TABLE: &str = include_str!("ulp_f64.txt");
 
     #[test]

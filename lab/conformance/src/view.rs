@@ -1,7 +1,7 @@
 //! Inputs that are views: a base tensor and the steps to what is fed to the op.
 //!
-//! The steps are taken in two ways. As layout arithmetic, which gives the strided operand itself; and through
-//! the catalogue, so that a tape records them and the gradient comes out at the base.
+//! The steps are taken in two ways. As layout arithmetic, which gives the strided operand itself;
+//! and through the catalogue, so that a tape records them and the gradient comes out at the base.
 
 use crate::index::Step;
 use elinvar_core::{Dims, Error, Layout, Result, Shape};

@@ -1,7 +1,8 @@
 //! The device behind the C functions: memory, streams, events, modules.
 //!
-//! What is given to a stream is done when somebody waits for it, or asks often enough. So a host that changes bytes before
-//! they were copied, or looks at results before they are there, gets other numbers than it wants, every time.
+//! What is given to a stream is done when somebody waits for it, or asks often enough. So a host
+//! that changes bytes before they were copied, or looks at results before they are there, gets
+//! other numbers than it wants, every time.
 
 use crate::machine::{Fault, FaultKind, Launch, Memory, run};
 use crate::product::Multiply;
@@ -123,7 +124,8 @@ pub(crate) struct Device {
     settings: Settings,
     memory: Memory,
     used: u64,
-    /// Instructions that were played, each of which takes a nanosecond: what is faster does not depend on what the host has to do beside.
+    /// Instructions that were played, each of which takes a nanosecond: what is faster does not
+    /// depend on what the host has to do beside.
     clock: u64,
     streams: HashMap<u64, VecDeque<Operation>>,
     /// Streams that capture what they are given, and what they were given.
@@ -268,7 +270,8 @@ impl Device {
     fn module(&self, handle: u64) -> Done<&Module> {
         self.modules.get(&handle).ok_or(Error::INVALID_HANDLE)
     }
-    /// Lets launches of a function ask for so many bytes of shared memory beside those that it declares.
+    /// Lets launches of a function ask for so many bytes of shared memory beside those that it
+    /// declares.
     pub fn allow_shared(&mut self, function: u64, bytes: u32) -> Done {
         let most = self.settings.shared();
         let module = self.modules.get_mut(&function).ok_or(Error::INVALID_HANDLE)?;

@@ -1,11 +1,13 @@
-//! Products of matrices, as NVIDIA's library of products does them: sums in f32, in one order of many that are allowed.
+//! Products of matrices, as NVIDIA's library of products does them: sums in f32, in one order of
+//! many that are allowed.
 
 use crate::machine::Memory;
 use crate::sys::raw::Raw;
 use half::{bf16, f16};
 use std::sync::Arc;
 
-/// Multiplications that count for an instruction: more than those of any matrix unit, so that the library is the faster one.
+/// Multiplications that count for an instruction: more than those of any matrix unit, so that the
+/// library is the faster one.
 const AT_ONCE: u64 = 1 << 16;
 
 /// What a matrix is made of.
@@ -113,7 +115,8 @@ impl Multiply {
                 sums.fill(0.0);
                 for (k, a) in (0..terms).zip(a.chunks_exact(sums.len().max(1))) {
                     let b = read(1, batch, [k, column]);
-                    // As an fma does: two factors of 16 bits, or of TF32, have a product that is exact.
+                    // As an fma does: two factors of 16 bits, or of TF32, have a product that is
+                    // exact.
                     sums.iter_mut().zip(a).for_each(|(sum, a)| *sum += a * b);
                 }
                 for (row, &sum) in (0..d.rows).zip(&sums) {

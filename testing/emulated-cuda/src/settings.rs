@@ -10,24 +10,27 @@ pub struct Settings {
     pub memory: u64,
     /// The compute capability, as in `sm_90`. `ELINVAR_EMULATED_CUDA_CAPABILITY`.
     pub capability: u32,
-    /// The driver's version, as `cuDriverGetVersion` gives it: 12040 is CUDA 12.4. `ELINVAR_EMULATED_CUDA_VERSION`.
+    /// The driver's version, as `cuDriverGetVersion` gives it: 12040 is CUDA 12.4.
+    /// `ELINVAR_EMULATED_CUDA_VERSION`.
     pub version: i32,
     /// How many devices. `ELINVAR_EMULATED_CUDA_DEVICES`.
     pub devices: i32,
     /// Has it memory that is allocated in a stream's order? `ELINVAR_EMULATED_CUDA_POOLS` (0 or 1).
     pub pools: bool,
-    /// Modules with this word in their text are refused, if it is not empty. `ELINVAR_EMULATED_CUDA_REFUSE`.
+    /// Modules with this word in their text are refused, if it is not empty.
+    /// `ELINVAR_EMULATED_CUDA_REFUSE`.
     pub refuse: &'static str,
-    /// Is every text refused, so that only what is compiled already can be loaded? `ELINVAR_EMULATED_CUDA_REFUSE_COMPILING`
-    /// (0 or 1).
+    /// Is every text refused, so that only what is compiled already can be loaded?
+    /// `ELINVAR_EMULATED_CUDA_REFUSE_COMPILING` (0 or 1).
     pub compiles: bool,
-    /// Does a linker that is told no target take texts for one capability alone (`sm_90a`)? `ELINVAR_EMULATED_CUDA_GUESSES` (0 or 1).
+    /// Does a linker that is told no target take texts for one capability alone (`sm_90a`)?
+    /// `ELINVAR_EMULATED_CUDA_GUESSES` (0 or 1).
     pub guesses: bool,
-    /// Does it say that it is software? With `ELINVAR_EMULATED_CUDA_AS=discrete` it does not, so that what is chosen by
-    /// the kind of device is chosen as for a card.
+    /// Does it say that it is software? With `ELINVAR_EMULATED_CUDA_AS=discrete` it does not, so
+    /// that what is chosen by the kind of device is chosen as for a card.
     pub software: bool,
-    /// Do its matrix units add products of f64 from the last term to the first, as no card is known to do?
-    /// `ELINVAR_EMULATED_CUDA_BACKWARDS` (0 or 1).
+    /// Do its matrix units add products of f64 from the last term to the first, as no card is known
+    /// to do? `ELINVAR_EMULATED_CUDA_BACKWARDS` (0 or 1).
     pub backwards: bool,
 }
 
@@ -46,7 +49,8 @@ impl Settings {
         backwards: false,
     };
 
-    /// Bytes of shared memory that a workgroup may have, if it asks for them: as cards of this capability have them.
+    /// Bytes of shared memory that a workgroup may have, if it asks for them: as cards of this
+    /// capability have them.
     pub fn shared(&self) -> u32 {
         1024 * match self.capability {
             ..80 => 64,
@@ -56,7 +60,8 @@ impl Settings {
         }
     }
 
-    /// From the environment. A value that is not understood is said on the standard error and not used.
+    /// From the environment. A value that is not understood is said on the standard error and not
+    /// used.
     pub fn get() -> &'static Settings {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         SETTINGS.get_or_init(|| {

@@ -1,4 +1,5 @@
-//! The machine on texts written by hand: lanes that part and meet, what is refused, and mistakes that a device would not tell.
+//! The machine on texts written by hand: lanes that part and meet, what is refused, and mistakes
+//! that a device would not tell.
 
 use emulated_cuda::{FaultKind, Launch, Memory, Refused, parse, run};
 

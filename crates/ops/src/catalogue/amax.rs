@@ -61,7 +61,8 @@ pub(super) fn run<V: Value>(
     sum::drop_axes(y, &axes, keepdim)
 }
 
-/// The largest element over `dims` (all axes if `None` or empty). NaN wins. Equal elements share the gradient equally.
+/// The largest element over `dims` (all axes if `None` or empty). NaN wins. Equal elements share
+/// the gradient equally.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it is empty; `OutOfMemory`.

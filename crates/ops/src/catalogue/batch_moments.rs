@@ -1,9 +1,10 @@
-//! batch_norm in training: the mean and variance of each channel, computed once, for the values, the running statistics and
-//! the gradient.
+//! batch_norm in training: the mean and variance of each channel, computed once, for the values,
+//! the running statistics and the gradient.
 //!
-//! As a row-wise formula, [`super::normalize`] takes them anew wherever they are needed, while a row is in the cache. A channel
-//! of a batch is no short row: each pass over it is one over memory. So here they are operands, which both come of one pass, and
-//! what a gradient sums over a channel serves x, weight and bias.
+//! As a row-wise formula, [`super::normalize`] takes them anew wherever they are needed, while a
+//! row is in the cache. A channel of a batch is no short row: each pass over it is one over memory.
+//! So here they are operands, which both come of one pass, and what a gradient sums over a channel
+//! serves x, weight and bias.
 
 use super::normalize::{Normalize, Spread, signed};
 use super::{div, mean, mul, select, sub, sum};
@@ -91,7 +92,8 @@ impl Map<1> for VarianceOf {
 }
 compile_map! { 1 VarianceOf; }
 
-/// The sum of g over a row, and that of g times normalized x while the row is in a cache, from (g, x, mean, spread).
+/// The sum of g over a row, and that of g times normalized x while the row is in a cache, from (g,
+/// x, mean, spread).
 #[derive(Clone, Copy, Debug)]
 struct Sums;
 
@@ -116,8 +118,8 @@ impl Rows<4> for Sums {
     }
 }
 
-/// The gradient by x from (x, g, mean, spread, the mean of g, the mean of g times normalized x): what is left of g, times
-/// spread; the weight is a factor of all of it.
+/// The gradient by x from (x, g, mean, spread, the mean of g, the mean of g times normalized x):
+/// what is left of g, times spread; the weight is a factor of all of it.
 #[derive(Clone, Copy, Debug)]
 struct Left;
 
@@ -147,8 +149,9 @@ impl<const N: usize> Map<N> for Share {
 }
 compile_map! { 1 Share; 2 Share; }
 
-/// x normalized by the mean and the spread of its channels, which are operands, with weight and bias if there are: an op of
-/// (x, mean, spread, weight, bias). Its gradient is that of x normalized, mean and spread being functions of x.
+/// x normalized by the mean and the spread of its channels, which are operands, with weight and
+/// bias if there are: an op of (x, mean, spread, weight, bias). Its gradient is that of x
+/// normalized, mean and spread being functions of x.
 #[derive(Clone, Debug)]
 struct Normalized {
     /// The axes of a channel.
@@ -172,7 +175,8 @@ impl Op for Normalized {
             _ => unreachable!("three operands, a weight, a bias"),
         }]))
     }
-    /// With y = normalized x: dbias = sum(g), dweight = sum(g y), dx = (g - dbias / n - y dweight / n) weight spread.
+    /// With y = normalized x: dbias = sum(g), dweight = sum(g y), dx = (g - dbias / n - y dweight /
+    /// n) weight spread.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("it has one result");
         let (x, axes) = (c.x(0), &self.axes[..]);

@@ -1,4 +1,5 @@
-//! binary_cross_entropy: the negative log-likelihood of a probability, with logarithms of -100 at least.
+//! binary_cross_entropy: the negative log-likelihood of a probability, with logarithms of -100 at
+//! least.
 //!
 //! Inputs outside of 0..=1 give NaN: to find them is not worth waiting for the device.
 
@@ -33,8 +34,9 @@ impl Map<2> for BinaryCrossEntropy {
 }
 compile_map! { 2 BinaryCrossEntropy; }
 
-/// -(target log x + (1 - target) log(1 - x)) times the weight, elementwise and reduced (a mean is over the elements,
-/// whatever their weights). Logarithms are -100 at least, so certain mistakes cost 100.
+/// -(target log x + (1 - target) log(1 - x)) times the weight, elementwise and reduced (a mean is
+/// over the elements, whatever their weights). Logarithms are -100 at least, so certain mistakes
+/// cost 100.
 ///
 /// x: probabilities   target: of x's shape   weight: broadcasts to x
 ///

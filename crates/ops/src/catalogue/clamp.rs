@@ -1,5 +1,5 @@
-//! clamp: x cut to a range. Exact; NaN propagates; where the lower bound is above the upper, the result is the upper.
-//! The gradient goes through inside of the range, ends included.
+//! clamp: x cut to a range. Exact; NaN propagates; where the lower bound is above the upper, the
+//! result is the upper. The gradient goes through inside of the range, ends included.
 
 use crate::prelude::*;
 
@@ -111,11 +111,12 @@ fn no_bound() -> Error {
     Error::argument("clamp: neither min nor max is given; at least one should be")
 }
 
-/// x cut to `min..=max`, elementwise, for floats and integers; a bound may be missing, but not both.
+/// x cut to `min..=max`, elementwise, for floats and integers; a bound may be missing, but not
+/// both.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no bound; `DTypeMismatch` if x is of integers and a bound has a fraction or is
-/// infinite; `OutOfMemory`.
+/// `InvalidArgument` if there is no bound; `DTypeMismatch` if x is of integers and a bound has a
+/// fraction or is infinite; `OutOfMemory`.
 pub fn clamp<V: Value>(x: &V, min: Option<Scalar>, max: Option<Scalar>) -> Result<V> {
     if min.is_none() && max.is_none() {
         return Err(no_bound());
@@ -134,8 +135,8 @@ pub fn clamp<V: Value>(x: &V, min: Option<Scalar>, max: Option<Scalar>) -> Resul
 /// x cut to `min..=max`, elementwise, all broadcast; a bound may be missing, but not both.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no bound; `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if there is no bound; `ShapeMismatch` if the shapes do not broadcast;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn clamp_tensor<V: Value>(x: &V, min: Option<&V>, max: Option<&V>) -> Result<V> {
     match (min, max) {
         (Some(min), Some(max)) => map_any(ClampBoth, [x, min, max]),

@@ -9,7 +9,8 @@ use crate::prelude::*;
 pub(super) struct Targets<V> {
     /// The axis of classes.
     pub axis: usize,
-    /// The class of each target, 0 where it is left out. Shaped like the input without the axis of classes.
+    /// The class of each target, 0 where it is left out. Shaped like the input without the axis of
+    /// classes.
     pub index: V,
     /// Does the target count?
     kept: V,
@@ -27,7 +28,8 @@ impl Map<3> for Counted {
     fn lane<L: Lane>(&self, [kept, w, y]: [L; 3]) -> L {
         L::select(kept.to_mask(), w * y, L::lit(0.0))
     }
-    /// What is left out has no part in the gradient either, not even in one that is infinite as all are left out.
+    /// What is left out has no part in the gradient either, not even in one that is infinite as all
+    /// are left out.
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, [kept, w, y]: [L; 3], _: L, g: L) -> L {
         let slope = match i {
@@ -106,8 +108,8 @@ impl<V: Value> Targets<V> {
         dims.insert(self.axis, 1);
         reshape::to_shape(&self.index, &Shape::new(&dims)?)
     }
-    /// The losses of the targets, reduced: weighed, if they are not yet, and those left out are 0. A mean divides by
-    /// the weights of those that count.
+    /// The losses of the targets, reduced: weighed, if they are not yet, and those left out are 0.
+    /// A mean divides by the weights of those that count.
     pub(super) fn reduce(&self, op: &str, losses: &V, weighed: bool, r: Reduction) -> Result<V> {
         let losses = reshape::to_shape(losses, self.index.shape())?;
         let one = losses.scalar_like(1.0)?;

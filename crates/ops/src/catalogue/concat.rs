@@ -3,12 +3,12 @@
 use super::view::{self, Part, Run};
 use crate::prelude::*;
 
-/// The tensors `x` one after the other along axis `dim`. They agree in all other axes. A tensor of shape `[0]` may
-/// stand among tensors of any rank and contributes nothing.
+/// The tensors `x` one after the other along axis `dim`. They agree in all other axes. A tensor of
+/// shape `[0]` may stand among tensors of any rank and contributes nothing.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`; `DeviceMismatch`;
-/// `OutOfMemory`.
+/// `InvalidArgument` if there is no tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn concat<V: Value>(x: &[&V], dim: isize) -> Result<V> {
     view::same_dtype("concat", x)?;
     // The old way of saying "nothing yet", which loops that gather tensors rely on.

@@ -39,14 +39,16 @@ impl RowFormula<2> for CosineSimilarity {
     }
 }
 impl Rows<2> for CosineSimilarity {
-    /// With u = x / nx, v = y / ny and the result c: dx = g (v - c x / |x|) / nx, and dy likewise. The norm |x| follows
-    /// x even where eps stands in for it in nx; the gradient of the norm of zeros is zero.
+    /// With u = x / nx, v = y / ny and the result c: dx = g (v - c x / |x|) / nx, and dy likewise.
+    /// The norm |x| follows x even where eps stands in for it in nx; the gradient of the norm of
+    /// zeros is zero.
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let dims = signed(axes);
         // Operands come in their own shapes; the axes are those of the common one.
         let common = c.shape(0).broadcast(c.shape(1), "cosine_similarity")?;
         let total = |v: &V| sum(v, Some(&dims), true);
-        // 1 stands in for a norm of zero, whose root has no derivative; nothing is left of it in the result.
+        // 1 stands in for a norm of zero, whose root has no derivative; nothing is left of it in
+        // the result.
         let side = |x: &V| -> Result<(V, V, V)> {
             let square = total(&mul(x, x)?)?;
             let (zero, one) = (x.scalar_like(0.0)?, x.scalar_like(1.0)?);
@@ -68,8 +70,8 @@ impl Rows<2> for CosineSimilarity {
 /// f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `InvalidArgument` if there is no such axis; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `InvalidArgument` if there is no such axis;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn cosine_similarity<V: Value>(x: &V, y: &V, dim: isize, eps: f64) -> Result<V> {
     let shape = x.shape().broadcast(y.shape(), "cosine_similarity")?;
     let axes = sum::axes("cosine_similarity", &shape, Some(&[dim]))?;

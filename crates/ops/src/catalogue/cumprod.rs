@@ -1,4 +1,5 @@
-//! cumprod: prefix products along an axis, in the canonical order of scans. Integers and bool multiply to i64.
+//! cumprod: prefix products along an axis, in the canonical order of scans. Integers and bool
+//! multiply to i64.
 //!
 //! The gradient never divides, so zeros among the factors do no harm, to it or to its own gradient.
 
@@ -56,8 +57,8 @@ pub(super) fn after<V: Value>(x: &V, axis: usize) -> Result<V> {
     flip(&before(&flip(x, &dims)?, axis)?, &dims)
 }
 
-/// r_i = g_i + x_(i+1) r_(i+1), from the end. In steps that double what each element has seen: what lies `step` ahead,
-/// times the factors in between, is added.
+/// r_i = g_i + x_(i+1) r_(i+1), from the end. In steps that double what each element has seen: what
+/// lies `step` ahead, times the factors in between, is added.
 fn suffix<V: Value>(x: &V, g: &V, axis: usize) -> Result<V> {
     let n = x.shape()[axis];
     let (mut r, mut step) = (g.clone(), 1);
@@ -77,7 +78,8 @@ fn suffix<V: Value>(x: &V, g: &V, axis: usize) -> Result<V> {
     Ok(r)
 }
 
-/// The products of all elements of `x` along `dim` up to each one. Integers and bool multiply to i64.
+/// The products of all elements of `x` along `dim` up to each one. Integers and bool multiply to
+/// i64.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.

@@ -3,8 +3,8 @@
 use super::view::{self, Part};
 use crate::prelude::*;
 
-/// The diagonal of axes `dim1` (rows) and `dim2` (columns), `offset` above the main one; it becomes the last axis,
-/// and the two go away. A view.
+/// The diagonal of axes `dim1` (rows) and `dim2` (columns), `offset` above the main one; it becomes
+/// the last axis, and the two go away. A view.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis or both are the same.

@@ -1,5 +1,5 @@
-//! div: x / y. Correctly rounded; integers and bool become f32 first. With a rounding mode: a whole number, of the
-//! exact quotient, in the operands' dtype, and with gradient 0.
+//! div: x / y. Correctly rounded; integers and bool become f32 first. With a rounding mode: a whole
+//! number, of the exact quotient, in the operands' dtype, and with gradient 0.
 
 use super::floor_divide::floor_quotient;
 use super::fmod::quotient;
@@ -69,10 +69,12 @@ impl IntMap<2> for DivWhole {
 }
 compile_int_map! { 2 DivWhole; }
 
-/// x / y, elementwise, operands broadcast. Integers and bool become f32 first, and so is the result.
+/// x / y, elementwise, operands broadcast. Integers and bool become f32 first, and so is the
+/// result.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn div<V: Value>(x: &V, y: &V) -> Result<V> {
     if one_dtype("div", &[x.array(), y.array()])?.is_float() {
         map(Div, [x, y])
@@ -84,7 +86,8 @@ pub fn div<V: Value>(x: &V, y: &V) -> Result<V> {
 /// x / y, elementwise, operands broadcast, rounded to a whole number as asked.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn div_mode<V: Value>(x: &V, y: &V, rounding: Rounding) -> Result<V> {
     match rounding {
         Rounding::None => div(x, y),
@@ -93,7 +96,8 @@ pub fn div_mode<V: Value>(x: &V, y: &V, rounding: Rounding) -> Result<V> {
     }
 }
 
-/// By name: operands x and y, or x and the attribute scalar; attribute rounding_mode: null, "trunc" or "floor".
+/// By name: operands x and y, or x and the attribute scalar; attribute rounding_mode: null, "trunc"
+/// or "floor".
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let rounding = match a.maybe("rounding_mode", Args::str)? {
         None => Rounding::None,

@@ -1,7 +1,9 @@
-//! einsum: Einstein's summation: a letter for each axis of the operands; what the result does not name is summed over.
+//! einsum: Einstein's summation: a letter for each axis of the operands; what the result does not
+//! name is summed over.
 //!
-//! Operands are contracted from left to right, two at a time, each time over the letters that nothing later needs. A
-//! contraction is a batched matrix product; where there is nothing to contract, it is an elementwise product.
+//! Operands are contracted from left to right, two at a time, each time over the letters that
+//! nothing later needs. A contraction is a batched matrix product; where there is nothing to
+//! contract, it is an elementwise product.
 
 use super::matmul::Matmul;
 use super::{diagonal, mul, permute, reshape, sum, view};
@@ -22,14 +24,15 @@ struct Term<V> {
     labels: Vec<Label>,
 }
 
-/// The sum that `equation` names, such as "ij,jk->ik": letters (upper and lower case) for the axes of each operand, and
-/// for those of the result. A letter that is repeated in an operand takes its diagonal; "..." stands for any number of
-/// axes that broadcast; without "->" the result has the ellipsis, then the letters that occur once, in alphabetical
-/// order. Spaces do not matter. Axes of size 1 broadcast. f16 and bf16 run in f32 and are rounded once.
+/// The sum that `equation` names, such as "ij,jk->ik": letters (upper and lower case) for the axes
+/// of each operand, and for those of the result. A letter that is repeated in an operand takes its
+/// diagonal; "..." stands for any number of axes that broadcast; without "->" the result has the
+/// ellipsis, then the letters that occur once, in alphabetical order. Spaces do not matter. Axes of
+/// size 1 broadcast. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `InvalidArgument` if the equation makes no sense; `ShapeMismatch` if it does not fit the operands; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if the equation makes no sense; `ShapeMismatch` if it does not fit the
+/// operands; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn einsum<V: Value>(equation: &str, x: &[&V]) -> Result<V> {
     let dtype = view::same_dtype("einsum", x)?;
     let (inputs, output) = parse(equation, &x.iter().map(|v| v.shape()).collect::<Vec<_>>())?;
@@ -211,7 +214,8 @@ fn joined(parts: &[&Dims]) -> Result<Shape> {
     Shape::new(&parts.iter().flat_map(|p| p.iter().copied()).collect::<Dims>())
 }
 
-/// The axes of a term in the order of these labels; an axis of size 1 for a label that it does not have.
+/// The axes of a term in the order of these labels; an axis of size 1 for a label that it does not
+/// have.
 fn spread<V: Value>(t: &Term<V>, groups: &[&[Label]]) -> Result<V> {
     let place = |l: &Label| t.labels.iter().position(|m| m == l);
     let order: Dims = groups.iter().flat_map(|g| g.iter()).filter_map(place).collect();

@@ -19,7 +19,8 @@ impl Map<1> for Elu {
     }
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
-        // The minimum keeps exp finite where it is not taken: its own gradient must not become 0 times infinity.
+        // The minimum keeps exp finite where it is not taken: its own gradient must not become 0
+        // times infinity.
         let zero = L::lit(0.0);
         L::select(x.gt(zero), g, g * (x.min(zero).exp() * L::lit(self.alpha)))
     }

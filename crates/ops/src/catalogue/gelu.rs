@@ -1,4 +1,5 @@
-//! gelu: x times the normal distribution function of x, exact or by its approximation with tanh. NaN at -inf.
+//! gelu: x times the normal distribution function of x, exact or by its approximation with tanh.
+//! NaN at -inf.
 
 use super::erf::gauss;
 use crate::prelude::*;
@@ -23,7 +24,8 @@ pub struct Gelu {
 
 /// Of the approximation.
 const CUBIC: f64 = 0.044715;
-/// 2 sqrt(2 / pi): (1 + tanh(u)) / 2 = sigmoid(2 u), and the sigmoid does not cancel for negative u.
+/// 2 sqrt(2 / pi): (1 + tanh(u)) / 2 = sigmoid(2 u), and the sigmoid does not cancel for negative
+/// u.
 const TWICE: f64 = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
 /// Phi(x) = sigmoid(2 u) of the approximation: 2 u.

@@ -29,7 +29,8 @@ compile_map! { 1 Hardtanh; }
 /// x cut to `min_val..=max_val`, elementwise.
 ///
 /// # Errors
-/// `InvalidArgument` if `min_val` is above `max_val`; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if `min_val` is above `max_val`; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn hardtanh<V: Value>(x: &V, min_val: f64, max_val: f64) -> Result<V> {
     if min_val > max_val {
         return Err(Error::argument(format!("hardtanh: min_val {min_val} is above max_val {max_val}")));

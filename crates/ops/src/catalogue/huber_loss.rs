@@ -26,12 +26,12 @@ impl Map<2> for HuberLoss {
 }
 compile_map! { 2 HuberLoss; }
 
-/// With d = |x - target|: d^2 / 2 where d < delta, else delta (d - delta / 2); elementwise and reduced; operands
-/// broadcast.
+/// With d = |x - target|: d^2 / 2 where d < delta, else delta (d - delta / 2); elementwise and
+/// reduced; operands broadcast.
 ///
 /// # Errors
-/// `InvalidArgument` if `delta` is not above 0; `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if `delta` is not above 0; `ShapeMismatch` if the shapes do not broadcast;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn huber_loss<V: Value>(x: &V, target: &V, reduction: Reduction, delta: f64) -> Result<V> {
     if delta.is_nan() || delta <= 0.0 {
         return Err(Error::argument(format!("huber_loss: delta is {delta}; it must be above 0")));

@@ -1,7 +1,9 @@
-//! interpolate: images made larger or smaller, by the nearest element or by linear interpolation along each axis.
+//! interpolate: images made larger or smaller, by the nearest element or by linear interpolation
+//! along each axis.
 //!
-//! Where an output lies between inputs is computed on the host, once per axis: in f32 for `Nearest`, whose rounding
-//! decides which element is taken (PyTorch's choice, in every dtype), and in f64 for `Linear`, where it only weighs.
+//! Where an output lies between inputs is computed on the host, once per axis: in f32 for
+//! `Nearest`, whose rounding decides which element is taken (PyTorch's choice, in every dtype), and
+//! in f64 for `Linear`, where it only weighs.
 
 use super::{index_select, mul, sub};
 use crate::array;
@@ -16,7 +18,8 @@ pub enum Interpolation {
     Nearest,
     /// The neighbours along each spatial axis, weighed by distance (linear, bilinear, trilinear).
     Linear {
-        /// Do the centres of the first and last elements of input and output coincide? Else their outer edges do.
+        /// Do the centres of the first and last elements of input and output coincide? Else their
+        /// outer edges do.
         align_corners: bool,
     },
 }
@@ -44,7 +47,8 @@ impl Map<3> for Blend {
 }
 compile_map! { 3 Blend; }
 
-/// Two neighbours along an axis, blended; operands a and b. The gradient needs neither of them, and they are not kept for it.
+/// Two neighbours along an axis, blended; operands a and b. The gradient needs neither of them, and
+/// they are not kept for it.
 #[derive(Clone, Debug)]
 struct Blended {
     axis: usize,
@@ -84,13 +88,15 @@ struct Axis {
     axis: usize,
     n: usize,
     out: usize,
-    /// The scale factor that was asked for, if any: it, and not the rounded size, sets the distances.
+    /// The scale factor that was asked for, if any: it, and not the rounded size, sets the
+    /// distances.
     scale: Option<f64>,
 }
 
 impl Axis {
-    /// Which input element each output is. In f32, as the module says. PyTorch's images (two spatial axes) that stay as
-    /// large or become twice as large do not ask for the scale, and neither do ours.
+    /// Which input element each output is. In f32, as the module says. PyTorch's images
+    /// (two spatial axes) that stay as large or become twice as large do not ask for the scale, and
+    /// neither do ours.
     fn nearest(&self, image: bool) -> Result<Vec<i64>> {
         let ratio = match self.scale {
             Some(s) => (1.0 / s) as f32,
@@ -178,8 +184,9 @@ fn axes(s: &Shape, target: &Target) -> Result<Vec<Axis>> {
 /// f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has not one to three spatial axes or a size is 0; `InvalidArgument` if the number of sizes does
-/// not fit or a factor is not above 0; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `ShapeMismatch` if x has not one to three spatial axes or a size is 0; `InvalidArgument` if the
+/// number of sizes does not fit or a factor is not above 0; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn interpolate<V: Value>(x: &V, target: &Target, mode: Interpolation) -> Result<V> {
     let s = x.shape();
     if !(3..=5).contains(&s.rank()) {
@@ -215,7 +222,8 @@ pub fn interpolate<V: Value>(x: &V, target: &Target, mode: Interpolation) -> Res
     }
 }
 
-/// By name: operand x; attributes size or scale_factor, mode (nearest, linear, bilinear, trilinear) and align_corners.
+/// By name: operand x; attributes size or scale_factor, mode (nearest, linear, bilinear, trilinear)
+/// and align_corners.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let x = a.input("x")?;
     let factors = |a: &Args<V>| -> Result<Vec<f64>> {

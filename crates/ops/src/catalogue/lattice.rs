@@ -1,12 +1,16 @@
-//! Steps along time in which an element comes from its own place and the two before it, as one op: all of its steps.
+//! Steps along time in which an element comes from its own place and the two before it, as one op:
+//! all of its steps.
 //!
-//! It is what a loss over all layouts of some labels in time is made of. A step is a few hundred elements, so what counts is how often somebody
-//! is asked for something. A backend may take all steps at once ([`Backend::lattice`]). Elsewhere each is a map, a sum and a frame, and back
-//! it is three maps, a sum and two frames. On a tape of single steps it was nine ops, each with its gradient.
+//! It is what a loss over all layouts of some labels in time is made of. A step is a few hundred
+//! elements, so what counts is how often somebody is asked for something. A backend may take all
+//! steps at once ([`Backend::lattice`]). Elsewhere each is a map, a sum and a frame, and back it is
+//! three maps, a sum and two frames. On a tape of single steps it was nine ops, each with its
+//! gradient.
 //!
-//! How it can be wrong: what a gradient reads. Where it is not recorded, it reads the sums that the forward kept, which are given to nobody
-//! else. Where it is, these would have no gradient of their own: so all steps are computed again from the operands, by ops that are
-//! recorded, to the same bits.
+//! How it can be wrong: what a gradient reads. Where it is not recorded, it reads the sums that the
+//! forward kept, which are given to nobody else. Where it is, these would have no gradient of their
+//! own: so all steps are computed again from the operands, by ops that are recorded, to the same
+//! bits.
 
 use super::{add, expand, narrow, pad, reshape, stack, unbind, where_};
 use crate::array;
@@ -14,10 +18,12 @@ use crate::map::formula;
 use crate::prelude::*;
 use std::sync::Arc;
 
-/// An op of (x [t, n, s], may [n, s], front \[s + 2\]), all of one dtype, f32 or f64; `may` and `front` get no gradient. [`Backend::lattice`]
-/// tells what they mean, and what the formulas are given.
+/// An op of (x [t, n, s], may [n, s], front \[s + 2\]), all of one dtype, f32 or f64; `may` and
+/// `front` get no gradient. [`Backend::lattice`] tells what they mean, and what the formulas are
+/// given.
 ///
-/// Results: the elements [n, s] of each sample's last step; then, if `keeps`, what the gradient reads.
+/// Results: the elements [n, s] of each sample's last step; then, if `keeps`, what the gradient
+/// reads.
 #[derive(Clone, Debug)]
 struct Lattice<F, G> {
     /// What the elements before give to a step.
@@ -150,8 +156,8 @@ impl<F: CompiledMap<4>, G: CompiledMap<5>> Op for Lattice<F, G> {
     }
 }
 
-/// The elements [n, s] of each sample's last step, number `ends[i] - 1` (of `front`, if it has none), in a lattice of the formulas `f` and `g`; see
-/// [`Backend::lattice`].
+/// The elements [n, s] of each sample's last step, number `ends[i] - 1` (of `front`, if it has
+/// none), in a lattice of the formulas `f` and `g`; see [`Backend::lattice`].
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `OutOfMemory`. The caller has checked shapes.

@@ -1,4 +1,5 @@
-//! linear: a layer's x @ weight^T + bias, with the bias added before the one rounding of f16 and bf16.
+//! linear: a layer's x @ weight^T + bias, with the bias added before the one rounding of f16 and
+//! bf16.
 
 use super::matmul::{Matmul, precision};
 use super::{reshape, sum, transpose, view};
@@ -44,7 +45,8 @@ impl Op for Linear {
     }
 }
 
-/// `x[.., in] @ weight[out, in]^T + bias[out]`: `[.., out]`. f16 and bf16 are rounded once, after the bias.
+/// `x[.., in] @ weight[out, in]^T + bias[out]`: `[.., out]`. f16 and bf16 are rounded once, after
+/// the bias.
 ///
 /// # Errors
 /// `ShapeMismatch` if the sizes do not fit; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

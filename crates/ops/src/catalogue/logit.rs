@@ -1,4 +1,5 @@
-//! logit: log(x / (1 - x)), the inverse of sigmoid. NaN outside of 0..=1, unless x is first cut to eps..=1 - eps.
+//! logit: log(x / (1 - x)), the inverse of sigmoid. NaN outside of 0..=1, unless x is first cut to
+//! eps..=1 - eps.
 
 use crate::prelude::*;
 

@@ -3,7 +3,8 @@
 use super::permute;
 use crate::prelude::*;
 
-/// `x` with axis `source[i]` at place `destination[i]` of the result; the other axes keep their order. A view.
+/// `x` with axis `source[i]` at place `destination[i]` of the result; the other axes keep their
+/// order. A view.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, one is named twice, or the lists differ in length.

@@ -1,4 +1,5 @@
-//! multi_head_attention: queries, keys and values projected, split into heads, attended to, joined and projected again.
+//! multi_head_attention: queries, keys and values projected, split into heads, attended to, joined
+//! and projected again.
 
 use super::{
     add, linear, matmul, mean, mul, reshape, scaled_dot_product_attention, softmax, split, transpose, where_,
@@ -59,15 +60,18 @@ fn shaped<V: Value>(what: &str, v: &V, shape: &[usize]) -> Result<()> {
 
 /// Attention with `heads` heads over projections of query, key and value.
 ///
-/// query: [l, n, e]   key, value: [s, n, e]   y: [l, n, e]   or [n, l, e], [n, s, e], [n, l, e] if `batch_first`
-/// `key_padding_mask`: [n, s]   `attn_mask`: [l, s] or [n * heads, l, s]; true where a key is left out, floats are added
+/// query: [l, n, e]   key, value: [s, n, e]   y: [l, n, e]
+/// or [n, l, e], [n, s, e], [n, l, e] if `batch_first`
+/// `key_padding_mask`: [n, s] `attn_mask`: [l, s] or [n * heads, l, s]; true where a key is left
+/// out, floats are added
 ///
-/// Gives y, and the attention weights if they are asked for. Where weights are given, a query that may see no key has
-/// NaN in them and in y; else zeros. f16 and bf16 run in f32 and are rounded once.
+/// Gives y, and the attention weights if they are asked for. Where weights are given, a query that
+/// may see no key has NaN in them and in y; else zeros. f16 and bf16 run in f32 and are rounded
+/// once.
 ///
 /// # Errors
-/// `ShapeMismatch` if shapes do not fit; `InvalidArgument` if the features do not divide among the heads;
-/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if shapes do not fit; `InvalidArgument` if the features do not divide among the
+/// heads; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn multi_head_attention<V: Value>(
     query: &V,
     key: &V,
@@ -161,8 +165,9 @@ pub fn multi_head_attention<V: Value>(
     Ok((y, seen))
 }
 
-/// By name: operands query, key, value, in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias, key_padding_mask
-/// and attn_mask, biases and masks if there are; attributes num_heads, batch_first, average_attn_weights.
+/// By name: operands query, key, value, in_proj_weight, in_proj_bias, out_proj_weight,
+/// out_proj_bias, key_padding_mask and attn_mask, biases and masks if there are; attributes
+/// num_heads, batch_first, average_attn_weights.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let weights = MhaWeights {
         in_proj: a.input("in_proj_weight")?,

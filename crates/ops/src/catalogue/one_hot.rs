@@ -4,10 +4,12 @@ use super::gather::as_index;
 use super::{scatter, unsqueeze, view};
 use crate::prelude::*;
 
-/// For every class number in `x` a row of `num_classes` zeros with a 1 at that place: i64 [x.., num_classes].
+/// For every class number in `x` a row of `num_classes` zeros with a 1 at that place: i64
+/// [x.., num_classes].
 ///
 /// # Errors
-/// `InvalidArgument` if a number is not in `0..num_classes`; `DTypeMismatch` if x is not of integers; `OutOfMemory`.
+/// `InvalidArgument` if a number is not in `0..num_classes`; `DTypeMismatch` if x is not of
+/// integers; `OutOfMemory`.
 pub fn one_hot<V: Value>(x: &V, num_classes: usize) -> Result<V> {
     let at = unsqueeze(&as_index("one_hot", x)?, -1)?;
     let mut dims = Dims::from_slice(x.shape());

@@ -41,12 +41,14 @@ impl Mode {
     }
 }
 
-/// `x` with elements added at both ends of its last axes: `amounts` holds the number before and after for the last
-/// axis, then for the one before it, and so on. Negative numbers cut elements off.
+/// `x` with elements added at both ends of its last axes: `amounts` holds the number before and
+/// after for the last axis, then for the one before it, and so on. Negative numbers cut elements
+/// off.
 ///
 /// # Errors
-/// `InvalidArgument` if there are more pairs than axes, or they cut off more than there is, or the mode cannot give
-/// as much; `DTypeMismatch` if the value has a fraction and x is of integers; `OutOfMemory`.
+/// `InvalidArgument` if there are more pairs than axes, or they cut off more than there is, or the
+/// mode cannot give as much; `DTypeMismatch` if the value has a fraction and x is of integers;
+/// `OutOfMemory`.
 pub fn pad<V: Value>(x: &V, amounts: &[isize], mode: Mode) -> Result<V> {
     let shape = x.shape().clone();
     let (pairs, odd) = amounts.as_chunks::<2>();

@@ -1,9 +1,10 @@
 //! What all pools share: the windows along an axis, the ops, the checks.
 //!
-//! A pool is told its windows as a table per axis, so that plain, ceiling and adaptive pools are one kind of work.
+//! A pool is told its windows as a table per axis, so that plain, ceiling and adaptive pools are
+//! one kind of work.
 //!
-//! How it can be wrong: the last window. With `ceil_mode` it may hang over the end, but it may not begin in the
-//! padding there; and an average counts the padding only up to where it ends.
+//! How it can be wrong: the last window. With `ceil_mode` it may hang over the end, but it may not
+//! begin in the padding there; and an average counts the padding only up to where it ends.
 
 use super::conv::{per_axis, reach};
 use super::{reshape, scatter_add};
@@ -117,7 +118,8 @@ impl Op for AvgPoolGrad {
     }
 }
 
-/// That x is of floats and has the pool's axes, behind channels and perhaps a batch. Gives the spatial sizes.
+/// That x is of floats and has the pool's axes, behind channels and perhaps a batch. Gives the
+/// spatial sizes.
 fn spatial<'a, V: Value>(op: &str, x: &'a V, axes: usize) -> Result<&'a [usize]> {
     let s = x.shape();
     if !(s.rank() == axes + 1 || s.rank() == axes + 2) {
@@ -180,7 +182,8 @@ impl Given<'_> {
         let axes = spatial(op, x, n)?.iter().enumerate().map(one).collect::<Result<_>>()?;
         Ok(Pool { kind, axes })
     }
-    /// The windows of one axis of `n` elements: `k` taps, `d` apart, windows `s` apart, `p` elements of padding.
+    /// The windows of one axis of `n` elements: `k` taps, `d` apart, windows `s` apart, `p`
+    /// elements of padding.
     fn axis(&self, n: usize, k: usize, s: usize, p: usize, d: usize) -> Result<Windows> {
         let op = self.op;
         if p > k / 2 {

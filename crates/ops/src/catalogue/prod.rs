@@ -1,4 +1,5 @@
-//! prod: the product over some axes, in the canonical order. Empty: 1. Integers and bool multiply to i64.
+//! prod: the product over some axes, in the canonical order. Empty: 1. Integers and bool multiply
+//! to i64.
 //!
 //! The gradient is the product of the others, from prefix and suffix products, so zeros do no harm.
 

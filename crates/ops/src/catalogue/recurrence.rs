@@ -1,14 +1,15 @@
 //! One layer of a recurrent net in one direction, as one op: all of its time steps.
 //!
-//! Forwards, a step is the product of the state and `w_hh`, to which biases and the input's part of the gates are added before
-//! it is stored, and the maps of the cell. Backwards, the gradients by the gates of all steps are one array, of which
-//! those by `w_hh` and its bias are one contraction and one sum over (time, batch). On a tape of single steps each had a
-//! product of its own, which was added to the sum of those before: 64 steps of an lstm, 32 x 128 in and 256 states, took 32.9 ms with
-//! all gradients on two threads, and take 24.8.
+//! Forwards, a step is the product of the state and `w_hh`, to which biases and the input's part of
+//! the gates are added before it is stored, and the maps of the cell. Backwards, the gradients by
+//! the gates of all steps are one array, of which those by `w_hh` and its bias are one contraction
+//! and one sum over (time, batch). On a tape of single steps each had a product of its own, which
+//! was added to the sum of those before: 64 steps of an lstm, 32 x 128 in and 256 states, took 32.9
+//! ms with all gradients on two threads, and take 24.8.
 //!
-//! How it can be wrong: what a gradient reads. Where it is not recorded, it reads what the forward kept, which is given to
-//! nobody else. Where it is, that would have no gradient of its own: so all steps are computed again from the operands, by ops
-//! that are recorded, to the same bits.
+//! How it can be wrong: what a gradient reads. Where it is not recorded, it reads what the forward
+//! kept, which is given to nobody else. Where it is, that would have no gradient of its own: so all
+//! steps are computed again from the operands, by ops that are recorded, to the same bits.
 
 use super::matmul::Matmul;
 use super::recurrent::RnnWeights;
@@ -28,12 +29,14 @@ pub(super) trait Cell: Copy + std::fmt::Debug + Send + Sync + 'static {
     const STATES: usize;
     /// How many values a gradient reads of a step besides its states.
     const KEPT: usize;
-    /// Does the cell read the input's and the state's part of the gates apart? Otherwise it gets their sum.
+    /// Does the cell read the input's and the state's part of the gates apart? Otherwise it gets
+    /// their sum.
     const APART: bool;
-    /// The next states (each [n, h]) from those before, and what a gradient reads, if there will be one.
+    /// The next states (each [n, h]) from those before, and what a gradient reads, if there will be
+    /// one.
     fn step<V: Value>(gates: &Gates<V>, before: &[V], keeps: bool) -> Result<Step<V>>;
-    /// The gradients by the gates and by the states before, these but for what comes by way of the gates, from those by the
-    /// states after (one at least).
+    /// The gradients by the gates and by the states before, these but for what comes by way of the
+    /// gates, from those by the states after (one at least).
     fn back<V: Value>(step: &Step<V>, before: &[V], g: &[Option<V>]) -> Result<Back<V>>;
 }
 
@@ -78,7 +81,8 @@ pub(super) struct Back<V> {
     pub(super) before: Vec<Option<V>>,
 }
 
-/// The gradient by what a sigmoid takes, from its value y and the gradient g times x by that: (g x) (y (1 - y))
+/// The gradient by what a sigmoid takes, from its value y and the gradient g times x by that: (g x)
+/// (y (1 - y))
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SigmoidBy;
 
@@ -127,11 +131,12 @@ impl Epilogue<2> for AddTwo {
     }
 }
 
-/// A layer in one direction: an op of (the input's part of the gates [t, n, gates * h], each state before the first step [n, h],
-/// w_hh, its bias if there is one).
+/// A layer in one direction: an op of (the input's part of the gates [t, n, gates * h], each state
+/// before the first step [n, h], w_hh, its bias if there is one).
 ///
-/// Results: y [t, n, h] and each state after the last step; then, if `keeps`, what the gradient reads: the first state before the
-/// first step and after each, in one array in the order of y, and for each step its other states and what its cell keeps.
+/// Results: y [t, n, h] and each state after the last step; then, if `keeps`, what the gradient
+/// reads: the first state before the first step and after each, in one array in the order of y, and
+/// for each step its other states and what its cell keeps.
 #[derive(Clone, Copy, Debug)]
 struct Layer<C> {
     /// From the last time step to the first?
@@ -141,8 +146,9 @@ struct Layer<C> {
     cell: PhantomData<C>,
 }
 
-/// Steps from which a gradient packs `w_hh` for all of their products, which read it row by row. Of 32 rows by 1024 x 256 a product
-/// took 63 microseconds, and takes 47 so; the copy and packing take some 250.
+/// Steps from which a gradient packs `w_hh` for all of their products, which read it row by row. Of
+/// 32 rows by 1024 x 256 a product took 63 microseconds, and takes 47 so; the copy and packing take
+/// some 250.
 const PACKED_FROM: usize = 16;
 
 impl<C: Cell> Layer<C> {
@@ -369,8 +375,8 @@ impl<C: Cell> Op for Layer<C> {
     }
 }
 
-/// The same matrix in memory of its own, packed for many products if the device keeps such copies: one of `w` may be packed for
-/// the forward, which reads it across.
+/// The same matrix in memory of its own, packed for many products if the device keeps such copies:
+/// one of `w` may be packed for the forward, which reads it across.
 fn packed<V: Value>(w: &V) -> Result<V> {
     let own = w.array().copy()?;
     // A product reads it as well if there is no memory for that.

@@ -1,7 +1,7 @@
 //! What all recurrent nets share: layers, directions, time steps.
 //!
-//! The input's part of all gates is one product over all time steps; what is left is an op of all steps of a layer
-//! (`recurrence.rs`). A cell says only what one step does.
+//! The input's part of all gates is one product over all time steps; what is left is an op of all
+//! steps of a layer (`recurrence.rs`). A cell says only what one step does.
 
 use super::recurrence::{self, Cell};
 use super::{concat, linear, reshape, stack, transpose, unbind};

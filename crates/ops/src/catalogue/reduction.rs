@@ -1,6 +1,7 @@
 //! What all losses share: a formula per element, and what becomes of its values.
 //!
-//! Mean and sum run in one pass: the formula is the term of a fold, and no element's loss stands in memory.
+//! Mean and sum run in one pass: the formula is the term of a fold, and no element's loss stands in
+//! memory.
 
 use super::{div::div, reshape};
 use crate::array;

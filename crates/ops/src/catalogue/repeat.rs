@@ -3,7 +3,8 @@
 use super::{expand, reshape};
 use crate::prelude::*;
 
-/// `repeats[i]` copies of `x` along axis `i`; if there are more repeats than axes, new axes stand in front.
+/// `repeats[i]` copies of `x` along axis `i`; if there are more repeats than axes, new axes stand
+/// in front.
 ///
 /// # Errors
 /// `InvalidArgument` if there are fewer repeats than axes; `OutOfMemory`.

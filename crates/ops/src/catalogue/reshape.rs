@@ -1,4 +1,5 @@
-//! reshape: the same elements in row-major order under another shape. A view where strides can say it.
+//! reshape: the same elements in row-major order under another shape. A view where strides can say
+//! it.
 
 use crate::prelude::*;
 
@@ -34,8 +35,8 @@ pub fn to_shape<V: Value>(x: &V, shape: &Shape) -> Result<V> {
 /// `x` under another shape, in which one size may be -1: what is left of the elements.
 ///
 /// # Errors
-/// `ShapeMismatch` if the number of elements differs; `InvalidArgument` if a size is negative, or -1 stands twice or
-/// could be anything; `OutOfMemory`.
+/// `ShapeMismatch` if the number of elements differs; `InvalidArgument` if a size is negative,
+/// or -1 stands twice or could be anything; `OutOfMemory`.
 pub fn reshape<V: Value>(x: &V, sizes: &[isize]) -> Result<V> {
     to_shape(x, &resolve(x.shape(), sizes)?)
 }

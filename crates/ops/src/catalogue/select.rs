@@ -3,7 +3,8 @@
 use super::view::{self, Part};
 use crate::prelude::*;
 
-/// The elements of `x` at `index` of axis `dim`, without that axis. Both may count from the end. A view.
+/// The elements of `x` at `index` of axis `dim`, without that axis. Both may count from the end. A
+/// view.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis or index.

@@ -11,7 +11,8 @@ impl Map<1> for Silu {
     const SAVES: Saves = Saves::INPUTS;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
-        // Not x / (1 + exp(-x)): that becomes 0 where exp overflows, while the result is still a normal number.
+        // Not x / (1 + exp(-x)): that becomes 0 where exp overflows, while the result is still a
+        // normal number.
         x * x.sigmoid()
     }
     #[inline(always)]

@@ -1,4 +1,5 @@
-//! slice: every step-th element between two bounds of each axis, as Python's `x[start:stop:step]`. A view.
+//! slice: every step-th element between two bounds of each axis, as Python's `x[start:stop:step]`.
+//! A view.
 
 use super::view::{self, Part};
 use crate::prelude::*;
@@ -6,7 +7,8 @@ use smallvec::SmallVec;
 
 pub use super::view::Run;
 
-/// `start:stop:step` of Python: bounds may count from the end, are cut to the axis, and are open if absent.
+/// `start:stop:step` of Python: bounds may count from the end, are cut to the axis, and are open if
+/// absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
     /// The first index; absent: the end from which the walk starts.

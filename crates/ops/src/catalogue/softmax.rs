@@ -1,5 +1,6 @@
-//! softmax: exp(x - max) / sum(exp(x - max)) along an axis, as a product with the rounded inverse of the sum: a division for
-//! each row, where one for each element took as long as its exponential. A row of -inf only gives NaN.
+//! softmax: exp(x - max) / sum(exp(x - max)) along an axis, as a product with the rounded inverse
+//! of the sum: a division for each row, where one for each element took as long as its exponential.
+//! A row of -inf only gives NaN.
 
 use super::{mul, sub, sum};
 use crate::prelude::*;
@@ -73,7 +74,8 @@ impl Rows<2> for SoftmaxGrad {
 /// Softmax along `dim`: every row becomes positive numbers that sum to 1.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn softmax<V: Value>(x: &V, dim: isize) -> Result<V> {
     let axes = sum::axes("softmax", x.shape(), Some(&[dim]))?;
     rows(Softmax, &axes, [x])

@@ -1,4 +1,5 @@
-//! sort: the elements of an axis in order. Stable in both directions; NaN is the largest; -0 and +0 are equal.
+//! sort: the elements of an axis in order. Stable in both directions; NaN is the largest; -0 and +0
+//! are equal.
 
 use super::gather::at_least_1d;
 use super::{permute, reshape, scatter, view};
@@ -43,8 +44,8 @@ impl Op for Sort {
     }
 }
 
-/// The elements of `x` in order along `dim`, and their indices (i64): (values, indices). Equal elements keep their
-/// order, also when `descending`; NaN counts as the largest.
+/// The elements of `x` in order along `dim`, and their indices (i64): (values, indices). Equal
+/// elements keep their order, also when `descending`; NaN counts as the largest.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.

@@ -63,7 +63,8 @@ pub fn sizes<V: Value>(x: &V, sizes: &[usize], dim: isize) -> Result<Vec<V>> {
     }
 }
 
-/// The sizes of parts of `size` elements each, of which the last may be smaller. An empty axis is one empty part.
+/// The sizes of parts of `size` elements each, of which the last may be smaller. An empty axis is
+/// one empty part.
 ///
 /// # Errors
 /// `InvalidArgument` if the size is 0 and the axis is not empty.

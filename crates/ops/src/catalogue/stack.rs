@@ -6,8 +6,8 @@ use crate::prelude::*;
 /// The tensors `x`, all of one shape, along a new axis that stands at `dim` of the result.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`; `DeviceMismatch`;
-/// `OutOfMemory`.
+/// `InvalidArgument` if there is no tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn stack<V: Value>(x: &[&V], dim: isize) -> Result<V> {
     view::same_dtype("stack", x)?;
     let shape = x[0].shape();

@@ -5,7 +5,8 @@ use crate::fold::{self, Folding};
 use crate::prelude::*;
 use crate::rows::rows_last;
 
-/// A sum of floats over `axes`, which stay with size 1. (Sums of integers have no gradients, and need no op.)
+/// A sum of floats over `axes`, which stay with size 1. (Sums of integers have no gradients, and
+/// need no op.)
 #[derive(Clone, Debug)]
 pub struct Sum {
     /// The axes that are summed.
@@ -103,7 +104,8 @@ fn over<V: Value>(x: &V, axes: &Dims) -> Result<V> {
     }
 }
 
-/// The opposite of broadcasting: the sum over the axes along which `shape` was repeated to that of `x`.
+/// The opposite of broadcasting: the sum over the axes along which `shape` was repeated to that of
+/// `x`.
 ///
 /// # Errors
 /// `ShapeMismatch` if `shape` does not broadcast to that of `x`.
@@ -111,8 +113,9 @@ pub fn sum_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
     summed_to(x, shape, |axes| over(x, &axes))
 }
 
-/// The same of floats, as gradients are. They come by way of this, so that an op has no sums of integers in the program for its gradient's
-/// sake: whoever multiplied two matrices had 30 KB of them.
+/// The same of floats, as gradients are. They come by way of this, so that an op has no sums of
+/// integers in the program for its gradient's sake: whoever multiplied two matrices had 30 KB of
+/// them.
 ///
 /// # Errors
 /// As [`sum_to`].

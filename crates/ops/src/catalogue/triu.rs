@@ -4,15 +4,17 @@ use super::{reshape, view};
 use crate::array;
 use crate::prelude::*;
 
-/// The elements of the last two axes on one side of a diagonal, and on it; 0 elsewhere. Linear, so it is its own gradient.
+/// The elements of the last two axes on one side of a diagonal, and on it; 0 elsewhere. Linear, so
+/// it is its own gradient.
 #[derive(Clone, Copy, Debug)]
 struct Triangle {
     diagonal: isize,
     upper: bool,
 }
 
-/// x where it stands on that side: operands x, the column at which the diagonal meets its row, and its own column. One pass over x: as a
-/// comparison and a choice, a million f32 took 413 us, and take 137.
+/// x where it stands on that side: operands x, the column at which the diagonal meets its row, and
+/// its own column. One pass over x: as a comparison and a choice, a million f32 took 413 us, and
+/// take 137.
 #[derive(Clone, Copy, Debug)]
 struct Side {
     upper: bool,
@@ -78,7 +80,8 @@ pub(super) fn triangle<V: Value>(op: &str, x: &V, diagonal: isize, upper: bool) 
     super::where_(&inside, x, &view::zeros(x, &Shape::scalar())?)
 }
 
-/// The elements of the last two axes of `x` on and above the diagonal that is `diagonal` above the main one; 0 below.
+/// The elements of the last two axes of `x` on and above the diagonal that is `diagonal` above the
+/// main one; 0 below.
 ///
 /// # Errors
 /// `ShapeMismatch` if x has no two axes; `OutOfMemory`.

@@ -93,7 +93,8 @@ impl Op for Unfold {
     }
 }
 
-/// The patches of images `x` [n, c, h, w] (or [c, h, w]) as columns: [n, c * kernel, windows], both in row-major order.
+/// The patches of images `x` [n, c, h, w] (or [c, h, w]) as columns: [n, c * kernel, windows], both
+/// in row-major order.
 ///
 /// # Errors
 /// `ShapeMismatch` if x has another rank; `InvalidArgument` if no window fits; `OutOfMemory`.

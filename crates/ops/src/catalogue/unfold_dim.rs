@@ -40,8 +40,8 @@ impl Op for UnfoldDim {
     }
 }
 
-/// Windows of `size` elements, `step` apart, along axis `dimension` of `x`: that axis then counts the windows, and a
-/// new last axis walks through one. A view.
+/// Windows of `size` elements, `step` apart, along axis `dimension` of `x`: that axis then counts
+/// the windows, and a new last axis walks through one. A view.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, a window is longer than it, or the step is 0.

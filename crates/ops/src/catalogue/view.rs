@@ -1,15 +1,18 @@
-//! Views that reach a part of the elements, and their opposite: a new tensor put together from parts.
+//! Views that reach a part of the elements, and their opposite: a new tensor put together from
+//! parts.
 //!
-//! Slices, picks and diagonals are layout arithmetic. Their gradient is zero but for the part, so it is a tensor
-//! assembled from one part; joining tensors is assembling from several, and its gradients are views again. The two
-//! ops here are each other's gradient, so derivatives of any order are views and assemblies.
+//! Slices, picks and diagonals are layout arithmetic. Their gradient is zero but for the part, so
+//! it is a tensor assembled from one part; joining tensors is assembling from several, and its
+//! gradients are views again. The two ops here are each other's gradient, so derivatives of any
+//! order are views and assemblies.
 
 use crate::array;
 use crate::prelude::*;
 use elinvar_core::host::with_capacity;
 use smallvec::SmallVec;
 
-/// Which elements of an axis a slice takes: `len` of them from `start` on, `step` apart. All of them exist.
+/// Which elements of an axis a slice takes: `len` of them from `start` on, `step` apart. All of
+/// them exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// The first one.
@@ -95,7 +98,8 @@ impl Op for Take {
     }
 }
 
-/// A new tensor of one value, into which the operands are written as its parts. The parts do not overlap.
+/// A new tensor of one value, into which the operands are written as its parts. The parts do not
+/// overlap.
 #[derive(Clone, Debug)]
 pub struct Assemble {
     /// The shape of the result.
@@ -144,7 +148,8 @@ pub fn place<V: Value>(x: &V, shape: &Shape, part: Part) -> Result<V> {
     assemble(&[x], shape, Scalar::Int(0), vec![part])
 }
 
-/// A tensor of `fill` into which each of `x` (at least one, all of one dtype) is written as its part.
+/// A tensor of `fill` into which each of `x` (at least one, all of one dtype) is written as its
+/// part.
 ///
 /// # Errors
 /// `DeviceMismatch`, `OutOfMemory`.
@@ -180,8 +185,8 @@ pub(super) fn numbers<V: Value>(like: &V, n: usize, v: impl IntoIterator<Item = 
     Ok(V::from_array(Array::from_vec(like.device(), all, &[n])?))
 }
 
-/// Zeros of `shape`, of the dtype and on the device of `like`: one number, repeated, which what is scattered into a copy of them reads
-/// from no memory.
+/// Zeros of `shape`, of the dtype and on the device of `like`: one number, repeated, which what is
+/// scattered into a copy of them reads from no memory.
 ///
 /// # Errors
 /// `OutOfMemory`.

@@ -92,7 +92,8 @@ fn samples() -> Vec<[[f32; ELEMENTS]; 3]> {
         .map(|i| [SPECIAL_VALUES[i / n], SPECIAL_VALUES[i % n], SPECIAL_VALUES[(i / n + 7 * i) % n]]);
     let random = (0..4096u32).map(|i| {
         let [a, b, c, near] = philox4x32([i, 0, 0, 0], [0, 0]);
-        // Half of them of magnitudes that are seen in practice: random bits are nearly all huge or tiny.
+        // Half of them of magnitudes that are seen in practice: random bits are nearly all huge or
+        // tiny.
         let bits = [a, b, c].map(|w| if near & 1 == 0 { w } else { w & 0x83ff_ffff | 0x3c00_0000 });
         bits.map(f32::from_bits)
     });
@@ -101,7 +102,8 @@ fn samples() -> Vec<[[f32; ELEMENTS]; 3]> {
 }
 
 fn check<O: LaneOp>(of: impl Fn() -> O + Send, want: impl Fn([f32; 3]) -> f32 + Send) {
-    // Without optimisation, each value that an elementary function goes through has a place of its own on the stack.
+    // Without optimisation, each value that an elementary function goes through has a place of its
+    // own on the stack.
     let large = thread::Builder::new().stack_size(1 << 26);
     thread::scope(|s| {
         large.spawn_scoped(s, || check_here(of, want)).expect("a thread").join().expect("equal results");
@@ -278,7 +280,8 @@ fn scaled() {
     check(
         || ScaleOp,
         |[a, b, _]| {
-            // Beyond 600 nothing changes any more; in f64 the product is exact, unless it is so small that it is zero in f32.
+            // Beyond 600 nothing changes any more; in f64 the product is exact, unless it is so
+            // small that it is zero in f32.
             let n = power(ScalarLane(b)).0.clamp(-600.0, 600.0);
             let power = f64::from_bits(((n as i64 + 1023) as u64) << 52);
             (f64::from(a) * power) as f32

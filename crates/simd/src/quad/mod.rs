@@ -15,8 +15,8 @@ use elinvar_core::{Element, bf16, f16};
 /// A register that can be filled across rows, or with halves.
 ///
 /// # Safety
-/// As for [`Vector`]; `quad`, `octet` and `square` read what is said of each of `LANES` rows that start at `p + lane * step`,
-/// `widen` reads `LANES` halves.
+/// As for [`Vector`]; `quad`, `octet` and `square` read what is said of each of `LANES` rows that
+/// start at `p + lane * step`, `widen` reads `LANES` halves.
 pub trait GatherVector: Vector {
     /// Numbers 0 to 3 of each row.
     unsafe fn quad(p: *const Self::T, step: isize) -> [Self; 4];
@@ -78,8 +78,8 @@ macro_rules! half {
     ($($t:ty: $upper:literal),*) => {$(
         impl Float16 for $t {
             const IS_BF16: bool = $upper;
-            // By way of f32, which the compiler sees to be nothing for f32; what `half` has for f64 asks of each number what it is,
-            // and was 11 KB of each product with few rows.
+            // By way of f32, which the compiler sees to be nothing for f32; what `half` has for f64
+            // asks of each number what it is, and was 11 KB of each product with few rows.
             #[inline(always)]
             fn wide<T: SimdElement>(self) -> T {
                 T::lit(f64::from(self.to_f32()))
@@ -114,8 +114,8 @@ pub unsafe fn gather_one<V: Vector, S: Copy>(
     unsafe { V::load(row.as_ptr()) }
 }
 
-/// Half `t` of each row, one by one, widened together. Widened one by one, each of f16 asks what the processor has, which was 8 KB of every
-/// program that multiplies.
+/// Half `t` of each row, one by one, widened together. Widened one by one, each of f16 asks what
+/// the processor has, which was 8 KB of every program that multiplies.
 ///
 /// # Safety
 /// As for [`GatherVector`], up to number `t`.
@@ -142,7 +142,8 @@ impl<T: SimdElement> GatherVector for Array4<T> {
         // SAFETY: the caller's.
         std::array::from_fn(|t| unsafe { gather_one_f16(p, step, t) })
     }
-    // As an fma, four of them stand here once on plain x86-64: each of f16 asks what the processor has.
+    // As an fma, four of them stand here once on plain x86-64: each of f16 asks what the processor
+    // has.
     #[cfg_attr(target_arch = "x86_64", inline(never))]
     #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     unsafe fn widen<H: Float16>(p: *const H) -> Self {
@@ -173,7 +174,8 @@ mod tests {
         unsafe fn run<V: GatherVector<T = T>>(self) {
             let Across { from, step, to } = self.0;
             assert!((V::LANES - 1) * step + 4 <= from.len());
-            // SAFETY: the instructions are there, the caller's; four numbers of each row were found in the slice.
+            // SAFETY: the instructions are there, the caller's; four numbers of each row were found
+            // in the slice.
             unsafe { V::quad(from.as_ptr(), step as isize).iter().for_each(|v| put(*v, to)) };
         }
     }
@@ -185,7 +187,8 @@ mod tests {
         unsafe fn run<V: GatherVector<T = T>>(self) {
             let Across { from, step, to } = self.0;
             assert!((V::LANES - 1) * step + 8 <= from.len() && V::LANES <= from.len());
-            // SAFETY: the instructions are there, the caller's; eight numbers of each row were found in the slice.
+            // SAFETY: the instructions are there, the caller's; eight numbers of each row were
+            // found in the slice.
             unsafe {
                 V::octet(from.as_ptr(), step as isize).iter().for_each(|v| put(*v, to));
                 put(V::widen(from.as_ptr()), to);

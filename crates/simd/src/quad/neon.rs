@@ -25,7 +25,8 @@ unsafe fn square<S>(p: *const S, step: isize) -> [float32x4_t; 4] {
 
 /// Halves in the lower bits of each lane, widened; what lies above is not looked at.
 ///
-/// The instruction that does it for f16 is not to be had without assembly, so it is done by arithmetic.
+/// The instruction that does it for f16 is not to be had without assembly, so it is done by
+/// arithmetic.
 #[inline(always)]
 fn widened<H: Float16>(bits: uint32x4_t) -> float32x4_t {
     // SAFETY: NEON is part of the architecture.
@@ -35,8 +36,8 @@ fn widened<H: Float16>(bits: uint32x4_t) -> float32x4_t {
         }
         let sign = vshlq_n_u32::<16>(vandq_u32(bits, vdupq_n_u32(0x8000)));
         let size = vshlq_n_u32::<13>(vandq_u32(bits, vdupq_n_u32(0x7fff)));
-        // The bits are where they belong, and the exponent is 127 - 15 too small; a power of two makes up for that exactly,
-        // also for what is subnormal in f16.
+        // The bits are where they belong, and the exponent is 127 - 15 too small; a power of two
+        // makes up for that exactly, also for what is subnormal in f16.
         let finite = vmulq_f32(vreinterpretq_f32_u32(size), vdupq_n_f32(f32::from_bits((127 + 112) << 23)));
         // All exponent: infinity or NaN.
         let other = vorrq_u32(size, vdupq_n_u32(0xff << 23));

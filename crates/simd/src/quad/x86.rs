@@ -13,7 +13,8 @@ use std::arch::x86_64::*;
 /// They can be read; AVX-512.
 #[inline(always)]
 unsafe fn four<S>(p: *const S, step: isize) -> __m512 {
-    // SAFETY: the caller's. The other rows come by a load that repeats its piece, of which one place is kept.
+    // SAFETY: the caller's. The other rows come by a load that repeats its piece, of which one
+    // place is kept.
     unsafe {
         let at = |i: isize| _mm_loadu_ps(p.wrapping_offset(4 * i * step).cast());
         let all = _mm512_castps128_ps512(at(0));
@@ -70,7 +71,8 @@ unsafe fn pairs256<H: Float16>(x: __m256) -> [__m256; 2] {
         } else {
             let first = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff));
             let second = _mm256_srli_epi32::<16>(bits);
-            // Within each 16 bytes, the four numbers of either to one half; then the halves of a kind together.
+            // Within each 16 bytes, the four numbers of either to one half; then the halves of a
+            // kind together.
             let packed = _mm256_permute4x64_epi64::<0xd8>(_mm256_packus_epi32(first, second));
             [
                 _mm256_cvtph_ps(_mm256_castsi256_si128(packed)),
@@ -87,8 +89,8 @@ fn joined<V>(x: [[V; 2]; 4]) -> [V; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// Numbers 0 to 15 of 16 rows, each of which is read whole: rows a power of two apart share a set of the first-level cache, which
-/// has no room for a line of each.
+/// Numbers 0 to 15 of 16 rows, each of which is read whole: rows a power of two apart share a set
+/// of the first-level cache, which has no room for a line of each.
 ///
 /// # Safety
 /// They can be read; AVX-512.
@@ -127,8 +129,8 @@ unsafe fn whole512(p: *const f32, step: isize) -> [__m512; 16] {
     }
 }
 
-/// Numbers as bf16, to the nearest, of two the even one: just below a half is added, and the last bit that stays. A NaN stays one if its
-/// first bit is set.
+/// Numbers as bf16, to the nearest, of two the even one: just below a half is added, and the last
+/// bit that stays. A NaN stays one if its first bit is set.
 ///
 /// # Safety
 /// AVX-512.
@@ -167,7 +169,8 @@ unsafe fn upper256(x: __m256) -> __m128i {
     }
 }
 
-/// `register: name, its pieces, its pairs, whole squares, low, high, shuffle, half as many bits: load, widen, cast, shift, from f16, to f16, to bf16, store;`
+/// `register: name, its pieces, its pairs, whole squares, low, high, shuffle, half as many bits:
+/// load, widen, cast, shift, from f16, to f16, to bf16, store;`
 macro_rules! quads {
     ($($v:ty: $square:ident $pieces:ident $pairs:ident $whole:ident
         $low:ident $high:ident $shuffle:ident
@@ -196,7 +199,8 @@ macro_rules! quads {
         impl GatherVector for $v {
             #[inline(always)]
             unsafe fn widen<H: Float16>(p: *const H) -> Self {
-                // SAFETY: the caller's: as many halves as the register has numbers are half of its bytes.
+                // SAFETY: the caller's: as many halves as the register has numbers are half of its
+                // bytes.
                 unsafe {
                     let x = $load(p.cast());
                     if H::IS_BF16 { $cast($shift::<16>($widen(x))) } else { $from_f16(x) }

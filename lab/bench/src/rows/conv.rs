@@ -66,8 +66,8 @@ impl Conv {
     }
 }
 
-/// The first layer of a ResNet, two layers of its middle, one of its 1 x 1 layers, and a depthwise one of MobileNet:
-/// c, k, h, r, stride, padding, groups.
+/// The first layer of a ResNet, two layers of its middle, one of its 1 x 1 layers, and a depthwise
+/// one of MobileNet: c, k, h, r, stride, padding, groups.
 const CONVS: [Conv; 5] = [
     Conv::new([3, 64, 224, 7, 2, 3, 1]),
     Conv::new([64, 64, 56, 3, 1, 1, 1]),

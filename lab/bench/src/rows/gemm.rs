@@ -15,7 +15,8 @@ enum Order {
     Tn,
 }
 
-/// A device that packs the right factor each time, also if it is the same as before: what is measured is a product, not weights.
+/// A device that packs the right factor each time, also if it is the same as before: what is
+/// measured is a product, not weights.
 fn keeps_nothing(device: &Device) -> Device {
     match device {
         Device::Cpu(d) => Device::Cpu(d.clone().pack_up_to(0)),

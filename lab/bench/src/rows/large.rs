@@ -1,4 +1,5 @@
-//! Work of a size that fills a large GPU: what its bandwidth and its peak are measured with. Asked for by name.
+//! Work of a size that fills a large GPU: what its bandwidth and its peak are measured with. Asked
+//! for by name.
 
 use super::{both_ways, forward};
 use crate::harness::done;
@@ -54,8 +55,8 @@ fn product(n: usize, dtype: DType, precision: Precision) -> Row {
     .bytes(3 * dtype.size() * n * n)
 }
 
-/// Attention of bf16 with [`Precision::Fast`]. Causal work is counted as half, and backward takes five products where forward
-/// takes two.
+/// Attention of bf16 with [`Precision::Fast`]. Causal work is counted as half, and backward takes
+/// five products where forward takes two.
 fn attention(causal: bool) -> [Row; 2] {
     const DIMS: [usize; 4] = [8, 16, 2048, 128];
     let [b, h, t, d] = DIMS;

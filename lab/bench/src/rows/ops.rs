@@ -1,9 +1,11 @@
-//! Single ops of every kind, called by name: `ops.jsonl`, which `tools/peers/torch_ops.py` reads, too.
+//! Single ops of every kind, called by name: `ops.jsonl`, which `tools/peers/torch_ops.py` reads,
+//! too.
 //!
-//! A line of the file is an op with its operands by role and its attributes. An operand is `SIZES [DTYPE] [RANGE]`: floats are
-//! uniform in -1..1, or in 0.1..1 with the range `>0`; integers are in `A..B`, or from 0 on in `<B`. `gradient` names the operands
-//! of a second row, which computes the op and its gradients by these, with gradients of ones. `flops`, if given, are the operations of
-//! the op; with `fast` a further row is done with [`Precision::Fast`].
+//! A line of the file is an op with its operands by role and its attributes. An operand is
+//! `SIZES [DTYPE] [RANGE]`: floats are uniform in -1..1, or in 0.1..1 with the range `>0`; integers
+//! are in `A..B`, or from 0 on in `<B`. `gradient` names the operands of a second row, which
+//! computes the op and its gradients by these, with gradients of ones. `flops`, if given, are the
+//! operations of the op; with `fast` a further row is done with [`Precision::Fast`].
 
 use crate::data::Data;
 use crate::harness::done;

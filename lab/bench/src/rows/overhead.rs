@@ -1,4 +1,5 @@
-//! What a call costs that computes next to nothing. These rows run with the backend chosen at compile time, too.
+//! What a call costs that computes next to nothing. These rows run with the backend chosen at
+//! compile time, too.
 
 use super::{both_ways, boxed, forward};
 use crate::data::Data;

@@ -1,4 +1,5 @@
-//! Whole steps of training: forward, cross entropy, backward, Adam. The batch lies on the device already.
+//! Whole steps of training: forward, cross entropy, backward, Adam. The batch lies on the device
+//! already.
 
 use crate::harness::done;
 use crate::models::{Cnn, Gpt, GptSizes};

@@ -1,4 +1,5 @@
-//! One call of a backend as data: what is asked for, and on which memory. It can be printed, and run on any backend.
+//! One call of a backend as data: what is asked for, and on which memory. It can be printed, and
+//! run on any backend.
 
 use crate::twist::Work;
 use elinvar_core::philox::Stream;
@@ -447,7 +448,8 @@ fn flat<B: Backend>(d: &B::Device, buffer: &B::Buffer, dtype: DType, len: usize)
     HostTensor::new(shape, B::download(d, View { buffer, layout: &layout, dtype })?)
 }
 
-/// Arithmetic that a compiler likes to contract or reorder, and the operations that treat NaN and zero specially.
+/// Arithmetic that a compiler likes to contract or reorder, and the operations that treat NaN and
+/// zero specially.
 #[derive(Clone, Copy, Debug)]
 struct Primitives;
 impl Map<3> for Primitives {

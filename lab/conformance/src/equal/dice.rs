@@ -1,5 +1,5 @@
-//! Random choices that a number repeats: sizes around the edges of lanes, blocks and chunks, values with the
-//! special ones among them, memory in awkward strides.
+//! Random choices that a number repeats: sizes around the edges of lanes, blocks and chunks, values
+//! with the special ones among them, memory in awkward strides.
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, HostData, Layout, Shape, each_dtype};
@@ -23,7 +23,8 @@ pub enum Values {
     Few,
 }
 
-/// Zeros of both signs, infinities, NaN, ends of the ranges, subnormals of f32 and f16, halves to be rounded.
+/// Zeros of both signs, infinities, NaN, ends of the ranges, subnormals of f32 and f16, halves to
+/// be rounded.
 const SPECIAL: &[f64] = &[
     0.0,
     -0.0,
@@ -149,8 +150,8 @@ impl Dice {
             }
         }
     }
-    /// A layout of this shape in a buffer, and how long the buffer is: contiguous, or with axes stored in another
-    /// order, gaps, an offset, reversed or repeated axes.
+    /// A layout of this shape in a buffer, and how long the buffer is: contiguous, or with axes
+    /// stored in another order, gaps, an offset, reversed or repeated axes.
     pub fn layout(&mut self, shape: &[usize]) -> (Layout, usize) {
         let new = |s: &[usize]| Shape::new(s).expect("sizes are small");
         if self.once_in(3) {

@@ -1,4 +1,5 @@
-//! Draws a call: for each kind of work, shapes around the edges, all dtypes it is defined for, awkward memory.
+//! Draws a call: for each kind of work, shapes around the edges, all dtypes it is defined for,
+//! awkward memory.
 
 use super::call::{Call, Operand};
 use super::dice::{Dice, Values};
@@ -287,7 +288,8 @@ fn attention(dice: &mut Dice, work: Work, dtype: DType) -> Result<Call> {
     Ok(Call::AttentionGrad { a, q, k, v, mask, o, lse, g })
 }
 
-/// Gather or scatter along an axis; once in ten times an index is out of range, which must be an error everywhere.
+/// Gather or scatter along an axis; once in ten times an index is out of range, which must be an
+/// error everywhere.
 fn by_index(dice: &mut Dice, work: Work, dtype: DType, values: Values, largest: usize) -> Call {
     let rank = dice.between(1, 4);
     let shape = dice.shape(rank, largest);

@@ -1,7 +1,8 @@
-//! Does a backend give the reference's bits, for every kind of work, on random shapes, strides and values?
+//! Does a backend give the reference's bits, for every kind of work, on random shapes, strides and
+//! values?
 //!
-//! A [`Call`] is drawn from a number, so that one that fails can be repeated alone: [`check`] with its seed, kind
-//! of work and round.
+//! A [`Call`] is drawn from a number, so that one that fails can be repeated alone: [`check`] with
+//! its seed, kind of work and round.
 
 pub mod call;
 pub mod dice;

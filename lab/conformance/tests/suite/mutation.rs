@@ -54,8 +54,9 @@ fn an_echo_of_the_reference_passes_and_has_its_bits() {
     }
 }
 
-/// Ops whose cases are silent: they accept zeros, although other results are expected. The tolerances were measured
-/// by rounding the inputs, and this op's target is either 1 or -1: next to them, it is another function.
+/// Ops whose cases are silent: they accept zeros, although other results are expected. The
+/// tolerances were measured by rounding the inputs, and this op's target is either 1 or -1: next to
+/// them, it is another function.
 const SILENT: &[&str] = &["hinge_embedding_loss"];
 
 #[test]
@@ -88,7 +89,8 @@ fn ops_with_silent_cases_are_right_to_the_usual_tolerance() {
 #[test]
 fn a_backend_that_moves_memory_but_computes_nothing_fails_all_but_views() {
     let idle = device(Twist::idle());
-    // A view is layout arithmetic: there is no kind of work to be lazy in, unless the view is differentiated.
+    // A view is layout arithmetic: there is no kind of work to be lazy in, unless the view is
+    // differentiated.
     for c in cases().iter().filter(|c| refuses_zeros(c)) {
         if support::<Any>(c, &Device::reference()) != Support::View {
             assert_ne!(run::<Mutant>(c, &idle), Outcome::Passed, "{}", c.id);

@@ -14,7 +14,8 @@ fn f(bits: u32) -> f32 {
 fn bits(x: f32) -> u32 {
     if x.is_nan() { NAN } else { x.to_bits() }
 }
-/// 2^x, to the nearest number: what a device gives is within two units in the last place of it. Small results are 0.
+/// 2^x, to the nearest number: what a device gives is within two units in the last place of it.
+/// Small results are 0.
 fn exp2(x: f32) -> f32 {
     let (x, least) = (f64::from(x), f64::from(f32::MIN_POSITIVE));
     let whole = x.clamp(-200.0, 200.0).floor();

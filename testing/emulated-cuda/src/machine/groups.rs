@@ -1,7 +1,9 @@
-//! Products by four warps together, of blocks in shared memory ("PTX ISA", 9.7.16), and boxes on their way there (9.7.9.27).
+//! Products by four warps together, of blocks in shared memory ("PTX ISA", 9.7.16), and boxes on
+//! their way there (9.7.9.27).
 //!
-//! A product reads its factors when it is waited for, which on a device is the latest moment; if they are others by then than they were when it
-//! was begun, that is told. Until then its sums are in nobody's registers: whoever looks finds what is no number.
+//! A product reads its factors when it is waited for, which on a device is the latest moment; if
+//! they are others by then than they were when it was begun, that is told. Until then its sums are
+//! in nobody's registers: whoever looks finds what is no number.
 
 use super::access::lanes;
 use super::matrix::{number, tf32};
@@ -44,7 +46,8 @@ enum Rows {
 #[derive(Clone, Copy, Debug)]
 struct Block {
     start: u32,
-    /// Bytes from 64 rows (or columns) to the next, for lines of rows; from eight lines to the next.
+    /// Bytes from 64 rows (or columns) to the next, for lines of rows; from eight lines to the
+    /// next.
     beside: u32,
     below: u32,
     /// Are lines of rows (or columns), one for each term?
@@ -95,7 +98,8 @@ impl Block {
         }
         Ok(block)
     }
-    /// Where a number of so many bytes is: of a row (or column), of a term. Lines of rows are of two bytes.
+    /// Where a number of so many bytes is: of a row (or column), of a term. Lines of rows are of
+    /// two bytes.
     fn at(&self, place: usize, term: usize, size: u32) -> u32 {
         let (place, term) = (place as u32, term as u32);
         let logical = if self.turned {
@@ -189,7 +193,8 @@ impl Warp {
                 "a product of four warps that a part of the lanes reaches, or that forgets a part of its sums",
             );
         }
-        // Rows in registers were put there by instructions, which a fence orders before the products of a group.
+        // Rows in registers were put there by instructions, which a fence orders before the
+        // products of a group.
         let held = matches!(left, Left::Registers(_));
         if !self.products.fenced || (held && !self.products.fenced_group) {
             return wrong("a product is begun without a fence behind what touched its registers");
@@ -258,8 +263,9 @@ impl Warp {
         Ok(())
     }
 
-    /// sums\[16, n\] += a\[16, 16\] * b\[16, n\], of eight terms of TF32. With g = lane / 4 and t = 2 (lane % 4), a lane holds of each eight columns (row g,
-    /// column t), (g, t + 1), (g + 8, t), (g + 8, t + 1). In which order a device adds is not specified; here products are added in
+    /// sums\[16, n\] += a\[16, 16\] * b\[16, n\], of eight terms of TF32. With g = lane / 4 and t =
+    /// 2 (lane % 4), a lane holds of each eight columns (row g, column t), (g, t + 1), (g + 8, t),
+    /// (g + 8, t + 1). In which order a device adds is not specified; here products are added in
     /// the order of k, each sum rounded.
     fn multiply(&mut self, p: &Product, group: &mut Group<'_>) -> Result<(), Fault> {
         let (a, b) =

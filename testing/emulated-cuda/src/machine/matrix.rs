@@ -1,5 +1,5 @@
-//! Products of matrices by a whole warp, and what brings them their factors: as "PTX ISA", 9.7.15 (mma.m16n8k16, ldmatrix) and
-//! 9.7.9.25 (cp.async) lay them out over lanes.
+//! Products of matrices by a whole warp, and what brings them their factors: as "PTX ISA", 9.7.15
+//! (mma.m16n8k16, ldmatrix) and 9.7.9.25 (cp.async) lay them out over lanes.
 
 use super::access::{lanes, word};
 use super::shared::Touch;
@@ -51,11 +51,12 @@ pub fn narrowed(factor: Factor, bits: u32) -> u32 {
 impl Warp {
     /// d[16, 8] = a[16, 16] * b[16, 8] + c[16, 8]; for factors of 32 bits, 8 instead of 16 along k
     ///
-    /// With g = lane / 4 and t = lane % 4, a lane holds: of a, two neighbours each of (row g, column 2t), (g + 8, 2t),
-    /// (g, 2t + 8), (g + 8, 2t + 8); of b, two neighbours along k each of (row 2t, column g), (2t + 8, g); of c and d,
-    /// (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). Of factors of 32 bits one each: of a (g, t), (g + 8, t),
-    /// (g, t + 4), (g + 8, t + 4), of b (t, g), (t + 4, g). In which order a device adds is not specified; here
-    /// products are added in the order of k, each sum rounded.
+    /// With g = lane / 4 and t = lane % 4, a lane holds: of a, two neighbours each of
+    /// (row g, column 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8); of b, two neighbours along k
+    /// each of (row 2t, column g), (2t + 8, g); of c and d, (row g, column 2t), (g, 2t + 1),
+    /// (g + 8, 2t), (g + 8, 2t + 1). Of factors of 32 bits one each: of a (g, t), (g + 8, t),
+    /// (g, t + 4), (g + 8, t + 4), of b (t, g), (t + 4, g). In which order a device adds is not
+    /// specified; here products are added in the order of k, each sum rounded.
     pub fn mma(
         &mut self,
         factor: Factor,
@@ -112,11 +113,14 @@ impl Warp {
         Ok(())
     }
 
-    /// d = a * b + c of f64: 16 x 8 x 8, or 8 x 8 x 4, of which there are half of the registers of c and d, and one of a and b each
+    /// d = a * b + c of f64: 16 x 8 x 8, or 8 x 8 x 4, of which there are half of the registers of
+    /// c and d, and one of a and b each
     ///
-    /// Register i of a is (row g + 8 (i % 2), column t + 4 (i / 2)), of b (t + 4 i, g), of c and d (g + 8 (i / 2), 2t + i % 2). A sum is
-    /// the chain of fma over k, which begins with c: so an H100 computes it, to the bit, by either shape (of 262,144 sums, and 524,288,
-    /// each of six kinds of numbers: alike, of all sizes, with subnormal products, specials, overflow, zeros of both signs).
+    /// Register i of a is (row g + 8 (i % 2), column t + 4 (i / 2)), of b (t + 4 i, g), of c and d
+    /// (g + 8 (i / 2), 2t + i % 2). A sum is the chain of fma over k, which begins with c: so an
+    /// H100 computes it, to the bit, by either shape (of 262,144 sums, and 524,288, each of six
+    /// kinds of numbers: alike, of all sizes, with subnormal products, specials, overflow, zeros of
+    /// both signs).
     pub fn mma_double(
         &mut self,
         d: &[Column],
@@ -164,8 +168,9 @@ impl Warp {
         Ok(())
     }
 
-    /// Matrices of 8 x 8 numbers of 16 bits: lanes 8 i to 8 i + 7 say where the rows of the i-th lie, and lane l gets
-    /// two neighbours of row l / 4 from column 2 (l % 4) on; transposed, of column l / 4 from row 2 (l % 4) on.
+    /// Matrices of 8 x 8 numbers of 16 bits: lanes 8 i to 8 i + 7 say where the rows of the i-th
+    /// lie, and lane l gets two neighbours of row l / 4 from column 2 (l % 4) on; transposed, of
+    /// column l / 4 from row 2 (l % 4) on.
     pub fn load_matrix(
         &mut self,
         transposed: bool,
@@ -212,8 +217,8 @@ impl Warp {
         ))
     }
 
-    /// Begins copies from global memory to shared memory. What is copied is read now; when it arrives nobody knows
-    /// before it is waited for.
+    /// Begins copies from global memory to shared memory. What is copied is read now; when it
+    /// arrives nobody knows before it is waited for.
     pub fn copy_async(
         &mut self,
         [to, from]: [Column; 2],

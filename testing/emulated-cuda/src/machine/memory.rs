@@ -15,13 +15,15 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A new piece; its address. `None` if the system has no more, or if it is larger than pieces are apart.
+    /// A new piece; its address. `None` if the system has no more, or if it is larger than pieces
+    /// are apart.
     pub fn add(&mut self, bytes: usize) -> Option<u64> {
         if bytes as u64 > 1 << INSIDE {
             return None;
         }
         let raw = Some(Arc::new(Raw::new(bytes)?));
-        // An address is not used again soon: the oldest of those that are free, and only when there are many.
+        // An address is not used again soon: the oldest of those that are free, and only when there
+        // are many.
         let i = if self.free.len() > 1 << 12 {
             let i = self.free.remove(0);
             self.pieces[i] = raw;

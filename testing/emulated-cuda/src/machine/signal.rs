@@ -1,6 +1,8 @@
-//! Barriers in shared memory that count arrivals and bytes ("PTX ISA", 9.7.13.15), and what arrives under them.
+//! Barriers in shared memory that count arrivals and bytes ("PTX ISA", 9.7.13.15), and what arrives
+//! under them.
 //!
-//! Bytes that are on their way arrive when somebody waits for the phase that they belong to, and not before.
+//! Bytes that are on their way arrive when somebody waits for the phase that they belong to, and
+//! not before.
 
 use super::shared::{SharedMemory, Touch};
 use super::{Fault, FaultKind};

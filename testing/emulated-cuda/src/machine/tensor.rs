@@ -1,5 +1,5 @@
-//! Tensor maps: what the engine that copies boxes knows of a tensor. What NVIDIA's 128 bytes mean only its driver knows; these are
-//! our own.
+//! Tensor maps: what the engine that copies boxes knows of a tensor. What NVIDIA's 128 bytes mean
+//! only its driver knows; these are our own.
 
 use super::{Fault, FaultKind};
 
@@ -84,7 +84,8 @@ impl TensorMap {
             _ => Err(Fault::new(FaultKind::Illegal, "what is no tensor map is used as one")),
         }
     }
-    /// Where the elements from an index on are, and how many of a line of a box are there; the others are zeros.
+    /// Where the elements from an index on are, and how many of a line of a box are there; the
+    /// others are zeros.
     pub fn line(&self, [i, line, plane]: [i64; RANK]) -> Line {
         let inside = |i: i64, n: u64| i >= 0 && (i as u64) < n;
         if !inside(line, self.sizes[1]) || !inside(plane, self.sizes[2]) {
@@ -108,7 +109,8 @@ pub struct Line {
     pub there: usize,
 }
 
-/// Where bytes of a box lie: pieces of 16 bytes change places inside of a line, by the number of the line (modulo 8).
+/// Where bytes of a box lie: pieces of 16 bytes change places inside of a line, by the number of
+/// the line (modulo 8).
 pub fn swizzled(address: u32) -> u32 {
     address ^ (address >> 7 & 7) << 4
 }

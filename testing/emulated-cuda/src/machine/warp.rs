@@ -1,8 +1,9 @@
 //! A warp: 32 lanes that run in step where they are at the same place.
 //!
-//! Where lanes part, each part is a path with its own place. The path that is furthest behind runs first, and paths that meet
-//! at a label become one again; so lanes that part in a branch or a loop are together behind it. Barriers and exchanges between
-//! lanes are mistakes unless all lanes that still run are there.
+//! Where lanes part, each part is a path with its own place. The path that is furthest behind runs
+//! first, and paths that meet at a label become one again; so lanes that part in a branch or a loop
+//! are together behind it. Barriers and exchanges between lanes are mistakes unless all lanes that
+//! still run are there.
 
 use super::access::lanes;
 use super::groups::Products;

@@ -180,7 +180,8 @@ impl Decoder {
             (["mad", "lo", _], [to, a, b, c]) => return self.three(Three::Mad, is_wide(ty), [to, a, b, c]),
             (["fma", "rn", _], [to, a, b, c]) => return self.three(Three::FmaF, is_wide(ty), [to, a, b, c]),
             (["cvta", "param", "u64"], [to, a]) => {
-                // The window is not among the addresses inside of it, so that one without the other is seen.
+                // The window is not among the addresses inside of it, so that one without the other
+                // is seen.
                 let (a, window) = (self.w(a)?, self.w(&PARAM_WINDOW.to_string())?);
                 Inst::Wide2(Wide2::Add, [self.gives64(to)?, a, window])
             }

@@ -78,7 +78,8 @@ impl Files {
             None => Err(format!("{text} is no register")),
         }
     }
-    /// Whatever is read: a register, a number, a parameter's place, shared memory, what a thread knows about itself.
+    /// Whatever is read: a register, a number, a parameter's place, shared memory, what a thread
+    /// knows about itself.
     pub fn source(&mut self, file: File, text: &str) -> Result<Column, String> {
         if let Some((f, c)) = self.register(text) {
             if f != file {

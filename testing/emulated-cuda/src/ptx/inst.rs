@@ -1,5 +1,6 @@
-//! Instructions as the machine has them. Operands are columns: 32 numbers, one for each lane of a warp, in one of three
-//! files: of 32 bits, of 64 bits, of predicates. Constants, parameters and what a thread knows about itself are columns too.
+//! Instructions as the machine has them. Operands are columns: 32 numbers, one for each lane of a
+//! warp, in one of three files: of 32 bits, of 64 bits, of predicates. Constants, parameters and
+//! what a thread knows about itself are columns too.
 
 /// A column of a file.
 pub type Column = u32;
@@ -290,7 +291,8 @@ pub enum Inst {
     MmaDouble([Column; 4], [Column; 4], [Column; 2], [Column; 4]),
     /// Of f64, 8 x 8 x 4.
     MmaSmall([Column; 2], Column, Column, [Column; 2]),
-    /// 8 x 8 matrices of 16 bits from shared memory: transposed or not, how many, registers, address, offset.
+    /// 8 x 8 matrices of 16 bits from shared memory: transposed or not, how many, registers,
+    /// address, offset.
     LoadMatrix {
         transposed: bool,
         count: u8,
@@ -298,8 +300,8 @@ pub enum Inst {
         address: Column,
         offset: u32,
     },
-    /// Bytes from global memory (address, offset) to shared memory (address, offset), at the latest when they are waited for. So
-    /// many of them are read, and zeros stand for the others.
+    /// Bytes from global memory (address, offset) to shared memory (address, offset), at the latest
+    /// when they are waited for. So many of them are read, and zeros stand for the others.
     CopyAsync {
         to: Column,
         to_offset: u32,
@@ -337,7 +339,8 @@ pub enum Inst {
     },
     /// Orders what touches registers before the products of four warps that do.
     GroupFence,
-    /// sums = sums * (0 or 1) + a * b of 64 rows, 16 terms and as many columns as the list of sums has twice.
+    /// sums = sums * (0 or 1) + a * b of 64 rows, 16 terms and as many columns as the list of sums
+    /// has twice.
     GroupMma {
         factor: Factor,
         /// The number of a list.

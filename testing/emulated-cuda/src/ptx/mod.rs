@@ -64,7 +64,8 @@ pub struct Program {
     pub(crate) specials: Vec<(Column, Special)>,
     /// Parameters in their order.
     pub params: Vec<Param>,
-    /// How many parameters there are that are no numbers: they are not among `params`, and come before them.
+    /// How many parameters there are that are no numbers: they are not among `params`, and come
+    /// before them.
     pub blobs: usize,
     /// Bytes of the block of parameters.
     pub param_bytes: usize,
@@ -74,8 +75,8 @@ pub struct Program {
     pub dynamic: bool,
     /// What all accesses to shared memory are multiples of, in bytes.
     pub(crate) granule: usize,
-    /// Does the device add products of f64 from the last term to the first? None is known that does; whoever relies on the order
-    /// should see it.
+    /// Does the device add products of f64 from the last term to the first? None is known that
+    /// does; whoever relies on the order should see it.
     pub(crate) backwards: bool,
     text: String,
 }

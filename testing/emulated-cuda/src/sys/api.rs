@@ -1,8 +1,8 @@
 //! The functions of the driver's library, as C callers see them.
 //!
-//! Pointers are what the callers of these functions promise, as NVIDIA's manual asks of them: places to write results to are
-//! valid, texts end with 0, arrays have as many elements as is said beside them. That is the argument for every
-//! `unsafe` block here that has no other.
+//! Pointers are what the callers of these functions promise, as NVIDIA's manual asks of them:
+//! places to write results to are valid, texts end with 0, arrays have as many elements as is said
+//! beside them. That is the argument for every `unsafe` block here that has no other.
 
 #![allow(
     missing_docs,
@@ -424,7 +424,8 @@ pub unsafe extern "C" fn cuLinkDestroy(state: Handle) -> Status {
 /// It is one of both.
 unsafe fn text_of(image: *const c_void) -> Result<String, Error> {
     let bytes = image.cast::<u8>();
-    // SAFETY: a text is compared up to its end, which it has; a compiled module is longer than its beginning.
+    // SAFETY: a text is compared up to its end, which it has; a compiled module is longer than its
+    // beginning.
     let compiled = unsafe { CUBIN.iter().enumerate().all(|(i, b)| bytes.add(i).read() == *b) };
     let text = if compiled {
         // SAFETY: behind its beginning there is the length of the text, and the text.
@@ -511,8 +512,9 @@ pub unsafe extern "C" fn cuLaunchKernel(
         }
         d.may_share(function as u64, shared)?;
         let mut block = vec![0; program.param_bytes];
-        // A block of all of them is not taken: a real driver's places in it are those of the memory where it will lie, and
-        // what is to begin at a multiple of 64 does not begin at the block's.
+        // A block of all of them is not taken: a real driver's places in it are those of the memory
+        // where it will lie, and what is to begin at a multiple of 64 does not begin at the
+        // block's.
         if !extra.is_null() || (params.is_null() && !block.is_empty()) {
             return Err(Error::INVALID_VALUE);
         }

@@ -1,4 +1,5 @@
-//! The machine's loop, compiled for wide vectors with an fma where the processor has them: otherwise each fma is a call.
+//! The machine's loop, compiled for wide vectors with an fma where the processor has them:
+//! otherwise each fma is a call.
 
 use crate::machine::{Fault, Group, Stop, Warp};
 

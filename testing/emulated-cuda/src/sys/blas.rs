@@ -1,4 +1,5 @@
-//! The functions of cuBLASLt that the project loads. One way to do a product, without any memory beside the operands.
+//! The functions of cuBLASLt that the project loads. One way to do a product, without any memory
+//! beside the operands.
 //!
 //! Pointers are what callers of these functions promise, as for the driver's (see `api`).
 

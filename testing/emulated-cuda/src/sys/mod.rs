@@ -1,4 +1,5 @@
-//! All of `unsafe`: memory as raw bytes, the functions that C callers see, and the choice of the processor's instructions.
+//! All of `unsafe`: memory as raw bytes, the functions that C callers see, and the choice of the
+//! processor's instructions.
 
 #![allow(unsafe_code, reason = "a C library, and memory that many threads share")]
 

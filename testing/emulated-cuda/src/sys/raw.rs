@@ -1,4 +1,5 @@
-//! Memory that workgroups on several threads share: raw bytes, accessed as atomics without order, as a device does.
+//! Memory that workgroups on several threads share: raw bytes, accessed as atomics without order,
+//! as a device does.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
@@ -28,7 +29,8 @@ macro_rules! accesses {
         /// A number; `at` was checked to be inside and aligned by [`Raw::place`].
         #[inline(always)]
         pub fn $load(&self, at: Place) -> $T {
-            // SAFETY: `Place` is made by `Raw::place` of this piece only, which checked bounds and alignment.
+            // SAFETY: `Place` is made by `Raw::place` of this piece only, which checked bounds and
+            // alignment.
             unsafe { $Atomic::from_ptr(self.at.as_ptr().add(at.0).cast()) }.load(Relaxed)
         }
         /// Stores a number.
@@ -64,7 +66,8 @@ impl Raw {
     pub fn host(&self) -> *mut c_void {
         self.at.as_ptr().cast()
     }
-    /// Does an access of `size` bytes (a power of two) at `offset` stay inside, at a multiple of its size?
+    /// Does an access of `size` bytes (a power of two) at `offset` stay inside, at a multiple of
+    /// its size?
     #[inline(always)]
     pub fn place(&self, offset: u64, size: u64) -> Option<Place> {
         let inside = offset.checked_add(size).is_some_and(|end| end <= self.len as u64);
@@ -87,13 +90,15 @@ impl Raw {
             offset + bytes <= self.len && from_offset + bytes <= from.len,
             "the caller has checked bounds"
         );
-        // SAFETY: just checked; `copy_from` allows overlaps. No workgroup runs while the device copies.
+        // SAFETY: just checked; `copy_from` allows overlaps. No workgroup runs while the device
+        // copies.
         unsafe { self.at.as_ptr().add(offset).copy_from(from.at.as_ptr().add(from_offset), bytes) }
     }
     /// Bytes from a place on, which are there.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         assert!(offset + to.len() <= self.len, "the caller has checked bounds");
-        // SAFETY: just checked; the host's bytes are nobody else's. As loads, these are of what no workgroup writes meanwhile.
+        // SAFETY: just checked; the host's bytes are nobody else's. As loads, these are of what no
+        // workgroup writes meanwhile.
         unsafe { to.as_mut_ptr().copy_from(self.at.as_ptr().add(offset), to.len()) }
     }
     /// Everything set to a byte.
@@ -130,8 +135,8 @@ impl HostBytes {
     /// Bytes of a caller.
     ///
     /// # Safety
-    /// They are there, and nobody else uses them, until the operation that gets them is done: what the caller of an
-    /// asynchronous copy promises.
+    /// They are there, and nobody else uses them, until the operation that gets them is done: what
+    /// the caller of an asynchronous copy promises.
     pub unsafe fn new(at: *mut c_void, len: usize) -> HostBytes {
         HostBytes { at: at.cast(), len }
     }
