@@ -1,4 +1,4 @@
-//! Numbers with a fused product and sum: what a contraction is made of, for floats and integers
+//! Numbers with a fused multiply-add: the arithmetic of a contraction, for floats and integers
 //! alike.
 
 use elinvar_ops::{int::Int, lane::Lane};

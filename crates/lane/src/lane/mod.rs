@@ -1,4 +1,4 @@
-//! `Lane`: the few operations from which every elementwise formula is built.
+//! `Lane`: the primitive operations from which every elementwise formula is built.
 //!
 //! A formula is written once, generic over `Lane`, and read in several ways: as plain `f32` or
 //! `f64` arithmetic, as vector code, as a [`Dual`](dual::Dual) number (which gives the derivative),
@@ -7,8 +7,8 @@
 //! IEEE 754, round to nearest even, subnormals kept, nothing contracted or reordered.
 //!
 //! The elementary functions (`exp`, `log`, `sin`, ...) are provided methods: they run the
-//! arithmetic in [`crate::math`] over the primitives. A reading overrides them only if it knows
-//! something better than arithmetic: a dual number knows the chain rule.
+//! arithmetic in [`crate::math`] over the primitives. A reading overrides them only if it has more
+//! than arithmetic to offer: a dual number applies the chain rule.
 
 use crate::math;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
@@ -36,17 +36,17 @@ pub trait LaneInt<M: Mask>:
     + BitXor<Output = Self>
     + Not<Output = Self>
 {
-    /// The constant `v`, cut to the lane's width.
+    /// The constant `v`, truncated to the lane's width.
     fn lit(v: i64) -> Self;
-    /// Shift left by `n` in `0..BITS`; zeros come in.
+    /// Shift left by `n` in `0..BITS`; zeros are shifted in.
     fn shl(self, n: u32) -> Self;
-    /// Shift right by `n` in `0..BITS`; copies of the sign come in.
+    /// Shift right by `n` in `0..BITS`; copies of the sign are shifted in.
     fn shr(self, n: u32) -> Self;
-    /// Shift right by `n` in `0..BITS`; zeros come in.
+    /// Shift right by `n` in `0..BITS`; zeros are shifted in.
     fn shr_logical(self, n: u32) -> Self;
-    /// Shift left by an amount per lane; an amount outside `0..BITS` is a mistake of the formula.
+    /// Shift left by an amount per lane; an amount outside `0..BITS` is an error of the formula.
     fn shl_by(self, n: Self) -> Self;
-    /// Logical shift right by an amount per lane; an amount outside `0..BITS` is a mistake of the
+    /// Logical shift right by an amount per lane; an amount outside `0..BITS` is an error of the
     /// formula.
     fn shr_logical_by(self, n: Self) -> Self;
     /// The upper half of the unsigned product, both operands read as unsigned.
@@ -69,7 +69,7 @@ pub trait Lane:
     type Mask: Mask;
     /// Bit patterns and whole numbers.
     type Int: LaneInt<Self::Mask>;
-    /// Width of the float: 32 or 64. Formulas choose their coefficients by it.
+    /// Width of the float: 32 or 64. Selects the coefficients of a formula.
     const BITS: u32;
 
     /// The constant `v`, rounded to the lane's type.
@@ -90,7 +90,7 @@ pub trait Lane:
     fn floor(self) -> Self;
     /// To the smallest whole number not below.
     fn ceil(self) -> Self;
-    /// To the nearest whole number not farther from zero.
+    /// To the nearest whole number towards zero.
     fn trunc(self) -> Self;
     /// The magnitude of `self` with the sign bit of `sign`.
     fn copysign(self, sign: Self) -> Self;
@@ -121,10 +121,10 @@ pub trait Lane:
     fn is_nan(self) -> Self::Mask {
         self.ne(self)
     }
-    /// `a` where the mask is true, else `b`. Both are computed; what is not taken does not matter.
+    /// `a` where the mask is true, else `b`. Both are computed; the one not taken has no effect.
     fn select(mask: Self::Mask, a: Self, b: Self) -> Self;
-    /// `low` where `self` is less, else `self`: NaN stays. Unlike [`Lane::max`], it is what
-    /// processors have as one instruction.
+    /// `low` where `self` is less, else `self`: NaN stays. Unlike [`Lane::max`], processors have it
+    /// as one instruction.
     #[inline(always)]
     fn at_least(self, low: Self) -> Self {
         Self::select(self.lt(low), low, self)
@@ -139,14 +139,14 @@ pub trait Lane:
     fn to_bits(self) -> Self::Int;
     /// The float with this bit pattern.
     fn from_bits(bits: Self::Int) -> Self;
-    /// A whole number to the integer of the same value; the caller makes sure that it fits.
+    /// A whole number to the integer of the same value; the caller ensures that it fits.
     fn to_int(self) -> Self::Int;
     /// The integer as a float, rounded to nearest even.
     fn from_int(v: Self::Int) -> Self;
 
-    /// Does [`Lane::scaled`] take any `n`? Then a power that is nothing is best one far below all
-    /// numbers: where it is rounded, one of the subnormals and next to them takes three hundred
-    /// times as long as others.
+    /// Does [`Lane::scaled`] take any `n`? Then arguments whose exponential underflows are clamped
+    /// far below the least subnormal: the scaling instruction takes a slow path for results that
+    /// are subnormal or round next to one.
     const SCALES: bool = false;
     /// `self * 2^n` for a whole number `n`, rounded once, if the reading has an instruction for it.
     #[inline(always)]
@@ -156,9 +156,9 @@ pub trait Lane:
     }
 
     /// Is it known that all of these angles, none of them negative, are below
-    /// [`moderate_bound`](math::moderate_bound)? A reading of several elements may look; one whose
-    /// reader has looked may say so; all others say no. It changes no result: what large angles
-    /// need is left out, which is two thirds of a sine of f32 and four fifths of one of f64.
+    /// [`moderate_bound`](math::moderate_bound)? A reading of several elements may test them; a
+    /// reading used after such a test says true; all others say false. It changes no result: it
+    /// skips the large-argument reduction, which is most of the work of a sine.
     #[inline(always)]
     fn are_moderate(self) -> bool {
         false

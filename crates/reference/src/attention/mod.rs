@@ -3,8 +3,8 @@
 //! All numbers are in the type of computation T (f32; f64 for f64); inputs are loaded exactly,
 //! results rounded once. Head `h` of `H` query heads uses key head `h / (H / J)` of `J`. `BLOCK` is
 //! `order::ATTENTION_BLOCK`, 64 keys; "contract" and "fold" are the orders of
-//! `elinvar_core::order`; `exp` and `log` are those of the catalogue. What is written `a * b + c`
-//! rounds twice, what is written `fma` once.
+//! `elinvar_core::order`; `exp` and `log` are those of the catalogue. `a * b + c` rounds twice,
+//! `fma` once.
 //!
 //! **The keys of a query.** Query `i` visits the keys `0..n(i)`. Without `causal`, `n(i) = S`. With
 //! it, `n(i) = min(S, (i / BLOCK + 1) * BLOCK)`, whole blocks up to and with the diagonal; in the
@@ -50,14 +50,14 @@
 //! dv[v] = contract over that list of p * g[v]
 //! ```
 //!
-//! Why so: all queries of a tile that lies within 64 consecutive, aligned queries visit the same
-//! keys, and all keys of a block are visited by the same queries. So a kernel walks over whole
-//! tiles, skips those beyond the diagonal, and needs a choice per element only on the diagonal,
-//! where it sets scores to -inf. The forward holds one tile of `o` per query tile; the gradient is
-//! one kernel with a query tile (dq, over key blocks) and one with a key tile (dk and dv, over
-//! query tiles), without atomics. All chains run inside a thread or a register tile; what is
-//! combined across threads is a maximum, which has no order, and the sum of 64 numbers, which is a
-//! halving tree.
+//! Reasons for this order: all queries of a tile that is within 64 consecutive, aligned queries
+//! visit the same keys, and all keys of a block are visited by the same queries. So a kernel walks
+//! over whole tiles, skips those beyond the diagonal, and selects per element only on the diagonal,
+//! where it sets scores to -inf. The forward pass holds one tile of `o` per query tile; the
+//! gradient is one kernel with a query tile (dq, over key blocks) and one with a key tile (dk and
+//! dv, over query tiles), without atomics. All chains run inside a thread or a register tile; what
+//! is combined across threads is a maximum, which has no order, and the sum of 64 numbers, which is
+//! a halving tree.
 
 mod backward;
 mod forward;
@@ -76,8 +76,8 @@ use elinvar_core::{HostData, Result};
 use elinvar_ops::backend::Attention;
 use std::borrow::Cow;
 
-/// Sizes: batch, query heads, key heads, queries, keys, numbers in a query and key, numbers in a
-/// value.
+/// Sizes: batch, query heads, key heads, queries, keys, head dimension of queries and keys, head
+/// dimension of values.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     b: usize,
