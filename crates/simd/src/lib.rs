@@ -1,5 +1,4 @@
-//! SIMD: instruction sets and vector registers. Nothing here knows of
-//! tensors, threads or ops.
+//! SIMD: instruction sets and vector registers. Independent of tensors, threads and ops.
 //!
 //! * [`isa`]: instruction sets, detection at run time, and one compiled version of a kernel for
 //!   each (function multiversioning).
@@ -38,5 +37,5 @@ pub mod vector_loop;
 #[cfg(target_arch = "x86_64")]
 pub mod x86;
 
-/// What is loaded from two lines takes two loads.
+/// A load that crosses a cache line counts as two.
 pub use elinvar_core::host_vec::LINE;

@@ -43,7 +43,7 @@ fn give<T>(to: *mut Handle, v: T) -> c_int {
     if to.is_null() {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's place for a result.
+    // SAFETY: the caller has room for a result there.
     unsafe { to.write(Box::into_raw(Box::new(v)).cast()) };
     SUCCESS
 }
@@ -53,7 +53,7 @@ unsafe fn end<T>(handle: Handle) -> c_int {
     if handle.is_null() {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     drop(unsafe { Box::from_raw(handle.cast::<T>()) });
     SUCCESS
 }
@@ -65,7 +65,7 @@ unsafe fn set<T: Copy>(to: &mut T, value: *const c_void, size: usize) -> c_int {
     if value.is_null() || size != size_of::<T>() {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     *to = unsafe { value.cast::<T>().read_unaligned() };
     SUCCESS
 }
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
     // SAFETY: given above, and used by one caller at a time.
     let Some(described) = (unsafe { handle.cast::<Described>().as_mut() }) else { return INVALID_VALUE };
     match attribute {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         3 | 4 => unsafe { set(&mut described.transposed[attribute as usize - 3], value, size) },
         _ => NOT_SUPPORTED,
     }
@@ -138,9 +138,9 @@ pub unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
     // SAFETY: given above, and used by one caller at a time.
     let Some(stored) = (unsafe { handle.cast::<Stored>().as_mut() }) else { return INVALID_VALUE };
     match attribute {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         5 => unsafe { set(&mut stored.count, value, size) },
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         6 => unsafe { set(&mut stored.batch, value, size) },
         _ => NOT_SUPPORTED,
     }
@@ -164,12 +164,12 @@ pub unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
     // SAFETY: given above, and used by one caller at a time.
     let Some(room) = (unsafe { handle.cast::<u64>().as_mut() }) else { return INVALID_VALUE };
     match attribute {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         1 => unsafe { set(room, value, size) },
         // Alignments: any will do.
         5..=8 => {
             let mut alignment = 0u32;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             match unsafe { set(&mut alignment, value, size) } {
                 SUCCESS if alignment.is_power_of_two() => SUCCESS,
                 _ => INVALID_VALUE,
@@ -184,7 +184,7 @@ pub unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
 /// # Safety
 /// The handles were given by the functions above.
 unsafe fn described(operation: Handle, matrices: [Handle; 3], at: [u64; 3]) -> Option<Multiply> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (operation, matrices) =
         unsafe { (operation.cast::<Described>().as_ref()?, matrices.map(|m| m.cast::<Stored>().as_ref())) };
     let [Some(a), Some(b), Some(d)] = matrices else { return None };
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn cublasLtMatmul(
     _size: usize,
     stream: Handle,
 ) -> c_int {
-    // SAFETY: as above; the scales and the algorithm are the caller's.
+    // SAFETY: as above; the caller guarantees the scales and the algorithm.
     let product = unsafe {
         let plain = !alpha.is_null() && *alpha == 1.0 && !beta.is_null() && *beta == 0.0;
         let known = !algorithm.is_null() && *algorithm == [ALGORITHM; 8];

@@ -19,7 +19,7 @@ impl Log {
     pub unsafe fn of(count: c_uint, options: *const c_int, values: *const Handle) -> Log {
         let mut log = Log { at: std::ptr::null_mut(), room: 0, target: None };
         for i in 0..count as usize {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let (option, value) = unsafe { (*options.add(i), *values.add(i)) };
             match option {
                 5 => log.at = value.cast(),
