@@ -1,4 +1,4 @@
-//! The harness that compares backends: it must agree with an echo of the reference, and see one
+//! The harness that compares backends: it must accept an echo of the reference, and detect one
 //! wrong bit.
 
 use elinvar_conformance::equal::{Plan, equal};
