@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attr {
-    /// Explicitly nothing.
+    /// Explicit null.
     Null,
     /// A truth value.
     Bool(bool),
@@ -16,7 +16,7 @@ pub enum Attr {
     Int(i64),
     /// A float.
     Float(f64),
-    /// A word.
+    /// A string.
     Str(String),
     /// Several values.
     List(Vec<Attr>),
@@ -118,7 +118,7 @@ impl<V: Value> Args<V> {
             other => self.wrong(name, "true or false", other),
         }
     }
-    /// A word.
+    /// A string.
     ///
     /// # Errors
     /// `InvalidArgument` if it is missing or something else.
