@@ -44,7 +44,7 @@ pub struct Stats {
 /// through here.
 ///
 /// # Errors
-/// What the device reports.
+/// The device's errors.
 pub fn done<B: Backend>(x: &Tensor<B>) -> Result<()> {
     black_box(x).block_until_ready()?;
     B::synchronize(x.device())

@@ -102,7 +102,7 @@ impl<B: Backend> Gpt<B> {
     /// The logits of every token's successor.
     ///
     /// # Errors
-    /// `ShapeMismatch` if x is not [b, t]; what the device reports.
+    /// `ShapeMismatch` if x is not [b, t]; the device's errors.
     pub fn forward(&self, x: &Tensor<B>) -> Result<Tensor<B>> {
         let x = self.tokens.forward(x) + self.positions.weight.get();
         let x = self.blocks.iter().try_fold(x, |x, block| block.forward(&x))?;

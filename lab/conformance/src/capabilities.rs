@@ -130,7 +130,7 @@ impl Sums {
 ///
 /// # Errors
 /// The device's errors.
-/// What the device reports.
+/// The device's errors.
 fn fast<B: Backend>(what: Sums, dtype: DType, d: &B::Device) -> Result<&'static str> {
     const N: usize = 256;
     let noise = |shape: &[usize]| {

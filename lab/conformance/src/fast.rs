@@ -39,7 +39,7 @@ fn number(factor: usize, i: usize, j: usize) -> i32 {
 /// and with the last operand as a layer's weight, with a bias.
 ///
 /// # Errors
-/// What the device reports.
+/// The device's errors.
 pub fn products<B: Backend>(d: &B::Device, sizes: &[[usize; 4]]) -> Result<Found> {
     let mut found = Found::default();
     for dtype in [DType::F16, DType::BF16, DType::F32] {

@@ -6,7 +6,7 @@ use crate::prelude::*;
 /// The average of each of `output_size` parts: part i of an axis of n elements goes from
 /// floor(i * n / out) to ceil((i + 1) * n / out).
 ///
-/// x: [n, c, h, w] or [c, h, w]. One number in a list stands for all axes.
+/// x: [n, c, h, w] or [c, h, w]. A list of one number applies to all axes.
 ///
 /// # Errors
 /// `ShapeMismatch` if the rank does not fit or a spatial axis is empty; `DTypeMismatch` if x is not

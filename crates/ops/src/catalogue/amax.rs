@@ -9,11 +9,11 @@ use crate::prelude::*;
 pub struct Extreme<F> {
     /// [`fold::Max`] or [`fold::Min`].
     pub fold: F,
-    /// The axes that are folded.
+    /// The reduced axes.
     pub axes: Dims,
 }
 
-/// Is x the element y that won?
+/// Is x equal to the extreme y?
 #[derive(Clone, Copy, Debug)]
 struct Won;
 

@@ -25,7 +25,7 @@ compile_map! { 3 Affine; 4 Affine; }
 /// old + (new - old) * momentum
 #[derive(Clone, Copy, Debug)]
 pub struct Follow {
-    /// How much of the new value comes in.
+    /// The weight of the new value.
     pub momentum: f64,
 }
 
@@ -39,7 +39,7 @@ impl Map<2> for Follow {
 }
 compile_map! { 2 Follow; }
 
-/// What [`batch_norm`] gives.
+/// The result of [`batch_norm`].
 #[derive(Clone, Debug)]
 pub struct BatchNorm<V> {
     /// The normalized values.
@@ -58,7 +58,7 @@ pub struct BatchNorm<V> {
 /// running ones, which have no gradient. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has no channels or an operand has not one number per channel;
+/// `ShapeMismatch` if x has no channels or an operand does not have one number per channel;
 /// `InvalidArgument` if in training a channel has a single element, or not in training there are no
 /// running statistics; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn batch_norm<V: Value>(
@@ -129,8 +129,8 @@ pub fn batch_norm<V: Value>(
     Ok(BatchNorm { y, running: running.transpose()? })
 }
 
-/// In training, of 16 bits: mean and variance are rounded where they are stored, but not where they
-/// normalize.
+/// In training, for f16 and bf16: mean and variance are rounded where they are stored, but not
+/// where they are used to normalize.
 fn halves<V: Value>(
     x: &V,
     axes: &[usize],

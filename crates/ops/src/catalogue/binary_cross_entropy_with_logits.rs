@@ -1,8 +1,7 @@
-//! binary_cross_entropy_with_logits: the negative log-likelihood of a truth value whose logit is
-//! given.
+//! binary_cross_entropy_with_logits: the negative log-likelihood of a binary target, given logits.
 //!
-//! How it can be wrong: cancellation. Both parts are written as softplus, which is not negative, so
-//! nothing is taken off again and small losses keep their digits.
+//! How it can be wrong: cancellation. Both terms are written with softplus, which is not negative,
+//! so nothing is subtracted and small losses keep their digits.
 
 use super::reduction::{Reduction, Weighted, reduce, reduction, same_shape};
 use crate::prelude::*;
@@ -48,9 +47,9 @@ compile_map! { 2 BinaryCrossEntropyWithLogits; 3 BinaryCrossEntropyWithLogits; }
 /// log(1 - s)) for s = sigmoid(x) without its overflows; elementwise and reduced (a mean is over
 /// the elements, whatever their weights).
 ///
-/// x: logits target: of x's shape weight, pos_weight: broadcast to x; the loss, or its part where
-/// the target is 1,
-/// is multiplied by it
+/// * x: logits
+/// * target: of x's shape
+/// * weight, pos_weight: broadcast to x; factors of the loss, and of its term where the target is 1
 ///
 /// # Errors
 /// `ShapeMismatch`; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

@@ -13,7 +13,7 @@ pub fn bmm<V: Value>(x: &V, y: &V) -> Result<V> {
     V::apply(Matmul::with(x), &[x, y]).map_err(|e| e.at("bmm"))
 }
 
-/// That two shapes are batches of matrices, and the same number of them.
+/// Checks that two shapes are batches of matrices, and the same number of them.
 ///
 /// # Errors
 /// `ShapeMismatch`.

@@ -26,13 +26,13 @@ impl Map<2> for Div {
 }
 compile_map! { 2 Div; }
 
-/// What happens to the quotient.
+/// The rounding of the quotient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rounding {
-    /// Nothing: division of real numbers.
+    /// None: division of real numbers.
     #[default]
     None,
-    /// Cut towards zero. Integers by zero: 0.
+    /// Truncated towards zero. Integers by zero: 0.
     Trunc,
     /// Rounded down. Integers by zero: 0.
     Floor,
@@ -41,7 +41,7 @@ pub enum Rounding {
 /// x / y as a whole number.
 #[derive(Clone, Copy, Debug)]
 pub struct DivWhole {
-    /// Rounded down instead of cut towards zero?
+    /// Rounded down instead of truncated towards zero?
     pub floor: bool,
 }
 

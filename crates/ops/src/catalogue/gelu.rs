@@ -11,7 +11,7 @@ pub enum Approximate {
     /// By the normal distribution function.
     #[default]
     None,
-    /// (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+    /// By (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
     Tanh,
 }
 
@@ -22,7 +22,7 @@ pub struct Gelu {
     pub approximate: Approximate,
 }
 
-/// Of the approximation.
+/// The coefficient of the approximation.
 const CUBIC: f64 = 0.044715;
 /// 2 sqrt(2 / pi): (1 + tanh(u)) / 2 = sigmoid(2 u), and the sigmoid does not cancel for negative
 /// u.
@@ -44,7 +44,7 @@ impl Map<1> for Gelu {
             Approximate::Tanh => x / (L::lit(1.0) + (-bent(x)).exp()),
         }
     }
-    /// Phi + x Phi'. Cut, x may be infinite: beyond the bound Phi' is 0.
+    /// Phi + x Phi'. Clamped, as x may be infinite: beyond the bound Phi' is 0.
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
         let bound = L::lit(100.0);

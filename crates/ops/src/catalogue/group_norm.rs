@@ -12,7 +12,7 @@ use crate::prelude::*;
 /// y: as x. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has no channels or weight and bias have not one number per channel;
+/// `ShapeMismatch` if x has no channels or weight and bias do not have one number per channel;
 /// `InvalidArgument` if the channels do not divide into the groups; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn group_norm<V: Value>(

@@ -6,7 +6,7 @@ use super::recurrent::{self, RnnOptions, RnnWeights};
 use crate::map::formula;
 use crate::prelude::*;
 
-/// The function of a gate from the input's and the state's part: sigmoid(x + h)
+/// The value of a gate from the input's and the state's part: sigmoid(x + h)
 #[derive(Clone, Copy, Debug)]
 struct Gate;
 
@@ -59,7 +59,8 @@ impl Map<4> for Mix {
 }
 compile_map! { 4 Mix; }
 
-/// The gradient by what the gate z is of, from that by the next state: (g (h - n)) (z (1 - z))
+/// The gradient by the pre-activation of the gate z, from that by the next state: (g (h - n)) (z
+/// (1 - z))
 #[derive(Clone, Copy, Debug)]
 struct MixBy;
 
@@ -108,12 +109,12 @@ impl Cell for Gru {
 /// h + b_hh of each gate: n = tanh(x_n + s(x_r + h_r) h_n), h' = (1 - s(x_z + h_z)) n +
 /// s(x_z + h_z) h. A layer's output is the next one's input.
 ///
-/// x: [t, n, i] or [n, t, i] (`batch_first`), or [t, i]
-/// state, zeros if there is none: [layers * directions, n, h]
-/// `weights`: one set per layer and direction, gates r, z, n y: [t, n, directions * h]
-/// (or [n, t, ..])
+/// * x: [t, n, i] or [n, t, i] (`batch_first`), or [t, i]
+/// * state, zeros if there is none: [layers * directions, n, h]
+/// * `weights`: one set per layer and direction, gates r, z, n
+/// * y: [t, n, directions * h] (or [n, t, ..])
 ///
-/// Gives y and the last state. f16 and bf16 run in f32 and are rounded once.
+/// Returns y and the last state. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if shapes do not fit or there are no time steps; `InvalidArgument` if there are

@@ -1,13 +1,13 @@
-//! hinge_embedding_loss: a distance where things belong together, and what it lacks to a margin
-//! where they do not.
+//! hinge_embedding_loss: a distance for similar pairs, and the shortfall to a margin for dissimilar
+//! ones.
 
 use super::reduction::{Reduction, reduce, reduction};
 use crate::prelude::*;
 
-/// x where t is 1, max(0, margin - x) where t is -1; both together elsewhere.
+/// x where t is 1, max(0, margin - x) where t is -1; the sum of both elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct HingeEmbeddingLoss {
-    /// How far apart things should be.
+    /// The margin.
     pub margin: f64,
 }
 

@@ -1,4 +1,4 @@
-//! huber_loss: half the square of the difference up to `delta`, and straight from there on.
+//! huber_loss: half the square of the difference up to `delta`, and linear from there on.
 
 use super::reduction::{Reduction, reduce, reduction, sign};
 use crate::prelude::*;
@@ -6,7 +6,7 @@ use crate::prelude::*;
 /// With d = |x - t|: d^2 / 2 where d < delta, else delta (d - delta / 2).
 #[derive(Clone, Copy, Debug)]
 pub struct HuberLoss {
-    /// Where the parabola ends.
+    /// The bound of the quadratic part.
     pub delta: f64,
 }
 

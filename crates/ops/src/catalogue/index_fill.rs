@@ -9,7 +9,7 @@ use crate::prelude::*;
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis or an index is not in `-size..size`; `ShapeMismatch`
-/// if the index is no vector; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// if the index is not a vector; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn index_fill<V: Value>(x: &V, dim: isize, index: &V, value: impl Into<Scalar>) -> Result<V> {
     let axis = x.shape().axis("index_fill", dim)?;
     let base = at_least_1d(x)?;

@@ -12,8 +12,8 @@ use crate::prelude::*;
 /// y: as x. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has no spatial axis or weight and bias have not one number per channel;
-/// `InvalidArgument` if a channel has a single element, which is its own mean; `DTypeMismatch`;
+/// `ShapeMismatch` if x has no spatial axis or weight and bias do not have one number per channel;
+/// `InvalidArgument` if a channel has a single element, whose variance is 0; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn instance_norm<V: Value>(x: &V, weight: Option<&V>, bias: Option<&V>, eps: f64) -> Result<V> {
     let s = x.shape();

@@ -9,7 +9,7 @@ use crate::prelude::*;
 /// `y[m, n]` = sum over k of `x[m, k] * weight[n, k]`, plus `bias[n]` if there is a third operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Linear {
-    /// How the sums are rounded, also those of its gradients.
+    /// The precision of the sums, also of its gradients.
     pub precision: Precision,
 }
 

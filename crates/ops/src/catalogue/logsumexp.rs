@@ -1,4 +1,4 @@
-//! logsumexp: log(sum(exp(x))), with the maximum taken out so that nothing overflows. All -inf, or
+//! logsumexp: log(sum(exp(x))), with the maximum subtracted so that nothing overflows. All -inf, or
 //! empty: -inf.
 
 use super::sum;

@@ -1,5 +1,5 @@
-//! masked_fill: a number where a mask is true, else x. Exact. What lies under the mask touches
-//! neither result nor gradient.
+//! masked_fill: a scalar where a mask is true, else x. Exact. Masked elements of x affect neither
+//! result nor gradient.
 
 use super::where_;
 use super::where_::check_bool;

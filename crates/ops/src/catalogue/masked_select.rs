@@ -1,5 +1,5 @@
 //! masked_select: the elements where a mask is true. The size of the result depends on the mask, so
-//! this waits for the device.
+//! this synchronises with the device.
 
 use super::{flatten, index_select, nonzero};
 use crate::prelude::*;

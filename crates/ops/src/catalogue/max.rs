@@ -1,4 +1,4 @@
-//! max: the largest element along an axis, and where it is. The gradient goes to that one place.
+//! max: the largest element along an axis, and its index. The gradient goes to that one element.
 
 use super::gather::at_least_1d;
 use super::{amax, argmax, gather, sum};

@@ -26,7 +26,7 @@ pub fn max_pool2d<V: Value>(
     Ok(with_indices(x, kernel_size, stride, padding, dilation, ceil_mode)?.0)
 }
 
-/// As [`max_pool2d`], with where each element came from: its row-major number in its plane (i64).
+/// As [`max_pool2d`], with the source of each element: its row-major index in its plane (i64).
 ///
 /// # Errors
 /// As [`max_pool2d`].

@@ -1,4 +1,4 @@
-//! min: the smallest element along an axis, and where it is. The gradient goes to that one place.
+//! min: the smallest element along an axis, and its index. The gradient goes to that one element.
 
 use super::{amax, max};
 use crate::fold;

@@ -9,8 +9,11 @@ use crate::value::cast;
 /// -weight\[target\] * x\[target\] for each target, reduced; a mean divides by the weights. Targets
 /// equal to `ignore_index` are left out: their loss is 0.
 ///
-/// x: log-probabilities [n, c, ..] or \[c\] target: integers [n, ..] or [] weight: \[c\] losses:
-/// [n, ..] or []
+/// * x: log-probabilities [n, c, ..] or \[c\]
+/// * target: integers [n, ..] or []
+/// * weight: \[c\]
+/// * losses: [n, ..] or []
+///
 /// f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors

@@ -32,7 +32,7 @@ impl IntMap<2> for Remainder {
 }
 compile_int_map! { 2 Remainder; }
 
-/// Does remainder `r` lie on the other side of zero than `y`?
+/// Is the remainder `r` of the opposite sign to `y`?
 #[inline(always)]
 pub(super) fn other_side<L: Lane>(r: L, y: L) -> L::Mask {
     let zero = L::lit(0.0);

@@ -6,7 +6,7 @@ use super::tanh;
 use crate::map::formula;
 use crate::prelude::*;
 
-/// The gradient by what the tanh takes, from its value: g (1 - y^2), as (1 - y) (1 + y), which
+/// The gradient by the argument of the tanh, from its value: g (1 - y^2), as (1 - y) (1 + y), which
 /// keeps its digits where y is nearly 1.
 #[derive(Clone, Copy, Debug)]
 struct By;
@@ -45,11 +45,12 @@ impl Cell for Rnn {
 
 /// Per step: h' = tanh(w_ih x + b_ih + w_hh h + b_hh). A layer's output is the next one's input.
 ///
-/// x: [t, n, i] or [n, t, i] (`batch_first`), or [t, i]
-/// state, zeros if there is none: [layers * directions, n, h]
-/// `weights`: one set per layer and direction   y: [t, n, directions * h] (or [n, t, ..])
+/// * x: [t, n, i] or [n, t, i] (`batch_first`), or [t, i]
+/// * state, zeros if there is none: [layers * directions, n, h]
+/// * `weights`: one set per layer and direction
+/// * y: [t, n, directions * h] (or [n, t, ..])
 ///
-/// Gives y and the last state. f16 and bf16 run in f32 and are rounded once.
+/// Returns y and the last state. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if shapes do not fit or there are no time steps; `InvalidArgument` if there are

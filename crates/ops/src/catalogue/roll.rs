@@ -1,4 +1,4 @@
-//! roll: elements shifted along axes; what leaves at the end comes in at the start.
+//! roll: elements shifted along axes, wrapping around.
 
 use super::{concat, flatten, narrow, reshape};
 use crate::prelude::*;

@@ -1,4 +1,4 @@
-//! select: one index of an axis; the axis goes away. A view.
+//! select: one index of an axis; the axis is dropped. A view.
 
 use super::view::{self, Part};
 use crate::prelude::*;

@@ -1,5 +1,4 @@
-//! smooth_l1_loss: the magnitude of the difference, rounded off by a parabola of width `beta`
-//! around 0.
+//! smooth_l1_loss: the magnitude of the difference, with a parabola of width `beta` around 0.
 
 use super::l1_loss::L1Loss;
 use super::reduction::{Reduction, reduce, reduction, sign};
@@ -8,7 +7,7 @@ use crate::prelude::*;
 /// With d = |x - t|: d^2 / (2 beta) where d < beta, else d - beta / 2. `beta` is above 0.
 #[derive(Clone, Copy, Debug)]
 pub struct SmoothL1Loss {
-    /// Where the parabola ends.
+    /// The bound of the quadratic part.
     pub beta: f64,
 }
 

@@ -7,7 +7,7 @@ use crate::prelude::*;
 /// main one; 0 above.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has no two axes; `OutOfMemory`.
+/// `ShapeMismatch` if x has fewer than two axes; `OutOfMemory`.
 pub fn tril<V: Value>(x: &V, diagonal: isize) -> Result<V> {
     triu::triangle("tril", x, diagonal, false)
 }

@@ -1,5 +1,4 @@
-//! triplet_margin_loss: by how much the negative is not farther from the anchor than the positive,
-//! plus a margin.
+//! triplet_margin_loss: a hinge loss on the distances from an anchor to a positive and a negative.
 
 use super::reduction::{Reduction, reduce, reduction};
 use super::{minimum, norm};
@@ -40,7 +39,7 @@ compile_map! { 2 Lacks; }
 /// d(a, b) is the p-norm of a - b + eps. With `swap` the negative's distance is that to the
 /// positive where this is less.
 ///
-/// anchor, positive, negative: [.., d], broadcast losses: [..]. f16 and bf16 run in f32 and are
+/// anchor, positive, negative: [.., d], broadcast; losses: [..]. f16 and bf16 run in f32 and are
 /// rounded once.
 ///
 /// # Errors

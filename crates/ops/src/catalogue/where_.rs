@@ -1,4 +1,4 @@
-//! where: x where a condition is true, else y. Exact. The side not taken touches neither result nor
+//! where: x where a condition is true, else y. Exact. The side not taken affects neither result nor
 //! gradient, even if it is NaN or infinite.
 
 use crate::prelude::*;
@@ -35,7 +35,7 @@ impl IntMap<3> for Where {
 }
 compile_int_map! { 3 Where; }
 
-/// That a condition or mask is of bool.
+/// Checks that a condition or mask is of bool.
 ///
 /// # Errors
 /// `DTypeMismatch` if it is not.
