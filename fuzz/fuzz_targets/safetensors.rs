@@ -1,4 +1,5 @@
-//! Safetensors: both ways of reading agree on what can be read, and what was read can be written and read again.
+//! Safetensors: both ways of reading agree on what can be read, and what was read can be written
+//! and read again.
 
 #![no_main]
 

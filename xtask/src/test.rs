@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change goes in, in one command.
 //!
-//! Every step runs, even after one has failed, so that one run tells all. What cannot run here is listed as skipped,
-//! with the reason; it is never counted as passed.
+//! Every step runs, even after one has failed, so that one run tells all. What cannot run here is
+//! listed as skipped, with the reason; it is never counted as passed.
 
 use crate::{cuda, program, root, vulkan};
 use std::cell::RefCell;
@@ -14,7 +14,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Places beside the project where a directory of golden cases is looked for, unless `ELINVAR_GOLDEN` names one.
+/// Places beside the project where a directory of golden cases is looked for, unless
+/// `ELINVAR_GOLDEN` names one.
 const GOLDEN: [&str; 2] = ["../golden", "../shared/golden"];
 
 /// How a step ended.
@@ -56,11 +57,13 @@ pub fn test() -> ExitCode {
     step("golden cases", &|| on_golden("reference", &[]));
     for isa in ISAS {
         step(isa.golden, &|| isa.on(|vars| on_golden("cpu", vars)));
-        // Optimised, as users run it; the tests before are not, and go other ways through some formulas.
+        // Optimised, as users run it; the tests before are not, and go other ways through some
+        // formulas.
         step(isa.random, &|| isa.on(|vars| conformance("cpu", &["--random", "40"], vars)));
     }
     step("cpu, maps put off", &|| on_golden("cpu", &[(FUSE, "0")]));
-    // The tests of the GPU backend, which ran before, say for themselves that there was no device; they ran on none.
+    // The tests of the GPU backend, which ran before, say for themselves that there was no device;
+    // they ran on none.
     step("vulkan", &|| vulkan::there().unwrap_or_else(vulkan_on_golden));
     step("vulkan, random calls", &|| {
         vulkan::there().unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[]))
@@ -95,7 +98,8 @@ pub(crate) const THREADS: &str = "ELINVAR_THREADS";
 /// The environment's wish for the number of elements from which it puts maps off.
 const FUSE: &str = "ELINVAR_FUSE_FROM";
 
-/// An instruction set of the device `cpu`, and the steps that run the golden cases and random calls on it.
+/// An instruction set of the device `cpu`, and the steps that run the golden cases and random calls
+/// on it.
 struct OnIsa {
     isa: &'static str,
     golden: &'static str,
@@ -110,8 +114,8 @@ const ISAS: [OnIsa; 4] = [
 ];
 
 impl OnIsa {
-    /// The program refuses an instruction set that the processor has not, with this sentence; whatever else it may say is
-    /// a fault.
+    /// The program refuses an instruction set that the processor has not, with this sentence;
+    /// whatever else it may say is a fault.
     fn is_there(&self) -> Result<bool, String> {
         let devices = program::lab()?.arg("devices").env(ISA, self.isa).output();
         let devices = devices.map_err(|e| format!("elinvar-lab did not start: {e}"))?;
@@ -162,8 +166,8 @@ fn vulkan_on_golden() -> Outcome {
     }
 }
 
-/// The same as [`conformance`], half of the cases in each of two processes: on a software device most of the time goes into
-/// compiling kernels, which one thread does.
+/// The same as [`conformance`], half of the cases in each of two processes: on a software device
+/// most of the time goes into compiling kernels, which one thread does.
 fn in_parts(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Outcome {
     let start = |part| Ok(Beside::start(&mut suite(device, &[&["--part", part], args].concat(), vars)?));
     let parts: Vec<Beside> = match ["1/2", "2/2"].into_iter().map(start).collect() {
@@ -182,13 +186,14 @@ fn on_golden(device: &str, vars: &[(&str, &str)]) -> Outcome {
     }
 }
 
-/// Kernels that find their own way through memory, each access watched, which takes a hundred times as long. First, that a
-/// wrong one is seen.
+/// Kernels that find their own way through memory, each access watched, which takes a hundred times
+/// as long. First, that a wrong one is seen.
 fn watch_kernels() -> Outcome {
     const OPS: [&str; 8] =
         ["matmul", "conv2d", "max_pool2d", "attention", "scatter_add", "sort", "cumsum", "layer_norm"];
     let vars = [(vulkan::VALIDATE, "gpu")];
-    // Of the whole workspace, as the tests were built: for one package, much would be built again with fewer features.
+    // Of the whole workspace, as the tests were built: for one package, much would be built again
+    // with fewer features.
     let seen = ["test", "--workspace", "--all-features", "--test", "vulkan", "--", "bounds"];
     match cargo(&seen, &vars) {
         Outcome::Passed => {}
@@ -198,7 +203,8 @@ fn watch_kernels() -> Outcome {
     in_parts("vulkan:0", &ops, &vars)
 }
 
-/// Whole training runs, short ones, end with the same weights on every device, instruction set and number of threads.
+/// Whole training runs, short ones, end with the same weights on every device, instruction set and
+/// number of threads.
 fn same_weights() -> Outcome {
     compare_weights().map_or_else(Outcome::Failed, |()| Outcome::Passed)
 }

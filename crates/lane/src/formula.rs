@@ -1,8 +1,8 @@
-//! What a formula is: an elementwise op, the step of an optimiser, what follows a product.
+//! What a formula is: an elementwise op, the step of an optimiser, the epilogue of a product.
 //!
-//! A formula is a type that carries its attributes, and a function over [`Lane`] (or [`Int`]) that
-//! is read in many ways. How it becomes an op with a gradient, and which kernels are compiled of
-//! it, is not said here.
+//! A formula is a type that carries the attributes, and a function over [`Lane`] (or [`Int`]) that
+//! has several readings. Ops with gradients, and kernels compiled from formulas, are defined above
+//! this crate.
 
 use crate::int::Int;
 use crate::lane::{Lane, dual::Dual};
@@ -35,13 +35,14 @@ pub enum Fold {
     Sum,
     /// a * b, from 1.
     Prod,
-    /// The larger; NaN wins, +0 is larger than -0. From -inf (floats), the least value (integers), false.
+    /// The larger; NaN wins, +0 is larger than -0. Starts from -inf (floats), the least value
+    /// (integers), false (bool).
     Max,
-    /// The smaller; NaN wins. From +inf (floats), the largest value (integers), true.
+    /// The smaller; NaN wins. Starts from +inf (floats), the largest value (integers), true (bool).
     Min,
 }
 
-/// What a map's result is stored as.
+/// The dtype in which a map's result is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Out {
     /// The operands' dtype.
@@ -50,57 +51,59 @@ pub enum Out {
     Bool,
 }
 
-/// How a formula had better be run: what a fast backend cannot see in it. Hints change no result.
+/// Hints on how to run a formula, which a fast backend cannot derive from it. Hints change no
+/// result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hints {
-    /// It is computed as fast as its operands come from memory: a few operations, and no elementary function.
+    /// Bound by memory bandwidth: a few operations, and no elementary function.
     pub light: bool,
-    /// Low register pressure: so few of its values are alive at once that six registers of elements go through it side
-    /// by side, instead of four. It is measured.
+    /// Low register pressure: few values are live at once, so the loop may be unrolled over six
+    /// registers of elements instead of four. Set by measurement.
     pub slim: bool,
-    /// The first operand is an angle whose sine, cosine or tangent it takes, and the only one. A backend that sees that a
-    /// block of them is below [`moderate_bound`](crate::math::moderate_bound) may read the formula in a way that says so
-    /// ([`Lane::are_moderate`]).
+    /// The first operand is an angle, and the formula takes the sine, cosine or tangent of it and
+    /// of nothing else. A backend that has checked that a block of angles is below
+    /// [`moderate_bound`](crate::math::moderate_bound) may use a reading whose
+    /// [`Lane::are_moderate`] is true.
     pub angles: bool,
 }
 
 impl Hints {
-    /// Nothing is known.
+    /// No hint.
     pub const NONE: Hints = Hints { light: false, slim: false, angles: false };
     /// Bound by memory.
     pub const LIGHT: Hints = Hints { light: true, ..Hints::NONE };
     /// Low register pressure.
     pub const SLIM: Hints = Hints { slim: true, ..Hints::NONE };
-    /// Of an angle.
+    /// Trigonometric function of an angle.
     pub const ANGLES: Hints = Hints { angles: true, ..Hints::NONE };
 }
 
 /// An elementwise op on floats: a formula over `N` operands, and its gradient.
 ///
-/// `&self` carries the attributes (a slope, a bound). Write a formula over [`Lane`] and the op runs on every
-/// backend, with every derivative.
+/// `&self` carries the attributes (a slope, a bound). Write a formula over [`Lane`] and the op runs
+/// on every backend, with every derivative.
 pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// The op's name.
     const NAME: &'static str;
-    /// What the result is stored as.
+    /// The dtype in which the result is stored.
     const OUT: Out = Out::Same;
-    /// What the gradient reads.
+    /// The values that the gradient reads.
     const SAVES: Saves = Saves::INPUTS;
     /// How it is best run. It changes no result.
     const HINTS: Hints = Hints::NONE;
     /// Does the formula look at [`Lane::BITS`]? Otherwise its operations are recorded once for floats of both widths.
     const BY_WIDTH: bool = false;
 
-    /// Operands of which [`Map::vjp`] is `g` as it is. Then it is not computed: a copy of `g` for each operand of a sum was half of its
-    /// gradient.
+    /// Operands for which [`Map::vjp`] is `g` itself. The tape then shares `g` instead of running a
+    /// kernel that copies it.
     const PASSES: &'static [usize] = &[];
 
     /// The formula.
     fn lane<L: Lane>(&self, x: [L; N]) -> L;
 
-    /// `g` times the derivative by operand `i`, at operands `x` and result `y`. An op may write a better one than
-    /// the dual reading, and say in [`Map::SAVES`] if it does without the operands (then `x` is NaN) or uses the
-    /// result (otherwise `y` is NaN).
+    /// `g` times the derivative by operand `i`, at operands `x` and result `y`. An op may override
+    /// it with a better formula than the dual reading, and declare in [`Map::SAVES`] that it does
+    /// not read the operands (then `x` is NaN) or that it reads the result (otherwise `y` is NaN).
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, x: [L; N], _y: L, g: L) -> L {
         g * dual(self, i, x)
@@ -119,7 +122,7 @@ pub fn dual<L: Lane, M: Map<N>, const N: usize>(m: &M, i: usize, x: [L; N]) -> L
 pub trait IntMap<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// The op's name.
     const NAME: &'static str;
-    /// What the result is stored as.
+    /// The dtype in which the result is stored.
     const OUT: Out = Out::Same;
     /// The formula.
     fn int<I: Int>(&self, x: [I; N]) -> I;
@@ -138,16 +141,17 @@ pub struct VjpY<M, const N: usize, const I: usize>(pub M);
 #[derive(Clone, Copy, Debug)]
 pub struct VjpXY<M, const N: usize, const I: usize>(pub M);
 
-/// A formula that changes `M` numbers by `R` others: in a step of an optimiser, (parameter, states..) by (gradient,
-/// numbers of the step..).
+/// A formula that updates `M` tensors elementwise from `R` others: in a step of an optimiser,
+/// (parameter, states..) from (gradient, scalars of the step..).
 pub trait Update<const M: usize, const R: usize>: Copy + Debug + Send + Sync + 'static {
     /// Its name.
     const NAME: &'static str;
-    /// The new numbers, from the old ones and those that are only read.
+    /// The new values, from the old ones and those that are only read.
     fn lane<L: Lane>(&self, x: [L; M], read: [L; R]) -> [L; M];
 }
 
-/// What follows a contraction before the result is stored: a map of the sum and `N` further operands.
+/// The epilogue of a contraction: a map of the sum and `N` further operands, applied before the
+/// result is stored.
 pub trait Epilogue<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// Name for kernels.
     const NAME: &'static str;
@@ -155,7 +159,7 @@ pub trait Epilogue<const N: usize>: Copy + Debug + Send + Sync + 'static {
     fn lane<L: Lane>(&self, sum: L, x: [L; N]) -> L;
 }
 
-/// Nothing follows.
+/// No epilogue: the sum itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 impl Epilogue<0> for Plain {
@@ -226,19 +230,19 @@ vjps! {
 /// Most statistics that a row-wise op may have.
 pub const STATS: usize = 4;
 
-/// What a row-wise op gives.
+/// The output of a row-wise op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowOut {
     /// A value for each element.
     Each,
     /// A value for each row.
     Once,
-    /// All statistics of each row, side by side.
+    /// All statistics of each row, along the last axis.
     Statistics,
 }
 
 impl RowOut {
-    /// Values that come out of a row of `n` elements with so many statistics.
+    /// Output values per row of `n` elements with this many statistics.
     pub fn width(self, n: usize, statistics: usize) -> usize {
         match self {
             RowOut::Each => n,
@@ -248,16 +252,17 @@ impl RowOut {
     }
 }
 
-/// The formulas of a row-wise op, over `N` operands of one shape: statistics of a row, then a value for
-/// each element or for the row.
+/// The formulas of a row-wise op, over `N` operands of one shape: statistics of a row, then a value
+/// for each element or for the row.
 pub trait RowFormula<const N: usize>: Copy + Debug + Send + Sync + 'static {
     /// The op's name.
     const NAME: &'static str;
-    /// The folds, in the order in which they run; each sees the statistics before it. At most [`STATS`].
+    /// The folds, in the order in which they run; each sees the statistics before it. At most
+    /// [`STATS`].
     const FOLDS: &'static [Fold];
-    /// What comes out.
+    /// The output.
     const OUT: RowOut;
-    /// What the gradient reads.
+    /// The values that the gradient reads.
     const SAVES: Saves = Saves::INPUTS;
 
     /// The term that statistic `k` folds, at one element. `n` is the number of elements in a row.
@@ -267,15 +272,16 @@ pub trait RowFormula<const N: usize>: Copy + Debug + Send + Sync + 'static {
     fn finish<L: Lane>(&self, _k: usize, folded: L, _s: [L; STATS], _n: L) -> L {
         folded
     }
-    /// The result at one element, or for a row (then `x` is NaN). Of [`RowOut::Statistics`] it is not asked for.
+    /// The result at one element, or for a row (then `x` is NaN). Not called for
+    /// [`RowOut::Statistics`].
     fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], n: L) -> L;
 
-    /// Are the terms of the first statistic the elements of the first operand, as they are? A backend may then fold these where
-    /// they lie.
+    /// Are the terms of the first statistic the elements of the first operand, unchanged? A backend
+    /// may then fold the operand in place.
     const PLAIN: bool = false;
 
-    /// Is [`RowFormula::out`] what [`RowFormula::out_of_term`] says, of the last statistic's term at the same element? A backend may then
-    /// keep the terms instead of computing them anew.
+    /// Is [`RowFormula::out`] equal to [`RowFormula::out_of_term`] of the last statistic's term at
+    /// the same element? A backend may then keep the terms instead of computing them again.
     const KEEPS: bool = false;
     /// The result at one element from the last statistic's term there, if [`RowFormula::KEEPS`].
     #[inline(always)]
@@ -284,8 +290,9 @@ pub trait RowFormula<const N: usize>: Copy + Debug + Send + Sync + 'static {
     }
 }
 
-/// A row-wise op with a value for each element, of whose elements there are sums over the rows as well: the gradient by what all rows
-/// share, such as a norm's weight, beside that by the rows.
+/// A row-wise op with a value for each element that also sums terms over the rows: the gradient of
+/// a parameter that all rows share, such as a norm's weight, together with the gradient of the
+/// rows.
 pub trait Columns<const N: usize>: RowFormula<N> {
     /// How many sums there are.
     const SUMS: usize;

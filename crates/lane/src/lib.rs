@@ -1,6 +1,8 @@
-//! The language of formulas: what an elementwise or row-wise op computes, written once for every device.
+//! The language of formulas: what an elementwise or row-wise op computes, written once for every
+//! device.
 //!
-//! * [`lane`]: [`Lane`](lane::Lane), the operations on floats from which formulas are built; [`int`]: those on integers.
+//! * [`lane`]: [`Lane`](lane::Lane), the operations on floats from which formulas are built;
+//!   [`int`]: those on integers.
 //! * [`formula`]: elementwise formulas, steps of optimisers, epilogues of products.
 //! * [`math`]: the elementary functions over them, with their error bounds.
 //! * [`recorded`]: formulas as data, replayed in any reading.

@@ -1,4 +1,5 @@
-//! Calling an op by its name, with operands by role and attributes by name: for model files, scripts, tests.
+//! Calling an op by its name, with operands by role and attributes by name: for model files,
+//! scripts, tests.
 
 use crate::value::Value;
 use elinvar_core::{Error, Result, Scalar};
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attr {
-    /// Explicitly nothing.
+    /// Explicit null.
     Null,
     /// A truth value.
     Bool(bool),
@@ -15,7 +16,7 @@ pub enum Attr {
     Int(i64),
     /// A float.
     Float(f64),
-    /// A word.
+    /// A string.
     Str(String),
     /// Several values.
     List(Vec<Attr>),
@@ -117,7 +118,7 @@ impl<V: Value> Args<V> {
             other => self.wrong(name, "true or false", other),
         }
     }
-    /// A word.
+    /// A string.
     ///
     /// # Errors
     /// `InvalidArgument` if it is missing or something else.
@@ -173,7 +174,8 @@ impl<V: Value> Args<V> {
     /// The two operands of a binary op: `x` and `y`, or `x` and the attribute `scalar` on its side.
     ///
     /// # Errors
-    /// `InvalidArgument` if one is missing; `DTypeMismatch` if the scalar has a fraction and `x` is of integers.
+    /// `InvalidArgument` if one is missing; `DTypeMismatch` if the scalar has a fraction and `x` is
+    /// of integers.
     pub fn pair(&self) -> Result<(V, V)> {
         let x = self.input("x")?;
         if let Some(y) = self.optional("y") {

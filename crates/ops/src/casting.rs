@@ -1,16 +1,17 @@
-//! Which types are made into which, as types: who names [`Halves`] when a program is compiled has no conversion of anything else in it.
+//! Sets of conversions as types: a program that uses [`Halves`] alone does not link conversions of
+//! other types.
 
-/// The conversions that somebody may ask for.
+/// A set of conversions.
 pub trait Casting: Copy + Send + Sync + std::fmt::Debug + 'static {
-    /// Any dtype to any other? Where not, f16 and bf16 to f32 and back, and no other conversion need be compiled.
+    /// All dtypes? If not, f16 and bf16 to f32 and back, and no other conversion need be compiled.
     const ALL: bool;
 }
 
 /// Any dtype to any other.
 #[derive(Clone, Copy, Debug)]
 pub struct All;
-/// f16 and bf16 to f32, and back: what an op needs that is computed in f32, as many gradients are. With conversions between all types, a
-/// program that multiplies two matrices had 0.1 MiB of them.
+/// f16 and bf16 to f32, and back: all that an op needs that is computed in f32, as many gradients
+/// are. Small programs then do not link the conversions between all types.
 #[derive(Clone, Copy, Debug)]
 pub struct Halves;
 

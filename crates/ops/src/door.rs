@@ -1,7 +1,7 @@
-//! The typed door: the ops as functions of a backend, `B::add(&x, &y)`, on arrays without a tape.
+//! The ops as functions of a backend, `B::add(&x, &y)`, on arrays without a tape.
 //!
-//! Generic code over a backend reads like arithmetic here, and the functions are those of the catalogue, so there is
-//! nothing to get out of step: a row of a table below is a name, a signature and a path.
+//! For code that is generic over a backend. The functions call those of the catalogue: a row of a
+//! table below is a name, a signature and a path.
 
 use crate::array::Array;
 use crate::backend::{Backend, Random};
@@ -9,7 +9,7 @@ use crate::catalogue as op;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, Error, HostTensor, Result, Scalar, Shape};
 
-/// What every function below takes and gives.
+/// The operands and results of every function below.
 type A<B> = Array<B>;
 
 /// `"doc" name;` for `name(x)`.
@@ -53,9 +53,10 @@ macro_rules! forward {
 
 /// The ops as associated functions of every backend.
 ///
-/// Operands broadcast; each function says in its catalogue entry which dtypes it takes. A few ops carry the names of
-/// kinds of work of [`Backend`], and are called otherwise here: `gather_dim`, `scatter_dim`, `sort_dim`,
-/// `nonzero_indices`, `fold_patches`. Words of the language have an underscore: `where_`; so has `std_`.
+/// Operands broadcast; the catalogue entry of each function lists the dtypes that it takes. A few
+/// ops have the names of kinds of work of [`Backend`], and are called otherwise here: `gather_dim`,
+/// `scatter_dim`, `sort_dim`, `nonzero_indices`, `fold_patches`. Reserved words of the language
+/// have an underscore: `where_`; so has `std_`.
 ///
 /// ```
 /// use elinvar_core::{DType, Result};
@@ -78,7 +79,7 @@ macro_rules! forward {
 /// # Ok::<(), elinvar_core::Error>(())
 /// ```
 pub trait Door: Backend {
-    // Making arrays, and reading them
+    // Creating arrays, and reading them
 
     /// Zeros.
     ///
@@ -94,7 +95,7 @@ pub trait Door: Backend {
     fn ones(device: &Self::Device, shape: &[usize], dtype: DType) -> Result<A<Self>> {
         Self::full(device, shape, 1i64, dtype)
     }
-    /// Every element the same.
+    /// All elements equal.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -106,7 +107,7 @@ pub trait Door: Backend {
     ) -> Result<A<Self>> {
         Array::full(device, &Shape::new(shape)?, value.into(), dtype)
     }
-    /// One number, of shape [].
+    /// One element, of shape [].
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -120,24 +121,24 @@ pub trait Door: Backend {
     fn from_vec<T: Element>(device: &Self::Device, v: Vec<T>, shape: &[usize]) -> Result<A<Self>> {
         Array::from_vec(device, v, shape)
     }
-    /// Host memory, moved to the device.
+    /// Host memory, copied to the device.
     ///
     /// # Errors
-    /// `OutOfMemory`, or what the device reports.
+    /// `OutOfMemory`, or the device's errors.
     fn from_host(device: &Self::Device, host: HostTensor) -> Result<A<Self>> {
         Array::from_host(device, host)
     }
     /// The elements on the host.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The device's errors.
     fn to_host(x: &A<Self>) -> Result<HostTensor> {
         x.to_host()
     }
     /// The elements on the host, row-major.
     ///
     /// # Errors
-    /// `DTypeMismatch` if `T` is not their type; what the device reports.
+    /// `DTypeMismatch` if `T` is not their type; the device's errors.
     fn to_vec<T: Element>(x: &A<Self>) -> Result<Vec<T>> {
         Ok(x.to_host()?.as_slice::<T>()?.to_vec())
     }

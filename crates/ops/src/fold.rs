@@ -1,21 +1,21 @@
-//! The ways of combining numbers as types: who names one of them when a program is compiled has the code of that one alone in it.
+//! Reductions as types: a program that uses one of them does not link the code of the others.
 
 use crate::backend::{Backend, Fold, View};
 use elinvar_core::{DType, Result};
 
-/// A [`Fold`] that is known when the program is compiled.
+/// A [`Fold`] that is known at compile time.
 pub trait Folding: Copy + Send + Sync + std::fmt::Debug + 'static {
     /// The same as a value.
     const FOLD: Fold;
-    /// Is it for integers and bool, too? Where not, what folds these need not be compiled.
+    /// Does it reduce integers and bool, too? If not, that code need not be compiled.
     const INTEGERS: bool;
 }
 
 /// [`Fold::Sum`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;
-/// [`Fold::Sum`] of floats alone, as gradients are: every op that broadcasts sums its gradients, and has no sums of integers in the program for
-/// it.
+/// [`Fold::Sum`] of floats alone, as gradients are: every op that broadcasts sums its gradients,
+/// and does not need integer sums for that.
 #[derive(Clone, Copy, Debug)]
 pub struct FloatSum;
 /// [`Fold::Prod`].
@@ -49,7 +49,7 @@ impl Folding for Min {
     const INTEGERS: bool = true;
 }
 
-/// [`Backend::fold`] by a fold that is known only when the program runs.
+/// [`Backend::fold`] by a fold that is known at run time only.
 ///
 /// # Errors
 /// As [`Backend::fold`].

@@ -1,14 +1,14 @@
 //! The catalogue: every operation of elinvar, each in one file, written once for all backends.
 //!
 //! From the bottom up:
-//! * [`lane`] and [`math`]: formulas over single numbers, and the elementary functions.
-//! * [`map`], [`rows`], [`mod@update`]: what an elementwise op, a row-wise op and a step of an optimiser are.
-//! * [`backend`]: the kinds of work that a backend is asked for. [`fold`], [`casting`]: its folds and
+//! * [`lane`] and [`math`]: formulas over scalars, and the elementary functions.
+//! * [`map`], [`rows`], [`mod@update`]: elementwise ops, row-wise ops, and steps of an optimiser.
+//! * [`backend`]: the kinds of work (primitives) of a backend. [`fold`], [`casting`]: its folds and
 //!   conversions as types.
 //! * [`mod@array`]: a strided tensor on a backend, without gradients.
-//! * [`op`], [`value`]: what the tape records, and the abstraction over "with tape" and "without tape" in which
-//!   every op and every gradient is written.
-//! * [`recording`]: what a function may not do while its work is recorded.
+//! * [`op`], [`value`]: the ops that the tape records, and the abstraction over "with tape" and
+//!   "without tape" in which every op and every gradient is written.
+//! * [`recording`]: restrictions on a function whose work is captured.
 //! * [`catalogue`]: the ops. [`args`]: calling them by name.
 //! * [`door`]: the ops as functions of a backend, `B::add(&x, &y)`.
 

@@ -1,4 +1,4 @@
-//! `Op`: what the tape records.
+//! `Op`: the operations that the tape records.
 
 use crate::array::Array;
 use crate::backend::Backend;
@@ -11,23 +11,24 @@ use std::fmt::Debug;
 /// The results of an op: mostly one.
 pub type Outputs<B> = SmallVec<[Array<B>; 1]>;
 
-/// An operation that the tape can record: how it runs, and its gradient.
+/// An operation that the tape can record: its forward pass, and its gradient.
 ///
-/// An op holds its attributes. Composed ops (a loss, say) are plain functions over [`Value`] and need none.
+/// An op holds its attributes. Composed ops (a loss, say) are plain functions over [`Value`] and
+/// need none.
 pub trait Op: Clone + Debug + Send + Sync + 'static {
     /// The op's name.
     fn name(&self) -> &'static str;
 
-    /// What the gradient reads, when the first float operand is of `dtype`.
+    /// The values that the gradient reads, when the first float operand is of `dtype`.
     fn saves(&self, dtype: DType) -> Saves;
 
-    /// Checks the operands and runs.
+    /// Checks the operands and computes the results.
     ///
     /// # Errors
     /// A sentence that begins with the op's name.
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>>;
 
-    /// The same, of an op that has one result: an op that is called on a few numbers saves the list.
+    /// The same for an op that has one result, without the list.
     ///
     /// # Errors
     /// As [`Op::forward`].
@@ -36,18 +37,19 @@ pub trait Op: Clone + Debug + Send + Sync + 'static {
         Ok(self.forward(x)?.pop().expect("an op has a result"))
     }
 
-    /// The gradients by each operand that [`Context::wants`], from the gradients by each result (`None` for a
-    /// result that nothing depends on; at least one is there). Each has its operand's shape and dtype.
+    /// The gradients by each operand that [`Context::wants`], from the gradients by each result
+    /// (`None` for a result on which nothing depends; at least one is present). Each has its
+    /// operand's shape and dtype.
     ///
-    /// Written over [`Value`]: with arrays it just computes; with tensors it is recorded again, which gives
-    /// derivatives of derivatives.
+    /// Written over [`Value`]: on arrays it only computes; on tensors it is recorded again, which
+    /// gives higher derivatives.
     ///
     /// # Errors
     /// `OutOfMemory`, or `Autograd` if there is no gradient.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>>;
 }
 
-/// What is left of an op's run when its gradient is computed.
+/// The saved state of an op's forward pass, for its gradient.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a, V: Value> {
     inputs: &'a [V],
@@ -57,8 +59,9 @@ pub struct Context<'a, V: Value> {
 }
 
 impl<'a, V: Value> Context<'a, V> {
-    /// What the tape saved. `inputs` and `outputs` are empty if the op does not save them; `operands` may be, if there are
-    /// `inputs`, which say the same. One of `operands` stands for all if it is the only one.
+    /// The values that the tape saved. `inputs` and `outputs` are empty if the op does not save
+    /// them; `operands`, the shapes and dtypes, may be empty if there are `inputs`. A single one of
+    /// `operands` stands for all.
     pub fn new(
         inputs: &'a [V],
         outputs: &'a [V],
@@ -67,11 +70,11 @@ impl<'a, V: Value> Context<'a, V> {
     ) -> Self {
         Context { inputs, outputs, operands, wanted }
     }
-    /// Operand `i`. The op must have said that it saves its inputs.
+    /// Operand `i`. The op must declare that it saves its inputs.
     pub fn x(&self, i: usize) -> &V {
         &self.inputs[i]
     }
-    /// Result `i`. The op must have said that it saves its outputs.
+    /// Result `i`. The op must declare that it saves its outputs.
     pub fn y(&self, i: usize) -> &V {
         &self.outputs[i]
     }
@@ -97,11 +100,11 @@ impl<'a, V: Value> Context<'a, V> {
             each => each.get(i),
         }
     }
-    /// Does anybody need the gradient by operand `i`?
+    /// Is the gradient by operand `i` needed?
     pub fn wants(&self, i: usize) -> bool {
         self.wanted[i]
     }
-    /// The gradient by operand `i`, computed only if somebody needs it.
+    /// The gradient by operand `i`, computed only if it is needed.
     ///
     /// # Errors
     /// Those of `f`.

@@ -1,4 +1,4 @@
-//! What an op's file needs: `use crate::prelude::*;`.
+//! The imports of an op's file: `use crate::prelude::*;`.
 
 pub use crate::args::{Args, Attr};
 pub use crate::array::Array;

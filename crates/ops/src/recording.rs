@@ -1,22 +1,24 @@
-//! What a function may not do while it is recorded, and what it reads besides its operands.
+//! Restrictions on a function whose work is captured, and the state that it reads besides its
+//! operands.
 //!
-//! Recorded work is done again without the function that gave it, so it must be all that the function does: no number may
-//! come to the host, and nothing that outlives the call may change. What it reads besides its operands (weights, a mode) may
-//! change between two runs; so whoever owns such a thing says, when it is read, how to see that it is still the same.
+//! Captured work is replayed without the function, so it must be all that the function does: no
+//! value may be read on the host, and nothing that outlives the call may change. State that it
+//! reads besides its operands (weights, a mode) may change between two runs; so the owner of such
+//! state registers, when it is read, a check that it is unchanged.
 
 use crate::array::Array;
 use crate::backend::Backend;
 use elinvar_core::{Error, Layout, Result};
 use std::cell::RefCell;
 
-/// Is what a function has read still the same?
+/// Is the state that a function has read unchanged?
 pub type Watch = Box<dyn Fn() -> bool + Send + Sync>;
 
 thread_local! {
     static WATCHES: RefCell<Option<Vec<Watch>>> = const { RefCell::new(None) };
 }
 
-/// Takes the list away also when a function panics.
+/// Clears the list also when a function panics.
 struct End;
 
 impl Drop for End {
@@ -25,10 +27,12 @@ impl Drop for End {
     }
 }
 
-/// Runs a function under these rules; gives its result and what it has read.
+/// Runs a function under these restrictions; returns its result and the checks of the state it has
+/// read.
 ///
 /// # Errors
-/// Those of the function; `Unsupported` if it does what it may not do, or if this thread records one already.
+/// Those of the function; `Unsupported` if it violates the restrictions, or if a capture is active
+/// in this thread.
 pub fn observe<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Watch>)> {
     if is_recording() {
         return Err(Error::unsupported("a function that is recorded cannot record another one"));
@@ -39,12 +43,12 @@ pub fn observe<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Vec<Watch>)> {
     Ok((result, WATCHES.take().unwrap_or_default()))
 }
 
-/// Is a function being recorded in this thread?
+/// Is a capture active in this thread?
 pub fn is_recording() -> bool {
     WATCHES.with_borrow(Option::is_some)
 }
 
-/// Something that may change was read.
+/// Registers state that was read and may change.
 pub fn read(watch: impl FnOnce() -> Watch) {
     if is_recording() {
         let watch = watch();
@@ -52,7 +56,7 @@ pub fn read(watch: impl FnOnce() -> Watch) {
     }
 }
 
-/// `what` is about to be done, which a function that is recorded may not do.
+/// Refuses `what`, if a capture is active.
 ///
 /// # Errors
 /// `Unsupported` if one is.
@@ -63,8 +67,8 @@ pub fn refuse(what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Which numbers a tensor looks at, and how. As long as somebody holds the memory, equal places have equal numbers at every
-/// moment.
+/// The identity of a tensor's memory, and its view. As long as the memory is held, equal places
+/// have equal values at every moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     memory: usize,
@@ -72,19 +76,19 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where a tensor's numbers are; they are computed first if that was put off.
+    /// The place of a tensor's elements; deferred work is run first.
     ///
     /// # Errors
-    /// `OutOfMemory`, or what the device reports.
+    /// `OutOfMemory`, or the device's errors.
     pub fn of<B: Backend>(x: &Array<B>) -> Result<Place> {
         Ok(Place { memory: B::memory_id(x.device(), x.buffer())?, layout: x.layout().clone() })
     }
 }
 
-/// A tensor was read out of a cell, from which `now` reads what is in it.
+/// Registers a tensor that was read out of a cell, whose current content `now` returns.
 pub fn read_cell<B: Backend>(x: &Array<B>, now: impl Fn() -> Array<B> + Send + Sync + 'static) {
     read(|| {
-        // What has no place now is never the same.
+        // A tensor whose place is unknown never counts as unchanged.
         let before = Place::of(x).ok();
         Box::new(move || before.is_some() && Place::of(&now()).ok() == before)
     });

@@ -1,12 +1,14 @@
-//! Updates: formulas that change numbers where they lie.
+//! Updates: formulas that modify tensors in place.
 //!
-//! The step of an optimiser reads a parameter, its gradient and its states, and changes the parameter and the states. As
-//! maps it would be a pass over all of them, and new memory, for each result; as an update it is one pass, and none.
+//! The step of an optimiser reads a parameter, its gradient and its states, and changes the
+//! parameter and the states. As maps it would be a pass over all of them, and new memory, for each
+//! result; as an update it is one pass, without allocation.
 //!
-//! **Who may write.** The memory behind an [`Array`] is shared by its clones, by views and by what the tape keeps, and
-//! nobody ever sees it change. An update keeps to that: [`Array::own`] gives each tensor that changes memory of its own
-//! (a copy, if anybody else holds the memory or its elements do not lie row-major from the first on), and what a
-//! backend gets to write is a `&mut` to a buffer that it alone can reach.
+//! **Aliasing.** The memory behind an [`Array`] is shared by its clones, by views and by values
+//! that the tape saves, and must not change for any of them. So [`Array::own`] gives each tensor
+//! that changes memory of its own (a copy, if the memory is shared or its elements are not
+//! row-major from the first on), and a backend gets a `&mut` to a buffer that is not reachable
+//! otherwise.
 
 use crate::array::{self, Array};
 use crate::backend::{Backend, Changed, UpdateItem};
@@ -15,21 +17,22 @@ use elinvar_core::{DType, Error, Result};
 pub use elinvar_lane::formula::Update;
 use std::fmt::Debug;
 
-/// A tensor's part in an update, with what changes along with it.
+/// A tensor's part in an update, with its states.
 #[derive(Debug)]
 pub struct Part<'a, B: Backend, const M: usize, const R: usize> {
-    /// What changes: of one shape, each of a float dtype.
+    /// The tensors that change: of one shape, each of a float dtype.
     pub changes: [&'a mut Array<B>; M],
-    /// What is read, broadcast to the shape of what changes.
+    /// The tensors that are read, broadcast to the shape of those that change.
     pub reads: [&'a Array<B>; R],
 }
 
-/// Runs an update on every part. Computed in f64 if what changes is of f64, else in f32; rounded to the dtype of what
-/// changes once, in the end.
+/// Runs an update on every part. Computed in f64 if the tensors that change are f64, else in f32;
+/// rounded once to their dtype.
 ///
 /// # Errors
-/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`; `Unsupported` in a function that is recorded. After an
-/// error no number has changed, unless the parts live on several devices: then on each device all have changed or none.
+/// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`; `Unsupported` during a
+/// capture. After an error no element has changed, unless the parts are on several devices: then on
+/// each device all have changed or none.
 pub fn update<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
     u: &U,
     parts: &mut [Part<'_, B, M, R>],
@@ -64,7 +67,7 @@ pub fn update<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
     Ok(())
 }
 
-/// That the tensors of a part fit; gives the dtype in which is computed.
+/// Checks the tensors of a part; returns the dtype of computation.
 fn check<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
     part: &Part<'_, B, M, R>,
 ) -> Result<DType> {

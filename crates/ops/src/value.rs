@@ -1,7 +1,7 @@
 //! `Value`: a tensor with or without a tape. Every op and every gradient is written over it.
 //!
-//! [`Array`] just computes. `Tensor` (in the `tensor` crate) records what it computes. A function over
-//! `V: Value` is therefore both the op that users call and the code that a gradient runs.
+//! [`Array`] only computes. `Tensor` (in the `tensor` crate) records its ops. A function over
+//! `V: Value` is therefore both the op that users call and the code of a gradient.
 
 use crate::array::Array;
 use crate::backend::Backend;
@@ -13,28 +13,28 @@ use std::fmt::Debug;
 
 /// A tensor of backend `B`, with or without a tape.
 pub trait Value: Clone + Debug + Sized + 'static {
-    /// Where it lives.
+    /// Its backend.
     type B: Backend;
-    /// Does it record? (Then a gradient must consist of ops that are recorded.)
+    /// Does it record on the tape? (Then a gradient must consist of recorded ops.)
     const TRACKS: bool;
 
-    /// The numbers.
+    /// The values, without the tape.
     fn array(&self) -> &Array<Self::B>;
-    /// Numbers that depend on nothing.
+    /// A constant: it depends on nothing on the tape.
     fn from_array(a: Array<Self::B>) -> Self;
-    /// Runs an op and records it if need be.
+    /// Runs an op and records it if needed.
     ///
     /// # Errors
     /// Those of the op.
     fn apply_many<O: Op>(op: O, x: &[&Self]) -> Result<Vec<Self>>;
-    /// Runs an op of one result.
+    /// Runs an op with one result.
     ///
     /// # Errors
     /// Those of the op.
     fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self>;
-    /// Would an op on these be recorded? If not, nobody will ask for its gradient.
+    /// Would an op on these be recorded? If not, its gradient will not be needed.
     fn records(x: &[&Self]) -> bool;
-    /// The same numbers, depending on nothing.
+    /// The same values as a constant.
     fn detached(&self) -> Self {
         Self::from_array(self.array().clone())
     }
@@ -51,14 +51,14 @@ pub trait Value: Clone + Debug + Sized + 'static {
     fn device(&self) -> &<Self::B as Backend>::Device {
         self.array().device()
     }
-    /// One number of this tensor's dtype, on its device, of shape [].
+    /// A constant of this tensor's dtype, on its device, of shape [].
     ///
     /// # Errors
     /// `OutOfMemory`.
     fn scalar_like(&self, v: impl Into<Scalar>) -> Result<Self> {
         Ok(Self::from_array(Array::scalar(self.device(), v.into(), self.dtype())?))
     }
-    /// A tensor of this one's shape, dtype and device, every element the same.
+    /// A tensor of this one's shape, dtype and device, with all elements equal.
     ///
     /// # Errors
     /// `OutOfMemory`.

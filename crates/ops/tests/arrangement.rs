@@ -1,5 +1,5 @@
-//! Movement, indexing, reductions and products where they have edges: empty axes, scalars, indices that leave their axis,
-//! sizes beyond memory. Common results are compared elsewhere, with results from elsewhere.
+//! Edge cases of movement, indexing, reductions and products: empty axes, scalars, indices out of
+//! range, sizes beyond memory. Common results are checked by the conformance suite.
 
 use elinvar_core::{Element, ErrorKind, Result, Scalar, Shape};
 use elinvar_ops::Array;
@@ -29,7 +29,7 @@ fn count(shape: &[usize]) -> A {
 fn empty(shape: &[usize]) -> A {
     array::<f32>(&[], shape)
 }
-/// Shape, dtype and elements, as a person can read them.
+/// Shape, dtype and elements, as text.
 fn show(a: &A) -> String {
     format!("{} {} {:?}", a.dtype(), a.shape(), a.to_host().unwrap().to_f64_vec())
 }
@@ -308,7 +308,7 @@ fn mistakes_are_named() {
             }
         }
     }
-    // A view may be larger than any memory; what would have to write it out says so.
+    // A view may be larger than any memory; an op that has to materialise it fails.
     let vast = expand(&one, &Shape::new(&[1 << 45, 2]).unwrap()).unwrap();
     assert_eq!(tril(&vast, 0).unwrap_err().kind(), OutOfMemory);
     assert_eq!(unbind(&vast, 0).unwrap_err().kind(), OutOfMemory);

@@ -1,5 +1,6 @@
-//! The edges of the elementwise ops: zeros and their signs, NaN, infinities, subnormals, integers that wrap, and the
-//! points at which a derivative is a convention. Whole ranges are compared elsewhere, with results from elsewhere.
+//! Edge cases of the elementwise ops: zeros and their signs, NaN, infinities, subnormals, integers
+//! that wrap, and the points at which a derivative is a convention. Whole ranges are checked by the
+//! conformance suite.
 
 use elinvar_core::{DType, Element, ErrorKind, HostData};
 use elinvar_ops::args::{Args, Attr};
@@ -39,7 +40,7 @@ fn call(op: &str, attrs: &[(&str, Attr)], inputs: &[(&str, A)]) -> elinvar_core:
     Ok(catalogue::call(&Args { op: op.to_string(), inputs, attrs })?.remove(0))
 }
 
-/// Bits as a person can read them: any NaN is the same, zeros keep their sign.
+/// Bits as text: all NaNs are the same, zeros keep their sign.
 fn show(a: &A) -> Vec<String> {
     match a.to_host().unwrap().into_data() {
         HostData::F32(v) => {
@@ -291,7 +292,8 @@ fn binary() {
     }
 }
 
-/// By a number that is a product or a quotient: IEEE 754's special values, and results that are rounded as often as it says.
+/// A constant exponent whose power is a product or a quotient: IEEE 754's special values, and
+/// one rounding for each multiplication or division.
 #[test]
 fn powers_by_a_number() {
     let x = f(&[0.0, -0.0, INF, -INF, NAN, -3.0, 1e30, -1e-30, 1.1]);
@@ -306,7 +308,7 @@ fn powers_by_a_number() {
             let attrs = [("scalar", attr), ("scalar_side", Attr::Str("right".into()))];
             check("pow", &attrs, &[("x", x.clone())], f(&want), "a number");
         }
-        // What a tensor has is the function of two variables, whose special values are the same.
+        // The tensor op is the function of two variables, whose special values are the same.
         let general = pow(&x, &x.full_like(y).unwrap()).unwrap();
         assert_eq!(show(&general)[..6], show(&f(&want))[..6], "to the power of {y}");
     }
@@ -318,7 +320,8 @@ fn powers_by_a_number() {
 
 #[test]
 fn rounded_quotients() {
-    // The last quotient is 2.9999999, and as a float it is 3: the whole number is that of the exact quotient.
+    // The last quotient is 2.9999999, and as a float it is 3: the whole part is that of the exact
+    // quotient.
     let (x, y) = (f(&[-7.0, 5.0, -0.0, -1.0, 3.873]), f(&[2.0, 0.0, 3.0, INF, 1.291]));
     assert_eq!(show(&div(&x, &y).unwrap())[4], "3.0");
     let rows = [
@@ -371,7 +374,7 @@ fn select_and_blend() {
     check("fma", &[], &three, f(&[16777216.0, 3.0f32.mul_add(1.0 / 3.0, -1.0)]), "one rounding");
 }
 
-/// What a mistake says.
+/// Error messages.
 #[test]
 fn errors() {
     let whole = Attr::Str("float".into());

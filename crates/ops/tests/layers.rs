@@ -1,5 +1,5 @@
-//! Layers and losses where they have edges: windows at the end of an axis, rows that see nothing, targets that are no
-//! class, sizes beyond memory. Common results are compared elsewhere, with results from elsewhere.
+//! Edge cases of layers and losses: windows at the end of an axis, rows with no element, targets
+//! out of range, sizes beyond memory. Common results are checked by the conformance suite.
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{Element, ErrorKind, Result};
@@ -34,7 +34,7 @@ fn count(shape: &[usize]) -> A {
 fn ones(shape: &[usize]) -> A {
     array(&vec![1f32; shape.iter().product()], shape)
 }
-/// Shape, dtype and elements, as a person can read them.
+/// Shape, dtype and elements, as text.
 fn show(a: &A) -> String {
     format!("{} {} {:?}", a.dtype(), a.shape(), a.to_host().unwrap().to_f64_vec())
 }
@@ -43,7 +43,7 @@ fn check(rows: Vec<(&str, Result<A>, A)>) {
         assert_eq!(show(&got.unwrap_or_else(|e| panic!("{what}: {e}"))), show(&want), "{what}");
     }
 }
-/// Each call must fail with this kind, in a sentence that holds these words.
+/// Each call must fail with this kind, in a message that contains these words.
 fn refuse<T>(rows: Vec<(Result<T>, ErrorKind, &str)>) {
     for (got, kind, words) in rows {
         match got {
@@ -203,7 +203,7 @@ fn sizes_of_images() {
     let linear = |target, align_corners| interpolate(&x, &target, Interpolation::Linear { align_corners });
     let bright = array(&[0f32, INF, 0.0], &[1, 1, 3]);
     check(vec![
-        // f32: 5 * (3 / 5) is 3 - 2^-23 or so in some types, and the element is another one then.
+        // f32: 5 * (3 / 5) rounds to less than 3 in some types, which selects another element.
         ("the nearest", near(Target::Size(vec![5])), array(&[0f32, 0.0, 1.0, 1.0, 2.0], &[1, 1, 5])),
         ("a scale that keeps the size", near(Target::Scale(vec![1.2])), array(&[0f32, 0.0, 1.0], &[1, 1, 3])),
         ("lines that keep their size", linear(Target::Scale(vec![1.2]), false), x.clone()),

@@ -1,13 +1,15 @@
-//! Conversions between element types: by the one number that an element stands for, rounded once.
+//! Conversions between element types: through the exact value of an element, rounded once.
 
 use elinvar_core::{Element, Scalar, bf16, f16, rounding};
 
-/// An element type as source and target of conversions. [`Scalar`] holds the value of any element exactly.
+/// An element type as source and target of conversions. [`Scalar`] holds the value of any element
+/// exactly.
 pub trait Cell: Element {
     /// The value, exactly.
     fn value(self) -> Scalar;
-    /// The element nearest to a value: floats round to nearest even and overflow to infinity; integers cut floats
-    /// towards zero and saturate (NaN: 0), and wrap integers; bool is `!= 0`.
+    /// The element nearest to a value: floats round to nearest even and overflow to infinity; to
+    /// integers, floats are truncated towards zero and saturate (NaN: 0), and integers wrap; bool
+    /// is `!= 0`.
     fn nearest(v: Scalar) -> Self;
 }
 

@@ -1,7 +1,8 @@
-//! From storage to the type in which is computed, and back.
+//! From storage to the type of computation, and back.
 //!
-//! f32, f16 and bf16 are computed in f32, f64 in f64. Loading is exact, storing rounds once to nearest even. Views
-//! become plain row-major slices here, so that no other file knows about strides.
+//! f32, f16 and bf16 are computed in f32, f64 in f64. Loading is exact, storing rounds once to
+//! nearest even. Views become contiguous row-major slices here, so that no other file handles
+//! strides.
 
 use crate::ring::Ring;
 use elinvar_core::{
@@ -10,7 +11,7 @@ use elinvar_core::{
 use elinvar_ops::lane::Lane;
 use std::borrow::Cow;
 
-/// f32 or f64: a type in which floats are computed.
+/// f32 or f64: a type of computation for floats.
 pub trait Compute: Lane<Mask = bool> + Ring + Element + PartialOrd {
     /// The elements of a view, row-major. bool is read as 0 or 1.
     fn load<'a>(data: &'a HostData, layout: &Layout) -> Result<Cow<'a, [Self]>>;
@@ -65,7 +66,7 @@ impl Compute for f64 {
     }
 }
 
-/// Runs the body with the type alias `$C` bound to the type in which a float dtype is computed.
+/// Runs the body with the type alias `$C` bound to the type of computation of a float dtype.
 macro_rules! each_float {
     ($what:expr, $dtype:expr, $C:ident => $body:expr) => {
         match $dtype {
@@ -114,14 +115,15 @@ macro_rules! each_int {
 }
 pub(crate) use {each_float, each_int};
 
-/// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
+/// An op was asked for in a dtype that it does not support. Callers check dtypes, so this is a bug
+/// in elinvar.
 pub fn misuse(what: &str, dtype: DType) -> Error {
     Error::dtype(format!(
         "reference: {what} is not defined for {dtype}; the op should have converted it first"
     ))
 }
 
-/// The elements of a view, row-major: borrowed if they lie so already.
+/// The elements of a view, row-major: borrowed if the view is contiguous.
 pub fn elements<'a, T: Copy>(data: &'a [T], layout: &Layout) -> Result<Cow<'a, [T]>> {
     let n = layout.shape().numel();
     if n > 0 && layout.is_contiguous() {
@@ -158,12 +160,13 @@ pub fn own(data: &HostData, layout: &Layout) -> Result<HostData> {
     each_data!(data, v => wrap(v, layout))
 }
 
-/// How many rows, and how many elements in each, if the first `kept` axes stay and the others make up a row.
+/// The number of rows, and of elements in each, if the first `kept` axes are the rows and the
+/// others make up a row.
 pub fn rows_of(dims: &[usize], kept: usize) -> (usize, usize) {
     (dims[..kept].iter().product(), dims[kept..].iter().product())
 }
 
-/// The row-major index whose number in a shape is `flat`.
+/// The row-major index at position `flat` of a shape.
 pub fn unravel(mut flat: usize, dims: &[usize]) -> Dims {
     let mut index = Dims::from_elem(0, dims.len());
     for (i, &n) in index.iter_mut().zip(dims).rev() {

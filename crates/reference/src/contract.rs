@@ -1,7 +1,8 @@
 //! Contractions: chains of fma in the order of `elinvar_core::order::contract`.
 //!
-//! [`Chains`] runs many contractions side by side that share one factor of every term. Each of them sees its own
-//! terms in the canonical order; that they run side by side only saves walking through memory in columns.
+//! [`Chains`] runs many contractions in parallel that share one factor of every term. Each of them
+//! takes its own terms in the canonical order; running them together only avoids walking through
+//! memory by columns.
 
 use crate::View;
 use crate::compute::{Compute, each_float, each_int, misuse, own};
@@ -14,7 +15,7 @@ use elinvar_ops::backend::Epilogue;
 use std::borrow::Cow;
 use std::ops::Deref;
 
-/// Contractions side by side: `total[j] = sum of a * b[j]` over the terms given, in the order given.
+/// Parallel contractions: `total[j] = sum of a * b[j]` over the terms given, in the order given.
 #[derive(Clone, Debug)]
 pub struct Chains<T> {
     /// Finished chunks.
@@ -29,7 +30,7 @@ impl<T: Ring> Chains<T> {
     pub fn new(n: usize) -> Result<Self> {
         Ok(Chains { total: filled(n, T::NOTHING)?, chunk: filled(n, T::NOTHING)?, terms: 0 })
     }
-    /// Forgets all terms.
+    /// Resets all sums.
     pub fn clear(&mut self) {
         self.total.fill(T::NOTHING);
         self.chunk.fill(T::NOTHING);
@@ -58,7 +59,7 @@ impl<T: Ring> Chains<T> {
         }
         self.chunk.fill(T::NOTHING);
     }
-    /// The sums. No more terms may follow but after [`Chains::clear`].
+    /// The sums. No more terms may follow, except after [`Chains::clear`].
     pub fn sums(&mut self) -> &[T] {
         self.close();
         &self.total
@@ -83,10 +84,10 @@ pub fn contract<E: Epilogue<N>, const N: usize>(
     integers(x, w, extra, &|v| own(v.buffer, v.layout))
 }
 
-/// Gives the elements of a view, row-major.
+/// Returns the elements of a view, row-major.
 pub type Own<'a> = dyn Fn(View<'_>) -> Result<HostData> + 'a;
 
-/// The same of integers and bool, which take no epilogue, and so no operands of one.
+/// The same for integers and bool, which take no epilogue, and so no operands of one.
 pub fn integers<'a>(x: &View<'a>, w: &View<'a>, extra: &[View], own: &Own<'_>) -> Result<HostData> {
     let dtype = x.buffer.dtype();
     if !extra.is_empty() {
@@ -98,7 +99,7 @@ pub fn integers<'a>(x: &View<'a>, w: &View<'a>, extra: &[View], own: &Own<'_>) -
     })
 }
 
-/// The elements of a part of a view: where they lie, if they lie row by row.
+/// The elements of a part of a view: borrowed if the part is contiguous.
 fn row_major<'a, I: Element>(v: &View<'a>, part: &Layout, own: &Own<'_>) -> Result<Cow<'a, [I]>> {
     let other = || misuse("a contraction with another operand", v.buffer.dtype());
     let all = I::slice(v.buffer).ok_or_else(other)?;
@@ -132,7 +133,7 @@ fn products<'a, T: Ring + Element, L: Deref<Target = [T]>>(
     Ok(y)
 }
 
-/// What follows a contraction, at every element of its result.
+/// The epilogue of a contraction, at every element of its result.
 pub fn epilogue<C: Compute, E: Epilogue<N>, const N: usize>(
     mut y: Vec<C>,
     e: &E,

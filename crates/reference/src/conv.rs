@@ -1,8 +1,9 @@
 //! Convolution and its two gradients, over one to three spatial axes.
 //!
-//! Everything is said once with row-major numbers: of a position in the input plane, of a position in the output
-//! plane, of a tap. Two tables tell which of them meet: [`Grid::inputs`] for the convolution and the gradient of
-//! the weight, [`Grid::outputs`] for the gradient of the input. Below them, a convolution is a contraction.
+//! Everything is expressed once in row-major indices: of a position in the input plane, of a
+//! position in the output plane, of a kernel tap. Two tables say which of them meet:
+//! [`Grid::inputs`] for the convolution and the gradient of the weight, [`Grid::outputs`] for the
+//! gradient of the input. Given the tables, a convolution is a contraction.
 
 use crate::View;
 use crate::compute::{Compute, each_float, unravel};
@@ -11,7 +12,7 @@ use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{Dims, HostData, Result};
 use elinvar_ops::backend::{Conv, Epilogue};
 
-/// The spatial side of a convolution.
+/// The spatial part of a convolution.
 struct Grid<'a> {
     conv: &'a Conv,
     /// Sizes of the input plane, of the kernel, and of the output plane.
@@ -61,8 +62,8 @@ impl Grid<'_> {
         }
         Ok(table)
     }
-    /// For each input position: the taps through which it meets the grid of output positions, in ascending order,
-    /// with the output position; `None` if that lies outside of the output.
+    /// For each input position: the taps through which it meets the grid of output positions, in
+    /// ascending order, with the output position; `None` if that is outside the output.
     fn outputs(&self) -> Result<Vec<Vec<(usize, Option<usize>)>>> {
         let (inputs, taps): (usize, usize) = (self.spatial.iter().product(), self.taps.iter().product());
         let mut table = with_capacity(inputs)?;
@@ -87,7 +88,7 @@ impl Grid<'_> {
     }
 }
 
-/// The row-major number of an index, if all of it exists and lies inside.
+/// The row-major position of an index, if all of it exists and is in range.
 fn flat(dims: &[usize], index: impl Fn(usize) -> Option<usize>) -> Option<usize> {
     let inside = |axis: usize| index(axis).filter(|&i| i < dims[axis]);
     (0..dims.len()).try_fold(0, |n, axis| Some(n * dims[axis] + inside(axis)?))
@@ -114,7 +115,7 @@ pub fn conv<E: Epilogue<N>, const N: usize>(
 
 fn forward<C: Compute>(grid: &Grid, g: &Groups, x: &[C], w: &[C]) -> Result<Vec<C>> {
     let table = grid.inputs()?;
-    // w[group, (c, taps), o], so that the sums of all output channels run side by side.
+    // w[group, (c, taps), o], so that the sums of all output channels run in parallel.
     let terms = g.c * g.taps;
     let mut turned = filled(w.len(), C::NOTHING)?;
     for group in 0..g.groups {
@@ -160,7 +161,7 @@ pub fn input_grad(conv: &Conv, gy: &View, w: &View, spatial: &[usize]) -> Result
 
 fn backward_input<C: Compute>(grid: &Grid, g: &Groups, gy: &[C], w: &[C]) -> Result<Vec<C>> {
     let table = grid.outputs()?;
-    // w[o, taps, c], so that the sums of all input channels of a group run side by side.
+    // w[o, taps, c], so that the sums of all input channels of a group run in parallel.
     let mut turned = filled(w.len(), C::NOTHING)?;
     for o in 0..g.groups * g.o {
         for c in 0..g.c {
@@ -308,10 +309,10 @@ mod tests {
         let c = simple(1);
         let (xl, wl) = (layout(&[0, 1, 3]), layout(&[1, 1, 2]));
         assert_eq!(conv(&c, &view(&none, &xl), &view(&w, &wl), &[2], &Plain, &[]).unwrap(), none);
-        // No batch: the weight's gradient is a sum of nothing.
+        // No batch: the weight's gradient is an empty sum.
         let dw = weight_grad(&c, &view(&none, &xl), &view(&none, &layout(&[0, 1, 2])), &[2]).unwrap();
         assert_eq!(dw, f32s(&[0.0, 0.0]));
-        // No channels: neither is there a sum in the result.
+        // No channels: the result is an empty sum, too.
         let y =
             conv(&c, &view(&none, &layout(&[1, 0, 3])), &view(&none, &layout(&[1, 0, 2])), &[2], &Plain, &[]);
         assert_eq!(y.unwrap(), f32s(&[0.0, 0.0]));
@@ -333,7 +334,8 @@ mod tests {
         assert_eq!(dx, f32s(&[1.0, 10.0, 100.0, 1000.0, 0.0]));
     }
 
-    /// Geometries over 1 to 3 axes: conv, batch, channels per group in and out, input, taps, output.
+    /// Geometries over 1 to 3 axes: conv, batch, channels per group in and out, input, taps,
+    /// output.
     fn geometries() -> Vec<(Conv, [usize; 3], Vec<usize>, Vec<usize>, Vec<usize>)> {
         let c = |stride: &[usize], padding: &[usize], dilation: &[usize], groups| Conv {
             stride: stride.into(),
@@ -393,7 +395,7 @@ mod tests {
             let (xl, wl, gl) = (layout(&xd), layout(&wd), layout(&yd));
             let (xv, wv, gv) = (view(&x, &xl), view(&w, &wl), view(&g, &gl));
             let tap_indices: Vec<Dims> = (0..count(&taps)).map(|t| unravel(t, &taps)).collect();
-            // Where tap t of the window at output position p lies.
+            // The position of tap t of the window at output position p.
             let source = |p: &[usize], t: &[usize], a: usize| {
                 (p[a] * c.stride[a] + t[a] * c.dilation[a]) as isize - c.padding[a] as isize
             };
@@ -457,7 +459,8 @@ mod tests {
 
     #[test]
     fn gradients_are_those_of_the_convolution() {
-        // In f64 with whole numbers all sums are exact, so <conv(x, w), g> = <x, dx> = <w, dw> holds with ==.
+        // In f64 with whole numbers all sums are exact, so <conv(x, w), g> = <x, dx> = <w, dw>
+        // holds with ==.
         for (c, [n, cg, og], spatial, taps, out) in geometries() {
             let whole = |n: usize, seed| {
                 noise(n, seed).iter().map(|v| f64::from((v * 16.0).round())).collect::<Vec<_>>()

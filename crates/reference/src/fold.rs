@@ -9,7 +9,7 @@ use elinvar_ops::backend::{ArgFold, Fold, Scan};
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
 
-/// Where a fold starts, and its result if there is nothing to fold.
+/// The initial value of a fold, and its result over no elements.
 pub fn start<L: Lane>(f: Fold) -> L {
     L::lit(match f {
         Fold::Sum => 0.0,
@@ -62,7 +62,7 @@ pub fn fold(f: Fold, x: &View, kept: usize, to: DType) -> Result<HostData> {
     }
 }
 
-/// The same of floats alone.
+/// The same for floats alone.
 pub fn floats(f: Fold, x: &View, kept: usize, to: DType) -> Result<HostData> {
     let rows = rows_of(x.shape(), kept);
     each_float!("a fold", x.buffer.dtype(), C => {
@@ -94,7 +94,8 @@ fn own_int<'a, I: Int + Element>(x: &View<'a>) -> Result<std::borrow::Cow<'a, [I
     elements(v, x.layout)
 }
 
-/// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
+/// The index of the first largest or smallest element of each row; the first NaN wins; zeros are
+/// equal.
 pub fn arg_fold(f: ArgFold, x: &View, kept: usize) -> Result<HostData> {
     fn find<T: Element + PartialOrd>(f: ArgFold, row: &[T]) -> i64 {
         let mut best = 0;
@@ -147,7 +148,7 @@ pub fn scan(f: Scan, x: &View, to: DType) -> Result<HostData> {
 }
 
 fn scan_rows<T: Copy>(v: &mut [T], n: usize, f: impl Fn(T, T) -> T) {
-    // Rows of no elements are no elements.
+    // Rows of zero elements have no elements.
     for row in v.chunks_mut(n.max(1)) {
         order::scan(row, &f);
     }
@@ -227,7 +228,7 @@ mod tests {
         for (x, f, to, want) in rows {
             assert_eq!(fold(f, &view(&x, &l), 0, to).unwrap(), want, "{f:?} of {x:?}");
         }
-        // Nothing to fold.
+        // Empty folds.
         let rows = [
             (DType::I32, Fold::Max, HostData::I32([i32::MIN].into())),
             (DType::I64, Fold::Min, HostData::I64([i64::MAX].into())),

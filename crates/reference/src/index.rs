@@ -7,7 +7,7 @@ use elinvar_core::{Element, HostData, HostVec, Layout, Result, Shape, each_data}
 use elinvar_ops::backend::{Scatter, out_of_range};
 use elinvar_ops::int::Int;
 
-/// For each index, in row-major order: where the element that it names lies in `layout`.
+/// For each index, in row-major order: the offset in `layout` of the element that it names.
 fn targets(op: &str, layout: &Layout, axis: usize, index: &View) -> Result<Vec<usize>> {
     let Some(buffer) = i64::slice(index.buffer) else { return Err(misuse("an index", index.buffer.dtype())) };
     let shape = index.shape();
@@ -16,7 +16,7 @@ fn targets(op: &str, layout: &Layout, axis: usize, index: &View) -> Result<Vec<u
         return Ok(out);
     }
     let (size, step) = (layout.shape()[axis], layout.strides()[axis]);
-    // The first element along the axis, for every place of the index.
+    // The first element along the axis, for every position of the index.
     let first = layout.slice(axis, 0, 1, 1).broadcast_to(shape, op)?;
     for (i, (p, q)) in first.positions().zip(index.layout.positions()).enumerate() {
         let named = usize::try_from(buffer[q])
@@ -37,7 +37,7 @@ pub fn gather(x: &View, axis: usize, index: &View) -> Result<HostData> {
     each_data!(x.buffer, v => one(v, &targets))
 }
 
-/// A copy of `base` into which `src` is written or added at `index`.
+/// A copy of `base` with `src` written or added at `index`.
 pub fn scatter(how: Scatter, base: &View, axis: usize, index: &View, src: &View) -> Result<HostData> {
     let targets = targets("scatter", &Layout::contiguous(Shape::clone(base.shape())), axis, index)?;
     match how {

@@ -1,8 +1,9 @@
 //! The reference backend: the definition of every bit that elinvar computes.
 //!
-//! Plain loops over host memory, one file per kind of work, easy to believe rather than fast: no threads, no
-//! `unsafe`, no cleverness. Every other backend is compared with this one by `==`. If it is wrong, everything is
-//! wrong in the same way, so it is itself compared with results from elsewhere.
+//! Plain loops over host memory, one file per kind of work, simple enough to verify by reading
+//! rather than fast: no threads, no `unsafe`. Every other backend is compared with this one by
+//! `==`. An error here would be an error everywhere, so it is itself compared with independent
+//! results.
 
 #![forbid(unsafe_code)]
 
@@ -56,9 +57,10 @@ type View<'a> = elinvar_ops::View<'a, Reference>;
 type Device = ReferenceDevice;
 
 impl Reference {
-    /// As [`Backend::contract`], of integers and bool, which take no epilogue, and so no operands of one. For backends that do floats
-    /// themselves: whoever multiplies by way of them has no chains of floats of ours in the program, which were 25 KB. `own` gives the elements
-    /// of a view, row-major, as a backend does anyway.
+    /// As [`Backend::contract`], for integers and bool, which take no epilogue, and so no operands
+    /// of one. For backends that compute floats themselves: a call of `contract` would link the
+    /// reference's float loops into the program. `own` returns the elements of a view, row-major,
+    /// by the backend's own copy.
     ///
     /// # Errors
     /// `OutOfMemory`; `DTypeMismatch` for floats, and for operands of an epilogue.
@@ -93,7 +95,7 @@ impl Backend for Reference {
         compute::own(x.buffer, x.layout)
     }
     fn receive(_: &Device, _: &Device, _: View<'_>) -> Result<Option<HostData>> {
-        // All of its devices are the host.
+        // All devices are the host.
         Ok(None)
     }
     fn finish(_: &Device, _: &HostData) -> Result<()> {
@@ -110,7 +112,7 @@ impl Backend for Reference {
         uncounted()
     }
     fn release_memory(_: &Device) -> Result<()> {
-        // Nothing is kept.
+        // Nothing is deferred.
         Ok(())
     }
     /// It keeps no copies.
@@ -140,7 +142,7 @@ impl Backend for Reference {
     }
 
     fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Running a function again costs what its work costs: there is no queue to fill.
+        // Running a function again costs the same: there is no launch overhead to save.
         Ok(None)
     }
     fn input(d: &Device, x: View<'_>, _: Option<&HostData>) -> Result<HostData> {
@@ -196,11 +198,11 @@ impl Backend for Reference {
         _: DType,
         _: usize,
     ) -> Result<Option<RowsAndColumns<HostData>>> {
-        // The definition is what each of them is alone.
+        // The definition is that of each part alone.
         Ok(None)
     }
     fn lattice<F: Map<4>>(_: &Device, _: &F, _: [View<'_>; 3], _: &[usize]) -> Result<Option<HostData>> {
-        // The definition is what each step is alone.
+        // The definition is that of each step alone.
         Ok(None)
     }
     fn lattice_grad<F: Map<5>>(_: &Device, _: &F, _: [View<'_>; 4], _: &[usize]) -> Result<Option<HostData>> {

@@ -34,7 +34,7 @@ fn slices_of<'a, T: Element>(x: &'a [Cow<'_, [T]>]) -> Vec<&'a [T]> {
     x.iter().map(|x| &**x).collect()
 }
 
-/// The elements of views, row-major, as what is computed in.
+/// The elements of views, row-major, in the type of computation.
 pub fn floats<'a, C: Compute>(x: &[View<'a>]) -> Result<Vec<Cow<'a, [C]>>> {
     x.iter().map(|v| C::load(v.buffer, v.layout)).collect()
 }

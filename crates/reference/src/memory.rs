@@ -1,4 +1,4 @@
-//! Making, moving and converting tensors: nothing here computes but the random numbers.
+//! Making, moving and converting tensors: no arithmetic except the random numbers.
 
 use crate::View;
 use crate::cell::Cell;
@@ -23,7 +23,8 @@ pub fn copy(x: &View) -> Result<HostData> {
 
 /// The view, contiguous, as another (or the same) dtype.
 pub fn cast(x: &View, to: DType) -> Result<HostData> {
-    // Elements come together once for each type, and not for each pair of types, which was 50 KB of programs.
+    // Elements are gathered once for each type, and not for each pair of types, which saves code
+    // size.
     fn one<S: Cell>(v: &[S], layout: &Layout, to: DType) -> Result<HostData> {
         let v = elements(v, layout)?;
         each_dtype!(to, T => Ok(T::wrap(convert(&v, |x| T::nearest(x.value()))?)))
@@ -34,7 +35,7 @@ pub fn cast(x: &View, to: DType) -> Result<HostData> {
     each_data!(x.buffer, v => one(v, x.layout, to))
 }
 
-/// The same of f16 and bf16 to f32, and back.
+/// The same between f16 or bf16 and f32.
 pub fn cast_halves(x: &View, to: DType) -> Result<HostData> {
     fn one<S: Cell, T: Cell>(v: &[S], layout: &Layout) -> Result<HostData> {
         Ok(T::wrap(convert(&elements(v, layout)?, |x| T::nearest(x.value()))?))
@@ -65,7 +66,7 @@ pub fn assemble(value: Scalar, dtype: DType, shape: &Shape, parts: &[(View, Layo
     Ok(y)
 }
 
-/// The random words of an element, as numbers in the type in which is computed.
+/// The random words of an element, as numbers in the type of computation.
 pub trait Draw: Compute {
     /// Uniform number `i` of the stream, in 0..1: of 24 bits, or of 53 for f64.
     fn unit(s: Stream, i: u64) -> Self;

@@ -7,13 +7,13 @@ use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{Element, Error, HostData, Result, each_data, order};
 use elinvar_ops::backend::{Pool, PoolKind};
 
-/// A window: the row-major numbers of its elements in the plane, and what an average divides by.
+/// A window: the row-major indices of its elements in the plane, and the divisor of an average.
 struct Window {
     elements: Vec<usize>,
     divisor: usize,
 }
 
-/// The windows of a pool over a plane, row-major. Taps outside of the plane are left out.
+/// The windows of a pool over a plane, row-major. Taps outside the plane are left out.
 fn windows(p: &Pool, spatial: &[usize]) -> Result<Vec<Window>> {
     let counts: Vec<usize> = p.axes.iter().map(|a| a.start.len()).collect();
     let count = counts.iter().product();
@@ -84,7 +84,8 @@ fn average<C: Compute>(x: &[C], planes: usize, plane: usize, windows: &[Window])
     Ok(y)
 }
 
-/// Each input element adds g / divisor of the windows that hold it, in row-major order of the windows.
+/// Each input element adds g / divisor of the windows that hold it, in row-major order of the
+/// windows.
 pub fn average_grad(p: &Pool, g: &View, spatial: &[usize]) -> Result<HostData> {
     let dims = g.shape().dims();
     let planes = dims[..dims.len() - p.axes.len()].iter().product();

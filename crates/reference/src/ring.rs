@@ -1,8 +1,10 @@
-//! Numbers with a fused product and sum: what a contraction is made of, for floats and integers alike.
+//! Numbers with a fused multiply-add: the arithmetic of a contraction, for floats and integers
+//! alike.
 
 use elinvar_ops::{int::Int, lane::Lane};
 
-/// A number that can be multiplied and added. Integers wrap; for bool, and is the product and or the sum.
+/// A number that can be multiplied and added. Integers wrap; for bool, and is the product and or
+/// the sum.
 pub trait Ring: Copy {
     /// 0, positive.
     const NOTHING: Self;

@@ -34,7 +34,7 @@ fn compute<C: Compute, R: RowFormula<N>, const N: usize>(
     let mut terms = filled(n, C::ZERO)?;
     let mut y = with_capacity(rows * R::OUT.width(n, R::FOLDS.len()))?;
     for row in 0..rows {
-        // Statistics that a formula has not, or not yet, are 0.
+        // Statistics that a formula does not have, or that are not computed yet, are 0.
         let mut s = [C::ZERO; STATS];
         for (k, &f) in R::FOLDS.iter().enumerate() {
             for (i, term) in terms.iter_mut().enumerate() {

@@ -15,12 +15,14 @@ fn compare<T: PartialOrd + Copy>(a: T, b: T) -> Ordering {
     }
 }
 
-/// Sorts places, stable. Compiled once, not for each type and direction: the standard library's sort is long.
+/// Sorts positions, stable. Takes a closure by reference, so that the standard library's long sort
+/// is compiled once and not for each type and direction.
 fn put_in_order(places: &mut [usize], compare: &dyn Fn(usize, usize) -> Ordering) {
     places.sort_by(|&a, &b| compare(a, b));
 }
 
-/// Sorts each row along the last axis, stable, also when descending: the `first` values of each, and where they came from.
+/// Sorts each row along the last axis, stable, also when descending: the `first` values of each,
+/// and the positions they came from.
 pub fn sort(x: &View, descending: bool, first: usize) -> Result<(HostData, HostData)> {
     fn one<T: Element + PartialOrd>(
         v: &[T],
@@ -31,7 +33,7 @@ pub fn sort(x: &View, descending: bool, first: usize) -> Result<(HostData, HostD
         let len = v.len() / n.max(1) * first;
         let (mut values, mut indices) = (with_capacity(len)?, with_capacity(len)?);
         let mut from: Vec<usize> = filled(n, 0)?;
-        // Rows of no elements are no elements.
+        // Rows of zero elements have no elements.
         for row in v.chunks(n.max(1)) {
             from.iter_mut().enumerate().for_each(|(i, f)| *f = i);
             if descending {
@@ -48,7 +50,8 @@ pub fn sort(x: &View, descending: bool, first: usize) -> Result<(HostData, HostD
     each_data!(x.buffer, v => one(&elements(v, x.layout)?, n, descending, first))
 }
 
-/// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many they are.
+/// The row-major positions of the elements that are not zero (NaN is not), ascending, and their
+/// count.
 pub fn nonzero(x: &View) -> Result<(HostData, usize)> {
     fn one<T: Element>(v: &[T]) -> Result<(HostData, usize)> {
         let found = || v.iter().enumerate().filter(|&(_, &x)| x != T::ZERO);

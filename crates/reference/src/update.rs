@@ -1,4 +1,4 @@
-//! Updates: a formula that changes numbers where they lie.
+//! Updates: a formula that changes tensors in place.
 
 use crate::compute::{Compute, each_float, misuse};
 use crate::map::{at, floats, slices};
@@ -9,7 +9,8 @@ use elinvar_ops::update::Update;
 
 type Item<'a, const M: usize, const R: usize> = elinvar_ops::backend::UpdateItem<'a, crate::Reference, M, R>;
 
-/// The formula at every element of every item. The results are all there before the first is written.
+/// The formula at every element of every item. All results are computed before the first is
+/// written.
 pub fn update<U: Update<M, R>, const M: usize, const R: usize>(
     u: &U,
     items: Vec<Item<'_, M, R>>,
@@ -26,7 +27,7 @@ pub fn update<U: Update<M, R>, const M: usize, const R: usize>(
     Ok(())
 }
 
-/// What the numbers of an item become, as they are stored.
+/// The new values of an item, as they are stored.
 fn results<U: Update<M, R>, const M: usize, const R: usize>(
     u: &U,
     item: &Item<'_, M, R>,
@@ -89,8 +90,8 @@ mod tests {
 
     #[test]
     fn results_take_the_place_of_what_they_were_computed_from() {
-        // The second result is of the old a. 1 + 2^-9 is no bf16, and 2^-9 times 2 no less than that in f32. What lies
-        // behind the shape stays.
+        // The second result uses the old a. 1 + 2^-9 and -2 + 2^-9 are no bf16: they round to 1
+        // and -2. Elements beyond the shape are unchanged.
         let mut a = HostData::BF16([1.0, -2.0, 8.0].map(bf16::from_f32).into());
         let mut b = HostData::F32([3.0, 0.5, 7.0].into());
         let c = HostData::BF16([2f32.powi(-9)].map(bf16::from_f32).into());

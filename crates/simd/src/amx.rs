@@ -7,15 +7,15 @@
 //! subnormal operands and results are zero.
 //!
 //! The compiler has no stable intrinsics for these instructions, so they are inline assembly. How
-//! it can be wrong: by an access outside of what the [`AmxOperands`] and the accumulators describe,
-//! which is all that it reads and writes.
+//! it can be wrong: by an access outside of the memory that [`AmxOperands`] and the accumulators
+//! describe.
 #![allow(unsafe_code, reason = "instructions that the compiler has no name for, and a system call")]
 
 use std::arch::asm;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-/// Rows of a register, and pairs, or columns, of a row: a line.
+/// Rows of a tile register, and pairs, or columns, of a row.
 pub const AMX_ROWS: usize = 16;
 /// Bytes of a row.
 const AMX_ROW_BYTES: usize = 64;
@@ -37,28 +37,30 @@ pub fn is_present() -> bool {
     })
 }
 
-/// May they be used? The system is asked, once: their 8 KiB make each interrupted thread's state larger, so it must be.
+/// May they be used? Asks the operating system, once: the 8 KiB of tile registers enlarge the saved
+/// state of each thread, so Linux enables them on request.
 #[cfg(target_os = "linux")]
 pub fn is_permitted() -> bool {
     static PERMITTED: OnceLock<bool> = OnceLock::new();
-    // Documentation/arch/x86/xstate.rst of Linux: the permission that a process asks for is that of all its threads.
+    // Documentation/arch/x86/xstate.rst of Linux: the permission that a process asks for is that of
+    // all its threads.
     const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_ulong = 18;
     *PERMITTED.get_or_init(|| {
-        // SAFETY: it takes two numbers, and touches no memory of ours.
+        // SAFETY: the call takes two integers and accesses no memory of this process.
         is_present()
             && unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) } == 0
     })
 }
 
-/// Where nobody says how to ask, they may not.
+/// Other systems: not used, as there is no documented way to request them.
 #[cfg(not(target_os = "linux"))]
 pub fn is_permitted() -> bool {
     false
 }
 
-/// Pairs that lie evenly: of two blocks of rows of the left factor, and of [`AMX_ROWS`] pairs after the other of two blocks of columns of
-/// the right one, whose second block lies behind the first.
+/// Strided bf16 pairs: of two blocks of rows of the left factor, and, in steps of [`AMX_ROWS`]
+/// pairs, of two blocks of columns of the right one, whose second block follows the first.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AmxOperands {
@@ -70,7 +72,7 @@ pub struct AmxOperands {
     pub rhs: *const u8,
     /// How many bytes pairs are apart.
     pub across: usize,
-    /// How many times [`AMX_ROWS`] pairs.
+    /// Number of steps of [`AMX_ROWS`] pairs.
     pub count: usize,
 }
 
@@ -80,15 +82,16 @@ impl AmxOperands {
         AmxOperands { lhs: [std::ptr::null(); 2], down: 0, rhs: std::ptr::null(), across: 0, count: 0 };
 }
 
-/// Rows and columns of a square's sums.
+/// Rows and columns of the accumulators of a macro tile.
 pub const MACRO_TILE: usize = 2 * AMX_ROWS;
 
-/// Room for the sums of a square, row by row. Clearing it for each tile was 2.5 % of attention.
+/// Storage for the accumulators of a macro tile, row by row. Uninitialised: zeroing it for each
+/// tile is measurable in attention.
 pub type MacroTileSums = MaybeUninit<[f32; MACRO_TILE * MACRO_TILE]>;
 
-/// How the registers are divided (volume 1, section 18.3): 0 to 3 have the sums, 4 and 5 rows of the left factor, 6 and 7 columns of the
-/// right one. A register of no rows has no columns
-/// either, and must not be named.
+/// The tile configuration (volume 1, section 18.3): tiles 0 to 3 are accumulators, 4 and 5 rows of
+/// the left factor, 6 and 7 columns of the right one. A tile of zero rows has no columns either,
+/// and must not be named by an instruction.
 #[repr(C, align(64))]
 struct TileConfig {
     palette: u8,
@@ -98,12 +101,14 @@ struct TileConfig {
     rows: [u8; 16],
 }
 
-/// Writes the sums of `rows` rows, at most [`MACRO_TILE`], and as many columns: `sums[r * MACRO_TILE + c]`, of the pairs of one stretch after the
-/// other. Nothing is written below them.
+/// Writes the sums of `rows` rows, at most [`MACRO_TILE`], and as many columns, as
+/// `sums[r * MACRO_TILE + c]`, over the pairs of one stretch after the other. Rows from `rows` on
+/// are not written.
 ///
 /// # Safety
-/// The registers are allowed ([`is_permitted`]). In each stretch with a count that is not 0, `lhs[0]` points to `min(rows, AMX_ROWS)` rows, and
-/// `lhs[1]` to the others, if there are others, `down` apart, of `count * AMX_ROWS` pairs; `rhs` to as many times 32 columns, `across`
+/// The registers are allowed ([`is_permitted`]). In each stretch with a count that is not 0,
+/// `lhs[0]` points to `min(rows, AMX_ROWS)` rows, and `lhs[1]` to the others, if there are others,
+/// `down` apart, of `count * AMX_ROWS` pairs; `rhs` points to as many times 32 columns, `across`
 /// apart.
 pub unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut MacroTileSums) {
     let (first, second) = (rows.min(AMX_ROWS) as u8, rows.saturating_sub(AMX_ROWS) as u8);
@@ -124,11 +129,11 @@ pub unsafe fn macro_tile(rows: usize, stretches: &[AmxOperands; 2], sums: &mut M
     let from = stretches.as_ptr();
     macro_rules! sum {
         ($([$load:literal, $($multiply:literal),*])?, $($store:literal),*) => {
-            // SAFETY: the caller's, for the registers and for what is read; the sums have room for whole registers, and rows that lie 128
-            // bytes apart.
+            // SAFETY: the caller guarantees the registers and the memory that is read; `sums` has
+            // room for whole registers, in rows that are 128 bytes apart.
             unsafe {
                 asm!(
-                    // All registers are zeros.
+                    // All tiles are zeroed.
                     "ldtilecfg [{shapes}]",
                     "2:",
                     "mov {lhs}, [{from}]",
@@ -201,7 +206,7 @@ mod tests {
     use super::*;
     use elinvar_core::bf16;
 
-    /// As the manual defines the instruction.
+    /// The instruction as the manual defines it.
     fn defined(lhs: &[[bf16; 2]], rhs: &[[bf16; 2]], so_far: f32) -> f32 {
         let chain = |i: usize| {
             lhs.iter().zip(rhs).fold(0.0f32, |sum, (a, b)| a[i].to_f32().mul_add(b[i].to_f32(), sum))
@@ -231,7 +236,8 @@ mod tests {
             };
             for stretches in [[at(0, 3), AmxOperands::NONE], [at(0, 2), at(2 * AMX_ROWS, 1)]] {
                 let mut sums = MacroTileSums::new([f32::NAN; MACRO_TILE * MACRO_TILE]);
-                // SAFETY: the registers are allowed; both factors have 48 pairs, of 32 rows and of 32 columns.
+                // SAFETY: the registers are allowed; both factors have 48 pairs, of 32 rows and of
+                // 32 columns.
                 unsafe { macro_tile(rows, &stretches, &mut sums) };
                 // SAFETY: they were written above.
                 let sums = unsafe { sums.assume_init() };

@@ -1,4 +1,4 @@
-//! The f32 `Lane` on AVX-512: `K` registers side by side that go through each operation together.
+//! The f32 `Lane` on AVX-512: `K` registers, unrolled, that go through each operation together.
 //!
 //! Several independent registers hide the latency of elementary functions, which are long
 //! dependency chains. Every operation has the meaning that [`Lane`] gives it; where an instruction
@@ -15,27 +15,28 @@ use std::mem::MaybeUninit;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// Numbers of a register.
+/// Elements of a register.
 const F32_LANES: usize = 16;
 
 /// `K` registers of f32.
 ///
-/// Values of these three types are made in work that `reading::read` runs, on processors with AVX-512 F and DQ. That is what makes
-/// each operation here sound.
+/// Values of these three types are created in work that `dispatch::run_lanes` runs, on processors
+/// with AVX-512 F and DQ. That is what makes each operation here sound.
 #[derive(Clone, Copy)]
 pub struct Avx512Lane<const K: usize>([__m512; K]);
-/// The bits of so many f32, or so many i32.
+/// The bits of these f32, or as many i32.
 #[derive(Clone, Copy)]
 pub struct Avx512IntLane<const K: usize>([__m512i; K]);
 /// A truth value for each.
 #[derive(Clone, Copy)]
 pub struct Avx512MaskLane<const K: usize>([__mmask16; K]);
 
-/// Registers side by side, at most.
+/// Most registers in one value.
 const MAX_REGISTERS: usize = 6;
 
-/// The body for each register, written out: numbers stay in registers only if every index of theirs is a constant before the
-/// compiler decides where they live. (No closures, which would be compiled without the instruction set.)
+/// The body for each register, unrolled: the array stays in registers only if every index is a
+/// constant before the compiler decides on their storage. (No closures, which would be compiled
+/// without the instruction set.)
 macro_rules! each_register {
     ($i:ident => $body:expr) => {
         each_register!(@ $i, $body, 0 1 2 3 4 5)
@@ -53,7 +54,7 @@ macro_rules! each_register {
 macro_rules! each {
     ($out:ident($zero:expr): $i:ident => $body:expr) => {{
         let mut all = [$zero; K];
-        // SAFETY: the processor has AVX-512, as the values that are worked on say.
+        // SAFETY: the operands exist only on a processor with AVX-512.
         each_register!($i => all[$i] = unsafe { $body });
         $out(all)
     }};
@@ -69,13 +70,13 @@ impl<const K: usize> SimdLanes<f32> for Avx512Lane<K> {
     #[inline(always)]
     fn load(from: &[f32]) -> Self {
         let from = &from[..K * F32_LANES];
-        // SAFETY of the loads: the line above.
+        // SAFETY of the loads: the line above checks the length.
         each!(float, i => in_turn(_mm512_loadu_ps(from.as_ptr().add(i * F32_LANES))))
     }
     #[inline(always)]
     fn store(self, to: &mut [f32]) {
         let to = &mut to[..K * F32_LANES];
-        // SAFETY: the line above: there are so many.
+        // SAFETY: the line above checks the length.
         each_register!(i => unsafe { _mm512_storeu_ps(to.as_mut_ptr().add(i * F32_LANES), self.0[i]) });
     }
     #[inline(always)]
@@ -90,15 +91,15 @@ impl<const K: usize> SimdLanes<f32> for Avx512Lane<K> {
     }
 }
 
-/// A register that is loaded after those that the program loads before it. The compiler reads several backwards, and memory that
-/// is read so comes later: its way to the cache looks for what follows.
+/// A register whose load stays behind the loads before it in program order. The compiler may
+/// reorder several to descending addresses, which hardware prefetch follows less well.
 #[inline(always)]
 fn in_turn(x: __m512) -> __m512 {
     compiler_fence(Ordering::SeqCst);
     x
 }
 
-/// A register with its numbers in another order.
+/// A register with its elements permuted.
 macro_rules! transposed {
     ($x:ident, $($instruction:tt)*) => {
         // SAFETY: the processor has AVX-512, as the register says.
@@ -142,7 +143,7 @@ impl<const K: usize> ReduceLanes<f32> for Avx512Lane<K> {
     }
     #[inline(always)]
     fn folded(x: Avx512Lane<1>, f: Fold) -> f32 {
-        // Each half beside the other, then each quarter, each pair, each number.
+        // Tree reduction: halves, then quarters, pairs, and single elements.
         let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_f32x4::<0x4e>));
         let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_f32x4::<0xb1>));
         let x = Avx512Lane::combine(f, x, transposed!(x, _mm512_shuffle_ps::<0x4e>));
@@ -150,7 +151,7 @@ impl<const K: usize> ReduceLanes<f32> for Avx512Lane<K> {
         // SAFETY: the processor has AVX-512, as the register says.
         unsafe { _mm512_cvtss_f32(x.0[0]) }
     }
-    /// Two registers are compared at once: each with another one says as much as with itself.
+    /// Two registers are tested by one comparison: unordered (NaN) in either sets the bit.
     #[inline(always)]
     fn or_nan(self, mut seen: u16) -> u16 {
         // SAFETY: the processor has AVX-512, as the registers say.
@@ -249,7 +250,7 @@ impl<const K: usize> LaneInt<Avx512MaskLane<K>> for Avx512IntLane<K> {
     }
     #[inline(always)]
     fn mul_high_unsigned(self, other: Self) -> Self {
-        // Products of 64 bits, of the even numbers and of the odd ones.
+        // Products of 64 bits, of the even elements and of the odd ones.
         each!(int, i => {
             let (a, b) = (self.0[i], other.0[i]);
             let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(a, b));
@@ -271,7 +272,7 @@ impl<const K: usize> LaneInt<Avx512MaskLane<K>> for Avx512IntLane<K> {
     }
 }
 
-/// Remainders of the numbers that have no bit in `done`.
+/// Remainders of the elements that have no bit in `done`.
 ///
 /// # Safety
 /// AVX-512.
@@ -279,7 +280,7 @@ impl<const K: usize> LaneInt<Avx512MaskLane<K>> for Avx512IntLane<K> {
 #[target_feature(enable = "avx512f")]
 unsafe fn one_by_one(made: __m512, done: u16, a: __m512, b: __m512) -> __m512 {
     let [mut y, mut dividends, mut divisors] = [[0.0f32; F32_LANES]; 3];
-    // SAFETY: as many numbers as a register has.
+    // SAFETY: the arrays have as many elements as a register.
     unsafe {
         _mm512_storeu_ps(y.as_mut_ptr(), made);
         _mm512_storeu_ps(dividends.as_mut_ptr(), a);
@@ -297,7 +298,7 @@ const ROUND_NEAREST: i32 = 8;
 const ROUND_DOWN: i32 = 8 | 1;
 const ROUND_UP: i32 = 8 | 2;
 const ROUND_TOWARDS_ZERO: i32 = 8 | 3;
-/// Extremes for `vrangeps`, which puts -0 before +0: the sign is that of the one that is taken.
+/// Modes of `vrangeps`, which puts -0 before +0: the sign is that of the operand taken.
 const RANGE_MIN: i32 = 0b0100;
 const RANGE_MAX: i32 = 0b0101;
 
@@ -325,7 +326,7 @@ impl<const K: usize> Lane for Avx512Lane<K> {
     }
     #[inline(always)]
     fn min(self, other: Self) -> Self {
-        // Of a number and a NaN the instruction gives the number; their sum is NaN.
+        // Of a number and a NaN, `vrangeps` gives the number; their sum is NaN.
         each!(float, i => {
             let (a, b) = (self.0[i], other.0[i]);
             let smaller = _mm512_range_ps::<RANGE_MIN>(a, b);
@@ -358,7 +359,7 @@ impl<const K: usize> Lane for Avx512Lane<K> {
     }
     #[inline(always)]
     fn copysign(self, sign: Self) -> Self {
-        // Of (mask, a, b), 0xca gives a under 1 and b under 0.
+        // `vpternlog` of (mask, a, b): 0xca gives a where the mask is 1 and b where it is 0.
         each!(float, i => {
             let (a, b) = (_mm512_castps_si512(self.0[i]), _mm512_castps_si512(sign.0[i]));
             _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xca>(_mm512_set1_epi32(i32::MAX), a, b))
@@ -384,7 +385,7 @@ impl<const K: usize> Lane for Avx512Lane<K> {
     fn select(mask: Avx512MaskLane<K>, a: Self, b: Self) -> Self {
         each!(float, i => _mm512_mask_blend_ps(mask.0[i], b.0[i], a.0[i]))
     }
-    // Where one of two is NaN, and of two zeros, the instructions give the second.
+    // If one of the two is NaN, and for two zeros, the instructions give the second operand.
     #[inline(always)]
     fn at_least(self, low: Self) -> Self {
         each!(float, i => _mm512_max_ps(low.0[i], self.0[i]))
@@ -422,9 +423,10 @@ impl<const K: usize> Lane for Avx512Lane<K> {
         });
         all == !0
     }
-    /// By the whole part of the quotient, as long as that is so small that it is exact, or one too large: it is if the quotient was rounded
-    /// up to it. What is left is then a multiple of the last bit of both numbers and less than the divisor, so the fma is exact. (A million
-    /// took 4 ms number by number.)
+    /// By the whole part of the quotient, as long as it is small enough to be exact, or one too
+    /// large: which is so if the quotient was rounded up to it. The remainder is then a multiple of
+    /// the last bit of both numbers and less than the divisor, so the fma is exact. Other elements
+    /// are computed one at a time.
     #[inline(always)]
     fn fmod(self, other: Self) -> Self {
         each!(float, i => {
@@ -436,7 +438,7 @@ impl<const K: usize> Lane for Avx512Lane<K> {
             let left = _mm512_mask_add_ps(left, too_large, left, y);
             let sign = _mm512_and_ps(a, _mm512_set1_ps(-0.0));
             let left = _mm512_or_ps(left, sign);
-            // Neither of NaN, nor of infinities, nor by zero.
+            // Excludes NaN, infinities, and division by zero.
             let exact = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(quotient, _mm512_set1_ps(4_194_304.0))
                 & _mm512_cmp_ps_mask::<_CMP_LT_OQ>(y, _mm512_set1_ps(f32::INFINITY));
             if exact == !0 { left } else { one_by_one(left, exact, a, b) }

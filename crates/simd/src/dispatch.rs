@@ -17,9 +17,9 @@ use elinvar_lane::math;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// Elements that go through a formula at once.
+/// Elements that go through a formula at once: one step of a vector loop.
 pub trait SimdLanes<T>: Copy {
-    /// How many.
+    /// Elements per step.
     const WIDTH: usize;
     /// The first of these elements.
     ///
@@ -31,7 +31,7 @@ pub trait SimdLanes<T>: Copy {
     /// # Panics
     /// If they are fewer.
     fn store(self, to: &mut [T]);
-    /// To the first of these slots.
+    /// To the first of these uninitialised slots.
     ///
     /// # Panics
     /// If they are fewer.
@@ -40,19 +40,20 @@ pub trait SimdLanes<T>: Copy {
     fn splat(v: T) -> Self;
 }
 
-/// A reading that folds what goes through it.
+/// A reading that can be reduced.
 pub trait ReduceLanes<T>: SimdLanes<T> + Lane {
-    /// The first `n` of these, and behind them `other`.
+    /// The first `n` of these elements, the others replaced by `other`.
     fn first(self, n: usize, other: T) -> Self;
-    /// Two terms of a fold as one; an extreme need not see NaN.
+    /// Combines two terms of a fold; an extreme may ignore NaN.
     fn combine(f: Fold, a: Self, b: Self) -> Self;
-    /// Some of these, or one.
+    /// A partial reduction: some of the elements, or one.
     type Few: Copy;
-    /// These as few: the first half with the second, and so on, as long as no register has numbers of both.
+    /// Partial reduction: the first half of the registers with the second, and so on, as long as
+    /// both halves are in different registers.
     fn few(self, f: Fold) -> Self::Few;
-    /// Few as one, in the same way.
+    /// The rest of the reduction to one value, in the same way.
     fn folded(few: Self::Few, f: Fold) -> T;
-    /// What was `seen` of NaN, and more bits if one of these is.
+    /// `seen`, with more bits set if one of these elements is NaN.
     fn or_nan(self, seen: u16) -> u16;
 }
 
@@ -85,7 +86,7 @@ impl<T: Lane<Mask = bool>> ReduceLanes<T> for ScalarLane<T> {
     }
 }
 
-/// An element that is no float.
+/// An element that is not a float.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct PlainElement<T>(pub T);
@@ -115,10 +116,11 @@ macro_rules! one_at_a_time {
 }
 one_at_a_time! { PlainElement ScalarLane SmallAngleLane }
 
-/// Are all of these angles below [`math::moderate_bound`], so that [`SmallAngleLane`] may read them?
+/// Are all of these angles below [`math::moderate_bound`], so that [`SmallAngleLane`] may read
+/// them?
 #[inline(always)]
 pub fn are_small_angles<T: SimdFloat, const W: usize>(x: &[T; W]) -> bool {
-    // Without a branch in it, this is vector code.
+    // Without a branch, so that the loop vectorises.
     let mut all = true;
     for x in x {
         all &= x.abs().lt(math::moderate_bound());
@@ -126,26 +128,28 @@ pub fn are_small_angles<T: SimdFloat, const W: usize>(x: &[T; W]) -> bool {
     all
 }
 
-/// A type of floats in which formulas are computed.
+/// A float type in which formulas are computed.
 pub trait SimdFloat: Element + Lane<Mask = bool> {
-    /// How AVX-512 reads many elements, if the formula is slim ([`Map::SLIM`]).
+    /// The AVX-512 reading of many elements for formulas of low register pressure
+    /// ([`Hints::slim`]).
     ///
-    /// [`Map::SLIM`]: elinvar_lane::formula::Map::SLIM
+    /// [`Hints::slim`]: elinvar_lane::formula::Hints::slim
     #[cfg(target_arch = "x86_64")]
     type Widest: SimdLanes<Self> + Lane;
-    /// How it reads 64, or as many as divide them.
+    /// The AVX-512 reading of 64 elements, or a divisor of 64.
     #[cfg(target_arch = "x86_64")]
     type Medium: ReduceLanes<Self>;
-    /// How it reads the last ones: 16 divide by what goes at once.
+    /// The AVX-512 reading of a tail: 16 is a multiple of its width.
     #[cfg(target_arch = "x86_64")]
     type Narrowest: SimdLanes<Self> + Lane;
 }
 
-/// With 6 registers, the normal distribution and the logarithm take 0.99 to 0.87 of their time with 4, by processor. Most formulas have so many
-/// values alive that registers go to the stack and back then: of 25 on an Intel Xeon, sixteen take 5 to 28 % longer with 6 than with 4.
+/// Unrolling over 6 registers instead of 4 is faster for formulas with few live values, such as the
+/// normal distribution and the logarithm. Most formulas have so many that registers are spilled
+/// with 6, and run slower.
 ///
-/// Without optimisation every value that a formula goes through has a place of its own on the stack, and of registers they are more
-/// than a thread has. So what is built to be debugged reads an element at a time.
+/// Without optimisation every intermediate value has its own stack slot, and with many registers
+/// they exceed the stack of a thread. So debug builds read one element at a time.
 impl SimdFloat for f32 {
     #[cfg(target_arch = "x86_64")]
     type Widest = Avx512Lanes<6>;
@@ -160,7 +164,8 @@ type Avx512Lanes<const K: usize> = Avx512Lane<K>;
 #[cfg(all(target_arch = "x86_64", debug_assertions))]
 type Avx512Lanes<const K: usize> = ScalarLane<f32>;
 
-/// Registers of f64 are not written out: what has a copy for AVX-512 ([`LaneKernel::AVX512_F64`]) is left to the compiler.
+/// No hand-written registers of f64: the copy for AVX-512 ([`LaneKernel::AVX512_F64`]) is
+/// autovectorised.
 impl SimdFloat for f64 {
     #[cfg(target_arch = "x86_64")]
     type Widest = ScalarLane<f64>;
@@ -170,7 +175,7 @@ impl SimdFloat for f64 {
     type Narrowest = ScalarLane<f64>;
 }
 
-/// Are sixty-four numbers read at once, and folded in registers, by [`run_lanes`]?
+/// Does [`run_lanes`] read 64 elements at once, and fold them in registers?
 pub fn folds_in_registers<T: SimdFloat>(isa: Isa) -> bool {
     #[cfg(target_arch = "x86_64")]
     return matches!(isa.level(), Level::Avx512) && <T::Medium as SimdLanes<T>>::WIDTH == 64;
@@ -181,11 +186,13 @@ pub fn folds_in_registers<T: SimdFloat>(isa: Isa) -> bool {
     }
 }
 
-/// Work that reads formulas. `run` must be `#[inline(always)]`, and so must be what it calls in its loops.
+/// Work that evaluates formulas. `run` must be `#[inline(always)]`, and so must everything that it
+/// calls in its loops.
 pub trait LaneKernel {
-    /// The number that is worked on.
+    /// The element type.
     type T: SimdFloat;
-    /// Is there a copy for AVX-512 of f64, too? It is worth its bytes for elementary functions alone, which arithmetic bounds, not memory.
+    /// Is there an AVX-512 copy for f64, too? It pays for elementary functions alone, which are
+    /// bound by arithmetic, not by memory.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is one copy of everything"))]
     const AVX512_F64: bool;
     /// Is there a copy for AVX-512 of f32?
@@ -195,22 +202,24 @@ pub trait LaneKernel {
     fn run<L: SimdLanes<Self::T> + Lane, M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
 }
 
-/// Runs work in the reading and the copy for this instruction set. As for all formulas, there is none for plain x86-64
-/// ([`super::isa::dispatch_formula`]).
+/// Runs work in the reading and the copy for this instruction set. As for all formulas, there is
+/// none for plain x86-64 ([`super::isa::dispatch_formula`]).
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         Level::Avx2 => unsafe { plain(work).avx2() },
         Level::Avx512 => {
             if const { if size_of::<W::T>() == 4 { W::AVX512_F32 } else { W::AVX512_F64 } } {
                 // SAFETY: as above.
                 unsafe { by_registers(work).avx512() }
             } else {
-                // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+                // SAFETY: as above; `Isa::all` makes this level only where it found the features of
+                // AVX2 too.
                 unsafe { plain(work).avx2() }
             }
         }
@@ -221,14 +230,15 @@ pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
     }
 }
 
-/// As [`run_lanes`], of work of which there is a copy for every instruction set and type.
+/// As [`run_lanes`], for work that has a copy for every instruction set and type.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn run_lanes_on_any_isa<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => plain(work).plain(),
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         Level::Avx512 => unsafe { by_registers(work).avx512() },
         Level::Avx2 => run_lanes(isa, work),
     }
@@ -236,7 +246,8 @@ pub fn run_lanes_on_any_isa<W: LaneKernel>(isa: Isa, work: W) {
     run_lanes(isa, work);
 }
 
-/// Work in these readings. Made by `run_lanes` alone, which pairs each with the instruction set that has its registers.
+/// Work with its readings. Created by `run_lanes` alone, which pairs each with the instruction set
+/// that has its registers.
 struct WithLanes<L, M, S, W>(W, PhantomData<(L, M, S)>);
 
 /// Work that reads an element at a time.
@@ -244,7 +255,7 @@ fn plain<W: LaneKernel>(work: W) -> WithLanes<ScalarLane<W::T>, ScalarLane<W::T>
     WithLanes(work, PhantomData)
 }
 
-/// Work that reads by registers of AVX-512.
+/// Work that reads AVX-512 registers.
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::type_complexity, reason = "a list of readings")]
 fn by_registers<W: LaneKernel>(

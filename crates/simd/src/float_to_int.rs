@@ -1,14 +1,14 @@
 //! Saturating conversion of floats to integers, rounding towards zero, in steps that the compiler
 //! vectorises.
 //!
-//! It gives what `as` gives, whose saturating conversion the compiler does one element at a time.
+//! The result is that of `as`, whose saturating conversion the compiler does one element at a time.
 //! How it can be wrong: at the ends of the integer range, and for NaN. The tests compare both
 //! there.
 #![allow(unsafe_code, reason = "a conversion that is not defined for what does not fit")]
 
-/// A float that becomes an integer: cut towards zero; the nearest that there is of what does not fit; 0 of NaN.
+/// Conversion of a float to an integer: truncated towards zero, saturating out of range, 0 for NaN.
 pub trait SaturatingToInt<I>: Copy {
-    /// That integer.
+    /// The converted value.
     fn cut(self) -> I;
 }
 
@@ -17,11 +17,12 @@ macro_rules! cut {
         impl SaturatingToInt<$int> for $float {
             #[inline(always)]
             fn cut(self) -> $int {
-                // A power of two, so a float; and what is one less in magnitude and positive is the largest integer, which may be none.
+                // A power of two, so exact as a float; its negation less one is the largest
+                // integer, which may not be a float.
                 let least = $int::MIN as $float;
                 let fits = (least <= self) & (self < -least);
                 let number = if fits { self } else { 0.0 };
-                // SAFETY: it is in the integers' range, and no NaN.
+                // SAFETY: the value is in the integer's range, and not NaN.
                 let whole: $int = unsafe { number.to_int_unchecked() };
                 let end = if self > 0.0 { $int::MAX } else { $int::MIN };
                 let other = if self.is_nan() { 0 } else { end };
@@ -40,7 +41,8 @@ macro_rules! cut_to_bytes {
                 // NaN fails the first comparison.
                 let number = if self > 0.0 { self } else { 0.0 };
                 let number = if number < 255.0 { number } else { 255.0 };
-                // SAFETY: from 0 to 255, and no NaN. (There is an instruction for i32, and none for bytes.)
+                // SAFETY: from 0 to 255, and not NaN. (There is an instruction for i32, and none
+                // for bytes.)
                 let whole: i32 = unsafe { number.to_int_unchecked() };
                 whole as u8
             }
@@ -55,7 +57,8 @@ mod tests {
 
     #[test]
     fn it_is_what_as_gives() {
-        // The ends of all ranges, and what is beside them in both types; halves; subnormals; infinities and NaN.
+        // The ends of all ranges, and their neighbours in both types; halves; subnormals;
+        // infinities and NaN.
         let ends = [
             0.0,
             0.5,

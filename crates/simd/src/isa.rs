@@ -13,15 +13,15 @@ use elinvar_core::{Element, Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// An instruction set of this processor.
+/// An instruction set of this processor. A value is a proof that the processor has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isa(Level);
 
 /// The instruction sets that code is written for, on the architecture it is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What the compiler makes of loops for any processor of this architecture. On x86-64 that is SSE2, without fma: slow,
-    /// and exact.
+    /// The baseline of this architecture, for any processor of it. On x86-64 that is SSE2, without
+    /// fma: slow, and exact.
     Plain,
     /// x86-64 with AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
@@ -29,7 +29,7 @@ pub enum Level {
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// aarch64, all of which has NEON: like plain, with register tiles written for it.
+    /// aarch64, which always has NEON: like plain, with hand-written register tiles.
     #[cfg(target_arch = "aarch64")]
     Neon,
 }
@@ -61,9 +61,9 @@ impl Isa {
     pub fn level(self) -> Level {
         self.0
     }
-    /// Does the processor multiply pairs of bf16 in vector registers, sum them in f32, and gain by that? Does this instruction set allow
-    /// it? Processors that have AMX do half as many operations in a second with pairs as with numbers: 123 thousand million on one of
-    /// them, and 244.
+    /// Does the processor have the bf16 dot product (`vdpbf16ps`), does this instruction set allow
+    /// it, and is it faster than f32? Processors that have AMX run `vdpbf16ps` at half the f32
+    /// rate, so not there.
     pub fn has_pairs(self) -> bool {
         match self.0 {
             Level::Plain => false,
@@ -75,7 +75,8 @@ impl Isa {
             Level::Neon => false,
         }
     }
-    /// Does the processor multiply pairs of bf16 in registers that are matrices, and does this instruction set allow it?
+    /// Does the processor have AMX tiles with bf16 products, and does this instruction set allow
+    /// them?
     pub fn has_amx(self) -> bool {
         match self.0 {
             Level::Plain => false,
@@ -117,23 +118,27 @@ impl FromStr for Isa {
     }
 }
 
-/// The instruction sets for which work is compiled: a copy that is never run need not be in a program.
+/// The instruction sets for which a kernel is compiled: a copy that is never run need not be
+/// linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsaTargets {
     /// All.
     All,
-    /// All but AVX-512, which takes the copy for AVX2, as that has nothing to gain by longer registers.
+    /// All but AVX-512, which takes the copy for AVX2: for kernels that gain nothing from longer
+    /// registers.
     UpToAvx2,
-    /// Those with an fma: all but plain x86-64. There the fma of a number is a call, beside which it matters little how numbers get to it.
+    /// Those with an fma: all but plain x86-64, where the fma of an element is a library call that
+    /// dominates the cost of the kernel.
     AllWithFma,
-    /// Of those, AVX2 and NEON. AVX-512 takes the copy for AVX2: such work has no use for longer registers, or for more of them.
+    /// Of those, AVX2 and NEON. AVX-512 takes the copy for AVX2: for kernels that gain nothing from
+    /// longer registers, or from more of them.
     Avx2OrNeon,
-    /// AVX-512, of processors that multiply pairs of bf16 or have AMX.
+    /// AVX-512, on processors with bf16 dot products or AMX.
     Avx512Bf16,
 }
 
 impl IsaTargets {
-    /// Is there one that needs nothing but the architecture?
+    /// Is there a copy for the baseline of the architecture?
     pub const fn has_plain(self) -> bool {
         match self {
             IsaTargets::All | IsaTargets::UpToAvx2 => true,
@@ -158,25 +163,26 @@ impl IsaTargets {
     }
 }
 
-/// Work that asks for instructions of which there is no copy.
+/// A kernel was dispatched to an instruction set for which it has no copy.
 #[cold]
 pub fn not_compiled_for(isa: Isa) -> ! {
     unreachable!("this work is not compiled for {isa}")
 }
 
-/// A piece of work that is compiled for each instruction set. `run` must be `#[inline(always)]`, and so must be what it
-/// calls in its loops.
+/// A kernel that is compiled for each instruction set. `run` must be `#[inline(always)]`, and so
+/// must everything that it calls in its loops.
 ///
-/// The copies are methods, not functions beside the trait: the compiler works on several parts of a crate at once and puts
-/// a copy into the part where its type stands. All copies of one function would be in one part.
+/// The copies are methods, not free functions: rustc puts a method's copy into the codegen unit of
+/// its type, so the copies are compiled in parallel. All copies of a free function would be in one
+/// unit.
 pub trait Kernel: Sized {
-    /// What it gives.
+    /// The result.
     type Out;
-    /// For which instruction sets.
+    /// The instruction sets it is compiled for.
     const TARGETS: IsaTargets = IsaTargets::All;
     /// The work.
     fn run(self) -> Self::Out;
-    /// The copy for processors of which nothing is known but their architecture.
+    /// The copy for the baseline of the architecture.
     #[inline(never)]
     fn plain(self) -> Self::Out {
         self.run()
@@ -201,7 +207,7 @@ pub trait Kernel: Sized {
     unsafe fn avx512(self) -> Self::Out {
         self.run()
     }
-    /// The copy for AVX-512 that multiplies pairs of bf16.
+    /// The copy for AVX-512 with bf16 dot products.
     ///
     /// # Safety
     /// The processor must have these features.
@@ -220,16 +226,18 @@ pub fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     match isa.level() {
         #[cfg(not(target_arch = "aarch64"))]
         Level::Plain if const { K::TARGETS.has_plain() } => kernel.plain(),
-        // All code of this architecture may use NEON, so one copy does for both.
+        // NEON is part of the baseline of this architecture, so one copy does for both.
         #[cfg(target_arch = "aarch64")]
         Level::Plain | Level::Neon if const { K::TARGETS.has_plain() } => kernel.plain(),
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 if const { K::TARGETS.has_avx2_or_neon() } => unsafe { kernel.avx2() },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 if const { K::TARGETS.has_avx512() } => unsafe { kernel.avx512() },
-        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2
+        // too.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { kernel.avx2() },
         #[cfg(target_arch = "x86_64")]
@@ -239,40 +247,43 @@ pub fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     }
 }
 
-/// Runs a kernel in a copy that may multiply pairs of bf16.
+/// Runs a kernel in a copy that may use bf16 dot products.
 ///
 /// # Panics
-/// If the processor does not.
+/// If the processor does not have them.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     assert!(isa.has_pairs(), "{isa} multiplies no pairs");
-    // SAFETY: the line above: an `Isa` with pairs has AVX-512, which `Isa::all` found, and the instruction was found too.
+    // SAFETY: the assertion above: an `Isa` with pairs has AVX-512, which `Isa::all` found, and the
+    // bf16 instruction was found too.
     unsafe { kernel.pairs() }
 }
 
-/// Runs a kernel that holds a formula of the catalogue, or pools, on elements of type `T`.
+/// Runs a kernel that evaluates a formula of the catalogue, or a pool, on elements of type `T`.
 ///
-/// There are hundreds of formulas, and pools for every type; what counts of each is the time to compile it and its bytes. So f32, which
-/// networks are made of, has a copy for AVX2 and one for AVX-512; all else has one for AVX2 (but elementary functions of f64,
-/// which [`super::dispatch::run_lanes`] runs). There is none for plain x86-64,
-/// where an fma is a call: there the reference's loops are as fast, and callers take those ([`Isa::has_formulas`]). Other
-/// architectures have one copy of everything.
+/// There are hundreds of formulas, and pools for every type, so compile time and code size decide.
+/// f32, the common type, has a copy for AVX2 and one for AVX-512; other types have one for AVX2
+/// (except elementary functions of f64, which [`super::dispatch::run_lanes`] runs). There is none
+/// for plain x86-64, where an fma is a call: there the reference's loops are as fast, and callers
+/// use them ([`Isa::has_formulas`]). Other architectures have one copy of everything.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
         Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         Level::Avx2 => unsafe { kernel.avx2() },
         Level::Avx512 => {
             if const { matches!(T::DTYPE, DType::F32) } {
                 // SAFETY: as above.
                 unsafe { kernel.avx512() }
             } else {
-                // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+                // SAFETY: as above; `Isa::all` makes this level only where it found the features of
+                // AVX2 too.
                 unsafe { kernel.avx2() }
             }
         }
@@ -281,18 +292,19 @@ pub fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     dispatch(isa, kernel)
 }
 
-/// As [`dispatch_formula`], of work of which there is a plain copy too.
+/// As [`dispatch_formula`], for kernels that have a plain copy too.
 #[inline]
 pub fn dispatch_formula_or_plain<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     if isa.level() == Level::Plain { kernel.plain() } else { dispatch_formula::<T, K>(isa, kernel) }
 }
 
 impl Isa {
-    /// Has it an fma? On plain x86-64 that of each number is a call. There, what is written for speed alone is not compiled.
+    /// Does it have an fma instruction? On plain x86-64 an fma is a call per element, so fast paths
+    /// are not compiled for it.
     pub fn has_fma(self) -> bool {
         IsaTargets::AllWithFma.has_plain() || self.level() != Level::Plain
     }
-    /// Are formulas compiled for it? Where not, the reference's loops run them.
+    /// Are formulas compiled for it? If not, the reference's loops run them.
     pub fn has_formulas(self) -> bool {
         self.has_fma()
     }

@@ -1,5 +1,4 @@
-//! SIMD: instruction sets and vector registers. Nothing here knows of
-//! tensors, threads or ops.
+//! SIMD: instruction sets and vector registers. Independent of tensors, threads and ops.
 //!
 //! * [`isa`]: instruction sets, detection at run time, and one compiled version of a kernel for
 //!   each (function multiversioning).
@@ -10,7 +9,8 @@
 //!   on AVX-512 registers; [`dispatch`]: which of them runs, by instruction set.
 //! * [`quad`]: registers filled across rows (transposing loads), and f16 / bf16 widened on load.
 //! * [`float_to_int`]: saturating conversions from float to integer.
-//! * [`uninit`]: uninitialised output that is written once; [`vector_loop`]: the elementwise vector loop.
+//! * [`uninit`]: uninitialised output that is written once; [`vector_loop`]: the elementwise vector
+//!   loop.
 //! * [`compiled`]: formulas as objects, compiled once.
 //! * [`prefetch`]: software prefetch into L1 and L2.
 
@@ -37,5 +37,5 @@ pub mod vector_loop;
 #[cfg(target_arch = "x86_64")]
 pub mod x86;
 
-/// What is loaded from two lines takes two loads.
+/// A load that crosses a cache line counts as two.
 pub use elinvar_core::host_vec::LINE;

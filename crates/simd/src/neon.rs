@@ -22,15 +22,15 @@ macro_rules! register {
             }
             #[inline(always)]
             unsafe fn load(p: *const $t) -> Self {
-                // SAFETY: the caller's for the memory.
+                // SAFETY: the caller guarantees that the memory can be read.
                 unsafe { $load(p) }
             }
             #[inline(always)]
             unsafe fn store(self, p: *mut $t) {
-                // SAFETY: the caller's for the memory.
+                // SAFETY: the caller guarantees that the memory can be written.
                 unsafe { $store(p, self) }
             }
-            /// There is no hint without assembly, and nobody has measured yet whether one helps.
+            /// No effect: a prefetch needs assembly, and its gain has not been measured.
             #[inline(always)]
             unsafe fn prefetch_l1(_: *const $t) {}
             /// As `prefetch_l1`.
@@ -38,7 +38,7 @@ macro_rules! register {
             unsafe fn prefetch_l2(_: *const u8) {}
             #[inline(always)]
             unsafe fn fma(self, b: Self, c: Self) -> Self {
-                // SAFETY: as above. The sum comes first there.
+                // SAFETY: as above. `vfma` takes the addend first.
                 unsafe { $fma(c, self, b) }
             }
             #[inline(always)]
@@ -48,7 +48,7 @@ macro_rules! register {
             }
             #[inline(always)]
             unsafe fn and(self, mask: Self) -> Self {
-                // SAFETY: as above; both kinds of register are sixteen bytes of any bits.
+                // SAFETY: as above; both register types are sixteen bytes with any bits.
                 unsafe {
                     let [x, mask] = [self, mask].map(|x| std::mem::transmute::<$v, $bits>(x));
                     std::mem::transmute::<$bits, $v>($and(x, mask))
@@ -62,6 +62,6 @@ macro_rules! register {
         }
     };
 }
-// 24 of 32 registers hold sums; the others feed them.
+// 24 of 32 registers hold accumulators; the others hold operands.
 register!(float32x4_t, f32, 4, 12: vdupq_n_f32 vld1q_f32 vst1q_f32 vfmaq_f32 vaddq_f32 vandq_u32 vbslq_f32 uint32x4_t);
 register!(float64x2_t, f64, 2, 12: vdupq_n_f64 vld1q_f64 vst1q_f64 vfmaq_f64 vaddq_f64 vandq_u64 vbslq_f64 uint64x2_t);

@@ -10,7 +10,7 @@ macro_rules! hints {
         #[inline(always)]
         pub fn $name<T>(place: *const T) {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a hint; any address will do.
+            // SAFETY: a prefetch is a hint; any address is allowed.
             unsafe {
                 use std::arch::x86_64::{$hint, _mm_prefetch};
                 _mm_prefetch::<$hint>(place.cast());
@@ -21,14 +21,15 @@ macro_rules! hints {
     )*};
 }
 hints! {
-    /// Has the first-level cache fetch the line that lies there, if anything does; where the compiler has no such hint, nothing.
+    /// Prefetches the cache line at this address into L1; no effect where the compiler has no such
+    /// intrinsic.
     prefetch_l1 _MM_HINT_T0;
-    /// The same of the second-level cache: for lines that come from memory, so that the few that the first level waits for
-    /// are those that are needed now.
+    /// Prefetches into L2: for lines that come from memory, so that the few line fill buffers of L1
+    /// stay free for the lines that are needed now.
     prefetch_l2 _MM_HINT_T1;
 }
 
-/// Has the second-level cache fetch the numbers that lie there, so many.
+/// Prefetches a slice of this many elements into L2.
 #[inline(always)]
 pub fn prefetch_lines<T>(place: *const T, count: usize) {
     for i in (0..count * size_of::<T>()).step_by(LINE) {

@@ -1,19 +1,20 @@
 //! The scalar `Lane`: one element, whose loops the compiler autovectorises.
 //!
-//! It takes over the primitives of the scalar readings `f32` and `f64` of a formula, but the
-//! elementary functions are inlined: a call would keep the loop around it from being vectorised,
-//! and would run without the instruction set of the kernel. [`SmallAngleLane`] is the same for
-//! angles that are known to need no large-argument reduction.
+//! It delegates to the primitives of `f32` and `f64`, but the elementary functions are inlined: a
+//! call would keep the loop around it from being vectorised, and would run without the instruction
+//! set of the kernel. [`SmallAngleLane`] is the same for angles that are known to need no
+//! large-argument reduction.
 
 use elinvar_lane::lane::Lane;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// A number of type `T` (f32 or f64) with everything inlined.
+/// An element of type `T` (f32 or f64) with everything inlined.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct ScalarLane<T>(pub T);
 
-/// As [`ScalarLane`], where all angles are below [`moderate_bound`](elinvar_lane::math::moderate_bound).
+/// As [`ScalarLane`], where all angles are below
+/// [`moderate_bound`](elinvar_lane::math::moderate_bound).
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct SmallAngleLane<T>(pub T);

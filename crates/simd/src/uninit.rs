@@ -1,36 +1,38 @@
 //! Uninitialised output slices, written once, front to back: neither zeroed first nor read.
 //!
 //! Zeroing costs as much as a cheap formula, as both are bound by memory. A [`UninitSlice`] counts
-//! what was written, and the count alone decides which elements exist. This file depends on no
-//! threads and no allocator.
+//! the elements written, and the count alone decides which elements are initialised. Independent of
+//! threads and allocators.
 //!
 //! How it can be wrong: by counting a slot that was not written. Kernels that write through raw
-//! slots use the unsafe [`UninitSlice::count`], and argue for it.
+//! slots use the unsafe [`UninitSlice::count`], and justify each call.
 
 use crate::isa::Kernel;
 use elinvar_core::Element;
 use std::mem::MaybeUninit;
 
-/// Elements of a [`CacheBlock`]: six blocks of f64, for the operands of the largest formula, stay in a first-level cache.
+/// Elements of a [`CacheBlock`]: six blocks of f64, for the operands of the largest formula, fit in
+/// L1.
 pub const BLOCK_ELEMENTS: usize = 512;
 
-/// Elements that a kernel computes, by number. Unlike a closure, `at` can be `#[inline(always)]`, and must be: in a
-/// function of its own it would be compiled without the kernel's instruction set.
+/// Elements that a kernel computes, by index. Unlike a closure, `at` can be `#[inline(always)]`,
+/// and must be: as a separate function it would be compiled without the kernel's instruction set.
 pub trait ElementAt<T>: Copy {
     /// Element `i`.
     fn at(&self, i: usize) -> T;
-    /// The same, with operands cut to `n` elements, so that the compiler sees that `i < n` needs no check.
+    /// The same, with operands cut to `n` elements, so that the compiler sees that `i < n` needs no
+    /// bounds check.
     #[must_use]
     fn cut(self, n: usize) -> Self;
 }
 
 /// Elements that a kernel computes, `W` of them together.
 pub trait FillChunk<T, const W: usize> {
-    /// Writes all those of a window.
+    /// Writes the elements of chunk `number`.
     fn fill(&self, number: usize, y: &mut [MaybeUninit<T>; W]);
 }
 
-/// A kernel that fills the room.
+/// A kernel that fills the slice element by element.
 pub struct FillByElement<'a, 'r, T, A>(pub A, pub &'a mut UninitSlice<'r, T>);
 
 impl<T: Copy, A: ElementAt<T>> Kernel for FillByElement<'_, '_, T, A> {
@@ -46,15 +48,16 @@ impl<T: Copy, A: ElementAt<T>> Kernel for FillByElement<'_, '_, T, A> {
     }
 }
 
-/// A part of memory to be written, and how much of it was.
+/// Memory to be written, and the number of elements written.
 pub struct UninitSlice<'a, T> {
     slots: &'a mut [MaybeUninit<T>],
-    /// So many slots, from the first on, hold a value.
+    /// The first `written` slots hold a value.
     written: usize,
 }
 
 impl<'a, T: Copy> UninitSlice<'a, T> {
-    /// The slots that are still to be written, by kernels, which then [count](UninitSlice::count) them.
+    /// The slots that are not yet written, for kernels, which then [count](UninitSlice::count)
+    /// them.
     #[inline(always)]
     pub fn unwritten(&mut self) -> &mut [MaybeUninit<T>] {
         &mut self.slots[self.written..]
@@ -79,18 +82,19 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
     pub fn new(slots: &'a mut [MaybeUninit<T>]) -> Self {
         UninitSlice { slots, written: 0 }
     }
-    /// Elements that are there, to be written over.
+    /// Initialised elements, to be overwritten.
     #[allow(unsafe_code, reason = "slots that hold a value")]
     pub fn over(elements: &'a mut [T]) -> Self {
-        // SAFETY: what has a value may be looked at as what may have none, and a `UninitSlice` writes nothing but values.
+        // SAFETY: initialised memory may be viewed as `MaybeUninit`, and a `UninitSlice` writes
+        // only values to it.
         UninitSlice::new(unsafe { &mut *(std::ptr::from_mut(elements) as *mut [MaybeUninit<T>]) })
     }
-    /// Where the next element goes.
+    /// The next slot.
     #[inline(always)]
     pub fn place(&self) -> *const T {
         self.slots.as_ptr().cast::<T>().wrapping_add(self.written)
     }
-    /// How many elements are still to be written.
+    /// The number of elements not yet written.
     #[inline(always)]
     pub fn remaining(&self) -> usize {
         self.slots.len() - self.written
@@ -103,8 +107,8 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
         }
         self.written += n;
     }
-    /// Writes the next `n` windows, from number 0 on. They are counted together: a count in memory for each is a chain of loads and
-    /// stores that wait for each other.
+    /// Writes the next `n` windows, from number 0 on. They are counted together: updating a count
+    /// in memory for each would be a chain of dependent loads and stores.
     #[inline(always)]
     pub fn chunks<const W: usize>(&mut self, n: usize, f: &impl FillChunk<T, W>) {
         let slots = &mut self.slots[self.written..].as_chunks_mut::<W>().0[..n];
@@ -121,8 +125,8 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
         self.slots[self.written..][..n].copy_from_slice(&all[..n]);
         self.written += n;
     }
-    /// Writes the first `n` elements of so many windows, one after the other. Where there is room for it a window is written whole: what comes too
-    /// much of it is written over.
+    /// Writes the first `n` elements of `count` windows, one after the other. Where there is room,
+    /// a window is written whole, and the next one overwrites the excess.
     #[inline(always)]
     pub fn chunk_prefixes<const W: usize>(&mut self, count: usize, n: usize, f: &impl FillChunk<T, W>) {
         assert!(n <= W, "cpu: a window has not so many elements");
@@ -156,7 +160,7 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
         // SAFETY: each of these slots was written by `fill`.
         unsafe { part.assume_init_mut() }
     }
-    /// The next elements, written as a copy of `part`, to be changed in any order.
+    /// The next elements, written as a copy of `part`, to be modified in any order.
     #[allow(unsafe_code, reason = "reading what was written")]
     pub fn copied(&mut self, part: &[T]) -> &mut [T] {
         let slots = &mut self.slots[self.written..][..part.len()];
@@ -165,14 +169,15 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
         // SAFETY: each of these slots was written from `part`, which is as long.
         unsafe { slots.assume_init_mut() }
     }
-    /// Lets `f` write the next elements, and `g` change them.
+    /// Lets `f` write the next elements, and `g` modify them.
     #[inline]
     #[allow(unsafe_code, reason = "reading what was written")]
     pub fn write_then(&mut self, f: impl FnOnce(&mut UninitSlice<'_, T>), g: impl FnOnce(&mut [T])) {
         let mut dst = UninitSlice::new(&mut self.slots[self.written..]);
         f(&mut dst);
         let n = dst.written;
-        // SAFETY: a `UninitSlice` counts what its methods have written, from its first slot on.
+        // SAFETY: a `UninitSlice` counts only slots that its methods have written, from the first
+        // on.
         g(unsafe { dst.slots[..n].assume_init_mut() });
         self.written += n;
     }
@@ -183,15 +188,15 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
         slots.iter_mut().zip(part.iter().rev()).for_each(|(slot, &x)| _ = slot.write(x));
         self.written += part.len();
     }
-    /// Writes `n` elements more: the last `period` again and again.
+    /// Writes `n` elements more: the last `period` repeatedly.
     ///
     /// # Panics
-    /// If there are no so many.
+    /// If fewer than `period` elements were written.
     pub fn repeat_tail(&mut self, period: usize, n: usize) {
         let first = self.written.checked_sub(period).expect("elements that were written");
         let (end, slots) = (self.written + n, &mut self.slots[..self.written + n]);
         while self.written < end {
-            // Twice as many each time, of whole periods.
+            // Doubles each time, in whole periods.
             let some = (self.written - first).min(end - self.written);
             slots.copy_within(first..first + some, self.written);
             self.written += some;
@@ -205,14 +210,16 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
     }
 }
 
-/// Work that moves elements from one place to another and does nothing else with them. What it writes are copies of `data`: it knows
-/// nothing of `B` from which it could make another.
+/// Work that only copies elements. It can write only copies of `data`, as it has no other way to
+/// make a `B`.
 pub trait CopyBits {
-    /// Writes to the room. It must be `#[inline(never)]`, or there would be a copy for each type again.
+    /// Writes to the slice. It must be `#[inline(never)]`, or it would again be compiled for each
+    /// type.
     fn run<B: Copy>(self, data: &[B], dst: &mut UninitSlice<'_, B>);
 }
 
-/// Moves elements as bits: the work is compiled for each of their four sizes, and not for each of eight types, which was 35 KB more.
+/// Copies elements as bits: the work is compiled for each of their four sizes, and not for each of
+/// eight types, to save code size.
 #[allow(unsafe_code, reason = "elements as bits")]
 pub fn copy_as_bits<T: Element>(data: &[T], dst: &mut UninitSlice<'_, T>, work: impl CopyBits) {
     fn bits<T: Element, B: Copy>(data: &[T], dst: &mut UninitSlice<'_, T>, work: impl CopyBits) {
@@ -221,8 +228,8 @@ pub fn copy_as_bits<T: Element>(data: &[T], dst: &mut UninitSlice<'_, T>, work: 
             "bits of another size"
         );
         let slots = dst.unwritten();
-        // SAFETY: numbers of the same size and alignment, all of whose bits are there, so they are `B`s; and each `B` that is
-        // written is a copy of one of them.
+        // SAFETY: types of the same size and alignment, with all bits initialised, so they are
+        // valid `B`s; and each `B` that is written is a copy of one of them.
         let (data, slots) = unsafe {
             let slots =
                 std::slice::from_raw_parts_mut(slots.as_mut_ptr().cast::<MaybeUninit<B>>(), slots.len());
@@ -241,14 +248,14 @@ pub fn copy_as_bits<T: Element>(data: &[T], dst: &mut UninitSlice<'_, T>, work: 
     }
 }
 
-/// Room for a few elements that are read again soon. It begins with a cache line, for the largest registers fill one: what lies
-/// across two is loaded twice.
+/// A buffer for a few elements that are read again soon. Aligned to a cache line, which the largest
+/// registers fill: a load that crosses two lines counts as two.
 #[repr(C, align(64))]
 pub struct CacheBlock<T, const CAPACITY: usize = BLOCK_ELEMENTS> {
     slots: [MaybeUninit<T>; CAPACITY],
-    /// So many slots, from the first on, hold a value.
+    /// The first `written` slots hold a value.
     written: usize,
-    /// The name of the number that these are copies of, if they are.
+    /// The identity of the scalar that the elements are copies of, if they are.
     number: Option<usize>,
 }
 
@@ -264,7 +271,7 @@ impl<T: Copy, const CAPACITY: usize> CacheBlock<T, CAPACITY> {
     pub const fn with_any_capacity() -> Self {
         CacheBlock { slots: [MaybeUninit::uninit(); CAPACITY], written: 0, number: None }
     }
-    /// Lets `f` write up to `n` elements, at most `CAPACITY`, and gives those that it wrote.
+    /// Lets `f` write up to `n` elements, at most `CAPACITY`, and returns those that it wrote.
     #[inline(always)]
     pub fn fill(&mut self, n: usize, f: impl FnOnce(&mut UninitSlice<'_, T>)) -> &[T] {
         (self.written, self.number) = (0, None);
@@ -273,7 +280,8 @@ impl<T: Copy, const CAPACITY: usize> CacheBlock<T, CAPACITY> {
         self.written = dst.written;
         self.written()
     }
-    /// `n` copies of this number, unless it holds as many of the one with the same `name`.
+    /// `n` copies of this scalar, unless the buffer already holds as many of the one with the same
+    /// `name`.
     #[inline]
     pub fn copies(&mut self, name: usize, n: usize, number: impl FnOnce() -> T) {
         if self.number != Some(name) || self.written < n {
@@ -282,12 +290,12 @@ impl<T: Copy, const CAPACITY: usize> CacheBlock<T, CAPACITY> {
             self.number = Some(name);
         }
     }
-    /// What was written last.
+    /// The elements written last.
     #[inline(always)]
     #[allow(unsafe_code, reason = "reading what was written")]
     pub fn written(&self) -> &[T] {
-        // SAFETY: `written` is 0 or what a `UninitSlice` over the same slots counted, and its methods write each slot before
-        // they count it.
+        // SAFETY: `written` is 0 or what a `UninitSlice` over the same slots counted, and its
+        // methods write each slot before they count it.
         unsafe { self.slots[..self.written].assume_init_ref() }
     }
 }

@@ -13,44 +13,45 @@ use elinvar_core::Element;
 use elinvar_lane::lane::Lane;
 use std::marker::PhantomData;
 
-/// A register of numbers.
+/// A vector register.
 ///
 /// # Safety
-/// All functions may be called only on a processor that has the instruction set of the register; `load` and `store` reach
-/// `LANES` numbers from the pointer on.
+/// All functions may be called only on a processor that has the instruction set of the register;
+/// `load` and `store` access `LANES` elements from the pointer on.
 pub trait Vector: Copy {
-    /// The number.
+    /// The element type.
     type T: SimdElement;
-    /// How many numbers.
+    /// Elements per register.
     const LANES: usize;
     /// Rows of a full tile that is two registers wide: as many as there are registers for.
     const TILE_ROWS: usize;
     /// The register of half the size that is its first half, where processors do two of those at once or one of this; or itself.
     type Low: Vector<T = Self::T>;
-    /// The first numbers.
+    /// The first elements.
     unsafe fn low(self) -> Self::Low;
     /// Are its numbers pairs of bf16?
     const IS_BF16_PAIRS: bool = false;
     /// Copies of a number.
     unsafe fn splat(v: Self::T) -> Self;
-    /// Numbers from memory.
+    /// Loads elements.
     unsafe fn load(p: *const Self::T) -> Self;
-    /// Numbers to memory.
+    /// Stores elements.
     unsafe fn store(self, p: *mut Self::T);
-    /// Has the first-level cache fetch what lies there, if anything does.
+    /// Prefetches the line at this address into L1, if supported.
     unsafe fn prefetch_l1(p: *const Self::T);
-    /// Has the second-level cache fetch it: for lines that are many, or would push each other out of the first.
+    /// Prefetches it into L2: for many lines, or lines that would evict each other from L1.
     unsafe fn prefetch_l2(p: *const u8);
     /// self * b + c, rounded once.
     unsafe fn fma(self, b: Self, c: Self) -> Self;
     /// self + b
     unsafe fn add(self, b: Self) -> Self;
-    /// The bits that are set in both.
+    /// Bitwise and.
     unsafe fn and(self, mask: Self) -> Self;
-    /// self where all bits of the mask are set, other where none is.
+    /// `self` where all bits of the mask are set, `other` where none is.
     unsafe fn select(self, other: Self, mask: Self) -> Self;
-    /// Writes those of up to `LANES` numbers that are not zero one after the other, and how far behind the first they lie, from `place` on;
-    /// gives how many they are. Behind them, as many as a register has may be written over.
+    /// Compresses: writes those of up to `LANES` elements that are not zero one after the other,
+    /// and their positions, counted from `place`; returns how many there are. Up to a register's
+    /// worth of slots after them may be overwritten.
     #[inline(always)]
     unsafe fn compress(
         from: *const Self::T,
@@ -61,9 +62,9 @@ pub trait Vector: Copy {
     ) -> usize {
         let mut n = 0;
         for i in 0..count {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe {
-                // Without a branch, which nobody could foresee.
+                // Without a branch, which would be unpredictable.
                 let v = *from.add(i);
                 places.add(n).write(place + i as u32);
                 to.add(n).write(v);
@@ -74,18 +75,19 @@ pub trait Vector: Copy {
     }
 }
 
-/// What is multiplied.
+/// The operands of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TermKind {
-    /// Numbers.
+    /// Elements of the register's type.
     Elements,
-    /// Pairs of bf16, two terms side by side, in the bits of an f32: for processors that multiply them so, see
-    /// [`Isa::has_pairs`] and, for products, [`Isa::has_amx`]. A chunk has so many pairs.
+    /// Pairs of bf16, two consecutive terms in the bits of an f32, for processors with a bf16 dot
+    /// product: see [`Isa::has_pairs`] and, for products, [`Isa::has_amx`]. A chunk has as many
+    /// pairs as it would have elements.
     Bf16Pairs,
 }
 
 impl TermKind {
-    /// As so many terms are multiplied: half as many pairs, if the last one without a partner is one too.
+    /// Operands for `count` terms: half as many pairs, rounded up.
     pub fn terms(self, count: usize) -> usize {
         match self {
             TermKind::Elements => count,
@@ -94,14 +96,16 @@ impl TermKind {
     }
 }
 
-/// f32 or f64: a number of which there are registers.
+/// f32 or f64: an element type with vector registers.
 pub trait SimdElement: Lane<Mask = bool> + Element + Default {
-    /// Whether numbers stored as halves are computed in this type. Where not, what reads halves need not be compiled.
+    /// Are f16 and bf16 computed in this type? If not, the code that reads them need not be
+    /// compiled.
     const WIDENS_F16: bool;
     /// A register of AVX-512.
     #[cfg(target_arch = "x86_64")]
     type V512: GatherVector<T = Self>;
-    /// A register of AVX-512 with the products of pairs of bf16; for f64 there is none, and it stands for itself.
+    /// A register of AVX-512 with bf16 dot products; f64 has none, so there it is the register
+    /// itself.
     #[cfg(target_arch = "x86_64")]
     type Pairs: GatherVector<T = Self>;
     /// The same with half the lanes.
@@ -143,30 +147,32 @@ impl SimdElement for f64 {
     type V128 = std::arch::aarch64::float64x2_t;
 }
 
-/// Work in the widest registers of an instruction set.
+/// A kernel that runs in the widest registers of an instruction set.
 pub trait VectorKernel {
-    /// The number that is worked on.
+    /// The element type.
     type T: SimdElement;
-    /// For which instruction sets it is compiled.
+    /// The instruction sets it is compiled for.
     const TARGETS: IsaTargets = IsaTargets::All;
-    /// The same, of work in short registers ([`dispatch_half_vectors`]).
+    /// The same, in half-width registers ([`dispatch_half_vectors`]).
     const HALF_TARGETS: IsaTargets = Self::TARGETS;
-    /// The work. It must be `#[inline(always)]`, and so must be what it calls in its loops.
+    /// The work. It must be `#[inline(always)]`, and so must everything that it calls in its loops.
     ///
     /// # Safety
     /// The processor has the instruction set of `V`.
     unsafe fn run<V: GatherVector<T = Self::T>>(self);
 }
 
-/// Runs work in the copy for this instruction set.
+/// Runs a kernel in the copy for this instruction set.
 #[inline]
 pub fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
-    // Each kind of registers is compiled for its own instruction set only, which `dispatch` could not know.
+    // Each register type is compiled for its own instruction set only, which `dispatch` could not
+    // know.
     match isa.level() {
         Level::Plain if const { W::TARGETS.has_plain() } => {
             WithVectors::<Array4<W::T>, W>(work, PhantomData).plain()
         }
-        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on this processor.
+        // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
+        // this processor.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 if const { W::TARGETS.has_avx2_or_neon() } => unsafe {
             WithVectors::<<W::T as SimdElement>::V256, W>(work, PhantomData).avx2()
@@ -185,19 +191,20 @@ pub fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
     }
 }
 
-/// Runs work in registers of 32 bytes where the widest have 64. For work that is bound by loads and shuffles, of which a
-/// processor does as many bytes at once or more in the shorter ones; and eight rows that lie a power of two apart still have
-/// a line each in a set of the first-level cache, sixteen have not.
+/// Runs a kernel in registers of 32 bytes where the widest have 64. For work that is bound by loads
+/// and shuffles, whose throughput in bytes is no lower in the shorter registers; and eight rows
+/// that are a power of two apart still fit in one set of L1, sixteen do not.
 #[inline]
 pub fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
     match isa.level() {
-        // Compiled for AVX-512: it has 32 of them.
-        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2 too.
+        // Compiled for AVX-512, which has 32 of these registers.
+        // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2
+        // too.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 if const { W::HALF_TARGETS.has_avx512() } => unsafe {
             WithVectors::<<W::T as SimdElement>::V256, W>(work, PhantomData).avx512()
         },
-        // Not by way of `dispatch_vectors`, which would have the widest compiled as well.
+        // Not through `dispatch_vectors`, which would compile the widest as well.
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 | Level::Avx2 => unsafe {
@@ -212,24 +219,25 @@ pub fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
     }
 }
 
-/// Work in registers of this kind. Made by the functions above alone, which know that the processor has them.
+/// A kernel in registers of this type. Created by the functions above alone, which check that the
+/// processor has them.
 struct WithVectors<V, W>(W, PhantomData<V>);
 
 impl<V: GatherVector<T = W::T>, W: VectorKernel> Kernel for WithVectors<V, W> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        // SAFETY: they pair each kind of register with the instruction set that has it, and an `Isa` is made
-        // only for what this processor has.
+        // SAFETY: they pair each register type with the instruction set that has it, and an `Isa`
+        // is made only for what this processor has.
         unsafe { self.0.run::<V>() }
     }
 }
 
-/// Runs work on pairs of bf16 that lie in the bits of f32, in registers whose `fma` multiplies both numbers of each pair and
-/// adds both products to an f32.
+/// Runs a kernel on pairs of bf16 in the bits of f32, in registers whose `fma` multiplies both
+/// elements of each pair and adds both products to an f32.
 ///
 /// # Panics
-/// If the processor multiplies no pairs ([`Isa::has_pairs`]).
+/// If the processor has no bf16 dot product ([`Isa::has_pairs`]).
 #[inline]
 pub fn dispatch_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
@@ -240,10 +248,10 @@ pub fn dispatch_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
     unreachable!("{isa} multiplies no pairs");
 }
 
-/// Runs work in the widest registers that multiply what there is.
+/// Runs a kernel in the widest registers for these operands.
 ///
 /// # Panics
-/// If these are pairs, and the processor multiplies none.
+/// If these are pairs, and the processor has no bf16 dot product.
 #[inline]
 pub fn dispatch_vectors_of<W: VectorKernel>(kind: TermKind, isa: Isa, work: W) {
     match kind {
@@ -266,7 +274,7 @@ pub fn dispatch_half_bf16_pairs<W: VectorKernel>(isa: Isa, work: W) {
     unreachable!("{isa} multiplies no pairs");
 }
 
-/// How many numbers are in the registers that [`dispatch_vectors`] takes.
+/// Elements in the registers that [`dispatch_vectors`] takes.
 #[inline]
 pub fn lanes<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
@@ -280,7 +288,7 @@ pub fn lanes<T: SimdElement>(isa: Isa) -> usize {
     }
 }
 
-/// How many numbers are in the [`Vector::Low`] of those registers.
+/// Elements in the [`Vector::Low`] of those registers.
 #[inline]
 pub fn low_lanes<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
@@ -290,7 +298,7 @@ pub fn low_lanes<T: SimdElement>(isa: Isa) -> usize {
     }
 }
 
-/// How many numbers are in the registers that [`dispatch_half_vectors`] takes.
+/// Elements in the registers that [`dispatch_half_vectors`] takes.
 #[inline]
 pub fn half_lanes<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
@@ -302,7 +310,7 @@ pub fn half_lanes<T: SimdElement>(isa: Isa) -> usize {
     }
 }
 
-/// Rows of a full tile that is two such registers wide.
+/// Rows (MR) of a full register tile that is two such registers wide.
 #[inline]
 pub fn tile_rows<T: SimdElement>(isa: Isa) -> usize {
     match isa.level() {
@@ -316,12 +324,12 @@ pub fn tile_rows<T: SimdElement>(isa: Isa) -> usize {
     }
 }
 
-/// Four numbers, for processors of which nothing is known.
+/// Four elements, for the baseline of any architecture.
 #[derive(Clone, Copy)]
 pub struct Array4<T>([T; 4]);
 
 impl<T> Array4<T> {
-    /// Each by itself: unoptimised, as tests run it, `std::array::from_fn` takes most of the time of what it calls.
+    /// Written out: in debug builds, as tests run it, `std::array::from_fn` takes most of the time.
     #[inline(always)]
     fn of(f: impl Fn(usize) -> T) -> Self {
         Array4([f(0), f(1), f(2), f(3)])
@@ -345,19 +353,20 @@ impl<T: SimdElement> Vector for Array4<T> {
     }
     #[inline(always)]
     unsafe fn load(p: *const T) -> Self {
-        // SAFETY: the caller's: four numbers can be read.
+        // SAFETY: the caller guarantees that four elements can be read.
         Array4(unsafe { p.cast::<[T; 4]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn store(self, p: *mut T) {
-        // SAFETY: the caller's: four numbers can be written.
+        // SAFETY: the caller guarantees that four elements can be written.
         unsafe { p.cast::<[T; 4]>().write_unaligned(self.0) }
     }
     #[inline(always)]
     unsafe fn prefetch_l1(_: *const T) {}
     #[inline(always)]
     unsafe fn prefetch_l2(_: *const u8) {}
-    // On plain x86-64 the fma of a number is a call. Four of them stand here once, and not wherever a tile has some.
+    // On plain x86-64 an fma is a call. Four of them are compiled once, and not inlined into each
+    // tile.
     #[cfg_attr(target_arch = "x86_64", inline(never))]
     #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     unsafe fn fma(self, b: Self, c: Self) -> Self {

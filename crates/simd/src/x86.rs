@@ -6,15 +6,16 @@ use super::quad::{Float16, GatherVector};
 use super::vector::Vector;
 use std::arch::x86_64::*;
 
-/// Functions that give the bits of `a` where those of the mask are set, else of `b`.
+/// Select: the bits of `a` where those of the mask are set, else of `b`.
 macro_rules! either {
     ($($name:ident($v:ty): |$a:ident, $b:ident, $mask:ident| $either:expr;)*) => {
         $(
             /// # Safety
-            /// The processor has the register.
+            /// The processor has the register's instruction set.
             #[inline(always)]
             unsafe fn $name($a: $v, $b: $v, $mask: $v) -> $v {
-                // SAFETY: the caller's. Of (mask, a, b), 0xca gives a under 1 and b under 0.
+                // SAFETY: the caller guarantees the instruction set. `vpternlog` of (mask, a, b):
+                // 0xca gives a where the mask is 1 and b where it is 0.
                 unsafe { $either }
             }
         )*
@@ -33,7 +34,7 @@ either! {
     either_256d(__m256d): |a, b, mask| _mm256_blendv_pd(b, a, mask);
 }
 
-/// A register of AVX2 as it is.
+/// The AVX2 register itself.
 #[inline(always)]
 fn all<V>(v: V) -> V {
     v
@@ -50,27 +51,27 @@ macro_rules! register {
             #[allow(unused_unsafe, reason = "a cast that needs its instruction set, or none")]
             #[inline(always)]
             unsafe fn low(self) -> $low {
-                // SAFETY: the caller's, as below.
+                // SAFETY: the caller guarantees the instruction set, here and below.
                 unsafe { $half(self) }
             }
             #[inline(always)]
             unsafe fn splat(v: $t) -> Self {
-                // SAFETY: the caller's, here and below: the processor has the instruction.
+                // SAFETY: the caller guarantees the instruction set, here and below.
                 unsafe { $splat(v) }
             }
             #[inline(always)]
             unsafe fn load(p: *const $t) -> Self {
-                // SAFETY: the caller's, also for the memory.
+                // SAFETY: the caller guarantees the memory, too.
                 unsafe { $load(p) }
             }
             #[inline(always)]
             unsafe fn store(self, p: *mut $t) {
-                // SAFETY: the caller's, also for the memory.
+                // SAFETY: the caller guarantees the memory, too.
                 unsafe { $store(p, self) }
             }
             #[inline(always)]
             unsafe fn prefetch_l1(p: *const $t) {
-                // SAFETY: a hint; any address will do.
+                // SAFETY: a prefetch is a hint; any address is allowed.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
             }
             #[inline(always)]
@@ -101,7 +102,7 @@ macro_rules! register {
             $(
                 #[inline(always)]
                 unsafe fn compress(from: *const $t, count: usize, place: u32, places: *mut u32, to: *mut $t) -> usize {
-                    // SAFETY: the caller's.
+                    // SAFETY: guaranteed by the caller.
                     unsafe { $compress(from, count, place, places, to) }
                 }
             )?
@@ -115,7 +116,8 @@ macro_rules! register {
 /// As there.
 #[inline(always)]
 unsafe fn pick_512(from: *const f32, count: usize, place: u32, places: *mut u32, to: *mut f32) -> usize {
-    // SAFETY: the caller's. The mask lets no number be read that is not there; to be not zero is to be more, less, or not a number.
+    // SAFETY: the caller guarantees AVX-512 and the memory. The mask keeps the load inside the
+    // `count` elements; not zero is: greater, less, or unordered.
     unsafe {
         let x = _mm512_maskz_loadu_ps(((1u32 << count) - 1) as __mmask16, from);
         let picked = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(x, _mm512_setzero_ps());
@@ -127,7 +129,7 @@ unsafe fn pick_512(from: *const f32, count: usize, place: u32, places: *mut u32,
     }
 }
 
-// 24 of 32 registers hold sums, 12 of 16 with AVX2; the others feed them.
+// 24 of 32 registers hold accumulators, 12 of 16 with AVX2; the others hold operands.
 register!(__m512, f32, 16, 12, __m256: _mm512_castps512_ps256 _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps _mm512_add_ps _mm512_and_ps either_512 pick_512);
 register!(__m512d, f64, 8, 12, __m256d: _mm512_castpd512_pd256 _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd _mm512_add_pd _mm512_and_pd either_512d);
 register!(__m256, f32, 8, 6, __m256: all _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_and_ps either_256);
@@ -152,17 +154,17 @@ macro_rules! pairs {
             const IS_BF16_PAIRS: bool = true;
             #[inline(always)]
             unsafe fn splat(v: f32) -> Self {
-                // SAFETY: the caller's, here and below: the processor has the instruction.
+                // SAFETY: the caller guarantees the instruction set, here and below.
                 unsafe { $name(<$v as Vector>::splat(v)) }
             }
             #[inline(always)]
             unsafe fn load(p: *const f32) -> Self {
-                // SAFETY: the caller's, also for the memory.
+                // SAFETY: the caller guarantees the memory, too.
                 unsafe { $name(<$v as Vector>::load(p)) }
             }
             #[inline(always)]
             unsafe fn store(self, p: *mut f32) {
-                // SAFETY: the caller's, also for the memory.
+                // SAFETY: the caller guarantees the memory, too.
                 unsafe { self.0.store(p) }
             }
             #[inline(always)]
@@ -177,7 +179,7 @@ macro_rules! pairs {
             }
             #[inline(always)]
             unsafe fn fma(self, b: Self, c: Self) -> Self {
-                // SAFETY: as above; both kinds of register are as many bytes of any bits.
+                // SAFETY: as above; both register types are of one size, with any bits.
                 unsafe {
                     let [a, b] = [self.0, b.0].map(|x| std::mem::transmute::<$v, $halves>(x));
                     $name($dot(c.0, a, b))
@@ -203,17 +205,17 @@ macro_rules! pairs {
         impl GatherVector for $name {
             #[inline(always)]
             unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe { <$v as GatherVector>::quad(p, step) }.map($name)
             }
             #[inline(always)]
             unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe { <$v as GatherVector>::octet(p, step) }.map($name)
             }
             #[inline(always)]
             unsafe fn widen<H: Float16>(p: *const H) -> Self {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 $name(unsafe { <$v as GatherVector>::widen(p) })
             }
         }
@@ -222,9 +224,9 @@ macro_rules! pairs {
 pairs!(Pairs(__m512, __m512bh): _mm512_dpbf16_ps);
 pairs!(HalfPairs(__m256, __m256bh): _mm256_dpbf16_ps);
 
-/// The ends of what a formula works on: fewer elements of four bytes than 16. A mask loads and stores them, because 16 that were
-/// put together from several stores are not read before all of those have left for the cache, which takes as long as a cheap
-/// formula on a few numbers.
+/// The tail of a loop: fewer than 16 elements of four bytes, by masked loads and stores. A
+/// register-wide load from several narrower stores is not forwarded from the store buffer and has
+/// to wait until they reach L1, which costs as much as a cheap formula on a few elements.
 pub mod tail_copy {
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
@@ -233,30 +235,31 @@ pub mod tail_copy {
     fn lanes(n: usize) -> __mmask16 {
         ((1u32 << n) - 1) as __mmask16
     }
-    /// The same for eight lanes from `first` on, as signs.
+    /// The same for eight lanes from `first` on, as sign bits.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn signs(n: usize, first: i32) -> __m256i {
         let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
         _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32 - first), numbers)
     }
-    /// Elements, and zeros behind them.
+    /// Loads the elements, and zeros after them.
     #[target_feature(enable = "avx512f")]
     #[inline]
     pub fn load_512<T: Copy>(from: &[T], to: &mut [T; 16]) {
         assert!(size_of::<T>() == 4 && from.len() <= 16);
-        // SAFETY: the mask lets no element be read that is not there; 16 of four bytes are written.
+        // SAFETY: the mask keeps the load inside the slice; 16 elements of four bytes are written.
         unsafe {
             let x = _mm512_maskz_loadu_epi32(lanes(from.len()), from.as_ptr().cast());
             _mm512_storeu_epi32(to.as_mut_ptr().cast(), x);
         }
     }
-    /// The first of 16 elements.
+    /// Stores the first of 16 elements.
     #[target_feature(enable = "avx512f")]
     #[inline]
     pub fn store_512<T: Copy>(from: &[MaybeUninit<T>; 16], to: &mut [MaybeUninit<T>]) {
         assert!(size_of::<T>() == 4 && to.len() <= 16);
-        // SAFETY: 16 elements of four bytes are read, and the mask lets no more be written than there is room for.
+        // SAFETY: 16 elements of four bytes are read, and the mask keeps the store inside the
+        // slice.
         unsafe {
             let x = _mm512_loadu_epi32(from.as_ptr().cast());
             _mm512_mask_storeu_epi32(to.as_mut_ptr().cast(), lanes(to.len()), x);
@@ -269,7 +272,7 @@ pub mod tail_copy {
         assert!(size_of::<T>() == 4 && from.len() <= 16);
         let (n, from, to) = (from.len(), from.as_ptr().cast::<i32>(), to.as_mut_ptr().cast::<i32>());
         for first in [0, 8] {
-            // SAFETY: as above; what the mask keeps out may lie anywhere.
+            // SAFETY: as above; masked-out elements may be at any address.
             unsafe {
                 let x = _mm256_maskload_epi32(from.wrapping_add(first), signs(n, first as i32));
                 _mm256_storeu_si256(to.add(first).cast(), x);

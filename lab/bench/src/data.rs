@@ -1,12 +1,12 @@
-//! Numbers to compute with.
+//! Operands of the workloads.
 
 use elinvar::{DType, DeviceOf, Generator, Tensor};
 
 /// Makes operands on a device, the same ones every time.
 pub struct Data<D: DeviceOf> {
-    /// Where.
+    /// The device.
     pub device: D,
-    /// What with.
+    /// The generator of random values.
     pub generator: Generator,
 }
 

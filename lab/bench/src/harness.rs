@@ -1,26 +1,28 @@
-//! The stopwatch: how often work is run, and which number counts.
+//! Timing: how often a workload runs, and which statistic counts.
 //!
-//! The rules are those of the other libraries' measurements, so that numbers can stand beside each other: a warm-up,
-//! 5 to 60 samples, short calls in batches, and another round where the samples lie far apart, because then something
-//! else ran on the machine. Who would take the best sample measures luck, and who takes the mean measures the other
-//! programs; the median of the quietest round is neither.
+//! The rules are those of the other libraries' measurements, so that results are comparable: a
+//! warm-up, 5 to 60 samples, short calls in batches, and another round where the samples are spread
+//! widely, because then another process ran. The result is the median of the round with the lowest
+//! median: the minimum measures luck, and the mean measures other processes.
 
 use elinvar::ops::Backend;
 use elinvar::{Result, Tensor};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// A warm-up lasts so long, and two calls at least: caches are filled, pages are there, the clock rate is up.
+/// Seconds of warm-up, with two calls at least: caches are filled, pages are mapped, the clock rate
+/// is up.
 const WARM_UP: f64 = 0.15;
 /// Work that takes longer than this is warmed up by one call, and measured in one round.
 const LONG: f64 = 2.0;
-/// Calls shorter than this are timed in batches: reading the clock takes some 25 ns, and it ticks in steps.
+/// Calls shorter than this are timed in batches, because of the cost and the resolution of reading
+/// the clock.
 const SHORT: f64 = 200e-6;
 /// Samples of a round at least and at most.
 const SAMPLES: (usize, usize) = (5, 60);
 /// Samples of a round of long work at least.
 const LONG_SAMPLES: usize = 3;
-/// If the 90th percentile is so many times the 10th, the round was disturbed.
+/// A round is disturbed if its 90th percentile exceeds the 10th by this factor.
 const SPREAD: f64 = 1.3;
 /// Rounds at most.
 const ROUNDS: usize = 3;
@@ -38,16 +40,17 @@ pub struct Stats {
     pub samples: usize,
 }
 
-/// Every result of measured work goes through here: when it returns, the device has computed `x`.
+/// Synchronises: when it returns, the device has computed `x`. Every result of measured work passes
+/// through here.
 ///
 /// # Errors
-/// What the device reports.
+/// The device's errors.
 pub fn done<B: Backend>(x: &Tensor<B>) -> Result<()> {
     black_box(x).block_until_ready()?;
     B::synchronize(x.device())
 }
 
-/// Measures work for about so many seconds (and longer, if five samples take longer).
+/// Measures work for about this many seconds (and longer, if five samples take longer).
 ///
 /// # Errors
 /// The first error of the work.
@@ -61,7 +64,8 @@ pub fn measure(seconds: f64, work: &mut dyn FnMut() -> Result<()>) -> Result<Sta
     })
 }
 
-/// The same with any clock: `timed` runs so many calls and gives the seconds they took together.
+/// The same with any clock: `timed` runs a number of calls and returns the seconds that they took
+/// together.
 fn by(seconds: f64, timed: &mut dyn FnMut(usize) -> Result<f64>) -> Result<Stats> {
     let one = warm_up(timed)?;
     let batch = if one < SHORT { (SHORT / one.max(1e-9)).ceil() as usize } else { 1 };
@@ -88,7 +92,7 @@ fn warm_up(timed: &mut dyn FnMut(usize) -> Result<f64>) -> Result<f64> {
     Ok(quickest)
 }
 
-/// The samples of one round, and how far apart they lie.
+/// The samples of one round, and their spread.
 fn round(samples: usize, batch: usize, timed: &mut dyn FnMut(usize) -> Result<f64>) -> Result<(Stats, f64)> {
     let mut all = (0..samples).map(|_| Ok(timed(batch)? / batch as f64)).collect::<Result<Vec<f64>>>()?;
     all.sort_by(f64::total_cmp);
@@ -102,7 +106,8 @@ mod tests {
     use super::*;
     use elinvar::Error;
 
-    /// Runs on a clock whose call number `i` takes `seconds(i)`; gives the sizes of the batches, too.
+    /// Runs on a clock whose call number `i` takes `seconds(i)`; returns the sizes of the batches,
+    /// too.
     fn fake(budget: f64, seconds: impl Fn(usize) -> f64) -> (Stats, Vec<usize>) {
         let (mut i, mut batches) = (0, vec![]);
         let stats = by(budget, &mut |calls| {
@@ -139,7 +144,8 @@ mod tests {
 
     #[test]
     fn the_median_of_the_quietest_round_counts() {
-        // 15 calls of warm-up, then rounds of 50: the first and the third disturbed, the second disturbed less.
+        // 15 calls of warm-up, then rounds of 50: the first and the third disturbed, the second
+        // disturbed less.
         let round = |i: usize| i.saturating_sub(15) / 50;
         let (stats, batches) = fake(0.5, |i| match (i < 15, round(i), i % 2) {
             (true, ..) => 0.01,
@@ -149,7 +155,7 @@ mod tests {
         });
         assert_eq!(batches.len(), 15 + 3 * 50, "each round lies apart");
         assert_eq!((stats.median, stats.min, stats.max), (0.02, 0.01, 0.02));
-        // Samples that lie together need no second round, nor does one slow sample in ten.
+        // Narrow samples need no second round, nor does one slow sample in ten.
         let (stats, batches) = fake(0.5, |i| if i == 40 { 1.0 } else { 0.01 });
         assert_eq!((batches.len(), stats.median, stats.max), (65, 0.01, 1.0));
     }

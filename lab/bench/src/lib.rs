@@ -1,15 +1,16 @@
-//! How fast elinvar is: the workloads that other libraries are measured with, too, and a stopwatch.
+//! Benchmarks: the workloads that other libraries are measured with, too, and the timing of them.
 //!
-//! [`rows()`] is the list of workloads, a table in Rust: what is computed, on which shapes, and how many operations
-//! and bytes the work takes at least. [`Row::measure`] runs one on a device, and gives a [`Line`] of JSON. `elinvar-lab bench`
-//! prints those lines, and `cargo xtask results` makes a page of them.
+//! [`rows()`] is the list of workloads, a table in Rust: what is computed, on which shapes, and how
+//! many operations and bytes the work takes at least. [`Row::measure`] runs one on a device, and
+//! gives a [`Line`] of JSON. `elinvar-lab bench` prints those lines, and `cargo xtask results`
+//! makes a page of them.
 //!
-//! The names of groups, workloads, shapes and dtypes are what joins our lines with those of other libraries: a name that
-//! changes here is a row without a peer there.
+//! The names of groups, workloads, shapes and dtypes are the key that joins our lines with those of
+//! other libraries: a renamed row has no peer there.
 //!
-//! Every workload is written as a user would write it, on [`Tensor`](elinvar::Tensor), whose backend is chosen at run
-//! time; single ops of every kind are called by name, from a list that is data. Rows that measure nothing but the cost of a
-//! call run with the backend chosen at compile time, too.
+//! Every workload is written as a user would write it, on [`Tensor`](elinvar::Tensor), whose
+//! backend is chosen at run time; single ops of every kind are called by name, from a list that is
+//! data. Rows that measure only call overhead run with the backend chosen at compile time, too.
 
 mod data;
 mod harness;
@@ -31,7 +32,7 @@ use elinvar::{CpuDevice, Device, Result};
 /// The version in every line.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The device of this name, with so many threads if it is one that has threads.
+/// The device of this name, with this many threads if it is one that has threads.
 ///
 /// # Errors
 /// `UnknownDevice`; `InvalidArgument` if the system gives no threads.
@@ -42,11 +43,11 @@ pub fn device(name: &str, threads: Option<usize>) -> Result<Device> {
     })
 }
 
-/// How many threads of the processor work for a device.
+/// The number of CPU threads that work for a device.
 pub fn threads(device: &Device) -> usize {
     match device {
         Device::Cpu(cpu) => cpu.threads(),
-        // The thread that gives work to it.
+        // The submitting thread.
         Device::Reference(_) | Device::Cuda(_) | Device::Vulkan(_) => 1,
     }
 }

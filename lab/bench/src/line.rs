@@ -1,25 +1,26 @@
-//! What a measurement says: lines of JSON.
+//! Results of measurements: lines of JSON.
 //!
-//! The lines of other libraries have neither group nor operations nor bytes: a page of results takes those from ours.
+//! The lines of other libraries have neither group nor operations nor bytes: a page of results
+//! takes those from ours.
 
 use serde::Serialize;
 
 /// A time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// Who: [`OURS`](crate::OURS) or a variant of it.
+    /// The library: [`OURS`](crate::OURS) or a variant of it.
     pub peer: &'static str,
-    /// Of elinvar.
+    /// Version of elinvar.
     pub version: &'static str,
-    /// What kind of work.
+    /// Group of workloads.
     pub group: String,
-    /// Which work.
+    /// Name of the workload.
     pub workload: String,
-    /// On which sizes.
+    /// Sizes.
     pub shape: String,
-    /// Of which elements.
+    /// Element type.
     pub dtype: &'static str,
-    /// Of the device.
+    /// Threads of the device.
     pub threads: usize,
     /// Seconds of a call.
     pub median_s: f64,
@@ -27,11 +28,11 @@ pub struct Line {
     pub min_s: f64,
     /// The slowest sample.
     pub max_s: f64,
-    /// Samples.
+    /// Number of samples.
     pub samples: usize,
-    /// Operations of the useful work; 0 if that says nothing.
+    /// Operations of the useful work; 0 if not meaningful.
     pub flops: f64,
-    /// Every input read once and every output written once; 0 if that says nothing.
+    /// Bytes if every input is read once and every output written once; 0 if not meaningful.
     pub bytes: f64,
     /// 10^9 operations per second.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,20 +42,20 @@ pub struct Line {
     pub gbps: Option<f64>,
 }
 
-/// A figure that is no time.
+/// A figure other than a time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// Who.
+    /// The library.
     pub peer: &'static str,
-    /// Of elinvar.
+    /// Version of elinvar.
     pub version: &'static str,
-    /// Of what.
+    /// Name of the workload.
     pub workload: String,
-    /// How much.
+    /// Value.
     pub value: f64,
-    /// Of which unit.
+    /// Unit.
     pub unit: &'static str,
-    /// Of the device.
+    /// Threads of the device.
     pub threads: usize,
 }
 

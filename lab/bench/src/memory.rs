@@ -1,5 +1,5 @@
-//! How much memory a process has held at most. A process knows only its own peak, which never falls: each workload runs
-//! in a process of its own, and what the empty program holds is taken off.
+//! Peak memory of a process. A process knows only its own peak, which never falls: each workload
+//! runs in a process of its own, and the peak of the empty program is subtracted.
 
 use crate::data::Data;
 use crate::row::{Group, Row};
@@ -9,13 +9,13 @@ use elinvar::{Device, Error, Result};
 /// The name of the process that only starts up.
 pub const START: &str = "start";
 
-/// Steps of training: the first makes the optimiser's state, those behind it run with it.
+/// Steps of training: the first creates the optimiser's state, the others run with it.
 const STEPS: usize = 5;
 
-/// MiB that this process has held at most.
+/// Peak memory of this process, in MiB.
 ///
 /// # Errors
-/// `Unsupported` where the system does not tell: it does on Linux.
+/// `Unsupported` where the system does not report it: Linux does.
 fn peak_memory() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     held(&status)
@@ -27,11 +27,12 @@ fn held(status: &str) -> Option<f64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? / 1024.0)
 }
 
-/// Runs a few steps of a workload, or, by the name [`START`], multiplies two small matrices; then tells
-/// how many MiB this process has held at most.
+/// Runs a few steps of a workload, or, by the name [`START`], multiplies two small matrices; then
+/// returns the peak memory of this process in MiB.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such workload; `Unsupported` if the system does not tell; what the device reports.
+/// `InvalidArgument` if there is no such workload; `Unsupported` if the system does not report it;
+/// the device's errors.
 pub fn memory_of(workload: &str, device: &Device) -> Result<f64> {
     if workload == START {
         let mut data = Data::new(device.clone());

@@ -1,4 +1,4 @@
-//! The networks that are trained, as the other libraries' measurements have them.
+//! The networks of the training workloads, as the other libraries' measurements have them.
 
 use elinvar::nn::layers::{Conv2d, Conv2dOptions, Embedding, LayerNorm, Linear, MaxPool2d, attend};
 use elinvar::nn::{Backend, Generator, Layer, Module, Tensor};
@@ -18,7 +18,7 @@ pub struct Cnn<B: Backend> {
 }
 
 impl<B: Backend> Cnn<B> {
-    /// With weights by `g`.
+    /// With weights drawn from `g`.
     pub fn new(g: &mut Generator, device: &B::Device) -> Self {
         Cnn {
             conv1: Conv2dOptions::new(1, 32, 3).init(g, device),
@@ -49,11 +49,12 @@ pub struct GptSizes {
     pub heads: usize,
     /// Tokens of a sequence.
     pub context: usize,
-    /// Tokens that there are.
+    /// Size of the vocabulary.
     pub vocabulary: usize,
 }
 
-/// A GPT as GPT-2 is, but its head has a weight and a bias of its own, and its linear layers hold weights [out, in].
+/// GPT-2's architecture, but with a head that has a weight and a bias of its own, and linear layers
+/// with weights [out, in].
 ///
 /// x: [b, t] of i64   y: [b, t, vocabulary]
 #[derive(Debug, Module)]
@@ -77,7 +78,7 @@ struct Block<B: Backend> {
 }
 
 impl<B: Backend> Gpt<B> {
-    /// With weights by `g`.
+    /// With weights drawn from `g`.
     pub fn new(s: GptSizes, g: &mut Generator, device: &B::Device) -> Self {
         let e = s.features;
         Gpt {
@@ -101,7 +102,7 @@ impl<B: Backend> Gpt<B> {
     /// The logits of every token's successor.
     ///
     /// # Errors
-    /// `ShapeMismatch` if x is not [b, t]; what the device reports.
+    /// `ShapeMismatch` if x is not [b, t]; the device's errors.
     pub fn forward(&self, x: &Tensor<B>) -> Result<Tensor<B>> {
         let x = self.tokens.forward(x) + self.positions.weight.get();
         let x = self.blocks.iter().try_fold(x, |x, block| block.forward(&x))?;

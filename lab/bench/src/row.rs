@@ -7,15 +7,15 @@ use crate::{VERSION, threads};
 use elinvar::{CpuDevice, DType, Device, Result, no_grad, try_run};
 use std::fmt;
 
-/// The name under which our results stand.
+/// The name of our results.
 pub const OURS: &str = "ours";
 /// The name of results with the backend chosen at compile time.
 pub const STATIC: &str = "ours-static";
 
-/// The name of results of work that was recorded once.
+/// The name of results of captured work (graph replay).
 pub const GRAPH: &str = "ours-graph";
 
-/// What kind of work a row is.
+/// The group of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Products of matrices.
@@ -32,9 +32,9 @@ pub enum Group {
     Training,
     /// A model's forward pass.
     Inference,
-    /// What a call costs that computes next to nothing.
+    /// Call overhead: ops that compute next to nothing.
     Overhead,
-    /// What fills a large GPU, and takes long elsewhere.
+    /// Sizes that fill a large GPU, and take long elsewhere.
     Large,
     /// Single ops of every kind, on ordinary sizes.
     Ops,
@@ -69,13 +69,13 @@ impl Group {
             Group::Ops => "ops",
         }
     }
-    /// Is it left out where nobody asks for it by its name? What takes long is.
+    /// Does it run only when asked for by name? Long groups do.
     pub fn is_extra(self) -> bool {
         matches!(self, Group::Large | Group::Ops)
     }
 }
 
-/// As it stands in the catalogue that all libraries share.
+/// As in the catalogue that all libraries share.
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -98,7 +98,9 @@ impl fmt::Display for Group {
 pub enum Term {
     /// All of a group.
     Group(Group),
-    /// Those in whose name this text is: see [`Row::name`]. Rows of groups that [are extra](Group::is_extra) only if the text begins as their names do.
+    /// Rows whose name contains this text: see [`Row::name`]. Rows of groups that [are
+    /// extra](Group::is_extra) only if the text begins with the group's
+    /// name.
     Text(String),
 }
 
@@ -129,7 +131,7 @@ impl fmt::Display for Term {
     }
 }
 
-/// One call does the work, once, and waits for the device.
+/// One call does the work once, and synchronises.
 pub(crate) type Task = Box<dyn FnMut() -> Result<()>>;
 
 type Make = Box<dyn Fn(&mut Data<Device>) -> Result<Task>>;
@@ -137,17 +139,17 @@ type MakeStatic = Box<dyn Fn(&mut Data<CpuDevice>) -> Result<Task>>;
 
 /// A workload on a shape.
 pub struct Row {
-    /// What kind of work.
+    /// Its group.
     pub group: Group,
-    /// Which work.
+    /// Name of the workload.
     pub workload: String,
-    /// On which sizes.
+    /// Sizes.
     pub shape: String,
-    /// Of which elements.
+    /// Element type.
     pub dtype: DType,
-    /// Operations of the useful work; 0 if that says nothing.
+    /// Operations of the useful work; 0 if not meaningful.
     pub flops: f64,
-    /// Every input read once and every output written once; 0 if that says nothing.
+    /// Bytes if every input is read once and every output written once; 0 if not meaningful.
     pub bytes: f64,
     recorded: bool,
     make: Make,
@@ -158,16 +160,16 @@ pub struct Row {
 /// A way to run a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// As users write it.
+    /// With the backend chosen at run time.
     Ours,
     /// With the backend chosen at compile time.
     Static,
-    /// Recorded once, and done again.
+    /// Captured once, and replayed.
     Graph,
 }
 
 impl Variant {
-    /// The name under which its results stand.
+    /// The name of its results.
     pub fn peer(self) -> &'static str {
         match self {
             Variant::Ours => OURS,
@@ -178,7 +180,7 @@ impl Variant {
 }
 
 impl Row {
-    /// Without operations and bytes, not recorded.
+    /// Without operations and bytes, without a tape.
     pub(crate) fn new<F>(
         group: Group,
         workload: impl Into<String>,
@@ -207,12 +209,12 @@ impl Row {
         self.flops = flops as f64;
         self
     }
-    /// Bytes that are read and written at least.
+    /// Least bytes that are read and written.
     pub(crate) fn bytes(mut self, bytes: usize) -> Row {
         self.bytes = bytes as f64;
         self
     }
-    /// With the tape on, as it is for gradients.
+    /// With the tape on, as for gradients.
     pub(crate) fn recorded(mut self) -> Row {
         self.recorded = true;
         self
@@ -226,7 +228,7 @@ impl Row {
         self
     }
 
-    /// The same work, recorded.
+    /// The same work, captured and replayed.
     pub(crate) fn also_graph<F>(mut self, make: impl Fn(&mut Data<Device>) -> Result<F> + 'static) -> Row
     where
         F: FnMut() -> Result<()> + 'static,
@@ -248,10 +250,10 @@ impl Row {
         let others = [fixed.then_some(Variant::Static), graph.then_some(Variant::Graph)];
         [Variant::Ours].into_iter().chain(others.into_iter().flatten()).collect()
     }
-    /// Measures it for about so many seconds.
+    /// Measures it for about this many seconds.
     ///
     /// # Errors
-    /// `Unsupported` if the device cannot do it, or there is no such variant; what it reports.
+    /// `Unsupported` if the device cannot do it, or there is no such variant; the device's errors.
     pub fn measure(&self, variant: Variant, device: &Device, seconds: f64) -> Result<Line> {
         let mut task = self.task(variant, device)?;
         let stats = self.run(|| measure(seconds, &mut task))?;
@@ -274,7 +276,7 @@ impl Row {
             gbps: rate(self.bytes),
         })
     }
-    /// Runs it so many times.
+    /// Runs it this many times.
     ///
     /// # Errors
     /// As [`Row::measure`].

@@ -3,10 +3,11 @@
 use elinvar::Device;
 use elinvar_bench::{Group, OURS, STATIC, Term, Variant, rows};
 
-/// Group, workload, shape, dtype, operations, bytes: what the measurements of other libraries read.
+/// Group, workload, shape, dtype, operations, bytes: the rows that the measurements of other
+/// libraries read.
 const CATALOGUE: &str = include_str!("catalogue.tsv");
 
-/// Workloads of ours alone.
+/// Workloads without a peer.
 const OTHERWISE: [&str; 3] = ["linear_prepacked", "gemm_nn_fast", "bert_fwd_prepacked"];
 
 #[test]
@@ -23,7 +24,8 @@ fn the_rows_are_those_of_the_shared_catalogue() {
     for row in &shared {
         assert!(ours.iter().any(|our| our == row), "{row} is not among our rows");
     }
-    // Other ways to the same work, which others have no name for; and what is asked for by its group's name alone.
+    // Variants of the same work, which others do not have; and groups that run only when asked for
+    // by name.
     let (extra, usual): (Vec<_>, Vec<_>) = rows().into_iter().partition(|r| r.group.is_extra());
     let alone = usual.iter().filter(|r| OTHERWISE.contains(&&*r.workload)).count();
     assert_eq!((ours.len(), alone), (shared.len() + 10 + extra.len(), 10));
@@ -71,7 +73,7 @@ fn only_overhead_runs_with_a_static_backend_too() {
     }
 }
 
-/// One small row of each kind of work: what the large ones compute is the same.
+/// One small row of each kind of work: the large ones run the same code.
 #[test]
 fn rows_of_every_group_run() {
     let cpu = Device::cpu();
@@ -95,7 +97,7 @@ fn rows_of_every_group_run() {
     }
 }
 
-/// What joins lines of several libraries.
+/// The key that joins lines of several libraries.
 #[test]
 fn no_two_rows_have_one_name() {
     let mut names: Vec<String> =

@@ -50,7 +50,7 @@ fn what_is_missing_is_one_line() {
         for part in parts {
             assert!(said.contains(part), "{name}={value}: {said}\nshould say: {part}");
         }
-        // The other devices are not disturbed.
+        // The other devices are not affected.
         let (status, listed, errors) = run(&["devices"], &[(name, value)]);
         if name.ends_with("REFUSE") {
             continue;
@@ -63,8 +63,8 @@ fn what_is_missing_is_one_line() {
     }
 }
 
-/// `best` is a card if there is one, and says so if that does not work; what only plays a card is
-/// not taken.
+/// `best` is a discrete GPU if there is one, with its error if that does not work; software devices
+/// are not chosen.
 #[test]
 fn best_is_a_card_that_works() {
     let best = ["conformance", "--device", "best", "--op", "exp"];

@@ -1,4 +1,4 @@
-//! The program as its users meet it: exit status, standard output, standard error.
+//! The program's interface: exit status, standard output, standard error.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -39,7 +39,7 @@ fn wrong_command_lines_are_told_with_status_2() {
     }
 }
 
-/// What goes wrong is told in one line, with status 1, and before any work is done.
+/// An error is reported in one line, with status 1, and before any work is done.
 #[test]
 fn what_fails_is_told_in_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
@@ -94,7 +94,7 @@ fn conformance_reports_its_cases() {
     assert!(last.ends_with(" passed, 0 failed, 0 skipped") && !last.starts_with('0'), "{last}");
 }
 
-/// A row is a line of JSON on standard output; which row it is stands on standard error.
+/// A row is a line of JSON on standard output; the progress is on standard error.
 #[test]
 fn bench_prints_a_line_for_each_row() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,8 +128,8 @@ fn bench_prints_a_line_for_each_row() {
     assert!(stdout(&o).lines().any(|l| l == "h. overhead|tiny_add|4|f32"), "{}", stdout(&o));
 }
 
-/// Scripts choose the rows of several libraries by the environment; the command line goes before
-/// it.
+/// Scripts choose the rows of several libraries by the environment; the command line takes
+/// precedence.
 #[test]
 fn bench_is_told_its_rows_by_the_environment() {
     for (only, args, want) in [

@@ -15,8 +15,8 @@ fn run(args: &[&str], vars: &[(&str, &str)]) -> (Output, String) {
     (o, said)
 }
 
-/// A cache of pipelines that is damaged, or written by several at a time, costs time and nothing
-/// else.
+/// A pipeline cache that is damaged, or written by several processes at a time, costs time but
+/// changes no result.
 #[test]
 fn caches_may_be_damaged_and_shared() {
     let dir = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@ fn caches_may_be_damaged_and_shared() {
     for mut child in both {
         assert!(child.wait().unwrap().success());
     }
-    // A directory that cannot be written to is as good as none.
+    // A directory that cannot be written to is treated as none.
     let (o, said) = run(&suite, &[("ELINVAR_CACHE_DIR", "/proc/none")]);
     assert!(o.status.success(), "{said}");
     for file in files(dir.path()) {

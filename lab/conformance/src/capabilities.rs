@@ -1,8 +1,9 @@
-//! The capability table: how each device runs each op, and what trains networks. Made by running the ops, not by what anybody declares.
+//! The capability table: how each device runs each op, and the building blocks of training. Made by
+//! running the ops, not from declarations.
 //!
-//! A backend is asked for kinds of work, and an op may be one of them or several. What is counted here are the
-//! calls that an op makes: none (a view), one (native), or more (composed). A backend that itself composes a kind of
-//! work cannot be seen from here.
+//! A backend implements kinds of work, and an op may be one of them or several. The table counts
+//! the backend calls of an op: none (a view), one (native), or more (composed). A backend that
+//! itself composes a kind of work is not detected.
 
 use crate::filter::Filter;
 use crate::golden::Case;
@@ -23,15 +24,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// How a backend runs an op.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// Layout arithmetic: the backend is not asked for anything.
+    /// Layout arithmetic: no backend call.
     View,
-    /// One call of the backend.
+    /// One backend call.
     Native,
-    /// So many calls.
+    /// This many backend calls.
     Composed(usize),
     /// The backend declines.
     Unsupported,
-    /// It should run and does not.
+    /// It should run and fails.
     Fails(String),
     /// There is no case to run.
     Unknown,
@@ -80,7 +81,7 @@ pub fn capabilities() -> Result<String> {
     Ok(table)
 }
 
-/// What may be fast.
+/// Work with a `Precision::Fast` form.
 #[derive(Clone, Copy, Debug)]
 enum Sums {
     Products,
@@ -96,7 +97,7 @@ impl Sums {
             Sums::Attention => "attention",
         }
     }
-    /// The shapes of x and of n sums' weights; of queries, and of what are keys and values.
+    /// The shapes of x and of the weights for n sums; of queries, and of keys and values.
     fn shapes(self, n: usize) -> [Vec<usize>; 2] {
         match self {
             Sums::Products => [vec![1, 2048], vec![n, 2048]],
@@ -111,8 +112,8 @@ impl Sums {
             Sums::Attention => catalogue::scaled_dot_product_attention(x, w, w, None, false, None, false),
         }
     }
-    /// What is added to n sums so that most of them is taken away again: what is left shows how they were rounded, even where results
-    /// have 8 bits. Weights of attention are rounded themselves.
+    /// An addend that cancels most of n sums: the remainder shows how they were rounded, even where
+    /// results have 8 bits. The weights of attention are rounded themselves.
     fn less<B: Backend>(self, x: &Array<B>, w: &Array<B>, n: usize) -> Result<Option<Array<B>>> {
         match self {
             Sums::Products | Sums::Convolutions => {
@@ -124,10 +125,12 @@ impl Sums {
     }
 }
 
-/// What a device makes of `Precision::Fast` for sums of a type: the same bits, or others, every time.
+/// The effect of `Precision::Fast` on a device for sums of a type: the same bits, or others, every
+/// time.
 ///
 /// # Errors
-/// What the device reports.
+/// The device's errors.
+/// The device's errors.
 fn fast<B: Backend>(what: Sums, dtype: DType, d: &B::Device) -> Result<&'static str> {
     const N: usize = 256;
     let noise = |shape: &[usize]| {
@@ -151,7 +154,7 @@ fn fast<B: Backend>(what: Sums, dtype: DType, d: &B::Device) -> Result<&'static 
 pub fn support<B: Backend>(case: &Case, device: &B::Device) -> Support {
     let calls = Arc::new(AtomicUsize::new(0));
     let seen = calls.clone();
-    // Constants that an op needs are filled in; that is not what makes it composed.
+    // Filling the constants of an op does not count as a further call.
     let count = move |work: Work| {
         if !work.is_transfer() && work != Work::Fill {
             seen.fetch_add(1, Ordering::Relaxed);

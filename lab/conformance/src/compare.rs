@@ -1,7 +1,7 @@
 //! Is a result the expected one? The five rules of the golden format, and equality of bits.
 //!
-//! How it can be wrong: by letting something through. Every comparison below therefore asks for what is allowed
-//! and refuses the rest; a NaN on either side of `<=` refuses.
+//! How it can be wrong: by accepting a wrong result. Every comparison below therefore tests for the
+//! allowed and refuses the rest; a NaN on either side of `<=` refuses.
 
 use crate::golden::Expected;
 use elinvar_core::{DType, HostData, HostTensor, Shape, each_data};
@@ -12,31 +12,31 @@ use std::fmt;
 pub enum Mismatch {
     /// Another shape.
     Shape {
-        /// Seen.
+        /// Actual.
         got: Vec<usize>,
         /// Expected.
         want: Vec<usize>,
     },
     /// Another dtype.
     DType {
-        /// Seen.
+        /// Actual.
         got: DType,
         /// Expected.
         want: DType,
     },
     /// Other elements; the first of them is shown.
     Element {
-        /// Where it is.
+        /// Its index.
         index: Vec<usize>,
-        /// Seen.
+        /// Actual.
         got: String,
         /// Expected.
         want: String,
-        /// How far apart they may be; `None` if they are compared exactly.
+        /// The tolerance; `None` if they are compared exactly.
         tolerance: Option<f64>,
         /// How many elements differ.
         wrong: usize,
-        /// Of how many.
+        /// Number of elements.
         of: usize,
     },
 }
@@ -114,7 +114,7 @@ fn frame(got: &HostTensor, shape: &Shape, dtype: DType) -> Result<(), Mismatch> 
     Ok(())
 }
 
-/// The first element that does not fit, and how many do not.
+/// The first mismatch, and the number of mismatches.
 fn first(
     shape: &Shape,
     fits: &[bool],
@@ -146,7 +146,8 @@ fn unravel(mut flat: usize, shape: &Shape) -> Vec<usize> {
     index
 }
 
-/// Every element as a word that is equal exactly where the elements are the same; all NaN give one word.
+/// Every element as a word that is equal exactly where the elements are equal; all NaNs give one
+/// word.
 pub fn words(data: &HostData) -> Vec<u64> {
     match data {
         HostData::F64(v) => v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect(),
@@ -166,7 +167,8 @@ pub fn words(data: &HostData) -> Vec<u64> {
     }
 }
 
-/// An element for people, in the digits of its own type; floats also as bits, since a difference may not show.
+/// An element as text, in the digits of its own type; floats also as bits, since decimals may hide
+/// a difference.
 fn show(data: &HostData, i: usize) -> String {
     let value = each_data!(data, v => format!("{:?}", v[i]));
     if data.dtype().is_float() { format!("{value} (0x{:x})", words(data)[i]) } else { value }

@@ -1,8 +1,9 @@
 //! Runs the op of a case on a backend: results, gradients, gradients through views.
 //!
-//! An input that is a view is fed three times, because three things can be wrong with it. As strided memory that
-//! is itself the variable: the results, and the gradient of the view. As a recorded view of its base: the gradient
-//! of the base. And as contiguous memory: the bits must not depend on where the elements lay.
+//! An input that is a view is fed in three ways, because three things can be wrong with it. As
+//! strided memory that is itself the variable: the results, and the gradient of the view. As a
+//! recorded view of its base: the gradient of the base. And as contiguous memory: the bits must not
+//! depend on the layout.
 
 use crate::compare::bits;
 use crate::golden::{Case, Input};
@@ -13,7 +14,7 @@ use elinvar_ops::args::Args;
 use elinvar_ops::{Array, Backend, Value, catalogue};
 use elinvar_tensor::{Backward, Gradients, Tensor, backward};
 
-/// What an op gave in a case.
+/// The results of an op in a case.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// The results.
@@ -88,7 +89,7 @@ fn pass<B: Backend>(
         return Ok((hosts(&outputs)?, Vec::new()));
     }
     if outputs.len() != case.grad_outputs.len() {
-        // The judge compares the numbers of results and fails the case.
+        // The comparison checks the number of results and fails the case.
         return Ok((hosts(&outputs)?, Vec::new()));
     }
     let mut seeds = Vec::new();
@@ -129,8 +130,8 @@ fn call<B: Backend>(case: &Case, operands: &[Tensor<B>], device: &B::Device) -> 
     }
 }
 
-/// An op by its name, on the backend that is chosen at run time. Whatever calls ops by their names on it comes through here, so
-/// that the catalogue is compiled for it once.
+/// Calls an op by its name, on the backend that is chosen at run time. All calls by name go through
+/// here, so that the catalogue is compiled once for that backend.
 ///
 /// # Errors
 /// `Unsupported` if there is no such op; else those of the op.
@@ -138,7 +139,7 @@ pub fn by_name(args: &Args<Tensor<Any>>) -> Result<Vec<Tensor<Any>>> {
     catalogue::call(args)
 }
 
-/// The gradients of the outputs that have a seed and depend on a variable: others contribute nothing.
+/// The gradients of the outputs that have a seed and depend on a variable.
 pub(crate) fn gradients<B: Backend>(
     outputs: &[(&Tensor<B>, &Option<Tensor<B>>)],
     options: Backward,

@@ -1,13 +1,15 @@
-//! Products with `Precision::Fast`: of whole numbers whose sums are exact in any order, so that there is one right result.
+//! Products with `Precision::Fast`, of whole numbers whose sums are exact in any order, so that
+//! there is one right result.
 //!
-//! What is fast on a device goes through kernels that nothing exact does. Here are sizes and layouts for all of them: pieces of
-//! tiles and more than one, few products and so many that the largest tile is taken, factors that lie along their terms and not.
+//! `Precision::Fast` uses kernels that exact work does not. These sizes and layouts cover all of
+//! them: partial tiles and more than one tile, few products and enough for the largest tile,
+//! operands with contiguous and with strided terms.
 
 use elinvar_core::{DType, HostData, Precision, Result, Shape};
 use elinvar_ops::{Array, Backend, catalogue};
 use elinvar_reference::{Reference, ReferenceDevice};
 
-/// Batches, rows, terms, columns. In some, rows of all factors lie at multiples of 16 bytes.
+/// Batches, rows, terms, columns. In some, rows of all operands are aligned to 16 bytes.
 pub const SIZES: [[usize; 4]; 6] = [
     [1, 1, 64, 64],
     [1, 33, 40, 72],
@@ -16,10 +18,11 @@ pub const SIZES: [[usize; 4]; 6] = [
     [3, 17, 31, 33],
     [60, 128, 24, 512],
 ];
-/// From so many batches on, they have their factors in common, and so their results, and no factor is turned.
+/// From this many batches on, they share their operands, and so their results, and no operand is
+/// transposed.
 const COMMON: usize = 16;
 
-/// What was tried, and what of it was wrong: a sentence each.
+/// The number of products tried, and a sentence for each wrong one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Products.
@@ -32,11 +35,11 @@ fn number(factor: usize, i: usize, j: usize) -> i32 {
     ((i * 7 + j * 3 + factor * 5 + (i * j) % 4) % 9) as i32 - 4
 }
 
-/// Tries products of some sizes (batches, rows, terms, columns), of all types, on a device: alone, and of the last factor as a layer has
-/// it, with a bias.
+/// Tries products of some sizes (batches, rows, terms, columns), of all types, on a device: plain,
+/// and with the last operand as a layer's weight, with a bias.
 ///
 /// # Errors
-/// What the device reports.
+/// The device's errors.
 pub fn products<B: Backend>(d: &B::Device, sizes: &[[usize; 4]]) -> Result<Found> {
     let mut found = Found::default();
     for dtype in [DType::F16, DType::BF16, DType::F32] {
@@ -52,7 +55,7 @@ pub fn products<B: Backend>(d: &B::Device, sizes: &[[usize; 4]]) -> Result<Found
     Ok(found)
 }
 
-/// What is wrong with a product of factors of which some lie turned.
+/// The fault of a product of operands, some of them transposed, if it is wrong.
 fn wrong<B: Backend>(
     d: &B::Device,
     dtype: DType,

@@ -3,13 +3,13 @@
 use crate::index::{Entry, Index};
 use elinvar_ops::catalogue::NAMES;
 
-/// Names of ops and parts of case ids; no entry lets everything through.
+/// Names of ops and parts of case ids; an empty list selects everything.
 #[derive(Clone, Debug, Default)]
 pub struct Filter(Vec<String>);
 
 impl Filter {
-    /// From what the user asked for. The name of an op means that op alone (`add`, and not `addmm`); anything
-    /// else means every case whose id contains it (`soft`, `strided`, `softmax/03`).
+    /// From the command line. The name of an op selects that op alone (`add`, and not `addmm`);
+    /// anything else selects every case whose id contains it (`soft`, `strided`, `softmax/03`).
     pub fn new(only: &[String]) -> Self {
         Filter(only.to_vec())
     }

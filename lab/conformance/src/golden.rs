@@ -1,8 +1,8 @@
 //! Golden cases: inputs, attributes and the results that PyTorch computed from them in float64.
 //!
-//! A golden directory holds `index.json` and one `OP.safetensors` per op. The program carries a small sample of
-//! one in itself. Whatever is wrong with a directory is found here and told in one sentence: a [`Case`] is
-//! complete, and nothing that runs it has to ask again.
+//! A golden directory holds `index.json` and one `OP.safetensors` per op. The program contains a
+//! small sample of one. All faults of a directory are detected here and reported in one sentence: a
+//! [`Case`] is complete, and needs no further checks.
 
 use crate::filter::Filter;
 use crate::index::{self, Entry, Index, Step, ViewEntry};
@@ -28,12 +28,12 @@ pub struct Case {
     pub inputs: Vec<Input>,
     /// Expected results in order.
     pub outputs: Vec<Expected>,
-    /// What is fed to backward, per output; `None` for an output that takes no part. Empty if no gradient is
-    /// checked.
+    /// The seeds of backward, per output; `None` for an output that takes no part. Empty if no
+    /// gradient is checked.
     pub grad_outputs: Vec<Option<HostTensor>>,
     /// Expected gradients.
     pub grads: Vec<Grad>,
-    /// What is special about the case.
+    /// Special properties of the case.
     pub tags: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub struct Input {
     pub role: String,
     /// Its elements, contiguous.
     pub tensor: HostTensor,
-    /// How it is to be fed, if not contiguous.
+    /// Its view, if it is not contiguous.
     pub view: Option<Strided>,
 }
 
@@ -53,13 +53,13 @@ pub struct Input {
 pub struct Strided {
     /// The larger tensor.
     pub base: HostTensor,
-    /// The steps from it to the operand.
+    /// The steps from the base to the operand.
     pub steps: Vec<Step>,
-    /// Where the operand's elements lie in the base.
+    /// The operand's layout in the base.
     pub layout: Layout,
 }
 
-/// An expected result and how far from it one may be.
+/// An expected result and its tolerances.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// The elements: f64 for floats, else of `dtype`.
@@ -77,18 +77,18 @@ pub struct Expected {
 /// An expected gradient.
 #[derive(Clone, Debug)]
 pub struct Grad {
-    /// The number of the input.
+    /// The index of the input.
     pub input: usize,
     /// The gradient of the input.
     pub want: Expected,
-    /// The gradient of the tensor of which it is a view.
+    /// The gradient of the base of its view.
     pub base: Option<Expected>,
 }
 
 /// The cases of a golden directory that the filter lets through, in the order of the index.
 ///
 /// # Errors
-/// `Io` if a file cannot be read, `Format` if its content is not what the format allows.
+/// `Io` if a file cannot be read, `Format` if its content violates the format.
 pub fn open(dir: &Path, filter: &Filter) -> Result<Vec<Case>> {
     let index = index(dir)?;
     let entries = filter.select(&index);
@@ -112,7 +112,7 @@ pub fn open(dir: &Path, filter: &Filter) -> Result<Vec<Case>> {
 /// The index of a golden directory.
 ///
 /// # Errors
-/// `Io` if it cannot be read, `Format` if its content is not what the format allows.
+/// `Io` if it cannot be read, `Format` if its content violates the format.
 pub fn index(dir: &Path) -> Result<Index> {
     index::parse(&read(&dir.join("index.json"))?, "golden: index.json")
 }
@@ -120,7 +120,7 @@ pub fn index(dir: &Path) -> Result<Index> {
 /// The cases of one archive: an index, and one safetensors file in which names begin with `op/`.
 ///
 /// # Errors
-/// `Format` if the content is not what the format allows.
+/// `Format` if the content violates the format.
 pub fn from_archive(index: &[u8], tensors: &[u8], filter: &Filter) -> Result<Vec<Case>> {
     let index = index::parse(index, "golden: index of the archive")?;
     let mut set = Tensors::new(tensors, "archive".to_string(), String::new())?;
@@ -140,7 +140,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| Error::io(format!("golden: {} cannot be read: {e}", path.display())))
 }
 
-/// An op's name becomes a file's name, which must not lead out of the directory.
+/// An op's name becomes a file name, which must not escape the directory.
 fn check_name(op: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !op.is_empty() && op.chars().all(fits) {
@@ -278,7 +278,8 @@ fn strided(v: &ViewEntry, plain: &HostTensor, tensors: &Tensors) -> Result<Strid
     for step in &v.steps {
         layout = view::layout(&layout, step).map_err(|e| Error::format(e.message()))?;
     }
-    // The shapes are compared first: a view may repeat elements without end, the plain tensor is in memory.
+    // The shapes are compared first: the size of a view that repeats elements is not bounded by the
+    // file's size, that of the plain tensor is.
     let same =
         layout.shape() == plain.shape() && look(&base, &layout)?.to_le_bytes() == plain.data().to_le_bytes();
     if !same {

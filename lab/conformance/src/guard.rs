@@ -1,22 +1,24 @@
-//! A panic in an op becomes a failure of its case: what it said and where, instead of the end of the run.
+//! A panic in an op becomes a failure of its case, with the message and location, instead of the
+//! end of the run.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// `Some` while this thread runs a case: the panic's sentence and place, once there was one.
+    /// `Some` while this thread runs a case: the message and location of a panic, after there was
+    /// one.
     static CAUGHT: RefCell<Option<String>> = const { RefCell::new(None) };
     static ACTIVE: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Runs `f`; a panic comes back as its sentence and place, and is not printed.
+/// Runs `f`; a panic is returned as its message and location, and is not printed.
 ///
-/// The process's panic hook is replaced once, by one that does this for threads inside of `caught` and calls the
-/// previous hook for all others.
+/// The process's panic hook is replaced once, by one that does this for threads inside of `caught`
+/// and calls the previous hook for all others.
 ///
 /// # Errors
-/// The panic's sentence.
+/// The panic's message.
 pub fn caught<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -31,7 +33,7 @@ pub fn caught<T>(f: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     let outer = ACTIVE.with(|a| a.replace(true));
-    // What `f` left half done is dropped with it: results are returned, never shared.
+    // The partial state of `f` is dropped: results are returned, never shared.
     let result = catch_unwind(AssertUnwindSafe(f));
     ACTIVE.with(|a| *a.borrow_mut() = outer);
     result.map_err(|_| CAUGHT.with(|c| c.borrow_mut().take()).unwrap_or_else(|| "panic".to_string()))

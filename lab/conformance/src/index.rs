@@ -1,4 +1,4 @@
-//! `index.json`: what the cases are, as it stands in the file. [`crate::golden`] checks it and fetches the tensors.
+//! `index.json`: the cases as the file has them. [`crate::golden`] checks it and loads the tensors.
 
 use elinvar_core::{Error, Result};
 use elinvar_ops::args::Attr;
@@ -39,15 +39,15 @@ pub struct Entry {
     pub roles: Vec<String>,
     /// Each input, contiguous.
     pub inputs: Vec<String>,
-    /// Inputs to be fed as views, by their number.
+    /// Inputs to be fed as views, by their index.
     pub views: BTreeMap<String, ViewEntry>,
-    /// Numbers of the inputs whose gradient is checked.
+    /// Indices of the inputs whose gradient is checked.
     pub diff: Vec<usize>,
     /// Expected results.
     pub outputs: Vec<String>,
     /// Their dtypes.
     pub out_dtypes: Vec<String>,
-    /// What is fed to backward, per output.
+    /// The seed of backward, per output.
     pub grad_outputs: Vec<Option<String>>,
     /// Expected gradients, parallel to `diff`.
     pub grads: Vec<String>,
@@ -55,7 +55,7 @@ pub struct Entry {
     pub rtol: Vec<f64>,
     /// Absolute tolerances, likewise.
     pub atol: Vec<f64>,
-    /// What is special about the case.
+    /// Special properties of the case.
     pub tags: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub struct Entry {
 pub struct ViewEntry {
     /// The larger tensor.
     pub base: String,
-    /// What is done to it, in order.
+    /// The view ops applied to it, in order.
     pub steps: Vec<Step>,
     /// Expected gradient of the base.
     pub base_grad: Option<String>,

@@ -1,8 +1,8 @@
-//! The conformance suite: does a backend give the results that it must?
+//! The conformance suite: does a backend give the required results?
 //!
-//! Two questions are asked. Is the *definition* right: the reference backend against [`golden`] cases, whose
-//! results PyTorch computed in float64, within the tolerances of each case. And does every other backend *equal
-//! the definition*: the same cases, outputs and gradients, bit for bit.
+//! It checks two properties. The *definition* is right: the reference backend against [`golden`]
+//! cases, whose results PyTorch computed in float64, within the tolerances of each case. And every
+//! other backend *equals the definition*: the same cases, outputs and gradients, bit for bit.
 
 pub mod capabilities;
 pub mod compare;
@@ -30,15 +30,15 @@ use elinvar_devices::{Any, Device};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// What is to run, and where.
+/// The cases and the device of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A directory of golden cases, which run beside the project's own of other ops; without it, the sample that the
-    /// program carries, and these.
+    /// A directory of golden cases, which run in addition to the project's own cases of other ops;
+    /// without it, the built-in sample, and these.
     pub golden: Option<PathBuf>,
     /// Names of ops or parts of case ids; empty: everything.
     pub only: Vec<String>,
-    /// The K-th of N parts of the cases, K from 1 on, for several processes side by side; `None`: all.
+    /// The K-th of N parts of the cases, K from 1 on, for several parallel processes; `None`: all.
     pub part: Option<(usize, usize)>,
     /// The device under test.
     pub device: Device,
@@ -50,11 +50,13 @@ impl Default for Options {
     }
 }
 
-/// Runs the suite on a device and writes the report. On the reference, results are compared with the expected
-/// ones within their tolerances; on any other device, also with those of the reference, bit by bit.
+/// Runs the suite on a device and writes the report. On the reference, results are compared with
+/// the expected ones within their tolerances; on any other device, also with those of the
+/// reference, bit by bit.
 ///
 /// # Errors
-/// `Io` or `Format` if the golden directory is not in order, `InvalidArgument` if no case is left to run, or there is no such part.
+/// `Io` or `Format` if the golden directory is not valid, `InvalidArgument` if no case is left to
+/// run, or there is no such part.
 pub fn conformance(options: &Options, out: &mut dyn Write) -> Result<Summary> {
     let (device, reference) = (&options.device, Device::reference());
     let cases = cases(options)?;
@@ -70,7 +72,8 @@ pub fn conformance(options: &Options, out: &mut dyn Write) -> Result<Summary> {
 /// The cases that the options ask for.
 ///
 /// # Errors
-/// `Io` or `Format` if the golden directory is not in order, `InvalidArgument` if no case is left to run, or there is no such part.
+/// `Io` or `Format` if the golden directory is not valid, `InvalidArgument` if no case is left to
+/// run, or there is no such part.
 pub fn cases(options: &Options) -> Result<Vec<golden::Case>> {
     let filter = filter::Filter::new(&options.only);
     let mut cases = match &options.golden {
@@ -89,7 +92,7 @@ pub fn cases(options: &Options) -> Result<Vec<golden::Case>> {
         if !(1..=n).contains(&k) {
             return Err(Error::argument(format!("conformance: there is no part {k} of {n}")));
         }
-        // In order: cases of one op need the same kernels. Of few cases, a part may have none.
+        // In order, as cases of one op need the same kernels. With few cases, a part may be empty.
         let end = |k: usize| cases.len() * k / n;
         cases = cases.drain(end(k - 1)..end(k)).collect();
     }

@@ -1,6 +1,7 @@
-//! Cases of the project's own, of ops for which a golden directory has none.
+//! The project's own cases, of ops for which a golden directory has none.
 //!
-//! Made by `tools/golden` from PyTorch in float64, in the format of the sample, and part of the program like it.
+//! Made by `tools/golden` from PyTorch in float64, in the format of the sample, and built into the
+//! program as it is.
 
 use crate::filter::Filter;
 use crate::golden::{self, Case};
@@ -10,8 +11,8 @@ use std::collections::BTreeSet;
 const INDEX: &[u8] = include_bytes!("../golden-own/index.json");
 const TENSORS: &[u8] = include_bytes!("../golden-own/own.safetensors");
 
-/// The cases that the filter lets through, of all ops but `others`, which have cases from elsewhere: so no op is judged
-/// by two collections, and no case runs twice.
+/// The cases that the filter selects, of all ops but `others`, which have cases from another
+/// collection: so no op is judged by two collections, and no case runs twice.
 ///
 /// # Errors
 /// `Format` if the archive was damaged when it was made.

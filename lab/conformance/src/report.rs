@@ -5,7 +5,7 @@ use crate::run::Outcome;
 use elinvar_core::Result;
 use std::io::Write;
 
-/// How many cases went how.
+/// Counts of cases by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// As expected.

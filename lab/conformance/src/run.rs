@@ -8,12 +8,12 @@ use crate::{second, training};
 use elinvar_core::{HostData, HostTensor, Scalar};
 use elinvar_ops::{Backend, catalogue};
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Everything was as expected.
+    /// All results were as expected.
     Passed,
-    /// Something was not: which result, where, what was seen and what was expected.
+    /// A mismatch: which result, where, actual and expected.
     Failed(String),
     /// It did not run, for this reason.
     Skipped(String),
@@ -24,7 +24,8 @@ pub fn run<B: Backend>(case: &Case, device: &B::Device) -> Outcome {
     outcome(case, || attempt::<B>(case, device).and_then(|results| judge(case, &results)))
 }
 
-/// Runs a case on two backends: the first must give the expected results, and the bits of the second.
+/// Runs a case on two backends: the first must give the expected results, and the bits of the
+/// second.
 pub fn run_beside<A: Backend, B: Backend>(case: &Case, a: &A::Device, b: &B::Device) -> Outcome {
     outcome(case, || {
         let results = attempt::<A>(case, a)?;
@@ -44,12 +45,12 @@ fn outcome(case: &Case, run: impl FnOnce() -> Result<(), String>) -> Outcome {
     }
 }
 
-/// Is there an op to run?
+/// Does the op exist?
 fn known(case: &Case) -> bool {
     case.op == second::NAME || training::has(&case.op) || catalogue::NAMES.contains(&case.op.as_str())
 }
 
-/// What the op gives, or why it does not.
+/// The results of the op, or its error.
 fn attempt<B: Backend>(case: &Case, device: &B::Device) -> Result<Results, String> {
     match caught(|| execute::<B>(case, device)) {
         Ok(Ok(results)) => Ok(results),
@@ -80,8 +81,8 @@ pub fn judge(case: &Case, got: &Results) -> Result<(), String> {
     })
 }
 
-/// Would the case fail if every result were zero? One that would not cannot tell a backend that computes from one
-/// that does not.
+/// Would the case fail if every result were zero? If not, it cannot distinguish a backend that
+/// computes from one that does not.
 pub fn refuses_zeros(case: &Case) -> bool {
     let refuses = |want: &Expected| {
         let zeros = HostData::full(want.dtype, want.tensor.shape().numel(), Scalar::Int(0));

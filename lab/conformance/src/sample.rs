@@ -1,7 +1,8 @@
-//! The sample that the program carries: a few small cases of every op, from a whole golden directory.
+//! The built-in sample: a few small cases of every op, from a whole golden directory.
 //!
-//! It is one archive, `index.json` and `sample.safetensors`, in the format of the directory but for the names of
-//! tensors, which begin with `op/`. The expected values were computed by PyTorch 2.15 in float64.
+//! It is one archive, `index.json` and `sample.safetensors`, in the format of the directory but for
+//! the names of tensors, which begin with `op/`. The expected values were computed by PyTorch 2.15
+//! in float64.
 
 use crate::filter::Filter;
 use crate::golden::{self, Case};
@@ -17,10 +18,11 @@ use std::path::Path;
 const INDEX: &[u8] = include_bytes!("../golden-sample/index.json");
 const TENSORS: &[u8] = include_bytes!("../golden-sample/sample.safetensors");
 
-/// The sample is part of the program, so it stays below this many bytes, index and tensors together.
+/// The sample is part of the program, so it stays below this many bytes, index and tensors
+/// together.
 const BUDGET: usize = 390_000;
 
-/// The cases that the filter lets through of all that the program carries: the sample, and those of the project's own.
+/// All built-in cases that the filter selects: the sample, and the project's own.
 ///
 /// # Errors
 /// `Format` if an archive was damaged when it was made.
@@ -33,7 +35,7 @@ pub fn cases(filter: &Filter) -> Result<Vec<Case>> {
 /// Makes the archive in `out` from the golden directory `dir`.
 ///
 /// # Errors
-/// `Io` if a file cannot be read or written, `Format` if the directory is not in order.
+/// `Io` if a file cannot be read or written, `Format` if the directory is not valid.
 pub fn make(dir: &Path, out: &Path) -> Result<()> {
     let cases = golden::open(dir, &Filter::default())?;
     let text = std::fs::read(dir.join("index.json"))?;
@@ -61,8 +63,8 @@ pub fn make(dir: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The smallest case of every op that has a gradient (if any has) and some axes; then, as long as there is room, the smallest
-/// that is strided and the smallest of another dtype than f32, cheapest first.
+/// The smallest case of every op that has a gradient (if any has) and some axes; then, within the
+/// budget, the smallest strided one and the smallest of another dtype than f32, cheapest first.
 fn choose(cases: &[Case], cost: impl Fn(&Case) -> usize) -> Vec<&Case> {
     let (mut chosen, mut further) = (Vec::new(), Vec::new());
     for op in cases.chunk_by(|a, b| a.op == b.op) {
@@ -87,12 +89,12 @@ fn choose(cases: &[Case], cost: impl Fn(&Case) -> usize) -> Vec<&Case> {
             chosen.push(c);
         }
     }
-    // The report wants the cases of an op together.
+    // The report needs the cases of an op to be consecutive.
     chosen.sort_by_key(|c| cases.iter().position(|o| o.id == c.id));
     chosen
 }
 
-/// What the tensors of a case take in the archive, with about 85 bytes each in its header.
+/// The bytes of a case's tensors in the archive, with about 85 each in its header.
 fn size(c: &Case) -> usize {
     let inputs = c.inputs.iter().flat_map(|i| [Some(&i.tensor), i.view.as_ref().map(|v| &v.base)]);
     let outputs = c.outputs.iter().map(|o| Some(&o.tensor));

@@ -1,7 +1,8 @@
 //! Derivatives of derivatives: the cases of `grad_grad`.
 //!
-//! Such a case gives x0, x1, ... and g. Its results are the gradients G_i of sum(g * f(x0, x1, ...)) by each x_i,
-//! recorded while they are computed; the gradients of these, by the x and by g, are of second order.
+//! Such a case gives x0, x1, ... and g. Its results are the gradients G_i of sum(g *
+//! f(x0, x1, ...)) by each x_i, recorded while they are computed; the gradients of these, by the x
+//! and by g, are of second order.
 
 use crate::execute::{gradients, or_zero};
 use crate::view::call1;

@@ -1,7 +1,8 @@
-//! What trains a network, as cases: optimisers, schedules of the learning rate, clipping of gradients.
+//! Optimisers, learning rate schedules and gradient clipping, as cases.
 //!
-//! An optimiser's case gives a parameter and its gradients in ten steps, and wants the parameter after each; a schedule's
-//! wants the learning rate of each step; clipping's gives gradients and wants them clipped.
+//! An optimiser's case gives a parameter and its gradients in ten steps, and expects the parameter
+//! after each; a schedule's expects the learning rate of each step; a clipping case gives gradients
+//! and expects them clipped.
 
 use elinvar_core::{Error, HostTensor, Result, Shape};
 use elinvar_nn::optim::schedule::{
@@ -17,7 +18,7 @@ use elinvar_ops::args::{Args, Attr};
 use elinvar_ops::{Backend, catalogue};
 use elinvar_tensor::Tensor;
 
-/// What runs the cases of a name.
+/// The runner of a case name.
 enum Kind<B: Backend> {
     Optimizer(fn(&Args<Tensor<B>>) -> Result<Box<dyn Optimizer<B>>>),
     Schedule(fn(&Args<Tensor<B>>) -> Result<Box<dyn Schedule>>),
@@ -135,7 +136,8 @@ pub fn has(name: &str) -> bool {
 /// Runs a case.
 ///
 /// # Errors
-/// Those of what it runs; `InvalidArgument` if there is nothing of this name, or an operand or attribute is missing.
+/// Those of what it runs; `InvalidArgument` if the name is unknown, or an operand or attribute is
+/// missing.
 pub fn call<B: Backend>(a: &Args<Tensor<B>>, device: &B::Device) -> Result<Vec<Tensor<B>>> {
     match kind::<B>(&a.op).ok_or_else(|| Error::argument(format!("{} is not about training", a.op)))? {
         Kind::Optimizer(make) => trajectory(&mut *make(a)?, a.input("param")?, a.input("grads")?),
@@ -200,7 +202,7 @@ fn plateau<B: Backend>(a: &Args<Tensor<B>>, device: &B::Device) -> Result<Vec<Te
     rates(all, device)
 }
 
-/// What `clip` gives, then the gradients g0, g1, ... that it left.
+/// The result of `clip`, then the gradients g0, g1, ... after it.
 fn clipped<B: Backend>(
     a: &Args<Tensor<B>>,
     clip: impl FnOnce(&Vec<Param<B>>, &mut Gradients<B>) -> Result<Option<Tensor<B>>>,

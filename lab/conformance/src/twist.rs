@@ -1,7 +1,7 @@
-//! A backend that does what another one does, and then something to the result.
+//! A mutant backend: it runs another backend and may change the results.
 //!
-//! With nothing done it must pass everything that the other passes. With something done it must fail: a suite that
-//! lets a backend pass which writes nothing, or one wrong bit, proves nothing.
+//! Without a change it must pass everything that the other passes. With one it must fail: a suite
+//! that passes a backend which writes nothing, or one wrong bit, proves nothing.
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, bf16, f16};
@@ -19,7 +19,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The kinds of work that a backend is asked for, but for those about time and memory, which have no numbers.
+/// The kinds of work of a backend, except those about time and memory, which have no values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     /// [`Backend::upload`]
@@ -103,13 +103,13 @@ impl Work {
         Work::Nonzero,
         Work::Update,
     ];
-    /// Is it the moving of memory between host and device?
+    /// Is it a transfer between host and device?
     pub const fn is_transfer(self) -> bool {
         matches!(self, Work::Upload | Work::Download)
     }
 }
 
-/// What is done to results.
+/// The change of the results.
 #[derive(Clone)]
 pub struct Twist {
     name: &'static str,
@@ -118,7 +118,8 @@ pub struct Twist {
 }
 
 impl Twist {
-    /// Where `touches` says so, `change` is done to the results. `touches` is asked once per call.
+    /// `change` is applied to the results where `touches` is true. `touches` is called once per
+    /// call.
     pub fn new(
         name: &'static str,
         touches: impl Fn(Work) -> bool + Send + Sync + 'static,
@@ -126,15 +127,15 @@ impl Twist {
     ) -> Self {
         Twist { name, touches: Arc::new(touches), change }
     }
-    /// Nothing is done.
+    /// No change.
     pub fn echo() -> Self {
         Self::new("echo", |_| false, |data| data)
     }
-    /// Everything comes back as Ok and nothing is ever written, not even on the way to the host.
+    /// Every call returns Ok and nothing is ever written, not even on downloads.
     pub fn lazy() -> Self {
         Self::new("lazy", |_| true, zeros)
     }
-    /// Memory moves, but whatever would compute returns Ok and writes nothing.
+    /// Transfers work, but every computation returns Ok and writes nothing.
     pub fn idle() -> Self {
         Self::new("idle", |work| !work.is_transfer(), zeros)
     }
@@ -146,7 +147,7 @@ impl Twist {
     pub fn wrong_bit(work: Work) -> Self {
         Self::new("wrong bit", move |w| w == work, flip)
     }
-    /// Nothing is done, but every call is told to `count`.
+    /// No change, but every call is reported to `count`.
     pub fn counting(count: impl Fn(Work) + Send + Sync + 'static) -> Self {
         let told = move |work| {
             count(work);
@@ -162,7 +163,7 @@ impl fmt::Debug for Twist {
     }
 }
 
-/// A fresh buffer of the same size and dtype.
+/// A new buffer of the same size and dtype.
 fn zeros(data: HostData) -> HostData {
     HostData::full(data.dtype(), data.len(), Scalar::Int(0)).expect("there was memory for one as large")
 }
@@ -181,14 +182,14 @@ fn flip(mut data: HostData) -> HostData {
     data
 }
 
-/// A device of a twisted backend: one of the backend inside, and what is done to its results.
+/// A device of a mutant backend: one of the inner backend, and the change of its results.
 ///
-/// The twist is a value and not a type, so that all the ops are compiled once for all twists.
+/// The change is a value and not a type, so that all ops are compiled once for all mutants.
 #[derive(Clone, Debug)]
 pub struct TwistedDevice<D> {
-    /// Who does the work.
+    /// The inner device.
     pub inner: D,
-    /// What is done to the results.
+    /// The change of the results.
     pub twist: Twist,
 }
 
@@ -210,12 +211,12 @@ impl<D: fmt::Display> fmt::Display for TwistedDevice<D> {
     }
 }
 
-/// Backend `B` with twisted results.
+/// Backend `B` with changed results.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Twisted<B>(PhantomData<B>);
 
 impl<D: Default> TwistedDevice<D> {
-    /// The default device, twisted.
+    /// The default device, with this change.
     pub fn new(twist: Twist) -> Self {
         TwistedDevice { inner: D::default(), twist }
     }
@@ -239,7 +240,7 @@ fn change<B: Backend>(d: &Device<B>, buffer: B::Buffer, dtype: DType, len: usize
     B::upload(&d.inner, (d.twist.change)(data))
 }
 
-/// The same view, of the backend inside.
+/// The same view, of the inner backend.
 fn inner<'a, B: Backend>(x: View<'a, Twisted<B>>) -> View<'a, B> {
     View { buffer: x.buffer, layout: x.layout, dtype: x.dtype }
 }
@@ -270,7 +271,7 @@ impl<B: Backend> Backend for Twisted<B> {
         Ok(if (d.twist.touches)(Work::Download) { (d.twist.change)(data) } else { data })
     }
     fn receive(_: &Self::Device, _: &Self::Device, _: View<'_, Self>) -> Result<Option<B::Buffer>> {
-        // By the host, where the twist is.
+        // Goes through the host, where the change is applied.
         Ok(None)
     }
     fn finish(d: &Self::Device, buffer: &B::Buffer) -> Result<()> {
@@ -320,7 +321,7 @@ impl<B: Backend> Backend for Twisted<B> {
         after::<B>(d, Work::Assemble, buffer, dtype, shape.numel())
     }
     fn record(_: &Self::Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Recorded work would pass the twist by.
+        // Captured work would bypass the change.
         Ok(None)
     }
     fn input(d: &Self::Device, x: View<'_, Self>, _: Option<&B::Buffer>) -> Result<B::Buffer> {
@@ -352,7 +353,8 @@ impl<B: Backend> Backend for Twisted<B> {
     ) -> Result<()> {
         let mut items: Vec<UpdateItem<'_, B, M, R>> =
             items.into_iter().map(|i| i.of(std::convert::identity, inner)).collect();
-        // The same items once more, for the work: what it changes is reached through these afterwards.
+        // The same items again, for the call: the buffers that it changes are accessed through
+        // `items` afterwards.
         let again = items.iter_mut().map(|i| UpdateItem {
             shape: i.shape.clone(),
             dtype: i.dtype,
@@ -404,7 +406,7 @@ impl<B: Backend> Backend for Twisted<B> {
         _: DType,
         _: usize,
     ) -> Result<Option<RowsAndColumns<B::Buffer>>> {
-        // Each is work of its own, where the twist is.
+        // Composed from separate calls, to which the change is applied.
         Ok(None)
     }
     fn lattice<F: Map<4>>(
@@ -413,7 +415,7 @@ impl<B: Backend> Backend for Twisted<B> {
         _: [View<'_, Self>; 3],
         _: &[usize],
     ) -> Result<Option<B::Buffer>> {
-        // Each step is work of its own, where the twist is.
+        // Composed from separate steps, to which the change is applied.
         Ok(None)
     }
     fn lattice_grad<F: Map<5>>(
@@ -572,7 +574,7 @@ impl<B: Backend> Backend for Twisted<B> {
     }
 }
 
-/// What a map's result is stored as.
+/// The dtype in which a map's result is stored.
 fn stored(out: Out, dtype: DType) -> DType {
     match out {
         Out::Same => dtype,

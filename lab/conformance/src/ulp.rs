@@ -1,48 +1,50 @@
-//! How far the elementary functions are from the truth, measured over every `f32` there is.
+//! The errors of the elementary functions, measured over every `f32` there is.
 //!
-//! The oracle is the same function in f64 (the C library behind Rust's std, the `libm` crate where std has none):
-//! its own error, below one f64 ULP, is 2^-29 of what is measured. An error is counted in ULP of the exact value:
-//! the spacing of the floats in its binade, or of the subnormals below the normal ones.
+//! The oracle is the same function in f64 (the C library behind Rust's std, the `libm` crate where
+//! std has none): its own error, below one f64 ULP, is 2^-29 of what is measured. An error is
+//! counted in ULP of the exact value: the spacing of the floats in its binade, or of the subnormals
+//! below the normal ones.
 //!
-//! How it can be wrong: the oracle. A mistake that it shares with the function is not seen; so the f64 forms are
-//! also compared with a table computed in 300-bit arithmetic (`ulp_f64.txt`, by mpmath).
+//! How it can be wrong: the oracle. An error that it shares with the function is not detected; so
+//! the f64 forms are also compared with a table computed in 300-bit arithmetic (`ulp_f64.txt`, by
+//! mpmath).
 
 use elinvar_ops::math;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One function of one variable, in both widths, with its oracle and the bound that it promises.
+/// One function of one variable, in both widths, with its oracle and its stated bound.
 pub struct Function {
     /// The name, as in the op catalogue.
     pub name: &'static str,
     /// The 32-bit form.
     pub f32: fn(f32) -> f32,
-    /// The 32-bit form over a block of inputs: a loop that the compiler can turn into vector code.
+    /// The 32-bit form over a block of inputs: a loop that the compiler can vectorise.
     pub block: fn(&[f32], &mut [f32]),
     /// The 64-bit form.
     pub f64: fn(f64) -> f64,
-    /// What is right, to about f64's precision.
+    /// The exact value, to about f64's precision.
     pub oracle: fn(f64) -> f64,
     /// The largest error in ULP that the 32-bit form may have.
     pub bound: f64,
 }
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Worst {
     /// The largest error in ULP.
     pub ulp: f64,
-    /// The input where it is.
+    /// The input of the largest error.
     pub input: f32,
-    /// What the function gave there.
+    /// The function's result there.
     pub got: f32,
-    /// What is right.
+    /// The exact value.
     pub want: f64,
     /// How many inputs were tried.
     pub inputs: u64,
-    /// How many results are not the float nearest to the truth.
+    /// Results that are not the float nearest to the exact value.
     pub not_nearest: u64,
-    /// How many results are special where the truth is not, or the other way round, or have a wrong sign of zero:
-    /// there is no error in ULP for these, and none may be.
+    /// Results that are special where the exact value is not, or the other way round, or have a
+    /// wrong sign of zero: no error in ULP is defined for these, and none may occur.
     pub wrong_special: u64,
     /// The first such input, as bits.
     pub first_wrong_special: Option<u32>,
@@ -62,7 +64,7 @@ impl Worst {
         }
     }
 
-    /// The worse of both.
+    /// The worse of two sweeps.
     fn join(self, o: Self) -> Self {
         let worse = if o.ulp > self.ulp { o } else { self };
         Self {
@@ -92,9 +94,10 @@ impl Worst {
     }
 }
 
-/// The error of `got` in ULP of `want`; none if a NaN, an infinity or a zero is not what it should be.
+/// The error of `got` in ULP of `want`; `None` if a NaN, an infinity or a zero does not match.
 ///
-/// An infinity for a finite truth counts as 2^128: next to the largest float, rounding up is right.
+/// An infinity for a finite exact value counts as 2^128: next to the largest float, rounding up is
+/// right.
 pub fn error(got: f32, want: f64) -> Option<f64> {
     if want.is_nan() || got.is_nan() {
         return (want.is_nan() && got.is_nan()).then_some(0.0);
@@ -105,7 +108,7 @@ pub fn error(got: f32, want: f64) -> Option<f64> {
     if got.is_sign_negative() != want.is_sign_negative() {
         return None;
     }
-    // Past 2^128 infinity is right, however far past.
+    // Past 2^128, infinity is right at any distance.
     let limit = 2.0f64.powi(128);
     let want = want.clamp(-limit, limit);
     let value = if got.is_infinite() { limit.copysign(want) } else { f64::from(got) };
@@ -157,19 +160,20 @@ pub fn functions() -> &'static [Function] {
     FUNCTIONS
 }
 
-/// 1 / (1 + exp(-x)), with the small exponential on both sides so that no digits are lost.
+/// 1 / (1 + exp(-x)), with the small exponential on both sides to avoid cancellation.
 fn sigmoid(x: f64) -> f64 {
     let e = (-x.abs()).exp();
     if x < 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }
 }
 
-/// Inputs that are computed together, so that the loop over them is vector code; then compared.
+/// Inputs that are computed together, so that the loop over them vectorises; then compared.
 const BLOCK: usize = 1024;
 
-/// Inputs per chunk that a thread takes at once.
+/// Inputs per work item of a thread.
 const CHUNK: u64 = 1 << 22;
 
-/// Runs all 2^32 inputs on `threads` threads. `progress` is told how many are done, by any thread.
+/// Runs all 2^32 inputs on `threads` threads. `progress` is called with the number done, by any
+/// thread.
 pub fn sweep(f: &Function, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Worst {
     sweep_every(f, 1, threads, progress)
 }
@@ -197,7 +201,7 @@ pub fn sweep_every(f: &Function, stride: u64, threads: usize, progress: &(dyn Fn
     })
 }
 
-/// Inputs number `start..end` of the bit patterns 0, stride, 2 stride, ...
+/// Inputs `start..end` of the bit patterns 0, stride, 2 stride, ...
 fn range(f: &Function, start: u64, end: u64, stride: u64) -> Worst {
     let mut worst = Worst::none();
     let (mut x, mut y) = ([0.0f32; BLOCK], [0.0f32; BLOCK]);
@@ -351,7 +355,8 @@ mod tests {
         binary("atan2", math::atan2, f64::atan2, special_pairs().chain(random));
     }
 
-    /// The error of a 64-bit result in ULP; the truth is the float `nearest` and `rest` ULP of it.
+    /// The error of a 64-bit result in ULP; the exact value is the float `nearest` plus `rest` ULP
+    /// of it.
     fn error_64(got: f64, nearest: f64, rest: f64) -> f64 {
         if got == nearest {
             return rest.abs();
@@ -361,8 +366,8 @@ mod tests {
         ((got - nearest) / ulp - rest).abs()
     }
 
-    /// Rows of name, inputs, the float nearest to the truth, and the rest in ULP, as bits; see the module
-    /// documentation.
+    /// Rows of name, inputs, the float nearest to the exact value, and the rest in ULP, as bits;
+    /// see the module documentation.
     const TABLE: &str = include_str!("ulp_f64.txt");
 
     #[test]

@@ -1,7 +1,7 @@
-//! Inputs that are views: a base tensor and the steps to what is fed to the op.
+//! Inputs that are views: a base tensor and the steps from it to the operand.
 //!
-//! The steps are taken in two ways. As layout arithmetic, which gives the strided operand itself; and through
-//! the catalogue, so that a tape records them and the gradient comes out at the base.
+//! The steps are taken in two ways. As layout arithmetic, which gives the strided operand itself;
+//! and through the catalogue, so that a tape records them and the gradient is that of the base.
 
 use crate::index::Step;
 use elinvar_core::{Dims, Error, Layout, Result, Shape};
@@ -53,12 +53,12 @@ pub fn layout(l: &Layout, step: &Step) -> Result<Layout> {
     })
 }
 
-/// An index as Python's slices take it: from the end if negative, cut to `0..=size`.
+/// An index as in Python's slices: from the end if negative, clamped to `0..=size`.
 fn clip(i: isize, size: usize) -> usize {
     if i < 0 { size.saturating_sub(i.unsigned_abs()) } else { i.unsigned_abs().min(size) }
 }
 
-/// The shape that `asked` means, in which -1 keeps a size.
+/// The shape that `asked` stands for, in which -1 keeps a size.
 fn expanded(shape: &Shape, asked: &[isize]) -> Result<Shape> {
     let new = asked.len().saturating_sub(shape.rank());
     let mut dims = Dims::new();
@@ -99,7 +99,7 @@ pub fn recorded<V: Value>(x: &V, step: &Step) -> Result<V> {
     call1(op, vec![("x", x.clone())], attrs)
 }
 
-/// An op of one result, by its name.
+/// An op with one result, by its name.
 ///
 /// # Errors
 /// Those of the op.

@@ -1,7 +1,8 @@
 //! The device behind the C functions: memory, streams, events, modules.
 //!
-//! What is given to a stream is done when somebody waits for it, or asks often enough. So a host that changes bytes before
-//! they were copied, or looks at results before they are there, gets other numbers than it wants, every time.
+//! Work on a stream is deferred until the host waits for it, or polls often enough. So a host that
+//! changes bytes before they were copied, or reads results before they are written, reliably gets
+//! wrong values.
 
 use crate::machine::{Fault, FaultKind, Launch, Memory, run};
 use crate::product::Multiply;
@@ -11,12 +12,12 @@ use crate::sys::raw::{HostBytes, Raw};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-/// Bytes of shared memory that a launch may use before it was allowed more.
+/// Bytes of shared memory that a launch may use without an attribute that allows more.
 pub const MOST_SHARED: u32 = 48 << 10;
-/// Operations that a stream keeps; then some are done whether anybody waits or not.
+/// Operations that a stream defers; beyond that, the oldest are run.
 const MOST_KEPT: usize = 1024;
 
-/// A number of `CUresult`.
+/// A code of `CUresult`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error(pub i32);
 
@@ -39,7 +40,7 @@ impl Error {
     pub const NOT_SUPPORTED: Error = Error(801);
     pub const CAPTURE_UNSUPPORTED: Error = Error(900);
 
-    /// The name that NVIDIA gives it.
+    /// The name in NVIDIA's header.
     pub fn name(self) -> Option<&'static std::ffi::CStr> {
         Some(match self {
             Error(0) => c"CUDA_SUCCESS",
@@ -65,56 +66,56 @@ impl Error {
     }
 }
 
-/// For how many instructions a copy of so many bytes counts.
+/// The number of instructions that a copy of this many bytes counts as.
 fn copied(bytes: u64) -> u64 {
     1 + bytes / 512
 }
 
-/// What stays on the device.
+/// Work that does not involve the host.
 #[derive(Debug)]
 pub enum Work {
-    /// From an address to another, so many bytes.
+    /// A copy from one address to another, in bytes.
     Across { from: u64, to: u64, bytes: u64 },
-    /// A launch.
+    /// A kernel launch.
     Launch(Arc<Program>, Launch),
-    /// A product of matrices.
+    /// A matrix product.
     Multiply(Multiply),
 }
 
-/// What a stream does.
+/// An operation of a stream.
 #[derive(Debug)]
 pub enum Operation {
-    /// From the host to an address.
+    /// A copy from the host to an address.
     Up(HostBytes, u64),
-    /// From an address to the host.
+    /// A copy from an address to the host.
     Down(u64, HostBytes),
     /// Work of the device.
     Work(Work),
-    /// All of a graph's.
+    /// All work of a graph.
     Graph(Arc<Vec<Work>>),
-    /// An event is passed.
+    /// Records an event.
     Record(u64),
-    /// What follows comes after an event of another stream.
+    /// Waits for an event of another stream.
     Await(u64),
-    /// Memory goes.
+    /// Frees memory.
     Free(u64),
 }
 
-/// A place in a stream.
+/// The state of an event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// It was never recorded: whoever waits for it does not wait.
+    /// Never recorded: waiting for it returns at once.
     New,
-    /// It was recorded in this stream, and not passed yet.
+    /// Recorded in this stream, and not reached yet.
     Ahead(u64),
-    /// It was passed when the device's clock stood so.
+    /// Reached when the device's clock had this value.
     Passed(u64),
 }
 
-/// What was loaded.
+/// A loaded module.
 struct Module {
     program: Arc<Program>,
-    /// Bytes of shared memory that launches may ask for beside those that the program declares.
+    /// Bytes of dynamic shared memory that launches may ask for.
     dynamic: u32,
 }
 
@@ -123,20 +124,21 @@ pub(crate) struct Device {
     settings: Settings,
     memory: Memory,
     used: u64,
-    /// Instructions that were played, each of which takes a nanosecond: what is faster does not depend on what the host has to do beside.
+    /// Instructions executed, each counted as a nanosecond: timings do not depend on the load of
+    /// the host.
     clock: u64,
     streams: HashMap<u64, VecDeque<Operation>>,
-    /// Streams that capture what they are given, and what they were given.
+    /// Streams in capture, and the work captured so far.
     captures: HashMap<u64, Vec<Work>>,
-    /// Graphs, ready to be launched or not.
+    /// Graphs, and whether they are instantiated.
     graphs: HashMap<u64, (bool, Arc<Vec<Work>>)>,
     events: HashMap<u64, Event>,
-    /// Events that nobody names any more, and streams have not passed yet.
+    /// Events that were destroyed before their stream reached them.
     orphans: HashSet<u64>,
     modules: HashMap<u64, Module>,
-    /// Memory of the host that copies need not wait for, by its address.
+    /// Pinned host memory, which copies need not wait for, by address.
     pinned: BTreeMap<usize, Raw>,
-    /// An error that nothing works after.
+    /// An error after which every call fails.
     sticky: Option<Error>,
     last: u64,
 }
@@ -144,7 +146,7 @@ pub(crate) struct Device {
 type Done<T = ()> = Result<T, Error>;
 
 impl Device {
-    /// A device that nobody has used yet.
+    /// A new device.
     pub fn new(settings: Settings) -> Device {
         Device {
             settings,
@@ -162,33 +164,33 @@ impl Device {
             last: 0,
         }
     }
-    /// What it is.
+    /// Its settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
-    /// The error that nothing works after, if there was one.
+    /// The sticky error, if there was one.
     pub fn check(&self) -> Done {
         self.sticky.map_or(Ok(()), Err)
     }
     fn handle(&mut self) -> u64 {
         self.last += 1;
-        // Not small: a handle that is none is seen.
+        // Not small, so that an invalid handle is detected.
         self.last << 8 | 0xe1
     }
 
     // Memory
 
-    /// Bytes that are free.
+    /// Free bytes.
     pub fn free_bytes(&self) -> u64 {
         self.settings.memory - self.used
     }
-    /// Memory, now; its address.
+    /// Allocates memory at once; returns its address.
     pub fn allocate(&mut self, bytes: u64) -> Done<u64> {
         if bytes == 0 {
             return Err(Error::INVALID_VALUE);
         }
         if bytes > self.free_bytes() {
-            // Memory that streams will give back.
+            // Runs the frees that streams have deferred.
             self.finish_all()?;
         }
         if bytes > self.free_bytes() {
@@ -198,20 +200,20 @@ impl Device {
         self.used += bytes;
         Ok(address)
     }
-    /// Memory goes, now.
+    /// Frees memory at once.
     pub fn release(&mut self, address: u64) -> Done {
         let bytes = self.memory.remove(address).ok_or(Error::INVALID_VALUE)?;
         self.used -= bytes;
         Ok(())
     }
-    /// Memory of the host.
+    /// Allocates pinned host memory.
     pub fn pin(&mut self, bytes: usize) -> Done<*mut std::ffi::c_void> {
         let raw = Raw::new(bytes).ok_or(Error::OUT_OF_MEMORY)?;
         let at = raw.host();
         self.pinned.insert(at as usize, raw);
         Ok(at)
     }
-    /// Memory of the host goes, after all that may use it.
+    /// Frees pinned memory, after all operations that may use it.
     pub fn unpin(&mut self, at: usize) -> Done {
         if !self.pinned.contains_key(&at) {
             return Err(Error::INVALID_VALUE);
@@ -227,7 +229,7 @@ impl Device {
 
     // Modules
 
-    /// A module from its text; with the reason, if it is refused.
+    /// Compiles a module from its text; on failure, the error and its message.
     pub fn compile(&self, text: &str) -> Result<Program, (Error, String)> {
         let word = self.settings.refuse;
         if !word.is_empty() && text.contains(word) {
@@ -246,29 +248,29 @@ impl Device {
             (error, format!("ptxas fatal: {why}"))
         })
     }
-    /// Loads what was compiled; gives its handle.
+    /// Loads a compiled module; returns its handle.
     pub fn load(&mut self, program: Program) -> u64 {
         let handle = self.handle();
         let dynamic = MOST_SHARED.saturating_sub(program.shared as u32);
         self.modules.insert(handle, Module { program: Arc::new(program), dynamic });
         handle
     }
-    /// The entry of a module, by its name: the module's handle is the function's, too.
+    /// The entry of a module, by name; the function has the module's handle.
     pub fn entry(&self, module: u64, name: &str) -> Done<u64> {
         if self.module(module)?.program.entry == name { Ok(module) } else { Err(Error::NOT_FOUND) }
     }
-    /// A module goes. Launches that were given to a stream keep what they need.
+    /// Unloads a module. Launches already in a stream keep what they need.
     pub fn unload(&mut self, module: u64) -> Done {
         self.modules.remove(&module).map(drop).ok_or(Error::INVALID_HANDLE)
     }
-    /// What is loaded under a handle.
+    /// The program of a handle.
     pub fn program(&self, function: u64) -> Done<&Arc<Program>> {
         Ok(&self.module(function)?.program)
     }
     fn module(&self, handle: u64) -> Done<&Module> {
         self.modules.get(&handle).ok_or(Error::INVALID_HANDLE)
     }
-    /// Lets launches of a function ask for so many bytes of shared memory beside those that it declares.
+    /// Allows launches of a function this many bytes of dynamic shared memory.
     pub fn allow_shared(&mut self, function: u64, bytes: u32) -> Done {
         let most = self.settings.shared();
         let module = self.modules.get_mut(&function).ok_or(Error::INVALID_HANDLE)?;
@@ -278,42 +280,42 @@ impl Device {
         module.dynamic = bytes;
         Ok(())
     }
-    /// May a launch of a function ask for so many?
+    /// May a launch of a function use this many bytes?
     pub fn may_share(&self, function: u64, bytes: u32) -> Done {
         if bytes <= self.module(function)?.dynamic { Ok(()) } else { Err(Error::INVALID_VALUE) }
     }
 
     // Streams and events
 
-    /// A stream.
+    /// Creates a stream.
     pub fn stream(&mut self) -> u64 {
         let handle = self.handle();
         self.streams.insert(handle, VecDeque::new());
         handle
     }
-    /// A stream goes when it is done.
+    /// Destroys a stream after its work is done.
     pub fn end_stream(&mut self, stream: u64) -> Done {
         let done = self.finish(stream);
         self.streams.remove(&stream);
         done
     }
-    /// An event that was not recorded yet.
+    /// Creates an event, not recorded yet.
     pub fn event(&mut self) -> u64 {
         let handle = self.handle();
         self.events.insert(handle, Event::New);
         handle
     }
-    /// An event goes.
+    /// Destroys an event.
     pub fn end_event(&mut self, event: u64) -> Done {
         if let Event::Ahead(_) = self.known(event)? {
-            // Who waits for it already still does.
+            // Streams that already wait for it still do.
             self.orphans.insert(event);
         } else {
             self.events.remove(&event);
         }
         Ok(())
     }
-    /// From now on a stream keeps what it is given.
+    /// Starts to capture a stream.
     pub fn begin_capture(&mut self, stream: u64) -> Done {
         if !self.streams.contains_key(&stream) {
             return Err(Error::INVALID_HANDLE);
@@ -323,14 +325,14 @@ impl Device {
             Some(_) => Err(Error::ILLEGAL_STATE),
         }
     }
-    /// What a stream was given since then, as a graph.
+    /// Ends a capture; returns its graph.
     pub fn end_capture(&mut self, stream: u64) -> Done<u64> {
         let all = self.captures.remove(&stream).ok_or(Error::ILLEGAL_STATE)?;
         let handle = self.handle();
         self.graphs.insert(handle, (false, Arc::new(all)));
         Ok(handle)
     }
-    /// A graph that can be launched.
+    /// Instantiates a graph.
     pub fn instantiate(&mut self, graph: u64) -> Done<u64> {
         let all = match self.graphs.get(&graph) {
             Some((false, all)) => all.clone(),
@@ -340,21 +342,21 @@ impl Device {
         self.graphs.insert(handle, (true, all));
         Ok(handle)
     }
-    /// Gives a stream all that a graph has.
+    /// Adds the work of a graph to a stream.
     pub fn launch_graph(&mut self, graph: u64, stream: u64) -> Done {
         match self.graphs.get(&graph) {
             Some((true, all)) => self.push(stream, Operation::Graph(all.clone())),
             Some((false, _)) | None => Err(Error::INVALID_HANDLE),
         }
     }
-    /// A graph goes.
+    /// Destroys a graph.
     pub fn end_graph(&mut self, graph: u64, ready: bool) -> Done {
         match self.graphs.remove(&graph) {
             Some((is, _)) if is == ready => Ok(()),
             Some(_) | None => Err(Error::INVALID_HANDLE),
         }
     }
-    /// Gives a stream something to do.
+    /// Adds an operation to a stream.
     pub fn push(&mut self, stream: u64, operation: Operation) -> Done {
         if !self.streams.contains_key(&stream) {
             return Err(Error::INVALID_HANDLE);
@@ -365,7 +367,7 @@ impl Device {
                     all.push(work);
                     Ok(())
                 }
-                // What else a graph can have is not asked for.
+                // Operations that the project does not capture are not emulated.
                 Operation::Up(..)
                 | Operation::Down(..)
                 | Operation::Graph(_)
@@ -374,7 +376,7 @@ impl Device {
                 | Operation::Free(_) => Err(Error::CAPTURE_UNSUPPORTED),
             };
         }
-        // Bytes that may go away are copied at once.
+        // Bytes that the host may free are copied at once.
         let at_once = match &operation {
             Operation::Up(host, _) | Operation::Down(_, host) => !self.is_pinned(host),
             Operation::Record(event) => {
@@ -397,7 +399,7 @@ impl Device {
         }
         Ok(())
     }
-    /// Does all that a stream was given.
+    /// Runs all operations of a stream.
     pub fn finish(&mut self, stream: u64) -> Done {
         if !self.streams.contains_key(&stream) {
             return Err(Error::INVALID_HANDLE);
@@ -405,7 +407,7 @@ impl Device {
         while self.next(stream)? {}
         Ok(())
     }
-    /// Does all that all streams were given.
+    /// Runs all operations of all streams.
     pub fn finish_all(&mut self) -> Done {
         let all: Vec<u64> = self.streams.keys().copied().collect();
         all.into_iter().try_for_each(|s| self.finish(s))
@@ -413,14 +415,14 @@ impl Device {
     fn known(&self, event: u64) -> Done<Event> {
         self.events.get(&event).copied().ok_or(Error::INVALID_HANDLE)
     }
-    /// Is an event passed? Asking lets its stream do one thing.
+    /// Was an event reached? Each query lets its stream run one operation.
     pub fn passed(&mut self, event: u64) -> Done<bool> {
         if let Event::Ahead(stream) = self.known(event)? {
             self.next(stream)?;
         }
         Ok(!matches!(self.known(event)?, Event::Ahead(_)))
     }
-    /// Does what an event waits for.
+    /// Runs the operations before an event.
     pub fn wait(&mut self, event: u64) -> Done {
         while let Event::Ahead(stream) = self.known(event)? {
             if !self.next(stream)? {
@@ -429,7 +431,7 @@ impl Device {
         }
         Ok(())
     }
-    /// Milliseconds from one event to another.
+    /// Milliseconds between two events.
     pub fn elapsed(&self, from: u64, to: u64) -> Done<f32> {
         match (self.known(from)?, self.known(to)?) {
             (Event::Passed(a), Event::Passed(b)) => Ok(b.saturating_sub(a) as f32 * 1e-6),
@@ -437,7 +439,7 @@ impl Device {
             (Event::Ahead(_), _) | (_, Event::Ahead(_)) => Err(Error::NOT_READY),
         }
     }
-    /// Does the next thing of a stream; false if there is none.
+    /// Runs the next operation of a stream; false if there is none.
     fn next(&mut self, stream: u64) -> Done<bool> {
         self.check()?;
         let Some(operation) = self.streams.get_mut(&stream).and_then(VecDeque::pop_front) else {
@@ -460,7 +462,7 @@ impl Device {
         self.clock += 1 + self.steps(work)?;
         Ok(())
     }
-    /// Does some work; gives for how many instructions it counts.
+    /// Runs work; returns the number of instructions it counts as.
     fn steps(&self, work: &Work) -> Result<u64, (Error, String)> {
         match work {
             Work::Across { from, to, bytes } => {
@@ -495,7 +497,7 @@ impl Device {
             }
             Operation::Work(work) => self.work(work)?,
             Operation::Graph(all) => all.iter().try_for_each(|work| self.work(work))?,
-            // An event that is gone by now was passed.
+            // An event that was destroyed since was reached.
             Operation::Await(event) => {
                 while let Some(Event::Ahead(stream)) = self.events.get(event).copied() {
                     let went = self.next(stream).map_err(|e| (e, "what is waited for".to_string()))?;

@@ -1,14 +1,15 @@
-//! Products of matrices, as NVIDIA's library of products does them: sums in f32, in one order of many that are allowed.
+//! Matrix products, as in cuBLASLt: sums in f32, in one of the many orders that are allowed.
 
 use crate::machine::Memory;
 use crate::sys::raw::Raw;
 use half::{bf16, f16};
 use std::sync::Arc;
 
-/// Multiplications that count for an instruction: more than those of any matrix unit, so that the library is the faster one.
+/// Multiplications that count as one instruction: more than a tensor core has, so that the library
+/// is the faster choice.
 const AT_ONCE: u64 = 1 << 16;
 
-/// What a matrix is made of.
+/// Element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
     F32,
@@ -25,13 +26,13 @@ impl Element {
     }
 }
 
-/// Matrices of a batch, stored by columns.
+/// Matrices of a batch, column-major.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored {
     pub elem: Element,
     pub rows: u64,
     pub columns: u64,
-    /// From a column to the next, in elements.
+    /// Leading dimension: from a column to the next, in elements.
     pub leading: i64,
     pub count: i32,
     /// From a matrix to the next, in elements.
@@ -41,24 +42,24 @@ pub struct Stored {
 /// d = op(a) op(b)
 #[derive(Clone, Copy, Debug)]
 pub struct Multiply {
-    /// Are f32 factors rounded to TF32?
+    /// Are f32 operands rounded to TF32?
     pub tf32: bool,
     pub transposed: [bool; 2],
     pub stored: [Stored; 3],
     pub at: [u64; 3],
 }
 
-/// A number rounded to 10 bits behind the point, halves away from zero, as `cvt.rna.tf32` does.
+/// Rounded to 10 fraction bits, ties away from zero, as `cvt.rna.tf32` does.
 fn tf32(v: f32) -> f32 {
     if v.is_finite() { f32::from_bits(v.to_bits().wrapping_add(1 << 12) & !((1 << 13) - 1)) } else { v }
 }
 
 impl Stored {
-    /// Rows and columns as a product sees them.
+    /// Rows and columns of the operand.
     pub fn seen(&self, transposed: bool) -> [u64; 2] {
         if transposed { [self.columns, self.rows] } else { [self.rows, self.columns] }
     }
-    /// Bytes from the first element to behind the last one; `None` if it goes backwards.
+    /// Bytes from the first element to the end of the last one; `None` for negative strides.
     fn bytes(&self) -> Option<u64> {
         let last = |n: u64, step: i64| u64::try_from(step).ok()?.checked_mul(n - 1);
         let batches = last(self.count.max(1) as u64, self.batch)?;
@@ -70,7 +71,7 @@ impl Stored {
 }
 
 impl Multiply {
-    /// Do the sizes fit each other?
+    /// Do the sizes match?
     pub fn fits(&self) -> bool {
         let [a, b, d] = &self.stored;
         let ([m, k], [l, n]) = (a.seen(self.transposed[0]), b.seen(self.transposed[1]));
@@ -78,10 +79,10 @@ impl Multiply {
             |s: &Stored| s.rows > 0 && s.columns > 0 && s.leading >= s.rows as i64 && s.count == d.count;
         k == l && [d.rows, d.columns] == [m, n] && self.stored.iter().all(wide)
     }
-    /// Does it; gives for how many instructions it counts.
+    /// Computes it; returns the number of instructions it counts as.
     ///
     /// # Errors
-    /// What is beyond its memory.
+    /// Accesses out of bounds of its memory.
     pub fn run(&self, memory: &Memory) -> Result<u64, String> {
         let piece = |i: usize| -> Result<(&Arc<Raw>, u64), String> {
             let bytes = self.stored[i].bytes().ok_or("a matrix goes backwards")?;
@@ -106,14 +107,14 @@ impl Multiply {
         let (d, (raw, first)) = (&self.stored[2], pieces[2]);
         let mut sums = vec![0f32; d.rows as usize];
         for batch in 0..d.count as u64 {
-            // Each number is read once, and rows go side by side: tests ask for many products.
+            // Operands are read once, and rows are vectorised: tests run many products.
             let a = (0..terms).flat_map(|k| (0..d.rows).map(move |row| [row, k]));
             let a: Vec<f32> = a.map(|at| read(0, batch, at)).collect();
             for column in 0..d.columns {
                 sums.fill(0.0);
                 for (k, a) in (0..terms).zip(a.chunks_exact(sums.len().max(1))) {
                     let b = read(1, batch, [k, column]);
-                    // As an fma does: two factors of 16 bits, or of TF32, have a product that is exact.
+                    // As an fma: the product of two 16-bit or TF32 operands is exact.
                     sums.iter_mut().zip(a).for_each(|(sum, a)| *sum += a * b);
                 }
                 for (row, &sum) in (0..d.rows).zip(&sums) {

@@ -1,4 +1,5 @@
-//! What the emulated device is: read from the environment once, when the library is first used.
+//! The properties of the emulated device: read from the environment once, on first use of the
+//! library.
 
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -10,29 +11,32 @@ pub struct Settings {
     pub memory: u64,
     /// The compute capability, as in `sm_90`. `ELINVAR_EMULATED_CUDA_CAPABILITY`.
     pub capability: u32,
-    /// The driver's version, as `cuDriverGetVersion` gives it: 12040 is CUDA 12.4. `ELINVAR_EMULATED_CUDA_VERSION`.
+    /// The driver's version, as `cuDriverGetVersion` gives it: 12040 is CUDA 12.4.
+    /// `ELINVAR_EMULATED_CUDA_VERSION`.
     pub version: i32,
     /// How many devices. `ELINVAR_EMULATED_CUDA_DEVICES`.
     pub devices: i32,
-    /// Has it memory that is allocated in a stream's order? `ELINVAR_EMULATED_CUDA_POOLS` (0 or 1).
+    /// Does it have stream-ordered allocation? `ELINVAR_EMULATED_CUDA_POOLS` (0 or 1).
     pub pools: bool,
-    /// Modules with this word in their text are refused, if it is not empty. `ELINVAR_EMULATED_CUDA_REFUSE`.
+    /// Modules with this word in their text are refused, if it is not empty.
+    /// `ELINVAR_EMULATED_CUDA_REFUSE`.
     pub refuse: &'static str,
-    /// Is every text refused, so that only what is compiled already can be loaded? `ELINVAR_EMULATED_CUDA_REFUSE_COMPILING`
-    /// (0 or 1).
+    /// Is every text refused, so that only compiled modules can be loaded?
+    /// `ELINVAR_EMULATED_CUDA_REFUSE_COMPILING` (0 or 1).
     pub compiles: bool,
-    /// Does a linker that is told no target take texts for one capability alone (`sm_90a`)? `ELINVAR_EMULATED_CUDA_GUESSES` (0 or 1).
+    /// Does a linker without an explicit target accept architecture-specific texts (`sm_90a`)?
+    /// `ELINVAR_EMULATED_CUDA_GUESSES` (0 or 1).
     pub guesses: bool,
-    /// Does it say that it is software? With `ELINVAR_EMULATED_CUDA_AS=discrete` it does not, so that what is chosen by
-    /// the kind of device is chosen as for a card.
+    /// Does it report that it is software? With `ELINVAR_EMULATED_CUDA_AS=discrete` it does not, so
+    /// that choices by the kind of device are those of a discrete GPU.
     pub software: bool,
-    /// Do its matrix units add products of f64 from the last term to the first, as no card is known to do?
-    /// `ELINVAR_EMULATED_CUDA_BACKWARDS` (0 or 1).
+    /// Do its tensor cores add f64 products from the last term to the first, as no known device
+    /// does? `ELINVAR_EMULATED_CUDA_BACKWARDS` (0 or 1).
     pub backwards: bool,
 }
 
 impl Settings {
-    /// The device that is emulated unless something else is asked for.
+    /// The default device.
     pub const DEFAULT: Settings = Settings {
         memory: 4 << 30,
         capability: 90,
@@ -46,7 +50,7 @@ impl Settings {
         backwards: false,
     };
 
-    /// Bytes of shared memory that a workgroup may have, if it asks for them: as cards of this capability have them.
+    /// Bytes of shared memory that a workgroup may opt in to, as on devices of this capability.
     pub fn shared(&self) -> u32 {
         1024 * match self.capability {
             ..80 => 64,
@@ -56,7 +60,8 @@ impl Settings {
         }
     }
 
-    /// From the environment. A value that is not understood is said on the standard error and not used.
+    /// From the environment. A value that is not understood is reported on standard error and
+    /// ignored.
     pub fn get() -> &'static Settings {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         SETTINGS.get_or_init(|| {
@@ -86,14 +91,14 @@ fn read<T: FromStr>(word: &str, otherwise: T) -> T {
     })
 }
 
-/// The newest version of PTX that a driver of this version takes.
+/// The newest PTX version that a driver of this version accepts.
 pub fn newest_ptx(version: i32) -> (u32, u32) {
     match version {
         ..10000 => (6, 2),
         10000..10010 => (6, 3),
         10010..10020 => (6, 4),
         10020..11000 => (6, 5),
-        // 7.0 came with 11.0, and each release since then one more.
+        // 7.0 came with CUDA 11.0, and each release since then added one.
         11000..12000 => (7, (version as u32 - 11000) / 10),
         12000..13000 => (8, (version as u32 - 12000) / 10),
         _ => (9, (version as u32).saturating_sub(13000) / 10),

@@ -1,8 +1,9 @@
-//! The machine on texts written by hand: lanes that part and meet, what is refused, and mistakes that a device would not tell.
+//! The machine on hand-written texts: divergence and reconvergence, refused texts, and errors that
+//! a device would not report.
 
 use emulated_cuda::{FaultKind, Launch, Memory, Refused, parse, run};
 
-/// A module whose entry has a buffer and 32 threads (or so many), and this body.
+/// A module whose entry has a buffer, this many threads, and this body.
 fn module(threads: u32, body: &str) -> String {
     format!(
         "// t\n.version 7.0\n.target sm_80\n.address_size 64\n\n.visible .entry main(\n  .param .u64 b0\n)\n.reqntid \
@@ -12,7 +13,7 @@ fn module(threads: u32, body: &str) -> String {
     )
 }
 
-/// What a body makes of a buffer of so many words.
+/// The contents of a buffer of `len` words after a body has run.
 fn words(threads: u32, body: &str, len: usize) -> Result<Vec<u32>, emulated_cuda::Fault> {
     let text = module(threads, body);
     let program = parse(&text, 90, (8, 4)).unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -23,7 +24,7 @@ fn words(threads: u32, body: &str, len: usize) -> Result<Vec<u32>, emulated_cuda
     Ok(memory.bytes(at).chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect())
 }
 
-/// Lane i goes around i times, the odd ones with a detour; then they exchange.
+/// Lane i loops i times, the odd ones with an extra branch; then they shuffle.
 #[test]
 fn lanes_part_and_meet() {
     let body = "
@@ -111,7 +112,7 @@ fn mistakes_are_told() {
         assert!(e.kind == kind && e.what.contains(part), "{body}\n{e:?}\nshould say: {part}");
         assert!(e.what.contains("workgroup 0 0 0, warp 0, line "), "{e}");
     }
-    // Warps that wait at different places.
+    // Warps that wait at different barriers.
     let body = "setp.lt.u32 %p0, %r0, 32;\n  @%p0 bra L1;\n  bar.sync 0;\nL1:";
     assert!(words(64, body, 64).unwrap_err().what.contains("wait at different places"));
 }
@@ -137,7 +138,7 @@ fn copies_arrive_when_they_are_waited_for() {
     assert_eq!(words(32, body, 64).unwrap()[..32], want);
 }
 
-/// Of every second copy nothing is read, though its source is nowhere; of some only a part.
+/// Every second copy has a size of zero and an invalid source; some are partial.
 #[test]
 fn zeros_stand_for_what_a_copy_does_not_read() {
     let body = "

@@ -15,7 +15,7 @@ impl Tree {
     /// What git tracks, and what it does not ignore.
     ///
     /// # Errors
-    /// A sentence if there is no git, or this is no checkout.
+    /// A sentence if there is no git, or this is not a checkout.
     pub fn of_git() -> Result<Tree, String> {
         let list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
         let out = Command::new("git").args(list).current_dir(root()).output();

@@ -1,5 +1,5 @@
-//! A page of what the folder for machines with an NVIDIA GPU found out (`cargo xtask bundle`, `tools/bundle/run.sh`): is everything
-//! right there, and how fast is it beside PyTorch.
+//! A page of what the folder for machines with an NVIDIA GPU found out (`cargo xtask bundle`,
+//! `tools/bundle/run.sh`): is everything right there, and how fast is it beside PyTorch.
 
 use super::Score;
 use super::page::score;
@@ -30,7 +30,8 @@ struct Step {
 /// A row of a benchmark, by what it is of.
 type Rows = BTreeMap<[String; 3], Vec<(String, f64)>>;
 
-/// Tables: what they show, the step that measured ours, the one that measured with tuning on, PyTorch's.
+/// Tables: what they show, the step that measured ours, the one that measured with tuning on,
+/// PyTorch's.
 const TABLES: [(&str, &str, &str, &str); 3] = [
     ("Work of all sizes", "bench", "bench-tuned", "torch"),
     ("Work that fills a large GPU", "large", "large-tuned", "torch-large"),
@@ -60,7 +61,8 @@ impl Run {
         self.date.split('T').next().unwrap_or(&self.date)
     }
 
-    /// The page. `raw`: the file beside it; `log`: a paragraph that links to what bounds the rows, or nothing.
+    /// The page. `raw`: the file beside it; `log`: a paragraph that links to what bounds the rows,
+    /// or nothing.
     pub fn page(&self, raw: &str, log: &str) -> String {
         let mut page = format!(
             "# {}\n\nDate: {}. All that was printed: [{raw}]({raw}), in {:.0} seconds.\n\n{}\n\n{log}\

@@ -1,7 +1,7 @@
 //! Lines of measurements: times, figures that are no times, and what the machine can do at most.
 //!
-//! A time belongs to (peer, workload, shape, dtype, threads). Group, operations and bytes of a row stand only in our
-//! own lines, so the page's rows are those that we have measured.
+//! A time belongs to (peer, workload, shape, dtype, threads). Group, operations and bytes of a row
+//! stand only in our own lines, so the page's rows are those that we have measured.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -61,7 +61,8 @@ impl Key {
     fn is_fast(&self) -> bool {
         self.workload.ends_with(FAST)
     }
-    /// Where the times of others are: a row may be another way to the same work, for which they have no name.
+    /// Where the times of others are: a row may be another way to the same work, for which they
+    /// have no name.
     fn of_others(&self) -> Key {
         const WAYS: [&str; 2] = [PREPACKED, FAST];
         let plain = WAYS.iter().find_map(|way| self.workload.strip_suffix(way));
@@ -103,7 +104,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Adds a file's lines. Lines that are no objects are passed by: programs also print what people read.
+    /// Adds a file's lines. Lines that are no objects are passed by: programs also print what
+    /// people read.
     ///
     /// # Errors
     /// A sentence with the line that is an object, but not of these.
@@ -160,7 +162,8 @@ impl Lines {
     pub fn best(&self, row: &Row) -> Option<(&str, f64)> {
         fastest(self.others(row).filter(|other| self.otherwise(row, other).is_none()))
     }
-    /// The fastest of those that have done something else, and what that was. They are compared with the row that does it too.
+    /// The fastest of those that have done something else, and what that was. They are compared
+    /// with the row that does it too.
     pub fn beside(&self, row: &Row) -> Option<(&'static str, &str, f64)> {
         let (peer, t) = fastest(self.others(row).filter(|other| self.otherwise(row, other).is_some()))?;
         Some((self.otherwise(row, &(peer, t))?, peer, t))
@@ -170,7 +173,8 @@ impl Lines {
         if row.key.is_unpacked() && PREPACKS.contains(peer) {
             return Some("with packed weights");
         }
-        // In less time than it takes to sum in f32: by an instruction that adds two products with roundings of its own.
+        // In less time than it takes to sum in f32: by an instruction that adds two products with
+        // roundings of its own.
         self.exact_sums(row).is_some_and(|least| *t < least).then_some("by pairs of bf16")
     }
     /// The least time of exact products of bf16.
@@ -188,14 +192,16 @@ impl Lines {
         self.limits.get(&key).copied()
     }
 
-    /// Operations per second that the machine does at most for a row: exact products of bf16 are summed in f32.
+    /// Operations per second that the machine does at most for a row: exact products of bf16 are
+    /// summed in f32.
     fn peak_of(&self, key: &Key) -> Option<f64> {
         self.peak(if key.dtype == "bf16" && !key.is_fast() { "f32" } else { &key.dtype }, key.threads)
     }
 
     /// Operations per second that the machine does at most.
     fn peak(&self, dtype: &str, threads: usize) -> Option<f64> {
-        // There is no arithmetic of f16 on processors of today that would be wider than that of f32.
+        // There is no arithmetic of f16 on processors of today that would be wider than that of
+        // f32.
         self.limit("peak_fma", "zmm", if dtype == "f16" { "f32" } else { dtype }, threads)
     }
 
@@ -204,8 +210,8 @@ impl Lines {
         ways.iter().filter_map(|way| self.limit(way, level, "f32", threads)).max_by(f64::total_cmp)
     }
 
-    /// The least seconds that this machine allows for a row: its operations at the peak, or, where it moves more than it
-    /// computes, its bytes at the bandwidth of the caches that hold them.
+    /// The least seconds that this machine allows for a row: its operations at the peak, or, where
+    /// it moves more than it computes, its bytes at the bandwidth of the caches that hold them.
     pub fn least(&self, row: &Row) -> Option<f64> {
         let Row { key, group, flops, bytes } = row;
         let computed = (*flops > 0.0).then(|| Some(flops / self.peak_of(key)?)).flatten();
@@ -217,7 +223,8 @@ impl Lines {
     }
 
     fn moved(&self, key: &Key, bytes: f64) -> Option<f64> {
-        /// Of a core's first cache, and of its second, what the data may take that is to stay in it.
+        /// Of a core's first cache, and of its second, what the data may take that is to stay in
+        /// it.
         const FIRST: f64 = 40e3;
         const SECOND: f64 = 900e3;
         /// What the cores share.
@@ -233,7 +240,8 @@ impl Lines {
         } else if each <= SECOND {
             bytes / speed("L2_512KiB")?
         } else {
-            // What fits the shared cache may still be there from the call before; the rest comes from memory.
+            // What fits the shared cache may still be there from the call before; the rest comes
+            // from memory.
             bytes.min(SHARED) / speed("L3_6MiB")? + (bytes - SHARED).max(0.0) / memory
         })
     }

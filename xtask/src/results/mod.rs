@@ -1,10 +1,10 @@
 //! `cargo xtask results`: pages of measurements, ours beside those of other libraries and of the
 //! machine.
 //!
-//! `benchmarks/pages.json` lists the pages: which raw file each is made of, on which machine and day.
-//! A page holds nothing that is not in its raw file, so all of them can be written anew at any time,
-//! and `cargo xtask docs` checks that they are what this would write. What bounds the rows is prose
-//! and stands in `docs/performance/log`.
+//! `benchmarks/pages.json` lists the pages: which raw file each is made of, on which machine and
+//! day. A page holds nothing that is not in its raw file, so all of them can be written anew at any
+//! time, and `cargo xtask docs` checks that they are what this would write. What bounds the rows is
+//! prose and stands in `docs/performance/log`.
 
 mod gpu;
 mod lines;

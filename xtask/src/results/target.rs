@@ -2,7 +2,8 @@
 
 use super::lines::Row;
 
-/// A row's target: how many times as fast as the best peer, and sometimes how close to the machine's limit.
+/// A row's target: how many times as fast as the best peer, and sometimes how close to the
+/// machine's limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
     pub ratio: f64,
@@ -41,8 +42,8 @@ pub fn target(row: &Row) -> Target {
 }
 
 impl Target {
-    /// Is it met, where a row is `ratio` times as fast as the best peer and takes `least` / `ours` of the limit? `None` if
-    /// something that it takes to know was not measured.
+    /// Is it met, where a row is `ratio` times as fast as the best peer and takes `least` / `ours`
+    /// of the limit? `None` if something that it takes to know was not measured.
     pub fn met(self, ratio: Option<f64>, part: Option<f64>) -> Option<bool> {
         let near = self.peak.map_or(Some(true), |peak| Some(part? >= peak));
         Some(ratio? >= self.ratio && near?)

@@ -1,18 +1,19 @@
 //! `Dual`: a lane together with its derivative, carried along by the chain rule.
 //!
-//! Reading a formula in duals gives its gradient, so a new op has one at once. Where a function has a corner or an
-//! edge, the slope follows PyTorch's conventions; the tests list them.
+//! Reading a formula in duals gives its gradient, so a new op is differentiable at once. At corners
+//! and discontinuities the slope follows PyTorch's conventions; the tests list them.
 //!
-//! How it can be wrong: 0 times infinity. A constant has the slope 0, and a branch that a select does not take may
-//! have a derivative that is infinite or NaN; neither may reach the result. So a slope of zero stays zero whatever
-//! it is multiplied by (`chain`), and a select selects slopes as it selects values. Where the slope is a
-//! constant, which is nearly always, the check costs nothing: compilers and traces fold it.
+//! How it can be wrong: 0 times infinity. A constant has the slope 0, and the branch that a select
+//! does not take may have a derivative that is infinite or NaN; neither may reach the result. So a
+//! slope of zero stays zero whatever it is multiplied by (`chain`), and a select selects slopes as
+//! it selects values. Where the slope is a constant, which is nearly always, the check costs
+//! nothing: compilers and traces fold it.
 
 use super::Lane;
 use core::f64::consts;
 use core::ops::{Add, Div, Mul, Neg, Sub};
 
-/// A value and the derivative of that value by the one variable of interest.
+/// A value and its derivative by one chosen variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Dual<L: Lane> {
     /// The value.
@@ -21,7 +22,7 @@ pub struct Dual<L: Lane> {
     pub slope: L,
 }
 
-/// `slope * factor`, but zero where the slope is zero: what does not vary does not vary, even at a pole.
+/// `slope * factor`, but zero where the slope is zero: a constant stays constant, even at a pole.
 #[inline(always)]
 fn chain<L: Lane>(slope: L, factor: L) -> L {
     let zero = L::lit(0.0);
@@ -94,7 +95,8 @@ impl<L: Lane> Neg for Dual<L> {
     }
 }
 
-/// The slope of the smaller (`a_first`) or larger of two: a tie gives half to each side, NaN lets both through.
+/// The slope of the smaller (`a_first`) or larger of two: a tie gives half to each side, NaN lets
+/// both through.
 #[inline(always)]
 fn extreme<L: Lane>(a_first: L::Mask, b_first: L::Mask, a: Dual<L>, b: Dual<L>) -> L {
     let both = a.slope + b.slope;
@@ -125,7 +127,7 @@ impl<L: Lane> Lane for Dual<L> {
     #[inline(always)]
     fn abs(self) -> Self {
         let (x, zero) = (self.value, L::lit(0.0));
-        // A constant at 0: were it x itself, the slope of the slope would be 1 there. NaN stays NaN.
+        // A constant at 0: with x itself, the second derivative would be 1 there. NaN stays NaN.
         let still = L::select(x.eq(zero), zero, x);
         let sign = L::select(x.gt(zero), L::lit(1.0), L::select(x.lt(zero), L::lit(-1.0), still));
         self.follow(x.abs(), sign)
@@ -249,7 +251,7 @@ impl<L: Lane> Lane for Dual<L> {
         let y = self.value.tan();
         self.follow(y, y.fma(y, L::lit(1.0)))
     }
-    /// 1 / sqrt((1 - x)(1 + x)): no digits are lost near the ends.
+    /// 1 / sqrt((1 - x)(1 + x)): no cancellation near the ends.
     #[inline(always)]
     fn asin(self) -> Self {
         self.follow(self.value.asin(), arc_slope(self.value))
@@ -271,7 +273,8 @@ impl<L: Lane> Lane for Dual<L> {
     fn cosh(self) -> Self {
         self.follow(self.value.cosh(), self.value.sinh())
     }
-    /// (1 - y)(1 + y): both differences are exact where it matters, 1 - y^2 would round the square first.
+    /// (1 - y)(1 + y): both differences are exact where it matters; 1 - y^2 would round the square
+    /// first.
     #[inline(always)]
     fn tanh(self) -> Self {
         let (y, one) = (self.value.tanh(), L::lit(1.0));
@@ -308,8 +311,8 @@ impl<L: Lane> Lane for Dual<L> {
         let by_y = L::select(x.eq(zero) & y.ge(zero), zero, power * x.log());
         Self { value: power, slope: chain2(self.slope, by_x, o.slope, by_y) }
     }
-    /// x / r^2 by y and -y / r^2 by x, 0 at the origin. r^2 is taken relative to the larger of the two, and so
-    /// does not overflow.
+    /// x / r^2 by y and -y / r^2 by x, 0 at the origin. r^2 is taken relative to the larger of the
+    /// two, and so does not overflow.
     #[inline(always)]
     fn atan2(self, x: Self) -> Self {
         let (zero, one) = (L::lit(0.0), L::lit(1.0));
@@ -352,7 +355,8 @@ mod tests {
         a == b || (a.is_nan() && b.is_nan())
     }
 
-    /// Every smooth function against the difference of its own values, which knows nothing of the chain rule.
+    /// Every smooth function against the difference quotient of its own values, which does not use
+    /// the chain rule.
     #[test]
     fn slopes_are_derivatives() {
         type F = fn(D) -> D;
@@ -394,7 +398,8 @@ mod tests {
                 let h = 1e-5;
                 let difference = (f(constant(x + h)).value - f(constant(x - h)).value) / (2.0 * h);
                 let got = slope(f, x);
-                // The error of the difference quotient: h^2 times a third derivative, and rounding over h.
+                // The error of the difference quotient: h^2 times a third derivative, and rounding
+                // over h.
                 assert!(
                     (got - difference).abs() < 3e-8 * (1.0 + got.abs()),
                     "{name}'({x}) = {got}, not {difference}"
@@ -439,7 +444,7 @@ mod tests {
         }
     }
 
-    /// What is not selected does no harm, even where it is infinite.
+    /// The branch that is not selected has no effect, even where it is infinite.
     #[test]
     fn select_hides_the_other_branch() {
         let safe_log = |x: D| {

@@ -1,10 +1,11 @@
 //! `f32` and `f64` as lanes: plain arithmetic, one element at a time.
 //!
-//! This is the reading that defines all others, and also the one that the CPU's vector code is made of: a
-//! plain loop over these functions, compiled for an instruction set, becomes vector code by itself. So nothing
-//! here, the elementary functions aside, may branch or call: choices are selects, and what the standard library has only as a call (a minimum
-//! that propagates NaN, the upper half of a 64-bit product) is spelled out in operations that every
-//! instruction set has. Integers are `Wrapping`: their overflow is meant, in debug builds too.
+//! This reading defines all others, and the CPU's vector code is made from it: a plain loop over
+//! these functions, compiled for an instruction set, is autovectorised. So nothing here, except the
+//! elementary functions, may branch or call: choices are selects, and operations for which the
+//! standard library has only a call (a minimum that propagates NaN, the upper half of a 64-bit
+//! product) are written in operations that every instruction set has. Integers are `Wrapping`:
+//! overflow is intended, in debug builds too.
 
 use super::{Lane, LaneInt, Mask};
 use crate::math;
@@ -23,8 +24,8 @@ fn mul_high_32(a: i32, b: i32) -> i32 {
     ((u64::from(a as u32) * u64::from(b as u32)) >> 32) as i32
 }
 
-/// The upper half of a 64-bit product, by four 32-bit ones: no vector unit has the wide product, and a
-/// product in `u128` would keep the loop around it from being vectorised.
+/// The upper half of a 64-bit product, by four 32-bit ones: no vector unit has the wide product,
+/// and a product in `u128` would keep the loop around it from being vectorised.
 #[inline(always)]
 fn mul_high_64(a: i64, b: i64) -> i64 {
     const LOW: u64 = 0xffff_ffff;
@@ -36,7 +37,7 @@ fn mul_high_64(a: i64, b: i64) -> i64 {
     (a_high * b_high + (middle >> 32) + (middle_low >> 32)) as i64
 }
 
-/// The elementary functions as calls of a copy that is compiled here and nowhere else.
+/// The elementary functions as calls of a copy that is compiled in this crate.
 macro_rules! outlined {
     ($float:ident: $($unary:ident)*; $($binary:ident)*) => {
         $(
@@ -131,7 +132,8 @@ macro_rules! host_lane {
             #[inline(always)]
             fn min(self, other: Self) -> Self {
                 let smaller = if self < other { self } else { other };
-                // Equal values have equal bits, but for zeros: there, the or of the signs is the smaller.
+                // Equal values have equal bits, except zeros: there, the or of the signs is the
+                // smaller.
                 let tie = $float::from_bits($float::to_bits(self) | $float::to_bits(other));
                 let number = if self == other { tie } else { smaller };
                 if self != self { self } else { number }
@@ -195,9 +197,9 @@ macro_rules! host_lane {
             fn from_int(v: Self::Int) -> Self {
                 v.0 as $float
             }
-            // One compiled copy of each function for all formulas: a program has hundreds of them, and inlined into each
-            // the elementary functions would be nearly all of its code. Readings that need them inlined (vectors) have
-            // the generic functions of `math`.
+            // One compiled copy of each function for all formulas: a program has hundreds of
+            // formulas, and inlined into each the elementary functions would be nearly all of its
+            // code. Readings that need them inlined (vectors) use the generic functions of `math`.
             outlined!($float: exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf phi sigmoid rsqrt; pow atan2);
 
             #[inline(always)]

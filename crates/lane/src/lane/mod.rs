@@ -1,14 +1,14 @@
-//! `Lane`: the few operations from which every elementwise formula is built.
+//! `Lane`: the primitive operations from which every elementwise formula is built.
 //!
-//! A formula is written once, generic over `Lane`, and read in several ways: as plain `f32` or `f64`
-//! arithmetic, as vector code, as a [`Dual`](dual::Dual) number (which gives the derivative), as a trace of
-//! tensor operations (which gives derivatives of derivatives), and as kernel code for a GPU. So that all
-//! readings agree to the last bit, every primitive here has one exact meaning: IEEE 754, round to nearest
-//! even, subnormals kept, nothing contracted or reordered.
+//! A formula is written once, generic over `Lane`, and read in several ways: as plain `f32` or
+//! `f64` arithmetic, as vector code, as a [`Dual`](dual::Dual) number (which gives the derivative),
+//! as a trace of tensor operations (which gives derivatives of derivatives), and as kernel code for
+//! a GPU. So that all readings agree to the last bit, every primitive here has one exact meaning:
+//! IEEE 754, round to nearest even, subnormals kept, nothing contracted or reordered.
 //!
-//! The elementary functions (`exp`, `log`, `sin`, ...) are provided methods: they run the arithmetic in
-//! [`crate::math`] over the primitives. A reading overrides them only if it knows something better than
-//! arithmetic: a dual number knows the chain rule.
+//! The elementary functions (`exp`, `log`, `sin`, ...) are provided methods: they run the
+//! arithmetic in [`crate::math`] over the primitives. A reading overrides them only if it has more
+//! than arithmetic to offer: a dual number applies the chain rule.
 
 use crate::math;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
@@ -24,7 +24,8 @@ pub trait Mask:
     fn all_lanes(v: bool) -> Self;
 }
 
-/// The integer as wide as the float of a lane: its bit pattern, or a whole number. Arithmetic wraps.
+/// The integer as wide as the float of a lane: its bit pattern, or a whole number. Arithmetic
+/// wraps.
 pub trait LaneInt<M: Mask>:
     Copy
     + Add<Output = Self>
@@ -35,17 +36,18 @@ pub trait LaneInt<M: Mask>:
     + BitXor<Output = Self>
     + Not<Output = Self>
 {
-    /// The constant `v`, cut to the lane's width.
+    /// The constant `v`, truncated to the lane's width.
     fn lit(v: i64) -> Self;
-    /// Shift left by `n` in `0..BITS`; zeros come in.
+    /// Shift left by `n` in `0..BITS`; zeros are shifted in.
     fn shl(self, n: u32) -> Self;
-    /// Shift right by `n` in `0..BITS`; copies of the sign come in.
+    /// Shift right by `n` in `0..BITS`; copies of the sign are shifted in.
     fn shr(self, n: u32) -> Self;
-    /// Shift right by `n` in `0..BITS`; zeros come in.
+    /// Shift right by `n` in `0..BITS`; zeros are shifted in.
     fn shr_logical(self, n: u32) -> Self;
-    /// Shift left by an amount per lane; an amount outside `0..BITS` is a mistake of the formula.
+    /// Shift left by an amount per lane; an amount outside `0..BITS` is an error of the formula.
     fn shl_by(self, n: Self) -> Self;
-    /// Logical shift right by an amount per lane; an amount outside `0..BITS` is a mistake of the formula.
+    /// Logical shift right by an amount per lane; an amount outside `0..BITS` is an error of the
+    /// formula.
     fn shr_logical_by(self, n: Self) -> Self;
     /// The upper half of the unsigned product, both operands read as unsigned.
     fn mul_high_unsigned(self, other: Self) -> Self;
@@ -67,7 +69,7 @@ pub trait Lane:
     type Mask: Mask;
     /// Bit patterns and whole numbers.
     type Int: LaneInt<Self::Mask>;
-    /// Width of the float: 32 or 64. Formulas choose their coefficients by it.
+    /// Width of the float: 32 or 64. Selects the coefficients of a formula.
     const BITS: u32;
 
     /// The constant `v`, rounded to the lane's type.
@@ -88,7 +90,7 @@ pub trait Lane:
     fn floor(self) -> Self;
     /// To the smallest whole number not below.
     fn ceil(self) -> Self;
-    /// To the nearest whole number not farther from zero.
+    /// To the nearest whole number towards zero.
     fn trunc(self) -> Self;
     /// The magnitude of `self` with the sign bit of `sign`.
     fn copysign(self, sign: Self) -> Self;
@@ -119,9 +121,10 @@ pub trait Lane:
     fn is_nan(self) -> Self::Mask {
         self.ne(self)
     }
-    /// `a` where the mask is true, else `b`. Both are computed; what is not taken does not matter.
+    /// `a` where the mask is true, else `b`. Both are computed; the one not taken has no effect.
     fn select(mask: Self::Mask, a: Self, b: Self) -> Self;
-    /// `low` where `self` is less, else `self`: NaN stays. Unlike [`Lane::max`], it is what processors have as one instruction.
+    /// `low` where `self` is less, else `self`: NaN stays. Unlike [`Lane::max`], processors have it
+    /// as one instruction.
     #[inline(always)]
     fn at_least(self, low: Self) -> Self {
         Self::select(self.lt(low), low, self)
@@ -136,13 +139,14 @@ pub trait Lane:
     fn to_bits(self) -> Self::Int;
     /// The float with this bit pattern.
     fn from_bits(bits: Self::Int) -> Self;
-    /// A whole number to the integer of the same value; the caller makes sure that it fits.
+    /// A whole number to the integer of the same value; the caller ensures that it fits.
     fn to_int(self) -> Self::Int;
     /// The integer as a float, rounded to nearest even.
     fn from_int(v: Self::Int) -> Self;
 
-    /// Does [`Lane::scaled`] take any `n`? Then a power that is nothing is best one far below all numbers: where it is rounded, one of the
-    /// subnormals and next to them takes three hundred times as long as others.
+    /// Does [`Lane::scaled`] take any `n`? Then arguments whose exponential underflows are clamped
+    /// far below the least subnormal: the scaling instruction takes a slow path for results that
+    /// are subnormal or round next to one.
     const SCALES: bool = false;
     /// `self * 2^n` for a whole number `n`, rounded once, if the reading has an instruction for it.
     #[inline(always)]
@@ -151,9 +155,10 @@ pub trait Lane:
         None
     }
 
-    /// Is it known that all of these angles, none of them negative, are below [`moderate_bound`](math::moderate_bound)? A reading
-    /// of several elements may look; one whose reader has looked may say so; all others say no. It changes no result: what large
-    /// angles need is left out, which is two thirds of a sine of f32 and four fifths of one of f64.
+    /// Is it known that all of these angles, none of them negative, are below
+    /// [`moderate_bound`](math::moderate_bound)? A reading of several elements may test them; a
+    /// reading used after such a test says true; all others say false. It changes no result: it
+    /// skips the large-argument reduction, which is most of the work of a sine.
     #[inline(always)]
     fn are_moderate(self) -> bool {
         false
@@ -273,7 +278,8 @@ pub trait Lane:
     fn rsqrt(self) -> Self {
         math::rsqrt(self)
     }
-    /// `self` to the power of `y`, with IEEE 754's special values (`pow(x, 0) = pow(1, y) = 1` even for NaN).
+    /// `self` to the power of `y`, with IEEE 754's special values (`pow(x, 0) = pow(1, y) = 1` even
+    /// for NaN).
     #[inline(always)]
     fn pow(self, y: Self) -> Self {
         math::pow(self, y)

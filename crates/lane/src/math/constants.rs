@@ -1,7 +1,9 @@
-//! Numbers in pieces: the sum of the pieces is the constant to several times the precision of a lane.
+//! Numbers in pieces: the sum of the pieces is the constant to several times the precision of a
+//! lane.
 //!
-//! Every piece is what the pieces before it leave, rounded to the lane's width; a short first piece has
-//! fewer bits, so that its product with a small whole number is exact. Computed in 3,000-bit arithmetic.
+//! Every piece is what the pieces before it leave, rounded to the lane's width; a short first piece
+//! has fewer bits, so that its product with a small whole number is exact. Computed in 3,000-bit
+//! arithmetic.
 
 use crate::lane::Lane;
 

@@ -127,7 +127,8 @@ fn circular() {
     check1(both!(sin, 1), &odd);
     check1(both!(tan, 1), &odd);
     check1(both!(cos, 1), &[(0.0, 1.0), (-0.0, 1.0), (INF, NAN), (-INF, NAN), (NAN, NAN)]);
-    // The float nearest to a multiple of pi/2, the hardest to reduce (Muller, "Elementary Functions", 11.3.2).
+    // The float nearest to a multiple of pi/2, the hardest to reduce (Muller, "Elementary
+    // Functions", 11.3.2).
     let hard = 6_381_956_970_095_103.0 * 2.0f64.powi(797);
     assert_eq!(cos(hard), -4.687165924254628e-19);
     assert_eq!(sin(hard), 1.0);
@@ -135,8 +136,8 @@ fn circular() {
     assert_eq!(sin(1e22f64), -0.8522008497671888);
 }
 
-/// Both ways of reducing an angle give the same bits on both sides of the boundary, which is what lets a backend
-/// choose one of them.
+/// Both ways of reducing an angle give the same bits on both sides of the boundary, which is what
+/// lets a backend choose one of them.
 #[test]
 fn moderate_angles() {
     let mut x = 1e-3f32;

@@ -33,15 +33,15 @@ const NEAR_64: [f64; 14] = [
     -2.5647620939272577e-09,
 ];
 
-/// From here on the complement: it is below 1/4, and so are the errors of the exponential, and before
-/// here the first two terms of the series do not cancel much.
+/// From here on the complement: it is below 1/4, and so are the errors of the exponential, and
+/// before here the first two terms of the series do not cancel much.
 const EDGE: f64 = 27.0 / 32.0;
 
 /// The binary logarithm of 1 - erf(27/32), in two pieces.
 const AT_EDGE: [f64; 2] = [-2.1029961109161377, 3.9166732079820576e-8];
 
-/// (log2(1 - erf(27/32 + u)) - log2(1 - erf(27/32))) / u on 0 ..= 3.11, to 2^-22.3; the error counts times u and times
-/// 1 - erf.
+/// (log2(1 - erf(27/32 + u)) - log2(1 - erf(27/32))) / u on 0 ..= 3.11, to 2^-22.3; the error
+/// counts times u and times 1 - erf.
 const FAR_32: [f64; 8] = [
     -3.4317383766174316,
     -1.1860023736953735,
@@ -53,8 +53,8 @@ const FAR_32: [f64; 8] = [
     1.9962235455750488e-06,
 ];
 
-/// (1 - erf(x)) exp(x^2) in t = (x - 2.5) / (x + 2.5), for x in 27/32 ..= 6, to 2^-57.2: the value at t = 0, and
-/// the other coefficients.
+/// (1 - erf(x)) exp(x^2) in t = (x - 2.5) / (x + 2.5), for x in 27/32 ..= 6, to 2^-57.2: the value
+/// at t = 0, and the other coefficients.
 const FAR_64_AT_0: f64 = 0.2108063640611436;
 /// See [`FAR_64_AT_0`].
 const FAR_64: [f64; 16] = [
@@ -78,8 +78,8 @@ const FAR_64: [f64; 16] = [
 
 /// 1 - erf(a) in two pieces, for a in 27/32..=3.95.
 ///
-/// Its logarithm is a polynomial, as in N. Juffa's erff; the value at the edge is added last and in two pieces,
-/// because the largest errors come from there.
+/// Its logarithm is a polynomial, as in N. Juffa's erff; the value at the edge is added last and in
+/// two pieces, because the largest errors come from there.
 #[inline(always)]
 fn complement_32<L: Lane>(a: L) -> Pair<L> {
     let u = a - L::lit(EDGE);
@@ -92,9 +92,10 @@ fn complement_32<L: Lane>(a: L) -> Pair<L> {
 
 /// 1 - erf(a) in two pieces, for a in 27/32..=6.
 ///
-/// exp(-a^2) times a smooth function of t = (a - 2.5) / (a + 2.5). The logarithm of the other form is no
-/// polynomial of a bearable degree in 64 bits. Square, exponential and the last step of the polynomial carry
-/// their errors along; so does t, whose error the slope of the smooth function passes on.
+/// exp(-a^2) times a smooth function of t = (a - 2.5) / (a + 2.5). The logarithm of the other form
+/// is no polynomial of a bearable degree in 64 bits. Square, exponential and the last step of the
+/// polynomial carry their errors along; so does t, whose error the slope of the smooth function
+/// passes on.
 #[inline(always)]
 fn complement_64<L: Lane>(a: L) -> Pair<L> {
     let top = a - L::lit(2.5);
@@ -126,7 +127,8 @@ pub fn erf<L: Lane>(x: L) -> L {
     let z = x * x;
     let p = if L::BITS == 32 { polynomial(z, &NEAR_32) } else { polynomial(z, &NEAR_64) };
     let near = x.fma(p, x);
-    // From the upper end on the result rounds to 1; below the lower end the other polynomial is taken.
+    // From the upper end on the result rounds to 1; below the lower end the other polynomial is
+    // taken.
     let c = if L::BITS == 32 {
         complement_32(clamp(x.abs(), EDGE, 3.95))
     } else {

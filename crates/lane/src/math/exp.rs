@@ -1,7 +1,8 @@
 //! exp, exp2 and expm1, and the exponential in two pieces that the hyperbolic family is made of.
 //!
-//! x = n ln 2 + r with |r| <= ln(2) / 2, exp(x) = 2^n exp(r), exp(r) by a polynomial (Muller, "Elementary
-//! Functions", 3rd edition, chapter 11; Cody & Waite 1980 for the subtraction of n ln 2 in pieces).
+//! x = n ln 2 + r with |r| <= ln(2) / 2, exp(x) = 2^n exp(r), exp(r) by a polynomial (Muller,
+//! "Elementary Functions", 3rd edition, chapter 11; Cody & Waite 1980 for the subtraction of n ln 2
+//! in pieces).
 
 use super::constants::LN_2;
 use super::parts::{
@@ -79,8 +80,8 @@ pub(super) fn exp_tail<L: Lane>(r: L) -> L {
 
 /// x = n ln 2 + r: n, and r in two pieces.
 ///
-/// The first fma is exact: x and n * (24-bit ln 2) are both multiples of an ULP small enough that their
-/// difference, below 0.35, fits into a float.
+/// The first fma is exact: x and n * (24-bit ln 2) are both multiples of an ULP small enough that
+/// their difference, below 0.35, fits into a float.
 #[inline(always)]
 fn reduce<L: Lane>(x: L) -> (L::Int, Pair<L>) {
     let (n, whole) = round_scaled(x, L::lit(core::f64::consts::LOG2_E));
@@ -96,8 +97,9 @@ fn reduce_by<L: Lane>(n: L, x: L) -> Pair<L> {
     Pair { high, low }
 }
 
-/// Where f32 may be cut off below by readings that scale by any power ([`Lane::SCALES`]): e and 2 to this are so far below all numbers that an
-/// Intel Xeon gives zero at once. From 2^-126 down to about 2^-500 it takes 75 ns for a register, and exp(-inf), as masks have it, was there.
+/// Where f32 may be cut off below by readings that scale by any power ([`Lane::SCALES`]): e and 2
+/// to this are so far below all numbers that an Intel Xeon gives zero at once. From 2^-126 down to
+/// about 2^-500 it takes 75 ns for a register, and exp(-inf), as masks have it, was there.
 const FAR_BELOW: f64 = -1010.0;
 
 /// exp(r.high + r.low) in two pieces, for |r| <= 0.42.
@@ -162,9 +164,9 @@ pub fn exp2<L: Lane>(x: L) -> L {
 
 /// exp(x) - 1, with all its digits for tiny x.
 ///
-/// exp(x) in two pieces, halved so that nothing overflows before the result does; minus 1/2 with the error
-/// of the subtraction kept; doubled. Up to 0.42 x is not reduced: doubling exp(r) and taking 1 off would leave
-/// a smaller number with twice the error.
+/// exp(x) in two pieces, halved so that nothing overflows before the result does; minus 1/2 with
+/// the error of the subtraction kept; doubled. Up to 0.42 x is not reduced: doubling exp(r) and
+/// taking 1 off would leave a smaller number with twice the error.
 ///
 /// Measured: 0.93 ULP in 32 bits, 0.91 in 64.
 #[inline(always)]

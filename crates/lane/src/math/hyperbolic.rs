@@ -1,13 +1,15 @@
 //! sinh, cosh and tanh.
 //!
-//! Near zero an odd polynomial, so that the result is x plus a small correction; farther out the exponential in
-//! two pieces (Muller, "Elementary Functions", chapter 11). tanh in 32 bits is one quotient of exp(2|x|) - 1 everywhere.
+//! Near zero an odd polynomial, so that the result is x plus a small correction; farther out the
+//! exponential in two pieces (Muller, "Elementary Functions", chapter 11). tanh in 32 bits is one
+//! quotient of exp(2|x|) - 1 everywhere.
 
 use super::exp::{exp_pair, exp_power};
 use super::parts::{Pair, clamp_above, fast_two_sum, polynomial, power_of_two, round_to_power};
 use crate::lane::{Lane, LaneInt};
 
-/// (((exp(2 r) - 1) / 2 - r) / r^2 - 1) / r on |r| <= ln(2) / 4; what it is of the exponential to 2^-25.8 of r.
+/// (((exp(2 r) - 1) / 2 - r) / r^2 - 1) / r on |r| <= ln(2) / 4; what it is of the exponential to
+/// 2^-25.8 of r.
 const TANH_32: [f64; 4] =
     [0.6666619181632996, 0.33333128690719604, 0.13385798037052155, 0.044608332216739655];
 
@@ -42,7 +44,8 @@ const SINH_64: [f64; 8] = [
     4.448995073979093e-15,
 ];
 
-/// exp(|x|) / 4 and exp(-|x|) / 4, each in two pieces. Quarters, so that nothing overflows before the result does.
+/// exp(|x|) / 4 and exp(-|x|) / 4, each in two pieces. Quarters, so that nothing overflows before
+/// the result does.
 #[inline(always)]
 fn quarters<L: Lane>(x: L) -> (Pair<L>, Pair<L>) {
     // Past these the result is infinity, and 2^(n - 2) is still a normal number.
@@ -88,13 +91,16 @@ pub fn tanh<L: Lane>(x: L) -> L {
     if L::BITS == 32 { tanh_32(x) } else { tanh_64(x) }
 }
 
-/// h / (h + 1) with h = (exp(2|x|) - 1) / 2, the sum of `most` and `rest`; and where h is small that is h less the product of h and the
-/// quotient, of which only `most` has no smaller neighbour: so the errors of the others hardly count.
+/// h / (h + 1) with h = (exp(2|x|) - 1) / 2, the sum of `most` and `rest`; and where h is small
+/// that is h less the product of h and the quotient, of which only `most` has no smaller neighbour:
+/// so the errors of the others hardly count.
 ///
-/// 2|x| = n ln 2 + 2 r: ln 2 in 32 bits is off by 2^-28 of itself, so that r is exact for the small n for which it counts.
+/// 2|x| = n ln 2 + 2 r: ln 2 in 32 bits is off by 2^-28 of itself, so that r is exact for the small
+/// n for which it counts.
 ///
-/// Its bound is 2 ULP: 1 would take two polynomials, near zero and far out, 22 multiplications instead of 11 and a quotient, and
-/// half as long again. (Of all results 0.44 % are not the nearest float.)
+/// Its bound is 2 ULP: 1 would take two polynomials, near zero and far out, 22 multiplications
+/// instead of 11 and a quotient, and half as long again. (Of all results 0.44 % are not the nearest
+/// float.)
 #[inline(always)]
 fn tanh_32<L: Lane>(x: L) -> L {
     let (half, one, [c2, c3, c4, c5]) = (L::lit(0.5), L::lit(1.0), TANH_32.map(L::lit));
@@ -114,7 +120,8 @@ fn tanh_32<L: Lane>(x: L) -> L {
     L::select(h.lt(half), near, quotient).copysign(x)
 }
 
-/// Far out 1 - 2 / (exp(2|x|) + 1), with the divisor in two pieces and the quotient corrected by its remainder.
+/// Far out 1 - 2 / (exp(2|x|) + 1), with the divisor in two pieces and the quotient corrected by
+/// its remainder.
 #[inline(always)]
 fn tanh_64<L: Lane>(x: L) -> L {
     let z = x * x;

@@ -68,14 +68,15 @@ const ASIN_64: [f64; 13] = [
     0.0326261109961928,
 ];
 
-/// The angle of the point (large, small), 0 <= small <= large, as eighths of a turn (0 or 1) and a rest of at most
-/// pi/8 to either side: a large piece and a correction.
+/// The angle of the point (large, small), 0 <= small <= large, as eighths of a turn (0 or 1) and a
+/// rest of at most pi/8 to either side: a large piece and a correction.
 ///
-/// Above the diagonal of the octant the quotient is (small - large) / (small + large): pi/4 is taken off. Numerator,
-/// denominator and quotient are kept in two pieces.
+/// Above the diagonal of the octant the quotient is (small - large) / (small + large): pi/4 is
+/// taken off. Numerator, denominator and quotient are kept in two pieces.
 ///
-/// `TINY`: the quotient may be so small that it has to be right by itself, because what is left of it is subnormal. Elsewhere it is a product with
-/// the inverse that the rest takes as well: a division takes as long as twenty multiplications.
+/// `TINY`: the quotient may be so small that it has to be right by itself, because what is left of
+/// it is subnormal. Elsewhere it is a product with the inverse that the rest takes as well: a
+/// division takes as long as twenty multiplications.
 #[inline(always)]
 fn octant<L: Lane, const TINY: bool>(small: L, large: L) -> (L, Pair<L>) {
     let zero = L::lit(0.0);
@@ -126,10 +127,11 @@ pub fn atan<L: Lane>(x: L) -> L {
 
 /// The arc tangent of a >= 0, that of t = 1 / a taken from pi/2 where it is `steep`.
 ///
-/// 1 / a = t + t (1 - a t), and the arc tangent's slope at t, 1 / (1 + t^2), is near enough to 1 - t^2 / 2 for what t is off.
+/// 1 / a = t + t (1 - a t), and the arc tangent's slope at t, 1 / (1 + t^2), is near enough to 1 -
+/// t^2 / 2 for what t is off.
 ///
-/// By the octant, with 0.66 ULP, it would have four coefficients less, but a quotient and an angle in two pieces each, and take 1.7
-/// times as long.
+/// By the octant, with 0.66 ULP, it would have four coefficients less, but a quotient and an angle
+/// in two pieces each, and take 1.7 times as long.
 #[inline(always)]
 fn atan_32<L: Lane>(a: L, steep: L::Mask) -> L {
     let one = L::lit(1.0);

@@ -32,10 +32,11 @@ const BOUND: f64 = 5.65;
 
 /// The normal distribution function Phi(x) = (1 + erf(x / sqrt(2))) / 2; 0 at -inf, 1 at inf.
 ///
-/// What counts is the absolute error: below the bound, where Phi is 1 - 6e-9 and 8e-9, the results are 1 and 0, and to the
-/// left of 0 relative errors grow as Phi falls.
+/// What counts is the absolute error: below the bound, where Phi is 1 - 6e-9 and 8e-9, the results
+/// are 1 and 0, and to the left of 0 relative errors grow as Phi falls.
 ///
-/// Measured in 32 bits: 1.03 ULP to the right of 0; to the left 2 ULP down to -1, 7 down to -2, 23 down to -3.
+/// Measured in 32 bits: 1.03 ULP to the right of 0; to the left 2 ULP down to -1, 7 down to -2, 23
+/// down to -3.
 #[inline(always)]
 pub fn phi<L: Lane>(x: L) -> L {
     let half = L::lit(0.5);

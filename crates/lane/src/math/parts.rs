@@ -1,8 +1,8 @@
-//! What the elementary functions are put together from: polynomials, error-free sums and products, and
-//! powers of two made from bits.
+//! What the elementary functions are put together from: polynomials, error-free sums and products,
+//! and powers of two made from bits.
 //!
-//! The sums and products are error-free only as long as nothing overflows, and products only while their
-//! low half stays above the smallest subnormal. Whoever calls them sees to that.
+//! The sums and products are error-free only as long as nothing overflows, and products only while
+//! their low half stays above the smallest subnormal. Whoever calls them sees to that.
 
 use crate::lane::{Lane, LaneInt};
 
@@ -56,12 +56,12 @@ fn magic<L: Lane>() -> (L, i64) {
     }
 }
 
-/// The whole number next to x * scale, as a float and as an integer. For |x * scale| below 2^21 in 32 bits,
-/// 2^50 in 64 bits.
+/// The whole number next to x * scale, as a float and as an integer. For |x * scale| below 2^21 in
+/// 32 bits, 2^50 in 64 bits.
 ///
-/// Adding 1.5 * 2^(fraction bits) leaves no room for a fraction, so the fma rounds to a whole number, and
-/// the number's own bits are the integer: no conversion instruction, which vector units of the AVX2 kind
-/// lack for 64 bits, and no care for values that do not fit.
+/// Adding 1.5 * 2^(fraction bits) leaves no room for a fraction, so the fma rounds to a whole
+/// number, and the number's own bits are the integer: no conversion instruction, which vector units
+/// of the AVX2 kind lack for 64 bits, and no care for values that do not fit.
 #[inline(always)]
 pub fn round_scaled<L: Lane>(x: L, scale: L) -> (L, L::Int) {
     let (magic, magic_bits) = magic::<L>();
@@ -69,10 +69,11 @@ pub fn round_scaled<L: Lane>(x: L, scale: L) -> (L, L::Int) {
     (shifted - magic, shifted.to_bits() - L::Int::lit(magic_bits))
 }
 
-/// The whole number n next to x * scale, as [`round_scaled`], and 2^(n + more), which has to be a normal number.
+/// The whole number n next to x * scale, as [`round_scaled`], and 2^(n + more), which has to be a
+/// normal number.
 ///
-/// The exponent's bias is added with the magic number, so that one shift makes a power of the bits: those of the magic number
-/// leave at the top.
+/// The exponent's bias is added with the magic number, so that one shift makes a power of the bits:
+/// those of the magic number leave at the top.
 #[inline(always)]
 pub fn round_to_power<L: Lane>(x: L, scale: L, more: i64) -> (L, L) {
     let (magic, _) = magic::<L>();
@@ -81,7 +82,8 @@ pub fn round_to_power<L: Lane>(x: L, scale: L, more: i64) -> (L, L) {
     (shifted - magic, L::from_bits(shifted.to_bits().shl(fraction_bits::<L>())))
 }
 
-/// The whole number n next to x * scale, as [`round_scaled`], and 2^n, for n to twice the range of the exponents.
+/// The whole number n next to x * scale, as [`round_scaled`], and 2^n, for n to twice the range of
+/// the exponents.
 #[inline(always)]
 pub fn round_to_scale<L: Lane>(x: L, scale: L) -> (L, Scale<L>) {
     let (magic, _) = magic::<L>();
@@ -101,8 +103,8 @@ pub struct Scale<L> {
 }
 
 impl<L: Lane> Scale<L> {
-    /// y * 2^n, rounded once, for y near 1: by the instruction for that, or as two products with powers of two, of which only the
-    /// second can round.
+    /// y * 2^n, rounded once, for y near 1: by the instruction for that, or as two products with
+    /// powers of two, of which only the second can round.
     #[inline(always)]
     pub fn times(self, y: L) -> L {
         if let Some(scaled) = y.scaled(self.whole) {

@@ -9,7 +9,8 @@ use super::parts::{
 };
 use crate::lane::Lane;
 
-/// What follows 2 + 2/3 z in log((1 + s) / (1 - s)) / s, over z^2, z = s^2 on 0 ..= 0.1716^2; to 2^-42.6.
+/// What follows 2 + 2/3 z in log((1 + s) / (1 - s)) / s, over z^2, z = s^2 on 0 ..= 0.1716^2; to
+/// 2^-42.6.
 const SERIES_32: [f64; 4] =
     [0.3999999761581421, 0.2857195734977722, 0.22181062400341034, 0.19527775049209595];
 
@@ -32,10 +33,12 @@ fn step<L: Lane>(c: &Pieces, z: Pair<L>, p: Pair<L>) -> Pair<L> {
     Pair { high: sum.high, low: sum.low + (product.low + c.piece(1)) }
 }
 
-/// The binary logarithm of a positive finite number, in two pieces: good to about 2^-40 (2^-70 in 64 bits).
+/// The binary logarithm of a positive finite number, in two pieces: good to about 2^-40
+/// (2^-70 in 64 bits).
 ///
-/// The series of log((1 + s) / (1 - s)) with s = f / (2 + f), its first terms in two pieces. A power of 100 or of
-/// 1000 multiplies the error of the logarithm by as much, so it needs that many more bits than the result.
+/// The series of log((1 + s) / (1 - s)) with s = f / (2 + f), its first terms in two pieces. A
+/// power of 100 or of 1000 multiplies the error of the logarithm by as much, so it needs that many
+/// more bits than the result.
 #[inline(always)]
 fn log2_pair<L: Lane>(x: L) -> Pair<L> {
     let (e, f) = split(x);
@@ -62,8 +65,9 @@ fn log2_pair<L: Lane>(x: L) -> Pair<L> {
 
 /// x to the power of y, with IEEE 754's special values.
 ///
-/// 2 to the power of y log2(|x|), everything up to the last addition in two pieces. pow(x, 0) = pow(1, y) = 1 even
-/// for NaN; a negative x needs a whole y (NaN otherwise), and an odd one makes the result negative.
+/// 2 to the power of y log2(|x|), everything up to the last addition in two pieces. pow(x, 0) =
+/// pow(1, y) = 1 even for NaN; a negative x needs a whole y (NaN otherwise), and an odd one makes
+/// the result negative.
 ///
 /// Measured: 0.8 ULP in 32 bits, 0.75 in 64.
 #[inline(always)]
@@ -79,8 +83,8 @@ pub fn pow<L: Lane>(x: L, y: L) -> L {
     let p = two_product(z, log_high);
     let p_low = z.fma(log.low, p.low);
 
-    // 2^(p + p_low) = 2^n exp((p - n + p_low) ln 2). Beyond the limit the result is infinity or zero, and the low
-    // piece may be NaN.
+    // 2^(p + p_low) = 2^n exp((p - n + p_low) ln 2). Beyond the limit the result is infinity or
+    // zero, and the low piece may be NaN.
     let limit = if L::BITS == 32 { 160.0 } else { 1100.0 };
     let within = p.high.abs().lt(L::lit(limit));
     let p_high = clamp(p.high, -limit, limit);

@@ -1,9 +1,10 @@
 //! Angles taken off multiples of pi/2, for every finite angle: x = n pi/2 + r with |r| <= pi/4.
 //!
-//! Moderate angles take Cody and Waite's way: n pi/2 is subtracted in pieces. Large ones take Payne and Hanek's
-//! ("Radian reduction for trigonometric functions", SIGNUM 1983): x is an integer times a power of two, so that
-//! only a window of the bits of 2/pi decides the quadrant and the rest, and those are multiplied as integers.
-//! There is no table to index: the window is picked by a tree of selects over constants.
+//! Moderate angles take Cody and Waite's way: n pi/2 is subtracted in pieces. Large ones take Payne
+//! and Hanek's ("Radian reduction for trigonometric functions", SIGNUM 1983): x is an integer times
+//! a power of two, so that only a window of the bits of 2/pi decides the quadrant and the rest, and
+//! those are multiplied as integers. There is no table to index: the window is picked by a tree of
+//! selects over constants.
 
 use super::constants::HALF_PI;
 use super::parts::{Pair, bias, exact_power, fast_two_sum, fraction_bits, round_scaled, two_product};
@@ -11,8 +12,8 @@ use crate::lane::{Lane, LaneInt};
 
 /// Below this magnitude an angle is moderate: 2^17 in 32-bit lanes, 2^30 in 64-bit lanes.
 ///
-/// A backend that sees that a whole block of angles is below may run [`sin_moderate`](super::sin_moderate) in
-/// place of [`sin`](super::sin): the bits are the same.
+/// A backend that sees that a whole block of angles is below may run
+/// [`sin_moderate`](super::sin_moderate) in place of [`sin`](super::sin): the bits are the same.
 #[inline(always)]
 pub fn moderate_bound<L: Lane>() -> L {
     L::lit(if L::BITS == 32 { 131_072.0 } else { 1_073_741_824.0 })
@@ -47,19 +48,21 @@ const WORDS_64: [u64; 19] = [
 
 /// n modulo 4 and r, for an angle at or above zero and below [`moderate_bound`].
 ///
-/// The first subtraction is exact: n times the rounded pi/2 and the angle are multiples of the same ULP, and
-/// their difference is below 1. The second is made so by its two-piece product; the third piece of pi/2 is far
-/// below what is left of any float in the range.
+/// The first subtraction is exact: n times the rounded pi/2 and the angle are multiples of the same
+/// ULP, and their difference is below 1. The second is made so by its two-piece product; the third
+/// piece of pi/2 is far below what is left of any float in the range.
 #[inline(always)]
 pub fn reduce_moderate<L: Lane>(x: L) -> (L::Int, Pair<L>) {
     let (n, whole) = round_scaled(x, L::lit(core::f64::consts::FRAC_2_PI));
     let first = n.fma(-HALF_PI.piece::<L>(0), x);
     let second = two_product(n, -HALF_PI.piece::<L>(1));
-    // Which of them is larger is not known; but the first is a multiple of an ULP of the second, and with that the short form is exact: what
-    // it subtracts is a multiple of that ULP, and no more than 2^24 (2^53) of them.
+    // Which of them is larger is not known; but the first is a multiple of an ULP of the second,
+    // and with that the short form is exact: what it subtracts is a multiple of that ULP, and no
+    // more than 2^24 (2^53) of them.
     let sum = fast_two_sum(first, second.high);
-    // The second piece is below 2^-8 of the first (of all floats of 32 bits; in 64 bits below 2^-15, because no angle is nearer to a multiple
-    // of pi/2 than 2^-62), and where the first is not tiny, an ULP or so. Who reads the angle asks for no more, so no last sum.
+    // The second piece is below 2^-8 of the first (of all floats of 32 bits; in 64 bits below
+    // 2^-15, because no angle is nearer to a multiple of pi/2 than 2^-62), and where the first is
+    // not tiny, an ULP or so. Who reads the angle asks for no more, so no last sum.
     let rest = n.fma(-HALF_PI.piece::<L>(2), sum.low + second.low);
     (whole, Pair { high: sum.high, low: rest })
 }
@@ -96,10 +99,11 @@ fn below<L: Lane>(a: L::Int, b: L::Int) -> L::Mask {
 
 /// n modulo 4 and r, for a finite angle from [`moderate_bound`] on.
 ///
-/// With x = m 2^k, the window starts at the bit of 2/pi that has the weight 2 once multiplied by 2^k: earlier
-/// ones only add whole turns. Three words of it, times m, modulo 2^(3 words): the top word has two bits of
-/// quadrant and the rest is the fraction, of which the two top words are kept. No float comes nearer to a
-/// multiple of pi/2 than 2^-32 (2^-62 in 64 bits), so enough bits stay significant.
+/// With x = m 2^k, the window starts at the bit of 2/pi that has the weight 2 once multiplied by
+/// 2^k: earlier ones only add whole turns. Three words of it, times m, modulo 2^(3 words): the top
+/// word has two bits of quadrant and the rest is the fraction, of which the two top words are kept.
+/// No float comes nearer to a multiple of pi/2 than 2^-32 (2^-62 in 64 bits), so enough bits stay
+/// significant.
 #[inline(always)]
 fn reduce_large<L: Lane>(x: L) -> (L::Int, Pair<L>) {
     let width = L::BITS;
@@ -128,7 +132,8 @@ fn reduce_large<L: Lane>(x: L) -> (L::Int, Pair<L>) {
 
     let quadrant = (top + int::<L>(1).shl(width - 3)).shr_logical(width - 2);
     let fraction = top - quadrant.shl(width - 2);
-    // The signed fraction in three pieces that are exact as floats: fraction bits plus one each, at most.
+    // The signed fraction in three pieces that are exact as floats: fraction bits plus one each, at
+    // most.
     let cut = if width == 32 { 8 } else { 11 };
     let split = width - 2 * cut;
     let piece0 = fraction.shr(cut);

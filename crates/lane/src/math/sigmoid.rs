@@ -12,10 +12,11 @@ pub fn sigmoid<L: Lane>(x: L) -> L {
     if L::BITS == 32 { sigmoid_32(x) } else { sigmoid_64(x) }
 }
 
-/// With E = exp(-|x|), which is at most 1, and q = E / (1 + E): 1 - q for positive x, E - E q for negative. So what q is off counts
-/// half at most, and little where E is small.
+/// With E = exp(-|x|), which is at most 1, and q = E / (1 + E): 1 - q for positive x, E - E q for
+/// negative. So what q is off counts half at most, and little where E is small.
 ///
-/// Its bound is 2 ULP: 1 would take the exponential and the divisor in two pieces each, and twice as long.
+/// Its bound is 2 ULP: 1 would take the exponential and the divisor in two pieces each, and twice
+/// as long.
 #[inline(always)]
 fn sigmoid_32<L: Lane>(x: L) -> L {
     let one = L::lit(1.0);
@@ -25,8 +26,8 @@ fn sigmoid_32<L: Lane>(x: L) -> L {
     (-whole).fma(q, whole)
 }
 
-/// With E in two pieces: 1 / (1 + E) for positive x, E / (1 + E) for negative. The divisor is kept in two pieces, and the quotient
-/// corrected by its exact remainder.
+/// With E in two pieces: 1 / (1 + E) for positive x, E / (1 + E) for negative. The divisor is kept
+/// in two pieces, and the quotient corrected by its exact remainder.
 #[inline(always)]
 fn sigmoid_64<L: Lane>(x: L) -> L {
     let one = L::lit(1.0);

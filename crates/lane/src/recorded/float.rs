@@ -98,7 +98,7 @@ impl fmt::Debug for Literal {
     }
 }
 
-/// One call. Its result has the next number of its class.
+/// One call. Its result gets the next index of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Node {
     // Floats.
@@ -299,7 +299,7 @@ impl Expression {
         let (recording, operands) = Self::start::<W>(inputs);
         Self::finish(recording, &operands, &formula(&operands))
     }
-    // Apart from the formula, so that they are compiled once for each width.
+    // Separate from the formula, so that it is compiled once for each width.
     fn start<const W: u32>(inputs: usize) -> (Restore<Node>, Vec<Recorded<W>>) {
         const { assert!(W == 32 || W == 64, "a float has 32 or 64 bits") };
         let inputs = u32::try_from(inputs).expect("operands of a formula are few");
@@ -374,7 +374,7 @@ impl Expression {
     }
 }
 
-/// The values so far, by class and number.
+/// The values so far, by class and index.
 struct Registers<L: Lane> {
     floats: Vec<L>,
     ints: Vec<L::Int>,

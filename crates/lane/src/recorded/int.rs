@@ -1,7 +1,7 @@
 //! [`IntExpression`]: a formula on integers, as a list of calls of an [`Int`]'s methods.
 //!
-//! A formula knows no type: a literal is cut, and [`Int::within`] compares, where it is replayed.
-//! So one recording holds for i64, i32, u8 and bool.
+//! A formula does not know its type: a literal is truncated, and [`Int::within`] compares, when it
+//! is replayed. So one recording serves i64, i32, u8 and bool.
 
 use super::{IntId, MaskId, MaskNode, Recorder, Restore, Slot};
 use crate::int::Int;
@@ -29,7 +29,7 @@ methods! {
     methods { Lt lt; Eq eq; }
 }
 
-/// One call. Its result has the next number of its class.
+/// One call. Its result gets the next index of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Node {
     // Integers.
@@ -177,7 +177,7 @@ impl IntExpression {
     }
 }
 
-/// The values so far, by class and number.
+/// The values so far, by class and index.
 struct Registers<I: Int> {
     ints: Vec<I>,
     masks: Vec<I::Mask>,

@@ -1,20 +1,20 @@
 //! Formulas as data: an expression is a straight-line program in SSA form, recorded once from a
 //! formula and replayed on any [`Lane`](crate::lane::Lane) or [`Int`](crate::int::Int).
 //!
-//! A formula is a generic function, and each reading of it is a copy that the compiler must
-//! make. [`Expression::record`] runs the formula once, on [`Recorded`] numbers, which write down
-//! each method that is called; [`Expression::replay`] calls the same methods, in the same order, of
-//! another reading. So a reading that is no hot loop (kernel code, tensor operations, observers
-//! in tests) is compiled once and not once per formula.
+//! A formula is a generic function, and each reading of it is another monomorphised copy.
+//! [`Expression::record`] runs the formula once, on [`Recorded`] numbers, which log each method
+//! that is called; [`Expression::replay`] calls the same methods, in the same order, of another
+//! reading. So a reading that is not a hot loop (kernel code, tensor operations, observers in
+//! tests) is compiled once and not once per formula.
 //!
 //! Every method of a reading is one node, provided methods too (`exp`, `at_least`, `is_nan`): a
-//! reading that overrides one is asked for it as by the formula itself, and results are the same
-//! to the last bit. Nothing is folded, shared or removed.
+//! reading that overrides one receives the call as from the formula itself, and results are the
+//! same to the last bit. Nothing is folded, shared or removed.
 //!
-//! How it can be wrong: a formula that chooses by more than its width ([`Lane::BITS`]) and its own
+//! How it can be wrong: a formula that depends on more than its width ([`Lane::BITS`]) and its own
 //! attributes. [`Lane::SCALES`], [`Lane::scaled`] and [`Lane::are_moderate`] are hints to the
 //! elementary functions, whose calls are nodes; a recording answers them as the defaults do. And a
-//! provided method that is added to a trait and not to the recording is replayed as its parts.
+//! provided method that is added to a trait but not to the recording is replayed as its parts.
 //!
 //! [`Lane::BITS`]: crate::lane::Lane::BITS
 //! [`Lane::SCALES`]: crate::lane::Lane::SCALES
@@ -106,13 +106,13 @@ mod int;
 pub use float::{Expression, Recorded, RecordedBits, RecordedMask};
 pub use int::{IntExpression, RecordedInt, RecordedIntMask};
 
-/// The number of a float among the floats of an expression; the operands come first.
+/// The index of a float among the floats of an expression; the operands come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct FloatId(u32);
-/// The number of an integer among the integers of an expression.
+/// The index of an integer among the integers of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct IntId(u32);
-/// The number of a mask among the masks of an expression.
+/// The index of a mask among the masks of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct MaskId(u32);
 
@@ -172,11 +172,11 @@ impl<N> Recorder<N> {
     }
 }
 
-/// Where the recorder of a thread is while a formula runs. A literal comes from no other value, so
-/// the recorder cannot travel in the values.
+/// The recorder of a thread while a formula runs. A literal is not derived from another value, so
+/// the recorder cannot be carried in the values.
 type Slot<N> = LocalKey<RefCell<Option<Recorder<N>>>>;
 
-/// Puts the outer recorder back, also when the formula panics.
+/// Restores the outer recorder, also when the formula panics.
 struct Restore<N: 'static> {
     slot: &'static Slot<N>,
     outer: Option<Recorder<N>>,

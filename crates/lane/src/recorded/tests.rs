@@ -18,21 +18,21 @@ thread_local! {
 fn called(call: String) {
     CALLS.with_borrow_mut(|c| c.push(call));
 }
-/// What `f` gives, and the calls of logged numbers that it makes.
+/// The result of `f`, and the calls on logged numbers that it makes.
 fn calls_of<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
     CALLS.take();
     let result = f();
     (result, CALLS.take())
 }
 
-/// An f64 that writes down each call.
+/// An f64 that logs each call.
 #[derive(Clone, Copy, Debug)]
 struct LoggedFloat(f64);
 #[derive(Clone, Copy, Debug)]
 struct LoggedBits(Wrapping<i64>);
 #[derive(Clone, Copy, Debug)]
 struct LoggedMask(bool);
-/// An i64 that writes down each call.
+/// An i64 that logs each call.
 #[derive(Clone, Copy, Debug)]
 struct LoggedInt(i64);
 
@@ -219,7 +219,7 @@ const SAMPLES: [f64; 26] = [
     -5e-324,
 ];
 
-/// Triples of the samples: all pairs, with a third beside them.
+/// Triples of the samples: all pairs, each with a third.
 fn triples() -> impl Iterator<Item = [f64; 3]> {
     let at = |i: usize| SAMPLES[i % SAMPLES.len()];
     (0..SAMPLES.len()).flat_map(move |i| (0..SAMPLES.len()).map(move |j| [at(i), at(j), at(i + 2 * j + 5)]))

@@ -3,14 +3,14 @@
 use super::pool;
 use crate::prelude::*;
 
-/// The average of each of `output_size` parts: part i of an axis of n elements goes from floor(i * n / out) to
-/// ceil((i + 1) * n / out).
+/// The average of each of `output_size` parts: part i of an axis of n elements goes from
+/// floor(i * n / out) to ceil((i + 1) * n / out).
 ///
-/// x: [n, c, l] or [c, l]. One number in a list stands for all axes.
+/// x: [n, c, l] or [c, l]. A list of one number applies to all axes.
 ///
 /// # Errors
-/// `ShapeMismatch` if the rank does not fit or a spatial axis is empty; `DTypeMismatch` if x is not of floats;
-/// `OutOfMemory`.
+/// `ShapeMismatch` if the rank does not fit or a spatial axis is empty; `DTypeMismatch` if x is not
+/// of floats; `OutOfMemory`.
 pub fn adaptive_avg_pool1d<V: Value>(x: &V, output_size: &[usize]) -> Result<V> {
     pool::adaptive_avg("adaptive_avg_pool1d", x, output_size, 1)
 }

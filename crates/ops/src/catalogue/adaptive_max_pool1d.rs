@@ -1,21 +1,23 @@
-//! adaptive_max_pool1d: the largest elements of windows that divide 1 spatial axis evenly. NaN wins.
+//! adaptive_max_pool1d: the largest elements of windows that divide 1 spatial axis evenly. NaN
+//! wins.
 
 use super::pool;
 use crate::prelude::*;
 
-/// The largest element of each of `output_size` parts: part i of an axis of n elements goes from floor(i * n / out)
-/// to ceil((i + 1) * n / out).
+/// The largest element of each of `output_size` parts: part i of an axis of n elements goes from
+/// floor(i * n / out) to ceil((i + 1) * n / out).
 ///
-/// x: [n, c, l] or [c, l]. One number in a list stands for all axes.
+/// x: [n, c, l] or [c, l]. A list of one number applies to all axes.
 ///
 /// # Errors
-/// `ShapeMismatch` if the rank does not fit or a spatial axis is empty; `DTypeMismatch` if x is not of floats;
-/// `OutOfMemory`.
+/// `ShapeMismatch` if the rank does not fit or a spatial axis is empty; `DTypeMismatch` if x is not
+/// of floats; `OutOfMemory`.
 pub fn adaptive_max_pool1d<V: Value>(x: &V, output_size: &[usize]) -> Result<V> {
     Ok(with_indices(x, output_size)?.0)
 }
 
-/// As [`adaptive_max_pool1d`], with where each element came from: its row-major number in its plane (i64).
+/// As [`adaptive_max_pool1d`], with the source of each element: its row-major index in its plane
+/// (i64).
 ///
 /// # Errors
 /// As [`adaptive_max_pool1d`].

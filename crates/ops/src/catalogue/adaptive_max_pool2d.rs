@@ -1,21 +1,23 @@
-//! adaptive_max_pool2d: the largest elements of windows that divide 2 spatial axes evenly. NaN wins.
+//! adaptive_max_pool2d: the largest elements of windows that divide 2 spatial axes evenly. NaN
+//! wins.
 
 use super::pool;
 use crate::prelude::*;
 
-/// The largest element of each of `output_size` parts: part i of an axis of n elements goes from floor(i * n / out)
-/// to ceil((i + 1) * n / out).
+/// The largest element of each of `output_size` parts: part i of an axis of n elements goes from
+/// floor(i * n / out) to ceil((i + 1) * n / out).
 ///
-/// x: [n, c, h, w] or [c, h, w]. One number in a list stands for all axes.
+/// x: [n, c, h, w] or [c, h, w]. A list of one number applies to all axes.
 ///
 /// # Errors
-/// `ShapeMismatch` if the rank does not fit or a spatial axis is empty; `DTypeMismatch` if x is not of floats;
-/// `OutOfMemory`.
+/// `ShapeMismatch` if the rank does not fit or a spatial axis is empty; `DTypeMismatch` if x is not
+/// of floats; `OutOfMemory`.
 pub fn adaptive_max_pool2d<V: Value>(x: &V, output_size: &[usize]) -> Result<V> {
     Ok(with_indices(x, output_size)?.0)
 }
 
-/// As [`adaptive_max_pool2d`], with where each element came from: its row-major number in its plane (i64).
+/// As [`adaptive_max_pool2d`], with the source of each element: its row-major index in its plane
+/// (i64).
 ///
 /// # Errors
 /// As [`adaptive_max_pool2d`].

@@ -34,7 +34,8 @@ compile_int_map! { 2 Add; }
 /// x + y, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn add<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Add, [x, y])
 }

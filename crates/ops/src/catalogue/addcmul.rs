@@ -30,7 +30,8 @@ compile_map! { 3 Addcmul; }
 /// x + value * t1 * t2, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn addcmul<V: Value>(x: &V, t1: &V, t2: &V, value: f64) -> Result<V> {
     map(Addcmul { value }, [x, t1, t2])
 }

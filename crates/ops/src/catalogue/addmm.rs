@@ -1,16 +1,16 @@
-//! addmm: a matrix product, scaled, added to something scaled.
+//! addmm: a scaled matrix product plus a scaled operand.
 
 use super::matmul::Matmul;
 use super::{add, mul, view};
 use crate::prelude::*;
 use crate::value::{broadcast, widen};
 
-/// beta * input + alpha * (x @ y) for matrices x [m, k] and y [k, n]; `input` broadcasts to [m, n], and is not looked at
-/// if beta is 0. f16 and bf16 run in f32 and are rounded once.
+/// beta * input + alpha * (x @ y) for matrices x [m, k] and y [k, n]; `input` broadcasts to [m, n],
+/// and is not read if beta is 0. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch`; `DTypeMismatch`, also if a factor has a fraction and the operands are of integers;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch`; `DTypeMismatch`, also if a factor has a fraction and the operands are of
+/// integers; `DeviceMismatch`; `OutOfMemory`.
 pub fn addmm<V: Value>(
     input: &V,
     x: &V,

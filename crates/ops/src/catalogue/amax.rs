@@ -9,11 +9,11 @@ use crate::prelude::*;
 pub struct Extreme<F> {
     /// [`fold::Max`] or [`fold::Min`].
     pub fold: F,
-    /// The axes that are folded.
+    /// The reduced axes.
     pub axes: Dims,
 }
 
-/// Is x the element y that won?
+/// Is x equal to the extreme y?
 #[derive(Clone, Copy, Debug)]
 struct Won;
 
@@ -61,7 +61,8 @@ pub(super) fn run<V: Value>(
     sum::drop_axes(y, &axes, keepdim)
 }
 
-/// The largest element over `dims` (all axes if `None` or empty). NaN wins. Equal elements share the gradient equally.
+/// The largest element over `dims` (all axes if `None` or empty). NaN wins. Equal elements share
+/// the gradient equally.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it is empty; `OutOfMemory`.

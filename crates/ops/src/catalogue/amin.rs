@@ -4,7 +4,8 @@ use super::amax;
 use crate::fold;
 use crate::prelude::*;
 
-/// The smallest element over `dims` (all axes if `None` or empty). NaN wins. Equal elements share the gradient equally.
+/// The smallest element over `dims` (all axes if `None` or empty). NaN wins. Equal elements share
+/// the gradient equally.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it is empty; `OutOfMemory`.

@@ -23,7 +23,8 @@ pub(super) fn run<V: Value>(
     sum::drop_axes(V::from_array(sum::fold(fold, truth.array(), &axes)?), &axes, keepdim)
 }
 
-/// Is some element of `x` along `dims` (all axes if `None`) not zero? bool. NaN is not zero. Empty: false.
+/// Is some element of `x` along `dims` (all axes if `None`) not zero? bool. NaN is not zero. Empty:
+/// false.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.

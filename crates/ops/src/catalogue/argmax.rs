@@ -1,4 +1,5 @@
-//! argmax: the index of the largest element; of the first one among equals, of the first NaN if there is any.
+//! argmax: the index of the largest element; of the first one among equals, of the first NaN if
+//! there is any.
 
 use super::{flatten, sum};
 use crate::prelude::*;
@@ -23,8 +24,8 @@ pub(super) fn run<V: Value>(op: &str, f: ArgFold, x: &V, dim: Option<isize>, kee
     Ok(V::from_array(y))
 }
 
-/// The index (i64) of the largest element of `x` along `dim`, or in the flattened tensor. The first among equals; the
-/// first NaN, if there is one. No gradient.
+/// The index (i64) of the largest element of `x` along `dim`, or in the flattened tensor. The first
+/// among equals; the first NaN, if there is one. No gradient.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it is empty; `OutOfMemory`.

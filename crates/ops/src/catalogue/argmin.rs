@@ -1,10 +1,11 @@
-//! argmin: the index of the smallest element; of the first one among equals, of the first NaN if there is any.
+//! argmin: the index of the smallest element; of the first one among equals, of the first NaN if
+//! there is any.
 
 use super::argmax;
 use crate::prelude::*;
 
-/// The index (i64) of the smallest element of `x` along `dim`, or in the flattened tensor. The first among equals; the
-/// first NaN, if there is one. No gradient.
+/// The index (i64) of the smallest element of `x` along `dim`, or in the flattened tensor. The
+/// first among equals; the first NaN, if there is one. No gradient.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it is empty; `OutOfMemory`.

@@ -1,10 +1,11 @@
-//! argsort: the indices that would sort an axis. Stable in both directions; NaN is the largest. No gradient.
+//! argsort: the indices that would sort an axis. Stable in both directions; NaN is the largest. No
+//! gradient.
 
 use super::sort;
 use crate::prelude::*;
 
-/// The indices (i64) that put the elements of `x` in order along `dim`. Equal elements keep their order, also when
-/// `descending`; NaN counts as the largest.
+/// The indices (i64) that put the elements of `x` in order along `dim`. Equal elements keep their
+/// order, also when `descending`; NaN counts as the largest.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.

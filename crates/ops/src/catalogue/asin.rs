@@ -15,7 +15,7 @@ impl Map<1> for Asin {
     }
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
-        // As a product, 1 - x^2 loses nothing near 1, where it is small.
+        // Factored: 1 - x^2 would cancel near 1.
         let one = L::lit(1.0);
         g / ((one - x) * (one + x)).sqrt()
     }

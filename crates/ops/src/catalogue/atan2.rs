@@ -1,4 +1,5 @@
-//! atan2: the angle of the point (y, x), in -pi..=pi. Bound: `math::atan2`. The gradient at (0, 0) is 0.
+//! atan2: the angle of the point (y, x), in -pi..=pi. Bound: `math::atan2`. The gradient at (0, 0)
+//! is 0.
 
 use crate::prelude::*;
 
@@ -15,7 +16,8 @@ impl Map<2> for Atan2 {
     }
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, [x, y]: [L; 2], _: L, g: L) -> L {
-        // y / (x^2 + y^2) and -x / (x^2 + y^2), with the larger of the two taken out so that no square overflows.
+        // y / (x^2 + y^2) and -x / (x^2 + y^2), with the larger of the two taken out so that no
+        // square overflows.
         let (zero, one) = (L::lit(0.0), L::lit(1.0));
         let m = x.abs().max(y.abs());
         let m = L::select(m.eq(zero) | m.eq(L::lit(f64::INFINITY)), one, m);
@@ -31,7 +33,8 @@ compile_map! { 2 Atan2; }
 /// The angle of the point (y, x) in radians, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn atan2<V: Value>(x: &V, y: &V) -> Result<V> {
     map(Atan2, [x, y])
 }

@@ -5,13 +5,15 @@ use crate::prelude::*;
 
 /// The average of each window.
 ///
-/// x: [n, c, l] or [c, l]. An empty `stride` is the kernel's size. Sizes: (x + 2 * padding - k) / stride + 1,
-/// rounded down, or up with `ceil_mode` as long as the last window begins before the padding at the end. The padding
-/// counts as zeros if `count_include_pad`, else not at all. One number in a list stands for all axes.
+/// x: [n, c, l] or [c, l]. An empty `stride` is the kernel's size. Sizes: (x + 2 * padding - k) /
+/// stride + 1, rounded down, or up with `ceil_mode` as long as the last window begins before the
+/// padding at the end. The padding counts as zeros if `count_include_pad`, else not at all. One
+/// number in a list stands for all axes.
 ///
 /// # Errors
-/// `ShapeMismatch` if the rank does not fit or no window does; `InvalidArgument` for a kernel or stride of 0, or a
-/// padding above half of the kernel; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `ShapeMismatch` if the rank does not fit or no window does; `InvalidArgument` for a kernel or
+/// stride of 0, or a padding above half of the kernel; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn avg_pool1d<V: Value>(
     x: &V,
     kernel_size: &[usize],

@@ -3,12 +3,12 @@
 use super::{addmm, bmm};
 use crate::prelude::*;
 
-/// beta * input + alpha * (x @ y) for batches x [b, m, k] and y [b, k, n]; `input` broadcasts to [b, m, n], and is not
-/// looked at if beta is 0. f16 and bf16 run in f32 and are rounded once.
+/// beta * input + alpha * (x @ y) for batches x [b, m, k] and y [b, k, n]; `input` broadcasts to
+/// [b, m, n], and is not read if beta is 0. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch`; `DTypeMismatch`, also if a factor has a fraction and the operands are of integers;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch`; `DTypeMismatch`, also if a factor has a fraction and the operands are of
+/// integers; `DeviceMismatch`; `OutOfMemory`.
 pub fn baddbmm<V: Value>(
     input: &V,
     x: &V,

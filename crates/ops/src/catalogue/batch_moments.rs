@@ -1,9 +1,10 @@
-//! batch_norm in training: the mean and variance of each channel, computed once, for the values, the running statistics and
-//! the gradient.
+//! batch_norm in training: the mean and variance of each channel, computed once, and used for the
+//! values, the running statistics and the gradient.
 //!
-//! As a row-wise formula, [`super::normalize`] takes them anew wherever they are needed, while a row is in the cache. A channel
-//! of a batch is no short row: each pass over it is one over memory. So here they are operands, which both come of one pass, and
-//! what a gradient sums over a channel serves x, weight and bias.
+//! The row-wise formula of [`super::normalize`] recomputes them wherever they are needed, while a
+//! row is in cache. A channel of a batch does not fit in cache: each pass over it reads memory. So
+//! here they are operands, computed in one pass, and the sums over a channel in the gradient are
+//! shared by x, weight and bias.
 
 use super::normalize::{Normalize, Spread, signed};
 use super::{div, mean, mul, select, sub, sum};
@@ -31,7 +32,7 @@ impl<const N: usize> Map<N> for ByMoments {
 }
 compile_map! { 3 ByMoments; 4 ByMoments; 5 ByMoments; }
 
-/// The mean of a row and the sum of (x - mean)^2, while the row is in a cache.
+/// The mean of a row and the sum of (x - mean)^2, while the row is in cache.
 #[derive(Clone, Copy, Debug)]
 struct MeanAndSquares;
 
@@ -91,7 +92,8 @@ impl Map<1> for VarianceOf {
 }
 compile_map! { 1 VarianceOf; }
 
-/// The sum of g over a row, and that of g times normalized x while the row is in a cache, from (g, x, mean, spread).
+/// The sum of g over a row, and that of g times normalized x, while the row is in cache, from (g,
+/// x, mean, spread).
 #[derive(Clone, Copy, Debug)]
 struct Sums;
 
@@ -116,8 +118,8 @@ impl Rows<4> for Sums {
     }
 }
 
-/// The gradient by x from (x, g, mean, spread, the mean of g, the mean of g times normalized x): what is left of g, times
-/// spread; the weight is a factor of all of it.
+/// The gradient by x from (x, g, mean, spread, the mean of g, the mean of g times normalized x):
+/// the rest of g, times spread; the weight is a factor of all of it.
 #[derive(Clone, Copy, Debug)]
 struct Left;
 
@@ -131,7 +133,7 @@ impl Map<6> for Left {
 }
 compile_map! { 6 Left; }
 
-/// What a channel's gradient needs of its sums: sum / n, and for the slope times spread.
+/// A channel's sums as the gradient uses them: sum / n, and for the slope times spread.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     n: f64,
@@ -147,8 +149,9 @@ impl<const N: usize> Map<N> for Share {
 }
 compile_map! { 1 Share; 2 Share; }
 
-/// x normalized by the mean and the spread of its channels, which are operands, with weight and bias if there are: an op of
-/// (x, mean, spread, weight, bias). Its gradient is that of x normalized, mean and spread being functions of x.
+/// x normalized by the mean and the spread of its channels, which are operands, with an optional
+/// weight and bias: an op of (x, mean, spread, weight, bias). Its gradient is that of x normalized,
+/// with mean and spread as functions of x.
 #[derive(Clone, Debug)]
 struct Normalized {
     /// The axes of a channel.
@@ -172,7 +175,8 @@ impl Op for Normalized {
             _ => unreachable!("three operands, a weight, a bias"),
         }]))
     }
-    /// With y = normalized x: dbias = sum(g), dweight = sum(g y), dx = (g - dbias / n - y dweight / n) weight spread.
+    /// With y = normalized x: dbias = sum(g), dweight = sum(g y), dx = (g - dbias / n - y dweight /
+    /// n) weight spread.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("it has one result");
         let (x, axes) = (c.x(0), &self.axes[..]);
@@ -212,13 +216,13 @@ impl Op for Normalized {
     }
 }
 
-/// What [`batch_moments`] gives.
+/// The result of [`batch_moments`].
 pub(super) struct Moments<V> {
     /// The normalized values.
     pub(super) y: V,
     /// The mean of each channel.
     pub(super) mean: V,
-    /// The variance of each channel that divides by one less than its elements.
+    /// The unbiased variance of each channel (divided by one less than the number of elements).
     pub(super) variance: V,
 }
 

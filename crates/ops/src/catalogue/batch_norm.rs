@@ -1,5 +1,5 @@
-//! batch_norm: each channel shifted and scaled, in training by its own mean and variance over the batch, else by
-//! running ones; then weight and bias per channel.
+//! batch_norm: each channel shifted and scaled, in training by its own mean and variance over the
+//! batch, else by running ones; then weight and bias per channel.
 
 use super::batch_moments::{Moments, batch_moments};
 use super::instance_norm::per_channel;
@@ -25,7 +25,7 @@ compile_map! { 3 Affine; 4 Affine; }
 /// old + (new - old) * momentum
 #[derive(Clone, Copy, Debug)]
 pub struct Follow {
-    /// How much of the new value comes in.
+    /// The weight of the new value.
     pub momentum: f64,
 }
 
@@ -39,7 +39,7 @@ impl Map<2> for Follow {
 }
 compile_map! { 2 Follow; }
 
-/// What [`batch_norm`] gives.
+/// The result of [`batch_norm`].
 #[derive(Clone, Debug)]
 pub struct BatchNorm<V> {
     /// The normalized values.
@@ -52,15 +52,15 @@ pub struct BatchNorm<V> {
 ///
 /// x: [n, c, spatial..]   running, weight, bias: \[c\]   y: as x.
 ///
-/// In training, mean and variance are those of the channel over batch and spatial axes (the variance divides by the
-/// number of elements), and the running ones become (1 - momentum) * old + momentum * new, where the new variance
-/// divides by one less. Otherwise mean and variance are the running ones, which have no gradient. f16 and bf16 run in
-/// f32 and are rounded once.
+/// In training, mean and variance are those of the channel over batch and spatial axes (the
+/// variance divides by the number of elements), and the running ones become (1 - momentum) * old +
+/// momentum * new, where the new variance divides by one less. Otherwise mean and variance are the
+/// running ones, which have no gradient. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has no channels or an operand has not one number per channel; `InvalidArgument` if in training
-/// a channel has a single element, or not in training there are no running statistics; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if x has no channels or an operand does not have one number per channel;
+/// `InvalidArgument` if in training a channel has a single element, or not in training there are no
+/// running statistics; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn batch_norm<V: Value>(
     x: &V,
     running: Option<(&V, &V)>,
@@ -129,7 +129,8 @@ pub fn batch_norm<V: Value>(
     Ok(BatchNorm { y, running: running.transpose()? })
 }
 
-/// In training, of 16 bits: mean and variance are rounded where they are stored, but not where they normalize.
+/// In training, for f16 and bf16: mean and variance are rounded where they are stored, but not
+/// where they are used to normalize.
 fn halves<V: Value>(
     x: &V,
     axes: &[usize],
@@ -149,8 +150,8 @@ fn halves<V: Value>(
     Ok(BatchNorm { y, running: running.transpose()? })
 }
 
-/// By name: operands x, running_mean, running_var, weight and bias if there are; attributes training, momentum, eps.
-/// Gives y, and in training the new running statistics.
+/// By name: operands x, running_mean, running_var, weight and bias if there are; attributes
+/// training, momentum, eps. Gives y, and in training the new running statistics.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let running = a.optional("running_mean").zip(a.optional("running_var"));
     let (weight, bias, training) = (a.optional("weight"), a.optional("bias"), a.bool("training")?);

@@ -1,15 +1,16 @@
-//! binary_cross_entropy: the negative log-likelihood of a probability, with logarithms of -100 at least.
+//! binary_cross_entropy: the negative log-likelihood of a probability, with logarithms of -100 at
+//! least.
 //!
-//! Inputs outside of 0..=1 give NaN: to find them is not worth waiting for the device.
+//! Inputs outside of 0..=1 give NaN: reporting an error would synchronise with the device.
 
 use super::reduction::{Reduction, Weighted, reduce, reduction, same_shape};
 use crate::prelude::*;
 
-/// -(t log x + (1 - t) log(1 - x)), logarithms cut off at -100.
+/// -(t log x + (1 - t) log(1 - x)), logarithms clamped at -100.
 #[derive(Clone, Copy, Debug)]
 pub struct BinaryCrossEntropy;
 
-/// The logarithm, -100 at least.
+/// The logarithm, clamped at -100.
 #[inline(always)]
 fn bounded<L: Lane>(log: L) -> L {
     log.max(L::lit(-100.0))
@@ -21,7 +22,7 @@ impl Map<2> for BinaryCrossEntropy {
     fn lane<L: Lane>(&self, [x, t]: [L; 2]) -> L {
         (t - L::lit(1.0)) * bounded((-x).log1p()) - t * bounded(x.log())
     }
-    /// By x: (x - t) / (x (1 - x)), the product 1e-12 at least. By t: log(1 - x) - log x.
+    /// By x: (x - t) / (x (1 - x)), the denominator clamped at 1e-12. By t: log(1 - x) - log x.
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, [x, t]: [L; 2], _: L, g: L) -> L {
         if i == 0 {
@@ -33,8 +34,9 @@ impl Map<2> for BinaryCrossEntropy {
 }
 compile_map! { 2 BinaryCrossEntropy; }
 
-/// -(target log x + (1 - target) log(1 - x)) times the weight, elementwise and reduced (a mean is over the elements,
-/// whatever their weights). Logarithms are -100 at least, so certain mistakes cost 100.
+/// -(target log x + (1 - target) log(1 - x)) times the weight, elementwise and reduced (a mean is
+/// over the elements, whatever their weights). Logarithms are clamped at -100, so a loss is at
+/// most 100.
 ///
 /// x: probabilities   target: of x's shape   weight: broadcasts to x
 ///

@@ -1,12 +1,13 @@
-//! binary_cross_entropy_with_logits: the negative log-likelihood of a truth value whose logit is given.
+//! binary_cross_entropy_with_logits: the negative log-likelihood of a binary target, given logits.
 //!
-//! How it can be wrong: cancellation. Both parts are written as softplus, which is not negative, so nothing is taken
-//! off again and small losses keep their digits.
+//! How it can be wrong: cancellation. Both terms are written with softplus, which is not negative,
+//! so nothing is subtracted and small losses keep their digits.
 
 use super::reduction::{Reduction, Weighted, reduce, reduction, same_shape};
 use crate::prelude::*;
 
-/// t softplus(-x) + (1 - t) softplus(x), with operands x and t; p t in the first term if there is a third operand p.
+/// t softplus(-x) + (1 - t) softplus(x), with operands x and t; p t in the first term if there is a
+/// third operand p.
 #[derive(Clone, Copy, Debug)]
 pub struct BinaryCrossEntropyWithLogits;
 
@@ -25,7 +26,8 @@ impl<const N: usize> Map<N> for BinaryCrossEntropyWithLogits {
         let hit = if N == 3 { x[2] * x[1] } else { x[1] };
         hit * down + (L::lit(1.0) - x[1]) * up
     }
-    /// By x: (1 - t) sigmoid(x) - p t sigmoid(-x). By t: p softplus(-x) - softplus(x). By p: t softplus(-x).
+    /// By x: (1 - t) sigmoid(x) - p t sigmoid(-x). By t: p softplus(-x) - softplus(x). By p: t
+    /// softplus(-x).
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, x: [L; N], _: L, g: L) -> L {
         let (up, down) = softplus(x[0]);
@@ -41,11 +43,13 @@ impl<const N: usize> Map<N> for BinaryCrossEntropyWithLogits {
 }
 compile_map! { 2 BinaryCrossEntropyWithLogits; 3 BinaryCrossEntropyWithLogits; }
 
-/// target softplus(-x) + (1 - target) softplus(x), which is -(target log s + (1 - target) log(1 - s)) for s = sigmoid(x)
-/// without its overflows; elementwise and reduced (a mean is over the elements, whatever their weights).
+/// target softplus(-x) + (1 - target) softplus(x), which is -(target log s + (1 - target)
+/// log(1 - s)) for s = sigmoid(x) without its overflows; elementwise and reduced (a mean is over
+/// the elements, whatever their weights).
 ///
-/// x: logits   target: of x's shape   weight, pos_weight: broadcast to x; the loss, or its part where the target is 1,
-/// is multiplied by it
+/// * x: logits
+/// * target: of x's shape
+/// * weight, pos_weight: broadcast to x; factors of the loss, and of its term where the target is 1
 ///
 /// # Errors
 /// `ShapeMismatch`; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

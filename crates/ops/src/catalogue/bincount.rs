@@ -1,16 +1,16 @@
-//! bincount: how often each whole number occurs. The size of the result depends on the numbers, so this waits for the
-//! device. No gradient.
+//! bincount: how often each whole number occurs. The size of the result depends on the values, so
+//! this synchronises with the device. No gradient.
 
 use super::gather::as_index;
 use super::{one_hot, scatter, view};
 use crate::prelude::*;
 
-/// How often (i64) each of 0, 1, .. occurs in the vector `x` of integers, up to its largest number, and for
-/// `min_length` numbers at least.
+/// How often (i64) each of 0, 1, .. occurs in the vector `x` of integers, up to its largest number,
+/// and for `min_length` numbers at least.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no vector; `InvalidArgument` if a number is negative; `DTypeMismatch` if x is not of
-/// integers; `OutOfMemory`.
+/// `ShapeMismatch` if x is not a vector; `InvalidArgument` if a number is negative; `DTypeMismatch`
+/// if x is not of integers; `OutOfMemory`.
 pub fn bincount<V: Value>(x: &V, min_length: usize) -> Result<V> {
     if x.shape().rank() != 1 {
         return Err(Error::shape(format!("bincount: shape {}; it must be a vector", x.shape())));

@@ -18,7 +18,8 @@ compile_int_map! { 2 BitwiseAnd; }
 /// x and y, bit by bit, elementwise, operands broadcast; for integers and bool.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn bitwise_and<V: Value>(x: &V, y: &V) -> Result<V> {
     map_int(BitwiseAnd, [x, y])
 }

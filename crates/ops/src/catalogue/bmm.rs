@@ -6,14 +6,14 @@ use crate::prelude::*;
 /// x[b, m, k] * y[b, k, n] for each b. (`matmul` also takes vectors, and broadcasts batches.)
 ///
 /// # Errors
-/// `ShapeMismatch` if the ranks are not 3, or the batches or the inner sizes differ; `DTypeMismatch`; `DeviceMismatch`;
-/// `OutOfMemory`.
+/// `ShapeMismatch` if the ranks are not 3, or the batches or the inner sizes differ;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn bmm<V: Value>(x: &V, y: &V) -> Result<V> {
     check("bmm", x.shape(), y.shape())?;
     V::apply(Matmul::with(x), &[x, y]).map_err(|e| e.at("bmm"))
 }
 
-/// That two shapes are batches of matrices, and the same number of them.
+/// Checks that two shapes are batches of matrices, and the same number of them.
 ///
 /// # Errors
 /// `ShapeMismatch`.

@@ -1,5 +1,5 @@
-//! cast: the same numbers as another dtype. Floats round to nearest even, and overflow to infinity; float to integer
-//! cuts towards zero and saturates (NaN: 0); integers wrap; to bool: x != 0.
+//! cast: the same values as another dtype. Floats round to nearest even, and overflow to infinity;
+//! float to integer truncates towards zero and saturates (NaN: 0); integers wrap; to bool: x != 0.
 
 use crate::casting::{All, Casting};
 use crate::prelude::*;
@@ -9,7 +9,7 @@ use crate::prelude::*;
 pub struct Cast<C> {
     /// The dtype of the result.
     pub to: DType,
-    /// Of the dtypes that there may be.
+    /// The set of conversions that is compiled.
     pub of: C,
 }
 
@@ -28,13 +28,14 @@ impl<C: Casting> Op for Cast<C> {
     }
 }
 
-/// `x` as dtype `to`, from float to float; `x` itself if it is of that dtype already. No other conversions are in the program for it than those
-/// that it is said to be of.
+/// `x` as dtype `to`, from float to float; `x` itself if it is of that dtype already. Links the
+/// conversions of the given set alone.
 pub(crate) fn floats<V: Value>(x: &V, to: DType, of: impl Casting) -> Result<V> {
     if x.dtype() == to { Ok(x.clone()) } else { V::apply(Cast { to, of }, &[x]) }
 }
 
-/// `x` as dtype `to`. Between floats it has a gradient; from or to integers and bool the result depends on nothing.
+/// `x` as dtype `to`. Between floats it has a gradient; from or to integers and bool the result is
+/// a constant.
 ///
 /// # Errors
 /// `OutOfMemory`.

@@ -5,7 +5,7 @@ use crate::prelude::*;
 /// x, or alpha (e^(x / alpha) - 1) below zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Celu {
-    /// What is approached, negated, towards -inf.
+    /// The negated limit towards -inf.
     pub alpha: f64,
 }
 

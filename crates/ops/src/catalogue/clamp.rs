@@ -1,9 +1,9 @@
-//! clamp: x cut to a range. Exact; NaN propagates; where the lower bound is above the upper, the result is the upper.
-//! The gradient goes through inside of the range, ends included.
+//! clamp: x limited to a range. Exact; NaN propagates; where the lower bound is above the upper,
+//! the result is the upper. The gradient passes inside of the range, ends included.
 
 use crate::prelude::*;
 
-/// x cut to a range that is given in numbers.
+/// x clamped to a range given by scalars.
 #[derive(Clone, Copy, Debug)]
 pub struct Clamp {
     /// Lower bound.
@@ -31,7 +31,7 @@ compile_map! { 1 Clamp; }
 
 impl IntMap<1> for Clamp {
     const NAME: &'static str = "clamp";
-    /// Compared as i64, so that a bound may lie outside of the dtype's range.
+    /// Compared as i64, so that a bound may be outside the dtype's range.
     #[inline(always)]
     fn int<I: Int>(&self, [x]: [I; 1]) -> I {
         x.within(self.min.map(Scalar::to_i64), self.max.map(Scalar::to_i64))
@@ -39,7 +39,7 @@ impl IntMap<1> for Clamp {
 }
 compile_int_map! { 1 Clamp; }
 
-/// x cut to a range that is given in tensors.
+/// x clamped to a range given by tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct ClampBoth;
 
@@ -71,7 +71,7 @@ impl IntMap<3> for ClampBoth {
 }
 compile_int_map! { 3 ClampBoth; }
 
-/// x cut on one side by a tensor.
+/// x clamped on one side by a tensor.
 #[derive(Clone, Copy, Debug)]
 pub struct ClampOne {
     /// Is it the upper bound?
@@ -111,11 +111,12 @@ fn no_bound() -> Error {
     Error::argument("clamp: neither min nor max is given; at least one should be")
 }
 
-/// x cut to `min..=max`, elementwise, for floats and integers; a bound may be missing, but not both.
+/// x clamped to `min..=max`, elementwise, for floats and integers; one bound may be missing, but
+/// not both.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no bound; `DTypeMismatch` if x is of integers and a bound has a fraction or is
-/// infinite; `OutOfMemory`.
+/// `InvalidArgument` if there is no bound; `DTypeMismatch` if x is of integers and a bound has a
+/// fraction or is infinite; `OutOfMemory`.
 pub fn clamp<V: Value>(x: &V, min: Option<Scalar>, max: Option<Scalar>) -> Result<V> {
     if min.is_none() && max.is_none() {
         return Err(no_bound());
@@ -131,11 +132,11 @@ pub fn clamp<V: Value>(x: &V, min: Option<Scalar>, max: Option<Scalar>) -> Resul
     map_any(Clamp { min, max }, [x])
 }
 
-/// x cut to `min..=max`, elementwise, all broadcast; a bound may be missing, but not both.
+/// x clamped to `min..=max`, elementwise, all broadcast; one bound may be missing, but not both.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no bound; `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if there is no bound; `ShapeMismatch` if the shapes do not broadcast;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn clamp_tensor<V: Value>(x: &V, min: Option<&V>, max: Option<&V>) -> Result<V> {
     match (min, max) {
         (Some(min), Some(max)) => map_any(ClampBoth, [x, min, max]),

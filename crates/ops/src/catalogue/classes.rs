@@ -1,15 +1,16 @@
-//! What losses of classes share: targets checked, left out, weighed.
+//! Shared by losses over classes: targets are checked, ignored ones masked, and weighted.
 
 use super::gather::as_index;
 use super::reduction::{Reduction, reduce};
 use super::{div::div, expand, gather, ne, reshape, sum, where_};
 use crate::prelude::*;
 
-/// Targets as indices, made ready.
+/// Targets as indices, prepared.
 pub(super) struct Targets<V> {
     /// The axis of classes.
     pub axis: usize,
-    /// The class of each target, 0 where it is left out. Shaped like the input without the axis of classes.
+    /// The class of each target, 0 where it is ignored. Shaped like the input without the axis of
+    /// classes.
     pub index: V,
     /// Does the target count?
     kept: V,
@@ -17,7 +18,7 @@ pub(super) struct Targets<V> {
     weight: V,
 }
 
-/// w y where the target counts, else 0; operands kept, w, y.
+/// w y where the target counts, else 0; operands mask, w, y.
 #[derive(Clone, Copy, Debug)]
 struct Counted;
 
@@ -27,7 +28,8 @@ impl Map<3> for Counted {
     fn lane<L: Lane>(&self, [kept, w, y]: [L; 3]) -> L {
         L::select(kept.to_mask(), w * y, L::lit(0.0))
     }
-    /// What is left out has no part in the gradient either, not even in one that is infinite as all are left out.
+    /// An ignored target has no part in the gradient either, not even in one that is infinite
+    /// because all are ignored.
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, [kept, w, y]: [L; 3], _: L, g: L) -> L {
         let slope = match i {
@@ -49,7 +51,7 @@ pub(super) fn class_axis(op: &str, x: &Shape) -> Result<usize> {
     }
 }
 
-/// That there is one weight per class.
+/// Checks that there is one weight per class.
 pub(super) fn check_weight<V: Value>(op: &str, weight: Option<&V>, classes: usize) -> Result<()> {
     match weight {
         Some(w) if w.shape()[..] != [classes] => Err(Error::shape(format!(
@@ -60,7 +62,7 @@ pub(super) fn check_weight<V: Value>(op: &str, weight: Option<&V>, classes: usiz
     }
 }
 
-/// What `x`, with one number per class, has for each of the classes in `index`.
+/// The element of `x`, which has one per class, for each of the classes in `index`.
 fn of_class<V: Value>(x: &V, index: &V) -> Result<V> {
     let flat = reshape::to_shape(index, &Shape::new(&[index.shape().numel()])?)?;
     reshape::to_shape(&gather(x, 0, &flat)?, index.shape())
@@ -88,7 +90,7 @@ impl<V: Value> Targets<V> {
             Some(w) => w.clone(),
             None => expand(&x.scalar_like(1.0)?, &all)?,
         };
-        // This gather is also what finds a target that is no class.
+        // This gather also reports a target that is not a class.
         let weight = of_class(&weight, &index).map_err(|e| {
             e.at(format!(
                 "{op}: a target for input {s} is neither a class nor {ignore_index}, which is left out"
@@ -96,7 +98,8 @@ impl<V: Value> Targets<V> {
         })?;
         Ok(Targets { axis, index, kept, weight })
     }
-    /// What `x`, with one number per class, has for each target's class; shaped like the indices.
+    /// The element of `x`, which has one per class, for each target's class; shaped like the
+    /// indices.
     pub(super) fn of_class(&self, x: &V) -> Result<V> {
         of_class(x, &self.index)
     }
@@ -106,8 +109,8 @@ impl<V: Value> Targets<V> {
         dims.insert(self.axis, 1);
         reshape::to_shape(&self.index, &Shape::new(&dims)?)
     }
-    /// The losses of the targets, reduced: weighed, if they are not yet, and those left out are 0. A mean divides by
-    /// the weights of those that count.
+    /// The losses of the targets, reduced: weighted, if they are not yet, and 0 for ignored ones. A
+    /// mean divides by the sum of the weights of those that count.
     pub(super) fn reduce(&self, op: &str, losses: &V, weighed: bool, r: Reduction) -> Result<V> {
         let losses = reshape::to_shape(losses, self.index.shape())?;
         let one = losses.scalar_like(1.0)?;

@@ -1,11 +1,11 @@
-//! What all convolutions share: the three ops, the checks, the sizes.
+//! Shared by all convolutions: the three ops, the checks, the sizes.
 //!
-//! Convolution is linear in x and in the weight, so its two gradients are ops of the same kind, and each of the three
-//! has the other two as gradients: derivatives of any order come from three structs. The transposed convolution is
-//! the input's gradient by another name.
+//! Convolution is linear in x and in the weight, so its two gradients are ops of the same kind, and
+//! each of the three has the other two as gradients: three structs give derivatives of any order.
+//! The transposed convolution is the gradient by the input under another name.
 //!
-//! How it can be wrong: a size. Several input sizes give one output size when the stride is above 1, so the ops carry
-//! the size of what they give instead of guessing it back.
+//! How it can be wrong: a size. Several input sizes give one output size when the stride is above
+//! 1, so the ops carry the size of their result instead of inferring it.
 
 use super::matmul::precision;
 use super::{add, pad, reshape, sum};
@@ -17,7 +17,8 @@ use crate::prelude::*;
 pub enum Padding {
     /// This many on both sides; one number for all axes, or one per axis.
     Sizes(Vec<usize>),
-    /// So many that the output is as large as the input; an odd one stands at the end. Only with stride 1.
+    /// As much as makes the output as large as the input; an odd one is added at the end. Only with
+    /// stride 1.
     Same,
     /// None.
     Valid,
@@ -29,7 +30,8 @@ impl<T: AsRef<[usize]>> From<T> for Padding {
     }
 }
 
-/// y[n, o, s'] = sum over (c, taps) of x[n, c, s] * w[o, c, tap], + bias\[o\] if there is a third operand.
+/// y[n, o, s'] = sum over (c, taps) of x[n, c, s] * w[o, c, tap], + bias\[o\] if there is a third
+/// operand.
 #[derive(Clone, Debug)]
 pub struct Forward {
     /// Stride, padding, dilation, groups.
@@ -156,7 +158,8 @@ impl Op for WeightGrad {
     }
 }
 
-/// Strides, paddings and dilations above this are mistakes, and would overflow the arithmetic of a device.
+/// Strides, paddings and dilations above this are rejected, as they would overflow the arithmetic
+/// of a device.
 const LARGEST: usize = i32::MAX as usize;
 
 /// One number per axis: as given, or one for all. Each must be in `least..=LARGEST`.
@@ -182,7 +185,7 @@ pub(super) fn per_axis(
     }
 }
 
-/// dilation * (taps - 1) + 1: what a kernel reaches over.
+/// dilation * (taps - 1) + 1: the extent of a kernel.
 pub(super) fn reach(op: &str, taps: usize, dilation: usize) -> Result<usize> {
     taps.checked_sub(1)
         .and_then(|t| t.checked_mul(dilation))
@@ -206,7 +209,7 @@ pub(super) struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// Stride and dilation per axis, without padding, as precise as products of `x` are.
+    /// Stride and dilation per axis, without padding, with the precision of products of `x`.
     fn conv<V: Value>(&self, x: &V) -> Result<Conv> {
         if self.groups == 0 {
             return Err(Error::argument(format!("{}: groups is 0; it must be 1 at least", self.op)));
@@ -219,7 +222,8 @@ impl Given<'_> {
             precision: precision(x),
         })
     }
-    /// Checks ranks, dtypes, channels and bias; `x` comes back with a batch axis, and with whether it had one.
+    /// Checks ranks, dtypes, channels and bias; returns `x` with a batch axis, and whether it had
+    /// one.
     fn operands<V: Value>(&self, x: &V, w: &V, bias: Option<&V>, transposed: bool) -> Result<(V, bool)> {
         let (op, axes, groups) = (self.op, self.axes, self.groups);
         let (xs, ws) = (x.shape(), w.shape());
@@ -297,7 +301,8 @@ impl Given<'_> {
                 if let Some(s) = conv.stride.iter().find(|&&s| s != 1) {
                     return Err(Error::argument(format!("{op}: padding same needs stride 1, and it is {s}")));
                 }
-                // The odd zero at the end is written into the input; both sides alike are the kernel's own.
+                // The odd zero at the end is copied into the input; symmetric padding is left to
+                // the kernel.
                 let mut odd = vec![];
                 for i in (0..self.axes).rev() {
                     let total = reach(op, taps[i], conv.dilation[i])? - 1;
@@ -372,7 +377,8 @@ impl Given<'_> {
         let op = InputGrad { conv, spatial };
         let y = match bias {
             None => V::apply(op, &[&x, w])?,
-            // The kind of work has no epilogue; in f32 the sum is rounded only after the bias is in.
+            // This kind of work has no epilogue; in f32 the sum is rounded only after the bias is
+            // added.
             Some(b) => widen([&x, w, b], |[x, w, b]| {
                 add(&V::apply(op, &[x, w])?, &reshape::to_shape(b, &column(b.shape()[0], axes))?)
             })?,
@@ -381,7 +387,7 @@ impl Given<'_> {
     }
 }
 
-/// Takes off the batch axis that was put on.
+/// Removes the batch axis that was added.
 fn unbatch<V: Value>(y: V, batched: bool) -> Result<V> {
     if batched { Ok(y) } else { reshape::to_shape(&y, &y.shape().without(&[0], false)) }
 }

@@ -6,13 +6,13 @@ use crate::prelude::*;
 /// y[n, o, l'] = bias\[o\] + sum over c and taps of x[n, c, ..] * weight[o, c, ..]
 ///
 /// x: [n, c, l] or [c, l]   weight: [o, c / groups, k]   bias: \[o\]
-/// Sizes: (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down. One number in a list stands for all
-/// axes.
+/// Sizes: (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down. One number in a
+/// list stands for all axes.
 ///
 /// # Errors
 /// `ShapeMismatch` if ranks or channels do not fit or the kernel is larger than the padded input;
-/// `InvalidArgument` for a stride, dilation or number of groups of 0; `DTypeMismatch`; `DeviceMismatch`;
-/// `OutOfMemory`.
+/// `InvalidArgument` for a stride, dilation or number of groups of 0; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn conv1d<V: Value>(
     x: &V,
     weight: &V,
@@ -25,8 +25,8 @@ pub fn conv1d<V: Value>(
     Given { op: "conv1d", axes: 1, stride, dilation, groups }.forward(x, weight, bias, padding)
 }
 
-/// By name: operands x, weight, bias if there is one; attributes stride, padding (numbers, same or valid), dilation,
-/// groups.
+/// By name: operands x, weight, bias if there is one; attributes stride, padding (numbers, same or
+/// valid), dilation, groups.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (stride, dilation) = (a.sizes("stride")?, a.sizes("dilation")?);
     let (x, w, bias) = (a.input("x")?, a.input("weight")?, a.optional("bias"));

@@ -1,18 +1,20 @@
-//! conv_transpose3d: the transposed convolution over 3 spatial axes: the gradient of conv3d by its input.
+//! conv_transpose3d: the transposed convolution over 3 spatial axes: the gradient of conv3d by its
+//! input.
 
 use super::conv::Given;
 use crate::prelude::*;
 
-/// Every x[n, c, ..] adds x * weight[c, o, tap] to the outputs that conv3d would read it from; then bias\[o\].
+/// Every x[n, c, ..] adds x * weight[c, o, tap] to the outputs that conv3d would read it from; then
+/// bias\[o\].
 ///
 /// x: [n, c, d, h, w] or [c, d, h, w]   weight: [c, o / groups, kd, kh, kw]   bias: \[o\]
-/// Sizes: (x - 1) * stride - 2 * padding + dilation * (k - 1) + 1 + output_padding. One number in a list stands for
-/// all axes.
+/// Sizes: (x - 1) * stride - 2 * padding + dilation * (k - 1) + 1 + output_padding. One number in a
+/// list stands for all axes.
 ///
 /// # Errors
-/// `ShapeMismatch` if ranks or channels do not fit or the output would be empty; `InvalidArgument` for a stride,
-/// dilation or number of groups of 0, or an output_padding that is not below stride or dilation; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if ranks or channels do not fit or the output would be empty; `InvalidArgument`
+/// for a stride, dilation or number of groups of 0, or an output_padding that is not below stride
+/// or dilation; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn conv_transpose3d<V: Value>(
     x: &V,
     weight: &V,
@@ -27,7 +29,8 @@ pub fn conv_transpose3d<V: Value>(
     given.transposed(x, weight, bias, padding, output_padding)
 }
 
-/// By name: operands x, weight, bias if there is one; attributes stride, padding, output_padding, groups, dilation.
+/// By name: operands x, weight, bias if there is one; attributes stride, padding, output_padding,
+/// groups, dilation.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (stride, padding, dilation) = (a.sizes("stride")?, a.sizes("padding")?, a.sizes("dilation")?);
     let (x, w, bias, extra) =

@@ -29,7 +29,8 @@ compile_map! { 2 Copysign; }
 /// The magnitude of x with the sign of y, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn copysign<V: Value>(x: &V, y: &V) -> Result<V> {
     map(Copysign, [x, y])
 }

@@ -11,7 +11,7 @@ use crate::value::broadcast;
 /// Statistics: the sums of x^2, y^2 and x y, the first two as norms.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineSimilarity {
-    /// The least that a norm counts.
+    /// The lower bound of a norm.
     pub eps: f64,
 }
 
@@ -39,14 +39,15 @@ impl RowFormula<2> for CosineSimilarity {
     }
 }
 impl Rows<2> for CosineSimilarity {
-    /// With u = x / nx, v = y / ny and the result c: dx = g (v - c x / |x|) / nx, and dy likewise. The norm |x| follows
-    /// x even where eps stands in for it in nx; the gradient of the norm of zeros is zero.
+    /// With u = x / nx, v = y / ny and the result c: dx = g (v - c x / |x|) / nx, and dy likewise.
+    /// The norm |x| depends on x even where it is clamped to eps in nx; the gradient of the norm of
+    /// a zero vector is zero.
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let dims = signed(axes);
-        // Operands come in their own shapes; the axes are those of the common one.
+        // Operands have their own shapes; the axes are those of the broadcast one.
         let common = c.shape(0).broadcast(c.shape(1), "cosine_similarity")?;
         let total = |v: &V| sum(v, Some(&dims), true);
-        // 1 stands in for a norm of zero, whose root has no derivative; nothing is left of it in the result.
+        // 1 replaces a norm of zero, whose root has no derivative; it does not affect the result.
         let side = |x: &V| -> Result<(V, V, V)> {
             let square = total(&mul(x, x)?)?;
             let (zero, one) = (x.scalar_like(0.0)?, x.scalar_like(1.0)?);
@@ -63,13 +64,14 @@ impl Rows<2> for CosineSimilarity {
     }
 }
 
-/// sum(x y) / (max(|x|, eps) max(|y|, eps)) over `dim` of the broadcast operands, which goes away.
+/// sum(x y) / (max(|x|, eps) max(|y|, eps)) over `dim` of the broadcast operands; the axis is
+/// dropped.
 ///
 /// f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `InvalidArgument` if there is no such axis; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `InvalidArgument` if there is no such axis;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn cosine_similarity<V: Value>(x: &V, y: &V, dim: isize, eps: f64) -> Result<V> {
     let shape = x.shape().broadcast(y.shape(), "cosine_similarity")?;
     let axes = sum::axes("cosine_similarity", &shape, Some(&[dim]))?;

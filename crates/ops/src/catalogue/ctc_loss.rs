@@ -1,11 +1,14 @@
-//! ctc_loss: the negative log-likelihood of a sequence of labels, summed over all ways to lay it out in time.
+//! ctc_loss: the negative log-likelihood of a sequence of labels, summed over all alignments with
+//! time.
 //!
-//! The forward recursion over time steps, in logarithms: the labels of a sample, with a blank before, between and
-//! after them, are `2 s + 1` states; `alpha[state]` is the log-probability of all layouts so far that end there. A step
-//! stays, goes on by one, or skips a blank between two different labels: that is a lattice (`lattice.rs`), with exact gradients of any order.
+//! The forward recursion over time steps, in logarithms: the labels of a sample, with a blank
+//! before, between and after them, are `2 s + 1` states; `alpha[state]` is the log-probability of
+//! all alignments so far that end there. A step stays, advances by one, or skips a blank between
+//! two different labels: that is a lattice (`lattice.rs`), with exact gradients of any order.
 //!
-//! How it can be wrong: -inf. States that cannot be reached have it; they neither give nor get a gradient. A loss that
-//! is infinite, as no layout fits into the time, has no gradient: it is NaN, unless `zero_infinity` takes the sample out.
+//! How it can be wrong: -inf. States that cannot be reached have it; they neither pass nor receive
+//! a gradient. An infinite loss, where no alignment fits into the time, has no gradient: it is NaN,
+//! unless `zero_infinity` masks the sample.
 
 use super::lattice::lattice;
 use super::reduction::{Reduction, reduction};
@@ -13,15 +16,15 @@ use super::{div::div, expand, gather, log_softmax, mean, narrow, neg, reshape, s
 use crate::prelude::*;
 use crate::value::cast;
 
-/// log(exp(a) + exp(b) + exp(c)), and whether it is -inf as a, b and c are. Choices stand before the arithmetic, so
-/// that no step of it is NaN and gets into derivatives of the gradient.
+/// log(exp(a) + exp(b) + exp(c)), and whether it is -inf because a, b and c are. Selects come
+/// before the arithmetic, so that no intermediate NaN gets into higher derivatives.
 #[inline(always)]
 fn log_sum<L: Lane>([a, b, c]: [L; 3]) -> (L, L::Mask) {
     let (most, never, zero) = (a.max(b).max(c), L::lit(f64::NEG_INFINITY), L::lit(0.0));
     let none = most.eq(never);
     let shift = L::select(none, zero, most);
-    // One of them is exp(0): beside it exp(-80) is nothing, and what is less may be subnormal, for which some processors take a hundred
-    // times as long.
+    // One of them is exp(0), to which exp(-80) adds nothing; smaller exponentials may be subnormal,
+    // which is very slow on some processors.
     let least = L::lit(-80.0);
     let [a, b, c] = [(a - shift).at_least(least), (b - shift).at_least(least), (c - shift).at_least(least)];
     let total = a.exp() + b.exp() + c.exp();
@@ -29,7 +32,8 @@ fn log_sum<L: Lane>([a, b, c]: [L; 3]) -> (L, L::Mask) {
     (L::select(none, never, shift + log), none)
 }
 
-/// exp(x - y), the share of x in the sum y; 1 where the sum is -inf, and 0 where it is too small for a normal number.
+/// exp(x - y), the share of x in the sum y; 1 where the sum is -inf, and 0 where it is below the
+/// least normal number.
 #[inline(always)]
 fn share<L: Lane>(x: L, y: L, none: L::Mask) -> L {
     let (zero, least) = (L::lit(0.0), L::lit(if L::BITS == 32 { -87.0 } else { -708.0 }));
@@ -37,7 +41,8 @@ fn share<L: Lane>(x: L, y: L, none: L::Mask) -> L {
     L::select(log.lt(least), zero, log.at_least(least).exp())
 }
 
-/// log(exp(a) + exp(b) + exp(c)), where c counts if `may` is not 0: what reaches a state from the step before.
+/// log(exp(a) + exp(b) + exp(c)), where c counts if `may` is not 0: the contribution of the
+/// previous step to a state.
 #[derive(Clone, Copy, Debug)]
 struct Reach;
 
@@ -51,8 +56,8 @@ impl Map<4> for Reach {
 }
 compile_map! { 4 Reach; }
 
-/// The gradient of that by one of a, b and c, which is x: its share of the gradient g of the sum y, added to `sum`. Where nothing reaches,
-/// nothing goes back, but a NaN.
+/// The gradient of that by one of a, b and c, which is x: its share of the gradient g of the sum y,
+/// added to `sum`. Unreachable states receive no gradient, except NaN.
 #[derive(Clone, Copy, Debug)]
 struct Back;
 
@@ -85,7 +90,7 @@ impl Map<2> for End {
     fn lane<L: Lane>(&self, x: [L; 2]) -> L {
         Self::log_sum(x).0
     }
-    /// The share of an operand in the sum: NaN if the sum is -inf, but for a sample that was taken out.
+    /// The share of an operand in the sum: NaN if the sum is -inf, except for a masked sample.
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, x: [L; 2], _: L, g: L) -> L {
         let (y, none) = Self::log_sum(x);
@@ -96,19 +101,19 @@ impl Map<2> for End {
 }
 compile_map! { 2 End; }
 
-/// The targets of all samples, laid out on the host.
+/// The targets of all samples, expanded to states on the host.
 struct States {
     /// The largest number of states of a sample.
     count: usize,
     /// [n, states]: the class of each state.
     classes: Vec<i64>,
-    /// [n, states]: may a layout come from two states before?
+    /// [n, states]: may an alignment come from two states before?
     skips: Vec<bool>,
     /// [n]: the last state of each sample.
     last: Vec<i64>,
 }
 
-/// Integers of a small tensor, brought to the host.
+/// Integers of a small tensor, copied to the host.
 fn integers<V: Value>(what: &str, v: &V) -> Result<Vec<i64>> {
     if !v.dtype().is_int() {
         return Err(Error::dtype(format!("ctc_loss: {what} are {}; they must be integers", v.dtype())));
@@ -166,7 +171,7 @@ impl States {
                 }
                 let state = i * states + 2 * k + 1;
                 l.classes[state] = label;
-                // Two before the first label is the front, which only the first step finds there.
+                // Two before the first label is the front, which only the first step reads there.
                 l.skips[state] = k == 0 || label != l.classes[state - 2];
             }
             start += length;
@@ -175,16 +180,20 @@ impl States {
     }
 }
 
-/// -log of the probability of each sample's targets under `log_probs`, reduced; a mean divides each loss by its number
-/// of targets (1 at least) first. With `zero_infinity` an infinite loss is 0, and so is its gradient.
+/// -log of the probability of each sample's targets under `log_probs`, reduced; a mean divides each
+/// loss by its number of targets (1 at least) first. With `zero_infinity` an infinite loss is 0,
+/// and so is its gradient.
 ///
-/// log_probs: [t, n, c]   targets: integers [n, s], or [sum of the target lengths]   lengths: integers \[n\]   losses: \[n\]
+/// * log_probs: [t, n, c]
+/// * targets: integers [n, s], or [sum of the target lengths]
+/// * lengths: integers \[n\]
+/// * losses: \[n\]
 ///
-/// Targets and lengths are brought to the host. f16 and bf16 run in f32 and are rounded once.
+/// Targets and lengths are copied to the host. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch`; `InvalidArgument` if a length is more than there is, or a target or `blank` is no class;
-/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch`; `InvalidArgument` if a length is out of range, or a target or `blank` is not a
+/// class; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn ctc_loss<V: Value>(
     log_probs: &V,
     targets: &V,
@@ -248,13 +257,13 @@ fn losses<V: Value>(x: &V, l: &States, times: &[usize]) -> Result<V> {
     let classes = V::from_array(Array::from_vec(device, l.classes.clone(), &[1, n, states])?);
     let of_states = gather(x, 2, &expand(&classes, &Shape::new(&[t, n, states])?)?)?;
     let skips = Array::from_vec(device, l.skips.clone(), &[n, states])?.cast(x.dtype())?;
-    // Before the first step all layouts stand in front of state 0, from where a step reaches it, or skips it.
+    // Before the first step all alignments are in front of state 0, which a step reaches or skips.
     let front: Vec<f64> = (0..states + 2).map(|i| if i == 1 { 0.0 } else { f64::NEG_INFINITY }).collect();
     let front = Array::from_vec(device, front, &[states + 2])?.cast(x.dtype())?;
     let operands = [&of_states, &V::from_array(skips), &V::from_array(front)];
     let alpha = lattice(Reach, Back, operands, times)?;
-    // The last label and the blank after it end a sample; without labels it is the blank alone. A sample without time
-    // has one layout if it has no labels, else none.
+    // The last label and the blank after it end a sample; without labels it is the blank alone. A
+    // sample without time steps has one alignment if it has no labels, else none.
     let index =
         l.last.iter().flat_map(|&last| [last, if last > 0 { last - 1 } else { 0 }]).collect::<Vec<_>>();
     let index = V::from_array(Array::from_vec(device, index, &[n, 2])?);
@@ -269,8 +278,8 @@ fn losses<V: Value>(x: &V, l: &States, times: &[usize]) -> Result<V> {
     neg(&total)
 }
 
-/// By name: operands logits (turned into log-probabilities first), targets, input_lengths, target_lengths; attributes
-/// blank, reduction, zero_infinity.
+/// By name: operands logits (to which log_softmax is applied first), targets, input_lengths,
+/// target_lengths; attributes blank, reduction, zero_infinity.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let logits = a.input("logits")?;
     let (targets, times, counts) =

@@ -1,6 +1,8 @@
-//! cumprod: prefix products along an axis, in the canonical order of scans. Integers and bool multiply to i64.
+//! cumprod: prefix products along an axis, in the canonical order of scans. Integers and bool
+//! multiply to i64.
 //!
-//! The gradient never divides, so zeros among the factors do no harm, to it or to its own gradient.
+//! The gradient does not divide, so zeros among the factors are exact, in it and in its own
+//! gradient.
 
 use super::cumsum::scan;
 use super::gather::at_least_1d;
@@ -56,8 +58,8 @@ pub(super) fn after<V: Value>(x: &V, axis: usize) -> Result<V> {
     flip(&before(&flip(x, &dims)?, axis)?, &dims)
 }
 
-/// r_i = g_i + x_(i+1) r_(i+1), from the end. In steps that double what each element has seen: what lies `step` ahead,
-/// times the factors in between, is added.
+/// r_i = g_i + x_(i+1) r_(i+1), from the end. By doubling: each pass adds the element `step` ahead,
+/// times the factors in between.
 fn suffix<V: Value>(x: &V, g: &V, axis: usize) -> Result<V> {
     let n = x.shape()[axis];
     let (mut r, mut step) = (g.clone(), 1);
@@ -77,7 +79,8 @@ fn suffix<V: Value>(x: &V, g: &V, axis: usize) -> Result<V> {
     Ok(r)
 }
 
-/// The products of all elements of `x` along `dim` up to each one. Integers and bool multiply to i64.
+/// The products of all elements of `x` along `dim` up to each one. Integers and bool multiply to
+/// i64.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.

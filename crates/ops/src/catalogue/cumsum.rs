@@ -1,4 +1,5 @@
-//! cumsum: prefix sums along an axis, in the canonical order of scans. Integers and bool sum to i64.
+//! cumsum: prefix sums along an axis, in the canonical order of scans. Integers and bool sum to
+//! i64.
 
 use super::gather::at_least_1d;
 use super::{permute, reshape};

@@ -4,8 +4,8 @@ use super::diagonal;
 use super::view::{self, Part};
 use crate::prelude::*;
 
-/// For a matrix `x` the diagonal `offset` above the main one, as a view; for a vector the square matrix that has it as
-/// that diagonal and 0 elsewhere.
+/// For a matrix `x` the diagonal `offset` above the main one, as a view; for a vector the square
+/// matrix that has it as that diagonal and 0 elsewhere.
 ///
 /// # Errors
 /// `ShapeMismatch` if x is neither; `OutOfMemory`.

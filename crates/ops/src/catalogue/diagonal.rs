@@ -3,8 +3,8 @@
 use super::view::{self, Part};
 use crate::prelude::*;
 
-/// The diagonal of axes `dim1` (rows) and `dim2` (columns), `offset` above the main one; it becomes the last axis,
-/// and the two go away. A view.
+/// The diagonal of axes `dim1` (rows) and `dim2` (columns), `offset` above the main one; it becomes
+/// the last axis, and the two go away. A view.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis or both are the same.
@@ -19,7 +19,7 @@ pub fn diagonal<V: Value>(x: &V, offset: isize, dim1: isize, dim2: isize) -> Res
             "diagonal: axes {dim1} and {dim2} of shape {shape} are the same; they must differ"
         )));
     }
-    // Beyond the matrix all offsets are alike, and these cannot overflow.
+    // Beyond the matrix all offsets are equivalent, and these cannot overflow.
     let offset = offset.clamp(-(shape[a] as isize), shape[b] as isize);
     view::take(x, Part::Diagonal { offset, a, b })
 }

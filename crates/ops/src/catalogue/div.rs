@@ -1,5 +1,5 @@
-//! div: x / y. Correctly rounded; integers and bool become f32 first. With a rounding mode: a whole number, of the
-//! exact quotient, in the operands' dtype, and with gradient 0.
+//! div: x / y. Correctly rounded; integers and bool become f32 first. With a rounding mode: a whole
+//! number, of the exact quotient, in the operands' dtype, and with gradient 0.
 
 use super::floor_divide::floor_quotient;
 use super::fmod::quotient;
@@ -26,13 +26,13 @@ impl Map<2> for Div {
 }
 compile_map! { 2 Div; }
 
-/// What happens to the quotient.
+/// The rounding of the quotient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rounding {
-    /// Nothing: division of real numbers.
+    /// None: division of real numbers.
     #[default]
     None,
-    /// Cut towards zero. Integers by zero: 0.
+    /// Truncated towards zero. Integers by zero: 0.
     Trunc,
     /// Rounded down. Integers by zero: 0.
     Floor,
@@ -41,7 +41,7 @@ pub enum Rounding {
 /// x / y as a whole number.
 #[derive(Clone, Copy, Debug)]
 pub struct DivWhole {
-    /// Rounded down instead of cut towards zero?
+    /// Rounded down instead of truncated towards zero?
     pub floor: bool,
 }
 
@@ -69,10 +69,12 @@ impl IntMap<2> for DivWhole {
 }
 compile_int_map! { 2 DivWhole; }
 
-/// x / y, elementwise, operands broadcast. Integers and bool become f32 first, and so is the result.
+/// x / y, elementwise, operands broadcast. Integers and bool become f32 first, and so is the
+/// result.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn div<V: Value>(x: &V, y: &V) -> Result<V> {
     if one_dtype("div", &[x.array(), y.array()])?.is_float() {
         map(Div, [x, y])
@@ -84,7 +86,8 @@ pub fn div<V: Value>(x: &V, y: &V) -> Result<V> {
 /// x / y, elementwise, operands broadcast, rounded to a whole number as asked.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn div_mode<V: Value>(x: &V, y: &V, rounding: Rounding) -> Result<V> {
     match rounding {
         Rounding::None => div(x, y),
@@ -93,7 +96,8 @@ pub fn div_mode<V: Value>(x: &V, y: &V, rounding: Rounding) -> Result<V> {
     }
 }
 
-/// By name: operands x and y, or x and the attribute scalar; attribute rounding_mode: null, "trunc" or "floor".
+/// By name: operands x and y, or x and the attribute scalar; attribute rounding_mode: null, "trunc"
+/// or "floor".
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let rounding = match a.maybe("rounding_mode", Args::str)? {
         None => Rounding::None,

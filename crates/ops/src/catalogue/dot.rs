@@ -6,7 +6,8 @@ use crate::prelude::*;
 /// The sum of `x[i] * y[i]` for vectors of one length.
 ///
 /// # Errors
-/// `ShapeMismatch` if an operand is no vector or the lengths differ; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if an operand is not a vector or the lengths differ; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn dot<V: Value>(x: &V, y: &V) -> Result<V> {
     if x.shape().rank() != 1 || x.shape() != y.shape() {
         return Err(Error::shape(format!(

@@ -1,7 +1,7 @@
-//! dropout: elements set to 0 at random, the others scaled up so that the mean stays.
+//! dropout: random elements set to 0, the others scaled up so that the mean stays.
 //!
-//! Which elements are dropped is a function of the stream and of an element's place alone: the same on every device,
-//! and the gradient draws it again instead of keeping it in memory.
+//! The mask is a function of the stream and of an element's position alone: the same on every
+//! device, and the gradient draws it again instead of saving it.
 
 use crate::array;
 use crate::prelude::*;
@@ -52,8 +52,9 @@ impl Op for Dropout {
     }
 }
 
-/// In training each element of `x` is 0 with probability `p`, else x / (1 - p); element `i` (row-major) falls by draw
-/// `i` of the stream. Otherwise `x` itself. A dropped NaN or infinity is 0 like everything else that is dropped.
+/// In training each element of `x` is 0 with probability `p`, else x / (1 - p); element `i`
+/// (row-major) uses draw `i` of the stream. Otherwise `x` itself. A dropped NaN or infinity is 0,
+/// too.
 ///
 /// # Errors
 /// `InvalidArgument` if `p` is not in 0..=1; `DTypeMismatch` if x is not of floats; `OutOfMemory`.

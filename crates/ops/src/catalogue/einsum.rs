@@ -1,7 +1,9 @@
-//! einsum: Einstein's summation: a letter for each axis of the operands; what the result does not name is summed over.
+//! einsum: Einstein's summation: a letter for each axis of the operands; letters that the result
+//! does not name are summed over.
 //!
-//! Operands are contracted from left to right, two at a time, each time over the letters that nothing later needs. A
-//! contraction is a batched matrix product; where there is nothing to contract, it is an elementwise product.
+//! Operands are contracted from left to right, two at a time, each time over the letters that no
+//! later operand needs. A contraction is a batched matrix product; without letters to contract, it
+//! is an elementwise product.
 
 use super::matmul::Matmul;
 use super::{diagonal, mul, permute, reshape, sum, view};
@@ -11,7 +13,7 @@ use crate::value::{broadcast, cast};
 /// A letter of the equation, or an axis under an ellipsis, numbered from the last one up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
-    /// Axes of an ellipsis stand in front of letters.
+    /// Axes of an ellipsis come before letters.
     Ellipsis(std::cmp::Reverse<usize>),
     Letter(char),
 }
@@ -22,14 +24,15 @@ struct Term<V> {
     labels: Vec<Label>,
 }
 
-/// The sum that `equation` names, such as "ij,jk->ik": letters (upper and lower case) for the axes of each operand, and
-/// for those of the result. A letter that is repeated in an operand takes its diagonal; "..." stands for any number of
-/// axes that broadcast; without "->" the result has the ellipsis, then the letters that occur once, in alphabetical
-/// order. Spaces do not matter. Axes of size 1 broadcast. f16 and bf16 run in f32 and are rounded once.
+/// The sum that `equation` names, such as "ij,jk->ik": letters (upper and lower case) for the axes
+/// of each operand, and for those of the result. A letter that is repeated in an operand takes its
+/// diagonal; "..." stands for any number of axes that broadcast; without "->" the result has the
+/// ellipsis, then the letters that occur once, in alphabetical order. Spaces do not matter. Axes of
+/// size 1 broadcast. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `InvalidArgument` if the equation makes no sense; `ShapeMismatch` if it does not fit the operands; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if the equation is malformed; `ShapeMismatch` if it does not fit the operands;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn einsum<V: Value>(equation: &str, x: &[&V]) -> Result<V> {
     let dtype = view::same_dtype("einsum", x)?;
     let (inputs, output) = parse(equation, &x.iter().map(|v| v.shape()).collect::<Vec<_>>())?;
@@ -127,7 +130,7 @@ fn name(l: Label) -> String {
     }
 }
 
-/// The labels of one operand, or what is wrong with it. `under` axes are under its ellipsis.
+/// The labels of one operand, or its error. `under` axes are under its ellipsis.
 fn labels(spec: &str, under: usize) -> Result<Vec<Label>, String> {
     let letters = |s: &str| {
         let one = |c: char| {
@@ -175,7 +178,7 @@ fn sum_out<V: Value>(t: Term<V>, keep: impl Fn(&Label) -> bool) -> Result<Term<V
     Ok(Term { value, labels: t.labels.into_iter().filter(keep).collect() })
 }
 
-/// Two terms as one, summed over the labels that nothing needs any more.
+/// Two terms as one, summed over the labels that are no longer needed.
 fn contract<V: Value>(x: Term<V>, y: Term<V>, needed: impl Fn(&Label) -> bool) -> Result<Term<V>> {
     let x = sum_out(x, |l| needed(l) || y.labels.contains(l))?;
     let y = sum_out(y, |l| needed(l) || x.labels.contains(l))?;
@@ -190,7 +193,7 @@ fn contract<V: Value>(x: Term<V>, y: Term<V>, needed: impl Fn(&Label) -> bool) -
     } else {
         let (x, y) = (spread(&x, &[&batch, &left, &inner])?, spread(&y, &[&batch, &inner, &right])?);
         let (b, l, i) = (batch.len(), left.len(), inner.len());
-        // What both have must be of one size now, not 1 in one of them.
+        // Shared labels must be of one size now, not 1 in one of them.
         let common = |n: usize, m: usize| n.max(m) * usize::from(n != 0 && m != 0);
         let shared = |at: usize, other: usize, n: usize| -> Dims {
             (0..n).map(|k| common(x.shape()[at + k], y.shape()[other + k])).collect()
@@ -211,7 +214,8 @@ fn joined(parts: &[&Dims]) -> Result<Shape> {
     Shape::new(&parts.iter().flat_map(|p| p.iter().copied()).collect::<Dims>())
 }
 
-/// The axes of a term in the order of these labels; an axis of size 1 for a label that it does not have.
+/// The axes of a term in the order of these labels; an axis of size 1 for a label that it does not
+/// have.
 fn spread<V: Value>(t: &Term<V>, groups: &[&[Label]]) -> Result<V> {
     let place = |l: &Label| t.labels.iter().position(|m| m == l);
     let order: Dims = groups.iter().flat_map(|g| g.iter()).filter_map(place).collect();

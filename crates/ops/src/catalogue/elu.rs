@@ -5,7 +5,7 @@ use crate::prelude::*;
 /// x, or alpha (e^x - 1) below zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Elu {
-    /// What is approached, negated, towards -inf.
+    /// The negated limit towards -inf.
     pub alpha: f64,
 }
 
@@ -19,7 +19,8 @@ impl Map<1> for Elu {
     }
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
-        // The minimum keeps exp finite where it is not taken: its own gradient must not become 0 times infinity.
+        // The minimum keeps exp finite where it is not selected: its own gradient must not become 0
+        // times infinity.
         let zero = L::lit(0.0);
         L::select(x.gt(zero), g, g * (x.min(zero).exp() * L::lit(self.alpha)))
     }

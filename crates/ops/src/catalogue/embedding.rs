@@ -4,7 +4,8 @@ use super::gather::{Gather, as_index};
 use super::{eq, flatten, index_select, reshape, scatter_add, view, where_};
 use crate::prelude::*;
 
-/// Rows of operand 0 by operand 1, an index spread over the columns; the row `padding` learns nothing.
+/// Rows of operand 0 by operand 1, an index expanded over the columns; the row `padding` gets no
+/// gradient.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedding {
     /// The row whose gradient is 0.
@@ -29,12 +30,12 @@ impl Op for Embedding {
     }
 }
 
-/// For every element of `index` that row of `weight` [rows, columns]: [index.., columns]. The row `padding_idx`, which
-/// may count from the end, gets gradient 0.
+/// For every element of `index` that row of `weight` [rows, columns]: [index.., columns]. The row
+/// `padding_idx`, which may count from the end, gets gradient 0.
 ///
 /// # Errors
-/// `ShapeMismatch` if the weight is no matrix; `InvalidArgument` if an index or padding_idx names no row;
-/// `DTypeMismatch` if the index is not of integers; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the weight is not a matrix; `InvalidArgument` if an index or padding_idx
+/// names no row; `DTypeMismatch` if the index is not of integers; `DeviceMismatch`; `OutOfMemory`.
 pub fn embedding<V: Value>(index: &V, weight: &V, padding_idx: Option<isize>) -> Result<V> {
     let [rows, columns] = weight.shape()[..] else {
         return Err(Error::shape(format!(

@@ -22,14 +22,14 @@ compile_map! { 1 Erf; }
 
 /// exp(-x^2), relatively accurate also in the tails.
 ///
-/// The rounding error of x^2 is an absolute error of the exponent, so it grows to many units in the last place; an
-/// fma finds it exactly, and e^-d = 1 - d for so small a d.
+/// The rounding error of x^2 is an absolute error of the exponent, so it grows to many units in the
+/// last place; an fma computes it exactly, and e^-d = 1 - d for so small a d.
 #[inline(always)]
 pub(super) fn gauss<L: Lane>(x: L) -> L {
     let s = x * x;
     let d = x.fma(x, -s);
     let y = (-s).exp();
-    // Beyond, y is 0, and d may be infinite.
+    // Beyond the bound y is 0, and d may be infinite.
     L::select(s.lt(L::lit(1000.0)), (-d).fma(y, y), y)
 }
 

@@ -1,4 +1,4 @@
-//! flatten: neighbouring axes merged into one. A view where strides can say it.
+//! flatten: neighbouring axes merged into one. A view if the strides allow it.
 
 use super::reshape;
 use crate::prelude::*;

@@ -1,4 +1,4 @@
-//! flip: some axes backwards. A view.
+//! flip: some axes reversed. A view.
 
 use super::slice::{self, Run};
 use crate::prelude::*;

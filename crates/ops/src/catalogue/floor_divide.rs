@@ -30,8 +30,9 @@ impl IntMap<2> for FloorDivide {
 }
 compile_int_map! { 2 FloorDivide; }
 
-/// floor(x / y) of the exact quotient, as long as that is small against 1 / epsilon: from the remainder, because x / y
-/// itself may round up to the next whole number. y = 0: x / y. x infinite: NaN, as the remainder.
+/// floor(x / y) of the exact quotient, as long as that is small against 1 / epsilon: from the
+/// remainder, because x / y itself may round up to the next whole number. y = 0: x / y. x infinite:
+/// NaN, as the remainder.
 #[inline(always)]
 pub(super) fn floor_quotient<L: Lane>(x: L, y: L) -> L {
     let (zero, one) = (L::lit(0.0), L::lit(1.0));
@@ -49,7 +50,8 @@ pub(super) fn floor_quotient<L: Lane>(x: L, y: L) -> L {
 /// floor(x / y), elementwise, operands broadcast, for floats and integers.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn floor_divide<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(FloorDivide, [x, y])
 }

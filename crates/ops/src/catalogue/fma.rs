@@ -28,7 +28,8 @@ compile_map! { 3 Fma; }
 /// x * y + z, rounded once, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn fma<V: Value>(x: &V, y: &V, z: &V) -> Result<V> {
     map(Fma, [x, y, z])
 }

@@ -1,4 +1,5 @@
-//! fmod: the exact remainder of x / y, with the sign of x (C). d/dy = -trunc(x / y). Integers by zero: 0.
+//! fmod: the exact remainder of x / y, with the sign of x (C). d/dy = -trunc(x / y). Integers by
+//! zero: 0.
 
 use crate::prelude::*;
 
@@ -29,8 +30,9 @@ impl IntMap<2> for Fmod {
 }
 compile_int_map! { 2 Fmod; }
 
-/// trunc(x / y) of the exact quotient, as long as that is small against 1 / epsilon: x / y itself may round up to
-/// the next whole number. Where there is no remainder (x infinite or y zero), trunc(x / y) as IEEE gives it.
+/// trunc(x / y) of the exact quotient, as long as that is small against 1 / epsilon: x / y itself
+/// may round up to the next whole number. Where there is no remainder (x infinite or y zero),
+/// trunc(x / y) as IEEE gives it.
 #[inline(always)]
 pub(super) fn quotient<L: Lane>(x: L, y: L) -> L {
     let r = x.fmod(y);
@@ -42,7 +44,8 @@ pub(super) fn quotient<L: Lane>(x: L, y: L) -> L {
 /// The remainder of x / y with the sign of x, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn fmod<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Fmod, [x, y])
 }

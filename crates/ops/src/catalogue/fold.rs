@@ -1,15 +1,17 @@
-//! fold: patches in columns added up to an image (col2im), the opposite of unfold. Overlaps add in the order of the
-//! columns' elements.
+//! fold: patches in columns added up to an image (col2im), the opposite of unfold. Overlaps add in
+//! the order of the columns' elements.
 
 use super::unfold::{self, Patches};
 use super::view::{self, Run};
 use super::{index_add, reshape, slice};
 use crate::prelude::*;
 
-/// Columns `x` [n, c * kernel, windows] (or without n) added up to images [n, c, h, w] of `size` (h, w).
+/// Columns `x` [n, c * kernel, windows] (or without n) added up to images [n, c, h, w] of `size`
+/// (h, w).
 ///
 /// # Errors
-/// `ShapeMismatch` if x is not what unfold gives for such images; `InvalidArgument` if no window fits; `OutOfMemory`.
+/// `ShapeMismatch` if x is not what unfold gives for such images; `InvalidArgument` if no window
+/// fits; `OutOfMemory`.
 pub fn fold<V: Value>(x: &V, size: [usize; 2], patches: &Patches) -> Result<V> {
     let [rows, cols] = patches.windows("fold", size)?;
     let taps = patches.kernel[0] * patches.kernel[1];

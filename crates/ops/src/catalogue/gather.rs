@@ -23,7 +23,8 @@ impl Op for Gather {
         let buffer = B::gather(x.device(), x.view_as(&reached), self.axis, index.view())?;
         Ok(Outputs::from_buf([Array::new(x.device(), buffer, index.shape().clone(), x.dtype())]))
     }
-    /// The gradient goes to where the element came from; several uses add in the order of the index.
+    /// The gradient is scattered to the source elements; repeated indices add in the order of the
+    /// index.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("gather has one result");
         let dx = c.want(0, || scatter_add(&view::zeros(g, c.shape(0))?, self.axis as isize, c.x(1), g))?;
@@ -31,7 +32,8 @@ impl Op for Gather {
     }
 }
 
-/// The part of a tensor that an index reaches: as large as the index in all axes but the one it picks along.
+/// The part of a tensor that an index can address: as large as the index in all axes but the
+/// gathered one.
 pub(super) fn corner(whole: &Layout, index: &Shape, axis: usize) -> Layout {
     (0..index.rank())
         .filter(|&a| a != axis && whole.shape()[a] != index[a])
@@ -52,7 +54,7 @@ pub(super) fn as_index<V: Value>(op: &str, index: &V) -> Result<V> {
     }
 }
 
-/// Indices that count from the end replaced by those that count from the start.
+/// Negative indices replaced by those that count from the start.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -69,7 +71,7 @@ pub(super) fn at_least_1d<V: Value>(x: &V) -> Result<V> {
     if x.shape().rank() == 0 { reshape(x, &[1]) } else { Ok(x.clone()) }
 }
 
-/// That an index has the rank of `x`, and is no larger outside of `axis`.
+/// Checks that an index has the rank of `x`, and is no larger outside of `axis`.
 ///
 /// # Errors
 /// `ShapeMismatch`.
@@ -83,12 +85,13 @@ pub(super) fn check(op: &str, x: &Shape, index: &Shape, axis: usize) -> Result<(
     )))
 }
 
-/// For every element of `index` the element of `x` that it names along `dim`, at the same place in all other axes:
-/// y[i, j] = x[index[i, j], j] for `dim` 0. The result has the shape of `index`, which may be smaller than `x`.
+/// For every element of `index` the element of `x` that it names along `dim`, at the same position
+/// in all other axes: y[i, j] = x[index[i, j], j] for `dim` 0. The result has the shape of `index`,
+/// which may be smaller than `x`.
 ///
 /// # Errors
-/// `ShapeMismatch`; `InvalidArgument` if there is no such axis or an index is not in `0..size`; `DTypeMismatch` if the
-/// index is not of integers; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch`; `InvalidArgument` if there is no such axis or an index is not in `0..size`;
+/// `DTypeMismatch` if the index is not of integers; `DeviceMismatch`; `OutOfMemory`.
 pub fn gather<V: Value>(x: &V, dim: isize, index: &V) -> Result<V> {
     let axis = x.shape().axis("gather", dim)?;
     let (from, at) = (at_least_1d(x)?, at_least_1d(&as_index("gather", index)?)?);

@@ -34,7 +34,8 @@ compile_int_map! { 2 Ge; }
 /// x >= y, elementwise, operands broadcast, as bool.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn ge<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Ge, [x, y])
 }

@@ -1,4 +1,5 @@
-//! gelu: x times the normal distribution function of x, exact or by its approximation with tanh. NaN at -inf.
+//! gelu: x times the normal distribution function of x, exact or by its approximation with tanh.
+//! NaN at -inf.
 
 use super::erf::gauss;
 use crate::prelude::*;
@@ -10,7 +11,7 @@ pub enum Approximate {
     /// By the normal distribution function.
     #[default]
     None,
-    /// (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+    /// By (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
     Tanh,
 }
 
@@ -21,9 +22,10 @@ pub struct Gelu {
     pub approximate: Approximate,
 }
 
-/// Of the approximation.
+/// The coefficient of the approximation.
 const CUBIC: f64 = 0.044715;
-/// 2 sqrt(2 / pi): (1 + tanh(u)) / 2 = sigmoid(2 u), and the sigmoid does not cancel for negative u.
+/// 2 sqrt(2 / pi): (1 + tanh(u)) / 2 = sigmoid(2 u), and the sigmoid does not cancel for negative
+/// u.
 const TWICE: f64 = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
 /// Phi(x) = sigmoid(2 u) of the approximation: 2 u.
@@ -42,7 +44,7 @@ impl Map<1> for Gelu {
             Approximate::Tanh => x / (L::lit(1.0) + (-bent(x)).exp()),
         }
     }
-    /// Phi + x Phi'. Cut, x may be infinite: beyond the bound Phi' is 0.
+    /// Phi + x Phi'. Clamped, as x may be infinite: beyond the bound Phi' is 0.
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
         let bound = L::lit(100.0);

@@ -1,18 +1,20 @@
-//! group_norm: each group of channels of each sample shifted and scaled to mean 0 and variance 1; then weight and bias
-//! per channel.
+//! group_norm: each group of channels of each sample shifted and scaled to mean 0 and variance 1;
+//! then weight and bias per channel.
 
 use super::normalize::{normalize, shaped};
 use super::reshape;
 use crate::prelude::*;
 
-/// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the channels of a group and all
-/// spatial axes. The variance divides by the number of elements.
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the channels
+/// of a group and all spatial axes. The variance divides by the number of elements.
 ///
-/// x: [n, c, spatial..]   weight, bias: \[c\]   y: as x. f16 and bf16 run in f32 and are rounded once.
+/// x: [n, c, spatial..]   weight, bias: \[c\]
+/// y: as x. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has no channels or weight and bias have not one number per channel; `InvalidArgument` if the
-/// channels do not divide into the groups; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if x has no channels or weight and bias do not have one number per channel;
+/// `InvalidArgument` if the channels do not divide into the groups; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn group_norm<V: Value>(
     x: &V,
     num_groups: usize,

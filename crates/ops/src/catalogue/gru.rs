@@ -6,7 +6,7 @@ use super::recurrent::{self, RnnOptions, RnnWeights};
 use crate::map::formula;
 use crate::prelude::*;
 
-/// The function of a gate from the input's and the state's part: sigmoid(x + h)
+/// The value of a gate from the input's and the state's part: sigmoid(x + h)
 #[derive(Clone, Copy, Debug)]
 struct Gate;
 
@@ -59,7 +59,8 @@ impl Map<4> for Mix {
 }
 compile_map! { 4 Mix; }
 
-/// The gradient by what the gate z is of, from that by the next state: (g (h - n)) (z (1 - z))
+/// The gradient by the pre-activation of the gate z, from that by the next state: (g (h - n)) (z
+/// (1 - z))
 #[derive(Clone, Copy, Debug)]
 struct MixBy;
 
@@ -104,18 +105,21 @@ impl Cell for Gru {
     }
 }
 
-/// Per step, with s = sigmoid, and x, h the input's part w_ih x + b_ih and the state's part w_hh h + b_hh of each gate:
-/// n = tanh(x_n + s(x_r + h_r) h_n), h' = (1 - s(x_z + h_z)) n + s(x_z + h_z) h. A layer's output is the next one's
-/// input.
+/// Per step, with s = sigmoid, and x, h the input's part w_ih x + b_ih and the state's part w_hh
+/// h + b_hh of each gate: n = tanh(x_n + s(x_r + h_r) h_n), h' = (1 - s(x_z + h_z)) n +
+/// s(x_z + h_z) h. A layer's output is the next one's input.
 ///
-/// x: [t, n, i] or [n, t, i] (`batch_first`), or [t, i]   state, zeros if there is none: [layers * directions, n, h]
-/// `weights`: one set per layer and direction, gates r, z, n   y: [t, n, directions * h] (or [n, t, ..])
+/// * x: [t, n, i] or [n, t, i] (`batch_first`), or [t, i]
+/// * state, zeros if there is none: [layers * directions, n, h]
+/// * `weights`: one set per layer and direction, gates r, z, n
+/// * y: [t, n, directions * h] (or [n, t, ..])
 ///
-/// Gives y and the last state. f16 and bf16 run in f32 and are rounded once.
+/// Returns y and the last state. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if shapes do not fit or there are no time steps; `InvalidArgument` if there are no weights, or an odd
-/// number for both directions; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if shapes do not fit or there are no time steps; `InvalidArgument` if there are
+/// no weights, or an odd number for both directions; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn gru<V: Value>(
     x: &V,
     state: Option<&V>,
@@ -128,7 +132,8 @@ pub fn gru<V: Value>(
     Ok((next(), next()))
 }
 
-/// By name: operands x, h0 if there is one, weights by layer; attributes num_layers, batch_first, bidirectional.
+/// By name: operands x, h0 if there is one, weights by layer; attributes num_layers, batch_first,
+/// bidirectional.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (weights, options) = recurrent::weights(a)?;
     let (y, h) = gru(a.input("x")?, a.optional("h0"), &weights, options)?;

@@ -5,7 +5,7 @@ use crate::prelude::*;
 /// x, but zero where it is small.
 #[derive(Clone, Copy, Debug)]
 pub struct Hardshrink {
-    /// What counts as small; not negative.
+    /// The bound of small values; not negative.
     pub lambd: f64,
 }
 

@@ -1,4 +1,4 @@
-//! hardtanh: x cut to min_val..=max_val. Exact. The gradient is 0 at both ends; NaN propagates.
+//! hardtanh: x clamped to min_val..=max_val. Exact. The gradient is 0 at both ends; NaN propagates.
 
 use crate::prelude::*;
 
@@ -26,10 +26,11 @@ impl Map<1> for Hardtanh {
 }
 compile_map! { 1 Hardtanh; }
 
-/// x cut to `min_val..=max_val`, elementwise.
+/// x clamped to `min_val..=max_val`, elementwise.
 ///
 /// # Errors
-/// `InvalidArgument` if `min_val` is above `max_val`; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if `min_val` is above `max_val`; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn hardtanh<V: Value>(x: &V, min_val: f64, max_val: f64) -> Result<V> {
     if min_val > max_val {
         return Err(Error::argument(format!("hardtanh: min_val {min_val} is above max_val {max_val}")));

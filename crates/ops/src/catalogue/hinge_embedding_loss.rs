@@ -1,12 +1,13 @@
-//! hinge_embedding_loss: a distance where things belong together, and what it lacks to a margin where they do not.
+//! hinge_embedding_loss: a distance for similar pairs, and the shortfall to a margin for dissimilar
+//! ones.
 
 use super::reduction::{Reduction, reduce, reduction};
 use crate::prelude::*;
 
-/// x where t is 1, max(0, margin - x) where t is -1; both together elsewhere.
+/// x where t is 1, max(0, margin - x) where t is -1; the sum of both elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct HingeEmbeddingLoss {
-    /// How far apart things should be.
+    /// The margin.
     pub margin: f64,
 }
 
@@ -22,10 +23,12 @@ impl Map<2> for HingeEmbeddingLoss {
 }
 compile_map! { 2 HingeEmbeddingLoss; }
 
-/// x where the target is 1, max(0, margin - x) where it is -1; elementwise and reduced; operands broadcast.
+/// x where the target is 1, max(0, margin - x) where it is -1; elementwise and reduced; operands
+/// broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn hinge_embedding_loss<V: Value>(x: &V, target: &V, reduction: Reduction, margin: f64) -> Result<V> {
     reduce(HingeEmbeddingLoss { margin }, [x, target], reduction)
 }

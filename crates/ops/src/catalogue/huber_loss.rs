@@ -1,4 +1,4 @@
-//! huber_loss: half the square of the difference up to `delta`, and straight from there on.
+//! huber_loss: half the square of the difference up to `delta`, and linear from there on.
 
 use super::reduction::{Reduction, reduce, reduction, sign};
 use crate::prelude::*;
@@ -6,7 +6,7 @@ use crate::prelude::*;
 /// With d = |x - t|: d^2 / 2 where d < delta, else delta (d - delta / 2).
 #[derive(Clone, Copy, Debug)]
 pub struct HuberLoss {
-    /// Where the parabola ends.
+    /// The bound of the quadratic part.
     pub delta: f64,
 }
 
@@ -26,12 +26,12 @@ impl Map<2> for HuberLoss {
 }
 compile_map! { 2 HuberLoss; }
 
-/// With d = |x - target|: d^2 / 2 where d < delta, else delta (d - delta / 2); elementwise and reduced; operands
-/// broadcast.
+/// With d = |x - target|: d^2 / 2 where d < delta, else delta (d - delta / 2); elementwise and
+/// reduced; operands broadcast.
 ///
 /// # Errors
-/// `InvalidArgument` if `delta` is not above 0; `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if `delta` is not above 0; `ShapeMismatch` if the shapes do not broadcast;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn huber_loss<V: Value>(x: &V, target: &V, reduction: Reduction, delta: f64) -> Result<V> {
     if delta.is_nan() || delta <= 0.0 {
         return Err(Error::argument(format!("huber_loss: delta is {delta}; it must be above 0")));

@@ -1,4 +1,5 @@
-//! index_add: slices added along an axis at the indices in a vector. Repeated indices add one by one, in order.
+//! index_add: slices added along an axis at the indices in a vector. Repeated indices add one by
+//! one, in order.
 
 use super::gather::at_least_1d;
 use super::scatter::ScatterOp;
@@ -6,12 +7,14 @@ use super::{index_select, reshape, view};
 use crate::prelude::*;
 use crate::value::widen;
 
-/// A copy of `x` to which `alpha * src` is added: slice `i` of `src` along `dim` to slice `index[i]`. `src` agrees with
-/// `x` in all other axes. f16 and bf16 run in f32 and are rounded once.
+/// A copy of `x` to which `alpha * src` is added: slice `i` of `src` along `dim` to slice
+/// `index[i]`. `src` agrees with `x` in all other axes. f16 and bf16 run in f32 and are rounded
+/// once.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis or an index is not in `0..size`; `ShapeMismatch`; `DTypeMismatch`, also
-/// if alpha has a fraction and x is of integers; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis or an index is not in `0..size`; `ShapeMismatch`;
+/// `DTypeMismatch`, also if alpha has a fraction and x is of integers; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn index_add<V: Value>(x: &V, dim: isize, index: &V, src: &V, alpha: impl Into<Scalar>) -> Result<V> {
     let alpha = alpha.into();
     view::same_dtype("index_add", &[x, src])?;

@@ -4,11 +4,12 @@ use super::gather::{self, at_least_1d};
 use super::{index_select, reshape, scatter};
 use crate::prelude::*;
 
-/// A copy of `x` in which the slices of axis `dim` that the vector `index` names are `value`. Indices may count from the end.
+/// A copy of `x` in which the slices of axis `dim` that the vector `index` names are `value`.
+/// Indices may count from the end.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis or an index is not in `-size..size`; `ShapeMismatch` if the index is no
-/// vector; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis or an index is not in `-size..size`; `ShapeMismatch`
+/// if the index is not a vector; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn index_fill<V: Value>(x: &V, dim: isize, index: &V, value: impl Into<Scalar>) -> Result<V> {
     let axis = x.shape().axis("index_fill", dim)?;
     let base = at_least_1d(x)?;

@@ -4,11 +4,12 @@ use super::gather::{Gather, as_index, at_least_1d};
 use super::{reshape, view};
 use crate::prelude::*;
 
-/// A vector of indices as an index for a gather or scatter along `axis`, the same at every place of the other axes. A
-/// view with strides of 0, by which a backend can tell that whole slices are meant.
+/// A vector of indices as an index for a gather or scatter along `axis`, the same at every position
+/// of the other axes. A view with strides of 0, by which a backend recognises that whole slices are
+/// selected.
 ///
 /// # Errors
-/// `ShapeMismatch` if it is no vector; `DTypeMismatch` if it is not of integers.
+/// `ShapeMismatch` if it is not a vector; `DTypeMismatch` if it is not of integers.
 pub(super) fn spread<V: Value>(op: &str, x: &Shape, axis: usize, index: &V) -> Result<V> {
     if index.shape().rank() > 1 {
         return Err(Error::shape(format!("{op}: an index of shape {}; it must be a vector", index.shape())));
@@ -25,8 +26,9 @@ pub(super) fn spread<V: Value>(op: &str, x: &Shape, axis: usize, index: &V) -> R
 /// The slices of axis `dim` of `x` that the vector `index` names, in its order.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis or an index is not in `0..size`; `ShapeMismatch` if the index is no
-/// vector; `DTypeMismatch` if it is not of integers; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis or an index is not in `0..size`; `ShapeMismatch` if
+/// the index is not a vector; `DTypeMismatch` if it is not of integers; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn index_select<V: Value>(x: &V, dim: isize, index: &V) -> Result<V> {
     let axis = x.shape().axis("index_select", dim)?;
     let from = at_least_1d(x)?;

@@ -1,18 +1,20 @@
-//! instance_norm: each channel of each sample shifted and scaled to mean 0 and variance 1; then weight and bias per
-//! channel.
+//! instance_norm: each channel of each sample shifted and scaled to mean 0 and variance 1; then
+//! weight and bias per channel.
 
 use super::normalize::{normalize, shaped};
 use super::reshape;
 use crate::prelude::*;
 
-/// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the spatial axes. The variance
-/// divides by the number of elements.
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the spatial
+/// axes. The variance divides by the number of elements.
 ///
-/// x: [n, c, spatial..]   weight, bias: \[c\]   y: as x. f16 and bf16 run in f32 and are rounded once.
+/// x: [n, c, spatial..]   weight, bias: \[c\]
+/// y: as x. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has no spatial axis or weight and bias have not one number per channel; `InvalidArgument` if a
-/// channel has a single element, which is its own mean; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if x has no spatial axis or weight and bias do not have one number per channel;
+/// `InvalidArgument` if a channel has a single element, whose variance is 0; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn instance_norm<V: Value>(x: &V, weight: Option<&V>, bias: Option<&V>, eps: f64) -> Result<V> {
     let s = x.shape();
     if s.rank() < 3 {

@@ -1,7 +1,8 @@
-//! interpolate: images made larger or smaller, by the nearest element or by linear interpolation along each axis.
+//! interpolate: images resized by the nearest element or by linear interpolation along each axis.
 //!
-//! Where an output lies between inputs is computed on the host, once per axis: in f32 for `Nearest`, whose rounding
-//! decides which element is taken (PyTorch's choice, in every dtype), and in f64 for `Linear`, where it only weighs.
+//! The source positions are computed on the host, once per axis: in f32 for `Nearest`, whose
+//! rounding decides which element is taken (PyTorch's choice, in every dtype), and in f64 for
+//! `Linear`, where they are only weights.
 
 use super::{index_select, mul, sub};
 use crate::array;
@@ -9,19 +10,20 @@ use crate::prelude::*;
 use elinvar_core::host;
 use std::sync::Arc;
 
-/// What an output element is made of.
+/// How an output element is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
     /// The input element at floor(i * ratio).
     Nearest,
     /// The neighbours along each spatial axis, weighed by distance (linear, bilinear, trilinear).
     Linear {
-        /// Do the centres of the first and last elements of input and output coincide? Else their outer edges do.
+        /// Do the centres of the first and last elements of input and output coincide? Else their
+        /// outer edges do.
         align_corners: bool,
     },
 }
 
-/// How large the output is.
+/// The output size.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
     /// These sizes, one per spatial axis or one for all.
@@ -44,11 +46,12 @@ impl Map<3> for Blend {
 }
 compile_map! { 3 Blend; }
 
-/// Two neighbours along an axis, blended; operands a and b. The gradient needs neither of them, and they are not kept for it.
+/// Two neighbours along an axis, blended; operands a and b. The gradient reads neither of them, and
+/// they are not saved.
 #[derive(Clone, Debug)]
 struct Blended {
     axis: usize,
-    /// Of b, along the axis.
+    /// The weights of b, along the axis.
     weight: Arc<[f64]>,
 }
 
@@ -79,18 +82,19 @@ impl Op for Blended {
     }
 }
 
-/// One axis: its sizes, and how far apart outputs lie in the input.
+/// One axis: its sizes, and the distance of outputs in the input.
 struct Axis {
     axis: usize,
     n: usize,
     out: usize,
-    /// The scale factor that was asked for, if any: it, and not the rounded size, sets the distances.
+    /// The scale factor that was asked for, if any: it, and not the rounded size, sets the
+    /// distances.
     scale: Option<f64>,
 }
 
 impl Axis {
-    /// Which input element each output is. In f32, as the module says. PyTorch's images (two spatial axes) that stay as
-    /// large or become twice as large do not ask for the scale, and neither do ours.
+    /// The source element of each output, in f32 (see the module documentation). As in PyTorch,
+    /// images (two spatial axes) whose size stays or doubles ignore the scale.
     fn nearest(&self, image: bool) -> Result<Vec<i64>> {
         let ratio = match self.scale {
             Some(s) => (1.0 / s) as f32,
@@ -138,7 +142,7 @@ fn pick<V: Value>(x: &V, axis: usize, index: Vec<i64>) -> Result<V> {
     index_select(x, axis as isize, &index)
 }
 
-/// The axes, with what each becomes.
+/// The axes, with the interpolation of each.
 fn axes(s: &Shape, target: &Target) -> Result<Vec<Axis>> {
     let spatial = s.rank() - 2;
     let given = match target {
@@ -178,8 +182,9 @@ fn axes(s: &Shape, target: &Target) -> Result<Vec<Axis>> {
 /// f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has not one to three spatial axes or a size is 0; `InvalidArgument` if the number of sizes does
-/// not fit or a factor is not above 0; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `ShapeMismatch` if x does not have one to three spatial axes or a size is 0; `InvalidArgument`
+/// if the number of sizes does not fit or a factor is not above 0; `DTypeMismatch` if x is not of
+/// floats; `OutOfMemory`.
 pub fn interpolate<V: Value>(x: &V, target: &Target, mode: Interpolation) -> Result<V> {
     let s = x.shape();
     if !(3..=5).contains(&s.rank()) {
@@ -203,7 +208,7 @@ pub fn interpolate<V: Value>(x: &V, target: &Target, mode: Interpolation) -> Res
         }
         Interpolation::Linear { align_corners } => widen([x], |[x]| {
             axes.iter().try_fold(x.clone(), |x, a| {
-                // As large as before means as before, even if the scale was a little above 1.
+                // The same size means an unchanged axis, even if the scale was slightly above 1.
                 if a.out == a.n {
                     return Ok(x);
                 }
@@ -215,7 +220,8 @@ pub fn interpolate<V: Value>(x: &V, target: &Target, mode: Interpolation) -> Res
     }
 }
 
-/// By name: operand x; attributes size or scale_factor, mode (nearest, linear, bilinear, trilinear) and align_corners.
+/// By name: operand x; attributes size or scale_factor, mode (nearest, linear, bilinear, trilinear)
+/// and align_corners.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let x = a.input("x")?;
     let factors = |a: &Args<V>| -> Result<Vec<f64>> {

@@ -39,13 +39,15 @@ impl Map<2> for KlDivLog {
 }
 compile_map! { 2 KlDivLog; }
 
-/// target (log target - x), elementwise and reduced; operands broadcast. A target of 0 contributes 0. With `log_target`
-/// the target holds logarithms. [`Reduction::BatchMean`] gives the divergence's mathematical meaning.
+/// target (log target - x), elementwise and reduced; operands broadcast. A target of 0
+/// contributes 0. With `log_target` the target holds logarithms. [`Reduction::BatchMean`] gives the
+/// divergence's mathematical meaning.
 ///
 /// x: log-probabilities
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn kl_div<V: Value>(x: &V, target: &V, reduction: Reduction, log_target: bool) -> Result<V> {
     if log_target { reduce(KlDivLog, [x, target], reduction) } else { reduce(KlDiv, [x, target], reduction) }
 }

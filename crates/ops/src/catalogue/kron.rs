@@ -3,8 +3,8 @@
 use super::{mul, reshape};
 use crate::prelude::*;
 
-/// y[i0 * n0 + j0, i1 * n1 + j1, ..] = x[i0, i1, ..] * y[j0, j1, ..], where y has shape [n0, n1, ..]; the operand with
-/// fewer axes gets axes of size 1 in front.
+/// y[i0 * n0 + j0, i1 * n1 + j1, ..] = x[i0, i1, ..] * y[j0, j1, ..], where y has shape
+/// [n0, n1, ..]; the operand with fewer axes gets axes of size 1 in front.
 ///
 /// # Errors
 /// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

@@ -24,7 +24,8 @@ compile_map! { 2 L1Loss; }
 /// |x - target|, elementwise and reduced; operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn l1_loss<V: Value>(x: &V, target: &V, reduction: Reduction) -> Result<V> {
     reduce(L1Loss, [x, target], reduction)
 }

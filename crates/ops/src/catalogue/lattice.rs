@@ -1,12 +1,14 @@
-//! Steps along time in which an element comes from its own place and the two before it, as one op: all of its steps.
+//! Steps along time in which an element depends on its own position and the two before it, as one
+//! op over all steps.
 //!
-//! It is what a loss over all layouts of some labels in time is made of. A step is a few hundred elements, so what counts is how often somebody
-//! is asked for something. A backend may take all steps at once ([`Backend::lattice`]). Elsewhere each is a map, a sum and a frame, and back
-//! it is three maps, a sum and two frames. On a tape of single steps it was nine ops, each with its gradient.
+//! It is the recursion of a loss over all alignments of labels with time. A step has a few hundred
+//! elements, so the overhead per call dominates. A backend may fuse all steps
+//! ([`Backend::lattice`]). Otherwise each step is a map, a sum and a padding, and its gradient
+//! three maps, a sum and two paddings, instead of nine recorded ops per step.
 //!
-//! How it can be wrong: what a gradient reads. Where it is not recorded, it reads the sums that the forward kept, which are given to nobody
-//! else. Where it is, these would have no gradient of their own: so all steps are computed again from the operands, by ops that are
-//! recorded, to the same bits.
+//! How it can be wrong: the gradient's inputs. Where it is not recorded, it reads the sums that the
+//! forward pass saved, which are not results. Where it is, these would have no gradient of their
+//! own: so all steps are recomputed from the operands, by recorded ops, with the same bits.
 
 use super::{add, expand, narrow, pad, reshape, stack, unbind, where_};
 use crate::array;
@@ -14,13 +16,15 @@ use crate::map::formula;
 use crate::prelude::*;
 use std::sync::Arc;
 
-/// An op of (x [t, n, s], may [n, s], front \[s + 2\]), all of one dtype, f32 or f64; `may` and `front` get no gradient. [`Backend::lattice`]
-/// tells what they mean, and what the formulas are given.
+/// An op of (x [t, n, s], may [n, s], front \[s + 2\]), all of one dtype, f32 or f64; `may` and
+/// `front` get no gradient. [`Backend::lattice`] defines their meaning, and the operands of the
+/// formulas.
 ///
-/// Results: the elements [n, s] of each sample's last step; then, if `keeps`, what the gradient reads.
+/// Results: the elements [n, s] of each sample's last step; then, if `keeps`, the values that the
+/// gradient reads.
 #[derive(Clone, Debug)]
 struct Lattice<F, G> {
-    /// What the elements before give to a step.
+    /// The contribution of the previous elements to a step.
     f: F,
     /// The gradient of that.
     g: G,
@@ -28,7 +32,7 @@ struct Lattice<F, G> {
     keeps: bool,
 }
 
-/// `v` with two elements more in front, or behind, of each row.
+/// `v` with two more elements before, or after, each row.
 fn framed<V: Value>(v: &V, amounts: [isize; 2], fill: f64) -> Result<V> {
     pad(v, &amounts, pad::Mode::Constant(Scalar::Float(fill)))
 }
@@ -44,7 +48,7 @@ impl<F: CompiledMap<4>, G: CompiledMap<5>> Lattice<F, G> {
         where_(&V::from_array(goes_on), new, old)
     }
 
-    /// Step by step; the sums of each are given to `give`.
+    /// Step by step; the sums of each are passed to `give`.
     fn steps<V: Value>(&self, x: &[&V], mut give: impl FnMut(V)) -> Result<V> {
         let (n, s) = (x[0].shape()[1], x[0].shape()[2]);
         let mut padded = expand(x[2], &Shape::new(&[n, s + 2])?)?;
@@ -150,8 +154,8 @@ impl<F: CompiledMap<4>, G: CompiledMap<5>> Op for Lattice<F, G> {
     }
 }
 
-/// The elements [n, s] of each sample's last step, number `ends[i] - 1` (of `front`, if it has none), in a lattice of the formulas `f` and `g`; see
-/// [`Backend::lattice`].
+/// The elements [n, s] of each sample's last step, number `ends[i] - 1` (of `front`, if it has
+/// none), in a lattice of the formulas `f` and `g`; see [`Backend::lattice`].
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `OutOfMemory`. The caller has checked shapes.

@@ -1,4 +1,5 @@
-//! layer_norm: each row, over the last axes, shifted and scaled to mean 0 and variance 1; then weight and bias.
+//! layer_norm: each row, over the last axes, shifted and scaled to mean 0 and variance 1; then
+//! weight and bias.
 
 use super::normalize::{normalize, shaped};
 use crate::prelude::*;
@@ -18,14 +19,14 @@ pub(super) fn last_axes(op: &str, shape: &Shape, normalized: &[usize]) -> Result
     }
 }
 
-/// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the last axes, which have the
-/// sizes `normalized_shape`. The variance divides by the number of elements.
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the last
+/// axes, which have the sizes `normalized_shape`. The variance divides by the number of elements.
 ///
 /// x: [.., s..]   weight, bias: [s..]   y: as x. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x does not end in `normalized_shape` or weight and bias are not of it; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if x does not end in `normalized_shape` or weight and bias are not of it;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn layer_norm<V: Value>(
     x: &V,
     normalized_shape: &[usize],

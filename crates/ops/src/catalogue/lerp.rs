@@ -57,7 +57,8 @@ compile_map! { 2 LerpBy; }
 /// x + weight (y - x), elementwise, all three broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn lerp<V: Value>(x: &V, y: &V, weight: &V) -> Result<V> {
     map(Lerp, [x, y, weight])
 }
@@ -65,7 +66,8 @@ pub fn lerp<V: Value>(x: &V, y: &V, weight: &V) -> Result<V> {
 /// x + weight (y - x), elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn lerp_by<V: Value>(x: &V, y: &V, weight: f64) -> Result<V> {
     map(LerpBy { weight }, [x, y])
 }

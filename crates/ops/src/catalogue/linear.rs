@@ -1,4 +1,5 @@
-//! linear: a layer's x @ weight^T + bias, with the bias added before the one rounding of f16 and bf16.
+//! linear: a layer's x @ weight^T + bias, with the bias added before the one rounding of f16 and
+//! bf16.
 
 use super::matmul::{Matmul, precision};
 use super::{reshape, sum, transpose, view};
@@ -8,7 +9,7 @@ use crate::prelude::*;
 /// `y[m, n]` = sum over k of `x[m, k] * weight[n, k]`, plus `bias[n]` if there is a third operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Linear {
-    /// How the sums are rounded, also those of its gradients.
+    /// The precision of the sums, also of its gradients.
     pub precision: Precision,
 }
 
@@ -44,7 +45,8 @@ impl Op for Linear {
     }
 }
 
-/// `x[.., in] @ weight[out, in]^T + bias[out]`: `[.., out]`. f16 and bf16 are rounded once, after the bias.
+/// `x[.., in] @ weight[out, in]^T + bias[out]`: `[.., out]`. f16 and bf16 are rounded once, after
+/// the bias.
 ///
 /// # Errors
 /// `ShapeMismatch` if the sizes do not fit; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.

@@ -66,7 +66,8 @@ impl Rows<2> for LogSoftmaxGrad {
 /// The logarithm of the softmax along `dim`.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn log_softmax<V: Value>(x: &V, dim: isize) -> Result<V> {
     let axes = sum::axes("log_softmax", x.shape(), Some(&[dim]))?;
     rows(LogSoftmax, &axes, [x])

@@ -34,7 +34,8 @@ compile_int_map! { 2 LogicalAnd; }
 /// x and y, elementwise, operands broadcast, as bool; any dtype.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn logical_and<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(LogicalAnd, [x, y])
 }

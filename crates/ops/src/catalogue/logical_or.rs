@@ -34,7 +34,8 @@ compile_int_map! { 2 LogicalOr; }
 /// x or y, elementwise, operands broadcast, as bool; any dtype.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn logical_or<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(LogicalOr, [x, y])
 }

@@ -1,4 +1,5 @@
-//! logical_xor: either x or y, not both, where what is not zero counts as true, NaN too. The result is bool.
+//! logical_xor: either x or y, not both, where what is not zero counts as true, NaN too. The result
+//! is bool.
 
 use crate::prelude::*;
 
@@ -34,7 +35,8 @@ compile_int_map! { 2 LogicalXor; }
 /// Either x or y, not both, elementwise, operands broadcast, as bool; any dtype.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn logical_xor<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(LogicalXor, [x, y])
 }

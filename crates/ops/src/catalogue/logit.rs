@@ -1,11 +1,12 @@
-//! logit: log(x / (1 - x)), the inverse of sigmoid. NaN outside of 0..=1, unless x is first cut to eps..=1 - eps.
+//! logit: log(x / (1 - x)), the inverse of sigmoid. NaN outside of 0..=1, unless x is first clamped
+//! to eps..=1 - eps.
 
 use crate::prelude::*;
 
 /// ln(x / (1 - x))
 #[derive(Clone, Copy, Debug)]
 pub struct Logit {
-    /// x is cut to `eps..=1 - eps`.
+    /// x is clamped to `eps..=1 - eps`.
     pub eps: Option<f64>,
 }
 
@@ -41,7 +42,7 @@ impl Map<1> for Logit {
 }
 compile_map! { 1 Logit; }
 
-/// log(x / (1 - x)), elementwise; with `eps`, of x cut to `eps..=1 - eps`.
+/// log(x / (1 - x)), elementwise; with `eps`, of x clamped to `eps..=1 - eps`.
 ///
 /// # Errors
 /// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
@@ -49,7 +50,7 @@ pub fn logit<V: Value>(x: &V, eps: Option<f64>) -> Result<V> {
     map(Logit { eps }, [x])
 }
 
-/// By name: operand x; attribute eps (null: not cut).
+/// By name: operand x; attribute eps (null: not clamped).
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let eps = a.maybe("eps", Args::f64)?;
     Ok(vec![logit(a.input("x")?, eps)?])

@@ -1,4 +1,5 @@
-//! logsumexp: log(sum(exp(x))), with the maximum taken out so that nothing overflows. All -inf, or empty: -inf.
+//! logsumexp: log(sum(exp(x))), with the maximum subtracted so that nothing overflows. All -inf, or
+//! empty: -inf.
 
 use super::sum;
 use crate::prelude::*;
@@ -50,7 +51,8 @@ impl Rows<1> for LogSumExp {
 /// log(sum(exp(x))) over `dims` (all axes if `None` or empty), without overflow.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn logsumexp<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> {
     let axes = sum::axes("logsumexp", x.shape(), dims)?;
     sum::drop_axes(rows(LogSumExp, &axes, [x])?, &axes, keepdim)

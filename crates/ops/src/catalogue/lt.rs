@@ -34,7 +34,8 @@ compile_int_map! { 2 Lt; }
 /// x < y, elementwise, operands broadcast, as bool.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn lt<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Lt, [x, y])
 }

@@ -1,5 +1,5 @@
-//! masked_fill: a number where a mask is true, else x. Exact. What lies under the mask touches neither result nor
-//! gradient.
+//! masked_fill: a scalar where a mask is true, else x. Exact. Masked elements of x affect neither
+//! result nor gradient.
 
 use super::where_;
 use super::where_::check_bool;
@@ -10,8 +10,8 @@ use crate::prelude::*;
 /// x: any dtype   mask: bool
 ///
 /// # Errors
-/// `DTypeMismatch` if `mask` is not bool or `value` has a fraction and x is of integers; `ShapeMismatch` if the
-/// shapes do not broadcast; `DeviceMismatch`; `OutOfMemory`.
+/// `DTypeMismatch` if `mask` is not bool or `value` has a fraction and x is of integers;
+/// `ShapeMismatch` if the shapes do not broadcast; `DeviceMismatch`; `OutOfMemory`.
 pub fn masked_fill<V: Value>(x: &V, mask: &V, value: impl Into<Scalar>) -> Result<V> {
     let value = value.into();
     check_bool("masked_fill", "mask", mask)?;

@@ -6,10 +6,11 @@ use super::{reshape, sum, transpose, view};
 use crate::array::{self, Laid};
 use crate::prelude::*;
 
-/// y[b.., m, n] = sum over k of x[b.., m, k] * w[b.., k, n]; both operands have rank 2 at least, batches broadcast.
+/// y[b.., m, n] = sum over k of x[b.., m, k] * w[b.., k, n]; both operands have rank 2 at least,
+/// batches broadcast.
 #[derive(Clone, Copy, Debug)]
 pub struct Matmul {
-    /// How the sums are rounded, also those of its gradients.
+    /// The precision of the sums, also of its gradients.
     pub precision: Precision,
 }
 
@@ -50,7 +51,7 @@ impl Op for Matmul {
             )));
         }
         let (xf, wf, out) = if (r, s) == (0, 0) {
-            // No batches: nothing to broadcast, which would take a small product as long as its sums.
+            // No batches: skip the broadcast, whose cost is that of a small product.
             let flat = |x: &Array<B>| x.layout().unsqueeze(0);
             (Laid::Here(x, flat(x)), Laid::Here(w, flat(w)), Shape::new(&[m, n])?)
         } else {
@@ -61,7 +62,8 @@ impl Op for Matmul {
                 d.extend(rest);
                 Shape::new(&d)
             };
-            // Strides of 0 survive where the batch is broadcast as a whole; other mixtures are copied.
+            // Strides of 0 survive where the batch is broadcast as a whole; other mixtures are
+            // copied.
             let flat = |[rows, cols]: [usize; 2]| Shape::new(&[b, rows, cols]);
             (
                 x.laid_as(&shape([m, k])?, &flat([m, k])?, "matmul")?,
@@ -81,7 +83,8 @@ impl Op for Matmul {
     }
 }
 
-/// The product summed over the batches that `shape` does not have; f16 and bf16 are rounded once, after that sum.
+/// The product summed over the batches that `shape` does not have; f16 and bf16 are rounded once,
+/// after that sum.
 fn product_to<V: Value>(op: Matmul, x: &V, w: &V, shape: &Shape) -> Result<V> {
     let r = x.shape().rank().max(w.shape().rank()) - 2;
     let batches: usize = shape[..shape.rank() - 2].iter().product();
@@ -92,12 +95,12 @@ fn product_to<V: Value>(op: Matmul, x: &V, w: &V, shape: &Shape) -> Result<V> {
     widen([x, w], |[x, w]| sum::gradient_to(&V::apply(op, &[x, w])?, shape))
 }
 
-/// NumPy's matrix product: x[b.., m, k] * w[b.., k, n] gives y[b.., m, n]; a vector takes the place of a row on
-/// the left and of a column on the right, and that axis is dropped from the result.
+/// NumPy's matrix product: x[b.., m, k] * w[b.., k, n] gives y[b.., m, n]; a vector is a row on the
+/// left and a column on the right, and that axis is dropped from the result.
 ///
 /// # Errors
-/// `ShapeMismatch` if the inner sizes differ, the batches do not broadcast, or an operand is a scalar;
-/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the inner sizes differ, the batches do not broadcast, or an operand is a
+/// scalar; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn matmul<V: Value>(x: &V, w: &V) -> Result<V> {
     if x.shape().rank() == 0 || w.shape().rank() == 0 {
         return Err(Error::shape(format!(
@@ -113,7 +116,8 @@ pub fn matmul<V: Value>(x: &V, w: &V) -> Result<V> {
     let row = if vx { reshape::to_shape(x, &Shape::new(&[1, x.shape()[0]])?)? } else { x.clone() };
     let col = if vw { reshape::to_shape(w, &Shape::new(&[w.shape()[0], 1])?)? } else { w.clone() };
     let y = if row.shape().rank() > 2 && col.shape().rank() == 2 {
-        // One matrix for all batches: these are more rows of one product, and so is their share in its gradient.
+        // One matrix for all batches: the batches are more rows of one product, and so is the
+        // gradient.
         let (k, lead) = (row.shape().rank() - 1, row.shape()[..row.shape().rank() - 1].iter().product());
         let flat = reshape::to_shape(&row, &Shape::new(&[lead, row.shape()[k]])?)?;
         let y = V::apply(Matmul::with(x), &[&flat, &col])?;

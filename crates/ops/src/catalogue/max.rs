@@ -1,4 +1,4 @@
-//! max: the largest element along an axis, and where it is. The gradient goes to that one place.
+//! max: the largest element along an axis, and its index. The gradient goes to that one element.
 
 use super::gather::at_least_1d;
 use super::{amax, argmax, gather, sum};
@@ -18,8 +18,9 @@ pub(super) fn run<V: Value>(op: &str, f: ArgFold, x: &V, dim: isize, keepdim: bo
     Ok((sum::drop_axes(value, &[axis], keep)?, sum::drop_axes(index, &[axis], keep)?))
 }
 
-/// The largest element of `x` along `dim` and its index (i64): (values, indices). The first among equals; the first
-/// NaN, if there is one. The gradient goes to the element at the index. (Over all elements: `amax`.)
+/// The largest element of `x` along `dim` and its index (i64): (values, indices). The first among
+/// equals; the first NaN, if there is one. The gradient goes to the element at the index. (Over all
+/// elements: `amax`.)
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it is empty; `OutOfMemory`.
@@ -27,7 +28,8 @@ pub fn max<V: Value>(x: &V, dim: isize, keepdim: bool) -> Result<(V, V)> {
     run("max", ArgFold::Max, x, dim, keepdim)
 }
 
-/// By name: operand x; attributes dim (null: the value only, over all elements, of shape []) and keepdim.
+/// By name: operand x; attributes dim (null: the value only, over all elements, of shape []) and
+/// keepdim.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (x, keepdim) = (a.input("x")?, a.bool("keepdim")?);
     match a.maybe("dim", Args::dim)? {

@@ -1,17 +1,20 @@
-//! max_pool1d: the largest element of each window over 1 spatial axis. NaN wins; the first of equal elements counts.
+//! max_pool1d: the largest element of each window over 1 spatial axis. NaN wins; the first of equal
+//! elements counts.
 
 use super::pool::Given;
 use crate::prelude::*;
 
 /// The largest element of each window.
 ///
-/// x: [n, c, l] or [c, l]. An empty `stride` is the kernel's size; the padding counts as -inf. Sizes:
-/// (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down, or up with `ceil_mode` as long as the last
-/// window begins before the padding at the end. One number in a list stands for all axes.
+/// x: [n, c, l] or [c, l]. An empty `stride` is the kernel's size; the padding counts as -inf.
+/// Sizes: (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down, or up with
+/// `ceil_mode` as long as the last window begins before the padding at the end. One number in a
+/// list stands for all axes.
 ///
 /// # Errors
-/// `ShapeMismatch` if the rank does not fit or no window does; `InvalidArgument` for a kernel, stride or dilation of
-/// 0, or a padding above half of the kernel; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `ShapeMismatch` if the rank does not fit or no window does; `InvalidArgument` for a kernel,
+/// stride or dilation of 0, or a padding above half of the kernel; `DTypeMismatch` if x is not of
+/// floats; `OutOfMemory`.
 pub fn max_pool1d<V: Value>(
     x: &V,
     kernel_size: &[usize],
@@ -23,7 +26,7 @@ pub fn max_pool1d<V: Value>(
     Ok(with_indices(x, kernel_size, stride, padding, dilation, ceil_mode)?.0)
 }
 
-/// As [`max_pool1d`], with where each element came from: its row-major number in its plane (i64).
+/// As [`max_pool1d`], with the source of each element: its row-major index in its plane (i64).
 ///
 /// # Errors
 /// As [`max_pool1d`].

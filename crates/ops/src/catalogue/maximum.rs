@@ -1,4 +1,5 @@
-//! maximum: the larger of two. Exact; NaN propagates; +0 is larger than -0. A tie gives each side half of the gradient.
+//! maximum: the larger of two. Exact; NaN propagates; +0 is larger than -0. A tie gives each side
+//! half of the gradient.
 
 use crate::prelude::*;
 
@@ -35,7 +36,8 @@ compile_int_map! { 2 Maximum; }
 /// The larger of x and y, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn maximum<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Maximum, [x, y])
 }

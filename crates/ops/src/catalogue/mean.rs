@@ -34,7 +34,8 @@ impl Rows<1> for Mean {
 /// The mean over `dims` (all axes if `None` or empty).
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn mean<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> {
     let axes = sum::axes("mean", x.shape(), dims)?;
     sum::drop_axes(rows(Mean, &axes, [x])?, &axes, keepdim)

@@ -4,8 +4,9 @@ use super::gather::at_least_1d;
 use super::{argmax, argsort, gather, isnan, narrow, sum, where_};
 use crate::prelude::*;
 
-/// The median of `x` along `dim` and its index (i64): (values, indices). Of an even number the lower of the two in the
-/// middle. The first NaN, if there is one. The gradient goes to the element at the index.
+/// The median of `x` along `dim` and its index (i64): (values, indices). Of an even number the
+/// lower of the two in the middle. The first NaN, if there is one. The gradient goes to the element
+/// at the index.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or it is empty; `OutOfMemory`.

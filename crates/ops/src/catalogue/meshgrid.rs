@@ -3,11 +3,13 @@
 use super::{expand, reshape, transpose};
 use crate::prelude::*;
 
-/// For vectors (or scalars) `x` the tensors of one common shape [n0, n1, ..] of which number `i` varies along axis `i`
-/// only. With `xy` the first two axes of the results are swapped, as plotting programs like it. Views.
+/// For vectors (or scalars) `x` the tensors of one common shape [n0, n1, ..] of which number `i`
+/// varies along axis `i` only. With `xy` the first two axes of the results are swapped, as plotting
+/// programs like it. Views.
 ///
 /// # Errors
-/// `ShapeMismatch` if an operand has more than one axis; `OutOfMemory` if the grid has too many points.
+/// `ShapeMismatch` if an operand has more than one axis; `OutOfMemory` if the grid has too many
+/// points.
 pub fn meshgrid<V: Value>(x: &[&V], xy: bool) -> Result<Vec<V>> {
     if let Some(v) = x.iter().find(|v| v.shape().rank() > 1) {
         return Err(Error::shape(format!("meshgrid: an operand has shape {}; axes are vectors", v.shape())));

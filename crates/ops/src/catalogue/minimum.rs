@@ -1,4 +1,5 @@
-//! minimum: the smaller of two. Exact; NaN propagates; -0 is smaller than +0. A tie gives each side half of the gradient.
+//! minimum: the smaller of two. Exact; NaN propagates; -0 is smaller than +0. A tie gives each side
+//! half of the gradient.
 
 use crate::prelude::*;
 
@@ -35,7 +36,8 @@ compile_int_map! { 2 Minimum; }
 /// The smaller of x and y, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn minimum<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Minimum, [x, y])
 }

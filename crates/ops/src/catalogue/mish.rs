@@ -29,7 +29,8 @@ compile_map! { 1 Mish; }
 /// From here on, tanh(softplus(x)) is 1 in both f32 and f64, and e^(2 x) is still finite in f32.
 const FLAT: f64 = 40.0;
 
-/// e = e^x and n = e^2 + 2 e, for x up to [`FLAT`]: tanh(ln(1 + e)) is n / (n + 2), without cancellation.
+/// e = e^x and n = e^2 + 2 e, for x up to [`FLAT`]: tanh(ln(1 + e)) is n / (n + 2), without
+/// cancellation.
 #[inline(always)]
 fn parts<L: Lane>(x: L) -> (L, L) {
     let e = x.min(L::lit(FLAT)).exp();

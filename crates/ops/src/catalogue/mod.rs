@@ -1,7 +1,7 @@
-//! The list of all ops. One file each; one line here each.
+//! The list of all ops: one file and one line each.
 //!
-//! A file `NAME.rs` holds the op's formula and gradient, the function `NAME` that users and other ops call, and
-//! `call`, which runs it by name from [`Args`].
+//! A file `NAME.rs` holds the op's formula and gradient, the function `NAME` that users and other
+//! ops call, and `call`, which runs it by name from [`Args`].
 
 use crate::args::Args;
 use crate::value::Value;

@@ -1,9 +1,10 @@
-//! movedim: some axes moved to other places, the others kept in order. A view.
+//! movedim: some axes moved to other positions, the others kept in order. A view.
 
 use super::permute;
 use crate::prelude::*;
 
-/// `x` with axis `source[i]` at place `destination[i]` of the result; the other axes keep their order. A view.
+/// `x` with axis `source[i]` at position `destination[i]` of the result; the other axes keep their
+/// order. A view.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, one is named twice, or the lists differ in length.

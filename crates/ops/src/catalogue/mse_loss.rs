@@ -26,7 +26,8 @@ compile_map! { 2 MseLoss; }
 /// (x - target)^2, elementwise and reduced; operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn mse_loss<V: Value>(x: &V, target: &V, reduction: Reduction) -> Result<V> {
     reduce(MseLoss, [x, target], reduction)
 }

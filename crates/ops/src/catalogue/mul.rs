@@ -33,7 +33,8 @@ compile_int_map! { 2 Mul; }
 /// x * y, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn mul<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Mul, [x, y])
 }

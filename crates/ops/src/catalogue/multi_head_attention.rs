@@ -1,4 +1,5 @@
-//! multi_head_attention: queries, keys and values projected, split into heads, attended to, joined and projected again.
+//! multi_head_attention: queries, keys and values are projected, split into heads, attended, joined
+//! and projected again.
 
 use super::{
     add, linear, matmul, mean, mul, reshape, scaled_dot_product_attention, softmax, split, transpose, where_,
@@ -19,7 +20,7 @@ pub struct MhaWeights<'a, V> {
     pub out_bias: Option<&'a V>,
 }
 
-// References are copied whatever they refer to; a derive would ask that of V.
+// References are `Copy` for any type; a derive would require it of V.
 impl<V> Clone for MhaWeights<'_, V> {
     fn clone(&self) -> Self {
         *self
@@ -27,10 +28,10 @@ impl<V> Clone for MhaWeights<'_, V> {
 }
 impl<V> Copy for MhaWeights<'_, V> {}
 
-/// Which weights [`multi_head_attention`] gives besides its result.
+/// Which attention weights [`multi_head_attention`] returns besides its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadWeights {
-    /// None; the scores then never stand in memory.
+    /// None; the scores are then not materialised.
     None,
     /// The mean over the heads: [n, l, s].
     Averaged,
@@ -38,7 +39,7 @@ pub enum HeadWeights {
     Each,
 }
 
-/// A mask as something that is added to the scores: bool masks become 0 and -inf (where true).
+/// A mask as an addend of the scores: bool masks become 0 and -inf (where true).
 fn additive<V: Value>(mask: &V, dtype: DType) -> Result<V> {
     let number =
         |v: f64| Ok::<_, Error>(V::from_array(Array::scalar(mask.device(), Scalar::Float(v), dtype)?));
@@ -49,7 +50,7 @@ fn additive<V: Value>(mask: &V, dtype: DType) -> Result<V> {
     }
 }
 
-/// That an operand has this shape.
+/// Checks that an operand has this shape.
 fn shaped<V: Value>(what: &str, v: &V, shape: &[usize]) -> Result<()> {
     if v.shape()[..] == *shape {
         return Ok(());
@@ -59,15 +60,19 @@ fn shaped<V: Value>(what: &str, v: &V, shape: &[usize]) -> Result<()> {
 
 /// Attention with `heads` heads over projections of query, key and value.
 ///
-/// query: [l, n, e]   key, value: [s, n, e]   y: [l, n, e]   or [n, l, e], [n, s, e], [n, l, e] if `batch_first`
-/// `key_padding_mask`: [n, s]   `attn_mask`: [l, s] or [n * heads, l, s]; true where a key is left out, floats are added
+/// * query: [l, n, e], or [n, l, e] if `batch_first`
+/// * key, value: [s, n, e], or [n, s, e]
+/// * y: [l, n, e], or [n, l, e]
+/// * `key_padding_mask`: [n, s], `attn_mask`: [l, s] or [n * heads, l, s]; true where a key is
+///   masked, floats are added
 ///
-/// Gives y, and the attention weights if they are asked for. Where weights are given, a query that may see no key has
-/// NaN in them and in y; else zeros. f16 and bf16 run in f32 and are rounded once.
+/// Returns y, and the attention weights if they are asked for. With weights, a query all of whose
+/// keys are masked has NaN in them and in y; without, it has zeros. f16 and bf16 run in f32 and are
+/// rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if shapes do not fit; `InvalidArgument` if the features do not divide among the heads;
-/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if shapes do not fit; `InvalidArgument` if the features do not divide among the
+/// heads; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn multi_head_attention<V: Value>(
     query: &V,
     key: &V,
@@ -80,7 +85,7 @@ pub fn multi_head_attention<V: Value>(
     give: HeadWeights,
 ) -> Result<(V, Option<V>)> {
     let dtype = query.dtype();
-    // Float operands in the type in which all is computed; bool masks stay.
+    // Float operands in the dtype of computation; bool masks stay.
     let wide = |v: &V| match v.dtype() {
         DType::Bool => Ok(v.clone()),
         d if d == dtype && d.is_float() => cast(v, dtype.compute()),
@@ -161,8 +166,9 @@ pub fn multi_head_attention<V: Value>(
     Ok((y, seen))
 }
 
-/// By name: operands query, key, value, in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias, key_padding_mask
-/// and attn_mask, biases and masks if there are; attributes num_heads, batch_first, average_attn_weights.
+/// By name: operands query, key, value, in_proj_weight, in_proj_bias, out_proj_weight,
+/// out_proj_bias, key_padding_mask and attn_mask, biases and masks if there are; attributes
+/// num_heads, batch_first, average_attn_weights.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let weights = MhaWeights {
         in_proj: a.input("in_proj_weight")?,

@@ -1,4 +1,4 @@
-//! narrow: some neighbouring indices of one axis. A view.
+//! narrow: a range of indices of one axis. A view.
 
 use super::slice::{self, Run};
 use crate::prelude::*;
@@ -23,7 +23,7 @@ pub fn narrow<V: Value>(x: &V, dim: isize, start: isize, length: usize) -> Resul
     }
 }
 
-/// `length` elements of `axis` from `start` on. The caller makes sure that they exist.
+/// `length` elements of `axis` from `start` on. The caller ensures that they exist.
 ///
 /// # Errors
 /// None of its own.

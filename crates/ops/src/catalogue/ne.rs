@@ -34,7 +34,8 @@ compile_int_map! { 2 Ne; }
 /// x != y, elementwise, operands broadcast, as bool.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn ne<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Ne, [x, y])
 }

@@ -6,15 +6,19 @@ use super::{gather, neg};
 use crate::prelude::*;
 use crate::value::cast;
 
-/// -weight\[target\] * x\[target\] for each target, reduced; a mean divides by the weights. Targets equal to `ignore_index`
-/// are left out: their loss is 0.
+/// -weight\[target\] * x\[target\] for each target, reduced; a mean divides by the weights. Targets
+/// equal to `ignore_index` are left out: their loss is 0.
 ///
-/// x: log-probabilities [n, c, ..] or \[c\]   target: integers [n, ..] or []   weight: \[c\]   losses: [n, ..] or []
+/// * x: log-probabilities [n, c, ..] or \[c\]
+/// * target: integers [n, ..] or []
+/// * weight: \[c\]
+/// * losses: [n, ..] or []
+///
 /// f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch`; `InvalidArgument` if a target is neither a class nor left out; `DTypeMismatch`; `DeviceMismatch`;
-/// `OutOfMemory`.
+/// `ShapeMismatch`; `InvalidArgument` if a target is neither a class nor left out; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn nll_loss<V: Value>(
     x: &V,
     target: &V,

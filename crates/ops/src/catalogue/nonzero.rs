@@ -1,12 +1,13 @@
-//! nonzero: where the elements are that are not zero. NaN is not zero. The size of the result depends on the numbers,
-//! so this waits for the device.
+//! nonzero: the positions of elements that are not zero. NaN is not zero. The size of the result
+//! depends on the values, so this synchronises with the device.
 
 use super::view;
 use crate::array;
 use crate::prelude::*;
 use crate::recording;
 
-/// The coordinate along an axis of an element with a given row-major number: (number / stride) % size.
+/// The coordinate along an axis of an element with a given row-major position: (position / stride)
+/// % size.
 #[derive(Clone, Copy, Debug)]
 struct Coordinate;
 
@@ -19,7 +20,7 @@ impl IntMap<3> for Coordinate {
 }
 compile_int_map! { 3 Coordinate; }
 
-/// The row-major numbers (i64) of the elements that are not zero, ascending, as a vector.
+/// The row-major positions (i64) of the elements that are not zero, ascending, as a vector.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -29,7 +30,8 @@ pub(super) fn numbers<V: Value>(x: &V) -> Result<V> {
     Ok(V::from_array(Array::new(x.device(), buffer, Shape::new(&[n])?, DType::I64)))
 }
 
-/// The coordinates of the elements of `x` that are not zero, as i64 [n, rank], in row-major order. NaN counts.
+/// The coordinates of the elements of `x` that are not zero, as i64 [n, rank], in row-major order.
+/// NaN counts.
 ///
 /// # Errors
 /// `OutOfMemory`.

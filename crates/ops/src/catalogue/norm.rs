@@ -1,6 +1,7 @@
-//! norm: the vector p-norm, (sum |x|^p)^(1/p); the largest or smallest magnitude for p = inf and -inf; for p = 0 how
-//! many elements are not zero. The gradient of a norm that is 0 is 0. Powers are summed as they are: magnitudes whose
-//! p-th power leaves the range of the type (1e19 squared, in f32) give inf or 0.
+//! norm: the vector p-norm, (sum |x|^p)^(1/p); the largest or smallest magnitude for p = inf
+//! and -inf; for p = 0 how many elements are not zero. The gradient of a norm that is 0 is 0.
+//! Powers are summed as they are: magnitudes whose p-th power leaves the range of the type (1e19
+//! squared, in f32) give inf or 0.
 
 use super::{abs, amax, sum};
 use crate::fold;
@@ -80,12 +81,12 @@ impl Rows<1> for Norm {
     }
 }
 
-/// The `p`-norm of `x` over `dims` (all axes if `None` or empty). For p = inf and -inf, equal magnitudes share the
-/// gradient equally.
+/// The `p`-norm of `x` over `dims` (all axes if `None` or empty). For p = inf and -inf, equal
+/// magnitudes share the gradient equally.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis, p is NaN, or a row is empty and p is negative or infinite;
-/// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis, p is NaN, or a row is empty and p is negative or
+/// infinite; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn norm<V: Value>(x: &V, p: f64, dims: Option<&[isize]>, keepdim: bool) -> Result<V> {
     let axes = sum::axes("norm", x.shape(), dims)?;
     if p.is_nan() {

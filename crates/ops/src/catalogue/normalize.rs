@@ -1,17 +1,21 @@
-//! What all norms share: (x - mean) / sqrt(variance + eps) over a row, perhaps times a weight plus a bias.
+//! Shared by all norms: (x - mean) / sqrt(variance + eps) over a row, with an optional weight and
+//! bias.
 //!
-//! layer_norm, group_norm, instance_norm and batch_norm differ in which elements make up a row, and nothing else.
+//! layer_norm, group_norm, instance_norm and batch_norm differ only in the elements that make up a
+//! row.
 //!
-//! How it can be wrong: rows far from 0. The variance is therefore the mean square of what is left after the mean was
-//! taken off (two passes), never a difference of squares.
+//! How it can be wrong: rows far from 0. The variance is therefore the mean square of x - mean
+//! (two passes), never a difference of squares.
 
 use super::{div::div, mean, mul, reshape, select, sub};
 use crate::prelude::*;
 use crate::rows::{Columns, RowsOp, STATS, rows_and_columns, stands_in};
 
-/// (x - mean) / sqrt(variance + eps) of x; times a weight if there are two operands; plus a bias if there are three.
+/// (x - mean) / sqrt(variance + eps) of x; times a weight if there are two operands; plus a bias if
+/// there are three.
 ///
-/// Statistics: the mean, then 1 / sqrt(variance + eps). The variance divides by the number of elements.
+/// Statistics: the mean, then 1 / sqrt(variance + eps). The variance divides by the number of
+/// elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Normalize {
     /// Added to the variance.
@@ -27,7 +31,8 @@ pub struct Spread {
 
 /// The gradient of [`Normalize`] by x, from (x, g) or (x, g, weight).
 ///
-/// Statistics: those of [`Normalize`], then the means of g * weight and of g * weight * normalized x.
+/// Statistics: those of [`Normalize`], then the means of g * weight and of g * weight * normalized
+/// x.
 #[derive(Clone, Copy, Debug)]
 pub struct NormalizeGrad {
     /// Added to the variance.
@@ -76,8 +81,8 @@ impl<const N: usize> RowFormula<N> for Normalize {
     }
 }
 impl<const N: usize> Rows<N> for Normalize {
-    /// dx = (h - mean(h) - y mean(h y)) / sqrt(variance + eps), with h = g weight and y = normalized x;
-    /// dweight = g y, dbias = g
+    /// dx = (h - mean(h) - y mean(h y)) / sqrt(variance + eps), with h = g weight and y =
+    /// normalized x; dweight = g y, dbias = g
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let x = c.x(0);
         let eps = self.eps;
@@ -100,7 +105,7 @@ impl<const N: usize> Rows<N> for Normalize {
         let mut all = vec![c.want(0, dx)?];
         if N > 1 {
             all.push(c.want(1, || {
-                // A number for each row is summed where the row is in the cache already.
+                // The sum over each row is taken while the row is in cache.
                 if !V::TRACKS && summed(x.shape(), c.shape(1))[..] == *axes {
                     return V::apply(
                         RowsOp { rows: NormalProducts { eps }, axes: Dims::from_slice(axes) },
@@ -111,7 +116,8 @@ impl<const N: usize> Rows<N> for Normalize {
                 if V::TRACKS || along.is_empty() {
                     return products(g, &y()?, c.shape(1));
                 }
-                // Normalized x goes through no memory either where its numbers belong to several sums.
+                // Normalized x is not materialised either where its elements contribute to several
+                // sums.
                 let moments = rows(Moments { eps }, axes, [x])?;
                 let [mean, spread] = [0, 1].map(|k| select(&moments, -1, k));
                 V::apply(RowsOp { rows: NormalizedProducts, axes: along }, &[g, x, &mean?, &spread?])
@@ -195,8 +201,8 @@ impl<const N: usize> Columns<N> for NormalizeGrad {
     }
 }
 
-/// All gradients of a norm whose rows share the weight, and the bias if there is one: by `grad`, from (x, g, weight), if that by x is wanted
-/// and the backend has a way to take them at once.
+/// All gradients of a norm whose rows share the weight, and the bias if there is one: by `grad`,
+/// from (x, g, weight), if that by x is wanted and the backend has a fused pass for them.
 pub(super) fn together<V: Value, R: Columns<3>, const N: usize>(
     grad: R,
     axes: &[usize],
@@ -243,7 +249,8 @@ impl Rows<2> for Products {
     }
 }
 
-/// The sum of g times normalized x over a row, from (x, g): [`Products`] without the normalized x in memory.
+/// The sum of g times normalized x over a row, from (x, g): [`Products`] without materialising
+/// normalized x.
 #[derive(Clone, Copy, Debug)]
 pub struct NormalProducts {
     /// Added to the variance.
@@ -306,8 +313,8 @@ impl Rows<1> for Moments {
     }
 }
 
-/// The sum of g times (x - mean) * spread, from (g, x, mean, spread): [`Products`] with normalized x, of which rows are not those that are
-/// summed.
+/// The sum of g times (x - mean) * spread, from (g, x, mean, spread): [`Products`] with normalized
+/// x, where the rows of the statistics are not those of the sum.
 #[derive(Clone, Copy, Debug)]
 struct NormalizedProducts;
 
@@ -331,14 +338,16 @@ impl Rows<4> for NormalizedProducts {
     }
 }
 
-/// The axes along which a tensor of `shape` is repeated to be of shape `s`, which has perhaps more axes in front.
+/// The axes along which a tensor of `shape` is repeated to be of shape `s`, which may have more
+/// leading axes.
 fn summed(s: &Shape, shape: &Shape) -> Dims {
     let new = s.rank() - shape.rank();
     (0..s.rank()).filter(|&i| i < new || (shape[i - new] == 1 && s[i] != 1)).collect()
 }
 
-/// x * y (of one shape) summed over the axes along which `shape` is to be repeated to that of x. In one pass, without
-/// the products in memory; the bits of the product and its sum. New axes in front of `shape` stay with size 1.
+/// x * y (of one shape) summed over the axes along which `shape` is repeated to that of x. In one
+/// pass, without materialising the products; the bits are those of the product and its sum.
+/// Additional leading axes stay with size 1.
 pub(super) fn products<V: Value>(x: &V, y: &V, shape: &Shape) -> Result<V> {
     let axes = summed(x.shape(), shape);
     if axes.is_empty() { mul(x, y) } else { V::apply(RowsOp { rows: Products, axes }, &[x, y]) }
@@ -349,8 +358,8 @@ pub(super) fn signed(axes: &[usize]) -> Vec<isize> {
     axes.iter().map(|&a| a as isize).collect()
 }
 
-/// Normalizes `x` over `axes`, then weight and bias, which broadcast against x. f16 and bf16 run in f32 and are rounded
-/// once.
+/// Normalizes `x` over `axes`, then weight and bias, which broadcast against x. f16 and bf16 run in
+/// f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch`, `OutOfMemory`.
@@ -373,7 +382,7 @@ pub(super) fn normalize<V: Value>(
     }
 }
 
-/// That a weight or bias has this shape.
+/// Checks that a weight or bias has this shape.
 ///
 /// # Errors
 /// `ShapeMismatch`.

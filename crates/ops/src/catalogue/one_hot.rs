@@ -4,10 +4,12 @@ use super::gather::as_index;
 use super::{scatter, unsqueeze, view};
 use crate::prelude::*;
 
-/// For every class number in `x` a row of `num_classes` zeros with a 1 at that place: i64 [x.., num_classes].
+/// For every class number in `x` a row of `num_classes` zeros with a 1 at that index: i64
+/// [x.., num_classes].
 ///
 /// # Errors
-/// `InvalidArgument` if a number is not in `0..num_classes`; `DTypeMismatch` if x is not of integers; `OutOfMemory`.
+/// `InvalidArgument` if a number is not in `0..num_classes`; `DTypeMismatch` if x is not of
+/// integers; `OutOfMemory`.
 pub fn one_hot<V: Value>(x: &V, num_classes: usize) -> Result<V> {
     let at = unsqueeze(&as_index("one_hot", x)?, -1)?;
     let mut dims = Dims::from_slice(x.shape());
@@ -16,7 +18,7 @@ pub fn one_hot<V: Value>(x: &V, num_classes: usize) -> Result<V> {
     scatter::value(&zeros, -1, &at, Scalar::Int(1)).map_err(|e| e.at("one_hot"))
 }
 
-/// The number of classes that the largest number in `x` asks for; waits for the device.
+/// The number of classes, one more than the largest element of `x`; synchronises with the device.
 ///
 /// # Errors
 /// `InvalidArgument` if x is empty; `DTypeMismatch` if it is not of integers.

@@ -6,7 +6,7 @@ use crate::prelude::*;
 /// `x[i] * y[j]` for vectors `x [m]` and `y [n]`: `[m, n]`.
 ///
 /// # Errors
-/// `ShapeMismatch` if an operand is no vector; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if an operand is not a vector; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn outer<V: Value>(x: &V, y: &V) -> Result<V> {
     if x.shape().rank() != 1 || y.shape().rank() != 1 {
         return Err(Error::shape(format!(

@@ -1,10 +1,11 @@
-//! pad: elements added around axes, or cut off: a constant, or what the tensor has near its edge.
+//! pad: elements added around axes, or removed: a constant, or elements of the tensor near its
+//! edge.
 
 use super::view::{self, Part, Run};
 use super::{index_select, slice};
 use crate::prelude::*;
 
-/// What stands in the padding.
+/// The values of the padding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     /// One value.
@@ -13,7 +14,7 @@ pub enum Mode {
     Reflect,
     /// The element at the edge.
     Replicate,
-    /// The tensor again from its other end.
+    /// The tensor repeated from its other end.
     Circular,
 }
 
@@ -30,7 +31,7 @@ impl Mode {
             Mode::Reflect | Mode::Replicate | Mode::Circular => None,
         }
     }
-    /// The element of an axis of `n` that stands at `i`, outside as well.
+    /// The source index, on an axis of `n`, of position `i`, also outside the axis.
     fn source(self, i: isize, n: isize) -> isize {
         match self {
             Mode::Reflect if i < 0 => -i,
@@ -41,12 +42,14 @@ impl Mode {
     }
 }
 
-/// `x` with elements added at both ends of its last axes: `amounts` holds the number before and after for the last
-/// axis, then for the one before it, and so on. Negative numbers cut elements off.
+/// `x` with elements added at both ends of its last axes: `amounts` holds the number before and
+/// after for the last axis, then for the one before it, and so on. Negative numbers remove
+/// elements.
 ///
 /// # Errors
-/// `InvalidArgument` if there are more pairs than axes, or they cut off more than there is, or the mode cannot give
-/// as much; `DTypeMismatch` if the value has a fraction and x is of integers; `OutOfMemory`.
+/// `InvalidArgument` if there are more pairs than axes, or they remove more than there is, or the
+/// mode does not allow the amount; `DTypeMismatch` if the value has a fraction and x is of
+/// integers; `OutOfMemory`.
 pub fn pad<V: Value>(x: &V, amounts: &[isize], mode: Mode) -> Result<V> {
     let shape = x.shape().clone();
     let (pairs, odd) = amounts.as_chunks::<2>();

@@ -23,7 +23,7 @@ impl Op for Permute {
     }
 }
 
-/// The order that takes back what `axes` did.
+/// The inverse permutation of `axes`.
 pub(super) fn inverse(axes: &[usize]) -> Dims {
     let mut back = Dims::from_elem(0, axes.len());
     axes.iter().enumerate().for_each(|(i, &a)| back[a] = i);

@@ -1,16 +1,17 @@
-//! What all pools share: the windows along an axis, the ops, the checks.
+//! Shared by all pools: the windows along an axis, the ops, the checks.
 //!
-//! A pool is told its windows as a table per axis, so that plain, ceiling and adaptive pools are one kind of work.
+//! A pool has its windows as a table per axis, so that plain, ceiling and adaptive pools are one
+//! kind of work.
 //!
-//! How it can be wrong: the last window. With `ceil_mode` it may hang over the end, but it may not begin in the
-//! padding there; and an average counts the padding only up to where it ends.
+//! How it can be wrong: the last window. With `ceil_mode` it may extend beyond the end, but it may
+//! not begin in the padding there; and an average counts the padding only up to its end.
 
 use super::conv::{per_axis, reach};
 use super::{reshape, scatter_add};
 use crate::prelude::*;
 use elinvar_core::host;
 
-/// The largest element of each window, and its row-major number in its plane.
+/// The largest element of each window, and its row-major index in its plane.
 #[derive(Clone, Debug)]
 pub struct MaxPool(pub Pool);
 
@@ -117,7 +118,8 @@ impl Op for AvgPoolGrad {
     }
 }
 
-/// That x is of floats and has the pool's axes, behind channels and perhaps a batch. Gives the spatial sizes.
+/// Checks that x is of floats and has the pool's axes, after channels and an optional batch.
+/// Returns the spatial sizes.
 fn spatial<'a, V: Value>(op: &str, x: &'a V, axes: usize) -> Result<&'a [usize]> {
     let s = x.shape();
     if !(s.rank() == axes + 1 || s.rank() == axes + 2) {
@@ -156,11 +158,11 @@ pub(super) struct Given<'a> {
     pub kernel_size: &'a [usize],
     /// Step between windows; empty: the kernel's size.
     pub stride: &'a [usize],
-    /// Elements that are not there, on both sides.
+    /// Padding on both sides.
     pub padding: &'a [usize],
     /// Distance between taps.
     pub dilation: &'a [usize],
-    /// Does a last window that hangs over the end count?
+    /// Does a last window that extends beyond the end count?
     pub ceil_mode: bool,
     /// Does an average divide by the padding too?
     pub count_include_pad: bool,
@@ -180,7 +182,8 @@ impl Given<'_> {
         let axes = spatial(op, x, n)?.iter().enumerate().map(one).collect::<Result<_>>()?;
         Ok(Pool { kind, axes })
     }
-    /// The windows of one axis of `n` elements: `k` taps, `d` apart, windows `s` apart, `p` elements of padding.
+    /// The windows of one axis of `n` elements: `k` taps, `d` apart, windows `s` apart, `p`
+    /// elements of padding.
     fn axis(&self, n: usize, k: usize, s: usize, p: usize, d: usize) -> Result<Windows> {
         let op = self.op;
         if p > k / 2 {
@@ -204,7 +207,7 @@ impl Given<'_> {
         let mut w = table(d, out)?;
         for i in 0..out {
             let start = (i * s) as isize - p as isize;
-            // Taps in the padding are left out of the table: what is not there costs nothing.
+            // Taps in the padding are left out of the table, and cost nothing.
             let first = if start >= 0 { start } else { start.rem_euclid(d as isize) };
             let last = (start + (reach - 1) as isize).min(n as isize - 1);
             if first > last {
@@ -222,7 +225,7 @@ impl Given<'_> {
         }
         Ok(w)
     }
-    /// The largest elements, and their row-major numbers in their planes (i64).
+    /// The largest elements, and their row-major indices in their planes (i64).
     pub(super) fn max<V: Value>(&self, x: &V) -> Result<(V, V)> {
         largest(x, self.windows(x, PoolKind::Max)?)
     }
@@ -247,7 +250,7 @@ fn adaptive<V: Value>(op: &str, x: &V, output_size: &[usize], axes: usize, kind:
     if let Some(i) = sizes.iter().position(|&n| n == 0) {
         return Err(Error::shape(format!("{op}: spatial axis {i} of input {} is empty", x.shape())));
     }
-    // An absurd size is refused here, before tables of that length are made.
+    // An excessive size is refused here, before tables of that length are made.
     with_last(x.shape(), &out)?;
     let one = |(&n, &out): (&usize, &usize)| {
         let mut w = table(1, out)?;
@@ -263,7 +266,7 @@ fn adaptive<V: Value>(op: &str, x: &V, output_size: &[usize], axes: usize, kind:
     Ok(Pool { kind, axes: sizes.iter().zip(&out).map(one).collect::<Result<_>>()? })
 }
 
-/// The largest elements of evenly divided axes, and their row-major numbers in their planes (i64).
+/// The largest elements of evenly divided axes, and their row-major indices in their planes (i64).
 pub(super) fn adaptive_max<V: Value>(op: &str, x: &V, output_size: &[usize], axes: usize) -> Result<(V, V)> {
     largest(x, adaptive(op, x, output_size, axes, PoolKind::Max)?)
 }

@@ -1,8 +1,9 @@
 //! pow: x to the power of y. Bound and special values: `math::pow`; integers wrap.
 //!
-//! A power by a number, not a tensor, that is 2, 3 or -1 is a product or a quotient, for floats: x * x and 1 / x are correctly rounded, x * x * x
-//! is rounded twice, which makes 1.5 ULP at most. These have IEEE 754's special values by themselves. Who asks for the power of a tensor has the
-//! function of two variables, whatever is in it: its result at a pair of numbers does not depend on their neighbours.
+//! For floats, a scalar exponent of 2, 3 or -1 is a product or a quotient: x * x and 1 / x are
+//! correctly rounded, x * x * x is rounded twice, which makes 1.5 ULP at most. These have IEEE
+//! 754's special values by themselves. A tensor exponent always uses the function of two variables,
+//! whatever its elements: the result for a pair of numbers does not depend on their neighbours.
 
 use super::{reciprocal, square};
 use crate::prelude::*;
@@ -22,7 +23,8 @@ impl Map<2> for Pow {
     fn vjp<L: Lane>(&self, i: usize, [x, y]: [L; 2], z: L, g: L) -> L {
         let zero = L::lit(0.0);
         if i == 0 {
-            // y x^(y - 1). x^0 does not depend on x, not even at 0, where the power would be infinite.
+            // y x^(y - 1). x^0 does not depend on x, not even at 0, where the power would be
+            // infinite.
             let one = L::lit(1.0);
             let exponent = L::select(y.eq(zero), zero, y - one);
             g * (y * x.pow(exponent))
@@ -66,12 +68,13 @@ compile_map! { 1 Cube; }
 /// x^y, elementwise, operands broadcast, for floats and integers.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn pow<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Pow, [x, y])
 }
 
-/// x^y for one number y: a product or a quotient if that is 2, 3 or -1 and x is of floats.
+/// x^y for a scalar y: a product or a quotient if it is 2, 3 or -1 and x is of floats.
 ///
 /// # Errors
 /// `DTypeMismatch` if y has a fraction and x is of integers; `OutOfMemory`.

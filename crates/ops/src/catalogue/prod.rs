@@ -1,6 +1,8 @@
-//! prod: the product over some axes, in the canonical order. Empty: 1. Integers and bool multiply to i64.
+//! prod: the product over some axes, in the canonical order. Empty: 1. Integers and bool multiply
+//! to i64.
 //!
-//! The gradient is the product of the others, from prefix and suffix products, so zeros do no harm.
+//! The gradient is the product of the other elements, from prefix and suffix products, so zeros are
+//! exact.
 
 use super::{cumprod, mul, permute, reshape, sum};
 use crate::fold;
@@ -11,7 +13,7 @@ use crate::value::cast;
 /// A product over `axes`, which stay with size 1.
 #[derive(Clone, Debug)]
 pub struct Prod {
-    /// The axes that are multiplied.
+    /// The reduced axes.
     pub axes: Dims,
 }
 

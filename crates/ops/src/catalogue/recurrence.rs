@@ -1,14 +1,14 @@
-//! One layer of a recurrent net in one direction, as one op: all of its time steps.
+//! One layer of a recurrent network in one direction, as one op over all time steps.
 //!
-//! Forwards, a step is the product of the state and `w_hh`, to which biases and the input's part of the gates are added before
-//! it is stored, and the maps of the cell. Backwards, the gradients by the gates of all steps are one array, of which
-//! those by `w_hh` and its bias are one contraction and one sum over (time, batch). On a tape of single steps each had a
-//! product of its own, which was added to the sum of those before: 64 steps of an lstm, 32 x 128 in and 256 states, took 32.9 ms with
-//! all gradients on two threads, and take 24.8.
+//! In the forward pass, a step is the product of the state and `w_hh`, with an epilogue that adds
+//! biases and the input's part of the gates, and the maps of the cell. In the backward pass, the
+//! gradients by the gates of all steps are one array, so that those by `w_hh` and its bias are one
+//! contraction and one sum over (time, batch), and not one product per step that is added to the
+//! sum so far.
 //!
-//! How it can be wrong: what a gradient reads. Where it is not recorded, it reads what the forward kept, which is given to
-//! nobody else. Where it is, that would have no gradient of its own: so all steps are computed again from the operands, by ops
-//! that are recorded, to the same bits.
+//! How it can be wrong: the gradient's inputs. Where it is not recorded, it reads the values that
+//! the forward pass saved, which are not results. Where it is, these would have no gradient of
+//! their own: so all steps are recomputed from the operands, by recorded ops, with the same bits.
 
 use super::matmul::Matmul;
 use super::recurrent::RnnWeights;
@@ -18,7 +18,7 @@ use crate::array;
 use crate::prelude::*;
 use std::marker::PhantomData;
 
-/// What one step of a cell does.
+/// One step of a cell.
 pub(super) trait Cell: Copy + std::fmt::Debug + Send + Sync + 'static {
     /// The op's name.
     const NAME: &'static str;
@@ -26,22 +26,24 @@ pub(super) trait Cell: Copy + std::fmt::Debug + Send + Sync + 'static {
     const GATES: usize;
     /// How many states; the first is the output.
     const STATES: usize;
-    /// How many values a gradient reads of a step besides its states.
+    /// Values besides the states that a gradient reads of a step.
     const KEPT: usize;
-    /// Does the cell read the input's and the state's part of the gates apart? Otherwise it gets their sum.
+    /// Does the cell read the input's and the state's part of the gates separately? Otherwise it
+    /// gets their sum.
     const APART: bool;
-    /// The next states (each [n, h]) from those before, and what a gradient reads, if there will be one.
+    /// The next states (each [n, h]) from the previous ones, and the values that a gradient reads,
+    /// if it is needed.
     fn step<V: Value>(gates: &Gates<V>, before: &[V], keeps: bool) -> Result<Step<V>>;
-    /// The gradients by the gates and by the states before, these but for what comes by way of the gates, from those by the
-    /// states after (one at least).
+    /// The gradients by the gates and by the previous states (without the part through the gates),
+    /// from those by the next states (at least one).
     fn back<V: Value>(step: &Step<V>, before: &[V], g: &[Option<V>]) -> Result<Back<V>>;
 }
 
-/// The gates of a step before their functions.
+/// The pre-activations of the gates of a step.
 pub(super) struct Gates<'a, V> {
     /// The input's part [n, gates * h].
     input: &'a V,
-    /// The state's part, to which the input's is added unless the cell reads them apart.
+    /// The state's part, to which the input's is added unless the cell reads them separately.
     state: &'a V,
 }
 
@@ -60,11 +62,11 @@ fn by_gate<V: Value, C: Cell>(all: &V) -> Result<Vec<V>> {
     split::sizes(all, &vec![all.shape()[1] / C::GATES; C::GATES], 1)
 }
 
-/// What a step makes.
+/// The result of a step.
 pub(super) struct Step<V> {
     /// The states.
     pub(super) after: Vec<V>,
-    /// What its gradient reads besides, if there will be one.
+    /// The further values that its gradient reads, if it is needed.
     pub(super) kept: Vec<V>,
 }
 
@@ -72,13 +74,14 @@ pub(super) struct Step<V> {
 pub(super) struct Back<V> {
     /// By each gate's part of the input (or by the sum of both).
     pub(super) input: Vec<Option<V>>,
-    /// By each gate's part of the state, of a cell that reads the parts apart.
+    /// By each gate's part of the state, of a cell that reads the parts separately.
     pub(super) state: Vec<Option<V>>,
-    /// By each state before.
+    /// By each previous state.
     pub(super) before: Vec<Option<V>>,
 }
 
-/// The gradient by what a sigmoid takes, from its value y and the gradient g times x by that: (g x) (y (1 - y))
+/// The gradient by the argument of a sigmoid, from its value y and the gradient g times x by that:
+/// (g x) (y (1 - y))
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SigmoidBy;
 
@@ -127,11 +130,12 @@ impl Epilogue<2> for AddTwo {
     }
 }
 
-/// A layer in one direction: an op of (the input's part of the gates [t, n, gates * h], each state before the first step [n, h],
-/// w_hh, its bias if there is one).
+/// A layer in one direction: an op of (the input's part of the gates [t, n, gates * h], each
+/// initial state [n, h], w_hh, its bias if there is one).
 ///
-/// Results: y [t, n, h] and each state after the last step; then, if `keeps`, what the gradient reads: the first state before the
-/// first step and after each, in one array in the order of y, and for each step its other states and what its cell keeps.
+/// Results: y [t, n, h] and each last state; then, if `keeps`, the values that the gradient reads:
+/// the first state before the first step and after each, in one array in the order of y, and for
+/// each step its other states and the values that its cell keeps.
 #[derive(Clone, Copy, Debug)]
 struct Layer<C> {
     /// From the last time step to the first?
@@ -141,12 +145,13 @@ struct Layer<C> {
     cell: PhantomData<C>,
 }
 
-/// Steps from which a gradient packs `w_hh` for all of their products, which read it row by row. Of 32 rows by 1024 x 256 a product
-/// took 63 microseconds, and takes 47 so; the copy and packing take some 250.
+/// Number of steps from which on a gradient packs `w_hh` for all of its products, which read it row
+/// by row: the packed operand makes each product faster, and the copy and packing cost several of
+/// them.
 const PACKED_FROM: usize = 16;
 
 impl<C: Cell> Layer<C> {
-    /// x w, to which what follows (none, one or two) is added in turn.
+    /// x w, with up to two addends as an epilogue.
     fn product<V: Value>(&self, x: &V, w: &V, more: &[&V]) -> Result<V> {
         if const { V::TRACKS } {
             let y = V::apply(Matmul { precision: self.precision }, &[x, w])?;
@@ -179,12 +184,12 @@ impl<C: Cell> Layer<C> {
         Ok(all)
     }
 
-    /// Where the step of number `k` of `t` stands in time.
+    /// The time index of step `k` of `t`.
     fn place(&self, k: usize, t: usize) -> usize {
         if self.backwards { t - 1 - k } else { k }
     }
 
-    /// All steps, each given to `give` as it is made.
+    /// All steps, each passed to `give`.
     fn run<V: Value>(&self, x: &[&V], mut give: impl FnMut(&Step<V>)) -> Result<Vec<V>> {
         let (start, w) = x[1..].split_at(C::STATES);
         let (w_hh, bias) = (transpose(w[0], 0, 1)?, w.get(1).copied());
@@ -199,7 +204,7 @@ impl<C: Cell> Layer<C> {
         Ok(states)
     }
 
-    /// All steps, as the forward kept them.
+    /// All steps, as the forward pass saved them.
     fn kept<V: Value>(&self, c: &Context<V>) -> Result<Vec<Step<V>>> {
         let mut next = 1 + C::STATES + 1;
         let mut steps = Vec::with_capacity(c.shape(0)[0]);
@@ -229,7 +234,7 @@ impl<C: Cell> Layer<C> {
     }
 }
 
-/// Parts of gates side by side, where None is zero; None if all are.
+/// Parts of gates, concatenated, where None is zero; None if all are.
 fn joined<V: Value>(parts: &[Option<V>], shape: &Shape) -> Result<Option<V>> {
     let h = shape[1] / parts.len().max(1);
     let run = |i: usize| Part::run(shape, 1, Run { start: i * h, len: h, step: 1 });
@@ -242,9 +247,9 @@ fn joined<V: Value>(parts: &[Option<V>], shape: &Shape) -> Result<Option<V>> {
     }
 }
 
-/// Steps of `shape` in one array, each at its place in time; the others are zero.
+/// Steps of `shape` in one array, each at its time index; the others are zero.
 fn all_steps<V: Value>(mut steps: Vec<(usize, V)>, shape: &Shape) -> Result<V> {
-    // Parts that follow one another are written side by side, over nothing.
+    // Contiguous parts are concatenated, without a fill.
     steps.sort_by_key(|(index, _)| *index);
     let there: Vec<&V> = steps.iter().map(|(_, v)| v).collect();
     let parts = steps.iter().map(|(index, _)| Part::Select { axis: 0, index: *index }).collect();
@@ -369,11 +374,11 @@ impl<C: Cell> Op for Layer<C> {
     }
 }
 
-/// The same matrix in memory of its own, packed for many products if the device keeps such copies: one of `w` may be packed for
-/// the forward, which reads it across.
+/// The same matrix in memory of its own, prepacked for many products if the device keeps such
+/// copies: a copy of `w` may be prepacked for the forward pass, which reads it transposed.
 fn packed<V: Value>(w: &V) -> Result<V> {
     let own = w.array().copy()?;
-    // A product reads it as well if there is no memory for that.
+    // Without memory for that, products read the matrix as it is.
     drop(own.prepack());
     Ok(V::from_array(own))
 }

@@ -1,7 +1,7 @@
-//! What all recurrent nets share: layers, directions, time steps.
+//! Shared by all recurrent networks: layers, directions, time steps.
 //!
-//! The input's part of all gates is one product over all time steps; what is left is an op of all steps of a layer
-//! (`recurrence.rs`). A cell says only what one step does.
+//! The input's part of all gates is one product over all time steps; the rest is an op over all
+//! steps of a layer (`recurrence.rs`). A cell defines a single step.
 
 use super::recurrence::{self, Cell};
 use super::{concat, linear, reshape, stack, transpose, unbind};
@@ -21,7 +21,7 @@ pub struct RnnWeights<'a, V> {
     pub b_hh: Option<&'a V>,
 }
 
-// References are copied whatever they refer to; a derive would ask that of V.
+// References are `Copy` for any type; a derive would require it of V.
 impl<V> Clone for RnnWeights<'_, V> {
     fn clone(&self) -> Self {
         *self
@@ -29,16 +29,16 @@ impl<V> Clone for RnnWeights<'_, V> {
 }
 impl<V> Copy for RnnWeights<'_, V> {}
 
-/// How a recurrent net runs.
+/// The options of a recurrent network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RnnOptions {
     /// Is x [n, t, i] instead of [t, n, i]? (y likewise.)
     pub batch_first: bool,
-    /// Does every layer also run backwards? Then weights and states alternate forwards, backwards.
+    /// Is every layer bidirectional? Then weights and states alternate forwards, backwards.
     pub bidirectional: bool,
 }
 
-/// Checks shapes; gives the batch and state sizes and the number of directions.
+/// Checks shapes; returns the batch and state sizes and the number of directions.
 fn check<V: Value, C: Cell>(
     x: &V,
     states: Option<&[&V]>,
@@ -98,7 +98,7 @@ fn check<V: Value, C: Cell>(
     Ok((n, h))
 }
 
-/// Runs a net over all layers, directions and time steps: y, then the last states.
+/// Runs a network over all layers, directions and time steps: y, then the last states.
 ///
 /// f16 and bf16 run in f32 and are rounded once.
 pub(super) fn run<V: Value, C: Cell>(

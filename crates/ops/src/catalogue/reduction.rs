@@ -1,6 +1,7 @@
-//! What all losses share: a formula per element, and what becomes of its values.
+//! Shared by all losses: a formula per element, and the reduction of its values.
 //!
-//! Mean and sum run in one pass: the formula is the term of a fold, and no element's loss stands in memory.
+//! Mean and sum run in one pass: the formula is the term of a fold, and the elementwise losses are
+//! not materialised.
 
 use super::{div::div, reshape};
 use crate::array;
@@ -9,10 +10,10 @@ use crate::prelude::*;
 use crate::rows::STATS;
 use crate::value::broadcast;
 
-/// What becomes of the losses of the elements.
+/// The reduction of the elementwise losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
-    /// They are given as they are.
+    /// None.
     None,
     /// Their mean; for losses of classes the weighted mean.
     Mean,
@@ -142,7 +143,7 @@ pub(super) fn sign<L: Lane>(x: L) -> L {
     L::select(x.gt(zero), L::lit(1.0), L::select(x.lt(zero), L::lit(-1.0), x))
 }
 
-/// That a target has the shape of the input.
+/// Checks that a target has the shape of the input.
 ///
 /// # Errors
 /// `ShapeMismatch`.

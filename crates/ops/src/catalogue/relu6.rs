@@ -1,4 +1,4 @@
-//! relu6: x cut to 0..=6. Exact. The gradient is 0 at both ends; NaN propagates.
+//! relu6: x clamped to 0..=6. Exact. The gradient is 0 at both ends; NaN propagates.
 
 use crate::prelude::*;
 

@@ -1,4 +1,5 @@
-//! remainder: x - y floor(x / y), with the sign of y (Python). d/dy = -floor(x / y). Integers by zero: 0.
+//! remainder: x - y floor(x / y), with the sign of y (Python). d/dy = -floor(x / y). Integers by
+//! zero: 0.
 
 use super::floor_divide::floor_quotient;
 use crate::prelude::*;
@@ -31,7 +32,7 @@ impl IntMap<2> for Remainder {
 }
 compile_int_map! { 2 Remainder; }
 
-/// Does remainder `r` lie on the other side of zero than `y`?
+/// Is the remainder `r` of the opposite sign to `y`?
 #[inline(always)]
 pub(super) fn other_side<L: Lane>(r: L, y: L) -> L::Mask {
     let zero = L::lit(0.0);
@@ -41,7 +42,8 @@ pub(super) fn other_side<L: Lane>(r: L, y: L) -> L::Mask {
 /// The remainder of x / y with the sign of y, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn remainder<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Remainder, [x, y])
 }

@@ -3,7 +3,8 @@
 use super::{expand, reshape};
 use crate::prelude::*;
 
-/// `repeats[i]` copies of `x` along axis `i`; if there are more repeats than axes, new axes stand in front.
+/// `repeats[i]` copies of `x` along axis `i`; if there are more repeats than axes, new leading axes
+/// are added.
 ///
 /// # Errors
 /// `InvalidArgument` if there are fewer repeats than axes; `OutOfMemory`.
@@ -17,7 +18,7 @@ pub fn repeat<V: Value>(x: &V, repeats: &[usize]) -> Result<V> {
         )));
     };
     let sizes: Dims = std::iter::repeat_n(1, new).chain(shape.iter().copied()).collect();
-    // An axis of copies in front of every axis, expanded, then merged with it.
+    // An axis of copies before every axis, expanded, then merged with it.
     let (mut split, mut wide, mut merged) = (Dims::new(), Dims::new(), Dims::new());
     for (&n, &r) in sizes.iter().zip(repeats) {
         if r != 1 {

@@ -3,7 +3,8 @@
 use super::{expand, flatten, reshape, view};
 use crate::prelude::*;
 
-/// Every index of axis `dim` of `x` `repeats` times in a row; without `dim`, of the flattened tensor.
+/// Every index of axis `dim` of `x` `repeats` times in a row; without `dim`, of the flattened
+/// tensor.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.

@@ -1,8 +1,9 @@
-//! reshape: the same elements in row-major order under another shape. A view where strides can say it.
+//! reshape: the same elements in row-major order with another shape. A view if the strides allow
+//! it.
 
 use crate::prelude::*;
 
-/// The elements of x under `shape`.
+/// The elements of x with shape `shape`.
 #[derive(Clone, Debug)]
 pub struct Reshape {
     /// The shape of the result.
@@ -23,7 +24,7 @@ impl Op for Reshape {
     }
 }
 
-/// `x` under `shape`; `x` itself if it has that shape already.
+/// `x` with shape `shape`; `x` itself if it has that shape already.
 ///
 /// # Errors
 /// `ShapeMismatch` if the number of elements differs; `OutOfMemory`.
@@ -31,11 +32,11 @@ pub fn to_shape<V: Value>(x: &V, shape: &Shape) -> Result<V> {
     if x.shape() == shape { Ok(x.clone()) } else { V::apply(Reshape { shape: shape.clone() }, &[x]) }
 }
 
-/// `x` under another shape, in which one size may be -1: what is left of the elements.
+/// `x` with another shape, in which one size may be -1: it is inferred.
 ///
 /// # Errors
-/// `ShapeMismatch` if the number of elements differs; `InvalidArgument` if a size is negative, or -1 stands twice or
-/// could be anything; `OutOfMemory`.
+/// `ShapeMismatch` if the number of elements differs; `InvalidArgument` if a size is negative,
+/// or -1 occurs twice or is ambiguous; `OutOfMemory`.
 pub fn reshape<V: Value>(x: &V, sizes: &[isize]) -> Result<V> {
     to_shape(x, &resolve(x.shape(), sizes)?)
 }

@@ -6,7 +6,8 @@ use super::{div::div, mean, mul, sub};
 use crate::prelude::*;
 use crate::rows::{Columns, STATS, stands_in};
 
-/// x / sqrt(mean(x^2) + eps) of x; times a weight if there are two operands. Statistic: 1 / sqrt(mean(x^2) + eps).
+/// x / sqrt(mean(x^2) + eps) of x; times a weight if there are two operands. Statistic: 1 /
+/// sqrt(mean(x^2) + eps).
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNorm {
     /// Added to the mean square.
@@ -130,21 +131,22 @@ impl<const N: usize> Rows<N> for RmsNormGrad {
 
 impl<const N: usize> Columns<N> for RmsNormGrad {
     const SUMS: usize = 1;
-    /// That of the weight's gradient.
+    /// Checks that of the weight's gradient.
     #[inline(always)]
     fn column<L: Lane>(&self, _: usize, x: [L; N], s: [L; STATS], _: L) -> L {
         x[1] * (x[0] * s[0])
     }
 }
 
-/// y = x / sqrt(mean(x^2) + eps) * weight, with the mean over the last axes, which have the sizes `normalized_shape`.
-/// Without `eps` it is the distance from 1 to the next larger number of the type in which x is computed.
+/// y = x / sqrt(mean(x^2) + eps) * weight, with the mean over the last axes, which have the sizes
+/// `normalized_shape`. Without `eps` it is the distance from 1 to the next larger number of the
+/// type in which x is computed.
 ///
 /// x: [.., s..]   weight: [s..]   y: as x. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if x does not end in `normalized_shape` or the weight is not of it; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if x does not end in `normalized_shape` or the weight is not of it;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn rms_norm<V: Value>(
     x: &V,
     normalized_shape: &[usize],

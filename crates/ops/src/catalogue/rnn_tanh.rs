@@ -6,7 +6,8 @@ use super::tanh;
 use crate::map::formula;
 use crate::prelude::*;
 
-/// The gradient by what the tanh takes, from its value: g (1 - y^2), as (1 - y) (1 + y), which keeps its digits where y is nearly 1.
+/// The gradient by the argument of the tanh, from its value: g (1 - y^2), as (1 - y) (1 + y), which
+/// keeps its digits where y is nearly 1.
 #[derive(Clone, Copy, Debug)]
 struct By;
 
@@ -44,14 +45,17 @@ impl Cell for Rnn {
 
 /// Per step: h' = tanh(w_ih x + b_ih + w_hh h + b_hh). A layer's output is the next one's input.
 ///
-/// x: [t, n, i] or [n, t, i] (`batch_first`), or [t, i]   state, zeros if there is none: [layers * directions, n, h]
-/// `weights`: one set per layer and direction   y: [t, n, directions * h] (or [n, t, ..])
+/// * x: [t, n, i] or [n, t, i] (`batch_first`), or [t, i]
+/// * state, zeros if there is none: [layers * directions, n, h]
+/// * `weights`: one set per layer and direction
+/// * y: [t, n, directions * h] (or [n, t, ..])
 ///
-/// Gives y and the last state. f16 and bf16 run in f32 and are rounded once.
+/// Returns y and the last state. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if shapes do not fit or there are no time steps; `InvalidArgument` if there are no weights, or an odd
-/// number for both directions; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if shapes do not fit or there are no time steps; `InvalidArgument` if there are
+/// no weights, or an odd number for both directions; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn rnn_tanh<V: Value>(
     x: &V,
     state: Option<&V>,
@@ -64,7 +68,8 @@ pub fn rnn_tanh<V: Value>(
     Ok((next(), next()))
 }
 
-/// By name: operands x, h0 if there is one, weights by layer; attributes num_layers, batch_first, bidirectional.
+/// By name: operands x, h0 if there is one, weights by layer; attributes num_layers, batch_first,
+/// bidirectional.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (weights, options) = recurrent::weights(a)?;
     let (y, h) = rnn_tanh(a.input("x")?, a.optional("h0"), &weights, options)?;

@@ -1,10 +1,10 @@
-//! roll: elements shifted along axes; what leaves at the end comes in at the start.
+//! roll: elements shifted along axes, wrapping around.
 
 use super::{concat, flatten, narrow, reshape};
 use crate::prelude::*;
 
-/// `x` with its elements moved by `shifts[i]` places along `dims[i]`, one axis after the other; without `dims`, all
-/// elements in row-major order by the one shift.
+/// `x` with its elements moved by `shifts[i]` places along `dims[i]`, one axis after the other;
+/// without `dims`, all elements in row-major order by the one shift.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis or the lists differ in length; `OutOfMemory`.

@@ -1,4 +1,5 @@
-//! round: the nearest whole number, halves to even. Exact; the sign of zero stays. The gradient is 0.
+//! round: the nearest whole number, halves to even. Exact; the sign of zero stays. The gradient
+//! is 0.
 
 use crate::prelude::*;
 

@@ -15,7 +15,7 @@ impl Map<1> for Rsqrt {
     }
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, _: [L; 1], y: L, g: L) -> L {
-        // From the left: neither the cube of a large result nor that of a tiny one is computed alone.
+        // From the left: the cube of a result, which may over- or underflow, is not computed alone.
         g * L::lit(-0.5) * y * y * y
     }
 }

@@ -1,10 +1,10 @@
-//! scaled_dot_product_attention: softmax(scale * q k^T + mask) v, without the scores ever standing in memory.
+//! scaled_dot_product_attention: softmax(scale * q k^T + mask) v, without materialising the scores.
 //!
-//! The kind of work has its own order of additions and its own gradient, which is not recorded. Where a gradient must
-//! be recorded, or one by the mask is wanted, it is composed of products and a softmax instead: the same function,
-//! with other roundings.
+//! The kind of work has its own order of additions and its own gradient, which is not recorded.
+//! Where a gradient must be recorded, or one by the mask is needed, it is composed of products and
+//! a softmax instead: the same function, with other roundings.
 //!
-//! A query that may see no key gives zeros, and gets a gradient of zero.
+//! A query without any key to attend to gives zeros, and gets a gradient of zero.
 
 use super::matmul::precision;
 use super::{add, eq, expand, le, matmul, mul, reshape, softmax, sub, sum, transpose, where_};
@@ -13,8 +13,8 @@ use crate::fold;
 use crate::prelude::*;
 use crate::value::cast;
 
-/// Attention of q[b, h, l, d], k[b, j, s, d], v[b, j, s, v] and perhaps a mask[b, h, l, s]. Results: o[b, h, l, v],
-/// and the statistics of each row, which the gradient reads.
+/// Attention of q[b, h, l, d], k[b, j, s, d], v[b, j, s, v] and an optional mask[b, h, l, s].
+/// Results: o[b, h, l, v], and the statistics of each row, which the gradient reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Sdpa(pub Attention);
 
@@ -67,12 +67,12 @@ impl Op for Sdpa {
 }
 
 impl Sdpa {
-    /// The gradient as products and a softmax, all recorded. With p = softmax(scores) and dp = g v^T:
-    /// dscores = p (dp - sum(dp p)), dq = scale dscores k, dk = scale dscores^T q, dv = p^T g.
+    /// The gradient as products and a softmax, all recorded. With p = softmax(scores) and dp = g
+    /// v^T: dscores = p (dp - sum(dp p)), dq = scale dscores k, dk = scale dscores^T q, dv = p^T g.
     fn recorded<V: Value>(&self, c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let (qs, ks) = (c.shape(0).clone(), c.shape(1).clone());
         let (b, h, l, j, s) = (qs[0], qs[1], qs[2], ks[1], ks[2]);
-        // Query heads that share a key head become more rows of it.
+        // Query heads that share a key head are joined to more rows of it.
         let rows = (h / j.max(1)) * l;
         let wide = |v: &V| cast(v, v.dtype().compute());
         let tall = |v: &V| reshape::to_shape(v, &Shape::new(&[b, j, rows, v.shape()[3]])?);
@@ -98,7 +98,7 @@ impl Sdpa {
                 expand(&le(&count(s, &[1, s])?, &count(l, &[l, 1])?)?, &Shape::new(&[h / j.max(1), l, s])?)?;
             scores = where_(&reshape::to_shape(&seen, &Shape::new(&[rows, s])?)?, &scores, &never)?;
         }
-        // A row without any key has no softmax; it is computed as if of zeros, and thrown away.
+        // A row without any key has no softmax; it is computed as if of zeros, and discarded.
         let most = V::from_array(sum::fold(fold::Max, scores.array(), &[3])?);
         let dead = eq(&most, &never)?;
         let p = where_(&dead, &zero, &softmax(&where_(&dead, &zero, &scores)?, -1)?)?;
@@ -120,15 +120,20 @@ impl Sdpa {
 
 /// softmax(scale * q k^T + mask) v for each batch and head, with `scale` 1 / sqrt(d) unless given.
 ///
-/// q: [b.., h, l, d]   k: [b.., j, s, d]   v: [b.., j, s, v]   mask: broadcasts to [b.., h, l, s]   y: [b.., h, l, v]
+/// * q: [b.., h, l, d]
+/// * k: [b.., j, s, d]
+/// * v: [b.., j, s, v]
+/// * mask: broadcasts to [b.., h, l, s]
+/// * y: [b.., h, l, v]
 ///
-/// Batches and heads broadcast; they may be absent. With `enable_gqa` each of the j key heads serves a run of h / j
-/// query heads. A bool mask is true where a key takes part; a float mask is added to the scaled scores. With
-/// `is_causal` query i sees keys 0..=i. A query that sees no key gives zeros. f16 and bf16 run in f32.
+/// Batches and heads broadcast; they may be absent. With `enable_gqa` each of the j key heads
+/// serves a run of h / j query heads. A bool mask is true where a key takes part; a float mask is
+/// added to the scaled scores. With `is_causal` query i sees keys 0..=i. A query that sees no key
+/// gives zeros. f16 and bf16 run in f32.
 ///
 /// # Errors
-/// `ShapeMismatch` if sizes do not fit or broadcast; `DTypeMismatch` if q, k and v are not of one float type or the
-/// mask is neither bool nor of that type; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if sizes do not fit or broadcast; `DTypeMismatch` if q, k and v are not of one
+/// float type or the mask is neither bool nor of that type; `DeviceMismatch`; `OutOfMemory`.
 pub fn scaled_dot_product_attention<V: Value>(
     q: &V,
     k: &V,
@@ -180,7 +185,7 @@ pub fn scaled_dot_product_attention<V: Value>(
             seen()
         )));
     };
-    // No heads at all is fine, a division by them is not.
+    // Zero heads are allowed, a division by them is not.
     if (j == 0 && h != 0) || (j != 0 && !h.is_multiple_of(j)) {
         return Err(Error::shape(format!(
             "{op}: {}; {h} query heads do not divide among {j} key heads",
@@ -202,7 +207,7 @@ pub fn scaled_dot_product_attention<V: Value>(
     let scale = scale.unwrap_or(1.0 / (d as f64).sqrt());
     let op = Sdpa(Attention { scale, causal: is_causal, precision: precision(q) });
     let o = V::apply_many(op, &operands.iter().collect::<Vec<_>>())?.swap_remove(0);
-    // The result has the axes that an operand has: a batch of none and no heads, if so.
+    // The result has the operands' axes: without batch and heads, if they have none.
     let mut out = Dims::from_slice(&batch);
     if [qs, ks, vs].iter().any(|s| s.rank() > 2) {
         out.push(h);
@@ -211,7 +216,8 @@ pub fn scaled_dot_product_attention<V: Value>(
     reshape::to_shape(&o, &Shape::new(&out)?)
 }
 
-/// By name: operands q, k, v, mask if there is one; attributes is_causal, scale (null: 1 / sqrt(d)) and enable_gqa.
+/// By name: operands q, k, v, mask if there is one; attributes is_causal, scale (null: 1 / sqrt(d))
+/// and enable_gqa.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (q, k, v, mask) = (a.input("q")?, a.input("k")?, a.input("v")?, a.optional("mask"));
     let scale = a.maybe("scale", Args::f64)?;

@@ -1,11 +1,13 @@
-//! scatter: elements written along an axis at given indices. Where an index repeats, the last in row-major order stays.
+//! scatter: elements written along an axis at given indices. Where an index repeats, the last in
+//! row-major order stays.
 
 use super::gather::{as_index, at_least_1d, check, corner};
 use super::{reshape, view};
 use crate::array;
 use crate::prelude::*;
 
-/// A copy of operand 0 into which operand 2 is written or added at the index, operand 1; all of one rank.
+/// A copy of operand 0 into which operand 2 is written or added at the index, operand 1; all of one
+/// rank.
 #[derive(Clone, Copy, Debug)]
 pub struct ScatterOp {
     /// Written or added?
@@ -23,7 +25,8 @@ impl Op for ScatterOp {
         let [base, index, src] = [x[0], x[1], x[2]];
         array::one_device("scatter", x)?;
         let (device, dtype) = (base.device(), base.dtype());
-        // The index sets how much of the source is used, and how much of the base can be reached.
+        // The index bounds the part of the source that is used, and the part of the base that can
+        // be addressed.
         let used = corner(src.layout(), index.shape(), usize::MAX);
         let reached = corner(base.layout(), index.shape(), self.axis);
         let (part, src) = (base.view_as(&reached), src.view_as(&used));
@@ -93,13 +96,14 @@ pub fn value<V: Value>(x: &V, dim: isize, index: &V, value: Scalar) -> Result<V>
     run("scatter", Scatter::Set, x, dim, index, &src)
 }
 
-/// A copy of `x` into which each element of `src` is written at the place that `index` names along `dim`, the same as
-/// its own in all other axes: y[index[i, j], j] = src[i, j] for `dim` 0. `index` may be smaller than `src` and than
-/// `x`; the rest of `src` is not used. Where an index repeats, the last in row-major order stays.
+/// A copy of `x` into which each element of `src` is written at the position that `index` names
+/// along `dim`, the same as its own in all other axes: y[index[i, j], j] = src[i, j] for `dim` 0.
+/// `index` may be smaller than `src` and than `x`; the rest of `src` is not used. Where an index
+/// repeats, the last in row-major order stays.
 ///
 /// # Errors
-/// `ShapeMismatch`; `InvalidArgument` if there is no such axis or an index is not in `0..size`; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch`; `InvalidArgument` if there is no such axis or an index is not in `0..size`;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn scatter<V: Value>(x: &V, dim: isize, index: &V, src: &V) -> Result<V> {
     run("scatter", Scatter::Set, x, dim, index, src)
 }

@@ -1,17 +1,19 @@
-//! searchsorted: where numbers would have to be inserted to keep rows sorted. No gradient.
+//! searchsorted: the insertion positions of values in sorted rows. No gradient.
 //!
-//! Both are sorted together, stably, with the side that comes first among equals in front; how many of the sorted
-//! numbers stand before a value is then a prefix sum.
+//! Both are sorted together, stably, with the operand first that precedes among equals; the number
+//! of sorted elements before a value is then a prefix sum.
 
 use super::{argsort, concat, cumsum, lt, scatter, view};
 use crate::prelude::*;
 use crate::value::cast;
 
-/// For each of `values` the number (i64) of elements of its row of `sorted` that are smaller (or not larger, if
-/// `right`). Both have the same leading axes; the last one is the row. `sorted` must be in ascending order.
+/// For each of `values` the number (i64) of elements of its row of `sorted` that are smaller (or
+/// not larger, if `right`). Both have the same leading axes; the last one is the row. `sorted` must
+/// be in ascending order.
 ///
 /// # Errors
-/// `ShapeMismatch` if the leading axes differ or there is no row; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the leading axes differ or there is not a row; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn searchsorted<V: Value>(sorted: &V, values: &V, right: bool) -> Result<V> {
     let (s, v) = (sorted.array(), values.array());
     let (Some(&n), Some(&m)) = (s.shape().last(), v.shape().last()) else {
@@ -27,7 +29,8 @@ pub fn searchsorted<V: Value>(sorted: &V, values: &V, right: bool) -> Result<V> 
     view::same_dtype("searchsorted", &[s, v])?;
     let (both, first_value) = if right { (concat(&[s, v], -1)?, n) } else { (concat(&[v, s], -1)?, 0) };
     let order = argsort(&both, -1, false)?;
-    // Which of the sorted places hold one of `sorted`, and how many of these there are up to each.
+    // Which of the sorted positions hold one of `sorted`, and how many of these there are up to
+    // each.
     let bound = order.scalar_like(if right { n } else { m })?;
     let is_row = if right { lt(&order, &bound)? } else { super::le(&bound, &order)? };
     let count = cumsum(&cast(&is_row, DType::I64)?, -1)?;

@@ -1,9 +1,10 @@
-//! select: one index of an axis; the axis goes away. A view.
+//! select: one index of an axis; the axis is dropped. A view.
 
 use super::view::{self, Part};
 use crate::prelude::*;
 
-/// The elements of `x` at `index` of axis `dim`, without that axis. Both may count from the end. A view.
+/// The elements of `x` at `index` of axis `dim`, without that axis. Both may count from the end. A
+/// view.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis or index.

@@ -23,8 +23,8 @@ impl Map<1> for Selu {
 }
 compile_map! { 1 Selu; }
 
-/// The fixed point of Klambauer et al., "Self-normalizing neural networks", 2017: with these two, outputs have mean
-/// 0 and variance 1 if the inputs have.
+/// The fixed point of Klambauer et al., "Self-normalizing neural networks", 2017: with these two,
+/// outputs have mean 0 and variance 1 if the inputs have.
 const ALPHA: f64 = 1.6732632423543772;
 /// See [`ALPHA`].
 const SCALE: f64 = 1.0507009873554805;

@@ -18,7 +18,8 @@ compile_int_map! { 2 ShiftLeft; }
 /// The bits of x moved left by y, elementwise, operands broadcast; for integers.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn shift_left<V: Value>(x: &V, y: &V) -> Result<V> {
     map_int(ShiftLeft, [x, y])
 }

@@ -18,7 +18,8 @@ compile_int_map! { 2 ShiftRight; }
 /// The bits of x moved right by y, elementwise, operands broadcast; for integers, keeping the sign.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn shift_right<V: Value>(x: &V, y: &V) -> Result<V> {
     map_int(ShiftRight, [x, y])
 }

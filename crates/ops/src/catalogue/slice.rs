@@ -1,4 +1,5 @@
-//! slice: every step-th element between two bounds of each axis, as Python's `x[start:stop:step]`. A view.
+//! slice: every step-th element between two bounds of each axis, as Python's `x[start:stop:step]`.
+//! A view.
 
 use super::view::{self, Part};
 use crate::prelude::*;
@@ -6,14 +7,15 @@ use smallvec::SmallVec;
 
 pub use super::view::Run;
 
-/// `start:stop:step` of Python: bounds may count from the end, are cut to the axis, and are open if absent.
+/// `start:stop:step` of Python: bounds may count from the end, are clamped to the axis, and are
+/// open if absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Range {
-    /// The first index; absent: the end from which the walk starts.
+    /// The first index; absent: the end from which the range starts.
     pub start: Option<isize>,
-    /// Where the walk stops, not included; absent: the other end.
+    /// The end of the range, not included; absent: the other end.
     pub stop: Option<isize>,
-    /// Distance; negative walks down. Not 0.
+    /// Distance; negative: descending. Not 0.
     pub step: isize,
 }
 
@@ -21,7 +23,7 @@ impl Range {
     /// A whole axis.
     pub const ALL: Range = Range { start: None, stop: None, step: 1 };
 
-    /// The indices that this names in an axis of `size`.
+    /// The indices of this range in an axis of `size`.
     ///
     /// # Errors
     /// `InvalidArgument` if the step is 0.
@@ -30,7 +32,8 @@ impl Range {
             return Err(Error::argument("slice: a step of 0 never arrives; it must be positive or negative"));
         }
         let n = size as isize;
-        // A walk down may stop before index 0, which is -1 after the resolution of negative bounds.
+        // A descending range may end before index 0, which is -1 after negative bounds are
+        // resolved.
         let (low, high) = if self.step > 0 { (0, n) } else { (-1, n - 1) };
         let bound = |b: Option<isize>, open: isize| match b {
             None => open,
@@ -88,7 +91,7 @@ pub fn runs<V: Value>(x: &V, runs: &[Run]) -> Result<V> {
     view::take(x, Part::Slice(all))
 }
 
-/// `x[ranges[0], ranges[1], ..]` in Python's meaning; axes without a range stay whole. A view.
+/// `x[ranges[0], ranges[1], ..]` as in Python; axes without a range stay whole. A view.
 ///
 /// # Errors
 /// `InvalidArgument` if there are more ranges than axes, or a step is 0.

@@ -1,4 +1,5 @@
-//! slice_assign: a tensor with a part of it replaced, as Python's `x[start:stop:step] = src`, without writing to x.
+//! slice_assign: a tensor with a part of it replaced, as Python's `x[start:stop:step] = src`,
+//! without writing to x.
 
 use super::slice::{Range, Run};
 use super::view::{self, Part};
@@ -37,12 +38,12 @@ impl Op for SliceAssign {
     }
 }
 
-/// `x` with the elements that a run of each axis reaches replaced by `src`, which is broadcast to them; axes without
-/// a run stay whole.
+/// `x` with the elements that a run of each axis reaches replaced by `src`, which is broadcast to
+/// them; axes without a run stay whole.
 ///
 /// # Errors
-/// `InvalidArgument` if there are more runs than axes, or one leaves its axis; `ShapeMismatch` if `src` does not
-/// broadcast to the part; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if there are more runs than axes, or one leaves its axis; `ShapeMismatch` if
+/// `src` does not broadcast to the part; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn runs<V: Value>(x: &V, runs: &[Run], src: &V) -> Result<V> {
     if x.dtype() != src.dtype() {
         return Err(Error::dtype(format!(
@@ -62,15 +63,16 @@ pub fn runs<V: Value>(x: &V, runs: &[Run], src: &V) -> Result<V> {
 /// `x` with `x[ranges[0], ranges[1], ..]` replaced by `src`, which is broadcast to it.
 ///
 /// # Errors
-/// `InvalidArgument` if there are more ranges than axes, or a step is 0; `ShapeMismatch` if `src` does not broadcast
-/// to the part; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if there are more ranges than axes, or a step is 0; `ShapeMismatch` if `src`
+/// does not broadcast to the part; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn slice_assign<V: Value>(x: &V, ranges: &[Range], src: &V) -> Result<V> {
     let sizes = x.shape().iter().copied().chain(std::iter::repeat(0));
     let all = ranges.iter().zip(sizes).map(|(r, n)| r.resolve(n)).collect::<Result<Vec<_>>>()?;
     runs(x, &all, src)
 }
 
-/// By name: operands x and src; attribute slices, per axis null or [start, stop, step] with null parts.
+/// By name: operands x and src; attribute slices, per axis null or [start, stop, step] with null
+/// parts.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let ranges = super::slice::ranges(a)?;
     Ok(vec![slice_assign(a.input("x")?, &ranges, a.input("src")?)?])

@@ -1,4 +1,4 @@
-//! smooth_l1_loss: the magnitude of the difference, rounded off by a parabola of width `beta` around 0.
+//! smooth_l1_loss: the magnitude of the difference, with a parabola of width `beta` around 0.
 
 use super::l1_loss::L1Loss;
 use super::reduction::{Reduction, reduce, reduction, sign};
@@ -7,7 +7,7 @@ use crate::prelude::*;
 /// With d = |x - t|: d^2 / (2 beta) where d < beta, else d - beta / 2. `beta` is above 0.
 #[derive(Clone, Copy, Debug)]
 pub struct SmoothL1Loss {
-    /// Where the parabola ends.
+    /// The bound of the quadratic part.
     pub beta: f64,
 }
 
@@ -27,12 +27,12 @@ impl Map<2> for SmoothL1Loss {
 }
 compile_map! { 2 SmoothL1Loss; }
 
-/// With d = |x - target|: d^2 / (2 beta) where d < beta, else d - beta / 2; elementwise and reduced; operands
-/// broadcast. With `beta` 0 it is the l1_loss.
+/// With d = |x - target|: d^2 / (2 beta) where d < beta, else d - beta / 2; elementwise and
+/// reduced; operands broadcast. With `beta` 0 it is the l1_loss.
 ///
 /// # Errors
-/// `InvalidArgument` if `beta` is negative; `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if `beta` is negative; `ShapeMismatch` if the shapes do not broadcast;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn smooth_l1_loss<V: Value>(x: &V, target: &V, reduction: Reduction, beta: f64) -> Result<V> {
     if beta.is_nan() || beta < 0.0 {
         return Err(Error::argument(format!("smooth_l1_loss: beta is {beta}; it must not be negative")));

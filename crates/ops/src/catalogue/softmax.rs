@@ -1,5 +1,6 @@
-//! softmax: exp(x - max) / sum(exp(x - max)) along an axis, as a product with the rounded inverse of the sum: a division for
-//! each row, where one for each element took as long as its exponential. A row of -inf only gives NaN.
+//! softmax: exp(x - max) / sum(exp(x - max)) along an axis, as a product with the rounded inverse
+//! of the sum: one division per row, as one per element would cost as much as its exponential. A
+//! row of -inf only gives NaN.
 
 use super::{mul, sub, sum};
 use crate::prelude::*;
@@ -20,7 +21,7 @@ impl RowFormula<1> for Softmax {
     fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
         if k == 0 { x } else { (x - s[0]).exp() }
     }
-    /// The sum is 1 at least, for the largest element's term is 1.
+    /// The sum is at least 1: the largest element's term is 1.
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], _: L) -> L {
         if k == 0 { folded } else { L::lit(1.0) / folded }
@@ -73,7 +74,8 @@ impl Rows<2> for SoftmaxGrad {
 /// Softmax along `dim`: every row becomes positive numbers that sum to 1.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn softmax<V: Value>(x: &V, dim: isize) -> Result<V> {
     let axes = sum::axes("softmax", x.shape(), Some(&[dim]))?;
     rows(Softmax, &axes, [x])

@@ -5,9 +5,9 @@ use crate::prelude::*;
 /// ln(1 + e^(beta x)) / beta, or x.
 #[derive(Clone, Copy, Debug)]
 pub struct Softplus {
-    /// Sharpness of the bend.
+    /// Sharpness of the transition.
     pub beta: f64,
-    /// Where beta x is larger, the result is x.
+    /// Above this beta x, the result is x.
     pub threshold: f64,
 }
 

@@ -1,11 +1,11 @@
-//! softshrink: x moved by lambd towards 0, and 0 in between. NaN propagates.
+//! softshrink: x shrunk by lambd towards 0, and 0 in between. NaN propagates.
 
 use crate::prelude::*;
 
-/// x moved towards zero.
+/// x shrunk towards zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Softshrink {
-    /// By how much; not negative.
+    /// The amount; not negative.
     pub lambd: f64,
 }
 

@@ -1,18 +1,19 @@
-//! sort: the elements of an axis in order. Stable in both directions; NaN is the largest; -0 and +0 are equal.
+//! sort: the elements of an axis in order. Stable in both directions; NaN is the largest; -0 and +0
+//! are equal.
 
 use super::gather::at_least_1d;
 use super::{permute, reshape, scatter, view};
 use crate::prelude::*;
 use crate::rows::rows_last;
 
-/// Values and their places (i64), sorted along an axis.
+/// Values and their original positions (i64), sorted along an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Sort {
     /// The axis.
     pub axis: usize,
-    /// The largest first?
+    /// Descending?
     pub descending: bool,
-    /// How many of each row are wanted; all, if it is not said.
+    /// The number of elements of each row that are returned; `None`: all.
     pub first: Option<usize>,
 }
 
@@ -36,15 +37,15 @@ impl Op for Sort {
         };
         Ok(Outputs::from_iter([turn(values, x[0].dtype()), turn(places, DType::I64)]))
     }
-    /// Each gradient goes back to where its value came from.
+    /// Each gradient goes back to the position of its value.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let Some(g) = g[0].as_ref() else { return Ok(vec![None]) };
         Ok(vec![Some(scatter(&view::zeros(g, c.shape(0))?, self.axis as isize, c.y(1), g)?)])
     }
 }
 
-/// The elements of `x` in order along `dim`, and their indices (i64): (values, indices). Equal elements keep their
-/// order, also when `descending`; NaN counts as the largest.
+/// The elements of `x` in order along `dim`, and their indices (i64): (values, indices). Equal
+/// elements keep their order, also when `descending`; NaN counts as the largest.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.
@@ -52,7 +53,7 @@ pub fn sort<V: Value>(x: &V, dim: isize, descending: bool) -> Result<(V, V)> {
     run("sort", x, dim, descending, None)
 }
 
-/// Sorts for an op of this name, which may want the first elements of each row alone.
+/// Sorts for the op of this name, which may need only the first elements of each row.
 ///
 /// # Errors
 /// As [`sort`].

@@ -1,4 +1,4 @@
-//! split: an axis cut into neighbouring parts. Views.
+//! split: an axis divided into consecutive parts. Views.
 
 use super::view::{self, Part, Run};
 use crate::prelude::*;
@@ -31,7 +31,7 @@ impl Op for Split {
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
         Ok(self.parts(x[0].shape()).map(|p| x[0].with_layout(p.layout(x[0].layout()))).collect())
     }
-    /// One tensor in which the parts that nothing depends on stay 0.
+    /// One tensor in which the parts without a gradient are 0.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let (parts, there): (Vec<Part>, Vec<&V>) =
             self.parts(c.shape(0)).zip(g).filter_map(|(p, g)| Some((p, g.as_ref()?))).unzip();
@@ -39,10 +39,10 @@ impl Op for Split {
     }
 }
 
-/// `x` cut along `dim` into parts of these sizes. Views.
+/// `x` divided along `dim` into parts of these sizes. Views.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis, or the sizes do not make it up.
+/// `InvalidArgument` if there is no such axis, or the sizes do not add up to it.
 pub fn sizes<V: Value>(x: &V, sizes: &[usize], dim: isize) -> Result<Vec<V>> {
     let shape = x.shape();
     if shape.rank() == 0 {
@@ -63,7 +63,8 @@ pub fn sizes<V: Value>(x: &V, sizes: &[usize], dim: isize) -> Result<Vec<V>> {
     }
 }
 
-/// The sizes of parts of `size` elements each, of which the last may be smaller. An empty axis is one empty part.
+/// The sizes of parts of `size` elements each, of which the last may be smaller. An empty axis is
+/// one empty part.
 ///
 /// # Errors
 /// `InvalidArgument` if the size is 0 and the axis is not empty.
@@ -79,7 +80,7 @@ pub(super) fn even(op: &str, n: usize, size: usize) -> Result<Vec<usize>> {
     }
 }
 
-/// `x` cut along `dim` into parts of `size` elements, of which the last may be smaller. Views.
+/// `x` divided along `dim` into parts of `size` elements, of which the last may be smaller. Views.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or the size is 0 and the axis is not empty.

@@ -52,10 +52,12 @@ impl Rows<1> for Std {
     }
 }
 
-/// The standard deviation over `dims` (all axes if `None` or empty): the square root of the variance.
+/// The standard deviation over `dims` (all axes if `None` or empty): the square root of the
+/// variance.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn std_<V: Value>(x: &V, dims: Option<&[isize]>, correction: f64, keepdim: bool) -> Result<V> {
     let axes = sum::axes("std", x.shape(), dims)?;
     let y = rows(Std { var: var::Var { correction } }, &axes, [x])?;

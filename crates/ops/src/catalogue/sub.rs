@@ -34,7 +34,8 @@ compile_int_map! { 2 Sub; }
 /// x - y, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn sub<V: Value>(x: &V, y: &V) -> Result<V> {
     map_any(Sub, [x, y])
 }

@@ -5,10 +5,11 @@ use crate::fold::{self, Folding};
 use crate::prelude::*;
 use crate::rows::rows_last;
 
-/// A sum of floats over `axes`, which stay with size 1. (Sums of integers have no gradients, and need no op.)
+/// A sum of floats over `axes`, which stay with size 1. (Sums of integers have no gradients, and
+/// need no op.)
 #[derive(Clone, Debug)]
 pub struct Sum {
-    /// The axes that are summed.
+    /// The reduced axes.
     pub axes: Dims,
 }
 
@@ -55,12 +56,13 @@ pub(super) fn row_len(shape: &Shape, axes: &[usize]) -> usize {
     axes.iter().map(|&a| shape[a]).product()
 }
 
-/// Axes as a list that functions for users take. No axes stay no axes only for a scalar.
+/// Axes as a list for public functions. For them an empty list means all axes, which is the same
+/// only for a scalar.
 pub(super) fn as_dims(axes: &[usize]) -> elinvar_core::layout::Strides {
     axes.iter().map(|&a| a as isize).collect()
 }
 
-/// That rows along `axes` are not empty, for a fold that has no identity.
+/// Checks that rows along `axes` are not empty, for a fold that has no identity.
 ///
 /// # Errors
 /// `InvalidArgument` if they are.
@@ -73,7 +75,7 @@ pub(super) fn not_empty(op: &str, shape: &Shape, axes: &[usize]) -> Result<()> {
     }
 }
 
-/// Drops the axes of size 1 that a reduction left behind, unless they are to be kept.
+/// Drops the axes of size 1 after a reduction, unless `keepdim`.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -94,7 +96,7 @@ pub fn sum<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> 
     drop_axes(over(x, &axes)?, &axes, keepdim)
 }
 
-/// The sum of any numbers over `axes`, which stay with size 1.
+/// The sum of any dtype over `axes`, which stay with size 1.
 fn over<V: Value>(x: &V, axes: &Dims) -> Result<V> {
     if x.dtype().is_float() {
         V::apply(Sum { axes: axes.clone() }, &[x])
@@ -103,7 +105,8 @@ fn over<V: Value>(x: &V, axes: &Dims) -> Result<V> {
     }
 }
 
-/// The opposite of broadcasting: the sum over the axes along which `shape` was repeated to that of `x`.
+/// The opposite of broadcasting: the sum over the axes along which `shape` was repeated to that of
+/// `x`.
 ///
 /// # Errors
 /// `ShapeMismatch` if `shape` does not broadcast to that of `x`.
@@ -111,8 +114,7 @@ pub fn sum_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
     summed_to(x, shape, |axes| over(x, &axes))
 }
 
-/// The same of floats, as gradients are. They come by way of this, so that an op has no sums of integers in the program for its gradient's
-/// sake: whoever multiplied two matrices had 30 KB of them.
+/// The same for floats alone, as gradients are: an op does not link integer sums for its gradient.
 ///
 /// # Errors
 /// As [`sum_to`].

@@ -4,12 +4,14 @@ use super::{flatten, gather, view};
 use crate::prelude::*;
 use crate::value::broadcast;
 
-/// For every element of `index` the element of `x` that it names along `dim`; `x` and `index` broadcast in all other
-/// axes, and indices may count from the end. Without `dim`, both are flattened.
+/// For every element of `index` the element of `x` that it names along `dim`; `x` and `index`
+/// broadcast in all other axes, and indices may count from the end. Without `dim`, both are
+/// flattened.
 ///
 /// # Errors
-/// `ShapeMismatch` if the ranks differ or they do not broadcast; `InvalidArgument` if there is no such axis or an index
-/// is not in `-size..size`; `DTypeMismatch` if the index is not of integers; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the ranks differ or they do not broadcast; `InvalidArgument` if there is no
+/// such axis or an index is not in `-size..size`; `DTypeMismatch` if the index is not of integers;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn take_along_dim<V: Value>(x: &V, index: &V, dim: Option<isize>) -> Result<V> {
     let Some(dim) = dim else {
         return pick(&flatten::all(x)?, 0, &flatten::all(index)?);

@@ -1,4 +1,5 @@
-//! tanhshrink: x - tanh(x). Accurate to two ULP of x, not of the result, which is far smaller near 0.
+//! tanhshrink: x - tanh(x). Accurate to two ULP of x, not of the result, which is far smaller
+//! near 0.
 
 use crate::prelude::*;
 

@@ -5,12 +5,12 @@ use super::{permute, reshape, sum};
 use crate::prelude::*;
 use crate::rows::rows_last;
 
-/// The sum over axis `dims_x[i]` of `x` together with axis `dims_y[i]` of `y`, for all `i`; the result has the other
-/// axes of `x`, then those of `y`.
+/// The sum over axis `dims_x[i]` of `x` together with axis `dims_y[i]` of `y`, for all `i`; the
+/// result has the other axes of `x`, then those of `y`.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis, one is named twice, or the lists differ in length; `ShapeMismatch` if the
-/// sizes differ; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis, one is named twice, or the lists differ in length;
+/// `ShapeMismatch` if the sizes differ; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn tensordot<V: Value>(x: &V, y: &V, dims_x: &[isize], dims_y: &[isize]) -> Result<V> {
     let (xs, ys) = (x.shape(), y.shape());
     if dims_x.len() != dims_y.len() {

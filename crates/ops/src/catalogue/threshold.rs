@@ -5,9 +5,9 @@ use crate::prelude::*;
 /// x, or a value where x is not above the threshold.
 #[derive(Clone, Copy, Debug)]
 pub struct Threshold {
-    /// What x has to exceed.
+    /// The threshold.
     pub threshold: f64,
-    /// The result where it does not.
+    /// The value where x is not above it.
     pub value: f64,
 }
 

@@ -3,7 +3,8 @@
 use super::repeat;
 use crate::prelude::*;
 
-/// `dims[i]` copies of `x` along axis `i`; if there are fewer entries than axes, the first axes are not repeated.
+/// `dims[i]` copies of `x` along axis `i`; if there are fewer entries than axes, the first axes are
+/// not repeated.
 ///
 /// # Errors
 /// `OutOfMemory`.

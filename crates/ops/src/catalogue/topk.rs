@@ -1,10 +1,11 @@
-//! topk: the k largest or smallest elements of an axis, sorted. Of equal elements the first is taken; NaN is the
-//! largest.
+//! topk: the k largest or smallest elements of an axis, sorted. Of equal elements the first is
+//! taken; NaN is the largest.
 
 use super::sort;
 use crate::prelude::*;
 
-/// The `k` largest (or smallest) elements of `x` along `dim`, sorted, and their indices (i64): (values, indices).
+/// The `k` largest (or smallest) elements of `x` along `dim`, sorted, and their indices (i64):
+/// (values, indices).
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or fewer than `k` elements in it; `OutOfMemory`.

@@ -6,7 +6,7 @@ use crate::prelude::*;
 /// The sum of the main diagonal of a matrix `x`. Integers and bool sum to i64.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no matrix; `OutOfMemory`.
+/// `ShapeMismatch` if x is not a matrix; `OutOfMemory`.
 pub fn trace<V: Value>(x: &V) -> Result<V> {
     if x.shape().rank() != 2 {
         return Err(Error::shape(format!("trace: shape {}; it must be a matrix", x.shape())));

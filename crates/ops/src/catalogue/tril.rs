@@ -3,10 +3,11 @@
 use super::triu;
 use crate::prelude::*;
 
-/// The elements of the last two axes of `x` on and below the diagonal that is `diagonal` above the main one; 0 above.
+/// The elements of the last two axes of `x` on and below the diagonal that is `diagonal` above the
+/// main one; 0 above.
 ///
 /// # Errors
-/// `ShapeMismatch` if x has no two axes; `OutOfMemory`.
+/// `ShapeMismatch` if x has fewer than two axes; `OutOfMemory`.
 pub fn tril<V: Value>(x: &V, diagonal: isize) -> Result<V> {
     triu::triangle("tril", x, diagonal, false)
 }

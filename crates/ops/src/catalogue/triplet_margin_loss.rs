@@ -1,4 +1,4 @@
-//! triplet_margin_loss: by how much the negative is not farther from the anchor than the positive, plus a margin.
+//! triplet_margin_loss: a hinge loss on the distances from an anchor to a positive and a negative.
 
 use super::reduction::{Reduction, reduce, reduction};
 use super::{minimum, norm};
@@ -35,14 +35,16 @@ impl Map<2> for Lacks {
 }
 compile_map! { 2 Lacks; }
 
-/// max(0, margin + d(anchor, positive) - d(anchor, negative)) over the last axis, reduced, where d(a, b) is the p-norm
-/// of a - b + eps. With `swap` the negative's distance is that to the positive where this is less.
+/// max(0, margin + d(anchor, positive) - d(anchor, negative)) over the last axis, reduced, where
+/// d(a, b) is the p-norm of a - b + eps. With `swap` the negative's distance is that to the
+/// positive where this is less.
 ///
-/// anchor, positive, negative: [.., d], broadcast   losses: [..]. f16 and bf16 run in f32 and are rounded once.
+/// anchor, positive, negative: [.., d], broadcast; losses: [..]. f16 and bf16 run in f32 and are
+/// rounded once.
 ///
 /// # Errors
-/// `InvalidArgument` if p is NaN; `ShapeMismatch` if the shapes do not broadcast or are scalars; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if p is NaN; `ShapeMismatch` if the shapes do not broadcast or are scalars;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn triplet_margin_loss<V: Value>(
     anchor: &V,
     positive: &V,

@@ -8,11 +8,11 @@ use crate::prelude::*;
 pub struct Patches {
     /// Size of a window.
     pub kernel: [usize; 2],
-    /// Distance of the elements in a window.
+    /// Dilation: distance of the elements in a window.
     pub dilation: [usize; 2],
     /// Zeros on both sides.
     pub padding: [usize; 2],
-    /// Distance of the windows.
+    /// Stride: distance of the windows.
     pub stride: [usize; 2],
 }
 
@@ -37,7 +37,7 @@ impl Patches {
             Some(padded.checked_sub(reach)?.checked_div(self.stride[i])? + 1)
         };
         let n = [one(0).ok_or_else(wrong)?, one(1).ok_or_else(wrong)?];
-        // All sizes that follow from these then fit into memory addresses.
+        // All sizes derived from these then fit into `usize`.
         Shape::new(&[n[0], n[1], self.kernel[0], self.kernel[1]])?;
         Shape::new(&self.padded(size))?;
         Ok(n)
@@ -93,7 +93,8 @@ impl Op for Unfold {
     }
 }
 
-/// The patches of images `x` [n, c, h, w] (or [c, h, w]) as columns: [n, c * kernel, windows], both in row-major order.
+/// The patches of images `x` [n, c, h, w] (or [c, h, w]) as columns: [n, c * kernel, windows], both
+/// in row-major order.
 ///
 /// # Errors
 /// `ShapeMismatch` if x has another rank; `InvalidArgument` if no window fits; `OutOfMemory`.

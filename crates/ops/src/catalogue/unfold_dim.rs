@@ -23,7 +23,8 @@ impl Op for UnfoldDim {
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
         Ok(Outputs::from_iter([x[0].with_layout(x[0].layout().unfold(self.axis, self.size, self.step)?)]))
     }
-    /// An element gets the sum over the windows that hold it, in the order of the windows.
+    /// The gradient of an element is the sum over the windows that hold it, in the order of the
+    /// windows.
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a view has one result");
         let (axis, rank, windows) = (self.axis, c.shape(0).rank(), g.shape()[self.axis]);
@@ -40,8 +41,8 @@ impl Op for UnfoldDim {
     }
 }
 
-/// Windows of `size` elements, `step` apart, along axis `dimension` of `x`: that axis then counts the windows, and a
-/// new last axis walks through one. A view.
+/// Windows of `size` elements, `step` apart, along axis `dimension` of `x`: that axis then counts
+/// the windows, and a new last axis holds the elements of one. A view.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, a window is longer than it, or the step is 0.
@@ -56,9 +57,9 @@ pub fn unfold_dim<V: Value>(x: &V, dimension: isize, size: usize, step: usize) -
             x.shape()
         )));
     }
-    // Further apart than the axis is long, there is one window anyway.
+    // A step beyond the axis gives one window anyway.
     let y = V::apply(UnfoldDim { axis, size, step: step.min(n.max(1)) }, &[&line])?;
-    // A scalar is one window: the axis that counts windows was not its own.
+    // A scalar is one window: the axis that counts windows was added.
     if x.shape().rank() == 0 { select(&y, 0, 0) } else { Ok(y) }
 }
 

@@ -1,8 +1,10 @@
-//! unique: the different elements (or slices) in ascending order, where each went, and how often it was there.
+//! unique: the distinct elements (or slices) in ascending order, the index of each element among
+//! them, and their counts.
 //!
-//! Neighbours are compared after sorting; NaN differs from itself, -0 equals +0. Slices are put in lexicographic order
-//! by one stable sort for each of their elements, from the last to the first, so long slices are slow. The size of the
-//! result depends on the numbers, so this waits for the device. No gradient.
+//! Neighbours are compared after sorting; NaN differs from itself, -0 equals +0. Slices are put in
+//! lexicographic order by one stable sort for each of their elements, from the last to the first,
+//! so long slices are slow. The size of the result depends on the values, so this synchronises with
+//! the device. No gradient.
 
 use super::view::{self, Run};
 use super::{
@@ -11,10 +13,10 @@ use super::{
 };
 use crate::prelude::*;
 
-/// What [`unique`] finds.
+/// The result of [`unique`].
 #[derive(Clone, Debug)]
 pub struct Unique<V> {
-    /// The different elements or slices, ascending.
+    /// The distinct elements or slices, ascending.
     pub values: V,
     /// For each element or slice of the operand its index in `values` (i64).
     pub inverse: V,
@@ -22,10 +24,12 @@ pub struct Unique<V> {
     pub counts: V,
 }
 
-/// The different elements of `x`, flattened, or with `dim` the different slices along that axis in lexicographic order.
+/// The distinct elements of `x`, flattened, or with `dim` the distinct slices along that axis in
+/// lexicographic order.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis, or the slices are empty and there are some; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis, or the slices are empty and there are some;
+/// `OutOfMemory`.
 pub fn unique<V: Value>(x: &V, dim: Option<isize>) -> Result<Unique<V>> {
     // Nothing here has a gradient, so nothing needs to be recorded.
     let u = match dim {
@@ -82,8 +86,9 @@ fn slices<B: Backend>(x: &Array<B>, dim: isize) -> Result<Unique<Array<B>>> {
     Ok(Unique { values, inverse, counts })
 }
 
-/// Where groups of equal things start in a sorted row, which group each thing was in before sorting, and the sizes of
-/// the groups. `fresh` tells for all but the first whether it differs from its left neighbour; none if there is nothing.
+/// The starts of groups of equal elements in a sorted row, the group of each element before
+/// sorting, and the sizes of the groups. `fresh` states for all but the first whether it differs
+/// from its left neighbour; none for an empty row.
 fn groups<B: Backend>(
     like: &Array<B>,
     fresh: Option<Array<B>>,

@@ -3,7 +3,7 @@
 use super::reshape;
 use crate::prelude::*;
 
-/// `x` with a new axis of size 1 that stands at `dim` of the result. A view.
+/// `x` with a new axis of size 1 at `dim` of the result. A view.
 ///
 /// # Errors
 /// `InvalidArgument` if `dim` is not in `-(rank + 1)..=rank`.

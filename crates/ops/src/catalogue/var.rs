@@ -1,4 +1,5 @@
-//! var: the mean squared distance from the mean, in two passes, so that a large mean costs no digits.
+//! var: the mean squared distance from the mean, in two passes, so that a large mean causes no
+//! cancellation.
 
 use super::{mul, sum};
 use crate::prelude::*;
@@ -7,7 +8,7 @@ use crate::rows::STATS;
 /// Statistics: the mean, then the sum of (x - mean)^2.
 #[derive(Clone, Copy, Debug)]
 pub struct Var {
-    /// What is taken off the number of elements before it divides.
+    /// Subtracted from the number of elements in the divisor.
     pub correction: f64,
 }
 
@@ -37,7 +38,8 @@ impl Rows<1> for Var {
     }
 }
 
-/// What the gradient of the sum of squares is divided by. (Not clamped: where the variance is NaN, it does not matter.)
+/// The divisor in the gradient of the sum of squares. (Not clamped: where the variance is NaN, it
+/// does not matter.)
 pub(super) fn divisor(shape: &Shape, axes: &[usize], correction: f64) -> f64 {
     sum::row_len(shape, axes) as f64 - correction
 }
@@ -85,11 +87,12 @@ impl Rows<2> for Centered {
     }
 }
 
-/// The variance over `dims` (all axes if `None` or empty): the sum of squared distances from the mean, divided by
-/// max(0, N - correction).
+/// The variance over `dims` (all axes if `None` or empty): the sum of squared distances from the
+/// mean, divided by max(0, N - correction).
 ///
 /// # Errors
-/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if there is no such axis; `DTypeMismatch` if x is not of floats;
+/// `OutOfMemory`.
 pub fn var<V: Value>(x: &V, dims: Option<&[isize]>, correction: f64, keepdim: bool) -> Result<V> {
     let axes = sum::axes("var", x.shape(), dims)?;
     sum::drop_axes(rows(Var { correction }, &axes, [x])?, &axes, keepdim)

@@ -1,22 +1,23 @@
-//! Views that reach a part of the elements, and their opposite: a new tensor put together from parts.
+//! Views of a part of the elements, and their adjoint: a new tensor assembled from parts.
 //!
-//! Slices, picks and diagonals are layout arithmetic. Their gradient is zero but for the part, so it is a tensor
-//! assembled from one part; joining tensors is assembling from several, and its gradients are views again. The two
-//! ops here are each other's gradient, so derivatives of any order are views and assemblies.
+//! Slices, picks and diagonals are layout arithmetic. Their gradient is zero outside the part, so
+//! it is a tensor assembled from one part; concatenation assembles several, and its gradients are
+//! views again. The two ops here are each other's gradient, so derivatives of any order are views
+//! and assemblies.
 
 use crate::array;
 use crate::prelude::*;
 use elinvar_core::host::with_capacity;
 use smallvec::SmallVec;
 
-/// Which elements of an axis a slice takes: `len` of them from `start` on, `step` apart. All of them exist.
+/// A range of indices of an axis: `len` of them from `start` on, `step` apart. All of them exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// The first one.
     pub start: usize,
-    /// How many.
+    /// The number of indices.
     pub len: usize,
-    /// Distance; negative walks down from `start`.
+    /// Distance; negative: descending from `start`.
     pub step: isize,
 }
 
@@ -36,7 +37,7 @@ impl Run {
 pub enum Part {
     /// A run of every axis.
     Slice(SmallVec<[Run; 4]>),
-    /// One index of an axis, which goes away.
+    /// One index of an axis, which is dropped.
     Select {
         /// The axis.
         axis: usize,
@@ -45,7 +46,7 @@ pub enum Part {
     },
     /// The diagonal of two axes, as a new last axis.
     Diagonal {
-        /// How far above the main diagonal.
+        /// Offset above the main diagonal.
         offset: isize,
         /// The axis of rows.
         a: usize,
@@ -60,7 +61,7 @@ impl Part {
         let all = shape.iter().enumerate().map(|(i, &n)| if i == axis { run } else { Run::all(n) });
         Part::Slice(all.collect())
     }
-    /// Where the part lies.
+    /// The layout of the part.
     pub fn layout(&self, whole: &Layout) -> Layout {
         match self {
             Part::Slice(runs) => runs.iter().enumerate().fold(whole.clone(), |l, (axis, r)| {
@@ -95,14 +96,15 @@ impl Op for Take {
     }
 }
 
-/// A new tensor of one value, into which the operands are written as its parts. The parts do not overlap.
+/// A new tensor of one value, into which the operands are written as its parts. The parts do not
+/// overlap.
 #[derive(Clone, Debug)]
 pub struct Assemble {
     /// The shape of the result.
     pub shape: Shape,
-    /// The value where no part is.
+    /// The value outside of the parts.
     pub fill: Scalar,
-    /// Where the operands go; each has its operand's shape.
+    /// The parts of the operands; each has its operand's shape.
     pub parts: Vec<Part>,
 }
 
@@ -144,7 +146,8 @@ pub fn place<V: Value>(x: &V, shape: &Shape, part: Part) -> Result<V> {
     assemble(&[x], shape, Scalar::Int(0), vec![part])
 }
 
-/// A tensor of `fill` into which each of `x` (at least one, all of one dtype) is written as its part.
+/// A tensor of `fill` into which each of `x` (at least one, all of one dtype) is written as its
+/// part.
 ///
 /// # Errors
 /// `DeviceMismatch`, `OutOfMemory`.
@@ -152,7 +155,7 @@ pub fn assemble<V: Value>(x: &[&V], shape: &Shape, fill: Scalar, parts: Vec<Part
     V::apply(Assemble { shape: shape.clone(), fill, parts }, x)
 }
 
-/// That all operands are of one dtype, and there is one at least.
+/// Checks that all operands are of one dtype, and that there is at least one.
 ///
 /// # Errors
 /// `InvalidArgument`, `DTypeMismatch`.
@@ -170,7 +173,7 @@ pub(super) fn same_dtype<V: Value>(op: &str, x: &[&V]) -> Result<DType> {
     }
 }
 
-/// A vector of these `n` numbers, which depend on nothing, on the device of `like`.
+/// A constant vector of these `n` numbers, on the device of `like`.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -180,8 +183,8 @@ pub(super) fn numbers<V: Value>(like: &V, n: usize, v: impl IntoIterator<Item = 
     Ok(V::from_array(Array::from_vec(like.device(), all, &[n])?))
 }
 
-/// Zeros of `shape`, of the dtype and on the device of `like`: one number, repeated, which what is scattered into a copy of them reads
-/// from no memory.
+/// Zeros of `shape`, of the dtype and on the device of `like`: one element, broadcast, so that
+/// copying it for a scatter reads no memory.
 ///
 /// # Errors
 /// `OutOfMemory`.

@@ -1,5 +1,5 @@
-//! where: x where a condition is true, else y. Exact. The side not taken touches neither result nor gradient, even
-//! if it is NaN or infinite.
+//! where: x where a condition is true, else y. Exact. The side not taken affects neither result nor
+//! gradient, even if it is NaN or infinite.
 
 use crate::prelude::*;
 
@@ -35,7 +35,7 @@ impl IntMap<3> for Where {
 }
 compile_int_map! { 3 Where; }
 
-/// That a condition or mask is of bool.
+/// Checks that a condition or mask is of bool.
 ///
 /// # Errors
 /// `DTypeMismatch` if it is not.
@@ -51,8 +51,8 @@ pub(super) fn check_bool<V: Value>(op: &str, role: &str, x: &V) -> Result<()> {
 /// cond: bool   x, y: one dtype, any
 ///
 /// # Errors
-/// `DTypeMismatch` if `cond` is not bool or `x` and `y` differ; `ShapeMismatch` if the shapes do not broadcast;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `DTypeMismatch` if `cond` is not bool or `x` and `y` differ; `ShapeMismatch` if the shapes do
+/// not broadcast; `DeviceMismatch`; `OutOfMemory`.
 pub fn where_<V: Value>(cond: &V, x: &V, y: &V) -> Result<V> {
     check_bool("where", "cond", cond)?;
     map_any(Where, [cond, x, y])

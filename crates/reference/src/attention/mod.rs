@@ -1,13 +1,15 @@
 //! Attention and its gradient: the definition.
 //!
-//! All numbers are in the type of computation T (f32; f64 for f64); inputs are loaded exactly, results rounded
-//! once. Head `h` of `H` query heads uses key head `h / (H / J)` of `J`. `BLOCK` is `order::ATTENTION_BLOCK`,
-//! 64 keys; "contract" and "fold" are the orders of `elinvar_core::order`; `exp` and `log` are those of the
-//! catalogue. What is written `a * b + c` rounds twice, what is written `fma` once.
+//! All numbers are in the type of computation T (f32; f64 for f64); inputs are loaded exactly,
+//! results rounded once. Head `h` of `H` query heads uses key head `h / (H / J)` of `J`. `BLOCK` is
+//! `order::ATTENTION_BLOCK`, 64 keys; "contract" and "fold" are the orders of
+//! `elinvar_core::order`; `exp` and `log` are those of the catalogue. `a * b + c` rounds twice,
+//! `fma` once.
 //!
-//! **The keys of a query.** Query `i` visits the keys `0..n(i)`. Without `causal`, `n(i) = S`. With it, `n(i) =
-//! min(S, (i / BLOCK + 1) * BLOCK)`, whole blocks up to and with the diagonal; in the last of them, the keys
-//! after `i` are visited with a score of -inf. Keys that are not visited take no part, not even as a zero.
+//! **The keys of a query.** Query `i` visits the keys `0..n(i)`. Without `causal`, `n(i) = S`. With
+//! it, `n(i) = min(S, (i / BLOCK + 1) * BLOCK)`, whole blocks up to and with the diagonal; in the
+//! last of them, the keys after `i` are visited with a score of -inf. Keys that are not visited
+//! take no part, not even as a zero.
 //!
 //! **Scores**, for `j` in `0..n(i)`:
 //! ```text
@@ -16,8 +18,8 @@
 //! s[j] = -inf                 where a bool mask is false, and where causal and j > i
 //! ```
 //!
-//! **Forward**, from `m = -inf, l = 0, o = 0`, for each block of 64 visited keys (the last may be shorter), in
-//! order:
+//! **Forward**, from `m = -inf, l = 0, o = 0`, for each block of 64 visited keys (the last may be
+//! shorter), in order:
 //! ```text
 //! m'    = max(m, s[j] of the block)
 //! shift = m', or 0 if m' = -inf
@@ -27,11 +29,13 @@
 //! o[v]  = o[v] * alpha; then o[v] = fma(p[j], value[j, v], o[v]) for the keys of the block in ascending order
 //! m     = m'
 //! ```
-//! and in the end `y[v] = o[v] / l` (`/ 1` if `l = 0`) and `lse = m + log(l)`. A query that sees no key (all
-//! masked, or `S = 0`) so gets `y = 0` and `lse = -inf`. A score of NaN or +inf makes the row NaN. A masked key
-//! weighs 0, and 0 times a value that is not finite is NaN, as in a product of matrices.
+//! and in the end `y[v] = o[v] / l` (`/ 1` if `l = 0`) and `lse = m + log(l)`. A query that sees no
+//! key (all masked, or `S = 0`) so gets `y = 0` and `lse = -inf`. A score of NaN or +inf makes the
+//! row NaN. A masked key weighs 0, and 0 times a value that is not finite is NaN, as in a product
+//! of matrices.
 //!
-//! **Gradient**, for each query, from its scores (computed as above), `lse`, `y` and the gradient `g` of `y`:
+//! **Gradient**, for each query, from its scores (computed as above), `lse`, `y` and the gradient
+//! `g` of `y`:
 //! ```text
 //! p[j]  = exp(s[j] - lse)    (- 0 if lse = -inf)
 //! D     = fold over v of g[v] * y[v]
@@ -39,20 +43,21 @@
 //! ds[j] = p[j] * (dp[j] - D)
 //! dq[d] = contract over the visited keys j, ascending, of ds[j] * k[j, d], times scale
 //! ```
-//! and for each key, over the list of the queries that visit it, in row-major order of (query head of the
-//! group, i):
+//! and for each key, over the list of the queries that visit it, in row-major order of (query head
+//! of the group, i):
 //! ```text
 //! dk[d] = contract over that list of ds * q[d], times scale
 //! dv[v] = contract over that list of p * g[v]
 //! ```
 //!
-//! Why so: all queries of a tile that lies within 64 consecutive, aligned queries visit the same keys, and all
-//! keys of a block are visited by the same queries. So a kernel walks over whole tiles, skips those beyond the
-//! diagonal, and needs a choice per element only on the diagonal, where it sets scores to -inf. The forward
-//! holds one tile of `o` per query tile; the gradient is one kernel with a query tile (dq, over key blocks) and
-//! one with a key tile (dk and dv, over query tiles), without atomics. All chains run inside a thread or a
-//! register tile; what is combined across threads is a maximum, which has no order, and the sum of 64 numbers,
-//! which is a halving tree.
+//! Reasons for this order: all queries of a tile that is within 64 consecutive, aligned queries
+//! visit the same keys, and all keys of a block are visited by the same queries. So a kernel walks
+//! over whole tiles, skips those beyond the diagonal, and selects per element only on the diagonal,
+//! where it sets scores to -inf. The forward pass holds one tile of `o` per query tile; the
+//! gradient is one kernel with a query tile (dq, over key blocks) and one with a key tile (dk and
+//! dv, over query tiles), without atomics. All chains run inside a thread or a register tile; what
+//! is combined across threads is a maximum, which has no order, and the sum of 64 numbers, which is
+//! a halving tree.
 
 mod backward;
 mod forward;
@@ -71,7 +76,8 @@ use elinvar_core::{HostData, Result};
 use elinvar_ops::backend::Attention;
 use std::borrow::Cow;
 
-/// Sizes: batch, query heads, key heads, queries, keys, numbers in a query and key, numbers in a value.
+/// Sizes: batch, query heads, key heads, queries, keys, head dimension of queries and keys, head
+/// dimension of values.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     b: usize,
@@ -186,7 +192,8 @@ fn shift<C: Compute>(x: C) -> C {
     if x == C::lit(f64::NEG_INFINITY) { C::NOTHING } else { x }
 }
 
-/// The elements of head `h` of a tensor [.., heads, rows, columns] whose batch and heads were flattened.
+/// The elements of head `h` of a tensor [.., heads, rows, columns] whose batch and heads were
+/// flattened.
 fn head<C>(x: &[C], h: usize, size: usize) -> &[C] {
     &x[h * size..(h + 1) * size]
 }

@@ -1,4 +1,4 @@
-//! Against the textbook in f64, and the rules that it does not have.
+//! Against the textbook formula in f64; and the rules for which the textbook has none.
 
 use super::*;
 use crate::tests::{layout, noise, view};
@@ -123,7 +123,7 @@ impl Case {
         }
         [y, lse, dq, dk, dv]
     }
-    /// The same by this file.
+    /// The same by this module.
     fn run(&self, dtype: DType) -> [HostData; 5] {
         let as_dtype = |v: Vec<f64>| {
             let x = HostData::F64(v.into());

@@ -11,18 +11,18 @@ use elinvar_lane::lane::{Lane, LaneInt, Mask};
 use elinvar_lane::math::moderate_bound;
 use std::{array, thread};
 
-/// Elements that go through an operation together: all readings divide them.
+/// Elements that go through an operation together: a multiple of every width.
 const ELEMENTS: usize = 192;
 
-/// An operation on three numbers.
+/// An operation on three operands.
 trait LaneOp {
     const NAME: &'static str;
-    /// Are its results bits, whose NaN are not all the same?
+    /// Are its results bit patterns, in which NaNs may differ?
     const OF_BITS: bool;
     fn of<L: Lane>(a: L, b: L, c: L) -> L;
 }
 
-/// An operation in readings of several widths.
+/// An operation run at several widths.
 struct RunLaneOp<'a, O> {
     x: [&'a [f32; ELEMENTS]; 3],
     y: &'a mut [[f32; ELEMENTS]; 3],
@@ -49,7 +49,7 @@ impl<O: LaneOp> Kernel for RunLaneOp<'_, O> {
     }
 }
 
-/// Numbers beside which something changes: signs, exponents, roundings, NaN.
+/// Values next to a change of behaviour: signs, exponents, roundings, NaN.
 const SPECIAL_VALUES: [f32; 32] = [
     0.0,
     -0.0,
@@ -92,7 +92,7 @@ fn samples() -> Vec<[[f32; ELEMENTS]; 3]> {
         .map(|i| [SPECIAL_VALUES[i / n], SPECIAL_VALUES[i % n], SPECIAL_VALUES[(i / n + 7 * i) % n]]);
     let random = (0..4096u32).map(|i| {
         let [a, b, c, near] = philox4x32([i, 0, 0, 0], [0, 0]);
-        // Half of them of magnitudes that are seen in practice: random bits are nearly all huge or tiny.
+        // Half of them of moderate magnitude: random bits are nearly all huge or tiny.
         let bits = [a, b, c].map(|w| if near & 1 == 0 { w } else { w & 0x83ff_ffff | 0x3c00_0000 });
         bits.map(f32::from_bits)
     });
@@ -101,7 +101,8 @@ fn samples() -> Vec<[[f32; ELEMENTS]; 3]> {
 }
 
 fn check<O: LaneOp>(of: impl Fn() -> O + Send, want: impl Fn([f32; 3]) -> f32 + Send) {
-    // Without optimisation, each value that an elementary function goes through has a place of its own on the stack.
+    // Without optimisation, each intermediate value of an elementary function has its own stack
+    // slot.
     let large = thread::Builder::new().stack_size(1 << 26);
     thread::scope(|s| {
         large.spawn_scoped(s, || check_here(of, want)).expect("a thread").join().expect("equal results");
@@ -146,7 +147,7 @@ macro_rules! operations {
     )*};
 }
 
-/// A whole number of up to so many bits as an f32 has, and some more.
+/// A whole number of as many bits as the significand of an f32 has, and a few more.
 #[inline(always)]
 fn multiple<L: Lane>(a: L) -> L {
     let bits = a.to_bits();
@@ -249,7 +250,7 @@ operations! { false:
     atan2(a, b, c) a.atan2(b);
 }
 
-/// An angle for which no register takes the way of large ones.
+/// An angle below the bound for large-argument reduction.
 #[inline(always)]
 fn moderate<L: Lane>(a: L) -> L {
     L::select(a.abs().lt(moderate_bound()), a, L::lit(0.75))
@@ -278,7 +279,8 @@ fn scaled() {
     check(
         || ScaleOp,
         |[a, b, _]| {
-            // Beyond 600 nothing changes any more; in f64 the product is exact, unless it is so small that it is zero in f32.
+            // Beyond 600 the result no longer changes; in f64 the product is exact, unless it is so
+            // small that it is zero in f32.
             let n = power(ScalarLane(b)).0.clamp(-600.0, 600.0);
             let power = f64::from_bits(((n as i64 + 1023) as u64) << 52);
             (f64::from(a) * power) as f32

@@ -12,25 +12,26 @@ mod x86;
 use super::vector::{Array4, SimdElement, Vector};
 use elinvar_core::{Element, bf16, f16};
 
-/// A register that can be filled across rows, or with halves.
+/// A register that can be filled across rows, or from 16-bit floats.
 ///
 /// # Safety
-/// As for [`Vector`]; `quad`, `octet` and `square` read what is said of each of `LANES` rows that start at `p + lane * step`,
-/// `widen` reads `LANES` halves.
+/// As for [`Vector`]; `quad`, `octet` and `square` read the stated elements of each of `LANES` rows
+/// that start at `p + lane * step`, `widen` reads `LANES` 16-bit floats.
 pub trait GatherVector: Vector {
-    /// Numbers 0 to 3 of each row.
+    /// Elements 0 to 3 of each row.
     unsafe fn quad(p: *const Self::T, step: isize) -> [Self; 4];
-    /// As many numbers of each row as there are rows, four at least; of 16 registers so many count.
+    /// As many elements of each row as there are rows, four at least; only the first `LANES` of the
+    /// 16 registers count.
     #[inline(always)]
     unsafe fn square(p: *const Self::T, step: isize) -> [Self; 16] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { quads(p, step) }
     }
-    /// Numbers 0 to 7 of each row, widened.
+    /// Elements 0 to 7 of each row, widened.
     unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8];
-    /// Neighbours, widened.
+    /// Consecutive elements, widened.
     unsafe fn widen<H: Float16>(p: *const H) -> Self;
-    /// To so many halves, rounded to the nearest, of two to the even one.
+    /// Stores as 16-bit floats, rounded to nearest even.
     ///
     /// # Safety
     /// As for [`Vector`], of `LANES` halves.
@@ -38,7 +39,7 @@ pub trait GatherVector: Vector {
     #[inline(always)]
     unsafe fn narrow<H: Float16>(self, p: *mut H) {
         let mut all = [Self::T::ZERO; 16];
-        // SAFETY: the caller's; no register has more than 16 lanes.
+        // SAFETY: the caller guarantees `LANES` elements; no register has more than 16 lanes.
         unsafe {
             self.store(all.as_mut_ptr());
             for (i, x) in all[..Self::LANES].iter().enumerate() {
@@ -48,13 +49,13 @@ pub trait GatherVector: Vector {
     }
 }
 
-/// A square, quad by quad.
+/// A square block, quad by quad.
 ///
 /// # Safety
 /// As for [`GatherVector::square`].
 #[inline(always)]
 unsafe fn quads<V: GatherVector>(p: *const V::T, step: isize) -> [V; 16] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut all = [V::splat(V::T::ZERO); 16];
         for t in (0..V::LANES).step_by(4) {
@@ -64,13 +65,13 @@ unsafe fn quads<V: GatherVector>(p: *const V::T, step: isize) -> [V; 16] {
     }
 }
 
-/// A number of 16 bits. Widening it is exact; what kind of NaN one becomes differs.
+/// A 16-bit float. Widening it is exact; the payload of a NaN may differ.
 pub trait Float16: Copy + Sync {
     /// Is it the upper half of an f32?
     const IS_BF16: bool;
-    /// As a number.
+    /// Widened.
     fn wide<T: SimdElement>(self) -> T;
-    /// The nearest one.
+    /// Rounded to the nearest.
     #[cfg(target_arch = "x86_64")]
     fn nearest(x: f64) -> Self;
 }
@@ -78,8 +79,9 @@ macro_rules! half {
     ($($t:ty: $upper:literal),*) => {$(
         impl Float16 for $t {
             const IS_BF16: bool = $upper;
-            // By way of f32, which the compiler sees to be nothing for f32; what `half` has for f64 asks of each number what it is,
-            // and was 11 KB of each product with few rows.
+            // Through f32, which is the identity for f32; the conversion of `half` to f64 tests the
+            // processor's features for each element, and its code would be inlined into each
+            // small-M product.
             #[inline(always)]
             fn wide<T: SimdElement>(self) -> T {
                 T::lit(f64::from(self.to_f32()))
@@ -94,10 +96,10 @@ macro_rules! half {
 }
 half!(f16: false, bf16: true);
 
-/// Number `t` of each row, one by one.
+/// Element `t` of each row, one by one.
 ///
 /// # Safety
-/// As for [`GatherVector`], up to number `t`.
+/// As for [`GatherVector`], up to element `t`.
 #[inline(always)]
 pub unsafe fn gather_one<V: Vector, S: Copy>(
     p: *const S,
@@ -107,21 +109,21 @@ pub unsafe fn gather_one<V: Vector, S: Copy>(
 ) -> V {
     let mut row = [V::T::ZERO; 16];
     for (lane, x) in row[..V::LANES].iter_mut().enumerate() {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         *x = wide(unsafe { *p.wrapping_offset(lane as isize * step).add(t) });
     }
-    // SAFETY: no register has more than 16 lanes.
+    // SAFETY: the array has 16 elements, and no register has more lanes.
     unsafe { V::load(row.as_ptr()) }
 }
 
-/// Half `t` of each row, one by one, widened together. Widened one by one, each of f16 asks what the processor has, which was 8 KB of every
-/// program that multiplies.
+/// 16-bit element `t` of each row, loaded one by one and widened together: the conversion of a
+/// single f16 tests the processor's features, which costs code size wherever it is inlined.
 ///
 /// # Safety
-/// As for [`GatherVector`], up to number `t`.
+/// As for [`GatherVector`], up to element `t`.
 #[inline(always)]
 pub unsafe fn gather_one_f16<V: GatherVector, H: Float16>(p: *const H, step: isize, t: usize) -> V {
-    // SAFETY: the caller's; no register has more than 16 lanes.
+    // SAFETY: the caller guarantees the elements; no register has more than 16 lanes.
     unsafe {
         let mut row = [*p.add(t); 16];
         for (lane, x) in row[..V::LANES].iter_mut().enumerate() {
@@ -134,19 +136,20 @@ pub unsafe fn gather_one_f16<V: GatherVector, H: Float16>(p: *const H, step: isi
 impl<T: SimdElement> GatherVector for Array4<T> {
     #[inline(always)]
     unsafe fn quad(p: *const T, step: isize) -> [Self; 4] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         std::array::from_fn(|t| unsafe { gather_one(p, step, t, |x| x) })
     }
     #[inline(always)]
     unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         std::array::from_fn(|t| unsafe { gather_one_f16(p, step, t) })
     }
-    // As an fma, four of them stand here once on plain x86-64: each of f16 asks what the processor has.
+    // Not inlined on plain x86-64, as for the fma: the conversion of each f16 tests the processor's
+    // features.
     #[cfg_attr(target_arch = "x86_64", inline(never))]
     #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     unsafe fn widen<H: Float16>(p: *const H) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { gather_one(p, 1, 0, H::wide::<T>) }
     }
 }
@@ -158,7 +161,7 @@ mod tests {
     use crate::vector::{VectorKernel, dispatch_vectors, lanes};
     use std::marker::PhantomData;
 
-    /// Rows of numbers, and what is read of them.
+    /// Rows, and the elements of them that are read.
     struct Across<'a, T, S> {
         from: &'a [S],
         /// Distance of rows.
@@ -173,7 +176,8 @@ mod tests {
         unsafe fn run<V: GatherVector<T = T>>(self) {
             let Across { from, step, to } = self.0;
             assert!((V::LANES - 1) * step + 4 <= from.len());
-            // SAFETY: the instructions are there, the caller's; four numbers of each row were found in the slice.
+            // SAFETY: the caller guarantees the instruction set; the slice was checked to have four
+            // elements of each row.
             unsafe { V::quad(from.as_ptr(), step as isize).iter().for_each(|v| put(*v, to)) };
         }
     }
@@ -185,7 +189,8 @@ mod tests {
         unsafe fn run<V: GatherVector<T = T>>(self) {
             let Across { from, step, to } = self.0;
             assert!((V::LANES - 1) * step + 8 <= from.len() && V::LANES <= from.len());
-            // SAFETY: the instructions are there, the caller's; eight numbers of each row were found in the slice.
+            // SAFETY: the caller guarantees the instruction set; the slice was checked to have
+            // eight elements of each row.
             unsafe {
                 V::octet(from.as_ptr(), step as isize).iter().for_each(|v| put(*v, to));
                 put(V::widen(from.as_ptr()), to);
@@ -198,7 +203,7 @@ mod tests {
     #[inline(always)]
     unsafe fn put<V: Vector>(v: V, to: &mut Vec<V::T>) {
         let mut row = [V::T::ZERO; 16];
-        // SAFETY: the caller's; no register has more than 16 lanes.
+        // SAFETY: the caller guarantees the instruction set; no register has more than 16 lanes.
         unsafe { v.store(row.as_mut_ptr()) };
         to.extend_from_slice(&row[..V::LANES]);
     }
@@ -210,7 +215,7 @@ mod tests {
         unsafe fn run<V: GatherVector<T = T>>(self) {
             let Across { from, step, to } = self.0;
             assert!(V::LANES >= 4 && (V::LANES - 1) * step + V::LANES <= from.len());
-            // SAFETY: as above, of so many numbers.
+            // SAFETY: as above, for `LANES` elements.
             unsafe { V::square(from.as_ptr(), step as isize)[..V::LANES].iter().for_each(|v| put(*v, to)) };
         }
     }
@@ -252,7 +257,7 @@ mod tests {
         transposed::<f64>();
     }
 
-    /// All that 16 bits can be, subnormal numbers, infinities and NaN among them.
+    /// All 16-bit patterns, with subnormals, infinities and NaN.
     fn all_halves<H: Float16>(half: impl Fn(u16) -> H) {
         let all: Vec<H> = (0..=u16::MAX).map(half).collect();
         for isa in Isa::all() {
@@ -263,7 +268,7 @@ mod tests {
                 let across = (0..8 * n).map(|i| from[i % n * step + i / n]);
                 for (half, got) in across.chain(from[..n].iter().copied()).zip(&to) {
                     let want = half.wide::<f32>();
-                    // A NaN that signals may go on to do so: the fma that it is for makes it quiet.
+                    // A signalling NaN may stay one: the fma that follows makes it quiet.
                     let same = want.to_bits() == got.to_bits() || want.is_nan() && got.is_nan();
                     assert!(same, "{isa}: {want} became {got}");
                 }

@@ -4,13 +4,13 @@
 use super::{Float16, GatherVector, gather_one};
 use std::arch::aarch64::*;
 
-/// Numbers 0 to 3, of 32 bits, of 4 rows.
+/// Elements 0 to 3, of 32 bits, of 4 rows.
 ///
 /// # Safety
 /// 16 bytes of each row can be read.
 #[inline(always)]
 unsafe fn square<S>(p: *const S, step: isize) -> [float32x4_t; 4] {
-    // SAFETY: the caller's for the memory; NEON is part of the architecture.
+    // SAFETY: the caller guarantees the memory; NEON is part of the architecture.
     unsafe {
         let load = |i: isize| vld1q_f32(p.wrapping_offset(i * step).cast());
         let (a, b, c, d) = (load(0), load(1), load(2), load(3));
@@ -23,9 +23,9 @@ unsafe fn square<S>(p: *const S, step: isize) -> [float32x4_t; 4] {
     }
 }
 
-/// Halves in the lower bits of each lane, widened; what lies above is not looked at.
+/// 16-bit floats in the lower bits of each lane, widened; the upper bits are ignored.
 ///
-/// The instruction that does it for f16 is not to be had without assembly, so it is done by arithmetic.
+/// The instruction for f16 needs assembly, so it is done by arithmetic.
 #[inline(always)]
 fn widened<H: Float16>(bits: uint32x4_t) -> float32x4_t {
     // SAFETY: NEON is part of the architecture.
@@ -35,10 +35,10 @@ fn widened<H: Float16>(bits: uint32x4_t) -> float32x4_t {
         }
         let sign = vshlq_n_u32::<16>(vandq_u32(bits, vdupq_n_u32(0x8000)));
         let size = vshlq_n_u32::<13>(vandq_u32(bits, vdupq_n_u32(0x7fff)));
-        // The bits are where they belong, and the exponent is 127 - 15 too small; a power of two makes up for that exactly,
-        // also for what is subnormal in f16.
+        // The bits are in place, and the exponent is 127 - 15 too small; multiplying by a power of
+        // two corrects it exactly, also for f16 subnormals.
         let finite = vmulq_f32(vreinterpretq_f32_u32(size), vdupq_n_f32(f32::from_bits((127 + 112) << 23)));
-        // All exponent: infinity or NaN.
+        // Exponent all ones: infinity or NaN.
         let other = vorrq_u32(size, vdupq_n_u32(0xff << 23));
         let is_finite = vcltq_u32(size, vdupq_n_u32(0x7c00 << 13));
         let size = vbslq_u32(is_finite, vreinterpretq_u32_f32(finite), other);
@@ -49,12 +49,13 @@ fn widened<H: Float16>(bits: uint32x4_t) -> float32x4_t {
 impl GatherVector for float32x4_t {
     #[inline(always)]
     unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { square(p, step) }
     }
     #[inline(always)]
     unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
-        // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
+        // SAFETY: the caller guarantees 8 16-bit floats of each row: 16 bytes, pairs of them 32
+        // bits.
         unsafe {
             let pairs = square(p, step).map(|x| vreinterpretq_u32_f32(x));
             std::array::from_fn(|t| {
@@ -65,7 +66,7 @@ impl GatherVector for float32x4_t {
     }
     #[inline(always)]
     unsafe fn widen<H: Float16>(p: *const H) -> Self {
-        // SAFETY: the caller's: 4 halves are 8 bytes.
+        // SAFETY: the caller guarantees 4 16-bit floats: 8 bytes.
         unsafe { widened::<H>(vmovl_u16(vld1_u16(p.cast()))) }
     }
 }
@@ -73,7 +74,7 @@ impl GatherVector for float32x4_t {
 impl GatherVector for float64x2_t {
     #[inline(always)]
     unsafe fn quad(p: *const f64, step: isize) -> [Self; 4] {
-        // SAFETY: the caller's for the memory; NEON is part of the architecture.
+        // SAFETY: the caller guarantees the memory; NEON is part of the architecture.
         unsafe {
             let load = |i: isize, t: usize| vld1q_f64(p.wrapping_offset(i * step).add(t));
             let (a, b, c, d) = (load(0, 0), load(1, 0), load(0, 2), load(1, 2));
@@ -82,12 +83,12 @@ impl GatherVector for float64x2_t {
     }
     #[inline(always)]
     unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         std::array::from_fn(|t| unsafe { gather_one(p, step, t, H::wide::<f64>) })
     }
     #[inline(always)]
     unsafe fn widen<H: Float16>(p: *const H) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { gather_one(p, 1, 0, H::wide::<f64>) }
     }
 }

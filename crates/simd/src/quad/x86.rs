@@ -1,7 +1,7 @@
 //! Transposing loads for AVX2 and AVX-512.
 //!
-//! Pieces of 16 bytes of rows that are four apart are inserted side by side while they are loaded;
-//! the squares that are left inside of these pieces take two shuffles per register.
+//! Pieces of 16 bytes of rows that are four apart are inserted into one register while they are
+//! loaded; the squares that are left inside of these pieces take two shuffles per register.
 #![allow(unsafe_code, reason = "vector loads and shuffles")]
 
 use super::{Float16, GatherVector, gather_one, quads};
@@ -13,7 +13,8 @@ use std::arch::x86_64::*;
 /// They can be read; AVX-512.
 #[inline(always)]
 unsafe fn four<S>(p: *const S, step: isize) -> __m512 {
-    // SAFETY: the caller's. The other rows come by a load that repeats its piece, of which one place is kept.
+    // SAFETY: the caller guarantees the memory and AVX-512. The other rows are loaded by a
+    // broadcast of their piece, of which the mask keeps one place.
     unsafe {
         let at = |i: isize| _mm_loadu_ps(p.wrapping_offset(4 * i * step).cast());
         let all = _mm512_castps128_ps512(at(0));
@@ -29,20 +30,20 @@ unsafe fn four<S>(p: *const S, step: isize) -> __m512 {
 /// They can be read; AVX2.
 #[inline(always)]
 unsafe fn two<S>(p: *const S, step: isize) -> __m256 {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let low = _mm256_castps128_ps256(_mm_loadu_ps(p.cast()));
         _mm256_insertf128_ps::<1>(low, _mm_loadu_ps(p.wrapping_offset(4 * step).cast()))
     }
 }
 
-/// Pairs of halves as 32-bit numbers: the first of each, widened, and the second.
+/// Pairs of 16-bit floats as 32-bit integers: the first of each, widened, and the second.
 ///
 /// # Safety
 /// AVX-512.
 #[inline(always)]
 unsafe fn pairs512<H: Float16>(x: __m512) -> [__m512; 2] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let bits = _mm512_castps_si512(x);
         if H::IS_BF16 {
@@ -61,7 +62,7 @@ unsafe fn pairs512<H: Float16>(x: __m512) -> [__m512; 2] {
 /// AVX2 and F16C.
 #[inline(always)]
 unsafe fn pairs256<H: Float16>(x: __m256) -> [__m256; 2] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let bits = _mm256_castps_si256(x);
         if H::IS_BF16 {
@@ -70,7 +71,8 @@ unsafe fn pairs256<H: Float16>(x: __m256) -> [__m256; 2] {
         } else {
             let first = _mm256_and_si256(bits, _mm256_set1_epi32(0xffff));
             let second = _mm256_srli_epi32::<16>(bits);
-            // Within each 16 bytes, the four numbers of either to one half; then the halves of a kind together.
+            // Within each 16 bytes, the four elements of either operand to one half; then the
+            // halves of one operand together.
             let packed = _mm256_permute4x64_epi64::<0xd8>(_mm256_packus_epi32(first, second));
             [
                 _mm256_cvtph_ps(_mm256_castsi256_si128(packed)),
@@ -87,14 +89,14 @@ fn joined<V>(x: [[V; 2]; 4]) -> [V; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// Numbers 0 to 15 of 16 rows, each of which is read whole: rows a power of two apart share a set of the first-level cache, which
-/// has no room for a line of each.
+/// Elements 0 to 15 of 16 rows, each row read whole: rows a power of two apart map to the same set
+/// of L1, which cannot hold a line of each.
 ///
 /// # Safety
 /// They can be read; AVX-512.
 #[inline(always)]
 unsafe fn whole512(p: *const f32, step: isize) -> [__m512; 16] {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         // Squares inside of 16 bytes, of four rows each.
         let mut fours = [_mm512_setzero_ps(); 16];
@@ -110,7 +112,7 @@ unsafe fn whole512(p: *const f32, step: isize) -> [__m512; 16] {
             fours[i + 3] = _mm512_shuffle_ps::<0xee>(ab1, cd1);
             i += 4;
         }
-        // Then the pieces of 16 bytes change places.
+        // Then the pieces of 16 bytes are exchanged.
         let mut all = fours;
         let mut t = 0;
         while t < 4 {
@@ -127,14 +129,14 @@ unsafe fn whole512(p: *const f32, step: isize) -> [__m512; 16] {
     }
 }
 
-/// Numbers as bf16, to the nearest, of two the even one: just below a half is added, and the last bit that stays. A NaN stays one if its
-/// first bit is set.
+/// Rounds to bf16, to nearest even: adds just below a half, and the last bit that is kept. A NaN
+/// stays one if its first bit is set.
 ///
 /// # Safety
 /// AVX-512.
 #[inline(always)]
 unsafe fn upper512(x: __m512) -> __m256i {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let bits = _mm512_castps_si512(x);
         let upper = _mm512_srli_epi32::<16>(bits);
@@ -146,13 +148,13 @@ unsafe fn upper512(x: __m512) -> __m256i {
     }
 }
 
-/// The same.
+/// The same with AVX2.
 ///
 /// # Safety
 /// AVX2.
 #[inline(always)]
 unsafe fn upper256(x: __m256) -> __m128i {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let bits = _mm256_castps_si256(x);
         let upper = _mm256_srli_epi32::<16>(bits);
@@ -161,24 +163,25 @@ unsafe fn upper256(x: __m256) -> __m128i {
         let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(x, x));
         let quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
         let near = _mm256_blendv_epi8(_mm256_srli_epi32::<16>(near), quiet, nan);
-        // Each half has its numbers twice.
+        // Each half has its elements twice.
         let both = _mm256_packus_epi32(near, near);
         _mm256_castsi256_si128(_mm256_permute4x64_epi64::<0b1000>(both))
     }
 }
 
-/// `register: name, its pieces, its pairs, whole squares, low, high, shuffle, half as many bits: load, widen, cast, shift, from f16, to f16, to bf16, store;`
+/// `register: name, its pieces, its pairs, whole squares, low, high, shuffle, half as many bits:
+/// load, widen, cast, shift, from f16, to f16, to bf16, store;`
 macro_rules! quads {
     ($($v:ty: $square:ident $pieces:ident $pairs:ident $whole:ident
         $low:ident $high:ident $shuffle:ident
         $load:ident $widen:ident $cast:ident $shift:ident $from_f16:ident $to_f16:ident $upper:ident $store:ident;)*) => {$(
-        /// Numbers 0 to 3, of 32 bits, of as many rows as the register has numbers.
+        /// Elements 0 to 3, of 32 bits, of as many rows as the register has elements.
         ///
         /// # Safety
         /// 16 bytes of each row can be read; the register's instruction set.
         #[inline(always)]
         unsafe fn $square<S>(p: *const S, step: isize) -> [$v; 4] {
-            // SAFETY: the caller's.
+            // SAFETY: guaranteed by the caller.
             unsafe {
                 let at = |i: isize| $pieces(p.wrapping_offset(i * step), step);
                 let (a, b, c, d) = (at(0), at(1), at(2), at(3));
@@ -196,7 +199,8 @@ macro_rules! quads {
         impl GatherVector for $v {
             #[inline(always)]
             unsafe fn widen<H: Float16>(p: *const H) -> Self {
-                // SAFETY: the caller's: as many halves as the register has numbers are half of its bytes.
+                // SAFETY: the caller guarantees as many 16-bit floats as the register has elements:
+                // half of its bytes.
                 unsafe {
                     let x = $load(p.cast());
                     if H::IS_BF16 { $cast($shift::<16>($widen(x))) } else { $from_f16(x) }
@@ -204,24 +208,25 @@ macro_rules! quads {
             }
             #[inline(always)]
             unsafe fn narrow<H: Float16>(self, p: *mut H) {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe {
                     $store(p.cast(), if H::IS_BF16 { $upper(self) } else { $to_f16::<_MM_FROUND_TO_NEAREST_INT>(self) });
                 }
             }
             #[inline(always)]
             unsafe fn quad(p: *const f32, step: isize) -> [Self; 4] {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe { $square(p, step) }
             }
             #[inline(always)]
             unsafe fn square(p: *const f32, step: isize) -> [Self; 16] {
-                // SAFETY: the caller's.
+                // SAFETY: guaranteed by the caller.
                 unsafe { $whole(p, step) }
             }
             #[inline(always)]
             unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
-                // SAFETY: the caller's: 8 halves are 16 bytes, pairs of them 32 bits.
+                // SAFETY: the caller guarantees 8 16-bit floats of each row: 16 bytes, pairs of
+                // them 32 bits.
                 unsafe {
                     let [a, b, c, d] = $square(p, step);
                     joined([$pairs::<H>(a), $pairs::<H>(b), $pairs::<H>(c), $pairs::<H>(d)])
@@ -242,14 +247,14 @@ quads! {
 impl GatherVector for __m512d {
     #[inline(always)]
     unsafe fn widen<H: Float16>(p: *const H) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { gather_one(p, 1, 0, H::wide::<f64>) }
     }
     #[inline(always)]
     unsafe fn quad(p: *const f64, step: isize) -> [Self; 4] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            // Numbers t and t + 1 of the rows r, r + 2, r + 4 and r + 6.
+            // Elements t and t + 1 of the rows r, r + 2, r + 4 and r + 6.
             let at = |r: isize, t: usize| {
                 let at = |i: isize| _mm_loadu_pd(p.wrapping_offset((r + 2 * i) * step).add(t));
                 let all = _mm512_castpd128_pd512(at(0));
@@ -268,7 +273,7 @@ impl GatherVector for __m512d {
     }
     #[inline(always)]
     unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         std::array::from_fn(|t| unsafe { gather_one(p, step, t, H::wide::<f64>) })
     }
 }
@@ -276,12 +281,12 @@ impl GatherVector for __m512d {
 impl GatherVector for __m256d {
     #[inline(always)]
     unsafe fn widen<H: Float16>(p: *const H) -> Self {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { gather_one(p, 1, 0, H::wide::<f64>) }
     }
     #[inline(always)]
     unsafe fn quad(p: *const f64, step: isize) -> [Self; 4] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let at = |r: isize, t: usize| {
                 let at = |i: isize| _mm_loadu_pd(p.wrapping_offset((r + 2 * i) * step).add(t));
@@ -298,7 +303,7 @@ impl GatherVector for __m256d {
     }
     #[inline(always)]
     unsafe fn octet<H: Float16>(p: *const H, step: isize) -> [Self; 8] {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         std::array::from_fn(|t| unsafe { gather_one(p, step, t, H::wide::<f64>) })
     }
 }

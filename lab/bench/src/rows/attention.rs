@@ -22,7 +22,7 @@ fn pair([b, h, t, d]: [usize; 4], causal: bool) -> [Row; 2] {
         let variables = qkv.to_vec();
         both_ways(move || attend(&qkv, causal), variables)
     });
-    // Backward takes five products where forward takes two.
+    // The backward pass takes five products where the forward pass takes two.
     [forwards.flops(flops).bytes(bytes), both.flops(flops / 2 * 7).bytes(2 * bytes).recorded()]
 }
 

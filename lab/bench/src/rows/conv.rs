@@ -66,8 +66,8 @@ impl Conv {
     }
 }
 
-/// The first layer of a ResNet, two layers of its middle, one of its 1 x 1 layers, and a depthwise one of MobileNet:
-/// c, k, h, r, stride, padding, groups.
+/// The first layer of a ResNet, two layers of its middle, one of its 1 x 1 layers, and a depthwise
+/// one of MobileNet: c, k, h, r, stride, padding, groups.
 const CONVS: [Conv; 5] = [
     Conv::new([3, 64, 224, 7, 2, 3, 1]),
     Conv::new([64, 64, 56, 3, 1, 1, 1]),
@@ -79,7 +79,7 @@ const CONVS: [Conv; 5] = [
 const POOLED: [usize; 4] = [8, 64, 112, 112];
 const NORMED: [usize; 4] = [8, 64, 56, 56];
 
-/// The largest of windows of `kernel`, `stride` apart; half as many pixels a side.
+/// Max pool with windows of `kernel`, `stride` apart; half as many pixels a side.
 fn pool(x: &Tensor, [kernel, stride, padding]: [usize; 3]) -> Tensor {
     x.max_pool2d(&[kernel], &[stride], &[padding], &[1], false)
 }
@@ -107,7 +107,7 @@ fn pool_both() -> Row {
     .recorded()
 }
 
-/// A layer in training, which moves its running statistics.
+/// A layer in training mode, which updates its running statistics.
 fn norm(data: &mut Data<Device>) -> BatchNorm2d<Any> {
     let mut layer = BatchNorm2d::new(NORMED[1], &data.device);
     layer.weight = Some(Param::new(data.floats(&NORMED[1..2])));

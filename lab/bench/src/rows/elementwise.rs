@@ -5,9 +5,9 @@ use crate::row::{Group, Row};
 use elinvar::ops::catalogue::gelu::Approximate;
 use elinvar::{DType, Tensor};
 
-/// Elements: in a core's first cache, its second, the one that cores share, and in memory.
+/// Elements that fit in L1, in L2, in the shared cache, and in memory only.
 const SIZES: [usize; 4] = [1 << 10, 1 << 16, 1 << 20, 1 << 24];
-/// Those that are too much for a core's own caches.
+/// Those that exceed a core's private caches.
 const LARGE: [usize; 2] = [1 << 20, 1 << 24];
 
 fn row<F>(
@@ -41,7 +41,7 @@ fn binary(workload: &'static str, f: fn(&Tensor, &Tensor) -> Tensor) -> impl Ite
     })
 }
 
-/// A square matrix plus a column or a row of it.
+/// A square matrix plus a column or a row.
 fn broadcast(workload: &'static str, other: &'static [usize]) -> Row {
     const N: usize = 1024;
     let sizes = other.iter().map(usize::to_string).collect::<Vec<_>>().join("x");

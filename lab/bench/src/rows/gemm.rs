@@ -1,10 +1,10 @@
-//! Products of matrices.
+//! Matrix products.
 
 use super::{boxed, forward};
 use crate::row::{Group, Row};
 use elinvar::{DType, Device, Precision};
 
-/// Which operand lies transposed in memory.
+/// Which operand is stored transposed.
 #[derive(Clone, Copy)]
 enum Order {
     /// x: [m, k]   w: [k, n]
@@ -15,7 +15,8 @@ enum Order {
     Tn,
 }
 
-/// A device that packs the right factor each time, also if it is the same as before: what is measured is a product, not weights.
+/// A device that packs the right operand each time, also if it is unchanged: the row measures a
+/// product of two activations, not of weights.
 fn keeps_nothing(device: &Device) -> Device {
     match device {
         Device::Cpu(d) => Device::Cpu(d.clone().pack_up_to(0)),
@@ -23,7 +24,7 @@ fn keeps_nothing(device: &Device) -> Device {
     }
 }
 
-/// y\[m, n\], both operands square or not, as `order` has them.
+/// y\[m, n\], with operands stored as `order` states.
 fn product(order: Order, [m, n, k]: [usize; 3], dtype: DType) -> Row {
     let name = match order {
         Order::Nn => "gemm_nn",
@@ -60,7 +61,7 @@ fn linear([m, n, k]: [usize; 3]) -> Row {
     .bytes(4 * (m * k + k * n + m * n))
 }
 
-/// The same by a weight that was packed before, as a server does it.
+/// The same with a prepacked weight, as in serving.
 fn linear_prepacked([m, n, k]: [usize; 3]) -> Row {
     Row::new(Group::Gemm, "linear_prepacked", format!("{m}x{n}x{k}"), DType::F32, move |data| {
         let (x, w) = (data.floats(&[m, k]), data.floats(&[n, k]));

@@ -15,7 +15,7 @@ const INNER: usize = 1536;
 const POSITIONS: usize = 512;
 const TOKENS: usize = 30522;
 
-/// b sentences of t tokens; as it is loaded, or with its weights packed before, as a server does it.
+/// b sentences of t tokens; as loaded, or with prepacked weights, as in serving.
 fn bert([b, t]: [usize; 2], prepacked: bool) -> Row {
     let workload = if prepacked { "bert_fwd_prepacked" } else { "bert_fwd" };
     let weights = LAYERS * (4 * FEATURES * FEATURES + 2 * FEATURES * INNER);
@@ -33,7 +33,7 @@ fn bert([b, t]: [usize; 2], prepacked: bool) -> Row {
         let (net, x) = net(data);
         forward(move || net.forward(&x, None, None))
     });
-    // Weights are packed for processors.
+    // Weights are packed for CPUs only.
     let row = if prepacked {
         row
     } else {

@@ -1,4 +1,4 @@
-//! Work of a size that fills a large GPU: what its bandwidth and its peak are measured with. Asked for by name.
+//! Sizes that fill a large GPU, to measure its bandwidth and peak. Run only when asked for by name.
 
 use super::{both_ways, forward};
 use crate::harness::done;
@@ -9,7 +9,7 @@ use elinvar::ops::Array;
 use elinvar::ops::catalogue::gelu::Approximate;
 use elinvar::{Any, DType, Gradients, Precision, Tensor};
 
-/// Elements of what only passes through memory: 256 MiB of f32.
+/// Elements of workloads bound by memory: 256 MiB of f32.
 const MANY: usize = 1 << 26;
 
 /// Reads x once, and writes as much if `writes`.
@@ -54,8 +54,8 @@ fn product(n: usize, dtype: DType, precision: Precision) -> Row {
     .bytes(3 * dtype.size() * n * n)
 }
 
-/// Attention of bf16 with [`Precision::Fast`]. Causal work is counted as half, and backward takes five products where forward
-/// takes two.
+/// Attention of bf16 with [`Precision::Fast`]. Causal work is counted as half, and the backward
+/// pass takes five products where the forward pass takes two.
 fn attention(causal: bool) -> [Row; 2] {
     const DIMS: [usize; 4] = [8, 16, 2048, 128];
     let [b, h, t, d] = DIMS;
@@ -98,7 +98,7 @@ fn conv([n, c, k, side]: [usize; 4], precision: Precision) -> [Row; 2] {
     [forwards.flops(flops), both.flops(3 * flops).recorded()]
 }
 
-/// A step of Adam on 48 parameters of 2 Mi numbers, with the gradients there already.
+/// A step of Adam on 48 parameters of 2 Mi elements, with gradients given.
 fn adam() -> Row {
     const COUNT: usize = 48;
     const EACH: usize = 1 << 21;

@@ -54,7 +54,7 @@ fn both_ways<B: Backend>(
     }
 }
 
-/// Any work, for rows of a table that differ in it.
+/// Any work, for table rows of different closure types.
 fn boxed(work: impl FnMut() -> Result<()> + 'static) -> Task {
     Box::new(work)
 }

@@ -1,9 +1,11 @@
-//! Single ops of every kind, called by name: `ops.jsonl`, which `tools/peers/torch_ops.py` reads, too.
+//! Single ops of every kind, called by name: `ops.jsonl`, which `tools/peers/torch_ops.py` reads,
+//! too.
 //!
-//! A line of the file is an op with its operands by role and its attributes. An operand is `SIZES [DTYPE] [RANGE]`: floats are
-//! uniform in -1..1, or in 0.1..1 with the range `>0`; integers are in `A..B`, or from 0 on in `<B`. `gradient` names the operands
-//! of a second row, which computes the op and its gradients by these, with gradients of ones. `flops`, if given, are the operations of
-//! the op; with `fast` a further row is done with [`Precision::Fast`].
+//! A line of the file is an op with its operands by role and its attributes. An operand is
+//! `SIZES [DTYPE] [RANGE]`: floats are uniform in -1..1, or in 0.1..1 with the range `>0`; integers
+//! are in `A..B`, or from 0 on in `<B`. `gradient` names the operands of a second row, which
+//! computes the op and its gradients by these, with gradients of ones. `flops`, if given, are the
+//! operations of the op; with `fast` a further row is done with [`Precision::Fast`].
 
 use crate::data::Data;
 use crate::harness::done;
@@ -23,7 +25,7 @@ const FILE: &str = include_str!("../../ops.jsonl");
 #[serde(deny_unknown_fields)]
 struct Line {
     op: String,
-    /// The name of the row beside others of this op.
+    /// The row's label among rows of this op.
     shape: String,
     /// Operands by role.
     #[serde(rename = "in")]
@@ -38,14 +40,14 @@ struct Line {
     fast: bool,
 }
 
-/// What an operand is filled with.
+/// The values of an operand.
 enum Values {
     Any,
     Positive,
     Whole(i64, i64),
 }
 
-/// An operand, as its text says.
+/// An operand, as described by its text.
 struct Operand {
     role: String,
     sizes: Vec<usize>,
@@ -54,7 +56,7 @@ struct Operand {
 }
 
 impl Operand {
-    /// `None` if the text is not of the form that the file has.
+    /// `None` if the text is not in the file's format.
     fn parse(role: &str, text: &str) -> Option<Operand> {
         let mut words = text.split(' ').peekable();
         let sizes = words.next()?.split('x').map(|n| n.parse().ok()).collect::<Option<_>>()?;
@@ -86,7 +88,7 @@ impl Operand {
     }
 }
 
-/// What a line asks for.
+/// The call of a line.
 struct Call {
     operands: Vec<Operand>,
     gradient: Vec<String>,
@@ -101,12 +103,12 @@ impl Call {
         let args = Args { op: line.op.clone(), inputs: Vec::new(), attrs: attrs.collect::<Option<_>>()? };
         Some(Call { operands: operands.collect::<Option<_>>()?, gradient: line.gradient.clone(), args })
     }
-    /// That of the first operand of floats, in the order of their roles' names, if there is one.
+    /// Checks that of the first float operand, in the order of the roles' names, if there is one.
     fn dtype(&self) -> DType {
         let mut dtypes = self.operands.iter().map(|o| o.dtype);
         dtypes.clone().find(|d| d.is_float()).or_else(|| dtypes.next()).unwrap_or(DType::F32)
     }
-    /// With operands; those whose gradients are wanted are variables, if they are.
+    /// With operands; those whose gradients are wanted are variables, if `gradients` is set.
     fn with_operands(&self, data: &mut Data<Device>, gradients: bool) -> Args<Tensor> {
         let operands = self.operands.iter().map(|o| {
             let x = o.tensor(data);
@@ -211,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Those on few numbers: not optimised, as tests are, the others take minutes.
+    /// Those with few elements: the others take minutes in a debug build.
     #[test]
     fn lines_with_few_numbers_run() {
         const FEW: usize = 60_000;

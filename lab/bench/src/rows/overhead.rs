@@ -1,4 +1,5 @@
-//! What a call costs that computes next to nothing. These rows run with the backend chosen at compile time, too.
+//! Call overhead: ops that compute next to nothing. These rows run with the backend chosen at
+//! compile time, too.
 
 use super::{both_ways, boxed, forward};
 use crate::data::Data;
@@ -10,15 +11,15 @@ const CHAIN: usize = 1000;
 
 #[derive(Clone, Copy)]
 enum Call {
-    /// A tensor of two numbers.
+    /// A tensor of two elements.
     Create,
-    /// A sum of four numbers that depend on nothing.
+    /// A sum of four elements, without a tape.
     Add,
     /// The same of a variable: recorded.
     AddGrad,
     /// A thousand recorded sums, one after the other.
     Chain,
-    /// And back.
+    /// And its backward pass.
     ChainBack,
 }
 

@@ -1,4 +1,4 @@
-//! Work that looks along axes.
+//! Reductions, row-wise ops, and other work along axes.
 
 use super::forward;
 use crate::row::{Group, Row};

@@ -1,4 +1,4 @@
-//! Whole steps of training: forward, cross entropy, backward, Adam. The batch lies on the device already.
+//! Whole steps of training: forward, cross entropy, backward, Adam. The batch is on the device.
 
 use crate::harness::done;
 use crate::models::{Cnn, Gpt, GptSizes};
@@ -9,7 +9,7 @@ use elinvar::nn::optim::{Adam, Optimizer};
 use elinvar::nn::{Layer, Module};
 use elinvar::{Any, DType, Result, Tensor};
 
-/// Small enough that random labels, learnt over and over, let nothing blow up.
+/// Small enough that training on random labels, repeated over and over, does not diverge.
 const LR: f64 = 1e-4;
 
 /// A step of a network; `loss` is that of the batch.

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 
-/// Texts with commas between, for scripts that run the benchmarks of several libraries.
+/// Comma-separated texts, for scripts that run the benchmarks of several libraries.
 const ONLY: &str = "BENCH_ONLY";
 
 /// Prints a line for each row that is wanted.
@@ -36,7 +36,7 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
         for variant in row.variants(&device) {
             match unharmed(|| row.measure(variant, &device, args.seconds)) {
                 Ok(line) => progress.print(out, &line)?,
-                // A device that cannot do a row has no line there.
+                // A device that cannot run a row has no line for it.
                 Err(e) if e.kind() == ErrorKind::Unsupported => progress.say(&format!("left out: {e}")),
                 Err(e) => {
                     progress.say(&format!("FAILED {} {}: {e}", variant.peer(), row.name()));
@@ -59,7 +59,7 @@ pub fn run(args: &Bench, out: &mut dyn Write) -> Result<Verdict> {
     Ok(verdict)
 }
 
-/// The rows that the command line asks for, or the environment.
+/// The rows that the command line or the environment asks for.
 fn wanted(only: &[String]) -> Result<Vec<Row>> {
     let mut terms: Vec<Term> = if only.is_empty() {
         let said = env::var(ONLY).unwrap_or_default();
@@ -80,14 +80,14 @@ fn wanted(only: &[String]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What `measure` gives. A panic in one row does not take the others with it; its hook has said
-/// why.
+/// The result of `measure`. A panic in one row does not end the others; the panic hook has printed
+/// its message.
 fn unharmed<T>(measure: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(measure))
         .unwrap_or_else(|_| Err(Error::argument("a mistake in the program")))
 }
 
-/// MiB that a process of its own holds at most that runs a few steps of this workload.
+/// Peak memory, in MiB, of a child process that runs a few steps of this workload.
 fn held(workload: &str, device: &Device) -> Result<f64> {
     let told = Command::new(env::current_exe()?)
         .args(["bench", "--memory-of", workload, "--device", &device.to_string()])
@@ -101,7 +101,7 @@ fn held(workload: &str, device: &Device) -> Result<f64> {
     })
 }
 
-/// Which row it is and how many are left, on standard error: a bar on a terminal, else a line for
+/// The current row and the number left, on standard error: a bar on a terminal, else a line for
 /// each row.
 struct Progress {
     bar: ProgressBar,
@@ -126,7 +126,7 @@ impl Progress {
         self.bar.tick();
     }
     fn say(&self, line: &str) {
-        // A closed standard error is no fault.
+        // A closed standard error is not an error.
         self.bar.suspend(|| _ = writeln!(std::io::stderr(), "{line}"));
     }
     fn print(&self, out: &mut dyn Write, line: &impl Serialize) -> Result<()> {

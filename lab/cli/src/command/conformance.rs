@@ -18,7 +18,7 @@ pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
     let options = Options { golden: args.golden.clone(), only: args.ops.clone(), part: args.part, device };
     let summary = conformance(&options, out)?;
     let mut good = summary.is_good();
-    // What is asked for as fast goes through other kernels, for which there are no golden cases.
+    // `Precision::Fast` uses other kernels, for which there are no golden cases.
     let first = args.part.is_none_or(|(k, _)| k == 1);
     if first && (options.only.is_empty() || options.only.iter().any(|op| op == "matmul")) {
         let found = fast::products::<Any>(&options.device, &fast::SIZES)?;
@@ -32,7 +32,7 @@ pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
         good &= wrong == 0;
     }
     good &= args.random == 0 || random(args, &options.device, out)? == 0;
-    // There are none unless the environment asks for them, and then there should be none.
+    // There are none unless the environment enables validation, and then none are expected.
     let heard = elinvar::device::validation_messages();
     if !heard.is_empty() {
         writeln!(out, "{} messages of Vulkan's validation layer", heard.len())?;
@@ -40,7 +40,7 @@ pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
     Ok(if good && heard.is_empty() { Verdict::Good } else { Verdict::Bad })
 }
 
-/// Draws calls and compares with the reference; says how many differ.
+/// Draws calls and compares with the reference; returns how many differ.
 fn random(args: &Conformance, device: &Device, out: &mut dyn Write) -> Result<usize> {
     let mut differ = 0;
     for work in Work::ALL {

@@ -1,4 +1,4 @@
-//! `sample IN OUT`: makes the sample that the program carries from a whole golden directory.
+//! `sample IN OUT`: makes the built-in sample from a whole golden directory.
 
 use clap::Parser;
 use std::path::PathBuf;

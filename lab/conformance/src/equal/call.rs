@@ -1,4 +1,5 @@
-//! One call of a backend as data: what is asked for, and on which memory. It can be printed, and run on any backend.
+//! One call of a backend as data: the work and its memory. It can be printed, and run on any
+//! backend.
 
 use crate::twist::Work;
 use elinvar_core::philox::Stream;
@@ -18,12 +19,12 @@ use elinvar_ops::update::Update;
 use elinvar_ops::value::Value;
 use std::fmt;
 
-/// Memory and a look at it.
+/// Memory and a view of it.
 #[derive(Clone)]
 pub struct Operand {
     /// The whole buffer.
     pub data: HostData,
-    /// Where the elements lie.
+    /// The layout of the view.
     pub layout: Layout,
 }
 
@@ -167,14 +168,14 @@ pub enum Call {
     Nonzero {
         x: Operand,
     },
-    /// Of each item: two that change, and two that are read.
+    /// For each item: two buffers that change, and two that are read.
     Update {
         items: Vec<[Operand; 4]>,
     },
 }
 
 impl Call {
-    /// Which kind of work it is.
+    /// Its kind of work.
     pub fn work(&self) -> Work {
         match self {
             Call::Upload { .. } => Work::Upload,
@@ -447,7 +448,8 @@ fn flat<B: Backend>(d: &B::Device, buffer: &B::Buffer, dtype: DType, len: usize)
     HostTensor::new(shape, B::download(d, View { buffer, layout: &layout, dtype })?)
 }
 
-/// Arithmetic that a compiler likes to contract or reorder, and the operations that treat NaN and zero specially.
+/// Arithmetic that a compiler may contract or reorder, and the operations that treat NaN and zero
+/// specially.
 #[derive(Clone, Copy, Debug)]
 struct Primitives;
 impl Map<3> for Primitives {
@@ -502,7 +504,7 @@ impl Map<2> for Elementary {
 }
 elinvar_ops::compile_map! { 2 Elementary; }
 
-/// Integer arithmetic at its edges.
+/// Integer arithmetic at its limits.
 #[derive(Clone, Copy, Debug)]
 struct Integers;
 impl IntMap<2> for Integers {
@@ -567,7 +569,7 @@ impl Rows<2> for Spread {
     }
 }
 
-/// (x, m) by (g, s): m goes towards g, and x down by what m has become.
+/// (x, m) from (g, s): m moves towards g, and x decreases by the new m.
 #[derive(Clone, Copy, Debug)]
 struct Averages;
 impl Update<2, 2> for Averages {

@@ -1,5 +1,5 @@
-//! Random choices that a number repeats: sizes around the edges of lanes, blocks and chunks, values with the
-//! special ones among them, memory in awkward strides.
+//! Seeded random choices: sizes around the edges of vectors, blocks and chunks, values that include
+//! special ones, strided memory.
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, HostData, Layout, Shape, each_dtype};
@@ -10,12 +10,12 @@ pub const EDGES: &[usize] = &[
     513, 1023, 1024, 1025, 2047, 2049, 4095, 4096, 4097, 8191, 8193, 12289,
 ];
 
-/// What kind of numbers a tensor holds.
+/// The distribution of a tensor's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
     /// Between -2 and 2: sums and products stay finite.
     Tame,
-    /// Tame but for a rare special value.
+    /// As `Tame`, with a rare special value.
     Sparse,
     /// All magnitudes, and every tenth a special value.
     Wild,
@@ -23,7 +23,8 @@ pub enum Values {
     Few,
 }
 
-/// Zeros of both signs, infinities, NaN, ends of the ranges, subnormals of f32 and f16, halves to be rounded.
+/// Zeros of both signs, infinities, NaN, ends of the ranges, subnormals of f32 and f16, halves
+/// (rounding ties).
 const SPECIAL: &[f64] = &[
     0.0,
     -0.0,
@@ -48,7 +49,7 @@ const SPECIAL: &[f64] = &[
     0.1,
 ];
 
-/// A source of choices: element `at` of a stream, counting up.
+/// A source of choices: element `at` of a random stream, counting up.
 #[derive(Clone, Debug)]
 pub struct Dice {
     stream: Stream,
@@ -72,11 +73,11 @@ impl Dice {
     pub fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
-    /// True once in `n` times.
+    /// True with probability 1 / `n`.
     pub fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
-    /// One of these.
+    /// One of these elements.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
@@ -102,7 +103,7 @@ impl Dice {
         }
         shape
     }
-    /// A kind of values.
+    /// A distribution.
     pub fn values(&mut self) -> Values {
         self.pick(&[Values::Tame, Values::Tame, Values::Sparse, Values::Wild, Values::Few])
     }
@@ -149,8 +150,8 @@ impl Dice {
             }
         }
     }
-    /// A layout of this shape in a buffer, and how long the buffer is: contiguous, or with axes stored in another
-    /// order, gaps, an offset, reversed or repeated axes.
+    /// A layout of this shape in a buffer, and the buffer's length: contiguous, or with permuted
+    /// axes, gaps, an offset, reversed or repeated axes.
     pub fn layout(&mut self, shape: &[usize]) -> (Layout, usize) {
         let new = |s: &[usize]| Shape::new(s).expect("sizes are small");
         if self.once_in(3) {

@@ -1,4 +1,5 @@
-//! Draws a call: for each kind of work, shapes around the edges, all dtypes it is defined for, awkward memory.
+//! Draws a call: for each kind of work, shapes around the edges, all dtypes that it is defined for,
+//! strided memory.
 
 use super::call::{Call, Operand};
 use super::dice::{Dice, Values};
@@ -10,10 +11,11 @@ use elinvar_reference::Reference;
 const FLOATS: &[DType] = &[DType::F32, DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16];
 const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::Bool];
 
-/// A call of this kind of work, with tensors of about `largest` elements at most.
+/// A call of this kind of work, with tensors of at most about `largest` elements.
 ///
 /// # Errors
-/// Those of the reference backend, which prepares what the gradient of attention takes.
+/// Those of the reference backend, which computes the forward results that the gradient of
+/// attention reads.
 pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
     let any = *dice.pick(&[&FLOATS, &FLOATS, &INTS]);
     let any = dice.pick(any);
@@ -80,7 +82,7 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
         Work::ArgFold => {
             let (x, kept) = reduced(dice, any, values, largest);
             let empty = x.layout.shape()[kept..].contains(&0);
-            // Rows are not empty: the caller sees to that.
+            // Rows must not be empty: a precondition of the call.
             let x = if empty { operand(dice, any, &vec![1; x.layout.rank()], values) } else { x };
             Call::ArgFold { f: dice.pick(&[ArgFold::Max, ArgFold::Min]), x, kept }
         }
@@ -163,7 +165,8 @@ fn reduced(dice: &mut Dice, dtype: DType, values: Values, largest: usize) -> (Op
     (operand(dice, dtype, &shape, values), dice.between(0, rank))
 }
 
-/// Parts of a new tensor along one axis, some of them left to the filling, some written backwards.
+/// Parts of a new tensor along one axis, some of them left at the fill value, some written
+/// backwards.
 fn assemble(dice: &mut Dice, dtype: DType, values: Values, largest: usize) -> Call {
     let rank = dice.between(1, 4);
     let shape = dice.shape(rank, largest);
@@ -287,7 +290,8 @@ fn attention(dice: &mut Dice, work: Work, dtype: DType) -> Result<Call> {
     Ok(Call::AttentionGrad { a, q, k, v, mask, o, lse, g })
 }
 
-/// Gather or scatter along an axis; once in ten times an index is out of range, which must be an error everywhere.
+/// Gather or scatter along an axis; one time in ten an index is out of range, which must be an
+/// error on every backend.
 fn by_index(dice: &mut Dice, work: Work, dtype: DType, values: Values, largest: usize) -> Call {
     let rank = dice.between(1, 4);
     let shape = dice.shape(rank, largest);
@@ -298,7 +302,7 @@ fn by_index(dice: &mut Dice, work: Work, dtype: DType, values: Values, largest: 
     let mut index: Vec<i64> = (0..len).map(|_| dice.below(shape[axis]) as i64).collect();
     if dice.once_in(10) {
         let bad = dice.pick(&[-1, shape[axis] as i64, i64::MIN, i64::MAX]);
-        // Only where the view looks: a backend need not see the rest.
+        // Only inside the view: a backend need not read the rest.
         if let Some(p) = layout.positions().next() {
             index[p] = bad;
         }

@@ -1,7 +1,8 @@
-//! Does a backend give the reference's bits, for every kind of work, on random shapes, strides and values?
+//! Does a backend give the reference's bits, for every kind of work, on random shapes, strides and
+//! values?
 //!
-//! A [`Call`] is drawn from a number, so that one that fails can be repeated alone: [`check`] with its seed, kind
-//! of work and round.
+//! A [`Call`] is drawn from a number, so that a failing one can be repeated alone: [`check`] with
+//! its seed, kind of work and round.
 
 pub mod call;
 pub mod dice;
@@ -16,7 +17,7 @@ use dice::Dice;
 use elinvar_ops::Backend;
 use elinvar_reference::Reference;
 
-/// How much is drawn.
+/// The extent of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Another seed draws other calls.
@@ -40,11 +41,11 @@ impl Default for Plan {
 pub struct Difference {
     /// Its kind of work.
     pub work: Work,
-    /// What was asked for, how to draw it again, and what came back.
+    /// The call, how to draw it again, and both results.
     pub what: String,
 }
 
-/// Runs the plan on a backend and returns every call that the reference answers otherwise.
+/// Runs the plan on a backend and returns every call whose result differs from the reference's.
 pub fn equal<B: Backend>(device: &B::Device, plan: &Plan) -> Vec<Difference> {
     let mut all = Vec::new();
     for &work in &plan.works {

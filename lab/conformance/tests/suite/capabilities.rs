@@ -1,4 +1,4 @@
-//! The capability table says what was seen when the ops ran.
+//! The capability table states what was observed when the ops ran.
 
 use elinvar_conformance::capabilities::capabilities;
 use elinvar_conformance::training;
@@ -12,9 +12,9 @@ fn the_table_has_a_line_for_each_op_and_knows_views_from_work() {
             table.lines().find(|l| l.starts_with(&format!("| {op} |"))).unwrap_or_else(|| panic!("{op}"));
         line.rsplit(" | ").next().unwrap().trim_end_matches(" |").to_string()
     };
-    // After the ops, what is fast: products, convolutions, and attention.
+    // After the ops, the `Precision::Fast` rows: products, convolutions, and attention.
     assert_eq!(table.lines().count(), catalogue::NAMES.len() + training::NAMES.len() + 2 + 3 * 7);
-    // Whatever a processor makes of halves, the reference is exact, and so is f32 everywhere.
+    // Independent of bf16 arithmetic on the CPU, the reference is exact, and so is f32 everywhere.
     assert!(cell("bf16") == "exact" && cell("f32") == "exact" && !table.contains("not the same"), "{table}");
     for (op, want) in [("transpose", "view"), ("exp", "native"), ("matmul", "native"), ("softmax", "native")]
     {

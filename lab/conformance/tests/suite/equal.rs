@@ -1,4 +1,5 @@
-//! The harness that compares backends: it must agree with an echo of the reference, and see one wrong bit.
+//! The harness that compares backends: it must accept an echo of the reference, and detect one
+//! wrong bit.
 
 use elinvar_conformance::equal::{Plan, equal};
 use elinvar_conformance::twist::{Twist, Twisted, TwistedDevice, Work};
@@ -18,7 +19,8 @@ fn one_wrong_bit_is_seen_in_every_kind_of_work() {
         let plan = Plan { rounds: 20, largest: 300, works: vec![work], ..Plan::default() };
         let device = TwistedDevice::new(Twist::wrong_bit(work));
         let seen = equal::<Twisted<Reference>>(&device, &plan);
-        // Not in every round: some results are empty, NaN with another payload, or an error on both sides.
+        // Not in every round: some results are empty, NaN with another payload, or an error on both
+        // sides.
         assert!(seen.len() >= 8, "{work:?}: {} of 20", seen.len());
         assert!(seen.iter().all(|d| d.work == work && d.what.contains(&format!("{work:?}"))));
     }

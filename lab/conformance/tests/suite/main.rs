@@ -1,4 +1,4 @@
-//! The suite under test: what it reads, what it refuses, what it compares. One program, so that the ops are compiled
+//! Tests of the suite: reading, refusing, comparing. One program, so that the ops are compiled
 //! once.
 
 mod capabilities;

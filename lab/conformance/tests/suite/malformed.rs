@@ -1,4 +1,4 @@
-//! Golden directories that are not in order: an error with a sentence, never a panic.
+//! Invalid golden directories: an error with a sentence, never a panic.
 
 use elinvar_conformance::filter::Filter;
 use elinvar_conformance::golden::{self, Case};
@@ -77,7 +77,8 @@ fn a_good_directory_is_read_and_passes() {
         String::from_utf8(out).unwrap()
     };
     assert_eq!(run(&["neg"]), "neg   1 passed\n1 passed, 0 failed, 0 skipped\n");
-    // The project's own cases of an op that the directory has not; by its name, which no part of an id stands for.
+    // The project's own cases of an op that the directory does not have; by its exact name, as
+    // parts of ids do not select them.
     let beside = run(&["neg", "fold"]);
     let lines: Vec<&str> = beside.lines().map(|l| l.split(' ').next().unwrap()).collect();
     assert_eq!(lines[..2], ["neg", "fold"], "{beside}");
@@ -165,7 +166,8 @@ fn tensors_that_are_not_in_order_are_format_errors() {
     }
 }
 
-/// Every cut and many flipped bytes: read in full or refused, but never a panic, nor memory without end.
+/// Every truncation and many flipped bytes: read in full or refused, but never a panic, nor
+/// unbounded memory.
 #[test]
 fn damaged_files_never_panic() {
     let (index, tensors) = (INDEX.as_bytes(), good());

@@ -1,4 +1,4 @@
-//! The suite itself under test: it must pass the reference and refuse whatever is wrong.
+//! Mutation tests of the suite: it must pass the reference and refuse every mutant.
 
 use elinvar_conformance::capabilities::{Support, support};
 use elinvar_conformance::execute::{Results, execute};
@@ -21,7 +21,7 @@ fn cases() -> Vec<Case> {
     sample::cases(&Filter::default()).unwrap()
 }
 
-/// The ids of the cases that a mutant does not fail.
+/// The ids of the cases that a mutant passes.
 fn survived(cases: &[Case], twist: &Twist) -> Vec<String> {
     let device = device(twist.clone());
     let passes = |c: &&Case| run::<Mutant>(c, &device) == Outcome::Passed;
@@ -54,8 +54,9 @@ fn an_echo_of_the_reference_passes_and_has_its_bits() {
     }
 }
 
-/// Ops whose cases are silent: they accept zeros, although other results are expected. The tolerances were measured
-/// by rounding the inputs, and this op's target is either 1 or -1: next to them, it is another function.
+/// Ops whose cases accept zeros, although other results are expected. The tolerances were measured
+/// by rounding the inputs, and this op's target is either 1 or -1: near them, it is another
+/// function.
 const SILENT: &[&str] = &["hinge_embedding_loss"];
 
 #[test]
@@ -88,7 +89,7 @@ fn ops_with_silent_cases_are_right_to_the_usual_tolerance() {
 #[test]
 fn a_backend_that_moves_memory_but_computes_nothing_fails_all_but_views() {
     let idle = device(Twist::idle());
-    // A view is layout arithmetic: there is no kind of work to be lazy in, unless the view is differentiated.
+    // A view is layout arithmetic: no backend work to skip, unless the view is differentiated.
     for c in cases().iter().filter(|c| refuses_zeros(c)) {
         if support::<Any>(c, &Device::reference()) != Support::View {
             assert_ne!(run::<Mutant>(c, &idle), Outcome::Passed, "{}", c.id);
@@ -100,7 +101,7 @@ fn a_backend_that_moves_memory_but_computes_nothing_fails_all_but_views() {
 fn no_kind_of_work_can_be_left_out_unnoticed() {
     let cases = cases();
     for work in Work::ALL {
-        // Nothing in the sample is random; `equal` compares random numbers.
+        // No case of the sample is random; `equal` compares random numbers.
         if work != Work::Random {
             let failed = cases.len() - survived(&cases, &Twist::without(work)).len();
             assert!(failed > 0, "no case needs {work:?}");

@@ -1,4 +1,4 @@
-//! The project's own cases, and that with them no op is without one.
+//! The project's own cases; with them every op has a case.
 
 use elinvar_conformance::filter::Filter;
 use elinvar_conformance::{own, sample, training};
@@ -20,7 +20,7 @@ fn no_case_is_there_twice() {
     let cases = sample::cases(&Filter::default()).unwrap();
     let ids: BTreeSet<&str> = cases.iter().map(|c| c.id.as_str()).collect();
     assert_eq!(ids.len(), cases.len());
-    // One after the other, as the report wants them.
+    // Consecutive, as the report requires.
     let ops: Vec<&str> = cases.chunk_by(|a, b| a.op == b.op).map(|c| c[0].op.as_str()).collect();
     assert_eq!(ops.iter().collect::<BTreeSet<_>>().len(), ops.len());
 }
@@ -33,7 +33,7 @@ fn an_op_that_has_cases_elsewhere_has_none_here() {
     assert!(fold > 0 && less.len() == all.len() - fold);
 }
 
-/// It is part of the program.
+/// It is built into the program.
 #[test]
 fn it_is_small() {
     let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("golden-own");

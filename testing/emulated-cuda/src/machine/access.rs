@@ -24,7 +24,7 @@ impl Warp {
             Space::Shared => u64::from(self.narrow[a.address as usize][lane].wrapping_add(a.offset)),
         }
     }
-    /// A vector begins at a multiple of its size.
+    /// A vector access is aligned to its size.
     #[inline(always)]
     fn aligned(address: u64, a: &Access) -> Result<(), Fault> {
         let all = u64::from(a.size) * u64::from(a.count);
@@ -186,7 +186,7 @@ fn combined(op: Atomic, old: u32, v: u32) -> u32 {
     }
 }
 
-/// Places in memory, mostly of one piece: what the lanes of a warp reach lies together.
+/// Addresses in memory: the accesses of a warp are mostly to one allocation.
 struct Pieces<'m> {
     memory: &'m Memory,
     last: Option<(u64, &'m Raw)>,

@@ -1,11 +1,11 @@
-//! What an instruction does with columns. Lanes that do not run are computed too, and not stored.
+//! Arithmetic on columns. Inactive lanes are computed too, and not stored.
 
 use super::matrix::{narrowed, tf32};
 use super::{Fault, Group, LANES, Warp};
 use crate::ptx::inst::*;
 use half::f16;
 
-/// The one NaN that arithmetic on f32 gives.
+/// The NaN that f32 arithmetic returns.
 const NAN: u32 = 0x7fff_ffff;
 
 fn f(bits: u32) -> f32 {
@@ -14,7 +14,8 @@ fn f(bits: u32) -> f32 {
 fn bits(x: f32) -> u32 {
     if x.is_nan() { NAN } else { x.to_bits() }
 }
-/// 2^x, to the nearest number: what a device gives is within two units in the last place of it. Small results are 0.
+/// 2^x, rounded to nearest: a device is within two units in the last place. Subnormal results
+/// are 0.
 fn exp2(x: f32) -> f32 {
     let (x, least) = (f64::from(x), f64::from(f32::MIN_POSITIVE));
     let whole = x.clamp(-200.0, 200.0).floor();
@@ -238,7 +239,7 @@ impl Warp {
                 let mut out = [0; LANES];
                 for i in 0..LANES {
                     let from = if butterfly { i ^ lane[i] as usize & 31 } else { lane[i] as usize & 31 };
-                    // What a lane that does not run has is not known.
+                    // The value of an inactive lane is undefined.
                     out[i] = if mask >> from & 1 == 1 { v[from] } else { 0xdead_beef };
                 }
                 self.put32(to, out);
@@ -296,7 +297,7 @@ impl Warp {
                 false => u32::from(f16::from_f32(f(a)).to_bits()),
             }),
             Narrow1::Low16 => self.n1(to, a, |a| a & 0xffff),
-            // Numbers beyond the range give its end, and NaN 0, as Rust's conversions do.
+            // Saturates out of range, NaN gives 0, as Rust's conversions do.
             Narrow1::FToS => self.n1(to, a, |a| f(a) as i32 as u32),
             Narrow1::FToU => self.n1(to, a, |a| f(a) as u32),
             Narrow1::SToF => self.n1(to, a, |a| (a as i32 as f32).to_bits()),
@@ -313,7 +314,7 @@ impl Warp {
                 self.n2(all, |a, b| ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32);
             }
             Narrow2::MulHighU => self.n2(all, |a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32),
-            // What a division by zero gives is not specified.
+            // The result of a division by zero is unspecified.
             Narrow2::DivS => self.n2(all, |a, b| match b {
                 0 => u32::MAX,
                 _ => (a as i32).wrapping_div(b as i32) as u32,
@@ -331,7 +332,7 @@ impl Warp {
             Narrow2::And => self.n2(all, |a, b| a & b),
             Narrow2::Or => self.n2(all, |a, b| a | b),
             Narrow2::Xor => self.n2(all, |a, b| a ^ b),
-            // Amounts beyond the width move everything out.
+            // Amounts beyond the width shift everything out.
             Narrow2::Shl => self.n2(all, |a, b| a.checked_shl(b).unwrap_or(0)),
             Narrow2::ShrS => self.n2(all, |a, b| (a as i32 >> b.min(31)) as u32),
             Narrow2::ShrU => self.n2(all, |a, b| a.checked_shr(b).unwrap_or(0)),
@@ -341,7 +342,7 @@ impl Warp {
             Narrow2::DivF => self.n2(all, |a, b| bits(f(a) / f(b))),
             Narrow2::MinF => self.n2(all, |a, b| match (f(a), f(b)) {
                 (x, y) if x.is_nan() || y.is_nan() => bits(f32::NAN),
-                // Of zeros the one with the sign.
+                // Of two zeros, the negative one.
                 (x, y) if x == y => a | b,
                 (x, y) => bits(x.min(y)),
             }),
@@ -354,7 +355,7 @@ impl Warp {
     }
     #[inline(always)]
     fn wide1(&mut self, op: Wide1, to: Column, a: Column) {
-        // NaN as an integer of 64 bits is the one whose sign bit alone is set.
+        // NaN as a 64-bit integer is the sign bit alone.
         let whole = |x: f64, y: u64| if x.is_nan() { 1 << 63 } else { y };
         match op {
             Wide1::Mov => self.w1(to, a, |a| a),

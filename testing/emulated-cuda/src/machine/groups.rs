@@ -1,7 +1,9 @@
-//! Products by four warps together, of blocks in shared memory ("PTX ISA", 9.7.16), and boxes on their way there (9.7.9.27).
+//! Warpgroup matrix products (`wgmma`), of blocks in shared memory ("PTX ISA", 9.7.16), and TMA
+//! tile copies into them (9.7.9.27).
 //!
-//! A product reads its factors when it is waited for, which on a device is the latest moment; if they are others by then than they were when it
-//! was begun, that is told. Until then its sums are in nobody's registers: whoever looks finds what is no number.
+//! A product reads its operands when it is waited for, which on a device is the latest moment; if
+//! they have changed since it was issued, that is a fault. Until then its accumulators hold a NaN
+//! pattern, so reading them early is visible.
 
 use super::access::lanes;
 use super::matrix::{number, tf32};
@@ -16,55 +18,56 @@ use std::collections::VecDeque;
 /// Bytes of the terms of an instruction, and rows of a warp.
 const TERMS: usize = 32;
 const ROWS: usize = 16;
-/// What stands in registers whose sums are under way.
+/// The pattern in registers whose accumulators are in flight.
 const NOBODYS: u32 = 0x7fdb_dbdb;
 
-/// A product that was begun.
+/// An issued product.
 #[derive(Clone, Debug)]
 struct Product {
     /// The list of its registers.
     sums: u32,
     factor: Factor,
-    /// Rows and columns: where they are, and what was there.
+    /// Rows and columns: their location, and their contents when issued.
     rows: Rows,
     columns: Block,
     found: [Vec<f32>; 2],
-    /// Do the sums that are there count?
+    /// Is the accumulator added (scale-d = 1)?
     adds: bool,
 }
 
-/// Where rows are.
+/// The location of rows.
 #[derive(Clone, Copy, Debug)]
 enum Rows {
     Memory(Block),
     Registers([Column; 4]),
 }
 
-/// Lines of factors, as a description says where they are.
+/// Lines of an operand, as a matrix descriptor locates them.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     start: u32,
-    /// Bytes from 64 rows (or columns) to the next, for lines of rows; from eight lines to the next.
+    /// Bytes from 64 rows (or columns) to the next (transposed operands); from eight lines to the
+    /// next.
     beside: u32,
     below: u32,
-    /// Are lines of rows (or columns), one for each term?
+    /// Is the operand transposed: are lines of rows (or columns), one for each term?
     turned: bool,
-    /// The first row (or column), and how many.
+    /// The first row (or column), and their number.
     first: usize,
     count: usize,
 }
 
-/// Products of a warp.
+/// The products of a warp.
 #[derive(Clone, Debug, Default)]
 pub struct Products {
     open: Vec<Product>,
     groups: VecDeque<Vec<Product>>,
-    /// The sums that are under way, by their registers' list.
+    /// Accumulators in flight, by their register list.
     sums: Vec<(u32, Vec<[u32; LANES]>)>,
     fenced: bool,
-    /// Was there a fence since the last group was closed?
+    /// Was there a fence since the last commit?
     fenced_group: bool,
-    /// How many were begun: the same for four warps.
+    /// Number of products issued: the same for all four warps.
     pub begun: u64,
 }
 
@@ -83,7 +86,7 @@ impl Block {
             first,
             count,
         };
-        // The first, and nothing else is emulated, is the swizzle of 128 bytes.
+        // Only the 128-byte swizzle is emulated.
         if bits(62, 2) != 1 || description & !0xc000_3fff_3fff_3fff != 0 {
             return wrong(format!("the description {description:#x} of a block"));
         }
@@ -95,7 +98,8 @@ impl Block {
         }
         Ok(block)
     }
-    /// Where a number of so many bytes is: of a row (or column), of a term. Lines of rows are of two bytes.
+    /// The address of an element of this many bytes: of a row (or column), of a term. Transposed
+    /// lines are of two-byte elements.
     fn at(&self, place: usize, term: usize, size: u32) -> u32 {
         let (place, term) = (place as u32, term as u32);
         let logical = if self.turned {
@@ -105,7 +109,7 @@ impl Block {
         };
         tensor::swizzled(self.start + logical)
     }
-    /// All numbers, those of a row (or column) side by side.
+    /// All elements, those of a row (or column) contiguous.
     fn read(&self, factor: Factor, thread: u16, shared: &mut SharedMemory) -> Result<Vec<f32>, Fault> {
         let size = factor.bytes();
         let mut all = Vec::with_capacity(self.count * TERMS / size);
@@ -120,7 +124,7 @@ impl Block {
 }
 
 impl Warp {
-    /// The same number in all lanes.
+    /// The value that all lanes agree on.
     fn uniform(&self, column: Column, what: &str) -> Result<u64, Fault> {
         let all = &self.wide[column as usize];
         if all.iter().all(|v| *v == all[0]) {
@@ -130,7 +134,7 @@ impl Warp {
         }
     }
 
-    /// An instruction that has to do with boxes or their products.
+    /// A TMA or `wgmma` instruction.
     pub fn boxes(&mut self, inst: Inst, group: &mut Group<'_>) -> Result<(), Fault> {
         let thread = |warp: &Warp, lane: usize| warp.first + lane as u16;
         match inst {
@@ -189,7 +193,8 @@ impl Warp {
                 "a product of four warps that a part of the lanes reaches, or that forgets a part of its sums",
             );
         }
-        // Rows in registers were put there by instructions, which a fence orders before the products of a group.
+        // Operand rows in registers were written by instructions, which a fence orders before the
+        // products of a group.
         let held = matches!(left, Left::Registers(_));
         if !self.products.fenced || (held && !self.products.fenced_group) {
             return wrong("a product is begun without a fence behind what touched its registers");
@@ -217,7 +222,7 @@ impl Warp {
         Ok(())
     }
 
-    /// The numbers of a warp's rows, those of a row side by side.
+    /// The elements of a warp's rows, each row contiguous.
     fn rows(&self, rows: Rows, factor: Factor, group: &mut Group<'_>) -> Result<Vec<f32>, Fault> {
         let columns = match rows {
             Rows::Memory(block) => return block.read(factor, self.first, &mut group.shared),
@@ -244,7 +249,7 @@ impl Warp {
                 self.multiply(&product, group)?;
             }
         }
-        // Those that are in no product any more go back to their registers.
+        // Accumulators of finished products go back to their registers.
         let going: Vec<u32> = self.products.groups.iter().flatten().map(|p| p.sums).collect();
         let (stay, done) =
             std::mem::take(&mut self.products.sums).into_iter().partition(|(list, _)| going.contains(list));
@@ -258,8 +263,9 @@ impl Warp {
         Ok(())
     }
 
-    /// sums\[16, n\] += a\[16, 16\] * b\[16, n\], of eight terms of TF32. With g = lane / 4 and t = 2 (lane % 4), a lane holds of each eight columns (row g,
-    /// column t), (g, t + 1), (g + 8, t), (g + 8, t + 1). In which order a device adds is not specified; here products are added in
+    /// sums\[16, n\] += a\[16, 16\] * b\[16, n\], or 8 terms of TF32. With g = lane / 4 and t = 2
+    /// (lane % 4), a lane holds of each eight columns (row g, column t), (g, t + 1), (g + 8, t),
+    /// (g + 8, t + 1). The order in which a device adds is unspecified; here products are added in
     /// the order of k, each sum rounded.
     fn multiply(&mut self, p: &Product, group: &mut Group<'_>) -> Result<(), Fault> {
         let (a, b) =
@@ -284,7 +290,7 @@ impl Warp {
         Ok(())
     }
 
-    /// That no product is under way where a warp ends.
+    /// Checks that no product is in flight where a warp ends.
     pub fn no_products(&self) -> Result<(), Fault> {
         if self.products.open.is_empty() && self.products.groups.is_empty() {
             return Ok(());
@@ -293,7 +299,7 @@ impl Warp {
     }
 }
 
-/// A box, read now: what its tensor holds may not change before it arrives.
+/// A TMA tile, read now: the tensor must not change before the copy arrives.
 fn brought(map: u64, from: [i64; 3], to: u32, thread: u16, group: &Group<'_>) -> Result<Flight, Fault> {
     let place = map.checked_sub(PARAM_WINDOW).and_then(|at| usize::try_from(at).ok());
     let bytes =

@@ -1,5 +1,5 @@
-//! Products of matrices by a whole warp, and what brings them their factors: as "PTX ISA", 9.7.15 (mma.m16n8k16, ldmatrix) and
-//! 9.7.9.25 (cp.async) lay them out over lanes.
+//! Warp-level matrix products and operand loads, with the lane layouts of "PTX ISA", 9.7.15
+//! (mma.m16n8k16, ldmatrix) and 9.7.9.25 (cp.async).
 
 use super::access::{lanes, word};
 use super::shared::Touch;
@@ -8,7 +8,7 @@ use crate::ptx::inst::{Column, Factor};
 use half::{bf16, f16};
 use std::collections::VecDeque;
 
-/// A copy that was begun: where to, its bytes, for whom.
+/// A copy that was issued: destination, bytes, issuing lane.
 #[derive(Clone, Debug)]
 struct Copy {
     to: usize,
@@ -16,7 +16,7 @@ struct Copy {
     thread: u16,
 }
 
-/// Copies that were begun and not waited for.
+/// Copies that were issued and not waited for.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
     open: Vec<Copy>,
@@ -27,17 +27,17 @@ pub fn number(factor: Factor, bits: u32) -> f32 {
     match factor {
         Factor::F16 => f16::from_bits(bits as u16).to_f32(),
         Factor::BF16 => bf16::from_bits(bits as u16).to_f32(),
-        // A device does not look at the bits below.
+        // A device ignores the bits below.
         Factor::Tf32 => f32::from_bits(bits & 0xffff_e000),
     }
 }
 
-/// The nearest number with ten bits behind the point, ties away from zero.
+/// Rounded to ten fraction bits, ties away from zero.
 pub fn tf32(bits: u32) -> u32 {
     if f32::from_bits(bits).is_nan() { 0x7fff_ffff } else { bits.wrapping_add(0x1000) & 0xffff_e000 }
 }
 
-/// The nearest number of 16 bits.
+/// Rounded to the nearest 16-bit float.
 pub fn narrowed(factor: Factor, bits: u32) -> u32 {
     let x = f32::from_bits(bits);
     match factor {
@@ -49,13 +49,14 @@ pub fn narrowed(factor: Factor, bits: u32) -> u32 {
 }
 
 impl Warp {
-    /// d[16, 8] = a[16, 16] * b[16, 8] + c[16, 8]; for factors of 32 bits, 8 instead of 16 along k
+    /// d[16, 8] = a[16, 16] * b[16, 8] + c[16, 8]; for 32-bit operands, k is 8 instead of 16
     ///
-    /// With g = lane / 4 and t = lane % 4, a lane holds: of a, two neighbours each of (row g, column 2t), (g + 8, 2t),
-    /// (g, 2t + 8), (g + 8, 2t + 8); of b, two neighbours along k each of (row 2t, column g), (2t + 8, g); of c and d,
-    /// (row g, column 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). Of factors of 32 bits one each: of a (g, t), (g + 8, t),
-    /// (g, t + 4), (g + 8, t + 4), of b (t, g), (t + 4, g). In which order a device adds is not specified; here
-    /// products are added in the order of k, each sum rounded.
+    /// With g = lane / 4 and t = lane % 4, a lane holds: of a, two neighbours each of
+    /// (row g, column 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8); of b, two neighbours along k
+    /// each of (row 2t, column g), (2t + 8, g); of c and d, (row g, column 2t), (g, 2t + 1),
+    /// (g + 8, 2t), (g + 8, 2t + 1). Of 32-bit operands one each: of a (g, t), (g + 8, t),
+    /// (g, t + 4), (g + 8, t + 4), of b (t, g), (t + 4, g). The order in which a device adds is
+    /// unspecified; here products are added in the order of k, each sum rounded.
     pub fn mma(
         &mut self,
         factor: Factor,
@@ -97,7 +98,7 @@ impl Warp {
         for (row, sums) in x.iter().zip(&mut sums) {
             for (k, &v) in row[..terms].iter().enumerate() {
                 for (sum, &w) in sums.iter_mut().zip(&y[k]) {
-                    // Products of two such factors are exact.
+                    // The product of two such operands is exact.
                     *sum += v * w;
                 }
             }
@@ -112,11 +113,14 @@ impl Warp {
         Ok(())
     }
 
-    /// d = a * b + c of f64: 16 x 8 x 8, or 8 x 8 x 4, of which there are half of the registers of c and d, and one of a and b each
+    /// d = a * b + c of f64: 16 x 8 x 8, or 8 x 8 x 4, with half as many registers of c and d, and
+    /// one each of a and b
     ///
-    /// Register i of a is (row g + 8 (i % 2), column t + 4 (i / 2)), of b (t + 4 i, g), of c and d (g + 8 (i / 2), 2t + i % 2). A sum is
-    /// the chain of fma over k, which begins with c: so an H100 computes it, to the bit, by either shape (of 262,144 sums, and 524,288,
-    /// each of six kinds of numbers: alike, of all sizes, with subnormal products, specials, overflow, zeros of both signs).
+    /// Register i of a is (row g + 8 (i % 2), column t + 4 (i / 2)), of b (t + 4 i, g), of c and d
+    /// (g + 8 (i / 2), 2t + i % 2). A sum is the chain of fma over k, which begins with c. An H100
+    /// gives the same bits with either shape (checked on 262,144 and 524,288 sums, for each of six
+    /// kinds of operands: of equal magnitude, of all magnitudes, with subnormal products, specials,
+    /// overflow, zeros of both signs). both signs).
     pub fn mma_double(
         &mut self,
         d: &[Column],
@@ -164,8 +168,9 @@ impl Warp {
         Ok(())
     }
 
-    /// Matrices of 8 x 8 numbers of 16 bits: lanes 8 i to 8 i + 7 say where the rows of the i-th lie, and lane l gets
-    /// two neighbours of row l / 4 from column 2 (l % 4) on; transposed, of column l / 4 from row 2 (l % 4) on.
+    /// 8 x 8 matrices of 16-bit elements: lanes 8 i to 8 i + 7 hold the row addresses of the i-th,
+    /// and lane l gets two neighbours of row l / 4 from column 2 (l % 4) on; transposed, of column
+    /// l / 4 from row 2 (l % 4) on.
     pub fn load_matrix(
         &mut self,
         transposed: bool,
@@ -186,7 +191,7 @@ impl Warp {
                     return Err(Fault::new(FaultKind::Misaligned, why));
                 }
                 for (c, v) in row.iter_mut().enumerate() {
-                    // Whoever reads: the lane that gets it.
+                    // The reading thread is the lane that gets the element.
                     let lane = if transposed { c * 4 + r / 2 } else { r * 4 + c / 2 };
                     let thread = self.first + lane as u16;
                     let place = group.shared.touch(at + 2 * c as u32, 2, thread, Touch::Read)?;
@@ -212,8 +217,8 @@ impl Warp {
         ))
     }
 
-    /// Begins copies from global memory to shared memory. What is copied is read now; when it arrives nobody knows
-    /// before it is waited for.
+    /// Issues copies from global to shared memory. The source is read now; the destination is
+    /// undefined until the copy is waited for.
     pub fn copy_async(
         &mut self,
         [to, from]: [Column; 2],

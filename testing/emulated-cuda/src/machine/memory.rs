@@ -1,13 +1,14 @@
-//! A device's memory: pieces that are far apart, so that what is out of bounds of one is in none.
+//! Device memory: allocations that are far apart in the address space, so that an access out of
+//! bounds of one is in none.
 
 use super::{Fault, FaultKind};
 use crate::sys::raw::Raw;
 use std::sync::Arc;
 
-/// Bits of an address inside of a piece.
+/// Address bits within an allocation.
 const INSIDE: u32 = 36;
 
-/// Pieces of memory, by their addresses.
+/// Allocations, by address.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pieces: Vec<Option<Arc<Raw>>>,
@@ -15,13 +16,14 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A new piece; its address. `None` if the system has no more, or if it is larger than pieces are apart.
+    /// A new allocation; its address. `None` if the system has no memory, or if it is larger than
+    /// the distance between allocations.
     pub fn add(&mut self, bytes: usize) -> Option<u64> {
         if bytes as u64 > 1 << INSIDE {
             return None;
         }
         let raw = Some(Arc::new(Raw::new(bytes)?));
-        // An address is not used again soon: the oldest of those that are free, and only when there are many.
+        // An address is not reused soon: the oldest free one is, and only when there are many.
         let i = if self.free.len() > 1 << 12 {
             let i = self.free.remove(0);
             self.pieces[i] = raw;
@@ -32,7 +34,7 @@ impl Memory {
         };
         Some((i as u64 + 1) << INSIDE)
     }
-    /// Takes a piece away; its bytes. `None` if there is none at this address.
+    /// Removes an allocation; its bytes. `None` if there is none at this address.
     pub fn remove(&mut self, address: u64) -> Option<u64> {
         let i = self.index(address).filter(|_| address & ((1 << INSIDE) - 1) == 0)?;
         let raw = self.pieces[i].take()?;
@@ -43,30 +45,30 @@ impl Memory {
         let i = (address >> INSIDE).checked_sub(1)? as usize;
         (i < self.pieces.len()).then_some(i)
     }
-    /// Where the piece around an address begins.
+    /// The start of the allocation around an address.
     #[inline(always)]
     pub(crate) fn first(address: u64) -> u64 {
         address & !((1 << INSIDE) - 1)
     }
-    /// The piece around an address, and where in it.
+    /// The allocation around an address, and the offset in it.
     #[inline(always)]
     pub(crate) fn find(&self, address: u64) -> Option<(&Arc<Raw>, u64)> {
         let i = self.index(address)?;
         Some((self.pieces[i].as_ref()?, address & ((1 << INSIDE) - 1)))
     }
-    /// The piece that holds a range.
+    /// The allocation that holds a range.
     pub(crate) fn range(&self, address: u64, bytes: u64) -> Option<(&Arc<Raw>, usize)> {
         let (raw, at) = self.find(address)?;
         (at + bytes <= raw.len() as u64).then_some((raw, at as usize))
     }
-    /// All bytes of a piece.
+    /// All bytes of an allocation.
     ///
     /// # Panics
     /// If there is none at this address.
     pub fn bytes(&self, address: u64) -> Vec<u8> {
         self.find(address).expect("an address that was given").0.to_vec()
     }
-    /// Writes all bytes of a piece.
+    /// Writes all bytes of an allocation.
     ///
     /// # Panics
     /// If there is none at this address, or if it has another size.
@@ -75,7 +77,7 @@ impl Memory {
     }
 }
 
-/// What is wrong with an access.
+/// The fault of an access.
 #[cold]
 pub fn wrong(memory: &Memory, address: u64, size: u64) -> Fault {
     match memory.find(address) {

@@ -1,4 +1,4 @@
-//! Runs launches: workgroups on the host's threads, each a warp after the other.
+//! Runs launches: workgroups on the host's threads, each one warp after the other.
 
 mod access;
 mod compute;
@@ -21,26 +21,26 @@ use std::fmt;
 
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;
-/// Threads of a launch from which several of the host's threads are worth their start.
+/// Threads of a launch from which on several host threads are used.
 const SHARED_FROM: u64 = 4096;
 
-/// What kind of mistake it is.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// An access outside of memory, or a race, or a read of what was never written.
+    /// An access outside of memory, a data race, or a read of uninitialised memory.
     Illegal,
-    /// An access at no multiple of its size.
+    /// A misaligned access.
     Misaligned,
     /// The launch does not fit the program.
     Launch,
 }
 
-/// A mistake of a program or of its launch: a sentence that names the place.
+/// An error of a program or of its launch: a sentence with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which kind.
+    /// Its kind.
     pub kind: FaultKind,
-    /// What happened, and where.
+    /// The message, with the location.
     pub what: String,
 }
 
@@ -57,18 +57,18 @@ impl fmt::Display for Fault {
 }
 impl std::error::Error for Fault {}
 
-/// How a program is started.
+/// The parameters of a launch.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// Workgroups along x, y, z.
     pub groups: [u32; 3],
-    /// Bytes of shared memory beside those that the program declares.
+    /// Bytes of dynamic shared memory.
     pub dynamic: u32,
     /// The block of parameters.
     pub params: Vec<u8>,
 }
 
-/// What the warps of a workgroup share.
+/// State shared by the warps of a workgroup.
 pub(crate) struct Group<'a> {
     pub program: &'a Program,
     pub memory: &'a Memory,
@@ -76,10 +76,10 @@ pub(crate) struct Group<'a> {
     pub shared: SharedMemory,
 }
 
-/// Runs a program on a launch; gives how many instructions its warps were given.
+/// Runs a launch of a program; returns the number of instructions issued to its warps.
 ///
 /// # Errors
-/// The first [`Fault`] that was met.
+/// The first [`Fault`].
 pub fn run(program: &Program, launch: &Launch, memory: &Memory) -> Result<u64, Fault> {
     if launch.params.len() != program.param_bytes {
         return Err(Fault::new(
@@ -191,7 +191,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A fault with its place: kernel, workgroup, warp, line.
+/// A fault with its location: kernel, workgroup, warp, line.
 fn placed(f: Fault, program: &Program, warp: &Warp, number: usize, id: [u32; 3]) -> Fault {
     let (line, text) = program.line(warp.at());
     let [x, y, z] = id;

@@ -1,18 +1,19 @@
-//! Memory that a workgroup shares, with a memory of who touched what since the last barrier.
+//! Shared memory of a workgroup, which records for each granule the threads that accessed it since
+//! the last barrier.
 
 use super::signal::Signals;
 use super::{Fault, FaultKind};
 
 /// Several threads.
 const MANY: u16 = u16::MAX;
-/// Atomics: they do not disturb each other.
+/// Atomics: they do not race with each other.
 const ATOMIC: u16 = u16::MAX - 1;
-/// A copy that is under way: nobody may touch it.
+/// A copy in flight: no access is allowed.
 const COMING: u16 = u16::MAX - 2;
-/// A copy of which all that look have waited for the barrier.
+/// An arrived copy, visible to all threads that have waited for its mbarrier.
 const SENT: u16 = u16::MAX - 3;
 
-/// Who touched a granule, and between which barriers. 0: nobody yet.
+/// The thread that accessed a granule, and the barrier epoch. 0: none.
 #[derive(Clone, Copy, Default)]
 struct Touched {
     written: u32,
@@ -25,20 +26,20 @@ pub struct SharedMemory {
     bytes: Vec<u8>,
     touched: Vec<Touched>,
     granule: usize,
-    /// Counts barriers, and beginnings of workgroups.
+    /// Counts barriers, and starts of workgroups.
     epoch: u32,
-    /// The epoch in which this workgroup began.
+    /// The epoch in which this workgroup started.
     first: u32,
     pub signals: Signals,
 }
 
-/// How memory is touched.
+/// Kinds of access.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
     Read,
     Write,
     Atomic,
-    /// A copy begins that will write it.
+    /// Start of a copy that will write it.
     Begin,
 }
 
@@ -54,13 +55,13 @@ impl SharedMemory {
             signals: Signals::default(),
         }
     }
-    /// A workgroup begins.
+    /// Starts a workgroup.
     pub fn begin(&mut self) {
         self.epoch += 1;
         self.first = self.epoch;
         self.signals = Signals::default();
     }
-    /// How many barriers there were.
+    /// Number of barriers so far.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
@@ -68,7 +69,7 @@ impl SharedMemory {
         self.epoch += 1;
     }
 
-    /// Notes who touches memory how.
+    /// Records an access, and checks it for races.
     #[inline(always)]
     pub fn touch(&mut self, at: u32, size: usize, thread: u16, how: Touch) -> Result<usize, Fault> {
         let at = at as usize;
@@ -125,11 +126,11 @@ impl SharedMemory {
         }
         Ok(at)
     }
-    /// A copy that was begun is there, for all that wait for the same barrier.
+    /// Completes a copy, for all threads that wait for the same mbarrier.
     pub fn sent(&mut self, at: usize, bytes: &[u8]) {
         self.arrived(at, bytes, SENT);
     }
-    /// A copy that was begun is there.
+    /// Completes a copy.
     pub fn arrived(&mut self, at: usize, bytes: &[u8], thread: u16) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         for g in at / self.granule..(at + bytes.len()).div_ceil(self.granule) {

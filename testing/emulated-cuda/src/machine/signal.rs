@@ -1,42 +1,43 @@
-//! Barriers in shared memory that count arrivals and bytes ("PTX ISA", 9.7.13.15), and what arrives under them.
+//! mbarriers: barriers in shared memory that count arrivals and bytes ("PTX ISA", 9.7.13.15), and
+//! the TMA copies that complete on them.
 //!
-//! Bytes that are on their way arrive when somebody waits for the phase that they belong to, and not before.
+//! Bytes in flight arrive when a thread waits for the phase that they belong to, and not before.
 
 use super::shared::{SharedMemory, Touch};
 use super::{Fault, FaultKind};
 use std::collections::BTreeMap;
 
-/// Bytes on their way: where to, in pieces.
+/// Bytes in flight: destination, in pieces.
 pub struct Flight {
     pub pieces: Vec<(u32, [u8; 16])>,
     pub thread: u16,
 }
 
-/// A barrier.
+/// An mbarrier.
 #[derive(Default)]
 struct Signal {
-    /// Who made it, and between which barriers of the workgroup.
+    /// The initialising thread, and the barrier epoch of the workgroup.
     made: (u32, u16),
-    /// Has the engine been told of it?
+    /// Is it visible to the TMA unit (fenced)?
     fenced: bool,
-    /// Arrivals of a phase, and those that are missing in this one.
+    /// Arrivals per phase, and those pending in this one.
     count: u32,
     missing: u32,
-    /// Bytes that are missing.
+    /// Pending bytes.
     bytes: i64,
     phase: u64,
     flights: Vec<Flight>,
 }
 
-/// All barriers of a workgroup, by their places.
+/// All mbarriers of a workgroup, by address.
 #[derive(Default)]
 pub struct Signals {
     all: BTreeMap<u32, Signal>,
-    /// Changes with everything that a waiting warp could wait for.
+    /// Changes with every event that a waiting warp could wait for.
     pub events: u64,
 }
 
-/// Bytes of a barrier.
+/// Bytes of an mbarrier.
 const SIZE: usize = 8;
 
 fn wrong<T>(what: impl Into<String>) -> Result<T, Fault> {
@@ -56,7 +57,7 @@ impl SharedMemory {
             Some(_) => wrong(format!("the barrier at byte {at} of shared memory is made a second time")),
         }
     }
-    /// Barriers that were made are known to the engine from here on.
+    /// Makes initialised mbarriers visible to the TMA unit.
     pub fn fence_signals(&mut self) {
         self.signals.all.values_mut().for_each(|s| s.fenced = true);
     }
@@ -73,7 +74,7 @@ impl SharedMemory {
             None => wrong(format!("there is no barrier at byte {at} of shared memory")),
         }
     }
-    /// One arrives, and says that so many bytes will.
+    /// Arrives, and adds expected bytes (`arrive.expect_tx`).
     pub fn expect(&mut self, at: u32, bytes: u32, thread: u16) -> Result<(), Fault> {
         let s = self.signal(at, thread)?;
         if s.missing == 0 {
@@ -84,7 +85,7 @@ impl SharedMemory {
         s.advance();
         Ok(())
     }
-    /// Bytes begin their way.
+    /// Issues a copy.
     pub fn send(&mut self, at: u32, flight: Flight) -> Result<(), Fault> {
         for &(to, _) in &flight.pieces {
             self.touch(to, 16, flight.thread, Touch::Begin)?;
@@ -98,7 +99,7 @@ impl SharedMemory {
         s.flights.push(flight);
         Ok(())
     }
-    /// Is a phase over? What is on its way in it arrives now.
+    /// Is a phase complete? Its copies in flight arrive now.
     pub fn is_over(&mut self, at: u32, parity: u32, thread: u16) -> Result<bool, Fault> {
         if parity > 1 {
             return wrong(format!("phase {parity} of a barrier"));
@@ -122,12 +123,12 @@ impl SharedMemory {
             }
         }
         if none && !over {
-            // To ask is no event.
+            // A query is no event.
             self.signals.events = before;
         }
         Ok(over)
     }
-    /// That nothing is on its way where a workgroup ends.
+    /// Checks that nothing is in flight where a workgroup ends.
     pub fn no_flights(&self) -> Result<(), Fault> {
         if self.signals.all.values().all(|s| s.flights.is_empty()) {
             return Ok(());

@@ -1,36 +1,36 @@
-//! Tensor maps: what the engine that copies boxes knows of a tensor. What NVIDIA's 128 bytes mean only its driver knows; these are
-//! our own.
+//! Tensor maps: the TMA unit's description of a tensor. NVIDIA does not document the layout of its
+//! 128 bytes; this one is the emulator's own.
 
 use super::{Fault, FaultKind};
 
 /// Bytes of a map.
 pub const BYTES: usize = 128;
-/// Axes that are emulated: nobody has needed others.
+/// Maximum rank; higher ranks are not emulated.
 pub const RANK: usize = 3;
-/// What a map begins with.
+/// Magic number at the start of a map.
 const MARK: u64 = 0x7465_6e73_6f72_6d61;
-/// Bytes of a line of a box: those of the one swizzle that is emulated.
+/// Bytes of a line of a tile: those of the one swizzle that is emulated.
 pub const LINE: usize = 128;
 
-/// A tensor and the boxes that are copied of it.
+/// A tensor and the tiles that are copied from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorMap {
-    /// Where its first element is.
+    /// Address of its first element.
     pub address: u64,
     /// Bytes of an element.
     pub element: u64,
-    /// Are elements f32 that become TF32 on their way?
+    /// Are f32 elements rounded to TF32 by the copy?
     pub rounds: bool,
     /// Elements along each axis, the innermost first.
     pub sizes: [u64; RANK],
-    /// Bytes from neighbour to neighbour along the other axes.
+    /// Bytes between neighbours along the other axes.
     pub strides: [u64; RANK - 1],
-    /// Elements of a box along each axis.
+    /// Elements of a tile along each axis.
     pub shape: [u64; RANK],
 }
 
 impl TensorMap {
-    /// A map, if it is one that the driver's manual allows.
+    /// The map, if the driver's manual allows it.
     ///
     /// # Errors
     /// A sentence on what is wrong with it.
@@ -52,7 +52,7 @@ impl TensorMap {
         }
         Ok(self)
     }
-    /// Bytes of a box.
+    /// Bytes of a tile.
     pub fn box_bytes(&self) -> usize {
         (self.shape.iter().product::<u64>() * self.element) as usize
     }
@@ -60,7 +60,7 @@ impl TensorMap {
         let ([a, b, c], [d, e], [f, g, h]) = (self.sizes, self.strides, self.shape);
         [MARK, self.address, self.element, u64::from(self.rounds), a, b, c, d, e, f, g, h]
     }
-    /// As it lies in memory.
+    /// Its representation in memory.
     pub fn bytes(&self) -> [u8; BYTES] {
         let mut all = [0; BYTES];
         for (to, word) in all.chunks_mut(8).zip(self.words()) {
@@ -68,7 +68,7 @@ impl TensorMap {
         }
         all
     }
-    /// From memory.
+    /// Decodes it from memory.
     pub fn of(bytes: &[u8]) -> Result<TensorMap, Fault> {
         let words: Vec<u64> =
             bytes.chunks_exact(8).map(|c| c.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b))).collect();
@@ -84,7 +84,8 @@ impl TensorMap {
             _ => Err(Fault::new(FaultKind::Illegal, "what is no tensor map is used as one")),
         }
     }
-    /// Where the elements from an index on are, and how many of a line of a box are there; the others are zeros.
+    /// The address of the elements from an index on, and how many of a line of a tile are in
+    /// bounds; the others are zeros.
     pub fn line(&self, [i, line, plane]: [i64; RANK]) -> Line {
         let inside = |i: i64, n: u64| i >= 0 && (i as u64) < n;
         if !inside(line, self.sizes[1]) || !inside(plane, self.sizes[2]) {
@@ -100,7 +101,7 @@ impl TensorMap {
     }
 }
 
-/// A line of a box: zeros, bytes from an address on, zeros.
+/// A line of a tile: zeros, bytes from an address on, zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     pub address: u64,
@@ -108,7 +109,8 @@ pub struct Line {
     pub there: usize,
 }
 
-/// Where bytes of a box lie: pieces of 16 bytes change places inside of a line, by the number of the line (modulo 8).
+/// The swizzled address of bytes of a tile: pieces of 16 bytes are permuted inside of a line, by
+/// the number of the line (modulo 8).
 pub fn swizzled(address: u32) -> u32 {
     address ^ (address >> 7 & 7) << 4
 }

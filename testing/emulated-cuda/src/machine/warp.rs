@@ -1,8 +1,9 @@
-//! A warp: 32 lanes that run in step where they are at the same place.
+//! A warp: 32 lanes that execute in step while they are at the same instruction.
 //!
-//! Where lanes part, each part is a path with its own place. The path that is furthest behind runs first, and paths that meet
-//! at a label become one again; so lanes that part in a branch or a loop are together behind it. Barriers and exchanges between
-//! lanes are mistakes unless all lanes that still run are there.
+//! Where lanes diverge, each part is a path with its own program counter. The path that is furthest
+//! behind runs first, and paths that meet at a label merge; so lanes that diverge in a branch or a
+//! loop reconverge after it. Barriers and shuffles are errors unless all live lanes have reached
+//! them.
 
 use super::access::lanes;
 use super::groups::Products;
@@ -18,11 +19,11 @@ pub enum Stop {
     Done,
     /// All lanes wait at this instruction.
     Barrier(usize),
-    /// Lanes wait for a phase of a barrier in memory.
+    /// Lanes wait for a phase of an mbarrier.
     Signal,
 }
 
-/// Lanes at a place.
+/// Lanes at a program counter.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     at: usize,
@@ -36,21 +37,21 @@ pub struct Warp {
     pub predicates: Vec<u32>,
     here: Path,
     others: Vec<Path>,
-    /// Lanes that have not ended.
+    /// Lanes that have not exited.
     live: u32,
     all: u32,
-    /// Instructions that it was given.
+    /// Instructions executed.
     pub steps: u64,
-    /// The number of lane 0 in its workgroup.
+    /// The thread index of lane 0 in its workgroup.
     pub first: u16,
     pub copies: Copies,
     pub products: Products,
-    /// Are products of f64 added from the last term to the first?
+    /// Are f64 products added from the last term to the first?
     pub backwards: bool,
 }
 
 impl Warp {
-    /// A warp of a workgroup, by its number; so many threads of the workgroup are left for it.
+    /// A warp of a workgroup, by index; `threads` is the size of the workgroup.
     pub fn new(program: &Program, number: usize, threads: usize, params: &[u8]) -> Warp {
         let all = if threads >= LANES { u32::MAX } else { (1 << threads) - 1 };
         let mut warp = Warp {
@@ -92,7 +93,7 @@ impl Warp {
                     Special::Thread(_) => thread / x / y,
                     Special::Threads(axis) => program.group[usize::from(axis)],
                     Special::Lane => lane as u32,
-                    // Set by whoever starts a workgroup.
+                    // Set when a workgroup starts.
                     Special::Group(_) | Special::Groups(_) => 0,
                 }
             };
@@ -100,7 +101,7 @@ impl Warp {
         }
         warp
     }
-    /// At the first instruction again.
+    /// Resets to the first instruction.
     pub fn begin(&mut self) {
         self.here = Path { at: 0, mask: self.all };
         self.others.clear();
@@ -109,15 +110,15 @@ impl Warp {
         self.copies = Copies::default();
         self.products = Products::default();
     }
-    /// The instruction that was last looked at.
+    /// The current instruction.
     pub fn at(&self) -> usize {
         self.here.at
     }
-    /// The lanes that run.
+    /// The active lanes.
     pub fn mask(&self) -> u32 {
         self.here.mask
     }
-    /// Are all lanes here that have not ended?
+    /// Have all live lanes reached this instruction?
     pub fn together(&self, what: &str) -> Result<(), Fault> {
         if self.here.mask == self.live {
             return Ok(());
@@ -127,7 +128,8 @@ impl Warp {
         Err(Fault::new(FaultKind::Illegal, why))
     }
 
-    /// Goes on with the path that is furthest behind, joined by all that are at its place.
+    /// Continues with the path that is furthest behind, merged with all paths at its program
+    /// counter.
     fn pick(&mut self) {
         let Some(at) = self.others.iter().map(|p| p.at).min() else { return };
         self.here = Path { at, mask: 0 };
@@ -140,7 +142,7 @@ impl Warp {
         });
     }
 
-    /// Runs until all lanes wait or have ended.
+    /// Runs until all lanes wait or have exited.
     #[inline(always)]
     pub fn run(&mut self, group: &mut Group<'_>) -> Result<Stop, Fault> {
         let program = group.program;
@@ -202,7 +204,7 @@ impl Warp {
                         }
                     }
                     if over & self.mask() == 0 {
-                        // Whoever asks again finds the same until somebody else has gone on.
+                        // Polling again gives the same result until another warp has run.
                         return Ok(Stop::Signal);
                     }
                     let (mask, to) = (self.mask(), &mut self.predicates[to as usize]);

@@ -1,18 +1,18 @@
-//! Boxes of tensors, barriers in memory, products of four warps: lines to instructions.
+//! TMA copies, mbarriers, `wgmma`: lines to instructions.
 
 use super::decode::Decoder;
 use super::inst::{Column, Factor, Inst, Left, Space};
 
-/// Where parameters are, among addresses of all kinds of memory.
+/// The base of parameters in the generic address space.
 pub const PARAM_WINDOW: u64 = 0xa000_0000_0000_0000;
 
 impl Decoder {
-    /// That the target is the one that has these instructions.
+    /// Requires `sm_90a`, which has these instructions.
     fn needs_90a(&self) -> Result<(), String> {
         self.needs(90)?;
         if self.alone { Ok(()) } else { Err("needs .target sm_90a".into()) }
     }
-    /// A place in shared memory, without bytes behind it.
+    /// An address in shared memory, without an offset.
     fn place(&mut self, text: &str) -> Result<Column, String> {
         match self.address(Space::Shared, text)? {
             (at, 0) => Ok(at),
@@ -20,7 +20,7 @@ impl Decoder {
         }
     }
 
-    /// One of these instructions.
+    /// Decodes one of these instructions.
     pub fn boxes(&mut self, parts: &[&str], o: &[&str]) -> Result<Inst, String> {
         Ok(match (parts, o) {
             (["mbarrier", "init", "shared::cta", "b64"], [at, count]) => {
@@ -89,7 +89,7 @@ impl Decoder {
                     _ => return Err(format!("a product of {x} and {y}")),
                 };
                 self.touches(Space::Shared, factor.bytes());
-                // Of 16-bit numbers alone it is said how they lie, and of registers it is known.
+                // Only the layouts of 16-bit elements and of register operands are documented.
                 let held = a.starts_with('{');
                 let turned = match (factor, turned) {
                     (Factor::F16 | Factor::BF16, [a @ ("0" | "1"), b @ ("0" | "1")]) if !held => {
@@ -110,7 +110,7 @@ impl Decoder {
                 };
                 let (b, scaled) = ((self.w(b)?, turned[1]), self.p(scaled)?);
                 let names = d.trim_start_matches('{').trim_end_matches('}').split(',').map(str::trim);
-                // What sums of nothing stand in before does not matter.
+                // With a scale of zero, the previous accumulators may be undefined.
                 let sums = names.map(|n| self.gives32(n)).collect::<Result<Vec<Column>, String>>()?;
                 if sums.len() != columns / 2 {
                     return Err(format!("{} registers for {columns} columns", sums.len()));

@@ -1,4 +1,4 @@
-//! From lines to instructions. What is not known is refused, with the line.
+//! From lines to instructions. Unknown ones are refused, with the line.
 
 use super::Param;
 use super::boxes::PARAM_WINDOW;
@@ -6,26 +6,26 @@ use super::files::{File, Files, number};
 use super::inst::*;
 use std::collections::HashMap;
 
-/// What was read of a module so far.
+/// The module as read so far.
 #[derive(Default)]
 pub struct Decoder {
     pub files: Files,
     pub insts: Vec<Inst>,
     pub lines: Vec<u32>,
-    /// Where each label is.
+    /// The instruction index of each label.
     pub labels: HashMap<String, u32>,
     /// Branches to labels: the instruction and the label.
     pub branches: Vec<(usize, String)>,
     pub granule: usize,
     pub capability: u32,
-    /// Is the target one of its capability alone (`sm_90a`)?
+    /// Is the target architecture-specific (`sm_90a`)?
     pub alone: bool,
-    /// Columns of instructions that have many.
+    /// Operand lists of instructions with many operands.
     pub lists: Vec<Vec<Column>>,
 }
 
 impl Decoder {
-    /// A label or an instruction; `n` is the number of its line.
+    /// Decodes a label or an instruction; `n` is its line number.
     pub fn line(&mut self, line: &str, n: u32) -> Result<(), String> {
         if let Some(label) = line.strip_suffix(':') {
             self.labels.insert(label.to_string(), self.insts.len() as u32);
@@ -79,7 +79,7 @@ impl Decoder {
     pub fn w(&mut self, text: &str) -> Result<Column, String> {
         self.files.source(File::Wide, text)
     }
-    /// Needs a device of at least this capability as target.
+    /// Requires a target of at least this capability.
     pub fn needs(&self, capability: u32) -> Result<(), String> {
         if self.capability >= capability { Ok(()) } else { Err(format!("needs .target sm_{capability}")) }
     }
@@ -180,7 +180,8 @@ impl Decoder {
             (["mad", "lo", _], [to, a, b, c]) => return self.three(Three::Mad, is_wide(ty), [to, a, b, c]),
             (["fma", "rn", _], [to, a, b, c]) => return self.three(Three::FmaF, is_wide(ty), [to, a, b, c]),
             (["cvta", "param", "u64"], [to, a]) => {
-                // The window is not among the addresses inside of it, so that one without the other is seen.
+                // The window is not a multiple of the addresses in it, so that using one without
+                // the other is detected.
                 let (a, window) = (self.w(a)?, self.w(&PARAM_WINDOW.to_string())?);
                 Inst::Wide2(Wide2::Add, [self.gives64(to)?, a, window])
             }
@@ -426,7 +427,7 @@ impl Decoder {
             _ => Err(format!("memory {word}")),
         }
     }
-    /// Shared memory is accessed in pieces of this size.
+    /// Records that shared memory is accessed in pieces of this size.
     pub fn touches(&mut self, space: Space, size: usize) {
         if space == Space::Shared {
             self.granule = self.granule.min(size);
@@ -503,7 +504,7 @@ impl Decoder {
         all.try_into().map_err(|_| format!("{N} registers"))
     }
 
-    /// Products of matrices, and what brings them their factors.
+    /// Matrix products and their operand loads.
     fn matrix(&mut self, parts: &[&str], o: &[&str]) -> Result<Inst, String> {
         Ok(match (parts, o) {
             (["mma", "sync", "aligned", shape, "row", "col", "f32", x, y, "f32"], [d, a, b, c]) => {
@@ -589,7 +590,7 @@ fn is_wide(ty: &str) -> bool {
     ty.ends_with("64")
 }
 
-/// Operands between commas; those in braces and brackets are one.
+/// Operands between commas; braces and brackets are kept whole.
 fn split(text: &str) -> Vec<String> {
     let (mut all, mut depth, mut from) = (Vec::new(), 0, 0);
     for (i, c) in text.char_indices() {

@@ -4,7 +4,7 @@ use super::inst::Column;
 use super::{Param, Special};
 use std::collections::HashMap;
 
-/// A file of registers.
+/// A register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum File {
     Narrow,
@@ -15,16 +15,16 @@ pub enum File {
 /// All names of an entry.
 #[derive(Default)]
 pub struct Files {
-    /// By the letters of a register: its file, the first column, how many.
+    /// By the prefix of a register: its file, the first column, the count.
     registers: HashMap<String, (File, Column, Column)>,
     /// How many columns each file has.
     pub columns: HashMap<File, Column>,
     pub constants: HashMap<(File, u64), Column>,
     pub specials: Vec<(Column, Special)>,
     pub params: Vec<(String, File, Param)>,
-    /// Where each parameter that is no number begins.
+    /// Offset of each parameter that is a byte array.
     pub blobs: HashMap<String, usize>,
-    /// Where each piece of shared memory begins.
+    /// Offset of each shared variable.
     pub shared: HashMap<String, usize>,
     /// Registers that were written.
     written: HashMap<(File, Column), ()>,
@@ -67,7 +67,7 @@ impl Files {
         }
     }
 
-    /// A register that is written.
+    /// A destination register.
     pub fn target(&mut self, file: File, text: &str) -> Result<Column, String> {
         match self.register(text) {
             Some((f, c)) if f == file => {
@@ -78,7 +78,8 @@ impl Files {
             None => Err(format!("{text} is no register")),
         }
     }
-    /// Whatever is read: a register, a number, a parameter's place, shared memory, what a thread knows about itself.
+    /// A source operand: a register, a literal, the address of a parameter, shared memory, or a
+    /// special register.
     pub fn source(&mut self, file: File, text: &str) -> Result<Column, String> {
         if let Some((f, c)) = self.register(text) {
             if f != file {
@@ -126,7 +127,7 @@ fn special(text: &str) -> Option<Special> {
     })
 }
 
-/// The bits of a number: `12`, `-1`, `0x1F`, `0f3F800000`, `0d3FF0000000000000`.
+/// The bits of a literal: `12`, `-1`, `0x1F`, `0f3F800000`, `0d3FF0000000000000`.
 pub fn number(text: &str) -> Option<u64> {
     for prefix in ["0f", "0d", "0x", "0X"] {
         if let Some(digits) = text.strip_prefix(prefix) {

@@ -1,5 +1,6 @@
-//! Instructions as the machine has them. Operands are columns: 32 numbers, one for each lane of a warp, in one of three
-//! files: of 32 bits, of 64 bits, of predicates. Constants, parameters and what a thread knows about itself are columns too.
+//! Instructions as the machine runs them. Operands are columns: 32 values, one for each lane of a
+//! warp, in one of three files: 32 bits, 64 bits, predicates. Constants, parameters and special
+//! registers are columns too.
 
 /// A column of a file.
 pub type Column = u32;
@@ -13,7 +14,7 @@ pub enum Narrow1 {
     NegF,
     AbsF,
     SqrtF,
-    /// 2^x, to the nearest; 0 where that would be subnormal.
+    /// 2^x, rounded to nearest; 0 where that would be subnormal.
     Exp2F,
     FloorF,
     CeilF,
@@ -22,7 +23,7 @@ pub enum Narrow1 {
     HalfToF,
     FToHalf,
     FToBf16,
-    /// To ten bits behind the point, ties away from zero.
+    /// Rounded to ten fraction bits, ties away from zero.
     FToTf32,
     Low16,
     FToS,
@@ -57,7 +58,7 @@ pub enum Narrow2 {
     SubF,
     MulF,
     DivF,
-    /// NaN if one is; zeros have an order.
+    /// NaN if one is; zeros are ordered.
     MinF,
     MaxF,
 }
@@ -113,7 +114,7 @@ pub enum Wide2 {
     DivF,
 }
 
-/// 64 bits moved by an amount of 32.
+/// 64 bits shifted by a 32-bit amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
     Left,
@@ -144,7 +145,7 @@ pub enum Narrowing {
     FToU,
 }
 
-/// How numbers are compared.
+/// Types of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Signed,
@@ -152,7 +153,7 @@ pub enum Kind {
     Float,
 }
 
-/// What is asked of two numbers.
+/// Comparison operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     Eq,
@@ -174,7 +175,7 @@ pub enum Predicate {
     Xor,
 }
 
-/// Where memory is.
+/// Address spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// Addresses of 64 bits.
@@ -183,7 +184,7 @@ pub enum Space {
     Shared,
 }
 
-/// What an atomic does with what is there.
+/// Atomic operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomic {
     Add,
@@ -203,21 +204,21 @@ pub struct Access {
     pub space: Space,
     pub address: Column,
     pub offset: u32,
-    /// Bytes of a number.
+    /// Bytes of an element.
     pub size: u8,
-    /// Of a file of 64 bits?
+    /// Is it in the 64-bit file?
     pub wide: bool,
     /// How many of `columns`.
     pub count: u8,
     pub columns: [Column; 4],
 }
 
-/// The types of factors of a product of matrices.
+/// The operand types of a matrix product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Factor {
     F16,
     BF16,
-    /// Of 32 bits, of which the upper 19 count.
+    /// 32 bits, of which the upper 19 are used.
     Tf32,
 }
 
@@ -230,21 +231,21 @@ impl Factor {
     }
 }
 
-/// Rows that four warps multiply together.
+/// The left operand of a warpgroup product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// A description of where they are, turned or not.
+    /// A matrix descriptor; true: transposed.
     Memory(Column, bool),
-    /// As those of `Mma`, of 16-bit numbers.
+    /// As those of `Mma`, 16-bit elements.
     Registers([Column; 4]),
 }
 
 /// An instruction. Results come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inst {
-    /// A place that branches go to.
+    /// A branch target.
     Join,
-    /// To an instruction: always, or where a predicate is (not) true.
+    /// Branch to an instruction: always, or where a predicate is (not) true.
     Branch {
         to: u32,
         guard: Option<(Column, bool)>,
@@ -258,7 +259,7 @@ pub enum Inst {
     Wide2(Wide2, [Column; 3]),
     Wide3(Three, [Column; 4]),
     Shift(Shift, [Column; 3]),
-    /// a * b + c with factors of 32 bits; true: signed ones.
+    /// a * b + c with 32-bit factors; true: signed ones.
     MadWide(bool, [Column; 4]),
     Widen(Widen, Column, Column),
     Narrow(Narrowing, Column, Column),
@@ -266,7 +267,7 @@ pub enum Inst {
     Pack([Column; 3]),
     /// 32 bits from two halves: result, low, high.
     Halves([Column; 3]),
-    /// Two numbers, each to the nearest of 16 bits: result, high, low.
+    /// Two values, each rounded to 16 bits: result, high, low.
     HalvesOf(Factor, [Column; 3]),
     /// Two halves of 64 bits: low, high, whole.
     Unpack([Column; 3]),
@@ -282,15 +283,16 @@ pub enum Inst {
     Store(Access),
     /// Result, address, operand; bytes after the address.
     Atomic(Atomic, Space, [Column; 3], u32),
-    /// Result, what is exchanged, lane; true: the lane is to be combined with the own one.
+    /// Result, value, lane; true: the lane is a mask that is xored with the own one.
     Shuffle(bool, [Column; 3]),
-    /// d = a * b + c of 16 x 8 x 16 (x 8 for factors of 32 bits): registers of d, a, b, c.
+    /// d = a * b + c of 16 x 8 x 16 (x 8 for 32-bit operands): registers of d, a, b, c.
     Mma(Factor, [Column; 4], [Column; 4], [Column; 2], [Column; 4]),
     /// The same of f64: 16 x 8 x 8.
     MmaDouble([Column; 4], [Column; 4], [Column; 2], [Column; 4]),
     /// Of f64, 8 x 8 x 4.
     MmaSmall([Column; 2], Column, Column, [Column; 2]),
-    /// 8 x 8 matrices of 16 bits from shared memory: transposed or not, how many, registers, address, offset.
+    /// 8 x 8 matrices of 16 bits from shared memory: transposed or not, count, registers, address,
+    /// offset.
     LoadMatrix {
         transposed: bool,
         count: u8,
@@ -298,8 +300,8 @@ pub enum Inst {
         address: Column,
         offset: u32,
     },
-    /// Bytes from global memory (address, offset) to shared memory (address, offset), at the latest when they are waited for. So
-    /// many of them are read, and zeros stand for the others.
+    /// Copies bytes from global memory (address, offset) to shared memory (address, offset), at the
+    /// latest when they are waited for. Bytes beyond the source size are zeros.
     CopyAsync {
         to: Column,
         to_offset: u32,
@@ -308,52 +310,54 @@ pub enum Inst {
         bytes: u8,
         read: Column,
     },
-    /// Makes a barrier in memory (address, bytes after it) for so many.
+    /// Initialises an mbarrier (address, offset) with an arrival count.
     SignalInit {
         at: Column,
         offset: u32,
         count: Column,
     },
-    /// Tells the engine of barriers.
+    /// Makes mbarriers visible to the TMA unit.
     SignalFence,
-    /// Arrives at a barrier (address, bytes after it), and announces bytes.
+    /// Arrives at an mbarrier (address, offset), and adds expected bytes.
     SignalExpect {
         at: Column,
         offset: u32,
         bytes: Column,
     },
-    /// Is the phase of a barrier over?
+    /// Is the phase of an mbarrier complete?
     SignalWait {
         to: Column,
         at: Column,
         parity: Column,
     },
-    /// A box of a tensor, by its map, from an index on, to shared memory under a barrier.
+    /// Copies a tile of a tensor, by its map, from an index on, to shared memory, completing on an
+    /// mbarrier.
     FetchBox {
         to: Column,
         map: Column,
         from: [Column; 3],
         signal: Column,
     },
-    /// Orders what touches registers before the products of four warps that do.
+    /// Orders register accesses before the warpgroup products that follow.
     GroupFence,
-    /// sums = sums * (0 or 1) + a * b of 64 rows, 16 terms and as many columns as the list of sums has twice.
+    /// sums = sums * (0 or 1) + a * b of 64 rows, 16 terms and twice as many columns as the list of
+    /// sums is long.
     GroupMma {
         factor: Factor,
-        /// The number of a list.
+        /// The index of a register list.
         sums: u32,
         a: Left,
-        /// A description of where they are, turned or not.
+        /// A matrix descriptor; true: transposed.
         b: (Column, bool),
-        /// Do the sums that are there count?
+        /// Is the accumulator added?
         scaled: Column,
     },
-    /// Closes a group of products.
+    /// Commits a group of products.
     GroupCommit,
-    /// Waits until at most so many groups of products are open.
+    /// Waits until at most this many groups of products are pending.
     GroupWait(u32),
-    /// Closes a group of copies.
+    /// Commits a group of copies.
     CommitCopies,
-    /// Waits until at most so many groups of copies are open.
+    /// Waits until at most this many groups of copies are pending.
     WaitCopies(u32),
 }

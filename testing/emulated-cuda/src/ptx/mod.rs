@@ -11,29 +11,29 @@ pub(crate) use boxes::PARAM_WINDOW;
 use inst::{Column, Inst};
 use std::fmt;
 
-/// What a thread knows about itself.
+/// Special registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
-    /// Its place in its workgroup.
+    /// Thread index in the workgroup.
     Thread(u8),
-    /// Its workgroup's place.
+    /// Workgroup index.
     Group(u8),
-    /// How many workgroups there are.
+    /// Number of workgroups.
     Groups(u8),
-    /// How many threads a workgroup has.
+    /// Threads of a workgroup.
     Threads(u8),
-    /// Its place in its warp.
+    /// Lane index in the warp.
     Lane,
 }
 
 /// A parameter of the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Where it lies in the block of parameters.
+    /// Offset in the parameter block.
     pub offset: usize,
     /// Its bytes.
     pub size: usize,
-    /// The column that it is in.
+    /// Its column.
     pub column: Column,
 }
 
@@ -44,44 +44,44 @@ pub struct Program {
     pub entry: String,
     /// As in `sm_75`.
     pub capability: u32,
-    /// Is it for devices of that capability alone, as in `sm_90a`?
+    /// Is it architecture-specific, as `sm_90a`?
     pub alone: bool,
     /// Threads of a workgroup.
     pub group: [u32; 3],
-    /// What is done.
+    /// The instructions.
     pub(crate) insts: Vec<Inst>,
-    /// The line of the text that an instruction comes from.
+    /// The source line of each instruction.
     pub(crate) lines: Vec<u32>,
-    /// Columns of instructions that have many.
+    /// Operand lists of instructions with many operands.
     pub(crate) lists: Vec<Vec<Column>>,
     /// Columns of each file.
     pub(crate) narrow: usize,
     pub(crate) wide: usize,
     pub(crate) predicates: usize,
-    /// Columns that hold one number.
+    /// Columns of constants.
     pub(crate) constants32: Vec<(Column, u32)>,
     pub(crate) constants64: Vec<(Column, u64)>,
     pub(crate) specials: Vec<(Column, Special)>,
     /// Parameters in their order.
     pub params: Vec<Param>,
-    /// How many parameters there are that are no numbers: they are not among `params`, and come before them.
+    /// Number of byte-array parameters: they are not in `params`, and precede them.
     pub blobs: usize,
     /// Bytes of the block of parameters.
     pub param_bytes: usize,
     /// Bytes of shared memory that it declares.
     pub shared: usize,
-    /// Has it shared memory whose size a launch says?
+    /// Has it dynamic shared memory?
     pub dynamic: bool,
-    /// What all accesses to shared memory are multiples of, in bytes.
+    /// The common divisor of all shared memory accesses, in bytes.
     pub(crate) granule: usize,
-    /// Does the device add products of f64 from the last term to the first? None is known that does; whoever relies on the order
-    /// should see it.
+    /// Does the device add f64 products from the last term to the first? No known device does; it
+    /// makes code that relies on the order fail.
     pub(crate) backwards: bool,
     text: String,
 }
 
 impl Program {
-    /// The line of the text that an instruction comes from, and its number.
+    /// The source line of an instruction, and its number.
     pub(crate) fn line(&self, at: usize) -> (u32, &str) {
         let number = self.lines.get(at).copied().unwrap_or(0);
         (number, self.text.lines().nth(number as usize).unwrap_or("").trim())
@@ -92,14 +92,14 @@ impl Program {
     }
 }
 
-/// Why a text is not taken.
+/// Why a module is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is not understood: a sentence with the line.
+    /// A syntax error: a sentence with the line.
     Text(String),
-    /// It is of a version of PTX that is too new.
+    /// A PTX version that is too new.
     Version((u32, u32)),
-    /// It is for a newer device, or for another alone.
+    /// A target that is too new, or specific to another architecture.
     Target(u32),
 }
 
@@ -116,7 +116,7 @@ impl fmt::Display for Refused {
 /// Decodes a text, for a device of this capability whose driver takes PTX up to this version.
 ///
 /// # Errors
-/// [`Refused`], as NVIDIA's compiler would; also for instructions that nobody has needed yet.
+/// [`Refused`], as NVIDIA's compiler would; also for instructions that are not emulated.
 pub fn parse(text: &str, capability: u32, version: (u32, u32)) -> Result<Program, Refused> {
     module::program(text, capability, version)
 }

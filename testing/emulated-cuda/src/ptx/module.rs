@@ -1,4 +1,4 @@
-//! A module's head, and what its entry declares: parameters, registers, shared memory.
+//! The header of a module, and the declarations of its entry: parameters, registers, shared memory.
 
 use super::decode::Decoder;
 use super::files::File;
@@ -116,7 +116,7 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
 }
 
 impl Decoder {
-    /// `.param .u64 b0`: the next of its size. `.param .align 64 .b8 t0[128]`: bytes.
+    /// `.param .u64 b0`: aligned to its size. `.param .align 64 .b8 t0[128]`: bytes.
     fn param(&mut self, line: &str, used: usize) -> Result<usize, String> {
         if let [".param", ".align", align, ".b8", rest] = line.split_whitespace().collect::<Vec<_>>()[..] {
             let align: usize = align.parse().map_err(|_| "an alignment")?;
@@ -145,7 +145,7 @@ impl Decoder {
             words.next().and_then(|w| w.trim_end_matches('>').split_once('<')).ok_or("a name")?;
         self.files.declare(ty, name, count.parse().map_err(|_| "a number of registers")?)
     }
-    /// `.extern .shared .align 128 .b8 all[]`: as much as a launch gives.
+    /// `.extern .shared .align 128 .b8 all[]`: dynamic shared memory of a launch.
     fn extern_shared(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [".extern", ".shared", ".align", align, ".b8", name] = words[..] else {

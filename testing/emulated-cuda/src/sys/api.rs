@@ -1,7 +1,7 @@
 //! The functions of the driver's library, as C callers see them.
 //!
-//! Pointers are what the callers of these functions promise, as NVIDIA's manual asks of them: places to write results to are
-//! valid, texts end with 0, arrays have as many elements as is said beside them. That is the argument for every
+//! Callers guarantee the pointers, as NVIDIA's manual requires: pointers to results are valid,
+//! strings end with 0, arrays have the stated number of elements. That is the argument for every
 //! `unsafe` block here that has no other.
 
 #![allow(
@@ -24,22 +24,22 @@ use std::sync::{Mutex, PoisonError};
 type Status = c_int;
 pub(super) type Handle = *mut c_void;
 
-/// The one device; several numbers may name it.
+/// The one device; several indices may name it.
 static DEVICE: Mutex<Option<Device>> = Mutex::new(None);
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// The context of this thread: 0 or the number of a device, plus 1.
+    /// The context of this thread: 0 or the index of a device, plus 1.
     static CONTEXT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What compiled modules begin with.
+/// Magic number of compiled modules.
 const CUBIN: &[u8; 16] = b"emulated cubin\n\0";
 
 fn status(r: Result<(), Error>) -> Status {
     r.map_or_else(|e| e.0, |()| 0)
 }
-/// Needs `cuInit`.
+/// Requires `cuInit`.
 fn initialized(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
     if !INITIALIZED.load(Relaxed) {
         return Error::NOT_INITIALIZED.0;
@@ -47,7 +47,7 @@ fn initialized(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
     let mut device = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     status(f(device.get_or_insert_with(|| Device::new(*Settings::get()))))
 }
-/// Needs a context, and a device that still works.
+/// Requires a context, and a device without a sticky error.
 pub(super) fn within(f: impl FnOnce(&mut Device) -> Result<(), Error>) -> Status {
     if CONTEXT.get() == 0 {
         return Error::INVALID_CONTEXT.0;
@@ -67,7 +67,7 @@ fn give<T>(to: *mut T, v: T) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does this library only emulate a device? 1 if it says so.
+/// Is the device only emulated? 1 unless it passes as a discrete GPU.
 #[unsafe(no_mangle)]
 pub extern "C" fn elinvar_emulated_cuda() -> c_int {
     c_int::from(Settings::get().software)
@@ -237,7 +237,7 @@ pub extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, from: Handle, to: H
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamBeginCapture_v2(stream: Handle, mode: c_uint) -> Status {
-    // The three modes differ in what other threads may do, and here they may do everything.
+    // The three modes differ in what other threads may do during a capture; here all is allowed.
     within(|d| if mode > 2 { Err(Error::INVALID_VALUE) } else { d.begin_capture(stream as u64) })
 }
 #[unsafe(no_mangle)]
@@ -322,7 +322,7 @@ pub extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, s: Hand
     within(|d| d.push(s as u64, Operation::Work(Work::Across { from, to, bytes: bytes as u64 })))
 }
 
-/// All devices have one memory here.
+/// All devices share one memory here.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemcpyPeerAsync(
     to: u64,
@@ -343,7 +343,7 @@ pub extern "C" fn cuMemcpyPeerAsync(
 
 // Modules
 
-/// A module that is being put together.
+/// A module that is being linked.
 struct Link {
     log: Log,
     cubin: Vec<u8>,
@@ -374,7 +374,7 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
     _values: *const Handle,
 ) -> Status {
     within(|d| {
-        // SAFETY: a state that `cuLinkCreate` gave, and as many bytes as the caller says.
+        // SAFETY: a state from `cuLinkCreate`, and as many bytes as the caller states.
         let (link, bytes) =
             unsafe { (state.cast::<Link>().as_mut(), std::slice::from_raw_parts(data.cast::<u8>(), size)) };
         let link = link.ok_or(Error::INVALID_HANDLE)?;
@@ -389,7 +389,7 @@ pub unsafe extern "C" fn cuLinkAddData_v2(
             link.log.write(&why);
             error
         })?;
-        // With what only one capability has: 0x10000 and its number.
+        // Architecture-specific: 0x10000 and its number.
         let alone = Some(0x1_0000 + program.capability as usize);
         if program.alone && !d.settings().guesses && link.log.target != alone {
             link.log
@@ -412,22 +412,23 @@ pub unsafe extern "C" fn cuLinkComplete(state: Handle, cubin: *mut Handle, size:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLinkDestroy(state: Handle) -> Status {
     if !state.is_null() {
-        // SAFETY: a state that `cuLinkCreate` gave; the caller does not use it again.
+        // SAFETY: a state from `cuLinkCreate`; the caller does not use it again.
         drop(unsafe { Box::from_raw(state.cast::<Link>()) });
     }
     0
 }
 
-/// What a caller gives as a module: a compiled one, or a text.
+/// The text of a module image: a compiled one, or PTX.
 ///
 /// # Safety
 /// It is one of both.
 unsafe fn text_of(image: *const c_void) -> Result<String, Error> {
     let bytes = image.cast::<u8>();
-    // SAFETY: a text is compared up to its end, which it has; a compiled module is longer than its beginning.
+    // SAFETY: a text is compared up to its terminating 0; a compiled module is longer than its
+    // magic number.
     let compiled = unsafe { CUBIN.iter().enumerate().all(|(i, b)| bytes.add(i).read() == *b) };
     let text = if compiled {
-        // SAFETY: behind its beginning there is the length of the text, and the text.
+        // SAFETY: the magic number is followed by the length of the text, and the text.
         unsafe {
             let len = bytes.add(CUBIN.len()).cast::<u64>().read_unaligned();
             std::slice::from_raw_parts(bytes.add(CUBIN.len() + 8), len as usize).to_vec()
@@ -481,7 +482,7 @@ pub extern "C" fn cuFuncSetAttribute(function: Handle, attribute: c_int, value: 
     within(|d| {
         let bytes = u32::try_from(value).map_err(|_| Error::INVALID_VALUE)?;
         match attribute {
-            // Bytes of shared memory that a launch may add.
+            // Bytes of dynamic shared memory.
             8 => d.allow_shared(function as u64, bytes),
             _ => Err(Error::INVALID_VALUE),
         }
@@ -511,8 +512,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
         }
         d.may_share(function as u64, shared)?;
         let mut block = vec![0; program.param_bytes];
-        // A block of all of them is not taken: a real driver's places in it are those of the memory where it will lie, and
-        // what is to begin at a multiple of 64 does not begin at the block's.
+        // A packed argument buffer is refused: a real driver aligns its offsets to the address of
+        // the buffer, so parameters with an alignment of 64 are not aligned in it.
         if !extra.is_null() || (params.is_null() && !block.is_empty()) {
             return Err(Error::INVALID_VALUE);
         }

@@ -1,4 +1,5 @@
-//! The machine's loop, compiled for wide vectors with an fma where the processor has them: otherwise each fma is a call.
+//! The interpreter's loop, compiled for AVX2 with fma where the processor has them: otherwise each
+//! fma is a call.
 
 use crate::machine::{Fault, Group, Stop, Warp};
 
@@ -6,7 +7,7 @@ use crate::machine::{Fault, Group, Stop, Warp};
 pub fn step(warp: &mut Warp, group: &mut Group<'_>) -> Result<Stop, Fault> {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-        // SAFETY: the processor has both, as was just asked.
+        // SAFETY: the processor has both, as was just checked.
         return unsafe { wide(warp, group) };
     }
     warp.run(group)

@@ -1,6 +1,6 @@
-//! The functions of cuBLASLt that the project loads. One way to do a product, without any memory beside the operands.
+//! The functions of cuBLASLt that the project loads. One algorithm, without a workspace.
 //!
-//! Pointers are what callers of these functions promise, as for the driver's (see `api`).
+//! Callers guarantee the pointers, as for the driver's functions (see `api`).
 
 #![allow(
     missing_docs,
@@ -19,7 +19,7 @@ const INVALID_VALUE: c_int = 7;
 const EXECUTION_FAILED: c_int = 13;
 const NOT_SUPPORTED: c_int = 15;
 
-/// An operation: its type of computation, and which factors are transposed.
+/// A matmul descriptor: the type of computation, and which operands are transposed.
 struct Described {
     compute: c_int,
     transposed: [i32; 2],
@@ -35,24 +35,24 @@ pub struct Way {
     reserved: [c_int; 4],
 }
 
-/// What the one way is known by.
+/// The identifier of the one algorithm.
 const ALGORITHM: u64 = 0xe1;
 
 fn give<T>(to: *mut Handle, v: T) -> c_int {
     if to.is_null() {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's place for a result.
+    // SAFETY: the caller has room for a result there.
     unsafe { to.write(Box::into_raw(Box::new(v)).cast()) };
     SUCCESS
 }
 /// # Safety
-/// The handle is 0, or was given for this type, and is not used again.
+/// The handle is 0, or was created for this type, and is not used again.
 unsafe fn end<T>(handle: Handle) -> c_int {
     if handle.is_null() {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     drop(unsafe { Box::from_raw(handle.cast::<T>()) });
     SUCCESS
 }
@@ -64,7 +64,7 @@ unsafe fn set<T: Copy>(to: &mut T, value: *const c_void, size: usize) -> c_int {
     if value.is_null() || size != size_of::<T>() {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     *to = unsafe { value.cast::<T>().read_unaligned() };
     SUCCESS
 }
@@ -78,7 +78,7 @@ pub extern "C" fn cublasLtCreate(handle: *mut Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasLtDestroy(handle: Handle) -> c_int {
-    // SAFETY: given above.
+    // SAFETY: created above.
     unsafe { end::<u64>(handle) }
 }
 #[unsafe(no_mangle)]
@@ -88,7 +88,7 @@ pub extern "C" fn cublasLtMatmulDescCreate(to: *mut Handle, compute: c_int, scal
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasLtMatmulDescDestroy(handle: Handle) -> c_int {
-    // SAFETY: given above.
+    // SAFETY: created above.
     unsafe { end::<Described>(handle) }
 }
 #[unsafe(no_mangle)]
@@ -98,10 +98,10 @@ pub unsafe extern "C" fn cublasLtMatmulDescSetAttribute(
     value: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: given above, and used by one caller at a time.
+    // SAFETY: created above, and used by one caller at a time.
     let Some(described) = (unsafe { handle.cast::<Described>().as_mut() }) else { return INVALID_VALUE };
     match attribute {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         3 | 4 => unsafe { set(&mut described.transposed[attribute as usize - 3], value, size) },
         _ => NOT_SUPPORTED,
     }
@@ -124,7 +124,7 @@ pub extern "C" fn cublasLtMatrixLayoutCreate(
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasLtMatrixLayoutDestroy(handle: Handle) -> c_int {
-    // SAFETY: given above.
+    // SAFETY: created above.
     unsafe { end::<Stored>(handle) }
 }
 #[unsafe(no_mangle)]
@@ -134,12 +134,12 @@ pub unsafe extern "C" fn cublasLtMatrixLayoutSetAttribute(
     value: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: given above, and used by one caller at a time.
+    // SAFETY: created above, and used by one caller at a time.
     let Some(stored) = (unsafe { handle.cast::<Stored>().as_mut() }) else { return INVALID_VALUE };
     match attribute {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         5 => unsafe { set(&mut stored.count, value, size) },
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         6 => unsafe { set(&mut stored.batch, value, size) },
         _ => NOT_SUPPORTED,
     }
@@ -150,7 +150,7 @@ pub extern "C" fn cublasLtMatmulPreferenceCreate(to: *mut Handle) -> c_int {
 }
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasLtMatmulPreferenceDestroy(handle: Handle) -> c_int {
-    // SAFETY: given above.
+    // SAFETY: created above.
     unsafe { end::<u64>(handle) }
 }
 #[unsafe(no_mangle)]
@@ -160,15 +160,15 @@ pub unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
     value: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: given above, and used by one caller at a time.
+    // SAFETY: created above, and used by one caller at a time.
     let Some(room) = (unsafe { handle.cast::<u64>().as_mut() }) else { return INVALID_VALUE };
     match attribute {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         1 => unsafe { set(room, value, size) },
-        // Alignments: any will do.
+        // Minimum alignments: any is accepted.
         5..=8 => {
             let mut alignment = 0u32;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             match unsafe { set(&mut alignment, value, size) } {
                 SUCCESS if alignment.is_power_of_two() => SUCCESS,
                 _ => INVALID_VALUE,
@@ -178,12 +178,12 @@ pub unsafe extern "C" fn cublasLtMatmulPreferenceSetAttribute(
     }
 }
 
-/// The product that handles describe, at these addresses.
+/// The product that the handles describe, at these addresses.
 ///
 /// # Safety
-/// The handles were given by the functions above.
+/// The handles were created by the functions above.
 unsafe fn described(operation: Handle, matrices: [Handle; 3], at: [u64; 3]) -> Option<Multiply> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (operation, matrices) =
         unsafe { (operation.cast::<Described>().as_ref()?, matrices.map(|m| m.cast::<Stored>().as_ref())) };
     let [Some(a), Some(b), Some(d)] = matrices else { return None };
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     if preference.is_null() || requested < 1 || ways.is_null() || found.is_null() {
         return INVALID_VALUE;
     }
-    // SAFETY: handles of the caller, who has them from here, and its places for results.
+    // SAFETY: handles that were created above, and room for results.
     unsafe {
         if described(operation, [a, b, d], [0; 3]).is_none() {
             found.write(0);
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn cublasLtMatmul(
     _size: usize,
     stream: Handle,
 ) -> c_int {
-    // SAFETY: as above; the scales and the algorithm are the caller's.
+    // SAFETY: as above; the caller guarantees the scales and the algorithm.
     let product = unsafe {
         let plain = !alpha.is_null() && *alpha == 1.0 && !beta.is_null() && *beta == 0.0;
         let known = !algorithm.is_null() && *algorithm == [ALGORITHM; 8];

@@ -1,25 +1,25 @@
-//! What a caller says beside a text that is to be compiled: options of `CUjit_option`.
+//! JIT options of a caller (`CUjit_option`).
 
 use super::api::Handle;
 use std::ffi::{c_char, c_int, c_uint};
 
-/// Where a caller wants to read why something was refused: options 5 and 6.
+/// The error log buffer: options 5 and 6.
 pub struct Log {
     at: *mut c_char,
     room: usize,
-    /// And for what it is to be compiled: option 9.
+    /// The target: option 9.
     pub target: Option<usize>,
 }
 
 impl Log {
-    /// From a caller's options.
+    /// Reads the options of a caller.
     ///
     /// # Safety
     /// Both arrays have `count` elements.
     pub unsafe fn of(count: c_uint, options: *const c_int, values: *const Handle) -> Log {
         let mut log = Log { at: std::ptr::null_mut(), room: 0, target: None };
         for i in 0..count as usize {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             let (option, value) = unsafe { (*options.add(i), *values.add(i)) };
             match option {
                 5 => log.at = value.cast(),
@@ -30,7 +30,7 @@ impl Log {
         }
         log
     }
-    /// Says why, there and on the standard error.
+    /// Writes a message, to the buffer and to standard error.
     pub fn write(&self, text: &str) {
         eprintln!("emulated cuda: {text}");
         if self.at.is_null() || self.room == 0 {

@@ -1,4 +1,4 @@
-//! Tensor maps, as the driver makes them.
+//! Encoding of tensor maps, as in the driver.
 
 #![allow(
     missing_docs,
@@ -17,7 +17,7 @@ const BFLOAT16: c_int = 9;
 const TFLOAT32: c_int = 11;
 const SWIZZLE_128B: c_int = 3;
 
-/// What an encoder is asked for, said on the standard error if it is refused.
+/// Reports a refused request on standard error.
 fn refused(what: &str) -> c_int {
     eprintln!("emulated cuda: a tensor map: {what}");
     Error::INVALID_VALUE.0
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn cuTensorMapEncodeTiled(
             "interleave {interleave}, swizzle {swizzle}, promotion {promotion}, fill {fill}"
         ));
     }
-    // SAFETY: arrays of `rank` numbers, of strides one less, as the manual says.
+    // SAFETY: arrays of `rank` elements, of strides one less, as the manual requires.
     let (sizes, strides, shape, steps) = unsafe {
         (
             sizes.cast::<[u64; RANK]>().read(),

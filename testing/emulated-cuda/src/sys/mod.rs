@@ -1,4 +1,4 @@
-//! All of `unsafe`: memory as raw bytes, the functions that C callers see, and the choice of the processor's instructions.
+//! All of `unsafe`: memory as raw bytes, the C functions, and runtime dispatch by instruction set.
 
 #![allow(unsafe_code, reason = "a C library, and memory that many threads share")]
 

@@ -1,16 +1,17 @@
-//! Memory that workgroups on several threads share: raw bytes, accessed as atomics without order, as a device does.
+//! Memory that workgroups on several threads share: raw bytes, accessed by relaxed atomics, as on a
+//! device.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What every piece of memory begins at a multiple of.
+/// The alignment of every allocation.
 const ALIGNMENT: usize = 256;
-/// What fresh memory is full of: not zeros, so that nobody relies on them.
+/// The fill byte of new memory: not zero, so that relying on zeros is detected.
 const FRESH: u8 = 0xa5;
 
-/// A piece of memory.
+/// An allocation.
 #[derive(Debug)]
 pub struct Raw {
     at: NonNull<u8>,
@@ -18,20 +19,21 @@ pub struct Raw {
     len: usize,
 }
 
-// SAFETY: the bytes are reached through atomics, or by copies, during which no workgroup runs.
+// SAFETY: the bytes are accessed through atomics, or by copies, during which no workgroup runs.
 unsafe impl Send for Raw {}
 // SAFETY: as above.
 unsafe impl Sync for Raw {}
 
 macro_rules! accesses {
     ($load:ident, $store:ident, $Atomic:ident, $T:ident) => {
-        /// A number; `at` was checked to be inside and aligned by [`Raw::place`].
+        /// Loads a value; `at` was checked for bounds and alignment by [`Raw::place`].
         #[inline(always)]
         pub fn $load(&self, at: Place) -> $T {
-            // SAFETY: `Place` is made by `Raw::place` of this piece only, which checked bounds and alignment.
+            // SAFETY: `Place` is made by `Raw::place` of this piece only, which checked bounds and
+            // alignment.
             unsafe { $Atomic::from_ptr(self.at.as_ptr().add(at.0).cast()) }.load(Relaxed)
         }
-        /// Stores a number.
+        /// Stores a value.
         #[inline(always)]
         pub fn $store(&self, at: Place, v: $T) {
             // SAFETY: as above.
@@ -40,15 +42,15 @@ macro_rules! accesses {
     };
 }
 
-/// A place inside of a piece of memory where an access of the size that it was made for fits.
+/// An offset in an allocation, checked for an access of one size.
 #[derive(Clone, Copy, Debug)]
 pub struct Place(usize);
 
 impl Raw {
-    /// So many bytes; `None` if the system has no more.
+    /// Allocates this many bytes; `None` if the system has no memory.
     pub fn new(len: usize) -> Option<Raw> {
         let layout = Layout::from_size_align(len.max(1), ALIGNMENT).ok()?;
-        // SAFETY: the size is not 0; the bytes are written before anybody reads them.
+        // SAFETY: the size is not 0; the bytes are written before they are read.
         let at = unsafe {
             let at = NonNull::new(alloc(layout))?;
             at.as_ptr().write_bytes(FRESH, layout.size());
@@ -60,11 +62,11 @@ impl Raw {
     pub fn len(&self) -> usize {
         self.len
     }
-    /// Where it lies, for the host.
+    /// Its address on the host.
     pub fn host(&self) -> *mut c_void {
         self.at.as_ptr().cast()
     }
-    /// Does an access of `size` bytes (a power of two) at `offset` stay inside, at a multiple of its size?
+    /// Is an access of `size` bytes (a power of two) at `offset` in bounds and aligned?
     #[inline(always)]
     pub fn place(&self, offset: u64, size: u64) -> Option<Place> {
         let inside = offset.checked_add(size).is_some_and(|end| end <= self.len as u64);
@@ -75,33 +77,35 @@ impl Raw {
     accesses!(load32, store32, AtomicU32, u32);
     accesses!(load64, store64, AtomicU64, u64);
 
-    /// A number that several change at a time.
+    /// A word for atomic operations.
     pub fn atomic32(&self, at: Place) -> &AtomicU32 {
         // SAFETY: as for loads; the place lives as long as `self`.
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(at.0).cast()) }
     }
 
-    /// Bytes from another piece, or from this one.
+    /// Copies bytes from another allocation, or from this one.
     pub fn copy_from(&self, offset: usize, from: &Raw, from_offset: usize, bytes: usize) {
         assert!(
             offset + bytes <= self.len && from_offset + bytes <= from.len,
             "the caller has checked bounds"
         );
-        // SAFETY: just checked; `copy_from` allows overlaps. No workgroup runs while the device copies.
+        // SAFETY: just checked; `copy_from` allows overlaps. No workgroup runs while the device
+        // copies.
         unsafe { self.at.as_ptr().add(offset).copy_from(from.at.as_ptr().add(from_offset), bytes) }
     }
-    /// Bytes from a place on, which are there.
+    /// Reads bytes from an offset on.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         assert!(offset + to.len() <= self.len, "the caller has checked bounds");
-        // SAFETY: just checked; the host's bytes are nobody else's. As loads, these are of what no workgroup writes meanwhile.
+        // SAFETY: just checked; `to` is borrowed exclusively. No workgroup writes these bytes
+        // during a copy.
         unsafe { to.as_mut_ptr().copy_from(self.at.as_ptr().add(offset), to.len()) }
     }
-    /// Everything set to a byte.
+    /// Sets all bytes.
     pub fn fill(&self, byte: u8) {
-        // SAFETY: all of it is ours.
+        // SAFETY: the whole allocation, which `self` owns.
         unsafe { self.at.as_ptr().write_bytes(byte, self.len) }
     }
-    /// The bytes, and what they are from bytes: for tests.
+    /// Reads and writes all bytes: for tests.
     pub fn to_vec(&self) -> Vec<u8> {
         (0..self.len as u64).filter_map(|i| Some(self.load8(self.place(i, 1)?))).collect()
     }
@@ -116,7 +120,7 @@ impl Raw {
     }
 }
 
-/// Bytes of the host that an operation will read or write when it is done.
+/// Host bytes that a deferred operation will read or write.
 #[derive(Clone, Copy, Debug)]
 pub struct HostBytes {
     at: *mut u8,
@@ -130,12 +134,12 @@ impl HostBytes {
     /// Bytes of a caller.
     ///
     /// # Safety
-    /// They are there, and nobody else uses them, until the operation that gets them is done: what the caller of an
-    /// asynchronous copy promises.
+    /// They are valid, and not otherwise used, until the operation that gets them is done: the
+    /// contract of an asynchronous copy.
     pub unsafe fn new(at: *mut c_void, len: usize) -> HostBytes {
         HostBytes { at: at.cast(), len }
     }
-    /// How many.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -143,13 +147,13 @@ impl HostBytes {
     pub fn address(&self) -> usize {
         self.at as usize
     }
-    /// To memory.
+    /// Copies to device memory.
     pub fn copy_to(&self, to: &Raw, offset: usize) {
         assert!(offset + self.len <= to.len, "the caller has checked bounds");
         // SAFETY: just checked for `to`; see `new` for the host's.
         unsafe { to.at.as_ptr().add(offset).copy_from(self.at, self.len) }
     }
-    /// From memory.
+    /// Copies from device memory.
     pub fn copy_from(&self, from: &Raw, offset: usize) {
         assert!(offset + self.len <= from.len, "the caller has checked bounds");
         // SAFETY: as above.
@@ -159,9 +163,9 @@ impl HostBytes {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // A use after this is seen more often than if the numbers stayed.
+        // Overwritten, so that a use after free is more likely to be detected.
         self.fill(FRESH ^ 0xff);
-        // SAFETY: it was allocated with this layout, and nobody has it any more.
+        // SAFETY: it was allocated with this layout, and this is its owner.
         unsafe { dealloc(self.at.as_ptr(), self.layout) }
     }
 }
