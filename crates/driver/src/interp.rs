@@ -1,4 +1,4 @@
-//! The interpreter as a device: slow, exact, and it finds out-of-bounds accesses and races.
+//! The interpreter as a device: slow, exact, and it finds races and accesses out of bounds.
 
 use crate::{Driver, Info, Kind, Slice, VendorGemm};
 use elinvar_core::{Error, Result};

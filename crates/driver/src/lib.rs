@@ -1,12 +1,13 @@
-//! Devices as thin as they can be: memory, kernels, a queue.
+//! Drivers: devices as thin as they can be, with memory, kernels and a queue.
 //!
-//! A [`Driver`] is one opened device. It has a queue of its own, to which work is given in order; each piece of work sees
-//! what those before it wrote, and nobody waits for it but who reads. What a driver does not know: tensors, dtypes,
-//! which memory is free, which kernel to take. All of that stands above it, once for all drivers.
+//! A [`Driver`] is one opened device. It has a queue of its own, to which work is given in order;
+//! each piece of work sees what those before it wrote, and only reads wait for it. What a driver
+//! does not know: tensors, dtypes, which memory is free, which kernel to take. All of that is in
+//! the backend, once for all drivers.
 //!
 //! * [`cuda`]: NVIDIA's GPUs, through their driver's own library; looked for at run time.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
-//! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of what stands above.
+//! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of the layers above.
 //! * [`null`]: does nothing, and tells what it was asked for.
 //!
 //! A new driver is a folder here, with its `unsafe` in `sys`.

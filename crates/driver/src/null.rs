@@ -1,5 +1,5 @@
-//! A device that does nothing, and tells what it was asked for: for tests of what stands above, and for measuring what
-//! giving work to a device costs the host.
+//! The null device: does nothing, and tells what it was asked for. For tests of the layers above,
+//! and for measuring what giving work to a device costs the host.
 
 use crate::{CallGraph, Driver, Info, Interp, Slice, VendorGemm};
 use elinvar_core::{Error, Result};

@@ -1,4 +1,4 @@
-//! Products of matrices that a vendor's library may do.
+//! GEMM by a vendor's library: the description of a product.
 
 use elinvar_kernel::ir::Elem;
 

@@ -1,4 +1,9 @@
-//! Formulas of the catalogue, whatever their type, as things that write code into a kernel.
+//! Formulas of the catalogue as code generators: what maps, epilogues and fused chains write into a
+//! kernel.
+//!
+//! A formula is generic over its number type; [`Formula`] erases that type, so that kernels hold a
+//! list of them. [`MapChain`] is elementwise fusion: several maps on one element while it is in a
+//! register.
 
 use crate::elementwise::map::ElementCode;
 use crate::launch::key::Key;

@@ -1,9 +1,11 @@
-//! The memory of tensors on a device: counted, limited, and kept for the next tensor.
+//! The caching allocator: device memory of tensors, counted, limited, and kept for the next tensor.
 //!
-//! Work on a device runs in the order in which it was given, so a piece of memory can be used again as soon as the tensor
-//! that had it is dropped: whatever still reads it comes before whatever will write it. Pieces are kept by size class,
-//! eight to a power of two. Small ones are cut from blocks, for a device has only so many allocations; large ones have
-//! memory of their own. When the device has no more, or the limit is near, what is kept is given back and it is tried again.
+//! Work on a device runs in the order in which it was given, so a piece of memory can be used again
+//! as soon as the tensor that had it is dropped: what still reads it comes before what will write
+//! it. Pieces are kept by size class, eight to a power of two. Small ones are suballocated from
+//! blocks, as a device has only so many allocations; large ones have memory of their own. When the
+//! device has no more, or the limit is near, what is kept is freed and the allocation is tried
+//! again.
 
 use elinvar_core::{Error, MemoryStats, Result};
 use elinvar_driver::{Driver, Slice};

@@ -1,4 +1,4 @@
-//! Each kind of work, as launches of the library's kernels.
+//! The backend: each kind of work, as launches of the library's kernels.
 
 use crate::Gpu;
 use crate::allocator::PieceRange;

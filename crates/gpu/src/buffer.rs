@@ -1,4 +1,4 @@
-//! What a tensor on a device holds: memory, or what its numbers will be computed from.
+//! Buffers: what a tensor on a device holds, memory or a deferred map (lazy evaluation).
 
 use crate::allocator::{Piece, PieceRange};
 use crate::backend::GpuView;

@@ -1,4 +1,5 @@
-//! Products by the library of the device's vendor: with `Precision::Fast`, and where it was seen to be faster.
+//! GEMM by the vendor's library (cuBLASLt): with `Precision::Fast`, and where tuning found it to be
+//! faster.
 
 use crate::allocator::PieceRange;
 use crate::backend::GpuView;

@@ -1,4 +1,4 @@
-//! A device of a driver: opened once per process, shared by everybody who names it.
+//! A device of a driver: opened once per process and shared; its compiled kernels, by key.
 
 use crate::allocator::{MemoryPool, Piece, PieceRange};
 use crate::buffer::GpuBuffer;

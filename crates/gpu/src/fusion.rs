@@ -1,13 +1,15 @@
-//! Maps that are put off, so that several in a row are one kernel.
+//! Elementwise fusion: maps are deferred, so that a chain of them is one kernel (lazy evaluation).
 //!
-//! A result of a map is not computed at once: its buffer keeps the formula and the operands. A map of such a buffer is put
-//! off too; whatever else reads a buffer has it computed first. Then the formulas that it needs run one after the other on an
-//! element while it is in registers. What lies between them is stored only if somebody else still holds it, so nothing is
-//! computed twice. Each formula rounds as it always does: nothing changes but the number of launches, and of passes over
-//! memory.
+//! The result of a map is not computed at once: its buffer keeps the formula and the operands. A
+//! map of such a buffer is deferred too; anything else that reads a buffer has it computed first.
+//! Then the formulas that it needs run one after the other on an element while it is in registers.
+//! An intermediate result is stored only if a tensor still holds it, so nothing is computed twice.
+//! Each formula rounds as it always does: only the number of launches, and of passes over memory,
+//! changes.
 //!
-//! A map of few numbers that one other map reads, each for many elements (as the spread of a norm's channels), is computed by that one
-//! wherever it is read: some more instructions beside memory that is waited for, and on an H100 3 us less, of which an own launch is.
+//! A map of few elements that one other map broadcasts (as the scale of a norm's channels) is
+//! recomputed by that one wherever it is read: some more instructions, hidden behind memory
+//! latency, and one launch less.
 
 use crate::allocator::PieceRange;
 use crate::buffer::{GpuBuffer, Node};

@@ -1,9 +1,10 @@
-//! Products in any order of sums: `Precision::Fast`, on devices with matrix units.
+//! Fast GEMM: products on tensor cores in any order of sums, `Precision::Fast`.
 //!
-//! Where a device fetches boxes of tensors and multiplies them in shared memory, and the operands lie so that it can, or can be
-//! turned so (f32), that is how it is done; else by fragments. Which it is does not depend on how many rows there are, so that a row has the bits that it has alone.
-//! With tuning on (`tune`), all ways that there are are tried for a product of some size, and the fastest is taken: other tiles,
-//! the other kernel, the library of the device's vendor.
+//! Where a device has TMA and wgmma, and the operands can be loaded so, or be transposed so (f32),
+//! wgmma is used; else mma.sync. Which one does not depend on the number of rows, so that a row has
+//! the bits that it has alone. With autotuning on (`tune`), all candidates are timed for a product
+//! of some size, and the fastest is taken: other tiles, the other kernel, the vendor's library
+//! (cuBLASLt).
 
 use crate::backend::{GpuView, layouts, one, steps};
 use crate::buffer::GpuBuffer;

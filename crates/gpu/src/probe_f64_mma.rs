@@ -1,7 +1,9 @@
-//! Are sums of f64 by a device's matrix units chains of fma?
+//! Arithmetic probe of f64 tensor cores: are the sums of DMMA chains of fma on this device?
 //!
-//! Of an H100 they were seen to be, and no vendor promises it. So the kernel that lives by it multiplies some matrices first, of numbers
-//! with which any other order, and any other rounding, gives other sums; only where each of them has the bits of the chain is it used.
+//! On an H100 they were seen to be, and no vendor promises it. So before the exact f64 GEMM uses
+//! them, some matrices are multiplied, of numbers with which any other order, and any other
+//! rounding, gives other sums; only where each of them has the bits of the chain are the tensor
+//! cores used.
 
 use crate::backend::{GpuView, one};
 use crate::buffer::GpuBuffer;

@@ -1,7 +1,8 @@
-//! In which range are the results of a formula on integers? The formula itself says it, read with ranges for numbers.
+//! Interval analysis of integer formulas: the range of a result, by running the formula on ranges.
 //!
-//! Indices that are computed (a class that is to be left out is replaced by 0, say) are known to be in range without asking
-//! the device for them. What a range is not kept through is [`IntRange::ANY`]: then the device is asked.
+//! Indices that are computed (a class to be left out is replaced by 0, say) are so known to be in
+//! range without asking the device for them. Where the range is lost it is [`IntRange::ANY`]: then
+//! the device is asked.
 
 use elinvar_core::DType;
 use elinvar_ops::int::Int;

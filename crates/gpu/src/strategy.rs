@@ -1,4 +1,4 @@
-//! What suits a device: how it does convolutions, rows and attention.
+//! Strategy: which kernels suit a device for convolution, row-wise ops and attention.
 
 use crate::gemm_fast::{limits, mma_shape_of};
 use elinvar_core::{DType, Precision};

@@ -1,4 +1,5 @@
-//! Numbers that change where they lie: all items of an update in as few launches as the device's kernels have buffers for.
+//! Updates in place (optimiser steps): all items of an update in as few launches as the device's
+//! limit on buffers allows (multi-tensor apply).
 
 use crate::Gpu;
 use crate::backend::{GpuView, parts};

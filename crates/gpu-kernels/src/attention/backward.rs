@@ -1,4 +1,5 @@
-//! dq, dk and dv: `out[row] = contract over t grad weight[row, t] * right[t]`.
+//! Attention backward, exact: dq, dk and dv as `out[row] = contract over t of weight[row, t] *
+//! right[t]`.
 //!
 //! | | rows | t | weight | right |
 //! |---|---|---|---|---|
@@ -6,8 +7,9 @@
 //! | dk | keys | the queries that visit them, of all heads of the group | ds | q |
 //! | dv | keys | the same | p | g |
 //!
-//! Weights of a tile of rows and 64 others are computed anew in each kernel, go to shared memory, and are the left factor
-//! of the contraction, whose chunks are eight blocks. D, the sum of g * y of each query, is computed before, by a fold.
+//! The weights of a tile of rows and 64 others are recomputed in each kernel, go to shared memory,
+//! and are the left factor of the contraction, whose chunks are eight blocks. D, the sum of g * y
+//! of each query, is computed before, by a fold.
 
 use super::smem_rows::{BLOCK, SmemRows};
 use super::{

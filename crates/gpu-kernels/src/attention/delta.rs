@@ -1,7 +1,8 @@
-//! What gradients of attention by boxes need of each query: D, the sum of g o, and what is taken off exponents of 2.
+//! Attention backward, delta: D = sum of g o and the exponent offset of each query, for the wgmma
+//! kernels.
 //!
-//! A row is read by as many lanes as it has pieces of four numbers, which add up what they have by exchanges; several rows at a time are
-//! under way for each of them, for there is nothing here but reading.
+//! A row is read by as many lanes as it has vectors of four elements; they add what they have by
+//! shuffles. Each lane has several rows in flight, as the kernel does nothing but read.
 
 use super::tma_operands::WARP_LANES;
 use crate::launch::args::{self, LaunchArgs};

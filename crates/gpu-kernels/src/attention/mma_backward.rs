@@ -1,10 +1,11 @@
-//! dq, dk and dv by a device's matrix units: `Precision::Fast`, for values without a mask.
+//! Attention backward on tensor cores (mma.sync): dq, dk and dv, `Precision::Fast`, for values
+//! without a mask.
 //!
-//! As `backward.rs` does it: `out[row] = sum over t grad weight[row, t] * right[t]`, one kernel for each, without atomics, where rows are
-//! queries or keys and t is what they see or what sees them. A workgroup takes 64 rows of one head, sixteen for each of its
-//! subgroups, whose numbers stay in fragments; the others come block by block, by copies. Scores, and products of gradients with
-//! values, are sums in fragments, of which lanes make weights, rounded to 16 bits, for the left fragments of the product with
-//! what lies right.
+//! As in `backward.rs`, `out[row] = sum over t of weight[row, t] * right[t]`, one kernel each,
+//! without atomics. A workgroup takes 64 rows of one head, 16 per subgroup, in fragments; the
+//! others come block by block by cp.async. Scores, and products of gradients with values, are
+//! accumulator fragments; lanes turn them into weights, rounded to 16 bits, which are the left
+//! fragments of the next product.
 
 use super::backward::{AttentionGrad, BackwardInputs};
 use super::mma_forward::{BLOCK, COPY_ELEMENTS, FRAGMENT_ROWS, SUBGROUPS, WARP_LANES, exp2, fits, lines};

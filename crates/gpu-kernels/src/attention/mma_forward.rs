@@ -1,13 +1,16 @@
-//! y and lse by a device's matrix units: `Precision::Fast`, for values without a mask.
+//! Attention forward on tensor cores (mma.sync, flash attention): y and lse, `Precision::Fast`, for
+//! values without a mask.
 //!
-//! A workgroup takes a tile of queries of one head, each of its four subgroups one or two sixteens of them, whose numbers stay in
-//! fragments. Keys and values come block by block, by copies, the next one while one is computed with; a causal tile ends with the
-//! block of its last query. Scores of a block are sums in fragments, out of which lanes take them: a row is spread over four
-//! lanes, which find its maximum together and keep a part of its sum each. Weights, rounded to 16 bits, are put into fragments
-//! again, as the left factor of the product with values.
+//! A workgroup takes a tile of queries of one head; each of its four subgroups has one or two
+//! fragments of 16 queries. Keys and values come block by block by cp.async, the next block while
+//! one is computed (prefetch); a causal tile ends with the block of its last query. Scores of a
+//! block are accumulator fragments: a row is spread over four lanes, which find its maximum
+//! together and keep a part of its sum each. Weights, rounded to 16 bits, become left fragments of
+//! the product with values.
 //!
-//! Exponents are of 2, and computed nearly (`Unary::Exp2`): the weights are rounded to eleven bits at most, of which that leaves none
-//! wrong but the last, rarely. What rows hold knows nothing of other rows, and blocks follow one another in order.
+//! Exponents are base 2 and approximate (`Unary::Exp2`): weights have at most eleven bits, of which
+//! that leaves only the last one wrong, rarely. A row depends on no other row, and blocks follow in
+//! order.
 
 use super::split_kv::KEYS_PER_SPLIT;
 use super::{StridedOperand, buffer, push, scale, words};

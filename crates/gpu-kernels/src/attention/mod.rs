@@ -1,16 +1,18 @@
-//! Attention and its gradient, as `NUMERICS.md` ("Attention") defines them.
+//! Attention and its gradient, as `NUMERICS.md` ("Attention") defines them: flash attention with
+//! online softmax over blocks of 64 keys.
 //!
-//! A workgroup takes a tile of rows (queries, or keys in the gradients by k and v) of one head. The products of rows with
-//! a block of 64 others are computed in registers, four by four an invocation; what a block gives is put into shared
-//! memory, and taken from there as the left factor of what follows. Tiles of rows are aligned and divide 64, so all rows
-//! of a tile visit the same others, and only scores on the diagonal are chosen element by element.
+//! A workgroup takes a tile of rows (queries, or keys in the gradients by k and v) of one head. The
+//! products of rows with a block of 64 others are computed in registers, a 4 by 4 thread tile each;
+//! the block's scores go to shared memory and are the left factor of the next product. Tiles of
+//! rows are aligned and divide 64, so all rows of a tile visit the same blocks, and only scores on
+//! the diagonal are masked element by element.
 //!
-//! * `forward`: the running maximum and sum, and y. * `grad`: one kernel each for dq, dk and dv, without atomics.
-//! * `staged`: rows in shared memory, for both.
-//! * `tiles` and `boxes_grad`: both by boxes of tensors, on devices that have such, for `Precision::Fast`; `fetched`: their operands;
-//!   `statistics`: what the gradient needs of queries.
-//! * `groups` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
-//!   queries are few.
+//! * Exact: `forward` (running maximum, sum and y), `backward` (one kernel each for dq, dk and dv,
+//!   without atomics), `smem_rows` (rows in shared memory, for both).
+//! * `Precision::Fast` on Hopper: `wgmma_forward` and `wgmma_backward` (TMA and wgmma),
+//!   `tma_operands` (their tensor maps), `delta` (what the gradient needs of each query).
+//! * `Precision::Fast` with tensor cores: `mma_forward` and `mma_backward` (mma.sync), `split_kv`
+//!   (flash decoding, for few queries).
 
 mod backward;
 mod delta;

@@ -1,8 +1,9 @@
-//! Rows of operands in shared memory: for exact attention and its gradient on devices whose barriers are cheap.
+//! Rows of operands in shared memory: operand staging of exact attention and its gradient.
 //!
-//! A workgroup brings its own rows once, and those of each block while it computes with something else. Both factors of scores are
-//! read along their numbers, a vector at a time; the right factor of what follows as neighbouring columns. What is computed is what
-//! the plain form computes: places where nothing is are -0 on the left and +0 on the right, whose product changes no bit of any sum.
+//! A workgroup loads its own rows once, and those of the next block while it computes (prefetch by
+//! cp.async). Both factors of scores are read along their elements, a vector at a time; the right
+//! factor of the next product as neighbouring columns. The bits are those of the direct form:
+//! padding is -0 on the left and +0 on the right, whose product changes no bit of any sum.
 
 use super::{SCORE_PITCH, StridedOperand, THREAD_TILE, ThreadCoord, fma_chains};
 use crate::gemm::multistage_cp_async;

@@ -1,4 +1,5 @@
-//! What kernels of attention by boxes have in common: operands, of whose heads boxes are fetched, and which workgroup takes which tile.
+//! TMA operands of attention: the tensor maps of q, k, v and g, and which workgroup takes which
+//! tile.
 
 use crate::launch::args::LaunchArgs;
 use elinvar_core::{DType, Layout};

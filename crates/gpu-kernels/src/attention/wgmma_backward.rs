@@ -1,14 +1,17 @@
-//! dq, dk and dv by wgmma: `Precision::Fast`, for values without a mask; see `wgmma_forward.rs`.
+//! Attention backward by TMA and wgmma (Hopper tensor cores): dq, dk and dv, `Precision::Fast`, for
+//! values without a mask.
 //!
-//! Two kernels, without atomics. One has rows of queries, as the forward, and adds dS K to dq; the other has rows of keys and adds P^T g to
-//! dv and dS^T Q to dk. Of both factors of what is turned into weights, S and g V^T, rows stay in shared memory, and the others come block
-//! by block; weights are left factors from registers. So a block that was fetched once is read along its lines for one product, and across
-//! them for another.
+//! Two kernels without atomics. One has rows of queries, as the forward, and adds dS K to dq; the
+//! other has rows of keys, and adds P^T g to dv and dS^T Q to dk. Of S and g V^T, the rows stay in
+//! shared memory and the others come block by block, in a multistage pipeline of TMA loads; weights
+//! are left factors from registers (wgmma RS). A block that was loaded once is read along its rows
+//! for one product and across them for another.
 //!
-//! A turn begins S and g V^T. Exponentials are computed while the second is multiplied; by keys, the product of the weights follows, and
-//! is multiplied while dS is made. What adds to the results is waited for in the next turn, behind its S.
+//! An iteration begins S and g V^T. Exponentials are computed while the second is multiplied; by
+//! keys, the product of the weights follows, and is multiplied while dS is made. The accumulating
+//! products are waited for in the next iteration, behind its S.
 //!
-//! D = sum of g o of each query, and what is taken off exponents, come from a kernel before these (`delta.rs`).
+//! D = sum of g o of each query, and its exponent offset, come from `delta.rs`.
 
 use super::backward::BackwardInputs;
 use super::delta::{self, statistics};

@@ -1,17 +1,20 @@
-//! y and lse by boxes: `Precision::Fast`, for values without a mask, on devices that fetch boxes of tensors and multiply them where they
-//! lie (`Op::TmaLoad`, `Op::WgmmaSs`).
+//! Attention forward by TMA and wgmma (Hopper tensor cores, flash attention): y and lse,
+//! `Precision::Fast`, for values without a mask.
 //!
-//! A workgroup takes a tile of queries of one head, 64 for each 128 invocations. Queries stay in shared memory; keys and values come
-//! block by block, the last block first: so what not all queries see as a whole comes before the loop, where the
-//! tile is no higher than a block. Scores are sums of products of boxes, out of which lanes take them: a row is spread over
-//! four lanes. Weights, rounded to 16 bits, are the left factor of the product with values, from registers.
+//! A workgroup takes a tile of queries of one head, 64 per warpgroup. Queries stay in shared
+//! memory; keys and values come block by block by TMA loads, the last block first: so the blocks
+//! that need masking come before the loop, where the tile is no higher than a block. Scores are
+//! wgmma accumulators: a row is spread over four lanes. Weights, rounded to 16 bits, are the left
+//! factor of the product with values, from registers.
 //!
-//! A turn begins the scores of its block, and the product of the weights of the block before; while that one is multiplied, scores are made
-//! weights. So of what the matrix units do, half has the exponentials of its own invocations beside it, and the other half those of
-//! the other 128. What invocations have read is fetched anew behind the barrier of the next turn, when its scores are under way.
+//! An iteration begins the scores of its block and the product of the weights of the block before;
+//! while that is multiplied, scores become weights. So the exponentials of one warpgroup overlap
+//! with tensor-core work of its own and of the others. Shared memory that has been read is refilled
+//! behind the barrier of the next iteration, when its scores are under way.
 //!
-//! Exponents are of 2, and scores are scaled where the maximum is taken off, by one fma: so the maximum is that of unscaled scores, or
-//! their minimum, if the scale is negative. What rows hold knows nothing of other rows.
+//! Exponents are base 2, and scores are scaled where the maximum is subtracted, by one fma: so the
+//! maximum is that of unscaled scores, or their minimum if the scale is negative. A row depends on
+//! no other row.
 
 use super::mma_forward::exp2;
 use super::tma_operands::{

@@ -1,10 +1,11 @@
-//! Gradients by w of groups with few rows: those of one filter and one channel (depthwise), say.
+//! Gradient by w of depthwise convolution and of other groups with few rows.
 //!
-//! A group's result has few numbers, each a chain over all positions of all images. So a workgroup has a chunk of the terms, and of
-//! several groups, whose terms lie in the same places: what is to be known of them is found out once (`offset_table.rs`). It brings some terms
-//! of each row, and under each column, to shared memory, neighbours reading neighbours, and an invocation has the chains of a
-//! column, one for each row. Read by each invocation for itself, by a workgroup of a group, nine columns of 64 invocations had work, and
-//! each waited for every term.
+//! A group's result has few elements, each a chain over all positions of all images. A workgroup
+//! has a chunk of the terms (split-K) and several groups, whose terms have the same addresses:
+//! these are computed once (`offset_table.rs`). It stages some terms of each row, and under each
+//! column, in shared memory with coalesced loads, and an invocation has the chains of one column,
+//! one for each row. With a workgroup per group, nine columns would occupy nine of its invocations,
+//! each waiting for every term.
 
 use super::offset_table::{OffsetTable, TableSource, TableSpan};
 use super::plan::MIN_ROWS;

@@ -1,5 +1,5 @@
-//! The plain kernel of convolutions: an invocation reads each term where it is needed. For few rows, and for devices on which a
-//! barrier is dear.
+//! Direct convolution: an invocation reads each term where it is needed, without shared memory. For
+//! few rows, and for devices on which a barrier is expensive.
 
 use super::problem::{ConvArgs, ConvConfig, ConvStrides, KTerms, OutputColumn};
 use crate::formula::{Compute, Formula};

@@ -1,10 +1,12 @@
-//! Convolutions and their gradients by matrix units: which can be, and what is launched for them.
+//! Convolution and its gradients on tensor cores (mma.sync): which problems qualify, and the
+//! launches for them.
 //!
-//! Both factors are read in pieces of 16 bytes, of channels side by side, so operands that do not lie so are turned first
-//! (`nhwc_transpose.rs`): what that costs is little beside the products. Terms are then counted along channels first, then along taps, both in
-//! ascending order; a group's channels are as many as a multiple of 16 bytes holds, zeros behind its own. The gradient by w takes
-//! its terms in the definition's order, in pieces whose length their number alone says (`length`), and adds the pieces' sums from
-//! first to last.
+//! Both factors are read in vectors of 16 bytes along channels (NHWC), so other operands are
+//! transposed first (`nhwc_transpose.rs`): a small part of the cost of the products. Terms are then
+//! counted along channels first, then along taps, both ascending; a group's channels are padded
+//! with zeros to a multiple of 16 bytes. The gradient by w takes its terms in the definition's
+//! order, in pieces whose length depends on their number alone (`length`), and adds the pieces'
+//! sums from first to last.
 
 use super::nhwc_transpose::{NhwcView, to_nhwc};
 use super::offset_table::TableSpan;

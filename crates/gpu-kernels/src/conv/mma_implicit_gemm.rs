@@ -1,5 +1,5 @@
-//! The kernel of convolutions by matrix units: as a product by them, with tables in place of strides. What is staged comes by
-//! copies of 16 bytes, of which several steps are under way.
+//! Implicit GEMM on tensor cores (mma.sync): the kernel of `mma.rs`. A GEMM with offset tables in
+//! place of strides; terms are staged by 16-byte cp.async in a multistage pipeline.
 
 use super::offset_table::{OffsetTable, StagingJob, TableSource, TableSpan};
 use super::problem::{self, ConvArgs, OutputColumn};

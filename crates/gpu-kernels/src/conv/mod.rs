@@ -1,9 +1,11 @@
-//! Convolution and its two gradients, as contractions whose right factor is read through windows.
+//! Convolution and its two gradients as implicit GEMM: contractions whose right factor is read
+//! through windows (im2col in place, never stored).
 //!
-//! All three are one kernel (`kernel`): for a group, a row and a column, a chain of fma in the order of
-//! `elinvar_core::order::contract` over terms (t0, t) in row-major order. The left factor is a matrix with a stride for the
-//! row and for each part of a term. The right factor is found, along each spatial axis, at a coordinate that the column and
-//! the term give together; outside of the tensor it is +0, and takes part.
+//! All three are one problem: for a group, a row and a column, a chain of fma in the order of
+//! `elinvar_core::order::contract` over terms (t0, t) in row-major order. The left factor is a
+//! matrix with a stride for the row and for each part of a term. The right factor is found, along
+//! each spatial axis, at a coordinate that the column and the term give together; outside of the
+//! tensor it is +0, and takes part.
 //!
 //! | | row | column | term | left | right, at coordinate |
 //! |---|---|---|---|---|---|
@@ -11,10 +13,18 @@
 //! | gradient by x | c | (n, s) | (o, t) | w | g at (s + padding - t * dilation) / stride |
 //! | gradient by w | o | (c, t) | (n, p) | g | x at t * dilation - padding + p * stride |
 //!
-//! In the gradient by x, a position takes the taps that meet the stride's grid. All positions of a class, s modulo stride, take
-//! the same: every (stride / gcd(stride, dilation))-th tap from a first one on. A workgroup works on one class.
+//! In the gradient by x, a position takes the taps that meet the stride's grid. All positions of a
+//! class, s modulo stride, take the same: every (stride / gcd(stride, dilation))-th tap from a
+//! first one on. A workgroup works on one class.
 //!
-//! Sizes, strides, padding and dilation are numbers of the launch; only the number of spatial axes is in the form.
+//! Sizes, strides, padding and dilation are arguments of the launch; only the number of spatial
+//! axes is in the kernel's configuration.
+//!
+//! * `plan`: which path, with which tile. `problem`: configuration, launch arguments, columns and
+//!   terms, which all kernels share.
+//! * `direct`, `smem_implicit_gemm` with `offset_table`, `depthwise`, `depthwise_grad_weight`,
+//!   `few_channel_grad_input`: exact.
+//! * `mma`, `mma_implicit_gemm`, `nhwc_transpose`: tensor cores, `Precision::Fast`.
 
 mod depthwise;
 mod depthwise_grad_weight;

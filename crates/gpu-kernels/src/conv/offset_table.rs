@@ -1,12 +1,15 @@
-//! Where the terms of a chunk lie, found out once for a workgroup.
+//! Offset tables of implicit GEMM: the addresses of a chunk's terms, computed once per workgroup
+//! (precomputed im2col indices).
 //!
-//! An element of the right factor is where its column begins, plus an offset of its term; whether it lies inside of the tensor
-//! is one test: the column has a bit for each tap (of each axis by itself) that would lie outside, and the term has the bits of
-//! its taps. In the gradient by w, where columns are taps and terms are positions, it is the other way round. Two more bits
-//! say that a column, or a term, is beyond the last.
+//! An element of the right factor is where its column begins plus an offset of its term; whether it
+//! lies inside of the tensor is one test: the column has a bit for each tap (of each axis by
+//! itself) that would lie outside, and the term has the bits of its taps. In the gradient by w,
+//! where columns are taps and terms are positions, it is the other way round. Two more bits say
+//! that a column, or a term, is past the last.
 //!
-//! A workgroup computes offsets and bits of all terms of a chunk, a few in each invocation, and leaves them in shared memory.
-//! So whoever brings terms needs no division, no coordinates and no comparison with sizes.
+//! A workgroup computes offsets and bits of all terms of a chunk, a few in each invocation, into
+//! shared memory. The loads of terms then need no division, no coordinates and no comparison with
+//! sizes.
 
 use super::problem::{ConvArgs, ConvConfig, ConvPass, OutputColumn, StagingConfig};
 use crate::gemm::StridedMatrix;

@@ -1,4 +1,5 @@
-//! Which kernel a convolution is done by, with which tile, and how terms are read there. No bit depends on it.
+//! Plan of a convolution: which kernel (direct, implicit GEMM in shared memory, tensor cores),
+//! which tile, how terms are read. The heuristics; no bit depends on them.
 
 use super::offset_table::{TableSpan, most_taps};
 use super::problem::{ConvPass, StagingConfig};

@@ -1,5 +1,5 @@
-//! What the kernels of convolutions share: their forms, their numbers, columns and terms, and how results are stored. See the table
-//! in `mod.rs`.
+//! The convolution problem in a kernel: configuration, launch arguments, columns and terms, and how
+//! results are stored. See the table in `mod.rs`.
 
 use crate::formula::{Compute, Formula};
 use crate::gemm::SimtTile;

@@ -1,6 +1,6 @@
-//! `y[i] = value`.
+//! Fill: `y[i] = value`.
 //!
-//! The value is a number of the launch, as its bits, so there is one kernel for each type of memory.
+//! The value is a launch argument, as its bits, so there is one kernel for each type of memory.
 
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, linear_group_id};

@@ -1,11 +1,13 @@
-//! `y[i] = formula(x0[i], x1[i], ..)` for every element i, in row-major order of the result; or several results at once.
+//! Elementwise maps: `y[i] = formula(x0[i], x1[i], ..)` for every element i, in row-major order of
+//! the result; also several results at once.
 //!
-//! An operand is read in one of three ways: `Dense` (row-major, as the result), `Same` (one element for all), or
-//! `Strided` (by the strides of its axes, broadcast axes having stride 0). If no operand is strided, an invocation takes
-//! four neighbours as a vector; the last few elements are loaded one by one into the same vector, so that there is one copy
-//! of the formula. So it does if strided operands have, for four neighbours along the last axis, one element or four that lie side by
-//! side, as those have that are broadcast along channels or rows. Otherwise the number of an element is taken apart into its index, by multiplication with a
-//! reciprocal where numbers are below 2^30, and each operand has its own sum of index times stride.
+//! An operand is read contiguously, as one broadcast element, or by strides (broadcast axes have
+//! stride 0). If no operand is strided, an invocation takes a vector of four elements (vectorised
+//! load); the tail is loaded element by element into the same vector, so that the formula is
+//! compiled once. The same holds for strided operands whose four neighbours along the last axis are
+//! contiguous or one element, as in broadcasts along channels or rows. Otherwise the linear index
+//! is split into a multi-index, by multiplication with a reciprocal where indices are below 2^30,
+//! and each operand has its own offset.
 
 use crate::formula::{Compute, Formula, leave};
 use crate::launch::args::{self, LaunchArgs};

@@ -1,7 +1,8 @@
-//! Random numbers: Philox4x32-10 with a counter (block, stream) under a seed, see `elinvar_core::philox`.
+//! Random numbers: Philox4x32-10 with a counter (block, stream) under a seed, see
+//! `elinvar_core::philox`.
 //!
-//! An invocation takes one call of Philox, four words: four elements of one word each, or two of two words. Seed, stream and
-//! the bounds of a distribution are numbers of the launch.
+//! An invocation takes one call of Philox, four words: four elements of one word each, or two of
+//! two words. Seed, stream and the bounds of a distribution are launch arguments.
 
 use super::fill::{number, word64};
 use crate::launch::args::{self, LaunchArgs};

@@ -1,11 +1,14 @@
-//! `x[i], .. = formula(x[i], .., read[i], ..)`: numbers that change where they lie, one item or several in a launch.
+//! Updates in place (optimiser steps): `x[i], .. = formula(x[i], .., read[i], ..)`, one tensor or
+//! several per launch (multi-tensor apply).
 //!
-//! Elements are given to invocations as in `map`: vectors of four if nothing that is read is strided. An invocation loads
-//! all numbers of an element before it stores one, and no other touches them.
+//! Elements are given to invocations as in `map`: vectors of four if nothing that is read is
+//! strided. An invocation loads all values of an element before it stores one, and no other touches
+//! them.
 //!
-//! A model has many small parameters, and a launch for each would cost more than the work. Items that lie alike (same types,
-//! nothing strided) share a launch: each has workgroups and buffers of its own, a workgroup finds out which is its item, and
-//! the formula stands in the kernel once, between the loads of all items and their stores.
+//! A model has many small parameters, and a launch for each would cost more than the work. Items of
+//! one signature (same types, nothing strided) share a launch: each has workgroups and buffers of
+//! its own, a workgroup looks up its item, and the formula stands in the kernel once, between the
+//! loads of all items and their stores.
 
 use super::map::{self, MapChoice, MapConfig, ReadPattern, VectorTail};
 use crate::formula::Compute;

@@ -1,7 +1,8 @@
-//! From the fragments of a workgroup to the elements of a result, through an epilogue.
+//! Epilogue of tensor-core GEMM: accumulator fragments through shared memory to the result, with
+//! bias, activation or any formula.
 //!
-//! Each subgroup hands over its fragments, some side by side at a time, through shared memory, where its invocations find the
-//! elements that the epilogue is for.
+//! Each subgroup writes some of its fragments at a time to shared memory, where its invocations
+//! find the elements that the epilogue is applied to and store them coalesced.
 
 use super::StridedMatrix;
 use crate::formula::{Compute, Formula};

@@ -1,13 +1,15 @@
-//! Exact products of f64 by matrix units that compute chains of fma, as the order of contractions has them.
+//! Exact GEMM of f64 on tensor cores (DMMA), whose fragments are chains of fma in the order of
+//! contractions.
 //!
-//! What NVIDIA's units add to a sum are the products of a fragment's terms in ascending order, each by an fma: so an H100 does it, to
-//! the bit, with numbers of all sizes, subnormal ones, infinities and zeros of both signs. So such a unit is a chain that is eight
-//! terms long, and what is around it is as in the other kernels: chunks of 512 terms begin at +0, and their sums are added first to last. That
-//! a device's unit is such a chain has to be seen before it is given this kernel.
+//! NVIDIA's units add the products of a fragment's terms in ascending order, each by an fma: an
+//! H100 does so to the bit, with subnormals, infinities and zeros of both signs. So a fragment is a
+//! chain of eight terms, and the rest is as in the other kernels: chunks of 512 terms begin at +0,
+//! and their sums are added first to last. A device has to be probed for this before it is given
+//! this kernel.
 //!
-//! A workgroup brings terms of its rows and columns to shared memory, as they lie; each of its subgroups multiplies fragments of
-//! them, and reads the next ones meanwhile: so products of 1024 take 0.86 of the time. What it has of the sums are numbers that its
-//! lanes know the places of, so results go to memory without a way round.
+//! A workgroup stages terms of its rows and columns in shared memory; each subgroup multiplies
+//! fragments of them and prefetches the next ones meanwhile. The lanes know which accumulators they
+//! hold, so results are stored without going through shared memory.
 
 use super::mma_sync::WorkgroupLimits;
 use super::multistage_cp_async::{self, CpAsyncPipeline, StepParts};

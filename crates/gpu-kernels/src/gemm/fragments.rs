@@ -1,4 +1,5 @@
-//! Terms of a workgroup's rows and columns in shared memory, as fragments of them are multiplied by its subgroups.
+//! Tensor-core fragments of terms that are staged in shared memory, loaded (ldmatrix) and
+//! multiplied by subgroups.
 
 use super::mma_sync::MmaTile;
 use elinvar_kernel::builder::{Builder, Val};

@@ -1,11 +1,14 @@
-//! The contraction of few tiles: a workgroup has the chunks of its rows and columns side by side, and adds their sums from first to last.
+//! In-block split-K: GEMM of few tiles, in which a workgroup computes the K chunks of its tile in
+//! parallel and adds their sums from first to last.
 //!
-//! Of few rows there are few chains, and memory is read only as fast as terms are asked for: all chunks go on at once, each with
-//! invocations of its own, in tiles small enough that there is one for each multiprocessor. What comes is what comes to the other
-//! forms that go through shared memory, but lines there are those of several chunks: all of the first, then all of the next.
+//! With few rows there are few chains, and memory is read only as fast as terms are asked for. So
+//! all chunks run at once, each with invocations of its own, in tiles small enough that there is
+//! one per compute unit. Staging is as in the other shared-memory kernels, with the rows of several
+//! chunks: all of the first, then all of the next.
 //!
-//! A turn has the same terms of all chunks. A chunk that is shorter than the others goes on with padding; one that has no term at
-//! all has no sum, and is not added. Of more chunks than a workgroup has at a time, the next ones follow in a round of their own.
+//! An iteration has the same terms of all chunks. A chunk that is shorter than the others goes on
+//! with padding; one without any term has no sum, and is not added. More chunks than a workgroup
+//! has at a time follow in further rounds.
 
 use super::mma_sync::WorkgroupLimits;
 use super::multistage_cp_async::{self, CpAsyncPipeline};

@@ -1,13 +1,14 @@
-//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])` by a device's matrix units: `Precision::Fast`.
+//! GEMM on tensor cores (mma.sync, cooperative matrices): `Precision::Fast`, f16, bf16 and rounded
+//! f32 (TF32).
 //!
-//! Factors are f16 or bf16, or f32 that a unit rounds; the products of what it multiplies are exact, and are added in f32. A workgroup
-//! brings `depth` terms of its rows and columns into shared memory; each of its subgroups multiplies fragments of them, and keeps
-//! its sums in fragments. How a unit adds is the device's business; the order around it is fixed: terms go through the units from
-//! the first to the last, a whole fragment at a time, and the sums of a row know nothing of other rows. What reaches beyond m, n or
-//! k is zeros.
+//! Products are exact and are accumulated in f32. A workgroup stages a K step of its rows and
+//! columns in shared memory; each subgroup multiplies fragments of them and keeps its accumulators
+//! in fragments. How a unit adds is up to the device; the order around it is fixed: terms go
+//! through the units from first to last, a whole fragment at a time, and a row's sums depend on no
+//! other row. Padding beyond m, n or k is zeros.
 //!
-//! Terms come through registers while the step before is computed with, or, where operands lie in pieces of 16 bytes, by copies of
-//! which several steps are under way.
+//! Terms come through registers while the step before is computed or, where operands are aligned to
+//! 16 bytes, by cp.async in a multistage pipeline.
 
 use super::epilogue::{EpilogueStaging, GemmEpilogue};
 use super::fragments::Fragments;

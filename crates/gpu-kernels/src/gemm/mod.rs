@@ -1,13 +1,21 @@
-//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`, in the order of `elinvar_core::order::contract`.
+//! GEMM: `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`, in the order of
+//! `elinvar_core::order::contract`.
 //!
-//! An invocation holds a few rows by a few columns of y in registers, and runs their chains of fma side by side. In the plain
-//! form it reads x and w from device memory; the other forms (`smem_loop.rs`) go through shared memory: what is staged comes there
-//! through registers, or by copies that go on meanwhile (`multistage_cp_async.rs`). The chunks of the order are a multiple of any depth, so no
-//! tile crosses two.
+//! This file is the SIMT kernel: an invocation holds a thread tile of y in registers and runs its
+//! chains of fma. In the direct form it reads x and w from device memory; the other forms stage
+//! them in shared memory (`smem_loop.rs`), through registers or by cp.async in a multistage
+//! pipeline (`multistage_cp_async.rs`). The chunks of the order are a multiple of every K step, so
+//! no tile crosses two.
 //!
-//! Where a tile reaches beyond k, x is padded with -0 and w with +0: their product is -0, and adding that changes no bit of
-//! any sum (+0 would turn a sum of -0, which an underflow can leave, into +0). Rows and columns beyond m and n are
-//! computed and thrown away.
+//! Where a tile reaches beyond k, x is padded with -0 and w with +0: their product is -0, and
+//! adding that changes no bit of any sum (+0 would turn a sum of -0, which an underflow can leave,
+//! into +0). Rows and columns beyond m and n are computed and discarded.
+//!
+//! * Exact: this file, `in_block_split_k`, `f64_tensor_core` (DMMA), and `split_k_reduce`, which
+//!   adds the partial sums of split-K.
+//! * `Precision::Fast`: `mma_sync` (tensor cores), `tma_wgmma` (Hopper) with `tma_transpose`.
+//! * Parts: `problem`, `thread_tile`, `smem_load`, `smem_loop`, `multistage_cp_async`, `fragments`,
+//!   `epilogue`.
 
 pub(crate) mod epilogue;
 pub mod f64_tensor_core;

@@ -1,11 +1,13 @@
-//! Terms of rows and columns on their way into shared memory past the registers: several steps are under way while one is
-//! computed with.
+//! Multistage pipeline of cp.async: terms of rows and columns on their way to shared memory,
+//! bypassing registers, several K steps ahead (prefetch).
 //!
-//! Shared memory has a slot for each of them. A turn waits for its own step, which is also when all invocations have done with
-//! the step before; that one's slot takes the copies of a later step. So a turn has one barrier.
+//! Shared memory has a slot (stage) for each step. An iteration waits for its own step, which is
+//! also when all invocations are done with the step before; that one's slot takes the copies of a
+//! later step. So an iteration has one barrier.
 //!
-//! What lies side by side in device memory lies so in shared memory: lines of terms, one for each row (or column), where
-//! neighbouring terms lie together, else lines of rows (or columns), one for each term.
+//! Contiguous elements of device memory stay contiguous in shared memory: lines of terms, one for
+//! each row (or column), where terms are contiguous (K-major), else lines of rows (or columns), one
+//! for each term.
 
 use super::StridedMatrix;
 use super::smem_load::{ElementRequest, TileLoader, TileSource};

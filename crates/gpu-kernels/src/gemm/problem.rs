@@ -1,5 +1,5 @@
-//! What kernels of products have in common, however they cut a result into pieces: what is asked for, what a kernel is built for, and
-//! how it begins.
+//! The GEMM problem: sizes, layouts and epilogue, the configuration and the launch arguments that
+//! all GEMM kernels share.
 
 use super::StridedMatrix;
 use crate::formula::Formula;

@@ -1,4 +1,5 @@
-//! Terms of rows or columns on their way into shared memory: loaded into registers first, and stored when there is room.
+//! Loads to shared memory through registers: terms of rows or columns, loaded ahead (register
+//! prefetch) and stored when their slot is free.
 
 use super::StridedMatrix;
 use elinvar_kernel::builder::{Builder, Val};

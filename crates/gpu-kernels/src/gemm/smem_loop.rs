@@ -1,11 +1,14 @@
-//! The forms that go through shared memory: a workgroup brings `depth` terms of its rows and columns there together.
+//! Shared-memory tiles of SIMT GEMM: sizes, pitches and bank conflicts of a tile whose K steps a
+//! workgroup stages together.
 //!
-//! While it computes with one step's terms, the next step's are on their way: they are loaded into registers before the
-//! products, and stored after them. What lies side by side in device memory is loaded as vectors; in shared memory the rows (or
-//! columns) of a term lie side by side, and an invocation has four neighbours of them, which it loads at once.
+//! While a step is computed, the next one is in flight: loaded into registers before the products
+//! and stored after them, or copied by cp.async. Contiguous elements are loaded as vectors; in
+//! shared memory the rows (or columns) of a term are contiguous, and an invocation loads four of
+//! them at once.
 //!
-//! Where copies bring them, they stay side by side as they were. What lies along terms is read along them: a vector of terms of each
-//! row (or column) of an invocation, whose rows are then not neighbours, so that neighbouring invocations have neighbouring lines.
+//! Where cp.async brings them, the layout stays as it was. K-major operands are read along their
+//! terms: a vector of terms of each row (or column) of an invocation, whose rows are then not
+//! neighbours, so that neighbouring invocations have neighbouring lines.
 
 use super::{SimtTile, multistage_cp_async};
 use crate::layout::indexing;

@@ -1,4 +1,5 @@
-//! The chains of an invocation: a few rows by a few columns, whose terms a workgroup brings to shared memory together.
+//! Thread tile (register tile) of SIMT GEMM: an invocation's chains of fma, a few rows by a few
+//! columns, from shared memory.
 
 use super::SimtTile;
 use super::multistage_cp_async::{self, CpAsyncPipeline};

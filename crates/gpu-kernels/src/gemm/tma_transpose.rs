@@ -1,8 +1,9 @@
-//! Products of boxes of factors that may lie in any way: what boxes cannot be fetched of is turned by a launch of its own.
+//! Transposes operands for TMA and wgmma: GEMM of any layout, where f32 (TF32) factors have to be
+//! K-major.
 //!
-//! Boxes of f32 are multiplied along their terms alone. Turning costs a pass over memory, which is a small part of what a product of many rows
-//! takes; one of few rows pays it, too, since its bits have to be those that its rows have among others. No number changes, so bits
-//! are those of a factor that lay along its terms.
+//! wgmma multiplies f32 along K only. A transpose costs a pass over memory, a small part of a
+//! product of many rows; one of few rows pays it too, since its bits have to be those that its rows
+//! have among others. No element changes, so the bits are those of a K-major factor.
 
 use super::GemmProblem;
 use super::tma_wgmma::{self, WgmmaTile};

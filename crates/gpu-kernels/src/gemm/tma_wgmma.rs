@@ -1,17 +1,18 @@
-//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])` from boxes of x and w: `Precision::Fast`, on devices that fetch
-//! boxes of tensors and multiply them where they lie (`Op::TmaLoad`, `Op::WgmmaSs`).
+//! GEMM by TMA and wgmma (Hopper tensor cores): `Precision::Fast`, f16, bf16, or f32 that TMA
+//! rounds to TF32.
 //!
-//! Factors are f16 or bf16, or f32 that are rounded on their way, if lines of both are of terms; sums are f32. A workgroup is one or two groups of 128 invocations, each of which has 64 rows and all columns
-//! of the tile. A step is 64 terms (32 of f32): one block for each 64 rows, and one for each 64 columns. Shared memory has a slot for each of
-//! some steps; what several of them bring is under way while one is multiplied. A turn
-//! * awaits its own step, and begins its products,
-//! * waits for the products of the step before, which meanwhile were multiplied, so the matrix units have always something to do,
-//! * meets the others in a barrier, and fetches a later step to the slot that is free now.
+//! A workgroup is one or two warpgroups, each with 64 rows and all columns of the tile. A K step is
+//! 64 terms (32 of f32): one swizzled 128-byte block for each 64 rows, and one for each 64 columns.
+//! Shared memory has a slot for each stage of a multistage pipeline of TMA loads. An iteration
+//! * waits for its own step (mbarrier), and begins its products,
+//! * waits for the products of the step before, so that the tensor cores are always busy,
+//! * synchronises, and loads a later step into the slot that is free now.
 //!
-//! So all invocations do the same: no subgroup only fetches. That has its price where a barrier is waited for longer than products
-//! take, and a step of the smallest tile is 128 cycles of the matrix units.
+//! All invocations do the same: there is no producer warp. That costs something where a barrier
+//! takes longer than the products, as a step of the smallest tile is 128 cycles of the tensor
+//! cores.
 //!
-//! What reaches beyond m, n or k is zeros, which fetching makes.
+//! What reaches beyond m, n or k is zeros, which TMA fills in.
 
 use super::GemmProblem;
 use super::epilogue::{EpilogueStaging, GemmEpilogue};

@@ -1,6 +1,7 @@
-//! `y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`: x and index agree in all axes but one.
+//! Gather: `y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`; x and index agree in all axes but
+//! one.
 //!
-//! An index that is not in range takes no element, and leaves 1 in the last buffer, which is 0 before.
+//! An index out of range takes no element, and leaves 1 in the last buffer, which is 0 before.
 
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, linear_group_id};

@@ -1,7 +1,8 @@
-//! The row-major numbers of the elements that are not zero, ascending, and how many they are.
+//! Nonzero (stream compaction): the row-major indices of the elements that are not zero, ascending,
+//! and how many there are.
 //!
-//! Three launches: each block of 1024 elements counts its own; one workgroup adds the counts up, so that each block knows
-//! how many stand before it; each block writes its numbers there.
+//! Three launches: each block of 1024 elements counts its own; one workgroup computes the exclusive
+//! prefix sum of the counts; each block writes its indices there.
 
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};

@@ -1,13 +1,14 @@
-//! A copy of `base` into which `src` is written or added at `index`, along an axis: line by line, each line of the other
-//! axes by itself.
+//! Scatter: a copy of `base` into which `src` is written or added at `index`, along an axis, line
+//! by line. Deterministic, without floating-point atomics.
 //!
-//! * **Set**: the last source in row-major order stays. Every source says its number to the element that it goes to (the
-//!   largest number stays, in whatever order they come), then every element takes its source, or its base.
-//! * **Add**: sources are added one by one in row-major order. The indices of each line are sorted, stable, so that the
-//!   sources of an element stand side by side and in order; the first of them adds them all to the base. Lines that share
-//!   their indices (an axis of stride 0) are sorted once. Nothing depends on who comes first.
+//! * **Set**: the last source in row-major order wins. Every source tells its number to the element
+//!   that it goes to (an integer atomic maximum, whose result does not depend on the order), then
+//!   every element takes its source, or its base.
+//! * **Add**: sources are added one by one in row-major order. The indices of each line are sorted,
+//!   stable, so that the sources of an element are contiguous and in order; the first of them adds
+//!   them all to the base. Lines that share their indices (an axis of stride 0) are sorted once.
 //!
-//! An index that is not in range leaves 1 in the buffer `refused`, which is 0 before.
+//! An index out of range leaves 1 in the buffer `refused`, which is 0 before.
 
 use super::sort::{self, KeySource};
 use crate::formula::Compute;

@@ -1,9 +1,11 @@
-//! Each row along the last axis in ascending (descending) order, stable: the values, and where they came from.
+//! Sort: each row along the last axis, ascending or descending, stable: bitonic sort of blocks and
+//! parallel merge; the values and their indices.
 //!
-//! An element becomes a whole number without sign whose order is that of the sort: NaN the largest, zeros equal, and all
-//! bits flipped to descend. Equal numbers keep their order by their place, so the sorted row is one and no other, whichever
-//! way it is found: blocks of up to 512 by a bitonic network in shared memory, then runs are merged two by two. In a merge
-//! every element looks for its place alone: its rank in its own run, and by halving that in the other.
+//! An element becomes an unsigned integer whose order is that of the sort: NaN the largest, zeros
+//! equal, and all bits flipped to descend. Equal keys are ordered by their place, so there is one
+//! sorted row: blocks of up to 512 by a bitonic network in shared memory, then runs are merged two
+//! by two. In a merge every element finds its own place: its rank in its run, and by binary search
+//! that in the other.
 
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};

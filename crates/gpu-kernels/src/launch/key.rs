@@ -1,8 +1,9 @@
-//! What tells kernels apart without building them.
+//! Kernel keys: what tells kernels apart without building them.
 //!
-//! A key is a hash of 128 bits over everything that a kernel is built from: the kind of work, its form, the formula's
-//! type and its attributes. Of a million kernels, two share a key with a probability of 10^-27. Keys hold within a run of
-//! one program; on disk, kernels are known by their code.
+//! A key is a hash of 128 bits over everything that a kernel is built from: the kind of work, its
+//! configuration, the formula's type and its attributes. Of a million kernels, two share a key with
+//! a probability of 10^-27. Keys hold within a run of one program; on disk, kernels are known by
+//! their code.
 
 use std::any::TypeId;
 use std::fmt::Debug;

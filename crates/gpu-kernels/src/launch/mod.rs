@@ -1,4 +1,4 @@
-//! Launches: kernels by their keys, the numbers that they are given, and several launches in sequence.
+//! Launches: kernels by key, launch arguments, sequences of launches, occupancy.
 
 pub mod args;
 pub mod key;

@@ -1,7 +1,9 @@
-//! `y[i] = x[i]`, in row-major order, as another or the same dtype.
+//! Copy and cast: `y[i] = x[i]`, in row-major order, as another or the same dtype; transposes
+//! through shared memory.
 //!
-//! Floats round once to nearest even. From f64 to a 16-bit float the way leads over f32, and from i64 over f64, so those
-//! steps round to odd: what they cut off stays visible in the last bit, and the last step sees on which side of a tie it is.
+//! Floats round once to nearest even. From f64 to a 16-bit float the conversion goes through f32,
+//! and from i64 through f64, so those steps round to odd: what they cut off stays visible in the
+//! last bit, and the last step sees on which side of a tie it is.
 
 use super::indexing::{self, Axes};
 use crate::conv::nhwc_transpose::{NhwcView, to_nhwc};

@@ -1,7 +1,8 @@
-//! From the number of an element to its index, and to where it lies in an operand.
+//! Index arithmetic: from a linear index to a multi-index and an offset, with joined axes and fast
+//! division.
 //!
-//! In 32 bits, a division by the size of an axis is a multiplication with its reciprocal: the upper half of a product,
-//! moved right. In 64 bits it is a division.
+//! In 32 bits, a division by the size of an axis is a multiplication with its reciprocal: the upper
+//! half of a product, shifted right. In 64 bits it is a division.
 
 use crate::launch::args::LaunchArgs;
 use elinvar_core::Layout;

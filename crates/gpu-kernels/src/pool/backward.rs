@@ -1,11 +1,14 @@
-//! The gradients of pools: each element of the larger tensor gathers from the windows that may hold it, in row-major order.
+//! Pooling backward: each element of the larger tensor gathers from the windows that may hold it,
+//! in row-major order.
 //!
-//! * That of an average adds g / divisor of the windows that hold the element.
-//! * That of a maximum is a scatter that adds, at the winners' places. Who knows that these are a pool's winners knows the windows in
-//!   which an element can have won, and need not sort: it looks at those, and adds what the element won.
+//! * Average: adds g / divisor of the windows that hold the element.
+//! * Maximum: a scatter-add at the winners' places. If the places are known to be a pool's winners,
+//!   the windows in which an element can have won are known and no sort is needed: the element
+//!   checks those, and adds what it won.
 //!
-//! Which windows those are is a table: along each axis, for each place, the first and behind the last one. A few windows are written out,
-//! so that all is loaded at once, for several elements: an invocation that goes from window to window waits for memory each time.
+//! Which windows those are is a lookup table: along each axis, for each place, the first and one
+//! past the last. A few windows are unrolled, for several elements, so that all loads are in flight
+//! at once.
 
 use super::{UnrolledWindow, inside};
 use crate::formula::Compute;

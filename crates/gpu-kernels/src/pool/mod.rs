@@ -1,15 +1,18 @@
-//! Pools over the last one to three axes. (Their gradients are in `pool_grad`.)
+//! Pooling over the last one to three axes: maximum (with indices) and average. The gradients are
+//! in `backward.rs`.
 //!
-//! Windows are tables, an entry for each place along an axis, so windows of any kind are one kernel. Taps outside of the
-//! tensor are left out, and those inside are neighbours in the table's order; so an entry says where the first of them lies
-//! and how many they are.
+//! Windows are lookup tables, an entry for each place along an axis, so windows of any kind are one
+//! kernel. Taps outside of the tensor are left out, and those inside are contiguous in the table's
+//! order; so an entry says where the first of them is and how many there are.
 //!
-//! * A maximum walks over its window in row-major order, one result an invocation, as the definition does.
-//! * An average is a fold of the window's elements in the canonical order (see `row`), in which windows at the edge have
-//!   fewer terms: what is missing adds +0 at the end, which changes no bit. Up to 16 elements are one invocation's.
+//! * A maximum walks over its window in row-major order, one result per invocation, as the
+//!   definition does.
+//! * An average is a fold of the window's elements in the canonical order (`reduce::block_reduce`),
+//!   in which windows at the edge have fewer terms: missing ones add +0 at the end, which changes
+//!   no bit. Up to 16 elements are one invocation's.
 //!
-//! Small windows are written out, so that all of their elements are loaded at once, of several windows: in a loop each waits for the
-//! one before it. Where no window lies at an edge, nobody asks which taps there are.
+//! Small windows are unrolled, several windows per invocation, so that all of their loads are in
+//! flight at once. Where no window lies at an edge, there are no bounds checks.
 
 pub mod backward;
 

@@ -1,7 +1,9 @@
-//! `y[row]` = the index of the first largest (smallest) element of the row; the first NaN wins; zeros are equal.
+//! Argmax and argmin: `y[row]` = the index of the first largest (smallest) element of the row; the
+//! first NaN wins; zeros are equal.
 //!
-//! Which of two elements wins is a total order (value, then index), so nothing depends on the order of comparisons. A few
-//! long rows are cut into pieces: a first launch finds the winner of each piece, a second one the winner among them.
+//! Which of two elements wins is a total order (value, then index), so nothing depends on the order
+//! of comparisons. A few long rows are cut into pieces: a first launch finds the winner of each
+//! piece, a second one the winner among them.
 
 use super::block_reduce::{elem, lanes};
 use crate::formula::Compute;

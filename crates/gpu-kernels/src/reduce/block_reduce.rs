@@ -1,16 +1,19 @@
-//! A row folded by a workgroup, in the order of `elinvar_core::order::fold`.
+//! Block reduce: a row folded by a workgroup, in the order of `elinvar_core::order::fold` (tree
+//! reduction in shared memory).
 //!
-//! Term i of a block of 4096 goes to lane i mod 128. A row is given to `lanes` invocations; invocation t holds the
-//! lanes t, t + lanes, t + 2 lanes, .. in registers, so that the first halvings of the tree are its own business, and the
-//! others go through shared memory. Lanes and terms that do not exist hold what the fold starts from, which changes no
-//! bit: a sum that started from +0 is never -0, and x * 1 is x.
+//! Term i of a block of 4096 goes to lane i mod 128. A row is given to `lanes` invocations;
+//! invocation t holds the lanes t, t + lanes, t + 2 lanes, .. in registers, so that the first
+//! halvings of the tree are its own, and the others go through shared memory. Lanes and terms that
+//! do not exist hold the fold's start, which changes no bit: a sum that started from +0 is never
+//! -0, and x * 1 is x.
 //!
-//! Where a device has registers for it, an invocation loads the terms of several turns before it combines them, in their order:
-//! memory is as fast as it can be only while enough of it is on its way.
+//! Where the register budget allows, an invocation loads the terms of several rounds before it
+//! combines them, in their order: bandwidth needs enough loads in flight.
 //!
-//! Blocks are joined pairwise as they come, by the first invocation of the row, with a stack of one number per level: after
-//! block b, as many groups are joined as b ends in ones. Where a row has a workgroup for itself that may be large, four blocks go side by
-//! side, each with invocations of its own, and come joined to the stack: what a block lacks at the end is what a fold starts from.
+//! Blocks are joined pairwise as they come, by the first invocation of the row, with a stack of one
+//! value per level: after block b, as many groups are joined as b ends in ones. Where a row has a
+//! large workgroup for itself, four blocks are folded in parallel, each by invocations of its own,
+//! and come joined to the stack: what a block lacks at the end is the fold's start.
 
 use elinvar_core::order;
 use elinvar_kernel::builder::{Builder, Val};

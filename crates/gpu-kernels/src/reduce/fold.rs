@@ -1,8 +1,10 @@
-//! `y[row]` = the row's elements combined, in the order of `elinvar_core::order::fold`.
+//! Reductions (sum, product, maximum, minimum, all, any) over axes: `y[row]` = the row's elements
+//! combined, in the order of `elinvar_core::order::fold`.
 //!
-//! The first axes of the operand are the rows, the others are a row, in row-major order. One workgroup folds one or
-//! several rows (see `row`); rows that lie side by side in memory are read across. A few long rows are cut into the blocks of
-//! the order: a workgroup folds a block, and then blocks are joined as the neighbours that they are, 256 at a time.
+//! The first axes of the operand are the rows, the others are a row, in row-major order. One
+//! workgroup folds one or several rows (`block_reduce`); rows that are contiguous in memory are
+//! read across (column reduction). A few long rows are cut into the blocks of the order: a
+//! workgroup folds a block, and then blocks are joined as neighbours, 256 at a time.
 
 use super::block_reduce::{self, BlockRow, RegisterBudget, RowLength, RowTile, combine, elem, lanes, start};
 use crate::formula::Compute;

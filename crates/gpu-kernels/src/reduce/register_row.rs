@@ -1,8 +1,10 @@
-//! A row whose elements stay in the registers of its invocations, so that all its folds, and what comes out of it, read it once.
+//! Rows in registers: a row whose elements stay in the registers of its invocations, so that all
+//! folds and the result read it once.
 //!
-//! Which elements are an invocation's is what the order of folds says (see `row`). Registers have no index, so the code stands
-//! there for each of them, and a kernel is for rows of a number of turns: every number up to eight, then a few in
-//! each power of two. What is missing at the end is loaded and computed from the last element, and left out of the folds.
+//! Which elements are an invocation's follows from the order of folds (`block_reduce`). Registers
+//! have no index, so the code is unrolled over them, and a kernel is for rows of a number of
+//! rounds: every number up to eight, then a few in each power of two. Missing elements at the end
+//! are loaded and computed as the last element, and left out of the folds.
 
 use super::block_reduce::{BlockRow, RegisterBudget, RowTile, combine, lanes, start};
 use elinvar_core::order;

@@ -1,9 +1,10 @@
-//! Row-wise ops: statistics of a row, then a value for each element or for the row, in one kernel.
+//! Row-wise ops (softmax, layer norm, RMS norm and their gradients): statistics of a row, then a
+//! value for each element or for the row, in one kernel.
 //!
-//! Each statistic is a fold of terms in the canonical order (see `row`), computed anew from the operands, so a row may
-//! be of any length. Where a device has registers for it, the elements of a shorter row are read once and held (see `in_registers`); an
-//! operand that is the same for all rows, as weights are, is not: it comes out of a cache. What the formula does at an element is
-//! the catalogue's formula.
+//! Each statistic is a fold of terms in the canonical order (`block_reduce`), computed anew from
+//! the operands, so a row may be of any length. With registers for it, the elements of a shorter
+//! row are read once and stay (`register_row`); an operand that is the same for all rows, as
+//! weights are, does not: it comes out of a cache. The formula at an element is the catalogue's.
 
 use super::block_reduce::{BlockRow, RegisterBudget, RowLength, RowTile};
 use super::register_row::{Elements, RegisterRow};

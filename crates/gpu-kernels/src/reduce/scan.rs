@@ -1,14 +1,16 @@
-//! `y[row, i]` = the row's elements 0..=i combined, in the order of `elinvar_core::order::scan`.
+//! Scan (prefix sum, product, maximum): `y[row, i]` = the row's elements 0..=i combined, in the
+//! order of `elinvar_core::order::scan`.
 //!
-//! A workgroup takes a few rows, block by block. An invocation scans a group of 16 elements in registers, by
-//! steps of 1, 2, 4, 8; the first invocation of a row chains the last elements of the groups; then each group gets the chain
-//! of those before it on its left, and all get what the blocks before ended with, further to the left.
+//! A workgroup takes a few rows, block by block. An invocation scans a group of 16 elements in
+//! registers, by steps of 1, 2, 4, 8; the first invocation of a row chains the last elements of the
+//! groups; then each group gets the chain of those before it on its left, and all get the end of
+//! the blocks before, further to the left.
 //!
-//! Elements come and go through shared memory: neighbours load and store neighbours in memory, along a row, or across rows that lie side
-//! by side. Each for itself, invocations read and wrote every 16th element.
+//! Elements go through shared memory, so that loads and stores are coalesced, along a row or across
+//! rows that are contiguous.
 //!
-//! A few long rows are scanned block by block side by side; then what blocks end with is chained, and each block gets the
-//! chain of those before it.
+//! A few long rows are scanned block by block in parallel; then the ends of the blocks are chained,
+//! and each block gets the chain of those before it.
 
 use super::block_reduce::elem;
 use super::fold;

@@ -1,4 +1,5 @@
-//! Convolutions and their gradients in the tuner: what of them have one best way, and how ways are written down.
+//! Autotuning of convolution and its gradients: what has one best candidate, and how candidates are
+//! written to the file.
 
 use super::{MIN_PRODUCTS, Tuner, tile_name};
 use elinvar_core::{Layout, Precision, Result};

@@ -1,13 +1,15 @@
-//! How products and convolutions are cut into pieces, found out by trying.
+//! Autotuning of GEMM and convolution: tiles and kernels, found by timing them.
 //!
-//! A tile changes how fast a product is, and no bit of it. Without tuning, a tile is chosen by the size of the product alone.
-//! With `ELINVAR_TUNE=1`, the first product of its kind (type, sizes up to the next power of two, which factors are read along)
-//! is run with every tile that the device can hold, and the fastest is taken from then on, also by later runs of any program: it
-//! is kept in a file beside the compiled pipelines, one per device and driver. It is off by default, because it makes the
-//! first run slower: a kernel is compiled for every tile. Where any order of sums will do (`Precision::Fast`), all kernels that
-//! there are for it are tried, and the library of the device's vendor, if one is installed; the file says who was fastest. Convolutions and
-//! their gradients (`windows`) are tried in ways that all give the same bits, of either precision. `ELINVAR_TUNE=2` also says on standard
-//! error how long each took.
+//! A tile changes how fast a product is, and no bit of it. Without tuning, a tile is chosen by the
+//! size of the product alone. With `ELINVAR_TUNE=1`, the first product of its kind (type, sizes up
+//! to the next power of two, which operands are K-major) is run with every tile that the device can
+//! hold, and the fastest is taken from then on, also by later runs of any program: it is kept in a
+//! file next to the compiled pipelines, one per device and driver. It is off by default, because it
+//! makes the first run slower: a kernel is compiled for every tile. Where any order of sums will do
+//! (`Precision::Fast`), all kernels that there are for it are timed, and the vendor's library, if
+//! one is installed; the file says which was fastest. Convolutions and their gradients (`conv`) are
+//! timed with candidates that all give the same bits, of either precision. `ELINVAR_TUNE=2` also
+//! prints each time on standard error.
 
 mod conv;
 

@@ -1,4 +1,4 @@
-//! From one type to another, and between memory and values.
+//! Conversions between scalar types, and between memory elements and values.
 
 use super::UnaryFn;
 use crate::ir::{Elem, Scalar};

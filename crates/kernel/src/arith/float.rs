@@ -1,4 +1,4 @@
-//! Floats. The arithmetic is the processor's; a NaN that comes out is the quiet one.
+//! Float arithmetic. It is the processor's; a NaN result is the quiet one.
 
 macro_rules! float {
     ($module:ident, $t:ty, $unsigned:ty, $half:expr, $brain:expr, $exp2:expr) => {

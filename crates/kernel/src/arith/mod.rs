@@ -1,7 +1,9 @@
-//! The arithmetic of scalars, on bit patterns: what the interpreter runs and constant folding computes.
+//! The arithmetic of scalars on bit patterns: what the interpreter runs and constant folding
+//! computes.
 //!
-//! A lookup gives a plain function from bits to bits, so that a loop over many invocations looks up once. `None` is
-//! an operation that a type has not; the verifier asks for that, too, so that there is one list.
+//! A lookup gives a plain function from bits to bits, so that a loop over many invocations looks up
+//! once. `None` is an operation that a type does not have; the verifier uses the same lookups, so
+//! that there is one list.
 
 mod convert;
 mod float;

@@ -1,4 +1,4 @@
-//! Who touched an element of memory, so that races are seen although invocations take turns here.
+//! Race detection: the accesses to an element of memory since the last barrier.
 
 /// Nobody.
 const NONE: u32 = u32::MAX;

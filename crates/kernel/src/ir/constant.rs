@@ -1,4 +1,4 @@
-//! One number of a scalar type.
+//! IR: constants, one scalar and its bit pattern.
 
 use super::types::Scalar;
 

@@ -1,4 +1,5 @@
-//! A kernel: what it is given, and what it does.
+//! IR: a kernel, its buffers, parameters and shared memory, its body, and the features that it
+//! needs.
 
 use super::op::{Op, Place};
 use super::tensor_view::{TILE_ROW_ALIGN, TILE_ROW_BYTES, TensorView};

@@ -1,8 +1,9 @@
-//! What an instruction does, to the bit.
+//! IR: operations, and what they compute to the bit.
 //!
-//! Rules for all: arithmetic works on each number of a vector by itself. Floats follow IEEE 754: round to nearest
-//! even, subnormals kept, nothing contracted or reordered. NaN is one value; its bits are not specified, so a kernel
-//! may look at them but must not let its results depend on them. Integers wrap.
+//! Rules for all: arithmetic works on each element of a vector by itself. Floats follow IEEE 754:
+//! round to nearest even, subnormals kept, nothing contracted or reordered. NaN is one value; its
+//! bits are not specified, so a kernel may look at them but must not let its results depend on
+//! them. Integers wrap.
 
 use super::constant::Constant;
 use super::kernel::{Region, Value};

@@ -1,4 +1,4 @@
-//! Tensors of which kernels bring boxes to shared memory.
+//! IR: tensor views and tiles (tensor maps of TMA), and the blocks that wgmma multiplies.
 
 use super::kernel::Value;
 use super::op::Place;

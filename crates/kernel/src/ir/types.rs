@@ -1,4 +1,4 @@
-//! Types: what values are, and what memory holds.
+//! IR: types of values, elements of memory, fragments of tensor cores.
 
 use elinvar_core::DType;
 use std::fmt;

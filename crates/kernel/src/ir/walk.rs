@@ -1,4 +1,5 @@
-//! Going through instructions: what they read, what they hold, what they have to do with others.
+//! IR: visitors and effects: the operands of instructions, their regions, and what they do to
+//! memory and to other invocations.
 
 use super::kernel::{Inst, Region, Value};
 use super::op::Op;

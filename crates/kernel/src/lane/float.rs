@@ -1,4 +1,4 @@
-//! Floats, their bit patterns, and what comparisons give.
+//! Floats of formulas, their bit patterns, and the results of comparisons.
 
 use super::fmod;
 use super::term::Term;

@@ -1,4 +1,4 @@
-//! Integers and truth values of tensors.
+//! Integers and truth values of formulas.
 
 use super::float::Truth;
 use super::term::Term;

@@ -1,7 +1,8 @@
-//! Moves out of a loop what is the same in each of its turns.
+//! Loop-invariant code motion: moves out of a loop what is the same in each of its iterations.
 //!
-//! Pure instructions only: they cannot fail, so it does not matter that a loop without turns now computes them.
-//! Branches are left alone: there an instruction may be skipped for a good reason.
+//! Pure instructions only: they cannot fail, so it does not matter that a loop without iterations
+//! now computes them. Branches are left alone: there an instruction may be skipped for a good
+//! reason.
 
 use super::renumber;
 use crate::ir::{Inst, Kernel, Op, Region};

@@ -1,4 +1,4 @@
-//! From text to a kernel.
+//! Text form: the parser.
 //!
 //! Types are read, not checked: that is the verifier's work.
 

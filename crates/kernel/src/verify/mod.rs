@@ -1,9 +1,11 @@
-//! The verifier: what passes here, every emitter can express, and the interpreter runs without looking twice.
+//! The verifier: what passes here, every emitter can express, and the interpreter runs without
+//! checking again.
 //!
 //! * `types`: operands and results fit the instruction; memory is used as it was declared.
-//! * `scope`: values are defined once, before they are used, where they can be seen, and numbered in that order.
+//! * `scope`: values are defined once, before they are used, where they are visible, and numbered
+//!   in that order.
 //! * `uniform`: what must be reached by a whole workgroup is reached by all of it or by none.
-//! * `tma_memory`: views, and the shared memory and sums of products of boxes.
+//! * `tma_wgmma`: tensor views, the shared memory of TMA tiles, accumulators of wgmma.
 //! * this file: sizes and names.
 
 mod scope;

@@ -1,4 +1,5 @@
-//! Boxes of tensors: views, the shared memory that holds boxes, sums that products change.
+//! Verifier: tensor views, the shared memory that holds TMA tiles, accumulators that wgmma changes
+//! in place.
 
 use super::{Check, whole};
 use crate::ir::{

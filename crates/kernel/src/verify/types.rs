@@ -1,4 +1,4 @@
-//! Operands and results fit the instruction.
+//! Verifier: operands and results fit the instruction.
 
 use super::{Check, at, tma_wgmma};
 use crate::arith;

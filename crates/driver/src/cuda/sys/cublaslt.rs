@@ -1,7 +1,8 @@
-//! Products by cuBLASLt, NVIDIA's library of products, where it is installed ("cuBLAS Library", part 3, "Using the cuBLASLt API").
+//! cuBLASLt: GEMM by NVIDIA's library, where it is installed ("cuBLAS Library", part 3, "Using the
+//! cuBLASLt API").
 //!
-//! It comes with CUDA's toolkit, and with PyTorch, not with the driver; nothing here needs it. Its matrices are stored by columns,
-//! so that a matrix of ours is its transpose there: y^T = w^T x^T.
+//! It comes with CUDA's toolkit, and with PyTorch, not with the driver; nothing here needs it. Its
+//! matrices are column-major, so that a matrix of ours is its transpose there: y^T = w^T x^T.
 
 use super::device::Shared;
 use super::functions::{Address, Handle};

@@ -1,4 +1,4 @@
-//! An opened device: its context, its stream, what it can do.
+//! An opened CUDA device: its context, its stream, its limits and features.
 
 use super::functions::Handle;
 use super::library::{Api, api, none, shown};

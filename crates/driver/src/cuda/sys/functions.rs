@@ -1,4 +1,5 @@
-//! The functions that are used, with the types that NVIDIA's manual gives them ("CUDA Driver API").
+//! The functions of the CUDA driver API that are used, with the types of NVIDIA's manual ("CUDA
+//! Driver API").
 
 use super::error::Status;
 use libloading::Library;

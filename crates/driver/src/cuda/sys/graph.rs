@@ -1,7 +1,8 @@
-//! Calls that the driver keeps as a CUDA graph, and makes all at once.
+//! CUDA graphs: calls that the driver keeps and replays at once.
 //!
-//! The calls are captured in a stream of their own, so nothing of what others give to the device's stream gets among them. What
-//! launches read besides tensors' memory, their numbers, lies in memory of the graph.
+//! The calls are captured in a stream of their own, so nothing that others give to the device's
+//! stream gets among them. The launch arguments that do not fit into parameters are in memory of
+//! the graph.
 
 use super::device::Shared;
 use super::functions::{Capture, Handle};

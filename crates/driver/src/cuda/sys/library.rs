@@ -1,4 +1,4 @@
-//! NVIDIA's library: found at run time, loaded once.
+//! NVIDIA's driver library (libcuda): found at run time, loaded once.
 
 use super::error::Status;
 use super::functions::CudaFunctions;

@@ -1,4 +1,5 @@
-//! Memory for tensors. Where the driver can, it is taken and given back in the stream's order, so nobody waits.
+//! Device memory for tensors. Where the driver can, it is allocated and freed in the stream's order
+//! (cuMemAllocAsync), without waiting.
 
 use super::device::Shared;
 use super::functions::Address;

@@ -1,4 +1,4 @@
-//! Kernels as modules, compiled by the driver.
+//! CUDA modules: kernels, compiled by the driver from PTX.
 
 use super::device::Shared;
 use super::functions::Handle;

@@ -1,4 +1,4 @@
-//! Work in order: everything goes to one stream, under one lock.
+//! The CUDA stream: work in order, under one lock.
 
 use super::cublaslt::CublasLt;
 use super::device::Shared;

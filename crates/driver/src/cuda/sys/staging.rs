@@ -1,4 +1,4 @@
-//! Memory of the host that the device reaches by itself, for what goes up and what comes down.
+//! Pinned host memory for uploads and downloads.
 
 use super::device::Shared;
 use super::functions::Handle;

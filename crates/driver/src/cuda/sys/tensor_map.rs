@@ -1,4 +1,5 @@
-//! Tensor maps: what a kernel that fetches boxes is told of its views, as the driver makes it ("CUDA Driver API", 6.32).
+//! Tensor maps: what TMA is told of a kernel's tensor views, as the driver encodes it ("CUDA Driver
+//! API", 6.32).
 
 use super::device::Shared;
 use super::functions::{Address, EncodeTensorMap};

@@ -1,4 +1,4 @@
-//! Places in the stream, with the device's time.
+//! CUDA events: places in the stream, with the device's time.
 
 use super::device::Shared;
 use super::functions::Handle;

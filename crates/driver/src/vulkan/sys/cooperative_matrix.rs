@@ -1,4 +1,5 @@
-//! What a device's matrix units multiply (`VK_KHR_cooperative_matrix`).
+//! Tensor cores of a Vulkan device: the shapes of its cooperative matrices
+//! (`VK_KHR_cooperative_matrix`).
 
 use super::instance::Instance;
 use ash::{khr, vk};

@@ -1,4 +1,4 @@
-//! An opened device: its queue's timeline, its types of memory, its cache of pipelines.
+//! An opened Vulkan device: its timeline semaphore, its memory types, its pipeline cache.
 
 use super::error::error;
 use super::instance::{Physical, instance};

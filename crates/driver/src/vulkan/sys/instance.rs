@@ -1,4 +1,4 @@
-//! The loader, the one instance of this process, and the devices that it knows.
+//! The Vulkan loader, the one instance of this process, and the physical devices.
 
 use super::cooperative_matrix;
 use super::error::error;

@@ -1,4 +1,4 @@
-//! Buffers with memory of their own, for tensors and for what passes between host and device.
+//! Vulkan buffers with memory of their own, for tensors and for staging between host and device.
 
 use super::device::Shared;
 use super::error::error;

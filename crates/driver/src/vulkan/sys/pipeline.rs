@@ -1,4 +1,4 @@
-//! Kernels as Vulkan's pipelines.
+//! Vulkan compute pipelines: kernels, ready to be started.
 
 use super::device::Shared;
 use super::error::error;

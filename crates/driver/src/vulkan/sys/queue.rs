@@ -1,8 +1,9 @@
-//! Work in order: recorded into command buffers, submitted in batches, each the next number of a timeline.
+//! The Vulkan queue: work recorded into command buffers and submitted in batches, each the next
+//! value of a timeline semaphore.
 //!
-//! Between two pieces of work there is a barrier only if the second touches what the first wrote, or writes what it touched,
-//! so independent kernels may overlap. Memory is known by its number and offset: pieces of one memory never overlap but
-//! by being equal, which is what those above see to.
+//! Between two pieces of work there is a barrier only if the second touches what the first wrote,
+//! or writes what it touched, so independent kernels may overlap. Memory is known by its number and
+//! offset: pieces of one memory never overlap but by being equal, which the allocator ensures.
 
 use super::device::{Shared, destroy_chunk};
 use super::error::error;

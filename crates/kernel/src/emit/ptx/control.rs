@@ -1,4 +1,4 @@
-//! Branches and loops.
+//! PTX: branches and loops.
 
 use super::{Emitter, Register, ty};
 use crate::ir::{Region, Value};

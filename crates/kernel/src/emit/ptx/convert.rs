@@ -1,4 +1,4 @@
-//! Conversions. Floats to integers come with numbers that fit: lowering has seen to it.
+//! PTX: conversions. Floats that become integers fit: lowering has seen to it.
 
 use super::{Class, Emitter, Register, raw, ty};
 use crate::ir::Scalar;

@@ -1,7 +1,8 @@
-//! What indices are made of, as far as the instructions tell.
+//! PTX: index analysis, for vector accesses and address sharing.
 //!
-//! What power of two divides one: accesses to several elements at once, and loads of matrices, ask for indices that are multiples. And
-//! of which values it is a sum: what is added in the end is part of an access, and what several have in common is computed once.
+//! Which power of two divides an index: accesses to several elements at once, and `ldmatrix`, need
+//! indices that are multiples. And of which values it is a sum: a constant part becomes an offset
+//! of the access, and a common part is computed once.
 
 use crate::ir::{Binary, Kernel, Op, Region, Type, Unary, Value};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Buffers, shared memory, atomics.
+//! PTX: buffers, shared memory, cp.async, atomics.
 //!
 //! A vector begins at a multiple of its width, so it is one access, of at most 16 bytes.
 

@@ -1,15 +1,16 @@
-//! PTX, for NVIDIA's driver to compile.
+//! The PTX emitter, for NVIDIA's driver to compile.
 //!
-//! The kernel is verified, optimised and lowered first; what is left maps to PTX instruction by instruction, in files of the
-//! same names as those of other targets. Every rounding is written out (`.rn`) and nothing flushes (`.ftz`), so the compiler
-//! neither contracts nor reorders: products and sums without `.rn` would become fma. Additions, products, quotients,
-//! roots and fma of both float types are correctly rounded by the instructions themselves.
+//! The kernel is verified, optimised and lowered first; what is left maps to PTX instruction by
+//! instruction, in files of the same names as those of other targets. Every rounding is written out
+//! (`.rn`) and nothing flushes (`.ftz`), so the compiler neither contracts nor reorders: products
+//! and sums without `.rn` would become fma. Additions, products, quotients, roots and fma of both
+//! float types are correctly rounded by the instructions themselves.
 //!
-//! A value is a register for each of its numbers, so vectors, and taking them apart, cost nothing. Registers may be written
-//! twice, so what branches and loops yield is copied at their ends.
+//! A value is a register for each of its elements, so vectors, and taking them apart, cost nothing.
+//! Registers may be written twice, so what branches and loops yield is copied at their ends.
 //!
-//! Parameters of the entry `main`: a tensor map for each view, the address of each buffer, in the kernel's order, then the
-//! kernel's parameters.
+//! Parameters of the entry `main`: a tensor map for each view, the address of each buffer, in the
+//! kernel's order, then the kernel's parameters.
 
 mod arith;
 mod control;

@@ -1,13 +1,16 @@
-//! Boxes of tensors: fetched by the engine that copies tensors (`cp.async.bulk.tensor`), counted by barriers in memory
-//! (`mbarrier`), multiplied where they lie (`wgmma`). "PTX ISA", 9.7.9.27, 9.7.13 and 9.7.16.
+//! PTX: TMA tile loads (`cp.async.bulk.tensor`), barriers in shared memory (`mbarrier`) and Hopper
+//! tensor cores (`wgmma`). "PTX ISA", 9.7.9.27, 9.7.13 and 9.7.16.
 //!
-//! A line of a box is 128 bytes, and its pieces of 16 bytes lie swizzled: piece p of line l in the place of piece p ^ (l mod 8). The
-//! engine stores them so, and the matrix units look for them so; both count lines from multiples of 1024 bytes, where boxes begin.
+//! A row of a tile is 128 bytes, and its vectors of 16 bytes are swizzled: vector p of row l is in
+//! the place of vector p ^ (l mod 8). TMA stores them so, and wgmma reads them so; both count rows
+//! from multiples of 1024 bytes, where tiles begin.
 //!
-//! What a fetch has to know of a view is a tensor map, an object of 128 bytes that the driver makes, and a parameter of the entry.
+//! What a TMA load has to know of a tensor view is a tensor map, an object of 128 bytes that the
+//! driver makes, and a parameter of the entry.
 //!
-//! Sums stay in their registers: a product changes them where they are. Between its beginning and its end nobody may touch these
-//! registers, not even to copy them, so loops carry them where they are, too (`control.rs`).
+//! Accumulators stay in their registers: a product changes them in place. Between its beginning and
+//! its end these registers must not be touched, not even copied, so loops carry them in place too
+//! (`control.rs`).
 
 use super::{Emitter, Register};
 use crate::ir::{

@@ -1,4 +1,4 @@
-//! Arithmetic and comparisons.
+//! SPIR-V: arithmetic and comparisons.
 
 use super::Emitter;
 use super::code::{Code, Decoration, GLOp};

@@ -1,4 +1,4 @@
-//! Branches, loops, barriers.
+//! SPIR-V: branches, loops, barriers.
 
 use super::Emitter;
 use super::code::{Code, NONE, Scope, semantics};

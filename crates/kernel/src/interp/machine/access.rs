@@ -1,4 +1,4 @@
-//! Memory: loads, stores, atomics; bounds and races.
+//! Interpreter: loads, stores, atomics; bounds and races.
 
 use super::{Checked, Machine, Problem};
 use crate::arith;

@@ -1,4 +1,4 @@
-//! What an instruction computes, for all invocations that reach it.
+//! Interpreter: what an instruction computes, for all invocations that reach it.
 
 use super::{Checked, Machine};
 use crate::arith::{self, BinaryFn, UnaryFn};

@@ -1,5 +1,7 @@
-//! One workgroup, all invocations side by side: `compute` does numbers, `access` memory, `cp_async` what is brought while others
-//! go on, `tma` what is fetched and multiplied so, `lanes` what is done together.
+//! The interpreter's machine: one workgroup, all invocations in lockstep.
+//!
+//! `compute`: arithmetic. `access`: memory. `async_copy`: cp.async. `tma_wgmma`: TMA loads and
+//! wgmma. `collective`: barriers, shuffles, fragments.
 
 mod access;
 mod async_copy;

@@ -1,8 +1,9 @@
-//! Boxes of tensors, fetched to shared memory and multiplied there.
+//! Interpreter: TMA tile loads, mbarriers and wgmma.
 //!
-//! A box arrives when its signal is awaited and not before, which on a device is the latest moment. A product is computed when it is
-//! begun, but until it has been waited for nobody may change what it reads, and nobody may read its sums; so it does not
-//! matter when a device computes it.
+//! A tile arrives when its mbarrier is waited for and not before, which on a device is the latest
+//! moment. A product is computed when it begins, but until it has been waited for its operands may
+//! not change and its accumulators may not be read; so it does not matter when a device computes
+//! it.
 
 use super::{Checked, Fault, Machine, Problem};
 use crate::arith;

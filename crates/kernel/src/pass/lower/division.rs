@@ -1,10 +1,12 @@
-//! The correctly rounded quotient of two f32, where the device's may be wrong by some units in the last place.
+//! Lowering of division and square root: the correctly rounded quotient of two f32, where the
+//! device's may be wrong by some units in the last place.
 //!
-//! The device's quotient of the two fractions, as numbers of 24 bits, is a good guess. As an integer of 26 bits it is off by
-//! less than a hundred, so the remainder that it leaves fits into 32 bits, whatever wraps on the way: it tells by how
-//! much. What is then cut off (two bits, and whether there was a remainder) rounds the result once, also into the
-//! subnormals. Everything that decides is integer arithmetic; subnormal operands are brought to 24 bits by the
-//! conversion of their fractions, so this does not need a device that keeps subnormals.
+//! The device's quotient of the two fractions, as numbers of 24 bits, is a good guess. As an
+//! integer of 26 bits it is off by less than a hundred, so the remainder that it leaves fits into
+//! 32 bits, whatever wraps on the way: it tells by how much. What is then cut off (two bits, and
+//! whether there was a remainder) rounds the result once, also into the subnormals. Everything that
+//! decides is integer arithmetic; subnormal operands are brought to 24 bits by the conversion of
+//! their fractions, so this does not need a device that keeps subnormals.
 
 use super::writer::Writer;
 use crate::ir::{Binary, Compare, Scalar, Unary, Value};

@@ -1,4 +1,5 @@
-//! Operations whose edges differ between targets, with the edges taken off.
+//! Lowering of operations whose edge cases differ between targets: division by zero, wide shifts,
+//! minimum and maximum, saturation.
 
 use super::writer::Writer;
 use crate::ir::{Binary, Builtin, Compare, Constant, Op, Scalar, Type, Unary, Value};

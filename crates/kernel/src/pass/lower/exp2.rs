@@ -1,4 +1,4 @@
-//! 2^x, nearly: what stands for it where there is no instruction.
+//! Lowering of the approximate 2^x: a polynomial where there is no instruction.
 
 use super::Writer;
 use crate::ir::{Binary, Compare, Op, Scalar, Value};

@@ -1,12 +1,15 @@
-//! A fused fma in integers, where the device has none and nothing wider to build it from: of f64, and of f32 where there is no
-//! f64.
+//! Lowering of a fused multiply-add in integers, where the device has none and nothing wider to
+//! build it from: of f64, and of f32 where there is no f64.
 //!
-//! The product of two fractions (53 bits each, or 24) and the third fraction are laid into two words (64 bits each, or 32), a
-//! [`Pair`], with their highest bits side by side near the top, and the one with the smaller exponent is moved right. What
-//! falls out at the right is kept as a last bit that says so: the other one has [`Format::spare`] zeros there at least, so
-//! bits only fall out where the difference cannot cancel, and then that bit is far below the one at which the sum is rounded.
+//! The product of two fractions (53 bits each, or 24) and the third fraction are placed into two
+//! words (64 bits each, or 32), a [`Pair`], with their highest bits aligned near the top, and the
+//! one with the smaller exponent is shifted right. The bits that are shifted out are kept as a
+//! sticky bit: the other one has [`Format::spare`] zeros there at least, so bits are only shifted
+//! out where the difference cannot cancel, and then the sticky bit is far below the one at which
+//! the sum is rounded.
 //!
-//! Operands that are not finite, and zeros, take no part in this: plain arithmetic is right for them.
+//! Operands that are not finite, and zeros, take no part in this: plain arithmetic is right for
+//! them.
 
 use super::writer::Writer;
 use crate::ir::{Binary, Compare, Constant, Scalar, Unary, Value};

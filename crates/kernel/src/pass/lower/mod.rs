@@ -1,9 +1,10 @@
-//! Lowering: what a target has not, built exactly from what it has.
+//! Lowering (legalisation): what a target does not have, built exactly from what it has.
 //!
-//! Targets have much in common that differs from the IR: an integer division by zero is undefined, a shift beyond the width
-//! too, the smaller of two floats forgets NaN or the sign of zero. Each of these is written here once, as instructions; after
-//! lowering, an instruction is only reached by operands for which every target agrees. The meaning stays, so the interpreter
-//! gives the same before and after, and that is how it is tested.
+//! Targets have much in common that differs from the IR: an integer division by zero is undefined,
+//! a shift beyond the width too, the smaller of two floats forgets NaN or the sign of zero. Each of
+//! these is written here once, as instructions; after lowering, an instruction is only reached by
+//! operands for which every target agrees. The meaning stays, so the interpreter gives the same
+//! before and after, and that is how it is tested.
 
 mod async_copy;
 mod division;
