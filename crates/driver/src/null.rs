@@ -50,7 +50,8 @@ impl Call {
     }
 }
 
-/// A device that records. Kernels are verified and then forgotten but for their names; what is read is zeros.
+/// A device that records. Kernels are verified and then forgotten but for their names; what is read
+/// is zeros.
 #[derive(Debug)]
 pub struct Null {
     info: Info,
@@ -112,7 +113,7 @@ impl Driver for Null {
         Ok(())
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
-        // Nobody's library.
+        // There is no vendor library.
         Ok(false)
     }
     fn write(&self, _: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {

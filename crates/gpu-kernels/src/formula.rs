@@ -144,7 +144,8 @@ impl<M: IntMap<N>, const N: usize> Formula for Ints<M, N> {
     }
 }
 
-/// What a formula's result is before it is stored: bool if it gives bool, as many numbers as `width`.
+/// What a formula's result is before it is stored: bool if it gives bool, as many numbers as
+/// `width`.
 pub fn leave<'k>(v: Val<'k>, out: Out, c: Compute, width: u8) -> Val<'k> {
     // A formula that does not look at its operands gives one constant.
     let v = v.splat(width);
@@ -174,8 +175,8 @@ pub struct ChainStep<'a> {
     pub dtype: DType,
 }
 
-/// Maps that run one after the other on an element while it is in a register: what lies between them is rounded as if
-/// it had been stored.
+/// Maps that run one after the other on an element while it is in a register: intermediate results
+/// are rounded as if it had been stored.
 pub struct MapChain<'a> {
     /// The formulas, each after those that it reads.
     pub steps: Vec<ChainStep<'a>>,

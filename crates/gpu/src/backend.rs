@@ -109,7 +109,8 @@ pub(crate) fn steps<D: Driver, const R: usize>(
     Ok(results.try_into().unwrap_or_else(|_| unreachable!("a work of {R} results")))
 }
 
-/// The dtype whose memory holds such elements. (Tensors have no u32 and u64; as memory they are i32 and i64.)
+/// The dtype whose memory holds such elements. (Tensors have no u32 and u64; as memory they are i32
+/// and i64.)
 fn memory_of(e: Elem) -> DType {
     match e {
         Elem::Bool => DType::Bool,
@@ -137,7 +138,8 @@ fn convolve<D: Driver>(
     let info = d.info()?;
     let a = &a.on(limits(info).compute_units);
     let how = conv_path(info, a.c, a.dtype);
-    // What there is to choose from, where somebody tries: also on devices whose barriers are dear.
+    // What there is to choose from, where autotuning is on: also on devices whose barriers are
+    // expensive.
     let tried = if how == conv::ConvPath::Direct { conv::ConvPath::Auto(limits(info)) } else { how };
     let run = |way: conv::ConvCandidate| -> Result<Option<GpuBuffer<D>>> {
         let work = match way {
@@ -243,7 +245,7 @@ impl<D: Driver> Backend for Gpu<D> {
         parts: &[(GpuView<'_, D>, Layout)],
     ) -> Result<Self::Buffer> {
         let len = shape.numel();
-        // Nobody sees what is filled if the parts cover all of it.
+        // What is filled does not matter if the parts cover all of it.
         let covered: usize = parts.iter().map(|(v, _)| v.shape().numel()).sum();
         let y = match parts {
             [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::uninit(d, dtype, len)?,
@@ -566,7 +568,8 @@ impl<D: Driver> Backend for Gpu<D> {
             unit.is_some_and(|u| attention::mma_backward::grad_fits(u, dtype, x))
         };
         let fits = |x: &attention::BackwardInputs<'_>| by_wgmma(x) || by_units(x);
-        // A gradient that is one number for all of a result, say, is written out for units: with it as it lies, they could not be used.
+        // A gradient that is one number for all of a result, say, is written out for units: with it
+        // as it lies, they could not be used.
         let (copied, whole);
         let (g, given) = {
             whole = Layout::contiguous(g.shape().clone());
@@ -643,7 +646,7 @@ impl<D: Driver> Backend for Gpu<D> {
 /// Where a kernel says that an index was out of range.
 struct OutOfRangeFlag<D: Driver> {
     buffer: GpuBuffer<D>,
-    /// Nobody needs to ask: the indices are known to be in range.
+    /// No check is needed: the indices are known to be in range.
     known: bool,
 }
 

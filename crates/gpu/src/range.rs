@@ -47,7 +47,8 @@ impl IntRange {
     fn is_any(self) -> bool {
         self == IntRange::ANY
     }
-    /// The range of an operation that is monotonic in each operand: that of its corners. Nothing is known if one of them wraps.
+    /// The range of an operation that is monotonic in each operand: that of its corners. Nothing is
+    /// known if one of them wraps.
     fn corners(self, o: IntRange, f: impl Fn(i64, i64) -> Option<i64>) -> IntRange {
         let all = [(self.0, o.0), (self.0, o.1), (self.1, o.0), (self.1, o.1)].map(|(a, b)| f(a, b));
         let Some(all) = all.into_iter().collect::<Option<Vec<i64>>>() else { return IntRange::ANY };
@@ -104,7 +105,8 @@ impl Int for IntRange {
         self.corners(o, i64::checked_mul)
     }
     fn div_trunc(self, o: Self) -> Self {
-        // By numbers above 0 it is monotonic in both, as long as the dividend keeps its sign; its size never grows.
+        // By numbers above 0 it is monotonic in both, as long as the dividend keeps its sign; its
+        // size never grows.
         if o.0 > 0 { self.corners(o, i64::checked_div).select_with_zero(self) } else { IntRange::ANY }
     }
     fn rem_trunc(self, o: Self) -> Self {

@@ -41,7 +41,8 @@ pub fn probe(device: &Vulkan) -> Result<spirv::Device> {
     Ok(found)
 }
 
-/// Does an operation give the processor's bits? Subnormal numbers are left out: whether they are kept is another question.
+/// Does an operation give the processor's bits? Subnormal numbers are left out: whether they are
+/// kept is another question.
 fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
     let k = Builder::new("probe", [64, 1, 1]);
     let x = ["a", "b", "c"].map(|name| k.buffer(name, elem, Access::Read));

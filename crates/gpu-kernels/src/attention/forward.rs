@@ -45,7 +45,8 @@ pub struct AttentionForwardConfig {
     pub wide: bool,
 }
 
-/// The work of attention: q, k, v, the mask if there is one, then y and lse. `None` if there are no queries.
+/// The work of attention: q, k, v, the mask if there is one, then y and lse. `None` if there are no
+/// queries.
 pub fn attention(
     a: &Attention,
     dtype: DType,

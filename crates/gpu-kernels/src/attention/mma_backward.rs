@@ -43,7 +43,8 @@ pub struct MmaBackwardConfig {
     pub wide: bool,
 }
 
-/// Is it one that the units are used for? As for the result, and the result's gradient lies so, too.
+/// Is it one that the units are used for? As for the result, and the result's gradient lies so,
+/// too.
 pub fn grad_fits(unit: MmaShape, dtype: DType, x: &BackwardInputs<'_>) -> bool {
     fits(unit, dtype, [x.q, x.k, x.v], x.mask.is_some()) && indexing::in_pieces(x.g, 3, COPY_ELEMENTS)
 }
@@ -115,7 +116,8 @@ impl MmaBackwardConfig {
     fn block(self) -> u32 {
         if self.width > 64 { FRAGMENT_ROWS } else { BLOCK }
     }
-    /// Blocks that have room in shared memory: at least as much as the rows need, which come through it.
+    /// Blocks that have room in shared memory: at least as much as the rows need, which come
+    /// through it.
     fn slots(self) -> u32 {
         if self.width > 64 { 4 } else { 3 }
     }
@@ -182,7 +184,8 @@ fn write<'k>(k: &'k Builder, config: MmaBackwardConfig) {
     let staged =
         ["first", "second"].map(|n| k.shared(n, elem, config.slots() * config.block() * config.pitch()));
 
-    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen most.
+    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen
+    // most.
     let unit = linear_group_id(k, number);
     let asked = unit / tiles;
     let head = asked.min(heads - 1);
@@ -333,7 +336,8 @@ impl<'k> MmaBackwardMainloop<'k> {
         [0, 1].map(|half| k.fragment_extract(sum, half))
     }
 
-    /// The sums with those of a block: its first, where both sides begin in shared memory. `masked`: not all rows go with all of it.
+    /// The sums with those of a block: its first, where both sides begin in shared memory.
+    /// `masked`: not all rows go with all of it.
     fn turn(
         &self,
         masked: bool,

@@ -39,13 +39,15 @@ use elinvar_kernel::ir::{Access, Builtin, Compare, Constant, Elem, Place, Scalar
 use elinvar_kernel::lane::{Float, Term, W32, W64};
 use elinvar_ops::lane::Lane;
 
-/// Invocations side by side along a block, and along the columns of a result.
+/// Neighbouring invocations along a block, and along the columns of a result.
 const THREADS_ACROSS: u32 = 16;
 /// Rows, and places of a block, of an invocation: 64 are 16 times 4.
 const THREAD_TILE: usize = 4;
-/// A row of a block in shared memory, with four numbers more, so that rows begin in different banks.
+/// A row of a block in shared memory, with four numbers more, so that rows begin in different
+/// banks.
 const SCORE_PITCH: i64 = 68;
-/// Columns of a result of an invocation, at most, each 16 apart; wider results have several workgroups.
+/// Columns of a result of an invocation, at most, each 16 apart; wider results have several
+/// workgroups.
 const MAX_THREAD_COLUMNS: u32 = 8;
 
 /// Invocations along rows: what fits into 16 KiB of shared memory.
@@ -217,8 +219,8 @@ fn fma_chains<'k>(a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>
     sums.iter().enumerate().map(each).collect()
 }
 
-/// sums[u, w] = fma(left[u, t], right[t, w], sums[u, w]) for the places `0..count` of a block; left in shared memory, right
-/// where `row` says, at `columns`.
+/// sums[u, w] = fma(left[u, t], right[t, w], sums[u, w]) for the places `0..count` of a block; left
+/// in shared memory, right where `row` says, at `columns`.
 fn accumulate<'k>(
     k: &'k Builder,
     local: &ThreadCoord<'k>,
@@ -262,7 +264,8 @@ fn visited<'k>(causal: bool, i: Val<'k>, keys: Val<'k>) -> Val<'k> {
 enum TileOrder {
     /// Head by head: neighbours read the same.
     ByHead,
-    /// The first tiles of all heads first, or the last ones: those with the most to do, so that the end is short.
+    /// The first tiles of all heads first, or the last ones: those with the most to do, so that the
+    /// end is short.
     Ascending,
     Descending,
 }
@@ -276,7 +279,8 @@ impl TileOrder {
 
 /// What a workgroup does: which head, which tile of rows, and which part of their columns.
 struct TileAssignment<'k> {
-    /// The last row of a grid may have workgroups too many: they do as another one does, and store nothing.
+    /// The last row of a grid may have workgroups too many: they do as another one does, and store
+    /// nothing.
     exists: Val<'k>,
     head: Val<'k>,
     tile: Val<'k>,

@@ -30,7 +30,7 @@ pub fn is_few_queries(a: &Attention, [q, k, _]: [&Layout; 3]) -> bool {
     !a.causal && q.shape()[2] <= MAX_QUERIES && k.shape()[2] > KEYS_PER_SPLIT
 }
 
-/// Attention by matrix units: q, k, v; gives y and lse.
+/// Attention by tensor cores: q, k, v; gives y and lse.
 ///
 /// # Panics
 /// If it does not fit ([`mma_forward::fits`]).

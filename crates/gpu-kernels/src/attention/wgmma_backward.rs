@@ -42,9 +42,8 @@ pub enum BackwardPass {
 }
 
 impl BackwardPass {
-    /// How it is cut into pieces: of a tile, `block` is of those that are no rows. On an H100, 16 heads of 8 batches of 2048 queries and
-    /// keys took, of 128 numbers, 737 microseconds by queries and 922 by keys; 844 by queries with blocks of 128 keys. Of 64
-    /// numbers they took 484 and 606, and 553 by queries with 128 queries and blocks of 128 keys.
+    /// How it is cut into pieces: of a tile, `block` is of those that are no rows. Larger blocks
+    /// were slower on an H100, for both widths.
     pub const fn tile(self, width: u32) -> WgmmaAttentionTile {
         match self {
             BackwardPass::GradQuery if width > TILE_SIDE => {
@@ -57,7 +56,8 @@ impl BackwardPass {
             BackwardPass::GradKeyValue => WgmmaAttentionTile { groups: 2, block: 64, slots: 4 },
         }
     }
-    /// Bytes of shared memory: rows and others of both sides, statistics of blocks of queries, signals.
+    /// Bytes of shared memory: rows and others of both sides, statistics of blocks of queries,
+    /// mbarriers.
     const fn shared_bytes(self, t: WgmmaAttentionTile, width: u32) -> u32 {
         let statistics = match self {
             BackwardPass::GradQuery => 0,
@@ -232,7 +232,8 @@ fn write<'k>(k: &'k Builder, config: WgmmaBackwardConfig) {
     let others = ["first", "second"].map(|n| k.shared(n, elem, t.slots * area(t.block)));
     let statistics = (!by_queries).then(|| k.shared("statistics", Elem::F32, t.slots * 2 * t.block));
 
-    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen most.
+    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen
+    // most.
     let (count, of_others) = if by_queries { (l, s) } else { (s, l) };
     let high = i64::from(config.rows());
     let tiles = (count + (high - 1)) / high;
@@ -336,7 +337,7 @@ fn write<'k>(k: &'k Builder, config: WgmmaBackwardConfig) {
 
 /// What a turn leaves to the next one.
 struct WgmmaBackwardState<'k> {
-    /// Where the next block is, and the phase of its signal.
+    /// Where the next block is, and the phase of its mbarrier.
     slot: Val<'k>,
     phase: Val<'k>,
     /// What is fetched next: of which head, which block.
@@ -480,7 +481,8 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let a = fragment(config.dtype, Role::A);
         let rounded: Vec<Val> = weights.chunks(2).map(|w| k.fragment_compose(a, w)).collect();
         let base = slot * i64::from(t.block * config.width);
-        // Blocks of 64 columns are as far apart as there are others: of 64 others they lie side by side, else they are taken one by one.
+        // Blocks of 64 columns are as far apart as there are others: of 64 others they are
+        // contiguous, else they are taken one by one.
         let each = if t.block == TILE_SIDE { sums.len() } else { (TILE_SIDE / FRAGMENT_ROWS) as usize };
         let columns = sums.chunks(each).enumerate().flat_map(|(e, sums)| {
             rounded.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
@@ -491,7 +493,8 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         columns.collect()
     }
 
-    /// The sums with those of a block. `masked`: not all rows go with all of it; `fetches`: what comes later is fetched.
+    /// The sums with those of a block. `masked`: not all rows go with all of it; `fetches`: what
+    /// comes later is fetched.
     fn turn(
         &self,
         [masked, fetches]: [bool; 2],
@@ -510,7 +513,8 @@ impl<'k> WgmmaBackwardMainloop<'k> {
             k.cp_async_wait((t.slots - 2) as u8);
         }
         k.wgmma_wait(config.across() as u8);
-        // All have read the block before this one, and what was copied for this one is there for all.
+        // All have read the block before this one, and what was copied for this one is there for
+        // all.
         let next = if fetches {
             k.barrier();
             let before = slot.eq(k.u32(0)).select(k.u32(t.slots - 1), slot - 1);
@@ -536,7 +540,8 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let (ds, dv) = sums.split_at(half);
         let dv = if late { Vec::new() } else { self.add(&weights, 1, slot, dv) };
         if late {
-            // The assembler puts a wait as early as it can; with a loop in front of it, it stays behind the exponentials (see `wgmma_forward.rs`).
+            // The assembler puts a wait as early as it can; with a loop in front of it, it stays
+            // behind the exponentials (see `wgmma_forward.rs`).
             k.if_(self.begin.lt(block), || k.mbarrier_wait(later + 1, later_phase));
         }
         let added = if t.block == TILE_SIDE { 1 } else { config.across() * t.block / TILE_SIDE };

@@ -46,9 +46,8 @@ pub struct WgmmaAttentionTile {
 }
 
 impl WgmmaAttentionTile {
-    /// The tile of a width: as many queries as registers of a multiprocessor hold. On an H100, 16 heads of 8 batches of 2048 queries
-    /// and keys took, of 128 numbers, 562 microseconds so, with blocks of 64 keys 667, and with 192 queries and such blocks 598; of
-    /// 64 numbers 381, and with 128 queries 404.
+    /// The tile of a width: as many queries as registers of a multiprocessor hold. Smaller blocks,
+    /// and fewer queries of 64 elements, were slower on an H100.
     pub const fn of(width: u32) -> WgmmaAttentionTile {
         let groups = if width > TILE_SIDE { 2 } else { 3 };
         WgmmaAttentionTile { groups, block: 128, slots: 2 }
@@ -56,14 +55,14 @@ impl WgmmaAttentionTile {
     const fn queries(self) -> u32 {
         self.groups * TILE_SIDE
     }
-    /// Bytes of shared memory for a width: queries, keys and values, signals.
+    /// Bytes of shared memory for a width: queries, keys and values, mbarriers.
     pub const fn shared_bytes(self, width: u32) -> u32 {
         (self.queries() + 2 * self.slots * self.block) * width * 2 + (2 * self.slots + 1) * 8
     }
 }
 
-/// Can it be done so? Values of 64 or 128 numbers, as wide as queries, no mask, all of which boxes can be fetched. If it can, a
-/// query can be done so alone.
+/// Can it be done so? Values of 64 or 128 numbers, as wide as queries, no mask, all of which TMA
+/// tiles can be fetched. If it can, a query can be done so alone.
 pub fn fits(a: &Attention, dtype: DType, operands: [&Layout; 3], masked: bool, shared: u32) -> bool {
     let [q, k, v] = operands;
     let width = q.shape()[3];
@@ -288,13 +287,13 @@ fn write<'k>(k: &'k Builder, config: WgmmaForwardConfig) {
     rows.end((&state.softmax, &results), exists, [head, l], [y, lse]);
 }
 
-/// Which of two: their slots, and their signals behind that of queries.
+/// Which of two: their slots, and their mbarriers behind that of queries.
 const KEYS: usize = 0;
 const VALUES: usize = 1;
 
 /// What a turn leaves to the next one.
 struct WgmmaForwardState<'k> {
-    /// Where the values of the last block are, and the phase of their signal.
+    /// Where the values of the last block are, and the phase of their mbarrier.
     slot: Val<'k>,
     phase: Val<'k>,
     softmax: OnlineSoftmax<'k>,
@@ -426,8 +425,9 @@ impl<'k> WgmmaForwardMainloop<'k> {
         k.mbarrier_wait(self.mbarrier(KEYS, slot), phase);
         let scores = self.scores(slot);
         let scaled = self.scaled(&old.results, old.alpha);
-        // All have read the keys of the block before, and the values of the one before that. And the scores of all stand in line before
-        // anybody's results, and so are there while results are multiplied: behind these, the barrier made 562 microseconds 643.
+        // All have read the keys of the block before, and the values of the one before that. And
+        // the scores of all warpgroups are queued before any results, and so are there while
+        // results are multiplied: behind these, the barrier costs a seventh of the time.
         k.barrier();
         let before = old.slot.eq(k.u32(0)).select(k.u32(t.slots - 1), old.slot - 1);
         self.fetch(KEYS, number + i64::from(t.slots - 1), old.slot);
@@ -437,15 +437,17 @@ impl<'k> WgmmaForwardMainloop<'k> {
         k.wgmma_wait((t.block / TILE_SIDE) as u8);
         let first = masked.then(|| (self.blocks - 1 - number) * i64::from(t.block));
         let (softmax, alpha, weights) = self.weights(old.softmax, &scores, first);
-        // The assembler puts a wait as early as it can, beside others of what it takes for one piece. To wait for a signal first, which
-        // is a loop, makes this another one, and the exponentials stay in front of it.
+        // The assembler puts a wait as early as it can, beside others of what it takes for one
+        // piece. To wait for a mbarrier first, which is a loop, makes this another one, and the
+        // exponentials stay in front of it.
         k.mbarrier_wait(self.mbarrier(VALUES, slot), phase);
         k.wgmma_wait(0);
         WgmmaForwardState { slot, phase, softmax, alpha, weights: self.rounded(&weights), results }
     }
 
-    /// The maxima and sums of two rows with a block's scores, what makes the results before fit to them, and the block's weights, by
-    /// eights of keys. `first`: the block's first key, where not all rows see all of it.
+    /// The maxima and sums of two rows with a block's scores, what makes the results before fit to
+    /// them, and the block's weights, by eights of keys. `first`: the block's first key, where not
+    /// all rows see all of it.
     fn weights(
         &self,
         old: OnlineSoftmax<'k>,

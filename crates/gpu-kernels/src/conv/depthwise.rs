@@ -79,7 +79,8 @@ impl ImplicitGemm {
         let count = product(&dims);
         let mut all = vec![count as i64];
         all.extend(indexing::sizes_any(&dims, false));
-        // Where the coordinate of the first result's first tap lies: in the gradient by x, as far inside as there is padding.
+        // Where the coordinate of the first result's first tap lies: in the gradient by x, as far
+        // inside as there is padding.
         let begin = |a: usize| match self.of {
             ConvPass::GradInput => self.classes[a][2],
             ConvPass::Forward | ConvPass::GradWeight => self.windows[a][1],

@@ -21,7 +21,7 @@ use crate::layout::indexing;
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::ir::{Elem, MmaShape};
 
-/// The matrix units of a device.
+/// The tensor cores of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorCores {
     /// What they multiply.
@@ -85,7 +85,7 @@ impl MmaPlan {
     }
 }
 
-/// An operand for matrix units.
+/// An operand for tensor cores.
 struct NhwcOperand {
     slot: BufferSlot,
     layout: Layout,
@@ -126,7 +126,7 @@ fn transposed(
     NhwcOperand { slot: to, layout: Layout::contiguous(shape).permute(&axes) }
 }
 
-/// Is there something that matrix units would gain by, of operands that are not too large?
+/// Is there something that tensor cores would gain by, of operands that are not too large?
 fn worth_tensor_cores(
     tensor_cores: TensorCores,
     dtype: DType,
@@ -142,7 +142,8 @@ fn worth_tensor_cores(
         })
 }
 
-/// See [`super::steps`]; with a tile that is cut so, or the one that suits. `None` if the exact kernels do it, or if there is no room.
+/// See [`super::steps`]; with a tile that is cut so, or the one that suits. `None` if the exact
+/// kernels do it, or if there is no room.
 pub(super) fn steps<'a>(
     a: &ConvProblem<'a, '_>,
     tensor_cores: TensorCores,
@@ -159,13 +160,15 @@ pub(super) fn cuts(a: &ConvProblem<'_, '_>, tensor_cores: TensorCores) -> Option
     mma_plan.tile().map(|_| mma_plan.cuts())
 }
 
-/// The launches that turn operands, the factors then, as the kernel binds them, and what is left to do.
+/// The launches that turn operands, the factors then, as the kernel binds them, and what is left to
+/// do.
 fn planned<'a>(
     a: &ConvProblem<'_, '_>,
     tensor_cores: TensorCores,
 ) -> Option<(LaunchSequence<'a>, [BufferSlot; 2], ImplicitGemm)> {
     let ([x, y], groups) = (a.operands, a.c.groups);
-    // Rows and outer parts of terms (of the gradient by w, of columns); the channels of operands, and their groups.
+    // Rows and outer parts of terms (of the gradient by w, of columns); the channels of operands,
+    // and their groups.
     let (rows, outers, channels) = match a.of {
         ConvPass::Forward => (y.shape()[0] / groups, y.shape()[1], [[1, groups], [1, 1]]),
         ConvPass::GradInput => (y.shape()[1], y.shape()[0], [[1, groups], [0, groups]]),
@@ -217,7 +220,8 @@ impl ImplicitGemm {
         })
     }
 
-    /// The launches after those that turn operands. The slots are those of the two factors, as the kernel binds them.
+    /// The launches after those that turn operands. The slots are those of the two factors, as the
+    /// kernel binds them.
     fn with_tensor_cores<'a>(
         self,
         mut all: LaunchSequence<'a>,

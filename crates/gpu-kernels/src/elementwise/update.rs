@@ -124,7 +124,8 @@ pub fn build(f: &dyn UpdateFormula, dtype: DType, config: &MapConfig) -> Kernel 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ItemSignature {
     dtype: DType,
-    /// What changes and what is read: what it holds; number by number, or one number for all elements.
+    /// What changes and what is read: what it holds; number by number, or one number for all
+    /// elements.
     operands: Vec<(Elem, ReadPattern)>,
     /// Elements that an invocation takes: 1 or 4.
     width: u8,
@@ -136,7 +137,8 @@ impl Item<'_> {
         let len = self.shape.numel();
         let mut aligned = true;
         let mut read = |&(l, d): &(&Layout, DType)| {
-            // Strides of axes of one element mean nothing, but where there is one element, they tell a number from a tensor.
+            // Strides of axes of one element mean nothing, but where there is one element, they
+            // tell a number from a tensor.
             let stays = |(&s, &n): (&isize, &usize)| s == 0 || (n == 1 && len > 1);
             let walk = if l.strides().iter().zip(l.shape().iter()).all(stays) {
                 ReadPattern::Broadcast
@@ -165,7 +167,8 @@ impl ItemSignature {
     }
 }
 
-/// The work of items that lie alike, in one launch: the buffers of each item as in [`update`], item after item.
+/// The work of items that lie alike, in one launch: the buffers of each item as in [`update`], item
+/// after item.
 ///
 /// # Panics
 /// If there are no items.

@@ -55,10 +55,12 @@ pub struct SimtTile {
     pub group: [u32; 2],
     /// Rows and columns of an invocation.
     pub each: [u32; 2],
-    /// Terms that are brought into shared memory at a time, a power of two up to 64; 0 for the plain form.
+    /// Terms that are brought into shared memory at a time, a power of two up to 64; 0 for the
+    /// plain form.
     pub depth: u32,
-    /// Steps of so many terms that have room in shared memory at a time, brought there by copies that go on while others are
-    /// computed with: at least 2. 0: through registers, as also where operands do not lie in pieces of 16 bytes.
+    /// Steps of so many terms that have room in shared memory at a time, brought there by copies
+    /// that go on while others are computed with: at least 2. 0: through registers, as also where
+    /// operands do not lie in pieces of 16 bytes.
     pub slots: u32,
 }
 
@@ -120,7 +122,8 @@ pub struct SimtConfig {
     pub base: problem::GemmBaseConfig,
     /// How y is cut into pieces.
     pub tile: SimtTile,
-    /// Elements of x, and of w, that the shared form reads at once, in the direction in which they are read.
+    /// Elements of x, and of w, that the shared form reads at once, in the direction in which they
+    /// are read.
     pub width: [u8; 2],
     /// May there be several chunks of terms?
     pub multi_chunk: bool,
@@ -131,16 +134,17 @@ pub struct SimtConfig {
 /// Workgroups that keep a compute unit busy: those of 256 invocations that it holds, more or less.
 const GROUPS_PER_UNIT: u32 = 4;
 
-/// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y has few tiles and each of
-/// them several chunks of terms, the chunks are computed side by side, and joined afterwards.
+/// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y
+/// has few tiles and each of them several chunks of terms, the chunks are computed side by side,
+/// and joined afterwards.
 pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, units: ComputeUnits) -> LaunchSequence<'a> {
     split_k(p, [tile.size(0), tile.size(1)], units.filled_by(GROUPS_PER_UNIT), &|p, split_k| {
         launch(p, tile, split_k)
     })
 }
 
-/// The launches of a contraction by tiles of so many rows and columns, of which so many keep a device busy. `launch` makes the work
-/// of one, or, of the sums of so many chunks.
+/// The launches of a contraction by tiles of so many rows and columns, of which so many keep a
+/// device busy. `launch` makes the work of one, or, of the sums of so many chunks.
 fn split_k<'a>(
     p: &GemmProblem<'a, '_>,
     size: [u32; 2],
@@ -172,13 +176,13 @@ fn split_k<'a>(
     all
 }
 
-/// The work of a contraction in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
-/// elements.
+/// The work of a contraction in one launch: x, w, further operands of the epilogue, then the
+/// result. `None` if y has no elements.
 pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile) -> Option<Work<'a>> {
     launch(p, tile, None)
 }
 
-/// Do neighbouring terms lie side by side in x, and in w?
+/// Do neighbouring terms are contiguous in x, and in w?
 fn k_major(p: &GemmProblem<'_, '_>) -> [bool; 2] {
     [p.x.strides()[2].unsigned_abs() == 1, p.w.strides()[1].unsigned_abs() == 1]
 }
@@ -311,7 +315,8 @@ struct WorkgroupTile<'k, 'f> {
 }
 
 impl<'k, 'f> WorkgroupTile<'k, 'f> {
-    /// With tiles of so many rows and columns. `split_k`: behind the numbers of the head it is said how many chunks there are.
+    /// With tiles of so many rows and columns. `split_k`: behind the numbers of the head it is said
+    /// how many chunks there are.
     fn read(
         k: &'k Builder,
         h: &GemmArgs<'k>,

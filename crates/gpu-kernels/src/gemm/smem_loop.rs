@@ -17,11 +17,12 @@ use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::Val;
 use elinvar_kernel::ir::Elem;
 
-/// Elements behind those of a term: terms that are stored one above the other lie in different banks.
+/// Elements behind those of a term: terms that are stored one above the other lie in different
+/// banks.
 const PAD_ELEMENTS: u32 = 4;
 
-/// Rows and columns of invocations in a warp, where warps are known to be such: its loads of rows and of columns each go to few
-/// places.
+/// Rows and columns of invocations in a warp, where warps are known to be such: its loads of rows
+/// and of columns each go to few places.
 const WARP_SHAPE: [u32; 2] = [4, 8];
 
 impl SimtTile {
@@ -32,7 +33,8 @@ impl SimtTile {
         }
         self.slots * (self.size(0) + self.size(1)) * (self.depth + PAD_ELEMENTS)
     }
-    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes that need no conversion.
+    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16
+    /// bytes that need no conversion.
     pub(super) fn for_layouts(self, dtype: DType, operands: [&Layout; 2], k_major: [bool; 2]) -> SimtTile {
         let width = [0, 1].map(|side| self.vector(side, operands[side], k_major[side]));
         let bytes = width.map(|w| u32::from(w) * dtype.size() as u32);
@@ -58,7 +60,8 @@ impl SimtTile {
     pub(super) fn pitch(self, side: usize) -> u32 {
         self.group[side] * self.each[side] + PAD_ELEMENTS
     }
-    /// How many neighbours of a factor are read at once: as many as its layout allows, and lines of a tile are made of.
+    /// How many neighbours of a factor are read at once: as many as its layout allows, and lines of
+    /// a tile are made of.
     pub(super) fn vector(self, side: usize, l: &Layout, k_major: bool) -> u8 {
         let (axis, line) = match (side, k_major) {
             (0, true) => (2, self.depth),

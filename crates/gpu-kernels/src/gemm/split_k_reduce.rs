@@ -46,14 +46,14 @@ pub fn elem(dtype: DType) -> Elem {
     block_reduce::elem(Compute::from(dtype).scalar())
 }
 
-/// Is it worth while to take `chunks` of `len` elements apart, if the work without has so many workgroups, and a device is
-/// busy with `busy`?
+/// Is it worth while to take `chunks` of `len` elements apart, if the work without has so many
+/// workgroups, and a device is busy with `busy`?
 pub(crate) fn worth_split_k(groups: usize, busy: usize, chunks: usize, len: usize) -> bool {
     chunks > 1 && groups < busy && chunks.saturating_mul(len) <= MAX_PARTIAL_SUMS
 }
 
-/// The work of joining: the sums `[chunks, len]`, further operands of the epilogue (views of the result's shape), then the
-/// result. There is a chunk, and an element.
+/// The work of joining: the sums `[chunks, len]`, further operands of the epilogue (views of the
+/// result's shape), then the result. There is a chunk, and an element.
 pub fn join<'a>(
     epilogue: &'a dyn Formula,
     dtype: DType,

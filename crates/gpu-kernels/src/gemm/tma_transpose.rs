@@ -28,7 +28,8 @@ fn layout(dims: [usize; 3]) -> Option<Layout> {
     Shape::new(&dims).ok().map(Layout::contiguous)
 }
 
-/// Lines of terms as they are turned: `[planes, lines, k]`, each line at a multiple of [`ROW_ALIGN_ELEMENTS`].
+/// Lines of terms as they are turned: `[planes, lines, k]`, each line at a multiple of
+/// [`ROW_ALIGN_ELEMENTS`].
 fn lines(planes: usize, lines: usize, k: usize) -> Option<Layout> {
     Some(layout([planes, lines, k.next_multiple_of(ROW_ALIGN_ELEMENTS)])?.slice(2, 0, k, 1))
 }
@@ -42,7 +43,7 @@ impl TransposedFactor {
         if TensorView::is_transposable(Elem::from(p.dtype)) {
             return Some(as_it_is());
         }
-        // Beside a factor of which boxes can be fetched.
+        // Beside a factor of which TMA tiles can be fetched.
         let good = lines(1, 1, k)?;
         let good = good.broadcast_to(&Shape::new(&[b, 1, k]).ok()?, "factor").ok()?;
         let other = good.transpose(1, 2);
@@ -75,7 +76,8 @@ pub fn fits(p: &GemmProblem<'_, '_>) -> bool {
     factors(p).is_some()
 }
 
-/// The work of a contraction; `None` if it cannot be done so ([`fits`]). Operands: x, w, further operands of the epilogue. Result: y.
+/// The work of a contraction; `None` if it cannot be done so ([`fits`]). Operands: x, w, further
+/// operands of the epilogue. Result: y.
 pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<LaunchSequence<'a>> {
     let both = factors(p)?;
     let mut all = LaunchSequence {

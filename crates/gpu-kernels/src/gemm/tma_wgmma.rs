@@ -34,7 +34,8 @@ const TILE_SIDE: u32 = WGMMA_BLOCK;
 const WARP_LANES: u32 = 32;
 /// What sums are kept in.
 const FRAGMENT: [u32; 2] = [16, 16];
-/// Tiles of so many rows follow each other down, before the next column of tiles: what they read is in the cache for each other.
+/// Tiles of so many rows follow each other down, before the next column of tiles: what they read is
+/// in the cache for each other.
 const BAND_TILES: i64 = 8;
 /// Numbers that say how factors lie.
 const FACTOR_ARGS: usize = 8;
@@ -51,10 +52,12 @@ pub struct WgmmaTile {
 }
 
 impl WgmmaTile {
-    /// From the largest to the smallest. They are made for speed alone: a sum goes through the same instructions with each of them.
+    /// From the largest to the smallest. They are made for speed alone: a sum goes through the same
+    /// instructions with each of them.
     ///
-    /// The first takes nearly all the shared memory of a multiprocessor of Hopper's, and half of its registers for sums; of the others
-    /// two fit, so that one stores while the other multiplies.
+    /// The first takes nearly all the shared memory of a multiprocessor of Hopper's, and half of
+    /// its registers for sums; of the others two fit, so that one stores while the other
+    /// multiplies.
     pub const ALL: [WgmmaTile; 4] = [
         WgmmaTile { groups: 2, columns: 256, slots: 4 },
         WgmmaTile { groups: 2, columns: 128, slots: 3 },
@@ -96,14 +99,14 @@ impl WgmmaTile {
             fragments_together: if self.columns > 128 { 2 } else { 1 },
         }
     }
-    /// Bytes of shared memory: those of factors, of sums, of signals.
+    /// Bytes of shared memory: those of factors, of sums, of mbarriers.
     pub fn shared_bytes(self) -> u32 {
         self.slots * (self.slot(0) + self.slot(1)) + self.epilogue_staging().elements() * 4 + self.slots * 8
     }
 }
 
-/// How a factor lies: do neighbouring terms lie side by side, where does it begin, elements from line to line and from plane to
-/// plane, and how many planes there are.
+/// How a factor lies: do neighbouring terms are contiguous, where does it begin, elements from line
+/// to line and from plane to plane, and how many planes there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TmaFactorLayout {
     k_major: bool,
@@ -111,7 +114,8 @@ struct TmaFactorLayout {
 }
 
 impl TmaFactorLayout {
-    /// Of a factor with these axes: rows or columns, and terms. `None` if boxes of it cannot be fetched.
+    /// Of a factor with these axes: rows or columns, and terms. `None` if TMA tiles of it cannot be
+    /// fetched.
     fn of(elem: Elem, l: &Layout, [places, terms]: [usize; 2]) -> Option<TmaFactorLayout> {
         let (sizes, strides) = (l.shape(), l.strides());
         let ways = [true, false].into_iter().filter(|k_major| *k_major || TensorView::is_transposable(elem));
@@ -130,7 +134,8 @@ impl TmaFactorLayout {
     }
 }
 
-/// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did among others.
+/// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did
+/// among others.
 pub fn fits(p: &GemmProblem<'_, '_>) -> bool {
     let (args, elem) = (problem::BASE_ARGS + FACTOR_ARGS + 4 * p.extra.len(), Elem::from(p.dtype));
     TensorView::is_loadable(elem)
@@ -150,8 +155,8 @@ pub struct WgmmaConfig {
     pub tile: WgmmaTile,
 }
 
-/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements, or if it cannot
-/// be done so ([`fits`]).
+/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y
+/// has no elements, or if it cannot be done so ([`fits`]).
 pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<Work<'a>> {
     if p.is_empty() || !fits(p) {
         return None;
@@ -188,7 +193,7 @@ struct StagedOperand<'k> {
     /// Where its slots are, and elements of a slot.
     staged: Place,
     slot: u32,
-    /// Its boxes in a slot.
+    /// Its TMA tiles in a slot.
     tiles: u32,
     /// The workgroup's first row or column, and which plane.
     corner: Val<'k>,

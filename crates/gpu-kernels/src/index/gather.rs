@@ -13,8 +13,8 @@ use elinvar_kernel::ir::{Access, Atomic, Elem, Kernel, Scalar};
 /// Invocations of a workgroup.
 const BLOCK_THREADS: u32 = 256;
 
-/// The work of a gather: x, the index (i64), the result, and a u32 that tells of indices out of range. `None` if there are
-/// no elements.
+/// The work of a gather: x, the index (i64), the result, and a u32 that tells of indices out of
+/// range. `None` if there are no elements.
 pub fn gather(x: &Layout, dtype: DType, axis: usize, index: &Layout) -> Option<Work<'static>> {
     let len = index.shape().numel();
     if len == 0 {

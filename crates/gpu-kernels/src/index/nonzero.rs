@@ -32,8 +32,9 @@ pub struct NonzeroConfig {
     pub wide: bool,
 }
 
-/// The work of finding what is not zero. Operand: x. Results: the numbers (i64; room for all elements, though the first two
-/// steps do not touch it, so that it can be made when the count is known), and their count (one i64).
+/// The work of finding what is not zero. Operand: x. Results: the numbers (i64; room for all
+/// elements, though the first two steps do not touch it, so that it can be made when the count is
+/// known), and their count (one i64).
 pub fn nonzero(x: &Layout, dtype: DType) -> LaunchSequence<'static> {
     let len = x.shape().numel();
     let results = vec![BufferSpec::of(Elem::I64, len), BufferSpec::zeros(Elem::I64, 1)];

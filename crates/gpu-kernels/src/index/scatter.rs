@@ -51,7 +51,8 @@ pub enum ScatterStage {
     Add,
 }
 
-/// The work of a scatter. Operands: base, index (i64), src. Results: the copy, and a u32 that tells of indices out of range.
+/// The work of a scatter. Operands: base, index (i64), src. Results: the copy, and a u32 that tells
+/// of indices out of range.
 pub fn scatter(
     how: Scatter,
     dtype: DType,
@@ -216,7 +217,8 @@ impl ScatterConfig {
     }
 }
 
-/// The numbers of an operand: where it begins, from element to element of a line, and from line to line.
+/// The numbers of an operand: where it begins, from element to element of a line, and from line to
+/// line.
 struct LineStrides<'k> {
     first: Val<'k>,
     step: Val<'k>,
@@ -255,7 +257,7 @@ pub fn build(config: &ScatterConfig) -> Kernel {
             LineStrides { first, step, strides: indexing::strides(&args, &format!("stride{o}"), config.rank) }
         })
         .collect();
-    // Neighbours are in neighbouring lines, which often lie side by side.
+    // Neighbours are in neighbouring lines, which often are contiguous.
     let e = linear_group_id(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     let along = if config.of == ScatterStage::Copy { size } else { n };
     k.if_(e.lt(lines * along), || {

@@ -18,7 +18,8 @@ use elinvar_kernel::ir::{Access, Atomic, Builtin, Compare, Elem, Kernel, Place, 
 
 /// Invocations of a workgroup.
 const BLOCK_THREADS: u32 = 256;
-/// Elements that a workgroup sorts in shared memory: two an invocation, 6 KiB of keys of 64 bits and places.
+/// Elements that a workgroup sorts in shared memory: two an invocation, 6 KiB of keys of 64 bits
+/// and places.
 const BLOCK_ELEMENTS: usize = 512;
 
 /// What keys are made of.
@@ -31,7 +32,8 @@ pub enum KeySource {
         /// From the largest to the smallest?
         descending: bool,
     },
-    /// Indices (i64) into an axis. One that is not in range is the largest, and leaves 1 in a buffer.
+    /// Indices (i64) into an axis. One that is not in range is the largest, and leaves 1 in a
+    /// buffer.
     Indices,
 }
 
@@ -97,8 +99,9 @@ pub fn sort(x: &Layout, dtype: DType, descending: bool) -> LaunchSequence<'stati
     all
 }
 
-/// Adds the launches of a sort of rows along the last axis. `size`: of the axis that indices go into. `to`: where values and
-/// places go. Without it, keys (u32 or u64) and places (u32), of `[rows, n]`, are left in scratch memory, and it says where.
+/// Adds the launches of a sort of rows along the last axis. `size`: of the axis that indices go
+/// into. `to`: where values and places go. Without it, keys (u32 or u64) and places (u32), of
+/// `[rows, n]`, are left in scratch memory, and it says where.
 pub(crate) fn steps(
     all: &mut LaunchSequence<'static>,
     source: KeySource,

@@ -31,7 +31,8 @@ pub fn need_buffer(scalar: Scalar, count: usize) -> bool {
 }
 
 impl<'k> LaunchArgs<'k> {
-    /// So many numbers of a type. Comes after all other buffers of the kernel, and before everything else.
+    /// So many numbers of a type. Comes after all other buffers of the kernel, and before
+    /// everything else.
     pub fn new(k: &'k Builder, scalar: Scalar, count: usize) -> Self {
         let elem = match scalar {
             Scalar::I64 => Elem::I64,
@@ -67,7 +68,8 @@ impl<'k> LaunchArgs<'k> {
     }
 }
 
-/// A kernel with its launch, given its numbers, of i32 or i64, in the order in which the kernel asks for them, and a table.
+/// A kernel with its launch, given its numbers, of i32 or i64, in the order in which the kernel
+/// asks for them, and a table.
 pub fn work_with_table<'a>(
     key: Key,
     build: impl Fn() -> Kernel + 'a,

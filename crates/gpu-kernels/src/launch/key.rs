@@ -29,8 +29,8 @@ impl Key {
         };
         Key(each(self.0), each(self.1))
     }
-    /// The key with a formula: its type, and its attributes as `Debug` writes them (numbers are written so that nothing of them
-    /// is lost).
+    /// The key with a formula: its type, and its attributes as `Debug` writes them (numbers are
+    /// written so that nothing of them is lost).
     #[must_use]
     pub fn with_formula<F: Debug + 'static>(self, formula: &F) -> Key {
         let key = self.with(&TypeId::of::<F>());

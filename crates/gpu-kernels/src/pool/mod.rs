@@ -75,7 +75,8 @@ pub struct UnrolledWindow {
 }
 
 impl UnrolledWindow {
-    /// For counts between the least and the most of each axis; `None` if they are too many to be written out.
+    /// For counts between the least and the most of each axis; `None` if they are too many to be
+    /// written out.
     pub(crate) fn of(counts: &[[usize; 2]]) -> Option<UnrolledWindow> {
         let all: usize = counts.iter().map(|c| c[1]).try_fold(1usize, |n, c| n.checked_mul(c))?;
         let one = |a: usize| counts.get(a).map_or(1, |c| c[1] as u8);
@@ -110,7 +111,8 @@ impl UnrolledWindow {
     }
 }
 
-/// The numbers that all pools begin with: `len`, then of the operand offset, axes of the planes and of a plane.
+/// The numbers that all pools begin with: `len`, then of the operand offset, axes of the planes and
+/// of a plane.
 fn args_of(x: &Layout, rank: usize, dims: &[usize], wide: bool) -> (Vec<i64>, usize) {
     let lead = x.rank() - rank;
     let planes = indexing::join(&[x], 0, lead);
@@ -134,7 +136,8 @@ pub(crate) fn inside(w: &Windows, i: usize, size: usize) -> (usize, usize) {
     }
 }
 
-/// The work of a pool: x, the result, and for a maximum the winners' places (i64). `None` if there is no result.
+/// The work of a pool: x, the result, and for a maximum the winners' places (i64). `None` if there
+/// is no result.
 pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
     let rank = p.axes.len();
     let spatial = &x.shape()[x.rank() - rank..];
@@ -170,7 +173,8 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
             let own = if most <= MAX_UNROLLED_TERMS { 1 } else { length.lanes };
             let tile = RowTile { lanes: own, rows: BLOCK_THREADS / own, crossed: false };
             all.push(most as i64);
-            // With fewer terms, the others' lanes hold what changes no bit; which they are has to be the same for all.
+            // With fewer terms, the others' lanes hold what changes no bit; which they are has to
+            // be the same for all.
             let written = written.filter(|w| w.whole && own == 1);
             let each = written.map_or(1, UnrolledWindow::each);
             (PoolOutput::Average { tile, length, written }, tile.rows as usize * each)
@@ -342,7 +346,8 @@ struct AxisWindow<'k> {
     divisor: Val<'k>,
 }
 
-/// What is done at an element of a window: from its position, its place in the plane, and what is carried.
+/// What is done at an element of a window: from its position, its place in the plane, and what is
+/// carried.
 type TapFn<'k, 'f> = dyn Fn(Val<'k>, Val<'k>, &[Val<'k>]) -> Vec<Val<'k>> + 'f;
 
 impl<'k> PoolBody<'k> {
@@ -361,7 +366,8 @@ impl<'k> PoolBody<'k> {
         let most = matches!(config.of, PoolOutput::Average { .. }).then(|| args.get("most"));
         PoolBody { k, args, len, offset, places, planes, plane_strides, axes, most }
     }
-    /// Where the plane of element `i` begins in the operand, and the element's place along each axis.
+    /// Where the plane of element `i` begins in the operand, and the element's place along each
+    /// axis.
     fn place(&self, i: Val<'k>) -> (Val<'k>, Vec<Val<'k>>) {
         let mut at = self.places.index(i);
         let axes = at.split_off(1);
@@ -393,7 +399,8 @@ impl<'k> PoolBody<'k> {
             self.walk(rest, at + s * axis.stride, place * axis.size + s, carried, visit)
         })
     }
-    /// The sum of a window of at most `lanes` elements, each in a lane of its own: lanes without one hold +0.
+    /// The sum of a window of at most `lanes` elements, each in a lane of its own: lanes without
+    /// one hold +0.
     fn small_sum(
         &self,
         windows: &[AxisWindow<'k>],
@@ -427,8 +434,8 @@ impl<'k> PoolBody<'k> {
         }
         halved(sums)
     }
-    /// The elements of a result's window, in row-major order: each with its place in the plane, and whether it is there, if that is not
-    /// sure. Results beyond the last have the last one's.
+    /// The elements of a result's window, in row-major order: each with its place in the plane, and
+    /// whether it is there, if that is not sure. Results beyond the last have the last one's.
     fn taps(
         &self,
         written: UnrolledWindow,

@@ -143,7 +143,7 @@ pub fn build(config: &ArgFoldConfig) -> Kernel {
     let lane = mine % i64::from(config.lanes);
     let asked =
         linear_group_id(&k, number) * i64::from(config.pieces) + (mine / i64::from(config.lanes)).to(number);
-    // Pieces past the last one are the last one, and nobody stores them.
+    // Pieces past the last one are the last one, and are not stored.
     let unit = asked.min(rows * pieces - 1);
     let (row, number_in_row) = (unit / pieces, unit % pieces);
     let first = indexing::position(offset, &outer.0.index(row), &outer.1);

@@ -43,7 +43,8 @@ pub struct MultiBlockRowwiseConfig {
     pub wide: bool,
 }
 
-/// The work of a row-wise op. Operands: those of the op. Result: a value for each element or for each row.
+/// The work of a row-wise op. Operands: those of the op. Result: a value for each element or for
+/// each row.
 pub fn steps<'a>(
     f: &'a dyn RowFormula,
     dtype: DType,

@@ -30,7 +30,8 @@ const MIN_PRODUCTS: usize = 1 << 18;
 /// How often each tile is run; the fastest run counts.
 const RUNS_PER_CANDIDATE: usize = 3;
 
-/// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer invocations.
+/// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer
+/// invocations.
 const TILES: [SimtTile; 14] = [
     SimtTile::PLAIN,
     SimtTile { group: [1, 8], each: [8, 2], depth: 0, slots: 0 },
@@ -48,16 +49,18 @@ const TILES: [SimtTile; 14] = [
     SimtTile { group: [16, 16], each: [8, 4], depth: 8, slots: 4 },
 ];
 
-/// Tiles of few loads for each product, the best first, for where there are many of them. Terms go through registers: on an H100 a
-/// product of 4096 takes 3.24 ms so, 3.51 with copies, and 3.65 with half as many terms at a time. Workgroups of 128 follow each other more
-/// closely than those of 256, of which one wave is no more than a product of 2048 has: products of 4096 and 8192 take 0.97 of the time.
+/// Tiles of few loads for each product, the best first, for where there are many of them. Terms go
+/// through registers, which is faster on an H100 than cp.async, or half as many terms at a time.
+/// Workgroups of 128 follow each other more closely than those of 256, of which a product of 2048
+/// has no more than one wave.
 const LARGE_TILES: [SimtTile; 3] = [
     SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 4], depth: 16, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 0 },
 ];
-/// The same with terms that copies bring: one barrier for each step instead of two, and no registers for what is on its way. Of f64 they
-/// are faster, since what is on its way takes twice the registers.
+/// The same with terms that copies bring: one barrier for each step instead of two, and no
+/// registers for what is on its way. Of f64 they are faster, since what is on its way takes twice
+/// the registers.
 const CP_ASYNC_TILES: [SimtTile; 3] = [
     SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 3 },
     SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 3 },
@@ -69,9 +72,10 @@ const CP_ASYNC_TILES: [SimtTile; 3] = [
 pub(crate) enum ExactGemmPath {
     /// Cut so; chunks have launches or workgroups of their own, or follow one another.
     Simt(SimtTile),
-    /// With the chunks of a tile side by side in a workgroup; its size and theirs is for the library to say.
+    /// With the chunks of a tile side by side in a workgroup; its size and theirs is for the
+    /// library to say.
     InBlockSplitK,
-    /// By matrix units that compute chains of fma.
+    /// By tensor cores that compute chains of fma.
     F64Mma(f64_tensor_core::F64MmaTile),
 }
 
@@ -100,7 +104,7 @@ impl ExactGemmPath {
             }
         }
     }
-    /// Can the device do it? `f64_fma_chain`: its matrix units compute chains of fma.
+    /// Can the device do it? `f64_fma_chain`: its tensor cores compute chains of fma.
     fn fits(self, info: &Info, case: &GemmCase, f64_fma_chain: bool) -> bool {
         match self {
             ExactGemmPath::F64Mma(t) => f64_fma_chain && case.dtype == DType::F64 && t.fits(limits(info)),
@@ -118,7 +122,7 @@ pub(crate) struct GemmCase {
     dtype: DType,
     /// Batch, m, n, k: exponents of the next powers of two.
     sizes: [u32; 4],
-    /// Do neighbouring terms lie side by side in x, and in w?
+    /// Do neighbouring terms are contiguous in x, and in w?
     k_major: [bool; 2],
 }
 
@@ -154,8 +158,8 @@ pub(crate) struct Tuner {
     file: Option<PathBuf>,
     /// The best way, by the word of the case.
     exact: Mutex<BTreeMap<String, ExactGemmPath>>,
-    /// Who does products where any order of sums will do, by the word of the case; and was that found out, or seen to be so, by
-    /// this program?
+    /// Who does products where any order of sums will do, by the word of the case; and was that
+    /// found out, or seen to be so, by this program?
     fast: Mutex<BTreeMap<String, (GemmImpl, bool)>>,
     /// How convolutions are done.
     conv: Mutex<conv::TunedConvs>,
@@ -166,7 +170,7 @@ pub(crate) struct Tuner {
 pub(crate) enum GemmImpl {
     /// Our kernel, as it is chosen without trying.
     Heuristic,
-    /// Our kernel of boxes, with this tile.
+    /// Our kernel of TMA tiles, with this tile.
     Wgmma(tma_wgmma::WgmmaTile),
     /// Our kernel of fragments, with a tile that is cut so.
     Mma(WarpTiling),
@@ -197,7 +201,8 @@ impl GemmImpl {
 /// What a line on such a product begins with.
 const FAST_PREFIX: &str = "fast ";
 
-/// The first line of the file. A file of another version is not read: its words may mean something else.
+/// The first line of the file. A file of another version is not read: its words may mean something
+/// else.
 const HEADER: &str = "elinvar tiles, version 2";
 
 impl Tuner {
@@ -235,8 +240,8 @@ impl Tuner {
         text.lines().filter_map(line).collect()
     }
 
-    /// Who does a product whose order is free? All of `candidates`, of which `Ours` is the first, are run to find out; `time` says nothing
-    /// of a way in which this cannot be done.
+    /// Who does a product whose order is free? All of `candidates`, of which `Ours` is the first,
+    /// are run to find out; `time` says nothing of a way in which this cannot be done.
     ///
     /// # Errors
     /// Those of `time`.
@@ -270,7 +275,8 @@ impl Tuner {
         self.fast.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a product is done, whose time in some way `run` finds out. `f64_fma_chain` finds out whether matrix units compute chains of fma.
+    /// How a product is done, whose time in some way `run` finds out. `f64_fma_chain` finds out
+    /// whether tensor cores compute chains of fma.
     ///
     /// # Errors
     /// Those of `run` and `f64_fma_chain`.
@@ -307,8 +313,8 @@ impl Tuner {
         Ok(path)
     }
 
-    /// The fastest of some ways to do `what`, of which the first can be done: each is run a few times, in turns. `time` says nothing of a way
-    /// in which this cannot be done.
+    /// The fastest of some ways to do `what`, of which the first can be done: each is run a few
+    /// times, in turns. `time` says nothing of a way in which this cannot be done.
     ///
     /// # Errors
     /// Those of `time`.
@@ -341,7 +347,8 @@ impl Tuner {
             .map_or(candidates[0], |(candidate, _)| candidate))
     }
 
-    /// Writes what is known. It saves time and is never needed, so that what goes wrong is not an error.
+    /// Writes what is known. It saves time and is never needed, so that what goes wrong is not an
+    /// error.
     fn save(&self) {
         let Some(file) = &self.file else { return };
         let mut text = format!("{HEADER}\n");
@@ -386,7 +393,8 @@ fn by_size(info: &Info, case: &GemmCase, f64_fma_chain: bool) -> ExactGemmPath {
     let count = |t: &SimtTile| (1u64 << sums) / u64::from(t.group[0] * t.each[0] * t.group[1] * t.each[1]);
     // Half of a tile's rows or columns would be beyond the ends.
     let few = case.sizes[1..3].iter().any(|&s| s < 6);
-    // The largest tiles would leave multiprocessors without work, and copies bring terms as they are.
+    // The largest tiles would leave multiprocessors without work, and copies bring terms as they
+    // are.
     let largest = if case.dtype == DType::F64 { CP_ASYNC_TILES[1] } else { LARGE_TILES[2] };
     let busy = limits(info).compute_units.filled_by(1) as u64;
     let idle = || count(&largest) < busy && info.cp_async && case.dtype.compute() == case.dtype;

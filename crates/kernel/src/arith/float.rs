@@ -84,7 +84,8 @@ float!(
 );
 float!(f64, f64, u64, None, None, None);
 
-/// 2^x, to the nearest f32; 0 where that would be subnormal. The same on all machines: nothing of the platform's is asked.
+/// 2^x, to the nearest f32; 0 where that would be subnormal. The same on all machines: nothing of
+/// the platform's is asked.
 fn exp2(x: f32) -> f32 {
     if x >= 128.0 {
         return f32::INFINITY;

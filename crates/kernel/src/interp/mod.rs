@@ -45,7 +45,8 @@ impl std::error::Error for Fault {}
 /// Runs a kernel on a device that lacks nothing.
 ///
 /// # Errors
-/// A [`Fault`] if the kernel is not valid, if the launch does not fit it, or if it does what must not be done.
+/// A [`Fault`] if the kernel is not valid, if the launch does not fit it, or if it does what must
+/// not be done.
 pub fn run(kernel: &Kernel, launch: &Launch, buffers: &mut [Memory]) -> Result<(), Fault> {
     run_with_quirks(kernel, launch, buffers, Quirks::default())
 }

@@ -153,7 +153,8 @@ impl ConstantFolding {
                 let runs = arith::compare(crate::ir::Compare::Lt, x.scalar)(x.bits, y.bits) != 0;
                 (!runs).then(|| New::Values(init.clone()))
             }
-            // These depend on the launch, on memory, or on others; and a compose of known numbers is rare.
+            // These depend on the launch, on memory, or on others; and a compose of known numbers
+            // is rare.
             Op::Param(_)
             | Op::Builtin(_)
             | Op::Compose(_)

@@ -35,7 +35,7 @@ fn take(body: &mut Region, inside: &mut [bool]) -> Vec<Inst> {
         let mut varies = !inst.op.is_pure();
         inst.op.each_operand(&mut |v| varies |= inside[v.0 as usize]);
         if varies {
-            // What regions inside of it define is in sight of nobody here.
+            // What regions inside of it define is not visible here.
             inst.results.iter().for_each(|v| inside[v.0 as usize] = true);
             stay.push(inst);
         } else {

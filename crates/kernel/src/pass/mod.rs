@@ -30,7 +30,7 @@ use crate::ir::Kernel;
 pub fn optimize(k: &mut Kernel) {
     constant_fold(k);
     strength_reduce(k);
-    // What nobody needs would else be shared with what somebody needs much later, and be kept until then.
+    // Dead code first: it would otherwise be shared with code much later, and be kept until then.
     dce(k);
     cse(k);
     licm(k);

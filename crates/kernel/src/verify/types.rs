@@ -356,7 +356,7 @@ fn place(k: &Kernel, p: Place, loads: bool, stores: bool) -> Checked<Elem> {
         }
     }
 }
-/// Copies go from what nobody writes to, to shared memory, and are as large as those that devices have.
+/// Copies go from read-only buffers to shared memory, and are as large as those that devices have.
 fn copy(k: &Kernel, to: Place, from: Place, count: u8) -> Checked<()> {
     let (here, there) = (place(k, to, false, true)?, place(k, from, true, false)?);
     let Place::Shared(_) = to else { return Err("copies go to shared memory".to_string()) };

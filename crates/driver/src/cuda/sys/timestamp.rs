@@ -68,7 +68,8 @@ impl fmt::Debug for Timestamp {
 impl Drop for Timestamp {
     fn drop(&mut self) {
         if self.shared.enter().is_ok() {
-            // SAFETY: nobody uses the event any more; the driver keeps it until the stream has passed it.
+            // SAFETY: the event is not used any more; the driver keeps it until the stream has
+            // passed it.
             unsafe { (self.shared.api.table.destroy_event)(self.event) };
         }
     }

@@ -23,7 +23,8 @@ const MMA_K_BYTES: u32 = 32;
 const SWIZZLE_128B: u64 = 1 << 62;
 
 impl Emitter<'_> {
-    /// What comes before everything else: signals are made ready, by one invocation, and for the engine, too.
+    /// What comes before everything else: mbarriers are made ready, by one invocation, and for the
+    /// engine, too.
     pub(super) fn init_mbarriers(&mut self) {
         if self.k.mbarriers == 0 {
             return;
@@ -49,7 +50,7 @@ impl Emitter<'_> {
         self.line(&format!("@!{first} bra {after}"));
         after
     }
-    /// Where a signal is.
+    /// Where a mbarrier is.
     fn mbarrier(&mut self, mbarrier: Value) -> Register {
         let all = self.inst(Scalar::U32, "mov.u32", &[&format!("dynamic+{}", self.places.mbarriers)]);
         let mbarrier = self.one(mbarrier);
@@ -85,10 +86,12 @@ impl Emitter<'_> {
         self.line(&format!("@!{over} bra {again}"));
     }
 
-    /// A description of a block's first terms for the matrix units; and what has to be added to it for the next terms.
+    /// A description of a block's first terms for the tensor cores; and what has to be added to it
+    /// for the next terms.
     ///
-    /// Addresses and distances count in 16 bytes. Lines of eight rounds of terms follow each other (64 bits, bits 32 to 45); blocks
-    /// of lines of rows or columns lie side by side (bits 16 to 29, which nobody looks at for lines of terms).
+    /// Addresses and distances count in 16 bytes. Lines of eight rounds of terms follow each other
+    /// (64 bits, bits 32 to 45); blocks of lines of rows or columns are contiguous (bits 16 to 29,
+    /// which is ignored for lines of terms).
     fn block(&mut self, place: Place, at: Value, of_terms: bool) -> (Register, u32) {
         let at = self.whole_address(place, at);
         let at = self.inst(Scalar::U32, "shr.u32", &[&at, "4"]);
@@ -134,8 +137,9 @@ impl Emitter<'_> {
         self.line("wgmma.commit_group.sync.aligned");
     }
 
-    /// The columns and the registers of a product's sums, and whether its first part adds to what stands there: sums of nothing need
-    /// no zeros. Those that are not in registers of their own get some.
+    /// The columns and the registers of a product's sums, and whether its first part adds to what
+    /// stands there: sums of nothing need no zeros. Those that are not in registers of their own
+    /// get some.
     fn begin_sums(&mut self, sums: &[Value], results: &[Value]) -> (usize, String, Register) {
         let blank = sums.iter().all(|v| self.blank[v.0 as usize]);
         let mut registers = Vec::new();
@@ -157,8 +161,9 @@ impl Emitter<'_> {
         self.once(Scalar::Bool, "setp.ne.u32", &["1", "0"])
     }
 
-    /// Rows of the left factor are in registers: those of a fragment are those of an instruction. Nobody may change them before the product
-    /// was waited for; the fence makes what was put there before known to it.
+    /// Rows of the left factor are in registers: those of a fragment are those of an instruction.
+    /// They may not change before the product was waited for; the fence makes what was put there
+    /// before known to it.
     pub(super) fn wgmma_rs(
         &mut self,
         a: [Value; 4],

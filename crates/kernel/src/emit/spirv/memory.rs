@@ -79,7 +79,8 @@ impl Emitter<'_> {
         let elem = self.elem_word(e);
         let array = self.b.declare(Code::TypeRuntimeArray, &[elem]);
         let block = self.b.declare(Code::TypeStruct, &[array]);
-        // The library of types may have given the array and the struct of another element of the same type.
+        // The library of types may have given the array and the struct of another element of the
+        // same type.
         let known = self.types.blocks.values().any(|&b| b == block);
         if !known {
             self.b.decorate(array, Decoration::ArrayStride, &[e.size()]);

@@ -46,9 +46,10 @@ pub struct Device {
     pub division: bool,
     /// Are square roots correctly rounded?
     pub square_root: bool,
-    /// Is 0 + x what it should be where x is -0? Mesa 22.3's compiler for processors takes it for x, whatever it was told, and
-    /// 0 * x for 0. On such a device, a kernel has one more push constant, an f32 at the next multiple of 4 after its parameters,
-    /// that must be +0: a zero that no compiler knows.
+    /// Is 0 + x what it should be where x is -0? Mesa 22.3's compiler for processors takes it for
+    /// x, whatever it was told, and 0 * x for 0. On such a device, a kernel has one more push
+    /// constant, an f32 at the next multiple of 4 after its parameters, that must be +0: a zero
+    /// that no compiler knows.
     pub keeps_zeros: bool,
     /// Does it offer `SignedZeroInfNanPreserve` for 32 bits, and for 64?
     pub keeps_nan: [bool; 2],
@@ -61,7 +62,8 @@ pub struct Device {
 /// The words of a module with the entry point `main`.
 ///
 /// # Errors
-/// [`Unsupported`] if the kernel is not valid, or needs what the device lacks or this emitter has not.
+/// [`Unsupported`] if the kernel is not valid, or needs what the device lacks or this emitter has
+/// not.
 pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Unsupported> {
     crate::verify::verify(kernel).map_err(|e| Unsupported(e.0))?;
     if kernel.features().tma {

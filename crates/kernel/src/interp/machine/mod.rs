@@ -30,8 +30,8 @@ pub struct Machine<'a> {
     traces: Vec<Vec<AccessHistory>>,
     shared: Vec<Memory>,
     shared_traces: Vec<Vec<AccessHistory>>,
-    /// The numbers of each value: those of an invocation side by side, invocation after invocation. Fragments: those of a
-    /// subgroup, row-major.
+    /// The numbers of each value: those of an invocation side by side, invocation after invocation.
+    /// Fragments: those of a subgroup, row-major.
     slots: Vec<Vec<u64>>,
     /// Invocations of a workgroup.
     n: usize,

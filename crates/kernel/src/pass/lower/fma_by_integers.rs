@@ -27,8 +27,8 @@ struct Format {
     fraction: u64,
     /// What is added to an exponent that is stored.
     bias: i64,
-    /// Places by which a product is moved left in a pair: its highest bit is then the third or fourth from the top, which leaves
-    /// room for the sum.
+    /// Places by which a product is moved left in a pair: its highest bit is then the third or
+    /// fourth from the top, which leaves room for the sum.
     spare: u64,
 }
 
@@ -122,7 +122,8 @@ impl Words<'_> {
         let high = self.op(Binary::Sub, a.high, b.high);
         Pair { high: self.op(Binary::Sub, high, borrow), low }
     }
-    /// Moved right by less than two words' places; the last bit is set if something other than 0 falls out.
+    /// Moved right by less than two words' places; the last bit is set if something other than 0
+    /// falls out.
     fn sticky(&mut self, a: Pair, by: Value) -> Pair {
         // Two moves, by a whole word and by less than one.
         let bits = self.f.bits;
@@ -258,7 +259,8 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
         let lower = s.w.binary(Binary::Sub, exponent, by);
         exponent = s.w.select(empty, lower, exponent);
     }
-    // The exponent of that bit, counted from the smallest normal number's: below 0, the result is subnormal.
+    // The exponent of that bit, counted from the smallest normal number's: below 0, the result is
+    // subnormal.
     let offset = s.w.number(a, f.int(2 * f.bits as i64 - 1 + f.bias - 1));
     let level = s.w.binary(Binary::Add, exponent, offset);
     let none = s.w.number(a, f.int(0));

@@ -43,7 +43,8 @@ pub struct Legalize {
     pub wide: bool,
     /// A correctly rounded quotient of f32, from one that is wrong by some units in the last place.
     pub quotient: bool,
-    /// A correctly rounded square root of f32, from one that is wrong by some units in the last place.
+    /// A correctly rounded square root of f32, from one that is wrong by some units in the last
+    /// place.
     pub root: bool,
     /// The largest or smallest float of a subgroup: exchanges between lanes.
     pub reductions: bool,
@@ -168,7 +169,8 @@ impl Lower {
                 let built = self.legalize.extremes_of(w.scalar(a));
                 Some(edge_cases::reduce(w, op, a, self.lanes, built))
             }
-            // The same everywhere, not asked for, or the emitters' business: they leave no instruction out.
+            // The same everywhere, not asked for, or the emitters' business: they leave no
+            // instruction out.
             _ => None,
         })
     }
