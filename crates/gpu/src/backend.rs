@@ -564,10 +564,10 @@ impl<D: Driver> Backend for Gpu<D> {
         let by_wgmma = |x: &attention::BackwardInputs<'_>| {
             unit.is_some() && info.tma && attention::wgmma_backward::grad_fits(a, dtype, x, info.shared)
         };
-        let by_units = |x: &attention::BackwardInputs<'_>| {
+        let by_mma = |x: &attention::BackwardInputs<'_>| {
             unit.is_some_and(|u| attention::mma_backward::grad_fits(u, dtype, x))
         };
-        let fits = |x: &attention::BackwardInputs<'_>| by_wgmma(x) || by_units(x);
+        let fits = |x: &attention::BackwardInputs<'_>| by_wgmma(x) || by_mma(x);
         // A gradient that is one number for all of a result, say, is written out for units: with it
         // as it lies, they could not be used.
         let (copied, whole);
@@ -584,7 +584,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let operands: Vec<GpuView<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
         let all = if by_wgmma(&given) {
             attention::wgmma_backward::attention_grad(a, dtype, &given)
-        } else if by_units(&given) {
+        } else if by_mma(&given) {
             attention::mma_backward::attention_grad(a, dtype, &given)
         } else {
             attention::attention_grad(a, dtype, given, attention_path(info))

@@ -48,15 +48,16 @@ impl TmaLayout {
         });
         let sb = if b == 1 { piece } else { sb };
         let interleaved_heads = (sh > 0).then_some((true, [offset, (h - 1) * sh + d, sn, sb, b, sh]));
-        let fetched = |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; ARGS_PER_OPERAND])| {
-            let apart = step % piece == 0 && (n == 1 || line >= inner);
-            let small = [offset, inner, line, plane, planes].iter().all(|v| i32::try_from(*v).is_ok());
-            sd == 1
-                && apart
-                && small
-                && tensor_map_error(elem, [offset, inner, n, planes, line, plane]).is_none()
-        };
-        let found = planes.into_iter().chain(interleaved_heads).find(fetched);
+        let tma_tile =
+            |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; ARGS_PER_OPERAND])| {
+                let apart = step % piece == 0 && (n == 1 || line >= inner);
+                let small = [offset, inner, line, plane, planes].iter().all(|v| i32::try_from(*v).is_ok());
+                sd == 1
+                    && apart
+                    && small
+                    && tensor_map_error(elem, [offset, inner, n, planes, line, plane]).is_none()
+            };
+        let found = planes.into_iter().chain(interleaved_heads).find(tma_tile);
         found.map(|(interleaved_heads, args)| TmaLayout { interleaved_heads, args })
     }
 }
@@ -112,7 +113,7 @@ impl<'k> TmaOperand<'k> {
         }
     }
     /// A TMA tile from a line on, of the `part`-th 64 numbers.
-    pub fn fetched(&self, k: &Builder, to: (Place, Val<'k>), line: Val<'k>, part: u32) -> TmaTile {
+    pub fn tma_tile(&self, k: &Builder, to: (Place, Val<'k>), line: Val<'k>, part: u32) -> TmaTile {
         let first = self.first + i64::from(part * TILE_SIDE);
         k.tma_tile(to.0, to.1, self.view, [first, line, self.plane])
     }

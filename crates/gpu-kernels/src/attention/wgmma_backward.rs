@@ -264,7 +264,7 @@ fn write<'k>(k: &'k Builder, config: WgmmaBackwardConfig) {
     let tiles = (0..2).flat_map(|side| {
         let from = head_of(left[side], by_queries, own);
         (0..config.across())
-            .map(move |e| from.fetched(k, (rows[side], k.u32(e * config.rows() * TILE_SIDE)), first_row, e))
+            .map(move |e| from.tma_tile(k, (rows[side], k.u32(e * config.rows() * TILE_SIDE)), first_row, e))
     });
     k.tma_load(none, tiles.collect());
     let of_rows = by_queries.then(|| {
@@ -302,7 +302,7 @@ fn write<'k>(k: &'k Builder, config: WgmmaBackwardConfig) {
     let mut next = [zero, turns.first()];
     // The first turn by queries fetches nothing.
     for i in 0..t.slots - u32::from(!by_queries) {
-        next = turns.fetch(next, k.u32(i));
+        next = turns.load_tiles(next, k.u32(i));
     }
     k.mbarrier_wait(none, none);
     let mut state = WgmmaBackwardState { slot: none, phase: none, next, sums };
@@ -391,7 +391,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         if self.config.is_by_queries() { self.end - 1 } else { self.begin }
     }
     /// Fetches a block to a slot, if there is one; gives the one after it.
-    fn fetch(&self, [head, block]: [Val<'k>; 2], slot: Val<'k>) -> [Val<'k>; 2] {
+    fn load_tiles(&self, [head, block]: [Val<'k>; 2], slot: Val<'k>) -> [Val<'k>; 2] {
         let (k, config, t) = (self.k, self.config, self.config.tile);
         let by_queries = config.is_by_queries();
         let there = if by_queries {
@@ -407,7 +407,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
                 let from = self.right[side].head(self.batch, self.heads, own);
                 (0..config.across()).map(move |e| {
                     let to = (self.others[side], base + i64::from(e * t.block * TILE_SIDE));
-                    from.fetched(k, to, line, e)
+                    from.tma_tile(k, to, line, e)
                 })
             });
             k.tma_load(slot + 1, tiles.collect::<Vec<TmaTile>>());
@@ -518,7 +518,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let next = if fetches {
             k.barrier();
             let before = slot.eq(k.u32(0)).select(k.u32(t.slots - 1), slot - 1);
-            self.fetch(next, before)
+            self.load_tiles(next, before)
         } else {
             next
         };

@@ -237,13 +237,13 @@ fn write<'k>(k: &'k Builder, config: WgmmaForwardConfig) {
     let own_queries = q.head(batch, h, own);
     let zero = k.u32(0);
     let tiles = (0..config.across())
-        .map(|e| own_queries.fetched(k, (queries, k.u32(e * t.queries() * TILE_SIDE)), first_row, e));
+        .map(|e| own_queries.tma_tile(k, (queries, k.u32(e * t.queries() * TILE_SIDE)), first_row, e));
     k.tma_load(zero, tiles.collect());
     let none = blocks.like(0);
     for i in 0..t.slots {
-        rows.fetch(KEYS, none + i64::from(i), k.u32(i));
+        rows.load_tiles(KEYS, none + i64::from(i), k.u32(i));
         if i + 1 < t.slots {
-            rows.fetch(VALUES, none + i64::from(i), k.u32(i));
+            rows.load_tiles(VALUES, none + i64::from(i), k.u32(i));
         }
     }
     // The last block, of which not all rows see all.
@@ -365,14 +365,14 @@ impl<'k> WgmmaForwardMainloop<'k> {
         [wraps.select(k.u32(0), slot + 1), wraps.select(k.u32(1) - phase, phase)]
     }
     /// Fetches a block to a slot, if there is one; they are counted from the last one.
-    fn fetch(&self, side: usize, number: Val<'k>, slot: Val<'k>) {
+    fn load_tiles(&self, side: usize, number: Val<'k>, slot: Val<'k>) {
         let (k, config, t) = (self.k, self.config, self.config.tile);
         k.if_(number.lt(self.blocks), || {
             let line = (self.blocks - 1 - number) * i64::from(t.block);
             let base = slot * i64::from(t.block * config.width);
             let one = |line: Val<'k>, at: u32, part: u32| {
                 let to = (self.kept[side], base + i64::from(at * TILE_ELEMENTS));
-                self.operands[side].fetched(k, to, line, part)
+                self.operands[side].tma_tile(k, to, line, part)
             };
             let high = t.block / TILE_SIDE;
             let tiles = if side == KEYS {
@@ -430,9 +430,9 @@ impl<'k> WgmmaForwardMainloop<'k> {
         // results are multiplied: behind these, the barrier costs a seventh of the time.
         k.barrier();
         let before = old.slot.eq(k.u32(0)).select(k.u32(t.slots - 1), old.slot - 1);
-        self.fetch(KEYS, number + i64::from(t.slots - 1), old.slot);
+        self.load_tiles(KEYS, number + i64::from(t.slots - 1), old.slot);
         let later = number + (i64::from(t.slots) - 2);
-        self.fetch(VALUES, later, before);
+        self.load_tiles(VALUES, later, before);
         let results = self.results(&old.weights, old.slot, &scaled);
         k.wgmma_wait((t.block / TILE_SIDE) as u8);
         let first = masked.then(|| (self.blocks - 1 - number) * i64::from(t.block));

@@ -265,7 +265,7 @@ pub fn build(epilogue: &dyn Formula, config: &WgmmaConfig) -> Kernel {
 
 impl<'k> WgmmaMainloop<'k> {
     /// Fetches the step that begins at a term to a slot, if there are terms.
-    fn fetch(&self, first: Val<'k>, slot: Val<'k>) {
+    fn load_tiles(&self, first: Val<'k>, slot: Val<'k>) {
         let k = self.k;
         k.if_(first.lt(self.padded_end), || {
             let tiles = |s: &StagedOperand<'k>| -> Vec<TmaTile> {
@@ -288,7 +288,7 @@ impl<'k> WgmmaMainloop<'k> {
         let none = k.fragment_fill(unit.fragment(Role::C), k.constant(Constant::float(Scalar::F32, 0.0)));
         let begin = self.padded_end.like(0);
         for step in 0..t.slots - 1 {
-            self.fetch(begin + i64::from(step * self.step), k.u32(step));
+            self.load_tiles(begin + i64::from(step * self.step), k.u32(step));
         }
         let mine = k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP);
         let mine = mine * i64::from(TILE_SIDE * self.step);
@@ -314,7 +314,7 @@ impl<'k> WgmmaMainloop<'k> {
                 k.wgmma_wait(1);
                 k.barrier();
                 let before = slot.eq(zero).select(last, slot - 1);
-                self.fetch(first + i64::from((t.slots - 1) * self.step), before);
+                self.load_tiles(first + i64::from((t.slots - 1) * self.step), before);
                 // The next round of slots is in the other phase.
                 let wraps = slot.eq(last);
                 let next = wraps.select(zero, slot + 1);

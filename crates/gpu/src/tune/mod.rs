@@ -511,10 +511,10 @@ mod tests {
         assert_eq!(read.exact_gemm(&info, case, &none, &never).unwrap(), ExactGemmPath::InBlockSplitK);
         // Units are taken where they were seen to compute chains, whatever a file says.
         let double = GemmCase { dtype: DType::F64, ..case };
-        let by_units = ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile::ALL[1]);
-        let text = format!("{HEADER}\n{}: {}\n", double.word(), by_units.word());
+        let f64_mma_path = ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile::ALL[1]);
+        let text = format!("{HEADER}\n{}: {}\n", double.word(), f64_mma_path.word());
         let read = Tuner::with_file(false, None, &text);
-        assert_eq!(read.exact_gemm(&info, double, &|| Ok(true), &never).unwrap(), by_units);
+        assert_eq!(read.exact_gemm(&info, double, &|| Ok(true), &never).unwrap(), f64_mma_path);
         assert_eq!(read.exact_gemm(&info, double, &|| Ok(false), &never).unwrap(), ExactGemmPath::PLAIN);
         assert!(
             ExactGemmPath::all().all(|path| {

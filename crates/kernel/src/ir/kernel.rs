@@ -191,8 +191,8 @@ impl Kernel {
         let mut all = vec![false; self.shared.len()];
         self.body.each_inst(&mut |inst| {
             let Op::TmaLoad { tiles, .. } = &inst.op else { return };
-            for fetched in tiles {
-                if let Place::Shared(i) = fetched.to
+            for tma_tile in tiles {
+                if let Place::Shared(i) = tma_tile.to
                     && let Some(mark) = all.get_mut(i as usize)
                 {
                     *mark = true;

@@ -105,7 +105,7 @@ fn read_by_one(k: &Kernel) -> Check {
 }
 
 /// That TMA tiles of a view fit where they are fetched to.
-pub(super) fn fetched(k: &Kernel, f: &TmaTile) -> Result<(), String> {
+pub(super) fn tma_tile(k: &Kernel, f: &TmaTile) -> Result<(), String> {
     let view = k.views.get(f.view as usize).ok_or_else(|| format!("there is no view {}", f.view))?;
     let from = k.buffers.get(view.buffer as usize).map(|b| b.elem);
     let Place::Shared(to) = f.to else { return Err("TMA tiles are fetched to shared memory".to_string()) };

@@ -183,7 +183,7 @@ fn gives(k: &Kernel, op: &Op) -> Checked<ResultTypes> {
         }
         Op::TmaLoad { mbarrier, tiles: all } => {
             mbarriers(k, mbarrier)?;
-            all.iter().try_for_each(|f| tma_wgmma::fetched(k, f))?;
+            all.iter().try_for_each(|f| tma_wgmma::tma_tile(k, f))?;
             if all.is_empty() {
                 return Err("nothing is fetched".to_string());
             }

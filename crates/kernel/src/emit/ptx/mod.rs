@@ -479,7 +479,7 @@ impl Emitter<'_> {
                 Vec::new()
             }
             Op::TmaLoad { mbarrier, tiles } => {
-                self.fetch(*mbarrier, tiles);
+                self.tma_load(*mbarrier, tiles);
                 Vec::new()
             }
             Op::MbarrierWait(mbarrier, phase) => {

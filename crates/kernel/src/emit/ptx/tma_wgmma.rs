@@ -57,7 +57,7 @@ impl Emitter<'_> {
         self.inst(Scalar::U32, "mad.lo.u32", &[&mbarrier, "8", &all])
     }
 
-    pub(super) fn fetch(&mut self, mbarrier: Value, tiles: &[TmaTile]) {
+    pub(super) fn tma_load(&mut self, mbarrier: Value, tiles: &[TmaTile]) {
         let mbarrier = self.mbarrier(mbarrier);
         let before = self.in_sight.len();
         let after = self.only_first();
@@ -99,8 +99,8 @@ impl Emitter<'_> {
         let at = self.inst(Scalar::U64, "cvt.u64.u32", &[&at]);
         let (round, block) =
             (u64::from(TILE_ROW_ALIGN * TILE_ROW_BYTES / 16), u64::from(WGMMA_BLOCK_BYTES / 16));
-        let beside = if of_terms { 1 } else { block };
-        let rest = format!("0x{:X}", SWIZZLE_128B | round << 32 | beside << 16);
+        let line_offset = if of_terms { 1 } else { block };
+        let rest = format!("0x{:X}", SWIZZLE_128B | round << 32 | line_offset << 16);
         // Lines of terms are of 16-bit numbers.
         let step = if of_terms { MMA_K_BYTES } else { MMA_K_BYTES / 2 * TILE_ROW_BYTES };
         (self.inst(Scalar::U64, "or.b64", &[&at, &rest]), step / 16)
