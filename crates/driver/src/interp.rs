@@ -1,4 +1,4 @@
-//! The interpreter as a device: slow, exact, and it finds out-of-bounds accesses and races.
+//! The interpreter as a device: slow, exact, and it finds races and accesses out of bounds.
 
 use crate::{Driver, Info, Kind, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
@@ -22,7 +22,7 @@ pub struct InterpMemory(Mutex<Vec<u8>>);
 
 impl InterpMemory {
     fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
-        // Whoever panics here leaves at worst wrong numbers.
+        // A panic here leaves at worst wrong elements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -36,7 +36,7 @@ impl Slice<'_, Interp> {
     }
 }
 
-/// Bytes as the elements of a buffer; what is left at the end belongs to nobody.
+/// Bytes as the elements of a buffer; what is left at the end is ignored.
 fn cells(elem: Elem, bytes: &[u8]) -> interp::Memory {
     let cell = |c: &[u8]| {
         let mut all = [0; 8];
@@ -95,7 +95,7 @@ impl Driver for Interp {
         if bytes > self.info.largest {
             return Err(Error::memory(format!("interp:0: {bytes} bytes in one piece")));
         }
-        // Not zeros: nobody may rely on them.
+        // Not zeros, so that no test relies on them.
         Ok(InterpMemory(Mutex::new(vec![0xa5; bytes as usize])))
     }
     fn compile(&self, kernel: &Kernel) -> Result<Kernel> {
@@ -122,7 +122,7 @@ impl Driver for Interp {
         Ok(())
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
-        // Nobody's library.
+        // There is no vendor library.
         Ok(false)
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {

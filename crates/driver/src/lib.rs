@@ -1,12 +1,13 @@
-//! Devices as thin as they can be: memory, kernels, a queue.
+//! Drivers: devices as thin as they can be, with memory, kernels and a queue.
 //!
-//! A [`Driver`] is one opened device. It has a queue of its own, to which work is given in order; each piece of work sees
-//! what those before it wrote, and nobody waits for it but who reads. What a driver does not know: tensors, dtypes,
-//! which memory is free, which kernel to take. All of that stands above it, once for all drivers.
+//! A [`Driver`] is one opened device. It has a queue of its own, to which work is given in order;
+//! each piece of work sees what those before it wrote, and only reads wait for it. What a driver
+//! does not know: tensors, dtypes, which memory is free, which kernel to take. All of that is in
+//! the backend, once for all drivers.
 //!
 //! * [`cuda`]: NVIDIA's GPUs, through their driver's own library; looked for at run time.
 //! * [`vulkan`]: any GPU of any vendor, and software devices; the loader is looked for at run time.
-//! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of what stands above.
+//! * [`interp`]: kernels interpreted, with bounds and races checked; for tests of the layers above.
 //! * [`null`]: does nothing, and tells what it was asked for.
 //!
 //! A new driver is a folder here, with its `unsafe` in `sys`.
@@ -34,8 +35,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where what was found out about devices is kept between runs: `ELINVAR_CACHE_DIR`, or the user's directory for such. A user
-/// whose home does not exist gets none.
+/// Where what was found out about devices is kept between runs: `ELINVAR_CACHE_DIR`, or the user's
+/// directory for such. A user whose home does not exist gets none.
 pub fn cache_dir() -> Option<PathBuf> {
     let var = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     var("ELINVAR_CACHE_DIR")
@@ -70,8 +71,9 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Compute units where a device does not tell how many it has: those of an H100, on which all thresholds that follow them were
-/// measured. Software devices say so too, so that what is tested on them is what runs there.
+/// Compute units where a device does not tell how many it has: those of an H100, on which all
+/// thresholds that follow them were measured. Software devices say so too, so that what is tested
+/// on them is what runs there.
 pub const DEFAULT_COMPUTE_UNITS: u32 = 132;
 
 /// What a driver tells about a device.
@@ -91,8 +93,8 @@ pub struct Info {
     pub alignment: u64,
     /// Invocations that run in step: as few, and as many.
     pub subgroup: [u32; 2],
-    /// Compute units: streaming multiprocessors, by NVIDIA's word. A device that does not tell, or has none to speak of, as software
-    /// has, says [`DEFAULT_COMPUTE_UNITS`].
+    /// Compute units: streaming multiprocessors, by NVIDIA's word. A device that does not tell, or
+    /// has none to speak of, as software has, says [`DEFAULT_COMPUTE_UNITS`].
     pub compute_units: u32,
     /// Bytes of memory that a workgroup may share.
     pub shared: u32,
@@ -108,14 +110,15 @@ pub struct Info {
     pub half: bool,
     /// Can it load and store bytes?
     pub bytes: bool,
-    /// Should kernels be short? Where a fused multiply-add is built from integers, a formula is thousands of instructions, and
-    /// compilers are slow with them, or fail.
+    /// Should kernels be short? Where a fused multiply-add is built from integers, a formula is
+    /// thousands of instructions, and compilers are slow with them, or fail.
     pub short: bool,
-    /// Does it copy to shared memory while a kernel goes on? Elsewhere such copies are loads and stores, and nothing is gained.
+    /// Does it copy to shared memory while a kernel goes on? Elsewhere such copies are loads and
+    /// stores, and nothing is gained.
     pub cp_async: bool,
-    /// Does it fetch boxes of tensors to shared memory, and multiply them there?
+    /// Does it fetch TMA tiles to shared memory, and multiply them there?
     pub tma: bool,
-    /// What its matrix units multiply; none without such.
+    /// What its tensor cores multiply; none without such.
     pub mma_shapes: Vec<MmaShape>,
 }
 
@@ -169,7 +172,8 @@ pub enum Call<'a, D: Driver> {
 
 /// Calls that a device keeps, to make them again and again.
 pub trait CallGraph<D: Driver>: Sized + Send + Sync + fmt::Debug {
-    /// Has the device keep calls, which are not made yet. `None` if it cannot: then the calls are made one by one each time.
+    /// Has the device keep calls, which are not made yet. `None` if it cannot: then the calls are
+    /// made one by one each time.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -206,11 +210,13 @@ pub(crate) fn numbered<T>(driver: &str, all: Vec<T>, number: usize) -> Result<T>
 
 /// An opened device.
 ///
-/// All methods may be called from several threads; the order of the queue is the order of the calls.
+/// All methods may be called from several threads; the order of the queue is the order of the
+/// calls.
 pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// The word before the number in a device's name.
     const NAME: &'static str;
-    /// Memory of the device. Freed when dropped, but not before the work that was given to the queue until then is done.
+    /// Memory of the device. Freed when dropped, but not before the work that was given to the
+    /// queue until then is done.
     type Memory: Send + Sync + fmt::Debug;
     /// A kernel, ready to be started.
     type Module: Send + Sync + fmt::Debug;
@@ -242,8 +248,8 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `Unsupported` if the kernel needs what the device lacks; the sentence says what.
     fn compile(&self, kernel: &Kernel) -> Result<Self::Module>;
-    /// Starts a kernel with these buffers, in the kernel's order, and behind them, if there are any, the numbers that are too
-    /// many for parameters, as bytes.
+    /// Starts a kernel with these buffers, in the kernel's order, and behind them, if there are
+    /// any, the numbers that are too many for parameters, as bytes.
     ///
     /// # Errors
     /// `DeviceLost`, `OutOfMemory`.
@@ -254,8 +260,8 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
         launch: &Launch,
         args: Option<&[u8]>,
     ) -> Result<()>;
-    /// A product of x and w to y, by a library of the device's vendor. `false`, and nothing was done, if there is none or it cannot
-    /// do this product; that is always so, or never.
+    /// A product of x and w to y, by a library of the device's vendor. `false`, and nothing was
+    /// done, if there is none or it cannot do this product; that is always so, or never.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -270,8 +276,9 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `DeviceLost`, `OutOfMemory`.
     fn copy(&self, from: Slice<'_, Self>, to: Slice<'_, Self>) -> Result<()>;
-    /// Copies as many bytes as the target, which is this device's, has from memory of another device, after all that the other
-    /// device was given, and before all that it will be. `false`, and nothing was done, if there is no way but by the host.
+    /// Copies as many bytes as the target, which is this device's, has from memory of another
+    /// device, after all that the other device was given, and before all that it will be. `false`,
+    /// and nothing was done, if there is no way but by the host.
     ///
     /// # Errors
     /// `DeviceLost`, `OutOfMemory`.
@@ -292,7 +299,8 @@ pub trait Driver: Sized + Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// `Unsupported` if the device has no clock; `DeviceLost`, `OutOfMemory`.
     fn mark(&self) -> Result<Self::Timestamp>;
-    /// The time from one mark to a later one, by the device's clock; waits until the device has come to both.
+    /// The time from one mark to a later one, by the device's clock; waits until the device has
+    /// come to both.
     ///
     /// # Errors
     /// `DeviceLost`.

@@ -1,5 +1,5 @@
-//! A device that does nothing, and tells what it was asked for: for tests of what stands above, and for measuring what
-//! giving work to a device costs the host.
+//! The null device: does nothing, and tells what it was asked for. For tests of the layers above,
+//! and for measuring what giving work to a device costs the host.
 
 use crate::{CallGraph, Driver, Info, Interp, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
@@ -50,7 +50,8 @@ impl Call {
     }
 }
 
-/// A device that records. Kernels are verified and then forgotten but for their names; what is read is zeros.
+/// A device that records. Kernels are verified and then forgotten but for their names; what is read
+/// is zeros.
 #[derive(Debug)]
 pub struct Null {
     info: Info,
@@ -112,7 +113,7 @@ impl Driver for Null {
         Ok(())
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
-        // Nobody's library.
+        // There is no vendor library.
         Ok(false)
     }
     fn write(&self, _: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {

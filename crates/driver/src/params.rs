@@ -1,4 +1,4 @@
-//! A kernel's parameters as a block of bytes: each at the next multiple of its size.
+//! A kernel's parameter block: each parameter at the next multiple of its size.
 
 use elinvar_core::{Error, Result};
 use elinvar_kernel::ir::{Constant, Param};

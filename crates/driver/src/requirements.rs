@@ -1,4 +1,4 @@
-//! Does a device have what a kernel needs?
+//! Requirements: does a device have what a kernel needs?
 
 use crate::Info;
 use elinvar_core::{Error, Result};

@@ -1,6 +1,8 @@
-//! CUDA's driver on an emulated device: work in order, large copies, what is missing, what is refused, what is lost.
+//! CUDA's driver on an emulated device: work in order, large copies, what is missing, what is
+//! refused, what is lost.
 //!
-//! What the library is, is read once in a process; so what depends on it is tried in children of this test.
+//! What the library is, is read once in a process; so what depends on it is tried in children of
+//! this test.
 
 mod doubles;
 
@@ -107,7 +109,8 @@ fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
     Ok(())
 }
 
-/// y = x w of f16, through a kernel that fetches boxes, if the device has such; also where the driver keeps the calls.
+/// y = x w of f16, through a kernel that fetches TMA tiles, if the device has such; also where the
+/// driver keeps the calls.
 fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
     let (m, k, n) = (40, 72, 48);
     let layout = |rows, columns| Layout::contiguous(Shape::new(&[1, rows, columns]).expect("small"));
@@ -175,8 +178,8 @@ fn a_workgroup_may_share_as_much_as_the_device_has() {
     }
 }
 
-/// Calls that the device keeps are made each time, in their order, with the numbers that they had; others' work between them
-/// stays where it is.
+/// Calls that the device keeps are made each time, in their order, with the numbers that they had;
+/// others' work between them stays where it is.
 #[test]
 fn kept_calls_are_made_again() {
     let d = device();
@@ -260,7 +263,8 @@ fn what_cannot_be_is_an_error() {
     assert!(e.message().contains("2048 invocations"), "{e}");
 }
 
-/// Opens the first device, and uses it in the way that `ELINVAR_TEST_CUDA` names; prints how it went.
+/// Opens the first device, and uses it in the way that `ELINVAR_TEST_CUDA` names; prints how it
+/// went.
 #[test]
 #[ignore = "a child of the other tests"]
 fn child() {

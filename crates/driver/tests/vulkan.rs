@@ -1,4 +1,5 @@
-//! The driver on a real device: memory there and back, kernels in order, what is dropped too early, many batches.
+//! The driver on a real device: memory there and back, kernels in order, what is dropped too early,
+//! many batches.
 
 mod doubles;
 
@@ -47,7 +48,8 @@ fn what_cannot_be_is_an_error() {
     }
 }
 
-/// Where kernels are watched (`ELINVAR_VULKAN_VALIDATION=gpu`), a store behind the end of memory is told of.
+/// Where kernels are watched (`ELINVAR_VULKAN_VALIDATION=gpu`), a store behind the end of memory is
+/// told of.
 #[test]
 fn a_store_out_of_bounds_is_seen() {
     if std::env::var_os("ELINVAR_VULKAN_VALIDATION").is_none_or(|v| v != "gpu") {

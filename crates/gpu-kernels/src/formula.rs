@@ -1,4 +1,9 @@
-//! Formulas of the catalogue, whatever their type, as things that write code into a kernel.
+//! Formulas of the catalogue as code generators: what maps, epilogues and fused chains write into a
+//! kernel.
+//!
+//! A formula is generic over its number type; [`Formula`] erases that type, so that kernels hold a
+//! list of them. [`MapChain`] is elementwise fusion: several maps on one element while it is in a
+//! register.
 
 use crate::elementwise::map::ElementCode;
 use crate::launch::key::Key;
@@ -141,7 +146,8 @@ impl Formula for IntFormula {
     }
 }
 
-/// What a formula's result is before it is stored: bool if it gives bool, as many numbers as `width`.
+/// What a formula's result is before it is stored: bool if it gives bool, as many numbers as
+/// `width`.
 pub fn leave<'k>(v: Val<'k>, out: Out, c: Compute, width: u8) -> Val<'k> {
     // A formula that does not look at its operands gives one constant.
     let v = v.splat(width);
@@ -171,8 +177,8 @@ pub struct ChainStep<'a> {
     pub dtype: DType,
 }
 
-/// Maps that run one after the other on an element while it is in a register: what lies between them is rounded as if
-/// it had been stored.
+/// Maps that run one after the other on an element while it is in a register: intermediate results
+/// are rounded as if it had been stored.
 pub struct MapChain<'a> {
     /// The formulas, each after those that it reads.
     pub steps: Vec<ChainStep<'a>>,

@@ -1,11 +1,22 @@
-//! The kernels of elinvar: functions from a description to a kernel, and from shapes to its launch.
+//! The library of GPU kernels: elementwise, reduction, GEMM, convolution, attention, pooling and
+//! index kernels.
 //!
-//! A kernel's bits do not depend on its form (vectors or not, which tile, 32-bit or 64-bit indices); forms are chosen for
-//! speed alone, by whoever launches. Each file begins with what its kernel computes.
+//! Each kernel is a function from layouts, dtypes and attributes to a [`Work`] (one launch) or a
+//! [`LaunchSequence`] (several). A work has a key; the kernel is built only if its key is new.
+//! Buffers are operands in the order of `Backend`, then results; a file says what else its launch
+//! needs. An index out of range leaves 1 in the buffer `refused`, which is 0 before.
 //!
-//! A kind of work is a function from layouts, dtypes and attributes to a [`Work`], one launch, or to [`LaunchSequence`], several. Buffers
-//! are operands in the order of `Backend`, then results; what else a launch needs is said there. An index that is not in range
-//! leaves 1 in a buffer `refused`, which is 0 before.
+//! The configuration of a kernel (tile, vector width, 32-bit or 64-bit indices, split-K) is chosen
+//! for speed alone: no bit of a result depends on it. Work that was asked for with
+//! `Precision::Fast` is the exception, and its files say what its bits depend on.
+//!
+//! * `elementwise`: maps, updates in place, constants, random numbers. `layout`: copies, casts,
+//!   transposes, index arithmetic.
+//! * `reduce`: folds, scans, row-wise ops. `index`: gather, scatter, sort, nonzero. `pool`:
+//!   pooling.
+//! * `gemm`: matrix products, from one thread tile to TMA and wgmma. `conv`: direct convolution and
+//!   implicit GEMM. `attention`: flash attention.
+//! * `launch`: kernel keys, launch arguments, sequences of launches, occupancy.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,11 @@
-//! The memory of tensors on a device: counted, limited, and kept for the next tensor.
+//! The caching allocator: device memory of tensors, counted, limited, and kept for the next tensor.
 //!
-//! Work on a device runs in the order in which it was given, so a piece of memory can be used again as soon as the tensor
-//! that had it is dropped: whatever still reads it comes before whatever will write it. Pieces are kept by size class,
-//! eight to a power of two. Small ones are cut from blocks, for a device has only so many allocations; large ones have
-//! memory of their own. When the device has no more, or the limit is near, what is kept is given back and it is tried again.
+//! Work on a device runs in the order in which it was given, so a piece of memory can be used again
+//! as soon as the tensor that had it is dropped: what still reads it comes before what will write
+//! it. Pieces are kept by size class, eight to a power of two. Small ones are suballocated from
+//! blocks, as a device has only so many allocations; large ones have memory of their own. When the
+//! device has no more, or the limit is near, what is kept is freed and the allocation is tried
+//! again.
 
 use elinvar_core::{Error, MemoryStats, Result};
 use elinvar_driver::{Driver, Slice};
@@ -26,7 +28,7 @@ pub(crate) struct MemoryPool<D: Driver> {
 
 #[derive(Debug)]
 struct State<D: Driver> {
-    /// Pieces that nobody has, by size; the one that was returned last is the last.
+    /// Free pieces, by size; the one that was returned last is the last.
     free: BTreeMap<u64, Vec<Free<D>>>,
     stats: MemoryStats,
     /// Counts what is returned, so that the oldest is known.
@@ -57,7 +59,7 @@ pub(crate) enum PieceOwner<D: Driver> {
     Capture(Arc<CaptureArena<D>>),
 }
 
-/// Memory that somebody has. It goes back to where it came from when it is dropped.
+/// Memory in use. It goes back to where it came from when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Piece<D: Driver> {
     home: PieceOwner<D>,
@@ -153,8 +155,8 @@ impl<D: Driver> Drop for Piece<D> {
     }
 }
 
-/// The memory of recorded work: pieces of the pool that nobody else gets as long as the work may be done again. What is dropped
-/// while the work is recorded is used again in it.
+/// The memory of recorded work: pieces of the pool that are reserved as long as the work may be
+/// done again. What is dropped while the work is recorded is used again in it.
 #[derive(Debug)]
 pub(crate) struct CaptureArena<D: Driver> {
     state: Mutex<CaptureArenaState<D>>,
@@ -164,7 +166,7 @@ pub(crate) struct CaptureArena<D: Driver> {
 struct CaptureArenaState<D: Driver> {
     free: BTreeMap<u64, Vec<BlockOffset<D>>>,
     all: Vec<Piece<D>>,
-    /// Pieces that somebody has.
+    /// Pieces in use.
     out: usize,
 }
 
@@ -207,13 +209,14 @@ impl<D: Driver> CaptureArena<D> {
         state.out -= 1;
         state.free.entry(class).or_default().push(place);
     }
-    /// How many pieces somebody has.
+    /// How many pieces are in use.
     pub(crate) fn out(&self) -> usize {
         self.lock().out
     }
 }
 
-/// The size of the pieces that serve so many bytes: an eighth too large at most, but for the smallest.
+/// The size of the pieces that serve so many bytes: an eighth too large at most, but for the
+/// smallest.
 fn class(bytes: u64) -> u64 {
     let bytes = bytes.max(1).next_multiple_of(ALIGN_BYTES);
     let step = (1 << (bytes.ilog2().max(3) - 3)).max(ALIGN_BYTES);
@@ -313,8 +316,8 @@ impl<D: Driver> State<D> {
         self.stats.cached += class;
         self.free.entry(class).or_default().push(Free { block, offset, since: self.clock });
     }
-    /// Takes out pieces until at most so many bytes are kept: large ones, the oldest first; if that is not enough, blocks all
-    /// of whose pieces are free. The caller drops them.
+    /// Takes out pieces until at most so many bytes are kept: large ones, the oldest first; if that
+    /// is not enough, blocks all of whose pieces are free. The caller drops them.
     #[inline(never)]
     fn trim(&mut self, most: u64) -> Vec<Free<D>> {
         let mut gone = Vec::new();

@@ -1,4 +1,4 @@
-//! Each kind of work, as launches of the library's kernels.
+//! The backend: each kind of work, as launches of the library's kernels.
 
 use crate::Gpu;
 use crate::allocator::PieceRange;
@@ -109,7 +109,8 @@ pub(crate) fn steps<D: Driver, const R: usize>(
     Ok(results.try_into().unwrap_or_else(|_| unreachable!("a work of {R} results")))
 }
 
-/// The dtype whose memory holds such elements. (Tensors have no u32 and u64; as memory they are i32 and i64.)
+/// The dtype whose memory holds such elements. (Tensors have no u32 and u64; as memory they are i32
+/// and i64.)
 fn memory_of(e: Elem) -> DType {
     match e {
         Elem::Bool => DType::Bool,
@@ -137,7 +138,8 @@ fn convolve<D: Driver>(
     let info = d.info()?;
     let a = &a.on(limits(info).compute_units);
     let how = conv_path(info, a.c, a.dtype);
-    // What there is to choose from, where somebody tries: also on devices whose barriers are dear.
+    // What there is to choose from, where autotuning is on: also on devices whose barriers are
+    // expensive.
     let tried = if how == conv::ConvPath::Direct { conv::ConvPath::Auto(limits(info)) } else { how };
     let run = |way: conv::ConvCandidate| -> Result<Option<GpuBuffer<D>>> {
         let work = match way {
@@ -243,7 +245,7 @@ impl<D: Driver> Backend for Gpu<D> {
         parts: &[(GpuView<'_, D>, Layout)],
     ) -> Result<Self::Buffer> {
         let len = shape.numel();
-        // Nobody sees what is filled if the parts cover all of it.
+        // What is filled does not matter if the parts cover all of it.
         let covered: usize = parts.iter().map(|(v, _)| v.shape().numel()).sum();
         let y = match parts {
             [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::uninit(d, dtype, len)?,
@@ -558,11 +560,12 @@ impl<D: Driver> Backend for Gpu<D> {
         let by_wgmma = |x: &attention::BackwardInputs<'_>| {
             unit.is_some() && info.tma && attention::wgmma_backward::grad_fits(a, dtype, x, info.shared)
         };
-        let by_units = |x: &attention::BackwardInputs<'_>| {
+        let by_mma = |x: &attention::BackwardInputs<'_>| {
             unit.is_some_and(|u| attention::mma_backward::grad_fits(u, dtype, x))
         };
-        let fits = |x: &attention::BackwardInputs<'_>| by_wgmma(x) || by_units(x);
-        // A gradient that is one number for all of a result, say, is written out for units: with it as it lies, they could not be used.
+        let fits = |x: &attention::BackwardInputs<'_>| by_wgmma(x) || by_mma(x);
+        // A gradient that is one number for all of a result, say, is written out for units: with it
+        // as it lies, they could not be used.
         let (copied, whole);
         let (g, given) = {
             whole = Layout::contiguous(g.shape().clone());
@@ -577,7 +580,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let operands: Vec<GpuView<'_, D>> = [q, k, v, o, lse, g].into_iter().chain(mask).collect();
         let all = if by_wgmma(&given) {
             attention::wgmma_backward::attention_grad(a, dtype, &given)
-        } else if by_units(&given) {
+        } else if by_mma(&given) {
             attention::mma_backward::attention_grad(a, dtype, &given)
         } else {
             attention::attention_grad(a, dtype, given, attention_path(info))
@@ -639,7 +642,7 @@ impl<D: Driver> Backend for Gpu<D> {
 /// Where a kernel says that an index was out of range.
 struct OutOfRangeFlag<D: Driver> {
     buffer: GpuBuffer<D>,
-    /// Nobody needs to ask: the indices are known to be in range.
+    /// No check is needed: the indices are known to be in range.
     known: bool,
 }
 

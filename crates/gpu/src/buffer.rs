@@ -1,4 +1,4 @@
-//! What a tensor on a device holds: memory, or what its numbers will be computed from.
+//! Buffers: what a tensor on a device holds, memory or a deferred map (lazy evaluation).
 
 use crate::allocator::{Piece, PieceRange};
 use crate::backend::GpuView;
@@ -20,7 +20,8 @@ pub struct GpuBuffer<D: Driver> {
 pub(crate) struct Node<D: Driver> {
     pub(crate) dtype: DType,
     pub(crate) len: usize,
-    /// The smallest and the largest number, if they are known without asking the device: of i64, which are indices.
+    /// The smallest and the largest number, if they are known without asking the device: of i64,
+    /// which are indices.
     pub(crate) range: Option<[i64; 2]>,
     /// Of places that a pool's largest elements have: which pool's.
     pub(crate) max_pool_indices: Option<Box<MaxPoolIndices>>,
@@ -28,8 +29,8 @@ pub(crate) struct Node<D: Driver> {
     plan: Mutex<Option<Arc<DeferredMap<D>>>>,
 }
 
-/// Where indices come from: the places of largest elements, in planes of these sizes. Who adds at them knows so which windows
-/// can have named an element, and need not sort them.
+/// Where indices come from: the places of largest elements, in planes of these sizes. Who adds at
+/// them knows so which windows can have named an element, and need not sort them.
 pub(crate) struct MaxPoolIndices {
     pub(crate) pool: Pool,
     pub(crate) spatial: Vec<usize>,
@@ -77,7 +78,7 @@ impl<D: Driver> Node<D> {
     }
     /// The memory of numbers that were computed for another node's sake.
     pub(crate) fn computed(&self, piece: Arc<Piece<D>>) {
-        // Somebody else may have been faster, with the same bits.
+        // Another thread may have been faster, with the same bits.
         drop(self.piece.set(piece));
         // Who holds the lock is about to take the plan out himself.
         if let Ok(mut plan) = self.plan.try_lock() {
@@ -146,8 +147,8 @@ impl<D: Driver> GpuBuffer<D> {
         }
         self
     }
-    /// Sees to it that nobody else has its memory, which is about to be changed: what is put off and would read it keeps a
-    /// copy of the old numbers.
+    /// Makes its memory unique, which is about to be changed: what is put off and would read it
+    /// keeps a copy of the old numbers.
     pub(crate) fn make_unique(&mut self, d: &GpuDevice<D>) -> Result<&Self> {
         let old = self.node.part()?;
         if Arc::strong_count(&self.node) > 1 {

@@ -1,9 +1,11 @@
-//! Work that is recorded, to be done again without the program that asked for it.
+//! Capture: work that is recorded once and replayed without the program that asked for it (CUDA
+//! graphs, where the driver has them).
 //!
-//! While a thread records, what it would give to the device goes to a list. Memory that it takes comes from a store of its own
-//! ([`CaptureArena`]), so that the list's addresses are nobody else's as long as the list may be done again; memory that was there before
-//! is held. What the recording needs only once, and now (a number that is kept, bytes from the host, maps that were put off
-//! earlier), is done at once, [unrecorded](GpuDevice::unrecorded).
+//! While a thread records, what it would give to the device goes to a list. Memory that it
+//! allocates comes from an arena of its own ([`CaptureArena`]), so that the list's addresses stay
+//! reserved as long as the list may be replayed; memory that was there before is kept alive. What
+//! the recording needs only once, and now (a cached scalar, bytes from the host, maps that were
+//! deferred earlier), is done at once, [unrecorded](GpuDevice::unrecorded).
 
 use crate::allocator::{BlockOffset, CaptureArena, Piece, PieceRange};
 use crate::buffer::GpuBuffer;

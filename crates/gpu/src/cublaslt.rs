@@ -1,4 +1,5 @@
-//! Products by the library of the device's vendor: with `Precision::Fast`, and where it was seen to be faster.
+//! GEMM by the vendor's library (cuBLASLt): with `Precision::Fast`, and where tuning found it to be
+//! faster.
 
 use crate::allocator::PieceRange;
 use crate::backend::GpuView;
@@ -8,7 +9,8 @@ use elinvar_core::{DType, ErrorKind, Layout, Result};
 use elinvar_driver::{Driver, VendorGemm};
 use elinvar_kernel::ir::Elem;
 
-/// The product of two views, for a library; `None` if it is nothing that libraries do, or has no terms.
+/// The product of two views, for a library; `None` if it is nothing that libraries do, or has no
+/// terms.
 pub(crate) fn product(dtype: DType, x: &Layout, w: &Layout) -> Option<VendorGemm> {
     if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
         return None;
@@ -28,7 +30,8 @@ fn at<'a, D: Driver>(v: &GpuView<'a, D>) -> Result<PieceRange<'a, D>> {
     Ok(v.buffer.part()?.skip((v.layout.offset() * v.dtype.size()) as u64))
 }
 
-/// The product of x and w by the library; `None`, and nothing was done, if there is none, or if it does not do this one.
+/// The product of x and w by the library; `None`, and nothing was done, if there is none, or if it
+/// does not do this one.
 ///
 /// # Errors
 /// `DeviceLost`.

@@ -1,4 +1,4 @@
-//! A device of a driver: opened once per process, shared by everybody who names it.
+//! A device of a driver: opened once per process and shared; its compiled kernels, by key.
 
 use crate::allocator::{MemoryPool, Piece, PieceRange};
 use crate::buffer::GpuBuffer;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub struct GpuDevice<D: Driver> {
     number: usize,
     precision: Precision,
-    /// The device, or why it could not be opened: whoever uses it gets that error.
+    /// The device, or why it could not be opened: every use gets that error.
     opened: Result<Arc<OpenDevice<D>>>,
 }
 
@@ -34,9 +34,10 @@ pub(crate) struct OpenDevice<D: Driver> {
     modules: Mutex<HashMap<Key, Arc<D::Module>>>,
     launches: AtomicU64,
     tuner: Tuner,
-    /// Do its matrix units compute chains of fma, as was seen by trying?
+    /// Do its tensor cores compute chains of fma, as was seen by trying?
     f64_fma_chain: OnceLock<bool>,
-    /// Numbers that were asked for before: an op with a number as operand (`x * 2.0`) asks for it every time.
+    /// Numbers that were asked for before: an op with a number as operand (`x * 2.0`) asks for it
+    /// every time.
     args: Mutex<HashMap<ScalarKey, GpuBuffer<D>>>,
 }
 
@@ -54,7 +55,7 @@ fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 static OPENED: Mutex<Vec<(TypeId, usize, Arc<dyn Any + Send + Sync>)>> = Mutex::new(Vec::new());
 
 impl<D: Driver> GpuDevice<D> {
-    /// The device of this number, as [`Driver::list`] counts; opened if nobody has yet.
+    /// The device of this number, as [`Driver::list`] counts; opened if it is not open yet.
     ///
     /// # Errors
     /// `DriverMissing`, `UnknownDevice`, `Unsupported`.
@@ -68,7 +69,7 @@ impl<D: Driver> GpuDevice<D> {
         all.push((TypeId::of::<D>(), number, device.opened()?.clone()));
         Ok(device)
     }
-    /// A device that nobody else has, with a queue and memory of its own.
+    /// A device of its own, with a queue and memory of its own.
     pub fn new(driver: D, number: usize) -> GpuDevice<D> {
         let opened = OpenDevice {
             tuner: Tuner::new::<D>(driver.info()),
@@ -81,7 +82,8 @@ impl<D: Driver> GpuDevice<D> {
         };
         GpuDevice { number, precision: Precision::Exact, opened: Ok(Arc::new(opened)) }
     }
-    /// The same device, with another precision for products where no scope says it ([`Precision::scope`]).
+    /// The same device, with another precision for products where no scope says it
+    /// ([`Precision::scope`]).
     #[must_use]
     pub fn with_precision(self, precision: Precision) -> GpuDevice<D> {
         GpuDevice { precision, ..self }
@@ -126,7 +128,8 @@ impl<D: Driver> GpuDevice<D> {
         Ok(&self.opened()?.tuner)
     }
 
-    /// Are sums of f64 by its matrix units chains of fma? Of a device that has such units it is tried, the first time that somebody asks.
+    /// Are sums of f64 by its tensor cores chains of fma? Of a device that has such units it is
+    /// tried, the first time that it is needed.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -183,7 +186,7 @@ impl<D: Driver> GpuDevice<D> {
         if let Some(known) = locked(&o.args).get(&number) {
             return Ok(known.share());
         }
-        // Whoever asks next may not be part of what is recorded now.
+        // The next caller may not be part of what is recorded now.
         let made = self.unrecorded(make)?;
         let mut all = locked(&o.args);
         // A program that asks for ever new numbers has no use for the old ones.
@@ -232,8 +235,9 @@ impl<D: Driver> GpuDevice<D> {
         let buffers = buffers.iter().map(PieceRange::slice).collect();
         o.submit(&Call::Launch { module: &module, buffers, launch: &work.launch, args: args.as_deref() })
     }
-    /// Has the vendor's library do a product, and records it if this thread records; `false` if it does not do this one. Whether it
-    /// does is seen by doing it: while work is recorded, of whatever numbers are there.
+    /// Has the vendor's library do a product, and records it if this thread records; `false` if it
+    /// does not do this one. Whether it does is seen by doing it: while work is recorded, of
+    /// whatever numbers are there.
     pub(crate) fn multiply(&self, product: VendorGemm, operands: [PieceRange<'_, D>; 3]) -> Result<bool> {
         let o = self.opened()?;
         let done = o.driver.multiply(&product, operands.map(|p| p.slice()))?;
@@ -257,7 +261,8 @@ impl<D: Driver> GpuDevice<D> {
     pub(crate) fn recording(&self) -> Option<CaptureId> {
         capture::with(self.opened().ok()?, |r| r.id.clone())
     }
-    /// Can this thread do work now that belongs to a recording, or to none? Not if it records another.
+    /// Can this thread do work now that belongs to a recording, or to none? Not if it records
+    /// another.
     pub(crate) fn is_recorded(&self, mine: Option<&CaptureId>) -> bool {
         self.recording().is_none_or(|now| mine.is_some_and(|mine| mine.is(&now)))
     }
@@ -296,8 +301,9 @@ impl<D: Driver> OpenDevice<D> {
             Call::Copy { from, to } => self.driver.copy(*from, *to),
         };
         submit().or_else(|e| match e.kind() {
-            // A launch needs a little memory of its own: what is kept for tensors, or still in use by work before it, may be
-            // what is missing. Several launches that belong together should not end in the middle.
+            // A launch needs a little memory of its own: what is kept for tensors, or still in use
+            // by work before it, may be what is missing. Several launches that belong together
+            // should not end in the middle.
             ErrorKind::OutOfMemory => {
                 self.pool.release();
                 self.driver.wait()?;

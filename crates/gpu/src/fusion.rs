@@ -1,13 +1,15 @@
-//! Maps that are put off, so that several in a row are one kernel.
+//! Elementwise fusion: maps are deferred, so that a chain of them is one kernel (lazy evaluation).
 //!
-//! A result of a map is not computed at once: its buffer keeps the formula and the operands. A map of such a buffer is put
-//! off too; whatever else reads a buffer has it computed first. Then the formulas that it needs run one after the other on an
-//! element while it is in registers. What lies between them is stored only if somebody else still holds it, so nothing is
-//! computed twice. Each formula rounds as it always does: nothing changes but the number of launches, and of passes over
-//! memory.
+//! The result of a map is not computed at once: its buffer keeps the formula and the operands. A
+//! map of such a buffer is deferred too; anything else that reads a buffer has it computed first.
+//! Then the formulas that it needs run one after the other on an element while it is in registers.
+//! An intermediate result is stored only if a tensor still holds it, so nothing is computed twice.
+//! Each formula rounds as it always does: only the number of launches, and of passes over memory,
+//! changes.
 //!
-//! A map of few numbers that one other map reads, each for many elements (as the spread of a norm's channels), is computed by that one
-//! wherever it is read: some more instructions beside memory that is waited for, and on an H100 3 us less, of which an own launch is.
+//! A map of few elements that one other map broadcasts (as the scale of a norm's channels) is
+//! recomputed by that one wherever it is read: some more instructions, hidden behind memory
+//! latency, and one launch less.
 
 use crate::allocator::PieceRange;
 use crate::buffer::{GpuBuffer, Node};
@@ -27,7 +29,8 @@ const MAX_FUSED_MAPS: usize = 16;
 /// Operands of one kernel, at most, with results a third of what most devices allow buffers.
 const MAX_OPERANDS: usize = 8;
 
-/// So few numbers are computed by who reads them, if these are not more: beyond, a heavy formula takes longer than a launch.
+/// So few numbers are computed by who reads them, if these are not more: beyond, a heavy formula
+/// takes longer than a launch.
 const MAX_BROADCAST_ELEMENTS: usize = 1 << 12;
 const MAX_BROADCAST_READERS: usize = 1 << 21;
 
@@ -70,8 +73,9 @@ impl<D: Driver> DeferredMap<D> {
     fn layout(&self) -> &Layout {
         &self.operands[0].1
     }
-    /// Are its numbers few, and can a plan of many elements that reads its result in this way compute them; or has the view another shape
-    /// alone? Then it says which axis of them goes along with each axis of the view.
+    /// Are its numbers few, and can a plan of many elements that reads its result in this way
+    /// compute them; or has the view another shape alone? Then it says which axis of them goes
+    /// along with each axis of the view.
     fn broadcasts(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> Option<BroadcastMap> {
         let (many, few) = (layout.shape().numel(), node.len);
         let alike = Compute::from(self.dtype) == Compute::from(dtype);
@@ -166,7 +170,8 @@ pub(crate) fn defer<D: Driver>(
     Ok(GpuBuffer::defer(to, len, plan))
 }
 
-/// Are few numbers computed by who reads them? Not where a launch is a call, and every instruction counts.
+/// Are few numbers computed by who reads them? Not where a launch is a call, and every instruction
+/// counts.
 fn broadcasts<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
     let info = d.info()?;
     Ok(match info.kind {
@@ -188,7 +193,8 @@ struct FusionBuilder<D: Driver> {
 }
 
 impl<D: Driver> FusionBuilder<D> {
-    /// Adds what the plan needs, then itself; gives its number. `broadcast`: the plan is of few numbers, which are read so.
+    /// Adds what the plan needs, then itself; gives its number. `broadcast`: the plan is of few
+    /// numbers, which are read so.
     fn add(
         &mut self,
         plan: &Arc<DeferredMap<D>>,
@@ -197,7 +203,7 @@ impl<D: Driver> FusionBuilder<D> {
     ) -> Result<usize> {
         let mut operands = Vec::with_capacity(plan.operands.len());
         for (inner, layout) in &plan.operands {
-            // Only the plan holds it: it is nobody else's, and never stored.
+            // Only the deferred map holds it, and it is never stored.
             let alone = Arc::strong_count(inner) == 1;
             operands.push(match inner.plan() {
                 Some(p) if p.joins(inner, layout, plan.dtype) && (alone || broadcast.is_none()) => {
@@ -247,7 +253,7 @@ impl<D: Driver> FusionBuilder<D> {
     }
 }
 
-/// Computes what a plan describes, and what others hold of what lies on the way.
+/// Computes what a plan describes, and the intermediate results that other tensors hold.
 ///
 /// # Errors
 /// `OutOfMemory`, `DeviceLost`, `Unsupported`; then everything is as it was.
@@ -262,7 +268,8 @@ pub(crate) fn compute<D: Driver>(node: &Arc<Node<D>>, plan: &Arc<DeferredMap<D>>
         outside: Vec::new(),
     };
     let last = steps.add(plan, node, None)?;
-    // A node is held by the plans that read it, by its step, and by whoever else wants its numbers.
+    // A node is held by the plans that read it, by its step, and by the tensors that want its
+    // elements.
     let shared = |i: usize| Arc::strong_count(&steps.nodes[i]) > steps.reads[i] + 1;
     let keeps: Vec<usize> = [last].into_iter().chain((0..last).filter(|&i| shared(i))).collect();
 

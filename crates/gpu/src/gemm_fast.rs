@@ -1,9 +1,10 @@
-//! Products in any order of sums: `Precision::Fast`, on devices with matrix units.
+//! Fast GEMM: products on tensor cores in any order of sums, `Precision::Fast`.
 //!
-//! Where a device fetches boxes of tensors and multiplies them in shared memory, and the operands lie so that it can, or can be
-//! turned so (f32), that is how it is done; else by fragments. Which it is does not depend on how many rows there are, so that a row has the bits that it has alone.
-//! With tuning on (`tune`), all ways that there are are tried for a product of some size, and the fastest is taken: other tiles,
-//! the other kernel, the library of the device's vendor.
+//! Where a device has TMA and wgmma, and the operands can be loaded so, or be transposed so (f32),
+//! wgmma is used; else mma.sync. Which one does not depend on the number of rows, so that a row has
+//! the bits that it has alone. With autotuning on (`tune`), all candidates are timed for a product
+//! of some size, and the fastest is taken: other tiles, the other kernel, the vendor's library
+//! (cuBLASLt).
 
 use crate::backend::{GpuView, layouts, one, steps};
 use crate::buffer::GpuBuffer;
@@ -30,12 +31,13 @@ pub(crate) struct FastGemm<'a, D: Driver> {
     operands: &'a [GpuView<'a, D>],
     /// How fragments take it, by its size.
     mma: mma_sync::MmaTile,
-    /// How boxes take it, by its size, if they can.
+    /// How TMA tiles take it, by its size, if they can.
     wgmma: Option<tma_wgmma::WgmmaTile>,
 }
 
-/// What a device's matrix units multiply of such numbers, and add in any order; `None` if they do not know them. Of several shapes the
-/// largest: most products for what is read. (Products of f64 by units are exact, and so no faster where any order will do.)
+/// What a device's tensor cores multiply of such numbers, and add in any order; `None` if they do
+/// not know them. Of several shapes the largest: most products for what is read. (Products of f64
+/// on tensor cores are exact, and so no faster where any order will do.)
 pub(crate) fn mma_shape_of(i: &Info, dtype: DType) -> Option<MmaShape> {
     let shapes = i.mma_shapes.iter().filter(|u| u.elem == Elem::from(dtype) && u.elem != Elem::F64);
     shapes.max_by_key(|u| u.shape.map(u32::from).iter().product::<u32>()).copied()
@@ -52,7 +54,8 @@ pub(crate) fn limits(i: &Info) -> WorkgroupLimits {
 }
 
 impl<'a, D: Driver> FastGemm<'a, D> {
-    /// A product of x and w, which are the first operands; `None` if the device has nothing that is fast for it.
+    /// A product of x and w, which are the first operands; `None` if the device has nothing that is
+    /// fast for it.
     ///
     /// # Errors
     /// Why the device could not be opened.
@@ -75,7 +78,7 @@ impl<'a, D: Driver> FastGemm<'a, D> {
         Ok(Some(FastGemm { d, epilogue, is_plain, operands, mma, wgmma }))
     }
 
-    /// The result, by whoever is known to be the fastest.
+    /// The result, by the implementation that is known to be the fastest.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -90,7 +93,8 @@ impl<'a, D: Driver> FastGemm<'a, D> {
         };
         let case = GemmCase::of(x.dtype, x.layout, w.layout);
         let choice = self.d.tuner()?.fast_gemm(case, &|| self.candidates(info), &time)?;
-        // Of one case, some products can be done in a way and others not: those whose elements lie far apart, say.
+        // Of one case, some products can be done in a way and others not: those whose elements lie
+        // far apart, say.
         match self.run_as(choice)? {
             Some(y) => Ok(y),
             None => self.heuristic(),

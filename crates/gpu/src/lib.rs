@@ -1,21 +1,26 @@
 //! The GPU backend: one for all drivers.
 //!
-//! [`Gpu<D>`](Gpu) knows tensors' memory, which kernel does a kind of work, and nothing of the device behind the driver `D`.
+//! [`Gpu<D>`](Gpu) knows tensors' memory and which kernel does a kind of work, and nothing of the
+//! device behind the driver `D`.
 //!
-//! * `device.rs`: a device, opened once; its compiled kernels, by their keys.
-//! * `allocator.rs`: memory, counted, limited, and kept for the next tensor.
-//! * `buffer.rs`: what a tensor holds: memory, or what it will be computed from. `fusion.rs`: maps in a row are one kernel.
-//! * `tune`: how products are cut into pieces, found out by trying.
-//! * `capture.rs`: work that is done again without the program that asked for it.
-//! * `update.rs`: optimiser steps, all parameters in few launches.
-//! * `cublaslt.rs`: products by the library of the device's vendor, where that is allowed and faster.
-//! * `backend.rs`: each kind of work, as launches of the library's kernels.
+//! * `backend`: each kind of work, as launches of the library's kernels. `strategy`: which kernels
+//!   suit a device.
+//! * `device`: an opened device and its compiled kernels, by key. `buffer`: what a tensor holds:
+//!   memory, or a deferred map.
+//! * `allocator`: the caching allocator. `fusion`: elementwise fusion of deferred maps. `capture`:
+//!   recorded work, as CUDA graphs.
+//! * `gemm_fast`: GEMM on tensor cores. `cublaslt`: GEMM by the vendor's library. `probe_f64_mma`:
+//!   is DMMA exact here?
+//! * `tune`: autotuning of GEMM and convolution. `update`: optimiser steps, all parameters in few
+//!   launches. `range`: ranges of indices.
 //!
-//! Work is given to the device's queue, and nobody waits for it but who reads numbers: downloads, counts of elements, and
-//! indices of which it is not known that they are in range ([`buffer`](GpuBuffer) keeps what is known of them).
+//! Work is given to the device's queue; only reads synchronise with the device: downloads, counts
+//! of elements, and checks of indices whose range is not known ([`buffer`](GpuBuffer) keeps what is
+//! known of them).
 //!
-//! What depends on the driver, and not on a formula, is `#[inline(never)]` where it is large: then it is compiled once, in the crate that
-//! names the drivers, and not a second time in the program that multiplies with them.
+//! What depends on the driver, and not on a formula, is `#[inline(never)]` where it is large: then
+//! it is compiled once, in the crate that names the drivers, and not again in each program that
+//! uses it.
 
 #![forbid(unsafe_code)]
 

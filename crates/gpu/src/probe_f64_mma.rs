@@ -1,7 +1,9 @@
-//! Are sums of f64 by a device's matrix units chains of fma?
+//! Arithmetic probe of f64 tensor cores: are the sums of DMMA chains of fma on this device?
 //!
-//! Of an H100 they were seen to be, and no vendor promises it. So the kernel that lives by it multiplies some matrices first, of numbers
-//! with which any other order, and any other rounding, gives other sums; only where each of them has the bits of the chain is it used.
+//! On an H100 they were seen to be, and no vendor promises it. So before the exact f64 GEMM uses
+//! them, some matrices are multiplied, of numbers with which any other order, and any other
+//! rounding, gives other sums; only where each of them has the bits of the chain are the tensor
+//! cores used.
 
 use crate::backend::{GpuView, one};
 use crate::buffer::GpuBuffer;
@@ -14,7 +16,8 @@ use elinvar_gpu_kernels::gemm::f64_tensor_core::{self, F64MmaTile};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_ops::backend::{Plain, View};
 
-/// Matrices of a kind of numbers each; rows, terms and columns: whole fragments, and a last one that is filled up.
+/// Matrices of a kind of numbers each; rows, terms and columns: whole fragments, and a last one
+/// that is filled up.
 const OPERAND_KINDS: usize = 6;
 const SIZES: [usize; 3] = [32, 44, 32];
 
@@ -52,7 +55,8 @@ pub(crate) fn is_fma_chain<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
     Ok(y.iter().enumerate().all(is_chain))
 }
 
-/// `each` numbers of each kind: alike, of all sizes, with products that are subnormal, that overflow, special ones, and zeros.
+/// `each` numbers of each kind: alike, of all sizes, with products that are subnormal, that
+/// overflow, special ones, and zeros.
 fn numbers(factor: u64, each: usize) -> Vec<f64> {
     let stream = Stream { seed: 64, stream: factor };
     let special =

@@ -1,7 +1,8 @@
-//! In which range are the results of a formula on integers? The formula itself says it, read with ranges for numbers.
+//! Interval analysis of integer formulas: the range of a result, by running the formula on ranges.
 //!
-//! Indices that are computed (a class that is to be left out is replaced by 0, say) are known to be in range without asking
-//! the device for them. What a range is not kept through is [`IntRange::ANY`]: then the device is asked.
+//! Indices that are computed (a class to be left out is replaced by 0, say) are so known to be in
+//! range without asking the device for them. Where the range is lost it is [`IntRange::ANY`]: then
+//! the device is asked.
 
 use elinvar_core::DType;
 use elinvar_ops::int::Int;
@@ -46,7 +47,8 @@ impl IntRange {
     fn is_any(self) -> bool {
         self == IntRange::ANY
     }
-    /// The range of an operation that is monotonic in each operand: that of its corners. Nothing is known if one of them wraps.
+    /// The range of an operation that is monotonic in each operand: that of its corners. Nothing is
+    /// known if one of them wraps.
     fn corners(self, o: IntRange, f: impl Fn(i64, i64) -> Option<i64>) -> IntRange {
         let all = [(self.0, o.0), (self.0, o.1), (self.1, o.0), (self.1, o.1)].map(|(a, b)| f(a, b));
         let Some(all) = all.into_iter().collect::<Option<Vec<i64>>>() else { return IntRange::ANY };
@@ -103,7 +105,8 @@ impl Int for IntRange {
         self.corners(o, i64::checked_mul)
     }
     fn div_trunc(self, o: Self) -> Self {
-        // By numbers above 0 it is monotonic in both, as long as the dividend keeps its sign; its size never grows.
+        // By numbers above 0 it is monotonic in both, as long as the dividend keeps its sign; its
+        // size never grows.
         if o.0 > 0 { self.corners(o, i64::checked_div).select_with_zero(self) } else { IntRange::ANY }
     }
     fn rem_trunc(self, o: Self) -> Self {

@@ -1,4 +1,4 @@
-//! What suits a device: how it does convolutions, rows and attention.
+//! Strategy: which kernels suit a device for convolution, row-wise ops and attention.
 
 use crate::gemm_fast::{limits, mma_shape_of};
 use elinvar_core::{DType, Precision};
@@ -27,15 +27,16 @@ pub(crate) fn conv_path(i: &Info, c: &Conv, dtype: DType) -> conv::ConvPath {
 pub(crate) fn register_budget(i: &Info) -> RegisterBudget {
     match i.kind {
         Kind::Discrete if !i.short && i.invocations >= MAX_BLOCK_THREADS => RegisterBudget::Many,
-        // Small GPUs have few registers for an invocation, or it is not known how many; a CPU has next to none.
+        // Small GPUs have few registers for an invocation, or it is not known how many; a CPU has
+        // next to none.
         Kind::Discrete | Kind::Integrated | Kind::Virtual | Kind::Software | Kind::Other => {
             RegisterBudget::One
         }
     }
 }
 
-/// The matrix unit for attention of a type, if it may be fast. Its kernel takes numbers out of fragments, of subgroups of 32, which is
-/// known of those devices that have asynchronous copies.
+/// The tensor core for attention of a type, if it may be fast. Its kernel takes numbers out of
+/// fragments, of subgroups of 32, which is known of those devices that have asynchronous copies.
 pub(crate) fn attention_mma_shape(i: &Info, a: &Attention, dtype: DType) -> Option<MmaShape> {
     let fits = a.precision == Precision::Fast && i.cp_async && (i.subgroup[0]..=i.subgroup[1]).contains(&32);
     let is = |u: &&MmaShape| u.elem == Elem::from(dtype) && u.shape == [16; 3];

@@ -1,4 +1,5 @@
-//! Numbers that change where they lie: all items of an update in as few launches as the device's kernels have buffers for.
+//! Updates in place (optimiser steps): all items of an update in as few launches as the device's
+//! limit on buffers allows (multi-tensor apply).
 
 use crate::Gpu;
 use crate::backend::{GpuView, parts};
@@ -51,7 +52,8 @@ fn plan<'a, D: Driver, const M: usize, const R: usize>(item: &UpdateItem<'a, Gpu
 /// Changes all items.
 ///
 /// # Errors
-/// As `Backend::update`; memory and kernels come first, so that after an error of theirs nothing has changed.
+/// As `Backend::update`; memory and kernels come first, so that after an error of theirs nothing
+/// has changed.
 pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
     d: &GpuDevice<D>,
     f: &dyn UpdateFormula,

@@ -1,5 +1,5 @@
-//! What a process finds out once, or has for itself alone: a device's memory, a vendor's library. Each is tried in a child of this
-//! test, on an emulated CUDA device.
+//! What a process finds out once, or has for itself alone: a device's memory, a vendor's library.
+//! Each is tried in a child of this test, on an emulated CUDA device.
 
 use elinvar_core::{DType, ErrorKind, Precision};
 use elinvar_driver::{Cuda, Driver};
@@ -13,7 +13,8 @@ use elinvar_tensor::{Generator, Graph, Tensor, step as every, try_run};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a test of this file, which is ignored otherwise, in a process of its own, with these variables.
+/// Runs a test of this file, which is ignored otherwise, in a process of its own, with these
+/// variables.
 fn alone(test: &str, vars: &[(&str, &str)]) {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args([test, "--exact", "--ignored", "--nocapture", "--test-threads", "1"]);
@@ -51,8 +52,8 @@ fn training_goes_on_with_a_smaller_batch() {
     alone("memory_runs_out", &[("ELINVAR_EMULATED_CUDA_MEMORY", "41943040")]);
 }
 
-/// A device without memory left, in the middle of training: an error, the weights as they were, and with a smaller batch it goes
-/// on.
+/// A device without memory left, in the middle of training: an error, the weights as they were, and
+/// with a smaller batch it goes on.
 #[test]
 #[ignore = "a child of another test"]
 fn memory_runs_out() {
@@ -138,7 +139,8 @@ fn convolutions_are_tried() {
     }
 }
 
-/// A convolution and its gradients, whose bits are the reference's whoever does them: of whole numbers also where they are fast.
+/// A convolution and its gradients, whose bits are the reference's whoever does them: of whole
+/// numbers also where they are fast.
 #[test]
 #[ignore = "a child of another test"]
 fn their_convolutions() {
@@ -161,7 +163,8 @@ fn their_convolutions() {
     }
 }
 
-/// Products of whole numbers, which any order of sums and TF32 leave exact: of all types, strides and batches, also recorded.
+/// Products of whole numbers, which any order of sums and TF32 leave exact: of all types, strides
+/// and batches, also recorded.
 #[test]
 #[ignore = "a child of another test"]
 fn their_products() {
@@ -206,7 +209,7 @@ fn their_products() {
     }
 }
 
-/// Who does a product is seen by what is refused: kernels of boxes.
+/// Who does a product is seen by what is refused: kernels of TMA tiles.
 #[test]
 fn wgmma_is_used_where_it_can_be() {
     let refuse = ("ELINVAR_EMULATED_CUDA_REFUSE", "// gemm_wgmma_");
@@ -227,8 +230,8 @@ fn wgmma_is_used_where_it_can_be() {
     }
 }
 
-/// Products whose operands can be fetched as boxes, and others. (The emulated device is strict: that they can be done is tested
-/// with all others.)
+/// Products whose operands can be fetched as TMA tiles, and others. (The emulated device is strict:
+/// that they can be done is tested with all others.)
 #[test]
 #[ignore = "a child of another test"]
 fn products_by_wgmma() {
@@ -258,7 +261,8 @@ fn products_by_wgmma() {
     }
 }
 
-/// Products of f64 have the reference's bits whatever matrix units add, and go by these where they were seen to compute chains of fma.
+/// Products of f64 have the reference's bits whatever tensor cores add, and go by these where they
+/// were seen to compute chains of fma.
 #[test]
 fn f64_tensor_cores_are_tried_first() {
     let rows: [(&[(&str, &str)], &str); 6] = [
@@ -308,7 +312,8 @@ fn numbers_go_from_device_to_device() {
     alone("two_devices", &[("ELINVAR_EMULATED_CUDA_DEVICES", "2")]);
 }
 
-/// From one device's queue to the other's, in order, whatever happens to either tensor afterwards; a model moves as a whole.
+/// From one device's queue to the other's, in order, whatever happens to either tensor afterwards;
+/// a model moves as a whole.
 #[test]
 #[ignore = "a child of another test"]
 fn two_devices() {

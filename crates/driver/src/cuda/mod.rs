@@ -1,8 +1,9 @@
 //! CUDA: NVIDIA's GPUs, through their driver's own library.
 //!
-//! The library is looked for at run time, so a program starts without it, and says what is missing when a device is asked for.
-//! No toolkit is needed: a kernel is emitted as PTX, which the driver compiles; what it made is kept in files. The library may
-//! be named by `ELINVAR_CUDA_LIBRARY`, for tests also an emulated one.
+//! The library is looked for at run time, so a program starts without it, and says what is missing
+//! when a device is asked for. No toolkit is needed: a kernel is emitted as PTX, which the driver
+//! compiles; what it made is kept in files. The library may be named by `ELINVAR_CUDA_LIBRARY`, for
+//! tests also an emulated one.
 
 mod sys;
 

@@ -1,8 +1,8 @@
 //! Vulkan: any GPU of any vendor, and software devices.
 //!
-//! The loader is looked for at run time, so a program starts without it, and says what is missing when a device is asked
-//! for. A kernel is emitted as SPIR-V for this very device: what the device's arithmetic cannot do exactly, as probed when
-//! it is opened, is built from what it can.
+//! The loader is looked for at run time, so a program starts without it, and says what is missing
+//! when a device is asked for. A kernel is emitted as SPIR-V for this very device: what the
+//! device's arithmetic cannot do exactly, as probed when it is opened, is built from what it can.
 
 mod probe;
 mod sys;
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use sys::Shared;
 
-/// The cache of pipelines is written to its file when it has grown by this part: a program of many kernels writes it some
-/// twenty times, and one of a few does write it.
+/// The cache of pipelines is written to its file when it has grown by this part: a program of many
+/// kernels writes it some twenty times, and one of a few does write it.
 const SAVE_GROWTH: u32 = 4;
 
 /// An opened Vulkan device.
@@ -104,7 +104,7 @@ impl Driver for Vulkan {
         self.shared.queue().launch(&self.shared, module, buffers, launch, args)
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
-        // Nobody's library.
+        // There is no vendor library.
         Ok(false)
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {

@@ -1,8 +1,9 @@
-//! What a device's arithmetic does, found out by letting it compute.
+//! Arithmetic probe: what a device's arithmetic does, found out by letting it compute.
 //!
-//! A kernel that does one operation on many operands is emitted as if the device had everything; where its results are not
-//! the processor's, the device lacks the operation, and it is built from others from then on. Operands are random bits,
-//! numbers of nearby exponents (where roundings are seen) and cancelling ones (where a fused fma is told from one that is not).
+//! A kernel that does one operation on many operands is emitted as if the device had everything;
+//! where its results are not the processor's, the device lacks the operation, and it is built from
+//! others from then on. Operands are random bits, numbers of nearby exponents (where roundings are
+//! seen) and cancelling ones (where a fused fma is told from one that is not).
 
 use super::{Vulkan, spirv};
 use crate::{Driver, Slice};
@@ -40,7 +41,8 @@ pub fn probe(device: &Vulkan) -> Result<spirv::Device> {
     Ok(found)
 }
 
-/// Does an operation give the processor's bits? Subnormal numbers are left out: whether they are kept is another question.
+/// Does an operation give the processor's bits? Subnormal numbers are left out: whether they are
+/// kept is another question.
 fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
     let k = Builder::new("probe", [64, 1, 1]);
     let x = ["a", "b", "c"].map(|name| k.buffer(name, elem, Access::Read));

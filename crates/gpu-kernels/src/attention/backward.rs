@@ -1,4 +1,5 @@
-//! dq, dk and dv: `out[row] = contract over t grad weight[row, t] * right[t]`.
+//! Attention backward, exact: dq, dk and dv as `out[row] = contract over t of weight[row, t] *
+//! right[t]`.
 //!
 //! | | rows | t | weight | right |
 //! |---|---|---|---|---|
@@ -6,8 +7,9 @@
 //! | dk | keys | the queries that visit them, of all heads of the group | ds | q |
 //! | dv | keys | the same | p | g |
 //!
-//! Weights of a tile of rows and 64 others are computed anew in each kernel, go to shared memory, and are the left factor
-//! of the contraction, whose chunks are eight blocks. D, the sum of g * y of each query, is computed before, by a fold.
+//! The weights of a tile of rows and 64 others are recomputed in each kernel, go to shared memory,
+//! and are the left factor of the contraction, whose chunks are eight blocks. D, the sum of g * y
+//! of each query, is computed before, by a fold.
 
 use super::smem_rows::{BLOCK, SmemRows};
 use super::{
@@ -81,7 +83,8 @@ pub struct BackwardInputs<'a> {
     pub mask: Option<(&'a Layout, DType)>,
 }
 
-/// The work of the gradient. Operands: q, k, v, o, lse, g and, if there is one, the mask. Results: dq, dk, dv.
+/// The work of the gradient. Operands: q, k, v, o, lse, g and, if there is one, the mask. Results:
+/// dq, dk, dv.
 pub fn attention_grad(
     a: &Attention,
     dtype: DType,
@@ -290,7 +293,8 @@ fn write<'k>(k: &'k Builder, config: &AttentionBackwardConfig, scalar: Scalar) {
     };
     let clamped_columns: Vec<Val> = columns.iter().map(|c| c.min(width - 1) * right.strides[3]).collect();
 
-    // The terms: keys, or positions in the list of the queries of all heads of the group from `begin` on.
+    // The terms: keys, or positions in the list of the queries of all heads of the group from
+    // `begin` on.
     let block = ATTENTION_BLOCK as i64;
     let zero = first.like(0);
     let begin = if config.causal { first / block * block } else { zero };
@@ -331,7 +335,8 @@ fn write<'k>(k: &'k Builder, config: &AttentionBackwardConfig, scalar: Scalar) {
 
     let none = vec![k.int(scalar, 0); THREAD_TILE * config.columns as usize];
     let one_block = |from: Val<'k>, carried: &[Val<'k>]| -> Vec<Val<'k>> {
-        // The workgroup's blocks are inside of the list; places behind its end are its last one, and nobody takes them.
+        // The workgroup's blocks are inside of the list; places behind its end are its last one,
+        // and are not used.
         let places = local.places().map(|p| (from + p.to(number)).min(count - 1));
         let pair = |u: usize, w: usize| -> QueryKey<'k> {
             if by_query {

@@ -1,7 +1,8 @@
-//! What gradients of attention by boxes need of each query: D, the sum of g o, and what is taken off exponents of 2.
+//! Attention backward, delta: D = sum of g o and the exponent offset of each query, for the wgmma
+//! kernels.
 //!
-//! A row is read by as many lanes as it has pieces of four numbers, which add up what they have by exchanges; several rows at a time are
-//! under way for each of them, for there is nothing here but reading.
+//! A row is read by as many lanes as it has vectors of four elements; they add what they have by
+//! shuffles. Each lane has several rows in flight, as the kernel does nothing but read.
 
 use super::tma_operands::WARP_LANES;
 use crate::launch::args::{self, LaunchArgs};
@@ -28,7 +29,8 @@ pub(super) fn fits(o: &Layout, lse: &Layout) -> bool {
     indexing::in_pieces(o, 3, VEC as usize) && !indexing::is_wide(o) && !indexing::is_wide(lse)
 }
 
-/// The work: g, o, lse, then D and what is taken off, which lie as rows follow one another. `None` if there are no rows.
+/// The work: g, o, lse, then D and what is taken off, which lie as rows follow one another. `None`
+/// if there are no rows.
 pub(super) fn statistics(dtype: DType, [g, o, lse]: [&Layout; 3]) -> Option<Work<'static>> {
     let (h, l, width) = (g.shape()[1], g.shape()[2], g.shape()[3] as u32);
     let rows = g.shape()[0] * h * l;

@@ -1,8 +1,10 @@
-//! y and lse: the running maximum, sum and result of each query, block by block of its keys.
+//! Attention forward, exact: y and lse by online softmax (running maximum, sum and result), block
+//! by block of keys.
 //!
-//! Scores of a block go to shared memory; four invocations a query then take its maximum, exponents and sum: each holds
-//! the keys j = t mod 4, so that the halvings of the sum down to four lanes are its own, and two more follow. Wide values
-//! have several workgroups, which compute the same scores.
+//! The scores of a block go to shared memory; four invocations per query then take its maximum,
+//! exponents and sum: each holds the keys j = t mod 4, so that the halvings of the sum down to four
+//! lanes are its own, and two more follow. Wide values have several workgroups, which compute the
+//! same scores.
 
 use super::smem_rows::{BLOCK, SmemRows};
 use super::{
@@ -43,7 +45,8 @@ pub struct AttentionForwardConfig {
     pub wide: bool,
 }
 
-/// The work of attention: q, k, v, the mask if there is one, then y and lse. `None` if there are no queries.
+/// The work of attention: q, k, v, the mask if there is one, then y and lse. `None` if there are no
+/// queries.
 pub fn attention(
     a: &Attention,
     dtype: DType,

@@ -1,10 +1,11 @@
-//! dq, dk and dv by a device's matrix units: `Precision::Fast`, for values without a mask.
+//! Attention backward on tensor cores (mma.sync): dq, dk and dv, `Precision::Fast`, for values
+//! without a mask.
 //!
-//! As `backward.rs` does it: `out[row] = sum over t grad weight[row, t] * right[t]`, one kernel for each, without atomics, where rows are
-//! queries or keys and t is what they see or what sees them. A workgroup takes 64 rows of one head, sixteen for each of its
-//! subgroups, whose numbers stay in fragments; the others come block by block, by copies. Scores, and products of gradients with
-//! values, are sums in fragments, of which lanes make weights, rounded to 16 bits, for the left fragments of the product with
-//! what lies right.
+//! As in `backward.rs`, `out[row] = sum over t of weight[row, t] * right[t]`, one kernel each,
+//! without atomics. A workgroup takes 64 rows of one head, 16 per subgroup, in fragments; the
+//! others come block by block by cp.async. Scores, and products of gradients with values, are
+//! accumulator fragments; lanes turn them into weights, rounded to 16 bits, which are the left
+//! fragments of the next product.
 
 use super::backward::{AttentionGrad, BackwardInputs};
 use super::mma_forward::{BLOCK, COPY_ELEMENTS, FRAGMENT_ROWS, SUBGROUPS, WARP_LANES, exp2, fits, lines};
@@ -42,7 +43,8 @@ pub struct MmaBackwardConfig {
     pub wide: bool,
 }
 
-/// Is it one that the units are used for? As for the result, and the result's gradient lies so, too.
+/// Is it one that the units are used for? As for the result, and the result's gradient lies so,
+/// too.
 pub fn grad_fits(unit: MmaShape, dtype: DType, x: &BackwardInputs<'_>) -> bool {
     fits(unit, dtype, [x.q, x.k, x.v], x.mask.is_some()) && indexing::in_pieces(x.g, 3, COPY_ELEMENTS)
 }
@@ -114,7 +116,8 @@ impl MmaBackwardConfig {
     fn block(self) -> u32 {
         if self.width > 64 { FRAGMENT_ROWS } else { BLOCK }
     }
-    /// Blocks that have room in shared memory: at least as much as the rows need, which come through it.
+    /// Blocks that have room in shared memory: at least as much as the rows need, which come
+    /// through it.
     fn slots(self) -> u32 {
         if self.width > 64 { 4 } else { 3 }
     }
@@ -181,7 +184,8 @@ fn write<'k>(k: &'k Builder, config: MmaBackwardConfig) {
     let staged =
         ["first", "second"].map(|n| k.shared(n, elem, config.slots() * config.block() * config.pitch()));
 
-    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen most.
+    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen
+    // most.
     let unit = linear_group_id(k, number);
     let asked = unit / tiles;
     let head = asked.min(heads - 1);
@@ -332,7 +336,8 @@ impl<'k> MmaBackwardMainloop<'k> {
         [0, 1].map(|half| k.fragment_extract(sum, half))
     }
 
-    /// The sums with those of a block: its first, where both sides begin in shared memory. `masked`: not all rows go with all of it.
+    /// The sums with those of a block: its first, where both sides begin in shared memory.
+    /// `masked`: not all rows go with all of it.
     fn turn(
         &self,
         masked: bool,

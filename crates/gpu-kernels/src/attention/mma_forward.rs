@@ -1,13 +1,16 @@
-//! y and lse by a device's matrix units: `Precision::Fast`, for values without a mask.
+//! Attention forward on tensor cores (mma.sync, flash attention): y and lse, `Precision::Fast`, for
+//! values without a mask.
 //!
-//! A workgroup takes a tile of queries of one head, each of its four subgroups one or two sixteens of them, whose numbers stay in
-//! fragments. Keys and values come block by block, by copies, the next one while one is computed with; a causal tile ends with the
-//! block of its last query. Scores of a block are sums in fragments, out of which lanes take them: a row is spread over four
-//! lanes, which find its maximum together and keep a part of its sum each. Weights, rounded to 16 bits, are put into fragments
-//! again, as the left factor of the product with values.
+//! A workgroup takes a tile of queries of one head; each of its four subgroups has one or two
+//! fragments of 16 queries. Keys and values come block by block by cp.async, the next block while
+//! one is computed (prefetch); a causal tile ends with the block of its last query. Scores of a
+//! block are accumulator fragments: a row is spread over four lanes, which find its maximum
+//! together and keep a part of its sum each. Weights, rounded to 16 bits, become left fragments of
+//! the product with values.
 //!
-//! Exponents are of 2, and computed nearly (`Unary::Exp2`): the weights are rounded to eleven bits at most, of which that leaves none
-//! wrong but the last, rarely. What rows hold knows nothing of other rows, and blocks follow one another in order.
+//! Exponents are base 2 and approximate (`Unary::Exp2`): weights have at most eleven bits, of which
+//! that leaves only the last one wrong, rarely. A row depends on no other row, and blocks follow in
+//! order.
 
 use super::split_kv::KEYS_PER_SPLIT;
 use super::{StridedOperand, buffer, push, scale, words};
@@ -46,13 +49,15 @@ pub struct MmaForwardConfig {
     pub width: u32,
     /// Query `i` sees keys `0..=i` only.
     pub causal: bool,
-    /// Of few queries, does each workgroup take a part of the keys, and leave what it finds as it is?
+    /// Of few queries, does each workgroup take a part of the keys, and leave what it finds as it
+    /// is?
     pub split: bool,
     /// Are there positions beyond 2^30?
     pub wide: bool,
 }
 
-/// Is it one that the units are used for: values of 32, 64 or 128 numbers, as wide as queries, no mask, all in pieces of 16 bytes?
+/// Is it one that the units are used for: values of 32, 64 or 128 numbers, as wide as queries, no
+/// mask, all in pieces of 16 bytes?
 pub fn fits(unit: MmaShape, dtype: DType, operands: [&Layout; 3], masked: bool) -> bool {
     let [q, _, v] = operands;
     let width = q.shape()[3];
@@ -118,7 +123,8 @@ impl MmaForwardConfig {
     fn capacity_rows(self) -> u32 {
         self.slots() * BLOCK
     }
-    /// Queries of a workgroup: as many as there is room for where keys will be; a sixteen for each subgroup if they are few.
+    /// Queries of a workgroup: as many as there is room for where keys will be; a sixteen for each
+    /// subgroup if they are few.
     fn rows(self) -> u32 {
         if self.split { SUBGROUPS * FRAGMENT_ROWS } else { self.capacity_rows() }
     }
@@ -139,7 +145,8 @@ impl MmaForwardConfig {
 pub fn build(config: &MmaForwardConfig) -> Kernel {
     let k = Builder::new(&config.name(), [SUBGROUPS * WARP_LANES, 1, 1]);
     k.subgroup(WARP_LANES);
-    // With a sixteen of queries for each subgroup, registers for three workgroups hold all that a block needs.
+    // With a sixteen of queries for each subgroup, registers for three workgroups hold all that a
+    // block needs.
     if config.tiles() == 1 && config.width == 128 {
         k.min_blocks_per_sm(3);
     }
@@ -163,7 +170,7 @@ fn write<'k>(k: &'k Builder, config: MmaForwardConfig) {
 
     // Which head and queries: of a causal head the last ones, which see most, first.
     let unit = linear_group_id(k, number);
-    // Parts of one head lie side by side.
+    // Parts of one head are contiguous.
     let (unit, split) = if config.split { (unit / splits, unit % splits) } else { (unit, splits.like(0)) };
     let asked = unit / tiles;
     let head = asked.min(heads - 1);
@@ -204,7 +211,8 @@ fn write<'k>(k: &'k Builder, config: MmaForwardConfig) {
             rows.turn(queries, (staged, bases), scale, limit, old)
         }
     };
-    // Blocks that all queries see as a whole, then those on the diagonal and the one that keys end in.
+    // Blocks that all queries see as a whole, then those on the diagonal and the one that keys end
+    // in.
     let block = i64::from(BLOCK);
     let whole = if config.causal { first_row.min(seen) } else { seen } / block * block;
     let (slot, state) = pipeline.steps([from, whole], k.u32(0), &rows.begin(), &turn(false));
@@ -215,7 +223,8 @@ fn write<'k>(k: &'k Builder, config: MmaForwardConfig) {
     rows.end(&state, asked.lt(heads), [head, l], [y, lse]);
 }
 
-/// How the workgroup brings `depth` rows of an operand, of `width` numbers each, to shared memory: from the first of a head on.
+/// How the workgroup brings `depth` rows of an operand, of `width` numbers each, to shared memory:
+/// from the first of a head on.
 pub(super) fn lines<'k>(
     operand: &StridedOperand<'k>,
     at: [Val<'k>; 3],
@@ -298,8 +307,8 @@ impl<'k> MmaForwardMainloop<'k> {
         all
     }
 
-    /// One block: where its keys and values begin in shared memory; `limit`: its first key, and behind the last that anybody sees,
-    /// where not all rows see all of it.
+    /// One block: where its keys and values begin in shared memory; `limit`: its first key, and
+    /// behind the last that anybody sees, where not all rows see all of it.
     fn turn(
         &self,
         queries: &[Vec<Val<'k>>],
@@ -389,7 +398,8 @@ impl<'k> MmaForwardMainloop<'k> {
         eighths.iter().enumerate().map(one).collect()
     }
 
-    /// The maxima and sums of two rows with a block's scores, what makes the results before fit to them, and the block's weights.
+    /// The maxima and sums of two rows with a block's scores, what makes the results before fit to
+    /// them, and the block's weights.
     fn weights(
         &self,
         old: OnlineSoftmax<'k>,
@@ -419,7 +429,8 @@ impl<'k> MmaForwardMainloop<'k> {
         (OnlineSoftmax { m, sum }, alphas, weights)
     }
 
-    /// Stores what a part found of those rows that there are: results as they are; maxima, and behind those of all parts sums.
+    /// Stores what a part found of those rows that there are: results as they are; maxima, and
+    /// behind those of all parts sums.
     fn leave(
         &self,
         state: &[Val<'k>],

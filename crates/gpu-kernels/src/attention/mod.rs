@@ -1,16 +1,18 @@
-//! Attention and its gradient, as `docs/reference/numerics.md` ("Attention") defines them.
+//! Attention and its gradient, as `docs/reference/numerics.md` ("Attention") defines them: flash attention with
+//! online softmax over blocks of 64 keys.
 //!
-//! A workgroup takes a tile of rows (queries, or keys in the gradients by k and v) of one head. The products of rows with
-//! a block of 64 others are computed in registers, four by four an invocation; what a block gives is put into shared
-//! memory, and taken from there as the left factor of what follows. Tiles of rows are aligned and divide 64, so all rows
-//! of a tile visit the same others, and only scores on the diagonal are chosen element by element.
+//! A workgroup takes a tile of rows (queries, or keys in the gradients by k and v) of one head. The
+//! products of rows with a block of 64 others are computed in registers, a 4 by 4 thread tile each;
+//! the block's scores go to shared memory and are the left factor of the next product. Tiles of
+//! rows are aligned and divide 64, so all rows of a tile visit the same blocks, and only scores on
+//! the diagonal are masked element by element.
 //!
-//! * `forward`: the running maximum and sum, and y. * `grad`: one kernel each for dq, dk and dv, without atomics.
-//! * `staged`: rows in shared memory, for both.
-//! * `tiles` and `boxes_grad`: both by boxes of tensors, on devices that have such, for `Precision::Fast`; `fetched`: their operands;
-//!   `statistics`: what the gradient needs of queries.
-//! * `groups` and `units_grad`: both by matrix units, not to the same bits, for whoever asks for `Precision::Fast`; `parts`: where
-//!   queries are few.
+//! * Exact: `forward` (running maximum, sum and y), `backward` (one kernel each for dq, dk and dv,
+//!   without atomics), `smem_rows` (rows in shared memory, for both).
+//! * `Precision::Fast` on Hopper: `wgmma_forward` and `wgmma_backward` (TMA and wgmma),
+//!   `tma_operands` (their tensor maps), `delta` (what the gradient needs of each query).
+//! * `Precision::Fast` with tensor cores: `mma_forward` and `mma_backward` (mma.sync), `split_kv`
+//!   (flash decoding, for few queries).
 
 mod backward;
 mod delta;
@@ -37,13 +39,15 @@ use elinvar_kernel::ir::{Access, Builtin, Compare, Constant, Elem, Place, Scalar
 use elinvar_kernel::lane::{Float, Term, W32, W64};
 use elinvar_ops::lane::Lane;
 
-/// Invocations side by side along a block, and along the columns of a result.
+/// Neighbouring invocations along a block, and along the columns of a result.
 const THREADS_ACROSS: u32 = 16;
 /// Rows, and places of a block, of an invocation: 64 are 16 times 4.
 const THREAD_TILE: usize = 4;
-/// A row of a block in shared memory, with four numbers more, so that rows begin in different banks.
+/// A row of a block in shared memory, with four numbers more, so that rows begin in different
+/// banks.
 const SCORE_PITCH: i64 = 68;
-/// Columns of a result of an invocation, at most, each 16 apart; wider results have several workgroups.
+/// Columns of a result of an invocation, at most, each 16 apart; wider results have several
+/// workgroups.
 const MAX_THREAD_COLUMNS: u32 = 8;
 
 /// Invocations along rows: what fits into 16 KiB of shared memory.
@@ -215,8 +219,8 @@ fn fma_chains<'k>(a: &[Val<'k>], b: &[Val<'k>], sums: &[Val<'k>]) -> Vec<Val<'k>
     sums.iter().enumerate().map(each).collect()
 }
 
-/// sums[u, w] = fma(left[u, t], right[t, w], sums[u, w]) for the places `0..count` of a block; left in shared memory, right
-/// where `row` says, at `columns`.
+/// sums[u, w] = fma(left[u, t], right[t, w], sums[u, w]) for the places `0..count` of a block; left
+/// in shared memory, right where `row` says, at `columns`.
 fn accumulate<'k>(
     k: &'k Builder,
     local: &ThreadCoord<'k>,
@@ -260,7 +264,8 @@ fn visited<'k>(causal: bool, i: Val<'k>, keys: Val<'k>) -> Val<'k> {
 enum TileOrder {
     /// Head by head: neighbours read the same.
     ByHead,
-    /// The first tiles of all heads first, or the last ones: those with the most to do, so that the end is short.
+    /// The first tiles of all heads first, or the last ones: those with the most to do, so that the
+    /// end is short.
     Ascending,
     Descending,
 }
@@ -274,7 +279,8 @@ impl TileOrder {
 
 /// What a workgroup does: which head, which tile of rows, and which part of their columns.
 struct TileAssignment<'k> {
-    /// The last row of a grid may have workgroups too many: they do as another one does, and store nothing.
+    /// The last row of a grid may have workgroups too many: they do as another one does, and store
+    /// nothing.
     exists: Val<'k>,
     head: Val<'k>,
     tile: Val<'k>,

@@ -1,8 +1,9 @@
-//! Rows of operands in shared memory: for exact attention and its gradient on devices whose barriers are cheap.
+//! Rows of operands in shared memory: operand staging of exact attention and its gradient.
 //!
-//! A workgroup brings its own rows once, and those of each block while it computes with something else. Both factors of scores are
-//! read along their numbers, a vector at a time; the right factor of what follows as neighbouring columns. What is computed is what
-//! the plain form computes: places where nothing is are -0 on the left and +0 on the right, whose product changes no bit of any sum.
+//! A workgroup loads its own rows once, and those of the next block while it computes (prefetch by
+//! cp.async). Both factors of scores are read along their elements, a vector at a time; the right
+//! factor of the next product as neighbouring columns. The bits are those of the direct form:
+//! padding is -0 on the left and +0 on the right, whose product changes no bit of any sum.
 
 use super::{SCORE_PITCH, StridedOperand, THREAD_TILE, ThreadCoord, fma_chains};
 use crate::gemm::multistage_cp_async;
@@ -17,7 +18,7 @@ use elinvar_kernel::ir::{Place, Scalar};
 /// How exact attention is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionPath {
-    /// Operands are read where they lie: for devices whose barriers are dear.
+    /// Operands are read in place: for devices whose barriers are expensive.
     Direct,
     /// Rows go through shared memory, if so many bytes of it are enough.
     Smem(u32),
@@ -52,7 +53,8 @@ pub(super) fn pitch(s: Scalar, n: u32) -> u32 {
 }
 
 impl SmemRowsConfig {
-    /// The form for rows of `widths` numbers that lie so, which need `elements` of shared memory; `None` if they do not go there.
+    /// The form for rows of `widths` numbers that lie so, which need `elements` of shared memory;
+    /// `None` if they do not go there.
     pub(super) fn of(
         how: AttentionPath,
         dtype: DType,
@@ -77,7 +79,7 @@ impl SmemRowsConfig {
         let [d, e] = self.widths;
         format!("_smem_{d}_{e}{}", if self.cp_async { "_cp_async" } else { "" })
     }
-    /// Columns of an invocation that lie side by side, of so many that it has.
+    /// Columns of an invocation that are contiguous, of so many that it has.
     pub(super) fn neighbours(self, s: Scalar, columns: u32) -> u32 {
         columns.clamp(1, vector(s))
     }
@@ -171,7 +173,8 @@ impl<'k> SmemRows<'k> {
             }
         }
     }
-    /// The products of own rows with places of a block, in the order of contractions: rows are no longer than a chunk.
+    /// The products of own rows with places of a block, in the order of contractions: rows are no
+    /// longer than a chunk.
     pub fn products(&self, local: &ThreadCoord<'k>, others: &SmemRows<'k>) -> Vec<Val<'k>> {
         let (k, width) = (self.k, vector(self.scalar));
         let none = vec![k.int(self.scalar, 0); THREAD_TILE * THREAD_TILE];
@@ -191,8 +194,8 @@ impl<'k> SmemRows<'k> {
             })
         })
     }
-    /// sums[u, w] = fma(left[u, t], self[t, w], sums[u, w]) for the places `0..count` of a block; left in shared memory, -0 from
-    /// `count` on. `columns`: where neighbours begin.
+    /// sums[u, w] = fma(left[u, t], self[t, w], sums[u, w]) for the places `0..count` of a block;
+    /// left in shared memory, -0 from `count` on. `columns`: where neighbours begin.
     pub fn accumulate(
         &self,
         local: &ThreadCoord<'k>,
@@ -203,7 +206,7 @@ impl<'k> SmemRows<'k> {
     ) -> Vec<Val<'k>> {
         let (k, width) = (self.k, vector(self.scalar));
         let lines = local.rows().map(|r| r * SCORE_PITCH);
-        // Nobody takes columns beyond the last.
+        // Columns beyond the last are not used.
         let last = i64::from(filled(self.n)) - i64::from(neighbours);
         let reaches = columns.len() as u32 * neighbours * super::THREADS_ACROSS > filled(self.n);
         let columns: Vec<Val> =

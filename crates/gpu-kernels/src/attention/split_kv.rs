@@ -1,8 +1,11 @@
-//! Attention of few queries to many keys by matrix units: keys in parts, side by side, and a join.
+//! Attention of few queries to many keys: split-KV (flash decoding) on tensor cores, and the kernel
+//! that combines the splits.
 //!
-//! One workgroup for each head would leave most of a device idle, and what there is to do is to read keys and values. So each part
-//! of [`KEYS_PER_SPLIT`] keys has a workgroup of its own, which leaves its maxima, its sums and its results; the join weighs them by 2^(its
-//! maximum - the largest), part by part, from the first to the last. How many parts there are depends on the keys alone.
+//! One workgroup per head would leave most of a device idle, and the work is to read keys and
+//! values. So each split of [`KEYS_PER_SPLIT`] keys has a workgroup of its own, which leaves its
+//! maxima, sums and results; the second kernel weighs them by 2^(its maximum - the largest), split
+//! by split, from first to last. The number of splits depends on the keys alone, so a row's bits do
+//! not depend on the other rows.
 
 use super::mma_forward::{self, exp2};
 use crate::launch::args::{self, LaunchArgs};
@@ -27,7 +30,7 @@ pub fn is_few_queries(a: &Attention, [q, k, _]: [&Layout; 3]) -> bool {
     !a.causal && q.shape()[2] <= MAX_QUERIES && k.shape()[2] > KEYS_PER_SPLIT
 }
 
-/// Attention by matrix units: q, k, v; gives y and lse.
+/// Attention by tensor cores: q, k, v; gives y and lse.
 ///
 /// # Panics
 /// If it does not fit ([`mma_forward::fits`]).

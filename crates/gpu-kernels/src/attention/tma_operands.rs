@@ -1,4 +1,5 @@
-//! What kernels of attention by boxes have in common: operands, of whose heads boxes are fetched, and which workgroup takes which tile.
+//! TMA operands of attention: the tensor maps of q, k, v and g, and which workgroup takes which
+//! tile.
 
 use crate::launch::args::LaunchArgs;
 use elinvar_core::{DType, Layout};
@@ -14,14 +15,16 @@ pub(super) const TILE_ELEMENTS: u32 = TILE_SIDE * TILE_SIDE;
 pub(super) const FRAGMENT_ROWS: u32 = 16;
 /// Invocations of a subgroup.
 pub(super) const WARP_LANES: u32 = 32;
-/// Bytes of keys and values that a cache holds beside others: heads of so many are gone through together.
+/// Bytes of keys and values that a cache holds beside others: heads of so many are gone through
+/// together.
 const L2_SHARE_BYTES: usize = 16 << 20;
 
 /// How an operand lies: heads are planes, or stand in lines, side by side; and its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TmaLayout {
     pub interleaved_heads: bool,
-    /// The offset, elements of a line, elements from line to line and from plane to plane, planes, elements from head to head in a line.
+    /// The offset, elements of a line, elements from line to line and from plane to plane, planes,
+    /// elements from head to head in a line.
     pub args: [i64; ARGS_PER_OPERAND],
 }
 
@@ -29,7 +32,7 @@ pub(super) struct TmaLayout {
 pub(super) const ARGS_PER_OPERAND: usize = 6;
 
 impl TmaLayout {
-    /// Of values [b, h, n, width]; `None` if boxes of it cannot be fetched.
+    /// Of values [b, h, n, width]; `None` if TMA tiles of it cannot be fetched.
     pub fn of(elem: Elem, l: &Layout) -> Option<TmaLayout> {
         let ([b, h, n, d], strides) = (l.shape().dims().try_into().ok()?, l.strides());
         let [sb, sh, sn, sd]: [i64; 4] = std::array::from_fn(|a| strides[a] as i64);
@@ -45,15 +48,16 @@ impl TmaLayout {
         });
         let sb = if b == 1 { piece } else { sb };
         let interleaved_heads = (sh > 0).then_some((true, [offset, (h - 1) * sh + d, sn, sb, b, sh]));
-        let fetched = |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; ARGS_PER_OPERAND])| {
-            let apart = step % piece == 0 && (n == 1 || line >= inner);
-            let small = [offset, inner, line, plane, planes].iter().all(|v| i32::try_from(*v).is_ok());
-            sd == 1
-                && apart
-                && small
-                && tensor_map_error(elem, [offset, inner, n, planes, line, plane]).is_none()
-        };
-        let found = planes.into_iter().chain(interleaved_heads).find(fetched);
+        let tma_tile =
+            |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; ARGS_PER_OPERAND])| {
+                let apart = step % piece == 0 && (n == 1 || line >= inner);
+                let small = [offset, inner, line, plane, planes].iter().all(|v| i32::try_from(*v).is_ok());
+                sd == 1
+                    && apart
+                    && small
+                    && tensor_map_error(elem, [offset, inner, n, planes, line, plane]).is_none()
+            };
+        let found = planes.into_iter().chain(interleaved_heads).find(tma_tile);
         found.map(|(interleaved_heads, args)| TmaLayout { interleaved_heads, args })
     }
 }
@@ -63,8 +67,9 @@ pub(super) fn exponents(a: &Attention) -> f32 {
     (a.scale * std::f64::consts::LOG2_E) as f32
 }
 
-/// How many heads are gone through together: of causal ones, some whose keys and values are in the cache together, so that tiles that have
-/// the most to do come before all others of these heads; else one after the other.
+/// How many heads are gone through together: of causal ones, some whose keys and values are in the
+/// cache together, so that tiles that have the most to do come before all others of these heads;
+/// else one after the other.
 pub(super) fn heads_together(causal: bool, heads: usize, bytes: usize) -> usize {
     if causal { (L2_SHARE_BYTES / bytes.max(1)).clamp(1, heads) } else { 1 }
 }
@@ -85,7 +90,7 @@ pub(super) struct TmaOperand<'k> {
 }
 
 impl<'k> TmaOperand<'k> {
-    /// Reads the numbers; boxes are of so many lines, of which a plane has `count`.
+    /// Reads the numbers; TMA tiles are of so many lines, of which a plane has `count`.
     pub fn read(
         (k, args): (&'k Builder, &LaunchArgs<'k>),
         (name, place): (&str, Place),
@@ -107,8 +112,8 @@ impl<'k> TmaOperand<'k> {
             TmaOperand { plane: batch * heads + head, ..self }
         }
     }
-    /// A box from a line on, of the `part`-th 64 numbers.
-    pub fn fetched(&self, k: &Builder, to: (Place, Val<'k>), line: Val<'k>, part: u32) -> TmaTile {
+    /// A TMA tile from a line on, of the `part`-th 64 numbers.
+    pub fn tma_tile(&self, k: &Builder, to: (Place, Val<'k>), line: Val<'k>, part: u32) -> TmaTile {
         let first = self.first + i64::from(part * TILE_SIDE);
         k.tma_tile(to.0, to.1, self.view, [first, line, self.plane])
     }

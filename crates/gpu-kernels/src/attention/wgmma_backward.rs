@@ -1,14 +1,17 @@
-//! dq, dk and dv by wgmma: `Precision::Fast`, for values without a mask; see `wgmma_forward.rs`.
+//! Attention backward by TMA and wgmma (Hopper tensor cores): dq, dk and dv, `Precision::Fast`, for
+//! values without a mask.
 //!
-//! Two kernels, without atomics. One has rows of queries, as the forward, and adds dS K to dq; the other has rows of keys and adds P^T g to
-//! dv and dS^T Q to dk. Of both factors of what is turned into weights, S and g V^T, rows stay in shared memory, and the others come block
-//! by block; weights are left factors from registers. So a block that was fetched once is read along its lines for one product, and across
-//! them for another.
+//! Two kernels without atomics. One has rows of queries, as the forward, and adds dS K to dq; the
+//! other has rows of keys, and adds P^T g to dv and dS^T Q to dk. Of S and g V^T, the rows stay in
+//! shared memory and the others come block by block, in a multistage pipeline of TMA loads; weights
+//! are left factors from registers (wgmma RS). A block that was loaded once is read along its rows
+//! for one product and across them for another.
 //!
-//! A turn begins S and g V^T. Exponentials are computed while the second is multiplied; by keys, the product of the weights follows, and
-//! is multiplied while dS is made. What adds to the results is waited for in the next turn, behind its S.
+//! An iteration begins S and g V^T. Exponentials are computed while the second is multiplied; by
+//! keys, the product of the weights follows, and is multiplied while dS is made. The accumulating
+//! products are waited for in the next iteration, behind its S.
 //!
-//! D = sum of g o of each query, and what is taken off exponents, come from a kernel before these (`delta.rs`).
+//! D = sum of g o of each query, and its exponent offset, come from `delta.rs`.
 
 use super::backward::BackwardInputs;
 use super::delta::{self, statistics};
@@ -39,9 +42,8 @@ pub enum BackwardPass {
 }
 
 impl BackwardPass {
-    /// How it is cut into pieces: of a tile, `block` is of those that are no rows. On an H100, 16 heads of 8 batches of 2048 queries and
-    /// keys took, of 128 numbers, 737 microseconds by queries and 922 by keys; 844 by queries with blocks of 128 keys. Of 64
-    /// numbers they took 484 and 606, and 553 by queries with 128 queries and blocks of 128 keys.
+    /// How it is cut into pieces: of a tile, `block` is of those that are no rows. Larger blocks
+    /// were slower on an H100, for both widths.
     pub const fn tile(self, width: u32) -> WgmmaAttentionTile {
         match self {
             BackwardPass::GradQuery if width > TILE_SIDE => {
@@ -54,7 +56,8 @@ impl BackwardPass {
             BackwardPass::GradKeyValue => WgmmaAttentionTile { groups: 2, block: 64, slots: 4 },
         }
     }
-    /// Bytes of shared memory: rows and others of both sides, statistics of blocks of queries, signals.
+    /// Bytes of shared memory: rows and others of both sides, statistics of blocks of queries,
+    /// mbarriers.
     const fn shared_bytes(self, t: WgmmaAttentionTile, width: u32) -> u32 {
         let statistics = match self {
             BackwardPass::GradQuery => 0,
@@ -229,7 +232,8 @@ fn write<'k>(k: &'k Builder, config: WgmmaBackwardConfig) {
     let others = ["first", "second"].map(|n| k.shared(n, elem, t.slots * area(t.block)));
     let statistics = (!by_queries).then(|| k.shared("statistics", Elem::F32, t.slots * 2 * t.block));
 
-    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen most.
+    // Which head and rows. Of a causal head, the last queries see most, and the first keys are seen
+    // most.
     let (count, of_others) = if by_queries { (l, s) } else { (s, l) };
     let high = i64::from(config.rows());
     let tiles = (count + (high - 1)) / high;
@@ -260,7 +264,7 @@ fn write<'k>(k: &'k Builder, config: WgmmaBackwardConfig) {
     let tiles = (0..2).flat_map(|side| {
         let from = head_of(left[side], by_queries, own);
         (0..config.across())
-            .map(move |e| from.fetched(k, (rows[side], k.u32(e * config.rows() * TILE_SIDE)), first_row, e))
+            .map(move |e| from.tma_tile(k, (rows[side], k.u32(e * config.rows() * TILE_SIDE)), first_row, e))
     });
     k.tma_load(none, tiles.collect());
     let of_rows = by_queries.then(|| {
@@ -298,7 +302,7 @@ fn write<'k>(k: &'k Builder, config: WgmmaBackwardConfig) {
     let mut next = [zero, turns.first()];
     // The first turn by queries fetches nothing.
     for i in 0..t.slots - u32::from(!by_queries) {
-        next = turns.fetch(next, k.u32(i));
+        next = turns.load_tiles(next, k.u32(i));
     }
     k.mbarrier_wait(none, none);
     let mut state = WgmmaBackwardState { slot: none, phase: none, next, sums };
@@ -333,7 +337,7 @@ fn write<'k>(k: &'k Builder, config: WgmmaBackwardConfig) {
 
 /// What a turn leaves to the next one.
 struct WgmmaBackwardState<'k> {
-    /// Where the next block is, and the phase of its signal.
+    /// Where the next block is, and the phase of its mbarrier.
     slot: Val<'k>,
     phase: Val<'k>,
     /// What is fetched next: of which head, which block.
@@ -387,7 +391,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         if self.config.is_by_queries() { self.end - 1 } else { self.begin }
     }
     /// Fetches a block to a slot, if there is one; gives the one after it.
-    fn fetch(&self, [head, block]: [Val<'k>; 2], slot: Val<'k>) -> [Val<'k>; 2] {
+    fn load_tiles(&self, [head, block]: [Val<'k>; 2], slot: Val<'k>) -> [Val<'k>; 2] {
         let (k, config, t) = (self.k, self.config, self.config.tile);
         let by_queries = config.is_by_queries();
         let there = if by_queries {
@@ -403,7 +407,7 @@ impl<'k> WgmmaBackwardMainloop<'k> {
                 let from = self.right[side].head(self.batch, self.heads, own);
                 (0..config.across()).map(move |e| {
                     let to = (self.others[side], base + i64::from(e * t.block * TILE_SIDE));
-                    from.fetched(k, to, line, e)
+                    from.tma_tile(k, to, line, e)
                 })
             });
             k.tma_load(slot + 1, tiles.collect::<Vec<TmaTile>>());
@@ -477,7 +481,8 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let a = fragment(config.dtype, Role::A);
         let rounded: Vec<Val> = weights.chunks(2).map(|w| k.fragment_compose(a, w)).collect();
         let base = slot * i64::from(t.block * config.width);
-        // Blocks of 64 columns are as far apart as there are others: of 64 others they lie side by side, else they are taken one by one.
+        // Blocks of 64 columns are as far apart as there are others: of 64 others they are
+        // contiguous, else they are taken one by one.
         let each = if t.block == TILE_SIDE { sums.len() } else { (TILE_SIDE / FRAGMENT_ROWS) as usize };
         let columns = sums.chunks(each).enumerate().flat_map(|(e, sums)| {
             rounded.chunks(4).enumerate().fold(sums.to_vec(), |sums, (c, weights)| {
@@ -488,7 +493,8 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         columns.collect()
     }
 
-    /// The sums with those of a block. `masked`: not all rows go with all of it; `fetches`: what comes later is fetched.
+    /// The sums with those of a block. `masked`: not all rows go with all of it; `fetches`: what
+    /// comes later is fetched.
     fn turn(
         &self,
         [masked, fetches]: [bool; 2],
@@ -507,11 +513,12 @@ impl<'k> WgmmaBackwardMainloop<'k> {
             k.cp_async_wait((t.slots - 2) as u8);
         }
         k.wgmma_wait(config.across() as u8);
-        // All have read the block before this one, and what was copied for this one is there for all.
+        // All have read the block before this one, and what was copied for this one is there for
+        // all.
         let next = if fetches {
             k.barrier();
             let before = slot.eq(k.u32(0)).select(k.u32(t.slots - 1), slot - 1);
-            self.fetch(next, before)
+            self.load_tiles(next, before)
         } else {
             next
         };
@@ -533,7 +540,8 @@ impl<'k> WgmmaBackwardMainloop<'k> {
         let (ds, dv) = sums.split_at(half);
         let dv = if late { Vec::new() } else { self.add(&weights, 1, slot, dv) };
         if late {
-            // The assembler puts a wait as early as it can; with a loop in front of it, it stays behind the exponentials (see `wgmma_forward.rs`).
+            // The assembler puts a wait as early as it can; with a loop in front of it, it stays
+            // behind the exponentials (see `wgmma_forward.rs`).
             k.if_(self.begin.lt(block), || k.mbarrier_wait(later + 1, later_phase));
         }
         let added = if t.block == TILE_SIDE { 1 } else { config.across() * t.block / TILE_SIDE };

@@ -1,17 +1,20 @@
-//! y and lse by boxes: `Precision::Fast`, for values without a mask, on devices that fetch boxes of tensors and multiply them where they
-//! lie (`Op::TmaLoad`, `Op::WgmmaSs`).
+//! Attention forward by TMA and wgmma (Hopper tensor cores, flash attention): y and lse,
+//! `Precision::Fast`, for values without a mask.
 //!
-//! A workgroup takes a tile of queries of one head, 64 for each 128 invocations. Queries stay in shared memory; keys and values come
-//! block by block, the last block first: so what not all queries see as a whole comes before the loop, where the
-//! tile is no higher than a block. Scores are sums of products of boxes, out of which lanes take them: a row is spread over
-//! four lanes. Weights, rounded to 16 bits, are the left factor of the product with values, from registers.
+//! A workgroup takes a tile of queries of one head, 64 per warpgroup. Queries stay in shared
+//! memory; keys and values come block by block by TMA loads, the last block first: so the blocks
+//! that need masking come before the loop, where the tile is no higher than a block. Scores are
+//! wgmma accumulators: a row is spread over four lanes. Weights, rounded to 16 bits, are the left
+//! factor of the product with values, from registers.
 //!
-//! A turn begins the scores of its block, and the product of the weights of the block before; while that one is multiplied, scores are made
-//! weights. So of what the matrix units do, half has the exponentials of its own invocations beside it, and the other half those of
-//! the other 128. What invocations have read is fetched anew behind the barrier of the next turn, when its scores are under way.
+//! An iteration begins the scores of its block and the product of the weights of the block before;
+//! while that is multiplied, scores become weights. So the exponentials of one warpgroup overlap
+//! with tensor-core work of its own and of the others. Shared memory that has been read is refilled
+//! behind the barrier of the next iteration, when its scores are under way.
 //!
-//! Exponents are of 2, and scores are scaled where the maximum is taken off, by one fma: so the maximum is that of unscaled scores, or
-//! their minimum, if the scale is negative. What rows hold knows nothing of other rows.
+//! Exponents are base 2, and scores are scaled where the maximum is subtracted, by one fma: so the
+//! maximum is that of unscaled scores, or their minimum if the scale is negative. A row depends on
+//! no other row.
 
 use super::mma_forward::exp2;
 use super::tma_operands::{
@@ -43,9 +46,8 @@ pub struct WgmmaAttentionTile {
 }
 
 impl WgmmaAttentionTile {
-    /// The tile of a width: as many queries as registers of a multiprocessor hold. On an H100, 16 heads of 8 batches of 2048 queries
-    /// and keys took, of 128 numbers, 562 microseconds so, with blocks of 64 keys 667, and with 192 queries and such blocks 598; of
-    /// 64 numbers 381, and with 128 queries 404.
+    /// The tile of a width: as many queries as registers of a multiprocessor hold. Smaller blocks,
+    /// and fewer queries of 64 elements, were slower on an H100.
     pub const fn of(width: u32) -> WgmmaAttentionTile {
         let groups = if width > TILE_SIDE { 2 } else { 3 };
         WgmmaAttentionTile { groups, block: 128, slots: 2 }
@@ -53,14 +55,14 @@ impl WgmmaAttentionTile {
     const fn queries(self) -> u32 {
         self.groups * TILE_SIDE
     }
-    /// Bytes of shared memory for a width: queries, keys and values, signals.
+    /// Bytes of shared memory for a width: queries, keys and values, mbarriers.
     pub const fn shared_bytes(self, width: u32) -> u32 {
         (self.queries() + 2 * self.slots * self.block) * width * 2 + (2 * self.slots + 1) * 8
     }
 }
 
-/// Can it be done so? Values of 64 or 128 numbers, as wide as queries, no mask, all of which boxes can be fetched. If it can, a
-/// query can be done so alone.
+/// Can it be done so? Values of 64 or 128 numbers, as wide as queries, no mask, all of which TMA
+/// tiles can be fetched. If it can, a query can be done so alone.
 pub fn fits(a: &Attention, dtype: DType, operands: [&Layout; 3], masked: bool, shared: u32) -> bool {
     let [q, k, v] = operands;
     let width = q.shape()[3];
@@ -235,13 +237,13 @@ fn write<'k>(k: &'k Builder, config: WgmmaForwardConfig) {
     let own_queries = q.head(batch, h, own);
     let zero = k.u32(0);
     let tiles = (0..config.across())
-        .map(|e| own_queries.fetched(k, (queries, k.u32(e * t.queries() * TILE_SIDE)), first_row, e));
+        .map(|e| own_queries.tma_tile(k, (queries, k.u32(e * t.queries() * TILE_SIDE)), first_row, e));
     k.tma_load(zero, tiles.collect());
     let none = blocks.like(0);
     for i in 0..t.slots {
-        rows.fetch(KEYS, none + i64::from(i), k.u32(i));
+        rows.load_tiles(KEYS, none + i64::from(i), k.u32(i));
         if i + 1 < t.slots {
-            rows.fetch(VALUES, none + i64::from(i), k.u32(i));
+            rows.load_tiles(VALUES, none + i64::from(i), k.u32(i));
         }
     }
     // The last block, of which not all rows see all.
@@ -285,13 +287,13 @@ fn write<'k>(k: &'k Builder, config: WgmmaForwardConfig) {
     rows.end((&state.softmax, &results), exists, [head, l], [y, lse]);
 }
 
-/// Which of two: their slots, and their signals behind that of queries.
+/// Which of two: their slots, and their mbarriers behind that of queries.
 const KEYS: usize = 0;
 const VALUES: usize = 1;
 
 /// What a turn leaves to the next one.
 struct WgmmaForwardState<'k> {
-    /// Where the values of the last block are, and the phase of their signal.
+    /// Where the values of the last block are, and the phase of their mbarrier.
     slot: Val<'k>,
     phase: Val<'k>,
     softmax: OnlineSoftmax<'k>,
@@ -363,14 +365,14 @@ impl<'k> WgmmaForwardMainloop<'k> {
         [wraps.select(k.u32(0), slot + 1), wraps.select(k.u32(1) - phase, phase)]
     }
     /// Fetches a block to a slot, if there is one; they are counted from the last one.
-    fn fetch(&self, side: usize, number: Val<'k>, slot: Val<'k>) {
+    fn load_tiles(&self, side: usize, number: Val<'k>, slot: Val<'k>) {
         let (k, config, t) = (self.k, self.config, self.config.tile);
         k.if_(number.lt(self.blocks), || {
             let line = (self.blocks - 1 - number) * i64::from(t.block);
             let base = slot * i64::from(t.block * config.width);
             let one = |line: Val<'k>, at: u32, part: u32| {
                 let to = (self.kept[side], base + i64::from(at * TILE_ELEMENTS));
-                self.operands[side].fetched(k, to, line, part)
+                self.operands[side].tma_tile(k, to, line, part)
             };
             let high = t.block / TILE_SIDE;
             let tiles = if side == KEYS {
@@ -423,26 +425,29 @@ impl<'k> WgmmaForwardMainloop<'k> {
         k.mbarrier_wait(self.mbarrier(KEYS, slot), phase);
         let scores = self.scores(slot);
         let scaled = self.scaled(&old.results, old.alpha);
-        // All have read the keys of the block before, and the values of the one before that. And the scores of all stand in line before
-        // anybody's results, and so are there while results are multiplied: behind these, the barrier made 562 microseconds 643.
+        // All have read the keys of the block before, and the values of the one before that. And
+        // the scores of all warpgroups are queued before any results, and so are there while
+        // results are multiplied: behind these, the barrier costs a seventh of the time.
         k.barrier();
         let before = old.slot.eq(k.u32(0)).select(k.u32(t.slots - 1), old.slot - 1);
-        self.fetch(KEYS, number + i64::from(t.slots - 1), old.slot);
+        self.load_tiles(KEYS, number + i64::from(t.slots - 1), old.slot);
         let later = number + (i64::from(t.slots) - 2);
-        self.fetch(VALUES, later, before);
+        self.load_tiles(VALUES, later, before);
         let results = self.results(&old.weights, old.slot, &scaled);
         k.wgmma_wait((t.block / TILE_SIDE) as u8);
         let first = masked.then(|| (self.blocks - 1 - number) * i64::from(t.block));
         let (softmax, alpha, weights) = self.weights(old.softmax, &scores, first);
-        // The assembler puts a wait as early as it can, beside others of what it takes for one piece. To wait for a signal first, which
-        // is a loop, makes this another one, and the exponentials stay in front of it.
+        // The assembler puts a wait as early as it can, beside others of what it takes for one
+        // piece. To wait for a mbarrier first, which is a loop, makes this another one, and the
+        // exponentials stay in front of it.
         k.mbarrier_wait(self.mbarrier(VALUES, slot), phase);
         k.wgmma_wait(0);
         WgmmaForwardState { slot, phase, softmax, alpha, weights: self.rounded(&weights), results }
     }
 
-    /// The maxima and sums of two rows with a block's scores, what makes the results before fit to them, and the block's weights, by
-    /// eights of keys. `first`: the block's first key, where not all rows see all of it.
+    /// The maxima and sums of two rows with a block's scores, what makes the results before fit to
+    /// them, and the block's weights, by eights of keys. `first`: the block's first key, where not
+    /// all rows see all of it.
     fn weights(
         &self,
         old: OnlineSoftmax<'k>,

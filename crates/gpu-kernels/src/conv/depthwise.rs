@@ -1,8 +1,10 @@
-//! Convolutions with one channel in a group (depthwise), and their gradients by x where the stride is 1: each plane by itself.
+//! Depthwise convolution (one channel in a group), and its gradient by x where the stride is 1:
+//! each plane by itself.
 //!
-//! There is nothing to share between rows, and little to multiply: what counts is how often an element is read. An invocation
-//! computes a few results one above the other, with its neighbours beside it, so that loads are of neighbours and a row that it has
-//! read serves several results. Taps and steps are part of the kernel: all of them are written out, row by row for each result.
+//! Rows share nothing, and there is little to multiply: what counts is how often an element is
+//! read. An invocation computes a few results in a column, with its neighbours next to it, so that
+//! loads are coalesced and a row that was read serves several results. Taps and steps are part of
+//! the kernel and fully unrolled.
 
 use super::problem::ConvStrides;
 use super::{ConvPass, FactorStrides, ImplicitGemm, product};
@@ -77,7 +79,8 @@ impl ImplicitGemm {
         let count = product(&dims);
         let mut all = vec![count as i64];
         all.extend(indexing::sizes_any(&dims, false));
-        // Where the coordinate of the first result's first tap lies: in the gradient by x, as far inside as there is padding.
+        // Where the coordinate of the first result's first tap lies: in the gradient by x, as far
+        // inside as there is padding.
         let begin = |a: usize| match self.of {
             ConvPass::GradInput => self.classes[a][2],
             ConvPass::Forward | ConvPass::GradWeight => self.windows[a][1],

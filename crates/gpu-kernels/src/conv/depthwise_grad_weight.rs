@@ -1,10 +1,11 @@
-//! Gradients by w of groups with few rows: those of one filter and one channel (depthwise), say.
+//! Gradient by w of depthwise convolution and of other groups with few rows.
 //!
-//! A group's result has few numbers, each a chain over all positions of all images. So a workgroup has a chunk of the terms, and of
-//! several groups, whose terms lie in the same places: what is to be known of them is found out once (`offset_table.rs`). It brings some terms
-//! of each row, and under each column, to shared memory, neighbours reading neighbours, and an invocation has the chains of a
-//! column, one for each row. Read by each invocation for itself, by a workgroup of a group, nine columns of 64 invocations had work, and
-//! each waited for every term.
+//! A group's result has few elements, each a chain over all positions of all images. A workgroup
+//! has a chunk of the terms (split-K) and several groups, whose terms have the same addresses:
+//! these are computed once (`offset_table.rs`). It stages some terms of each row, and under each
+//! column, in shared memory with coalesced loads, and an invocation has the chains of one column,
+//! one for each row. With a workgroup per group, nine columns would occupy nine of its invocations,
+//! each waiting for every term.
 
 use super::offset_table::{OffsetTable, TableSource, TableSpan};
 use super::plan::MIN_ROWS;
@@ -24,10 +25,11 @@ use elinvar_kernel::ir::{Builtin, Elem, Kernel, Scalar};
 
 /// Invocations of a workgroup, at most, and so columns.
 const MAX_BLOCK_THREADS: u32 = 256;
-/// Terms of a step: with 252 columns an invocation has 16 loads under way, 48 KiB in three workgroups, which is more than a multiprocessor
-/// of NVIDIA's needs to be kept busy.
+/// Terms of a step: with 252 columns an invocation has 16 loads under way, 48 KiB in three
+/// workgroups, which is more than a multiprocessor of NVIDIA's needs to be kept busy.
 const K_STEP: u32 = 16;
-/// Bytes of shared memory for terms: with tables of all sizes it stays below the 32 KiB that every device has.
+/// Bytes of shared memory for terms: with tables of all sizes it stays below the 32 KiB that every
+/// device has.
 const MAX_TERM_BYTES: u32 = 22400;
 
 /// How many groups a workgroup has, and how many columns of each.
@@ -38,7 +40,8 @@ pub(super) struct GroupTiling {
 }
 
 impl ImplicitGemm {
-    /// How a gradient by w of few rows is cut; `None` if it is none, or a device has no room for it.
+    /// How a gradient by w of few rows is cut; `None` if it is none, or a device has no room for
+    /// it.
     pub(super) fn depthwise_grad_weight_tiling(&self, limits: WorkgroupLimits) -> Option<GroupTiling> {
         let columns = product(&self.columns);
         if self.of != ConvPass::GradWeight
@@ -132,8 +135,8 @@ fn build(config: &ConvConfig) -> Kernel {
     let cut = GroupTiling { groups, columns: across };
     let staged = config.staged.as_ref().expect("a form of this kernel says how terms are staged");
     let k = Builder::new(&format!("depthwise_{}", config.name(&PLAIN)), [cut.invocations(), 1, 1]);
-    // In 80 registers, where 110 would be used: with two workgroups on a multiprocessor the last few of a large layer's would wait for
-    // others to end. So, and with conditional loads that are one instruction, 144 channels of 56 x 56 took 53 us on an H100 instead of 87.
+    // In 80 registers, where 110 would be used: with two workgroups on a multiprocessor the last
+    // few of a large layer's would wait for others to end.
     k.min_blocks_per_sm(3);
     let (mut h, all_groups) = ConvArgs::read_with(&k, config, Some("all_groups"));
     let all_groups = all_groups.expect("it was asked for");
@@ -147,7 +150,8 @@ fn build(config: &ConvConfig) -> Kernel {
         index: k.u32(0),
     };
 
-    // The group and the column of the invocation. Groups beyond the last are the last one, and not stored.
+    // The group and the column of the invocation. Groups beyond the last are the last one, and not
+    // stored.
     let lines = [groups * rows, groups * across];
     let own = index.min(k.u32(lines[1] - 1));
     let first_group = h.tile[0] * i64::from(groups);
@@ -201,7 +205,7 @@ fn build(config: &ConvConfig) -> Kernel {
         k_major: true,
         width: 1,
         from,
-        // Who has the lines asks nobody else about them.
+        // The invocations that stage the lines need no barrier for them.
         corner: terms.like(0),
         limit: terms,
         padding: micro.padding(side),

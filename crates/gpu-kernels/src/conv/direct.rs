@@ -1,5 +1,5 @@
-//! The plain kernel of convolutions: an invocation reads each term where it is needed. For few rows, and for devices on which a
-//! barrier is dear.
+//! Direct convolution: an invocation reads each term where it is needed, without shared memory. For
+//! few rows, and for devices on which a barrier is expensive.
 
 use super::problem::{ConvArgs, ConvConfig, ConvStrides, KTerms, OutputColumn};
 use crate::formula::{Compute, Formula};
@@ -44,8 +44,8 @@ struct DirectMainloop<'k, 'f> {
     terms: &'f KTerms<'k>,
     left: (Place, &'f ConvStrides<'k>),
     right: (Place, &'f ConvStrides<'k>),
-    /// For each column, which taps lie inside, a bit for each; none if that is found out for each term. A term then has
-    /// one more part: the number of its tap.
+    /// For each column, which taps lie inside, a bit for each; none if that is found out for each
+    /// term. A term then has one more part: the number of its tap.
     masks: Vec<Val<'k>>,
 }
 
@@ -96,7 +96,8 @@ impl<'k> DirectMainloop<'k, '_> {
         done
     }
 
-    /// The sums of the terms `start..end`, of which the first is `at`; behind them the term after the last.
+    /// The sums of the terms `start..end`, of which the first is `at`; behind them the term after
+    /// the last.
     fn chunk(
         &self,
         start: Val<'k>,

@@ -1,10 +1,11 @@
-//! Gradients by x of few channels (images of three colours, say): each invocation has neighbours along the last axis.
+//! Gradient by x of few channels (images of three colours, say): each invocation has neighbours
+//! along the last axis.
 //!
-//! There are too few rows to share what it takes to find a column's elements: one by one that was 80 instructions for 12 products.
-//! But neighbours of a class, under the taps of a line, read neighbours of one line of g, and each of those serves several taps. So an
-//! invocation loads a line's elements once, and the line's weights, which are the same for all of a workgroup, and has all products
-//! of them written out, while the next line is on its way. 8 images of 224 x 224 x 3 under 7 x 7 taps with stride 2 took 336 us on an
-//! H100, and take 211. Where a chunk of the order of sums ends in the midst of a line, it looks at each tap.
+//! There are too few rows to amortise the address of a column's elements. But neighbours of a
+//! class, under the taps of a line, read neighbours of one line of g, and each of those serves
+//! several taps. So an invocation loads a line's elements once, and the line's weights, which are
+//! uniform in a workgroup, and has all products of them unrolled while the next line is prefetched.
+//! Where a chunk of the order of sums ends in the midst of a line, each tap is checked.
 
 use super::plan::MIN_ROWS;
 use super::problem::{ConvArgs, ConvConfig, ConvPass, OutputColumn};
@@ -30,9 +31,10 @@ struct FewChannelConfig {
     config: ConvConfig,
     /// Taps of a line, at most; of a class there may be fewer.
     taps: u32,
-    /// Do neighbours along the last axis of g lie side by side?
+    /// Do neighbours along the last axis of g are contiguous?
     even: bool,
-    /// May an element of a line lie outside? Where nothing is padded, those of neighbours beyond the last column.
+    /// May an element of a line lie outside? Where nothing is padded, those of neighbours beyond
+    /// the last column.
     checked: bool,
 }
 
@@ -111,7 +113,8 @@ fn emit<'k>(k: &'k Builder, h: &ConvArgs<'k>, line: &FewChannelConfig) {
     let last = config.rank - 1;
     let (taps, counts) = (i64::from(line.taps), &h.terms.counts);
 
-    // Neighbours: where the first one's coordinate lies under tap 0, and which element of a line the last tap reads of it.
+    // Neighbours: where the first one's coordinate lies under tap 0, and which element of a line
+    // the last tap reads of it.
     let mut axes = first.axes.clone();
     axes[last] = axes[last] * strip;
     let mut start = first.start.clone();
@@ -140,7 +143,8 @@ fn emit<'k>(k: &'k Builder, h: &ConvArgs<'k>, line: &FewChannelConfig) {
         init.extend(vec![nothing; none.len()]);
     }
     let (sums_and_totals, here) = (init.len(), index.like(0));
-    // Which line it is: outer part and taps of all axes but the last; then the terms that the chunk has room for.
+    // Which line it is: outer part and taps of all axes but the last; then the terms that the chunk
+    // has room for.
     init.extend(vec![here; config.rank]);
     init.push(here.like(order::CHUNK as i64));
 
@@ -149,7 +153,8 @@ fn emit<'k>(k: &'k Builder, h: &ConvArgs<'k>, line: &FewChannelConfig) {
     let all_lines = counts[1..config.rank].iter().fold(counts[0], |n, &c| n * c);
     // Where no tap of a class meets the grid, there is no line to be loaded.
     let lines = here.lt(taps_here).select(all_lines, here);
-    // What a line is read of: its elements of g, and its weights. Taps that a class has not are the last one.
+    // What a line is read of: its elements of g, and its weights. Taps that a class has not are the
+    // last one.
     let of_tap: Vec<Val<'k>> =
         (0..taps).map(|t| (begin + every * (taps_here - 1).min(here.like(t))) * h.left.axes[last]).collect();
     let load_line = |at: &[Val<'k>]| -> Vec<Val<'k>> {
@@ -190,7 +195,8 @@ fn emit<'k>(k: &'k Builder, h: &ConvArgs<'k>, line: &FewChannelConfig) {
         let (fma_chains, rest) = carried.split_at(sums_and_totals);
         let (at, left) = (&rest[..config.rank], rest[config.rank]);
         let (g, weights) = rest[places..].split_at(elements.len());
-        // The next line, which is on its way meanwhile; behind the last one there is none, and that is loaded again.
+        // The next line, which is on its way meanwhile; behind the last one there is none, and that
+        // is loaded again.
         let mut after = at.to_vec();
         let mut more = here.like(1);
         for a in (1..config.rank).rev() {

@@ -1,10 +1,12 @@
-//! Convolutions and their gradients by matrix units: which can be, and what is launched for them.
+//! Convolution and its gradients on tensor cores (mma.sync): which problems qualify, and the
+//! launches for them.
 //!
-//! Both factors are read in pieces of 16 bytes, of channels side by side, so operands that do not lie so are turned first
-//! (`nhwc_transpose.rs`): what that costs is little beside the products. Terms are then counted along channels first, then along taps, both in
-//! ascending order; a group's channels are as many as a multiple of 16 bytes holds, zeros behind its own. The gradient by w takes
-//! its terms in the definition's order, in pieces whose length their number alone says (`length`), and adds the pieces' sums from
-//! first to last.
+//! Both factors are read in vectors of 16 bytes along channels (NHWC), so other operands are
+//! transposed first (`nhwc_transpose.rs`): a small part of the cost of the products. Terms are then
+//! counted along channels first, then along taps, both ascending; a group's channels are padded
+//! with zeros to a multiple of 16 bytes. The gradient by w takes its terms in the definition's
+//! order, in pieces whose length depends on their number alone (`length`), and adds the pieces'
+//! sums from first to last.
 
 use super::nhwc_transpose::{NhwcView, to_nhwc};
 use super::offset_table::TableSpan;
@@ -19,7 +21,7 @@ use crate::layout::indexing;
 use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::ir::{Elem, MmaShape};
 
-/// The matrix units of a device.
+/// The tensor cores of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorCores {
     /// What they multiply.
@@ -83,7 +85,7 @@ impl MmaPlan {
     }
 }
 
-/// An operand for matrix units.
+/// An operand for tensor cores.
 struct NhwcOperand {
     slot: BufferSlot,
     layout: Layout,
@@ -124,7 +126,7 @@ fn transposed(
     NhwcOperand { slot: to, layout: Layout::contiguous(shape).permute(&axes) }
 }
 
-/// Is there something that matrix units would gain by, of operands that are not too large?
+/// Is there something that tensor cores would gain by, of operands that are not too large?
 fn worth_tensor_cores(
     tensor_cores: TensorCores,
     dtype: DType,
@@ -140,7 +142,8 @@ fn worth_tensor_cores(
         })
 }
 
-/// See [`super::steps`]; with a tile that is cut so, or the one that suits. `None` if the exact kernels do it, or if there is no room.
+/// See [`super::steps`]; with a tile that is cut so, or the one that suits. `None` if the exact
+/// kernels do it, or if there is no room.
 pub(super) fn steps<'a>(
     a: &ConvProblem<'a, '_>,
     tensor_cores: TensorCores,
@@ -157,13 +160,15 @@ pub(super) fn cuts(a: &ConvProblem<'_, '_>, tensor_cores: TensorCores) -> Option
     mma_plan.tile().map(|_| mma_plan.cuts())
 }
 
-/// The launches that turn operands, the factors then, as the kernel binds them, and what is left to do.
+/// The launches that turn operands, the factors then, as the kernel binds them, and what is left to
+/// do.
 fn planned<'a>(
     a: &ConvProblem<'_, '_>,
     tensor_cores: TensorCores,
 ) -> Option<(LaunchSequence<'a>, [BufferSlot; 2], ImplicitGemm)> {
     let ([x, y], groups) = (a.operands, a.c.groups);
-    // Rows and outer parts of terms (of the gradient by w, of columns); the channels of operands, and their groups.
+    // Rows and outer parts of terms (of the gradient by w, of columns); the channels of operands,
+    // and their groups.
     let (rows, outers, channels) = match a.of {
         ConvPass::Forward => (y.shape()[0] / groups, y.shape()[1], [[1, groups], [1, 1]]),
         ConvPass::GradInput => (y.shape()[1], y.shape()[0], [[1, groups], [0, groups]]),
@@ -215,7 +220,8 @@ impl ImplicitGemm {
         })
     }
 
-    /// The launches after those that turn operands. The slots are those of the two factors, as the kernel binds them.
+    /// The launches after those that turn operands. The slots are those of the two factors, as the
+    /// kernel binds them.
     fn with_tensor_cores<'a>(
         self,
         mut all: LaunchSequence<'a>,

@@ -1,5 +1,5 @@
-//! The kernel of convolutions by matrix units: as a product by them, with tables in place of strides. What is staged comes by
-//! copies of 16 bytes, of which several steps are under way.
+//! Implicit GEMM on tensor cores (mma.sync): the kernel of `mma.rs`. A GEMM with offset tables in
+//! place of strides; terms are staged by 16-byte cp.async in a multistage pipeline.
 
 use super::offset_table::{OffsetTable, StagingJob, TableSource, TableSpan};
 use super::problem::{self, ConvArgs, OutputColumn};
@@ -21,7 +21,8 @@ pub(super) struct ConvMmaConfig {
     pub span: TableSpan,
 }
 
-/// As many terms go through units in all tiles: zeros behind the last one, which make a sum of -0 another.
+/// As many terms go through units in all tiles: zeros behind the last one, which make a sum of -0
+/// another.
 pub(super) fn whole_terms(unit: MmaShape) -> usize {
     2 * usize::from(unit.shape[2])
 }
@@ -89,7 +90,8 @@ fn sums<'k>(
     let carried = [&[k.u32(0)][..], &none].concat();
     let done = k.for_(begin, pipeline.padded_end, window, &carried, |start, carried| {
         let next = start + window;
-        // Its terms are begun a few steps before this window's end; since those of the window before this one were, all have met.
+        // Its terms are begun a few steps before this window's end; since those of the window
+        // before this one were, all have met.
         k.if_(next.lt(pipeline.padded_end), || fill(next));
         let (slot, sums) =
             pipeline.steps([start, next.min(pipeline.padded_end)], carried[0], &carried[1..], &compute);

@@ -1,9 +1,11 @@
-//! Convolution and its two gradients, as contractions whose right factor is read through windows.
+//! Convolution and its two gradients as implicit GEMM: contractions whose right factor is read
+//! through windows (im2col in place, never stored).
 //!
-//! All three are one kernel (`kernel`): for a group, a row and a column, a chain of fma in the order of
-//! `elinvar_core::order::contract` over terms (t0, t) in row-major order. The left factor is a matrix with a stride for the
-//! row and for each part of a term. The right factor is found, along each spatial axis, at a coordinate that the column and
-//! the term give together; outside of the tensor it is +0, and takes part.
+//! All three are one problem: for a group, a row and a column, a chain of fma in the order of
+//! `elinvar_core::order::contract` over terms (t0, t) in row-major order. The left factor is a
+//! matrix with a stride for the row and for each part of a term. The right factor is found, along
+//! each spatial axis, at a coordinate that the column and the term give together; outside of the
+//! tensor it is +0, and takes part.
 //!
 //! | | row | column | term | left | right, at coordinate |
 //! |---|---|---|---|---|---|
@@ -11,10 +13,18 @@
 //! | gradient by x | c | (n, s) | (o, t) | w | g at (s + padding - t * dilation) / stride |
 //! | gradient by w | o | (c, t) | (n, p) | g | x at t * dilation - padding + p * stride |
 //!
-//! In the gradient by x, a position takes the taps that meet the stride's grid. All positions of a class, s modulo stride, take
-//! the same: every (stride / gcd(stride, dilation))-th tap from a first one on. A workgroup works on one class.
+//! In the gradient by x, a position takes the taps that meet the stride's grid. All positions of a
+//! class, s modulo stride, take the same: every (stride / gcd(stride, dilation))-th tap from a
+//! first one on. A workgroup works on one class.
 //!
-//! Sizes, strides, padding and dilation are numbers of the launch; only the number of spatial axes is in the form.
+//! Sizes, strides, padding and dilation are arguments of the launch; only the number of spatial
+//! axes is in the kernel's configuration.
+//!
+//! * `plan`: which path, with which tile. `problem`: configuration, launch arguments, columns and
+//!   terms, which all kernels share.
+//! * `direct`, `smem_implicit_gemm` with `offset_table`, `depthwise`, `depthwise_grad_weight`,
+//!   `few_channel_grad_input`: exact.
+//! * `mma`, `mma_implicit_gemm`, `nhwc_transpose`: tensor cores, `Precision::Fast`.
 
 mod depthwise;
 mod depthwise_grad_weight;
@@ -44,8 +54,8 @@ use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::ir::Elem;
 use elinvar_ops::backend::{Conv, Plain};
 
-/// A factor: offset, and strides of the group, of the row or the outer part of the column, of the outer part of the term,
-/// and of each spatial axis.
+/// A factor: offset, and strides of the group, of the row or the outer part of the column, of the
+/// outer part of the term, and of each spatial axis.
 #[derive(Clone, Debug)]
 struct FactorStrides {
     offset: usize,
@@ -65,11 +75,11 @@ struct ImplicitGemm {
     terms: Vec<usize>,
     left: FactorStrides,
     right: FactorStrides,
-    /// Per axis: what a step of the column moves the coordinate by, where it begins, what a step of the term moves it by,
-    /// and the size of the right factor.
+    /// Per axis: what a step of the column moves the coordinate by, where it begins, what a step of
+    /// the term moves it by, and the size of the right factor.
     windows: Vec<[i64; 4]>,
-    /// In the gradient by x, per axis: stride, dilation, padding, the size of the result, and taps from one that meets the
-    /// grid to the next.
+    /// In the gradient by x, per axis: stride, dilation, padding, the size of the result, and taps
+    /// from one that meets the grid to the next.
     classes: Vec<[i64; 5]>,
     /// May a coordinate lie outside?
     padded: bool,
@@ -80,7 +90,8 @@ struct ImplicitGemm {
     /// Elements of the result.
     len: usize,
     wide: bool,
-    /// As in [`ConvConfig`]; and how many of a column's outer parts are stored then, of those that memory has.
+    /// As in [`ConvConfig`]; and how many of a column's outer parts are stored then, of those that
+    /// memory has.
     channels_last: bool,
     outers: usize,
     /// As in [`ConvProblem`].
@@ -100,7 +111,8 @@ fn row_major(dims: &[usize]) -> Vec<i64> {
     strides
 }
 
-/// A layout's strides in a factor: of the group (`size` steps of axis `axis`), of the axes `first` and `second`, of the rest.
+/// A layout's strides in a factor: of the group (`size` steps of axis `axis`), of the axes `first`
+/// and `second`, of the rest.
 fn factor(l: &Layout, size: usize, axis: usize, [first, second]: [usize; 2]) -> FactorStrides {
     let s = l.strides();
     let mut strides = vec![size as isize * s[axis], s[first], s[second]];
@@ -207,7 +219,8 @@ impl<'a, 'l> ConvProblem<'a, 'l> {
     }
 }
 
-/// The work of one of the three. Operands: the two, further operands of the epilogue. Result: y, or the gradient.
+/// The work of one of the three. Operands: the two, further operands of the epilogue. Result: y, or
+/// the gradient.
 pub fn steps<'a>(a: &ConvProblem<'a, '_>, how: ConvPath) -> LaunchSequence<'a> {
     if let ConvPath::TensorCore(groups) = how
         && let Some(all) = mma::steps(a, groups, None)
@@ -217,7 +230,8 @@ pub fn steps<'a>(a: &ConvProblem<'a, '_>, how: ConvPath) -> LaunchSequence<'a> {
     ImplicitGemm::of(a).steps(a, how)
 }
 
-/// The ways that a device has for it, of which `ConvCandidate::Default` is the first. All of them give the same bits.
+/// The ways that a device has for it, of which `ConvCandidate::Default` is the first. All of them
+/// give the same bits.
 pub fn candidates(a: &ConvProblem<'_, '_>, how: ConvPath) -> Vec<ConvCandidate> {
     if let ConvPath::TensorCore(groups) = how
         && let Some(cuts) = mma::cuts(a, groups)
@@ -229,8 +243,8 @@ pub fn candidates(a: &ConvProblem<'_, '_>, how: ConvPath) -> Vec<ConvCandidate> 
     ImplicitGemm::of(a).candidates(how)
 }
 
-/// The work as [`steps`] has it, in one of the ways that there are. `None` if it cannot be done so: what is a way for some convolutions of
-/// a size is none for others, which lie otherwise.
+/// The work as [`steps`] has it, in one of the ways that there are. `None` if it cannot be done so:
+/// what is a way for some convolutions of a size is none for others, which lie otherwise.
 pub fn steps_by<'a>(
     a: &ConvProblem<'a, '_>,
     how: ConvPath,
@@ -245,13 +259,14 @@ pub fn steps_by<'a>(
         (ConvCandidate::Direct | ConvCandidate::ImplicitGemm(_), _) => {
             let plan = ImplicitGemm::of(a);
             let tile = if let ConvCandidate::ImplicitGemm(tile) = way { tile } else { plan.plain_tile() };
-            // Where matrix units do it, their order of sums is the one that it has.
+            // Where tensor cores do it, their order of sums is the one that it has.
             candidates(a, how).contains(&way).then(|| plan.tiled(a, tile, true))
         }
     }
 }
 
-/// Workgroups of 64 invocations that keep a compute unit busy, and of those that stage terms in shared memory, which are larger.
+/// Workgroups of 64 invocations that keep a compute unit busy, and of those that stage terms in
+/// shared memory, which are larger.
 const GROUPS_PER_UNIT: u32 = 8;
 const STAGED_GROUPS_PER_UNIT: u32 = 2;
 /// What follows a gradient: nothing.
@@ -333,7 +348,8 @@ impl ImplicitGemm {
             wide: indexing::is_wide(g) || indexing::is_wide(w),
         }
     }
-    /// The gradient by w, of so many filters and channels of a group; x and g may have more, which are left out.
+    /// The gradient by w, of so many filters and channels of a group; x and g may have more, which
+    /// are left out.
     fn weight(a: &ConvProblem<'_, '_>, [rows, channels]: [usize; 2]) -> ImplicitGemm {
         let ConvProblem { c, dtype, operands: [x, g], sizes: taps, .. } = *a;
         let (spatial, out) = (&x.shape()[2..], &g.shape()[2..]);
@@ -377,8 +393,9 @@ impl ImplicitGemm {
     fn class_count(&self) -> usize {
         self.classes.iter().map(|c| c[0] as usize).product()
     }
-    /// Do chunks have workgroups of their own? With strides, those of the gradient by x are not the same for all positions. Without, 256
-    /// channels of 14 x 14 (8 images, 3 x 3 taps) took 170 us in 200 workgroups that had five chunks each.
+    /// Do chunks have workgroups of their own? With strides, those of the gradient by x are not the
+    /// same for all positions. Without split-K, deep layers of small planes leave too few
+    /// workgroups, with several chunks each.
     fn worth_split_k(&self, tile: SimtTile) -> bool {
         let per_unit = if tile.depth > 0 { STAGED_GROUPS_PER_UNIT } else { GROUPS_PER_UNIT };
         let busy = self.compute_units.filled_by(per_unit);
@@ -438,7 +455,8 @@ impl ImplicitGemm {
             }
         })
     }
-    /// One launch, or with `split_k` one that makes the sums of so many chunks, and one that joins them.
+    /// One launch, or with `split_k` one that makes the sums of so many chunks, and one that joins
+    /// them.
     fn in_chunks<'a>(
         &self,
         a: &ConvProblem<'a, '_>,
@@ -467,7 +485,8 @@ impl ImplicitGemm {
         all
     }
 
-    /// One launch: left, right, further operands, result. With `split_k`, the sums of so many chunks come out instead.
+    /// One launch: left, right, further operands, result. With `split_k`, the sums of so many
+    /// chunks come out instead.
     fn launch<'a>(
         &self,
         epilogue: &'a dyn Formula,
@@ -522,7 +541,8 @@ impl ImplicitGemm {
         ))
     }
 
-    /// The numbers of a launch, as `ConvArgs` asks for them, and its workgroups: over so many chunks or classes, and tiles.
+    /// The numbers of a launch, as `ConvArgs` asks for them, and its workgroups: over so many
+    /// chunks or classes, and tiles.
     fn args(
         &self,
         config: &ConvConfig,

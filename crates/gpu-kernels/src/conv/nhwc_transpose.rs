@@ -1,7 +1,9 @@
-//! `y[i, p, g, c] = x[i, g, c, p]`: channels side by side, for matrix units and for copies.
+//! Transpose to channels last (NCHW to NHWC), for tensor cores and cp.async: `y[i, p, g, c] = x[i,
+//! g, c, p]`.
 //!
-//! Positions p of several axes count row by row. Each group has as many channels as a multiple of 16 bytes, zeros behind its own.
-//! A workgroup turns a tile of positions by channels in shared memory, so that it reads and writes neighbours.
+//! Positions p of several axes count in row-major order. Each group is padded with zero channels to
+//! a multiple of 16 bytes. A workgroup transposes a tile of positions by channels in shared memory,
+//! so that loads and stores are coalesced.
 
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, linear_group_id};
@@ -29,8 +31,8 @@ struct NhwcTransposeConfig {
     width: u8,
 }
 
-/// How x, and its groups of channels, lie: the axis that counts y's first part, the one that counts channels, and channels of a
-/// group in x and in y.
+/// How x, and its groups of channels, lie: the axis that counts y's first part, the one that counts
+/// channels, and channels of a group in x and in y.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NhwcView {
     pub outer: usize,

@@ -1,12 +1,15 @@
-//! Where the terms of a chunk lie, found out once for a workgroup.
+//! Offset tables of implicit GEMM: the addresses of a chunk's terms, computed once per workgroup
+//! (precomputed im2col indices).
 //!
-//! An element of the right factor is where its column begins, plus an offset of its term; whether it lies inside of the tensor
-//! is one test: the column has a bit for each tap (of each axis by itself) that would lie outside, and the term has the bits of
-//! its taps. In the gradient by w, where columns are taps and terms are positions, it is the other way round. Two more bits
-//! say that a column, or a term, is beyond the last.
+//! An element of the right factor is where its column begins plus an offset of its term; whether it
+//! lies inside of the tensor is one test: the column has a bit for each tap (of each axis by
+//! itself) that would lie outside, and the term has the bits of its taps. In the gradient by w,
+//! where columns are taps and terms are positions, it is the other way round. Two more bits say
+//! that a column, or a term, is past the last.
 //!
-//! A workgroup computes offsets and bits of all terms of a chunk, a few in each invocation, and leaves them in shared memory.
-//! So whoever brings terms needs no division, no coordinates and no comparison with sizes.
+//! A workgroup computes offsets and bits of all terms of a chunk, a few in each invocation, into
+//! shared memory. The loads of terms then need no division, no coordinates and no comparison with
+//! sizes.
 
 use super::problem::{ConvArgs, ConvConfig, ConvPass, OutputColumn, StagingConfig};
 use crate::gemm::StridedMatrix;
@@ -22,8 +25,8 @@ pub(super) struct TableSpan {
     pub window: u32,
     /// How many windows there is room for.
     pub windows: u32,
-    /// Neighbouring terms that lie side by side in both factors, and inside or outside together: they have one entry. A power of
-    /// two.
+    /// Neighbouring terms that are contiguous in both factors, and inside or outside together: they
+    /// have one entry. A power of two.
     pub grain: u32,
 }
 
@@ -146,7 +149,8 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
         at
     }
 
-    /// How many taps there are along each axis, and what a step from one to the next moves the coordinate by.
+    /// How many taps there are along each axis, and what a step from one to the next moves the
+    /// coordinate by.
     fn steps(&self) -> Vec<(Val<'k>, Val<'k>)> {
         let h = self.h;
         let axes = 0..h.terms.axes.len();
@@ -207,7 +211,8 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
         words.iter().enumerate().map(each).collect()
     }
 
-    /// Words of a column (side 0) or a term (1), with the two bits of those beyond the last: each has the other's.
+    /// Words of a column (side 0) or a term (1), with the two bits of those beyond the last: each
+    /// has the other's.
     fn with_ends(&self, mut words: Vec<Val<'k>>, side: usize, beyond: Val<'k>) -> Vec<Val<'k>> {
         let last = words.last_mut().expect("there is a word");
         let other = self.k.u32(1 << OUT_OF_RANGE_BIT[1 - side]);
@@ -302,7 +307,8 @@ fn each<'k, T: Clone>(places: &[Val<'k>], of: impl Fn(Val<'k>) -> T) -> Vec<T> {
 pub(super) enum TableSource<'k, 't> {
     /// Rows of terms with one stride.
     Matrix(StridedMatrix<'k>),
-    /// Rows whose terms the table knows: where they begin, for each round; and whether there may be terms beyond the last.
+    /// Rows whose terms the table knows: where they begin, for each round; and whether there may be
+    /// terms beyond the last.
     Left(&'t OffsetTable<'k, 't>, Vec<Val<'k>>, bool),
     /// Columns: where they begin, and their words, for each round.
     Right(&'t OffsetTable<'k, 't>, Vec<(Val<'k>, Vec<Val<'k>>)>),

@@ -1,4 +1,5 @@
-//! Which kernel a convolution is done by, with which tile, and how terms are read there. No bit depends on it.
+//! Plan of a convolution: which kernel (direct, implicit GEMM in shared memory, tensor cores),
+//! which tile, how terms are read. The heuristics; no bit depends on them.
 
 use super::offset_table::{TableSpan, most_taps};
 use super::problem::{ConvPass, StagingConfig};
@@ -13,17 +14,19 @@ use elinvar_kernel::ir::Elem;
 /// How the work is given to invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConvPath {
-    /// Each reads its terms by itself: for devices on which a barrier is dear.
+    /// Each reads its terms by itself: for devices on which a barrier is expensive.
     Direct,
     /// As it suits the sizes, on a device that has so much.
     Auto(WorkgroupLimits),
-    /// By matrix units, in an order of sums that is not the definition's; as above where they gain nothing.
+    /// By tensor cores, in an order of sums that is not the definition's; as above where they gain
+    /// nothing.
     TensorCore(TensorCores),
     /// With this tile, in one launch. What cannot be staged is read by each invocation for itself.
     ImplicitGemm(SimtTile),
 }
 
-/// A way to do a convolution, of those that a device has ([`super::candidates`]): for whoever tries them. No bit depends on it.
+/// A way to do a convolution, of those that a device has ([`super::candidates`]): for autotuning.
+/// No bit depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConvCandidate {
     /// The one that is taken without trying.
@@ -32,7 +35,7 @@ pub enum ConvCandidate {
     Direct,
     /// Terms are staged, for this tile.
     ImplicitGemm(SimtTile),
-    /// By matrix units, with a tile that is cut so.
+    /// By tensor cores, with a tile that is cut so.
     TensorCore(WarpTiling),
 }
 
@@ -51,8 +54,9 @@ impl ConvCandidate {
 /// For the usual 64 filters: twice as many columns are computed with what is loaded of them.
 pub(super) const WIDE_TILING: WarpTiling = WarpTiling { subgroups: [2, 2], each: [2, 4], deep: 1, slots: 3 };
 
-/// Tiles with staged terms, from the largest to the smallest, and what part of a device's peak each is good for, as a guess:
-/// the part of all instructions that are products, times what latency leaves.
+/// Tiles with staged terms, from the largest to the smallest, and what part of a device's peak each
+/// is good for, as a guess: the part of all instructions that are products, times what latency
+/// leaves.
 const TILES: [(SimtTile, f64); 10] = [
     (LARGEST_TILES[0], 1.0),
     (LARGEST_TILES[1], 0.95),
@@ -67,15 +71,17 @@ const TILES: [(SimtTile, f64); 10] = [
 ];
 /// Those with the most sums.
 const LARGEST_TILES: [SimtTile; 2] = [tile([16, 16], [8, 8]), tile([8, 16], [8, 8])];
-/// For forwards: 64 rows by 96 columns cut many a result into as many tiles as a device has room for at a time. On an H100 64 filters of 8
-/// images of 56 x 56 (3 x 3 taps, 64 channels) took 59 us so, 65 in tiles of 64 columns, and 98 in chunks side by side with 128.
+/// For forwards: 64 rows by 96 columns cut many a result into as many tiles as a device has room
+/// for at a time.
 const FORWARD_TILE: SimtTile = SimtTile { group: [8, 24], each: [8, 4], depth: 16, slots: 3 };
-/// What the largest is good for where twice as many workgroups of half its size are faster: anywhere but in gradients by w.
+/// What the largest is good for where twice as many workgroups of half its size are faster:
+/// anywhere but in gradients by w.
 const HALF_TILE_GAIN: f64 = 0.9;
 const fn tile(group: [u32; 2], each: [u32; 2]) -> SimtTile {
     SimtTile { group, each, depth: 8, slots: 3 }
 }
-/// A tile with terms that copies bring, and with those that go through registers, as many at a time and twice as many.
+/// A tile with terms that copies bring, and with those that go through registers, as many at a time
+/// and twice as many.
 fn variants(tile: SimtTile) -> [SimtTile; 3] {
     [tile, SimtTile { slots: 0, ..tile }, SimtTile { slots: 0, depth: 2 * tile.depth, ..tile }]
 }
@@ -91,7 +97,8 @@ const MIN_PRODUCTS: usize = 1 << 12;
 /// Sizes and strides of parts of a number, the innermost last.
 type SizesAndStrides = Vec<(usize, i64)>;
 
-/// The elements that lie evenly along the innermost parts: how many, and from one to the next; and the strides of the others.
+/// The elements that lie evenly along the innermost parts: how many, and from one to the next; and
+/// the strides of the others.
 fn run(digits: &SizesAndStrides) -> (usize, i64, Vec<i64>) {
     let mut all = digits.iter().rev().filter(|d| d.0 != 1).peekable();
     let Some(&(mut count, stride)) = all.next() else { return (1, 1, Vec::new()) };
@@ -113,7 +120,8 @@ struct OperandAccess {
 }
 
 impl OperandAccess {
-    /// How many neighbours can be read at once, along terms or along lines; lines of a tile have `line` of them.
+    /// How many neighbours can be read at once, along terms or along lines; lines of a tile have
+    /// `line` of them.
     fn width(&self, k_major: bool, line: u32, most: u8) -> u8 {
         let (inner, outer) = if k_major { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
         let (count, stride, others) = run(inner);
@@ -192,7 +200,7 @@ impl ImplicitGemm {
     pub(super) fn words(&self) -> Option<u8> {
         [1, 3].into_iter().find(|&words| self.taps() <= most_taps(words))
     }
-    /// Columns of the result that lie side by side.
+    /// Columns of the result that are contiguous.
     pub(super) fn stored(&self) -> usize {
         let digits: SizesAndStrides =
             self.columns.iter().copied().zip(self.result[2..].iter().copied()).collect();
@@ -254,7 +262,8 @@ impl ImplicitGemm {
         }
     }
 
-    /// The tile that is good for most, of those that a device has room for; `None` if terms had better not be staged.
+    /// The tile that is good for most, of those that a device has room for; `None` if staging does
+    /// not pay.
     fn staged_tile(&self, limits: WorkgroupLimits) -> Option<SimtTile> {
         let words = self.words()?;
         let sizes = [self.rows, product(&self.columns)];
@@ -267,7 +276,8 @@ impl ImplicitGemm {
                 let size = tile.size(side) as usize;
                 sizes[side] as f64 / sizes[side].next_multiple_of(size) as f64
             };
-            // As many as chunks that are whole: where the last one has few terms, its workgroups are soon done.
+            // As many as chunks that are whole: where the last one has few terms, its workgroups
+            // are soon done.
             let chunks = product(&self.terms) as f64 / order::CHUNK as f64;
             let (split_k, joined) =
                 if self.worth_split_k(tile) { (chunks, SPLIT_K_EFFICIENCY) } else { (1.0, 1.0) };
@@ -281,7 +291,7 @@ impl ImplicitGemm {
             } else {
                 peak
             };
-            // Of gradients by w, whose terms are positions, 16 at a time took 0.85 to 0.95 of the time of eight.
+            // Of gradients by w, whose terms are positions, 16 at a time are faster than eight.
             let depth =
                 if self.of == ConvPass::GradWeight && slots == 0 { 2 * tile.depth } else { tile.depth };
             (self.with_cp_async(SimtTile { slots, depth, ..tile }), peak)
@@ -293,16 +303,18 @@ impl ImplicitGemm {
         best.map(|(tile, _)| tile).filter(|&tile| self.staged(tile).is_some())
     }
 
-    /// Are copies faster than registers for what is on its way? Copies of windows bring one number each. On an H100 gradients of 64 to 512
-    /// channels took 1.4 to 2 times as long with them, and forwards the larger workgroups 1.1 times; the smaller 0.9, but of one chunk (three
-    /// channels by 7 x 7) 1.3.
+    /// Are copies faster than registers for what is on its way? Copies of windows bring one number
+    /// each. On an H100 gradients of 64 to 512 channels took 1.4 to 2 times as long with them, and
+    /// forwards the larger workgroups 1.1 times; the smaller 0.9, but of one chunk (three channels
+    /// by 7 x 7) 1.3.
     fn gains_by_copies(&self, tile: SimtTile) -> bool {
         self.dtype == DType::F64
             || (self.of == ConvPass::Forward && tile == LARGEST_TILES[1] && self.chunks() > 1)
     }
 
     fn fits(&self, tile: SimtTile, limits: WorkgroupLimits, words: u8) -> bool {
-        // Sums of f64 take two registers each; and what is on its way through registers takes some, too.
+        // Sums of f64 take two registers each; and what is on its way through registers takes some,
+        // too.
         let most = match (self.dtype, tile.slots) {
             (DType::F64, 0) => 8,
             (DType::F64, _) => 16,
@@ -313,7 +325,7 @@ impl ImplicitGemm {
             && self.shared_bytes(tile, words) <= limits.shared
     }
 
-    /// See [`super::candidates`]: those without matrix units.
+    /// See [`super::candidates`]: those without tensor cores.
     pub(super) fn candidates(&self, how: ConvPath) -> Vec<ConvCandidate> {
         let (ConvPath::Auto(limits) | ConvPath::TensorCore(TensorCores { limits, .. })) = how else {
             return vec![ConvCandidate::Default];
@@ -332,7 +344,8 @@ impl ImplicitGemm {
         let Some(words) = self.words() else { return all };
         let sizes = [self.rows, product(&self.columns)];
         let is_way = |tile: &SimtTile| {
-            // Not mostly beyond the ends of the result; with copies where the device and the type have such.
+            // Not mostly beyond the ends of the result; with copies where the device and the type
+            // have such.
             (0..2).all(|side| tile.size(side) as usize <= sizes[side].next_multiple_of(32))
                 && (tile.slots == 0 || limits.cp_async && self.with_cp_async(*tile).slots > 0)
                 && Some(*tile) != chosen
@@ -344,13 +357,14 @@ impl ImplicitGemm {
         all
     }
 
-    /// A tile without staging that fits: neighbours along columns, which lie side by side in memory.
+    /// A tile without staging that fits: neighbours along columns, which are contiguous in memory.
     pub(super) fn plain_tile(&self) -> SimtTile {
         let tile = |each: u32| {
             let across = self.rows.div_ceil(each as usize).next_power_of_two().min(4) as u32;
             SimtTile { group: [across, 64 / across], each: [each, 4], depth: 0, slots: 0 }
         };
-        // Eight rows share what it takes to find their columns' elements, where enough workgroups are left.
+        // Eight rows share what it takes to find their columns' elements, where enough workgroups
+        // are left.
         let large = tile(8);
         if self.rows >= 32
             && self.tiles(large).iter().product::<usize>() * self.groups

@@ -1,5 +1,5 @@
-//! What the kernels of convolutions share: their forms, their numbers, columns and terms, and how results are stored. See the table
-//! in `mod.rs`.
+//! The convolution problem in a kernel: configuration, launch arguments, columns and terms, and how
+//! results are stored. See the table in `mod.rs`.
 
 use crate::formula::{Compute, Formula};
 use crate::gemm::SimtTile;
@@ -37,8 +37,8 @@ pub struct ConvConfig {
     pub rank: usize,
     /// May a coordinate lie outside?
     pub padded: bool,
-    /// Are the axes of a term at most 32 taps? Then which of them lie inside is found out once for each column, and not
-    /// again for each channel.
+    /// Are the axes of a term at most 32 taps? Then which of them lie inside is found out once for
+    /// each column, and not again for each channel.
     pub masked: bool,
     /// Has the right factor no elements? Then it is +0 everywhere.
     pub void: bool,
@@ -46,8 +46,8 @@ pub struct ConvConfig {
     pub multi_chunk: bool,
     /// Does each chunk have a workgroup of its own, and its sums a place of their own?
     pub split_k: bool,
-    /// Does the outer part of a term (in the gradient by w, of a column), a channel, count faster than the taps? Only where any
-    /// order of sums will do.
+    /// Does the outer part of a term (in the gradient by w, of a column), a channel, count faster
+    /// than the taps? Only where any order of sums will do.
     pub channels_last: bool,
     /// How terms come to shared memory; none: each is read where it is needed.
     pub staged: Option<StagingConfig>,
@@ -121,7 +121,8 @@ impl ConvConfig {
     }
 }
 
-/// A factor, or the result: where it begins, and its strides (group, row or outer column, outer term, axes).
+/// A factor, or the result: where it begins, and its strides (group, row or outer column, outer
+/// term, axes).
 pub(super) struct ConvStrides<'k> {
     pub first: Val<'k>,
     pub group: Val<'k>,
@@ -164,7 +165,8 @@ pub(super) struct OutputColumn<'k> {
 pub(super) struct KTerms<'k> {
     /// How many along each part.
     pub counts: Vec<Val<'k>>,
-    /// Per axis: the first of the left factor's places, from one to the next, and what a step moves the coordinate by.
+    /// Per axis: the first of the left factor's places, from one to the next, and what a step moves
+    /// the coordinate by.
     pub axes: Vec<[Val<'k>; 3]>,
     /// Per axis: the size of the right factor.
     pub sizes: Vec<Val<'k>>,
@@ -189,8 +191,8 @@ pub(super) struct ConvArgs<'k> {
     pub rows: Val<'k>,
     pub columns: Val<'k>,
     pub column_axes: Axes<'k>,
-    /// Which chunk (or class) was asked for, and which there is: the last row of a grid may have workgroups too many, which go
-    /// along, and store nothing.
+    /// Which chunk (or class) was asked for, and which there is: the last row of a grid may have
+    /// workgroups too many, which go along, and store nothing.
     exists: Val<'k>,
     pub outer_number: Val<'k>,
     pub group: Val<'k>,
@@ -199,7 +201,8 @@ pub(super) struct ConvArgs<'k> {
     pub terms: KTerms<'k>,
     /// Per axis: what a step of the column moves the coordinate by, and where it begins.
     starts: Vec<(Val<'k>, Val<'k>)>,
-    /// Per axis: the first position of the result, from one to the next, and where they end if columns may go beyond.
+    /// Per axis: the first position of the result, from one to the next, and where they end if
+    /// columns may go beyond.
     results: Vec<(Val<'k>, Val<'k>, Option<Val<'k>>)>,
     pub left: ConvStrides<'k>,
     pub right: ConvStrides<'k>,
@@ -323,7 +326,8 @@ impl<'k> ConvArgs<'k> {
             exists: asked.lt(outermost),
             outer_number,
             group,
-            // Those of the same columns run side by side: what they read is large, and filters are few.
+            // Those of the same columns run side by side: what they read is large, and filters are
+            // few.
             tile: [tile % tiles_m, tile / tiles_m],
             terms,
             starts,
@@ -343,7 +347,8 @@ impl<'k> ConvArgs<'k> {
     pub fn left_group(&self) -> Val<'k> {
         self.left.first + self.group * self.left.group
     }
-    /// Where the left factor of a row begins, without what axes begin with. Rows past the last one are the first one.
+    /// Where the left factor of a row begins, without what axes begin with. Rows past the last one
+    /// are the first one.
     pub fn row(&self, r: Val<'k>) -> Val<'k> {
         self.left_group() + r.lt(self.rows).select(r, r.like(0)) * self.left.one
     }
@@ -365,7 +370,8 @@ impl<'k> ConvArgs<'k> {
         self.starts[a].1
     }
 
-    /// A column. Those past the last one are the first one (and so begin where pieces of several do).
+    /// A column. Those past the last one are the first one (and so begin where pieces of several
+    /// do).
     pub fn column(&self, c: Val<'k>) -> OutputColumn<'k> {
         let mut there = c.lt(self.columns);
         let mut at = self.column_axes.index(there.select(c, c.like(0)));
@@ -380,8 +386,8 @@ impl<'k> ConvArgs<'k> {
         OutputColumn { outer: at[0], axes, there, start, base }
     }
 
-    /// Stores what the epilogue makes of sums of neighbouring columns, which are all there or none, and of which the results
-    /// lie side by side.
+    /// Stores what the epilogue makes of sums of neighbouring columns, which are all there or none,
+    /// and of which the results are contiguous.
     pub fn store(
         &self,
         k: &'k Builder,

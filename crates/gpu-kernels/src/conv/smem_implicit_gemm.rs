@@ -1,5 +1,5 @@
-//! Convolutions as products whose terms a workgroup brings to shared memory together: the tiles and the order of `contract`, with
-//! addresses and paddings from tables (`offset_table.rs`) in place of strides.
+//! Implicit GEMM in shared memory: convolution with the tiles and the order of `gemm`, and offset
+//! tables (`offset_table.rs`) in place of strides.
 
 use super::offset_table::{OffsetTable, StagingJob, TableSpan};
 use super::problem::{ConvArgs, ConvConfig, OutputColumn};

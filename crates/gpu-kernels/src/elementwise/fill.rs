@@ -1,6 +1,6 @@
-//! `y[i] = value`.
+//! Fill: `y[i] = value`.
 //!
-//! The value is a number of the launch, as its bits, so there is one kernel for each type of memory.
+//! The value is a launch argument, as its bits, so there is one kernel for each type of memory.
 
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, linear_group_id};
@@ -36,8 +36,8 @@ pub fn fill(value: Value, dtype: DType, len: usize) -> Option<Work<'static>> {
     Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &args))
 }
 
-/// The element nearest to a value, as the number that is stored for it: floats round once to nearest even; integers cut
-/// floats towards zero and saturate, and wrap integers; bool is `!= 0`.
+/// The element nearest to a value, as the number that is stored for it: floats round once to
+/// nearest even; integers cut floats towards zero and saturate, and wrap integers; bool is `!= 0`.
 pub fn nearest(value: Value, elem: Elem) -> Constant {
     let s = elem.scalar();
     let float = |v: f64| match elem {

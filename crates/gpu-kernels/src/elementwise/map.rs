@@ -1,11 +1,13 @@
-//! `y[i] = formula(x0[i], x1[i], ..)` for every element i, in row-major order of the result; or several results at once.
+//! Elementwise maps: `y[i] = formula(x0[i], x1[i], ..)` for every element i, in row-major order of
+//! the result; also several results at once.
 //!
-//! An operand is read in one of three ways: `Dense` (row-major, as the result), `Same` (one element for all), or
-//! `Strided` (by the strides of its axes, broadcast axes having stride 0). If no operand is strided, an invocation takes
-//! four neighbours as a vector; the last few elements are loaded one by one into the same vector, so that there is one copy
-//! of the formula. So it does if strided operands have, for four neighbours along the last axis, one element or four that lie side by
-//! side, as those have that are broadcast along channels or rows. Otherwise the number of an element is taken apart into its index, by multiplication with a
-//! reciprocal where numbers are below 2^30, and each operand has its own sum of index times stride.
+//! An operand is read contiguously, as one broadcast element, or by strides (broadcast axes have
+//! stride 0). If no operand is strided, an invocation takes a vector of four elements (vectorised
+//! load); the tail is loaded element by element into the same vector, so that the formula is
+//! compiled once. The same holds for strided operands whose four neighbours along the last axis are
+//! contiguous or one element, as in broadcasts along channels or rows. Otherwise the linear index
+//! is split into a multi-index, by multiplication with a reciprocal where indices are below 2^30,
+//! and each operand has its own offset.
 
 use crate::formula::{Compute, Formula, leave};
 use crate::launch::args::{self, LaunchArgs};
@@ -16,7 +18,8 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Elem, Kernel, Place, Scalar};
 use elinvar_ops::map::Out;
 
-/// Invocations of a workgroup: eight warps or four wavefronts, as many as keep a multiprocessor busy in a few groups.
+/// Invocations of a workgroup: eight warps or four wavefronts, as many as keep a multiprocessor
+/// busy in a few groups.
 pub(crate) const BLOCK_THREADS: u32 = 256;
 
 /// How an operand is read.
@@ -28,7 +31,7 @@ pub enum ReadPattern {
     Broadcast,
     /// By strides.
     Strided,
-    /// By strides, and four neighbours lie side by side.
+    /// By strides, and four neighbours are contiguous.
     StridedVec4,
     /// By strides, and four neighbours are one element.
     BroadcastVec4,
@@ -42,7 +45,8 @@ impl ReadPattern {
             ReadPattern::Dense | ReadPattern::Broadcast => false,
         }
     }
-    /// How four neighbours along the last axis of a strided operand can be read together, if all of them are there.
+    /// How four neighbours along the last axis of a strided operand can be read together, if all of
+    /// them are there.
     fn together(offset: usize, strides: &[isize]) -> Option<ReadPattern> {
         let (&last, others) = strides.split_last()?;
         let even = || offset.is_multiple_of(4) && others.iter().all(|s| s.unsigned_abs().is_multiple_of(4));
@@ -99,8 +103,8 @@ pub struct MapConfig {
     pub operands: Vec<(Elem, ReadPattern)>,
     /// What the results hold.
     pub outs: Vec<Elem>,
-    /// Axes that are left of the shape when neighbours that lie evenly in all operands are joined; 0 if no operand
-    /// is strided.
+    /// Axes that are left of the shape when neighbours that lie evenly in all operands are joined;
+    /// 0 if no operand is strided.
     pub rank: usize,
     /// Elements that an invocation takes: 1 or 4.
     pub width: u8,
@@ -220,8 +224,8 @@ impl MapConfig {
     pub(crate) fn groups(&self, sizes: &MapSizes) -> [u32; 3] {
         grid((sizes.len as u64).div_ceil(u64::from(BLOCK_THREADS) * u64::from(self.width)))
     }
-    /// Numbers of a launch: the length; size and reciprocal of each axis but the first; offset (and strides) of each
-    /// operand.
+    /// Numbers of a launch: the length; size and reciprocal of each axis but the first; offset (and
+    /// strides) of each operand.
     fn count(&self) -> usize {
         let strided = self.operands.iter().filter(|o| o.1.by_strides()).count();
         1 + indexing::count(self.rank, self.wide) + self.operands.len() + strided * self.rank

@@ -1,4 +1,5 @@
-//! One result per element: maps, updates in place, constants and random numbers.
+//! Elementwise kernels: maps, updates in place, constants and random numbers. One result per
+//! element.
 
 pub mod fill;
 pub mod map;

@@ -1,7 +1,8 @@
-//! Random numbers: Philox4x32-10 with a counter (block, stream) under a seed, see `elinvar_core::philox`.
+//! Random numbers: Philox4x32-10 with a counter (block, stream) under a seed, see
+//! `elinvar_core::philox`.
 //!
-//! An invocation takes one call of Philox, four words: four elements of one word each, or two of two words. Seed, stream and
-//! the bounds of a distribution are numbers of the launch.
+//! An invocation takes one call of Philox, four words: four elements of one word each, or two of
+//! two words. Seed, stream and the bounds of a distribution are launch arguments.
 
 use super::fill::{number, word64};
 use crate::launch::args::{self, LaunchArgs};
@@ -43,7 +44,8 @@ pub struct RandomConfig {
     pub wide: bool,
 }
 
-/// The work of drawing: the result. `None` if there are no elements. Uniform and normal numbers are floats.
+/// The work of drawing: the result. `None` if there are no elements. Uniform and normal numbers are
+/// floats.
 pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'static>> {
     if len == 0 {
         return None;
@@ -110,7 +112,8 @@ fn philox<'k>(counter: [Val<'k>; 4], key: [Val<'k>; 2]) -> [Val<'k>; 4] {
     c
 }
 
-/// The upper half of the product of two u64, from products of 32 bits: wider ones are not to be had everywhere.
+/// The upper half of the product of two u64, from products of 32 bits: wider ones are not to be had
+/// everywhere.
 fn high64<'k>(a: Val<'k>, b: Val<'k>) -> Val<'k> {
     let low = |x: Val<'k>| x & 0xffff_ffff;
     let (a0, a1, b0, b1) = (low(a), a >> 32, low(b), b >> 32);

@@ -1,11 +1,14 @@
-//! `x[i], .. = formula(x[i], .., read[i], ..)`: numbers that change where they lie, one item or several in a launch.
+//! Updates in place (optimiser steps): `x[i], .. = formula(x[i], .., read[i], ..)`, one tensor or
+//! several per launch (multi-tensor apply).
 //!
-//! Elements are given to invocations as in `map`: vectors of four if nothing that is read is strided. An invocation loads
-//! all numbers of an element before it stores one, and no other touches them.
+//! Elements are given to invocations as in `map`: vectors of four if nothing that is read is
+//! strided. An invocation loads all values of an element before it stores one, and no other touches
+//! them.
 //!
-//! A model has many small parameters, and a launch for each would cost more than the work. Items that lie alike (same types,
-//! nothing strided) share a launch: each has workgroups and buffers of its own, a workgroup finds out which is its item, and
-//! the formula stands in the kernel once, between the loads of all items and their stores.
+//! A model has many small parameters, and a launch for each would cost more than the work. Items of
+//! one signature (same types, nothing strided) share a launch: each has workgroups and buffers of
+//! its own, a workgroup looks up its item, and the formula stands in the kernel once, between the
+//! loads of all items and their stores.
 
 use super::map::{self, MapChoice, MapConfig, ReadPattern, VectorTail};
 use crate::formula::Compute;
@@ -121,7 +124,8 @@ pub fn build(f: &dyn UpdateFormula, dtype: DType, config: &MapConfig) -> Kernel 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ItemSignature {
     dtype: DType,
-    /// What changes and what is read: what it holds; number by number, or one number for all elements.
+    /// What changes and what is read: what it holds; number by number, or one number for all
+    /// elements.
     operands: Vec<(Elem, ReadPattern)>,
     /// Elements that an invocation takes: 1 or 4.
     width: u8,
@@ -133,7 +137,8 @@ impl Item<'_> {
         let len = self.shape.numel();
         let mut aligned = true;
         let mut read = |&(l, d): &(&Layout, DType)| {
-            // Strides of axes of one element mean nothing, but where there is one element, they tell a number from a tensor.
+            // Strides of axes of one element mean nothing, but where there is one element, they
+            // tell a number from a tensor.
             let stays = |(&s, &n): (&isize, &usize)| s == 0 || (n == 1 && len > 1);
             let walk = if l.strides().iter().zip(l.shape().iter()).all(stays) {
                 ReadPattern::Broadcast
@@ -162,7 +167,8 @@ impl ItemSignature {
     }
 }
 
-/// The work of items that lie alike, in one launch: the buffers of each item as in [`update`], item after item.
+/// The work of items that lie alike, in one launch: the buffers of each item as in [`update`], item
+/// after item.
 ///
 /// # Panics
 /// If there are no items.

@@ -1,7 +1,8 @@
-//! From the fragments of a workgroup to the elements of a result, through an epilogue.
+//! Epilogue of tensor-core GEMM: accumulator fragments through shared memory to the result, with
+//! bias, activation or any formula.
 //!
-//! Each subgroup hands over its fragments, some side by side at a time, through shared memory, where its invocations find the
-//! elements that the epilogue is for.
+//! Each subgroup writes some of its fragments at a time to shared memory, where its invocations
+//! find the elements that the epilogue is applied to and store them coalesced.
 
 use super::StridedMatrix;
 use crate::formula::{Compute, Formula};
@@ -22,8 +23,8 @@ pub(crate) struct EpilogueStaging {
 }
 
 impl EpilogueStaging {
-    /// Columns that are handed over at a time, and from row to row in shared memory: half-warps store rows that begin in different
-    /// banks.
+    /// Columns that are handed over at a time, and from row to row in shared memory: half-warps
+    /// store rows that begin in different banks.
     pub fn staged_shape(self) -> (u32, u32) {
         let columns = self.fragment[1] * self.fragments_together;
         (columns, columns + 8)
@@ -37,8 +38,9 @@ impl EpilogueStaging {
         self.subgroups * self.sums()
     }
 
-    /// Stores what becomes of a subgroup's sums: fragments, row by row, `width` columns at once. `corner`, `firsts`: the first row and
-    /// column of the workgroup, and of the subgroup from there.
+    /// Stores what becomes of a subgroup's sums: fragments, row by row, `width` columns at once.
+    /// `corner`, `firsts`: the first row and column of the workgroup, and of the subgroup from
+    /// there.
     pub fn store<'k, T: EpilogueTarget<'k>>(
         self,
         k: &'k Builder,

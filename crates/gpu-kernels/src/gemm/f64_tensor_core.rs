@@ -1,13 +1,15 @@
-//! Exact products of f64 by matrix units that compute chains of fma, as the order of contractions has them.
+//! Exact GEMM of f64 on tensor cores (DMMA), whose fragments are chains of fma in the order of
+//! contractions.
 //!
-//! What NVIDIA's units add to a sum are the products of a fragment's terms in ascending order, each by an fma: so an H100 does it, to
-//! the bit, with numbers of all sizes, subnormal ones, infinities and zeros of both signs. So such a unit is a chain that is eight
-//! terms long, and what is around it is as in the other kernels: chunks of 512 terms begin at +0, and their sums are added first to last. That
-//! a device's unit is such a chain has to be seen before it is given this kernel.
+//! NVIDIA's units add the products of a fragment's terms in ascending order, each by an fma: an
+//! H100 does so to the bit, with subnormals, infinities and zeros of both signs. So a fragment is a
+//! chain of eight terms, and the rest is as in the other kernels: chunks of 512 terms begin at +0,
+//! and their sums are added first to last. A device has to be probed for this before it is given
+//! this kernel.
 //!
-//! A workgroup brings terms of its rows and columns to shared memory, as they lie; each of its subgroups multiplies fragments of
-//! them, and reads the next ones meanwhile: so products of 1024 take 0.86 of the time. What it has of the sums are numbers that its
-//! lanes know the places of, so results go to memory without a way round.
+//! A workgroup stages terms of its rows and columns in shared memory; each subgroup multiplies
+//! fragments of them and prefetches the next ones meanwhile. The lanes know which accumulators they
+//! hold, so results are stored without going through shared memory.
 
 use super::mma_sync::WorkgroupLimits;
 use super::multistage_cp_async::{self, CpAsyncPipeline, StepParts};
@@ -27,8 +29,9 @@ use elinvar_kernel::ir::{
 const F64_MMA: MmaShape = MmaShape::F64_FMA_CHAIN;
 /// Invocations of a subgroup.
 const WARP_LANES: u32 = 32;
-/// Elements behind a line in shared memory: a half-warp reads four neighbours each of four lines, which lie in different banks if lines
-/// are four numbers of 8 bytes more apart than a multiple of all banks.
+/// Elements behind a line in shared memory: a half-warp reads four neighbours each of four lines,
+/// which lie in different banks if lines are four numbers of 8 bytes more apart than a multiple of
+/// all banks.
 const PAD_ELEMENTS: u32 = 4;
 /// Workgroups that keep a compute unit busy: with as many, chunks follow one another.
 const GROUPS_PER_UNIT: u32 = 1;
@@ -42,15 +45,14 @@ pub struct F64MmaTile {
     pub each: [u32; 2],
     /// Terms that are brought into shared memory at a time: a multiple of 16 that divides a chunk.
     pub depth: u32,
-    /// Steps of so many terms that have room in shared memory at a time, brought there by copies: at least 2. 0: through
-    /// registers, as also where operands do not lie in pieces of 16 bytes.
+    /// Steps of so many terms that have room in shared memory at a time, brought there by copies:
+    /// at least 2. 0: through registers, as also where operands do not lie in pieces of 16 bytes.
     pub slots: u32,
 }
 
 impl F64MmaTile {
-    /// From the largest to the smallest. They are made for speed alone. On an H100 4096 x 4096 x 4096 takes 2.66 ms with the first, 1024 of
-    /// each 44 us with the second, 512 9.9 us with the fourth, and 256 5.1 us with the last: the best of 25 that were tried. With
-    /// twice as many terms in a step hardly anything became faster.
+    /// From the largest to the smallest. They are made for speed alone. The best of 25 on an H100,
+    /// for products of 256 to 4096. Twice as many terms in a step gain hardly anything.
     pub const ALL: [F64MmaTile; 5] = [
         F64MmaTile { subgroups: [2, 4], each: [4, 4], depth: 16, slots: 4 },
         F64MmaTile { subgroups: [2, 4], each: [2, 4], depth: 16, slots: 4 },
@@ -59,7 +61,8 @@ impl F64MmaTile {
         F64MmaTile { subgroups: [2, 2], each: [1, 2], depth: 16, slots: 4 },
     ];
 
-    /// A tile for `[b, m, n, k]`, if the device has room for one: the largest with which it is busy, or else the smallest.
+    /// A tile for `[b, m, n, k]`, if the device has room for one: the largest with which it is
+    /// busy, or else the smallest.
     pub fn of([b, m, n, _]: [usize; 4], limits: WorkgroupLimits) -> Option<F64MmaTile> {
         let all = || F64MmaTile::ALL.into_iter().filter(|t| t.fits(limits));
         let count = |t: &F64MmaTile| {
@@ -137,8 +140,8 @@ pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile, units: ComputeUnits)
     })
 }
 
-/// The work of a contraction of f64 in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
-/// elements.
+/// The work of a contraction of f64 in one launch: x, w, further operands of the epilogue, then the
+/// result. `None` if y has no elements.
 pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: F64MmaTile) -> Option<Work<'a>> {
     launch(p, tile, None)
 }
@@ -226,7 +229,8 @@ impl<'k> F64MmaMainloop<'k, '_> {
         corner + (self.firsts[side] + of + i64::from(more)).to(corner.scalar())
     }
 
-    /// The sums of a subgroup, as its lanes have them: fragments, row by row. `of`: of this chunk alone.
+    /// The sums of a subgroup, as its lanes have them: fragments, row by row. `of`: of this chunk
+    /// alone.
     fn sums(&self, of: Option<Val<'k>>) -> Vec<Val<'k>> {
         let (k, t, terms) = (self.k, self.config.tile, self.terms);
         let length = order::CHUNK as i64;
@@ -306,7 +310,8 @@ impl<'k> F64MmaMainloop<'k, '_> {
         vec![self.k.fragment_fill(F64_MMA.fragment(Role::C), zero); (down * across) as usize]
     }
 
-    /// The fragments of eight terms of a step: of rows, then of columns. Where the step begins in shared memory by side, which terms.
+    /// The fragments of eight terms of a step: of rows, then of columns. Where the step begins in
+    /// shared memory by side, which terms.
     fn fragments(&self, bases: [Val<'k>; 2], part: u32) -> Vec<Val<'k>> {
         let at = part * u32::from(F64_MMA.shape[2]);
         let of = |side: usize| {

@@ -1,4 +1,5 @@
-//! Terms of a workgroup's rows and columns in shared memory, as fragments of them are multiplied by its subgroups.
+//! Tensor-core fragments of terms that are staged in shared memory, loaded (ldmatrix) and
+//! multiplied by subgroups.
 
 use super::mma_sync::MmaTile;
 use elinvar_kernel::builder::{Builder, Val};
@@ -8,7 +9,7 @@ use elinvar_kernel::ir::{Builtin, Constant, Elem, FragmentLayout as Order, Place
 pub(crate) struct Fragments<'k> {
     k: &'k Builder,
     tile: MmaTile,
-    /// Do neighbouring terms lie side by side, by side?
+    /// Do neighbouring terms are contiguous, by side?
     k_major: [bool; 2],
     pub places: [Place; 2],
 }
@@ -40,7 +41,8 @@ impl<'k> Fragments<'k> {
         let zero = k.constant(Constant::float(Scalar::F32, 0.0));
         vec![k.fragment_fill(t.unit.fragment(Role::C), zero); (t.each[0] * t.each[1]) as usize]
     }
-    /// The sums with those of a step: where it begins in shared memory by side, the subgroup's firsts, the sums before.
+    /// The sums with those of a step: where it begins in shared memory by side, the subgroup's
+    /// firsts, the sums before.
     pub fn step(&self, bases: [Val<'k>; 2], firsts: [Val<'k>; 2], sums: &[Val<'k>]) -> Vec<Val<'k>> {
         let (k, t) = (self.k, self.tile);
         let mut sums = sums.to_vec();
@@ -56,7 +58,8 @@ impl<'k> Fragments<'k> {
         }
         sums
     }
-    /// Fragment `u` of a side, from term `at` of what is staged; where that begins, and the subgroup's first row or column in it.
+    /// Fragment `u` of a side, from term `at` of what is staged; where that begins, and the
+    /// subgroup's first row or column in it.
     fn fragment(&self, side: usize, (base, first): (Val<'k>, Val<'k>), [u, at]: [u32; 2]) -> Val<'k> {
         let (k, t, k_major) = (self.k, self.tile, self.k_major[side]);
         let role = [Role::A, Role::B][side];

@@ -1,11 +1,14 @@
-//! The contraction of few tiles: a workgroup has the chunks of its rows and columns side by side, and adds their sums from first to last.
+//! In-block split-K: GEMM of few tiles, in which a workgroup computes the K chunks of its tile in
+//! parallel and adds their sums from first to last.
 //!
-//! Of few rows there are few chains, and memory is read only as fast as terms are asked for: all chunks go on at once, each with
-//! invocations of its own, in tiles small enough that there is one for each multiprocessor. What comes is what comes to the other
-//! forms that go through shared memory, but lines there are those of several chunks: all of the first, then all of the next.
+//! With few rows there are few chains, and memory is read only as fast as terms are asked for. So
+//! all chunks run at once, each with invocations of its own, in tiles small enough that there is
+//! one per compute unit. Staging is as in the other shared-memory kernels, with the rows of several
+//! chunks: all of the first, then all of the next.
 //!
-//! A turn has the same terms of all chunks. A chunk that is shorter than the others goes on with padding; one that has no term at
-//! all has no sum, and is not added. Of more chunks than a workgroup has at a time, the next ones follow in a round of their own.
+//! An iteration has the same terms of all chunks. A chunk that is shorter than the others goes on
+//! with padding; one without any term has no sum, and is not added. More chunks than a workgroup
+//! has at a time follow in further rounds.
 
 use super::mma_sync::WorkgroupLimits;
 use super::multistage_cp_async::{self, CpAsyncPipeline};
@@ -25,13 +28,15 @@ use elinvar_kernel::ir::{Builtin, Kernel, Place};
 /// Rows and columns of a tile: not fewer, where there are more, and not more.
 const MIN_TILE_SIDE: u32 = 8;
 const MAX_TILE_SIDE: u32 = 64;
-/// Chunks side by side, at most.
+/// Chunks in parallel, at most.
 const MAX_CHUNKS: usize = 8;
-/// Invocations of a workgroup, if its sums are enough for them; with more sums each, they read fewer terms for every product.
+/// Invocations of a workgroup, if its sums are enough for them; with more sums each, they read
+/// fewer terms for every product.
 const BLOCK_THREADS: u32 = 256;
 /// Rows and columns of an invocation, at most.
 const MAX_THREAD_TILE: [u32; 2] = [8, 4];
-/// Invocations that bring terms of a chunk, at least: those without a sum of their own do what others do.
+/// Invocations that bring terms of a chunk, at least: those without a sum of their own do what
+/// others do.
 const MIN_CHUNK_THREADS: u32 = 32;
 /// Bytes of a line of terms of a step.
 const LINE_BYTES: u32 = 128;
@@ -44,12 +49,13 @@ const MAX_STAGES: u32 = 8;
 pub struct InBlockSplitKTile {
     /// Those of a chunk.
     pub part: super::SimtTile,
-    /// Chunks side by side.
+    /// Chunks in parallel.
     pub chunks: u32,
 }
 
 impl InBlockSplitKTile {
-    /// The tile for `[b, m, n, k]`; `None` if a device has no room for any, or numbers are no floats.
+    /// The tile for `[b, m, n, k]`; `None` if a device has no room for any, or numbers are no
+    /// floats.
     pub fn of(dtype: DType, [b, m, n, k]: [usize; 4], limits: WorkgroupLimits) -> Option<InBlockSplitKTile> {
         let mut size = [m, n].map(|s| (s.max(1).next_power_of_two() as u32).min(MAX_TILE_SIDE));
         let count = |size: [u32; 2]| b * m.div_ceil(size[0] as usize) * n.div_ceil(size[1] as usize);
@@ -61,7 +67,8 @@ impl InBlockSplitKTile {
         }
         let mut chunks = k.div_ceil(order::CHUNK).max(1).next_power_of_two().min(MAX_CHUNKS) as u32;
         loop {
-            // Of more workgroups than multiprocessors two should fit, beside the kilobyte that a device keeps for each.
+            // Of more workgroups than multiprocessors two should fit, beside the kilobyte that a
+            // device keeps for each.
             let shared =
                 if count(size) > busy { (limits.shared / 2).saturating_sub(1024) } else { limits.shared };
             match InBlockSplitKTile::cut(dtype, size, chunks, WorkgroupLimits { shared, ..limits }) {
@@ -150,8 +157,8 @@ impl InBlockSplitKConfig {
     }
 }
 
-/// The work of a contraction, with the tile that is made for its size; `None` if there is none ([`InBlockSplitKTile::of`]). Operands and
-/// result are those of [`super::steps`].
+/// The work of a contraction, with the tile that is made for its size; `None` if there is none
+/// ([`InBlockSplitKTile::of`]). Operands and result are those of [`super::steps`].
 pub fn steps<'a>(p: &GemmProblem<'a, '_>, limits: WorkgroupLimits) -> Option<LaunchSequence<'a>> {
     let tile = InBlockSplitKTile::of(p.dtype, p.sizes(), limits)?;
     let mut all = LaunchSequence {
@@ -165,8 +172,8 @@ pub fn steps<'a>(p: &GemmProblem<'a, '_>, limits: WorkgroupLimits) -> Option<Lau
     Some(all)
 }
 
-/// The work of a contraction of floats in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
-/// elements.
+/// The work of a contraction of floats in one launch: x, w, further operands of the epilogue, then
+/// the result. `None` if y has no elements.
 pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: InBlockSplitKTile) -> Option<Work<'a>> {
     if p.is_empty() {
         return None;
@@ -184,7 +191,8 @@ pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: InBlockSplitKTile) -> Option<
     Some(args::work(key, move || build(epilogue, &config), grid(tiles as u64), indexing::scalar(wide), &all))
 }
 
-/// A factor of which lines of several chunks are asked for: the terms of the first one of a round stand for those of all.
+/// A factor of which lines of several chunks are asked for: the terms of the first one of a round
+/// stand for those of all.
 #[derive(Clone, Copy)]
 struct InterleavedChunks<'k> {
     matrix: StridedMatrix<'k>,
@@ -229,7 +237,7 @@ struct InBlockSplitKMainloop<'k, 'f> {
     config: &'f InBlockSplitKConfig,
     /// Of the invocation, in its chunk.
     micro: ThreadTile<'k>,
-    /// Which of the chunks side by side, and which invocation of its.
+    /// Which of the chunks in parallel, and which invocation of its.
     part: Val<'k>,
     within: Val<'k>,
     index: Val<'k>,
@@ -312,13 +320,15 @@ fn build(epilogue: &dyn Formula, config: &InBlockSplitKConfig) -> Kernel {
     k.finish()
 }
 
-/// From line to line in shared memory. Lines of terms an odd number of 16 bytes apart lie in different banks.
+/// From line to line in shared memory. Lines of terms an odd number of 16 bytes apart lie in
+/// different banks.
 fn pitch(config: &InBlockSplitKConfig, piece: u32, side: usize) -> u32 {
     if config.base.k_major[side] { config.tile.part.depth + piece } else { config.tile.lines(side) }
 }
 
 impl<'k> InBlockSplitKMainloop<'k, '_> {
-    /// Which elements of the tile are the invocation's, once the chunks are joined; some may be behind the last one.
+    /// Which elements of the tile are the invocation's, once the chunks are joined; some may be
+    /// behind the last one.
     fn cells(&self) -> Vec<Val<'k>> {
         let t = self.config.tile;
         let rounds = (t.sums() / t.chunks).div_ceil(t.invocations());
@@ -378,7 +388,8 @@ impl<'k> InBlockSplitKMainloop<'k, '_> {
         all[1..].to_vec()
     }
 
-    /// The totals after a round, of the invocation's elements: `sums` are its chunk's, of other elements.
+    /// The totals after a round, of the invocation's elements: `sums` are its chunk's, of other
+    /// elements.
     fn join(&self, first: Val<'k>, sums: &[Val<'k>], before: Option<&[Val<'k>]>) -> Vec<Val<'k>> {
         let (k, t) = (self.k, self.config.tile);
         let (rows, columns) = (t.part.size(0), t.part.size(1));

@@ -1,13 +1,14 @@
-//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])` by a device's matrix units: `Precision::Fast`.
+//! GEMM on tensor cores (mma.sync, cooperative matrices): `Precision::Fast`, f16, bf16 and rounded
+//! f32 (TF32).
 //!
-//! Factors are f16 or bf16, or f32 that a unit rounds; the products of what it multiplies are exact, and are added in f32. A workgroup
-//! brings `depth` terms of its rows and columns into shared memory; each of its subgroups multiplies fragments of them, and keeps
-//! its sums in fragments. How a unit adds is the device's business; the order around it is fixed: terms go through the units from
-//! the first to the last, a whole fragment at a time, and the sums of a row know nothing of other rows. What reaches beyond m, n or
-//! k is zeros.
+//! Products are exact and are accumulated in f32. A workgroup stages a K step of its rows and
+//! columns in shared memory; each subgroup multiplies fragments of them and keeps its accumulators
+//! in fragments. How a unit adds is up to the device; the order around it is fixed: terms go
+//! through the units from first to last, a whole fragment at a time, and a row's sums depend on no
+//! other row. Padding beyond m, n or k is zeros.
 //!
-//! Terms come through registers while the step before is computed with, or, where operands lie in pieces of 16 bytes, by copies of
-//! which several steps are under way.
+//! Terms come through registers while the step before is computed or, where operands are aligned to
+//! 16 bytes, by cp.async in a multistage pipeline.
 
 use super::epilogue::{EpilogueStaging, GemmEpilogue};
 use super::fragments::Fragments;
@@ -36,12 +37,13 @@ pub struct MmaTile {
     pub each: [u32; 2],
     /// Terms that are brought into shared memory at a time: a multiple of the unit's.
     pub depth: u32,
-    /// Steps of so many terms that have room in shared memory at a time, brought there by copies: at least 2. 0: through
-    /// registers, as also where operands do not lie in pieces of 16 bytes.
+    /// Steps of so many terms that have room in shared memory at a time, brought there by copies:
+    /// at least 2. 0: through registers, as also where operands do not lie in pieces of 16 bytes.
     pub slots: u32,
 }
 
-/// How a tile is cut, whatever the unit: subgroups and fragments of each along m and n, fragments along the terms of a step, slots.
+/// How a tile is cut, whatever the unit: subgroups and fragments of each along m and n, fragments
+/// along the terms of a step, slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WarpTiling {
     /// Subgroups of a workgroup along m and n.
@@ -55,9 +57,9 @@ pub struct WarpTiling {
 }
 
 impl WarpTiling {
-    /// From the largest to the smallest. The first is for devices with more than 48 KiB of shared memory: half as many barriers took
-    /// 0.8 of the time on an H100. Of the second, 48 KiB hold three slots of as many terms as a unit takes, and registers no more than
-    /// those of one step beside all sums.
+    /// From the largest to the smallest. The first is for devices with more than 48 KiB of shared
+    /// memory: half as many barriers. Of the second, 48 KiB hold three slots of as many terms as a
+    /// unit takes, and registers no more than those of one step beside all sums.
     const DEFAULT_TILINGS: [WarpTiling; 5] = [
         WarpTiling { subgroups: [2, 2], each: [4, 4], deep: MAX_K_FRAGMENTS, slots: 3 },
         WarpTiling { subgroups: [2, 2], each: [4, 4], deep: 1, slots: 3 },
@@ -65,13 +67,15 @@ impl WarpTiling {
         WarpTiling { subgroups: [1, 4], each: [1, 1], deep: MAX_K_FRAGMENTS, slots: 4 },
         WarpTiling { subgroups: [1, 1], each: [1, 1], deep: MAX_K_FRAGMENTS, slots: 4 },
     ];
-    /// For devices with more shared memory: fewer barriers, or fewer loads from memory for each product, at the price of fewer
-    /// workgroups side by side. Which of it counts more has to be tried.
+    /// For devices with more shared memory: fewer barriers, or fewer loads from memory for each
+    /// product, at the price of fewer workgroups side by side. Which of it counts more has to be
+    /// tried.
     const LARGE_SMEM_TILINGS: [WarpTiling; 2] = [
         WarpTiling { subgroups: [2, 4], each: [4, 4], deep: 1, slots: 4 },
         WarpTiling { subgroups: [2, 2], each: [4, 4], deep: MAX_K_FRAGMENTS, slots: 4 },
     ];
-    /// Those of the first list that a device may gain by. What comes through registers has no room for twice as many terms there.
+    /// Those of the first list that a device may gain by. What comes through registers has no room
+    /// for twice as many terms there.
     fn chosen(limits: WorkgroupLimits) -> impl Iterator<Item = WarpTiling> {
         WarpTiling::DEFAULT_TILINGS.into_iter().skip(usize::from(!limits.cp_async))
     }
@@ -114,7 +118,8 @@ impl MmaTile {
             let each = (t.subgroups[0] * t.subgroups[1]) as usize;
             each * batches * (0..2).map(|side| sums[side].div_ceil(t.size(side) as usize)).product::<usize>()
         };
-        // The largest with which a device is busy, or else the one with the most to do side by side.
+        // The largest with which a device is busy, or else the one with the most to do side by
+        // side.
         let busy = all
             .iter()
             .filter(fits)
@@ -123,12 +128,13 @@ impl MmaTile {
         busy.or_else(other).or(all.last()).copied()
     }
 
-    /// The tiles that a device has room for, from the largest to the smallest. They are made for speed alone: a sum has the same
-    /// bits with each of them.
+    /// The tiles that a device has room for, from the largest to the smallest. They are made for
+    /// speed alone: a sum has the same bits with each of them.
     pub fn all(unit: MmaShape, lanes: u32, limits: WorkgroupLimits) -> Vec<MmaTile> {
         WarpTiling::chosen(limits).filter_map(|cut| MmaTile::cut(unit, lanes, cut, limits)).collect()
     }
-    /// The tiles that are worth a try for so many sums, and how they are cut: also those for which nobody knows without.
+    /// The tiles that are worth a try for so many sums, and how they are cut: also those that only
+    /// measurement can judge.
     pub fn tried(
         unit: MmaShape,
         lanes: u32,
@@ -160,9 +166,10 @@ impl MmaTile {
     pub(crate) fn invocations(self) -> u32 {
         self.subgroups[0] * self.subgroups[1] * self.lanes
     }
-    /// From line to line of what is staged. Lines of terms are loaded as matrices: an odd number of 16 bytes apart, eight lie in
-    /// different banks. So do lines of rows or columns of 16-bit numbers; f32 are loaded one by one from four such lines, for which
-    /// it takes 32 bytes more than a multiple of all banks.
+    /// From line to line of what is staged. Lines of terms are loaded as matrices: an odd number of
+    /// 16 bytes apart, eight lie in different banks. So do lines of rows or columns of 16-bit
+    /// numbers; f32 are loaded one by one from four such lines, for which it takes 32 bytes more
+    /// than a multiple of all banks.
     pub(crate) fn pitch(self, inner: u32, k_major: bool) -> u32 {
         let more = if k_major { multistage_cp_async::COPY_BYTES / self.unit.elem.size() } else { 8 };
         inner + more
@@ -187,7 +194,8 @@ impl MmaTile {
         };
         staged(0) + staged(1) + self.epilogue_staging().elements() * 4
     }
-    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes.
+    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16
+    /// bytes.
     fn for_layouts(self, operands: [&Layout; 2], k_major: [bool; 2]) -> MmaTile {
         let piece = multistage_cp_async::COPY_BYTES / self.unit.elem.size();
         let fits = |side: usize| {
@@ -210,7 +218,8 @@ pub struct MmaConfig {
     pub width: [u8; 2],
 }
 
-/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements.
+/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y
+/// has no elements.
 pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: MmaTile) -> Option<Work<'a>> {
     if p.is_empty() {
         return None;
@@ -317,7 +326,8 @@ impl<'k> MmaMainloop<'k, '_> {
         let compute =
             |_: Val<'k>, bases: [Val<'k>; 2], sums: &[Val<'k>]| self.staged.step(bases, firsts, sums);
         let begin = self.terms.like(0);
-        // In all tiles as many products follow the last term, of zeros, which make a sum of -0 another.
+        // In all tiles as many products follow the last term, of zeros, which make a sum of -0
+        // another.
         let most = i64::from(t.unit.shape[2]) * i64::from(MAX_K_FRAGMENTS);
         let padded_end = (self.terms + (most - 1)) / most * most;
         if t.slots > 0 {

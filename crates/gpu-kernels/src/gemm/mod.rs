@@ -1,13 +1,21 @@
-//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`, in the order of `elinvar_core::order::contract`.
+//! GEMM: `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])`, in the order of
+//! `elinvar_core::order::contract`.
 //!
-//! An invocation holds a few rows by a few columns of y in registers, and runs their chains of fma side by side. In the plain
-//! form it reads x and w from device memory; the other forms (`smem_loop.rs`) go through shared memory: what is staged comes there
-//! through registers, or by copies that go on meanwhile (`multistage_cp_async.rs`). The chunks of the order are a multiple of any depth, so no
-//! tile crosses two.
+//! This file is the SIMT kernel: an invocation holds a thread tile of y in registers and runs its
+//! chains of fma. In the direct form it reads x and w from device memory; the other forms stage
+//! them in shared memory (`smem_loop.rs`), through registers or by cp.async in a multistage
+//! pipeline (`multistage_cp_async.rs`). The chunks of the order are a multiple of every K step, so
+//! no tile crosses two.
 //!
-//! Where a tile reaches beyond k, x is padded with -0 and w with +0: their product is -0, and adding that changes no bit of
-//! any sum (+0 would turn a sum of -0, which an underflow can leave, into +0). Rows and columns beyond m and n are
-//! computed and thrown away.
+//! Where a tile reaches beyond k, x is padded with -0 and w with +0: their product is -0, and
+//! adding that changes no bit of any sum (+0 would turn a sum of -0, which an underflow can leave,
+//! into +0). Rows and columns beyond m and n are computed and discarded.
+//!
+//! * Exact: this file, `in_block_split_k`, `f64_tensor_core` (DMMA), and `split_k_reduce`, which
+//!   adds the partial sums of split-K.
+//! * `Precision::Fast`: `mma_sync` (tensor cores), `tma_wgmma` (Hopper) with `tma_transpose`.
+//! * Parts: `problem`, `thread_tile`, `smem_load`, `smem_loop`, `multistage_cp_async`, `fragments`,
+//!   `epilogue`.
 
 pub(crate) mod epilogue;
 pub mod f64_tensor_core;
@@ -47,10 +55,12 @@ pub struct SimtTile {
     pub group: [u32; 2],
     /// Rows and columns of an invocation.
     pub each: [u32; 2],
-    /// Terms that are brought into shared memory at a time, a power of two up to 64; 0 for the plain form.
+    /// Terms that are brought into shared memory at a time, a power of two up to 64; 0 for the
+    /// plain form.
     pub depth: u32,
-    /// Steps of so many terms that have room in shared memory at a time, brought there by copies that go on while others are
-    /// computed with: at least 2. 0: through registers, as also where operands do not lie in pieces of 16 bytes.
+    /// Steps of so many terms that have room in shared memory at a time, brought there by copies
+    /// that go on while others are computed with: at least 2. 0: through registers, as also where
+    /// operands do not lie in pieces of 16 bytes.
     pub slots: u32,
 }
 
@@ -112,7 +122,8 @@ pub struct SimtConfig {
     pub base: problem::GemmBaseConfig,
     /// How y is cut into pieces.
     pub tile: SimtTile,
-    /// Elements of x, and of w, that the shared form reads at once, in the direction in which they are read.
+    /// Elements of x, and of w, that the shared form reads at once, in the direction in which they
+    /// are read.
     pub width: [u8; 2],
     /// May there be several chunks of terms?
     pub multi_chunk: bool,
@@ -123,16 +134,17 @@ pub struct SimtConfig {
 /// Workgroups that keep a compute unit busy: those of 256 invocations that it holds, more or less.
 const GROUPS_PER_UNIT: u32 = 4;
 
-/// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y has few tiles and each of
-/// them several chunks of terms, the chunks are computed side by side, and joined afterwards.
+/// The work of a contraction. Operands: x, w, further operands of the epilogue. Result: y. Where y
+/// has few tiles and each of them several chunks of terms, the chunks are computed side by side,
+/// and joined afterwards.
 pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile, units: ComputeUnits) -> LaunchSequence<'a> {
     split_k(p, [tile.size(0), tile.size(1)], units.filled_by(GROUPS_PER_UNIT), &|p, split_k| {
         launch(p, tile, split_k)
     })
 }
 
-/// The launches of a contraction by tiles of so many rows and columns, of which so many keep a device busy. `launch` makes the work
-/// of one, or, of the sums of so many chunks.
+/// The launches of a contraction by tiles of so many rows and columns, of which so many keep a
+/// device busy. `launch` makes the work of one, or, of the sums of so many chunks.
 fn split_k<'a>(
     p: &GemmProblem<'a, '_>,
     size: [u32; 2],
@@ -164,13 +176,13 @@ fn split_k<'a>(
     all
 }
 
-/// The work of a contraction in one launch: x, w, further operands of the epilogue, then the result. `None` if y has no
-/// elements.
+/// The work of a contraction in one launch: x, w, further operands of the epilogue, then the
+/// result. `None` if y has no elements.
 pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: SimtTile) -> Option<Work<'a>> {
     launch(p, tile, None)
 }
 
-/// Do neighbouring terms lie side by side in x, and in w?
+/// Do neighbouring terms are contiguous in x, and in w?
 fn k_major(p: &GemmProblem<'_, '_>) -> [bool; 2] {
     [p.x.strides()[2].unsigned_abs() == 1, p.w.strides()[1].unsigned_abs() == 1]
 }
@@ -303,7 +315,8 @@ struct WorkgroupTile<'k, 'f> {
 }
 
 impl<'k, 'f> WorkgroupTile<'k, 'f> {
-    /// With tiles of so many rows and columns. `split_k`: behind the numbers of the head it is said how many chunks there are.
+    /// With tiles of so many rows and columns. `split_k`: behind the numbers of the head it is said
+    /// how many chunks there are.
     fn read(
         k: &'k Builder,
         h: &GemmArgs<'k>,

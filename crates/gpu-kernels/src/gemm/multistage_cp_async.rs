@@ -1,11 +1,13 @@
-//! Terms of rows and columns on their way into shared memory past the registers: several steps are under way while one is
-//! computed with.
+//! Multistage pipeline of cp.async: terms of rows and columns on their way to shared memory,
+//! bypassing registers, several K steps ahead (prefetch).
 //!
-//! Shared memory has a slot for each of them. A turn waits for its own step, which is also when all invocations have done with
-//! the step before; that one's slot takes the copies of a later step. So a turn has one barrier.
+//! Shared memory has a slot (stage) for each step. An iteration waits for its own step, which is
+//! also when all invocations are done with the step before; that one's slot takes the copies of a
+//! later step. So an iteration has one barrier.
 //!
-//! What lies side by side in device memory lies so in shared memory: lines of terms, one for each row (or column), where
-//! neighbouring terms lie together, else lines of rows (or columns), one for each term.
+//! Contiguous elements of device memory stay contiguous in shared memory: lines of terms, one for
+//! each row (or column), where terms are contiguous (K-major), else lines of rows (or columns), one
+//! for each term.
 
 use super::StridedMatrix;
 use super::smem_load::{ElementRequest, TileLoader, TileSource};
@@ -66,9 +68,9 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
         k.cp_async_commit();
     }
 
-    /// Goes through the terms `start..end`, of which `open` has begun the first steps: `compute` makes the new sums of a step's first
-    /// term, where both sides' terms begin, and the old sums. `slot` is the first step's; gives that of the step that follows, and the
-    /// last sums.
+    /// Goes through the terms `start..end`, of which `open` has begun the first steps: `compute`
+    /// makes the new sums of a step's first term, where both sides' terms begin, and the old sums.
+    /// `slot` is the first step's; gives that of the step that follows, and the last sums.
     pub fn steps(
         &self,
         [start, end]: [Val<'k>; 2],
@@ -94,8 +96,8 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
         (all[0], all[1..].to_vec())
     }
 
-    /// Begins all steps that there is room for, from term `start` on, which is there, and reads the first part of the first: what
-    /// [`CpAsyncPipeline::read_ahead`] goes on with.
+    /// Begins all steps that there is room for, from term `start` on, which is there, and reads the
+    /// first part of the first: what [`CpAsyncPipeline::read_ahead`] goes on with.
     pub fn open_read_ahead(&self, start: Val<'k>, parts: &StepParts<'_, 'k>) -> Vec<Val<'k>> {
         let (k, last) = (self.stages[0].k, self.slots - 1);
         self.open(start);
@@ -104,8 +106,9 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
         [vec![slot], (parts.read)(self.bases(slot), 0)].concat()
     }
 
-    /// As [`CpAsyncPipeline::steps`], with the first part of the next step read before the last part of a step is computed with: so there is
-    /// something to do while memory answers, also behind the barrier. Where there is no next step, the last one is read again, for nobody.
+    /// As [`CpAsyncPipeline::steps`], with the first part of the next step read before the last
+    /// part of a step is computed with: so there is something to do while memory answers, also
+    /// behind the barrier. Where there is no next step, the last one is read again, and not used.
     /// Takes what goes on, and gives that of the step that follows, and the last sums.
     pub fn read_ahead(
         &self,
@@ -136,7 +139,8 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
         (all[..on.len()].to_vec(), all[on.len()..].to_vec())
     }
 
-    /// Waits for the next step, and for all others that read the one before; then begins the step from term `first` on.
+    /// Waits for the next step, and for all others that read the one before; then begins the step
+    /// from term `first` on.
     fn arrive(&self, first: Val<'k>, slot: Val<'k>) {
         let k = self.stages[0].k;
         // As many groups as there are steps between the next one and the last that was begun.
@@ -155,8 +159,8 @@ impl<'k, S: TileSource<'k>> CpAsyncPipeline<'k, S> {
 }
 
 impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
-    /// Begins copies of the terms from `first` on to shared memory: where, from which element on, from line to line. What is not
-    /// there is padding.
+    /// Begins copies of the terms from `first` on to shared memory: where, from which element on,
+    /// from line to line. What is not there is padding.
     pub fn copy(&self, [first, end]: [Val<'k>; 2], (to, base, pitch): (Place, Val<'k>, u32)) {
         let (k, number) = (self.k, self.limit.scalar());
         let pitch = i64::from(pitch);
@@ -173,7 +177,8 @@ impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
                 Some(of_terms) if self.padding.bits == 0 => {
                     k.cp_async(to, from, self.width, of_side & of_terms);
                 }
-                // Copies can bring zeros and nothing else. Past the last row or column that will do: nobody reads them.
+                // Copies can bring zeros and nothing else. Past the last row or column that will
+                // do: they are not read.
                 Some(of_terms) => k.if_or(
                     of_terms,
                     || k.cp_async(to, from, self.width, of_side),

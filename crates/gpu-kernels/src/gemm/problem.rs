@@ -1,5 +1,5 @@
-//! What kernels of products have in common, however they cut a result into pieces: what is asked for, what a kernel is built for, and
-//! how it begins.
+//! The GEMM problem: sizes, layouts and epilogue, the configuration and the launch arguments that
+//! all GEMM kernels share.
 
 use super::StridedMatrix;
 use crate::formula::Formula;
@@ -53,7 +53,8 @@ impl<'a, 'l> GemmProblem<'a, 'l> {
         let layouts = [self.x, self.w].into_iter().chain(self.extra.iter().map(|(l, _)| *l));
         layouts.into_iter().any(indexing::is_wide) || indexing::are_many(self.len() * times)
     }
-    /// What its kernels are built for. `pieces`: can so many columns of y be stored at once, if their number allows it?
+    /// What its kernels are built for. `pieces`: can so many columns of y be stored at once, if
+    /// their number allows it?
     pub(crate) fn config(
         &self,
         k_major: [bool; 2],
@@ -75,15 +76,17 @@ impl<'a, 'l> GemmProblem<'a, 'l> {
         let [_, m, n, _] = self.sizes();
         [m.div_ceil(size[0] as usize), n.div_ceil(size[1] as usize)]
     }
-    /// The numbers of a launch over tiles of so many rows and columns, as [`GemmArgs`] asks for them: sizes, how many tiles there are along
-    /// each side, offset and strides of each operand. Gives the number of all tiles, too.
+    /// The numbers of a launch over tiles of so many rows and columns, as [`GemmArgs`] asks for
+    /// them: sizes, how many tiles there are along each side, offset and strides of each operand.
+    /// Gives the number of all tiles, too.
     pub(crate) fn args(&self, size: [u32; 2]) -> (Vec<i64>, usize) {
         let ([b, m, n, k], tiles) = (self.sizes(), self.tiles(size));
         let mut all: Vec<i64> = [b, m, n, k, tiles[0], tiles[1]].map(|v| v as i64).to_vec();
         for l in [self.x, self.w].into_iter().chain(self.extra.iter().map(|(l, _)| *l)) {
             all.push(l.offset() as i64);
-            // Of an axis of one there is no second, and its stride may be anything. A copy that brings zeros in its place still has an
-            // address, which should be a multiple of 16 bytes as others are.
+            // Of an axis of one there is no second, and its stride may be anything. A copy that
+            // brings zeros in its place still has an address, which should be a multiple of 16
+            // bytes as others are.
             all.extend(l.shape().iter().zip(l.strides()).map(|(&n, &s)| if n == 1 { 0 } else { s as i64 }));
         }
         (all, b * tiles[0] * tiles[1])
@@ -97,7 +100,7 @@ pub struct GemmBaseConfig {
     pub dtype: DType,
     /// What further operands hold.
     pub extra: Vec<Elem>,
-    /// Do neighbouring terms lie side by side in x, and in w? They are read along.
+    /// Do neighbouring terms are contiguous in x, and in w? They are read along.
     pub k_major: [bool; 2],
     /// Columns of y that are stored at once.
     pub stores: u8,
@@ -134,7 +137,8 @@ pub(crate) struct GemmArgs<'k> {
 }
 
 impl<'k> GemmArgs<'k> {
-    /// Of a kernel whose result holds `out`; beside the numbers that are read here, and four for each further operand, it has so many.
+    /// Of a kernel whose result holds `out`; beside the numbers that are read here, and four for
+    /// each further operand, it has so many.
     pub fn read(k: &'k Builder, config: &GemmBaseConfig, out: Elem, args: usize) -> Self {
         let places = ["x", "w"].map(|name| k.buffer(name, config.dtype.into(), Access::Read));
         let extras: Vec<Place> = (config.extra.iter().enumerate())
@@ -148,8 +152,8 @@ impl<'k> GemmArgs<'k> {
         let (sizes, tiles) = ([m, n], [tiles_m, tiles_n]);
         GemmArgs { k, number, args, places, extras, y, batches, sizes, terms, tiles }
     }
-    /// The number of the workgroup, and how many there are for a batch. A grid that is cut into rows has a few workgroups too many:
-    /// they go along, and store nothing.
+    /// The number of the workgroup, and how many there are for a batch. A grid that is cut into
+    /// rows has a few workgroups too many: they go along, and store nothing.
     pub fn group(&self) -> (Val<'k>, Val<'k>) {
         let group = linear_group_id(self.k, self.number);
         (group, self.tiles[0] * self.tiles[1])

@@ -1,4 +1,5 @@
-//! Terms of rows or columns on their way into shared memory: loaded into registers first, and stored when there is room.
+//! Loads to shared memory through registers: terms of rows or columns, loaded ahead (register
+//! prefetch) and stored when their slot is free.
 
 use super::StridedMatrix;
 use elinvar_kernel::builder::{Builder, Val};
@@ -14,7 +15,8 @@ pub(crate) trait TileSource<'k> {
         Self: Sized;
 }
 
-/// What is asked for: the round, the row (or column) counted from the workgroup's first, the term, and where terms end.
+/// What is asked for: the round, the row (or column) counted from the workgroup's first, the term,
+/// and where terms end.
 #[derive(Clone, Copy)]
 pub(crate) struct ElementRequest<'k> {
     pub round: usize,
@@ -23,7 +25,8 @@ pub(crate) struct ElementRequest<'k> {
     pub end: Val<'k>,
 }
 
-/// Where it lies; and whether it is there, by its row or column, and by its term. Without a condition, it is.
+/// Where it lies; and whether it is there, by its row or column, and by its term. Without a
+/// condition, it is.
 pub(crate) struct ElementLocation<'k> {
     pub at: Val<'k>,
     pub of_side: Option<Val<'k>>,
@@ -54,7 +57,7 @@ pub(crate) struct TileLoader<'k, S = StridedMatrix<'k>> {
     /// Rows or columns of the workgroup, and terms of a step.
     pub size: u32,
     pub depth: u32,
-    /// Do neighbouring terms lie side by side? They are read along, so many at once.
+    /// Do neighbouring terms are contiguous? They are read along, so many at once.
     pub k_major: bool,
     pub width: u8,
     /// Where from, the first row or column, and how many there are.
@@ -65,7 +68,8 @@ pub(crate) struct TileLoader<'k, S = StridedMatrix<'k>> {
     pub padding: Constant,
 }
 
-/// What an invocation brings in a round: which row or column and which term, and whether it brings something at all.
+/// What an invocation brings in a round: which row or column and which term, and whether it brings
+/// something at all.
 pub(crate) type LoadRound<'k> = (Val<'k>, Val<'k>, Option<Val<'k>>);
 
 /// The rounds of a step of `depth` terms of `size` rows or columns, `width` at a time.
@@ -91,7 +95,7 @@ pub(crate) fn rounds<'k>(
         } else {
             (e / i64::from(line), e % i64::from(line) * i64::from(width))
         };
-        // What lies side by side in memory is read by neighbours.
+        // Contiguous elements are read by neighbouring invocations (coalesced).
         let (place, term) = if k_major { (outer, inner) } else { (inner, outer) };
         (place, term, has)
     };
@@ -109,7 +113,8 @@ impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
         let one = |(round, (place, term, has)): (usize, LoadRound<'k>)| {
             let asked = ElementRequest { round, place, term: first + term.to(number), end };
             let found = self.from.find(self, asked);
-            // Sizes along which several are read are multiples of so many: all of them are there, or none.
+            // Sizes along which several are read are multiples of so many: all of them are there,
+            // or none.
             let all = [found.of_side, found.of_terms, has];
             let load = || k.load(self.from.place(), found.at, self.width).to(scalar);
             match all.into_iter().flatten().reduce(|a, b| a & b) {
@@ -133,8 +138,9 @@ impl<'k, S: TileSource<'k>> TileLoader<'k, S> {
     }
 }
 
-/// Goes through the terms `start..padded_end` step by step, of which those from `end` on are padding: `bring` stores a step's terms of a side, and `compute` makes the new sums of
-/// the old ones, while the next step's terms are on their way. Gives the last sums.
+/// Goes through the terms `start..padded_end` step by step, of which those from `end` on are
+/// padding: `bring` stores a step's terms of a side, and `compute` makes the new sums of the old
+/// ones, while the next step's terms are on their way. Gives the last sums.
 pub(crate) fn steps<'k, S: TileSource<'k>>(
     stages: &[TileLoader<'k, S>; 2],
     [start, padded_end]: [Val<'k>; 2],

@@ -1,11 +1,14 @@
-//! The forms that go through shared memory: a workgroup brings `depth` terms of its rows and columns there together.
+//! Shared-memory tiles of SIMT GEMM: sizes, pitches and bank conflicts of a tile whose K steps a
+//! workgroup stages together.
 //!
-//! While it computes with one step's terms, the next step's are on their way: they are loaded into registers before the
-//! products, and stored after them. What lies side by side in device memory is loaded as vectors; in shared memory the rows (or
-//! columns) of a term lie side by side, and an invocation has four neighbours of them, which it loads at once.
+//! While a step is computed, the next one is in flight: loaded into registers before the products
+//! and stored after them, or copied by cp.async. Contiguous elements are loaded as vectors; in
+//! shared memory the rows (or columns) of a term are contiguous, and an invocation loads four of
+//! them at once.
 //!
-//! Where copies bring them, they stay side by side as they were. What lies along terms is read along them: a vector of terms of each
-//! row (or column) of an invocation, whose rows are then not neighbours, so that neighbouring invocations have neighbouring lines.
+//! Where cp.async brings them, the layout stays as it was. K-major operands are read along their
+//! terms: a vector of terms of each row (or column) of an invocation, whose rows are then not
+//! neighbours, so that neighbouring invocations have neighbouring lines.
 
 use super::{SimtTile, multistage_cp_async};
 use crate::layout::indexing;
@@ -14,11 +17,12 @@ use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::Val;
 use elinvar_kernel::ir::Elem;
 
-/// Elements behind those of a term: terms that are stored one above the other lie in different banks.
+/// Elements behind those of a term: terms that are stored one above the other lie in different
+/// banks.
 const PAD_ELEMENTS: u32 = 4;
 
-/// Rows and columns of invocations in a warp, where warps are known to be such: its loads of rows and of columns each go to few
-/// places.
+/// Rows and columns of invocations in a warp, where warps are known to be such: its loads of rows
+/// and of columns each go to few places.
 const WARP_SHAPE: [u32; 2] = [4, 8];
 
 impl SimtTile {
@@ -29,7 +33,8 @@ impl SimtTile {
         }
         self.slots * (self.size(0) + self.size(1)) * (self.depth + PAD_ELEMENTS)
     }
-    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16 bytes that need no conversion.
+    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16
+    /// bytes that need no conversion.
     pub(super) fn for_layouts(self, dtype: DType, operands: [&Layout; 2], k_major: [bool; 2]) -> SimtTile {
         let width = [0, 1].map(|side| self.vector(side, operands[side], k_major[side]));
         let bytes = width.map(|w| u32::from(w) * dtype.size() as u32);
@@ -55,7 +60,8 @@ impl SimtTile {
     pub(super) fn pitch(self, side: usize) -> u32 {
         self.group[side] * self.each[side] + PAD_ELEMENTS
     }
-    /// How many neighbours of a factor are read at once: as many as its layout allows, and lines of a tile are made of.
+    /// How many neighbours of a factor are read at once: as many as its layout allows, and lines of
+    /// a tile are made of.
     pub(super) fn vector(self, side: usize, l: &Layout, k_major: bool) -> u8 {
         let (axis, line) = match (side, k_major) {
             (0, true) => (2, self.depth),

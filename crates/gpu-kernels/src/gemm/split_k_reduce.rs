@@ -1,9 +1,10 @@
-//! `y[i] = epilogue(sum of the chunks of i)`: the sums of a contraction's chunks, added from first to last.
+//! Split-K reduction: adds the partial sums of a contraction's chunks from first to last, then the
+//! epilogue.
 //!
-//! Where a result has few elements and each of them many terms, chunks are computed side by side, one sum for each element
-//! and chunk, and this follows. An invocation takes four neighbours where there are enough of them, and the sums of several chunks
-//! are on their way before the first is added. With one element for an invocation, and each load waiting for the sum before it, two
-//! chunks of 8 x 64 x 56 x 56 took 18 us on an H100, and 196 of 9408 elements 27.
+//! Where a result has few elements with many terms each, the chunks are computed in parallel, one
+//! partial sum for each element and chunk, and this kernel follows. An invocation takes a vector of
+//! four elements where there are enough of them, and has the loads of several chunks in flight
+//! before it adds the first, as it would otherwise wait for each.
 
 use crate::formula::{Compute, Formula};
 use crate::launch::args::{self, LaunchArgs};
@@ -45,14 +46,14 @@ pub fn elem(dtype: DType) -> Elem {
     block_reduce::elem(Compute::from(dtype).scalar())
 }
 
-/// Is it worth while to take `chunks` of `len` elements apart, if the work without has so many workgroups, and a device is
-/// busy with `busy`?
+/// Is it worth while to take `chunks` of `len` elements apart, if the work without has so many
+/// workgroups, and a device is busy with `busy`?
 pub(crate) fn worth_split_k(groups: usize, busy: usize, chunks: usize, len: usize) -> bool {
     chunks > 1 && groups < busy && chunks.saturating_mul(len) <= MAX_PARTIAL_SUMS
 }
 
-/// The work of joining: the sums `[chunks, len]`, further operands of the epilogue (views of the result's shape), then the
-/// result. There is a chunk, and an element.
+/// The work of joining: the sums `[chunks, len]`, further operands of the epilogue (views of the
+/// result's shape), then the result. There is a chunk, and an element.
 pub fn join<'a>(
     epilogue: &'a dyn Formula,
     dtype: DType,

@@ -1,4 +1,5 @@
-//! The chains of an invocation: a few rows by a few columns, whose terms a workgroup brings to shared memory together.
+//! Thread tile (register tile) of SIMT GEMM: an invocation's chains of fma, a few rows by a few
+//! columns, from shared memory.
 
 use super::SimtTile;
 use super::multistage_cp_async::{self, CpAsyncPipeline};
@@ -19,7 +20,7 @@ pub(crate) struct ThreadTile<'k> {
     /// The dtype of both factors.
     pub dtype: DType,
     pub tile: SimtTile,
-    /// Do neighbouring terms lie side by side, by side?
+    /// Do neighbouring terms are contiguous, by side?
     pub k_major: [bool; 2],
     /// Which invocation.
     pub index: Val<'k>,
@@ -33,8 +34,8 @@ pub(crate) struct ChunkLoop<'k, 'f> {
     pub multi_chunk: bool,
     /// This chunk alone.
     pub of: Option<Val<'k>>,
-    /// What is stored in shared memory before the terms of the chunk that begins with a term are brought. It stays until the
-    /// next chunk has gone by whose number is as even or odd.
+    /// What is stored in shared memory before the terms of the chunk that begins with a term are
+    /// brought. It stays until the next chunk has gone by whose number is as even or odd.
     pub before: Option<&'f dyn Fn(Val<'k>)>,
 }
 
@@ -72,9 +73,10 @@ impl<'k> ThreadTile<'k> {
     }
     /// Shared memory for both sides.
     ///
-    /// With the totals of chunks, an invocation of the largest tiles has 128 sums, and a multiprocessor of NVIDIA's room for one
-    /// workgroup, which issues two instructions in three cycles. Half of the registers hold all that an inner loop reads: the totals wait
-    /// in memory for a chunk's end.
+    /// With the totals of chunks, an invocation of the largest tiles has 128 sums, and a
+    /// multiprocessor of NVIDIA's room for one workgroup, which issues two instructions in three
+    /// cycles. Half of the registers hold all that an inner loop reads: the totals wait in memory
+    /// for a chunk's end.
     pub fn shared(&self) -> [Place; 2] {
         let smem_elements = elem(self.scalar());
         if self.scalar() == Scalar::F32 && self.none().len() >= LARGE_TILE_ACCUMULATORS {
@@ -96,8 +98,8 @@ impl<'k> ThreadTile<'k> {
                 self.cp_async_pitch(side),
             )
     }
-    /// From line to line of what copies bring. Lines of terms an odd number of 16 bytes apart lie in different banks; lines of
-    /// rows or columns are read by neighbours in one go.
+    /// From line to line of what copies bring. Lines of terms an odd number of 16 bytes apart lie
+    /// in different banks; lines of rows or columns are read by neighbours in one go.
     fn cp_async_pitch(&self, side: usize) -> u32 {
         let SimtTile { depth, .. } = self.tile;
         if self.k_major[side] { depth + self.piece() } else { self.tile.size(side) }
@@ -110,7 +112,8 @@ impl<'k> ThreadTile<'k> {
         self.tile.local(self.index)[side]
     }
 
-    /// The rows (side 0) or columns (side 1) of an invocation: neighbours of a workgroup have neighbours, or pieces of some.
+    /// The rows (side 0) or columns (side 1) of an invocation: neighbours of a workgroup have
+    /// neighbours, or pieces of some.
     pub fn places(&self, side: usize, corner: Val<'k>) -> Vec<Val<'k>> {
         let SimtTile { group, each, .. } = self.tile;
         let p = self.tile.neighbours(side, self.k_major[side]);
@@ -187,7 +190,8 @@ impl<'k> ThreadTile<'k> {
             let (slot, totals) = (carried[0], &carried[1..]);
             let next = start + length;
             if let Some(before) = all.before {
-                // Its terms are begun a few steps before this chunk's end; since those of the chunk before this one were, all have met.
+                // Its terms are begun a few steps before this chunk's end; since those of the chunk
+                // before this one were, all have met.
                 k.if_(next.lt(end), || before(next));
             }
             let (slot, sums) = pipeline.steps([start, next.min(end)], slot, none, &compute);

@@ -1,8 +1,9 @@
-//! Products of boxes of factors that may lie in any way: what boxes cannot be fetched of is turned by a launch of its own.
+//! Transposes operands for TMA and wgmma: GEMM of any layout, where f32 (TF32) factors have to be
+//! K-major.
 //!
-//! Boxes of f32 are multiplied along their terms alone. Turning costs a pass over memory, which is a small part of what a product of many rows
-//! takes; one of few rows pays it, too, since its bits have to be those that its rows have among others. No number changes, so bits
-//! are those of a factor that lay along its terms.
+//! wgmma multiplies f32 along K only. A transpose costs a pass over memory, a small part of a
+//! product of many rows; one of few rows pays it too, since its bits have to be those that its rows
+//! have among others. No element changes, so the bits are those of a K-major factor.
 
 use super::GemmProblem;
 use super::tma_wgmma::{self, WgmmaTile};
@@ -27,7 +28,8 @@ fn layout(dims: [usize; 3]) -> Option<Layout> {
     Shape::new(&dims).ok().map(Layout::contiguous)
 }
 
-/// Lines of terms as they are turned: `[planes, lines, k]`, each line at a multiple of [`ROW_ALIGN_ELEMENTS`].
+/// Lines of terms as they are turned: `[planes, lines, k]`, each line at a multiple of
+/// [`ROW_ALIGN_ELEMENTS`].
 fn lines(planes: usize, lines: usize, k: usize) -> Option<Layout> {
     Some(layout([planes, lines, k.next_multiple_of(ROW_ALIGN_ELEMENTS)])?.slice(2, 0, k, 1))
 }
@@ -41,7 +43,7 @@ impl TransposedFactor {
         if TensorView::is_transposable(Elem::from(p.dtype)) {
             return Some(as_it_is());
         }
-        // Beside a factor of which boxes can be fetched.
+        // Beside a factor of which TMA tiles can be fetched.
         let good = lines(1, 1, k)?;
         let good = good.broadcast_to(&Shape::new(&[b, 1, k]).ok()?, "factor").ok()?;
         let other = good.transpose(1, 2);
@@ -74,7 +76,8 @@ pub fn fits(p: &GemmProblem<'_, '_>) -> bool {
     factors(p).is_some()
 }
 
-/// The work of a contraction; `None` if it cannot be done so ([`fits`]). Operands: x, w, further operands of the epilogue. Result: y.
+/// The work of a contraction; `None` if it cannot be done so ([`fits`]). Operands: x, w, further
+/// operands of the epilogue. Result: y.
 pub fn steps<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<LaunchSequence<'a>> {
     let both = factors(p)?;
     let mut all = LaunchSequence {

@@ -1,17 +1,18 @@
-//! `y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])` from boxes of x and w: `Precision::Fast`, on devices that fetch
-//! boxes of tensors and multiply them where they lie (`Op::TmaLoad`, `Op::WgmmaSs`).
+//! GEMM by TMA and wgmma (Hopper tensor cores): `Precision::Fast`, f16, bf16, or f32 that TMA
+//! rounds to TF32.
 //!
-//! Factors are f16 or bf16, or f32 that are rounded on their way, if lines of both are of terms; sums are f32. A workgroup is one or two groups of 128 invocations, each of which has 64 rows and all columns
-//! of the tile. A step is 64 terms (32 of f32): one block for each 64 rows, and one for each 64 columns. Shared memory has a slot for each of
-//! some steps; what several of them bring is under way while one is multiplied. A turn
-//! * awaits its own step, and begins its products,
-//! * waits for the products of the step before, which meanwhile were multiplied, so the matrix units have always something to do,
-//! * meets the others in a barrier, and fetches a later step to the slot that is free now.
+//! A workgroup is one or two warpgroups, each with 64 rows and all columns of the tile. A K step is
+//! 64 terms (32 of f32): one swizzled 128-byte block for each 64 rows, and one for each 64 columns.
+//! Shared memory has a slot for each stage of a multistage pipeline of TMA loads. An iteration
+//! * waits for its own step (mbarrier), and begins its products,
+//! * waits for the products of the step before, so that the tensor cores are always busy,
+//! * synchronises, and loads a later step into the slot that is free now.
 //!
-//! So all invocations do the same: no subgroup only fetches. That has its price where a barrier is waited for longer than products
-//! take, and a step of the smallest tile is 128 cycles of the matrix units.
+//! All invocations do the same: there is no producer warp. That costs something where a barrier
+//! takes longer than the products, as a step of the smallest tile is 128 cycles of the tensor
+//! cores.
 //!
-//! What reaches beyond m, n or k is zeros, which fetching makes.
+//! What reaches beyond m, n or k is zeros, which TMA fills in.
 
 use super::GemmProblem;
 use super::epilogue::{EpilogueStaging, GemmEpilogue};
@@ -33,7 +34,8 @@ const TILE_SIDE: u32 = WGMMA_BLOCK;
 const WARP_LANES: u32 = 32;
 /// What sums are kept in.
 const FRAGMENT: [u32; 2] = [16, 16];
-/// Tiles of so many rows follow each other down, before the next column of tiles: what they read is in the cache for each other.
+/// Tiles of so many rows follow each other down, before the next column of tiles: what they read is
+/// in the cache for each other.
 const BAND_TILES: i64 = 8;
 /// Numbers that say how factors lie.
 const FACTOR_ARGS: usize = 8;
@@ -50,10 +52,12 @@ pub struct WgmmaTile {
 }
 
 impl WgmmaTile {
-    /// From the largest to the smallest. They are made for speed alone: a sum goes through the same instructions with each of them.
+    /// From the largest to the smallest. They are made for speed alone: a sum goes through the same
+    /// instructions with each of them.
     ///
-    /// The first takes nearly all the shared memory of a multiprocessor of Hopper's, and half of its registers for sums; of the others
-    /// two fit, so that one stores while the other multiplies.
+    /// The first takes nearly all the shared memory of a multiprocessor of Hopper's, and half of
+    /// its registers for sums; of the others two fit, so that one stores while the other
+    /// multiplies.
     pub const ALL: [WgmmaTile; 4] = [
         WgmmaTile { groups: 2, columns: 256, slots: 4 },
         WgmmaTile { groups: 2, columns: 128, slots: 3 },
@@ -95,14 +99,14 @@ impl WgmmaTile {
             fragments_together: if self.columns > 128 { 2 } else { 1 },
         }
     }
-    /// Bytes of shared memory: those of factors, of sums, of signals.
+    /// Bytes of shared memory: those of factors, of sums, of mbarriers.
     pub fn shared_bytes(self) -> u32 {
         self.slots * (self.slot(0) + self.slot(1)) + self.epilogue_staging().elements() * 4 + self.slots * 8
     }
 }
 
-/// How a factor lies: do neighbouring terms lie side by side, where does it begin, elements from line to line and from plane to
-/// plane, and how many planes there are.
+/// How a factor lies: do neighbouring terms are contiguous, where does it begin, elements from line
+/// to line and from plane to plane, and how many planes there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TmaFactorLayout {
     k_major: bool,
@@ -110,7 +114,8 @@ struct TmaFactorLayout {
 }
 
 impl TmaFactorLayout {
-    /// Of a factor with these axes: rows or columns, and terms. `None` if boxes of it cannot be fetched.
+    /// Of a factor with these axes: rows or columns, and terms. `None` if TMA tiles of it cannot be
+    /// fetched.
     fn of(elem: Elem, l: &Layout, [places, terms]: [usize; 2]) -> Option<TmaFactorLayout> {
         let (sizes, strides) = (l.shape(), l.strides());
         let ways = [true, false].into_iter().filter(|k_major| *k_major || TensorView::is_transposable(elem));
@@ -129,7 +134,8 @@ impl TmaFactorLayout {
     }
 }
 
-/// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did among others.
+/// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did
+/// among others.
 pub fn fits(p: &GemmProblem<'_, '_>) -> bool {
     let (args, elem) = (problem::BASE_ARGS + FACTOR_ARGS + 4 * p.extra.len(), Elem::from(p.dtype));
     TensorView::is_loadable(elem)
@@ -149,8 +155,8 @@ pub struct WgmmaConfig {
     pub tile: WgmmaTile,
 }
 
-/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y has no elements, or if it cannot
-/// be done so ([`fits`]).
+/// The work of a contraction: x, w, further operands of the epilogue, then the result. `None` if y
+/// has no elements, or if it cannot be done so ([`fits`]).
 pub fn contract<'a>(p: &GemmProblem<'a, '_>, tile: WgmmaTile) -> Option<Work<'a>> {
     if p.is_empty() || !fits(p) {
         return None;
@@ -187,7 +193,7 @@ struct StagedOperand<'k> {
     /// Where its slots are, and elements of a slot.
     staged: Place,
     slot: u32,
-    /// Its boxes in a slot.
+    /// Its TMA tiles in a slot.
     tiles: u32,
     /// The workgroup's first row or column, and which plane.
     corner: Val<'k>,
@@ -259,7 +265,7 @@ pub fn build(epilogue: &dyn Formula, config: &WgmmaConfig) -> Kernel {
 
 impl<'k> WgmmaMainloop<'k> {
     /// Fetches the step that begins at a term to a slot, if there are terms.
-    fn fetch(&self, first: Val<'k>, slot: Val<'k>) {
+    fn load_tiles(&self, first: Val<'k>, slot: Val<'k>) {
         let k = self.k;
         k.if_(first.lt(self.padded_end), || {
             let tiles = |s: &StagedOperand<'k>| -> Vec<TmaTile> {
@@ -282,7 +288,7 @@ impl<'k> WgmmaMainloop<'k> {
         let none = k.fragment_fill(unit.fragment(Role::C), k.constant(Constant::float(Scalar::F32, 0.0)));
         let begin = self.padded_end.like(0);
         for step in 0..t.slots - 1 {
-            self.fetch(begin + i64::from(step * self.step), k.u32(step));
+            self.load_tiles(begin + i64::from(step * self.step), k.u32(step));
         }
         let mine = k.builtin(Builtin::LocalIndex) / i64::from(WARPGROUP);
         let mine = mine * i64::from(TILE_SIDE * self.step);
@@ -308,7 +314,7 @@ impl<'k> WgmmaMainloop<'k> {
                 k.wgmma_wait(1);
                 k.barrier();
                 let before = slot.eq(zero).select(last, slot - 1);
-                self.fetch(first + i64::from((t.slots - 1) * self.step), before);
+                self.load_tiles(first + i64::from((t.slots - 1) * self.step), before);
                 // The next round of slots is in the other phase.
                 let wraps = slot.eq(last);
                 let next = wraps.select(zero, slot + 1);

@@ -1,6 +1,7 @@
-//! `y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`: x and index agree in all axes but one.
+//! Gather: `y[i.., j, k..] = x[i.., index[i.., j, k..], k..]`; x and index agree in all axes but
+//! one.
 //!
-//! An index that is not in range takes no element, and leaves 1 in the last buffer, which is 0 before.
+//! An index out of range takes no element, and leaves 1 in the last buffer, which is 0 before.
 
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, linear_group_id};
@@ -12,8 +13,8 @@ use elinvar_kernel::ir::{Access, Atomic, Elem, Kernel, Scalar};
 /// Invocations of a workgroup.
 const BLOCK_THREADS: u32 = 256;
 
-/// The work of a gather: x, the index (i64), the result, and a u32 that tells of indices out of range. `None` if there are
-/// no elements.
+/// The work of a gather: x, the index (i64), the result, and a u32 that tells of indices out of
+/// range. `None` if there are no elements.
 pub fn gather(x: &Layout, dtype: DType, axis: usize, index: &Layout) -> Option<Work<'static>> {
     let len = index.shape().numel();
     if len == 0 {

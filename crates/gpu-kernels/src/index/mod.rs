@@ -1,4 +1,4 @@
-//! Work on indices: gather, scatter, sort, and the indices of what is not zero.
+//! Index kernels: gather, scatter, sort and nonzero.
 
 pub mod gather;
 pub mod nonzero;

@@ -1,7 +1,8 @@
-//! The row-major numbers of the elements that are not zero, ascending, and how many they are.
+//! Nonzero (stream compaction): the row-major indices of the elements that are not zero, ascending,
+//! and how many there are.
 //!
-//! Three launches: each block of 1024 elements counts its own; one workgroup adds the counts up, so that each block knows
-//! how many stand before it; each block writes its numbers there.
+//! Three launches: each block of 1024 elements counts its own; one workgroup computes the exclusive
+//! prefix sum of the counts; each block writes its indices there.
 
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::sequence::{BufferSlot, BufferSpec, LaunchSequence};
@@ -31,8 +32,9 @@ pub struct NonzeroConfig {
     pub wide: bool,
 }
 
-/// The work of finding what is not zero. Operand: x. Results: the numbers (i64; room for all elements, though the first two
-/// steps do not touch it, so that it can be made when the count is known), and their count (one i64).
+/// The work of finding what is not zero. Operand: x. Results: the numbers (i64; room for all
+/// elements, though the first two steps do not touch it, so that it can be made when the count is
+/// known), and their count (one i64).
 pub fn nonzero(x: &Layout, dtype: DType) -> LaunchSequence<'static> {
     let len = x.shape().numel();
     let results = vec![BufferSpec::of(Elem::I64, len), BufferSpec::zeros(Elem::I64, 1)];

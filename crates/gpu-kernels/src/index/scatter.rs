@@ -1,13 +1,14 @@
-//! A copy of `base` into which `src` is written or added at `index`, along an axis: line by line, each line of the other
-//! axes by itself.
+//! Scatter: a copy of `base` into which `src` is written or added at `index`, along an axis, line
+//! by line. Deterministic, without floating-point atomics.
 //!
-//! * **Set**: the last source in row-major order stays. Every source says its number to the element that it goes to (the
-//!   largest number stays, in whatever order they come), then every element takes its source, or its base.
-//! * **Add**: sources are added one by one in row-major order. The indices of each line are sorted, stable, so that the
-//!   sources of an element stand side by side and in order; the first of them adds them all to the base. Lines that share
-//!   their indices (an axis of stride 0) are sorted once. Nothing depends on who comes first.
+//! * **Set**: the last source in row-major order wins. Every source tells its number to the element
+//!   that it goes to (an integer atomic maximum, whose result does not depend on the order), then
+//!   every element takes its source, or its base.
+//! * **Add**: sources are added one by one in row-major order. The indices of each line are sorted,
+//!   stable, so that the sources of an element are contiguous and in order; the first of them adds
+//!   them all to the base. Lines that share their indices (an axis of stride 0) are sorted once.
 //!
-//! An index that is not in range leaves 1 in the buffer `refused`, which is 0 before.
+//! An index out of range leaves 1 in the buffer `refused`, which is 0 before.
 
 use super::sort::{self, KeySource};
 use crate::formula::Compute;
@@ -50,7 +51,8 @@ pub enum ScatterStage {
     Add,
 }
 
-/// The work of a scatter. Operands: base, index (i64), src. Results: the copy, and a u32 that tells of indices out of range.
+/// The work of a scatter. Operands: base, index (i64), src. Results: the copy, and a u32 that tells
+/// of indices out of range.
 pub fn scatter(
     how: Scatter,
     dtype: DType,
@@ -215,7 +217,8 @@ impl ScatterConfig {
     }
 }
 
-/// The numbers of an operand: where it begins, from element to element of a line, and from line to line.
+/// The numbers of an operand: where it begins, from element to element of a line, and from line to
+/// line.
 struct LineStrides<'k> {
     first: Val<'k>,
     step: Val<'k>,
@@ -254,7 +257,7 @@ pub fn build(config: &ScatterConfig) -> Kernel {
             LineStrides { first, step, strides: indexing::strides(&args, &format!("stride{o}"), config.rank) }
         })
         .collect();
-    // Neighbours are in neighbouring lines, which often lie side by side.
+    // Neighbours are in neighbouring lines, which often are contiguous.
     let e = linear_group_id(&k, number) * i64::from(BLOCK_THREADS) + k.local_id(0).to(number);
     let along = if config.of == ScatterStage::Copy { size } else { n };
     k.if_(e.lt(lines * along), || {

@@ -1,9 +1,11 @@
-//! Each row along the last axis in ascending (descending) order, stable: the values, and where they came from.
+//! Sort: each row along the last axis, ascending or descending, stable: bitonic sort of blocks and
+//! parallel merge; the values and their indices.
 //!
-//! An element becomes a whole number without sign whose order is that of the sort: NaN the largest, zeros equal, and all
-//! bits flipped to descend. Equal numbers keep their order by their place, so the sorted row is one and no other, whichever
-//! way it is found: blocks of up to 512 by a bitonic network in shared memory, then runs are merged two by two. In a merge
-//! every element looks for its place alone: its rank in its own run, and by halving that in the other.
+//! An element becomes an unsigned integer whose order is that of the sort: NaN the largest, zeros
+//! equal, and all bits flipped to descend. Equal keys are ordered by their place, so there is one
+//! sorted row: blocks of up to 512 by a bitonic network in shared memory, then runs are merged two
+//! by two. In a merge every element finds its own place: its rank in its run, and by binary search
+//! that in the other.
 
 use crate::formula::Compute;
 use crate::launch::args::{self, LaunchArgs};
@@ -16,7 +18,8 @@ use elinvar_kernel::ir::{Access, Atomic, Builtin, Compare, Elem, Kernel, Place, 
 
 /// Invocations of a workgroup.
 const BLOCK_THREADS: u32 = 256;
-/// Elements that a workgroup sorts in shared memory: two an invocation, 6 KiB of keys of 64 bits and places.
+/// Elements that a workgroup sorts in shared memory: two an invocation, 6 KiB of keys of 64 bits
+/// and places.
 const BLOCK_ELEMENTS: usize = 512;
 
 /// What keys are made of.
@@ -29,7 +32,8 @@ pub enum KeySource {
         /// From the largest to the smallest?
         descending: bool,
     },
-    /// Indices (i64) into an axis. One that is not in range is the largest, and leaves 1 in a buffer.
+    /// Indices (i64) into an axis. One that is not in range is the largest, and leaves 1 in a
+    /// buffer.
     Indices,
 }
 
@@ -95,8 +99,9 @@ pub fn sort(x: &Layout, dtype: DType, descending: bool) -> LaunchSequence<'stati
     all
 }
 
-/// Adds the launches of a sort of rows along the last axis. `size`: of the axis that indices go into. `to`: where values and
-/// places go. Without it, keys (u32 or u64) and places (u32), of `[rows, n]`, are left in scratch memory, and it says where.
+/// Adds the launches of a sort of rows along the last axis. `size`: of the axis that indices go
+/// into. `to`: where values and places go. Without it, keys (u32 or u64) and places (u32), of
+/// `[rows, n]`, are left in scratch memory, and it says where.
 pub(crate) fn steps(
     all: &mut LaunchSequence<'static>,
     source: KeySource,

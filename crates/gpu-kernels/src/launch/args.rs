@@ -1,8 +1,11 @@
-//! Numbers that a launch gives to a kernel: sizes, strides, offsets.
+//! Launch arguments: sizes, strides and offsets that a launch gives to a kernel.
 //!
-//! As parameters if they fit ([`MAX_PARAM_BYTES`]), else in a small buffer, the last one of the kernel. Kernel and launch ask
-//! for them in the same order, and that is all that holds them together; the count is checked. Tables, of which a kernel reads
-//! an entry by a number that it computes, stand in such a buffer, behind the other numbers if those do not fit.
+//! As parameters if they fit ([`MAX_PARAM_BYTES`]), else in a small buffer, the last one of the
+//! kernel. A lookup table, of which a kernel reads an entry by a computed index, is in such a
+//! buffer, behind the other arguments if those do not fit.
+//!
+//! How it can be wrong: kernel and launch list the arguments in the same order, and nothing else
+//! holds them together; only the count is checked.
 
 use super::{Key, Work};
 use elinvar_kernel::builder::{Builder, Val};
@@ -28,7 +31,8 @@ pub fn need_buffer(scalar: Scalar, count: usize) -> bool {
 }
 
 impl<'k> LaunchArgs<'k> {
-    /// So many numbers of a type. Comes after all other buffers of the kernel, and before everything else.
+    /// So many numbers of a type. Comes after all other buffers of the kernel, and before
+    /// everything else.
     pub fn new(k: &'k Builder, scalar: Scalar, count: usize) -> Self {
         let elem = match scalar {
             Scalar::I64 => Elem::I64,
@@ -64,7 +68,8 @@ impl<'k> LaunchArgs<'k> {
     }
 }
 
-/// A kernel with its launch, given its numbers, of i32 or i64, in the order in which the kernel asks for them, and a table.
+/// A kernel with its launch, given its numbers, of i32 or i64, in the order in which the kernel
+/// asks for them, and a table.
 pub fn work_with_table<'a>(
     key: Key,
     build: impl Fn() -> Kernel + 'a,

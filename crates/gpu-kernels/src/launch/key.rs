@@ -1,8 +1,9 @@
-//! What tells kernels apart without building them.
+//! Kernel keys: what tells kernels apart without building them.
 //!
-//! A key is a hash of 128 bits over everything that a kernel is built from: the kind of work, its form, the formula's
-//! type and its attributes. Of a million kernels, two share a key with a probability of 10^-27. Keys hold within a run of
-//! one program; on disk, kernels are known by their code.
+//! A key is a hash of 128 bits over everything that a kernel is built from: the kind of work, its
+//! configuration, the formula's type and its attributes. Of a million kernels, two share a key with
+//! a probability of 10^-27. Keys hold within a run of one program; on disk, kernels are known by
+//! their code.
 
 use std::any::TypeId;
 use std::fmt::Debug;
@@ -28,8 +29,8 @@ impl Key {
         };
         Key(each(self.0), each(self.1))
     }
-    /// The key with a formula: its type, and its attributes as `Debug` writes them (numbers are written so that nothing of them
-    /// is lost).
+    /// The key with a formula: its type, and its attributes as `Debug` writes them (numbers are
+    /// written so that nothing of them is lost).
     #[must_use]
     pub fn with_formula<F: Debug + 'static>(self, formula: &F) -> Key {
         let key = self.with(&TypeId::of::<F>());

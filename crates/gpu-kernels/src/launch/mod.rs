@@ -1,4 +1,4 @@
-//! Launches: kernels by their keys, the numbers that they are given, and several launches in sequence.
+//! Launches: kernels by key, launch arguments, sequences of launches, occupancy.
 
 pub mod args;
 pub mod key;
@@ -14,8 +14,8 @@ use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Builtin, Constant, Kernel, Scalar};
 use std::fmt;
 
-/// A kernel and what it is started with, but for the buffers. The kernel is built only when somebody asks for it: who runs
-/// the same work again has it already, under its key.
+/// A kernel and what it is started with, but for the buffers. The kernel is built only when it is
+/// asked for: a caller that runs the same work again has it already, under its key.
 pub struct Work<'a> {
     /// Which kernel.
     pub key: Key,

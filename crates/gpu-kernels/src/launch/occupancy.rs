@@ -1,11 +1,14 @@
 //! Occupancy: how many workgroups fill a device, from its number of compute units.
 //!
-//! Tiles and split-K are chosen by it. It changes how fast a kernel is, and no bit of a result: no order of a sum may depend on it.
+//! Tiles and split-K are chosen by it. It changes how fast a kernel is, and no bit of a result: no
+//! order of a sum may depend on it.
 //!
-//! How it can be wrong: a device that tells a wrong number gets tiles that are too large (idle units) or too small (more
-//! loads for each product). One that tells none is taken for the device that the other thresholds were measured on.
+//! How it can be wrong: a device that tells a wrong number gets tiles that are too large (idle
+//! units) or too small (more loads for each product). One that tells none is taken for the device
+//! that the other thresholds were measured on.
 
-/// The number of compute units of a device: streaming multiprocessors of NVIDIA's, compute units of AMD's.
+/// The number of compute units of a device: streaming multiprocessors of NVIDIA's, compute units of
+/// AMD's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ComputeUnits(pub u32);
 
@@ -17,15 +20,18 @@ impl Default for ComputeUnits {
 }
 
 impl ComputeUnits {
-    /// How many workgroups (or subgroups) fill the device with `per_unit` of them on each compute unit.
+    /// How many workgroups (or subgroups) fill the device with `per_unit` of them on each compute
+    /// unit.
     ///
-    /// Rounded down to a power of two, as the numbers of tiles of most problems are powers of two: 128 tiles fill 132 units.
+    /// Rounded down to a power of two, as the numbers of tiles of most problems are powers of two:
+    /// 128 tiles fill 132 units.
     pub fn filled_by(self, per_unit: u32) -> usize {
         let all = u64::from(self.0.max(1)) * u64::from(per_unit);
         1 << all.ilog2()
     }
-    /// How many workgroups, of which a compute unit holds one, are as good as a full wave: a tile is not made smaller for the
-    /// sake of one idle unit in eleven, because smaller tiles load more for each product.
+    /// How many workgroups, of which a compute unit holds one, are as good as a full wave: a tile
+    /// is not made smaller for the sake of one idle unit in eleven, because smaller tiles load more
+    /// for each product.
     pub fn full_wave(self) -> usize {
         (self.0 - self.0 / 11).max(1) as usize
     }
@@ -35,7 +41,8 @@ impl ComputeUnits {
 mod tests {
     use super::*;
 
-    /// What the thresholds were when they were constants, measured on 132 units; and on other devices they follow.
+    /// What the thresholds were when they were constants, measured on 132 units; and on other
+    /// devices they follow.
     #[test]
     fn thresholds_follow_the_device() {
         let h100 = ComputeUnits::default();

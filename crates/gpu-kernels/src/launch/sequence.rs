@@ -1,7 +1,8 @@
-//! Work that takes several launches, and the memory that they hand to each other.
+//! Sequences of launches: work of several kernels, and the scratch memory between them.
 //!
-//! Whoever runs it makes the results and the scratch memory, starts the steps in order, each after what the one before it
-//! stored can be seen, and binds the buffers that a step names (behind them its numbers, if it has some).
+//! The caller allocates the results and the scratch memory, starts the steps in order, each after
+//! the stores of the one before are visible, and binds the buffers that a step names (behind them
+//! its arguments, if it has some).
 
 use super::Work;
 use elinvar_kernel::ir::Elem;

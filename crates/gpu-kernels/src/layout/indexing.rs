@@ -1,7 +1,8 @@
-//! From the number of an element to its index, and to where it lies in an operand.
+//! Index arithmetic: from a linear index to a multi-index and an offset, with joined axes and fast
+//! division.
 //!
-//! In 32 bits, a division by the size of an axis is a multiplication with its reciprocal: the upper half of a product,
-//! moved right. In 64 bits it is a division.
+//! In 32 bits, a division by the size of an axis is a multiplication with its reciprocal: the upper
+//! half of a product, shifted right. In 64 bits it is a division.
 
 use crate::launch::args::LaunchArgs;
 use elinvar_core::Layout;
@@ -16,8 +17,8 @@ thread_local! {
     static WIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Plans works as if all tensors were too large for 32-bit numbers. Bits do not depend on it; it is for those who want to
-/// see that without the memory for such tensors.
+/// Plans works as if all tensors were too large for 32-bit numbers. Bits do not depend on it; it is
+/// for those who want to see that without the memory for such tensors.
 pub fn all_wide<T>(plan: impl FnOnce() -> T) -> T {
     let before = WIDE.replace(true);
     let result = plan();
@@ -43,7 +44,8 @@ pub fn scalar(wide: bool) -> Scalar {
     if wide { Scalar::I64 } else { Scalar::I32 }
 }
 
-/// Some axes of several operands, joined where neighbours lie evenly in all of them; those of size 1 are left out.
+/// Some axes of several operands, joined where neighbours lie evenly in all of them; those of size
+/// 1 are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedAxes {
     /// The sizes.
@@ -57,7 +59,8 @@ pub fn vector(l: &Layout, axis: usize) -> u8 {
     [4, 2].into_iter().find(|&w| in_pieces(l, axis, w)).map_or(1, |w| w as u8)
 }
 
-/// Do neighbours along an axis lie side by side in pieces of so many, everywhere in a tensor, and each at a multiple of so many?
+/// Do neighbours along an axis are contiguous in pieces of so many, everywhere in a tensor, and
+/// each at a multiple of so many?
 pub fn in_pieces(l: &Layout, axis: usize, w: usize) -> bool {
     let others = (0..l.rank()).filter(|&a| a != axis && l.shape()[a] > 1);
     l.strides()[axis] == 1
@@ -89,10 +92,11 @@ pub fn join(x: &[&Layout], from: usize, to: usize) -> JoinedAxes {
     all
 }
 
-/// n / d as the upper half of n times the first number, moved right by the second, for n below 2^31 and d above 1.
+/// n / d as the upper half of n times the first number, moved right by the second, for n below 2^31
+/// and d above 1.
 ///
-/// With l = ceil(log2 d) the reciprocal is 2^(31 + l) / d rounded up, below 2^32; its error, less than d <= 2^l, times n
-/// stays below 2^(31 + l).
+/// With l = ceil(log2 d) the reciprocal is 2^(31 + l) / d rounded up, below 2^32; its error, less
+/// than d <= 2^l, times n stays below 2^(31 + l).
 fn reciprocal(d: usize) -> (u32, u32) {
     // An axis without elements has no index to be taken apart.
     let d = d.max(2);
@@ -118,7 +122,8 @@ pub fn sizes(dims: &[usize], wide: bool) -> Vec<i64> {
     all
 }
 
-/// The numbers of sizes of which some may be 1, in the order in which [`Axes::read_any`] asks for them.
+/// The numbers of sizes of which some may be 1, in the order in which [`Axes::read_any`] asks for
+/// them.
 pub fn sizes_any(dims: &[usize], wide: bool) -> Vec<i64> {
     let mut all = Vec::new();
     for &n in dims.iter().skip(1) {

@@ -1,4 +1,5 @@
-//! Layouts: strided copies and casts, and the arithmetic from an element's number to its offset.
+//! Layout kernels: strided copies, casts and transposes, and the index arithmetic from an element's
+//! number to its offset.
 
 pub mod copy;
 pub mod indexing;

@@ -1,11 +1,14 @@
-//! The gradients of pools: each element of the larger tensor gathers from the windows that may hold it, in row-major order.
+//! Pooling backward: each element of the larger tensor gathers from the windows that may hold it,
+//! in row-major order.
 //!
-//! * That of an average adds g / divisor of the windows that hold the element.
-//! * That of a maximum is a scatter that adds, at the winners' places. Who knows that these are a pool's winners knows the windows in
-//!   which an element can have won, and need not sort: it looks at those, and adds what the element won.
+//! * Average: adds g / divisor of the windows that hold the element.
+//! * Maximum: a scatter-add at the winners' places. If the places are known to be a pool's winners,
+//!   the windows in which an element can have won are known and no sort is needed: the element
+//!   checks those, and adds what it won.
 //!
-//! Which windows those are is a table: along each axis, for each place, the first and behind the last one. A few windows are written out,
-//! so that all is loaded at once, for several elements: an invocation that goes from window to window waits for memory each time.
+//! Which windows those are is a lookup table: along each axis, for each place, the first and one
+//! past the last. A few windows are unrolled, for several elements, so that all loads are in flight
+//! at once.
 
 use super::{UnrolledWindow, inside};
 use crate::formula::Compute;
@@ -43,13 +46,15 @@ enum PoolGrad {
     Max,
 }
 
-/// An operand: where it begins, its strides over the planes, and over windows or elements along each spatial axis.
+/// An operand: where it begins, its strides over the planes, and over windows or elements along
+/// each spatial axis.
 struct WindowOperand {
     offset: usize,
     axes: Vec<isize>,
 }
 
-/// Along an axis: for each place the first and behind the last window that holds it; do all in between?
+/// Along an axis: for each place the first and behind the last window that holds it; do all in
+/// between?
 fn window_ranges(w: &Windows, size: usize) -> (Vec<[i64; 2]>, bool) {
     let mut window_ranges = vec![[0i64; 2]; size];
     let mut times = vec![0i64; size];
@@ -66,7 +71,8 @@ fn window_ranges(w: &Windows, size: usize) -> (Vec<[i64; 2]>, bool) {
     (window_ranges, sure)
 }
 
-/// The work of an average's gradient: g, then the gradient by x, of spatial sizes `spatial`. `None` if that has no elements.
+/// The work of an average's gradient: g, then the gradient by x, of spatial sizes `spatial`. `None`
+/// if that has no elements.
 pub fn average(p: &Pool, dtype: DType, g: &Layout, spatial: &[usize]) -> Option<Work<'static>> {
     let lead = g.rank() - p.axes.len();
     let of_g = WindowOperand { offset: g.offset(), axes: g.strides()[lead..].to_vec() };
@@ -74,8 +80,9 @@ pub fn average(p: &Pool, dtype: DType, g: &Layout, spatial: &[usize]) -> Option<
     launch(PoolGrad::Average { sure }, p, dtype, [&[g], &[]], lead, spatial, &[of_g])
 }
 
-/// The work of a scatter that adds at the winners of a maximum over tensors of spatial sizes `spatial`: `base`, with those as one
-/// axis, the winners, and `g`, both with a pool's results as one axis; then the sums. `None` if there are no elements.
+/// The work of a scatter that adds at the winners of a maximum over tensors of spatial sizes
+/// `spatial`: `base`, with those as one axis, the winners, and `g`, both with a pool's results as
+/// one axis; then the sums. `None` if there are no elements.
 pub fn maximum(
     p: &Pool,
     dtype: DType,
@@ -171,7 +178,8 @@ impl PoolBackwardConfig {
     }
 }
 
-/// A spatial axis in a kernel: where its places' entries begin in the table, and of averages those of windows, and the dilation.
+/// A spatial axis in a kernel: where its places' entries begin in the table, and of averages those
+/// of windows, and the dilation.
 struct Axis<'k> {
     places: Val<'k>,
     of_windows: Option<[Val<'k>; 2]>,
@@ -184,15 +192,16 @@ struct PoolStrides<'k> {
     axes: Vec<Val<'k>>,
 }
 
-/// An element: where its plane begins in each operand, its place along each axis, and there the first and behind the last window.
+/// An element: where its plane begins in each operand, its place along each axis, and there the
+/// first and behind the last window.
 struct Element<'k> {
     planes: Vec<Val<'k>>,
     at: Vec<Val<'k>>,
     windows: Vec<[Val<'k>; 2]>,
 }
 
-/// A window: where it is in the operands over windows, what averages divide by, and whether it is one of the element's, if that is
-/// not sure.
+/// A window: where it is in the operands over windows, what averages divide by, and whether it is
+/// one of the element's, if that is not sure.
 struct GradWindow<'k> {
     at: Vec<Val<'k>>,
     divisor: Option<Val<'k>>,
@@ -312,7 +321,8 @@ impl<'k, 'f> PoolBackwardBody<'k, 'f> {
         }
     }
 
-    /// One entry of a window's along an axis: where it begins, how many taps it has, what it divides by.
+    /// One entry of a window's along an axis: where it begins, how many taps it has, what it
+    /// divides by.
     fn of_window(&self, a: usize, i: Val<'k>, entry: i64) -> Option<Val<'k>> {
         self.axes[a].of_windows.map(|[windows, _]| self.args.entry(windows + i * 3 + entry))
     }
@@ -378,7 +388,8 @@ impl<'k, 'f> PoolBackwardBody<'k, 'f> {
                 let divisor = w.divisor.map(|d| self.of_window(a, i, 2).map_or(d, |own| d * own));
                 vec![self.walk(e, a + 1, GradWindow { at, divisor, there: None }, sum[0])]
             };
-            // Who won lies in the window. With gaps between its taps, or windows in no order, others may not.
+            // Who won lies in the window. With gaps between its taps, or windows in no order,
+            // others may not.
             let (PoolGrad::Average { sure: false }, Some([_, dilation])) =
                 (self.config.of, self.axes[a].of_windows)
             else {

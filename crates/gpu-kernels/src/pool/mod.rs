@@ -1,15 +1,18 @@
-//! Pools over the last one to three axes. (Their gradients are in `pool_grad`.)
+//! Pooling over the last one to three axes: maximum (with indices) and average. The gradients are
+//! in `backward.rs`.
 //!
-//! Windows are tables, an entry for each place along an axis, so windows of any kind are one kernel. Taps outside of the
-//! tensor are left out, and those inside are neighbours in the table's order; so an entry says where the first of them lies
-//! and how many they are.
+//! Windows are lookup tables, an entry for each place along an axis, so windows of any kind are one
+//! kernel. Taps outside of the tensor are left out, and those inside are contiguous in the table's
+//! order; so an entry says where the first of them is and how many there are.
 //!
-//! * A maximum walks over its window in row-major order, one result an invocation, as the definition does.
-//! * An average is a fold of the window's elements in the canonical order (see `row`), in which windows at the edge have
-//!   fewer terms: what is missing adds +0 at the end, which changes no bit. Up to 16 elements are one invocation's.
+//! * A maximum walks over its window in row-major order, one result per invocation, as the
+//!   definition does.
+//! * An average is a fold of the window's elements in the canonical order (`reduce::block_reduce`),
+//!   in which windows at the edge have fewer terms: missing ones add +0 at the end, which changes
+//!   no bit. Up to 16 elements are one invocation's.
 //!
-//! Small windows are written out, so that all of their elements are loaded at once, of several windows: in a loop each waits for the
-//! one before it. Where no window lies at an edge, nobody asks which taps there are.
+//! Small windows are unrolled, several windows per invocation, so that all of their loads are in
+//! flight at once. Where no window lies at an edge, there are no bounds checks.
 
 pub mod backward;
 
@@ -72,7 +75,8 @@ pub struct UnrolledWindow {
 }
 
 impl UnrolledWindow {
-    /// For counts between the least and the most of each axis; `None` if they are too many to be written out.
+    /// For counts between the least and the most of each axis; `None` if they are too many to be
+    /// written out.
     pub(crate) fn of(counts: &[[usize; 2]]) -> Option<UnrolledWindow> {
         let all: usize = counts.iter().map(|c| c[1]).try_fold(1usize, |n, c| n.checked_mul(c))?;
         let one = |a: usize| counts.get(a).map_or(1, |c| c[1] as u8);
@@ -107,7 +111,8 @@ impl UnrolledWindow {
     }
 }
 
-/// The numbers that all pools begin with: `len`, then of the operand offset, axes of the planes and of a plane.
+/// The numbers that all pools begin with: `len`, then of the operand offset, axes of the planes and
+/// of a plane.
 fn args_of(x: &Layout, rank: usize, dims: &[usize], wide: bool) -> (Vec<i64>, usize) {
     let lead = x.rank() - rank;
     let planes = indexing::join(&[x], 0, lead);
@@ -131,7 +136,8 @@ pub(crate) fn inside(w: &Windows, i: usize, size: usize) -> (usize, usize) {
     }
 }
 
-/// The work of a pool: x, the result, and for a maximum the winners' places (i64). `None` if there is no result.
+/// The work of a pool: x, the result, and for a maximum the winners' places (i64). `None` if there
+/// is no result.
 pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
     let rank = p.axes.len();
     let spatial = &x.shape()[x.rank() - rank..];
@@ -167,7 +173,8 @@ pub fn pool(p: &Pool, dtype: DType, x: &Layout) -> Option<Work<'static>> {
             let own = if most <= MAX_UNROLLED_TERMS { 1 } else { length.lanes };
             let tile = RowTile { lanes: own, rows: BLOCK_THREADS / own, crossed: false };
             all.push(most as i64);
-            // With fewer terms, the others' lanes hold what changes no bit; which they are has to be the same for all.
+            // With fewer terms, the others' lanes hold what changes no bit; which they are has to
+            // be the same for all.
             let written = written.filter(|w| w.whole && own == 1);
             let each = written.map_or(1, UnrolledWindow::each);
             (PoolOutput::Average { tile, length, written }, tile.rows as usize * each)
@@ -339,7 +346,8 @@ struct AxisWindow<'k> {
     divisor: Val<'k>,
 }
 
-/// What is done at an element of a window: from its position, its place in the plane, and what is carried.
+/// What is done at an element of a window: from its position, its place in the plane, and what is
+/// carried.
 type TapFn<'k, 'f> = dyn Fn(Val<'k>, Val<'k>, &[Val<'k>]) -> Vec<Val<'k>> + 'f;
 
 impl<'k> PoolBody<'k> {
@@ -358,7 +366,8 @@ impl<'k> PoolBody<'k> {
         let most = matches!(config.of, PoolOutput::Average { .. }).then(|| args.get("most"));
         PoolBody { k, args, len, offset, places, planes, plane_strides, axes, most }
     }
-    /// Where the plane of element `i` begins in the operand, and the element's place along each axis.
+    /// Where the plane of element `i` begins in the operand, and the element's place along each
+    /// axis.
     fn place(&self, i: Val<'k>) -> (Val<'k>, Vec<Val<'k>>) {
         let mut at = self.places.index(i);
         let axes = at.split_off(1);
@@ -390,7 +399,8 @@ impl<'k> PoolBody<'k> {
             self.walk(rest, at + s * axis.stride, place * axis.size + s, carried, visit)
         })
     }
-    /// The sum of a window of at most `lanes` elements, each in a lane of its own: lanes without one hold +0.
+    /// The sum of a window of at most `lanes` elements, each in a lane of its own: lanes without
+    /// one hold +0.
     fn small_sum(
         &self,
         windows: &[AxisWindow<'k>],
@@ -424,8 +434,8 @@ impl<'k> PoolBody<'k> {
         }
         halved(sums)
     }
-    /// The elements of a result's window, in row-major order: each with its place in the plane, and whether it is there, if that is not
-    /// sure. Results beyond the last have the last one's.
+    /// The elements of a result's window, in row-major order: each with its place in the plane, and
+    /// whether it is there, if that is not sure. Results beyond the last have the last one's.
     fn taps(
         &self,
         written: UnrolledWindow,

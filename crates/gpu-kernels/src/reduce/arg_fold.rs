@@ -1,7 +1,9 @@
-//! `y[row]` = the index of the first largest (smallest) element of the row; the first NaN wins; zeros are equal.
+//! Argmax and argmin: `y[row]` = the index of the first largest (smallest) element of the row; the
+//! first NaN wins; zeros are equal.
 //!
-//! Which of two elements wins is a total order (value, then index), so nothing depends on the order of comparisons. A few
-//! long rows are cut into pieces: a first launch finds the winner of each piece, a second one the winner among them.
+//! Which of two elements wins is a total order (value, then index), so nothing depends on the order
+//! of comparisons. A few long rows are cut into pieces: a first launch finds the winner of each
+//! piece, a second one the winner among them.
 
 use super::block_reduce::{elem, lanes};
 use crate::formula::Compute;
@@ -141,7 +143,7 @@ pub fn build(config: &ArgFoldConfig) -> Kernel {
     let lane = mine % i64::from(config.lanes);
     let asked =
         linear_group_id(&k, number) * i64::from(config.pieces) + (mine / i64::from(config.lanes)).to(number);
-    // Pieces past the last one are the last one, and nobody stores them.
+    // Pieces past the last one are the last one, and are not stored.
     let unit = asked.min(rows * pieces - 1);
     let (row, number_in_row) = (unit / pieces, unit % pieces);
     let first = indexing::position(offset, &outer.0.index(row), &outer.1);

@@ -1,16 +1,19 @@
-//! A row folded by a workgroup, in the order of `elinvar_core::order::fold`.
+//! Block reduce: a row folded by a workgroup, in the order of `elinvar_core::order::fold` (tree
+//! reduction in shared memory).
 //!
-//! Term i of a block of 4096 goes to lane i mod 128. A row is given to `lanes` invocations; invocation t holds the
-//! lanes t, t + lanes, t + 2 lanes, .. in registers, so that the first halvings of the tree are its own business, and the
-//! others go through shared memory. Lanes and terms that do not exist hold what the fold starts from, which changes no
-//! bit: a sum that started from +0 is never -0, and x * 1 is x.
+//! Term i of a block of 4096 goes to lane i mod 128. A row is given to `lanes` invocations;
+//! invocation t holds the lanes t, t + lanes, t + 2 lanes, .. in registers, so that the first
+//! halvings of the tree are its own, and the others go through shared memory. Lanes and terms that
+//! do not exist hold the fold's start, which changes no bit: a sum that started from +0 is never
+//! -0, and x * 1 is x.
 //!
-//! Where a device has registers for it, an invocation loads the terms of several turns before it combines them, in their order:
-//! memory is as fast as it can be only while enough of it is on its way.
+//! Where the register budget allows, an invocation loads the terms of several rounds before it
+//! combines them, in their order: bandwidth needs enough loads in flight.
 //!
-//! Blocks are joined pairwise as they come, by the first invocation of the row, with a stack of one number per level: after
-//! block b, as many groups are joined as b ends in ones. Where a row has a workgroup for itself that may be large, four blocks go side by
-//! side, each with invocations of its own, and come joined to the stack: what a block lacks at the end is what a fold starts from.
+//! Blocks are joined pairwise as they come, by the first invocation of the row, with a stack of one
+//! value per level: after block b, as many groups are joined as b ends in ones. Where a row has a
+//! large workgroup for itself, four blocks are folded in parallel, each by invocations of its own,
+//! and come joined to the stack: what a block lacks at the end is the fold's start.
 
 use elinvar_core::order;
 use elinvar_kernel::builder::{Builder, Val};
@@ -20,8 +23,9 @@ use elinvar_ops::backend::Fold;
 /// Groups of blocks that wait for a neighbour: one per level, for up to 2^32 blocks.
 const STACK_LEVELS: u32 = 32;
 
-/// Terms that an invocation loads before it combines them, at most: 16 warps of eight have 16 KiB under way, which is what an
-/// H100's multiprocessor needs to be kept busy (2.8 TB/s for 700 ns on 132 of them, 15 KiB each).
+/// Terms that an invocation loads before it combines them, at most: 16 warps of eight have 16 KiB
+/// under way, which is what an H100's multiprocessor needs to be kept busy (bandwidth times
+/// latency, over its multiprocessors).
 const MAX_LOADS_IN_FLIGHT: u32 = 8;
 /// The same where an invocation has several lanes: such workgroups are few.
 const MAX_LOADS_SEVERAL_LANES: u32 = 32;
@@ -32,16 +36,18 @@ pub enum RegisterBudget {
     /// One element at a time: where registers are memory, or compilers choke on long kernels.
     #[default]
     One,
-    /// As many as keep memory busy; a row of some thousands may stay. Workgroups may have [`MAX_BLOCK_THREADS`].
+    /// As many as keep memory busy; a row of some thousands may stay. Workgroups may have
+    /// [`MAX_BLOCK_THREADS`].
     Many,
 }
 
 /// Invocations of a workgroup at most, if they hold many elements.
 pub const MAX_BLOCK_THREADS: u32 = 1024;
 
-/// Invocations of a workgroup that holds few of what it reads at a time: so several are on a multiprocessor.
+/// Invocations of a workgroup that holds few of what it reads at a time: so several are on a
+/// multiprocessor.
 const BLOCK_THREADS: u32 = 512;
-/// Blocks side by side: of as many invocations.
+/// Blocks in parallel: of as many invocations.
 const PARALLEL_BLOCKS: u32 = BLOCK_THREADS / order::LANES as u32;
 
 /// What a kernel knows about how many terms rows have.
@@ -49,11 +55,12 @@ const PARALLEL_BLOCKS: u32 = BLOCK_THREADS / order::LANES as u32;
 pub struct RowLength {
     /// Lanes of the tree that can have a term.
     pub lanes: u32,
-    /// Terms of a lane that are loaded before they are combined, a power of two; 0 if each waits for its own condition.
+    /// Terms of a lane that are loaded before they are combined, a power of two; 0 if each waits
+    /// for its own condition.
     pub turns: u32,
-    /// May there be several blocks, or several rounds of blocks side by side?
+    /// May there be several blocks, or several rounds of blocks in parallel?
     pub many: bool,
-    /// Blocks side by side.
+    /// Blocks in parallel.
     pub parallel_blocks: u32,
 }
 
@@ -68,7 +75,8 @@ impl RowLength {
         };
         RowLength { lanes: lanes(n), turns, many: n > order::BLOCK, parallel_blocks: 1 }
     }
-    /// The same for rows that are given to invocations so, with blocks side by side if there are enough.
+    /// The same for rows that are given to invocations so, with blocks in parallel if there are
+    /// enough.
     pub fn parallel_blocks(self, n: usize, tile: RowTile, budget: RegisterBudget) -> RowLength {
         let alone = (tile.lanes, tile.rows) == (order::LANES as u32, 1);
         if budget == RegisterBudget::One || !alone || n <= 2 * order::BLOCK {
@@ -80,7 +88,8 @@ impl RowLength {
             ..self
         }
     }
-    /// The same for rows whose elements stay, in so many blocks side by side: however long, there is no loop over blocks.
+    /// The same for rows whose elements stay, in so many blocks in parallel: however long, there is
+    /// no loop over blocks.
     pub fn in_registers(n: usize, parallel_blocks: u32) -> RowLength {
         RowLength { many: false, parallel_blocks, ..RowLength::of(n, RegisterBudget::One) }
     }
@@ -104,7 +113,8 @@ pub struct RowTile {
     pub lanes: u32,
     /// Rows of a workgroup.
     pub rows: u32,
-    /// Are neighbours in a workgroup neighbours in a column? So it should be if rows are side by side in memory.
+    /// Are neighbours in a workgroup neighbours in a column? So it should be if rows are contiguous
+    /// in memory.
     pub crossed: bool,
 }
 
@@ -113,8 +123,9 @@ impl RowTile {
     pub fn of(n: usize, crossed: bool, budget: RegisterBudget) -> RowTile {
         let lanes = lanes(n);
         if crossed {
-            // 32 neighbours of f32 are a line of 128 bytes; eight invocations a row are 16 lanes each. There may be no more workgroups
-            // than multiprocessors, so where there is much to be brought they are as large as they may be.
+            // 32 neighbours of f32 are a line of 128 bytes; eight invocations a row are 16 lanes
+            // each. There may be no more workgroups than multiprocessors, so where there is much to
+            // be brought they are as large as they may be.
             let most = match budget {
                 RegisterBudget::One => 8,
                 RegisterBudget::Many => BLOCK_THREADS / 32,
@@ -129,8 +140,9 @@ impl RowTile {
     }
 }
 
-/// Is it enough that each row has a workgroup? Of a few long rows, blocks have. Where blocks go side by side, a row of eight takes some
-/// 4 us each time that it is read (100 KiB at some 25 bytes a nanosecond), and two launches more that wait for each other as long.
+/// Is it enough that each row has a workgroup? Of a few long rows, blocks have. Where blocks are
+/// folded in parallel, reading a row of eight takes as long as two more launches that wait for each
+/// other.
 pub fn is_enough(rows: usize, n: usize, budget: RegisterBudget) -> bool {
     n <= 2 * order::BLOCK
         || (budget == RegisterBudget::Many
@@ -192,7 +204,7 @@ pub struct BlockRow<'k> {
     pub row: Val<'k>,
     /// Where this invocation's number is in shared memory.
     mine: Val<'k>,
-    /// Which of the blocks side by side, in the type of numbers.
+    /// Which of the blocks in parallel, in the type of numbers.
     part: Option<Val<'k>>,
     scalar: Scalar,
     shared: Place,
@@ -232,13 +244,14 @@ impl<'k> BlockRow<'k> {
         (which, lanes * i64::from(self.length.parallel_blocks))
     }
 
-    /// Where the invocation's first element is, if blocks go side by side and there is one round of them.
+    /// Where the invocation's first element is, if blocks go side by side and there is one round of
+    /// them.
     pub(crate) fn first(&self) -> Val<'k> {
         self.part.map_or(self.lane, |part| part * order::BLOCK as i64 + self.lane)
     }
 
-    /// The fold of the row's `n` terms, for all of its invocations. The whole workgroup comes here; rows may differ in how many terms
-    /// they have only if none has more than a block.
+    /// The fold of the row's `n` terms, for all of its invocations. The whole workgroup comes here;
+    /// rows may differ in how many terms they have only if none has more than a block.
     pub fn fold(&self, f: Fold, n: Val<'k>, term: &dyn Fn(Val<'k>) -> Val<'k>) -> Val<'k> {
         let k = self.k;
         let op = combine(f);
@@ -291,7 +304,8 @@ impl<'k> BlockRow<'k> {
         self.result()
     }
 
-    /// The folds of the block that begins with a term, or of as many as go side by side, of `n` terms.
+    /// The folds of the block that begins with a term, or of as many as go side by side, of `n`
+    /// terms.
     fn round(&self, f: Fold, first: Val<'k>, n: Val<'k>, term: &dyn Fn(Val<'k>) -> Val<'k>) {
         let size = order::BLOCK as i64;
         let of = |first: Val<'k>| (n - first).min(n.like(size));
@@ -343,7 +357,8 @@ impl<'k> BlockRow<'k> {
         i64::from(turn) * order::LANES as i64 + i64::from(lane * self.tile.lanes)
     }
 
-    /// The fold of `m` terms from `first` on, at most a block, into the shared memory of the row's first invocation.
+    /// The fold of `m` terms from `first` on, at most a block, into the shared memory of the row's
+    /// first invocation.
     fn block(&self, f: Fold, first: Val<'k>, m: Val<'k>, term: &dyn Fn(Val<'k>) -> Val<'k>) {
         let k = self.k;
         let op = combine(f);
@@ -363,7 +378,8 @@ impl<'k> BlockRow<'k> {
         } else {
             let together = |j: Val<'k>, turns: u32, sums: &[Val<'k>], may_end: bool| {
                 let places: Vec<Val> = (0..turns * own).map(|e| at(j, e)).collect();
-                // Beyond the end the last term is loaded again, so that no load waits for a condition.
+                // Beyond the end the last term is loaded again, so that no load waits for a
+                // condition.
                 let load = |&i: &Val<'k>| term(first + if may_end { i.min(m - 1) } else { i });
                 let loaded: Vec<Val> = places.iter().map(load).collect();
                 let mut sums = sums.to_vec();
@@ -374,7 +390,8 @@ impl<'k> BlockRow<'k> {
                 }
                 sums
             };
-            // Turns in which all lanes have a term; at the end fewer at a time, as some are for nothing.
+            // Turns in which all lanes have a term; at the end fewer at a time, as some are for
+            // nothing.
             let all = self.length.turns.min(MAX_LOADS_SEVERAL_LANES / own).max(1);
             let some = all.min(MAX_LOADS_IN_FLIGHT / 2);
             let (whole, sums) = if i64::from(self.length.lanes) == lanes {
@@ -388,7 +405,8 @@ impl<'k> BlockRow<'k> {
         self.join(op, sums);
     }
 
-    /// The tree over the lanes, from an invocation's own sums, into the shared memory of the row's first invocation.
+    /// The tree over the lanes, from an invocation's own sums, into the shared memory of the row's
+    /// first invocation.
     pub(crate) fn join(&self, op: Binary, mut sums: Vec<Val<'k>>) {
         let k = self.k;
         while sums.len() > 1 {
@@ -410,7 +428,8 @@ impl<'k> BlockRow<'k> {
     }
 }
 
-/// In how many ones a u32 ends, if not in 32: the exponent of the power of two above them, which f32 holds exactly.
+/// In how many ones a u32 ends, if not in 32: the exponent of the power of two above them, which
+/// f32 holds exactly.
 fn trailing_ones(b: Val<'_>) -> Val<'_> {
     let power = (b + 1) & !b;
     (power.to(Scalar::F32).bitcast(Scalar::U32) >> 23) - 127

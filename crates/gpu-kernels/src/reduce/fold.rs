@@ -1,8 +1,10 @@
-//! `y[row]` = the row's elements combined, in the order of `elinvar_core::order::fold`.
+//! Reductions (sum, product, maximum, minimum, all, any) over axes: `y[row]` = the row's elements
+//! combined, in the order of `elinvar_core::order::fold`.
 //!
-//! The first axes of the operand are the rows, the others are a row, in row-major order. One workgroup folds one or
-//! several rows (see `row`); rows that lie side by side in memory are read across. A few long rows are cut into the blocks of
-//! the order: a workgroup folds a block, and then blocks are joined as the neighbours that they are, 256 at a time.
+//! The first axes of the operand are the rows, the others are a row, in row-major order. One
+//! workgroup folds one or several rows (`block_reduce`); rows that are contiguous in memory are
+//! read across (column reduction). A few long rows are cut into the blocks of the order: a
+//! workgroup folds a block, and then blocks are joined as neighbours, 256 at a time.
 
 use super::block_reduce::{self, BlockRow, RegisterBudget, RowLength, RowTile, combine, elem, lanes, start};
 use crate::formula::Compute;
@@ -38,7 +40,8 @@ pub struct FoldConfig {
     pub wide: bool,
 }
 
-/// The type in which elements are combined: sums and products of integers in i64, u8 and bool in u32.
+/// The type in which elements are combined: sums and products of integers in i64, u8 and bool in
+/// u32.
 fn scalar(fold: Fold, dtype: DType) -> Scalar {
     match (Compute::from(dtype), fold) {
         (Compute::F32, _) => Scalar::F32,
@@ -54,7 +57,8 @@ fn scalar(fold: Fold, dtype: DType) -> Scalar {
 const FULL_DEVICE_ROWS: usize = 512;
 /// Invocations of a workgroup that joins blocks.
 const JOIN_THREADS: usize = 256;
-/// Blocks that each of them joins where there are more than that: a launch that waits for another one takes as long.
+/// Blocks that each of them joins where there are more than that: a launch that waits for another
+/// one takes as long.
 const BLOCKS_PER_THREAD: usize = 16;
 
 /// The work of a fold. Operand: x. Result: the fold of each row.
@@ -122,7 +126,8 @@ pub(crate) fn joins(
     }
 }
 
-/// The kernel that joins neighbouring blocks of a row, `each` an invocation: what is missing at the end is what a fold starts from.
+/// The kernel that joins neighbouring blocks of a row, `each` an invocation: what is missing at the
+/// end is what a fold starts from.
 pub fn join(f: Fold, scalar: Scalar, to: Elem, each: usize, wide: bool) -> Kernel {
     let word = word(f);
     let name = format!("fold_join_{word}_{scalar}_{to}_e{each}{}", if wide { "_wide" } else { "" });
@@ -237,7 +242,7 @@ fn launch(
     Some(args::work(Key::of("fold").with(&config), move || build(&config), groups, scalar, &all))
 }
 
-/// Do rows lie side by side, and the elements of a row apart?
+/// Do rows are contiguous, and the elements of a row apart?
 pub fn crossed(outer: &JoinedAxes, inner: &JoinedAxes) -> bool {
     let near = |j: &JoinedAxes| j.strides[0].last().is_some_and(|s| s.unsigned_abs() == 1);
     near(outer) && !near(inner)
@@ -295,7 +300,8 @@ pub fn build(config: &FoldConfig) -> Kernel {
     let groups = blocks.map_or(rows, |blocks| rows * blocks);
     let r = BlockRow::new(&k, config.tile, config.length, n.scalar(), config.scalar);
     let unit = linear_group_id(&k, rows.scalar()) * i64::from(config.tile.rows) + r.row.to(rows.scalar());
-    // Rows past the last one are the last one, and nobody stores them: the whole workgroup has to go along.
+    // Rows past the last one are the last one, and are not stored: the whole workgroup has to reach
+    // the barriers.
     let here = unit.min(groups - 1);
     let (row, begin, count) = match blocks {
         Some(blocks) => {

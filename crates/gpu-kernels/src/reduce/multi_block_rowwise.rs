@@ -1,8 +1,10 @@
-//! Row-wise ops on a few long rows: the same numbers as in `rows`, in several launches.
+//! Row-wise ops on a few long rows, with several workgroups per row: the same bits as in `rowwise`,
+//! in several launches.
 //!
-//! For each statistic, a workgroup folds a block of a row, and the blocks are joined as the neighbours that they are; the
-//! results are made by as many workgroups as there are pieces of rows. What is handed from launch to launch is what came out of
-//! the folds; every kernel finishes the statistics that it needs from them.
+//! For each statistic, a workgroup folds a block of a row, and the blocks are joined as neighbours;
+//! the results are made by as many workgroups as there are pieces of rows. What is passed from
+//! launch to launch is the result of the folds; every kernel finishes the statistics that it needs
+//! from them.
 
 use super::block_reduce::{self, BlockRow, RegisterBudget, RowLength, RowTile, elem};
 use super::fold;
@@ -41,7 +43,8 @@ pub struct MultiBlockRowwiseConfig {
     pub wide: bool,
 }
 
-/// The work of a row-wise op. Operands: those of the op. Result: a value for each element or for each row.
+/// The work of a row-wise op. Operands: those of the op. Result: a value for each element or for
+/// each row.
 pub fn steps<'a>(
     f: &'a dyn RowFormula,
     dtype: DType,

@@ -1,21 +1,24 @@
-//! A row whose elements stay in the registers of its invocations, so that all its folds, and what comes out of it, read it once.
+//! Rows in registers: a row whose elements stay in the registers of its invocations, so that all
+//! folds and the result read it once.
 //!
-//! Which elements are an invocation's is what the order of folds says (see `row`). Registers have no index, so the code stands
-//! there for each of them, and a kernel is for rows of a number of turns: every number up to eight, then a few in
-//! each power of two. What is missing at the end is loaded and computed from the last element, and left out of the folds.
+//! Which elements are an invocation's follows from the order of folds (`block_reduce`). Registers
+//! have no index, so the code is unrolled over them, and a kernel is for rows of a number of
+//! rounds: every number up to eight, then a few in each power of two. Missing elements at the end
+//! are loaded and computed as the last element, and left out of the folds.
 
 use super::block_reduce::{BlockRow, RegisterBudget, RowTile, combine, lanes, start};
 use elinvar_core::order;
 use elinvar_kernel::builder::Val;
 use elinvar_ops::backend::Fold;
 
-/// Registers of 32 bits that may hold elements. A softmax of 4096 elements, which holds 32, takes 48 registers in all, and one of
-/// 8000 takes 96 (ptxas for sm_90), so that ten and five workgroups of 128 fit on a multiprocessor: enough is under way.
+/// Registers of 32 bits that may hold elements. A softmax of 4096 elements, which holds 32, takes
+/// 48 registers in all, and one of 8000 takes 96 (ptxas for sm_90), so that ten and five workgroups
+/// of 128 fit on a multiprocessor: enough is under way.
 const MAX_ROW_REGISTERS: u32 = 64;
 
-/// Blocks of a row that may lie side by side, each with 128 invocations that hold its 4096 elements: a workgroup of 1024 has 64 registers
-/// for each, and half of them for elements. On an H100 the statistics of 64 channels of 25,088 numbers took 15 us with two rounds of
-/// four blocks, read for the mean and again for the squares, and take 9.
+/// Blocks of a row that may be held in parallel, each with 128 invocations that hold its 4096
+/// elements: a workgroup of 1024 has 64 registers for each, and half of them for elements. Two
+/// rounds of four blocks would read the row for the mean and again for the squares.
 const MAX_PARALLEL_BLOCKS: u32 = 8;
 const MAX_ROW_REGISTERS_PARALLEL: u32 = 256;
 
@@ -29,12 +32,13 @@ pub struct RegisterRow {
     turns: u32,
     /// Turns, of the first ones, in which all lanes have an element, whatever the row.
     sure: u32,
-    /// Blocks side by side, each of so many turns.
+    /// Blocks in parallel, each of so many turns.
     parallel_blocks: u32,
 }
 
 impl RegisterRow {
-    /// Of rows of `n` elements; `None` if they are not to be held. An element takes so many registers.
+    /// Of rows of `n` elements; `None` if they are not to be held. An element takes so many
+    /// registers.
     pub fn of(n: usize, tile: RowTile, registers: u32, budget: RegisterBudget) -> Option<RegisterRow> {
         if n > 2 * order::BLOCK {
             return RegisterRow::of_blocks(n, tile, registers, budget);
@@ -49,7 +53,7 @@ impl RegisterRow {
         let sure = if whole { turns } else { turns - step };
         (budget == RegisterBudget::Many && fits).then_some(RegisterRow { turns, sure, parallel_blocks: 1 })
     }
-    /// Of longer rows, whose blocks lie side by side.
+    /// Of longer rows, whose blocks are contiguous.
     fn of_blocks(n: usize, tile: RowTile, registers: u32, budget: RegisterBudget) -> Option<RegisterRow> {
         let alone = (tile.lanes, tile.rows) == (order::LANES as u32, 1);
         let parallel_blocks = u32::try_from(n.div_ceil(order::BLOCK).next_power_of_two()).ok()?;
@@ -64,7 +68,7 @@ impl RegisterRow {
             parallel_blocks,
         })
     }
-    /// Blocks side by side.
+    /// Blocks in parallel.
     pub fn parallel_blocks(self) -> u32 {
         self.parallel_blocks
     }
@@ -100,8 +104,8 @@ impl<'k> Elements<'k> {
         Elements { in_registers, offset_of, there, loaded }
     }
 
-    /// The fold of the row's terms, of which these are the invocation's, for all invocations of the row. The whole workgroup comes
-    /// here.
+    /// The fold of the row's terms, of which these are the invocation's, for all invocations of the
+    /// row. The whole workgroup comes here.
     pub fn fold(&self, row: &BlockRow<'k>, f: Fold, terms: &[Val<'k>]) -> Val<'k> {
         let (op, own) = (combine(f), row.own() as usize);
         let none = row.k.constant(start(f, terms[0].scalar()));

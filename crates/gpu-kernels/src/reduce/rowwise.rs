@@ -1,9 +1,10 @@
-//! Row-wise ops: statistics of a row, then a value for each element or for the row, in one kernel.
+//! Row-wise ops (softmax, layer norm, RMS norm and their gradients): statistics of a row, then a
+//! value for each element or for the row, in one kernel.
 //!
-//! Each statistic is a fold of terms in the canonical order (see `row`), computed anew from the operands, so a row may
-//! be of any length. Where a device has registers for it, the elements of a shorter row are read once and held (see `in_registers`); an
-//! operand that is the same for all rows, as weights are, is not: it comes out of a cache. What the formula does at an element is
-//! the catalogue's formula.
+//! Each statistic is a fold of terms in the canonical order (`block_reduce`), computed anew from
+//! the operands, so a row may be of any length. With registers for it, the elements of a shorter
+//! row are read once and stay (`register_row`); an operand that is the same for all rows, as
+//! weights are, does not: it comes out of a cache. The formula at an element is the catalogue's.
 
 use super::block_reduce::{BlockRow, RegisterBudget, RowLength, RowTile};
 use super::register_row::{Elements, RegisterRow};
@@ -220,7 +221,8 @@ pub(crate) fn rows_to<'a>(
     // There may be one row only, in which nothing is read again for others.
     let varies = outer.strides.iter().map(|s| s.is_empty() || s.iter().any(|&s| s != 0));
     let varies: Vec<bool> = varies.collect();
-    // Long rows that are many take turns: while one's elements come, another's are folded, and several are on a multiprocessor.
+    // Long rows that are many take turns: while one's elements come, another's are folded, and
+    // several are on a multiprocessor.
     let stays = n <= 2 * order::BLOCK || count <= ROWS_PER_MULTIPROCESSOR;
     let in_registers = if stays { in_registers(f, dtype, n, tile, &varies, budget) } else { None };
     let length = match in_registers {
@@ -249,7 +251,8 @@ pub(crate) fn rows_to<'a>(
     Some(args::work(key, move || build(f, &config), groups, scalar, &all))
 }
 
-/// How many elements of a row are held, of the operands that vary from row to row; `None` if nothing would be read twice.
+/// How many elements of a row are held, of the operands that vary from row to row; `None` if
+/// nothing would be read twice.
 fn in_registers(
     f: &dyn RowFormula,
     dtype: DType,
@@ -419,7 +422,8 @@ impl<'k> RowwiseBody<'k, '_> {
             let kept = term.and_then(|t| self.f.result_of_term(self.c, t, &self.s, self.length));
             kept.map_or_else(|| self.result(&element(&self, e)), |v| v.value(self.k))
         };
-        // Not from where elements were loaded: a register for each of those would be kept until here.
+        // Not from where elements were loaded: a register for each of those would be kept until
+        // here.
         let first = self.row * self.n + self.r.first();
         let store = |e: usize| {
             let store = || self.k.store(self.y, first + all.offset_of[e], result(e));

@@ -1,14 +1,16 @@
-//! `y[row, i]` = the row's elements 0..=i combined, in the order of `elinvar_core::order::scan`.
+//! Scan (prefix sum, product, maximum): `y[row, i]` = the row's elements 0..=i combined, in the
+//! order of `elinvar_core::order::scan`.
 //!
-//! A workgroup takes a few rows, block by block. An invocation scans a group of 16 elements in registers, by
-//! steps of 1, 2, 4, 8; the first invocation of a row chains the last elements of the groups; then each group gets the chain
-//! of those before it on its left, and all get what the blocks before ended with, further to the left.
+//! A workgroup takes a few rows, block by block. An invocation scans a group of 16 elements in
+//! registers, by steps of 1, 2, 4, 8; the first invocation of a row chains the last elements of the
+//! groups; then each group gets the chain of those before it on its left, and all get the end of
+//! the blocks before, further to the left.
 //!
-//! Elements come and go through shared memory: neighbours load and store neighbours in memory, along a row, or across rows that lie side
-//! by side. Each for itself, invocations read and wrote every 16th element.
+//! Elements go through shared memory, so that loads and stores are coalesced, along a row or across
+//! rows that are contiguous.
 //!
-//! A few long rows are scanned block by block side by side; then what blocks end with is chained, and each block gets the
-//! chain of those before it.
+//! A few long rows are scanned block by block in parallel; then the ends of the blocks are chained,
+//! and each block gets the chain of those before it.
 
 use super::block_reduce::elem;
 use super::fold;
@@ -23,18 +25,20 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Binary, Elem, Kernel, Place, Scalar};
 use elinvar_ops::backend::Scan;
 
-/// Invocations of a workgroup whose rows lie one after the other, and of one whose rows lie side by side: four of whole blocks, or of
-/// 64-bit numbers two, so that its elements fit 18 KiB.
+/// Invocations of a workgroup whose rows lie one after the other, and of one whose rows are
+/// contiguous: four of whole blocks, or of 64-bit numbers two, so that its elements fit 18 KiB.
 const ROW_THREADS: u32 = 128;
 const COLUMN_THREADS: u32 = 256;
 
 /// How rows are given to the invocations of a workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ScanTile {
-    /// Groups of a row's block, at most as many as the order has: a power of two. One of fewer is the only one.
+    /// Groups of a row's block, at most as many as the order has: a power of two. One of fewer is
+    /// the only one.
     groups: u32,
     rows: u32,
-    /// Are neighbours in a workgroup neighbours in a column? So it should be if rows are side by side in memory.
+    /// Are neighbours in a workgroup neighbours in a column? So it should be if rows are contiguous
+    /// in memory.
     crossed: bool,
 }
 
@@ -47,8 +51,8 @@ impl ScanTile {
     fn invocations(self) -> u32 {
         self.groups * self.rows
     }
-    /// From row to row in shared memory. Groups are 17 apart, so that those of neighbours are in different banks; with rows side
-    /// by side, four of them and eight groups.
+    /// From row to row in shared memory. Groups are 17 apart, so that those of neighbours are in
+    /// different banks; with rows side by side, four of them and eight groups.
     fn pitch(self) -> u32 {
         self.groups * (SCAN_GROUP as u32 + 1) + if self.crossed { 8 } else { 0 }
     }
@@ -109,8 +113,8 @@ fn scalar(dtype: DType) -> Scalar {
     }
 }
 
-/// The kernel that chains what the blocks of a row end with: a workgroup brings them into shared memory, and its first
-/// invocation does what has an order.
+/// The kernel that chains what the blocks of a row end with: a workgroup brings them into shared
+/// memory, and its first invocation does what has an order.
 pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
     let (word, op) = op(f);
     let name = format!("scan_chain_{word}_{scalar}{}", if wide { "_wide" } else { "" });
@@ -164,8 +168,9 @@ pub fn chain(f: Scan, scalar: Scalar, wide: bool) -> Kernel {
     k.finish()
 }
 
-/// Replaces some neighbours in shared memory, first to last: a power of two, at a multiple of as many. All are loaded before the first
-/// is looked at; one after the other, each would wait for the memory.
+/// Replaces some neighbours in shared memory, first to last: a power of two, at a multiple of as
+/// many. All are loaded before the first is looked at; one after the other, each would wait for the
+/// memory.
 fn in_turn<'k>(
     k: &'k Builder,
     place: Place,
@@ -205,7 +210,8 @@ pub fn spread(f: Scan, scalar: Scalar, to: Elem, wide: bool) -> Kernel {
     k.finish()
 }
 
-/// The work of a scan along the last axis in one launch: the operand, then the result. `None` if there are no elements.
+/// The work of a scan along the last axis in one launch: the operand, then the result. `None` if
+/// there are no elements.
 pub fn scan(f: Scan, x: &Layout, dtype: DType, to: DType) -> Option<Work<'static>> {
     launch(f, x, dtype, to.into(), false)
 }
@@ -283,7 +289,8 @@ fn write<'k>(k: &'k Builder, config: &ScanConfig) {
     let size = SCAN_BLOCK as i64;
     let blocks = (n + (size - 1)) / size;
     let first_unit = linear_group_id(k, number) * i64::from(in_group);
-    // A row of the workgroup, if there is one; and of a row whose blocks stand apart, where its block begins.
+    // A row of the workgroup, if there is one; and of a row whose blocks stand apart, where its
+    // block begins.
     let unit = |of: Val<'k>| {
         let unit = first_unit + of.to(number);
         if multi_block { (unit / blocks, unit % blocks * size) } else { (unit, n.like(0)) }
@@ -303,10 +310,12 @@ fn write<'k>(k: &'k Builder, config: &ScanConfig) {
     let zero = k.int(scalar, 0);
     // The place of an element in shared memory, from its place in a block.
     let padded = |row: Val<'k>, e: Val<'k>| row * pitch + e + e / each;
-    // A block, which begins there for who loads and for who stores; and what those before it ended with, if there are any.
+    // A block, which begins there for who loads and for who stores; and what those before it ended
+    // with, if there are any.
     let scan = |block: Val<'k>, to_store: Val<'k>, carried: Option<[Val<'k>; 2]>| {
         let places: Vec<Val> = (0..each).map(|e| t + e * i64::from(groups)).collect();
-        // No branch: all loads are under way at once. What is behind the end of the row is not used.
+        // No branch: all loads are under way at once. What is behind the end of the row is not
+        // used.
         let load = |&e: &Val<'k>| {
             let i = block + e.to(number);
             let v = k.load(x, from + i.min(n - 1) * stride, 1).to(scalar);
@@ -327,7 +336,7 @@ fn write<'k>(k: &'k Builder, config: &ScanConfig) {
         let ends = q * i64::from(groups);
         k.store(last, ends + t, v[SCAN_GROUP - 1]);
         k.barrier();
-        // What stands behind the end of the row is chained, too, and read by nobody.
+        // What stands behind the end of the row is chained, too, and not read.
         k.if_(leads, || {
             let mut sum: Option<Val> = None;
             for some in (0..groups).step_by(SCAN_GROUP) {

@@ -1,4 +1,5 @@
-//! Attention by matrix units: near the definition, computed in f64, and equal to it where nothing is rounded.
+//! Attention by tensor cores: near the definition, computed in f64, and equal to it where nothing
+//! is rounded.
 
 use crate::backend::{run_steps, run_work};
 use elinvar_core::philox::{Stream, unit_f32};
@@ -119,7 +120,8 @@ impl Case {
                     let term = |(t, w): (usize, &f64)| w * f(number(2, (kept * s + t) * d + e));
                     weights.iter().enumerate().map(term).sum::<f64>() / sum
                 };
-                // A weight is rounded, and so is the result; what is small is rounded to what there is.
+                // A weight is rounded, and so is the result; what is small is rounded to what there
+                // is.
                 let (want, sizes) = (of(&|v| v), of(&f64::abs));
                 let bound = 2.1 * eps * sizes + 1e-5 * sizes + seen as f64 * 2f64.powi(-24);
                 let got = f64::from(y[row * d + e]);
@@ -155,7 +157,8 @@ fn attention_is_near_the_definition() {
     }
 }
 
-/// Whole parts and a piece of one; one part more than there is; keys that one part alone sees something of.
+/// Whole parts and a piece of one; one part more than there is; keys that one part alone sees
+/// something of.
 #[test]
 fn parts_are_joined() {
     let rows: [(Sizes, f64, DType); 4] = [
@@ -209,7 +212,8 @@ fn parts_are_joined() {
     assert!(!split_kv::is_few_queries(&Attention::exact(1.0, false), [&many, all[1], all[2]]));
 }
 
-/// Equal weights of a power of two keys, of whole values: nothing is rounded but the logarithm, which is the definition's.
+/// Equal weights of a power of two keys, of whole values: nothing is rounded but the logarithm,
+/// which is the definition's.
 #[test]
 fn a_mean_is_the_definitions() {
     for (dtype, d, s) in [(DType::F16, 32, 64), (DType::BF16, 64, 128), (DType::F16, 128, 8)] {
@@ -226,7 +230,8 @@ fn a_mean_is_the_definitions() {
     assert_eq!(c.by_units(), c.by_definition());
 }
 
-/// A row has the bits that it has alone; so it has in a causal tile, where blocks that it sees nothing of follow.
+/// A row has the bits that it has alone; so it has in a causal tile, where blocks that it sees
+/// nothing of follow.
 #[test]
 fn rows_know_nothing_of_each_other() {
     let d = 64;

@@ -1,4 +1,4 @@
-//! The gradient of attention by matrix units: near the definition, computed in f64.
+//! The gradient of attention by tensor cores: near the definition, computed in f64.
 
 use crate::backend::run_steps;
 use elinvar_core::philox::{Stream, unit_f32};
@@ -50,7 +50,8 @@ impl Sums {
     fn new(what: &'static str, n: usize) -> Sums {
         Sums { what, sums: vec![0.0; n], bounds: vec![0.0; n] }
     }
-    /// A weight times a row, to another row: the weight is rounded, and comes from something of a size.
+    /// A weight times a row, to another row: the weight is rounded, and comes from something of a
+    /// size.
     fn add(&mut self, row: usize, (weight, from): (f64, f64), right: &[f64], eps: f64) {
         for (e, r) in right.iter().enumerate() {
             let at = row * right.len() + e;

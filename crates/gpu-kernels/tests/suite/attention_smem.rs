@@ -1,4 +1,5 @@
-//! Exact attention whose rows go through shared memory: the reference's bits around the edges of tiles, blocks and rows.
+//! Exact attention whose rows go through shared memory: the reference's bits around the edges of
+//! tiles, blocks and rows.
 
 use crate::backend::{Device, Interpreted};
 use elinvar_conformance::compare::bits;
@@ -87,7 +88,8 @@ fn staged_attention_of_all_lengths() {
 
 #[test]
 fn staged_attention_of_all_widths() {
-    // Rows that are filled up or not, of which an invocation has 1 to 8 columns; of 130 they have no room.
+    // Rows that are filled up or not, of which an invocation has 1 to 8 columns; of 130 they have
+    // no room.
     for (d, e) in [(1, 20), (64, 80), (130, 4), (0, 4), (4, 0)] {
         check(DType::F32, [1, 1, 1, 2, 66, d, e], false, Mask::No, Lies::Whole);
     }

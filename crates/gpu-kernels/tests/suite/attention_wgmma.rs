@@ -1,4 +1,5 @@
-//! Attention by boxes: near the definition, computed in f64, and equal to it where nothing is rounded.
+//! Attention by TMA tiles: near the definition, computed in f64, and equal to it where nothing is
+//! rounded.
 
 use crate::attention_mma::{Case, Sizes, floats, layout, noise};
 use crate::backend::run_work;
@@ -7,7 +8,7 @@ use elinvar_gpu_kernels::attention::wgmma_forward::{self, WgmmaAttentionTile};
 use elinvar_kernel::interp::Memory;
 use elinvar_ops::backend::Attention;
 
-/// Bytes of shared memory of a device that has boxes.
+/// Bytes of shared memory of a device that has TMA tiles.
 const SHARED: u32 = 227 << 10;
 
 fn by_wgmma(c: &Case, tile: WgmmaAttentionTile) -> [HostData; 2] {
@@ -42,7 +43,8 @@ fn attention_is_near_the_definition() {
     }
 }
 
-/// Equal weights of a power of two keys, of whole values: nothing is rounded but the logarithm, which is the definition's.
+/// Equal weights of a power of two keys, of whole values: nothing is rounded but the logarithm,
+/// which is the definition's.
 #[test]
 fn a_mean_is_the_definitions() {
     for (dtype, d, s) in [(DType::F16, 64, 64), (DType::BF16, 128, 8)] {
@@ -53,8 +55,8 @@ fn a_mean_is_the_definitions() {
     }
 }
 
-/// A row has the bits that it has alone, also in a causal tile, where there are blocks that it sees nothing of; and however many rows a
-/// tile has. What is not a number stays none, in its row.
+/// A row has the bits that it has alone, also in a causal tile, where there are blocks that it sees
+/// nothing of; and however many rows a tile has. What is not a number stays none, in its row.
 #[test]
 fn rows_know_nothing_of_each_other() {
     let (d, small) = (64, WgmmaAttentionTile { groups: 1, block: 64, slots: 2 });
@@ -88,7 +90,8 @@ fn rows_know_nothing_of_each_other() {
     }
 }
 
-/// Heads that stand side by side in lines, as projections leave them, give the bits of heads that follow one another.
+/// Heads that stand side by side in lines, as projections leave them, give the bits of heads that
+/// follow one another.
 #[test]
 fn heads_may_stand_in_lines() {
     let (b, h, l, d) = (2, 2, 70, 64);

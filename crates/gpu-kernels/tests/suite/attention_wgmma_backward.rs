@@ -1,4 +1,4 @@
-//! The gradient of attention by boxes: near the definition, computed in f64.
+//! The gradient of attention by TMA tiles: near the definition, computed in f64.
 
 use crate::attention_mma_backward::{Sizes, check, layout};
 use elinvar_core::DType;
@@ -6,7 +6,7 @@ use elinvar_gpu_kernels::attention::wgmma_forward::WgmmaAttentionTile;
 use elinvar_gpu_kernels::attention::{BackwardInputs, wgmma_backward};
 use elinvar_ops::backend::Attention;
 
-/// Bytes of shared memory of a device that has boxes.
+/// Bytes of shared memory of a device that has TMA tiles.
 const SHARED: u32 = 227 << 10;
 
 #[test]
@@ -27,7 +27,8 @@ fn the_gradient_is_near_the_definition() {
     }
 }
 
-/// Blocks and tiles of other sizes than those that are taken: more blocks than slots, of which several are not seen whole.
+/// Blocks and tiles of other sizes than those that are taken: more blocks than slots, of which
+/// several are not seen whole.
 #[test]
 fn tiles_may_be_others() {
     let (dtype, a) = (DType::F16, Attention::exact(0.125, true));

@@ -1,5 +1,6 @@
-//! A backend whose work is done by the library's kernels, run by the interpreter; what the library has not yet is done by
-//! the reference. Every kernel that it runs is also printed, read again and compared.
+//! A backend whose work is done by the library's kernels, run by the interpreter; what the library
+//! has not yet is done by the reference. Every kernel that it runs is also printed, read again and
+//! compared.
 
 use crate::ptx_machine;
 use crate::vulkan_device::FULL;
@@ -141,8 +142,9 @@ fn host(m: &Memory) -> HostData {
     m.to_host().expect("a result has a dtype")
 }
 
-/// Emits SPIR-V for a device that has everything, and for one without a fused fma. With `ELINVAR_SPIRV_DIR` set, the modules
-/// are written there, so that `spirv-val` can look at every kernel of the suite.
+/// Emits SPIR-V for a device that has everything, and for one without a fused fma. With
+/// `ELINVAR_SPIRV_DIR` set, the modules are written there, so that `spirv-val` can look at every
+/// kernel of the suite.
 fn modules(kernel: &Kernel) {
     static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     // Kernels of one name differ at most in constants.
@@ -159,7 +161,8 @@ fn modules(kernel: &Kernel) {
                     std::fs::write(path, bytes).expect("the directory can be written to");
                 }
             }
-            // Factors of other types than f16, and which lane has which number, are known to one target only.
+            // Factors of other types than f16, and which lane has which number, are known to one
+            // target only.
             Err(e) if kernel.features().fragments && e.0.contains("which lane has which number") => {}
             Err(e) if kernel.features().fragments && e.0.contains("are not emitted as SPIR-V") => {}
             Err(e) if kernel.features().tma && e.0.contains("no TMA and wgmma") => {}
@@ -168,8 +171,8 @@ fn modules(kernel: &Kernel) {
     }
 }
 
-/// The kernel after all passes. Kernels of one key must be the same: whoever keeps them by their keys relies on it. The first
-/// of a key is also printed, read again and emitted.
+/// The kernel after all passes. Kernels of one key must be the same: whoever keeps them by their
+/// keys relies on it. The first of a key is also printed, read again and emitted.
 fn optimised(key: Key, kernel: &Kernel) -> Arc<Kernel> {
     static SEEN: Mutex<BTreeMap<Key, (Kernel, Arc<Kernel>)>> = Mutex::new(BTreeMap::new());
     let known = SEEN.lock().expect("nobody panics with it").get(&key).cloned();
@@ -188,7 +191,8 @@ fn optimised(key: Key, kernel: &Kernel) -> Arc<Kernel> {
     better
 }
 
-/// Runs a kernel's PTX on a machine for it, the first time that the kernel is met and if it is small: the same bits.
+/// Runs a kernel's PTX on a machine for it, the first time that the kernel is met and if it is
+/// small: the same bits.
 fn as_ptx(kernel: &Kernel, launch: &Launch, mut buffers: Vec<Memory>, want: &[Memory]) {
     static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let threads: u64 =

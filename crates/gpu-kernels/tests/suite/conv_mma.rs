@@ -1,5 +1,5 @@
-//! Convolutions and their gradients by matrix units: the reference's bits where no sum is rounded, and the same bits with every
-//! tile where some are.
+//! Convolutions and their gradients by tensor cores: the reference's bits where no sum is rounded,
+//! and the same bits with every tile where some are.
 
 use crate::backend::{Device, Interpreted};
 use elinvar_conformance::compare::bits;
@@ -11,7 +11,7 @@ use elinvar_kernel::ir::MmaShape;
 use elinvar_ops::backend::Conv;
 use elinvar_reference::Reference;
 
-/// A device with units for a type, and so many bytes of shared memory.
+/// A device with tensor cores for a type, and so many bytes of shared memory.
 fn device(dtype: DType, shared: u32) -> Device {
     let terms = if dtype == DType::F32 { 8 } else { 16 };
     let unit = MmaShape { elem: dtype.into(), shape: [16, 16, terms] };

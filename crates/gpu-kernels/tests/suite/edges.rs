@@ -1,4 +1,5 @@
-//! Calls around edges that random ones do not reach: several chunks, blocks of a fold, merges, workgroups along a result.
+//! Calls around edges that random ones do not reach: several chunks, blocks of a fold, merges,
+//! workgroups along a result.
 
 use crate::backend::{Device, Interpreted, start};
 use elinvar_conformance::compare::bits;
@@ -60,7 +61,8 @@ pub fn conv(stride: &[usize], padding: &[usize], dilation: &[usize], groups: usi
 #[test]
 fn convolutions_of_several_chunks() {
     let mut dice = Dice::new(11, 1);
-    // 60 channels by 9 taps are 540 terms; so are the taps of the gradient by x, of which strides leave some.
+    // 60 channels by 9 taps are 540 terms; so are the taps of the gradient by x, of which strides
+    // leave some.
     let rows = [
         (conv(&[1, 1], &[1, 1], &[1, 1], 1), [2, 60, 5], vec![4, 5], vec![3, 3], vec![4, 5]),
         (conv(&[2, 1], &[1, 0], &[1, 2], 2), [1, 64, 60], vec![7, 8], vec![3, 3], vec![4, 4]),
@@ -75,7 +77,7 @@ fn convolutions_of_several_chunks() {
         let x = tame(&mut dice, &sizes(n, channels, &spatial));
         let w = tame(&mut dice, &sizes(outs, channels / c.groups, &taps));
         let g = tame(&mut dice, &sizes(n, outs, &out));
-        // Chunks side by side, and one after the other.
+        // Chunks in parallel, and one after the other.
         let product = Some(gemm::SimtTile { group: [2, 8], each: [2, 3], depth: 0, slots: 0 });
         let large = Some(gemm::SimtTile { group: [1, 16], each: [8, 4], depth: 0, slots: 0 });
         let staged = |slots| Some(gemm::SimtTile { group: [4, 8], each: [4, 2], depth: 8, slots });
@@ -94,7 +96,8 @@ fn convolutions_of_several_chunks() {
     }
 }
 
-/// One channel in a group: several filters for each, strips beyond the last result, windows beyond both ends.
+/// One channel in a group: several filters for each, strips beyond the last result, windows beyond
+/// both ends.
 #[test]
 fn depthwise_convolutions() {
     let mut dice = Dice::new(11, 5);
@@ -199,7 +202,8 @@ fn windows(size: usize, count: usize, [len, by, padding, dilation]: [usize; 4]) 
     Windows { start, len: vec![len; count], divisor, dilation }
 }
 
-/// Small windows are written out, large ones are not; some lie at edges, have gaps, or are in no order.
+/// Small windows are written out, large ones are not; some lie at edges, have gaps, or are in no
+/// order.
 #[test]
 fn gradients_of_pools() {
     let mut dice = Dice::new(11, 16);
@@ -334,7 +338,8 @@ fn scatters_of_long_lines() {
         (DType::U8, 1, 30, 40),
     ] {
         let index: Vec<i64> = (0..n).map(|_| dice.below(size) as i64).collect();
-        // The same indices for all lines, as the gradient of an embedding has them, and once for each.
+        // The same indices for all lines, as the gradient of an embedding has them, and once for
+        // each.
         let one = Layout::contiguous(Shape::new(&[n, 1]).expect("small"));
         let shared = one.broadcast_to(&Shape::new(&[n, inner]).expect("small"), "t").expect("it fits");
         let own: Vec<i64> = (0..n * inner).map(|_| dice.below(size) as i64).collect();
@@ -388,13 +393,15 @@ fn row_wise_ops_on_a_few_long_rows() {
     }
 }
 
-/// Lengths around turns, around what is loaded at once, around blocks, and around what is held at most.
+/// Lengths around turns, around what is loaded at once, around blocks, and around what is held at
+/// most.
 const LENGTHS: [usize; 26] = [
     1, 3, 31, 32, 33, 64, 65, 127, 128, 129, 255, 257, 384, 600, 896, 1023, 1024, 1025, 1153, 2048, 2049,
     4095, 4096, 4097, 8192, 8193,
 ];
 
-/// Rows of special values, of which one is all -0 and one all -inf, from a place that is a multiple of nothing.
+/// Rows of special values, of which one is all -0 and one all -inf, from a place that is a multiple
+/// of nothing.
 pub fn special_rows(dice: &mut Dice, dtype: DType, n: usize) -> Operand {
     let rows = 5;
     let layout = Layout::contiguous(Shape::new(&[rows, n + 3]).expect("small")).slice(1, 3, n, 1);
@@ -425,7 +432,8 @@ fn folds_around_what_is_loaded_at_once() {
     }
 }
 
-/// Of rows that have a workgroup each, blocks go side by side: a last one with few terms, one with none, several rounds.
+/// Of rows that have a workgroup each, blocks go side by side: a last one with few terms, one with
+/// none, several rounds.
 #[test]
 fn blocks_side_by_side() {
     let mut dice = Dice::new(11, 18);
@@ -527,7 +535,7 @@ fn turned_copies() {
     assert!(copy::transposing_copy(&plain.transpose(0, 1), DType::I64).is_none());
 }
 
-/// Rows that lie side by side, and several in a workgroup.
+/// Rows that are contiguous, and several in a workgroup.
 #[test]
 fn scans_of_many_rows() {
     let mut dice = Dice::new(11, 17);

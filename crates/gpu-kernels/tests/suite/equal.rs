@@ -1,4 +1,5 @@
-//! Every kind of work that the library has, on random shapes, strides, dtypes and values: the reference's bits.
+//! Every kind of work that the library has, on random shapes, strides, dtypes and values: the
+//! reference's bits.
 
 use crate::backend::{Device, Interpreted, run_steps, start};
 use elinvar_conformance::equal::{Plan, equal};
@@ -112,8 +113,9 @@ fn contractions_of_several_chunks() {
     }
 }
 
-/// Terms that copies bring while others are computed with: whole chunks and parts, factors that lie along and across, tiles beyond
-/// the ends. Some products underflow to -0, which padding must not change.
+/// Terms that copies bring while others are computed with: whole chunks and parts, factors that lie
+/// along and across, tiles beyond the ends. Some products underflow to -0, which padding must not
+/// change.
 #[test]
 fn contractions_by_copies() {
     let noise = |dtype: DType, n: usize, stream: u64| {
@@ -163,7 +165,7 @@ fn contractions_by_copies() {
             assert_eq!(got, want.expect("it runs"), "{dtype}, k = {k}, turned {turned}, {tile:?}");
         }
     }
-    // Chunks side by side.
+    // Chunks in parallel.
     let tile = gemm::SimtTile { group: [2, 4], each: [2, 2], depth: 8, slots: 3 };
     let (xl, wl) = (layout(&[1, m, 1036]), layout(&[1, 1036, n]));
     let (x, w) = (noise(DType::F32, m * 1036, 1), noise(DType::F32, n * 1036, 2));
@@ -230,7 +232,8 @@ fn convolutions() {
     }
 }
 
-/// Tiles of convolutions whose terms are staged: workgroups of more and of fewer invocations than a step has lines.
+/// Tiles of convolutions whose terms are staged: workgroups of more and of fewer invocations than a
+/// step has lines.
 const STAGED: [([u32; 2], [u32; 2], u32, u32); 5] = [
     ([2, 2], [2, 4], 8, 0),
     ([4, 4], [4, 2], 4, 3),
@@ -289,8 +292,8 @@ fn all_work_with_numbers_of_64_bits() {
     });
 }
 
-/// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a bool, as if it had been
-/// stored.
+/// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a
+/// bool, as if it had been stored.
 #[test]
 fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {
     let layout = Layout::contiguous(Shape::new(&[7, 5]).expect("small"));
@@ -346,8 +349,8 @@ fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {
     }
 }
 
-/// The small cases of every op that the conformance suite carries: outputs and gradients. So every formula of the
-/// catalogue, and every gradient of one, has been a kernel.
+/// The small cases of every op that the conformance suite carries: outputs and gradients. So every
+/// formula of the catalogue, and every gradient of one, has been a kernel.
 #[test]
 fn every_op_of_the_catalogue() {
     let cases = sample::cases(&Filter::default()).expect("the sample is in order");

@@ -14,7 +14,8 @@ pub fn layout(dims: &[usize]) -> Layout {
     Layout::contiguous(Shape::new(dims).expect("small"))
 }
 
-/// Of f64, numbers that use all their bits, and where those of f32 are so small that their products vanish, as small for f64.
+/// Of f64, numbers that use all their bits, and where those of f32 are so small that their products
+/// vanish, as small for f64.
 pub fn host(dtype: DType, x: impl Iterator<Item = f32>) -> HostData {
     match dtype {
         DType::F16 => HostData::F16(x.map(half::f16::from_f32).collect()),
@@ -28,7 +29,8 @@ pub fn host(dtype: DType, x: impl Iterator<Item = f32>) -> HostData {
     }
 }
 
-/// Matrices side by side in memory whose lines are as far apart as said: of rows by columns, or lying the other way.
+/// Matrices side by side in memory whose lines are as far apart as said: of rows by columns, or
+/// lying the other way.
 pub fn matrix(lies: bool, [b, rows, columns]: [usize; 3], room: usize) -> Layout {
     if lies {
         layout(&[b, rows, columns + room]).slice(2, room, columns, 1)
@@ -105,8 +107,8 @@ pub fn whole(of: usize, i: usize) -> f32 {
     ((i * 7 + i / 11) % 9) as f32 - 4.0
 }
 
-/// Numbers whose sums are rounded, and sums that underflow to -0: what follows the last term, and makes it +0, is the same for all
-/// tiles.
+/// Numbers whose sums are rounded, and sums that underflow to -0: what follows the last term, and
+/// makes it +0, is the same for all tiles.
 pub fn uneven(of: usize, i: usize) -> f32 {
     ((i * 37 + of) % 101) as f32 * 0.0173 - 0.9
 }
@@ -115,7 +117,8 @@ pub fn tiny(of: usize, _: usize) -> f32 {
     [1e-30, -1e-30, -0.0][of]
 }
 
-/// Numbers that use all their bits, with zeros of both signs, products that underflow, and a row that is not a number here and there.
+/// Numbers that use all their bits, with zeros of both signs, products that underflow, and a row
+/// that is not a number here and there.
 pub fn noise(of: usize, i: usize) -> f32 {
     let word = Stream { seed: 11, stream: of as u64 }.word(i as u64);
     match word % 61 {

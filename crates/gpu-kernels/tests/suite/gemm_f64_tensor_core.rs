@@ -1,4 +1,4 @@
-//! Products of f64 by matrix units that compute chains of fma: the reference's bits.
+//! Products of f64 by tensor cores that compute chains of fma: the reference's bits.
 
 use crate::backend::run_steps;
 use crate::gemm::{Case, host, layout, noise, tiny};
@@ -29,7 +29,8 @@ fn check(case: &Case, tile: F64MmaTile) {
     }
 }
 
-/// All tiles, all ways to lie: in pieces of 16 bytes and not, parts of tiles and more than one, batches that share a factor.
+/// All tiles, all ways to lie: in pieces of 16 bytes and not, parts of tiles and more than one,
+/// batches that share a factor.
 #[test]
 fn all_tiles() {
     for (number, tile) in F64MmaTile::ALL.into_iter().enumerate() {
@@ -47,7 +48,8 @@ fn all_tiles() {
     }
 }
 
-/// Terms around the edges of fragments, steps and chunks, which follow one another; by copies and by registers.
+/// Terms around the edges of fragments, steps and chunks, which follow one another; by copies and
+/// by registers.
 #[test]
 fn chunks_follow_one_another() {
     let small = F64MmaTile { slots: 2, ..SMALL };
@@ -111,7 +113,8 @@ fn a_number_in_another_place_is_seen() {
         bits(&buffers[2].to_host().expect("it has a dtype"))
     };
     let right = of(&text);
-    // Rows for terms; terms for others of a and of b, which is another order only if both are; rows for columns.
+    // Rows for terms; terms for others of a and of b, which is another order only if both are; rows
+    // for columns.
     for spoiled in [
         swapped(&text, 1, [1, 2]),
         swapped(&text, 1, [0, 2]),
@@ -148,7 +151,8 @@ fn older_devices_have_the_same_bits() {
     }
 }
 
-/// The order of terms, their rounding and what fills up the last ones count: with others, these numbers give other bits.
+/// The order of terms, their rounding and what fills up the last ones count: with others, these
+/// numbers give other bits.
 #[test]
 fn another_order_is_seen() {
     let plain = CatalogueEpilogue::<Plain, 0>(Plain);

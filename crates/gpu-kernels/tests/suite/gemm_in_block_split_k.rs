@@ -23,7 +23,8 @@ fn check(case: &Case, dtype: DType, tile: in_block_split_k::InBlockSplitKTile) {
     }
 }
 
-/// Few rows and more, columns that no tile divides, terms around the edges of a chunk, lines that do not begin at 16 bytes.
+/// Few rows and more, columns that no tile divides, terms around the edges of a chunk, lines that
+/// do not begin at 16 bytes.
 #[test]
 fn few_rows() {
     let terms = [0, 1, 511, 512, 513, 1500, 4, 68];
@@ -45,7 +46,8 @@ fn few_rows() {
     }
 }
 
-/// All layouts, by copies and by registers; more chunks than are side by side, the last of them short, alone, or with others.
+/// All layouts, by copies and by registers; more chunks than are side by side, the last of them
+/// short, alone, or with others.
 #[test]
 fn chunks_come_in_rounds() {
     let tiles = [([1, 4], [2, 1], 2), ([4, 8], [1, 1], 2), ([2, 2], [2, 4], 1), ([1, 8], [1, 1], 4)];

@@ -1,4 +1,5 @@
-//! Products by matrix units: the reference's bits where no sum is rounded, and the same bits with every tile where some are.
+//! Products by tensor cores: the reference's bits where no sum is rounded, and the same bits with
+//! every tile where some are.
 
 use crate::gemm::{Case, bits, host, layout, tiny, uneven, whole};
 use elinvar_core::{DType, HostData};
@@ -49,7 +50,8 @@ fn whole_numbers_are_exact() {
     }
 }
 
-/// One row that lies across its terms: the stride of an axis of one says nothing, and copies beside it read nothing.
+/// One row that lies across its terms: the stride of an axis of one says nothing, and copies beside
+/// it read nothing.
 #[test]
 fn a_row_may_lie_in_any_way() {
     for dtype in [DType::F16, DType::F32] {

@@ -1,4 +1,5 @@
-//! Products of boxes: the reference's bits where no sum is rounded, and the same bits with every tile where some are.
+//! Products of wgmma: the reference's bits where no sum is rounded, and the same bits with every
+//! tile where some are.
 
 use crate::backend::run_steps;
 use crate::gemm::{Case, bits, layout, matrix, tiny, uneven, whole};
@@ -15,8 +16,8 @@ const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
 
 #[test]
 fn whole_numbers_are_exact() {
-    // One step and several, more than there are slots; parts of a tile, and more than one; other lines between those that are read;
-    // one right factor for all batches.
+    // One step and several, more than there are slots; parts of a tile, and more than one; other
+    // lines between those that are read; one right factor for all batches.
     let cases = [
         (0, [1, 72, 200, 80], 8, true),
         (0, [1, 8, 8, 264], 0, true),
@@ -39,7 +40,8 @@ fn whole_numbers_are_exact() {
     }
 }
 
-/// Factors of f32 are rounded on their way, as others are that fragments are loaded of: so far as the interpreter goes, sums are the same.
+/// Factors of f32 are rounded on their way, as others are that fragments are loaded of: so far as
+/// the interpreter goes, sums are the same.
 #[test]
 fn f32_are_rounded_as_by_fragments() {
     let unit = MmaShape { elem: DType::F32.into(), shape: [16, 16, 8] };
@@ -66,7 +68,8 @@ fn f32_are_rounded_as_by_fragments() {
     }
 }
 
-/// However f32 lie, they are turned where they have to be, and sums are those of factors that lay along their terms.
+/// However f32 lie, they are turned where they have to be, and sums are those of factors that lay
+/// along their terms.
 #[test]
 fn what_does_not_lie_along_its_terms_is_turned() {
     const EPILOGUE: CatalogueEpilogue<AddBias, 1> = CatalogueEpilogue(AddBias);
@@ -104,7 +107,7 @@ fn what_does_not_lie_along_its_terms_is_turned() {
             );
         }
     }
-    // What needs no turning is left to boxes.
+    // What needs no turning is left to TMA tiles.
     let even = matrix(true, [1, 64, 64], 0);
     for (x, fits) in [(even.clone(), true), (matrix(true, [1, 64, 64], 4), false)] {
         assert_eq!(tma_transpose::fits(&GemmProblem::new(&PLAIN, DType::F16, &x, &even, &[])), fits);
@@ -176,7 +179,8 @@ fn what_lies_unevenly_is_not_fetched() {
     let even = matrix(true, [1, 64, 64], 0);
     let rows = [
         (even.clone(), even.clone(), true),
-        // Lines of 68 elements; lines that begin in the middle of 16 bytes; elements that are not side by side.
+        // Lines of 68 elements; lines that begin in the middle of 16 bytes; elements that are not
+        // side by side.
         (matrix(true, [1, 64, 64], 4), even.clone(), false),
         (layout(&[1, 64, 80]).slice(2, 4, 64, 1), even.clone(), false),
         (even.clone(), layout(&[1, 64, 64, 8]).select(3, 0), false),

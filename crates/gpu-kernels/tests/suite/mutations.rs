@@ -1,5 +1,5 @@
-//! Does the suite see what is wrong? Each kernel here is spoiled in one place after the other; either the interpreter
-//! says what is wrong, or the numbers differ.
+//! Does the suite see what is wrong? Each kernel here is spoiled in one place after the other;
+//! either the interpreter says what is wrong, or the numbers differ.
 
 use crate::backend::run_work;
 use elinvar_core::philox::{Stream, unit_f32};
@@ -39,7 +39,8 @@ impl Map<3> for Twice {
 }
 elinvar_ops::compile_map! { 3 Twice; }
 
-/// What an element lacks of the sum, in parts of what all of them lack: the result at an element is told by its last term.
+/// What an element lacks of the sum, in parts of what all of them lack: the result at an element is
+/// told by its last term.
 #[derive(Clone, Copy, Debug)]
 struct Shares;
 impl RowFormula<1> for Shares {
@@ -139,8 +140,8 @@ fn windows(count: usize) -> Windows {
 fn cases() -> Vec<Case> {
     static TWICE: LazyLock<FloatFormula> = LazyLock::new(|| FloatFormula(Box::new(Compiled::<_, 3>(Twice))));
     const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
-    // Maxima of two parts and rows so far apart that with another as the largest nothing is right, and one whose product with ln 2 is
-    // rounded by nearly half a unit; then sums.
+    // Maxima of two parts and rows so far apart that with another as the largest nothing is right,
+    // and one whose product with ln 2 is rounded by nearly half a unit; then sums.
     let mut apart = positive(2 * 2 * 2);
     for (cell, m) in apart.cells.iter_mut().zip([-400.0, -0.7256, -160.83, -300.0f32]) {
         *cell = u64::from(m.to_bits());
@@ -232,7 +233,8 @@ fn cases() -> Vec<Case> {
             some(fold::fold(Fold::Sum, &layout(&[3, 300]), d, 1, d, fold::FoldChoice::default())),
             vec![x(900), f32s(3)],
         ),
-        // Terms of several turns at once: some that end with the row, and turns in which all lanes have one.
+        // Terms of several turns at once: some that end with the row, and turns in which all lanes
+        // have one.
         case("fold of many", folded(300), vec![x(900), f32s(3)]).and(folded(512), vec![x(1536), f32s(3)]),
         case("fold of blocks side by side", folded(3 * 4096 + 40), vec![x(3 * (3 * 4096 + 40)), f32s(3)]),
         case(
@@ -388,8 +390,8 @@ fn doubles(n: usize, stream: u64) -> Memory {
     Memory { elem: Elem::F64, cells: noise(n, stream).cells.into_iter().map(double).collect() }
 }
 
-/// Kernels of matrix units whose shared memory is filled several times over. They are larger: what is tried on them is what has to
-/// do with order.
+/// Kernels of tensor cores whose shared memory is filled several times over. They are larger: what
+/// is tried on them is what has to do with order.
 fn unit_cases() -> Vec<Case> {
     const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
     let (d, unit) = (DType::F16, MmaShape { elem: Elem::F16, shape: [16; 3] });
@@ -507,7 +509,8 @@ fn unit_cases() -> Vec<Case> {
     ]
 }
 
-/// What is done to an instruction: `None` if there is nothing to spoil in it, else what stands in its place.
+/// What is done to an instruction: `None` if there is nothing to spoil in it, else what stands in
+/// its place.
 type Spoil<'a> = dyn FnMut(&Inst, &mut Vec<Type>) -> Option<Vec<Inst>> + 'a;
 
 /// The kernel with its `number`-th place spoiled; `None` if it has not so many.
@@ -577,7 +580,8 @@ fn a_barrier_is_missing() {
     for c in cases().into_iter().chain(unit_cases()) {
         let (count, missed) = unseen(&c, &mut |inst, _| matches!(inst.op, Op::Barrier).then(Vec::new));
         barriers += count;
-        // The last barrier of a fold, and of sums side by side, is for what follows, and here nothing does.
+        // The last barrier of a fold, and of sums side by side, is for what follows, and here
+        // nothing does.
         let idle = if matches!(
             c.name,
             "fold" | "fold of many" | "fold of blocks side by side" | "held rows" | "nonzero"
@@ -600,8 +604,9 @@ fn a_wait_or_a_group_is_missing() {
         };
         let (count, missed) = unseen(&c, &mut |inst, _| order(&inst.op).then(Vec::new));
         places += count;
-        // The groups of steps beyond the last one are empty, and the last of them is for nobody.
-        // Of the keys of a part, one block at most is not seen whole, and the group that is made beside it is for causal ones.
+        // The groups of steps beyond the last one are empty, and the last of them is for nobody. Of
+        // the keys of a part, one block at most is not seen whole, and the group that is made
+        // beside it is for causal ones.
         let idle = if c.name == "parts of attention" { vec![count - 1] } else { Vec::new() };
         assert_eq!(missed, idle, "{}: without these of {count} nothing is wrong", c.name);
         // Waiting for one group less.

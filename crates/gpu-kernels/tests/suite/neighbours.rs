@@ -1,4 +1,5 @@
-//! Kernels in which an invocation takes neighbours, or blocks go side by side: every form of them, around its edges.
+//! Kernels in which an invocation takes neighbours, or blocks go side by side: every form of them,
+//! around its edges.
 
 use crate::backend::start;
 use crate::edges::{conv, operand, roomy, same_on, special_rows};
@@ -53,7 +54,8 @@ impl Rows<1> for Squares {
     }
 }
 
-/// Blocks that stay in registers: a last one with few terms, with one, with none at all; all that may stay, and one more.
+/// Blocks that stay in registers: a last one with few terms, with one, with none at all; all that
+/// may stay, and one more.
 #[test]
 fn rows_stay_in_blocks_side_by_side() {
     let mut dice = Dice::new(12, 1);
@@ -88,7 +90,8 @@ impl Map<3> for Twice {
 }
 elinvar_ops::compile_map! { 3 Twice; }
 
-/// Four neighbours of operands with strides: one element, or four side by side. Where they do not lie so, one at a time.
+/// Four neighbours of operands with strides: one element, or four side by side. Where they do not
+/// lie so, one at a time.
 #[test]
 fn maps_take_four_neighbours_of_what_is_broadcast() {
     let to = shape(&[3, 5, 8]);
@@ -137,7 +140,8 @@ fn maps_take_four_neighbours_of_what_is_broadcast() {
     }
 }
 
-/// The sums of chunks: one, as many as are loaded at a time and one more, many; four neighbours, and one at a time.
+/// The sums of chunks: one, as many as are loaded at a time and one more, many; four neighbours,
+/// and one at a time.
 #[test]
 fn sums_of_chunks_are_added_in_order() {
     const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
@@ -157,8 +161,9 @@ fn sums_of_chunks_are_added_in_order() {
     }
 }
 
-/// Gradients by x of few channels: lines of taps of which a class has all or one less, or none; chunks that end between lines and in
-/// the midst of one; neighbours beyond both ends; and those of many channels in chunks that have workgroups of their own.
+/// Gradients by x of few channels: lines of taps of which a class has all or one less, or none;
+/// chunks that end between lines and in the midst of one; neighbours beyond both ends; and those of
+/// many channels in chunks that have workgroups of their own.
 #[test]
 fn gradients_by_few_channels() {
     let mut dice = Dice::new(12, 4);

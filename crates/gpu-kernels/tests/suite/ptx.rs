@@ -1,4 +1,5 @@
-//! PTX of the library's kernels: what the assembler says, what spills, and that nothing is left to the compiler's taste.
+//! PTX of the library's kernels: what the assembler says, what spills, and that nothing is left to
+//! the compiler's taste.
 
 use crate::ptxas::{LATER, Usage, assemble, nothing_is_left_open};
 use crate::spirv::{library, units};
@@ -13,15 +14,17 @@ use elinvar_kernel::emit::ptx::{SM75, SM80_MMA, SM90A_WGMMA, Target, emit, targe
 use elinvar_kernel::ir::MmaShape;
 use elinvar_ops::backend::{Attention, Conv, Plain};
 
-/// Bytes that a kernel of the library may have beside registers. Scans of 64-bit integers hold 16 of them, and ptxas 13.5 keeps one
-/// of sm_75's apart, and of a convolution by units a number that is needed after its loop; all others have none.
+/// Bytes that a kernel of the library may have beside registers. Scans of 64-bit integers hold 16
+/// of them, and ptxas 13.5 keeps one of sm_75's apart, and of a convolution on tensor cores a
+/// number that is needed after its loop; all others have none.
 const SPILLED: u32 = 8;
 
-/// The same of convolutions: ptxas 13.5 keeps a few of the numbers apart that come before the loop and are needed after it, so that
-/// more workgroups of small tiles fit.
+/// The same of convolutions: ptxas 13.5 keeps a few of the numbers apart that come before the loop
+/// and are needed after it, so that more workgroups of small tiles fit.
 const SPILLED_BEFORE: u32 = 24;
 
-/// The same of kernels of which several workgroups are to fit: the totals of 64 sums wait apart, and what belongs to a chunk alone.
+/// The same of kernels of which several workgroups are to fit: the totals of 64 sums wait apart,
+/// and what belongs to a chunk alone.
 const SPILLED_FOR_ROOM: u32 = 640;
 
 /// Bytes that a kernel may have beside registers, where others may have so many.
@@ -57,7 +60,8 @@ fn tiled() -> Vec<Kernel> {
     all
 }
 
-/// Products of f64 by units: with copies and without, of one chunk and of several, and of chunks side by side.
+/// Products of f64 on tensor cores: with copies and without, of one chunk and of several, and of
+/// chunks in parallel.
 fn by_chains() -> Vec<Kernel> {
     let e = CatalogueEpilogue::<Plain, 0>(Plain);
     let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
@@ -96,7 +100,8 @@ fn the_assembler_takes_products_by_chains() {
     }
 }
 
-/// Convolutions as they occur in networks, and their gradients, with terms that come through registers and by copies.
+/// Convolutions as they occur in networks, and their gradients, with terms that come through
+/// registers and by copies.
 fn convolutions() -> Vec<Kernel> {
     let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
     // n, channels, filters, size, taps, stride, dtype
@@ -160,7 +165,7 @@ fn convolutions() -> Vec<Kernel> {
     all
 }
 
-/// The same by matrix units, with what turns operands for them.
+/// The same by tensor cores, with what turns operands for them.
 fn convolutions_by_units() -> Vec<Kernel> {
     let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
     let cases = [
@@ -239,7 +244,7 @@ fn the_assembler_takes_convolutions() {
     }
 }
 
-/// Large products by matrix units, whose terms come through registers and by copies.
+/// Large products by tensor cores, whose terms come through registers and by copies.
 fn large_units() -> Vec<Kernel> {
     let e = CatalogueEpilogue::<Plain, 0>(Plain);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
@@ -269,7 +274,7 @@ fn large_units() -> Vec<Kernel> {
     all
 }
 
-/// Products of boxes: all tiles, factors that lie in all ways.
+/// Products of wgmma: all tiles, factors that lie in all ways.
 fn of_boxes() -> Vec<Kernel> {
     let e = CatalogueEpilogue::<Plain, 0>(Plain);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
@@ -291,7 +296,7 @@ fn of_boxes() -> Vec<Kernel> {
     all
 }
 
-/// Attention by boxes, of all widths.
+/// Attention by TMA tiles, of all widths.
 fn attention_boxes() -> Vec<Kernel> {
     let forms = [64, 128].map(|d| [(DType::F16, true, d), (DType::BF16, false, d)]).concat();
     let kernel = |(dtype, causal, d): (DType, bool, usize)| {
@@ -326,7 +331,7 @@ fn attention_parts() -> [Vec<Kernel>; 2] {
     [vec![a, b, c], vec![x, y]]
 }
 
-/// Attention by matrix units, of all widths.
+/// Attention by tensor cores, of all widths.
 fn attention_units() -> Vec<Kernel> {
     let forms = [32, 64, 128].map(|d| [(DType::F16, true, d), (DType::BF16, false, d)]).concat();
     let kernel = |(dtype, causal, d)| {

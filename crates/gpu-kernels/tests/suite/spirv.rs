@@ -127,7 +127,7 @@ const LIMITS: mma_sync::WorkgroupLimits = mma_sync::WorkgroupLimits {
     compute_units: ComputeUnits(132),
 };
 
-/// Products by matrix units, as other devices have them.
+/// Products by tensor cores, as other devices have them.
 pub fn units(elem: DType) -> Vec<Kernel> {
     let e = CatalogueEpilogue::<AddBias, 1>(AddBias);
     let m = layout(&[1, 40, 24]);

@@ -8,7 +8,8 @@ use elinvar_kernel::{Kernel, pass};
 use elinvar_ops::catalogue::add::Add;
 use elinvar_ops::map::Compiled;
 
-/// Golden texts: a change of how kernels are built or printed shows here. To write them anew, set `ELINVAR_BLESS`.
+/// Golden texts: a change of how kernels are built or printed shows here. To write them anew, set
+/// `ELINVAR_BLESS`.
 fn golden(name: &str, k: &Kernel) {
     let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let text = print(k);

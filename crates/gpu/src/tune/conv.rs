@@ -1,4 +1,5 @@
-//! Convolutions and their gradients in the tuner: what of them have one best way, and how ways are written down.
+//! Autotuning of convolution and its gradients: what has one best candidate, and how candidates are
+//! written to the file.
 
 use super::{MIN_PRODUCTS, Tuner, tile_name};
 use elinvar_core::{Layout, Precision, Result};
@@ -41,8 +42,8 @@ fn conv_name(candidate: ConvCandidate) -> String {
     }
 }
 
-/// A word for all convolutions that have one best way:
-/// `forward f32 exact, 8 16 64 64 by 32 16 3 3 to 64 64, stride 1 1 padding 1 1 dilation 1 1 groups 1, unit stride 3 3`.
+/// A word for all convolutions that have one best way: `forward f32 exact, 8 16 64 64 by 32 16 3 3
+/// to 64 64, stride 1 1 padding 1 1 dilation 1 1 groups 1, unit stride 3 3`.
 fn word(a: &ConvProblem<'_, '_>) -> String {
     let of = match a.of {
         ConvPass::Forward => "forward",
@@ -58,7 +59,7 @@ fn word(a: &ConvProblem<'_, '_>) -> String {
         |all: &mut dyn Iterator<Item = usize>| all.map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
     let dims = |dims: &[usize]| list(&mut dims.iter().map(|&n| size(n)));
     let numbers = |all: &[usize]| list(&mut all.iter().copied());
-    // Along which axis neighbours lie side by side.
+    // Along which axis neighbours are contiguous.
     let unit_axis =
         |l: &Layout| l.strides().iter().rposition(|s| *s == 1).map_or("none".into(), |a| a.to_string());
     let [x, y] = a.operands;
@@ -79,8 +80,9 @@ fn word(a: &ConvProblem<'_, '_>) -> String {
 }
 
 impl Tuner {
-    /// The way for a convolution, or for a gradient of one. All of `conv`, of which `ConvCandidate::Default` is the first, are run to find out; `time`
-    /// says nothing of a way in which this cannot be done.
+    /// The way for a convolution, or for a gradient of one. All of `conv`, of which
+    /// `ConvCandidate::Default` is the first, are run to find out; `time` says nothing of a way in
+    /// which this cannot be done.
     ///
     /// # Errors
     /// Those of `time`.

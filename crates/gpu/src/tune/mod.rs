@@ -1,13 +1,15 @@
-//! How products and convolutions are cut into pieces, found out by trying.
+//! Autotuning of GEMM and convolution: tiles and kernels, found by timing them.
 //!
-//! A tile changes how fast a product is, and no bit of it. Without tuning, a tile is chosen by the size of the product alone.
-//! With `ELINVAR_TUNE=1`, the first product of its kind (type, sizes up to the next power of two, which factors are read along)
-//! is run with every tile that the device can hold, and the fastest is taken from then on, also by later runs of any program: it
-//! is kept in a file beside the compiled pipelines, one per device and driver. It is off by default, because it makes the
-//! first run slower: a kernel is compiled for every tile. Where any order of sums will do (`Precision::Fast`), all kernels that
-//! there are for it are tried, and the library of the device's vendor, if one is installed; the file says who was fastest. Convolutions and
-//! their gradients (`windows`) are tried in ways that all give the same bits, of either precision. `ELINVAR_TUNE=2` also says on standard
-//! error how long each took.
+//! A tile changes how fast a product is, and no bit of it. Without tuning, a tile is chosen by the
+//! size of the product alone. With `ELINVAR_TUNE=1`, the first product of its kind (type, sizes up
+//! to the next power of two, which operands are K-major) is run with every tile that the device can
+//! hold, and the fastest is taken from then on, also by later runs of any program: it is kept in a
+//! file next to the compiled pipelines, one per device and driver. It is off by default, because it
+//! makes the first run slower: a kernel is compiled for every tile. Where any order of sums will do
+//! (`Precision::Fast`), all kernels that there are for it are timed, and the vendor's library, if
+//! one is installed; the file says which was fastest. Convolutions and their gradients (`conv`) are
+//! timed with candidates that all give the same bits, of either precision. `ELINVAR_TUNE=2` also
+//! prints each time on standard error.
 
 mod conv;
 
@@ -28,7 +30,8 @@ const MIN_PRODUCTS: usize = 1 << 18;
 /// How often each tile is run; the fastest run counts.
 const RUNS_PER_CANDIDATE: usize = 3;
 
-/// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer invocations.
+/// The tiles that are tried. More sums for an invocation mean fewer loads for each, and fewer
+/// invocations.
 const TILES: [SimtTile; 14] = [
     SimtTile::PLAIN,
     SimtTile { group: [1, 8], each: [8, 2], depth: 0, slots: 0 },
@@ -46,16 +49,18 @@ const TILES: [SimtTile; 14] = [
     SimtTile { group: [16, 16], each: [8, 4], depth: 8, slots: 4 },
 ];
 
-/// Tiles of few loads for each product, the best first, for where there are many of them. Terms go through registers: on an H100 a
-/// product of 4096 takes 3.24 ms so, 3.51 with copies, and 3.65 with half as many terms at a time. Workgroups of 128 follow each other more
-/// closely than those of 256, of which one wave is no more than a product of 2048 has: products of 4096 and 8192 take 0.97 of the time.
+/// Tiles of few loads for each product, the best first, for where there are many of them. Terms go
+/// through registers, which is faster on an H100 than cp.async, or half as many terms at a time.
+/// Workgroups of 128 follow each other more closely than those of 256, of which a product of 2048
+/// has no more than one wave.
 const LARGE_TILES: [SimtTile; 3] = [
     SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 4], depth: 16, slots: 0 },
     SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 0 },
 ];
-/// The same with terms that copies bring: one barrier for each step instead of two, and no registers for what is on its way. Of f64 they
-/// are faster, since what is on its way takes twice the registers.
+/// The same with terms that copies bring: one barrier for each step instead of two, and no
+/// registers for what is on its way. Of f64 they are faster, since what is on its way takes twice
+/// the registers.
 const CP_ASYNC_TILES: [SimtTile; 3] = [
     SimtTile { group: [16, 16], each: [8, 8], depth: 16, slots: 3 },
     SimtTile { group: [8, 16], each: [8, 8], depth: 16, slots: 3 },
@@ -67,9 +72,10 @@ const CP_ASYNC_TILES: [SimtTile; 3] = [
 pub(crate) enum ExactGemmPath {
     /// Cut so; chunks have launches or workgroups of their own, or follow one another.
     Simt(SimtTile),
-    /// With the chunks of a tile side by side in a workgroup; its size and theirs is for the library to say.
+    /// With the chunks of a tile side by side in a workgroup; its size and theirs is for the
+    /// library to say.
     InBlockSplitK,
-    /// By matrix units that compute chains of fma.
+    /// By tensor cores that compute chains of fma.
     F64Mma(f64_tensor_core::F64MmaTile),
 }
 
@@ -98,7 +104,7 @@ impl ExactGemmPath {
             }
         }
     }
-    /// Can the device do it? `f64_fma_chain`: its matrix units compute chains of fma.
+    /// Can the device do it? `f64_fma_chain`: its tensor cores compute chains of fma.
     fn fits(self, info: &Info, case: &GemmCase, f64_fma_chain: bool) -> bool {
         match self {
             ExactGemmPath::F64Mma(t) => f64_fma_chain && case.dtype == DType::F64 && t.fits(limits(info)),
@@ -116,7 +122,7 @@ pub(crate) struct GemmCase {
     dtype: DType,
     /// Batch, m, n, k: exponents of the next powers of two.
     sizes: [u32; 4],
-    /// Do neighbouring terms lie side by side in x, and in w?
+    /// Do neighbouring terms are contiguous in x, and in w?
     k_major: [bool; 2],
 }
 
@@ -152,8 +158,8 @@ pub(crate) struct Tuner {
     file: Option<PathBuf>,
     /// The best way, by the word of the case.
     exact: Mutex<BTreeMap<String, ExactGemmPath>>,
-    /// Who does products where any order of sums will do, by the word of the case; and was that found out, or seen to be so, by
-    /// this program?
+    /// Who does products where any order of sums will do, by the word of the case; and was that
+    /// found out, or seen to be so, by this program?
     fast: Mutex<BTreeMap<String, (GemmImpl, bool)>>,
     /// How convolutions are done.
     conv: Mutex<conv::TunedConvs>,
@@ -164,7 +170,7 @@ pub(crate) struct Tuner {
 pub(crate) enum GemmImpl {
     /// Our kernel, as it is chosen without trying.
     Heuristic,
-    /// Our kernel of boxes, with this tile.
+    /// Our kernel of TMA tiles, with this tile.
     Wgmma(tma_wgmma::WgmmaTile),
     /// Our kernel of fragments, with a tile that is cut so.
     Mma(WarpTiling),
@@ -195,7 +201,8 @@ impl GemmImpl {
 /// What a line on such a product begins with.
 const FAST_PREFIX: &str = "fast ";
 
-/// The first line of the file. A file of another version is not read: its words may mean something else.
+/// The first line of the file. A file of another version is not read: its words may mean something
+/// else.
 const HEADER: &str = "elinvar tiles, version 2";
 
 impl Tuner {
@@ -233,8 +240,8 @@ impl Tuner {
         text.lines().filter_map(line).collect()
     }
 
-    /// Who does a product whose order is free? All of `candidates`, of which `Ours` is the first, are run to find out; `time` says nothing
-    /// of a way in which this cannot be done.
+    /// Who does a product whose order is free? All of `candidates`, of which `Ours` is the first,
+    /// are run to find out; `time` says nothing of a way in which this cannot be done.
     ///
     /// # Errors
     /// Those of `time`.
@@ -268,7 +275,8 @@ impl Tuner {
         self.fast.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How a product is done, whose time in some way `run` finds out. `f64_fma_chain` finds out whether matrix units compute chains of fma.
+    /// How a product is done, whose time in some way `run` finds out. `f64_fma_chain` finds out
+    /// whether tensor cores compute chains of fma.
     ///
     /// # Errors
     /// Those of `run` and `f64_fma_chain`.
@@ -305,8 +313,8 @@ impl Tuner {
         Ok(path)
     }
 
-    /// The fastest of some ways to do `what`, of which the first can be done: each is run a few times, in turns. `time` says nothing of a way
-    /// in which this cannot be done.
+    /// The fastest of some ways to do `what`, of which the first can be done: each is run a few
+    /// times, in turns. `time` says nothing of a way in which this cannot be done.
     ///
     /// # Errors
     /// Those of `time`.
@@ -339,7 +347,8 @@ impl Tuner {
             .map_or(candidates[0], |(candidate, _)| candidate))
     }
 
-    /// Writes what is known. It saves time and is never needed, so that what goes wrong is not an error.
+    /// Writes what is known. It saves time and is never needed, so that what goes wrong is not an
+    /// error.
     fn save(&self) {
         let Some(file) = &self.file else { return };
         let mut text = format!("{HEADER}\n");
@@ -384,7 +393,8 @@ fn by_size(info: &Info, case: &GemmCase, f64_fma_chain: bool) -> ExactGemmPath {
     let count = |t: &SimtTile| (1u64 << sums) / u64::from(t.group[0] * t.each[0] * t.group[1] * t.each[1]);
     // Half of a tile's rows or columns would be beyond the ends.
     let few = case.sizes[1..3].iter().any(|&s| s < 6);
-    // The largest tiles would leave multiprocessors without work, and copies bring terms as they are.
+    // The largest tiles would leave multiprocessors without work, and copies bring terms as they
+    // are.
     let largest = if case.dtype == DType::F64 { CP_ASYNC_TILES[1] } else { LARGE_TILES[2] };
     let busy = limits(info).compute_units.filled_by(1) as u64;
     let idle = || count(&largest) < busy && info.cp_async && case.dtype.compute() == case.dtype;
@@ -501,10 +511,10 @@ mod tests {
         assert_eq!(read.exact_gemm(&info, case, &none, &never).unwrap(), ExactGemmPath::InBlockSplitK);
         // Units are taken where they were seen to compute chains, whatever a file says.
         let double = GemmCase { dtype: DType::F64, ..case };
-        let by_units = ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile::ALL[1]);
-        let text = format!("{HEADER}\n{}: {}\n", double.word(), by_units.word());
+        let f64_mma_path = ExactGemmPath::F64Mma(f64_tensor_core::F64MmaTile::ALL[1]);
+        let text = format!("{HEADER}\n{}: {}\n", double.word(), f64_mma_path.word());
         let read = Tuner::with_file(false, None, &text);
-        assert_eq!(read.exact_gemm(&info, double, &|| Ok(true), &never).unwrap(), by_units);
+        assert_eq!(read.exact_gemm(&info, double, &|| Ok(true), &never).unwrap(), f64_mma_path);
         assert_eq!(read.exact_gemm(&info, double, &|| Ok(false), &never).unwrap(), ExactGemmPath::PLAIN);
         assert!(
             ExactGemmPath::all().all(|path| {

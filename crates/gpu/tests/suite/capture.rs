@@ -51,7 +51,7 @@ fn step<B: Backend>(m: &Mlp<B>, adam: &mut Adam<B>, results: &[Tensor<B>]) -> Ve
 
 /// Recorded and not, side by side.
 fn equal<B: Backend>(d: &B::Device) {
-    // A model's forward, with weights that change in between: where they lie, and to other memory.
+    // A model's forward, with weights that change in between: in place, and to other memory.
     let m = model::<B>(d);
     let (x, _) = batch::<B>(0, d);
     let inner = m.clone();
@@ -98,7 +98,8 @@ fn equal<B: Backend>(d: &B::Device) {
         assert_eq!(bits(&graph.run(&[&tokens(n)]).unwrap()[0]), want);
     }
 
-    // What the function reads without its being an input, what is put off, one result twice, an input as a result.
+    // What the function reads without its being an input, what is put off, one result twice, an
+    // input as a result.
     let k = Tensor::<B>::from_vec(vec![3.0f32; 12], &[12], d);
     let put_off = k.exp() + 1.0;
     let graph = Graph::record(&[&x], move |x| {
@@ -129,7 +130,8 @@ fn backends_without_a_queue_give_the_same() {
     equal::<elinvar_reference::Reference>(&elinvar_reference::ReferenceDevice);
 }
 
-/// What a recorded function may not do is an error on every backend, and the next recording is as good as any.
+/// What a recorded function may not do is an error on every backend, and the next recording is as
+/// good as any.
 fn refused<B: Backend>(d: &B::Device, leaks: bool) {
     type F<B> = Box<dyn Fn(&[Tensor<B>]) -> Result<Vec<Tensor<B>>> + Send + Sync>;
     let m = model::<B>(d);

@@ -93,7 +93,8 @@ fn share<D: Driver>(d: &GpuDevice<D>) {
     });
 }
 
-/// Few numbers that are read for many elements: who reads them computes them, unless somebody else wants them, too.
+/// Few numbers that are read for many elements: who reads them computes them, unless somebody else
+/// wants them, too.
 #[test]
 fn few_numbers_are_computed_by_who_reads_them() {
     let d = &GpuDevice::new(Short::card(), 0);

@@ -1,4 +1,4 @@
-//! `Precision::Fast`: products by matrix units, where a device has such.
+//! `Precision::Fast`: products by tensor cores, where a device has such.
 
 use elinvar_conformance::fast;
 use elinvar_core::{DType, HostData, Precision};
@@ -36,7 +36,8 @@ fn bits<D: Driver>(y: &On<D>) -> HostData {
     y.to_host().unwrap().into_data()
 }
 
-/// On a device that did nothing yet: products are right, and done by other kernels than exact ones are, where it has units for them.
+/// On a device that did nothing yet: products are right, and done by other kernels than exact ones
+/// are, where it has units for them.
 fn check<D: Driver>(d: &GpuDevice<D>) {
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         let units = d.info().unwrap().mma_shapes.iter().any(|u| u.elem == Elem::from(dtype));
@@ -52,7 +53,8 @@ fn check<D: Driver>(d: &GpuDevice<D>) {
     assert!(found.tried == 3 * 4 * SHAPES.len() && found.wrong.is_empty(), "{d}: {:#?}", found.wrong);
 }
 
-/// The first row of a batch alone has the bits that it has in the batch, also where sums are rounded on the way.
+/// The first row of a batch alone has the bits that it has in the batch, also where sums are
+/// rounded on the way.
 fn rows_are_alone<D: Driver>(d: &GpuDevice<D>) {
     let uneven = |dtype, seed, shape: &[usize]| whole(d, dtype, seed, shape) * 0.37;
     for dtype in [DType::F16, DType::BF16, DType::F32] {
@@ -63,7 +65,8 @@ fn rows_are_alone<D: Driver>(d: &GpuDevice<D>) {
     }
 }
 
-/// Factors of f32 are rounded to ten bits behind the point, ties away from zero, and their products are added as they are.
+/// Factors of f32 are rounded to ten bits behind the point, ties away from zero, and their products
+/// are added as they are.
 fn f32_is_rounded<D: Driver>(d: &GpuDevice<D>) {
     let up = |n: i32| 2f32.powi(n);
     // A factor, and what it counts as.
@@ -77,7 +80,7 @@ fn f32_is_rounded<D: Driver>(d: &GpuDevice<D>) {
         (up(-100) * (1.0 + up(-12)), up(-100)),
     ];
     for (x, want) in rows {
-        // Alone, and in a line of 16 bytes, of which boxes can be made.
+        // Alone, and in a line of 16 bytes, of which TMA tiles can be made.
         for terms in [1, 4] {
             let line = |first: f32| {
                 let all: Vec<f32> = std::iter::once(first).chain([0.0; 3]).take(terms).collect();
@@ -92,10 +95,11 @@ fn f32_is_rounded<D: Driver>(d: &GpuDevice<D>) {
     }
 }
 
-/// Attention and its gradients, fast beside exact: as near as weights of 16 bits allow, by other kernels where the device has such,
-/// and by no others with a mask. (How near the kernels are to the truth is tested where they are.)
+/// Attention and its gradients, fast beside exact: as near as weights of 16 bits allow, by other
+/// kernels where the device has such, and by no others with a mask. (How near the kernels are to
+/// the truth is tested where they are.)
 fn attention<D: Driver>(d: &GpuDevice<D>, has: bool) {
-    // Of 64 numbers by boxes, where a device has such.
+    // Of 64 numbers by TMA tiles, where a device has such.
     let rows = [(DType::F16, true, 0.004, 32), (DType::BF16, false, 0.03, 32), (DType::F16, true, 0.004, 64)];
     for (dtype, causal, near, width) in rows {
         let make = |seed: usize, dims: &[usize]| {
@@ -135,7 +139,8 @@ fn attention<D: Driver>(d: &GpuDevice<D>, has: bool) {
     }
 }
 
-/// Attention of few queries to many keys, as in generation: in parts that are joined, fast beside exact, and the same recorded.
+/// Attention of few queries to many keys, as in generation: in parts that are joined, fast beside
+/// exact, and the same recorded.
 fn attention_in_parts<D: Driver>(d: &GpuDevice<D>) {
     for (dtype, near) in [(DType::F16, 0.004), (DType::BF16, 0.03)] {
         let make = |seed: usize, dims: &[usize]| {
@@ -185,7 +190,8 @@ fn attention_by_units() {
     }
 }
 
-/// A convolution and its gradients, fast beside exact, of whole numbers; by other kernels where the device has units for such.
+/// A convolution and its gradients, fast beside exact, of whole numbers; by other kernels where the
+/// device has units for such.
 fn convolutions<D: Driver>(d: &GpuDevice<D>) {
     for (dtype, stride, groups) in [(DType::BF16, 1, 1), (DType::F16, 2, 2), (DType::F32, 1, 1)] {
         let units = d.info().unwrap().mma_shapes.iter().any(|u| u.elem == Elem::from(dtype));

@@ -1,5 +1,5 @@
-//! The GPU backend: on the interpreter and on an emulated CUDA device, which find races and accesses out of bounds, and on the
-//! first Vulkan device.
+//! The GPU backend: on the interpreter and on an emulated CUDA device, which find races and
+//! accesses out of bounds, and on the first Vulkan device.
 
 mod capture;
 mod equal;

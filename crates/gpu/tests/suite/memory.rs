@@ -70,7 +70,8 @@ fn a_limit_is_a_limit() {
     assert_eq!(x.to_host().unwrap().shape().numel(), 1 << 17);
 }
 
-/// Memory runs out somewhere in a training step: an error, nothing has changed, and with more memory it goes on.
+/// Memory runs out somewhere in a training step: an error, nothing has changed, and with more
+/// memory it goes on.
 #[test]
 fn memory_may_run_out_anywhere_in_a_step() {
     let step = |model: &Linear<B>, x: &Tensor<B>| {
@@ -164,7 +165,8 @@ fn two_devices_do_not_mix() {
     assert_eq!(y.sum().to_vec::<f32>().unwrap(), [6.0]);
 }
 
-/// One number that was filled in is kept for whoever asks for it next, so what changes it has a copy.
+/// One number that was filled in is kept for whoever asks for it next, so what changes it has a
+/// copy.
 #[test]
 fn a_number_that_is_kept_does_not_change() {
     let d = super::interp();

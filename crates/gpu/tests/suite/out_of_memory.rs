@@ -76,7 +76,7 @@ impl Driver for Short {
         self.inner.launch(m, &b.iter().map(inner).collect::<Vec<_>>(), l, n)
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
-        // Nobody's library.
+        // There is no vendor library.
         Ok(false)
     }
     fn write(&self, to: Slice<'_, Self>, bytes: &[u8]) -> Result<()> {

@@ -1,4 +1,4 @@
-//! From one type to another, and between memory and values.
+//! Conversions between scalar types, and between memory elements and values.
 
 use super::UnaryFn;
 use crate::ir::{Elem, Scalar};
@@ -57,8 +57,8 @@ pub fn convert(from: Scalar, to: Scalar) -> UnaryFn {
     }
 }
 
-/// What a whole number that does not fit becomes here: devices give various numbers, so let it be none that a mistaken
-/// kernel would get along with.
+/// What a whole number that does not fit becomes here: devices give various numbers, so let it be
+/// none that a mistaken kernel would get along with.
 const OUT_OF_RANGE_BITS: u64 = 0x5bad_5bad_5bad_5bad;
 
 /// A float to the signed integer of its width; `None` for types that are not floats.
@@ -79,7 +79,7 @@ pub fn bits(from: Scalar, to: Scalar) -> bool {
     from != Scalar::Bool && to != Scalar::Bool && from.bits() == to.bits()
 }
 
-/// An f32 as matrix units take it: ten bits behind the point, ties away from zero; NaN stays one.
+/// An f32 as tensor cores take it: ten bits behind the point, ties away from zero; NaN stays one.
 pub fn tf32(x: u64) -> u64 {
     if f(x).is_nan() { x } else { (x + 0x1000) & 0xffff_e000 }
 }

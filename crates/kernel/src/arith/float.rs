@@ -1,4 +1,4 @@
-//! Floats. The arithmetic is the processor's; a NaN that comes out is the quiet one.
+//! Float arithmetic. It is the processor's; a NaN result is the quiet one.
 
 macro_rules! float {
     ($module:ident, $t:ty, $unsigned:ty, $half:expr, $brain:expr, $exp2:expr) => {
@@ -84,7 +84,8 @@ float!(
 );
 float!(f64, f64, u64, None, None, None);
 
-/// 2^x, to the nearest f32; 0 where that would be subnormal. The same on all machines: nothing of the platform's is asked.
+/// 2^x, to the nearest f32; 0 where that would be subnormal. The same on all machines: nothing of
+/// the platform's is asked.
 fn exp2(x: f32) -> f32 {
     if x >= 128.0 {
         return f32::INFINITY;

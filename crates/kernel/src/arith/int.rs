@@ -1,4 +1,4 @@
-//! Integers.
+//! Integer arithmetic.
 
 macro_rules! int {
     ($module:ident, $t:ty, $wide:ty, $unsigned:ty) => {

@@ -1,7 +1,9 @@
-//! The arithmetic of scalars, on bit patterns: what the interpreter runs and constant folding computes.
+//! The arithmetic of scalars on bit patterns: what the interpreter runs and constant folding
+//! computes.
 //!
-//! A lookup gives a plain function from bits to bits, so that a loop over many invocations looks up once. `None` is
-//! an operation that a type has not; the verifier asks for that, too, so that there is one list.
+//! A lookup gives a plain function from bits to bits, so that a loop over many invocations looks up
+//! once. `None` is an operation that a type does not have; the verifier uses the same lookups, so
+//! that there is one list.
 
 mod convert;
 mod float;
@@ -23,8 +25,8 @@ pub type TernaryFn = fn(u64, u64, u64) -> u64;
 pub struct Quirks {
     /// fma rounds the product, then the sum.
     pub fused: bool,
-    /// f32's subnormals are read as zero and written as zero, by arithmetic, comparisons and conversions; not by moves,
-    /// loads, stores, and operations on the sign.
+    /// f32's subnormals are read as zero and written as zero, by arithmetic, comparisons and
+    /// conversions; not by moves, loads, stores, and operations on the sign.
     pub subnormals: bool,
     /// f32's quotients and square roots are off by up to three units in the last place.
     pub precision: bool,
@@ -137,8 +139,8 @@ pub fn flush(x: u64) -> u64 {
     if x & 0x7f80_0000 == 0 { x & 0x8000_0000 } else { x }
 }
 
-/// A number near an f32: what a device gives that is not exact. How far off depends on the number, so that results can be
-/// repeated.
+/// A number near an f32: what a device gives that is not exact. How far off depends on the number,
+/// so that results can be repeated.
 pub fn blur(x: u64) -> u64 {
     let off = (x.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 7;
     let near = x.wrapping_add(off).wrapping_sub(3);

@@ -17,8 +17,8 @@
 //! assert_eq!(kernel.buffers.len(), 2);
 //! ```
 //!
-//! A mistake in the types of operands is a mistake of the program that builds the kernel: it panics with the
-//! kernel's name and what was seen.
+//! A mistake in the types of operands is a mistake of the program that builds the kernel: it panics
+//! with the kernel's name and what was seen.
 
 mod val;
 
@@ -103,8 +103,8 @@ impl Builder {
         Place::Shared(shared.len() as u32 - 1)
     }
 
-    /// A buffer as a tensor of which boxes of so many lines are fetched: where its first element is, its sizes and strides, all of
-    /// them parameters. Gives its number.
+    /// A buffer as a tensor of which TMA tiles of so many lines are fetched: where its first
+    /// element is, its sizes and strides, all of them parameters. Gives its number.
     ///
     /// # Panics
     /// If one of the numbers is no parameter.
@@ -132,7 +132,7 @@ impl Builder {
         views.push(TensorView { name: name.to_string(), buffer, lines, offset, sizes, strides });
         views.len() as u32 - 1
     }
-    /// So many signals.
+    /// So many mbarriers.
     pub fn mbarriers(&self, count: u32) {
         self.state.borrow_mut().kernel.mbarriers = count;
     }
@@ -218,7 +218,8 @@ impl Builder {
     pub fn barrier(&self) {
         self.push_none(Op::Barrier);
     }
-    /// Begins to copy so many elements of a buffer to shared memory; zeros where the condition is false.
+    /// Begins to copy so many elements of a buffer to shared memory; zeros where the condition is
+    /// false.
     pub fn cp_async(
         &self,
         (to, at): (Place, Val<'_>),
@@ -237,17 +238,17 @@ impl Builder {
         self.push_none(Op::CpAsyncWait(open));
     }
 
-    // Boxes
+    // TMA tiles
 
-    /// Begins to bring boxes to shared memory, under a signal.
+    /// Begins to bring TMA tiles to shared memory, under a mbarrier.
     pub fn tma_load(&self, mbarrier: Val<'_>, tiles: Vec<TmaTile>) {
         self.push_none(Op::TmaLoad { mbarrier: mbarrier.id, tiles });
     }
-    /// A box of a view, for [`Builder::tma_load`].
+    /// A TMA tile of a view, for [`Builder::tma_load`].
     pub fn tma_tile(&self, to: Place, at: Val<'_>, view: u32, from: [Val<'_>; 3]) -> TmaTile {
         TmaTile { to, at: at.id, view, from: from.map(|v| v.id) }
     }
-    /// Waits until a phase of a signal is over.
+    /// Waits until a phase of a mbarrier is over.
     pub fn mbarrier_wait(&self, mbarrier: Val<'_>, phase: Val<'_>) {
         self.push_none(Op::MbarrierWait(mbarrier.id, phase.id));
     }
@@ -364,7 +365,8 @@ impl Builder {
         let types = self.types(&then.yields);
         self.push_many(Op::If(cond.id, then, other), &types)
     }
-    /// A counted loop: the body gets the index and what is carried, and gives what the next turn gets.
+    /// A counted loop: the body gets the index and what is carried, and gives what the next turn
+    /// gets.
     pub fn for_<'k>(
         &'k self,
         start: Val<'k>,
@@ -444,8 +446,8 @@ impl Builder {
     fn append(&self, inst: Inst) {
         self.state.borrow_mut().open.last_mut().expect("a region is open").insts.push(inst);
     }
-    // Regions are written by hundreds of closures, each of which compiles what it goes through: so what goes before one and
-    // after it stands apart, here and in `turn` and `looped`.
+    // Regions are written by hundreds of closures, each of which compiles what it goes through: so
+    // what goes before one and after it stands apart, here and in `turn` and `looped`.
     fn region<'k>(&'k self, args: Vec<Type>, f: impl FnOnce(&[Val<'k>]) -> Vec<Val<'k>>) -> Region {
         let handles = self.open(args);
         self.close(f(&handles))

@@ -1,4 +1,4 @@
-//! Handles of values: what kernels are written with.
+//! Handles of values: the expressions that kernels are written with.
 
 use super::Builder;
 use crate::arith;

@@ -1,4 +1,4 @@
-//! From kernels to what devices take: one folder per target.
+//! Emitters: from kernels to what devices take, one folder per target.
 
 pub mod ptx;
 pub mod spirv;

@@ -1,4 +1,4 @@
-//! Buffers as the interpreter has them.
+//! Buffers of the interpreter.
 
 use crate::ir::Elem;
 use elinvar_core::{DType, HostData};

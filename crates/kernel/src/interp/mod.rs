@@ -1,14 +1,16 @@
-//! The interpreter: the definition of the IR, run.
+//! The interpreter: the executable definition of the IR, with checks for races and bounds.
 //!
-//! Workgroups run one after the other. In a workgroup each instruction is done for all invocations that reach it before the
-//! next one is looked at, which no device promises; so that no kernel lives by it, every element of memory remembers
-//! who touched it since the last barrier, and what could come out differently on a device is a [`Fault`].
+//! Workgroups run one after the other. In a workgroup each instruction is executed for all
+//! invocations that reach it before the next one, which no device promises; so that no kernel
+//! relies on it, every element of memory remembers who accessed it since the last barrier, and what
+//! could come out differently on a device is a [`Fault`].
 //!
-//! What is checked while it runs: bounds and alignment of every access, loads of shared memory that nobody stored to, data
-//! races in a workgroup and between workgroups, barriers and subgroup operations that only a part of a workgroup reaches,
-//! loops that do not go forward. It is slow and exact.
+//! Checked at run time: bounds and alignment of every access, loads of shared memory that was never
+//! stored to, data races in a workgroup and between workgroups, barriers and subgroup operations in
+//! divergent control flow, loops that do not advance. It is slow and exact.
 //!
-//! [`Quirks`] makes it lack what some devices lack, so that what emitters build around it can be tested.
+//! [`Quirks`] makes it lack what some devices lack, so that what emitters build around it can be
+//! tested.
 
 mod machine;
 mod memory;
@@ -43,7 +45,8 @@ impl std::error::Error for Fault {}
 /// Runs a kernel on a device that lacks nothing.
 ///
 /// # Errors
-/// A [`Fault`] if the kernel is not valid, if the launch does not fit it, or if it does what must not be done.
+/// A [`Fault`] if the kernel is not valid, if the launch does not fit it, or if it does what must
+/// not be done.
 pub fn run(kernel: &Kernel, launch: &Launch, buffers: &mut [Memory]) -> Result<(), Fault> {
     run_with_quirks(kernel, launch, buffers, Quirks::default())
 }

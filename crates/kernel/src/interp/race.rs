@@ -1,11 +1,12 @@
-//! Who touched an element of memory, so that races are seen although invocations take turns here.
+//! Race detection: the accesses to an element of memory since the last barrier.
 
-/// Nobody.
+/// No accessor.
 const NONE: u32 = u32::MAX;
 /// More than one.
 const MANY: u32 = u32::MAX - 1;
 
-/// An invocation, where and when: its workgroup, its number there, and how many barriers its workgroup had passed.
+/// An invocation, where and when: its workgroup, its number there, and how many barriers its
+/// workgroup had passed.
 #[derive(Clone, Copy, Debug)]
 pub struct Accessor {
     pub group: u32,
@@ -110,7 +111,8 @@ impl AccessHistory {
                 };
             }
             AccessKind::Store | AccessKind::Atomic => {
-                // Who changes it after an atomic of another workgroup is told so above; here the last one counts.
+                // Who changes it after an atomic of another workgroup is told so above; here the
+                // last one counts.
                 self.store = who;
                 self.atomic = how == AccessKind::Atomic;
             }

@@ -1,8 +1,9 @@
-//! One number of a scalar type.
+//! IR: constants, one scalar and its bit pattern.
 
 use super::types::Scalar;
 
-/// A scalar and its bit pattern. Two constants are equal if their bits are: NaN equals itself, and +0 is not -0.
+/// A scalar and its bit pattern. Two constants are equal if their bits are: NaN equals itself, and
+/// +0 is not -0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Constant {
     /// The type.
@@ -12,8 +13,8 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// The number nearest to `v`: floats round to nearest even, integers cut towards zero and saturate, bool is
-    /// `v != 0`. NaN is the quiet NaN without a sign.
+    /// The number nearest to `v`: floats round to nearest even, integers cut towards zero and
+    /// saturate, bool is `v != 0`. NaN is the quiet NaN without a sign.
     pub fn float(scalar: Scalar, v: f64) -> Constant {
         let bits = match scalar {
             Scalar::F32 => u64::from(if v.is_nan() { f32::NAN } else { v as f32 }.to_bits()),
@@ -26,7 +27,8 @@ impl Constant {
         };
         Constant { scalar, bits }
     }
-    /// The number `v`: integers are cut to the width, floats round to nearest even, bool is `v != 0`.
+    /// The number `v`: integers are cut to the width, floats round to nearest even, bool is `v !=
+    /// 0`.
     pub fn int(scalar: Scalar, v: i64) -> Constant {
         let bits = match scalar {
             Scalar::I32 | Scalar::U32 => u64::from(v as u32),

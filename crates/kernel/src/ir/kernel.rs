@@ -1,18 +1,20 @@
-//! A kernel: what it is given, and what it does.
+//! IR: a kernel, its buffers, parameters and shared memory, its body, and the features that it
+//! needs.
 
 use super::op::{Op, Place};
 use super::tensor_view::{TILE_ROW_ALIGN, TILE_ROW_BYTES, TensorView};
 use super::types::{Elem, Scalar, Type};
 
-/// A value: a number into [`Kernel::values`]. Defined once, by an instruction or as an argument of a region; it can be
-/// used after that, in the same region and in those inside of it.
+/// A value: a number into [`Kernel::values`]. Defined once, by an instruction or as an argument of
+/// a region; it can be used after that, in the same region and in those inside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Value(pub u32);
 
-/// What a kernel may do with a buffer. Buffers that are written share no memory with any other buffer.
+/// What a kernel may do with a buffer. Buffers that are written share no memory with any other
+/// buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Loads only. Nobody writes to it while the kernel runs.
+    /// Loads only. It is not written to while the kernel runs.
     Read,
     /// Stores only.
     Write,
@@ -59,8 +61,8 @@ pub struct Param {
     pub scalar: Scalar,
 }
 
-/// Memory that the invocations of a workgroup share. It holds nothing in the beginning; to load what was not
-/// stored is a mistake of the kernel.
+/// Memory that the invocations of a workgroup share. It holds nothing in the beginning; to load
+/// what was not stored is a mistake of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shared {
     /// A word.
@@ -71,7 +73,7 @@ pub struct Shared {
     pub len: u32,
 }
 
-/// Instructions in order, and what they hand to whoever holds the region.
+/// Instructions in order, and what they yield to the instruction that holds the region.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Region {
     /// Values that come in: a loop's index and what it carries.
@@ -99,20 +101,22 @@ pub struct Kernel {
     /// Invocations of a workgroup along x, y, z.
     pub group: [u32; 3],
     /// How many invocations a subgroup has, if the kernel needs to know: neighbours in the order of
-    /// x + X (y + Y z), all subgroups full. Kernels that use subgroup operations or fragments say it.
+    /// x + X (y + Y z), all subgroups full. Kernels that use subgroup operations or fragments say
+    /// it.
     pub subgroup: Option<u32>,
-    /// How many workgroups should have room on a multiprocessor at a time, at the price of numbers that wait in memory; `None`: as
-    /// many as there happen to be. Where it matters, a loop's carried numbers that no turn of an inner loop reads wait so.
+    /// How many workgroups should have room on a multiprocessor at a time, at the price of numbers
+    /// that wait in memory; `None`: as many as there happen to be. Where it matters, a loop's
+    /// carried numbers that no turn of an inner loop reads wait so.
     pub min_blocks_per_sm: Option<u32>,
     /// Buffers, in the order of their bindings.
     pub buffers: Vec<Buffer>,
     /// Parameters, in the order of their block.
     pub params: Vec<Param>,
-    /// Buffers as tensors of which boxes are fetched.
+    /// Buffers as tensors of which TMA tiles are fetched.
     pub views: Vec<TensorView>,
     /// Shared memory.
     pub shared: Vec<Shared>,
-    /// How many signals there are, for boxes that are fetched.
+    /// How many mbarriers there are, for TMA tiles that are fetched.
     pub mbarriers: u32,
     /// The type of each value.
     pub values: Vec<Type>,
@@ -123,9 +127,10 @@ pub struct Kernel {
 /// Where shared memory lies, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedLayout {
-    /// Where each piece begins: at a multiple of 16, and of [`TILE_ROW_ALIGN`] lines if it holds boxes.
+    /// Where each piece begins: at a multiple of 16, and of [`TILE_ROW_ALIGN`] lines if it holds
+    /// TMA tiles.
     pub pieces: Vec<u64>,
-    /// Where the signals begin, each of 8 bytes.
+    /// Where the mbarriers begin, each of 8 bytes.
     pub mbarriers: u64,
     /// All bytes.
     pub bytes: u64,
@@ -148,7 +153,7 @@ pub struct Features {
     pub fragments: bool,
     /// Copies that go on while the kernel does. Where a device has none, they are loads and stores.
     pub cp_async: bool,
-    /// Boxes of tensors, fetched to shared memory and multiplied there.
+    /// TMA tiles, fetched to shared memory and multiplied there.
     pub tma: bool,
     /// Bytes of shared memory.
     pub shared: u32,
@@ -181,13 +186,13 @@ impl Kernel {
         let pieces = pieces.collect();
         SharedLayout { pieces, mbarriers: end, bytes: end + u64::from(self.mbarriers) * 8 }
     }
-    /// Which pieces of shared memory hold boxes.
+    /// Which pieces of shared memory hold TMA tiles.
     pub fn holds_tiles(&self) -> Vec<bool> {
         let mut all = vec![false; self.shared.len()];
         self.body.each_inst(&mut |inst| {
             let Op::TmaLoad { tiles, .. } = &inst.op else { return };
-            for fetched in tiles {
-                if let Place::Shared(i) = fetched.to
+            for tma_tile in tiles {
+                if let Place::Shared(i) = tma_tile.to
                     && let Some(mark) = all.get_mut(i as usize)
                 {
                     *mark = true;

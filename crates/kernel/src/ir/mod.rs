@@ -1,10 +1,11 @@
-//! The instructions of a kernel and what they mean.
+//! The IR: the instructions of a kernel and what they mean.
 //!
-//! A [`Kernel`] is plain data: a table of value types, and a body that is a tree of [`Region`]s, each of which owns
-//! its instructions in order. A [`Value`] is a number into the table. A region owns its instructions instead of
-//! pointing into a shared arena, so that an instruction cannot be listed twice or be forgotten, and moving one is
-//! moving it. Values are numbered in the order in which they are defined, without gaps ([`crate::pass::renumber`] sees
-//! to it), so that equal kernels are equal data.
+//! A [`Kernel`] is plain data: a table of value types, and a body that is a tree of [`Region`]s,
+//! each of which owns its instructions in order. A [`Value`] is an index into the table. A region
+//! owns its instructions instead of pointing into a shared arena, so that an instruction cannot be
+//! listed twice or be forgotten, and moving one is moving it. Values are numbered in the order in
+//! which they are defined, without gaps ([`crate::pass::renumber`] sees to it), so that equal
+//! kernels are equal data.
 
 mod constant;
 mod kernel;

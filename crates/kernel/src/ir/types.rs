@@ -1,10 +1,10 @@
-//! Types: what values are, and what memory holds.
+//! IR: types of values, elements of memory, fragments of tensor cores.
 
 use elinvar_core::DType;
 use std::fmt;
 
-/// A scalar that is computed with. 16-bit floats and bytes are not among them: they are [`Elem`]s of memory, widened
-/// by a load and rounded (or cut) by a store.
+/// A scalar that is computed with. 16-bit floats and bytes are not among them: they are [`Elem`]s
+/// of memory, widened by a load and rounded (or cut) by a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scalar {
     /// A truth value.
@@ -184,13 +184,15 @@ pub enum Role {
     C,
 }
 
-/// A matrix that a subgroup holds together, spread over its lanes in a way that only the device knows.
+/// A matrix that a subgroup holds together, spread over its lanes in a way that only the device
+/// knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fragment {
     /// Which part of the product.
     pub role: Role,
-    /// What its numbers are: f16, bf16 or f32 for factors, and f32 for their sums; f64 for both. Factors of f32 are rounded where they
-    /// are loaded or filled in: to ten bits behind the point, ties away from zero ("tf32").
+    /// What its numbers are: f16, bf16 or f32 for factors, and f32 for their sums; f64 for both.
+    /// Factors of f32 are rounded where they are loaded or filled in: to ten bits behind the point,
+    /// ties away from zero ("tf32").
     pub elem: Elem,
     /// Rows of the product.
     pub m: u8,
@@ -211,7 +213,8 @@ impl Fragment {
     }
 }
 
-/// Fragments that a device multiplies: sums of m by k times k by n factors, of f32, or of f64 if factors are.
+/// Fragments that a device multiplies: sums of m by k times k by n factors, of f32, or of f64 if
+/// factors are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MmaShape {
     /// What factors are: f16, bf16, f32 that is rounded, or f64.

@@ -1,4 +1,5 @@
-//! Going through instructions: what they read, what they hold, what they have to do with others.
+//! IR: visitors and effects: the operands of instructions, their regions, and what they do to
+//! memory and to other invocations.
 
 use super::kernel::{Inst, Region, Value};
 use super::op::Op;
@@ -7,16 +8,17 @@ use super::tensor_view::TmaTile;
 /// What an instruction has to do with memory and with other invocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It only computes its results from its operands, so it may be computed earlier, once instead of twice, or not at all.
+    /// It only computes its results from its operands, so it may be computed earlier, once instead
+    /// of twice, or not at all.
     Pure,
     /// It looks at memory, which changes.
     Load,
     /// It changes memory, or waits for others.
     Store {
-        /// Is it reached by a whole workgroup, or by nobody?
+        /// Is it reached by a whole workgroup or not at all?
         together: bool,
     },
-    /// Lanes work together; the whole workgroup reaches it, or nobody.
+    /// Lanes work together; a whole workgroup reaches it, or none of it.
     Collective,
     /// It holds instructions.
     Regions,
@@ -139,7 +141,7 @@ impl Op {
     pub fn is_pure(&self) -> bool {
         self.effect() == Effect::Pure
     }
-    /// Must a whole workgroup reach the instruction, or nobody?
+    /// Must a whole workgroup reach the instruction, or none of it?
     pub fn is_together(&self) -> bool {
         matches!(self.effect(), Effect::Collective | Effect::Store { together: true })
     }

@@ -1,4 +1,4 @@
-//! Floats, their bit patterns, and what comparisons give.
+//! Floats of formulas, their bit patterns, and the results of comparisons.
 
 use super::fmod;
 use super::term::Term;
@@ -145,8 +145,9 @@ impl<'k, W: Width> LaneInt<Truth<'k>> for Whole<'k, W> {
     }
 }
 
-/// The elementary functions of each width, compiled here and nowhere else. They are the same calls in every formula; inlined, the
-/// logarithm, sine and cosine that normal numbers need were 100 KB of a program.
+/// The elementary functions of each width, compiled here and nowhere else. They are the same calls
+/// in every formula; inlined, the logarithm, sine and cosine that normal numbers need were 100 KB
+/// of a program.
 macro_rules! elementary {
     ($($function:ident($($x:ident)*);)*) => {
         /// The elementary functions of a width.

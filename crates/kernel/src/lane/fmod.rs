@@ -1,7 +1,7 @@
-//! The exact remainder of a division, by long division of the fractions.
+//! The exact floating-point remainder (fmod), by long division of the significands.
 //!
-//! x = a 2^i and y = b 2^j with whole a and b. While i is above j, a is doubled modulo b; what is left is the remainder,
-//! times 2^j. Every step is exact, in integers of the float's width.
+//! x = a 2^i and y = b 2^j with whole a and b. While i is above j, a is doubled modulo b; what is
+//! left is the remainder, times 2^j. Every step is exact, in integers of the float's width.
 
 use crate::builder::Val;
 use crate::ir::{Scalar, Unary};

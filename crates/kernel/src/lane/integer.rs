@@ -1,4 +1,4 @@
-//! Integers and truth values of tensors.
+//! Integers and truth values of formulas.
 
 use super::float::Truth;
 use super::term::Term;
@@ -90,7 +90,7 @@ impl<'k, K: IntKind> Int for Integer<'k, K> {
         Self::new(Term::select(mask.0, a.0, b.0))
     }
     fn within(self, min: Option<i64>, max: Option<i64>) -> Self {
-        // Bounds are known here, so what lies outside of the type is decided here.
+        // Bounds are known here, so those outside of the type are resolved here.
         let (least, greatest) = K::RANGE;
         let above = match min {
             Some(m) if m > greatest => {

@@ -1,12 +1,12 @@
-//! The catalogue's formulas, read as code of kernels.
+//! The catalogue's formulas as kernel code.
 //!
-//! [`Float`] is a [`Lane`](elinvar_ops::lane::Lane), [`Integer`] an [`Int`](elinvar_ops::int::Int): running a formula on them writes its
-//! instructions into the kernel that their operands belong to. So an op has no GPU code of its own, and cannot differ
-//! from what the reference computes.
+//! [`Float`] is a [`Lane`](elinvar_ops::lane::Lane), [`Integer`] an [`Int`](elinvar_ops::int::Int):
+//! running a formula on them writes its instructions into the kernel that their operands belong to.
+//! So an op has no GPU code of its own, and cannot differ from what the reference computes.
 //!
-//! A constant of a formula knows no kernel yet. It stays a [`Term::Number`] until it meets a value; two constants are
-//! combined at once, by the arithmetic of the interpreter. A value may be a vector: then the formula is vector code, and
-//! constants are repeated as they meet it.
+//! A constant of a formula belongs to no kernel yet. It stays a [`Term::Number`] until it meets a
+//! value; two constants are combined at once, by the arithmetic of the interpreter. A value may be
+//! a vector: then the formula is vector code, and constants are splatted as they meet it.
 
 mod float;
 mod fmod;

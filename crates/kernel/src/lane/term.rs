@@ -1,4 +1,4 @@
-//! A value, or a number that has met none yet.
+//! Terms of formulas: a value of a kernel, or a constant that has met none yet.
 
 use crate::arith;
 use crate::builder::{Builder, Val};

@@ -1,7 +1,8 @@
-//! Computes what is known before the kernel runs, by the arithmetic of the interpreter.
+//! Constant folding: computes what is known before the kernel runs, by the arithmetic of the
+//! interpreter.
 //!
-//! Also decides branches and selects whose condition is known, unpacks loops of no turns, and drops what changes no
-//! integer: x + 0, x * 1, x | 0, x << 0. Of vectors only splats are looked into.
+//! Also folds branches and selects whose condition is known, removes loops without iterations, and
+//! drops integer identities: x + 0, x * 1, x | 0, x << 0. Of vectors only splats are folded.
 
 use super::renumber;
 use super::replacement::Replacements;
@@ -152,7 +153,8 @@ impl ConstantFolding {
                 let runs = arith::compare(crate::ir::Compare::Lt, x.scalar)(x.bits, y.bits) != 0;
                 (!runs).then(|| New::Values(init.clone()))
             }
-            // These depend on the launch, on memory, or on others; and a compose of known numbers is rare.
+            // These depend on the launch, on memory, or on others; and a compose of known numbers
+            // is rare.
             Op::Param(_)
             | Op::Builtin(_)
             | Op::Compose(_)

@@ -1,6 +1,6 @@
-//! Computes once what is computed twice from the same values.
+//! Common subexpression elimination: computes once what is computed twice from the same values.
 //!
-//! Only pure instructions, and only where the first result is in sight of the second.
+//! Only pure instructions, and only where the first result dominates the second.
 
 use super::renumber;
 use super::replacement::Replacements;

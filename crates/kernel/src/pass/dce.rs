@@ -1,7 +1,8 @@
-//! Removes instructions whose results nobody reads and that change nothing.
+//! Dead code elimination: removes instructions without effect whose results are not used.
 //!
-//! A load goes, too, if nobody reads what it gives; a load out of bounds is a mistake either way. Loops and branches go whole
-//! when nothing in them has an effect and nobody reads their results.
+//! A load is removed, too, if its result is not used; a load out of bounds is a mistake either way.
+//! Loops and branches are removed when nothing in them has an effect and their results are not
+//! used.
 
 use super::renumber;
 use crate::ir::{Kernel, Op, Region};

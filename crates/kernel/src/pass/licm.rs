@@ -1,7 +1,8 @@
-//! Moves out of a loop what is the same in each of its turns.
+//! Loop-invariant code motion: moves out of a loop what is the same in each of its iterations.
 //!
-//! Pure instructions only: they cannot fail, so it does not matter that a loop without turns now computes them.
-//! Branches are left alone: there an instruction may be skipped for a good reason.
+//! Pure instructions only: they cannot fail, so it does not matter that a loop without iterations
+//! now computes them. Branches are left alone: there an instruction may be skipped for a good
+//! reason.
 
 use super::renumber;
 use crate::ir::{Inst, Kernel, Op, Region};
@@ -34,7 +35,7 @@ fn take(body: &mut Region, inside: &mut [bool]) -> Vec<Inst> {
         let mut varies = !inst.op.is_pure();
         inst.op.each_operand(&mut |v| varies |= inside[v.0 as usize]);
         if varies {
-            // What regions inside of it define is in sight of nobody here.
+            // What regions inside of it define is not visible here.
             inst.results.iter().for_each(|v| inside[v.0 as usize] = true);
             stay.push(inst);
         } else {

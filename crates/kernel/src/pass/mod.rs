@@ -1,8 +1,11 @@
-//! Rewriting kernels without changing a bit of what they compute.
+//! Passes: optimisation and lowering of kernels without changing a bit of what they compute.
 //!
-//! Each pass leaves a valid kernel valid, and is a function of the kernel alone. What they may rely on is what the
-//! instructions say; so none of them knows that x * 1 is x for a float (it is, but for the bits of a NaN), and none
-//! moves an addition.
+//! `constant_folding`, `strength_reduction`, `dce`, `cse`, `licm`; `lower`: legalisation for a
+//! target; `renumber` and `replacement`: helpers.
+//!
+//! Each pass leaves a valid kernel valid, and is a function of the kernel alone. They may rely on
+//! what the instructions say; so none of them knows that x * 1 is x for a float (it is, but for the
+//! bits of a NaN), and none moves an addition.
 
 mod constant_folding;
 mod cse;
@@ -27,7 +30,7 @@ use crate::ir::Kernel;
 pub fn optimize(k: &mut Kernel) {
     constant_fold(k);
     strength_reduce(k);
-    // What nobody needs would else be shared with what somebody needs much later, and be kept until then.
+    // Dead code first: it would otherwise be shared with code much later, and be kept until then.
     dce(k);
     cse(k);
     licm(k);

@@ -1,4 +1,4 @@
-//! Numbers values in the order in which they are defined, without gaps.
+//! Renumbering: values in the order in which they are defined, without gaps.
 
 use crate::ir::{Kernel, Region, Type, Value};
 

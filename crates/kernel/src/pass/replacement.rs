@@ -1,4 +1,4 @@
-//! What stands for values that a pass did away with.
+//! Replacement map: what stands for the values that a pass removed.
 
 use crate::ir::{Region, Value};
 

@@ -1,6 +1,7 @@
-//! Quotients and remainders by powers of two are shifts and masks.
+//! Strength reduction: quotients and remainders by powers of two become shifts and masks.
 //!
-//! Compilers of devices do not all see it: NVIDIA's assembler divides by a 32 that stands in a register, in some thirty instructions.
+//! Compilers of devices do not all do it: NVIDIA's assembler divides by a 32 in a register, in some
+//! thirty instructions.
 
 use super::lower::Writer;
 use super::renumber;

@@ -16,9 +16,10 @@
 //! }
 //! ```
 //!
-//! The type of a result stands behind its name, and tells what the instruction makes: a `convert` its target, a `load` its
-//! width, a `const` its type. Floats are written with as many digits as tell them apart from their neighbours.
-//! Reading what was printed from a valid kernel gives the same data.
+//! The type of a result stands behind its name, and tells what the instruction makes: a `convert`
+//! its target, a `load` its width, a `const` its type. Floats are written with as many digits as
+//! tell them apart from their neighbours. Reading what was printed from a valid kernel gives the
+//! same data.
 
 mod parse;
 mod print;

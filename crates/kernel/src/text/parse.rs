@@ -1,4 +1,4 @@
-//! From text to a kernel.
+//! Text form: the parser.
 //!
 //! Types are read, not checked: that is the verifier's work.
 
@@ -330,7 +330,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `s[%1] = vx[%2, %3, %4]`
-    fn fetched(&mut self) -> Read<TmaTile> {
+    fn tma_tile(&mut self) -> Read<TmaTile> {
         let (to, at) = self.indexed()?;
         self.expect("=")?;
         let name = self.peek();
@@ -434,7 +434,7 @@ impl<'a> Parser<'a> {
                 let mbarrier = self.value()?;
                 let mut tiles = Vec::new();
                 while self.accept(",") {
-                    tiles.push(self.fetched()?);
+                    tiles.push(self.tma_tile()?);
                 }
                 Op::TmaLoad { mbarrier, tiles }
             }

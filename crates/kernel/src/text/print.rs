@@ -1,4 +1,4 @@
-//! From a kernel to text.
+//! Text form: the printer.
 
 use super::words::Word;
 use crate::ir::{Constant, Inst, Kernel, Op, Place, Region, Scalar, TmaTile, Value};

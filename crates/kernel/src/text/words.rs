@@ -1,4 +1,4 @@
-//! The words of the text form, each in one place.
+//! Text form: the words of enumerations, each in one place.
 
 use crate::ir::{Access, Atomic, Binary, Builtin, Compare, Elem, FragmentLayout, Reduce, Scalar, Unary};
 

@@ -1,9 +1,11 @@
-//! The verifier: what passes here, every emitter can express, and the interpreter runs without looking twice.
+//! The verifier: what passes here, every emitter can express, and the interpreter runs without
+//! checking again.
 //!
 //! * `types`: operands and results fit the instruction; memory is used as it was declared.
-//! * `scope`: values are defined once, before they are used, where they can be seen, and numbered in that order.
+//! * `scope`: values are defined once, before they are used, where they are visible, and numbered
+//!   in that order.
 //! * `uniform`: what must be reached by a whole workgroup is reached by all of it or by none.
-//! * `tma_memory`: views, and the shared memory and sums of products of boxes.
+//! * `tma_wgmma`: tensor views, the shared memory of TMA tiles, accumulators of wgmma.
 //! * this file: sizes and names.
 
 mod scope;
@@ -20,11 +22,12 @@ use std::fmt;
 
 /// Invocations of a workgroup, at most: what every API of today grants on real GPUs.
 pub const MAX_INVOCATIONS: u64 = 1024;
-/// Shared memory of a workgroup, at most, in bytes: the most that any GPU of today grants (228 KiB less what the
-/// driver keeps). What a device really has is asked of the device ([`crate::ir::Features::shared`]).
+/// Shared memory of a workgroup, at most, in bytes: the most that any GPU of today grants (228 KiB
+/// less what the driver keeps). What a device really has is asked of the device
+/// ([`crate::ir::Features::shared`]).
 pub const MAX_SHARED_BYTES: u64 = 227 * 1024;
-/// Bytes of parameters, at most: the 128 that Vulkan promises for push constants, less a zero behind them where a device needs one
-/// (`emit::spirv::Device::keeps_zeros`).
+/// Bytes of parameters, at most: the 128 that Vulkan promises for push constants, less a zero
+/// behind them where a device needs one (`emit::spirv::Device::keeps_zeros`).
 pub const MAX_PARAM_BYTES: usize = 124;
 
 /// Why a kernel is not valid: a sentence that names the place.

@@ -1,4 +1,5 @@
-//! Values are defined once, before they are used, and used only where they can be seen.
+//! Verifier: values are defined once, before they are used, and used only where they are visible
+//! (dominance).
 
 use super::{Check, at, whole};
 use crate::ir::{Kernel, Op, Region, Value};

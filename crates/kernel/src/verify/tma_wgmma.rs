@@ -1,4 +1,5 @@
-//! Boxes of tensors: views, the shared memory that holds boxes, sums that products change.
+//! Verifier: tensor views, the shared memory that holds TMA tiles, accumulators that wgmma changes
+//! in place.
 
 use super::{Check, whole};
 use crate::ir::{
@@ -6,9 +7,9 @@ use crate::ir::{
     TensorView, TmaTile, Type, Value, WARPGROUP,
 };
 
-/// Signals, at most.
+/// Mbarriers, at most.
 const MAX_MBARRIERS: u32 = 64;
-/// The sums of a product of boxes.
+/// The sums of a product of TMA tiles.
 const ACCUMULATOR: Type = Type::Fragment(Fragment { role: Role::C, elem: Elem::F32, m: 16, n: 16, k: 16 });
 /// Fragments beside each other, at most: 256 columns. They are a multiple of a block's.
 const MAX_ACCUMULATORS: usize = 16;
@@ -50,7 +51,7 @@ fn view(k: &Kernel, v: &TensorView) -> Result<(), String> {
     Ok(())
 }
 
-/// How boxes lie only the device knows: nothing else touches the memory that holds them.
+/// How TMA tiles lie only the device knows: nothing else touches the memory that holds them.
 fn own_memory(k: &Kernel) -> Check {
     let tma_memory = k.holds_tiles();
     let holds = |p: &Place| match p {
@@ -79,7 +80,7 @@ fn own_memory(k: &Kernel) -> Check {
     }
 }
 
-/// Sums are changed where they are, so nobody else may read the old ones.
+/// Accumulators are changed in place, so nothing else may read the old ones.
 fn read_by_one(k: &Kernel) -> Check {
     let mut readers = vec![0u32; k.values.len()];
     let mut count = |v: Value| readers[v.0 as usize] += 1;
@@ -103,8 +104,8 @@ fn read_by_one(k: &Kernel) -> Check {
     }
 }
 
-/// That boxes of a view fit where they are fetched to.
-pub(super) fn fetched(k: &Kernel, f: &TmaTile) -> Result<(), String> {
+/// That TMA tiles of a view fit where they are fetched to.
+pub(super) fn tma_tile(k: &Kernel, f: &TmaTile) -> Result<(), String> {
     let view = k.views.get(f.view as usize).ok_or_else(|| format!("there is no view {}", f.view))?;
     let from = k.buffers.get(view.buffer as usize).map(|b| b.elem);
     let Place::Shared(to) = f.to else { return Err("TMA tiles are fetched to shared memory".to_string()) };

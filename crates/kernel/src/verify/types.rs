@@ -1,4 +1,4 @@
-//! Operands and results fit the instruction.
+//! Verifier: operands and results fit the instruction.
 
 use super::{Check, at, tma_wgmma};
 use crate::arith;
@@ -183,7 +183,7 @@ fn gives(k: &Kernel, op: &Op) -> Checked<ResultTypes> {
         }
         Op::TmaLoad { mbarrier, tiles: all } => {
             mbarriers(k, mbarrier)?;
-            all.iter().try_for_each(|f| tma_wgmma::fetched(k, f))?;
+            all.iter().try_for_each(|f| tma_wgmma::tma_tile(k, f))?;
             if all.is_empty() {
                 return Err("nothing is fetched".to_string());
             }
@@ -356,7 +356,7 @@ fn place(k: &Kernel, p: Place, loads: bool, stores: bool) -> Checked<Elem> {
         }
     }
 }
-/// Copies go from what nobody writes to, to shared memory, and are as large as those that devices have.
+/// Copies go from read-only buffers to shared memory, and are as large as those that devices have.
 fn copy(k: &Kernel, to: Place, from: Place, count: u8) -> Checked<()> {
     let (here, there) = (place(k, to, false, true)?, place(k, from, true, false)?);
     let Place::Shared(_) = to else { return Err("copies go to shared memory".to_string()) };

@@ -1,9 +1,10 @@
-//! Uniformity: which values are the same for all invocations of a workgroup, and so which code all of them reach
-//! together.
+//! Verifier: uniformity analysis. Which values are the same for all invocations of a workgroup, and
+//! so which code all of them reach together.
 //!
-//! A value is uniform if nothing that it was computed from differs between invocations, and if it was computed where
-//! all of them are. What a load gives is uniform only if the place is a buffer that nobody writes to. Two rounds over loops
-//! suffice to find out what is carried: what is once not uniform stays so.
+//! A value is uniform if nothing that it was computed from differs between invocations, and if it
+//! was computed where all of them are. A load is uniform only if it reads a read-only buffer at a
+//! uniform index. Two rounds over loops suffice to find out what is carried: what is once not
+//! uniform stays so.
 
 use super::{Check, at};
 use crate::ir::{Builtin, Effect, Inst, Kernel, Op, Place, Region, Value};

@@ -1,4 +1,5 @@
-//! Copies to shared memory that go on while the kernel does: what they mean, what is refused, and what targets make of them.
+//! Copies to shared memory that go on while the kernel does: what they mean, what is refused, and
+//! what targets make of them.
 
 use crate::ptx_machine;
 use crate::vulkan_device::FULL;
@@ -12,8 +13,9 @@ use elinvar_kernel::{ir, pass};
 /// Elements of the buffers.
 const LEN: usize = 32;
 
-/// A kernel of eight invocations that know x (numbers), y, h (16-bit floats), shared s and t, and: %0 their number, %1 four times
-/// it, %2 whether there is something for them (all but the last), %3 = 31.
+/// A kernel of eight invocations that know x (numbers), y, h (16-bit floats), shared s and t, and:
+/// %0 their number, %1 four times it, %2 whether there is something for them (all but the last), %3
+/// = 31.
 fn kernel(body: &str) -> Kernel {
     let text = format!(
         "kernel t group 8 1 1 {{
@@ -121,8 +123,8 @@ fn all_forms_say_the_same() {
     }
 }
 
-/// Each line that has to do with order is needed, and each that is not there is missed; by the interpreter and by the machine that
-/// runs PTX.
+/// Each line that has to do with order is needed, and each that is not there is missed; by the
+/// interpreter and by the machine that runs PTX.
 #[test]
 fn what_is_left_out_is_seen() {
     for body in [TURNED, HALVES] {

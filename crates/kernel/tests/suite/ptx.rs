@@ -33,8 +33,9 @@ fn the_assembler_takes_random_kernels() {
     println!("most bytes spilled, with its registers: {:?}", most.iter().max());
 }
 
-/// Products of fragments that lie in every way, in buffers and in shared memory, at indices that are and are not known to be
-/// multiples: the interpreter's bits, for numbers whose sums are exact in any order.
+/// Products of fragments that lie in every way, in buffers and in shared memory, at indices that
+/// are and are not known to be multiples: the interpreter's bits, for numbers whose sums are exact
+/// in any order.
 #[test]
 fn fragments_are_where_they_should_be() {
     let mut texts = BTreeSet::new();
@@ -140,7 +141,8 @@ fn a_kernel_as_text() {
     }
 }
 
-/// The machine that runs PTX sees what the text says: another instruction, another address, a barrier that is gone.
+/// The machine that runs PTX sees what the text says: another instruction, another address, a
+/// barrier that is gone.
 #[test]
 fn a_wrong_text_gives_wrong_numbers() {
     let k = parse(

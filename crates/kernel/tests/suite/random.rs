@@ -156,7 +156,8 @@ fn body<'k>(k: &'k Builder, dice: &mut Dice, pool: &mut Vec<Val<'k>>, steps: usi
     }
 }
 
-/// A value of which the bits may be looked at: 0.5 stands for each NaN, since the bits of those are not specified.
+/// A value of which the bits may be looked at: 0.5 stands for each NaN, since the bits of those are
+/// not specified.
 fn number<'k>(k: &'k Builder, v: Val<'k>) -> Val<'k> {
     if !v.scalar().is_float() {
         return v;

@@ -169,8 +169,8 @@ fn a_fused_fma_is_built_where_there_is_none() {
     assert!(on(&whole, true).cells.iter().zip(&want.cells).all(same));
 }
 
-/// The same of f64, which is built in integers: any bits, sums that cancel, exponents on all sides of the product's, results that
-/// are subnormal or too large, zeros, infinities, NaN.
+/// The same of f64, which is built in integers: any bits, sums that cancel, exponents on all sides
+/// of the product's, results that are subnormal or too large, zeros, infinities, NaN.
 #[test]
 fn a_fused_fma_of_f64_is_built_where_there_is_none() {
     let text = "kernel t group 64 1 1 { buffer x f64 read buffer y f64 write
@@ -243,7 +243,8 @@ fn a_fused_fma_of_f64_is_built_where_there_is_none() {
     }
 }
 
-/// On a device whose quotients and roots are off by some units, the built ones are correctly rounded.
+/// On a device whose quotients and roots are off by some units, the built ones are correctly
+/// rounded.
 #[test]
 fn quotients_and_roots_are_built_where_they_are_not_exact() {
     let text = "kernel t group 64 1 1 { buffer x f32 read buffer y f32 write param n u32
@@ -347,7 +348,8 @@ fn what_cannot_be_read_is_named() {
     assert!(parse(&deep).is_err());
 }
 
-/// Golden texts: a change of how kernels are built or printed shows here. To write them anew, set `ELINVAR_BLESS`.
+/// Golden texts: a change of how kernels are built or printed shows here. To write them anew, set
+/// `ELINVAR_BLESS`.
 fn golden(name: &str, k: &Kernel) {
     let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let text = print(k);
@@ -371,7 +373,8 @@ fn a_kernel_in_text() {
     golden("square", &k.finish());
 }
 
-/// What later devices have an instruction for gives the interpreter's bits, or NaN where it gives NaN; and 2^x is near where it is built.
+/// What later devices have an instruction for gives the interpreter's bits, or NaN where it gives
+/// NaN; and 2^x is near where it is built.
 #[test]
 fn extremes_and_powers() {
     let text =

@@ -1,4 +1,5 @@
-//! Boxes of tensors: what fetching and multiplying them means, what is refused, and what targets make of it.
+//! TMA tiles: what fetching and multiplying them means, what is refused, and what targets make of
+//! it.
 
 use crate::ptx_machine;
 use crate::vulkan_device::FULL;
@@ -15,8 +16,9 @@ const SIZES: [usize; 3] = [60, 50, 184];
 const LINE: usize = 192;
 const BEFORE: usize = 8;
 
-/// A kernel of 128 invocations that know: x and w (rows and columns of 184 terms), y, room for two blocks of each, and 0, 1, and
-/// where the second block is; i is where terms begin; no sums, and where this subgroup's go.
+/// A kernel of 128 invocations that know: x and w (rows and columns of 184 terms), y, room for two
+/// blocks of each, and 0, 1, and where the second block is; i is where terms begin; no sums, and
+/// where this subgroup's go.
 fn kernel(body: &str) -> Kernel {
     kernel_with("", body)
 }
@@ -237,8 +239,8 @@ fn rows_may_be_fragments() {
     }
 }
 
-/// In a loop without a wait, the second turn makes fragments anew while the product of the first one reads them; so it does where
-/// they are carried, and changed at its end.
+/// In a loop without a wait, the second turn makes fragments anew while the product of the first
+/// one reads them; so it does where they are carried, and changed at its end.
 #[test]
 fn rows_stay_while_a_product_reads_them() {
     let head = ROWS.split("mbarrier_wait").next().expect("there is one");
@@ -276,8 +278,8 @@ fn rows_stay_while_a_product_reads_them() {
     }
 }
 
-/// Each line that has to do with order is needed, and each that is not there is missed; by the interpreter and by the machine that
-/// runs PTX.
+/// Each line that has to do with order is needed, and each that is not there is missed; by the
+/// interpreter and by the machine that runs PTX.
 #[test]
 fn what_is_left_out_is_seen() {
     let orders = |l: &&str| {
@@ -296,7 +298,8 @@ fn what_is_left_out_is_seen() {
     }
 }
 
-/// What the text must have, beside what the kernel says: without one of these lines it is wrong, and the machine says so.
+/// What the text must have, beside what the kernel says: without one of these lines it is wrong,
+/// and the machine says so.
 #[test]
 fn lines_of_the_text_are_needed() {
     let k = kernel(THREE);

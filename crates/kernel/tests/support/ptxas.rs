@@ -22,7 +22,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// From lines as `0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads` and `Used 32 registers, ...`.
+    /// From lines as `0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads` and `Used 32
+    /// registers, ...`.
     fn of(said: &str) -> Usage {
         let before = |word: &str| -> u32 {
             let all = said
@@ -34,8 +35,9 @@ impl Usage {
     }
 }
 
-/// What NVIDIA's assembler makes of a text, or says of it; `None` if it is not there. `ELINVAR_PTXAS` names it, if it is not on
-/// the path. With `ELINVAR_PTX_DIR` set, the texts are written there, too, for whoever wants to see what becomes of them.
+/// What NVIDIA's assembler makes of a text, or says of it; `None` if it is not there.
+/// `ELINVAR_PTXAS` names it, if it is not on the path. With `ELINVAR_PTX_DIR` set, the texts are
+/// written there, too, for whoever wants to see what becomes of them.
 pub fn assemble(name: &str, text: &str, target: Target) -> Option<Result<Usage, String>> {
     let ptxas = std::env::var_os("ELINVAR_PTXAS").unwrap_or_else(|| "ptxas".into());
     let path = std::env::temp_dir().join(format!("elinvar-{}-{name}.ptx", std::process::id()));
@@ -54,7 +56,8 @@ pub fn assemble(name: &str, text: &str, target: Target) -> Option<Result<Usage, 
     Some(if said.status.success() { Ok(Usage::of(&both)) } else { Err(format!("{both}\n{text}")) })
 }
 
-/// Every rounding is written out, and nothing flushes: the compiler may not make an fma of a product and a sum.
+/// Every rounding is written out, and nothing flushes: the compiler may not make an fma of a
+/// product and a sum.
 pub fn nothing_is_left_open(k: &Kernel, text: &str) {
     let mut has_exp2 = false;
     k.body.each_inst(&mut |inst| has_exp2 |= matches!(inst.op, Op::Unary(Unary::Exp2, _)));

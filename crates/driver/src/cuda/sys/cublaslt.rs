@@ -1,7 +1,8 @@
-//! Products by cuBLASLt, NVIDIA's library of products, where it is installed ("cuBLAS Library", part 3, "Using the cuBLASLt API").
+//! cuBLASLt: GEMM by NVIDIA's library, where it is installed ("cuBLAS Library", part 3, "Using the
+//! cuBLASLt API").
 //!
-//! It comes with CUDA's toolkit, and with PyTorch, not with the driver; nothing here needs it. Its matrices are stored by columns,
-//! so that a matrix of ours is its transpose there: y^T = w^T x^T.
+//! It comes with CUDA's toolkit, and with PyTorch, not with the driver; nothing here needs it. Its
+//! matrices are column-major, so that a matrix of ours is its transpose there: y^T = w^T x^T.
 
 use super::device::Shared;
 use super::functions::{Address, Handle};
@@ -38,7 +39,8 @@ const COMPUTE_32F_FAST_TF32: c_int = 77;
 const R_32F: c_int = 0;
 const R_16F: c_int = 2;
 const R_16BF: c_int = 14;
-// Of `cublasLtMatmulDescAttributes_t`, `cublasLtMatrixLayoutAttribute_t` and `cublasLtMatmulPreferenceAttributes_t`.
+// Of `cublasLtMatmulDescAttributes_t`, `cublasLtMatrixLayoutAttribute_t` and
+// `cublasLtMatmulPreferenceAttributes_t`.
 const TRANSA: c_int = 3;
 const TRANSB: c_int = 4;
 const BATCH_COUNT: c_int = 5;
@@ -66,8 +68,8 @@ macro_rules! functions {
         }
         impl Functions {
             /// # Safety
-            /// A library that has a function of one of these names has it with these types, as NVIDIA's has, and stays
-            /// loaded.
+            /// A library that has a function of one of these names has it with these types, as
+            /// NVIDIA's has, and stays loaded.
             unsafe fn of(library: &Library) -> Option<Functions> {
                 // SAFETY: the caller's promise.
                 unsafe { Some(Functions { $($name: *library.get(concat!($symbol, "\0").as_bytes()).ok()?,)* }) }
@@ -102,8 +104,8 @@ fn functions() -> Option<&'static Functions> {
         .get_or_init(|| {
             let wanted = std::env::var_os(NAME).filter(|v| !v.is_empty()).map(PathBuf::from);
             let names = wanted.map_or_else(|| SYSTEM.iter().map(PathBuf::from).collect(), |path| vec![path]);
-            // SAFETY: a library under the name of NVIDIA's, or one that the user named as such, runs nothing when it is loaded
-            // but what its maker needs.
+            // SAFETY: a library under the name of NVIDIA's, or one that the user named as such,
+            // runs nothing when it is loaded but what its maker needs.
             let library = names.iter().find_map(|name| unsafe { Library::new(name) }.ok())?;
             // SAFETY: as above; it is leaked, so it stays.
             let functions = unsafe { Functions::of(&library) };
@@ -113,7 +115,8 @@ fn functions() -> Option<&'static Functions> {
         .as_ref()
 }
 
-/// A matrix as the library has it: rows, columns, how far apart columns are, and matrices of a batch.
+/// A matrix as the library has it: rows, columns, how far apart columns are, and matrices of a
+/// batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Stored {
     rows: usize,
@@ -124,11 +127,11 @@ struct Stored {
 }
 
 impl Stored {
-    /// A factor of sizes [down, across] whose neighbours are so far apart: as it is, if elements lie side by side downwards, else
-    /// transposed.
+    /// A factor of sizes [down, across] whose neighbours are so far apart: as it is, if elements
+    /// are contiguous downwards, else transposed.
     fn of([down, across]: [usize; 2], [batch, along_down, along_across]: [i64; 3]) -> Option<Stored> {
         let wide = |rows: usize, columns: usize, leading: i64| {
-            // Of one column, nobody asks how far it is to the next.
+            // Of one column, the distance to the next does not matter.
             if columns == 1 { rows as i64 } else { leading }
         };
         let fits = |side_by_side: i64, rows: usize, columns: usize, leading: i64| {
@@ -142,7 +145,8 @@ impl Stored {
     }
 }
 
-/// What a product is known by: itself, and what the addresses of factors and result are multiples of.
+/// What a product is known by: itself, and what the addresses of factors and result are multiples
+/// of.
 type Key = (VendorGemm, [u32; 3]);
 
 /// A description that the library made. It goes when it is dropped.
@@ -169,7 +173,8 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // SAFETY: the function for what was made, which nobody uses any more. A description is not read by work that is under way.
+        // SAFETY: the function for what was made, which is not used any more. A description is not
+        // read by work that is under way.
         unsafe { (self.end)(self.raw) };
     }
 }
@@ -193,7 +198,8 @@ pub struct CublasLt {
     plans: HashMap<Key, Option<MatmulPlan>>,
 }
 
-// SAFETY: a handle that any thread may use once the context is its own; it is used under the queue's lock.
+// SAFETY: a handle that any thread may use once the context is its own; it is used under the
+// queue's lock.
 unsafe impl Send for CublasLt {}
 
 impl Functions {
@@ -202,7 +208,8 @@ impl Functions {
             0 => return Ok(()),
             ALLOC_FAILED => ErrorKind::OutOfMemory,
             EXECUTION_FAILED | INTERNAL_ERROR => ErrorKind::DeviceLost,
-            // A library that does not fit the driver or the device, too: products are done without it.
+            // A library that does not fit the driver or the device, too: products are done without
+            // it.
             _ => ErrorKind::Unsupported,
         };
         Err(Error::new(kind, format!("cuda: cuBLASLt: {what}: status {status}")))
@@ -253,7 +260,7 @@ impl CublasLt {
         let CublasLt { functions, handle, workspace, plans } = self;
         memory::free(shared, workspace);
         drop(plans);
-        // SAFETY: the handle was made by this library, and nobody uses it any more.
+        // SAFETY: the handle was made by this library, and it is not used any more.
         unsafe { (functions.destroy)(handle) };
     }
     /// Gives a product to a stream. `false`: the library cannot do it.
@@ -271,8 +278,8 @@ impl CublasLt {
         };
         let [a, b, c] = layouts.each_ref().map(|l| l.raw);
         let (one, zero) = (1f32, 0f32);
-        // SAFETY: everything was made by this library for this product; operands and workspace lie in their memory, which is given
-        // back in the stream's order.
+        // SAFETY: everything was made by this library for this product; operands and workspace lie
+        // in their memory, which is given back in the stream's order.
         let given = unsafe {
             let (alpha, beta) = ((&raw const one).cast(), (&raw const zero).cast());
             let (algorithm, workspace) = (&raw const way.algorithm, self.workspace);
@@ -392,7 +399,7 @@ mod tests {
     fn a_factor_is_stored_by_columns() {
         let stored =
             |sizes, strides| Stored::of(sizes, strides).map(|s| (s.rows, s.columns, s.leading, s.transposed));
-        // w of [k = 4, n = 6], row-major, seen as [n, k]: its rows lie side by side downwards.
+        // w of [k = 4, n = 6], row-major, seen as [n, k]: its rows are contiguous downwards.
         assert_eq!(stored([6, 4], [0, 1, 6]), Some((6, 4, 6, false)));
         // Each row a part of a longer one.
         assert_eq!(stored([6, 4], [24, 1, 10]), Some((6, 4, 10, false)));

@@ -1,4 +1,4 @@
-//! An opened device: its context, its stream, what it can do.
+//! An opened CUDA device: its context, its stream, its limits and features.
 
 use super::functions::Handle;
 use super::library::{Api, api, none, shown};
@@ -15,7 +15,8 @@ const MIN_CAPABILITY: u32 = ptx::SM75.capability;
 
 // Numbers of `CUdevice_attribute`.
 const MAX_THREADS_PER_BLOCK: c_int = 1;
-/// What a workgroup may have if the kernel asks for it (`Module`); without that it is 48 KiB on all devices.
+/// What a workgroup may have if the kernel asks for it (`Module`); without that it is 48 KiB on all
+/// devices.
 const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: c_int = 97;
 const WARP_SIZE: c_int = 10;
 const MULTIPROCESSOR_COUNT: c_int = 16;
@@ -23,9 +24,9 @@ const INTEGRATED: c_int = 18;
 const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
 const COMPUTE_CAPABILITY_MINOR: c_int = 76;
 const MEMORY_POOLS_SUPPORTED: c_int = 115;
-/// Set to 0, kernels that fetch boxes are not used: for comparisons.
+/// Set to 0, kernels that fetch TMA tiles are not used: for comparisons.
 const TMA_VARIABLE: &str = "ELINVAR_CUDA_BOXES";
-/// The first driver that takes the PTX of kernels that fetch boxes: CUDA 12.0.
+/// The first driver that takes the PTX of kernels that fetch TMA tiles: CUDA 12.0.
 const TMA_SINCE_VERSION: c_int = 12000;
 /// A stream that does not wait for the one that has no name.
 const NON_BLOCKING: u32 = 1;
@@ -121,7 +122,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
     })
 }
 
-/// What its matrix units multiply, as far as kernels are emitted for it.
+/// What its tensor cores multiply, as far as kernels are emitted for it.
 fn mma_shapes(capability: u32) -> Vec<MmaShape> {
     if capability < ptx::SM80_MMA.capability {
         return Vec::new();
@@ -141,7 +142,8 @@ pub struct Shared {
     queue: Mutex<Queue>,
 }
 
-// SAFETY: contexts and streams may be used by any thread that has made the context its own, which `enter` does.
+// SAFETY: contexts and streams may be used by any thread that has made the context its own, which
+// `enter` does.
 unsafe impl Send for Shared {}
 // SAFETY: as above; work is given to the stream under the queue's lock.
 unsafe impl Sync for Shared {}
@@ -165,7 +167,8 @@ impl Shared {
         }
         let what = || format!("opening {name}");
         let (mut context, mut stream) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the device was listed; the places for the results are valid. A context that is not used is released again.
+        // SAFETY: the device was listed; the places for the results are valid. A context that is
+        // not used is released again.
         unsafe {
             api.check((api.table.retain_context)(&raw mut context, physical.raw), what)?;
             let made = api
@@ -214,11 +217,12 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // An error was told to whoever waited; here all that is left is to give things back.
+        // An error was reported by a wait; here all that is left is to give things back.
         let _ = self.wait();
         let queue = std::mem::take(self.queue.get_mut().unwrap_or_else(PoisonError::into_inner));
         queue.destroy(self);
-        // SAFETY: nobody else has this device: what it made holds it. The stream has nothing to do.
+        // SAFETY: nothing else has this device: what it made holds it. The stream has nothing to
+        // do.
         unsafe {
             (self.api.table.destroy_stream)(self.stream);
             (self.api.table.release_context)(self.physical.raw);

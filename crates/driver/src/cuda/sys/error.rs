@@ -7,7 +7,8 @@ use std::ffi::{CStr, c_int};
 /// A `CUresult`.
 pub type Status = c_int;
 
-/// What kind of error a result is. Those that nothing works after in this process are a lost device.
+/// What kind of error a result is. Those that nothing works after in this process are a lost
+/// device.
 fn kind(status: Status) -> ErrorKind {
     match status {
         // OUT_OF_MEMORY
@@ -16,11 +17,13 @@ fn kind(status: Status) -> ErrorKind {
         34 | 100 | 803 | 804 => ErrorKind::DriverMissing,
         // INVALID_DEVICE
         101 => ErrorKind::UnknownDevice,
-        // DEINITIALIZED, DEVICE_UNAVAILABLE, INVALID_CONTEXT, ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE
+        // DEINITIALIZED, DEVICE_UNAVAILABLE, INVALID_CONTEXT, ECC_UNCORRECTABLE,
+        // NVLINK_UNCORRECTABLE
         4 | 46 | 201 | 214 | 220 => ErrorKind::DeviceLost,
         // ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, CONTEXT_IS_DESTROYED, ASSERT
         700 | 702 | 709 | 710 => ErrorKind::DeviceLost,
-        // HARDWARE_STACK_ERROR, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, INVALID_ADDRESS_SPACE, INVALID_PC, LAUNCH_FAILED
+        // HARDWARE_STACK_ERROR, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, INVALID_ADDRESS_SPACE,
+        // INVALID_PC, LAUNCH_FAILED
         714..=719 => ErrorKind::DeviceLost,
         // UNKNOWN
         999 => ErrorKind::DeviceLost,

@@ -1,4 +1,5 @@
-//! The functions that are used, with the types that NVIDIA's manual gives them ("CUDA Driver API").
+//! The functions of the CUDA driver API that are used, with the types of NVIDIA's manual ("CUDA
+//! Driver API").
 
 use super::error::Status;
 use libloading::Library;
@@ -24,8 +25,8 @@ macro_rules! table {
             /// Finds them all, or says which one is missing.
             ///
             /// # Safety
-            /// A library that has a function of one of these names has it with these types, as NVIDIA's has, and stays
-            /// loaded as long as the table is used.
+            /// A library that has a function of one of these names has it with these types, as
+            /// NVIDIA's has, and stays loaded as long as the table is used.
             pub unsafe fn of(library: &Library) -> Result<CudaFunctions, &'static str> {
                 // SAFETY: the caller's promise.
                 unsafe {
@@ -116,7 +117,8 @@ pub type EncodeTensorMap = unsafe extern "system" fn(
     c_int,
 ) -> Status;
 
-/// What graphs need: a capture's begin and end, making a graph ready, launching it, destroying both forms of it.
+/// What graphs need: a capture's begin and end, making a graph ready, launching it, destroying both
+/// forms of it.
 #[derive(Clone, Copy)]
 pub struct Capture {
     pub begin: unsafe extern "system" fn(Handle, c_uint) -> Status,

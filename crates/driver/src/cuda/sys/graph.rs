@@ -1,7 +1,8 @@
-//! Calls that the driver keeps as a CUDA graph, and makes all at once.
+//! CUDA graphs: calls that the driver keeps and replays at once.
 //!
-//! The calls are captured in a stream of their own, so nothing of what others give to the device's stream gets among them. What
-//! launches read besides tensors' memory, their numbers, lies in memory of the graph.
+//! The calls are captured in a stream of their own, so nothing that others give to the device's
+//! stream gets among them. The launch arguments that do not fit into parameters are in memory of
+//! the graph.
 
 use super::device::Shared;
 use super::functions::{Capture, Handle};
@@ -13,7 +14,8 @@ use elinvar_core::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// A mode of capture in which other threads may go on with what they do: `CU_STREAM_CAPTURE_MODE_RELAXED`.
+/// A mode of capture in which other threads may go on with what they do:
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: u32 = 2;
 /// A stream that does not wait for the one that has no name.
 const NON_BLOCKING: u32 = 1;
@@ -27,7 +29,8 @@ pub struct Graph {
     _numbers: Option<Memory>,
 }
 
-// SAFETY: a handle that any thread may use once the context is its own; it is launched under the queue's lock.
+// SAFETY: a handle that any thread may use once the context is its own; it is launched under the
+// queue's lock.
 unsafe impl Send for Graph {}
 // SAFETY: as above.
 unsafe impl Sync for Graph {}
@@ -63,11 +66,13 @@ impl Graph {
         api.check(unsafe { (functions.begin)(raw, RELAXED) }, what)?;
         let given = capture(shared, &stream, calls, &places);
         let mut graph = std::ptr::null_mut();
-        // SAFETY: the capture was begun above and ends here, whatever came of it; the place for the result is valid.
+        // SAFETY: the capture was begun above and ends here, whatever came of it; the place for the
+        // result is valid.
         let ended = api.check(unsafe { (functions.end)(raw, &raw mut graph) }, what);
         let made = given.and(ended).and_then(|()| {
             let mut raw = std::ptr::null_mut();
-            // SAFETY: the capture's graph, which is not used by anybody else; the place for the result is valid.
+            // SAFETY: the capture's graph, which is not used by anybody else; the place for the
+            // result is valid.
             api.check(unsafe { (functions.instantiate)(&raw mut raw, graph, 0) }, what)?;
             Ok(raw)
         });
@@ -86,7 +91,8 @@ impl Graph {
         // The stream's order is that of the queue's lock.
         let _queue = shared.queue();
         shared.enter()?;
-        // SAFETY: graph and stream belong to this device. Whoever calls sees to it that what the calls name is still there.
+        // SAFETY: graph and stream belong to this device. The caller keeps alive what the calls
+        // name.
         let given = unsafe { (self.functions.launch)(self.raw, shared.stream) };
         api.check(given, || format!("a graph of {} calls", self.calls))
     }
@@ -147,9 +153,9 @@ impl fmt::Debug for Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // It may be under way. What goes wrong here was told to whoever waited.
+        // It may be under way. What goes wrong here was reported by a wait.
         let _ = self.shared.wait();
-        // SAFETY: nobody uses it any more.
+        // SAFETY: it is not used any more.
         unsafe { (self.functions.destroy_ready)(self.raw) };
     }
 }

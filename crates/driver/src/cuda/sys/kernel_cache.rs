@@ -1,7 +1,9 @@
-//! Compiled kernels in files: one each, named by a hash of the text and of what it was compiled by and for.
+//! The kernel cache: compiled kernels in files, one each, named by a hash of the text and of what
+//! it was compiled by and for.
 //!
-//! It saves time and is never needed, so what goes wrong with a file is not an error: it is compiled again, and the file
-//! is written again. A file ends with a hash of what is before, so damage is seen.
+//! It saves time and is never needed, so what goes wrong with a file is not an error: it is
+//! compiled again, and the file is written again. A file ends with a hash of what is before, so
+//! damage is seen.
 
 use super::device::Shared;
 use elinvar_core::Error;

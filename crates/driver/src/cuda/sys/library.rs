@@ -1,4 +1,4 @@
-//! NVIDIA's library: found at run time, loaded once.
+//! NVIDIA's driver library (libcuda): found at run time, loaded once.
 
 use super::error::Status;
 use super::functions::CudaFunctions;
@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 const NAME: &str = "ELINVAR_CUDA_LIBRARY";
 /// What the driver's library is called.
 const SYSTEM: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
-/// The oldest version of the driver that has all functions and takes all PTX that is emitted, and that PTX.
+/// The oldest version of the driver that has all functions and takes all PTX that is emitted, and
+/// that PTX.
 const MIN_VERSION: (c_int, &str) = (11000, "7.0");
 
 /// The library, loaded.
@@ -26,7 +27,8 @@ pub struct Api {
 
 static NAMED: OnceLock<PathBuf> = OnceLock::new();
 
-/// Names the library that is loaded in the place of the system's; `ELINVAR_CUDA_LIBRARY` in the environment goes before it.
+/// Names the library that is loaded in the place of the system's; `ELINVAR_CUDA_LIBRARY` in the
+/// environment goes before it.
 ///
 /// # Errors
 /// `InvalidArgument` if another one was named before.
@@ -79,8 +81,8 @@ fn load() -> Result<Api> {
     };
     let mut why = String::new();
     for name in &names {
-        // SAFETY: a library under the name of NVIDIA's, or one that the user named as such, runs nothing when it is loaded
-        // but what its maker needs.
+        // SAFETY: a library under the name of NVIDIA's, or one that the user named as such, runs
+        // nothing when it is loaded but what its maker needs.
         match unsafe { Library::new(name) } {
             Ok(library) => return start(name, library),
             Err(e) if why.is_empty() => why = format!("{} cannot be loaded ({})", name.display(), plain(&e)),
@@ -103,8 +105,8 @@ fn start(name: &Path, library: Library) -> Result<Api> {
     };
     // The version first: an old driver lacks functions, too.
     let mut version = 0;
-    // SAFETY: a library that has a function of this name has it with this type, as NVIDIA's has; the place for the result is
-    // valid.
+    // SAFETY: a library that has a function of this name has it with this type, as NVIDIA's has;
+    // the place for the result is valid.
     let asked = unsafe {
         let get: Result<Symbol<'_, unsafe extern "system" fn(*mut c_int) -> Status>, _> =
             library.get(b"cuDriverGetVersion\0");

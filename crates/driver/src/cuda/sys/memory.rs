@@ -1,4 +1,5 @@
-//! Memory for tensors. Where the driver can, it is taken and given back in the stream's order, so nobody waits.
+//! Device memory for tensors. Where the driver can, it is allocated and freed in the stream's order
+//! (cuMemAllocAsync), without waiting.
 
 use super::device::Shared;
 use super::functions::Address;
@@ -42,8 +43,8 @@ impl Memory {
 pub fn allocate(shared: &Shared, bytes: u64) -> Result<Address> {
     shared.enter()?;
     let (t, mut at) = (&shared.api.table, 0);
-    // SAFETY: the place for the result is valid, and the stream belongs to this device. What is allocated in the stream's order
-    // is used in it only.
+    // SAFETY: the place for the result is valid, and the stream belongs to this device. What is
+    // allocated in the stream's order is used in it only.
     let made = unsafe {
         match t.allocate_async.filter(|_| shared.pools()) {
             Some(allocate) => allocate(&raw mut at, bytes.max(1) as usize, shared.stream),
@@ -56,13 +57,13 @@ pub fn allocate(shared: &Shared, bytes: u64) -> Result<Address> {
 
 /// Gives memory back, behind all work that was given to the stream.
 pub fn free(shared: &Shared, at: Address) {
-    // What goes wrong here has gone wrong before, and was told to whoever waited.
+    // What goes wrong here has gone wrong before, and was reported by a wait.
     if shared.enter().is_err() {
         return;
     }
     let t = &shared.api.table;
-    // SAFETY: the address was allocated by this device, and nobody uses it in work that is given to the stream later. Without an
-    // order, the stream is waited for first.
+    // SAFETY: the address was allocated by this device, and no later work of the stream uses it.
+    // Without an order, the stream is waited for first.
     unsafe {
         match t.free_async.filter(|_| shared.pools()) {
             Some(free) => {

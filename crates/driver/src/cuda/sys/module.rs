@@ -1,4 +1,4 @@
-//! Kernels as modules, compiled by the driver.
+//! CUDA modules: kernels, compiled by the driver from PTX.
 
 use super::device::Shared;
 use super::functions::Handle;
@@ -34,7 +34,7 @@ pub struct Module {
     pub(super) dynamic: u32,
     pub(super) buffers: usize,
     pub(super) params: Vec<Param>,
-    /// What boxes are fetched of, and what lies there.
+    /// The tensor views, and the elements of their buffers.
     pub(super) views: Vec<(TensorView, Elem)>,
 }
 
@@ -56,8 +56,9 @@ impl Module {
             Some(raw) => raw,
             None => {
                 let cubin = compile(shared, kernel, text, None).or_else(|e| {
-                    // Does a linker that takes its target from the device think of all that a device of this capability has? What is
-                    // written about it does not say, so if it refuses, it is told.
+                    // Does a linker that takes its target from the device think of all that a
+                    // device of this capability has? What is written about it does not say, so if
+                    // it refuses, it is told.
                     let told = kernel.features().tma.then_some(COMPUTE_90A).ok_or(e.clone())?;
                     compile(shared, kernel, text, Some(told)).map_err(|_| e)
                 })?;
@@ -80,7 +81,8 @@ impl Module {
                 .collect(),
         };
         let to = &raw mut module.function;
-        // SAFETY: the module was just loaded; the name ends with 0, and the place for the result is valid.
+        // SAFETY: the module was just loaded; the name ends with 0, and the place for the result is
+        // valid.
         let found = unsafe { (shared.api.table.function)(to, raw, c"main".as_ptr()) };
         shared.api.check(found, || format!("{}: its entry", kernel.name))?;
         if module.dynamic > 0 {
@@ -94,7 +96,8 @@ impl Module {
     }
 }
 
-/// The driver's compiler's output for a text, and for a target that is not the device's as it is known to the driver.
+/// The driver's compiler's output for a text, and for a target that is not the device's as it is
+/// known to the driver.
 fn compile(shared: &Shared, kernel: &Kernel, text: &str, target: Option<usize>) -> Result<Vec<u8>> {
     let t = &shared.api.table;
     let text = CString::new(text).map_err(|_| Error::unsupported("cuda: a text has no zeros"))?;
@@ -104,8 +107,9 @@ fn compile(shared: &Shared, kernel: &Kernel, text: &str, target: Option<usize>) 
     let number = std::ptr::without_provenance_mut;
     let values: [*mut c_void; 3] = [log.as_mut_ptr().cast(), number(LOG_BYTES), number(target.unwrap_or(0))];
     let (mut state, mut cubin, mut size) = (std::ptr::null_mut(), std::ptr::null_mut(), 0usize);
-    // SAFETY: options, their values, the log and the text live as long as the state, which is destroyed below; the places for
-    // results are valid. What the compiler made belongs to the state, and is copied before.
+    // SAFETY: options, their values, the log and the text live as long as the state, which is
+    // destroyed below; the places for results are valid. What the compiler made belongs to the
+    // state, and is copied before.
     let made = unsafe {
         let count = if target.is_some() { 3 } else { 2 };
         let begun = (t.link_create)(count, options.as_ptr(), values.as_ptr(), &raw mut state);
@@ -138,8 +142,8 @@ fn compile(shared: &Shared, kernel: &Kernel, text: &str, target: Option<usize>) 
 /// Loads what was compiled.
 fn load(shared: &Shared, cubin: &[u8]) -> Result<Handle> {
     let mut raw = std::ptr::null_mut();
-    // SAFETY: the bytes are what this driver's compiler made for this device, as their hash and their file's name say; the
-    // driver copies what it needs.
+    // SAFETY: the bytes are what this driver's compiler made for this device, as their hash and
+    // their file's name say; the driver copies what it needs.
     let loaded = unsafe {
         let (none, nothing) = (std::ptr::null(), std::ptr::null());
         (shared.api.table.load_module)(&raw mut raw, cubin.as_ptr().cast(), 0, none, nothing)
@@ -156,9 +160,9 @@ impl fmt::Debug for Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // Work that uses it may be under way. What goes wrong here was told to whoever waited.
+        // Work that uses it may be under way. What goes wrong here was reported by a wait.
         let _ = self.shared.wait();
-        // SAFETY: nobody uses the module any more.
+        // SAFETY: the module is not used any more.
         unsafe { (self.shared.api.table.unload_module)(self.raw) };
     }
 }

@@ -1,4 +1,4 @@
-//! Work in order: everything goes to one stream, under one lock.
+//! The CUDA stream: work in order, under one lock.
 
 use super::cublaslt::CublasLt;
 use super::device::Shared;
@@ -61,7 +61,8 @@ pub fn start<'a>(
     let buffers: Vec<Address> = operands.map(address).collect();
     assert_eq!(buffers.len(), kernel.buffers, "{kernel:?} gets as many buffers as it has");
     let maps = maps(shared, kernel, &buffers, &launch.params)?;
-    // One by one, and not as a block: where the driver has maps in a block depends on where the block will lie.
+    // One by one, and not as a block: where the driver has maps in a block depends on where the
+    // block will lie.
     let args = launch.params.iter().map(|p| (&raw const p.bits).cast());
     let mut params: Vec<*mut c_void> = (maps.iter().map(|map| (&raw const *map).cast()))
         .chain(buffers.iter().map(|at| (&raw const *at).cast()))
@@ -69,9 +70,11 @@ pub fn start<'a>(
         .map(|at: *const c_void| at.cast_mut())
         .collect();
     let [tx, ty, tz] = kernel.group;
-    // SAFETY: the function belongs to this device and has these parameters, of these sizes: of a number in less than 64 bits, its first
-    // bytes are read, which NVIDIA's machines keep in front. All of them live longer than the call, which copies them and writes to none.
-    // Buffers stay alive until the work is done: they are given back in the stream's order, and a graph's owner keeps them.
+    // SAFETY: the function belongs to this device and has these parameters, of these sizes: of a
+    // number in less than 64 bits, its first bytes are read, which NVIDIA's machines keep in front.
+    // All of them live longer than the call, which copies them and writes to none. Buffers stay
+    // alive until the work is done: they are given back in the stream's order, and a graph's owner
+    // keeps them.
     let started = unsafe {
         let (none, params) = (std::ptr::null_mut(), params.as_mut_ptr());
         let dynamic = kernel.dynamic;
@@ -87,9 +90,10 @@ pub struct Queue {
     down: Vec<Pinned>,
     /// Device memory for the numbers of launches: its address, its bytes, and how many are used.
     args: Option<(Address, usize, usize)>,
-    /// What lies there since they began to be used from the front: a launch that is done again finds its numbers.
+    /// What is there since the buffer wrapped around: a launch that is done again finds its
+    /// numbers.
     sent: HashMap<Box<[u8]>, Address>,
-    /// NVIDIA's products, if somebody asked for one; nothing inside if they are not installed.
+    /// NVIDIA's products, once one was asked for; nothing inside if they are not installed.
     blas: Option<Option<CublasLt>>,
 }
 
@@ -114,8 +118,8 @@ impl Queue {
         start(shared, shared.stream, kernel, buffers.iter().map(Operand::Slice).chain(args), launch)
     }
 
-    /// Where the numbers of a launch lie, once it begins. A copy in front of a launch takes the device some microseconds, so what was
-    /// copied and not written over is not copied again.
+    /// Where the numbers of a launch lie, once it begins. A copy in front of a launch takes the
+    /// device some microseconds, so what was copied and not written over is not copied again.
     fn send(&mut self, shared: &Shared, bytes: &[u8]) -> Result<Address> {
         if let Some(&at) = self.sent.get(bytes) {
             return Ok(at);
@@ -126,8 +130,8 @@ impl Queue {
         Ok(at)
     }
 
-    /// Device memory for the numbers of a launch. It is used again without waiting: what comes later in the stream writes it
-    /// later.
+    /// Device memory for the numbers of a launch. It is used again without waiting: what comes
+    /// later in the stream writes it later.
     fn place(&mut self, shared: &Shared, bytes: usize) -> Result<Address> {
         let (at, capacity, used) = match self.args {
             Some(n) if n.1 >= bytes => n,
@@ -153,7 +157,8 @@ impl Queue {
     fn up(&mut self, shared: &Shared, mut to: Address, bytes: &[u8]) -> Result<()> {
         for part in bytes.chunks(SLOT_BYTES) {
             let from = self.up.put(shared, part)?;
-            // SAFETY: the bytes stay as they are until the device has them (see `Ring`); the target has as many.
+            // SAFETY: the bytes stay as they are until the device has them (see `Ring`); the target
+            // has as many.
             let given = unsafe { (shared.api.table.copy_up)(to, from.cast(), part.len(), shared.stream) };
             shared.api.check(given, || format!("writing {} bytes", bytes.len()))?;
             to += part.len() as u64;
@@ -169,7 +174,7 @@ impl Queue {
         shared.enter()?;
         self.up(shared, to.memory.at + to.offset, bytes)
     }
-    /// Gives a product to a stream of this device; `false` if nobody does it.
+    /// Gives a product to a stream of this device; `false` if there is no library for it.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -202,7 +207,8 @@ impl Queue {
         let given = unsafe { (shared.api.table.copy_across)(b, a, to.len as usize, shared.stream) };
         shared.api.check(given, || format!("copying {} bytes", to.len))
     }
-    /// Begins to copy at most a slot's bytes to the host. Gives where they will be, behind its mark.
+    /// Begins to copy at most a slot's bytes to the host. Gives where they will be, behind its
+    /// mark.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -248,8 +254,8 @@ impl Queue {
 }
 
 impl Shared {
-    /// Copies from another device's memory to this one's, behind what the other stream was given; what it is given later comes
-    /// behind the copy. `false` if the driver cannot do that.
+    /// Copies from another device's memory to this one's, behind what the other stream was given;
+    /// what it is given later comes behind the copy. `false` if the driver cannot do that.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -275,16 +281,16 @@ impl Shared {
         {
             let _queue = self.queue();
             self.enter()?;
-            // SAFETY: both ranges lie in their memory. The target is given back in this stream's order, and the source in the
-            // other one's, which waits for this below.
+            // SAFETY: both ranges lie in their memory. The target is given back in this stream's
+            // order, and the source in the other one's, which waits for this below.
             let given = unsafe { copy(b, self.context(), a, other.context(), to.len as usize, self.stream) };
             self.api.check(given, what)?;
         }
         behind(other, &Timestamp::new(self)?)?;
         Ok(true)
     }
-    /// Brings memory to the host, after everything that was given to the stream; waits for it. While a piece is looked at, the
-    /// next one is on its way.
+    /// Brings memory to the host, after everything that was given to the stream; waits for it.
+    /// While a piece is looked at, the next one is on its way.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -294,7 +300,8 @@ impl Shared {
         let at = from.memory.at + from.offset;
         let (mut before, mut offset) = (None, 0);
         for part in bytes.chunks_mut(SLOT_BYTES) {
-            // Others may give work to the stream meanwhile, but none that writes here: the caller has the memory.
+            // Others may give work to the stream meanwhile, but none that writes here: the caller
+            // has the memory.
             let next = self.queue().fetch(self, at + offset, part.len());
             offset += part.len() as u64;
             if let Some((pinned, part)) = before.take() {

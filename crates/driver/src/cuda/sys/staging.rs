@@ -1,4 +1,4 @@
-//! Memory of the host that the device reaches by itself, for what goes up and what comes down.
+//! Pinned host memory for uploads and downloads.
 
 use super::device::Shared;
 use super::functions::Handle;
@@ -16,14 +16,15 @@ pub struct Pinned {
     event: Handle,
 }
 
-// SAFETY: plain memory and a handle that any thread may use; whoever has the value has both for itself.
+// SAFETY: plain memory and a handle that any thread may use; the value is their only owner.
 unsafe impl Send for Pinned {}
 
 impl Pinned {
     pub fn new(shared: &Shared, bytes: usize) -> Result<Pinned> {
         let t = &shared.api.table;
         let (mut at, mut event) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the places for the results are valid. 2: an event without a time. Memory that gets no event is freed.
+        // SAFETY: the places for the results are valid. 2: an event without a time. Memory that
+        // gets no event is freed.
         unsafe {
             shared.api.check((t.allocate_host)(&raw mut at, bytes, 0), || {
                 format!("{bytes} bytes of pinned memory")
@@ -68,7 +69,7 @@ impl Pinned {
     }
     /// Gives it back. The device is done with it.
     pub fn destroy(self, shared: &Shared) {
-        // SAFETY: nobody uses it any more.
+        // SAFETY: it is not used any more.
         unsafe {
             (shared.api.table.destroy_event)(self.event);
             (shared.api.table.free_host)(self.at.cast());

@@ -1,4 +1,5 @@
-//! Tensor maps: what a kernel that fetches boxes is told of its views, as the driver makes it ("CUDA Driver API", 6.32).
+//! Tensor maps: what TMA is told of a kernel's tensor views, as the driver encodes it ("CUDA Driver
+//! API", 6.32).
 
 use super::device::Shared;
 use super::functions::{Address, EncodeTensorMap};
@@ -14,7 +15,8 @@ const BFLOAT16: c_int = 9;
 const TFLOAT32: c_int = 11;
 const SWIZZLE_128B: c_int = 3;
 const L2_128B: c_int = 2;
-/// Elements lie side by side, and zeros stand for those beyond the ends: `CU_TENSOR_MAP_INTERLEAVE_NONE`, `..._OOB_FILL_NONE`.
+/// Elements are contiguous, and zeros stand for those beyond the ends:
+/// `CU_TENSOR_MAP_INTERLEAVE_NONE`, `..._OOB_FILL_NONE`.
 const NONE: c_int = 0;
 
 /// A map, where the driver wants to have it.
@@ -24,7 +26,8 @@ pub struct TensorMap([u8; TENSOR_MAP_BYTES]);
 /// The maps of a launch, from the addresses of its buffers and its parameters.
 ///
 /// # Errors
-/// `Unsupported` if the driver makes none; `InvalidArgument` if a view's numbers are not what they should be.
+/// `Unsupported` if the driver makes none; `InvalidArgument` if a view's numbers are not what they
+/// should be.
 pub fn maps(
     shared: &Shared,
     kernel: &Module,
@@ -64,7 +67,7 @@ fn map(
 ) -> Result<TensorMap> {
     let kind = match elem {
         Elem::BF16 => BFLOAT16,
-        // Rounded on the way, as matrix units take them.
+        // Rounded on the way, as tensor cores take them.
         Elem::F32 => TFLOAT32,
         _ => FLOAT16,
     };
@@ -74,8 +77,9 @@ fn map(
     let strides = [line, plane].map(|n| (n * size) as u64);
     let (shape, steps) = ([tile_row_elements(elem), view.lines, 1], [1u32; 3]);
     let mut map = TensorMap([0; TENSOR_MAP_BYTES]);
-    // SAFETY: the map's place is aligned and as large as the manual says; there are as many sizes, elements of a box and steps as axes,
-    // and one stride less. The address is only written down.
+    // SAFETY: the map's place is aligned and as large as the manual says; there are as many sizes,
+    // elements of a TMA tile and steps as axes, and one stride less. The address is only written
+    // down.
     let made = unsafe {
         encode(
             map.0.as_mut_ptr().cast(),

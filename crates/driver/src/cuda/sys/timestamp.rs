@@ -1,4 +1,4 @@
-//! Places in the stream, with the device's time.
+//! CUDA events: places in the stream, with the device's time.
 
 use super::device::Shared;
 use super::functions::Handle;
@@ -68,7 +68,8 @@ impl fmt::Debug for Timestamp {
 impl Drop for Timestamp {
     fn drop(&mut self) {
         if self.shared.enter().is_ok() {
-            // SAFETY: nobody uses the event any more; the driver keeps it until the stream has passed it.
+            // SAFETY: the event is not used any more; the driver keeps it until the stream has
+            // passed it.
             unsafe { (self.shared.api.table.destroy_event)(self.event) };
         }
     }

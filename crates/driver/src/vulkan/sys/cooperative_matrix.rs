@@ -1,12 +1,13 @@
-//! What a device's matrix units multiply (`VK_KHR_cooperative_matrix`).
+//! Tensor cores of a Vulkan device: the shapes of its cooperative matrices
+//! (`VK_KHR_cooperative_matrix`).
 
 use super::instance::Instance;
 use ash::{khr, vk};
 use elinvar_kernel::ir::{Elem, MmaShape};
 use elinvar_kernel::verify::FRAGMENT_SHAPES;
 
-/// The fragments of a device that kernels can use; none if it has no such units. Subgroups must have one size, and kernels
-/// with fragments are written for Vulkan's own memory model.
+/// The fragments of a device that kernels can use; none if it has no such units. Subgroups must
+/// have one size, and kernels with fragments are written for Vulkan's own memory model.
 pub fn mma_shapes(i: &Instance, raw: vk::PhysicalDevice, lanes: u32, memory_model: bool) -> Vec<MmaShape> {
     if !memory_model || lanes == 0 {
         return Vec::new();
@@ -26,8 +27,8 @@ pub fn mma_shapes(i: &Instance, raw: vk::PhysicalDevice, lanes: u32, memory_mode
     let functions = khr::cooperative_matrix::Instance::new(&i.entry, &i.raw);
     let list = functions.fp().get_physical_device_cooperative_matrix_properties_khr;
     let mut count = 0;
-    // SAFETY: with a null pointer, the function counts; then it fills at most as many as there is room for. Devices that list the
-    // extension have the function.
+    // SAFETY: with a null pointer, the function counts; then it fills at most as many as there is
+    // room for. Devices that list the extension have the function.
     let all = unsafe {
         if list(raw, &mut count, std::ptr::null_mut()) != vk::Result::SUCCESS {
             return Vec::new();

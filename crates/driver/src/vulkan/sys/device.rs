@@ -1,4 +1,4 @@
-//! An opened device: its queue's timeline, its types of memory, its cache of pipelines.
+//! An opened Vulkan device: its timeline semaphore, its memory types, its pipeline cache.
 
 use super::error::error;
 use super::instance::{Physical, instance};
@@ -42,7 +42,8 @@ impl Types {
         use vk::MemoryPropertyFlags as F;
         let all = &memory.memory_types[..memory.memory_type_count as usize];
         let heap = |t: &vk::MemoryType| memory.memory_heaps[t.heap_index as usize].size;
-        // Of those that fit, the one in the largest heap; of equal heaps the first, as Vulkan lists the faster first.
+        // Of those that fit, the one in the largest heap; of equal heaps the first, as Vulkan lists
+        // the faster first.
         let best = |wanted: F| {
             let fits = all.iter().enumerate().filter(|(_, t)| t.property_flags.contains(wanted));
             fits.max_by_key(|(i, t)| (heap(t), std::cmp::Reverse(*i))).map(|(i, _)| i as u32)
@@ -97,8 +98,9 @@ impl Shared {
         if !info.mma_shapes.is_empty() {
             create = create.enabled_extension_names(&extensions).push_next(&mut matrices);
         }
-        // SAFETY: the instance lives as long as the process; the device was listed by it, and has the features, the family
-        // and the extensions that are asked for. What was made before something fails is destroyed by `Drop` below, or here.
+        // SAFETY: the instance lives as long as the process; the device was listed by it, and has
+        // the features, the family and the extensions that are asked for. What was made before
+        // something fails is destroyed by `Drop` below, or here.
         unsafe {
             let types = Types::of(&i.raw.get_physical_device_memory_properties(physical.raw))?;
             let device = i
@@ -180,7 +182,8 @@ impl Shared {
         Chunk::new(self, bytes, memory_type)
     }
 
-    // The cache of pipelines. It saves time and is never needed, so what goes wrong with its file is not an error.
+    // The cache of pipelines. It saves time and is never needed, so what goes wrong with its file
+    // is not an error.
 
     fn cache_path(&self) -> Option<PathBuf> {
         Some(crate::cache_dir()?.join(format!("{}.pipelines", self.physical.cache_name)))
@@ -190,8 +193,8 @@ impl Shared {
         self.saved.store(bytes.len() as u64, Relaxed);
         let make = |bytes: &[u8]| {
             let info = vk::PipelineCacheCreateInfo::default().initial_data(bytes);
-            // SAFETY: the device is alive. Drivers check the header of the data, which names device and driver; files are
-            // named by the same, and are only ever replaced as a whole.
+            // SAFETY: the device is alive. Drivers check the header of the data, which names device
+            // and driver; files are named by the same, and are only ever replaced as a whole.
             unsafe { self.device.create_pipeline_cache(&info, None) }
         };
         self.cache = make(&bytes).or_else(|_| make(&[])).unwrap_or(vk::PipelineCache::null());
@@ -219,7 +222,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: nobody else has this device: what it made holds it. It is idle (or lost) before anything is destroyed.
+        // SAFETY: nothing else has this device: what it made holds it. It is idle (or lost) before
+        // anything is destroyed.
         unsafe {
             // Idle or lost: both allow what follows.
             let _ = self.device.device_wait_idle();
@@ -236,7 +240,7 @@ impl Drop for Shared {
     }
 }
 
-/// Destroys a chunk that nobody uses any more.
+/// Destroys a chunk that is not used any more.
 pub(super) fn destroy_chunk(shared: &Shared, chunk: Chunk) {
     memory::destroy(shared, chunk.raw);
 }

@@ -1,4 +1,4 @@
-//! The loader, the one instance of this process, and the devices that it knows.
+//! The Vulkan loader, the one instance of this process, and the physical devices.
 
 use super::cooperative_matrix;
 use super::error::error;
@@ -9,8 +9,9 @@ use elinvar_kernel::emit::spirv;
 use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Set to 1, every call is watched by Vulkan's validation layer; set to `gpu`, kernels are watched too, for accesses out of
-/// bounds, which takes much longer. What the layer says is printed and kept.
+/// Set to 1, every call is watched by Vulkan's validation layer; set to `gpu`, kernels are watched
+/// too, for accesses out of bounds, which takes much longer. What the layer says is printed and
+/// kept.
 const VALIDATE: &str = "ELINVAR_VULKAN_VALIDATION";
 const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
@@ -20,7 +21,8 @@ pub struct Instance {
     pub raw: ash::Instance,
 }
 
-/// The one instance of this process. It is never destroyed: devices may live as long as the process.
+/// The one instance of this process. It is never destroyed: devices may live as long as the
+/// process.
 pub fn instance() -> Result<&'static Instance> {
     static INSTANCE: OnceLock<Result<Instance>> = OnceLock::new();
     INSTANCE.get_or_init(load).as_ref().map_err(Clone::clone)
@@ -37,8 +39,8 @@ fn missing(why: &str) -> Error {
 }
 
 fn load() -> Result<Instance> {
-    // SAFETY: the library that is loaded under Vulkan's name is the system's Vulkan loader, which runs nothing of its own
-    // when it is loaded.
+    // SAFETY: the library that is loaded under Vulkan's name is the system's Vulkan loader, which
+    // runs nothing of its own when it is loaded.
     let entry = unsafe { ash::Entry::load() }.map_err(|e| missing(&format!("there is no loader ({e})")))?;
     // SAFETY: `entry` was loaded, here and below; what is passed lives longer than the calls.
     let version = unsafe { entry.try_enumerate_instance_version() }
@@ -114,7 +116,8 @@ unsafe extern "system" fn hear(
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     _: *mut c_void,
 ) -> vk::Bool32 {
-    // SAFETY: the layer passes valid data, whose message is text that ends with 0, if it is there at all.
+    // SAFETY: the layer passes valid data, whose message is text that ends with 0, if it is there
+    // at all.
     let text = unsafe { data.as_ref().and_then(|d| d.message_as_c_str()) };
     let text = text.map_or_else(String::new, |t| t.to_string_lossy().into_owned());
     eprintln!("{text}");
@@ -176,8 +179,8 @@ pub fn physical() -> Result<Vec<Physical>> {
     Ok(all)
 }
 
-/// The compute units of a device, as the vendors' extensions tell; Vulkan itself does not. Without an extension, and for software,
-/// whose units are cores of the processor, it is the default.
+/// The compute units of a device, as the vendors' extensions tell; Vulkan itself does not. Without
+/// an extension, and for software, whose units are cores of the processor, it is the default.
 fn compute_units(i: &Instance, raw: vk::PhysicalDevice, kind: Kind) -> u32 {
     // SAFETY: `raw` belongs to this instance.
     let extensions = unsafe { i.raw.enumerate_device_extension_properties(raw) }.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Buffers with memory of their own, for tensors and for what passes between host and device.
+//! Vulkan buffers with memory of their own, for tensors and for staging between host and device.
 
 use super::device::Shared;
 use super::error::error;
@@ -66,7 +66,8 @@ pub fn raw(shared: &Shared, bytes: u64, usage: vk::BufferUsageFlags, memory_type
     let d = &shared.device;
     let info =
         vk::BufferCreateInfo::default().size(bytes).usage(usage).sharing_mode(vk::SharingMode::EXCLUSIVE);
-    // SAFETY: the device is alive; a buffer that gets no memory is destroyed again, and nobody knows it.
+    // SAFETY: the device is alive; a buffer that gets no memory is destroyed again before anything
+    // refers to it.
     unsafe {
         let buffer = d.create_buffer(&info, None).map_err(|e| error("making a buffer", e))?;
         let needs = d.get_buffer_memory_requirements(buffer);
@@ -94,14 +95,16 @@ pub fn raw(shared: &Shared, bytes: u64, usage: vk::BufferUsageFlags, memory_type
     }
 }
 
-/// Memory that host and device see, always mapped: for uploads, downloads and the numbers of launches.
+/// Memory that host and device see, always mapped: for uploads, downloads and the numbers of
+/// launches.
 pub struct Chunk {
     pub raw: Raw,
     pub bytes: u64,
     at: *mut u8,
 }
 
-// SAFETY: the mapping is plain memory, reached through `&mut` or by one thread that knows that the device is done with it.
+// SAFETY: the mapping is plain memory, reached through `&mut` or by one thread that knows that the
+// device is done with it.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
@@ -110,7 +113,8 @@ impl Chunk {
             | vk::BufferUsageFlags::TRANSFER_SRC
             | vk::BufferUsageFlags::TRANSFER_DST;
         let raw = raw(shared, bytes, usage, memory_type)?;
-        // SAFETY: the memory is of a type that the host sees, is not mapped yet, and has this many bytes.
+        // SAFETY: the memory is of a type that the host sees, is not mapped yet, and has this many
+        // bytes.
         let at =
             unsafe { shared.device.map_memory(raw.memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty()) };
         match at {
@@ -137,9 +141,9 @@ impl Chunk {
     }
 }
 
-/// Destroys a buffer that nobody uses any more.
+/// Destroys a buffer that is not used any more.
 pub fn destroy(shared: &Shared, raw: Raw) {
-    // SAFETY: the caller says that nobody uses it; freeing memory ends its mapping.
+    // SAFETY: the caller says that it is not used any more; freeing memory ends its mapping.
     unsafe {
         shared.device.destroy_buffer(raw.buffer, None);
         shared.device.free_memory(raw.memory, None);

@@ -1,12 +1,13 @@
-//! Vulkan's own functions. All of `unsafe` is here.
+//! The functions of Vulkan. All of `unsafe` is here.
 //!
-//! What holds for every call, and who sees to it:
-//! * Handles are made by the device that they are used with: each type here holds its device (`Arc<Shared>`) and hands no
-//!   raw handle out.
-//! * Objects that Vulkan wants to be used by one thread at a time (the queue, command buffers, descriptor pools) live in
-//!   `Queue`, behind one lock.
-//! * Nothing is destroyed while the device may use it: what is dropped goes to the queue's list of the dead with the number
-//!   of the last submission that can know it, and is destroyed when that is done.
+//! What holds for every call, and where it is ensured:
+//! * Handles are made by the device that they are used with: each type here holds its device
+//!   (`Arc<Shared>`) and hands no raw handle out.
+//! * Objects that Vulkan wants to be used by one thread at a time (the queue, command buffers,
+//!   descriptor pools) are in `Queue`, behind one lock.
+//! * Nothing is destroyed while the device may use it: what is dropped goes to the queue's garbage
+//!   list with the number of the last submission that can use it, and is destroyed when that is
+//!   done.
 
 #![allow(unsafe_code, reason = "the functions of a C library")]
 

@@ -1,4 +1,4 @@
-//! Kernels as Vulkan's pipelines.
+//! Vulkan compute pipelines: kernels, ready to be started.
 
 use super::device::Shared;
 use super::error::error;
@@ -55,8 +55,9 @@ impl Pipeline {
         let size = crate::params::layout(&kernel.params).1 + if zero { ZERO_BYTES } else { 0 };
         let range = [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size }];
         let code = vk::ShaderModuleCreateInfo::default().code(words);
-        // SAFETY: the device is alive, and what is passed lives longer than the calls. The words come from our emitter, which
-        // only translates kernels that the verifier has accepted. Null handles may be destroyed.
+        // SAFETY: the device is alive, and what is passed lives longer than the calls. The words
+        // come from our emitter, which only translates kernels that the verifier has accepted. Null
+        // handles may be destroyed.
         unsafe {
             let module = d.create_shader_module(&code, None).map_err(|e| failed("its module", e))?;
             let made = (|| {
@@ -92,7 +93,8 @@ impl Pipeline {
         })
     }
 
-    /// Parameters as the kernel's block has them: each at the next multiple of its size, and the zero if it wants one.
+    /// Parameters as the kernel's block has them: each at the next multiple of its size, and the
+    /// zero if it wants one.
     ///
     /// # Errors
     /// `InvalidArgument` if these are not the kernel's parameters.
@@ -115,9 +117,9 @@ impl Drop for Pipeline {
     }
 }
 
-/// Destroys a pipeline that nobody uses any more.
+/// Destroys a pipeline that is not used any more.
 pub fn destroy(shared: &Shared, raw: RawPipeline) {
-    // SAFETY: the caller says that nobody uses it; null handles are ignored.
+    // SAFETY: the caller says that it is not used any more; null handles are ignored.
     unsafe {
         shared.device.destroy_pipeline(raw.pipeline, None);
         shared.device.destroy_pipeline_layout(raw.layout, None);

@@ -1,8 +1,9 @@
-//! Work in order: recorded into command buffers, submitted in batches, each the next number of a timeline.
+//! The Vulkan queue: work recorded into command buffers and submitted in batches, each the next
+//! value of a timeline semaphore.
 //!
-//! Between two pieces of work there is a barrier only if the second touches what the first wrote, or writes what it touched,
-//! so independent kernels may overlap. Memory is known by its number and offset: pieces of one memory never overlap but
-//! by being equal, which is what those above see to.
+//! Between two pieces of work there is a barrier only if the second touches what the first wrote,
+//! or writes what it touched, so independent kernels may overlap. Memory is known by its number and
+//! offset: pieces of one memory never overlap but by being equal, which the allocator ensures.
 
 use super::device::{Shared, destroy_chunk};
 use super::error::error;
@@ -16,7 +17,8 @@ use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::Access;
 use std::collections::{HashMap, VecDeque};
 
-/// Launches of a batch, at most: enough for submitting to cost little beside them, few enough for the device to start soon.
+/// Launches of a batch, at most: enough for submitting to cost little beside them, few enough for
+/// the device to start soon.
 const MAX_BATCH_LAUNCHES: u32 = 64;
 /// Launches after which a batch is submitted if the device has nothing to do.
 const EARLY_SUBMIT_LAUNCHES: u32 = 4;
@@ -93,7 +95,7 @@ impl Queue {
     fn bury(&mut self, shared: &Shared, dead: Garbage) {
         let until = self.last + u64::from(self.recording.is_some());
         self.dead.push((until, dead));
-        // An error here is seen by whoever waits next.
+        // An error here is reported by the next wait.
         drop(self.reap(shared));
     }
     /// Takes back what submissions that are done have used.
@@ -125,7 +127,7 @@ impl Queue {
         for batch in batches.chain(self.in_flight.drain(..).map(|(_, b)| b)).chain(self.idle.drain(..)) {
             batch.chunks.into_iter().for_each(|c| destroy_chunk(shared, c));
             for pool in batch.pools {
-                // SAFETY: the device is idle, and nobody else knows the pool.
+                // SAFETY: the device is idle, and nothing else refers to the pool.
                 unsafe { shared.device.destroy_descriptor_pool(pool, None) };
             }
         }
@@ -157,7 +159,8 @@ impl Queue {
         }
         Ok(self.recording.as_mut().expect("it was just put there"))
     }
-    /// A barrier, if what comes touches what was written since the last one, or writes what was touched.
+    /// A barrier, if what comes touches what was written since the last one, or writes what was
+    /// touched.
     fn order(&mut self, shared: &Shared, touches: &[((u64, u64), bool)]) -> Result<()> {
         let clash = |(at, writes): &((u64, u64), bool)| {
             self.touched.get(at).is_some_and(|&written| written || *writes)
@@ -236,9 +239,9 @@ impl Queue {
             })
             .collect();
         let (d, command, [x, y, z]) = (&shared.device, batch.command, launch.groups);
-        // SAFETY: the command buffer is being recorded, and this queue is locked; the set was made for this kernel's layout;
-        // buffers, offsets and the numbers of groups are within the device's limits, and all of it stays alive until the
-        // batch is done (see `bury`).
+        // SAFETY: the command buffer is being recorded, and this queue is locked; the set was made
+        // for this kernel's layout; buffers, offsets and the numbers of groups are within the
+        // device's limits, and all of it stays alive until the batch is done (see `bury`).
         unsafe {
             d.update_descriptor_sets(&writes, &[]);
             d.cmd_bind_pipeline(command, vk::PipelineBindPoint::COMPUTE, kernel.raw.pipeline);
@@ -313,12 +316,13 @@ impl Queue {
     ) -> Result<()> {
         let command = self.batch(shared)?.command;
         let region = [vk::BufferCopy { src_offset: from_at, dst_offset: to_at, size: bytes }];
-        // SAFETY: the command buffer is being recorded, and this queue is locked; both ranges lie in their buffers, which
-        // stay alive until the batch is done.
+        // SAFETY: the command buffer is being recorded, and this queue is locked; both ranges lie
+        // in their buffers, which stay alive until the batch is done.
         unsafe { shared.device.cmd_copy_buffer(command, from, to, &region) };
         Ok(())
     }
-    /// Records that memory is copied to where the host can read it, and submits. Gives where, and which submission to wait for.
+    /// Records that memory is copied to where the host can read it, and submits. Gives where, and
+    /// which submission to wait for.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -355,7 +359,8 @@ impl Queue {
         }
     }
 
-    /// Records that the time is written to a pool when all before is done, and submits; gives the number of the submission.
+    /// Records that the time is written to a pool when all before is done, and submits; gives the
+    /// number of the submission.
     ///
     /// # Errors
     /// `OutOfMemory`, `DeviceLost`.
@@ -365,8 +370,8 @@ impl Queue {
         let (written, seen) = (vk::AccessFlags::MEMORY_WRITE, vk::AccessFlags::MEMORY_READ);
         self.barrier(shared, all, written, all, seen)?;
         let command = self.batch(shared)?.command;
-        // SAFETY: the command buffer is being recorded, and this queue is locked; the pool has one time, and is destroyed
-        // only after this submission.
+        // SAFETY: the command buffer is being recorded, and this queue is locked; the pool has one
+        // time, and is destroyed only after this submission.
         unsafe {
             shared.device.cmd_reset_query_pool(command, pool, 0, 1);
             let stage = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
@@ -388,7 +393,8 @@ impl Queue {
             .command_buffers(&commands)
             .signal_semaphores(&signals)
             .push_next(&mut timeline)];
-        // SAFETY: the command buffer was recorded, this queue is locked, and what the batch uses stays until it is done.
+        // SAFETY: the command buffer was recorded, this queue is locked, and what the batch uses
+        // stays until it is done.
         let sent = unsafe {
             shared
                 .device
@@ -396,7 +402,7 @@ impl Queue {
                 .and_then(|()| shared.device.queue_submit(shared.raw_queue, &info, vk::Fence::null()))
         };
         if let Err(e) = sent {
-            // Nobody will ever signal its number: what it holds is kept until the device is closed.
+            // Its number will never be signalled: what it holds is kept until the device is closed.
             self.in_flight.push_back((u64::MAX, batch));
             return Err(error("submitting work", e));
         }
@@ -435,7 +441,8 @@ impl Batch {
             let info = vk::DescriptorSetAllocateInfo::default()
                 .descriptor_pool(self.pools[self.pool])
                 .set_layouts(&layouts);
-            // SAFETY: pool and layout belong to this device, and the queue that has the pool is locked.
+            // SAFETY: pool and layout belong to this device, and the queue that has the pool is
+            // locked.
             match unsafe { shared.device.allocate_descriptor_sets(&info) } {
                 Ok(sets) => return Ok(sets[0]),
                 // Another pool, unless this one has nothing in it yet.

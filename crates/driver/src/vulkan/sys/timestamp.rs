@@ -1,4 +1,4 @@
-//! The device's clock.
+//! Vulkan timestamps: the device's clock.
 
 use super::device::Shared;
 use super::error::error;

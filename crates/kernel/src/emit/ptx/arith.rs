@@ -1,4 +1,4 @@
-//! Arithmetic and comparisons.
+//! PTX: arithmetic and comparisons.
 
 use super::{Emitter, Register, raw, ty};
 use crate::ir::{Binary, Compare, Constant, Scalar, Unary};

@@ -1,4 +1,4 @@
-//! Branches and loops.
+//! PTX: branches and loops.
 
 use super::{Emitter, Register, ty};
 use crate::ir::{Region, Value};
@@ -27,8 +27,9 @@ impl Emitter<'_> {
     ) -> Result<(), Unsupported> {
         let to: Vec<Vec<Register>> = results.iter().map(|&v| self.fresh(v)).collect();
         let c = self.one(c);
-        // Where there is nothing to do otherwise, results are what they would be before anybody branches. A load under a condition is so
-        // one instruction; with a copy on either side, NVIDIA's assembler keeps the condition until the load is done, and there are seven
+        // Where there is nothing to do otherwise, results are what they would be before anybody
+        // branches. A load under a condition is so one instruction; with a copy on either side,
+        // NVIDIA's assembler keeps the condition until the load is done, and there are seven
         // registers for conditions.
         let nothing = other.insts.is_empty();
         let no = self.label();
@@ -87,8 +88,9 @@ impl Emitter<'_> {
         let ends = self.inst(crate::ir::Scalar::Bool, &format!("setp.ge.{}", ty(s)), &[&index, &end]);
         self.line(&format!("@{ends} bra {after}"));
         self.region(body)?;
-        // What is where it is carried stays there; sums of products that are under way must not even be copied. All else may be
-        // yielded in another order than it is carried in, so it is put aside first.
+        // What is where it is carried stays there; sums of products that are under way must not
+        // even be copied. All else may be yielded in another order than it is carried in, so it is
+        // put aside first.
         let moved: Vec<(&Vec<Register>, Value)> = (carried[1..].iter().zip(&body.yields))
             .filter(|(to, v)| self.values[v.0 as usize] != **to)
             .map(|(to, &v)| (to, v))

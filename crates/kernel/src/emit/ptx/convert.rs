@@ -1,4 +1,4 @@
-//! Conversions. Floats to integers come with numbers that fit: lowering has seen to it.
+//! PTX: conversions. Floats that become integers fit: lowering has seen to it.
 
 use super::{Class, Emitter, Register, raw, ty};
 use crate::ir::Scalar;
@@ -49,9 +49,9 @@ impl Emitter<'_> {
         half
     }
 
-    /// The bits of an f32 rounded to the nearest bf16: half of what is cut off is added, less one if the last bit that
-    /// stays is even. (The instruction for it came with
-    /// a later device than the oldest.)
+    /// The bits of an f32 rounded to the nearest bf16: half of what is cut off is added, less one
+    /// if the last bit that stays is even. (The instruction for it came with a later device than
+    /// the oldest.)
     pub(super) fn bf16_bits(&mut self, a: &str) -> Register {
         let word = Scalar::U32;
         if self.rounds_bf16 {

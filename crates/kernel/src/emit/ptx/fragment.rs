@@ -1,12 +1,16 @@
-//! Matrix fragments: `mma.sync.m16n8k16` (of f32 and f64: `m16n8k8`), and `ldmatrix` where the indices allow it.
+//! PTX: tensor core fragments, `mma.sync.m16n8k16` (of f32 and f64: `m16n8k8`), and `ldmatrix`
+//! where the indices allow it.
 //!
-//! Which lane has which element is written in "PTX ISA", 9.7.15. With g = lane / 4 and t = 2 (lane % 4), a lane's registers
-//! hold: of a, two neighbours each of (row g, column t), (g + 8, t), (g, t + 8), (g + 8, t + 8); of b, two neighbours along
-//! k each of (row t, column g), (t + 8, g); of the sums, (g, t), (g, t + 1), (g + 8, t), (g + 8, t + 1). A product of 16
-//! columns is two of 8, side by side: the registers of b and of the sums of the first half come first. Factors of f32 have a
-//! register each, with t = lane % 4 and 4 instead of 8 along k; `ldmatrix` takes four of them for a row of eight halves.
-//! Those of f64 lie as those of f32 do. Before Hopper a product of them is four of `m8n8k4`, whose lanes have the same numbers: rows g
-//! and g + 8 by themselves, and of each the terms 0 to 3 before the terms 4 to 7, so the chain is the same.
+//! Which lane has which element is written in "PTX ISA", 9.7.15. With g = lane / 4 and
+//! t = 2 (lane % 4), a lane's registers hold: of a, two neighbours each of (row g, column t),
+//! (g + 8, t), (g, t + 8), (g + 8, t + 8); of b, two neighbours along k each of (row t, column g),
+//! (t + 8, g); of the accumulators, (g, t), (g, t + 1), (g + 8, t), (g + 8, t + 1). A product of 16
+//! columns is two of 8, next to each other: the registers of b and of the accumulators of the first
+//! half come first. Factors of f32 have a register each, with t = lane % 4 and 4 instead of 8 along
+//! k; `ldmatrix` takes four of them for a row of eight halves. Those of f64 are laid out as those of
+//! f32. Before Hopper a product of them is four of `m8n8k4`, whose lanes have the same elements:
+//! rows g and g + 8 by themselves, and of each the terms 0 to 3 before the terms 4 to 7, so the
+//! chain is the same.
 
 use super::{Emitter, Register};
 use crate::ir::{Elem, Fragment, FragmentLayout, MmaShape, Place, Role, Scalar, Value};
@@ -15,8 +19,8 @@ use crate::pass::Unsupported;
 /// Where the elements of a fragment are in memory.
 struct FragmentAddress {
     place: Place,
-    /// The address of the first element, bytes to add to it, and bytes from line to line: registers of 32 bits for shared memory, of
-    /// 64 elsewhere.
+    /// The address of the first element, bytes to add to it, and bytes from line to line: registers
+    /// of 32 bits for shared memory, of 64 elsewhere.
     base: Register,
     offset: u32,
     pitch: Register,
@@ -88,7 +92,8 @@ impl Emitter<'_> {
         };
         FragmentAddress { place, base, offset, pitch, known, size, space, multiple }
     }
-    /// The address of an element, as `register+bytes`: its line, and its place there, a register and a number each.
+    /// The address of an element, as `register+bytes`: its line, and its place there, a register
+    /// and a number each.
     fn element(&mut self, l: &FragmentAddress, line: (&str, u32), place: (&str, u32)) -> String {
         let size = l.size.to_string();
         if let Some(pitch) = l.known {
@@ -139,9 +144,10 @@ impl Emitter<'_> {
             Role::A => (0..4).map(|i| [8 * (i % 2), apart * (i / 2)]).collect(),
             Role::B | Role::C => (0..u32::from(f.n) / 4).map(|i| [8 * (i / 2), apart * (i % 2)]).collect(),
         };
-        // Do neighbours along k lie side by side?
+        // Do neighbours along k are contiguous?
         let along = (f.role == Role::A) == (order == FragmentLayout::RowMajor);
-        // A row of 8 elements has to begin at a multiple of 16 bytes. Of f32 it has 4, which cannot be transposed; of f64 it would have 2.
+        // A row of 8 elements has to begin at a multiple of 16 bytes. Of f32 it has 4, which cannot
+        // be transposed; of f64 it would have 2.
         let wide = matches!(f.elem, Elem::F32 | Elem::F64);
         let whole = l.multiple * u64::from(l.size) >= 16 && (along || !wide) && f.elem != Elem::F64;
         let [g, t] = self.lane();
@@ -194,8 +200,8 @@ impl Emitter<'_> {
         self.inst(Scalar::U32, "mov.b32", &[&format!("{{{}, {}}}", halves[0], halves[1])])
     }
 
-    /// Two or four matrices of 8 x 8: lanes 8 i to 8 i + 7 say where the lines of the i-th are. What does not lie along k is
-    /// transposed on the way.
+    /// Two or four matrices of 8 x 8: lanes 8 i to 8 i + 7 say where the lines of the i-th are.
+    /// What does not lie along k is transposed on the way.
     fn load_matrices(&mut self, l: &FragmentAddress, corners: &[[u32; 2]], along: bool) -> Vec<Register> {
         let index = self.local_index();
         let row = self.once(Scalar::U32, "and.b32", &[&index, "7"]);
@@ -239,7 +245,7 @@ impl Emitter<'_> {
     ) -> Vec<Register> {
         let [g, t] = self.lane();
         let mut all = Vec::new();
-        // Neighbours along a row lie side by side, and so that two can be accessed at once.
+        // Neighbours along a row are contiguous, and so that two can be accessed at once.
         let twos = order == FragmentLayout::RowMajor && l.multiple >= 2;
         let (s, ty) = (f.elem.scalar(), super::ty(f.elem.scalar()));
         for half in 0..u32::from(f.n) / 8 {
@@ -294,7 +300,8 @@ impl Emitter<'_> {
         Ok(vec![one; count])
     }
 
-    /// The numbers are where a fragment has them; those of a factor are rounded in pairs, the first of which is the lower half.
+    /// The numbers are where a fragment has them; those of a factor are rounded in pairs, the first
+    /// of which is the lower half.
     pub(super) fn fragment_compose(
         &mut self,
         f: Fragment,

@@ -1,7 +1,8 @@
-//! What indices are made of, as far as the instructions tell.
+//! PTX: index analysis, for vector accesses and address sharing.
 //!
-//! What power of two divides one: accesses to several elements at once, and loads of matrices, ask for indices that are multiples. And
-//! of which values it is a sum: what is added in the end is part of an access, and what several have in common is computed once.
+//! Which power of two divides an index: accesses to several elements at once, and `ldmatrix`, need
+//! indices that are multiples. And of which values it is a sum: a constant part becomes an offset
+//! of the access, and a common part is computed once.
 
 use crate::ir::{Binary, Kernel, Op, Region, Type, Unary, Value};
 use std::collections::BTreeMap;
@@ -19,7 +20,8 @@ enum Source<'a> {
     Carried,
 }
 
-/// Values of an index's sum, at most: values that are made of others twice would be looked into without end.
+/// Values of an index's sum, at most: values that are made of others twice would be looked into
+/// without end.
 const MAX_TERMS: usize = 16;
 
 /// Where all values of a kernel come from.
@@ -77,9 +79,11 @@ impl<'a> IndexAnalysis<'a> {
         power.min(MAX_POWER)
     }
 
-    /// An index as a sum, modulo 2^32: values, in the order in which they are made, with what each is multiplied by; and a number.
+    /// An index as a sum, modulo 2^32: values, in the order in which they are made, with what each
+    /// is multiplied by; and a number.
     ///
-    /// So what stays the same while a loop goes on comes first, and what is different for each access last.
+    /// So what stays the same while a loop goes on comes first, and what is different for each
+    /// access last.
     pub fn sum(&self, v: Value) -> (Vec<(Value, u32)>, u32) {
         let (mut terms, mut number, mut left) = (BTreeMap::new(), 0, MAX_TERMS);
         if !self.gather(v, 1, &mut left, &mut terms, &mut number) {

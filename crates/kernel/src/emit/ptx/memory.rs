@@ -1,11 +1,12 @@
-//! Buffers, shared memory, atomics.
+//! PTX: buffers, shared memory, cp.async, atomics.
 //!
 //! A vector begins at a multiple of its width, so it is one access, of at most 16 bytes.
 
 use super::{Class, Emitter, Register, ty};
 use crate::ir::{Access, Atomic, Elem, Place, Scalar, Value};
 
-/// An access adds fewer bytes than this to an address: registers of 24 bits, with a sign, on all devices.
+/// An access adds fewer bytes than this to an address: registers of 24 bits, with a sign, on all
+/// devices.
 const MAX_OFFSET_BYTES: u32 = 1 << 20;
 
 /// How an element is accessed.
@@ -108,8 +109,8 @@ impl Emitter<'_> {
         raw.iter().map(|r| self.widened(e, r)).collect()
     }
 
-    /// Begins a copy. One of 16 bytes goes past the cache of the multiprocessor, which will not be asked for them again. Where
-    /// nothing is to be read, no bytes are, and zeros are written.
+    /// Begins a copy. One of 16 bytes goes past the cache of the multiprocessor, which will not be
+    /// asked for them again. Where nothing is to be read, no bytes are, and zeros are written.
     pub(super) fn begin_cp_async(
         &mut self,
         (to, at): (Place, Value),

@@ -1,15 +1,16 @@
-//! PTX, for NVIDIA's driver to compile.
+//! The PTX emitter, for NVIDIA's driver to compile.
 //!
-//! The kernel is verified, optimised and lowered first; what is left maps to PTX instruction by instruction, in files of the
-//! same names as those of other targets. Every rounding is written out (`.rn`) and nothing flushes (`.ftz`), so the compiler
-//! neither contracts nor reorders: products and sums without `.rn` would become fma. Additions, products, quotients,
-//! roots and fma of both float types are correctly rounded by the instructions themselves.
+//! The kernel is verified, optimised and lowered first; what is left maps to PTX instruction by
+//! instruction, in files of the same names as those of other targets. Every rounding is written out
+//! (`.rn`) and nothing flushes (`.ftz`), so the compiler neither contracts nor reorders: products
+//! and sums without `.rn` would become fma. Additions, products, quotients, roots and fma of both
+//! float types are correctly rounded by the instructions themselves.
 //!
-//! A value is a register for each of its numbers, so vectors, and taking them apart, cost nothing. Registers may be written
-//! twice, so what branches and loops yield is copied at their ends.
+//! A value is a register for each of its elements, so vectors, and taking them apart, cost nothing.
+//! Registers may be written twice, so what branches and loops yield is copied at their ends.
 //!
-//! Parameters of the entry `main`: a tensor map for each view, the address of each buffer, in the kernel's order, then the
-//! kernel's parameters.
+//! Parameters of the entry `main`: a tensor map for each view, the address of each buffer, in the
+//! kernel's order, then the kernel's parameters.
 
 mod arith;
 mod control;
@@ -37,27 +38,33 @@ pub struct Target {
     pub arch_specific: bool,
 }
 
-/// The oldest devices that are supported (Turing). What is compiled for them runs on all later ones.
+/// The oldest devices that are supported (Turing). What is compiled for them runs on all later
+/// ones.
 pub const SM75: Target = Target { capability: 75, version: (6, 3), arch_specific: false };
 
-/// The oldest devices whose matrix units are used (Ampere): what kernels with fragments are compiled for.
+/// The oldest devices whose tensor cores are used (Ampere): what kernels with fragments are
+/// compiled for.
 pub const SM80_MMA: Target = Target { capability: 80, version: (7, 0), arch_specific: false };
 
-/// The oldest devices with one instruction for fragments of f64 (Hopper); those since Ampere take four. An H100 multiplies 66e12
-/// times and adds in a second by the former, 33e12 by the latter, and 26e12 by fma.
+/// The oldest devices with one instruction for fragments of f64 (Hopper); those since Ampere take
+/// four. An H100 multiplies 66e12 times and adds in a second by the former, 33e12 by the latter,
+/// and 26e12 by fma.
 pub const SM90_F64_MMA: Target = Target { capability: 90, version: (7, 8), arch_specific: false };
 
 /// The oldest devices that copy to shared memory while a kernel goes on (Ampere).
 pub const SM80_CP_ASYNC: Target = Target { capability: 80, version: (7, 0), arch_specific: false };
 
-/// The oldest devices with a smaller and a larger f32 that know NaN and the order of zeros (Ampere).
+/// The oldest devices with a smaller and a larger f32 that know NaN and the order of zeros
+/// (Ampere).
 const SM80_MINMAX_NAN: Target = Target { capability: 80, version: (7, 0), arch_specific: false };
 
-/// The devices that fetch boxes of tensors and multiply them in shared memory (Hopper). Later ones do it in other ways.
+/// The devices that fetch TMA tiles and multiply them in shared memory (Hopper). Later ones do it
+/// in other ways.
 pub const SM90A_WGMMA: Target = Target { capability: 90, version: (8, 0), arch_specific: true };
 
-/// What a kernel is compiled for on a device of this capability: the oldest devices that have what it uses, so that there is one
-/// text for as many as possible. Copies are used where the device has them.
+/// What a kernel is compiled for on a device of this capability: the oldest devices that have what
+/// it uses, so that there is one text for as many as possible. Copies are used where the device has
+/// them.
 pub fn target(kernel: &Kernel, capability: u32) -> Target {
     let needs = kernel.features();
     if needs.tma {
@@ -70,12 +77,13 @@ pub fn target(kernel: &Kernel, capability: u32) -> Target {
     if needs.cp_async && capability >= SM80_CP_ASYNC.capability { SM80_CP_ASYNC } else { SM75 }
 }
 
-/// Bytes of shared memory from which a kernel of so large workgroups is one that computes much on what it has brought there.
-/// For such a kernel, NVIDIA's assembler is told that one workgroup at a time on a multiprocessor will do; it would aim at 1024
-/// threads, with 64 registers each, and keep the rest of a tile's sums in memory (seen with ptxas 13.5: 16 bytes of 4 x 4 sums,
-/// and none with 80 registers). Kernels of smaller workgroups take the registers that they need without being told, but for those
-/// that hold something beside fragments, terms on their way through registers or what they take out of them: it would have some more
-/// workgroups at the price of 12 bytes.
+/// Bytes of shared memory from which a kernel of so large workgroups is one that computes much on
+/// what it has brought there. For such a kernel, NVIDIA's assembler is told that one workgroup at a
+/// time on a multiprocessor will do; it would aim at 1024 threads, with 64 registers each, and keep
+/// the rest of a tile's sums in memory (seen with ptxas 13.5: 16 bytes of 4 x 4 sums, and none with
+/// 80 registers). Kernels of smaller workgroups take the registers that they need without being
+/// told, but for those that hold something beside fragments, terms on their way through registers
+/// or what they take out of them: it would have some more workgroups at the price of 12 bytes.
 const LARGE_SHARED_BYTES: u64 = 4096;
 const LARGE_GROUP: u32 = 256;
 
@@ -85,14 +93,15 @@ const WARP_LANES: u32 = 32;
 /// Bytes of a tensor map, which the driver makes of a view.
 pub const TENSOR_MAP_BYTES: usize = 128;
 
-/// Bytes of shared memory that a text may declare. A workgroup that needs more gets all of it from its launch, which has to be
-/// told how much it is ([`dynamic_shared`]).
+/// Bytes of shared memory that a text may declare. A workgroup that needs more gets all of it from
+/// its launch, which has to be told how much it is ([`dynamic_shared`]).
 const MAX_STATIC_SHARED: u64 = 48 << 10;
 
-/// Bytes of shared memory that a launch of a kernel has to ask for beside those that its text declares.
+/// Bytes of shared memory that a launch of a kernel has to ask for beside those that its text
+/// declares.
 pub fn dynamic_shared(kernel: &Kernel) -> u32 {
     let bytes = kernel.shared_bytes();
-    // Boxes begin at places of their own.
+    // TMA tiles begin at places of their own.
     let declared = bytes <= MAX_STATIC_SHARED && kernel.mbarriers == 0;
     // The verifier knows a limit far below this type's.
     if declared { 0 } else { u32::try_from(bytes).unwrap_or(u32::MAX) }
@@ -226,7 +235,7 @@ struct Emitter<'a> {
     /// Where shared memory lies, if launches give it.
     places: SharedLayout,
     dynamic: bool,
-    /// Which values are in registers that nobody else has: what is changed where it is has to be.
+    /// Which values own their registers: what is changed in place has to.
     own: Vec<bool>,
     /// What indices are made of.
     indices: IndexAnalysis<'a>,
@@ -246,7 +255,8 @@ struct Emitter<'a> {
     /// The registers of a value.
     values: Vec<Vec<Register>>,
     labels: u32,
-    /// Instructions whose results are in sight, by their text without the result; and these texts, the last ones at the end.
+    /// Instructions whose results are in sight, by their text without the result; and these texts,
+    /// the last ones at the end.
     made: HashMap<String, Register>,
     in_sight: Vec<String>,
 }
@@ -346,7 +356,8 @@ impl Emitter<'_> {
         self.forget(before);
         Ok(())
     }
-    /// The result of an instruction that has it from its operands alone: the one of before, if that is in sight.
+    /// The result of an instruction that has it from its operands alone: the one of before, if that
+    /// is in sight.
     fn once(&mut self, s: Scalar, op: &str, operands: &[&str]) -> Register {
         let text = format!("{op} {}", operands.join(", "));
         if let Some(known) = self.made.get(&text) {
@@ -468,7 +479,7 @@ impl Emitter<'_> {
                 Vec::new()
             }
             Op::TmaLoad { mbarrier, tiles } => {
-                self.fetch(*mbarrier, tiles);
+                self.tma_load(*mbarrier, tiles);
                 Vec::new()
             }
             Op::MbarrierWait(mbarrier, phase) => {

@@ -1,4 +1,4 @@
-//! Operations between the lanes of a warp.
+//! PTX: warp operations (shuffles and reductions between the lanes of a warp).
 
 use super::{Emitter, Register, WARP_LANES};
 use crate::ir::{Binary, Reduce, Scalar};

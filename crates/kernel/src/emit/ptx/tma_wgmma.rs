@@ -1,13 +1,16 @@
-//! Boxes of tensors: fetched by the engine that copies tensors (`cp.async.bulk.tensor`), counted by barriers in memory
-//! (`mbarrier`), multiplied where they lie (`wgmma`). "PTX ISA", 9.7.9.27, 9.7.13 and 9.7.16.
+//! PTX: TMA tile loads (`cp.async.bulk.tensor`), barriers in shared memory (`mbarrier`) and Hopper
+//! tensor cores (`wgmma`). "PTX ISA", 9.7.9.27, 9.7.13 and 9.7.16.
 //!
-//! A line of a box is 128 bytes, and its pieces of 16 bytes lie swizzled: piece p of line l in the place of piece p ^ (l mod 8). The
-//! engine stores them so, and the matrix units look for them so; both count lines from multiples of 1024 bytes, where boxes begin.
+//! A row of a tile is 128 bytes, and its vectors of 16 bytes are swizzled: vector p of row l is in
+//! the place of vector p ^ (l mod 8). TMA stores them so, and wgmma reads them so; both count rows
+//! from multiples of 1024 bytes, where tiles begin.
 //!
-//! What a fetch has to know of a view is a tensor map, an object of 128 bytes that the driver makes, and a parameter of the entry.
+//! What a TMA load has to know of a tensor view is a tensor map, an object of 128 bytes that the
+//! driver makes, and a parameter of the entry.
 //!
-//! Sums stay in their registers: a product changes them where they are. Between its beginning and its end nobody may touch these
-//! registers, not even to copy them, so loops carry them where they are, too (`control.rs`).
+//! Accumulators stay in their registers: a product changes them in place. Between its beginning and
+//! its end these registers must not be touched, not even copied, so loops carry them in place too
+//! (`control.rs`).
 
 use super::{Emitter, Register};
 use crate::ir::{
@@ -20,7 +23,8 @@ const MMA_K_BYTES: u32 = 32;
 const SWIZZLE_128B: u64 = 1 << 62;
 
 impl Emitter<'_> {
-    /// What comes before everything else: signals are made ready, by one invocation, and for the engine, too.
+    /// What comes before everything else: mbarriers are made ready, by one invocation, and for the
+    /// engine, too.
     pub(super) fn init_mbarriers(&mut self) {
         if self.k.mbarriers == 0 {
             return;
@@ -46,14 +50,14 @@ impl Emitter<'_> {
         self.line(&format!("@!{first} bra {after}"));
         after
     }
-    /// Where a signal is.
+    /// Where a mbarrier is.
     fn mbarrier(&mut self, mbarrier: Value) -> Register {
         let all = self.inst(Scalar::U32, "mov.u32", &[&format!("dynamic+{}", self.places.mbarriers)]);
         let mbarrier = self.one(mbarrier);
         self.inst(Scalar::U32, "mad.lo.u32", &[&mbarrier, "8", &all])
     }
 
-    pub(super) fn fetch(&mut self, mbarrier: Value, tiles: &[TmaTile]) {
+    pub(super) fn tma_load(&mut self, mbarrier: Value, tiles: &[TmaTile]) {
         let mbarrier = self.mbarrier(mbarrier);
         let before = self.in_sight.len();
         let after = self.only_first();
@@ -82,10 +86,12 @@ impl Emitter<'_> {
         self.line(&format!("@!{over} bra {again}"));
     }
 
-    /// A description of a block's first terms for the matrix units; and what has to be added to it for the next terms.
+    /// A description of a block's first terms for the tensor cores; and what has to be added to it
+    /// for the next terms.
     ///
-    /// Addresses and distances count in 16 bytes. Lines of eight rounds of terms follow each other (64 bits, bits 32 to 45); blocks
-    /// of lines of rows or columns lie side by side (bits 16 to 29, which nobody looks at for lines of terms).
+    /// Addresses and distances count in 16 bytes. Lines of eight rounds of terms follow each other
+    /// (64 bits, bits 32 to 45); blocks of lines of rows or columns are contiguous (bits 16 to 29,
+    /// which is ignored for lines of terms).
     fn block(&mut self, place: Place, at: Value, of_terms: bool) -> (Register, u32) {
         let at = self.whole_address(place, at);
         let at = self.inst(Scalar::U32, "shr.u32", &[&at, "4"]);
@@ -93,8 +99,8 @@ impl Emitter<'_> {
         let at = self.inst(Scalar::U64, "cvt.u64.u32", &[&at]);
         let (round, block) =
             (u64::from(TILE_ROW_ALIGN * TILE_ROW_BYTES / 16), u64::from(WGMMA_BLOCK_BYTES / 16));
-        let beside = if of_terms { 1 } else { block };
-        let rest = format!("0x{:X}", SWIZZLE_128B | round << 32 | beside << 16);
+        let line_offset = if of_terms { 1 } else { block };
+        let rest = format!("0x{:X}", SWIZZLE_128B | round << 32 | line_offset << 16);
         // Lines of terms are of 16-bit numbers.
         let step = if of_terms { MMA_K_BYTES } else { MMA_K_BYTES / 2 * TILE_ROW_BYTES };
         (self.inst(Scalar::U64, "or.b64", &[&at, &rest]), step / 16)
@@ -131,8 +137,9 @@ impl Emitter<'_> {
         self.line("wgmma.commit_group.sync.aligned");
     }
 
-    /// The columns and the registers of a product's sums, and whether its first part adds to what stands there: sums of nothing need
-    /// no zeros. Those that are not in registers of their own get some.
+    /// The columns and the registers of a product's sums, and whether its first part adds to what
+    /// stands there: sums of nothing need no zeros. Those that are not in registers of their own
+    /// get some.
     fn begin_sums(&mut self, sums: &[Value], results: &[Value]) -> (usize, String, Register) {
         let blank = sums.iter().all(|v| self.blank[v.0 as usize]);
         let mut registers = Vec::new();
@@ -154,8 +161,9 @@ impl Emitter<'_> {
         self.once(Scalar::Bool, "setp.ne.u32", &["1", "0"])
     }
 
-    /// Rows of the left factor are in registers: those of a fragment are those of an instruction. Nobody may change them before the product
-    /// was waited for; the fence makes what was put there before known to it.
+    /// Rows of the left factor are in registers: those of a fragment are those of an instruction.
+    /// They may not change before the product was waited for; the fence makes what was put there
+    /// before known to it.
     pub(super) fn wgmma_rs(
         &mut self,
         a: [Value; 4],

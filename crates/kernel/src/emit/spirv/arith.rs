@@ -1,4 +1,4 @@
-//! Arithmetic and comparisons.
+//! SPIR-V: arithmetic and comparisons.
 
 use super::Emitter;
 use super::code::{Code, Decoration, GLOp};
@@ -88,8 +88,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// A choice. Between two float constants it goes through disguised bits: Mesa 22.3 takes a choice between 0 and -1 for
-    /// the negative of 0 or 1, and so gives -0 for 0.
+    /// A choice. Between two float constants it goes through disguised bits: Mesa 22.3 takes a
+    /// choice between 0 and -1 for the negative of 0 or 1, and so gives -0 for 0.
     pub(super) fn select(&mut self, c: Value, a: Value, b: Value) -> Word {
         /// Any number that makes no 0 or 1 of the usual constants.
         const DISGUISE: u32 = 0x2545_f491;
@@ -167,8 +167,8 @@ impl Emitter<'_> {
         self.inst(Code::FConvert, wide, &[h])
     }
 
-    /// The bits of an f32 rounded to the nearest bf16: half of what is cut off is added, less one if the last bit that
-    /// stays is even.
+    /// The bits of an f32 rounded to the nearest bf16: half of what is cut off is added, less one
+    /// if the last bit that stays is even.
     pub(super) fn round_bf16(&mut self, t: Type, a: Word) -> Word {
         let word = t.of(Scalar::U32);
         let (ty, bool) = (self.word(word), self.word(t.of(Scalar::Bool)));

@@ -1,6 +1,8 @@
-//! The numbers that SPIR-V gives to what is emitted, by the names that its specification has for them, ascending.
+//! SPIR-V: the opcodes and enumerants that are emitted, by the names of the specification,
+//! ascending.
 //!
-//! A wrong one makes a module that no validator passes, or that computes something else: the tests see both.
+//! How it can be wrong: a wrong number makes a module that no validator passes, or that computes
+//! something else; the tests see both.
 
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident { $($item:ident = $number:literal,)* })*) => {$(

@@ -1,4 +1,4 @@
-//! Branches, loops, barriers.
+//! SPIR-V: branches, loops, barriers.
 
 use super::Emitter;
 use super::code::{Code, NONE, Scope, semantics};
@@ -55,7 +55,8 @@ impl Emitter<'_> {
         let before = self.label;
         self.does(Code::Branch, &[header]);
         self.begin(header);
-        // What comes from the last turn has no name yet: it gets one here, and is copied to it there.
+        // What comes from the last turn has no name yet: it gets one here, and is copied to it
+        // there.
         let firsts: Vec<Value> = std::iter::once(start).chain(init.iter().copied()).collect();
         let nexts: Vec<Word> = firsts.iter().map(|_| self.b.id()).collect();
         let mut carried = Vec::new();

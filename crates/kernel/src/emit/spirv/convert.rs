@@ -1,4 +1,4 @@
-//! Conversions. Floats to integers come with numbers that fit: lowering has seen to it.
+//! SPIR-V: conversions. Floats that become integers fit: lowering has seen to it.
 
 use super::Emitter;
 use super::code::Code;

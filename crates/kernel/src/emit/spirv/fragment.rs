@@ -1,7 +1,8 @@
-//! Matrix fragments: `SPV_KHR_cooperative_matrix`.
+//! SPIR-V: tensor core fragments, as cooperative matrices (`SPV_KHR_cooperative_matrix`).
 //!
-//! A module with fragments is written for Vulkan's own memory model, which they ask for. In it, memory is private to an
-//! invocation unless an access says otherwise: those of shared memory do, and barriers make them seen.
+//! A module with fragments uses the Vulkan memory model, which they ask for. In it, memory is
+//! private to an invocation unless an access says otherwise: those of shared memory do, and
+//! barriers make them visible.
 
 use super::Emitter;
 use super::code::{Code, CooperativeMatrixLayout, CooperativeMatrixUse, Scope, access, semantics};

@@ -1,7 +1,8 @@
-//! Buffers, parameters, shared memory, atomics.
+//! SPIR-V: buffers, parameters, shared memory, atomics.
 //!
-//! A vector is loaded and stored number by number: an array of vectors would be another view of the same buffer, which
-//! needs `Aliased` and costs what it may save. Whether real drivers join the accesses is to be measured.
+//! A vector is loaded and stored element by element: an array of vectors would be another view of
+//! the same buffer, which needs `Aliased` and costs what it may save. Whether drivers join the
+//! accesses is to be measured.
 
 use super::Emitter;
 use super::code::{Code, Decoration, Scope, StorageClass};
@@ -78,7 +79,8 @@ impl Emitter<'_> {
         let elem = self.elem_word(e);
         let array = self.b.declare(Code::TypeRuntimeArray, &[elem]);
         let block = self.b.declare(Code::TypeStruct, &[array]);
-        // The library of types may have given the array and the struct of another element of the same type.
+        // The library of types may have given the array and the struct of another element of the
+        // same type.
         let known = self.types.blocks.values().any(|&b| b == block);
         if !known {
             self.b.decorate(array, Decoration::ArrayStride, &[e.size()]);

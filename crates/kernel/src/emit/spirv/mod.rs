@@ -1,17 +1,20 @@
-//! SPIR-V 1.5 for Vulkan 1.2.
+//! The SPIR-V emitter: SPIR-V 1.5 for Vulkan 1.2.
 //!
-//! The kernel is verified, optimised and lowered first; what is left maps to SPIR-V instruction by instruction, one file
-//! per family:
-//! * `module`: its words; `code`: the numbers that the specification has. `types`: types and constants. `arith`, `convert`: numbers. `memory`: buffers, parameters, shared memory, atomics.
-//!   `control`: branches, loops, barriers. `subgroup`: operations between lanes. `fragment`: matrix units.
+//! The kernel is verified, optimised and lowered first; what is left maps to SPIR-V instruction by
+//! instruction, one file per family:
+//! * `module`: its words; `code`: opcodes. `types`: types and constants. `arith`, `convert`:
+//!   numbers. `memory`: buffers, parameters, shared memory, atomics. `control`: branches, loops,
+//!   barriers. `subgroup`: operations between lanes. `fragment`: tensor cores.
 //!
-//! What the IR promises and Vulkan does not: additions and multiplications carry `NoContraction`; an fma that is not fused
-//! is built, and so are quotients and square roots that a device does not round correctly (see `pass::lower`; those of f64
-//! cannot be built, and a kernel that needs one is refused); NaN, infinities and the sign of zero are asked for by an
-//! execution mode; where that is not enough, zeros are disguised as a parameter.
+//! What the IR promises and Vulkan does not: additions and multiplications carry `NoContraction`;
+//! an fma that is not fused is built, and so are quotients and square roots that a device does not
+//! round correctly (see `pass::lower`; those of f64 cannot be built, and a kernel that needs one is
+//! refused); NaN, infinities and the sign of zero are asked for by an execution mode; where that is
+//! not enough, zeros are disguised as a parameter.
 //!
-//! Integers have no sign in the types (as Vulkan asks for); instructions say how they read them. A buffer is binding
-//! number `i` of set 0, in the kernel's order; parameters are push constants, each at the next multiple of its size.
+//! Integers have no sign in the types (as Vulkan asks for); instructions say how they read them. A
+//! buffer is binding number `i` of set 0, in the kernel's order; parameters are push constants,
+//! each at the next multiple of its size.
 
 mod arith;
 mod code;
@@ -43,9 +46,10 @@ pub struct Device {
     pub division: bool,
     /// Are square roots correctly rounded?
     pub square_root: bool,
-    /// Is 0 + x what it should be where x is -0? Mesa 22.3's compiler for processors takes it for x, whatever it was told, and
-    /// 0 * x for 0. On such a device, a kernel has one more push constant, an f32 at the next multiple of 4 after its parameters,
-    /// that must be +0: a zero that no compiler knows.
+    /// Is 0 + x what it should be where x is -0? Mesa 22.3's compiler for processors takes it for
+    /// x, whatever it was told, and 0 * x for 0. On such a device, a kernel has one more push
+    /// constant, an f32 at the next multiple of 4 after its parameters, that must be +0: a zero
+    /// that no compiler knows.
     pub keeps_zeros: bool,
     /// Does it offer `SignedZeroInfNanPreserve` for 32 bits, and for 64?
     pub keeps_nan: [bool; 2],
@@ -58,7 +62,8 @@ pub struct Device {
 /// The words of a module with the entry point `main`.
 ///
 /// # Errors
-/// [`Unsupported`] if the kernel is not valid, or needs what the device lacks or this emitter has not.
+/// [`Unsupported`] if the kernel is not valid, or needs what the device lacks or this emitter has
+/// not.
 pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Unsupported> {
     crate::verify::verify(kernel).map_err(|e| Unsupported(e.0))?;
     if kernel.features().tma {

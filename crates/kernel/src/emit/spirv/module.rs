@@ -1,6 +1,8 @@
-//! A module while it is written: instructions as words, part by part in the order that SPIR-V asks for.
+//! SPIR-V: a module while it is written, section by section in the order that the specification
+//! asks for.
 //!
-//! How it can be wrong: an instruction in the wrong part, or a type that is declared twice. Validators see both.
+//! How it can be wrong: an instruction in the wrong section, or a type that is declared twice.
+//! Validators see both.
 
 use super::code::{Capability, Code, Decoration};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Operations between the lanes of a subgroup, whose size is the one that the kernel asked for.
+//! SPIR-V: subgroup operations. The subgroup's size is the one that the kernel asked for.
 
 use super::Emitter;
 use super::code::{Code, REDUCE, Scope};

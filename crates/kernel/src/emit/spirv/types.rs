@@ -1,4 +1,4 @@
-//! Types and constants, each declared once.
+//! SPIR-V: types and constants, each declared once.
 
 use super::Emitter;
 use super::code::{Code, StorageClass};

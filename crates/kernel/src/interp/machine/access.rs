@@ -1,4 +1,4 @@
-//! Memory: loads, stores, atomics; bounds and races.
+//! Interpreter: loads, stores, atomics; bounds and races.
 
 use super::{Checked, Machine, Problem};
 use crate::arith;
@@ -97,7 +97,7 @@ impl Machine<'_> {
         let trace = match p {
             Place::Buffer(i) => match self.traces[i as usize].get_mut(at) {
                 Some(t) => t,
-                // Nobody writes to this buffer.
+                // This buffer is read-only.
                 None => return Ok(()),
             },
             Place::Shared(i) => &mut self.shared_traces[i as usize][at],

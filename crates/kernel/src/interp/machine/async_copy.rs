@@ -1,7 +1,8 @@
-//! Copies to shared memory that go on while the kernel does.
+//! Interpreter: cp.async, asynchronous copies to shared memory.
 //!
-//! What a copy brings is read when it is begun, which nobody can tell, because nobody writes to its source. It arrives when it is
-//! waited for and not before, which on a device is the latest moment; whoever touches it earlier is told so.
+//! A copy reads its source when it begins, which cannot be observed, because its source is
+//! read-only. It arrives when it is waited for and not before, which on a device is the latest
+//! moment; an earlier access to its target is a fault.
 
 use super::{Checked, Fault, Machine, Problem};
 use crate::interp::race::{AccessKind, Accessor};

@@ -1,4 +1,4 @@
-//! What invocations do together: barriers, exchanges between lanes, fragments.
+//! Interpreter: what invocations do together (barriers, shuffles, tensor core fragments).
 
 use super::{Checked, Machine, Problem};
 use crate::arith;

@@ -1,11 +1,12 @@
-//! What an instruction computes, for all invocations that reach it.
+//! Interpreter: what an instruction computes, for all invocations that reach it.
 
 use super::{Checked, Machine};
 use crate::arith::{self, BinaryFn, UnaryFn};
 use crate::ir::{Binary, Builtin, Inst, Op, Scalar, Unary, Value};
 
-/// Runs the body for each number of some invocations, `$w` each. Plain loops: tests run the interpreter as it is compiled
-/// without optimisation, where adapters of iterators took most of the time.
+/// Runs the body for each number of some invocations, `$w` each. Plain loops: tests run the
+/// interpreter as it is compiled without optimisation, where adapters of iterators took most of the
+/// time.
 macro_rules! each_number {
     ($lanes:expr, $w:expr, $i:ident => $body:block) => {
         for &lane in $lanes {

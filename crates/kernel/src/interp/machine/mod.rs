@@ -1,5 +1,7 @@
-//! One workgroup, all invocations side by side: `compute` does numbers, `access` memory, `cp_async` what is brought while others
-//! go on, `tma` what is fetched and multiplied so, `lanes` what is done together.
+//! The interpreter's machine: one workgroup, all invocations in lockstep.
+//!
+//! `compute`: arithmetic. `access`: memory. `async_copy`: cp.async. `tma_wgmma`: TMA loads and
+//! wgmma. `collective`: barriers, shuffles, fragments.
 
 mod access;
 mod async_copy;
@@ -28,8 +30,8 @@ pub struct Machine<'a> {
     traces: Vec<Vec<AccessHistory>>,
     shared: Vec<Memory>,
     shared_traces: Vec<Vec<AccessHistory>>,
-    /// The numbers of each value: those of an invocation side by side, invocation after invocation. Fragments: those of a
-    /// subgroup, row-major.
+    /// The numbers of each value: those of an invocation side by side, invocation after invocation.
+    /// Fragments: those of a subgroup, row-major.
     slots: Vec<Vec<u64>>,
     /// Invocations of a workgroup.
     n: usize,

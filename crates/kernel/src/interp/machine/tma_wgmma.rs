@@ -1,8 +1,9 @@
-//! Boxes of tensors, fetched to shared memory and multiplied there.
+//! Interpreter: TMA tile loads, mbarriers and wgmma.
 //!
-//! A box arrives when its signal is awaited and not before, which on a device is the latest moment. A product is computed when it is
-//! begun, but until it has been waited for nobody may change what it reads, and nobody may read its sums; so it does not
-//! matter when a device computes it.
+//! A tile arrives when its mbarrier is waited for and not before, which on a device is the latest
+//! moment. A product is computed when it begins, but until it has been waited for its operands may
+//! not change and its accumulators may not be read; so it does not matter when a device computes
+//! it.
 
 use super::{Checked, Fault, Machine, Problem};
 use crate::arith;
@@ -16,7 +17,7 @@ use std::collections::VecDeque;
 /// Elements of shared memory: which memory, from where, how many.
 type SharedRange = (u32, usize, usize);
 
-/// What is on its way under a signal: where to, and the elements.
+/// What is on its way under a mbarrier: where to, and the elements.
 type PendingTma = Vec<(u32, usize, Vec<u64>)>;
 
 /// What a product reads: pieces of shared memory, by those who work together, and values.
@@ -26,10 +27,10 @@ struct WgmmaReads {
     values: Vec<Value>,
 }
 
-/// Signals, and products under way.
+/// Mbarriers, and products under way.
 #[derive(Default)]
 pub struct TmaWgmmaState {
-    /// In which phase each signal is, and what is on its way in it.
+    /// In which phase each mbarrier is, and what is on its way in it.
     mbarriers: Vec<(u64, Option<PendingTma>)>,
     /// What each product that is under way reads.
     products: VecDeque<WgmmaReads>,
@@ -62,7 +63,7 @@ impl TmaWgmmaState {
 }
 
 impl Machine<'_> {
-    /// An instruction that has to do with boxes; the whole workgroup is here.
+    /// An instruction that has to do with TMA tiles; the whole workgroup is here.
     pub(super) fn tma(&mut self, op: &Op, results: &[Value]) -> Checked {
         match op {
             Op::TmaLoad { mbarrier, tiles } => self.tma_load(*mbarrier, tiles),
@@ -108,7 +109,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The elements of a box.
+    /// The elements of a TMA tile.
     fn brought(&self, f: &TmaTile, lines: usize) -> Result<Vec<u64>, Problem> {
         let view = &self.kernel.views[f.view as usize];
         let problem = |what: String| Problem { lane: 0, what };

@@ -1,6 +1,6 @@
-//! Copies to shared memory where the device has none: loads and stores, where the copy is begun.
+//! Lowering of cp.async where the device has none: loads and stores, where the copy begins.
 //!
-//! What is there before it is waited for harms nobody, and barriers stay where they are.
+//! Data that arrives before it is waited for does no harm, and barriers stay where they are.
 
 use super::writer::Writer;
 use crate::ir::{Binary, Constant, Elem, Inst, Op, Place, Region, Scalar, Type, Value};

@@ -1,10 +1,12 @@
-//! The correctly rounded quotient of two f32, where the device's may be wrong by some units in the last place.
+//! Lowering of division and square root: the correctly rounded quotient of two f32, where the
+//! device's may be wrong by some units in the last place.
 //!
-//! The device's quotient of the two fractions, as numbers of 24 bits, is a good guess. As an integer of 26 bits it is off by
-//! less than a hundred, so the remainder that it leaves fits into 32 bits, whatever wraps on the way: it tells by how
-//! much. What is then cut off (two bits, and whether there was a remainder) rounds the result once, also into the
-//! subnormals. Everything that decides is integer arithmetic; subnormal operands are brought to 24 bits by the
-//! conversion of their fractions, so this does not need a device that keeps subnormals.
+//! The device's quotient of the two fractions, as numbers of 24 bits, is a good guess. As an
+//! integer of 26 bits it is off by less than a hundred, so the remainder that it leaves fits into
+//! 32 bits, whatever wraps on the way: it tells by how much. What is then cut off (two bits, and
+//! whether there was a remainder) rounds the result once, also into the subnormals. Everything that
+//! decides is integer arithmetic; subnormal operands are brought to 24 bits by the conversion of
+//! their fractions, so this does not need a device that keeps subnormals.
 
 use super::writer::Writer;
 use crate::ir::{Binary, Compare, Scalar, Unary, Value};
@@ -27,7 +29,8 @@ pub fn parts(w: &mut Writer, x: Value) -> Parts {
     let hidden = w.u32(bits, 0x0080_0000);
     let mask = w.u32(bits, 0x007f_ffff);
     let subnormal = w.compare(Compare::Lt, bits, hidden);
-    // A whole number below 2^23 is exact, and normal, as a float: that float's parts are the ones that are asked for.
+    // A whole number below 2^23 is exact, and normal, as a float: that float's parts are the ones
+    // that are asked for.
     let whole = w.convert(bits, Scalar::F32);
     let whole = w.bitcast(whole, Scalar::U32);
     let from = w.select(subnormal, whole, bits);
@@ -41,7 +44,8 @@ pub fn parts(w: &mut Writer, x: Value) -> Parts {
     Parts { bits, fraction, exponent: w.binary(Binary::Sub, exponent, shift) }
 }
 
-/// Adds to an approximate `whole` what a remainder says, where `whole + 1` takes `unit` more; both stay below 2^31.
+/// Adds to an approximate `whole` what a remainder says, where `whole + 1` takes `unit` more; both
+/// stay below 2^31.
 fn correct(w: &mut Writer, whole: Value, rest: Value, unit: Value) -> (Value, Value) {
     // The first step is a guess again, the others take what is left of it.
     let (r, u) = (w.convert(rest, Scalar::F32), w.convert(unit, Scalar::F32));
@@ -68,7 +72,8 @@ fn correct(w: &mut Writer, whole: Value, rest: Value, unit: Value) -> (Value, Va
 /// x / y, correctly rounded.
 pub fn divide(w: &mut Writer, x: Value, y: Value) -> Value {
     let (p, q) = (parts(w, x), parts(w, y));
-    // The quotient has 26 bits: x is moved left by 25 places, or by 26 if its fraction is the smaller.
+    // The quotient has 26 bits: x is moved left by 25 places, or by 26 if its fraction is the
+    // smaller.
     let smaller = w.compare(Compare::Lt, p.fraction, q.fraction);
     let (s25, s26) = (w.u32(p.bits, 25), w.u32(p.bits, 26));
     let places = w.select(smaller, s26, s25);
@@ -120,10 +125,12 @@ pub fn divide(w: &mut Writer, x: Value, y: Value) -> Value {
 
 /// The square root, correctly rounded.
 ///
-/// The fraction is moved left so far that its exponent becomes even and its root has 25 bits: 24, and one to round by.
+/// The fraction is moved left so far that its exponent becomes even and its root has 25 bits: 24,
+/// and one to round by.
 pub fn root(w: &mut Writer, x: Value) -> Value {
     let p = parts(w, x);
-    // magnitude = fraction * 2^(exponent - 150): with an even exponent 26 places leave an even one, with an odd one 25.
+    // magnitude = fraction * 2^(exponent - 150): with an even exponent 26 places leave an even one,
+    // with an odd one 25.
     let one = w.i32(p.bits, 1);
     let odd = w.binary(Binary::And, p.exponent, one);
     let (most, bias) = (w.i32(p.bits, 26), w.i32(p.bits, 127));
@@ -190,8 +197,8 @@ pub fn root(w: &mut Writer, x: Value) -> Value {
     w.bitcast(bits, Scalar::F32)
 }
 
-/// The bits of an f32 from a whole number of 24 and `extra` bits (i32), whether something is left of it (i32, not 0), and
-/// the biased exponent of its highest bit (i32).
+/// The bits of an f32 from a whole number of 24 and `extra` bits (i32), whether something is left
+/// of it (i32, not 0), and the biased exponent of its highest bit (i32).
 fn round(w: &mut Writer, whole: Value, rest: Value, exponent: Value, extra: u32) -> Value {
     let (zero, one) = (w.int(whole, 0), w.int(whole, 1));
     // Below the normal numbers, more bits are cut off; 31 and more leave nothing, as 28 do.
@@ -217,7 +224,8 @@ fn round(w: &mut Writer, whole: Value, rest: Value, exponent: Value, extra: u32)
     let up = w.binary(Binary::Or, above, up);
     let more = w.binary(Binary::Add, kept, one);
     let kept = w.select(up, more, kept);
-    // The fraction's highest bit adds 1 to the exponent, and so does a carry out of it, up to infinity.
+    // The fraction's highest bit adds 1 to the exponent, and so does a carry out of it, up to
+    // infinity.
     let places = w.i32(whole, 23);
     let below = w.binary(Binary::Sub, exponent, one);
     let below = w.binary(Binary::Max, below, zero);

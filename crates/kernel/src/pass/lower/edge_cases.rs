@@ -1,4 +1,5 @@
-//! Operations whose edges differ between targets, with the edges taken off.
+//! Lowering of operations whose edge cases differ between targets: division by zero, wide shifts,
+//! minimum and maximum, saturation.
 
 use super::writer::Writer;
 use crate::ir::{Binary, Builtin, Compare, Constant, Op, Scalar, Type, Unary, Value};
@@ -63,7 +64,8 @@ pub fn extreme(w: &mut Writer, op: Binary, a: Value, b: Value) -> Value {
     };
     let first = w.compare(wins, a, b);
     let best = w.select(first, a, b);
-    // Equal numbers have equal bits but for zeros: there, the or (and) of the signs is the smaller (larger).
+    // Equal numbers have equal bits but for zeros: there, the or (and) of the signs is the smaller
+    // (larger).
     let (x, y) = (w.bitcast(a, word(s)), w.bitcast(b, word(s)));
     let tie = w.binary(ties, x, y);
     let tie = w.bitcast(tie, s);
@@ -74,8 +76,8 @@ pub fn extreme(w: &mut Writer, op: Binary, a: Value, b: Value) -> Value {
     w.select(nan, a, number)
 }
 
-/// The smallest or largest float of a subgroup, for all of its lanes: each takes the other's half, quarter, and so on. Which
-/// of them comes first makes no difference.
+/// The smallest or largest float of a subgroup, for all of its lanes: each takes the other's half,
+/// quarter, and so on. Which of them comes first makes no difference.
 pub fn reduce(w: &mut Writer, op: Binary, a: Value, lanes: u32, built: bool) -> Value {
     let lane = w.push(Op::Builtin(Builtin::SubgroupLane), Type::U32);
     let (mut v, mut far) = (a, lanes / 2);
@@ -94,7 +96,8 @@ pub fn copy_sign(w: &mut Writer, a: Value, b: Value) -> Value {
     let s = w.scalar(b);
     let bits = w.bitcast(b, if s.bits() == 64 { Scalar::I64 } else { Scalar::I32 });
     let zero = w.int(bits, 0);
-    // Not by `and` and `or` of bits: Mesa 26 takes a choice between a float and such a number for something else.
+    // Not by `and` and `or` of bits: Mesa 26 takes a choice between a float and such a number for
+    // something else.
     let below = w.compare(Compare::Lt, bits, zero);
     let plus = w.unary(Unary::Abs, a);
     let minus = w.unary(Unary::Neg, plus);
@@ -104,8 +107,8 @@ pub fn copy_sign(w: &mut Writer, a: Value, b: Value) -> Value {
 /// A float as an integer: saturated, and 0 for NaN.
 pub fn saturate(w: &mut Writer, a: Value, to: Scalar) -> Value {
     let s = w.scalar(a);
-    // Below the first and from the second on, a number does not fit. Where the least number less 1 is no float, it rounds to
-    // the least number itself, which saturates to the same.
+    // Below the first and from the second on, a number does not fit. Where the least number less 1
+    // is no float, it rounds to the least number itself, which saturates to the same.
     let (below, above) = match to {
         Scalar::I32 => (-2_147_483_649.0, 2_147_483_648.0),
         Scalar::U32 => (-1.0, 4_294_967_296.0),

@@ -1,9 +1,10 @@
-//! A fused fma of f32 where the device has none.
+//! Lowering of a fused multiply-add of f32 where the device has none: in f64, rounded to odd.
 //!
-//! In f64 the product of two f32 is exact. Its sum with the third is rounded, with an error that TwoSum (Knuth) gives
-//! exactly. If there is an error and the sum's last bit is even, the sum is moved one step towards the truth: that is
-//! rounding to odd, and f64 has more than twice the bits of f32 and two to spare, so rounding it to f32 is as if the
-//! exact sum had been rounded (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+//! In f64 the product of two f32 is exact. Its sum with the third is rounded, with an error that
+//! TwoSum (Knuth) gives exactly. If there is an error and the sum's last bit is even, the sum is
+//! moved one step towards the truth: that is rounding to odd, and f64 has more than twice the bits
+//! of f32 and two to spare, so rounding it to f32 is as if the exact sum had been rounded (Boldo,
+//! Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 
 use super::writer::Writer;
 use crate::ir::{Binary, Compare, Constant, Scalar, Value};

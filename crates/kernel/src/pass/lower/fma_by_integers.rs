@@ -1,12 +1,15 @@
-//! A fused fma in integers, where the device has none and nothing wider to build it from: of f64, and of f32 where there is no
-//! f64.
+//! Lowering of a fused multiply-add in integers, where the device has none and nothing wider to
+//! build it from: of f64, and of f32 where there is no f64.
 //!
-//! The product of two fractions (53 bits each, or 24) and the third fraction are laid into two words (64 bits each, or 32), a
-//! [`Pair`], with their highest bits side by side near the top, and the one with the smaller exponent is moved right. What
-//! falls out at the right is kept as a last bit that says so: the other one has [`Format::spare`] zeros there at least, so
-//! bits only fall out where the difference cannot cancel, and then that bit is far below the one at which the sum is rounded.
+//! The product of two fractions (53 bits each, or 24) and the third fraction are placed into two
+//! words (64 bits each, or 32), a [`Pair`], with their highest bits aligned near the top, and the
+//! one with the smaller exponent is shifted right. The bits that are shifted out are kept as a
+//! sticky bit: the other one has [`Format::spare`] zeros there at least, so bits are only shifted
+//! out where the difference cannot cancel, and then the sticky bit is far below the one at which
+//! the sum is rounded.
 //!
-//! Operands that are not finite, and zeros, take no part in this: plain arithmetic is right for them.
+//! Operands that are not finite, and zeros, take no part in this: plain arithmetic is right for
+//! them.
 
 use super::writer::Writer;
 use crate::ir::{Binary, Compare, Constant, Scalar, Unary, Value};
@@ -24,8 +27,8 @@ struct Format {
     fraction: u64,
     /// What is added to an exponent that is stored.
     bias: i64,
-    /// Places by which a product is moved left in a pair: its highest bit is then the third or fourth from the top, which leaves
-    /// room for the sum.
+    /// Places by which a product is moved left in a pair: its highest bit is then the third or
+    /// fourth from the top, which leaves room for the sum.
     spare: u64,
 }
 
@@ -119,7 +122,8 @@ impl Words<'_> {
         let high = self.op(Binary::Sub, a.high, b.high);
         Pair { high: self.op(Binary::Sub, high, borrow), low }
     }
-    /// Moved right by less than two words' places; the last bit is set if something other than 0 falls out.
+    /// Moved right by less than two words' places; the last bit is set if something other than 0
+    /// falls out.
     fn sticky(&mut self, a: Pair, by: Value) -> Pair {
         // Two moves, by a whole word and by less than one.
         let bits = self.f.bits;
@@ -255,7 +259,8 @@ pub fn fused(w: &mut Writer, a: Value, b: Value, c: Value) -> Value {
         let lower = s.w.binary(Binary::Sub, exponent, by);
         exponent = s.w.select(empty, lower, exponent);
     }
-    // The exponent of that bit, counted from the smallest normal number's: below 0, the result is subnormal.
+    // The exponent of that bit, counted from the smallest normal number's: below 0, the result is
+    // subnormal.
     let offset = s.w.number(a, f.int(2 * f.bits as i64 - 1 + f.bias - 1));
     let level = s.w.binary(Binary::Add, exponent, offset);
     let none = s.w.number(a, f.int(0));

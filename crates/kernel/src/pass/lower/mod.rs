@@ -1,9 +1,10 @@
-//! Lowering: what a target has not, built exactly from what it has.
+//! Lowering (legalisation): what a target does not have, built exactly from what it has.
 //!
-//! Targets have much in common that differs from the IR: an integer division by zero is undefined, a shift beyond the width
-//! too, the smaller of two floats forgets NaN or the sign of zero. Each of these is written here once, as instructions; after
-//! lowering, an instruction is only reached by operands for which every target agrees. The meaning stays, so the interpreter
-//! gives the same before and after, and that is how it is tested.
+//! Targets have much in common that differs from the IR: an integer division by zero is undefined,
+//! a shift beyond the width too, the smaller of two floats forgets NaN or the sign of zero. Each of
+//! these is written here once, as instructions; after lowering, an instruction is only reached by
+//! operands for which every target agrees. The meaning stays, so the interpreter gives the same
+//! before and after, and that is how it is tested.
 
 mod async_copy;
 mod division;
@@ -42,7 +43,8 @@ pub struct Legalize {
     pub wide: bool,
     /// A correctly rounded quotient of f32, from one that is wrong by some units in the last place.
     pub quotient: bool,
-    /// A correctly rounded square root of f32, from one that is wrong by some units in the last place.
+    /// A correctly rounded square root of f32, from one that is wrong by some units in the last
+    /// place.
     pub root: bool,
     /// The largest or smallest float of a subgroup: exchanges between lanes.
     pub reductions: bool,
@@ -167,7 +169,8 @@ impl Lower {
                 let built = self.legalize.extremes_of(w.scalar(a));
                 Some(edge_cases::reduce(w, op, a, self.lanes, built))
             }
-            // The same everywhere, not asked for, or the emitters' business: they leave no instruction out.
+            // The same everywhere, not asked for, or the emitters' business: they leave no
+            // instruction out.
             _ => None,
         })
     }

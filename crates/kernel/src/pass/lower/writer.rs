@@ -1,4 +1,4 @@
-//! Writes instructions in the middle of a kernel.
+//! A writer of instructions in the middle of a kernel, for lowering.
 
 use crate::ir::{Binary, Compare, Constant, Inst, Op, Scalar, Type, Unary, Value};
 
