@@ -7,16 +7,21 @@
 //! * [`CpuDevice`]: an instruction set and a number of threads. Neither changes a bit.
 //! * [`CpuBuffer`]: a tensor's numbers, in memory that is kept for the next tensor (`runtime/memory.rs`), or put off until somebody
 //!   reads them, so that several maps take one pass (`lazy/fusion.rs`).
+//!
+//! Which path a problem takes is said by a plan (`*/plan.rs`), from the problem and the processor (`machine.rs`);
+//! `explain.rs` prints it.
 
 mod attention;
 mod backend;
 mod conv;
 mod device;
 mod elementwise;
+mod explain;
 mod gemm;
 mod index;
 mod layout;
 mod lazy;
+mod machine;
 mod pool;
 mod reduce;
 mod runtime;
