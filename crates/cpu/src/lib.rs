@@ -9,7 +9,10 @@
 //! * [`CpuBuffer`]: the elements of a tensor, in pooled memory (`runtime/memory.rs`), or a deferred
 //!   computation (`lazy/`), so that several maps are fused into one pass.
 //!
-//! Layers, from the bottom: `simd` (instruction sets, vector registers), `runtime` (threads,
+//! Which path a problem takes is decided by a plan (`*/plan.rs`), a pure function of the problem and
+//! the processor (`machine.rs`); `explain.rs` prints it.
+//!
+//! Layers, from the bottom: crate `simd` (instruction sets, vector registers), `runtime` (threads,
 //! memory, output partition), `layout` and `elementwise`, `lazy`, then the op families `reduce`,
 //! `sort`, `pool`, `index`, `gemm`, `conv`, `attention`, and on top `backend`.
 
@@ -18,10 +21,12 @@ mod backend;
 mod conv;
 mod device;
 mod elementwise;
+mod explain;
 mod gemm;
 mod index;
 mod layout;
 mod lazy;
+mod machine;
 mod pool;
 mod reduce;
 mod runtime;

@@ -34,7 +34,7 @@ pub const VECTOR_CHUNK: usize = 192;
 /// Elements of a narrow block: one register of AVX-512 of f32.
 pub const TAIL_CHUNK: usize = 16;
 /// Elements of a block of four registers of AVX-512, and of six (formulas with few values alive).
-pub(crate) const FOUR_REGISTERS: usize = 64;
+pub const FOUR_REGISTERS: usize = 64;
 const SIX_REGISTERS: usize = 96;
 /// Elements of a row from which stores of a light formula begin with a cache line.
 const ALIGN_STORES_MIN_ELEMENTS: usize = 128;
@@ -561,7 +561,7 @@ impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Wide<'_, T, F, N> {
 /// As [`BlockFormula::narrow`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub(crate) unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+pub unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
     run_lanes(isa, Narrow(m, b));
 }
 
@@ -571,12 +571,12 @@ pub(crate) unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m
 /// As [`BlockFormula::wide`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub(crate) unsafe fn wide<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+pub unsafe fn wide<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
     run_lanes(isa, Wide(m, b));
 }
 
 /// Elements of a wide block of a float formula, as `Wide` takes them.
-pub(crate) fn width<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> usize {
+pub fn width<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> usize {
     if const { size_of::<T>() == 8 } {
         return FOUR_REGISTERS;
     }
@@ -606,7 +606,7 @@ impl<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize> Kernel for 
 /// As [`BlockFormula::narrow`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub(crate) unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+pub unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
     dispatch_formula::<T, _>(isa, IntBlocks::<T, M, N, FOUR_REGISTERS>(m, b));
 }
 
