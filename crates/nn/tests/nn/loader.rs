@@ -1,4 +1,4 @@
-//! Batches: every sample once an epoch, in an order that a seed decides.
+//! Batches: every sample once per epoch, in an order that the seed determines.
 
 use elinvar_core::{DType, ErrorKind, HostTensor, Shape};
 use elinvar_nn::loader::{Loader, Pairs};
@@ -67,7 +67,7 @@ fn an_epochs_order_follows_from_seed_and_number() {
         all.sort_unstable();
         assert!(all.into_iter().eq(0..10));
     }
-    // Going on in the middle.
+    // Resuming in the middle.
     assert_eq!(epoch(&l, 5, 1), epoch(&l, 5, 0)[1..]);
     assert_eq!(epoch(&l, 5, 3), Vec::<Vec<i64>>::new());
 }

@@ -16,7 +16,7 @@ fn a_file_of_text_is_read_or_told() {
     let name = path.display();
     let e = open(b"abc\xffdef").unwrap_err();
     assert_eq!((e.kind(), e.message()), (ErrorKind::Format, &*format!("{name}: text: not UTF-8 at byte 3")));
-    // The beginning of a character and no more of it.
+    // An incomplete character.
     assert!(open(b"ab\xc3").unwrap_err().message().ends_with("not UTF-8 at byte 2"));
     let e = open(b"").unwrap_err();
     assert_eq!(e.message(), format!("{name}: text: it is empty; there is nothing to learn from"));

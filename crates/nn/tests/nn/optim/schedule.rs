@@ -1,4 +1,4 @@
-//! Schedules that no golden case has: against PyTorch, or by their definition.
+//! Schedules without golden cases: against PyTorch, or by their definition.
 
 use elinvar_core::ErrorKind;
 use elinvar_nn::optim::schedule::{
@@ -42,7 +42,7 @@ fn rates_are_those_of_pytorch() {
             Box::new(sequence),
             vec![0.25, 0.25, 0.5, 0.5, 0.25, 0.125, 0.5, 0.5, 0.05, 0.05],
         ),
-        // PyTorch's own values are up to 6e-17 off, because it multiplies from step to step.
+        // PyTorch's values are off by up to 6e-17, because it multiplies from step to step.
         (
             "CosineAnnealingLR(o, 3)",
             Box::new(CosineAnnealingLr::new(3).unwrap()),
@@ -141,8 +141,8 @@ fn a_plateau_goes_on_from_its_state() {
             lr
         })
         .collect();
-    // NaN is no better than anything: two bad ones after the best. The next is not counted, the two
-    // after it are.
+    // NaN is never better: two bad results after the best. The next is ignored (cooldown), the two
+    // after it count.
     assert_eq!(want, [1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.1 * 0.1, 0.1 * 0.1]);
     for cut in 0..metrics.len() {
         let (mut first, mut second, mut lr) = (make(), make(), 1.0);
