@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_of_size_one_is_what_it_would_be_anew() {
+    fn unsqueeze_equals_a_layout_built_anew() {
         for (sizes, strides, offset) in [
             (&[2, 3][..], &[3, 1][..], 0),
             (&[2, 3], &[1, 2], 1),

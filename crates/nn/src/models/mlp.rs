@@ -72,7 +72,7 @@ mod tests {
     use elinvar_reference::{Reference, ReferenceDevice};
 
     #[test]
-    fn layers_follow_one_another() {
+    fn layers_are_applied_in_order() {
         let (g, d) = (&mut Generator::new(1), ReferenceDevice);
         let m = Mlp::<Reference>::new(&[3, 5, 2], g, &d).unwrap().activation(MlpActivation::Silu);
         let x: Tensor<Reference> = g.randn([4, 3], &d);

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends_where_nothing_improves() {
+    fn early_stopping_ends_without_improvement() {
         let rows: [(&str, EarlyStopping, &[(f64, f64)], Option<usize>); 6] = [
             ("falls for ever", EarlyStopping::new(2), &[(3.0, 0.0), (2.0, 0.0), (1.0, 0.0)], None),
             ("stays", EarlyStopping::new(2), &[(3.0, 0.0), (3.0, 0.0), (3.0, 0.0)], Some(2)),

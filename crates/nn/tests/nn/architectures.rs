@@ -58,12 +58,12 @@ fn check<M: CausalLm<B>>(name: &str, model: &M) {
 }
 
 #[test]
-fn gpt2_is_transformers() {
+fn gpt2_matches_transformers() {
     check("gpt2", &Gpt2::<B>::from_pretrained(dir("gpt2"), &D).unwrap());
 }
 
 #[test]
-fn llama_is_transformers() {
+fn llama_matches_transformers() {
     // Grouped-query attention, biases, llama3 scaling, an untied head.
     check("llama", &Llama::<B>::from_pretrained(dir("llama"), &D).unwrap());
     // The older config, linear scaling, tied embeddings, weights in bf16.
@@ -79,7 +79,7 @@ fn llama_is_transformers() {
 }
 
 #[test]
-fn bert_is_transformers() {
+fn bert_matches_transformers() {
     let model = Bert::<B>::from_pretrained(dir("bert"), &D).unwrap();
     let want = expected("bert");
     let (ids, mask) = (&want["ids"], &want["mask"]);
@@ -205,7 +205,7 @@ fn other_names_of_the_same_weights() {
 }
 
 #[test]
-fn a_bad_file_is_a_sentence() {
+fn bad_files_are_errors() {
     let gpt2 = |d: &Path| Gpt2::<B>::from_pretrained(d, &D).map(drop).unwrap_err();
     let llama = |d: &Path| Llama::<B>::from_pretrained(d, &D).map(drop).unwrap_err();
     let bert = |d: &Path| Bert::<B>::from_pretrained(d, &D).map(drop).unwrap_err();
@@ -347,7 +347,7 @@ fn a_bad_file_is_a_sentence() {
 }
 
 #[test]
-fn too_many_tokens_are_a_sentence() {
+fn too_many_tokens_are_an_error() {
     let model = Gpt2::<B>::from_pretrained(dir("gpt2"), &D).unwrap();
     let fail = |ids: &T| try_run(|| model.forward(ids)).unwrap_err().message().to_owned();
     assert_eq!(
@@ -401,7 +401,7 @@ fn a_new_gpt2_starts_as_gpt2_does() {
 
 /// Every model overfits a short text in a few steps, reproducibly.
 #[test]
-fn they_learn() {
+fn models_learn_reproducibly() {
     fn learn<M: Layer<B>>(model: &M, steps: usize) -> (f64, f64) {
         let text: Vec<i64> = vec![1, 5, 2, 7, 3, 3, 0, 6, 4];
         let x = T::from_vec(text[..8].to_vec(), [1, 8], &D);

@@ -130,7 +130,7 @@ fn transformer_layers_are_pytorchs() {
 }
 
 #[test]
-fn dropped_weights_scale_what_stays() {
+fn dropped_weights_scale_the_others() {
     let mha = MultiheadAttentionOptions::new(4, 2).dropout(0.5).batch_first(true).init::<B>(&mut g(), &D);
     let x = randn(&[2, 6, 4], 3);
     let none = AttentionMasks::none();
@@ -173,7 +173,7 @@ fn a_query_without_keys_is_no_nan() {
 }
 
 #[test]
-fn a_mistake_in_a_mask_is_a_sentence() {
+fn wrong_masks_are_errors() {
     let mha = MultiheadAttention::<B>::new(4, 2, &mut g(), &D);
     let (x, short) = (randn(&[3, 2, 4], 1), randn(&[2, 2, 4], 2));
     let bad = |masks: AttentionMasks<B>, k: &T| {

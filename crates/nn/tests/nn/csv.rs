@@ -48,7 +48,7 @@ fn columns_become_features_and_targets() {
 }
 
 #[test]
-fn missing_values_are_told_left_out_or_replaced() {
+fn missing_values_are_errors_skipped_or_replaced() {
     let text = "a,b,k\n1,,x\n2,3,y\n?,4,\n";
     let csv = Csv::new().class("k", Classes::Sorted);
     assert_eq!(csv.read_from(text.as_bytes()).unwrap_err().message(), "csv: line 2, b: the value is missing");
@@ -63,7 +63,7 @@ fn missing_values_are_told_left_out_or_replaced() {
 }
 
 #[test]
-fn whatever_is_wrong_has_its_sentence() {
+fn each_fault_has_its_error() {
     let csv = Csv::new;
     let kinds = || csv().class("k", Classes::Sorted);
     let rows: Vec<(Csv, &[u8], ErrorKind, &str)> = vec![

@@ -103,7 +103,7 @@ fn samples_are_stacked_as_rows_are_copied() {
 }
 
 #[test]
-fn what_does_not_stack_is_told() {
+fn samples_that_do_not_stack_are_errors() {
     let one = |dims: &[usize]| host(vec![0.0f32; dims.iter().product()], dims);
     let rows: [(Result<HostTensor>, ErrorKind, &str); 3] = [
         (

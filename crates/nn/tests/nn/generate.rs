@@ -137,7 +137,7 @@ fn a_cache_changes_no_token_even_when_the_context_is_full() {
 }
 
 #[test]
-fn it_stops_and_leaves_the_mode_as_it_was() {
+fn generation_stops_and_restores_the_mode() {
     let model = gpt2();
     let run = |limits: &Limits, on: &mut dyn FnMut(u32) -> ControlFlow<()>| {
         generate(&model, &[1, 2], limits, &mut Sampler::new(2), on).unwrap()

@@ -96,7 +96,7 @@ fn orthogonal_matrices_are_distributed_evenly() {
 }
 
 #[test]
-fn dirac_and_eye_pass_on_what_they_get() -> Result<()> {
+fn dirac_and_eye_are_identities() -> Result<()> {
     let g = &mut Generator::new(1);
     let x = g.randn([2, 4, 3, 5], &D);
     // Two groups of two channels; the third output of each group is zero.
@@ -113,7 +113,7 @@ fn dirac_and_eye_pass_on_what_they_get() -> Result<()> {
 }
 
 #[test]
-fn a_module_starts_anew() -> Result<()> {
+fn init_apply_visits_every_parameter() -> Result<()> {
     let g = &mut Generator::new(1);
     let net = (Linear::<B>::new(2, 2, g, &D), Linear::<B>::new(2, 1, g, &D));
     net.1.weight.freeze();

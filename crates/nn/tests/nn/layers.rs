@@ -110,7 +110,7 @@ fn a_linear_layer_is_a_product_and_a_sum() {
 }
 
 #[test]
-fn a_convolution_around_weights_that_exist() {
+fn a_convolution_of_existing_weights() {
     let w: T = [[[1.0f32, -1.0]]].into();
     let options = || Conv1dOptions::new(1, 1, 2);
     let layer = options().bias(false).from_weights(&w, Some(&[0.5f32].into())).unwrap();
@@ -284,7 +284,7 @@ fn batch_norm_follows_the_batch_and_then_its_running_statistics() {
 }
 
 #[test]
-fn dropout_drops_the_part_that_was_asked_for() {
+fn dropout_drops_with_its_probability() {
     let n = 20_000;
     let x = T::ones([n], DType::F32, &D).requires_grad();
     for p in [0.0, 0.1, 0.5, 0.9, 1.0] {
@@ -304,7 +304,7 @@ fn dropout_drops_the_part_that_was_asked_for() {
 }
 
 #[test]
-fn what_dropout_drops_depends_on_its_seed_alone() {
+fn dropout_depends_on_its_seed_alone() {
     let x = T::ones([256], DType::F32, &D);
     let draw = |l: &Dropout| l.forward(&x).to_vec::<f32>().unwrap();
     let make = |seed| {
@@ -344,7 +344,7 @@ fn an_embedding_gives_rows_and_leaves_its_padding_alone() {
 }
 
 #[test]
-fn an_embedding_of_vectors_that_exist_and_one_that_is_tied() {
+fn pretrained_and_tied_embeddings() {
     let table: T = [[1.0f32, 2.0], [3.0, 4.0]].into();
     let layer = Embedding::<B>::from_pretrained(&table).unwrap();
     assert_eq!(layer.forward(&[1i64, 0].into()).to_vec::<f32>().unwrap(), [3.0, 4.0, 1.0, 2.0]);

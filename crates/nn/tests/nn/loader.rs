@@ -74,7 +74,7 @@ fn an_epochs_order_follows_from_seed_and_number() {
 const FIRST: [usize; 10] = [8, 5, 0, 7, 4, 1, 3, 2, 6, 9];
 
 #[test]
-fn what_makes_no_batches_is_refused() {
+fn invalid_loaders_are_rejected() {
     assert_eq!(Loader::new(pairs(3), 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(pairs(3).batch::<Reference>(vec![0, 3], &D).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let one = |n: usize| HostTensor::from_vec(vec![0.0f32; n], Shape::new(&[n]).unwrap()).unwrap();

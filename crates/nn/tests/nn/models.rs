@@ -57,7 +57,7 @@ fn names_are_torchvisions() {
 }
 
 #[test]
-fn small_images_keep_their_size_for_longer() {
+fn small_images_are_not_reduced_at_first() {
     let g = &mut Generator::new(1);
     let net: ResNet<B> =
         ResNetOptions::basic([1, 1, 1, 1]).width(2).inputs(1).classes(3).small_images(true).init(g, &D);

@@ -67,7 +67,7 @@ fn batches_are_the_same_with_any_number_of_threads() {
 }
 
 #[test]
-fn no_more_is_made_ahead_than_allowed() {
+fn prefetching_respects_its_limits() {
     // Batches of 2 numbers of 8 bytes.
     for (workers, batches, bytes, most) in [
         (1, 1, usize::MAX, 1),

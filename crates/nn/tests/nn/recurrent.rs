@@ -15,7 +15,7 @@ fn numbers(t: &T) -> Vec<f64> {
 }
 
 #[test]
-fn cells_in_a_row_are_a_network() {
+fn repeated_cells_equal_a_network() {
     let g = &mut Generator::new(1);
     let x = g.randn([3, 2, 4], &D);
     let net = LSTM::<B>::new(4, 5, g, &D);
@@ -44,7 +44,7 @@ fn cells_in_a_row_are_a_network() {
 }
 
 #[test]
-fn dropout_stands_between_layers_alone() {
+fn dropout_is_only_between_layers() {
     let g = &mut Generator::new(2);
     let x = g.randn([4, 3, 2], &D);
     let make = |p: f64, layers: usize| {

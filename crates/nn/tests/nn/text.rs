@@ -5,7 +5,7 @@ use elinvar_nn::data::{Bytes, Chars, Dataset, Encoded, Loader, Padding, Text, To
 use std::sync::Arc;
 
 #[test]
-fn a_file_of_text_is_read_or_told() {
+fn a_text_file_is_read_or_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.txt");
     let open = |bytes: &[u8]| {
@@ -25,7 +25,7 @@ fn a_file_of_text_is_read_or_told() {
 }
 
 #[test]
-fn blocks_have_their_next_tokens() {
+fn blocks_have_their_targets() {
     let tokens = Tokens::new((0..11).collect::<Vec<u32>>());
     let blocks = |t, stride| -> Vec<(Vec<i64>, Vec<i64>)> {
         let b = tokens.blocks_by(t, stride).unwrap();

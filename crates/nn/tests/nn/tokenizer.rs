@@ -96,7 +96,7 @@ fn word_piece_of_bert() {
 const WORLDS: &[u32] = &[2, 4, 12, 10, 11, 3];
 
 #[test]
-fn what_is_saved_is_what_was_read() {
+fn saved_tokenizers_equal_the_read_ones() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokenizer.json");
     let t = load(&word_piece()).unwrap();

@@ -168,7 +168,7 @@ impl Kept {
 /// A run that is interrupted at any step and resumed has the bits of an uninterrupted one: weights,
 /// running statistics, averages, dropout, order, sums of the epoch's loss.
 #[test]
-fn a_run_goes_on_as_if_it_had_never_stopped() {
+fn a_resumed_run_has_the_bits_of_an_uninterrupted_one() {
     let whole = Kept::new().run(u64::MAX);
     // 400 samples make 9 batches of 48, which make 5 steps.
     assert_eq!((whole.2.epochs.len(), whole.2.epochs[3].steps), (4, 20));
@@ -338,7 +338,7 @@ fn the_cnn_and_the_transformer_take_digits() {
 }
 
 #[test]
-fn what_cannot_be_trained_is_an_error() {
+fn untrainable_setups_are_errors() {
     let (train, test) = data();
     let host = |v: Vec<i64>| HostTensor::from_vec(v, Shape::new(&[2]).unwrap()).unwrap();
     let two = some(2, &digits().unwrap()).x().clone();

@@ -56,7 +56,7 @@ fn norms_are_those_of_one_long_vector() {
 }
 
 #[test]
-fn what_cannot_be_clipped_is_told_and_left() {
+fn clipping_errors_leave_gradients_unchanged() {
     let (p, mut g) = three(DType::F32);
     g.set(&p[1].get(), [f32::INFINITY].into());
     let strict = ClipOptions { error_if_nonfinite: true, ..ClipOptions::default() };
@@ -87,7 +87,7 @@ fn what_cannot_be_clipped_is_told_and_left() {
 }
 
 #[test]
-fn values_are_brought_into_their_bounds() {
+fn clip_grad_value_clamps() {
     let (p, mut g) = three(DType::F16);
     clip_grad_value(&p, &mut g, 3.5).unwrap();
     assert_eq!(values(&p, &g), [3.0, -3.5, -3.5]);

@@ -105,7 +105,7 @@ fn a_step_is_nearly_orthogonal_whatever_the_size_of_the_gradient() {
 }
 
 #[test]
-fn what_is_no_matrix_is_refused_by_name() {
+fn non_matrices_are_rejected_by_name() {
     let net = super::Net::new();
     let (mut g, before) = (Gradients::new(), net.values());
     g.set(&net.weight.get(), gradient(&[2, 2], 0));

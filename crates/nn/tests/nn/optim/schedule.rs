@@ -73,7 +73,7 @@ fn rates_are_those_of_pytorch() {
 }
 
 #[test]
-fn the_last_step_of_all_has_a_rate() {
+fn schedules_accept_the_largest_step() {
     let all: Vec<Box<dyn Schedule>> = vec![
         Box::new(StepLr::new(1, 0.5).unwrap()),
         Box::new(MultiStepLr::new(&[1, u64::MAX], 0.5).unwrap()),
@@ -129,7 +129,7 @@ fn settings_out_of_range_are_refused() {
 }
 
 #[test]
-fn a_plateau_goes_on_from_its_state() {
+fn a_plateau_is_restored_from_its_state() {
     let make = || ReduceLrOnPlateau::new(PlateauMode::Min).patience(1).cooldown(1);
     let metrics = [2.0, 1.0, 1.5, f64::NAN, 1.2, 1.1, 1.3, 0.5];
     let mut straight = make();

@@ -42,7 +42,7 @@ fn five_steps_and_five_from_a_file_are_ten_steps() {
 }
 
 #[test]
-fn halves_go_on_from_a_file() {
+fn states_of_halves_are_restored_from_a_file() {
     for dtype in [DType::F16, DType::BF16] {
         let run = |cut: usize| {
             let p = Param::new(number(1.0, dtype));
@@ -82,7 +82,7 @@ fn of_python(all: &[(&str, &[f64])]) -> StateDict {
 /// PyTorch's own states after five of the ten steps of `rows`, from `o.state_dict()`, and
 /// `json.dumps` of its groups.
 #[test]
-fn states_of_pytorch_go_on_where_pytorch_does() {
+fn states_of_pytorch_are_resumed() {
     // The optimiser has other settings: the state restores the original ones.
     let adam: Box<dyn Optimizer<B>> = Box::new(Adam::new(7.0).eps(0.5).group(bias()));
     let sgd: Box<dyn Optimizer<B>> = Box::new(Sgd::new(7.0).group(Group::matching(|n| n == "bias")));

@@ -333,7 +333,7 @@ fn halves_keep_their_state_in_f32() {
 }
 
 #[test]
-fn a_network_goes_down_its_gradient() {
+fn sgd_descends() {
     let m = Linear::<B>::new(2, 1, &mut Generator::new(1), &D);
     m.load_state_dict(
         &[("weight", vec![1.0f32, 2.0], vec![1, 2]), ("bias", vec![0.0], vec![1])]

@@ -25,7 +25,7 @@ fn sample() -> Safetensors {
 }
 
 #[test]
-fn training_goes_on_where_pytorch_stopped() {
+fn pytorchs_training_is_resumed() {
     let (sample, tasks) = (sample(), tasks::all());
     let names: Vec<&str> = tasks.iter().map(|t| t.name).collect();
     let mut known: Vec<String> = serde_json::from_str(&sample.metadata["tasks"]).unwrap();
@@ -44,7 +44,7 @@ fn training_goes_on_where_pytorch_stopped() {
 
 /// The comparison detects an optimiser that loses its state.
 #[test]
-fn without_the_optimisers_state_the_losses_are_others() {
+fn without_the_optimisers_state_losses_differ() {
     let sample = sample();
     for task in tasks::all() {
         let theirs = Part::new(task.name, &sample);
