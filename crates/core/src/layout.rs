@@ -204,8 +204,7 @@ impl Layout {
         debug_assert_eq!(self.0.shape[axis], 1);
         self.select(axis, 0)
     }
-    /// Broadcast to a larger shape: axes of size 1 are repeated by stride 0, new axes stand in
-    /// front.
+    /// Broadcast to a larger shape: axes of size 1 are repeated by stride 0, new axes are in front.
     ///
     /// # Errors
     /// `ShapeMismatch` if the shape does not broadcast to `to`.

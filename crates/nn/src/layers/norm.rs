@@ -88,7 +88,7 @@ impl<B: Backend> RMSNorm<B> {
         let shape = shape.to_shape().or_fail();
         RMSNorm { weight: Some(Param::new(init::ones(&shape, device))), shape, eps: None }
     }
-    /// What is added to the mean square.
+    /// The eps that is added to the mean square.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = Some(eps);
