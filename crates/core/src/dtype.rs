@@ -41,21 +41,21 @@ impl DType {
             DType::U8 | DType::Bool => 1,
         }
     }
-    /// f32, f64, f16 or bf16?
+    /// Is it f32, f64, f16 or bf16?
     pub const fn is_float(self) -> bool {
         match self {
             DType::F32 | DType::F64 | DType::F16 | DType::BF16 => true,
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => false,
         }
     }
-    /// i64, i32 or u8? (Not bool.)
+    /// Is it i64, i32 or u8? (Not bool.)
     pub const fn is_int(self) -> bool {
         match self {
             DType::I64 | DType::I32 | DType::U8 => true,
             DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::Bool => false,
         }
     }
-    /// f16 or bf16: stored in 16 bits, computed in f32?
+    /// Is it f16 or bf16: stored in 16 bits, computed in f32?
     pub const fn is_half(self) -> bool {
         matches!(self, DType::F16 | DType::BF16)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 /// `Result` with elinvar's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, for callers that want to react to it.
+/// The kind of an error, for callers that handle it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -53,11 +53,11 @@ impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error(Box::new(Said { kind, message: message.into() }))
     }
-    /// What went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
-    /// The sentence.
+    /// The message, a sentence.
     pub fn message(&self) -> &str {
         &self.0.message
     }

@@ -148,7 +148,7 @@ impl HostData {
     pub fn len(&self) -> usize {
         each_data!(self, v => v.len())
     }
-    /// No elements?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_front_is_never_seen() {
+    fn padding_is_never_visible() {
         for room in [0, 5, 15, 16, 100] {
             let mut v = HostVec::at_line(Vec::<f32>::with_capacity(room));
             assert!(v.is_empty());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_element_begins_a_line() {
+    fn the_first_element_is_aligned_to_a_cache_line() {
         let v = HostVec::<f32>::with_capacity(100).unwrap();
         assert!(v.capacity() >= 100 && v.all[v.start..].as_ptr().addr().is_multiple_of(LINE));
         assert!(HostVec::<f32>::with_capacity(usize::MAX).is_err());
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_counted_whole() {
+    fn allocated_counts_the_whole_allocation() {
         let v = HostVec::at_line(Vec::<f64>::with_capacity(100));
         assert!(v.allocated() >= 800 && v.into_memory().capacity() >= 100);
         assert_eq!(HostVec::<f64>::new().allocated(), 0);

@@ -204,8 +204,7 @@ impl Layout {
         debug_assert_eq!(self.0.shape[axis], 1);
         self.select(axis, 0)
     }
-    /// Broadcast to a larger shape: axes of size 1 are repeated by stride 0, new axes stand in
-    /// front.
+    /// Broadcast to a larger shape: axes of size 1 are repeated by stride 0, new axes are in front.
     ///
     /// # Errors
     /// `ShapeMismatch` if the shape does not broadcast to `to`.
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_of_size_one_is_what_it_would_be_anew() {
+    fn unsqueeze_equals_a_layout_built_anew() {
         for (sizes, strides, offset) in [
             (&[2, 3][..], &[3, 1][..], 0),
             (&[2, 3], &[1, 2], 1),

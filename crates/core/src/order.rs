@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_join_as_neighbours() {
+    fn blocks_are_added_as_neighbours() {
         // Small terms that survive only if the large ones cancel first show which blocks were added
         // first.
         let big = |i: usize| match i / BLOCK {

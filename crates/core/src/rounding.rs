@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn long_integers_keep_a_trace_of_what_is_cut_off() {
+    fn i64_is_rounded_to_odd() {
         let big = 1i64 << 62;
         let rows = [
             (5, 5.0),

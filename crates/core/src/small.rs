@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_does_what_a_vector_does() {
+    fn small_behaves_like_vec() {
         for n in 0..9usize {
             let mut v: Vec<usize> = (0..n).collect();
             let mut s: Small<usize> = (0..n).collect();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_lists_are_equal_wherever_they_lie() {
+    fn equality_ignores_inline_or_heap_storage() {
         for kept in 0..6usize {
             for cut_from in [4, 6, 9] {
                 // Truncated numbers stay in memory behind the end, and a list that was once long

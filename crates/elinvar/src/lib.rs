@@ -48,8 +48,8 @@ pub use elinvar_tensor::{
 /// Networks: modules and layers, losses, optimisers, data, a training loop. All of the crate
 /// `elinvar-nn`.
 pub mod nn {
-    // The trait comes with everything else; the derive macro must name this crate, not one its user
-    // does not have.
+    // The trait comes with everything else; the derive macro must name this crate, because its
+    // users may not depend on `elinvar-nn`.
     pub use elinvar_derive::FaceModule as Module;
     pub use elinvar_nn::*;
 }
@@ -57,7 +57,7 @@ pub mod nn {
 /// A tensor; its backend is chosen at run time by the device, unless it is named.
 pub type Tensor<B = Any> = elinvar_tensor::Tensor<B>;
 
-/// What most programs need: `use elinvar::prelude::*;`.
+/// The usual imports of a program: `use elinvar::prelude::*;`.
 pub mod prelude {
     pub use crate::{
         Any, Backend, Backward, Cpu, CpuDevice, DType, Device, Error, ErrorKind, Generator, Gradients, Index,

@@ -260,7 +260,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_directory_that_cannot_be_made_is_told() {
+    fn a_directory_that_cannot_be_created_is_an_error() {
         let e = writable_dir("/proc/x/y").unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Io);
         let start = "/proc/x/y: this directory cannot be created in /proc (";
@@ -269,7 +269,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_that_leads_nowhere_is_told() {
+    fn a_dangling_link_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path().join("gone"), &link).unwrap();

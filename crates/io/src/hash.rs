@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_counts() {
+    fn the_hash_depends_on_names_types_shapes_and_bits() {
         let rows = [
             one("w", &[2], HostData::F32([0.0, 1.0].into())),
             one("v", &[2], HostData::F32([0.0, 1.0].into())),

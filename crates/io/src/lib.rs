@@ -13,7 +13,7 @@
 //! * [`atomic_write`]: a file is replaced as a whole or not at all.
 //! * [`JsonLines`]: one record per line, readable while the program still runs.
 //!
-//! Whatever a file contains, reading it gives a value or an error, never a panic; allocations are
+//! For any contents of a file, reading gives a value or an error, never a panic; allocations are
 //! proportional to the file's actual length (times 1032 if it is deflated). `tests/hostile.rs` and
 //! the fuzz targets in `fuzz/` check this.
 

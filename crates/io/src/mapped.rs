@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_give_the_same_bytes() {
+    fn mapped_and_read_bytes_are_equal() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         // An empty file has no pages to map, and one more byte than a page ends in a second page.
@@ -107,7 +107,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_device_is_no_file() {
+    fn a_device_is_not_opened() {
         let e = Bytes::map(Path::new("/dev/null")).unwrap_err();
         assert_eq!(e.message(), "/dev/null: is a device or a pipe, not a file that can be read at any place");
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded() {
+    fn save_and_load_round_trip() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("w.safetensors");
         for (tensors, metadata) in [(all(), metadata(&["b", "a", "c"])), Default::default()] {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_told_apart() {
+    fn each_damage_of_a_file_has_its_error() {
         // Eight tensors that end just below 2^64: no sum of their sizes may overflow.
         let edge = (0..8u64).map(|i| (i << 61, if i < 7 { (i + 1) << 61 } else { u64::MAX - 7 }));
         let edge = edge.map(|(from, to)| {

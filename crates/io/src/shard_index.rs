@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told() {
+    fn damage_is_an_error() {
         let leaving = |file: &str| format!(r#"{{"weight_map": {{"a": {file:?}}}}}"#);
         let beside = "must be the name of a file beside the index";
         let rows = [

@@ -150,7 +150,7 @@ fn a_model_is_distributed() {
 
 /// A directory in which the writing was interrupted has no index over files of two models.
 #[test]
-fn an_interrupted_model_is_no_model() {
+fn an_interrupted_save_leaves_no_index() {
     let dir = tempfile::tempdir().unwrap();
     save_sharded(dir.path(), &tensors(), &metadata(), 1).unwrap();
     // A directory in the place of the second file, which cannot be replaced.
@@ -162,7 +162,7 @@ fn an_interrupted_model_is_no_model() {
 }
 
 #[test]
-fn an_index_that_does_not_fit_is_told() {
+fn an_invalid_index_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let index = dir.path().join("model.safetensors.index.json");
     save_safetensors(dir.path().join("m.safetensors"), &tensors(), &metadata()).unwrap();
@@ -197,7 +197,7 @@ fn a_directory_with_one_file() {
 }
 
 #[test]
-fn files_are_told_by_their_first_bytes() {
+fn file_types_are_detected_by_first_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     save_safetensors(at("s"), &tensors(), &metadata()).unwrap();

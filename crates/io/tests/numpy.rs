@@ -51,7 +51,7 @@ fn arrays_that_numpy_wrote() {
 
 /// -0.0 == 0.0, so this one is compared by its bytes.
 #[test]
-fn what_is_written_is_what_numpy_writes() {
+fn written_bytes_are_those_of_numpy() {
     for name in ["c", "scalar", "empty"] {
         let mut written = Vec::new();
         write_npy(&mut written, &load_npy(data(&format!("{name}.npy"))).unwrap()).unwrap();
@@ -79,7 +79,7 @@ fn all() -> BTreeMap<String, HostTensor> {
 }
 
 #[test]
-fn what_is_saved_is_loaded() {
+fn save_and_load_round_trip() {
     let dir = tempfile::tempdir().unwrap();
     let tensors = all();
     for (name, t) in &tensors {
@@ -148,7 +148,7 @@ fn foreign_types_are_listed() {
 }
 
 #[test]
-fn what_numpy_has_no_name_for_is_not_written() {
+fn bf16_is_not_written() {
     let half = tensor(&[1], HostData::BF16([bf16::ONE].into()));
     assert_eq!(half.dtype(), DType::BF16);
     let dir = tempfile::tempdir().unwrap();
@@ -200,7 +200,7 @@ fn headers_that_other_writers_make() {
 }
 
 #[test]
-fn damaged_arrays_are_told_apart() {
+fn each_damage_of_an_array_has_its_error() {
     let u1 = |shape: &str| entries("'|u1'", "False", shape);
     let version = |major: u8, minor: u8| [b"\x93NUMPY", &[major, minor][..], &[0; 20]].concat();
     let rows: Vec<(Vec<u8>, ErrorKind, &str)> = vec![
@@ -268,7 +268,7 @@ fn patched(mut bytes: Vec<u8>, from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn damaged_archives_are_told_apart() {
+fn each_damage_of_an_archive_has_its_error() {
     let one = archive(&[("a", HostData::U8([1, 2, 3].into()))], false);
     let two = archive(&[("a", HostData::U8([1, 2, 3].into())), ("b", HostData::U8([4, 5, 6].into()))], false);
     let packed = archive(&[("a", HostData::U8(vec![0; 9999].into()))], true);

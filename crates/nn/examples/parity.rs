@@ -1,5 +1,5 @@
-//! Elinvar's side of `tools/parity.py`, which `cargo xtask parity` runs: goes on with the training
-//! of PyTorch that one file holds, and writes training for PyTorch to go on with into another.
+//! Elinvar's side of `tools/parity.py`, which `cargo xtask parity` runs: continues PyTorch's
+//! training from one file, and writes training for PyTorch to continue to another.
 
 #[path = "../tests/nn/parity/run.rs"]
 mod run;

@@ -1,6 +1,7 @@
-//! What a layer keeps besides its weights: buffers, the mode, random numbers.
+//! The state of a layer besides its weights: buffers, the mode, random numbers.
 //!
-//! All three are cells, so that `forward(&self)` can keep running statistics and draw numbers.
+//! All three are cells, so that `forward(&self)` can update running statistics and draw random
+//! numbers.
 
 use crate::Module;
 use crate::module::Visit;
@@ -13,7 +14,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// A tensor that belongs to a layer's state and is not trained: a running mean, say.
+/// A tensor of a layer's state that is not trained: a running mean, for example.
 pub struct Buffer<B: Backend> {
     cell: Arc<RwLock<Tensor<B>>>,
 }
@@ -23,22 +24,22 @@ fn now<B: Backend>(cell: &RwLock<Tensor<B>>) -> Tensor<B> {
 }
 
 impl<B: Backend> Buffer<B> {
-    /// A buffer that starts with these numbers.
+    /// A buffer with this initial value.
     pub fn new(value: &Tensor<B>) -> Self {
         Buffer { cell: Arc::new(RwLock::new(value.detach())) }
     }
-    /// The value now. It depends on nothing.
+    /// The current value, not tracked.
     pub fn get(&self) -> Tensor<B> {
         let value = now(&self.cell);
         let cell = self.cell.clone();
         recording::read_cell(value.array(), move || now(&cell).array().clone());
         value
     }
-    /// Puts other numbers in its place; what they were computed from is forgotten.
+    /// Replaces the value; its history is dropped.
     ///
     /// # Errors
     /// `ShapeMismatch`, `DTypeMismatch` if they are not of the buffer's shape and dtype;
-    /// `Unsupported` in a function that is recorded.
+    /// `Unsupported` inside of a [`elinvar_tensor::Graph`]'s function.
     pub fn set(&self, value: &Tensor<B>) -> Result<()> {
         recording::refuse("changing a buffer")?;
         let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +47,7 @@ impl<B: Backend> Buffer<B> {
         *cell = value.detach();
         Ok(())
     }
-    /// As another float dtype; what holds no floats (a count) stays what it is.
+    /// Converts to another float dtype; a buffer of integers (a count) is left unchanged.
     pub(crate) fn convert(&self, dtype: DType) -> Result<()> {
         let mut cell = self.cell.write().unwrap_or_else(PoisonError::into_inner);
         if cell.dtype().is_float() {
@@ -69,7 +70,7 @@ impl<B: Backend> Module<B> for Buffer<B> {
     }
 }
 
-/// Whether a layer trains or evaluates. A new one trains.
+/// Training or evaluation mode of a layer; initially training.
 #[derive(Debug)]
 pub struct Mode {
     training: Arc<AtomicBool>,
@@ -80,7 +81,7 @@ impl Mode {
     pub fn new() -> Self {
         Mode { training: Arc::new(AtomicBool::new(true)) }
     }
-    /// Training?
+    /// Is it training mode?
     pub fn is_training(&self) -> bool {
         let now = self.training.load(Ordering::Relaxed);
         recording::read(|| {
@@ -107,15 +108,15 @@ impl<B: Backend> Module<B> for Mode {
     }
 }
 
-/// A layer's own source of random numbers. Its state can be saved and put back, so that a run can
-/// go on with the numbers that it would have drawn.
+/// A layer's own random number generator. Its state can be saved and restored, so that a resumed
+/// run draws the same numbers.
 #[derive(Debug)]
 pub struct RandomState {
     generator: Mutex<Generator>,
 }
 
 impl RandomState {
-    /// A source of its own, split off from `from`.
+    /// A fork of `from`.
     pub fn fork(from: &mut Generator) -> Self {
         RandomState { generator: Mutex::new(from.fork()) }
     }
@@ -125,16 +126,17 @@ impl RandomState {
     /// Draws from it.
     ///
     /// # Errors
-    /// `Unsupported` in a function that is recorded: it would draw the same numbers every time.
+    /// `Unsupported` inside of a [`elinvar_tensor::Graph`]'s function, which would draw the same
+    /// numbers in every run.
     pub fn draw<T>(&self, f: impl FnOnce(&mut Generator) -> T) -> Result<T> {
         recording::refuse("drawing random numbers")?;
         Ok(f(&mut self.lock()))
     }
-    /// What the next draw will take.
+    /// The stream of the next draw.
     pub fn state(&self) -> Stream {
         self.lock().state()
     }
-    /// Goes on from a state.
+    /// Continues from a state.
     pub fn set_state(&self, next: Stream) {
         *self.lock() = Generator::from_state(next);
     }

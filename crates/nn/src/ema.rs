@@ -1,4 +1,4 @@
-//! `Ema`: running averages of a module's weights, which often do better than the weights
+//! `Ema`: running averages of a module's weights, which often generalise better than the weights
 //! themselves.
 
 use crate::module::StateDict;
@@ -16,25 +16,25 @@ use std::collections::BTreeMap;
 pub enum Average {
     /// average = decay * average + (1 - decay) * weight, decay in 0..=1.
     Exponential {
-        /// How much of the average stays.
+        /// The decay of the average.
         decay: f64,
     },
-    /// The mean of the weights of all updates, as stochastic weight averaging wants it.
+    /// The mean of the weights of all updates, for stochastic weight averaging.
     Equal,
 }
 
-/// What happens to buffers of floats: running statistics. Those of other types are always copied.
+/// The treatment of float buffers (running statistics). Buffers of other types are always copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferAverage {
-    /// The average has those of the last update.
+    /// Copied from the last update.
     Copied,
-    /// They are averaged as the weights are.
+    /// Averaged like the weights.
     Averaged,
 }
 
 /// Running averages of a module's weights. The first update copies them.
 ///
-/// Averages of f16 and bf16 weights are kept in f32, where a small part of a weight still counts.
+/// Averages of f16 and bf16 weights are kept in f32, where small updates are not rounded away.
 ///
 /// ```
 /// # use elinvar_nn::{Backend, Module};
@@ -55,7 +55,7 @@ pub struct Ema<B: Backend> {
     buffers: BufferAverage,
     updates: u64,
     averages: BTreeMap<String, Array<B>>,
-    /// The weights that averages stand in for.
+    /// The weights that the averages replace at the moment.
     weights: Option<BTreeMap<String, Tensor<B>>>,
 }
 
@@ -81,7 +81,7 @@ struct Leaf<'a, B: Backend> {
 
 /// Number of updates, by PyTorch's name.
 const UPDATES: &str = "n_averaged";
-/// Names of PyTorch's averages begin like this.
+/// The prefix of PyTorch's names of averages.
 const PREFIX: &str = "module.";
 
 impl<B: Backend> Ema<B> {
@@ -117,11 +117,11 @@ impl<B: Backend> Ema<B> {
         });
         params.chain(buffers).collect()
     }
-    /// Takes the module's weights into the averages. After an error the averages are as they were.
+    /// Updates the averages with the module's weights. After an error they are unchanged.
     ///
     /// # Errors
-    /// `InvalidArgument` if the averages are in the module now, or it has other parts than at the
-    /// last update; `ShapeMismatch`, `OutOfMemory`, what the device reports.
+    /// `InvalidArgument` if the averages are applied to the module, or its parts have changed since
+    /// the last update; `ShapeMismatch`, `OutOfMemory`, what the device reports.
     pub fn update(&mut self, module: &dyn Module<B>) -> Result<()> {
         let place = |e: Error| e.at("ema");
         if self.weights.is_some() {
@@ -137,8 +137,8 @@ impl<B: Backend> Ema<B> {
             Average::Exponential { decay } => 1.0 - decay,
             Average::Equal => 1.0 / (self.updates as f64 + 1.0),
         };
-        // Everything that can fail but the update itself: what is copied, and what the averages
-        // move towards.
+        // Everything that can fail except the update itself: copies, and the targets of the
+        // averages.
         let (mut copies, mut towards) = (BTreeMap::new(), BTreeMap::new());
         for leaf in &leaves {
             self.prepare(leaf, part, &mut copies, &mut towards).map_err(|e| place(e.at(&leaf.name)))?;
@@ -154,7 +154,8 @@ impl<B: Backend> Ema<B> {
         self.updates += 1;
         Ok(())
     }
-    /// A leaf is copied, or its average, on its device and in its type, moves towards it.
+    /// Prepares the update of a leaf: a copy, or the target of its average on its device and in its
+    /// type.
     fn prepare<'a>(
         &mut self,
         leaf: &'a Leaf<'_, B>,
@@ -193,11 +194,11 @@ impl<B: Backend> Ema<B> {
             Err(Error::argument(format!("the module has no \"{n}\", of which there is an average")))
         })
     }
-    /// Puts the averages into the module, and remembers what was there. After an error the module
-    /// is as it was.
+    /// Replaces the module's weights by the averages, and saves the weights. After an error the
+    /// module is unchanged.
     ///
     /// # Errors
-    /// `InvalidArgument` if the averages are there already, there are none yet, or the module has
+    /// `InvalidArgument` if the averages are applied already, there are none yet, or the module has
     /// other parts; `ShapeMismatch`, `OutOfMemory`, what the device reports.
     pub fn apply(&mut self, module: &dyn Module<B>) -> Result<()> {
         if self.weights.is_some() {
@@ -206,14 +207,14 @@ impl<B: Backend> Ema<B> {
         self.weights = Some(self.put(module)?);
         Ok(())
     }
-    /// Puts the averages into the module for good. After an error the module is as it was.
+    /// Copies the averages to the module permanently. After an error the module is unchanged.
     ///
     /// # Errors
     /// As [`Ema::apply`].
     pub fn copy_to(&self, module: &dyn Module<B>) -> Result<()> {
         self.put(module).map(|_| ())
     }
-    /// Puts the averages into the module; what was there.
+    /// Writes the averages to the module; returns the previous values.
     fn put(&self, module: &dyn Module<B>) -> Result<BTreeMap<String, Tensor<B>>> {
         let place = |e: Error| e.at("ema");
         if self.updates == 0 {
@@ -238,10 +239,10 @@ impl<B: Backend> Ema<B> {
         leaves.iter().zip(&ready).try_for_each(|(leaf, new)| (leaf.set)(new)).map_err(place)?;
         Ok(leaves.into_iter().map(|leaf| (leaf.name, leaf.value)).collect())
     }
-    /// Puts back what was in the module before the averages.
+    /// Restores the weights that [`Ema::apply`] replaced.
     ///
     /// # Errors
-    /// `InvalidArgument` if the averages are not there, or the module has other parts.
+    /// `InvalidArgument` if the averages are not applied, or the module has other parts.
     pub fn restore(&mut self, module: &dyn Module<B>) -> Result<()> {
         let place = |e: Error| e.at("ema");
         let Some(weights) = &self.weights else {
@@ -255,8 +256,8 @@ impl<B: Backend> Ema<B> {
         self.weights = None;
         Ok(())
     }
-    /// The averages on the host, as PyTorch's `AveragedModel` has them: `n_averaged`, and each
-    /// under `module.NAME`. Waits for the device.
+    /// The averages on the host, with the names of PyTorch's `AveragedModel`: `n_averaged`, and
+    /// each as `module.NAME`. Waits for the device.
     ///
     /// # Errors
     /// What the device reports.
@@ -268,21 +269,20 @@ impl<B: Backend> Ema<B> {
         }
         Ok(all)
     }
-    /// Goes on from averages of this module that were saved. After an error the averages are as
-    /// they were.
+    /// Restores saved averages of this module. After an error the averages are unchanged.
     ///
     /// # Errors
-    /// `InvalidArgument` if a name is missing or unexpected, or the number of updates is none;
+    /// `InvalidArgument` if a name is missing or unexpected, or the number of updates is invalid;
     /// `ShapeMismatch` or `DTypeMismatch` with the name; `OutOfMemory`.
     pub fn load_state_dict(&mut self, module: &dyn Module<B>, from: &StateDict) -> Result<()> {
         *self = self.loaded(module, from)?;
         Ok(())
     }
-    /// What [`Ema::load_state_dict`] puts in the place of these averages.
+    /// The averages that [`Ema::load_state_dict`] replaces these by.
     pub(crate) fn loaded(&self, module: &dyn Module<B>, from: &StateDict) -> Result<Self> {
         let place = |e: Error| e.at("load_state_dict").at("ema");
         let updates = from.get(UPDATES).filter(|t| t.shape().numel() == 1).map(|t| t.to_f64_vec()[0]);
-        // 2^53: f64 holds every number of updates up to there.
+        // 2^53: f64 represents every integer up to there.
         let updates = updates.filter(|n| n.fract() == 0.0 && (0.0..=9007199254740992.0).contains(n));
         let Some(updates) = updates else {
             return Err(place(Error::argument(format!("{UPDATES} should be a number of updates"))));

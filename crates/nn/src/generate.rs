@@ -1,8 +1,7 @@
-//! Text from a language model, token by token: [`generate`], over any [`CausalLm`], with a
-//! [`Sampler`].
+//! Text generation: [`generate`], with any [`CausalLm`] and a [`Sampler`].
 //!
-//! What a sampler draws is computed on the host in f64 by IEEE operations and our own exp, and its
-//! random numbers are Philox's: the same logits and seed give the same tokens everywhere.
+//! Sampling is computed on the host in f64 by IEEE operations and the project's own exp, with
+//! random numbers of Philox: the same logits and seed give the same tokens everywhere.
 
 use crate::{Layer, Mode, Module};
 use elinvar_core::philox::{Stream, unit_f64};
@@ -14,32 +13,31 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// A model that tells how likely each token comes next. As a [`Layer`] it makes logits
-/// [b, t, vocabulary] of tokens [b, t] of i64, where those at t depend on the tokens up to t alone.
+/// A causal language model. As a [`Layer`] it computes logits [b, t, vocabulary] from tokens [b, t]
+/// of i64, where those at t depend on the tokens up to t alone.
 pub trait CausalLm<B: Backend>: Layer<B> {
-    /// What the model remembers of the tokens so far.
+    /// The state of the tokens so far: a KV cache, a recurrent state.
     type State: Send;
-    /// That of no tokens.
+    /// The empty state.
     fn start(&self) -> Self::State;
-    /// Tokens that it can look at; `None` if there is no limit.
+    /// The maximal context in tokens; `None` if there is no limit.
     fn context(&self) -> Option<usize>;
-    /// Where it lives.
+    /// The device of its weights.
     fn device(&self) -> B::Device;
-    /// The logits behind the last of these tokens, which follow those in `state`; remembers them
-    /// too.
+    /// The logits after the last of these tokens, which follow those in `state` and are added to
+    /// it.
     ///
     /// ids: [b, t] of i64   y: [b, vocabulary]
     ///
     /// # Panics
-    /// If a token is none of the vocabulary, or there are more than the context holds.
+    /// If a token is not in the vocabulary, or there are more than the context.
     fn advance(&self, ids: &Tensor<B>, state: &mut Self::State) -> Tensor<B>;
 }
 
 /// Chooses a token by its logits.
 ///
 /// In this order, as in transformers: the penalty for repetition, the temperature, top k, top p,
-/// min p, and a draw from what is left. Equal logits count in the order of their tokens, smallest
-/// first.
+/// min p, and a draw from the rest. Equal logits are ordered by token id, smallest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampler {
     temperature: f64,
@@ -52,8 +50,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Always the largest logit (after the penalty for repetition); of equal ones the smallest
-    /// token.
+    /// Always the largest logit (after the penalty for repetition); ties go to the smallest id.
     pub fn greedy() -> Self {
         Self::new(0).temperature(0.0)
     }
@@ -69,32 +66,34 @@ impl Sampler {
             drawn: 0,
         }
     }
-    /// Divides the logits: below 1 likely tokens become likelier; 0 takes the largest. At first 1.
+    /// Temperature, the divisor of the logits: below 1 likely tokens become likelier; 0 is greedy.
+    /// Default: 1.
     #[must_use]
     pub fn temperature(mut self, temperature: f64) -> Self {
         self.temperature = temperature;
         self
     }
-    /// Only the k likeliest tokens. At first all.
+    /// Top-k: only the k likeliest tokens. Default: all.
     #[must_use]
     pub fn top_k(mut self, k: usize) -> Self {
         self.top_k = Some(k);
         self
     }
-    /// Only the fewest likeliest tokens that have this probability together. At first 1: all.
+    /// Top-p: only the smallest set of likeliest tokens with at least this total probability.
+    /// Default: 1, all.
     #[must_use]
     pub fn top_p(mut self, p: f64) -> Self {
         self.top_p = p;
         self
     }
-    /// Only tokens at least this times as likely as the likeliest. At first 0: all.
+    /// Min-p: only tokens at least this times as likely as the likeliest. Default: 0, all.
     #[must_use]
     pub fn min_p(mut self, p: f64) -> Self {
         self.min_p = p;
         self
     }
-    /// Divides positive and multiplies negative logits of tokens that were there already (Keskar
-    /// and others, 2019). At first 1.
+    /// Repetition penalty: divides positive and multiplies negative logits of previous tokens
+    /// (Keskar and others, 2019). Default: 1.
     #[must_use]
     pub fn repetition_penalty(mut self, penalty: f64) -> Self {
         self.repetition_penalty = penalty;
@@ -115,7 +114,7 @@ impl Sampler {
             Some(_) | None => Ok(()),
         }
     }
-    /// The next token, by logits of all tokens and the tokens that were there already. Draws one
+    /// Samples the next token from the logits of all tokens and the previous tokens. Draws one
     /// random number, or none at temperature 0.
     ///
     /// # Errors
@@ -146,7 +145,7 @@ impl Sampler {
             all.truncate(k);
         }
         all.sort_unstable_by(likelier);
-        // From here on probabilities, times a factor that all have in common.
+        // Unnormalised probabilities from here on.
         for (_, l) in &mut all {
             *l = Lane::exp((*l - most) / self.temperature);
         }
@@ -170,24 +169,24 @@ impl Sampler {
     }
 }
 
-/// When [`generate`] stops.
+/// Stop conditions of [`generate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Tokens at most.
+    /// Maximal number of new tokens.
     pub max_new_tokens: usize,
-    /// Tokens that end the text. They are not part of it.
+    /// Tokens that end the text. They are not part of the result.
     pub stop: Vec<u32>,
 }
 
-/// What the model writes behind a prompt: the new tokens. `on_token` sees each as it comes, and may
-/// break off.
+/// Generates tokens after a prompt; returns the new ones. `on_token` is called with each, and may
+/// stop.
 ///
-/// The model runs in evaluation mode, and is then as it was.
+/// The model runs in evaluation mode; afterwards its modes are restored.
 ///
-/// **A full context.** A model remembers at most [`CausalLm::context`] tokens. When the next would
-/// not fit, or the prompt does not, all is forgotten and the last half as many tokens
-/// (at least one) are read again, at positions from 0 on. So a long text costs two such readings
-/// per context, and always has at least half of one behind it.
+/// **A full context.** A model has a context of at most [`CausalLm::context`] tokens. When the next
+/// token or the prompt would exceed it, the state is reset, and the last context / 2 tokens
+/// (at least one) are read again, at positions from 0 on. So a long text costs two such prefills
+/// per context, and the context is always at least half full.
 ///
 /// ```no_run
 /// # use elinvar_nn::generate::{Limits, Sampler, generate};
@@ -202,8 +201,8 @@ pub struct Limits {
 /// ```
 ///
 /// # Errors
-/// `InvalidArgument` if the prompt is empty, holds a token that the model does not know, or the
-/// sampler's settings or the logits are none; what the device reports.
+/// `InvalidArgument` if the prompt is empty, has a token outside of the vocabulary, or the
+/// sampler's settings or the logits are invalid; what the device reports.
 pub fn generate<B: Backend, M: CausalLm<B> + ?Sized>(
     model: &M,
     prompt: &[u32],
@@ -220,7 +219,7 @@ pub fn generate<B: Backend, M: CausalLm<B> + ?Sized>(
     let _evaluating = Evaluating::begin::<B, M>(model);
     let device = model.device();
     let (mut text, mut state) = (prompt.to_vec(), model.start());
-    // How much of the text the state has seen, and how many tokens are in it.
+    // The number of tokens of the text that were read, and the number in the state.
     let (mut read, mut held) = (0, 0);
     for _ in 0..limits.max_new_tokens {
         if model.context().is_some_and(|context| held + text.len() - read > context) {
@@ -247,7 +246,7 @@ pub fn generate<B: Backend, M: CausalLm<B> + ?Sized>(
     Ok(text.split_off(prompt.len()))
 }
 
-/// Evaluation mode for as long as this lives; afterwards each part has the mode that it had.
+/// A guard of evaluation mode; on drop, the mode of each part is restored.
 struct Evaluating<'a> {
     before: Vec<(&'a Mode, bool)>,
 }

@@ -1,17 +1,16 @@
-//! `Layer`: a module that makes one tensor of one tensor; and a chain of them.
+//! `Layer`: a module that maps one tensor to one tensor; and `Sequential`, a chain of them.
 
 use crate::Module;
 use crate::module::Visit;
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
 
-/// A module that makes a tensor of a tensor.
+/// A module that maps one tensor to one tensor.
 pub trait Layer<B: Backend>: Module<B> {
     /// The output for an input.
     ///
     /// # Panics
-    /// If the input does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the error
-    /// back.
+    /// If the input does not fit; [`elinvar_tensor::try_run`] returns the error instead.
     fn forward(&self, x: &Tensor<B>) -> Tensor<B>;
 }
 
@@ -39,7 +38,7 @@ impl<B: Backend> Sequential<B> {
         self.push(layer);
         self
     }
-    /// Puts one more layer at the end.
+    /// Appends a layer.
     pub fn push(&mut self, layer: impl Layer<B> + 'static) {
         self.layers.push(Box::new(layer));
     }
@@ -51,7 +50,7 @@ impl<B: Backend> Sequential<B> {
     pub fn len(&self) -> usize {
         self.layers.len()
     }
-    /// No layers?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
     }

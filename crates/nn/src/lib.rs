@@ -1,7 +1,7 @@
 //! Networks: modules and layers, losses, optimisers, data in batches, a training loop.
 //!
 //! Everything is generic over the backend. Read [`module`] first: a network is a struct of layers
-//! with `#[derive(Module)]`, and a [`Layer`] makes one tensor of one tensor.
+//! with `#[derive(Module)]`, and a [`Layer`] maps one tensor to one tensor.
 //!
 //! ```
 //! use elinvar_nn::layers::Linear;

@@ -1,4 +1,3 @@
-//! Samples in batches, under the path that a training loop knows: the types of [`crate::data`] that
-//! it needs.
+//! The types of [`crate::data`] that a training loop needs.
 
 pub use crate::data::{Batch, Loader, Pairs};

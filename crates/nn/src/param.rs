@@ -1,4 +1,4 @@
-//! `Param`: a weight that is trained.
+//! `Param`: a trainable weight.
 
 use crate::Module;
 use crate::module::Visit;
@@ -7,17 +7,17 @@ use elinvar_ops::{Backend, recording};
 use elinvar_tensor::Tensor;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-/// A weight: a variable whose value an optimiser replaces.
+/// A weight: a variable whose value an optimiser updates.
 ///
-/// A tensor never changes, so a parameter is a cell that holds one. [`Param::share`] gives a second
-/// handle on the same cell: tied weights are trained together, once, and stand in a state dict
-/// under both names.
+/// Tensors are immutable, so a parameter is a cell with a tensor. [`Param::share`] gives a second
+/// handle on the same cell: tied weights are trained together, once, and are in a state dict under
+/// both names.
 pub struct Param<B: Backend> {
     cell: Arc<RwLock<Tensor<B>>>,
 }
 
 impl<B: Backend> Param<B> {
-    /// A parameter that starts with these numbers.
+    /// A parameter with this initial value.
     ///
     /// # Panics
     /// If they are not floats: only those have gradients.
@@ -25,18 +25,18 @@ impl<B: Backend> Param<B> {
     pub fn new(value: Tensor<B>) -> Self {
         Param { cell: Arc::new(RwLock::new(value.requires_grad())) }
     }
-    /// The value now: a variable, or a constant while the parameter is frozen.
+    /// The current value: a variable, or a constant while the parameter is frozen.
     pub fn get(&self) -> Tensor<B> {
         let value = now(&self.cell);
         let cell = self.cell.clone();
         recording::read_cell(value.array(), move || now(&cell).array().clone());
         value
     }
-    /// Puts other numbers in its place, as a new variable (or constant, while frozen).
+    /// Replaces the value, as a new variable (or constant, while frozen).
     ///
     /// # Errors
     /// `ShapeMismatch`, `DTypeMismatch` if they are not of the parameter's shape and dtype;
-    /// `Unsupported` in a function that is recorded.
+    /// `Unsupported` inside of a [`elinvar_tensor::Graph`]'s function.
     pub fn set(&self, value: &Tensor<B>) -> Result<()> {
         recording::refuse("changing a parameter")?;
         let mut cell = self.lock();
@@ -44,11 +44,11 @@ impl<B: Backend> Param<B> {
         *cell = if cell.is_variable() { value.requires_grad() } else { value.detach() };
         Ok(())
     }
-    /// The value, to be changed where it lies; everybody else waits meanwhile.
+    /// Locks the value for an in-place update; readers wait.
     pub(crate) fn lock(&self) -> RwLockWriteGuard<'_, Tensor<B>> {
         self.cell.write().unwrap_or_else(PoisonError::into_inner)
     }
-    /// As another float dtype.
+    /// Converts to another float dtype.
     pub(crate) fn convert(&self, dtype: DType) -> Result<()> {
         let mut cell = self.lock();
         let value = Tensor::from_array(cell.array().cast(dtype)?);
@@ -64,11 +64,11 @@ impl<B: Backend> Param<B> {
     pub fn is_shared_with(&self, other: &Param<B>) -> bool {
         Arc::ptr_eq(&self.cell, &other.cell)
     }
-    /// A number that the handles on one parameter have in common, and no others while they live.
+    /// An id that is shared by all handles on one parameter, and unique while they exist.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.cell).addr()
     }
-    /// Makes it a constant: no gradient, and optimisers pass it by.
+    /// Makes it a constant: it gets no gradient, and optimisers skip it.
     pub fn freeze(&self) {
         let mut cell = self.lock();
         *cell = cell.detach();
@@ -85,11 +85,11 @@ impl<B: Backend> Param<B> {
 }
 
 fn now<B: Backend>(cell: &RwLock<Tensor<B>>) -> Tensor<B> {
-    // The cell is whole at every moment, so a panic of another thread does not matter.
+    // The cell is consistent at every moment, so poisoning is ignored.
     cell.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// That new numbers have the shape and dtype of the old ones.
+/// Checks that a new value has the shape and dtype of the old one.
 pub(crate) fn same_kind(
     what: &str,
     old_shape: &Shape,

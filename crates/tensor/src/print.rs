@@ -57,7 +57,7 @@ fn render(host: &HostTensor, indent: usize, separator: &str) -> String {
     out
 }
 
-/// Which indices of an axis are shown; `None` stands for the dots.
+/// Which indices of an axis are shown; `None` is the ellipsis.
 fn shown(n: usize, cut: bool) -> Vec<Option<usize>> {
     if cut && n > 2 * EDGE {
         (0..EDGE).map(Some).chain([None]).chain((n - EDGE..n).map(Some)).collect()

@@ -15,7 +15,7 @@ const BEYOND: usize = 1 << 62;
 const VAST: usize = 1 << 46;
 
 #[test]
-fn more_than_there_is() {
+fn sizes_beyond_memory_are_errors() {
     let zeros = |dims: &[usize]| T::zeros(dims, DType::F32, &D);
     let rows: Vec<(&str, Box<dyn Fn() -> T>)> = vec![
         ("zeros beyond addresses", Box::new(move || zeros(&[BEYOND]))),

@@ -206,7 +206,7 @@ fn movement() {
 }
 
 #[test]
-fn by_index() {
+fn derivatives_of_indexing() {
     let x = || vec![some(&[3, 4], 1)];
     let two = || vec![some(&[3, 4], 1), some(&[2, 5], 2)];
     let repeated = of(vec![0i64, 2, 2, 1, 0, 0], &[2, 3]);

@@ -9,7 +9,7 @@ use ndarray::{Array0, Array2, Array3, ArrayD, arr0, arr2, s};
 const D: ReferenceDevice = ReferenceDevice;
 
 #[test]
-fn there_and_back() {
+fn conversion_round_trips() {
     let a = Array3::from_shape_fn((2, 3, 4), |(i, j, k)| (100 * i + 10 * j + k) as f32);
     let t = Tensor::from_ndarray(&a, &D).unwrap();
     assert_eq!((t.dims(), t.to_vec::<f32>().unwrap()), (&[2, 3, 4][..], a.iter().copied().collect()));

@@ -247,7 +247,7 @@ fn gradients_of_slices() {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn invalid_indices_are_errors() {
     let rows: [(Slice, ErrorKind, &str); 12] = [
         (
             |x| x.i(2),

@@ -5,8 +5,8 @@ use elinvar_core::{Element, Error, HostData, HostTensor, Result, Scalar, Shape, 
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
 
-/// Makes a batch of samples, in host memory. A closure `Fn(Vec<Sample>) -> Result<Batch>` is one,
-/// too.
+/// Makes a batch of samples, in host memory. Implemented for closures
+/// `Fn(Vec<Sample>) -> Result<Batch>`.
 pub trait Collate<T>: Send + Sync {
     /// The batch.
     type Batch: Upload;
@@ -155,9 +155,9 @@ impl<T: Stackable> Stackable for Vec<T> {
     }
 }
 
-/// Makes one tensor of sequences of different lengths: the shorter ones are filled up behind.
+/// Makes one tensor of sequences of different lengths: the shorter ones are padded at the end.
 ///
-/// Samples are sequences [t, ..], or pairs of a sequence and something that [`Stack`] takes.
+/// Samples are sequences [t, ..], or pairs of a sequence and a value that [`Stack`] accepts.
 ///
 /// ```
 /// use elinvar_core::{HostTensor, Shape};
@@ -178,12 +178,12 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// Fills up with this value.
+    /// Pads with this value.
     pub fn new(value: impl Into<Scalar>) -> Self {
         Pad { value: value.into(), multiple: 1 }
     }
-    /// The padded length becomes a multiple of this; 0 counts as 1. A device that is asked for
-    /// fewer different shapes compiles fewer kernels.
+    /// The padded length becomes a multiple of this; 0 counts as 1. With fewer distinct shapes, a
+    /// device compiles fewer kernels.
     #[must_use]
     pub fn multiple_of(mut self, multiple: usize) -> Self {
         self.multiple = multiple.max(1);
@@ -251,7 +251,7 @@ impl Pad {
 pub struct Padded<T> {
     /// [n, t, ..]: t is the longest length.
     pub x: T,
-    /// [n, t] of bool: true where there is something, false where it was filled up.
+    /// [n, t] of bool: true for elements, false for padding.
     pub mask: T,
     /// \[n\] of i64: the lengths.
     pub lengths: T,

@@ -1,8 +1,8 @@
 //! Tables of numbers from CSV files.
 //!
-//! A table comes into memory as f32, four bytes for each value that was chosen; of the file itself
-//! no more than one record is held. Whatever is wrong is told with its line, and the name of the
-//! column if the file has names.
+//! A table is read as f32, four bytes for each selected value; of the file itself only one record
+//! is in memory at a time. Errors give the line, and the name of the column if the file has a
+//! header.
 
 use crate::data::{Pairs, TensorDataset, file};
 use ::csv::{ByteRecord, ReaderBuilder, Trim};
@@ -13,9 +13,9 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
 
-/// A record longer than this is a quote that was never closed.
+/// A record longer than this has an unclosed quote.
 const RECORD: u64 = 64 << 20;
-/// What stands for a missing value: nothing, and what R, pandas, SQL and the UCI repository write.
+/// Spellings of a missing value: empty, and those of R, pandas, SQL and the UCI repository.
 const MISSING: [&str; 7] = ["", "NA", "N/A", "NaN", "nan", "null", "?"];
 
 /// A column, by its name in the header or its number from 0.
@@ -39,25 +39,25 @@ impl From<usize> for Column {
     }
 }
 
-/// What is done where a value is missing: an empty field, `NA`, `N/A`, `NaN`, `nan`, `null` or `?`.
+/// Handling of missing values: an empty field, `NA`, `N/A`, `NaN`, `nan`, `null` or `?`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Missing {
     /// It is an error.
     Error,
-    /// The line is left out.
+    /// The line is skipped.
     Skip,
-    /// This number is taken; a class is an error still.
+    /// Replaced by this number; a missing class is still an error.
     Value(f32),
 }
 
-/// How names become the numbers of classes.
+/// How class names are numbered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Classes {
-    /// Sorted by their bytes: `10` comes before `2`.
+    /// Sorted bytewise: `10` comes before `2`.
     Sorted,
-    /// As they come in the file.
+    /// In the order of their first occurrence.
     FirstSeen,
-    /// As given; another name in the file is an error. For a second file with the classes of the
+    /// As given; any other name in the file is an error. For a second file with the classes of the
     /// first.
     Given(Vec<String>),
 }
@@ -97,18 +97,18 @@ impl Default for Csv {
     }
 }
 
-/// A table that was read.
+/// A table in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// The features: [n, columns] of f32.
     pub x: HostTensor,
     /// The target: \[n\] of f32, [n, columns] if it has several, \[n\] of i64 for classes.
     pub y: Option<HostTensor>,
-    /// Names of the features: `column 3` where the file has no names.
+    /// Names of the features: `column 3` if the file has no header.
     pub columns: Vec<String>,
     /// Names of the classes, by number.
     pub classes: Vec<String>,
-    /// Lines that were left out because a value was missing.
+    /// Number of lines that were skipped because of missing values.
     pub skipped: usize,
 }
 
@@ -116,14 +116,14 @@ impl Table {
     /// Features with their targets.
     ///
     /// # Errors
-    /// `InvalidArgument` if no target was asked for.
+    /// `InvalidArgument` if no target was selected.
     pub fn pairs(self) -> Result<Pairs> {
         match self.y {
             Some(y) => Pairs::new(self.x, y),
             None => Err(Error::argument("csv: pairs need a target; name one by `target` or `class`")),
         }
     }
-    /// The features, and the targets if there are some.
+    /// The features, and the targets if there are any.
     ///
     /// # Errors
     /// None that this type can cause.
@@ -137,37 +137,37 @@ impl Csv {
     pub fn new() -> Self {
         Csv { delimiter: b',', header: true, features: None, target: Target::None, missing: Missing::Error }
     }
-    /// What stands between values.
+    /// The delimiter.
     #[must_use]
     pub fn delimiter(mut self, delimiter: u8) -> Self {
         self.delimiter = delimiter;
         self
     }
-    /// Is the first line the names of the columns?
+    /// Is the first line a header?
     #[must_use]
     pub fn header(mut self, header: bool) -> Self {
         self.header = header;
         self
     }
-    /// These columns are the features, in this order.
+    /// Selects the feature columns, in this order.
     #[must_use]
     pub fn features<C: Into<Column>>(mut self, columns: impl IntoIterator<Item = C>) -> Self {
         self.features = Some(columns.into_iter().map(Into::into).collect());
         self
     }
-    /// These columns of numbers are the target.
+    /// Selects numeric columns as the target.
     #[must_use]
     pub fn target<C: Into<Column>>(mut self, columns: impl IntoIterator<Item = C>) -> Self {
         self.target = Target::Numbers(columns.into_iter().map(Into::into).collect());
         self
     }
-    /// This column of names is the target.
+    /// Selects a column of class names as the target.
     #[must_use]
     pub fn class(mut self, column: impl Into<Column>, classes: Classes) -> Self {
         self.target = Target::Class(column.into(), classes);
         self
     }
-    /// What is done where a value is missing.
+    /// Sets the handling of missing values.
     #[must_use]
     pub fn missing(mut self, missing: Missing) -> Self {
         self.missing = missing;
@@ -186,9 +186,9 @@ impl Csv {
     /// Reads bytes.
     ///
     /// # Errors
-    /// `Format`, with line and column: a line that has not as many fields as the first, what is no
-    /// finite number, an unknown class, a missing value, no lines at all. `InvalidArgument` if a
-    /// column does not exist; `OutOfMemory`.
+    /// `Format`, with line and column: a line with another number of fields than the first, a value
+    /// that is not a finite number, an unknown class, a missing value, an empty file.
+    /// `InvalidArgument` if a column does not exist; `OutOfMemory`.
     pub fn read_from(&self, bytes: impl Read) -> Result<Table> {
         let lines = Rc::new(RefCell::new(Lines::new()));
         let mut reader = ReaderBuilder::new()
@@ -205,8 +205,8 @@ impl Csv {
                     Error::format(e.to_string())
                 }
                 ::csv::ErrorKind::Io(e) => Error::from(e),
-                // UTF-8 and lengths are looked at here, field by field, and nothing else can be
-                // wrong with bytes.
+                // UTF-8 and lengths are checked here, field by field; the crate has no other errors
+                // for bytes.
                 other => Error::format(format!("{other:?}")),
             })
         };
@@ -224,7 +224,7 @@ impl Csv {
         rows.table(&names)
     }
 
-    /// Where what was asked for is.
+    /// The indices of the selected columns.
     fn rows(&self, names: &Names) -> Result<Rows> {
         let all = |columns: &[Column]| columns.iter().map(|c| names.find(c)).collect::<Result<Vec<_>>>();
         let (targets, class) = match &self.target {
@@ -295,19 +295,19 @@ impl Names {
     }
 }
 
-/// A list for a sentence, cut off where nobody reads on.
+/// A list for an error message, truncated.
 fn few(names: &[String]) -> String {
     let shown: Vec<_> = names.iter().take(20).map(|n| shorten(n)).collect();
     shown.join(", ") + if names.len() > 20 { ", .." } else { "" }
 }
 
-/// The beginning of a text, for a sentence.
+/// The beginning of a text, for an error message.
 fn shorten(text: &str) -> String {
     let start: String = text.chars().take(40).collect();
     if start.len() < text.len() { start + ".." } else { start }
 }
 
-/// Names of classes and their numbers.
+/// Class names and their numbers.
 struct Labels {
     numbers: HashMap<String, i64>,
     names: Vec<String>,
@@ -326,7 +326,7 @@ impl Labels {
         }
         Ok(Labels { numbers, names, order: order.clone() })
     }
-    /// The number of a name; a new one if names are not given.
+    /// The number of a name; a new name is added unless the names are given.
     fn number(&mut self, name: &str) -> Option<i64> {
         if let Some(i) = self.numbers.get(name) {
             return Some(*i);
@@ -341,7 +341,7 @@ impl Labels {
     }
 }
 
-/// What was read so far.
+/// The rows read so far.
 struct Rows {
     features: Vec<usize>,
     targets: Vec<usize>,
@@ -440,7 +440,7 @@ impl Rows {
     }
 }
 
-/// The names in the order asked for, and the new number of each if that is another.
+/// The names in the requested order, and the new number of each if it changed.
 fn sorted(labels: Labels) -> (Vec<String>, Option<Vec<i64>>) {
     match labels.order {
         Classes::FirstSeen | Classes::Given(_) => (labels.names, None),
@@ -454,7 +454,7 @@ fn sorted(labels: Labels) -> (Vec<String>, Option<Vec<i64>>) {
     }
 }
 
-/// Where lines begin, of what is read and not yet asked for: the crate gives a record's place
+/// The starts of lines that are read but not yet consumed: the crate gives the position of a record
 /// before the empty lines in front of it.
 struct Lines {
     /// Offset and number of each line that is not empty.
@@ -491,8 +491,8 @@ impl Lines {
     }
 }
 
-/// Tells where lines begin, and ends with an error when a single record takes more than [`RECORD`]
-/// bytes.
+/// A reader that records the starts of lines, and fails when a single record takes more than
+/// [`RECORD`] bytes.
 struct Limited<R> {
     inner: R,
     lines: Rc<RefCell<Lines>>,

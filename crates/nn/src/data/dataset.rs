@@ -1,5 +1,4 @@
-//! Samples by number, and data sets made of others: a part, a function of each sample, one after
-//! the other.
+//! Samples by index, and adapters: subsets, maps, concatenations.
 
 use crate::data::Stackable;
 use elinvar_core::philox::{Stream, permutation};
@@ -7,16 +6,15 @@ use elinvar_core::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Splits take this stream: apart from those of weights, and from the orders of epochs under the
-/// same seed.
+/// The stream of splits: distinct from those of weights and of epoch orders under the same seed.
 const SPLITS: u64 = 0x7370_6c69_7473;
-/// Fractions that add up to 1 but for this are meant to: ten times 0.1 misses it by 1e-16.
+/// Tolerance for fractions that should add up to 1: ten times 0.1 is off by 1e-16.
 const WHOLE: f64 = 1e-9;
 
-/// Samples by number.
+/// Samples by index.
 ///
-/// `get` may be called by several threads at once, in any order; what it returns should depend on
-/// the number alone, or a training run is not the same twice.
+/// `get` may be called by several threads at once, in any order; its result should depend on the
+/// index alone, or training is not reproducible.
 ///
 /// ```
 /// use elinvar_core::Result;
@@ -53,13 +51,13 @@ pub trait Dataset: Send + Sync {
     /// `InvalidArgument` if there is no such sample; what reading it reports.
     fn get(&self, i: usize) -> Result<Self::Item>;
 
-    /// No samples?
+    /// Is it empty?
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The batch of these samples, where there is a shorter way to it than [`get`](Dataset::get)
-    /// for each; else `None`. It must be the batch that stacking the samples gives.
+    /// The batch of these samples, if there is a faster way than calling [`get`](Dataset::get) for
+    /// each; else `None`. It must be equal to the stacked samples.
     fn stacked(&self, samples: &[usize]) -> Option<Result<<Self::Item as Stackable>::Batch>>
     where
         Self::Item: Stackable,
@@ -68,7 +66,7 @@ pub trait Dataset: Send + Sync {
         None
     }
 
-    /// Some of the samples, in the order given; a number may be there twice.
+    /// Some of the samples, in the given order; an index may occur twice.
     ///
     /// # Errors
     /// `InvalidArgument` if a sample does not exist.
@@ -79,7 +77,7 @@ pub trait Dataset: Send + Sync {
         Subset::new(Arc::new(self), indices)
     }
 
-    /// A function of each sample.
+    /// Applies a function to each sample.
     fn map<U: Send, F: Fn(Self::Item) -> Result<U> + Send + Sync>(self, f: F) -> Mapped<Self, F>
     where
         Self: Sized,
@@ -87,7 +85,7 @@ pub trait Dataset: Send + Sync {
         Mapped { data: self, f }
     }
 
-    /// These samples, and then the others'.
+    /// These samples, followed by the other's.
     fn concat<D: Dataset<Item = Self::Item>>(self, then: D) -> Concat<Self, D>
     where
         Self: Sized,
@@ -95,7 +93,7 @@ pub trait Dataset: Send + Sync {
         Concat { first: self, then }
     }
 
-    /// Shuffles by the seed and cuts into parts of these fractions: the same on every machine.
+    /// Shuffles by the seed and splits into parts of these fractions, the same on every machine.
     ///
     /// Part `i` ends at sample `round(n * (f0 + .. + fi))` of the shuffled ones.
     ///
@@ -118,8 +116,8 @@ pub trait Dataset: Send + Sync {
             .collect()
     }
 
-    /// Shuffles by the seed and cuts into `k` parts whose sizes differ by 1 at most: for each part,
-    /// the samples of all others to learn from, and its own to be tested on.
+    /// Shuffles by the seed and splits into `k` parts whose sizes differ by at most 1 (k-fold
+    /// cross-validation): for each part, all other samples for training, and its own for testing.
     ///
     /// # Errors
     /// `InvalidArgument` if `k` is below 2 or above the number of samples.
@@ -148,10 +146,10 @@ pub trait Dataset: Send + Sync {
     }
 }
 
-/// Where the parts of these fractions end.
+/// The ends of the parts of these fractions.
 fn ends(n: usize, fractions: &[f64]) -> Result<Vec<usize>> {
     let total: f64 = fractions.iter().sum();
-    // Written so that NaN fails, too.
+    // Negated so that NaN fails too.
     if !((total - 1.0).abs() <= WHOLE && fractions.iter().all(|f| *f > 0.0)) {
         return Err(Error::argument(format!(
             "split: parts of {fractions:?}; they should be above 0 and add up to 1"
@@ -173,7 +171,7 @@ fn ends(n: usize, fractions: &[f64]) -> Result<Vec<usize>> {
     Ok(ends)
 }
 
-/// There is a sample `i` of `n`, or the sentence that there is none.
+/// Checks that there is a sample `i` of `n`.
 pub(crate) fn exists(i: usize, n: usize) -> Result<()> {
     if i < n {
         return Ok(());
@@ -216,11 +214,11 @@ impl<D: Dataset> Subset<D> {
         indices.iter().try_for_each(|i| exists(*i, data.len()).map_err(|e| e.at("subset")))?;
         Ok(Subset { data, indices: indices.into() })
     }
-    /// Which samples of the whole these are.
+    /// The indices of the samples in the whole data set.
     pub fn indices(&self) -> &[usize] {
         &self.indices
     }
-    /// The whole.
+    /// The whole data set.
     pub fn whole(&self) -> &Arc<D> {
         &self.data
     }

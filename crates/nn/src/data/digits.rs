@@ -13,11 +13,10 @@ const FILE: &[u8] = include_bytes!("../../data/digits.csv.gz");
 const COUNT: usize = 1797;
 /// The darkest pixel.
 const DARKEST: u8 = 16;
-/// The shuffle's own stream of random numbers, apart from those of weights and batches under the
-/// same seed.
+/// The stream of the shuffle, distinct from those of weights and batches under the same seed.
 const SPLIT_STREAM: u64 = 0x6469_6769_7473;
 
-/// Images and what they show.
+/// Images and their labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Digits {
     /// Brightness from 0 to 1, image after image, row after row: [`Digits::PIXELS`] numbers each.
@@ -73,7 +72,7 @@ impl Digits {
     pub fn len(&self) -> usize {
         self.labels.len()
     }
-    /// No images?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -85,8 +84,8 @@ impl Digits {
         &self.pixels[i * Self::PIXELS..][..Self::PIXELS]
     }
 
-    /// Shuffles by the seed and sets a part aside: `(train, test)`, the test part rounded up to
-    /// whole images.
+    /// Shuffles by the seed and splits into `(train, test)`, the test part rounded up to whole
+    /// images.
     ///
     /// The same seed gives the same split on every machine: the shuffle is `philox::permutation`,
     /// and the test part is its beginning.
@@ -96,7 +95,7 @@ impl Digits {
     /// without images.
     pub fn split(&self, seed: u64, test_fraction: f64) -> Result<(Digits, Digits)> {
         let test = (self.len() as f64 * test_fraction).ceil();
-        // Written so that NaN fails, too.
+        // Negated so that NaN fails too.
         if !(test >= 1.0 && test < self.len() as f64) {
             return Err(Error::argument(format!(
                 "digits: a test part of {test_fraction} of {} images leaves one of the parts empty; 0.2 is usual",
@@ -108,7 +107,7 @@ impl Digits {
         Ok((self.pick(train), self.pick(test)))
     }
 
-    /// The images of these numbers, in this order.
+    /// The images at these indices, in this order.
     fn pick(&self, indices: &[usize]) -> Digits {
         Digits {
             pixels: indices.iter().flat_map(|&i| self.image(i)).copied().collect(),
@@ -129,7 +128,7 @@ mod tests {
         let d = digits().unwrap();
         assert_eq!((d.len(), d.pixels.len()), (1797, 1797 * 64));
         assert_eq!(d.labels[..10], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        // How often each digit occurs, as published with the data.
+        // The class counts, as published with the data.
         let count: Vec<_> = (0..10).map(|c| d.labels.iter().filter(|l| **l == c).count()).collect();
         assert_eq!(count, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]);
         assert_eq!(d.image(0)[..8], [0.0, 0.0, 0.3125, 0.8125, 0.5625, 0.0625, 0.0, 0.0]);

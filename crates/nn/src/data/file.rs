@@ -1,17 +1,17 @@
-//! Opening files that come from outside.
+//! Opening untrusted files.
 
 use elinvar_core::{Error, Result, host};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// Opens a regular file: a device or a pipe may have no end.
+/// Opens a regular file: a device or a pipe may be endless.
 pub(crate) fn open(path: &Path) -> Result<File> {
     let open = || {
         let file = File::open(path)?;
         Ok::<_, std::io::Error>((file.metadata()?.is_file(), file))
     };
-    // Opening a pipe may wait for ever, so the path is looked at first.
+    // Opening a pipe may block forever, so the file type is checked first.
     match fs::metadata(path) {
         Ok(m) if !m.is_file() => {
             return Err(Error::io(format!("{}: not a regular file", path.display())));
@@ -36,7 +36,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// One more element, or an error when there is not that much memory.
+/// Appends an element, or gives an error when memory is exhausted.
 pub(crate) fn push<T>(v: &mut Vec<T>, value: T) -> Result<()> {
     v.try_reserve(1).map_err(|_| {
         Error::memory(format!(

@@ -1,8 +1,8 @@
 //! IDX files, the format of MNIST and its relatives; compressed by gzip or not.
 //!
 //! Two bytes of 0, the element type, the rank, a big-endian u32 for each size, then the elements,
-//! big-endian. What is allocated grows with what the file really has, not with what its header
-//! claims.
+//! big-endian. Allocations are proportional to the file's actual contents, not to the sizes in its
+//! header.
 
 use crate::data::{Pairs, file};
 use elinvar_core::{Error, HostData, HostTensor, Result, Shape};
@@ -10,8 +10,8 @@ use flate2::bufread::MultiGzDecoder;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Elements of more bytes than this are refused, unless [`read_up_to`] says otherwise: a small gzip
-/// file may hold any number of zeros.
+/// The default limit in bytes of the elements (see [`read_up_to`]): a small gzip file may hold any
+/// number of zeros.
 pub const LIMIT: u64 = 4 << 30;
 
 /// Reads a file: u8 stays, i8, i16 and i32 become i32, f32 and f64 stay.
@@ -34,8 +34,8 @@ pub fn read_up_to(path: impl AsRef<Path>, limit: u64) -> Result<HostTensor> {
 /// Reads bytes: a file's content, as [`read`].
 ///
 /// # Errors
-/// `Format` if that is no IDX file, or one with too few or too many elements; what reading reports;
-/// `OutOfMemory`.
+/// `Format` if this is not an IDX file, or one with too few or too many elements; I/O errors of the
+/// reader; `OutOfMemory`.
 pub fn read_from(bytes: impl Read, limit: u64) -> Result<HostTensor> {
     let mut bytes = BufReader::new(bytes);
     let head = bytes.fill_buf().map_err(failed)?;
@@ -46,8 +46,9 @@ pub fn read_from(bytes: impl Read, limit: u64) -> Result<HostTensor> {
     }
 }
 
-/// Images with their labels as the library's networks take them: x: [n, 1, h, w] of f32 from 0 to
-/// 1, y: \[n\] of i64.
+/// Images with their labels in the form that the library's networks read.
+///
+/// x: [n, 1, h, w] of f32 from 0 to 1   y: \[n\] of i64
 ///
 /// # Errors
 /// Those of [`read`]; `Format` if these are not bytes of [n, h, w] and \[n\].
@@ -73,7 +74,7 @@ fn wrong(t: &HostTensor, fits: &str) -> Error {
 
 fn failed(e: std::io::Error) -> Error {
     match e.kind() {
-        // What gzip says of damaged data.
+        // The error kinds of a gzip decoder for damaged data.
         std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => {
             Error::format(format!("idx: {e}"))
         }
@@ -109,7 +110,7 @@ fn decode(mut bytes: impl Read, limit: u64) -> Result<HostTensor> {
         )));
     }
     let mut data = Vec::new();
-    // One byte more than there should be tells whether there is more.
+    // One byte more than expected, to detect longer data.
     let mut rest = bytes.take(wanted + 1);
     let mut piece = [0; 1 << 16];
     loop {

@@ -1,7 +1,7 @@
-//! Folders of images, a class for each directory in them; PNG and JPEG, by the crate `image`.
+//! Folders of images, one class per directory; PNG and JPEG, by the crate `image`.
 //!
-//! PNG loses nothing, and its pixels are the same everywhere. The pixels of a JPEG are what its
-//! decoder makes of them; the standard leaves it a rounding here and there.
+//! PNG is lossless, and its pixels are the same everywhere. The pixels of a JPEG depend on the
+//! decoder: the standard leaves some roundings open.
 
 use crate::data::prefetch::guarded;
 use crate::data::{Dataset, dataset::exists, file, transform};
@@ -11,15 +11,15 @@ use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// Files that count as images, by the end of their names in upper or lower case.
+/// The extensions of image files, case-insensitive.
 const EXTENSIONS: [&str; 3] = ["png", "jpg", "jpeg"];
 
-/// How an image comes to the size that is asked for.
+/// How an image is brought to the requested size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// Resized, height and width each for itself.
+    /// Resized without keeping the aspect ratio.
     Stretch,
-    /// Resized until it just covers the size, then its middle is taken.
+    /// Resized to the smallest size that covers the requested one, then center-cropped.
     Cover,
 }
 
@@ -40,41 +40,41 @@ impl Default for ImageReader {
 }
 
 impl ImageReader {
-    /// Images in colour, [3, h, w] from 0 to 1, in their own size; none has more than 16,384 pixels
-    /// a side or takes more than 512 MiB to decode.
+    /// Colour images, [3, h, w] from 0 to 1, in their own size; at most 16,384 pixels a side, and
+    /// 512 MiB to decode.
     pub fn new() -> Self {
         ImageReader { gray: false, size: None, normalize: None, side: 1 << 14, bytes: 512 << 20 }
     }
-    /// Images in gray: [1, h, w].
+    /// Grayscale images: [1, h, w].
     #[must_use]
     pub fn gray(mut self) -> Self {
         self.gray = true;
         self
     }
-    /// Brings images to this height and width by [`transform::resize`].
+    /// Resizes images to this height and width by [`transform::resize`].
     #[must_use]
     pub fn size(mut self, height: usize, width: usize, fit: Fit) -> Self {
         self.size = Some((height, width, fit));
         self
     }
-    /// `(x - mean) / std` in the end, by channel.
+    /// Normalises at the end: `(x - mean) / std`, by channel.
     #[must_use]
     pub fn normalize(mut self, mean: impl Into<Vec<f32>>, std: impl Into<Vec<f32>>) -> Self {
         self.normalize = Some((mean.into(), std.into()));
         self
     }
-    /// Refuses images with more pixels a side, or that take more bytes to decode.
+    /// Rejects images with more pixels a side, or that need more bytes to decode.
     #[must_use]
     pub fn limits(mut self, side: u32, bytes: u64) -> Self {
         (self.side, self.bytes) = (side, bytes);
         self
     }
 
-    /// Reads a file; its content says what it is, not its name.
+    /// Reads a file; its format is detected by content, not by name.
     ///
     /// # Errors
-    /// `Io`, `Format` if it is no image, `OutOfMemory` if it is above the limits; with the file's
-    /// name.
+    /// `Io`, `Format` if it is not an image, `OutOfMemory` if it exceeds the limits; with the
+    /// file's name.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<HostTensor> {
         let path = path.as_ref();
         let file = BufReader::new(file::open(path)?);
@@ -111,7 +111,7 @@ impl ImageReader {
         }
     }
 
-    /// Channel after channel, from 0 to 1. What is transparent keeps its colour.
+    /// Planar channels, from 0 to 1. Transparency is ignored.
     fn planes(&self, image: &DynamicImage) -> Result<HostTensor> {
         let (w, h) = (image.width() as usize, image.height() as usize);
         let c = if self.gray { 1 } else { 3 };
@@ -141,7 +141,7 @@ impl ImageReader {
     }
 }
 
-/// The smallest size in the proportions of the image that covers `size`, rounded to the nearest
+/// The smallest size with the image's aspect ratio that covers `size`, rounded to the nearest
 /// pixel.
 fn cover(x: &HostTensor, (h, w): (usize, usize)) -> (usize, usize) {
     let (rows, columns) = (x.shape()[1].max(1), x.shape()[2].max(1));
@@ -157,8 +157,8 @@ fn cover(x: &HostTensor, (h, w): (usize, usize)) -> (usize, usize) {
     }
 }
 
-/// Images in directories: each directory in a folder is a class, by sorted names, and its images
-/// follow by sorted names. Sample `i` is the image and its class.
+/// Images in directories: each directory in a folder is a class; classes, and the images of a
+/// class, are sorted by name. Sample `i` is the image and its class.
 ///
 /// ```no_run
 /// use elinvar_nn::data::{Fit, ImageFolder, ImageReader, Loader, Prefetch};
@@ -178,7 +178,7 @@ pub struct ImageFolder {
 }
 
 impl ImageFolder {
-    /// The images in this folder. Only names are read now.
+    /// Lists the images of this folder; they are read later.
     ///
     /// # Errors
     /// `Io` if a directory cannot be read; `Format` if there is no directory, or one without
@@ -213,13 +213,13 @@ impl ImageFolder {
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
-    /// The files with their classes, by number of the sample.
+    /// The files with their classes, by sample index.
     pub fn files(&self) -> &[(PathBuf, i64)] {
         &self.files
     }
 }
 
-/// What is in a directory, by name.
+/// The entries of a directory, sorted by name.
 fn sorted(path: &Path) -> Result<Vec<(String, PathBuf)>> {
     let failed = |e: std::io::Error| Error::from(e).at(path.display());
     let mut all = vec![];

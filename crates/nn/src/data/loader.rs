@@ -1,8 +1,8 @@
 //! Samples in batches, in an order that is the same on every machine.
 //!
-//! The order of an epoch is a function of the seed and the epoch's number alone, so a run can go on
-//! in the middle of an epoch without having seen its beginning. The place of a run in its data is
-//! the pair (epoch, batch).
+//! The order of an epoch is a function of the seed and the epoch's number alone, so a run can
+//! resume in the middle of an epoch without reading its beginning. The position of a run in its
+//! data is the pair (epoch, batch).
 
 use crate::data::dataset::exists;
 use crate::data::prefetch::{Ahead, Make, guarded};
@@ -23,16 +23,16 @@ pub struct Batch<B: Backend> {
     pub x: Tensor<B>,
     /// [n, ..]
     pub y: Tensor<B>,
-    /// Which samples these are.
+    /// The indices of the samples.
     pub samples: Vec<usize>,
 }
 
 /// Some samples in host memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostBatch<T> {
-    /// What the loader's [`Collate`] made of them.
+    /// The result of the loader's [`Collate`].
     pub data: T,
-    /// Which samples these are.
+    /// The indices of the samples.
     pub samples: Vec<usize>,
 }
 
@@ -47,11 +47,11 @@ impl HostBatch<(HostTensor, HostTensor)> {
     }
 }
 
-/// Gives all samples in batches, epoch after epoch. At first in their own order, with a smaller
+/// Gives all samples in batches, epoch after epoch. By default in their own order, with a smaller
 /// batch at the end.
 ///
-/// `D` is the data set, `C` makes a batch of samples: [`Stack`], unless
-/// [`collate`](Loader::collate) says otherwise.
+/// `D` is the data set, `C` makes a batch of samples: by default [`Stack`], see
+/// [`collate`](Loader::collate).
 ///
 /// ```
 /// use elinvar_core::Result;
@@ -89,7 +89,7 @@ pub struct Loader<D: Dataset = Pairs, C = Stack> {
     prefetch: Prefetch,
 }
 
-/// What is done to a sample at random.
+/// A random augmentation of a sample.
 struct Augment<T> {
     seed: u64,
     f: Arc<dyn Fn(T, &mut SampleRandom) -> Result<T> + Send + Sync>,
@@ -150,40 +150,40 @@ impl<D: Dataset> Loader<D, Stack> {
 }
 
 impl<D: Dataset, C> Loader<D, C> {
-    /// A new order for each epoch, by this seed.
+    /// Shuffles anew in each epoch, by this seed.
     #[must_use]
     pub fn shuffle(mut self, seed: u64) -> Self {
         self.order = Order::Shuffled { seed };
         self
     }
-    /// An epoch is `count` samples, by this seed and anew for each epoch: each drawn from all of
-    /// them, so that one may come several times and another not at all.
+    /// An epoch is `count` samples drawn uniformly with replacement, by this seed and anew for each
+    /// epoch.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is nothing to draw from.
+    /// `InvalidArgument` if the data set is empty.
     pub fn draw(mut self, count: usize, seed: u64) -> Result<Self> {
         self.order = Order::drawn(self.data.len(), count, seed)?;
         Ok(self)
     }
     /// An epoch is `count` samples drawn by weight, by this seed and anew for each epoch.
     ///
-    /// A sample is drawn in proportion to its weight, from all of them or, with [`Draw::Once`],
-    /// from those that were not drawn before.
+    /// A sample is drawn in proportion to its weight, with replacement or, with [`Draw::Once`],
+    /// without.
     ///
     /// # Errors
     /// `InvalidArgument` if there is not one weight for each sample, if one is below 0 or not
-    /// finite, or if there are not as many samples of weight above 0 as are to be drawn once.
+    /// finite, or if there are fewer samples of weight above 0 than are drawn without replacement.
     pub fn weighted(mut self, weights: Vec<f64>, count: usize, draw: Draw, seed: u64) -> Result<Self> {
         self.order = Order::weighted(self.data.len(), weights, count, draw, seed)?;
         Ok(self)
     }
-    /// Leaves out a last batch that is not full.
+    /// Drops a last batch that is not full.
     #[must_use]
     pub fn drop_last(mut self, drop_last: bool) -> Self {
         self.drop_last = drop_last;
         self
     }
-    /// Makes batches in this way.
+    /// Sets the collate function.
     #[must_use]
     pub fn collate<C2: Collate<D::Item>>(self, collate: C2) -> Loader<D, C2> {
         Loader {
@@ -196,8 +196,8 @@ impl<D: Dataset, C> Loader<D, C> {
             prefetch: self.prefetch,
         }
     }
-    /// Changes each sample at random before it comes into a batch: `f` gets the random numbers that
-    /// belong to this seed, the epoch and the sample.
+    /// Augments each sample before it is put into a batch: `f` gets random numbers that depend on
+    /// this seed, the epoch and the sample.
     #[must_use]
     pub fn augment(
         mut self,
@@ -207,7 +207,7 @@ impl<D: Dataset, C> Loader<D, C> {
         self.augment = Some(Augment { seed, f: Arc::new(f) });
         self
     }
-    /// Makes batches ahead, on other threads.
+    /// Prefetches batches on other threads.
     #[must_use]
     pub fn prefetch(mut self, prefetch: Prefetch) -> Self {
         self.prefetch = prefetch;
@@ -274,7 +274,7 @@ where
     }
 }
 
-/// The batches of an epoch, in host memory. Dropping it ends the threads that make them.
+/// The batches of an epoch, in host memory. Dropping it stops the worker threads.
 pub struct Batches<T>(Source<T>);
 
 enum Source<T> {
@@ -301,7 +301,7 @@ impl<T> Iterator for Batches<T> {
     }
 }
 
-/// A data set that stops being read when nobody waits for the batch any more.
+/// A data set that fails once its batch is no longer needed.
 struct Watched<'a, D> {
     data: &'a D,
     stop: &'a AtomicBool,
@@ -314,7 +314,7 @@ impl<D: Dataset> Dataset for Watched<'_, D> {
     }
     fn get(&self, i: usize) -> Result<D::Item> {
         if self.stop.load(Ordering::Acquire) {
-            // Nobody sees this one: the iterator is gone.
+            // Never seen: the iterator is dropped.
             return Err(Error::argument("loader: the batch is not wanted any more"));
         }
         exists(i, self.len())?;

@@ -1,16 +1,13 @@
 //! Data for training: where samples come from, how they become batches, and in which order.
 //!
-//! * A [`Dataset`] has samples by number: [`Pairs`] and [`TensorDataset`] in memory,
-//!   [`TokenBlocks`] of a text, or one of your own; it is cut, mapped and joined by the methods of
-//!   the trait.
+//! * A [`Dataset`] has samples by index: [`Pairs`] and [`TensorDataset`] in memory, [`TokenBlocks`]
+//!   of a text, or one of your own; the methods of the trait split, map and concatenate.
 //! * A [`Loader`] puts them into batches by a [`Collate`], in an order that is the same on every
-//!   machine, and may make them ahead on other threads ([`Prefetch`]).
+//!   machine, and may prefetch them on other threads ([`Prefetch`]).
 //! * Readers: [`Csv`], [`idx`] (the format of MNIST), [`Text`]; with the feature `image` a folder
 //!   of images; with the feature `tokenizers` every `tokenizer.json`.
-//! * [`transform`]: what is done to an image at random, as a function of seed, epoch and sample
-//!   alone.
-//! * [`digits`]: a data set that comes with the library, so that a first training run needs no
-//!   download.
+//! * [`transform`]: random augmentation of images, as a function of seed, epoch and sample alone.
+//! * [`digits`]: a data set inside of the library, so that a first training run needs no download.
 
 mod collate;
 mod csv;

@@ -1,9 +1,9 @@
-//! Batches made ahead by other threads, in order, within a bound of memory.
+//! Prefetching: batches made ahead by other threads, in order, within a memory limit.
 //!
-//! Workers take the numbers of batches one after the other and put what they made where the
-//! consumer finds it by number, so the consumer sees what it would have made itself. What could go
-//! wrong: a worker that waits for room while the consumer waits for its batch. Hence the batch that
-//! the consumer waits for may always be started.
+//! Workers take batch indices one after the other and store the batches by index, so the consumer
+//! gets them in order. How it can be wrong: a deadlock of a worker that waits for capacity while
+//! the consumer waits for its batch. So the batch that the consumer waits for may always be
+//! started.
 
 use elinvar_core::{Error, Result};
 use std::any::Any;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// How far batches are made ahead.
+/// The limits of prefetching.
 ///
 /// The batches, their order and their errors are the same with any number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,20 +25,20 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// This many threads, and twice as many batches ahead. 0 threads: batches are made when they
-    /// are asked for.
+    /// This many threads, and twice as many batches ahead. With 0 threads batches are made on
+    /// demand.
     pub fn new(workers: usize) -> Self {
         Prefetch { workers, batches: workers.saturating_mul(2), bytes: usize::MAX }
     }
-    /// At most so many batches are made or being made and not yet taken; 0 counts as 1.
+    /// At most this many batches are in progress or ready; 0 counts as 1.
     #[must_use]
     pub fn batches(mut self, batches: usize) -> Self {
         self.batches = batches.max(1);
         self
     }
-    /// At most so many bytes of batches are made or being made and not yet taken. A batch counts as
-    /// large as the largest before it until it is there, and the batch that is waited for is made
-    /// even if it is larger.
+    /// At most this many bytes of batches are in progress or ready. A batch in progress is assumed
+    /// to be as large as the largest so far, and the batch that the consumer waits for is made even
+    /// if it is larger.
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
@@ -50,14 +50,14 @@ impl Prefetch {
     }
 }
 
-/// Makes batch `i`; looks now and then whether it is still wanted.
+/// Makes batch `i`; polls the flag to stop early.
 pub(crate) type Make<T> = Arc<dyn Fn(usize, &AtomicBool) -> Result<T> + Send + Sync>;
 
-/// The batches of a range, made ahead. The threads end when it is dropped.
+/// The prefetched batches of a range. The threads stop when it is dropped.
 pub(crate) struct Ahead<T> {
     shared: Arc<Shared<T>>,
     workers: Vec<JoinHandle<()>>,
-    /// A thread could not be started; told instead of the first batch.
+    /// A thread could not be started; returned instead of the first batch.
     failed: Option<Error>,
 }
 
@@ -68,9 +68,9 @@ struct Shared<T> {
     end: usize,
     stop: AtomicBool,
     state: Mutex<State<T>>,
-    /// Something was taken, or all is to end.
+    /// Signalled when a batch was taken, or on stop.
     room: Condvar,
-    /// Something was made.
+    /// Signalled when a batch is ready.
     made: Condvar,
 }
 
@@ -133,7 +133,7 @@ impl<T: Send + 'static> Ahead<T> {
 }
 
 impl<T> Shared<T> {
-    /// No code of others runs under the lock, so what a panic left there is still whole.
+    /// No user code runs under the lock, so the state is consistent even if it is poisoned.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -161,7 +161,7 @@ impl<T> Shared<T> {
             state.largest = state.largest.max(Some(bytes));
             state.ready.insert(i, batch);
             self.made.notify_all();
-            // What is known now about sizes may let others go on.
+            // The new size may allow other workers to continue.
             self.room.notify_all();
         }
     }
@@ -192,16 +192,16 @@ impl<T> Iterator for Ahead<T> {
 }
 
 impl<T> Ahead<T> {
-    /// Ends the threads: at the latest when the sample that each of them is reading is there.
+    /// Stops the threads, at the latest after the sample that each of them is reading.
     fn end(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         {
-            // Under the lock, so that no worker is between its look at `stop` and its wait.
+            // Under the lock, so that no worker is between its check of `stop` and its wait.
             let _state = self.shared.lock();
             self.shared.room.notify_all();
         }
         for worker in self.workers.drain(..) {
-            // A worker catches panics; there is nothing to learn from its end.
+            // Workers catch panics, so the result carries no information.
             let _ = worker.join();
         }
     }
@@ -213,16 +213,15 @@ impl<T> Drop for Ahead<T> {
     }
 }
 
-/// Runs code of others; its panic is an error with its message.
+/// Runs user code; a panic becomes an error with its message.
 pub(crate) fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
-    // Whatever the code left half done is its own; nothing of ours is seen by it but a number and a
-    // flag.
+    // Unwind safe: the user code shares only an index and a flag with this module.
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
         Err(Error::argument(format!("data: reading a sample panicked: {}", message(&*panic))))
     })
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it left no message")

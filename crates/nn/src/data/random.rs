@@ -2,12 +2,11 @@
 
 use elinvar_core::philox::{Stream, unit_f32};
 
-/// Augmentations take streams from here on: below those of the orders of epochs, above those of
-/// generators.
+/// First stream of augmentations: above those of generators, below those of epoch orders.
 const AUGMENTS: u64 = 1 << 62;
 
 /// Random numbers that are a function of seed, epoch and sample: the same on every machine,
-/// whatever number of threads makes the batches and wherever a run begins.
+/// independent of the number of threads and of the position where a run begins.
 ///
 /// A sample has 2^32 numbers of its own in an epoch, for data sets of up to 2^32 samples.
 #[derive(Clone, Debug)]
@@ -31,7 +30,7 @@ impl SampleRandom {
     pub fn unit(&mut self) -> f32 {
         unit_f32(self.word())
     }
-    /// A whole number in `0..n`; 0 if `n` is 0.
+    /// An integer in `0..n`; 0 if `n` is 0.
     pub fn below(&mut self, n: usize) -> usize {
         let word = u64::from(self.word()) | u64::from(self.word()) << 32;
         // Lemire's multiplication; its bias is below 2^-64 * n.
@@ -53,7 +52,7 @@ mod tests {
             let mut r = SampleRandom::new(seed, epoch, sample);
             [r.word(), r.word(), r.word(), r.word(), r.word()]
         };
-        // Pinned: another stream would change what networks are trained on.
+        // Pinned: another stream would change the training data.
         assert_eq!(first(1, 2, 3), PINNED);
         for (seed, epoch, sample) in [(0, 2, 3), (1, 3, 3), (1, 2, 4)] {
             assert_ne!(first(seed, epoch, sample), PINNED, "{seed} {epoch} {sample}");

@@ -1,38 +1,37 @@
-//! Which samples an epoch has, and in which order: a function of seed and epoch alone.
+//! The samples of an epoch and their order: a function of seed and epoch alone.
 
 use elinvar_core::philox::{Stream, permutation, unit_f64};
 use elinvar_core::{Error, Result};
 use elinvar_ops::lane::Lane;
 use std::sync::Arc;
 
-/// Orders of epochs take streams from here on; generators of the same seed count from 0 and never
-/// come here.
+/// First stream of epoch orders; generators of the same seed count from 0 and never reach it.
 const ORDERS: u64 = 1 << 63;
 
 /// May a sample be drawn twice in an epoch?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
-    /// It stays among those that are drawn from.
+    /// With replacement.
     Again,
-    /// It is taken out.
+    /// Without replacement.
     Once,
 }
 
 /// The order of an epoch.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// All samples, as they come.
+    /// All samples, in their own order.
     AsIs,
     /// All samples, shuffled.
     Shuffled { seed: u64 },
-    /// So many samples, each drawn from all.
+    /// `count` samples, drawn uniformly with replacement.
     Drawn { count: usize, seed: u64 },
-    /// So many samples, by weight.
+    /// `count` samples, drawn by weight.
     Weighted { weights: Arc<[f64]>, count: usize, draw: Draw, seed: u64 },
 }
 
 impl Order {
-    /// Draws `count` samples in each epoch, each from all of them.
+    /// Draws `count` samples in each epoch, uniformly with replacement.
     pub(crate) fn drawn(n: usize, count: usize, seed: u64) -> Result<Self> {
         if n == 0 && count > 0 {
             return Err(Error::argument(format!(
@@ -49,7 +48,7 @@ impl Order {
                 weights.len()
             )));
         }
-        // Written so that NaN fails, too.
+        // Negated so that NaN fails too.
         if let Some(i) = weights.iter().position(|w| !(*w >= 0.0 && w.is_finite())) {
             return Err(Error::argument(format!(
                 "loader: weight {} of sample {i}; it should be 0 or more, and finite",
@@ -87,8 +86,7 @@ impl Order {
             Order::Shuffled { seed } => permutation(n, Stream { seed: *seed, stream: ORDERS | epoch }),
             Order::Drawn { count, seed } => {
                 let stream = Stream { seed: *seed, stream: ORDERS | epoch };
-                // The high half of the product lies in 0..n, each number as often as 2^64 / n
-                // allows.
+                // The high half of the product is in 0..n, uniform up to a bias of n / 2^64.
                 let at = |i| (u128::from(stream.word64(i)) * n as u128) >> 64;
                 (0..*count as u64).map(|i| at(i) as usize).collect()
             }
@@ -103,7 +101,7 @@ impl Order {
     }
 }
 
-/// Samples by weight, each drawn from all: where a random number falls into the running sums of the
+/// Weighted sampling with replacement: binary search of a random number in the prefix sums of the
 /// weights.
 fn again(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
     let mut sum = 0.0;
@@ -114,28 +112,27 @@ fn again(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
             sum
         })
         .collect();
-    // The product below may round up to the whole sum; the last sample with a weight is meant then.
+    // The product below may round up to the total; then it is the last sample of non-zero weight.
     let last = weights.iter().rposition(|w| *w > 0.0).unwrap_or(0);
     (0..count as u64)
         .map(|i| {
             let at = unit_f64(stream.word64(i)) * sum;
-            // The first sum above it: a sample of weight 0 adds nothing to the sum before it, and
-            // is never the first.
+            // The first sum above it: the prefix sum of a sample of weight 0 equals the one before
+            // it, so it is never the first.
             sums.partition_point(|s| *s <= at).min(last)
         })
         .collect()
 }
 
-/// Samples by weight, each drawn from those that are left: the smallest of exponential waiting
-/// times.
+/// Weighted sampling without replacement: the smallest of exponential waiting times.
 ///
 /// Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006: -log(u) / w is the
-/// time until a sample of weight w comes. The logarithm is the library's own, the same on every
+/// waiting time of a sample of weight w. The logarithm is the library's own, the same on every
 /// machine.
 fn once(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
     let mut times: Vec<(f64, usize)> = (0..weights.len())
         .filter(|i| weights[*i] > 0.0)
-        // 1 - u is above 0: the logarithm is finite.
+        // 1 - u is positive, so the logarithm is finite.
         .map(|i| (-Lane::log(1.0 - unit_f64(stream.word64(i as u64))) / weights[i], i))
         .collect();
     times.sort_unstable_by(|(a, i), (b, j)| a.total_cmp(b).then(i.cmp(j)));

@@ -19,7 +19,7 @@ impl Pairs {
     /// Samples with their targets.
     ///
     /// # Errors
-    /// `ShapeMismatch` if they are not equally many.
+    /// `ShapeMismatch` if their numbers differ.
     pub fn new(x: HostTensor, y: HostTensor) -> Result<Self> {
         match (x.shape().first(), y.shape().first()) {
             (Some(n), Some(m)) if n == m => Ok(Pairs { x, y }),
@@ -42,7 +42,7 @@ impl Pairs {
     pub fn len(&self) -> usize {
         self.x.shape()[0]
     }
-    /// No samples?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -147,7 +147,7 @@ pub(crate) fn rows(t: &HostTensor, which: &[usize]) -> Result<HostTensor> {
     HostTensor::new(shape, data)
 }
 
-/// A row of a tensor, without the first axis.
+/// Row `i` of a tensor, without the first axis.
 pub(crate) fn row(t: &HostTensor, i: usize) -> Result<HostTensor> {
     let one = rows(t, &[i])?;
     let shape = Shape::new(&one.shape()[1..])?;

@@ -1,4 +1,4 @@
-//! Text, and the tokens of a text in blocks to learn the next token from.
+//! Text, and blocks of its tokens for next-token prediction.
 
 use crate::data::dataset::exists;
 use crate::data::{Dataset, Tokenize, file};
@@ -89,7 +89,7 @@ impl Tokens {
     pub fn len(&self) -> usize {
         self.part.len()
     }
-    /// No tokens?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.part.is_empty()
     }
@@ -100,7 +100,7 @@ impl Tokens {
     /// `InvalidArgument` if one of the parts would have no tokens.
     pub fn split(&self, fraction: f64) -> Result<(Tokens, Tokens)> {
         let first = (self.len() as f64 * fraction).floor();
-        // Written so that NaN fails, too.
+        // Negated so that NaN fails too.
         if !(first >= 1.0 && first < self.len() as f64) {
             return Err(Error::argument(format!(
                 "tokens: a first part of {fraction} of {} tokens leaves one of the parts empty; 0.9 is usual",
@@ -118,8 +118,7 @@ impl Tokens {
     pub fn blocks(&self, t: usize) -> Result<TokenBlocks> {
         self.blocks_by(t, t)
     }
-    /// Blocks of `t` tokens, each beginning `stride` tokens after the one before: with 1, every
-    /// block that there is.
+    /// Blocks of `t` tokens that begin every `stride` tokens; with 1, all blocks.
     ///
     /// # Errors
     /// `InvalidArgument` if there are not `t + 1` tokens, or `t` or `stride` is 0.
@@ -150,7 +149,7 @@ pub struct TokenBlocks {
 }
 
 impl TokenBlocks {
-    /// Tokens `from + skip ..` of each block, as rows.
+    /// The tokens of each block from offset `skip` on, as rows.
     fn rows(&self, blocks: &[usize], skip: usize) -> Result<Vec<i64>> {
         let mut out = host::with_capacity(blocks.len().saturating_mul(self.t))?;
         for i in blocks {

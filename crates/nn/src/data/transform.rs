@@ -1,8 +1,8 @@
-//! What is done to images before a network sees them: each a function of an image and, where chance
-//! plays a part, of the random numbers of its sample.
+//! Transforms of images: functions of an image and, for random augmentations, of the random numbers
+//! of its sample.
 //!
-//! Images are [c, h, w] of f32. The numbers are copied or put through one subtraction and one
-//! division, so the result is the same on every machine.
+//! Images are [c, h, w] of f32. Pixels are copied or computed by exactly rounded IEEE operations,
+//! so the result is the same on every machine.
 //!
 //! ```
 //! use elinvar_core::{HostTensor, Shape};
@@ -39,8 +39,8 @@ fn image<'a>(op: &str, x: &'a HostTensor) -> Result<([usize; 3], &'a [f32])> {
 /// `(x - mean) / std`, by channel.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no image, or has not as many channels as there are means and deviations;
-/// `InvalidArgument` if a deviation is 0 or less, or not finite.
+/// `ShapeMismatch` if x is not an image, or has not as many channels as there are means and
+/// deviations; `InvalidArgument` if a deviation is 0 or less, or not finite.
 pub fn normalize(x: &HostTensor, mean: &[f32], std: &[f32]) -> Result<HostTensor> {
     let ([c, h, w], pixels) = image("normalize", x)?;
     if mean.len() != c || std.len() != c {
@@ -62,10 +62,10 @@ pub fn normalize(x: &HostTensor, mean: &[f32], std: &[f32]) -> Result<HostTensor
     HostTensor::from_vec(out, x.shape().clone())
 }
 
-/// The image seen in a mirror: left becomes right.
+/// The image flipped horizontally.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no image.
+/// `ShapeMismatch` if x is not an image.
 pub fn flip(x: &HostTensor) -> Result<HostTensor> {
     let ([_, _, w], pixels) = image("flip", x)?;
     let mut out = host::with_capacity::<f32>(pixels.len())?;
@@ -78,7 +78,7 @@ pub fn flip(x: &HostTensor) -> Result<HostTensor> {
 /// [`flip`] with probability `p`, by one random number.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no image.
+/// `ShapeMismatch` if x is not an image.
 pub fn random_flip(x: &HostTensor, p: f32, random: &mut SampleRandom) -> Result<HostTensor> {
     if random.chance(p) {
         return flip(x);
@@ -87,16 +87,17 @@ pub fn random_flip(x: &HostTensor, p: f32, random: &mut SampleRandom) -> Result<
     Ok(x.clone())
 }
 
-/// The part of height and width `size` whose upper left pixel is `(top, left)`. Outside of the
-/// image all is 0.
+/// The part of height and width `size` whose upper left pixel is `(top, left)`. Pixels outside of
+/// the image are 0.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no image; `OutOfMemory`.
+/// `ShapeMismatch` if x is not an image; `OutOfMemory`.
 pub fn crop(x: &HostTensor, (top, left): (isize, isize), (h, w): (usize, usize)) -> Result<HostTensor> {
     let ([c, rows, columns], pixels) = image("crop", x)?;
     let shape = Shape::new(&[c, h, w])?;
     let mut out = host::filled(shape.numel(), 0.0f32)?;
-    // Columns of the result that lie in the image: those j for which 0 <= left + j < columns.
+    // Columns of the result that are inside of the image: those j for which 0 <= left + j <
+    // columns.
     let from = left.min(0).unsigned_abs().min(w);
     let to = (columns as isize).saturating_sub(left).clamp(from as isize, w as isize) as usize;
     for i in 0..c {
@@ -114,10 +115,10 @@ pub fn crop(x: &HostTensor, (top, left): (isize, isize), (h, w): (usize, usize))
     HostTensor::from_vec(out, shape)
 }
 
-/// The part of height and width `size` in the middle, rounded up and left.
+/// The central part of height and width `size`, rounded up and left.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no image, or smaller.
+/// `ShapeMismatch` if x is not an image, or smaller.
 pub fn center_crop(x: &HostTensor, (h, w): (usize, usize)) -> Result<HostTensor> {
     let ([_, rows, columns], _) = image("center_crop", x)?;
     if h > rows || w > columns {
@@ -133,7 +134,7 @@ pub fn center_crop(x: &HostTensor, (h, w): (usize, usize)) -> Result<HostTensor>
 /// it; by two random numbers.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no image, or smaller with its border.
+/// `ShapeMismatch` if x is not an image, or smaller with its border.
 pub fn random_crop(
     x: &HostTensor,
     (h, w): (usize, usize),
@@ -155,14 +156,14 @@ pub fn random_crop(
     crop(x, (top, left), (h, w))
 }
 
-/// Sets a square of `size` pixels to 0 in every channel; its middle is any pixel of the image, so
-/// that the square may hang over. By two random numbers.
+/// Sets a square of `size` pixels to 0 in every channel; its centre is any pixel of the image, so
+/// that the square may extend beyond the edge. By two random numbers.
 ///
 /// DeVries and Taylor, "Improved regularization of convolutional neural networks with
 /// cutout", 2017.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no image.
+/// `ShapeMismatch` if x is not an image.
 pub fn cutout(x: &HostTensor, size: usize, random: &mut SampleRandom) -> Result<HostTensor> {
     let ([c, h, w], pixels) = image("cutout", x)?;
     let span = |n: usize, random: &mut SampleRandom| {
@@ -183,13 +184,13 @@ pub fn cutout(x: &HostTensor, size: usize, random: &mut SampleRandom) -> Result<
 /// Resizes to height and width `size`: along each axis, a pixel is the mean of those it covers,
 /// weighted by a triangle.
 ///
-/// Output `i` of `m`, from `n` pixels: with `s = n / m` and `r = max(s, 1)`, its middle is
+/// Output `i` of `m`, from `n` pixels: with `s = n / m` and `r = max(s, 1)`, its centre is
 /// `c = (i + 0.5) s`, and pixel `j` weighs `max(0, 1 - |j + 0.5 - c| / r)`, divided by the sum of
-/// the weights. Columns first, then rows, in f64, rounded to f32 in the end. These are the
+/// the weights. Columns first, then rows, in f64, rounded to f32 at the end. These are the
 /// definitions of PyTorch's `interpolate(mode="bilinear", antialias=True)`.
 ///
 /// # Errors
-/// `ShapeMismatch` if x is no image, or has no pixels; `OutOfMemory`.
+/// `ShapeMismatch` if x is not an image, or has no pixels; `OutOfMemory`.
 pub fn resize(x: &HostTensor, (h, w): (usize, usize)) -> Result<HostTensor> {
     let ([c, rows, columns], pixels) = image("resize", x)?;
     if rows == 0 || columns == 0 {
@@ -217,7 +218,7 @@ pub fn resize(x: &HostTensor, (h, w): (usize, usize)) -> Result<HostTensor> {
     HostTensor::from_vec(out, shape)
 }
 
-/// For each output, the first pixel it takes from and the weights from there on.
+/// For each output, the first input pixel and the weights from there on.
 fn weights(n: usize, m: usize) -> Result<Vec<(usize, Vec<f64>)>> {
     let scale = n as f64 / m as f64;
     let reach = scale.max(1.0);

@@ -1,12 +1,12 @@
-//! From host memory to a device: a batch with all that is in it.
+//! Upload of batches from host memory to a device.
 
 use elinvar_core::{HostTensor, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
 
-/// A batch in host memory that can be moved to a device.
+/// A batch in host memory that can be uploaded to a device.
 ///
-/// Tensors, and pairs, triples and lists of what can be moved. Text stays in host memory.
+/// Tensors, and pairs, triples and lists of uploadable values. Text stays in host memory.
 pub trait Upload: Send + 'static {
     /// The same on a device.
     type On<B: Backend>;
@@ -17,7 +17,7 @@ pub trait Upload: Send + 'static {
     /// `OutOfMemory`, or what the device reports.
     fn upload<B: Backend>(self, device: &B::Device) -> Result<Self::On<B>>;
 
-    /// Bytes of host memory that it holds, about.
+    /// Approximate size in bytes of host memory.
     fn bytes(&self) -> usize;
 }
 

@@ -1,8 +1,8 @@
-//! How weights start.
+//! Initialisation of weights.
 //!
-//! Bounds and standard deviations are computed in f64 with nothing but IEEE operations, so they are
-//! the same on every machine; the numbers come from a [`Generator`], so the same seed gives the
-//! same weights on every device.
+//! Bounds and standard deviations are computed in f64 by IEEE operations alone, so they are the
+//! same on every machine; random numbers come from a [`Generator`], so the same seed gives the same
+//! weights on every device.
 
 mod special;
 
@@ -11,19 +11,19 @@ use elinvar_core::{DType, Error, Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, OrFail, Sizes, Tensor};
 
-/// Which side of a weight its spread keeps steady.
+/// The fan that the variance is scaled by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fan {
-    /// The inputs: the forward pass keeps its spread.
+    /// Fan-in: keeps the variance of the forward pass.
     In,
-    /// The outputs: the backward pass keeps its spread.
+    /// Fan-out: keeps the variance of the backward pass.
     Out,
 }
 
-/// The recommended factor for what comes after a weight.
+/// The recommended gain for the activation after a weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Gain {
-    /// Nothing, a sigmoid, or a convolution: 1.
+    /// None, a sigmoid, or a convolution: 1.
     Linear,
     /// Tanh: 5/3.
     Tanh,
@@ -48,7 +48,7 @@ impl Gain {
     }
 }
 
-/// The numbers of inputs and outputs that meet in one place of a weight [out, in, taps..].
+/// Fan-in and fan-out of a weight [out, in, taps..].
 ///
 /// # Errors
 /// `ShapeMismatch` if there are fewer than two axes.
@@ -62,8 +62,8 @@ pub fn fans(shape: &Shape) -> Result<(usize, usize)> {
     Ok((i * taps, o * taps))
 }
 
-/// 1 / sqrt(fan_in), the bound of PyTorch's default for linear and convolution layers; 0 where
-/// there are no inputs.
+/// 1 / sqrt(fan_in), the bound of PyTorch's default for linear and convolution layers; 0 if there
+/// are no inputs.
 pub fn default_bound(fan_in: usize) -> f64 {
     if fan_in == 0 { 0.0 } else { 1.0 / (fan_in as f64).sqrt() }
 }
@@ -191,7 +191,7 @@ fn xavier(shape: &Shape, gain: Gain) -> Result<f64> {
 /// Normally distributed with this mean and standard deviation, of f32, within `low..=high`.
 ///
 /// # Panics
-/// If the bounds hold no number, or memory is exhausted.
+/// If the bounds contain no number, or memory is exhausted.
 #[track_caller]
 pub fn trunc_normal<B: Backend>(
     shape: impl Sizes,
@@ -205,10 +205,10 @@ pub fn trunc_normal<B: Backend>(
     special::trunc_normal(shape, [mean, std, low, high], g, device).or_fail()
 }
 
-/// Saxe and others (2013): a matrix [out, in * taps] with orthonormal rows, or columns where there
-/// are more rows, times a factor; of f32.
+/// Saxe and others (2013): a matrix [out, in * taps] with orthonormal rows, or columns if there are
+/// more rows, times a factor; of f32.
 ///
-/// Made on the host in f64 by Householder's reflections of a normal matrix, so it is the same on
+/// Computed on the host in f64 by Householder reflections of a normal matrix, so it is the same on
 /// every device.
 ///
 /// # Panics
@@ -223,7 +223,7 @@ pub fn orthogonal<B: Backend>(
     special::orthogonal(shape, gain.factor(), g, device).or_fail()
 }
 
-/// One value everywhere, of f32.
+/// A constant, of f32.
 ///
 /// # Panics
 /// If memory is exhausted.
@@ -232,7 +232,7 @@ pub fn constant<B: Backend>(shape: impl Sizes, value: f64, device: &B::Device) -
     Tensor::full(shape, value, DType::F32, device)
 }
 
-/// Ones on the diagonal of a matrix [out, in], of f32: a linear layer that passes on what it gets.
+/// Ones on the diagonal of a matrix [out, in], of f32: a linear layer that is the identity.
 ///
 /// # Panics
 /// If memory is exhausted.
@@ -241,8 +241,8 @@ pub fn eye<B: Backend>(rows: usize, columns: usize, device: &B::Device) -> Tenso
     special::dirac([rows, columns], 1, device).or_fail()
 }
 
-/// A convolution [out, in / groups, taps..] that passes on the channels of each group as long as
-/// there are some: ones at the middle taps, of f32.
+/// A convolution [out, in / groups, taps..] that is the identity on the channels of each group, as
+/// far as there are inputs: ones at the middle taps, of f32.
 ///
 /// # Panics
 /// If the shape has fewer than two axes, the outputs do not divide into the groups, or memory is
@@ -252,8 +252,8 @@ pub fn dirac<B: Backend>(shape: impl Sizes, groups: usize, device: &B::Device) -
     special::dirac(shape, groups, device).or_fail()
 }
 
-/// Starts a module anew: `f` gets the name and value of each parameter, and gives a new value, or
-/// none to keep it. A shared parameter comes once, under its first name.
+/// Initialises a module: `f` gets the name and value of each parameter, and returns a new value, or
+/// `None` to keep it. A shared parameter is visited once, under its first name.
 ///
 /// ```
 /// # use elinvar_nn::{Backend, Generator, Module, init};
@@ -265,8 +265,8 @@ pub fn dirac<B: Backend>(shape: impl Sizes, groups: usize, device: &B::Device) -
 /// ```
 ///
 /// # Errors
-/// `ShapeMismatch`, `DTypeMismatch` with the name if a value does not fit; parameters before it
-/// have changed.
+/// `ShapeMismatch`, `DTypeMismatch` with the name if a value does not fit; the parameters before it
+/// are changed.
 pub fn apply<B: Backend>(
     module: &(impl Module<B> + ?Sized),
     mut f: impl FnMut(&str, &Tensor<B>) -> Option<Tensor<B>>,

@@ -1,4 +1,4 @@
-//! Starting values that are made on the host: truncated normal, orthogonal, dirac.
+//! Initial values that are computed on the host: truncated normal, orthogonal, dirac.
 //!
 //! They are computed in f64 by IEEE operations and the project's own functions, in a fixed order,
 //! from random words that depend on the generator and an element's index alone: the same bits on
@@ -11,17 +11,17 @@ use elinvar_ops::Backend;
 use elinvar_ops::lane::Lane;
 use elinvar_tensor::{Generator, Sizes, Tensor};
 
-/// Where the normal density has fallen to 2^-53 of its largest value, a uniform number of 53 bits
-/// other than 0 meets it no more: exp(-z / 2) for z of this size.
+/// The difference of the squares of z and of the densest point beyond which the normal density
+/// exp(-z^2 / 2) is below 2^-53 of its maximum: no non-zero uniform number of 53 bits accepts z.
 const LOST: f64 = 74.0;
 
-/// Normal numbers within bounds, by rejection: z is drawn uniformly from the bounds (cut where the
-/// density is lost), and kept with the probability density(z) / (largest density within the
-/// bounds).
+/// Normal numbers within bounds, by rejection: z is drawn uniformly from the bounds (clipped where
+/// the density underflows), and accepted with the probability density(z) / (largest density within
+/// the bounds).
 ///
 /// This needs one elementary function, exp, where the inverse distribution function needs an
-/// inverse of erf, and is as good far out in a tail, where that inverse has few digits left. At
-/// least one draw in a hundred is kept wherever the bounds lie.
+/// inverse of erf, and is as accurate far out in a tail, where that inverse loses digits. At least
+/// one draw in a hundred is accepted for any bounds.
 pub fn trunc_normal<B: Backend>(
     shape: impl Sizes,
     [mean, std, low, high]: [f64; 4],
@@ -37,18 +37,17 @@ pub fn trunc_normal<B: Backend>(
              deviation above 0, and the bounds in order"
         )));
     }
-    // The place of the largest density.
+    // The point of the largest density.
     let top = 0f64.clamp(a, b);
     let reach = (top * top + LOST).sqrt();
     let (a, b) = (a.max(-reach), b.min(reach));
-    // Without a number in between, or without the distance of two squares, nothing might ever be
-    // kept.
+    // With empty bounds, or an infinite difference of squares, nothing would ever be accepted.
     if a >= b || !reach.is_finite() {
         return Err(Error::argument(format!(
             "trunc_normal: {low}..={high} is so far from mean {mean} that f64 has no number in between"
         )));
     }
-    // Every element has a stream of words of its own.
+    // Every element has its own stream.
     let source = g.fork().state();
     let mut all = with_capacity(shape.numel())?;
     for i in 0..shape.numel() as u64 {
@@ -67,7 +66,7 @@ pub fn trunc_normal<B: Backend>(
     Tensor::from_host(HostTensor::from_vec(all, shape)?, device)
 }
 
-/// Standard normal numbers by Box and Muller.
+/// Standard normal numbers by the Box-Muller transform.
 fn normal(n: usize, words: Stream) -> Result<Vec<f64>> {
     let mut all = with_capacity(n)?;
     for j in 0..n.div_ceil(2) as u64 {
@@ -83,9 +82,9 @@ fn normal(n: usize, words: Stream) -> Result<Vec<f64>> {
     Ok(all)
 }
 
-/// The orthogonal factor of a normal matrix, its columns turned so that the triangular factor's
-/// diagonal is positive: without that the result would not be distributed evenly over all
-/// orthogonal matrices.
+/// The orthogonal factor of a normal matrix, with the signs of its columns chosen so that the
+/// triangular factor's diagonal is positive: otherwise the result would not be uniformly
+/// distributed over the orthogonal matrices.
 pub fn orthogonal<B: Backend>(
     shape: impl Sizes,
     gain: f64,
@@ -102,7 +101,7 @@ pub fn orthogonal<B: Backend>(
         )));
     }
     let (rows, columns) = (*rows, rest.iter().product::<usize>());
-    // `k` vectors of `n` numbers, k <= n: the rows of a flat matrix, the columns of a tall one.
+    // `k` vectors of `n` numbers, k <= n: the rows of a wide matrix, the columns of a tall one.
     let (n, k) = (rows.max(columns), rows.min(columns));
     let q = orthonormal(normal(rows * columns, g.next_stream())?, n, k)?;
     let mut all = filled(rows * columns, 0f32)?;
@@ -115,7 +114,7 @@ pub fn orthogonal<B: Backend>(
     Tensor::from_host(HostTensor::from_vec(all, shape)?, device)
 }
 
-/// The first to the last term, in order.
+/// The sum from the first to the last term, in order.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).fold(0.0, |sum, (a, b)| sum + a * b)
 }
@@ -125,21 +124,20 @@ fn add_scaled(y: &mut [f64], factor: f64, x: &[f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += factor * x);
 }
 
-/// `k` orthonormal vectors of `n` numbers from as many that are not, by Householder's reflections.
+/// Orthonormalises `k` vectors of `n` numbers by Householder reflections.
 fn orthonormal(mut a: Vec<f64>, n: usize, k: usize) -> Result<Vec<f64>> {
-    // Down: reflection j takes vector j's numbers from j on to a multiple of the j-th axis. Its
-    // direction stays in their place.
+    // Forward: reflection j maps vector j's elements from j on to a multiple of the j-th axis. The
+    // reflection's vector is stored in their place.
     let mut signs = filled(k, 1.0)?;
     for j in 0..k {
         let (head, later) = a.split_at_mut((j + 1) * n);
         let v = &mut head[j * n + j..];
         let norm = dot(v, v).sqrt();
         if norm == 0.0 {
-            // Nothing to reflect: the axis itself stands in, as it does for a factor of the
-            // identity.
+            // A zero vector needs no reflection: the axis itself is used.
             continue;
         }
-        // Away from cancellation.
+        // The sign that avoids cancellation.
         let diagonal = if v[0] > 0.0 { -norm } else { norm };
         signs[j] = if diagonal < 0.0 { -1.0 } else { 1.0 };
         v[0] -= diagonal;
@@ -151,14 +149,14 @@ fn orthonormal(mut a: Vec<f64>, n: usize, k: usize) -> Result<Vec<f64>> {
             add_scaled(other, factor, v);
         }
     }
-    // Up: the same reflections, last first, take the axes to the vectors.
+    // Backward: the same reflections in reverse order map the axes to the vectors.
     let mut q = filled(k * n, 0.0)?;
     for (j, vector) in q.chunks_mut(n).enumerate() {
         vector[j] = signs[j];
     }
     for j in (0..k).rev() {
         let v = &a[j * n + j..(j + 1) * n];
-        // Vectors before j have nothing at j and behind yet.
+        // Vectors before j are still zero from j on.
         for vector in q.chunks_mut(n).skip(j) {
             let vector = &mut vector[j..];
             let factor = -2.0 * dot(v, vector);
@@ -168,7 +166,7 @@ fn orthonormal(mut a: Vec<f64>, n: usize, k: usize) -> Result<Vec<f64>> {
     Ok(q)
 }
 
-/// Ones where output o of a group meets input o at the middle taps.
+/// Ones at the middle taps of output o and input o of each group.
 pub fn dirac<B: Backend>(shape: impl Sizes, groups: usize, device: &B::Device) -> Result<Tensor<B>> {
     let shape = shape.to_shape()?;
     let [outputs, inputs, taps @ ..] = shape.dims() else {

@@ -1,5 +1,5 @@
-//! Activations as layers: rows of two tables, without and with settings, and the few that are more
-//! than an op.
+//! Activations as layers: two tables, without and with settings, and the few that are more than an
+//! op.
 
 use crate::{Layer, Module, Param};
 use elinvar_core::{DType, Error, Result};
@@ -97,11 +97,11 @@ activations_with_settings! {
     ELU elu(alpha: f64 = "this limit for very negative x; 1 is usual");
     /// max(0, x) + min(0, `alpha` * (e^(x / alpha) - 1)): an [`ELU`] without a kink for any alpha.
     CELU celu(alpha: f64 = "this limit for very negative x; 1 is usual");
-    /// x, but at least `min` and at most `max`.
+    /// x clamped to `min..=max`.
     Hardtanh hardtanh(min: f64 = "this least value, usually -1, ", max: f64 = "and this largest, usually 1");
     /// x where |x| is above `lambda`, 0 elsewhere.
     Hardshrink hardshrink(lambda: f64 = "this bound; 0.5 is usual");
-    /// x moved by `lambda` towards 0, and 0 where it would pass it.
+    /// x moved by `lambda` towards 0, and 0 where |x| is at most `lambda`.
     Softshrink softshrink(lambda: f64 = "this bound; 0.5 is usual");
     /// x where it is above `threshold`, `value` elsewhere.
     Threshold threshold(threshold: f64 = "this threshold ", value: f64 = "and this value at and below it");
@@ -150,7 +150,7 @@ impl<B: Backend> Layer<B> for Softplus {
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct PReLU<B: Backend> {
-    /// \[1\] or \[c\], 0.25 at first.
+    /// \[1\] or \[c\], initially 0.25.
     pub weight: Param<B>,
 }
 
@@ -168,7 +168,7 @@ impl Map<2> for Bent {
 elinvar_ops::compile_map! { 2 Bent; }
 
 impl<B: Backend> PReLU<B> {
-    /// With so many weights of f32: 1, or one per channel.
+    /// With this many weights of f32: 1, or one per channel.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -207,8 +207,8 @@ impl<B: Backend> fmt::Display for PReLU<B> {
     }
 }
 
-/// The first half of an axis times the sigmoid of the second: a linear unit with a gate (Dauphin
-/// and others, 2017).
+/// Gated linear unit: the first half of an axis times the sigmoid of the second (Dauphin and
+/// others, 2017).
 #[derive(Clone, Copy, Debug, Module)]
 pub struct GLU {
     dim: isize,

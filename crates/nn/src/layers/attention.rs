@@ -1,10 +1,9 @@
-//! [`attend`], which all attention layers share, and [`Attention`], the layer as newer models have
-//! it.
+//! [`attend`], which all attention layers share, and [`Attention`], the layer of Llama-like models.
 //!
-//! A layer projects, splits into heads, attends and projects again. Only the middle is interesting:
-//! without dropout it is the catalogue's scaled_dot_product_attention, in which the weights never
-//! stand in memory. With dropout in training it is composed of a product, a softmax and another
-//! product, because what drops are the weights.
+//! A layer projects, splits into heads, attends and projects again. Without dropout the attention
+//! itself is the catalogue's scaled_dot_product_attention, which never stores the weights in
+//! memory. With dropout in training it is composed of a product, a softmax and another product,
+//! because the weights are what is dropped.
 
 use super::{Dropout, KvCache, Linear, RotaryTable};
 use crate::{Layer, Mode, Module};
@@ -19,10 +18,10 @@ use std::fmt;
 /// q: [b, h, l, d]   k: [b, j, s, d]   v: [b, j, s, v]   mask: broadcasts to [b, h, l, s]
 /// y: [b, h, l, v]
 ///
-/// Each of the j key heads serves a run of h / j query heads. A bool mask is true where a key takes
-/// part, a float mask is added. With `causal` the last query sees all keys and every earlier one a
-/// key less: the queries are the last l of s tokens, as when the first ones stand in a cache. A
-/// query that sees no key gives zeros. With `dropout` weights are dropped.
+/// Each of the j key heads is shared by h / j adjacent query heads (grouped-query attention). A
+/// bool mask is true where a key takes part, a float mask is added. With `causal` the queries are
+/// the last l of s tokens, as with a KV cache: the last query attends to all keys and every earlier
+/// one to one key less. A query without keys gives zeros. `dropout` applies to the weights.
 ///
 /// # Errors
 /// `ShapeMismatch` if sizes do not fit, or there are fewer keys than queries and `causal`;
@@ -44,8 +43,8 @@ pub fn attend<B: Backend>(
     elinvar_ops::value::cast(&y, q.dtype())
 }
 
-/// The mask and flag with which the op, whose query i sees keys 0..=i, means the last l of s
-/// tokens.
+/// The mask and causal flag for the op, whose causal query i attends to keys 0..=i, when the
+/// queries are the last l of s tokens.
 fn aligned<B: Backend>(
     q: &Tensor<B>,
     k: &Tensor<B>,
@@ -63,7 +62,7 @@ fn aligned<B: Backend>(
     }
     Ok(match l {
         _ if l == s => (mask.cloned(), true),
-        // The last token sees all.
+        // The last token attends to all keys.
         1 => (mask.cloned(), false),
         _ => (Some(both(mask, seen(l, s, q.device())?)?), false),
     })
@@ -87,7 +86,7 @@ fn seen<B: Backend>(l: usize, s: usize, device: &B::Device) -> Result<Tensor<B>>
     op::le(&keys, &queries)
 }
 
-/// Two masks as one: what both let through. Bool masks stay bool.
+/// Combines two masks: keys that both allow. Bool masks stay bool.
 pub(super) fn both<B: Backend>(a: Option<&Tensor<B>>, b: Tensor<B>) -> Result<Tensor<B>> {
     Ok(match a {
         None => b,
@@ -98,8 +97,8 @@ pub(super) fn both<B: Backend>(a: Option<&Tensor<B>>, b: Tensor<B>) -> Result<Te
     })
 }
 
-/// The weights of [`attend`], [b, h, l, s], in the type of computation. A query that sees no key
-/// has weights of 0.
+/// The weights of [`attend`], [b, h, l, s], in the compute dtype. A query without keys has weights
+/// of 0.
 pub(super) fn attention_weights<B: Backend>(
     q: &Tensor<B>,
     k: &Tensor<B>,
@@ -120,7 +119,7 @@ pub(super) fn attention_weights<B: Backend>(
     if j == 0 || !h.is_multiple_of(j) {
         return Err(Error::shape(format!("attention: {h} query heads do not divide among {j} key heads")));
     }
-    // Query heads that share a key head become more rows of it.
+    // Query heads that share a key head become additional rows.
     let tall = reshaped(&q, &[b, j, h / j * l, d])?;
     let scores = op::mul(
         &op::matmul(&tall, &k.t())?,
@@ -137,8 +136,7 @@ pub(super) fn attention_weights<B: Backend>(
         (hidden, scores)
     };
     // The lowest finite number instead of -inf: a row of -inf would be NaN, in the gradient too.
-    // Weights that are hidden are exactly 0 either way, but in a row without any key; those are set
-    // to 0.
+    // Masked weights are exactly 0 either way, except in a row without any key; those are set to 0.
     let lowest = if compute == DType::F64 { f64::MIN } else { f64::from(f32::MIN) };
     let p = op::softmax(&op::masked_fill(&scores, &hidden, lowest)?, -1)?;
     op::masked_fill(&p, &hidden, 0.0)
@@ -177,8 +175,8 @@ pub(crate) fn join_heads<B: Backend>(x: &Tensor<B>) -> Result<Tensor<B>> {
     reshaped(&x, &[b, t, h * d])
 }
 
-/// Dropout of attention weights. It knows whether it drops now, because then the weights have to be
-/// made.
+/// Dropout of attention weights. [`Self::active`] tells whether it drops now, because then the
+/// weights have to be computed.
 #[derive(Debug, Module)]
 pub(crate) struct WeightDropout {
     pub(super) p: f64,
@@ -190,7 +188,7 @@ impl WeightDropout {
     /// Drops with probability `p`.
     ///
     /// # Panics
-    /// If `p` is no probability.
+    /// If `p` is not in 0..=1.
     #[track_caller]
     pub(crate) fn new(p: f64, g: &mut Generator) -> Self {
         WeightDropout { p, mode: Mode::new(), dropout: Dropout::new(p, g) }
@@ -210,23 +208,23 @@ pub(super) fn divided(features: usize, heads: usize) -> Result<usize> {
     }
 }
 
-/// What the attention layers of a model have in common in one pass.
+/// The inputs that all attention layers of a model share in one pass.
 #[derive(Clone, Debug)]
 pub struct AttentionContext<B: Backend> {
     /// True where a key takes part, or floats to add: broadcasts to [b, heads, l, s], s with the
     /// cache's tokens.
     pub mask: Option<Tensor<B>>,
-    /// No token sees a later one.
+    /// Causal: no token attends to a later one.
     pub causal: bool,
     /// The positions of these tokens.
     pub rotary: Option<RotaryTable<B>>,
 }
 
-/// Attention of tokens to each other, with projections of their own, as Llama and its kin have it.
+/// Self-attention, with separate projections, as in Llama.
 ///
 /// x: [b, t, features]   y: as x
 ///
-/// Each of `kv_heads` key heads serves a run of query heads (grouped queries).
+/// Each of `kv_heads` key heads is shared by adjacent query heads (grouped-query attention).
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct Attention<B: Backend> {
@@ -255,29 +253,29 @@ pub struct AttentionOptions {
 }
 
 impl AttentionOptions {
-    /// Settings of a layer of so many features and heads.
+    /// Settings of a layer with these features and heads.
     pub fn new(features: usize, heads: usize) -> Self {
         AttentionOptions { features, heads, kv_heads: heads, head_dim: None, bias: false, dropout: 0.0 }
     }
-    /// Heads of keys and values. At first as many as of queries.
+    /// Number of key and value heads. Default: that of queries.
     #[must_use]
     pub fn kv_heads(mut self, heads: usize) -> Self {
         self.kv_heads = heads;
         self
     }
-    /// Numbers in a head. At first features / heads.
+    /// Size of a head. Default: features / heads.
     #[must_use]
     pub fn head_dim(mut self, size: usize) -> Self {
         self.head_dim = Some(size);
         self
     }
-    /// With biases? At first no.
+    /// With biases? Default: no.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
     }
-    /// Probability with which a weight drops in training. At first 0.
+    /// Dropout probability of attention weights in training. Default: 0.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
@@ -286,7 +284,7 @@ impl AttentionOptions {
     /// A layer of f32; the projections start as [`Linear`] does.
     ///
     /// # Panics
-    /// If the heads do not divide, the dropout is no probability, or memory is exhausted.
+    /// If the heads do not divide, the dropout is not in 0..=1, or memory is exhausted.
     #[track_caller]
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> Attention<B> {
         let d = self.head_dim.map_or_else(|| divided(self.features, self.heads), Ok).or_fail();
@@ -303,7 +301,7 @@ impl AttentionOptions {
 }
 
 impl<B: Backend> Attention<B> {
-    /// Around projections that exist.
+    /// A layer of existing projections.
     pub(crate) fn of(
         q_proj: Linear<B>,
         k_proj: Linear<B>,
@@ -320,8 +318,8 @@ impl<B: Backend> Attention<B> {
         }
         Ok(Attention { q_proj, k_proj, v_proj, o_proj, dropout, heads, kv_heads })
     }
-    /// What the tokens find in each other, and, with a cache (and this layer's number in it), in
-    /// those before them.
+    /// Attention among the tokens and, with a cache (and this layer's index in it), to the tokens
+    /// before them.
     ///
     /// # Panics
     /// If shapes or dtypes do not fit, or memory is exhausted.

@@ -1,8 +1,8 @@
-//! Batch norm: each channel shifted and scaled by its mean and variance over the batch, or by
-//! running ones.
+//! Batch norm: each channel normalised by its mean and variance over the batch, or by running
+//! statistics.
 //!
 //! How it can be wrong: the mode. In training a sample's result depends on the rest of its batch
-//! and the running statistics move; after `eval()` neither does.
+//! and the running statistics are updated; after `eval()` neither is the case.
 
 use crate::{Buffer, Layer, Mode, Module, Param, init};
 use elinvar_core::{DType, Error, Result};
@@ -22,20 +22,20 @@ pub type BatchNorm3d<B> = BatchNorm<B, 3>;
 ///
 /// x: [n, c, spatial..]   weight, bias, running_mean, running_var: \[c\]   y: as x
 ///
-/// In training, mean and variance are those of the batch, and the running ones follow: running =
-/// (1 - momentum) * running + momentum * batch (with the variance that divides by one less).
+/// In training, mean and variance are those of the batch, and the running ones are updated:
+/// running = (1 - momentum) * running + momentum * batch (with the unbiased variance).
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct BatchNorm<B: Backend, const AXES: usize> {
-    /// \[c\], ones at first.
+    /// \[c\], initially ones.
     pub weight: Option<Param<B>>,
-    /// \[c\], zeros at first.
+    /// \[c\], initially zeros.
     pub bias: Option<Param<B>>,
-    /// \[c\], zeros at first.
+    /// \[c\], initially zeros.
     pub running_mean: Option<Buffer<B>>,
-    /// \[c\], ones at first.
+    /// \[c\], initially ones.
     pub running_var: Option<Buffer<B>>,
-    /// Training batches so far, i64, shape [].
+    /// Number of training batches so far, i64, shape [].
     pub num_batches_tracked: Option<Buffer<B>>,
     mode: Mode,
     channels: usize,
@@ -63,20 +63,20 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
             eps: 1e-5,
         }
     }
-    /// How much of each batch comes into the running statistics.
+    /// Momentum of the running statistics: the weight of the new batch.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = Some(momentum);
         self
     }
-    /// The running statistics become the averages of those of all batches so far, in place of a
-    /// momentum. Each training step then waits for the device, to read the number of batches.
+    /// Cumulative averages over all batches instead of a momentum. Each training step then
+    /// synchronises with the device, to read the number of batches.
     #[must_use]
     pub fn cumulative(mut self) -> Self {
         self.momentum = None;
         self
     }
-    /// What is added to the variance.
+    /// The eps that is added to the variance.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
@@ -88,7 +88,7 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         (self.weight, self.bias) = (None, None);
         self
     }
-    /// Without running statistics: always by those of the batch.
+    /// Without running statistics: always uses those of the batch.
     #[must_use]
     pub fn without_running(mut self) -> Self {
         (self.running_mean, self.running_var, self.num_batches_tracked) = (None, None, None);
@@ -114,7 +114,7 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         let momentum = match (self.momentum, &next) {
             (Some(m), _) => m,
             (None, Some(n)) => n.to_host()?.to_f64_vec().first().map_or(0.0, |n| 1.0 / n),
-            // Nothing runs, or nothing moves.
+            // There are no running statistics, or they are not updated.
             (None, None) => 0.0,
         };
         let out = op::batch_norm(x, pair, weight.as_ref(), bias.as_ref(), training, momentum, self.eps)?;

@@ -53,11 +53,10 @@ impl<B: Backend, K: Kind> Cell<B, K> {
         let weights = Weights::new(K::GATES, inputs, hidden, bias, g, device);
         Cell { weights, inputs, hidden, kind: PhantomData }
     }
-    /// The next state; its first tensor is the step's output. A state that is not given is zeros.
+    /// The next state; its first tensor is the step's output. The default state is zeros.
     ///
     /// # Panics
-    /// If the input or state does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the
-    /// error back.
+    /// If the input or state does not fit; [`elinvar_tensor::try_run`] returns the error instead.
     #[track_caller]
     pub fn forward(&self, x: &Tensor<B>, state: Option<&K::State<B>>) -> K::State<B> {
         self.run(x, state).or_fail()

@@ -1,4 +1,4 @@
-//! Convolutions (cross-correlations, as everywhere in this field) over one to three spatial axes.
+//! Convolutions (cross-correlations, as usual in deep learning) over one to three spatial axes.
 
 use super::PerAxis;
 use super::per_axis::By;
@@ -40,16 +40,16 @@ pub struct Conv<B: Backend, const AXES: usize> {
     pub options: ConvOptions<AXES>,
 }
 
-/// What a convolution meets beyond the edges of its input.
+/// Padding mode of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaddingMode {
     /// Zeros.
     Zeros,
-    /// The input mirrored at its edge, which is not repeated.
+    /// The input mirrored at its edge, without repeating the edge.
     Reflect,
     /// The element at the edge.
     Replicate,
-    /// The input's other end.
+    /// The input repeated periodically.
     Circular,
 }
 
@@ -68,7 +68,7 @@ pub struct ConvOptions<const AXES: usize> {
 }
 
 impl<const AXES: usize> ConvOptions<AXES> {
-    /// Settings of a layer of so many input and output channels and this kernel, to change and then
+    /// Settings of a layer with these input and output channels and this kernel, to change and then
     /// to [`ConvOptions::init`].
     pub fn new(inputs: usize, outputs: usize, kernel: impl PerAxis<AXES>) -> Self {
         const { assert!(AXES >= 1 && AXES <= 3, "there are convolutions of one to three axes") }
@@ -84,49 +84,49 @@ impl<const AXES: usize> ConvOptions<AXES> {
             bias: true,
         }
     }
-    /// Step between windows. At first 1.
+    /// Stride, the step between windows. Default: 1.
     #[must_use]
     pub fn stride(mut self, stride: impl PerAxis<AXES>) -> Self {
         self.stride = stride.per_axis();
         self
     }
-    /// This much on both sides. At first nothing.
+    /// Padding on both sides. Default: 0.
     #[must_use]
     pub fn padding(mut self, padding: impl PerAxis<AXES>) -> Self {
         self.padding = Padding::Sizes(padding.per_axis().to_vec());
         self
     }
-    /// As much padding as makes the output as large as the input. Needs stride 1.
+    /// "Same" padding: the output is as large as the input. Needs stride 1.
     #[must_use]
     pub fn same(mut self) -> Self {
         self.padding = Padding::Same;
         self
     }
-    /// No padding, as at first.
+    /// No padding, the default.
     #[must_use]
     pub fn valid(mut self) -> Self {
         self.padding = Padding::Valid;
         self
     }
-    /// What stands in the padding. At first zeros.
+    /// Padding mode. Default: zeros.
     #[must_use]
     pub fn padding_mode(mut self, mode: PaddingMode) -> Self {
         self.padding_mode = mode;
         self
     }
-    /// Distance between taps. At first 1.
+    /// Dilation, the distance between taps. Default: 1.
     #[must_use]
     pub fn dilation(mut self, dilation: impl PerAxis<AXES>) -> Self {
         self.dilation = dilation.per_axis();
         self
     }
-    /// Groups of channels that do not see each other. At first 1.
+    /// Number of independent groups of channels. Default: 1.
     #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
     }
-    /// With a bias? At first yes.
+    /// With a bias? Default: yes.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
@@ -145,7 +145,7 @@ impl<const AXES: usize> ConvOptions<AXES> {
         let bias = self.bias.then(|| Param::new(init::uniform(self.outputs, bound, g, device)));
         Conv { weight, bias, options: self }
     }
-    /// A layer with these settings around weights that exist; it has a bias if one is given.
+    /// A layer with these settings and existing weights; it has a bias if one is given.
     ///
     /// # Errors
     /// `ShapeMismatch` if they are not [out, in / groups, kernel..] and \[out\]; `DTypeMismatch` if
@@ -187,8 +187,8 @@ impl<const AXES: usize> ConvOptions<AXES> {
         shape.extend(self.kernel);
         Ok(shape)
     }
-    /// The padding that is no zeros: [before, after] of the last axis, of the one before it, and so
-    /// on.
+    /// The amounts of padding other than zeros: [before, after] of the last axis, of the one before
+    /// it, and so on.
     fn amounts(&self) -> Result<Vec<isize>> {
         let wide = |n: usize| {
             isize::try_from(n).map_err(|_| Error::argument(format!("conv{AXES}d: padding {n} is too large")))
@@ -209,7 +209,7 @@ impl<const AXES: usize> ConvOptions<AXES> {
     }
 }
 
-/// That channels divide into groups.
+/// Checks that the channels divide into groups.
 pub(super) fn divides(op: &str, inputs: usize, outputs: usize, groups: usize) -> Result<()> {
     let divide = |n: usize| groups > 0 && n.is_multiple_of(groups);
     if divide(inputs) && divide(outputs) {

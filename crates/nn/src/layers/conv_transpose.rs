@@ -1,5 +1,5 @@
-//! Transposed convolutions: each input element spreads over the outputs that a convolution would
-//! read it from.
+//! Transposed convolutions: each input element is added to the outputs from which a convolution
+//! would read it.
 
 use super::PerAxis;
 use super::conv::divides;
@@ -57,7 +57,7 @@ pub struct ConvTransposeOptions<const AXES: usize> {
 }
 
 impl<const AXES: usize> ConvTransposeOptions<AXES> {
-    /// Settings of a layer of so many input and output channels and this kernel, to change and then
+    /// Settings of a layer with these input and output channels and this kernel, to change and then
     /// to [`ConvTransposeOptions::init`].
     pub fn new(inputs: usize, outputs: usize, kernel: impl PerAxis<AXES>) -> Self {
         const { assert!(AXES >= 1 && AXES <= 3, "there are convolutions of one to three axes") }
@@ -73,38 +73,38 @@ impl<const AXES: usize> ConvTransposeOptions<AXES> {
             bias: true,
         }
     }
-    /// Distance in the output between neighbours of the input. At first 1.
+    /// Stride: the distance in the output between neighbours of the input. Default: 1.
     #[must_use]
     pub fn stride(mut self, stride: impl PerAxis<AXES>) -> Self {
         self.stride = stride.per_axis();
         self
     }
-    /// How much is cut off on both sides of the output. At first nothing.
+    /// Padding: how much is cropped on both sides of the output. Default: 0.
     #[must_use]
     pub fn padding(mut self, padding: impl PerAxis<AXES>) -> Self {
         self.padding = padding.per_axis();
         self
     }
-    /// How much larger the output is at its end: which of the sizes that a strided convolution
-    /// makes equal. At first 0.
+    /// Additional size at the end of the output, which resolves the ambiguity of the input size of
+    /// a strided convolution. Default: 0.
     #[must_use]
     pub fn output_padding(mut self, padding: impl PerAxis<AXES>) -> Self {
         self.output_padding = padding.per_axis();
         self
     }
-    /// Distance between taps. At first 1.
+    /// Dilation, the distance between taps. Default: 1.
     #[must_use]
     pub fn dilation(mut self, dilation: impl PerAxis<AXES>) -> Self {
         self.dilation = dilation.per_axis();
         self
     }
-    /// Groups of channels that do not see each other. At first 1.
+    /// Number of independent groups of channels. Default: 1.
     #[must_use]
     pub fn groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
     }
-    /// With a bias? At first yes.
+    /// With a bias? Default: yes.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;

@@ -1,7 +1,7 @@
 //! Dropout: in training, some elements or channels become 0 (or a constant) and the others larger.
 //!
-//! Each layer has a source of random numbers of its own, so what one layer drops does not depend on
-//! other layers, and its state can be saved.
+//! Each layer has its own random number generator, so dropout of one layer does not depend on other
+//! layers, and its state can be saved.
 
 use crate::{Layer, Mode, Module, RandomState};
 use elinvar_core::{DType, Error, Result};
@@ -37,16 +37,16 @@ fn checked(name: &str, p: f64) -> Result<()> {
 }
 
 impl Dropout {
-    /// Drops with probability `p`, by random numbers split off from `g`.
+    /// Drops with probability `p`, with random numbers of a fork of `g`.
     ///
     /// # Panics
-    /// If `p` is no probability.
+    /// If `p` is not in 0..=1.
     #[track_caller]
     pub fn new(p: f64, g: &mut Generator) -> Self {
         checked("dropout", p).or_fail();
         Dropout { p, mode: Mode::new(), random: RandomState::fork(g) }
     }
-    /// Would it drop anything now?
+    /// Is it in training mode with a probability above 0?
     pub(super) fn is_active(&self) -> bool {
         self.mode.is_training() && self.p > 0.0
     }
@@ -71,8 +71,8 @@ impl fmt::Display for Dropout {
     }
 }
 
-/// As [`Dropout`] for whole channels: neighbours in an image tell nearly the same, so dropping
-/// single pixels drops little.
+/// As [`Dropout`] for whole channels: neighbouring pixels are strongly correlated, so dropping
+/// single pixels regularises little.
 ///
 /// x: [n, c, spatial..] or [c, spatial..] with `AXES` spatial axes
 #[derive(Debug, Module)]
@@ -84,10 +84,10 @@ pub struct DropoutChannels<const AXES: usize> {
 }
 
 impl<const AXES: usize> DropoutChannels<AXES> {
-    /// Drops a channel with probability `p`, by random numbers split off from `g`.
+    /// Drops a channel with probability `p`, with random numbers of a fork of `g`.
     ///
     /// # Panics
-    /// If `p` is no probability.
+    /// If `p` is not in 0..=1.
     #[track_caller]
     pub fn new(p: f64, g: &mut Generator) -> Self {
         checked("dropout", p).or_fail();
@@ -123,9 +123,9 @@ impl<const AXES: usize> fmt::Display for DropoutChannels<AXES> {
     }
 }
 
-/// Dropout for [`super::SELU`] (Klambauer and others, 2017): what is dropped gets SELU's limit for
-/// very negative x, and all is shifted and scaled so that mean 0 and variance 1 stay. Passes x
-/// through after `eval()`.
+/// Dropout for [`super::SELU`] (Klambauer and others, 2017): dropped elements get SELU's limit for
+/// very negative x, and the result is scaled and shifted so that mean 0 and variance 1 are
+/// preserved. Passes x through after `eval()`.
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct AlphaDropout {
@@ -137,7 +137,7 @@ pub struct AlphaDropout {
 /// SELU's limit for very negative x: minus its scale times its alpha.
 const LIMIT: f64 = -1.0507009873554805 * 1.6732632423543772;
 
-/// (x where kept, else the limit) * scale + shift
+/// (x if not dropped, else the limit) * scale + shift
 #[derive(Clone, Copy, Debug)]
 struct Drop {
     scale: f64,
@@ -154,10 +154,10 @@ impl Map<2> for Drop {
 elinvar_ops::compile_map! { 2 Drop; }
 
 impl AlphaDropout {
-    /// Drops with probability `p`, by random numbers split off from `g`.
+    /// Drops with probability `p`, with random numbers of a fork of `g`.
     ///
     /// # Panics
-    /// If `p` is no probability, or 1: nothing of x would stay to keep mean and variance.
+    /// If `p` is no probability, or if it is 1, for which mean and variance cannot be preserved.
     #[track_caller]
     pub fn new(p: f64, g: &mut Generator) -> Self {
         checked("alpha_dropout", p).or_fail();

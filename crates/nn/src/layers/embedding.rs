@@ -19,7 +19,7 @@ pub struct Embedding<B: Backend> {
 }
 
 impl<B: Backend> Embedding<B> {
-    /// A table of f32 that starts normally distributed with mean 0 and standard deviation 1.
+    /// A table of f32, initially normally distributed with mean 0 and standard deviation 1.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -27,10 +27,11 @@ impl<B: Backend> Embedding<B> {
     pub fn new(rows: usize, columns: usize, g: &mut Generator, device: &B::Device) -> Self {
         Embedding { weight: Param::new(init::normal([rows, columns], 1.0, g, device)), padding: None }
     }
-    /// A table that exists: trained vectors of words, say. Freeze `weight` to keep it as it is.
+    /// An existing table, of trained word vectors for example. Freeze `weight` to exclude it from
+    /// training.
     ///
     /// # Errors
-    /// `ShapeMismatch` if it is no matrix; `DTypeMismatch` if it is not of floats.
+    /// `ShapeMismatch` if it is not a matrix; `DTypeMismatch` if it is not of floats.
     pub fn from_pretrained(weight: &Tensor<B>) -> Result<Self> {
         if weight.rank() != 2 {
             return Err(Error::shape(format!(
@@ -46,11 +47,11 @@ impl<B: Backend> Embedding<B> {
         }
         Ok(Embedding { weight: Param::new(weight.clone()), padding: None })
     }
-    /// A table that is another layer's parameter, trained together with it: tied weights.
+    /// Tied weights: the table is another layer's parameter.
     pub fn tied(weight: &Param<B>) -> Self {
         Embedding { weight: weight.share(), padding: None }
     }
-    /// The row of index `padding`, which may count from the end, becomes 0 and learns nothing.
+    /// The row of index `padding`, which may count from the end, is set to 0 and gets no gradient.
     ///
     /// # Panics
     /// If there is no such row.

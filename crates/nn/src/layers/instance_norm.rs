@@ -1,4 +1,4 @@
-//! Instance norm: each channel of each sample shifted and scaled to mean 0 and variance 1.
+//! Instance norm: each channel of each sample normalised to mean 0 and variance 1.
 
 use crate::{Buffer, Layer, Mode, Module, Param, init};
 use elinvar_core::{DType, Error, Result};
@@ -22,21 +22,21 @@ pub type InstanceNorm3d<B> = InstanceNorm<B, 3>;
 /// x: [n, c, spatial..] or [c, spatial..]   weight, bias, running_mean, running_var: \[c\]
 /// y: as x
 ///
-/// With running statistics, these are used in evaluation; in training they follow the averages over
-/// the batch: running = (1 - momentum) * running + momentum * average (with variances that divide
-/// by one less).
+/// Running statistics, if enabled, are used in evaluation; in training they are updated with the
+/// averages over the batch: running = (1 - momentum) * running + momentum * average (with unbiased
+/// variances).
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct InstanceNorm<B: Backend, const AXES: usize> {
-    /// \[c\], ones at first. At first there is none.
+    /// \[c\], initially ones. `None` by default.
     pub weight: Option<Param<B>>,
-    /// \[c\], zeros at first. At first there is none.
+    /// \[c\], initially zeros. `None` by default.
     pub bias: Option<Param<B>>,
-    /// \[c\], zeros at first. At first there is none.
+    /// \[c\], initially zeros. `None` by default.
     pub running_mean: Option<Buffer<B>>,
-    /// \[c\], ones at first. At first there is none.
+    /// \[c\], initially ones. `None` by default.
     pub running_var: Option<Buffer<B>>,
-    /// i64, shape []. Stands in PyTorch's state dicts of this layer, where it stays 0.
+    /// i64, shape []. Part of PyTorch's state dicts of this layer, where it is always 0.
     pub num_batches_tracked: Option<Buffer<B>>,
     mode: Mode,
     channels: usize,
@@ -82,13 +82,13 @@ impl<B: Backend, const AXES: usize> InstanceNorm<B, AXES> {
         self.num_batches_tracked = Some(Buffer::new(&Tensor::zeros([0; 0], DType::I64, device)));
         self
     }
-    /// How much of each batch comes into the running statistics. At first 0.1.
+    /// Momentum of the running statistics: the weight of the new batch. Default: 0.1.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = momentum;
         self
     }
-    /// What is added to the variance.
+    /// The eps that is added to the variance.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;

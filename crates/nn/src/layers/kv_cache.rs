@@ -1,47 +1,48 @@
-//! `KvCache`: the keys and values of the tokens so far, so that one more token costs one more row.
+//! `KvCache`: the keys and values of the previous tokens, so that decoding a token computes one
+//! row.
 //!
-//! Each step joins the old rows and the new ones into a new tensor. A tensor never changes here, so
-//! a table with room for all positions would be copied as a whole at every step; joining copies
-//! only the rows that exist.
+//! Each step concatenates the old rows and the new ones. Tensors are immutable, so a table
+//! preallocated for all positions would be copied as a whole at every step; concatenation copies
+//! only the existing rows.
 //!
-//! Decoding with a cache gives the bits of the whole sequence at once: every row of the layers
-//! around depends on itself alone, and attention visits the keys in the same blocks of 64 whether
-//! later ones exist or not; a key that a query may not see adds exactly 0 (see
-//! docs/reference/numerics.md). Two exceptions: where a masked value is infinite or NaN, 0 times it
-//! is NaN in the whole run; and a result of zero may have the other sign.
+//! Decoding with a cache gives the bits of the whole sequence at once: the other layers compute
+//! each row independently, and attention visits the keys in the same blocks of 64 whether later
+//! ones exist or not; a masked key adds exactly 0 (see docs/reference/numerics.md). Two exceptions:
+//! where a masked value is infinite or NaN, 0 times it is NaN in the whole-sequence pass; and a
+//! result of zero may have the other sign.
 
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_tensor::Tensor;
 
-/// Keys and values of each layer, [b, j, s, d] with s the tokens so far.
+/// Keys and values of each layer, [b, j, s, d] with s the number of tokens so far.
 #[derive(Clone, Debug)]
 pub struct KvCache<B: Backend> {
     layers: Vec<Option<[Tensor<B>; 2]>>,
 }
 
 impl<B: Backend> KvCache<B> {
-    /// An empty one for so many layers.
+    /// An empty cache for this many layers.
     pub fn new(layers: usize) -> Self {
         KvCache { layers: vec![None; layers] }
     }
-    /// Tokens that all layers have seen.
+    /// Number of tokens that are cached in all layers.
     pub fn len(&self) -> usize {
         self.layers.iter().map(|l| l.as_ref().map_or(0, |[k, _]| k.dims()[2])).min().unwrap_or(0)
     }
-    /// Nothing seen?
+    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Puts keys and values of further tokens behind those of a layer, and gives all of them.
+    /// Appends keys and values of new tokens to a layer, and returns all of them.
     ///
     /// k, v: [b, j, t, d]   results: [b, j, s + t, d]
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such layer; `ShapeMismatch`, `DTypeMismatch`,
-    /// `DeviceMismatch` if they do not fit to those that are there, or k has not as many rows as v;
-    /// `OutOfMemory`.
+    /// `DeviceMismatch` if they do not match the cached ones, or k and v have different numbers of
+    /// rows; `OutOfMemory`.
     pub fn append(&mut self, layer: usize, k: &Tensor<B>, v: &Tensor<B>) -> Result<[Tensor<B>; 2]> {
         let layers = self.layers.len();
         let Some(slot) = self.layers.get_mut(layer) else {
@@ -65,8 +66,7 @@ impl<B: Backend> KvCache<B> {
         };
         Ok(slot.insert(all).clone())
     }
-    /// Forgets all tokens from `len` on. Rows beyond it that some layers have, of a pass that broke
-    /// off, go too.
+    /// Removes all tokens from `len` on, also those of an aborted pass that only some layers have.
     pub fn truncate(&mut self, len: usize) {
         for slot in &mut self.layers {
             let Some([k, v]) = slot else { continue };
@@ -77,13 +77,13 @@ impl<B: Backend> KvCache<B> {
             }
         }
     }
-    /// Makes all layers as long as the shortest, after a pass that broke off; gives that length.
+    /// Truncates all layers to the shortest, after an aborted pass; returns that length.
     pub(crate) fn settle(&mut self) -> usize {
         let len = self.len();
         self.truncate(len);
         len
     }
-    /// Forgets everything.
+    /// Removes all tokens.
     pub fn reset(&mut self) {
         self.truncate(0);
     }

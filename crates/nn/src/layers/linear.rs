@@ -20,7 +20,7 @@ pub struct Linear<B: Backend> {
 }
 
 impl<B: Backend> Linear<B> {
-    /// A layer of f32 with a bias; all weights start uniform in +-1 / sqrt(inputs).
+    /// A layer of f32 with a bias; weight and bias are initially uniform in +-1 / sqrt(inputs).
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -30,7 +30,7 @@ impl<B: Backend> Linear<B> {
         layer.bias = Some(Param::new(init::uniform(outputs, init::default_bound(inputs), g, device)));
         layer
     }
-    /// A layer of f32 without a bias; the weight starts uniform in +-1 / sqrt(inputs).
+    /// A layer of f32 without a bias; the weight is initially uniform in +-1 / sqrt(inputs).
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -39,11 +39,11 @@ impl<B: Backend> Linear<B> {
         let weight = init::uniform([outputs, inputs], init::default_bound(inputs), g, device);
         Linear { weight: Param::new(weight), bias: None }
     }
-    /// A layer around weights that exist.
+    /// A layer with existing weights.
     ///
     /// # Errors
-    /// `ShapeMismatch` if the weight is no matrix, or the bias has not one number per row of it;
-    /// `DTypeMismatch` if they are not of one float type.
+    /// `ShapeMismatch` if the weight is not a matrix, or the bias does not have one element per row
+    /// of it; `DTypeMismatch` if they are not of one float type.
     pub fn from_weights(weight: &Tensor<B>, bias: Option<&Tensor<B>>) -> Result<Self> {
         let [outputs, _] = weight.dims() else {
             return Err(Error::shape(format!(

@@ -42,7 +42,7 @@ impl Map<2> for Divide {
 elinvar_ops::compile_map! { 2 Divide; }
 
 impl LocalResponseNorm {
-    /// Over so many channels, with alpha 1e-4, beta 0.75 and k 1.
+    /// Over this many channels, with alpha 1e-4, beta 0.75 and k 1.
     pub fn new(size: usize) -> Self {
         LocalResponseNorm { size, alpha: 1e-4, beta: 0.75, k: 1.0 }
     }
@@ -52,13 +52,13 @@ impl LocalResponseNorm {
         self.alpha = alpha;
         self
     }
-    /// The power.
+    /// The exponent.
     #[must_use]
     pub fn beta(mut self, beta: f64) -> Self {
         self.beta = beta;
         self
     }
-    /// What is added to the mean square.
+    /// The constant that is added to the mean square.
     #[must_use]
     pub fn k(mut self, k: f64) -> Self {
         self.k = k;
@@ -72,8 +72,8 @@ impl LocalResponseNorm {
                 x.shape()
             )));
         }
-        // Nothing at the spatial axes, which come first; more before than behind where the size is
-        // even.
+        // No padding of the spatial axes, which come first; one more before than after the channels
+        // if the size is even.
         let mut amounts = vec![0; 2 * (rank - 2)];
         amounts.extend([(size / 2) as isize, ((size - 1) / 2) as isize]);
         let squares = op::pad(&op::square(x)?, &amounts, Mode::Constant(0.into()))?;
@@ -82,7 +82,8 @@ impl LocalResponseNorm {
     }
 }
 
-/// Far more channels than any network has; beyond it the padding alone would fill a memory.
+/// Limit of `size`: far more channels than any network has; beyond it the padding alone could
+/// exhaust memory.
 const MOST: usize = 1 << 20;
 
 impl<B: Backend> Layer<B> for LocalResponseNorm {

@@ -1,7 +1,7 @@
 //! The layers, one file each.
 //!
-//! A layer is a struct of its weights and settings. What it computes is an op of the catalogue;
-//! names, layouts, defaults and starting values of the weights are PyTorch's.
+//! A layer is a struct of its weights and settings, and computes an op of the catalogue; names,
+//! layouts, defaults and initial values of the weights are PyTorch's.
 
 mod activation;
 pub(crate) mod attention;

@@ -1,4 +1,4 @@
-//! [`MultiheadAttention`], with PyTorch's names and the meaning that its masks have there.
+//! [`MultiheadAttention`], with PyTorch's names and conventions for masks.
 
 use super::Linear;
 use super::attention::{
@@ -12,15 +12,15 @@ use elinvar_ops::catalogue as op;
 use elinvar_tensor::{Generator, OrFail, Tensor};
 use std::fmt;
 
-/// Which keys the queries of a [`MultiheadAttention`] do not see, in PyTorch's meaning: true in a
-/// bool mask is *left out*, a float mask is added to the scores.
+/// The masks of a [`MultiheadAttention`], in PyTorch's convention: true in a bool mask
+/// means *masked out*, a float mask is added to the scores.
 #[derive(Clone, Debug)]
 pub struct AttentionMasks<B: Backend> {
     /// [b, s]: keys that are padding.
     pub key_padding_mask: Option<Tensor<B>>,
     /// [l, s] or [b * heads, l, s]
     pub attn_mask: Option<Tensor<B>>,
-    /// Query i sees keys 0..=i. Needs as many queries as keys.
+    /// Query i attends to keys 0..=i. Needs as many queries as keys.
     pub is_causal: bool,
 }
 
@@ -31,27 +31,27 @@ impl<B: Backend> Default for AttentionMasks<B> {
 }
 
 impl<B: Backend> AttentionMasks<B> {
-    /// Every query sees every key.
+    /// Every query attends to every key.
     pub fn none() -> Self {
         Self::default()
     }
-    /// Query i sees keys 0..=i.
+    /// Query i attends to keys 0..=i.
     pub fn causal() -> Self {
         AttentionMasks { is_causal: true, ..Self::default() }
     }
-    /// These keys are padding, too: [b, s].
+    /// Adds a padding mask: [b, s].
     #[must_use]
     pub fn padding(mut self, mask: &Tensor<B>) -> Self {
         self.key_padding_mask = Some(mask.clone());
         self
     }
-    /// And this mask, [l, s] or [b * heads, l, s].
+    /// Adds a mask: [l, s] or [b * heads, l, s].
     #[must_use]
     pub fn attn(mut self, mask: &Tensor<B>) -> Self {
         self.attn_mask = Some(mask.clone());
         self
     }
-    /// As one mask in the meaning of [`attend`].
+    /// Combined to one mask in the convention of [`attend`].
     fn joined(&self, b: usize, heads: usize, l: usize, s: usize) -> Result<Option<Tensor<B>>> {
         let wrong = |what: &str, m: &Tensor<B>, fit: String| {
             Error::shape(format!("multihead_attention: {what} {}; it should be {fit}", m.shape()))
@@ -85,14 +85,13 @@ impl<B: Backend> AttentionMasks<B> {
     }
 }
 
-/// Attention with several heads over projections of query, key and value, with PyTorch's names and
-/// layouts.
+/// Multi-head attention over projections of query, key and value, with PyTorch's names and layouts.
 ///
 /// query: [l, b, e]   key, value: [s, b, e]
 /// y: [l, b, e]; or [b, l, e], [b, s, e], [b, l, e] if `batch_first`
 ///
-/// A query that sees no key gives the bias of `out_proj`, and weights of 0 (PyTorch gives NaN where
-/// weights are asked for).
+/// A query without keys gives the bias of `out_proj`, and weights of 0 (PyTorch gives NaN if
+/// weights are requested).
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct MultiheadAttention<B: Backend> {
@@ -118,23 +117,23 @@ pub struct MultiheadAttentionOptions {
 }
 
 impl MultiheadAttentionOptions {
-    /// Settings of a layer of so many features and heads.
+    /// Settings of a layer with these features and heads.
     pub fn new(features: usize, heads: usize) -> Self {
         MultiheadAttentionOptions { features, heads, dropout: 0.0, bias: true, batch_first: false }
     }
-    /// Probability with which a weight drops in training. At first 0.
+    /// Dropout probability of attention weights in training. Default: 0.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
         self
     }
-    /// With biases? At first yes.
+    /// With biases? Default: yes.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
     }
-    /// Is the batch the first axis? At first no.
+    /// Is the batch the first axis (batch-first)? Default: no.
     #[must_use]
     pub fn batch_first(mut self, batch_first: bool) -> Self {
         self.batch_first = batch_first;
@@ -144,7 +143,7 @@ impl MultiheadAttentionOptions {
     /// in PyTorch.
     ///
     /// # Panics
-    /// If the features do not divide among the heads, the dropout is no probability, or memory is
+    /// If the features do not divide among the heads, the dropout is not in 0..=1, or memory is
     /// exhausted.
     #[track_caller]
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> MultiheadAttention<B> {
@@ -161,7 +160,7 @@ impl MultiheadAttentionOptions {
 }
 
 impl<B: Backend> MultiheadAttention<B> {
-    /// A layer of f32 with biases, without dropout, the batch second.
+    /// A layer of f32 with biases, without dropout, not batch-first.
     ///
     /// # Panics
     /// If the features do not divide among the heads, or memory is exhausted.
@@ -169,7 +168,7 @@ impl<B: Backend> MultiheadAttention<B> {
     pub fn new(features: usize, heads: usize, g: &mut Generator, device: &B::Device) -> Self {
         MultiheadAttentionOptions::new(features, heads).init(g, device)
     }
-    /// What the queries find.
+    /// The result of the attention.
     ///
     /// # Panics
     /// If shapes or dtypes do not fit, or memory is exhausted.
@@ -187,8 +186,8 @@ impl<B: Backend> MultiheadAttention<B> {
         });
         found.or_fail()
     }
-    /// What the queries find, and how much each key weighed, [b, heads, l, s]. PyTorch's default is
-    /// the mean of these over the heads: `weights.mean_dim(1, false)`.
+    /// The result of the attention, and the attention weights, [b, heads, l, s]. PyTorch's default
+    /// is their mean over the heads: `weights.mean_dim(1, false)`.
     ///
     /// # Panics
     /// If shapes or dtypes do not fit, or memory is exhausted.

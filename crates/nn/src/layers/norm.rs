@@ -1,4 +1,4 @@
-//! Norms that look at one sample: layer, RMS and group norm.
+//! Norms over single samples: layer, RMS and group norm.
 
 use crate::{Layer, Module, Param, init};
 use elinvar_core::Shape;
@@ -13,9 +13,9 @@ use std::fmt;
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct LayerNorm<B: Backend> {
-    /// [shape..], ones at first.
+    /// [shape..], initially ones.
     pub weight: Option<Param<B>>,
-    /// [shape..], zeros at first.
+    /// [shape..], initially zeros.
     pub bias: Option<Param<B>>,
     shape: Shape,
     eps: f64,
@@ -32,7 +32,7 @@ impl<B: Backend> LayerNorm<B> {
         let (weight, bias) = (init::ones(&shape, device), init::zeros(&shape, device));
         LayerNorm { weight: Some(Param::new(weight)), bias: Some(Param::new(bias)), shape, eps: 1e-5 }
     }
-    /// What is added to the variance.
+    /// The eps that is added to the variance.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
@@ -72,7 +72,7 @@ impl<B: Backend> fmt::Display for LayerNorm<B> {
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct RMSNorm<B: Backend> {
-    /// [shape..], ones at first.
+    /// [shape..], initially ones.
     pub weight: Option<Param<B>>,
     shape: Shape,
     eps: Option<f64>,
@@ -88,7 +88,7 @@ impl<B: Backend> RMSNorm<B> {
         let shape = shape.to_shape().or_fail();
         RMSNorm { weight: Some(Param::new(init::ones(&shape, device))), shape, eps: None }
     }
-    /// What is added to the mean square.
+    /// The eps that is added to the mean square.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = Some(eps);
@@ -124,9 +124,9 @@ impl<B: Backend> fmt::Display for RMSNorm<B> {
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct GroupNorm<B: Backend> {
-    /// \[c\], ones at first.
+    /// \[c\], initially ones.
     pub weight: Option<Param<B>>,
-    /// \[c\], zeros at first.
+    /// \[c\], initially zeros.
     pub bias: Option<Param<B>>,
     groups: usize,
     channels: usize,
@@ -149,7 +149,7 @@ impl<B: Backend> GroupNorm<B> {
             eps: 1e-5,
         }
     }
-    /// What is added to the variance.
+    /// The eps that is added to the variance.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;

@@ -18,16 +18,16 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// Zeros; `amounts` holds the number before and after for the last axis, then for the one
-    /// before it, and so on. Negative numbers cut elements off.
+    /// Zero padding; `amounts` has the number before and after for the last axis, then for the one
+    /// before it, and so on. Negative amounts crop.
     pub fn zeros(amounts: &[isize]) -> Self {
         Pad::constant(amounts, 0)
     }
-    /// This value, by amounts as in [`Pad::zeros`].
+    /// Padding with this value, by amounts as in [`Pad::zeros`].
     pub fn constant(amounts: &[isize], value: impl Into<Scalar>) -> Self {
         Pad { amounts: amounts.to_vec(), mode: Mode::Constant(value.into()) }
     }
-    /// The input mirrored at its edge, which is not repeated, by amounts as in [`Pad::zeros`].
+    /// The input mirrored at its edge, without repeating the edge, by amounts as in [`Pad::zeros`].
     pub fn reflect(amounts: &[isize]) -> Self {
         Pad { amounts: amounts.to_vec(), mode: Mode::Reflect }
     }
@@ -35,7 +35,7 @@ impl Pad {
     pub fn replicate(amounts: &[isize]) -> Self {
         Pad { amounts: amounts.to_vec(), mode: Mode::Replicate }
     }
-    /// The input's other end, by amounts as in [`Pad::zeros`].
+    /// The input repeated periodically, by amounts as in [`Pad::zeros`].
     pub fn circular(amounts: &[isize]) -> Self {
         Pad { amounts: amounts.to_vec(), mode: Mode::Circular }
     }

@@ -29,7 +29,7 @@ impl PerAxis<3> for (usize, usize, usize) {
     }
 }
 
-/// Shown as in a summary: 3x5.
+/// The form in a summary: 3x5.
 pub(super) struct By<'a>(pub &'a [usize]);
 
 impl fmt::Display for By<'_> {

@@ -1,4 +1,4 @@
-//! Pools over one to three spatial axes: the largest element or the average of each window.
+//! Pooling over one to three spatial axes: the maximum or the average of each window.
 
 use super::PerAxis;
 use super::per_axis::By;
@@ -46,40 +46,40 @@ pub struct MaxPool<const AXES: usize> {
 }
 
 impl<const AXES: usize> MaxPool<AXES> {
-    /// Windows of this size, side by side.
+    /// Windows of this size, with a stride of the same size.
     pub fn new(kernel: impl PerAxis<AXES>) -> Self {
         const { assert!(AXES >= 1 && AXES <= 3, "there are pools of one to three axes") }
         let kernel = kernel.per_axis();
         MaxPool { kernel, stride: kernel, padding: [0; AXES], dilation: [1; AXES], ceil_mode: false }
     }
-    /// Step between windows. At first the size of a window.
+    /// Stride, the step between windows. Default: the size of a window.
     #[must_use]
     pub fn stride(mut self, stride: impl PerAxis<AXES>) -> Self {
         self.stride = stride.per_axis();
         self
     }
-    /// -inf on both sides. At first none.
+    /// Padding with -inf on both sides. Default: 0.
     #[must_use]
     pub fn padding(mut self, padding: impl PerAxis<AXES>) -> Self {
         self.padding = padding.per_axis();
         self
     }
-    /// Distance between a window's elements. At first 1.
+    /// Dilation, the distance between a window's elements. Default: 1.
     #[must_use]
     pub fn dilation(mut self, dilation: impl PerAxis<AXES>) -> Self {
         self.dilation = dilation.per_axis();
         self
     }
-    /// Lets the last window hang over the end. At first not.
+    /// Ceil mode: the last window may extend beyond the end. Default: no.
     #[must_use]
     pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
         self.ceil_mode = ceil_mode;
         self
     }
-    /// The largest elements, and where they stand: their row-major numbers in their planes, of i64.
+    /// The maxima, and their row-major indices in their planes, of i64.
     ///
     /// # Panics
-    /// If the input does not fit, with a sentence.
+    /// If the input does not fit.
     #[track_caller]
     pub fn with_indices<B: Backend>(&self, x: &Tensor<B>) -> (Tensor<B>, Tensor<B>) {
         let run = match AXES {
@@ -133,31 +133,31 @@ pub struct AvgPool<const AXES: usize> {
 }
 
 impl<const AXES: usize> AvgPool<AXES> {
-    /// Windows of this size, side by side.
+    /// Windows of this size, with a stride of the same size.
     pub fn new(kernel: impl PerAxis<AXES>) -> Self {
         const { assert!(AXES >= 1 && AXES <= 3, "there are pools of one to three axes") }
         let kernel = kernel.per_axis();
         AvgPool { kernel, stride: kernel, padding: [0; AXES], ceil_mode: false, count_include_pad: true }
     }
-    /// Step between windows. At first the size of a window.
+    /// Stride, the step between windows. Default: the size of a window.
     #[must_use]
     pub fn stride(mut self, stride: impl PerAxis<AXES>) -> Self {
         self.stride = stride.per_axis();
         self
     }
-    /// Zeros on both sides. At first none.
+    /// Padding with zeros on both sides. Default: 0.
     #[must_use]
     pub fn padding(mut self, padding: impl PerAxis<AXES>) -> Self {
         self.padding = padding.per_axis();
         self
     }
-    /// Lets the last window hang over the end. At first not.
+    /// Ceil mode: the last window may extend beyond the end. Default: no.
     #[must_use]
     pub fn ceil_mode(mut self, ceil_mode: bool) -> Self {
         self.ceil_mode = ceil_mode;
         self
     }
-    /// Do zeros of the padding count as elements? At first yes.
+    /// Does the divisor count the padding? Default: yes.
     #[must_use]
     pub fn count_include_pad(mut self, count: bool) -> Self {
         self.count_include_pad = count;
@@ -233,10 +233,10 @@ impl<const AXES: usize> AdaptiveMaxPool<AXES> {
         const { assert!(AXES >= 1 && AXES <= 3, "there are pools of one to three axes") }
         AdaptiveMaxPool { output: output.per_axis() }
     }
-    /// The largest elements, and where they stand: their row-major numbers in their planes, of i64.
+    /// The maxima, and their row-major indices in their planes, of i64.
     ///
     /// # Panics
-    /// If the input does not fit, with a sentence.
+    /// If the input does not fit.
     #[track_caller]
     pub fn with_indices<B: Backend>(&self, x: &Tensor<B>) -> (Tensor<B>, Tensor<B>) {
         let result = match AXES {

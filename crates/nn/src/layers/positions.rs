@@ -1,5 +1,5 @@
-//! Positions that are added to embeddings. Learned ones are an [`Embedding`](super::Embedding) of
-//! 0, 1, 2, ...
+//! Positional encodings that are added to embeddings. Learned ones are an
+//! [`Embedding`](super::Embedding) of 0, 1, 2, ...
 
 use crate::{Buffer, Layer, Module};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
@@ -8,13 +8,13 @@ use elinvar_ops::lane::Lane;
 use elinvar_tensor::{OrFail, Tensor};
 use std::fmt;
 
-/// y[b, t, i] = x[b, t, i] + pe[t, i], with waves of many lengths (Vaswani and others, 2017):
-/// pe[t, 2 i] = sin(t / 10000^(2 i / d)), pe[t, 2 i + 1] = cos of the same.
+/// y[b, t, i] = x[b, t, i] + pe[t, i], with sinusoids of many wavelengths (Vaswani and others,
+/// 2017): pe[t, 2 i] = sin(t / 10000^(2 i / d)), pe[t, 2 i + 1] = cos of the same.
 ///
 /// x: [b, t, d]   pe: [positions, d]   y: as x
 ///
-/// The table is computed in f64 by our own functions and rounded once: the same bits on every
-/// machine.
+/// The table is computed in f64 by the project's own functions and rounded once: the same bits on
+/// every machine.
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct SinusoidalPositions<B: Backend> {
@@ -23,7 +23,7 @@ pub struct SinusoidalPositions<B: Backend> {
 }
 
 impl<B: Backend> SinusoidalPositions<B> {
-    /// For at most so many positions of `d` numbers, in f32.
+    /// For at most this many positions of `d` features, in f32.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -71,7 +71,7 @@ impl<B: Backend> fmt::Display for SinusoidalPositions<B> {
     }
 }
 
-/// The places `start..start + t` as an index, [t] of i64: for learned positions.
+/// The indices `start..start + t`, [t] of i64: for learned positions.
 ///
 /// # Panics
 /// If memory is exhausted.

@@ -1,7 +1,7 @@
 //! Recurrent networks: RNN, LSTM and GRU over whole sequences, with PyTorch's names of weights.
 //!
-//! How it can be wrong: the order of layers and directions. Weights and states stand as [layer 0,
-//! layer 0 backwards, layer 1, ...], and the last state of a backward direction is the one at the
+//! How it can be wrong: the order of layers and directions. Weights and states are ordered [layer
+//! 0, layer 0 reverse, layer 1, ...], and the final state of the reverse direction is that of the
 //! first time step.
 
 use super::Dropout;
@@ -16,8 +16,8 @@ use std::marker::PhantomData;
 
 /// [`Recurrent`] of h' = tanh(w_ih x + b_ih + w_hh h + b_hh).
 pub type RNN<B> = Recurrent<B, Elman>;
-/// [`Recurrent`] with a memory and gates i, f, g, o (Hochreiter and Schmidhuber, 1997). Its state
-/// is (h, c).
+/// [`Recurrent`] with a cell state and gates i, f, g, o (Hochreiter and Schmidhuber, 1997). Its
+/// state is (h, c).
 pub type LSTM<B> = Recurrent<B, LongShort>;
 /// [`Recurrent`] with gates r, z, n (Cho and others, 2014).
 pub type GRU<B> = Recurrent<B, Gated>;
@@ -28,15 +28,15 @@ pub type LSTMOptions = RecurrentOptions<LongShort>;
 /// The settings of a [`GRU`].
 pub type GRUOptions = RecurrentOptions<Gated>;
 
-/// What one step does: the difference between [`RNN`], [`LSTM`] and [`GRU`].
+/// The step function: the difference between [`RNN`], [`LSTM`] and [`GRU`].
 pub trait Kind: fmt::Debug + Send + Sync + 'static {
     /// The layer's name.
     const NAME: &'static str;
-    /// How many rows of gates the weights hold.
+    /// Number of gates in the weights.
     const GATES: usize;
-    /// What is carried from step to step: h, or (h, c).
+    /// The recurrent state: h, or (h, c).
     type State<B: Backend>: State<B>;
-    /// Runs over all time steps; y and the last state.
+    /// Runs over all time steps; returns y and the final state.
     ///
     /// # Errors
     /// Those of the op.
@@ -48,9 +48,9 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     ) -> Result<(Tensor<B>, Self::State<B>)>;
 }
 
-/// A state: one tensor or two, changed in the same way.
+/// A state: one tensor or two, transformed in the same way.
 pub trait State<B: Backend>: Clone + Send + Sync {
-    /// The state that `f` makes of the tensors of `all`, place by place.
+    /// Applies `f` to the corresponding tensors of `all`.
     ///
     /// # Errors
     /// Those of `f`.
@@ -123,9 +123,9 @@ impl Kind for Gated {
     }
 }
 
-/// The weights of one layer in one direction, or of a cell. A cell's layer names them `weight_ih`,
-/// `weight_hh`, `bias_ih`, `bias_hh`, a whole network's with the layer behind: `weight_ih_l0`,
-/// `weight_ih_l0_reverse`.
+/// The weights of one layer in one direction, or of a cell. Those of a cell are named `weight_ih`,
+/// `weight_hh`, `bias_ih`, `bias_hh`, those of a network have the layer as a suffix:
+/// `weight_ih_l0`, `weight_ih_l0_reverse`.
 #[derive(Debug)]
 pub struct Weights<B: Backend> {
     /// [gates * h, i]: for the input.
@@ -182,7 +182,7 @@ impl<B: Backend> Values<B> {
     }
 }
 
-/// A recurrent network: layers over a sequence, each the next one's input.
+/// A recurrent network: stacked layers over a sequence.
 ///
 /// x: [t, n, in], or [n, t, in] if `batch_first`, or [t, in]
 /// state: [layers * directions, n, hidden]
@@ -212,8 +212,8 @@ pub struct RecurrentOptions<K: Kind> {
 }
 
 impl<K: Kind> RecurrentOptions<K> {
-    /// Settings of a network of so many inputs and a state of this size, to change and then to
-    /// [`RecurrentOptions::init`].
+    /// Settings of a network with this number of inputs and this size of the state, to change and
+    /// then to [`RecurrentOptions::init`].
     pub fn new(inputs: usize, hidden: usize) -> Self {
         RecurrentOptions {
             inputs,
@@ -226,33 +226,33 @@ impl<K: Kind> RecurrentOptions<K> {
             kind: PhantomData,
         }
     }
-    /// How many layers stand on each other. At first 1.
+    /// Number of stacked layers. Default: 1.
     #[must_use]
     pub fn layers(mut self, layers: usize) -> Self {
         self.layers = layers;
         self
     }
-    /// Does every layer also run backwards? At first not.
+    /// Is it bidirectional? Default: no.
     #[must_use]
     pub fn bidirectional(mut self, yes: bool) -> Self {
         self.bidirectional = yes;
         self
     }
-    /// Is x [n, t, in] instead of [t, n, in], and y likewise? At first not. States are
+    /// Is x [n, t, in] instead of [t, n, in], and y likewise? Default: no. States are
     /// [.., n, hidden] either way.
     #[must_use]
     pub fn batch_first(mut self, yes: bool) -> Self {
         self.batch_first = yes;
         self
     }
-    /// With biases? At first yes.
+    /// With biases? Default: yes.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
     }
     /// In training, drops elements of every layer's output but the last one's with this
-    /// probability. At first 0.
+    /// probability. Default: 0.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
@@ -261,7 +261,7 @@ impl<K: Kind> RecurrentOptions<K> {
     /// A network of f32 with these settings; all weights start uniform in +-1 / sqrt(hidden).
     ///
     /// # Panics
-    /// If there are no layers, the dropout is no probability, or memory is exhausted.
+    /// If there are no layers, the dropout is not in 0..=1, or memory is exhausted.
     #[track_caller]
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> Recurrent<B, K> {
         if self.layers == 0 {
@@ -291,16 +291,15 @@ impl<B: Backend, K: Kind> Recurrent<B, K> {
     pub fn new(inputs: usize, hidden: usize, g: &mut Generator, device: &B::Device) -> Self {
         RecurrentOptions::new(inputs, hidden).init(g, device)
     }
-    /// The weights of each layer and direction: layer 0, layer 0 backwards, layer 1, ...
+    /// The weights of each layer and direction: layer 0, layer 0 reverse, layer 1, ...
     pub fn weights(&self) -> &[Weights<B>] {
         &self.weights
     }
-    /// The outputs of the last layer at all time steps, and the last state of each layer and
-    /// direction. A state that is not given is zeros.
+    /// The outputs of the last layer at all time steps, and the final state of each layer and
+    /// direction. The default state is zeros.
     ///
     /// # Panics
-    /// If the input or state does not fit, with a sentence; [`elinvar_tensor::try_run`] gives the
-    /// error back.
+    /// If the input or state does not fit; [`elinvar_tensor::try_run`] returns the error instead.
     #[track_caller]
     pub fn forward(&self, x: &Tensor<B>, state: Option<&K::State<B>>) -> (Tensor<B>, K::State<B>) {
         self.run(x, state).or_fail()
@@ -313,7 +312,7 @@ impl<B: Backend, K: Kind> Recurrent<B, K> {
         let Some(dropout) = self.dropout.as_ref().filter(|d| d.is_active() && o.layers > 1) else {
             return K::run(x, state, &weights, options);
         };
-        // Dropout stands between layers, so each runs alone on its part of the state.
+        // Dropout is between layers, so each layer is run separately on its part of the state.
         let ways = o.ways();
         let (mut y, mut last) = (x.clone(), vec![]);
         for (layer, weights) in weights.chunks(ways).enumerate() {
@@ -372,7 +371,8 @@ impl<B: Backend, K: Kind> fmt::Display for Recurrent<B, K> {
     }
 }
 
-/// The output alone, from a state of zeros: so a recurrent network stands in a chain of layers.
+/// Only the output, from a state of zeros, so that a recurrent network can be part of a
+/// [`crate::Sequential`].
 impl<B: Backend, K: Kind> Layer<B> for Recurrent<B, K> {
     #[track_caller]
     fn forward(&self, x: &Tensor<B>) -> Tensor<B> {

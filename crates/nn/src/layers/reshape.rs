@@ -1,4 +1,5 @@
-//! Layers that only move elements: flatten, unflatten, pixel shuffle and its opposite, identity.
+//! Layers that only rearrange elements: flatten, unflatten, pixel shuffle and its inverse,
+//! identity.
 
 use crate::{Layer, Module};
 use elinvar_core::{Error, Result};
@@ -7,7 +8,7 @@ use elinvar_ops::catalogue as op;
 use elinvar_tensor::{OrFail, Tensor};
 use std::fmt;
 
-/// The input itself: for a place in a network where there may be a layer.
+/// The identity, a placeholder for an optional layer.
 #[derive(Clone, Copy, Debug, Default, Module)]
 pub struct Identity;
 
@@ -17,7 +18,7 @@ impl<B: Backend> Layer<B> for Identity {
     }
 }
 
-/// Axes `start..=end` made one.
+/// Merges axes `start..=end` into one.
 #[derive(Clone, Debug, Module)]
 pub struct Flatten {
     start: isize,
@@ -48,7 +49,7 @@ impl<B: Backend> Layer<B> for Flatten {
     }
 }
 
-/// One axis made several: the opposite of [`Flatten`].
+/// Splits one axis into several: the inverse of [`Flatten`].
 #[derive(Clone, Debug, Module)]
 #[module(display)]
 pub struct Unflatten {
@@ -73,8 +74,7 @@ impl Unflatten {
                 self.sizes
             ))
         })?;
-        // With the other sizes given as numbers, a -1 can stand for nothing but its part of this
-        // axis.
+        // The other sizes are given explicitly, so that a -1 can only be a part of this axis.
         let mut sizes: Vec<isize> = x.dims().iter().map(|&n| n as isize).collect();
         sizes.splice(at..=at, self.sizes.iter().copied());
         op::reshape(x, &sizes).map_err(|e| e.at("unflatten"))
@@ -103,7 +103,7 @@ pub struct PixelShuffle {
     factor: usize,
 }
 
-/// Pixels to channels: the opposite of [`PixelShuffle`].
+/// Pixels to channels: the inverse of [`PixelShuffle`].
 ///
 /// x: [.., c, h * r, w * r]   y: [.., c * r * r, h, w]
 #[derive(Clone, Copy, Debug, Module)]
@@ -113,14 +113,14 @@ pub struct PixelUnshuffle {
 }
 
 impl PixelShuffle {
-    /// By this factor r.
+    /// With this factor r.
     pub fn new(factor: usize) -> Self {
         PixelShuffle { factor }
     }
 }
 
 impl PixelUnshuffle {
-    /// By this factor r.
+    /// With this factor r.
     pub fn new(factor: usize) -> Self {
         PixelUnshuffle { factor }
     }

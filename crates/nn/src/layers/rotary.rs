@@ -1,9 +1,10 @@
-//! Rotary positions (Su and others, 2021): pairs of a head's numbers turned by an angle that grows
-//! with the position, so that a product of query and key depends on how far apart the two are.
+//! Rotary position embedding (Su and others, 2021): pairs of a head's features are rotated by an
+//! angle proportional to the position, so that a product of query and key depends on their
+//! distance.
 //!
 //! The pairs are (i, i + d / 2), as in GPT-NeoX and Llama ("rotate_half"). Frequencies and angles
-//! are rounded to f32 where the transformers library rounds them, because that is what models were
-//! trained with; powers, cosines and sines are our own functions in f64. So the tables have the
+//! are rounded to f32 where the transformers library rounds them, because models were trained that
+//! way; powers, cosines and sines are the project's own functions in f64, so the tables have the
 //! same bits on every machine.
 
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
@@ -12,38 +13,38 @@ use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Map, map};
 use elinvar_tensor::{OrFail, Tensor};
 
-/// How a model was stretched to more positions than it was first trained with.
+/// How a model was extended to more positions than it was first trained with.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum RotaryScaling {
-    /// Not at all.
+    /// No scaling.
     #[default]
     None,
     /// All frequencies divided (Chen and others, 2023).
     Linear {
-        /// By how much.
+        /// The divisor.
         factor: f64,
     },
-    /// Llama 3.1: slow frequencies divided, fast ones kept, those in between blended.
+    /// Llama 3.1: low frequencies are divided, high ones kept, those in between interpolated.
     Llama3 {
-        /// By how much the slow ones are divided.
+        /// The divisor of low frequencies.
         factor: f64,
-        /// Below so many turns within the original positions a frequency is slow.
+        /// A frequency with fewer turns than this within the original positions is low.
         low_freq_factor: f64,
-        /// Above so many it is fast.
+        /// A frequency with more turns than this is high.
         high_freq_factor: f64,
-        /// Positions of the first training.
+        /// Number of positions of the original training.
         original_positions: usize,
     },
 }
 
-/// Rotary positions of heads of a size.
+/// Rotary position embedding of heads of one size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rotary {
     /// Angle per position of each pair.
     frequencies: Vec<f32>,
 }
 
-/// Cosines and sines of a run of positions, made once in a pass and used by all layers.
+/// Cosines and sines of consecutive positions, computed once in a pass and shared by all layers.
 #[derive(Clone, Debug)]
 pub struct RotaryTable<B: Backend> {
     /// [t, pairs]
@@ -53,8 +54,8 @@ pub struct RotaryTable<B: Backend> {
 }
 
 impl Rotary {
-    /// For the first `size` numbers of a head (an even number; usually all of them) and this base
-    /// ("theta"): pair i turns by base^(-2 i / size) per position.
+    /// For the first `size` features of a head (an even number; usually all of them) and this base
+    /// ("theta"): pair i is rotated by base^(-2 i / size) per position.
     ///
     /// # Errors
     /// `InvalidArgument` if the size is odd, or the base or a factor not positive; `OutOfMemory`.
@@ -82,7 +83,7 @@ impl Rotary {
         }));
         Ok(Rotary { frequencies })
     }
-    /// Numbers of a head that are turned.
+    /// Number of rotated features of a head.
     pub fn size(&self) -> usize {
         2 * self.frequencies.len()
     }
@@ -143,7 +144,7 @@ fn scaled(f: f32, scaling: RotaryScaling) -> f32 {
     }
 }
 
-/// a * cos - b * sin: the first of a turned pair (a, b).
+/// a * cos - b * sin: the first of a rotated pair (a, b).
 #[derive(Clone, Copy, Debug)]
 struct First;
 
@@ -170,12 +171,12 @@ impl Map<4> for Second {
 elinvar_ops::compile_map! { 4 Second; }
 
 impl<B: Backend> RotaryTable<B> {
-    /// Queries or keys turned by their positions; what lies beyond the pairs passes through.
+    /// Rotates queries or keys by their positions; features beyond `size` pass through.
     ///
     /// x: [b, h, t, d]   y: as x
     ///
     /// # Panics
-    /// If x has not t positions, or fewer numbers than the pairs have.
+    /// If x does not have t positions, or has fewer features than are rotated.
     #[track_caller]
     pub fn turn(&self, x: &Tensor<B>) -> Tensor<B> {
         self.turned(x).or_fail()

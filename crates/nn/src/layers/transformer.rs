@@ -9,7 +9,7 @@ use elinvar_ops::catalogue::gelu::Approximate;
 use elinvar_tensor::{Generator, OrFail, Tensor};
 use std::fmt;
 
-/// What stands between the two products of a feed-forward block.
+/// The activation between the two products of a feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MlpActivation {
     /// max(x, 0)
@@ -54,7 +54,7 @@ pub struct TransformerOptions {
 }
 
 impl TransformerOptions {
-    /// Settings of layers of so many features and heads.
+    /// Settings of layers with these features and heads.
     pub fn new(features: usize, heads: usize) -> Self {
         TransformerOptions {
             features,
@@ -68,52 +68,52 @@ impl TransformerOptions {
             bias: true,
         }
     }
-    /// Width of the feed-forward block. At first 2048.
+    /// Width of the feed-forward block. Default: 2048.
     #[must_use]
     pub fn feedforward(mut self, width: usize) -> Self {
         self.feedforward = width;
         self
     }
-    /// Probability of every dropout. At first 0.1.
+    /// Probability of every dropout. Default: 0.1.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
         self
     }
-    /// At first ReLU.
+    /// The activation. Default: ReLU.
     #[must_use]
     pub fn activation(mut self, activation: MlpActivation) -> Self {
         self.activation = activation;
         self
     }
-    /// What the norms add to the variance. At first 1e-5.
+    /// The eps of the norms. Default: 1e-5.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
     }
-    /// Is the batch the first axis? At first no.
+    /// Is the batch the first axis? Default: no.
     #[must_use]
     pub fn batch_first(mut self, batch_first: bool) -> Self {
         self.batch_first = batch_first;
         self
     }
-    /// Does a norm stand before each block, instead of behind the sum? At first no.
+    /// Pre-norm: is the norm before each block, instead of after the sum? Default: no.
     #[must_use]
     pub fn norm_first(mut self, norm_first: bool) -> Self {
         self.norm_first = norm_first;
         self
     }
-    /// With biases, those of the norms among them? At first yes.
+    /// With biases, including those of the norms? Default: yes.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> Self {
         self.bias = bias;
         self
     }
-    /// A layer of an encoder, of f32.
+    /// An encoder layer of f32.
     ///
     /// # Panics
-    /// If the features do not divide among the heads, the dropout is no probability, or memory is
+    /// If the features do not divide among the heads, the dropout is not in 0..=1, or memory is
     /// exhausted.
     #[track_caller]
     pub fn encoder_layer<B: Backend>(
@@ -133,7 +133,7 @@ impl TransformerOptions {
             options: self.clone(),
         }
     }
-    /// A layer of a decoder, of f32.
+    /// A decoder layer of f32.
     ///
     /// # Panics
     /// As [`TransformerOptions::encoder_layer`].
@@ -158,9 +158,9 @@ impl TransformerOptions {
             options: self.clone(),
         }
     }
-    /// So many layers, and a norm behind the last if `norm` (usual with
+    /// This many layers, and a norm after the last if `norm` (usual with
     /// [`TransformerOptions::norm_first`]). Unlike in PyTorch, where all are copies of one, each
-    /// starts with weights of its own.
+    /// has different initial weights.
     ///
     /// # Panics
     /// As [`TransformerOptions::encoder_layer`].
@@ -223,22 +223,22 @@ fn residual<B: Backend>(
     if norm_first { x + block(&norm.forward(x)) } else { norm.forward(&(x + block(x))) }
 }
 
-/// Attention of tokens to each other, then a feed-forward block for each.
+/// Self-attention, then a feed-forward block.
 ///
 /// x: [t, b, features], or [b, t, features] if `batch_first`   y: as x
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct TransformerEncoderLayer<B: Backend> {
-    /// Between the tokens.
+    /// The self-attention.
     pub self_attn: MultiheadAttention<B>,
     /// To the width of the feed-forward block.
     pub linear1: Linear<B>,
     dropout: Dropout,
-    /// And back.
+    /// From the width of the feed-forward block back to the features.
     pub linear2: Linear<B>,
-    /// Around the attention.
+    /// The norm of the self-attention.
     pub norm1: LayerNorm<B>,
-    /// Around the feed-forward block.
+    /// The norm of the feed-forward block.
     pub norm2: LayerNorm<B>,
     dropout1: Dropout,
     dropout2: Dropout,
@@ -271,27 +271,26 @@ impl<B: Backend> Layer<B> for TransformerEncoderLayer<B> {
     }
 }
 
-/// Attention of tokens to each other, then to a memory (what an encoder made), then a feed-forward
-/// block.
+/// Self-attention, cross-attention to a memory (the encoder's output), then a feed-forward block.
 ///
 /// tgt: [t, b, features]   memory: [s, b, features]   y: as tgt; the batch first if `batch_first`
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct TransformerDecoderLayer<B: Backend> {
-    /// Between the tokens.
+    /// The self-attention.
     pub self_attn: MultiheadAttention<B>,
-    /// To the memory.
+    /// The cross-attention.
     pub multihead_attn: MultiheadAttention<B>,
     /// To the width of the feed-forward block.
     pub linear1: Linear<B>,
     dropout: Dropout,
-    /// And back.
+    /// From the width of the feed-forward block back to the features.
     pub linear2: Linear<B>,
-    /// Around the attention between the tokens.
+    /// The norm of the self-attention.
     pub norm1: LayerNorm<B>,
-    /// Around the attention to the memory.
+    /// The norm of the cross-attention.
     pub norm2: LayerNorm<B>,
-    /// Around the feed-forward block.
+    /// The norm of the feed-forward block.
     pub norm3: LayerNorm<B>,
     dropout1: Dropout,
     dropout2: Dropout,
@@ -301,7 +300,7 @@ pub struct TransformerDecoderLayer<B: Backend> {
 }
 
 impl<B: Backend> TransformerDecoderLayer<B> {
-    /// With masks between the tokens, and masks to the memory.
+    /// With masks of the self-attention and of the cross-attention.
     ///
     /// # Panics
     /// If shapes or dtypes do not fit, or memory is exhausted.
@@ -332,7 +331,7 @@ impl<B: Backend> TransformerDecoderLayer<B> {
 pub struct TransformerEncoder<B: Backend> {
     /// The layers.
     pub layers: Vec<TransformerEncoderLayer<B>>,
-    /// Behind the last.
+    /// Norm after the last layer.
     pub norm: Option<LayerNorm<B>>,
 }
 
@@ -360,12 +359,12 @@ impl<B: Backend> Layer<B> for TransformerEncoder<B> {
 pub struct TransformerDecoder<B: Backend> {
     /// The layers.
     pub layers: Vec<TransformerDecoderLayer<B>>,
-    /// Behind the last.
+    /// Norm after the last layer.
     pub norm: Option<LayerNorm<B>>,
 }
 
 impl<B: Backend> TransformerDecoder<B> {
-    /// With masks between the tokens, and masks to the memory, the same in all layers.
+    /// With masks of the self-attention and of the cross-attention, the same in all layers.
     ///
     /// # Panics
     /// If shapes or dtypes do not fit, or memory is exhausted.

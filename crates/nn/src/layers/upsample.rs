@@ -1,4 +1,4 @@
-//! `Upsample`: other spatial sizes, by the nearest element or by blending neighbours.
+//! `Upsample`: resizing of spatial axes, by the nearest element or by linear interpolation.
 
 use crate::{Layer, Module};
 use elinvar_ops::Backend;
@@ -7,7 +7,7 @@ use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
 use elinvar_tensor::{OrFail, Tensor};
 use std::fmt;
 
-/// x: [n, c, spatial..] with other spatial sizes, of one to three axes.
+/// Resizes the one to three spatial axes of x: [n, c, spatial..].
 #[derive(Clone, Debug, Module)]
 #[module(display)]
 pub struct Upsample {
@@ -26,13 +26,13 @@ impl Upsample {
     pub fn factor(factors: &[f64]) -> Self {
         Upsample { target: Target::Scale(factors.to_vec()), mode: Interpolation::Nearest }
     }
-    /// Blends neighbours: linear, bilinear or trilinear, by the number of axes.
+    /// Interpolates: linear, bilinear or trilinear, by the number of axes.
     #[must_use]
     pub fn linear(mut self) -> Self {
         self.mode = Interpolation::Linear { align_corners: false };
         self
     }
-    /// Blends neighbours so that the centres of the corners stay where they are.
+    /// Interpolates with aligned corners: the centres of the corner elements are fixed.
     #[must_use]
     pub fn linear_with_aligned_corners(mut self) -> Self {
         self.mode = Interpolation::Linear { align_corners: true };

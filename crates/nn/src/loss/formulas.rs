@@ -1,4 +1,4 @@
-//! Losses that are a formula over a few ops: the rarer ones.
+//! The rarer losses: formulas over a few ops.
 
 use super::Reduction;
 use elinvar_core::{Error, Result};
@@ -9,7 +9,7 @@ use elinvar_ops::map::{Map, map};
 use elinvar_ops::value::widen;
 use elinvar_tensor::{OrFail, Tensor};
 
-/// What the reduction makes of the losses of elements or samples.
+/// Applies the reduction to the losses of elements or samples.
 fn reduced<B: Backend>(name: &str, losses: &Tensor<B>, reduction: Reduction) -> Result<Tensor<B>> {
     match reduction {
         Reduction::None => Ok(losses.clone()),
@@ -51,8 +51,8 @@ impl Map<3> for Gaussian {
         let (d, v) = (x - t, self.at_least_eps(v));
         L::lit(0.5) * (v.log() + d * d / v) + L::lit(self.rest)
     }
-    /// As in PyTorch, eps bounds the variance and not its gradient, which so leads out of there
-    /// again.
+    /// As in PyTorch, eps bounds the variance but not its gradient, so that optimisation can leave
+    /// that region.
     #[inline(always)]
     fn vjp<L: Lane>(&self, i: usize, [x, t, v]: [L; 3], _: L, g: L) -> L {
         let v = self.at_least_eps(v);
@@ -150,8 +150,8 @@ impl Map<3> for Ranking {
 }
 elinvar_ops::compile_map! { 3 Ranking; }
 
-/// By how much x is not above y (where target is 1) or not below it (where it is -1), plus a
-/// margin: max(0, -target * (x - y) + margin).
+/// Margin ranking loss: max(0, -target * (x - y) + margin), where target is 1 if x should be
+/// larger, and -1 if y should.
 ///
 /// # Panics
 /// If shapes or dtypes do not fit, or memory is exhausted.
@@ -215,7 +215,7 @@ impl Map<2> for Cosine {
 }
 elinvar_ops::compile_map! { 2 Cosine; }
 
-/// With c the cosine of the angle of x and y over their last axis: 1 - c where the target is 1,
+/// With c the cosine similarity of x and y over their last axis: 1 - c where the target is 1,
 /// max(0, c - margin) where it is -1.
 ///
 /// x, y: [.., d]   target: [..]
@@ -230,7 +230,7 @@ pub fn cosine_embedding_loss<B: Backend>(
     margin: f64,
     reduction: Reduction,
 ) -> Tensor<B> {
-    // What keeps PyTorch's cosine of zero vectors finite here.
+    // PyTorch's constant that keeps the cosine of zero vectors finite.
     const EPS: f64 = 1e-12;
     let run = |[x, y, t]: [&Tensor<B>; 3]| {
         let cosine = op::cosine_similarity(x, y, -1, EPS)?;
@@ -257,14 +257,14 @@ impl Map<3> for Margin {
 }
 elinvar_ops::compile_map! { 3 Margin; }
 
-/// By how much the score of the target's class is not a margin above each other one's, to the power
-/// of `p`, averaged over all classes: sum over i != t of max(0, margin - x\[t\] + x\[i\])^p / c,
-/// times `weight[t]`.
+/// Multi-class margin loss: sum over i != t of max(0, margin - x\[t\] + x\[i\])^p / c, times
+/// `weight[t]`.
 ///
 /// x: [n, c]   target: \[n\] of i64   weight: \[c\]
 ///
 /// # Panics
-/// If shapes or dtypes do not fit, `p` is not 1 or 2, a target is no class, or memory is exhausted.
+/// If shapes or dtypes do not fit, `p` is not 1 or 2, a target is not a class, or memory is
+/// exhausted.
 #[track_caller]
 pub fn multi_margin_loss<B: Backend>(
     x: &Tensor<B>,
@@ -299,8 +299,8 @@ pub fn multi_margin_loss<B: Backend>(
     widen([x], |[x]| run(x)).or_fail()
 }
 
-/// The binary cross entropy of each class by itself, from logits, averaged over the last axis: for
-/// samples that can have several labels.
+/// The binary cross entropy of each class, from logits, averaged over the last axis: for
+/// multi-label classification.
 ///
 /// x, target: [.., c]   weight: \[c\]
 ///

@@ -1,9 +1,9 @@
 //! Losses: the catalogue's functions on tensors. A row of the table is a signature.
 //!
-//! The rarer ones are formulas over a few ops.
+//! The rarer ones are formulas over a few ops, in `formulas`.
 //!
-//! They panic on a programmer's mistake, as the methods of a tensor do; [`elinvar_tensor::try_run`]
-//! gives the error.
+//! They panic on a programming error, as the methods of a tensor do; [`elinvar_tensor::try_run`]
+//! returns the error instead.
 
 mod formulas;
 
@@ -17,7 +17,7 @@ use elinvar_ops::catalogue as op;
 pub use elinvar_ops::catalogue::reduction::Reduction;
 use elinvar_tensor::{OrFail, Tensor};
 
-/// A target of this class is left out, as in PyTorch.
+/// The default class of ignored targets, as in PyTorch.
 const IGNORED: i64 = -100;
 
 macro_rules! losses {
@@ -54,17 +54,16 @@ losses! {
     fn kl_div(target: &Tensor<B>, reduction: Reduction, log_target: bool);
     /// x where target is 1, max(0, margin - x) where it is -1.
     fn hinge_embedding_loss(target: &Tensor<B>, reduction: Reduction, margin: f64);
-    /// The cosine of the angle of x and y along an axis; the product of their norms is at least
+    /// The cosine similarity of x and y along an axis; the product of their norms is at least
     /// `eps`.
     fn cosine_similarity(y: &Tensor<B>, dim: isize, eps: f64);
     /// max(0, margin + d(x, positive) - d(x, negative)) over the last axis, with d the `p`-norm of
-    /// the difference + eps. With `swap` the negative's distance is that to the positive where this
-    /// is less.
+    /// the difference + eps. With `swap`, d(positive, negative) is used instead of d(x, negative)
+    /// where it is less.
     fn triplet_margin_loss(
         positive: &Tensor<B>, negative: &Tensor<B>, margin: f64, p: f64, eps: f64, swap: bool, reduction: Reduction
     );
-    /// The negative log-likelihood of label sequences, summed over all ways to lay them out in
-    /// time.
+    /// The negative log-likelihood of label sequences, summed over all alignments in time.
     ///
     /// x: [t, n, c] log-probabilities   targets: [n, s] of i64
     /// input_lengths, target_lengths: \[n\] of i64
@@ -78,7 +77,7 @@ losses! {
 /// probabilities (as x). [`CrossEntropy`] has settings.
 ///
 /// # Panics
-/// If shapes or dtypes do not fit, a target is no class, or memory is exhausted.
+/// If shapes or dtypes do not fit, a target is not a class, or memory is exhausted.
 #[track_caller]
 pub fn cross_entropy<B: Backend>(x: &Tensor<B>, target: &Tensor<B>) -> Tensor<B> {
     CrossEntropy::new().of(x, target)
@@ -94,29 +93,29 @@ pub struct CrossEntropy<B: Backend> {
 }
 
 impl<B: Backend> CrossEntropy<B> {
-    /// The mean, without weights, smoothing or a class that is left out.
+    /// The mean, without class weights, label smoothing or an ignored class.
     pub fn new() -> Self {
         CrossEntropy { weight: None, ignore_index: IGNORED, reduction: Reduction::Mean, label_smoothing: 0.0 }
     }
-    /// How much each class counts: \[c\].
+    /// The weight of each class: \[c\].
     #[must_use]
     pub fn weight(mut self, weight: &Tensor<B>) -> Self {
         self.weight = Some(weight.clone());
         self
     }
-    /// Leaves out targets of this class.
+    /// Ignores targets of this class.
     #[must_use]
     pub fn ignore_index(mut self, class: i64) -> Self {
         self.ignore_index = class;
         self
     }
-    /// Mean, sum, or each by itself.
+    /// The reduction: mean, sum, or none.
     #[must_use]
     pub fn reduction(mut self, reduction: Reduction) -> Self {
         self.reduction = reduction;
         self
     }
-    /// Mixes this much of an even distribution into the targets.
+    /// Label smoothing: the weight of a uniform distribution in the targets.
     #[must_use]
     pub fn label_smoothing(mut self, part: f64) -> Self {
         self.label_smoothing = part;
@@ -126,7 +125,7 @@ impl<B: Backend> CrossEntropy<B> {
     /// (as x).
     ///
     /// # Panics
-    /// If shapes, dtypes or settings do not fit, a target is no class, or memory is exhausted.
+    /// If shapes, dtypes or settings do not fit, a target is not a class, or memory is exhausted.
     #[track_caller]
     pub fn of(&self, x: &Tensor<B>, target: &Tensor<B>) -> Tensor<B> {
         let weight = self.weight.as_ref();

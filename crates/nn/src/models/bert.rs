@@ -16,7 +16,7 @@ use std::path::Path;
 /// The settings of a [`Bert`], by the names of its config.json.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BertConfig {
-    /// Tokens that there are.
+    /// Size of the vocabulary.
     pub vocab_size: usize,
     /// Features of a token.
     pub hidden_size: usize,
@@ -26,24 +26,24 @@ pub struct BertConfig {
     pub num_attention_heads: usize,
     /// Width of the feed-forward blocks.
     pub intermediate_size: usize,
-    /// Tokens that the model can look at.
+    /// Maximal number of positions.
     pub max_position_embeddings: usize,
-    /// Kinds of segments.
+    /// Number of segment types.
     #[serde(default = "two")]
     pub type_vocab_size: usize,
-    /// In the feed-forward blocks.
+    /// Activation of the feed-forward blocks.
     #[serde(default = "gelu")]
     pub hidden_act: String,
-    /// Dropout of embeddings and of what a block adds.
+    /// Dropout of embeddings and of residual branches.
     #[serde(default = "tenth")]
     pub hidden_dropout_prob: f64,
     /// Dropout of attention weights.
     #[serde(default = "tenth")]
     pub attention_probs_dropout_prob: f64,
-    /// What the norms add to the variance.
+    /// The eps of the norms.
     #[serde(default = "eps")]
     pub layer_norm_eps: f64,
-    /// Standard deviation of the weights at first.
+    /// Standard deviation of the initial weights.
     #[serde(default = "std")]
     pub initializer_range: f64,
     #[serde(default)]
@@ -69,7 +69,7 @@ fn std() -> f64 {
 }
 
 impl BertConfig {
-    /// These sizes; all else as BERT has it.
+    /// These sizes, and BERT's other settings.
     pub fn new(
         layers: usize,
         heads: usize,
@@ -121,7 +121,7 @@ pub struct BertEmbeddings<B: Backend> {
     pub position_embeddings: Embedding<B>,
     /// [type_vocab_size, hidden_size]
     pub token_type_embeddings: Embedding<B>,
-    /// Of the sum.
+    /// The norm of the sum.
     #[module(rename = "LayerNorm")]
     pub norm: LayerNorm<B>,
     dropout: Dropout,
@@ -140,12 +140,12 @@ pub struct BertSelfAttention<B: Backend> {
     heads: usize,
 }
 
-/// What ends a block: a product, added to what came in, normed.
+/// The end of a block: a product, the residual connection, a norm.
 #[derive(Debug, Module)]
 pub struct BertOutput<B: Backend> {
     /// Back to hidden_size.
     pub dense: Linear<B>,
-    /// Of the sum.
+    /// The norm of the sum.
     #[module(rename = "LayerNorm")]
     pub norm: LayerNorm<B>,
     dropout: Dropout,
@@ -157,11 +157,11 @@ pub struct BertAttention<B: Backend> {
     /// `self`
     #[module(rename = "self")]
     pub inner: BertSelfAttention<B>,
-    /// Its end.
+    /// The output projection and norm.
     pub output: BertOutput<B>,
 }
 
-/// The wide half of a feed-forward block.
+/// The first layer of a feed-forward block.
 #[derive(Debug, Module)]
 pub struct BertIntermediate<B: Backend> {
     /// [intermediate_size, hidden_size]
@@ -175,9 +175,9 @@ pub struct BertIntermediate<B: Backend> {
 pub struct BertLayer<B: Backend> {
     /// The attention.
     pub attention: BertAttention<B>,
-    /// The wide half of the feed-forward block.
+    /// The first layer of the feed-forward block.
     pub intermediate: BertIntermediate<B>,
-    /// The other half.
+    /// The second layer of the feed-forward block.
     pub output: BertOutput<B>,
 }
 
@@ -188,7 +188,7 @@ pub struct BertEncoder<B: Backend> {
     pub layer: Vec<BertLayer<B>>,
 }
 
-/// tanh of a product with the first token.
+/// The pooler: tanh of a projection of the first token.
 #[derive(Debug, Module)]
 pub struct BertPooler<B: Backend> {
     /// [hidden_size, hidden_size]
@@ -198,32 +198,32 @@ pub struct BertPooler<B: Backend> {
 /// BERT's encoder.
 #[derive(Debug, Module)]
 pub struct Bert<B: Backend> {
-    /// What goes in.
+    /// The embeddings of tokens.
     pub embeddings: BertEmbeddings<B>,
     /// The layers.
     pub encoder: BertEncoder<B>,
-    /// Some models have none.
+    /// The pooler, which some models lack.
     pub pooler: Option<BertPooler<B>>,
     #[module(skip)]
     config: BertConfig,
 }
 
 impl<B: Backend> Bert<B> {
-    /// A model to be trained: weights normal with standard deviation `initializer_range`, biases 0.
+    /// A model with random weights: normal with standard deviation `initializer_range`, biases 0.
     ///
     /// # Errors
-    /// `InvalidArgument`, `Unsupported` if the config makes no sense or is not implemented.
+    /// `InvalidArgument`, `Unsupported` if the config is invalid or not implemented.
     ///
     /// # Panics
     /// If memory is exhausted.
     pub fn new(config: BertConfig, g: &mut Generator, device: &B::Device) -> Result<Self> {
         Self::build(config, &mut Source::random(g, device))
     }
-    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model evaluates:
-    /// `train()` makes it train.
+    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model is in
+    /// evaluation mode; `train()` switches to training.
     ///
-    /// Names may begin with `bert.`; then what does not is a head for some task, and left out. A
-    /// buffer `embeddings.position_ids` is ignored, and the pooler may be missing.
+    /// Names may have the prefix `bert.`; then names without it are a task's head and are ignored.
+    /// A buffer `embeddings.position_ids` is ignored, and the pooler may be missing.
     ///
     /// # Errors
     /// `Io`, `Format`, `ShapeMismatch`, `DTypeMismatch`, `InvalidArgument`, `Unsupported`,
@@ -231,7 +231,7 @@ impl<B: Backend> Bert<B> {
     pub fn from_pretrained(dir: impl AsRef<Path>, device: &B::Device) -> Result<Self> {
         Self::from_pretrained_as(dir, Floats::F32, device)
     }
-    /// The same with a choice of what becomes of 16-bit weights.
+    /// The same, with a choice of the dtype of weights that are stored in 16 bits.
     ///
     /// # Errors
     /// As [`Bert::from_pretrained`].
@@ -300,8 +300,8 @@ impl<B: Backend> Bert<B> {
             .transpose()?;
         Ok(Bert { embeddings, encoder: BertEncoder { layer }, pooler, config })
     }
-    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not
-    /// there: for [`Bert::from_pretrained`], and for transformers as a `BertModel`.
+    /// Writes `config.json` and `model.safetensors` into a directory, which is created if it is
+    /// missing: for [`Bert::from_pretrained`], and for transformers as a `BertModel`.
     ///
     /// # Errors
     /// `Io` with the path; what the device reports.
@@ -315,11 +315,10 @@ impl<B: Backend> Bert<B> {
     /// The features of every token.
     ///
     /// ids: [b, t] of i64   token_types: as ids, 0 if not given
-    /// mask: [b, t], 0 or false where padding is, of i64 or
-    /// bool   y: [b, t, hidden_size]
+    /// mask: [b, t] of i64 or bool, 0 or false for padding   y: [b, t, hidden_size]
     ///
     /// # Panics
-    /// If there are more tokens than positions, a token is none of the vocabulary, or shapes do not
+    /// If there are more tokens than positions, a token is not in the vocabulary, or shapes do not
     /// fit.
     #[track_caller]
     pub fn forward(
@@ -338,7 +337,7 @@ impl<B: Backend> Bert<B> {
         let x = e.dropout.forward(&e.norm.forward(&x));
         self.encoder.layer.iter().fold(x, |x, layer| layer.forward(&x, keep.as_ref()))
     }
-    /// tanh of a product with the first token's features: [b, hidden_size] of [b, t, hidden_size].
+    /// tanh of a projection of the first token's features: [b, t, hidden_size] to [b, hidden_size].
     ///
     /// # Panics
     /// If the model has no pooler, or shapes do not fit.
@@ -349,8 +348,8 @@ impl<B: Backend> Bert<B> {
             None => Err(Error::unsupported("bert: this model has no pooler")).or_fail(),
         }
     }
-    /// Sentences as vectors of length 1, in Sentence Transformers' order: the mean over the tokens
-    /// that are no padding, then normalised. How much padding a batch has does not change a bit.
+    /// Sentence embeddings of length 1, in Sentence Transformers' order: the mean over the tokens
+    /// without padding, then normalised. The amount of padding in a batch does not change a bit.
     ///
     /// ids, mask: [b, t]   y: [b, hidden_size]
     ///
@@ -397,14 +396,14 @@ impl<B: Backend> BertOutput<B> {
     }
 }
 
-/// The mean of the tokens that are no padding: [b, e] of [b, t, e] and mask [b, t].
+/// The mean over the tokens without padding: [b, e] from [b, t, e] and mask [b, t].
 ///
 /// # Panics
 /// If the shapes do not fit.
 #[track_caller]
 pub fn mean_pooled<B: Backend>(hidden: &Tensor<B>, mask: &Tensor<B>) -> Tensor<B> {
     let mask = mask.to_dtype(DType::Bool).to_dtype(hidden.dtype()).unsqueeze(-1);
-    // Where all is padding, 0 and not NaN.
+    // 0 and not NaN if all tokens are padding.
     let n = mask.sum_dim(1, false).clamp(Some(1e-9.into()), None);
     (hidden * &mask).sum_dim(1, false) / n
 }

@@ -20,9 +20,9 @@ use std::path::Path;
 /// The settings of a [`Gpt2`], by the names of its config.json.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gpt2Config {
-    /// Tokens that there are.
+    /// Size of the vocabulary.
     pub vocab_size: usize,
-    /// Tokens that the model can look at.
+    /// Maximal number of positions.
     pub n_positions: usize,
     /// Features of a token.
     pub n_embd: usize,
@@ -33,10 +33,10 @@ pub struct Gpt2Config {
     /// Width of the feed-forward blocks; 4 * n_embd if not given.
     #[serde(default)]
     pub n_inner: Option<usize>,
-    /// What the norms add to the variance.
+    /// The eps of the norms.
     #[serde(default = "eps")]
     pub layer_norm_epsilon: f64,
-    /// In the feed-forward blocks.
+    /// Activation of the feed-forward blocks.
     #[serde(default = "gelu_new")]
     pub activation_function: String,
     /// Dropout of the embeddings.
@@ -45,13 +45,13 @@ pub struct Gpt2Config {
     /// Dropout of attention weights.
     #[serde(default = "tenth")]
     pub attn_pdrop: f64,
-    /// Dropout of what a block adds.
+    /// Dropout of residual branches.
     #[serde(default = "tenth")]
     pub resid_pdrop: f64,
-    /// Standard deviation of the weights at first.
+    /// Standard deviation of the initial weights.
     #[serde(default = "std")]
     pub initializer_range: f64,
-    /// Is the output's weight that of the embedding?
+    /// Is the output layer's weight tied to the embedding?
     #[serde(default = "yes")]
     pub tie_word_embeddings: bool,
     #[serde(default = "yes")]
@@ -79,7 +79,7 @@ fn yes() -> bool {
 }
 
 impl Gpt2Config {
-    /// These sizes; all else as GPT-2 has it.
+    /// These sizes, and GPT-2's other settings.
     pub fn new(n_layer: usize, n_head: usize, n_embd: usize, n_positions: usize, vocab_size: usize) -> Self {
         Gpt2Config {
             vocab_size,
@@ -100,7 +100,7 @@ impl Gpt2Config {
             add_cross_attention: false,
         }
     }
-    /// The three dropouts at this probability.
+    /// Sets all three dropout probabilities.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         (self.embd_pdrop, self.attn_pdrop, self.resid_pdrop) = (p, p, p);
@@ -127,8 +127,8 @@ impl Gpt2Config {
     }
 }
 
-/// y[.., o] = sum over i of x[.., i] * weight[i, o], + bias\[o\]: a `Linear` whose weight lies the
-/// other way round.
+/// y[.., o] = sum over i of x[.., i] * weight[i, o], + bias\[o\]: a `Linear` with a transposed
+/// weight.
 #[derive(Debug)]
 pub struct Conv1D<B: Backend> {
     /// [in, out]
@@ -173,7 +173,7 @@ impl<B: Backend> fmt::Display for Conv1D<B> {
 pub struct Gpt2Attention<B: Backend> {
     /// Queries, keys and values.
     pub c_attn: Conv1D<B>,
-    /// Of the joined heads.
+    /// The output projection.
     pub c_proj: Conv1D<B>,
     attn_dropout: WeightDropout,
     resid_dropout: Dropout,
@@ -202,7 +202,7 @@ impl<B: Backend> Gpt2Attention<B> {
 pub struct Gpt2Mlp<B: Backend> {
     /// To the inner width.
     pub c_fc: Conv1D<B>,
-    /// And back.
+    /// Back to the features.
     pub c_proj: Conv1D<B>,
     dropout: Dropout,
     #[module(skip)]
@@ -217,14 +217,14 @@ impl<B: Backend> Layer<B> for Gpt2Mlp<B> {
     }
 }
 
-/// A block: attention and a feed-forward part, each behind a norm and added to what came in.
+/// A pre-norm block: attention and a feed-forward part, each with a residual connection.
 #[derive(Debug, Module)]
 pub struct Gpt2Block<B: Backend> {
-    /// Before the attention.
+    /// The norm before the attention.
     pub ln_1: LayerNorm<B>,
     /// The attention.
     pub attn: Gpt2Attention<B>,
-    /// Before the feed-forward part.
+    /// The norm before the feed-forward part.
     pub ln_2: LayerNorm<B>,
     /// The feed-forward part.
     pub mlp: Gpt2Mlp<B>,
@@ -244,31 +244,31 @@ pub struct Gpt2<B: Backend> {
     drop: Dropout,
     /// The blocks.
     pub h: Vec<Gpt2Block<B>>,
-    /// Behind the last block.
+    /// Norm after the last layer.
     pub ln_f: LayerNorm<B>,
-    /// The output, where it has a weight of its own.
+    /// The output layer, if its weight is not tied.
     pub lm_head: Option<Linear<B>>,
     #[module(skip)]
     config: Gpt2Config,
 }
 
 impl<B: Backend> Gpt2<B> {
-    /// A model to be trained: weights normal with standard deviation 0.02, those that end a block's
-    /// addition smaller by sqrt(2 n_layer), biases 0.
+    /// A model with random weights: normal with standard deviation 0.02, those of residual
+    /// projections smaller by sqrt(2 n_layer), biases 0.
     ///
     /// # Errors
-    /// `InvalidArgument`, `Unsupported` if the config makes no sense or is not implemented.
+    /// `InvalidArgument`, `Unsupported` if the config is invalid or not implemented.
     ///
     /// # Panics
     /// If memory is exhausted.
     pub fn new(config: Gpt2Config, g: &mut Generator, device: &B::Device) -> Result<Self> {
         Self::build(config, &mut Source::random(g, device))
     }
-    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model evaluates:
-    /// `train()` makes it train.
+    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model is in
+    /// evaluation mode; `train()` switches to training.
     ///
-    /// Names may begin with `transformer.`; the buffers `attn.bias` and `attn.masked_bias` of old
-    /// files are ignored.
+    /// Names may have the prefix `transformer.`; the buffers `attn.bias` and `attn.masked_bias` of
+    /// old files are ignored.
     ///
     /// # Errors
     /// `Io`, `Format`, `ShapeMismatch`, `DTypeMismatch`, `InvalidArgument`, `Unsupported`,
@@ -276,7 +276,7 @@ impl<B: Backend> Gpt2<B> {
     pub fn from_pretrained(dir: impl AsRef<Path>, device: &B::Device) -> Result<Self> {
         Self::from_pretrained_as(dir, Floats::F32, device)
     }
-    /// The same with a choice of what becomes of 16-bit weights.
+    /// The same, with a choice of the dtype of weights that are stored in 16 bits.
     ///
     /// # Errors
     /// As [`Gpt2::from_pretrained`].
@@ -331,8 +331,8 @@ impl<B: Backend> Gpt2<B> {
         let lm_head = untied.then(|| s.linear("lm_head", [e, config.vocab_size], false, std)).transpose()?;
         Ok(Gpt2 { wte, wpe, drop, h, ln_f, lm_head, config })
     }
-    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not
-    /// there: for [`Gpt2::from_pretrained`], and for transformers as a `GPT2LMHeadModel`.
+    /// Writes `config.json` and `model.safetensors` into a directory, which is created if it is
+    /// missing: for [`Gpt2::from_pretrained`], and for transformers as a `GPT2LMHeadModel`.
     ///
     /// # Errors
     /// `Io` with the path; what the device reports.
@@ -343,10 +343,11 @@ impl<B: Backend> Gpt2<B> {
     pub fn config(&self) -> &Gpt2Config {
         &self.config
     }
-    /// What the last norm gives: [b, t, n_embd]. With a cache, of tokens that follow those in it.
+    /// The output of the last norm: [b, t, n_embd]. With a cache, for tokens that follow those in
+    /// the cache.
     ///
     /// # Panics
-    /// If there are more tokens than positions, or a token is none of the vocabulary.
+    /// If there are more tokens than positions, or a token is not in the vocabulary.
     #[track_caller]
     pub fn hidden(&self, ids: &Tensor<B>, mut cache: Option<&mut KvCache<B>>) -> Tensor<B> {
         let past = cache.as_mut().map_or(0, |c| c.settle());

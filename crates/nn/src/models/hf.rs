@@ -1,9 +1,8 @@
-//! Models as Hugging Face's transformers saves them: a directory with `config.json` and
+//! Models in the format of Hugging Face's transformers: a directory with `config.json` and
 //! `model.safetensors`.
 //!
-//! Nothing is allocated on the word of a config: each weight that a model wants is first found in
-//! the file and its shape compared, so a config that speaks of 10^12 weights fails at the first
-//! name.
+//! The config is not trusted for allocations: each weight is first found in the file and its shape
+//! compared, so a config of 10^12 weights fails at the first name.
 
 use super::source::Source;
 use crate::layers::MlpActivation;
@@ -19,23 +18,23 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What becomes of weights that are stored in other floats than f32.
+/// The treatment of weights that are stored in other float types than f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Floats {
     /// They are converted to f32.
     #[default]
     F32,
-    /// They stay. All must be of one type then.
+    /// They keep their type, which must be the same for all.
     Kept,
 }
 
-/// Bytes that a config.json may have: those of real models have one or two thousand.
+/// Limit in bytes of a config.json: those of real models have one or two thousand.
 const MAX_CONFIG: u64 = 1 << 20;
 
-/// The kind of model that a directory's `config.json` tells: "gpt2", "llama", "bert", ...
+/// The model type in a directory's `config.json`: "gpt2", "llama", "bert", ...
 ///
 /// # Errors
-/// `Io` if it cannot be read; `Format` if it is damaged or does not tell.
+/// `Io` if it cannot be read; `Format` if it is damaged or has no model type.
 pub fn model_type(dir: impl AsRef<Path>) -> Result<String> {
     let path = dir.as_ref().join("config.json");
     text(&path)
@@ -43,8 +42,8 @@ pub fn model_type(dir: impl AsRef<Path>) -> Result<String> {
         .map_err(|e| e.at(path.display()))
 }
 
-/// A model of this kind from a directory. `names` gives the weights of the file the names that
-/// `build` asks for; those of `unused` may be left over. The model evaluates.
+/// A model of this kind from a directory. `names` maps the file's weights to the names that `build`
+/// uses; those of `unused` may be left over. The model is in evaluation mode.
 ///
 /// # Errors
 /// Those of [`config`], [`weights`], `names` and `build`; `Format` if a weight is left over.
@@ -59,7 +58,7 @@ pub(super) fn load<B: Backend, C: DeserializeOwned, M: Module<B>>(
     let load = || {
         let config = config(dir, kind)?;
         let tensors = names(&config, weights(dir)?)?;
-        // For dropout alone: every weight is in the file.
+        // Only for dropout: all weights are in the file.
         let mut g = Generator::new(0);
         let mut source = Source::file(tensors, floats, &mut g, device)?;
         let model = build(config, &mut source)?;
@@ -71,8 +70,7 @@ pub(super) fn load<B: Backend, C: DeserializeOwned, M: Module<B>>(
     Ok(model)
 }
 
-/// Reads `config.json` of a directory, of a model of this kind; fields that nobody asks for are
-/// ignored.
+/// Reads `config.json` of a directory, of a model of this kind; unknown fields are ignored.
 ///
 /// # Errors
 /// `Io` if it cannot be read; `Format` if it is damaged, lacks a field, or is of another kind of
@@ -112,8 +110,8 @@ fn damaged(e: serde_json::Error) -> Error {
     Error::format(e.to_string())
 }
 
-/// Reads the weights of a directory, from one file or from several with an index, with today's
-/// names: gamma and beta of old checkpoints are weight and bias.
+/// Reads the weights of a directory, from one file or from several with an index, with current
+/// names: gamma and beta of old checkpoints become weight and bias.
 ///
 /// # Errors
 /// `Io`, `Format`, `Unsupported`, `OutOfMemory` with the path in the sentence.
@@ -136,7 +134,7 @@ fn weights(dir: &Path) -> Result<StateDict> {
 }
 
 /// Writes `config.json` and `model.safetensors` of a model, so that transformers reads them as its
-/// `class`. Weights whose names do not begin like one of `bare` get the prefix.
+/// `class`. Weights whose names do not begin with one of `bare` get the prefix.
 ///
 /// # Errors
 /// `Io` with the path.
@@ -158,14 +156,14 @@ pub(super) fn save<B: Backend>(
         fields.insert("architectures".into(), vec![class].into());
     }
     std::fs::create_dir_all(dir).map_err(|e| Error::from(e).at(dir.display()))?;
-    // Transformers asks for this entry.
+    // Transformers requires this entry.
     let format = BTreeMap::from([("format".to_owned(), "pt".to_owned())]);
     elinvar_io::save_safetensors(dir.join("model.safetensors"), &tensors, &format)?;
     elinvar_io::atomic_write(dir.join("config.json"), |w| Ok(writeln!(w, "{json:#}")?))
 }
 
-/// The names without this prefix, if the weight `probe` has it. Names that have it not
-/// (those of a head) stay.
+/// Removes this prefix from all names, if the weight `probe` has it. Names without it
+/// (those of a head) are unchanged.
 pub(super) fn without_prefix(tensors: StateDict, prefix: &str, probe: &str) -> StateDict {
     if !tensors.contains_key(&format!("{prefix}{probe}")) {
         return tensors;
@@ -174,14 +172,14 @@ pub(super) fn without_prefix(tensors: StateDict, prefix: &str, probe: &str) -> S
     tensors.into_iter().map(|(name, t)| (cut(name), t)).collect()
 }
 
-/// Takes the output's weight of a model away whose config says that it is the embedding.
+/// Removes the output layer's weight of a model whose config ties it to the embedding.
 ///
 /// # Errors
-/// `Format` if both are there and differ: then the config and the weights are of different models.
+/// `Format` if both exist and differ: then the config and the weights are of different models.
 pub(super) fn tie(tensors: &mut StateDict, output: &str, embedding: &str) -> Result<()> {
     let Some(own) = tensors.remove(output) else { return Ok(()) };
     match tensors.get(embedding) {
-        // Bytes where values differ, because a weight may be NaN.
+        // Bytes are compared if values differ, because a weight may be NaN.
         Some(e) if *e == own => Ok(()),
         Some(e) if e.shape() == own.shape() && e.data().to_le_bytes() == own.data().to_le_bytes() => Ok(()),
         _ => Err(Error::format(format!(
@@ -190,10 +188,10 @@ pub(super) fn tie(tensors: &mut StateDict, output: &str, embedding: &str) -> Res
     }
 }
 
-/// The type of a model's floats, of these weights.
+/// The float dtype of a model with these weights.
 ///
 /// # Errors
-/// `DTypeMismatch` if they are of several types and should be kept.
+/// `DTypeMismatch` if they are of several types and are to be kept.
 pub(super) fn dtype(tensors: &StateDict, floats: Floats) -> Result<DType> {
     if floats == Floats::F32 {
         return Ok(DType::F32);
@@ -232,7 +230,7 @@ pub(super) fn probability(field: &str, value: f64) -> Result<f64> {
     }
 }
 
-/// How many times `whole` holds `parts`.
+/// `whole / parts`, which must be exact.
 ///
 /// # Errors
 /// `InvalidArgument` with the fields' names.
@@ -247,10 +245,10 @@ pub(super) fn share(field: &str, whole: usize, parts_field: &str, parts: usize) 
     }
 }
 
-/// An activation by the name that transformers gives it.
+/// An activation by its name in transformers.
 ///
 /// # Errors
-/// `Unsupported` if it is not one of ours.
+/// `Unsupported` if elinvar does not have it.
 pub(super) fn activation(name: &str) -> Result<MlpActivation> {
     match name {
         "relu" => Ok(MlpActivation::Relu),

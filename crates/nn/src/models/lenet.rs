@@ -1,4 +1,4 @@
-//! LeNet (LeCun, Bottou, Bengio, Haffner, 1998): the convolutional network that read cheques.
+//! LeNet (LeCun, Bottou, Bengio, Haffner, 1998): an early convolutional network.
 
 use crate::layers::{AvgPool2d, Conv2d, Linear};
 use crate::{Layer, Module};
@@ -6,7 +6,7 @@ use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, OrFail, Tensor};
 
-/// The settings of a [`LeNet`]; at first those of the paper's LeNet-5 for images of 32 x 32.
+/// The settings of a [`LeNet`]; by default those of the paper's LeNet-5 for images of 32 x 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeNetOptions {
     inputs: usize,
@@ -45,16 +45,16 @@ impl LeNetOptions {
         self.hidden = [first, second];
         self
     }
-    /// How many classes there are.
+    /// Number of classes.
     #[must_use]
     pub fn classes(mut self, classes: usize) -> Self {
         self.classes = classes;
         self
     }
-    /// A network of f32 with these settings, with weights by `g`.
+    /// A network of f32 with these settings, with random weights from `g`.
     ///
     /// # Panics
-    /// If nothing would be left of an image of this side, or memory is exhausted.
+    /// If images of this side are too small, or memory is exhausted.
     #[track_caller]
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> LeNet<B> {
         let side = self.reduced_side().or_fail();
@@ -68,7 +68,7 @@ impl LeNetOptions {
             fc3: Linear::new(h2, self.classes, g, device),
         }
     }
-    /// What both convolutions of 5 taps and both pools leave of the side.
+    /// The side after both convolutions of 5 taps and both pools.
     fn reduced_side(&self) -> Result<usize> {
         let step = |n: usize| n.checked_sub(4).map(|n| n / 2).filter(|&n| n > 0);
         step(self.side).and_then(step).ok_or_else(|| {
@@ -87,7 +87,8 @@ impl Default for LeNetOptions {
 }
 
 /// Two convolutions with tanh and average pools, and three linear layers. As usual today the second
-/// convolution sees all channels of the first, the pools have no weights, and the output is logits.
+/// convolution reads all channels of the first, the pools have no weights, and the output is
+/// logits.
 ///
 /// x: [n, inputs, side, side]   y: [n, classes] logits
 #[derive(Debug, Module)]
@@ -101,7 +102,7 @@ pub struct LeNet<B: Backend> {
 }
 
 impl<B: Backend> LeNet<B> {
-    /// For images of 1 x 32 x 32 of 10 classes, with weights by `g`.
+    /// For images of 1 x 32 x 32 of 10 classes, with random weights from `g`.
     ///
     /// # Panics
     /// If memory is exhausted.

@@ -1,5 +1,5 @@
-//! Llama (Touvron and others, 2023) and models of its build, with the names of transformers'
-//! `LlamaForCausalLM`.
+//! Llama (Touvron and others, 2023) and models of the same architecture, with the names of
+//! transformers' `LlamaForCausalLM`.
 
 use super::hf::{self, Floats};
 use super::source::Source;
@@ -20,7 +20,7 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Json", into = "Json")]
 pub struct LlamaConfig {
-    /// Tokens that there are.
+    /// Size of the vocabulary.
     pub vocab_size: usize,
     /// Features of a token.
     pub hidden_size: usize,
@@ -32,31 +32,31 @@ pub struct LlamaConfig {
     pub num_attention_heads: usize,
     /// Heads of keys and values.
     pub num_key_value_heads: usize,
-    /// Numbers in a head.
+    /// Size of a head.
     pub head_dim: usize,
-    /// Tokens that the model was trained to look at.
+    /// Maximal number of positions in training.
     pub max_position_embeddings: usize,
-    /// What the norms add to the mean square.
+    /// The eps of the norms.
     pub rms_norm_eps: f64,
     /// Base of the rotary positions.
     pub rope_theta: f64,
-    /// How they were stretched.
+    /// Scaling of the rotary positions.
     pub rope_scaling: RotaryScaling,
-    /// Have the projections of attention biases?
+    /// Do the projections of attention have biases?
     pub attention_bias: bool,
-    /// Have those of the feed-forward blocks?
+    /// Do those of the feed-forward blocks have biases?
     pub mlp_bias: bool,
     /// Dropout of attention weights.
     pub attention_dropout: f64,
-    /// In the feed-forward blocks.
+    /// Activation of the feed-forward blocks.
     pub hidden_act: String,
-    /// Standard deviation of the weights at first.
+    /// Standard deviation of the initial weights.
     pub initializer_range: f64,
-    /// Is the output's weight that of the embedding?
+    /// Is the output layer's weight tied to the embedding?
     pub tie_word_embeddings: bool,
 }
 
-/// config.json as it stands: rope_theta and rope_scaling by themselves (transformers before 5), or
+/// The raw config.json: either rope_theta and rope_scaling (transformers before 5), or
 /// rope_parameters.
 #[derive(Serialize, Deserialize)]
 struct Json {
@@ -94,7 +94,7 @@ struct Json {
     tie_word_embeddings: Option<bool>,
 }
 
-/// Both `rope_type` and the older `type` may be there.
+/// Either `rope_type` or the older `type`.
 #[derive(Default, Serialize, Deserialize)]
 struct Rope {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -175,7 +175,7 @@ impl TryFrom<Json> for LlamaConfig {
 }
 
 impl From<LlamaConfig> for Json {
-    /// As transformers before 5 writes it, which all versions read.
+    /// In the form of transformers before 5, which all versions read.
     fn from(c: LlamaConfig) -> Self {
         let rope = |kind: &str, factor: f64| Rope {
             rope_type: Some(kind.into()),
@@ -218,7 +218,7 @@ impl From<LlamaConfig> for Json {
 }
 
 impl LlamaConfig {
-    /// These sizes, with as many heads of keys as of queries; all else as Llama has it.
+    /// These sizes, with as many key heads as query heads, and Llama's other settings.
     pub fn new(
         layers: usize,
         heads: usize,
@@ -286,16 +286,16 @@ impl<B: Backend> Layer<B> for LlamaMlp<B> {
     }
 }
 
-/// A block: attention and a feed-forward part, each behind a norm and added to what came in.
+/// A pre-norm block: attention and a feed-forward part, each with a residual connection.
 #[derive(Debug, Module)]
 pub struct LlamaBlock<B: Backend> {
     /// The attention.
     pub self_attn: Attention<B>,
     /// The feed-forward part.
     pub mlp: LlamaMlp<B>,
-    /// Before the attention.
+    /// The norm before the attention.
     pub input_layernorm: RMSNorm<B>,
-    /// Before the feed-forward part.
+    /// The norm before the feed-forward part.
     pub post_attention_layernorm: RMSNorm<B>,
 }
 
@@ -306,7 +306,7 @@ pub struct LlamaModel<B: Backend> {
     pub embed_tokens: Embedding<B>,
     /// The blocks.
     pub layers: Vec<LlamaBlock<B>>,
-    /// Behind the last block.
+    /// Norm after the last layer.
     pub norm: RMSNorm<B>,
 }
 
@@ -315,9 +315,9 @@ pub struct LlamaModel<B: Backend> {
 /// x: [b, t] of i64   y: [b, t, vocab_size]
 #[derive(Debug, Module)]
 pub struct Llama<B: Backend> {
-    /// All but the head.
+    /// The model without the head.
     pub model: LlamaModel<B>,
-    /// The output, where it has a weight of its own.
+    /// The output layer, if its weight is not tied.
     pub lm_head: Option<Linear<B>>,
     #[module(skip)]
     rotary: Rotary,
@@ -326,18 +326,18 @@ pub struct Llama<B: Backend> {
 }
 
 impl<B: Backend> Llama<B> {
-    /// A model to be trained: weights normal with standard deviation `initializer_range`, biases 0.
+    /// A model with random weights: normal with standard deviation `initializer_range`, biases 0.
     ///
     /// # Errors
-    /// `InvalidArgument`, `Unsupported` if the config makes no sense or is not implemented.
+    /// `InvalidArgument`, `Unsupported` if the config is invalid or not implemented.
     ///
     /// # Panics
     /// If memory is exhausted.
     pub fn new(config: LlamaConfig, g: &mut Generator, device: &B::Device) -> Result<Self> {
         Self::build(config, &mut Source::random(g, device))
     }
-    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model evaluates:
-    /// `train()` makes it train.
+    /// Reads `config.json` and `model.safetensors` of a directory, as f32. The model is in
+    /// evaluation mode; `train()` switches to training.
     ///
     /// # Errors
     /// `Io`, `Format`, `ShapeMismatch`, `DTypeMismatch`, `InvalidArgument`, `Unsupported`,
@@ -345,14 +345,14 @@ impl<B: Backend> Llama<B> {
     pub fn from_pretrained(dir: impl AsRef<Path>, device: &B::Device) -> Result<Self> {
         Self::from_pretrained_as(dir, Floats::F32, device)
     }
-    /// The same with a choice of what becomes of 16-bit weights.
+    /// The same, with a choice of the dtype of weights that are stored in 16 bits.
     ///
     /// # Errors
     /// As [`Llama::from_pretrained`].
     pub fn from_pretrained_as(dir: impl AsRef<Path>, floats: Floats, device: &B::Device) -> Result<Self> {
         let names = |config: &LlamaConfig, mut tensors: StateDict| {
             if tensors.contains_key("embed_tokens.weight") {
-                // A LlamaModel that was saved without its head.
+                // A checkpoint of LlamaModel, without the head.
                 tensors = tensors.into_iter().map(|(name, t)| (format!("model.{name}"), t)).collect();
             }
             if config.tie_word_embeddings {
@@ -397,8 +397,8 @@ impl<B: Backend> Llama<B> {
         let rotary = Rotary::new(config.head_dim, config.rope_theta, config.rope_scaling)?;
         Ok(Llama { model: LlamaModel { embed_tokens, layers, norm }, lm_head, rotary, config })
     }
-    /// Writes `config.json` and `model.safetensors` into a directory, which is made if it is not
-    /// there: for [`Llama::from_pretrained`], and for transformers as a `LlamaForCausalLM`.
+    /// Writes `config.json` and `model.safetensors` into a directory, which is created if it is
+    /// missing: for [`Llama::from_pretrained`], and for transformers as a `LlamaForCausalLM`.
     ///
     /// # Errors
     /// `Io` with the path; what the device reports.
@@ -409,11 +409,11 @@ impl<B: Backend> Llama<B> {
     pub fn config(&self) -> &LlamaConfig {
         &self.config
     }
-    /// What the last norm gives: [b, t, hidden_size]. With a cache, of tokens that follow those in
-    /// it.
+    /// The output of the last norm: [b, t, hidden_size]. With a cache, for tokens that follow those
+    /// in the cache.
     ///
     /// # Panics
-    /// If a token is none of the vocabulary.
+    /// If a token is not in the vocabulary.
     #[track_caller]
     pub fn hidden(&self, ids: &Tensor<B>, mut cache: Option<&mut KvCache<B>>) -> Tensor<B> {
         let past = cache.as_mut().map_or(0, |c| c.settle());

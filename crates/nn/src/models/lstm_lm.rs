@@ -1,5 +1,4 @@
-//! A language model of an LSTM, with the names of weights of PyTorch's example
-//! `word_language_model`.
+//! An LSTM language model, with the weight names of PyTorch's example `word_language_model`.
 
 use crate::layers::{Dropout, Embedding, LSTM, LSTMOptions, Linear};
 use crate::{Layer, Module, Param, init};
@@ -19,36 +18,35 @@ pub struct LstmLmOptions {
 }
 
 impl LstmLmOptions {
-    /// So many words (or characters), vectors of this size for them, and a state of this size; two
-    /// layers, no dropout.
+    /// A vocabulary, embeddings and a state of these sizes; two layers, no dropout.
     pub fn new(vocabulary: usize, embedding: usize, hidden: usize) -> Self {
         LstmLmOptions { vocabulary, embedding, hidden, layers: 2, dropout: 0.0, tied: false }
     }
-    /// Layers of the LSTM. At first 2.
+    /// Layers of the LSTM. Default: 2.
     #[must_use]
     pub fn layers(mut self, layers: usize) -> Self {
         self.layers = layers;
         self
     }
-    /// In training, drops elements of the embedding, between the layers and before the decoder. At
-    /// first 0.
+    /// Dropout in training: of the embedding, between the layers and before the decoder.
+    /// Default: 0.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> Self {
         self.dropout = p;
         self
     }
-    /// Is the decoder's weight the embedding's? Needs a state as large as the embedding. At first
-    /// not.
+    /// Is the decoder's weight tied to the embedding's? Needs a state as large as the embedding.
+    /// Default: no.
     #[must_use]
     pub fn tied(mut self, yes: bool) -> Self {
         self.tied = yes;
         self
     }
-    /// A model of f32 with these settings, with weights by `g`: embedding and decoder uniform
-    /// in +-0.1.
+    /// A model of f32 with these settings, with random weights from `g`: embedding and decoder
+    /// uniform in +-0.1.
     ///
     /// # Panics
-    /// If tied weights do not fit, the dropout is no probability, or memory is exhausted.
+    /// If tied weights do not fit, the dropout is not in 0..=1, or memory is exhausted.
     #[track_caller]
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> LstmLm<B> {
         self.check().or_fail();
@@ -89,12 +87,12 @@ pub struct LstmLm<B: Backend> {
 }
 
 impl<B: Backend> LstmLm<B> {
-    /// The logits, and the state after the last token, to go on from. A state that is not given is
+    /// The logits, and the state after the last token, from which to continue. The default state is
     /// zeros.
     ///
     /// # Panics
-    /// If the tokens or the state do not fit, with a sentence; [`elinvar_tensor::try_run`] gives
-    /// the error back.
+    /// If the tokens or the state do not fit; [`elinvar_tensor::try_run`] returns the error
+    /// instead.
     #[track_caller]
     pub fn forward(
         &self,

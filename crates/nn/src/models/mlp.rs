@@ -6,7 +6,7 @@ use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, Tensor};
 
-/// Linear layers with an activation, and perhaps dropout, between them.
+/// Linear layers with an activation and optional dropout between them.
 ///
 /// x: [.., sizes\[0\]]   y: [.., last of sizes]
 #[derive(Debug, Module)]
@@ -22,7 +22,7 @@ impl<B: Backend> Mlp<B> {
     /// Of these sizes, inputs first, with ReLU and without dropout.
     ///
     /// # Errors
-    /// `InvalidArgument` if there are less than two sizes.
+    /// `InvalidArgument` if there are fewer than two sizes.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -36,16 +36,16 @@ impl<B: Backend> Mlp<B> {
         let layers = sizes.windows(2).map(|s| Linear::new(s[0], s[1], g, device)).collect();
         Ok(Mlp { layers, dropout: Dropout::new(0.0, g), activation: MlpActivation::Relu })
     }
-    /// What stands between the layers. At first ReLU.
+    /// The activation between the layers. Default: ReLU.
     #[must_use]
     pub fn activation(mut self, activation: MlpActivation) -> Self {
         self.activation = activation;
         self
     }
-    /// Dropout behind each activation. At first none.
+    /// Dropout after each activation. Default: none.
     ///
     /// # Panics
-    /// If `p` is no probability.
+    /// If `p` is not in 0..=1.
     #[must_use]
     #[track_caller]
     pub fn dropout(mut self, p: f64, g: &mut Generator) -> Self {
@@ -72,7 +72,7 @@ mod tests {
     use elinvar_reference::{Reference, ReferenceDevice};
 
     #[test]
-    fn layers_follow_one_another() {
+    fn layers_are_applied_in_order() {
         let (g, d) = (&mut Generator::new(1), ReferenceDevice);
         let m = Mlp::<Reference>::new(&[3, 5, 2], g, &d).unwrap().activation(MlpActivation::Silu);
         let x: Tensor<Reference> = g.randn([4, 3], &d);
@@ -81,8 +81,8 @@ mod tests {
         assert_eq!(m.num_parameters(), 3 * 5 + 5 + 5 * 2 + 2);
         let names: Vec<String> = m.named_parameters().into_iter().map(|(n, _)| n).collect();
         assert_eq!(names, ["layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"]);
-        // In training, dropout zeroes about half of the hidden numbers; in evaluation it passes
-        // them on.
+        // In training, dropout zeroes about half of the hidden units; in evaluation it is the
+        // identity.
         let m = Mlp::<Reference>::new(&[1, 1000, 1], g, &d).unwrap().dropout(0.5, g);
         let one = Tensor::ones([1, 1], DType::F32, &d);
         let trained = m.forward(&one).item();

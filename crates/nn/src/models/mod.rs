@@ -1,4 +1,4 @@
-//! Networks that are ready to be trained, or to be loaded.
+//! Complete networks, to train or to load.
 
 mod bert;
 mod digits;
@@ -29,11 +29,11 @@ use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
 
-/// How many tokens of each sequence there are.
+/// The number of tokens of each sequence.
 ///
 /// # Errors
 /// `ShapeMismatch`, `DTypeMismatch` if they are not [b, t] of i64; `InvalidArgument` if there are
-/// none, or with the `past` ones more than `positions`.
+/// none, or more than `positions` together with the `past` ones.
 fn tokens<B: Backend>(model: &str, ids: &Tensor<B>, past: usize, positions: Option<usize>) -> Result<usize> {
     let &[_, t] = ids.dims() else {
         return Err(Error::shape(format!("{model}: tokens of shape {}; they should be [b, t]", ids.shape())));

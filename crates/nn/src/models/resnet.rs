@@ -1,4 +1,4 @@
-//! Residual networks (He and others, 2015), with torchvision's names of weights, so that its
+//! Residual networks (He and others, 2015), with torchvision's weight names, so that its
 //! checkpoints load.
 
 use crate::init::{self, Fan, Gain};
@@ -7,7 +7,7 @@ use crate::{Layer, Module};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, OrFail, Tensor};
 
-/// What a residual network is built of.
+/// The kind of residual blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Two convolutions of 3 x 3.
@@ -17,7 +17,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// How many channels go out of a block per channel inside.
+    /// Output channels of a block per inner channel.
     fn expansion(self) -> usize {
         match self {
             Kind::Basic => 1,
@@ -46,46 +46,46 @@ impl ResNetOptions {
     pub fn resnet34() -> Self {
         Self::basic([3, 4, 6, 3])
     }
-    /// 50 layers: 25.6 million weights with 1000 classes. As in torchvision, the 3 x 3 convolution
-    /// of a block has its stride, which the paper gave to the first one.
+    /// 50 layers: 25.6 million weights with 1000 classes. As in torchvision, the stride of a block
+    /// is that of its 3 x 3 convolution; in the paper it is that of the first one.
     pub fn resnet50() -> Self {
         Self::bottleneck([3, 4, 6, 3])
     }
-    /// So many blocks of two 3 x 3 convolutions in each of the four stages.
+    /// This many blocks of two 3 x 3 convolutions in each of the four stages.
     pub fn basic(blocks: [usize; 4]) -> Self {
         ResNetOptions { kind: Kind::Basic, blocks, inputs: 3, width: 64, classes: 1000, small_images: false }
     }
-    /// So many blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions in each of the four stages.
+    /// This many blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions in each of the four stages.
     pub fn bottleneck(blocks: [usize; 4]) -> Self {
         ResNetOptions { kind: Kind::Bottleneck, ..Self::basic(blocks) }
     }
-    /// Input channels. At first 3.
+    /// Input channels. Default: 3.
     #[must_use]
     pub fn inputs(mut self, channels: usize) -> Self {
         self.inputs = channels;
         self
     }
-    /// Channels of the first stage; each further one has twice as many. At first 64.
+    /// Channels of the first stage; each further one has twice as many. Default: 64.
     #[must_use]
     pub fn width(mut self, channels: usize) -> Self {
         self.width = channels;
         self
     }
-    /// How many classes there are. At first 1000.
+    /// Number of classes. Default: 1000.
     #[must_use]
     pub fn classes(mut self, classes: usize) -> Self {
         self.classes = classes;
         self
     }
-    /// For images of 32 x 32 or so: the first convolution is one of 3 x 3 with stride 1, and no
-    /// pool follows it. At first not.
+    /// For small images (32 x 32): the first convolution is 3 x 3 with stride 1, without a pool
+    /// after it. Default: no.
     #[must_use]
     pub fn small_images(mut self, yes: bool) -> Self {
         self.small_images = yes;
         self
     }
-    /// A network of f32 with these settings, with weights by `g`: convolutions normal by the
-    /// outputs (He), the last layer uniform, norms 1 and 0.
+    /// A network of f32 with these settings, with random weights from `g`: convolutions normal by
+    /// the outputs (He), the last layer uniform, norms 1 and 0.
     ///
     /// # Panics
     /// If memory is exhausted.
@@ -119,8 +119,8 @@ impl ResNetOptions {
     }
 }
 
-/// A convolution of this many taps that keeps the image's size but for its stride, without a bias:
-/// the norm behind it would take that away again.
+/// A convolution of this many taps that keeps the image's size except for the stride, without a
+/// bias, which the norm after it would cancel.
 #[track_caller]
 fn convolution<B: Backend>(
     kernel: usize,
@@ -147,7 +147,7 @@ pub struct ResNet<B: Backend> {
     layer3: Vec<Block<B>>,
     layer4: Vec<Block<B>>,
     avgpool: AdaptiveAvgPool2d,
-    /// The last layer: what to replace for other classes.
+    /// The last layer, to be replaced for other classes.
     pub fc: Linear<B>,
 }
 
@@ -155,7 +155,7 @@ impl<B: Backend> ResNet<B> {
     /// The features that the last layer reads: [n, channels].
     ///
     /// # Panics
-    /// If the input does not fit, with a sentence.
+    /// If the input does not fit.
     #[track_caller]
     pub fn features(&self, x: &Tensor<B>) -> Tensor<B> {
         let mut x = self.bn1.forward(&self.conv1.forward(x)).relu();
@@ -176,7 +176,7 @@ impl<B: Backend> Layer<B> for ResNet<B> {
     }
 }
 
-/// Two or three convolutions beside a shortcut.
+/// Two or three convolutions with a shortcut.
 #[derive(Debug, Module)]
 struct Block<B: Backend> {
     conv1: Conv2d<B>,
@@ -201,7 +201,7 @@ impl<B: Backend> Block<B> {
     ) -> Self {
         let outputs = inside * kind.expansion();
         let norm = |channels| BatchNorm2d::new(channels, device);
-        // (taps, stride) of the first two; where there is a third, it brings the channels up again.
+        // (taps, stride) of the first two; the third, if any, expands the channels.
         let (first, second, third) = match kind {
             Kind::Basic => ((3, stride), (3, 1), false),
             Kind::Bottleneck => ((1, 1), (3, stride), true),

@@ -1,5 +1,5 @@
-//! Where a model's weights come from: random numbers, or a file. An architecture is written once,
-//! over a [`Source`].
+//! The source of a model's weights: random numbers, or a file. An architecture is written once,
+//! generic over a [`Source`].
 
 use super::hf::{self, Floats};
 use crate::layers::{Embedding, LayerNorm, Linear, RMSNorm};
@@ -8,7 +8,7 @@ use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{Generator, Tensor};
 
-/// How a weight starts that comes from no file.
+/// Initialisation of a weight that is not read from a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Start {
     /// Normally distributed around 0, with this standard deviation.
@@ -19,23 +19,23 @@ pub(super) enum Start {
     Ones,
 }
 
-/// Gives weights by name.
+/// Provides weights by name.
 pub(super) struct Source<'a, B: Backend> {
-    /// For weights that start at random, and for dropout.
+    /// For random weights, and for dropout.
     pub generator: &'a mut Generator,
     device: &'a B::Device,
     file: Option<(StateDict, DType)>,
 }
 
 impl<'a, B: Backend> Source<'a, B> {
-    /// Weights that start at random.
+    /// Random weights.
     pub fn random(generator: &'a mut Generator, device: &'a B::Device) -> Self {
         Source { generator, device, file: None }
     }
     /// The weights of a file. The generator is for dropout.
     ///
     /// # Errors
-    /// `DTypeMismatch` if floats of several types should be kept.
+    /// `DTypeMismatch` if floats of several types are to be kept.
     pub fn file(
         tensors: StateDict,
         floats: Floats,
@@ -45,7 +45,7 @@ impl<'a, B: Backend> Source<'a, B> {
         let dtype = hf::dtype(&tensors, floats)?;
         Ok(Source { generator, device, file: Some((tensors, dtype)) })
     }
-    /// Is this optional weight there? One that starts at random is.
+    /// Does this optional weight exist? Random ones do.
     pub fn has(&self, name: &str) -> bool {
         self.file.as_ref().is_none_or(|(tensors, _)| tensors.contains_key(name))
     }
@@ -78,7 +78,7 @@ impl<'a, B: Backend> Source<'a, B> {
         let value = Tensor::<B>::from_host(found, self.device).map_err(|e| e.at(name))?;
         Ok(Param::new(Tensor::from_array(value.array().cast(dtype)?)))
     }
-    /// `name.weight` [outputs, inputs] and perhaps `name.bias`.
+    /// `name.weight` [outputs, inputs] and optionally `name.bias`.
     ///
     /// # Errors
     /// As [`Source::weight`].
@@ -100,7 +100,7 @@ impl<'a, B: Backend> Source<'a, B> {
     /// As [`Source::weight`].
     pub fn embedding(&mut self, name: &str, rows: usize, columns: usize, std: f64) -> Result<Embedding<B>> {
         let weight = self.weight(&format!("{name}.weight"), &[rows, columns], Start::Normal(std))?;
-        // The numbers that it starts with are replaced at once.
+        // Its initial values are replaced at once.
         let mut layer = Embedding::new(1, 1, &mut Generator::new(0), self.device);
         layer.weight = weight;
         Ok(layer)
@@ -126,7 +126,8 @@ impl<'a, B: Backend> Source<'a, B> {
         layer.weight = Some(weight);
         Ok(layer)
     }
-    /// That every weight of the file was taken, but those whose names end like one of these.
+    /// Checks that every weight of the file was used, except those whose names end with one of
+    /// these.
     ///
     /// # Errors
     /// `Format` with a name that is left: a model without that weight is another model.

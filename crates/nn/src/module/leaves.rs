@@ -1,18 +1,18 @@
-//! What a module holds, collected.
+//! The contents of a module, collected.
 
 use super::Seen;
 use crate::{Buffer, Mode, Param, RandomState};
 use elinvar_ops::Backend;
 
-/// Everything in a module that can change, in the order of the fields.
+/// All mutable state of a module, in the order of the fields.
 pub struct Leaves<'a, B: Backend> {
-    /// Parameters; a shared one stands here under each of its names.
+    /// Parameters; a shared one is listed under each of its names.
     pub params: Vec<(String, &'a Param<B>)>,
     /// Buffers.
     pub buffers: Vec<(String, &'a Buffer<B>)>,
     /// Modes.
     pub modes: Vec<&'a Mode>,
-    /// Sources of random numbers.
+    /// Random number generators.
     pub randoms: Vec<(String, &'a RandomState)>,
 }
 
@@ -32,7 +32,7 @@ impl<'a, B: Backend> Leaves<'a, B> {
             Seen::Begin(_) | Seen::End | Seen::Factor(..) => {}
         }
     }
-    /// The parameters; a shared one once, under its first name.
+    /// The parameters without duplicates: a shared one under its first name.
     pub fn unique(&self) -> Vec<(String, &'a Param<B>)> {
         let mut seen = std::collections::HashSet::new();
         self.params.iter().filter(|(_, p)| seen.insert(p.identity())).cloned().collect()

@@ -1,15 +1,14 @@
-//! `Module`: a thing with named parameters, buffers and a mode, which a walk finds.
+//! `Module`: a type with named parameters, buffers and a mode, which a visitor finds.
 //!
-//! There is one method to implement, [`Module::visit`], and `#[derive(Module)]` writes it: it walks
-//! over the fields. Everything else (state dicts, freezing, the summary) is a walk that somebody
-//! takes.
+//! There is one method to implement, [`Module::visit`], and `#[derive(Module)]` writes it: it
+//! visits the fields. Everything else (state dicts, freezing, the summary) is a visitor.
 //!
-//! What can change (weights, running statistics, the mode) lives in cells, so every walk goes over
-//! `&self`, a parameter can be shared by two layers (tied weights), and `forward(&self)` can keep
+//! Mutable state (weights, running statistics, the mode) is in cells, so every visitor takes
+//! `&self`, a parameter can be shared by two layers (tied weights), and `forward(&self)` can update
 //! statistics. The names are those of PyTorch: `encoder.layers.0.weight`.
 //!
-//! A field of a type that is no module is a compile error, so nothing is forgotten in silence. A
-//! bare tensor belongs into a [`Buffer`] or a [`Param`]:
+//! A field of a type that is not a module is a compile error, so nothing is forgotten silently. A
+//! bare tensor belongs in a [`Buffer`] or a [`Param`]:
 //! ```
 //! # use elinvar_nn::{Backend, Buffer, Module};
 //! #[derive(Module)]
@@ -44,23 +43,23 @@ use elinvar_core::{DType, Result};
 use elinvar_ops::Backend;
 use std::fmt::Display;
 
-/// Something that has parameters, buffers, a mode, or parts that have: a layer, a network, a list
-/// of layers; or a plain value that has none of these.
+/// A type with parameters, buffers, a mode, or parts with those: a layer, a network, a list of
+/// layers; or a plain value without any of these.
 pub trait Module<B: Backend>: Send + Sync {
-    /// Shows this module's parts to `visit`, under this name. Written by `#[derive(Module)]`.
+    /// Visits this module's parts, under this name. Written by `#[derive(Module)]`.
     fn visit<'a>(&'a self, name: &str, visit: &mut Visit<'a, '_, B>);
 
-    /// Everything in this module that can change, with its name.
+    /// All mutable state of this module, with names.
     fn leaves(&self) -> Leaves<'_, B> {
         let mut all = Leaves::default();
         self.visit("", &mut Visit::new(&mut |name, seen| all.take(name, seen)));
         all
     }
-    /// The parameters, in the order of the fields; a shared one once.
+    /// The parameters without duplicates, in the order of the fields.
     fn parameters(&self) -> Vec<&Param<B>> {
         self.leaves().unique().into_iter().map(|(_, p)| p).collect()
     }
-    /// The parameters with their names; a shared one once, under its first name.
+    /// The parameters with their names, without duplicates: a shared one under its first name.
     fn named_parameters(&self) -> Vec<(String, &Param<B>)> {
         self.leaves().unique()
     }
@@ -76,10 +75,10 @@ pub trait Module<B: Backend>: Send + Sync {
     fn state_dict(&self) -> Result<StateDict> {
         state::save(&self.leaves())
     }
-    /// Takes parameters and buffers from a state dict. Everything is checked, and moved to the
-    /// device, before the first one changes: after an error the module is as it was.
+    /// Loads parameters and buffers from a state dict. Everything is checked, and uploaded, before
+    /// the first one changes: after an error the module is unchanged.
     ///
-    /// A shared parameter is not missing as long as one of its names is there.
+    /// A shared parameter is not missing as long as one of its names is present.
     ///
     /// # Errors
     /// `ShapeMismatch` or `DTypeMismatch` with the name; `InvalidArgument` if the names of a shared
@@ -89,7 +88,7 @@ pub trait Module<B: Backend>: Send + Sync {
         state::load(&self.leaves(), from, strict, false)
     }
     /// As [`Module::load_state_dict`], but floats of another dtype are converted to that of the
-    /// module, rounded once: a checkpoint of f16 for a model of f32, say.
+    /// module, rounded once: a checkpoint of f16 for a model of f32, for example.
     ///
     /// # Errors
     /// As [`Module::load_state_dict`]; `DTypeMismatch` if one side is of floats and the other is
@@ -105,38 +104,37 @@ pub trait Module<B: Backend>: Send + Sync {
     fn eval(&self) {
         self.leaves().modes.iter().for_each(|m| m.set_training(false));
     }
-    /// Makes all parameters constants: they get no gradients, and optimisers pass them by.
+    /// Freezes all parameters: they get no gradients, and optimisers skip them.
     fn freeze(&self) {
         self.parameters().iter().for_each(|p| p.freeze());
     }
-    /// Makes all parameters variables again.
+    /// Unfreezes all parameters.
     fn unfreeze(&self) {
         self.parameters().iter().for_each(|p| p.unfreeze());
     }
-    /// Makes the parameters constants for one of whose names `which` is true: all but the last
-    /// layer, say.
+    /// Freezes the parameters for one of whose names `which` is true: all except those of the last
+    /// layer, for example.
     fn freeze_where(&self, which: &dyn Fn(&str) -> bool) {
         self.leaves().params.iter().filter(|(name, _)| which(name)).for_each(|(_, p)| p.freeze());
     }
-    /// Makes the parameters variables again for one of whose names `which` is true.
+    /// Unfreezes the parameters for one of whose names `which` is true.
     fn unfreeze_where(&self, which: &dyn Fn(&str) -> bool) {
         self.leaves().params.iter().filter(|(name, _)| which(name)).for_each(|(_, p)| p.unfreeze());
     }
-    /// The module itself and the modules inside of it, outer ones first, with their numbers of
-    /// weights.
+    /// The module and its submodules, outer ones first, with their numbers of weights.
     fn parts(&self) -> Vec<Part> {
         let mut parts = parts::Parts::default();
         self.visit("", &mut Visit::new(&mut |name, seen| parts.take(name, seen)));
         parts.all
     }
-    /// Moves parameters and buffers to another device. After an error the module is where it was.
+    /// Moves parameters and buffers to another device. After an error the module is unchanged.
     ///
     /// # Errors
     /// `OutOfMemory`, or what the devices report.
     fn to_device(&self, device: &B::Device) -> Result<()> {
         state::to_device(&self.leaves(), device)
     }
-    /// Makes all parameters and all buffers of floats another float dtype.
+    /// Converts all parameters and all float buffers to another float dtype.
     ///
     /// # Errors
     /// `DTypeMismatch` if `dtype` is not of floats; `OutOfMemory`, after which some may be
@@ -144,14 +142,13 @@ pub trait Module<B: Backend>: Send + Sync {
     fn to_dtype(&self, dtype: DType) -> Result<()> {
         state::to_dtype(&self.leaves(), dtype)
     }
-    /// Has the device keep, beside the weights of linear layers and of convolutions of one group,
-    /// copies in the order in which products read them
+    /// Packs the weights of linear layers and of convolutions of one group for products
     /// ([`Tensor::prepack`](elinvar_tensor::Tensor::prepack)): for inference. No bit of any result
-    /// changes; a step of an optimiser drops the copies of what it changes. Gives the number of
-    /// weights that have one now.
+    /// changes; a step of an optimiser drops the packed copies of the weights that it updates.
+    /// Returns the number of weights that have a packed copy now.
     ///
     /// # Errors
-    /// `OutOfMemory`, after which some weights may have their copies and others not.
+    /// `OutOfMemory`, after which some weights may have a packed copy and others not.
     fn prepack(&self) -> Result<usize> {
         let mut factors = vec![];
         self.visit(
@@ -173,7 +170,7 @@ pub trait Module<B: Backend>: Send + Sync {
         }
         Ok(kept)
     }
-    /// A table of the parts with their numbers of weights, and the totals.
+    /// A table of the submodules with their numbers of weights, and the totals.
     fn summary(&self) -> String {
         let mut rows = summary::Rows::default();
         self.visit("", &mut Visit::new(&mut |name, seen| rows.take(name, seen)));
@@ -181,33 +178,33 @@ pub trait Module<B: Backend>: Send + Sync {
     }
 }
 
-/// What a walk over a module meets.
+/// An item of a visit of a module.
 pub enum Seen<'a, 'k, B: Backend> {
-    /// A module begins, shown like this in a summary; what follows until its `End` is inside.
+    /// A module begins, shown like this in a summary; the items until its `End` are inside of it.
     Begin(&'k dyn Display),
-    /// The module that began last and has not ended yet ends.
+    /// The innermost open module ends.
     End,
     /// A parameter.
     Param(&'a Param<B>),
-    /// A parameter that was met, or will be, and that a layer multiplies by as it is, \[in, out\],
-    /// or turned if that is said.
+    /// A parameter, visited as such too, that a layer multiplies by: as \[in, out\], or transposed
+    /// if the flag is set.
     Factor(&'a Param<B>, bool),
     /// A buffer.
     Buffer(&'a Buffer<B>),
     /// A mode.
     Mode(&'a Mode),
-    /// A source of random numbers.
+    /// A random number generator.
     Random(&'a RandomState),
 }
 
-/// A walk over a module: knows the name so far, and whom to tell.
+/// A visit of a module: the name so far, and the visitor.
 pub struct Visit<'a, 'v, B: Backend> {
     path: String,
     see: &'v mut dyn FnMut(&str, Seen<'a, '_, B>),
 }
 
 impl<'a, 'v, B: Backend> Visit<'a, 'v, B> {
-    /// A walk that calls `see` with each full name and what is there.
+    /// A visit that calls `see` with each full name and item.
     pub fn new(see: &'v mut dyn FnMut(&str, Seen<'a, '_, B>)) -> Self {
         Visit { path: String::new(), see }
     }
@@ -224,7 +221,7 @@ impl<'a, 'v, B: Backend> Visit<'a, 'v, B> {
         self.under(name, |v| (v.see)(&v.path, Seen::Param(p)));
     }
     /// A layer multiplies by this parameter \[in, out\], or, if `turned`, \[out, in\] or
-    /// [out, in, kernel..]. It is visited as a parameter besides.
+    /// [out, in, kernel..]. It is also visited as a parameter.
     pub fn factor(&mut self, p: &'a Param<B>, turned: bool) {
         (self.see)(&self.path, Seen::Factor(p, turned));
     }
@@ -236,11 +233,11 @@ impl<'a, 'v, B: Backend> Visit<'a, 'v, B> {
     pub fn mode(&mut self, name: &str, m: &'a Mode) {
         self.under(name, |v| (v.see)(&v.path, Seen::Mode(m)));
     }
-    /// A source of random numbers of this name.
+    /// A random number generator of this name.
     pub fn random(&mut self, name: &str, r: &'a RandomState) {
         self.under(name, |v| (v.see)(&v.path, Seen::Random(r)));
     }
-    /// The walk's own root has no name and adds no dot.
+    /// The root has no name and adds no dot.
     fn under(&mut self, name: &str, f: impl FnOnce(&mut Self)) {
         let before = self.path.len();
         if before > 0 && !name.is_empty() {

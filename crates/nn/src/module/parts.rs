@@ -1,29 +1,29 @@
-//! The parts of a module, each with its number of weights.
+//! The submodules of a module, each with its number of weights.
 
 use super::Seen;
 use elinvar_ops::Backend;
 use std::collections::HashSet;
 
-/// A module inside of a module, as a walk finds it.
+/// A submodule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its full name; empty for the module itself.
     pub name: String,
-    /// What it is, as a summary shows it: `Linear(3, 2)`; empty for a list.
+    /// Its text in a summary: `Linear(3, 2)`; empty for a list.
     pub shown: String,
-    /// How many modules it is inside of.
+    /// Its nesting depth.
     pub depth: usize,
-    /// Number of weights in it and its parts. One that is shared inside of it counts once.
+    /// Number of weights of it and its submodules. Those that are shared inside of it count once.
     pub weights: usize,
     /// How many of these are frozen.
     pub frozen: usize,
 }
 
-/// A walk that collects the parts.
+/// The visitor that collects the submodules.
 #[derive(Default)]
 pub(super) struct Parts {
     pub(super) all: Vec<Part>,
-    /// The parts that have begun and not ended, outermost first, with the parameters seen in each.
+    /// The open submodules, outermost first, with the parameters seen in each.
     open: Vec<(usize, HashSet<usize>)>,
 }
 

@@ -1,8 +1,8 @@
-//! Modules made of modules (lists, options, boxes, tuples), and plain values, which hold nothing
-//! that is visited.
+//! Modules made of modules (lists, options, boxes, tuples), and plain values, which have nothing to
+//! visit.
 //!
-//! A `Generator` or a bare `Tensor` is deliberately no module: as a field it would be forgotten by
-//! state dicts and `to_device`. They belong into a [`crate::RandomState`], a [`crate::Buffer`] or a
+//! A `Generator` or a bare `Tensor` is deliberately not a module: as a field it would be missed by
+//! state dicts and `to_device`. They belong in a [`crate::RandomState`], a [`crate::Buffer`] or a
 //! [`crate::Param`].
 
 use super::{Module, Visit};

@@ -1,5 +1,5 @@
-//! Other names for a state dict: a checkpoint of a whole network for one of its parts, say, or the
-//! other way round.
+//! Renaming of a state dict: to load a checkpoint of a whole network into one of its parts, or the
+//! reverse.
 
 use super::StateDict;
 use elinvar_core::{Error, Result};
@@ -7,17 +7,17 @@ use std::collections::btree_map::Entry;
 
 /// Renames the tensors of a state dict.
 pub trait Rename: Sized {
-    /// With the name that `f` gives each; those for which it gives none are left out.
+    /// Renames each tensor by `f`; those for which it returns `None` are dropped.
     ///
     /// # Errors
     /// `InvalidArgument` if two get the same name.
     fn rename(self, f: impl FnMut(&str) -> Option<String>) -> Result<Self>;
 
-    /// Those whose names begin with `prefix` and a dot, without these.
+    /// The tensors whose names begin with `prefix` and a dot, without both.
     #[must_use]
     fn strip_prefix(self, prefix: &str) -> Self;
 
-    /// With `prefix` and a dot before every name.
+    /// Puts `prefix` and a dot before every name.
     #[must_use]
     fn add_prefix(self, prefix: &str) -> Self;
 }

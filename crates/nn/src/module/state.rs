@@ -1,6 +1,6 @@
-//! State dicts: out of a module, and into one.
+//! State dicts: saving and loading of a module.
 //!
-//! How it can be wrong: a load that stops half-way. So everything is checked and uploaded first;
+//! How it can be wrong: a load that fails half-way. So everything is checked and uploaded first;
 //! after that only cells are written, which cannot fail.
 
 use super::Leaves;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Parameters and buffers on the host, by name.
 pub type StateDict = BTreeMap<String, HostTensor>;
 
-/// Whether the names of a state dict and of a module must be the same.
+/// Must the names of a state dict and of a module be the same?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strict {
     /// A missing or an unexpected name is an error.
@@ -22,12 +22,12 @@ pub enum Strict {
     No,
 }
 
-/// What a load found.
+/// The differences found by a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// Names of the module that the state dict has not.
+    /// Names of the module that the state dict lacks.
     pub missing: Vec<String>,
-    /// Names of the state dict that the module has not.
+    /// Names of the state dict that the module lacks.
     pub unexpected: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub struct LoadReport {
 struct Slot<'a, B: Backend> {
     name: &'a str,
     value: Tensor<B>,
-    /// Slots with the same number are handles on one parameter.
+    /// Slots with the same value are handles on one parameter.
     identity: usize,
     set: Box<dyn Fn(&Tensor<B>) -> Result<()> + 'a>,
 }
@@ -99,7 +99,7 @@ pub(super) fn load<B: Backend>(
             .map_err(|e| e.at(s.name).at(OP))?;
         let (other_name, other) = given[&s.identity];
         if other_name != s.name {
-            // Bytes, because a weight may be NaN.
+            // Bytes are compared, because a weight may be NaN.
             if other.data().to_le_bytes() != new.data().to_le_bytes() {
                 return Err(Error::argument(format!(
                     "{OP}: \"{}\" and \"{other_name}\" are one parameter of the model, and have different values",
@@ -131,7 +131,7 @@ pub(super) fn load<B: Backend>(
     Ok(report)
 }
 
-/// The first few names, and how many more there are: a wrong file misses them all.
+/// The first few names, and the number of others: a wrong file lacks all of them.
 fn sentence(report: &LoadReport) -> String {
     const SHOWN: usize = 8;
     let list = |names: &[String]| {

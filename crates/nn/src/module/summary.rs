@@ -6,7 +6,7 @@ use elinvar_ops::Backend;
 #[derive(Default)]
 pub(super) struct Rows {
     rows: Vec<Row>,
-    /// The rows of the modules that have begun and not ended, outermost first.
+    /// The rows of the open modules, outermost first.
     open: Vec<usize>,
 }
 
@@ -14,10 +14,9 @@ struct Row {
     depth: usize,
     name: String,
     shown: String,
-    /// Weights that are this module's own, not those of its parts; a shared one counts in each
-    /// place.
+    /// The module's own weights, without those of its submodules; a shared one counts in each.
     weights: usize,
-    /// Does it hold anything: weights, buffers, parts?
+    /// Has it no weights, buffers or submodules?
     is_empty: bool,
 }
 
@@ -35,7 +34,7 @@ impl Rows {
             }
             Seen::End => {
                 let i = self.open.pop().expect("a module that ends has begun");
-                // A list of plain numbers, say, is no part worth a line.
+                // A list of plain numbers, for example, gets no line.
                 if self.rows[i].is_empty && self.rows[i].shown.is_empty() {
                     self.rows.truncate(i);
                 }
@@ -91,7 +90,7 @@ impl Rows {
     }
 }
 
-/// 1234567 as "1 234 567", which nobody takes for a fraction.
+/// 1234567 as "1 234 567": a comma or dot could be read as a decimal point.
 fn grouped(n: usize) -> String {
     let digits = n.to_string();
     let mut out = String::new();

@@ -1,5 +1,4 @@
-//! `Adadelta`: steps as large as those before, scaled by a running average of the gradient's
-//! square.
+//! `Adadelta`: steps scaled by running averages of the squares of gradients and of steps.
 
 use super::rule::setters;
 use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
@@ -10,7 +9,7 @@ use elinvar_ops::lane::Lane;
 /// Adadelta.
 ///
 /// v = rho * v + (1 - rho) * g^2, d = sqrt(u + eps) / sqrt(v + eps) * g, u = rho * u + (1 - rho) *
-/// d^2, and the parameter goes down lr * d. A learning rate of 1 is what its authors meant.
+/// d^2, and the parameter goes down lr * d. The paper's learning rate is 1.
 pub type Adadelta<B> = Descent<B, AdadeltaRule>;
 
 /// The settings of [`Adadelta`].
@@ -27,9 +26,9 @@ impl Default for AdadeltaRule {
 }
 
 setters! { AdadeltaRule:
-    /// How much of the running averages stays in each step, in 0..1: 0.9 at first.
+    /// Decay of the running averages, in 0..1 (default 0.9).
     rho: f64;
-    /// Lets the first step begin, and keeps the division from blowing up: 1e-6 at first.
+    /// Added under both roots, for the first step and for gradients near 0 (default 1e-6).
     eps: f64;
 }
 

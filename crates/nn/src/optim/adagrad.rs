@@ -27,11 +27,11 @@ impl Default for AdagradRule {
 }
 
 setters! { AdagradRule:
-    /// How the learning rate falls from step to step.
+    /// Decay of the learning rate per step.
     lr_decay: f64;
-    /// Where the sums begin.
+    /// Initial value of the sums.
     initial_accumulator_value: f64;
-    /// Keeps the division from blowing up where gradients vanish: 1e-10 at first.
+    /// Added to the denominator, for gradients near 0 (default 1e-10).
     eps: f64;
 }
 

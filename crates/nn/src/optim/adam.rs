@@ -13,8 +13,8 @@ use elinvar_ops::lane::Lane;
 /// largest so far. It is computed with both corrections outside of the fraction, as Kingma and Ba,
 /// "Adam" (2015), propose at the end of section 2: one division less.
 pub type Adam<B> = Descent<B, AdamRule<false>>;
-/// AdamW: as [`Adam`], but weight decay (0.01 at first) shrinks the parameter, apart from the
-/// gradient.
+/// AdamW: as [`Adam`], but with decoupled weight decay (default 0.01), which shrinks the parameter
+/// instead of being added to the gradient.
 pub type AdamW<B> = Descent<B, AdamRule<true>>;
 
 /// The settings of [`Adam`] (`DECOUPLED` false) and [`AdamW`] (true).
@@ -32,15 +32,15 @@ impl<const DECOUPLED: bool> Default for AdamRule<DECOUPLED> {
 }
 
 setters! { AdamRule<const DECOUPLED: bool>:
-    /// How much of the running averages stays in each step, each in 0..1: (0.9, 0.999) at first.
+    /// Decay of the running averages, each in 0..1 (default (0.9, 0.999)).
     betas: ();
-    /// Keeps the division from blowing up where gradients vanish: 1e-8 at first.
+    /// Added to the denominator, for gradients near 0 (default 1e-8).
     eps: f64;
-    /// Scales by the largest running average of the square so far.
+    /// Scales by the maximum of the running averages of the square so far.
     amsgrad: bool;
 }
 
-/// The running averages of the gradient and of its square, in place.
+/// Updates the running averages of the gradient and of its square.
 #[inline(always)]
 pub(super) fn averages<L: Lane>(betas: [f64; 2], g: L, m: &mut L, v: &mut L) {
     let [b1, b2] = betas;

@@ -1,4 +1,4 @@
-//! `Adamax`: Adam with the largest gradient, slowly forgotten, in the place of the average square.
+//! `Adamax`: Adam with a decaying maximum of the gradient instead of the average square.
 
 use super::rule::setters;
 use super::{At, Descent, Range, Rule, Setting, Step, Work, each, power};
@@ -26,10 +26,9 @@ impl Default for AdamaxRule {
 }
 
 setters! { AdamaxRule:
-    /// How much of the average and of the maximum stays in each step, each in 0..1: (0.9, 0.999) at
-    /// first.
+    /// Decay of the average and of the maximum, each in 0..1 (default (0.9, 0.999)).
     betas: ();
-    /// Keeps the division from blowing up where gradients vanish: 1e-8 at first.
+    /// Added to the denominator, for gradients near 0 (default 1e-8).
     eps: f64;
 }
 

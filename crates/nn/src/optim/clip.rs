@@ -1,8 +1,8 @@
-//! Clipping: gradients that are too large are made smaller.
+//! Gradient clipping.
 //!
-//! The norm of all gradients is computed on their device and stays there, so that nothing waits for
-//! it. It is taken over the parameters in the order of their names in the module, which does not
-//! depend on how a run came to its weights.
+//! The norm of all gradients is computed on their device and stays there, without synchronisation.
+//! The sum is in the order of the parameters' names in the module, which does not depend on the
+//! history of a run.
 
 use crate::Module;
 use elinvar_core::{DType, Error, Result};
@@ -13,14 +13,14 @@ use elinvar_ops::lane::Lane;
 use elinvar_ops::update::{Part, Update, update};
 use elinvar_tensor::{Gradients, Tensor};
 
-/// How the size of gradients is measured.
+/// The norm of gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NormType {
-    /// The sum of the magnitudes.
+    /// The sum of absolute values.
     L1,
-    /// The root of the sum of the squares.
+    /// The Euclidean norm.
     L2,
-    /// The largest magnitude.
+    /// The largest absolute value.
     Inf,
     /// (sum of |g|^p)^(1/p)
     P(f64),
@@ -40,9 +40,9 @@ impl NormType {
 /// Settings of [`clip_grad_norm_with`].
 #[derive(Clone, Copy, Debug)]
 pub struct ClipOptions {
-    /// How the size is measured.
+    /// The norm.
     pub norm_type: NormType,
-    /// Is a norm that is infinite or NaN an error? To find out waits for the device.
+    /// Is an infinite or NaN norm an error? The check synchronises with the device.
     pub error_if_nonfinite: bool,
 }
 
@@ -75,8 +75,8 @@ fn with_gradients<B: Backend>(
     values.filter_map(|x| gradients.get(&x).cloned().map(|g| (x, g))).collect()
 }
 
-/// The norm of these gradients as if they were one, in the widest type in which one of them is
-/// computed. f32 0 of none.
+/// The norm of these gradients as one vector, in the widest of their compute dtypes. For none, 0 of
+/// f32.
 fn total<B: Backend>(all: &[(Tensor<B>, Tensor<B>)], norm_type: NormType) -> Result<Option<Array<B>>> {
     let p = norm_type.power();
     if p.is_nan() || p <= 0.0 {
@@ -107,11 +107,11 @@ fn or_zero<B: Backend>(
     }
 }
 
-/// The norm of a module's gradients as if they were one vector. Does not wait for the device.
+/// The norm of a module's gradients as one vector. Does not synchronise with the device.
 ///
 /// # Errors
 /// `InvalidArgument` if p is not above 0; `Autograd` if no parameter has a gradient here;
-/// `DeviceMismatch` if they live on several devices; `OutOfMemory`.
+/// `DeviceMismatch` if they are on several devices; `OutOfMemory`.
 pub fn get_total_norm<B: Backend>(
     module: &dyn Module<B>,
     gradients: &Gradients<B>,
@@ -121,8 +121,8 @@ pub fn get_total_norm<B: Backend>(
     or_zero(total(&all, norm_type)?, &all, "get_total_norm")
 }
 
-/// Scales a module's gradients so that their norm as one vector is `max_norm` at most, and gives
-/// the norm before. Does not wait for the device.
+/// Scales a module's gradients so that their norm as one vector is at most `max_norm`, and returns
+/// the norm before. Does not synchronise with the device.
 ///
 /// # Errors
 /// As [`clip_grad_norm_with`].
@@ -137,9 +137,10 @@ pub fn clip_grad_norm<B: Backend>(
 /// As [`clip_grad_norm`], with settings.
 ///
 /// # Errors
-/// `InvalidArgument` if `max_norm` is negative or NaN, p is not above 0, or, if that is asked for,
-/// the norm is not finite; `Autograd` if no parameter has a gradient here; `DeviceMismatch` if they
-/// live on several devices; `OutOfMemory`. After an error the gradients are as they were.
+/// `InvalidArgument` if `max_norm` is negative or NaN, p is not above 0, or, with
+/// `error_if_nonfinite`, the norm is not finite; `Autograd` if no parameter has a gradient here;
+/// `DeviceMismatch` if they are on several devices; `OutOfMemory`. After an error the gradients are
+/// unchanged.
 pub fn clip_grad_norm_with<B: Backend>(
     module: &dyn Module<B>,
     gradients: &mut Gradients<B>,
@@ -158,7 +159,7 @@ pub fn clip_grad_norm_with<B: Backend>(
     }
     let norms =
         all.iter().map(|(_, g)| total.array().cast(g.dtype().compute())).collect::<Result<Vec<_>>>()?;
-    // The gradients are taken out, so that those that nobody else holds are scaled where they lie.
+    // The gradients are moved out, so that uniquely owned ones are scaled in place.
     let variables: Vec<Tensor<B>> = all.into_iter().map(|(x, _)| x).collect();
     let mut taken: Vec<Tensor<B>> = variables.iter().filter_map(|x| gradients.take(x)).collect();
     let parts =
@@ -171,11 +172,11 @@ pub fn clip_grad_norm_with<B: Backend>(
     Ok(total)
 }
 
-/// Brings every element of a module's gradients into -clip_value..=clip_value. NaN stays.
+/// Clamps every element of a module's gradients to -clip_value..=clip_value. NaN stays NaN.
 ///
 /// # Errors
 /// `InvalidArgument` if `clip_value` is negative or NaN; `OutOfMemory`. After an error the
-/// gradients are as they were.
+/// gradients are unchanged.
 pub fn clip_grad_value<B: Backend>(
     module: &dyn Module<B>,
     gradients: &mut Gradients<B>,
@@ -194,7 +195,7 @@ fn not_negative(op: &str, name: &str, v: f64) -> Result<()> {
     }
 }
 
-/// Puts `f` of every gradient in its place, once all of them are there.
+/// Replaces every gradient by `f` of it, once all of them are computed.
 fn replace<B: Backend>(
     gradients: &mut Gradients<B>,
     all: &[(Tensor<B>, Tensor<B>)],

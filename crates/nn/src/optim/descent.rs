@@ -1,4 +1,4 @@
-//! `Descent`: everything that optimisers have in common, around the rule that makes one of them.
+//! `Descent`: the common part of optimisers, generic over the rule.
 
 use super::group::Rate;
 use super::kept::{Kept, Scalars};
@@ -13,8 +13,7 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::RwLockWriteGuard;
 
-/// An optimiser: a rule with its learning rate, weight decay, groups, and what it keeps per
-/// parameter.
+/// An optimiser: a rule with its learning rate, weight decay, groups, and state per parameter.
 #[derive(Clone, Debug)]
 pub struct Descent<B: Backend, R: Rule> {
     plan: Plan<R>,
@@ -31,12 +30,12 @@ struct Plan<R> {
     rule: R,
 }
 
-/// So many elements make a step together: enough to fill a device, and what a rule makes of them on
-/// its way (Muon, of each matrix another one) is little beside the weights of a model that has
-/// more. A few in the tests of this file, so that they see several batches.
+/// Elements that make a step together: enough to fill a device, while the temporary tensors of a
+/// rule (one more matrix per matrix for Muon) stay small compared to the weights of larger models.
+/// Small in the unit tests, so that they have several batches.
 const BATCH: usize = if cfg!(test) { 4 } else { 1 << 24 };
 
-/// Settings of PyTorch's that are about how it computes, or that its schedules keep.
+/// PyTorch's settings that select an implementation, or that its schedules add.
 const IGNORED: &[&str] = &[
     "params",
     "param_names",
@@ -79,7 +78,7 @@ impl<R: Rule> Plan<R> {
             .set(to)
             .map_err(|what| Error::argument(format!("{}: {name} is {to}, and should be {what}", R::NAME)))
     }
-    /// The settings by name, as PyTorch has them.
+    /// The settings by PyTorch's names.
     fn describe(mut self) -> Map<String, Value> {
         let mut all: Map<String, Value> =
             sorted(self.table().into_iter().map(|(name, s)| (name.to_owned(), s.get())));
@@ -87,7 +86,7 @@ impl<R: Rule> Plan<R> {
         all.insert(OPTIMIZER.to_owned(), R::NAME.into());
         all
     }
-    /// Takes the settings of a saved group.
+    /// Loads the settings of a saved group.
     fn take(&mut self, group: &Map<String, Value>) -> Result<()> {
         let own: BTreeSet<&str> = sorted(self.table().iter().map(|(n, _)| *n));
         for (name, value) in group {
@@ -119,36 +118,36 @@ impl<R: Rule> Plan<R> {
     }
 }
 
-/// Is weight decay apart from the gradient? In a saved group.
+/// Key of a saved group: is weight decay decoupled?
 const DECOUPLED: &str = "decoupled_weight_decay";
-/// The optimiser's name, in a saved group.
+/// Key of a saved group: the optimiser's name.
 const OPTIMIZER: &str = "optimizer";
-/// How many times the optimiser's learning rate, in a saved group.
+/// Key of a saved group: the factor of the optimiser's learning rate.
 const SCALE: &str = "lr_scale";
 
 impl<B: Backend, R: Rule> Descent<B, R> {
-    /// With this learning rate, and PyTorch's settings otherwise.
+    /// With this learning rate, and PyTorch's defaults.
     pub fn new(lr: f64) -> Self {
         Self::with_rule(lr, R::default())
     }
-    /// With this learning rate and these settings: for a rule of one's own.
+    /// With this learning rate and rule, for user-defined rules.
     pub fn with_rule(lr: f64, rule: R) -> Self {
         let plan = Plan { lr, weight_decay: R::WEIGHT_DECAY, maximize: false, rule };
         Descent { plan, groups: vec![], kept: BTreeMap::new() }
     }
-    /// How strongly parameters are drawn to zero.
+    /// Weight decay.
     #[must_use]
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.plan.weight_decay = weight_decay;
         self
     }
-    /// Goes up instead of down.
+    /// Maximises instead of minimising.
     #[must_use]
     pub fn maximize(mut self, maximize: bool) -> Self {
         self.plan.maximize = maximize;
         self
     }
-    /// Settings of their own for some parameters. A parameter belongs to the first group that
+    /// Adds a parameter group with its own settings. A parameter belongs to the first group that
     /// matches.
     #[must_use]
     pub fn group(mut self, group: Group) -> Self {
@@ -159,7 +158,7 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         &mut self.plan.rule
     }
 
-    /// The number of the parameter's group: 0 if it is in none, else one more than its place in
+    /// The number of the parameter's group: 0 if it is in none, else one more than its index in
     /// `groups`.
     fn group_of(&self, name: &str) -> usize {
         self.groups.iter().position(|g| g.has(name)).map_or(0, |i| i + 1)
@@ -179,8 +178,8 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         Ok(all)
     }
 
-    /// What a parameter needs for a step: everything that can fail, but for the step itself. The
-    /// states that there are already are taken out of `kept`, and nothing else of it changes.
+    /// Prepares a parameter's step: everything that can fail, except the step itself. Existing
+    /// states are moved out of `kept`, which is not changed otherwise.
     fn prepare_step<'a>(
         &mut self,
         plan: &Plan<R>,
@@ -236,7 +235,7 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         Ok((work, Rest { index, step, numbers, had, done: false }))
     }
 
-    /// Prepares the step of all parameters, group by group, and only then makes it.
+    /// Prepares the steps of all parameters, group by group, and only then makes them.
     fn make<'a>(
         &mut self,
         parameters: &'a Named<'_, B>,
@@ -281,23 +280,23 @@ impl<B: Backend, R: Rule> Descent<B, R> {
     }
 }
 
-/// What is kept of a parameter after its step, but for the tensors.
+/// The state of a parameter during its step, without the tensors.
 struct Rest {
-    /// The parameter's place.
+    /// The parameter's index.
     index: usize,
     step: u64,
     numbers: BTreeMap<&'static str, f64>,
-    /// Which states there were before.
+    /// Which states existed before.
     had: Vec<bool>,
     /// Has the step been made?
     done: bool,
 }
 
-/// A parameter that nobody else reads meanwhile.
+/// A write lock of a parameter.
 type Cell<'a, B> = RwLockWriteGuard<'a, Tensor<B>>;
 
-/// Locks parameters: in the order of their addresses, so that no two optimisers wait for each
-/// other; one that is there twice only at its first place.
+/// Locks parameters in the order of their addresses, so that concurrent optimisers cannot deadlock;
+/// a duplicate is locked only at its first index.
 fn lock<'a, B: Backend>(parameters: &Named<'a, B>) -> Vec<Option<Cell<'a, B>>> {
     let mut order: Vec<usize> = (0..parameters.len()).collect();
     order.sort_by_key(|&i| parameters[i].1.identity());
@@ -316,7 +315,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
         let mut cells = lock(parameters);
         let mut all: Vec<_> = plans.iter().map(|_| vec![]).collect();
         let result = self.make(parameters, &plans, &mut cells, gradients, &mut all);
-        // States come back whatever happened, new ones where the step was made.
+        // States are put back in any case, updated ones if the step was made.
         let mut moved = vec![];
         for ((plan, _), all) in plans.iter().zip(all) {
             for (w, rest) in all {
@@ -390,7 +389,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
 }
 
 impl<B: Backend, R: Rule> Descent<B, R> {
-    /// Takes the settings of saved groups, if there are any.
+    /// Loads the settings of saved groups, if there are any.
     fn take_groups(&mut self, parameters: &Named<'_, B>, saved: &[Map<String, Value>]) -> Result<()> {
         let Some(first) = saved.first() else { return Ok(()) };
         if saved.len() != self.groups.len() + 1 {
@@ -430,7 +429,8 @@ impl<B: Backend, R: Rule> Descent<B, R> {
             };
             group.rate = match (scale, group.rate) {
                 (Some(factor), _) => Rate::Scaled(factor),
-                // PyTorch's groups have learning rates alone, which its schedules move together.
+                // PyTorch's groups have only absolute learning rates, which its schedules scale
+                // together.
                 (None, Rate::Scaled(_)) if base > 0.0 => Rate::Scaled(plan.lr / base),
                 (None, _) => Rate::Fixed(plan.lr),
             };
@@ -441,8 +441,8 @@ impl<B: Backend, R: Rule> Descent<B, R> {
     }
 }
 
-/// A map or a set of what an iterator gives. By way of a list: they sort, and a sort is compiled
-/// for each kind of iterator. A program that knows all optimisers had 97 of them, half a MiB.
+/// Collects an iterator to a map or set by way of a list: the collections sort, and the sort would
+/// otherwise be compiled for each iterator type.
 fn sorted<T, C: FromIterator<T>>(all: impl Iterator<Item = T>) -> C {
     all.collect::<Vec<_>>().into_iter().collect()
 }
@@ -450,7 +450,7 @@ fn sorted<T, C: FromIterator<T>>(all: impl Iterator<Item = T>) -> C {
 /// The key of the number of steps.
 const STEP: &str = "step";
 
-/// The number of steps as a tensor: f32 as in PyTorch, or f64 where f32 cannot count so far.
+/// The number of steps as a tensor: f32 as in PyTorch, or f64 if f32 cannot represent it.
 fn count(step: u64) -> Result<HostTensor> {
     let narrow = step as f32;
     if narrow as u64 == step {
@@ -475,7 +475,7 @@ fn fits<B: Backend>(key: &str, state: &Array<B>, shape: &Shape, wide: DType) -> 
     Ok(())
 }
 
-/// What is kept of a parameter, from the host.
+/// Uploads the state of a parameter.
 fn restore<B: Backend, R: Rule>(
     rule: &R,
     value: &Tensor<B>,
@@ -494,7 +494,7 @@ fn restore<B: Backend, R: Rule>(
     }
     let missing = |key: &str| Error::argument(format!("the state lacks {key}"));
     let step = match number(STEP)? {
-        // 2^53: up to there f64 counts every step.
+        // 2^53: f64 represents every integer up to there.
         Some(v) if v.fract() == 0.0 && (0.0..=9007199254740992.0).contains(&v) => v as u64,
         Some(v) => return Err(Error::argument(format!("step is {v}, and should be a number of steps"))),
         None if R::COUNTS => return Err(missing(STEP)),
@@ -506,7 +506,7 @@ fn restore<B: Backend, R: Rule>(
     }
     for (key, _) in &keeps {
         let t = keys.get(*key).ok_or_else(|| missing(key))?;
-        // PyTorch keeps states in the type of the parameter.
+        // PyTorch's states have the dtype of the parameter.
         if t.shape() != value.shape() || (t.dtype() != wide && t.dtype() != value.dtype()) {
             return Err(Error::new(
                 if t.shape() != value.shape() {

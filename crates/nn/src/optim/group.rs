@@ -1,12 +1,12 @@
-//! `Group`: parameters that are trained with settings of their own.
+//! `Group`: a parameter group with its own settings.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Parameters that are trained with settings of their own. A parameter belongs to the first group
-/// that matches its name; what a group does not set is as the optimiser has it.
+/// Parameters that are trained with their own settings. A parameter belongs to the first group that
+/// matches its name; settings that a group does not set are the optimiser's.
 ///
 /// ```
 /// # use elinvar_nn::optim::Group;
@@ -23,9 +23,9 @@ pub struct Group {
 /// A group's learning rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Rate {
-    /// So many times the optimiser's.
+    /// A factor of the optimiser's.
     Scaled(f64),
-    /// This, whatever the optimiser's.
+    /// Independent of the optimiser's.
     Fixed(f64),
 }
 
@@ -43,31 +43,31 @@ impl Group {
     pub fn matching(name: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Group { matches: Arc::new(name), rate: Rate::Scaled(1.0), settings: BTreeMap::new() }
     }
-    /// A learning rate of so many times the optimiser's: schedules move it too.
+    /// A learning rate of this factor times the optimiser's: schedules apply to it too.
     #[must_use]
     pub fn lr_scale(mut self, factor: f64) -> Self {
         self.rate = Rate::Scaled(factor);
         self
     }
-    /// This learning rate, whatever the optimiser's: no schedule moves it.
+    /// This learning rate, independent of the optimiser's: schedules do not apply to it.
     #[must_use]
     pub fn lr(mut self, lr: f64) -> Self {
         self.rate = Rate::Fixed(lr);
         self
     }
-    /// How strongly these parameters are drawn to zero.
+    /// Weight decay.
     #[must_use]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         self.set("weight_decay", weight_decay)
     }
-    /// Another setting by the name that it has in PyTorch: `eps`, `betas` (a list), `momentum`, ...
-    /// An optimiser refuses to step with a setting that it does not have.
+    /// Another setting by its name in PyTorch: `eps`, `betas` (a list), `momentum`, ... A step of
+    /// an optimiser that does not have the setting is an error.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.settings.insert(name.to_owned(), value.into());
         self
     }
-    /// Is the parameter of this name one of them?
+    /// Does a parameter of this name match?
     pub fn has(&self, name: &str) -> bool {
         (self.matches)(name)
     }

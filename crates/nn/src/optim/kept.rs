@@ -1,14 +1,14 @@
-//! What an optimiser keeps per parameter, and the scalars of a step on the device.
+//! The state of an optimiser per parameter, and the scalars of a step on the device.
 
 use elinvar_core::{DType, Element, HostData, HostTensor, Layout, Result, Scalar, Shape, each_data};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
 use std::collections::BTreeMap;
 
-/// What an optimiser keeps for one parameter.
+/// The state of an optimiser for one parameter.
 #[derive(Clone, Debug)]
 pub(super) struct Kept<B: Backend> {
-    /// Number of steps that the parameter has made.
+    /// Number of steps of the parameter.
     pub step: u64,
     /// Numbers, by name.
     pub numbers: BTreeMap<&'static str, f64>,
@@ -22,8 +22,8 @@ impl<B: Backend> Default for Kept<B> {
     }
 }
 
-/// The scalars of one step on the device. Parameters mostly make their steps together, with the
-/// same numbers, which are then uploaded once.
+/// The scalars of one step on the device. Most parameters have the same scalars, which are uploaded
+/// once.
 pub(super) struct Scalars<B: Backend> {
     seen: Vec<(Vec<f64>, DType, B::Device, Vec<Array<B>>)>,
 }

@@ -1,4 +1,5 @@
-//! `Lion`: steps of one size, in the direction of the sign of a running average (Chen et al. 2023).
+//! `Lion`: steps of constant size, in the direction of the sign of a running average
+//! (Chen et al. 2023).
 
 use super::rule::setters;
 use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
@@ -9,9 +10,9 @@ use elinvar_ops::lane::Lane;
 /// Lion.
 ///
 /// The parameter goes down lr * sign(b1 * m + (1 - b1) * g), after which m = b2 * m + (1 - b2) * g.
-/// Weight decay shrinks the parameter, apart from the gradient. Every weight moves by lr, so it
-/// wants a learning rate 3 to 10 times smaller than [`super::AdamW`]'s, and as many times more
-/// weight decay.
+/// Weight decay is decoupled from the gradient. Every weight moves by lr, so it needs a learning
+/// rate 3 to 10 times smaller than [`super::AdamW`]'s, and a weight decay larger by the same
+/// factor.
 pub type Lion<B> = Descent<B, LionRule>;
 
 /// The settings of [`Lion`].
@@ -27,8 +28,7 @@ impl Default for LionRule {
 }
 
 setters! { LionRule:
-    /// How much of the average comes into a step, and how much of it stays, each in 0..1:
-    /// (0.9, 0.99) at first.
+    /// The weight of the average in a step, and its decay, each in 0..1 (default (0.9, 0.99)).
     betas: ();
 }
 
@@ -53,7 +53,7 @@ impl Rule for LionRule {
         let m = states[0];
         let blend = |b: f64| L::lit(b).fma(m, L::lit(1.0 - b) * g);
         let c = blend(self.betas[0]);
-        // 0 and NaN stay what they are.
+        // 0 and NaN are unchanged.
         let is_signed = c.lt(L::lit(0.0)) | c.gt(L::lit(0.0));
         let sign = L::select(is_signed, L::lit(1.0).copysign(c), c);
         states[0] = blend(self.betas[1]);

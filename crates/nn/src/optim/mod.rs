@@ -1,4 +1,4 @@
-//! Optimisers: how weights follow their gradients.
+//! Optimisers.
 //!
 //! ```
 //! # use elinvar_nn::{Backend, Module};
@@ -13,23 +13,21 @@
 //! # ]}
 //! ```
 //!
-//! An optimiser keeps its state by the parameter's name, so that it can be saved
-//! ([`OptimizerState`]) and put back: a run that goes on from a saved state makes the same steps,
-//! bit for bit. The arithmetic of a step is one formula of numbers ([`Rule::lane`]), which every
-//! backend runs as it likes best.
+//! An optimiser stores its state by the parameter's name, so that it can be saved
+//! ([`OptimizerState`]) and restored: a run that resumes from a saved state makes the same steps,
+//! bit for bit. The arithmetic of a step is one scalar formula ([`Rule::lane`]), which every
+//! backend vectorises.
 //!
 //! **Numbers that change from step to step** (the learning rate, Adam's bias corrections) are
-//! computed here in f64, rounded once to the type in which the parameter is computed, and given to
-//! the formula as operands of shape [], so that a step never needs another kernel than the step
-//! before. Powers are `power`, not the platform's. **Numbers that stay** (momentum, eps) are
-//! attributes of the formula.
+//! computed here in f64, rounded once to the compute dtype of the parameter, and passed to the
+//! formula as operands of shape [], so that all steps use the same kernel. Powers are `power`, not
+//! the platform's. **Constants** (momentum, eps) are attributes of the formula.
 //!
-//! **Parameters and states change where they lie**, in one pass over all of them
-//! ([`elinvar_ops::update`]), unless somebody else holds the memory: who took a parameter's value
-//! before a step keeps the numbers of then. While a step is made, nobody else can read the
-//! parameters: [`Param::get`] waits.
+//! **Parameters and states are updated in place**, in one pass over all of them
+//! ([`elinvar_ops::update`]), unless the memory is shared: a value taken from a parameter before a
+//! step keeps its elements. During a step the parameters are locked: [`Param::get`] waits.
 //!
-//! f16 and bf16 parameters take their step in f32 with a state in f32, and are rounded once.
+//! f16 and bf16 parameters are updated in f32 with a state in f32, and rounded once.
 
 mod adadelta;
 mod adagrad;
@@ -77,28 +75,27 @@ use elinvar_tensor::Gradients;
 /// Parameters with their names.
 pub type Named<'a, B> = [(String, &'a Param<B>)];
 
-/// Changes a module's parameters by their gradients.
+/// Updates a module's parameters by their gradients.
 pub trait Optimizer<B: Backend> {
-    /// One step of these parameters: each that is not frozen and has a gradient gets a new value;
-    /// one that is there twice makes one step, under its first name. Gives their number.
+    /// One step of these parameters: each that is not frozen and has a gradient is updated; a
+    /// duplicate makes one step, under its first name. Returns the number of updated parameters.
     ///
     /// # Errors
-    /// As [`Optimizer::step`], but that no parameter has a gradient is none.
+    /// As [`Optimizer::step`], but it is not an error if no parameter has a gradient.
     fn step_some(&mut self, parameters: &Named<'_, B>, gradients: &Gradients<B>) -> Result<usize>;
     /// The learning rate.
     fn lr(&self) -> f64;
-    /// Sets the learning rate of the steps to come.
+    /// Sets the learning rate of the next steps.
     fn set_lr(&mut self, lr: f64);
-    /// Number of parameter groups: those that were made, and one of the parameters that are in
-    /// none.
+    /// Number of parameter groups: the explicit ones, and one of all other parameters.
     fn groups(&self) -> usize;
     /// The state of these parameters and the settings, on the host. Waits for the device.
     ///
     /// # Errors
     /// `InvalidArgument` if a setting is out of its range; what the device reports.
     fn state_of(&self, parameters: &Named<'_, B>) -> Result<OptimizerState>;
-    /// Checks a state for these parameters and moves it to the device. What it gives puts the state
-    /// in its place, which cannot fail.
+    /// Checks a state for these parameters and uploads it. The returned closure installs the state,
+    /// which cannot fail.
     ///
     /// # Errors
     /// As [`Optimizer::load_state_dict`].
@@ -108,15 +105,15 @@ pub trait Optimizer<B: Backend> {
         from: &OptimizerState,
     ) -> Result<Box<dyn FnOnce() + 'a>>;
 
-    /// One step: every parameter that is not frozen and has a gradient gets a new value.
+    /// One step: every parameter that is not frozen and has a gradient is updated.
     ///
     /// # Errors
-    /// `InvalidArgument` if a setting is out of its range; `Autograd` if no parameter at all has a
-    /// gradient here: those of the weights before the last step, say; `ShapeMismatch`,
-    /// `DTypeMismatch`, `DeviceMismatch` if a gradient or a state does not fit its parameter;
-    /// `OutOfMemory`. All of this is found out before the first parameter changes; after an error
-    /// in the step itself (a device that fails, or memory for what Muon makes of its matrices) some
-    /// parameters, with their states, may have made the step and others not.
+    /// `InvalidArgument` if a setting is out of its range; `Autograd` if no parameter has a
+    /// gradient here, for example because the gradients are of the weights before the last step;
+    /// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch` if a gradient or a state does not fit its
+    /// parameter; `OutOfMemory`. All of this is checked before the first parameter changes; after
+    /// an error in the step itself (a device failure, or no memory for Muon's temporary matrices)
+    /// some parameters, with their states, may be updated and others not.
     fn step(&mut self, module: &dyn Module<B>, gradients: &Gradients<B>) -> Result<()> {
         let parameters = module.named_parameters();
         let trained = parameters.iter().filter(|(_, p)| !p.is_frozen()).count();
@@ -135,14 +132,13 @@ pub trait Optimizer<B: Backend> {
     fn state_dict(&self, module: &dyn Module<B>) -> Result<OptimizerState> {
         self.state_of(&module.named_parameters())
     }
-    /// Goes on from a state: everything is checked, and moved to the devices of the parameters,
-    /// before anything changes. Settings are those of the state, learning rates included; a state
-    /// without groups leaves them as they are. Parameters of which the state says nothing begin
-    /// anew.
+    /// Restores a state: everything is checked, and uploaded to the devices of the parameters,
+    /// before anything changes. Settings are those of the state, including learning rates; a state
+    /// without groups does not change them. Parameters that are not in the state are reset.
     ///
     /// # Errors
     /// `InvalidArgument` with the name if the state is of another optimiser, of a parameter that
-    /// the module has not, or of other groups, or if a setting is unknown or out of its range;
+    /// the module lacks, or of other groups, or if a setting is unknown or out of its range;
     /// `ShapeMismatch` or `DTypeMismatch` if a tensor does not fit the parameter; `OutOfMemory`.
     fn load_state_dict(&mut self, module: &dyn Module<B>, from: &OptimizerState) -> Result<()> {
         let commit = self.prepare(&module.named_parameters(), from)?;
@@ -151,8 +147,8 @@ pub trait Optimizer<B: Backend> {
     }
 }
 
-/// `base` to a whole power, by squaring: the same bits on every machine, and a function of the
-/// step's number alone.
+/// `base` to an integer power, by squaring: the same bits on every machine, and a function of the
+/// step number alone.
 pub(crate) fn power(base: f64, mut exponent: u64) -> f64 {
     let (mut square, mut out) = (base, 1.0);
     while exponent > 0 {

@@ -1,8 +1,8 @@
-//! `Muon`: momentum, made orthogonal before each step (Jordan et al. 2024). For matrices only.
+//! `Muon`: orthogonalised momentum (Jordan et al. 2024). For matrices only.
 //!
 //! The orthogonal matrix nearest to the momentum would be U V^T of its singular value
-//! decomposition. A few steps of a Newton-Schulz iteration come near enough, with matrix products
-//! alone: singular values end between about 0.7 and 1.2.
+//! decomposition. A few steps of a Newton-Schulz iteration approximate it with matrix products
+//! alone: the resulting singular values are between about 0.7 and 1.2.
 
 use super::rule::setters;
 use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
@@ -18,14 +18,13 @@ use elinvar_ops::map::Map;
 /// buffer = momentum * buffer + (1 - momentum) * g; with `nesterov` the direction is momentum *
 /// buffer + (1 - momentum) * g, else the buffer. X = direction / max(|direction|, eps), then
 /// `ns_steps` times: A = X X^T, X = a X + (b A + c A A) X, with (a, b, c) = `ns_coefficients`. The
-/// parameter shrinks by 1 - lr * weight_decay (0.1 at first), and goes down lr * scale * X, where
+/// parameter shrinks by 1 - lr * weight_decay (default 0.1), and goes down lr * scale * X, where
 /// scale is sqrt(max(1, rows / columns)) or, with `adjust_lr_fn` "match_rms_adamw", 0.2 *
 /// sqrt(max(rows, columns)).
 ///
 /// A parameter of more than two axes, a convolution's, is the matrix \[first, rest\]. One of fewer
-/// is an error: give those, and embeddings and the last layer, to another optimiser with
-/// [`super::Split`]. Computed in the parameter's type (f32 for f16 and bf16), where the original
-/// takes bf16.
+/// is an error: use another optimiser for those, for embeddings and for the last layer, with
+/// [`super::Split`]. Computed in the parameter's compute dtype, where the original uses bf16.
 pub type Muon<B> = Descent<B, MuonRule>;
 
 /// The settings of [`Muon`].
@@ -39,10 +38,10 @@ pub struct MuonRule {
     adjust_lr_fn: &'static str,
 }
 
-/// What the learning rate is multiplied with, by PyTorch's names.
+/// Adjustments of the learning rate, by PyTorch's names.
 const ADJUST: &[&str] = &["original", "match_rms_adamw"];
 
-/// Far more than are of use: 5 do.
+/// Limit of `ns_steps`: far more than the usual 5.
 const MOST_STEPS: usize = 100;
 
 impl Default for MuonRule {
@@ -50,8 +49,8 @@ impl Default for MuonRule {
         MuonRule {
             momentum: 0.95,
             nesterov: true,
-            // The quintic that grows small singular values fastest while it keeps the others near 1
-            // (Jordan et al.).
+            // The quintic polynomial that amplifies small singular values most while it keeps the
+            // others near 1 (Jordan et al.).
             ns_coefficients: [3.4445, -4.7750, 2.0315],
             eps: 1e-7,
             ns_steps: 5,
@@ -61,21 +60,21 @@ impl Default for MuonRule {
 }
 
 setters! { MuonRule:
-    /// How much of the buffer stays in each step, in 0..1: 0.95 at first.
+    /// Decay of the buffer, in 0..1 (default 0.95).
     momentum: f64;
-    /// Looks ahead along the buffer, as it does at first.
+    /// Nesterov momentum (default true).
     nesterov: bool;
     /// The polynomial of the iteration.
     ns_coefficients: [f64; 3];
-    /// The smallest norm by which a direction is divided: 1e-7 at first.
+    /// Lower bound of the norm by which a direction is divided (default 1e-7).
     eps: f64;
-    /// Steps of the iteration: 5 at first.
+    /// Number of steps of the iteration (default 5).
     ns_steps: usize;
 }
 
 impl<B: Backend> Muon<B> {
     /// Scales steps to the size of [`super::AdamW`]'s, so that its learning rate and weight decay
-    /// can be kept (Moonlight, 2025).
+    /// can be reused (Moonlight, 2025).
     #[must_use]
     pub fn match_rms_adamw(mut self) -> Self {
         self.rule_mut().adjust_lr_fn = ADJUST[1];
@@ -91,8 +90,8 @@ fn matrix(shape: &Shape) -> Option<[usize; 2]> {
     }
 }
 
-/// momentum * buffer + (1 - momentum) * g, of (g, buffer): the new buffer from the old one, and
-/// from that the direction if it looks ahead.
+/// momentum * buffer + (1 - momentum) * g, of (g, buffer): the new buffer from the old one, and the
+/// direction from that with Nesterov momentum.
 #[derive(Clone, Copy, Debug)]
 struct Momentum {
     momentum: f64,
@@ -139,7 +138,7 @@ impl Map<2> for Blend {
 elinvar_ops::compile_map! { 2 Blend; }
 
 impl MuonRule {
-    /// The nearly orthogonal matrix of a direction, in the direction's shape.
+    /// Orthogonalises a direction approximately; the result has the direction's shape.
     fn orthogonal<B: Backend>(&self, direction: &Array<B>) -> Result<Array<B>> {
         let Some([rows, columns]) = matrix(direction.shape()) else {
             return Err(Error::shape(format!(
@@ -207,7 +206,7 @@ impl Rule for MuonRule {
     fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
         let rule = &step.rule;
         let momentum = Momentum { momentum: rule.momentum };
-        // All of this may fail, so nothing is written before all of it is there.
+        // All of this may fail, so nothing is written before all of it is computed.
         let mut new = Vec::with_capacity(all.len());
         for w in &*all {
             let direction = || {
@@ -219,8 +218,7 @@ impl Rule for MuonRule {
             };
             new.push(direction().map_err(|e: Error| e.at(w.name))?);
         }
-        // The buffers stay out of the formula, which has the direction in the place of the
-        // gradient.
+        // The buffers are not operands of the formula, whose gradient is the direction.
         let mut buffers = Vec::with_capacity(all.len());
         for (w, (direction, buffer)) in all.iter_mut().zip(new) {
             w.g = direction;

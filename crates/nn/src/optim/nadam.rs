@@ -1,4 +1,4 @@
-//! `NAdam`: Adam that looks ahead along its momentum.
+//! `NAdam`: Adam with Nesterov momentum.
 
 use super::adam::averages;
 use super::rule::setters;
@@ -30,18 +30,18 @@ impl Default for NAdamRule {
 }
 
 setters! { NAdamRule:
-    /// How much of the running averages stays in each step, each in 0..1: (0.9, 0.999) at first.
+    /// Decay of the running averages, each in 0..1 (default (0.9, 0.999)).
     betas: ();
-    /// Keeps the division from blowing up where gradients vanish: 1e-8 at first.
+    /// Added to the denominator, for gradients near 0 (default 1e-8).
     eps: f64;
-    /// How fast the momentum grows to its full size: 0.004 at first.
+    /// How fast the momentum approaches its full size (default 0.004).
     momentum_decay: f64;
-    /// Weight decay shrinks the parameter, apart from the gradient.
+    /// Decoupled weight decay: it shrinks the parameter instead of being added to the gradient.
     decoupled_weight_decay: bool;
 }
 
 impl NAdamRule {
-    /// 0.96 is the paper's (Dozat 2016).
+    /// The momentum of step t; 0.96 is the paper's constant (Dozat 2016).
     fn mu(&self, t: u64) -> f64 {
         self.betas[0] * (1.0 - 0.5 * Lane::pow(0.96f64, t as f64 * self.momentum_decay))
     }
@@ -67,7 +67,7 @@ impl Rule for NAdamRule {
     fn numbers(&self) -> &'static [(&'static str, f64)] {
         &[("mu_product", 1.0)]
     }
-    /// The weights of g and of m, and eps, each times sqrt(1 - b2^t)
+    /// The weights of g and of m, and eps, each times sqrt(1 - b2^t).
     fn scalars(&self, at: At<'_>, numbers: &mut [f64]) -> Vec<f64> {
         let (mu, next) = (self.mu(at.step), self.mu(at.step + 1));
         numbers[0] *= mu;

@@ -1,4 +1,4 @@
-//! `RAdam`: Adam that waits with its scaling until there is enough to average.
+//! `RAdam`: Adam whose adaptive scaling starts once its variance estimate is reliable.
 
 use super::adam::averages;
 use super::rule::setters;
@@ -29,11 +29,11 @@ impl Default for RAdamRule {
 }
 
 setters! { RAdamRule:
-    /// How much of the running averages stays in each step, each in 0..1: (0.9, 0.999) at first.
+    /// Decay of the running averages, each in 0..1 (default (0.9, 0.999)).
     betas: ();
-    /// Keeps the division from blowing up where gradients vanish: 1e-8 at first.
+    /// Added to the denominator, for gradients near 0 (default 1e-8).
     eps: f64;
-    /// Weight decay shrinks the parameter, apart from the gradient.
+    /// Decoupled weight decay: it shrinks the parameter instead of being added to the gradient.
     decoupled_weight_decay: bool;
 }
 
@@ -53,7 +53,7 @@ impl Rule for RAdamRule {
     fn keeps(&self) -> Vec<(&'static str, f64)> {
         vec![("exp_avg", 0.0), ("exp_avg_sq", 0.0)]
     }
-    /// lr / (1 - b1^t), and the scale of 1 / (sqrt(v) + eps): 0 while nothing is scaled.
+    /// lr / (1 - b1^t), and the scale of 1 / (sqrt(v) + eps): 0 before the adaptive scaling starts.
     fn scalars(&self, at: At<'_>, _: &mut [f64]) -> Vec<f64> {
         let [b1, b2] = self.betas.map(|b| power(b, at.step));
         let r = 2.0 / (1.0 - self.betas[1]) - 1.0;

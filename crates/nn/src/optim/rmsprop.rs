@@ -29,13 +29,13 @@ impl Default for RmsPropRule {
 }
 
 setters! { RmsPropRule:
-    /// How much of the running averages stays in each step, in 0..1: 0.99 at first.
+    /// Decay of the running averages, in 0..1 (default 0.99).
     alpha: f64;
-    /// Keeps the division from blowing up where gradients vanish: 1e-8 at first.
+    /// Added to the denominator, for gradients near 0 (default 1e-8).
     eps: f64;
-    /// How much of the last step's direction stays, in 0..1.
+    /// Momentum, in 0..1.
     momentum: f64;
-    /// Scales by an estimate of the variance: the mean is taken off.
+    /// Scales by an estimate of the variance: the squared mean is subtracted.
     centered: bool;
 }
 

@@ -1,4 +1,4 @@
-//! What an optimiser is made of: its settings, its states, its formula.
+//! `Rule`, the definition of an optimiser: its settings, its states, its formula.
 
 use super::update::{Step, Work};
 use elinvar_core::{Result, Shape};
@@ -7,11 +7,11 @@ use elinvar_ops::lane::Lane;
 use serde_json::Value;
 use std::fmt::Debug;
 
-/// An optimiser's own part; everything around it is [`super::Descent`]. The value of a rule is its
-/// settings.
+/// The specific part of an optimiser; the common part is [`super::Descent`]. The value of a rule is
+/// its settings.
 ///
 /// A new optimiser is one file: a struct of settings that implements this, and an alias of
-/// `Descent`. This one goes by the sign of the gradient:
+/// `Descent`. This one uses the sign of the gradient:
 /// ```
 /// use elinvar_nn::optim::{At, Descent, Rule, Setting, Step, Work, each};
 /// use elinvar_ops::{Backend, lane::Lane};
@@ -50,51 +50,51 @@ use std::fmt::Debug;
 pub trait Rule: Copy + Debug + Default + Send + Sync + 'static {
     /// The optimiser's name.
     const NAME: &'static str;
-    /// Weight decay unless another is set.
+    /// Default weight decay.
     const WEIGHT_DECAY: f64 = 0.0;
-    /// Does a step depend on the number of the steps before?
+    /// Does a step depend on the step number?
     const COUNTS: bool = true;
 
-    /// The settings by PyTorch's names, with their ranges; learning rate, weight decay and
-    /// `maximize` are not of these.
+    /// The settings by PyTorch's names, with their ranges; without learning rate, weight decay and
+    /// `maximize`.
     fn settings(&mut self) -> Vec<(&'static str, Setting<'_>)>;
-    /// Whether the settings fit together: the sentence if not.
+    /// The error message if the settings contradict each other.
     fn conflict(&self) -> Option<String> {
         None
     }
-    /// Does weight decay shrink the parameter (by 1 - lr * weight_decay), apart from the gradient?
+    /// Is weight decay decoupled: does it shrink the parameter by 1 - lr * weight_decay?
     fn decoupled(&self) -> bool {
         false
     }
-    /// The states by PyTorch's names, and the value with which each begins.
+    /// The states by PyTorch's names, and the initial value of each.
     fn keeps(&self) -> Vec<(&'static str, f64)>;
-    /// Numbers that are kept per parameter, and the value with which each begins.
+    /// Scalar states per parameter, and the initial value of each.
     fn numbers(&self) -> &'static [(&'static str, f64)] {
         &[]
     }
-    /// The numbers of a step, in f64. `numbers` are those of [`Rule::numbers`], which the step may
+    /// The scalars of a step, in f64. `numbers` are those of [`Rule::numbers`], which the step may
     /// change.
     fn scalars(&self, at: At<'_>, numbers: &mut [f64]) -> Vec<f64>;
-    /// The formula: the new value of a parameter `x` (already shrunk, if weight decay does that)
-    /// with gradient `g` (already with weight decay, if it joins the gradient); puts new values in
-    /// the place of the states. `s` are the numbers of [`Rule::scalars`].
+    /// The formula: the new value of a parameter `x` (already shrunk, if weight decay is decoupled)
+    /// with gradient `g` (already with weight decay, if it is not); updates the states. `s` are the
+    /// values of [`Rule::scalars`].
     fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L;
-    /// Runs the formula, with [`super::each`] and how many numbers it changes and reads. After an
-    /// error nothing has changed.
+    /// Runs the formula, with [`super::each`] and the number of operands that it writes and reads.
+    /// After an error nothing has changed.
     ///
     /// # Errors
     /// Those of [`super::each`].
     fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()>;
 }
 
-/// Where a parameter is in its training.
+/// The state of a parameter's training.
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
     /// The learning rate.
     pub lr: f64,
-    /// The number of the step, from 1.
+    /// The step number, from 1.
     pub step: u64,
-    /// Has it no states yet?
+    /// Is it the first step, without states?
     pub fresh: bool,
     /// The parameter's shape.
     pub shape: &'a Shape,
@@ -107,15 +107,15 @@ pub enum Setting<'a> {
     Number(&'a mut f64, Range),
     /// Several numbers.
     Numbers(&'a mut [f64], Range),
-    /// A whole number up to the second.
+    /// An integer up to the second value.
     Count(&'a mut usize, usize),
     /// Yes or no.
     Flag(&'a mut bool),
-    /// One of these words; the first one if nothing is said.
+    /// One of these words; the first is the default.
     Word(&'a mut &'static str, &'static [&'static str]),
 }
 
-/// What a number may be.
+/// The range of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
     /// 0 or more.
@@ -144,7 +144,7 @@ impl Range {
 }
 
 impl Setting<'_> {
-    /// The sentence if the value is out of its range.
+    /// The error message if the value is out of its range.
     pub(super) fn fault(&self, name: &str) -> Option<String> {
         let number = |name: &str, v: f64, r: Range| {
             (!r.has(v)).then(|| format!("{name} is {v}, and should be {}", r.words()))
@@ -169,7 +169,7 @@ impl Setting<'_> {
             Setting::Word(v, _) => Value::from(**v),
         }
     }
-    /// Takes a value; what would have fitted, if it is none.
+    /// Sets a value; the error says what would have fitted.
     pub(super) fn set(&mut self, to: &Value) -> std::result::Result<(), String> {
         match self {
             Setting::Number(v, _) => **v = to.as_f64().ok_or("a number")?,

@@ -22,11 +22,11 @@ pub struct SgdRule {
 }
 
 setters! { SgdRule:
-    /// How much of the last step's direction stays, in 0..1.
+    /// Momentum, in 0..1.
     momentum: f64;
-    /// How much less of the new gradient comes into the buffer.
+    /// Dampening of the gradient in the buffer.
     dampening: f64;
-    /// Looks ahead along the buffer. Needs momentum, and no dampening.
+    /// Nesterov momentum. Needs momentum, and no dampening.
     nesterov: bool;
 }
 
@@ -52,7 +52,7 @@ impl Rule for SgdRule {
     fn keeps(&self) -> Vec<(&'static str, f64)> {
         if self.momentum == 0.0 { vec![] } else { vec![("momentum_buffer", 0.0)] }
     }
-    /// lr, and how much of the gradient comes into the buffer: all of it in the first step.
+    /// lr, and the weight of the gradient in the buffer: 1 in the first step.
     fn scalars(&self, at: At<'_>, _: &mut [f64]) -> Vec<f64> {
         if self.momentum == 0.0 {
             vec![at.lr]

@@ -7,11 +7,11 @@ use elinvar_tensor::Gradients;
 use std::collections::BTreeSet;
 
 /// Several optimisers, each for some of the parameters: [`super::Muon`] for matrices and
-/// [`super::AdamW`] for the rest, say.
+/// [`super::AdamW`] for the rest, for example.
 ///
-/// A parameter goes to the first optimiser whose condition its name and shape fulfil, and to the
-/// one that `Split` was made with if there is none. The learning rate is that one's; the others
-/// keep their rates in proportion to it, so that a schedule moves all.
+/// A parameter belongs to the first optimiser whose condition its name and shape fulfil, or else to
+/// the one passed to `new`, the rest. The learning rate is that of the rest; the others keep the
+/// ratio of their rates to it, so that a schedule applies to all.
 ///
 /// ```
 /// # use elinvar_nn::Backend;
@@ -30,7 +30,7 @@ type Condition = Box<dyn Fn(&str, &Shape) -> bool + Send + Sync>;
 struct Part<B: Backend> {
     optimizer: Box<dyn Optimizer<B>>,
     takes: Condition,
-    /// Its learning rate by that of the rest.
+    /// The ratio of its learning rate to that of the rest.
     ratio: f64,
 }
 
@@ -38,14 +38,14 @@ struct Part<B: Backend> {
 type Shares<'a, B> = Vec<Vec<(String, &'a crate::Param<B>)>>;
 
 impl<B: Backend> Split<B> {
-    /// Everything is for this optimiser at first.
+    /// All parameters belong to this optimiser, until [`Split::with`] adds others.
     pub fn new(rest: impl Optimizer<B> + 'static) -> Self {
         Split { parts: vec![], rest: Box::new(rest) }
     }
-    /// The parameters that `takes` are for `optimizer`.
+    /// Assigns the parameters for which `takes` is true to `optimizer`.
     ///
     /// # Panics
-    /// If the learning rate of the rest is 0: nothing is in proportion to it.
+    /// If the learning rate of the rest is 0, for which there is no ratio.
     #[must_use]
     #[track_caller]
     pub fn with(

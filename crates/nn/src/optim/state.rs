@@ -1,8 +1,8 @@
-//! `OptimizerState`: what an optimiser keeps, on the host, by PyTorch's names.
+//! `OptimizerState`: the state of an optimiser on the host, by PyTorch's names.
 //!
 //! PyTorch numbers the parameters in the order in which they were given to the optimiser, group by
-//! group, where we name them. [`OptimizerState::numbered`] and [`OptimizerState::named`] go from
-//! one to the other.
+//! group, where elinvar uses names. [`OptimizerState::numbered`] and [`OptimizerState::named`]
+//! convert between both.
 
 use crate::{Module, StateDict};
 use elinvar_core::{Error, HostTensor, Result};
@@ -17,8 +17,8 @@ pub struct OptimizerState {
     /// `momentum_buffer`, ...
     pub state: BTreeMap<String, BTreeMap<String, HostTensor>>,
     /// The settings by PyTorch's names, with the names (or numbers) of the `params`. First the
-    /// group of the parameters that are in no other, then the others in the order in which they
-    /// were made. Empty: nothing is said of settings.
+    /// group of the parameters that are in no other, then the others in the order of creation.
+    /// Empty if the settings are not part of the state.
     pub param_groups: Vec<Map<String, Value>>,
 }
 
@@ -38,14 +38,14 @@ impl OptimizerState {
         let groups = self.param_groups.iter().cloned().map(Value::Object).collect::<Value>();
         (tensors, groups.to_string())
     }
-    /// From the flat form; without groups, settings stay what they are.
+    /// From the flat form; without groups, loading does not change settings.
     ///
     /// # Errors
-    /// `Format` if a tensor has no such name, or the groups are not the JSON that they should be.
+    /// `Format` if a tensor has another kind of name, or the groups are not JSON of this form.
     pub fn from_tensors(tensors: &StateDict, groups: Option<&str>) -> Result<Self> {
         let mut state: BTreeMap<String, BTreeMap<String, HostTensor>> = BTreeMap::new();
         for (full, t) in tensors {
-            // Keys have no dots; names of parameters have. That of a bare parameter is empty.
+            // Keys have no dots, names of parameters may. The name of a bare parameter is empty.
             let (name, key) = full
                 .strip_prefix(PREFIX)
                 .and_then(|rest| rest.rsplit_once('.'))
@@ -81,7 +81,7 @@ impl OptimizerState {
     /// parameters in the order in which they were given to the optimiser. See [`names_of`].
     ///
     /// # Errors
-    /// `InvalidArgument` if the state has a number that the list has not.
+    /// `InvalidArgument` if the state has a number beyond the list.
     pub fn named(&self, names: &[String]) -> Result<Self> {
         let at = |i: Option<usize>| i.and_then(|i| names.get(i));
         self.renamed(

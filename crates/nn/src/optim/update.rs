@@ -1,8 +1,7 @@
-//! One formula for everything that changes in a step: the parameter and its states.
+//! The update of a step: one formula of the parameter and its states.
 //!
-//! An optimiser is a function of numbers: so many change, by so many others. How that function gets
-//! to a device is decided here and nowhere else, in [`each`]: as one update of all parameters,
-//! where they lie.
+//! An optimiser is a scalar function with a number of outputs and inputs. Only [`each`] decides how
+//! it is run on a device: as one in-place update of all parameters.
 
 use super::Rule;
 use elinvar_core::Result;
@@ -11,7 +10,7 @@ use elinvar_ops::array::Array;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::update::{Part, Update, update};
 
-/// A parameter's part in a step.
+/// The operands of a parameter's step.
 #[derive(Debug)]
 pub struct Work<'a, B: Backend> {
     /// The parameter's name.
@@ -20,21 +19,21 @@ pub struct Work<'a, B: Backend> {
     pub x: &'a mut Array<B>,
     /// The gradient.
     pub g: Array<B>,
-    /// The states in the order of [`Rule::keeps`], in the type in which the parameter is computed;
+    /// The states in the order of [`Rule::keeps`], in the compute dtype of the parameter;
     /// afterwards, the new ones.
     pub states: Vec<Array<B>>,
-    /// The numbers of this step, of shape []: shrink, then those of [`Rule::scalars`].
+    /// The scalars of this step, of shape []: shrink, then those of [`Rule::scalars`].
     pub scalars: Vec<Array<B>>,
 }
 
-/// Runs an update of (parameter, states..) by (gradient, shrink, scalars..) on every parameter, all
-/// of them at once.
+/// Runs an update of (parameter, states..) by (gradient, shrink, scalars..) on all parameters at
+/// once.
 ///
 /// # Errors
 /// Those of [`update`]. After an error no parameter and no state has changed.
 ///
 /// # Panics
-/// If a parameter has another number of states or scalars than the update.
+/// If a parameter's numbers of states or scalars are not those of the update.
 pub fn each<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
     u: &U,
     all: &mut [Work<'_, B>],
@@ -53,15 +52,15 @@ pub fn each<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
     update(u, &mut parts)
 }
 
-/// A rule's formula with what all rules have in common: the direction, and weight decay that joins
-/// the gradient.
+/// A rule's formula with the common part of all rules: the direction, and weight decay that is
+/// added to the gradient.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<R> {
     /// The rule.
     pub rule: R,
-    /// Up instead of down.
+    /// Maximise instead of minimise.
     pub maximize: bool,
-    /// How much of the parameter is added to the gradient.
+    /// Weight decay: the factor of the parameter that is added to the gradient.
     pub decay: f64,
 }
 

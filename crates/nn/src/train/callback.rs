@@ -1,4 +1,4 @@
-//! What a training run tells while it runs, and in its end.
+//! Callbacks and reports of a training run.
 
 use super::score::{LOSS, number};
 use super::{Checkpoint, Score};
@@ -7,23 +7,23 @@ use elinvar_ops::Backend;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
-/// Is told of a run's steps, epochs and checkpoints, and may end it.
+/// Is called at a run's steps, epochs and checkpoints, and may end it.
 pub trait Callback<B: Backend> {
-    /// A step was made.
+    /// Called after a step.
     ///
     /// # Errors
     /// Any error ends the run.
     fn step(&mut self, _step: &Step<'_, B>) -> Result<ControlFlow<()>> {
         Ok(ControlFlow::Continue(()))
     }
-    /// An epoch is over.
+    /// Called after an epoch.
     ///
     /// # Errors
     /// Any error ends the run.
     fn epoch(&mut self, _report: &EpochReport) -> Result<ControlFlow<()>> {
         Ok(ControlFlow::Continue(()))
     }
-    /// The run goes on from a checkpoint.
+    /// Called when the run resumes from a checkpoint.
     ///
     /// # Errors
     /// Any error ends the run.
@@ -37,7 +37,7 @@ pub trait Callback<B: Backend> {
 pub struct Step<'a, B: Backend> {
     /// The epoch, from 0.
     pub epoch: usize,
-    /// Number of the step, from 0.
+    /// The step number, from 0.
     pub step: u64,
     /// Number of steps in the whole run.
     pub steps: u64,
@@ -49,15 +49,15 @@ pub struct Step<'a, B: Backend> {
 }
 
 impl<B: Backend> Step<'_, B> {
-    /// The mean loss of the step's samples, before the step. Waits for the device.
+    /// The mean loss of the step's samples, before the step. Synchronises with the device.
     ///
     /// # Errors
     /// What the device reports.
     pub fn loss(&self) -> Result<f64> {
         self.metric(LOSS).map(|m| m.unwrap_or(f64::NAN))
     }
-    /// Another mean over the step's samples, if it was measured (see [`super::Measured::metrics`]).
-    /// Waits for the device.
+    /// The mean of a metric over the step's samples, if it was measured (see
+    /// [`super::Measured::metrics`]). Synchronises with the device.
     ///
     /// # Errors
     /// What the device reports.
@@ -72,21 +72,21 @@ impl<B: Backend> Step<'_, B> {
 pub struct EpochReport {
     /// The epoch, from 0.
     pub epoch: usize,
-    /// Steps that the run had made at its end.
+    /// Number of steps of the run at its end.
     pub steps: u64,
-    /// Over the samples of the epoch, each as it was before its step.
+    /// The score over the samples of the epoch, each before its step.
     pub train: Score,
-    /// What the validation said after the epoch.
+    /// The validation score after the epoch.
     pub validation: Option<Score>,
 }
 
-/// A training run.
+/// The report of a training run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The epochs that came to their end, those before a resumption included.
+    /// The finished epochs, including those before a resumption.
     pub epochs: Vec<EpochReport>,
     /// Did a callback or early stopping end the run before its last epoch?
     pub stopped: bool,
-    /// The step from which it was resumed, if it was.
+    /// The step from which it was resumed, if any.
     pub resumed: Option<u64>,
 }

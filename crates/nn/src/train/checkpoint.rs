@@ -1,12 +1,12 @@
-//! Checkpoints: everything that a run needs to go on as if it had never stopped, in one file.
+//! Checkpoints: the complete state of a run in one file, so that it can be resumed bit for bit.
 //!
-//! One file, because a run that dies between two would leave a state that never was. It takes the
-//! place of the one before as a whole (written aside, synced, renamed), so whatever happens there
-//! is a whole one. Numbers that decide bits (weights, states, sums) stand in it as tensors; the
-//! rest as JSON in its metadata.
+//! One file, because a run that is killed between writing two would leave an inconsistent state. It
+//! replaces the previous one atomically (written to a temporary file, synced, renamed), so there is
+//! always a complete one. Numbers that affect bits (weights, states, sums) are stored as tensors;
+//! the rest as JSON in the metadata.
 //!
-//! How it can be wrong: something that a step reads and that is not in here. What that is,
-//! [`Checkpoint`] lists.
+//! How it can be wrong: state that a step reads and that is not saved. [`Checkpoint`] lists the
+//! saved state.
 
 use super::score::Sums;
 use super::{EarlyStopping, EpochReport};
@@ -26,16 +26,16 @@ use std::time::{Duration, Instant};
 
 /// The version of the file's own layout.
 const FORMAT: u32 = 1;
-/// The metadata's key.
+/// The key in the metadata.
 const KEY: &str = "elinvar.checkpoint";
 
-/// Prefixes of tensor names, by what they belong to.
+/// Prefixes of tensor names, by their owner.
 const MODEL: &str = "model.";
 const OPTIMIZER: &str = "optimizer.";
 const EMA: &str = "ema.";
 const SUMS: &str = "sums.";
 
-/// Where a run is.
+/// The position of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// The epoch, from 0.
@@ -56,7 +56,7 @@ pub struct Checkpoint {
     record: Record,
 }
 
-/// What is no tensor.
+/// The part of the state that is not tensors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Record {
     format: u32,
@@ -65,20 +65,20 @@ struct Record {
     base_lr: f64,
     finished: bool,
     history: Vec<EpochReport>,
-    /// The samples behind the sums of the running epoch.
+    /// Number of samples in the sums of the current epoch.
     samples: u64,
-    /// What sources of random numbers will draw next, by name: seed and stream.
+    /// The states of random number generators, by name: seed and stream.
     random: BTreeMap<String, (u64, u64)>,
     early: Option<EarlyStopping>,
-    /// The learning rate that a plateau left, and what the plateau remembers.
+    /// The learning rate of a plateau schedule, and its state.
     plateau: Option<serde_json::Value>,
     /// The optimiser's groups.
     groups: String,
-    /// The caller's own.
+    /// The caller's settings.
     settings: BTreeMap<String, String>,
 }
 
-/// What a trainer puts into a checkpoint and takes from one.
+/// The state of a trainer that is saved and restored.
 pub(super) struct State<'s, B: Backend> {
     pub position: Position,
     pub base_lr: f64,
@@ -94,7 +94,7 @@ impl Checkpoint {
     /// Reads a checkpoint.
     ///
     /// # Errors
-    /// `Io` if it cannot be read; `Format` if it is damaged, or no checkpoint; `OutOfMemory`.
+    /// `Io` if it cannot be read; `Format` if it is damaged, or not a checkpoint; `OutOfMemory`.
     pub fn load(path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = path.as_ref();
         Self::read(io::load_safetensors(path)?).map_err(|e| e.at(path.display()))
@@ -132,7 +132,7 @@ impl Checkpoint {
             record,
         })
     }
-    /// Writes it; an older file is replaced only when this one is complete.
+    /// Writes the checkpoint; an older file is replaced only when this one is complete.
     ///
     /// # Errors
     /// `Io` with the path; the older file is then untouched.
@@ -152,27 +152,27 @@ impl Checkpoint {
         io::save_safetensors(path, &tensors, &BTreeMap::from([(KEY.to_owned(), text)]))
     }
 
-    /// Where the run was.
+    /// The position of the run.
     pub fn position(&self) -> Position {
         self.record.position
     }
-    /// The epochs that had come to their end.
+    /// The finished epochs.
     pub fn history(&self) -> &[EpochReport] {
         &self.record.history
     }
-    /// Had the run come to its end?
+    /// Is the run finished?
     pub fn is_finished(&self) -> bool {
         self.record.finished
     }
-    /// What the caller noted with [`Checkpoints::settings`].
+    /// The caller's settings, see [`Checkpoints::settings`].
     pub fn settings(&self) -> &BTreeMap<String, String> {
         &self.record.settings
     }
-    /// What early stopping remembers.
+    /// The state of early stopping.
     pub(super) fn early(&self) -> Option<&EarlyStopping> {
         self.record.early.as_ref()
     }
-    /// What a plateau remembers.
+    /// The state of a plateau schedule.
     pub(super) fn plateau(&self) -> Option<&serde_json::Value> {
         self.record.plateau.as_ref()
     }
@@ -181,7 +181,7 @@ impl Checkpoint {
         &self.model
     }
 
-    /// The state of a run as it is now.
+    /// The current state of a run.
     pub(super) fn of<B: Backend>(
         model: &dyn Module<B>,
         optimizer: &dyn Optimizer<B>,
@@ -218,10 +218,10 @@ impl Checkpoint {
             },
         })
     }
-    /// Puts the state into a model, an optimiser and an average of weights, and gives back what the
-    /// trainer keeps itself. Everything is checked, and moved to the device, before the first of
-    /// them changes: after an error they are as they were. `early` and `plateau` tell whether the
-    /// run has early stopping and a plateau.
+    /// Restores the state of a model, an optimiser and an average of weights, and returns the
+    /// trainer's own. Everything is checked, and uploaded, before the first of them changes: after
+    /// an error they are unchanged. `early` and `plateau` say whether the run has early stopping
+    /// and a plateau schedule.
     pub(super) fn restore<B: Backend>(
         &self,
         model: &dyn Module<B>,
@@ -263,7 +263,7 @@ impl Checkpoint {
             .collect::<Result<_>>()?;
         let parameters = model.named_parameters();
         let commit = optimizer.prepare(&parameters, &self.optimizer)?;
-        // The first that changes something, and the last that can fail.
+        // The first change, and the last call that can fail.
         model.load_state_dict(&self.model, Strict::Yes)?;
         commit();
         if let Some((loaded, ema)) = ema {
@@ -283,7 +283,7 @@ impl Checkpoint {
     }
 }
 
-/// What a trainer goes on from.
+/// The restored state of a trainer.
 pub(super) struct Restored<B: Backend> {
     pub position: Position,
     pub base_lr: f64,
@@ -292,7 +292,7 @@ pub(super) struct Restored<B: Backend> {
     pub sums: Sums<B>,
 }
 
-/// When and where checkpoints are written: always after each epoch, and in between if asked for.
+/// When and where checkpoints are written: after each epoch, and optionally in between.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     path: PathBuf,
@@ -315,26 +315,26 @@ impl Checkpoints {
             last: Instant::now(),
         }
     }
-    /// Also whenever the number of steps is a multiple of `n`.
+    /// Also every `n` steps.
     #[must_use]
     pub fn every_steps(mut self, n: u64) -> Self {
         self.steps = Some(n.max(1));
         self
     }
-    /// Also when so much time has passed since the last one.
+    /// Also when this time has passed since the last one.
     #[must_use]
     pub fn every(mut self, time: Duration) -> Self {
         self.every = Some(time);
         self
     }
-    /// Keeps the weights of the epoch whose validation was best in this safetensors file. Needs
-    /// early stopping, which says what is best.
+    /// Saves the weights of the epoch with the best validation score to this safetensors file.
+    /// Needs early stopping, which defines the best score.
     #[must_use]
     pub fn best(mut self, path: impl Into<PathBuf>) -> Self {
         self.best = Some(path.into());
         self
     }
-    /// What a later run should know of this one: its seed, say, to refuse another.
+    /// Settings to save for a later run: the seed, for example, to reject another one.
     #[must_use]
     pub fn settings(mut self, settings: BTreeMap<String, String>) -> Self {
         self.settings = settings;

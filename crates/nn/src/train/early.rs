@@ -1,9 +1,9 @@
-//! Early stopping: a run ends when its validation has not become better for a while.
+//! Early stopping: a run ends when its validation score no longer improves.
 
 use super::Score;
 use serde::{Deserialize, Serialize};
 
-/// Ends a run when a number of the validation has not improved for some epochs.
+/// Ends a run when a validation score has not improved for some epochs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlyStopping {
     patience: usize,
@@ -14,29 +14,29 @@ pub struct EarlyStopping {
 }
 
 impl EarlyStopping {
-    /// Ends the run when the validation's loss has not fallen for this many epochs.
+    /// Ends the run when the validation loss has not decreased for this many epochs.
     pub fn new(patience: usize) -> Self {
         EarlyStopping { patience, min_delta: 0.0, metric: None, best: None, waited: 0 }
     }
-    /// Watches a metric, which should grow, in place of the loss, which should fall.
+    /// Monitors a metric, to be maximised, instead of the loss, to be minimised.
     #[must_use]
     pub fn metric(mut self, name: &str) -> Self {
         self.metric = Some(name.to_owned());
         self
     }
-    /// Less than this is no improvement.
+    /// The smallest change that counts as an improvement.
     #[must_use]
     pub fn min_delta(mut self, delta: f64) -> Self {
         self.min_delta = delta;
         self
     }
-    /// Looks at an epoch's validation: (is it the best so far, should the run end).
+    /// Adds an epoch's validation score: (is it the best so far, should the run end).
     pub(super) fn see(&mut self, score: &Score) -> (bool, bool) {
         let seen = match &self.metric {
             None => -score.loss,
             Some(name) => score.metrics.get(name).copied().unwrap_or(f64::NAN),
         };
-        // A comparison with NaN is false: it never is the best.
+        // A comparison with NaN is false: it is never the best.
         if self.best.is_none_or(|best| seen > best + self.min_delta) && !seen.is_nan() {
             (self.best, self.waited) = (Some(seen), 0);
             (true, false)
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_ends_where_nothing_improves() {
+    fn early_stopping_ends_without_improvement() {
         let rows: [(&str, EarlyStopping, &[(f64, f64)], Option<usize>); 6] = [
             ("falls for ever", EarlyStopping::new(2), &[(3.0, 0.0), (2.0, 0.0), (1.0, 0.0)], None),
             ("stays", EarlyStopping::new(2), &[(3.0, 0.0), (3.0, 0.0), (3.0, 0.0)], Some(2)),

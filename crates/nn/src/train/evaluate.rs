@@ -1,4 +1,4 @@
-//! How a trained model does: scores and predictions, without gradients, in evaluation mode.
+//! Evaluation of a model: scores and predictions, without gradients, in evaluation mode.
 
 use super::score::Sums;
 use super::{Classification, Objective, Score, Source};
@@ -8,8 +8,7 @@ use elinvar_core::{Error, HostTensor, Result};
 use elinvar_ops::Backend;
 use elinvar_tensor::{no_grad, try_run};
 
-/// How well a classifier does on samples it should not learn from: loss and accuracy. Leaves the
-/// model in evaluation mode.
+/// Loss and accuracy of a classifier on a data set. Leaves the model in evaluation mode.
 ///
 /// # Errors
 /// Those of the model; `InvalidArgument` if the batch size is 0.
@@ -28,7 +27,7 @@ pub fn evaluate<B: Backend, M: Layer<B> + ?Sized>(
     sums.score()
 }
 
-/// What an objective measures on an epoch of a source: the first `batches` of it, or all. Leaves
+/// The score of an objective on an epoch of a source: on the first `batches` of it, or all. Leaves
 /// the model in evaluation mode.
 ///
 /// # Errors
@@ -61,8 +60,7 @@ pub struct Prediction {
 /// The most likely classes of x: [n, ..]. Leaves the model in evaluation mode.
 ///
 /// # Errors
-/// Those of the model; `InvalidArgument` if the batch size is 0; `ShapeMismatch` if x is a single
-/// number.
+/// Those of the model; `InvalidArgument` if the batch size is 0; `ShapeMismatch` if x has rank 0.
 pub fn predict<B: Backend, M: Layer<B> + ?Sized>(
     model: &M,
     x: &HostTensor,

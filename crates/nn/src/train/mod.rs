@@ -1,11 +1,10 @@
-//! Training: a [`Trainer`] takes batches from a [`Source`], asks an objective for their loss, and
-//! steps an optimiser.
+//! Training: a [`Trainer`] takes batches from a [`Source`], computes their loss by an objective,
+//! and steps an optimiser.
 //!
 //! The same seed gives the same weights, bit for bit: initial weights, order of the samples and
-//! dropout come from seeds, and every op gives the same bits on every device. A run that was
-//! stopped and goes on from its checkpoint ends with the weights of one that was never stopped. The
-//! sums behind the reports are kept on the device, so that a step waits for the device only if
-//! somebody asks for its numbers.
+//! dropout come from seeds, and every op gives the same bits on every device. A run that is resumed
+//! from its checkpoint ends with the weights of an uninterrupted one. The sums of the reports are
+//! kept on the device, so that a step synchronises only if its numbers are read.
 //!
 //! ```
 //! use elinvar_nn::data::digits;

@@ -1,4 +1,4 @@
-//! What a model is trained for: how a batch becomes a loss, and what else is worth knowing of it.
+//! Training objectives: the loss of a batch, and metrics.
 
 use crate::Layer;
 use crate::loader::Batch;
@@ -7,18 +7,19 @@ use elinvar_core::Result;
 use elinvar_ops::Backend;
 use elinvar_tensor::Tensor;
 
-/// What was measured on a batch.
+/// The loss and metrics of a batch.
 #[derive(Clone, Debug)]
 pub struct Measured<B: Backend> {
-    /// The mean loss per sample, of shape []: what the gradients are of.
+    /// The mean loss per sample, of shape [], which is differentiated.
     pub loss: Tensor<B>,
-    /// Over how many samples (tokens, ...) that is the mean.
+    /// The number of samples (tokens, ...) of the mean.
     pub samples: usize,
     /// Sums over these samples, of shape [], by name.
     pub metrics: Vec<(&'static str, Tensor<B>)>,
 }
 
-/// Makes a loss of a model and a batch. A closure `|model, batch| Measured { .. }` is one.
+/// Computes the loss of a model on a batch. Implemented for closures
+/// `|model, batch| Measured { .. }`.
 pub trait Objective<B: Backend, M: ?Sized, Batch> {
     /// The batch's loss. May panic as tensors do; the trainer turns that into an error.
     ///
@@ -48,7 +49,7 @@ impl<B: Backend> Classification<B> {
     pub fn with(criterion: CrossEntropy<B>) -> Self {
         Classification { criterion }
     }
-    /// Mixes this much of an even distribution into the targets.
+    /// Label smoothing: the weight of a uniform distribution in the targets.
     #[must_use]
     pub fn label_smoothing(self, part: f64) -> Self {
         Classification { criterion: self.criterion.label_smoothing(part) }

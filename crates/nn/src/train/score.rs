@@ -1,4 +1,4 @@
-//! How well a model does: sums over batches, kept on the device until somebody asks.
+//! Scores of a model: sums over batches, kept on the device until they are read.
 
 use super::Measured;
 use elinvar_core::{Error, Result};
@@ -7,19 +7,19 @@ use elinvar_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How well a model does on some samples.
+/// The score of a model on some samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// Mean loss per sample.
     pub loss: f64,
-    /// Other means per sample, by name: `accuracy`, say.
+    /// Means of metrics per sample, by name: `accuracy`, for example.
     pub metrics: BTreeMap<String, f64>,
     /// Number of samples; of tokens, for a language model.
     pub samples: u64,
 }
 
 impl Score {
-    /// The part of the samples that was classified right, if that was measured.
+    /// The fraction of samples that were classified correctly, if measured.
     pub fn accuracy(&self) -> Option<f64> {
         self.metrics.get("accuracy").copied()
     }
@@ -28,7 +28,7 @@ impl Score {
 /// Sums over batches.
 #[derive(Clone, Debug)]
 pub(super) struct Sums<B: Backend> {
-    /// By name, `loss` among them. Each of shape [].
+    /// By name, including `loss`. Each of shape [].
     pub(super) sums: BTreeMap<String, Tensor<B>>,
     pub(super) samples: u64,
 }

@@ -1,11 +1,11 @@
-//! Where batches come from.
+//! Sources of batches.
 
 use crate::data::{Batch, Collate, Dataset, Loader};
 use elinvar_core::{HostTensor, Result};
 use elinvar_ops::Backend;
 
-/// Batches, epoch after epoch. Which samples a batch holds follows from the epoch and the batch's
-/// number alone: that is what lets a run be resumed.
+/// Batches, epoch after epoch. The samples of a batch depend on the epoch and the batch index
+/// alone, so that a run can be resumed.
 pub trait Source<B: Backend> {
     /// A batch on the device.
     type Batch;

@@ -1,4 +1,4 @@
-//! The loop.
+//! The training loop.
 
 use super::checkpoint::{Restored, State};
 use super::score::Sums;
@@ -35,7 +35,7 @@ pub struct Trainer<'a, B: Backend, M, S> {
     resume: Option<Checkpoint>,
 }
 
-/// An objective without its own type, so that a trainer has one parameter less.
+/// A type-erased objective, so that a trainer has one type parameter less.
 trait ErasedObjective<B: Backend, M, S: Source<B>> {
     fn measure(&self, model: &M, batch: &S::Batch) -> Result<Measured<B>>;
 }
@@ -55,8 +55,7 @@ enum Clip {
 }
 
 impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
-    /// Trains `model` with `optimizer` on the batches of `source`: 10 epochs, unless another number
-    /// is set.
+    /// Trains `model` with `optimizer` on the batches of `source`: 10 epochs by default.
     pub fn new(
         model: &'a M,
         optimizer: &'a mut dyn Optimizer<B>,
@@ -81,62 +80,62 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             resume: None,
         }
     }
-    /// How often every sample is seen.
+    /// Number of epochs.
     #[must_use]
     pub fn epochs(mut self, epochs: usize) -> Self {
         self.epochs = epochs;
         self
     }
-    /// Makes one step of the gradients of this many batches: their mean. 0 is 1.
+    /// Gradient accumulation: one step for the mean gradient of this many batches. 0 counts as 1.
     #[must_use]
     pub fn accumulate(mut self, batches: usize) -> Self {
         self.accumulate = batches.max(1);
         self
     }
-    /// The learning rate of each step, from the optimiser's.
+    /// The schedule of the learning rate, whose base is the optimiser's.
     #[must_use]
     pub fn schedule(mut self, schedule: impl Schedule + 'a) -> Self {
         self.schedule = Some(Box::new(schedule));
         self
     }
-    /// Lowers the learning rate when the validation's loss stops falling. Needs a validation; takes
-    /// the place of a schedule.
+    /// Reduces the learning rate when the validation loss stops decreasing. Needs a validation;
+    /// replaces a schedule.
     #[must_use]
     pub fn reduce_on_plateau(mut self, plateau: ReduceLrOnPlateau) -> Self {
         self.plateau = Some(plateau);
         self
     }
-    /// Scales gradients down to this 2-norm of all of them together.
+    /// Clips the 2-norm of all gradients together.
     #[must_use]
     pub fn clip_grad_norm(mut self, max_norm: f64) -> Self {
         self.clip = Some(Clip::Norm(max_norm));
         self
     }
-    /// Brings each number of the gradients into -value..value.
+    /// Clips each element of the gradients to -value..=value.
     #[must_use]
     pub fn clip_grad_value(mut self, value: f64) -> Self {
         self.clip = Some(Clip::Value(value));
         self
     }
-    /// Keeps a moving average of the weights.
+    /// Maintains a moving average of the weights.
     #[must_use]
     pub fn ema(mut self, ema: &'a mut Ema<B>) -> Self {
         self.ema = Some(ema);
         self
     }
-    /// What to ask of the model after each epoch.
+    /// The validation after each epoch.
     #[must_use]
     pub fn validate(mut self, validation: impl FnMut(&M) -> Result<Score> + 'a) -> Self {
         self.validation = Some(Box::new(validation));
         self
     }
-    /// Ends the run when the validation has not become better for a while.
+    /// Ends the run when the validation score no longer improves.
     #[must_use]
     pub fn early_stopping(mut self, early: EarlyStopping) -> Self {
         self.early = Some(early);
         self
     }
-    /// Somebody to be told of steps and epochs. May be called several times.
+    /// Adds a callback. May be called several times.
     #[must_use]
     pub fn callback(mut self, callback: impl Callback<B> + 'a) -> Self {
         self.callbacks.push(Box::new(callback));
@@ -148,21 +147,20 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         self.checkpoints = Some(checkpoints);
         self
     }
-    /// Goes on from a checkpoint, as if the run had never stopped. Everything else must be set up
-    /// as it was then.
+    /// Resumes from a checkpoint. Everything else must be set up as in the interrupted run.
     #[must_use]
     pub fn resume(mut self, from: Checkpoint) -> Self {
         self.resume = Some(from);
         self
     }
 
-    /// Runs. Sets the mode, and leaves the model in evaluation mode; the optimiser's learning rate
-    /// is in the end what it was in the beginning.
+    /// Runs the training. Leaves the model in evaluation mode and restores the optimiser's learning
+    /// rate.
     ///
     /// # Errors
     /// Those of the model, the objective, the optimiser, the source, the validation and the
-    /// callbacks; `InvalidArgument` if there is nothing to train on, or the loss is no number any
-    /// more; `Io` if a checkpoint cannot be written.
+    /// callbacks; `InvalidArgument` if there are no batches, or the loss is not finite; `Io` if a
+    /// checkpoint cannot be written.
     pub fn run(mut self, device: &B::Device) -> Result<Report> {
         let lr = self.optimizer.lr();
         let result = self.go(lr, device);
@@ -211,7 +209,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         Ok(run.report)
     }
 
-    /// Takes over what a checkpoint holds. Had the run come to its end?
+    /// Restores the state of a checkpoint. Returns whether the run was finished.
     fn restore(&mut self, from: &Checkpoint, run: &mut Run<B>, device: &B::Device) -> Result<bool> {
         let state = from.plateau().map(PlateauState::from_json).transpose()?;
         let watches = (self.early.is_some(), self.plateau.is_some());
@@ -232,7 +230,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         Ok(r.finished)
     }
 
-    /// One step of the optimiser. Does somebody want the run to end?
+    /// One step of the optimiser. Returns whether a callback ends the run.
     fn step(
         &mut self,
         run: &mut Run<B>,
@@ -296,14 +294,14 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         }
         run.at.batch += n;
         run.at.step += 1;
-        // The end of an epoch writes its own.
+        // The end of an epoch writes its own checkpoint.
         if run.at.batch < batches && self.checkpoints.as_ref().is_some_and(|c| c.is_due(run.at.step)) {
             self.write(run, false)?;
         }
         Ok(end)
     }
 
-    /// Closes an epoch. Should the run end?
+    /// Ends an epoch. Returns whether the run should end.
     fn end_epoch(&mut self, run: &mut Run<B>) -> Result<bool> {
         let train = run.sums.score()?;
         if !train.loss.is_finite() {
@@ -352,7 +350,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     }
 }
 
-/// A run on its way.
+/// The state of a run.
 struct Run<B: Backend> {
     at: Position,
     base_lr: f64,

@@ -1,5 +1,5 @@
-//! Models from Hugging Face's files: transformers' numbers, the same bits with a cache, and
-//! sentences for bad files.
+//! Models from Hugging Face's files: transformers' results, the same bits with a cache, and errors
+//! for bad files.
 
 use elinvar_core::{DType, ErrorKind, HostData, HostTensor, Shape};
 use elinvar_io::{load_safetensors, save_safetensors};
@@ -17,7 +17,7 @@ const D: ReferenceDevice = ReferenceDevice;
 type B = Reference;
 type T = Tensor<B>;
 
-/// A directory that data/make_hf.py wrote.
+/// A directory written by data/make_hf.py.
 fn dir(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/hf").join(name)
 }
@@ -36,11 +36,11 @@ fn distance(x: &T, y: &T) -> f64 {
     (x - y).abs().amax().item()
 }
 
-/// Logits are of size 1 to 10 and come from two layers of sums in f32 with other orders: measured,
-/// they differ by 2e-6 at most.
+/// Logits are of size 1 to 10, from two layers of f32 sums in another order: measured, they differ
+/// by at most 2e-6.
 const TOLERANCE: f64 = 1e-5;
 
-/// Logits against transformers', and one token after the other against all at once.
+/// Compares logits with transformers', and decoding token by token with the whole sequence.
 fn check<M: CausalLm<B>>(name: &str, model: &M) {
     let want = expected(name);
     let ids = &want["ids"];
@@ -58,13 +58,13 @@ fn check<M: CausalLm<B>>(name: &str, model: &M) {
 }
 
 #[test]
-fn gpt2_is_transformers() {
+fn gpt2_matches_transformers() {
     check("gpt2", &Gpt2::<B>::from_pretrained(dir("gpt2"), &D).unwrap());
 }
 
 #[test]
-fn llama_is_transformers() {
-    // Grouped queries, biases, llama3 scaling, a head of its own.
+fn llama_matches_transformers() {
+    // Grouped-query attention, biases, llama3 scaling, an untied head.
     check("llama", &Llama::<B>::from_pretrained(dir("llama"), &D).unwrap());
     // The older config, linear scaling, tied embeddings, weights in bf16.
     let wide = Llama::<B>::from_pretrained(dir("llama_linear"), &D).unwrap();
@@ -73,18 +73,18 @@ fn llama_is_transformers() {
     let kept = Llama::<B>::from_pretrained_as(dir("llama_linear"), Floats::Kept, &D).unwrap();
     let y = kept.forward(&expected("llama_linear")["ids"]);
     assert_eq!(y.dtype(), DType::BF16);
-    // 8 bits of precision in each of some dozens of steps, on logits of up to 10.
+    // bf16 has 8 bits of precision; dozens of roundings, on logits of up to 10.
     let far = distance(&y.to_dtype(DType::F32), &expected("llama_linear")["logits"]);
     assert!(far > TOLERANCE && far < 0.3, "{far}");
 }
 
 #[test]
-fn bert_is_transformers() {
+fn bert_matches_transformers() {
     let model = Bert::<B>::from_pretrained(dir("bert"), &D).unwrap();
     let want = expected("bert");
     let (ids, mask) = (&want["ids"], &want["mask"]);
     let hidden = model.forward(ids, Some(&want["token_types"]), Some(mask));
-    // Transformers gives features of padding too; nobody may use them.
+    // Transformers computes features of padding too, which are undefined.
     let keep = |x: &T| x * mask.to_dtype(DType::F32).unsqueeze(-1);
     let far = distance(&keep(&hidden), &keep(&want["hidden"]));
     println!("bert: features differ from transformers' by {far:e}");
@@ -94,7 +94,8 @@ fn bert_is_transformers() {
     assert!(distance(&sentence, &want["sentence"]) <= TOLERANCE);
 }
 
-/// Padding is no part of a sentence: the same bits with more of it, and with bool for i64.
+/// Padding does not change an embedding: the same bits with more of it, and with a bool mask
+/// instead of i64.
 #[test]
 fn padding_changes_no_bit_of_a_sentence() {
     let model = Bert::<B>::from_pretrained(dir("bert"), &D).unwrap();
@@ -130,7 +131,7 @@ fn zeros(sizes: &[usize]) -> HostTensor {
     HostTensor::new(shape.clone(), HostData::F32(vec![0.0; shape.numel()].into())).unwrap()
 }
 
-/// What is saved is read: the same config, the same bits.
+/// Round trip: the same config, the same bits.
 #[test]
 fn a_model_is_saved_as_it_was() {
     let new = tempfile::tempdir().unwrap();
@@ -144,7 +145,7 @@ fn a_model_is_saved_as_it_was() {
     assert_eq!(weights(at("gpt2")), weights(dir("gpt2")));
     let mut config = gpt2.config().clone();
     (config.tie_word_embeddings, config.n_inner) = (false, Some(5));
-    // Shortest digits that a quick reading gets wrong in the last bit.
+    // Shortest digits whose last bit a fast float parser gets wrong.
     config.initializer_range = 0.1 + 0.2;
     config.layer_norm_epsilon = 1.1e-5 / 3.0;
     let untied = Gpt2::<B>::new(config, &mut Generator::new(1), &D).unwrap();
@@ -176,7 +177,7 @@ fn other_names_of_the_same_weights() {
         w.insert("lm_head.weight".into(), w["wte.weight"].clone());
     });
     check("gpt2", &Gpt2::<B>::from_pretrained(hub.path(), &D).unwrap());
-    // BERT as saved with a head, with norms of old, and without its pooler.
+    // BERT saved with a head, with the old names of norms, and without a pooler.
     let old = changed("bert", str::to_owned, |w| {
         w.retain(|k, _| !k.starts_with("pooler."));
         rename(w, |k| {
@@ -204,7 +205,7 @@ fn other_names_of_the_same_weights() {
 }
 
 #[test]
-fn a_bad_file_is_a_sentence() {
+fn bad_files_are_errors() {
     let gpt2 = |d: &Path| Gpt2::<B>::from_pretrained(d, &D).map(drop).unwrap_err();
     let llama = |d: &Path| Llama::<B>::from_pretrained(d, &D).map(drop).unwrap_err();
     let bert = |d: &Path| Bert::<B>::from_pretrained(d, &D).map(drop).unwrap_err();
@@ -246,7 +247,7 @@ fn a_bad_file_is_a_sentence() {
             Format,
             "model_type is \"bert\"",
         ),
-        // A million million weights: found out before anything is allocated.
+        // 10^12 weights: detected before anything is allocated.
         (
             swap("gpt2", "\"vocab_size\": 11", "\"vocab_size\": 125000000000"),
             &gpt2,
@@ -346,7 +347,7 @@ fn a_bad_file_is_a_sentence() {
 }
 
 #[test]
-fn too_many_tokens_are_a_sentence() {
+fn too_many_tokens_are_an_error() {
     let model = Gpt2::<B>::from_pretrained(dir("gpt2"), &D).unwrap();
     let fail = |ids: &T| try_run(|| model.forward(ids)).unwrap_err().message().to_owned();
     assert_eq!(
@@ -360,14 +361,14 @@ fn too_many_tokens_are_a_sentence() {
     assert_eq!(fail(&T::zeros([3], DType::I64, &D)), "gpt2: tokens of shape [3]; they should be [b, t]");
     assert_eq!(fail(&T::zeros([1, 3], DType::F32, &D)), "gpt2: tokens of f32; they should be i64");
     assert!(fail(&[[11i64]].into()).contains("11"));
-    // A pass that breaks off leaves the cache as it was.
+    // An aborted pass does not change the cache.
     let mut state = model.start();
     model.advance(&[[1i64, 2]].into(), &mut state);
     assert!(try_run(|| model.advance(&[[99i64]].into(), &mut state)).is_err());
     assert_eq!(state.len(), 2);
 }
 
-/// GPT-2's start: 0.02 for weights, smaller by sqrt(2 * layers) where a block's addition ends,
+/// GPT-2's initialisation: 0.02 for weights, smaller by sqrt(2 * layers) for residual projections,
 /// biases 0, norms 1.
 #[test]
 fn a_new_gpt2_starts_as_gpt2_does() {
@@ -386,10 +387,11 @@ fn a_new_gpt2_starts_as_gpt2_does() {
         // sqrt(2 * 512).
         assert!((std(&p) - want).abs() <= 0.12 * want, "{name}: {} and not {want}", std(&p));
     }
-    // The output is the embedding, so there is one parameter less, and its gradient has two parts.
+    // The output layer is tied to the embedding, so there is one parameter less, and its gradient
+    // has two parts.
     assert_eq!(model.num_parameters(), 40 * 32 + 16 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32);
     assert!(!model.state_dict().unwrap().contains_key("lm_head.weight"));
-    // Logits start near 0, so the loss is that of guessing.
+    // Initial logits are near 0, so the loss is that of a uniform distribution.
     let ids = T::from_vec((0..16).map(|i| i * 7 % 40).collect::<Vec<i64>>(), [1, 16], &D);
     model.eval();
     let loss =
@@ -397,9 +399,9 @@ fn a_new_gpt2_starts_as_gpt2_does() {
     assert!((loss.item() - 40f64.ln()).abs() < 0.2, "{}", loss.item());
 }
 
-/// Every kind of model learns a text by heart in some steps, and the same again.
+/// Every model overfits a short text in a few steps, reproducibly.
 #[test]
-fn they_learn() {
+fn models_learn_reproducibly() {
     fn learn<M: Layer<B>>(model: &M, steps: usize) -> (f64, f64) {
         let text: Vec<i64> = vec![1, 5, 2, 7, 3, 3, 0, 6, 4];
         let x = T::from_vec(text[..8].to_vec(), [1, 8], &D);

@@ -1,5 +1,5 @@
 //! Attention, its cache, positions and transformer layers: PyTorch's results and gradients, and the
-//! same bits whether tokens come at once or one by one.
+//! same bits for a whole sequence and token by token.
 
 use elinvar_core::{DType, ErrorKind, Result};
 use elinvar_io::load_safetensors;
@@ -27,8 +27,8 @@ struct Case {
     name: &'static str,
 }
 
-/// The file holds f64, and the sums have at most 32 terms of size 1: rounding stays below 1e-14 by
-/// far, while a formula that is wrong anywhere shows in the second digit.
+/// The file has f64, and the sums have at most 32 terms of size 1: rounding errors are far below
+/// 1e-14, while a wrong formula shows in the second digit.
 const TOLERANCE: f64 = 1e-12;
 
 impl Case {
@@ -40,7 +40,7 @@ impl Case {
         let key = format!("{}/{what}", self.name);
         T::from_host(self.all.get(&key).unwrap_or_else(|| panic!("no {key}")).clone(), &D).unwrap()
     }
-    /// Loads the state by name, strictly: names, shapes and nothing else.
+    /// Loads the state by name, strictly.
     fn load(&self, layer: &dyn Module<B>) {
         layer.to_dtype(DType::F64).unwrap();
         let prefix = format!("{}/state/", self.name);
@@ -59,7 +59,7 @@ impl Case {
             assert!((got - want).abs() <= TOLERANCE, "{}: {what}[{i}] is {got}, not {want}", self.name);
         }
     }
-    /// Compares a layer's result and its gradients by inputs and parameters.
+    /// Compares a layer's result and its gradients with respect to inputs and parameters.
     fn check(&self, layer: &dyn Module<B>, inputs: &[&str], run: impl Fn(&[T]) -> T) {
         self.load(layer);
         let x: Vec<T> = inputs.iter().map(|i| self.get(&format!("in/{i}")).requires_grad()).collect();
@@ -80,7 +80,7 @@ fn g() -> Generator {
     Generator::new(1)
 }
 
-/// True: left out. The second sequence is shorter by one.
+/// True: masked out. The second sequence is shorter by one.
 fn padding() -> T {
     [[false, false, false], [false, false, true]].into()
 }
@@ -90,7 +90,8 @@ fn multihead_attention_is_pytorchs() {
     let case = Case::new("mha");
     let mha = MultiheadAttentionOptions::new(4, 2).batch_first(true).init::<B>(&mut g(), &D);
     let masks = AttentionMasks::none().padding(&padding());
-    // need_weights=True in PyTorch takes the composed path; ours has to agree on both.
+    // need_weights=True uses PyTorch's composed path; both of elinvar's paths have to agree with
+    // it.
     case.check(&mha, &["query", "key", "value"], |x| mha.forward(&x[0], &x[1], &x[2], &masks));
     case.check(&mha, &["query", "key", "value"], |x| mha.forward_weights(&x[0], &x[1], &x[2], &masks).0);
     let (q, k, v) = (case.get("in/query"), case.get("in/key"), case.get("in/value"));
@@ -129,7 +130,7 @@ fn transformer_layers_are_pytorchs() {
 }
 
 #[test]
-fn dropped_weights_scale_what_stays() {
+fn dropped_weights_scale_the_others() {
     let mha = MultiheadAttentionOptions::new(4, 2).dropout(0.5).batch_first(true).init::<B>(&mut g(), &D);
     let x = randn(&[2, 6, 4], 3);
     let none = AttentionMasks::none();
@@ -140,7 +141,7 @@ fn dropped_weights_scale_what_stays() {
     assert!(pairs().all(|(d, k)| d == 0.0 || d == 2.0 * k));
     let zeros = pairs().filter(|(d, _)| *d == 0.0).count();
     assert!((40..104).contains(&zeros), "{zeros} of 144 weights dropped, with probability 1/2");
-    // In evaluation the fused path runs, with other roundings.
+    // Evaluation uses the fused path, with other roundings.
     let fused = mha.forward(&x, &x, &x, &none);
     let far = (fused - y).abs().amax().item();
     assert!(far < 1e-6, "{far}");
@@ -148,7 +149,7 @@ fn dropped_weights_scale_what_stays() {
     assert_ne!(bits(&mha.forward(&x, &x, &x, &none)), bits(&mha.forward(&x, &x, &x, &none)));
 }
 
-/// A query that sees no key: the bias of the output, no NaN, and a gradient of zeros.
+/// A query without keys: the bias of the output, no NaN, and a gradient of zeros.
 #[test]
 fn a_query_without_keys_is_no_nan() {
     let mha = MultiheadAttentionOptions::new(4, 2).dropout(0.5).batch_first(true).init::<B>(&mut g(), &D);
@@ -172,7 +173,7 @@ fn a_query_without_keys_is_no_nan() {
 }
 
 #[test]
-fn a_mistake_in_a_mask_is_a_sentence() {
+fn wrong_masks_are_errors() {
     let mha = MultiheadAttention::<B>::new(4, 2, &mut g(), &D);
     let (x, short) = (randn(&[3, 2, 4], 1), randn(&[2, 2, 4], 2));
     let bad = |masks: AttentionMasks<B>, k: &T| {
@@ -210,9 +211,9 @@ fn a_mistake_in_a_mask_is_a_sentence() {
     assert_eq!(odd.message(), "attention: 4 query heads do not divide among 3 key heads");
 }
 
-/// With dropout the weights have to be made, and attention is composed; at probability 0 that has
-/// to be the same function and gradient: with shared key heads, behind a cache, and with every kind
-/// of mask.
+/// With dropout the weights have to be computed, and attention is composed; at probability 0 that
+/// is the same function with the same gradient: with shared key heads, a cache, and every kind of
+/// mask.
 #[test]
 fn composed_attention_is_the_fused_one() {
     let nothing = Dropout::new(0.0, &mut g());
@@ -238,16 +239,15 @@ fn composed_attention_is_the_fused_one() {
     }
 }
 
-/// The promise on which a cache stands: a query gives the same bits alone as among all, at lengths
-/// around the blocks of 64 keys in which attention works.
+/// The contract that a KV cache needs: a query gives the same bits alone as among all, at lengths
+/// around the blocks of 64 keys of attention.
 #[test]
 fn one_query_alone_has_the_bits_that_it_has_among_all() {
     let s = 131;
     let (q, k, v) = (randn(&[1, 4, s, 6], 1), randn(&[1, 2, s, 6], 2), randn(&[1, 2, s, 5], 3));
     let all = attend(&q, &k, &v, None, true, None).unwrap();
     let part = |x: &T, from: usize, n: usize| x.narrow(2, from as isize, n);
-    // One token, and several at once behind a cache, where a mask stands for what the op calls
-    // causal.
+    // One token, and several at once after a cache, where a mask replaces the op's causal flag.
     for (from, n) in
         [(0, 1), (1, 1), (62, 1), (63, 1), (64, 1), (65, 1), (127, 1), (128, 1), (130, 1), (60, 9), (3, 128)]
     {
@@ -275,7 +275,7 @@ fn a_layer_with_a_cache_has_the_bits_of_the_whole() {
     let all = layer.forward(&x, &context(0, 67), None);
     let mut cache = KvCache::new(1);
     let mut at = 0;
-    // The second step is undone and taken again in another way.
+    // The second step is undone and repeated in another way.
     for (t, truncate) in [(60, None), (3, Some(60)), (1, None), (5, None), (1, None)] {
         let part = layer.forward(&x.narrow(1, at as isize, t), &context(at, t), Some((&mut cache, 0)));
         assert_eq!(bits(&part), bits(&all.narrow(1, at as isize, t)), "tokens {at}..{}", at + t);
@@ -294,7 +294,7 @@ fn a_layer_with_a_cache_has_the_bits_of_the_whole() {
     cache.append(0, &k, &k).unwrap();
     let wrong = cache.append(0, &k.narrow(0, 0, 1), &k.narrow(0, 0, 1)).unwrap_err();
     assert_eq!(wrong.kind(), ErrorKind::ShapeMismatch);
-    // A frozen part of a batch: what padding masks do to single sequences.
+    // The effect of padding masks on single sequences.
     let keep: T = [[true, false, true], [true, true, true]].into();
     let masked = |x: &T, keep: &T| {
         let mask = Some(keep.unsqueeze(1).unsqueeze(1));
@@ -305,7 +305,7 @@ fn a_layer_with_a_cache_has_the_bits_of_the_whole() {
     assert_eq!(bits(&masked(&x, &keep).narrow(0, 1, 1)), bits(&one));
 }
 
-/// The definition, written out for each pair, in f64; and what lies beyond the pairs passes.
+/// The definition, for each pair, in f64; features beyond the pairs pass through.
 #[test]
 fn rotary_positions_turn_pairs() {
     let x = randn(&[1, 2, 3, 6], 9);
@@ -333,7 +333,7 @@ fn rotary_positions_turn_pairs() {
     }
 }
 
-/// Where angles are large, rounding a frequency moves them: these are transformers' own numbers.
+/// Large angles are sensitive to the rounding of frequencies: these are transformers' numbers.
 ///
 /// ```python
 /// from transformers import LlamaConfig
@@ -352,7 +352,7 @@ fn rotary_tables_are_those_of_transformers() {
         original_positions: 8192,
     };
     let table = Rotary::new(16, 5e5, scaling).unwrap().table::<B>(12345, 1, DType::F32, &D).unwrap();
-    // Turning (1, 0) gives (cos, sin).
+    // Rotating (1, 0) gives (cos, sin).
     let unit: T = [[[[1f32, 1., 1., 1., 1., 1., 1., 1., 0., 0., 0., 0., 0., 0., 0., 0.]]]].into();
     let got = table.turn(&unit).to_vec::<f32>().unwrap();
     let want = LLAMA3_AT_12345;
@@ -400,7 +400,7 @@ fn gradients_go_through_rotary_positions_and_grouped_heads() -> Result<()> {
     )
 }
 
-/// All parameters of a layer have names of their own, and dropout's sources of numbers too.
+/// All parameters of a layer have distinct names, and so have the generators of dropout.
 #[test]
 fn a_transformers_parts_have_names() {
     let stack = TransformerOptions::new(4, 2).feedforward(3).decoder::<B>(1, true, &mut g(), &D);

@@ -1,4 +1,4 @@
-//! Tables from CSV: what is read, and a sentence for each thing that can be wrong.
+//! Tables from CSV: the results, and the error for each fault.
 
 use elinvar_core::{ErrorKind, HostData, HostTensor};
 use elinvar_nn::data::{Classes, Column, Csv, Dataset, Missing, Table};
@@ -28,7 +28,7 @@ fn columns_become_features_and_targets() {
     assert_eq!(t.y.unwrap().data(), &HostData::I64([0, 1, 0].into()));
     assert_eq!(t.classes, ["rose", "aster"]);
 
-    // A second file with the classes of a first.
+    // A second file with the classes of the first.
     let given = Classes::Given(["tulip", "aster", "rose"].map(String::from).into());
     let t = read(&Csv::new().class("kind", given), FLOWERS);
     assert_eq!(t.y.unwrap().data(), &HostData::I64([2, 1, 2].into()));
@@ -38,8 +38,8 @@ fn columns_become_features_and_targets() {
     let t = read(&Csv::new().features([1usize]).target(["width", "id"]), FLOWERS);
     assert_eq!(f32s(&t.y.unwrap()), (&[3, 2][..], &[2.5, 1.0, 10.0, 2.0, 0.5, 3.0][..]));
 
-    // No header, another delimiter, blanks, quotes, a byte order mark, Windows' line ends, no end
-    // of the last line.
+    // No header, another delimiter, blanks, quotes, a byte order mark, CRLF line ends, no newline
+    // at the end.
     let t = read(&Csv::new().header(false).delimiter(b';'), "\u{feff}1 ;\"2\"\r\n\r\n3;4");
     assert_eq!(f32s(&t.x), (&[2, 2][..], &[1.0, 2.0, 3.0, 4.0][..]));
     assert_eq!(t.columns, ["column 0", "column 1"]);
@@ -48,7 +48,7 @@ fn columns_become_features_and_targets() {
 }
 
 #[test]
-fn missing_values_are_told_left_out_or_replaced() {
+fn missing_values_are_errors_skipped_or_replaced() {
     let text = "a,b,k\n1,,x\n2,3,y\n?,4,\n";
     let csv = Csv::new().class("k", Classes::Sorted);
     assert_eq!(csv.read_from(text.as_bytes()).unwrap_err().message(), "csv: line 2, b: the value is missing");
@@ -58,12 +58,12 @@ fn missing_values_are_told_left_out_or_replaced() {
     assert_eq!(replaced.message(), "csv: line 4, k: the value is missing");
     let t = read(&Csv::new().features(["a", "b"]).missing(Missing::Value(-1.0)), text);
     assert_eq!(f32s(&t.x).1, [1.0, -1.0, 2.0, 3.0, -1.0, 4.0]);
-    // A value that is missing where nobody looks is not missed.
+    // Missing values of unselected columns do not matter.
     assert_eq!(f32s(&read(&Csv::new().features(["a"]), "a,b\n1,\n").x).1, [1.0]);
 }
 
 #[test]
-fn whatever_is_wrong_has_its_sentence() {
+fn each_fault_has_its_error() {
     let csv = Csv::new;
     let kinds = || csv().class("k", Classes::Sorted);
     let rows: Vec<(Csv, &[u8], ErrorKind, &str)> = vec![
@@ -170,7 +170,7 @@ fn files_are_named_and_only_regular_ones_are_read() {
     }
 }
 
-/// A quote that is never closed, without end.
+/// An endless record with an unclosed quote.
 struct Endless(bool);
 
 impl Read for Endless {

@@ -1,11 +1,11 @@
-//! Data sets made of others, and batches made of samples.
+//! Adapters of data sets, and batches of samples.
 
 use elinvar_core::{DType, Error, ErrorKind, HostTensor, Result, Shape};
 use elinvar_nn::data::{Collate, Dataset, Draw, Loader, Pad, Padded, Pairs, Stack, TensorDataset, Upload};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::sync::Arc;
 
-/// Sample i is i, for numbers below n.
+/// Sample i is i, for i below n.
 #[derive(Clone, Debug)]
 struct Numbers(usize);
 
@@ -39,7 +39,7 @@ fn parts_maps_and_rows_of_data_sets() {
     let both = Numbers(2).concat(Numbers(3).map(|i| Ok(10 + i)));
     assert_eq!(all(&both), [0, 1, 10, 11, 12]);
     assert_eq!(both.get(5).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    // Of nothing.
+    // Empty data sets.
     assert!(Numbers(0).is_empty() && Numbers(3).subset(vec![]).unwrap().is_empty());
 }
 
@@ -52,7 +52,7 @@ fn a_split_has_every_sample_once_and_is_the_same_everywhere() {
         Numbers(n).split(fractions, 0).unwrap().iter().map(Dataset::len).collect()
     };
     assert_eq!(sizes(101, &[0.8, 0.2]), [81, 20]);
-    // Ten times 0.1 is not quite 1, and no sample is lost for it.
+    // Ten times 0.1 is not exactly 1, and no sample is lost.
     assert_eq!(sizes(1003, &[0.1; 10]).iter().sum::<usize>(), 1003);
     for fractions in
         [&[0.8, 0.3][..], &[0.5], &[], &[1.2, -0.2], &[f64::NAN, 0.5], &[1.0, 0.0], &[0.99, 0.01]]
@@ -91,7 +91,7 @@ fn samples_are_stacked_as_rows_are_copied() {
     assert_eq!(short, long);
     let several = TensorDataset::new(vec![x, y]).unwrap();
     assert_eq!(several.stacked(&which).unwrap().unwrap(), [short.0, short.1]);
-    // A part of a part takes the short way, too.
+    // A subset of a subset is stacked directly, too.
     let part = pairs.subset(vec![1, 2, 3]).unwrap().subset(vec![2, 0]).unwrap();
     assert_eq!(part.stacked(&[0, 1]).unwrap().unwrap().1, host(vec![8i64, 6], &[2]));
     assert_eq!(part.stacked(&[2]).unwrap().unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -103,7 +103,7 @@ fn samples_are_stacked_as_rows_are_copied() {
 }
 
 #[test]
-fn what_does_not_stack_is_told() {
+fn samples_that_do_not_stack_are_errors() {
     let one = |dims: &[usize]| host(vec![0.0f32; dims.iter().product()], dims);
     let rows: [(Result<HostTensor>, ErrorKind, &str); 3] = [
         (
@@ -182,13 +182,13 @@ fn samples_are_drawn_from_all() {
     let l = load(3, 9000).unwrap();
     assert_eq!((l.batches(), l.order(0).len()), (2250, 9000));
     for i in 0..3 {
-        // 3,000 are meant; the standard deviation is 45.
+        // 3,000 are expected; the standard deviation is 45.
         let count = l.order(0).iter().filter(|s| **s == i).count();
         assert!(count.abs_diff(3000) < 225, "{count} of {i}");
     }
     assert_ne!(l.order(0), l.order(1));
     assert_eq!(l.order(1), l.clone().order(1));
-    // Nothing is kept for each sample.
+    // Needs no memory per sample.
     assert!(load(usize::MAX, 3).unwrap().order(0).iter().all(|i| *i > 0));
     // Pinned: this is the order on every machine.
     assert_eq!(load(8, 8).unwrap().order(0), DRAWN);
@@ -206,7 +206,7 @@ fn samples_are_drawn_by_weight() {
     let l = load(vec![1.0, 0.0, 3.0], 8000, Draw::Again).unwrap();
     assert_eq!((l.batches(), l.order(0).len()), (2000, 8000));
     let count = |i| l.order(0).iter().filter(|s| **s == i).count();
-    // 2,000, 0 and 6,000 are meant; the standard deviation is 39.
+    // 2,000, 0 and 6,000 are expected; the standard deviation is 39.
     assert!(count(0).abs_diff(2000) < 200 && count(1) == 0, "{} {}", count(0), count(1));
     assert_ne!(l.order(0), l.order(1));
     assert_eq!(l.order(1), l.clone().order(1));
@@ -215,11 +215,11 @@ fn samples_are_drawn_by_weight() {
     let mut firsts = vec![];
     for epoch in 0..50 {
         let order = once.order(epoch);
-        // The heaviest comes first and the lightest last, whatever the chance.
+        // The heaviest comes first and the lightest last, with near certainty.
         assert_eq!((order[0], order[3]), (4, 3), "{order:?}");
         firsts.push(order[1]);
     }
-    // 37.5 times on average the one of weight 3; the standard deviation is 3.
+    // The sample of weight 3 is expected 37.5 times; the standard deviation is 3.
     let heavy = firsts.iter().filter(|i| **i == 2).count();
     assert!((25..50).contains(&heavy) && firsts.contains(&0), "{heavy}");
     // Pinned: this is the order on every machine.

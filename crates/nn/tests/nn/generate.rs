@@ -21,15 +21,15 @@ fn counts(sampler: Sampler, logits: &[f64]) -> Vec<usize> {
     n
 }
 
-/// Probabilities 0.5, 0.25, 0.125, 0.125: their logits to any base, here to 2.
+/// Logits, to base 2, of the probabilities 0.5, 0.25, 0.125, 0.125.
 const HALVES: [f64; 4] =
     [0.0, -core::f64::consts::LN_2, -2.0 * core::f64::consts::LN_2, -2.0 * core::f64::consts::LN_2];
 
 #[test]
 fn draws_follow_the_settings() {
     let new = || Sampler::new(7);
-    // What is drawn, and how often out of 2000 it should be; +-90 is four standard deviations of
-    // the widest.
+    // Samplers, and the expected counts of 2000 draws; +-90 is four standard deviations of the
+    // widest.
     let rows: [(&str, Sampler, [usize; 4]); 9] = [
         ("as they are", new(), [1000, 500, 250, 250]),
         ("temperature 1/2 squares", new().temperature(0.5), [1455, 364, 91, 91]),
@@ -84,7 +84,7 @@ fn the_largest_logit_and_its_ties() {
 
 fn gpt2() -> Gpt2<B> {
     let mut config = Gpt2Config::new(2, 2, 8, 8, 11).dropout(0.5);
-    // Larger than usual, so that a tiny model has opinions.
+    // Larger than usual, so that the logits of a tiny model differ.
     config.initializer_range = 0.5;
     Gpt2::new(config, &mut Generator::new(3), &D).unwrap()
 }
@@ -103,7 +103,7 @@ fn quiet(_: u32) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// The same by whole passes over the text, without a cache, and by the rule for a full context.
+/// A plain reference: whole passes over the text without a cache, and the rule for a full context.
 fn plainly<M: CausalLm<B>>(model: &M, prompt: &[u32], n: usize, mut sampler: Sampler) -> Vec<u32> {
     model.eval();
     let mut text = prompt.to_vec();
@@ -137,7 +137,7 @@ fn a_cache_changes_no_token_even_when_the_context_is_full() {
 }
 
 #[test]
-fn it_stops_and_leaves_the_mode_as_it_was() {
+fn generation_stops_and_restores_the_mode() {
     let model = gpt2();
     let run = |limits: &Limits, on: &mut dyn FnMut(u32) -> ControlFlow<()>| {
         generate(&model, &[1, 2], limits, &mut Sampler::new(2), on).unwrap()
@@ -148,11 +148,11 @@ fn it_stops_and_leaves_the_mode_as_it_was() {
     assert!(modes().iter().all(|m| *m));
     assert_eq!(all.len(), 10);
     assert!(run(&limits(0), &mut quiet).is_empty());
-    // Up to the first token that stops, which is not part of the text.
+    // Up to the first stop token, which is not part of the result.
     let stop = all[6];
     let first = all.iter().position(|t| *t == stop).unwrap();
     assert_eq!(run(&Limits { max_new_tokens: 10, stop: vec![99, stop] }, &mut quiet), all[..first]);
-    // Broken off by the callback, which saw each token.
+    // Stopped by the callback, which saw each token.
     let mut seen = vec![];
     let short = run(&limits(10), &mut |t| {
         seen.push(t);
@@ -173,8 +173,8 @@ fn it_stops_and_leaves_the_mode_as_it_was() {
     assert!(modes().iter().all(|m| *m));
 }
 
-/// Another kind of memory fits the trait: here a model that likes the token after the last one, and
-/// counts.
+/// Another kind of state fits the trait: a model that prefers the successor of the last token, and
+/// counts tokens.
 #[derive(Debug, Module)]
 struct Counting;
 

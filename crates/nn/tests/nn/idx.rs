@@ -1,4 +1,4 @@
-//! IDX files: what is read, and damaged ones.
+//! IDX files, valid and damaged.
 
 use elinvar_core::{ErrorKind, HostData};
 use elinvar_nn::data::idx;
@@ -75,7 +75,7 @@ fn damaged_files_are_errors() {
             ErrorKind::OutOfMemory,
             "idx: [1048576, 1024] has 8589934592 bytes of elements, more than the 1000000000 that are allowed",
         ),
-        // As many as allowed are claimed, and not there: nothing of that size is allocated.
+        // The header claims the maximal size without data: nothing of that size is allocated.
         (
             file(8, &[1_000_000_000], &[0]),
             ErrorKind::Format,

@@ -1,4 +1,4 @@
-//! Folders of images: what is read, and hostile files.
+//! Folders of images, and hostile files.
 
 use elinvar_core::ErrorKind;
 use elinvar_nn::data::{Dataset, Fit, ImageFolder, ImageReader, Loader, Prefetch};
@@ -67,12 +67,12 @@ fn images_come_to_the_size_and_range_asked_for() {
     let y = read(ImageReader::new().size(2, 4, Fit::Stretch).normalize([0.2; 3], [0.5; 3]));
     assert_eq!(y.shape().dims(), [3, 2, 4]);
     let blue = &y.as_slice::<f32>().unwrap()[16..];
-    // The triangle's weights add up to 1 but for a rounding in f64.
+    // The triangle's weights add up to 1 up to a rounding in f64.
     assert!(blue.iter().all(|p| p.abs() < 1e-6), "{blue:?}");
     for (h, w) in [(4, 4), (2, 2), (3, 8), (5, 7), (1, 1), (16, 1)] {
         assert_eq!(read(ImageReader::new().size(h, w, Fit::Cover)).shape().dims(), [3, h, w]);
     }
-    // The middle of it: columns 2 to 5.
+    // The centre: columns 2 to 5.
     let middle = read(ImageReader::new().size(4, 4, Fit::Cover));
     assert_eq!(middle.as_slice::<f32>().unwrap()[..4], [2, 3, 4, 5].map(|v| v as f32 / 255.0));
     let gray = dir.path().join("g.png");
@@ -82,7 +82,7 @@ fn images_come_to_the_size_and_range_asked_for() {
         ImageReader::new().read(&gray).unwrap().as_slice::<f32>().unwrap(),
         [0.0, 0.2, 0.0, 0.2, 0.0, 0.2]
     );
-    // 16 bits of depth are not cut to 8.
+    // A depth of 16 bits is not truncated to 8.
     let deep = dir.path().join("d.png");
     ImageBuffer::from_fn(1, 1, |_, _| Luma([257u16 * 2 + 1])).save(&deep).unwrap();
     assert_eq!(ImageReader::new().gray().read(&deep).unwrap().as_slice::<f32>().unwrap(), [515.0 / 65535.0]);
@@ -117,7 +117,7 @@ fn hostile_files_are_errors_with_their_names() {
     for limits in [plain.clone().limits(39, 1 << 20), plain.clone().limits(100, 1000)] {
         assert_eq!(read(&good, &limits).unwrap_err().kind(), ErrorKind::OutOfMemory);
     }
-    // Every byte of the file wrong in its turn: an image or an error, no panic.
+    // Each byte of the file damaged in turn: an image or an error, no panic.
     for i in 0..good.len() {
         let mut bytes = good.clone();
         bytes[i] ^= 0x41;

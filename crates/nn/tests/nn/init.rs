@@ -1,4 +1,4 @@
-//! How weights start: distributions, and matrices with a property.
+//! Initialisation: distributions, and structured matrices.
 
 use elinvar_core::{DType, ErrorKind, Result};
 use elinvar_nn::init::{self, Gain};
@@ -15,7 +15,7 @@ fn numbers(t: &T) -> Vec<f64> {
     t.to_host().unwrap().to_f64_vec()
 }
 
-/// Moments of normal distributions within bounds, by adding up the density at two million places in
+/// Moments of truncated normal distributions, by summing the density at two million points in
 /// numpy: `w = exp(-((x - mean) / std) ** 2 / 2); m = (w * x).sum() / w.sum(); s = ((w * (x - m) **
 /// 2).sum() / w.sum()) ** 0.5`
 #[test]
@@ -44,8 +44,8 @@ fn truncated_normal_numbers_have_the_moments_of_their_distribution() {
     }
 }
 
-/// An element depends on the generator and its index alone, and a draw takes one stream, whatever
-/// is rejected.
+/// An element depends on the generator and its index alone, and a draw takes one stream,
+/// independent of rejections.
 #[test]
 fn truncated_normal_numbers_depend_on_seed_and_index() {
     let draw = |n: usize, g: &mut Generator| numbers(&init::trunc_normal(n, 0.0, 1.0, -1.0, 1.0, g, &D));
@@ -84,8 +84,8 @@ fn orthogonal_matrices_have_orthonormal_rows_or_columns() {
     assert_ne!(draw(1), draw(2));
 }
 
-/// Over all orthogonal matrices, an element is as often above 0 as below; without turning by the
-/// signs of the triangular factor's diagonal, the first would always have the same.
+/// Over all orthogonal matrices, an element is as often positive as negative; without the signs of
+/// the triangular factor's diagonal, the first would always have the same sign.
 #[test]
 fn orthogonal_matrices_are_distributed_evenly() {
     let g = &mut Generator::new(9);
@@ -96,10 +96,10 @@ fn orthogonal_matrices_are_distributed_evenly() {
 }
 
 #[test]
-fn dirac_and_eye_pass_on_what_they_get() -> Result<()> {
+fn dirac_and_eye_are_identities() -> Result<()> {
     let g = &mut Generator::new(1);
     let x = g.randn([2, 4, 3, 5], &D);
-    // Two groups of two channels; the third output of each group gets nothing.
+    // Two groups of two channels; the third output of each group is zero.
     let conv = Conv2dOptions::new(4, 6, 3).padding(1).groups(2).bias(false).init::<B>(g, &D);
     conv.weight.set(&init::dirac([6, 2, 3, 3], 2, &D))?;
     let y = conv.forward(&x);
@@ -113,7 +113,7 @@ fn dirac_and_eye_pass_on_what_they_get() -> Result<()> {
 }
 
 #[test]
-fn a_module_starts_anew() -> Result<()> {
+fn init_apply_visits_every_parameter() -> Result<()> {
     let g = &mut Generator::new(1);
     let net = (Linear::<B>::new(2, 2, g, &D), Linear::<B>::new(2, 1, g, &D));
     net.1.weight.freeze();
@@ -168,9 +168,9 @@ fn a_mistake_is_a_sentence() {
     }
 }
 
-/// The bits of every machine and release. Written once more in Python (Philox, rejection, Box and
-/// Muller, `numpy.linalg.qr` with the signs of its diagonal), in f64 and rounded, it gives the
-/// same.
+/// The bits of every machine and release. An independent implementation in Python (Philox,
+/// rejection, Box-Muller, `numpy.linalg.qr` with the signs of its diagonal), in f64 and rounded,
+/// gives the same.
 #[test]
 fn the_same_seed_gives_the_same_bits_everywhere() {
     let g = &mut Generator::new(42);

@@ -1,4 +1,4 @@
-//! What layers compute, their gradients, and what changes with the mode.
+//! Results of layers, their gradients, and the effect of the mode.
 
 use elinvar_core::{DType, ErrorKind, Result};
 use elinvar_nn::init::{self, Fan, Gain};
@@ -16,7 +16,7 @@ fn randn(sizes: &[usize], seed: u64) -> T {
     Generator::new(seed).normal(0.0, 1.0, sizes, DType::F64, &D)
 }
 
-/// The gradients by every parameter, against central differences.
+/// The gradients of every parameter, against central differences.
 fn check_parameters(layer: &dyn Layer<B>, x: &T) -> Result<()> {
     let weigh = randn(layer.forward(x).dims(), 99);
     let y = |l: &dyn Layer<B>| l.forward(x) * &weigh;
@@ -110,7 +110,7 @@ fn a_linear_layer_is_a_product_and_a_sum() {
 }
 
 #[test]
-fn a_convolution_around_weights_that_exist() {
+fn a_convolution_of_existing_weights() {
     let w: T = [[[1.0f32, -1.0]]].into();
     let options = || Conv1dOptions::new(1, 1, 2);
     let layer = options().bias(false).from_weights(&w, Some(&[0.5f32].into())).unwrap();
@@ -257,7 +257,7 @@ fn batch_norm_follows_the_batch_and_then_its_running_statistics() {
         );
     };
     near(norm.forward(&x).to_vec().unwrap(), &[-scale, scale]);
-    // The batch has mean 2 and, dividing by one less, variance 2.
+    // The batch has mean 2 and unbiased variance 2.
     let running = |norm: &BatchNorm1d<B>| {
         let value = |b: &Option<elinvar_nn::Buffer<B>>| b.as_ref().unwrap().get().to_vec::<f32>().unwrap()[0];
         (value(&norm.running_mean), value(&norm.running_var))
@@ -284,7 +284,7 @@ fn batch_norm_follows_the_batch_and_then_its_running_statistics() {
 }
 
 #[test]
-fn dropout_drops_the_part_that_was_asked_for() {
+fn dropout_drops_with_its_probability() {
     let n = 20_000;
     let x = T::ones([n], DType::F32, &D).requires_grad();
     for p in [0.0, 0.1, 0.5, 0.9, 1.0] {
@@ -296,7 +296,7 @@ fn dropout_drops_the_part_that_was_asked_for() {
         assert!((dropped - p).abs() <= 5.0 * (p * (1.0 - p) / n as f64).sqrt(), "{p}: {dropped}");
         let kept = if p == 1.0 { 0.0 } else { (1.0 / (1.0 - p)) as f32 };
         assert!(values.iter().all(|v| *v == 0.0 || *v == kept), "{p}");
-        // The gradient passes where x passed.
+        // The gradient passes where x is not dropped.
         assert_eq!(y.sum().backward().get(&x).unwrap().to_vec::<f32>().unwrap(), values, "{p}");
         Module::<B>::eval(&layer);
         assert_eq!(layer.forward(&x).to_vec::<f32>().unwrap(), vec![1.0; n], "{p}");
@@ -304,7 +304,7 @@ fn dropout_drops_the_part_that_was_asked_for() {
 }
 
 #[test]
-fn what_dropout_drops_depends_on_its_seed_alone() {
+fn dropout_depends_on_its_seed_alone() {
     let x = T::ones([256], DType::F32, &D);
     let draw = |l: &Dropout| l.forward(&x).to_vec::<f32>().unwrap();
     let make = |seed| {
@@ -313,7 +313,7 @@ fn what_dropout_drops_depends_on_its_seed_alone() {
     };
     let ((a, b), (c, d), (other, _)) = (make(1), make(1), make(2));
     let first = draw(&a);
-    // `b` draws in between, and `a` does not notice.
+    // Draws from `b` do not affect `a`.
     let (noise, second) = (draw(&b), draw(&a));
     assert_eq!((draw(&c), draw(&c)), (first.clone(), second.clone()));
     assert_eq!(draw(&d), noise);
@@ -344,7 +344,7 @@ fn an_embedding_gives_rows_and_leaves_its_padding_alone() {
 }
 
 #[test]
-fn an_embedding_of_vectors_that_exist_and_one_that_is_tied() {
+fn pretrained_and_tied_embeddings() {
     let table: T = [[1.0f32, 2.0], [3.0, 4.0]].into();
     let layer = Embedding::<B>::from_pretrained(&table).unwrap();
     assert_eq!(layer.forward(&[1i64, 0].into()).to_vec::<f32>().unwrap(), [3.0, 4.0, 1.0, 2.0]);
@@ -376,7 +376,7 @@ fn channels_are_dropped_whole() {
     assert!((75..=165).contains(&dropped), "{dropped}");
     let slopes = y.sum().backward().get(&x).unwrap().to_vec::<f32>().unwrap();
     assert!(slopes.iter().zip(&after).all(|(s, y)| *s == if *y == 0.0 { 0.0 } else { scale }));
-    // Without a batch the first axis is that of the channels.
+    // Without a batch axis the first axis is that of the channels.
     let one = layer.forward(&T::ones([40, 2, 2], DType::F32, &D)).to_vec::<f32>().unwrap();
     assert!(one.chunks(4).all(|c| c.iter().all(|v| v == &c[0])) && one.contains(&0.0));
     Module::<B>::eval(&layer);
@@ -388,7 +388,7 @@ fn channels_are_dropped_whole() {
 /// `F.alpha_dropout(torch.zeros(99, dtype=torch.float64), 0.5, True).min()`
 const ALPHA_DROPPED: f64 = -0.7791939305180315;
 
-/// Of numbers of mean 0 and variance 1, mean and variance stay, whatever is dropped.
+/// Mean 0 and variance 1 are preserved for any dropout probability.
 #[test]
 fn alpha_dropout_keeps_mean_and_variance() {
     let n = 20_000;
@@ -398,7 +398,7 @@ fn alpha_dropout_keeps_mean_and_variance() {
         let y = layer.forward(&x);
         let (mean, std) = (y.mean().item(), y.std().item());
         assert!(mean.abs() < 0.03 && (std - 1.0).abs() < 0.03, "{p}: {mean} {std}");
-        // What is dropped is one value and learns nothing.
+        // Dropped elements have one value and no gradient.
         let slopes = y.sum().backward().get(&x).unwrap().to_vec::<f64>().unwrap();
         let values = y.to_vec::<f64>().unwrap();
         let gone: Vec<f64> =
@@ -423,7 +423,7 @@ fn weights_start_in_their_bounds() {
         let largest = v.iter().fold(0.0f64, |m, x| m.max(x.abs()));
         ((v.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / v.len() as f64).sqrt(), largest)
     };
-    // Largest value (or none), standard deviation. A uniform one of bound b has b / sqrt(3).
+    // Bound (or none), standard deviation. A uniform distribution of bound b has b / sqrt(3).
     let rows: Vec<(&str, T, Option<f64>, f64)> = vec![
         ("linear", Linear::<B>::new(100, 80, g, &D).weight.get(), Some(0.1), 0.1 / 3f64.sqrt()),
         ("bias", Linear::<B>::new(100, 4000, g, &D).bias.unwrap().get(), Some(0.1), 0.1 / 3f64.sqrt()),
@@ -492,7 +492,7 @@ fn losses_are_those_of_the_catalogue() {
     }
 }
 
-/// A network is generic over its backend without a word more than its layers need.
+/// A network is generic over its backend without additional bounds.
 #[expect(dead_code, reason = "compiling it is the test")]
 fn generic<X: Backend>(g: &mut Generator, device: &X::Device) -> Sequential<X> {
     Sequential::new()

@@ -1,4 +1,4 @@
-//! Batches: every sample once an epoch, in an order that a seed decides.
+//! Batches: every sample once per epoch, in an order that the seed determines.
 
 use elinvar_core::{DType, ErrorKind, HostTensor, Shape};
 use elinvar_nn::loader::{Loader, Pairs};
@@ -67,14 +67,14 @@ fn an_epochs_order_follows_from_seed_and_number() {
         all.sort_unstable();
         assert!(all.into_iter().eq(0..10));
     }
-    // Going on in the middle.
+    // Resuming in the middle.
     assert_eq!(epoch(&l, 5, 1), epoch(&l, 5, 0)[1..]);
     assert_eq!(epoch(&l, 5, 3), Vec::<Vec<i64>>::new());
 }
 const FIRST: [usize; 10] = [8, 5, 0, 7, 4, 1, 3, 2, 6, 9];
 
 #[test]
-fn what_makes_no_batches_is_refused() {
+fn invalid_loaders_are_rejected() {
     assert_eq!(Loader::new(pairs(3), 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(pairs(3).batch::<Reference>(vec![0, 3], &D).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let one = |n: usize| HostTensor::from_vec(vec![0.0f32; n], Shape::new(&[n]).unwrap()).unwrap();

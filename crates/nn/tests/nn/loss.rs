@@ -1,4 +1,4 @@
-//! Formulas of layers and losses: gradients of gradients, and halves.
+//! Formulas of layers and losses: second derivatives, and 16-bit floats.
 
 use elinvar_core::DType;
 use elinvar_nn::layers::*;
@@ -12,7 +12,7 @@ type B = Reference;
 type T = Tensor<B>;
 type F = Box<dyn Fn(&T) -> T>;
 
-/// Everything here that has a formula of its own, on x: [3, 4], far from kinks.
+/// All layers and losses with formulas of their own, on x: [3, 4], far from kinks.
 fn rows(dtype: DType) -> Vec<(&'static str, F)> {
     let each = Reduction::None;
     let g = &mut Generator::new(2);
@@ -54,7 +54,7 @@ fn gradients_and_their_gradients_agree_with_differences() {
         check_gradient(|x| Ok(f(&x[0])), std::slice::from_ref(&x), 1e-5, 1e-6)
             .unwrap_or_else(|e| panic!("{what}: {e}"));
         let slope = |x: &[T]| {
-            // The differences run without a tape; the first gradient needs one.
+            // The finite differences run without a tape; the first gradient needs one.
             enable_grad(|| {
                 let x = if x[0].is_tracked() { x[0].clone() } else { x[0].requires_grad() };
                 let y = f(&x);
@@ -66,12 +66,12 @@ fn gradients_and_their_gradients_agree_with_differences() {
     }
 }
 
-/// Halves are computed in f32 and rounded once.
+/// 16-bit floats are computed in f32 and rounded once.
 #[test]
 fn halves_are_the_rounded_results_of_f32() {
     let x = Generator::new(1).normal(0.0, 1.0, [3, 4], DType::F16, &D);
     for ((what, half), (_, wide)) in rows(DType::F16).into_iter().zip(rows(DType::F32)) {
-        // The constants of the wide row are other numbers, except where they are exact.
+        // The constants of the f32 row differ, except where they are exact in 16 bits.
         if ["gaussian", "gaussian variance", "ranking", "cosine"].contains(&what) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Tests of networks on the reference backend: one program, because compiling the ops takes
-//! longest.
+//! Tests of networks on the reference backend: one program, because compiling the ops dominates the
+//! build time.
 
 mod architectures;
 mod attention;

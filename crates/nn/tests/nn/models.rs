@@ -1,4 +1,4 @@
-//! Ready networks: sizes, names, and that they train. Their outputs are compared with PyTorch's in
+//! Complete networks: sizes, names, training. Their outputs are compared with PyTorch's in
 //! `torch.rs`.
 
 use elinvar_core::{DType, ErrorKind};
@@ -14,8 +14,8 @@ type T = Tensor<B>;
 
 /// torchvision: `sum(p.numel() for p in resnet18().parameters())`, as in its documentation.
 ///
-/// The number is a polynomial of degree 2 in the width: so three narrow networks tell that of 64
-/// channels, and no test makes 60 million weights.
+/// The number is a polynomial of degree 2 in the width, so three narrow networks determine that of
+/// 64 channels without allocating 60 million weights.
 #[test]
 fn residual_networks_are_as_large_as_torchvisions() {
     let rows = [
@@ -29,7 +29,7 @@ fn residual_networks_are_as_large_as_torchvisions() {
             net.num_parameters() as i64
         };
         let (one, two, three) = (count(1), count(2), count(3));
-        // Newton's form, by differences.
+        // Newton's interpolation.
         let (slope, bend) = (two - one, three - 2 * two + one);
         assert_eq!(one + 63 * slope + 63 * 62 / 2 * bend, weights);
     }
@@ -57,7 +57,7 @@ fn names_are_torchvisions() {
 }
 
 #[test]
-fn small_images_keep_their_size_for_longer() {
+fn small_images_are_not_reduced_at_first() {
     let g = &mut Generator::new(1);
     let net: ResNet<B> =
         ResNetOptions::basic([1, 1, 1, 1]).width(2).inputs(1).classes(3).small_images(true).init(g, &D);
@@ -66,7 +66,7 @@ fn small_images_keep_their_size_for_longer() {
     assert!(!net.summary().contains("MaxPool2d"), "{}", net.summary());
 }
 
-/// Twenty steps of plain descent on one batch lower the loss, and every parameter has a gradient.
+/// Twenty steps of plain SGD on one batch reduce the loss, and every parameter has a gradient.
 fn learns(net: &dyn Module<B>, rate: f64, loss: impl Fn() -> T) {
     let before = loss().item();
     for _ in 0..20 {
@@ -85,7 +85,7 @@ fn networks_learn() {
     let g = &mut Generator::new(1);
     let classes: T = [0i64, 1, 2, 1].into();
     let lenet: LeNet<B> = LeNetOptions::new().side(16).channels(2, 4).hidden(8, 8).classes(3).init(g, &D);
-    // Averages over noise are small, so it is made loud.
+    // Averages over noise are small, so its variance is increased.
     let x = g.randn([4, 1, 16, 16], &D) * 4.0;
     learns(&lenet, 1.0, || loss::cross_entropy(&lenet.forward(&x), &classes));
     let resnet: ResNet<B> =
@@ -93,7 +93,7 @@ fn networks_learn() {
     let x = g.randn([4, 1, 4, 4], &D);
     learns(&resnet, 0.1, || loss::cross_entropy(&resnet.forward(&x), &classes));
     let lm = LstmLmOptions::new(5, 8, 8).tied(true).init::<B>(g, &D);
-    // From its usual small weights it would need hundreds of steps.
+    // With its usual small weights it would need hundreds of steps.
     init::apply(&lm, |_, p| Some(init::uniform(p.shape(), 1.0, g, &D))).unwrap();
     let tokens: T = [[0i64], [1], [2], [3], [4], [0]].into();
     let (x, y) = (tokens.narrow(0, 0, 5), tokens.narrow(0, 1, 5).flatten(0, 1));
@@ -118,7 +118,7 @@ fn the_language_model_ties_its_weights() {
             "rnn.weight_ih_l0"
         ]
     );
-    // It goes on from a state.
+    // It continues from a state.
     let net = lm(true);
     let tokens: T = [[1i64, 2], [3, 4], [5, 6]].into();
     let (y, _) = net.forward(&tokens, None);

@@ -1,4 +1,4 @@
-//! Names, state dicts, loading: what a module shows of itself.
+//! Names, state dicts, loading.
 
 use elinvar_core::{DType, ErrorKind, HostTensor, Shape};
 use elinvar_nn::layers::*;
@@ -20,7 +20,7 @@ fn names(m: &dyn Module<B>) -> Vec<String> {
     m.state_dict().unwrap().into_keys().collect()
 }
 
-/// Every way to hold a part.
+/// Every kind of field.
 #[derive(Module)]
 struct Everything<B: Backend> {
     own: Param<B>,
@@ -36,7 +36,7 @@ struct Everything<B: Backend> {
     newtype: Newtype<B>,
     #[module(rename = "other")]
     renamed: Param<B>,
-    // No module: it would be a compile error if it were visited.
+    // Not a module: visiting it would be a compile error.
     #[module(skip)]
     _skipped: std::time::Duration,
     r#type: Param<B>,
@@ -96,7 +96,7 @@ fn names_are_those_of_the_fields() {
         "type",
     ];
     assert_eq!(names(&all), want);
-    // In the order of the fields, where order matters: random weights, the optimiser.
+    // In the order of the fields, on which random weights and optimisers depend.
     let ordered: Vec<String> = all.named_parameters().into_iter().map(|(n, _)| n).collect();
     assert_eq!(ordered[..5], ["own", "layer.weight", "layer.bias", "maybe.weight", "list.0.weight"]);
     for (choice, want) in [(Choice::Alone(linear(g)), vec!["c.weight"]), (Choice::None, vec![])] {
@@ -279,7 +279,7 @@ fn tied_weights_are_one_parameter_with_two_names() {
     assert_eq!((m.parameters().len(), m.num_parameters()), (1, 6));
     assert!(m.embedding.weight.is_shared_with(&m.head.weight));
     let (a, b) = (host(&[1.0; 6], &[3, 2]), host(&[2.0; 6], &[3, 2]));
-    // One name is enough, and both change.
+    // One name is sufficient, and both change.
     let report = m.load_state_dict(&dict(&[("embedding.weight", a.clone())]), Strict::Yes).unwrap();
     assert!(report.missing.is_empty());
     assert_eq!(m.head.weight.get().to_host().unwrap(), a);
@@ -320,7 +320,7 @@ fn frozen_parameters_have_no_gradients() {
     let g = m.forward(&[[1.0f32, 2.0]].into()).sum().backward();
     assert_eq!(g.len(), 1);
     assert!(g.get(&m.bias.as_ref().unwrap().get()).is_some() && g.get(&m.weight.get()).is_none());
-    // A new value does not thaw it.
+    // A new value does not unfreeze it.
     m.weight.set(&[[5.0f32, 6.0]].into()).unwrap();
     assert!(m.weight.is_frozen());
     m.freeze();
@@ -340,7 +340,7 @@ fn parameters_freeze_by_name() {
     assert_eq!(frozen(&net), ["0.weight", "0.bias"]);
     net.unfreeze_where(&|name| name.ends_with("bias"));
     assert_eq!(frozen(&net), ["0.weight"]);
-    // Any of its names will do for a shared parameter.
+    // Any of its names matches a shared parameter.
     let tied = tied();
     tied.freeze_where(&|name| name == "head.weight");
     assert_eq!(frozen(&tied), ["embedding.weight"]);
@@ -363,7 +363,7 @@ fn parts_know_their_weights() {
         ("2", "ReLU", 1, 0, 0),
     ];
     assert_eq!(rows, want.map(|(n, s, d, w, f)| (n.to_owned(), s.to_owned(), d, w, f)));
-    // A shared weight counts once in what holds both handles, and once in each of them.
+    // A shared weight counts once in a module with both handles, and once in each submodule.
     let tied = tied();
     let of = |name: &str| tied.parts().into_iter().find(|p| p.name == name).unwrap().weights;
     assert_eq!(of(""), tied.num_parameters());
@@ -373,7 +373,7 @@ fn parts_know_their_weights() {
 #[test]
 fn a_checkpoint_of_another_float_type_is_converted_if_asked() {
     let layer = Linear::<B>::without_bias(1, 3, &mut Generator::new(1), &D);
-    // 1 + 2^-30 is no f32: rounded once, to 1.
+    // 1 + 2^-30 is not an f32: rounded once, to 1.
     let wide = HostTensor::from_vec(
         vec![1.0 + f64::powi(2.0, -30), -2.5, f64::INFINITY],
         Shape::new(&[3, 1]).unwrap(),
@@ -384,7 +384,7 @@ fn a_checkpoint_of_another_float_type_is_converted_if_asked() {
     assert_eq!(e.kind(), ErrorKind::DTypeMismatch);
     layer.load_state_dict_cast(&given, Strict::Yes).unwrap();
     assert_eq!(layer.weight.get().to_vec::<f32>().unwrap(), [1.0, -2.5, f32::INFINITY]);
-    // Whole numbers are no weights, and shapes do not convert.
+    // Integers are not converted to weights, and shapes are not converted.
     let whole =
         dict(&[("weight", HostTensor::from_vec(vec![1i64, 2, 3], Shape::new(&[3, 1]).unwrap()).unwrap())]);
     let e = layer.load_state_dict_cast(&whole, Strict::Yes).unwrap_err();
@@ -430,8 +430,7 @@ fn cells_keep_their_shape_and_dtype() {
     }
     p.set(&[1.0f32, 2.0].into()).unwrap();
     assert_eq!(p.get().to_vec::<f32>().unwrap(), [1.0, 2.0]);
-    // What a buffer was computed from is forgotten: otherwise the graphs of all steps would pile up
-    // behind it.
+    // A buffer drops the history of its value: otherwise it would keep the graphs of all steps.
     let b = Buffer::<B>::new(&p.get());
     b.set(&(p.get() * 2.0)).unwrap();
     assert!(!b.get().is_tracked());
@@ -502,7 +501,7 @@ body      Sequential
   0       Conv2d(1, 8, 3x3, stride 2x2, padding 1x1, no bias)       72
 ";
     let got = m.summary();
-    // Only the beginning is compared with its spaces: the widths follow from the longest line.
+    // Spaces are compared only at the beginning of lines: the widths depend on the longest line.
     let squeeze = |s: &str| s.split_whitespace().collect::<Vec<_>>().join(" ").replace('-', "");
     assert!(squeeze(&got).starts_with(&squeeze(want)), "{got}");
     let lines: Vec<String> = got.lines().map(squeeze).collect();
@@ -533,7 +532,7 @@ fn a_network_of_one_backend_needs_no_parameter() {
             self.fc.forward(x)
         }
     }
-    /// Generic over its layer, which decides the backend.
+    /// Generic over its layer, which determines the backend.
     #[derive(Module)]
     struct Residual<L> {
         inside: L,

@@ -1,4 +1,4 @@
-//! Batches made ahead: the same batches, no more of them than allowed, and threads that end.
+//! Prefetching: the same batches, within the limits, and threads that stop.
 
 use elinvar_core::HostTensor;
 use elinvar_core::{Error, Result};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Sample i is i; some fail, some panic, some take long.
+/// Sample i is i; some fail, some panic, some are slow.
 #[derive(Default)]
 struct Odd {
     n: usize,
@@ -60,21 +60,21 @@ fn batches_are_the_same_with_any_number_of_threads() {
         let limits = Prefetch::new(workers).batches(batches).bytes(bytes);
         let ahead = plain.clone().prefetch(limits);
         assert_eq!(ahead.host_epoch(2, 0).map(told).collect::<Vec<_>>(), want, "{limits:?}");
-        // Going on in the middle, and behind the end.
+        // Starting in the middle, and beyond the end.
         assert_eq!(ahead.host_epoch(2, 20).map(told).collect::<Vec<_>>(), want[20..], "{limits:?}");
         assert_eq!(ahead.host_epoch(2, 26).count() + ahead.host_epoch(2, 99).count(), 0);
     }
 }
 
 #[test]
-fn no_more_is_made_ahead_than_allowed() {
+fn prefetching_respects_its_limits() {
     // Batches of 2 numbers of 8 bytes.
     for (workers, batches, bytes, most) in [
         (1, 1, usize::MAX, 1),
         (4, 3, usize::MAX, 3),
         (4, 100, 48, 3),
         (4, 100, 47, 2),
-        // The one that is waited for, whatever it takes.
+        // The requested batch is made even if it exceeds the limit.
         (4, 100, 0, 1),
     ] {
         let data = Arc::new(Odd { n: 100, ..Odd::default() });
@@ -82,21 +82,21 @@ fn no_more_is_made_ahead_than_allowed() {
         let loader = Loader::new(data.clone(), 2).unwrap().prefetch(limits);
         let mut epoch = loader.host_epoch(0, 0);
         for taken in 0..5 {
-            // Long enough for threads that do not stop to be seen; what is seen can only be too
-            // little, never too much.
+            // Long enough to detect threads that exceed the limits; a shorter time could only miss
+            // a fault.
             std::thread::sleep(Duration::from_millis(20));
             let asked = data.asked.load(Ordering::SeqCst);
             assert!(asked <= 2 * (taken + most), "{limits:?}: {asked} samples with {taken} batches taken");
             assert!(epoch.next().unwrap().is_ok());
         }
-        // And it goes on to the end.
+        // The iteration completes.
         assert_eq!(epoch.count(), 45);
     }
 }
 
 #[test]
 fn an_iterator_that_is_dropped_ends_its_threads() {
-    // A thousand samples of 5 ms in a batch: only who looks between samples ends soon.
+    // Batches of a thousand slow samples: workers must check the flag between samples.
     let data = Arc::new(Odd { n: 10_000, slow: Some(Duration::from_millis(5)), ..Odd::default() });
     let loader = Loader::new(data.clone(), 1000).unwrap().prefetch(Prefetch::new(4));
     let epoch = loader.host_epoch(0, 0);
@@ -105,16 +105,16 @@ fn an_iterator_that_is_dropped_ends_its_threads() {
     }
     let start = Instant::now();
     drop(epoch);
-    // Five seconds were left to do for each thread.
+    // Without the check each thread would need five seconds.
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     drop(loader);
-    // No thread is left that holds the data.
+    // No thread still owns the data.
     assert_eq!(Arc::strong_count(&data), 1);
     let asked = data.asked.load(Ordering::SeqCst);
     std::thread::sleep(Duration::from_millis(30));
     assert_eq!(data.asked.load(Ordering::SeqCst), asked);
 
-    // Dropped while threads wait for room, and before anything was made.
+    // Dropped while threads wait for capacity, and before anything was made.
     let quick =
         Loader::new(Arc::new(Odd { n: 100, ..Odd::default() }), 1).unwrap().prefetch(Prefetch::new(3));
     let mut epoch = quick.host_epoch(0, 0);
@@ -143,7 +143,7 @@ fn random_changes_belong_to_seed_epoch_and_sample() {
     };
     let (a, b) = (sorted(first), sorted(epoch(0, 1, 0)));
     assert_ne!(a, b, "another epoch, other numbers");
-    // The numbers belong to the sample, not to its place.
+    // The random numbers belong to the sample, not to its position.
     let unshuffled =
         Loader::new(data.clone(), 5).unwrap().augment(7, |i, r| Ok(i * 1000 + r.below(1000) as i64));
     assert_eq!(unshuffled.host_epoch(0, 0).flat_map(|b| told(b).unwrap()).collect::<Vec<_>>(), a);

@@ -1,4 +1,4 @@
-//! Models whose weights are prepacked, and products that are fast: on the CPU, which knows both.
+//! Models with prepacked weights, and `Precision::Fast`, on the CPU, which supports both.
 
 use elinvar_core::{DType, Precision};
 use elinvar_cpu::{Cpu, CpuDevice};
@@ -24,7 +24,7 @@ fn net<B: elinvar_nn::Backend>(d: &B::Device) -> Sequential<B> {
 fn a_prepacked_model_gives_the_same_bits_and_learns_as_before() {
     let d = CpuDevice::default();
     let (plain, packed) = (net::<Cpu>(&d), net::<Cpu>(&d));
-    // The last weight is too small to be worth a copy.
+    // The last weight is too small to be packed.
     assert_eq!((packed.prepack().unwrap(), net::<Reference>(&ReferenceDevice).prepack().unwrap()), (2, 0));
     assert_eq!(packed.leaves().params.len(), 5, "a factor is not a second parameter");
     let mut optimizers = [&plain, &packed].map(|_| Sgd::new(0.1).momentum(0.9));
@@ -36,7 +36,7 @@ fn a_prepacked_model_gives_the_same_bits_and_learns_as_before() {
             let g = (y * y).sum().backward();
             o.step(m, &g).unwrap();
         }
-        // Their copies went with the step.
+        // The step dropped their copies.
         if round == 1 {
             assert_eq!(packed.prepack().unwrap(), 2);
         }
@@ -51,7 +51,7 @@ fn a_prepacked_convolution_gives_the_same_bits() {
             .with(Conv2d::<Cpu>::new(32, 64, 3, g, d))
             .with(ReLU)
             .with(Conv2dOptions::new(64, 96, 1).bias(false).init(g, d))
-            // Groups have no copies.
+            // Grouped convolutions are not packed.
             .with(Conv2dOptions::new(96, 96, 3).groups(3).init(g, d))
     };
     for isa in elinvar_cpu::Isa::all() {

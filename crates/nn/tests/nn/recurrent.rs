@@ -1,4 +1,4 @@
-//! Recurrent networks: what is not a matter of a single result.
+//! Recurrent networks: properties other than single results.
 
 use elinvar_core::{DType, ErrorKind};
 use elinvar_nn::layers::*;
@@ -15,12 +15,12 @@ fn numbers(t: &T) -> Vec<f64> {
 }
 
 #[test]
-fn cells_in_a_row_are_a_network() {
+fn repeated_cells_equal_a_network() {
     let g = &mut Generator::new(1);
     let x = g.randn([3, 2, 4], &D);
     let net = LSTM::<B>::new(4, 5, g, &D);
     let cell = LSTMCell::<B>::new(4, 5, g, &D);
-    // The same numbers under the names without a layer.
+    // The same weights under the names without a layer.
     let renamed = net.state_dict().unwrap().into_iter().map(|(k, v)| (k.replace("_l0", ""), v)).collect();
     cell.load_state_dict(&renamed, elinvar_nn::Strict::Yes).unwrap();
     let (y, (h, c)) = net.forward(&x, None);
@@ -32,11 +32,11 @@ fn cells_in_a_row_are_a_network() {
     }
     let (last_h, last_c) = state.unwrap();
     assert_eq!((numbers(&last_h), numbers(&last_c)), (numbers(&h.select(0, 0)), numbers(&c.select(0, 0))));
-    // Half a sequence, and the other half from its state.
+    // Half of a sequence, and the other half from its state.
     let (_, half) = net.forward(&x.narrow(0, 0, 1), None);
     let (rest, _) = net.forward(&x.narrow(0, 1, 2), Some(&half));
     assert_eq!(numbers(&rest), numbers(&y.narrow(0, 1, 2)));
-    // One sequence without a batch, and one input without one.
+    // A sequence and an input without a batch axis.
     let (alone, _) = net.forward(&x.select(1, 1), None);
     assert_eq!((alone.dims(), numbers(&alone)), (&[3, 5][..], numbers(&y.select(1, 1))));
     let (h, _) = cell.forward(&x.select(0, 0).select(0, 1), None);
@@ -44,7 +44,7 @@ fn cells_in_a_row_are_a_network() {
 }
 
 #[test]
-fn dropout_stands_between_layers_alone() {
+fn dropout_is_only_between_layers() {
     let g = &mut Generator::new(2);
     let x = g.randn([4, 3, 2], &D);
     let make = |p: f64, layers: usize| {
@@ -60,21 +60,22 @@ fn dropout_stands_between_layers_alone() {
     let (first, second) = (y(&with), y(&with));
     assert!(first != plain && second != plain && first != second, "every run drops something else");
     assert!(first.iter().all(|v| *v != 0.0), "what is dropped is no output");
-    // The first layer sees its input whole, so its last state is that of a network without dropout.
+    // The first layer has no dropout of its input, so its final state is that of a network without
+    // dropout.
     let state = |net: &LSTM<B>| numbers(&net.forward(&x, None).1.0.narrow(0, 0, 2));
     assert_eq!(state(&with), state(&without));
-    // Everything dropped: the second layer sees zeros, whatever x is.
+    // With probability 1 the input of the second layer is zeros, for any x.
     let all = make(1.0, 2);
     let top = |x: &T| numbers(&all.forward(x, None).0);
     assert_eq!(top(&x), top(&g.randn([4, 3, 2], &D)));
     with.eval();
     assert_eq!(y(&with), plain, "nothing is dropped in evaluation");
     with.train();
-    // The same seed drops the same.
+    // The same seed drops the same elements.
     assert_eq!(y(&make(0.5, 2)), first);
-    // A single layer has nothing behind it to drop for.
+    // A single layer has no dropout, which is between layers.
     assert_eq!(y(&make(0.5, 1)), y(&make(0.0, 1)));
-    // Run layer by layer, states are cut and joined: from zeros all is as without a state.
+    // Run layer by layer, states are split and concatenated: a state of zeros is the same as none.
     let zeros = T::zeros([4, 3, 6], DType::F32, &D);
     let (a, (h, c)) = make(0.5, 2).forward(&x, Some(&(zeros.clone(), zeros)));
     assert_eq!((numbers(&a), h.dims(), c.dims()), (first, &[4, 3, 6][..], &[4, 3, 6][..]));
@@ -87,8 +88,8 @@ fn dropout_stands_between_layers_alone() {
     );
 }
 
-/// Gradients pass through dropout between layers: the same mask in every run by putting back the
-/// random numbers.
+/// Gradients pass through dropout between layers: the random state is restored, so every run has
+/// the same mask.
 #[test]
 fn gradients_pass_through_the_dropout() {
     let x = Generator::new(3).normal(0.0, 1.0, [3, 1, 2], DType::F64, &D);

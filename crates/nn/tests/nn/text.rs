@@ -5,7 +5,7 @@ use elinvar_nn::data::{Bytes, Chars, Dataset, Encoded, Loader, Padding, Text, To
 use std::sync::Arc;
 
 #[test]
-fn a_file_of_text_is_read_or_told() {
+fn a_text_file_is_read_or_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.txt");
     let open = |bytes: &[u8]| {
@@ -16,7 +16,7 @@ fn a_file_of_text_is_read_or_told() {
     let name = path.display();
     let e = open(b"abc\xffdef").unwrap_err();
     assert_eq!((e.kind(), e.message()), (ErrorKind::Format, &*format!("{name}: text: not UTF-8 at byte 3")));
-    // The beginning of a character and no more of it.
+    // An incomplete character.
     assert!(open(b"ab\xc3").unwrap_err().message().ends_with("not UTF-8 at byte 2"));
     let e = open(b"").unwrap_err();
     assert_eq!(e.message(), format!("{name}: text: it is empty; there is nothing to learn from"));
@@ -25,7 +25,7 @@ fn a_file_of_text_is_read_or_told() {
 }
 
 #[test]
-fn blocks_have_their_next_tokens() {
+fn blocks_have_their_targets() {
     let tokens = Tokens::new((0..11).collect::<Vec<u32>>());
     let blocks = |t, stride| -> Vec<(Vec<i64>, Vec<i64>)> {
         let b = tokens.blocks_by(t, stride).unwrap();

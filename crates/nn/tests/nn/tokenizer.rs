@@ -17,7 +17,7 @@ fn special(tokens: &[&str]) -> Vec<Value> {
     tokens.iter().enumerate().map(token).collect()
 }
 
-/// As BERT has it, with a small vocabulary.
+/// As in BERT, with a small vocabulary.
 fn word_piece() -> Value {
     let tokens = [
         "[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello", "cr", "##eme", "##e", "##m", "the", "world", "##s", ",",
@@ -64,10 +64,10 @@ fn word_piece_of_bert() {
     for (text, ids, back) in [
         ("Hello, worlds!", WORLDS, "hello, worlds"),
         ("Crème 中hello", &[2, 5, 6, 14, 4, 3][..], "creme 中 hello"),
-        // What the vocabulary has not.
+        // Not in the vocabulary.
         ("unaffable 🦀", crab, "unaffable"),
         ("", &[2, 3], ""),
-        // Cut.
+        // Truncated.
         (&"hello ".repeat(20), &[2, 4, 4, 4, 4, 3], "hello hello hello hello"),
         ("NAÏVE", &[2, 18, 3], "naive"),
     ] {
@@ -96,7 +96,7 @@ fn word_piece_of_bert() {
 const WORLDS: &[u32] = &[2, 4, 12, 10, 11, 3];
 
 #[test]
-fn what_is_saved_is_what_was_read() {
+fn saved_tokenizers_equal_the_read_ones() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokenizer.json");
     let t = load(&word_piece()).unwrap();
@@ -134,7 +134,7 @@ fn hostile_files_are_errors() {
             "tokenizer: ",
         ),
         (bpe(Value::Null, Value::Null, json!([["a", "c"]])).to_string(), "tokenizer: "),
-        // A prefix that would end within a character of the merge.
+        // A prefix that would end inside of a character of the merge.
         (
             bpe(json!("#"), Value::Null, json!([["a", "é"]])).to_string(),
             "tokenizer: a merge's second part Some(\"é\") does not",
@@ -217,8 +217,7 @@ fn a_byte_level_bpe_is_learned_as_the_package_does() {
     for text in ["", "🦀 never seen 日本\r\n\t\0", TEXT] {
         assert_eq!(t.decode(&t.encode(text).unwrap()).unwrap(), text);
     }
-    // The same texts, the same file: also in other pieces of the process, where hash maps have
-    // other seeds.
+    // The same texts give the same file, also with other seeds of hash maps.
     let json = t.to_json().unwrap();
     for _ in 0..5 {
         let again = std::thread::spawn(|| {
@@ -235,15 +234,15 @@ fn a_byte_level_bpe_is_learned_as_the_package_does() {
     assert_eq!(tokens.len(), t.encode(TEXT).unwrap().len());
     let small = Tokenizer::train_bpe(&[TEXT], &BpeOptions::new(260)).unwrap();
     assert_eq!(small.vocab_size(), 260);
-    // What stands once is learned if that is asked for.
+    // Pairs that occur once are learned if requested.
     let once = Tokenizer::train_bpe(&["xyxz"], &BpeOptions::new(300).min_count(1)).unwrap();
     assert_eq!(once.encode("xyxz").unwrap().len(), 1);
-    // No texts: bytes.
+    // Without texts, tokens are bytes.
     assert_eq!(Tokenizer::train_bpe(&[], &BpeOptions::new(300)).unwrap().encode("ab").unwrap().len(), 2);
     // A run of one letter, where pairs overlap.
     let run = Tokenizer::train_bpe(&["aaaaaaa aaaaaaa"], &BpeOptions::new(400)).unwrap();
     assert_eq!(run.decode(&run.encode("aaaaaaaaaaa").unwrap()).unwrap(), "aaaaaaaaaaa");
-    // A special token is not learned from its letters.
+    // A special token is not spelled by merges.
     let apart = Tokenizer::train_bpe(&["abab abab"], &BpeOptions::new(300).special(["ab"])).unwrap();
     let json: Value = serde_json::from_str(&apart.to_json().unwrap()).unwrap();
     let merges = json["model"]["merges"].as_array().unwrap();
@@ -251,7 +250,7 @@ fn a_byte_level_bpe_is_learned_as_the_package_does() {
     assert_eq!(apart.id("ab"), Some(0));
 }
 
-/// FNV-1a of a text: enough to pin it.
+/// FNV-1a of a text, to pin it.
 fn elinvar_hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }

@@ -1,9 +1,9 @@
-//! A state dict written by PyTorch for each layer loads by name without surgery, and gives the same
-//! outputs and gradients.
+//! A state dict written by PyTorch for each layer loads by name without conversion, and gives the
+//! same outputs and gradients.
 //!
 //! The cases are in `tests/data/layers.safetensors.gz`, written by `make_layers.py` next to it,
-//! which also says what the tensors of a case are called. What a case is for stands there; here are
-//! the same layers again.
+//! which also documents the names of tensors and the purpose of each case; here are the same layers
+//! again.
 
 use elinvar_core::{DType, HostTensor};
 use elinvar_io::read_safetensors;
@@ -34,7 +34,7 @@ fn layer(name: &'static str, l: impl Layer<B> + 'static) -> Row {
     Row { name, module: l, run: Box::new(move |x| vec![m.forward(&x[0])]) }
 }
 
-/// Something without weights.
+/// A row without weights.
 fn plain(name: &'static str, run: impl Fn(&[T]) -> Vec<T> + 'static) -> Row {
     Row { name, module: Rc::new(()), run: Box::new(run) }
 }
@@ -291,9 +291,8 @@ fn cases() -> BTreeMap<String, StateDict> {
     cases
 }
 
-/// What a case is run in, and how near its results must be to PyTorch's, which were computed in f64
-/// and rounded to f32: by so much of a number, and by so much of the largest one, where terms
-/// cancel.
+/// The dtype of a run, and the tolerance to PyTorch's results, which were computed in f64 and
+/// rounded to f32: relative to an element and, where terms cancel, to the largest one.
 #[derive(Clone, Copy)]
 struct Accuracy {
     dtype: DType,
@@ -393,7 +392,7 @@ fn state_dicts_of_pytorch_give_its_outputs_and_gradients() {
     assert_eq!(covered, given, "a row for each case, and the other way round");
     let mut wrong = vec![];
     for row in &rows {
-        // f32 first: as which the weights were written.
+        // f32 first, the dtype of the written weights.
         for accuracy in [IN_F32, IN_F64] {
             if let Err(e) = accuracy.check(row, &cases[row.name]) {
                 wrong.push(format!("{} in {}: {e}", row.name, accuracy.dtype));

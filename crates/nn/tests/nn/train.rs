@@ -1,4 +1,4 @@
-//! Training runs: they learn, and they give the same bits every time.
+//! Training runs: they learn, and are reproducible bit for bit.
 
 use elinvar_core::{ErrorKind, HostTensor, Result, Shape};
 use elinvar_nn::data::{Digits, digits};
@@ -35,7 +35,7 @@ fn data() -> (Arc<Pairs>, Pairs) {
 fn bits(m: &dyn Module<B>) -> Vec<(String, Vec<u8>)> {
     m.state_dict().unwrap().into_iter().map(|(k, v)| (k, v.data().to_le_bytes())).collect()
 }
-/// Told of every step; ends the run after the step of this number.
+/// A callback that ends the run after the step of this number.
 struct Until {
     last: u64,
     seen: Arc<Mutex<Vec<(u64, f64, f64)>>>,
@@ -81,8 +81,7 @@ fn the_mlp_learns_digits() {
     assert_eq!((first.train.samples, first.steps, last.steps), (400, 25, 200));
     let score = last.validation.clone().unwrap();
     assert!(score.accuracy().unwrap() >= 0.85, "{score:?}");
-    // Evaluation does not depend on how the samples are cut into batches, but for the rounding of
-    // the sum.
+    // Evaluation does not depend on the batch size, up to the rounding of the sum.
     let again = evaluate(&m, &test, 7, &D).unwrap();
     assert_eq!((again.accuracy(), again.samples), (score.accuracy(), 100));
     let source = Loader::new(Arc::new(test.clone()), 30).unwrap();
@@ -96,7 +95,7 @@ fn the_mlp_learns_digits() {
     assert!(predictions.iter().all(|p| (0.1..=1.0).contains(&p.probability)));
 }
 
-/// Everything that draws or keeps something: dropout, batch norm, shuffling.
+/// Everything with random numbers or state: dropout, batch norm, shuffling.
 fn noisy(seed: u64) -> Sequential<B> {
     let g = &mut Generator::new(seed);
     Sequential::new()
@@ -124,7 +123,7 @@ fn the_same_seed_gives_the_same_bits() {
     assert_ne!(run(1, 2), first);
 }
 
-/// A run with all that has a state, in a directory: its bits, those of the average, and its report.
+/// A run with every kind of state, in a directory: its bits, those of the average, and its report.
 struct Kept {
     dir: tempfile::TempDir,
 }
@@ -136,10 +135,11 @@ impl Kept {
     fn path(&self) -> PathBuf {
         self.dir.path().join("checkpoint.safetensors")
     }
-    /// Ends after the step `until`; goes on from the checkpoint if there is one.
+    /// Ends after the step `until`; resumes from the checkpoint if there is one.
     fn run(&self, until: u64) -> (Vec<(String, Vec<u8>)>, StateDict, Report) {
         let (train, test) = data();
-        // Weights of another seed where they come from the checkpoint: what is not restored shows.
+        // Initial weights of another seed if they are to be restored, which reveals a weight that
+        // is not.
         let m = noisy(if self.path().exists() { 77 } else { 1 });
         let mut o = AdamW::new(0.01).weight_decay(0.1);
         let mut ema = Ema::new(Average::Exponential { decay: 0.9 }, BufferAverage::Copied).unwrap();
@@ -165,10 +165,10 @@ impl Kept {
     }
 }
 
-/// A run that stops, anywhere, and goes on ends with the bits of one that never stopped: weights,
+/// A run that is interrupted at any step and resumed has the bits of an uninterrupted one: weights,
 /// running statistics, averages, dropout, order, sums of the epoch's loss.
 #[test]
-fn a_run_goes_on_as_if_it_had_never_stopped() {
+fn a_resumed_run_has_the_bits_of_an_uninterrupted_one() {
     let whole = Kept::new().run(u64::MAX);
     // 400 samples make 9 batches of 48, which make 5 steps.
     assert_eq!((whole.2.epochs.len(), whole.2.epochs[3].steps), (4, 20));
@@ -179,14 +179,14 @@ fn a_run_goes_on_as_if_it_had_never_stopped() {
             assert!(report.stopped && (i == 0) == report.resumed.is_none(), "{stops:?} {report:?}");
         }
         let (weights, average, report) = kept.run(u64::MAX);
-        // The last step of an epoch has its checkpoint after the validation, which did not come.
+        // The last step of an epoch has its checkpoint after the validation, which did not run.
         let last = stops[stops.len() - 1];
         assert_eq!(report.resumed, Some(if last % 5 == 4 { last } else { last + 1 }), "{stops:?}");
         assert_eq!(weights, whole.0, "{stops:?}");
         assert_eq!(average, whole.1, "{stops:?}");
         assert_eq!(report.epochs, whole.2.epochs, "{stops:?}");
         assert!(kept.dir.path().join("best.safetensors").exists());
-        // Once more: nothing is left to do, and nothing changes.
+        // Resuming a finished run changes nothing.
         let (weights, average, report) = kept.run(u64::MAX);
         assert_eq!((weights, average, report.resumed), (whole.0.clone(), whole.1.clone(), Some(20)));
     }
@@ -217,7 +217,7 @@ fn a_checkpoint_that_does_not_fit_is_an_error() {
     let other = || Sequential::new().with(Linear::new(64, 10, &mut Generator::new(1), &D));
     assert!(run(&other, false).message().contains("random numbers"));
 
-    // Everything fits but one: the optimiser, or early stopping. None of the others changes.
+    // Only one part does not match: the optimiser, or early stopping. None of the others changes.
     let sgd = || -> Box<dyn Optimizer<B>> { Box::new(Sgd::new(0.01)) };
     let adamw = || -> Box<dyn Optimizer<B>> { Box::new(AdamW::new(0.01)) };
     for (mut o, early, sentence) in [
@@ -251,7 +251,7 @@ fn a_checkpoint_that_does_not_fit_is_an_error() {
     }
 }
 
-/// A checkpoint that cannot be written ends the run with a sentence, and leaves the one before.
+/// A checkpoint that cannot be written ends the run with an error, and keeps the previous one.
 #[cfg(unix)]
 #[test]
 fn a_checkpoint_that_cannot_be_written_leaves_the_last_one() {
@@ -279,7 +279,7 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_last_one() {
     assert_eq!(std::fs::read(kept.path()).unwrap(), before);
 }
 
-/// Two batches of half the size give the gradients of a whole one, but for rounding.
+/// Two batches of half the size give the gradients of a whole one, up to rounding.
 #[test]
 fn gradients_add_up() {
     let (train, _) = data();
@@ -305,7 +305,7 @@ fn a_plateau_lowers_the_rate() {
     let watch = Until::step(u64::MAX);
     let seen = watch.seen.clone();
     let loader = Loader::new(train, 200).unwrap();
-    // A rate so small that nothing changes: every epoch is a bad one.
+    // A rate so small that nothing improves: every epoch is a bad one.
     let mut o = Sgd::new(1e-12);
     Trainer::new(&m, &mut o, &loader, Classification::new())
         .epochs(4)
@@ -338,7 +338,7 @@ fn the_cnn_and_the_transformer_take_digits() {
 }
 
 #[test]
-fn what_cannot_be_trained_is_an_error() {
+fn untrainable_setups_are_errors() {
     let (train, test) = data();
     let host = |v: Vec<i64>| HostTensor::from_vec(v, Shape::new(&[2]).unwrap()).unwrap();
     let two = some(2, &digits().unwrap()).x().clone();
@@ -349,7 +349,7 @@ fn what_cannot_be_trained_is_an_error() {
         ("a negative rate", loader(&train, 400), 1, -1.0, 0.0),
         ("a class that does not exist", loader(&wrong(vec![0, 10]), 2), 1, 0.1, 0.0),
         ("twice the targets", loader(&train, 400), 1, 0.1, 2.0),
-        // So large a step that the second epoch has no finite loss.
+        // A step so large that the second epoch has no finite loss.
         ("a rate too large", loader(&train, 400), 2, 1e30, 0.0),
     ];
     for (name, loader, epochs, lr, smoothing) in rows {

@@ -1,4 +1,4 @@
-//! What is done to images: by definition, and against PyTorch.
+//! Transforms of images: by definition, and against PyTorch.
 
 use elinvar_core::{ErrorKind, HostTensor, Shape};
 use elinvar_nn::data::SampleRandom;
@@ -24,9 +24,9 @@ fn an_image_is_resized_as_pytorch_does() {
     // F.interpolate(x, size=s, mode='bilinear', antialias=True, align_corners=False)
     let x = image(&[0.0, 1.0, 4.0, 9.0, 16.0, 1.0, 3.0, 2.0, 0.0, 5.0, 7.0, 7.0, 1.0, 2.0, 8.0], [1, 3, 5]);
     let rows: [((usize, usize), &[f32]); 4] = [
-        // Smaller, by no whole factor.
+        // Smaller, by a fractional factor.
         ((2, 2), &[1.8295454545454541, 6.8977272727272725, 4.1306818181818175, 3.261363636363636]),
-        // To one row: every pixel counts.
+        // To one row: every pixel contributes.
         ((1, 3), &[2.9183673469387754, 2.761904761904762, 6.489795918367349]),
         // Larger one way, smaller the other.
         (
@@ -59,7 +59,8 @@ fn an_image_is_resized_as_pytorch_does() {
         let y = resize(&x, size).unwrap();
         assert_eq!(y.shape().dims(), [1, size.0, size.1]);
         for (a, b) in pixels(&y).iter().zip(want) {
-            // PyTorch weighs in another order; in f64 that is far below one rounding to f32.
+            // PyTorch adds in another order; in f64 the difference is far below one rounding to
+            // f32.
             assert!((a - b).abs() <= b.abs() * f32::EPSILON, "{size:?}: {a} {b}");
         }
     }
@@ -125,7 +126,7 @@ fn chance_comes_from_seed_epoch_and_sample() {
         assert_eq!(y.shape().dims(), [1, 3, 3]);
         seen.insert(pixels(&y).iter().map(|p| *p as i32).collect::<Vec<_>>());
     }
-    // A border of 1 makes 6 x 6 pixels: 4 x 4 places for 3 x 3 of them.
+    // A border of 1 gives 6 x 6 pixels: 4 x 4 positions of a 3 x 3 crop.
     assert_eq!(seen.len(), 16);
     assert_eq!(random_crop(&x, (4, 4), 0, &mut r).unwrap(), x);
     assert_eq!(random_crop(&x, (7, 4), 1, &mut r).unwrap_err().kind(), ErrorKind::ShapeMismatch);

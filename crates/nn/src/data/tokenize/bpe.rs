@@ -1,10 +1,9 @@
-//! Byte-level BPE learned from texts.
+//! Training of a byte-level BPE.
 //!
 //! Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units", 2016, on
-//! bytes as in GPT-2: the pair of tokens that stands together most often becomes a token, until
-//! there are enough. Among equally frequent pairs the one with the smaller numbers is taken, and
-//! all of its places are merged at once; no step depends on the order of a hash map, so the same
-//! texts give the same tokens.
+//! bytes as in GPT-2: the most frequent pair of adjacent tokens is merged to a new token, until
+//! there are enough. Ties are broken towards smaller ids, and all occurrences are merged at once;
+//! no step depends on the order of a hash map, so the same texts give the same tokens.
 
 use elinvar_core::{Error, Result};
 use serde_json::{Value, json};
@@ -13,11 +12,11 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
 
-/// Texts are cut into pieces of about this many bytes, at the end of a line: splitting into words
-/// takes 30 times the memory of what it splits.
+/// Texts are split into pieces of about this many bytes, at line ends: splitting into words takes
+/// 30 times the memory of its input.
 const PIECE: usize = 1 << 20;
 
-/// What a byte-level BPE should have.
+/// Settings of a byte-level BPE.
 #[derive(Clone, Debug)]
 pub struct BpeOptions {
     vocab: usize,
@@ -26,19 +25,19 @@ pub struct BpeOptions {
 }
 
 impl BpeOptions {
-    /// So many tokens: 256 bytes, the special ones, the rest learned. There are fewer if the texts
-    /// have no more pairs.
+    /// A vocabulary of this size: 256 bytes, the special tokens, the rest learned. It is smaller if
+    /// the texts have too few pairs.
     pub fn new(vocab: usize) -> Self {
         BpeOptions { vocab, special: vec![], min_count: 2 }
     }
-    /// Special tokens: they are the first numbers, are found in texts before all else, and are left
-    /// out when decoding.
+    /// Special tokens: they have the smallest ids, are matched in texts before all others, and are
+    /// skipped when decoding.
     #[must_use]
     pub fn special<S: Into<String>>(mut self, tokens: impl IntoIterator<Item = S>) -> Self {
         self.special = tokens.into_iter().map(Into::into).collect();
         self
     }
-    /// How often a pair has to stand in the texts to become a token; 2 at first.
+    /// The minimal frequency of a pair to be merged. Default: 2.
     #[must_use]
     pub fn min_count(mut self, min_count: u64) -> Self {
         self.min_count = min_count.max(1);
@@ -48,7 +47,7 @@ impl BpeOptions {
 
 type Pair = (u32, u32);
 
-/// Learns from the texts; the content of a `tokenizer.json`.
+/// Trains on the texts; returns the contents of a `tokenizer.json`.
 pub(super) fn train(texts: &[&str], options: &BpeOptions) -> Result<Value> {
     let alphabet = alphabet();
     let special = &options.special;
@@ -94,14 +93,14 @@ pub(super) fn train(texts: &[&str], options: &BpeOptions) -> Result<Value> {
     }))
 }
 
-/// The 256 characters that stand for bytes, in the order of Unicode.
+/// The 256 characters that represent bytes, in the order of Unicode.
 fn alphabet() -> Vec<String> {
     let mut chars: Vec<char> = ByteLevel::alphabet().into_iter().collect();
     chars.sort_unstable();
     chars.into_iter().map(String::from).collect()
 }
 
-/// How often each word is in the texts.
+/// The frequency of each word.
 fn words(texts: &[&str]) -> Result<BTreeMap<String, u64>> {
     let split = ByteLevel::new(false, true, true);
     let mut words = BTreeMap::new();
@@ -120,7 +119,7 @@ fn words(texts: &[&str]) -> Result<BTreeMap<String, u64>> {
     Ok(words)
 }
 
-/// A text in pieces: the first line end behind [`PIECE`] bytes ends one.
+/// Splits a text at the first line end after each [`PIECE`] bytes.
 fn pieces(mut text: &str) -> Vec<&str> {
     let mut pieces = vec![];
     while !text.is_empty() {
@@ -132,7 +131,7 @@ fn pieces(mut text: &str) -> Vec<&str> {
     pieces
 }
 
-/// Tokens and their numbers. The first `special` ones are made of no others.
+/// Tokens and their ids. The first `special` ones are special tokens.
 struct Vocab {
     ids: HashMap<String, u32>,
     tokens: Vec<String>,
@@ -150,12 +149,12 @@ impl Vocab {
     }
 }
 
-/// Where pairs stand.
+/// The occurrences of pairs.
 #[derive(Default)]
 struct Pairs {
-    /// How often in the texts.
+    /// The frequency in the texts.
     counts: HashMap<Pair, u64>,
-    /// In which words; a word may be there twice, or have lost the pair.
+    /// The words with the pair; a word may be listed twice, or no longer have the pair.
     words: HashMap<Pair, Vec<usize>>,
 }
 
@@ -168,7 +167,7 @@ impl Pairs {
         }
     }
     fn take(&mut self, pair: Pair, count: u64) {
-        // Only pairs that stand somewhere are taken away.
+        // Only pairs that occur are removed.
         if let Some(c) = self.counts.get_mut(&pair) {
             *c -= count;
         }
@@ -190,7 +189,7 @@ fn merges(words: BTreeMap<String, u64>, vocab: &mut Vocab, options: &BpeOptions)
         let Some((count, Reverse(pair))) = queue.pop() else { break };
         let now = pairs.counts.get(&pair).copied().unwrap_or(0);
         if now != count {
-            // It was queued when it stood more or less often; the right number goes back.
+            // The queued count is outdated; the pair is queued again with the current one.
             if now > 0 && now < count {
                 queue.push((now, Reverse(pair)));
             }
@@ -201,7 +200,7 @@ fn merges(words: BTreeMap<String, u64>, vocab: &mut Vocab, options: &BpeOptions)
         }
         let token = format!("{}{}", vocab.tokens[pair.0 as usize], vocab.tokens[pair.1 as usize]);
         if vocab.ids.get(&token).is_some_and(|id| (*id as usize) < vocab.special) {
-            // Special tokens are not learned: this pair stays one.
+            // A merge that would spell a special token is skipped.
             continue;
         }
         let id = vocab.add(token);
@@ -225,7 +224,7 @@ fn merges(words: BTreeMap<String, u64>, vocab: &mut Vocab, options: &BpeOptions)
     merges
 }
 
-/// Puts `id` where the pair stands; tells which pairs come (true) and go (false).
+/// Replaces the pair by `id`; reports pairs that appear (true) and disappear (false).
 fn merge(word: &mut Vec<u32>, pair: Pair, id: u32, mut tell: impl FnMut(bool, Pair)) {
     let mut out: Vec<u32> = Vec::with_capacity(word.len());
     let mut i = 0;
@@ -235,7 +234,7 @@ fn merge(word: &mut Vec<u32>, pair: Pair, id: u32, mut tell: impl FnMut(bool, Pa
             i += 1;
             continue;
         }
-        // What is before `i` is merged, what is behind it is not yet.
+        // Tokens before `i` are merged, tokens after it are not yet.
         tell(false, pair);
         if let Some(before) = out.last() {
             tell(false, (*before, pair.0));

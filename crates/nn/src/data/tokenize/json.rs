@@ -1,7 +1,7 @@
 //! Tokenizers of a `tokenizer.json`, by the crate `tokenizers`.
 //!
-//! The file comes from outside, and the crate trusts it in places, so it is looked at first and run
-//! behind a guard: what panics there is an error here.
+//! The file is untrusted, and the crate trusts it in places, so it is checked first, and panics of
+//! the crate are caught and become errors.
 
 use crate::data::prefetch::message;
 use crate::data::tokenize::unknown;
@@ -19,9 +19,9 @@ use tokenizers::{
 /// A tokenizer of a `tokenizer.json`: WordPiece (BERT), byte-level BPE (GPT-2, Llama 3), Unigram
 /// and others.
 ///
-/// Encoding adds the special tokens that the file asks for, and cuts to its length; padding is what
-/// [`encode_batch`](Tokenize::encode_batch) is told, and [`padding`](Tokenizer::padding) is what
-/// the file says. Dropout of merges is off: the same text has the same tokens.
+/// Encoding adds the file's special tokens and truncates to its length; padding is an argument of
+/// [`encode_batch`](Tokenize::encode_batch), and [`padding`](Tokenizer::padding) gives the file's.
+/// BPE dropout is off: the same text has the same tokens.
 ///
 /// ```
 /// use elinvar_nn::data::{BpeOptions, Tokenize, Tokenizer};
@@ -36,7 +36,7 @@ use tokenizers::{
 #[derive(Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// The file's padding; the crate itself is not to pad.
+    /// The file's padding; the crate itself does not pad.
     padding: Option<PaddingParams>,
     special: bool,
     vocab: usize,
@@ -56,16 +56,16 @@ impl Tokenizer {
     /// Reads a `tokenizer.json`.
     ///
     /// # Errors
-    /// `Io`, or `Format` if it is no tokenizer, with the file's name; `OutOfMemory`.
+    /// `Io`, or `Format` if it is not a tokenizer, with the file's name; `OutOfMemory`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::from_json(&file::read(path)?).map_err(|e| e.at(path.display()))
     }
 
-    /// The tokenizer that these bytes, the content of a `tokenizer.json`, describe.
+    /// Reads a tokenizer from the contents of a `tokenizer.json`.
     ///
     /// # Errors
-    /// `Format` if they describe none.
+    /// `Format` if they are not a tokenizer.
     pub fn from_json(bytes: &[u8]) -> Result<Self> {
         let value = serde_json::from_slice(bytes)
             .map_err(|e| Error::format(format!("tokenizer: this is no JSON: {e}")))?;
@@ -86,27 +86,27 @@ impl Tokenizer {
         }
     }
 
-    /// Learns a byte-level BPE, as GPT-2 has it, from texts: the same texts give the same
-    /// tokenizer, on every machine.
+    /// Trains a byte-level BPE as in GPT-2: the same texts give the same tokenizer, on every
+    /// machine.
     ///
     /// # Errors
     /// `InvalidArgument` if the vocabulary is smaller than 256 bytes and the special tokens, or a
-    /// special token is empty or there twice.
+    /// special token is empty or duplicate.
     pub fn train_bpe(texts: &[&str], options: &BpeOptions) -> Result<Self> {
         tokenize::bpe::train(texts, options).and_then(Self::from_value)
     }
 
-    /// Adds the special tokens when encoding, or not. At first it does.
+    /// Are special tokens added when encoding? Default: yes.
     #[must_use]
     pub fn special(mut self, special: bool) -> Self {
         self.special = special;
         self
     }
 
-    /// Cuts texts to so many tokens, special ones included; `None`: does not cut.
+    /// Truncates to this many tokens, including special tokens; `None`: no truncation.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is no room for the special tokens.
+    /// `InvalidArgument` if the special tokens do not fit.
     pub fn truncate(mut self, length: Option<usize>) -> Result<Self> {
         let Some(max_length) = length else {
             self.inner.with_truncation(None).map_err(|e| Error::argument(e.to_string()))?;
@@ -123,7 +123,7 @@ impl Tokenizer {
 
     fn truncated(mut self, t: TruncationParams) -> Result<Self> {
         let added = self.inner.get_post_processor().map_or(0, |p| p.added_tokens(false));
-        // The crate takes one from the other without a look.
+        // The crate subtracts these without a check.
         if t.max_length < added || t.max_length - added < t.stride {
             return Err(Error::argument(format!(
                 "tokenizer: truncation to {} tokens with a stride of {} leaves no room for {added} special ones",
@@ -134,13 +134,13 @@ impl Tokenizer {
         Ok(self)
     }
 
-    /// To how many tokens texts are cut.
+    /// The number of tokens to which texts are truncated.
     pub fn truncation(&self) -> Option<usize> {
         self.inner.get_truncation().map(|t| t.max_length)
     }
 
-    /// The padding that the file asks for; if it asks for none, to the longest of a batch by a
-    /// token called `[PAD]`, `<pad>` or `<|endoftext|>`, or token 0.
+    /// The file's padding; by default, to the longest of a batch by a token named `[PAD]`, `<pad>`
+    /// or `<|endoftext|>`, or token 0.
     pub fn padding(&self) -> Padding {
         let Some(p) = &self.padding else {
             let id = ["[PAD]", "<pad>", "<|endoftext|>"].into_iter().find_map(|t| self.id(t));
@@ -155,7 +155,8 @@ impl Tokenizer {
         }
     }
 
-    /// The tokenizer as the content of a `tokenizer.json`: the same tokenizer gives the same bytes.
+    /// The tokenizer as the contents of a `tokenizer.json`: the same tokenizer gives the same
+    /// bytes.
     ///
     /// # Errors
     /// `Format` if the crate cannot write it.
@@ -179,14 +180,14 @@ impl Tokenize for Tokenizer {
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
         Ok(guarded(|| self.inner.encode_fast(text, self.special))?.get_ids().to_vec())
     }
-    /// Special tokens are left out.
+    /// Special tokens are skipped.
     fn decode(&self, ids: &[u32]) -> Result<String> {
         if let Some(id) = ids.iter().find(|id| self.inner.id_to_token(**id).is_none()) {
             return Err(unknown(i64::from(*id), self.vocab_size()));
         }
         guarded(|| self.inner.decode(ids, true))
     }
-    /// One more than the largest number: a file may leave some out.
+    /// One more than the largest id: a file may have gaps.
     fn vocab_size(&self) -> usize {
         self.vocab
     }
@@ -198,7 +199,7 @@ impl Tokenize for Tokenizer {
     }
 }
 
-/// Runs the crate; its errors and panics are one sentence.
+/// Runs the crate; its errors and panics become one sentence.
 fn guarded<T>(f: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(value)) => Ok(value),
@@ -207,8 +208,8 @@ fn guarded<T>(f: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     }
 }
 
-/// Takes out what would make tokens random, and refuses what the crate would cut a character in two
-/// for.
+/// Removes settings that would make tokens random, and rejects merges for which the crate would
+/// split a character.
 fn look(value: &mut Value) -> Result<()> {
     let Some(model) = value.get_mut("model").and_then(Value::as_object_mut) else {
         return Err(Error::format("tokenizer: it has no `model`; a tokenizer.json has one"));

@@ -1,5 +1,4 @@
-//! Text to numbers and back: bytes, characters, and with the feature `tokenizers` what a
-//! `tokenizer.json` says.
+//! Tokenizers: bytes, characters, and with the feature `tokenizers` those of a `tokenizer.json`.
 
 #[cfg(feature = "tokenizers")]
 mod bpe;
@@ -15,12 +14,12 @@ pub use plain::{Bytes, Chars};
 
 use elinvar_core::{Error, HostTensor, Result, Shape, host};
 
-/// Text to the numbers of tokens and back.
+/// Text to token ids and back.
 pub trait Tokenize: Send + Sync {
     /// The tokens of a text.
     ///
     /// # Errors
-    /// `InvalidArgument` if the text has something that the vocabulary has not.
+    /// `InvalidArgument` if the text has characters that are not in the vocabulary.
     fn encode(&self, text: &str) -> Result<Vec<u32>>;
 
     /// The text of tokens.
@@ -29,16 +28,16 @@ pub trait Tokenize: Send + Sync {
     /// `InvalidArgument` if a token does not exist.
     fn decode(&self, ids: &[u32]) -> Result<String>;
 
-    /// Number of different tokens; the numbers of tokens are below it.
+    /// Size of the vocabulary; token ids are below it.
     fn vocab_size(&self) -> usize;
 
-    /// The token of a number, as the vocabulary writes it.
+    /// The token of an id, as spelled in the vocabulary.
     fn token(&self, id: u32) -> Option<String>;
 
-    /// The number of a token.
+    /// The id of a token.
     fn id(&self, token: &str) -> Option<u32>;
 
-    /// The text of tokens that come out of a tensor.
+    /// The text of the tokens of a tensor.
     ///
     /// # Errors
     /// `InvalidArgument` if a token does not exist.
@@ -58,12 +57,12 @@ pub trait Tokenize: Send + Sync {
     }
 }
 
-/// A token's number that does not exist.
+/// The error of an id that is not in the vocabulary.
 pub(crate) fn unknown(id: i64, vocab: usize) -> Error {
     Error::argument(format!("tokens: there is no token {id}, only {vocab} of them"))
 }
 
-/// How sequences of tokens are made equally long.
+/// Padding of token sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Padding {
     id: u32,
@@ -73,7 +72,7 @@ pub struct Padding {
 }
 
 impl Padding {
-    /// To the longest of a batch, behind, by this token.
+    /// To the longest of a batch, at the end, with this token.
     pub fn new(id: u32) -> Self {
         Padding { id, length: None, multiple: 1, left: false }
     }
@@ -89,13 +88,13 @@ impl Padding {
         self.multiple = multiple.max(1);
         self
     }
-    /// In front instead of behind: what a model that writes on needs.
+    /// At the front instead of the end (left padding), for text generation.
     #[must_use]
     pub fn left(mut self, left: bool) -> Self {
         self.left = left;
         self
     }
-    /// The token that fills up.
+    /// The padding token.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -106,12 +105,12 @@ impl Padding {
 pub struct Encoded {
     /// [n, t] of i64.
     pub ids: HostTensor,
-    /// [n, t] of bool: true where a token is, false where it was filled up.
+    /// [n, t] of bool: true for tokens, false for padding.
     pub mask: HostTensor,
 }
 
 impl Encoded {
-    /// Sequences of tokens, made equally long.
+    /// Pads sequences of tokens to equal length.
     ///
     /// # Errors
     /// `ShapeMismatch` if one of them is longer than the padding's length; `OutOfMemory`.

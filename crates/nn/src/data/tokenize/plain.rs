@@ -4,7 +4,7 @@ use crate::data::Tokenize;
 use crate::data::tokenize::unknown;
 use elinvar_core::{Error, Result};
 
-/// Each byte of UTF-8 is a token: 256 of them, and no text that cannot be encoded.
+/// Each byte of UTF-8 is a token: 256 of them; every text can be encoded.
 ///
 /// ```
 /// use elinvar_nn::data::{Bytes, Tokenize};
@@ -20,7 +20,7 @@ impl Tokenize for Bytes {
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
         Ok(text.bytes().map(u32::from).collect())
     }
-    /// Bytes that are no UTF-8 become U+FFFD, one for each sequence that goes wrong.
+    /// Invalid UTF-8 becomes U+FFFD, one for each invalid sequence.
     fn decode(&self, ids: &[u32]) -> Result<String> {
         let byte = |id: &u32| u8::try_from(*id).map_err(|_| unknown(i64::from(*id), 256));
         let bytes: Vec<u8> = ids.iter().map(byte).collect::<Result<_>>()?;
@@ -39,7 +39,7 @@ impl Tokenize for Bytes {
     }
 }
 
-/// Each character that a text has is a token, numbered in the order of Unicode.
+/// Each character of a text is a token, numbered in the order of Unicode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chars {
     chars: Vec<char>,
@@ -52,7 +52,7 @@ impl Chars {
         let chars: std::collections::BTreeSet<char> = text.as_ref().chars().collect();
         Chars { chars: chars.into_iter().collect() }
     }
-    /// All characters, by number.
+    /// All characters, by id.
     pub fn alphabet(&self) -> String {
         self.chars.iter().collect()
     }

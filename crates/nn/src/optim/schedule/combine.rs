@@ -13,11 +13,10 @@ impl<F: Fn(u64) -> f64> Schedule for LambdaLr<F> {
     }
 }
 
-/// In a straight line up, then another schedule from its step 0.
+/// Linear warmup, then another schedule from its step 0.
 ///
-/// Step t of n is base_lr * (t + 1) / (n + 1), with what the other schedule makes of base_lr at its
-/// beginning: no step is wasted on a rate of 0, and none has the full rate before the other
-/// schedule begins.
+/// Step t of n is base_lr * (t + 1) / (n + 1), where base_lr is the other schedule's rate at its
+/// step 0: no step has a rate of 0, and none has the full rate before the other schedule begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Warmup<S> {
     steps: u64,
@@ -43,7 +42,7 @@ impl<S: Schedule> Schedule for Warmup<S> {
 /// Schedules one after the other, each from its step 0.
 pub struct SequentialLr {
     first: Box<dyn Schedule + Send + Sync>,
-    /// With the step in which each begins.
+    /// Each with its first step.
     then: Vec<(u64, Box<dyn Schedule + Send + Sync>)>,
 }
 

@@ -1,10 +1,10 @@
-//! Schedules along a cosine: from base_lr down to eta_min, slowly at both ends.
+//! Schedules along a cosine: from base_lr down to eta_min.
 
 use super::{Schedule, check_factor, check_steps, cosine};
 use elinvar_core::Result;
 
-/// eta_min + (base_lr - eta_min) * (1 + cos(pi * step / t_max)) / 2. After t_max it goes up again,
-/// as in PyTorch.
+/// eta_min + (base_lr - eta_min) * (1 + cos(pi * step / t_max)) / 2. After t_max it rises again, as
+/// in PyTorch.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineAnnealingLr {
     t_max: u64,
@@ -32,13 +32,13 @@ impl CosineAnnealingLr {
 
 impl Schedule for CosineAnnealingLr {
     fn lr(&self, base_lr: f64, step: u64) -> f64 {
-        // The cosine has period 2 t_max; large steps are brought down exactly.
+        // The cosine has period 2 t_max; large steps are reduced exactly.
         let step = (u128::from(step) % (2 * u128::from(self.t_max))) as f64;
         self.eta_min + (base_lr - self.eta_min) * cosine(step / self.t_max as f64)
     }
 }
 
-/// As [`CosineAnnealingLr`] in each of several periods, which begin at base_lr again.
+/// As [`CosineAnnealingLr`] with warm restarts: each period begins at base_lr again.
 #[derive(Clone, Copy, Debug)]
 pub struct CosineAnnealingWarmRestarts {
     t_0: u64,
@@ -65,7 +65,7 @@ impl Schedule for CosineAnnealingWarmRestarts {
         if self.t_mult == 1 {
             at %= period;
         } else {
-            // Each period is at least twice as long as the one before: 64 turns at most.
+            // Each period is at least twice as long as the one before: at most 64 iterations.
             while at >= period {
                 at -= period;
                 period = period.saturating_mul(self.t_mult);

@@ -1,4 +1,5 @@
-//! Schedules that multiply the learning rate with a factor of the step: steps, powers, lines.
+//! Schedules that multiply the learning rate by a factor: step, exponential, linear and polynomial
+//! decay.
 
 use super::{Schedule, check, check_factor, check_steps};
 use crate::optim::power;
@@ -13,7 +14,7 @@ pub struct StepLr {
 }
 
 impl StepLr {
-    /// `gamma` times as much every `step_size` steps.
+    /// Multiplies by `gamma` every `step_size` steps.
     ///
     /// # Errors
     /// `InvalidArgument` if `step_size` is 0 or `gamma` negative.
@@ -30,7 +31,7 @@ impl Schedule for StepLr {
     }
 }
 
-/// base_lr * gamma^(number of milestones that are reached)
+/// base_lr * gamma^(number of milestones reached)
 #[derive(Clone, Debug)]
 pub struct MultiStepLr {
     milestones: Vec<u64>,
@@ -38,7 +39,7 @@ pub struct MultiStepLr {
 }
 
 impl MultiStepLr {
-    /// `gamma` times as much from each milestone on; one that stands here twice counts twice.
+    /// Multiplies by `gamma` at each milestone; a duplicate counts twice.
     ///
     /// # Errors
     /// `InvalidArgument` if `gamma` is negative.
@@ -62,7 +63,7 @@ pub struct ExponentialLr {
 }
 
 impl ExponentialLr {
-    /// `gamma` times as much in every step.
+    /// Multiplies by `gamma` in every step.
     ///
     /// # Errors
     /// `InvalidArgument` if `gamma` is negative.
@@ -86,7 +87,7 @@ pub struct ConstantLr {
 }
 
 impl ConstantLr {
-    /// `factor` times as much in the first `total_iters` steps.
+    /// Multiplies by `factor` in the first `total_iters` steps.
     ///
     /// # Errors
     /// `InvalidArgument` if `factor` is negative.
@@ -102,7 +103,8 @@ impl Schedule for ConstantLr {
     }
 }
 
-/// base_lr times a factor that goes in a straight line from one to another, and stays there.
+/// base_lr times a factor that is interpolated linearly between two values, and constant after
+/// that.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearLr {
     start_factor: f64,
@@ -141,7 +143,7 @@ pub struct PolynomialLr {
 }
 
 impl PolynomialLr {
-    /// To 0 in step `total_iters`; a power of 1 is a straight line.
+    /// To 0 in step `total_iters`; a power of 1 is linear.
     ///
     /// # Errors
     /// `InvalidArgument` if `total_iters` is 0, or `power` is not above 0.

@@ -1,8 +1,8 @@
-//! Schedules: how the learning rate goes from step to step.
+//! Learning rate schedules.
 //!
-//! A schedule is a function of the step's number alone, so a run that goes on from a checkpoint
-//! needs nothing but that number. Steps count from 0, and may as well be epochs.
-//! [`ReduceLrOnPlateau`] looks at results instead, and has a state.
+//! A schedule is a function of the step number alone, so a run that resumes from a checkpoint needs
+//! only that number. Steps count from 0, and may be epochs instead. [`ReduceLrOnPlateau`] depends
+//! on results instead, and has a state.
 //!
 //! ```
 //! use elinvar_nn::optim::schedule::{CosineAnnealingLr, Schedule, Warmup};
@@ -34,9 +34,9 @@ pub use plateau::{PlateauMode, PlateauState, ReduceLrOnPlateau, ThresholdMode};
 use elinvar_core::{Error, Result};
 use elinvar_ops::lane::Lane;
 
-/// How the learning rate goes from step to step.
+/// A learning rate schedule.
 pub trait Schedule {
-    /// The learning rate of a step (counted from 0), where `base_lr` is the one that was chosen.
+    /// The learning rate of a step (counted from 0), for the base learning rate `base_lr`.
     fn lr(&self, base_lr: f64, step: u64) -> f64;
 }
 
@@ -51,7 +51,7 @@ fn cosine(part: f64) -> f64 {
     (1.0 + Lane::cos(std::f64::consts::PI * part)) / 2.0
 }
 
-/// That a setting is fine.
+/// Checks a setting.
 fn check(op: &str, name: &str, value: impl std::fmt::Display, is_fine: bool, should: &str) -> Result<()> {
     if is_fine {
         Ok(())
@@ -60,12 +60,12 @@ fn check(op: &str, name: &str, value: impl std::fmt::Display, is_fine: bool, sho
     }
 }
 
-/// That a factor is a number that is not negative.
+/// Checks that a factor is not negative or NaN.
 fn check_factor(op: &str, name: &str, v: f64) -> Result<()> {
     check(op, name, v, v >= 0.0 && v.is_finite(), "0 or more")
 }
 
-/// That a number of steps is not 0.
+/// Checks that a number of steps is not 0.
 fn check_steps(op: &str, name: &str, n: u64) -> Result<()> {
     check(op, name, n, n > 0, "1 or more")
 }

@@ -1,14 +1,14 @@
-//! `OneCycleLr`: up, and down far below where it began (Smith and Topin 2017).
+//! `OneCycleLr`: up to a peak, then down far below the initial rate (Smith and Topin 2017).
 
 use super::{Schedule, check, check_steps, cosine};
 use elinvar_core::Result;
 
-/// How a learning rate goes from one value to another.
+/// Interpolation between two learning rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anneal {
     /// Along a cosine.
     Cos,
-    /// In a straight line.
+    /// Linear.
     Linear,
 }
 
@@ -16,8 +16,8 @@ pub enum Anneal {
 ///
 /// From base_lr / div_factor up to base_lr at step pct_start * total_steps - 1, then down to
 /// base_lr / (div_factor * final_div_factor) at step total_steps - 1, where it stays. With three
-/// phases, first down to where it began, at step 2 * pct_start * total_steps - 2. These steps may
-/// be fractions.
+/// phases, first down to the initial rate, at step 2 * pct_start * total_steps - 2. These steps may
+/// be fractional.
 #[derive(Clone, Copy, Debug)]
 pub struct OneCycleLr {
     total_steps: u64,
@@ -29,7 +29,7 @@ pub struct OneCycleLr {
 }
 
 impl OneCycleLr {
-    /// A cycle of so many steps with PyTorch's settings: 30% up, along cosines, from 1/25 of the
+    /// A cycle of this many steps with PyTorch's settings: 30% up, along cosines, from 1/25 of the
     /// peak to 1/250000.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl OneCycleLr {
             three_phase: false,
         })
     }
-    /// The part of the steps in which it goes up.
+    /// The fraction of steps in which the rate increases.
     ///
     /// # Errors
     /// `InvalidArgument` if it is not in 0..=1.
@@ -54,13 +54,13 @@ impl OneCycleLr {
         self.pct_start = pct_start;
         Ok(self)
     }
-    /// How it goes up and down.
+    /// The interpolation.
     #[must_use]
     pub fn anneal(mut self, anneal: Anneal) -> Self {
         self.anneal = anneal;
         self
     }
-    /// The peak by the beginning, and the beginning by the end.
+    /// The ratio of the peak to the initial rate, and of the initial to the final rate.
     ///
     /// # Errors
     /// `InvalidArgument` if one is not above 0.
@@ -71,7 +71,7 @@ impl OneCycleLr {
         (self.div_factor, self.final_div_factor) = (div_factor, final_div_factor);
         Ok(self)
     }
-    /// Goes down to where it began as fast as it went up, before it goes further down.
+    /// Three phases: down to the initial rate as fast as up, before the rate decreases further.
     #[must_use]
     pub fn three_phase(mut self, three_phase: bool) -> Self {
         self.three_phase = three_phase;
@@ -93,7 +93,7 @@ impl Schedule for OneCycleLr {
         let mut begin = 0.0;
         for &(until, from, to) in phases {
             if step <= until {
-                // A phase that ends where it begins is over.
+                // An empty phase is finished.
                 let part = if until > begin { (step - begin) / (until - begin) } else { 1.0 };
                 return match self.anneal {
                     Anneal::Cos => to + (from - to) * cosine(part),

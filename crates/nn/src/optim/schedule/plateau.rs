@@ -1,10 +1,10 @@
-//! `ReduceLrOnPlateau`: a smaller learning rate when results no longer get better.
+//! `ReduceLrOnPlateau`: reduces the learning rate when results no longer improve.
 
 use super::check;
 use elinvar_core::{Error, Result};
 use serde_json::{Map, Value};
 
-/// Which results are better.
+/// The direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlateauMode {
     /// Smaller ones: a loss.
@@ -13,16 +13,17 @@ pub enum PlateauMode {
     Max,
 }
 
-/// What the threshold is measured by.
+/// The mode of the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdMode {
-    /// The best result: better is below best * (1 - threshold), or above best * (1 + threshold).
+    /// Relative to the best result: better is below best * (1 - threshold), or above best *
+    /// (1 + threshold).
     Rel,
-    /// Itself: better is below best - threshold, or above best + threshold.
+    /// Absolute: better is below best - threshold, or above best + threshold.
     Abs,
 }
 
-/// Multiplies the learning rate with a factor when more than `patience` results in a row are no
+/// Multiplies the learning rate by a factor when more than `patience` consecutive results are not
 /// better than the best.
 #[derive(Clone, Debug)]
 pub struct ReduceLrOnPlateau {
@@ -37,14 +38,14 @@ pub struct ReduceLrOnPlateau {
     state: PlateauState,
 }
 
-/// What was seen so far.
+/// The state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlateauState {
     /// The best result.
     pub best: Option<f64>,
-    /// Results in a row that were no better.
+    /// Number of consecutive results that were not better.
     pub num_bad_epochs: u64,
-    /// Results to come that are not counted.
+    /// Number of next results that are ignored.
     pub cooldown_counter: u64,
 }
 
@@ -57,10 +58,10 @@ impl PlateauState {
         all.insert("cooldown_counter".to_owned(), self.cooldown_counter.into());
         Value::Object(all)
     }
-    /// By PyTorch's names. A best result that is null, as JSON writes an infinite one, is none.
+    /// By PyTorch's names. A best result of null, which is JSON's form of infinity, is `None`.
     ///
     /// # Errors
-    /// `Format` if one is missing or something else.
+    /// `Format` if a field is missing or has another type.
     pub fn from_json(v: &Value) -> Result<Self> {
         let wrong = |name: &str, what: &str| {
             Error::format(format!(
@@ -83,8 +84,7 @@ impl PlateauState {
 }
 
 impl ReduceLrOnPlateau {
-    /// With PyTorch's settings: a tenth after more than 10 results that are not better by a
-    /// ten-thousandth.
+    /// With PyTorch's settings: factor 0.1, patience 10, relative threshold 1e-4.
     pub fn new(mode: PlateauMode) -> Self {
         ReduceLrOnPlateau {
             mode,
@@ -98,7 +98,7 @@ impl ReduceLrOnPlateau {
             state: PlateauState::default(),
         }
     }
-    /// What the learning rate is multiplied with.
+    /// The factor of the learning rate.
     ///
     /// # Errors
     /// `InvalidArgument` if it is not in 0..1.
@@ -107,31 +107,31 @@ impl ReduceLrOnPlateau {
         self.factor = factor;
         Ok(self)
     }
-    /// How many results in a row may be no better.
+    /// The number of consecutive results without improvement that are tolerated.
     #[must_use]
     pub fn patience(mut self, patience: u64) -> Self {
         self.patience = patience;
         self
     }
-    /// How much better is better.
+    /// The threshold of improvement.
     #[must_use]
     pub fn threshold(mut self, threshold: f64, mode: ThresholdMode) -> Self {
         (self.threshold, self.threshold_mode) = (threshold, mode);
         self
     }
-    /// How many results are not counted after the learning rate was made smaller.
+    /// Cooldown: the number of results that are ignored after a reduction.
     #[must_use]
     pub fn cooldown(mut self, cooldown: u64) -> Self {
         self.cooldown = cooldown;
         self
     }
-    /// The learning rate goes no lower.
+    /// The lower bound of the learning rate.
     #[must_use]
     pub fn min_lr(mut self, min_lr: f64) -> Self {
         self.min_lr = min_lr;
         self
     }
-    /// A learning rate that would fall by no more than this stays.
+    /// A reduction of the learning rate by no more than this is not applied.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
@@ -151,8 +151,7 @@ impl ReduceLrOnPlateau {
             (PlateauMode::Max, ThresholdMode::Abs) => metric > best + self.threshold,
         }
     }
-    /// Takes a result; the learning rate after it, from the one before. NaN is no better than
-    /// anything.
+    /// Adds a result; returns the learning rate after it, from the one before. NaN is never better.
     pub fn step(&mut self, metric: f64, lr: f64) -> f64 {
         if self.is_better(metric) {
             self.state.best = Some(metric);
@@ -172,11 +171,11 @@ impl ReduceLrOnPlateau {
         let lower = (lr * self.factor).max(self.min_lr);
         if lr - lower > self.eps { lower } else { lr }
     }
-    /// What was seen so far.
+    /// The state.
     pub fn state(&self) -> PlateauState {
         self.state
     }
-    /// Goes on from a state.
+    /// Restores a state.
     pub fn set_state(&mut self, state: PlateauState) {
         self.state = state;
     }

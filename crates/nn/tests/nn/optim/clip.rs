@@ -1,4 +1,4 @@
-//! Clipping, and gradients of several passes.
+//! Clipping, and gradient accumulation.
 
 use super::{B, D, Net};
 use elinvar_core::{DType, ErrorKind};
@@ -11,7 +11,7 @@ use elinvar_nn::{Gradients, Param, Tensor};
 fn three(dtype: DType) -> (Vec<Param<B>>, Gradients<B>) {
     let p: Vec<Param<B>> = [2, 1, 2].iter().map(|n| Param::new(Tensor::ones([*n], dtype, &D))).collect();
     let mut g = Gradients::new();
-    // The second one first: the order in which gradients came does not matter.
+    // The second one first: the order of gradients does not matter.
     g.set(&p[1].get(), Tensor::from([-12.0f64]).to_dtype(dtype));
     g.set(&p[0].get(), Tensor::from([3.0f64, -4.0]).to_dtype(dtype));
     (p, g)
@@ -42,7 +42,7 @@ fn norms_are_those_of_one_long_vector() {
                 "{norm_type:?} {dtype}: {norm:?}"
             );
             assert_eq!(norm.dtype(), if dtype == DType::F64 { dtype } else { DType::F32 });
-            // Smaller than what is allowed: nothing changes.
+            // Below the bound: nothing changes.
             let options = ClipOptions { norm_type, error_if_nonfinite: true };
             clip_grad_norm_with(&p, &mut g, 100.0, options).unwrap();
             assert_eq!(values(&p, &g), [3.0, -4.0, -12.0]);
@@ -56,7 +56,7 @@ fn norms_are_those_of_one_long_vector() {
 }
 
 #[test]
-fn what_cannot_be_clipped_is_told_and_left() {
+fn clipping_errors_leave_gradients_unchanged() {
     let (p, mut g) = three(DType::F32);
     g.set(&p[1].get(), [f32::INFINITY].into());
     let strict = ClipOptions { error_if_nonfinite: true, ..ClipOptions::default() };
@@ -87,7 +87,7 @@ fn what_cannot_be_clipped_is_told_and_left() {
 }
 
 #[test]
-fn values_are_brought_into_their_bounds() {
+fn clip_grad_value_clamps() {
     let (p, mut g) = three(DType::F16);
     clip_grad_value(&p, &mut g, 3.5).unwrap();
     assert_eq!(values(&p, &g), [3.0, -3.5, -3.5]);

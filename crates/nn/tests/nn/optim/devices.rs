@@ -1,5 +1,5 @@
-//! Steps on the processor's backend: the bits of the reference's, whoever else holds the
-//! parameters.
+//! Steps on the CPU backend have the bits of the reference, also when the parameters' memory is
+//! shared.
 
 use elinvar_core::{DType, HostData, HostTensor, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
@@ -11,7 +11,7 @@ use elinvar_nn::optim::{
 use elinvar_nn::{Backend, Gradients, Module, Param, StateDict, Tensor};
 use elinvar_reference::{Reference, ReferenceDevice};
 
-/// Every optimiser, with what changes its formula, and whether it is for matrices alone.
+/// Every optimiser, with the settings that change its formula, and whether it is for matrices only.
 fn optimizers<B: Backend>() -> Vec<(&'static str, bool, Box<dyn Optimizer<B>>)> {
     let no_decay = || Group::matching(|name| name.ends_with('1')).weight_decay(0.0).lr_scale(0.5);
     vec![
@@ -33,7 +33,7 @@ fn optimizers<B: Backend>() -> Vec<(&'static str, bool, Box<dyn Optimizer<B>>)> 
     ]
 }
 
-/// Numbers of many sizes and both signs.
+/// Numbers of many magnitudes and both signs.
 fn host(shape: &[usize], dtype: DType, seed: usize) -> HostTensor {
     let shape = Shape::new(shape).unwrap();
     let mut data = HostData::full(dtype, shape.numel(), 0.0.into()).unwrap();
@@ -47,8 +47,8 @@ fn host(shape: &[usize], dtype: DType, seed: usize) -> HostTensor {
     HostTensor::new(shape, data).unwrap()
 }
 
-/// Weights and states after some steps. If shared, somebody holds the parameters during each step,
-/// and a gradient is the parameter's own memory.
+/// Weights and states after some steps. If shared, there are other handles on the parameters during
+/// each step, and a gradient shares a parameter's memory.
 fn run<B: Backend>(
     d: &B::Device,
     o: &mut dyn Optimizer<B>,
@@ -66,7 +66,7 @@ fn run<B: Backend>(
             g.set(value, if own { value.detach() } else { tensor(s, 100 * step + i) });
         }
         let held = shared.then_some(values);
-        // Clipped gradients of f16 would differ in nothing; their norm is that of all.
+        // Clips all gradients by their common norm.
         clip_grad_norm(&all, &mut g, 1.0).unwrap();
         o.step(&all, &g).unwrap();
         ema.update(&all).unwrap();
@@ -80,13 +80,13 @@ fn run<B: Backend>(
     (weights, o.state_dict(&all).unwrap())
 }
 
-/// The bytes of everything.
+/// The bytes of all weights and states.
 fn bytes((weights, state): (StateDict, OptimizerState)) -> Vec<(String, Vec<u8>)> {
     let all = weights.into_iter().chain(state.to_tensors().0);
     all.map(|(name, t)| (name, t.data().to_le_bytes())).collect()
 }
 
-/// All optimisers on these shapes; those for matrices on a few of their own.
+/// All optimisers on these shapes; those for matrices only on other shapes.
 fn compare(
     shapes: &[Vec<usize>],
     matrices: &[Vec<usize>],
@@ -116,7 +116,7 @@ fn compare(
 
 #[test]
 fn every_optimizer_steps_as_on_the_reference() {
-    // Around the edges of vectors, of tiles and of blocks.
+    // Around the sizes of vectors, tiles and blocks.
     let sizes = [0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 511, 512, 513, 1025].map(|n| vec![n]);
     let matrices = [vec![3, 5], vec![17, 16], vec![16, 2, 9]];
     let all = [&sizes[..], &matrices[..], &[vec![]]].concat();
@@ -125,7 +125,7 @@ fn every_optimizer_steps_as_on_the_reference() {
 
 #[test]
 fn threads_change_no_bit_of_a_step() {
-    // Together just enough to wake threads: so many numbers take long without optimisation.
+    // Together just enough elements to use several threads: more would be slow in debug builds.
     let sizes = [vec![230, 290], vec![16385], vec![10], vec![513]];
     compare(&sizes, &[vec![17, 16], vec![9, 20]], &[DType::F32], &[2, 3], 1);
 }

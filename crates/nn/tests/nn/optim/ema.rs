@@ -25,7 +25,7 @@ fn set(m: &BatchNorm1d<B>, k: f32) {
 ///     m.num_batches_tracked.fill_(k); a.update_parameters(m)
 /// a.state_dict()
 /// ```
-/// But for `num_batches_tracked`, which PyTorch leaves behind if buffers are averaged.
+/// Except `num_batches_tracked`, which PyTorch does not update if buffers are averaged.
 #[test]
 fn averages_are_those_of_pytorch() {
     let rows = [
@@ -51,7 +51,7 @@ fn averages_are_those_of_pytorch() {
         near("weight", weight);
         near("running_mean", mean);
         assert_eq!(m.state_dict().unwrap()["num_batches_tracked"].to_f64_vec(), [2.0]);
-        // What stands in the module now is no weight to average.
+        // The module has the averages now, which may not be averaged.
         let e = ema.update(&m).unwrap_err();
         assert!(e.message().starts_with("ema: the module holds the averages now"), "{e}");
         assert_eq!(ema.apply(&m).unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -59,7 +59,7 @@ fn averages_are_those_of_pytorch() {
         assert_eq!(m.state_dict().unwrap(), before);
         assert_eq!(ema.restore(&m).unwrap_err().kind(), ErrorKind::InvalidArgument);
 
-        // From its state, it goes on as if nothing had happened.
+        // Restored from its state, it continues with the same results.
         let saved = ema.state_dict().unwrap();
         assert_eq!(saved["n_averaged"].to_f64_vec(), [3.0]);
         assert!(saved.contains_key("module.weight") && saved.contains_key("module.num_batches_tracked"));
@@ -79,7 +79,7 @@ fn averages_of_halves_are_kept_in_f32() {
     let p = Param::new(number(1.0, DType::BF16));
     let mut ema = Ema::<B>::new(Average::Exponential { decay: 0.999 }, BufferAverage::Copied).unwrap();
     ema.update(&p).unwrap();
-    // 1.001 is 1 in bf16, where an average would stay for ever.
+    // 1.001 is 1 in bf16, in which an average would never change.
     p.set(&number(2.0, DType::BF16)).unwrap();
     for _ in 0..1000 {
         ema.update(&p).unwrap();
@@ -89,9 +89,9 @@ fn averages_of_halves_are_kept_in_f32() {
     // 2 - 0.999^1000
     assert!((average.to_f64_vec()[0] - 1.632304).abs() < 1e-4, "{average:?}");
     ema.copy_to(&p).unwrap();
-    // The nearest of bf16: steps of 2^-7.
+    // Rounded to bf16: spacing 2^-7.
     assert_eq!((p.get().item(), p.get().dtype()), (1.6328125, DType::BF16));
-    // It is a weight as before, and can be trained.
+    // It is still a weight, and can be trained.
     step(&mut Sgd::new(0.5), &p, 1.0).unwrap();
     assert_eq!(p.get().item(), 1.1328125);
 }

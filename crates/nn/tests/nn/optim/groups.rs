@@ -1,4 +1,4 @@
-//! Groups of parameters with settings of their own, and several optimisers at once.
+//! Parameter groups, and several optimisers at once.
 
 use super::{B, Net, bias, rows};
 use elinvar_nn::Gradients;
@@ -27,12 +27,13 @@ fn a_parameter_is_in_the_first_group_that_matches() {
         g.set(&net.bias.get(), [1.0f64, 1.0].into());
         g
     };
-    // (groups, the optimiser's rate after a schedule, where the weight 0.5 and the bias 0.125 go)
+    // (groups, the optimiser's rate after a schedule, the results for the weight 0.5 and the bias
+    // 0.125)
     let all = || Group::matching(|_| true);
     let rows: Vec<(Sgd<B>, f64, [f64; 2])> = vec![
         (Sgd::new(0.5), 0.25, [0.25, -0.125]),
         (Sgd::new(0.5).group(bias()), 0.25, [0.25, 0.0]),
-        // A rate of its own does not follow the schedule.
+        // A fixed rate does not follow the schedule.
         (Sgd::new(0.5).group(Group::matching(|n| n == "bias").lr(0.5)), 0.25, [0.25, -0.375]),
         (Sgd::new(0.5).group(all().lr_scale(2.0)).group(bias()), 0.25, [0.0, -0.375]),
         (Sgd::new(0.5).group(bias()).group(all().lr_scale(0.0)), 0.25, [0.5, 0.0]),
@@ -71,7 +72,7 @@ fn split_gives_each_optimiser_its_own_parameters() {
     assert_eq!(both.values()[..4], matrix.values()[..4]);
     assert_eq!(both.values()[4..], rest.values()[4..]);
 
-    // It goes on from its state, all parts at once or none.
+    // It restores its state, all parts or none.
     let saved = o.state_dict(&both).unwrap();
     assert_eq!(saved.param_groups.len(), 3);
     let mut next = split(AdamW::new(1.0));

@@ -30,7 +30,7 @@ fn step(o: &mut dyn Optimizer<B>, p: &Param<B>, gradient: f64) -> elinvar_core::
     o.step(p, &g)
 }
 
-/// Two parameters of f64, from which all rows with groups begin.
+/// Two parameters of f64, the start of all rows with groups.
 #[derive(Module)]
 struct Net {
     weight: Param<B>,
@@ -44,7 +44,7 @@ impl Net {
             bias: Param::new([0.125f64, -1.0].into()),
         }
     }
-    /// Steps with gradients that come from their numbers.
+    /// Steps with gradients that depend on the step numbers.
     fn steps(&self, o: &mut dyn Optimizer<B>, numbers: std::ops::Range<usize>) {
         for t in numbers {
             let of = |i: usize| ((7 * i + 3 * t) % 11) as f64 / 8.0 - 0.625;
@@ -70,7 +70,7 @@ fn bias() -> Group {
     Group::matching(|name| name.ends_with("bias")).lr_scale(0.5).weight_decay(0.0)
 }
 
-/// An optimiser, and where it takes [`Net`] in ten steps with the group [`bias`].
+/// An optimiser, and the parameters of [`Net`] after ten steps with the group [`bias`].
 struct Row {
     what: &'static str,
     make: fn() -> Box<dyn Optimizer<B>>,
@@ -79,12 +79,12 @@ struct Row {
     tolerance: f64,
 }
 
-/// f64 keeps about 16 digits; the terms of ten steps are added in another order than in PyTorch.
+/// f64 has about 16 digits; the terms of ten steps are added in another order than in PyTorch.
 const NEAR: f64 = 4e-15;
-/// r_t of RAdam is what is left of two numbers near 2000, here as in PyTorch.
+/// r_t of RAdam is the difference of two numbers near 2000 (cancellation), here as in PyTorch.
 const RADAM: f64 = 1e-13;
 
-/// What PyTorch 2.15 gives:
+/// The results of PyTorch 2.15:
 /// ```python
 /// def run(cls, **kw):
 ///     w = torch.tensor([[0.5, -0.25], [1.0, 0.75]], dtype=torch.float64, requires_grad=True)

@@ -1,4 +1,4 @@
-//! Muon: its steps, and what its iteration does to a matrix.
+//! Muon: its steps, and the effect of its iteration on a matrix.
 
 use super::B;
 use elinvar_core::DType;
@@ -27,7 +27,7 @@ fn ten_steps(mut o: Muon<B>, shape: &[usize]) -> Vec<f64> {
     p.get().to_vec().unwrap()
 }
 
-/// `torch.optim.Muon` of PyTorch 2.15, its iteration in float64 where it has bfloat16:
+/// `torch.optim.Muon` of PyTorch 2.15, its iteration in float64 instead of bfloat16:
 /// ```python
 /// src = inspect.getsource(torch.optim._muon).replace("torch.bfloat16", "torch.float64")
 /// w = torch.tensor([((5*i) % 7 - 3) / 4 for i in range(n)], dtype=torch.float64).view(shape).requires_grad_()
@@ -79,7 +79,7 @@ fn ten_steps_end_where_pytorchs_do() {
     ];
     for (o, shape, want) in rows {
         let got = ten_steps(o, shape);
-        // Ten iterations of five steps each make more of the last digits than other optimisers do.
+        // Ten iterations of five steps each amplify rounding errors more than other optimisers.
         let near = got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 1e-12);
         assert!(near && got.len() == want.len(), "{shape:?}: {got:?}, not {want:?}");
     }
@@ -96,8 +96,8 @@ fn a_step_is_nearly_orthogonal_whatever_the_size_of_the_gradient() {
         let x = p.get().detach();
         let gram = x.matmul(&x.transpose(0, 1)).to_vec::<f64>().unwrap();
         for (i, v) in gram.iter().enumerate() {
-            // Squares of singular values between 0.7 and 1.2, which the paper's polynomial
-            // promises.
+            // Squares of singular values between 0.7 and 1.2, as guaranteed by the paper's
+            // polynomial.
             let fine = if i % 4 == 0 { (0.4..1.5).contains(v) } else { v.abs() < 0.5 };
             assert!(fine, "{scale}: {gram:?}");
         }
@@ -105,7 +105,7 @@ fn a_step_is_nearly_orthogonal_whatever_the_size_of_the_gradient() {
 }
 
 #[test]
-fn what_is_no_matrix_is_refused_by_name() {
+fn non_matrices_are_rejected_by_name() {
     let net = super::Net::new();
     let (mut g, before) = (Gradients::new(), net.values());
     g.set(&net.weight.get(), gradient(&[2, 2], 0));
@@ -116,7 +116,7 @@ fn what_is_no_matrix_is_refused_by_name() {
         "muon: bias: a parameter of shape [2] is no matrix; give it to another optimiser with Split"
     );
     assert_eq!(net.values(), before);
-    // Halves compute in f32, and no gradient at all moves nothing but the weight decay.
+    // 16-bit floats are computed in f32, and a zero gradient applies only weight decay.
     let p = Param::new(Tensor::<B>::ones([2, 2], DType::BF16, &super::D));
     let mut g = Gradients::new();
     g.set(&p.get(), Tensor::zeros([2, 2], DType::BF16, &super::D));

@@ -1,4 +1,4 @@
-//! Schedules that no golden case has: against PyTorch, or by their definition.
+//! Schedules without golden cases: against PyTorch, or by their definition.
 
 use elinvar_core::ErrorKind;
 use elinvar_nn::optim::schedule::{
@@ -42,7 +42,7 @@ fn rates_are_those_of_pytorch() {
             Box::new(sequence),
             vec![0.25, 0.25, 0.5, 0.5, 0.25, 0.125, 0.5, 0.5, 0.05, 0.05],
         ),
-        // PyTorch's own values are up to 6e-17 off, because it multiplies from step to step.
+        // PyTorch's values are off by up to 6e-17, because it multiplies from step to step.
         (
             "CosineAnnealingLR(o, 3)",
             Box::new(CosineAnnealingLr::new(3).unwrap()),
@@ -73,7 +73,7 @@ fn rates_are_those_of_pytorch() {
 }
 
 #[test]
-fn the_last_step_of_all_has_a_rate() {
+fn schedules_accept_the_largest_step() {
     let all: Vec<Box<dyn Schedule>> = vec![
         Box::new(StepLr::new(1, 0.5).unwrap()),
         Box::new(MultiStepLr::new(&[1, u64::MAX], 0.5).unwrap()),
@@ -129,7 +129,7 @@ fn settings_out_of_range_are_refused() {
 }
 
 #[test]
-fn a_plateau_goes_on_from_its_state() {
+fn a_plateau_is_restored_from_its_state() {
     let make = || ReduceLrOnPlateau::new(PlateauMode::Min).patience(1).cooldown(1);
     let metrics = [2.0, 1.0, 1.5, f64::NAN, 1.2, 1.1, 1.3, 0.5];
     let mut straight = make();
@@ -141,8 +141,8 @@ fn a_plateau_goes_on_from_its_state() {
             lr
         })
         .collect();
-    // NaN is no better than anything: two bad ones after the best. The next is not counted, the two
-    // after it are.
+    // NaN is never better: two bad results after the best. The next is ignored (cooldown), the two
+    // after it count.
     assert_eq!(want, [1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.1 * 0.1, 0.1 * 0.1]);
     for cut in 0..metrics.len() {
         let (mut first, mut second, mut lr) = (make(), make(), 1.0);

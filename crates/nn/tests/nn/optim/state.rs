@@ -1,4 +1,4 @@
-//! States of optimisers: saved, loaded, refused.
+//! States of optimisers: saved, loaded, rejected.
 
 use super::{B, Net, bias, number, rows, step};
 use elinvar_core::{DType, Element, ErrorKind, HostTensor, Shape};
@@ -6,7 +6,7 @@ use elinvar_nn::optim::{Adam, AdamW, Group, Muon, NAdam, Optimizer, OptimizerSta
 use elinvar_nn::{Module, Param, StateDict};
 use serde_json::json;
 
-/// Through the form that a file has.
+/// A round trip through the flat form of files.
 fn through_a_file(state: &OptimizerState) -> OptimizerState {
     let (tensors, groups) = state.to_tensors();
     OptimizerState::from_tensors(&tensors, Some(&groups)).unwrap()
@@ -26,14 +26,14 @@ fn five_steps_and_five_from_a_file_are_ten_steps() {
         let loaded = through_a_file(&saved);
         assert_eq!(loaded, saved, "{what}");
         let (mut second, resumed) = (make(), Net::new());
-        // Settings come from the state as well.
+        // Settings are restored from the state as well.
         second.set_lr(7.0);
         resumed.load_state_dict(&Module::<B>::state_dict(&broken).unwrap(), elinvar_nn::Strict::Yes).unwrap();
         second.load_state_dict(&resumed, &loaded).unwrap();
         resumed.steps(&mut *second, 5..10);
         let bits = |n: &Net| n.values().into_iter().map(f64::to_bits).collect::<Vec<_>>();
         assert_eq!(bits(&straight), bits(&resumed), "{what}");
-        // A new optimiser would not have ended there, but for one that keeps nothing.
+        // A new optimiser would end elsewhere, unless it has no state.
         let (mut fresh, other) = (make(), Net::new());
         other.load_state_dict(&Module::<B>::state_dict(&broken).unwrap(), elinvar_nn::Strict::Yes).unwrap();
         other.steps(&mut *fresh, 5..10);
@@ -42,7 +42,7 @@ fn five_steps_and_five_from_a_file_are_ten_steps() {
 }
 
 #[test]
-fn halves_go_on_from_a_file() {
+fn states_of_halves_are_restored_from_a_file() {
     for dtype in [DType::F16, DType::BF16] {
         let run = |cut: usize| {
             let p = Param::new(number(1.0, dtype));
@@ -65,7 +65,7 @@ fn host<T: Element>(v: &[T], shape: &[usize]) -> HostTensor {
     HostTensor::from_vec(v.to_vec(), Shape::new(shape).unwrap()).unwrap()
 }
 
-/// Tensors as a script in Python writes them: `state.0.exp_avg` and so on.
+/// Tensors as written by a Python script: `state.0.exp_avg` and so on.
 fn of_python(all: &[(&str, &[f64])]) -> StateDict {
     all.iter()
         .map(|(name, v)| {
@@ -82,8 +82,8 @@ fn of_python(all: &[(&str, &[f64])]) -> StateDict {
 /// PyTorch's own states after five of the ten steps of `rows`, from `o.state_dict()`, and
 /// `json.dumps` of its groups.
 #[test]
-fn states_of_pytorch_go_on_where_pytorch_does() {
-    // The optimiser's settings are others: the state brings those with which it was made.
+fn states_of_pytorch_are_resumed() {
+    // The optimiser has other settings: the state restores the original ones.
     let adam: Box<dyn Optimizer<B>> = Box::new(Adam::new(7.0).eps(0.5).group(bias()));
     let sgd: Box<dyn Optimizer<B>> = Box::new(Sgd::new(7.0).group(Group::matching(|n| n == "bias")));
     let rows = [
@@ -301,7 +301,7 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
     }
     let e = AdamW::new(0.1).group(bias()).load_state_dict(&net, &good).unwrap_err();
     assert!(e.message().contains("the state was made with decoupled_weight_decay false"), "{e}");
-    // Without groups, settings stay what they are.
+    // Without groups, settings do not change.
     let (tensors, _) = good.to_tensors();
     let mut other = make().eps(0.5);
     other.load_state_dict(&net, &OptimizerState::from_tensors(&tensors, None).unwrap()).unwrap();
@@ -323,7 +323,7 @@ fn files_that_are_no_states_are_refused() {
     let tensors = StateDict::from([("state.2.step".to_owned(), t())]);
     let e = OptimizerState::from_tensors(&tensors, None).unwrap().named(&["a".to_owned()]).unwrap_err();
     assert_eq!(e.message(), "optimizer state: \"2\" is not the number of one of the 1 parameters");
-    // The name of a parameter that is the whole module is empty.
+    // If a parameter is the whole module, its name is empty.
     let p = Param::new(number(1.0, DType::F32));
     let mut o = Sgd::<B>::new(0.5).momentum(0.5);
     step(&mut o, &p, 1.0).unwrap();

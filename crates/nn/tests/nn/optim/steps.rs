@@ -1,4 +1,4 @@
-//! Steps of the optimisers against trajectories that were computed elsewhere in f64.
+//! Steps of the optimisers against independent trajectories in f64.
 
 use super::{B, D, number, step};
 use elinvar_core::{DType, ErrorKind, HostTensor, Shape};
@@ -11,7 +11,7 @@ struct Trajectory {
     what: &'static str,
     dtype: DType,
     optimizer: Box<dyn Optimizer<B>>,
-    /// |got - want| <= tolerance * (1 + |want|). PyTorch's own runs in f32 miss by up to 5e-7.
+    /// |got - want| <= tolerance * (1 + |want|). PyTorch's runs in f32 are off by up to 5e-7.
     tolerance: f64,
     start: f64,
     gradients: [f64; 10],
@@ -333,7 +333,7 @@ fn halves_keep_their_state_in_f32() {
 }
 
 #[test]
-fn a_network_goes_down_its_gradient() {
+fn sgd_descends() {
     let m = Linear::<B>::new(2, 1, &mut Generator::new(1), &D);
     m.load_state_dict(
         &[("weight", vec![1.0f32, 2.0], vec![1, 2]), ("bias", vec![0.0], vec![1])]
@@ -349,10 +349,10 @@ fn a_network_goes_down_its_gradient() {
     assert_eq!(m.weight.get().to_vec::<f32>().unwrap(), [-0.5, 0.0]);
     assert_eq!(m.bias.as_ref().unwrap().get().item(), -0.5);
     assert!(m.weight.get().is_variable() && m.weight.get().op_name() == Some("variable"));
-    // These gradients belong to weights that are no more.
+    // These gradients belong to earlier weights.
     let e = o.step(&m, &g).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Autograd, "{e}");
-    // Frozen parameters stay, also in the eyes of an optimiser that has a state for them.
+    // Frozen parameters do not change, even if the optimiser has a state for them.
     m.weight.freeze();
     o.set_lr(1.0);
     o.step(&m, &m.forward(&x).sum().backward()).unwrap();

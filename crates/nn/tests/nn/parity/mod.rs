@@ -1,8 +1,8 @@
-//! Training goes on where PyTorch stopped: for every kind of layer and every optimiser, from a file
-//! that PyTorch wrote.
+//! Resuming PyTorch's training: for every kind of layer and every optimiser, from a file written by
+//! PyTorch.
 //!
-//! `cargo xtask parity` makes the comparison in both directions with the PyTorch that is installed;
-//! here the file is the one that `python tools/parity.py --write-sample` wrote (with torch 2.15).
+//! `cargo xtask parity` compares in both directions with the installed PyTorch; here the file is
+//! the one written by `python tools/parity.py --write-sample` (with torch 2.15).
 
 mod run;
 mod tasks;
@@ -25,7 +25,7 @@ fn sample() -> Safetensors {
 }
 
 #[test]
-fn training_goes_on_where_pytorch_stopped() {
+fn pytorchs_training_is_resumed() {
     let (sample, tasks) = (sample(), tasks::all());
     let names: Vec<&str> = tasks.iter().map(|t| t.name).collect();
     let mut known: Vec<String> = serde_json::from_str(&sample.metadata["tasks"]).unwrap();
@@ -42,9 +42,9 @@ fn training_goes_on_where_pytorch_stopped() {
     }
 }
 
-/// The comparison would see it if an optimiser forgot what it kept.
+/// The comparison detects an optimiser that loses its state.
 #[test]
-fn without_the_optimisers_state_the_losses_are_others() {
+fn without_the_optimisers_state_losses_differ() {
     let sample = sample();
     for task in tasks::all() {
         let theirs = Part::new(task.name, &sample);

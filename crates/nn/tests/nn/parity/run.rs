@@ -1,4 +1,4 @@
-//! Goes on with PyTorch's training, and leaves PyTorch training to go on with.
+//! Continues PyTorch's training, and writes training for PyTorch to continue.
 
 use super::tasks::Task;
 use super::{B, D, T};
@@ -15,7 +15,7 @@ pub const BOUND: f64 = 1e-5;
 const FIRST: usize = 5;
 const THEN: usize = 10;
 
-/// What a file says of one task, under the names that `tools/parity.py` explains.
+/// The data of one task in a file, under the names documented in `tools/parity.py`.
 pub struct Part<'a> {
     name: &'a str,
     file: &'a Safetensors,
@@ -34,13 +34,13 @@ impl<'a> Part<'a> {
     pub fn losses(&self, what: &str) -> Result<Vec<f64>> {
         Ok(self.tensor(what)?.to_f64_vec())
     }
-    /// The tensors whose names go on with `what/`.
+    /// The tensors of the task whose names begin with `what/`.
     fn tensors(&self, what: &str) -> StateDict {
         let prefix = format!("{}/{what}/", self.name);
         let all = self.file.tensors.iter();
         all.filter_map(|(k, v)| Some((k.strip_prefix(&prefix)?.to_owned(), v.clone()))).collect()
     }
-    /// The optimiser's state, by the numbers of the parameters.
+    /// The optimiser's state, by parameter number.
     fn optimizer(&self) -> Result<OptimizerState> {
         let groups = self.file.metadata.get(&format!("{}/param_groups", self.name));
         let groups = groups.ok_or_else(|| self.missing("param_groups"))?;
@@ -48,7 +48,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A model in training, and how many steps it has made.
+/// A model in training, and its number of steps.
 pub struct Run<'a> {
     task: &'a Task,
     model: Sequential<B>,
@@ -60,25 +60,25 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(task: &'a Task, optimizer: Box<dyn Optimizer<B>>, data: &Part<'_>, done: usize) -> Result<Self> {
-        // Other weights than those that are loaded, in every run.
+        // Initial weights that differ from the loaded ones, in every run.
         let model = (task.model)(&mut Generator::new(done as u64));
         let load = |what| T::from_host(data.tensor(what)?.clone(), &D);
         Ok(Run { task, model, optimizer, x: load("x")?, y: load("y")?, done })
     }
-    /// At the first weights.
+    /// A run from the initial weights.
     fn start(task: &'a Task, data: &Part<'_>) -> Result<Self> {
         let run = Run::new(task, (task.configured)(), data, 0)?;
         run.model.load_state_dict(&data.tensors("start"), Strict::Yes)?;
         Ok(run)
     }
-    /// After the first five steps, from a file, with PyTorch's numbers of parameters.
+    /// A run after the first five steps, from a file with PyTorch's parameter numbers.
     pub fn load(task: &'a Task, data: &Part<'_>, from: &Part<'_>) -> Result<Self> {
         let mut run = Run::load_model(task, (task.bare)(), data, from)?;
         let state = from.optimizer()?.named(&run.names())?;
         run.optimizer.load_state_dict(&run.model, &state)?;
         Ok(run)
     }
-    /// As [`Run::load`], with an optimiser that knows nothing of the steps before.
+    /// As [`Run::load`], with an optimiser without state.
     pub fn load_model(
         task: &'a Task,
         optimizer: Box<dyn Optimizer<B>>,
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
         [first, second].concat()
     }
     fn loss(&self) -> T {
-        // The batches come round and round.
+        // The batches are repeated cyclically.
         let at = (self.done % self.x.size(0)) as isize;
         mse_loss(&self.model.forward(&self.x.select(0, at)), &self.y.select(0, at), Reduction::Mean)
     }
@@ -110,7 +110,7 @@ impl<'a> Run<'a> {
         }
         Ok(losses)
     }
-    /// Ten steps, and a loss in evaluation mode, where running statistics count.
+    /// Ten steps, and a loss in evaluation mode, which depends on running statistics.
     pub fn go_on(mut self) -> Result<Vec<f64>> {
         let mut losses = self.train(THEN)?;
         self.model.eval();
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The largest difference of losses; NaN if there is one.
+/// The largest difference of losses; NaN if any is NaN.
 pub fn difference(ours: &[f64], theirs: &[f64]) -> Result<f64> {
     if ours.len() != theirs.len() {
         return Err(Error::format(format!("parity: {} losses against {}", ours.len(), theirs.len())));
@@ -138,7 +138,7 @@ pub fn difference(ours: &[f64], theirs: &[f64]) -> Result<f64> {
     Ok(each.fold(0.0, |worst: f64, d| if d.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(d) }))
 }
 
-/// That losses are PyTorch's; their largest difference.
+/// Checks that losses are PyTorch's; returns their largest difference.
 fn compare(what: &str, ours: &[f64], theirs: &[f64]) -> Result<f64> {
     let worst = difference(ours, theirs)?;
     if worst <= BOUND {
@@ -149,20 +149,20 @@ fn compare(what: &str, ours: &[f64], theirs: &[f64]) -> Result<f64> {
     )))
 }
 
-/// Goes on with PyTorch's training from its file; the largest difference of a loss.
+/// Continues PyTorch's training from its file; returns the largest difference of a loss.
 ///
 /// # Errors
-/// If it does not load, or a loss is another than PyTorch's.
+/// If it does not load, or a loss differs from PyTorch's.
 pub fn go_on_from(task: &Task, theirs: &Safetensors) -> Result<f64> {
     let theirs = Part::new(task.name, theirs);
     compare("going on", &Run::load(task, &theirs, &theirs)?.go_on()?, &theirs.losses("losses")?)
 }
 
-/// Trains from the first weights, saves in the middle, and goes on: what PyTorch is to go on with.
+/// Trains from the initial weights, saves in the middle for PyTorch, and continues.
 ///
 /// # Errors
-/// If the first losses are others than PyTorch's, or a run that begins with what was saved takes
-/// another course.
+/// If the first losses differ from PyTorch's, or a run that resumes from the saved state has other
+/// losses.
 pub fn leave(task: &Task, theirs: &Safetensors, ours: &mut Safetensors) -> Result<()> {
     let theirs = Part::new(task.name, theirs);
     let mut run = Run::start(task, &theirs)?;
@@ -180,8 +180,8 @@ pub fn leave(task: &Task, theirs: &Safetensors, ours: &mut Safetensors) -> Resul
     Ok(())
 }
 
-/// Everything that can be done with PyTorch's file, without stopping at a task that fails:
-/// `difference` and `fault` of each are in the metadata.
+/// Runs all tasks of PyTorch's file, without stopping at a failure: `difference` and `fault` of
+/// each are in the metadata.
 pub fn answer(tasks: &[Task], theirs: &Safetensors) -> Safetensors {
     let mut ours = Safetensors { tensors: BTreeMap::new(), metadata: BTreeMap::new() };
     for task in tasks {

@@ -8,17 +8,17 @@ use elinvar_nn::optim::{
 };
 use elinvar_nn::{Generator, Layer, Module, Sequential, Visit};
 
-/// A model and an optimiser, as PyTorch's side has them.
+/// A model and an optimiser, the same as on PyTorch's side.
 pub struct Task {
-    /// The name that tensors in the file begin with.
+    /// The prefix of tensor names in the file.
     pub name: &'static str,
     /// The model, with random weights.
     pub model: fn(&mut Generator) -> Sequential<B>,
     /// The optimiser with its settings.
     pub configured: MakeOptimizer,
-    /// The same optimiser without the settings, which are to come from a state.
+    /// The same optimiser with default settings, which the state replaces.
     pub bare: MakeOptimizer,
-    /// Which parameters are a second group, by their names.
+    /// Does a parameter name belong to the second group?
     pub second: fn(&str) -> bool,
 }
 
@@ -180,7 +180,7 @@ fn matrices(g: &mut Generator) -> Sequential<B> {
     chain().with(first).with(Tanh).with(last)
 }
 
-/// A norm of six features between linear layers, so that it has to give a gradient too.
+/// A norm of six features between linear layers, so that its input gradient is needed.
 fn between(norm: impl Layer<B> + 'static, g: &mut Generator) -> Sequential<B> {
     chain().with(full(4, 6, g)).with(norm).with(Tanh).with(full(6, 3, g))
 }
@@ -268,7 +268,7 @@ impl<K: Kind> Layer<B> for Steps<K> {
     }
 }
 
-/// Attention of tokens to each other.
+/// Self-attention.
 #[derive(Module)]
 struct SelfAttention {
     attention: MultiheadAttention<B>,
@@ -280,13 +280,13 @@ impl Layer<B> for SelfAttention {
     }
 }
 
-/// The last two tokens by the first three.
+/// The last two tokens attend to the first three.
 #[derive(Module)]
 struct Decode {
     decoder: TransformerDecoderLayer<B>,
 }
 
-/// As [`Decode`] by several layers.
+/// As [`Decode`] with several layers.
 #[derive(Module)]
 struct DecodeStack {
     decoder: TransformerDecoder<B>,
@@ -310,7 +310,7 @@ impl Layer<B> for DecodeStack {
     }
 }
 
-/// The table of the input is the weight of the output.
+/// The input embedding is tied to the output weight.
 #[derive(Module)]
 struct Tied {
     embedding: Embedding<B>,
