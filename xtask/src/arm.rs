@@ -1,7 +1,7 @@
 //! `cargo xtask arm`: the device `cpu` on aarch64, with NEON.
 //!
-//! The tests and the program are compiled for aarch64 Linux and run by qemu's emulation of its
-//! programs; short training runs must end with the weights with which they end on this processor.
+//! The tests and the program are compiled for aarch64 Linux and run in qemu's user-mode emulation;
+//! short training runs must end with the same weights as on this processor.
 
 use crate::python::target;
 use crate::test::{ISA, Outcome, Scratch, THREADS, ended, summary, timed, weights};
@@ -11,33 +11,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-/// Where Debian puts the C library of that target.
+/// Debian's path of the C library of that target.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 const EMULATORS: [&str; 2] = ["qemu-aarch64-static", "qemu-aarch64"];
-/// All that qemu knows.
+/// All features that qemu emulates.
 const NEWEST: &str = "max";
-/// A processor of 2012, without arithmetic in f16: there, conversions are integer arithmetic.
+/// A processor of 2012, without f16 arithmetic: there, conversions are integer arithmetic.
 const OLDEST: &str = "cortex-a53";
 
-/// Optimised: without, they take longer to run here than to compile.
+/// Optimised: debug builds take longer to run under emulation than to compile.
 const TESTS: [&str; 7] =
     ["test", "--release", "--package", "elinvar-cpu", "--lib", "--tests", "--no-fail-fast"];
 /// The program that users run, on this processor.
 const PROGRAM: [&str; 5] = ["run", "--release", "--package", "elinvar-cli", "--"];
-/// What converts.
+/// The conversions.
 const MEMORY: [&str; 7] = ["test", "--release", "--package", "elinvar-cpu", "--test", "equal", "memory"];
 
-/// A way to a standard library of the target.
+/// The source of the target's standard library.
 enum Std {
     /// It is installed: `rustup target add`.
     Installed,
-    /// It is compiled from the source that this compiler has beside it, as Debian's does. Cargo
-    /// takes that for experimental, and so wants to be told that it is allowed.
+    /// Compiled from the source that comes with this compiler, as with Debian's. Experimental in
+    /// Cargo, so it must be enabled.
     Source(PathBuf),
 }
 
-/// What there is no way around.
+/// The required tools.
 struct Tools {
     std: Std,
     linker: bool,
@@ -65,7 +65,7 @@ pub fn arm() -> ExitCode {
 }
 
 /// A step of `cargo xtask test`: does it compile, without a warning? Only where the target's
-/// standard library is installed, for compiling that takes longer than the step.
+/// standard library is installed, as compiling that takes longer than the step.
 pub fn check() -> Outcome {
     if !matches!(standard_library(), Some(Std::Installed)) {
         return Outcome::Skipped(format!("{TARGET} is not installed; rustup target add {TARGET} gets it"));
@@ -74,7 +74,7 @@ pub fn check() -> Outcome {
     ended(cargo(&check).env("RUSTFLAGS", "-D warnings"))
 }
 
-/// Why this is no machine for it, if it is none.
+/// The reason this machine cannot run it, if it cannot.
 fn elsewhere() -> Option<String> {
     match (env::consts::OS, env::consts::ARCH) {
         ("linux", "aarch64") => Some("this processor has NEON: `cargo xtask test` tests it".into()),
@@ -91,7 +91,7 @@ fn tools() -> Result<Tools, String> {
     };
     let std = standard_library();
     let emulator = EMULATORS.into_iter().find(|program| runs(program));
-    // Another linker is named as cargo names it.
+    // Another linker is set by Cargo's environment variable.
     let linker = env::var_os(variable("LINKER")).is_none();
     let mut missing = Vec::new();
     if std.is_none() {
@@ -117,7 +117,7 @@ fn tools() -> Result<Tools, String> {
     }
 }
 
-/// The name under which cargo looks for a setting of the target.
+/// The name of Cargo's environment variable for a setting of the target.
 fn variable(name: &str) -> String {
     format!("CARGO_TARGET_{}_{name}", TARGET.to_uppercase().replace('-', "_"))
 }
@@ -127,7 +127,7 @@ fn standard_library() -> Option<Std> {
     if sysroot(&own).is_some_and(|root| root.join("lib/rustlib").join(TARGET).join("lib").is_dir()) {
         return Some(Std::Installed);
     }
-    // Debian's, which is not the first in the path where rustup is installed too.
+    // Debian's, which is not first in PATH where rustup is installed too.
     let debian = PathBuf::from("/usr/bin/rustc");
     let has_source = |rustc: &PathBuf| {
         sysroot(rustc).is_some_and(|root| root.join("lib/rustlib/src/rust/library/std/Cargo.toml").is_file())
@@ -142,8 +142,8 @@ fn sysroot(rustc: &Path) -> Option<PathBuf> {
 }
 
 impl Tools {
-    /// Cargo, for the target. In a directory of its own: another compiler cannot read the libraries
-    /// of this one.
+    /// Cargo, for the target. In a target directory of its own, as another compiler's artifacts
+    /// cannot be reused.
     fn cargo(&self, args: &[&str]) -> Result<Command, String> {
         let mut command = cargo(&args[..1]);
         command.args(["--target", TARGET]).args(&args[1..]);
@@ -156,7 +156,7 @@ impl Tools {
         }
         Ok(command)
     }
-    /// qemu as such a processor, and its arguments.
+    /// qemu with this processor, and its arguments.
     fn emulator(&self, processor: &'static str) -> [&'static str; 5] {
         [self.emulator, "-cpu", processor, "-L", LIBRARIES]
     }
@@ -166,7 +166,7 @@ impl Tools {
             Err(why) => Outcome::Failed(why),
         }
     }
-    /// Training runs end here and there with the same weights, on every instruction set, with
+    /// Training runs end with the same weights here and there, on every instruction set, with
     /// several numbers of threads.
     fn same_weights(&self) -> Result<(), String> {
         let build = self.cargo(&["build", "--release", "--package", "elinvar-cli"])?.status();
@@ -194,7 +194,7 @@ impl Tools {
     }
 }
 
-/// Where all of this is built.
+/// The directory of these builds.
 fn home() -> Result<PathBuf, String> {
     Ok(target()?.join("arm"))
 }

@@ -4,7 +4,7 @@ use crate::root;
 use std::io::ErrorKind;
 use std::process::{Command, ExitCode};
 
-/// Builds the book into `target/book`. Without mdBook it says how to get it, which is no failure:
+/// Builds the book into `target/book`. Without mdBook it prints how to install it, and succeeds:
 /// every page is readable as it is.
 pub fn book() -> ExitCode {
     match Command::new("mdbook").arg("build").arg(root().join("docs")).status() {

@@ -1,9 +1,9 @@
-//! `cargo xtask bundle`: what a machine with an NVIDIA GPU, and without Rust, needs to check and
-//! measure this version.
+//! `cargo xtask bundle`: everything that a machine with an NVIDIA GPU, and without Rust, needs to
+//! check and measure this version.
 //!
-//! A folder, and the same packed: the programs, the golden cases, a script that runs all of it in
-//! less than nine minutes and writes one file, and the script that measures PyTorch beside it,
-//! where that is installed.
+//! A folder, and its archive: the programs, the golden cases, a script that runs everything in less
+//! than nine minutes and writes one file, and the script that measures PyTorch, where that is
+//! installed.
 
 use crate::test::{Outcome, golden};
 use crate::{program, root};
@@ -13,14 +13,14 @@ use std::process::{Command, ExitCode};
 
 /// The folder's name.
 const NAME: &str = "elinvar-cuda";
-/// Bytes of the packed folder, at most: what a mail or a small upload takes.
+/// Maximum bytes of the archive: the limit of a mail or a small upload.
 const MOST: u64 = 60 << 20;
-/// What runs there.
+/// The programs.
 const PROGRAMS: [&str; 2] = ["elinvar", "elinvar-lab"];
-/// Scripts that go along, from `tools/bundle`.
+/// Scripts of `tools/bundle`.
 const SCRIPTS: [&str; 2] = ["run.sh", "torch_rows.py"];
 
-/// Makes the bundle, and says where it is.
+/// Makes the bundle, and prints its path.
 pub fn bundle() -> ExitCode {
     match make() {
         Ok(said) => {
@@ -72,7 +72,7 @@ fn make() -> Result<String, String> {
     Ok(format!("{} ({mib:.1} MiB): unpack it there, and run {NAME}/run.sh", packed.display()))
 }
 
-/// Copies a file, as others may read and run it.
+/// Copies a file with permissions for others to read and run it.
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     let parent = to.parent().unwrap_or(to);
     fs::create_dir_all(parent).map_err(|e| format!("{}: {e}", parent.display()))?;

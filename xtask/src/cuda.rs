@@ -1,4 +1,4 @@
-//! CUDA without a GPU: the emulated library, named. Is there a real one?
+//! The emulated CUDA library, for tests without a GPU; and detection of a real device.
 
 use crate::program;
 use crate::test::Outcome;
@@ -6,10 +6,10 @@ use std::env;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Names the library in the place of NVIDIA's.
+/// Names the library to load instead of NVIDIA's.
 const LIBRARY: &str = "ELINVAR_CUDA_LIBRARY";
 
-/// The emulated library, built as programs for users are.
+/// The emulated library, built with the release profile.
 fn library() -> Result<PathBuf, String> {
     let name = format!("{}emulated_cuda{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     let path = program::built()?.join(name);
@@ -19,8 +19,8 @@ fn library() -> Result<PathBuf, String> {
     }
 }
 
-/// Variables with which a program finds the emulated device. It passes as a card, so that what runs
-/// is what a card would run; what was compiled for it is not kept.
+/// Variables that select the emulated device. It passes as a discrete GPU, so that the same code
+/// runs as on one; compiled kernels are not cached.
 pub fn emulated() -> Result<[(&'static str, String); 3], String> {
     let library = library()?.into_os_string();
     let library = library.into_string().map_err(|_| "the path of the target directory is not UTF-8")?;
@@ -32,7 +32,7 @@ pub fn emulated() -> Result<[(&'static str, String); 3], String> {
     ])
 }
 
-/// Nothing if there is a real device; else why what needs one is left out.
+/// `None` if there is a real device; else the outcome of a skipped step.
 pub fn there() -> Option<Outcome> {
     static THERE: OnceLock<bool> = OnceLock::new();
     let there = *THERE.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask NAME`.
+//! The project's development commands: `cargo xtask NAME`.
 
 mod arm;
 mod book;

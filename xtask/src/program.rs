@@ -1,5 +1,4 @@
-//! The programs `elinvar` and `elinvar-lab`, as users run them, and what stands in for NVIDIA's
-//! library.
+//! The programs `elinvar` and `elinvar-lab`, as users run them, and the emulated CUDA library.
 
 use crate::{cargo, python, root};
 use std::env;
@@ -7,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Builds all of them. Together: alone, each would be built with other features, and what they
-/// share more than once.
+/// Builds all of them. In one command: separately, each would be built with other features, and
+/// shared dependencies several times.
 pub const BUILD: [&str; 8] = [
     "build",
     "--release",
@@ -36,7 +35,8 @@ fn program(name: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The directory with all that [`BUILD`] builds. What fails to build is not run as it was before.
+/// The directory with everything that [`BUILD`] builds. If the build fails, no older program is
+/// run.
 pub fn built() -> Result<&'static Path, String> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let build = || {

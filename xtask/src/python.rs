@@ -1,7 +1,7 @@
 //! `cargo xtask parity` and `cargo xtask minilm`: comparisons with PyTorch, by the scripts in
 //! `tools/`.
 //!
-//! PyTorch comes into a virtual environment of the project's own, in the target directory.
+//! PyTorch is installed in a virtual environment of the project's own, in the target directory.
 //! `ELINVAR_PYTHON` names a Python that has the packages already; then nothing is installed.
 
 use crate::{cargo, root};
@@ -11,21 +11,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// A sentence that says what went wrong, and what may help.
+/// The error is a sentence with the cause, and a remedy if there is one.
 type Result<T> = std::result::Result<T, String>;
 
-/// PyTorch for the CPU alone, which is a tenth of what the usual index gives.
+/// The index of PyTorch for the CPU alone, which is a tenth of the default package's size.
 const CPU_INDEX: &str = "https://download.pytorch.org/whl/cpu";
 
 /// Python is called `python3` on most systems and `python` on some.
 const PYTHONS: [&str; 2] = ["python3", "python"];
 
-/// Training, layer by layer and optimiser by optimiser.
+/// Compares training, layer by layer and optimiser by optimiser.
 pub fn parity() -> ExitCode {
     exit(run("parity.py", &["--package", "elinvar-nn", "--example", "parity"], "examples/parity"))
 }
 
-/// The embeddings of a sentence-embedding model.
+/// Compares the embeddings of a sentence-embedding model.
 pub fn minilm() -> ExitCode {
     exit(run("minilm.py", &["--package", "elinvar-cli"], "elinvar"))
 }
@@ -37,7 +37,7 @@ fn exit(ran: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// Builds a program and gives it to a script, whose exit status it is.
+/// Builds a program and passes it to a script, whose exit status is returned.
 fn run(script: &str, build: &[&str], program: &str) -> Result<ExitCode> {
     let target = target()?;
     let python = python(&target)?;
@@ -52,18 +52,18 @@ fn run(script: &str, build: &[&str], program: &str) -> Result<ExitCode> {
     }
     let script = root().join("tools").join(script);
     let status = command(&python).arg(&script).arg(program).status().map_err(|e| not_started(&python, &e))?;
-    // Without a code, a signal ended it.
+    // Without a code, it was ended by a signal.
     Ok(status.code().map_or(ExitCode::FAILURE, |code| ExitCode::from(u8::try_from(code).unwrap_or(1))))
 }
 
-/// The target directory: this program lies in its `debug`.
+/// The target directory: this program is in its `debug`.
 pub(crate) fn target() -> Result<PathBuf> {
     let own = env::current_exe().map_err(|e| format!("the path of this program is not known: {e}"))?;
     let target = own.ancestors().nth(2);
     Ok(target.ok_or_else(|| format!("{} lies in no target directory", own.display()))?.to_owned())
 }
 
-/// A Python that has what `tools/requirements.txt` names.
+/// A Python with the packages of `tools/requirements.txt`.
 fn python(target: &Path) -> Result<PathBuf> {
     if let Some(python) = env::var_os("ELINVAR_PYTHON") {
         return Ok(python.into());
@@ -80,7 +80,7 @@ fn python(target: &Path) -> Result<PathBuf> {
         )?;
         eprintln!("xtask: installing PyTorch and what else it takes into {}, once", home.display());
         if !python_run(&system, &[OsStr::new("-m"), "venv".as_ref(), home.as_ref()])? {
-            // Half an environment would be taken for a whole one the next time.
+            // An incomplete environment would be taken for a complete one the next time.
             _ = fs::remove_dir_all(&home);
             return Err(format!(
                 "{} made no virtual environment in {}; some systems have its module apart, as python3-venv",
@@ -93,14 +93,14 @@ fn python(target: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Installs what is not there yet; asks no network if nothing is missing.
+/// Installs missing packages; without any, it does not use the network.
 fn install(python: &Path) -> Result<()> {
     let pip = |args: &[&OsStr]| {
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"].map(OsStr::new);
         python_run(python, &[&pip[..], args].concat())
     };
     let list = root().join("tools/requirements.txt");
-    // One more try: a network that does not have this index will not get it later.
+    // One retry: a network without this index will not have it later.
     if !pip(&["--retries", "1", "--index-url", CPU_INDEX, "torch"].map(OsStr::new))? {
         eprintln!("xtask: {CPU_INDEX} gave no torch; trying the usual index");
     }
@@ -117,7 +117,7 @@ fn works(python: &Path) -> bool {
     command(python).arg("--version").output().is_ok_and(|out| out.status.success())
 }
 
-/// Did it end well?
+/// Did it succeed?
 fn python_run(python: &Path, args: &[&OsStr]) -> Result<bool> {
     let status = command(python).args(args).status().map_err(|e| not_started(python, &e))?;
     Ok(status.success())

@@ -1,7 +1,8 @@
-//! `cargo xtask test`: everything that must hold before a change goes in, in one command.
+//! `cargo xtask test`: all checks of a change, in one command.
 //!
-//! Every step runs, even after one has failed, so that one run tells all. What cannot run here is
-//! listed as skipped, with the reason; it is never counted as passed.
+//! Every step runs, even after one has failed, so that one run reports everything. Steps that
+//! cannot run on this machine are listed as skipped, with the reason; they are never counted as
+//! passed.
 
 use crate::{cuda, program, root, vulkan};
 use std::cell::RefCell;
@@ -14,11 +15,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Places beside the project where a directory of golden cases is looked for, unless
-/// `ELINVAR_GOLDEN` names one.
+/// Default paths of the directory of golden cases, relative to the project, unless `ELINVAR_GOLDEN`
+/// names one.
 const GOLDEN: [&str; 2] = ["../golden", "../shared/golden"];
 
-/// How a step ended.
+/// The outcome of a step.
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
@@ -34,7 +35,7 @@ pub(crate) struct Row {
 /// Runs all steps.
 pub fn test() -> ExitCode {
     vulkan::install();
-    // The programs take longest to build, and tests leave a core free as often as not.
+    // The programs take longest to build, and tests often leave a core idle.
     let programs = Beside::start(&mut crate::cargo(&program::BUILD));
     let mut rows = Vec::new();
     let mut step = |name: &'static str, run: &dyn Fn() -> Outcome| rows.push(timed(name, run));
@@ -57,13 +58,12 @@ pub fn test() -> ExitCode {
     step("golden cases", &|| on_golden("reference", &[]));
     for isa in ISAS {
         step(isa.golden, &|| isa.on(|vars| on_golden("cpu", vars)));
-        // Optimised, as users run it; the tests before are not, and go other ways through some
-        // formulas.
+        // Optimised, as users run it; the tests before are debug builds, and take other code paths
+        // for some formulas.
         step(isa.random, &|| isa.on(|vars| conformance("cpu", &["--random", "40"], vars)));
     }
     step("cpu, maps put off", &|| on_golden("cpu", &[(FUSE, "0")]));
-    // The tests of the GPU backend, which ran before, say for themselves that there was no device;
-    // they ran on none.
+    // The tests of the GPU backend, which ran before, are skipped by themselves without a device.
     step("vulkan", &|| vulkan::there().unwrap_or_else(vulkan_on_golden));
     step("vulkan, random calls", &|| {
         vulkan::there().unwrap_or_else(|| conformance("vulkan:0", &["--random", "10"], &[]))
@@ -90,12 +90,12 @@ pub(crate) fn timed(name: &'static str, run: &dyn Fn() -> Outcome) -> Row {
     Row { name, outcome, took: start.elapsed() }
 }
 
-/// The environment's wish for an instruction set of the device `cpu`.
+/// Selects the instruction set of the device `cpu`.
 pub(crate) const ISA: &str = "ELINVAR_CPU_ISA";
-/// The environment's wish for a number of its threads.
+/// Selects the number of its threads.
 pub(crate) const THREADS: &str = "ELINVAR_THREADS";
 
-/// The environment's wish for the number of elements from which it puts maps off.
+/// Selects the number of elements from which it defers maps.
 const FUSE: &str = "ELINVAR_FUSE_FROM";
 
 /// An instruction set of the device `cpu`, and the steps that run the golden cases and random calls
@@ -114,8 +114,8 @@ const ISAS: [OnIsa; 4] = [
 ];
 
 impl OnIsa {
-    /// The program refuses an instruction set that the processor has not, with this sentence;
-    /// whatever else it may say is a fault.
+    /// The program refuses an instruction set that the processor does not have, with this sentence;
+    /// any other error is a fault.
     fn is_there(&self) -> Result<bool, String> {
         let devices = program::lab()?.arg("devices").env(ISA, self.isa).output();
         let devices = devices.map_err(|e| format!("elinvar-lab did not start: {e}"))?;
@@ -167,14 +167,14 @@ fn vulkan_on_golden() -> Outcome {
 }
 
 /// The same as [`conformance`], half of the cases in each of two processes: on a software device
-/// most of the time goes into compiling kernels, which one thread does.
+/// most of the time goes into compiling kernels, which is single-threaded.
 fn in_parts(device: &str, args: &[&str], vars: &[(&str, &str)]) -> Outcome {
     let start = |part| Ok(Beside::start(&mut suite(device, &[&["--part", part], args].concat(), vars)?));
     let parts: Vec<Beside> = match ["1/2", "2/2"].into_iter().map(start).collect() {
         Ok(parts) => parts,
         Err(why) => return Outcome::Failed(why),
     };
-    // All are waited for, also behind one that failed.
+    // All are waited for, also after one has failed.
     let ended: Vec<Outcome> = parts.iter().map(Beside::ended).collect();
     ended.into_iter().find(|o| !matches!(o, Outcome::Passed)).unwrap_or(Outcome::Passed)
 }
@@ -186,14 +186,14 @@ fn on_golden(device: &str, vars: &[(&str, &str)]) -> Outcome {
     }
 }
 
-/// Kernels that find their own way through memory, each access watched, which takes a hundred times
-/// as long. First, that a wrong one is seen.
+/// Kernels with their own address arithmetic, under validation of each access, which is about a
+/// hundred times slower. First, a check that a wrong access is detected.
 fn watch_kernels() -> Outcome {
     const OPS: [&str; 8] =
         ["matmul", "conv2d", "max_pool2d", "attention", "scatter_add", "sort", "cumsum", "layer_norm"];
     let vars = [(vulkan::VALIDATE, "gpu")];
-    // Of the whole workspace, as the tests were built: for one package, much would be built again
-    // with fewer features.
+    // Of the whole workspace, as the tests were built: for one package, much would be rebuilt with
+    // fewer features.
     let seen = ["test", "--workspace", "--all-features", "--test", "vulkan", "--", "bounds"];
     match cargo(&seen, &vars) {
         Outcome::Passed => {}
@@ -203,8 +203,8 @@ fn watch_kernels() -> Outcome {
     in_parts("vulkan:0", &ops, &vars)
 }
 
-/// Whole training runs, short ones, end with the same weights on every device, instruction set and
-/// number of threads.
+/// Short training runs end with the same weights on every device, instruction set and number of
+/// threads.
 fn same_weights() -> Outcome {
     compare_weights().map_or_else(Outcome::Failed, |()| Outcome::Passed)
 }
@@ -213,12 +213,12 @@ fn same_weights() -> Outcome {
 struct TrainingRun {
     model: &'static str,
     device: &'static str,
-    /// What it runs with, for who reads it.
+    /// Its configuration, as text.
     with: String,
     vars: Vec<(&'static str, String)>,
 }
 
-/// All of them: of each model the reference's first.
+/// All of them: for each model the reference's first.
 fn training_runs() -> Result<Vec<TrainingRun>, String> {
     let mut devices = vec![("reference", String::new(), vec![(THREADS, String::from("1"))])];
     match vulkan::there() {
@@ -231,7 +231,7 @@ fn training_runs() -> Result<Vec<TrainingRun>, String> {
             println!("{} left out: this processor has none", isa.isa);
             continue;
         }
-        // Without an instruction for fma, these take as long as the reference, each.
+        // Without an fma instruction, each of these takes as long as the reference.
         let slow = isa.isa == "plain" && cfg!(target_arch = "x86_64");
         for threads in if slow { &["2"][..] } else { &["1", "2", "3", "8"] } {
             let vars = vec![(ISA, isa.isa.to_string()), (THREADS, threads.to_string())];
@@ -263,7 +263,7 @@ fn compare_weights() -> Result<(), String> {
             hashes.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(got);
         }
     };
-    // Two at a time: most of them keep one core busy.
+    // Two at a time: most of them use one core.
     thread::scope(|s| [0, 1].map(|_| s.spawn(work)).into_iter().for_each(|worker| drop(worker.join())));
     let mut want = String::new();
     for (run, got) in runs.iter().zip(hashes.into_inner().unwrap_or_else(PoisonError::into_inner)) {
@@ -277,7 +277,7 @@ fn compare_weights() -> Result<(), String> {
     Ok(())
 }
 
-/// The last line of a short training run, which has the hash of its weights.
+/// The last line of a short training run, with the hash of its weights.
 pub(crate) fn weights(
     program: &mut Command,
     scratch: &Scratch,
@@ -295,7 +295,7 @@ pub(crate) fn weights(
     }
 }
 
-/// The path of a directory or a file for this run, removed in the end.
+/// The path of a directory or a file for this run, removed at the end.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -306,7 +306,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is left to the system's own cleaning of its temporary directory.
+        // If it cannot be removed, it is left to the system's cleaning of its temporary directory.
         let _ = match self.0.is_dir() {
             true => std::fs::remove_dir_all(&self.0),
             false => std::fs::remove_file(&self.0),
@@ -314,7 +314,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The directory of golden cases, or why there is none.
+/// The directory of golden cases, or the reason there is none.
 pub(crate) fn golden() -> Result<PathBuf, Outcome> {
     let is_golden = |dir: &PathBuf| dir.join("index.json").is_file();
     if let Some(dir) = env::var_os("ELINVAR_GOLDEN") {
@@ -330,9 +330,9 @@ pub(crate) fn golden() -> Result<PathBuf, Outcome> {
     })
 }
 
-/// A command at work beside the steps, until one waits for it.
+/// A background command, until a step waits for it.
 struct Beside {
-    /// The process and where it writes what it says, or why there is none.
+    /// The process and the file of its output, or the error that prevented it.
     started: std::io::Result<(RefCell<Child>, Scratch)>,
 }
 
@@ -347,7 +347,7 @@ impl Beside {
         };
         Beside { started: start() }
     }
-    /// Waits, and tells what was said.
+    /// Waits, and reports the output.
     fn ended(&self) -> Outcome {
         let (child, said) = match &self.started {
             Ok(started) => started,
@@ -366,7 +366,7 @@ fn cargo(args: &[&str], vars: &[(&str, &str)]) -> Outcome {
     ended(crate::cargo(args).envs(vars.iter().copied()))
 }
 
-/// Runs a command, and judges it by its exit status.
+/// Runs a command; its exit status is the outcome.
 pub(crate) fn ended(command: &mut Command) -> Outcome {
     judged(command.status())
 }

@@ -1,4 +1,5 @@
-//! Is there a Vulkan device to test on? On Debian a software one is installed, if that is allowed.
+//! Detection of a Vulkan device to test on. On Debian a software one is installed, if that is
+//! allowed.
 
 use crate::program;
 use crate::test::Outcome;
@@ -6,14 +7,14 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The environment's wish for Vulkan's validation layer.
+/// Enables Vulkan's validation layer.
 pub const VALIDATE: &str = "ELINVAR_VULKAN_VALIDATION";
 
-/// What Debian calls the loader, a driver that is the processor, and the layer that watches.
+/// Debian's packages of the loader, a software driver, and the validation layer.
 const PACKAGES: [&str; 3] = ["libvulkan1", "mesa-vulkan-drivers", "vulkan-validationlayers"];
 
-/// Installs what is missing, on Debian and its relatives, if this is root. Whether it worked is
-/// seen by who needs it.
+/// Installs missing packages, on Debian and its derivatives, if this is root. Callers check whether
+/// it worked.
 pub fn install() {
     let is_there = |package: &&str| {
         let dpkg = Command::new("dpkg-query").args(["-W", "-f", "${Status}", package]).output();
@@ -34,7 +35,7 @@ pub fn install() {
     }
 }
 
-/// Nothing if there is a device; else why what needs one is left out.
+/// `None` if there is a device; else the outcome of a skipped step.
 pub fn there() -> Option<Outcome> {
     static THERE: OnceLock<bool> = OnceLock::new();
     let there = *THERE.get_or_init(|| {
@@ -45,7 +46,7 @@ pub fn there() -> Option<Outcome> {
     (!there).then(|| Outcome::Skipped(why.into()))
 }
 
-/// Nothing if there is the layer that watches; else why what needs it is left out.
+/// `None` if there is the validation layer; else the outcome of a skipped step.
 pub fn layer() -> Option<Outcome> {
     let places = ["/usr/share/vulkan/explicit_layer.d", "/etc/vulkan/explicit_layer.d"];
     let is_there = |dir: &&str| Path::new(dir).join("VkLayer_khronos_validation.json").is_file();

@@ -131,14 +131,11 @@ impl Op for Pointwise {
 
 /// The gradient by operand `i` as one kernel.
 fn fused_gradient<V: Value>(f: &dyn MapObject, i: usize, saves: Saves, c: &Context<V>, g: &V) -> Result<V> {
-    let (f, n) = (
-        match f.gradient(i, saves) {
-            Gradient::Passes => return Ok(g.clone()),
-            Gradient::Formula(f, reads) => (f, reads),
-        },
-        f.arity(),
-    );
-    let (f, reads) = f;
+    let n = f.arity();
+    let (f, reads) = match f.gradient(i, saves) {
+        Gradient::Passes => return Ok(g.clone()),
+        Gradient::Formula(f, reads) => (f, reads),
+    };
     let mut x: SmallVec<[&Array<V::B>; 6]> = SmallVec::new();
     if matches!(reads, GradientReads::Inputs | GradientReads::Both) {
         x.extend((0..n).map(|k| c.x(k).array()));

@@ -65,7 +65,7 @@ pub trait MapObject: BlockFormula<f32> + BlockFormula<f64> + Debug {
     fn arity(&self) -> usize;
     /// What the result is stored as.
     fn out(&self) -> Out;
-    /// How it had better be run.
+    /// How a backend may run it faster.
     fn hints(&self) -> Hints;
     /// What the gradient reads.
     fn saves(&self) -> Saves;

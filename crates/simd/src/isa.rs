@@ -1,7 +1,7 @@
 //! Instruction sets: detection at run time, and one compiled version of each kernel for each
 //! (multiversioning).
 //!
-//! A kernel is a plain generic loop, always inlined, and compiled anew inside a function that has
+//! A kernel is a plain generic loop, always inlined, and compiled again inside a function that has
 //! the instruction set enabled, so that the compiler autovectorises it. All versions do the same
 //! operations on the same operands and give the same bits; only the number of elements per
 //! instruction differs. [`Isa`] is a token: a value exists only for an instruction set that this

@@ -43,8 +43,8 @@ pub struct Ulp {
 /// The exit status is 1 if a case fails.
 #[derive(Args, Debug)]
 pub struct Conformance {
-    /// Directory with index.json and OP.safetensors, beside our own cases; without it, the sample
-    /// inside the program
+    /// Directory with index.json and OP.safetensors, in addition to our own cases; without it, the
+    /// sample inside the program
     #[arg(long, value_name = "DIR")]
     pub golden: Option<PathBuf>,
     /// Where it runs; see `elinvar-lab devices`
@@ -53,11 +53,11 @@ pub struct Conformance {
     /// An op's name, or a part of case names; may be repeated
     #[arg(long = "op", value_name = "NAME")]
     pub ops: Vec<String>,
-    /// Only the K-th of N parts of the cases, for N processes side by side: most of the time goes
+    /// Only the K-th of N parts of the cases, for N parallel processes: most of the time goes
     /// into compiling kernels
     #[arg(long, value_name = "K/N", value_parser = part)]
     pub part: Option<(usize, usize)>,
-    /// Afterwards also draw so many calls of each kind of work, with random shapes, strides and
+    /// Afterwards also draw this many calls of each kind of work, with random shapes, strides and
     /// values, of which the device must give the bits of the reference
     #[arg(long, value_name = "CALLS", default_value_t = 0)]
     pub random: usize,

@@ -206,7 +206,7 @@ mod tests {
             (INF, 1e30, false),
             (f32::NAN, f64::INFINITY, false),
             (INF, f64::NAN, false),
-            (-0.0, 0.0, true), // the sign of zero is not asked for
+            (-0.0, 0.0, true), // the sign of zero is not compared
             (0.0, -0.0, true),
         ] {
             assert_eq!(compare(&got(&[g]), &want(&[w], false)).is_ok(), passes, "{g} against {w}");

@@ -4,12 +4,12 @@ use super::tree::Tree;
 use std::collections::BTreeMap;
 
 const PAGE: &str = "docs/reference/environment.md";
-/// What all names begin with.
+/// The common prefix of all names.
 const PREFIX: &str = "ELINVAR_";
 /// Files that read variables.
 const SOURCES: [&str; 4] = [".rs", ".sh", ".py", ".toml"];
 
-/// Names that the table lacks, and rows that no source names.
+/// Names missing in the table, and rows without a source.
 pub fn differences(tree: &Tree) -> Vec<String> {
     let Some(page) = tree.files.get(PAGE) else { return vec![format!("there is no {PAGE}")] };
     let rows: Vec<&str> =
@@ -47,7 +47,7 @@ mod tests {
     use super::super::tree::small;
     use super::*;
 
-    /// A name that does not stand in this file, so that the check of the project does not find it.
+    /// A name that does not occur in this file, so that the check of the project does not find it.
     fn name(rest: &str) -> String {
         format!("{PREFIX}{rest}")
     }

@@ -1,12 +1,12 @@
-//! Links between pages, paths that pages name, and pages that nothing lists.
+//! Links between pages, paths named by pages, and unlisted pages.
 
 use super::tree::{Tree, prose, resolve};
 
 /// Folders of the project; a path in a code span that begins with one should exist.
 const FOLDERS: [&str; 8] = ["crates", "lab", "testing", "docs", "benchmarks", "tools", "xtask", "fuzz"];
-/// What a program makes there.
+/// Generated folders.
 const MADE: [&str; 1] = ["fuzz/artifacts"];
-/// Pages that speak of the past: paths in them may be gone.
+/// Historical pages: paths in them may no longer exist.
 const PAST: [&str; 3] = ["CHANGELOG.md", "docs/adr/", "docs/performance/log/"];
 
 /// Relative links whose file, or whose heading, does not exist.
@@ -67,15 +67,15 @@ pub fn unnamed_crates(tree: &Tree) -> Vec<String> {
     lost.map(|name| format!("{PAGE} does not name the crate {name}")).collect()
 }
 
-/// The targets of a text's links and pictures: what stands in `](...)`, outside of code spans.
+/// The targets of a text's links and images: the text in `](...)`, outside of code spans.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         loop {
             let link = rest.find("](")?;
             match rest.find('`').filter(|code| *code < link) {
-                // A code span that begins before the link goes up to its end; without an end it is
-                // a character.
+                // A code span that begins before the link extends to its end; without an end it is
+                // a plain character.
                 Some(code) => {
                     let after = &rest[code + 1..];
                     rest = &after[after.find('`').map_or(0, |end| end + 1)..];
@@ -107,7 +107,7 @@ fn anchors(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// What stands between backticks.
+/// The text between backticks.
 fn spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

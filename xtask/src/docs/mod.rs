@@ -1,8 +1,8 @@
-//! `cargo xtask docs`: what can be checked of the documentation without a reader.
+//! `cargo xtask docs`: automatic checks of the documentation.
 //!
-//! Each check takes the tree as text and gives sentences; an empty list is a pass. How it can be
-//! wrong: a check that looks at nothing passes, so every one of them has a test in which it must
-//! fail.
+//! Each check takes the tree as text and returns sentences; an empty list is a pass. How it can be
+//! wrong: a check that finds nothing to look at passes, so every one of them has a test in which it
+//! must fail.
 
 mod environment;
 mod links;
@@ -15,7 +15,7 @@ use crate::test::Outcome;
 use std::process::ExitCode;
 use tree::Tree;
 
-/// A check, and what it is called.
+/// A check, and its name.
 type Check = (&'static str, fn(&Tree) -> Vec<String>);
 
 const CHECKS: [Check; 7] = [
@@ -28,7 +28,7 @@ const CHECKS: [Check; 7] = [
     ("lengths and widths", sizes::faults),
 ];
 
-/// Runs all checks and prints what is wrong.
+/// Runs all checks and prints the faults.
 pub fn docs() -> ExitCode {
     match check() {
         Outcome::Passed => ExitCode::SUCCESS,
@@ -56,7 +56,7 @@ pub(crate) fn check() -> Outcome {
     if count > 0 { Outcome::Failed(format!("{count} faults in the documentation")) } else { Outcome::Passed }
 }
 
-/// Prints the faults of a check, and says how many they are.
+/// Prints the faults of a check, and returns their number.
 fn told(name: &str, faults: &[String]) -> usize {
     println!(
         "{name}: {}",

@@ -1,22 +1,20 @@
-//! Numbers of the README, each of which a page that a program writes, or whose command is written
-//! beside it, must hold.
+//! Numbers in the README: each must occur in a generated page, or have its command next to it.
 //!
-//! The rule: outside of fenced code, a number counts if it has a decimal point, or three digits or
-//! more, or a unit behind it, or is one of "N of M". It is held if the same number stands in one of
-//! the pages. A hash of 64 digits counts, too.
+//! The rule: outside of fenced code, a number counts if it has a decimal point, or at least three
+//! digits, or a unit after it, or is part of "N of M". It is supported if the same number occurs in
+//! one of the pages. A hash of 64 digits counts, too.
 
 use super::tree::{Tree, prose};
 
 const README: &str = "README.md";
-/// Pages that hold numbers, by the beginnings of their paths. The manifest holds the version of
-/// Rust.
+/// Pages with numbers, by the prefixes of their paths. The manifest has the version of Rust.
 const PAGES: [&str; 4] =
     ["benchmarks/", "docs/reference/capabilities.md", "docs/reference/numerics.md", "Cargo.toml"];
-/// What makes a number before it a measurement.
+/// Units, which make the number before them a measurement.
 const UNITS: [&str; 15] =
     ["%", "s", "ms", "us", "µs", "ns", "KiB", "MiB", "GiB", "MB", "GB", "ULP", "times", "cases", "rows"];
 
-/// Numbers of the README that no page holds.
+/// Numbers of the README that occur in no page.
 pub fn unheld(tree: &Tree) -> Vec<String> {
     let Some(readme) = tree.files.get(README) else { return vec![format!("there is no {README}")] };
     let pages = tree.files.iter().filter(|(path, _)| PAGES.iter().any(|p| path.starts_with(p)));
@@ -79,7 +77,7 @@ mod tests {
         let other = ("docs/a.md", "12.5 %");
         let tree = small(&[("README.md", "98.33 % in 0.5 s\n\n12.5 %\n```\n77.7\n```\n"), held, other]);
         assert_eq!(unheld(&tree), ["README.md:3: 12.5 stands on no generated page"]);
-        // Part of another number is not that number.
+        // A part of another number does not match.
         assert_eq!(unheld(&small(&[("README.md", "8.33 %"), held])).len(), 1);
     }
 }

@@ -1,18 +1,18 @@
-//! Lengths of pages that have to be read in one sitting, and widths of comments.
+//! Maximum lengths of pages, and widths of comments.
 
 use super::tree::Tree;
 
-/// Pages, and the most lines that they may have.
+/// Pages, and their maximum number of lines.
 const LENGTHS: [(&str, usize); 3] =
     [("README.md", 60), ("CONTRIBUTING.md", 60), ("docs/architecture.md", 150)];
-/// Columns of a comment line, at most.
+/// Maximum columns of a comment line.
 const COLUMNS: usize = 100;
 /// Folders whose comments are measured.
 const FOLDERS: [&str; 3] = ["crates/", "lab/", "testing/"];
-/// Comment lines that are wider. It may only become less: a change that wraps comments lowers it.
+/// The number of wider comment lines. It may only decrease: a change that wraps comments lowers it.
 const TOO_WIDE: usize = 3997;
-/// By how much there may be fewer before the limit has to be lowered, so that not every change has
-/// to touch it.
+/// By how many lines it may be lower before the limit has to be updated, so that not every change
+/// has to touch it.
 const SLACK: usize = 50;
 
 /// Pages that are too long, and comments that are too wide.

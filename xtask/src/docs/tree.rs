@@ -12,7 +12,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// What git tracks, and what it does not ignore.
+    /// All files that git tracks or does not ignore.
     ///
     /// # Errors
     /// A sentence if there is no git, or this is not a checkout.
@@ -24,7 +24,7 @@ impl Tree {
             return Err(format!("git: {}", String::from_utf8_lossy(&out.stderr).trim()));
         }
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        // A file that was deleted and not committed is listed, and not there.
+        // A file that was deleted and not committed is listed, but does not exist.
         let there = text.split('\0').filter(|path| root().join(path).is_file());
         Ok(Tree::of(there.map(|path| {
             let bytes = std::fs::read(root().join(path)).unwrap_or_default();
@@ -43,7 +43,7 @@ impl Tree {
         }
         tree
     }
-    /// Files whose names end so.
+    /// Files with this suffix.
     pub fn ending<'a>(&'a self, end: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let all = self.files.iter().filter(move |(path, _)| path.ends_with(end));
         all.map(|(path, text)| (path.as_str(), text.as_str()))

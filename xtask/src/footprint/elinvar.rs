@@ -1,4 +1,4 @@
-//! The part `elinvar`: `cargo build --release` in a new clone, which makes the program `elinvar`.
+//! The part `elinvar`: `cargo build --release` in a new clone, which builds the program `elinvar`.
 
 use super::{OURS, built, dependencies, hundredths, print, run, tenths, timed};
 use crate::root;
@@ -11,14 +11,14 @@ pub fn measure(dir: &Path) -> Result<(), String> {
     run(dir, &["fetch"])?;
     print(OURS, "clean_build_elinvar_j2", tenths(timed(dir, &["build", "--release"])?), "s");
     print(OURS, "dependencies_elinvar", dependencies(dir)?, "crates");
-    // The workspace's profile has stripped it.
+    // The workspace's profile strips it.
     let program = built(dir, "elinvar");
     let bytes = fs::metadata(&program).map_err(|e| format!("{}: {e}", program.display()))?.len();
     print(OURS, "binary_elinvar_stripped", hundredths(bytes as f64 / f64::from(1 << 20)), "MiB");
     Ok(())
 }
 
-/// Clones the last commit, which is all that a user gets.
+/// Clones the last commit, which is what a user gets.
 fn clone(dir: &Path) -> Result<(), String> {
     let git = |command: &mut Command| {
         let out = command.output().map_err(|e| format!("git did not start: {e}"))?;

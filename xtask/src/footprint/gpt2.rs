@@ -1,7 +1,7 @@
-//! The part `gpt2`: the program of a user that trains a GPT-2, `examples/train-gpt2`: its first
-//! build, and what its author waits for after each change.
+//! The part `gpt2`: a user's program that trains a GPT-2, `examples/train-gpt2`: its first build,
+//! and the incremental build after each change.
 //!
-//! A copy is built, because its text is changed; it has nothing but Cargo's usual profiles.
+//! A copy is built, because its text is changed; it has only Cargo's default profiles.
 
 use super::{OURS, built, depend, dependencies, hundredths, print, run, stripped, tenths, timed};
 use crate::root;
@@ -10,13 +10,13 @@ use std::path::Path;
 use std::time::Duration;
 
 const EXAMPLE: &str = "examples/train-gpt2";
-/// As the manifest and its program are called.
+/// The name of the package and its program.
 const NAME: &str = "train-gpt2";
-/// In the manifest: where the crate `elinvar` is.
+/// In the manifest: the path of the crate `elinvar`.
 const DEPENDENCY: &str = "\"../../crates/elinvar\"";
-/// How the line begins that is changed: a number that the compiler knows, in the function `main`.
+/// The prefix of the line that is changed: a constant in the function `main`.
 const CHANGED: &str = "const STEPS: usize = ";
-/// A change is measured so often; the time is the median.
+/// Repetitions of each change; the time is the median.
 const TIMES: usize = 3;
 
 pub fn measure(dir: &Path) -> Result<(), String> {
@@ -39,7 +39,7 @@ pub fn measure(dir: &Path) -> Result<(), String> {
     print(OURS, "clean_build_gpt2_j2", tenths(timed(dir, build)?), "s");
     print(OURS, "dependencies_gpt2", dependencies(dir)?, "crates");
     print(OURS, "binary_gpt2_stripped", hundredths(stripped(&built(dir, NAME))?), "MiB");
-    // The first check compiles what all later ones find.
+    // The first check compiles the dependencies of all later ones.
     print(OURS, "clean_check_gpt2_j2", tenths(timed(dir, check)?), "s");
     for (workload, command) in [("incremental_build_gpt2", build), ("incremental_check_gpt2", check)] {
         let mut times: Vec<Duration> = Vec::new();
@@ -53,7 +53,7 @@ pub fn measure(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The text with one line changed, in a way of its own for each number.
+/// The text with one line changed, differently for each number.
 fn changed(text: &str, n: usize) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(CHANGED))?;
     Some(text.replacen(line, &format!("{CHANGED}{};", 100 + n), 1))

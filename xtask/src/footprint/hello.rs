@@ -1,18 +1,18 @@
 //! The part `hello`: a project outside of the workspace that depends on the crate `elinvar` with
 //! its usual features, and multiplies two matrices.
 //!
-//! It has nothing but Cargo's usual release profile, as the project of a new user.
+//! It has only Cargo's default release profile, as the project of a new user.
 
 use super::{OURS, built, depend, dependencies, hundredths, print, run, stripped, tenths, timed};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Of the project.
+/// Name of the project.
 const NAME: &str = "hello";
 
-/// Programs, by the name of the line's peer and the device: one that is chosen at run time, and one
-/// that is there when the program is compiled, so that nothing of the others is in it.
+/// Programs, by the peer of the line and the device: one chosen at run time, and one chosen at
+/// compile time, so that code of the others is not linked.
 const DEVICES: [(&str, &str); 2] = [(OURS, "Device"), ("ours-static", "elinvar::CpuDevice")];
 
 /// The program's text.
@@ -47,7 +47,8 @@ pub fn measure(dir: &Path) -> Result<(), String> {
             print(peer, "clean_build_hello_j2", tenths(first), "s");
             print(peer, "dependencies_hello", dependencies(dir)?, "crates");
         }
-        // Times of files tick in steps; the content is what it was, the time of change is not.
+        // The timestamp of a file may be coarse; the content is unchanged, its modification time is
+        // not.
         write()?;
         print(peer, "incremental_build_hello", tenths(timed(dir, &build)?), "s");
         let program = built(dir, NAME);

@@ -1,8 +1,7 @@
-//! `cargo xtask footprint [PART...]`: what it costs to use elinvar: the time of builds, crates,
-//! bytes, memory.
+//! `cargo xtask footprint [PART...]`: the footprint of elinvar: build times, crates, bytes, memory.
 //!
 //! Each part builds in a new directory with a target directory of its own, after everything was
-//! downloaded. It prints lines of JSON, of which `cargo xtask results` makes a page.
+//! downloaded. It prints lines of JSON, from which `cargo xtask results` makes a page.
 
 mod elinvar;
 mod gpt2;
@@ -15,19 +14,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// Builds with as many jobs, on every machine.
+/// Parallel jobs of a build, on every machine.
 const JOBS: &str = "2";
 /// The peer of lines about elinvar.
 const OURS: &str = "ours";
 
-/// What measures a part, in a directory that is there for it.
+/// Measures a part in an existing directory.
 type Measure = fn(&Path) -> Result<(), String>;
 
-/// The parts, by the word that asks for one alone; the names of its lines have it too.
+/// The parts, by the word that selects one; the names of its lines contain it too.
 const PARTS: [(&str, Measure); 3] =
     [("elinvar", elinvar::measure), ("gpt2", gpt2::measure), ("hello", hello::measure)];
 
-/// Prints the figures of the parts that are asked for, or of all.
+/// Prints the figures of the selected parts, or of all.
 pub fn footprint(asked: &[&str]) -> ExitCode {
     let names = PARTS.map(|(name, _)| name);
     if let Some(none) = asked.iter().find(|name| !names.contains(name)) {
@@ -41,7 +40,7 @@ pub fn footprint(asked: &[&str]) -> ExitCode {
         fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         measure(&dir)
     });
-    // What cannot be removed is left to the system's own cleaning of its temporary directory.
+    // If it cannot be removed, it is left to the system's cleaning of its temporary directory.
     let _ = fs::remove_dir_all(&dir);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,7 +51,7 @@ pub fn footprint(asked: &[&str]) -> ExitCode {
     }
 }
 
-/// What cargo says, in a project's directory, with the target directory `target` in it.
+/// The output of cargo, in a project's directory, with the target directory `target` in it.
 fn run(dir: &Path, args: &[&str]) -> Result<String, String> {
     let mut command = cargo(args);
     command.current_dir(dir).env("CARGO_TARGET_DIR", dir.join("target"));
@@ -64,19 +63,19 @@ fn run(dir: &Path, args: &[&str]) -> Result<String, String> {
     Err(format!("cargo {}: {}\n{}", args.join(" "), out.status, String::from_utf8_lossy(&out.stderr)))
 }
 
-/// How long cargo takes for a command.
+/// The time of a cargo command.
 fn timed(dir: &Path, args: &[&str]) -> Result<Duration, String> {
     let start = Instant::now();
     run(dir, &[args, &["--jobs", JOBS]].concat())?;
     Ok(start.elapsed())
 }
 
-/// How many crates a project needs on this machine, itself not counted.
+/// The number of crates that a project depends on for this machine, without itself.
 fn dependencies(dir: &Path) -> Result<f64, String> {
     Ok(crates(&run(dir, &["tree", "--prefix", "none", "--edges", "normal,build"])?) as f64)
 }
 
-/// The crates of a tree without indentation, but the project itself.
+/// The crates of a tree without indentation, without the project itself.
 fn crates(tree: &str) -> usize {
     let lines = tree.lines().map(|line| line.trim_end_matches(" (*)")).filter(|line| !line.is_empty());
     lines.skip(1).collect::<BTreeSet<_>>().len()
@@ -100,7 +99,8 @@ fn stripped(program: &Path) -> Result<f64, String> {
     Ok(fs::metadata(&copy).map_err(at)?.len() as f64 / f64::from(1 << 20))
 }
 
-/// The crate `elinvar` as the value of a manifest's `path`, and the versions of everything as here.
+/// The crate `elinvar` as the value of a manifest's `path`, and the same versions as in this
+/// workspace.
 fn depend(dir: &Path, manifest: impl FnOnce(&str) -> String) -> Result<(), String> {
     let elinvar = format!("{:?}", root().join("crates/elinvar").display().to_string());
     let at = |e: std::io::Error| format!("{}: {e}", dir.display());

@@ -1,5 +1,5 @@
-//! A page of what the folder for machines with an NVIDIA GPU found out (`cargo xtask bundle`,
-//! `tools/bundle/run.sh`): is everything right there, and how fast is it beside PyTorch.
+//! The page of a run on a machine with an NVIDIA GPU (`cargo xtask bundle`, `tools/bundle/run.sh`):
+//! are all results right, and how fast are they compared with PyTorch.
 
 use super::Score;
 use super::page::score;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What `run.sh` writes.
+/// The output of `run.sh`.
 #[derive(Deserialize)]
 pub struct Run {
     device: String,
@@ -27,11 +27,10 @@ struct Step {
     errors: Vec<Value>,
 }
 
-/// A row of a benchmark, by what it is of.
+/// A row of a benchmark, by its key.
 type Rows = BTreeMap<[String; 3], Vec<(String, f64)>>;
 
-/// Tables: what they show, the step that measured ours, the one that measured with tuning on,
-/// PyTorch's.
+/// Tables: title, the step that measured ours, the one that measured with tuning on, PyTorch's.
 const TABLES: [(&str, &str, &str, &str); 3] = [
     ("Work of all sizes", "bench", "bench-tuned", "torch"),
     ("Work that fills a large GPU", "large", "large-tuned", "torch-large"),
@@ -45,14 +44,14 @@ const CHECKS: [(&str, &str); 5] = [
     ("racecheck", "NVIDIA's checker of races, on some ops"),
     ("devices", "what the device is, and whether it computes exactly"),
 ];
-/// Whose times are compared with ours.
+/// The peer of the ratios.
 const PEER: &str = "torch-eager";
 
 impl Run {
-    /// From the text of the file.
+    /// Parses the text of the file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text.
     pub fn parse(text: &str) -> Result<Run, String> {
         serde_json::from_str(text).map_err(|e| e.to_string())
     }
@@ -61,8 +60,8 @@ impl Run {
         self.date.split('T').next().unwrap_or(&self.date)
     }
 
-    /// The page. `raw`: the file beside it; `log`: a paragraph that links to what bounds the rows,
-    /// or nothing.
+    /// The page. `raw`: the file next to it; `log`: a paragraph that links to the analysis of the
+    /// rows, or empty.
     pub fn page(&self, raw: &str, log: &str) -> String {
         let mut page = format!(
             "# {}\n\nDate: {}. All that was printed: [{raw}]({raw}), in {:.0} seconds.\n\n{}\n\n{log}\
@@ -83,7 +82,7 @@ impl Run {
         page
     }
 
-    /// How many rows of each table are ahead.
+    /// The number of rows of each table that are ahead.
     pub fn scores(&self) -> Vec<Score> {
         let tables = TABLES.iter().map(|(title, ours, tuned, theirs)| {
             let (_, ratios) = self.table(title, [ours, tuned, theirs]);
@@ -204,7 +203,7 @@ impl Run {
     }
 }
 
-/// Is it a line on as many calls that are right as there are calls: "25 of 25 random calls of ..."?
+/// Does a line report that all calls are right: "25 of 25 random calls of ..."?
 fn is_whole(line: &str) -> bool {
     let mut words = line.split(' ');
     matches!((words.next(), words.next(), words.next()), (Some(right), Some("of"), Some(all)) if right == all)

@@ -1,23 +1,23 @@
-//! Lines of measurements: times, figures that are no times, and what the machine can do at most.
+//! Lines of measurements: times, other figures, and the limits of the machine.
 //!
-//! A time belongs to (peer, workload, shape, dtype, threads). Group, operations and bytes of a row
-//! stand only in our own lines, so the page's rows are those that we have measured.
+//! A time has the key (peer, workload, shape, dtype, threads). Group, operations and bytes of a row
+//! are in our own lines only, so the page's rows are those that we have measured.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Whose lines are ours: this name, and variants with a dash behind it.
+/// The peer of our lines: this name, and variants with a dash after it.
 pub const OURS: &str = "ours";
-/// How workloads end that are not exact.
+/// The suffix of workloads that are not exact.
 const FAST: &str = "_fast";
-/// How workloads end whose weights were packed before.
+/// The suffix of workloads with prepacked weights.
 const PREPACKED: &str = "_prepacked";
-/// Who packs the weights of a linear layer when a model is loaded, before any time is taken.
+/// Peers that pack the weights of a linear layer when a model is loaded, before any time is taken.
 const PREPACKS: [&str; 1] = ["onnxruntime"];
 /// The machine itself.
 const LIMIT: &str = "limit";
 
-/// What a line may say.
+/// The fields of a line.
 #[derive(Deserialize)]
 struct Line {
     peer: String,
@@ -43,7 +43,7 @@ struct Line {
     bytes: f64,
 }
 
-/// What a time is of.
+/// The key of a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub workload: String,
@@ -53,7 +53,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Is it a linear layer whose weights lie as they are?
+    /// Is it a linear layer whose weights are not prepacked?
     fn is_unpacked(&self) -> bool {
         self.workload.starts_with("linear") && !self.workload.ends_with(PREPACKED)
     }
@@ -61,8 +61,8 @@ impl Key {
     fn is_fast(&self) -> bool {
         self.workload.ends_with(FAST)
     }
-    /// Where the times of others are: a row may be another way to the same work, for which they
-    /// have no name.
+    /// The key of the peers' times: a row may be a variant of the same work, for which they have no
+    /// name.
     fn of_others(&self) -> Key {
         const WAYS: [&str; 2] = [PREPACKED, FAST];
         let plain = WAYS.iter().find_map(|way| self.workload.strip_suffix(way));
@@ -79,17 +79,17 @@ pub struct Row {
     pub bytes: f64,
 }
 
-/// A figure that is no time.
+/// A figure other than a time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     pub value: f64,
     pub unit: String,
 }
 
-/// Everything that was read.
+/// All lines that were read.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// In the order in which ours came.
+    /// In the order of our lines.
     pub rows: Vec<Row>,
     /// Seconds by row and peer.
     pub times: BTreeMap<Key, BTreeMap<String, f64>>,
@@ -97,15 +97,15 @@ pub struct Lines {
     pub figures: BTreeMap<String, BTreeMap<String, Figure>>,
     /// By peer.
     pub versions: BTreeMap<String, String>,
-    /// What the machine can do: operations or bytes per second.
+    /// Limits of the machine: operations or bytes per second.
     limits: BTreeMap<Key, f64>,
-    /// Lines as they came, by what they are about.
+    /// Lines as read, by their key.
     raw: Vec<((String, Key), String)>,
 }
 
 impl Lines {
-    /// Adds a file's lines. Lines that are no objects are passed by: programs also print what
-    /// people read.
+    /// Adds a file's lines. Lines that are not objects are skipped: programs also print text for
+    /// people.
     ///
     /// # Errors
     /// A sentence with the line that is an object, but not of these.
@@ -145,7 +145,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The lines that count, to be kept.
+    /// The lines that are used, to be stored.
     pub fn text(&self) -> String {
         self.raw.iter().map(|(_, text)| format!("{text}\n")).collect()
     }
@@ -153,28 +153,28 @@ impl Lines {
     pub fn ours(&self, key: &Key) -> Option<f64> {
         self.times.get(key)?.get(OURS).copied()
     }
-    /// Other times of ours, by the rest of their names.
+    /// Other times of ours, by the rest of their peer names.
     pub fn variants(&self, key: &Key) -> impl Iterator<Item = (&str, f64)> {
         let all = self.times.get(key).into_iter().flatten();
         all.filter_map(|(peer, &t)| Some((peer.strip_prefix(OURS)?.strip_prefix('-')?, t)))
     }
-    /// The fastest of the others, and its time, of those that have done the same.
+    /// The fastest peer, and its time, of those that have done the same work.
     pub fn best(&self, row: &Row) -> Option<(&str, f64)> {
         fastest(self.others(row).filter(|other| self.otherwise(row, other).is_none()))
     }
-    /// The fastest of those that have done something else, and what that was. They are compared
-    /// with the row that does it too.
+    /// The fastest of the peers that have done different work, and the difference. They are
+    /// compared with the row of the same work.
     pub fn beside(&self, row: &Row) -> Option<(&'static str, &str, f64)> {
         let (peer, t) = fastest(self.others(row).filter(|other| self.otherwise(row, other).is_some()))?;
         Some((self.otherwise(row, &(peer, t))?, peer, t))
     }
-    /// What another one has done that the row does not.
+    /// The difference of a peer's work from the row's, if there is one.
     fn otherwise(&self, row: &Row, (peer, t): &(&str, f64)) -> Option<&'static str> {
         if row.key.is_unpacked() && PREPACKS.contains(peer) {
             return Some("with packed weights");
         }
-        // In less time than it takes to sum in f32: by an instruction that adds two products with
-        // roundings of its own.
+        // Faster than sums in f32 allow: by an instruction that adds two products with roundings of
+        // its own.
         self.exact_sums(row).is_some_and(|least| *t < least).then_some("by pairs of bf16")
     }
     /// The least time of exact products of bf16.
@@ -192,26 +192,25 @@ impl Lines {
         self.limits.get(&key).copied()
     }
 
-    /// Operations per second that the machine does at most for a row: exact products of bf16 are
-    /// summed in f32.
+    /// The machine's peak operations per second for a row: exact products of bf16 are summed in
+    /// f32.
     fn peak_of(&self, key: &Key) -> Option<f64> {
         self.peak(if key.dtype == "bf16" && !key.is_fast() { "f32" } else { &key.dtype }, key.threads)
     }
 
-    /// Operations per second that the machine does at most.
+    /// The machine's peak operations per second.
     fn peak(&self, dtype: &str, threads: usize) -> Option<f64> {
-        // There is no arithmetic of f16 on processors of today that would be wider than that of
-        // f32.
+        // No current processor has arithmetic of f16 that is wider than that of f32.
         self.limit("peak_fma", "zmm", if dtype == "f16" { "f32" } else { dtype }, threads)
     }
 
-    /// Bytes per second of a level of the memory, by the best of these ways to use it.
+    /// Bytes per second of a level of the memory hierarchy, by the best of these access patterns.
     fn bandwidth(&self, ways: &[&str], level: &str, threads: usize) -> Option<f64> {
         ways.iter().filter_map(|way| self.limit(way, level, "f32", threads)).max_by(f64::total_cmp)
     }
 
-    /// The least seconds that this machine allows for a row: its operations at the peak, or, where
-    /// it moves more than it computes, its bytes at the bandwidth of the caches that hold them.
+    /// The least seconds that this machine allows for a row: its operations at the peak, or its
+    /// bytes at the bandwidth of the caches that hold them, whichever takes longer.
     pub fn least(&self, row: &Row) -> Option<f64> {
         let Row { key, group, flops, bytes } = row;
         let computed = (*flops > 0.0).then(|| Some(flops / self.peak_of(key)?)).flatten();
@@ -223,11 +222,10 @@ impl Lines {
     }
 
     fn moved(&self, key: &Key, bytes: f64) -> Option<f64> {
-        /// Of a core's first cache, and of its second, what the data may take that is to stay in
-        /// it.
+        /// The bytes of data that stay in a core's L1, and in its L2.
         const FIRST: f64 = 40e3;
         const SECOND: f64 = 900e3;
-        /// What the cores share.
+        /// The bytes of the shared cache.
         const SHARED: f64 = 32.0 * 1024.0 * 1024.0;
         let reads = ["sum", "max_all", "argmax", "linear"].iter().any(|name| key.workload.starts_with(name));
         let ways: &[&str] =
@@ -240,19 +238,19 @@ impl Lines {
         } else if each <= SECOND {
             bytes / speed("L2_512KiB")?
         } else {
-            // What fits the shared cache may still be there from the call before; the rest comes
-            // from memory.
+            // Data that fit the shared cache may still be there from the previous call; the rest
+            // comes from memory.
             bytes.min(SHARED) / speed("L3_6MiB")? + (bytes - SHARED).max(0.0) / memory
         })
     }
 }
 
-/// Who took least.
+/// The fastest peer.
 fn fastest<'a>(times: impl Iterator<Item = (&'a str, f64)>) -> Option<(&'a str, f64)> {
     times.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// Is it elinvar, one way or another?
+/// Is it elinvar or a variant of it?
 pub fn is_ours(peer: &str) -> bool {
     peer.strip_prefix(OURS).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

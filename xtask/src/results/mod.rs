@@ -1,10 +1,10 @@
-//! `cargo xtask results`: pages of measurements, ours beside those of other libraries and of the
-//! machine.
+//! `cargo xtask results`: pages of measurements, ours compared with those of other libraries and
+//! with the machine's limits.
 //!
-//! `benchmarks/pages.json` lists the pages: which raw file each is made of, on which machine and
-//! day. A page holds nothing that is not in its raw file, so all of them can be written anew at any
-//! time, and `cargo xtask docs` checks that they are what this would write. What bounds the rows is
-//! prose and stands in `docs/performance/log`.
+//! `benchmarks/pages.json` lists the pages: the raw file of each, the machine and the day. A page
+//! contains only data of its raw file, so all of them can be regenerated at any time, and
+//! `cargo xtask docs` checks that they are up to date. The analysis of the rows is prose in
+//! `docs/performance/log`.
 
 mod gpu;
 mod lines;
@@ -39,7 +39,7 @@ const LIST: &str = "pages.json";
 /// The page that links to all others.
 const INDEX: &str = "README.md";
 
-/// Reads files of lines, keeps them, and writes the page; or writes all pages anew.
+/// Reads files of lines, stores them, and writes the page; or regenerates all pages.
 pub fn results(args: &[&str]) -> ExitCode {
     let done = match args {
         [] => write_all(),
@@ -68,18 +68,18 @@ pub struct Entry {
     /// The page's file, without `.md`.
     page: String,
     title: String,
-    /// Of a page of a processor: what measured. A GPU's file says it itself.
+    /// For a page of a CPU: the machine. A GPU's file contains it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     machine: String,
     date: String,
-    /// The file of raw lines beside the page: `.jsonl` of a processor, `.json` of a GPU.
+    /// The file of raw lines next to the page: `.jsonl` of a CPU, `.json` of a GPU.
     raw: String,
     /// The file of `docs/performance/log` that explains the rows.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     log: String,
 }
 
-/// How many rows of a table there are, how many are ahead, and the geometric mean of the ratios.
+/// The number of rows of a table, how many are ahead, and the geometric mean of the ratios.
 pub struct Score {
     pub title: String,
     pub rows: usize,
@@ -91,7 +91,7 @@ impl Entry {
     fn named(page: &str, raw: String, date: String, machine: String) -> Self {
         Entry { page: page.into(), title: page.into(), machine, date, raw, log: String::new() }
     }
-    /// The page, and what the index says of it.
+    /// The page, and its scores for the index.
     fn page(&self) -> Result<(String, Vec<Score>), String> {
         let path = root().join(DIR).join(&self.raw);
         let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -144,7 +144,7 @@ fn entries() -> Result<Vec<Entry>, String> {
     serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Files of `benchmarks/` that are not what the generator writes.
+/// Files of `benchmarks/` that are not up to date.
 pub fn stale() -> Result<Vec<String>, String> {
     let differs = |(name, text): &(String, String)| {
         fs::read_to_string(root().join(DIR).join(name)).ok().as_ref() != Some(text)
@@ -160,7 +160,7 @@ fn write_all() -> Result<String, String> {
     Ok(format!("{} pages in {DIR}/", files.len()))
 }
 
-/// Puts a page into the list, in the place of the one that it follows, and writes all.
+/// Puts a page into the list, in place of the one that it replaces, and writes all.
 fn list(entry: Entry) -> Result<String, String> {
     let mut all = entries()?;
     let said = format!("{DIR}/{}.md and {}", entry.page, entry.raw);
@@ -187,7 +187,7 @@ fn add(name: &str, page: &str, files: &[&str]) -> Result<String, String> {
     is_name(page)?;
     let mut lines = Lines::default();
     for file in files {
-        // A path is meant from where the command was given, which cargo keeps as the working
+        // A path is relative to the directory of the command, which cargo keeps as the working
         // directory.
         let text = fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
         lines.read(file, &text)?;
@@ -198,7 +198,7 @@ fn add(name: &str, page: &str, files: &[&str]) -> Result<String, String> {
     list(Entry::named(page, raw, date, machine()))
 }
 
-/// The page of what a machine with an NVIDIA GPU found out, and its file beside it.
+/// The page of a run on a machine with an NVIDIA GPU, and its raw file next to it.
 fn add_gpu(file: &str, page: &str) -> Result<String, String> {
     is_name(page)?;
     let text = fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
@@ -213,8 +213,8 @@ fn put(name: &str, text: &str) -> Result<(), String> {
     fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Processor, number of them, memory: of the machine on which the page is made, which should be the
-/// one that measured.
+/// Processor, number of cores, memory: of the machine on which the page is made, which should be
+/// the one that measured.
 fn machine() -> String {
     let field = |file: &str, name: &str| {
         let text = fs::read_to_string(file).ok()?;
@@ -228,7 +228,7 @@ fn machine() -> String {
     format!("{cpu}, {cores} cores{memory}, {}", env::consts::OS)
 }
 
-/// The day that lies so many days after 1970-01-01, in the Gregorian calendar.
+/// The date of this many days after 1970-01-01, in the Gregorian calendar.
 fn date(days: u64) -> String {
     let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
     let (mut day, mut year) = (days, 1970);

@@ -6,27 +6,27 @@ use super::target::target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Workloads of this beginning are about memory; other figures are about the program's size.
+/// The prefix of workloads about memory; other figures are about the program's size.
 const MEMORY: &str = "peak_memory_";
 
-/// What the page says of itself.
+/// The metadata of the page.
 pub struct Head {
     pub title: String,
     pub machine: String,
     pub date: String,
-    /// The file of raw lines beside the page.
+    /// The file of raw lines next to the page.
     pub raw: String,
-    /// A paragraph that links to what bounds the rows, or nothing.
+    /// A paragraph that links to the analysis of the rows, or empty.
     pub log: String,
 }
 
-/// A row with what there is to say of it.
+/// A row with its ratios.
 struct Judged<'a> {
     row: &'a Row,
     ours: f64,
     least: Option<f64>,
     best: Option<(&'a str, f64)>,
-    /// How many times as fast as the best peer.
+    /// The speed-up over the best peer.
     ratio: Option<f64>,
     met: Option<bool>,
     /// Is it a fifth faster than the best peer, or within a tenth of the limit?
@@ -43,7 +43,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The whole page, and how many of its rows are ahead.
+/// The whole page, and the number of its rows that are ahead.
 ///
 /// # Errors
 /// A sentence if no line is ours.
@@ -159,7 +159,7 @@ fn line(lines: &Lines, judged: &Judged<'_>, variants: &BTreeSet<&str>) -> String
     let Judged { row, ours, least, best, ratio, met, .. } = judged;
     let (key, goal) = (&row.key, target(row));
     let or_nothing = |t: Option<f64>| t.map_or_else(String::new, time);
-    // Nothing is left out: who has done something else is named beside.
+    // Nothing is left out: peers that have done different work are listed in a further column.
     let beside = lines
         .beside(row)
         .map_or_else(String::new, |(how, peer, t)| format!("; {how}, {peer}: {}, {:.2}", time(t), t / ours));

@@ -1,20 +1,19 @@
-//! What a row should reach.
+//! The targets of rows.
 
 use super::lines::Row;
 
-/// A row's target: how many times as fast as the best peer, and sometimes how close to the
-/// machine's limit.
+/// A row's target: the speed-up over the best peer, and sometimes a fraction of the machine's peak.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
     pub ratio: f64,
-    /// Part of the peak.
+    /// Fraction of the peak.
     pub peak: Option<f64>,
 }
 
-/// Of large products: there is nothing to lose time with but the products themselves.
+/// Of large products, where overheads are negligible.
 const PEAK: f64 = 0.95;
 
-/// The first row of the table that fits counts.
+/// The first row of the table that matches counts.
 const RATIOS: [(&str, f64); 9] = [
     ("maxpool_", 1.5),
     ("batchnorm_", 1.5),
@@ -42,8 +41,8 @@ pub fn target(row: &Row) -> Target {
 }
 
 impl Target {
-    /// Is it met, where a row is `ratio` times as fast as the best peer and takes `least` / `ours`
-    /// of the limit? `None` if something that it takes to know was not measured.
+    /// Is it met by a row with this `ratio` to the best peer and this part of the limit? `None` if
+    /// a required measurement is missing.
     pub fn met(self, ratio: Option<f64>, part: Option<f64>) -> Option<bool> {
         let near = self.peak.map_or(Some(true), |peak| Some(part? >= peak));
         Some(ratio? >= self.ratio && near?)

@@ -127,7 +127,7 @@ fn blocks<T: ComputeElement>(
         }
     }
     if let Some((i, value)) = number {
-        let n = elinvar_simd::vector_loop::copies(len);
+        let n = vector_loop::copies(len);
         all[i] = OperandSlice::number(copies.fill(n, |dst| dst.extend(n, |_| value)));
     }
     let all = &all[..x.len()];

@@ -424,7 +424,7 @@ mod tests {
             ("x - trunc(x) is not", slope(|x| x - x.trunc(), 1.5), 1.0),
             ("fmod by x", slope(|x| Lane::fmod(x, two), 5.5), 1.0),
             ("sqrt at 0", slope(Lane::sqrt, 0.0), INF),
-            ("square of a negative", slope(|x| x.pow(two), -3.0), -6.0), // log(-3) is NaN, and not asked for
+            ("square of a negative", slope(|x| x.pow(two), -3.0), -6.0), // log(-3) is NaN, and not used
             ("x^0 is flat", slope(|x| x.pow(constant(0.0)), 0.0), 0.0),
             ("0^y is flat", slope(|y| constant(0.0).pow(y), 2.0), 0.0),
             ("0^y at 0 is flat", slope(|y| constant(0.0).pow(y), 0.0), 0.0),

@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn integers() {
         type Narrow = Wrapping<i32>;
-        assert_eq!(Narrow::lit(0xffff_ffff), Wrapping(-1)); // a literal is cut to the width
+        assert_eq!(Narrow::lit(0xffff_ffff), Wrapping(-1)); // a literal is truncated to the width
         assert_eq!(Wrapping(i32::MAX) + Wrapping(1), Wrapping(i32::MIN));
         assert_eq!(Wrapping(-8i32).shr(1), Wrapping(-4));
         assert_eq!(Wrapping(-8i32).shr_logical(1), Wrapping(0x7fff_fffc));

@@ -97,9 +97,10 @@ fn reduce_by<L: Lane>(n: L, x: L) -> Pair<L> {
     Pair { high, low }
 }
 
-/// Where f32 may be cut off below by readings that scale by any power ([`Lane::SCALES`]): e and 2
-/// to this are so far below all numbers that an Intel Xeon gives zero at once. From 2^-126 down to
-/// about 2^-500 it takes 75 ns for a register, and exp(-inf), as masks have it, was there.
+/// Lower clamp of exp and exp2 in f32 for readings that scale by any power ([`Lane::SCALES`]): e
+/// and 2 to this are so far below the least subnormal that the scaling instruction returns zero at
+/// once. Results from 2^-126 down to about 2^-500 take a slow path in it on Intel Xeons, and
+/// exp(-inf), as masks have it, would be among them.
 const FAR_BELOW: f64 = -1010.0;
 
 /// exp(r.high + r.low) in two pieces, for |r| <= 0.42.

@@ -99,8 +99,7 @@ pub fn tanh<L: Lane>(x: L) -> L {
 /// n for which it counts.
 ///
 /// Its bound is 2 ULP: 1 would take two polynomials, near zero and far out, 22 multiplications
-/// instead of 11 and a quotient, and half as long again. (Of all results 0.44 % are not the nearest
-/// float.)
+/// instead of 11 and a quotient, and be slower. (Of all results 0.44 % are not the nearest float.)
 #[inline(always)]
 fn tanh_32<L: Lane>(x: L) -> L {
     let (half, one, [c2, c3, c4, c5]) = (L::lit(0.5), L::lit(1.0), TANH_32.map(L::lit));
@@ -109,7 +108,7 @@ fn tanh_32<L: Lane>(x: L) -> L {
     let (n, half_power) = round_to_power(a, L::lit(2.0 * core::f64::consts::LOG2_E), -1);
     let r = n.fma(L::lit(-0.5 * core::f64::consts::LN_2), a);
     let (power, square) = (half_power + half_power, r * r);
-    // Its two halves need not wait for each other.
+    // Two independent halves, to shorten the dependency chain.
     let p = square.fma(square.fma(c5, r.fma(c4, c3)), r.fma(c2, one));
     let most = power.fma(r, half_power - half);
     let rest = square * p * power;

@@ -131,7 +131,7 @@ pub fn atan<L: Lane>(x: L) -> L {
 /// t^2 / 2 for what t is off.
 ///
 /// By the octant, with 0.66 ULP, it would have four coefficients less, but a quotient and an angle
-/// in two pieces each, and take 1.7 times as long.
+/// in two pieces each, and be slower.
 #[inline(always)]
 fn atan_32<L: Lane>(a: L, steep: L::Mask) -> L {
     let one = L::lit(1.0);

@@ -1,8 +1,8 @@
-//! What the elementary functions are put together from: polynomials, error-free sums and products,
-//! and powers of two made from bits.
+//! Building blocks of the elementary functions: polynomials, error-free sums and products, and
+//! powers of two made from bits.
 //!
 //! The sums and products are error-free only as long as nothing overflows, and products only while
-//! their low half stays above the smallest subnormal. Whoever calls them sees to that.
+//! their low half stays above the smallest subnormal. Callers ensure that.
 
 use crate::lane::{Lane, LaneInt};
 

@@ -62,7 +62,7 @@ pub fn reduce_moderate<L: Lane>(x: L) -> (L::Int, Pair<L>) {
     let sum = fast_two_sum(first, second.high);
     // The second piece is below 2^-8 of the first (of all floats of 32 bits; in 64 bits below
     // 2^-15, because no angle is nearer to a multiple of pi/2 than 2^-62), and where the first is
-    // not tiny, an ULP or so. Who reads the angle asks for no more, so no last sum.
+    // not tiny, an ULP or so. Callers need no more precision, so there is no last sum.
     let rest = n.fma(-HALF_PI.piece::<L>(2), sum.low + second.low);
     (whole, Pair { high: sum.high, low: rest })
 }

@@ -7,8 +7,8 @@ use crate::prelude::*;
 ///
 /// x: [n, c, h, w] or [c, h, w]. An empty `stride` is the kernel's size. Sizes: (x + 2 * padding -
 /// k) / stride + 1, rounded down, or up with `ceil_mode` as long as the last window begins before
-/// the padding at the end. The padding counts as zeros if `count_include_pad`, else not at all. One
-/// number in a list stands for all axes.
+/// the padding at the end. The padding counts as zeros if `count_include_pad`, else not at all. A
+/// list of one number applies to all axes.
 ///
 /// # Errors
 /// `ShapeMismatch` if the rank does not fit or no window does; `InvalidArgument` for a kernel or

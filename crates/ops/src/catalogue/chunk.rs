@@ -1,11 +1,11 @@
-//! chunk: an axis cut into a number of parts of equal size. Views.
+//! chunk: an axis divided into a number of parts of equal size. Views.
 
 use super::split;
 use crate::prelude::*;
 use elinvar_core::host::filled;
 
-/// `x` cut along `dim` into parts of ceil(n / chunks) elements; the last may be smaller, and there
-/// may be fewer than `chunks`. An empty axis gives `chunks` empty parts. Views.
+/// `x` divided along `dim` into parts of ceil(n / chunks) elements; the last may be smaller, and
+/// there may be fewer than `chunks`. An empty axis gives `chunks` empty parts. Views.
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis, or `chunks` is 0.

@@ -7,7 +7,7 @@ use crate::prelude::*;
 /// shape `[0]` is allowed among tensors of any rank and contributes nothing.
 ///
 /// # Errors
-/// `InvalidArgument` if there is not a tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`;
+/// `InvalidArgument` if there is no tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn concat<V: Value>(x: &[&V], dim: isize) -> Result<V> {
     view::same_dtype("concat", x)?;

@@ -6,8 +6,8 @@ use crate::prelude::*;
 /// y[n, o, h', w'] = bias\[o\] + sum over c and taps of x[n, c, ..] * weight[o, c, ..]
 ///
 /// x: [n, c, h, w] or [c, h, w]   weight: [o, c / groups, kh, kw]   bias: \[o\]
-/// Sizes: (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down. One number in a
-/// list stands for all axes.
+/// Sizes: (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down. A list of one
+/// number applies to all axes.
 ///
 /// # Errors
 /// `ShapeMismatch` if ranks or channels do not fit or the kernel is larger than the padded input;

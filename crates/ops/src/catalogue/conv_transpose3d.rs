@@ -8,8 +8,8 @@ use crate::prelude::*;
 /// bias\[o\].
 ///
 /// x: [n, c, d, h, w] or [c, d, h, w]   weight: [c, o / groups, kd, kh, kw]   bias: \[o\]
-/// Sizes: (x - 1) * stride - 2 * padding + dilation * (k - 1) + 1 + output_padding. One number in a
-/// list stands for all axes.
+/// Sizes: (x - 1) * stride - 2 * padding + dilation * (k - 1) + 1 + output_padding. A list of one
+/// number applies to all axes.
 ///
 /// # Errors
 /// `ShapeMismatch` if ranks or channels do not fit or the output would be empty; `InvalidArgument`

@@ -24,7 +24,7 @@ impl Op for Expand {
     }
 }
 
-/// `x` with its axes of size 1 repeated to `shape`; new axes stand in front. A view.
+/// `x` with its axes of size 1 repeated to `shape`; new axes are leading. A view.
 ///
 /// # Errors
 /// `ShapeMismatch` if x does not broadcast to `shape`.

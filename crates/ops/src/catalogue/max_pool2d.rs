@@ -8,8 +8,8 @@ use crate::prelude::*;
 ///
 /// x: [n, c, h, w] or [c, h, w]. An empty `stride` is the kernel's size; the padding counts
 /// as -inf. Sizes: (x + 2 * padding - dilation * (k - 1) - 1) / stride + 1, rounded down, or up
-/// with `ceil_mode` as long as the last window begins before the padding at the end. One number in
-/// a list stands for all axes.
+/// with `ceil_mode` as long as the last window begins before the padding at the end. A list of one
+/// number applies to all axes.
 ///
 /// # Errors
 /// `ShapeMismatch` if the rank does not fit or no window does; `InvalidArgument` for a kernel,

@@ -131,7 +131,7 @@ impl<const N: usize> Rows<N> for RmsNormGrad {
 
 impl<const N: usize> Columns<N> for RmsNormGrad {
     const SUMS: usize = 1;
-    /// Checks that of the weight's gradient.
+    /// That of the weight's gradient.
     #[inline(always)]
     fn column<L: Lane>(&self, _: usize, x: [L; N], s: [L; STATS], _: L) -> L {
         x[1] * (x[0] * s[0])

@@ -12,7 +12,7 @@ use crate::value::cast;
 /// be in ascending order.
 ///
 /// # Errors
-/// `ShapeMismatch` if the leading axes differ or there is not a row; `DTypeMismatch`;
+/// `ShapeMismatch` if the leading axes differ or there is no row; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn searchsorted<V: Value>(sorted: &V, values: &V, right: bool) -> Result<V> {
     let (s, v) = (sorted.array(), values.array());

@@ -6,7 +6,7 @@ use crate::prelude::*;
 /// The tensors `x`, all of one shape, along a new axis `dim` of the result.
 ///
 /// # Errors
-/// `InvalidArgument` if there is not a tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`;
+/// `InvalidArgument` if there is no tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn stack<V: Value>(x: &[&V], dim: isize) -> Result<V> {
     view::same_dtype("stack", x)?;

@@ -26,7 +26,8 @@
 //! alpha = exp(m - shift)
 //! p[j]  = exp(s[j] - shift)
 //! l     = l * alpha + fold of p[j] over the block
-//! o[v]  = o[v] * alpha; then o[v] = fma(p[j], value[j, v], o[v]) for the keys of the block in ascending order
+//! o[v]  = o[v] * alpha
+//! o[v]  = fma(p[j], value[j, v], o[v])    for the keys of the block, in ascending order
 //! m     = m'
 //! ```
 //! and in the end `y[v] = o[v] / l` (`/ 1` if `l = 0`) and `lse = m + log(l)`. A query that sees no

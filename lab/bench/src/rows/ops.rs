@@ -103,7 +103,7 @@ impl Call {
         let args = Args { op: line.op.clone(), inputs: Vec::new(), attrs: attrs.collect::<Option<_>>()? };
         Some(Call { operands: operands.collect::<Option<_>>()?, gradient: line.gradient.clone(), args })
     }
-    /// Checks that of the first float operand, in the order of the roles' names, if there is one.
+    /// That of the first float operand, in the order of the roles' names, if there is one.
     fn dtype(&self) -> DType {
         let mut dtypes = self.operands.iter().map(|o| o.dtype);
         dtypes.clone().find(|d| d.is_float()).or_else(|| dtypes.next()).unwrap_or(DType::F32)

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 /// Compares what the ops give with what they must give.
 #[derive(Parser)]
 struct Cli {
-    /// Directory with index.json and OP.safetensors, which runs beside our own cases; without it,
-    /// the built-in sample does.
+    /// Directory with index.json and OP.safetensors, which runs in addition to our own cases;
+    /// without it, the built-in sample does.
     #[arg(long)]
     golden: Option<PathBuf>,
     /// An op's name, or a part of case ids; may be repeated.
