@@ -91,7 +91,8 @@ pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     const SAVES: Saves = Saves::INPUTS;
     /// How it is best run. It changes no result.
     const HINTS: Hints = Hints::NONE;
-    /// Does the formula look at [`Lane::BITS`]? Otherwise its operations are recorded once for floats of both widths.
+    /// Does the formula look at [`Lane::BITS`]? Otherwise its operations are recorded once for
+    /// floats of both widths.
     const BY_WIDTH: bool = false;
 
     /// Operands for which [`Map::vjp`] is `g` itself. The tape then shares `g` instead of running a

@@ -8,8 +8,9 @@ use elinvar_core::{DType, Element, Error, ErrorKind, HostTensor, Layout, Result,
 use smallvec::SmallVec;
 use triomphe::Arc;
 
-/// A strided tensor of backend `B`. Cloning shares the memory. Memory that anybody else can see is never written again;
-/// what changes numbers where they lie (see [`mod@crate::update`]) does so in memory that one `Array` alone holds.
+/// A strided tensor of backend `B`. Cloning shares the memory. Memory that anybody else can see is
+/// never written again; what changes numbers where they lie (see [`mod@crate::update`]) does so in
+/// memory that one `Array` alone holds.
 ///
 /// It is one pointer: an op on a few numbers would notice each time that more is handed on.
 pub struct Array<B: Backend>(Arc<Inner<B>>);
@@ -100,7 +101,7 @@ impl<B: Backend> Array<B> {
         HostTensor::new(self.shape().clone(), B::download(self.device(), self.view())?)
     }
 
-    /// Waits until the elements are computed: a backend may put that off until somebody reads them.
+    /// Waits until the elements are computed: a backend may defer that until they are read.
     ///
     /// # Errors
     /// What the device reports; `OutOfMemory`.
@@ -108,8 +109,8 @@ impl<B: Backend> Array<B> {
         B::finish(self.device(), self.buffer())
     }
 
-    /// Keeps a copy of this matrix, \[k, n\], in the order in which products read their right factor: see
-    /// [`Backend::prepack`]. Says whether there is one.
+    /// Keeps a copy of this matrix, \[k, n\], in the order in which products read their right
+    /// factor: see [`Backend::prepack`]. Says whether there is one.
     ///
     /// # Errors
     /// `ShapeMismatch` if it is no matrix; `OutOfMemory`.
@@ -165,8 +166,9 @@ impl<B: Backend> Array<B> {
     pub fn dtype(&self) -> DType {
         self.0.dtype
     }
-    /// Makes the memory this tensor's own, so that it can be written: held by nobody else, with the elements row-major
-    /// from its first on. That is a copy, unless it is so already. The numbers stay what they are.
+    /// Makes the memory this tensor's own, so that it can be written: not shared, with the
+    /// elements row-major from its first on. That is a copy, unless it is so already. The numbers
+    /// stay what they are.
     ///
     /// # Errors
     /// `OutOfMemory`, after which the tensor is as it was.
@@ -176,7 +178,7 @@ impl<B: Backend> Array<B> {
         }
         Ok(())
     }
-    /// The memory, to be written, if nobody else holds it.
+    /// The memory, to be written, if it is not shared.
     pub(crate) fn buffer_mut(&mut self) -> Option<&mut B::Buffer> {
         match &mut Arc::get_mut(&mut self.0)?.memory {
             Memory::Own(buffer) => Some(buffer),
@@ -188,7 +190,8 @@ impl<B: Backend> Array<B> {
     pub fn view(&self) -> View<'_, B> {
         self.view_as(self.layout())
     }
-    /// The same memory under another layout, for a backend; the caller makes sure that it stays inside.
+    /// The same memory under another layout, for a backend; the caller makes sure that it stays
+    /// inside.
     #[inline]
     pub fn view_as<'a>(&'a self, layout: &'a Layout) -> View<'a, B> {
         View { buffer: self.buffer(), layout, dtype: self.dtype() }
@@ -216,7 +219,8 @@ impl<B: Backend> Array<B> {
         }
         Ok(self.with_layout(self.layout().broadcast_to(shape, op)?))
     }
-    /// Broadcast to a larger shape, and then the same elements, row-major, under the shape `flat`, for a backend.
+    /// Broadcast to a larger shape, and then the same elements, row-major, under the shape `flat`,
+    /// for a backend.
     ///
     /// # Errors
     /// `ShapeMismatch` if it does not broadcast; `OutOfMemory` if it has to be copied.

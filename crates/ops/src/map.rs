@@ -87,8 +87,9 @@ impl Pointwise {
     }
 }
 
-/// Whether a map saves for its gradient is decided per dtype: a result rounded to 16 bits is too coarse to
-/// compute a derivative from, so for these the operands are kept, and the result is computed anew.
+/// Whether a map saves for its gradient is decided per dtype: a result rounded to 16 bits is too
+/// coarse to compute a derivative from, so for these the operands are kept, and the result is
+/// computed anew.
 fn saves(f: &dyn MapObject, dtype: DType) -> Saves {
     let saves = f.saves();
     if dtype.is_half() && saves.outputs { Saves::INPUTS } else { saves }
@@ -147,8 +148,8 @@ fn fused_gradient<V: Value>(f: &dyn MapObject, i: usize, saves: Saves, c: &Conte
     array::map_object(&*f, &x).map(V::from_array)
 }
 
-/// A formula that is part of an op, or of its gradient: one kernel where nothing is recorded, and the same ops one after
-/// the other where it is, so that it needs no gradient kernels of its own.
+/// A formula that is part of an op, or of its gradient: one kernel where nothing is recorded, and
+/// the same ops one after the other where it is, so that it needs no gradient kernels of its own.
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
@@ -165,7 +166,8 @@ fn formula_object<V: Value>(f: &dyn MapObject, x: &[&V]) -> Result<V> {
     trace(x[0].device(), x[0].dtype(), &|bits| f.record(bits), &operands)
 }
 
-/// The gradient formula run on tensors instead of numbers: each step is an op with a gradient of its own.
+/// The gradient formula run on tensors instead of numbers: each step is an op with a gradient of
+/// its own.
 fn traced_gradient<V: Value>(f: &dyn MapObject, i: usize, saves: Saves, c: &Context<V>, g: &V) -> Result<V> {
     let dtype = g.dtype();
     let wide = |v: &V| if v.dtype().is_half() { cast(v, DType::F32) } else { Ok(v.clone()) };

@@ -1,8 +1,9 @@
 //! `Traced`: the reading of a formula as operations on whole tensors.
 //!
-//! The gradient of an elementwise op is a formula too. Read in numbers, it is one fast kernel without a gradient
-//! of its own; read in tensors, every step of it is an op that the tape records, and so it can be differentiated
-//! again, as often as one likes. Both readings are the same arithmetic and give the same bits.
+//! The gradient of an elementwise op is a formula too. Read in numbers, it is one fast kernel
+//! without a gradient of its own; read in tensors, every step of it is an op that the tape records,
+//! and so it can be differentiated again, as often as one likes. Both readings are the same
+//! arithmetic and give the same bits.
 
 use crate::array::Array;
 use crate::backend::Backend;
@@ -14,8 +15,8 @@ use elinvar_core::{DType, Error, Result, Scalar};
 use elinvar_lane::recorded::Expression;
 use std::cell::RefCell;
 
-/// Runs a recorded formula on tensors of `dtype` (f32 or f64). The result has the broadcast shape of what it depends on. An
-/// operand that is not there is NaN: the formula does not read it.
+/// Runs a recorded formula on tensors of `dtype` (f32 or f64). The result has the broadcast shape
+/// of what it depends on. An operand that is not there is NaN: the formula does not read it.
 ///
 /// # Errors
 /// Those of the ops; `Unsupported` if the formula takes bit patterns apart.
@@ -186,8 +187,8 @@ macro_rules! operator {
     ($($trait:ident $method:ident $f:path;)*) => {$(
         impl<V: Value, const W: u32> $trait for Traced<'_, V, W> {
             type Output = Self;
-            // A literal with a literal is computed in f64 and rounded to f32, which for these four is the
-            // correctly rounded f32 result: f64 has more than 2 * 24 + 2 bits.
+            // A literal with a literal is computed in f64 and rounded to f32, which for these four
+            // is the correctly rounded f32 result: f64 has more than 2 * 24 + 2 bits.
             fn $method(self, o: Self) -> Self {
                 self.binary(o, |x, y| $trait::$method(x, y), $f)
             }
@@ -401,7 +402,8 @@ fn round2<const W: u32>(
     move |x, y| if W == 32 { f64::from(f(x as f32, y as f32)) } else { g(x, y) }
 }
 
-/// Bit patterns do not exist in this reading: whoever asked for one has put an error into the trace.
+/// Bit patterns do not exist in this reading: whoever asked for one has put an error into the
+/// trace.
 #[derive(Clone, Copy, Debug)]
 pub struct TracedInt;
 

@@ -1,13 +1,15 @@
 //! Formulas as objects: compiled once, in the crate that defines them.
 //!
-//! A backend is generic over no formula: it takes a [`MapObject`], [`IntMapObject`], which holds a formula's
-//! compiled loops for each instruction set, its plain loop (the definition of every result), and its
-//! recording, from which all other readings come (kernels of GPUs, operations on whole tensors).
+//! A backend is generic over no formula: it takes a [`MapObject`], [`IntMapObject`], which holds a
+//! formula's compiled loops for each instruction set, its plain loop (the definition of every
+//! result), and its recording, from which all other readings come (kernels of GPUs, operations on
+//! whole tensors).
 //!
-//! Generic code is compiled where it is first named; were formulas type parameters of backends, that would be in every
-//! program, for every backend and instruction set. So the object of a formula is made by a function that is not generic
-//! ([`CompiledMap::object`], which [`compile_map!`](crate::compile_map) writes), and never inlined: its code is in the
-//! crate where the macro stands.
+//! Generic code is compiled where it is first named; were formulas type parameters of backends,
+//! that would be in every program, for every backend and instruction set. So the object of a
+//! formula is made by a function that is not generic ([`CompiledMap::object`], which
+//! [`compile_map!`](crate::compile_map) writes), and never inlined: its code is in the crate where
+//! the macro stands.
 
 use crate::isa::Isa;
 use crate::vector_loop::{self, BlockFormula, Blocks};
@@ -81,8 +83,9 @@ pub trait MapObject: BlockFormula<f32> + BlockFormula<f64> + Debug {
     fn record(&self, bits: u32) -> Expression;
     /// The gradient by operand `i`, if what `saves` says is kept.
     fn gradient(&self, i: usize, saves: Saves) -> Gradient;
-    /// The operations of the gradient by operand `i`: of all operands, the result and g. What of these the formula does
-    /// not read may be anything; the result is computed anew from the operands unless `has_output`.
+    /// The operations of the gradient by operand `i`: of all operands, the result and g. What of
+    /// these the formula does not read may be anything; the result is computed anew from the
+    /// operands unless `has_output`.
     fn record_gradient(&self, i: usize, has_output: bool, bits: u32) -> Expression;
 }
 
@@ -112,8 +115,8 @@ pub trait IntMapObject:
     fn record(&self) -> IntExpression;
 }
 
-/// A formula together with its compiled code. Without `GRADIENT` there is none of its gradient: a gradient's own formula
-/// has none.
+/// A formula together with its compiled code. Without `GRADIENT` there is none of its gradient: a
+/// gradient's own formula has none.
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled<M, const N: usize, const GRADIENT: bool = true>(pub M);
 
@@ -123,7 +126,8 @@ pub trait CompiledMap<const N: usize>: Map<N> {
     fn object(f: &Compiled<Self, N>) -> &dyn MapObject;
 }
 
-/// A formula on integers that is compiled where [`compile_int_map!`](crate::compile_int_map) names it.
+/// A formula on integers that is compiled where [`compile_int_map!`](crate::compile_int_map) names
+/// it.
 pub trait CompiledIntMap<const N: usize>: IntMap<N> {
     /// The formula as an object.
     fn object(f: &Compiled<Self, N>) -> &dyn IntMapObject;

@@ -1,14 +1,15 @@
 //! The vector loop of elementwise formulas over contiguous operands.
 //!
-//! A formula is compiled as two loops over blocks of a fixed number of elements ([`BlockFormula`]): one
-//! vector register ([`TAIL_CHUNK`]) and several. What depends on the formula is nothing but these loops; rows,
-//! alignment and the last few elements are handled here, once for all formulas.
+//! A formula is compiled as two loops over blocks of a fixed number of elements ([`BlockFormula`]):
+//! one vector register ([`TAIL_CHUNK`]) and several. What depends on the formula is nothing but
+//! these loops; rows, alignment and the last few elements are handled here, once for all formulas.
 //!
-//! An operand is elements that are contiguous, or one number for all. Both are one loop: a number is a
-//! block of copies, and the loop stays on it where it would go on to the next.
+//! An operand is elements that are contiguous, or one number for all. Both are one loop: a number
+//! is a block of copies, and the loop stays on it where it would go on to the next.
 //!
-//! How it can be wrong: at the end of a row. The last block overlaps the one before it, which is computed
-//! again to the same bits; a row shorter than a block is staged in a block that is filled up with zeros.
+//! How it can be wrong: at the end of a row. The last block overlaps the one before it, which is
+//! computed again to the same bits; a row shorter than a block is staged in a block that is filled
+//! up with zeros.
 
 use crate::LINE;
 use crate::dispatch::{
@@ -28,8 +29,8 @@ use elinvar_lane::int::Int;
 use elinvar_lane::lane::Lane;
 use std::mem::MaybeUninit;
 
-/// Elements of the largest block: for readings of one element, of which the compiler makes the vector code, so that
-/// loading a formula's constants is little beside them.
+/// Elements of the largest block: for readings of one element, of which the compiler makes the
+/// vector code, so that loading a formula's constants is little beside them.
 pub const VECTOR_CHUNK: usize = 192;
 /// Elements of a narrow block: one register of AVX-512 of f32.
 pub const TAIL_CHUNK: usize = 16;
@@ -38,8 +39,8 @@ pub const FOUR_REGISTERS: usize = 64;
 const SIX_REGISTERS: usize = 96;
 /// Elements of a row from which stores of a light formula begin with a cache line.
 const ALIGN_STORES_MIN_ELEMENTS: usize = 128;
-/// How far ahead of a light formula its results are prefetched, in elements: a store waits for its line, which nothing else
-/// asks for as early.
+/// How far ahead of a light formula its results are prefetched, in elements: a store waits for its
+/// line, which nothing else asks for as early.
 const PREFETCH_DISTANCE_ELEMENTS: usize = 8 * TAIL_CHUNK;
 /// Operands of a light formula from which those that are numbers are loaded once for a row.
 const HOIST_SCALARS_MIN_OPERANDS: usize = 4;
@@ -58,8 +59,9 @@ pub struct OperandSlice<'a, T> {
     step: usize,
 }
 
-/// A word, like all of a piece: where it is copied, a byte and what lies beside it are read as one, and that waits until all stores before it,
-/// results among them, have reached the cache. (Of four maps in one pass that was a tenth.)
+/// A word, like all of a piece: where it is copied, a byte and what lies beside it are read as one,
+/// and that waits until all stores before it, results among them, have reached the cache. (Of four
+/// maps in one pass that was a tenth.)
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 enum SliceKind {
@@ -111,7 +113,8 @@ impl<'a, T: Element> OperandSlice<'a, T> {
     pub fn number_of(copies: &'a [T], rows: RowsShape) -> Self {
         OperandSlice { len: rows.len, ..OperandSlice::number(copies) }
     }
-    /// Row `i` of `n` elements: where it begins, and 1, or 0 for a number. `copies` holds those of a row's own number.
+    /// Row `i` of `n` elements: where it begins, and 1, or 0 for a number. `copies` holds those of
+    /// a row's own number.
     #[inline]
     fn line(&self, i: usize, n: usize, copies: &mut MaybeUninit<Splat<T>>) -> (*const T, usize) {
         match self.kind {
@@ -128,8 +131,8 @@ impl<'a, T: Element> OperandSlice<'a, T> {
     }
 }
 
-/// A window of copies of a number. It begins with a cache line: what lies across two is loaded twice, and of four such operands
-/// that was half of the time of a batch norm's values.
+/// A window of copies of a number. It begins with a cache line: what lies across two is loaded
+/// twice, and of four such operands that was half of the time of a batch norm's values.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Splat<T, const W: usize = VECTOR_CHUNK>(pub [T; W]);
@@ -213,16 +216,17 @@ pub struct Blocks<T> {
 pub trait BlockFormula<T>: Send + Sync {
     /// Is it computed as fast as its numbers come from memory? Then its blocks are narrow.
     fn is_light(&self) -> bool;
-    /// Is there no loop over narrow blocks? f32 alone has both, if the formula is not light: each loop of each formula
-    /// is compiled and is bytes in a program.
+    /// Is there no loop over narrow blocks? f32 alone has both, if the formula is not light: each
+    /// loop of each formula is compiled and is bytes in a program.
     fn is_wide_only(&self) -> bool;
     /// Elements of a wide block.
     fn width(&self, isa: Isa) -> usize;
     /// Computes blocks of [`TAIL_CHUNK`] elements.
     ///
     /// # Safety
-    /// Each operand with step 1 has `count` blocks, each other one has one; there are `count` blocks of results; all
-    /// is there to be read and written, and no result is where an operand is.
+    /// Each operand with step 1 has `count` blocks, each other one has one; there are `count`
+    /// blocks of results; all is there to be read and written, and no result is where an operand
+    /// is.
     #[allow(unsafe_code, reason = "places of operands and results")]
     unsafe fn narrow(&self, isa: Isa, b: &Blocks<T>);
     /// Computes blocks of [`BlockFormula::width`] elements.
@@ -260,7 +264,8 @@ pub fn fill<T: Element>(
         for (k, x) in x.iter().enumerate() {
             (b.x[k], b.step[k]) = x.line(i, y.len(), &mut copies[k]);
         }
-        // SAFETY: `line` checked that each operand has as many elements as `y`, or a block of copies.
+        // SAFETY: `line` checked that each operand has as many elements as `y`, or a block of
+        // copies.
         unsafe { row(isa, f, x.len(), &b, y.len()) };
     }
     // SAFETY: `row` wrote each of them.
@@ -284,7 +289,8 @@ impl<T: Copy> Blocks<T> {
 /// A row of `n` results.
 ///
 /// # Safety
-/// Each operand has `n` elements from its place on, or [`copies`] of a number; there is room for `n` results.
+/// Each operand has `n` elements from its place on, or [`copies`] of a number; there is room for
+/// `n` results.
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
 unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
     if f.is_wide_only() {
@@ -319,7 +325,8 @@ unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b:
         at += count * TAIL_CHUNK;
     }
     if at < n {
-        // SAFETY: the last `TAIL_CHUNK` of at least as many elements; the first of them are computed again, to the same bits.
+        // SAFETY: the last `TAIL_CHUNK` of at least as many elements; the first of them are
+        // computed again, to the same bits.
         unsafe { f.narrow(isa, &b.from(n - TAIL_CHUNK, 1)) };
     }
 }
@@ -332,7 +339,8 @@ unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b:
 unsafe fn wide_row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
     let count = n / FOUR_REGISTERS;
     if count > 0 {
-        // SAFETY: so many blocks fit into `n`; the last one overlaps the one before it, and computes the same bits.
+        // SAFETY: so many blocks fit into `n`; the last one overlaps the one before it, and
+        // computes the same bits.
         unsafe {
             f.wide(isa, &b.from(0, count));
             if count * FOUR_REGISTERS < n {
@@ -352,7 +360,8 @@ unsafe fn wide_row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usiz
             all.x[k] = staged.as_ptr().cast();
         }
     }
-    // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of results.
+    // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of
+    // results.
     unsafe { f.wide(isa, &all) };
     // SAFETY: the caller has room for `n` results.
     unsafe { std::slice::from_raw_parts_mut(b.y, n) }.copy_from_slice(&results[..n]);
@@ -375,19 +384,21 @@ unsafe fn few<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b:
             all.x[k] = staged[k].as_ptr();
         }
     }
-    // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of results.
+    // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of
+    // results.
     unsafe { f.narrow(isa, &all) };
     // SAFETY: the caller has room for `n` results.
     ends.store(&results, unsafe { std::slice::from_raw_parts_mut(b.y, n) });
 }
 
-/// A formula in a reading. Unlike a closure, `lane` can be `#[inline(always)]`, and must be: in a function of its own it
-/// would be compiled without the kernel's instruction set.
+/// A formula in a reading. Unlike a closure, `lane` can be `#[inline(always)]`, and must be: in a
+/// function of its own it would be compiled without the kernel's instruction set.
 trait Lanes<T: Element, R: SimdLanes<T>, const N: usize>: Copy {
     /// From the operands to the result.
     fn lane(&self, x: [R; N]) -> R;
-    /// A block of results in the reading for moderate angles, if there is one and they all are; or says that it does not. What
-    /// goes by registers looks at each register itself ([`Lane::are_moderate`]).
+    /// A block of results in the reading for moderate angles, if there is one and they all are; or
+    /// says that it does not. What goes by registers looks at each register itself
+    /// ([`Lane::are_moderate`]).
     fn near<const W: usize>(&self, x: &[&[T; W]; N], y: &mut [MaybeUninit<T>; W]) -> bool;
 }
 
@@ -425,8 +436,8 @@ impl<M: IntMap<N>, T: Element + Int, const N: usize> Lanes<T, PlainElement<T>, N
     }
 }
 
-/// A block of results. A function of its own, because what is written is known to be apart from what is read by being an
-/// argument.
+/// A block of results. A function of its own, because what is written is known to be apart from
+/// what is read by being an argument.
 #[inline(always)]
 fn block<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: usize, const W: usize>(
     f: F,
@@ -493,11 +504,11 @@ unsafe fn blocks<
         }
         return;
     }
-    // Nothing is counted up but the number of the block: places that advance by themselves were kept in memory in a program
-    // compiled in many units, and each waited for its last store.
+    // Nothing is counted up but the number of the block: places that advance by themselves were
+    // kept in memory in a program compiled in many units, and each waited for its last store.
     for number in 0..count {
-        // SAFETY: an operand that advances has `count` blocks, another one. (A loop: a closure would be compiled without the
-        // instruction set of the kernel.)
+        // SAFETY: an operand that advances has `count` blocks, another one. (A loop: a closure
+        // would be compiled without the instruction set of the kernel.)
         let mut all: [&[T; W]; N] = [unsafe { &*x[0].add(number * step[0]).cast() }; N];
         for i in 1..N {
             // SAFETY: as above.
