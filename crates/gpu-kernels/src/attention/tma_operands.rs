@@ -48,7 +48,7 @@ impl TmaLayout {
         });
         let sb = if b == 1 { piece } else { sb };
         let interleaved_heads = (sh > 0).then_some((true, [offset, (h - 1) * sh + d, sn, sb, b, sh]));
-        let tma_tile =
+        let loadable =
             |&(_, [offset, inner, line, plane, planes, step]): &(bool, [i64; ARGS_PER_OPERAND])| {
                 let apart = step % piece == 0 && (n == 1 || line >= inner);
                 let small = [offset, inner, line, plane, planes].iter().all(|v| i32::try_from(*v).is_ok());
@@ -57,7 +57,7 @@ impl TmaLayout {
                     && small
                     && tensor_map_error(elem, [offset, inner, n, planes, line, plane]).is_none()
             };
-        let found = planes.into_iter().chain(interleaved_heads).find(tma_tile);
+        let found = planes.into_iter().chain(interleaved_heads).find(loadable);
         found.map(|(interleaved_heads, args)| TmaLayout { interleaved_heads, args })
     }
 }
