@@ -13,7 +13,7 @@
 use crate::casting::Casting;
 use crate::fold::Folding;
 use crate::map::{IntMapObject, Map, MapObject};
-use crate::rows::{Columns, RowFormula};
+use crate::rows::{ColumnsObject, RowObject};
 use crate::update::Update;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
@@ -379,20 +379,20 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<Self::Buffer>>;
     /// A row-wise formula: statistics of each row, then a value for each element or for each row. All views
     /// have one shape and are of `dtype` or bool. Values for each element may lie as operands do.
-    fn rows<R: RowFormula<N>, const N: usize>(
+    fn rows(
         d: &Self::Device,
-        r: &R,
-        x: [View<'_, Self>; N],
+        f: &dyn RowObject,
+        x: &[View<'_, Self>],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>>;
     /// A row-wise formula with a value for each element as in `rows`, of f32 or f64, and the first `sums` of its sums over the rows: of each of
     /// these, a number for each element of a row, summed in the order in which a fold takes rows. `None` where a backend does not take
     /// both in one pass, or has none for operands that lie so: then each is an op of its own, to the same bits.
-    fn rows_and_columns<R: Columns<N>, const N: usize>(
+    fn rows_and_columns(
         d: &Self::Device,
-        r: &R,
-        x: [View<'_, Self>; N],
+        f: &dyn ColumnsObject,
+        x: &[View<'_, Self>],
         kept: usize,
         dtype: DType,
         sums: usize,

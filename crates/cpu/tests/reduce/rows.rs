@@ -39,6 +39,7 @@ impl Rows<2> for Weighed {
         no_gradient()
     }
 }
+elinvar_ops::compile_rows! { 2 Weighed; }
 
 /// The spread around the mean, and the least weight.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +71,7 @@ impl Rows<3> for Spread {
         no_gradient()
     }
 }
+elinvar_ops::compile_rows! { 3 Spread; }
 
 /// A result from the last statistic's term: exp(x * w - max) / sum.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +99,7 @@ impl Rows<2> for Kept {
         no_gradient()
     }
 }
+elinvar_ops::compile_rows! { 2 Kept; }
 
 /// The sum of x, and that of x times its distance from it.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +123,7 @@ impl Rows<1> for Moments {
         no_gradient()
     }
 }
+elinvar_ops::compile_rows! { 1 Moments; }
 
 fn check<R: RowFormula<N>, const N: usize>(
     what: &str,

@@ -65,6 +65,7 @@ impl Rows<1> for Shares {
         Err(elinvar_core::Error::autograd("shares: has no gradient"))
     }
 }
+elinvar_ops::compile_rows! { 1 Shares; }
 
 /// A work, and the memory that it is given.
 struct Case {

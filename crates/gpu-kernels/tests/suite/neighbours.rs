@@ -52,6 +52,7 @@ impl Rows<1> for Squares {
         Err(elinvar_core::Error::autograd("squares: has no gradient"))
     }
 }
+elinvar_ops::compile_rows! { 1 Squares; }
 
 /// Blocks that stay in registers: a last one with few terms, with one, with none at all; all that may stay, and one more.
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Inputs outside of 0..=1 give NaN: to find them is not worth waiting for the device.
 
-use super::reduction::{Reduction, Weighted, reduce, reduction, same_shape};
+use super::reduction::{Reduced, Reduction, Weighted, reduce, reduction, same_shape};
 use crate::prelude::*;
 
 /// -(t log x + (1 - t) log(1 - x)), logarithms cut off at -100.
@@ -32,6 +32,7 @@ impl Map<2> for BinaryCrossEntropy {
     }
 }
 compile_map! { 2 BinaryCrossEntropy; }
+compile_rows! { 2 Reduced<BinaryCrossEntropy>; }
 
 /// -(target log x + (1 - target) log(1 - x)) times the weight, elementwise and reduced (a mean is over the elements,
 /// whatever their weights). Logarithms are -100 at least, so certain mistakes cost 100.

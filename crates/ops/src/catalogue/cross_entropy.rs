@@ -4,7 +4,7 @@
 //! x - max, so large logits cost no digits.
 
 use super::classes::{Targets, check_weight, class_axis, over_classes};
-use super::reduction::{Reduction, reduce, reduction, same_shape};
+use super::reduction::{Reduced, Reduction, reduce, reduction, same_shape};
 use super::{eq, log_softmax, mul, neg, reshape, softmax, sub};
 use crate::prelude::*;
 use crate::rows::{STATS, stands_in};
@@ -75,6 +75,7 @@ impl Rows<3> for HardLoss {
         Ok(vec![dx, None, None])
     }
 }
+compile_rows! { 3 HardLoss; }
 
 impl RowFormula<4> for HardLossGrad {
     const NAME: &'static str = "cross_entropy_grad";
@@ -101,6 +102,7 @@ impl Rows<4> for HardLossGrad {
         stands_in(<Self as RowFormula<4>>::NAME)
     }
 }
+compile_rows! { 4 HardLossGrad; }
 
 /// The terms of [`SoftLoss`].
 #[inline(always)]
@@ -139,6 +141,7 @@ impl Rows<2> for SoftLoss {
         Ok(vec![dx, c.want(1, || wanted_gradient(x, axes[0], g))?])
     }
 }
+compile_rows! { 2 SoftLoss; }
 
 /// The gradient of [`SoftLoss`] by x.
 fn soft_gradient<V: Value>(x: &V, q: &V, axis: usize, g: &V) -> Result<V> {
@@ -185,6 +188,7 @@ impl Rows<4> for SmoothLoss {
         Ok(vec![dx, None, None, dw])
     }
 }
+compile_rows! { 4 SmoothLoss; }
 
 impl RowFormula<5> for SmoothLossGrad {
     const NAME: &'static str = "cross_entropy_grad";
@@ -216,6 +220,7 @@ impl Rows<5> for SmoothLossGrad {
         stands_in(<Self as RowFormula<5>>::NAME)
     }
 }
+compile_rows! { 5 SmoothLossGrad; }
 
 /// What a class should have, mixed with the same for all classes, times its weight: (q (1 - smoothing) + each) w
 #[derive(Clone, Copy, Debug)]
@@ -247,6 +252,7 @@ impl Map<1> for Same {
     }
 }
 compile_map! { 1 Same; }
+compile_rows! { 1 Reduced<Same>; }
 
 /// The cross entropy of the target distribution and softmax(x), reduced.
 ///

@@ -1,6 +1,6 @@
 //! hinge_embedding_loss: a distance where things belong together, and what it lacks to a margin where they do not.
 
-use super::reduction::{Reduction, reduce, reduction};
+use super::reduction::{Reduced, Reduction, reduce, reduction};
 use crate::prelude::*;
 
 /// x where t is 1, max(0, margin - x) where t is -1; both together elsewhere.
@@ -21,6 +21,7 @@ impl Map<2> for HingeEmbeddingLoss {
     }
 }
 compile_map! { 2 HingeEmbeddingLoss; }
+compile_rows! { 2 Reduced<HingeEmbeddingLoss>; }
 
 /// x where the target is 1, max(0, margin - x) where it is -1; elementwise and reduced; operands broadcast.
 ///

@@ -1,6 +1,6 @@
 //! triplet_margin_loss: by how much the negative is not farther from the anchor than the positive, plus a margin.
 
-use super::reduction::{Reduction, reduce, reduction};
+use super::reduction::{Reduced, Reduction, reduce, reduction};
 use super::{minimum, norm};
 use crate::prelude::*;
 
@@ -34,6 +34,7 @@ impl Map<2> for Lacks {
     }
 }
 compile_map! { 2 Lacks; }
+compile_rows! { 2 Reduced<Lacks>; }
 
 /// max(0, margin + d(anchor, positive) - d(anchor, negative)) over the last axis, reduced, where d(a, b) is the p-norm
 /// of a - b + eps. With `swap` the negative's distance is that to the positive where this is less.

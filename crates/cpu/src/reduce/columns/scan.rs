@@ -4,13 +4,13 @@ use super::{MAX_HELD_ELEMENTS, MIN_ROWS, RowGrid, RowLanes, RowLanesVec, SHORT_R
 use crate::CpuDevice;
 use crate::lazy::buffer::View;
 use crate::reduce::block::Combine;
-use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::fill_column_blocks;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
 use elinvar_simd::isa::{Kernel, dispatch};
+use elinvar_simd::row_loop::TERM_CHUNK;
 use std::marker::PhantomData;
 
 /// Numbers of a window that go together.
