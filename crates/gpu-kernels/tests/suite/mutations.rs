@@ -22,9 +22,9 @@ use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MatrixUnit, Op, Place, Re
 use elinvar_kernel::pass::{compact, remove_dead};
 use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Pool, PoolKind, Scan, Windows};
 use elinvar_ops::lane::Lane;
-use elinvar_ops::map::Map;
+use elinvar_ops::map::{Compiled, Map};
 use elinvar_ops::op::Context;
-use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowObject, RowOut, Rows, STATS};
 
 /// x * y + z, rounded twice.
 #[derive(Clone, Copy, Debug)]
@@ -232,7 +232,7 @@ fn cases() -> Vec<Case> {
         case(
             "held rows",
             some(rowwise::rows(
-                &CatalogueRows::<Shares, 1>(Shares),
+                &CatalogueRows(Compiled::<Shares, 1>(Shares).boxed()),
                 d,
                 &[(&layout(&[2, 300]), d)],
                 1,

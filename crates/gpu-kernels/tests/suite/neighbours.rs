@@ -17,9 +17,9 @@ use elinvar_ops::Value;
 use elinvar_ops::backend::{Backend, Fold, Plain, View};
 use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
-use elinvar_ops::map::Map;
+use elinvar_ops::map::{Compiled, Map};
 use elinvar_ops::op::Context;
-use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowObject, RowOut, Rows, STATS};
 use elinvar_reference::Reference;
 
 fn shape(dims: &[usize]) -> Shape {
@@ -69,11 +69,12 @@ fn rows_stay_in_blocks_side_by_side() {
 }
 
 fn held<R: RowFormula<1>>(f: &R, data: &HostData, layout: &Layout, dims: &[usize]) {
-    let (dtype, of) = (DType::F32, CatalogueRows::<R, 1>(*f));
+    let (dtype, of) = (DType::F32, CatalogueRows(Compiled::<R, 1>(*f).boxed()));
     let work = rows(&of, dtype, &[(layout, dtype)], 1, RegisterBudget::Many).expect("there are rows");
     let got = tensor(start(&work, &[data], &[(dtype, dims.iter().product())]).remove(0), dims);
     let view = View { buffer: data, layout, dtype };
-    let want = Reference::rows(&Default::default(), f, [view], 1, dtype).expect("it runs");
+    let want =
+        Reference::rows(&Default::default(), &Compiled::<R, 1>(*f), &[view], 1, dtype).expect("it runs");
     let said = |m| panic!("{} of {:?}: {m}", R::NAME, layout.shape());
     bits(&got, &tensor(want.buffer, dims)).unwrap_or_else(said);
 }
