@@ -5,7 +5,7 @@ use elinvar_core::{DType, Element, ErrorKind, HostData};
 use elinvar_ops::args::{Args, Attr};
 use elinvar_ops::catalogue::{self, *};
 use elinvar_ops::lane::Lane;
-use elinvar_ops::map::{Map, Pointwise};
+use elinvar_ops::map::{CompiledMap, Map, Pointwise};
 use elinvar_ops::op::{Context, Op};
 use elinvar_ops::{Array, Value};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -437,11 +437,8 @@ fn errors() {
 }
 
 /// The gradients of a map at one point, for g = 1.
-fn gradient<M: Map<N>, const N: usize>(m: M, x: [f32; N]) -> Vec<f32>
-where
-    Pointwise<M, N>: Op,
-{
-    let op = Pointwise(m);
+fn gradient<M: CompiledMap<N>, const N: usize>(m: M, x: [f32; N]) -> Vec<f32> {
+    let op = Pointwise::of(m);
     let x = x.map(|v| f(&[v]));
     let y = op.forward::<Reference>(&x.each_ref()).unwrap();
     let saves = op.saves(DType::F32);
@@ -593,7 +590,7 @@ fn halves_round_once() {
     let y = silu(&array(&x)).unwrap();
     let want: Vec<f16> = x.iter().map(|v| f16::from_f32(silu::Silu.lane([v.to_f32()]))).collect();
     assert_eq!(show(&y), show(&array(&want)));
-    let op = Pointwise(tanh::Tanh);
+    let op = Pointwise::of(tanh::Tanh);
     assert!(op.saves(DType::F16).inputs, "a gradient from a rounded result would be too coarse");
     let (x, g) = (array(&x), array(&vec![f16::from_f32(0.7); 200]));
     let (inputs, operands) = ([x.clone()], [(x.layout().clone(), DType::F16)]);

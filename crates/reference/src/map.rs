@@ -98,6 +98,7 @@ mod tests {
     use crate::tests::{layout, view};
     use elinvar_core::{Shape, bf16, f16};
     use elinvar_ops::lane::Lane;
+    use elinvar_ops::map::{Compiled, IntMap, Map};
 
     #[derive(Clone, Copy, Debug)]
     struct MulAdd;
@@ -146,7 +147,7 @@ mod tests {
         let wide = |l: Layout| l.broadcast_to(&s, "t").unwrap();
         let [turned, flipped, one] = [l.transpose(0, 1), wide(layout(&[2]).flip(0)), wide(layout(&[]))];
         let x = [view(&a, &turned), view(&b, &flipped), view(&c, &one)];
-        let y = map(&MulAdd, &x, DType::F32).unwrap();
+        let y = map(&Compiled::<_, 3>(MulAdd), &x, DType::F32).unwrap();
         assert_eq!(y, HostData::F32([101.0, 31.0, 201.0, 41.0].into()));
     }
 
@@ -157,7 +158,8 @@ mod tests {
         for d in [DType::F32, DType::F64, DType::F16, DType::BF16] {
             let x = [a, b, c].map(|v| HostData::full(d, 1, v.into()).unwrap());
             let l = layout(&[1]);
-            let y = map(&MulAdd, &[view(&x[0], &l), view(&x[1], &l), view(&x[2], &l)], d).unwrap();
+            let y = map(&Compiled::<_, 3>(MulAdd), &[view(&x[0], &l), view(&x[1], &l), view(&x[2], &l)], d)
+                .unwrap();
             assert_eq!(y, HostData::full(d, 1, 2f64.powi(-12).into()).unwrap(), "{d}");
         }
         assert_eq!(
@@ -170,10 +172,10 @@ mod tests {
     fn comparisons_give_bool() {
         let l = layout(&[3]);
         let (a, b) = (HostData::F64([1.0, 2.0, f64::NAN].into()), HostData::F64([2.0, 1.0, 1.0].into()));
-        let y = map(&Less, &[view(&a, &l), view(&b, &l)], DType::F64).unwrap();
+        let y = map(&Compiled::<_, 2>(Less), &[view(&a, &l), view(&b, &l)], DType::F64).unwrap();
         assert_eq!(y, HostData::Bool([true, false, false].into()));
         let (a, b) = (HostData::U8([1, 2, 0].into()), HostData::Bool([true, false, true].into()));
-        let y = map_int(&Less, &[view(&a, &l), view(&b, &l)], DType::U8).unwrap();
+        let y = map_int(&Compiled::<_, 2>(Less), &[view(&a, &l), view(&b, &l)], DType::U8).unwrap();
         assert_eq!(y, HostData::Bool([false, false, true].into()));
     }
 
@@ -187,7 +189,7 @@ mod tests {
             (HostData::Bool([true, false].into()), HostData::Bool([true, false].into())),
         ];
         for (x, want) in rows {
-            let y = map_int(&Sum, &[view(&x, &l), view(&x, &l)], x.dtype()).unwrap();
+            let y = map_int(&Compiled::<_, 2>(Sum), &[view(&x, &l), view(&x, &l)], x.dtype()).unwrap();
             assert_eq!(y, want);
         }
     }
@@ -196,9 +198,12 @@ mod tests {
     fn nothing_gives_nothing_and_wrong_types_are_refused() {
         let e = HostData::F32([].into());
         let l = layout(&[0, 2]);
-        assert_eq!(map(&Less, &[view(&e, &l), view(&e, &l)], DType::F32).unwrap(), HostData::Bool([].into()));
-        assert!(map(&Less, &[view(&e, &l), view(&e, &l)], DType::I64).is_err());
-        assert!(map_int(&Sum, &[view(&e, &l), view(&e, &l)], DType::F32).is_err());
-        assert!(map_int(&Sum, &[view(&e, &l), view(&e, &l)], DType::I64).is_err());
+        assert_eq!(
+            map(&Compiled::<_, 2>(Less), &[view(&e, &l), view(&e, &l)], DType::F32).unwrap(),
+            HostData::Bool([].into())
+        );
+        assert!(map(&Compiled::<_, 2>(Less), &[view(&e, &l), view(&e, &l)], DType::I64).is_err());
+        assert!(map_int(&Compiled::<_, 2>(Sum), &[view(&e, &l), view(&e, &l)], DType::F32).is_err());
+        assert!(map_int(&Compiled::<_, 2>(Sum), &[view(&e, &l), view(&e, &l)], DType::I64).is_err());
     }
 }

@@ -62,11 +62,13 @@ pub fn is_permitted() -> bool {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AmxOperands {
-    /// The blocks' first rows, and how many bytes rows are apart.
+    /// The first row of each block.
     pub lhs: [*const u8; 2],
+    /// How many bytes rows are apart.
     pub down: usize,
-    /// The first pair's columns, and how many bytes pairs are apart.
+    /// The columns of the first pair.
     pub rhs: *const u8,
+    /// How many bytes pairs are apart.
     pub across: usize,
     /// How many times [`AMX_ROWS`] pairs.
     pub count: usize,

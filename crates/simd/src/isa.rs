@@ -17,6 +17,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isa(Level);
 
+/// The instruction sets that code is written for, on the architecture it is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// What the compiler makes of loops for any processor of this architecture. On x86-64 that is SSE2, without fma: slow,
@@ -56,6 +57,7 @@ impl Isa {
         all.push(Isa(Level::Neon));
         all
     }
+    /// Which one it is.
     pub fn level(self) -> Level {
         self.0
     }

@@ -68,9 +68,14 @@ impl<'a, T: Copy> UninitSlice<'a, T> {
     pub unsafe fn count(&mut self, n: usize) {
         self.written += n;
     }
+    /// Checks that each slot was written.
+    ///
+    /// # Panics
+    /// If one was not.
     pub fn assert_full(&self) {
         assert_eq!(self.remaining(), 0, "cpu: a part of a result was left out");
     }
+    /// Slots of which none is written yet.
     pub fn new(slots: &'a mut [MaybeUninit<T>]) -> Self {
         UninitSlice { slots, written: 0 }
     }
@@ -248,12 +253,14 @@ pub struct CacheBlock<T, const CAPACITY: usize = BLOCK_ELEMENTS> {
 }
 
 impl<T: Copy> CacheBlock<T> {
+    /// An empty block of the usual capacity.
     pub const fn new() -> Self {
         CacheBlock::with_any_capacity()
     }
 }
 
 impl<T: Copy, const CAPACITY: usize> CacheBlock<T, CAPACITY> {
+    /// An empty block of any capacity.
     pub const fn with_any_capacity() -> Self {
         CacheBlock { slots: [MaybeUninit::uninit(); CAPACITY], written: 0, number: None }
     }

@@ -76,6 +76,7 @@ enum SliceKind {
 pub struct RowsShape {
     /// Elements of each.
     pub len: usize,
+    /// How many rows.
     pub count: usize,
 }
 
@@ -559,6 +560,8 @@ pub unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize, const W
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compiled::Compiled;
+    use elinvar_lane::formula::Hints;
 
     #[derive(Clone, Copy, Debug)]
     struct Add;
@@ -604,12 +607,12 @@ mod tests {
                         y.split_off(from)
                     };
                     let at = |i: usize| (from + i) as f32;
-                    let sums = made(&|dst| floats(isa, Add, &[x, number], dst));
+                    let sums = made(&|dst| fill(isa, &Compiled::<_, 2>(Add), &[x, number], dst));
                     assert!(
                         sums.iter().enumerate().all(|(i, &y)| y == at(i) + 0.5),
                         "{isa}, {n} from {from}"
                     );
-                    let sums = made(&|dst| floats(isa, Fma, &[number, x, x], dst));
+                    let sums = made(&|dst| fill(isa, &Compiled::<_, 3>(Fma), &[number, x, x], dst));
                     assert!(
                         sums.iter().enumerate().all(|(i, &y)| y == at(i) * 1.5),
                         "{isa}, {n} from {from}"

@@ -133,10 +133,10 @@ register!(__m512d, f64, 8, 12, __m256d: _mm512_castpd512_pd256 _mm512_set1_pd _m
 register!(__m256, f32, 8, 6, __m256: all _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps _mm256_add_ps _mm256_and_ps either_256);
 register!(__m256d, f64, 4, 6, __m256d: all _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd _mm256_add_pd _mm256_and_pd either_256d);
 
-/// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each pair and adds both products to the
-/// sum, with the roundings of `vdpbf16ps`; all else moves bits.
 macro_rules! pairs {
     ($name:ident($v:ty, $halves:ty): $dot:ident) => {
+        /// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each pair and
+        /// adds both products to the sum, with the roundings of `vdpbf16ps`; all else moves bits.
         #[derive(Clone, Copy)]
         pub struct $name($v);
 

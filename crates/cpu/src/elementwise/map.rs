@@ -17,10 +17,8 @@ use crate::runtime::output::parallel_fill::{CostHint, is_serial, parallel_fill_h
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend;
-use elinvar_ops::int::Int;
-use elinvar_ops::map::{IntMap, Map, Out};
+use elinvar_ops::map::Out;
 use elinvar_simd::compiled::{FormulaFloat, FormulaInt, IntMapObject, MapObject};
-use elinvar_simd::dispatch::SimdFloat;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 use elinvar_simd::vector_loop::{self, OperandSlice, VECTOR_CHUNK};
 use smallvec::SmallVec;

@@ -9,7 +9,7 @@ use crate::{CpuDevice, Isa};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Layout, Result, bf16, f16};
 use elinvar_simd::prefetch::prefetch_lines;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
-use elinvar_simd::vector_loop::{self, OperandSlice, RowsShape, Splat, VECTOR_CHUNK};
+use elinvar_simd::vector_loop::{OperandSlice, RowsShape, Splat, VECTOR_CHUNK};
 
 /// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
 pub(crate) fn misuse_error(what: &str, dtype: DType) -> Error {

@@ -11,7 +11,7 @@ use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::update::{self, CatalogueUpdate};
 use elinvar_gpu_kernels::elementwise::{fill, map, random};
-use elinvar_gpu_kernels::formula::{Floats, Formula, Ints};
+use elinvar_gpu_kernels::formula::{FloatFormula, Formula, IntFormula};
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
 use elinvar_gpu_kernels::launch::{BufferSlot, Key, LaunchSequence, Work};

@@ -10,7 +10,7 @@ use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, HostData, Layout, Precision, Shape};
 use elinvar_gpu_kernels::attention::AttentionPath;
 use elinvar_gpu_kernels::elementwise::map::{self, MapChoice};
-use elinvar_gpu_kernels::formula::{ChainInput, ChainStep, Floats, MapChain};
+use elinvar_gpu_kernels::formula::{ChainInput, ChainStep, FloatFormula, MapChain};
 use elinvar_gpu_kernels::gemm;
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::layout::indexing;
@@ -18,6 +18,7 @@ use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
 use elinvar_ops::backend::{ArgFold, Plain};
 use elinvar_ops::casting::All;
 use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
+use elinvar_ops::map::{Compiled, MapObject};
 use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -319,8 +320,10 @@ fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {
         )
         .expect("it runs");
 
-        let (mul, exp, lt, add) =
-            (Floats::<_, 2>(Mul), Floats::<_, 1>(Exp), Floats::<_, 2>(Lt), Floats::<_, 2>(Add));
+        let (mul, exp) = (&Compiled::<_, 2>(Mul), &Compiled::<_, 1>(Exp));
+        let (lt, add) = (&Compiled::<_, 2>(Lt), &Compiled::<_, 2>(Add));
+        let formulas: [&dyn MapObject; 4] = [mul, exp, lt, add];
+        let [mul, exp, lt, add] = formulas.map(|f| FloatFormula(f.boxed()));
         let steps = vec![
             ChainStep {
                 formula: &mul,

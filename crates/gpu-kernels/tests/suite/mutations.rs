@@ -6,7 +6,7 @@ use elinvar_core::philox::{Stream, unit_f32};
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::map;
-use elinvar_gpu_kernels::formula::Floats;
+use elinvar_gpu_kernels::formula::FloatFormula;
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile};
 use elinvar_gpu_kernels::gemm::{mma_sync, tma_wgmma};
 use elinvar_gpu_kernels::index::{nonzero, sort};
@@ -25,6 +25,7 @@ use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Compiled, Map};
 use elinvar_ops::op::Context;
 use elinvar_ops::rows::{RowFormula, RowObject, RowOut, Rows, STATS};
+use std::sync::LazyLock;
 
 /// x * y + z, rounded twice.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,8 @@ impl Rows<1> for Shares {
     }
 }
 elinvar_ops::compile_rows! { 1 Shares; }
+static SHARES: LazyLock<CatalogueRows> =
+    LazyLock::new(|| CatalogueRows(Compiled::<Shares, 1>(Shares).boxed()));
 
 /// A work, and the memory that it is given.
 struct Case {
@@ -136,7 +139,7 @@ fn windows(count: usize) -> Windows {
 }
 
 fn cases() -> Vec<Case> {
-    const TWICE: Floats<Twice, 3> = Floats(Twice);
+    static TWICE: LazyLock<FloatFormula> = LazyLock::new(|| FloatFormula(Box::new(Compiled::<_, 3>(Twice))));
     const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
     // Maxima of two parts and rows so far apart that with another as the largest nothing is right, and one whose product with ln 2 is
     // rounded by nearly half a unit; then sums.
@@ -206,7 +209,7 @@ fn cases() -> Vec<Case> {
     vec![
         case(
             "map",
-            some(map::map(&TWICE, d, &[(&l, d), (&t, d), (&l, d)])),
+            some(map::map(&*TWICE, d, &[(&l, d), (&t, d), (&l, d)])),
             vec![x(35), y(35), z(35), f32s(35)],
         ),
         case(
@@ -231,13 +234,7 @@ fn cases() -> Vec<Case> {
         case("fold of blocks side by side", folded(3 * 4096 + 40), vec![x(3 * (3 * 4096 + 40)), f32s(3)]),
         case(
             "held rows",
-            some(rowwise::rows(
-                &CatalogueRows(Compiled::<Shares, 1>(Shares).boxed()),
-                d,
-                &[(&layout(&[2, 300]), d)],
-                1,
-                RegisterBudget::Many,
-            )),
+            some(rowwise::rows(&*SHARES, d, &[(&layout(&[2, 300]), d)], 1, RegisterBudget::Many)),
             vec![x(600), f32s(600)],
         ),
         case("scan", some(scan::scan(Scan::Sum, &layout(&[3, 1100]), d, d)), vec![x(3300), f32s(3300)]),

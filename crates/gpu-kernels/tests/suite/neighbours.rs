@@ -7,7 +7,7 @@ use elinvar_conformance::equal::Call;
 use elinvar_conformance::equal::dice::{Dice, Values};
 use elinvar_core::{DType, HostData, HostTensor, Layout, Result, Shape};
 use elinvar_gpu_kernels::elementwise::map::{self, MapChoice};
-use elinvar_gpu_kernels::formula::Floats;
+use elinvar_gpu_kernels::formula::FloatFormula;
 use elinvar_gpu_kernels::gemm::CatalogueEpilogue;
 use elinvar_gpu_kernels::gemm::split_k_reduce;
 use elinvar_gpu_kernels::launch::Work;
@@ -17,7 +17,7 @@ use elinvar_ops::Value;
 use elinvar_ops::backend::{Backend, Fold, Plain, View};
 use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
-use elinvar_ops::map::{Compiled, Map};
+use elinvar_ops::map::{Compiled, Map, MapObject};
 use elinvar_ops::op::Context;
 use elinvar_ops::rows::{RowFormula, RowObject, RowOut, Rows, STATS};
 use elinvar_reference::Reference;
@@ -114,7 +114,8 @@ fn maps_take_four_neighbours_of_what_is_broadcast() {
         ([Layout::contiguous(shape(&[3, 8, 5])).transpose(1, 2), dense.clone()], 1),
     ];
     let mut dice = Dice::new(12, 2);
-    let f = Floats(Twice);
+    let twice: &dyn MapObject = &Compiled::<_, 3>(Twice);
+    let f = FloatFormula(twice.boxed());
     for dtype in [DType::F32, DType::F16, DType::F64] {
         for (others, width) in &rows {
             let layouts = [&dense, &others[0], &others[1]];
@@ -129,7 +130,7 @@ fn maps_take_four_neighbours_of_what_is_broadcast() {
                 start(&work, &data.iter().collect::<Vec<_>>(), &[(dtype, 120)]).remove(0)
             };
             let views = [0, 1, 2].map(|i| View { buffer: &data[i], layout: layouts[i], dtype });
-            let want = Reference::map(&Default::default(), &Twice, views, dtype).expect("it runs");
+            let want = Reference::map(&Default::default(), twice, &views, dtype).expect("it runs");
             let want = tensor(want, &[3, 5, 8]);
             for most in [1, 4] {
                 bits(&tensor(run(most), &[3, 5, 8]), &want).unwrap_or_else(|m| panic!("{others:?}: {m}"));

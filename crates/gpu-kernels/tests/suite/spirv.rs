@@ -6,7 +6,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_gpu_kernels::conv::{ConvPass, ConvProblem};
 use elinvar_gpu_kernels::elementwise::{fill, map, random};
-use elinvar_gpu_kernels::formula::{Floats, Ints};
+use elinvar_gpu_kernels::formula::{FloatFormula, IntFormula};
 use elinvar_gpu_kernels::gemm::mma_sync;
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile};
 use elinvar_gpu_kernels::index::{gather, nonzero, scatter, sort};
@@ -19,6 +19,7 @@ use elinvar_kernel::emit::spirv::emit;
 use elinvar_kernel::ir::MatrixUnit;
 use elinvar_ops::backend::{AddBias, ArgFold, Attention, Conv, Fold, Random, Scan, Scatter};
 use elinvar_ops::catalogue::{add::Add, pow::Pow};
+use elinvar_ops::map::Compiled;
 use std::process::Command;
 
 fn layout(dims: &[usize]) -> Layout {
@@ -29,14 +30,17 @@ fn layout(dims: &[usize]) -> Layout {
 pub fn library() -> Vec<Kernel> {
     let (l, t) = (layout(&[6, 4]), layout(&[4, 6]).transpose(0, 1));
     let e = CatalogueEpilogue::<AddBias, 1>(AddBias);
+    let (pow, add) =
+        (FloatFormula(Box::new(Compiled::<_, 2>(Pow))), FloatFormula(Box::new(Compiled::<_, 2>(Add))));
+    let int_pow = IntFormula(Box::new(Compiled::<_, 2>(Pow)));
     let mut all = Vec::new();
     for d in DType::ALL {
         all.push(copy::copy(&t, d, DType::F32));
         all.push(copy::copy(&l, DType::F64, d));
         all.push(gather::gather(&l, d, 0, &layout(&[2, 4])));
         if d.is_float() {
-            all.push(map::map(&Floats::<_, 2>(Pow), d, &[(&l, d), (&l, DType::Bool)]));
-            all.push(map::map(&Floats::<_, 2>(Add), d, &[(&l, d), (&t, d)]));
+            all.push(map::map(&pow, d, &[(&l, d), (&l, DType::Bool)]));
+            all.push(map::map(&add, d, &[(&l, d), (&t, d)]));
             let m = layout(&[1, 6, 4]);
             for tile in [SimtTile::PLAIN, SimtTile::SHARED] {
                 all.push(gemm::contract(
@@ -45,7 +49,7 @@ pub fn library() -> Vec<Kernel> {
                 ));
             }
         } else {
-            all.push(map::map(&Ints::<_, 2>(Pow), d, &[(&l, d), (&l, d)]));
+            all.push(map::map(&int_pow, d, &[(&l, d), (&l, d)]));
         }
         let to = if d.is_float() { d } else { DType::I64 };
         all.push(fold::fold(Fold::Sum, &layout(&[2, 5000]), d, 1, to, fold::FoldChoice::default()));
