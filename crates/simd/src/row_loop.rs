@@ -423,17 +423,19 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
     /// Terms to memory.
     #[inline(always)]
     fn write<M: SimdLanes<T> + Lane, const K: usize>(self) {
-        let (b, y, n) = (self.b, self.out.terms.as_mut_ptr(), M::splat(self.n));
-        if self.out.terms.is_empty() {
+        // Copies, as of what is behind a reference the compiler does not know that terms are not written to it.
+        let (b, TermsOut { terms, step, prefetch, .. }) = (*self.b, self.out);
+        if terms.is_empty() {
             return;
         }
+        let (y, n) = (terms.as_mut_ptr(), M::splat(self.n));
         for row in 0..b.rows {
             let s = splat::<T, M>(self.s, row);
             for number in 0..b.chunks() {
-                self.out.prefetch.chunk(row, number);
+                prefetch.chunk(row, number);
                 // SAFETY: `run` has counted the operands, and seen that there is room for so many chunks.
                 let (x, y) = unsafe {
-                    let y = y.add(row * self.out.step + number * TERM_CHUNK);
+                    let y = y.add(row * step + number * TERM_CHUNK);
                     (b.at::<N, TERM_CHUNK>(row, number), &mut *y.cast::<[MaybeUninit<T>; TERM_CHUNK]>())
                 };
                 chunk(Term::<R, K>(self.r), x, s, n, y);
@@ -442,31 +444,44 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
     }
     /// Terms that are folded while they are in registers.
     #[inline(always)]
-    fn fold<M: ReduceLanes<T>, const K: usize>(mut self) {
-        let (b, f) = (self.b, R::FOLDS[K]);
-        let start = M::splat(initial(f));
+    fn fold<M: ReduceLanes<T>, const K: usize>(self) {
+        let (f, start) = (R::FOLDS[K], M::splat(initial(R::FOLDS[K])));
+        let (b, TermsOut { terms, step, mut sums, prefetch }) = (*self.b, self.out);
+        let terms = if terms.is_empty() { std::ptr::null_mut() } else { terms.as_mut_ptr() };
         let mut partial = [(start.few(f), 0u16); MAX_GROUP_ROWS];
-        for row in 0..b.rows {
+        for (row, partial) in partial.iter_mut().enumerate().take(b.rows) {
             // With which half does it begin? Both are written out, as the compiler keeps them in registers only so.
-            let (mut left, mut right, mut nan, mut swapped) = (start, start, 0u16, false);
-            if let Some(sums) = &self.out.sums {
+            let (mut left, mut right, mut nan, mut half) = (start, start, 0u16, 0);
+            if let Some(sums) = &sums {
                 debug_assert!(sums.done.is_multiple_of(TERM_CHUNK), "parts begin with a chunk");
-                swapped = !(sums.done / TERM_CHUNK).is_multiple_of(2);
-                let [a, b] = if swapped { [1, 0] } else { [0, 1] };
-                (left, right) = (M::load(&sums.lanes[a]), M::load(&sums.lanes[b]));
+                half = sums.done / TERM_CHUNK % 2;
+                (left, right) = (M::load(&sums.lanes[half]), M::load(&sums.lanes[1 - half]));
             }
-            let s = splat::<T, M>(self.s, row);
+            let chunk = RowChunks::<T, R, M, N, K> {
+                r: self.r,
+                b,
+                row,
+                s: splat(self.s, row),
+                n: M::splat(self.n),
+                terms: terms.wrapping_add(row * step),
+                keeps: !terms.is_null(),
+                prefetch,
+            };
             let (mut number, whole) = (0, b.len / LANES * 2);
             while number < whole {
-                left = self.add::<M, K>(row, number, s, left, &mut nan, None);
-                right = self.add::<M, K>(row, number + 1, s, right, &mut nan, None);
+                // SAFETY: `run` has counted the operands, and seen that there is room for so many chunks; here and below.
+                unsafe {
+                    left = chunk.add(number, left, &mut nan, None);
+                    right = chunk.add(number + 1, right, &mut nan, None);
+                }
                 number += 2;
             }
             // At most a chunk for each half.
             while number * TERM_CHUNK < b.len {
                 let lanes = if number == whole { left } else { right };
                 let rest = b.len - number * TERM_CHUNK;
-                let lanes = self.add::<M, K>(row, number, s, lanes, &mut nan, Some(rest));
+                // SAFETY: as above.
+                let lanes = unsafe { chunk.add(number, lanes, &mut nan, Some(rest)) };
                 if number == whole {
                     left = lanes;
                 } else {
@@ -474,15 +489,14 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
                 }
                 number += 1;
             }
-            match &mut self.out.sums {
+            match &mut sums {
                 Some(sums) => {
                     debug_assert!(matches!(f, Fold::Sum | Fold::Prod), "NaN is not looked for");
-                    let [a, b] = if swapped { [1, 0] } else { [0, 1] };
-                    left.store(&mut sums.lanes[a]);
-                    right.store(&mut sums.lanes[b]);
-                    sums.done += self.b.len;
+                    left.store(&mut sums.lanes[half]);
+                    right.store(&mut sums.lanes[1 - half]);
+                    sums.done += b.len;
                 }
-                None => partial[row] = (M::combine(f, left, right).few(f), nan),
+                None => *partial = (M::combine(f, left, right).few(f), nan),
             }
         }
         if let Some(folded) = self.folded {
@@ -492,27 +506,38 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
             }
         }
     }
+}
+
+/// The chunks of a row, whose terms of statistic `K` are folded while they are in registers.
+struct RowChunks<'a, T, R, M, const N: usize, const K: usize> {
+    r: R,
+    b: RowBlock<'a, T>,
+    row: usize,
+    s: [M; STATS],
+    n: M,
+    /// Where the terms are written, if they are kept.
+    terms: *mut T,
+    keeps: bool,
+    prefetch: Prefetch<T>,
+}
+
+impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K: usize>
+    RowChunks<'_, T, R, M, N, K>
+{
     /// Adds a chunk's terms to half of the lanes, the `first` ones if it is said how many.
+    ///
+    /// # Safety
+    /// There are `N` operands, so many chunks of them, and room for as many of terms if they are kept.
     #[inline(always)]
-    fn add<M: ReduceLanes<T>, const K: usize>(
-        &mut self,
-        row: usize,
-        number: usize,
-        s: [M; STATS],
-        lanes: M,
-        nan: &mut u16,
-        first: Option<usize>,
-    ) -> M {
+    unsafe fn add(&self, number: usize, lanes: M, nan: &mut u16, first: Option<usize>) -> M {
         let f = R::FOLDS[K];
-        self.out.prefetch.chunk(row, number);
-        // SAFETY: `run` has counted the operands.
-        let x = unsafe { self.b.at::<N, TERM_CHUNK>(row, number) };
-        let mut term = self.r.term(K, load::<T, M, N, TERM_CHUNK>(&x, 0), s, M::splat(self.n));
-        if !self.out.terms.is_empty() {
-            let at = row * self.out.step + number * TERM_CHUNK;
-            // SAFETY: `run` has seen that there is room for so many chunks.
-            let y = unsafe { &mut *self.out.terms.as_mut_ptr().add(at).cast::<RowLanes<T>>() };
-            term.store(y);
+        self.prefetch.chunk(self.row, number);
+        // SAFETY: the caller's operands.
+        let x = unsafe { self.b.at::<N, TERM_CHUNK>(self.row, number) };
+        let mut term = self.r.term(K, load::<T, M, N, TERM_CHUNK>(&x, 0), self.s, self.n);
+        if self.keeps {
+            // SAFETY: the caller's room.
+            term.store(unsafe { &mut *self.terms.add(number * TERM_CHUNK).cast::<RowLanes<T>>() });
         }
         if let Some(first) = first {
             term = term.first(first, initial(f));
@@ -588,6 +613,8 @@ impl<T: SimdFloat, F: ElementFormula<N>, const N: usize> LaneKernel for ResultsT
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         let ResultsTask { f, b, s: all, n, y: dst } = self;
+        // A copy, as in terms.
+        let b = *b;
         let slots = dst.unwritten();
         let (y, room) = (slots.as_mut_ptr(), slots.len());
         let rest = b.len % TERM_CHUNK;
@@ -673,22 +700,64 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> StridedFoldTask<'_, T, R, N
     #[inline(always)]
     fn fold<M: ReduceLanes<T>, const K: usize>(self) {
         let keep = const { keeps_terms::<R, N>() && K + 1 == R::FOLDS.len() };
-        let (start, n) = (M::splat(initial(R::FOLDS[K])), M::splat(self.n));
-        for i in 0..self.b.chunks() {
+        let (b, n) = (*self.b, M::splat(self.n));
+        for i in 0..b.chunks() {
             // SAFETY: `strided_fold` has counted the operands.
-            let x = unsafe { self.b.at::<N, TERM_CHUNK>(0, i) };
-            let lane = &mut self.lanes[(self.at + i) % LANES];
-            let (begins, mut c) = (self.at + i < LANES, 0);
-            while c < TERM_CHUNK {
-                let term = self.r.term(K, load(&x, c), load_statistics::<T, M>(self.s, c), n);
-                if keep {
-                    term.store(&mut self.terms[i][c..]);
-                }
-                let before = if begins { start } else { M::load(&lane[c..]) };
-                combine_lanes(R::FOLDS[K], before, term).store(&mut lane[c..]);
-                c += M::WIDTH;
+            let x = unsafe { b.at::<N, TERM_CHUNK>(0, i) };
+            let (lane, begins) = (&mut self.lanes[(self.at + i) % LANES], self.at + i < LANES);
+            if keep {
+                strided_chunk::<T, M, _, N>(Term::<R, K>(self.r), x, self.s, n, &mut self.terms[i]);
+                strided_add::<T, M, _, 1>(R::FOLDS[K], Same, [&self.terms[i]], self.s, n, begins, lane);
+            } else {
+                strided_add::<T, M, _, N>(R::FOLDS[K], Term::<R, K>(self.r), x, self.s, n, begins, lane);
             }
         }
+    }
+}
+
+/// The element itself.
+#[derive(Clone, Copy)]
+struct Same;
+impl ElementFormula<1> for Same {
+    #[inline(always)]
+    fn at<L: Lane>(&self, [x]: [L; 1], _: [L; STATS], _: L) -> L {
+        x
+    }
+}
+
+/// An element of 64 strided rows.
+#[inline(always)]
+fn strided_chunk<T: SimdFloat, L: SimdLanes<T> + Lane, F: ElementFormula<N>, const N: usize>(
+    f: F,
+    x: [&RowLanes<T>; N],
+    s: &Statistics<T>,
+    n: L,
+    y: &mut RowLanes<T>,
+) {
+    let mut c = 0;
+    while c < TERM_CHUNK {
+        f.at(load(&x, c), load_statistics::<T, L>(s, c), n).store(&mut y[c..]);
+        c += L::WIDTH;
+    }
+}
+
+/// An element of 64 strided rows joins a lane of each; `begins`: it is the first.
+#[inline(always)]
+fn strided_add<T: SimdFloat, L: SimdLanes<T> + Lane, F: ElementFormula<N>, const N: usize>(
+    by: Fold,
+    f: F,
+    x: [&RowLanes<T>; N],
+    s: &Statistics<T>,
+    n: L,
+    begins: bool,
+    lane: &mut RowLanes<T>,
+) {
+    let (start, mut c) = (L::splat(initial(by)), 0);
+    while c < TERM_CHUNK {
+        let term = f.at(load(&x, c), load_statistics::<T, L>(s, c), n);
+        let before = if begins { start } else { L::load(&lane[c..]) };
+        combine_lanes(by, before, term).store(&mut lane[c..]);
+        c += L::WIDTH;
     }
 }
 
@@ -716,7 +785,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for StridedResul
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         let n = M::splat(self.n);
-        let Some(b) = self.b else {
+        let Some(b) = self.b.copied() else {
             if const { keeps_terms::<R, N>() } {
                 for y in self.y {
                     let mut c = 0;
@@ -731,11 +800,8 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for StridedResul
         };
         for (i, y) in self.y.iter_mut().enumerate() {
             // SAFETY: `strided_results` has counted the operands and their chunks.
-            let (x, mut c) = (unsafe { b.at::<N, TERM_CHUNK>(0, i) }, 0);
-            while c < TERM_CHUNK {
-                self.r.out(load(&x, c), load_statistics::<T, M>(self.s, c), n).store(&mut y[c..]);
-                c += M::WIDTH;
-            }
+            let x = unsafe { b.at::<N, TERM_CHUNK>(0, i) };
+            strided_chunk(Each(self.r), x, self.s, n, y);
         }
     }
 }
