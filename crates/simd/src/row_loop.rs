@@ -14,7 +14,7 @@
 #![allow(unsafe_code, reason = "a check for each chunk would take as long as a light formula")]
 
 use crate::LINE;
-use crate::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
+use crate::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, folds_in_registers, run_lanes};
 use crate::isa::Isa;
 use crate::prefetch::{prefetch_l1, prefetch_lines};
 use crate::uninit::UninitSlice;
@@ -448,7 +448,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
         let (f, start) = (R::FOLDS[K], M::splat(initial(R::FOLDS[K])));
         let (b, TermsOut { terms, step, mut sums, prefetch }) = (*self.b, self.out);
         let terms = if terms.is_empty() { std::ptr::null_mut() } else { terms.as_mut_ptr() };
-        let mut partial = [(start.few(f), 0u16); MAX_GROUP_ROWS];
+        let mut partial = [const { MaybeUninit::<(M::Few, u16)>::uninit() }; MAX_GROUP_ROWS];
         for (row, partial) in partial.iter_mut().enumerate().take(b.rows) {
             // With which half does it begin? Both are written out, as the compiler keeps them in registers only so.
             let (mut left, mut right, mut nan, mut half) = (start, start, 0u16, 0);
@@ -496,13 +496,15 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
                     right.store(&mut sums.lanes[1 - half]);
                     sums.done += b.len;
                 }
-                None => *partial = (M::combine(f, left, right).few(f), nan),
+                None => _ = partial.write((M::combine(f, left, right).few(f), nan)),
             }
         }
-        if let Some(folded) = self.folded {
-            for (folded, (few, nan)) in folded.iter_mut().zip(&partial[..b.rows]) {
-                let number = M::folded(*few, f);
-                *folded = if *nan != 0 { T::lit(f64::NAN) } else { number };
+        if let (Some(folded), None) = (self.folded, sums) {
+            for (folded, partial) in folded.iter_mut().zip(&partial[..b.rows]) {
+                // SAFETY: those of all rows were written, as there are no sums that they join.
+                let (few, nan) = unsafe { partial.assume_init() };
+                let number = M::folded(few, f);
+                *folded = if nan != 0 { T::lit(f64::NAN) } else { number };
             }
         }
     }
@@ -893,6 +895,7 @@ macro_rules! row_loops {
                 n: $t,
                 out: TermsOut<'_, $t>,
             ) {
+                assert!(folds_in_registers::<$t>(isa), "{}: no registers to fold terms in", R::NAME);
                 let mut folded = [0.0; TERM_CHUNK];
                 TermsTask { r: self.0, k, b, s, n, out, folded: Some(&mut folded) }.run(isa);
                 self.finish(isa, k, b.rows, &folded, s, n);

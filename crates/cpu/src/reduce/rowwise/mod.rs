@@ -499,34 +499,36 @@ impl<C: Float> RowwiseWork<'_, C> {
             for x in &mut of_group[..self.x.len()] {
                 x.data = &x.data[row * x.step..];
             }
+            let b = RowBlock::new(&of_group[..self.x.len()], some, n);
+            s.iter_mut().for_each(|s| s[..MAX_GROUP_ROWS].fill(C::POSITIVE_ZERO));
             if in_registers {
-                self.statistics_in_registers(&of_group[..self.x.len()], some, &mut s, terms, y);
+                self.statistics_in_registers(&of_group[0], some, &b, &mut s, terms, y);
             } else {
-                self.statistics(&of_group[..self.x.len()], some, &mut s, terms, y);
+                self.statistics(&of_group[0], some, &b, &mut s, terms, y);
             }
-            self.results(&of_group[..self.x.len()], some, &s, terms, y);
+            self.results(some, &b, &s, terms, y);
             row += some;
         }
         Ok(())
     }
-    /// Of a group of short rows all statistics, whose terms are folded while they are in registers.
+    /// Of a group of short rows, of which `x` is the first operand, all statistics; their terms are folded while they are in
+    /// registers.
     fn statistics_in_registers(
         &self,
-        x: &[RowSlice<'_, C>],
+        x: &RowSlice<'_, C>,
         rows: usize,
+        b: &RowBlock<'_, C>,
         s: &mut Statistics<C>,
         terms: &mut [C],
         y: &UninitSlice<'_, C>,
     ) {
-        s.iter_mut().for_each(|s| s[..MAX_GROUP_ROWS].fill(C::POSITIVE_ZERO));
-        let (n, b) = (self.n, RowBlock::new(x, rows, self.n));
+        let n = self.n;
         for k in 0..self.folds.len() {
             let last = self.out == RowOut::Each && k + 1 == self.folds.len();
             let stays = self.keeps_terms && last;
             // What is fetched meanwhile: an operand's elements so far ahead, and the lines of the results, which are written next.
-            let places = |ahead: usize| {
-                Prefetch::Both([x[0].data.as_ptr().wrapping_add(ahead), y.place()], [x[0].step, n])
-            };
+            let places =
+                |ahead: usize| Prefetch::Both([x.data.as_ptr().wrapping_add(ahead), y.place()], [x.step, n]);
             let prefetch = if stays {
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
                 places(PREFETCH_DISTANCE_BYTES / size_of::<C>())
@@ -538,36 +540,35 @@ impl<C: Float> RowwiseWork<'_, C> {
             };
             let terms = if stays { &mut *terms } else { &mut [] };
             let out = TermsOut::written(terms, n.next_multiple_of(TERM_CHUNK), prefetch);
-            self.f.statistic(self.isa, k, &b, s, self.length, out);
+            self.f.statistic(self.isa, k, b, s, self.length, out);
         }
     }
-    /// Of a group of short rows all statistics, whose terms are written to memory and folded there.
+    /// The same, whose terms are written to memory and folded there.
     fn statistics(
         &self,
-        x: &[RowSlice<'_, C>],
+        x: &RowSlice<'_, C>,
         rows: usize,
+        b: &RowBlock<'_, C>,
         s: &mut Statistics<C>,
         terms: &mut [C],
         y: &UninitSlice<'_, C>,
     ) {
-        s.iter_mut().for_each(|s| s[..MAX_GROUP_ROWS].fill(C::POSITIVE_ZERO));
-        let (n, b) = (self.n, RowBlock::new(x, rows, self.n));
-        let padded = n.next_multiple_of(TERM_CHUNK);
+        let (n, padded) = (self.n, self.n.next_multiple_of(TERM_CHUNK));
         let mut folded = [C::POSITIVE_ZERO; TERM_CHUNK];
         for (k, &fold) in self.folds.iter().enumerate() {
             let (terms, step) = if self.is_plain && k == 0 {
-                (x[0].data, x[0].step)
+                (x.data, x.step)
             } else {
                 // While exponentials are computed, memory has nothing to do: it fetches what comes next.
                 let prefetch = if rows == 1 && self.is_plain && self.keeps_terms && k + 1 == self.folds.len()
                 {
-                    let x = x[0].data.as_ptr().wrapping_byte_add(PREFETCH_DISTANCE_BYTES);
+                    let x = x.data.as_ptr().wrapping_byte_add(PREFETCH_DISTANCE_BYTES);
                     Prefetch::Both([x, y.place()], [0, 0])
                 } else {
                     Prefetch::Nothing
                 };
                 let out = TermsOut::written(&mut *terms, padded, prefetch);
-                self.f.terms(self.isa, k, &b, s, self.length, out);
+                self.f.terms(self.isa, k, b, s, self.length, out);
                 (&*terms, padded)
             };
             for (row, folded) in folded[..rows].iter_mut().enumerate() {
@@ -579,8 +580,8 @@ impl<C: Float> RowwiseWork<'_, C> {
     /// What comes out of a group of short rows.
     fn results(
         &self,
-        x: &[RowSlice<'_, C>],
         rows: usize,
+        b: &RowBlock<'_, C>,
         s: &Statistics<C>,
         terms: &[C],
         y: &mut UninitSlice<'_, C>,
@@ -601,9 +602,7 @@ impl<C: Float> RowwiseWork<'_, C> {
                 let b = RowBlock::new(&[RowSlice { data: terms, step, repeats: false }], rows, self.n);
                 self.f.results_of_terms(self.isa, &b, s, self.length, y);
             }
-            RowOut::Each => {
-                self.f.results(self.isa, &RowBlock::new(x, rows, self.n), s, self.length, y);
-            }
+            RowOut::Each => self.f.results(self.isa, b, s, self.length, y),
         }
     }
 }
