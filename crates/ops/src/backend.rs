@@ -1,7 +1,8 @@
 //! What a backend is asked for: about twenty-five kinds of work, none of them an op.
 //!
-//! Everything is static: the device and the buffer are associated types, formulas are type parameters, and
-//! no method has a default body, so that a new kind of work walks every backend past the compiler.
+//! The device and the buffer are associated types. Elementwise and row-wise formulas are objects, compiled where they are
+//! defined and not where a backend is used; rarer kinds of formulas are type parameters. No method has a default body, so
+//! that a new kind of work walks every backend past the compiler.
 //!
 //! Rules that hold for all methods:
 //! * Inputs are [`View`]s: any strides, offsets, overlaps. Outputs are new buffers, contiguous, row-major (or as [`Placed`] says).
