@@ -8,6 +8,7 @@ use elinvar_cpu::{Cpu, CpuBuffer, CpuDevice};
 use elinvar_ops::backend::*;
 use elinvar_ops::catalogue::normalize::{NormalProducts, Normalize, NormalizeGrad};
 use elinvar_ops::fold::Sum;
+use elinvar_ops::map::Compiled;
 use timing::{Tensor, Timed};
 
 mod timing;
@@ -101,15 +102,15 @@ fn norms(t: &Timed) {
     let name = "batch_norm 8x64x56x56";
     let y = |d: &CpuDevice| {
         let all = [x.with(&xr), w.with(&wr), b.with(&br)];
-        drop(Cpu::rows(d, &Normalize { eps: 1e-5 }, all, 1, DType::F32).unwrap());
+        drop(Cpu::rows(d, &Compiled::<_, 3>(Normalize { eps: 1e-5 }), &all, 1, DType::F32).unwrap());
     };
     let dx = |d: &CpuDevice| {
         let all = [x.with(&xr), g.with(&gr), w.with(&wr)];
-        drop(Cpu::rows(d, &NormalizeGrad { eps: 1e-5 }, all, 1, DType::F32).unwrap());
+        drop(Cpu::rows(d, &Compiled::<_, 3>(NormalizeGrad { eps: 1e-5 }), &all, 1, DType::F32).unwrap());
     };
     let dw = |d: &CpuDevice| {
         let all = [x.with(&xr), g.with(&gr)];
-        drop(Cpu::rows(d, &NormalProducts { eps: 1e-5 }, all, 1, DType::F32).unwrap());
+        drop(Cpu::rows(d, &Compiled::<_, 2>(NormalProducts { eps: 1e-5 }), &all, 1, DType::F32).unwrap());
     };
     let db = |d: &CpuDevice| drop(Cpu::fold::<Sum>(d, g.with(&gr), 1, DType::F32).unwrap());
     t.show(&format!("{name} y"), y);

@@ -9,6 +9,7 @@ use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::*;
 use elinvar_ops::fold::Sum;
+use elinvar_ops::map::Compiled;
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -139,7 +140,7 @@ fn main() {
                             Cpu::rows(
                                 d,
                                 &$r,
-                                $x.map(|(x, l): (&Data, &Layout)| view!(*x, *l)),
+                                &$x.map(|(x, l): (&Data, &Layout)| view!(*x, *l)),
                                 1,
                                 DType::F32,
                             )
@@ -151,7 +152,7 @@ fn main() {
                             Reference::rows(
                                 &ReferenceDevice,
                                 &$r,
-                                $x.map(|(x, l): (&Data, &Layout)| view!(*x, *l)),
+                                &$x.map(|(x, l): (&Data, &Layout)| view!(*x, *l)),
                                 1,
                                 DType::F32,
                             )
@@ -161,15 +162,23 @@ fn main() {
                 )
             };
         }
-        timed!("softmax 4096x1024", Softmax, [(&x, &l)]);
-        timed!("softmax_grad 4096x1024", SoftmaxGrad, [(&x, &l), (&x, &l)]);
-        timed!("log_softmax 4096x1024", LogSoftmax, [(&x, &l)]);
-        timed!("layer_norm 4096x1024", Normalize { eps: 1e-5 }, [(&x, &l), (&w, &wl), (&w, &wl)]);
-        timed!("layer_norm_grad 4096x1024", NormalizeGrad { eps: 1e-5 }, [(&x, &l), (&x, &l), (&w, &wl)]);
+        timed!("softmax 4096x1024", Compiled::<_, 1>(Softmax), [(&x, &l)]);
+        timed!("softmax_grad 4096x1024", Compiled::<_, 2>(SoftmaxGrad), [(&x, &l), (&x, &l)]);
+        timed!("log_softmax 4096x1024", Compiled::<_, 1>(LogSoftmax), [(&x, &l)]);
+        timed!(
+            "layer_norm 4096x1024",
+            Compiled::<_, 3>(Normalize { eps: 1e-5 }),
+            [(&x, &l), (&w, &wl), (&w, &wl)]
+        );
+        timed!(
+            "layer_norm_grad 4096x1024",
+            Compiled::<_, 3>(NormalizeGrad { eps: 1e-5 }),
+            [(&x, &l), (&x, &l), (&w, &wl)]
+        );
         let (s, sl) = (noise(1_000_000), shape(&[100_000, 10]));
-        timed!("softmax 1e5x10", Softmax, [(&s, &sl)]);
+        timed!("softmax 1e5x10", Compiled::<_, 1>(Softmax), [(&s, &sl)]);
         let tl = shape(&[1024, 4096]).transpose(0, 1);
-        timed!("softmax of columns 1024x4096", Softmax, [(&x, &tl)]);
+        timed!("softmax of columns 1024x4096", Compiled::<_, 1>(Softmax), [(&x, &tl)]);
     }
     for causal in [false, true] {
         let a = Attention::exact(0.125, causal);

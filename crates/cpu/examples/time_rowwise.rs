@@ -13,6 +13,7 @@ use elinvar_ops::catalogue as c;
 use elinvar_ops::catalogue::normalize::{Normalize, NormalizeGrad};
 use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::fold::{self, Sum};
+use elinvar_ops::map::Compiled;
 use timing::{Tensor, Timed};
 
 mod timing;
@@ -50,7 +51,7 @@ fn main() {
     for dims in [&[4096, 1024][..], &[16, 12, 128, 128]] {
         let x = Tensor::new(dims);
         t.show(&format!("softmax {dims:?}"), |d| {
-            drop(Cpu::rows(d, &Softmax, [x.view()], dims.len() - 1, DType::F32).unwrap());
+            drop(Cpu::rows(d, &Compiled::<_, 1>(Softmax), &[x.view()], dims.len() - 1, DType::F32).unwrap());
         });
     }
     {
@@ -58,7 +59,10 @@ fn main() {
         let wide = w.layout.broadcast_to(x.layout.shape(), "w").unwrap();
         t.show("layer_norm 4096x768", |d| {
             let r = Normalize { eps: 1e-5 };
-            drop(Cpu::rows(d, &r, [x.view(), w.with(&wide), b.with(&wide)], 1, DType::F32).unwrap());
+            drop(
+                Cpu::rows(d, &Compiled::<_, 3>(r), &[x.view(), w.with(&wide), b.with(&wide)], 1, DType::F32)
+                    .unwrap(),
+            );
         });
     }
     {
@@ -69,12 +73,12 @@ fn main() {
         t.show("batch_norm 8x64x56x56", |d| {
             let r = Normalize { eps: 1e-5 };
             let x = [x.with(&by), w.with(&wide), w.with(&wide)];
-            drop(Cpu::rows(d, &r, x, 1, DType::F32).unwrap());
+            drop(Cpu::rows(d, &Compiled::<_, 3>(r), &x, 1, DType::F32).unwrap());
         });
         t.show("batch_norm gradient 8x64x56x56", |d| {
             let r = NormalizeGrad { eps: 1e-5 };
             let x = [x.with(&by), x.with(&by), w.with(&wide)];
-            drop(Cpu::rows(d, &r, x, 1, DType::F32).unwrap());
+            drop(Cpu::rows(d, &Compiled::<_, 3>(r), &x, 1, DType::F32).unwrap());
         });
         t.show("mean of channels 8x64x56x56", |d| {
             drop(Cpu::fold::<Sum>(d, x.with(&by), 1, DType::F32).unwrap());

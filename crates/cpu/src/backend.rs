@@ -17,9 +17,10 @@ use elinvar_ops::backend::{self, *};
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, Map, MapObject};
-use elinvar_ops::rows::{Columns, RowFormula};
+use elinvar_ops::rows::{ColumnsObject, RowObject};
 use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
+use smallvec::SmallVec;
 use std::convert::Infallible;
 
 /// The CPU backend.
@@ -36,6 +37,11 @@ static DROP: fn(Array<Cpu>) = drop;
 /// All views, of numbers that are there.
 fn host_views<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
     gemm::contract::try_map_all(x, host_view)
+}
+
+/// The same of operands of a row-wise formula; those of the largest fit without an allocation.
+fn views<'a>(x: &[backend::View<'a, Cpu>]) -> Result<SmallVec<[View<'a>; 5]>> {
+    x.iter().map(host_view).collect()
 }
 
 /// Views, for the reference.
@@ -188,25 +194,24 @@ impl Backend for Cpu {
     fn scan(d: &CpuDevice, f: Scan, x: BackendView<'_>, dtype: DType) -> Result<Placed<CpuBuffer>> {
         Ok(reduce::scan(d, f, &host_view(&x)?, dtype)?.map(CpuBuffer::new))
     }
-    fn rows<R: RowFormula<N>, const N: usize>(
+    fn rows(
         d: &CpuDevice,
-        r: &R,
-        x: [BackendView<'_>; N],
+        f: &dyn RowObject,
+        x: &[BackendView<'_>],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<CpuBuffer>> {
-        let x = host_views(&x)?;
         let y = if d.isa().has_formulas() {
-            reduce::rowwise(d, r, &x, kept, dtype)
+            reduce::rowwise(d, f, &views(x)?, kept, dtype)
         } else {
-            Reference::rows(&ReferenceDevice, r, x.map(reference_view), kept, dtype)
+            Reference::rows(&ReferenceDevice, f, &reference_views(x)?, kept, dtype)
         };
         Ok(y?.map(CpuBuffer::new))
     }
-    fn rows_and_columns<R: Columns<N>, const N: usize>(
+    fn rows_and_columns(
         d: &CpuDevice,
-        r: &R,
-        x: [BackendView<'_>; N],
+        f: &dyn ColumnsObject,
+        x: &[BackendView<'_>],
         kept: usize,
         dtype: DType,
         sums: usize,
@@ -214,7 +219,7 @@ impl Backend for Cpu {
         if !d.isa().has_formulas() {
             return Ok(None);
         }
-        let both = reduce::rows_and_columns(d, r, &host_views(&x)?, kept, dtype, sums)?;
+        let both = reduce::rows_and_columns(d, f, &views(x)?, kept, dtype, sums)?;
         Ok(both.map(|(y, sums)| (CpuBuffer::new(y).into(), sums.into_iter().map(CpuBuffer::new).collect())))
     }
     fn lattice<F: Map<4>>(

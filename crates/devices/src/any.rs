@@ -9,7 +9,7 @@ use elinvar_ops::backend::*;
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, Map, MapObject};
-use elinvar_ops::rows::{Columns, RowFormula};
+use elinvar_ops::rows::{ColumnsObject, RowObject};
 use elinvar_ops::update::Update;
 use elinvar_reference::Reference;
 use smallvec::SmallVec;
@@ -256,27 +256,25 @@ impl Backend for Any {
     fn scan(d: &Device, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<Placed<AnyBuffer>> {
         on!(d, B, d => B::scan(d, f, to::<B>(x), dtype).map(|y| y.map(B::wrap)))
     }
-    #[inline(never)]
-    fn rows<R: RowFormula<N>, const N: usize>(
+    fn rows(
         d: &Device,
-        r: &R,
-        x: [View<'_, Self>; N],
+        f: &dyn RowObject,
+        x: &[View<'_, Self>],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<AnyBuffer>> {
-        on!(d, B, d => B::rows(d, r, x.map(to::<B>), kept, dtype).map(|y| y.map(B::wrap)))
+        on!(d, B, d => B::rows(d, f, &all(x), kept, dtype).map(|y| y.map(B::wrap)))
     }
-    #[inline(never)]
-    fn rows_and_columns<R: Columns<N>, const N: usize>(
+    fn rows_and_columns(
         d: &Device,
-        r: &R,
-        x: [View<'_, Self>; N],
+        f: &dyn ColumnsObject,
+        x: &[View<'_, Self>],
         kept: usize,
         dtype: DType,
         sums: usize,
     ) -> Result<Option<RowsAndColumns<AnyBuffer>>> {
         on!(d, B, d => {
-            let both = B::rows_and_columns(d, r, x.map(to::<B>), kept, dtype, sums)?;
+            let both = B::rows_and_columns(d, f, &all(x), kept, dtype, sums)?;
             Ok(both.map(|(y, sums)| (y.map(B::wrap), sums.into_iter().map(B::wrap).collect())))
         })
     }

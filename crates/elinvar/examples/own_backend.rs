@@ -12,7 +12,7 @@ use elinvar::ops::backend::*;
 use elinvar::ops::casting::Casting;
 use elinvar::ops::fold::Folding;
 use elinvar::ops::map::{IntMapObject, Map, MapObject};
-use elinvar::ops::rows::{Columns, RowFormula};
+use elinvar::ops::rows::{ColumnsObject, RowObject};
 use elinvar::ops::update::Update;
 use elinvar::{Reference, ReferenceDevice, Result};
 use std::collections::BTreeMap;
@@ -161,24 +161,24 @@ impl Backend for Counting {
     fn scan(d: &Counter, f: Scan, x: View<'_, Self>, dtype: DType) -> Result<Placed<HostData>> {
         Reference::scan(d.count("scan"), f, to(x), dtype)
     }
-    fn rows<R: RowFormula<N>, const N: usize>(
+    fn rows(
         d: &Counter,
-        r: &R,
-        x: [View<'_, Self>; N],
+        f: &dyn RowObject,
+        x: &[View<'_, Self>],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<HostData>> {
-        Reference::rows(d.count("rows"), r, x.map(to), kept, dtype)
+        Reference::rows(d.count("rows"), f, &all(x), kept, dtype)
     }
-    fn rows_and_columns<R: Columns<N>, const N: usize>(
+    fn rows_and_columns(
         d: &Counter,
-        r: &R,
-        x: [View<'_, Self>; N],
+        f: &dyn ColumnsObject,
+        x: &[View<'_, Self>],
         kept: usize,
         dtype: DType,
         sums: usize,
     ) -> Result<Option<RowsAndColumns<HostData>>> {
-        Reference::rows_and_columns(d.count("rows_and_columns"), r, x.map(to), kept, dtype, sums)
+        Reference::rows_and_columns(d.count("rows_and_columns"), f, &all(x), kept, dtype, sums)
     }
     fn lattice<F: Map<4>>(
         d: &Counter,

@@ -32,7 +32,7 @@ use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMapObject, Map, MapObject};
-use elinvar_ops::rows::{Columns, RowFormula};
+use elinvar_ops::rows::{ColumnsObject, RowObject};
 use elinvar_ops::update::Update;
 use std::any::TypeId;
 use std::cell::Cell;
@@ -327,25 +327,25 @@ impl<D: Driver> Backend for Gpu<D> {
         let [y] = steps(d, &scan::steps(f, x.layout, x.dtype, to), &[x])?;
         Ok(y.into())
     }
-    fn rows<F: RowFormula<N>, const N: usize>(
+    fn rows(
         d: &Self::Device,
-        f: &F,
-        x: [GpuView<'_, D>; N],
+        f: &dyn RowObject,
+        x: &[GpuView<'_, D>],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>> {
-        let f = CatalogueRows::<F, N>(*f);
+        let f = CatalogueRows(f.boxed());
         let [y] = steps(
             d,
-            &multi_block_rowwise::steps(&f, dtype, &layouts(&x), kept, register_budget(d.info()?)),
-            &x,
+            &multi_block_rowwise::steps(&f, dtype, &layouts(x), kept, register_budget(d.info()?)),
+            x,
         )?;
         Ok(y.into())
     }
-    fn rows_and_columns<R: Columns<N>, const N: usize>(
+    fn rows_and_columns(
         _: &Self::Device,
-        _: &R,
-        _: [GpuView<'_, D>; N],
+        _: &dyn ColumnsObject,
+        _: &[GpuView<'_, D>],
         _: usize,
         _: DType,
         _: usize,

@@ -31,6 +31,6 @@ pub mod value;
 pub use array::Array;
 pub use backend::{Backend, DeviceOf, View};
 pub use door::Door;
-pub use elinvar_lane::{int, lane, math};
-pub use elinvar_simd::{compile_int_map, compile_map};
+pub use elinvar_lane::{int, lane, math, recorded};
+pub use elinvar_simd::{compile_columns, compile_int_map, compile_map, compile_rows};
 pub use value::Value;

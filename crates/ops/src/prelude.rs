@@ -7,9 +7,9 @@ pub use crate::int::Int;
 pub use crate::lane::{Lane, LaneInt, Mask};
 pub use crate::map::{Compiled, CompiledIntMap, CompiledMap, Hints, IntMap, Map, Out, map, map_any, map_int};
 pub use crate::op::{Context, Op, Outputs, Saves};
-pub use crate::rows::{RowFormula, RowOut, Rows, rows};
+pub use crate::rows::{CompiledRows, RowFormula, RowOut, Rows, rows};
 pub use crate::value::{Value, widen};
-pub use crate::{compile_int_map, compile_map};
+pub use crate::{compile_columns, compile_int_map, compile_map, compile_rows};
 pub use elinvar_core::{
     DType, Dims, Error, ErrorKind, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape,
 };

@@ -5,14 +5,17 @@
 //! term, fold in the canonical order, finish, next statistic, result.
 
 use crate::array::{self, Array};
-use crate::backend::{Backend, Placed};
+use crate::backend::{Backend, Placed, View};
 use crate::op::{Context, Op, Outputs, Saves};
 use crate::value::{Value, gradient_to};
 use elinvar_core::{DType, Dims, Error, Layout, Result, Shape};
 pub use elinvar_lane::formula::{Columns, RowFormula, RowOut, STATS};
+use elinvar_simd::compiled::Compiled;
+pub use elinvar_simd::compiled_rows::{ColumnsObject, CompiledColumns, CompiledRows, RowObject};
+use smallvec::SmallVec;
 
 /// A row-wise op: its formulas, and its gradient.
-pub trait Rows<const N: usize>: RowFormula<N> {
+pub trait Rows<const N: usize>: CompiledRows<N> {
     /// The gradients, as in [`Op::backward`]; `axes` are the axes that make up a row, and `g` has the result's
     /// shape with axes of size 1 kept ([`RowOut::Once`]). All tensors are wide (never f16 or bf16). A gradient
     /// may have the common shape of the operands; it is summed to its operand's.
@@ -48,37 +51,48 @@ impl<R: Rows<N>, const N: usize> Op for RowsOp<R, N> {
         R::SAVES
     }
     fn forward<B: Backend>(&self, x: &[&Array<B>]) -> Result<Outputs<B>> {
-        let x: [&Array<B>; N] = x.try_into().expect("as many operands as the formula takes");
-        let device = x[0].device();
-        let all = array::align(R::NAME, &x)?;
-        let (dtype, shape) = (all.dtype, all.shape());
-        if !dtype.is_float() {
-            return Err(Error::dtype(format!(
-                "{}: not defined for {dtype}; convert with to_dtype to a float type",
-                R::NAME
-            )));
-        }
-        let order = rows_last(shape, &self.axes);
-        let kept = shape.rank() - self.axes.len();
-        let permuted = all.views();
-        let layouts: [Layout; N] = std::array::from_fn(|i| permuted[i].layout.permute(&order));
-        let views = std::array::from_fn(|i| x[i].view_as(&layouts[i]));
-        let y = B::rows(device, &self.rows, views, kept, dtype)?;
-        Ok(Outputs::from_iter([match R::OUT {
-            RowOut::Once => Array::placed(device, y, shape.without(&self.axes, true), dtype),
-            RowOut::Statistics => {
-                let mut dims = Dims::from_slice(&shape.without(&self.axes, true));
-                dims.push(R::FOLDS.len());
-                Array::placed(device, y, Shape::new(&dims)?, dtype)
-            }
-            RowOut::Each => each(device, y, &layouts[0], &order, dtype),
-        }]))
+        forward(R::object(&Compiled(self.rows)), &self.axes, x)
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a row-wise op has one result");
         let all = self.rows.backward(&self.axes, c, g)?;
         all.into_iter().enumerate().map(|(i, x)| x.map(|x| gradient_to(&x, c.shape(i))).transpose()).collect()
     }
+}
+
+/// The values of a row-wise formula over `axes`.
+fn forward<B: Backend>(f: &dyn RowObject, axes: &[usize], x: &[&Array<B>]) -> Result<Outputs<B>> {
+    assert!(x.len() == f.arity(), "{}: as many operands as the formula takes", f.name());
+    let device = x[0].device();
+    let all = array::align(f.name(), x)?;
+    let (dtype, shape) = (all.dtype, all.shape());
+    if !dtype.is_float() {
+        return Err(Error::dtype(format!(
+            "{}: not defined for {dtype}; convert with to_dtype to a float type",
+            f.name()
+        )));
+    }
+    let order = rows_last(shape, axes);
+    let kept = shape.rank() - axes.len();
+    let layouts: Layouts = all.views().iter().map(|x| x.layout.permute(&order)).collect();
+    let y = B::rows(device, f, &views(x, &layouts), kept, dtype)?;
+    Ok(Outputs::from_iter([match f.out() {
+        RowOut::Once => Array::placed(device, y, shape.without(axes, true), dtype),
+        RowOut::Statistics => {
+            let mut dims = Dims::from_slice(&shape.without(axes, true));
+            dims.push(f.folds().len());
+            Array::placed(device, y, Shape::new(&dims)?, dtype)
+        }
+        RowOut::Each => each(device, y, &layouts[0], &order, dtype),
+    }]))
+}
+
+/// The operands of the largest formula fit without an allocation.
+type Layouts = SmallVec<[Layout; 5]>;
+
+/// Operands in these layouts.
+fn views<'a, B: Backend>(x: &[&'a Array<B>], layouts: &'a [Layout]) -> SmallVec<[View<'a, B>; 5]> {
+    x.iter().zip(layouts).map(|(x, layout)| x.view_as(layout)).collect()
 }
 
 /// A value for each element, of rows whose axes come last, with the axes in the order that they have in operands.
@@ -100,22 +114,22 @@ fn each<B: Backend>(
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
-pub fn rows_and_columns<B: Backend, R: Columns<N>, const N: usize>(
-    r: &R,
+pub fn rows_and_columns<B: Backend>(
+    f: &dyn ColumnsObject,
     axes: &[usize],
-    x: [&Array<B>; N],
+    x: &[&Array<B>],
     sums: usize,
 ) -> Result<Option<(Array<B>, Vec<Array<B>>)>> {
-    debug_assert!(R::OUT == RowOut::Each, "{}: it has no value for each element", R::NAME);
+    let name = f.rows().name();
+    debug_assert!(f.rows().out() == RowOut::Each, "{name}: it has no value for each element");
     let device = x[0].device();
-    let all = array::align(R::NAME, &x)?;
+    let all = array::align(name, x)?;
     let (dtype, shape) = (all.dtype, all.shape());
     let order = rows_last(shape, axes);
     let kept = shape.rank() - axes.len();
-    let permuted = all.views();
-    let layouts: [Layout; N] = std::array::from_fn(|i| permuted[i].layout.permute(&order));
-    let views = std::array::from_fn(|i| x[i].view_as(&layouts[i]));
-    let Some((y, sums)) = B::rows_and_columns(device, r, views, kept, dtype, sums)? else { return Ok(None) };
+    let layouts: Layouts = all.views().iter().map(|x| x.layout.permute(&order)).collect();
+    let both = B::rows_and_columns(device, f, &views(x, &layouts), kept, dtype, sums)?;
+    let Some((y, sums)) = both else { return Ok(None) };
     let summed = shape.without(&order[..kept], true);
     let sums = sums.into_iter().map(|sum| Array::new(device, sum, summed.clone(), dtype)).collect();
     Ok(Some((each(device, y, &layouts[0], &order, dtype), sums)))

@@ -8,11 +8,11 @@ use crate::ring::Ring;
 use elinvar_core::{
     DType, Dims, Element, Error, HostData, Layout, Result, bf16, each_data, f16, host::with_capacity,
 };
-use elinvar_ops::lane::Lane;
+use elinvar_simd::compiled_rows::RowFloat;
 use std::borrow::Cow;
 
-/// f32 or f64: a type of computation for floats.
-pub trait Compute: Lane<Mask = bool> + Ring + Element + PartialOrd {
+/// f32 or f64: a type in which floats are computed.
+pub trait Compute: RowFloat + Ring + Element + PartialOrd {
     /// The elements of a view, row-major. bool is read as 0 or 1.
     fn load<'a>(data: &'a HostData, layout: &Layout) -> Result<Cow<'a, [Self]>>;
     /// Elements as they are stored: rounded, or `!= 0` for bool.

@@ -34,7 +34,7 @@ use elinvar_ops::backend::{
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, Map, MapObject};
-use elinvar_ops::rows::{Columns, RowFormula};
+use elinvar_ops::rows::{ColumnsObject, RowObject};
 use elinvar_ops::update::Update;
 use std::convert::Infallible;
 use std::fmt;
@@ -181,19 +181,19 @@ impl Backend for Reference {
     fn scan(_: &Device, f: Scan, x: View<'_>, to: DType) -> Result<Placed<HostData>> {
         fold::scan(f, &x, to).map(Placed::from)
     }
-    fn rows<R: RowFormula<N>, const N: usize>(
+    fn rows(
         _: &Device,
-        r: &R,
-        x: [View<'_>; N],
+        f: &dyn RowObject,
+        x: &[View<'_>],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<HostData>> {
-        rows::rows(r, &x, kept, dtype).map(Placed::from)
+        rows::rows(f, x, kept, dtype).map(Placed::from)
     }
-    fn rows_and_columns<R: Columns<N>, const N: usize>(
+    fn rows_and_columns(
         _: &Device,
-        _: &R,
-        _: [View<'_>; N],
+        _: &dyn ColumnsObject,
+        _: &[View<'_>],
         _: usize,
         _: DType,
         _: usize,

@@ -30,7 +30,7 @@ pub fn map_int(f: &dyn IntMapObject, x: &[View], dtype: DType) -> Result<HostDat
 }
 
 /// The operands as slices.
-fn slices_of<'a, T: Element>(x: &'a [Cow<'_, [T]>]) -> Vec<&'a [T]> {
+pub fn slices_of<'a, T: Element>(x: &'a [Cow<'_, [T]>]) -> Vec<&'a [T]> {
     x.iter().map(|x| &**x).collect()
 }
 

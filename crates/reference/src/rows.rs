@@ -3,53 +3,40 @@
 use crate::View;
 use crate::compute::{Compute, each_float, rows_of};
 use crate::fold::{combine, start};
-use crate::map::{at, floats, slices};
+use crate::map::{floats, slices_of};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{DType, HostData, Result, order};
 use elinvar_ops::backend::Fold;
-use elinvar_ops::rows::{RowFormula, RowOut, STATS};
+use elinvar_ops::rows::{RowObject, RowOut, STATS};
 
 /// A row-wise formula over views of one shape, of which the first `kept` axes are the rows.
-pub fn rows<R: RowFormula<N>, const N: usize>(
-    r: &R,
-    x: &[View; N],
-    kept: usize,
-    dtype: DType,
-) -> Result<HostData> {
-    each_float!(R::NAME, dtype, C => {
+pub fn rows(f: &dyn RowObject, x: &[View], kept: usize, dtype: DType) -> Result<HostData> {
+    each_float!(f.name(), dtype, C => {
         let (count, n) = rows_of(x[0].shape(), kept);
         let x = floats::<C>(x)?;
-        C::store(compute::<C, R, N>(r, slices(&x), count, n)?, dtype)
+        C::store(compute::<C>(f, &slices_of(&x), count, n)?, dtype)
     })
 }
 
-fn compute<C: Compute, R: RowFormula<N>, const N: usize>(
-    r: &R,
-    x: [&[C]; N],
-    rows: usize,
-    n: usize,
-) -> Result<Vec<C>> {
-    let length = C::lit(n as f64);
-    let at = |i: usize| at(&x, i);
-    let mut terms = filled(n, C::ZERO)?;
-    let mut y = with_capacity(rows * R::OUT.width(n, R::FOLDS.len()))?;
+fn compute<C: Compute>(f: &dyn RowObject, x: &[&[C]], rows: usize, n: usize) -> Result<Vec<C>> {
+    let (length, plain) = (C::lit(n as f64), C::plain_rows(f));
+    let mut buffer = filled(n, C::ZERO)?;
+    let mut y = with_capacity(rows * f.out().width(n, f.folds().len()))?;
     for row in 0..rows {
-        // Statistics that a formula does not have, or that are not computed yet, are 0.
+        let x: Vec<&[C]> = x.iter().map(|x| &x[row * n..][..n]).collect();
+        // Statistics that a formula has not, or not yet, are 0.
         let mut s = [C::ZERO; STATS];
-        for (k, &f) in R::FOLDS.iter().enumerate() {
-            for (i, term) in terms.iter_mut().enumerate() {
-                *term = r.term(k, at(row * n + i), s, length);
-            }
-            s[k] = r.finish(k, fold(f, &terms), s, length);
+        for (k, &by) in f.folds().iter().enumerate() {
+            plain.term(k, &x, s, length, &mut buffer);
+            s[k] = plain.finish(k, fold(by, &buffer), s, length);
         }
-        match R::OUT {
+        match f.out() {
             RowOut::Each => {
-                for i in 0..n {
-                    y.push(r.out(at(row * n + i), s, length));
-                }
+                plain.each(&x, s, length, &mut buffer);
+                y.extend_from_slice(&buffer);
             }
-            RowOut::Once => y.push(r.out([C::lit(f64::NAN); N], s, length)),
-            RowOut::Statistics => y.extend_from_slice(&s[..R::FOLDS.len()]),
+            RowOut::Once => y.push(plain.once(s, length)),
+            RowOut::Statistics => y.extend_from_slice(&s[..f.folds().len()]),
         }
     }
     Ok(y)
@@ -67,7 +54,8 @@ mod tests {
     use elinvar_ops::Value;
     use elinvar_ops::lane::Lane;
     use elinvar_ops::op::Context;
-    use elinvar_ops::rows::Rows;
+    use elinvar_ops::rows::{RowFormula, Rows};
+    use elinvar_simd::compiled::Compiled;
 
     fn no_gradient<T>() -> Result<T> {
         Err(Error::autograd("a formula of a test has no gradient"))
@@ -99,6 +87,7 @@ mod tests {
             no_gradient()
         }
     }
+    elinvar_ops::compile_rows! { 2 Spread; }
 
     /// Each element less the row's minimum, over its sum.
     #[derive(Clone, Copy, Debug)]
@@ -119,6 +108,7 @@ mod tests {
             no_gradient()
         }
     }
+    elinvar_ops::compile_rows! { 1 Share; }
 
     #[test]
     fn a_value_for_each_row() {
@@ -130,7 +120,7 @@ mod tests {
             (layout(&[2, 2]).transpose(0, 1), vec![2120.25, 2172.25]),
         ];
         for (l, want) in rows_ {
-            let y = rows(&Spread, &[view(&x, &l), view(&w, &wl)], 1, DType::F32).unwrap();
+            let y = rows(&Compiled::<_, 2>(Spread), &[view(&x, &l), view(&w, &wl)], 1, DType::F32).unwrap();
             assert_eq!(y, HostData::F32(want.into()), "{l:?}");
         }
     }
@@ -138,12 +128,12 @@ mod tests {
     #[test]
     fn a_value_for_each_element() {
         let x = HostData::F64([1.0, 2.0, 4.0, 0.0, 3.0, 1.0].into());
-        let y = rows(&Share, &[view(&x, &layout(&[2, 3]))], 1, DType::F64).unwrap();
+        let y = rows(&Compiled::<_, 1>(Share), &[view(&x, &layout(&[2, 3]))], 1, DType::F64).unwrap();
         assert_eq!(y, HostData::F64([0.0, 0.25, 0.75, 0.0, 0.75, 0.25].into()));
-        let y = rows(&Share, &[view(&x, &layout(&[2, 3]).flip(1))], 0, DType::F64).unwrap();
+        let y = rows(&Compiled::<_, 1>(Share), &[view(&x, &layout(&[2, 3]).flip(1))], 0, DType::F64).unwrap();
         assert_eq!(y, HostData::F64([4.0, 2.0, 1.0, 1.0, 3.0, 0.0].map(|v| v / 11.0).to_vec().into()));
         let half = HostData::F16([0.0, 1.0, 2.0].map(f16::from_f32).to_vec().into());
-        let y = rows(&Share, &[view(&half, &layout(&[3]))], 0, DType::F16).unwrap();
+        let y = rows(&Compiled::<_, 1>(Share), &[view(&half, &layout(&[3]))], 0, DType::F16).unwrap();
         assert_eq!(y, HostData::F16([0.0, 1.0 / 3.0, 2.0 / 3.0].map(f16::from_f32).to_vec().into()));
     }
 
@@ -151,12 +141,15 @@ mod tests {
     fn rows_without_elements() {
         let none = HostData::F32([].into());
         let l = layout(&[2, 0]);
-        let w = rows(&Spread, &[view(&none, &l), view(&none, &l)], 1, DType::F32).unwrap();
+        let w = rows(&Compiled::<_, 2>(Spread), &[view(&none, &l), view(&none, &l)], 1, DType::F32).unwrap();
         let HostData::F32(w) = w else { panic!("another type") };
         assert!(w.len() == 2 && w[0].is_nan()); // 0 / 0
-        assert_eq!(rows(&Share, &[view(&none, &l)], 1, DType::F32).unwrap(), none);
-        assert_eq!(rows(&Share, &[view(&none, &layout(&[0, 2]))], 1, DType::F32).unwrap(), none);
-        assert!(rows(&Share, &[view(&none, &l)], 1, DType::I32).is_err());
+        assert_eq!(rows(&Compiled::<_, 1>(Share), &[view(&none, &l)], 1, DType::F32).unwrap(), none);
+        assert_eq!(
+            rows(&Compiled::<_, 1>(Share), &[view(&none, &layout(&[0, 2]))], 1, DType::F32).unwrap(),
+            none
+        );
+        assert!(rows(&Compiled::<_, 1>(Share), &[view(&none, &l)], 1, DType::I32).is_err());
     }
 
     #[test]
@@ -167,7 +160,7 @@ mod tests {
         let want: Vec<f32> = v.iter().map(|x| (x - low) / sum).collect();
         let x = HostData::F32(v.into());
         assert_eq!(
-            rows(&Share, &[view(&x, &layout(&[9000]))], 0, DType::F32).unwrap(),
+            rows(&Compiled::<_, 1>(Share), &[view(&x, &layout(&[9000]))], 0, DType::F32).unwrap(),
             HostData::F32(want.into())
         );
     }

@@ -9,9 +9,9 @@
 //!   on AVX-512 registers; [`dispatch`]: which of them runs, by instruction set.
 //! * [`quad`]: registers filled across rows (transposing loads), and f16 / bf16 widened on load.
 //! * [`float_to_int`]: saturating conversions from float to integer.
-//! * [`uninit`]: uninitialised output that is written once; [`vector_loop`]: the elementwise vector
-//!   loop.
-//! * [`compiled`]: formulas as objects, compiled once.
+//! * [`uninit`]: uninitialised output that is written once; [`vector_loop`]: the elementwise vector loop.
+//! * [`row_loop`]: the vector loops of row-wise formulas.
+//! * [`compiled`], [`compiled_rows`]: formulas as objects, compiled once.
 //! * [`prefetch`]: software prefetch into L1 and L2.
 
 #[cfg(target_arch = "x86_64")]
@@ -23,6 +23,7 @@ pub mod amx;
 )]
 mod avx512_lane;
 pub mod compiled;
+pub mod compiled_rows;
 pub mod dispatch;
 pub mod float_to_int;
 pub mod isa;
@@ -30,6 +31,7 @@ pub mod isa;
 mod neon;
 pub mod prefetch;
 pub mod quad;
+pub mod row_loop;
 pub mod scalar_lane;
 pub mod uninit;
 pub mod vector;

@@ -12,7 +12,7 @@ use elinvar_ops::backend::{
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, Map, MapObject, Out};
-use elinvar_ops::rows::{Columns, RowFormula};
+use elinvar_ops::rows::{ColumnsObject, RowObject};
 use elinvar_ops::update::Update;
 use std::convert::Infallible;
 use std::fmt;
@@ -386,22 +386,22 @@ impl<B: Backend> Backend for Twisted<B> {
         let Placed { buffer, layout } = B::scan(&d.inner, f, inner(x), to)?;
         Ok(Placed { buffer: after::<B>(d, Work::Scan, buffer, to, len)?, layout })
     }
-    fn rows<R: RowFormula<N>, const N: usize>(
+    fn rows(
         d: &Self::Device,
-        r: &R,
-        x: [View<'_, Self>; N],
+        f: &dyn RowObject,
+        x: &[View<'_, Self>],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<B::Buffer>> {
         let n = x[0].shape()[kept..].iter().product();
-        let len = rows_of(x[0].shape(), kept) * R::OUT.width(n, R::FOLDS.len());
-        let Placed { buffer, layout } = B::rows(&d.inner, r, x.map(inner), kept, dtype)?;
+        let len = rows_of(x[0].shape(), kept) * f.out().width(n, f.folds().len());
+        let Placed { buffer, layout } = B::rows(&d.inner, f, &inners(x), kept, dtype)?;
         Ok(Placed { buffer: after::<B>(d, Work::Rows, buffer, dtype, len)?, layout })
     }
-    fn rows_and_columns<R: Columns<N>, const N: usize>(
+    fn rows_and_columns(
         _: &Self::Device,
-        _: &R,
-        _: [View<'_, Self>; N],
+        _: &dyn ColumnsObject,
+        _: &[View<'_, Self>],
         _: usize,
         _: DType,
         _: usize,

@@ -11,18 +11,16 @@ use crate::view::View;
 use elinvar_core::{DType, Element, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::fold::Sum;
-use elinvar_simd::dispatch::SimdFloat;
+use elinvar_simd::compiled_rows::RowFloat;
 use elinvar_simd::isa::Isa;
 
 /// Terms that are summed without a call.
 pub(crate) const INLINE_SUM_MAX_TERMS: usize = 16;
 
 /// f32 or f64.
-pub(crate) trait Float: ReduceElement + SimdFloat + PartialOrd {
+pub(crate) trait Float: ReduceElement + RowFloat + PartialOrd {
     /// Zero, positive.
     const POSITIVE_ZERO: Self;
-    /// What the lanes of a fold start from.
-    fn init(f: Fold) -> Self;
     /// The fold of at most a block of terms.
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
     /// The fold of at most a block of terms, if they need not be copied first.
@@ -62,10 +60,6 @@ macro_rules! float {
     ($t:ty, $store:expr, $pieces:expr) => {
         impl Float for $t {
             const POSITIVE_ZERO: $t = 0.0;
-            #[inline(always)]
-            fn init(f: Fold) -> $t {
-                each_fold!(f, F => <F as Combine<$t>>::init())
-            }
             fn block(isa: Isa, f: Fold, terms: &[$t]) -> $t {
                 each_fold!(f, F => <F as Combine<$t>>::block(isa, terms, false))
             }

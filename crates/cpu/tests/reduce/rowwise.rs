@@ -7,8 +7,9 @@ use elinvar_cpu::Cpu;
 use elinvar_ops::backend::Fold;
 use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
+use elinvar_ops::map::Compiled;
 use elinvar_ops::op::Context;
-use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowObject, RowOut, Rows, STATS};
 use elinvar_ops::{Backend, Value};
 use elinvar_reference::{Reference, ReferenceDevice};
 
@@ -41,6 +42,7 @@ impl Rows<2> for Weighed {
         no_gradient()
     }
 }
+elinvar_ops::compile_rows! { 2 Weighed; }
 
 /// The spread around the mean, and the least weight.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,7 @@ impl Rows<3> for Spread {
         no_gradient()
     }
 }
+elinvar_ops::compile_rows! { 3 Spread; }
 
 /// A result from the last statistic's term: exp(x * w - max) / sum.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +102,7 @@ impl Rows<2> for Kept {
         no_gradient()
     }
 }
+elinvar_ops::compile_rows! { 2 Kept; }
 
 /// The sum of x, and that of x times its distance from it.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +126,7 @@ impl Rows<1> for Moments {
         no_gradient()
     }
 }
+elinvar_ops::compile_rows! { 1 Moments; }
 
 fn check<R: RowFormula<N>, const N: usize>(
     what: &str,
@@ -130,9 +135,10 @@ fn check<R: RowFormula<N>, const N: usize>(
     kept: usize,
     t: DType,
 ) {
-    let want = Reference::rows(&ReferenceDevice, r, x.each_ref().map(reference), kept, t).map(|y| y.buffer);
+    let r: &dyn RowObject = &Compiled::<R, N>(*r);
+    let want = Reference::rows(&ReferenceDevice, r, &x.each_ref().map(reference), kept, t).map(|y| y.buffer);
     for d in devices() {
-        let got = Cpu::rows(&d, r, x.each_ref().map(cpu), kept, t).and_then(|y| row_by_row(&d, y, t));
+        let got = Cpu::rows(&d, r, &x.each_ref().map(cpu), kept, t).and_then(|y| row_by_row(&d, y, t));
         let layouts = x.each_ref().map(|x| &x.1);
         same(&format!("{what}: {} {t} {layouts:?}, {kept} kept, on {d:?}", R::NAME), got, want.clone());
     }
@@ -294,14 +300,22 @@ fn products_with_normalized_rows() {
         let l = Layout::contiguous(Shape::new(&[3, 4, n]).unwrap()).transpose(0, 1);
         let mut x = || (dice.data(DType::F32, 12 * n, n == 17), l.clone());
         let (x, g) = (x(), x());
-        let y =
-            Reference::rows(&ReferenceDevice, &Normalize { eps }, [reference(&x)], 1, DType::F32).unwrap();
+        let y = Reference::rows(
+            &ReferenceDevice,
+            &Compiled::<_, 1>(Normalize { eps }),
+            &[reference(&x)],
+            1,
+            DType::F32,
+        )
+        .unwrap();
         let y = (Data::from(y.buffer), Layout::contiguous(l.shape().clone()));
         let both = [reference(&g), reference(&y)];
-        let want = Reference::rows(&ReferenceDevice, &Products, both, 1, DType::F32).map(|y| y.buffer);
+        let want = Reference::rows(&ReferenceDevice, &Compiled::<_, 2>(Products), &both, 1, DType::F32)
+            .map(|y| y.buffer);
         for d in devices() {
             let got =
-                Cpu::rows(&d, &NormalProducts { eps }, [cpu(&x), cpu(&g)], 1, DType::F32).map(|y| y.buffer);
+                Cpu::rows(&d, &Compiled::<_, 2>(NormalProducts { eps }), &[cpu(&x), cpu(&g)], 1, DType::F32)
+                    .map(|y| y.buffer);
             same(&format!("{n} on {d:?}"), got, want.clone());
         }
     }

@@ -8,6 +8,7 @@ use elinvar_cpu::{Cpu, Isa};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::catalogue::normalize::{Normalize, NormalizeGrad, Products};
 use elinvar_ops::catalogue::rms_norm::{RmsNorm, RmsNormGrad};
+use elinvar_ops::map::Compiled;
 use elinvar_ops::rows::{Columns, RowFormula};
 use elinvar_ops::{Backend, fold};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -23,7 +24,7 @@ fn reference_rows<R: RowFormula<N>, const N: usize>(
     kept: usize,
     t: DType,
 ) -> HostData {
-    Reference::rows(&ReferenceDevice, r, x.map(reference), kept, t).unwrap().buffer
+    Reference::rows(&ReferenceDevice, &Compiled::<R, N>(*r), &x.map(reference), kept, t).unwrap().buffer
 }
 
 /// The sums of `x` (times `y`) over rows of `n` elements.
@@ -49,7 +50,9 @@ fn check<R: Columns<3>>(what: &str, r: &R, normal: HostData, x: &Operands, t: DT
         for count in 1..=R::SUMS {
             let what =
                 format!("{what}: {} {t} {:?}, {count} sums, on {d:?}", R::NAME, x.each_ref().map(|x| &x.1));
-            let both = Cpu::rows_and_columns(&d, r, x.each_ref().map(cpu), kept, t, count).unwrap();
+            let both =
+                Cpu::rows_and_columns(&d, &Compiled::<R, 3>(*r), &x.each_ref().map(cpu), kept, t, count)
+                    .unwrap();
             // Without formulas of its own it has the reference's, each alone.
             let done = done && (cfg!(not(target_arch = "x86_64")) || d.isa() != Isa::all()[0]);
             let Some((y, sums)) = both else {
@@ -139,9 +142,11 @@ fn rows_that_lie_otherwise() {
 /// Is it left to the ops?
 fn none(x: &Operands, kept: usize) -> bool {
     let r = NormalizeGrad { eps: EPS };
-    devices()
-        .iter()
-        .all(|d| Cpu::rows_and_columns(d, &r, x.each_ref().map(cpu), kept, DType::F32, 2).unwrap().is_none())
+    devices().iter().all(|d| {
+        Cpu::rows_and_columns(d, &Compiled::<_, 3>(r), &x.each_ref().map(cpu), kept, DType::F32, 2)
+            .unwrap()
+            .is_none()
+    })
 }
 
 #[test]
@@ -151,7 +156,8 @@ fn halves_are_left_to_the_ops() {
     let x = [(); 3].map(|()| (dice.data(DType::F16, 200 * 64, false), l.clone()));
     let r = NormalizeGrad { eps: EPS };
     for d in devices() {
-        let both = Cpu::rows_and_columns(&d, &r, x.each_ref().map(cpu), 1, DType::F16, 2).unwrap();
+        let both = Cpu::rows_and_columns(&d, &Compiled::<_, 3>(r), &x.each_ref().map(cpu), 1, DType::F16, 2)
+            .unwrap();
         assert!(both.is_none(), "{d:?}");
     }
 }

@@ -17,7 +17,9 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Constant, Elem, Kernel, Place};
 use elinvar_kernel::lane::{Float, Term, W32, W64};
 use elinvar_ops::backend::Fold;
-use elinvar_ops::rows::{RowOut, STATS};
+use elinvar_ops::lane::Lane;
+use elinvar_ops::recorded::Expression;
+use elinvar_ops::rows::{RowObject, RowOut, STATS};
 
 /// A row-wise formula that writes its instructions into a kernel.
 pub trait RowFormula {
@@ -57,8 +59,8 @@ pub trait RowFormula {
 }
 
 /// A row-wise op of the catalogue.
-#[derive(Clone, Copy, Debug)]
-pub struct CatalogueRows<R, const N: usize>(pub R);
+#[derive(Debug)]
+pub struct CatalogueRows(pub Box<dyn RowObject>);
 
 /// Runs the body with `$float` bound to the lane of a float type.
 macro_rules! each_float {
@@ -79,26 +81,41 @@ macro_rules! each_float {
     };
 }
 
-impl<R: elinvar_ops::rows::RowFormula<N>, const N: usize> RowFormula for CatalogueRows<R, N> {
+impl CatalogueRows {
+    /// What an expression of (operands.., statistics.., n) is for these.
+    fn replay<'k>(
+        &self,
+        c: Compute,
+        record: impl FnOnce(u32) -> Expression,
+        x: &[Term<'k>],
+        s: &[Term<'k>; STATS],
+        n: Term<'k>,
+    ) -> Term<'k> {
+        each_float!(self.0.name(), c, F => {
+            let all: Vec<F> = x.iter().chain(s).chain([&n]).map(|&v| F::new(v)).collect();
+            record(F::BITS).replay_one(&all).0
+        })
+    }
+}
+
+impl RowFormula for CatalogueRows {
     fn name(&self) -> String {
-        R::NAME.to_string()
+        self.0.name().to_string()
     }
     fn key(&self, around: Key) -> Key {
-        around.with_formula(&self.0)
+        around.with(&self.0.key())
     }
     fn arity(&self) -> usize {
-        N
+        self.0.arity()
     }
     fn folds(&self) -> &'static [Fold] {
-        R::FOLDS
+        self.0.folds()
     }
     fn out(&self) -> RowOut {
-        R::OUT
+        self.0.out()
     }
     fn term<'k>(&self, c: Compute, j: usize, x: &[Term<'k>], s: &[Term<'k>; STATS], n: Term<'k>) -> Term<'k> {
-        each_float!(R::NAME, c, F => {
-            self.0.term::<F>(j, std::array::from_fn(|i| F::new(x[i])), s.map(F::new), F::new(n)).0
-        })
+        self.replay(c, |bits| self.0.record_term(j, bits), x, s, n)
     }
     fn finish<'k>(
         &self,
@@ -108,12 +125,10 @@ impl<R: elinvar_ops::rows::RowFormula<N>, const N: usize> RowFormula for Catalog
         s: &[Term<'k>; STATS],
         n: Term<'k>,
     ) -> Term<'k> {
-        each_float!(R::NAME, c, F => self.0.finish::<F>(j, F::new(folded), s.map(F::new), F::new(n)).0)
+        self.replay(c, |bits| self.0.record_finish(j, bits), &[folded], s, n)
     }
     fn result<'k>(&self, c: Compute, x: &[Term<'k>], s: &[Term<'k>; STATS], n: Term<'k>) -> Term<'k> {
-        each_float!(R::NAME, c, F => {
-            self.0.out::<F>(std::array::from_fn(|i| F::new(x[i])), s.map(F::new), F::new(n)).0
-        })
+        self.replay(c, |bits| self.0.record_out(bits), x, s, n)
     }
     fn result_of_term<'k>(
         &self,
@@ -122,8 +137,9 @@ impl<R: elinvar_ops::rows::RowFormula<N>, const N: usize> RowFormula for Catalog
         s: &[Term<'k>; STATS],
         n: Term<'k>,
     ) -> Option<Term<'k>> {
-        let of_term = || each_float!(R::NAME, c, F => self.0.out_of_term::<F>(F::new(term), s.map(F::new), F::new(n)).0);
-        R::KEEPS.then(of_term)
+        let bits = c.scalar().bits();
+        let of_term = self.0.record_out_of_term(bits)?;
+        Some(self.replay(c, |_| of_term, &[term], s, n))
     }
 }
 

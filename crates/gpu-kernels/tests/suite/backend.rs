@@ -34,7 +34,7 @@ use elinvar_ops::backend::{
 use elinvar_ops::casting::{Casting, Halves};
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, Map, MapObject, Out};
-use elinvar_ops::rows::{Columns, RowFormula};
+use elinvar_ops::rows::{ColumnsObject, RowObject};
 use elinvar_ops::update::Update;
 use elinvar_ops::{Backend, DeviceOf};
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -397,27 +397,27 @@ impl Backend for Interpreted {
         let steps = scan::steps(f, x.layout, x.dtype, to);
         Ok(host(&run_steps(&steps, &[x.buffer])[0]).into())
     }
-    fn rows<F: RowFormula<N>, const N: usize>(
+    fn rows(
         d: &Device,
-        f: &F,
-        x: [View<'_, Self>; N],
+        f: &dyn RowObject,
+        x: &[View<'_, Self>],
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<HostData>> {
         let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
         let shape = x[0].shape();
         let [rows, n] = [&shape[..kept], &shape[kept..]].map(|axes| axes.iter().product::<usize>());
-        let len = rows * F::OUT.width(n, F::FOLDS.len());
+        let len = rows * f.out().width(n, f.folds().len());
         let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
-        let f = CatalogueRows::<F, N>(*f);
+        let f = CatalogueRows(f.boxed());
         let all = run_steps(&multi_block_rowwise::steps(&f, dtype, &operands, kept, d.hold), &inputs);
         assert_eq!(all[0].cells.len(), len);
         Ok(host(&all[0]).into())
     }
-    fn rows_and_columns<R: Columns<N>, const N: usize>(
+    fn rows_and_columns(
         _: &Device,
-        _: &R,
-        _: [View<'_, Self>; N],
+        _: &dyn ColumnsObject,
+        _: &[View<'_, Self>],
         _: usize,
         _: DType,
         _: usize,

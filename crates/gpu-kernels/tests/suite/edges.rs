@@ -15,6 +15,7 @@ use elinvar_ops::backend::{
     Attention, Backend, Conv, Fold, Placed, Pool, PoolKind, Random, Scan, Scatter, View, Windows,
 };
 use elinvar_ops::catalogue::softmax::Softmax;
+use elinvar_ops::map::Compiled;
 use elinvar_reference::Reference;
 
 /// That a call gives the reference's bits.
@@ -477,14 +478,20 @@ fn row_wise_ops_around_what_is_held() {
             };
             let want = tensor(Reference::rows(
                 &Default::default(),
-                &Softmax,
-                [View { buffer, layout, dtype }],
+                &Compiled::<_, 1>(Softmax),
+                &[View { buffer, layout, dtype }],
                 1,
                 dtype,
             ));
             for hold in [RegisterBudget::One, RegisterBudget::Many] {
                 let d = Device { hold, ..Device::default() };
-                let got = tensor(Interpreted::rows(&d, &Softmax, [View { buffer, layout, dtype }], 1, dtype));
+                let got = tensor(Interpreted::rows(
+                    &d,
+                    &Compiled::<_, 1>(Softmax),
+                    &[View { buffer, layout, dtype }],
+                    1,
+                    dtype,
+                ));
                 bits(&got, &want).unwrap_or_else(|m| panic!("softmax of {n}, {dtype}, {hold:?}: {m}"));
             }
         }

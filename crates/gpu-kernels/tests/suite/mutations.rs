@@ -25,7 +25,7 @@ use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Pool, PoolKind
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Compiled, Map};
 use elinvar_ops::op::Context;
-use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowObject, RowOut, Rows, STATS};
 use std::sync::LazyLock;
 
 /// x * y + z, rounded twice.
@@ -68,6 +68,9 @@ impl Rows<1> for Shares {
         Err(elinvar_core::Error::autograd("shares: has no gradient"))
     }
 }
+elinvar_ops::compile_rows! { 1 Shares; }
+static SHARES: LazyLock<CatalogueRows> =
+    LazyLock::new(|| CatalogueRows(Compiled::<Shares, 1>(Shares).boxed()));
 
 /// A work, and the memory that it is given.
 struct Case {
@@ -239,13 +242,7 @@ fn cases() -> Vec<Case> {
         case("fold of blocks side by side", folded(3 * 4096 + 40), vec![x(3 * (3 * 4096 + 40)), f32s(3)]),
         case(
             "held rows",
-            some(rowwise::rows(
-                &CatalogueRows::<Shares, 1>(Shares),
-                d,
-                &[(&layout(&[2, 300]), d)],
-                1,
-                RegisterBudget::Many,
-            )),
+            some(rowwise::rows(&*SHARES, d, &[(&layout(&[2, 300]), d)], 1, RegisterBudget::Many)),
             vec![x(600), f32s(600)],
         ),
         case("scan", some(scan::scan(Scan::Sum, &layout(&[3, 1100]), d, d)), vec![x(3300), f32s(3300)]),

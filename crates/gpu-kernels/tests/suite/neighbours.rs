@@ -20,7 +20,7 @@ use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Compiled, Map, MapObject};
 use elinvar_ops::op::Context;
-use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
+use elinvar_ops::rows::{RowFormula, RowObject, RowOut, Rows, STATS};
 use elinvar_reference::Reference;
 
 fn shape(dims: &[usize]) -> Shape {
@@ -53,6 +53,7 @@ impl Rows<1> for Squares {
         Err(elinvar_core::Error::autograd("squares: has no gradient"))
     }
 }
+elinvar_ops::compile_rows! { 1 Squares; }
 
 /// Blocks that stay in registers: a last one with few terms, with one, with none at all; all that
 /// may stay, and one more.
@@ -70,11 +71,12 @@ fn rows_stay_in_blocks_side_by_side() {
 }
 
 fn held<R: RowFormula<1>>(f: &R, data: &HostData, layout: &Layout, dims: &[usize]) {
-    let (dtype, of) = (DType::F32, CatalogueRows::<R, 1>(*f));
+    let (dtype, of) = (DType::F32, CatalogueRows(Compiled::<R, 1>(*f).boxed()));
     let work = rows(&of, dtype, &[(layout, dtype)], 1, RegisterBudget::Many).expect("there are rows");
     let got = tensor(start(&work, &[data], &[(dtype, dims.iter().product())]).remove(0), dims);
     let view = View { buffer: data, layout, dtype };
-    let want = Reference::rows(&Default::default(), f, [view], 1, dtype).expect("it runs");
+    let want =
+        Reference::rows(&Default::default(), &Compiled::<R, 1>(*f), &[view], 1, dtype).expect("it runs");
     let said = |m| panic!("{} of {:?}: {m}", R::NAME, layout.shape());
     bits(&got, &tensor(want.buffer, dims)).unwrap_or_else(said);
 }

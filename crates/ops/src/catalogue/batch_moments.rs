@@ -60,6 +60,7 @@ impl Rows<1> for MeanAndSquares {
         Err(Error::autograd("batch_norm: its statistics are part of its own gradient"))
     }
 }
+compile_rows! { 1 MeanAndSquares; }
 
 /// 1 / sqrt(squares / n + eps)
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +118,7 @@ impl Rows<4> for Sums {
         stands_in("batch_norm")
     }
 }
+compile_rows! { 4 Sums; }
 
 /// The gradient by x from (x, g, mean, spread, the mean of g, the mean of g times normalized x):
 /// the rest of g, times spread; the weight is a factor of all of it.

@@ -3,7 +3,7 @@
 //!
 //! Inputs outside of 0..=1 give NaN: reporting an error would synchronise with the device.
 
-use super::reduction::{Reduction, Weighted, reduce, reduction, same_shape};
+use super::reduction::{Reduced, Reduction, Weighted, reduce, reduction, same_shape};
 use crate::prelude::*;
 
 /// -(t log x + (1 - t) log(1 - x)), logarithms clamped at -100.
@@ -33,6 +33,7 @@ impl Map<2> for BinaryCrossEntropy {
     }
 }
 compile_map! { 2 BinaryCrossEntropy; }
+compile_rows! { 2 Reduced<BinaryCrossEntropy>; }
 
 /// -(target log x + (1 - target) log(1 - x)) times the weight, elementwise and reduced (a mean is
 /// over the elements, whatever their weights). Logarithms are clamped at -100, so a loss is at

@@ -3,7 +3,7 @@
 //! How it can be wrong: cancellation. Both terms are written with softplus, which is not negative,
 //! so nothing is subtracted and small losses keep their digits.
 
-use super::reduction::{Reduction, Weighted, reduce, reduction, same_shape};
+use super::reduction::{Reduced, Reduction, Weighted, reduce, reduction, same_shape};
 use crate::prelude::*;
 
 /// t softplus(-x) + (1 - t) softplus(x), with operands x and t; p t in the first term if there is a
@@ -42,6 +42,7 @@ impl<const N: usize> Map<N> for BinaryCrossEntropyWithLogits {
     }
 }
 compile_map! { 2 BinaryCrossEntropyWithLogits; 3 BinaryCrossEntropyWithLogits; }
+compile_rows! { 2 Reduced<BinaryCrossEntropyWithLogits>; 3 Reduced<BinaryCrossEntropyWithLogits>; }
 
 /// target softplus(-x) + (1 - target) softplus(x), which is -(target log s + (1 - target)
 /// log(1 - s)) for s = sigmoid(x) without its overflows; elementwise and reduced (a mean is over

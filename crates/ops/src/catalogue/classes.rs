@@ -1,7 +1,7 @@
 //! Shared by losses over classes: targets are checked, ignored ones masked, and weighted.
 
 use super::gather::as_index;
-use super::reduction::{Reduction, reduce};
+use super::reduction::{Reduced, Reduction, reduce};
 use super::{div::div, expand, gather, ne, reshape, sum, where_};
 use crate::prelude::*;
 
@@ -41,6 +41,7 @@ impl Map<3> for Counted {
     }
 }
 compile_map! { 3 Counted; }
+compile_rows! { 3 Reduced<Counted>; }
 
 /// The axis of classes: the first of a vector, else the second.
 pub(super) fn class_axis(op: &str, x: &Shape) -> Result<usize> {

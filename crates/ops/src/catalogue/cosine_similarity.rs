@@ -63,6 +63,7 @@ impl Rows<2> for CosineSimilarity {
         Ok(vec![c.want(0, || one(&v, &x_dir, &nx))?, c.want(1, || one(&u, &y_dir, &ny))?])
     }
 }
+compile_rows! { 2 CosineSimilarity; }
 
 /// sum(x y) / (max(|x|, eps) max(|y|, eps)) over `dim` of the broadcast operands; the axis is
 /// dropped.

@@ -4,7 +4,7 @@
 //! statistics are of x - max, so large logits lose no digits.
 
 use super::classes::{Targets, check_weight, class_axis, over_classes};
-use super::reduction::{Reduction, reduce, reduction, same_shape};
+use super::reduction::{Reduced, Reduction, reduce, reduction, same_shape};
 use super::{eq, log_softmax, mul, neg, reshape, softmax, sub};
 use crate::prelude::*;
 use crate::rows::{STATS, stands_in};
@@ -79,6 +79,7 @@ impl Rows<3> for HardLoss {
         Ok(vec![dx, None, None])
     }
 }
+compile_rows! { 3 HardLoss; }
 
 impl RowFormula<4> for HardLossGrad {
     const NAME: &'static str = "cross_entropy_grad";
@@ -105,6 +106,7 @@ impl Rows<4> for HardLossGrad {
         stands_in(<Self as RowFormula<4>>::NAME)
     }
 }
+compile_rows! { 4 HardLossGrad; }
 
 /// The terms of [`SoftLoss`].
 #[inline(always)]
@@ -143,6 +145,7 @@ impl Rows<2> for SoftLoss {
         Ok(vec![dx, c.want(1, || wanted_gradient(x, axes[0], g))?])
     }
 }
+compile_rows! { 2 SoftLoss; }
 
 /// The gradient of [`SoftLoss`] by x.
 fn soft_gradient<V: Value>(x: &V, q: &V, axis: usize, g: &V) -> Result<V> {
@@ -189,6 +192,7 @@ impl Rows<4> for SmoothLoss {
         Ok(vec![dx, None, None, dw])
     }
 }
+compile_rows! { 4 SmoothLoss; }
 
 impl RowFormula<5> for SmoothLossGrad {
     const NAME: &'static str = "cross_entropy_grad";
@@ -220,6 +224,7 @@ impl Rows<5> for SmoothLossGrad {
         stands_in(<Self as RowFormula<5>>::NAME)
     }
 }
+compile_rows! { 5 SmoothLossGrad; }
 
 /// The target probability of a class, smoothed, times its weight: (q (1 - smoothing) + each) w
 #[derive(Clone, Copy, Debug)]
@@ -251,6 +256,7 @@ impl Map<1> for Same {
     }
 }
 compile_map! { 1 Same; }
+compile_rows! { 1 Reduced<Same>; }
 
 /// The cross entropy of the target distribution and softmax(x), reduced.
 ///

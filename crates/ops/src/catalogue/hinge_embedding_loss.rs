@@ -1,7 +1,7 @@
 //! hinge_embedding_loss: a distance for similar pairs, and the shortfall to a margin for dissimilar
 //! ones.
 
-use super::reduction::{Reduction, reduce, reduction};
+use super::reduction::{Reduced, Reduction, reduce, reduction};
 use crate::prelude::*;
 
 /// x where t is 1, max(0, margin - x) where t is -1; the sum of both elsewhere.
@@ -22,6 +22,7 @@ impl Map<2> for HingeEmbeddingLoss {
     }
 }
 compile_map! { 2 HingeEmbeddingLoss; }
+compile_rows! { 2 Reduced<HingeEmbeddingLoss>; }
 
 /// x where the target is 1, max(0, margin - x) where it is -1; elementwise and reduced; operands
 /// broadcast.

@@ -1,6 +1,6 @@
 //! huber_loss: half the square of the difference up to `delta`, and linear from there on.
 
-use super::reduction::{Reduction, reduce, reduction, sign};
+use super::reduction::{Reduced, Reduction, reduce, reduction, sign};
 use crate::prelude::*;
 
 /// With d = |x - t|: d^2 / 2 where d < delta, else delta (d - delta / 2).
@@ -25,6 +25,7 @@ impl Map<2> for HuberLoss {
     }
 }
 compile_map! { 2 HuberLoss; }
+compile_rows! { 2 Reduced<HuberLoss>; }
 
 /// With d = |x - target|: d^2 / 2 where d < delta, else delta (d - delta / 2); elementwise and
 /// reduced; operands broadcast.

@@ -1,6 +1,6 @@
 //! kl_div: the Kullback-Leibler divergence of log-probabilities from a target distribution.
 
-use super::reduction::{Reduction, reduce, reduction};
+use super::reduction::{Reduced, Reduction, reduce, reduction};
 use crate::prelude::*;
 
 /// t (log t - x), and -t x where t is 0.
@@ -24,6 +24,7 @@ impl Map<2> for KlDiv {
     }
 }
 compile_map! { 2 KlDiv; }
+compile_rows! { 2 Reduced<KlDiv>; }
 
 impl Map<2> for KlDivLog {
     const NAME: &'static str = "kl_div";
@@ -38,6 +39,7 @@ impl Map<2> for KlDivLog {
     }
 }
 compile_map! { 2 KlDivLog; }
+compile_rows! { 2 Reduced<KlDivLog>; }
 
 /// target (log target - x), elementwise and reduced; operands broadcast. A target of 0
 /// contributes 0. With `log_target` the target holds logarithms. [`Reduction::BatchMean`] gives the

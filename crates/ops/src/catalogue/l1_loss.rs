@@ -1,6 +1,6 @@
 //! l1_loss: the magnitude of the difference. The gradient where both are equal is 0.
 
-use super::reduction::{Reduction, reduce, reduction, sign};
+use super::reduction::{Reduced, Reduction, reduce, reduction, sign};
 use crate::prelude::*;
 
 /// |x - t|
@@ -20,6 +20,7 @@ impl Map<2> for L1Loss {
     }
 }
 compile_map! { 2 L1Loss; }
+compile_rows! { 2 Reduced<L1Loss>; }
 
 /// |x - target|, elementwise and reduced; operands broadcast.
 ///

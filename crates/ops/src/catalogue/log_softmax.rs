@@ -33,6 +33,7 @@ impl Rows<1> for LogSoftmax {
         Ok(vec![Some(rows(LogSoftmaxGrad, axes, [c.y(0), g])?)])
     }
 }
+compile_rows! { 1 LogSoftmax; }
 
 /// g - exp(y) sum(g): the gradient from the result y. Statistic: the sum of g.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +63,7 @@ impl Rows<2> for LogSoftmaxGrad {
         Ok(vec![dy, dg])
     }
 }
+compile_rows! { 2 LogSoftmaxGrad; }
 
 /// The logarithm of the softmax along `dim`.
 ///

@@ -47,6 +47,7 @@ impl Rows<1> for LogSumExp {
         Ok(vec![Some(map(Share, [c.x(0), c.y(0), g])?)])
     }
 }
+compile_rows! { 1 LogSumExp; }
 
 /// log(sum(exp(x))) over `dims` (all axes if `None` or empty), without overflow.
 ///

@@ -30,6 +30,7 @@ impl Rows<1> for Mean {
         Ok(vec![Some(expand(&div(g, &n)?, c.shape(0))?)])
     }
 }
+compile_rows! { 1 Mean; }
 
 /// The mean over `dims` (all axes if `None` or empty).
 ///

@@ -1,6 +1,6 @@
 //! mse_loss: the squared difference.
 
-use super::reduction::{Reduction, reduce, reduction};
+use super::reduction::{Reduced, Reduction, reduce, reduction};
 use crate::prelude::*;
 
 /// (x - t)^2
@@ -22,6 +22,7 @@ impl Map<2> for MseLoss {
     }
 }
 compile_map! { 2 MseLoss; }
+compile_rows! { 2 Reduced<MseLoss>; }
 
 /// (x - target)^2, elementwise and reduced; operands broadcast.
 ///

@@ -80,6 +80,7 @@ impl Rows<1> for Norm {
         Ok(vec![Some(map(Slope { p: self.p }, [c.x(0), c.y(0), g])?)])
     }
 }
+compile_rows! { 1 Norm; }
 
 /// The `p`-norm of `x` over `dims` (all axes if `None` or empty). For p = inf and -inf, equal
 /// magnitudes share the gradient equally.

@@ -9,7 +9,7 @@
 
 use super::{div::div, mean, mul, reshape, select, sub};
 use crate::prelude::*;
-use crate::rows::{Columns, RowsOp, STATS, rows_and_columns, stands_in};
+use crate::rows::{Columns, CompiledColumns, RowsOp, STATS, rows_and_columns, stands_in};
 
 /// (x - mean) / sqrt(variance + eps) of x; times a weight if there are two operands; plus a bias if
 /// there are three.
@@ -80,13 +80,16 @@ impl<const N: usize> RowFormula<N> for Normalize {
         }
     }
 }
-impl<const N: usize> Rows<N> for Normalize {
-    /// dx = (h - mean(h) - y mean(h y)) / sqrt(variance + eps), with h = g weight and y =
-    /// normalized x; dweight = g y, dbias = g
+impl<const N: usize> Rows<N> for Normalize
+where
+    Normalize: CompiledRows<N>,
+{
+    /// dx = (h - mean(h) - y mean(h y)) / sqrt(variance + eps), with h = g weight and y = normalized x;
+    /// dweight = g y, dbias = g
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let x = c.x(0);
         let eps = self.eps;
-        let y = || rows(Normalize { eps }, axes, [x]);
+        let y = || rows::<_, _, 1>(Normalize { eps }, axes, [x]);
         let dx = || match (V::TRACKS, N) {
             (false, 1) => rows(NormalizeGrad { eps }, axes, [x, g]),
             (false, _) => rows(NormalizeGrad { eps }, axes, [x, g, c.x(1)]),
@@ -129,6 +132,7 @@ impl<const N: usize> Rows<N> for Normalize {
         Ok(all)
     }
 }
+compile_rows! { 1 Normalize; 2 Normalize; 3 Normalize; }
 
 impl RowFormula<1> for Spread {
     const NAME: &'static str = "spread";
@@ -159,6 +163,7 @@ impl Rows<1> for Spread {
         Ok(vec![Some(mul(&factor, &rows(Normalize { eps: self.eps }, axes, [x])?)?)])
     }
 }
+compile_rows! { 1 Spread; }
 
 impl<const N: usize> RowFormula<N> for NormalizeGrad {
     const NAME: &'static str = "normalize_grad";
@@ -186,11 +191,15 @@ impl<const N: usize> RowFormula<N> for NormalizeGrad {
         (h - s[2] - y * s[3]) * s[1]
     }
 }
-impl<const N: usize> Rows<N> for NormalizeGrad {
+impl<const N: usize> Rows<N> for NormalizeGrad
+where
+    NormalizeGrad: CompiledRows<N>,
+{
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         stands_in("normalize_grad")
     }
 }
+compile_rows! { 2 NormalizeGrad; 3 NormalizeGrad; }
 
 impl<const N: usize> Columns<N> for NormalizeGrad {
     const SUMS: usize = 2;
@@ -200,10 +209,11 @@ impl<const N: usize> Columns<N> for NormalizeGrad {
         if k == 0 { x[1] * ((x[0] - s[0]) * s[1]) } else { x[1] }
     }
 }
+compile_columns! { 3 NormalizeGrad; }
 
-/// All gradients of a norm whose rows share the weight, and the bias if there is one: by `grad`,
-/// from (x, g, weight), if that by x is wanted and the backend has a fused pass for them.
-pub(super) fn together<V: Value, R: Columns<3>, const N: usize>(
+/// All gradients of a norm whose rows share the weight, and the bias if there is one: by `grad`, from (x, g, weight), if that by x is wanted
+/// and the backend has a way to take them at once.
+pub(super) fn together<V: Value, R: CompiledColumns<3>, const N: usize>(
     grad: R,
     axes: &[usize],
     c: &Context<V>,
@@ -217,7 +227,9 @@ pub(super) fn together<V: Value, R: Columns<3>, const N: usize>(
         return Ok(None);
     }
     let x = [c.x(0).array(), g.array(), c.x(1).array()];
-    let Some((dx, sums)) = rows_and_columns(&grad, axes, x, N - 1)? else { return Ok(None) };
+    let Some((dx, sums)) = rows_and_columns(R::object(&Compiled(grad)), axes, &x, N - 1)? else {
+        return Ok(None);
+    };
     let mut all = vec![Some(V::from_array(dx))];
     for (i, sum) in (1..N).zip(sums) {
         all.push(c.want(i, || reshape::to_shape(&V::from_array(sum), c.shape(i)))?);
@@ -248,6 +260,7 @@ impl Rows<2> for Products {
         Ok(vec![c.want(0, || mul(g, c.x(1)))?, c.want(1, || mul(g, c.x(0)))?])
     }
 }
+compile_rows! { 2 Products; }
 
 /// The sum of g times normalized x over a row, from (x, g): [`Products`] without materialising
 /// normalized x.
@@ -281,6 +294,7 @@ impl Rows<2> for NormalProducts {
         stands_in("normal_products")
     }
 }
+compile_rows! { 2 NormalProducts; }
 
 /// The mean of each row, and 1 / sqrt(variance + eps).
 #[derive(Clone, Copy, Debug)]
@@ -312,6 +326,7 @@ impl Rows<1> for Moments {
         Err(Error::autograd("moments: they stand in for recorded gradients only where nothing records"))
     }
 }
+compile_rows! { 1 Moments; }
 
 /// The sum of g times (x - mean) * spread, from (g, x, mean, spread): [`Products`] with normalized
 /// x, where the rows of the statistics are not those of the sum.
@@ -337,6 +352,7 @@ impl Rows<4> for NormalizedProducts {
         stands_in("normalized_products")
     }
 }
+compile_rows! { 4 NormalizedProducts; }
 
 /// The axes along which a tensor of `shape` is repeated to be of shape `s`, which may have more
 /// leading axes.

@@ -71,7 +71,10 @@ impl<M: Map<N>, const N: usize> RowFormula<N> for Reduced<M> {
         s[0] / L::lit(self.divisor)
     }
 }
-impl<M: CompiledMap<N>, const N: usize> Rows<N> for Reduced<M> {
+impl<M: CompiledMap<N>, const N: usize> Rows<N> for Reduced<M>
+where
+    Reduced<M>: CompiledRows<N>,
+{
     /// The gradient of the map, with g / divisor at every element.
     fn backward<V: Value>(&self, _: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         const { assert!(!M::SAVES.outputs, "the gradient of a reduced map reads operands only") }
@@ -85,11 +88,10 @@ impl<M: CompiledMap<N>, const N: usize> Rows<N> for Reduced<M> {
 ///
 /// # Errors
 /// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch`, `OutOfMemory`.
-pub(super) fn reduce<V: Value, M: CompiledMap<N>, const N: usize>(
-    m: M,
-    x: [&V; N],
-    r: Reduction,
-) -> Result<V> {
+pub(super) fn reduce<V: Value, M: CompiledMap<N>, const N: usize>(m: M, x: [&V; N], r: Reduction) -> Result<V>
+where
+    Reduced<M>: CompiledRows<N>,
+{
     let shape = array::broadcast_shape(M::NAME, &x.map(|v| v.array()))?;
     let divisor = match r {
         Reduction::None => return map(m, x),
@@ -134,6 +136,11 @@ compile_map! {
     3 Weighted<super::binary_cross_entropy::BinaryCrossEntropy>;
     3 Weighted<super::binary_cross_entropy_with_logits::BinaryCrossEntropyWithLogits>;
     4 Weighted<super::binary_cross_entropy_with_logits::BinaryCrossEntropyWithLogits>;
+}
+compile_rows! {
+    3 Reduced<Weighted<super::binary_cross_entropy::BinaryCrossEntropy>>;
+    3 Reduced<Weighted<super::binary_cross_entropy_with_logits::BinaryCrossEntropyWithLogits>>;
+    4 Reduced<Weighted<super::binary_cross_entropy_with_logits::BinaryCrossEntropyWithLogits>>;
 }
 
 /// -1, 0 or 1; 0 and NaN stay what they are.

@@ -47,12 +47,15 @@ impl<const N: usize> RowFormula<N> for RmsNorm {
         if N == 1 { y } else { y * x[1] }
     }
 }
-impl<const N: usize> Rows<N> for RmsNorm {
+impl<const N: usize> Rows<N> for RmsNorm
+where
+    RmsNorm: CompiledRows<N>,
+{
     /// dx = (h - y mean(h y)) / rms, with h = g weight and y = x / rms; dweight = g y
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let x = c.x(0);
         let eps = self.eps;
-        let y = || rows(RmsNorm { eps }, axes, [x]);
+        let y = || rows::<_, _, 1>(RmsNorm { eps }, axes, [x]);
         let dx = || match (V::TRACKS, N) {
             (false, 1) => rows(RmsNormGrad { eps }, axes, [x, g]),
             (false, _) => rows(RmsNormGrad { eps }, axes, [x, g, c.x(1)]),
@@ -73,6 +76,7 @@ impl<const N: usize> Rows<N> for RmsNorm {
         Ok(all)
     }
 }
+compile_rows! { 1 RmsNorm; 2 RmsNorm; }
 
 impl RowFormula<1> for Rms {
     const NAME: &'static str = "rms";
@@ -102,6 +106,7 @@ impl Rows<1> for Rms {
         Ok(vec![Some(mul(&factor, &rows(RmsNorm { eps: self.eps }, axes, [x])?)?)])
     }
 }
+compile_rows! { 1 Rms; }
 
 impl<const N: usize> RowFormula<N> for RmsNormGrad {
     const NAME: &'static str = "rms_norm_grad";
@@ -123,11 +128,15 @@ impl<const N: usize> RowFormula<N> for RmsNormGrad {
         (h - (x[0] * s[0]) * s[1]) * s[0]
     }
 }
-impl<const N: usize> Rows<N> for RmsNormGrad {
+impl<const N: usize> Rows<N> for RmsNormGrad
+where
+    RmsNormGrad: CompiledRows<N>,
+{
     fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
         stands_in("rms_norm_grad")
     }
 }
+compile_rows! { 2 RmsNormGrad; 3 RmsNormGrad; }
 
 impl<const N: usize> Columns<N> for RmsNormGrad {
     const SUMS: usize = 1;
@@ -137,6 +146,7 @@ impl<const N: usize> Columns<N> for RmsNormGrad {
         x[1] * (x[0] * s[0])
     }
 }
+compile_columns! { 3 RmsNormGrad; }
 
 /// y = x / sqrt(mean(x^2) + eps) * weight, with the mean over the last axes, which have the sizes
 /// `normalized_shape`. Without `eps` it is the distance from 1 to the next larger number of the

@@ -1,7 +1,7 @@
 //! smooth_l1_loss: the magnitude of the difference, with a parabola of width `beta` around 0.
 
 use super::l1_loss::L1Loss;
-use super::reduction::{Reduction, reduce, reduction, sign};
+use super::reduction::{Reduced, Reduction, reduce, reduction, sign};
 use crate::prelude::*;
 
 /// With d = |x - t|: d^2 / (2 beta) where d < beta, else d - beta / 2. `beta` is above 0.
@@ -26,6 +26,7 @@ impl Map<2> for SmoothL1Loss {
     }
 }
 compile_map! { 2 SmoothL1Loss; }
+compile_rows! { 2 Reduced<SmoothL1Loss>; }
 
 /// With d = |x - target|: d^2 / (2 beta) where d < beta, else d - beta / 2; elementwise and
 /// reduced; operands broadcast. With `beta` 0 it is the l1_loss.

@@ -41,6 +41,7 @@ impl Rows<1> for Softmax {
         Ok(vec![Some(rows(SoftmaxGrad, axes, [c.y(0), g])?)])
     }
 }
+compile_rows! { 1 Softmax; }
 
 /// y (g - sum(g y)): the gradient from the result y. Statistic: the sum.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +71,7 @@ impl Rows<2> for SoftmaxGrad {
         Ok(vec![dy, dg])
     }
 }
+compile_rows! { 2 SoftmaxGrad; }
 
 /// Softmax along `dim`: every row becomes positive numbers that sum to 1.
 ///

@@ -51,6 +51,7 @@ impl Rows<1> for Std {
         Ok(vec![Some(var::centered(axes, c.x(0), &slope, scale)?)])
     }
 }
+compile_rows! { 1 Std; }
 
 /// The standard deviation over `dims` (all axes if `None` or empty): the square root of the
 /// variance.

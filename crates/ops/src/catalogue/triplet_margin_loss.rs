@@ -1,6 +1,6 @@
 //! triplet_margin_loss: a hinge loss on the distances from an anchor to a positive and a negative.
 
-use super::reduction::{Reduction, reduce, reduction};
+use super::reduction::{Reduced, Reduction, reduce, reduction};
 use super::{minimum, norm};
 use crate::prelude::*;
 
@@ -34,6 +34,7 @@ impl Map<2> for Lacks {
     }
 }
 compile_map! { 2 Lacks; }
+compile_rows! { 2 Reduced<Lacks>; }
 
 /// max(0, margin + d(anchor, positive) - d(anchor, negative)) over the last axis, reduced, where
 /// d(a, b) is the p-norm of a - b + eps. With `swap` the negative's distance is that to the

@@ -37,6 +37,7 @@ impl Rows<1> for Var {
         Ok(vec![Some(centered(axes, c.x(0), g, scale)?)])
     }
 }
+compile_rows! { 1 Var; }
 
 /// The divisor in the gradient of the sum of squares. (Not clamped: where the variance is NaN, it
 /// does not matter.)
@@ -86,6 +87,7 @@ impl Rows<2> for Centered {
         Ok(vec![dx, dg])
     }
 }
+compile_rows! { 2 Centered; }
 
 /// The variance over `dims` (all axes if `None` or empty): the sum of squared distances from the
 /// mean, divided by max(0, N - correction).

@@ -14,7 +14,7 @@ use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Compiled, IntMap, Map, Out};
 use elinvar_ops::op::{Context, Saves};
-use elinvar_ops::rows::{RowFormula, RowOut, Rows, STATS};
+use elinvar_ops::rows::{CompiledRows, RowFormula, RowOut, Rows, STATS};
 use elinvar_ops::update::Update;
 use elinvar_ops::value::Value;
 use std::fmt;
@@ -302,10 +302,10 @@ impl Call {
                 let (hx, hy) = (up(x)?, up(y)?);
                 let views = [hx.view(), hy.view()];
                 if *once {
-                    let y = B::rows(d, &Spread, views, *kept, *dtype)?;
+                    let y = B::rows(d, Spread::object(&Compiled(Spread)), &views, *kept, *dtype)?;
                     vec![placed(y, *dtype, Shape::new(&x.layout.shape()[..*kept])?)?]
                 } else {
-                    let y = B::rows(d, &Standard, views, *kept, *dtype)?;
+                    let y = B::rows(d, Standard::object(&Compiled(Standard)), &views, *kept, *dtype)?;
                     vec![placed(y, *dtype, x.layout.shape().clone())?]
                 }
             }
@@ -542,6 +542,7 @@ impl Rows<2> for Standard {
         Err(elinvar_core::Error::autograd("test_standard: has no gradient"))
     }
 }
+elinvar_ops::compile_rows! { 2 Standard; }
 
 /// The largest minus the smallest, plus the sum of products, in three statistics.
 #[derive(Clone, Copy, Debug)]
@@ -568,6 +569,7 @@ impl Rows<2> for Spread {
         Err(elinvar_core::Error::autograd("test_spread: has no gradient"))
     }
 }
+elinvar_ops::compile_rows! { 2 Spread; }
 
 /// (x, m) from (g, s): m moves towards g, and x decreases by the new m.
 #[derive(Clone, Copy, Debug)]

@@ -6,13 +6,13 @@
 
 use super::{HELD_ELEMENTS_OF_LONG_ROWS, RowGrid, RowLanes, RowLanesVec};
 use crate::CpuDevice;
-use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, fill_column_blocks};
 use crate::view::View;
 use elinvar_core::{HostVec, Result, host};
 use elinvar_ops::backend::ArgFold;
 use elinvar_simd::isa::{Kernel, dispatch_formula_or_plain};
+use elinvar_simd::row_loop::TERM_CHUNK;
 
 /// Rows side by side, at least.
 const MIN_ROWS: usize = 8;

@@ -6,7 +6,6 @@
 use super::{ColumnOperand, RowGrid, RowGroup, RowLanes, RowLanesVec, tree};
 use crate::CpuDevice;
 use crate::reduce::block::Combine;
-use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::reduce::source::ReduceElement;
 use crate::runtime::memory::{filled, with_capacity};
 use crate::runtime::output::column_blocks::fill_column_blocks;
@@ -15,6 +14,7 @@ use crate::view::View;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
+use elinvar_simd::row_loop::TERM_CHUNK;
 use std::marker::PhantomData;
 
 /// Rows side by side, at least.

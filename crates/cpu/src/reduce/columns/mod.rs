@@ -20,7 +20,6 @@ pub(crate) use scan::scan;
 use super::float::Float;
 use super::source::{Axis, ReduceElement, StagedView, offset};
 use crate::layout::kernels::transpose_short_rows;
-use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, ColumnBlocks};
 use crate::view::View;
@@ -32,6 +31,7 @@ use elinvar_simd::LINE;
 use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
+use elinvar_simd::row_loop::{RowLanes, TERM_CHUNK, combine_lanes};
 use elinvar_simd::uninit::UninitSlice;
 
 /// Elements of a row whose windows are all held at once, at most.
@@ -42,9 +42,6 @@ const HELD_ELEMENTS_OF_LONG_ROWS: usize = 32;
 const MIN_ROWS: usize = 32;
 /// Elements of rows that lie one after the other, at most: of longer ones each has registers of its own.
 const SHORT_ROW_MAX_ELEMENTS: usize = 16;
-
-/// An element of 64 rows.
-pub(crate) type RowLanes<T> = [T; TERM_CHUNK];
 
 /// How the rows of some operands of one shape lie.
 struct RowGrid {
@@ -446,17 +443,6 @@ fn join<C: Float, M: ReduceLanes<C>>(f: Fold, a: &mut RowLanes<C>, b: &RowLanes<
     while c < TERM_CHUNK {
         combine_lanes(f, M::load(&a[c..]), M::load(&b[c..])).store(&mut a[c..]);
         c += M::WIDTH;
-    }
-}
-
-/// Two terms of a fold, as one.
-#[inline(always)]
-fn combine_lanes<L: Lane>(f: Fold, a: L, b: L) -> L {
-    match f {
-        Fold::Sum => a + b,
-        Fold::Prod => a * b,
-        Fold::Max => a.max(b),
-        Fold::Min => a.min(b),
     }
 }
 

@@ -2,23 +2,22 @@
 
 use super::{
     ColumnOperand, HELD_ELEMENTS_OF_LONG_ROWS, HalveLanes, MAX_HELD_ELEMENTS, MIN_ROWS, RowGrid, RowGroup,
-    RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS, combine_lanes, join_block_lanes,
+    RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS, join_block_lanes,
 };
 use crate::CpuDevice;
 use crate::reduce::float::Float;
-use crate::reduce::rowwise::kernel::keeps_terms;
-use crate::reduce::rowwise::term_loop::TERM_CHUNK;
+use crate::reduce::rowwise::no_statistics;
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{ColumnBlocks, fill_column_blocks};
 use crate::runtime::parallel::try_for_each_piece;
 use crate::view::View;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result};
-use elinvar_ops::backend::Placed;
-use elinvar_ops::lane::Lane;
-use elinvar_ops::rows::{RowFormula, RowOut, STATS};
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_ops::backend::{Fold, Placed};
+use elinvar_ops::rows::{RowObject, RowOut, STATS};
+use elinvar_simd::dispatch::run_lanes;
 use elinvar_simd::isa::Isa;
+use elinvar_simd::row_loop::{MAX_ROW_OPERANDS, RowBlock, RowLoops, Statistics, TERM_CHUNK};
 
 /// Nanoseconds for a term, at least.
 const NS_PER_ELEMENT: f64 = 0.2;
@@ -26,21 +25,25 @@ const NS_PER_ELEMENT: f64 = 0.2;
 const MAX_ELEMENTS: usize = 4096;
 
 /// The results of a formula, if the rows, which are the first `kept` axes, had better go side by side.
-pub(crate) fn rowwise<C: Float, R: RowFormula<N>, const N: usize>(
+pub(crate) fn rowwise<C: Float>(
     d: &CpuDevice,
-    r: &R,
-    x: &[View<'_>; N],
+    f: &dyn RowObject,
+    x: &[View<'_>],
     kept: usize,
 ) -> Result<Option<Placed<HostVec<C>>>> {
-    let Some((grid, x)) = RowGrid::new::<C>(R::NAME, x, kept, MIN_ROWS)? else { return Ok(None) };
-    let once = R::FOLDS.len() == 1 && R::OUT == RowOut::Once;
+    let Some((grid, x)) = RowGrid::new::<C>(f.name(), x, kept, MIN_ROWS)? else { return Ok(None) };
+    let (folds, out) = (f.folds(), f.out());
+    let once = folds.len() == 1 && out == RowOut::Once;
     if grid.n > MAX_ELEMENTS && !once {
         return Ok(None);
     }
     let work = ColumnWork {
         isa: d.isa(),
-        r,
-        x: std::array::from_fn(|k| &x[k]),
+        f: C::loops(f),
+        folds,
+        out,
+        keeps_terms: f.keeps_terms(),
+        x: &x,
         grid: &grid,
         n: C::lit(grid.n as f64),
     };
@@ -50,11 +53,11 @@ pub(crate) fn rowwise<C: Float, R: RowFormula<N>, const N: usize>(
     {
         return Ok(Some(work.by_blocks(d)?.into()));
     }
-    let ns = (R::FOLDS.len() + 1) as f64 * NS_PER_ELEMENT;
-    let width = (R::OUT != RowOut::Each).then(|| R::OUT.width(grid.n, R::FOLDS.len()));
+    let ns = (folds.len() + 1) as f64 * NS_PER_ELEMENT;
+    let width = (out != RowOut::Each).then(|| out.width(grid.n, folds.len()));
     let ns = ns * grid.n as f64 / width.unwrap_or(grid.n) as f64;
     let buffer = fill_column_blocks(d, grid.column_blocks(width), ns, &|column_blocks| {
-        let mut scratch = ColumnScratch::new::<R>(grid.n)?;
+        let mut scratch = work.scratch()?;
         while let Some(column_block) = column_blocks.next() {
             let width = if grid.upright && width.is_none() { 1 } else { width.unwrap_or(grid.n) };
             work.group(grid.group(column_block, width), column_blocks, &mut scratch)?;
@@ -65,77 +68,69 @@ pub(crate) fn rowwise<C: Float, R: RowFormula<N>, const N: usize>(
 }
 
 /// A formula and its operands.
-struct ColumnWork<'a, C, R, const N: usize> {
+struct ColumnWork<'a, C> {
     isa: Isa,
-    r: &'a R,
-    x: [&'a ColumnOperand<'a, C>; N],
+    f: &'a dyn RowLoops<C>,
+    /// What the formula says of itself.
+    folds: &'static [Fold],
+    out: RowOut,
+    keeps_terms: bool,
+    x: &'a [ColumnOperand<'a, C>],
     grid: &'a RowGrid,
     n: C,
 }
 
 /// Buffers of a thread.
-struct ColumnScratch<C, const N: usize> {
-    x: [RowLanesVec<C>; N],
+struct ColumnScratch<C> {
+    x: Vec<RowLanesVec<C>>,
     lanes: RowLanesVec<C>,
     /// Terms that are kept, and then results.
     y: RowLanesVec<C>,
     /// The folds of blocks.
     blocks: RowLanesVec<C>,
-    s: [RowLanes<C>; STATS],
+    s: Statistics<C>,
 }
 
-impl<C: Float, const N: usize> ColumnScratch<C, N> {
-    fn new<R: RowFormula<N>>(n: usize) -> Result<Self> {
-        let held = if n <= MAX_HELD_ELEMENTS { n } else { HELD_ELEMENTS_OF_LONG_ROWS };
-        let mut x = [const { RowLanesVec(HostVec::new()) }; N];
-        for x in &mut x {
-            *x = RowLanesVec::new(held)?;
-        }
+impl<C: Float> ColumnWork<'_, C> {
+    /// # Errors
+    /// `OutOfMemory`.
+    fn scratch(&self) -> Result<ColumnScratch<C>> {
+        let (n, held) = (self.grid.n, self.held());
         Ok(ColumnScratch {
-            x,
+            x: self.x.iter().map(|_| RowLanesVec::new(held)).collect::<Result<_>>()?,
             lanes: RowLanesVec::new(n.min(LANES))?,
-            y: RowLanesVec::new(if R::OUT == RowOut::Each {
+            y: RowLanesVec::new(if self.out == RowOut::Each {
                 held.next_multiple_of(SHORT_ROW_MAX_ELEMENTS)
             } else {
                 STATS
             })?,
             blocks: RowLanesVec::new(n.div_ceil(BLOCK))?,
-            s: [[C::POSITIVE_ZERO; TERM_CHUNK]; STATS],
+            s: no_statistics(),
         })
     }
-}
-
-impl<C: Float, R: RowFormula<N>, const N: usize> ColumnWork<'_, C, R, N> {
     /// Elements that are held at once.
     fn held(&self) -> usize {
         if self.grid.n <= MAX_HELD_ELEMENTS { self.grid.n } else { HELD_ELEMENTS_OF_LONG_ROWS }
     }
     /// Copies elements of all operands.
-    fn load(&self, group: RowGroup, start: usize, count: usize, scratch: &mut ColumnScratch<C, N>) {
+    fn load(&self, group: RowGroup, start: usize, count: usize, scratch: &mut ColumnScratch<C>) {
         for (x, into) in self.x.iter().zip(&mut scratch.x) {
             // An element that is repeated is needed once.
             let count = if x.repeats() { 1 } else { count };
             x.read(self.isa, group, start, &mut into.all_mut()[..count]);
         }
     }
-    /// The operands, as a kernel reads them.
-    fn task<'b>(
-        &'b self,
-        count: usize,
-        x: &'b [RowLanesVec<C>; N],
-        s: &'b mut [RowLanes<C>; STATS],
-        step_kind: ColumnStep<'b, C>,
-    ) -> ColumnTask<'b, C, R, N> {
-        let (mut chunks, mut step): ([&[RowLanes<C>]; N], _) = ([&[]; N], [1; N]);
-        for k in 0..N {
-            let repeats = self.x[k].repeats();
-            chunks[k] = &x[k].all()[..if repeats { 1 } else { count }];
-            step[k] = usize::from(!repeats);
+    /// The operands, as the formula's loops read them.
+    fn block<'b>(&self, count: usize, x: &'b [RowLanesVec<C>]) -> RowBlock<'b, C> {
+        let mut all: [(&[RowLanes<C>], bool); MAX_ROW_OPERANDS] = [(&[], false); MAX_ROW_OPERANDS];
+        for ((into, x), operand) in all.iter_mut().zip(x).zip(self.x) {
+            let repeats = operand.repeats();
+            *into = (&x.all()[..if repeats { 1 } else { count }], repeats);
         }
-        ColumnTask { r: self.r, n: self.n, count, x: chunks, step, s, step_kind }
+        RowBlock::strided(&all[..x.len()], count)
     }
     /// The fold of a block, window by window, as the first of the lanes.
-    fn fold(&self, k: usize, group: RowGroup, block: usize, scratch: &mut ColumnScratch<C, N>) {
+    fn fold(&self, k: usize, group: RowGroup, block: usize, scratch: &mut ColumnScratch<C>) {
         let (start, held) = (block * BLOCK, self.held());
         let len = BLOCK.min(self.grid.n - start);
         for at in (0..len).step_by(held) {
@@ -145,46 +140,49 @@ impl<C: Float, R: RowFormula<N>, const N: usize> ColumnWork<'_, C, R, N> {
             }
             let ColumnScratch { x, lanes, y, s, .. } = scratch;
             let (lanes, terms) = (lanes.all_mut(), y.all_mut());
-            run_lanes(self.isa, self.task(count, x, s, ColumnStep::Fold { k, at, lanes, terms }));
+            self.f.strided_fold(self.isa, k, &self.block(count, x), s, self.n, at, lanes, terms);
         }
-        run_lanes(self.isa, HalveLanes { f: R::FOLDS[k], n: len.min(LANES), lanes: scratch.lanes.all_mut() });
+        run_lanes(
+            self.isa,
+            HalveLanes { f: self.folds[k], n: len.min(LANES), lanes: scratch.lanes.all_mut() },
+        );
     }
     /// All statistics of a group, whose operands are held if they are short.
-    fn statistics(&self, group: RowGroup, scratch: &mut ColumnScratch<C, N>) {
+    fn statistics(&self, group: RowGroup, scratch: &mut ColumnScratch<C>) {
         if self.grid.n <= MAX_HELD_ELEMENTS {
             self.load(group, 0, self.grid.n, scratch);
         }
         let blocks = self.grid.n.div_ceil(BLOCK);
-        for k in 0..R::FOLDS.len() {
+        for k in 0..self.folds.len() {
             for b in 0..blocks {
                 self.fold(k, group, b, scratch);
                 scratch.blocks.all_mut()[b] = scratch.lanes.all()[0];
             }
-            join_block_lanes(self.isa, R::FOLDS[k], &mut scratch.blocks.all_mut()[..blocks]);
+            join_block_lanes(self.isa, self.folds[k], &mut scratch.blocks.all_mut()[..blocks]);
             self.finish(k, scratch);
         }
     }
     /// Statistic `k` from the first of the blocks' folds.
-    fn finish(&self, k: usize, scratch: &mut ColumnScratch<C, N>) {
-        let ColumnScratch { x, blocks, s, .. } = scratch;
-        run_lanes(self.isa, self.task(0, x, s, ColumnStep::Finish { k, folded: &blocks.all()[0] }));
+    fn finish(&self, k: usize, scratch: &mut ColumnScratch<C>) {
+        let ColumnScratch { blocks, s, .. } = scratch;
+        self.f.finish(self.isa, k, TERM_CHUNK, &blocks.all()[0], s, self.n);
     }
     /// Whatever comes of a group.
     fn group(
         &self,
         group: RowGroup,
         column_blocks: &mut ColumnBlocks<'_, C>,
-        scratch: &mut ColumnScratch<C, N>,
+        scratch: &mut ColumnScratch<C>,
     ) -> Result<()> {
         let n = self.grid.n;
         self.statistics(group, scratch);
-        match R::OUT {
+        match self.out {
             RowOut::Statistics => {
-                column_blocks.row(|dst| group.transposed(self.isa, &scratch.s, R::FOLDS.len(), dst));
+                column_blocks.row(|dst| group.transposed(self.isa, &scratch.s, self.folds.len(), dst));
             }
             RowOut::Once => {
-                let ColumnScratch { x, y, s, .. } = scratch;
-                run_lanes(self.isa, self.task(0, x, s, ColumnStep::Once(&mut y.all_mut()[0])));
+                let ColumnScratch { y, s, .. } = scratch;
+                self.f.once(self.isa, TERM_CHUNK, s, self.n, &mut y.all_mut()[0]);
                 column_blocks.row(|dst| dst.copy(group.own(&y.all()[0])));
             }
             RowOut::Each => {
@@ -196,12 +194,11 @@ impl<C: Float, R: RowFormula<N>, const N: usize> ColumnWork<'_, C, R, N> {
                     }
                     let ColumnScratch { x, y, s, .. } = scratch;
                     let y = &mut y.all_mut()[..count];
-                    let step_kind = if keeps_terms::<R, N>() && n <= MAX_HELD_ELEMENTS {
-                        ColumnStep::OfTerms(y)
+                    if self.keeps_terms && n <= MAX_HELD_ELEMENTS {
+                        self.f.strided_results_of_terms(self.isa, s, self.n, y);
                     } else {
-                        ColumnStep::Each(y)
-                    };
-                    run_lanes(self.isa, self.task(count, x, s, step_kind));
+                        self.f.strided_results(self.isa, &self.block(count, x), s, self.n, y);
+                    }
                     group.write(self.isa, self.grid, scratch.y.all(), count, column_blocks);
                 }
             }
@@ -219,7 +216,7 @@ impl<C: Float, R: RowFormula<N>, const N: usize> ColumnWork<'_, C, R, N> {
             TERM_CHUNK,
             BLOCK.min(grid.n) as f64 * NS_PER_ELEMENT,
             &|at, part| {
-                let mut scratch = ColumnScratch::new::<R>(grid.n)?;
+                let mut scratch = self.scratch()?;
                 let number = at / TERM_CHUNK;
                 self.fold(0, grid.numbered(number / blocks), number % blocks, &mut scratch);
                 part.copy_from_slice(&scratch.lanes.all()[0]);
@@ -227,191 +224,15 @@ impl<C: Float, R: RowFormula<N>, const N: usize> ColumnWork<'_, C, R, N> {
             },
         )?;
         let mut y = crate::runtime::memory::with_capacity(grid.matrices * grid.columns)?;
-        let mut scratch = ColumnScratch::<C, N>::new::<R>(grid.n)?;
+        let mut scratch = self.scratch()?;
         for (number, folded) in all.chunks_exact(blocks * TERM_CHUNK).enumerate() {
             scratch.blocks.all_mut()[..blocks].copy_from_slice(folded.as_chunks().0);
-            join_block_lanes(self.isa, R::FOLDS[0], &mut scratch.blocks.all_mut()[..blocks]);
+            join_block_lanes(self.isa, self.folds[0], &mut scratch.blocks.all_mut()[..blocks]);
             self.finish(0, &mut scratch);
-            let ColumnScratch { x, y: once, s, .. } = &mut scratch;
-            run_lanes(self.isa, self.task(0, x, s, ColumnStep::Once(&mut once.all_mut()[0])));
+            let ColumnScratch { y: once, s, .. } = &mut scratch;
+            self.f.once(self.isa, TERM_CHUNK, s, self.n, &mut once.all_mut()[0]);
             y.extend_from_slice(grid.numbered(number).own(&once.all()[0]));
         }
         Ok(y)
     }
-}
-
-/// What a kernel does.
-enum ColumnStep<'a, C> {
-    /// The terms of statistic `k` join the lanes, of which the first is that of the block's term `at`. Those of a last statistic that is kept
-    /// are written as well.
-    Fold { k: usize, at: usize, lanes: &'a mut [RowLanes<C>], terms: &'a mut [RowLanes<C>] },
-    /// Statistic `k`, from its fold.
-    Finish { k: usize, folded: &'a RowLanes<C> },
-    /// The result at each element.
-    Each(&'a mut [RowLanes<C>]),
-    /// The same from the last statistic's terms, which it is written over.
-    OfTerms(&'a mut [RowLanes<C>]),
-    /// The result of each row.
-    Once(&'a mut RowLanes<C>),
-}
-
-/// A kernel: compiled for each formula.
-struct ColumnTask<'a, C, R, const N: usize> {
-    r: &'a R,
-    /// Elements of a row.
-    n: C,
-    /// Elements here.
-    count: usize,
-    /// The operands' windows, and from one to the next: 1, or 0 if there is but one.
-    x: [&'a [RowLanes<C>]; N],
-    step: [usize; N],
-    s: &'a mut [RowLanes<C>; STATS],
-    step_kind: ColumnStep<'a, C>,
-}
-
-impl<C: Float, R: RowFormula<N>, const N: usize> LaneKernel for ColumnTask<'_, C, R, N> {
-    type T = C;
-    const AVX512_F64: bool = false;
-    #[inline(always)]
-    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
-        macro_rules! statistic {
-            ($number:expr, $K:ident => $body:expr) => {
-                statistic!(@ $number, $K, $body, 0 1 2 3)
-            };
-            (@ $number:expr, $K:ident, $body:expr, $($k:literal)*) => {
-                match $number {
-                    $($k if $k < R::FOLDS.len() => {
-                        const $K: usize = $k;
-                        $body
-                    })*
-                    _ => unreachable!("a formula has no more statistics than it says"),
-                }
-            };
-        }
-        let ColumnTask { r, n, count, x, step, s, step_kind } = self;
-        let x = ColumnOperands { r, n, x, step };
-        match step_kind {
-            ColumnStep::Fold { k, at, lanes, terms } => {
-                statistic!(k, K => x.fold::<M, K>(s, at, count, lanes, terms))
-            }
-            ColumnStep::Finish { k, folded } => statistic!(k, K => x.finish::<M, K>(s, folded)),
-            ColumnStep::Each(y) => x.results::<M>(s, y),
-            ColumnStep::OfTerms(y) => x.of_terms::<M>(s, y),
-            ColumnStep::Once(y) => x.once::<M>(s, y),
-        }
-    }
-}
-
-/// What the kernel reads.
-struct ColumnOperands<'a, C, R, const N: usize> {
-    r: &'a R,
-    n: C,
-    x: [&'a [RowLanes<C>]; N],
-    step: [usize; N],
-}
-
-/// (Loops and functions, because closures would not be inlined.)
-impl<'a, C: Float, R: RowFormula<N>, const N: usize> ColumnOperands<'a, C, R, N> {
-    /// The operands at element `i`.
-    #[inline(always)]
-    fn chunks(&self, i: usize) -> [&'a RowLanes<C>; N] {
-        let mut all = [&self.x[0][i * self.step[0]]; N];
-        for ((all, x), step) in all.iter_mut().zip(&self.x).zip(&self.step) {
-            *all = &x[i * step];
-        }
-        all
-    }
-    #[inline(always)]
-    fn term<M: ReduceLanes<C>, const K: usize>(
-        &self,
-        x: &[&RowLanes<C>; N],
-        s: &[RowLanes<C>; STATS],
-        c: usize,
-    ) -> M {
-        self.r.term(K, at::<C, M, N>(x, c), statistics(s, c), M::splat(self.n))
-    }
-    #[inline(always)]
-    fn fold<M: ReduceLanes<C>, const K: usize>(
-        &self,
-        s: &[RowLanes<C>; STATS],
-        at: usize,
-        count: usize,
-        lanes: &mut [RowLanes<C>],
-        terms: &mut [RowLanes<C>],
-    ) {
-        let keep = const { keeps_terms::<R, N>() && K + 1 == R::FOLDS.len() };
-        let start = M::splat(C::init(R::FOLDS[K]));
-        for i in 0..count {
-            let (x, lane) = (self.chunks(i), &mut lanes[(at + i) % LANES]);
-            let (begins, mut c) = (at + i < LANES, 0);
-            while c < TERM_CHUNK {
-                let term = self.term::<M, K>(&x, s, c);
-                if keep {
-                    term.store(&mut terms[i][c..]);
-                }
-                let before = if begins { start } else { M::load(&lane[c..]) };
-                combine_lanes(R::FOLDS[K], before, term).store(&mut lane[c..]);
-                c += M::WIDTH;
-            }
-        }
-    }
-    #[inline(always)]
-    fn finish<M: ReduceLanes<C>, const K: usize>(&self, s: &mut [RowLanes<C>; STATS], folded: &RowLanes<C>) {
-        let mut c = 0;
-        while c < TERM_CHUNK {
-            let s_k = self.r.finish(K, M::load(&folded[c..]), statistics(s, c), M::splat(self.n));
-            s_k.store(&mut s[K][c..]);
-            c += M::WIDTH;
-        }
-    }
-    #[inline(always)]
-    fn results<M: ReduceLanes<C>>(&self, s: &[RowLanes<C>; STATS], y: &mut [RowLanes<C>]) {
-        for (i, y) in y.iter_mut().enumerate() {
-            let (x, mut c) = (self.chunks(i), 0);
-            while c < TERM_CHUNK {
-                self.r.out(at::<C, M, N>(&x, c), statistics(s, c), M::splat(self.n)).store(&mut y[c..]);
-                c += M::WIDTH;
-            }
-        }
-    }
-    #[inline(always)]
-    fn of_terms<M: ReduceLanes<C>>(&self, s: &[RowLanes<C>; STATS], y: &mut [RowLanes<C>]) {
-        for y in y {
-            let mut c = 0;
-            while c < TERM_CHUNK {
-                let term = M::load(&y[c..]);
-                self.r.out_of_term(term, statistics(s, c), M::splat(self.n)).store(&mut y[c..]);
-                c += M::WIDTH;
-            }
-        }
-    }
-    #[inline(always)]
-    fn once<M: ReduceLanes<C>>(&self, s: &[RowLanes<C>; STATS], y: &mut RowLanes<C>) {
-        let mut c = 0;
-        while c < TERM_CHUNK {
-            let nan = [M::splat(C::lit(f64::NAN)); N];
-            self.r.out(nan, statistics(s, c), M::splat(self.n)).store(&mut y[c..]);
-            c += M::WIDTH;
-        }
-    }
-}
-
-/// Elements `c` and after of each operand.
-#[inline(always)]
-fn at<C: Float, M: SimdLanes<C>, const N: usize>(x: &[&RowLanes<C>; N], c: usize) -> [M; N] {
-    let mut all = [M::splat(C::POSITIVE_ZERO); N];
-    for (a, x) in all.iter_mut().zip(x) {
-        *a = M::load(&x[c..]);
-    }
-    all
-}
-
-/// Of each statistic those of rows `c` and after.
-#[inline(always)]
-fn statistics<C: Float, M: SimdLanes<C>>(s: &[RowLanes<C>; STATS], c: usize) -> [M; STATS] {
-    let mut all = [M::splat(C::POSITIVE_ZERO); STATS];
-    for (a, s) in all.iter_mut().zip(s) {
-        *a = M::load(&s[c..]);
-    }
-    all
 }

@@ -3,7 +3,6 @@
 use super::{MAX_HELD_ELEMENTS, MIN_ROWS, RowGrid, RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS};
 use crate::CpuDevice;
 use crate::reduce::block::Combine;
-use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::fill_column_blocks;
 use crate::view::View;
@@ -11,6 +10,7 @@ use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Placed;
 use elinvar_simd::isa::{Kernel, dispatch};
+use elinvar_simd::row_loop::TERM_CHUNK;
 use std::marker::PhantomData;
 
 /// Numbers of a window that go together.

@@ -1,13 +1,10 @@
 //! Row-wise formulas (softmax, layer norm, RMS norm and their gradients): terms of a statistic,
 //! their fold, the next statistic, then the result.
 //!
-//! One kernel per formula, instruction set and float type does all that a row needs. It takes
-//! several short rows at a time, or one statistic of a block of a long row; terms go through a
-//! block that stays in L1 and are folded there by code that all formulas share.
+//! The formula's own loops ([`RowLoops`]) are called once for a statistic of a group of short rows, or of
+//! a block of a long one. Where terms are not folded in registers, they go through a block that stays in L1
+//! and are folded there by code that all formulas share.
 
-mod in_register;
-pub(super) mod kernel;
-pub(super) mod term_loop;
 pub(super) mod with_column_sums;
 
 use super::columns;
@@ -20,115 +17,143 @@ use crate::view::View;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, Error, HostData, HostVec, Result};
 use elinvar_ops::backend::{Fold, Placed};
-use elinvar_ops::rows::{RowFormula, RowOut, STATS};
+use elinvar_ops::rows::{RowObject, RowOut, STATS};
 use elinvar_simd::LINE;
-use elinvar_simd::dispatch::{folds_in_registers, run_lanes};
+use elinvar_simd::dispatch::folds_in_registers;
 use elinvar_simd::isa::Isa;
+use elinvar_simd::row_loop::{
+    LaneSums, MAX_GROUP_ROWS, MAX_ROW_OPERANDS, Prefetch, RowBlock, RowLoops, RowSlice, Statistics,
+    TERM_CHUNK, TermsOut,
+};
 use elinvar_simd::uninit::UninitSlice;
-use in_register::LaneSums;
-use kernel::{RowwiseTask, interleaved_rows, keeps_terms};
 use std::ops::RangeInclusive;
-use term_loop::TERM_CHUNK;
 
-/// Elements of the short rows that a kernel takes at a time: what operands that do not lie in memory as they are read are copied
+/// Elements of the short rows that are taken at a time: what operands that do not lie in memory as they are read are copied
 /// to has room for a block.
 const SHORT_ROWS_ELEMENTS: usize = BLOCK;
 /// Elements that a task has, at least and at most.
 const TASK_ELEMENTS: RangeInclusive<usize> = 1 << 14..=1 << 17;
 /// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
 const NS_PER_ELEMENT: f64 = 0.3;
+/// Elements of a group of rows whose terms are in memory, 4 KiB of f32: they are read twice more.
+const GROUP_ELEMENTS_OF_TERMS: usize = 1024;
+/// Elements of a group of rows whose terms are not, 8 KiB of f32: they stay in the first-level cache beside the next ones and
+/// the results of both.
+const GROUP_ELEMENTS: usize = 2048;
+/// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones. The processor foresees what
+/// follows within a page, and pages are as long.
+const PREFETCH_DISTANCE_BYTES: usize = 4096;
 
 /// A row-wise formula over views of one shape, of which the first `kept` axes are the rows.
-pub(crate) fn rowwise<R: RowFormula<N>, const N: usize>(
+pub(crate) fn rowwise(
     d: &CpuDevice,
-    r: &R,
-    x: &[View<'_>; N],
+    f: &dyn RowObject,
+    x: &[View<'_>],
     kept: usize,
     dtype: DType,
 ) -> Result<Placed<HostData>> {
-    each_float!(R::NAME, dtype, C => compute::<C, R, N>(d, r, x, kept, dtype))
+    each_float!(f.name(), dtype, C => compute::<C>(d, f, x, kept, dtype))
 }
 
-fn compute<C: Float, R: RowFormula<N>, const N: usize>(
+fn compute<C: Float>(
     d: &CpuDevice,
-    r: &R,
-    x: &[View<'_>; N],
+    f: &dyn RowObject,
+    x: &[View<'_>],
     kept: usize,
     dtype: DType,
 ) -> Result<Placed<HostData>> {
     debug_assert!(
-        !R::PLAIN || first_term_is_first_operand::<C, R, N>(r),
+        !f.is_plain() || first_term_is_first_operand::<C>(f),
         "{}: its first terms are no operand",
-        R::NAME
+        f.name()
     );
     let dims = x[0].layout.shape().dims();
     let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
-    if rows * R::OUT.width(n, R::FOLDS.len()) == 0 {
+    if rows * f.out().width(n, f.folds().len()) == 0 {
         return Ok(HostData::full(dtype, 0, 0.into())?.into());
     }
-    if let Some(y) = sum_columns_directly(d, r, x, kept)? {
+    if let Some(y) = sum_columns_directly(d, f, x, kept)? {
         return Ok(C::stored(d, y, dtype)?.into());
     }
-    if let Some(Placed { buffer, layout }) = columns::rowwise(d, r, x, kept)? {
+    if let Some(Placed { buffer, layout }) = columns::rowwise(d, f, x, kept)? {
         return Ok(Placed { buffer: C::stored(d, buffer, dtype)?, layout });
     }
-    one_by_one::<C, R, N>(d, r, x, kept, dtype).map(Placed::from)
+    one_by_one::<C>(d, f, x, kept, dtype).map(Placed::from)
+}
+
+/// Statistics of no row.
+pub(super) fn no_statistics<C: Float>() -> Statistics<C> {
+    [[C::POSITIVE_ZERO; TERM_CHUNK]; STATS]
 }
 
 /// The sums of columns, if that is what the formula is: what they are folded of need not be copied.
-fn sum_columns_directly<C: Float, R: RowFormula<N>, const N: usize>(
+fn sum_columns_directly<C: Float>(
     d: &CpuDevice,
-    r: &R,
-    x: &[View<'_>; N],
+    f: &dyn RowObject,
+    x: &[View<'_>],
     kept: usize,
 ) -> Result<Option<HostVec<C>>> {
-    if const { !(R::PLAIN && matches!((R::FOLDS, R::OUT), ([Fold::Sum], RowOut::Once))) } {
+    if !(f.is_plain() && matches!((f.folds(), f.out()), ([Fold::Sum], RowOut::Once))) {
         return Ok(None);
     }
     let shape = x[0].layout.shape();
     let n: usize = shape[kept..].iter().product();
-    let Some(mut sums) = C::sums_abreast(d, R::NAME, &x[0], kept)? else { return Ok(None) };
-    let (nan, length) = ([C::lit(f64::NAN); N], C::lit(n as f64));
-    for sum in &mut sums {
-        let mut s = [C::POSITIVE_ZERO; STATS];
-        s[0] = r.finish(0, *sum, s, length);
-        *sum = r.out(nan, s, length);
+    let Some(mut sums) = C::sums_abreast(d, f.name(), &x[0], kept)? else { return Ok(None) };
+    let (loops, length) = (C::loops(f), C::lit(n as f64));
+    let (mut folded, mut s) = ([C::POSITIVE_ZERO; TERM_CHUNK], no_statistics());
+    for sums in sums.chunks_mut(TERM_CHUNK) {
+        folded[..sums.len()].copy_from_slice(sums);
+        s[0].fill(C::POSITIVE_ZERO);
+        loops.finish(d.isa(), 0, sums.len(), &folded, &mut s, length);
+        loops.once(d.isa(), sums.len(), &s, length, &mut folded);
+        sums.copy_from_slice(&folded[..sums.len()]);
     }
     Ok(Some(sums))
 }
 
 /// The results, row by row.
-fn one_by_one<C: Float, R: RowFormula<N>, const N: usize>(
+fn one_by_one<C: Float>(
     d: &CpuDevice,
-    r: &R,
-    x: &[View<'_>; N],
+    f: &dyn RowObject,
+    x: &[View<'_>],
     kept: usize,
     dtype: DType,
 ) -> Result<HostData> {
     let dims = x[0].layout.shape().dims();
     let (rows, n): (usize, usize) = (dims[..kept].iter().product(), dims[kept..].iter().product());
-    let each = R::OUT == RowOut::Each;
-    let width = R::OUT.width(n, R::FOLDS.len());
-    let copies: Vec<_> = x.iter().map(|x| row_major_copy::<C>(d, R::NAME, x)).collect::<Result<_>>()?;
+    let (folds, out) = (f.folds(), f.out());
+    let each = out == RowOut::Each;
+    let width = out.width(n, folds.len());
+    let copies: Vec<_> = x.iter().map(|x| row_major_copy::<C>(d, f.name(), x)).collect::<Result<_>>()?;
     let x: Vec<StagedView<'_, C>> =
-        x.iter().zip(&copies).map(|(x, copy)| staged(R::NAME, x, copy)).collect::<Result<_>>()?;
-    let work =
-        RowwiseWork { isa: d.isa(), r, x: std::array::from_fn(|k| &x[k]), n, length: C::lit(n as f64) };
-    let passes = (R::FOLDS.len() + usize::from(each)) as f64;
+        x.iter().zip(&copies).map(|(x, copy)| staged(f.name(), x, copy)).collect::<Result<_>>()?;
+    let work = RowwiseWork {
+        isa: d.isa(),
+        f: C::loops(f),
+        folds,
+        out,
+        is_plain: f.is_plain(),
+        keeps_terms: f.keeps_terms(),
+        x: &x,
+        n,
+        length: C::lit(n as f64),
+    };
+    let passes = (folds.len() + usize::from(each)) as f64;
     if n > 2 * BLOCK && rows < 4 * d.threads() {
         // Few long rows: threads share the blocks of each.
-        let mut all = elinvar_core::host::filled(rows, [C::POSITIVE_ZERO; STATS])?;
+        let mut all = elinvar_core::host::filled(rows, no_statistics::<C>())?;
         for (row, s) in all.iter_mut().enumerate() {
-            for k in 0..R::FOLDS.len() {
+            for k in 0..folds.len() {
                 let mut blocks = filled(n.div_ceil(BLOCK), C::POSITIVE_ZERO)?;
+                let of = &*s;
                 try_for_each_piece(d, &mut blocks, 4, BLOCK as f64 * NS_PER_ELEMENT, &|first, part| {
                     let mut scratch = RowScratch::new();
                     for (b, y) in part.iter_mut().enumerate() {
-                        *y = work.fold(k, row * n, (first + b) * BLOCK, s, &mut scratch, 0)?;
+                        *y = work.fold(k, row * n, (first + b) * BLOCK, of, &mut scratch, 0)?;
                     }
                     Ok::<(), Error>(())
                 })?;
-                s[k] = work.finish(k, &blocks, s);
+                work.finish(k, &blocks, s);
             }
         }
         if !each {
@@ -172,30 +197,33 @@ fn one_by_one<C: Float, R: RowFormula<N>, const N: usize>(
 }
 
 /// Are a plain formula's first terms its first operand?
-fn first_term_is_first_operand<C: Float, R: RowFormula<N>, const N: usize>(r: &R) -> bool {
-    let x: [C; N] = std::array::from_fn(|i| C::lit(i as f64 + 2.0));
-    r.term(0, x, [C::lit(0.5); STATS], C::lit(3.0)) == x[0]
+fn first_term_is_first_operand<C: Float>(f: &dyn RowObject) -> bool {
+    let x: [[C; 1]; MAX_ROW_OPERANDS] = std::array::from_fn(|i| [C::lit(i as f64 + 2.0)]);
+    let x: Vec<&[C]> = x[..f.arity()].iter().map(|x| &x[..]).collect();
+    let mut term = [C::POSITIVE_ZERO];
+    C::plain_rows(f).term(0, &x, [C::lit(0.5); STATS], C::lit(3.0), &mut term);
+    term[0] == x[0][0]
 }
 
 /// Buffers of a thread.
-struct RowScratch<C, const N: usize> {
-    x: [CopiedOperand<C>; N],
+struct RowScratch<C> {
+    x: [CopiedOperand<C>; MAX_ROW_OPERANDS],
     /// Terms on their way to a fold.
     terms: HostVec<C>,
-    /// Terms that are read again for the results.
+    /// Terms of a long row that are read again for the results.
     kept: HostVec<C>,
 }
 
 /// Elements of an operand that do not lie in memory as they are read.
 struct CopiedOperand<C> {
     buffer: HostVec<C>,
-    /// The name of the element that fills a window of the buffer; the first row, if all rows are that one.
+    /// The name of the element that fills a chunk of the buffer; the first row, if all rows are that one.
     held: Option<usize>,
 }
 
-impl<C: Float, const N: usize> RowScratch<C, N> {
-    fn new() -> RowScratch<C, N> {
-        let x = [const { CopiedOperand { buffer: HostVec::new(), held: None } }; N];
+impl<C: Float> RowScratch<C> {
+    fn new() -> RowScratch<C> {
+        let x = [const { CopiedOperand { buffer: HostVec::new(), held: None } }; MAX_ROW_OPERANDS];
         RowScratch { x, terms: HostVec::new(), kept: HostVec::new() }
     }
 }
@@ -216,22 +244,24 @@ fn buffer_for<C: Float>(buffer: &mut HostVec<C>, len: usize) -> Result<&mut [C]>
 }
 
 /// A formula and its operands.
-struct RowwiseWork<'a, C, R, const N: usize> {
+struct RowwiseWork<'a, C> {
     isa: Isa,
-    r: &'a R,
-    x: [&'a StagedView<'a, C>; N],
+    f: &'a dyn RowLoops<C>,
+    /// What the formula says of itself.
+    folds: &'static [Fold],
+    out: RowOut,
+    is_plain: bool,
+    keeps_terms: bool,
+    x: &'a [StagedView<'a, C>],
     /// Elements of a row as it is read.
     n: usize,
     /// Elements of a row, as formulas take it.
     length: C,
 }
 
-impl<C: Float, R: RowFormula<N>, const N: usize> RowwiseWork<'_, C, R, N> {
-    fn run(&self, task: RowwiseTask<'_, '_, C, R, N>) {
-        run_lanes(self.isa, task);
-    }
+impl<C: Float> RowwiseWork<'_, C> {
     /// How many of `len` elements from `start` on all operands have one after the other, or as one that is repeated; all, if these are too few to
-    /// be worth a part of their own. `even`: the next ones are to begin with a window.
+    /// be worth a part of their own. `even`: the next ones are to begin with a chunk.
     ///
     /// (Weights of channels in groups of several, each repeated for a plane, were a quarter of a group norm as copies.)
     fn stretch(&self, start: usize, len: usize, even: bool) -> usize {
@@ -247,22 +277,22 @@ impl<C: Float, R: RowFormula<N>, const N: usize> RowwiseWork<'_, C, R, N> {
         }
         some
     }
-    /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole windows; of one that is
-    /// a number, a window.
+    /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole chunks; of one that is
+    /// a number, a chunk.
     fn part<'b>(
         &self,
         start: usize,
         len: usize,
-        copies: &'b mut [CopiedOperand<C>; N],
-    ) -> Result<[&'b [C]; N]>
+        copies: &'b mut [CopiedOperand<C>; MAX_ROW_OPERANDS],
+    ) -> Result<RowBlock<'b, C>>
     where
         Self: 'b,
     {
         let padded = len.next_multiple_of(TERM_CHUNK);
-        let mut all: [&[C]; N] = [&[]; N];
-        for ((x, stage), CopiedOperand { buffer, held }) in all.iter_mut().zip(&self.x).zip(copies) {
+        let mut all = [RowSlice::EMPTY; MAX_ROW_OPERANDS];
+        for ((x, stage), CopiedOperand { buffer, held }) in all.iter_mut().zip(self.x).zip(copies) {
             let Some(number) = stage.number(start, len) else {
-                *x = match stage.padded(start, len, padded) {
+                x.data = match stage.padded(start, len, padded) {
                     Some(all) => all,
                     None => {
                         *held = None;
@@ -273,7 +303,7 @@ impl<C: Float, R: RowFormula<N>, const N: usize> RowwiseWork<'_, C, R, N> {
                 };
                 continue;
             };
-            // A number for each row or part of one, such as the weight of a channel: a window of it, for all parts and passes.
+            // A number for each row or part of one, such as the weight of a channel: a chunk of it, for all parts and passes.
             let buffer = &mut buffer_for(buffer, 0)?[..TERM_CHUNK];
             if *held != Some(number) {
                 stage.read(self.isa, start, &mut buffer[..1]);
@@ -281,53 +311,44 @@ impl<C: Float, R: RowFormula<N>, const N: usize> RowwiseWork<'_, C, R, N> {
                 buffer.fill(value);
                 *held = Some(number);
             }
-            *x = buffer;
+            *x = RowSlice { data: buffer, step: 0, repeats: true };
         }
-        Ok(all)
+        Ok(RowBlock::new(&all[..self.x.len()], 1, len))
     }
-    /// The terms of statistic `k` at `len` elements of one row from `start` on, to `terms`, and anything up to whole windows; or to the sums,
+    /// The terms of statistic `k` at `len` elements of one row from `start` on, to `terms`, and anything up to whole chunks; or to the sums,
     /// if there are such.
     fn terms(
         &self,
         k: usize,
         start: usize,
         len: usize,
-        s: &[C; STATS],
-        copies: &mut [CopiedOperand<C>; N],
+        s: &Statistics<C>,
+        copies: &mut [CopiedOperand<C>; MAX_ROW_OPERANDS],
         terms: &mut [C],
         mut sums: Option<&mut LaneSums<C>>,
     ) -> Result<()> {
         let mut at = 0;
         while at < len {
             let some = self.stretch(start + at, len - at, sums.is_some());
-            self.run(RowwiseTask {
-                r: self.r,
-                n: self.length,
-                len: some,
-                rows: 1,
-                x: self.part(start + at, some, copies)?,
-                step: [0; N],
-                s: *s,
-                folds: k..k + 1,
-                whole: false,
+            let out = TermsOut {
                 terms: if sums.is_some() { &mut [] } else { &mut terms[at..] },
-                kept: &mut [],
-                sums: sums.as_deref_mut().map(|sums| (sums, at + some == len)),
-                next: self.next(k, start + at, some),
-                y: None,
-                isa: self.isa,
-            });
+                step: 0,
+                sums: sums.as_deref_mut(),
+                prefetch: self.next(k, start + at, some),
+            };
+            self.f.terms(self.isa, k, &self.part(start + at, some, copies)?, s, self.length, out);
             at += some;
         }
         Ok(())
     }
     /// Where the next row has these elements, if this is a row's last statistic but not its first: so the row is in a cache, and memory has
     /// nothing to do.
-    fn next(&self, k: usize, start: usize, len: usize) -> Option<*const C> {
-        if k == 0 || k + 1 < R::FOLDS.len() {
-            return None;
+    fn next(&self, k: usize, start: usize, len: usize) -> Prefetch<C> {
+        if k == 0 || k + 1 < self.folds.len() {
+            return Prefetch::Nothing;
         }
-        self.x[0].padded(start + self.n, len, len).map(<[C]>::as_ptr)
+        let next = self.x[0].padded(start + self.n, len, len);
+        next.map_or(Prefetch::Nothing, |next| Prefetch::Later(next.as_ptr()))
     }
     /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they go to the buffer of kept
     /// ones, from `keep_at` on.
@@ -336,25 +357,25 @@ impl<C: Float, R: RowFormula<N>, const N: usize> RowwiseWork<'_, C, R, N> {
         k: usize,
         row: usize,
         start: usize,
-        s: &[C; STATS],
-        scratch: &mut RowScratch<C, N>,
+        s: &Statistics<C>,
+        scratch: &mut RowScratch<C>,
         keep_at: usize,
     ) -> Result<C> {
         let len = BLOCK.min(self.n - start);
-        if R::PLAIN
+        if self.is_plain
             && k == 0
-            && let Some(folded) = C::in_place(self.isa, R::FOLDS[k], self.x[0], row + start, len)
+            && let Some(folded) = C::in_place(self.isa, self.folds[k], &self.x[0], row + start, len)
         {
             return Ok(folded);
         }
-        let stays = keeps_terms::<R, N>() && k + 1 == R::FOLDS.len();
+        let stays = self.keeps_terms && k + 1 == self.folds.len();
         // Terms that stay are written anyway, and a plain formula's first ones are its operand, copied.
-        let written = stays || R::PLAIN && k == 0;
-        let sums = matches!(R::FOLDS[k], Fold::Sum | Fold::Prod) && folds_in_registers::<C>(self.isa);
+        let written = stays || self.is_plain && k == 0;
+        let sums = matches!(self.folds[k], Fold::Sum | Fold::Prod) && folds_in_registers::<C>(self.isa);
         if sums && !written && self.x.iter().all(|x| x.is_even(self.n, TERM_CHUNK)) {
-            let mut sums = LaneSums::empty(R::FOLDS[k]);
+            let mut sums = LaneSums::empty(self.folds[k]);
             self.terms(k, row + start, len, s, &mut scratch.x, &mut [], Some(&mut sums))?;
-            return Ok(sums.folded());
+            return Ok(sums.folded(self.isa, self.folds[k]));
         }
         let terms = if stays {
             &mut buffer_for(&mut scratch.kept, keep_at + BLOCK)?[keep_at..]
@@ -362,80 +383,69 @@ impl<C: Float, R: RowFormula<N>, const N: usize> RowwiseWork<'_, C, R, N> {
             block_buffer(&mut scratch.terms)?
         };
         self.terms(k, row + start, len, s, &mut scratch.x, terms, None)?;
-        Ok(C::block(self.isa, R::FOLDS[k], &terms[..len]))
+        Ok(C::block(self.isa, self.folds[k], &terms[..len]))
     }
-    /// Statistic `k` from the folds of blocks.
-    fn finish(&self, k: usize, blocks: &[C], s: &[C; STATS]) -> C {
-        self.r.finish(k, C::join(R::FOLDS[k], blocks), *s, self.length)
+    /// Statistic `k` of a row from the folds of blocks.
+    fn finish(&self, k: usize, blocks: &[C], s: &mut Statistics<C>) {
+        let mut folded = [C::POSITIVE_ZERO; TERM_CHUNK];
+        folded[0] = C::join(self.folds[k], blocks);
+        self.f.finish(self.isa, k, 1, &folded, s, self.length);
     }
     /// The values of a row, the first of these, unless there is one for each element.
-    fn of_row(&self, s: &[C; STATS]) -> [C; STATS] {
-        match R::OUT {
-            RowOut::Statistics => *s,
+    fn of_row(&self, s: &Statistics<C>) -> [C; STATS] {
+        match self.out {
+            RowOut::Statistics => s.map(|s| s[0]),
             RowOut::Each | RowOut::Once => {
-                [self.r.out([C::lit(f64::NAN); N], *s, self.length), C::ZERO, C::ZERO, C::ZERO]
+                let mut y = [C::POSITIVE_ZERO; TERM_CHUNK];
+                self.f.once(self.isa, 1, s, self.length, &mut y);
+                [y[0], C::ZERO, C::ZERO, C::ZERO]
             }
         }
     }
-    /// The results of `len` elements from `start` on, all of one row. If the formula keeps terms, they are kept from `kept` on,
-    /// or they are to be made anew.
+    /// The results of `len` elements from `start` on, all of one row; from terms, if these were kept, from `kept` on.
     fn write(
         &self,
         start: usize,
         len: usize,
-        s: &[C; STATS],
+        s: &Statistics<C>,
         kept: Option<usize>,
         y: &mut UninitSlice<'_, C>,
-        scratch: &mut RowScratch<C, N>,
+        scratch: &mut RowScratch<C>,
     ) -> Result<()> {
-        let last = R::FOLDS.len();
+        if let Some(from) = kept {
+            let data = &buffer_for(&mut scratch.kept, 0)?[from..];
+            let b = RowBlock::new(&[RowSlice { data, ..RowSlice::EMPTY }], 1, len);
+            self.f.results_of_terms(self.isa, &b, s, self.length, y);
+            return Ok(());
+        }
         let mut at = 0;
         while at < len {
             let some = self.stretch(start + at, BLOCK.min(len - at), false);
-            let anew = keeps_terms::<R, N>() && kept.is_none();
-            self.run(RowwiseTask {
-                r: self.r,
-                n: self.length,
-                len: some,
-                rows: 1,
-                x: self.part(start + at, some, &mut scratch.x)?,
-                step: [0; N],
-                s: *s,
-                folds: if anew { last - 1..last } else { last..last },
-                whole: false,
-                terms: block_buffer(&mut scratch.terms)?,
-                kept: match kept {
-                    Some(from) => &mut buffer_for(&mut scratch.kept, 0)?[from + at..],
-                    None if anew => block_buffer(&mut scratch.kept)?,
-                    None => &mut [],
-                },
-                sums: None,
-                next: None,
-                y: Some(&mut *y),
-                isa: self.isa,
-            });
+            let b = self.part(start + at, some, &mut scratch.x)?;
+            self.f.results(self.isa, &b, s, self.length, y);
             at += some;
         }
         Ok(())
     }
     /// A row of several blocks.
-    fn long(&self, row: usize, dst: &mut UninitSlice<'_, C>, scratch: &mut RowScratch<C, N>) -> Result<()> {
+    fn long(&self, row: usize, dst: &mut UninitSlice<'_, C>, scratch: &mut RowScratch<C>) -> Result<()> {
         let (n, first) = (self.n, row * self.n);
-        let mut s = [C::POSITIVE_ZERO; STATS];
+        let mut s = no_statistics();
         let mut blocks = filled(n.div_ceil(BLOCK), C::POSITIVE_ZERO)?;
-        if keeps_terms::<R, N>() {
+        if self.keeps_terms {
             buffer_for(&mut scratch.kept, n.next_multiple_of(BLOCK))?;
         }
-        for k in 0..R::FOLDS.len() {
+        for k in 0..self.folds.len() {
             for (b, folded) in blocks.iter_mut().enumerate() {
                 *folded = self.fold(k, first, b * BLOCK, &s, scratch, b * BLOCK)?;
             }
-            s[k] = self.finish(k, &blocks, &s);
+            self.finish(k, &blocks, &mut s);
         }
-        match R::OUT {
-            RowOut::Once => dst.copy(&self.of_row(&s)[..1]),
-            RowOut::Statistics => dst.copy(&s[..R::FOLDS.len()]),
-            RowOut::Each => self.write(first, n, &s, keeps_terms::<R, N>().then_some(0), dst, scratch)?,
+        match self.out {
+            RowOut::Once | RowOut::Statistics => {
+                dst.copy(&self.of_row(&s)[..self.out.width(n, self.folds.len())]);
+            }
+            RowOut::Each => self.write(first, n, &s, self.keeps_terms.then_some(0), dst, scratch)?,
         }
         Ok(())
     }
@@ -445,18 +455,17 @@ impl<C: Float, R: RowFormula<N>, const N: usize> RowwiseWork<'_, C, R, N> {
         first: usize,
         rows: usize,
         y: &mut UninitSlice<'_, C>,
-        scratch: &mut RowScratch<C, N>,
+        scratch: &mut RowScratch<C>,
     ) -> Result<()> {
         let n = self.n;
         let (padded, reach) = (n.next_multiple_of(TERM_CHUNK), rows.saturating_sub(1) * n);
-        let (mut x, mut step): ([&[C]; N], _) = ([&[]; N], [n; N]);
-        let operands = x.iter_mut().zip(&mut step).zip(&self.x).zip(&mut scratch.x);
-        for (((x, step), stage), CopiedOperand { buffer, held }) in operands {
+        let mut x = [RowSlice { step: n, ..RowSlice::EMPTY }; MAX_ROW_OPERANDS];
+        for ((x, stage), CopiedOperand { buffer, held }) in x.iter_mut().zip(self.x).zip(&mut scratch.x) {
             if n == 0 {
                 continue;
             }
             if let Some(all) = stage.padded(first * n, rows * n, reach + padded) {
-                *x = all;
+                x.data = all;
                 continue;
             }
             if stage.is_one_row(n) {
@@ -466,35 +475,134 @@ impl<C: Float, R: RowFormula<N>, const N: usize> RowwiseWork<'_, C, R, N> {
                     stage.read(self.isa, first * n, &mut buffer[..n]);
                     *held = Some(first);
                 }
-                (*x, *step) = (&buffer[..padded], 0);
+                (x.data, x.step) = (&buffer[..padded], 0);
             } else {
                 let buffer = block_buffer(buffer)?;
                 stage.read(self.isa, first * n, &mut buffer[..rows * n]);
-                *x = &buffer[..reach + padded];
+                x.data = &buffer[..reach + padded];
             }
         }
-        let task = RowwiseTask {
-            r: self.r,
-            n: self.length,
-            len: n,
-            rows,
-            x,
-            step,
-            s: [C::POSITIVE_ZERO; STATS],
-            folds: 0..R::FOLDS.len(),
-            whole: true,
-            terms: buffer_for(&mut scratch.terms, n)?,
-            kept: if keeps_terms::<R, N>() {
-                buffer_for(&mut scratch.kept, interleaved_rows(n) * padded)?
-            } else {
-                &mut []
-            },
-            sums: None,
-            next: None,
-            y: Some(y),
-            isa: self.isa,
+        let in_registers = folds_in_registers::<C>(self.isa);
+        let written = !in_registers || self.keeps_terms;
+        let group = match written {
+            true => GROUP_ELEMENTS_OF_TERMS / padded.max(TERM_CHUNK),
+            false => GROUP_ELEMENTS / n.max(TERM_CHUNK),
         };
-        self.run(task);
+        let group = group.clamp(1, MAX_GROUP_ROWS);
+        let terms = buffer_for(&mut scratch.terms, group * padded)?;
+        let terms = if written { &mut terms[..group * padded] } else { &mut [] };
+        let mut s = no_statistics();
+        let mut row = 0;
+        while row < rows {
+            let some = group.min(rows - row);
+            let mut of_group = x;
+            for x in &mut of_group[..self.x.len()] {
+                x.data = &x.data[row * x.step..];
+            }
+            let b = RowBlock::new(&of_group[..self.x.len()], some, n);
+            s.iter_mut().for_each(|s| s[..MAX_GROUP_ROWS].fill(C::POSITIVE_ZERO));
+            if in_registers {
+                self.statistics_in_registers(&of_group[0], some, &b, &mut s, terms, y);
+            } else {
+                self.statistics(&of_group[0], some, &b, &mut s, terms, y);
+            }
+            self.results(some, &b, &s, terms, y);
+            row += some;
+        }
         Ok(())
+    }
+    /// Of a group of short rows, of which `x` is the first operand, all statistics; their terms are folded while they are in
+    /// registers.
+    fn statistics_in_registers(
+        &self,
+        x: &RowSlice<'_, C>,
+        rows: usize,
+        b: &RowBlock<'_, C>,
+        s: &mut Statistics<C>,
+        terms: &mut [C],
+        y: &UninitSlice<'_, C>,
+    ) {
+        let n = self.n;
+        for k in 0..self.folds.len() {
+            let last = self.out == RowOut::Each && k + 1 == self.folds.len();
+            let stays = self.keeps_terms && last;
+            // What is fetched meanwhile: an operand's elements so far ahead, and the lines of the results, which are written next.
+            let places =
+                |ahead: usize| Prefetch::Both([x.data.as_ptr().wrapping_add(ahead), y.place()], [x.step, n]);
+            let prefetch = if stays {
+                // While exponentials are computed, memory has nothing to do: it fetches what comes next.
+                places(PREFETCH_DISTANCE_BYTES / size_of::<C>())
+            } else if k > 0 && last && rows * n <= GROUP_ELEMENTS {
+                // Nor has it while rows are read again, from the first-level cache: it fetches the next ones.
+                places(rows * n)
+            } else {
+                Prefetch::Nothing
+            };
+            let terms = if stays { &mut *terms } else { &mut [] };
+            let out = TermsOut::written(terms, n.next_multiple_of(TERM_CHUNK), prefetch);
+            self.f.statistic(self.isa, k, b, s, self.length, out);
+        }
+    }
+    /// The same, whose terms are written to memory and folded there.
+    fn statistics(
+        &self,
+        x: &RowSlice<'_, C>,
+        rows: usize,
+        b: &RowBlock<'_, C>,
+        s: &mut Statistics<C>,
+        terms: &mut [C],
+        y: &UninitSlice<'_, C>,
+    ) {
+        let (n, padded) = (self.n, self.n.next_multiple_of(TERM_CHUNK));
+        let mut folded = [C::POSITIVE_ZERO; TERM_CHUNK];
+        for (k, &fold) in self.folds.iter().enumerate() {
+            let (terms, step) = if self.is_plain && k == 0 {
+                (x.data, x.step)
+            } else {
+                // While exponentials are computed, memory has nothing to do: it fetches what comes next.
+                let prefetch = if rows == 1 && self.is_plain && self.keeps_terms && k + 1 == self.folds.len()
+                {
+                    let x = x.data.as_ptr().wrapping_byte_add(PREFETCH_DISTANCE_BYTES);
+                    Prefetch::Both([x, y.place()], [0, 0])
+                } else {
+                    Prefetch::Nothing
+                };
+                let out = TermsOut::written(&mut *terms, padded, prefetch);
+                self.f.terms(self.isa, k, b, s, self.length, out);
+                (&*terms, padded)
+            };
+            for (row, folded) in folded[..rows].iter_mut().enumerate() {
+                *folded = C::block(self.isa, fold, &terms[row * step..][..n]);
+            }
+            self.f.finish(self.isa, k, rows, &folded, s, self.length);
+        }
+    }
+    /// What comes out of a group of short rows.
+    fn results(
+        &self,
+        rows: usize,
+        b: &RowBlock<'_, C>,
+        s: &Statistics<C>,
+        terms: &[C],
+        y: &mut UninitSlice<'_, C>,
+    ) {
+        match self.out {
+            RowOut::Once => {
+                let mut all = [C::POSITIVE_ZERO; TERM_CHUNK];
+                self.f.once(self.isa, rows, s, self.length, &mut all);
+                y.copy(&all[..rows]);
+            }
+            RowOut::Statistics => {
+                for row in 0..rows {
+                    y.copy(&s.map(|s| s[row])[..self.folds.len()]);
+                }
+            }
+            RowOut::Each if self.keeps_terms => {
+                let step = self.n.next_multiple_of(TERM_CHUNK);
+                let b = RowBlock::new(&[RowSlice { data: terms, step, repeats: false }], rows, self.n);
+                self.f.results_of_terms(self.isa, &b, s, self.length, y);
+            }
+            RowOut::Each => self.f.results(self.isa, b, s, self.length, y),
+        }
     }
 }
