@@ -130,10 +130,8 @@ pub(super) enum ColumnFold {
     Tree { columns_per_task: usize },
     /// The same; threads share the blocks of long rows.
     TreeOfSharedBlocks,
-    /// Lane by lane of 64 rows at a time.
+    /// Lane by lane of 64 rows at a time, whose terms are no more than lanes.
     WholeRows,
-    /// The same; threads share the blocks of long rows.
-    SharedBlocks,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -176,13 +174,9 @@ pub(super) fn column_fold(p: Problem<'_>, m: &Machine) -> Option<ColumnFoldPlan>
     }
     let layout = p.columns(FOLD_MIN_ROWS)?;
     let (n, step) = (layout.grid.n, layout.operands[0].step);
-    let path = if n > LANES && step == 1 {
-        tree(m, layout.grid.matrices, layout.grid.columns, n)
-    } else if n <= BLOCK {
-        ColumnFold::WholeRows
-    } else {
-        ColumnFold::SharedBlocks
-    };
+    // Rows of more terms than lanes are not short, so they lie side by side.
+    let path =
+        if n > LANES { tree(m, layout.grid.matrices, layout.grid.columns, n) } else { ColumnFold::WholeRows };
     Some(ColumnFoldPlan { reads_in_place: p.is_native && step == 1, layout, path })
 }
 

@@ -11,10 +11,8 @@ use crate::reduce::block::Combine;
 use crate::reduce::plan::{self, ColumnFold, ColumnFoldPlan, Problem};
 use crate::reduce::rowwise::term_loop::TERM_CHUNK;
 use crate::reduce::source::ReduceElement;
-use crate::runtime::memory::{filled, with_capacity};
 use crate::runtime::output::column_blocks::fill_column_blocks;
-use crate::runtime::parallel::try_for_each_piece;
-use elinvar_core::order::{BLOCK, LANES};
+use elinvar_core::order::LANES;
 use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use std::marker::PhantomData;
@@ -61,42 +59,12 @@ pub(crate) fn planned_fold<T: ReduceElement, F: Combine<T>>(
                 Ok(())
             })
         }
-        ColumnFold::SharedBlocks => {
-            let groups = grid.matrices * grid.columns.div_ceil(TERM_CHUNK);
-            let blocks = n.div_ceil(BLOCK);
-            let mut all = filled(groups * blocks * TERM_CHUNK, F::init())?;
-            try_for_each_piece(d, &mut all, TERM_CHUNK, BLOCK as f64 * NS_PER_ELEMENT, &|at, part| {
-                let mut scratch = FoldScratch::new(x, n)?;
-                let (group, start) =
-                    (grid.numbered(at / TERM_CHUNK / blocks), at / TERM_CHUNK % blocks * BLOCK);
-                part.copy_from_slice(scratch.block::<F>(d.isa(), x, group, start, BLOCK.min(n - start)));
-                Ok(())
-            })?;
-            let mut y = with_capacity(grid.matrices * grid.columns)?;
-            for (number, blocks) in all.as_chunks_mut::<TERM_CHUNK>().0.chunks_exact_mut(blocks).enumerate() {
-                join_blocks::<T, F>(blocks);
-                y.extend_from_slice(grid.numbered(number).own(&blocks[0]));
-            }
-            Ok(y)
-        }
     }
 }
 
 /// Of numbers of 32 bits alone there is a copy for AVX-512, as of formulas.
 pub(crate) const fn targets<T>() -> IsaTargets {
     if size_of::<T>() == size_of::<f32>() { IsaTargets::AllWithFma } else { IsaTargets::Avx2OrNeon }
-}
-
-/// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
-fn join_blocks<T: Copy, F: Combine<T>>(blocks: &mut [RowLanes<T>]) {
-    if blocks.len() > 1 {
-        let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
-        join_blocks::<T, F>(left);
-        join_blocks::<T, F>(right);
-        for (a, &b) in left[0].iter_mut().zip(&right[0]) {
-            *a = F::combine(*a, b);
-        }
-    }
 }
 
 /// Buffers of a thread.

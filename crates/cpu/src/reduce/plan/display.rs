@@ -26,7 +26,6 @@ impl fmt::Display for FoldPlan {
                     }
                     ColumnFold::TreeOfSharedBlocks => f.write_str("column-tree shared-blocks"),
                     ColumnFold::WholeRows => write!(f, "columns {form} whole-rows read={read}"),
-                    ColumnFold::SharedBlocks => write!(f, "columns {form} shared-blocks read={read}"),
                 }
             }
             FoldPlan::Rows { path, from_memory } => {
