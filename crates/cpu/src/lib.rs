@@ -27,6 +27,8 @@ mod index;
 mod layout;
 mod lazy;
 mod machine;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod plan_table;
 mod pool;
 mod reduce;
 mod runtime;

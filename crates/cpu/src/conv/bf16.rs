@@ -6,40 +6,20 @@
 //! twice as many terms. For the gradient by weight, whose terms are positions of all images, two
 //! neighbouring images become one.
 
-use super::TermKind;
 use crate::CpuDevice;
 use crate::gemm::contract::stored_elements;
-use crate::gemm::{Real, StoredElements, bf16_pair, has_bf16_dot};
+use crate::gemm::{Real, StoredElements, bf16_pair};
 use crate::layout::copy::elements;
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::view::View;
 use elinvar_core::host::filled;
-use elinvar_core::{DType, HostVec, Precision, Result, bf16};
+use elinvar_core::{HostVec, Result, bf16};
 use elinvar_ops::lane::LaneInt;
 use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};
 
-/// Sums of a position from which pairing the planes is little beside multiplying them.
-const PAIRING_MIN_SUMS: usize = 8;
 /// Elements of a piece of work.
 const ELEMENTS_PER_PIECE: usize = 4096;
-
-/// What is multiplied, in a convolution with this precision of so many planes that could be paired, with so many results for a position.
-pub(super) fn kind(
-    d: &CpuDevice,
-    precision: Precision,
-    x: [&View<'_>; 2],
-    planes: usize,
-    results: usize,
-) -> TermKind {
-    let halves = x.iter().all(|v| v.buffer.dtype() == DType::BF16);
-    let worth = planes >= 2 && results >= PAIRING_MIN_SUMS;
-    if precision == Precision::Fast && halves && worth && has_bf16_dot(d.isa()) {
-        TermKind::Bf16Pairs
-    } else {
-        TermKind::Elements
-    }
-}
 
 /// Writes what two planes have side by side.
 struct PairPlanes<'a, T, S, F> {
@@ -95,7 +75,7 @@ pub(super) fn of_view<T: Real>(
     size: usize,
 ) -> Result<PooledVec<T>> {
     let StoredElements::BF16(data) = stored_elements::<T>(v.buffer)? else {
-        unreachable!("`kind` saw that they are bf16");
+        unreachable!("the plan saw that they are bf16");
     };
     let bits = |x: bf16| i64::from(x.to_bits());
     let pair = |a, b| T::from_bits(LaneInt::lit(bits(a) | bits(b) << 16));

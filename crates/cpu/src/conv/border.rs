@@ -7,9 +7,8 @@
 //! the same bits unless it is -0; in that case, and with weights that are not finite, padding is
 //! multiplied too.
 
-use super::im2col::Im2col;
+use super::problem::PatchGeometry;
 use crate::conv::kernels::a_pixels::{TermSubset, WindowStrip};
-use crate::gemm::{Real, tile_costs};
 use std::ops::Range;
 
 /// Windows that see padding, and which terms are left to them.
@@ -27,8 +26,13 @@ pub(super) struct BorderSplit {
 }
 
 impl BorderSplit {
-    /// If windows see padding, and tiles without it take less. Tasks have so many rows of positions.
-    pub(super) fn of<T: Real>(p: &Im2col<'_, T>, rows_of_task: usize) -> Option<BorderSplit> {
+    /// If windows see padding, and tiles without it take less. Tasks have so many rows of positions; `cost` says what tiles of so many
+    /// rows take.
+    pub(super) fn of(
+        p: &PatchGeometry,
+        rows_of_task: usize,
+        cost: impl Fn(usize) -> usize,
+    ) -> Option<BorderSplit> {
         let [_, g1, g2] = p.grid;
         let sees = |axis: usize, at: usize, tap: &[isize; 3]| {
             let place = (at * p.step[axis]) as isize + tap[axis];
@@ -42,12 +46,11 @@ impl BorderSplit {
         let first = columns.iter().position(Option::is_none)?;
         let middle = first..first + columns[first..].iter().take_while(|column| column.is_none()).count();
         // Where a window is in the middle, all after the middle see padding: there is one run of those that do not.
-        let effort = |n: usize| tile_costs::<T>(p.isa, n);
         let taps = |set: &Option<usize>| set.map_or(p.taps.len(), |set| sets.count(set));
         let (tasks, beside) = (p.rows().div_ceil(rows_of_task), |x: &usize| !middle.contains(x));
-        let whole = p.rows() * effort(g2) * p.taps.len();
-        let parts = rows.iter().map(|row| effort(middle.len()) * taps(row)).sum::<usize>()
-            + (0..g2).filter(beside).map(|x| tasks * effort(rows_of_task) * taps(&columns[x])).sum::<usize>();
+        let whole = p.rows() * cost(g2) * p.taps.len();
+        let parts = rows.iter().map(|row| cost(middle.len()) * taps(row)).sum::<usize>()
+            + (0..g2).filter(beside).map(|x| tasks * cost(rows_of_task) * taps(&columns[x])).sum::<usize>();
         if parts >= whole {
             return None;
         }
@@ -63,9 +66,9 @@ impl BorderSplit {
     }
     /// Some positions, which are whole rows. `position` says where the window at a column of a row of them sees a term at place 0.
     /// Are planes padded above and below? Then windows in a column are all of the same terms.
-    pub(super) fn strips<T: Real>(
+    pub(super) fn strips(
         &self,
-        p: &Im2col<'_, T>,
+        p: &PatchGeometry,
         position: impl Fn(usize, usize) -> isize,
         positions: &Range<usize>,
         are_padded: bool,

@@ -4,23 +4,14 @@
 //! Each input element is under one tap of one window at most, so the rows of the product are copied
 //! to where they belong.
 
-use super::{ConvGeometry, GroupWeights, matrices};
+use super::problem::ConvGeometry;
+use super::{GroupWeights, matrices};
 use crate::CpuDevice;
 use crate::gemm::epilogue::NoEpilogue;
 use crate::gemm::{BatchedMatrix, Gemm, PackPlan, Real, StoredElements, TermKind, run_gemm, transpose_block};
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
-
-/// Do windows have nothing in common, begin with the plane, and leave no element behind them that another window would begin with?
-pub(super) fn is_nonoverlapping(w: &ConvGeometry) -> bool {
-    let row_stride = |a: usize| {
-        let reach = (w.taps[a] - 1) * w.dilation[a] + 1;
-        w.padding[a] == 0 && reach <= w.stride[a] && w.plane[a] <= w.out[a] * w.stride[a]
-    };
-    // With a step of one element in each direction there is one tap, and nothing to put anywhere.
-    w.stride != [1; 3] && (0..3).all(row_stride)
-}
 
 /// dx of g [image, group, o, window] and w [group, o, channel, tap].
 ///
@@ -31,6 +22,7 @@ pub(super) fn input_grad<T: Real>(
     window: &ConvGeometry,
     g: &[T],
     w: &[T],
+    transposes_rows: bool,
     [images, groups, o, channels]: [usize; 4],
 ) -> Result<HostVec<T>> {
     let [area, windows, size] =
@@ -63,7 +55,7 @@ pub(super) fn input_grad<T: Real>(
         let mut plane = start / size;
         while dst.remaining() > 0 {
             let part = &parts[plane * area * windows..][..area * windows];
-            scatter_taps(d, window, part, dst.zeroed(size, T::ZERO));
+            scatter_taps(d, window, transposes_rows, part, dst.zeroed(size, T::ZERO));
             plane += 1;
         }
         Ok(())
@@ -71,9 +63,13 @@ pub(super) fn input_grad<T: Real>(
 }
 
 /// Puts sums [tap, window] of a plane where they belong; the elements between windows stay.
-fn scatter_taps<T: Real>(d: &CpuDevice, window: &ConvGeometry, part: &[T], plane: &mut [T]) {
-    /// Taps of a row from which turning them is faster than writing each of them step by step.
-    const TRANSPOSE_MIN_TAPS: usize = 8;
+fn scatter_taps<T: Real>(
+    d: &CpuDevice,
+    window: &ConvGeometry,
+    transposes_rows: bool,
+    part: &[T],
+    plane: &mut [T],
+) {
     let ([t0, t1, t2], [n0, n1, n2], [_, p1, p2]) = (window.taps, window.out, window.plane);
     let (step, row_stride) = (window.stride, window.dilation);
     let windows = n0 * n1 * n2;
@@ -81,7 +77,7 @@ fn scatter_taps<T: Real>(d: &CpuDevice, window: &ConvGeometry, part: &[T], plane
         let at = |i: usize, a: usize| i / window.taps[a] * step[a] + i % window.taps[a] * row_stride[a];
         let row = &mut plane[(at(i, 0) * p1 + at(j, 1)) * p2..][..p2];
         let first = (i % t0 * t1 + j % t1) * t2 * windows + (i / t0 * n1 + j / t1) * n2;
-        if t2 >= TRANSPOSE_MIN_TAPS && row_stride[2] == 1 {
+        if transposes_rows {
             transpose_block(d.isa(), part, first as isize, windows as isize, n2, t2, row, step[2]);
             continue;
         }

@@ -1,5 +1,6 @@
-//! Gradients of a convolution by a sparse output gradient, as a max pool gives back: only nonzero
-//! elements are multiplied.
+//! Gradients of convolutions by numbers most of which are zero, as what a max pool gives back is: for each window one number, and three or
+//! more zeros. A product with a zero is a zero, and adding it changes a sum no more than padding does (see [`super::border`]): so the
+//! others alone are multiplied, if a sample says that there are few, what they are multiplied with is finite, and no sum comes out as -0.
 //!
 //! A product with zero is zero, and adding it changes a sum no more than padding does (see
 //! [`super::border`]). So zeros are skipped if the other factor is finite and no sum comes out as
@@ -8,9 +9,10 @@
 //! Channels are the lanes of a register. For the gradient by weight, an element's products go to
 //! accumulators of nine taps in registers; for the gradient by input, to nine pixels in memory.
 
-use super::ConvGeometry;
 use super::im2col::Im2col;
 use super::pad::PaddedPlanes;
+use super::plan::{SPARSE_MAX_NONZERO_PERCENT, SparseInputGrad, SparseWeightGrad};
+use super::problem::PatchGeometry;
 use crate::CpuDevice;
 use crate::conv::kernels::grad_sparse::{NonzeroLists, PixelLine, TAPS_PER_ROW, gather, scatter};
 use crate::gemm::{Real, are_finite, has_negative_zero, transpose_block};
@@ -22,11 +24,6 @@ use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::vector::lanes;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// Bytes of a padded plane, of a register's channels: its sums are in a second-level cache, with those of the chunks before.
-const MAX_PLANE_BYTES: usize = 96 << 10;
-/// Padded elements of an image, of which each thread has its own: more would be worth more than the time.
-const MAX_IMAGE_ELEMENTS: usize = 4 << 20;
 
 /// Windows whose taps are threes of neighbours, one step apart over planes of two axes.
 pub(super) struct SparseGrad {
@@ -40,30 +37,20 @@ pub(super) struct SparseGrad {
     threes: Vec<usize>,
 }
 
-/// Of a hundred numbers at most so many are not zero, for the gradient by w and for that by x. On a Zen 4, 25 of a hundred take 0.48 to 0.65
-/// and 0.69 to 0.78 of the time of all, and 40 take 0.63 to 0.82 and 0.97 to 1.13.
-const MAX_NONZERO_PERCENT: [usize; 2] = [40, 30];
-
 impl SparseGrad {
     /// If windows are such.
-    fn of<T: Real>(p: &Im2col<'_, T>) -> Option<SparseGrad> {
-        let (threes, rest) = p.taps.as_chunks::<TAPS_PER_ROW>();
-        let are_neighbours = |[a, b, c]: &[[isize; 3]; TAPS_PER_ROW]| {
-            (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i])
-        };
-        let is_flat = p.grid[0] == 1 && p.step == [1; 3] && p.taps.iter().all(|t| t[0] == 0);
-        if !is_flat
-            || !rest.is_empty()
-            || threes.is_empty()
-            || !threes.iter().all(are_neighbours)
-            || p.positions() == 0
-        {
+    pub(super) fn of(p: &PatchGeometry) -> Option<SparseGrad> {
+        if !p.has_taps_in_rows_of::<TAPS_PER_ROW>() || p.taps.is_empty() || p.positions() == 0 {
             return None;
         }
         let padded = PaddedPlanes::new(p, 0..p.positions());
         let firsts = padded.places.iter().copied().step_by(TAPS_PER_ROW).collect();
         let (rows, row) = (p.grid[1], p.grid[2]);
         Some(SparseGrad { padded, plane: p.plane, rows, row, taps: p.taps.len(), threes: firsts })
+    }
+    /// Elements of a padded plane.
+    pub(super) fn padded_size(&self) -> usize {
+        self.padded.size()
     }
     /// Some positions, as lines of their pixels.
     fn lines(&self, positions: Range<usize>) -> Vec<PixelLine> {
@@ -89,7 +76,7 @@ impl SparseGrad {
 }
 
 /// Are there so few numbers that are not zero? A sixteenth of them is looked at, and of many numbers fewer.
-fn is_sparse<T: Real>(numbers: &[T], percent: usize) -> bool {
+pub(super) fn is_sparse<T: Real>(numbers: &[T], percent: usize) -> bool {
     /// Numbers of a cache line, which take no longer than one.
     const SAMPLE_LINE_ELEMENTS: usize = 16;
     /// Lines from all over: by chance it comes out otherwise only where it hardly matters.
@@ -132,25 +119,21 @@ impl<T: Real> Kernel for AddChunk<'_, T> {
 /// `OutOfMemory`.
 pub(super) fn weight_grad<T: Real>(
     d: &CpuDevice,
+    plan: &SparseWeightGrad,
     p: &Im2col<'_, T>,
     g: &[T],
     images: usize,
     o: usize,
 ) -> Result<Option<HostVec<T>>> {
-    let (isa, channels, n) = (d.isa(), p.channels, lanes::<T>(d.isa()));
-    if g.is_empty() || channels < n || !is_sparse(g, MAX_NONZERO_PERCENT[0]) {
+    if !is_sparse(g, SPARSE_MAX_NONZERO_PERCENT.weight_grad) {
         return Ok(None);
     }
-    let Some(s) = SparseGrad::of(p) else { return Ok(None) };
+    let (isa, channels, n) = (d.isa(), p.channels, lanes::<T>(d.isa()));
+    let (s, some) = (&plan.grad, plan.outputs_per_task);
     let (each, blocks) = (channels * s.taps, channels.div_ceil(n));
     // Padded planes of all channels.
     let x_len = blocks * s.padded.size() * n;
-    if x_len > MAX_IMAGE_ELEMENTS {
-        return Ok(None);
-    }
     let spoilt = AtomicBool::new(false);
-    // Each task turns all planes.
-    let some = o.div_ceil(d.threads());
     let ns = (images * s.positions()) as f64 * 0.03;
     let dw = fill_pieces(d, o * each, some * each, ns, &|start, dst| {
         let outs = start / each..(start + dst.remaining()) / each;
@@ -214,20 +197,16 @@ pub(super) fn weight_grad<T: Real>(
 /// `OutOfMemory`.
 pub(super) fn input_grad<T: Real>(
     d: &CpuDevice,
-    window: &ConvGeometry,
+    plan: &SparseInputGrad,
     g: &[T],
     w: &[T],
     [images, o, channels]: [usize; 3],
 ) -> Result<Option<HostVec<T>>> {
-    let (isa, n) = (d.isa(), lanes::<T>(d.isa()));
-    if g.is_empty() || channels < n || !is_sparse(g, MAX_NONZERO_PERCENT[1]) {
+    let (isa, n, s) = (d.isa(), lanes::<T>(d.isa()), &plan.grad);
+    if !is_sparse(g, SPARSE_MAX_NONZERO_PERCENT.input_grad) || !are_finite(isa, w) {
         return Ok(None);
     }
-    let Some(s) = SparseGrad::of(&window.patches::<T>(isa, &[], channels)) else { return Ok(None) };
     let (size, area) = (s.padded.size(), s.plane.iter().product::<usize>());
-    if size * n * size_of::<T>() > MAX_PLANE_BYTES || !are_finite(isa, w) {
-        return Ok(None);
-    }
     let (blocks, wide) = (channels.div_ceil(n), s.taps * n);
     let spoilt = AtomicBool::new(false);
     let lines = s.lines(0..s.positions());
@@ -241,10 +220,8 @@ pub(super) fn input_grad<T: Real>(
             }
         }
         let transposed = &*transposed;
-        // An image, or some channels of one, if there are few.
-        let together = if images < 4 * d.threads() && channels.is_multiple_of(n) { n } else { channels };
         let ns = (o * s.taps) as f64 * 0.015;
-        fill_pieces(d, images * channels * area, together * area, ns, &|start, dst| {
+        fill_pieces(d, images * channels * area, plan.channels_per_task * area, ns, &|start, dst| {
             scratch(2 * size * n, |all| {
                 let (chain, total) = all.split_at_mut(size * n);
                 let mut found = NonzeroLists::new();
@@ -259,7 +236,7 @@ pub(super) fn input_grad<T: Real>(
                     let end = channels.min(channel + dst.remaining() / area);
                     for from in (channel..end).step_by(n) {
                         let weights = |out: usize| &transposed[(out * blocks + from / n) * wide..][..wide];
-                        sums(isa, &s, (&found, o), &weights, chain, total);
+                        sums(isa, s, (&found, o), &weights, chain, total);
                         if has_negative_zero(isa, total) {
                             spoilt.store(true, Relaxed);
                         }

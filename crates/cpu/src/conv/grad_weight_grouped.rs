@@ -15,21 +15,6 @@ use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Error, HostVec, Result};
 
-/// Pairs of channels in a group up to which this is faster than tiles.
-const MAX_CHANNEL_PAIRS: usize = 4;
-/// Groups from which on it is: a quarter of a register.
-const MIN_GROUPS: usize = 4;
-/// Padded elements of a plane, times [`CHAINS_PER_UNIT`], that are worth the memory.
-const MAX_PADDED_ELEMENTS: usize = 1 << 22;
-
-/// Is it one of these?
-pub(super) fn is_grouped<T: Real>(patches: &Im2col<'_, T>, groups: usize, o: usize) -> bool {
-    let pairs = patches.channels * o;
-    let some = (1..=MAX_CHANNEL_PAIRS).contains(&pairs) && groups >= MIN_GROUPS && patches.positions() > 0;
-    some && !patches.taps.is_empty()
-        && PaddedPlanes::new(patches, 0..patches.positions()).size() * CHAINS_PER_UNIT <= MAX_PADDED_ELEMENTS
-}
-
 /// dw[group, o, channel, tap] of patches of all images, and g[image, group, o, position].
 ///
 /// # Errors
@@ -46,7 +31,7 @@ pub(super) fn weight_grad<T: Real>(
     let each = o * channels * taps;
     let mut dw = filled(groups * each, T::ZERO)?;
     let g2 = patches.grid[2];
-    let area: usize = patches.plane.iter().product();
+    let area = patches.size();
     let padded = PaddedPlanes::new(patches, 0..patches.positions());
     let size = padded.size();
     // Nanoseconds for a weight: a sixteenth of one for a term, and for each plane the turning.

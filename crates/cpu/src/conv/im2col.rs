@@ -5,6 +5,7 @@
 //! row is a few whole registers. The transposed form serves the gradient by weight.
 
 use super::pad::PaddedPlanes;
+use super::problem::PatchGeometry;
 use crate::conv::kernels::a_pixels::WindowRun;
 use crate::conv::kernels::a_taps::{TAPS_PER_ADDRESS, TapsA};
 use crate::conv::kernels::b_windows::{WindowRegister, WindowsB};
@@ -16,41 +17,27 @@ use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::vector::lanes;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
-/// Windows over planes. There are always three axes; missing ones have size 1.
+/// Planes, and the windows over them.
 pub(super) struct Im2col<'a, T> {
-    /// Planes, one after the other: for each batch, `channels` of them.
+    /// Planes, one after the other: for each batch as many as channels.
     pub(super) data: &'a [T],
-    pub(super) channels: usize,
-    /// Sizes of a plane, and of the grid of positions.
-    pub(super) plane: [usize; 3],
-    pub(super) grid: [usize; 3],
-    /// How far the window moves from one position to the next.
-    pub(super) step: [usize; 3],
-    /// Where each tap lies in the plane at position 0.
-    pub(super) taps: Vec<[isize; 3]>,
+    pub(super) geometry: &'a PatchGeometry,
+    /// Columns that a GEMM reads in place, in padded planes, with all of their terms; nothing if they are packed.
+    pub(super) columns_in_place: Option<usize>,
     /// What planes are read with.
     pub(super) isa: Isa,
 }
 
+impl<T> Deref for Im2col<'_, T> {
+    type Target = PatchGeometry;
+    fn deref(&self) -> &PatchGeometry {
+        self.geometry
+    }
+}
+
 impl<T: Real> Im2col<'_, T> {
-    /// Number of positions.
-    pub(super) fn positions(&self) -> usize {
-        self.grid.iter().product()
-    }
-    fn size(&self) -> usize {
-        self.plane.iter().product()
-    }
-    /// If the matrix is the planes themselves: one tap that covers each element once.
-    pub(super) fn is_identity(&self) -> bool {
-        self.taps.len() == 1 && self.taps[0] == [0; 3] && self.step == [1; 3] && self.grid == self.plane
-    }
-    /// The nearest tap and the farthest along an axis.
-    pub(super) fn reach(&self, axis: usize) -> (isize, isize) {
-        let along = || self.taps.iter().map(|tap| tap[axis]);
-        (along().min().unwrap_or(0), along().max().unwrap_or(0))
-    }
     /// A plane of a batch.
     pub(super) fn at(&self, batch: usize, channel: usize) -> &[T] {
         &self.data[(batch * self.channels + channel) * self.size()..][..self.size()]
@@ -58,42 +45,6 @@ impl<T: Real> Im2col<'_, T> {
     /// Some planes of a batch.
     pub(super) fn planes(&self, batch: usize, channels: Range<usize>) -> &[T] {
         &self.data[(batch * self.channels + channels.start) * self.size()..][..channels.len() * self.size()]
-    }
-    /// Rows of positions: all but the last axis.
-    pub(super) fn rows(&self) -> usize {
-        self.grid[0] * self.grid[1]
-    }
-    /// Axes taken together if nothing tells them apart.
-    pub(super) fn merge_axes(mut self) -> Self {
-        if self.is_identity() {
-            self.plane = [1, 1, self.size()];
-            self.grid = self.plane;
-        }
-        self
-    }
-    /// Positions cut at the ends of rows, if rows are so long that padding the rest of one would take long.
-    fn pieces(&self, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-        /// Positions of a row that is long: several times what is packed at once.
-        const LONG_ROW_POSITIONS: usize = 2048;
-        let row = if self.grid[2] < LONG_ROW_POSITIONS { usize::MAX } else { self.grid[2] };
-        let mut at = positions.start;
-        std::iter::from_fn(move || {
-            let end = positions.end.min((at / row).saturating_add(1).saturating_mul(row));
-            let piece = at..end;
-            at = end;
-            (!piece.is_empty()).then_some(piece)
-        })
-    }
-    /// How many columns, with all of their terms, to read in padded planes, if that is worth it.
-    fn fitting(&self) -> Option<usize> {
-        /// Padded elements: 384 KiB of f32, where a core's second-level cache holds a chunk of weights as well.
-        const MAX_PADDED_ELEMENTS: usize = 96 << 10;
-        let fits = |cols: &usize| {
-            // They may begin anywhere in a row.
-            let some = 0..(cols + self.grid[2] - 1).min(self.positions());
-            PaddedPlanes::new(self, some).size().saturating_mul(self.channels) <= MAX_PADDED_ELEMENTS
-        };
-        [1024, 512, 256, 128].into_iter().find(fits)
     }
     /// Pads what `positions` see of some channels of a batch, and gives it to `f`.
     pub(super) fn padded<R>(
@@ -212,9 +163,8 @@ impl<T: Real> OperandB<T> for Im2col<'_, T> {
     fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn as_windows(&self, isa: Isa) -> Option<&dyn WindowColumns<T>> {
-        // A register sees two rows of windows at most.
-        (self.grid[2] >= lanes::<T>(isa) && self.fitting().is_some()).then_some(self)
+    fn as_windows(&self, _: Isa) -> Option<&dyn WindowColumns<T>> {
+        self.columns_in_place.is_some().then_some(self)
     }
     fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
         None
@@ -224,7 +174,7 @@ impl<T: Real> OperandB<T> for Im2col<'_, T> {
 /// The same columns, read in the padded planes: nothing is packed.
 impl<T: Real> WindowColumns<T> for Im2col<'_, T> {
     fn together(&self) -> usize {
-        self.fitting().unwrap_or(1)
+        self.columns_in_place.unwrap_or(1)
     }
     fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, kind: TermKind, lhs: &[T]) {
         let (cols, chunk) = (tile.cols.clone(), tile.rows.len() * PACKED_A_PITCH);
@@ -261,6 +211,8 @@ impl<T: Real> WindowColumns<T> for Im2col<'_, T> {
 pub(super) struct Im2colTransposed<'a, T> {
     pub(super) patches: Im2col<'a, T>,
     pub(super) groups: usize,
+    /// Are tiles read in the planes, without being packed?
+    pub(super) reads_taps_in_place: bool,
 }
 
 impl<T: Real> OperandA<T> for Im2colTransposed<'_, T> {
@@ -271,16 +223,7 @@ impl<T: Real> OperandA<T> for Im2colTransposed<'_, T> {
         None
     }
     fn as_taps(&self) -> Option<&dyn TapRows<T>> {
-        /// Windows of a row from which on going to the next row is little beside them.
-        const MIN_WINDOWS_PER_ROW: usize = 12;
-        let p = &self.patches;
-        let (threes, rest) = p.taps.as_chunks::<TAPS_PER_ADDRESS>();
-        let are_neighbours = |[a, b, c]: &[[isize; 3]; TAPS_PER_ADDRESS]| {
-            (1..).zip([b, c]).all(|(i, t)| *t == [a[0], a[1], a[2] + i])
-        };
-        let flat = p.grid[0] == 1 && p.step == [1; 3] && p.taps.iter().all(|t| t[0] == 0);
-        let all = rest.is_empty() && threes.iter().all(are_neighbours);
-        (flat && all && (MIN_WINDOWS_PER_ROW..=CHUNK).contains(&p.grid[2])).then_some(self)
+        self.reads_taps_in_place.then_some(self)
     }
     fn pack(&self, isa: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         let p = &self.patches;

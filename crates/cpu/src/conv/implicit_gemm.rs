@@ -8,14 +8,14 @@ use super::Weights;
 use super::border::BorderSplit;
 use super::im2col::Im2col;
 use super::pad::PaddedPlanes;
+use super::plan::ImplicitGemmPlan;
 use crate::CpuDevice;
 use crate::conv::kernels::a_pixels::{
     PixelBlock, PixelRows, TermOffsets, UnseenElements, WindowStrip, multiply_pixels,
 };
 use crate::gemm::{
-    BatchedMatrix, Blocking, EVEN_TASKS_PER_THREAD, OperandB, OutputPrefetch, PARALLEL_MIN_FMAS, Real,
-    StoredElements, TermKind, TileEpilogue, are_finite, epilogue, fill_tiles, for_each_task,
-    has_negative_zero, k_chunks, mr, nr, transpose_block,
+    BatchedMatrix, Blocking, OperandB, OutputPrefetch, Real, StoredElements, TermKind, TileEpilogue,
+    are_finite, epilogue, fill_tiles, for_each_task, has_negative_zero, k_chunks, nr, transpose_block,
 };
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
@@ -26,60 +26,7 @@ use elinvar_simd::prefetch::prefetch_l1;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Padded elements of a task, and sums of a panel: 384 KiB of f32 each at most, so that both stay in a core's second-level cache.
-const MAX_TASK_ELEMENTS: usize = 96 << 10;
-
-/// Terms below which turning the sums is too much beside them: of 147 terms (3 channels, 7 x 7), it took 3 % longer.
-const MIN_TERMS: usize = 256;
-/// Positions for each output channel from which planes are read where they lie. Windows at corners are tiles of their own then, as nothing is
-/// above and below a plane: of 256 channels of 14 x 14 that took 1 % longer than a copy with padding, of 64 of 56 x 56 the copy took 4 %.
-const IN_PLACE_MIN_POSITIONS_PER_CHANNEL: usize = 2;
-/// Parts of an image, at most: with more, what is padded for each would be read too often.
-const MAX_PARTS_PER_IMAGE: usize = 64;
-
-/// Positions of a task, if windows are better read so: a register's worth of output channels, and registers for tall tiles.
-pub(super) fn positions_per_task<T: Real>(
-    d: &CpuDevice,
-    p: &Im2col<'_, T>,
-    batch: usize,
-    o: usize,
-) -> Option<usize> {
-    let w = nr::<T>(d.isa());
-    let k = p.channels * p.taps.len();
-    let high = mr::<T>(d.isa());
-    if high < 6 || k < MIN_TERMS || o < w || !o.is_multiple_of(w / 2) {
-        return None;
-    }
-    // With AVX2 tiles are no taller so than otherwise; what is gained is that no register of windows is of two rows.
-    if high < 12 && !p.is_identity() && p.grid[2].is_multiple_of(w / 2) {
-        return None;
-    }
-    let (n, most) = (p.positions(), MAX_TASK_ELEMENTS / w);
-    let least = d.threads().div_ceil(batch.max(1));
-    if p.is_identity() {
-        /// Rows of the highest tile.
-        const MAX_TILE_ROWS: usize = 14;
-        let parts = n.div_ceil(most.min(MAX_TASK_ELEMENTS / p.channels).max(MAX_TILE_ROWS)).max(least);
-        return Some(n.div_ceil(parts).next_multiple_of(MAX_TILE_ROWS));
-    }
-    // Whole rows of windows.
-    let row = p.grid[2];
-    let fits = |parts: usize| {
-        let some = p.rows().div_ceil(parts) * row;
-        // They may begin with any row.
-        let padded = PaddedPlanes::new(p, 0..some).size().saturating_mul(p.channels);
-        (some <= most && padded <= MAX_TASK_ELEMENTS).then_some(some)
-    };
-    // As many for each thread: one image of 56 rows in three parts took two threads a third longer than in four.
-    let comes_out_even = |parts: &usize| {
-        let tasks = batch * p.rows().div_ceil(p.rows().div_ceil(*parts));
-        tasks.is_multiple_of(d.threads()) || tasks >= EVEN_TASKS_PER_THREAD * d.threads()
-    };
-    let parts = least..=MAX_PARTS_PER_IMAGE.min(p.rows());
-    parts.clone().filter(comes_out_even).chain(parts).find_map(fits)
-}
-
-/// The convolution of batches of images and groups, `positions_per_task` positions at a time, as [`positions_per_task`] says.
+/// The convolution of batches of images and groups.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -89,19 +36,17 @@ pub(super) fn conv_implicit_gemm<T: Real>(
     (batch, groups, o): (usize, usize, usize),
     w: Weights<'_, T>,
     kind: TermKind,
-    together: usize,
+    plan: &ImplicitGemmPlan,
     after: &dyn TileEpilogue<T>,
 ) -> Result<HostVec<T>> {
     let (isa, wide) = (d.isa(), nr::<T>(d.isa()));
     let (k, n, step) = (p.channels * p.taps.len(), p.positions(), o.next_multiple_of(wide));
-    let ns = if batch * n * o * k > PARALLEL_MIN_FMAS { f64::INFINITY } else { 0.0 };
+    let ns = if plan.is_parallel { f64::INFINITY } else { 0.0 };
     let unpacked = match w {
         Weights::InPlace(_) | Weights::Transposed(_) => groups,
         Weights::Prepacked(_) => 0,
     };
-    // Of windows that are a plane's elements `positions_per_task` has no whole rows, and of fast products no sums of terms one by one.
-    let is_exact = kind == TermKind::Elements && !p.is_identity();
-    let border = if is_exact { BorderSplit::of(p, together / p.grid[2]) } else { None };
+    let border = plan.border.as_ref();
     let is_finite = AtomicBool::new(match w {
         Weights::Prepacked(prepacked) => prepacked.is_finite,
         Weights::InPlace(_) | Weights::Transposed(_) => true,
@@ -126,14 +71,13 @@ pub(super) fn conv_implicit_gemm<T: Real>(
             }
             Ok(())
         })?;
-        let border = border.as_ref().filter(|_| is_finite.load(Relaxed));
-        let is_in_place = p.step[2] == 1 && p.positions() > IN_PLACE_MIN_POSITIONS_PER_CHANNEL * o;
+        let border = border.filter(|_| is_finite.load(Relaxed));
         let edges = border.map(|border| BorderTiles {
             border,
-            in_place: is_in_place.then(|| PlanesInPlace::new(p, border)),
+            in_place: plan.reads_in_place.then(|| PlanesInPlace::new(p, border)),
         });
         let (packed, border) = (&*packed, edges.as_ref());
-        let blocking = Blocking { batch, m: o, n, rows: o, cols: together };
+        let blocking = Blocking { batch, m: o, n, rows: o, cols: plan.positions_per_task };
         fill_tiles(&blocking, |tiles| {
             for_each_task(d, ns, tiles, |tile| {
                 let group = tile.batch % groups * k * step;

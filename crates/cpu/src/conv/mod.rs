@@ -17,8 +17,11 @@ mod im2col;
 mod implicit_gemm;
 pub(crate) mod kernels;
 mod pad;
+mod plan;
+mod problem;
 
 use crate::CpuDevice;
+use crate::explain::explain;
 use crate::gemm;
 use crate::gemm::contract::{store, stored_elements, try_map_all};
 use crate::gemm::epilogue::{FusedEpilogue, NoEpilogue};
@@ -29,60 +32,21 @@ use crate::gemm::{
     transpose_block,
 };
 use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
+use crate::machine::Machine;
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
-use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
+use elinvar_core::{DType, HostData, HostVec, Layout, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
 use elinvar_simd::isa::Isa;
 use im2col::{Im2col, Im2colTransposed, images};
+use plan::{
+    Im2colRead, InputGradPath, PrepackedWeights, ResidueProduct, WeightGradFactors, WeightGradPath,
+    WindowProduct,
+};
+use problem::{PatchGeometry, Problem};
 use std::ops::{Deref, Range};
-
-/// Windows up to which it matters whether weights are packed: more are worth packing them anew each time.
-const PREPACK_MAX_WINDOWS: usize = 4096;
-
-/// Up to three numbers, one for each axis; missing axes stand in front and have `rest`.
-fn three_axes<T: Copy>(x: &[T], rest: T) -> [T; 3] {
-    let mut all = [rest; 3];
-    all[3 - x.len()..].copy_from_slice(x);
-    all
-}
-
-/// Sizes and steps along three axes.
-struct ConvGeometry {
-    plane: [usize; 3],
-    taps: [usize; 3],
-    out: [usize; 3],
-    stride: [usize; 3],
-    padding: [usize; 3],
-    dilation: [usize; 3],
-}
-
-impl ConvGeometry {
-    fn new(c: &Conv, plane: &[usize], taps: &[usize], out: &[usize]) -> ConvGeometry {
-        ConvGeometry {
-            plane: three_axes(plane, 1),
-            taps: three_axes(taps, 1),
-            out: three_axes(out, 1),
-            stride: three_axes(&c.stride, 1),
-            padding: three_axes(&c.padding, 0),
-            dilation: three_axes(&c.dilation, 1),
-        }
-    }
-    /// The windows of the convolution over `channels` planes of each batch.
-    fn patches<'a, T: Real>(&self, isa: Isa, data: &'a [T], channels: usize) -> Im2col<'a, T> {
-        let offset = |a: usize, t: usize| (t * self.dilation[a]) as isize - self.padding[a] as isize;
-        let taps = grid(self.taps).map(|t| std::array::from_fn(|a| offset(a, t[a]))).collect();
-        Im2col { data, channels, plane: self.plane, grid: self.out, step: self.stride, taps, isa }
-            .merge_axes()
-    }
-}
-
-/// All indices of a shape, row-major.
-fn grid(n: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
-    (0..n[0]).flat_map(move |i| (0..n[1]).flat_map(move |j| (0..n[2]).map(move |k| [i, j, k])))
-}
 
 /// The weights of a group as the left factor, the same for all images.
 struct GroupWeights<'a, T> {
@@ -136,8 +100,12 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
     extra: &[View<'_>; N],
 ) -> Result<HostData> {
     let (xs, ws) = (x.shape(), w.shape());
-    let window = ConvGeometry::new(c, &xs[2..], &ws[2..], out);
-    let (images, o, positions) = (xs[0], ws[0] / c.groups, out.iter().product());
+    let is_contiguous = w.layout.is_contiguous();
+    let problem = Problem::new::<T>(c, [xs, ws], out, dtypes(x, w), is_contiguous);
+    let plan = plan::forward(&problem, &Machine::of(d));
+    explain(|| format!("conv {xs} * {ws} -> {plan}"));
+    let &Problem { images, outputs: o, .. } = &problem;
+    let positions = plan.patches.positions();
     // Operands of the epilogue as [n, o, s'].
     let flat = Shape::new(&[images, ws[0], positions])?;
     let extra = extra.iter().map(|v| flattened(d, v, &flat)).collect::<Result<Vec<_>>>()?;
@@ -155,21 +123,19 @@ pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
             prepacked: None,
         })
     })?;
-    let (channels, kind) = (ws[1], bf16::kind(d, c.precision, [x, w], ws[1], o));
+    let (channels, kind) = (ws[1], plan.kind);
     let xv = load_planes::<T>(d, x, kind, channels, xs[2..].iter().product())?;
     let wv = load_planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
-    let patches = window.patches(d.isa(), &xv, kind.terms(channels));
-    let k = ws[1..].iter().product();
-    let together = implicit_gemm_positions(d, kind, &patches, images * c.groups, o);
-    let prepacked =
-        if kind == TermKind::Elements && c.groups == 1 && w.layout.is_contiguous() && together.is_some() {
-            let place = MatrixPlace::of_transposed(w.layout.offset(), o, k);
-            packed(images * positions <= PREPACK_MAX_WINDOWS, place)?.and_then(|p| p.at(d.isa(), place))
-        } else {
-            None
-        };
+    let prepacked = match plan.weights {
+        PrepackedWeights::No => None,
+        PrepackedWeights::IfKept | PrepackedWeights::Worth => {
+            let place = MatrixPlace::of_transposed(w.layout.offset(), o, ws[1..].iter().product());
+            packed(plan.weights == PrepackedWeights::Worth, place)?.and_then(|p| p.at(d.isa(), place))
+        }
+    };
     let w = prepacked.map_or(Weights::InPlace(&wv), Weights::Prepacked);
-    let gemm = ConvGemm { patches, images, groups: c.groups, o, w, kind, together };
+    let patches = im2col(d, &xv, &plan.patches, &plan.product);
+    let gemm = ConvGemm { patches, images, groups: c.groups, o, w, kind, product: &plan.product };
     let y = T::conv_gemm(d, &gemm, &FusedEpilogue { e, extra })?;
     store(d, y, x.buffer.dtype())
 }
@@ -182,26 +148,32 @@ pub(crate) struct ConvGemm<'a, T> {
     o: usize,
     w: Weights<'a, T>,
     kind: TermKind,
-    /// What [`implicit_gemm_positions`] says of it.
-    together: Option<usize>,
+    product: &'a WindowProduct,
 }
 
-/// Positions of a task, if [`implicit_gemm::conv_implicit_gemm`] is what windows are best multiplied by. AMX multiplies packed panels alone.
-fn implicit_gemm_positions<T: Real>(
+/// Planes and their windows, as a product reads them.
+fn im2col<'a, T: Real>(
     d: &CpuDevice,
-    kind: TermKind,
-    p: &Im2col<'_, T>,
-    batch: usize,
-    o: usize,
-) -> Option<usize> {
-    if kind == TermKind::Bf16Pairs && d.isa().has_amx() {
-        None
-    } else {
-        implicit_gemm::positions_per_task(d, p, batch, o)
-    }
+    data: &'a [T],
+    geometry: &'a PatchGeometry,
+    product: &WindowProduct,
+) -> Im2col<'a, T> {
+    let columns_in_place = match product {
+        WindowProduct::Im2col(Im2colRead::InPlace { columns }) => Some(*columns),
+        WindowProduct::Im2col(Im2colRead::Planes | Im2colRead::Packed)
+        | WindowProduct::Depthwise3x3 { .. }
+        | WindowProduct::Direct(_)
+        | WindowProduct::ImplicitGemm(_) => None,
+    };
+    Im2col { data, geometry, columns_in_place, isa: d.isa() }
 }
 
-/// Where the weights of a convolution come from. What does not lie as it is used is for those that [`implicit_gemm::conv_implicit_gemm`] does.
+/// The types of two operands.
+fn dtypes(a: &View<'_>, b: &View<'_>) -> [DType; 2] {
+    [a.buffer.dtype(), b.buffer.dtype()]
+}
+
+/// Where the weights of a convolution come from. All but the first are for an implicit GEMM alone.
 #[derive(Clone, Copy)]
 pub(crate) enum Weights<'a, T> {
     /// [group, o, (channel, tap)]
@@ -218,44 +190,31 @@ pub(crate) fn run_conv_gemm<T: Real>(
     gemm: &ConvGemm<'_, T>,
     epilogue: &dyn TileEpilogue<T>,
 ) -> Result<HostVec<T>> {
-    let ConvGemm { ref patches, images, groups, o, w, kind, together } = *gemm;
-    if let (Weights::InPlace(w), TermKind::Elements) = (w, kind) {
-        if let Some(windows) = depthwise::of(patches) {
-            return depthwise::depthwise(d, patches, windows, images * groups, groups, o, w, epilogue);
-        }
-        if together.is_none() && direct::is_direct(patches, o) {
-            return direct::conv_direct(d, patches, images * groups, groups, o, w, epilogue);
-        }
+    let ConvGemm { ref patches, images, groups, o, w, kind, product } = *gemm;
+    let batch = images * groups;
+    if let WindowProduct::ImplicitGemm(plan) = product {
+        let sizes = (batch, groups, o);
+        return implicit_gemm::conv_implicit_gemm(d, patches, sizes, w, kind, plan, epilogue);
     }
-    if let Some(together) = together {
-        return implicit_gemm::conv_implicit_gemm(
-            d,
-            patches,
-            (images * groups, groups, o),
-            w,
-            kind,
-            together,
-            epilogue,
-        );
-    }
-    let Weights::InPlace(w) = w else { unreachable!("weights that are not turned are for panels alone") };
+    let Weights::InPlace(w) = w else { unreachable!("other weights are for an implicit GEMM alone") };
+    let read = match product {
+        &WindowProduct::Depthwise3x3 { windows, planes_per_task } => {
+            let plan = (windows, planes_per_task);
+            return depthwise::depthwise(d, patches, plan, (batch, groups), o, w, epilogue);
+        }
+        &WindowProduct::Direct(plan) => {
+            return direct::conv_direct(d, patches, plan, (batch, groups, o), w, epilogue);
+        }
+        WindowProduct::Im2col(read) => *read,
+        WindowProduct::ImplicitGemm(_) => unreachable!("it has returned"),
+    };
     let (k, n) = (patches.channels * patches.taps.len(), patches.positions());
     let lhs = GroupWeights { matrix: matrices(w, o, k), groups };
     let planes = matrices(patches.data, patches.channels, n);
-    let rhs: &dyn OperandB<T> = if patches.is_identity() { &planes } else { patches };
+    let rhs: &dyn OperandB<T> = if read == Im2colRead::Planes { &planes } else { patches };
     run_gemm_of_pairs(
         d,
-        &Gemm {
-            batch: images * groups,
-            m: o,
-            k,
-            n,
-            lhs: &lhs,
-            rhs,
-            epilogue,
-            pack_plan: PackPlan::SharedA,
-            kind,
-        },
+        &Gemm { batch, m: o, k, n, lhs: &lhs, rhs, epilogue, pack_plan: PackPlan::SharedA, kind },
     )
 }
 
@@ -271,69 +230,49 @@ pub(crate) fn input_grad<T: Real>(
     spatial: &[usize],
 ) -> Result<HostData> {
     let (gs, ws) = (g.shape(), w.shape());
-    let window = ConvGeometry::new(c, spatial, &ws[2..], &gs[2..]);
-    let (images, channels, o) = (gs[0], ws[1], ws[0] / c.groups);
-    let kind = bf16::kind(d, c.precision, [g, w], o, channels);
+    let xs = [&[gs[0], ws[1] * c.groups], spatial].concat();
+    let is_contiguous = w.layout.is_contiguous();
+    let problem = Problem::new::<T>(c, [&xs, ws], &gs[2..], dtypes(g, w), is_contiguous);
+    let plan = plan::input_grad(&problem, &Machine::of(d));
+    explain(|| format!("conv_input_grad {gs} * {ws} -> {plan}"));
+    let &Problem { images, channels, outputs: o, ref window, .. } = &problem;
+    let kind = plan.kind;
     let (gv, wv) = (load_planes::<T>(d, g, kind, o, gs[2..].iter().product())?, load::<T>(d, w)?);
-    if kind == TermKind::Elements
-        && c.groups == 1
-        && window.stride == [1; 3]
-        && let Some(dx) = grad_sparse::input_grad(d, &window, &gv, &wv, [images, o, channels])?
+    if let Some(sparse) = &plan.sparse
+        && let Some(dx) = grad_sparse::input_grad(d, sparse, &gv, &wv, [images, o, channels])?
     {
         return store(d, dx, g.buffer.dtype());
     }
-    if kind == TermKind::Elements && grad_input_nonoverlapping::is_nonoverlapping(&window) {
-        let dx =
-            grad_input_nonoverlapping::input_grad(d, &window, &gv, &wv, [images, c.groups, o, channels])?;
-        return store(d, dx, g.buffer.dtype());
-    }
+    let residues = match &plan.path {
+        InputGradPath::NonOverlapping { transposes_rows } => {
+            let sizes = [images, c.groups, o, channels];
+            let dx = grad_input_nonoverlapping::input_grad(d, window, &gv, &wv, *transposes_rows, sizes)?;
+            return store(d, dx, g.buffer.dtype());
+        }
+        InputGradPath::Residues(residues) => residues,
+    };
     let mut parts = Vec::new();
-    for residue in grid(std::array::from_fn(|a| window.stride[a].min(window.plane[a]))) {
-        // Elements residue, residue + stride, ...: they meet the grid through the same taps.
-        let meets = |a: usize, t: usize| {
-            let scaled = (residue[a] + window.padding[a]) as isize - (t * window.dilation[a]) as isize;
-            let stride = window.stride[a] as isize;
-            (scaled % stride == 0).then_some(scaled / stride)
-        };
-        let (mut taps, mut which) = (Vec::new(), Vec::new());
-        for (i, t) in grid(window.taps).enumerate() {
-            if let (Some(a), Some(b), Some(c)) = (meets(0, t[0]), meets(1, t[1]), meets(2, t[2])) {
-                taps.push([a, b, c]);
-                which.push(i);
-            }
-        }
-        let count = |a: usize| (window.plane[a] - residue[a]).div_ceil(window.stride[a]);
-        let across = std::array::from_fn(count);
-        let patches = Im2col {
-            data: &gv[..],
-            channels: kind.terms(o),
-            plane: window.out,
-            grid: across,
-            step: [1; 3],
-            taps,
-            isa: d.isa(),
-        }
-        .merge_axes();
+    for ResidueProduct { residue, taps, patches, reads_transposed, product } in residues {
+        let across = problem::residue_grid(window, *residue);
         let area = window.taps.iter().product();
-        let all = which.len() == area && kind == TermKind::Elements;
         let transposed;
-        let together = implicit_gemm_positions(d, kind, &patches, images * c.groups, channels);
-        let w = if all && together.is_some() {
+        let w = if *reads_transposed {
             Weights::Transposed(&wv)
         } else {
-            let numbers = PooledVec::of(transpose_weights(d, &wv, [c.groups, o, channels, area], &which)?);
+            let numbers = PooledVec::of(transpose_weights(d, &wv, [c.groups, o, channels, area], taps)?);
             transposed = match kind {
                 TermKind::Elements => numbers,
-                TermKind::Bf16Pairs => bf16::of_numbers(d, &numbers, o, which.len())?,
+                TermKind::Bf16Pairs => bf16::of_numbers(d, &numbers, o, taps.len())?,
             };
             Weights::InPlace(&transposed)
         };
-        let gemm = ConvGemm { patches, images, groups: c.groups, o: channels, w, kind, together };
+        let patches = im2col(d, &gv, patches, product);
+        let gemm = ConvGemm { patches, images, groups: c.groups, o: channels, w, kind, product };
         let dx = run_conv_gemm(d, &gemm, &NoEpilogue)?;
         if window.stride == [1; 3] {
             return store(d, dx, g.buffer.dtype());
         }
-        parts.push((residue, across, PooledVec::of(dx)));
+        parts.push((*residue, across, PooledVec::of(dx)));
     }
     let size: usize = window.plane.iter().product();
     let mut dx = filled(images * c.groups * channels * size, T::ZERO)?;
@@ -401,47 +340,51 @@ pub(crate) fn weight_grad<T: Real>(
     g: &View<'_>,
     taps: &[usize],
 ) -> Result<HostData> {
-    /// Rows that a thread turns at once, at least: a cache line of what it reads.
-    const MIN_ROWS_PER_TASK: usize = 16;
     let (xs, gs) = (x.shape(), g.shape());
-    let window = ConvGeometry::new(c, &xs[2..], taps, &gs[2..]);
-    let (channels, o) = (xs[1] / c.groups, gs[1] / c.groups);
-    // Terms are positions, of which a pair would have another partner under the next tap; so images make pairs.
-    let kind = bf16::kind(d, c.precision, [x, g], xs[0], o);
+    let ws = [&[gs[1], xs[1] / c.groups], taps].concat();
+    let problem = Problem::new::<T>(c, [xs, &ws], &gs[2..], dtypes(x, g), true);
+    let plan = plan::weight_grad(&problem, &Machine::of(d));
+    explain(|| format!("conv_weight_grad {xs} * {gs} -> {plan}"));
+    let &Problem { channels, outputs: o, .. } = &problem;
+    let kind = plan.kind;
     let images = kind.terms(xs[0]);
     let xv = load_planes::<T>(d, x, kind, xs[0], xs[1..].iter().product())?;
     let gv = load_planes::<T>(d, g, kind, xs[0], gs[1..].iter().product())?;
-    let patches = window.patches(d.isa(), &xv, channels);
-    if kind == TermKind::Elements && grad_weight_grouped::is_grouped(&patches, c.groups, o) {
-        let dw = grad_weight_grouped::weight_grad(d, &patches, &gv, images, c.groups, o)?;
-        return store(d, dw, x.buffer.dtype());
-    }
-    if kind == TermKind::Elements
-        && c.groups == 1
-        && let Some(dw) = grad_sparse::weight_grad(d, &patches, &gv, images, o)?
+    let planes = |data, geometry| Im2col { data, geometry, columns_in_place: None, isa: d.isa() };
+    let patches = planes(&xv[..], &plan.patches);
+    let gemm = match plan.path {
+        WeightGradPath::GroupedLanes => {
+            let dw = grad_weight_grouped::weight_grad(d, &patches, &gv, images, c.groups, o)?;
+            return store(d, dw, x.buffer.dtype());
+        }
+        WeightGradPath::Gemm(gemm) => gemm,
+    };
+    if let Some(sparse) = &gemm.sparse
+        && let Some(dw) = grad_sparse::weight_grad(d, sparse, &patches, &gv, images, o)?
     {
         return store(d, dw, x.buffer.dtype());
     }
-    let (m, positions) = (channels * patches.taps.len(), patches.positions());
-    // With one group, its right factor is turned once: 14 x 14 windows of 256 channels took 12.5 ms so, and 12.0 like this.
-    let pack_plan = if c.groups == 1 { PackPlan::SharedB } else { PackPlan::PerTask };
-    let (batch, k) = (c.groups, images * positions);
-    if patches.is_identity() && channels <= o {
-        // Both factors are planes. Of these x is the smaller one to turn, and the product comes out as it should lie.
-        let (plane, taps) = (patches.plane, vec![[0; 3]]);
-        let g = Im2col { data: &gv[..], channels: o, plane, grid: plane, step: [1; 3], taps, isa: d.isa() };
-        let lhs = Im2colTransposed { patches: g, groups: c.groups };
-        let rhs = GradPlanes { data: &xv, groups: c.groups, o: channels, positions };
-        let epilogue = &NoEpilogue;
-        let gemm = Gemm { batch, m: o, k, n: channels, lhs: &lhs, rhs: &rhs, epilogue, pack_plan, kind };
-        return store(d, run_gemm_of_pairs(d, &gemm)?, x.buffer.dtype());
-    }
-    // dw turned: the patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
-    let lhs = Im2colTransposed { patches, groups: c.groups };
-    let rhs = GradPlanes { data: &gv, groups: c.groups, o, positions };
-    let gemm = Gemm { batch, m, k, n: o, lhs: &lhs, rhs: &rhs, epilogue: &NoEpilogue, pack_plan, kind };
+    let (m, positions) = (plan.patches.terms(), plan.patches.positions());
+    let (batch, k, groups, pack_plan) = (c.groups, images * positions, c.groups, gemm.pack_plan);
+    let epilogue = &NoEpilogue;
+    let (reads_taps_in_place, some) = match gemm.factors {
+        WeightGradFactors::GradientsByPlanes => {
+            let geometry = plan.patches.clone().with_channels(o);
+            let lhs =
+                Im2colTransposed { patches: planes(&gv[..], &geometry), groups, reads_taps_in_place: false };
+            let rhs = GradPlanes { data: &xv, groups, o: channels, positions };
+            let gemm = Gemm { batch, m: o, k, n: channels, lhs: &lhs, rhs: &rhs, epilogue, pack_plan, kind };
+            return store(d, run_gemm_of_pairs(d, &gemm)?, x.buffer.dtype());
+        }
+        WeightGradFactors::PatchesByGradients { reads_taps_in_place, transposed_rows_per_task } => {
+            (reads_taps_in_place, transposed_rows_per_task)
+        }
+    };
+    // The patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
+    let lhs = Im2colTransposed { patches, groups, reads_taps_in_place };
+    let rhs = GradPlanes { data: &gv, groups, o, positions };
+    let gemm = Gemm { batch, m, k, n: o, lhs: &lhs, rhs: &rhs, epilogue, pack_plan, kind };
     let transposed = PooledVec::of(run_gemm_of_pairs(d, &gemm)?);
-    let some = (o / (4 * d.threads())).max(MIN_ROWS_PER_TASK);
     let dw = fill_pieces(d, transposed.len(), some * m, 0.5, &|start, dst| {
         let mut row = start / m;
         while dst.remaining() > 0 {

@@ -3,7 +3,7 @@
 //! With a stride, each line is split into `stride` phases, every `stride`-th element of it: what
 //! neighbouring windows see under one tap is then contiguous for any stride.
 
-use super::im2col::Im2col;
+use super::problem::PatchGeometry;
 use crate::gemm::Real;
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
@@ -104,7 +104,7 @@ pub(super) struct PaddedPlanes {
 
 impl PaddedPlanes {
     /// For some positions of the grid, at least one; if they lie in several rows along the last axis, for all of those rows.
-    pub(super) fn new<T: Real>(p: &Im2col<'_, T>, positions: Range<usize>) -> PaddedPlanes {
+    pub(super) fn new(p: &PatchGeometry, positions: Range<usize>) -> PaddedPlanes {
         let (step, [_, g1, g2]) = (p.step, p.grid);
         let (start, end) = (positions.start, positions.end.max(positions.start + 1) - 1);
         let (first, last) = (start / g2, end / g2);

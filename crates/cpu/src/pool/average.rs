@@ -1,7 +1,9 @@
 //! Average pooling and its gradient.
 
+use super::plan::{self, AveragePlan, AverageRow, NARROW_WINDOWS, WIDE_WINDOWS, average_row};
 use super::{AxisTaps, EvenWindows, PoolPlane, divisor, lanes};
 use crate::CpuDevice;
+use crate::explain::explain;
 use crate::reduce::float::{Float, INLINE_SUM_MAX_TERMS, each_float};
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::filled;
@@ -29,10 +31,6 @@ struct AveragePool<'a, C> {
     columns: &'a mut [C],
 }
 
-/// Even windows that are summed at once: a register of the widest, and what is left of rows of few windows.
-const WIDE_WINDOWS: usize = 16;
-const NARROW_WINDOWS: usize = 4;
-
 impl<C: Float> Kernel for AveragePool<'_, C> {
     type Out = ();
     #[inline(always)]
@@ -45,20 +43,20 @@ impl<C: Float> Kernel for AveragePool<'_, C> {
             for &b in &plane.axes[1] {
                 let (mut from, to) = (even.from, even.to);
                 self.few_windows(a, b, row, 0..from);
-                // Of windows that are far apart, a register of neighbours under one tap is read one by one.
-                let row_stride = even.step > 2 && count > 4 && plane.dilation[2] == 1;
-                let few = (1..=LANES).contains(&(a.count * b.count * count));
-                if few && row_stride && count.is_power_of_two() && count <= INLINE_SUM_MAX_TERMS {
-                    self.by_columns(a, b, row, from..to);
-                    from = to;
-                } else if few && !row_stride {
-                    if to - from >= WIDE_WINDOWS {
+                match average_row(even, plane.dilation[2], a.count * b.count, count) {
+                    AverageRow::Columns => {
+                        self.by_columns(a, b, row, from..to);
+                        from = to;
+                    }
+                    AverageRow::Wide => {
                         self.windows::<WIDE_WINDOWS>(a, b, row, from..to);
                         from = to;
-                    } else if to - from >= NARROW_WINDOWS {
+                    }
+                    AverageRow::Narrow => {
                         self.windows::<NARROW_WINDOWS>(a, b, row, from..to);
                         from = to;
                     }
+                    AverageRow::Single => {}
                 }
                 self.few_windows(a, b, row, from..width);
                 row += width;
@@ -304,12 +302,16 @@ pub(super) fn average<C: Float>(
     if y.is_empty() {
         return Ok(y);
     }
-    if let Some(window) = plane.whole().filter(|_| (1..=BLOCK).contains(&n)) {
-        average_of_planes(d, x, n, C::lit(divisor(&window) as f64), &mut y)?;
-        return Ok(y);
-    }
-    let even = EvenWindows::find(&plane.axes[2]);
-    let together = (4096 / windows).max(1);
+    let plan = plan::average(plane);
+    explain(|| format!("avg_pool of {planes} planes {:?} -> {plan}", plane.size));
+    let (even, together) = match plan {
+        AveragePlan::WholePlanes { divisor, planes_per_read, planes_per_task } => {
+            let divisor = C::lit(divisor as f64);
+            average_of_planes(d, x, n, divisor, (planes_per_read, planes_per_task), &mut y)?;
+            return Ok(y);
+        }
+        AveragePlan::Windows { even, planes_per_task } => (even, planes_per_task),
+    };
     let ns = (n / windows + 20) as f64;
     try_for_each_piece(d, &mut y, together * windows, ns, &|start, part| {
         let (mut buffer, mut many) = (HostVec::new(), HostVec::new());
@@ -336,12 +338,10 @@ fn average_of_planes<C: Float>(
     x: &StagedView<'_, C>,
     n: usize,
     divisor: C,
+    (group, planes_per_task): (usize, usize),
     y: &mut [C],
 ) -> Result<()> {
-    /// Planes that a thread takes, so many times as many as a block has room for.
-    const BLOCKS_PER_TASK: usize = 16;
-    let group = BLOCK / n;
-    try_for_each_piece(d, y, BLOCKS_PER_TASK * group, n as f64 * 0.2, &|start, part| {
+    try_for_each_piece(d, y, planes_per_task, n as f64 * 0.2, &|start, part| {
         let mut buffer = filled(BLOCK, C::POSITIVE_ZERO)?;
         for (i, y) in part.chunks_mut(group).enumerate() {
             let len = y.len() * n;
@@ -480,18 +480,20 @@ fn spread_grad<C: Float>(
     if planes * n == 0 || windows == 0 {
         return filled(planes * n, C::POSITIVE_ZERO);
     }
-    let (ns, whole) = ((n + 4 * windows) as f64 / n as f64, plane.whole());
+    let ns = (n + 4 * windows) as f64 / n as f64;
+    let plan = plan::average_grad(plane);
+    explain(|| format!("avg_pool_grad of {planes} planes {:?} -> {plan}", plane.size));
     let holders = ColumnWindows::new(plane)?;
     let mut divisors = filled(windows, C::POSITIVE_ZERO)?;
     plane.each(|w, taps| divisors[w] = C::lit(divisor(&taps) as f64));
     // Each plane is zero before it gets anything, and in the cache: all of them by one thread were two fifths of it where windows share no element.
-    fill_pieces(d, planes * n, n * (4096 / n).max(1), ns, &|start, dst: &mut UninitSlice<'_, C>| {
+    fill_pieces(d, planes * n, n * plan.planes_per_task, ns, &|start, dst: &mut UninitSlice<'_, C>| {
         let mut buffer = filled(windows, C::POSITIVE_ZERO)?;
         let mut shares = filled(plane.axes[2].len() + 1, C::POSITIVE_ZERO)?;
         let mut columns = filled(holders.all.len(), C::POSITIVE_ZERO)?;
         for number in start / n..(start + dst.remaining()) / n {
             let g = g.block(d.isa(), number * windows, windows, windows, &mut buffer);
-            if whole.is_some() {
+            if plan.is_whole {
                 // As below: it is added to 0.
                 dst.zeroed(n, C::POSITIVE_ZERO + g[0] / divisors[0]);
                 continue;

@@ -2,8 +2,10 @@
 //! second result, as most callers read only the first.
 
 use super::kernels;
+use super::plan::{self, COLUMNS_MAX_LINES, COLUMNS_MAX_SPAN, MaxPath, MaxPlan};
 use super::{AxisTaps, EvenWindows, PoolPlane, lanes};
 use crate::CpuDevice;
+use crate::explain::explain;
 use crate::reduce::float::Float;
 use crate::reduce::source::{ReduceElement, StagedView};
 use crate::runtime::memory::filled;
@@ -27,6 +29,7 @@ pub(super) fn of_dtype(
         x: &View<'_>,
         planes: usize,
         plane: &PoolPlane,
+        plan: &MaxPlan,
         places: bool,
         store: impl FnOnce(HostVec<T>) -> Result<HostData>,
     ) -> Result<HostData> {
@@ -34,101 +37,68 @@ pub(super) fn of_dtype(
             let each = |plane: &PoolPlane, even: EvenWindows, x: &[T], y: &mut UninitSlice<'_, i64>| {
                 dispatch_formula::<T, _>(d.isa(), MaxPool { plane, even, x, to: PlaceSink(y) });
             };
-            return Ok(HostData::I64(max(d, x, planes, plane, &each)?));
+            return Ok(HostData::I64(max(d, x, planes, plane, plan, &each)?));
         }
         let each = |plane: &PoolPlane, even: EvenWindows, x: &[T], y: &mut UninitSlice<'_, T>| {
             dispatch_formula::<T, _>(d.isa(), MaxPool { plane, even, x, to: ElementSink(y) });
         };
-        store(max(d, x, planes, plane, &each)?)
+        store(max(d, x, planes, plane, plan, &each)?)
     }
-    match x.buffer.dtype() {
-        to @ (DType::F32 | DType::F16 | DType::BF16) if !places && let Some(windows) = two_apart(plane) => {
+    let plan = plan::max(plane, x.buffer.dtype());
+    explain(|| format!("max_pool {} of {planes} planes {:?} -> {plan}", named(places), plane.size));
+    let dtype = x.buffer.dtype();
+    match &plan.path {
+        MaxPath::Pairs(windows) => {
+            let (isa, windows) = (d.isa(), windows);
+            if places {
+                let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
+                    if !(kernels::is_calm(isa, x) && kernels::largest(isa, windows, x, y)) {
+                        dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: PlaceSink(y) });
+                    }
+                };
+                return Ok(HostData::I64(max(d, x, planes, plane, &plan, &each)?));
+            }
             let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, f32>| {
-                if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
-                    dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: ElementSink(y) });
+                if !(kernels::is_calm(isa, x) && kernels::largest(isa, windows, x, y)) {
+                    dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: ElementSink(y) });
                 }
             };
-            f32::stored(d, max(d, x, planes, plane, &each)?, to)
+            return f32::stored(d, max(d, x, planes, plane, &plan, &each)?, dtype);
         }
-        to @ (DType::F32 | DType::F16 | DType::BF16)
-            if !places && let Some(row_stride) = wide_step(plane) =>
-        {
+        &MaxPath::Columns { step } => {
+            let isa = d.isa();
+            if places {
+                let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
+                    if !(kernels::is_calm(isa, x) && by_columns(isa, plane, step, x, y)) {
+                        dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: PlaceSink(y) });
+                    }
+                };
+                return Ok(HostData::I64(max(d, x, planes, plane, &plan, &each)?));
+            }
             let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, f32>| {
-                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, row_stride, x, y)) {
-                    dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: ElementSink(y) });
+                if !(kernels::is_calm(isa, x) && by_columns(isa, plane, step, x, y)) {
+                    dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: ElementSink(y) });
                 }
             };
-            f32::stored(d, max(d, x, planes, plane, &each)?, to)
+            return f32::stored(d, max(d, x, planes, plane, &plan, &each)?, dtype);
         }
-        DType::F32 | DType::F16 | DType::BF16 if let Some(row_stride) = wide_step(plane) => {
-            let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
-                if !(kernels::is_calm(d.isa(), x) && by_columns(d.isa(), plane, row_stride, x, y)) {
-                    dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: PlaceSink(y) });
-                }
-            };
-            Ok(HostData::I64(max(d, x, planes, plane, &each)?))
-        }
-        DType::F32 | DType::F16 | DType::BF16 if let Some(windows) = two_apart(plane) => {
-            let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
-                if !(kernels::is_calm(d.isa(), x) && kernels::largest(d.isa(), &windows, x, y)) {
-                    dispatch_formula::<f32, _>(d.isa(), MaxPool { plane, even, x, to: PlaceSink(y) });
-                }
-            };
-            Ok(HostData::I64(max(d, x, planes, plane, &each)?))
-        }
+        MaxPath::Windows => {}
+    }
+    match dtype {
         to @ (DType::F32 | DType::F16 | DType::BF16) => {
-            one::<f32>(d, x, planes, plane, places, |y| f32::stored(d, y, to))
+            one::<f32>(d, x, planes, plane, &plan, places, |y| f32::stored(d, y, to))
         }
-        DType::F64 => one::<f64>(d, x, planes, plane, places, |y| Ok(f64::wrap(y))),
-        DType::I64 => one::<i64>(d, x, planes, plane, places, |y| Ok(i64::wrap(y))),
-        DType::I32 => one::<i32>(d, x, planes, plane, places, |y| Ok(i32::wrap(y))),
-        DType::U8 => one::<u8>(d, x, planes, plane, places, |y| Ok(u8::wrap(y))),
-        DType::Bool => one::<bool>(d, x, planes, plane, places, |y| Ok(bool::wrap(y))),
+        DType::F64 => one::<f64>(d, x, planes, plane, &plan, places, |y| Ok(f64::wrap(y))),
+        DType::I64 => one::<i64>(d, x, planes, plane, &plan, places, |y| Ok(i64::wrap(y))),
+        DType::I32 => one::<i32>(d, x, planes, plane, &plan, places, |y| Ok(i32::wrap(y))),
+        DType::U8 => one::<u8>(d, x, planes, plane, &plan, places, |y| Ok(u8::wrap(y))),
+        DType::Bool => one::<bool>(d, x, planes, plane, &plan, places, |y| Ok(bool::wrap(y))),
     }
 }
 
-/// The windows of a plane that has one axis or two, and enough of them two apart and two or three wide.
-fn two_apart(plane: &PoolPlane) -> Option<kernels::PoolWindows> {
-    /// So many that most of them fill registers.
-    const MIN_EVEN_WINDOWS: usize = 8;
-    let even = EvenWindows::find(&plane.axes[2]);
-    let narrow = |taps: &&AxisTaps| matches!(taps.count, 2 | 3);
-    let flat = plane.size[0] == 1 && plane.axes[0].len() == 1 && plane.dilation[2] == 1;
-    let some = even.step == 2 && even.to - even.from >= MIN_EVEN_WINDOWS;
-    // Places are counted in 32 bits.
-    let small = i32::try_from(plane.len()).is_ok();
-    if !(flat && some && small) || plane.axes[2].get(even.from).filter(narrow).is_none() {
-        return None;
-    }
-    let spans = |taps: &[AxisTaps]| {
-        taps.iter().map(|t| kernels::TapSpan { first: t.first, count: t.count }).collect()
-    };
-    Some(kernels::PoolWindows {
-        width: plane.size[2],
-        lines: spans(&plane.axes[1]),
-        row_stride: plane.dilation[1],
-        columns: spans(&plane.axes[2]),
-        even: even.from..even.to,
-    })
-}
-
-/// Columns of a row of windows, and lines of a window, at most, of which [`by_columns`] keeps what it found.
-const MAX_COLUMNS: usize = 512;
-const MAX_LINES: usize = 64;
-
-/// Are all windows of a row alike, wide and far apart, as adaptive ones are? How far, if so.
-fn wide_step(plane: &PoolPlane) -> Option<usize> {
-    /// Windows that are no wider, or no farther apart, go side by side.
-    const NEAR_MAX_STEP: usize = 4;
-    let (columns, EvenWindows { from, to, step }) = (&plane.axes[2], EvenWindows::find(&plane.axes[2]));
-    let all = (from, to) == (0, columns.len()) && plane.dilation[2] == 1;
-    let count = columns.first()?.count;
-    let span = (columns.len() - 1) * step + count;
-    let lines = |axis: usize| plane.axes[axis].iter().map(|t| t.count).max();
-    let few = lines(0)? * lines(1)? <= MAX_LINES && (kernels::MAX_LANES..=MAX_COLUMNS).contains(&span);
-    // Places are counted in 32 bits.
-    let small = i32::try_from(plane.len()).is_ok();
-    (all && step > NEAR_MAX_STEP && count > NEAR_MAX_STEP && few && small).then_some(step)
+/// What is found.
+fn named(places: bool) -> &'static str {
+    if places { "places" } else { "elements" }
 }
 
 /// The windows of a calm plane that are `step` apart: the largest of each column of a row of windows, register by register, then those of each
@@ -142,11 +112,11 @@ fn by_columns<O: kernels::PoolOutcome>(
 ) -> bool {
     let c = plane.axes[2][0];
     let span = (plane.axes[2].len() - 1) * step + c.count;
-    let (mut best, mut found) = ([0.0; MAX_COLUMNS], [0; MAX_COLUMNS]);
+    let (mut best, mut found) = ([0.0; COLUMNS_MAX_SPAN], [0; COLUMNS_MAX_SPAN]);
     let (best, found) = (&mut best[..span], &mut found[..span]);
     for &a in &plane.axes[0] {
         for &b in &plane.axes[1] {
-            let (mut lines, mut n) = ([0; MAX_LINES], 0);
+            let (mut lines, mut n) = ([0; COLUMNS_MAX_LINES], 0);
             plane.elements([a, b, AxisTaps { count: 1, ..c }], |e| {
                 lines[n] = e as u32;
                 n += 1;
@@ -351,6 +321,7 @@ fn max<T: ReduceElement + PartialOrd, O: Element>(
     x: &View<'_>,
     planes: usize,
     plane: &PoolPlane,
+    plan: &MaxPlan,
     each: &PlaneFn<'_, T, O>,
 ) -> Result<HostVec<O>> {
     let x = StagedView::<T>::new("a maximum pool", x)?;
@@ -365,11 +336,7 @@ fn max<T: ReduceElement + PartialOrd, O: Element>(
             "max_pool: a window holds no element of the input; padding or dilation is too large",
         ));
     }
-    // Places are counted in 32 bits within a window's reach.
-    let small = i32::try_from(n).is_ok();
-    let even =
-        if small { EvenWindows::find(&plane.axes[2]) } else { EvenWindows { from: 0, to: 0, step: 1 } };
-    let together = (4096 / windows).max(1);
+    let (even, together) = (plan.even, plan.planes_per_task);
     let ns = (n + 4 * windows) as f64 / (4 * windows) as f64;
     fill_pieces(d, planes * windows, together * windows, ns, &|start, y| {
         let mut buffer = HostVec::new();

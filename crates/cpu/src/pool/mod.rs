@@ -4,6 +4,7 @@
 mod average;
 mod kernels;
 mod max;
+mod plan;
 
 pub(crate) use average::avg_pool_grad;
 

@@ -5,8 +5,11 @@
 
 use super::block::Combine;
 use super::columns;
+use super::plan::{self, ArgFoldPlan, Problem};
 use super::source::{ReduceElement, row_major_copy, staged};
 use crate::CpuDevice;
+use crate::explain::explain;
+use crate::machine::Machine;
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
@@ -38,12 +41,16 @@ where
     Max: Combine<T>,
     Min: Combine<T>,
 {
-    if let Some(y) = columns::arg_fold::<T>(d, f, x, kept)? {
-        return Ok(HostData::I64(y));
-    }
-    match f {
-        ArgFold::Max => find::<T, Max>(d, x, kept, |a, b| a > b),
-        ArgFold::Min => find::<T, Min>(d, x, kept, |a, b| a < b),
+    let plan = plan::arg_fold(Problem::of::<T>(x, kept), &Machine::of(d));
+    explain(|| format!("arg_fold {} from axis {kept} -> {plan}", x.layout.shape()));
+    match plan {
+        ArgFoldPlan::Columns { layout, chunks_per_task, reads_in_place } => {
+            columns::arg_fold::<T>(d, f, x, &layout, chunks_per_task, reads_in_place).map(HostData::I64)
+        }
+        ArgFoldPlan::Rows { rows_per_task } => match f {
+            ArgFold::Max => find::<T, Max>(d, x, kept, rows_per_task, |a, b| a > b),
+            ArgFold::Min => find::<T, Min>(d, x, kept, rows_per_task, |a, b| a < b),
+        },
     }
 }
 
@@ -86,6 +93,7 @@ fn find<T: ReduceElement + PartialOrd, F: Combine<T>>(
     d: &CpuDevice,
     x: &View<'_>,
     kept: usize,
+    rows_per_task: usize,
     better: impl Fn(T, T) -> bool + Sync,
 ) -> Result<HostData> {
     let dims = x.shape().dims();
@@ -93,7 +101,7 @@ fn find<T: ReduceElement + PartialOrd, F: Combine<T>>(
     let mut out = filled(dims[..kept].iter().product(), 0i64)?;
     let copy = row_major_copy::<T>(d, "an index of an extreme", x)?;
     let stage = staged::<T>("an index of an extreme", x, &copy)?;
-    for_each_piece(d, &mut out, (16 * BLOCK / n.max(1)).max(1), n as f64 * 0.3, &|first, part| {
+    for_each_piece(d, &mut out, rows_per_task, n as f64 * 0.3, &|first, part| {
         let (mut buffer, from_memory) = ([F::init(); BLOCK], stage.is_read_in_place());
         for (i, out) in part.iter_mut().enumerate() {
             let mut best: Option<(T, usize)> = None;

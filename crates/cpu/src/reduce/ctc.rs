@@ -9,6 +9,7 @@
 //! Whole registers overwrite the gap, so each step restores it.
 
 use super::float::{Float, each_float};
+use super::plan::ctc_samples_per_group;
 use crate::CpuDevice;
 use crate::elementwise::operand::misuse_error;
 use crate::layout::copy;
@@ -26,8 +27,6 @@ use std::mem::swap;
 const CHUNK_ELEMENTS: usize = 64;
 /// Elements between two samples.
 const SAMPLE_GAP: usize = 2;
-/// Elements of a group at most: nine arrays of so many f32 stay in a first-level cache.
-const MAX_GROUP_ELEMENTS: usize = 1024;
 /// Nanoseconds that an element takes.
 const NS_PER_ELEMENT: f64 = 0.5;
 
@@ -90,7 +89,7 @@ impl CtcSizes {
     }
     /// Samples of a group.
     fn group(self, d: &CpuDevice) -> usize {
-        self.n.div_ceil(d.threads()).min(MAX_GROUP_ELEMENTS / self.row_stride()).max(1)
+        ctc_samples_per_group(self.n, self.row_stride(), d.threads())
     }
     /// From a sample to the next, where they lie as a group.
     fn row_stride(self) -> usize {

@@ -6,10 +6,13 @@
 
 use super::block::{self, Combine};
 use super::columns;
+use super::plan::{self, FoldPlan, Problem, RowFold};
 use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
 use crate::elementwise::operand::misuse_error;
+use crate::explain::explain;
+use crate::machine::Machine;
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use crate::view::View;
@@ -51,52 +54,35 @@ fn fold_view<T: ReduceElement, F: Combine<T>>(
 ) -> Result<HostVec<T>> {
     let dims = x.layout.shape().dims();
     let (rows, n) = (dims[..kept].iter().product(), dims[kept..].iter().product());
-    if rows == 0 || n == 0 {
-        return filled(rows, F::init());
+    let plan = plan::fold(Problem::of::<T>(x, kept), &Machine::of(d));
+    explain(|| format!("fold {} from axis {kept} -> {plan}", x.layout.shape()));
+    match plan {
+        FoldPlan::Empty => filled(rows, F::init()),
+        FoldPlan::Columns(plan) => columns::planned_fold::<T, F>(d, "a fold", x, &plan),
+        FoldPlan::Rows { path, from_memory } => {
+            let mut out = filled(rows, F::init())?;
+            by_rows::<T, F>(d, &StagedView::new("a fold", x)?, n, (path, from_memory), &mut out)?;
+            Ok(out)
+        }
     }
-    if let Some(y) = columns::fold::<T, F>(d, "a fold", x, kept)? {
-        return Ok(y);
-    }
-    let mut out = filled(rows, F::init())?;
-    by_rows::<T, F>(d, &StagedView::new("a fold", x)?, n, &mut out)?;
-    Ok(out)
 }
 
 fn by_rows<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
     x: &StagedView<'_, T>,
     n: usize,
+    (path, from_memory): (RowFold, bool),
     out: &mut [T],
 ) -> Result<()> {
-    let (blocks, from_memory) = (n.div_ceil(BLOCK), x.is_read_in_place());
-    if blocks > 1 && out.len() < 4 * d.threads() {
-        // Few long rows: threads share the blocks of each.
-        let mut all = filled(blocks, F::init())?;
-        for (row, out) in out.iter_mut().enumerate() {
-            for_each_piece(d, &mut all, 16, BLOCK as f64 * NS_PER_ELEMENT, &|first, part| {
-                let mut buffer = [F::init(); BLOCK];
-                for (b, y) in part.iter_mut().enumerate() {
-                    let start = (first + b) * BLOCK;
-                    *y = fold_part::<T, F>(
-                        d,
-                        x,
-                        row * n + start,
-                        BLOCK.min(n - start),
-                        from_memory,
-                        &mut buffer,
-                    );
-                }
-            });
-            *out = block::join_blocks::<T, F>(&all);
-        }
-        return Ok(());
-    }
-    // Short rows are read several at a time.
-    let group = (BLOCK / n).max(1);
-    let piece = group * (64 * BLOCK / (group * n)).max(1);
+    let blocks = n.div_ceil(BLOCK);
+    let (group, piece) = match path {
+        RowFold::SharedBlocks => return by_shared_blocks::<T, F>(d, x, n, from_memory, out),
+        RowFold::Short { rows_per_read, rows_per_task } => (rows_per_read, rows_per_task),
+        RowFold::Long { rows_per_task } => (1, rows_per_task),
+    };
     try_for_each_piece(d, out, piece, n as f64 * NS_PER_ELEMENT, &|first, part| {
         let mut buffer = [F::init(); BLOCK];
-        if blocks == 1 {
+        if let RowFold::Short { .. } = path {
             for (i, part) in part.chunks_mut(group).enumerate() {
                 let len = part.len() * n;
                 if let Some((halves, at)) = x.stored((first + i * group) * n, len)
@@ -126,6 +112,28 @@ fn by_rows<T: ReduceElement, F: Combine<T>>(
         }
         Ok(())
     })
+}
+
+/// The folds of few long rows: threads share the blocks of each.
+fn by_shared_blocks<T: ReduceElement, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &StagedView<'_, T>,
+    n: usize,
+    from_memory: bool,
+    out: &mut [T],
+) -> Result<()> {
+    let mut all = filled(n.div_ceil(BLOCK), F::init())?;
+    for (row, out) in out.iter_mut().enumerate() {
+        for_each_piece(d, &mut all, 16, BLOCK as f64 * NS_PER_ELEMENT, &|first, part| {
+            let mut buffer = [F::init(); BLOCK];
+            for (b, y) in part.iter_mut().enumerate() {
+                let start = (first + b) * BLOCK;
+                *y = fold_part::<T, F>(d, x, row * n + start, BLOCK.min(n - start), from_memory, &mut buffer);
+            }
+        });
+        *out = block::join_blocks::<T, F>(&all);
+    }
+    Ok(())
 }
 
 /// The fold of a block of `len` terms from `start` on.

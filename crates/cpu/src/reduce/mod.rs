@@ -12,6 +12,7 @@ mod ctc;
 pub(crate) mod float;
 mod fold;
 mod kernels;
+mod plan;
 mod rowwise;
 mod scan;
 pub(crate) mod source;

@@ -3,9 +3,12 @@
 
 use super::block::Combine;
 use super::columns;
+use super::plan::{self, Problem, RowScan, ScanPlan};
 use super::source::{ReduceElement, row_major_copy, staged};
 use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
+use crate::explain::explain;
+use crate::machine::Machine;
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
@@ -48,22 +51,27 @@ fn scan_native<T: ReduceElement, F: Combine<T>>(
 }
 
 fn scan_placed<T: ReduceElement, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Placed<HostVec<T>>> {
-    match columns::scan::<T, F>(d, x)? {
-        Some(y) => Ok(y),
-        None => one_by_one::<T, F>(d, x).map(Placed::from),
+    let kept = x.layout.rank().saturating_sub(1);
+    let plan = plan::scan(Problem::of::<T>(x, kept), &Machine::of(d));
+    explain(|| format!("scan {} -> {plan}", x.layout.shape()));
+    match plan {
+        ScanPlan::Empty => Ok(Placed::from(HostVec::new())),
+        ScanPlan::Columns(layout) => columns::scan::<T, F>(d, x, &layout),
+        ScanPlan::Rows(path) => by_rows::<T, F>(d, x, path).map(Placed::from),
     }
 }
 
-fn one_by_one<T: ReduceElement, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<HostVec<T>> {
+fn by_rows<T: ReduceElement, F: Combine<T>>(
+    d: &CpuDevice,
+    x: &View<'_>,
+    path: RowScan,
+) -> Result<HostVec<T>> {
     let n = x.shape().last().copied().unwrap_or(1);
     let len = x.shape().numel();
-    if len == 0 {
-        return Ok(HostVec::new());
-    }
     let copy = row_major_copy::<T>(d, "a scan", x)?;
     let stage = staged::<T>("a scan", x, &copy)?;
     let isa = d.isa();
-    if n >= 32 * SCAN_BLOCK && len / n < 2 * d.threads() && d.threads() > 1 {
+    let RowScan::Rows { rows_per_read: rows, in_registers } = path else {
         let mut y = filled(len, F::init())?;
         // Few long rows: threads share the blocks, whose offsets are one short chain.
         for (r, row) in y.chunks_mut(n).enumerate() {
@@ -91,12 +99,11 @@ fn one_by_one<T: ReduceElement, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> R
             });
         }
         return Ok(y);
-    }
-    let rows = (4 * SCAN_BLOCK / n).max(1);
+    };
     fill_pieces(d, len, 4 * rows * n, 0.5, &|mut start, dst| {
         while dst.remaining() > 0 {
             let some = (rows * n).min(dst.remaining());
-            if n <= SCAN_GROUP && stage.is_in_place(start, some) {
+            if in_registers && stage.is_in_place(start, some) {
                 let x = stage.block(isa, start, some, some, &mut []);
                 dispatch(isa, ScanShortRows { x, n, dst, f: PhantomData::<F> });
                 start += some;

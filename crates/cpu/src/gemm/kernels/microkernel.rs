@@ -371,9 +371,10 @@ const fn has_extra_tiles<T>() -> bool {
     size_of::<T>() <= size_of::<f32>()
 }
 
-/// What tiles of so many rows take, which have one address: about as much as so many rows of the highest ones.
-pub(crate) fn tile_costs<T: Real>(isa: Isa, rows: usize) -> usize {
-    let (highest, mut lhs, mut all) = (mr::<T>(isa), rows, 0);
+/// What tiles of so many rows take, which have one address, where the highest has `highest`: about as much as so many rows of
+/// the highest ones.
+pub(crate) fn tile_costs<T: Real>(highest: usize, rows: usize) -> usize {
+    let (mut lhs, mut all) = (rows, 0);
     while lhs > 0 {
         let high = match lhs {
             n if highest >= 12 => next_height::<T>(n, true),

@@ -4,8 +4,9 @@
 //! How it can be wrong: among equal elements, zeros of both signs included, the first stays; the
 //! first NaN wins and stays.
 
-use super::{HELD_ELEMENTS_OF_LONG_ROWS, RowGrid, RowLanes, RowLanesVec};
+use super::{ColumnLayout, HELD_ELEMENTS_OF_LONG_ROWS, RowLanes, RowLanesVec};
 use crate::CpuDevice;
+use crate::reduce::plan::MAX_CHUNKS_PER_TASK;
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, fill_column_blocks};
 use crate::view::View;
@@ -14,39 +15,27 @@ use elinvar_ops::backend::ArgFold;
 use elinvar_simd::isa::{Kernel, dispatch_formula_or_plain};
 use elinvar_simd::row_loop::TERM_CHUNK;
 
-/// Rows side by side, at least.
-const MIN_ROWS: usize = 8;
-/// Windows of a row that a thread takes together, at most: 64 columns of a row are too little of a page at a time.
-const MAX_CHUNKS_PER_TASK: usize = 8;
 /// Rows whose best are in registers.
 const ROWS_IN_REGISTERS: usize = 32;
 /// Nanoseconds for an element.
 const NS_PER_ELEMENT: f64 = 0.3;
 
-/// The number of the first best element of each row of a view, of which the first `kept` axes are the rows, if these had better go side
-/// by side.
+/// The number of the first best element of each row.
 pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
     d: &CpuDevice,
     f: ArgFold,
     x: &View<'_>,
-    kept: usize,
-) -> Result<Option<HostVec<i64>>> {
-    let Some((grid, lines)) =
-        RowGrid::new::<T>("an index of an extreme", std::slice::from_ref(x), kept, MIN_ROWS)?
-    else {
-        return Ok(None);
-    };
-    // Numbers have 32 bits, and element 0 is one more than none.
-    if i32::try_from(grid.n).is_err() {
-        return Ok(None);
-    }
-    let (x, n) = (&lines[0], grid.n);
-    let together = (grid.columns / TERM_CHUNK / (2 * d.threads())).clamp(1, MAX_CHUNKS_PER_TASK);
-    let matrices = BlockedMatrices { width: together * TERM_CHUNK, ..grid.column_blocks(Some(1)) };
-    let y = fill_column_blocks(d, matrices, n as f64 * NS_PER_ELEMENT, &|column_blocks| {
+    layout: &ColumnLayout,
+    chunks_per_task: usize,
+    reads_in_place: bool,
+) -> Result<HostVec<i64>> {
+    let (grid, x) = (&layout.grid, &layout.operand::<T>("an index of an extreme", 0, x)?);
+    let n = grid.n;
+    let matrices = BlockedMatrices { width: chunks_per_task * TERM_CHUNK, ..grid.column_blocks(Some(1)) };
+    fill_column_blocks(d, matrices, n as f64 * NS_PER_ELEMENT, &|column_blocks| {
         let some = n.min(HELD_ELEMENTS_OF_LONG_ROWS);
         let mut places: Vec<isize> = host::filled(some, 0)?;
-        let mut copied = RowLanesVec::new(if x.is_in_place() { 0 } else { some })?;
+        let mut copied = RowLanesVec::new(if reads_in_place { 0 } else { some })?;
         let mut best = [[T::ZERO; TERM_CHUNK]; MAX_CHUNKS_PER_TASK];
         let mut found = [[0i32; TERM_CHUNK]; MAX_CHUNKS_PER_TASK];
         while let Some(column_block) = column_blocks.next() {
@@ -56,14 +45,14 @@ pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
             });
             for start in (0..n).step_by(HELD_ELEMENTS_OF_LONG_ROWS) {
                 let places = &mut places[..HELD_ELEMENTS_OF_LONG_ROWS.min(n - start)];
-                if x.is_in_place() {
+                if reads_in_place {
                     x.places(start, places);
                 } else {
                     places.iter_mut().enumerate().for_each(|(i, place)| *place = (i * TERM_CHUNK) as isize);
                 }
                 for (group, (best, found)) in groups.clone().zip(best.iter_mut().zip(&mut found)) {
                     let (all, base) = match x.own {
-                        Some(all) if x.is_in_place() => (all, x.base(group) as usize),
+                        Some(all) if reads_in_place => (all, x.base(group) as usize),
                         _ => {
                             x.read(d.isa(), group, start, &mut copied.all_mut()[..places.len()]);
                             (copied.all().as_flattened(), 0)
@@ -85,8 +74,7 @@ pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
             });
         }
         Ok(())
-    })?;
-    Ok(Some(y))
+    })
 }
 
 /// Some elements of rows side by side, of which the first is number `first`, to be compared with the best before.

@@ -3,22 +3,20 @@
 //! Few terms that are read in place are combined in registers, those first that the tree joins
 //! first; of many terms, or of terms that are converted or transposed, each joins its lane.
 
-use super::{ColumnOperand, RowGrid, RowGroup, RowLanes, RowLanesVec, tree};
+use super::{ColumnOperand, RowGroup, RowLanes, RowLanesVec, tree};
 use crate::CpuDevice;
+use crate::machine::Machine;
 use crate::reduce::block::Combine;
+use crate::reduce::plan::{self, ColumnFold, ColumnFoldPlan, Problem};
 use crate::reduce::source::ReduceElement;
-use crate::runtime::memory::{filled, with_capacity};
 use crate::runtime::output::column_blocks::fill_column_blocks;
-use crate::runtime::parallel::try_for_each_piece;
 use crate::view::View;
-use elinvar_core::order::{BLOCK, LANES};
+use elinvar_core::order::LANES;
 use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_simd::row_loop::TERM_CHUNK;
 use std::marker::PhantomData;
 
-/// Rows side by side, at least.
-const MIN_ROWS: usize = 8;
 /// Rows for which a part of a window is enough.
 const NARROW_MAX_ROWS: usize = 16;
 /// Nanoseconds for a term.
@@ -31,24 +29,27 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     x: &View<'_>,
     kept: usize,
 ) -> Result<Option<HostVec<T>>> {
-    // On plain x86-64 this is not compiled.
-    if !d.isa().has_fma() {
-        return Ok(None);
+    match plan::column_fold(Problem::of::<T>(x, kept), &Machine::of(d)) {
+        Some(plan) => planned_fold::<T, F>(d, what, x, &plan).map(Some),
+        None => Ok(None),
     }
-    let Some((grid, lines)) = RowGrid::new::<T>(what, std::slice::from_ref(x), kept, MIN_ROWS)? else {
-        return Ok(None);
-    };
-    let x = &lines[0];
-    if grid.n > LANES && x.step == 1 {
-        return tree::fold::<T, F>(d, x, &grid).map(Some);
-    }
-    let (n, groups) = (grid.n, grid.matrices * grid.columns.div_ceil(TERM_CHUNK));
-    if n <= BLOCK {
-        let y = fill_column_blocks(
-            d,
-            grid.column_blocks(Some(1)),
-            n as f64 * NS_PER_ELEMENT,
-            &|column_blocks| {
+}
+
+/// The fold of each row, side by side.
+pub(crate) fn planned_fold<T: ReduceElement, F: Combine<T>>(
+    d: &CpuDevice,
+    what: &str,
+    x: &View<'_>,
+    plan: &ColumnFoldPlan,
+) -> Result<HostVec<T>> {
+    let (grid, x) = (&plan.layout.grid, &plan.layout.operand::<T>(what, 0, x)?);
+    let n = grid.n;
+    match plan.path {
+        path @ (ColumnFold::TreeOfSharedLanes | ColumnFold::Tree { .. } | ColumnFold::TreeOfSharedBlocks) => {
+            tree::fold::<T, F>(d, x, grid, path)
+        }
+        ColumnFold::WholeRows => {
+            fill_column_blocks(d, grid.column_blocks(Some(1)), n as f64 * NS_PER_ELEMENT, &|column_blocks| {
                 let mut scratch = FoldScratch::new(x, n)?;
                 while let Some(column_block) = column_blocks.next() {
                     let group = grid.group(column_block, 1);
@@ -56,42 +57,14 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
                     column_blocks.row(|dst| dst.copy(group.own(folded)));
                 }
                 Ok(())
-            },
-        )?;
-        return Ok(Some(y));
+            })
+        }
     }
-    // Threads share the blocks of long rows.
-    let blocks = n.div_ceil(BLOCK);
-    let mut all = filled(groups * blocks * TERM_CHUNK, F::init())?;
-    try_for_each_piece(d, &mut all, TERM_CHUNK, BLOCK as f64 * NS_PER_ELEMENT, &|at, part| {
-        let mut scratch = FoldScratch::new(x, n)?;
-        let (group, start) = (grid.numbered(at / TERM_CHUNK / blocks), at / TERM_CHUNK % blocks * BLOCK);
-        part.copy_from_slice(scratch.block::<F>(d.isa(), x, group, start, BLOCK.min(n - start)));
-        Ok(())
-    })?;
-    let mut y = with_capacity(grid.matrices * grid.columns)?;
-    for (number, blocks) in all.as_chunks_mut::<TERM_CHUNK>().0.chunks_exact_mut(blocks).enumerate() {
-        join_blocks::<T, F>(blocks);
-        y.extend_from_slice(grid.numbered(number).own(&blocks[0]));
-    }
-    Ok(Some(y))
 }
 
 /// Of numbers of 32 bits alone there is a copy for AVX-512, as of formulas.
 pub(crate) const fn targets<T>() -> IsaTargets {
     if size_of::<T>() == size_of::<f32>() { IsaTargets::AllWithFma } else { IsaTargets::Avx2OrNeon }
-}
-
-/// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
-fn join_blocks<T: Copy, F: Combine<T>>(blocks: &mut [RowLanes<T>]) {
-    if blocks.len() > 1 {
-        let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
-        join_blocks::<T, F>(left);
-        join_blocks::<T, F>(right);
-        for (a, &b) in left[0].iter_mut().zip(&right[0]) {
-            *a = F::combine(*a, b);
-        }
-    }
 }
 
 /// Buffers of a thread.

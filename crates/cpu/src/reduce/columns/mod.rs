@@ -13,11 +13,12 @@ mod scan;
 mod tree;
 
 pub(crate) use arg_fold::arg_fold;
-pub(crate) use fold::fold;
+pub(crate) use fold::{fold, planned_fold};
 pub(crate) use rowwise::rowwise;
 pub(crate) use scan::scan;
 
 use super::float::Float;
+use super::plan::{MIN_ROWS, SHORT_ROW_MAX_ELEMENTS};
 use super::source::{Axis, ReduceElement, StagedView, offset};
 use crate::layout::kernels::transpose_short_rows;
 use crate::runtime::memory::filled;
@@ -38,24 +39,36 @@ use elinvar_simd::uninit::UninitSlice;
 const MAX_HELD_ELEMENTS: usize = LANES;
 /// Elements of longer rows that are held at once. They divide a block.
 const HELD_ELEMENTS_OF_LONG_ROWS: usize = 32;
-/// Rows side by side, at least: fewer leave too much of a window empty.
-const MIN_ROWS: usize = 32;
-/// Elements of rows that lie one after the other, at most: of longer ones each has registers of its own.
-const SHORT_ROW_MAX_ELEMENTS: usize = 16;
 
 /// How the rows of some operands of one shape lie.
-struct RowGrid {
-    shape: Shape,
+#[derive(Clone)]
+pub(super) struct RowGrid {
+    shape: Dims,
     /// Axes of the shape that are rows, and of these the first of those that are columns.
     kept: usize,
     from: usize,
     /// What is before the columns.
-    matrices: usize,
-    columns: usize,
+    pub(super) matrices: usize,
+    pub(super) columns: usize,
     /// Elements of a row.
-    n: usize,
+    pub(super) n: usize,
     /// Do columns lie side by side? Or else rows.
-    upright: bool,
+    pub(super) upright: bool,
+}
+
+/// Rows that go side by side, and how each operand is read, without its elements.
+pub(super) struct ColumnLayout {
+    pub(super) grid: RowGrid,
+    pub(super) operands: Vec<OperandAxes>,
+}
+
+/// The axes of an operand.
+#[derive(Clone)]
+pub(super) struct OperandAxes {
+    outer: Vec<Axis>,
+    /// From a row to the next.
+    pub(super) step: isize,
+    inner: Vec<Axis>,
 }
 
 /// Sizes without 1, each with its strides in all operands, of which neighbours are joined that lie as one in all of them; and the
@@ -77,55 +90,86 @@ fn join_axes(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>
     (all, first)
 }
 
-impl RowGrid {
-    /// The rows of views, of which the first `kept` axes are the rows, and how each view is read, if they had better go side by side, which
-    /// takes so many at least.
-    fn new<'a, T: ReduceElement>(
-        what: &str,
-        x: &[View<'a>],
+impl ColumnLayout {
+    /// Of operands of one shape, whose first `kept` axes are the rows, if these are side by side in memory, or short and one after the
+    /// other, and there are so many of them.
+    pub(super) fn of(
+        shape: &[usize],
+        strides: &[&[isize]],
         kept: usize,
-        few: usize,
-    ) -> Result<Option<(RowGrid, Vec<ColumnOperand<'a, T>>)>> {
-        let shape = x[0].layout.shape();
+        min_rows: usize,
+    ) -> Option<ColumnLayout> {
         let n: usize = shape[kept..].iter().product();
         // Most rows do not, and short ones should not wait for more than a look at them.
-        let Some(last) = (0..kept).rev().find(|&axis| shape[axis] != 1) else { return Ok(None) };
+        let last = (0..kept).rev().find(|&axis| shape[axis] != 1)?;
         let may = |step: isize| step == 1 || n <= SHORT_ROW_MAX_ELEMENTS && step == n as isize;
-        if shape.numel() == 0 || !x.iter().any(|x| may(x.layout.strides()[last])) {
-            return Ok(None);
+        if shape.contains(&0) || !strides.iter().any(|strides| may(strides[last])) {
+            return None;
         }
-        let strides: Vec<&[isize]> = x.iter().map(|x| x.layout.strides()).collect();
         let part = |axes: std::ops::Range<usize>| {
             let strides: Vec<&[isize]> = strides.iter().map(|s| &s[axes.clone()]).collect();
             join_axes(&shape[axes], &strides)
         };
         let (mut outer, from) = part(0..kept);
-        let (inner, _) = part(kept..shape.rank());
-        let (Some((columns, steps)), Some((_, down))) = (outer.pop(), inner.last()) else { return Ok(None) };
+        let (inner, _) = part(kept..shape.len());
+        let (columns, steps) = outer.pop()?;
+        let (_, down) = inner.last()?;
         let both = || steps.iter().zip(down);
         let upright = both().any(|(column, row)| *column == 1 && !matches!(row, 0 | 1));
         let short =
             n <= SHORT_ROW_MAX_ELEMENTS && both().any(|(column, row)| *column == n as isize && *row == 1);
-        if columns < few || !(upright || short) {
-            return Ok(None);
+        if columns < min_rows || !(upright || short) {
+            return None;
         }
-        let lines = x.iter().enumerate().map(|(k, x)| {
-            // Checks the type.
-            StagedView::<T>::new(what, x)?;
+        let operand = |k: usize| {
             let axes = |all: &[(usize, Vec<isize>)]| all.iter().map(|(n, s)| (*n, s[k])).collect();
-            Ok(ColumnOperand {
-                data: x.buffer,
-                own: T::slice(x.buffer),
-                first: x.layout.offset(),
-                outer: axes(&outer),
-                step: steps[k],
-                inner: axes(&inner),
-                prefetch_next: should_prefetch_next(columns, n),
-            })
-        });
-        let lines = lines.collect::<Result<_>>()?;
+            OperandAxes { outer: axes(&outer), step: steps[k], inner: axes(&inner) }
+        };
+        let operands = (0..strides.len()).map(operand).collect();
         let matrices = outer.iter().map(|o| o.0).product();
-        Ok(Some((RowGrid { shape: shape.clone(), kept, from, matrices, columns, n, upright }, lines)))
+        let shape = Dims::from_slice(shape);
+        Some(ColumnLayout { grid: RowGrid { shape, kept, from, matrices, columns, n, upright }, operands })
+    }
+    /// An operand of these, to be read.
+    ///
+    /// # Errors
+    /// `DTypeMismatch` if its elements are no such numbers.
+    fn operand<'a, T: ReduceElement>(
+        &self,
+        what: &str,
+        k: usize,
+        x: &View<'a>,
+    ) -> Result<ColumnOperand<'a, T>> {
+        // Checks the type.
+        StagedView::<T>::new(what, x)?;
+        let OperandAxes { outer, step, inner } = self.operands[k].clone();
+        Ok(ColumnOperand {
+            data: x.buffer,
+            own: T::slice(x.buffer),
+            first: x.layout.offset(),
+            outer,
+            step,
+            inner,
+            prefetch_next: should_prefetch_next(self.grid.columns, self.grid.n),
+        })
+    }
+}
+
+impl RowGrid {
+    /// The rows of views, of which the first `kept` axes are the rows, and how each view is read, if [`ColumnLayout::of`] takes them.
+    fn new<'a, T: ReduceElement>(
+        what: &str,
+        x: &[View<'a>],
+        kept: usize,
+        min_rows: usize,
+    ) -> Result<Option<(RowGrid, Vec<ColumnOperand<'a, T>>)>> {
+        let strides: Vec<&[isize]> = x.iter().map(|x| x.layout.strides()).collect();
+        let Some(layout) = ColumnLayout::of(x[0].layout.shape(), &strides, kept, min_rows) else {
+            return Ok(None);
+        };
+        let operands = x.iter().enumerate().map(|(k, x)| layout.operand(what, k, x));
+        let operands = operands.collect::<Result<_>>()?;
+        Ok(Some((layout.grid, operands)))
     }
     /// A result with `width` numbers for each row, one after the other; or for each element, to lie as the rows do.
     fn column_blocks(&self, width: Option<usize>) -> BlockedMatrices {
@@ -143,7 +187,7 @@ impl RowGrid {
         if !self.upright {
             return Ok(None);
         }
-        let rank = self.shape.rank();
+        let rank = self.shape.len();
         let order: Dims = (0..self.from).chain(self.kept..rank).chain(self.from..self.kept).collect();
         let mut back = Dims::from_elem(0, rank);
         order.iter().enumerate().for_each(|(i, &axis)| back[axis] = i);

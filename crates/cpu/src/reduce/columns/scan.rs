@@ -1,6 +1,6 @@
 //! Prefix scans over strided rows, column-wise: one row per lane.
 
-use super::{MAX_HELD_ELEMENTS, MIN_ROWS, RowGrid, RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS};
+use super::{ColumnLayout, MAX_HELD_ELEMENTS, RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS};
 use crate::CpuDevice;
 use crate::reduce::block::Combine;
 use crate::reduce::source::ReduceElement;
@@ -18,23 +18,13 @@ const PART_LANES: usize = 16;
 /// Nanoseconds for an element.
 const NS_PER_ELEMENT: f64 = 0.3;
 
-/// The scans along the last axis, if the rows had better go side by side.
+/// The scans along the last axis.
 pub(crate) fn scan<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
     x: &View<'_>,
-) -> Result<Option<Placed<HostVec<T>>>> {
-    let rank = x.layout.rank();
-    if rank == 0 {
-        return Ok(None);
-    }
-    let Some((grid, lines)) = RowGrid::new::<T>("a scan", std::slice::from_ref(x), rank - 1, MIN_ROWS)?
-    else {
-        return Ok(None);
-    };
-    if !grid.upright && lines[0].own.is_some() {
-        // Each of such short rows is a register of its own.
-        return Ok(None);
-    }
+    layout: &ColumnLayout,
+) -> Result<Placed<HostVec<T>>> {
+    let (grid, x) = (&layout.grid, layout.operand::<T>("a scan", 0, x)?);
     let (n, width) = (grid.n, if grid.upright { 1 } else { grid.n });
     let buffer = fill_column_blocks(d, grid.column_blocks(None), NS_PER_ELEMENT, &|column_blocks| {
         let mut held = RowLanesVec::new(n.min(MAX_HELD_ELEMENTS).next_multiple_of(SHORT_ROW_MAX_ELEMENTS))?;
@@ -43,18 +33,24 @@ pub(crate) fn scan<T: ReduceElement, F: Combine<T>>(
             // The scanned last terms of the groups so far, and of the blocks.
             let (mut carry, mut offset) = ([F::neutral(); TERM_CHUNK], [F::neutral(); TERM_CHUNK]);
             for start in (0..n).step_by(MAX_HELD_ELEMENTS) {
-                let x = &mut held.all_mut()[..MAX_HELD_ELEMENTS.min(n - start)];
-                lines[0].read(d.isa(), group, start, x);
+                let held_rows = &mut held.all_mut()[..MAX_HELD_ELEMENTS.min(n - start)];
+                x.read(d.isa(), group, start, held_rows);
                 dispatch(
                     d.isa(),
-                    ScanGroups { x, start, carry: &mut carry, offset: &mut offset, f: PhantomData::<F> },
+                    ScanGroups {
+                        x: held_rows,
+                        start,
+                        carry: &mut carry,
+                        offset: &mut offset,
+                        f: PhantomData::<F>,
+                    },
                 );
-                group.write(d.isa(), &grid, held.all(), MAX_HELD_ELEMENTS.min(n - start), column_blocks);
+                group.write(d.isa(), grid, held.all(), MAX_HELD_ELEMENTS.min(n - start), column_blocks);
             }
         }
         Ok(())
     })?;
-    Ok(Some(Placed { buffer, layout: grid.layout()? }))
+    Ok(Placed { buffer, layout: grid.layout()? })
 }
 
 /// Elements from number `start` on, which begins a group, scanned in place.

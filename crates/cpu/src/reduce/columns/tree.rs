@@ -8,6 +8,7 @@
 use super::{ColumnOperand, RowGrid};
 use crate::CpuDevice;
 use crate::reduce::block::Combine;
+use crate::reduce::plan::{ColumnFold, TREE_FEW_COLUMNS, TREE_MAX_COLUMNS, TREE_SHARED_MAX_COLUMNS};
 use crate::reduce::source::{ReduceElement, offset};
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::output::column_blocks::{BlockedMatrices, fill_column_blocks};
@@ -17,13 +18,6 @@ use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use std::marker::PhantomData;
 
-/// Rows that go side by side, at most and at least: eight levels of the tree, of f32, fill half of a first-level cache.
-const MAX_ROWS: usize = 512;
-const MIN_ROWS: usize = 64;
-/// Rows so few that a call for each lane is most of the work: a subtree of eight lanes goes at once.
-const FEW_ROWS: usize = 128;
-/// Of a matrix whose lanes are shared, rows at most: a small page of f32, within which a processor foresees what is read.
-const SHARED_MAX_ROWS: usize = 1024;
 /// Shares of the lanes.
 const LANE_SHARES: usize = 8;
 /// Nanoseconds for a term.
@@ -34,17 +28,17 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
     x: &ColumnOperand<'_, T>,
     grid: &RowGrid,
+    path: ColumnFold,
 ) -> Result<HostVec<T>> {
     let RowGrid { matrices, columns, n, .. } = *grid;
     let (rows, blocks) = (matrices * columns, n.div_ceil(BLOCK));
-    if matrices == 1 && columns > FEW_ROWS && blocks * columns.div_ceil(SHARED_MAX_ROWS) < 2 * d.threads() {
+    if let ColumnFold::TreeOfSharedLanes = path {
         return by_lanes::<T, F>(d, x, columns, n);
     }
-    if n <= BLOCK {
-        let width = (rows / (2 * d.threads())).next_multiple_of(MIN_ROWS).clamp(MIN_ROWS, MAX_ROWS);
+    if let ColumnFold::Tree { columns_per_task: width } = path {
         let column_blocks = BlockedMatrices { count: matrices, rows: 1, columns, width };
         return fill_column_blocks(d, column_blocks, n as f64 * NS_PER_ELEMENT, &|column_blocks| {
-            let mut walk = TreeWalk::<T, F>::new(d.isa(), x, n, MAX_ROWS)?;
+            let mut walk = TreeWalk::<T, F>::new(d.isa(), x, n, TREE_MAX_COLUMNS)?;
             walk.block(x, 0, n);
             while let Some(column_block) = column_blocks.next() {
                 walk.at(x, column_block.matrix, column_block.column, column_block.width);
@@ -56,11 +50,11 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     // Threads share the blocks.
     let mut parts = PooledVec::of(filled(blocks * rows, F::init())?);
     try_for_each_piece(d, &mut parts, rows, BLOCK as f64 * NS_PER_ELEMENT, &|at, part| {
-        let (mut walk, start) = (TreeWalk::<T, F>::new(d.isa(), x, n, MAX_ROWS)?, at / rows * BLOCK);
+        let (mut walk, start) = (TreeWalk::<T, F>::new(d.isa(), x, n, TREE_MAX_COLUMNS)?, at / rows * BLOCK);
         walk.block(x, start, BLOCK.min(n - start));
         for (matrix, part) in part.chunks_mut(columns).enumerate() {
-            for (number, part) in part.chunks_mut(MAX_ROWS).enumerate() {
-                walk.at(x, matrix, number * MAX_ROWS, part.len());
+            for (number, part) in part.chunks_mut(TREE_MAX_COLUMNS).enumerate() {
+                walk.at(x, matrix, number * TREE_MAX_COLUMNS, part.len());
                 part.copy_from_slice(walk.folded(0, 1));
             }
         }
@@ -83,10 +77,11 @@ fn by_lanes<T: ReduceElement, F: Combine<T>>(
 ) -> Result<HostVec<T>> {
     let blocks = n.div_ceil(BLOCK);
     let column_blocks =
-        BlockedMatrices { count: blocks * LANE_SHARES, rows: 1, columns, width: SHARED_MAX_ROWS };
+        BlockedMatrices { count: blocks * LANE_SHARES, rows: 1, columns, width: TREE_SHARED_MAX_COLUMNS };
     let ns = BLOCK.min(n) as f64 / LANE_SHARES as f64 * NS_PER_ELEMENT;
     let mut parts = PooledVec::of(fill_column_blocks(d, column_blocks, ns, &|column_blocks| {
-        let (mut walk, mut block) = (TreeWalk::<T, F>::new(d.isa(), x, n, SHARED_MAX_ROWS)?, usize::MAX);
+        let (mut walk, mut block) =
+            (TreeWalk::<T, F>::new(d.isa(), x, n, TREE_SHARED_MAX_COLUMNS)?, usize::MAX);
         while let Some(column_block) = column_blocks.next() {
             if block != column_block.matrix / LANE_SHARES {
                 block = column_block.matrix / LANE_SHARES;
@@ -181,7 +176,7 @@ impl<'a, T: ReduceElement, F: Combine<T>> TreeWalk<'a, T, F> {
     fn lanes(&self, lane: usize, step: usize, stack: &mut [T], converted: &mut [T]) {
         if let Some(all) = self.x.own
             && step == LANES / EightLanes::<T, F>::COUNT
-            && self.width <= FEW_ROWS
+            && self.width <= TREE_FEW_COLUMNS
         {
             let (acc, places) = (&mut stack[..self.width], &self.places[..self.len]);
             return dispatch(
