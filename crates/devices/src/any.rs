@@ -232,7 +232,11 @@ impl Backend for Any {
     }
     #[inline(never)]
     fn map(d: &Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<AnyBuffer> {
-        on!(d, B, d => B::map(d, f, &all(x), dtype).map(B::wrap))
+        on!(d, B, d => match x {
+            [x] => B::map(d, f, &[to::<B>(*x)], dtype),
+            [x, y] => B::map(d, f, &[to::<B>(*x), to::<B>(*y)], dtype),
+            _ => B::map(d, f, &all(x), dtype),
+        }.map(B::wrap))
     }
     #[inline(never)]
     fn map_int(d: &Device, f: &dyn IntMapObject, x: &[View<'_, Self>], dtype: DType) -> Result<AnyBuffer> {

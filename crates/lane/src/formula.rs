@@ -114,7 +114,11 @@ pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
 /// The derivative of a map by operand `i`, from the dual reading of its formula.
 #[inline(always)]
 pub fn dual<L: Lane, M: Map<N>, const N: usize>(m: &M, i: usize, x: [L; N]) -> L {
-    let mut d = x.map(|value| Dual { value, slope: L::lit(0.0) });
+    // A loop: `map` of an array is a call that is not inlined everywhere.
+    let mut d = [Dual { value: x[0], slope: L::lit(0.0) }; N];
+    for (d, x) in d.iter_mut().zip(x) {
+        d.value = x;
+    }
     d[i].slope = L::lit(1.0);
     m.lane(d).slope
 }

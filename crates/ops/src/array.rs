@@ -446,7 +446,12 @@ pub fn map_object<B: Backend>(f: &dyn MapObject, x: &[&Array<B>]) -> Result<Arra
             all.dtype
         )));
     }
-    let buffer = B::map(device, f, &all.views(), all.dtype)?;
+    // Lists of one or two in place: an op on a few numbers would notice how they are filled.
+    let buffer = match (x, &all.layouts) {
+        ([x], None) => B::map(device, f, &[x.view()], all.dtype)?,
+        ([x, y], None) => B::map(device, f, &[x.view(), y.view()], all.dtype)?,
+        _ => B::map(device, f, &all.views(), all.dtype)?,
+    };
     Ok(Array::laid(device, buffer, all.layout(), out_dtype(f.out(), all.dtype)))
 }
 

@@ -17,7 +17,13 @@ use smallvec::SmallVec;
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map<V: Value, M: CompiledMap<N>, const N: usize>(m: M, x: [&V; N]) -> Result<V> {
-    map_object(M::object(&Compiled(m)), &x)
+    let f = Compiled(m);
+    let f = M::object(&f);
+    // Without a record the formula need not be kept.
+    if f.out() == Out::Bool || !V::records(&x) {
+        return array::map_object(f, &x.map(|v| v.array())).map(V::from_array);
+    }
+    V::apply(Pointwise(f.boxed()), &x)
 }
 
 /// Runs a map that floats and integers have, operands broadcast.

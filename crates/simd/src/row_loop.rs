@@ -115,10 +115,15 @@ impl<'a, T: SimdFloat> RowBlock<'a, T> {
     #[inline(always)]
     unsafe fn at<const N: usize, const W: usize>(&self, row: usize, number: usize) -> [&'a [T; W]; N] {
         const { assert!(W <= TERM_CHUNK) };
-        // SAFETY: `new` saw that the operand has all chunks of all rows.
-        std::array::from_fn(|i| unsafe {
-            &*self.x[i].add(row * self.step[i] + number * self.chunk[i]).cast::<[T; W]>()
-        })
+        // SAFETY: `new` saw that each operand has all chunks of all rows. (A loop: a closure would
+        // be compiled without the instruction set of the kernel.)
+        let place = |i: usize| self.x[i].wrapping_add(row * self.step[i] + number * self.chunk[i]);
+        let mut all: [&'a [T; W]; N] = [unsafe { &*place(0).cast::<[T; W]>() }; N];
+        for (i, x) in all.iter_mut().enumerate().skip(1) {
+            // SAFETY: as above.
+            *x = unsafe { &*place(i).cast::<[T; W]>() };
+        }
+        all
     }
 }
 

@@ -116,16 +116,16 @@ impl<'a, T: Element> OperandSlice<'a, T> {
     /// Row `i` of `n` elements: where it begins, and 1, or 0 for a number. `copies` holds those of
     /// a row's own number.
     #[inline]
-    fn line(&self, i: usize, n: usize, copies: &mut MaybeUninit<Splat<T>>) -> (*const T, usize) {
+    fn line(&self, i: usize, n: usize, need: usize, copies: &mut Splat<MaybeUninit<T>>) -> (*const T, usize) {
         match self.kind {
             SliceKind::Elements => (self.data[i * self.step..][..n].as_ptr(), 1),
             SliceKind::Splat => {
-                assert!(self.data.len() >= copies_of(n), "an operand has fewer copies than a block");
+                assert!(self.data.len() >= need, "an operand has fewer copies than a block");
                 (self.data.as_ptr(), 0)
             }
             SliceKind::RowScalars => {
-                let all = copies.write(Splat([self.data[i * self.step]; VECTOR_CHUNK]));
-                (all.0.as_ptr(), 0)
+                copies.0[..need].fill(MaybeUninit::new(self.data[i * self.step]));
+                (copies.0.as_ptr().cast(), 0)
             }
         }
     }
@@ -253,7 +253,9 @@ pub fn fill<T: Element>(
         return;
     }
     let len = x[0].len.min(n);
-    let mut copies = [const { MaybeUninit::<Splat<T>>::uninit() }; MAX_OPERANDS];
+    let mut copies = [const { Splat([MaybeUninit::<T>::uninit(); VECTOR_CHUNK]) }; MAX_OPERANDS];
+    // The blocks of a light formula are narrow.
+    let need = if f.is_light() { TAIL_CHUNK } else { copies_of(len) };
     for (i, y) in room.unwritten().chunks_mut(len).enumerate() {
         let mut b = Blocks {
             x: [std::ptr::null(); MAX_OPERANDS],
@@ -262,7 +264,7 @@ pub fn fill<T: Element>(
             count: 0,
         };
         for (k, x) in x.iter().enumerate() {
-            (b.x[k], b.step[k]) = x.line(i, y.len(), &mut copies[k]);
+            (b.x[k], b.step[k]) = x.line(i, y.len(), need, &mut copies[k]);
         }
         // SAFETY: `line` checked that each operand has as many elements as `y`, or a block of
         // copies.
@@ -374,14 +376,16 @@ unsafe fn wide_row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usiz
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
 unsafe fn few<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
     let ends = TailCopy::of::<T>(isa);
-    let mut staged = [[T::ZERO; TAIL_CHUNK]; MAX_OPERANDS];
+    let mut staged = [const { MaybeUninit::<[T; TAIL_CHUNK]>::uninit() }; MAX_OPERANDS];
     let mut results = [MaybeUninit::uninit(); TAIL_CHUNK];
     let mut all = Blocks { y: results.as_mut_ptr(), count: 1, ..*b };
     for k in 0..operands {
         if b.step[k] == 1 {
             // SAFETY: the caller's operand has `n` elements.
-            ends.load(unsafe { std::slice::from_raw_parts(b.x[k], n) }, &mut staged[k]);
-            all.x[k] = staged[k].as_ptr();
+            let x = unsafe { std::slice::from_raw_parts(b.x[k], n) };
+            let staged = staged[k].write([T::ZERO; TAIL_CHUNK]);
+            ends.load(x, staged);
+            all.x[k] = staged.as_ptr();
         }
     }
     // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of
@@ -428,7 +432,11 @@ struct Ints<M>(M);
 impl<M: IntMap<N>, T: Element + Int, const N: usize> Lanes<T, PlainElement<T>, N> for Ints<M> {
     #[inline(always)]
     fn lane(&self, x: [PlainElement<T>; N]) -> PlainElement<T> {
-        PlainElement(self.0.int(x.map(|x| x.0)))
+        let mut all = [x[0].0; N];
+        for (all, x) in all.iter_mut().zip(x) {
+            *all = x.0;
+        }
+        PlainElement(self.0.int(all))
     }
     #[inline(always)]
     fn near<const W: usize>(&self, _: &[&[T; W]; N], _: &mut [MaybeUninit<T>; W]) -> bool {

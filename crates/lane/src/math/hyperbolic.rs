@@ -102,7 +102,10 @@ pub fn tanh<L: Lane>(x: L) -> L {
 /// instead of 11 and a quotient, and be slower. (Of all results 0.44 % are not the nearest float.)
 #[inline(always)]
 fn tanh_32<L: Lane>(x: L) -> L {
-    let (half, one, [c2, c3, c4, c5]) = (L::lit(0.5), L::lit(1.0), TANH_32.map(L::lit));
+    let (half, one) = (L::lit(0.5), L::lit(1.0));
+    // One by one: `map` of an array is a call that is not inlined everywhere.
+    let [c2, c3, c4, c5] = TANH_32;
+    let (c2, c3, c4, c5) = (L::lit(c2), L::lit(c3), L::lit(c4), L::lit(c5));
     // From here on the result rounds to 1.
     let a = clamp_above(x.abs(), 10.0);
     let (n, half_power) = round_to_power(a, L::lit(2.0 * core::f64::consts::LOG2_E), -1);
