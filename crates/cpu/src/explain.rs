@@ -11,7 +11,8 @@ const OFF: u8 = 1;
 const ON: u8 = 2;
 static STATE: AtomicU8 = AtomicU8::new(UNREAD);
 
-/// Prints a line, which is made only then. The variable is read by the first call; later ones cost a relaxed load.
+/// Prints a line, which is made only then. The variable is read by the first call; later ones cost
+/// a relaxed load.
 #[inline]
 pub(crate) fn explain(line: impl FnOnce() -> String) {
     let state = STATE.load(Relaxed);

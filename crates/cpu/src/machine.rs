@@ -1,24 +1,27 @@
-//! What plans know of the processor: instruction set, register sizes, threads and caches, as plain data.
+//! What plans know of the processor: instruction set, register sizes, threads and caches, as plain
+//! data.
 //!
-//! A plan is a function of a problem and a `Machine`, so a test can ask what would run on a processor that it does not
-//! have. Cache sizes are assumptions, not measurements: they are the same for each processor, and stand here alone.
+//! A plan is a function of a problem and a `Machine`, so a test can ask what would run on a
+//! processor that it does not have. Cache sizes are assumptions, not measurements: they are the
+//! same for each processor, and stand here alone.
 //!
-//! How it can be wrong: a plan for registers that the processor lacks. [`Machine::of`] takes them from the device.
+//! How it can be wrong: a plan for registers that the processor lacks. [`Machine::of`] takes them
+//! from the device.
 
 use crate::CpuDevice;
 use crate::gemm::Real;
-use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, Level};
 use elinvar_simd::vector::{lanes, tile_rows};
+use std::fmt;
 
-/// Sets and ways of a first-level data cache.
+/// Sets and ways of a first-level data cache of 32 KiB, with lines of 64 bytes.
 pub(crate) const L1_SETS: usize = 64;
 pub(crate) const L1_WAYS: usize = 8;
-/// Bytes of a core's first-level data cache.
-pub(crate) const L1_BYTES: usize = L1_SETS * L1_WAYS * LINE;
-/// Bytes of a core's second-level cache. Processors with 1 and 2 MiB are common; blocks that fit the smaller fit both.
+/// Bytes of a core's second-level cache. Processors with 1 and 2 MiB are common; blocks that fit
+/// the smaller fit both.
 pub(crate) const L2_BYTES: usize = 1 << 20;
-/// Bytes of the third-level cache that a process counts on. Servers have more, and share it between programs.
+/// Bytes of the third-level cache that a process counts on. Servers have more, and share it between
+/// programs.
 pub(crate) const L3_BYTES: usize = 16 << 20;
 
 /// A processor as plans see it.
@@ -27,7 +30,6 @@ pub(crate) struct Machine {
     /// The instruction set.
     pub(crate) isa: Level,
     pub(crate) threads: usize,
-    pub(crate) l1_bytes: usize,
     pub(crate) l2_bytes: usize,
     pub(crate) l3_bytes: usize,
     /// Is there an instruction for fma? Without, what is written for speed alone is not compiled.
@@ -42,7 +44,8 @@ pub(crate) struct Machine {
 /// How pairs of bf16 are multiplied.
 #[derive(Clone, Copy, Debug)]
 enum Bf16Support {
-    /// The processor is asked when a plan wants to know, not before: to be allowed AMX changes the state of all threads.
+    /// The processor is asked when a plan wants to know, not before: to be allowed AMX changes the
+    /// state of all threads.
     Ask(Isa),
     /// As a test says.
     #[cfg(test)]
@@ -56,7 +59,6 @@ impl Machine {
         Machine {
             isa: isa.level(),
             threads: d.threads(),
-            l1_bytes: L1_BYTES,
             l2_bytes: L2_BYTES,
             l3_bytes: L3_BYTES,
             has_fma: isa.has_fma(),
@@ -67,15 +69,23 @@ impl Machine {
     }
     /// Numbers in a vector register.
     pub(crate) fn lanes<T: Real>(&self) -> usize {
-        self.lanes[of_type::<T>()]
+        self.lanes[of_size(size_of::<T>())]
     }
     /// Rows of the highest register tile (MR).
     pub(crate) fn mr<T: Real>(&self) -> usize {
-        self.tile_rows[of_type::<T>()]
+        self.mr_of(size_of::<T>())
     }
     /// Columns of a packed panel (NR): two registers.
     pub(crate) fn nr<T: Real>(&self) -> usize {
-        2 * self.lanes::<T>()
+        self.nr_of(size_of::<T>())
+    }
+    /// MR of numbers of so many bytes as they are computed.
+    pub(crate) fn mr_of(&self, bytes: usize) -> usize {
+        self.tile_rows[of_size(bytes)]
+    }
+    /// NR of such.
+    pub(crate) fn nr_of(&self, bytes: usize) -> usize {
+        2 * self.lanes[of_size(bytes)]
     }
     /// Are pairs of bf16 multiplied, in vector registers or by AMX?
     pub(crate) fn has_bf16(&self) -> bool {
@@ -96,9 +106,25 @@ impl Machine {
     }
 }
 
-/// f32, or f64.
-fn of_type<T>() -> usize {
-    usize::from(size_of::<T>() > size_of::<f32>())
+/// Of f32, or of f64.
+fn of_size(bytes: usize) -> usize {
+    usize::from(bytes > size_of::<f32>())
+}
+
+/// As in the tables of `tests/plans`.
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let isa = match self.isa {
+            Level::Plain => "plain",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => "neon",
+        };
+        write!(f, "{isa}:{}", self.threads)
+    }
 }
 
 /// Processors of tests, which need not be this one.
@@ -108,13 +134,24 @@ impl Machine {
         Machine {
             isa,
             threads,
-            l1_bytes: L1_BYTES,
             l2_bytes: L2_BYTES,
             l3_bytes: L3_BYTES,
             has_fma: true,
             lanes: [f32_lanes, f32_lanes / 2],
             tile_rows: [mr, mr],
             bf16: Bf16Support::Known { dot: false, amx: false },
+        }
+    }
+    /// By its name in the tables of `tests/plans`, as `avx2:8` for eight threads.
+    pub(crate) fn named(name: &str) -> Machine {
+        let (isa, threads) = name.split_once(':').expect("isa:threads");
+        let threads = threads.parse().expect("a number of threads");
+        match isa {
+            "avx2" => Machine::avx2(threads),
+            "avx512" => Machine::avx512(threads),
+            "avx512_bf16" => Machine::avx512_bf16(threads),
+            "amx" => Machine::amx(threads),
+            isa => panic!("no processor of the tables is called {isa}"),
         }
     }
     /// x86-64 with AVX2 and FMA.
@@ -132,6 +169,38 @@ impl Machine {
     /// The same with AMX.
     pub(crate) const fn amx(threads: usize) -> Machine {
         Machine { bf16: Bf16Support::Known { dot: false, amx: true }, ..Machine::avx512(threads) }
+    }
+}
+
+/// Tables of problems and paths in `tests/plans`.
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) mod tables {
+    use super::Machine;
+
+    /// Compares a table: lines of problems, and below each one lines of processors and a path.
+    pub(crate) fn compare(table: &str, path: impl Fn(&[&str], &Machine) -> String) {
+        let (mut problem, mut count, mut wrong) = (vec![], 0, vec![]);
+        for line in table.lines().filter(|line| !line.starts_with('#')) {
+            let Some((machines, want)) = line.strip_prefix('\t').and_then(|line| line.split_once('\t'))
+            else {
+                problem = line.split('\t').collect();
+                continue;
+            };
+            for name in machines.split(' ') {
+                let got = path(&problem, &Machine::named(name));
+                count += 1;
+                if got != want {
+                    wrong.push(format!("{problem:?} on {name}:\n  got  {got}\n  want {want}"));
+                }
+            }
+        }
+        assert!(count > 0, "the table is empty");
+        assert!(wrong.is_empty(), "{} of {count} plans differ:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    /// Numbers with commas between them.
+    pub(crate) fn numbers<N: std::str::FromStr>(list: &str) -> Vec<N> {
+        list.split(',').map(|n| n.parse().ok().expect("numbers")).collect()
     }
 }
 

@@ -14,6 +14,12 @@
 //! * [`compiled`], [`compiled_rows`]: formulas as objects, compiled once.
 //! * [`prefetch`]: software prefetch into L1 and L2.
 
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the contract of a register's functions stands once, at its trait or type"
+)]
+#![allow(clippy::new_without_default, reason = "an empty block is asked for by name")]
+
 #[cfg(target_arch = "x86_64")]
 pub mod amx;
 #[cfg(target_arch = "x86_64")]

@@ -7,10 +7,14 @@
 //! keys are walked separately, and the scores are computed twice.
 
 use super::bf16::{self, PairScratch, PairedBlocks, PairedRows};
+use super::plan::{self, BackwardTasks, Problem};
 use super::scores::{MaskTile, RowDots, ScoreMask, ScoreRow, SoftmaxGradStep};
 use super::tile_kernel::StridedMatrix;
 use super::{AttentionFloat, AttentionSizes, HeadRows, PaddedRows, TILE, TermBlocks, transposed_keys};
 use crate::CpuDevice;
+use crate::explain::explain;
+use crate::gemm::Units;
+use crate::machine::Machine;
 use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
@@ -18,12 +22,11 @@ use crate::runtime::parallel::try_for_each_piece;
 use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
-use elinvar_core::{HostData, HostVec, Result};
+use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend, Fold};
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_simd::dispatch::run_lanes_on_any_isa;
 use elinvar_simd::isa::Isa;
-use elinvar_simd::vector::TermKind;
 use std::ops::Range;
 
 /// What the gradient reads besides q, k, v and the mask.
@@ -82,18 +85,36 @@ fn backward<C: AttentionFloat>(
     let z = AttentionSizes::new(q, k, v);
     let what = "attention's gradient";
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
-    let kind = bf16::term_kind(d, a, &[q, k, v, &r.g]);
+    let halves = [q, k, v, &r.g].iter().all(|x| x.buffer.dtype() == DType::BF16);
     let (k, v) = (HeadRows::<C>::new(d.isa(), what, k)?, HeadRows::<C>::new(d.isa(), what, v)?);
-    let transposed = |x| match kind {
-        TermKind::Elements => transposed_keys(d, x, kv_heads),
-        TermKind::Bf16Pairs => bf16::transposed_keys(d, x, kv_heads),
+    let (q, g) = (HeadRows::new(d.isa(), what, q)?, HeadRows::new(d.isa(), what, &r.g)?);
+    let problem = Problem {
+        sizes: z,
+        bytes: size_of::<C>(),
+        precision: a.precision,
+        causal: a.causal,
+        halves,
+        q_rows: q.row_stride(),
+        k_rows: k.row_stride(),
+        v_rows: v.row_stride(),
+        g_rows: g.row_stride(),
     };
-    let q = PaddedRows::new(d, HeadRows::new(d.isa(), what, q)?, heads)?;
-    let g = PaddedRows::new(d, HeadRows::new(d.isa(), what, &r.g)?, heads)?;
-    let pairs = match kind {
-        TermKind::Elements => None,
-        TermKind::Bf16Pairs => {
-            let blocks = |x, wide| PairedBlocks::new(d, x, [heads, z.l, wide]);
+    let machine = Machine::of(d);
+    let plan = plan::backward(&problem, &machine);
+    explain(|| {
+        format!("attention's gradient {} {} on {machine}: {plan}: {}", problem.shape(), C::DTYPE, plan.why())
+    });
+    let units = plan.units;
+    let transposed = |x| match units {
+        Units::Fma => transposed_keys(d, x, kv_heads),
+        Units::Bf16Pairs | Units::Amx => bf16::transposed_keys(d, x, kv_heads),
+    };
+    let q = PaddedRows::new(d, q, heads, plan.copies_q)?;
+    let g = PaddedRows::new(d, g, heads, plan.copies_g)?;
+    let pairs = match units {
+        Units::Fma => None,
+        Units::Bf16Pairs | Units::Amx => {
+            let blocks = |x, wide| PairedBlocks::new(d, units, x, [heads, z.l, wide]);
             Some([blocks(&q, z.wide_d())?, blocks(&g, z.wide_v())?])
         }
     };
@@ -101,13 +122,14 @@ fn backward<C: AttentionFloat>(
         isa: d.isa(),
         a,
         z,
-        kind,
+        units,
+        delta_in_registers: plan.delta_in_registers,
         q,
         g,
         pairs,
         keys_transposed: transposed(&k)?,
         values_transposed: transposed(&v)?,
-        keys: TermBlocks::new(d, kind, k, kv_heads)?,
+        keys: TermBlocks::new(d, units, k, kv_heads, plan.copies_k)?,
         o: HeadRows::new(d.isa(), what, &r.o)?,
         lse: StagedView::new(what, &r.lse)?,
         mask: MaskTile::new(mask)?,
@@ -115,12 +137,11 @@ fn backward<C: AttentionFloat>(
     let mut dq = filled(heads * z.l * z.d, C::POSITIVE_ZERO)?;
     let mut dk = filled(kv_heads * z.s * z.d, C::POSITIVE_ZERO)?;
     let mut dv = filled(kv_heads * z.s * z.v, C::POSITIVE_ZERO)?;
-    let mut items = Vec::new();
+    let mut items = Vec::with_capacity(plan.count);
     let group =
         |kv: usize| (kv / z.j * z.h + kv % z.j * z.group())..(kv / z.j * z.h + (kv % z.j + 1) * z.group());
     let kv_of = |head: usize| head / z.h * z.j + head % z.h / z.group();
-    if kv_heads >= d.threads() {
-        items.reserve(kv_heads);
+    if plan.tasks == BackwardTasks::KeyHeads {
         let all =
             dq.chunks_mut(z.group() * z.l * z.d).zip(dk.chunks_mut(z.s * z.d).zip(dv.chunks_mut(z.s * z.v)));
         for (kv, (dq, dkv)) in all.enumerate() {
@@ -143,8 +164,7 @@ fn backward<C: AttentionFloat>(
             }
         }
     }
-    let tiles = (z.h / z.j.max(1) * z.l.div_ceil(TILE) * z.s.div_ceil(TILE)) as f64;
-    try_for_each_piece(d, &mut items, 1, z.tile_ns() * tiles, &|_, items| {
+    try_for_each_piece(d, &mut items, 1, plan.ns, &|_, items| {
         items.iter_mut().try_for_each(|item| walk.run(item))
     })?;
     drop(items);
@@ -155,8 +175,9 @@ struct GradWalk<'a, C: AttentionFloat> {
     isa: Isa,
     a: &'a Attention,
     z: AttentionSizes,
-    /// What is multiplied.
-    kind: TermKind,
+    /// What is multiplied, and by what.
+    units: Units,
+    delta_in_registers: bool,
     /// [b, h, l, d], in whole vectors
     q: PaddedRows<'a, C>,
     /// [b, h, l, v], in whole vectors
@@ -177,7 +198,7 @@ struct GradWalk<'a, C: AttentionFloat> {
 
 /// Contractions of many rows side by side, whose terms come in portions.
 struct ChunkedSums<C> {
-    kind: TermKind,
+    units: Units,
     /// Numbers in a row, in whole vectors.
     wide: usize,
     /// The chunk that is being chained.
@@ -187,10 +208,10 @@ struct ChunkedSums<C> {
 }
 
 impl<C: AttentionFloat> ChunkedSums<C> {
-    fn new(kind: TermKind, rows: usize, wide: usize, terms: usize) -> Result<Self> {
+    fn new(units: Units, rows: usize, wide: usize, terms: usize) -> Result<Self> {
         let total = if terms > CHUNK { rows * wide } else { 0 };
         Ok(ChunkedSums {
-            kind,
+            units,
             wide,
             chunk: filled(rows * wide, C::POSITIVE_ZERO)?,
             total: filled(total, C::POSITIVE_ZERO)?,
@@ -218,7 +239,7 @@ impl<C: AttentionFloat> ChunkedSums<C> {
             let c = &mut self.chunk[row * wide..(row + rows) * wide];
             bf16::tile_product(
                 isa,
-                self.kind,
+                self.units,
                 [rows, wide, some],
                 a,
                 (&b[done * row_stride..], row_stride),
@@ -254,7 +275,7 @@ impl<C: AttentionFloat> GradWalk<'_, C> {
         let (z, isa) = (&self.z, self.isa);
         let (wide_d, wide_v) = (z.wide_d(), z.wide_v());
         let blocks = z.s.div_ceil(TILE);
-        let (terms_d, terms_v) = (self.kind.terms(z.d), self.kind.terms(z.v));
+        let (terms_d, terms_v) = (self.units.terms().terms(z.d), self.units.terms().terms(z.v));
         let keys_transposed = &self.keys_transposed[item.kv * blocks * terms_d * TILE..];
         let values_transposed = &self.values_transposed[item.kv * blocks * terms_v * TILE..];
         let scale = C::lit(self.a.scale);
@@ -263,12 +284,12 @@ impl<C: AttentionFloat> GradWalk<'_, C> {
         let mut masked: Vec<ScoreRow<C>> =
             host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::POSITIVE_ZERO; TILE])?;
         let mut spare = filled(if terms_d.max(terms_v) > CHUNK { TILE * TILE } else { 0 }, C::POSITIVE_ZERO)?;
-        let mut pairs = PairScratch::new(self.kind, isa)?;
-        let mut dq = ChunkedSums::new(self.kind, TILE, wide_d, z.s)?;
+        let mut pairs = PairScratch::new(self.units)?;
+        let mut dq = ChunkedSums::new(self.units, TILE, wide_d, z.s)?;
         let side = if item.dkv.is_some() { item.keys.len() } else { 0 };
         let terms = z.group() * z.l;
-        let mut dk = ChunkedSums::new(self.kind, side, wide_d, terms)?;
-        let mut dv = ChunkedSums::new(self.kind, side, wide_v, terms)?;
+        let mut dk = ChunkedSums::new(self.units, side, wide_d, terms)?;
+        let mut dv = ChunkedSums::new(self.units, side, wide_v, terms)?;
         // Terms that the sums of each block of keys had so far.
         let mut had = host::filled(item.keys.len().div_ceil(TILE), 0)?;
         for (nth, head) in item.heads.clone().enumerate() {
@@ -286,8 +307,8 @@ impl<C: AttentionFloat> GradWalk<'_, C> {
                 };
                 let (shift, weighted) = self.statistics(first, rows, g)?;
                 let (q, g) = (
-                    PairedRows::new(self.kind, isa, q, rows, z.d)?,
-                    PairedRows::new(self.kind, isa, g, rows, z.v)?,
+                    PairedRows::new(self.units, isa, q, rows, z.d)?,
+                    PairedRows::new(self.units, isa, g, rows, z.v)?,
                 );
                 let mut dq_had = 0;
                 for key in (item.keys.start..visited).step_by(TILE) {
@@ -297,10 +318,10 @@ impl<C: AttentionFloat> GradWalk<'_, C> {
                     let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
                     let right = (&keys_transposed[key * terms_d..], TILE);
                     let to = (p.as_flattened_mut(), TILE);
-                    bf16::contract(isa, self.kind, size(terms_d), q.strided(), right, to, &mut spare);
+                    bf16::contract(isa, self.units, size(terms_d), q.strided(), right, to, &mut spare);
                     let right = (&values_transposed[key * terms_v..], TILE);
                     let to = (ds.as_flattened_mut(), TILE);
-                    bf16::contract(isa, self.kind, size(terms_v), g.strided(), right, to, &mut spare);
+                    bf16::contract(isa, self.units, size(terms_v), g.strided(), right, to, &mut spare);
                     if let Some(mask) = &self.mask {
                         mask.read(isa, z, first, rows, key, count, &mut masked);
                     }
@@ -361,7 +382,7 @@ impl<C: AttentionFloat> GradWalk<'_, C> {
         }
         let mut buffer = HostVec::new();
         let (y, row_stride) = self.o.rows(first, rows, &mut buffer)?;
-        if z.v <= TILE {
+        if self.delta_in_registers {
             let sums = &mut weighted[..rows];
             run_lanes_on_any_isa(self.isa, RowDots { y: (y, row_stride), g, n: z.v, sums });
             return Ok((shift, weighted));

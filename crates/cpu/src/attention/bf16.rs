@@ -1,4 +1,4 @@
-//! Attention of bf16 on processors with bf16 dot products: [`Precision::Fast`].
+//! Attention of bf16 on processors that multiply pairs of them: `Precision::Fast`.
 //!
 //! Two terms become a pair in the bits of an f32, and from there on a pair is a term, as in
 //! [`crate::gemm`]: of a score the elements `i` and `i + d / 2` of query and key, of a result the
@@ -13,46 +13,32 @@ use super::tile_kernel::StridedMatrix;
 use super::{AttentionFloat, HeadRows, PaddedRows, TILE};
 use crate::CpuDevice;
 use crate::elementwise::convert::nearest_bf16;
-use crate::gemm::{
-    NextOperands, PanelsB, RowsA, bf16_pair, has_bf16_dot, multiply_block_into, nr, transpose_block,
-};
+use crate::gemm::{NextOperands, PanelsB, RowsA, Units, bf16_pair, multiply_block_into, nr, transpose_block};
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
-use crate::view::View;
 use elinvar_core::order::CHUNK;
-use elinvar_core::{DType, HostVec, Precision, Result};
-use elinvar_ops::backend::Attention;
+use elinvar_core::{HostVec, Result};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
-use elinvar_simd::vector::TermKind;
 
 /// Pairs of a block of keys.
 const PAIRS_PER_BLOCK: usize = TILE / 2;
 
-/// What is multiplied.
-pub(super) fn term_kind(d: &CpuDevice, a: &Attention, x: &[&View<'_>]) -> TermKind {
-    let halves = x.iter().all(|x| x.buffer.dtype() == DType::BF16);
-    if a.precision == Precision::Fast && halves && has_bf16_dot(d.isa()) {
-        TermKind::Bf16Pairs
-    } else {
-        TermKind::Elements
-    }
-}
-
-/// [`super::tile_kernel::TileElement::tile_product`], by whatever registers multiply what there is. AMX adds up to 512 pairs in an order of its own before they meet `c`; it
+/// [`super::tile_kernel::Tiled::tile_product`], by whatever registers multiply what there is. AMX adds up to 512 pairs in an order of its own before they meet `c`; it
 /// loads rows of `a`, and as many columns of `b` as a panel has.
 ///
 /// # Panics
 /// As there, and if a row of `b` is shorter than whole panels.
 pub(super) fn tile_product<C: AttentionFloat>(
     isa: Isa,
-    kind: TermKind,
+    units: Units,
     [m, n, k]: [usize; 3],
     a: StridedMatrix<'_, C>,
     (b, b_row): (&[C], usize),
     (c, c_row): (&mut [C], usize),
     fresh: bool,
 ) {
-    if const { !C::WIDENS_F16 } || kind == TermKind::Elements || !isa.has_amx() {
+    let kind = units.terms();
+    if const { !C::WIDENS_F16 } || units != Units::Amx {
         return C::tile_product(isa, kind, [m, n, k], a, (b, b_row), (c, c_row), fresh);
     }
     assert!(a.column == 1, "rows are loaded");
@@ -64,18 +50,18 @@ pub(super) fn tile_product<C: AttentionFloat>(
 /// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as large as `c`.
 pub(super) fn contract<C: AttentionFloat>(
     isa: Isa,
-    kind: TermKind,
+    units: Units,
     [m, n, k]: [usize; 3],
     a: StridedMatrix<'_, C>,
     b: (&[C], usize),
     (c, c_row): (&mut [C], usize),
     spare: &mut [C],
 ) {
-    tile_product(isa, kind, [m, n, k.min(CHUNK)], a, b, (&mut *c, c_row), true);
+    tile_product(isa, units, [m, n, k.min(CHUNK)], a, b, (&mut *c, c_row), true);
     for p in (CHUNK..k).step_by(CHUNK) {
         let a = StridedMatrix { data: &a.data[p * a.column..], ..a };
         let b = (&b.0[p * b.1..], b.1);
-        tile_product(isa, kind, [m, n, CHUNK.min(k - p)], a, b, (&mut *spare, c_row), true);
+        tile_product(isa, units, [m, n, CHUNK.min(k - p)], a, b, (&mut *spare, c_row), true);
         for (c, &s) in c[..m * c_row].iter_mut().zip(&*spare) {
             *c = *c + s;
         }
@@ -178,15 +164,17 @@ impl<'a, C: AttentionFloat> PairedRows<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
     pub(super) fn new(
-        kind: TermKind,
+        units: Units,
         isa: Isa,
         (x, row_stride): (&'a [C], usize),
         count: usize,
         n: usize,
     ) -> Result<Self> {
-        Ok(match kind {
-            TermKind::Elements => PairedRows::InPlace(x, row_stride),
-            TermKind::Bf16Pairs => PairedRows::Paired(rows(isa, (x, row_stride), count, n)?, kind.terms(n)),
+        Ok(match units {
+            Units::Fma => PairedRows::InPlace(x, row_stride),
+            Units::Bf16Pairs | Units::Amx => {
+                PairedRows::Paired(rows(isa, (x, row_stride), count, n)?, units.terms().terms(n))
+            }
         })
     }
     pub(super) fn strided(&self) -> StridedMatrix<'_, C> {
@@ -200,7 +188,7 @@ impl<'a, C: AttentionFloat> PairedRows<'a, C> {
 
 /// Room for a tile of pairs, if pairs are multiplied.
 pub(super) struct PairScratch<C> {
-    kind: TermKind,
+    units: Units,
     dst: HostVec<C>,
     /// For a tile that was turned as well, where rows are loaded.
     rows: HostVec<C>,
@@ -209,10 +197,10 @@ pub(super) struct PairScratch<C> {
 impl<C: AttentionFloat> PairScratch<C> {
     /// # Errors
     /// `OutOfMemory`.
-    pub(super) fn new(kind: TermKind, isa: Isa) -> Result<Self> {
-        let len = if kind == TermKind::Bf16Pairs { TILE * PAIRS_PER_BLOCK } else { 0 };
-        let rows = filled(if isa.has_amx() { len } else { 0 }, C::POSITIVE_ZERO)?;
-        Ok(PairScratch { kind, dst: filled(len, C::POSITIVE_ZERO)?, rows })
+    pub(super) fn new(units: Units) -> Result<Self> {
+        let len = if units == Units::Fma { 0 } else { TILE * PAIRS_PER_BLOCK };
+        let rows = filled(if units == Units::Amx { len } else { 0 }, C::POSITIVE_ZERO)?;
+        Ok(PairScratch { units, dst: filled(len, C::POSITIVE_ZERO)?, rows })
     }
     /// A tile of queries and keys as a factor whose terms are the first `count` keys, and how many terms these are.
     pub(super) fn of_keys<'b>(
@@ -221,9 +209,9 @@ impl<C: AttentionFloat> PairScratch<C> {
         tile: &'b [[C; TILE]],
         count: usize,
     ) -> (StridedMatrix<'b, C>, usize) {
-        match self.kind {
-            TermKind::Elements => (StridedMatrix { data: tile.as_flattened(), row: TILE, column: 1 }, count),
-            TermKind::Bf16Pairs => {
+        match self.units {
+            Units::Fma => (StridedMatrix { data: tile.as_flattened(), row: TILE, column: 1 }, count),
+            Units::Bf16Pairs | Units::Amx => {
                 dispatch(isa, PairKeys { tile, to: &mut self.dst });
                 (
                     StridedMatrix { data: &self.dst, row: PAIRS_PER_BLOCK, column: 1 },
@@ -238,11 +226,9 @@ impl<C: AttentionFloat> PairScratch<C> {
         isa: Isa,
         tile: &'b [[C; TILE]],
     ) -> (StridedMatrix<'b, C>, usize) {
-        match self.kind {
-            TermKind::Elements => {
-                (StridedMatrix { data: tile.as_flattened(), row: 1, column: TILE }, tile.len())
-            }
-            TermKind::Bf16Pairs => {
+        match self.units {
+            Units::Fma => (StridedMatrix { data: tile.as_flattened(), row: 1, column: TILE }, tile.len()),
+            Units::Bf16Pairs | Units::Amx => {
                 dispatch(isa, PairQueries { tile, to: &mut self.dst });
                 let terms = tile.len().min(PAIRS_PER_BLOCK);
                 if self.rows.is_empty() {
@@ -306,9 +292,14 @@ impl<C: AttentionFloat> PairedBlocks<C> {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(super) fn new(d: &CpuDevice, x: &PaddedRows<'_, C>, [heads, all, wide]: [usize; 3]) -> Result<Self> {
+    pub(super) fn new(
+        d: &CpuDevice,
+        units: Units,
+        x: &PaddedRows<'_, C>,
+        [heads, all, wide]: [usize; 3],
+    ) -> Result<Self> {
         let (blocks, own) = (all.div_ceil(TILE), wide);
-        let wide = if d.isa().has_amx() { wide.next_multiple_of(nr::<C>(d.isa())) } else { wide };
+        let wide = if units == Units::Amx { wide.next_multiple_of(nr::<C>(d.isa())) } else { wide };
         let pairs = fill_pieces(
             d,
             heads * blocks * PAIRS_PER_BLOCK * wide,

@@ -6,10 +6,8 @@
 //! key is read once for all of them. The result of a query does not depend on the others in its
 //! tile.
 
-use super::tile_kernel::COLUMN_MULTIPLE;
-use super::{AttentionFloat, AttentionSizes, HeadRows, TILE};
+use super::{AttentionFloat, HeadRows, TILE};
 use crate::gemm::transpose_block;
-use elinvar_ops::backend::Attention;
 
 /// Keys and values, read block by block.
 pub(super) struct StreamedKeyValues<'a, C> {
@@ -17,12 +15,6 @@ pub(super) struct StreamedKeyValues<'a, C> {
     k: HeadRows<'a, C>,
     /// [b, j, s, v]
     v: HeadRows<'a, C>,
-}
-
-/// Does one tile visit each block, of values that are whole registers? Queries of several heads have no diagonal in common.
-pub(super) fn fits(a: &Attention, z: &AttentionSizes) -> bool {
-    let one = z.l * z.group() <= TILE && (z.group() == 1 || !a.causal);
-    one && z.v.is_multiple_of(COLUMN_MULTIPLE)
 }
 
 impl<'a, C: AttentionFloat> StreamedKeyValues<'a, C> {

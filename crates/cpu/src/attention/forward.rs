@@ -2,10 +2,14 @@
 //! statistics per row.
 
 use super::bf16::{self, PairScratch, PairedRows};
-use super::few_queries::{self, StreamedKeyValues};
+use super::few_queries::StreamedKeyValues;
+use super::plan::{self, KeysAndValues, Problem};
 use super::scores::{MaskTile, OnlineSoftmax, ScoreMask, ScoreRow, SoftmaxStep};
 use super::{AttentionFloat, AttentionSizes, HeadRows, TILE, TermBlocks, transposed_keys};
 use crate::CpuDevice;
+use crate::explain::explain;
+use crate::gemm::Units;
+use crate::machine::Machine;
 use crate::reduce::float::{Float, each_float};
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_two;
@@ -13,7 +17,7 @@ use crate::runtime::scratch::scratch;
 use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
-use elinvar_core::{HostData, HostVec, Result};
+use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Backend};
 use elinvar_ops::lane::Lane;
 use elinvar_reference::{Reference, ReferenceDevice};
@@ -21,7 +25,6 @@ use elinvar_simd::dispatch::run_lanes_on_any_isa;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::scalar_lane::ScalarLane;
 use elinvar_simd::uninit::UninitSlice;
-use elinvar_simd::vector::TermKind;
 
 /// o[b, h, l, v] and lse[b, h, l].
 pub(crate) fn attention(
@@ -53,31 +56,43 @@ fn forward<C: AttentionFloat>(
 ) -> Result<(HostVec<C>, HostVec<C>)> {
     let z = AttentionSizes::new(q, k, v);
     let (what, kv_heads) = ("attention", z.b * z.j);
-    let kind = bf16::term_kind(d, a, &[q, k, v]);
+    let halves = [q, k, v].iter().all(|x| x.buffer.dtype() == DType::BF16);
     let (q, k, v) = (
         HeadRows::new(d.isa(), what, q)?,
         HeadRows::<C>::new(d.isa(), what, k)?,
         HeadRows::<C>::new(d.isa(), what, v)?,
     );
-    let blocks = match (kind, few_queries::fits(a, &z)) {
-        (TermKind::Elements, true) => KeyValueSource::Streamed(StreamedKeyValues::new(k, v)),
-        (TermKind::Elements, false) => KeyValueSource::Kept {
-            keys: transposed_keys(d, &k, kv_heads)?,
-            values: TermBlocks::new(d, kind, v, kv_heads)?,
-        },
-        (TermKind::Bf16Pairs, _) => KeyValueSource::Kept {
-            keys: bf16::transposed_keys(d, &k, kv_heads)?,
-            values: TermBlocks::new(d, kind, v, kv_heads)?,
+    let problem = Problem {
+        sizes: z,
+        bytes: size_of::<C>(),
+        precision: a.precision,
+        causal: a.causal,
+        halves,
+        q_rows: q.row_stride(),
+        k_rows: k.row_stride(),
+        v_rows: v.row_stride(),
+        g_rows: None,
+    };
+    let machine = Machine::of(d);
+    let plan = plan::forward(&problem, &machine);
+    explain(|| format!("attention {} {} on {machine}: {plan}: {}", problem.shape(), C::DTYPE, plan.why()));
+    let units = plan.units;
+    let blocks = match plan.keys_and_values {
+        KeysAndValues::Streamed => KeyValueSource::Streamed(StreamedKeyValues::new(k, v)),
+        KeysAndValues::Kept { copies_values } => KeyValueSource::Kept {
+            keys: match units {
+                Units::Fma => transposed_keys(d, &k, kv_heads)?,
+                Units::Bf16Pairs | Units::Amx => bf16::transposed_keys(d, &k, kv_heads)?,
+            },
+            values: TermBlocks::new(d, units, v, kv_heads, copies_values)?,
         },
     };
-    // Heads whose queries are a tile together.
-    let joined = if let KeyValueSource::Streamed(_) = blocks { z.group() } else { 1 };
-    let tiles = ForwardTiles { isa: d.isa(), a, z, kind, q, blocks, mask: MaskTile::new(mask)? };
+    let joined = plan.heads_per_tile;
+    let tiles = ForwardTiles { isa: d.isa(), a, z, units, q, blocks, mask: MaskTile::new(mask)? };
     let down = z.l.div_ceil(TILE);
     let rows = |t: usize| joined * TILE.min(z.l - t % down * TILE);
-    let sizes: Vec<_> = (0..z.b * z.h / joined * down).map(|t| [rows(t) * z.v, rows(t)]).collect();
-    let ns = z.tile_ns() * (z.s.div_ceil(TILE) * sizes.len()) as f64;
-    fill_two(d, &sizes, ns, &|t, y, lse| tiles.run(t / down * joined, t % down * TILE, y, lse))
+    let sizes: Vec<_> = (0..plan.tiles).map(|t| [rows(t) * z.v, rows(t)]).collect();
+    fill_two(d, &sizes, plan.ns, &|t, y, lse| tiles.run(t / down * joined, t % down * TILE, y, lse))
 }
 
 /// Where blocks of keys and values come from.
@@ -97,8 +112,8 @@ struct ForwardTiles<'a, C: AttentionFloat> {
     isa: Isa,
     a: &'a Attention,
     z: AttentionSizes,
-    /// What keys and values hold.
-    kind: TermKind,
+    /// What is multiplied, and by what.
+    units: Units,
     /// [b, h, l, d]
     q: HeadRows<'a, C>,
     blocks: KeyValueSource<'a, C>,
@@ -123,7 +138,7 @@ impl<C: AttentionFloat> ForwardTiles<'_, C> {
         lse: &mut UninitSlice<'_, C>,
     ) -> Result<()> {
         let (rows, wide) = (lse.remaining(), self.z.wide_v());
-        let spare = if self.kind.terms(self.z.d) > CHUNK { rows * TILE } else { 0 };
+        let spare = if self.units.terms().terms(self.z.d) > CHUNK { rows * TILE } else { 0 };
         let streamed = match &self.blocks {
             KeyValueSource::Kept { .. } => 0,
             KeyValueSource::Streamed(blocks) => blocks.scratch_len(),
@@ -149,11 +164,11 @@ impl<C: AttentionFloat> ForwardTiles<'_, C> {
         let (z, isa) = (&self.z, self.isa);
         let (rows, wide) = (lse.remaining(), z.wide_v());
         let kv = head / z.h * z.j + head % z.h / z.group();
-        let (all_blocks, terms) = (z.s.div_ceil(TILE), self.kind.terms(z.d));
+        let (all_blocks, terms) = (z.s.div_ceil(TILE), self.units.terms().terms(z.d));
         let mut buffer = HostVec::new();
         let q = self.q.rows(head * z.l + query, rows, &mut buffer)?;
-        let q = PairedRows::new(self.kind, isa, q, rows, z.d)?;
-        let mut pairs = PairScratch::new(self.kind, isa)?;
+        let q = PairedRows::new(self.units, isa, q, rows, z.d)?;
+        let mut pairs = PairScratch::new(self.units)?;
         let mut masked: Vec<ScoreRow<C>> =
             host::filled(if self.mask.is_some() { rows } else { 0 }, [C::POSITIVE_ZERO; TILE])?;
         let mut run = OnlineSoftmax {
@@ -170,7 +185,7 @@ impl<C: AttentionFloat> ForwardTiles<'_, C> {
             };
             let right = (right, TILE);
             let to = (tile.as_flattened_mut(), TILE);
-            bf16::contract(isa, self.kind, [rows, TILE, terms], q.strided(), right, to, spare);
+            bf16::contract(isa, self.units, [rows, TILE, terms], q.strided(), right, to, spare);
             if let Some(mask) = &self.mask {
                 mask.read(isa, z, head * z.l + query, rows, key, count, &mut masked);
             }
@@ -192,7 +207,7 @@ impl<C: AttentionFloat> ForwardTiles<'_, C> {
                 KeyValueSource::Kept { values, .. } => values.block(kv, key),
                 KeyValueSource::Streamed(blocks) => blocks.values(kv * z.s + key, count, &mut *streamed),
             };
-            bf16::tile_product(isa, self.kind, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
+            bf16::tile_product(isa, self.units, [rows, wide, terms], left, right, (&mut *o, wide), fresh);
         }
         dispatch(isa, NormaliseRows { o: &mut *o, wide, run: &mut run });
         if wide == z.v {

@@ -9,6 +9,7 @@ mod backward;
 mod bf16;
 mod few_queries;
 mod forward;
+mod plan;
 mod scores;
 mod tile_kernel;
 
@@ -16,7 +17,7 @@ pub(crate) use backward::{GradInputs, attention_grad};
 pub(crate) use forward::attention;
 
 use crate::CpuDevice;
-use crate::gemm::{Real, transpose_block};
+use crate::gemm::{Real, Units, transpose_block};
 use crate::reduce::float::Float;
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::{PooledVec, filled};
@@ -27,7 +28,6 @@ use elinvar_core::order::ATTENTION_BLOCK;
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::Attention;
 use elinvar_simd::isa::Isa;
-use elinvar_simd::vector::TermKind;
 use tile_kernel::{COLUMN_MULTIPLE, TileElement};
 
 /// Keys of a block, and queries of a tile: all queries of a tile visit the same keys.
@@ -75,10 +75,6 @@ impl AttentionSizes {
     fn visited(&self, a: &Attention, i: usize) -> usize {
         if a.causal { self.s.min((i / TILE + 1) * TILE) } else { self.s }
     }
-    /// Nanoseconds for a product of a tile with a block, at a hundred thousand million fma a second.
-    fn tile_ns(&self) -> f64 {
-        (TILE * TILE * (self.d + self.v)) as f64 / 100.0
-    }
 }
 
 /// Copies rows of `n` numbers into rows of `wide`; what is between stays.
@@ -108,6 +104,10 @@ impl<'a, C: AttentionFloat> HeadRows<'a, C> {
         let x = StagedView::new(what, x)?;
         let in_place = x.has_rows_in_place(rows, n);
         Ok(HeadRows { x, rows, n, in_place, isa })
+    }
+    /// How far apart rows are that are read where they lie.
+    fn row_stride(&self) -> Option<usize> {
+        self.in_place.then(|| self.x.rows(0, self.rows, self.n).1)
     }
     /// `count` rows of a head from row `first` on, counted through all heads, and how far apart they are: where they lie, or in the buffer.
     ///
@@ -150,17 +150,12 @@ enum PaddedRows<'a, C: AttentionFloat> {
 impl<'a, C: AttentionFloat> PaddedRows<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, heads: HeadRows<'a, C>, count: usize) -> Result<Self> {
-        /// Rows so far apart, or a multiple, share so few sets of a first-level cache that a block of them pushes itself out.
-        const SET_CONFLICT_STRIDE: usize = 1024;
+    fn new(d: &CpuDevice, heads: HeadRows<'a, C>, count: usize, copy: bool) -> Result<Self> {
+        if !copy {
+            return Ok(PaddedRows::InPlace(heads));
+        }
         let (rows, n) = (heads.rows, heads.n);
         let wide = n.next_multiple_of(COLUMN_MULTIPLE);
-        if wide == n && heads.in_place {
-            let row_stride = heads.x.rows(0, rows, n).1;
-            if row_stride == n || !(row_stride * size_of::<C>()).is_multiple_of(SET_CONFLICT_STRIDE) {
-                return Ok(PaddedRows::InPlace(heads));
-            }
-        }
         let x = &heads.x;
         let y = fill_pieces(d, count * rows * wide, TILE * wide, 0.5, &|start, dst| {
             let (first, count) = (start / wide, dst.remaining() / wide);
@@ -195,12 +190,14 @@ enum TermBlocks<'a, C: AttentionFloat> {
 impl<'a, C: AttentionFloat> TermBlocks<'a, C> {
     /// # Errors
     /// `OutOfMemory`.
-    fn new(d: &CpuDevice, kind: TermKind, x: HeadRows<'a, C>, heads: usize) -> Result<Self> {
+    fn new(d: &CpuDevice, units: Units, x: HeadRows<'a, C>, heads: usize, copy: bool) -> Result<Self> {
         let (rows, wide) = (x.rows, x.n.next_multiple_of(COLUMN_MULTIPLE));
-        let numbers = PaddedRows::new(d, x, heads)?;
-        Ok(match kind {
-            TermKind::Elements => TermBlocks::Numbers(numbers, rows),
-            TermKind::Bf16Pairs => TermBlocks::Pairs(PairedBlocks::new(d, &numbers, [heads, rows, wide])?),
+        let numbers = PaddedRows::new(d, x, heads, copy)?;
+        Ok(match units {
+            Units::Fma => TermBlocks::Numbers(numbers, rows),
+            Units::Bf16Pairs | Units::Amx => {
+                TermBlocks::Pairs(PairedBlocks::new(d, units, &numbers, [heads, rows, wide])?)
+            }
         })
     }
     /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.

@@ -1,18 +1,22 @@
 //! GEMM of bf16 on processors with bf16 dot products (`vdpbf16ps`) or AMX: `Precision::Fast`.
 //!
-//! Two successive terms are packed as a pair into the bits of an f32, and from there on a pair is a
-//! term: the same blocks, tiles and threads, with a register whose fma takes both terms. So each
-//! element of the result is still one chain, whose order is a function of the number of terms; a
-//! chunk has twice as many. AMX multiplies the same blocks (`kernels/amx.rs`), in the order of its
-//! hardware.
+//! Two terms that follow one another are packed into the bits of an f32, and from there on a pair
+//! is a term: the same blocks, tiles and threads as everywhere, with a register whose fma takes
+//! both terms of a pair. So here, too, each element of the result is a chain of its own, whose
+//! order is a function of how many terms it has; a chunk has twice as many.
 //!
-//! How it can be wrong: at an odd number of terms. The last one is paired with zero; a read past
-//! the end of a row would pair it with the next row.
+//! A processor with AMX multiplies such blocks in registers that are matrices (`kernels/amx.rs`),
+//! which sum in an order of their own.
+//!
+//! How it can be wrong: a last term without a partner gets zeros, and whoever reads beside a row
+//! would pair it with the next.
 
 use super::kernels::as_pairs;
+use super::loops::{PlannedGemm, run_planned};
+use super::plan::GemmPlan;
 use super::{
-    BatchedMatrix, ColumnsB, Gemm, OperandA, OperandB, PACKED_A_PITCH, PanelsB, Real, RowsA, StoredElements,
-    TapRows, TermKind, TileEpilogue, WindowColumns, nr, run_gemm, transpose_block,
+    BatchedMatrix, ColumnsB, OperandA, OperandB, PACKED_A_PITCH, PanelsB, RowsA, StoredElements, TapRows,
+    TermKind, TileEpilogue, WindowColumns, nr, transpose_block,
 };
 use crate::CpuDevice;
 use elinvar_core::{HostVec, Result, bf16};
@@ -20,84 +24,31 @@ use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use std::ops::Range;
 
-/// The products, if both factors are of bf16 and the processor multiplies pairs of them.
+/// The products of factors of bf16, sizes b, m, k, n, as pairs.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn try_gemm_bf16(
+///
+/// # Panics
+/// If a factor is not of bf16, or the plan reads pairs where they do not lie. No plan is made so.
+pub(super) fn run_bf16(
     d: &CpuDevice,
     [batch, m, k, n]: [usize; 4],
     lhs: &BatchedMatrix<'_, f32>,
     rhs: &BatchedMatrix<'_, f32>,
     epilogue: &dyn TileEpilogue<f32>,
-) -> Result<Option<HostVec<f32>>> {
-    let (Some(x), Some(w)) = (Bf16PairMatrix::new(lhs, k), Bf16PairMatrix::new(rhs, k)) else {
-        return Ok(None);
-    };
-    if !has_bf16_dot(d.isa()) {
-        return Ok(None);
-    }
-    let (lhs, rhs) = (x.transposed().in_place(), w.in_place());
-    // The first factor's terms lie along its rows, so it was looked at from the side.
-    let lhs = lhs.map(BatchedMatrix::transposed);
+    (a_in_place, b_in_place): (bool, bool),
+    plan: GemmPlan,
+) -> Result<HostVec<f32>> {
+    let pairs = |m| Bf16PairMatrix::new(m, k).expect("the plan is for bf16");
+    let (x, w) = (pairs(lhs), pairs(rhs));
+    // The first factor's terms lie along its rows, so it is looked at from the side.
+    let lhs = a_in_place.then(|| x.transposed().in_place().transposed());
+    let rhs = b_in_place.then(|| w.in_place());
     let lhs: &dyn OperandA<f32> = lhs.as_ref().map_or(&x, |m| m);
     let rhs: &dyn OperandB<f32> = rhs.as_ref().map_or(&w, |m| m);
-    let pack_plan = super::pack_plan::<f32>(d, [batch, m, k.div_ceil(2), n]);
-    let gemm =
-        Gemm { batch, m, k: k.div_ceil(2), n, lhs, rhs, epilogue, pack_plan, kind: TermKind::Bf16Pairs };
-    run_gemm_of_pairs(d, &gemm).map(Some)
-}
-
-/// Does the processor multiply pairs, in registers of one kind or another?
-pub(crate) fn has_bf16_dot(isa: Isa) -> bool {
-    isa.has_pairs() || isa.has_amx()
-}
-
-/// The product of factors that may be of pairs.
-///
-/// # Errors
-/// `OutOfMemory`.
-pub(crate) fn run_gemm_of_pairs<T: Real>(d: &CpuDevice, gemm: &Gemm<'_, T>) -> Result<HostVec<T>> {
-    if const { !T::WIDENS_F16 } || gemm.kind == TermKind::Elements || !d.isa().has_amx() {
-        return run_gemm(d, gemm);
-    }
-    run_gemm(d, &Gemm { lhs: &AlwaysPacked(gemm.lhs), rhs: &AlwaysPacked(gemm.rhs), ..*gemm })
-}
-
-/// A factor that is packed whatever it could do otherwise: AMX sums in an order of its own, so it does all products, and it reads panels alone.
-struct AlwaysPacked<F>(F);
-
-impl<T: Real> OperandA<T> for AlwaysPacked<&dyn OperandA<T>> {
-    fn distinct_batches(&self) -> usize {
-        self.0.distinct_batches()
-    }
-    fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
-        self.0.pack(isa, batch, rows, terms, out);
-    }
-    fn rows_in_place(&self, _: usize, _: Range<usize>) -> Option<RowsA<'_, T>> {
-        None
-    }
-    fn as_taps(&self) -> Option<&dyn TapRows<T>> {
-        None
-    }
-}
-
-impl<T: Real> OperandB<T> for AlwaysPacked<&dyn OperandB<T>> {
-    fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
-        self.0.pack(isa, batch, terms, cols, out);
-    }
-    fn panels_in_place(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
-        None
-    }
-    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
-        None
-    }
-    fn as_windows(&self, _: Isa) -> Option<&dyn WindowColumns<T>> {
-        None
-    }
-    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
-        None
-    }
+    let (k, kind) = (k.div_ceil(2), TermKind::Bf16Pairs);
+    run_planned(d, &PlannedGemm { batch, m, k, n, lhs, rhs, epilogue, kind, plan })
 }
 
 /// A batch of matrices of bf16.
@@ -118,18 +69,13 @@ impl<'a> Bf16PairMatrix<'a> {
     fn transposed(&self) -> Bf16PairMatrix<'a> {
         Bf16PairMatrix { at: self.at.transposed(), ..*self }
     }
-    /// The pairs as a matrix of f32, if they lie in memory as such: terms are neighbours down the columns, and every column
-    /// begins with a pair.
-    fn in_place(&self) -> Option<BatchedMatrix<'a, f32>> {
-        let BatchedMatrix { offset, inner, batch, row, col, .. } = self.at;
-        let even = |x: isize| x % 2 == 0;
-        let is_contiguous = row == 1 && even(col) && even(batch.0) && even(batch.1) && even(offset as isize);
-        if !is_contiguous || !self.k.is_multiple_of(2) {
-            return None;
-        }
-        let data = StoredElements::Native(as_pairs(self.data)?);
+    /// The pairs as a matrix of f32, which lie in memory as such: terms are neighbours down the
+    /// columns, and every column begins with a pair.
+    fn in_place(&self) -> BatchedMatrix<'a, f32> {
+        let BatchedMatrix { offset, inner, batch, col, .. } = self.at;
+        let data = StoredElements::Native(as_pairs(self.data).expect("pairs lie as f32 have to"));
         let batch = (batch.0 / 2, batch.1 / 2);
-        Some(BatchedMatrix { data, offset: offset / 2, inner, batch, row: 1, col: col / 2, prepacked: None })
+        BatchedMatrix { data, offset: offset / 2, inner, batch, row: 1, col: col / 2, prepacked: None }
     }
 }
 
@@ -146,8 +92,9 @@ pub(crate) fn bf16_pair<T: Lane>(first: T, second: T) -> T {
     T::from_bits(first.to_bits().shr_logical(16) | (second.to_bits() & upper))
 }
 
-/// dst[r * pitch + c] = the pair of the terms at `at + r * down + c * across` and `row_stride` further on. What is not `whole` lacks
-/// the second: the last row, or the last column, whichever way the terms lie.
+/// dst[r * pitch + c] = the pair of the terms at `at + r * down + c * across` and `row_stride`
+/// further on. What is not `whole` lacks the second: the last row, or the last column, whichever
+/// way the terms lie.
 struct PackPairs<'a> {
     src: &'a [bf16],
     at: isize,

@@ -5,12 +5,15 @@
 //! and blocked GEMM.
 
 use super::epilogue::FusedEpilogue;
+use super::loops::{PlannedGemm, run_planned};
+use super::plan::{self, Orientation, Path, Plan, Problem};
 use super::{
-    BatchedMatrix, EpilogueOperand, Gemm, PackPlan, PrepackedB, Real, TermKind, TileEpilogue, run_gemm,
-    split_k, tiny,
+    BatchedMatrix, EpilogueOperand, NoEpilogue, PrepackedB, Real, TermKind, TileEpilogue, split_k, tiny,
 };
 use crate::CpuDevice;
 use crate::elementwise::convert;
+use crate::explain::explain;
+use crate::machine::Machine;
 use crate::view::View;
 use elinvar_core::{DType, Error, HostData, HostVec, Layout, Precision, Result};
 use elinvar_ops::backend::Epilogue;
@@ -54,40 +57,81 @@ pub(crate) fn gemm_batch<T: Real, E: Epilogue<N>, const N: usize>(
     e: &E,
     extra: [EpilogueOperand<'_, T>; N],
 ) -> Result<HostVec<T>> {
-    // One column: the result lies in memory like one row, and a row of lanes is what tiles are good at.
-    if n == 1 && m > 1 {
+    let epilogue_follows = extra.iter().all(|x| x.layout().rows_follow(m));
+    let problem = Problem { precision: p, epilogue_follows, ..exact_problem([b, m, k, n], &lhs, &rhs) };
+    let plan = planned(d, &problem);
+    if plan.orientation == Orientation::Transposed {
         let extra = extra.map(BatchedMatrix::transposed);
-        let (lhs, rhs) = (rhs.transposed(), lhs.transposed());
-        return T::products(d, p, [b, 1, k, m], &lhs, &rhs, &FusedEpilogue { e, extra });
+        return T::products(d, &plan, &rhs.transposed(), &lhs.transposed(), &FusedEpilogue { e, extra });
     }
-    // A batch with one right factor is one product, if its rows follow one another.
-    let one = |x: &BatchedMatrix<'_, T>| x.inner == 1 && x.batch.0 == x.row * m as isize;
-    if b > 1 && rhs.inner == 1 && rhs.batch.0 == 0 && one(&lhs) && extra.iter().all(one) {
-        return T::products(d, p, [1, b * m, k, n], &lhs, &rhs, &FusedEpilogue { e, extra });
-    }
-    T::products(d, p, [b, m, k, n], &lhs, &rhs, &FusedEpilogue { e, extra })
+    T::products(d, &plan, &lhs, &rhs, &FusedEpilogue { e, extra })
 }
 
-/// A batch of products, for [`Real::products`] alone.
-pub(super) fn run_batch<T: Real>(
+/// What is run for a problem. (Not in `gemm_batch`, which is compiled for each epilogue.)
+fn planned(d: &CpuDevice, p: &Problem) -> Plan {
+    let machine = Machine::of(d);
+    let plan = plan::plan(p, &machine);
+    explain(|| {
+        let (&Problem { batch, m, k, n, .. }, f) = (p, 8 * p.bytes);
+        format!("contract {batch}x{m}x{k}x{n} f{f} on {machine}: {plan}: {}", plan.path.why())
+    });
+    plan
+}
+
+/// A batch of products on a path for elements, sizes b, m, k, n; for [`Real::products`] alone.
+pub(super) fn run_path<T: Real>(
     d: &CpuDevice,
-    [batch, m, k, n]: [usize; 4],
+    sizes: [usize; 4],
+    path: &Path,
     lhs: &BatchedMatrix<'_, T>,
     rhs: &BatchedMatrix<'_, T>,
     epilogue: &dyn TileEpilogue<T>,
 ) -> Result<HostVec<T>> {
-    if let Some(y) = split_k::try_split_k(d, [batch, m, k, n], lhs, rhs, epilogue)? {
-        return Ok(y);
+    let [batch, m, k, n] = sizes;
+    match *path {
+        Path::Tiny(plan) => tiny::run_tiny(d, sizes, plan, lhs, rhs, epilogue),
+        Path::Dot(plan) => split_k::run_dots(d, sizes, plan, lhs, rhs, epilogue),
+        Path::SplitK(plan) => split_k::run_split_k(d, sizes, plan, lhs, rhs, epilogue),
+        Path::Gemm(plan) => {
+            let kind = TermKind::Elements;
+            run_planned(d, &PlannedGemm { batch, m, k, n, lhs, rhs, epilogue, kind, plan })
+        }
+        Path::Bf16 { .. } => unreachable!("pairs of bf16 are computed in f32"),
     }
-    if let Some(y) = tiny::try_tiny(d, [batch, m, k, n], lhs, rhs, epilogue)? {
-        return Ok(y);
+}
+
+/// Products that are a part of another's, as their own plan says.
+pub(super) fn run_part<T: Real>(
+    d: &CpuDevice,
+    p: &Problem,
+    lhs: &BatchedMatrix<'_, T>,
+    rhs: &BatchedMatrix<'_, T>,
+) -> Result<HostVec<T>> {
+    let &Problem { batch, m, k, n, .. } = p;
+    let machine = Machine::of(d);
+    let path = plan::plan_exact(p, &machine);
+    explain(|| format!("  of it {batch}x{m}x{k}x{n} {} on {machine}: {path}: {}", T::DTYPE, path.why()));
+    run_path(d, [batch, m, k, n], &path, lhs, rhs, &NoEpilogue)
+}
+
+/// Products of sizes b, m, k, n as a problem of elements.
+pub(super) fn exact_problem<T: Real>(
+    [batch, m, k, n]: [usize; 4],
+    lhs: &BatchedMatrix<'_, T>,
+    rhs: &BatchedMatrix<'_, T>,
+) -> Problem {
+    Problem {
+        batch,
+        m,
+        k,
+        n,
+        bytes: size_of::<T>(),
+        precision: Precision::Exact,
+        lhs: lhs.layout(),
+        rhs: rhs.layout(),
+        is_prepacked: rhs.prepacked.is_some(),
+        epilogue_follows: true,
     }
-    let pack_plan = match rhs.prepacked {
-        Some(_) => PackPlan::Prepacked,
-        None => super::pack_plan::<T>(d, [batch, m, k, n]),
-    };
-    let kind = TermKind::Elements;
-    run_gemm(d, &Gemm { batch, m, k, n, lhs, rhs, epilogue, pack_plan, kind })
 }
 
 /// A view of rank 3 as matrices.

@@ -22,6 +22,7 @@ pub(crate) mod kernels;
 mod loops;
 mod nonfinite;
 pub(crate) mod operand;
+mod plan;
 mod prepack;
 mod private_packing;
 mod real;
@@ -29,21 +30,18 @@ mod small_m;
 mod split_k;
 mod tiny;
 
-pub(crate) use bf16::{bf16_pair, has_bf16_dot, run_gemm_of_pairs};
+pub(crate) use bf16::bf16_pair;
 pub(crate) use epilogue::{EpilogueOperand, NoEpilogue, TileEpilogue};
 pub(crate) use kernels::{
     Blocking, NextOperands, OutputPrefetch, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, fill_tiles,
-    mr, multiply_block_into, nr, tile_costs, transpose_block,
+    multiply_block_into, nr, tile_costs, transpose_block,
 };
+pub(crate) use loops::{Gemm, for_each_task, k_chunks, run_gemm, run_gemm as run_gemm_of_pairs};
 pub(crate) use nonfinite::{are_finite, has_negative_zero};
 pub(crate) use operand::{
     BatchedMatrix, ColumnsB, OperandA, OperandB, StoredElements, TapRows, WindowColumns,
 };
-pub(crate) use prepack::{MatrixPlace, PrepackedB, PrepackedPanels, UseCounter, use_weight};
+pub(crate) use plan::thresholds::{EVEN_TASKS_PER_THREAD, PARALLEL_MIN_FMAS, use_weight};
+pub(crate) use plan::{PackPlan, Units, rows_use_distinct_sets};
+pub(crate) use prepack::{MatrixPlace, PrepackedB, PrepackedPanels, UseCounter};
 pub(crate) use real::Real;
-
-pub(crate) use loops::{
-    EVEN_TASKS_PER_THREAD, FINE_TASKS_PER_THREAD, FMAS_PER_NS, GEMV_MAX_ROWS, Gemm, PANELS_PER_PACK,
-    PARALLEL_MIN_FMAS, PackPlan, b_fits_l2, balanced_piece, even_piece, for_each_task, k_chunks, pack_plan,
-    rows_use_distinct_sets, run_gemm,
-};

@@ -3,9 +3,10 @@
 
 use super::Real;
 use super::kernels::{
-    EdgePanel, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, nr, pack_edge, pack_f16,
-    transpose_block,
+    EdgePanel, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, as_pairs, nr, pack_edge,
+    pack_f16, transpose_block,
 };
+use super::plan::{MatrixLayout, Storage};
 use super::prepack::PrepackedPanels;
 use elinvar_core::{Element, bf16, f16};
 use elinvar_simd::LINE;
@@ -102,6 +103,24 @@ impl<'a, T> BatchedMatrix<'a, T> {
             + inner as isize * self.batch.1
             + row as isize * self.row
             + col as isize * self.col
+    }
+    /// How they lie, for a plan.
+    pub(crate) fn layout(&self) -> MatrixLayout {
+        let &BatchedMatrix { offset, inner, batch, row, col, .. } = self;
+        let (storage, has_aligned_pairs) = match self.data {
+            StoredElements::Native(_) => (Storage::Native, false),
+            StoredElements::F16(_) => (Storage::F16, false),
+            StoredElements::BF16(data) => (Storage::Bf16, as_pairs(data).is_some()),
+        };
+        MatrixLayout { storage, offset, inner, batch, row, col, has_aligned_pairs }
+    }
+    /// The same numbers, unpacked, as a plan sees a part of them.
+    pub(super) fn part(&self, layout: &MatrixLayout) -> BatchedMatrix<'a, T>
+    where
+        T: Copy,
+    {
+        let &MatrixLayout { offset, inner, batch, row, col, .. } = layout;
+        BatchedMatrix { data: self.data, offset, inner, batch, row, col, prepacked: None }
     }
     /// Packs rows as `OperandA::pack` does.
     pub(crate) fn pack_a(

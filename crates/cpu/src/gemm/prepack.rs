@@ -1,9 +1,10 @@
 //! Prepacked B: weights packed ahead of time, on request or after several uses of the same matrix.
 //!
-//! The layout is that of a task's own packing: chunk after chunk, in it panel after panel, zeros
-//! past the last column. So any chunk of any columns that start at a panel is read in place by the
-//! microkernel.
+//! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last
+//! column. So any chunk of any columns that begin with a panel is read where it lies, and the tiles
+//! do with it what they do with what was just packed.
 
+use super::plan::thresholds::{PANELS_PER_SHARED_PACK, USES_BEFORE_PACKING};
 use super::{BatchedMatrix, NextOperands, OperandB, PanelsB, Real, TermKind, are_finite, for_each_task, nr};
 use crate::CpuDevice;
 use crate::runtime::memory::{self, PooledData, filled};
@@ -36,7 +37,8 @@ impl MatrixPlace {
         };
         MatrixPlace { k, n, at: l.offset(), step: (row, col) }
     }
-    /// Of the matrix that weights [n, k], one after the other from `at` on, are turned, as a convolution reads its own.
+    /// Of the matrix that weights [n, k], one after the other from `at` on, are turned, as a
+    /// convolution reads its own.
     pub(crate) fn of_transposed(at: usize, n: usize, k: usize) -> MatrixPlace {
         MatrixPlace { k, n, at, step: (1, k as isize) }
     }
@@ -55,27 +57,6 @@ pub(crate) struct PrepackedB {
     is_finite: bool,
     /// Of a copy that nobody asked for.
     _allowed: Option<UnrequestedBytes>,
-}
-
-/// Rows of a left factor up to which it matters whether the right one is packed: 1024 rows by 1024 x 1024 take 4 % less if it is, and a
-/// BERT model with 2048 rows 1.5 to 10 %, by processor.
-const PREPACK_MAX_ROWS: usize = 2048;
-/// Rows up to which a product that reads a matrix as it lies hardly packs it.
-const UNPACKED_MAX_ROWS: usize = *super::small_m::SMALL_M_ROWS.end();
-/// Uses of a matrix from which it is packed unasked: by then, not having packed it has cost about as much as packing it does.
-const USES_BEFORE_PACKING: u32 = 8;
-/// Uses that a product of more than [`UNPACKED_MAX_ROWS`] counts for: it packs the matrix, and a tall one does on each thread.
-const USES_OF_PACKING_GEMM: u32 = USES_BEFORE_PACKING / 2;
-
-/// How many uses of its right factor a product of so many rows counts for.
-pub(crate) fn use_weight(rows: usize) -> u32 {
-    if rows <= UNPACKED_MAX_ROWS {
-        1
-    } else if rows <= PREPACK_MAX_ROWS {
-        USES_OF_PACKING_GEMM
-    } else {
-        0
-    }
 }
 
 /// Bytes of copies that nobody asked for, of all devices.
@@ -107,8 +88,9 @@ impl UseCounter {
     pub(crate) fn forget(&mut self) {
         *self.0.get_mut() = 0;
     }
-    /// So many uses more, and a copy, if it is time for one, and a device allows it: of a matrix whose columns lie in memory, as weights
-    /// of a linear layer do. There is none if there is no memory for one, or memory is limited.
+    /// So many uses more, and a copy, if it is time for one, and a device allows it: of a matrix
+    /// whose columns lie in memory, as weights of a linear layer do. There is none if there is no
+    /// memory for one, or memory is limited.
     pub(crate) fn count(
         &self,
         d: &CpuDevice,
@@ -137,7 +119,8 @@ impl UseCounter {
 }
 
 impl PrepackedB {
-    /// A copy, if numbers of this type are packed. Halves are not: as numbers they would take twice the memory to read.
+    /// A copy, if numbers of this type are packed. Halves are not: as numbers they would take twice
+    /// the memory to read.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -195,7 +178,6 @@ fn packed_len(k: usize, n: usize, width: usize) -> usize {
 
 /// Chunks are packed by all threads, a few panels at a time.
 fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: MatrixPlace) -> Result<PrepackedB> {
-    const PANELS_PER_TASK: usize = 4;
     let (isa, w) = (d.isa(), nr::<T>(d.isa()));
     let MatrixPlace { k, n, at, step } = place;
     let numbers = super::contract::stored_elements::<T>(data)?;
@@ -210,13 +192,14 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: MatrixPlace) -> Result<P
     };
     let size = packed_len(k, n, w);
     let mut packed = filled(size + LINE / size_of::<T>(), T::ZERO)?;
-    // A register that is loaded from two lines takes two loads, and nothing else is done with these numbers.
+    // A register that is loaded from two lines takes two loads, and nothing else is done with these
+    // numbers.
     let start = Some(packed.as_ptr().align_offset(LINE)).filter(|&n| n < LINE / size_of::<T>()).unwrap_or(0);
     let (mut parts, mut rest) = (Vec::new(), &mut packed[start..start + size]);
     for t in (0..k).step_by(CHUNK) {
         let terms = t..k.min(t + CHUNK);
-        for j in (0..n).step_by(PANELS_PER_TASK * w) {
-            let cols = j..n.min(j + PANELS_PER_TASK * w);
+        for j in (0..n).step_by(PANELS_PER_SHARED_PACK * w) {
+            let cols = j..n.min(j + PANELS_PER_SHARED_PACK * w);
             let (part, after) = rest.split_at_mut(terms.len() * cols.len().next_multiple_of(w));
             parts.push((terms.clone(), cols, part));
             rest = after;

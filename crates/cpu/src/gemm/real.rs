@@ -2,11 +2,12 @@
 //! once for each.
 
 use super::operand::StoredElements;
+use super::plan::{Path, Plan};
 use super::{BatchedMatrix, TileEpilogue, bf16, contract};
 use crate::CpuDevice;
 use crate::conv::{self, ConvGemm};
 use crate::runtime::scratch::ScratchElement;
-use elinvar_core::{HostData, HostVec, Precision, Result};
+use elinvar_core::{HostData, HostVec, Result};
 use elinvar_simd::dispatch::SimdFloat;
 use elinvar_simd::vector::SimdElement;
 
@@ -14,15 +15,15 @@ use elinvar_simd::vector::SimdElement;
 pub(crate) trait Real: SimdElement + SimdFloat + ScratchElement {
     /// Stored numbers that are computed in this type.
     fn numbers(data: &HostData) -> Option<StoredElements<'_, Self>>;
-    /// A batch of products, sizes b, m, k, n, exact or fast: the generic function, compiled here once for each type. What calls it is
-    /// generic over an epilogue and compiled in every crate that uses one, and would take all kernels along.
+    /// A batch of products as its plan says: the generic function, compiled here once for each
+    /// type. What calls it is generic over an epilogue and compiled in every crate that uses one,
+    /// and would take all kernels along.
     ///
     /// # Errors
     /// `OutOfMemory`.
     fn products(
         d: &CpuDevice,
-        p: Precision,
-        sizes: [usize; 4],
+        plan: &Plan,
         lhs: &BatchedMatrix<'_, Self>,
         rhs: &BatchedMatrix<'_, Self>,
         epilogue: &dyn TileEpilogue<Self>,
@@ -63,19 +64,16 @@ impl Real for f32 {
     }
     fn products(
         d: &CpuDevice,
-        p: Precision,
-        sizes: [usize; 4],
+        plan: &Plan,
         lhs: &BatchedMatrix<'_, f32>,
         rhs: &BatchedMatrix<'_, f32>,
         epilogue: &dyn TileEpilogue<f32>,
     ) -> Result<HostVec<f32>> {
-        let fast = match p {
-            Precision::Fast => bf16::try_gemm_bf16(d, sizes, lhs, rhs, epilogue)?,
-            Precision::Exact => None,
-        };
-        match fast {
-            Some(y) => Ok(y),
-            None => contract::run_batch(d, sizes, lhs, rhs, epilogue),
+        match plan.path {
+            Path::Bf16 { a_in_place, b_in_place, gemm } => {
+                bf16::run_bf16(d, plan.sizes, lhs, rhs, epilogue, (a_in_place, b_in_place), gemm)
+            }
+            path => contract::run_path(d, plan.sizes, &path, lhs, rhs, epilogue),
         }
     }
     compiled_here!();
@@ -96,13 +94,12 @@ impl Real for f64 {
     }
     fn products(
         d: &CpuDevice,
-        _: Precision,
-        sizes: [usize; 4],
+        plan: &Plan,
         lhs: &BatchedMatrix<'_, f64>,
         rhs: &BatchedMatrix<'_, f64>,
         epilogue: &dyn TileEpilogue<f64>,
     ) -> Result<HostVec<f64>> {
-        contract::run_batch(d, sizes, lhs, rhs, epilogue)
+        contract::run_path(d, plan.sizes, &plan.path, lhs, rhs, epilogue)
     }
     compiled_here!();
 }

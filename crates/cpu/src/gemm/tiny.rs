@@ -1,60 +1,44 @@
-//! Batched tiny GEMM: many products of a few elements each, such as rotations, for which a
-//! microkernel call per product would cost more than its arithmetic.
+//! Many products of a few numbers each, such as rotations: a tile for each costs more than what it
+//! multiplies.
 
-use super::{BatchedMatrix, FMAS_PER_NS, Real, StoredElements, TileEpilogue};
+use super::plan::TinyPlan;
+use super::{BatchedMatrix, Real, StoredElements, TileEpilogue};
 use crate::CpuDevice;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
 use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};
 use elinvar_simd::uninit::UninitSlice;
 
-/// Products of a batch, at least; results and terms of each, at most.
-const MIN_BATCH: usize = 32;
-const MAX_RESULTS: usize = 32;
-const MAX_TERMS: usize = 8;
-/// Products of a task.
-const PRODUCTS_PER_TASK: usize = 256;
-/// How many times as long as in tiles a multiplication takes.
-const COST_FACTOR: f64 = 32.0;
-
-/// The products of a batch, sizes b, m, k, n, if they are of this kind.
+/// The products of a batch, sizes b, m, k, n.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(super) fn try_tiny<T: Real>(
+///
+/// # Panics
+/// If numbers are not computed as they are stored. No plan is made so.
+pub(super) fn run_tiny<T: Real>(
     d: &CpuDevice,
     [b, m, k, n]: [usize; 4],
+    plan: TinyPlan,
     lhs: &BatchedMatrix<'_, T>,
     rhs: &BatchedMatrix<'_, T>,
     epilogue: &dyn TileEpilogue<T>,
-) -> Result<Option<HostVec<T>>> {
+) -> Result<HostVec<T>> {
     let (StoredElements::Native(x), StoredElements::Native(w)) = (lhs.data, rhs.data) else {
-        return Ok(None);
+        unreachable!("the plan is for numbers that are computed as they are stored")
     };
-    let results = m.saturating_mul(n);
-    let fits = b >= MIN_BATCH && (1..=MAX_RESULTS).contains(&results) && (1..=MAX_TERMS).contains(&k);
-    if !fits || !d.isa().has_fma() || rhs.prepacked.is_some() {
-        return Ok(None);
-    }
-    let ns = k as f64 * COST_FACTOR / FMAS_PER_NS;
-    let y = fill_pieces(
-        d,
-        b * results,
-        PRODUCTS_PER_TASK * results,
-        ns,
-        &|start, dst: &mut UninitSlice<'_, T>| {
-            let first = start / results;
-            let y = dst.zeroed(dst.remaining(), T::ZERO);
-            dispatch(d.isa(), TinyProducts { x, w, lhs, rhs, first, sizes: [m, k, n], y });
-            if !epilogue.is_empty() {
-                y.chunks_exact_mut(results)
-                    .enumerate()
-                    .for_each(|(i, y)| epilogue.rows(d.isa(), first + i, 0, n, y));
-            }
-            Ok(())
-        },
-    )?;
-    Ok(Some(y))
+    let results = m * n;
+    fill_pieces(d, b * results, plan.piece, plan.ns, &|start, dst: &mut UninitSlice<'_, T>| {
+        let first = start / results;
+        let y = dst.zeroed(dst.remaining(), T::ZERO);
+        dispatch(d.isa(), TinyProducts { x, w, lhs, rhs, first, sizes: [m, k, n], y });
+        if !epilogue.is_empty() {
+            y.chunks_exact_mut(results)
+                .enumerate()
+                .for_each(|(i, y)| epilogue.rows(d.isa(), first + i, 0, n, y));
+        }
+        Ok(())
+    })
 }
 
 /// Some products, from number `first` on.
@@ -70,7 +54,7 @@ struct TinyProducts<'a, T> {
 
 impl<T: Real> Kernel for TinyProducts<'_, T> {
     type Out = ();
-    // Of f64, which is seldom multiplied so, there is none for AVX-512. Without that of f32, ten thousand of 4 x 4 by 4 took 6 to 12 % longer.
+    // Of f64, which is seldom multiplied so, there is none for AVX-512.
     const TARGETS: IsaTargets =
         if size_of::<T>() > size_of::<f32>() { IsaTargets::Avx2OrNeon } else { IsaTargets::AllWithFma };
     #[inline(always)]

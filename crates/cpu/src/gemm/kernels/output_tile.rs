@@ -20,6 +20,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 /// How a batch of matrices is cut into tiles.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocking {
     pub(crate) batch: usize,
     pub(crate) m: usize,
