@@ -27,10 +27,11 @@ use std::convert::Infallible;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
 
-/// The drop of a tensor's memory, compiled in this crate. A generic function that is never inlined, as the counter's own drop is not,
-/// is compiled once, in the first crate that needs it; and a program that takes it from there gets all object files which that one
-/// refers to, of whose functions the linker keeps the tables for unwinding. That was the crate that knows GPUs too: a program for the
-/// CPU alone had 0.1 MiB of their tables in it.
+/// The drop of a tensor's memory, compiled in this crate. A generic function that is never inlined,
+/// as the counter's own drop is not, is compiled once, in the first crate that needs it; and a
+/// program that takes it from there gets all object files which that one refers to, of whose
+/// functions the linker keeps the tables for unwinding. That was the crate that knows GPUs too: a
+/// program for the CPU alone had 0.1 MiB of their tables in it.
 #[used]
 static DROP: fn(Array<Cpu>) = drop;
 
@@ -57,7 +58,8 @@ fn into_buffer(y: Result<HostData>) -> Result<CpuBuffer> {
 /// A view as the trait has it.
 type BackendView<'a> = backend::View<'a, Cpu>;
 
-/// Items of an update, as the reference has them: what changes is memory that nobody else sees, and what is read is there.
+/// Items of an update, as the reference has them: what changes is memory that nobody else sees, and
+/// what is read is there.
 fn host_items<'a, const M: usize, const R: usize>(
     items: Vec<UpdateItem<'a, Cpu, M, R>>,
 ) -> Result<Vec<UpdateItem<'a, Reference, M, R>>> {

@@ -12,7 +12,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-/// Which processor features and how many threads work is done with. Neither changes a bit of any result.
+/// Which processor features and how many threads work is done with. Neither changes a bit of any
+/// result.
 ///
 /// Cheap to clone; clones share their threads.
 #[derive(Clone)]
@@ -61,11 +62,12 @@ const THREADS_VARIABLE: &str = "ELINVAR_THREADS";
 const FUSE_VARIABLE: &str = "ELINVAR_FUSE_FROM";
 /// The environment's wish for [`CpuDevice::pack_up_to`].
 const PACK_VARIABLE: &str = "ELINVAR_PACK_UP_TO";
-/// Bytes of weights that may be packed unasked: small models whole. Of BERT's 42 MiB, with 16 of them packed a sentence of 128 words took
-/// 8.0 ms, and takes 7.4.
+/// Bytes of weights that may be packed unasked: small models whole. Of BERT's 42 MiB, with 16 of
+/// them packed a sentence of 128 words took 8.0 ms, and takes 7.4.
 const PACK_UP_TO_BYTES: usize = 64 << 20;
-/// Elements from which maps are put off: 512 KiB of f32, what leaves a second-level cache with its operands. Five maps on half as many
-/// took 20.5 microseconds in one pass, and 16.6 one after the other.
+/// Elements from which maps are put off: 512 KiB of f32, what leaves a second-level cache with its
+/// operands. Five maps on half as many took 20.5 microseconds in one pass, and 16.6 one after the
+/// other.
 const FUSE_FROM_ELEMENTS: usize = 1 << 17;
 
 impl Inner {
@@ -95,8 +97,9 @@ impl CpuDevice {
     fn of(inner: Inner) -> CpuDevice {
         CpuDevice { inner: Handle::Own(Arc::new(inner)) }
     }
-    /// The device that everybody shares: the best instruction set and one thread per processor, or what the environment
-    /// says by `ELINVAR_CPU_ISA`, `ELINVAR_THREADS`, `ELINVAR_FUSE_FROM` and `ELINVAR_PACK_UP_TO`.
+    /// The device that everybody shares: the best instruction set and one thread per processor, or
+    /// what the environment says by `ELINVAR_CPU_ISA`, `ELINVAR_THREADS`, `ELINVAR_FUSE_FROM` and
+    /// `ELINVAR_PACK_UP_TO`.
     ///
     /// # Errors
     /// `InvalidArgument` if the environment says something that does not exist here.
@@ -135,22 +138,25 @@ impl CpuDevice {
         }
         Ok(device)
     }
-    /// The same threads, with another size from which maps are put off so that several in a row take one pass over
-    /// memory (elements of the result; `usize::MAX`: never). As all else here it changes how long work takes, and no bit.
+    /// The same threads, with another size from which maps are put off so that several in a row
+    /// take one pass over memory (elements of the result; `usize::MAX`: never). As all else here it
+    /// changes how long work takes, and no bit.
     #[must_use]
     pub fn fuse_from(self, elements: usize) -> CpuDevice {
         self.with(|inner| inner.fuses_from = elements)
     }
-    /// The same threads, with another limit for weights that are packed unasked: a matrix that was the right factor of several
-    /// products of up to 2048 rows, or the weights of several convolutions of up to 4096 windows, and did not change, is kept a
-    /// second time in the order in which it is read, if all such copies take no more than so many bytes then (0: never), and memory
-    /// is not limited. They count as memory in use, and go when the matrix changes or is dropped. Larger ones are packed when that is asked for
-    /// (`Tensor::prepack`).
+    /// The same threads, with another limit for weights that are packed unasked: a matrix that was
+    /// the right factor of several products of up to 2048 rows, or the weights of several
+    /// convolutions of up to 4096 windows, and did not change, is kept a second time in the order
+    /// in which it is read, if all such copies take no more than so many bytes then (0: never), and
+    /// memory is not limited. They count as memory in use, and go when the matrix changes or is
+    /// dropped. Larger ones are packed when that is asked for (`Tensor::prepack`).
     #[must_use]
     pub fn pack_up_to(self, bytes: usize) -> CpuDevice {
         self.with(|inner| inner.packs_up_to = bytes)
     }
-    /// The same threads, with another precision for products where no scope says it ([`Precision::scope`]).
+    /// The same threads, with another precision for products where no scope says it
+    /// ([`Precision::scope`]).
     #[must_use]
     pub fn with_precision(self, precision: Precision) -> CpuDevice {
         self.with(|inner| inner.precision = precision)
@@ -187,8 +193,8 @@ impl CpuDevice {
 }
 
 impl Default for CpuDevice {
-    /// The shared device; one with the best instruction set and one thread if the environment asks for something that
-    /// does not exist.
+    /// The shared device; one with the best instruction set and one thread if the environment asks
+    /// for something that does not exist.
     fn default() -> Self {
         CpuDevice::shared().unwrap_or_else(|_| CpuDevice::of(Inner::new(Isa::best(), 1, None)))
     }

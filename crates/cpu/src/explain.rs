@@ -1,4 +1,5 @@
-//! `ELINVAR_EXPLAIN=1`: one line on standard error for each plan that is run: op, shape, path and why.
+//! `ELINVAR_EXPLAIN=1`: one line on standard error for each plan that is run: op, shape, path and
+//! why.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

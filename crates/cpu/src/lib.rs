@@ -9,8 +9,8 @@
 //! * [`CpuBuffer`]: the elements of a tensor, in pooled memory (`runtime/memory.rs`), or a deferred
 //!   computation (`lazy/`), so that several maps are fused into one pass.
 //!
-//! Which path a problem takes is decided by a plan (`*/plan.rs`), a pure function of the problem and
-//! the processor (`machine.rs`); `explain.rs` prints it.
+//! Which path a problem takes is decided by a plan (`*/plan.rs`), a pure function of the problem
+//! and the processor (`machine.rs`); `explain.rs` prints it.
 //!
 //! Layers, from the bottom: crate `simd` (instruction sets, vector registers), `runtime` (threads,
 //! memory, output partition), `layout` and `elementwise`, `lazy`, then the op families `reduce`,

@@ -1,5 +1,5 @@
-//! Strided views of host memory, as kernels read them, and their conversion from and to the views of
-//! backends. A deferred buffer is computed when its view is made.
+//! Strided views of host memory, as kernels read them, and their conversion from and to the views
+//! of backends. A deferred buffer is computed when its view is made.
 
 use crate::Cpu;
 use elinvar_core::{DType, HostData, Layout, Result, Shape};

@@ -1,8 +1,9 @@
 //! The interface of a backend: about twenty-five kinds of work (primitives), none of them an op.
 //!
-//! The device and the buffer are associated types. Elementwise and row-wise formulas are objects, compiled where they are
-//! defined and not where a backend is used; rarer kinds of formulas are type parameters. No method has a default body, so
-//! that a new kind of work walks every backend past the compiler.
+//! The device and the buffer are associated types. Elementwise and row-wise formulas are objects,
+//! compiled where they are defined and not where a backend is used; rarer kinds of formulas are
+//! type parameters. No method has a default body, so that a new kind of work walks every backend
+//! past the compiler.
 //!
 //! Rules that hold for all methods:
 //! * Inputs are [`View`]s: any strides, offsets, overlaps. Outputs are new buffers, contiguous,
@@ -397,8 +398,9 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
     /// Prefix sums or products along the last axis. `to` as in `fold`. The result may have the
     /// layout of `x`.
     fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<Self::Buffer>>;
-    /// A row-wise formula: statistics of each row, then a value for each element or for each row. All views
-    /// have one shape and are of `dtype` or bool. Values for each element may lie as operands do.
+    /// A row-wise formula: statistics of each row, then a value for each element or for each row.
+    /// All views have one shape and are of `dtype` or bool. Values for each element may lie as
+    /// operands do.
     fn rows(
         d: &Self::Device,
         f: &dyn RowObject,
@@ -406,9 +408,11 @@ pub trait Backend: Sized + Clone + Copy + Debug + Default + Send + Sync + 'stati
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>>;
-    /// A row-wise formula with a value for each element as in `rows`, of f32 or f64, and the first `sums` of its sums over the rows: of each of
-    /// these, a number for each element of a row, summed in the order in which a fold takes rows. `None` where a backend does not take
-    /// both in one pass, or has none for operands that lie so: then each is an op of its own, to the same bits.
+    /// A row-wise formula with a value for each element as in `rows`, of f32 or f64, and the first
+    /// `sums` of its sums over the rows: of each of these, a number for each element of a row,
+    /// summed in the order in which a fold takes rows. `None` where a backend does not take both in
+    /// one pass, or has none for operands that lie so: then each is an op of its own, to the same
+    /// bits.
     fn rows_and_columns(
         d: &Self::Device,
         f: &dyn ColumnsObject,

@@ -1,8 +1,9 @@
 //! Row-wise ops: statistics of a row, then a value for each element or for each row.
 //!
-//! Softmax, norms, variance and most losses have this form. Written as formulas over [`Lane`], they run in one
-//! pass of kernels on every backend, with the bits of the same computation written as separate maps and folds:
-//! term, fold in the canonical order, finish, next statistic, result.
+//! Softmax, norms, variance and most losses have this form. Written as formulas over
+//! [`Lane`](crate::lane::Lane), they run in one pass of kernels on every backend, with the bits of
+//! the same computation written as separate maps and folds: term, fold in the canonical order,
+//! finish, next statistic, result.
 
 use crate::array::{self, Array};
 use crate::backend::{Backend, Placed, View};
@@ -16,16 +17,18 @@ use smallvec::SmallVec;
 
 /// A row-wise op: its formulas, and its gradient.
 pub trait Rows<const N: usize>: CompiledRows<N> {
-    /// The gradients, as in [`Op::backward`]; `axes` are the axes that make up a row, and `g` has the result's
-    /// shape with axes of size 1 kept ([`RowOut::Once`]). All tensors are wide (never f16 or bf16). A gradient
-    /// may have the common shape of the operands; it is summed to its operand's.
+    /// The gradients, as in [`Op::backward`]; `axes` are the axes that make up a row, and `g` has
+    /// the result's shape with axes of size 1 kept ([`RowOut::Once`]). All tensors are wide (never
+    /// f16 or bf16). A gradient may have the common shape of the operands; it is summed to its
+    /// operand's.
     ///
     /// # Errors
     /// `OutOfMemory`, or `Autograd` if there is no gradient.
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>>;
 }
 
-/// The gradient of a row-wise op that stands in for a recorded one, which is made of other ops: there is none.
+/// The gradient of a row-wise op that stands in for a recorded one, which is made of other ops:
+/// there is none.
 ///
 /// # Errors
 /// `Autograd`, always.
@@ -33,8 +36,8 @@ pub(crate) fn stands_in<V>(name: &str) -> Result<Vec<Option<V>>> {
     Err(Error::autograd(format!("{name}: it stands in for the recorded gradient only where nothing records")))
 }
 
-/// A row-wise op over chosen axes, on the tape. Results per row keep their axes with size 1; the statistics of a row are a new
-/// last axis.
+/// A row-wise op over chosen axes, on the tape. Results per row keep their axes with size 1; the
+/// statistics of a row are a new last axis.
 #[derive(Clone, Debug)]
 pub struct RowsOp<R, const N: usize> {
     /// The formulas.
@@ -95,7 +98,8 @@ fn views<'a, B: Backend>(x: &[&'a Array<B>], layouts: &'a [Layout]) -> SmallVec<
     x.iter().zip(layouts).map(|(x, layout)| x.view_as(layout)).collect()
 }
 
-/// A value for each element, of rows whose axes come last, with the axes in the order that they have in operands.
+/// A value for each element, of rows whose axes come last, with the axes in the order that they
+/// have in operands.
 fn each<B: Backend>(
     device: &B::Device,
     y: Placed<B::Buffer>,
@@ -109,8 +113,9 @@ fn each<B: Backend>(
     y.with_layout(y.layout().permute(&back))
 }
 
-/// The values of a row-wise op over `axes` of operands of f32 or f64, and the first `sums` of its sums over all other axes, which stay with
-/// size 1; if the backend has a way to take both at once, or else nothing.
+/// The values of a row-wise op over `axes` of operands of f32 or f64, and the first `sums` of its
+/// sums over all other axes, which stay with size 1; if the backend has a way to take both at once,
+/// or else nothing.
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
@@ -142,12 +147,13 @@ pub fn rows_last(shape: &Shape, axes: &[usize]) -> Dims {
     kept.chain(row).collect()
 }
 
-/// Runs a row-wise op over `axes`, operands broadcast to one shape; a result per row keeps its axes with size 1, and its
-/// statistics are a new last axis.
+/// Runs a row-wise op over `axes`, operands broadcast to one shape; a result per row keeps its axes
+/// with size 1, and its statistics are a new last axis.
 /// f16 and bf16 run in f32 and are rounded once.
 ///
-/// A gradient is computed from operands in f32, so what is recorded is converted before. Otherwise backends convert on the way, to the same
-/// bits: on a CPU a layer norm of 4096 x 1024 f16 went through 80 MB of memory with copies in f32, and goes through 16.
+/// A gradient is computed from operands in f32, so what is recorded is converted before. Otherwise
+/// backends convert on the way, to the same bits: on a CPU a layer norm of 4096 x 1024 f16 went
+/// through 80 MB of memory with copies in f32, and goes through 16.
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.

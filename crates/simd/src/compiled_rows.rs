@@ -1,4 +1,5 @@
-//! Row-wise formulas as objects: compiled once, in the crate that defines them, for the reasons of [`crate::compiled`].
+//! Row-wise formulas as objects: compiled once, in the crate that defines them, for the reasons of
+//! [`crate::compiled`].
 
 use crate::compiled::{Compiled, FormulaKey};
 use crate::dispatch::SimdFloat;
@@ -8,8 +9,8 @@ use elinvar_lane::lane::Lane;
 use elinvar_lane::recorded::Expression;
 use std::fmt::Debug;
 
-/// The definition of a row-wise formula's parts, in numbers of one type. `s` are a row's statistics, of which those that are
-/// not, or not yet, are 0; `n` is the number of its elements.
+/// The definition of a row-wise formula's parts, in numbers of one type. `s` are a row's
+/// statistics, of which those that are not, or not yet, are 0; `n` is the number of its elements.
 pub trait PlainRows<T> {
     /// The terms of statistic `k`, at each element of a row.
     fn term(&self, k: usize, x: &[&[T]], s: [T; STATS], n: T, terms: &mut [T]);
@@ -41,13 +42,16 @@ pub trait RowObject: RowLoops<f32> + RowLoops<f64> + PlainRows<f32> + PlainRows<
     fn key(&self) -> FormulaKey;
     /// The same formula, owned.
     fn boxed(&self) -> Box<dyn RowObject>;
-    /// The operations of the term of statistic `k`, for floats of `bits`: 32 or 64; of (operands.., statistics.., n).
+    /// The operations of the term of statistic `k`, for floats of `bits`: 32 or 64; of (operands..,
+    /// statistics.., n).
     fn record_term(&self, k: usize, bits: u32) -> Expression;
     /// Those of statistic `k`, of (fold, statistics.., n).
     fn record_finish(&self, k: usize, bits: u32) -> Expression;
-    /// Those of the result at an element, or for a row (then the operands may be anything), of (operands.., statistics.., n).
+    /// Those of the result at an element, or for a row (then the operands may be anything), of
+    /// (operands.., statistics.., n).
     fn record_out(&self, bits: u32) -> Expression;
-    /// Those of the result from the last statistic's term, of (term, statistics.., n), if it keeps these.
+    /// Those of the result from the last statistic's term, of (term, statistics.., n), if it keeps
+    /// these.
     fn record_out_of_term(&self, bits: u32) -> Option<Expression>;
 }
 
@@ -65,13 +69,15 @@ pub trait CompiledRows<const N: usize>: RowFormula<N> {
     fn object(f: &Compiled<Self, N>) -> &dyn RowObject;
 }
 
-/// A row-wise formula with sums that is compiled where [`compile_columns!`](crate::compile_columns) names it.
+/// A row-wise formula with sums that is compiled where [`compile_columns!`](crate::compile_columns)
+/// names it.
 pub trait CompiledColumns<const N: usize>: Columns<N> {
     /// The formula as an object.
     fn object(f: &Compiled<Self, N>) -> &dyn ColumnsObject;
 }
 
-/// `compile_rows! { 1 Softmax; 3 Normalize; }`: compiles these row-wise formulas of so many operands here.
+/// `compile_rows! { 1 Softmax; 3 Normalize; }`: compiles these row-wise formulas of so many
+/// operands here.
 #[macro_export]
 macro_rules! compile_rows {
     ($($n:literal $r:ty;)*) => {$(

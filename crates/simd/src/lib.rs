@@ -9,7 +9,8 @@
 //!   on AVX-512 registers; [`dispatch`]: which of them runs, by instruction set.
 //! * [`quad`]: registers filled across rows (transposing loads), and f16 / bf16 widened on load.
 //! * [`float_to_int`]: saturating conversions from float to integer.
-//! * [`uninit`]: uninitialised output that is written once; [`vector_loop`]: the elementwise vector loop.
+//! * [`uninit`]: uninitialised output that is written once; [`vector_loop`]: the elementwise vector
+//!   loop.
 //! * [`row_loop`]: the vector loops of row-wise formulas.
 //! * [`compiled`], [`compiled_rows`]: formulas as objects, compiled once.
 //! * [`prefetch`]: software prefetch into L1 and L2.

@@ -1,16 +1,19 @@
-//! The vector loops of row-wise formulas: terms of a statistic, results, and what they are folded to.
+//! The vector loops of row-wise formulas: terms of a statistic, results, and what they are folded
+//! to.
 //!
-//! What depends on the formula is nothing but loops over chunks of [`TERM_CHUNK`] elements ([`RowLoops`]): of a
-//! group of rows, or of 64 strided rows side by side, one per lane. Which rows, how they are staged, and
-//! how terms in memory are folded is common to all formulas, and not here.
+//! What depends on the formula is nothing but loops over chunks of [`TERM_CHUNK`] elements
+//! ([`RowLoops`]): of a group of rows, or of 64 strided rows side by side, one per lane. Which
+//! rows, how they are staged, and how terms in memory are folded is common to all formulas, and not
+//! here.
 //!
-//! Where the instruction set has registers for it, terms are folded as they are computed: the 128 lanes of the
-//! canonical order are two chunks of registers. Elsewhere terms are written to a block and folded there.
+//! Where the instruction set has registers for it, terms are folded as they are computed: the 128
+//! lanes of the canonical order are two chunks of registers. Elsewhere terms are written to a block
+//! and folded there.
 //!
-//! How it can be wrong: at the end of a row. A whole chunk is computed there, from whatever follows the row;
-//! of its terms those behind the row are replaced by the initial value of a lane, and its results are
-//! written over by those of the next row, or dropped. And by NaN, which the max and min instructions ignore; it is
-//! tracked separately.
+//! How it can be wrong: at the end of a row. A whole chunk is computed there, from whatever follows
+//! the row; of its terms those behind the row are replaced by the initial value of a lane, and its
+//! results are written over by those of the next row, or dropped. And by NaN, which the max and min
+//! instructions ignore; it is tracked separately.
 #![allow(unsafe_code, reason = "a check for each chunk would take as long as a light formula")]
 
 use crate::LINE;
@@ -26,10 +29,11 @@ use std::mem::MaybeUninit;
 
 /// Elements that are computed together: four registers of AVX-512 of f32, eight of AVX2.
 pub const TERM_CHUNK: usize = 64;
-/// The last elements of a row are not worth a chunk if they are no more than these: one register of AVX-512.
+/// The last elements of a row are not worth a chunk if they are no more than these: one register of
+/// AVX-512.
 const TAIL_ELEMENTS: usize = 16;
-/// Rows of a group, at most. Each step of a row waits for the one before, most of all a fold for the last of its
-/// terms; the steps of several short rows fill the gaps, and share the calls.
+/// Rows of a group, at most. Each step of a row waits for the one before, most of all a fold for
+/// the last of its terms; the steps of several short rows fill the gaps, and share the calls.
 pub const MAX_GROUP_ROWS: usize = 16;
 /// Operands of the largest formula.
 pub const MAX_ROW_OPERANDS: usize = 5;
@@ -55,7 +59,8 @@ impl<T> RowSlice<'_, T> {
     pub const EMPTY: Self = RowSlice { data: &[], step: 0, repeats: false };
 }
 
-/// The operands of some rows, or of a part of one; or those of strided rows, of which a chunk is an element of 64.
+/// The operands of some rows, or of a part of one; or those of strided rows, of which a chunk is an
+/// element of 64.
 #[derive(Clone, Copy)]
 pub struct RowBlock<'a, T> {
     /// Where each operand begins.
@@ -136,7 +141,8 @@ pub enum Prefetch<T> {
     One(*const T),
     /// What lies from these places on, for soon; each so much further for the next row.
     Both([*const T; 2], [usize; 2]),
-    /// What lies from a place on, for when all of this row has been read: more than the first-level cache holds.
+    /// What lies from a place on, for when all of this row has been read: more than the first-level
+    /// cache holds.
     Later(*const T),
 }
 
@@ -219,7 +225,7 @@ pub struct TermsOut<'a, T> {
     pub terms: &'a mut [T],
     /// From a row of terms to the next.
     pub step: usize,
-    /// Where [`folds_in_registers`](crate::dispatch::folds_in_registers) says that it can be done: the lanes that they join.
+    /// Where [`folds_in_registers`] says that it can be done: the lanes that they join.
     pub sums: Option<&'a mut LaneSums<T>>,
     /// What is fetched meanwhile.
     pub prefetch: Prefetch<T>,
@@ -234,10 +240,11 @@ impl<'a, T> TermsOut<'a, T> {
 
 /// The loops of a formula over rows of floats, compiled for each instruction set.
 pub trait RowLoops<T: SimdFloat>: Send + Sync {
-    /// The terms of statistic `k` of all rows. `n` is the number of elements of a whole row, here as below.
+    /// The terms of statistic `k` of all rows. `n` is the number of elements of a whole row, here
+    /// as below.
     fn terms(&self, isa: Isa, k: usize, b: &RowBlock<'_, T>, s: &Statistics<T>, n: T, out: TermsOut<'_, T>);
-    /// Statistic `k` of at most [`MAX_GROUP_ROWS`] whole rows of at most a block, whose terms are folded in
-    /// registers, where that can be done.
+    /// Statistic `k` of at most [`MAX_GROUP_ROWS`] whole rows of at most a block, whose terms are
+    /// folded in registers, where that can be done.
     fn statistic(
         &self,
         isa: Isa,
@@ -263,8 +270,8 @@ pub trait RowLoops<T: SimdFloat>: Send + Sync {
     /// The result of each of so many rows.
     fn once(&self, isa: Isa, rows: usize, s: &Statistics<T>, n: T, y: &mut RowLanes<T>);
 
-    /// The terms of statistic `k` of 64 strided rows join the lanes, of which the first is that of the block's term
-    /// `at`. Those of a last statistic that is kept are written as well.
+    /// The terms of statistic `k` of 64 strided rows join the lanes, of which the first is that of
+    /// the block's term `at`. Those of a last statistic that is kept are written as well.
     fn strided_fold(
         &self,
         isa: Isa,
@@ -334,8 +341,8 @@ fn load<T: SimdFloat, L: SimdLanes<T>, const N: usize, const W: usize>(x: &[&[T;
     all
 }
 
-/// A formula of elements and statistics. Unlike a closure, `at` can be `#[inline(always)]`, and must be: in a function
-/// of its own it would be compiled without the kernel's instruction set.
+/// A formula of elements and statistics. Unlike a closure, `at` can be `#[inline(always)]`, and
+/// must be: in a function of its own it would be compiled without the kernel's instruction set.
 trait ElementFormula<const N: usize>: Copy {
     /// The number at an element.
     fn at<L: Lane>(&self, x: [L; N], s: [L; STATS], n: L) -> L;
@@ -428,7 +435,8 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
     /// Terms to memory.
     #[inline(always)]
     fn write<M: SimdLanes<T> + Lane, const K: usize>(self) {
-        // Copies, as of what is behind a reference the compiler does not know that terms are not written to it.
+        // Copies, as of what is behind a reference the compiler does not know that terms are not
+        // written to it.
         let (b, TermsOut { terms, step, prefetch, .. }) = (*self.b, self.out);
         if terms.is_empty() {
             return;
@@ -438,7 +446,8 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
             let s = splat::<T, M>(self.s, row);
             for number in 0..b.chunks() {
                 prefetch.chunk(row, number);
-                // SAFETY: `run` has counted the operands, and seen that there is room for so many chunks.
+                // SAFETY: `run` has counted the operands, and seen that there is room for so many
+                // chunks.
                 let (x, y) = unsafe {
                     let y = y.add(row * step + number * TERM_CHUNK);
                     (b.at::<N, TERM_CHUNK>(row, number), &mut *y.cast::<[MaybeUninit<T>; TERM_CHUNK]>())
@@ -455,7 +464,8 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
         let terms = if terms.is_empty() { std::ptr::null_mut() } else { terms.as_mut_ptr() };
         let mut partial = [const { MaybeUninit::<(M::Few, u16)>::uninit() }; MAX_GROUP_ROWS];
         for (row, partial) in partial.iter_mut().enumerate().take(b.rows) {
-            // With which half does it begin? Both are written out, as the compiler keeps them in registers only so.
+            // With which half does it begin? Both are written out, as the compiler keeps them in
+            // registers only so.
             let (mut left, mut right, mut nan, mut half) = (start, start, 0u16, 0);
             if let Some(sums) = &sums {
                 debug_assert!(sums.done.is_multiple_of(TERM_CHUNK), "parts begin with a chunk");
@@ -474,7 +484,8 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
             };
             let (mut number, whole) = (0, b.len / LANES * 2);
             while number < whole {
-                // SAFETY: `run` has counted the operands, and seen that there is room for so many chunks; here and below.
+                // SAFETY: `run` has counted the operands, and seen that there is room for so many
+                // chunks; here and below.
                 unsafe {
                     left = chunk.add(number, left, &mut nan, None);
                     right = chunk.add(number + 1, right, &mut nan, None);
@@ -534,7 +545,8 @@ impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K:
     /// Adds a chunk's terms to half of the lanes, the `first` ones if it is said how many.
     ///
     /// # Safety
-    /// There are `N` operands, so many chunks of them, and room for as many of terms if they are kept.
+    /// There are `N` operands, so many chunks of them, and room for as many of terms if they are
+    /// kept.
     #[inline(always)]
     unsafe fn add(&self, number: usize, lanes: M, nan: &mut u16, first: Option<usize>) -> M {
         let f = R::FOLDS[K];
@@ -631,9 +643,11 @@ impl<T: SimdFloat, F: ElementFormula<N>, const N: usize> LaneKernel for ResultsT
             let s = splat::<T, M>(all, row);
             for number in 0..chunks {
                 let at = row * b.len + number * TERM_CHUNK;
-                // A whole chunk, where there is room for it: what is too much of it is written over by the next row.
+                // A whole chunk, where there is room for it: what is too much of it is written over
+                // by the next row.
                 let is_last = at + TERM_CHUNK > room;
-                // SAFETY: `run` has counted the operands; there is room for the chunk, here or there.
+                // SAFETY: `run` has counted the operands; there is room for the chunk, here or
+                // there.
                 let (x, y) = unsafe {
                     let y = if is_last { last.as_mut_ptr() } else { y.add(at) };
                     (b.at::<N, TERM_CHUNK>(row, number), &mut *y.cast::<[MaybeUninit<T>; TERM_CHUNK]>())

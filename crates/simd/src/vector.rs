@@ -25,7 +25,8 @@ pub trait Vector: Copy {
     const LANES: usize;
     /// Rows of a full tile that is two registers wide: as many as there are registers for.
     const TILE_ROWS: usize;
-    /// The register of half the size that is its first half, where processors do two of those at once or one of this; or itself.
+    /// The register of half the size that is its first half, where processors do two of those at
+    /// once or one of this; or itself.
     type Low: Vector<T = Self::T>;
     /// The first elements.
     unsafe fn low(self) -> Self::Low;
@@ -339,8 +340,9 @@ impl<T> Array4<T> {
 impl<T: SimdElement> Vector for Array4<T> {
     type T = T;
     const LANES: usize = 4;
-    // On plain x86-64 the fma of a number is a call, beside which it matters little how often a factor is read: tiles of one row take
-    // a tenth longer than tiles of four, and these were 75 KB of every program that multiplies.
+    // On plain x86-64 the fma of a number is a call, beside which it matters little how often a
+    // factor is read: tiles of one row take a tenth longer than tiles of four, and these were 75 KB
+    // of every program that multiplies.
     const TILE_ROWS: usize = if cfg!(target_arch = "x86_64") { 1 } else { 4 };
     type Low = Self;
     #[inline(always)]

@@ -137,8 +137,9 @@ register!(__m256d, f64, 4, 6, __m256d: all _mm256_set1_pd _mm256_loadu_pd _mm256
 
 macro_rules! pairs {
     ($name:ident($v:ty, $halves:ty): $dot:ident) => {
-        /// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each pair and
-        /// adds both products to the sum, with the roundings of `vdpbf16ps`; all else moves bits.
+        /// Pairs of bf16 in the bits of f32, or sums of f32. `fma` multiplies the numbers of each
+        /// pair and adds both products to the sum, with the roundings of `vdpbf16ps`; all else
+        /// moves bits.
         #[derive(Clone, Copy)]
         pub struct $name($v);
 

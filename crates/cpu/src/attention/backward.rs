@@ -61,7 +61,8 @@ pub(crate) fn attention_grad(
     })
 }
 
-/// A part of the walk, and room for what comes out of it. A gradient that has no room is not computed.
+/// A part of the walk, and room for what comes out of it. A gradient that has no room is not
+/// computed.
 struct GradItem<'a, C> {
     /// The key head, counted through the batch.
     kv: usize,
@@ -217,8 +218,8 @@ impl<C: AttentionFloat> ChunkedSums<C> {
             total: filled(total, C::POSITIVE_ZERO)?,
         })
     }
-    /// `terms` further terms of `rows` rows from `row` on, which had `before` terms: products of a, whose element (row,
-    /// term) is meant, and the rows of b.
+    /// `terms` further terms of `rows` rows from `row` on, which had `before` terms: products of a,
+    /// whose element (row, term) is meant, and the rows of b.
     fn add(
         &mut self,
         isa: Isa,

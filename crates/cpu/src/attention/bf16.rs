@@ -23,8 +23,9 @@ use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 /// Pairs of a block of keys.
 const PAIRS_PER_BLOCK: usize = TILE / 2;
 
-/// [`super::tile_kernel::Tiled::tile_product`], by whatever registers multiply what there is. AMX adds up to 512 pairs in an order of its own before they meet `c`; it
-/// loads rows of `a`, and as many columns of `b` as a panel has.
+/// [`super::tile_kernel::Tiled::tile_product`], by whatever registers multiply what there is. AMX
+/// adds up to 512 pairs in an order of its own before they meet `c`; it loads rows of `a`, and as
+/// many columns of `b` as a panel has.
 ///
 /// # Panics
 /// As there, and if a row of `b` is shorter than whole panels.
@@ -47,7 +48,8 @@ pub(super) fn tile_product<C: AttentionFloat>(
     multiply_block_into(isa, left, right, (m, n, k), (c, c_row), fresh);
 }
 
-/// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as large as `c`.
+/// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as
+/// large as `c`.
 pub(super) fn contract<C: AttentionFloat>(
     isa: Isa,
     units: Units,
@@ -99,7 +101,8 @@ fn rounded<C: AttentionFloat>(first: &[C], second: &[C], to: &mut [C]) {
     }
 }
 
-/// Numbers of queries and [`TILE`] keys as pairs of keys: a row of [`PAIRS_PER_BLOCK`] for each query.
+/// Numbers of queries and [`TILE`] keys as pairs of keys: a row of [`PAIRS_PER_BLOCK`] for each
+/// query.
 struct PairKeys<'a, C> {
     tile: &'a [[C; TILE]],
     to: &'a mut [C],
@@ -152,7 +155,8 @@ fn rows<C: AttentionFloat>(
     Ok(pairs)
 }
 
-/// Rows of what is multiplied: where they lie, or in memory of their own; and how far apart they are.
+/// Rows of what is multiplied: where they lie, or in memory of their own; and how far apart they
+/// are.
 pub(super) enum PairedRows<'a, C> {
     InPlace(&'a [C], usize),
     Paired(HostVec<C>, usize),
@@ -202,7 +206,8 @@ impl<C: AttentionFloat> PairScratch<C> {
         let rows = filled(if units == Units::Amx { len } else { 0 }, C::POSITIVE_ZERO)?;
         Ok(PairScratch { units, dst: filled(len, C::POSITIVE_ZERO)?, rows })
     }
-    /// A tile of queries and keys as a factor whose terms are the first `count` keys, and how many terms these are.
+    /// A tile of queries and keys as a factor whose terms are the first `count` keys, and how many
+    /// terms these are.
     pub(super) fn of_keys<'b>(
         &'b mut self,
         isa: Isa,
@@ -250,7 +255,8 @@ impl<C: AttentionFloat> PairScratch<C> {
     }
 }
 
-/// Blocks of keys, turned: [heads, blocks, n / 2, TILE] from [heads, rows, n]; rows that do not exist are zeros.
+/// Blocks of keys, turned: [heads, blocks, n / 2, TILE] from [heads, rows, n]; rows that do not
+/// exist are zeros.
 pub(super) fn transposed_keys<C: AttentionFloat>(
     d: &CpuDevice,
     x: &HeadRows<'_, C>,
@@ -280,7 +286,8 @@ pub(super) fn transposed_keys<C: AttentionFloat>(
 
 /// Rows as the terms of products: blocks of them, as rows of pairs.
 pub(super) struct PairedBlocks<C: AttentionFloat> {
-    /// [heads, blocks, PAIRS, wide]; rows that do not exist, and what fills up the last panel, are zeros.
+    /// [heads, blocks, PAIRS, wide]; rows that do not exist, and what fills up the last panel, are
+    /// zeros.
     pairs: PooledVec<C>,
     /// Blocks of a head.
     blocks: usize,
@@ -320,7 +327,8 @@ impl<C: AttentionFloat> PairedBlocks<C> {
         )?;
         Ok(PairedBlocks { pairs: PooledVec::of(pairs), blocks, wide })
     }
-    /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
+    /// The terms from row `first` of a head on, with which a block begins, and how far apart they
+    /// are.
     pub(super) fn block(&self, head: usize, first: usize) -> (&[C], usize) {
         let block = head * self.blocks + first / TILE;
         (&self.pairs[block * PAIRS_PER_BLOCK * self.wide..], self.wide)

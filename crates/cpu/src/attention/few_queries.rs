@@ -21,12 +21,14 @@ impl<'a, C: AttentionFloat> StreamedKeyValues<'a, C> {
     pub fn new(k: HeadRows<'a, C>, v: HeadRows<'a, C>) -> Self {
         StreamedKeyValues { k, v }
     }
-    /// Numbers that a block of keys or of values takes: these turned, and where they are not read where they lie, these copied.
+    /// Numbers that a block of keys or of values takes: these turned, and where they are not read
+    /// where they lie, these copied.
     pub fn scratch_len(&self) -> usize {
         let copied = |x: &HeadRows<'_, C>| if x.in_place { 0 } else { TILE * x.n };
         TILE * self.k.n + copied(&self.k).max(copied(&self.v))
     }
-    /// `count` keys from one on, counted through all heads, turned: [d, TILE]; keys that do not exist are zeros.
+    /// `count` keys from one on, counted through all heads, turned: [d, TILE]; keys that do not
+    /// exist are zeros.
     pub fn keys<'b>(&self, first: usize, count: usize, dst: &'b mut [C]) -> &'b [C] {
         let (transposed, copied) = dst.split_at_mut(TILE * self.k.n);
         let (x, row_stride) = self.k.rows_in(first, count, copied);

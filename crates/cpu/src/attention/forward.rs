@@ -196,8 +196,8 @@ impl<C: AttentionFloat> ForwardTiles<'_, C> {
                 diagonal: self.a.causal && key == query,
             };
             run_lanes_on_any_isa(isa, SoftmaxStep { masking, tile: &mut *tile, run: &mut run });
-            // Before the first block there are no sums, and no number that a sum begins with changes what it becomes: of -inf, NaN
-            // and infinity, the weights say so themselves.
+            // Before the first block there are no sums, and no number that a sum begins with
+            // changes what it becomes: of -inf, NaN and infinity, the weights say so themselves.
             let fresh = key == 0;
             if !fresh {
                 dispatch(isa, ScaleRows { o: &mut *o, wide, by: &run.alpha });
@@ -239,7 +239,8 @@ impl<C: AttentionFloat> Kernel for ScaleRows<'_, C> {
     }
 }
 
-/// Sums become results: divided by the sums of their weights, which become the statistics of the rows.
+/// Sums become results: divided by the sums of their weights, which become the statistics of the
+/// rows.
 struct NormaliseRows<'a, C> {
     o: &'a mut [C],
     wide: usize,

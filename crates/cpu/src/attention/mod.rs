@@ -38,7 +38,8 @@ pub(crate) trait AttentionFloat: Float + TileElement + Real {}
 impl AttentionFloat for f32 {}
 impl AttentionFloat for f64 {}
 
-/// Sizes: batch, query heads, key heads, queries, keys, numbers in a query and key, numbers in a value.
+/// Sizes: batch, query heads, key heads, queries, keys, numbers in a query and key, numbers in a
+/// value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttentionSizes {
     b: usize,
@@ -109,7 +110,8 @@ impl<'a, C: AttentionFloat> HeadRows<'a, C> {
     fn row_stride(&self) -> Option<usize> {
         self.in_place.then(|| self.x.rows(0, self.rows, self.n).1)
     }
-    /// `count` rows of a head from row `first` on, counted through all heads, and how far apart they are: where they lie, or in the buffer.
+    /// `count` rows of a head from row `first` on, counted through all heads, and how far apart
+    /// they are: where they lie, or in the buffer.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -200,7 +202,8 @@ impl<'a, C: AttentionFloat> TermBlocks<'a, C> {
             }
         })
     }
-    /// The terms from row `first` of a head on, with which a block begins, and how far apart they are.
+    /// The terms from row `first` of a head on, with which a block begins, and how far apart they
+    /// are.
     fn block(&self, head: usize, first: usize) -> (&[C], usize) {
         match self {
             TermBlocks::Numbers(numbers, rows) => numbers.from(head * rows + first),
@@ -209,7 +212,8 @@ impl<'a, C: AttentionFloat> TermBlocks<'a, C> {
     }
 }
 
-/// Blocks of keys, turned: [heads, blocks, n, TILE] from [heads, rows, n]; rows that do not exist are zeros.
+/// Blocks of keys, turned: [heads, blocks, n, TILE] from [heads, rows, n]; rows that do not exist
+/// are zeros.
 fn transposed_keys<C: AttentionFloat>(
     d: &CpuDevice,
     x: &HeadRows<'_, C>,

@@ -115,8 +115,9 @@ pub(super) struct SoftmaxStep<'a, C> {
 
 /// exp(s - shift) of all numbers of a row.
 ///
-/// What is no key, or not seen, has -inf, whose exponential is computed as a number far too small to be there: Intel's processors take some
-/// hundred cycles for a register in which there is one. It is left out, and set to 0, which it would be.
+/// What is no key, or not seen, has -inf, whose exponential is computed as a number far too small
+/// to be there: Intel's processors take some hundred cycles for a register in which there is one.
+/// It is left out, and set to 0, which it would be.
 #[inline(always)]
 fn exp_shifted<C: AttentionFloat, M: ReduceLanes<C>>(s: &mut ScoreRow<C>, shift: C) {
     // Below, exponentials round to 0 (`elinvar_ops::math::exp`).
@@ -155,8 +156,9 @@ impl<C: AttentionFloat> LaneKernel for SoftmaxStep<'_, C> {
     }
 }
 
-/// The larger; of a NaN and a number, and of two zeros, either. A maximum is only taken off scores: of those that have a NaN
-/// all results are NaN, whatever is taken off, and no exponential and no sum knows zeros apart.
+/// The larger; of a NaN and a number, and of two zeros, either. A maximum is only taken off scores:
+/// of those that have a NaN all results are NaN, whatever is taken off, and no exponential and no
+/// sum knows zeros apart.
 #[inline(always)]
 fn larger<C: AttentionFloat>(a: C, b: C) -> C {
     if a > b { a } else { b }
@@ -173,7 +175,8 @@ fn largest<C: AttentionFloat, M: ReduceLanes<C>>(s: &ScoreRow<C>) -> C {
     top[0]
 }
 
-/// The fold of a row of weights, which are never -0. Those of keys that do not exist are 0, and add nothing.
+/// The fold of a row of weights, which are never -0. Those of keys that do not exist are 0, and add
+/// nothing.
 #[inline(always)]
 fn sum<C: AttentionFloat, M: ReduceLanes<C>>(p: &ScoreRow<C>) -> C {
     if const { M::WIDTH == TILE } {

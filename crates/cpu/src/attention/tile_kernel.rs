@@ -22,7 +22,8 @@ pub(crate) struct StridedMatrix<'a, C> {
     pub column: usize,
 }
 
-/// A chain of products, checked by `TileElement::chain` alone: pointers into matrices that are large enough.
+/// A chain of products, checked by `TileElement::chain` alone: pointers into matrices that are
+/// large enough.
 #[derive(Clone, Copy)]
 struct TileProduct<C> {
     m: usize,
@@ -43,7 +44,8 @@ impl<T: SimdElement> VectorKernel for TileProduct<T> {
     type T = T;
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(self) {
-        // Sums of sixteen registers, of twelve where there are no more than sixteen: enough chains to hide how long an fma takes.
+        // Sums of sixteen registers, of twelve where there are no more than sixteen: enough chains
+        // to hide how long an fma takes.
         // SAFETY: the caller's, for the instructions; `chain` checked the sizes.
         unsafe {
             let mut j = 0;
@@ -59,7 +61,8 @@ impl<T: SimdElement> VectorKernel for TileProduct<T> {
 }
 
 impl<T: SimdElement> TileProduct<T> {
-    /// As many columns from `j` on as `W` registers divide, in tiles of `R` rows as far as there are so many; gives where they end.
+    /// As many columns from `j` on as `W` registers divide, in tiles of `R` rows as far as there
+    /// are so many; gives where they end.
     ///
     /// # Safety
     /// The matrices have the sizes; the processor has the instruction set of `V`.
@@ -67,7 +70,8 @@ impl<T: SimdElement> TileProduct<T> {
     unsafe fn strips<V: Vector<T = T>, const R: usize, const W: usize>(self, mut j: usize) -> usize {
         while j + W * V::LANES <= self.n {
             let mut i = 0;
-            // SAFETY: rows i.. and columns j.. of `b` and `c` are as many as the tile has, each time.
+            // SAFETY: rows i.. and columns j.. of `b` and `c` are as many as the tile has, each
+            // time.
             unsafe {
                 while i + R <= self.m {
                     self.tile::<V, R, W>(i, j);
@@ -87,7 +91,8 @@ impl<T: SimdElement> TileProduct<T> {
         j
     }
     /// # Safety
-    /// As for `strips`, and there are `R` rows from `i` on and `W` registers of columns from `j` on.
+    /// As for `strips`, and there are `R` rows from `i` on and `W` registers of columns from `j`
+    /// on.
     #[inline(always)]
     unsafe fn tile<V: Vector<T = T>, const R: usize, const W: usize>(self, i: usize, j: usize) {
         let first = self.a.wrapping_add(i * self.a_row);
@@ -179,8 +184,9 @@ unsafe fn registers<V: Vector, const W: usize>(from: *const V::T) -> [V; W] {
 
 /// f32 or f64, in tiles.
 pub(crate) trait TileElement: SimdElement {
-    /// `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in `0..k`, ascending, which are numbers or pairs; from +0 if `fresh`. `n` is a
-    /// multiple of [`COLUMN_MULTIPLE`]; `b` and `c` have columns side by side, `a` has columns or rows so.
+    /// `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in `0..k`, ascending, which are numbers or
+    /// pairs; from +0 if `fresh`. `n` is a multiple of [`COLUMN_MULTIPLE`]; `b` and `c` have
+    /// columns side by side, `a` has columns or rows so.
     ///
     /// # Panics
     /// If a matrix is smaller than that or lies otherwise, or the processor multiplies no pairs.

@@ -40,7 +40,8 @@ impl<T, S: Copy, F: Fn(S, S) -> T> Kernel for PairPlanes<'_, T, S, F> {
     }
 }
 
-/// Batches of `planes` planes of `size` elements, as half as many of pairs; the last plane of an odd number has zeros beside it.
+/// Batches of `planes` planes of `size` elements, as half as many of pairs; the last plane of an
+/// odd number has zeros beside it.
 fn pair_planes<T: Real, S: Copy + Sync>(
     d: &CpuDevice,
     x: &[S],

@@ -15,19 +15,22 @@ use std::ops::Range;
 pub(super) struct BorderSplit {
     /// Positions along the last axis whose windows see none beside their row.
     middle: Range<usize>,
-    /// For each position along the last axis the terms that are not beside its row; nothing in the middle.
+    /// For each position along the last axis the terms that are not beside its row; nothing in the
+    /// middle.
     columns: Vec<Option<usize>>,
-    /// For each row of positions the terms that are not above or below its windows' planes; nothing if these are all.
+    /// For each row of positions the terms that are not above or below its windows' planes; nothing
+    /// if these are all.
     rows: Vec<Option<usize>>,
-    /// The terms of windows that see padding beside their row, and above or below it: by the sets of both.
+    /// The terms of windows that see padding beside their row, and above or below it: by the sets
+    /// of both.
     corners: Vec<([usize; 2], usize)>,
     /// Sets of terms.
     pub(super) picks: Vec<TermSubset>,
 }
 
 impl BorderSplit {
-    /// If windows see padding, and tiles without it take less. Tasks have so many rows of positions; `cost` says what tiles of so many
-    /// rows take.
+    /// If windows see padding, and tiles without it take less. Tasks have so many rows of
+    /// positions; `cost` says what tiles of so many rows take.
     pub(super) fn of(
         p: &PatchGeometry,
         rows_of_task: usize,
@@ -45,7 +48,8 @@ impl BorderSplit {
         let rows: Vec<_> = rows.collect();
         let first = columns.iter().position(Option::is_none)?;
         let middle = first..first + columns[first..].iter().take_while(|column| column.is_none()).count();
-        // Where a window is in the middle, all after the middle see padding: there is one run of those that do not.
+        // Where a window is in the middle, all after the middle see padding: there is one run of
+        // those that do not.
         let taps = |set: &Option<usize>| set.map_or(p.taps.len(), |set| sets.count(set));
         let (tasks, beside) = (p.rows().div_ceil(rows_of_task), |x: &usize| !middle.contains(x));
         let whole = p.rows() * cost(g2) * p.taps.len();
@@ -64,8 +68,9 @@ impl BorderSplit {
         }
         Some(BorderSplit { middle, columns, rows, corners, picks: sets.picks(p.channels) })
     }
-    /// Some positions, which are whole rows. `position` says where the window at a column of a row of them sees a term at place 0.
-    /// Are planes padded above and below? Then windows in a column are all of the same terms.
+    /// Some positions, which are whole rows. `position` says where the window at a column of a row
+    /// of them sees a term at place 0. Are planes padded above and below? Then windows in a column
+    /// are all of the same terms.
     pub(super) fn strips(
         &self,
         p: &PatchGeometry,

@@ -18,7 +18,8 @@ use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
 
-/// y[batch, o, positions]; weights [groups, o, (channel, tap)], where batch `b` is of group `b % groups`.
+/// y[batch, o, positions]; weights [groups, o, (channel, tap)], where batch `b` is of group
+/// `b % groups`.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -33,7 +34,8 @@ pub(super) fn conv_direct<T: Real>(
     let (terms, n) = (patches.channels * patches.taps.len(), patches.positions());
     let DirectPlan { outputs_per_pass, batches_per_task, band } = plan;
     let bands = bands(patches, band);
-    // Nanoseconds for an element: a tenth of one for a term, less where what is loaded serves several results.
+    // Nanoseconds for an element: a tenth of one for a term, less where what is loaded serves
+    // several results.
     let ns = terms as f64 * if o < MAX_RESULTS_PER_POSITION { 0.1 } else { 0.02 } + 0.3;
     fill_pieces(d, batch * o * n, batches_per_task * o * n, ns, &|start, dst| {
         let largest = bands.iter().map(|b| b.padded.size()).max().unwrap_or(0);
@@ -70,7 +72,8 @@ pub(super) fn conv_direct<T: Real>(
     })
 }
 
-/// Rows of positions, or a part of a long one, that are made together; they lie in one plane along the first axis.
+/// Rows of positions, or a part of a long one, that are made together; they lie in one plane along
+/// the first axis.
 struct Band {
     padded: PaddedPlanes,
     /// Where each term's element lies at the first position.

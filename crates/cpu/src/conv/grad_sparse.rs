@@ -1,6 +1,8 @@
-//! Gradients of convolutions by numbers most of which are zero, as what a max pool gives back is: for each window one number, and three or
-//! more zeros. A product with a zero is a zero, and adding it changes a sum no more than padding does (see [`super::border`]): so the
-//! others alone are multiplied, if a sample says that there are few, what they are multiplied with is finite, and no sum comes out as -0.
+//! Gradients of convolutions by numbers most of which are zero, as what a max pool gives back is:
+//! for each window one number, and three or more zeros. A product with a zero is a zero, and adding
+//! it changes a sum no more than padding does (see [`super::border`]): so the others alone are
+//! multiplied, if a sample says that there are few, what they are multiplied with is finite, and no
+//! sum comes out as -0.
 //!
 //! A product with zero is zero, and adding it changes a sum no more than padding does (see
 //! [`super::border`]). So zeros are skipped if the other factor is finite and no sum comes out as
@@ -61,7 +63,8 @@ impl SparseGrad {
     fn positions(&self) -> usize {
         self.rows * self.row
     }
-    /// Writes the planes of an image to padded ones, of a register's channels each, side by side. What lies around them is not written.
+    /// Writes the planes of an image to padded ones, of a register's channels each, side by side.
+    /// What lies around them is not written.
     fn turn<T: Real>(&self, p: &Im2col<'_, T>, image: usize, to: &mut [T]) {
         let (n, area) = (lanes::<T>(p.isa), self.plane.iter().product::<usize>());
         for (block, to) in to.chunks_exact_mut(self.padded.size() * n).enumerate() {
@@ -75,7 +78,8 @@ impl SparseGrad {
     }
 }
 
-/// Are there so few numbers that are not zero? A sixteenth of them is looked at, and of many numbers fewer.
+/// Are there so few numbers that are not zero? A sixteenth of them is looked at, and of many
+/// numbers fewer.
 pub(super) fn is_sparse<T: Real>(numbers: &[T], percent: usize) -> bool {
     /// Numbers of a cache line, which take no longer than one.
     const SAMPLE_LINE_ELEMENTS: usize = 16;
@@ -112,8 +116,8 @@ impl<T: Real> Kernel for AddChunk<'_, T> {
     }
 }
 
-/// dw[o, channel, tap] of patches of all images, and g[image, o, position]; nothing if that is no gain, or is not certain to have the
-/// right bits.
+/// dw[o, channel, tap] of patches of all images, and g[image, o, position]; nothing if that is no
+/// gain, or is not certain to have the right bits.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -190,8 +194,8 @@ pub(super) fn weight_grad<T: Real>(
     Ok((!spoilt.into_inner()).then_some(dw))
 }
 
-/// dx[image, channel, pixel] of g[image, o, position] and w[o, channel, tap]; nothing if that is no gain, or is not certain to have the
-/// right bits.
+/// dx[image, channel, pixel] of g[image, o, position] and w[o, channel, tap]; nothing if that is no
+/// gain, or is not certain to have the right bits.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -265,7 +269,8 @@ pub(super) fn input_grad<T: Real>(
     Ok((!spoilt.into_inner()).then_some(dx))
 }
 
-/// The sums of all terms of a register's channels, in padded planes: `weights` gives those of an output channel.
+/// The sums of all terms of a register's channels, in padded planes: `weights` gives those of an
+/// output channel.
 fn sums<'w, T: Real + 'w>(
     isa: Isa,
     s: &SparseGrad,

@@ -24,7 +24,8 @@ pub(super) struct Im2col<'a, T> {
     /// Planes, one after the other: for each batch as many as channels.
     pub(super) data: &'a [T],
     pub(super) geometry: &'a PatchGeometry,
-    /// Columns that a GEMM reads in place, in padded planes, with all of their terms; nothing if they are packed.
+    /// Columns that a GEMM reads in place, in padded planes, with all of their terms; nothing if
+    /// they are packed.
     pub(super) columns_in_place: Option<usize>,
     /// What planes are read with.
     pub(super) isa: Isa,
@@ -84,7 +85,8 @@ struct CopyPieces<'a, T> {
     out: &'a mut [T],
     /// Distance of rows.
     pitch: usize,
-    /// How many elements may be written at once: a piece may so be followed by that many less one. 0: none may.
+    /// How many elements may be written at once: a piece may so be followed by that many less one.
+    /// 0: none may.
     most: usize,
 }
 
@@ -102,8 +104,8 @@ impl<T: Real> Kernel for CopyPieces<'_, T> {
 }
 
 impl<T: Real> CopyPieces<'_, T> {
-    /// Copies `W` elements at a time. More than a piece has may be written: what follows it is written later, and behind the
-    /// last nobody looks. With 0, nothing more is.
+    /// Copies `W` elements at a time. More than a piece has may be written: what follows it is
+    /// written later, and behind the last nobody looks. With 0, nothing more is.
     #[inline(always)]
     fn by<const W: usize>(self) {
         for (row, &place) in self.places.iter().enumerate() {
@@ -125,7 +127,8 @@ impl<T: Real> CopyPieces<'_, T> {
     }
 }
 
-/// Where the rows (channel, tap) of a range begin in padded planes, the first of which is of channel `first`.
+/// Where the rows (channel, tap) of a range begin in padded planes, the first of which is of
+/// channel `first`.
 fn places(padded: &PaddedPlanes, rows: Range<usize>, first: usize) -> Vec<usize> {
     let (taps, size) = (padded.places.len(), padded.size());
     rows.map(|row| (row / taps - first) * size + padded.places[row % taps]).collect()
@@ -207,7 +210,8 @@ impl<T: Real> WindowColumns<T> for Im2col<'_, T> {
     }
 }
 
-/// The patches of all images of a group as rows (channel, tap), with terms (image, position): the gradient by w.
+/// The patches of all images of a group as rows (channel, tap), with terms (image, position): the
+/// gradient by w.
 pub(super) struct Im2colTransposed<'a, T> {
     pub(super) patches: Im2col<'a, T>,
     pub(super) groups: usize,
@@ -277,7 +281,8 @@ impl<T: Real> TapRows<T> for Im2colTransposed<'_, T> {
             tile.add_taps(isa, TapsA { x: p.data, threes: &threes, runs: &runs }, rhs);
             return;
         }
-        // Whole rows, and a plane has the same room in each part: so its taps have the same places in all of them.
+        // Whole rows, and a plane has the same room in each part: so its taps have the same places
+        // in all of them.
         let row = p.grid[2];
         let rows = |some: &Range<usize>| some.start / row * row..some.end.next_multiple_of(row);
         let padded = |(image, some)| (image, PaddedPlanes::new(p, rows(&some)), some);
@@ -302,7 +307,8 @@ impl<T: Real> TapRows<T> for Im2colTransposed<'_, T> {
     }
 }
 
-/// Terms (image, position) image by image: the image, its positions, and how many terms came before.
+/// Terms (image, position) image by image: the image, its positions, and how many terms came
+/// before.
 pub(super) fn images(
     terms: Range<usize>,
     positions: usize,

@@ -142,7 +142,8 @@ fn pack<T: Real>(
     transposed(matrix, o * k, step).pack(isa, group, terms.clone(), cols.clone(), out);
 }
 
-/// Weights with terms down and output channels across: the size of a group, and the distances of rows and of columns.
+/// Weights with terms down and output channels across: the size of a group, and the distances of
+/// rows and of columns.
 fn transposed<T>(w: &[T], group: usize, (row, col): (usize, usize)) -> BatchedMatrix<'_, T> {
     let batch = (group as isize, 0);
     let (row, col) = (row as isize, col as isize);
@@ -219,8 +220,9 @@ struct VisiblePlanes<'a, T> {
 }
 
 impl<T: Real> VisiblePlanes<'_, T> {
-    /// The sums of all terms with `cols` output channels, each position's `step` apart. `weights` gives the panel of some terms, and
-    /// what is multiplied after it; `written` is where the sums will go.
+    /// The sums of all terms with `cols` output channels, each position's `step` apart. `weights`
+    /// gives the panel of some terms, and what is multiplied after it; `written` is where the sums
+    /// will go.
     fn times<'w>(
         &self,
         isa: Isa,
@@ -273,7 +275,8 @@ fn with_visible_planes<T: Real>(
     }
     if let Some(BorderTiles { border, in_place: Some(in_place) }) = edges {
         let strips = border.strips(p, |row, k| in_place.position(p, row, k), positions, false);
-        // The first windows' lines, which no tile before has fetched: without, both gradients of 64 channels of 56 x 56 took 3 % longer.
+        // The first windows' lines, which no tile before has fetched: without, both gradients of 64
+        // channels of 56 x 56 took 3 % longer.
         let UnseenElements { on, area, .. } = in_place.fresh;
         let first = strips.first().map_or(0, |strip| strip.from);
         for c in 0..p.channels {

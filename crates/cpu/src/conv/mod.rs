@@ -83,7 +83,8 @@ fn matrices<T>(data: &[T], rows: usize, cols: usize) -> BatchedMatrix<'_, T> {
     }
 }
 
-/// Gives the packed copy of weights, if there is one; whether it would be worth having one, and where they lie.
+/// Gives the packed copy of weights, if there is one; whether it would be worth having one, and
+/// where they lie.
 pub(crate) type PrepackedLookup<'a> = dyn Fn(bool, MatrixPlace) -> Result<Option<&'a PrepackedB>> + 'a;
 
 /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap])
@@ -484,7 +485,8 @@ fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<BorrowedOrCopied<&'a
     })
 }
 
-/// The elements of a view, batches of planes, as they are multiplied: as [`load`], or in pairs of planes.
+/// The elements of a view, batches of planes, as they are multiplied: as [`load`], or in pairs of
+/// planes.
 fn load_planes<'a, T: Real>(
     d: &CpuDevice,
     v: &View<'a>,

@@ -22,7 +22,8 @@ fn copy_line<T: Copy>(from: &[T], to: &mut [T]) {
     }
 }
 
-/// Copies `W` elements at a time, of which there are as many at least; the last ones overlap with those before.
+/// Copies `W` elements at a time, of which there are as many at least; the last ones overlap with
+/// those before.
 #[inline(always)]
 fn copy_line_by<const W: usize, T: Copy>(from: &[T], to: &mut [T]) {
     for i in (0..from.len()).step_by(W) {
@@ -103,7 +104,8 @@ pub(super) struct PaddedPlanes {
 }
 
 impl PaddedPlanes {
-    /// For some positions of the grid, at least one; if they lie in several rows along the last axis, for all of those rows.
+    /// For some positions of the grid, at least one; if they lie in several rows along the last
+    /// axis, for all of those rows.
     pub(super) fn new(p: &PatchGeometry, positions: Range<usize>) -> PaddedPlanes {
         let (step, [_, g1, g2]) = (p.step, p.grid);
         let (start, end) = (positions.start, positions.end.max(positions.start + 1) - 1);
@@ -176,8 +178,8 @@ impl PaddedPlanes {
         }
         parts
     }
-    /// Writes the elements of planes, which follow one another, to where they belong in padded ones, which begin `pitch` apart. What lies
-    /// around them is not written.
+    /// Writes the elements of planes, which follow one another, to where they belong in padded
+    /// ones, which begin `pitch` apart. What lies around them is not written.
     pub(super) fn fill<T: Real>(&self, isa: Isa, size: [usize; 3], planes: &[T], to: &mut [T], pitch: usize) {
         let (parts, step, area) = (&*self.parts(size), self.step[2], size.iter().product());
         // Windows may see padding alone, and planes may have no elements.
@@ -186,8 +188,9 @@ impl PaddedPlanes {
         }
         dispatch(isa, PadPlanes { parts, step, area, planes, to, pitch });
     }
-    /// The same of one plane, where `to` has `pitch` numbers for each element, of which `turn(first, count, to)` is to write the first
-    /// ones for the `count` elements that follow one another from `first` on.
+    /// The same of one plane, where `to` has `pitch` numbers for each element, of which
+    /// `turn(first, count, to)` is to write the first ones for the `count` elements that follow one
+    /// another from `first` on.
     pub(super) fn fill_wide<T: Real>(
         &self,
         size: [usize; 3],
@@ -206,13 +209,15 @@ impl PaddedPlanes {
             }
         }
     }
-    /// The parts of a plane of this size whose elements are neighbours, which they are with windows one step apart: the first element, how
-    /// many there are, and where the first one lies in the padded plane.
+    /// The parts of a plane of this size whose elements are neighbours, which they are with windows
+    /// one step apart: the first element, how many there are, and where the first one lies in the
+    /// padded plane.
     pub(super) fn lines(&self, size: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
         assert!(self.step[2] == 1, "elements of a line are neighbours");
         self.parts(size).into_iter().map(|LinePart { to, from, count }| (from, count, to))
     }
-    /// Positions of the grid as runs that follow one another in memory: the first one, where it lies, how many.
+    /// Positions of the grid as runs that follow one another in memory: the first one, where it
+    /// lies, how many.
     pub(super) fn runs(&self, positions: Range<usize>, mut f: impl FnMut(usize, usize, usize)) {
         let mut at = positions.start;
         while at < positions.end {

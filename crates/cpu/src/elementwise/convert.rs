@@ -19,9 +19,11 @@ use elinvar_simd::isa::{Kernel, dispatch, dispatch_formula_or_plain};
 use elinvar_simd::uninit::{CacheBlock, ElementAt, FillByElement, FillChunk, UninitSlice};
 use std::mem::MaybeUninit;
 
-/// The types whose conversions into each other are vector code as they stand: all but the 16-bit floats.
+/// The types whose conversions into each other are vector code as they stand: all but the 16-bit
+/// floats.
 pub(crate) trait DirectlyConverted: Cell {
-    /// The nearest element of another type, as [`Cell::nearest`] says, in steps of which the compiler makes vector code.
+    /// The nearest element of another type, as [`Cell::nearest`] says, in steps of which the
+    /// compiler makes vector code.
     #[inline(always)]
     fn to<T: DirectlyConverted>(self) -> T {
         T::nearest(self.value())
@@ -68,8 +70,8 @@ fn each<S: Copy, T: Copy>(isa: Isa, x: &[S], dst: &mut UninitSlice<'_, T>, f: im
     dst.part(x.len(), |dst| dispatch(isa, FillByElement(ConvertEach(x, f), dst)));
 }
 
-/// Elements whose conversion is several choices, window by window: of a loop over all of them, the compiler left every eighth element to one
-/// that goes one by one.
+/// Elements whose conversion is several choices, window by window: of a loop over all of them, the
+/// compiler left every eighth element to one that goes one by one.
 struct ConvertChunks<'a, 'r, S, T, F>(&'a [S], F, &'a mut UninitSlice<'r, T>);
 
 /// Elements of such a window.
@@ -101,8 +103,9 @@ fn each_window<S: Copy, T: Copy>(isa: Isa, x: &[S], dst: &mut UninitSlice<'_, T>
     dst.part(x.len(), |dst| dispatch(isa, ConvertChunks(x, f, dst)));
 }
 
-/// Each element to the nearest of another type. There is a copy for AVX-512 of what goes from and to f32, of what AVX2 has no instruction for,
-/// f64 to i64 and back, and of what becomes bytes: a million i64 took 99 microseconds, and 143 with AVX2. All other pairs of types are bound by
+/// Each element to the nearest of another type. There is a copy for AVX-512 of what goes from and
+/// to f32, of what AVX2 has no instruction for, f64 to i64 and back, and of what becomes bytes: a
+/// million i64 took 99 microseconds, and 143 with AVX2. All other pairs of types are bound by
 /// memory with AVX2 too.
 pub(crate) fn simple<S: DirectlyConverted, T: DirectlyConverted>(
     isa: Isa,
@@ -140,7 +143,8 @@ pub(crate) fn to_bf16(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, bf16>) {
     }
     each(isa, x, dst, |v: f32| {
         let bits = v.to_bits();
-        // Just below a half, and the last bit that stays: a half is rounded up to an even number only if that is odd.
+        // Just below a half, and the last bit that stays: a half is rounded up to an even number
+        // only if that is odd.
         let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
         // A NaN stays one if its first bit is set.
         let nan = bits >> 16 | 0x40;
@@ -148,8 +152,8 @@ pub(crate) fn to_bf16(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, bf16>) {
     });
 }
 
-/// The same bits in the upper half of an f32's; in the lower half is anything. (Written by way of this, [`to_bf16`] took a sixth longer:
-/// the choice is then one of floats.)
+/// The same bits in the upper half of an f32's; in the lower half is anything. (Written by way of
+/// this, [`to_bf16`] took a sixth longer: the choice is then one of floats.)
 #[inline(always)]
 pub(crate) fn nearest_bf16<L: Lane>(x: L) -> L {
     let bits = x.to_bits();
@@ -158,7 +162,8 @@ pub(crate) fn nearest_bf16<L: Lane>(x: L) -> L {
     L::select(x.is_nan(), L::from_bits(bits | LaneInt::lit(0x40 << 16)), near)
 }
 
-/// Exactly: the exponent moves by a product, which makes numbers of those that f16 has below its normal ones, too.
+/// Exactly: the exponent moves by a product, which makes numbers of those that f16 has below its
+/// normal ones, too.
 pub(crate) fn from_f16(isa: Isa, x: &[f16], dst: &mut UninitSlice<'_, f32>) {
     #[cfg(target_arch = "x86_64")]
     if convert_f16::widen(isa, x, dst) {
@@ -184,9 +189,11 @@ pub(crate) fn to_f16(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, f16>) {
     each_window(isa, x, dst, |v: f32| {
         let bits = v.to_bits();
         let (sign, rest) = (bits >> 16 & 0x8000, bits & 0x7fff_ffff);
-        // As with bf16; the exponent begins 112 later. What is too large comes to be infinity, or more.
+        // As with bf16; the exponent begins 112 later. What is too large comes to be infinity, or
+        // more.
         let near = (rest.wrapping_add(0xfff + (rest >> 13 & 1)).wrapping_sub(112 << 23)) >> 13;
-        // Of the numbers below the normal ones, a sum with 0.5 leaves as many bits as they have, rounded.
+        // Of the numbers below the normal ones, a sum with 0.5 leaves as many bits as they have,
+        // rounded.
         let low = (f32::from_bits(rest) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
         let nan = 0x7e00 | rest >> 13 & 0x3ff;
         let number = if rest < 0x3880_0000 { low } else { near.min(0x7c00) };
@@ -219,11 +226,13 @@ fn narrowed<T: Element>(
     })
 }
 
-/// `len` results that `f` makes in f32, stored in 16 bits, piece by piece: parts of a piece, of a multiple of `unit` each, are made in a second-level
-/// cache. (A layer norm of 4096 x 1024 bf16 whose results were all made in f32 first took 2.13 ms, and takes 1.32.)
+/// `len` results that `f` makes in f32, stored in 16 bits, piece by piece: parts of a piece, of a
+/// multiple of `unit` each, are made in a second-level cache. (A layer norm of 4096 x 1024 bf16
+/// whose results were all made in f32 first took 2.13 ms, and takes 1.32.)
 ///
 /// # Errors
-/// `OutOfMemory`; those of `f`; `DTypeMismatch` if they are to be stored as anything but floats of 16 bits.
+/// `OutOfMemory`; those of `f`; `DTypeMismatch` if they are to be stored as anything but floats of
+/// 16 bits.
 pub(crate) fn in_pieces(
     d: &CpuDevice,
     sizes: [usize; 3],
@@ -321,7 +330,8 @@ mod tests {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
         let near =
             |x: f16| [-1i32, 0, 1].map(|by| f32::from_bits(x.to_f32().to_bits().wrapping_add_signed(by)));
-        // Numbers of f16 and those beside them; those in the middle between two, and beside; and of all sizes.
+        // Numbers of f16 and those beside them; those in the middle between two, and beside; and of
+        // all sizes.
         let mut x: Vec<f32> = all.iter().flat_map(|&x| near(x)).collect();
         for pair in all.chunks(2) {
             let middle = (pair[0].to_f32() + pair[1].to_f32()) / 2.0;

@@ -98,8 +98,9 @@ fn stored(out: Out, dtype: DType) -> DType {
 
 pub(crate) use elinvar_simd::vector_loop::MAX_OPERANDS;
 
-/// A formula at every element of views of any kind. Numbers that lie in memory as the formula reads them, or are one number, are done
-/// here: what is done for others is most of the time of an op on four numbers, and a tenth of one on 65536.
+/// A formula at every element of views of any kind. Numbers that lie in memory as the formula reads
+/// them, or are one number, are done here: what is done for others is most of the time of an op on
+/// four numbers, and a tenth of one on 65536.
 fn blocks<T: ComputeElement>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],
@@ -155,7 +156,8 @@ fn many<T: ComputeElement>(
 ) -> Result<CpuBuffer> {
     let x: SmallVec<[View<'_>; 3]> = x.iter().map(host_view).collect::<Result<_>>()?;
     let len = x[0].shape().numel();
-    // A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
+    // A transposed operand is copied in tiles first: block by block it would fetch a cache line for
+    // each element.
     let straight: SmallVec<[Option<PooledData>; 3]> = x
         .iter()
         .map(|v| {
@@ -188,8 +190,8 @@ pub(crate) fn fill<T: ComputeElement>(
     dst: &mut UninitSlice<'_, T>,
     f: &SliceFormula<'_, T>,
 ) {
-    // Blocks of two operands and their results stay in a first-level cache if they are larger, too: a product of a million f16 is called
-    // for four times less often.
+    // Blocks of two operands and their results stay in a first-level cache if they are larger, too:
+    // a product of a million f16 is called for four times less often.
     if operands.len() <= 2 && size_of::<T>() <= 4 {
         fill_by::<T, MAX_BLOCK_ELEMENTS>(isa, operands, start, dst, f);
     } else {

@@ -11,15 +11,16 @@ use elinvar_simd::prefetch::prefetch_lines;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 use elinvar_simd::vector_loop::{OperandSlice, RowsShape, Splat, VECTOR_CHUNK};
 
-/// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of elinvar.
+/// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of
+/// elinvar.
 pub(crate) fn misuse_error(what: &str, dtype: DType) -> Error {
     Error::dtype(format!("cpu: {what} is not defined for {dtype}; the op should have converted it first"))
 }
 
 /// A type in which is computed: f32, f64, the integers and bool.
 pub(crate) trait ComputeElement: Element {
-    /// Writes elements number `start` to `start + n` of memory of another type (n at most [`MAX_BLOCK_ELEMENTS`]): 16-bit floats
-    /// exactly, bool as 0 or 1.
+    /// Writes elements number `start` to `start + n` of memory of another type (n at most
+    /// [`MAX_BLOCK_ELEMENTS`]): 16-bit floats exactly, bool as 0 or 1.
     fn load(
         isa: Isa,
         data: &HostData,
@@ -104,8 +105,8 @@ impl ComputeElement for f32 {
     }
 }
 
-/// Calls `f` on the elements number `start` to `start + n`, where they lie, or gathered in a block. (Which is made only then: the compiler
-/// clears it, and that was a fifth of adding a million f16.)
+/// Calls `f` on the elements number `start` to `start + n`, where they lie, or gathered in a block.
+/// (Which is made only then: the compiler clears it, and that was a fifth of adding a million f16.)
 fn some<T: Element>(v: &[T], walk: &StridedIter, start: usize, n: usize, f: impl FnOnce(&[T])) {
     match walk.contiguous_run(start, n) {
         Some(at) => f(&v[at..at + n]),
@@ -160,8 +161,8 @@ pub(crate) enum Operand<'a, T> {
     Slice(&'a [T]),
     /// One element for all: a window of copies.
     One(Box<Splat<T>>),
-    /// A short row that is repeated, such as a bias: so often that a block from any element of it on lies there; and its
-    /// length.
+    /// A short row that is repeated, such as a bias: so often that a block from any element of it
+    /// on lies there; and its length.
     Row(HostVec<T>, usize),
     /// In long rows, each in one piece or one number.
     StridedRows(&'a [T], StridedIter),
@@ -230,7 +231,8 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
             Operand::Blocks(..) | Operand::Made(_) => block,
         }
     }
-    /// Whole rows from `start` on that a formula can be called on at once, of `len` elements: at most so many.
+    /// Whole rows from `start` on that a formula can be called on at once, of `len` elements: at
+    /// most so many.
     fn rows_from(&self, start: usize, len: usize) -> usize {
         match self {
             Operand::Slice(_) | Operand::One(_) => usize::MAX,
@@ -258,7 +260,8 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
             Operand::Row(..) | Operand::Blocks(..) | Operand::Made(_) => unreachable!("it has no such rows"),
         }
     }
-    /// Writes to its own block what [`Operand::piece`] finds there of the elements number `start` to `start + n`, of [`common_run`].
+    /// Writes to its own block what [`Operand::piece`] finds there of the elements number `start`
+    /// to `start + n`, of [`common_run`].
     #[inline]
     pub(crate) fn prepare<const CAPACITY: usize>(
         &self,
@@ -276,9 +279,10 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
             Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::StridedRows(..) => {}
         }
     }
-    /// The elements number `start` to `start + n`, of [`common_run`]; `block` is this operand's own, [prepared](Operand::prepare) for
-    /// them, if it [needs](Operand::needs_block) one. Inlined, as a piece that is handed on in memory is read as other words than it was
-    /// written, and that waits until all results before it have left for the cache.
+    /// The elements number `start` to `start + n`, of [`common_run`]; `block` is this operand's
+    /// own, [prepared](Operand::prepare) for them, if it [needs](Operand::needs_block) one.
+    /// Inlined, as a piece that is handed on in memory is read as other words than it was written,
+    /// and that waits until all results before it have left for the cache.
     #[inline(always)]
     pub(crate) fn piece<'b, const CAPACITY: usize>(
         &'b self,
@@ -316,7 +320,8 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
             Operand::One(_) | Operand::Made(_) => None,
         }
     }
-    /// The elements number `start` to `start + n`, whatever they are; `block` is this operand's own.
+    /// The elements number `start` to `start + n`, whatever they are; `block` is this operand's
+    /// own.
     pub(crate) fn part<'b, const CAPACITY: usize>(
         &'b self,
         isa: Isa,
@@ -346,7 +351,8 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
     }
 }
 
-/// How many elements from `start` on a formula is called on at once, at most `most`, with blocks of `block` elements.
+/// How many elements from `start` on a formula is called on at once, at most `most`, with blocks of
+/// `block` elements.
 pub(crate) fn common_run<T: ComputeElement>(
     operands: &[Operand<'_, T>],
     start: usize,
@@ -356,8 +362,8 @@ pub(crate) fn common_run<T: ComputeElement>(
     operands.iter().fold(most, |n, x| n.min(x.stretch(start, block)))
 }
 
-/// The rows from `start` on that a formula is called on at once, if there are several: one call for each would take longer than
-/// what is done with a thousand numbers.
+/// The rows from `start` on that a formula is called on at once, if there are several: one call for
+/// each would take longer than what is done with a thousand numbers.
 pub(crate) fn rows<T: ComputeElement>(
     operands: &[Operand<'_, T>],
     start: usize,

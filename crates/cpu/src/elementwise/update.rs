@@ -23,7 +23,8 @@ use elinvar_simd::isa::Isa;
 use elinvar_simd::scalar_lane::ScalarLane;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 
-/// Elements of a piece: tens of microseconds of work, many times what handing it to another thread costs.
+/// Elements of a piece: tens of microseconds of work, many times what handing it to another thread
+/// costs.
 const PIECE_ELEMENTS: usize = 32 * BLOCK_ELEMENTS;
 /// Nanoseconds that an element takes at least.
 const NS_PER_ELEMENT: f64 = 0.5;
@@ -46,9 +47,10 @@ pub(crate) fn update<U: Update<M, R>, const M: usize, const R: usize>(
 /// A formula over contiguous numbers that it changes, and such that it reads.
 type UpdateFormula<'a, T, const M: usize, const R: usize> = dyn Fn([&mut [T]; M], [&[T]; R]) + Sync + 'a;
 
-/// Elements that are computed at once where the compiler makes the vector code. Their results are held back: a store that could be to what
-/// is read next would keep the loop from becoming vector code, and there are too many slices to compare all their places first. Always so
-/// many, so that the loop has no remainder: what a tensor's end lacks is made up for by zeros.
+/// Elements that are computed at once where the compiler makes the vector code. Their results are
+/// held back: a store that could be to what is read next would keep the loop from becoming vector
+/// code, and there are too many slices to compare all their places first. Always so many, so that
+/// the loop has no remainder: what a tensor's end lacks is made up for by zeros.
 const TILE_ELEMENTS: usize = 64;
 
 /// The kernel of a formula.
@@ -66,7 +68,8 @@ impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> LaneKernel
 }
 
 impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> UpdateKernel<'_, U, T, M, R> {
-    /// Register after register: a square root and a quotient take so long that a processor looks ahead to the next ones anyway.
+    /// Register after register: a square root and a quotient take so long that a processor looks
+    /// ahead to the next ones anyway.
     #[inline(always)]
     fn in_turn<S: SimdLanes<T> + Lane>(self) {
         let UpdateKernel(u, mut x, read) = self;
@@ -258,7 +261,8 @@ fn here<'a>(v: &elinvar_ops::View<'a, Reference>) -> View<'a> {
     View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
 }
 
-/// A transposed operand is copied in tiles first: block by block it would fetch a cache line for each element.
+/// A transposed operand is copied in tiles first: block by block it would fetch a cache line for
+/// each element.
 fn straight<const M: usize, const R: usize>(
     d: &CpuDevice,
     items: &[UpdateItem<'_, Reference, M, R>],

@@ -17,7 +17,8 @@ pub(crate) trait TileEpilogue<T>: Sync {
     fn apply(&self, isa: Isa, tile: &mut OutputTile<'_, T>);
     /// Elements `apply_row, col..` of a batch.
     fn apply_to_row(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]);
-    /// Whole rows of `n`, at most [`NARROW_ROW_MAX_ELEMENTS`], one after the other, from `apply_row` on.
+    /// Whole rows of `n`, at most [`NARROW_ROW_MAX_ELEMENTS`], one after the other, from
+    /// `apply_row` on.
     fn rows(&self, isa: Isa, batch: usize, row: usize, n: usize, y: &mut [T]) {
         for (i, y) in y.chunks_exact_mut(n).enumerate() {
             self.apply_to_row(isa, batch, row + i, 0, y);
@@ -25,7 +26,8 @@ pub(crate) trait TileEpilogue<T>: Sync {
     }
 }
 
-/// Elements of rows of which several are finished at once: a call for each took as long as what is multiplied, where that is little.
+/// Elements of rows of which several are finished at once: a call for each took as long as what is
+/// multiplied, where that is little.
 pub(crate) const NARROW_ROW_MAX_ELEMENTS: usize = 64;
 
 /// What follows the sums of a tile.
@@ -213,8 +215,9 @@ impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for EpilogueRow<'_, T, 
     }
 }
 
-/// The rows of a tile, of operands that lie in memory as they are computed with. A call for each row, which made room for operands that
-/// might lie otherwise, took a tenth of 32 rows of 256 terms by 1024 columns.
+/// The rows of a tile, of operands that lie in memory as they are computed with. A call for each
+/// row, which made room for operands that might lie otherwise, took a tenth of 32 rows of 256 terms
+/// by 1024 columns.
 struct EpilogueTile<'a, 'b, 'c, T, E, const N: usize> {
     follow: &'a FusedEpilogue<'b, T, E, N>,
     x: [&'a [T]; N],

@@ -27,8 +27,8 @@ pub(crate) trait OperandA<T>: Sync {
     fn as_taps(&self) -> Option<&dyn TapRows<T>>;
 }
 
-/// Rows that are taps of windows over padded planes. Who has them multiplies them, so that a program without convolutions has no
-/// kernels of theirs.
+/// Rows that are taps of windows over padded planes. Who has them multiplies them, so that a
+/// program without convolutions has no kernels of theirs.
 pub(crate) trait TapRows<T>: Sync {
     /// Adds some terms of a tile, whose rows begin and end where three taps do.
     fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, terms: Range<usize>, rhs: PanelsB<'_, T>);
@@ -36,9 +36,11 @@ pub(crate) trait TapRows<T>: Sync {
 
 /// A right factor.
 pub(crate) trait OperandB<T>: Sync {
-    /// Packs columns as panels: for each `nr` columns, terms.len() * width numbers, zeros past the last column.
+    /// Packs columns as panels: for each `nr` columns, terms.len() * width numbers, zeros past the
+    /// last column.
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]);
-    /// The panels of whole columns where they lie, if they lie as if packed: neighbours side by side. Of all, or of none.
+    /// The panels of whole columns where they lie, if they lie as if packed: neighbours side by
+    /// side. Of all, or of none.
     fn panels_in_place(
         &self,
         isa: Isa,
@@ -46,7 +48,8 @@ pub(crate) trait OperandB<T>: Sync {
         terms: Range<usize>,
         cols: Range<usize>,
     ) -> Option<PanelsB<'_, T>>;
-    /// Panels of a chunk that were packed before. Of all, or of none; columns begin where a panel does.
+    /// Panels of a chunk that were packed before. Of all, or of none; columns begin where a panel
+    /// does.
     fn prepacked_panels(&self, terms: Range<usize>, cols: Range<usize>) -> Option<PanelsB<'_, T>>;
     /// If columns are windows that are better read in padded planes than packed.
     fn as_windows(&self, isa: Isa) -> Option<&dyn WindowColumns<T>>;
@@ -213,7 +216,8 @@ impl<T: Real> OperandB<T> for BatchedMatrix<'_, T> {
     }
 }
 
-/// Rows of a matrix, of which panels side by side are packed together: what a row has for them lies together.
+/// Rows of a matrix, of which panels side by side are packed together: what a row has for them lies
+/// together.
 struct PanelSource<'a, T> {
     src: &'a [T],
     /// Where the first row starts, and how far apart they are.
@@ -238,7 +242,8 @@ fn pack_panels<T: Real>(isa: Isa, side: PanelSource<'_, T>, rows: usize, panels:
     }
 }
 
-/// How many rows ahead are fetched. What a row has for some panels is too short for hardware to foresee the next row.
+/// How many rows ahead are fetched. What a row has for some panels is too short for hardware to
+/// foresee the next row.
 const PREFETCH_ROWS: isize = 6;
 
 struct PackPanels<'a, T, const W: usize>(PanelSource<'a, T>, usize);

@@ -87,7 +87,8 @@ impl<'a> IndexedRows<'a> {
     }
 }
 
-/// An element for each index, from one row or from the neighbour of the one before. Whether an index is out of range is written down once.
+/// An element for each index, from one row or from the neighbour of the one before. Whether an
+/// index is out of range is written down once.
 #[inline(always)]
 fn each<T: Element>(
     v: &[T],
@@ -169,10 +170,12 @@ pub(crate) fn gather(d: &CpuDevice, x: &View<'_>, axis: usize, index: &View<'_>)
     Ok((!rows.missed()).then_some(y))
 }
 
-/// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many they are.
+/// The row-major numbers of the elements that are not zero (NaN is not), ascending, and how many
+/// they are.
 pub(crate) fn nonzero(d: &CpuDevice, x: &View<'_>) -> Result<(HostData, usize)> {
     fn one<T: Element>(v: &[T]) -> Result<(HostData, usize)> {
-        // Counted by the block, in the width of the elements; all at once, the count would be as wide as a number.
+        // Counted by the block, in the width of the elements; all at once, the count would be as
+        // wide as a number.
         let count = |part: &[T]| part.iter().map(|&x| u16::from(x != T::ZERO)).sum::<u16>();
         let mut out = with_capacity(v.chunks(BLOCK_ELEMENTS).map(|part| usize::from(count(part))).sum())?;
         let mut found = [0i64; BLOCK_ELEMENTS];

@@ -43,8 +43,9 @@ impl RowPermute {
         let groups = at.as_chunks::<GROUP_ELEMENTS>().0.iter().map(group).collect::<Option<Vec<_>>>()?;
         (!groups.is_empty()).then_some(RowPermute { size, groups })
     }
-    /// Writes the next elements of the room: those of so many groups, from this one on. Gives false, and does nothing, of elements of other sizes
-    /// than four bytes, and without an instruction for it.
+    /// Writes the next elements of the room: those of so many groups, from this one on. Gives
+    /// false, and does nothing, of elements of other sizes than four bytes, and without an
+    /// instruction for it.
     ///
     /// # Panics
     /// If there are no such groups, the row has another size, or the room is too small.
@@ -64,8 +65,9 @@ impl RowPermute {
         let to = &mut dst.unwritten()[..count * GROUP_ELEMENTS];
         let done = match isa.level() {
             Level::Plain => false,
-            // SAFETY: an `Isa` of this level is made where the features were found. The elements have four bytes; a group's `GROUP_ELEMENTS` neighbours lie
-            // in a row of this size, see `find`, and `to` has room for all groups.
+            // SAFETY: an `Isa` of this level is made where the features were found. The elements
+            // have four bytes; a group's `GROUP_ELEMENTS` neighbours lie in a row of this size, see
+            // `find`, and `to` has room for all groups.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe {
                 by_256(row.as_ptr().cast(), groups, to.as_mut_ptr().cast());
@@ -84,7 +86,8 @@ impl RowPermute {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = (groups, to);
         if done {
-            // SAFETY: `by_256` and `by_512` write `GROUP_ELEMENTS` elements for each of `count` groups.
+            // SAFETY: `by_256` and `by_512` write `GROUP_ELEMENTS` elements for each of `count`
+            // groups.
             unsafe { dst.count(count * GROUP_ELEMENTS) };
         }
         done
@@ -92,7 +95,8 @@ impl RowPermute {
 }
 
 /// # Safety
-/// The processor has AVX-512. The neighbours of each group lie behind `row`, and room for all groups behind `to`.
+/// The processor has AVX-512. The neighbours of each group lie behind `row`, and room for all
+/// groups behind `to`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn by_512(row: *const f32, groups: &[PermuteGroup], to: *mut MaybeUninit<f32>) {

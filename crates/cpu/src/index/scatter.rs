@@ -27,12 +27,14 @@ use elinvar_simd::uninit::{CacheBlock, UninitSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Bytes of a part of the target that is made at once: they stay in a core's L2, beside what is added to them.
+/// Bytes of a part of the target that is made at once: they stay in a core's L2, beside what is
+/// added to them.
 const PART_BYTES: usize = 256 << 10;
 /// So many elements behind the axis are worth a way of their own.
 const ROWS_MIN_INNER: usize = 16;
 
-/// What goes where. The target has `outer` slabs of `size` times `inner` elements, the source as many of `count` times `inner`.
+/// What goes where. The target has `outer` slabs of `size` times `inner` elements, the source as
+/// many of `count` times `inner`.
 struct ScatterPlan<'a> {
     index: ContiguousElements<'a, i64>,
     /// Numbers in the index from slab to slab: 0 if all have the same.
@@ -99,7 +101,8 @@ impl<T: Element> ScatterBase<'_, T> {
     }
 }
 
-/// A copy of `base` into which `src` is written or added at `index`; nothing if an index is out of range.
+/// A copy of `base` into which `src` is written or added at `index`; nothing if an index is out of
+/// range.
 pub(crate) fn scatter(
     d: &CpuDevice,
     how: Scatter,
@@ -183,9 +186,10 @@ enum ScatterSource<'a, T> {
     Made(&'a (dyn Fn(usize, &mut UninitSlice<'_, T>) + Sync)),
 }
 
-/// As [`scatter`], of a map that was put off, whose results go where the same index of all rows says, and nowhere else: they are made block by block,
-/// and never written. As it is in the gradient of an image that was enlarged, which takes 0.9 of the time so. None if it
-/// is another kind of scatter.
+/// As [`scatter`], of a map that was put off, whose results go where the same index of all rows
+/// says, and nowhere else: they are made block by block, and never written. As it is in the
+/// gradient of an image that was enlarged, which takes 0.9 of the time so. None if it is another
+/// kind of scatter.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -220,7 +224,8 @@ pub(crate) fn scatter_of_map(
 
 /// Which sources go to each element of a row.
 struct RowSources {
-    /// Where neighbours go that go to neighbours, which of them is the first, and how many there are, if these are most.
+    /// Where neighbours go that go to neighbours, which of them is the first, and how many there
+    /// are, if these are most.
     runs: Vec<[usize; 3]>,
     /// So many of each element's are known by it.
     each: usize,
@@ -250,8 +255,8 @@ impl RowSources {
         }
         let mut count = host::filled(size, 0usize)?;
         index.iter().for_each(|&at| count[at as usize] += 1);
-        // As many as most have, two at most: of an image that was enlarged, the elements at the edges have fewer. By the fewest, its gradient took a
-        // quarter longer.
+        // As many as most have, two at most: of an image that was enlarged, the elements at the
+        // edges have fewer. By the fewest, its gradient took a quarter longer.
         let most = count.iter().copied().max().unwrap_or(0).min(2);
         let least = count.iter().copied().min().unwrap_or(0).min(2);
         let each = if most * size <= 2 * index.len() { most } else { least };
@@ -274,8 +279,9 @@ impl RowSources {
 /// No source: there are none so far.
 const NO_SOURCE: u32 = u32::MAX;
 
-/// Rows that all have one index, which is turned once: of most elements what they are and what goes to them meet in a register. In the order of
-/// the sources, neighbours that go to one element, as of an image that was enlarged, each wait for the store of the one before.
+/// Rows that all have one index, which is turned once: of most elements what they are and what goes
+/// to them meet in a register. In the order of the sources, neighbours that go to one element, as
+/// of an image that was enlarged, each wait for the store of the one before.
 fn by_target<T: Element>(
     d: &CpuDevice,
     base: &ScatterBase<'_, T>,
@@ -400,7 +406,8 @@ fn add_row<T: Element>(y: &mut [T], x: &[T], at: i64, size: usize, f: impl Fn(&m
     false
 }
 
-/// A row, each element by an index of its own, to `size` rows of `pitch` elements. Whether one is out of range.
+/// A row, each element by an index of its own, to `size` rows of `pitch` elements. Whether one is
+/// out of range.
 #[inline(always)]
 fn add_each<T: Element>(
     y: &mut [T],
@@ -448,7 +455,8 @@ fn by_parts<T: Element>(
         // What is there is given back to nobody.
         return with_capacity(0);
     }
-    // How many go to each part, then where those of each begin, then, as they are written down, where they end.
+    // How many go to each part, then where those of each begin, then, as they are written down,
+    // where they end.
     each(&mut |_, to| ends[(to >> bits) + 1] += 1);
     (1..ends.len()).for_each(|part| ends[part] += ends[part - 1]);
     let mut moves = host::filled(outer * count, [0usize; 2])?;

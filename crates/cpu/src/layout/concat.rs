@@ -58,9 +58,11 @@ fn write<T: Element>(d: &CpuDevice, y: &mut HostData, part: &[T], from: &Layout,
     Ok(())
 }
 
-/// One part in the midst of a value, as padding makes it: rows of it and the value in turn, from the front to the back, by several threads.
+/// One part in the midst of a value, as padding makes it: rows of it and the value in turn, from
+/// the front to the back, by several threads.
 struct PaddedPart {
-    /// Elements of a slab of the target, and how many there are. A number along the part's outermost axis is in one of its own.
+    /// Elements of a slab of the target, and how many there are. A number along the part's
+    /// outermost axis is in one of its own.
     slab: usize,
     count: usize,
     both: StridedIter<2>,
@@ -111,8 +113,8 @@ impl PaddedPart {
     }
 }
 
-/// Parts that are the columns of a matrix, all of them, from the left to the right: tensors one after the other along any axis. Nothing
-/// needs to be filled before they are written.
+/// Parts that are the columns of a matrix, all of them, from the left to the right: tensors one
+/// after the other along any axis. Nothing needs to be filled before they are written.
 struct ColumnParts<'a> {
     rows: usize,
     columns: usize,
@@ -162,7 +164,8 @@ impl<'a> ColumnParts<'a> {
         for &(part, width) in &self.parts {
             let v = T::slice(part.buffer)
                 .ok_or_else(|| misuse_error("a part of another type", part.buffer.dtype()))?;
-            // What lies in long rows is read where it lies, in turn with narrow ones if each row is one piece.
+            // What lies in long rows is read where it lies, in turn with narrow ones if each row is
+            // one piece.
             let walk = StridedIter::new(part.layout);
             let (n, step) = walk.inner();
             let whole = step == 1 && n.is_multiple_of(width);
@@ -174,7 +177,8 @@ impl<'a> ColumnParts<'a> {
             parts.push((x, walk, width));
         }
         let columns = self.columns;
-        // Of wide rows each is shared: two matrices one below the other are one row, which one thread took three times as long to copy.
+        // Of wide rows each is shared: two matrices one below the other are one row, which one
+        // thread took three times as long to copy.
         let unit = if !narrow && columns >= PARALLEL_MIN_ELEMENTS { 1 } else { columns };
         let y = parallel_fill(d, self.rows * columns, unit, &|start, dst| {
             let (mut row, mut column) = (start / columns, start % columns);

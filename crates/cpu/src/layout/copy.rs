@@ -117,7 +117,8 @@ impl<'a, C: ComputeElement> Conversion<'a, C> {
     }
     /// Block by block.
     fn each<T: Element>(&self, d: &CpuDevice, store: StoreFn<C, T>) -> Result<HostData> {
-        // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16 bits.
+        // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16
+        // bits.
         let in_place =
             matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
         let most = if in_place { usize::MAX } else { BLOCK_ELEMENTS };
@@ -211,8 +212,8 @@ pub(crate) fn straight<T: Element>(d: &CpuDevice, v: &[T], layout: &Layout) -> R
 
 /// A view whose neighbours in memory are neighbours along another axis than the last: a transpose.
 ///
-/// Read row by row, it would fetch a cache line for each element. It is copied in tiles instead: some neighbours along
-/// `near_axis`, the axis of step 1, times some along the last axis.
+/// Read row by row, it would fetch a cache line for each element. It is copied in tiles instead:
+/// some neighbours along `near_axis`, the axis of step 1, times some along the last axis.
 struct TransposedView<'a> {
     walk: &'a StridedIter,
     near_axis: usize,
@@ -220,7 +221,8 @@ struct TransposedView<'a> {
 
 /// Sides of a tile: a cache line of f32 is read at once, and a line is written.
 const TILE_SIDE: usize = 16;
-/// Neighbours along the near axis that are copied while the lines beside each other are being fetched.
+/// Neighbours along the near axis that are copied while the lines beside each other are being
+/// fetched.
 const TILE_HEIGHT: usize = 4 * TILE_SIDE;
 
 impl<'a> TransposedView<'a> {
@@ -228,7 +230,8 @@ impl<'a> TransposedView<'a> {
     fn find(walk: &'a StridedIter) -> Option<Self> {
         let last = walk.dims.len() - 1;
         let (n, step) = walk.inner();
-        // A short near axis has too few neighbours to gain; a small step along the last axis reads whole lines anyway.
+        // A short near axis has too few neighbours to gain; a small step along the last axis reads
+        // whole lines anyway.
         let near_axis = (0..last).rev().find(|&a| walk.strides[0][a] == 1 && walk.dims[a] >= 8)?;
         (n > 1 && step.unsigned_abs() >= 8 || n > 1 && n < 8 && step != 1)
             .then_some(TransposedView { walk, near_axis })
@@ -243,7 +246,8 @@ impl<'a> TransposedView<'a> {
     /// How it is cut, and elements of the result that are not cut. It stands here for all types.
     fn strips(&self, isa: Isa) -> (CopyStrips<'_>, usize) {
         let dims = &self.walk.dims;
-        // A strip is what some neighbours make of the result: contiguous, as the near axis is the outermost in it.
+        // A strip is what some neighbours make of the result: contiguous, as the near axis is the
+        // outermost in it.
         let row: usize = dims[self.near_axis + 1..].iter().product();
         let near_axis = dims[self.near_axis];
         let outer = dims[..self.near_axis].iter().product::<usize>();

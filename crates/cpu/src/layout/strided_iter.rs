@@ -5,7 +5,8 @@ use elinvar_core::layout::Strides;
 use elinvar_core::{Dims, Element, Layout};
 use elinvar_simd::uninit::{CopyBits, UninitSlice, copy_as_bits};
 
-/// Layouts of one shape, with neighbouring axes taken together where all of them walk on as one, and no axes of size 1.
+/// Layouts of one shape, with neighbouring axes taken together where all of them walk on as one,
+/// and no axes of size 1.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StridedIter<const K: usize = 1> {
     /// Sizes, outermost first; at least one axis.
@@ -25,7 +26,8 @@ impl StridedIter {
         let last = self.dims.len() - 1;
         (self.dims[last], self.strides[0][last])
     }
-    /// The rows that the axis before the innermost counts, and their distance, if they follow one another upwards.
+    /// The rows that the axis before the innermost counts, and their distance, if they follow one
+    /// another upwards.
     pub(crate) fn row_step(&self) -> Option<(usize, usize)> {
         let outer = self.dims.len().checked_sub(2)?;
         Some((self.dims[outer], usize::try_from(self.strides[0][outer]).ok()?))
@@ -39,8 +41,9 @@ impl StridedIter {
         let last = self.dims.len() - 1;
         last > 0 && self.strides[0][..last].iter().all(|&s| s == 0)
     }
-    /// Are the innermost runs short, and each repeated? Their size, and that of all copies of one. A hundred copies of each of a thousand runs of ten
-    /// took 290 us one by one, and take 58 by copying what is there already.
+    /// Are the innermost runs short, and each repeated? Their size, and that of all copies of one.
+    /// A hundred copies of each of a thousand runs of ten took 290 us one by one, and take 58 by
+    /// copying what is there already.
     fn repeated(&self) -> Option<(usize, usize)> {
         /// Elements of a run that are worth a call.
         const CALL_MIN_ELEMENTS: usize = 64;
@@ -102,8 +105,8 @@ impl<const K: usize> StridedIter<K> {
         }
         walk
     }
-    /// Calls `f(positions of the first, steps, number)` for the runs that make up the elements number `start` to
-    /// `start + len` in row-major order.
+    /// Calls `f(positions of the first, steps, number)` for the runs that make up the elements
+    /// number `start` to `start + len` in row-major order.
     #[inline]
     pub(crate) fn runs(&self, start: usize, len: usize, mut f: impl FnMut([usize; K], [isize; K], usize)) {
         let inner = self.dims.len() - 1;

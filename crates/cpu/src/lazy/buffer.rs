@@ -32,8 +32,9 @@ impl CpuBuffer {
             BufferKind::Large(Arc::new(Node::ready(data)))
         })
     }
-    /// The same of elements that may be a few: they are written to where the buffer goes, and nowhere before. What is written word
-    /// by word and then moved in larger pieces waits for its stores.
+    /// The same of elements that may be a few: they are written to where the buffer goes, and
+    /// nowhere before. What is written word by word and then moved in larger pieces waits for its
+    /// stores.
     #[inline(always)]
     pub(crate) fn of_few<T: Element>(v: HostVec<T>) -> CpuBuffer {
         if v.len() < NODE_MIN_ELEMENTS {
@@ -71,7 +72,8 @@ impl CpuBuffer {
             BufferKind::Large(node) => node.data(),
         }
     }
-    /// The numbers, to be changed. What is put off and would read them keeps a copy of the old ones.
+    /// The numbers, to be changed. What is put off and would read them keeps a copy of the old
+    /// ones.
     ///
     /// # Errors
     /// `OutOfMemory`; those of computing numbers that were put off.
@@ -87,8 +89,8 @@ impl CpuBuffer {
             }
         }
     }
-    /// Keeps a copy for products; says whether there is one of a matrix that lies so. A few numbers are not worth one, and the
-    /// first one is the only one.
+    /// Keeps a copy for products; says whether there is one of a matrix that lies so. A few numbers
+    /// are not worth one, and the first one is the only one.
     ///
     /// # Errors
     /// `OutOfMemory`; those of computing numbers that were put off.
@@ -102,8 +104,9 @@ impl CpuBuffer {
         }
         Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), place)))
     }
-    /// The copy for products, if there is one, which may be of another matrix in this memory. One of a matrix that lies so is made if
-    /// products ask for it often; this one counts for so many uses, or none.
+    /// The copy for products, if there is one, which may be of another matrix in this memory. One
+    /// of a matrix that lies so is made if products ask for it often; this one counts for so many
+    /// uses, or none.
     ///
     /// # Errors
     /// Those of computing numbers that were put off.
@@ -169,7 +172,8 @@ enum DeferredWork {
 /// Numbers that several can hold. It is small: an op of a thousand numbers makes one.
 pub(crate) struct Node {
     numbers: NodeData,
-    /// The same numbers in the order in which products read them, if that was asked for, or is worth it.
+    /// The same numbers in the order in which products read them, if that was asked for, or is
+    /// worth it.
     prepacked: OnceLock<Box<PrepackedB>>,
     /// Whether it is.
     uses: UseCounter,
@@ -205,8 +209,9 @@ impl DeferredData {
         // Outside of the lock: this may be the last that holds other nodes.
         drop(done);
     }
-    /// Two threads that ask at once may both compute them: no lock is held meanwhile, for a thread of a caller's own pool takes up
-    /// other tasks while it waits for ours, and one of these may ask for the same numbers.
+    /// Two threads that ask at once may both compute them: no lock is held meanwhile, for a thread
+    /// of a caller's own pool takes up other tasks while it waits for ours, and one of these may
+    /// ask for the same numbers.
     #[cold]
     fn compute(&self) -> Result<()> {
         let work = lock(&self.work).clone();

@@ -28,16 +28,20 @@ use std::sync::Arc;
 /// A formula: fills the room with the results.
 pub(crate) type FusedFormula = dyn Fn(&[OperandSlice<'_, f32>], &mut UninitSlice<'_, f32>) + Send + Sync;
 
-/// Maps in one pass, at most: their blocks stay in a second-level cache, each with what it reads in the first.
+/// Maps in one pass, at most: their blocks stay in a second-level cache, each with what it reads in
+/// the first.
 const MAX_FUSED_MAPS: usize = 8;
-/// Elements of the blocks of a pass, 4 KiB: those of three steps and as many numbers fit a first-level cache, and what a
-/// formula costs before its first element (some 40 ns) is not much beside its elements.
+/// Elements of the blocks of a pass, 4 KiB: those of three steps and as many numbers fit a
+/// first-level cache, and what a formula costs before its first element (some 40 ns) is not much
+/// beside its elements.
 const PASS_BLOCK_ELEMENTS: usize = 1024;
-/// The same where two blocks are enough: each step reads one and writes the other. A chain on a million took 0.8 to 0.87 of its time so.
+/// The same where two blocks are enough: each step reads one and writes the other. A chain on a
+/// million took 0.8 to 0.87 of its time so.
 const TWO_BLOCK_ELEMENTS: usize = 2 * PASS_BLOCK_ELEMENTS;
 
-/// Elements that come from memory, as they are too many for a third-level cache. While formulas compute in the first level, memory has nothing
-/// to do: it fetches where the results go and what is read next, without which a chain on 64 MiB took 1.2 times as long.
+/// Elements that come from memory, as they are too many for a third-level cache. While formulas
+/// compute in the first level, memory has nothing to do: it fetches where the results go and what
+/// is read next, without which a chain on 64 MiB took 1.2 times as long.
 const PREFETCH_MIN_ELEMENTS: usize = 1 << 22;
 
 /// How numbers will be computed.
@@ -49,8 +53,8 @@ pub(crate) struct FusionPlan {
     len: usize,
     /// Maps in it and in what it reads; what is read twice counts twice.
     maps: usize,
-    /// [`compute`], by way of the plan: whoever reads a buffer has what computes it in the program only if something puts maps off. Where
-    /// nothing does, that was 35 KB.
+    /// [`compute`], by way of the plan: whoever reads a buffer has what computes it in the program
+    /// only if something puts maps off. Where nothing does, that was 35 KB.
     compute: fn(&Arc<FusionPlan>) -> Result<HostData>,
 }
 
@@ -78,7 +82,8 @@ impl PlanOperand {
     fn operand(&self, len: usize) -> Result<Operand<'_, f32>> {
         match self {
             PlanOperand::Node(node, layout) => {
-                // What is picked from such numbers is picked block by block. (The lock is let go of before anything is computed.)
+                // What is picked from such numbers is picked block by block. (The lock is let go of
+                // before anything is computed.)
                 let picked = if node.is_whole(layout) { node.picked() } else { None };
                 if let Some(picked) = picked
                     && picked.numbers()?.dtype() == DType::F32
@@ -108,7 +113,8 @@ impl FusionPlan {
     }
 }
 
-/// A buffer that will be computed by a formula; None if it had better be computed at once. Compiled once, for all formulas.
+/// A buffer that will be computed by a formula; None if it had better be computed at once. Compiled
+/// once, for all formulas.
 ///
 /// # Errors
 /// Those of computing an operand that cannot be part of the same pass.
@@ -311,7 +317,8 @@ fn evenly(n: usize, most: usize) -> usize {
     if n <= most { n } else { n.div_ceil(n.div_ceil(most)).next_multiple_of(BLOCK_UNIT_ELEMENTS) }
 }
 
-/// Computes what a plan describes if all that it reads is there: one formula needs no blocks between formulas.
+/// Computes what a plan describes if all that it reads is there: one formula needs no blocks
+/// between formulas.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -352,8 +359,8 @@ impl<'a> SingleMap<'a> {
     }
 }
 
-/// Which block each step writes, and how many there are: a block is written again once nobody reads it any more, so that a
-/// long chain stays in the first-level cache.
+/// Which block each step writes, and how many there are: a block is written again once nobody reads
+/// it any more, so that a long chain stays in the first-level cache.
 fn places(all: &[FusionStep]) -> (Vec<usize>, usize) {
     let mut last_read = vec![0; all.len()];
     for (number, step) in all.iter().enumerate() {

@@ -46,7 +46,8 @@ pub(crate) struct ColumnIndex {
 impl ColumnIndex {
     /// None if a place is not in a row of this size.
     pub(crate) fn new(at: Vec<u32>, size: usize) -> Result<Option<ColumnIndex>> {
-        /// Elements for each run that are copied together, on the average, from which it is worth it.
+        /// Elements for each run that are copied together, on the average, from which it is worth
+        /// it.
         const RUN_MIN_ELEMENTS: usize = 4;
         if !at.iter().all(|&at| (at as usize) < size) {
             return Ok(None);
@@ -107,7 +108,8 @@ impl ColumnIndex {
     }
 }
 
-/// Places of an axis, as an index has them that is the same along all others; None if one is negative or too large.
+/// Places of an axis, as an index has them that is the same along all others; None if one is
+/// negative or too large.
 pub(crate) fn places(all: &[i64], index: &Layout, axis: usize) -> Result<Option<Vec<u32>>> {
     let count = index.shape()[axis];
     let mut places = host::with_capacity(count)?;
@@ -119,7 +121,8 @@ pub(crate) fn places(all: &[i64], index: &Layout, axis: usize) -> Result<Option<
     Ok(Some(places))
 }
 
-/// A gather that is put off; None if it is of another kind, is not worth it, or an index is out of range.
+/// A gather that is put off; None if it is of another kind, is not worth it, or an index is out of
+/// range.
 ///
 /// # Errors
 /// Those of computing what is picked from; `OutOfMemory`.
@@ -193,7 +196,8 @@ impl DeferredGather {
     pub(crate) fn len(&self) -> usize {
         self.planes * self.counts().iter().product::<usize>()
     }
-    /// Can something be picked from it along this axis of its planes, of this size, from where it picks itself?
+    /// Can something be picked from it along this axis of its planes, of this size, from where it
+    /// picks itself?
     fn goes_on(&self, size: [usize; 2], axis: usize) -> bool {
         let free = if axis == 0 { self.rows.is_none() } else { self.columns.is_none() };
         free && self.counts() == size
@@ -268,8 +272,8 @@ impl CopyBits for GatherRows<'_> {
     }
 }
 
-/// Columns of all rows, which lie one after the other: picked at once. None if the views are of another kind; `Some(None)` if an index is out of
-/// range.
+/// Columns of all rows, which lie one after the other: picked at once. None if the views are of
+/// another kind; `Some(None)` if an index is out of range.
 pub(crate) fn columns_of(
     d: &CpuDevice,
     x: &View<'_>,

@@ -101,8 +101,9 @@ impl<C: Float> AveragePool<'_, C> {
             self.y[row + w] = sum / C::lit(divisor(&taps) as f64);
         }
     }
-    /// The sum of a window that is not like its neighbours, of up to 128 elements: the tree begins in registers. With elements
-    /// put down one by one and a call for each, averages of 7 x 7 in planes of 56 x 56 took 1.2 times as long.
+    /// The sum of a window that is not like its neighbours, of up to 128 elements: the tree begins
+    /// in registers. With elements put down one by one and a call for each, averages of 7 x 7 in
+    /// planes of 56 x 56 took 1.2 times as long.
     #[inline(always)]
     fn edge_window(&self, taps: [AxisTaps; 3], count: usize) -> C {
         let ([a, b, c], p) = (taps, self.plane);
@@ -161,8 +162,10 @@ impl<C: Float> AveragePool<'_, C> {
             from = start + L;
         }
     }
-    /// Even windows of a row that are far apart, and as wide as a power of two: lanes that stand in one column are added first, as the tree has it, by
-    /// registers of neighbours, and then those of each window. Window by window, averages of 8 x 8 of planes of 56 x 56 took 408 us, and take 168.
+    /// Even windows of a row that are far apart, and as wide as a power of two: lanes that stand in
+    /// one column are added first, as the tree has it, by registers of neighbours, and then those
+    /// of each window. Window by window, averages of 8 x 8 of planes of 56 x 56 took 408 us, and
+    /// take 168.
     #[inline(always)]
     fn by_columns(&mut self, a: AxisTaps, b: AxisTaps, row: usize, windows: Range<usize>) {
         let (c, step) = (self.plane.axes[2][windows.start], self.even.step);
@@ -263,8 +266,8 @@ impl<C: Float> AveragePool<'_, C> {
         );
         add_halves(evens, odds)
     }
-    /// The sums of up to 128 taps: each step of a sum is one for all windows. Lanes without a term add +0 to sums that are no -0, so
-    /// they may be left out.
+    /// The sums of up to 128 taps: each step of a sum is one for all windows. Lanes without a term
+    /// add +0 to sums that are no -0, so they may be left out.
     #[inline(always)]
     fn sum_of_many<const L: usize, const STEP: usize>(&mut self, taps: [AxisTaps; 3]) -> [C; L] {
         let at = self.begin(taps);
@@ -361,7 +364,8 @@ fn sum<C: Float>(isa: Isa, terms: &[C]) -> C {
     C::join(Fold::Sum, &blocks)
 }
 
-/// Each input element adds g / divisor of the windows that hold it, in row-major order of the windows.
+/// Each input element adds g / divisor of the windows that hold it, in row-major order of the
+/// windows.
 pub(crate) fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: &View<'_>, spatial: &[usize]) -> Result<HostData> {
     let dims = g.shape().dims();
     let planes = dims[..dims.len() - p.axes.len()].iter().product();
@@ -372,9 +376,10 @@ pub(crate) fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: &View<'_>, spatial: &[us
     })
 }
 
-/// Which windows along the last axis hold each column of a plane: the first of them for every column, then the second, and so on. Where a
-/// column has no more, the number behind the last window stands, whose share is +0: a sum that began with +0 is never -0, and adding it
-/// changes nothing.
+/// Which windows along the last axis hold each column of a plane: the first of them for every
+/// column, then the second, and so on. Where a column has no more, the number behind the last
+/// window stands, whose share is +0: a sum that began with +0 is never -0, and adding it changes
+/// nothing.
 struct ColumnWindows {
     /// How many times as many numbers as columns.
     all: Vec<u32>,
@@ -400,7 +405,8 @@ impl ColumnWindows {
     }
 }
 
-/// The shares of a row of windows, added to the lines of a plane that they hold: what each column of a line gets is the same for all lines.
+/// The shares of a row of windows, added to the lines of a plane that they hold: what each column
+/// of a line gets is the same for all lines.
 struct AddGradLines<'a, C> {
     plane: &'a PoolPlane,
     holders: &'a ColumnWindows,
@@ -486,7 +492,8 @@ fn spread_grad<C: Float>(
     let holders = ColumnWindows::new(plane)?;
     let mut divisors = filled(windows, C::POSITIVE_ZERO)?;
     plane.each(|w, taps| divisors[w] = C::lit(divisor(&taps) as f64));
-    // Each plane is zero before it gets anything, and in the cache: all of them by one thread were two fifths of it where windows share no element.
+    // Each plane is zero before it gets anything, and in the cache: all of them by one thread were
+    // two fifths of it where windows share no element.
     fill_pieces(d, planes * n, n * plan.planes_per_task, ns, &|start, dst: &mut UninitSlice<'_, C>| {
         let mut buffer = filled(windows, C::POSITIVE_ZERO)?;
         let mut shares = filled(plane.axes[2].len() + 1, C::POSITIVE_ZERO)?;

@@ -41,8 +41,8 @@ pub(crate) struct PoolWindows {
     pub(crate) even: Range<usize>,
 }
 
-/// Is the largest of some of these numbers the same, to the bit, in whatever order they are compared? NaN would win, and of zeros
-/// of both signs the first.
+/// Is the largest of some of these numbers the same, to the bit, in whatever order they are
+/// compared? NaN would win, and of zeros of both signs the first.
 pub(crate) fn is_calm(isa: Isa, x: &[f32]) -> bool {
     dispatch(isa, IsCalmKernel(x))
 }
@@ -53,7 +53,8 @@ impl Kernel for IsCalmKernel<'_> {
     type Out = bool;
     #[inline(always)]
     fn run(self) -> bool {
-        /// The first NaN after infinity. Those after it end where -0 is; those of the other sign are the largest numbers.
+        /// The first NaN after infinity. Those after it end where -0 is; those of the other sign
+        /// are the largest numbers.
         const FIRST_NAN: u32 = f32::INFINITY.to_bits() + 1;
         const NEGATIVE_NAN: u32 = f32::NEG_INFINITY.to_bits() + 1;
         const MINUS_ZERO: u32 = (-0.0f32).to_bits();
@@ -66,8 +67,8 @@ impl Kernel for IsCalmKernel<'_> {
     }
 }
 
-/// Fills the next places of a room with what comes of the windows of a calm plane. Gives false, and does nothing, for
-/// an instruction set without such registers.
+/// Fills the next places of a room with what comes of the windows of a calm plane. Gives false, and
+/// does nothing, for an instruction set without such registers.
 ///
 /// # Panics
 /// If a window leaves the plane, or the room is too small.
@@ -160,7 +161,8 @@ picks! {
     float32x4_t: |a, b| vmaxq_f32(a, b), vreinterpretq_f32_u32(vcgtq_f32(a, b)), vuzp1q_f32(a, b), vuzp2q_f32(a, b);
 }
 
-/// Pairs of numbers in the order of their registers, where a shuffle took those of each 16 bytes from two in turn.
+/// Pairs of numbers in the order of their registers, where a shuffle took those of each 16 bytes
+/// from two in turn.
 ///
 /// # Safety
 /// AVX2.
@@ -171,7 +173,8 @@ unsafe fn quarters(x: __m256) -> __m256 {
     unsafe { _mm256_castpd_ps(_mm256_permute4x64_pd::<0xd8>(_mm256_castps_pd(x))) }
 }
 
-/// The windows of a plane, and their results. Made by [`largest`] alone, which pairs registers and instruction sets.
+/// The windows of a plane, and their results. Made by [`largest`] alone, which pairs registers and
+/// instruction sets.
 struct MaxPoolKernel<'a, V, Y> {
     windows: &'a PoolWindows,
     x: &'a [f32],
@@ -208,7 +211,8 @@ impl<V: PoolVector, Y: PoolOutcome> Kernel for MaxPoolKernel<'_, V, Y> {
             }
             let mut at = from;
             while at < to {
-                // The last register ends where the windows do: what two of them compute is the same.
+                // The last register ends where the windows do: what two of them compute is the
+                // same.
                 let first = at.min(to - V::LANES);
                 let from = start + columns[first].first;
                 let (x, y) = (&self.x[from..], &mut y[first..][..V::LANES]);
@@ -228,8 +232,8 @@ impl<V: PoolVector, Y: PoolOutcome> Kernel for MaxPoolKernel<'_, V, Y> {
 /// Lanes of the widest register.
 pub(crate) const MAX_LANES: usize = 16;
 
-/// The largest of each column of these lines of a calm plane, the first among equals, and where its line begins. Gives false, and does nothing, for an
-/// instruction set without such registers.
+/// The largest of each column of these lines of a calm plane, the first among equals, and where its
+/// line begins. Gives false, and does nothing, for an instruction set without such registers.
 ///
 /// # Panics
 /// If a line leaves the plane, or there are fewer columns than the widest register has lanes.
@@ -254,7 +258,8 @@ pub(crate) fn columns(isa: Isa, x: &[f32], lines: &[u32], best: &mut [f32], foun
     true
 }
 
-/// Lines of a plane that are there, and as many columns as a register has lanes, or more. Made by [`columns`] alone.
+/// Lines of a plane that are there, and as many columns as a register has lanes, or more. Made by
+/// [`columns`] alone.
 struct ColumnMaxima<'a, V> {
     x: &'a [f32],
     lines: &'a [u32],
@@ -273,8 +278,9 @@ impl<V: PoolVector> Kernel for ColumnMaxima<'_, V> {
         while column < span {
             // The last register ends where the columns do.
             let at = column.min(span - V::LANES);
-            // SAFETY: `columns` made this for an instruction set that an `Isa` was made for, and looked at the lines and at the number of columns;
-            // places are bits that nothing computes with.
+            // SAFETY: `columns` made this for an instruction set that an `Isa` was made for, and
+            // looked at the lines and at the number of columns; places are bits that nothing
+            // computes with.
             unsafe {
                 let (mut most, mut place) = (V::splat(f32::NEG_INFINITY), V::splat(f32::from_bits(lines[0])));
                 for &line in lines {
@@ -291,10 +297,12 @@ impl<V: PoolVector> Kernel for ColumnMaxima<'_, V> {
     }
 }
 
-/// The largest of some numbers, none of which is NaN or -0, and its place: that of its line and its number. Of equals the one whose place is least.
+/// The largest of some numbers, none of which is NaN or -0, and its place: that of its line and its
+/// number. Of equals the one whose place is least.
 #[inline(always)]
 pub(crate) fn first_largest(numbers: &[f32], lines: &[u32], first: u32) -> (f32, u32) {
-    // As whole numbers, which are compared without a branch: a number's bits in the order of numbers, and below them how far its place is from the end.
+    // As whole numbers, which are compared without a branch: a number's bits in the order of
+    // numbers, and below them how far its place is from the end.
     const SIGN_BIT: u32 = 1 << 31;
     let mut best = 0;
     for (k, (v, line)) in numbers.iter().zip(lines).enumerate() {
@@ -311,7 +319,8 @@ pub(crate) fn first_largest(numbers: &[f32], lines: &[u32], first: u32) -> (f32,
 pub(crate) trait PoolOutcome: Copy {
     /// That of a window whose largest element is this one, at this place of the plane.
     fn of(largest: f32, place: usize) -> Self;
-    /// Those of a register of windows, `TAPS` wide, of which the first begins where `x` does, at a place of the plane.
+    /// Those of a register of windows, `TAPS` wide, of which the first begins where `x` does, at a
+    /// place of the plane.
     ///
     /// # Safety
     /// The processor has the register.
@@ -326,7 +335,8 @@ pub(crate) trait PoolOutcome: Copy {
     );
 }
 
-/// What two registers begin with, and the three after an element more: how far that reaches in a line.
+/// What two registers begin with, and the three after an element more: how far that reaches in a
+/// line.
 const fn reach<V: PoolVector, const TAPS: usize>() -> usize {
     2 * V::LANES + TAPS - 2
 }
@@ -344,9 +354,11 @@ impl PoolOutcome for f32 {
         y: &mut [MaybeUninit<f32>],
     ) {
         assert_eq!(y.len(), V::LANES, "a register's windows");
-        // Of two registers, whose even elements are under the first tap, and whose odd ones under the second; and of the two that
-        // begin one element later, whose odd ones are under the third.
-        // SAFETY: the caller's; each load lies within `reach` elements of a line, which are there, and `y` is as long as a register.
+        // Of two registers, whose even elements are under the first tap, and whose odd ones under
+        // the second; and of the two that begin one element later, whose odd ones are under the
+        // third.
+        // SAFETY: the caller's; each load lies within `reach` elements of a line, which are there,
+        // and `y` is as long as a register.
         unsafe {
             let mut best = [V::splat(f32::NEG_INFINITY); 4];
             for i in 0..lines {
@@ -381,7 +393,8 @@ impl PoolOutcome for i64 {
         /// Lanes of the widest register.
         const MAX_LANES_OF_RESULT: usize = 16;
         assert_eq!(y.len(), V::LANES, "a register's windows");
-        // How far behind its window's first element each was found, as bits that nothing computes with.
+        // How far behind its window's first element each was found, as bits that nothing computes
+        // with.
         let mut found = [0.0; MAX_LANES_OF_RESULT];
         // SAFETY: as for f32; no register has more than `MAX_LANES_OF_RESULT` lanes.
         unsafe {

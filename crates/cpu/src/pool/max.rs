@@ -101,8 +101,9 @@ fn named(places: bool) -> &'static str {
     if places { "places" } else { "elements" }
 }
 
-/// The windows of a calm plane that are `step` apart: the largest of each column of a row of windows, register by register, then those of each
-/// window. As [`kernels::largest`], it may say that it does not. Element by element, 8 x 8 of planes of 56 x 56 took four times as long.
+/// The windows of a calm plane that are `step` apart: the largest of each column of a row of
+/// windows, register by register, then those of each window. As [`kernels::largest`], it may say
+/// that it does not. Element by element, 8 x 8 of planes of 56 x 56 took four times as long.
 fn by_columns<O: kernels::PoolOutcome>(
     isa: Isa,
     plane: &PoolPlane,
@@ -222,8 +223,8 @@ impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> MaxPool<'_, T, R> {
             self.to.take(&[best], &[place.unwrap_or(0) as i64]);
         }
     }
-    /// The even windows of a row, `L` at a time; the last ones overlap with those before. `STEP` is that of the windows, 0
-    /// for any.
+    /// The even windows of a row, `L` at a time; the last ones overlap with those before. `STEP` is
+    /// that of the windows, 0 for any.
     #[inline(always)]
     fn row<const L: usize, const STEP: usize>(&mut self, a: AxisTaps, b: AxisTaps) {
         let EvenWindows { from, to, step } = self.even;
@@ -284,8 +285,9 @@ impl<T: ReduceElement + PartialOrd, R: WindowSink<T>> MaxPool<'_, T, R> {
         }
         (best, places)
     }
-    /// The largest elements of windows two apart, from `at` on, if there is memory enough behind them: those between are
-    /// computed too, as whole registers, and left out once, not at each tap.
+    /// The largest elements of windows two apart, from `at` on, if there is memory enough behind
+    /// them: those between are computed too, as whole registers, and left out once, not at each
+    /// tap.
     #[allow(clippy::needless_range_loop, reason = "lanes are counted, so that they become registers")]
     #[inline(always)]
     fn pairs<const L: usize>(&self, a: AxisTaps, b: AxisTaps, at: usize, count: usize) -> Option<[T; L]> {

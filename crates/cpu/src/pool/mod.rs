@@ -26,7 +26,8 @@ struct AxisTaps {
     divisor: usize,
 }
 
-/// Windows over a plane of one to three axes; missing axes stand in front, with one window of one tap.
+/// Windows over a plane of one to three axes; missing axes stand in front, with one window of one
+/// tap.
 struct PoolPlane {
     axes: [Vec<AxisTaps>; 3],
     dilation: [usize; 3],
@@ -107,8 +108,8 @@ fn divisor(w: &[AxisTaps; 3]) -> usize {
     w.iter().map(|t| t.divisor).product()
 }
 
-/// y[.., s'] from x[.., s], and for a maximum the winner's row-major index in its plane, which is computed when somebody reads
-/// it: a gradient does, and hardly anybody else.
+/// y[.., s'] from x[.., s], and for a maximum the winner's row-major index in its plane, which is
+/// computed when somebody reads it: a gradient does, and hardly anybody else.
 pub(crate) fn pool(
     d: &CpuDevice,
     p: &Pool,
@@ -140,8 +141,8 @@ pub(crate) fn pool(
     Ok((CpuBuffer::new(y), Some(places)))
 }
 
-/// Windows along the last axis of which each begins `step` elements after the one before, and all have as many taps, and the same
-/// divisor.
+/// Windows along the last axis of which each begins `step` elements after the one before, and all
+/// have as many taps, and the same divisor.
 #[derive(Clone, Copy, Debug)]
 struct EvenWindows {
     from: usize,
@@ -187,8 +188,8 @@ fn lanes<T: Copy, const L: usize, const STEP: usize>(x: &[T], at: usize, head: b
             let x = &x[at..at + L];
             return std::array::from_fn(|l| x[l]);
         }
-        // Whole registers, of which every second element is taken. What lies behind the last element may not be there,
-        // but before a tap that is not the first, there is another.
+        // Whole registers, of which every second element is taken. What lies behind the last
+        // element may not be there, but before a tap that is not the first, there is another.
         2 if head => {
             if let Some(x) = x.get(at..at + 2 * L) {
                 return std::array::from_fn(|l| x[2 * l]);

@@ -19,7 +19,8 @@ use elinvar_ops::backend::ArgFold;
 use elinvar_ops::fold::{Max, Min};
 use elinvar_simd::isa::{Kernel, dispatch};
 
-/// The index of the first largest or smallest element of each row; the first NaN wins; zeros are equal.
+/// The index of the first largest or smallest element of each row; the first NaN wins; zeros are
+/// equal.
 pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData> {
     match x.buffer.dtype() {
         DType::F32 | DType::F16 | DType::BF16 => typed::<f32>(d, f, x, kept),

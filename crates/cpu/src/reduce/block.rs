@@ -22,13 +22,15 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
     fn init() -> T;
     /// Two terms as one.
     fn combine(a: T, b: T) -> T;
-    /// What changes no bit of a term that it is combined with: for a sum -0, which leaves -0 as it is.
+    /// What changes no bit of a term that it is combined with: for a sum -0, which leaves -0 as it
+    /// is.
     #[inline(always)]
     fn neutral() -> T {
         Self::init()
     }
 
-    /// At most a block of contiguous terms; `from_memory`: they are not in a cache, and others follow.
+    /// At most a block of contiguous terms; `from_memory`: they are not in a cache, and others
+    /// follow.
     #[inline]
     fn block(isa: Isa, terms: &[T], from_memory: bool) -> T
     where
@@ -82,7 +84,8 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         false
     }
 
-    /// Two terms as one, if NaN and zeros need not be right: who wins among these is most of what an extreme costs.
+    /// Two terms as one, if NaN and zeros need not be right: who wins among these is most of what
+    /// an extreme costs.
     #[inline(always)]
     fn quick_extreme(a: T, b: T) -> T {
         Self::combine(a, b)
@@ -243,7 +246,8 @@ pub(crate) type FoldLanes<T> = [T; LANES];
 /// Adds terms to the lanes; the first belongs to lane 0.
 #[inline(always)]
 pub(crate) fn accumulate<T: Copy, F: Combine<T>>(lanes: &mut FoldLanes<T>, terms: &[T]) {
-    /// Lanes that are held in registers while the terms go by: four AVX-512 registers of f32, eight of AVX2.
+    /// Lanes that are held in registers while the terms go by: four AVX-512 registers of f32, eight
+    /// of AVX2.
     const LANES_IN_REGISTERS: usize = 64;
     let (whole, rest) = terms.as_chunks::<LANES>();
     for part in 0..LANES / LANES_IN_REGISTERS {
@@ -324,8 +328,8 @@ pub(crate) fn fold_terms<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
     reduce_lanes::<T, F>(&mut lanes, terms.len())
 }
 
-/// The same where nothing is known but the architecture. On x86-64 it is the definition: without AVX2, lanes written out for each type and way
-/// were seventy kilobytes of a program.
+/// The same where nothing is known but the architecture. On x86-64 it is the definition: without
+/// AVX2, lanes written out for each type and way were seventy kilobytes of a program.
 #[inline(never)]
 pub(crate) fn fold_terms_plain<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
     #[cfg(target_arch = "x86_64")]
@@ -353,10 +357,12 @@ impl<T: Copy, F: Combine<T>> Kernel for BlockFold<'_, T, F> {
     }
 }
 
-/// Parts of a block that are folded where they lie, such as the images of a channel, whose gradient a bias gets.
+/// Parts of a block that are folded where they lie, such as the images of a channel, whose gradient
+/// a bias gets.
 const MAX_PARTS: usize = 16;
 
-/// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first; `from_memory`: as for [`Combine::block`].
+/// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first;
+/// `from_memory`: as for [`Combine::block`].
 pub(crate) fn fold_in_place<T: ReduceElement, F: Combine<T>>(
     isa: Isa,
     x: &StagedView<'_, T>,
@@ -376,7 +382,8 @@ pub(crate) fn join_blocks<T: Copy, F: Combine<T>>(blocks: &[T]) -> T {
         [] => F::init(),
         [one] => *one,
         _ => {
-            // The largest power of two below the length: what found its neighbours before the rest came.
+            // The largest power of two below the length: what found its neighbours before the rest
+            // came.
             let (left, right) = blocks.split_at(blocks.len().next_power_of_two() / 2);
             F::combine(join_blocks::<T, F>(left), join_blocks::<T, F>(right))
         }

@@ -345,7 +345,8 @@ impl<C: Float, F: Map<5>> LaneKernel for BackwardSteps<'_, '_, C, F> {
     }
 }
 
-/// A window of the gradient by a step's elements, from that by the elements after, `by`, and their sums, `after`.
+/// A window of the gradient by a step's elements, from that by the elements after, `by`, and their
+/// sums, `after`.
 #[inline(always)]
 fn step_back<C: Float, R: SimdLanes<C> + Lane, F: Map<5>>(
     f: F,

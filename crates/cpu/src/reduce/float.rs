@@ -25,7 +25,8 @@ pub(crate) trait Float: ReduceElement + RowFloat + PartialOrd {
     fn block(isa: Isa, f: Fold, terms: &[Self]) -> Self;
     /// The fold of at most a block of terms, if they need not be copied first.
     fn in_place(isa: Isa, f: Fold, x: &StagedView<'_, Self>, start: usize, len: usize) -> Option<Self>;
-    /// The sum of each row of a view, of which the first `kept` axes are the rows, if these had better go side by side.
+    /// The sum of each row of a view, of which the first `kept` axes are the rows, if these had
+    /// better go side by side.
     ///
     /// # Errors
     /// `DTypeMismatch` if its elements are no such numbers; `OutOfMemory`.
@@ -41,8 +42,9 @@ pub(crate) trait Float: ReduceElement + RowFloat + PartialOrd {
     /// # Errors
     /// `DTypeMismatch` for a type that the op should have converted; `OutOfMemory`.
     fn stored(d: &CpuDevice, v: HostVec<Self>, to: DType) -> Result<HostData>;
-    /// As many results, made in pieces, as they are stored: of those of 16 bits no array is made first. `cut`: parts of a piece are multiples of
-    /// the first number; pieces have as many as the second says.
+    /// As many results, made in pieces, as they are stored: of those of 16 bits no array is made
+    /// first. `cut`: parts of a piece are multiples of the first number; pieces have as many as the
+    /// second says.
     ///
     /// # Errors
     /// As for [`Float::stored`]; those of `f`.

@@ -23,8 +23,8 @@ use elinvar_ops::fold::{Max, Min, Prod, Sum};
 /// Nanoseconds for a term: what memory takes.
 const NS_PER_ELEMENT: f64 = 0.2;
 
-/// A function for each way of combining the elements of each row (the view's first `kept` axes stay), so that a program has what it
-/// calls: one for all ways was a quarter of a megabyte.
+/// A function for each way of combining the elements of each row (the view's first `kept` axes
+/// stay), so that a program has what it calls: one for all ways was a quarter of a megabyte.
 macro_rules! fold_functions {
     ($($name:ident $F:ty: $($int:ident $($dtype:ident)|*),*;)*) => {$(
         pub(crate) fn $name(d: &CpuDevice, x: &View<'_>, kept: usize, to: DType) -> Result<HostData> {

@@ -135,7 +135,8 @@ impl<T: ReduceElement, F: Combine<T>> Kernel for ScanRows<'_, T, F> {
     #[inline(always)]
     fn run(self) {
         for row in self.x.chunks_mut(self.n) {
-            // Integers give the same in any order, and one after the other takes fewer steps: a group of 16 is four registers of AVX2.
+            // Integers give the same in any order, and one after the other takes fewer steps: a
+            // group of 16 is four registers of AVX2.
             if const { matches!(T::DTYPE, DType::I64) } {
                 let mut all = F::neutral();
                 for v in row {
@@ -176,8 +177,9 @@ impl<T: ReduceElement, F: Combine<T>> Kernel for ScanRows<'_, T, F> {
     }
 }
 
-/// Every row of `n` elements, no more than a group: a register of each, which reaches into the next ones. What is scanned of those is written
-/// over by theirs. (Side by side, rows of ten were turned and turned back, which was most of the time.)
+/// Every row of `n` elements, no more than a group: a register of each, which reaches into the next
+/// ones. What is scanned of those is written over by theirs. (Side by side, rows of ten were turned
+/// and turned back, which was most of the time.)
 struct ScanShortRows<'a, 'r, T, F> {
     x: &'a [T],
     n: usize,

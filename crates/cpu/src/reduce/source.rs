@@ -21,7 +21,8 @@ pub(crate) trait ReduceElement: Element {
     fn reads(from: DType) -> bool;
     /// The elements at `at`, `at + stride`, ... of storage that [`ReduceElement::reads`] accepts.
     fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [Self]);
-    /// Adds the halves from `base + place` on to as many sums, for each of these places; or says that it does not.
+    /// Adds the halves from `base + place` on to as many sums, for each of these places; or says
+    /// that it does not.
     fn add_f16_terms(
         _isa: Isa,
         _data: &HostData,
@@ -31,7 +32,8 @@ pub(crate) trait ReduceElement: Element {
     ) -> bool {
         false
     }
-    /// The sums of rows of `n` halves from `at` on, at most a block, one after the other; or says that it does not.
+    /// The sums of rows of `n` halves from `at` on, at most a block, one after the other; or says
+    /// that it does not.
     fn sum_f16_rows(_isa: Isa, _data: &HostData, _at: usize, _n: usize, _sums: &mut [Self]) -> bool {
         false
     }
@@ -230,7 +232,8 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
     pub fn whole(data: &'a HostData) -> Self {
         StagedView { data, own: T::slice(data), first: 0, outer: Vec::new(), inner: (data.len(), 1) }
     }
-    /// The name of the one element that all of these `len` from `start` on are, if they are known to be one.
+    /// The name of the one element that all of these `len` from `start` on are, if they are known
+    /// to be one.
     pub fn number(&self, start: usize, len: usize) -> Option<usize> {
         let (n, stride) = self.inner;
         (stride == 0 && start % n.max(1) + len <= n).then(|| start / n.max(1))
@@ -247,7 +250,8 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
     pub fn is_read_in_place(&self) -> bool {
         self.own.is_some() && self.inner.1 == 1
     }
-    /// How many elements from `start` on lie one after the other; all of those that are copied anyway.
+    /// How many elements from `start` on lie one after the other; all of those that are copied
+    /// anyway.
     pub fn stretch(&self, start: usize) -> usize {
         let (n, stride) = self.inner;
         if self.own.is_some() && stride == 1 { n - start % n.max(1) } else { usize::MAX }
@@ -257,7 +261,8 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
         let (len, _) = self.inner;
         len >= n || len.is_multiple_of(size) || self.stretch(0) > len
     }
-    /// The elements `start..start + len`, and what stands behind them up to `padded`, if they lie so in memory.
+    /// The elements `start..start + len`, and what stands behind them up to `padded`, if they lie
+    /// so in memory.
     pub fn padded(&self, start: usize, len: usize, padded: usize) -> Option<&'a [T]> {
         let (n, stride) = self.inner;
         let (row, at) = (start / n.max(1), start % n.max(1));
@@ -267,15 +272,16 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
         let base = self.first.wrapping_add_signed(offset(&self.outer, row));
         self.own?.get(base + at..base + at + padded)
     }
-    /// Where the elements `start..start + len` lie in their storage, whatever their type, if they do one after the other.
+    /// Where the elements `start..start + len` lie in their storage, whatever their type, if they
+    /// do one after the other.
     pub fn stored(&self, start: usize, len: usize) -> Option<(&'a HostData, usize)> {
         let (n, stride) = self.inner;
         let (row, at) = (start / n.max(1), start % n.max(1));
         let base = self.first.wrapping_add_signed(offset(&self.outer, row));
         (stride == 1 && at + len <= n).then_some((self.data, base + at))
     }
-    /// The elements `start..start + len` as parts that lie in memory, each with its elements one after the other, if there are at
-    /// most `N`; the others are empty.
+    /// The elements `start..start + len` as parts that lie in memory, each with its elements one
+    /// after the other, if there are at most `N`; the others are empty.
     pub fn parts<const N: usize>(&self, mut start: usize, len: usize) -> Option<[&'a [T]; N]> {
         let end = start + len;
         let mut parts: [&[T]; N] = [&[]; N];
@@ -294,15 +300,16 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
         let (n, stride) = self.inner;
         self.own.is_some() && stride == 1 && start % n.max(1) + len <= n
     }
-    /// Are rows of `n` elements, in groups of `rows`, where they lie: the elements of each one after the other, and the rows of a group
-    /// equally far apart?
+    /// Are rows of `n` elements, in groups of `rows`, where they lie: the elements of each one
+    /// after the other, and the rows of a group equally far apart?
     pub fn has_rows_in_place(&self, rows: usize, n: usize) -> bool {
         let (len, stride) = self.inner;
         let each =
             || self.outer.last().is_some_and(|&(m, row_stride)| row_stride >= 0 && m.is_multiple_of(rows));
         self.own.is_some() && stride == 1 && (len.is_multiple_of(rows * n) || len == n && each())
     }
-    /// Such rows from the one on that element `start` begins, and all that lies behind; and how far apart those of its group are.
+    /// Such rows from the one on that element `start` begins, and all that lies behind; and how far
+    /// apart those of its group are.
     ///
     /// # Panics
     /// If rows do not lie so.
@@ -316,8 +323,8 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
         };
         (&self.own.expect("they need no conversion")[base..], row_stride)
     }
-    /// The elements `start..start + len`, and room behind them up to `padded`, in which stands anything. `buffer` has room
-    /// for `padded` elements.
+    /// The elements `start..start + len`, and room behind them up to `padded`, in which stands
+    /// anything. `buffer` has room for `padded` elements.
     pub fn block<'b>(&self, isa: Isa, start: usize, len: usize, padded: usize, buffer: &'b mut [T]) -> &'b [T]
     where
         'a: 'b,
@@ -342,8 +349,8 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
     }
 }
 
-/// The elements of a view in row-major order, copied, if its neighbours in memory belong to different rows; such rows would
-/// otherwise be read one element per cache line.
+/// The elements of a view in row-major order, copied, if its neighbours in memory belong to
+/// different rows; such rows would otherwise be read one element per cache line.
 ///
 /// # Errors
 /// `DTypeMismatch` as for [`StagedView::new`]; `OutOfMemory`.
@@ -354,7 +361,8 @@ pub(crate) fn row_major_copy<T: ReduceElement>(
 ) -> Result<Option<PooledData>> {
     /// Elements of a side of a tile: a cache line of f32.
     const TILE_SIDE: usize = 16;
-    /// Elements that a thread takes at once: of rows of ten, a tile is less than what it takes to hand it out.
+    /// Elements that a thread takes at once: of rows of ten, a tile is less than what it takes to
+    /// hand it out.
     const PIECE_ELEMENTS: usize = 1 << 13;
     let stage = StagedView::<T>::new(what, x)?;
     let (n, step) = stage.inner;

@@ -17,8 +17,9 @@ pub(crate) fn advise_huge_pages<T>(memory: &mut [MaybeUninit<T>]) {
     let before = start.align_offset(HUGE_PAGE_BYTES);
     let whole = size_of_val(memory).saturating_sub(before) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if whole > 0 {
-        // SAFETY: `before + whole` is at most the size of the slice, so this is memory that the slice borrows alone; the
-        // system keeps what is in it, and answers with an error, which is no harm, if it does not know the wish.
+        // SAFETY: `before + whole` is at most the size of the slice, so this is memory that the
+        // slice borrows alone; the system keeps what is in it, and answers with an error, which is
+        // no harm, if it does not know the wish.
         unsafe { libc::madvise(start.add(before).cast(), whole, libc::MADV_HUGEPAGE) };
     }
 }

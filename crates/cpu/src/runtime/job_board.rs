@@ -28,10 +28,12 @@ pub(crate) struct CachePadded<T>(pub(crate) T);
 /// One job, and what became of it.
 pub(crate) struct JobBoard {
     post: CachePadded<JobHeader>,
-    /// For each thread the job that its lane was last used in, times 2^[`TASK_BITS`], plus how many tasks of the lane are taken.
+    /// For each thread the job that its lane was last used in, times 2^[`TASK_BITS`], plus how many
+    /// tasks of the lane are taken.
     lanes: Box<[CachePadded<AtomicU64>]>,
-    /// For each thread but the caller the job that it helped with last, times 2^[`TASK_BITS`], plus how many tasks it did. It has the line
-    /// to itself before it is done, so that the caller waits for one line, and the thread for none.
+    /// For each thread but the caller the job that it helped with last, times 2^[`TASK_BITS`], plus
+    /// how many tasks it did. It has the line to itself before it is done, so that the caller waits
+    /// for one line, and the thread for none.
     done: Box<[CachePadded<AtomicU64>]>,
     /// Does the caller sleep until they are done?
     parked: CachePadded<AtomicBool>,
@@ -62,12 +64,14 @@ struct BoardOwner {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// Bits for tasks of a lane. The others number the jobs of a month, one each two microseconds: so long a thread would have to
-/// stop between looking at a job and taking a task to mistake one for another.
+/// Bits for tasks of a lane. The others number the jobs of a month, one each two microseconds: so
+/// long a thread would have to stop between looking at a job and taking a task to mistake one for
+/// another.
 const TASK_BITS: u32 = 22;
 /// Tasks that a job has at most.
 pub(crate) const MAX_TASKS: usize = 1 << (TASK_BITS - 1);
-/// How often the caller of small work looks whether others are done before he does their tasks: about two microseconds.
+/// How often the caller of small work looks whether others are done before he does their tasks:
+/// about two microseconds.
 const CALLER_POLLS: usize = 100;
 
 /// A job that somebody saw.
@@ -83,13 +87,15 @@ pub(crate) struct JobTicket {
 pub(crate) struct Schedule {
     /// From the last one of each lane on.
     pub(crate) backwards: bool,
-    /// There is so little to do that looking at another's lane, and fetching what its tasks read, takes as long: so many tasks are the
-    /// caller's, nobody else does one of them, and he does others' only after waiting for them.
+    /// There is so little to do that looking at another's lane, and fetching what its tasks read,
+    /// takes as long: so many tasks are the caller's, nobody else does one of them, and he does
+    /// others' only after waiting for them.
     pub(crate) own: Option<NonZero<usize>>,
 }
 
-// SAFETY: all fields but `f` are `Sync`, and `f` points to something that is `Sync`; when it may be read and followed is argued in
-// `JobBoard::post` and `JobBoard::work_on`. It may be sent for the same reason.
+// SAFETY: all fields but `f` are `Sync`, and `f` points to something that is `Sync`; when it may be
+// read and followed is argued in `JobBoard::post` and `JobBoard::work_on`. It may be sent for the
+// same reason.
 #[allow(unsafe_code, reason = "a pointer to a function that several threads call")]
 unsafe impl Sync for JobBoard {}
 // SAFETY: as above.
@@ -109,8 +115,8 @@ impl JobBoard {
         }
     }
 
-    /// Calls `f` for each task, together with those who look, and returns when all have returned; `posted` is called in between.
-    /// `None`: another's job stands here.
+    /// Calls `f` for each task, together with those who look, and returns when all have returned;
+    /// `posted` is called in between. `None`: another's job stands here.
     ///
     /// # Errors
     /// What a task panicked with, after all others are done.
@@ -138,7 +144,8 @@ impl JobBoard {
         Some(panic.map_or(Ok(()), Err))
     }
 
-    /// Posts a job of which the caller has taken the first tasks, which are given back by number. Only who has set `taken` may.
+    /// Posts a job of which the caller has taken the first tasks, which are given back by number.
+    /// Only who has set `taken` may.
     fn post(
         &self,
         tasks: usize,
@@ -151,18 +158,21 @@ impl JobBoard {
         post.job.store(number - 1, Relaxed);
         // Whoever sees something of what follows sees that the number is odd, if he looks again.
         fence(Release);
-        // So this comes after it: who found the word of a later job, and not that its own is over, would take it for an older one.
+        // So this comes after it: who found the word of a later job, and not that its own is over,
+        // would take it for an older one.
         let first = schedule.own.map_or(1, NonZero::get);
         self.lanes[0].0.store(number << TASK_BITS | first as u64, Relaxed);
         post.tasks.store(tasks, Relaxed);
         post.backwards.store(schedule.backwards, Relaxed);
         post.own.store(schedule.own.map_or(0, NonZero::get), Relaxed);
         let f: *const (dyn Fn(usize) + Sync + '_) = f;
-        // SAFETY: the types differ in a lifetime only, which pointers do not rely on; `work_on` argues when it is followed.
+        // SAFETY: the types differ in a lifetime only, which pointers do not rely on; `work_on`
+        // argues when it is followed.
         #[allow(unsafe_code, reason = "a pointer that outlives what it points to, and is not followed then")]
         let f: *const (dyn Fn(usize) + Sync + 'static) = unsafe { std::mem::transmute(f) };
-        // SAFETY: nobody else writes it, as the caller has set `taken`; and who reads it holds a task of the job before, which
-        // its caller has waited for (`wait`, Acquire after the reader's Release).
+        // SAFETY: nobody else writes it, as the caller has set `taken`; and who reads it holds a
+        // task of the job before, which its caller has waited for (`wait`, Acquire after the
+        // reader's Release).
         #[allow(unsafe_code, reason = "a pointer that others read between two jobs of callers")]
         unsafe {
             *post.f.get() = Some(f);
@@ -178,7 +188,8 @@ impl JobBoard {
         self.post.0.job.load(Relaxed) != ticket
     }
 
-    /// The job that stands here, or stood here last, if it is another than number `ticket`, which becomes its number.
+    /// The job that stands here, or stood here last, if it is another than number `ticket`, which
+    /// becomes its number.
     pub(crate) fn new_ticket(&self, ticket: &mut u64) -> Option<JobTicket> {
         let post = &self.post.0;
         let number = post.job.load(Acquire);
@@ -196,7 +207,8 @@ impl JobBoard {
         Some(JobTicket { number, tasks, schedule })
     }
 
-    /// Takes a task from a lane of a job, or of small work all: by number in the lane. Empty: there is none.
+    /// Takes a task from a lane of a job, or of small work all: by number in the lane. Empty: there
+    /// is none.
     fn take(&self, ticket: &JobTicket, lane: usize) -> Range<usize> {
         let word = &self.lanes[lane].0;
         let (start, end) = self.lane(ticket, lane);
@@ -205,8 +217,8 @@ impl JobBoard {
             let next = if was >> TASK_BITS << TASK_BITS == ticket.number << TASK_BITS {
                 (was & ((1 << TASK_BITS) - 1)) as usize
             } else if self.is_new_job(ticket.number) {
-                // The job is over: whoever took a task of a later one, or posted it, wrote the word (Release) after that was to
-                // be seen, and we have read it (Acquire).
+                // The job is over: whoever took a task of a later one, or posted it, wrote the word
+                // (Release) after that was to be seen, and we have read it (Acquire).
                 return 0..0;
             } else {
                 // Nobody has been here.
@@ -258,7 +270,8 @@ impl JobBoard {
         }
     }
 
-    /// Does tasks of a lane until all are taken, first those that are the thread's own already; says how many.
+    /// Does tasks of a lane until all are taken, first those that are the thread's own already;
+    /// says how many.
     fn work_on(&self, ticket: &JobTicket, lane: usize, mut taken: Range<usize>) -> usize {
         let (start, end) = self.lane(ticket, lane);
         let mut finished = 0;
@@ -269,12 +282,14 @@ impl JobBoard {
             if taken.is_empty() {
                 return finished;
             }
-            // SAFETY: these tasks were taken by nobody else, as each number of a lane is given out once: its word goes from each
-            // value to the next, and comes to no value of this job again. The job is not over: its caller waits until `done`
-            // has counted these tasks, which is after all calls have returned, and only then returns, or posts another. (That the
-            // word was found with the job's number or an older one, and changed from that, says so: in a job that is over,
-            // all tasks of all lanes are taken.) So the pointer is this job's, which was written before its number was, and the
-            // reference that it was made from, which the caller holds, is alive.
+            // SAFETY: these tasks were taken by nobody else, as each number of a lane is given out
+            // once: its word goes from each value to the next, and comes to no value of this job
+            // again. The job is not over: its caller waits until `done` has counted these tasks,
+            // which is after all calls have returned, and only then returns, or posts another.
+            // (That the word was found with the job's number or an older one, and changed from
+            // that, says so: in a job that is over, all tasks of all lanes are taken.) So the
+            // pointer is this job's, which was written before its number was, and the reference
+            // that it was made from, which the caller holds, is alive.
             #[allow(unsafe_code, reason = "the caller waits for these calls")]
             let f = unsafe { &*(*self.post.0.f.get()).expect("a job has been posted") };
             for n in std::mem::take(&mut taken) {
@@ -287,7 +302,8 @@ impl JobBoard {
         }
     }
 
-    /// Does tasks until all are taken that may be, beginning with those of lane `me`; says how many.
+    /// Does tasks until all are taken that may be, beginning with those of lane `me`; says how
+    /// many.
     fn work(&self, ticket: &JobTicket, me: usize) -> usize {
         let lanes = self.lanes(ticket);
         let all =

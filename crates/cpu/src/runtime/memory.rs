@@ -102,8 +102,8 @@ static PEAK: AtomicU64 = AtomicU64::new(0);
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 static FREE_LISTS: Mutex<FreeLists> = Mutex::new(FreeLists::new());
 
-/// Bytes that this thread took, less those that it gave back, since it last counted them for all: a few numbers should not
-/// wait for another processor.
+/// Bytes that this thread took, less those that it gave back, since it last counted them for all: a
+/// few numbers should not wait for another processor.
 struct ThreadBytes(Cell<i64>);
 
 thread_local! {
@@ -136,14 +136,16 @@ fn count_bytes(bytes: i64) {
 
 #[cold]
 fn count_bytes_globally(bytes: i64) {
-    // What one thread took another may have given back and counted before: the sum wraps and comes back.
+    // What one thread took another may have given back and counted before: the sum wraps and comes
+    // back.
     let now = IN_USE.fetch_add(bytes as u64, Relaxed).wrapping_add(bytes as u64);
     if now as i64 > PEAK.load(Relaxed) as i64 {
         PEAK.fetch_max(now, Relaxed);
     }
 }
 
-/// Bytes in use, as far as they are counted: less than [`SHARED_CACHE_MIN_BYTES`] of each other thread are not.
+/// Bytes in use, as far as they are counted: less than [`SHARED_CACHE_MIN_BYTES`] of each other
+/// thread are not.
 fn in_use() -> u64 {
     let _ = THREAD_BYTES.try_with(|uncounted| count_bytes_globally(uncounted.0.take()));
     (IN_USE.load(Relaxed) as i64).max(0) as u64
@@ -156,8 +158,8 @@ fn bytes(data: &HostData) -> u64 {
 
 /// Pieces of memory that nobody uses.
 struct FreeLists {
-    /// For each dtype: pieces by their size class, in ascending order. There are few classes, and a search tree was
-    /// 15 KB of every program.
+    /// For each dtype: pieces by their size class, in ascending order. There are few classes, and a
+    /// search tree was 15 KB of every program.
     by_dtype: [Vec<(usize, Vec<FreePiece>)>; 8],
     /// Bytes of all pieces.
     size: u64,
@@ -173,7 +175,8 @@ struct FreePiece {
     data: HostData,
 }
 
-/// Between two sizes of pieces: eight steps for each power of two, so a piece is at most an eighth larger than needed.
+/// Between two sizes of pieces: eight steps for each power of two, so a piece is at most an eighth
+/// larger than needed.
 fn class_step(bytes: usize) -> usize {
     1 << (bytes.max(8).ilog2() - 3)
 }
@@ -183,7 +186,8 @@ fn size_class(bytes: usize) -> usize {
     bytes.next_multiple_of(class_step(bytes))
 }
 
-/// The largest class that a piece of this size serves. It has to have room for what comes before its first line.
+/// The largest class that a piece of this size serves. It has to have room for what comes before
+/// its first line.
 fn size_class_below(bytes: usize) -> usize {
     let bytes = bytes.saturating_sub(LINE);
     bytes / class_step(bytes) * class_step(bytes)
@@ -267,7 +271,8 @@ pub(crate) fn recycle(mut data: HostData) {
         FreeLists::lock().put(data);
     } else if size >= THREAD_CACHE_MIN_BYTES as u64 {
         each_data!(&mut data, v => v.clear());
-        // A thread that is just ending gives it back to the system, as it does what is one too many.
+        // A thread that is just ending gives it back to the system, as it does what is one too
+        // many.
         let _ = THREAD_PIECES.try_with(|pieces| {
             let mut pieces = pieces.borrow_mut();
             if pieces.len() == THREAD_CACHE_MAX_PIECES {
@@ -298,8 +303,8 @@ fn check_limit(size: u64, limit: u64) -> Result<()> {
     Ok(())
 }
 
-/// Memory that a user brings, as a tensor's: a copy from a line's beginning on, unless it is small or lies so. (All that is computed from it
-/// reads it more slowly otherwise: `HostVec` says why.)
+/// Memory that a user brings, as a tensor's: a copy from a line's beginning on, unless it is small
+/// or lies so. (All that is computed from it reads it more slowly otherwise: `HostVec` says why.)
 ///
 /// # Errors
 /// `OutOfMemory` if the system or the limit refuses it.
@@ -349,7 +354,8 @@ fn pooled_with_capacity<T: Element>(len: usize) -> Result<HostVec<T>> {
     Ok(v)
 }
 
-/// A piece of this class; if there is none, room is made for `size` bytes of the system's. It stands here once, and not for each type.
+/// A piece of this class; if there is none, room is made for `size` bytes of the system's. It
+/// stands here once, and not for each type.
 fn take_from_caches(dtype: DType, class: usize, size: usize) -> Option<HostData> {
     if class < SHARED_CACHE_MIN_BYTES {
         return take_from_thread_cache(dtype, class);
@@ -358,8 +364,8 @@ fn take_from_caches(dtype: DType, class: usize, size: usize) -> Option<HostData>
     let piece = cache.take(dtype, class);
     if piece.is_none() {
         cache.from_system += 1;
-        // What is kept for later must not make the process larger than it would be at its largest anyway; a quarter more,
-        // since sizes change.
+        // What is kept for later must not make the process larger than it would be at its largest
+        // anyway; a quarter more, since sizes change.
         let then = in_use() + size as u64;
         let peak = PEAK.load(Relaxed).max(then);
         let most = (peak + peak / 4).max(CACHE_ALWAYS_KEPT_BYTES).min(LIMIT.load(Relaxed));

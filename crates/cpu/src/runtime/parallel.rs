@@ -9,12 +9,13 @@ use elinvar_core::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Makes a piece, given the index of its first element. What cuts is compiled once for each type of elements, and not for each
-/// kind of work.
+/// Makes a piece, given the index of its first element. What cuts is compiled once for each type of
+/// elements, and not for each kind of work.
 type PieceFn<'a, T, R> = dyn Fn(usize, &mut [T]) -> R + Sync + 'a;
 
-/// Cuts `out` into pieces of `piece` elements (the last may be shorter) and calls `f(index of its first element, piece)`
-/// for each, on several threads if the whole work is estimated to take long enough; `ns` is an estimate for one element.
+/// Cuts `out` into pieces of `piece` elements (the last may be shorter) and calls
+/// `f(index of its first element, piece)` for each, on several threads if the whole work is
+/// estimated to take long enough; `ns` is an estimate for one element.
 pub(crate) fn for_each_piece<T: Send>(
     d: &CpuDevice,
     out: &mut [T],
@@ -46,8 +47,8 @@ pub(crate) fn try_for_each_piece<T: Send>(
     failure.result()
 }
 
-/// Calls `f` for each task, on several threads if the whole work, of `ns` nanoseconds, takes long enough; gives an
-/// error of a task; the tasks after it may be left out.
+/// Calls `f` for each task, on several threads if the whole work, of `ns` nanoseconds, takes long
+/// enough; gives an error of a task; the tasks after it may be left out.
 pub(crate) fn try_for_each_task<X: Send>(
     d: &CpuDevice,
     tasks: Vec<X>,
@@ -67,8 +68,9 @@ pub(crate) fn try_for_each_task<X: Send>(
 /// Takes one of a work's tasks, if any is left.
 pub(crate) type NextTask<'a, 'x, X> = dyn FnMut() -> Option<&'x mut X> + 'a;
 
-/// Calls `f` on several threads if the whole work, of `ns` nanoseconds, takes long enough. Each call takes tasks until none is left, so it can
-/// prepare once what serves all of them. It begins with neighbours of its own, and then takes what others have last.
+/// Calls `f` on several threads if the whole work, of `ns` nanoseconds, takes long enough. Each
+/// call takes tasks until none is left, so it can prepare once what serves all of them. It begins
+/// with neighbours of its own, and then takes what others have last.
 pub(crate) fn try_drain_tasks<'x, X: Send>(
     d: &CpuDevice,
     tasks: &'x mut [X],
@@ -136,7 +138,8 @@ mod tests {
                     let mut before: Option<usize> = None;
                     while let Some((i, done)) = next() {
                         *done += 1;
-                        // Those of a lane come one after the other, until others' are taken from the end.
+                        // Those of a lane come one after the other, until others' are taken from
+                        // the end.
                         let behind = before.is_some_and(|b| b / lane == *i / lane && *i == b + 1);
                         let another = before.is_none_or(|b| b / lane != *i / lane);
                         let from_the_end = before.is_some_and(|b| b / lane == *i / lane && *i < b);

@@ -33,8 +33,8 @@ const MAX_KEPT_ELEMENTS: usize = 4 << 20;
 /// So many buffers are kept: a shared block, and two for a task.
 const MAX_KEPT_BUFFERS: usize = 3;
 
-/// A buffer of `len` elements with anything in them. It is taken off the shelf for its time, so a thread that does
-/// another's work while it waits for its own finds another one.
+/// A buffer of `len` elements with anything in them. It is taken off the shelf for its time, so a
+/// thread that does another's work while it waits for its own finds another one.
 ///
 /// # Errors
 /// `OutOfMemory`.

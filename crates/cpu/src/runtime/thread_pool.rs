@@ -19,13 +19,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nanoseconds of work from which it is shared: several times what it takes a thread that looks out to begin (about 0.3
-/// microseconds) and to be waited for.
+/// Nanoseconds of work from which it is shared: several times what it takes a thread that looks out
+/// to begin (about 0.3 microseconds) and to be waited for.
 pub(crate) const PARALLEL_MIN_NS: f64 = 3_000.0;
-/// Nanoseconds of work for which sleeping threads are woken, which takes them ten microseconds and more.
+/// Nanoseconds of work for which sleeping threads are woken, which takes them ten microseconds and
+/// more.
 const WAKE_MIN_NS: f64 = 40_000.0;
-/// Nanoseconds of work from which the next of the same kind goes in the other direction. Less is in the cache anyway, and
-/// would turn the direction without having used it.
+/// Nanoseconds of work from which the next of the same kind goes in the other direction. Less is in
+/// the cache anyway, and would turn the direction without having used it.
 const REVERSE_MIN_NS: f64 = 50_000.0;
 /// Nanoseconds of work up to which nobody looks at the caller's tasks.
 pub(crate) const SMALL_JOB_MAX_NS: f64 = 20_000.0;
@@ -109,8 +110,8 @@ impl ThreadPool {
         Ok(threads)
     }
 
-    /// Calls `f(0)` to `f(tasks - 1)`, each once, in any order, on several threads if `ns` nanoseconds of work are worth
-    /// it, and returns when all have returned.
+    /// Calls `f(0)` to `f(tasks - 1)`, each once, in any order, on several threads if `ns`
+    /// nanoseconds of work are worth it, and returns when all have returned.
     ///
     /// # Panics
     /// With what a task panicked with, after all others are done.
@@ -121,16 +122,16 @@ impl ThreadPool {
         let shared = &*self.shared;
         let backwards = ns >= REVERSE_MIN_NS && shared.callers.0.backwards.fetch_not(Relaxed);
         let posted = || {
-            // Who falls asleep just now either sees the job or is seen to sleep. Small work does not wait for that: whoever
-            // is missed is there for the next.
+            // Who falls asleep just now either sees the job or is seen to sleep. Small work does
+            // not wait for that: whoever is missed is there for the next.
             if ns >= WAKE_MIN_NS {
                 fence(SeqCst);
             }
             // Each of those wakes another: nobody pays for all of them.
             shared.wake((tasks - 1).min(2));
         };
-        // More for the caller, because the others begin late, took longer: what half of the numbers take of a second-level cache leaves
-        // room, two thirds do not.
+        // More for the caller, because the others begin late, took longer: what half of the numbers
+        // take of a second-level cache leaves room, two thirds do not.
         let own = NonZero::new(tasks.div_ceil(self.count)).filter(|_| ns < SMALL_JOB_MAX_NS);
         let schedule = Schedule { backwards, own };
         let run = |board: &JobBoard| board.run(tasks, schedule, shared.park_after, f, posted);
@@ -245,7 +246,8 @@ impl<T> SendPtr<T> {
 }
 
 impl ThreadPool {
-    /// Calls `f(i, part)` for each part of `piece` elements (the last may be shorter), as [`run`](ThreadPool::run) does.
+    /// Calls `f(i, part)` for each part of `piece` elements (the last may be shorter), as
+    /// [`run`](ThreadPool::run) does.
     pub(crate) fn chunks<T: Send>(
         &self,
         all: &mut [T],
@@ -256,8 +258,9 @@ impl ThreadPool {
         let (len, base) = (all.len(), SendPtr(all.as_mut_ptr()));
         self.run(len.div_ceil(piece), ns, &|i| {
             let start = i * piece;
-            // SAFETY: `i < len.div_ceil(piece)`, so `start < len`, and the part ends at `len` at most; `run` gives each `i`
-            // once, so parts do not overlap, and `all` is borrowed until it returns.
+            // SAFETY: `i < len.div_ceil(piece)`, so `start < len`, and the part ends at `len` at
+            // most; `run` gives each `i` once, so parts do not overlap, and `all` is borrowed until
+            // it returns.
             #[allow(unsafe_code, reason = "a part of its own for each task")]
             let part =
                 unsafe { std::slice::from_raw_parts_mut(base.first().add(start), piece.min(len - start)) };
@@ -333,8 +336,8 @@ mod tests {
 
     #[test]
     fn jobs_follow_each_other_closely() {
-        // As many callers as find no board, jobs of few tasks and of many, in both directions: a thread that comes late to one
-        // finds another in its place.
+        // As many callers as find no board, jobs of few tasks and of many, in both directions: a
+        // thread that comes late to one finds another in its place.
         let threads = ThreadPool::new(4).unwrap();
         thread::scope(|scope| {
             for caller in 0..JOB_BOARDS + 2 {

@@ -55,7 +55,8 @@ fn split_point<K: Ord>(a: &[K], b: &[K], at: usize) -> usize {
     let (mut low, mut high) = (at.saturating_sub(b.len()), at.min(a.len()));
     while low < high {
         let i = usize::midpoint(low, high);
-        // `a[i]` is among the first if it comes before the element of `b` that would be there in its place.
+        // `a[i]` is among the first if it comes before the element of `b` that would be there in
+        // its place.
         if a[i] < b[at - i - 1] { low = i + 1 } else { high = i }
     }
     low

@@ -90,8 +90,8 @@ impl Kernel for MinMaxKernel<'_> {
     }
 }
 
-/// Keys of numbers by how far they are from the least, or the greatest, if that is less than 2^32: indices and labels are. Those of a million
-/// are sorted in half of the time.
+/// Keys of numbers by how far they are from the least, or the greatest, if that is less than 2^32:
+/// indices and labels are. Those of a million are sorted in half of the time.
 fn offset_keys(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<PooledVec<i64>>> {
     let (least, most) = dispatch(d.isa(), MinMaxKernel(x));
     if x.is_empty() || u32::try_from(most.abs_diff(least)).is_err() {
@@ -120,7 +120,8 @@ fn keys_of<K: SortKey>(
     Ok(keys)
 }
 
-/// Sorts each row along the last axis, stable, also when descending: the `first` values of each, and where they came from.
+/// Sorts each row along the last axis, stable, also when descending: the `first` values of each,
+/// and where they came from.
 pub(crate) fn sort(
     d: &CpuDevice,
     x: &View<'_>,
@@ -303,8 +304,8 @@ impl<T: SortElement> Kernel for LaneMinima<'_, T> {
     }
 }
 
-/// The places of elements whose ranks are not behind this one: how many elements were looked at until there was no more room, and how many
-/// places there are.
+/// The places of elements whose ranks are not behind this one: how many elements were looked at
+/// until there was no more room, and how many places there are.
 struct NextCandidates<'a, T: SortElement> {
     x: &'a [T],
     down: bool,
@@ -319,8 +320,8 @@ impl<T: SortElement> Kernel for NextCandidates<'_, T> {
         let (whole, rest) = self.x.as_chunks::<SCAN_ELEMENTS>();
         let (mut at, mut n) = (0, 0);
         for chunk in whole {
-            // Flags by vectors, eight of which are a word, mostly 0. Element by element, each place written and kept if it counts, the first 10 of a
-            // thousand took three times as long.
+            // Flags by vectors, eight of which are a word, mostly 0. Element by element, each place
+            // written and kept if it counts, the first 10 of a thousand took three times as long.
             let mut flags = [0u8; SCAN_ELEMENTS];
             for (flag, x) in flags.iter_mut().zip(chunk) {
                 *flag = u8::from(x.rank(self.down) <= self.last);
@@ -351,9 +352,10 @@ impl<T: SortElement> Kernel for NextCandidates<'_, T> {
     }
 }
 
-/// The least keys of elements, of which the first has place `at`, in any order: `first` of them, or all. Of those that were seen, as many are
-/// held, and some more; what is not before the last one of these is passed over, by vectors. Where it may lie at most is known beforehand, if
-/// a few are wanted: as many lanes have an element that is not behind it. The first 10 of each of a thousand
+/// The least keys of elements, of which the first has place `at`, in any order: `first` of them, or
+/// all. Of those that were seen, as many are held, and some more; what is not before the last one
+/// of these is passed over, by vectors. Where it may lie at most is known beforehand, if a few are
+/// wanted: as many lanes have an element that is not behind it. The first 10 of each of a thousand
 /// rows of as many took 3.1 ms without, and take 0.5.
 fn k_least<T: SortElement>(
     isa: Isa,

@@ -49,7 +49,8 @@ const fn network() -> [(u8, u8); 63] {
     all
 }
 
-/// Rows to be sorted, one after the other, of `n` elements each; and the first of each that are wanted.
+/// Rows to be sorted, one after the other, of `n` elements each; and the first of each that are
+/// wanted.
 struct SortShortRows<'a, 'v, 'p, T> {
     x: &'a [T],
     n: usize,
@@ -114,8 +115,8 @@ impl<T: SortElement> Kernel for SortShortRows<'_, '_, '_, T> {
     }
 }
 
-/// The first elements of each of `count` rows of `n` elements, at most [`MAX_ELEMENTS`], in order, and their places. `block` gives the rows from a number
-/// on, so many.
+/// The first elements of each of `count` rows of `n` elements, at most [`MAX_ELEMENTS`], in order,
+/// and their places. `block` gives the rows from a number on, so many.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `block`.

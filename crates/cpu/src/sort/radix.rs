@@ -58,7 +58,8 @@ impl SortKey for u128 {
     }
 }
 
-/// Bits of a digit: the three of a rank are as many passes, and where keys go next are lines that a second-level cache holds.
+/// Bits of a digit: the three of a rank are as many passes, and where keys go next are lines that a
+/// second-level cache holds.
 const DIGIT_BITS: u32 = 11;
 const DIGITS: usize = 3;
 const DIGIT_VALUES: usize = 1 << DIGIT_BITS;
@@ -71,8 +72,8 @@ fn digit(key: i64, number: usize) -> usize {
     (key.rank() >> (DIGIT_BITS * number as u32)) as usize % DIGIT_VALUES
 }
 
-/// The highest bit of a rank is turned, so that keys of i64 are in its order: memory of these is kept, and pages that come fresh from the
-/// system were a seventh of sorting a million f32.
+/// The highest bit of a rank is turned, so that keys of i64 are in its order: memory of these is
+/// kept, and pages that come fresh from the system were a seventh of sorting a million f32.
 impl SortKey for i64 {
     type Rank = u32;
     type Keys = PooledVec<i64>;
@@ -136,7 +137,8 @@ mod tests {
 
     #[test]
     fn digits_are_sorted_as_numbers() {
-        // Ranks of one digit, of two and of three, the last of which is not whole; all equal; few and many of each.
+        // Ranks of one digit, of two and of three, the last of which is not whole; all equal; few
+        // and many of each.
         for most in [1u64, 2, 1 << 10, 1 << 11, (1 << 11) + 1, 1 << 22, 1 << 31, 1 << 32] {
             for len in
                 [0, 1, 2, RADIX_MIN_KEYS - 1, RADIX_MIN_KEYS, RADIX_MIN_KEYS + 1, 3 * RADIX_MIN_KEYS + 7]

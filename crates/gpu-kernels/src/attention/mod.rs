@@ -1,5 +1,5 @@
-//! Attention and its gradient, as `docs/reference/numerics.md` ("Attention") defines them: flash attention with
-//! online softmax over blocks of 64 keys.
+//! Attention and its gradient, as `docs/reference/numerics.md` ("Attention") defines them: flash
+//! attention with online softmax over blocks of 64 keys.
 //!
 //! A workgroup takes a tile of rows (queries, or keys in the gradients by k and v) of one head. The
 //! products of rows with a block of 64 others are computed in registers, a 4 by 4 thread tile each;

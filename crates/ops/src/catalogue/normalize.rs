@@ -84,8 +84,8 @@ impl<const N: usize> Rows<N> for Normalize
 where
     Normalize: CompiledRows<N>,
 {
-    /// dx = (h - mean(h) - y mean(h y)) / sqrt(variance + eps), with h = g weight and y = normalized x;
-    /// dweight = g y, dbias = g
+    /// dx = (h - mean(h) - y mean(h y)) / sqrt(variance + eps), with h = g weight and y =
+    /// normalized x; dweight = g y, dbias = g
     fn backward<V: Value>(&self, axes: &[usize], c: &Context<V>, g: &V) -> Result<Vec<Option<V>>> {
         let x = c.x(0);
         let eps = self.eps;
@@ -211,8 +211,8 @@ impl<const N: usize> Columns<N> for NormalizeGrad {
 }
 compile_columns! { 3 NormalizeGrad; }
 
-/// All gradients of a norm whose rows share the weight, and the bias if there is one: by `grad`, from (x, g, weight), if that by x is wanted
-/// and the backend has a way to take them at once.
+/// All gradients of a norm whose rows share the weight, and the bias if there is one: by `grad`,
+/// from (x, g, weight), if that by x is wanted and the backend has a way to take them at once.
 pub(super) fn together<V: Value, R: CompiledColumns<3>, const N: usize>(
     grad: R,
     axes: &[usize],

@@ -96,7 +96,8 @@ impl TermSubset {
 
 /// Windows that are equally far apart.
 pub(crate) struct WindowStrip {
-    /// Where the first one sees a term at place 0, which may be before all planes, and how far on the next one does.
+    /// Where the first one sees a term at place 0, which may be before all planes, and how far on
+    /// the next one does.
     pub(crate) from: isize,
     pub(crate) row_stride: usize,
     pub(crate) count: usize,
@@ -123,10 +124,12 @@ impl WindowStrip {
     }
 }
 
-/// What windows that follow strips of neighbours see for the first time, which these have fetched: in planes that are read where they lie.
+/// What windows that follow strips of neighbours see for the first time, which these have fetched:
+/// in planes that are read where they lie.
 #[derive(Clone, Copy)]
 pub(crate) struct UnseenElements {
-    /// How far on from where a strip sees a term at place 0 it begins, and how many numbers of a plane it is.
+    /// How far on from where a strip sees a term at place 0 it begins, and how many numbers of a
+    /// plane it is.
     pub(crate) on: usize,
     pub(crate) count: usize,
     /// Distance of planes, and terms of one.
@@ -197,8 +200,9 @@ pub(crate) fn multiply_pixels<T: Real>(isa: Isa, block: PixelBlock<'_, T>) {
     }
 }
 
-/// Strips of a block whose lengths have been checked, by `multiply_pixels` alone, either of all terms or of some, so that each is compiled by itself:
-/// where nothing is optimised, a function with the tiles of both takes more than the stack of a thread.
+/// Strips of a block whose lengths have been checked, by `multiply_pixels` alone, either of all
+/// terms or of some, so that each is compiled by itself: where nothing is optimised, a function
+/// with the tiles of both takes more than the stack of a thread.
 struct PixelTiles<'a, 'b, T, const PICKED: bool> {
     block: &'a mut PixelBlock<'b, T>,
     strips: &'a [WindowStrip],
@@ -240,8 +244,9 @@ impl<T: Real, const PICKED: bool> VectorKernel for PixelTiles<'_, '_, T, PICKED>
             };
             let mut i = 0;
             while i < strip.count {
-                // SAFETY: `multiply_pixels` checked that windows, terms and the panel are there, that picks are of these terms, and that the
-                // result has the rows of each strip. The instructions are there: our caller's.
+                // SAFETY: `multiply_pixels` checked that windows, terms and the panel are there,
+                // that picks are of these terms, and that the result has the rows of each strip.
+                // The instructions are there: our caller's.
                 i += unsafe {
                     let from = x.as_ptr().wrapping_offset(strip.from).wrapping_add(i * strip.row_stride);
                     let c = c.add((strip.to + i * strip.down) * step);
@@ -294,7 +299,8 @@ impl<V: Vector> RowsOfA<V> for ConsecutivePixels<V> {
     }
 }
 
-/// Rows that are read from one address: more would need another, fewer more additions for each term.
+/// Rows that are read from one address: more would need another, fewer more additions for each
+/// term.
 const ROWS_PER_ADDRESS: usize = 3;
 
 /// Windows that are equally far apart, of some terms of a chunk.
@@ -321,7 +327,8 @@ impl<V: Vector> RowsOfA<V> for StridedPixels<V> {
     #[inline(always)]
     fn row(&mut self, r: usize) {
         if r > 0 && r.is_multiple_of(ROWS_PER_ADDRESS) {
-            // The compiler would keep the way to each row, and read all numbers before it multiplies any: there are no registers for that.
+            // The compiler would keep the way to each row, and read all numbers before it
+            // multiplies any: there are no registers for that.
             self.at = opaque_address(self.at.wrapping_add(ROWS_PER_ADDRESS * self.row_stride));
             compiler_fence(Ordering::SeqCst);
         }

@@ -57,8 +57,8 @@ struct RunGap {
 /// Multiplies a block.
 ///
 /// # Safety
-/// `c` points to a row of `cols` numbers for each row of the left block, `step` apart, that nobody else reads or writes meanwhile;
-/// unless it is the first chunk, they have been written.
+/// `c` points to a row of `cols` numbers for each row of the left block, `step` apart, that nobody
+/// else reads or writes meanwhile; unless it is the first chunk, they have been written.
 ///
 /// # Panics
 /// If `a` or `b` is shorter than it should be.
@@ -111,8 +111,9 @@ impl<T: Real> VectorKernel for TapTiles<'_, T> {
                     lhs: a.runs[0].count,
                     gaps: self.gaps.as_ptr(),
                 };
-                // SAFETY: `multiply_taps` checked that taps of all terms and the panels are there; the tile lies inside of the result, for
-                // which its caller vouches. The instructions are there: our caller's.
+                // SAFETY: `multiply_taps` checked that taps of all terms and the panels are there;
+                // the tile lies inside of the result, for which its caller vouches. The
+                // instructions are there: our caller's.
                 i += unsafe {
                     let b = PanelB::<V> {
                         at,

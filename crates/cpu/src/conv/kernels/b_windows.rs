@@ -58,8 +58,8 @@ const MAX_LANES: usize = 16;
 /// Multiplies a block.
 ///
 /// # Safety
-/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile; unless it is the
-/// first chunk, they have been written.
+/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes
+/// meanwhile; unless it is the first chunk, they have been written.
 ///
 /// # Panics
 /// If `a` or the planes are smaller than they should be.
@@ -105,9 +105,10 @@ impl<T: Real> VectorKernel for WindowTiles<'_, T> {
             let whole = units.iter().all(|u| u.cut >= V::LANES);
             let mut i = 0;
             while i < rows {
-                // SAFETY: `multiply_windows` checked that rows, terms and windows are there; a mask begins at most `MAX_LANES` before its end and
-                // has at most as many lanes; the tile lies inside of the result, for which its caller vouches. The instructions
-                // are there: our caller's.
+                // SAFETY: `multiply_windows` checked that rows, terms and windows are there; a mask
+                // begins at most `MAX_LANES` before its end and has at most as many lanes; the tile
+                // lies inside of the result, for which its caller vouches. The instructions are
+                // there: our caller's.
                 i += unsafe {
                     let x = b.x.as_ptr();
                     let (places, k) = (b.places.as_ptr(), b.places.len());

@@ -23,8 +23,8 @@ use std::mem::MaybeUninit;
 
 /// Taps along an axis.
 pub(crate) const TAPS_PER_AXIS: usize = 3;
-/// Bytes of the plane that are on their way to the first-level cache, and as many of the result: processors foresee no
-/// farther than a page of 4 KiB, which is a third of a plane of 56 x 56.
+/// Bytes of the plane that are on their way to the first-level cache, and as many of the result:
+/// processors foresee no farther than a page of 4 KiB, which is a third of a plane of 56 x 56.
 const PREFETCH_DISTANCE_BYTES: usize = 7 << 10;
 
 /// Where windows lie.
@@ -33,7 +33,8 @@ pub(crate) struct DepthwiseWindows {
     /// Rows and columns of a plane, at least one, and of the result.
     pub(crate) plane: [usize; 2],
     pub(crate) out: [usize; 2],
-    /// Which row of the plane the first tap sees at row 0 of the result; the next taps see the next rows.
+    /// Which row of the plane the first tap sees at row 0 of the result; the next taps see the next
+    /// rows.
     pub(crate) row: isize,
     /// Do they see the rows before it instead?
     pub(crate) up: bool,
@@ -68,8 +69,9 @@ impl<T: SimdElement> DepthwisePlanes<T> {
         let width = windows.out[1];
         let wide = width >= lanes::<T>(isa);
         let lanes = if wide { lanes::<T>(isa) } else { half_lanes::<T>(isa) };
-        // The last register ends where the row does: what two of them compute is the same. Where half of one is enough, that is all:
-        // of 56 columns a register of 16 does a seventh for nothing.
+        // The last register ends where the row does: what two of them compute is the same. Where
+        // half of one is enough, that is all: of 56 columns a register of 16 does a seventh for
+        // nothing.
         let (mut starts, rest): (Vec<usize>, _) =
             ((0..width / lanes).map(|i| i * lanes).collect(), width % lanes);
         let low = wide && rest > 0 && rest <= low_lanes::<T>(isa) && low_lanes::<T>(isa) < lanes;
@@ -96,8 +98,8 @@ impl<T: SimdElement> DepthwisePlanes<T> {
         DepthwisePlanes { isa, wide, windows, before, behind, nothing, starts, low, masks, inside }
     }
 
-    /// How many registers, at most `most`, go down together from start number `unit` on: only the first and the last may see what
-    /// is beside the plane, as masks take registers, too.
+    /// How many registers, at most `most`, go down together from start number `unit` on: only the
+    /// first and the last may see what is beside the plane, as masks take registers, too.
     #[inline(always)]
     fn side_by_side(&self, unit: usize, most: usize) -> usize {
         let side = (self.starts.len() - unit).min(most);
@@ -105,8 +107,8 @@ impl<T: SimdElement> DepthwisePlanes<T> {
         if self.inside[between].iter().all(|inside| *inside) { side } else { 1 }
     }
 
-    /// Fills the next numbers of a room with y[i, j] = the chain over the taps of x[row, column] * w[tap], for the plane that begins
-    /// at `at`.
+    /// Fills the next numbers of a room with y[i, j] = the chain over the taps of x[row, column] *
+    /// w[tap], for the plane that begins at `at`.
     ///
     /// # Panics
     /// If the plane is not in `x`, or the room is too small.
@@ -142,8 +144,8 @@ impl<T: SimdElement> DepthwisePlanes<T> {
     }
 }
 
-/// A plane and its result, whose sizes `fill` has checked: from `x` on there are, for each row of the plane, `before + behind`
-/// numbers, `pitch` apart; `y` has the size of the result.
+/// A plane and its result, whose sizes `fill` has checked: from `x` on there are, for each row of
+/// the plane, `before + behind` numbers, `pitch` apart; `y` has the size of the result.
 struct DepthwiseKernel<'a, 'r, T> {
     planes: &'a DepthwisePlanes<T>,
     x: &'a [T],
@@ -170,10 +172,11 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
     unsafe fn all<V: Vector<T = T>>(&mut self) {
         let (units, mut unit) = (self.planes.starts.len(), 0);
         while unit < units {
-            // Beside nine weights, three sums for each register side by side: four where there are 32 registers.
+            // Beside nine weights, three sums for each register side by side: four where there are
+            // 32 registers.
             let side = self.planes.side_by_side(unit, (V::TILE_ROWS / 3).max(1));
-            // SAFETY: the caller's; there are so many starts, and those between see nothing beside the plane. A row that is
-            // narrower than a register has one start.
+            // SAFETY: the caller's; there are so many starts, and those between see nothing beside
+            // the plane. A row that is narrower than a register has one start.
             unsafe {
                 match side {
                     _ if self.planes.windows.out[1] < V::LANES => self.down::<V, 1, 1, false>(unit),
@@ -208,12 +211,12 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
         }
     }
 
-    /// All rows of `U` registers side by side, from start number `unit` on, of which the first `F` are full ones, and another is low; `WHOLE`:
-    /// a row has room for a register.
+    /// All rows of `U` registers side by side, from start number `unit` on, of which the first `F`
+    /// are full ones, and another is low; `WHOLE`: a row has room for a register.
     ///
     /// # Safety
-    /// The processor has the registers; there are so many starts, and the registers between the first and the last of them see
-    /// the plane under each tap; `WHOLE` says the truth.
+    /// The processor has the registers; there are so many starts, and the registers between the
+    /// first and the last of them see the plane under each tap; `WHOLE` says the truth.
     #[inline(always)]
     unsafe fn down<V: Vector<T = T>, const U: usize, const F: usize, const WHOLE: bool>(
         &mut self,
@@ -224,7 +227,8 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
         let (start, last) = (planes.starts[unit], planes.starts[unit + U - 1]);
         // Register `u` begins so far behind the first.
         let at = |u: usize| if u + 1 == U { last - start } else { u * V::LANES };
-        // SAFETY: the processor has the registers, here and below; `new` made three masks of a register for each start.
+        // SAFETY: the processor has the registers, here and below; `new` made three masks of a
+        // register for each start.
         let zero = unsafe { V::splat(<T as Element>::ZERO) };
         let (mut w, mut first_mask, mut last_mask) =
             ([zero; TAPS_PER_AXIS * TAPS_PER_AXIS], [zero; TAPS_PER_AXIS], [zero; TAPS_PER_AXIS]);
@@ -242,13 +246,14 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
             // SAFETY: as above.
             *w = unsafe { V::splat(*number) };
         }
-        // Where the row that is seen begins, less the numbers that are reached before it, and that of the result for which it is
-        // the first. Both may be beside the plane.
+        // Where the row that is seen begins, less the numbers that are reached before it, and that
+        // of the result for which it is the first. Both may be beside the plane.
         let (pitch, wide) = (self.pitch as isize, width as isize);
         let (top, step) = if up { (height as isize - 1, -1) } else { (0, 1) };
         let mut x = self.x.as_ptr().wrapping_offset((top + row) * pitch);
         let mut y = self.y.as_mut_ptr().wrapping_offset(top * wide + start as isize);
-        // What is needed soon: later rows, or, where rows are walked up, the same row of the next plane, which is behind this one.
+        // What is needed soon: later rows, or, where rows are walked up, the same row of the next
+        // plane, which is behind this one.
         let prefetch_at = (PREFETCH_DISTANCE_BYTES / (width * size_of::<T>())).max(1);
         let soon_x = if up { rows } else { prefetch_at } * self.pitch + start;
         let soon_y = if up { height } else { prefetch_at } * width;
@@ -259,7 +264,8 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
         let (mut two_low, mut one_low) = (zero_low, zero_low);
         for s in 0..height + TAPS_PER_AXIS - 1 {
             for u in 0..U {
-                // One of those that share a line; the last may lie over the one before it, and is left to the processor.
+                // One of those that share a line; the last may lie over the one before it, and is
+                // left to the processor.
                 if u == 0 || u + 1 < U && (u * V::LANES * size_of::<T>()).is_multiple_of(LINE) {
                     // SAFETY: hints; any address will do.
                     unsafe {
@@ -275,8 +281,9 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
             let (mut none, mut none_low) = ([zero; F], zero_low);
             for u in 0..F {
                 for t in 0..TAPS_PER_AXIS {
-                    // SAFETY: a tap's column is at least `-before` away from a start, and so that a register from there on ends
-                    // within `behind`; from `seen` on there are `before + behind` numbers, see `DepthwiseKernel` and `nothing`.
+                    // SAFETY: a tap's column is at least `-before` away from a start, and so that a
+                    // register from there on ends within `behind`; from `seen` on there are
+                    // `before + behind` numbers, see `DepthwiseKernel` and `nothing`.
                     let mut x = unsafe { V::load(seen.add(from[t] + at(u))) };
                     // SAFETY: the processor has the registers.
                     unsafe {
@@ -310,8 +317,9 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
                     unsafe { two_low.store(y.add(at(F)).cast()) }
                 }
                 for u in 0..F {
-                    // SAFETY: row s - 2 of the walk is a row of the result, and of its `width` columns there is a register from
-                    // each start on; where there is not, `width` numbers are copied. No register has more than sixteen.
+                    // SAFETY: row s - 2 of the walk is a row of the result, and of its `width`
+                    // columns there is a register from each start on; where there is not, `width`
+                    // numbers are copied. No register has more than sixteen.
                     unsafe {
                         if WHOLE {
                             two[u].store(y.add(at(u)).cast());

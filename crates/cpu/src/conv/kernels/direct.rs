@@ -27,7 +27,8 @@ pub(crate) struct PositionUnit {
     pub(crate) count: usize,
 }
 
-/// A chunk of terms for all units: y[o * plane + to + l] = (or +=) the chain over t of x[from + places\[t\] + l] * w[o, t].
+/// A chunk of terms for all units: y[o * plane + to + l] = (or +=) the chain over t of x[from +
+/// places\[t\] + l] * w[o, t].
 pub(crate) struct DirectWindows<'a, T> {
     pub(crate) x: &'a [T],
     pub(crate) places: &'a [usize],
@@ -118,9 +119,9 @@ impl<T: SimdElement> DirectWindowKernel<'_, T> {
         let all = &mut self.0;
         let (x, w) = (all.x.as_ptr(), all.w.as_ptr());
         let mut results = [[[<T as Element>::ZERO; CHAINS_PER_UNIT]; U]; O];
-        // SAFETY: the processor has the registers. `direct_windows` checked that the largest
-        // `from` and the largest place, and a unit from there on, lie in `x`, and that there are `O` rows of weights;
-        // `results` has room for `R` registers, a unit, each.
+        // SAFETY: the processor has the registers. `direct_windows` checked that the largest `from`
+        // and the largest place, and a unit from there on, lie in `x`, and that there are `O` rows
+        // of weights; `results` has room for `R` registers, a unit, each.
         unsafe {
             let mut sums = [[[V::splat(<T as Element>::ZERO); R]; U]; O];
             for (t, &place) in all.places.iter().enumerate() {
@@ -162,8 +163,8 @@ impl<T: SimdElement> DirectWindowKernel<'_, T> {
     }
 }
 
-/// Chains of [`CHAINS_PER_UNIT`] groups side by side, whose elements lie together: sums[k, l] goes on with the terms
-/// x[places\[k\] + i, l] * g[i, l], i ascending. Places count units.
+/// Chains of [`CHAINS_PER_UNIT`] groups side by side, whose elements lie together: sums[k, l] goes
+/// on with the terms x[places\[k\] + i, l] * g[i, l], i ascending. Places count units.
 pub(crate) struct DirectGroups<'a, T> {
     pub(crate) x: &'a [T],
     pub(crate) places: &'a [usize],
@@ -221,7 +222,8 @@ impl<T: SimdElement> DirectGroupKernel<'_, T> {
         let all = &mut self.0;
         let n = all.g.len() / CHAINS_PER_UNIT;
         // SAFETY: the processor has the registers. `direct_groups` checked that a unit at the
-        // largest place, and `n - 1` more, lie in `x`, and one for each place in `sums`; `g` has `n` units.
+        // largest place, and `n - 1` more, lie in `x`, and one for each place in `sums`; `g` has
+        // `n` units.
         unsafe {
             let (g, to) = (all.g.as_ptr(), all.sums.as_mut_ptr().add(at * CHAINS_PER_UNIT));
             let mut sums = [[V::splat(<T as Element>::ZERO); R]; K];

@@ -102,8 +102,8 @@ impl<T: SimdElement> VectorKernel for FindNonzeros<'_, T> {
         for line in lines {
             for i in (0..line.count).step_by(V::LANES) {
                 let count = (line.count - i).min(V::LANES);
-                // SAFETY: `find` checked that the numbers are there, and made room for all of them and a register more. The instructions
-                // are there: our caller's.
+                // SAFETY: `find` checked that the numbers are there, and made room for all of them
+                // and a register more. The instructions are there: our caller's.
                 unsafe {
                     let from = numbers.as_ptr().add(line.at + i);
                     n += V::compress(from, count, (line.pixel + i) as u32, pixels.add(n), to.add(n));
@@ -133,7 +133,8 @@ pub(crate) fn gather<T: SimdElement>(
     dispatch_vectors(isa, GatherProducts { list: found.list(list), x, threes, sums });
 }
 
-/// sums[pixel + tap, lane] += g * w[tap, lane], for the numbers g of a list, the last one first, and some taps.
+/// sums[pixel + tap, lane] += g * w[tap, lane], for the numbers g of a list, the last one first,
+/// and some taps.
 ///
 /// # Panics
 /// If there are fewer taps, or `w` or `sums` is too short.
@@ -179,7 +180,8 @@ impl<T: SimdElement> VectorKernel for GatherProducts<'_, T> {
             .chunks(TAP_ROWS_IN_REGISTERS)
             .zip(sums.chunks_mut(TAP_ROWS_IN_REGISTERS * TAPS_PER_ROW * V::LANES))
         {
-            // SAFETY: `gather` checked that all pixels are there, and the sums. The instructions are there: our caller's.
+            // SAFETY: `gather` checked that all pixels are there, and the sums. The instructions
+            // are there: our caller's.
             unsafe {
                 match some {
                     [a, b, c] => gather_of::<V, 3>(list, x.as_ptr(), [*a, *b, *c], sums.as_mut_ptr()),
@@ -241,12 +243,14 @@ impl<T: SimdElement> VectorKernel for ScatterProducts<'_, T> {
     unsafe fn run<V: GatherVector<T = T>>(self) {
         let ScatterProducts { list, w, threes, taps, sums } = self;
         let (w, sums, all) = (w.as_ptr(), sums.as_mut_ptr(), 0..threes.len() * TAPS_PER_ROW);
-        // SAFETY: `scatter` checked that all pixels are there, and the weights. The instructions are there: our caller's.
+        // SAFETY: `scatter` checked that all pixels are there, and the weights. The instructions
+        // are there: our caller's.
         unsafe {
             match threes {
                 [a, b, c] if taps == all => scatter_of::<V, 3>(list, w, [*a, *b, *c], sums),
                 [a] if taps == all => scatter_of::<V, 1>(list, w, [*a], sums),
-                // The terms of a sum come in the order of taps, which is that of numbers backwards: so number by number.
+                // The terms of a sum come in the order of taps, which is that of numbers backwards:
+                // so number by number.
                 _ => {
                     for (pixel, g) in list.0.iter().zip(list.1).rev() {
                         for tap in taps.clone() {

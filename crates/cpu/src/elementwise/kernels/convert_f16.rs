@@ -75,8 +75,8 @@ impl<S: Copy + Default, T: Copy + Default, W: ConvertRegister<S, T>> VectorKerne
     unsafe fn run<V: GatherVector<T = f32>>(self) {
         let ConvertKernel { x, y, .. } = self;
         let whole = x.len() / V::LANES * V::LANES;
-        // SAFETY: there are `x.len()` numbers and as many slots; no register has more than 16 lanes. The instructions are there: our
-        // caller's.
+        // SAFETY: there are `x.len()` numbers and as many slots; no register has more than 16
+        // lanes. The instructions are there: our caller's.
         unsafe {
             for i in (0..whole).step_by(V::LANES) {
                 W::some::<V>(x.as_ptr().add(i), y.add(i));

@@ -4,11 +4,13 @@
 
 use elinvar_simd::vector::Vector;
 
-/// The body for each row, written out: sums stay in registers only if every index of theirs is a constant before the
-/// compiler decides where they live, and it does not unroll a loop as long as this by itself.
+/// The body for each row, written out: sums stay in registers only if every index of theirs is a
+/// constant before the compiler decides where they live, and it does not unroll a loop as long as
+/// this by itself.
 ///
-/// `up to` is the most that there may be, so that no more is written. Conditions are constants, so that what a number of
-/// rows has not is gone before it is compiled; one body in another is otherwise most of the build.
+/// `up to` is the most that there may be, so that no more is written. Conditions are constants, so
+/// that what a number of rows has not is gone before it is compiled; one body in another is
+/// otherwise most of the build.
 macro_rules! each_row {
     ($rows:expr, up to 2, $r:ident => $body:block) => {
         each_row!(@ $rows, 2, $r, $body, 0 1)
@@ -37,9 +39,11 @@ pub(crate) const TERMS_PER_STEP: usize = 4;
 
 /// Where a tile's rows come from.
 pub(crate) trait RowsOfA<V: Vector>: Copy {
-    /// Do all rows have one address, so that fourteen rows have registers enough? Rows of windows are often as many.
+    /// Do all rows have one address, so that fourteen rows have registers enough? Rows of windows
+    /// are often as many.
     const ONE_ADDRESS: bool;
-    /// Do [`TERMS_PER_STEP`] terms of a run have addresses that differ by constants, so that these are counted up once for all of them?
+    /// Do [`TERMS_PER_STEP`] terms of a run have addresses that differ by constants, so that these
+    /// are counted up once for all of them?
     const CONST_STRIDE: bool;
     /// Terms up to the end of a run, the next one first; more than there are, if they have no runs.
     #[inline(always)]
@@ -60,8 +64,8 @@ pub(crate) trait RowsOfA<V: Vector>: Copy {
     /// Before the number of a row, of rows that are not even; they come in order.
     #[inline(always)]
     fn row(&mut self, _r: usize) {}
-    /// Between two terms of several. Where a row's number is another's of a term before, the compiler would keep it in a register, of which
-    /// there are none left.
+    /// Between two terms of several. Where a row's number is another's of a term before, the
+    /// compiler would keep it in a register, of which there are none left.
     #[inline(always)]
     fn between_terms(self) {}
     /// Goes on by so many terms, one or [`TERMS_PER_STEP`].
@@ -71,8 +75,9 @@ pub(crate) trait RowsOfA<V: Vector>: Copy {
     unsafe fn advance(&mut self, terms: usize);
 }
 
-/// The same address, about which the compiler knows nothing: it would compute each row's from the one before, by as many additions
-/// for each term, which take the places of multiplications on processors that do both in the same units.
+/// The same address, about which the compiler knows nothing: it would compute each row's from the
+/// one before, by as many additions for each term, which take the places of multiplications on
+/// processors that do both in the same units.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", allow(clippy::pointers_in_nomem_asm_block, reason = "the address alone"))]
 #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut, reason = "it is as it was"))]
@@ -85,7 +90,8 @@ pub(crate) fn opaque_address<T>(mut p: *const T) -> *const T {
     p
 }
 
-/// Rows whose terms are neighbours, as they lie in memory. An address takes one register or two, so three rows are read from one address.
+/// Rows whose terms are neighbours, as they lie in memory. An address takes one register or two, so
+/// three rows are read from one address.
 #[derive(Clone, Copy)]
 pub(crate) struct RowMajorA<V: Vector> {
     /// Rows 0, 3, 6 and 9.

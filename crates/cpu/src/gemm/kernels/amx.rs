@@ -11,12 +11,14 @@ use elinvar_simd::isa::{Isa, IsaTargets};
 use elinvar_simd::quad::GatherVector;
 use elinvar_simd::vector::{SimdElement, VectorKernel, dispatch_vectors};
 
-/// Multiplies a block of pairs. It is bound by the second-level cache, from which both factors come: a step of 16 pairs takes 24 ns where it
-/// takes 17 from the first. Squares of 32 rows and columns, and all pairs of a chunk; what is left of a multiple of 16 pairs is copied,
-/// and filled up with zeros.
+/// Multiplies a block of pairs. It is bound by the second-level cache, from which both factors
+/// come: a step of 16 pairs takes 24 ns where it takes 17 from the first. Squares of 32 rows and
+/// columns, and all pairs of a chunk; what is left of a multiple of 16 pairs is copied, and filled
+/// up with zeros.
 ///
 /// # Safety
-/// As [`super::microkernel::multiply_block`], which has checked the lengths; the processor's registers are allowed.
+/// As [`super::microkernel::multiply_block`], which has checked the lengths; the processor's
+/// registers are allowed.
 pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &MicroBlock<'_, T>) {
     assert!(size_of::<T>() == 4, "a pair of bf16 is as long as an f32");
     let MicroBlock { a, b, rows, cols, k, c, step, before, .. } = *block;
@@ -57,11 +59,13 @@ pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &MicroBlock<'_, T>) {
             } else {
                 AmxOperands::NONE
             };
-            // SAFETY: the registers are the caller's. `multiply` of `tile` checked that all rows have `k` pairs, and that all
-            // panels have as many, of 32 columns each, however few of them count; the copies have 16.
+            // SAFETY: the registers are the caller's. `multiply` of `tile` checked that all rows
+            // have `k` pairs, and that all panels have as many, of 32 columns each, however few of
+            // them count; the copies have 16.
             unsafe { macro_tile(height, &[main, last], &mut sums) };
             let width = MACRO_TILE.min(cols - j);
-            // SAFETY: rows i.. and columns j.. lie in the result, for which the caller vouches, and in what was before.
+            // SAFETY: rows i.. and columns j.. lie in the result, for which the caller vouches, and
+            // in what was before.
             let (c, before) = unsafe { (c.add(i * step + j), before.map(|(at, d)| (at.add(i * d + j), d))) };
             let sums = sums.as_ptr().cast::<f32>().cast::<T>();
             dispatch_vectors(isa, StoreTileSums { sums, rows: height, cols: width, c, step, before });
@@ -87,8 +91,8 @@ impl<T: SimdElement + std::ops::Add<Output = T>> VectorKernel for StoreTileSums<
         let StoreTileSums { sums, rows, cols, c, step, before } = self;
         let whole = cols / V::LANES * V::LANES;
         for r in 0..rows {
-            // SAFETY: `multiply` has so many rows and columns of sums, of the result, and of what was before; the instructions are there: our
-            // caller's.
+            // SAFETY: `multiply` has so many rows and columns of sums, of the result, and of what
+            // was before; the instructions are there: our caller's.
             unsafe {
                 let (sums, c) = (sums.add(r * MACRO_TILE), c.add(r * step));
                 let before = before.map(|(at, step)| at.add(r * step));

@@ -24,7 +24,8 @@ pub(crate) struct BatchedDots<'a, T> {
     pub(crate) sums: &'a mut [T],
 }
 
-/// sums[i] = sum over t of a[i, t] * b[i, t], a chain of fma from 0. On plain x86-64 it cannot be called; both are stored alike.
+/// sums[i] = sum over t of a[i, t] * b[i, t], a chain of fma from 0. On plain x86-64 it cannot be
+/// called; both are stored alike.
 ///
 /// # Panics
 /// If vectors are shorter than they should be, or not stored alike.
@@ -70,7 +71,8 @@ fn dots_f16<T: Real, H: Float16>(
     }
 }
 
-/// Sums whose vectors are there, by `dots` alone: where the first of either kind begin, and how far apart they are.
+/// Sums whose vectors are there, by `dots` alone: where the first of either kind begin, and how far
+/// apart they are.
 struct DotKernel<'a, T, S: StoredAs<T>> {
     at: [*const S::Number; 2],
     step: [isize; 2],
@@ -91,8 +93,9 @@ impl<T: Real, S: StoredAs<T>> VectorKernel for DotKernel<'_, T, S> {
         };
         let mut i = 0;
         while i < count {
-            // SAFETY: `dots` checked that all terms of these pairs are there; the instructions are our caller's. The last ones are
-            // computed together with some before them, a second time.
+            // SAFETY: `dots` checked that all terms of these pairs are there; the instructions are
+            // our caller's. The last ones are computed together with some before them, a second
+            // time.
             unsafe {
                 if count < V::LANES {
                     let some = &mut sums[i..count.min(i + FEW_PAIRS)];

@@ -42,10 +42,12 @@ pub(crate) const GEMV_MIN_COLUMNS: usize = 8;
 /// Multiplies and stores all terms.
 ///
 /// # Safety
-/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile.
+/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes
+/// meanwhile.
 ///
 /// # Panics
-/// If a factor is shorter than it should be, or there are fewer than [`GEMV_MIN_COLUMNS`] columns of pairs.
+/// If a factor is shorter than it should be, or there are fewer than [`GEMV_MIN_COLUMNS`] columns
+/// of pairs.
 pub(super) unsafe fn gemv<T: Real>(isa: Isa, s: Gemv<'_, T>) {
     if s.rows == 0 || s.cols == 0 {
         return;
@@ -97,15 +99,17 @@ impl<T: Real, S: StoredAs<T>> VectorKernel for GemvKernel<'_, T, S> {
         let Gemv { a, b, rows, cols, k, c, step, .. } = self.s;
         let mut j = 0;
         while j < cols {
-            // Two registers of columns, one chain of which waits while the other goes on; of eight rows one is chains enough. The
-            // last columns, which fill no register, are computed together with some before them, a second time.
+            // Two registers of columns, one chain of which waits while the other goes on; of eight
+            // rows one is chains enough. The last columns, which fill no register, are computed
+            // together with some before them, a second time.
             let wide = const { V::TILE_ROWS >= 6 } && rows <= 4 && cols >= 2 * V::LANES;
             let width = if wide { 2 * V::LANES } else { V::LANES };
             j = j.min(cols.saturating_sub(width));
             let mut i = 0;
             while i < rows {
-                // SAFETY: rows i.. and columns j.. are there, as many as each case says; `gemv` checked the factors,
-                // and its caller vouches for the result. The instructions are there: our caller's.
+                // SAFETY: rows i.. and columns j.. are there, as many as each case says; `gemv`
+                // checked the factors, and its caller vouches for the result. The instructions are
+                // there: our caller's.
                 unsafe {
                     let p = GemvTile::<V, S> {
                         a: a.data.as_ptr().add(i * a.step),
@@ -117,7 +121,8 @@ impl<T: Real, S: StoredAs<T>> VectorKernel for GemvKernel<'_, T, S> {
                         c: c.add(i * step + j),
                         step,
                     };
-                    // There are few kinds to compile: three rows take as long as four, which is less than two and one take.
+                    // There are few kinds to compile: three rows take as long as four, which is
+                    // less than two and one take.
                     i += match rows - i {
                         _ if cols < V::LANES => p.single(cols),
                         _ if const { V::TILE_ROWS == 1 } => p.run::<1, 1>(),
@@ -148,11 +153,12 @@ struct GemvTile<V: GatherVector, S: StoredAs<V::T>> {
     step: usize,
 }
 
-/// How far ahead of what is read columns are fetched, in bytes: into the second level, for columns a power of two apart
-/// share a few lines of the first.
+/// How far ahead of what is read columns are fetched, in bytes: into the second level, for columns
+/// a power of two apart share a few lines of the first.
 const PREFETCH_DISTANCE_BYTES: usize = 1024;
-/// How many lines the second register of columns is behind the first; with fewer than three, 1024 rows of 1024 terms took a tenth
-/// longer. Of few lines too little would overlap, and only what does hides how long an fma takes.
+/// How many lines the second register of columns is behind the first; with fewer than three, 1024
+/// rows of 1024 terms took a tenth longer. Of few lines too little would overlap, and only what
+/// does hides how long an fma takes.
 const SECOND_PREFETCH_BEHIND_LINES: usize = 4;
 
 impl<V: GatherVector, S: StoredAs<V::T>> GemvTile<V, S> {
@@ -186,8 +192,8 @@ impl<V: GatherVector, S: StoredAs<V::T>> GemvTile<V, S> {
         1
     }
 
-    /// `R` rows, or as many as are left, and `G` registers of columns; gives `R`. In the place of rows that are not there stands
-    /// the last one; what comes of it is not stored.
+    /// `R` rows, or as many as are left, and `G` registers of columns; gives `R`. In the place of
+    /// rows that are not there stands the last one; what comes of it is not stored.
     ///
     /// # Safety
     /// They are there, and the processor has the instructions.
@@ -203,8 +209,9 @@ impl<V: GatherVector, S: StoredAs<V::T>> GemvTile<V, S> {
             for from in (0..self.k).step_by(CHUNK) {
                 let end = self.k.min(from + CHUNK);
                 let mut sums = [[zero; G]; R];
-                // The second register of columns follows some lines behind: rows that lie a power of two apart share a set of
-                // the first-level cache, which has room for a line of eight of them.
+                // The second register of columns follows some lines behind: rows that lie a power
+                // of two apart share a set of the first-level cache, which has room for a line of
+                // eight of them.
                 let lines = (end - from) / line;
                 let behind =
                     if lines < 4 * SECOND_PREFETCH_BEHIND_LINES { 0 } else { SECOND_PREFETCH_BEHIND_LINES };

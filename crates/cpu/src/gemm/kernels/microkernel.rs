@@ -18,7 +18,8 @@ pub(crate) use elinvar_simd::vector::TermKind;
 pub(crate) use elinvar_simd::vector::dispatch_vectors_of;
 use elinvar_simd::vector::{SimdElement, Vector, VectorKernel, lanes, tile_rows};
 
-/// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same sets of a cache.
+/// Distance of the left block's rows: a chunk, and a cache line so that rows do not share the same
+/// sets of a cache.
 pub(crate) const PACKED_A_PITCH: usize = CHUNK + 16;
 
 /// A right block: `nr` columns for each term, panel by panel.
@@ -57,7 +58,8 @@ pub(crate) struct MicroBlock<'a, T> {
     /// Where the result starts, and how far apart its rows are.
     pub(crate) c: *mut T,
     pub(crate) step: usize,
-    /// The sums of the chunks before, and how far apart their rows are; the result's own place, mostly. None: it is the first chunk.
+    /// The sums of the chunks before, and how far apart their rows are; the result's own place,
+    /// mostly. None: it is the first chunk.
     pub(crate) before: Option<(*const T, usize)>,
     /// Rows of a tile, at most.
     pub(crate) high: usize,
@@ -76,8 +78,8 @@ pub(crate) fn mr<T: Real>(isa: Isa) -> usize {
 /// Multiplies a block.
 ///
 /// # Safety
-/// `c` points to `tile_rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes meanwhile; so does `before`, if there is
-/// one, and they have been written.
+/// `c` points to `tile_rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes
+/// meanwhile; so does `before`, if there is one, and they have been written.
 ///
 /// # Panics
 /// If `a` or `b` is shorter than it should be.
@@ -98,8 +100,8 @@ pub(crate) unsafe fn multiply_block<T: Real>(isa: Isa, block: MicroBlock<'_, T>)
     dispatch_vectors_of(block.b.kind, isa, MicrokernelLoop(block));
 }
 
-/// Multiplies a block of so many rows, columns and terms, into rows of `sums` that are `step` apart: adds to them, unless it is the first
-/// chunk.
+/// Multiplies a block of so many rows, columns and terms, into rows of `sums` that are `step`
+/// apart: adds to them, unless it is the first chunk.
 ///
 /// # Panics
 /// If anything is shorter than it should be.
@@ -118,7 +120,8 @@ pub(crate) fn multiply_block_into<T: Real>(
         mr::<T>(isa).min(SHARED_SET_MAX_ROWS)
     };
     let c = sums.as_mut_ptr();
-    // SAFETY: so many rows are there, and borrowed exclusively; all of them have been written, by somebody.
+    // SAFETY: so many rows are there, and borrowed exclusively; all of them have been written, by
+    // somebody.
     unsafe {
         multiply_block(
             isa,
@@ -145,7 +148,8 @@ impl<T: Real> VectorKernel for MicrokernelLoop<'_, T> {
     }
 }
 
-/// Rows of a tile if they share a set of a first-level cache, of which lines there are as many or more.
+/// Rows of a tile if they share a set of a first-level cache, of which lines there are as many or
+/// more.
 const SHARED_SET_MAX_ROWS: usize = 8;
 /// Panels side by side of which one row is multiplied: eight chains.
 const FEW_ROWS_PANELS: usize = 4;
@@ -180,8 +184,9 @@ impl<T: Real> MicrokernelLoop<'_, T> {
                 PanelPrefetch::of::<V>(next, k)
             };
             while i < rows {
-                // SAFETY: `multiply_block` checked that rows and panels are there; the tile lies inside of the result, for
-                // which its caller vouches. The instructions are there: our caller's.
+                // SAFETY: `multiply_block` checked that rows and panels are there; the tile lies
+                // inside of the result, for which its caller vouches. The instructions are there:
+                // our caller's.
                 unsafe {
                     let panel = b.data.as_ptr().add(j / w * b.across);
                     let t = RegisterTile::<V, RowMajorA<V>, PanelB<V>> {
@@ -222,9 +227,11 @@ impl<T: Real> MicrokernelLoop<'_, T> {
     }
 }
 
-/// Rows of the tiles that may have all of the next panel fetched: there is a copy of the highest tile of AVX-512 for it.
+/// Rows of the tiles that may have all of the next panel fetched: there is a copy of the highest
+/// tile of AVX-512 for it.
 const PREFETCH_ALL_ROWS: usize = 12;
-/// How many terms ahead the right factor is fetched. No more: terms a power of two apart share a set of eight lines.
+/// How many terms ahead the right factor is fetched. No more: terms a power of two apart share a
+/// set of eight lines.
 const PREFETCH_TERMS: usize = 6;
 
 /// Where a tile's columns come from.
@@ -244,8 +251,8 @@ pub(crate) trait ColumnsOfB<V: Vector>: Copy {
     unsafe fn prefetch_next<const R: usize, const W: usize>(&mut self, _terms: usize) {}
 }
 
-/// Rows that were packed, [`PACKED_A_PITCH`] apart: as the distance is a constant, a tile of any height reads them from one address
-/// register.
+/// Rows that were packed, [`PACKED_A_PITCH`] apart: as the distance is a constant, a tile of any
+/// height reads them from one address register.
 #[derive(Clone, Copy)]
 pub(crate) struct PackedRowsA<V: Vector>(pub(crate) *const V::T);
 
@@ -283,8 +290,8 @@ impl<V: Vector> ColumnsOfB<V> for PanelB<V> {
             let mut rhs = [V::splat(V::T::ZERO); W];
             for (v, rhs) in rhs.iter_mut().enumerate() {
                 *rhs = V::load(self.at.add(v * V::LANES));
-                // A panel that was not packed has a term on each page, which no hardware foresees. The tallest tiles have
-                // packed panels, or such as stay in the second-level cache.
+                // A panel that was not packed has a term on each page, which no hardware foresees.
+                // The tallest tiles have packed panels, or such as stay in the second-level cache.
                 if R < V::TILE_ROWS {
                     V::prefetch_l1(self.at.wrapping_add(PREFETCH_TERMS * self.next + v * V::LANES));
                 }
@@ -302,8 +309,9 @@ impl<V: Vector> ColumnsOfB<V> for PanelB<V> {
     }
 }
 
-/// A panel, if all of the next one is fetched meanwhile: it is needed soon, as few rows are multiplied by each. (32 rows by weights that
-/// came from the third-level cache took 0.8 of the time so, on an Intel Xeon. As many lines in all tiles cost those that need none 5 %.)
+/// A panel, if all of the next one is fetched meanwhile: it is needed soon, as few rows are
+/// multiplied by each. (32 rows by weights that came from the third-level cache took 0.8 of the
+/// time so, on an Intel Xeon. As many lines in all tiles cost those that need none 5 %.)
 #[derive(Clone, Copy)]
 struct PrefetchingPanelB<V: Vector>(PanelB<V>);
 
@@ -325,13 +333,15 @@ impl<V: Vector> ColumnsOfB<V> for PrefetchingPanelB<V> {
 
 /// Heights of tiles whose rows have one address, where there are registers for the highest.
 const ONE_ADDRESS_HEIGHTS: [usize; 9] = [14, 12, 8, 7, 6, 5, 4, 2, 1];
-/// Those of tiles of one register, which end a product's rows, and of f64: each height is some hundred bytes to 3 KB of every program that
-/// multiplies.
+/// Those of tiles of one register, which end a product's rows, and of f64: each height is some
+/// hundred bytes to 3 KB of every program that multiplies.
 const ONE_REGISTER_HEIGHTS: [usize; 5] = [14, 8, 4, 2, 1];
-/// Rows up to which it is looked up how they are cut into such tiles; of more, the first are a tile of the highest.
+/// Rows up to which it is looked up how they are cut into such tiles; of more, the first are a tile
+/// of the highest.
 const HEIGHT_LOOKUP_MAX_ROWS: usize = 42;
 
-/// What a tile takes, in rows: four are the fewest chains that hide one another, and to begin and to end it takes about as long as one.
+/// What a tile takes, in rows: four are the fewest chains that hide one another, and to begin and
+/// to end it takes about as long as one.
 const fn tile_cost(rows: usize) -> usize {
     1 + if rows < 4 { 4 } else { rows }
 }
@@ -358,7 +368,8 @@ const fn first_heights(heights: &[usize]) -> [usize; HEIGHT_LOOKUP_MAX_ROWS + 1]
     first
 }
 
-/// Rows of the next tile of some whose rows have one address, where there are registers for the highest.
+/// Rows of the next tile of some whose rows have one address, where there are registers for the
+/// highest.
 #[inline(always)]
 fn next_height<T>(rows: usize, is_wide: bool) -> usize {
     let first =
@@ -371,8 +382,8 @@ const fn has_extra_tiles<T>() -> bool {
     size_of::<T>() <= size_of::<f32>()
 }
 
-/// What tiles of so many rows take, which have one address, where the highest has `highest`: about as much as so many rows of
-/// the highest ones.
+/// What tiles of so many rows take, which have one address, where the highest has `highest`: about
+/// as much as so many rows of the highest ones.
 pub(crate) fn tile_costs<T: Real>(highest: usize, rows: usize) -> usize {
     let (mut lhs, mut all) = (rows, 0);
     while lhs > 0 {
@@ -402,7 +413,8 @@ impl<V: Vector, A, B> RegisterTile<V, A, B> {
     /// A register's sums of row `r`, added to those of the chunks before.
     ///
     /// # Safety
-    /// The processor has the registers, and what was summed before has such a row, and a whole register `v` in it.
+    /// The processor has the registers, and what was summed before has such a row, and a whole
+    /// register `v` in it.
     #[inline(always)]
     unsafe fn with_before(&self, r: usize, v: usize, sum: V) -> V {
         match self.before {
@@ -451,7 +463,8 @@ impl<V: Vector> RegisterTile<V, RowMajorA<V>, PanelB<V>> {
 }
 
 impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
-    /// Computes some of `tile_rows` rows; gives how many: as many as fit, in steps, so that few are not computed as many.
+    /// Computes some of `tile_rows` rows; gives how many: as many as fit, in steps, so that few are
+    /// not computed as many.
     ///
     /// # Safety
     /// As `wide`, for all of the rows.
@@ -479,7 +492,8 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
                     self.wide::<12>()
                 }
                 n if const { V::TILE_ROWS >= 8 } && n >= 8 => self.wide::<8>(),
-                // Two rows are too few chains: eight are four and four. (Tiles of five rows took longer than six and four.)
+                // Two rows are too few chains: eight are four and four. (Tiles of five rows took
+                // longer than six and four.)
                 8 if const { V::TILE_ROWS == 6 } => self.wide::<4>(),
                 n if const { V::TILE_ROWS >= 6 } && n >= 6 => self.wide::<6>(),
                 n if n >= 4 => self.wide::<4>(),
@@ -492,7 +506,8 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
     /// Computes `R` rows, one or two registers wide; gives `R`.
     ///
     /// # Safety
-    /// The processor has the instructions; there are `R` rows, and `k` terms of as many registers as the columns take.
+    /// The processor has the instructions; there are `R` rows, and `k` terms of as many registers
+    /// as the columns take.
     #[inline(always)]
     pub(crate) unsafe fn wide<const R: usize>(self) -> usize {
         // SAFETY: the caller's.
@@ -514,15 +529,17 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
     /// As `wide`.
     #[inline(always)]
     unsafe fn run<const R: usize, const W: usize>(self) {
-        // SAFETY: row r < R and term t < k lie in the block, and so do W <= 2 registers of the panel; of the result,
-        // `cols` columns of R rows are touched.
+        // SAFETY: row r < R and term t < k lie in the block, and so do W <= 2 registers of the
+        // panel; of the result, `cols` columns of R rows are touched.
         unsafe {
-            // Is the loop written out for several terms? So are the highest tiles, and those next to them, which end most blocks.
+            // Is the loop written out for several terms? So are the highest tiles, and those next
+            // to them, which end most blocks.
             let several =
                 const { V::TILE_ROWS > 1 && A::CONST_STRIDE && 3 * R >= 2 * V::TILE_ROWS && W == 2 };
-            // The result's lines are fetched while the terms are summed: rows that are a power of two apart are never
-            // foreseen, and what is only stored is fetched as well. A row with each few terms, if there are enough: a core waits for
-            // some lines at once, and the factors' own are among them.
+            // The result's lines are fetched while the terms are summed: rows that are a power of
+            // two apart are never foreseen, and what is only stored is fetched as well. A row with
+            // each few terms, if there are enough: a core waits for some lines at once, and the
+            // factors' own are among them.
             let mut far = if several && self.k >= TERMS_PER_STEP * R { R } else { 0 };
             let mut line = self.c;
             if far == 0 {
@@ -596,11 +613,12 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
 /// Two registers, of the widest.
 const MAX_TILE_COLUMNS: usize = 32;
 
-/// Stores or adds the first `cols` numbers of each row. Written out in tiles, row by row, it would be most of their code.
+/// Stores or adds the first `cols` numbers of each row. Written out in tiles, row by row, it would
+/// be most of their code.
 ///
 /// # Safety
-/// `c` points to as many rows of the result, `step` apart, that nobody else reads or writes meanwhile; so does `before`, and they have been
-/// written.
+/// `c` points to as many rows of the result, `step` apart, that nobody else reads or writes
+/// meanwhile; so does `before`, and they have been written.
 #[inline(never)]
 unsafe fn store_edge<T: SimdElement>(
     rows: &[[T; MAX_TILE_COLUMNS]],

@@ -22,7 +22,7 @@ mod stored_operand;
 pub(crate) use bf16_pairs::as_pairs;
 pub(crate) use dot::{BatchedDots, dots};
 pub(crate) use gemv::{GEMV_MIN_COLUMNS, RowsA};
-pub(crate) use microkernel::{PACKED_A_PITCH, PanelsB, TermKind, mr, multiply_block_into, nr, tile_costs};
+pub(crate) use microkernel::{PACKED_A_PITCH, PanelsB, TermKind, multiply_block_into, nr, tile_costs};
 pub(crate) use output_tile::{Blocking, OutputTile, fill_tiles};
 pub(crate) use pack_edge::{EdgePanel, pack_edge};
 pub(crate) use pack_f16::pack_f16;

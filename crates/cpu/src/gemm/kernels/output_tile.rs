@@ -45,11 +45,12 @@ pub(crate) struct OutputTile<'a, T> {
     life: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a tile is the only one that reaches its elements, see `fill_tiles`; so it is to them what `&mut [T]` would be.
+// SAFETY: a tile is the only one that reaches its elements, see `fill_tiles`; so it is to them what
+// `&mut [T]` would be.
 unsafe impl<T: Send> Send for OutputTile<'_, T> {}
 
-/// A vector of a batch of matrices whose tiles `work` has written. They come batch by batch, column of tiles by column,
-/// downwards.
+/// A vector of a batch of matrices whose tiles `work` has written. They come batch by batch, column
+/// of tiles by column, downwards.
 ///
 /// # Errors
 /// `OutOfMemory`, and those of `work`.
@@ -71,7 +72,8 @@ pub(crate) fn fill_tiles<T: Real>(
         batch: b,
         rows: i..m.min(i + rows),
         cols: j..n.min(j + cols),
-        // SAFETY: it is called with i < m and j < n, so this is one of the `len` elements that there is room for.
+        // SAFETY: it is called with i < m and j < n, so this is one of the `len` elements that
+        // there is room for.
         start: unsafe { all.add((b * m + i) * n + j) },
         step: n,
         done: 0,
@@ -99,7 +101,8 @@ pub(crate) fn fill_tiles<T: Real>(
     Ok(y)
 }
 
-/// Distance of rows of sums that wait: whole lines, and one more, so that rows do not share the same sets of a cache.
+/// Distance of rows of sums that wait: whole lines, and one more, so that rows do not share the
+/// same sets of a cache.
 fn accumulator_pitch<T>(cols: usize) -> usize {
     let line = LINE / size_of::<T>();
     cols.next_multiple_of(line) + line
@@ -113,8 +116,9 @@ impl<T: Real> OutputTile<'_, T> {
     pub(crate) fn add(&mut self, isa: Isa, lhs: RowsA<'_, T>, rhs: PanelsB<'_, T>, k: usize) {
         self.add_part(isa, lhs, (0, self.cols.len()), rhs, k);
     }
-    /// As `add`, for `cols` columns from `at` on, counted from the tile's first. The parts of the first chunk come from the
-    /// left to the right, without gaps, and cover the tile before the second chunk begins.
+    /// As `add`, for `cols` columns from `at` on, counted from the tile's first. The parts of the
+    /// first chunk come from the left to the right, without gaps, and cover the tile before the
+    /// second chunk begins.
     ///
     /// # Panics
     /// As `add`, and if the columns are not the next ones of the first chunk, or not the tile's.
@@ -128,8 +132,9 @@ impl<T: Real> OutputTile<'_, T> {
     ) {
         let first = self.done < self.cols.len();
         assert!(at + cols <= self.cols.len() && (!first || at == self.done), "columns of a tile");
-        // SAFETY: columns at..at + cols are the tile's; its rows and columns lie in the result, and `self` is borrowed
-        // exclusively. If it is not the first chunk, all of them have been written by it.
+        // SAFETY: columns at..at + cols are the tile's; its rows and columns lie in the result, and
+        // `self` is borrowed exclusively. If it is not the first chunk, all of them have been
+        // written by it.
         unsafe {
             let (c, rows, step) = (self.start.add(at), self.rows.len(), self.step);
             let before = accumulate_in_place(c, step, first);
@@ -142,11 +147,13 @@ impl<T: Real> OutputTile<'_, T> {
             self.done = at + cols;
         }
     }
-    /// Adds a chunk of `k` terms, one of several in a row: only the last one's sums are stored in the result, those of the others wait in
-    /// `dst`. `is_first` and `is_last` are said of these chunks; the very first chunk of all is stored, not added.
+    /// Adds a chunk of `k` terms, one of several in a row: only the last one's sums are stored in
+    /// the result, those of the others wait in `dst`. `is_first` and `is_last` are said of these
+    /// chunks; the very first chunk of all is stored, not added.
     ///
     /// # Panics
-    /// If `lhs` or `rhs` is too short, or `dst` for as many numbers as [`OutputTile::accumulator_len`] says.
+    /// If `lhs` or `rhs` is too short, or `dst` for as many numbers as
+    /// [`OutputTile::accumulator_len`] says.
     pub(crate) fn add_chunk_of_several(
         &mut self,
         isa: Isa,
@@ -162,8 +169,8 @@ impl<T: Real> OutputTile<'_, T> {
         let was = (self.done == cols).then_some((self.start.cast_const(), self.step));
         let before = if is_first { was } else { Some((dst.as_ptr(), row_stride)) };
         let (c, step) = if is_last { (self.start, self.step) } else { (dst.as_mut_ptr(), row_stride) };
-        // SAFETY: as in `add_part`; the room is borrowed exclusively, has as many rows of as many numbers, and all of it has been
-        // written, by somebody.
+        // SAFETY: as in `add_part`; the room is borrowed exclusively, has as many rows of as many
+        // numbers, and all of it has been written, by somebody.
         unsafe {
             multiply_block(
                 isa,
@@ -184,8 +191,8 @@ impl<T: Real> OutputTile<'_, T> {
     /// If `lhs` or the planes are too small.
     pub(crate) fn add_windows(&mut self, isa: Isa, kind: TermKind, lhs: &[T], rhs: WindowsB<'_, T>) {
         let first = self.done < self.cols.len();
-        // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively. If it is not the first
-        // chunk, all of them have been written by it.
+        // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed
+        // exclusively. If it is not the first chunk, all of them have been written by it.
         unsafe {
             let (rows, cols) = (self.rows.len(), self.cols.len());
             multiply_windows(
@@ -207,7 +214,8 @@ impl<T: Real> OutputTile<'_, T> {
     /// Adds a chunk of terms whose left rows are taps; the first chunk is stored.
     ///
     /// # Panics
-    /// If the planes or `rhs` are too small, or there are more or fewer rows of taps than the tile has.
+    /// If the planes or `rhs` are too small, or there are more or fewer rows of taps than the tile
+    /// has.
     pub(crate) fn add_taps(&mut self, isa: Isa, lhs: TapsA<'_, T>, rhs: PanelsB<'_, T>) {
         let first = self.done < self.cols.len();
         assert!(lhs.threes.len() * TAPS_PER_ADDRESS == self.rows.len(), "rows of a tile");
@@ -224,18 +232,20 @@ impl<T: Real> OutputTile<'_, T> {
     /// If a factor is too short, or there are fewer than `LEAST` columns of pairs.
     pub(crate) fn gemv(&mut self, isa: Isa, kind: TermKind, a: RowsA<'_, T>, b: ColumnsB<'_, T>, k: usize) {
         let (rows, cols) = (self.rows.len(), self.cols.len());
-        // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed exclusively.
+        // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed
+        // exclusively.
         unsafe { gemv(isa, Gemv { a, b, rows, cols, k, c: self.start, step: self.step, kind }) };
         self.done = self.cols.len();
     }
-    /// Stores the sums of all terms of `cols` columns from `at` on, the next ones: that of column c and row i is
-    /// sums[c * step + i].
+    /// Stores the sums of all terms of `cols` columns from `at` on, the next ones: that of column c
+    /// and row i is sums[c * step + i].
     ///
     /// # Panics
     /// If there are too few, or these are not the next columns.
     pub(crate) fn store_transposed(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
         assert!(at == self.done && at + cols <= self.cols.len(), "columns of a tile");
-        // SAFETY: columns at..at + cols are the tile's, whose rows lie in the result, and `self` is borrowed exclusively.
+        // SAFETY: columns at..at + cols are the tile's, whose rows lie in the result, and `self` is
+        // borrowed exclusively.
         unsafe {
             transpose_block_to(
                 isa,
@@ -250,7 +260,8 @@ impl<T: Real> OutputTile<'_, T> {
         }
         self.done = at + cols;
     }
-    /// Stores the sums of all terms of `rows` rows from `at` on, the next ones: that of column c and row at + i is sums[c * step + i].
+    /// Stores the sums of all terms of `rows` rows from `at` on, the next ones: that of column c
+    /// and row at + i is sums[c * step + i].
     ///
     /// # Panics
     /// If there are too few, or these are not the next rows.
@@ -263,7 +274,8 @@ impl<T: Real> OutputTile<'_, T> {
     ) {
         assert!(at == self.whole && at + rows <= self.rows.len(), "rows of a tile");
         let cols = self.cols.len();
-        // SAFETY: rows at..at + rows are the tile's, whose columns lie in the result, and `self` is borrowed exclusively.
+        // SAFETY: rows at..at + rows are the tile's, whose columns lie in the result, and `self` is
+        // borrowed exclusively.
         unsafe {
             transpose_block_to(
                 isa,
@@ -304,7 +316,8 @@ impl<T: Real> OutputTile<'_, T> {
             return None;
         }
         assert!(self.done == self.cols.len(), "rows that are not there");
-        // SAFETY: whole rows of the result that follow one another lie in the tile and have been written, and `self` is borrowed exclusively.
+        // SAFETY: whole rows of the result that follow one another lie in the tile and have been
+        // written, and `self` is borrowed exclusively.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start, self.rows.len() * self.step) })
     }
     /// A row of the tile, counted from its first.
@@ -313,7 +326,8 @@ impl<T: Real> OutputTile<'_, T> {
     /// If there is no such row, or it has not been written.
     pub(crate) fn row(&mut self, i: usize) -> &mut [T] {
         assert!(self.done == self.cols.len() && i < self.rows.len(), "a row that is not there");
-        // SAFETY: the row lies in the tile and has been written, and `self` is borrowed exclusively.
+        // SAFETY: the row lies in the tile and has been written, and `self` is borrowed
+        // exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.step), self.cols.len()) }
     }
 }

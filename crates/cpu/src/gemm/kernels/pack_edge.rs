@@ -19,8 +19,9 @@ pub(crate) struct EdgePanel<'a, T> {
     pub(crate) panel: &'a mut [T],
 }
 
-/// panel[r * width + c] = src[at + r * step + c] for c < cols, and 0 in the rest of the row. A row of the panel is read at once where there is as
-/// much behind, and what is no column left out: to copy a few numbers whose count is not known is a call for each row.
+/// panel[r * width + c] = src[at + r * step + c] for c < cols, and 0 in the rest of the row. A row
+/// of the panel is read at once where there is as much behind, and what is no column left out: to
+/// copy a few numbers whose count is not known is a call for each row.
 ///
 /// # Panics
 /// If rows leave their buffer or the panel, or are wider than it is.
@@ -46,8 +47,9 @@ impl<T: Real> VectorKernel for EdgePanel<'_, T> {
         let EdgePanel { src, at, step, rows, cols, panel } = self;
         let bits = |column: usize| if column < cols { T::from_bits(LaneInt::lit(-1)) } else { T::ZERO };
         let masks: [[T; 16]; 2] = std::array::from_fn(|v| std::array::from_fn(|i| bits(v * V::LANES + i)));
-        // SAFETY: the processor has the registers, none of which has more than 16 lanes. `pack_edge` checked that the panel has so many rows of two
-        // registers; what is read of the source is there.
+        // SAFETY: the processor has the registers, none of which has more than 16 lanes.
+        // `pack_edge` checked that the panel has so many rows of two registers; what is read of the
+        // source is there.
         unsafe {
             let masks = [V::load(masks[0].as_ptr()), V::load(masks[1].as_ptr())];
             for r in 0..rows {

@@ -56,8 +56,9 @@ impl<T: Real, H: Float16> VectorKernel for WidenBlock<'_, T, H> {
         let F16Block { src, at, step, rows, cols, dst, pitch } = self.0;
         let from = src.as_ptr().wrapping_offset(at);
         let to = dst.as_mut_ptr();
-        // SAFETY: every number that is read or written belongs to a row r < rows and a column c < cols, which `pack_f16`
-        // found inside of both slices. The instructions are there: our caller's.
+        // SAFETY: every number that is read or written belongs to a row r < rows and a column c <
+        // cols, which `pack_f16` found inside of both slices. The instructions are there: our
+        // caller's.
         unsafe {
             if step.1 == 1 {
                 for r in 0..rows {
@@ -72,7 +73,8 @@ impl<T: Real, H: Float16> VectorKernel for WidenBlock<'_, T, H> {
                 }
                 return;
             }
-            // Columns are turned; a cache line of them is used up before the next is touched. (Not on plain x86-64, whose registers have one row.)
+            // Columns are turned; a cache line of them is used up before the next is touched. (Not
+            // on plain x86-64, whose registers have one row.)
             let (line, whole) =
                 (32, if const { V::TILE_ROWS == 1 } { 0 } else { cols / V::LANES * V::LANES });
             for c in (0..whole).step_by(V::LANES) {

@@ -68,30 +68,33 @@ pub(super) unsafe fn transpose_block_to<T: Real>(
         dispatch_half_vectors(isa, TransposeBlock { cols: cols - across, ..block.from(0, across) });
         dispatch_half_vectors(isa, TransposeBlock { rows: rows - down, cols: across, ..block.from(down, 0) });
     } else {
-        // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which columns a power of two apart
-        // share.
+        // Eight columns at once, not sixteen: a set of the first-level cache has eight lines, which
+        // columns a power of two apart share.
         dispatch_half_vectors(isa, block);
     }
 }
 
-/// Rows of the result that are written together: 16 KiB of panels, which stay in the first-level cache until they are whole.
+/// Rows of the result that are written together: 16 KiB of panels, which stay in the first-level
+/// cache until they are whole.
 const ROWS_TOGETHER: usize = 128;
 /// How far ahead a column is fetched, in bytes.
 const PREFETCH_DISTANCE_BYTES: usize = 512;
 
-/// How far ahead rows of the result are fetched, in columns: what is written lies in many rows, which no hardware foresees. Panels have
-/// fewer columns.
+/// How far ahead rows of the result are fetched, in columns: what is written lies in many rows,
+/// which no hardware foresees. Panels have fewer columns.
 const PREFETCH_OUTPUT_COLUMNS: usize = 64;
 
 /// Columns up to which there are no squares, as in panels: there is nothing to gain.
 const NO_SQUARES_MAX_COLUMNS: usize = 32;
-/// Bytes between columns from which squares are turned: lines of nearer ones stay in the first-level cache until all that is in them was
-/// read, and four rows at a time take fewer shuffles.
+/// Bytes between columns from which squares are turned: lines of nearer ones stay in the
+/// first-level cache until all that is in them was read, and four rows at a time take fewer
+/// shuffles.
 const SQUARES_MIN_STRIDE_BYTES: usize = 512;
 /// Rows and columns of a square.
 const SQUARE_SIDE: usize = 16;
 
-/// A block that lies in its buffer, and rows that may be written: made by `transpose_block_to` alone.
+/// A block that lies in its buffer, and rows that may be written: made by `transpose_block_to`
+/// alone.
 #[derive(Clone, Copy)]
 struct TransposeBlock<'a, T> {
     src: &'a [T],
@@ -125,11 +128,13 @@ impl<T: Real> VectorKernel for TransposeSquares<'_, T> {
         let prefetch_at = PREFETCH_DISTANCE_BYTES / size_of::<T>();
         for c in (0..cols).step_by(SQUARE_SIDE) {
             for r in (0..rows).step_by(SQUARE_SIDE) {
-                // What is read some squares later: of the next columns, or farther along, as what follows the block often is.
+                // What is read some squares later: of the next columns, or farther along, as what
+                // follows the block often is.
                 let is_end = r + prefetch_at >= rows && c + SQUARE_SIDE < cols;
                 let (row, col) = if is_end { (r, c + SQUARE_SIDE) } else { (r + prefetch_at, c) };
-                // SAFETY: the square lies in the block, which lies in its buffer and may be written, see `transpose_block_to`; the instructions are
-                // there: our caller's. What is fetched ahead may lie anywhere.
+                // SAFETY: the square lies in the block, which lies in its buffer and may be
+                // written, see `transpose_block_to`; the instructions are there: our caller's. What
+                // is fetched ahead may lie anywhere.
                 unsafe {
                     let prefetch_from = src.as_ptr().wrapping_offset(at + row as isize + col as isize * step);
                     for lane in 0..SQUARE_SIDE as isize {
@@ -160,14 +165,15 @@ impl<T: Real> VectorKernel for TransposeBlock<'_, T> {
         let TransposeBlock { src, at, step, rows, cols, dst, pitch } = self;
         let line = LINE / size_of::<V::T>();
         let (down, across) = (rows / 4 * 4, cols / V::LANES * V::LANES);
-        // Along the source first: a line of it is used up before the next is touched, for columns that lie a power of two
-        // apart push each other out of the first level.
+        // Along the source first: a line of it is used up before the next is touched, for columns
+        // that lie a power of two apart push each other out of the first level.
         for from in (0..down).step_by(ROWS_TOGETHER) {
             for c in (0..across).step_by(V::LANES) {
                 for r in (from..down.min(from + ROWS_TOGETHER)).step_by(4) {
                     let at = at + r as isize + c as isize * step;
-                    // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, which lies in its buffer and may be
-                    // written, see `transpose_block_to`; the instructions are there: our caller's. What is fetched ahead may lie anywhere.
+                    // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, which lies
+                    // in its buffer and may be written, see `transpose_block_to`; the instructions
+                    // are there: our caller's. What is fetched ahead may lie anywhere.
                     unsafe {
                         let place = src.as_ptr().offset(at);
                         if r % line == 0 {

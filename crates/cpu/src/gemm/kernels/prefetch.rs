@@ -16,7 +16,8 @@ pub(crate) struct NextOperands<'a, T> {
     pub(crate) lines: RowsA<'a, T>,
     pub(crate) rows: usize,
     pub(crate) k: usize,
-    /// Do panels come from farther than the second-level cache, each for the first time in this product?
+    /// Do panels come from farther than the second-level cache, each for the first time in this
+    /// product?
     pub(crate) is_far: bool,
 }
 
@@ -26,7 +27,8 @@ impl<T> NextOperands<'_, T> {
         NextOperands { panel: &[], lines: RowsA { data: &[], step: 0 }, rows: 0, k: 0, is_far: false };
 }
 
-/// What a tile has fetched: a line with each [`TERMS_PER_STEP`] terms, which leaves most of what a core can wait for at once to the tile itself.
+/// What a tile has fetched: a line with each [`TERMS_PER_STEP`] terms, which leaves most of what a
+/// core can wait for at once to the tile itself.
 #[derive(Clone, Copy)]
 pub(crate) struct LinePrefetch {
     /// What is fetched next.
@@ -36,7 +38,8 @@ pub(crate) struct LinePrefetch {
 }
 
 impl LinePrefetch {
-    /// Nothing but one place over and over, which is one that is used anyway: of none, a processor would look for the page each time.
+    /// Nothing but one place over and over, which is one that is used anyway: of none, a processor
+    /// would look for the page each time.
     pub(crate) fn none<T>(at: *const T) -> LinePrefetch {
         LinePrefetch { at: at.cast(), step: 0 }
     }
@@ -66,11 +69,13 @@ impl LinePrefetch {
     }
 }
 
-/// Tiles of one panel from which on a line with each [`TERMS_PER_STEP`] terms is enough to have the next one fetched.
+/// Tiles of one panel from which on a line with each [`TERMS_PER_STEP`] terms is enough to have the
+/// next one fetched.
 pub(crate) const PANEL_PREFETCH_MIN_TILES: usize = 2 * TERMS_PER_STEP;
 
-/// The next panel, which the tiles of this one have fetched, some lines each: it comes from the third-level cache, and hardware does not
-/// look across pages. (Two tiles that fetched a panel, a line with each term, took as long.)
+/// The next panel, which the tiles of this one have fetched, some lines each: it comes from the
+/// third-level cache, and hardware does not look across pages. (Two tiles that fetched a panel, a
+/// line with each term, took as long.)
 pub(crate) struct PanelPrefetch {
     next: LinePrefetch,
     /// Bytes that are left.
@@ -84,7 +89,8 @@ impl PanelPrefetch {
         let lhs = if next.is_some() { k * bytes } else { 0 };
         PanelPrefetch::row(next.unwrap_or(std::ptr::null()).cast(), lhs)
     }
-    /// The same, which so many tiles fetch, a line with each term at most: one tile alone fetches half of it, as a core waits for no more at once.
+    /// The same, which so many tiles fetch, a line with each term at most: one tile alone fetches
+    /// half of it, as a core waits for no more at once.
     pub(crate) fn among<V: Vector>(next: Option<*const V::T>, k: usize, tiles: usize) -> PanelPrefetch {
         let all = PanelPrefetch::of::<V>(next, k);
         let step = (2 * V::LANES * size_of::<V::T>()).div_ceil(tiles).min(LINE);
@@ -102,7 +108,8 @@ impl PanelPrefetch {
         let mut part = self.next;
         self.next.at = self.next.at.wrapping_add(k * part.step);
         if self.lhs < k * part.step {
-            // Hardly farther than there is something, some bytes for a term: what lies behind may be what another thread is writing.
+            // Hardly farther than there is something, some bytes for a term: what lies behind may
+            // be what another thread is writing.
             part.step = self.lhs.div_ceil(k);
         }
         self.lhs = self.lhs.saturating_sub(k * self.next.step);
@@ -110,9 +117,11 @@ impl PanelPrefetch {
     }
 }
 
-/// The left factor's rows that are multiplied after a block, which its tiles have fetched when the next panel is: with large factors they
-/// come from memory. A tile fetches one line each of some rows, for places that are equally far apart take no counting. (On a Zen 4 products
-/// of 1000 and 1500 take 1.3 % less so, and one of 1024 2 %, where copying rows 4 KiB apart had 2 to 3 % of the time.)
+/// The left factor's rows that are multiplied after a block, which its tiles have fetched when the
+/// next panel is: with large factors they come from memory. A tile fetches one line each of some
+/// rows, for places that are equally far apart take no counting. (On a Zen 4 products of 1000 and
+/// 1500 take 1.3 % less so, and one of 1024 2 %, where copying rows 4 KiB apart had 2 to 3 % of the
+/// time.)
 pub(crate) struct RowPrefetch {
     /// A line of the first row.
     at: *const u8,
@@ -152,8 +161,9 @@ impl RowPrefetch {
     }
 }
 
-/// Rows that are written when a product is done, which its tiles have fetched when the next panel is: whoever writes without a pause in between
-/// waits for each line. (Turning the sums of 1 x 1 x 256 terms took 9 % of a convolution without, on an Intel Xeon.)
+/// Rows that are written when a product is done, which its tiles have fetched when the next panel
+/// is: whoever writes without a pause in between waits for each line. (Turning the sums of 1 x 1 x
+/// 256 terms took 9 % of a convolution without, on an Intel Xeon.)
 pub(crate) struct OutputPrefetch {
     /// The row that comes next.
     row: *const u8,
@@ -202,7 +212,8 @@ mod tests {
         all
     }
 
-    /// Lines that parts have fetched, counted from `start`, by tiles of `k` terms that fetch one with each `each` of them.
+    /// Lines that parts have fetched, counted from `start`, by tiles of `k` terms that fetch one
+    /// with each `each` of them.
     fn lines(
         parts: impl IntoIterator<Item = LinePrefetch>,
         start: *const f32,

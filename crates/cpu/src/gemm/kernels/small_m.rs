@@ -19,12 +19,14 @@ use std::ops::RangeInclusive;
 
 /// Columns whose sums are kept until they are turned: four tiles of AVX-512.
 pub(crate) const COLUMN_GROUP: usize = 48;
-/// Columns that many bytes apart, or a multiple, share one set of eight lines of a first-level cache. Of such, a tile has no
-/// more than fit there together with what else is read; six chains still hide how long an fma takes.
+/// Columns that many bytes apart, or a multiple, share one set of eight lines of a first-level
+/// cache. Of such, a tile has no more than fit there together with what else is read; six chains
+/// still hide how long an fma takes.
 const SHARED_SET_STRIDE_BYTES: usize = 4096;
 
-/// Rows that wait for columns more than for anything else: this kernel fetches the next ones. 8 rows took a fifth longer without, 128 take a
-/// tenth less. Kernels for fewer rows, or more, are not compiled.
+/// Rows that wait for columns more than for anything else: this kernel fetches the next ones. 8
+/// rows took a fifth longer without, 128 take a tenth less. Kernels for fewer rows, or more, are
+/// not compiled.
 pub(crate) const PREFETCH_ROWS: RangeInclusive<usize> = 8..=16;
 
 /// Rows that fill no more than one short register, which has 32 bytes.
@@ -48,7 +50,8 @@ pub(crate) struct SmallM<'a, T> {
     pub(crate) step: isize,
     pub(crate) cols: usize,
     pub(crate) k: usize,
-    /// Rows in panels of `width`, the last one filled up: all panels of a chunk of terms, then of the next.
+    /// Rows in panels of `width`, the last one filled up: all panels of a chunk of terms, then of
+    /// the next.
     pub(crate) x: &'a [T],
     pub(crate) rows: usize,
     /// Rows with those that fill up the last panel.
@@ -95,7 +98,8 @@ impl<T: Real> VectorKernel for SmallM<'_, T> {
         };
         let mut c = 0;
         while c < self.cols {
-            // SAFETY: so many columns are left; `small_m` checked the lengths, and the instructions are our caller's.
+            // SAFETY: so many columns are left; `small_m` checked the lengths, and the instructions
+            // are our caller's.
             c += unsafe {
                 match self.cols - c {
                     _ if const { V::TILE_ROWS == 1 } => self.tile::<V, 1>(c),
@@ -138,9 +142,9 @@ impl<T: Real> SmallM<'_, T> {
             let k = CHUNK.min(self.k - from);
             // The next chunk of these columns, or the first of the next ones.
             let prefetch_at = if from + k < self.k { from as isize + k as isize } else { R as isize * step };
-            // SAFETY: columns c..c + R and terms from..from + k are in `data`. Panel p of the chunk starts at
-            // `from * padded + p * w * k` of x, and its sums are in `c * padded + p * w` and R - 1 times `padded` from there
-            // on, within what `small_m` checked.
+            // SAFETY: columns c..c + R and terms from..from + k are in `data`. Panel p of the chunk
+            // starts at `from * padded + p * w * k` of x, and its sums are in `c * padded + p * w`
+            // and R - 1 times `padded` from there on, within what `small_m` checked.
             unsafe {
                 let mut p = 0;
                 while p < self.rows {
@@ -176,8 +180,8 @@ impl<V: Vector> SmallMTile<V> {
     #[inline(always)]
     unsafe fn run<const R: usize, const W: usize>(self) {
         let line = LINE / size_of::<V::T>();
-        // SAFETY: column r < R and term t < k are there, and two registers of the panel for each term; what is fetched ahead
-        // may lie anywhere.
+        // SAFETY: column r < R and term t < k are there, and two registers of the panel for each
+        // term; what is fetched ahead may lie anywhere.
         unsafe {
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let mut t = 0;

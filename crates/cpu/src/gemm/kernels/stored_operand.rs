@@ -86,10 +86,12 @@ pub(super) fn assert_in_bounds<T>(vectors: &ColumnsB<'_, T>, count: usize, k: us
     low >= 0 && high as usize <= len
 }
 
-/// Pairs of vectors that go side by side where they do not fill a register: as many chains hide how long an fma takes.
+/// Pairs of vectors that go side by side where they do not fill a register: as many chains hide how
+/// long an fma takes.
 pub(super) const FEW_PAIRS: usize = 4;
 
-/// Sums of products of at most [`FEW_PAIRS`] pairs of vectors, `step` apart: one number of each after the other.
+/// Sums of products of at most [`FEW_PAIRS`] pairs of vectors, `step` apart: one number of each
+/// after the other.
 ///
 /// # Safety
 /// `k` terms of as many pairs as there are sums are there.

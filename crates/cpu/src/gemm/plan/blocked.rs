@@ -1,9 +1,10 @@
 //! Products in blocks: who packs what, how the result is cut into tiles, and how tiles are made.
 //!
-//! Factors are seen as what can be read of them, so they may be matrices in memory or the operands of a
-//! convolution.
+//! Factors are seen as what can be read of them, so they may be matrices in memory or the operands
+//! of a convolution.
 //!
-//! How it can be wrong: tiles that do not come out even for all threads, which takes time, but is never wrong.
+//! How it can be wrong: tiles that do not come out even for all threads, which takes time, but is
+//! never wrong.
 
 use super::thresholds::*;
 use crate::conv::kernels::a_taps::TAPS_PER_ADDRESS;

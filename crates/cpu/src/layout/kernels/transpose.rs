@@ -26,8 +26,9 @@ pub(crate) struct TransposeBlocks<'a> {
     pub(crate) step: isize,
 }
 
-/// Fills the room: y[r, i, c] = x[at + starts[i] + r + c * step]; or says that it does not, of numbers of other sizes than f32
-/// and f64, of blocks that are smaller than a tile, and on plain x86-64.
+/// Fills the room: y[r, i, c] = x[at + starts[i] + r + c * step]; or says that it does not, of
+/// numbers of other sizes than f32 and f64, of blocks that are smaller than a tile, and on plain
+/// x86-64.
 ///
 /// # Panics
 /// If a block leaves its buffer, or the room has another size.
@@ -44,7 +45,8 @@ pub(crate) fn transpose_blocks<T: Copy>(
     }
 }
 
-/// The same of numbers that are moved as numbers of type `N`, which has the same size: no bit of them changes.
+/// The same of numbers that are moved as numbers of type `N`, which has the same size: no bit of
+/// them changes.
 fn as_numbers<T: Copy, N: SimdElement>(
     isa: Isa,
     x: &[T],
@@ -72,14 +74,16 @@ fn as_numbers<T: Copy, N: SimdElement>(
     true
 }
 
-/// Blocks that lie in their buffer, of at least a tile, and room for them: made by `as_numbers` alone.
+/// Blocks that lie in their buffer, of at least a tile, and room for them: made by `as_numbers`
+/// alone.
 struct TransposeKernel<'a, T> {
     x: *const T,
     blocks: TransposeBlocks<'a>,
     y: *mut T,
 }
 
-/// Where the tile after the one at `at` starts, of `len` numbers, `head` of which lie before the first line.
+/// Where the tile after the one at `at` starts, of `len` numbers, `head` of which lie before the
+/// first line.
 #[inline(always)]
 fn next(at: usize, len: usize, side: usize, head: usize) -> Option<usize> {
     let then = if at == 0 && head > 0 { head } else { at + side };
@@ -109,8 +113,9 @@ impl<T: SimdElement> VectorKernel for TransposeKernel<'_, T> {
                 while let Some(c) = col {
                     for b in (0..side).step_by(V::LANES) {
                         for a in (0..side).step_by(V::LANES) {
-                            // SAFETY: `next` gives places up to `side` before the end, so rows r..r + side and columns c..c + side
-                            // are there; `side` is a multiple of LANES, which is 4 at least. The instructions are there: our
+                            // SAFETY: `next` gives places up to `side` before the end, so rows
+                            // r..r + side and columns c..c + side are there; `side` is a multiple
+                            // of LANES, which is 4 at least. The instructions are there: our
                             // caller's.
                             unsafe {
                                 let from = x.wrapping_add(r + a).wrapping_offset((c + b) as isize * step);
@@ -135,8 +140,8 @@ mod tests {
     use crate::runtime::output::parallel_fill::serial_fill;
     use elinvar_core::Element;
 
-    /// Every number is where it should be, and no other is read: sizes around tiles, steps of all kinds, lines that begin
-    /// anywhere.
+    /// Every number is where it should be, and no other is read: sizes around tiles, steps of all
+    /// kinds, lines that begin anywhere.
     fn all<T: Element + PartialEq>(of: impl Fn(usize) -> T) {
         let side = LINE / size_of::<T>();
         for isa in Isa::all() {

@@ -15,8 +15,8 @@ use std::ops::Range;
 /// Rows of a window.
 const ROWS_PER_CHUNK: usize = 64;
 
-/// windows[i][r] = x[r * step + i], for as many of the first `rows` rows as it says then. None of numbers of other sizes than f32 and f64, and on plain
-/// x86-64.
+/// windows[i][r] = x[r * step + i], for as many of the first `rows` rows as it says then. None of
+/// numbers of other sizes than f32 and f64, and on plain x86-64.
 ///
 /// # Panics
 /// If there are more rows than a window has.
@@ -34,7 +34,8 @@ pub(crate) fn to_lanes<T: Copy>(
     }
 }
 
-/// Writes the first `n` numbers of rows, one row after the other, of as many of the first of these rows as it says then; as [`to_lanes`].
+/// Writes the first `n` numbers of rows, one row after the other, of as many of the first of these
+/// rows as it says then; as [`to_lanes`].
 ///
 /// # Panics
 /// If there are no such rows, or the room is too small for them.
@@ -52,7 +53,8 @@ pub(crate) fn from_lanes<T: Copy>(
     }
 }
 
-/// The side of squares, if there are any. Numbers are moved as numbers of type `N`, which has their size: no bit of them changes.
+/// The side of squares, if there are any. Numbers are moved as numbers of type `N`, which has their
+/// size: no bit of them changes.
 fn side<N: SimdElement>(isa: Isa) -> Option<usize> {
     Some(lanes::<N>(isa)).filter(|&side| side >= 4 && isa.has_fma())
 }
@@ -95,12 +97,14 @@ fn lanes_to_values<T: Copy, N: SimdElement>(
     assert!(count * n <= slots.len(), "cpu: a room that is too small");
     let (x, to, len) = (chunks.as_ptr().cast::<N>(), slots.as_mut_ptr().cast(), slots.len());
     dispatch_vectors(isa, FromLanes::<N> { x: x.wrapping_add(rows.start), rows: count, n, to, len });
-    // SAFETY: `FromLanes` writes `n` numbers of each of `count` rows, one row after the other; the slots were counted above.
+    // SAFETY: `FromLanes` writes `n` numbers of each of `count` rows, one row after the other; the
+    // slots were counted above.
     unsafe { dst.count(count * n) };
     count
 }
 
-/// Rows to be turned, of each of which so many numbers as are whole registers lie behind `x`; and `n` windows. Made above alone.
+/// Rows to be turned, of each of which so many numbers as are whole registers lie behind `x`; and
+/// `n` windows. Made above alone.
 struct ToLanes<N> {
     x: *const N,
     step: usize,
@@ -118,8 +122,9 @@ impl<N: SimdElement> VectorKernel for ToLanes<N> {
         let ToLanes { x, step, rows, n, to } = self;
         for row in (0..rows).step_by(V::LANES) {
             for column in (0..n).step_by(V::LANES) {
-                // SAFETY: whoever made this found that whole registers of these rows can be read; a window has 64 rows, and there are as many
-                // windows as are written. The instructions are there: our caller's.
+                // SAFETY: whoever made this found that whole registers of these rows can be read; a
+                // window has 64 rows, and there are as many windows as are written. The
+                // instructions are there: our caller's.
                 unsafe {
                     let square = V::square(x.add(row * step + column), step as isize);
                     for (i, numbers) in square[..V::LANES].iter().enumerate() {
@@ -133,7 +138,8 @@ impl<N: SimdElement> VectorKernel for ToLanes<N> {
     }
 }
 
-/// Windows from a row's place on, at least so many as `n` fills of registers; and `len` slots, `rows * n` at least. Made above alone.
+/// Windows from a row's place on, at least so many as `n` fills of registers; and `len` slots,
+/// `rows * n` at least. Made above alone.
 struct FromLanes<N> {
     x: *const N,
     /// A multiple of a register's numbers.
@@ -150,10 +156,12 @@ impl<N: SimdElement> VectorKernel for FromLanes<N> {
     unsafe fn run<V: GatherVector<T = N>>(self) {
         let FromLanes { x, rows, n, to, len } = self;
         for row in (0..rows).step_by(V::LANES) {
-            // The last columns first: what a row has too much lies where the first columns of the next one go.
+            // The last columns first: what a row has too much lies where the first columns of the
+            // next one go.
             for column in (0..n).step_by(V::LANES).rev() {
-                // SAFETY: whoever made this found so many windows of 64 rows, and room for all rows. The instructions are there: our
-                // caller's. No register has more than 16 lanes.
+                // SAFETY: whoever made this found so many windows of 64 rows, and room for all
+                // rows. The instructions are there: our caller's. No register has more than 16
+                // lanes.
                 unsafe {
                     let square = V::square(x.add(column * ROWS_PER_CHUNK + row), ROWS_PER_CHUNK as isize);
                     for (i, numbers) in square[..V::LANES].iter().enumerate() {
@@ -182,7 +190,8 @@ mod tests {
     use crate::runtime::output::parallel_fill::serial_fill;
     use elinvar_core::Element;
 
-    /// Every number comes to its place and back, whatever the length of rows, how many there are, and how much lies behind them.
+    /// Every number comes to its place and back, whatever the length of rows, how many there are,
+    /// and how much lies behind them.
     fn all<T: Element + PartialEq>(of: impl Fn(usize) -> T) {
         for isa in Isa::all() {
             for n in [1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 33] {

@@ -77,10 +77,12 @@ pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
     })
 }
 
-/// Some elements of rows side by side, of which the first is number `first`, to be compared with the best before.
+/// Some elements of rows side by side, of which the first is number `first`, to be compared with
+/// the best before.
 struct ArgFoldStep<'a, T> {
     all: &'a [T],
-    /// Where the first row's first element lies, from there where its elements do, and how many rows there are.
+    /// Where the first row's first element lies, from there where its elements do, and how many
+    /// rows there are.
     base: usize,
     places: &'a [isize],
     width: usize,

@@ -22,7 +22,8 @@ const NARROW_MAX_ROWS: usize = 16;
 /// Nanoseconds for a term.
 const NS_PER_ELEMENT: f64 = 0.2;
 
-/// The fold of each row of a view, of which the first `kept` axes are the rows, if these had better go side by side.
+/// The fold of each row of a view, of which the first `kept` axes are the rows, if these had better
+/// go side by side.
 pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
     what: &str,
@@ -113,11 +114,12 @@ impl<T: ReduceElement> FoldScratch<T> {
     }
 }
 
-/// Terms of a block, of which the first is number `first` of `len`, that join the lanes; with the last of them, these are joined in
-/// the first.
+/// Terms of a block, of which the first is number `first` of `len`, that join the lanes; with the
+/// last of them, these are joined in the first.
 struct FoldStep<'a, T, F> {
     all: &'a [T],
-    /// Where the first row's first element lies, from there where its terms do, and how many rows there are.
+    /// Where the first row's first element lies, from there where its terms do, and how many rows
+    /// there are.
     base: usize,
     places: &'a [isize],
     width: usize,

@@ -71,8 +71,8 @@ pub(super) struct OperandAxes {
     inner: Vec<Axis>,
 }
 
-/// Sizes without 1, each with its strides in all operands, of which neighbours are joined that lie as one in all of them; and the
-/// number of the last one's first axis.
+/// Sizes without 1, each with its strides in all operands, of which neighbours are joined that lie
+/// as one in all of them; and the number of the last one's first axis.
 fn join_axes(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>, usize) {
     let (mut all, mut first): (Vec<(usize, Vec<isize>)>, _) = (Vec::new(), 0);
     for (axis, &n) in sizes.iter().enumerate().filter(|(_, n)| **n != 1) {
@@ -91,8 +91,8 @@ fn join_axes(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>
 }
 
 impl ColumnLayout {
-    /// Of operands of one shape, whose first `kept` axes are the rows, if these are side by side in memory, or short and one after the
-    /// other, and there are so many of them.
+    /// Of operands of one shape, whose first `kept` axes are the rows, if these are side by side in
+    /// memory, or short and one after the other, and there are so many of them.
     pub(super) fn of(
         shape: &[usize],
         strides: &[&[isize]],
@@ -156,7 +156,8 @@ impl ColumnLayout {
 }
 
 impl RowGrid {
-    /// The rows of views, of which the first `kept` axes are the rows, and how each view is read, if [`ColumnLayout::of`] takes them.
+    /// The rows of views, of which the first `kept` axes are the rows, and how each view is read,
+    /// if [`ColumnLayout::of`] takes them.
     fn new<'a, T: ReduceElement>(
         what: &str,
         x: &[View<'a>],
@@ -171,7 +172,8 @@ impl RowGrid {
         let operands = operands.collect::<Result<_>>()?;
         Ok(Some((layout.grid, operands)))
     }
-    /// A result with `width` numbers for each row, one after the other; or for each element, to lie as the rows do.
+    /// A result with `width` numbers for each row, one after the other; or for each element, to lie
+    /// as the rows do.
     fn column_blocks(&self, width: Option<usize>) -> BlockedMatrices {
         let (count, columns, n) = (self.matrices, self.columns, self.n);
         match width {
@@ -216,8 +218,9 @@ impl RowGrid {
     }
 }
 
-/// Is there a next group, and are rows so short that what it reads stays in a second-level cache until then? (Of 6304 elements they are not: a weight's
-/// gradient of such rows took a tenth longer with what comes next fetched.)
+/// Is there a next group, and are rows so short that what it reads stays in a second-level cache
+/// until then? (Of 6304 elements they are not: a weight's gradient of such rows took a tenth longer
+/// with what comes next fetched.)
 fn should_prefetch_next(columns: usize, n: usize) -> bool {
     columns > TERM_CHUNK && n <= MAX_HELD_ELEMENTS
 }
@@ -382,7 +385,8 @@ impl<T: Copy> Kernel for LanesInPlace<'_, T> {
                 prefetch_l1(from_memory.wrapping_byte_add(i));
             }
             if self.prefetch_next {
-                // The next group's window: rows may be so far apart that no more than a few of their lines have room in the first level.
+                // The next group's window: rows may be so far apart that no more than a few of
+                // their lines have room in the first level.
                 prefetch_lines(self.all.as_ptr().wrapping_add(at + TERM_CHUNK), TERM_CHUNK);
             }
             chunk.copy_from_slice(&self.all[at..at + TERM_CHUNK]);
@@ -411,7 +415,8 @@ impl<T: Copy> Kernel for RepeatedLanes<'_, T> {
     }
 }
 
-/// Windows of rows whose elements lie one after the other, of those rows that are left: from the `first` on.
+/// Windows of rows whose elements lie one after the other, of those rows that are left: from the
+/// `first` on.
 struct TransposedRows<'a, T> {
     all: &'a [T],
     place: usize,

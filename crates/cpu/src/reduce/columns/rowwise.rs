@@ -21,10 +21,12 @@ use elinvar_simd::row_loop::{MAX_ROW_OPERANDS, RowBlock, RowLoops, Statistics, T
 
 /// Nanoseconds for a term, at least.
 const NS_PER_ELEMENT: f64 = 0.2;
-/// Elements of rows that are read several times, at most: a window of each stays in a second-level cache.
+/// Elements of rows that are read several times, at most: a window of each stays in a second-level
+/// cache.
 const MAX_ELEMENTS: usize = 4096;
 
-/// The results of a formula, if the rows, which are the first `kept` axes, had better go side by side.
+/// The results of a formula, if the rows, which are the first `kept` axes, had better go side by
+/// side.
 pub(crate) fn rowwise<C: Float>(
     d: &CpuDevice,
     f: &dyn RowObject,

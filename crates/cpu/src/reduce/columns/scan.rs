@@ -99,8 +99,8 @@ impl<T: Copy, F: Combine<T>> Kernel for ScanGroups<'_, T, F> {
     }
 }
 
-/// What stands on the left joins a window: part by part, each in registers. (Of windows in memory the compiler does not see that they are
-/// apart.)
+/// What stands on the left joins a window: part by part, each in registers. (Of windows in memory
+/// the compiler does not see that they are apart.)
 #[inline(always)]
 fn join<T: Copy, F: Combine<T>>(left: &RowLanes<T>, x: &mut RowLanes<T>) {
     for (left, x) in left.as_chunks::<PART_LANES>().0.iter().zip(x.as_chunks_mut::<PART_LANES>().0) {

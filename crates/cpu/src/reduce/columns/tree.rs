@@ -67,8 +67,9 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     Ok(y)
 }
 
-/// The fold of each column of one matrix, of whose lanes each thread has some. So rows are read whole, page by page, and threads have as much to
-/// do as each other: the sums of 1000 x 1000 took 58 us when each had some of the columns, and take 40.
+/// The fold of each column of one matrix, of whose lanes each thread has some. So rows are read
+/// whole, page by page, and threads have as much to do as each other: the sums of 1000 x 1000 took
+/// 58 us when each had some of the columns, and take 40.
 fn by_lanes<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
     x: &ColumnOperand<'_, T>,
@@ -107,7 +108,8 @@ fn by_lanes<T: ReduceElement, F: Combine<T>>(
     Ok(y)
 }
 
-/// Results of blocks, each the first `rows` of `row_stride`, joined pairwise in the order of the blocks, in the first.
+/// Results of blocks, each the first `rows` of `row_stride`, joined pairwise in the order of the
+/// blocks, in the first.
 fn join<T: Copy, F: Combine<T>>(isa: Isa, parts: &mut [T], blocks: usize, rows: usize, row_stride: usize) {
     if blocks > 1 {
         let half = blocks.next_power_of_two() / 2;
@@ -214,7 +216,8 @@ impl<'a, T: ReduceElement, F: Combine<T>> TreeWalk<'a, T, F> {
     }
 }
 
-/// A subtree of lanes, each as many behind the one before as there are subtrees. Of 64 rows of 256 terms a call for each lane took twice as long.
+/// A subtree of lanes, each as many behind the one before as there are subtrees. Of 64 rows of 256
+/// terms a call for each lane took twice as long.
 struct EightLanes<'a, T, F> {
     acc: &'a mut [T],
     all: &'a [T],
@@ -229,7 +232,8 @@ impl<T: Copy, F: Combine<T>> EightLanes<'_, T, F> {
     const COUNT: usize = 8;
     /// Rows of which a register of lanes is held.
     const PART_ROWS: usize = 16;
-    /// The subtree of up to `PART_ROWS` rows from the one whose first element lies at `base` on. (Lanes without a term hold what changes nothing.)
+    /// The subtree of up to `PART_ROWS` rows from the one whose first element lies at `base` on.
+    /// (Lanes without a term hold what changes nothing.)
     #[inline(always)]
     fn part(&self, base: usize, width: usize) -> [T; 16] {
         let mut lanes = [[F::init(); 16]; 8];

@@ -93,14 +93,15 @@ const SUM_REGISTERS: usize = 8;
 /// The same where all sixteen of AVX2 do: terms are added from where they lie.
 #[cfg(target_arch = "x86_64")]
 const ALL_SUM_REGISTERS: usize = 16;
-/// How far ahead terms are fetched that lie in memory, in bytes: a small page, for the processor foresees what follows within one.
-/// The largest of 64 MiB took 0.69 milliseconds where it took 0.86, their sum 0.60 where it took 0.63. Farther ahead was better
-/// in some minutes, and worse than nothing in others, and a whole block fetched at once always was. By the second level: on a Zen 4
-/// sums take 0.73 to 0.79 of the time that they took when the first had them.
+/// How far ahead terms are fetched that lie in memory, in bytes: a small page, for the processor
+/// foresees what follows within one. The largest of 64 MiB took 0.69 milliseconds where it took
+/// 0.86, their sum 0.60 where it took 0.63. Farther ahead was better in some minutes, and worse
+/// than nothing in others, and a whole block fetched at once always was. By the second level: on a
+/// Zen 4 sums take 0.73 to 0.79 of the time that they took when the first had them.
 const PREFETCH_DISTANCE_BYTES: usize = 4 << 10;
 
-/// Has the line fetched that lies so far ahead of register `i`, unless a register before it begins in the same `lines`, of which the processor
-/// fetches the others.
+/// Has the line fetched that lies so far ahead of register `i`, unless a register before it begins
+/// in the same `lines`, of which the processor fetches the others.
 #[inline(always)]
 fn prefetch_ahead<V: Vector>(from: *const V::T, i: usize, lines: usize) {
     if (i * size_of::<V>()).is_multiple_of(lines * LINE) {
@@ -108,8 +109,9 @@ fn prefetch_ahead<V: Vector>(from: *const V::T, i: usize, lines: usize) {
     }
 }
 
-/// A sum of at most a block, and whether what follows is fetched. Made by [`VectorFolds`] alone, which pairs registers and instruction sets.
-/// What is left after whole chunks is summed in registers `S`.
+/// A sum of at most a block, and whether what follows is fetched. Made by [`VectorFolds`] alone,
+/// which pairs registers and instruction sets. What is left after whole chunks is summed in
+/// registers `S`.
 struct BlockSum<'a, V: Vector, S, const SUM_REGISTERS: usize>(&'a [V::T], bool, PhantomData<(V, S)>);
 
 impl<V: Vector, S: Vector<T = V::T>, const SUM_REGISTERS: usize> Kernel for BlockSum<'_, V, S, SUM_REGISTERS>
@@ -134,8 +136,9 @@ where
         while first < whole {
             for part in 0..parts {
                 let at = part * SUM_REGISTERS * V::LANES;
-                // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for, here and below. Chunks before
-                // `whole` lie in `x`, and parts in a chunk, as in the 128 lanes.
+                // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made
+                // for, here and below. Chunks before `whole` lie in `x`, and parts in a chunk, as
+                // in the 128 lanes.
                 unsafe {
                     let to = all.as_mut_ptr().add(at);
                     let mut sums: [V; SUM_REGISTERS] =
@@ -204,10 +207,11 @@ where
     }
 }
 
-/// The sum of the lanes, of which `n` terms were read: [`block::reduce_lanes`], in registers. What the compiler made of that was pieces of all sizes, which
-/// are loaded as other pieces before they have arrived in memory; which it was changed with code elsewhere, and sums of 60 numbers with it by a
-/// third. As the last terms come number by number, f32 takes registers of half of AVX-512's size here: of their own, sums of 17 to 60 numbers took
-/// a sixth longer.
+/// The sum of the lanes, of which `n` terms were read: [`block::reduce_lanes`], in registers. What
+/// the compiler made of that was pieces of all sizes, which are loaded as other pieces before they
+/// have arrived in memory; which it was changed with code elsewhere, and sums of 60 numbers with it
+/// by a third. As the last terms come number by number, f32 takes registers of half of AVX-512's
+/// size here: of their own, sums of 17 to 60 numbers took a sixth longer.
 ///
 /// # Safety
 /// The processor has the register.
@@ -236,7 +240,8 @@ where
 /// Terms of a row that [`RowSums`] takes.
 pub(crate) const ROW_TERMS_IN_REGISTERS: RangeInclusive<usize> = 17..=64;
 
-/// The sums of rows of `n` terms each, one after the other, whose lanes are all in registers. Made by [`VectorFolds`] alone.
+/// The sums of rows of `n` terms each, one after the other, whose lanes are all in registers. Made
+/// by [`VectorFolds`] alone.
 struct RowSums<'a, V: Vector> {
     x: &'a [V::T],
     n: usize,
@@ -267,8 +272,9 @@ where
         let (quick, slow) = sums.split_at_mut(quick);
         let read = quick.len() * n;
         for (row, sum) in quick.iter_mut().enumerate() {
-            // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for. A row that is quick has `reach` terms
-            // behind its first one; no register has more than 16 lanes, and no row more than 64 terms.
+            // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for. A
+            // row that is quick has `reach` terms behind its first one; no register has more than
+            // 16 lanes, and no row more than 64 terms.
             unsafe {
                 let (from, zero) = (x.as_ptr().add(row * n), V::splat(<Sum as Combine<V::T>>::init()));
                 let mut lanes: [V; MAX_REGISTERS] = [zero; MAX_REGISTERS];
@@ -318,8 +324,9 @@ where
             let lane = n % LANES;
             let (head, x) = part.split_at(part.len().min((LANES - lane) % LANES));
             let (whole, from) = (x.len() / LANES, x.as_ptr());
-            // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for. Chunks before `whole` lie in `x`, and
-            // the registers of a chunk in it, as in the 128 lanes.
+            // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for.
+            // Chunks before `whole` lie in `x`, and the registers of a chunk in it, as in the 128
+            // lanes.
             unsafe {
                 add_terms::<S>(&mut all[lane..], head);
                 for at in (0..LANES).step_by(SUM_REGISTERS * V::LANES) {
@@ -348,7 +355,8 @@ where
     }
 }
 
-/// An extreme if there is no doubt about it, and whether what follows is fetched. Made by [`VectorFolds`] alone.
+/// An extreme if there is no doubt about it, and whether what follows is fetched. Made by
+/// [`VectorFolds`] alone.
 struct BlockExtreme<'a, V: Vector, F>(&'a [V::T], bool, PhantomData<(V, F)>);
 
 impl<V: MinMaxVector, F: ExtremeOp<V::T>> Kernel for BlockExtreme<'_, V, F> {
@@ -361,15 +369,17 @@ impl<V: MinMaxVector, F: ExtremeOp<V::T>> Kernel for BlockExtreme<'_, V, F> {
         let whole = x.len() / wide;
         let from = x.as_ptr();
         let (mut few, mut doubts) = ([F::init(); 16], [F::no_doubt(); 16]);
-        // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for; what is read lies in `x` up to
-        // `whole * wide`, what is stored in 16 numbers, which no register exceeds.
+        // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for; what
+        // is read lies in `x` up to `whole * wide`, what is stored in 16 numbers, which no register
+        // exceeds.
         unsafe {
             let mut best: [V; REGISTERS_PER_STEP] = [V::splat(F::init()); REGISTERS_PER_STEP];
             let mut doubt: [V; REGISTERS_PER_STEP] = [V::splat(F::no_doubt()); REGISTERS_PER_STEP];
             for chunk in 0..whole {
                 let from = from.add(chunk * wide);
                 if self.1 {
-                    // Two operations for a register as it is: fetching every line took a seventh longer.
+                    // Two operations for a register as it is: fetching every line took a seventh
+                    // longer.
                     (0..REGISTERS_PER_STEP).for_each(|i| prefetch_ahead::<V>(from, i, 2));
                 }
                 for i in 0..REGISTERS_PER_STEP {

@@ -9,8 +9,9 @@ use elinvar_simd::isa::{Isa, IsaTargets, Level};
 use elinvar_simd::quad::{Float16, GatherVector};
 use elinvar_simd::vector::{VectorKernel, dispatch_vectors};
 
-/// Adds the halves from `base + place` on to as many sums, place after place; or says that it does not. Converted to a buffer first, the sums of the
-/// columns of 1000 x 1000 took half as long again.
+/// Adds the halves from `base + place` on to as many sums, place after place; or says that it does
+/// not. Converted to a buffer first, the sums of the columns of 1000 x 1000 took half as long
+/// again.
 ///
 /// # Panics
 /// If some are not there.
@@ -32,8 +33,8 @@ pub(crate) fn add_f16_terms<H: Float16>(
     true
 }
 
-/// The sums of rows of `n` halves each, at most a block, one after the other; or says that it does not. Converted to a buffer first, those of the
-/// rows of 1000 x 1000 took 42 us, and take 23.
+/// The sums of rows of `n` halves each, at most a block, one after the other; or says that it does
+/// not. Converted to a buffer first, those of the rows of 1000 x 1000 took 42 us, and take 23.
 ///
 /// # Panics
 /// If some are not there.
@@ -61,8 +62,9 @@ impl<H: Float16 + Default> VectorKernel for F16RowSums<'_, H> {
         const MAX_REGISTERS: usize = 16;
         let (count, whole, rest) = (LANES / V::LANES, self.n / LANES, self.n % LANES);
         for (row, sum) in self.x.chunks_exact(self.n).zip(self.sums) {
-            // SAFETY: a row has `whole * LANES + rest` halves, a chunk of it `count` registers of `V::LANES`, of which there are 16 at most, in 16
-            // at most. The instructions are there: our caller's.
+            // SAFETY: a row has `whole * LANES + rest` halves, a chunk of it `count` registers of
+            // `V::LANES`, of which there are 16 at most, in 16 at most. The instructions are there:
+            // our caller's.
             unsafe {
                 let mut lanes: [V; MAX_REGISTERS] = [V::splat(0.0); MAX_REGISTERS];
                 for chunk in 0..whole {
@@ -72,7 +74,8 @@ impl<H: Float16 + Default> VectorKernel for F16RowSums<'_, H> {
                     }
                 }
                 if rest > 0 {
-                    // A lane that has no term more gets +0, which changes no sum: they start from it.
+                    // A lane that has no term more gets +0, which changes no sum: they start from
+                    // it.
                     let mut last = [H::default(); LANES];
                     last[..rest].copy_from_slice(&row[whole * LANES..]);
                     for (i, lane) in lanes[..count].iter_mut().enumerate() {
@@ -99,7 +102,8 @@ impl<H: Float16 + Default> VectorKernel for F16RowSums<'_, H> {
 /// Registers of sums that go side by side.
 const SUM_REGISTERS: usize = 4;
 
-/// Sums, and where terms of theirs lie, from the first of each on. Made by `add_f16_terms` alone, which looked.
+/// Sums, and where terms of theirs lie, from the first of each on. Made by `add_f16_terms` alone,
+/// which looked.
 struct F16StridedSums<'a, H, P> {
     x: *const H,
     places: P,
@@ -117,8 +121,8 @@ impl<H: Float16, P: Iterator<Item = isize> + Clone> VectorKernel for F16StridedS
         // Several registers at once, as an addition waits for the one before.
         let several = sums.len() / (SUM_REGISTERS * V::LANES) * (SUM_REGISTERS * V::LANES);
         for i in (0..several).step_by(SUM_REGISTERS * V::LANES) {
-            // SAFETY: `add_f16_terms` found as many halves as there are sums at each place, and `several` and `whole` are no more. The instructions are
-            // there: our caller's.
+            // SAFETY: `add_f16_terms` found as many halves as there are sums at each place, and
+            // `several` and `whole` are no more. The instructions are there: our caller's.
             unsafe {
                 let mut all: [V; SUM_REGISTERS] = [V::load(to.add(i)); SUM_REGISTERS];
                 for (k, sum) in all.iter_mut().enumerate() {

@@ -1,9 +1,9 @@
 //! Row-wise formulas (softmax, layer norm, RMS norm and their gradients): terms of a statistic,
 //! their fold, the next statistic, then the result.
 //!
-//! The formula's own loops ([`RowLoops`]) are called once for a statistic of a group of short rows, or of
-//! a block of a long one. Where terms are not folded in registers, they go through a block that stays in L1
-//! and are folded there by code that all formulas share.
+//! The formula's own loops ([`RowLoops`]) are called once for a statistic of a group of short rows,
+//! or of a block of a long one. Where terms are not folded in registers, they go through a block
+//! that stays in L1 and are folded there by code that all formulas share.
 
 pub(super) mod with_column_sums;
 
@@ -28,8 +28,8 @@ use elinvar_simd::row_loop::{
 use elinvar_simd::uninit::UninitSlice;
 use std::ops::RangeInclusive;
 
-/// Elements of the short rows that are taken at a time: what operands that do not lie in memory as they are read are copied
-/// to has room for a block.
+/// Elements of the short rows that are taken at a time: what operands that do not lie in memory as
+/// they are read are copied to has room for a block.
 const SHORT_ROWS_ELEMENTS: usize = BLOCK;
 /// Elements that a task has, at least and at most.
 const TASK_ELEMENTS: RangeInclusive<usize> = 1 << 14..=1 << 17;
@@ -37,11 +37,11 @@ const TASK_ELEMENTS: RangeInclusive<usize> = 1 << 14..=1 << 17;
 const NS_PER_ELEMENT: f64 = 0.3;
 /// Elements of a group of rows whose terms are in memory, 4 KiB of f32: they are read twice more.
 const GROUP_ELEMENTS_OF_TERMS: usize = 1024;
-/// Elements of a group of rows whose terms are not, 8 KiB of f32: they stay in the first-level cache beside the next ones and
-/// the results of both.
+/// Elements of a group of rows whose terms are not, 8 KiB of f32: they stay in the first-level
+/// cache beside the next ones and the results of both.
 const GROUP_ELEMENTS: usize = 2048;
-/// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones. The processor foresees what
-/// follows within a page, and pages are as long.
+/// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones.
+/// The processor foresees what follows within a page, and pages are as long.
 const PREFETCH_DISTANCE_BYTES: usize = 4096;
 
 /// A row-wise formula over views of one shape, of which the first `kept` axes are the rows.
@@ -173,7 +173,8 @@ fn one_by_one<C: Float>(
             Ok(())
         });
     }
-    // Several tasks for each thread, as one that is late should not be waited for; each makes buffers of its own.
+    // Several tasks for each thread, as one that is late should not be waited for; each makes
+    // buffers of its own.
     let task = (rows * n / (8 * d.threads())).clamp(*TASK_ELEMENTS.start(), *TASK_ELEMENTS.end());
     let together = (task / n.max(1)).max(1);
     let ns = passes * NS_PER_ELEMENT * n as f64 / width as f64;
@@ -217,7 +218,8 @@ struct RowScratch<C> {
 /// Elements of an operand that do not lie in memory as they are read.
 struct CopiedOperand<C> {
     buffer: HostVec<C>,
-    /// The name of the element that fills a chunk of the buffer; the first row, if all rows are that one.
+    /// The name of the element that fills a chunk of the buffer; the first row, if all rows are
+    /// that one.
     held: Option<usize>,
 }
 
@@ -233,7 +235,8 @@ fn block_buffer<C: Float>(buffer: &mut HostVec<C>) -> Result<&mut [C]> {
     buffer_for(buffer, BLOCK)
 }
 
-/// The same for `len` elements. It begins with a cache line: what lies across two is stored and loaded twice.
+/// The same for `len` elements. It begins with a cache line: what lies across two is stored and
+/// loaded twice.
 fn buffer_for<C: Float>(buffer: &mut HostVec<C>, len: usize) -> Result<&mut [C]> {
     let line = LINE / size_of::<C>();
     if buffer.len() < len + TERM_CHUNK + line {
@@ -260,10 +263,12 @@ struct RowwiseWork<'a, C> {
 }
 
 impl<C: Float> RowwiseWork<'_, C> {
-    /// How many of `len` elements from `start` on all operands have one after the other, or as one that is repeated; all, if these are too few to
-    /// be worth a part of their own. `even`: the next ones are to begin with a chunk.
+    /// How many of `len` elements from `start` on all operands have one after the other, or as one
+    /// that is repeated; all, if these are too few to be worth a part of their own. `even`: the
+    /// next ones are to begin with a chunk.
     ///
-    /// (Weights of channels in groups of several, each repeated for a plane, were a quarter of a group norm as copies.)
+    /// (Weights of channels in groups of several, each repeated for a plane, were a quarter of a
+    /// group norm as copies.)
     fn stretch(&self, start: usize, len: usize, even: bool) -> usize {
         /// Elements that are copied in about the time that a part takes to begin.
         const COPY_MIN_ELEMENTS: usize = 256;
@@ -277,8 +282,8 @@ impl<C: Float> RowwiseWork<'_, C> {
         }
         some
     }
-    /// The operands at `len` elements of one row from `start` on, and what stands behind them up to whole chunks; of one that is
-    /// a number, a chunk.
+    /// The operands at `len` elements of one row from `start` on, and what stands behind them up to
+    /// whole chunks; of one that is a number, a chunk.
     fn part<'b>(
         &self,
         start: usize,
@@ -303,7 +308,8 @@ impl<C: Float> RowwiseWork<'_, C> {
                 };
                 continue;
             };
-            // A number for each row or part of one, such as the weight of a channel: a chunk of it, for all parts and passes.
+            // A number for each row or part of one, such as the weight of a channel: a chunk of it,
+            // for all parts and passes.
             let buffer = &mut buffer_for(buffer, 0)?[..TERM_CHUNK];
             if *held != Some(number) {
                 stage.read(self.isa, start, &mut buffer[..1]);
@@ -315,8 +321,8 @@ impl<C: Float> RowwiseWork<'_, C> {
         }
         Ok(RowBlock::new(&all[..self.x.len()], 1, len))
     }
-    /// The terms of statistic `k` at `len` elements of one row from `start` on, to `terms`, and anything up to whole chunks; or to the sums,
-    /// if there are such.
+    /// The terms of statistic `k` at `len` elements of one row from `start` on, to `terms`, and
+    /// anything up to whole chunks; or to the sums, if there are such.
     fn terms(
         &self,
         k: usize,
@@ -341,8 +347,8 @@ impl<C: Float> RowwiseWork<'_, C> {
         }
         Ok(())
     }
-    /// Where the next row has these elements, if this is a row's last statistic but not its first: so the row is in a cache, and memory has
-    /// nothing to do.
+    /// Where the next row has these elements, if this is a row's last statistic but not its first:
+    /// so the row is in a cache, and memory has nothing to do.
     fn next(&self, k: usize, start: usize, len: usize) -> Prefetch<C> {
         if k == 0 || k + 1 < self.folds.len() {
             return Prefetch::Nothing;
@@ -350,8 +356,8 @@ impl<C: Float> RowwiseWork<'_, C> {
         let next = self.x[0].padded(start + self.n, len, len);
         next.map_or(Prefetch::Nothing, |next| Prefetch::Later(next.as_ptr()))
     }
-    /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they go to the buffer of kept
-    /// ones, from `keep_at` on.
+    /// The fold of a block of a row's terms. Where the formula keeps the last statistic's, they go
+    /// to the buffer of kept ones, from `keep_at` on.
     fn fold(
         &self,
         k: usize,
@@ -369,7 +375,8 @@ impl<C: Float> RowwiseWork<'_, C> {
             return Ok(folded);
         }
         let stays = self.keeps_terms && k + 1 == self.folds.len();
-        // Terms that stay are written anyway, and a plain formula's first ones are its operand, copied.
+        // Terms that stay are written anyway, and a plain formula's first ones are its operand,
+        // copied.
         let written = stays || self.is_plain && k == 0;
         let sums = matches!(self.folds[k], Fold::Sum | Fold::Prod) && folds_in_registers::<C>(self.isa);
         if sums && !written && self.x.iter().all(|x| x.is_even(self.n, TERM_CHUNK)) {
@@ -402,7 +409,8 @@ impl<C: Float> RowwiseWork<'_, C> {
             }
         }
     }
-    /// The results of `len` elements from `start` on, all of one row; from terms, if these were kept, from `kept` on.
+    /// The results of `len` elements from `start` on, all of one row; from terms, if these were
+    /// kept, from `kept` on.
     fn write(
         &self,
         start: usize,
@@ -511,8 +519,8 @@ impl<C: Float> RowwiseWork<'_, C> {
         }
         Ok(())
     }
-    /// Of a group of short rows, of which `x` is the first operand, all statistics; their terms are folded while they are in
-    /// registers.
+    /// Of a group of short rows, of which `x` is the first operand, all statistics; their terms are
+    /// folded while they are in registers.
     fn statistics_in_registers(
         &self,
         x: &RowSlice<'_, C>,
@@ -526,14 +534,17 @@ impl<C: Float> RowwiseWork<'_, C> {
         for k in 0..self.folds.len() {
             let last = self.out == RowOut::Each && k + 1 == self.folds.len();
             let stays = self.keeps_terms && last;
-            // What is fetched meanwhile: an operand's elements so far ahead, and the lines of the results, which are written next.
+            // What is fetched meanwhile: an operand's elements so far ahead, and the lines of the
+            // results, which are written next.
             let places =
                 |ahead: usize| Prefetch::Both([x.data.as_ptr().wrapping_add(ahead), y.place()], [x.step, n]);
             let prefetch = if stays {
-                // While exponentials are computed, memory has nothing to do: it fetches what comes next.
+                // While exponentials are computed, memory has nothing to do: it fetches what comes
+                // next.
                 places(PREFETCH_DISTANCE_BYTES / size_of::<C>())
             } else if k > 0 && last && rows * n <= GROUP_ELEMENTS {
-                // Nor has it while rows are read again, from the first-level cache: it fetches the next ones.
+                // Nor has it while rows are read again, from the first-level cache: it fetches the
+                // next ones.
                 places(rows * n)
             } else {
                 Prefetch::Nothing
@@ -559,7 +570,8 @@ impl<C: Float> RowwiseWork<'_, C> {
             let (terms, step) = if self.is_plain && k == 0 {
                 (x.data, x.step)
             } else {
-                // While exponentials are computed, memory has nothing to do: it fetches what comes next.
+                // While exponentials are computed, memory has nothing to do: it fetches what comes
+                // next.
                 let prefetch = if rows == 1 && self.is_plain && self.keeps_terms && k + 1 == self.folds.len()
                 {
                     let x = x.data.as_ptr().wrapping_byte_add(PREFETCH_DISTANCE_BYTES);

@@ -38,7 +38,8 @@ const ROW_ELEMENTS: std::ops::RangeInclusive<usize> = TERM_CHUNK..=BLOCK;
 /// Nanoseconds for an element.
 const NS_PER_ELEMENT: f64 = 0.5;
 
-/// The values, and the first `sums` sums; or nothing, if rows do not lie one after the other, or are few, or very short or long.
+/// The values, and the first `sums` sums; or nothing, if rows do not lie one after the other, or
+/// are few, or very short or long.
 pub(crate) fn rows_and_columns(
     d: &CpuDevice,
     f: &dyn ColumnsObject,
@@ -118,7 +119,8 @@ fn compute<C: Float>(
     Ok(Some((C::wrap(y), sums.collect::<Result<_>>()?)))
 }
 
-/// Sums of blocks, each the first `width` numbers of `row_stride`, joined pairwise in the order of the blocks, in the first.
+/// Sums of blocks, each the first `width` numbers of `row_stride`, joined pairwise in the order of
+/// the blocks, in the first.
 fn join_block_sums<C: Float>(isa: Isa, parts: &mut [C], blocks: usize, row_stride: usize, width: usize) {
     if blocks > 1 {
         let half = blocks.next_power_of_two() / 2;
@@ -168,7 +170,8 @@ struct ColumnSumWork<'a, C> {
 }
 
 impl<C: Float> ColumnSumWork<'_, C> {
-    /// The sums of the comb's lanes `lane`, `lane + step`, ...; `then` is the first row that is read behind theirs.
+    /// The sums of the comb's lanes `lane`, `lane + step`, ...; `then` is the first row that is
+    /// read behind theirs.
     fn lanes(
         &self,
         strided: &mut StridedRows<'_, C>,

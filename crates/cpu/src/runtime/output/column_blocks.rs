@@ -84,9 +84,11 @@ impl<T: Copy> ColumnBlocks<'_, T> {
         assert!(self.left > 0, "cpu: a stripe has no more rows");
         let row = if self.bottom_up { self.left - 1 } else { rows - self.left };
         let at = (matrix * rows + row) * columns + column;
-        // SAFETY: `next` gives stripes that lie within the matrices, which the memory has room for, and this row is one of theirs, each of
-        // which comes once, as a stripe is written in one direction;
-        // no two stripes have an element in common, and each number is given to one `ColumnBlocks`, see `fill_column_blocks`.
+        // SAFETY: `next` gives stripes that lie within the matrices, which the memory has room for,
+        // and this row is one of theirs, each of which comes once, as a stripe is written in one
+        // direction;
+        // no two stripes have an element in common, and each number is given to one `ColumnBlocks`,
+        // see `fill_column_blocks`.
         let slots = unsafe { std::slice::from_raw_parts_mut(self.first.add(at), width) };
         let mut dst = UninitSlice::new(slots);
         f(&mut dst);
@@ -107,8 +109,8 @@ impl<T> SharedSlots<T> {
     }
 }
 
-/// A vector of matrices. `f` is to write all rows of all stripes that it is given, and is called for several parts; `ns` is an estimate
-/// for one element.
+/// A vector of matrices. `f` is to write all rows of all stripes that it is given, and is called
+/// for several parts; `ns` is an estimate for one element.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
@@ -148,7 +150,8 @@ pub(crate) fn fill_column_blocks<T: Element>(
         );
         Ok(())
     })?;
-    // SAFETY: the stripes cover all elements, and each was written: that of a part that was left out is an error.
+    // SAFETY: the stripes cover all elements, and each was written: that of a part that was left
+    // out is an error.
     unsafe { y.set_len(len) };
     Ok(y)
 }

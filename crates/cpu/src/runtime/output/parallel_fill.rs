@@ -18,7 +18,8 @@ use std::time::Instant;
 
 /// Elements that are made alone to see how long one takes.
 const PROBE_ELEMENTS: usize = 2048;
-/// Elements that are worth several threads whatever is done to them: copying so many takes four microseconds.
+/// Elements that are worth several threads whatever is done to them: copying so many takes four
+/// microseconds.
 const ALWAYS_PARALLEL_ELEMENTS: usize = 1 << 15;
 /// Nanoseconds that an element takes at least.
 const MIN_NS_PER_ELEMENT: f64 = 0.12;
@@ -55,8 +56,8 @@ impl<T: Element> UninitVec<T> {
     /// The vector.
     ///
     /// # Safety
-    /// Each of the slots was in a room that was found full. None is counted: a line of counts that goes from core to core took
-    /// as long as adding some thousand elements.
+    /// Each of the slots was in a room that was found full. None is counted: a line of counts that
+    /// goes from core to core took as long as adding some thousand elements.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     unsafe fn finish(mut self) -> HostVec<T> {
         // SAFETY: as above.
@@ -85,8 +86,9 @@ struct FillSplit {
 }
 
 impl FillSplit {
-    /// `make(n)` makes the first `n` elements: all of a few, or some of more, to see how long they take. What is cut anywhere
-    /// is cut where cache lines begin, the first of them after `to_line` elements. Compiled once, and not for each type.
+    /// `make(n)` makes the first `n` elements: all of a few, or some of more, to see how long they
+    /// take. What is cut anywhere is cut where cache lines begin, the first of them after `to_line`
+    /// elements. Compiled once, and not for each type.
     fn new(
         d: &CpuDevice,
         len: usize,
@@ -127,8 +129,9 @@ impl FillSplit {
     }
 }
 
-/// Elements before the first that begins a cache line. A store across two lines takes two; and memory that the system gave
-/// for one large tensor each begins at the same place within a line, so that what is read lies well then, too.
+/// Elements before the first that begins a cache line. A store across two lines takes two; and
+/// memory that the system gave for one large tensor each begins at the same place within a line, so
+/// that what is read lies well then, too.
 fn to_line<T>(slots: &[MaybeUninit<T>]) -> usize {
     // An element that lies across two lines has no such place.
     Some(slots.as_ptr().align_offset(LINE)).filter(|n| n * size_of::<T>() < LINE).unwrap_or(0)
@@ -139,9 +142,10 @@ fn is_one_piece(d: &CpuDevice, len: usize, unit: usize) -> bool {
     d.threads() == 1 || len <= 2 * PROBE_ELEMENTS.next_multiple_of(unit)
 }
 
-/// A vector of `len` elements. `f(start, dst)` is to fill the room with the elements from number `start` on; it is
-/// called for several parts, on several threads if there are many, or if the first part says that this is worth it. Parts
-/// start at multiples of `unit`; with 1, where cache lines begin.
+/// A vector of `len` elements. `f(start, dst)` is to fill the room with the elements from number
+/// `start` on; it is called for several parts, on several threads if there are many, or if the
+/// first part says that this is worth it. Parts start at multiples of `unit`; with 1, where cache
+/// lines begin.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
@@ -173,7 +177,8 @@ pub(crate) fn parallel_fill_hinted<T: Element>(
     try_for_each_piece(d, &mut slots[done..], piece, ns, &|start, part| {
         fill(part, |dst| f(done + start, dst))
     })?;
-    // SAFETY: the first `done` slots, then all pieces of the others, were each in a room of `fill`, which returned well.
+    // SAFETY: the first `done` slots, then all pieces of the others, were each in a room of `fill`,
+    // which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     Ok(unsafe { all.finish() })
 }
@@ -210,7 +215,8 @@ pub(crate) fn serial_fill<T: Element>(
     let mut dst = UninitSlice::new(&mut v.spare_capacity_mut()[..len]);
     f(&mut dst);
     dst.assert_full();
-    // SAFETY: the room over the first `len` slots is full, and its methods write each slot before they count it.
+    // SAFETY: the room over the first `len` slots is full, and its methods write each slot before
+    // they count it.
     unsafe { v.set_len(len) };
     Ok(v)
 }
@@ -220,8 +226,8 @@ pub(crate) fn is_serial(d: &CpuDevice, len: usize) -> bool {
     is_one_piece(d, len, BLOCK_ELEMENTS)
 }
 
-/// Two vectors, cut into pieces of these sizes side by side: `f(i, rooms)` is to fill those of piece `i`; all of it takes about
-/// `ns` nanoseconds.
+/// Two vectors, cut into pieces of these sizes side by side: `f(i, rooms)` is to fill those of
+/// piece `i`; all of it takes about `ns` nanoseconds.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
@@ -237,7 +243,8 @@ pub(crate) fn fill_two<A: Element, B: Element>(
     let parts = sizes.iter().map(|s| (split_off(&mut left, s[0]), split_off(&mut right, s[1])));
     let parts = parts.enumerate().collect();
     try_for_each_task(d, parts, ns, &|(i, (left, right))| fill(left, |x| fill(right, |y| f(i, x, y))))?;
-    // SAFETY: the sizes are those of the vectors, and each part of that size was in a room of `fill`, which returned well.
+    // SAFETY: the sizes are those of the vectors, and each part of that size was in a room of
+    // `fill`, which returned well.
     #[allow(unsafe_code, reason = "a vector of what was written")]
     Ok(unsafe { (a.finish(), b.finish()) })
 }
@@ -276,7 +283,8 @@ pub(crate) fn parallel_fill_many<T: Element>(
     let tasks =
         (0..rest).step_by(piece).map(|start| (done + start, split(piece.min(rest - start)))).collect();
     try_for_each_task(d, tasks, rest as f64 * ns, &|(start, parts)| make(start, parts))?;
-    // SAFETY: the first `done` slots of each, then all pieces of the others, were each in a room that `make` found full.
+    // SAFETY: the first `done` slots of each, then all pieces of the others, were each in a room
+    // that `make` found full.
     #[allow(unsafe_code, reason = "vectors of what was written")]
     Ok(all.into_iter().map(|fresh| unsafe { fresh.finish() }).collect())
 }

@@ -17,8 +17,9 @@ use std::mem::MaybeUninit;
 /// Rows that a comb may have.
 const MAX_ROWS_PER_PART: usize = 256;
 
-/// A matrix that is cut into combs: each block of `stride * MAX_ROWS_PER_PART` rows (the last may have fewer) into so many, of which number `i` has row `i`
-/// of the block and each that lies a multiple of `stride` behind it.
+/// A matrix that is cut into combs: each block of `stride * MAX_ROWS_PER_PART` rows (the last may
+/// have fewer) into so many, of which number `i` has row `i` of the block and each that lies a
+/// multiple of `stride` behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct StridedPartition {
     pub(crate) rows: usize,
@@ -50,8 +51,8 @@ pub(crate) struct StridedRows<'a, T> {
     life: PhantomData<&'a mut [T]>,
 }
 
-/// Writes a row. Unlike a closure, `write` can be `#[inline(always)]`, and must be: in a function of its own it would be compiled without the
-/// kernel's instruction set.
+/// Writes a row. Unlike a closure, `write` can be `#[inline(always)]`, and must be: in a function
+/// of its own it would be compiled without the kernel's instruction set.
 pub(crate) trait WriteRow<T> {
     /// Fills the room.
     fn write(self, dst: &mut UninitSlice<'_, T>);
@@ -84,8 +85,9 @@ impl<T: Copy> StridedRows<'_, T> {
         let bit = 1 << (number % 64);
         let word = &mut self.written[number / 64];
         assert_eq!(*word & bit, 0, "cpu: a row was written before");
-        // SAFETY: `fill_strided_rows` makes combs of a matrix that the memory has room for, and this row lies in it. No two combs have a row in
-        // common, and each is given to one call of `f` there.
+        // SAFETY: `fill_strided_rows` makes combs of a matrix that the memory has room for, and
+        // this row lies in it. No two combs have a row in common, and each is given to one call of
+        // `f` there.
         let slots = unsafe { std::slice::from_raw_parts_mut(self.matrix.add(row * columns), columns) };
         let mut dst = UninitSlice::new(slots);
         f.write(&mut dst);
@@ -99,8 +101,9 @@ impl<T: Copy> StridedRows<'_, T> {
     }
 }
 
-/// A matrix, and what else comes of it. `f` is called for each comb, with as many elements of `parts` as each has, and is to write all rows of
-/// the comb; `ns` is an estimate for one element of the matrix.
+/// A matrix, and what else comes of it. `f` is called for each comb, with as many elements of
+/// `parts` as each has, and is to write all rows of the comb; `ns` is an estimate for one element
+/// of the matrix.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`.
@@ -138,7 +141,8 @@ pub(crate) fn fill_strided_rows<T: Element>(
         assert!(strided.is_full(), "cpu: a row of a comb was left out");
         Ok(())
     })?;
-    // SAFETY: the combs have all rows, and each was found full: that of a part that was left out is an error.
+    // SAFETY: the combs have all rows, and each was found full: that of a part that was left out is
+    // an error.
     unsafe { y.set_len(len) };
     Ok(y)
 }

@@ -1,13 +1,13 @@
 //! PTX: tensor core fragments, `mma.sync.m16n8k16` (of f32 and f64: `m16n8k8`), and `ldmatrix`
 //! where the indices allow it.
 //!
-//! Which lane has which element is written in "PTX ISA", 9.7.15. With g = lane / 4 and
-//! t = 2 (lane % 4), a lane's registers hold: of a, two neighbours each of (row g, column t),
-//! (g + 8, t), (g, t + 8), (g + 8, t + 8); of b, two neighbours along k each of (row t, column g),
-//! (t + 8, g); of the accumulators, (g, t), (g, t + 1), (g + 8, t), (g + 8, t + 1). A product of 16
-//! columns is two of 8, next to each other: the registers of b and of the accumulators of the first
-//! half come first. Factors of f32 have a register each, with t = lane % 4 and 4 instead of 8 along
-//! k; `ldmatrix` takes four of them for a row of eight halves. Those of f64 are laid out as those of
+//! Which lane has which element is written in "PTX ISA", 9.7.15. With g = lane / 4 and t = 2
+//! (lane % 4), a lane's registers hold: of a, two neighbours each of (row g, column t), (g + 8, t),
+//! (g, t + 8), (g + 8, t + 8); of b, two neighbours along k each of (row t, column g), (t + 8, g);
+//! of the accumulators, (g, t), (g, t + 1), (g + 8, t), (g + 8, t + 1). A product of 16 columns is
+//! two of 8, next to each other: the registers of b and of the accumulators of the first half come
+//! first. Factors of f32 have a register each, with t = lane % 4 and 4 instead of 8 along k;
+//! `ldmatrix` takes four of them for a row of eight halves. Those of f64 are laid out as those of
 //! f32. Before Hopper a product of them is four of `m8n8k4`, whose lanes have the same elements:
 //! rows g and g + 8 by themselves, and of each the terms 0 to 3 before the terms 4 to 7, so the
 //! chain is the same.
