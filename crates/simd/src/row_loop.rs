@@ -601,7 +601,7 @@ struct FinishTask<'a, T, R, const N: usize> {
     n: T,
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for FinishTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut FinishTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -700,7 +700,7 @@ struct OnceTask<'a, T, R, const N: usize> {
     y: &'a mut RowLanes<T>,
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for OnceTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut OnceTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -729,7 +729,7 @@ struct StridedFoldTask<'a, T, R, const N: usize> {
 
 impl<T: SimdFloat, R: RowFormula<N>, const N: usize> StridedFoldTask<'_, T, R, N> {
     #[inline(always)]
-    fn fold<M: ReduceLanes<T>, const K: usize>(self) {
+    fn fold<M: ReduceLanes<T>, const K: usize>(&mut self) {
         let keep = const { keeps_terms::<R, N>() && K + 1 == R::FOLDS.len() };
         let (chunks, n) = (self.b.chunks(), M::splat(self.n));
         // SAFETY: `strided_fold` has counted the operands; here and below.
@@ -794,7 +794,7 @@ fn strided_add<T: SimdFloat, L: SimdLanes<T> + Lane, F: ElementFormula<N>, const
     }
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for StridedFoldTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut StridedFoldTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -812,7 +812,7 @@ struct StridedResultsTask<'a, T, R, const N: usize> {
     y: &'a mut [RowLanes<T>],
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for StridedResultsTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut StridedResultsTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -820,7 +820,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for StridedResul
         let n = M::splat(self.n);
         let Some(b) = self.b else {
             if const { keeps_terms::<R, N>() } {
-                for y in self.y {
+                for y in &mut *self.y {
                     let mut c = 0;
                     while c < TERM_CHUNK {
                         let s = load_statistics(self.s, c);
@@ -853,7 +853,7 @@ struct AddRowTask<'a, T, R, const N: usize> {
 
 impl<T: SimdFloat, R: Columns<N>, const N: usize> AddRowTask<'_, T, R, N> {
     #[inline(always)]
-    fn add<M: SimdLanes<T> + Lane, const K: usize>(self) {
+    fn add<M: SimdLanes<T> + Lane, const K: usize>(&mut self) {
         let (s, n) = (splat::<T, M>(self.s, 0), M::splat(self.n));
         // SAFETY: `add_row` has counted the operands and their chunks; here and below.
         let x = unsafe { self.b.row::<N>(0) };
@@ -872,7 +872,7 @@ impl<T: SimdFloat, R: Columns<N>, const N: usize> AddRowTask<'_, T, R, N> {
     }
 }
 
-impl<T: SimdFloat, R: Columns<N>, const N: usize> LaneKernel for AddRowTask<'_, T, R, N> {
+impl<T: SimdFloat, R: Columns<N>, const N: usize> LaneKernel for &mut AddRowTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -899,7 +899,7 @@ macro_rules! column_loops {
             ) {
                 assert!(b.operands == N, "{}: a formula is given as many operands as it has", R::NAME);
                 assert!(sums.len() / TERM_CHUNK <= b.chunks(), "{}: a sum for each element", R::NAME);
-                run_lanes(isa, AddRowTask { r: self.0, k, b, s, n, sums });
+                run_lanes(isa, &mut AddRowTask { r: self.0, k, b, s, n, sums });
             }
         }
     )*};
@@ -945,7 +945,7 @@ macro_rules! row_loops {
                 n: $t,
             ) {
                 assert!(rows <= TERM_CHUNK, "{}: statistics of so many rows", R::NAME);
-                run_lanes(isa, FinishTask { r: self.0, k, rows, folded, s, n });
+                run_lanes(isa, &mut FinishTask { r: self.0, k, rows, folded, s, n });
             }
             fn results(
                 &self,
@@ -978,7 +978,7 @@ macro_rules! row_loops {
             fn once(&self, isa: Isa, rows: usize, s: &Statistics<$t>, n: $t, y: &mut RowLanes<$t>) {
                 if const { matches!(R::OUT, RowOut::Once) } {
                     assert!(rows <= TERM_CHUNK, "{}: statistics of so many rows", R::NAME);
-                    run_lanes(isa, OnceTask { r: self.0, rows, s, n, y });
+                    run_lanes(isa, &mut OnceTask { r: self.0, rows, s, n, y });
                 } else {
                     unreachable!("{}: it has no result for a row", R::NAME);
                 }
@@ -995,7 +995,7 @@ macro_rules! row_loops {
                 terms: &mut [RowLanes<$t>],
             ) {
                 assert!(b.operands == N, "{}: a formula is given as many operands as it has", R::NAME);
-                run_lanes(isa, StridedFoldTask { r: self.0, k, b, s, n, at, lanes, terms });
+                run_lanes(isa, &mut StridedFoldTask { r: self.0, k, b, s, n, at, lanes, terms });
             }
             fn strided_results(
                 &self,
@@ -1008,7 +1008,7 @@ macro_rules! row_loops {
                 assert!(b.operands == N, "{}: a formula is given as many operands as it has", R::NAME);
                 assert!(y.len() <= b.chunks(), "{}: a result for each element", R::NAME);
                 if const { matches!(R::OUT, RowOut::Each) } {
-                    run_lanes(isa, StridedResultsTask { r: self.0, b: Some(b), s, n, y });
+                    run_lanes(isa, &mut StridedResultsTask { r: self.0, b: Some(b), s, n, y });
                 } else {
                     unreachable!("{}: it has no result at an element", R::NAME);
                 }
@@ -1021,7 +1021,7 @@ macro_rules! row_loops {
                 y: &mut [RowLanes<$t>],
             ) {
                 if const { keeps_terms::<R, N>() } {
-                    run_lanes(isa, StridedResultsTask { r: self.0, b: None, s, n, y });
+                    run_lanes(isa, &mut StridedResultsTask { r: self.0, b: None, s, n, y });
                 } else {
                     unreachable!("{}: its terms are not kept", R::NAME);
                 }
