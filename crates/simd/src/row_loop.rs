@@ -113,20 +113,45 @@ impl<'a, T: SimdFloat> RowBlock<'a, T> {
     fn chunks(&self) -> usize {
         self.len.div_ceil(TERM_CHUNK)
     }
-    /// Chunk `number` of a row of each operand.
+    /// A row of each operand. Places are read one by one: a load of several just after each was
+    /// stored waits until they are in the cache.
     ///
     /// # Safety
-    /// There are `N` operands and so many rows and chunks.
+    /// There are `N` operands and so many rows.
     #[inline(always)]
-    unsafe fn at<const N: usize, const W: usize>(&self, row: usize, number: usize) -> [&'a [T; W]; N] {
+    unsafe fn row<const N: usize>(&self, row: usize) -> RowOf<'a, T, N> {
+        let mut of = RowOf { x: [std::ptr::null(); N], chunk: [0; N], life: PhantomData };
+        for i in 0..N {
+            // SAFETY: `new` saw that the operand has all rows.
+            (of.x[i], of.chunk[i]) = (unsafe { self.x[i].add(row * self.step[i]) }, self.chunk[i]);
+        }
+        of
+    }
+}
+
+/// A row of each operand.
+#[derive(Clone, Copy)]
+struct RowOf<'a, T, const N: usize> {
+    x: [*const T; N],
+    /// From a chunk to the next.
+    chunk: [usize; N],
+    life: PhantomData<&'a [T]>,
+}
+
+impl<'a, T, const N: usize> RowOf<'a, T, N> {
+    /// Chunk `number`, or the first elements of it.
+    ///
+    /// # Safety
+    /// The row has so many chunks.
+    #[inline(always)]
+    unsafe fn at<const W: usize>(&self, number: usize) -> [&'a [T; W]; N] {
         const { assert!(W <= TERM_CHUNK) };
-        // SAFETY: `new` saw that each operand has all chunks of all rows. (A loop: a closure would
-        // be compiled without the instruction set of the kernel.)
-        let place = |i: usize| self.x[i].wrapping_add(row * self.step[i] + number * self.chunk[i]);
-        let mut all: [&'a [T; W]; N] = [unsafe { &*place(0).cast::<[T; W]>() }; N];
+        // SAFETY: `RowBlock::new` saw that the operand has all chunks of all rows.
+        // (A loop: a closure would be compiled without the instruction set of the kernel.)
+        let mut all: [&'a [T; W]; N] = [unsafe { &*self.x[0].add(number * self.chunk[0]).cast() }; N];
         for (i, x) in all.iter_mut().enumerate().skip(1) {
             // SAFETY: as above.
-            *x = unsafe { &*place(i).cast::<[T; W]>() };
+            *x = unsafe { &*self.x[i].add(number * self.chunk[i]).cast() };
         }
         all
     }
@@ -422,35 +447,35 @@ struct TermsTask<'a, T, R, const N: usize> {
 }
 
 impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
-    /// The check of what the kernel relies on.
-    fn run(self, isa: Isa) {
+    /// The check of what the kernel relies on. (The kernel gets a reference: a copy of what was
+    /// just stored would wait for it.)
+    fn run(mut self, isa: Isa) {
         let TermsOut { terms, step, sums, .. } = &self.out;
         let reach = self.b.rows.saturating_sub(1) * step + self.b.chunks() * TERM_CHUNK;
         assert!(self.b.operands == N, "{}: a formula is given as many operands as it has", R::NAME);
         assert!(terms.is_empty() || reach <= terms.len(), "{}: room for the terms", R::NAME);
         assert!(sums.is_none() || self.b.rows == 1, "{}: the sums of one row", R::NAME);
         assert!(self.b.rows <= MAX_GROUP_ROWS, "{}: so many rows are no group", R::NAME);
-        run_lanes(isa, self);
+        run_lanes(isa, &mut self);
     }
     /// Terms to memory.
     #[inline(always)]
-    fn write<M: SimdLanes<T> + Lane, const K: usize>(self) {
-        // Copies, as of what is behind a reference the compiler does not know that terms are not
-        // written to it.
-        let (b, TermsOut { terms, step, prefetch, .. }) = (*self.b, self.out);
-        if terms.is_empty() {
+    fn write<M: SimdLanes<T> + Lane, const K: usize>(&mut self) {
+        if self.out.terms.is_empty() {
             return;
         }
-        let (y, n) = (terms.as_mut_ptr(), M::splat(self.n));
+        let (b, step, y, n) = (self.b, self.out.step, self.out.terms.as_mut_ptr(), M::splat(self.n));
         for row in 0..b.rows {
             let s = splat::<T, M>(self.s, row);
+            // SAFETY: `run` has counted the operands.
+            let x = unsafe { b.row::<N>(row) };
             for number in 0..b.chunks() {
-                prefetch.chunk(row, number);
+                self.out.prefetch.chunk(row, number);
                 // SAFETY: `run` has counted the operands, and seen that there is room for so many
                 // chunks.
                 let (x, y) = unsafe {
                     let y = y.add(row * step + number * TERM_CHUNK);
-                    (b.at::<N, TERM_CHUNK>(row, number), &mut *y.cast::<[MaybeUninit<T>; TERM_CHUNK]>())
+                    (x.at::<TERM_CHUNK>(number), &mut *y.cast::<[MaybeUninit<T>; TERM_CHUNK]>())
                 };
                 chunk(Term::<R, K>(self.r), x, s, n, y);
             }
@@ -458,10 +483,12 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
     }
     /// Terms that are folded while they are in registers.
     #[inline(always)]
-    fn fold<M: ReduceLanes<T>, const K: usize>(self) {
+    fn fold<M: ReduceLanes<T>, const K: usize>(&mut self) {
         let (f, start) = (R::FOLDS[K], M::splat(initial(R::FOLDS[K])));
-        let (b, TermsOut { terms, step, mut sums, prefetch }) = (*self.b, self.out);
+        let TermsOut { terms, step, sums, prefetch } = &mut self.out;
+        let (b, step, mut sums) = (self.b, *step, sums.as_deref_mut());
         let terms = if terms.is_empty() { std::ptr::null_mut() } else { terms.as_mut_ptr() };
+        let len = b.len;
         let mut partial = [const { MaybeUninit::<(M::Few, u16)>::uninit() }; MAX_GROUP_ROWS];
         for (row, partial) in partial.iter_mut().enumerate().take(b.rows) {
             // With which half does it begin? Both are written out, as the compiler keeps them in
@@ -474,7 +501,8 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
             }
             let chunk = RowChunks::<T, R, M, N, K> {
                 r: self.r,
-                b,
+                // SAFETY: `run` has counted the operands.
+                x: unsafe { b.row(row) },
                 row,
                 s: splat(self.s, row),
                 n: M::splat(self.n),
@@ -482,7 +510,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
                 keeps: !terms.is_null(),
                 prefetch,
             };
-            let (mut number, whole) = (0, b.len / LANES * 2);
+            let (mut number, whole) = (0, len / LANES * 2);
             while number < whole {
                 // SAFETY: `run` has counted the operands, and seen that there is room for so many
                 // chunks; here and below.
@@ -493,9 +521,9 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
                 number += 2;
             }
             // At most a chunk for each half.
-            while number * TERM_CHUNK < b.len {
+            while number * TERM_CHUNK < len {
                 let lanes = if number == whole { left } else { right };
-                let rest = b.len - number * TERM_CHUNK;
+                let rest = len - number * TERM_CHUNK;
                 // SAFETY: as above.
                 let lanes = unsafe { chunk.add(number, lanes, &mut nan, Some(rest)) };
                 if number == whole {
@@ -510,12 +538,12 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
                     debug_assert!(matches!(f, Fold::Sum | Fold::Prod), "NaN is not looked for");
                     left.store(&mut sums.lanes[half]);
                     right.store(&mut sums.lanes[1 - half]);
-                    sums.done += b.len;
+                    sums.done += len;
                 }
                 None => _ = partial.write((M::combine(f, left, right).few(f), nan)),
             }
         }
-        if let (Some(folded), None) = (self.folded, sums) {
+        if let (Some(folded), None) = (self.folded.as_deref_mut(), sums) {
             for (folded, partial) in folded.iter_mut().zip(&partial[..b.rows]) {
                 // SAFETY: those of all rows were written, as there are no sums that they join.
                 let (few, nan) = unsafe { partial.assume_init() };
@@ -529,14 +557,14 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
 /// The chunks of a row, whose terms of statistic `K` are folded while they are in registers.
 struct RowChunks<'a, T, R, M, const N: usize, const K: usize> {
     r: R,
-    b: RowBlock<'a, T>,
+    x: RowOf<'a, T, N>,
     row: usize,
     s: [M; STATS],
     n: M,
     /// Where the terms are written, if they are kept.
     terms: *mut T,
     keeps: bool,
-    prefetch: Prefetch<T>,
+    prefetch: &'a Prefetch<T>,
 }
 
 impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K: usize>
@@ -552,7 +580,7 @@ impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K:
         let f = R::FOLDS[K];
         self.prefetch.chunk(self.row, number);
         // SAFETY: the caller's operands.
-        let x = unsafe { self.b.at::<N, TERM_CHUNK>(self.row, number) };
+        let x = unsafe { self.x.at::<TERM_CHUNK>(number) };
         let mut term = self.r.term(K, load::<T, M, N, TERM_CHUNK>(&x, 0), self.s, self.n);
         if self.keeps {
             // SAFETY: the caller's room.
@@ -568,7 +596,7 @@ impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K:
     }
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for TermsTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut TermsTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -591,7 +619,7 @@ struct FinishTask<'a, T, R, const N: usize> {
     n: T,
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for FinishTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut FinishTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -619,30 +647,32 @@ struct ResultsTask<'a, 'y, T, F, const N: usize> {
 
 impl<T: SimdFloat, F: ElementFormula<N>, const N: usize> ResultsTask<'_, '_, T, F, N> {
     /// The check of what the kernel relies on.
-    fn run(self, isa: Isa) {
+    fn run(mut self, isa: Isa) {
         assert!(self.b.operands == N, "a formula is given as many operands as it has");
         assert!(self.b.rows * self.b.len <= self.y.remaining(), "room for the results");
-        run_lanes(isa, self);
+        run_lanes(isa, &mut self);
     }
 }
 
-impl<T: SimdFloat, F: ElementFormula<N>, const N: usize> LaneKernel for ResultsTask<'_, '_, T, F, N> {
+impl<T: SimdFloat, F: ElementFormula<N>, const N: usize> LaneKernel for &mut ResultsTask<'_, '_, T, F, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        let ResultsTask { f, b, s: all, n, y: dst } = self;
-        // A copy, as in terms.
-        let b = *b;
+        let (f, b, all, n, dst) = (self.f, self.b, self.s, self.n, &mut *self.y);
+        // Not to be read again after each store.
+        let (len, rows) = (b.len, b.rows);
         let slots = dst.unwritten();
         let (y, room) = (slots.as_mut_ptr(), slots.len());
-        let rest = b.len % TERM_CHUNK;
-        let chunks = b.len / TERM_CHUNK + usize::from(rest > TAIL_ELEMENTS);
+        let rest = len % TERM_CHUNK;
+        let chunks = len / TERM_CHUNK + usize::from(rest > TAIL_ELEMENTS);
         let mut last = [MaybeUninit::uninit(); TERM_CHUNK];
-        for row in 0..b.rows {
+        for row in 0..rows {
             let s = splat::<T, M>(all, row);
+            // SAFETY: `run` has counted the operands.
+            let x_row = unsafe { b.row::<N>(row) };
             for number in 0..chunks {
-                let at = row * b.len + number * TERM_CHUNK;
+                let at = row * len + number * TERM_CHUNK;
                 // A whole chunk, where there is room for it: what is too much of it is written over
                 // by the next row.
                 let is_last = at + TERM_CHUNK > room;
@@ -650,22 +680,22 @@ impl<T: SimdFloat, F: ElementFormula<N>, const N: usize> LaneKernel for ResultsT
                 // there.
                 let (x, y) = unsafe {
                     let y = if is_last { last.as_mut_ptr() } else { y.add(at) };
-                    (b.at::<N, TERM_CHUNK>(row, number), &mut *y.cast::<[MaybeUninit<T>; TERM_CHUNK]>())
+                    (x_row.at::<TERM_CHUNK>(number), &mut *y.cast::<[MaybeUninit<T>; TERM_CHUNK]>())
                 };
                 chunk(f, x, s, M::splat(n), y);
                 if is_last {
                     // SAFETY: the end of the row, for which there is room.
-                    let y = unsafe { slots.get_unchecked_mut(at..(row + 1) * b.len) };
+                    let y = unsafe { slots.get_unchecked_mut(at..(row + 1) * len) };
                     y.copy_from_slice(&last[..y.len()]);
                 }
             }
             if (1..=TAIL_ELEMENTS).contains(&rest) {
-                let at = (row + 1) * b.len - rest;
+                let at = (row + 1) * len - rest;
                 let is_last = at + TAIL_ELEMENTS > room;
                 // SAFETY: as above.
                 let (x, y) = unsafe {
                     let y = if is_last { last.as_mut_ptr() } else { y.add(at) };
-                    let x = b.at::<N, TAIL_ELEMENTS>(row, b.len / TERM_CHUNK);
+                    let x = x_row.at::<TAIL_ELEMENTS>(len / TERM_CHUNK);
                     (x, &mut *y.cast::<[MaybeUninit<T>; TAIL_ELEMENTS]>())
                 };
                 chunk(f, x, splat::<T, S>(all, row), S::splat(n), y);
@@ -677,7 +707,7 @@ impl<T: SimdFloat, F: ElementFormula<N>, const N: usize> LaneKernel for ResultsT
             }
         }
         // SAFETY: these are all chunks of all rows.
-        unsafe { dst.count(b.rows * b.len) };
+        unsafe { dst.count(rows * len) };
     }
 }
 
@@ -690,7 +720,7 @@ struct OnceTask<'a, T, R, const N: usize> {
     y: &'a mut RowLanes<T>,
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for OnceTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut OnceTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -719,12 +749,14 @@ struct StridedFoldTask<'a, T, R, const N: usize> {
 
 impl<T: SimdFloat, R: RowFormula<N>, const N: usize> StridedFoldTask<'_, T, R, N> {
     #[inline(always)]
-    fn fold<M: ReduceLanes<T>, const K: usize>(self) {
+    fn fold<M: ReduceLanes<T>, const K: usize>(&mut self) {
         let keep = const { keeps_terms::<R, N>() && K + 1 == R::FOLDS.len() };
-        let (b, n) = (*self.b, M::splat(self.n));
-        for i in 0..b.chunks() {
-            // SAFETY: `strided_fold` has counted the operands.
-            let x = unsafe { b.at::<N, TERM_CHUNK>(0, i) };
+        let (chunks, n) = (self.b.chunks(), M::splat(self.n));
+        // SAFETY: `strided_fold` has counted the operands; here and below.
+        let x = unsafe { self.b.row::<N>(0) };
+        for i in 0..chunks {
+            // SAFETY: as above.
+            let x = unsafe { x.at::<TERM_CHUNK>(i) };
             let (lane, begins) = (&mut self.lanes[(self.at + i) % LANES], self.at + i < LANES);
             if keep {
                 strided_chunk::<T, M, _, N>(Term::<R, K>(self.r), x, self.s, n, &mut self.terms[i]);
@@ -782,7 +814,7 @@ fn strided_add<T: SimdFloat, L: SimdLanes<T> + Lane, F: ElementFormula<N>, const
     }
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for StridedFoldTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut StridedFoldTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -800,15 +832,15 @@ struct StridedResultsTask<'a, T, R, const N: usize> {
     y: &'a mut [RowLanes<T>],
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for StridedResultsTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut StridedResultsTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         let n = M::splat(self.n);
-        let Some(b) = self.b.copied() else {
+        let Some(b) = self.b else {
             if const { keeps_terms::<R, N>() } {
-                for y in self.y {
+                for y in &mut *self.y {
                     let mut c = 0;
                     while c < TERM_CHUNK {
                         let s = load_statistics(self.s, c);
@@ -819,9 +851,11 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for StridedResul
             }
             return;
         };
+        // SAFETY: `strided_results` has counted the operands and their chunks; here and below.
+        let x = unsafe { b.row::<N>(0) };
         for (i, y) in self.y.iter_mut().enumerate() {
-            // SAFETY: `strided_results` has counted the operands and their chunks.
-            let x = unsafe { b.at::<N, TERM_CHUNK>(0, i) };
+            // SAFETY: as above.
+            let x = unsafe { x.at::<TERM_CHUNK>(i) };
             strided_chunk(Each(self.r), x, self.s, n, y);
         }
     }
@@ -839,11 +873,13 @@ struct AddRowTask<'a, T, R, const N: usize> {
 
 impl<T: SimdFloat, R: Columns<N>, const N: usize> AddRowTask<'_, T, R, N> {
     #[inline(always)]
-    fn add<M: SimdLanes<T> + Lane, const K: usize>(self) {
+    fn add<M: SimdLanes<T> + Lane, const K: usize>(&mut self) {
         let (s, n) = (splat::<T, M>(self.s, 0), M::splat(self.n));
+        // SAFETY: `add_row` has counted the operands and their chunks; here and below.
+        let x = unsafe { self.b.row::<N>(0) };
         for (number, sums) in self.sums.as_chunks_mut::<TERM_CHUNK>().0.iter_mut().enumerate() {
-            // SAFETY: `add_row` has counted the operands and their chunks.
-            let x = unsafe { self.b.at::<N, TERM_CHUNK>(0, number) };
+            // SAFETY: as above.
+            let x = unsafe { x.at::<TERM_CHUNK>(number) };
             // A copy: the compiler does not see that operands and sums are apart.
             let (mut all, mut j) = (*sums, 0);
             while j < TERM_CHUNK {
@@ -856,7 +892,7 @@ impl<T: SimdFloat, R: Columns<N>, const N: usize> AddRowTask<'_, T, R, N> {
     }
 }
 
-impl<T: SimdFloat, R: Columns<N>, const N: usize> LaneKernel for AddRowTask<'_, T, R, N> {
+impl<T: SimdFloat, R: Columns<N>, const N: usize> LaneKernel for &mut AddRowTask<'_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -883,7 +919,7 @@ macro_rules! column_loops {
             ) {
                 assert!(b.operands == N, "{}: a formula is given as many operands as it has", R::NAME);
                 assert!(sums.len() / TERM_CHUNK <= b.chunks(), "{}: a sum for each element", R::NAME);
-                run_lanes(isa, AddRowTask { r: self.0, k, b, s, n, sums });
+                run_lanes(isa, &mut AddRowTask { r: self.0, k, b, s, n, sums });
             }
         }
     )*};
@@ -929,7 +965,7 @@ macro_rules! row_loops {
                 n: $t,
             ) {
                 assert!(rows <= TERM_CHUNK, "{}: statistics of so many rows", R::NAME);
-                run_lanes(isa, FinishTask { r: self.0, k, rows, folded, s, n });
+                run_lanes(isa, &mut FinishTask { r: self.0, k, rows, folded, s, n });
             }
             fn results(
                 &self,
@@ -962,7 +998,7 @@ macro_rules! row_loops {
             fn once(&self, isa: Isa, rows: usize, s: &Statistics<$t>, n: $t, y: &mut RowLanes<$t>) {
                 if const { matches!(R::OUT, RowOut::Once) } {
                     assert!(rows <= TERM_CHUNK, "{}: statistics of so many rows", R::NAME);
-                    run_lanes(isa, OnceTask { r: self.0, rows, s, n, y });
+                    run_lanes(isa, &mut OnceTask { r: self.0, rows, s, n, y });
                 } else {
                     unreachable!("{}: it has no result for a row", R::NAME);
                 }
@@ -979,7 +1015,7 @@ macro_rules! row_loops {
                 terms: &mut [RowLanes<$t>],
             ) {
                 assert!(b.operands == N, "{}: a formula is given as many operands as it has", R::NAME);
-                run_lanes(isa, StridedFoldTask { r: self.0, k, b, s, n, at, lanes, terms });
+                run_lanes(isa, &mut StridedFoldTask { r: self.0, k, b, s, n, at, lanes, terms });
             }
             fn strided_results(
                 &self,
@@ -992,7 +1028,7 @@ macro_rules! row_loops {
                 assert!(b.operands == N, "{}: a formula is given as many operands as it has", R::NAME);
                 assert!(y.len() <= b.chunks(), "{}: a result for each element", R::NAME);
                 if const { matches!(R::OUT, RowOut::Each) } {
-                    run_lanes(isa, StridedResultsTask { r: self.0, b: Some(b), s, n, y });
+                    run_lanes(isa, &mut StridedResultsTask { r: self.0, b: Some(b), s, n, y });
                 } else {
                     unreachable!("{}: it has no result at an element", R::NAME);
                 }
@@ -1005,7 +1041,7 @@ macro_rules! row_loops {
                 y: &mut [RowLanes<$t>],
             ) {
                 if const { keeps_terms::<R, N>() } {
-                    run_lanes(isa, StridedResultsTask { r: self.0, b: None, s, n, y });
+                    run_lanes(isa, &mut StridedResultsTask { r: self.0, b: None, s, n, y });
                 } else {
                     unreachable!("{}: its terms are not kept", R::NAME);
                 }
