@@ -504,8 +504,9 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
                 // SAFETY: `run` has counted the operands.
                 x: unsafe { b.row(row) },
                 row,
-                s: splat(self.s, row),
-                n: M::splat(self.n),
+                s: [self.s[0][row], self.s[1][row], self.s[2][row], self.s[3][row]],
+                n: self.n,
+                lanes: PhantomData,
                 terms: terms.wrapping_add(row * step),
                 keeps: !terms.is_null(),
                 prefetch,
@@ -520,18 +521,16 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
                 }
                 number += 2;
             }
-            // At most a chunk for each half.
-            while number * TERM_CHUNK < len {
-                let lanes = if number == whole { left } else { right };
-                let rest = len - number * TERM_CHUNK;
+            // At most a chunk for each half, written out: chosen at run time, the halves would be
+            // kept in memory.
+            let rest = len - whole * TERM_CHUNK;
+            if rest > 0 {
                 // SAFETY: as above.
-                let lanes = unsafe { chunk.add(number, lanes, &mut nan, Some(rest)) };
-                if number == whole {
-                    left = lanes;
-                } else {
-                    right = lanes;
-                }
-                number += 1;
+                left = unsafe { chunk.add(whole, left, &mut nan, Some(rest)) };
+            }
+            if rest > TERM_CHUNK {
+                // SAFETY: as above.
+                right = unsafe { chunk.add(whole + 1, right, &mut nan, Some(rest - TERM_CHUNK)) };
             }
             match &mut sums {
                 Some(sums) => {
@@ -559,8 +558,10 @@ struct RowChunks<'a, T, R, M, const N: usize, const K: usize> {
     r: R,
     x: RowOf<'a, T, N>,
     row: usize,
-    s: [M; STATS],
-    n: M,
+    /// As numbers: copies of each in registers would be kept in memory, as a chunk's state is.
+    s: [T; STATS],
+    n: T,
+    lanes: PhantomData<M>,
     /// Where the terms are written, if they are kept.
     terms: *mut T,
     keeps: bool,
@@ -581,7 +582,12 @@ impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K:
         self.prefetch.chunk(self.row, number);
         // SAFETY: the caller's operands.
         let x = unsafe { self.x.at::<TERM_CHUNK>(number) };
-        let mut term = self.r.term(K, load::<T, M, N, TERM_CHUNK>(&x, 0), self.s, self.n);
+        let mut s = [M::splat(T::ZERO); STATS];
+        for (s, &number) in s.iter_mut().zip(&self.s) {
+            *s = M::splat(number);
+        }
+        let x = load::<T, M, N, TERM_CHUNK>(&x, 0);
+        let mut term = self.r.term(K, x, s, M::splat(self.n));
         if self.keeps {
             // SAFETY: the caller's room.
             term.store(unsafe { &mut *self.terms.add(number * TERM_CHUNK).cast::<RowLanes<T>>() });
