@@ -193,10 +193,8 @@ pub trait LaneKernel {
     type T: SimdFloat;
     /// Is there an AVX-512 copy for f64, too? It pays for elementary functions alone, which are
     /// bound by arithmetic, not by memory.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is one copy of everything"))]
     const AVX512_F64: bool;
     /// Is there a copy for AVX-512 of f32?
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "there is one copy of everything"))]
     const AVX512_F32: bool = true;
     /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
     fn run<L: SimdLanes<Self::T> + Lane, M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
