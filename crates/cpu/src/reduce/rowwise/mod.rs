@@ -35,11 +35,12 @@ const SHORT_ROWS_ELEMENTS: usize = BLOCK;
 const TASK_ELEMENTS: RangeInclusive<usize> = 1 << 14..=1 << 17;
 /// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
 const NS_PER_ELEMENT: f64 = 0.3;
-/// Elements of a group of rows whose terms are in memory, 4 KiB of f32: they are read twice more.
-const GROUP_ELEMENTS_OF_TERMS: usize = 1024;
-/// Elements of a group of rows whose terms are not, 8 KiB of f32: they stay in the first-level
-/// cache beside the next ones and the results of both.
-const GROUP_ELEMENTS: usize = 2048;
+/// Elements of a group of rows whose terms are in memory, 8 KiB of f32: they are read twice more,
+/// from the first-level cache. A group costs two calls for each statistic, so it has several rows.
+const GROUP_ELEMENTS_OF_TERMS: usize = 2048;
+/// Elements of a group of rows whose terms are not, 16 KiB of f32: they stay in the first-level
+/// cache until the results are computed.
+const GROUP_ELEMENTS: usize = 4096;
 /// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones.
 /// The processor foresees what follows within a page, and pages are as long.
 const PREFETCH_DISTANCE_BYTES: usize = 4096;
