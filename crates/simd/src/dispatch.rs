@@ -194,8 +194,6 @@ pub trait LaneKernel {
     /// Is there an AVX-512 copy for f64, too? It pays for elementary functions alone, which are
     /// bound by arithmetic, not by memory.
     const AVX512_F64: bool;
-    /// Is there a copy for AVX-512 of f32?
-    const AVX512_F32: bool = true;
     /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
     fn run<L: SimdLanes<Self::T> + Lane, M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
 }
@@ -212,7 +210,7 @@ pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
         // this processor.
         Level::Avx2 => unsafe { plain(work).avx2() },
         Level::Avx512 => {
-            if const { if size_of::<W::T>() == 4 { W::AVX512_F32 } else { W::AVX512_F64 } } {
+            if const { size_of::<W::T>() == 4 || W::AVX512_F64 } {
                 // SAFETY: as above.
                 unsafe { by_registers(work).avx512() }
             } else {

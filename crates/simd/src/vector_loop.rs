@@ -541,8 +541,6 @@ struct Wide<'a, T, M, const N: usize>(M, &'a Blocks<T>);
 impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Narrow<'_, T, F, N> {
     type T = T;
     const AVX512_F64: bool = false;
-    // Memory bounds what is light: longer registers gain nothing.
-    const AVX512_F32: bool = !F::HINTS.light;
     #[inline(always)]
     #[allow(unsafe_code, reason = "blocks of operands by their place")]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
