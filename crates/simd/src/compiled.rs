@@ -207,6 +207,9 @@ fn vjp<L: Lane, M: Map<N>, const N: usize>(m: &M, i: usize, has_output: bool, al
 macro_rules! block_formula {
     ($($t:ty),*) => {$(
         impl<M: Map<N>, const N: usize, const GRADIENT: bool> BlockFormula<$t> for Compiled<M, N, GRADIENT> {
+            fn operands(&self) -> usize {
+                N
+            }
             fn is_light(&self) -> bool {
                 M::HINTS.light
             }
@@ -370,6 +373,9 @@ without_gradient! { 5 6 }
 macro_rules! int_block_formula {
     ($($t:ty),*) => {$(
         impl<M: IntMap<N>, const N: usize> BlockFormula<$t> for Compiled<M, N> {
+            fn operands(&self) -> usize {
+                N
+            }
             fn is_light(&self) -> bool {
                 false
             }

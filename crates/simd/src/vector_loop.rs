@@ -214,12 +214,14 @@ pub struct Blocks<T> {
 
 /// The loops of a formula over blocks, compiled for each instruction set.
 pub trait BlockFormula<T>: Send + Sync {
+    /// How many operands it reads.
+    fn operands(&self) -> usize;
     /// Is it computed as fast as its numbers come from memory? Then its blocks are narrow.
     fn is_light(&self) -> bool;
     /// Is there no loop over narrow blocks? f32 alone has both, if the formula is not light: each
     /// loop of each formula is compiled and is bytes in a program.
     fn is_wide_only(&self) -> bool;
-    /// Elements of a wide block.
+    /// Elements of a wide block, at most [`VECTOR_CHUNK`]; 64 if there are no narrow ones.
     fn width(&self, isa: Isa) -> usize;
     /// Computes blocks of [`TAIL_CHUNK`] elements.
     ///
@@ -240,7 +242,7 @@ pub trait BlockFormula<T>: Send + Sync {
 /// Fills the output with a formula's results, row by row if the operands have rows.
 ///
 /// # Panics
-/// If an operand is shorter than the output.
+/// If an operand is shorter than the output, or there are not as many as the formula reads.
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
 pub fn fill<T: Element>(
     isa: Isa,
@@ -249,6 +251,7 @@ pub fn fill<T: Element>(
     room: &mut UninitSlice<'_, T>,
 ) {
     let n = room.remaining();
+    assert_eq!(x.len(), f.operands(), "a formula is given as many operands as it has");
     if n == 0 {
         return;
     }
@@ -313,6 +316,7 @@ unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b:
         }
     } else {
         let width = f.width(isa);
+        assert!(width <= VECTOR_CHUNK, "a number has as many copies as the widest block");
         let count = n / width;
         if count > 0 {
             // SAFETY: so many blocks fit into `n`.
@@ -339,6 +343,7 @@ unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b:
 /// As [`row`].
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
 unsafe fn wide_row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
+    assert_eq!(f.width(isa), FOUR_REGISTERS, "the width of formulas without narrow blocks");
     let count = n / FOUR_REGISTERS;
     if count > 0 {
         // SAFETY: so many blocks fit into `n`; the last one overlaps the one before it, and
@@ -690,5 +695,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "as many operands as it has")]
+    fn a_formula_is_not_run_on_fewer_operands_than_it_reads() {
+        let x = [1.0f32; 32];
+        let mut y = Vec::with_capacity(32);
+        let mut room = UninitSlice::new(y.spare_capacity_mut());
+        fill(Isa::best(), &Compiled::<_, 3>(Fma), &[OperandSlice::of(&x)], &mut room);
     }
 }
