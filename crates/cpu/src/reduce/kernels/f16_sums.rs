@@ -34,7 +34,7 @@ pub(crate) fn add_f16_terms<H: Float16>(
 }
 
 /// The sums of rows of `n` halves each, at most a block, one after the other; or says that it does
-/// not. Converted to a buffer first, those of the rows of 1000 x 1000 took 42 us, and take 23.
+/// not. Converted on the way: a buffer of f32 would be written and read once more.
 ///
 /// # Panics
 /// If some are not there.
