@@ -26,6 +26,7 @@ use elinvar_lane::formula::{Columns, Fold, RowFormula, RowOut, STATS};
 use elinvar_lane::lane::Lane;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Elements that are computed together: four registers of AVX-512 of f32, eight of AVX2.
 pub const TERM_CHUNK: usize = 64;
@@ -108,6 +109,18 @@ impl<'a, T: SimdFloat> RowBlock<'a, T> {
         }
         RowBlock::new(&all[..x.len()], 1, count * TERM_CHUNK)
     }
+    /// `rows` of these rows, from `first` on.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn group(&self, first: usize, rows: usize) -> Self {
+        assert!(first + rows <= self.rows, "a group ends behind the rows");
+        let mut b = RowBlock { rows, ..*self };
+        for (x, step) in b.x.iter_mut().zip(&b.step).take(b.operands) {
+            *x = x.wrapping_add(first * step);
+        }
+        b
+    }
     /// How many chunks a row has.
     #[inline(always)]
     fn chunks(&self) -> usize {
@@ -162,8 +175,8 @@ impl<'a, T, const N: usize> RowOf<'a, T, N> {
 pub enum Prefetch<T> {
     /// Nothing.
     Nothing,
-    /// What lies from this place on, for soon.
-    One(*const T),
+    /// What lies from this place on, for soon; so much further for the next row.
+    One(*const T, usize),
     /// What lies from these places on, for soon; each so much further for the next row.
     Both([*const T; 2], [usize; 2]),
     /// What lies from a place on, for when all of this row has been read: more than the first-level
@@ -171,22 +184,54 @@ pub enum Prefetch<T> {
     Later(*const T),
 }
 
+/// What is fetched during a row: plain places, as a choice for each chunk would take as long as a
+/// light formula.
+#[derive(Clone, Copy)]
+struct RowFetch<T> {
+    places: [*const T; 2],
+    both: bool,
+    later: bool,
+}
+
 impl<T> Prefetch<T> {
+    /// During a row; where there is nothing to fetch, `x` of the row itself, which is there soon
+    /// anyway.
     #[inline(always)]
-    fn chunk(&self, row: usize, number: usize) {
-        let soon = |place: *const T| {
-            let place = place.wrapping_add(number * TERM_CHUNK).cast::<u8>();
-            (0..TERM_CHUNK * size_of::<T>()).step_by(LINE).for_each(|i| prefetch_l1(place.wrapping_add(i)));
-        };
+    fn of_row(&self, row: usize, x: *const T) -> RowFetch<T> {
+        let (mut places, mut both, mut later) = ([x; 2], false, false);
         match self {
             Prefetch::Nothing => {}
-            Prefetch::One(place) => soon(*place),
+            Prefetch::One(place, step) => places[0] = place.wrapping_add(row * step),
             Prefetch::Both([a, b], [i, j]) => {
-                soon(a.wrapping_add(row * i));
-                soon(b.wrapping_add(row * j));
+                (places, both) = ([a.wrapping_add(row * i), b.wrapping_add(row * j)], true);
             }
-            Prefetch::Later(place) => prefetch_lines(place.wrapping_add(number * TERM_CHUNK), TERM_CHUNK),
+            Prefetch::Later(place) => (places[0], later) = (*place, true),
         }
+        RowFetch { places, both, later }
+    }
+}
+
+impl<T> RowFetch<T> {
+    #[inline(always)]
+    fn chunk(&self, number: usize) {
+        let at = number * TERM_CHUNK;
+        if self.later {
+            return prefetch_lines(self.places[0].wrapping_add(at), TERM_CHUNK);
+        }
+        soon(self.places[0].wrapping_add(at));
+        if self.both {
+            soon(self.places[1].wrapping_add(at));
+        }
+    }
+}
+
+/// The lines of a chunk, to the first-level cache.
+#[inline(always)]
+fn soon<T>(chunk: *const T) {
+    let mut i = 0;
+    while i < TERM_CHUNK * size_of::<T>() {
+        prefetch_l1(chunk.cast::<u8>().wrapping_add(i));
+        i += LINE;
     }
 }
 
@@ -263,14 +308,24 @@ impl<'a, T> TermsOut<'a, T> {
     }
 }
 
+/// What is stored of a group of rows beside its statistics, and fetched meanwhile.
+pub struct GroupOut<'a, T> {
+    /// Room for whole chunks of the last statistic's terms, if they are kept.
+    pub terms: &'a mut [T],
+    /// From a row of terms to the next.
+    pub step: usize,
+    /// What is fetched during each statistic. (A reference, as all of this is passed on by one: a
+    /// copy of what was just stored waits for all stores before it.)
+    pub prefetch: &'a [Prefetch<T>; STATS],
+    /// The result of each row, of a formula that has one.
+    pub once: &'a mut [T; MAX_GROUP_ROWS],
+}
+
 /// The loops of a formula over rows of floats, compiled for each instruction set.
 pub trait RowLoops<T: SimdFloat>: Send + Sync {
-    /// The terms of statistic `k` of all rows. `n` is the number of elements of a whole row, here
-    /// as below.
-    fn terms(&self, isa: Isa, k: usize, b: &RowBlock<'_, T>, s: &Statistics<T>, n: T, out: TermsOut<'_, T>);
-    /// Statistic `k` of at most [`MAX_GROUP_ROWS`] whole rows of at most a block, whose terms are
-    /// folded in registers, where that can be done.
-    fn statistic(
+    /// The terms of statistic `k` of all rows; statistics are read. `n` is the number of elements
+    /// of a whole row, here as below.
+    fn terms(
         &self,
         isa: Isa,
         k: usize,
@@ -278,6 +333,17 @@ pub trait RowLoops<T: SimdFloat>: Send + Sync {
         s: &mut Statistics<T>,
         n: T,
         out: TermsOut<'_, T>,
+    );
+    /// All statistics of at most [`MAX_GROUP_ROWS`] whole rows of at most a block, and the result of
+    /// each row of a formula that has one, in one call. Terms are folded in registers, where that
+    /// can be done.
+    fn statistics(
+        &self,
+        isa: Isa,
+        b: &RowBlock<'_, T>,
+        s: &mut Statistics<T>,
+        n: T,
+        out: &mut GroupOut<'_, T>,
     );
     /// Statistic `k` of so many rows from their folds.
     fn finish(&self, isa: Isa, k: usize, rows: usize, folded: &RowLanes<T>, s: &mut Statistics<T>, n: T);
@@ -323,6 +389,12 @@ pub trait ColumnLoops<T: SimdFloat>: Send + Sync {
 /// Does a formula make its results from the last statistic's terms?
 pub const fn keeps_terms<R: RowFormula<N>, const N: usize>() -> bool {
     R::KEEPS && matches!(R::OUT, RowOut::Each) && !R::FOLDS.is_empty()
+}
+
+/// Is anything fetched while terms of statistic `K` are computed? Not while a row comes from memory
+/// itself, unless it has several operands.
+const fn fetches<R: RowFormula<N>, const N: usize, const K: usize>() -> bool {
+    N > 1 || K + 1 == R::FOLDS.len() && (K > 0 || keeps_terms::<R, N>())
 }
 
 /// Two terms of a fold, as one.
@@ -434,28 +506,41 @@ macro_rules! each_statistic {
     };
 }
 
-/// A kernel: terms of some rows.
-struct TermsTask<'a, T, R, const N: usize> {
+/// A kernel: the terms of a statistic of some rows, or all statistics of a group.
+struct TermsTask<'a, 'o, T, R, const N: usize> {
     r: R,
-    k: usize,
+    /// Which statistics.
+    of: Range<usize>,
     b: &'a RowBlock<'a, T>,
-    s: &'a Statistics<T>,
+    s: &'a mut Statistics<T>,
     n: T,
-    out: TermsOut<'a, T>,
-    /// The folds of the rows, if they are wanted.
-    folded: Option<&'a mut RowLanes<T>>,
+    out: &'a mut GroupOut<'o, T>,
+    whole: Whole<'a, T>,
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
+/// Are these whole rows?
+enum Whole<'a, T> {
+    /// Yes: statistics are finished, and the results of rows are computed.
+    Yes,
+    /// No: where terms are folded in registers, they join these lanes.
+    No(Option<&'a mut LaneSums<T>>),
+}
+
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, '_, T, R, N> {
     /// The check of what the kernel relies on. (The kernel gets a reference: a copy of what was
     /// just stored would wait for it.)
     fn run(mut self, isa: Isa) {
-        let TermsOut { terms, step, sums, .. } = &self.out;
-        let reach = self.b.rows.saturating_sub(1) * step + self.b.chunks() * TERM_CHUNK;
+        let reach = self.b.rows.saturating_sub(1) * self.out.step + self.b.chunks() * TERM_CHUNK;
         assert!(self.b.operands == N, "{}: a formula is given as many operands as it has", R::NAME);
-        assert!(terms.is_empty() || reach <= terms.len(), "{}: room for the terms", R::NAME);
-        assert!(sums.is_none() || self.b.rows == 1, "{}: the sums of one row", R::NAME);
+        assert!(
+            self.out.terms.is_empty() || reach <= self.out.terms.len(),
+            "{}: room for the terms",
+            R::NAME
+        );
         assert!(self.b.rows <= MAX_GROUP_ROWS, "{}: so many rows are no group", R::NAME);
+        if let Whole::No(Some(_)) = self.whole {
+            assert!(self.b.rows == 1, "{}: the sums of one row", R::NAME);
+        }
         run_lanes(isa, &mut self);
     }
     /// Terms to memory.
@@ -465,12 +550,16 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
             return;
         }
         let (b, step, y, n) = (self.b, self.out.step, self.out.terms.as_mut_ptr(), M::splat(self.n));
+        let prefetch = &self.out.prefetch[K];
         for row in 0..b.rows {
             let s = splat::<T, M>(self.s, row);
             // SAFETY: `run` has counted the operands.
             let x = unsafe { b.row::<N>(row) };
+            let fetch = prefetch.of_row(row, x.x[0]);
             for number in 0..b.chunks() {
-                self.out.prefetch.chunk(row, number);
+                if const { fetches::<R, N, K>() } {
+                    fetch.chunk(number);
+                }
                 // SAFETY: `run` has counted the operands, and seen that there is room for so many
                 // chunks.
                 let (x, y) = unsafe {
@@ -483,12 +572,16 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
     }
     /// Terms that are folded while they are in registers.
     #[inline(always)]
-    fn fold<M: ReduceLanes<T>, const K: usize>(&mut self) {
+    fn fold<M: ReduceLanes<T>, S: SimdLanes<T> + Lane, const K: usize>(&mut self) {
         let (f, start) = (R::FOLDS[K], M::splat(initial(R::FOLDS[K])));
-        let TermsOut { terms, step, sums, prefetch } = &mut self.out;
-        let (b, step, mut sums) = (self.b, *step, sums.as_deref_mut());
-        let terms = if terms.is_empty() { std::ptr::null_mut() } else { terms.as_mut_ptr() };
+        let (b, step, prefetch) = (self.b, self.out.step, &self.out.prefetch[K]);
+        let keeps = const { keeps_terms::<R, N>() && K + 1 == R::FOLDS.len() } && !self.out.terms.is_empty();
+        let terms = if keeps { self.out.terms.as_mut_ptr() } else { std::ptr::null_mut() };
         let len = b.len;
+        let mut sums = match &mut self.whole {
+            Whole::No(Some(sums)) => Some(&mut **sums),
+            Whole::No(None) | Whole::Yes => None,
+        };
         let mut partial = [const { MaybeUninit::<(M::Few, u16)>::uninit() }; MAX_GROUP_ROWS];
         for (row, partial) in partial.iter_mut().enumerate().take(b.rows) {
             // With which half does it begin? Both are written out, as the compiler keeps them in
@@ -499,17 +592,17 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
                 half = sums.done / TERM_CHUNK % 2;
                 (left, right) = (M::load(&sums.lanes[half]), M::load(&sums.lanes[1 - half]));
             }
+            // SAFETY: `run` has counted the operands.
+            let x = unsafe { b.row(row) };
             let chunk = RowChunks::<T, R, M, N, K> {
                 r: self.r,
-                // SAFETY: `run` has counted the operands.
-                x: unsafe { b.row(row) },
-                row,
+                fetch: prefetch.of_row(row, x.x[0]),
+                x,
                 s: [self.s[0][row], self.s[1][row], self.s[2][row], self.s[3][row]],
                 n: self.n,
                 lanes: PhantomData,
                 terms: terms.wrapping_add(row * step),
-                keeps: !terms.is_null(),
-                prefetch,
+                keeps,
             };
             let (mut number, whole) = (0, len / LANES * 2);
             while number < whole {
@@ -542,14 +635,50 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
                 None => _ = partial.write((M::combine(f, left, right).few(f), nan)),
             }
         }
-        if let (Some(folded), None) = (self.folded.as_deref_mut(), sums) {
+        if let Whole::Yes = self.whole {
+            let mut folded = [T::ZERO; MAX_GROUP_ROWS];
             for (folded, partial) in folded.iter_mut().zip(&partial[..b.rows]) {
                 // SAFETY: those of all rows were written, as there are no sums that they join.
                 let (few, nan) = unsafe { partial.assume_init() };
                 let number = M::folded(few, f);
                 *folded = if nan != 0 { T::lit(f64::NAN) } else { number };
             }
+            finish::<T, R, S, N, K>(self.r, &folded, b.rows, self.s, self.n);
         }
+    }
+}
+
+/// Statistic `K` of some rows from their folds.
+#[inline(always)]
+fn finish<T: SimdFloat, R: RowFormula<N>, S: SimdLanes<T> + Lane, const N: usize, const K: usize>(
+    r: R,
+    folded: &[T],
+    rows: usize,
+    s: &mut Statistics<T>,
+    n: T,
+) {
+    let mut row = 0;
+    while row < rows {
+        let of_rows = S::load(&folded[row..]);
+        r.finish(K, of_rows, load_statistics(s, row), S::splat(n)).store(&mut s[K][row..]);
+        row += S::WIDTH;
+    }
+}
+
+/// The result of each of some rows.
+#[inline(always)]
+fn once<T: SimdFloat, R: RowFormula<N>, S: SimdLanes<T> + Lane, const N: usize>(
+    r: R,
+    rows: usize,
+    s: &Statistics<T>,
+    n: T,
+    y: &mut [T],
+) {
+    let nan = [S::splat(T::lit(f64::NAN)); N];
+    let mut row = 0;
+    while row < rows {
+        r.out(nan, load_statistics(s, row), S::splat(n)).store(&mut y[row..]);
+        row += S::WIDTH;
     }
 }
 
@@ -557,7 +686,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> TermsTask<'_, T, R, N> {
 struct RowChunks<'a, T, R, M, const N: usize, const K: usize> {
     r: R,
     x: RowOf<'a, T, N>,
-    row: usize,
+    fetch: RowFetch<T>,
     /// As numbers: copies of each in registers would be kept in memory, as a chunk's state is.
     s: [T; STATS],
     n: T,
@@ -565,7 +694,6 @@ struct RowChunks<'a, T, R, M, const N: usize, const K: usize> {
     /// Where the terms are written, if they are kept.
     terms: *mut T,
     keeps: bool,
-    prefetch: &'a Prefetch<T>,
 }
 
 impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K: usize>
@@ -579,7 +707,9 @@ impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K:
     #[inline(always)]
     unsafe fn add(&self, number: usize, lanes: M, nan: &mut u16, first: Option<usize>) -> M {
         let f = R::FOLDS[K];
-        self.prefetch.chunk(self.row, number);
+        if const { fetches::<R, N, K>() } {
+            self.fetch.chunk(number);
+        }
         // SAFETY: the caller's operands.
         let x = unsafe { self.x.at::<TERM_CHUNK>(number) };
         let mut s = [M::splat(T::ZERO); STATS];
@@ -588,7 +718,7 @@ impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K:
         }
         let x = load::<T, M, N, TERM_CHUNK>(&x, 0);
         let mut term = self.r.term(K, x, s, M::splat(self.n));
-        if self.keeps {
+        if const { keeps_terms::<R, N>() } && self.keeps {
             // SAFETY: the caller's room.
             term.store(unsafe { &mut *self.terms.add(number * TERM_CHUNK).cast::<RowLanes<T>>() });
         }
@@ -602,16 +732,25 @@ impl<T: SimdFloat, R: RowFormula<N>, M: ReduceLanes<T>, const N: usize, const K:
     }
 }
 
-impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut TermsTask<'_, T, R, N> {
+impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut TermsTask<'_, '_, T, R, N> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        each_statistic!(self.k, K => if const { M::WIDTH == TERM_CHUNK } {
-            self.fold::<M, K>()
-        } else {
-            self.write::<M, K>()
-        });
+        for k in self.of.clone() {
+            // Terms that are wanted in memory, though their formula does not keep them, are those of
+            // a row that comes in uneven parts.
+            each_statistic!(k, K => if const { M::WIDTH == TERM_CHUNK } && !matches!(self.whole, Whole::No(None)) {
+                self.fold::<M, S, K>()
+            } else {
+                self.write::<M, K>()
+            });
+        }
+        if const { matches!(R::OUT, RowOut::Once) && M::WIDTH == TERM_CHUNK }
+            && let Whole::Yes = self.whole
+        {
+            once::<T, R, S, N>(self.r, self.b.rows, self.s, self.n, &mut self.out.once[..]);
+        }
     }
 }
 
@@ -631,13 +770,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut FinishT
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         each_statistic!(self.k, K => {
-            let mut row = 0;
-            while row < self.rows {
-                let folded = S::load(&self.folded[row..]);
-                let s = self.r.finish(K, folded, load_statistics(self.s, row), S::splat(self.n));
-                s.store(&mut self.s[K][row..]);
-                row += S::WIDTH;
-            }
+            finish::<T, R, S, N, K>(self.r, self.folded, self.rows, self.s, self.n);
         });
     }
 }
@@ -731,13 +864,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut OnceTas
     const AVX512_F64: bool = false;
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        let nan = [S::splat(T::lit(f64::NAN)); N];
-        let mut row = 0;
-        while row < self.rows {
-            let y = self.r.out(nan, load_statistics(self.s, row), S::splat(self.n));
-            y.store(&mut self.y[row..]);
-            row += S::WIDTH;
-        }
+        once::<T, R, S, N>(self.r, self.rows, self.s, self.n, self.y);
     }
 }
 
@@ -941,25 +1068,25 @@ macro_rules! row_loops {
                 isa: Isa,
                 k: usize,
                 b: &RowBlock<'_, $t>,
-                s: &Statistics<$t>,
-                n: $t,
-                out: TermsOut<'_, $t>,
-            ) {
-                TermsTask { r: self.0, k, b, s, n, out, folded: None }.run(isa);
-            }
-            fn statistic(
-                &self,
-                isa: Isa,
-                k: usize,
-                b: &RowBlock<'_, $t>,
                 s: &mut Statistics<$t>,
                 n: $t,
                 out: TermsOut<'_, $t>,
             ) {
+                let TermsOut { terms, step, sums, prefetch } = out;
+                let (of, whole, mut once) = (k..k + 1, Whole::No(sums), [0.0; MAX_GROUP_ROWS]);
+                let mut out = GroupOut { terms, step, prefetch: &[prefetch; STATS], once: &mut once };
+                TermsTask { r: self.0, of, b, s, n, out: &mut out, whole }.run(isa);
+            }
+            fn statistics(
+                &self,
+                isa: Isa,
+                b: &RowBlock<'_, $t>,
+                s: &mut Statistics<$t>,
+                n: $t,
+                out: &mut GroupOut<'_, $t>,
+            ) {
                 assert!(folds_in_registers::<$t>(isa), "{}: no registers to fold terms in", R::NAME);
-                let mut folded = [0.0; TERM_CHUNK];
-                TermsTask { r: self.0, k, b, s, n, out, folded: Some(&mut folded) }.run(isa);
-                self.finish(isa, k, b.rows, &folded, s, n);
+                TermsTask { r: self.0, of: 0..R::FOLDS.len(), b, s, n, out, whole: Whole::Yes }.run(isa);
             }
             fn finish(
                 &self,

@@ -22,7 +22,7 @@ use elinvar_simd::LINE;
 use elinvar_simd::dispatch::folds_in_registers;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::row_loop::{
-    LaneSums, MAX_GROUP_ROWS, MAX_ROW_OPERANDS, Prefetch, RowBlock, RowLoops, RowSlice, Statistics,
+    GroupOut, LaneSums, MAX_GROUP_ROWS, MAX_ROW_OPERANDS, Prefetch, RowBlock, RowLoops, RowSlice, Statistics,
     TERM_CHUNK, TermsOut,
 };
 use elinvar_simd::uninit::UninitSlice;
@@ -39,7 +39,8 @@ const NS_PER_ELEMENT: f64 = 0.3;
 /// from the first-level cache. A group costs two calls for each statistic, so it has several rows.
 const GROUP_ELEMENTS_OF_TERMS: usize = 2048;
 /// Elements of a group of rows whose terms are not, 16 KiB of f32: they stay in the first-level
-/// cache until the results are computed.
+/// cache until they are read last, and the next group's come beside them. The lines of results come
+/// there, too: then half as many.
 const GROUP_ELEMENTS: usize = 4096;
 /// How far ahead memory is fetched, in bytes: the next row of a thousand f32, or some short ones.
 /// The processor foresees what follows within a page, and pages are as long.
@@ -148,9 +149,9 @@ fn one_by_one<C: Float>(
                 let mut blocks = filled(n.div_ceil(BLOCK), C::POSITIVE_ZERO)?;
                 let of = &*s;
                 try_for_each_piece(d, &mut blocks, 4, BLOCK as f64 * NS_PER_ELEMENT, &|first, part| {
-                    let mut scratch = RowScratch::new();
+                    let (mut s, mut scratch) = (*of, RowScratch::new());
                     for (b, y) in part.iter_mut().enumerate() {
-                        *y = work.fold(k, row * n, (first + b) * BLOCK, of, &mut scratch, 0)?;
+                        *y = work.fold(k, row * n, (first + b) * BLOCK, &mut s, &mut scratch, 0)?;
                     }
                     Ok::<(), Error>(())
                 })?;
@@ -182,16 +183,12 @@ fn one_by_one<C: Float>(
     C::pieces(d, rows * width, (width, together * width), ns, dtype, &|first, dst| {
         let mut scratch = RowScratch::new();
         let mut row = first / width;
-        // Several short rows are taken at once.
-        let group = (SHORT_ROWS_ELEMENTS / n.max(1)).max(1);
         while dst.remaining() > 0 {
             if n > BLOCK {
                 work.long(row, dst, &mut scratch)?;
                 row += 1;
             } else {
-                let some = group.min(dst.remaining() / width);
-                work.short(row, some, dst, &mut scratch)?;
-                row += some;
+                row += work.short(row, dst.remaining() / width, dst, &mut scratch)?;
             }
         }
         Ok(())
@@ -329,7 +326,7 @@ impl<C: Float> RowwiseWork<'_, C> {
         k: usize,
         start: usize,
         len: usize,
-        s: &Statistics<C>,
+        s: &mut Statistics<C>,
         copies: &mut [CopiedOperand<C>; MAX_ROW_OPERANDS],
         terms: &mut [C],
         mut sums: Option<&mut LaneSums<C>>,
@@ -364,7 +361,7 @@ impl<C: Float> RowwiseWork<'_, C> {
         k: usize,
         row: usize,
         start: usize,
-        s: &Statistics<C>,
+        s: &mut Statistics<C>,
         scratch: &mut RowScratch<C>,
         keep_at: usize,
     ) -> Result<C> {
@@ -446,7 +443,7 @@ impl<C: Float> RowwiseWork<'_, C> {
         }
         for k in 0..self.folds.len() {
             for (b, folded) in blocks.iter_mut().enumerate() {
-                *folded = self.fold(k, first, b * BLOCK, &s, scratch, b * BLOCK)?;
+                *folded = self.fold(k, first, b * BLOCK, &mut s, scratch, b * BLOCK)?;
             }
             self.finish(k, &blocks, &mut s);
         }
@@ -458,16 +455,25 @@ impl<C: Float> RowwiseWork<'_, C> {
         }
         Ok(())
     }
-    /// Some rows of at most a block each, and no more than fit into a buffer, from `first` on.
+    /// At most `rows` rows of at most a block each, from `first` on: as many as lie in memory as they
+    /// are read, or fit into a buffer. Returns how many.
     fn short(
         &self,
         first: usize,
         rows: usize,
         y: &mut UninitSlice<'_, C>,
         scratch: &mut RowScratch<C>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let n = self.n;
-        let (padded, reach) = (n.next_multiple_of(TERM_CHUNK), rows.saturating_sub(1) * n);
+        let padded = n.next_multiple_of(TERM_CHUNK);
+        let in_place = |x: &StagedView<'_, C>| {
+            x.is_one_row(n) || x.padded(first * n, rows * n, (rows - 1) * n + padded).is_some()
+        };
+        let rows = match n > 0 && self.x.iter().all(in_place) {
+            true => rows,
+            false => rows.min((SHORT_ROWS_ELEMENTS / n.max(1)).max(1)),
+        };
+        let reach = (rows - 1) * n;
         let mut x = [RowSlice { step: n, ..RowSlice::EMPTY }; MAX_ROW_OPERANDS];
         for ((x, stage), CopiedOperand { buffer, held }) in x.iter_mut().zip(self.x).zip(&mut scratch.x) {
             if n == 0 {
@@ -493,67 +499,75 @@ impl<C: Float> RowwiseWork<'_, C> {
         }
         let in_registers = folds_in_registers::<C>(self.isa);
         let written = !in_registers || self.keeps_terms;
-        let group = match written {
-            true => GROUP_ELEMENTS_OF_TERMS / padded.max(TERM_CHUNK),
-            false => GROUP_ELEMENTS / n.max(TERM_CHUNK),
+        let group = if written {
+            GROUP_ELEMENTS_OF_TERMS / padded.max(TERM_CHUNK)
+        } else if self.folds.len() == 1 && self.out != RowOut::Each {
+            // Nothing is read twice.
+            MAX_GROUP_ROWS
+        } else {
+            self.group_elements() / n.max(TERM_CHUNK)
         };
         let group = group.clamp(1, MAX_GROUP_ROWS);
-        let terms = buffer_for(&mut scratch.terms, group * padded)?;
-        let terms = if written { &mut terms[..group * padded] } else { &mut [] };
+        let terms = match written {
+            true => &mut buffer_for(&mut scratch.terms, group * padded)?[..group * padded],
+            false => &mut [],
+        };
         let mut s = no_statistics();
+        let mut once = [C::POSITIVE_ZERO; MAX_GROUP_ROWS];
+        let all = RowBlock::new(&x[..self.x.len()], rows, n);
         let mut row = 0;
         while row < rows {
             let some = group.min(rows - row);
-            let mut of_group = x;
-            for x in &mut of_group[..self.x.len()] {
-                x.data = &x.data[row * x.step..];
-            }
-            let b = RowBlock::new(&of_group[..self.x.len()], some, n);
+            let b = all.group(row, some);
+            let first = RowSlice { data: &x[0].data[row * x[0].step..], ..x[0] };
             s.iter_mut().for_each(|s| s[..MAX_GROUP_ROWS].fill(C::POSITIVE_ZERO));
             if in_registers {
-                self.statistics_in_registers(&of_group[0], some, &b, &mut s, terms, y);
+                self.statistics_in_registers(&first, some, &b, &mut s, (terms, &mut once), y);
             } else {
-                self.statistics(&of_group[0], some, &b, &mut s, terms, y);
+                self.statistics(&first, some, &b, &mut s, terms, y);
+                if self.out == RowOut::Once {
+                    let mut all = [C::POSITIVE_ZERO; TERM_CHUNK];
+                    self.f.once(self.isa, some, &s, self.length, &mut all);
+                    once.copy_from_slice(&all[..MAX_GROUP_ROWS]);
+                }
             }
-            self.results(some, &b, &s, terms, y);
+            self.results(some, &b, &s, (terms, &once), y);
             row += some;
         }
-        Ok(())
+        Ok(rows)
     }
-    /// Of a group of short rows, of which `x` is the first operand, all statistics; their terms are
-    /// folded while they are in registers.
+    /// Elements of a group of rows whose terms are not in memory.
+    fn group_elements(&self) -> usize {
+        if self.out == RowOut::Each { GROUP_ELEMENTS / 2 } else { GROUP_ELEMENTS }
+    }
+    /// Of a group of short rows, of which `x` is the first operand, all statistics, and the rows'
+    /// results if they have one; terms are folded while they are in registers.
     fn statistics_in_registers(
         &self,
         x: &RowSlice<'_, C>,
         rows: usize,
         b: &RowBlock<'_, C>,
         s: &mut Statistics<C>,
-        terms: &mut [C],
+        (terms, once): (&mut [C], &mut [C; MAX_GROUP_ROWS]),
         y: &UninitSlice<'_, C>,
     ) {
-        let n = self.n;
-        for k in 0..self.folds.len() {
-            let last = self.out == RowOut::Each && k + 1 == self.folds.len();
-            let stays = self.keeps_terms && last;
-            // What is fetched meanwhile: an operand's elements so far ahead, and the lines of the
-            // results, which are written next.
-            let places =
-                |ahead: usize| Prefetch::Both([x.data.as_ptr().wrapping_add(ahead), y.place()], [x.step, n]);
-            let prefetch = if stays {
-                // While exponentials are computed, memory has nothing to do: it fetches what comes
-                // next.
-                places(PREFETCH_DISTANCE_BYTES / size_of::<C>())
-            } else if k > 0 && last && rows * n <= GROUP_ELEMENTS {
-                // Nor has it while rows are read again, from the first-level cache: it fetches the
-                // next ones.
-                places(rows * n)
-            } else {
-                Prefetch::Nothing
+        let (n, each) = (self.n, self.out == RowOut::Each);
+        let mut prefetch = [Prefetch::Nothing; STATS];
+        if let Some(last) = self.folds.len().checked_sub(1)
+            && (self.keeps_terms || last > 0 && rows * n <= self.group_elements())
+        {
+            // Memory has nothing to do while exponentials are computed, or while rows are read again
+            // from the first-level cache: it fetches the next group's rows, and the lines of this
+            // one's results, which are written next.
+            let next = x.data.as_ptr().wrapping_add(rows * x.step);
+            prefetch[last] = match each {
+                true => Prefetch::Both([next, y.place()], [x.step, n]),
+                false => Prefetch::One(next, x.step),
             };
-            let terms = if stays { &mut *terms } else { &mut [] };
-            let out = TermsOut::written(terms, n.next_multiple_of(TERM_CHUNK), prefetch);
-            self.f.statistic(self.isa, k, b, s, self.length, out);
         }
+        let terms = if self.keeps_terms && each { terms } else { &mut [] };
+        let mut out = GroupOut { terms, step: n.next_multiple_of(TERM_CHUNK), prefetch: &prefetch, once };
+        self.f.statistics(self.isa, b, s, self.length, &mut out);
     }
     /// The same, whose terms are written to memory and folded there.
     fn statistics(
@@ -596,15 +610,11 @@ impl<C: Float> RowwiseWork<'_, C> {
         rows: usize,
         b: &RowBlock<'_, C>,
         s: &Statistics<C>,
-        terms: &[C],
+        (terms, once): (&[C], &[C; MAX_GROUP_ROWS]),
         y: &mut UninitSlice<'_, C>,
     ) {
         match self.out {
-            RowOut::Once => {
-                let mut all = [C::POSITIVE_ZERO; TERM_CHUNK];
-                self.f.once(self.isa, rows, s, self.length, &mut all);
-                y.copy(&all[..rows]);
-            }
+            RowOut::Once => y.copy(&once[..rows]),
             RowOut::Statistics => {
                 for row in 0..rows {
                     y.copy(&s.map(|s| s[row])[..self.folds.len()]);

@@ -21,11 +21,12 @@ use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::Fold;
 use elinvar_ops::lane::Lane;
-use elinvar_ops::rows::ColumnsObject;
+use elinvar_ops::rows::{ColumnsObject, STATS};
 use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, folds_in_registers, run_lanes};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::row_loop::{
-    ColumnLoops, MAX_ROW_OPERANDS, Prefetch, RowBlock, RowLoops, RowSlice, Statistics, TERM_CHUNK, TermsOut,
+    ColumnLoops, GroupOut, MAX_GROUP_ROWS, MAX_ROW_OPERANDS, Prefetch, RowBlock, RowLoops, RowSlice,
+    Statistics, TERM_CHUNK, TermsOut,
 };
 use elinvar_simd::uninit::UninitSlice;
 
@@ -241,15 +242,19 @@ impl<C: Float> ColumnSumWork<'_, C> {
         let of = |k: usize| self.x[k].data.as_ptr().wrapping_add(next * self.x[k].step);
         let places = [strided.place(row), of(0), of(1.min(operands - 1))];
         s.iter_mut().for_each(|s| s[0] = C::POSITIVE_ZERO);
-        for (k, &fold) in self.folds.iter().enumerate() {
-            // With few statistics memory has less time: then the operands.
-            let place = places.get(k + places.len().saturating_sub(self.folds.len()));
-            let prefetch = place.map_or(Prefetch::Nothing, |&place| Prefetch::One(place));
-            if folds_in_registers::<C>(self.isa) {
-                self.f.statistic(self.isa, k, &b, s, n, TermsOut::written(&mut [], 0, prefetch));
-            } else {
+        // With few statistics memory has less time: then the operands.
+        let mut prefetch = [Prefetch::Nothing; STATS];
+        for (prefetch, &place) in prefetch[..self.folds.len()].iter_mut().rev().zip(places.iter().rev()) {
+            *prefetch = Prefetch::One(place, 0);
+        }
+        if folds_in_registers::<C>(self.isa) {
+            let mut once = [C::POSITIVE_ZERO; MAX_GROUP_ROWS];
+            let mut out = GroupOut { terms: &mut [], step: 0, prefetch: &prefetch, once: &mut once };
+            self.f.statistics(self.isa, &b, s, n, &mut out);
+        } else {
+            for (k, &fold) in self.folds.iter().enumerate() {
                 let terms = &mut *scratch.terms;
-                self.f.terms(self.isa, k, &b, s, n, TermsOut::written(&mut *terms, 0, prefetch));
+                self.f.terms(self.isa, k, &b, s, n, TermsOut::written(&mut *terms, 0, prefetch[k]));
                 let mut folded = [C::POSITIVE_ZERO; TERM_CHUNK];
                 folded[0] = C::block(self.isa, fold, &terms[..len]);
                 self.f.finish(self.isa, k, 1, &folded, s, n);
