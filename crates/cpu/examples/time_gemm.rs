@@ -3,7 +3,7 @@
 
 use elinvar_core::{DType, HostData, Layout, Precision, Shape, bf16, f16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
-use elinvar_ops::Backend;
+use elinvar_ops::backend::{Compute, Memory};
 use elinvar_ops::backend::{Epilogue, Plain, View};
 use elinvar_ops::lane::Lane;
 use pulp::{Arch, Simd, WithSimd};
@@ -108,7 +108,7 @@ fn noise(n: usize, dtype: DType) -> HostData {
 
 /// An operand: memory and its look as [b, rows, cols].
 struct Operand {
-    buffer: <Cpu as Backend>::Buffer,
+    buffer: <Cpu as Memory>::Buffer,
     layout: Layout,
     dtype: DType,
 }

@@ -79,12 +79,10 @@ fn host_items<'a, const M: usize, const R: usize>(
     items.into_iter().map(item).collect()
 }
 
-impl Backend for Cpu {
+impl Memory for Cpu {
     type Device = CpuDevice;
     type Buffer = CpuBuffer;
-    type Graph = Infallible;
     const NAME: &'static str = "cpu";
-
     fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
         memory::adopt(data).map(CpuBuffer::new)
     }
@@ -118,9 +116,6 @@ impl Backend for Cpu {
     fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<CpuBuffer> {
         into_buffer(copy::fill(d, value, dtype, len))
     }
-    fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<CpuBuffer> {
-        into_buffer(random::random(d, r, s, dtype, len))
-    }
     fn copy(d: &CpuDevice, x: BackendView<'_>) -> Result<CpuBuffer> {
         into_buffer(copy::to_contiguous(d, &host_view(&x)?))
     }
@@ -139,18 +134,11 @@ impl Backend for Cpu {
             parts.iter().map(|(v, l)| Ok((host_view(v)?, l.clone()))).collect::<Result<_>>()?;
         into_buffer(concat::assemble(d, fill, dtype, shape, &parts))
     }
-    fn record(_: &CpuDevice, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Running a function again costs what its work costs: there is no queue to fill.
-        Ok(None)
-    }
-    fn input(d: &CpuDevice, x: BackendView<'_>, _: Option<&CpuBuffer>) -> Result<CpuBuffer> {
-        Self::copy(d, x)
-    }
-    fn replay(_: &CpuDevice, g: &Infallible, _: &[(BackendView<'_>, &CpuBuffer)]) -> Result<bool> {
-        match *g {}
-    }
-    fn memory_id(_: &CpuDevice, buffer: &CpuBuffer) -> Result<usize> {
-        Ok(std::ptr::from_ref(buffer).addr())
+}
+
+impl Compute for Cpu {
+    fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<CpuBuffer> {
+        into_buffer(random::random(d, r, s, dtype, len))
     }
     fn map(d: &CpuDevice, f: &dyn MapObject, x: &[BackendView<'_>], dtype: DType) -> Result<CpuBuffer> {
         if !d.isa().has_formulas() {
@@ -425,5 +413,22 @@ impl Backend for Cpu {
     fn nonzero(d: &CpuDevice, x: BackendView<'_>) -> Result<(CpuBuffer, usize)> {
         let (places, n) = gather::nonzero(d, &host_view(&x)?)?;
         Ok((CpuBuffer::new(places), n))
+    }
+}
+
+impl Capture for Cpu {
+    type Graph = Infallible;
+    fn record(_: &CpuDevice, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Running a function again costs what its work costs: there is no queue to fill.
+        Ok(None)
+    }
+    fn input(d: &CpuDevice, x: BackendView<'_>, _: Option<&CpuBuffer>) -> Result<CpuBuffer> {
+        Self::copy(d, x)
+    }
+    fn replay(_: &CpuDevice, g: &Infallible, _: &[(BackendView<'_>, &CpuBuffer)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(_: &CpuDevice, buffer: &CpuBuffer) -> Result<usize> {
+        Ok(std::ptr::from_ref(buffer).addr())
     }
 }

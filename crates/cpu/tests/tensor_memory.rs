@@ -5,6 +5,7 @@
 use elinvar_core::{DType, ErrorKind, Result};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::Backend;
+use elinvar_ops::backend::Memory;
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_tensor::{Generator, Tensor};
 use std::sync::Mutex;

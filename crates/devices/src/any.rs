@@ -40,7 +40,7 @@ macro_rules! backends {
         pub enum Device {
             $($(#[$when])?
             #[doc = concat!("A device of `", stringify!($Backend), "`.")]
-            $Variant(<$Backend as Backend>::Device),)*
+            $Variant(<$Backend as Memory>::Device),)*
         }
 
         /// Memory of one of this build's backends.
@@ -48,7 +48,7 @@ macro_rules! backends {
         pub enum AnyBuffer {
             $($(#[$when])?
             #[doc = concat!("Memory of `", stringify!($Backend), "`.")]
-            $Variant(<$Backend as Backend>::Buffer),)*
+            $Variant(<$Backend as Memory>::Buffer),)*
         }
 
         /// Recorded work of one of this build's backends.
@@ -56,7 +56,7 @@ macro_rules! backends {
         pub enum AnyGraph {
             $($(#[$when])?
             #[doc = concat!("Recorded work of `", stringify!($Backend), "`.")]
-            $Variant(<$Backend as Backend>::Graph),)*
+            $Variant(<$Backend as Capture>::Graph),)*
         }
 
         $($(#[$when])?
@@ -147,12 +147,10 @@ fn to_mut<B: Member>(b: &mut AnyBuffer) -> &mut B::Buffer {
 // Functions that are generic over formulas are never inlined, so that the compiler shares one
 // instance of them, and of all backend code behind them, in the first crate that needs it.
 // Otherwise every crate of a program would compile its own copy.
-impl Backend for Any {
+impl Memory for Any {
     type Device = Device;
     type Buffer = AnyBuffer;
-    type Graph = AnyGraph;
     const NAME: &'static str = "any";
-
     fn upload(d: &Device, data: HostData) -> Result<AnyBuffer> {
         on!(d, B, d => B::upload(d, data).map(B::wrap))
     }
@@ -187,9 +185,6 @@ impl Backend for Any {
     fn fill(d: &Device, value: Scalar, dtype: DType, len: usize) -> Result<AnyBuffer> {
         on!(d, B, d => B::fill(d, value, dtype, len).map(B::wrap))
     }
-    fn random(d: &Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<AnyBuffer> {
-        on!(d, B, d => B::random(d, r, s, dtype, len).map(B::wrap))
-    }
     fn copy(d: &Device, x: View<'_, Self>) -> Result<AnyBuffer> {
         on!(d, B, d => B::copy(d, to::<B>(x)).map(B::wrap))
     }
@@ -209,26 +204,11 @@ impl Backend for Any {
             B::assemble(d, fill, dtype, shape, &parts).map(B::wrap)
         })
     }
-    fn record(d: &Device, work: &mut Recorded<'_, Self>) -> Result<Option<AnyGraph>> {
-        on!(d, B, d => {
-            let mut work = |keep: &mut dyn FnMut(&<B as Backend>::Buffer) -> Result<()>| {
-                work(&mut |b: &AnyBuffer| keep(pick::<B>(b)))
-            };
-            Ok(B::record(d, &mut work)?.map(<B as Member>::wrap_graph))
-        })
-    }
-    fn input(d: &Device, x: View<'_, Self>, before: Option<&AnyBuffer>) -> Result<AnyBuffer> {
-        on!(d, B, d => B::input(d, to::<B>(x), before.map(pick::<B>)).map(B::wrap))
-    }
-    fn replay(d: &Device, g: &AnyGraph, inputs: &[(View<'_, Self>, &AnyBuffer)]) -> Result<bool> {
-        on!(d, B, d => {
-            let g = <B as Member>::pick_graph(g).expect("work is done where it was recorded");
-            let inputs: Vec<_> = inputs.iter().map(|(x, b)| (to::<B>(*x), pick::<B>(b))).collect();
-            B::replay(d, g, &inputs)
-        })
-    }
-    fn memory_id(d: &Device, buffer: &AnyBuffer) -> Result<usize> {
-        on!(d, B, d => B::memory_id(d, pick::<B>(buffer)))
+}
+
+impl Compute for Any {
+    fn random(d: &Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<AnyBuffer> {
+        on!(d, B, d => B::random(d, r, s, dtype, len).map(B::wrap))
     }
     #[inline(never)]
     fn map(d: &Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<AnyBuffer> {
@@ -400,5 +380,30 @@ impl Backend for Any {
     }
     fn nonzero(d: &Device, x: View<'_, Self>) -> Result<(AnyBuffer, usize)> {
         on!(d, B, d => B::nonzero(d, to::<B>(x)).map(|(b, n)| (B::wrap(b), n)))
+    }
+}
+
+impl Capture for Any {
+    type Graph = AnyGraph;
+    fn record(d: &Device, work: &mut Recorded<'_, Self>) -> Result<Option<AnyGraph>> {
+        on!(d, B, d => {
+            let mut work = |keep: &mut dyn FnMut(&<B as Memory>::Buffer) -> Result<()>| {
+                work(&mut |b: &AnyBuffer| keep(pick::<B>(b)))
+            };
+            Ok(B::record(d, &mut work)?.map(<B as Member>::wrap_graph))
+        })
+    }
+    fn input(d: &Device, x: View<'_, Self>, before: Option<&AnyBuffer>) -> Result<AnyBuffer> {
+        on!(d, B, d => B::input(d, to::<B>(x), before.map(pick::<B>)).map(B::wrap))
+    }
+    fn replay(d: &Device, g: &AnyGraph, inputs: &[(View<'_, Self>, &AnyBuffer)]) -> Result<bool> {
+        on!(d, B, d => {
+            let g = <B as Member>::pick_graph(g).expect("work is done where it was recorded");
+            let inputs: Vec<_> = inputs.iter().map(|(x, b)| (to::<B>(*x), pick::<B>(b))).collect();
+            B::replay(d, g, &inputs)
+        })
+    }
+    fn memory_id(d: &Device, buffer: &AnyBuffer) -> Result<usize> {
+        on!(d, B, d => B::memory_id(d, pick::<B>(buffer)))
     }
 }

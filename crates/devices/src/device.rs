@@ -5,7 +5,7 @@ use crate::kinds::{cuda, vulkan};
 use crate::probe::{Exactness, arithmetic};
 use elinvar_core::{Error, ErrorKind, MemoryStats, Result};
 use elinvar_cpu::{Cpu, CpuDevice};
-use elinvar_ops::Backend;
+use elinvar_ops::backend::Memory;
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::sync::OnceLock;
 

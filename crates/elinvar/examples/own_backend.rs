@@ -61,12 +61,10 @@ fn all<'a>(x: &[View<'a, Counting>]) -> Vec<View<'a, Reference>> {
     x.iter().copied().map(to).collect()
 }
 
-impl Backend for Counting {
+impl Memory for Counting {
     type Device = Counter;
     type Buffer = HostData;
-    type Graph = Infallible;
     const NAME: &'static str = "counting";
-
     fn upload(d: &Counter, data: HostData) -> Result<HostData> {
         Reference::upload(d.count("upload"), data)
     }
@@ -95,14 +93,8 @@ impl Backend for Counting {
     fn prepack(d: &Counter, w: View<'_, Self>) -> Result<bool> {
         Reference::prepack(d.count("prepack"), to(w))
     }
-    fn precision(d: &Counter) -> Precision {
-        Reference::precision(d.count("precision"))
-    }
     fn fill(d: &Counter, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
         Reference::fill(d.count("fill"), value, dtype, len)
-    }
-    fn random(d: &Counter, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
-        Reference::random(d.count("random"), r, s, dtype, len)
     }
     fn copy(d: &Counter, x: View<'_, Self>) -> Result<HostData> {
         Reference::copy(d.count("copy"), to(x))
@@ -125,18 +117,14 @@ impl Backend for Counting {
             &parts.iter().map(|(v, l)| (to(*v), l.clone())).collect::<Vec<_>>(),
         )
     }
-    fn record(_: &Counter, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Called again, it counts again.
-        Ok(None)
+}
+
+impl Compute for Counting {
+    fn precision(d: &Counter) -> Precision {
+        Reference::precision(d.count("precision"))
     }
-    fn input(d: &Counter, x: View<'_, Self>, _: Option<&HostData>) -> Result<HostData> {
-        Self::copy(d, x)
-    }
-    fn replay(_: &Counter, g: &Infallible, _: &[(View<'_, Self>, &HostData)]) -> Result<bool> {
-        match *g {}
-    }
-    fn memory_id(_: &Counter, buffer: &HostData) -> Result<usize> {
-        Ok(std::ptr::from_ref(buffer).addr())
+    fn random(d: &Counter, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+        Reference::random(d.count("random"), r, s, dtype, len)
     }
     fn map(d: &Counter, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
         Reference::map(d.count("map"), f, &all(x), dtype)
@@ -292,6 +280,23 @@ impl Backend for Counting {
     }
     fn nonzero(d: &Counter, x: View<'_, Self>) -> Result<(HostData, usize)> {
         Reference::nonzero(d.count("nonzero"), to(x))
+    }
+}
+
+impl Capture for Counting {
+    type Graph = Infallible;
+    fn record(_: &Counter, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Called again, it counts again.
+        Ok(None)
+    }
+    fn input(d: &Counter, x: View<'_, Self>, _: Option<&HostData>) -> Result<HostData> {
+        Self::copy(d, x)
+    }
+    fn replay(_: &Counter, g: &Infallible, _: &[(View<'_, Self>, &HostData)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(_: &Counter, buffer: &HostData) -> Result<usize> {
+        Ok(std::ptr::from_ref(buffer).addr())
     }
 }
 

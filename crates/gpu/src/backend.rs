@@ -165,12 +165,10 @@ fn convolve<D: Driver>(
     }
 }
 
-impl<D: Driver> Backend for Gpu<D> {
+impl<D: Driver> Memory for Gpu<D> {
     type Device = GpuDevice<D>;
     type Buffer = GpuBuffer<D>;
-    type Graph = Graph<D>;
     const NAME: &'static str = D::NAME;
-
     fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer> {
         GpuBuffer::upload(d, &data)
     }
@@ -221,15 +219,6 @@ impl<D: Driver> Backend for Gpu<D> {
         let make = || filled(d, value, dtype, len);
         if len == 1 { d.number(value, dtype, make) } else { make() }
     }
-    fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer> {
-        let work = random::random(r, s, dtype, len);
-        let range = match r {
-            Random::Int { low, high } => Some([low, high - 1]),
-            Random::Bernoulli { .. } => Some([0, 1]),
-            Random::Uniform { .. } | Random::Normal { .. } => None,
-        };
-        Ok(one(d, work, &[], dtype, len)?.within(range))
-    }
     fn copy(d: &Self::Device, x: GpuView<'_, D>) -> Result<Self::Buffer> {
         Ok(converted(d, x, x.dtype)?.within(x.buffer.node.range))
     }
@@ -258,40 +247,18 @@ impl<D: Driver> Backend for Gpu<D> {
         }
         Ok(y)
     }
+}
 
-    fn record(d: &Self::Device, work: &mut Recorded<'_, Self>) -> Result<Option<Graph<D>>> {
-        Graph::record(d, work).map(Some)
-    }
-    fn input(d: &Self::Device, x: GpuView<'_, D>, before: Option<&Self::Buffer>) -> Result<Self::Buffer> {
-        let new = d.unrecorded(|| Self::copy(d, x))?;
-        let range = |b: &Self::Buffer| IntRange::of(x.dtype, b.node.range);
-        let both = before.map_or(range(&new), |before| range(&new).or(range(before)));
-        Ok(new.within(both.known(x.dtype)))
-    }
-    fn replay(d: &Self::Device, g: &Graph<D>, inputs: &[(GpuView<'_, D>, &Self::Buffer)]) -> Result<bool> {
-        let fits = |(x, to): &(GpuView<'_, D>, &Self::Buffer)| {
-            IntRange::of(x.dtype, to.node.range).holds(IntRange::of(x.dtype, x.buffer.node.range))
+impl<D: Driver> Compute for Gpu<D> {
+    fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<Self::Buffer> {
+        let work = random::random(r, s, dtype, len);
+        let range = match r {
+            Random::Int { low, high } => Some([low, high - 1]),
+            Random::Bernoulli { .. } => Some([0, 1]),
+            Random::Uniform { .. } | Random::Normal { .. } => None,
         };
-        if !inputs.iter().all(fits) {
-            return Ok(false);
-        }
-        for (x, to) in inputs {
-            let copied;
-            let from = if x.buffer.node.is_whole(x.layout) {
-                x.buffer.part()?
-            } else {
-                copied = Self::copy(d, *x)?;
-                copied.part()?
-            };
-            d.copy(from, to.part()?)?;
-        }
-        g.replay()?;
-        Ok(true)
+        Ok(one(d, work, &[], dtype, len)?.within(range))
     }
-    fn memory_id(_: &Self::Device, buffer: &Self::Buffer) -> Result<usize> {
-        Ok(Arc::as_ptr(buffer.node.piece()?).addr())
-    }
-
     fn map(d: &Self::Device, f: &dyn MapObject, x: &[GpuView<'_, D>], dtype: DType) -> Result<Self::Buffer> {
         fusion::defer(d, Arc::new(FloatFormula(f.boxed())), x, dtype)
     }
@@ -312,7 +279,6 @@ impl<D: Driver> Backend for Gpu<D> {
     ) -> Result<()> {
         update::update(d, &CatalogueUpdate::<U, M, R>(*u), items)
     }
-
     fn fold<F: Folding>(d: &Self::Device, x: GpuView<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
         let [y] =
             steps(d, &fold::steps(F::FOLD, x.layout, x.dtype, kept, to, register_budget(d.info()?)), &[x])?;
@@ -388,7 +354,6 @@ impl<D: Driver> Backend for Gpu<D> {
         let some = |buffer, dtype| Self::copy(d, View { buffer, layout: &layout, dtype });
         Ok((some(&y, x.dtype)?, some(&places, DType::I64)?.within(range)))
     }
-
     fn precision(d: &Self::Device) -> Precision {
         d.precision()
     }
@@ -588,7 +553,6 @@ impl<D: Driver> Backend for Gpu<D> {
         let [q, k, v] = steps(d, &all, &operands)?;
         Ok((q, k, v))
     }
-
     fn gather(
         d: &Self::Device,
         x: GpuView<'_, D>,
@@ -636,6 +600,42 @@ impl<D: Driver> Backend for Gpu<D> {
         let [y, count] = steps(d, &nonzero::nonzero(x.layout, x.dtype), &[x])?;
         let HostData::I64(count) = count.download(d, 1)? else { unreachable!("a count is i64") };
         Ok((y.within(Some([0, len as i64 - 1])), count[0] as usize))
+    }
+}
+
+impl<D: Driver> Capture for Gpu<D> {
+    type Graph = Graph<D>;
+    fn record(d: &Self::Device, work: &mut Recorded<'_, Self>) -> Result<Option<Graph<D>>> {
+        Graph::record(d, work).map(Some)
+    }
+    fn input(d: &Self::Device, x: GpuView<'_, D>, before: Option<&Self::Buffer>) -> Result<Self::Buffer> {
+        let new = d.unrecorded(|| Self::copy(d, x))?;
+        let range = |b: &Self::Buffer| IntRange::of(x.dtype, b.node.range);
+        let both = before.map_or(range(&new), |before| range(&new).or(range(before)));
+        Ok(new.within(both.known(x.dtype)))
+    }
+    fn replay(d: &Self::Device, g: &Graph<D>, inputs: &[(GpuView<'_, D>, &Self::Buffer)]) -> Result<bool> {
+        let fits = |(x, to): &(GpuView<'_, D>, &Self::Buffer)| {
+            IntRange::of(x.dtype, to.node.range).holds(IntRange::of(x.dtype, x.buffer.node.range))
+        };
+        if !inputs.iter().all(fits) {
+            return Ok(false);
+        }
+        for (x, to) in inputs {
+            let copied;
+            let from = if x.buffer.node.is_whole(x.layout) {
+                x.buffer.part()?
+            } else {
+                copied = Self::copy(d, *x)?;
+                copied.part()?
+            };
+            d.copy(from, to.part()?)?;
+        }
+        g.replay()?;
+        Ok(true)
+    }
+    fn memory_id(_: &Self::Device, buffer: &Self::Buffer) -> Result<usize> {
+        Ok(Arc::as_ptr(buffer.node.piece()?).addr())
     }
 }
 

@@ -149,7 +149,7 @@ impl<D: Driver> Graph<D> {
     /// Records what `work` asks of the device.
     ///
     /// # Errors
-    /// As `Backend::record`.
+    /// As `Capture::record`.
     pub(crate) fn record(
         d: &GpuDevice<D>,
         work: &mut dyn FnMut(&mut dyn FnMut(&GpuBuffer<D>) -> Result<()>) -> Result<()>,

@@ -52,7 +52,7 @@ fn plan<'a, D: Driver, const M: usize, const R: usize>(item: &UpdateItem<'a, Gpu
 /// Changes all items.
 ///
 /// # Errors
-/// As `Backend::update`; memory and kernels come first, so that after an error of theirs nothing
+/// As `Compute::update`; memory and kernels come first, so that after an error of theirs nothing
 /// has changed.
 pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
     d: &GpuDevice<D>,

@@ -110,7 +110,7 @@ impl<B: Backend> Array<B> {
     }
 
     /// Keeps a copy of this matrix, \[k, n\], in the order in which products read their right
-    /// factor: see [`Backend::prepack`]. Says whether there is one.
+    /// factor: see [`Memory::prepack`](crate::backend::Memory::prepack). Says whether there is one.
     ///
     /// # Errors
     /// `ShapeMismatch` if it is no matrix; `OutOfMemory`.

@@ -49,10 +49,10 @@ impl Folding for Min {
     const INTEGERS: bool = true;
 }
 
-/// [`Backend::fold`] by a fold that is known at run time only.
+/// [`Compute::fold`](crate::backend::Compute::fold) by a fold that is known at run time only.
 ///
 /// # Errors
-/// As [`Backend::fold`].
+/// As [`Compute::fold`](crate::backend::Compute::fold).
 pub fn by<B: Backend>(d: &B::Device, f: Fold, x: View<'_, B>, kept: usize, to: DType) -> Result<B::Buffer> {
     match f {
         Fold::Sum => B::fold::<Sum>(d, x, kept, to),

@@ -6,7 +6,7 @@
 //! arithmetic and give the same bits.
 
 use crate::array::Array;
-use crate::backend::Backend;
+use crate::backend::Memory;
 use crate::catalogue as op;
 use crate::lane::{Lane, LaneInt, Mask};
 use crate::value::Value;
@@ -21,7 +21,7 @@ use std::cell::RefCell;
 /// # Errors
 /// Those of the ops; `Unsupported` if the formula takes bit patterns apart.
 pub(crate) fn trace<V: Value>(
-    device: &<V::B as Backend>::Device,
+    device: &<V::B as Memory>::Device,
     dtype: DType,
     record: &dyn Fn(u32) -> Expression,
     x: &[Option<&V>],
@@ -36,7 +36,7 @@ pub(crate) fn trace<V: Value>(
 }
 
 fn run<V: Value, const W: u32>(
-    device: &<V::B as Backend>::Device,
+    device: &<V::B as Memory>::Device,
     dtype: DType,
     formula: &Expression,
     x: &[Option<&V>],
@@ -54,7 +54,7 @@ fn run<V: Value, const W: u32>(
 
 /// The tensors of a trace; lanes are numbers in it, so that they can be copied.
 struct Arena<V: Value> {
-    device: <V::B as Backend>::Device,
+    device: <V::B as Memory>::Device,
     dtype: DType,
     values: RefCell<Vec<V>>,
     error: RefCell<Option<Error>>,

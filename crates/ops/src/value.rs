@@ -4,7 +4,7 @@
 //! `V: Value` is therefore both the op that users call and the code of a gradient.
 
 use crate::array::Array;
-use crate::backend::Backend;
+use crate::backend::{Backend, Memory};
 use crate::casting::Halves;
 use crate::catalogue::{self, cast::floats};
 use crate::op::{Op, Outputs};
@@ -48,7 +48,7 @@ pub trait Value: Clone + Debug + Sized + 'static {
         self.array().dtype()
     }
     /// The device.
-    fn device(&self) -> &<Self::B as Backend>::Device {
+    fn device(&self) -> &<Self::B as Memory>::Device {
         self.array().device()
     }
     /// A constant of this tensor's dtype, on its device, of shape [].

@@ -26,10 +26,9 @@ pub use cell::Cell;
 
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
-use elinvar_ops::Backend;
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Placed, Pool, Random, Recorded, RowsAndColumns, Scan, Scatter,
-    UpdateItem,
+    ArgFold, Attention, Capture, Compute, Conv, Epilogue, Memory, Placed, Pool, Random, Recorded,
+    RowsAndColumns, Scan, Scatter, UpdateItem,
 };
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
@@ -57,7 +56,7 @@ type View<'a> = elinvar_ops::View<'a, Reference>;
 type Device = ReferenceDevice;
 
 impl Reference {
-    /// As [`Backend::contract`], for integers and bool, which take no epilogue, and so no operands
+    /// As [`Compute::contract`], for integers and bool, which take no epilogue, and so no operands
     /// of one. For backends that compute floats themselves: a call of `contract` would link the
     /// reference's float loops into the program. `own` returns the elements of a view, row-major,
     /// by the backend's own copy.
@@ -82,12 +81,10 @@ fn uncounted<T>() -> Result<T> {
     Err(Error::unsupported("reference: memory comes from the system and goes back to it, uncounted"))
 }
 
-impl Backend for Reference {
+impl Memory for Reference {
     type Device = ReferenceDevice;
     type Buffer = HostData;
-    type Graph = Infallible;
     const NAME: &'static str = "reference";
-
     fn upload(_: &Device, data: HostData) -> Result<HostData> {
         Ok(data)
     }
@@ -122,9 +119,6 @@ impl Backend for Reference {
     fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
         memory::fill(value, dtype, len)
     }
-    fn random(_: &Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
-        memory::random(r, s, dtype, len)
-    }
     fn copy(_: &Device, x: View<'_>) -> Result<HostData> {
         memory::copy(&x)
     }
@@ -140,19 +134,11 @@ impl Backend for Reference {
     ) -> Result<HostData> {
         memory::assemble(fill, dtype, shape, parts)
     }
+}
 
-    fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Running a function again costs the same: there is no launch overhead to save.
-        Ok(None)
-    }
-    fn input(d: &Device, x: View<'_>, _: Option<&HostData>) -> Result<HostData> {
-        Self::copy(d, x)
-    }
-    fn replay(_: &Device, g: &Infallible, _: &[(View<'_>, &HostData)]) -> Result<bool> {
-        match *g {}
-    }
-    fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
-        Ok(std::ptr::from_ref(buffer).addr())
+impl Compute for Reference {
+    fn random(_: &Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+        memory::random(r, s, dtype, len)
     }
     fn map(_: &Device, f: &dyn MapObject, x: &[View<'_>], dtype: DType) -> Result<HostData> {
         map::map(f, x, dtype)
@@ -167,7 +153,6 @@ impl Backend for Reference {
     ) -> Result<()> {
         update::update(u, items)
     }
-
     fn fold<F: Folding>(_: &Device, x: View<'_>, kept: usize, to: DType) -> Result<HostData> {
         if const { F::INTEGERS } {
             fold::fold(F::FOLD, &x, kept, to)
@@ -212,7 +197,6 @@ impl Backend for Reference {
     fn sort(_: &Device, x: View<'_>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
         sort::sort(&x, descending, first)
     }
-
     fn precision(_: &Device) -> Precision {
         Precision::Exact
     }
@@ -278,7 +262,6 @@ impl Backend for Reference {
     ) -> Result<(HostData, HostData, HostData)> {
         attention::attention_grad(a, &q, &k, &v, mask.as_ref(), &attention::Results { o, lse, g })
     }
-
     fn gather(_: &Device, x: View<'_>, axis: usize, index: View<'_>) -> Result<HostData> {
         index::gather(&x, axis, &index)
     }
@@ -294,6 +277,23 @@ impl Backend for Reference {
     }
     fn nonzero(_: &Device, x: View<'_>) -> Result<(HostData, usize)> {
         sort::nonzero(&x)
+    }
+}
+
+impl Capture for Reference {
+    type Graph = Infallible;
+    fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Running a function again costs the same: there is no launch overhead to save.
+        Ok(None)
+    }
+    fn input(d: &Device, x: View<'_>, _: Option<&HostData>) -> Result<HostData> {
+        Self::copy(d, x)
+    }
+    fn replay(_: &Device, g: &Infallible, _: &[(View<'_>, &HostData)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
+        Ok(std::ptr::from_ref(buffer).addr())
     }
 }
 

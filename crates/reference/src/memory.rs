@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::Reference;
     use crate::tests::{layout, view};
-    use elinvar_ops::Backend;
+    use elinvar_ops::backend::Memory;
 
     const S: Stream = Stream { seed: 42, stream: 7 };
 

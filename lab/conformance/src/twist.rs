@@ -6,8 +6,8 @@
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, bf16, f16};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Backend, Changed, Conv, Epilogue, Placed, Pool, Random, Recorded, RowsAndColumns,
-    Scan, Scatter, UpdateItem, View,
+    ArgFold, Attention, Backend, Capture, Changed, Compute, Conv, Epilogue, Memory, Placed, Pool, Random,
+    Recorded, RowsAndColumns, Scan, Scatter, UpdateItem, View,
 };
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
@@ -22,55 +22,55 @@ use std::sync::Arc;
 /// The kinds of work of a backend, except those about time and memory, which have no values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// [`Backend::upload`]
+    /// [`Memory::upload`]
     Upload,
-    /// [`Backend::download`]
+    /// [`Memory::download`]
     Download,
-    /// [`Backend::fill`]
+    /// [`Memory::fill`]
     Fill,
-    /// [`Backend::random`]
+    /// [`Compute::random`]
     Random,
-    /// [`Backend::copy`]
+    /// [`Memory::copy`]
     Copy,
-    /// [`Backend::assemble`]
+    /// [`Memory::assemble`]
     Assemble,
-    /// [`Backend::map`]
+    /// [`Compute::map`]
     Map,
-    /// [`Backend::map_int`]
+    /// [`Compute::map_int`]
     MapInt,
-    /// [`Backend::fold`]
+    /// [`Compute::fold`]
     Fold,
-    /// [`Backend::arg_fold`]
+    /// [`Compute::arg_fold`]
     ArgFold,
-    /// [`Backend::scan`]
+    /// [`Compute::scan`]
     Scan,
-    /// [`Backend::rows`]
+    /// [`Compute::rows`]
     Rows,
-    /// [`Backend::sort`]
+    /// [`Compute::sort`]
     Sort,
-    /// [`Backend::contract`]
+    /// [`Compute::contract`]
     Contract,
-    /// [`Backend::conv`]
+    /// [`Compute::conv`]
     Conv,
-    /// [`Backend::conv_input_grad`]
+    /// [`Compute::conv_input_grad`]
     ConvInputGrad,
-    /// [`Backend::conv_weight_grad`]
+    /// [`Compute::conv_weight_grad`]
     ConvWeightGrad,
-    /// [`Backend::pool`]
+    /// [`Compute::pool`]
     Pool,
-    /// [`Backend::avg_pool_grad`]
+    /// [`Compute::avg_pool_grad`]
     AvgPoolGrad,
-    /// [`Backend::attention`]
+    /// [`Compute::attention`]
     Attention,
-    /// [`Backend::attention_grad`]
+    /// [`Compute::attention_grad`]
     AttentionGrad,
-    /// [`Backend::gather`]
+    /// [`Compute::gather`]
     Gather,
-    /// [`Backend::scatter`]
+    /// [`Compute::scatter`]
     Scatter,
-    /// [`Backend::nonzero`]
+    /// [`Compute::nonzero`]
     Nonzero,
-    /// [`Backend::update`]
+    /// [`Compute::update`]
     Update,
 }
 
@@ -222,7 +222,7 @@ impl<D: Default> TwistedDevice<D> {
     }
 }
 
-type Device<B> = TwistedDevice<<B as Backend>::Device>;
+type Device<B> = TwistedDevice<<B as Memory>::Device>;
 
 fn after<B: Backend>(
     d: &Device<B>,
@@ -257,12 +257,10 @@ impl<D: elinvar_ops::DeviceOf> elinvar_ops::DeviceOf for TwistedDevice<D> {
     type Backend = Twisted<D::Backend>;
 }
 
-impl<B: Backend> Backend for Twisted<B> {
+impl<B: Backend> Memory for Twisted<B> {
     type Device = TwistedDevice<B::Device>;
     type Buffer = B::Buffer;
-    type Graph = Infallible;
     const NAME: &'static str = "twisted";
-
     fn upload(d: &Self::Device, data: HostData) -> Result<B::Buffer> {
         B::upload(&d.inner, if (d.twist.touches)(Work::Upload) { (d.twist.change)(data) } else { data })
     }
@@ -292,14 +290,8 @@ impl<B: Backend> Backend for Twisted<B> {
     fn prepack(d: &Self::Device, w: View<'_, Self>) -> Result<bool> {
         B::prepack(&d.inner, inner(w))
     }
-    fn precision(d: &Self::Device) -> Precision {
-        B::precision(&d.inner)
-    }
     fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<B::Buffer> {
         after::<B>(d, Work::Fill, B::fill(&d.inner, value, dtype, len)?, dtype, len)
-    }
-    fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<B::Buffer> {
-        after::<B>(d, Work::Random, B::random(&d.inner, r, s, dtype, len)?, dtype, len)
     }
     fn copy(d: &Self::Device, x: View<'_, Self>) -> Result<B::Buffer> {
         let (to, len) = (x.dtype, x.shape().numel());
@@ -320,18 +312,14 @@ impl<B: Backend> Backend for Twisted<B> {
         let buffer = B::assemble(&d.inner, fill, dtype, shape, &parts)?;
         after::<B>(d, Work::Assemble, buffer, dtype, shape.numel())
     }
-    fn record(_: &Self::Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Captured work would bypass the change.
-        Ok(None)
+}
+
+impl<B: Backend> Compute for Twisted<B> {
+    fn precision(d: &Self::Device) -> Precision {
+        B::precision(&d.inner)
     }
-    fn input(d: &Self::Device, x: View<'_, Self>, _: Option<&B::Buffer>) -> Result<B::Buffer> {
-        Self::copy(d, x)
-    }
-    fn replay(_: &Self::Device, g: &Infallible, _: &[(View<'_, Self>, &B::Buffer)]) -> Result<bool> {
-        match *g {}
-    }
-    fn memory_id(d: &Self::Device, buffer: &B::Buffer) -> Result<usize> {
-        B::memory_id(&d.inner, buffer)
+    fn random(d: &Self::Device, r: Random, s: Stream, dtype: DType, len: usize) -> Result<B::Buffer> {
+        after::<B>(d, Work::Random, B::random(&d.inner, r, s, dtype, len)?, dtype, len)
     }
     fn map(d: &Self::Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<B::Buffer> {
         let len = x[0].shape().numel();
@@ -571,6 +559,23 @@ impl<B: Backend> Backend for Twisted<B> {
     fn nonzero(d: &Self::Device, x: View<'_, Self>) -> Result<(B::Buffer, usize)> {
         let (buffer, count) = B::nonzero(&d.inner, inner(x))?;
         Ok((after::<B>(d, Work::Nonzero, buffer, DType::I64, count)?, count))
+    }
+}
+
+impl<B: Backend> Capture for Twisted<B> {
+    type Graph = Infallible;
+    fn record(_: &Self::Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Captured work would bypass the change.
+        Ok(None)
+    }
+    fn input(d: &Self::Device, x: View<'_, Self>, _: Option<&B::Buffer>) -> Result<B::Buffer> {
+        Self::copy(d, x)
+    }
+    fn replay(_: &Self::Device, g: &Infallible, _: &[(View<'_, Self>, &B::Buffer)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(d: &Self::Device, buffer: &B::Buffer) -> Result<usize> {
+        B::memory_id(&d.inner, buffer)
     }
 }
 

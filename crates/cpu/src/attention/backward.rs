@@ -23,7 +23,7 @@ use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{DType, HostData, HostVec, Result};
-use elinvar_ops::backend::{Attention, Backend, Fold};
+use elinvar_ops::backend::{Attention, Compute, Fold};
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_simd::dispatch::run_lanes_on_any_isa;
 use elinvar_simd::isa::Isa;

@@ -18,7 +18,7 @@ use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{DType, HostData, HostVec, Result};
-use elinvar_ops::backend::{Attention, Backend};
+use elinvar_ops::backend::{Attention, Compute};
 use elinvar_ops::lane::Lane;
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_simd::dispatch::run_lanes_on_any_isa;

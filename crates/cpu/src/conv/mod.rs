@@ -1,7 +1,7 @@
 //! Convolution and its gradients by input and weight, as GEMM over im2col or implicit GEMM, with
 //! direct, depthwise and sparse kernels for special shapes.
 //!
-//! The orders of terms are those of `Backend::conv` and its gradients: (channel, tap), (output
+//! The orders of terms are those of `Compute::conv` and its gradients: (channel, tap), (output
 //! channel, tap), (image, position). With a stride, the gradient by input is several products:
 //! input elements that meet the stride's grid through the same taps make one. If windows do not
 //! overlap, all of these are one.

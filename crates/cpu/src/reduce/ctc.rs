@@ -30,7 +30,7 @@ const SAMPLE_GAP: usize = 2;
 /// Nanoseconds that an element takes.
 const NS_PER_ELEMENT: f64 = 0.5;
 
-/// See `Backend::lattice`.
+/// See `Compute::lattice`.
 pub(crate) fn lattice<F: Map<4>>(
     d: &CpuDevice,
     f: &F,
@@ -40,7 +40,7 @@ pub(crate) fn lattice<F: Map<4>>(
     each_float!(F::NAME, x.dtype, C => forwards::<C, F>(d, f, [&x, &may, &front], ends))
 }
 
-/// See `Backend::lattice_grad`.
+/// See `Compute::lattice_grad`.
 pub(crate) fn lattice_grad<F: Map<5>>(
     d: &CpuDevice,
     f: &F,

@@ -4,7 +4,7 @@ use crate::common::{Operand, devices, same};
 use crate::dice::{Dice, Values};
 use elinvar_core::{DType, Layout, Scalar, Shape};
 use elinvar_cpu::Cpu;
-use elinvar_ops::Backend;
+use elinvar_ops::backend::Memory;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 fn check(what: &str, dtype: DType, shape: &Shape, parts: &[(Operand, Layout)]) {

@@ -4,7 +4,7 @@ use crate::common::{Operand, devices, same};
 use crate::dice::{Dice, Values};
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::Cpu;
-use elinvar_ops::Backend;
+use elinvar_ops::backend::Compute;
 use elinvar_ops::backend::Scatter;
 use elinvar_reference::{Reference, ReferenceDevice};
 

@@ -6,8 +6,8 @@ use crate::dice::{Dice, Values};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, Scalar, Shape};
 use elinvar_cpu::Cpu;
-use elinvar_ops::Backend;
 use elinvar_ops::backend::Random;
+use elinvar_ops::backend::{Compute, Memory};
 use elinvar_ops::casting::{All, Halves};
 use elinvar_reference::{Reference, ReferenceDevice};
 

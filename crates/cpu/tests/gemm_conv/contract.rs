@@ -3,8 +3,7 @@
 use crate::tools::{Dice, Operand, devices, in_turn, same};
 use elinvar_core::{DType, HostData, Precision};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
-use elinvar_ops::Backend;
-use elinvar_ops::backend::{AddBias, Epilogue, Plain};
+use elinvar_ops::backend::{AddBias, Compute, Epilogue, Plain};
 use elinvar_ops::lane::Lane;
 use elinvar_reference::{Reference, ReferenceDevice};
 

@@ -5,7 +5,7 @@ use crate::data::Numbers;
 use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, Element, HostData, Precision, Shape, bf16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
-use elinvar_ops::Backend;
+use elinvar_ops::backend::Compute;
 use elinvar_ops::backend::{AddBias, Plain};
 
 fn fast(d: &CpuDevice, x: &Operand, w: &Operand) -> HostData {

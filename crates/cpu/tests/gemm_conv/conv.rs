@@ -3,7 +3,7 @@
 use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, HostData, Precision, bf16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
-use elinvar_ops::Backend;
+use elinvar_ops::backend::Compute;
 use elinvar_ops::backend::{AddBias, Conv, Plain};
 use elinvar_reference::{Reference, ReferenceDevice};
 

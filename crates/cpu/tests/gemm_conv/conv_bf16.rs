@@ -7,7 +7,7 @@ use crate::processor::multiplies_pairs;
 use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, HostData, Precision, bf16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
-use elinvar_ops::Backend;
+use elinvar_ops::backend::Compute;
 use elinvar_ops::backend::{Conv, Plain};
 
 /// Whole numbers whose sums are exact in any order, so that there is one right result.

@@ -4,8 +4,9 @@ use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::{AddBias, Changed, Plain, UpdateItem, View};
+use elinvar_ops::backend::{Compute, Memory};
 use elinvar_ops::lane::Lane;
-use elinvar_ops::{Backend, update::Update};
+use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// Packs the matrix that a batch's right factor repeats.

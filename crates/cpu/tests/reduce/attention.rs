@@ -4,8 +4,8 @@ use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::Cpu;
-use elinvar_ops::Backend;
 use elinvar_ops::backend::Attention;
+use elinvar_ops::backend::Compute;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// Sizes b, h, j, l, s, d, v; causal; the mask: none, truth values, numbers; and the type.

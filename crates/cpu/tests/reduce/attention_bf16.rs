@@ -6,8 +6,8 @@ use crate::data::{Data, Numbers};
 use crate::processor::multiplies_pairs;
 use elinvar_core::{DType, Element, HostData, Layout, Precision, Shape, bf16};
 use elinvar_cpu::{Cpu, CpuDevice};
-use elinvar_ops::Backend;
 use elinvar_ops::backend::Attention;
+use elinvar_ops::backend::Compute;
 
 type Operand = (Data, Layout);
 

@@ -4,8 +4,9 @@ use crate::data::{Data, Numbers};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
 use elinvar_cpu::{Cpu, CpuBuffer, CpuDevice, Isa};
+use elinvar_ops::View;
+use elinvar_ops::backend::Memory;
 use elinvar_ops::backend::Placed;
-use elinvar_ops::{Backend, View};
 use elinvar_reference::Reference;
 use std::fmt::Debug;
 

@@ -5,6 +5,7 @@ use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, Element, HostData, HostTensor, Layout, Shape};
 use elinvar_cpu::{Cpu, Isa};
+use elinvar_ops::backend::{Compute, Memory};
 use elinvar_ops::catalogue::reduction::Reduction;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;

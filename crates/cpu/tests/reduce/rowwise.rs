@@ -4,13 +4,14 @@ use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, Error, Layout, Result, Shape};
 use elinvar_cpu::Cpu;
+use elinvar_ops::Value;
+use elinvar_ops::backend::Compute;
 use elinvar_ops::backend::Fold;
 use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Compiled;
 use elinvar_ops::op::Context;
 use elinvar_ops::rows::{RowFormula, RowObject, RowOut, Rows, STATS};
-use elinvar_ops::{Backend, Value};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 fn no_gradient<T>() -> Result<T> {

@@ -4,7 +4,7 @@ use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::Cpu;
-use elinvar_ops::Backend;
+use elinvar_ops::backend::Compute;
 use elinvar_ops::backend::{ArgFold, Pool, PoolKind, Scan, Windows};
 use elinvar_reference::{Reference, ReferenceDevice};
 

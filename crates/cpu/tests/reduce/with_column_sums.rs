@@ -5,12 +5,13 @@ use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, HostData, Layout, Shape};
 use elinvar_cpu::{Cpu, Isa};
+use elinvar_ops::backend::Compute;
 use elinvar_ops::backend::Fold;
 use elinvar_ops::catalogue::normalize::{Normalize, NormalizeGrad, Products};
 use elinvar_ops::catalogue::rms_norm::{RmsNorm, RmsNormGrad};
+use elinvar_ops::fold;
 use elinvar_ops::map::Compiled;
 use elinvar_ops::rows::{Columns, RowFormula};
-use elinvar_ops::{Backend, fold};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 const EPS: f64 = 1e-5;

@@ -8,8 +8,9 @@ use elinvar_gpu_kernels::attention::{mma_forward, split_kv};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::interp::Memory;
 use elinvar_kernel::ir::{Elem, MmaShape};
+use elinvar_ops::View;
 use elinvar_ops::backend::Attention;
-use elinvar_ops::{Backend, View};
+use elinvar_ops::backend::Compute;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// Batch, heads, heads of keys, queries, keys, width.

@@ -27,16 +27,16 @@ use elinvar_kernel::emit::spirv::{self, Device as SpirvDevice};
 use elinvar_kernel::interp::{Launch, Memory, run};
 use elinvar_kernel::ir::{Constant, Elem};
 use elinvar_kernel::{Kernel, pass, text};
+use elinvar_ops::DeviceOf;
 use elinvar_ops::backend::{
-    ArgFold, Attention, Conv, Epilogue, Placed, Pool, PoolKind, Random, Recorded, RowsAndColumns, Scan,
-    Scatter, UpdateItem, View,
+    self, ArgFold, Attention, Capture, Compute, Conv, Epilogue, Placed, Pool, PoolKind, Random, Recorded,
+    RowsAndColumns, Scan, Scatter, UpdateItem, View,
 };
 use elinvar_ops::casting::{Casting, Halves};
 use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, Map, MapObject, Out};
 use elinvar_ops::rows::{ColumnsObject, RowObject};
 use elinvar_ops::update::Update;
-use elinvar_ops::{Backend, DeviceOf};
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -251,12 +251,10 @@ fn convolve(d: &Device, asked: &ConvProblem<'_, '_>, inputs: &[&HostData]) -> Re
     Ok(host(&run_steps(&steps, inputs)[0]))
 }
 
-impl Backend for Interpreted {
+impl backend::Memory for Interpreted {
     type Device = Device;
     type Buffer = HostData;
-    type Graph = Infallible;
     const NAME: &'static str = "interpreted";
-
     fn upload(_: &Device, data: HostData) -> Result<HostData> {
         Reference::upload(&R, data)
     }
@@ -291,12 +289,6 @@ impl Backend for Interpreted {
             None => HostData::full(dtype, 0, 0.into()),
         }
     }
-    fn random(_: &Device, x: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
-        match random::random(x, s, dtype, len) {
-            Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
-            None => HostData::full(dtype, 0, 0.into()),
-        }
-    }
     fn copy(d: &Device, x: View<'_, Self>) -> Result<HostData> {
         Self::cast::<Halves>(d, x, x.dtype)
     }
@@ -323,20 +315,15 @@ impl Backend for Interpreted {
         }
         Ok(host(&y))
     }
-    fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Running a function again costs what its work costs: there is no queue to fill.
-        Ok(None)
-    }
-    fn input(d: &Device, x: View<'_, Self>, _: Option<&HostData>) -> Result<HostData> {
-        Self::copy(d, x)
-    }
-    fn replay(_: &Device, g: &Infallible, _: &[(View<'_, Self>, &HostData)]) -> Result<bool> {
-        match *g {}
-    }
-    fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
-        Ok(std::ptr::from_ref(buffer).addr())
-    }
+}
 
+impl Compute for Interpreted {
+    fn random(_: &Device, x: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+        match random::random(x, s, dtype, len) {
+            Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
+            None => HostData::full(dtype, 0, 0.into()),
+        }
+    }
     fn map(d: &Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
         map_any(d, &FloatFormula(f.boxed()), x, dtype)
     }
@@ -376,7 +363,6 @@ impl Backend for Interpreted {
         }
         Ok(())
     }
-
     fn fold<F: Folding>(d: &Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
         if d.tile.is_none() {
             let steps = fold::steps(F::FOLD, x.layout, x.dtype, kept, to, d.hold);
@@ -453,7 +439,6 @@ impl Backend for Interpreted {
         let some = |all: HostData| each_data!(&all, v => some(v, n, first));
         Ok((some(host(&all[0])), some(host(&all[1]))))
     }
-
     fn precision(_: &Device) -> Precision {
         Precision::Exact
     }
@@ -592,7 +577,6 @@ impl Backend for Interpreted {
         let all = run_steps(&steps, &inputs);
         Ok((host(&all[0]), host(&all[1]), host(&all[2])))
     }
-
     fn gather(_: &Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
         let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) else {
             return HostData::full(x.dtype, 0, 0.into());
@@ -626,5 +610,22 @@ impl Backend for Interpreted {
         let count = all[1].cells[0] as usize;
         all[0].cells.truncate(count);
         Ok((host(&all[0]), count))
+    }
+}
+
+impl Capture for Interpreted {
+    type Graph = Infallible;
+    fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
+        // Running a function again costs what its work costs: there is no queue to fill.
+        Ok(None)
+    }
+    fn input(d: &Device, x: View<'_, Self>, _: Option<&HostData>) -> Result<HostData> {
+        <Self as backend::Memory>::copy(d, x)
+    }
+    fn replay(_: &Device, g: &Infallible, _: &[(View<'_, Self>, &HostData)]) -> Result<bool> {
+        match *g {}
+    }
+    fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
+        Ok(std::ptr::from_ref(buffer).addr())
     }
 }

@@ -12,7 +12,7 @@ use elinvar_gpu_kernels::pool;
 use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
 use elinvar_gpu_kernels::{conv as convs, gemm};
 use elinvar_ops::backend::{
-    Attention, Backend, Conv, Fold, Placed, Pool, PoolKind, Random, Scan, Scatter, View, Windows,
+    Attention, Compute, Conv, Fold, Memory, Placed, Pool, PoolKind, Random, Scan, Scatter, View, Windows,
 };
 use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::map::Compiled;

@@ -17,11 +17,12 @@ use elinvar_gpu_kernels::gemm;
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::layout::indexing;
 use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
+use elinvar_ops::View;
 use elinvar_ops::backend::{ArgFold, Plain};
+use elinvar_ops::backend::{Compute, Memory};
 use elinvar_ops::casting::All;
 use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
 use elinvar_ops::map::{Compiled, MapObject};
-use elinvar_ops::{Backend, View};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 fn check(device: &Device, work: Work, rounds: usize, largest: usize) {

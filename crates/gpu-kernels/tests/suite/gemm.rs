@@ -6,8 +6,9 @@ use elinvar_core::{DType, HostData, Layout, Precision, Shape};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::interp::Memory;
+use elinvar_ops::View;
 use elinvar_ops::backend::AddBias;
-use elinvar_ops::{Backend, View};
+use elinvar_ops::backend::Compute;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 pub fn layout(dims: &[usize]) -> Layout {

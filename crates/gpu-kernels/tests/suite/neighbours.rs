@@ -15,7 +15,7 @@ use elinvar_gpu_kernels::launch::Work;
 use elinvar_gpu_kernels::reduce::block_reduce::RegisterBudget;
 use elinvar_gpu_kernels::reduce::rowwise::{CatalogueRows, rows};
 use elinvar_ops::Value;
-use elinvar_ops::backend::{Backend, Fold, Plain, View};
+use elinvar_ops::backend::{Compute, Fold, Plain, View};
 use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Compiled, Map, MapObject};

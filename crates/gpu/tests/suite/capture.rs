@@ -10,6 +10,7 @@ use elinvar_nn::models::{Bert, BertConfig, Mlp};
 use elinvar_nn::optim::{Adam, Optimizer};
 use elinvar_nn::{Layer, Module};
 use elinvar_ops::Backend;
+use elinvar_ops::backend::Memory;
 use elinvar_tensor::{Generator, Gradients, Graph, Tensor};
 use std::sync::{Arc, Mutex};
 

@@ -7,9 +7,10 @@ use elinvar_gpu::{Gpu, GpuDevice};
 use elinvar_nn::layers::Linear;
 use elinvar_nn::optim::{Optimizer, Sgd};
 use elinvar_nn::{Layer, Module};
+use elinvar_ops::Array;
+use elinvar_ops::backend::Memory;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::update::{Part, Update, update};
-use elinvar_ops::{Array, Backend};
 use elinvar_tensor::{Generator, Tensor, try_run};
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -19,7 +19,7 @@ pub(super) fn run<V: Value>(op: &str, f: ArgFold, x: &V, dim: Option<isize>, kee
     let line = if dim.is_none() { flatten::all(x.array())? } else { x.array().clone() };
     let row: &[usize] = if dim.is_none() { &[0] } else { &axes };
     let layout = line.layout().permute(&rows_last(line.shape(), row));
-    let buffer = <V::B as Backend>::arg_fold(x.device(), f, line.view_as(&layout), line.shape().rank() - row.len())?;
+    let buffer = <V::B as Compute>::arg_fold(x.device(), f, line.view_as(&layout), line.shape().rank() - row.len())?;
     let y = Array::new(x.device(), buffer, x.shape().without(&axes, keepdim), DType::I64);
     Ok(V::from_array(y))
 }

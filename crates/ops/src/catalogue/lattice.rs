@@ -3,7 +3,7 @@
 //!
 //! It is the recursion of a loss over all alignments of labels with time. A step has a few hundred
 //! elements, so the overhead per call dominates. A backend may fuse all steps
-//! ([`Backend::lattice`]). Otherwise each step is a map, a sum and a padding, and its gradient
+//! ([`Compute::lattice`]). Otherwise each step is a map, a sum and a padding, and its gradient
 //! three maps, a sum and two paddings, instead of nine recorded ops per step.
 //!
 //! How it can be wrong: the gradient's inputs. Where it is not recorded, it reads the sums that the
@@ -17,7 +17,7 @@ use crate::prelude::*;
 use std::sync::Arc;
 
 /// An op of (x [t, n, s], may [n, s], front \[s + 2\]), all of one dtype, f32 or f64; `may` and
-/// `front` get no gradient. [`Backend::lattice`] defines their meaning, and the operands of the
+/// `front` get no gradient. [`Compute::lattice`] defines their meaning, and the operands of the
 /// formulas.
 ///
 /// Results: the elements [n, s] of each sample's last step; then, if `keeps`, the values that the
@@ -137,7 +137,7 @@ impl<F: CompiledMap<4>, G: CompiledMap<5>> Op for Lattice<F, G> {
             }
             let device = g.device();
             let views = [x[0].array().view(), x[1].array().view(), c.y(1).array().view(), g.array().view()];
-            match <V::B as Backend>::lattice_grad(device, &self.g, views, &self.ends)? {
+            match <V::B as Compute>::lattice_grad(device, &self.g, views, &self.ends)? {
                 Some(y) => Ok(V::from_array(Array::new(device, y, c.shape(0).clone(), g.dtype()))),
                 None => {
                     let mut sums = unbind(c.y(1), 0)?;
@@ -155,7 +155,7 @@ impl<F: CompiledMap<4>, G: CompiledMap<5>> Op for Lattice<F, G> {
 }
 
 /// The elements [n, s] of each sample's last step, number `ends[i] - 1` (of `front`, if it has
-/// none), in a lattice of the formulas `f` and `g`; see [`Backend::lattice`].
+/// none), in a lattice of the formulas `f` and `g`; see [`Compute::lattice`].
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `OutOfMemory`. The caller has checked shapes.

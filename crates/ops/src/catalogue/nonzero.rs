@@ -26,7 +26,7 @@ compile_int_map! { 3 Coordinate; }
 /// `OutOfMemory`.
 pub(super) fn numbers<V: Value>(x: &V) -> Result<V> {
     recording::refuse("nonzero: counting")?;
-    let (buffer, n) = <V::B as Backend>::nonzero(x.device(), x.array().view())?;
+    let (buffer, n) = <V::B as Compute>::nonzero(x.device(), x.array().view())?;
     Ok(V::from_array(Array::new(x.device(), buffer, Shape::new(&[n])?, DType::I64)))
 }
 

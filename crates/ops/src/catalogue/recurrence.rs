@@ -167,9 +167,9 @@ impl<C: Cell> Layer<C> {
         }
         let p = self.precision;
         let y = match &wide[..] {
-            [] => <V::B as Backend>::contract(device, p, left, right, &Plain, []),
-            [x] => <V::B as Backend>::contract(device, p, left, right, &AddBias, [x.view()]),
-            [x, y] => <V::B as Backend>::contract(device, p, left, right, &AddTwo, [x.view(), y.view()]),
+            [] => <V::B as Compute>::contract(device, p, left, right, &Plain, []),
+            [x] => <V::B as Compute>::contract(device, p, left, right, &AddBias, [x.view()]),
+            [x, y] => <V::B as Compute>::contract(device, p, left, right, &AddTwo, [x.view(), y.view()]),
             _ => unreachable!("two are added at most"),
         }?;
         Ok(V::from_array(Array::new(device, y, Shape::new(&[m, n])?, x.dtype())))

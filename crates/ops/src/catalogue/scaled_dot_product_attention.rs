@@ -47,7 +47,7 @@ impl Op for Sdpa {
         let (q, k, v, o, lse, g) =
             (view(c.x(0)), view(c.x(1)), view(c.x(2)), view(c.y(0)), view(c.y(1)), view(g));
         let mask = masked.then(|| view(c.x(3)));
-        let (dq, dk, dv) = <V::B as Backend>::attention_grad(
+        let (dq, dk, dv) = <V::B as Compute>::attention_grad(
             q.device(),
             &self.0,
             q.view(),
