@@ -9,20 +9,23 @@
 //! from the device.
 
 use crate::CpuDevice;
-use crate::gemm::Real;
+use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, Level};
 use elinvar_simd::vector::{lanes, tile_rows};
 use std::fmt;
 
 /// Sets and ways of a first-level data cache of 32 KiB, with lines of 64 bytes.
-pub(crate) const L1_SETS: usize = 64;
-pub(crate) const L1_WAYS: usize = 8;
+const L1_SETS: usize = 64;
+const L1_WAYS: usize = 8;
 /// Bytes of a core's second-level cache. Processors with 1 and 2 MiB are common; blocks that fit
 /// the smaller fit both.
 pub(crate) const L2_BYTES: usize = 1 << 20;
 /// Bytes of the third-level cache that a process counts on. Servers have more, and share it between
 /// programs.
 pub(crate) const L3_BYTES: usize = 16 << 20;
+
+/// Rows of the highest register tile of all instruction sets.
+const MAX_TILE_ROWS: usize = 12;
 
 /// A processor as plans see it.
 #[derive(Clone, Copy, Debug)]
@@ -68,15 +71,15 @@ impl Machine {
         }
     }
     /// Numbers in a vector register.
-    pub(crate) fn lanes<T: Real>(&self) -> usize {
+    pub(crate) fn lanes<T>(&self) -> usize {
         self.lanes[of_size(size_of::<T>())]
     }
     /// Rows of the highest register tile (MR).
-    pub(crate) fn mr<T: Real>(&self) -> usize {
+    pub(crate) fn mr<T>(&self) -> usize {
         self.mr_of(size_of::<T>())
     }
     /// Columns of a packed panel (NR): two registers.
-    pub(crate) fn nr<T: Real>(&self) -> usize {
+    pub(crate) fn nr<T>(&self) -> usize {
         self.nr_of(size_of::<T>())
     }
     /// MR of numbers of so many bytes as they are computed.
@@ -104,6 +107,19 @@ impl Machine {
             Bf16Support::Known { amx, .. } => amx,
         }
     }
+}
+
+/// Can a tile read rows so many bytes apart where they lie? A line of each stays in the first-level
+/// cache while its terms are read; of rows 4 KiB apart, all lines would share a set.
+pub(crate) fn rows_use_distinct_sets(bytes: usize) -> bool {
+    let mut lines = [0u8; L1_SETS];
+    // Two ways are left to the columns, which pass through. (Each small product asks, so it ends
+    // with the first set that is full.)
+    (0..MAX_TILE_ROWS).all(|r| {
+        let set = &mut lines[r.wrapping_mul(bytes) / LINE % L1_SETS];
+        *set += 1;
+        usize::from(*set) <= L1_WAYS - 2
+    })
 }
 
 /// Of f32, or of f64.

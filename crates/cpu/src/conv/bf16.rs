@@ -7,8 +7,7 @@
 //! neighbouring images become one.
 
 use crate::CpuDevice;
-use crate::gemm::contract::stored_elements;
-use crate::gemm::{Real, StoredElements, bf16_pair};
+use crate::gemm::{Real, StoredElements, bf16_pair, stored_elements};
 use crate::layout::copy::elements;
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_pieces;

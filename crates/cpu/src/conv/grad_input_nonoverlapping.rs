@@ -4,8 +4,8 @@
 //! Each input element is under one tap of one window at most, so the rows of the product are copied
 //! to where they belong.
 
+use super::operands::{GroupWeights, matrices};
 use super::problem::ConvGeometry;
-use super::{GroupWeights, matrices};
 use crate::CpuDevice;
 use crate::gemm::epilogue::NoEpilogue;
 use crate::gemm::{BatchedMatrix, Gemm, PackPlan, Real, StoredElements, TermKind, run_gemm, transpose_block};

@@ -13,7 +13,6 @@
 
 use super::im2col::Im2col;
 use super::pad::PaddedPlanes;
-use super::plan::{SPARSE_MAX_NONZERO_PERCENT, SparseInputGrad, SparseWeightGrad};
 use super::problem::PatchGeometry;
 use crate::CpuDevice;
 use crate::conv::kernels::grad_sparse::{NonzeroLists, PixelLine, TAPS_PER_ROW, gather, scatter};
@@ -78,6 +77,22 @@ impl SparseGrad {
     }
 }
 
+/// The plan of a sparse gradient by x.
+pub(super) struct SparseInputGrad {
+    pub(super) grad: SparseGrad,
+    pub(super) channels_per_task: usize,
+    /// Nonzero elements of a hundred of the gradient, at most.
+    pub(super) max_nonzero_percent: usize,
+}
+
+/// The plan of a sparse gradient by w.
+pub(super) struct SparseWeightGrad {
+    pub(super) grad: SparseGrad,
+    pub(super) outputs_per_task: usize,
+    /// Nonzero elements of a hundred of the gradient, at most.
+    pub(super) max_nonzero_percent: usize,
+}
+
 /// Are there so few numbers that are not zero? A sixteenth of them is looked at, and of many
 /// numbers fewer.
 pub(super) fn is_sparse<T: Real>(numbers: &[T], percent: usize) -> bool {
@@ -129,7 +144,7 @@ pub(super) fn weight_grad<T: Real>(
     images: usize,
     o: usize,
 ) -> Result<Option<HostVec<T>>> {
-    if !is_sparse(g, SPARSE_MAX_NONZERO_PERCENT.weight_grad) {
+    if !is_sparse(g, plan.max_nonzero_percent) {
         return Ok(None);
     }
     let (isa, channels, n) = (d.isa(), p.channels, lanes::<T>(d.isa()));
@@ -207,7 +222,7 @@ pub(super) fn input_grad<T: Real>(
     [images, o, channels]: [usize; 3],
 ) -> Result<Option<HostVec<T>>> {
     let (isa, n, s) = (d.isa(), lanes::<T>(d.isa()), &plan.grad);
-    if !is_sparse(g, SPARSE_MAX_NONZERO_PERCENT.input_grad) || !are_finite(isa, w) {
+    if !is_sparse(g, plan.max_nonzero_percent) || !are_finite(isa, w) {
         return Ok(None);
     }
     let (size, area) = (s.padded.size(), s.plane.iter().product::<usize>());

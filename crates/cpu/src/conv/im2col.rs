@@ -7,11 +7,11 @@
 use super::pad::PaddedPlanes;
 use super::problem::PatchGeometry;
 use crate::conv::kernels::a_pixels::WindowRun;
-use crate::conv::kernels::a_taps::{TAPS_PER_ADDRESS, TapsA};
-use crate::conv::kernels::b_windows::{WindowRegister, WindowsB};
+use crate::conv::kernels::a_taps::{TapsA, add_taps};
+use crate::conv::kernels::b_windows::{WindowRegister, WindowsB, add_windows};
 use crate::gemm::{
-    ColumnsB, OperandA, OperandB, OutputTile, PACKED_A_PITCH, PanelsB, Real, RowsA, TapRows, TermKind,
-    WindowColumns, nr,
+    ColumnsB, OperandA, OperandB, OutputTile, PACKED_A_PITCH, PanelsB, Real, RowsA, TAPS_PER_ADDRESS,
+    TermKind, nr,
 };
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
@@ -166,20 +166,10 @@ impl<T: Real> OperandB<T> for Im2col<'_, T> {
     fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
         None
     }
-    fn as_windows(&self, _: Isa) -> Option<&dyn WindowColumns<T>> {
-        self.columns_in_place.is_some().then_some(self)
+    fn windows(&self) -> Option<usize> {
+        self.columns_in_place
     }
-    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
-        None
-    }
-}
-
-/// The same columns, read in the padded planes: nothing is packed.
-impl<T: Real> WindowColumns<T> for Im2col<'_, T> {
-    fn together(&self) -> usize {
-        self.columns_in_place.unwrap_or(1)
-    }
-    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, kind: TermKind, lhs: &[T]) {
+    fn add_windows(&self, isa: Isa, tile: &mut OutputTile<'_, T>, kind: TermKind, lhs: &[T]) {
         let (cols, chunk) = (tile.cols.clone(), tile.rows.len() * PACKED_A_PITCH);
         if cols.is_empty() {
             return;
@@ -203,10 +193,13 @@ impl<T: Real> WindowColumns<T> for Im2col<'_, T> {
             x.fill(T::ZERO);
             padded.fill(isa, self.plane, self.planes(tile.batch, 0..self.channels), x, size);
             for (i, places) in places.chunks(CHUNK).enumerate() {
-                tile.add_windows(isa, kind, &lhs[i * chunk..], WindowsB { x, places, units: &units });
+                add_windows(tile, isa, kind, &lhs[i * chunk..], WindowsB { x, places, units: &units });
             }
         });
         done.expect("padding some rows takes little memory");
+    }
+    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
+        None
     }
 }
 
@@ -226,8 +219,52 @@ impl<T: Real> OperandA<T> for Im2colTransposed<'_, T> {
     fn rows_in_place(&self, _: usize, _: Range<usize>) -> Option<RowsA<'_, T>> {
         None
     }
-    fn as_taps(&self) -> Option<&dyn TapRows<T>> {
-        self.reads_taps_in_place.then_some(self)
+    fn has_taps(&self) -> bool {
+        self.reads_taps_in_place
+    }
+    fn add_taps(&self, isa: Isa, tile: &mut OutputTile<'_, T>, terms: Range<usize>, rhs: PanelsB<'_, T>) {
+        let (p, group, rows) = (&self.patches, tile.batch, tile.rows.clone());
+        if rows.is_empty() || terms.is_empty() {
+            return;
+        }
+        let taps = p.taps.len();
+        let channels = rows.start / taps..(rows.end - 1) / taps + 1;
+        let parts: Vec<_> = images(terms, p.positions()).map(|(image, some, _)| (image, some)).collect();
+        let first_rows = rows.clone().step_by(TAPS_PER_ADDRESS);
+        let (mut threes, mut runs) = (Vec::new(), Vec::new());
+        let whole = PaddedPlanes::new(p, 0..p.positions());
+        if whole.is_plane(p.plane) {
+            for (image, some) in parts {
+                let before = (image * self.groups + group) * p.channels * p.size();
+                whole.runs(some, |_, from, count| runs.push(WindowRun { from: before + from, count }));
+            }
+            threes.extend(first_rows.map(|row| row / taps * p.size() + whole.places[row % taps]));
+            add_taps(tile, isa, TapsA { x: p.data, threes: &threes, runs: &runs }, rhs);
+            return;
+        }
+        // Whole rows, and a plane has the same room in each part: so its taps have the same places
+        // in all of them.
+        let row = p.grid[2];
+        let rows = |some: &Range<usize>| some.start / row * row..some.end.next_multiple_of(row);
+        let padded = |(image, some)| (image, PaddedPlanes::new(p, rows(&some)), some);
+        let parts: Vec<_> = parts.into_iter().map(padded).collect();
+        let size = parts.iter().map(|(_, padded, _)| padded.size()).max().expect("there are terms");
+        let done = scratch(parts.len() * channels.len() * size, |x| {
+            x.fill(T::ZERO);
+            for (n, ((image, padded, some), x)) in
+                parts.iter().zip(x.chunks_exact_mut(channels.len() * size)).enumerate()
+            {
+                let planes = p.planes(image * self.groups + group, channels.clone());
+                padded.fill(p.isa, p.plane, planes, x, size);
+                let before = n * channels.len() * size;
+                padded
+                    .runs(some.clone(), |_, from, count| runs.push(WindowRun { from: before + from, count }));
+            }
+            let places = &parts[0].1.places;
+            threes.extend(first_rows.map(|row| (row / taps - channels.start) * size + places[row % taps]));
+            add_taps(tile, isa, TapsA { x, threes: &threes, runs: &runs }, rhs);
+        });
+        done.expect("padding some rows takes little memory");
     }
     fn pack(&self, isa: Isa, group: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
         let p = &self.patches;
@@ -256,54 +293,6 @@ impl<T: Real> OperandA<T> for Im2colTransposed<'_, T> {
                 });
             }
         }
-    }
-}
-
-/// The same rows, read in the padded planes: nothing is packed.
-impl<T: Real> TapRows<T> for Im2colTransposed<'_, T> {
-    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, terms: Range<usize>, rhs: PanelsB<'_, T>) {
-        let (p, group, rows) = (&self.patches, tile.batch, tile.rows.clone());
-        if rows.is_empty() || terms.is_empty() {
-            return;
-        }
-        let taps = p.taps.len();
-        let channels = rows.start / taps..(rows.end - 1) / taps + 1;
-        let parts: Vec<_> = images(terms, p.positions()).map(|(image, some, _)| (image, some)).collect();
-        let first_rows = rows.clone().step_by(TAPS_PER_ADDRESS);
-        let (mut threes, mut runs) = (Vec::new(), Vec::new());
-        let whole = PaddedPlanes::new(p, 0..p.positions());
-        if whole.is_plane(p.plane) {
-            for (image, some) in parts {
-                let before = (image * self.groups + group) * p.channels * p.size();
-                whole.runs(some, |_, from, count| runs.push(WindowRun { from: before + from, count }));
-            }
-            threes.extend(first_rows.map(|row| row / taps * p.size() + whole.places[row % taps]));
-            tile.add_taps(isa, TapsA { x: p.data, threes: &threes, runs: &runs }, rhs);
-            return;
-        }
-        // Whole rows, and a plane has the same room in each part: so its taps have the same places
-        // in all of them.
-        let row = p.grid[2];
-        let rows = |some: &Range<usize>| some.start / row * row..some.end.next_multiple_of(row);
-        let padded = |(image, some)| (image, PaddedPlanes::new(p, rows(&some)), some);
-        let parts: Vec<_> = parts.into_iter().map(padded).collect();
-        let size = parts.iter().map(|(_, padded, _)| padded.size()).max().expect("there are terms");
-        let done = scratch(parts.len() * channels.len() * size, |x| {
-            x.fill(T::ZERO);
-            for (n, ((image, padded, some), x)) in
-                parts.iter().zip(x.chunks_exact_mut(channels.len() * size)).enumerate()
-            {
-                let planes = p.planes(image * self.groups + group, channels.clone());
-                padded.fill(p.isa, p.plane, planes, x, size);
-                let before = n * channels.len() * size;
-                padded
-                    .runs(some.clone(), |_, from, count| runs.push(WindowRun { from: before + from, count }));
-            }
-            let places = &parts[0].1.places;
-            threes.extend(first_rows.map(|row| (row / taps - channels.start) * size + places[row % taps]));
-            tile.add_taps(isa, TapsA { x, threes: &threes, runs: &runs }, rhs);
-        });
-        done.expect("padding some rows takes little memory");
     }
 }
 

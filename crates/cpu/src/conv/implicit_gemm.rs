@@ -4,9 +4,9 @@
 //! Weights are packed once. Sums come out with channels contiguous, and are transposed when they
 //! are complete.
 
-use super::Weights;
 use super::border::BorderSplit;
 use super::im2col::Im2col;
+use super::operands::Weights;
 use super::pad::PaddedPlanes;
 use super::plan::ImplicitGemmPlan;
 use crate::CpuDevice;
@@ -15,8 +15,9 @@ use crate::conv::kernels::a_pixels::{
 };
 use crate::gemm::{
     BatchedMatrix, Blocking, OperandB, OutputPrefetch, Real, StoredElements, TermKind, TileEpilogue,
-    are_finite, epilogue, fill_tiles, for_each_task, has_negative_zero, k_chunks, nr, transpose_block,
+    are_finite, epilogue, fill_tiles, has_negative_zero, k_chunks, nr, transpose_block,
 };
+use crate::runtime::parallel::for_each_task;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};

@@ -16,72 +16,64 @@ mod grad_weight_grouped;
 mod im2col;
 mod implicit_gemm;
 pub(crate) mod kernels;
+mod operands;
 mod pad;
 mod plan;
 mod problem;
 
 use crate::CpuDevice;
 use crate::explain::explain;
-use crate::gemm;
-use crate::gemm::contract::{store, stored_elements, try_map_all};
+use crate::gemm::contract::{store, try_map_all};
 use crate::gemm::epilogue::{FusedEpilogue, NoEpilogue};
-use crate::gemm::operand::copy_block;
 use crate::gemm::{
-    BatchedMatrix, ColumnsB, EpilogueOperand, Gemm, MatrixPlace, OperandA, OperandB, PackPlan, PanelsB,
-    PrepackedB, PrepackedPanels, Real, RowsA, StoredElements, TermKind, TileEpilogue, nr, run_gemm_of_pairs,
-    transpose_block,
+    EpilogueOperand, Gemm, MatrixPlace, OperandB, PackPlan, PrepackedB, Real, TermKind, TileEpilogue,
+    run_gemm_of_pairs, stored_elements, transpose_block,
 };
-use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
 use crate::machine::Machine;
-use crate::runtime::memory::{PooledData, PooledVec, filled};
+use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
-use elinvar_core::{DType, HostData, HostVec, Layout, Result, Shape};
+use elinvar_core::{DType, HostData, HostVec, Result, Shape};
 use elinvar_ops::backend::{Conv, Epilogue};
-use elinvar_simd::isa::Isa;
-use im2col::{Im2col, Im2colTransposed, images};
+use im2col::{Im2col, Im2colTransposed};
+use operands::{
+    GradPlanes, GroupWeights, Weights, flattened, load, load_planes, matrices, transpose_weights,
+};
 use plan::{
     Im2colRead, InputGradPath, PrepackedWeights, ResidueProduct, WeightGradFactors, WeightGradPath,
     WindowProduct,
 };
 use problem::{PatchGeometry, Problem};
-use std::ops::{Deref, Range};
 
-/// The weights of a group as the left factor, the same for all images.
-struct GroupWeights<'a, T> {
-    matrix: BatchedMatrix<'a, T>,
-    groups: usize,
+/// f32 or f64, whose convolutions are compiled here, once for each: what calls them is generic over
+/// an epilogue and compiled in every crate that uses one, and would take all kernels along.
+pub(crate) trait ConvFloat: Real {
+    /// Weights times windows.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn conv_gemm(
+        d: &CpuDevice,
+        gemm: &ConvGemm<'_, Self>,
+        epilogue: &dyn TileEpilogue<Self>,
+    ) -> Result<HostVec<Self>>;
 }
 
-impl<T: Real> OperandA<T> for GroupWeights<'_, T> {
-    fn distinct_batches(&self) -> usize {
-        self.groups
-    }
-    fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]) {
-        self.matrix.pack_a(isa, batch % self.groups, rows, terms, out);
-    }
-    fn rows_in_place(&self, batch: usize, rows: Range<usize>) -> Option<RowsA<'_, T>> {
-        self.matrix.rows_in_place(batch % self.groups, rows)
-    }
-    fn as_taps(&self) -> Option<&dyn gemm::TapRows<T>> {
-        None
-    }
+macro_rules! compiled_here {
+    ($($t:ty)*) => {$(
+        impl ConvFloat for $t {
+            fn conv_gemm(
+                d: &CpuDevice,
+                gemm: &ConvGemm<'_, $t>,
+                epilogue: &dyn TileEpilogue<$t>,
+            ) -> Result<HostVec<$t>> {
+                run_conv_gemm(d, gemm, epilogue)
+            }
+        }
+    )*};
 }
-
-/// Contiguous matrices, one after the other.
-fn matrices<T>(data: &[T], rows: usize, cols: usize) -> BatchedMatrix<'_, T> {
-    let batch = ((rows * cols) as isize, 0);
-    BatchedMatrix {
-        data: StoredElements::Native(data),
-        offset: 0,
-        inner: 1,
-        batch,
-        row: cols as isize,
-        col: 1,
-        prepacked: None,
-    }
-}
+compiled_here! { f32 f64 }
 
 /// Gives the packed copy of weights, if there is one; whether it would be worth having one, and
 /// where they lie.
@@ -91,7 +83,7 @@ pub(crate) type PrepackedLookup<'a> = dyn Fn(bool, MatrixPlace) -> Result<Option
 ///
 /// # Errors
 /// `OutOfMemory`; `DTypeMismatch` if the views are not of one dtype, which the op sees to.
-pub(crate) fn conv<T: Real, E: Epilogue<N>, const N: usize>(
+pub(crate) fn conv<T: ConvFloat, E: Epilogue<N>, const N: usize>(
     d: &CpuDevice,
     c: &Conv,
     x: &View<'_>,
@@ -174,19 +166,8 @@ fn dtypes(a: &View<'_>, b: &View<'_>) -> [DType; 2] {
     [a.buffer.dtype(), b.buffer.dtype()]
 }
 
-/// Where the weights of a convolution come from. All but the first are for an implicit GEMM alone.
-#[derive(Clone, Copy)]
-pub(crate) enum Weights<'a, T> {
-    /// [group, o, (channel, tap)]
-    InPlace(&'a [T]),
-    /// [group, channel, o, tap]: those of the convolution whose gradient by x this one is.
-    Transposed(&'a [T]),
-    /// Panels of one group.
-    Prepacked(PrepackedPanels<'a, T>),
-}
-
-/// For [`Real::conv_gemm`] alone.
-pub(crate) fn run_conv_gemm<T: Real>(
+/// For [`ConvFloat::conv_gemm`], and for gradients.
+fn run_conv_gemm<T: Real>(
     d: &CpuDevice,
     gemm: &ConvGemm<'_, T>,
     epilogue: &dyn TileEpilogue<T>,
@@ -293,43 +274,6 @@ pub(crate) fn input_grad<T: Real>(
     store(d, dx, g.buffer.dtype())
 }
 
-/// w[group, c, (o, tap)] of w[group, o, c, tap], for some of the taps.
-///
-/// # Errors
-/// `OutOfMemory`.
-fn transpose_weights<T: Real>(
-    d: &CpuDevice,
-    w: &[T],
-    [groups, o, channels, area]: [usize; 4],
-    which: &[usize],
-) -> Result<HostVec<T>> {
-    /// Channels of a piece of work: what is read of them lies together.
-    const CHANNELS_PER_PIECE: usize = 16;
-    let row = o * which.len();
-    fill_pieces(d, groups * channels * row, CHANNELS_PER_PIECE * row, 0.5, &|start, dst| {
-        let mut line = start / row;
-        while dst.remaining() > 0 {
-            let (group, first) = (line / channels, line % channels);
-            let some = (channels - first).min(dst.remaining() / row);
-            let to = dst.zeroed(some * row, T::ZERO);
-            let from = &w[group * o * channels * area..][..o * channels * area];
-            if area == 1 {
-                transpose_block(d.isa(), from, first as isize, channels as isize, some, o, to, row);
-            } else {
-                for (o, from) in from.chunks_exact(channels * area).enumerate() {
-                    let from = from.chunks_exact(area).skip(first);
-                    for (to, from) in to.chunks_exact_mut(row).zip(from) {
-                        let to = &mut to[o * which.len()..][..which.len()];
-                        to.iter_mut().zip(which).for_each(|(to, t)| *to = from[*t]);
-                    }
-                }
-            }
-            line += some;
-        }
-        Ok(())
-    })
-}
-
 /// dw[o, c, tap]: terms x * g over (n, s').
 ///
 /// # Errors
@@ -399,116 +343,4 @@ pub(crate) fn weight_grad<T: Real>(
         Ok(())
     })?;
     store(d, dw, x.buffer.dtype())
-}
-
-/// g of all images of a group: rows are terms (image, position), columns output channels.
-struct GradPlanes<'a, T> {
-    data: &'a [T],
-    groups: usize,
-    o: usize,
-    positions: usize,
-}
-
-impl<T: Real> OperandB<T> for GradPlanes<'_, T> {
-    fn pack(&self, isa: Isa, group: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]) {
-        let w = nr::<T>(isa);
-        let data = StoredElements::Native(self.data);
-        for (panel, j) in out.chunks_exact_mut(w * terms.len()).zip(cols.clone().step_by(w)) {
-            let n = w.min(cols.end - j);
-            if n < w {
-                panel.fill(T::ZERO);
-            }
-            for (image, positions, at) in images(terms.clone(), self.positions) {
-                let plane = (image * self.groups + group) * self.o + j;
-                let from = (plane * self.positions + positions.start) as isize;
-                let step = (1, self.positions as isize);
-                copy_block(isa, &data, from, step, positions.len(), n, &mut panel[at * w..], w);
-            }
-        }
-    }
-    fn panels_in_place(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
-        None
-    }
-    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
-        None
-    }
-    fn as_windows(&self, _: Isa) -> Option<&dyn gemm::WindowColumns<T>> {
-        None
-    }
-    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
-        None
-    }
-}
-
-/// A view as another shape; its elements are copied if strides cannot say that.
-fn flattened<'a>(
-    d: &CpuDevice,
-    v: &View<'a>,
-    shape: &Shape,
-) -> Result<(BorrowedOrCopied<&'a HostData, PooledData>, Layout)> {
-    Ok(match v.layout.reshape(shape) {
-        Some(l) => (BorrowedOrCopied::InPlace(v.buffer), l),
-        None => (
-            BorrowedOrCopied::Copied(PooledData::new(to_contiguous(d, v)?)),
-            Layout::contiguous(shape.clone()),
-        ),
-    })
-}
-
-/// Numbers that lie in memory as they are wanted, or a copy, whose memory goes back to the cache.
-enum BorrowedOrCopied<A, B> {
-    InPlace(A),
-    Copied(B),
-}
-
-impl<T: ?Sized, A: Deref<Target = T>, B: Deref<Target = T>> Deref for BorrowedOrCopied<A, B> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        match self {
-            BorrowedOrCopied::InPlace(a) => a,
-            BorrowedOrCopied::Copied(b) => b,
-        }
-    }
-}
-
-/// The elements of a view, row-major, in the type in which is computed.
-fn load<'a, T: Real>(d: &CpuDevice, v: &View<'a>) -> Result<BorrowedOrCopied<&'a [T], PooledVec<T>>> {
-    let l = &v.layout;
-    let copied = |v: HostVec<T>| BorrowedOrCopied::Copied(PooledVec::of(v));
-    Ok(match stored_elements::<T>(v.buffer)? {
-        StoredElements::Native(data) => match elements(d, data, l)? {
-            ContiguousElements::InPlace(data) => BorrowedOrCopied::InPlace(data),
-            ContiguousElements::Copied(data) => copied(data),
-        },
-        StoredElements::F16(data) => copied(widened(d, StoredElements::F16(&elements(d, data, l)?), l)?),
-        StoredElements::BF16(data) => copied(widened(d, StoredElements::BF16(&elements(d, data, l)?), l)?),
-    })
-}
-
-/// The elements of a view, batches of planes, as they are multiplied: as [`load`], or in pairs of
-/// planes.
-fn load_planes<'a, T: Real>(
-    d: &CpuDevice,
-    v: &View<'a>,
-    kind: TermKind,
-    planes: usize,
-    size: usize,
-) -> Result<BorrowedOrCopied<&'a [T], PooledVec<T>>> {
-    match kind {
-        TermKind::Elements => load(d, v),
-        TermKind::Bf16Pairs => bf16::of_view(d, v, planes, size).map(BorrowedOrCopied::Copied),
-    }
-}
-
-/// All elements of 16 bits, of this layout's number, as what is computed in.
-fn widened<T: Real>(d: &CpuDevice, halves: StoredElements<'_, T>, l: &Layout) -> Result<HostVec<T>> {
-    const CHUNK_ELEMENTS: usize = elinvar_core::order::CHUNK;
-    let mut all = filled(l.shape().numel(), T::ZERO)?;
-    for_each_piece(d, &mut all, 16 * CHUNK_ELEMENTS, 0.2, &|at, piece| {
-        for (i, line) in piece.chunks_mut(CHUNK_ELEMENTS).enumerate() {
-            let n = line.len();
-            copy_block(d.isa(), &halves, (at + i * CHUNK_ELEMENTS) as isize, (0, 1), 1, n, line, n);
-        }
-    });
-    Ok(all)
 }

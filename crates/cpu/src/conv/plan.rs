@@ -6,7 +6,7 @@
 //! elements that meet the stride's grid through the same taps.
 //!
 //! Two things are not decided here, as they depend on numbers: a gradient most of whose elements
-//! are zero takes [`SparseGrad`] if a sample says so and all numbers allow it, and the border of
+//! are zero takes the sparse path if a sample says so and all numbers allow it, and the border of
 //! [`WindowProduct::ImplicitGemm`] is split only if the weights are finite. And how the products of
 //! im2col are cut is the plan of `gemm`.
 //!
@@ -21,7 +21,7 @@ mod tests;
 pub(super) use grads::{input_grad, weight_grad};
 
 use super::border::BorderSplit;
-use super::grad_sparse::SparseGrad;
+use super::grad_sparse::{SparseInputGrad, SparseWeightGrad};
 use super::pad::PaddedPlanes;
 use super::problem::{ComputeType, PatchGeometry, Problem};
 use crate::conv::kernels::depthwise3x3::{DepthwiseWindows, TAPS_PER_AXIS};
@@ -102,16 +102,11 @@ const SPARSE_MAX_PLANE_BYTES: usize = 96 << 10;
 /// Padded elements of an image, at most, of which each thread has its own: more would be worth more
 /// than the time.
 const SPARSE_MAX_IMAGE_ELEMENTS: usize = 4 << 20;
-/// Nonzero elements of a hundred of the gradient, at most, for which the sparse path is taken; the
-/// mechanism samples them. The gradient by w keeps its sums in registers, and gains with more.
-pub(super) const SPARSE_MAX_NONZERO_PERCENT: SparsePercent =
-    SparsePercent { weight_grad: 40, input_grad: 30 };
-
-/// Of both gradients.
-pub(super) struct SparsePercent {
-    pub(super) weight_grad: usize,
-    pub(super) input_grad: usize,
-}
+/// Nonzero elements of a hundred of the gradient, at most, for which the sparse path of each gradient
+/// is taken; the mechanism samples them. The gradient by w keeps its sums in registers, and gains
+/// with more.
+const SPARSE_INPUT_GRAD_MAX_NONZERO_PERCENT: usize = 30;
+const SPARSE_WEIGHT_GRAD_MAX_NONZERO_PERCENT: usize = 40;
 
 /// How the convolution is computed.
 pub(crate) struct ForwardPlan {
@@ -187,11 +182,6 @@ pub(crate) struct InputGradPlan {
     pub(super) path: InputGradPath,
 }
 
-pub(super) struct SparseInputGrad {
-    pub(super) grad: SparseGrad,
-    pub(super) channels_per_task: usize,
-}
-
 pub(super) enum InputGradPath {
     /// Each element is under one tap of one window at most: one product, whose rows are scattered.
     NonOverlapping { transposes_rows: bool },
@@ -228,11 +218,6 @@ pub(super) struct WeightGradGemm {
     pub(super) sparse: Option<SparseWeightGrad>,
     pub(super) factors: WeightGradFactors,
     pub(super) pack_plan: PackPlan,
-}
-
-pub(super) struct SparseWeightGrad {
-    pub(super) grad: SparseGrad,
-    pub(super) outputs_per_task: usize,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -12,11 +12,12 @@
 //! would pair it with the next.
 
 use super::kernels::as_pairs;
-use super::loops::{PlannedGemm, run_planned};
+use super::loops::run_planned;
 use super::plan::GemmPlan;
+use super::planned::PlannedGemm;
 use super::{
-    BatchedMatrix, ColumnsB, OperandA, OperandB, PACKED_A_PITCH, PanelsB, RowsA, StoredElements, TapRows,
-    TermKind, TileEpilogue, WindowColumns, nr, transpose_block,
+    BatchedMatrix, ColumnsB, OperandA, OperandB, PACKED_A_PITCH, PanelsB, RowsA, StoredElements, TermKind,
+    TileEpilogue, nr, transpose_block,
 };
 use crate::CpuDevice;
 use elinvar_core::{HostVec, Result, bf16};
@@ -214,9 +215,6 @@ impl OperandA<f32> for Bf16PairMatrix<'_> {
     fn rows_in_place(&self, _: usize, _: Range<usize>) -> Option<RowsA<'_, f32>> {
         None
     }
-    fn as_taps(&self) -> Option<&dyn TapRows<f32>> {
-        None
-    }
 }
 
 impl OperandB<f32> for Bf16PairMatrix<'_> {
@@ -259,9 +257,6 @@ impl OperandB<f32> for Bf16PairMatrix<'_> {
         None
     }
     fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, f32>> {
-        None
-    }
-    fn as_windows(&self, _: Isa) -> Option<&dyn WindowColumns<f32>> {
         None
     }
     fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, f32>> {

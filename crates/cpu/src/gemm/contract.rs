@@ -4,25 +4,73 @@
 //! It folds batches into rows, swaps operands of a single column, and chooses between split-K, tiny
 //! and blocked GEMM.
 
-use super::epilogue::FusedEpilogue;
-use super::loops::{PlannedGemm, run_planned};
+use super::epilogue::{EpilogueOperand, FusedEpilogue, NoEpilogue, TileEpilogue};
+use super::kernels::TermKind;
+use super::loops::run_planned;
+use super::operand::{BatchedMatrix, exact_problem};
 use super::plan::{self, Orientation, Path, Plan, Problem};
-use super::{
-    BatchedMatrix, EpilogueOperand, NoEpilogue, PrepackedB, Real, TermKind, TileEpilogue, split_k, tiny,
-};
+use super::planned::PlannedGemm;
+use super::prepack::PrepackedB;
+use super::real::{Real, stored_elements};
+use super::{bf16, split_k, tiny};
 use crate::CpuDevice;
 use crate::elementwise::convert;
 use crate::explain::explain;
 use crate::machine::Machine;
 use crate::view::View;
-use elinvar_core::{DType, Error, HostData, HostVec, Layout, Precision, Result};
+use elinvar_core::{DType, HostData, HostVec, Layout, Precision, Result};
 use elinvar_ops::backend::Epilogue;
+
+/// f32 or f64, whose products are compiled here, once for each: what calls them is generic over an
+/// epilogue and compiled in every crate that uses one, and would take all kernels along.
+pub(crate) trait ContractFloat: Real {
+    /// A batch of products as its plan says.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn products(
+        d: &CpuDevice,
+        plan: &Plan,
+        lhs: &BatchedMatrix<'_, Self>,
+        rhs: &BatchedMatrix<'_, Self>,
+        epilogue: &dyn TileEpilogue<Self>,
+    ) -> Result<HostVec<Self>>;
+}
+
+impl ContractFloat for f32 {
+    fn products(
+        d: &CpuDevice,
+        plan: &Plan,
+        lhs: &BatchedMatrix<'_, f32>,
+        rhs: &BatchedMatrix<'_, f32>,
+        epilogue: &dyn TileEpilogue<f32>,
+    ) -> Result<HostVec<f32>> {
+        match plan.path {
+            Path::Bf16 { a_in_place, b_in_place, gemm } => {
+                bf16::run_bf16(d, plan.sizes, lhs, rhs, epilogue, (a_in_place, b_in_place), gemm)
+            }
+            path => run_path(d, plan.sizes, &path, lhs, rhs, epilogue),
+        }
+    }
+}
+
+impl ContractFloat for f64 {
+    fn products(
+        d: &CpuDevice,
+        plan: &Plan,
+        lhs: &BatchedMatrix<'_, f64>,
+        rhs: &BatchedMatrix<'_, f64>,
+        epilogue: &dyn TileEpilogue<f64>,
+    ) -> Result<HostVec<f64>> {
+        run_path(d, plan.sizes, &plan.path, lhs, rhs, epilogue)
+    }
+}
 
 /// Contracts views of floats.
 ///
 /// # Errors
 /// `OutOfMemory`; `DTypeMismatch` if the views are not of one dtype, which the op sees to.
-pub(crate) fn contract<T: Real, E: Epilogue<N>, const N: usize>(
+pub(crate) fn contract<T: ContractFloat, E: Epilogue<N>, const N: usize>(
     d: &CpuDevice,
     p: Precision,
     x: &View<'_>,
@@ -48,7 +96,7 @@ pub(crate) fn try_map_all<X, T, const N: usize>(x: &[X; N], f: impl Fn(&X) -> Re
 }
 
 /// A batch of matrix products: sizes b, m, k, n.
-pub(crate) fn gemm_batch<T: Real, E: Epilogue<N>, const N: usize>(
+fn gemm_batch<T: ContractFloat, E: Epilogue<N>, const N: usize>(
     d: &CpuDevice,
     p: Precision,
     [b, m, k, n]: [usize; 4],
@@ -78,8 +126,8 @@ fn planned(d: &CpuDevice, p: &Problem) -> Plan {
     plan
 }
 
-/// A batch of products on a path for elements, sizes b, m, k, n; for [`Real::products`] alone.
-pub(super) fn run_path<T: Real>(
+/// A batch of products on a path for elements, sizes b, m, k, n.
+fn run_path<T: Real>(
     d: &CpuDevice,
     sizes: [usize; 4],
     path: &Path,
@@ -91,7 +139,7 @@ pub(super) fn run_path<T: Real>(
     match *path {
         Path::Tiny(plan) => tiny::run_tiny(d, sizes, plan, lhs, rhs, epilogue),
         Path::Dot(plan) => split_k::run_dots(d, sizes, plan, lhs, rhs, epilogue),
-        Path::SplitK(plan) => split_k::run_split_k(d, sizes, plan, lhs, rhs, epilogue),
+        Path::SplitK(plan) => split_k::run_split_k(d, sizes, plan, lhs, rhs, epilogue, run_part),
         Path::Gemm(plan) => {
             let kind = TermKind::Elements;
             run_planned(d, &PlannedGemm { batch, m, k, n, lhs, rhs, epilogue, kind, plan })
@@ -101,7 +149,7 @@ pub(super) fn run_path<T: Real>(
 }
 
 /// Products that are a part of another's, as their own plan says.
-pub(super) fn run_part<T: Real>(
+fn run_part<T: Real>(
     d: &CpuDevice,
     p: &Problem,
     lhs: &BatchedMatrix<'_, T>,
@@ -114,31 +162,11 @@ pub(super) fn run_part<T: Real>(
     run_path(d, [batch, m, k, n], &path, lhs, rhs, &NoEpilogue)
 }
 
-/// Products of sizes b, m, k, n as a problem of elements.
-pub(super) fn exact_problem<T: Real>(
-    [batch, m, k, n]: [usize; 4],
-    lhs: &BatchedMatrix<'_, T>,
-    rhs: &BatchedMatrix<'_, T>,
-) -> Problem {
-    Problem {
-        batch,
-        m,
-        k,
-        n,
-        bytes: size_of::<T>(),
-        precision: Precision::Exact,
-        lhs: lhs.layout(),
-        rhs: rhs.layout(),
-        is_prepacked: rhs.prepacked.is_some(),
-        epilogue_follows: true,
-    }
-}
-
 /// A view of rank 3 as matrices.
 ///
 /// # Errors
 /// `DTypeMismatch` if it does not hold what is computed in `T`.
-pub(crate) fn batched_matrix<'a, T: Real>(data: &'a HostData, l: &Layout) -> Result<BatchedMatrix<'a, T>> {
+fn batched_matrix<'a, T: Real>(data: &'a HostData, l: &Layout) -> Result<BatchedMatrix<'a, T>> {
     let s = l.strides();
     let data = stored_elements(data)?;
     Ok(BatchedMatrix {
@@ -149,20 +177,6 @@ pub(crate) fn batched_matrix<'a, T: Real>(data: &'a HostData, l: &Layout) -> Res
         row: s[1],
         col: s[2],
         prepacked: None,
-    })
-}
-
-/// The numbers in a buffer.
-///
-/// # Errors
-/// `DTypeMismatch` if they are not computed in `T`.
-pub(crate) fn stored_elements<T: Real>(data: &HostData) -> Result<super::StoredElements<'_, T>> {
-    T::numbers(data).ok_or_else(|| {
-        Error::dtype(format!(
-            "cpu: a contraction in {} has an operand of {}; the op should have converted it first",
-            T::DTYPE,
-            data.dtype()
-        ))
     })
 }
 

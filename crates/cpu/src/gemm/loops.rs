@@ -13,17 +13,20 @@
 
 use super::epilogue::TileEpilogue;
 use super::kernels::{
-    Blocking, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, fill_tiles, nr,
+    Blocking, ColumnsB, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, fill_tiles, nr,
 };
-use super::operand::{ColumnsB, OperandA, OperandB, StoredElements, WindowColumns};
+use super::operand::{OperandA, OperandB};
 use super::plan::thresholds::PANELS_PER_SHARED_PACK;
-use super::plan::{self, AccessA, AccessB, ColumnAccess, GemmPlan, GemmProblem, PackPlan, ReadA, Schedule};
-use super::{Real, epilogue, small_m};
+use super::plan::{
+    self, AccessA, AccessB, ColumnAccess, GemmProblem, PackPlan, ReadA, Schedule, TAPS_PER_ADDRESS,
+};
+use super::planned::{PlannedGemm, k_chunks};
+use super::real::{Real, StoredElements};
+use super::small_m;
 use crate::CpuDevice;
-use crate::conv::kernels::a_taps::TAPS_PER_ADDRESS;
 use crate::explain::explain;
 use crate::machine::Machine;
-use crate::runtime::parallel::{try_drain_tasks, try_for_each_piece};
+use crate::runtime::parallel::{for_each_task, try_drain_tasks};
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostVec, Result};
@@ -84,20 +87,6 @@ pub(super) fn run_planned<T: Real>(d: &CpuDevice, gemm: &PlannedGemm<'_, T>) -> 
     })
 }
 
-/// Calls `f` for each, on several threads if the whole, of `ns` nanoseconds of one, is worth it.
-pub(crate) fn for_each_task<X: Send>(
-    d: &CpuDevice,
-    ns: f64,
-    all: &mut [X],
-    f: impl Fn(&mut X) -> Result<()> + Send + Sync,
-) -> Result<()> {
-    if let [one] = all {
-        return f(one);
-    }
-    // `try_for_each_piece` asks for the time of one.
-    try_for_each_piece(d, all, 1, ns / all.len() as f64, &|_, one| one.iter_mut().try_for_each(&f))
-}
-
 impl<T: Real> Gemm<'_, T> {
     /// What a plan has to know. Operands of products without results are not asked.
     fn problem(&self, isa: Isa) -> GemmProblem {
@@ -107,64 +96,20 @@ impl<T: Real> Gemm<'_, T> {
         let mut b = AccessB { columns: ColumnAccess::Packed, panels: false, windows: None };
         if [batch, m, k, n].iter().all(|&size| size > 0) {
             a.rows = self.lhs.rows_in_place(0, 0..m).map(|rows| rows.step);
-            a.taps = self.lhs.as_taps().is_some();
+            a.taps = self.lhs.has_taps();
             b.columns = match self.rhs.columns_in_place(0, 0..n) {
                 None => ColumnAccess::Packed,
                 Some(ColumnsB { data: StoredElements::Native(_), step: 0.., .. }) => ColumnAccess::InPlace,
                 Some(_) => ColumnAccess::Converted,
             };
             b.panels = self.rhs.panels_in_place(isa, 0, 0..k.min(CHUNK), 0..n).is_some();
-            b.windows = self.rhs.as_windows(isa).map(WindowColumns::together);
+            b.windows = self.rhs.windows();
         }
         GemmProblem { batch, m, k, n, bytes, kind, a, b }
     }
 }
 
-/// A batch of products, and what is run for it.
-pub(super) struct PlannedGemm<'a, T> {
-    pub(super) batch: usize,
-    pub(super) m: usize,
-    pub(super) k: usize,
-    pub(super) n: usize,
-    pub(super) lhs: &'a dyn OperandA<T>,
-    pub(super) rhs: &'a dyn OperandB<T>,
-    pub(super) epilogue: &'a dyn TileEpilogue<T>,
-    pub(super) kind: TermKind,
-    pub(super) plan: GemmPlan,
-}
-
 impl<T: Real> PlannedGemm<'_, T> {
-    /// Panels of `k` terms that were just packed.
-    pub(super) fn panels<'a>(&self, isa: Isa, data: &'a [T], k: usize) -> PanelsB<'a, T> {
-        let step = nr::<T>(isa);
-        PanelsB { data, step, across: step * k, kind: self.kind, after: NextOperands::NONE }
-    }
-
-    /// Rows of the left factor where they lie.
-    ///
-    /// # Panics
-    /// If they do not lie as they are read. No plan says that they are read there then.
-    pub(super) fn a_in_place(&self, batch: usize, rows: &Range<usize>) -> RowsA<'_, T> {
-        self.lhs.rows_in_place(batch, rows.clone()).expect("rows lie in memory")
-    }
-
-    /// Rows of the left factor: where they lie, if the plan says so, or packed into `dst`.
-    pub(super) fn a_block<'r>(
-        &'r self,
-        isa: Isa,
-        batch: usize,
-        rows: &Range<usize>,
-        terms: &Range<usize>,
-        dst: &'r mut [T],
-    ) -> RowsA<'r, T> {
-        if self.plan.a == ReadA::InPlace {
-            let RowsA { data, step } = self.a_in_place(batch, rows);
-            return RowsA { data: &data[terms.start..], step };
-        }
-        self.lhs.pack(isa, batch, rows.clone(), terms.clone(), dst);
-        RowsA { data: dst, step: PACKED_A_PITCH }
-    }
-
     /// What a task multiplies after some of the terms `all` of some rows: the next of these terms,
     /// or the first of the rows below.
     fn next(
@@ -244,12 +189,11 @@ impl<T: Real> PlannedGemm<'_, T> {
                 Ok(())
             })?;
             let lhs = &*lhs;
-            let windows = if windows { self.rhs.as_windows(isa) } else { None };
             for_each_task(d, self.plan.ns, tiles, |tile| {
                 let (b, cols) = (tile.batch, tile.cols.clone());
                 let lhs = &lhs[b % distinct * count * size..];
-                if let Some(windows) = windows {
-                    windows.add(isa, tile, self.kind, lhs);
+                if windows {
+                    self.rhs.add_windows(isa, tile, self.kind, lhs);
                     self.run_epilogue(d, tile);
                     return Ok(());
                 }
@@ -347,10 +291,9 @@ impl<T: Real> PlannedGemm<'_, T> {
             };
             let threes = [rows.start, rows.end].iter().all(|row| row.is_multiple_of(TAPS_PER_ADDRESS));
             if self.plan.a == ReadA::Taps && threes {
-                let taps = self.lhs.as_taps().expect("rows are taps");
                 for terms in k_chunks(all.clone()) {
                     let panels = panels(&terms);
-                    taps.add(isa, tile, terms, panels);
+                    self.lhs.add_taps(isa, tile, terms, panels);
                 }
             } else {
                 // What a chunk adds to waits in the task's own second-level cache: rows of the
@@ -374,14 +317,4 @@ impl<T: Real> PlannedGemm<'_, T> {
             Ok(())
         })
     }
-
-    /// What follows the sums of a tile.
-    pub(super) fn run_epilogue(&self, d: &CpuDevice, tile: &mut OutputTile<'_, T>) {
-        epilogue::apply_to_tile(d.isa(), self.epilogue, tile);
-    }
-}
-
-/// Terms, chunk by chunk. They begin where a chunk begins.
-pub(crate) fn k_chunks(terms: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    terms.clone().step_by(CHUNK).map(move |t| t..terms.end.min(t + CHUNK))
 }

@@ -23,6 +23,7 @@ mod loops;
 mod nonfinite;
 pub(crate) mod operand;
 mod plan;
+mod planned;
 mod prepack;
 mod private_packing;
 mod real;
@@ -31,17 +32,16 @@ mod split_k;
 mod tiny;
 
 pub(crate) use bf16::bf16_pair;
-pub(crate) use epilogue::{EpilogueOperand, NoEpilogue, TileEpilogue};
+pub(crate) use epilogue::{EpilogueOperand, TileEpilogue};
 pub(crate) use kernels::{
-    Blocking, NextOperands, OutputPrefetch, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, fill_tiles,
-    multiply_block_into, nr, tile_costs, transpose_block,
+    Blocking, ColumnsB, NextOperands, OutputPrefetch, OutputTile, PACKED_A_PITCH, PanelsB, PrepackedPanels,
+    RowsA, TermKind, fill_tiles, multiply_block_into, nr, tile_costs, transpose_block,
 };
-pub(crate) use loops::{Gemm, for_each_task, k_chunks, run_gemm, run_gemm as run_gemm_of_pairs};
+pub(crate) use loops::{Gemm, run_gemm, run_gemm as run_gemm_of_pairs};
 pub(crate) use nonfinite::{are_finite, has_negative_zero};
-pub(crate) use operand::{
-    BatchedMatrix, ColumnsB, OperandA, OperandB, StoredElements, TapRows, WindowColumns,
-};
+pub(crate) use operand::{BatchedMatrix, OperandA, OperandB};
 pub(crate) use plan::thresholds::{EVEN_TASKS_PER_THREAD, PARALLEL_MIN_FMAS, use_weight};
-pub(crate) use plan::{PackPlan, Units, rows_use_distinct_sets};
-pub(crate) use prepack::{MatrixPlace, PrepackedB, PrepackedPanels, UseCounter};
-pub(crate) use real::Real;
+pub(crate) use plan::{PackPlan, TAPS_PER_ADDRESS, Units};
+pub(crate) use planned::k_chunks;
+pub(crate) use prepack::{MatrixPlace, PrepackedB, UseCounter};
+pub(crate) use real::{Real, StoredElements, stored_elements};

@@ -1,14 +1,13 @@
 //! GEMM operands: where A and B come from (a matrix with any strides, im2col, a prepacked copy),
 //! and how they are packed.
 
-use super::Real;
 use super::kernels::{
-    EdgePanel, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TermKind, as_pairs, nr, pack_edge,
-    pack_f16, transpose_block,
+    ColumnsB, EdgePanel, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, PrepackedPanels, RowsA, TermKind,
+    as_pairs, nr, pack_edge, pack_f16, transpose_block,
 };
-use super::plan::{MatrixLayout, Storage};
-use super::prepack::PrepackedPanels;
-use elinvar_core::{Element, bf16, f16};
+use super::plan::{MatrixLayout, Problem, Storage};
+use super::real::{Real, StoredElements};
+use elinvar_core::{Element, Precision};
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::prefetch::prefetch_l1;
@@ -23,15 +22,21 @@ pub(crate) trait OperandA<T>: Sync {
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]);
     /// Rows where they lie, if the terms of each are neighbours.
     fn rows_in_place(&self, batch: usize, rows: Range<usize>) -> Option<RowsA<'_, T>>;
-    /// If rows are taps of windows that are better read in padded planes than packed.
-    fn as_taps(&self) -> Option<&dyn TapRows<T>>;
-}
-
-/// Rows that are taps of windows over padded planes. Who has them multiplies them, so that a
-/// program without convolutions has no kernels of theirs.
-pub(crate) trait TapRows<T>: Sync {
-    /// Adds some terms of a tile, whose rows begin and end where three taps do.
-    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, terms: Range<usize>, rhs: PanelsB<'_, T>);
+    /// Are rows taps of windows that are better read in padded planes than packed?
+    fn has_taps(&self) -> bool {
+        false
+    }
+    /// Adds some terms of a tile, whose rows begin and end where [`TAPS_PER_ADDRESS`] taps do, if
+    /// rows are taps. The operand multiplies them itself, so that a program without convolutions
+    /// has no kernels of theirs.
+    ///
+    /// [`TAPS_PER_ADDRESS`]: super::plan::TAPS_PER_ADDRESS
+    ///
+    /// # Panics
+    /// If they are not.
+    fn add_taps(&self, _: Isa, _: &mut OutputTile<'_, T>, _: Range<usize>, _: PanelsB<'_, T>) {
+        unreachable!("no plan reads taps where there are none")
+    }
 }
 
 /// A right factor.
@@ -51,35 +56,21 @@ pub(crate) trait OperandB<T>: Sync {
     /// Panels of a chunk that were packed before. Of all, or of none; columns begin where a panel
     /// does.
     fn prepacked_panels(&self, terms: Range<usize>, cols: Range<usize>) -> Option<PanelsB<'_, T>>;
-    /// If columns are windows that are better read in padded planes than packed.
-    fn as_windows(&self, isa: Isa) -> Option<&dyn WindowColumns<T>>;
+    /// If columns are windows that are better read in padded planes than packed: how many to take
+    /// together.
+    fn windows(&self) -> Option<usize> {
+        None
+    }
+    /// Adds all terms of a tile, whose rows were packed, chunk after chunk, if columns are windows.
+    /// The operand multiplies them itself, as with [`OperandA::add_taps`].
+    ///
+    /// # Panics
+    /// If they are not.
+    fn add_windows(&self, _: Isa, _: &mut OutputTile<'_, T>, _: TermKind, _: &[T]) {
+        unreachable!("no plan reads windows where there are none")
+    }
     /// Columns where they lie, if the terms of each are neighbours.
     fn columns_in_place(&self, batch: usize, cols: Range<usize>) -> Option<ColumnsB<'_, T>>;
-}
-
-/// Columns that are windows over padded planes. Who has them multiplies them, as with [`TapRows`].
-pub(crate) trait WindowColumns<T>: Sync {
-    /// How many columns to take together.
-    fn together(&self) -> usize;
-    /// Adds all terms of a tile, whose rows were packed, chunk after chunk.
-    fn add(&self, isa: Isa, tile: &mut OutputTile<'_, T>, kind: TermKind, lhs: &[T]);
-}
-
-/// Columns of a right factor whose terms are neighbours.
-#[derive(Clone, Copy)]
-pub(crate) struct ColumnsB<'a, T> {
-    pub(crate) data: StoredElements<'a, T>,
-    /// The first term of the first column, and the distance of columns.
-    pub(crate) at: isize,
-    pub(crate) step: isize,
-}
-
-/// Stored numbers that are computed as `T`.
-#[derive(Clone, Copy)]
-pub(crate) enum StoredElements<'a, T> {
-    Native(&'a [T]),
-    F16(&'a [f16]),
-    BF16(&'a [bf16]),
 }
 
 /// A batch of matrices in memory.
@@ -160,9 +151,6 @@ impl<T: Real> OperandA<T> for BatchedMatrix<'_, T> {
             StoredElements::Native(_) | StoredElements::F16(_) | StoredElements::BF16(_) => None,
         }
     }
-    fn as_taps(&self) -> Option<&dyn TapRows<T>> {
-        None
-    }
 }
 
 impl<T: Real> OperandB<T> for BatchedMatrix<'_, T> {
@@ -207,12 +195,29 @@ impl<T: Real> OperandB<T> for BatchedMatrix<'_, T> {
     fn prepacked_panels(&self, terms: Range<usize>, cols: Range<usize>) -> Option<PanelsB<'_, T>> {
         self.prepacked.map(|k| k.panels(terms, cols))
     }
-    fn as_windows(&self, _: Isa) -> Option<&dyn WindowColumns<T>> {
-        None
-    }
     fn columns_in_place(&self, batch: usize, cols: Range<usize>) -> Option<ColumnsB<'_, T>> {
         let at = self.at(batch, 0, cols.start);
         (self.row == 1).then_some(ColumnsB { data: self.data, at, step: self.col })
+    }
+}
+
+/// Products of sizes b, m, k, n as a problem of elements.
+pub(super) fn exact_problem<T: Real>(
+    [batch, m, k, n]: [usize; 4],
+    lhs: &BatchedMatrix<'_, T>,
+    rhs: &BatchedMatrix<'_, T>,
+) -> Problem {
+    Problem {
+        batch,
+        m,
+        k,
+        n,
+        bytes: size_of::<T>(),
+        precision: Precision::Exact,
+        lhs: lhs.layout(),
+        rhs: rhs.layout(),
+        is_prepacked: rhs.prepacked.is_some(),
+        epilogue_follows: true,
     }
 }
 

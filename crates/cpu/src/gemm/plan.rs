@@ -21,7 +21,7 @@ pub(crate) mod thresholds;
 
 pub(crate) use blocked::{
     AccessA, AccessB, ColumnAccess, GemmPlan, GemmProblem, PackPlan, PrivatePackingPlan, ReadA, Schedule,
-    SmallMPlan, TilePath, Units, plan_gemm, rows_use_distinct_sets,
+    SmallMPlan, TAPS_PER_ADDRESS, TilePath, Units, plan_gemm,
 };
 
 use super::kernels::TermKind;

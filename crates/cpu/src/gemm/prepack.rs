@@ -4,15 +4,18 @@
 //! column. So any chunk of any columns that begin with a panel is read where it lies, and the tiles
 //! do with it what they do with what was just packed.
 
+use super::kernels::{PrepackedPanels, nr};
+use super::nonfinite::are_finite;
+use super::operand::{BatchedMatrix, OperandB};
 use super::plan::thresholds::{PANELS_PER_SHARED_PACK, USES_BEFORE_PACKING};
-use super::{BatchedMatrix, NextOperands, OperandB, PanelsB, Real, TermKind, are_finite, for_each_task, nr};
+use super::real::{Real, StoredElements, stored_elements};
 use crate::CpuDevice;
 use crate::runtime::memory::{self, PooledData, filled};
+use crate::runtime::parallel::for_each_task;
 use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, Layout, Result};
 use elinvar_simd::LINE;
 use elinvar_simd::isa::Isa;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Where a matrix [k, n] lies.
@@ -151,11 +154,11 @@ impl PrepackedB {
             return None;
         }
         match T::numbers(self.data.data()) {
-            Some(super::StoredElements::Native(data)) => {
+            Some(StoredElements::Native(data)) => {
                 let (data, is_finite) = (&data[self.start..], self.is_finite);
                 Some(PrepackedPanels { data, width: self.width, padded: self.padded(), is_finite })
             }
-            Some(super::StoredElements::F16(_) | super::StoredElements::BF16(_)) | None => None,
+            Some(StoredElements::F16(_) | StoredElements::BF16(_)) | None => None,
         }
     }
     fn padded(&self) -> usize {
@@ -180,7 +183,7 @@ fn packed_len(k: usize, n: usize, width: usize) -> usize {
 fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: MatrixPlace) -> Result<PrepackedB> {
     let (isa, w) = (d.isa(), nr::<T>(d.isa()));
     let MatrixPlace { k, n, at, step } = place;
-    let numbers = super::contract::stored_elements::<T>(data)?;
+    let numbers = stored_elements::<T>(data)?;
     let matrix = BatchedMatrix {
         data: numbers,
         offset: at,
@@ -220,33 +223,4 @@ fn pack<T: Real>(d: &CpuDevice, data: &HostData, place: MatrixPlace) -> Result<P
         is_finite,
         _allowed: None,
     })
-}
-
-/// The panels of a prepacked matrix.
-#[derive(Clone, Copy)]
-pub(crate) struct PrepackedPanels<'a, T> {
-    data: &'a [T],
-    width: usize,
-    /// Columns with those that fill the last panel.
-    padded: usize,
-    /// Are all numbers finite?
-    pub(crate) is_finite: bool,
-}
-
-impl<'a, T> PrepackedPanels<'a, T> {
-    /// A chunk of columns that begin with a panel.
-    ///
-    /// # Panics
-    /// If they do not, or the terms do not begin with a chunk.
-    pub(crate) fn panels(&self, terms: Range<usize>, cols: Range<usize>) -> PanelsB<'a, T> {
-        let (k, w) = (terms.len(), self.width);
-        assert!(
-            terms.start.is_multiple_of(CHUNK) && cols.start.is_multiple_of(w),
-            "blocks of a packed matrix"
-        );
-        // All chunks before this one are whole.
-        let data = &self.data[terms.start * self.padded + cols.start * k..];
-        let after = NextOperands { is_far: true, ..NextOperands::NONE };
-        PanelsB { data, step: w, across: w * k, kind: TermKind::Elements, after }
-    }
 }

@@ -1,13 +1,13 @@
 //! Products whose factors are shared by nobody: each task packs what it multiplies, or reads it
 //! where it lies.
 
-use super::Real;
-use super::kernels::{OutputTile, PACKED_A_PITCH, RowsA, nr};
-use super::loops::{PlannedGemm, for_each_task, k_chunks};
-use super::operand::ColumnsB;
+use super::kernels::{ColumnsB, OutputTile, PACKED_A_PITCH, RowsA, nr};
 use super::plan::thresholds::PANELS_PER_PACK;
 use super::plan::{PrivatePackingPlan, TilePath};
+use super::planned::{PlannedGemm, k_chunks};
+use super::real::Real;
 use crate::CpuDevice;
+use crate::runtime::parallel::for_each_task;
 use crate::runtime::scratch::scratch;
 use elinvar_core::Result;
 use elinvar_core::order::CHUNK;

@@ -6,14 +6,13 @@
 //! what is packed. Panels of w would have to be turned on their way, which is not paid back by so
 //! few rows. Factors commute, so every chain is the same.
 
-use super::Real;
 use super::kernels::{
-    COLUMN_GROUP, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, SmallM, multiply_block_into, nr,
-    panel_columns, small_m, transpose_block,
+    COLUMN_GROUP, ColumnsB, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, SmallM,
+    multiply_block_into, nr, panel_columns, small_m, transpose_block,
 };
-use super::loops::{PlannedGemm, k_chunks};
-use super::operand::{ColumnsB, StoredElements};
 use super::plan::SmallMPlan;
+use super::planned::{PlannedGemm, k_chunks};
+use super::real::{Real, StoredElements};
 use crate::CpuDevice;
 use crate::runtime::parallel::try_drain_tasks;
 use crate::runtime::scratch::scratch;

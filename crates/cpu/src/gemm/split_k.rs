@@ -6,21 +6,25 @@
 //! How it can be wrong: by an order of chunks that depends on who was ready first. They wait in
 //! memory, each in its place.
 
-use super::epilogue::NARROW_ROW_MAX_ELEMENTS;
-use super::kernels::{BatchedDots, dots};
-use super::operand::ColumnsB;
+use super::epilogue::{NARROW_ROW_MAX_ELEMENTS, TileEpilogue};
+use super::kernels::{BatchedDots, ColumnsB, dots};
+use super::operand::{BatchedMatrix, exact_problem};
 use super::plan::{DotPlan, Problem, SplitKPlan};
-use super::{BatchedMatrix, Real, TileEpilogue, contract, for_each_task};
+use super::real::Real;
 use crate::CpuDevice;
 use crate::runtime::memory::filled;
-use crate::runtime::parallel::for_each_piece;
+use crate::runtime::parallel::{for_each_piece, for_each_task};
 use elinvar_core::{HostVec, Result};
 
 /// Results whose chunks one thread adds, at most; and nanoseconds for each addition.
 const ADD_PIECE_RESULTS: usize = 1024;
 const ADD_NS: f64 = 0.1;
 
-/// Each chunk of each product, then their sums. Sizes b, m, k, n.
+/// Runs products that are a part of others, as their own plan says.
+pub(super) type RunPart<T> =
+    fn(&CpuDevice, &Problem, &BatchedMatrix<'_, T>, &BatchedMatrix<'_, T>) -> Result<HostVec<T>>;
+
+/// Each chunk of each product by `run_part`, then their sums. Sizes b, m, k, n.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -31,11 +35,12 @@ pub(super) fn run_split_k<T: Real>(
     lhs: &BatchedMatrix<'_, T>,
     rhs: &BatchedMatrix<'_, T>,
     epilogue: &dyn TileEpilogue<T>,
+    run_part: RunPart<T>,
 ) -> Result<HostVec<T>> {
     let [b, m, _, n] = sizes;
     let (whole, results) = (plan.chunks, m * n);
-    let problem = contract::exact_problem(sizes, lhs, rhs);
-    let part = |part: Problem| contract::run_part(d, &part, &lhs.part(&part.lhs), &rhs.part(&part.rhs));
+    let problem = exact_problem(sizes, lhs, rhs);
+    let part = |part: Problem| run_part(d, &part, &lhs.part(&part.lhs), &rhs.part(&part.rhs));
     let sums = part(plan.chunks_of(&problem))?;
     let last = if plan.rest > 0 { Some(part(plan.rest_of(&problem))?) } else { None };
     let mut y = filled(b * results, T::ZERO)?;

@@ -47,6 +47,20 @@ pub(crate) fn try_for_each_piece<T: Send>(
     failure.result()
 }
 
+/// Calls `f` for each, on several threads if the whole, of `ns` nanoseconds of one, is worth it.
+pub(crate) fn for_each_task<X: Send>(
+    d: &CpuDevice,
+    ns: f64,
+    all: &mut [X],
+    f: impl Fn(&mut X) -> Result<()> + Send + Sync,
+) -> Result<()> {
+    if let [one] = all {
+        return f(one);
+    }
+    // `try_for_each_piece` asks for the time of one.
+    try_for_each_piece(d, all, 1, ns / all.len() as f64, &|_, one| one.iter_mut().try_for_each(&f))
+}
+
 /// Calls `f` for each task, on several threads if the whole work, of `ns` nanoseconds, takes long
 /// enough; gives an error of a task; the tasks after it may be left out.
 pub(crate) fn try_for_each_task<X: Send>(

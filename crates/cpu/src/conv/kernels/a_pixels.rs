@@ -7,16 +7,15 @@
 //! Windows at the border are tiles of their own, over only those terms that are not padding there.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use crate::gemm::Real;
-use crate::gemm::kernels::a_rows::opaque_address;
-use crate::gemm::kernels::microkernel::{
-    ColumnsOfB, PanelB, RegisterTile, RowsOfA, TermKind, accumulate_in_place, dispatch_vectors_of,
-};
+use crate::gemm::kernels::a_rows::{RowsOfA, opaque_address};
+use crate::gemm::kernels::microkernel::accumulate_in_place;
 use crate::gemm::kernels::prefetch::{LinePrefetch, OutputPrefetch, PanelPrefetch, RowPrefetch};
+use crate::gemm::kernels::register_tile::{ColumnsOfB, PanelB, RegisterTile};
+use crate::gemm::{Real, TermKind};
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;
-use elinvar_simd::vector::{Vector, VectorKernel, dispatch_vectors};
+use elinvar_simd::vector::{Vector, VectorKernel, dispatch_vectors, dispatch_vectors_of};
 use std::ops::Range;
 use std::sync::atomic::{Ordering, compiler_fence};
 

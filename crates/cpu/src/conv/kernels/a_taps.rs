@@ -7,20 +7,16 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_pixels::WindowRun;
-use crate::gemm::Real;
-use crate::gemm::kernels::a_rows::opaque_address;
-use crate::gemm::kernels::microkernel::{
-    PanelB, PanelsB, RegisterTile, RowsOfA, accumulate_in_place, dispatch_vectors_of,
-};
+use crate::gemm::kernels::a_rows::{RowsOfA, opaque_address};
+use crate::gemm::kernels::microkernel::accumulate_in_place;
 use crate::gemm::kernels::prefetch::{LinePrefetch, PanelPrefetch};
+use crate::gemm::kernels::register_tile::{PanelB, RegisterTile};
+use crate::gemm::{OutputTile, PanelsB, Real, TAPS_PER_ADDRESS};
 use elinvar_core::order::CHUNK;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;
-use elinvar_simd::vector::{Vector, VectorKernel};
+use elinvar_simd::vector::{Vector, VectorKernel, dispatch_vectors_of};
 use std::sync::atomic::{Ordering, compiler_fence};
-
-/// Rows that have one address.
-pub(crate) const TAPS_PER_ADDRESS: usize = 3;
 
 /// Rows of a left factor that are taps of windows.
 #[derive(Clone, Copy)]
@@ -34,7 +30,7 @@ pub(crate) struct TapsA<'a, T> {
 }
 
 /// A chunk's part of a product.
-pub(crate) struct TapsBlock<'a, T> {
+struct TapsBlock<'a, T> {
     pub(crate) a: TapsA<'a, T>,
     pub(crate) b: PanelsB<'a, T>,
     pub(crate) cols: usize,
@@ -62,7 +58,7 @@ struct RunGap {
 ///
 /// # Panics
 /// If `a` or `b` is shorter than it should be.
-pub(crate) unsafe fn multiply_taps<T: Real>(isa: Isa, block: TapsBlock<'_, T>) {
+unsafe fn multiply_taps<T: Real>(isa: Isa, block: TapsBlock<'_, T>) {
     let (w, runs) = (crate::gemm::kernels::nr::<T>(isa), block.a.runs);
     let k: usize = runs.iter().map(|run| run.count).sum();
     if block.a.threes.is_empty() || block.cols == 0 {
@@ -172,5 +168,20 @@ impl<V: Vector> RowsOfA<V> for TapPointers<V> {
             self.at = self.at.map(|p| p.wrapping_add(skip));
             self.lhs = count;
         }
+    }
+}
+
+/// Adds a chunk of terms whose left rows are taps to a tile; the first chunk is stored.
+///
+/// # Panics
+/// If the planes or `rhs` are too small, or there are more or fewer rows of taps than the tile has.
+pub(crate) fn add_taps<T: Real>(tile: &mut OutputTile<'_, T>, isa: Isa, a: TapsA<'_, T>, b: PanelsB<'_, T>) {
+    assert!(a.threes.len() * TAPS_PER_ADDRESS == tile.rows.len(), "rows of a tile");
+    let cols = tile.cols.len();
+    // SAFETY: the tile's rows and columns lie in the result, and it is borrowed exclusively. If it is
+    // not the first chunk, all of them have been written by it. `multiply_taps` writes so many rows
+    // and columns.
+    unsafe {
+        tile.write_whole(|c, step, first| multiply_taps(isa, TapsBlock { a, b, cols, c, step, first }));
     }
 }

@@ -6,15 +6,14 @@
 //! to term only the offset changes.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use crate::gemm::Real;
-use crate::gemm::kernels::microkernel::{
-    ColumnsOfB, PACKED_A_PITCH, PackedRowsA, RegisterTile, TermKind, accumulate_in_place, dispatch_vectors_of,
-};
+use crate::gemm::kernels::microkernel::accumulate_in_place;
+use crate::gemm::kernels::register_tile::{ColumnsOfB, PackedRowsA, RegisterTile};
+use crate::gemm::{OutputTile, PACKED_A_PITCH, Real, TermKind};
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_ops::lane::LaneInt;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;
-use elinvar_simd::vector::{Vector, VectorKernel, lanes};
+use elinvar_simd::vector::{Vector, VectorKernel, dispatch_vectors_of, lanes};
 
 /// Columns in a register.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +36,7 @@ pub(crate) struct WindowsB<'a, T> {
 }
 
 /// A chunk's part of a product.
-pub(crate) struct WindowsBlock<'a, T> {
+struct WindowsBlock<'a, T> {
     /// Rows of terms: `rows` of them, `PACKED_A_PITCH` apart.
     pub(crate) a: &'a [T],
     /// The terms are the chunk's.
@@ -63,7 +62,7 @@ const MAX_LANES: usize = 16;
 ///
 /// # Panics
 /// If `a` or the planes are smaller than they should be.
-pub(crate) unsafe fn multiply_windows<T: Real>(isa: Isa, block: WindowsBlock<'_, T>) {
+unsafe fn multiply_windows<T: Real>(isa: Isa, block: WindowsBlock<'_, T>) {
     let (n, k) = (lanes::<T>(isa), block.b.places.len());
     if block.rows == 0 || block.cols == 0 {
         return;
@@ -190,5 +189,27 @@ impl<V: Vector> ColumnsOfB<V> for TwoRowRegisters<V> {
             }
             rhs
         }
+    }
+}
+
+/// Adds a chunk of terms of windows to a tile; the first chunk is stored.
+///
+/// # Panics
+/// If `a` or the planes are too small.
+pub(crate) fn add_windows<T: Real>(
+    tile: &mut OutputTile<'_, T>,
+    isa: Isa,
+    kind: TermKind,
+    a: &[T],
+    b: WindowsB<'_, T>,
+) {
+    let (rows, cols) = (tile.rows.len(), tile.cols.len());
+    // SAFETY: the tile's rows and columns lie in the result, and it is borrowed exclusively. If it is
+    // not the first chunk, all of them have been written by it. `multiply_windows` writes so many
+    // rows and columns.
+    unsafe {
+        tile.write_whole(|c, step, first| {
+            multiply_windows(isa, WindowsBlock { a, b, rows, cols, c, step, first, kind });
+        });
     }
 }

@@ -2,17 +2,16 @@
 
 use super::{
     GROUPED_MAX_CHANNEL_PAIRS, GROUPED_MAX_PADDED_ELEMENTS, GROUPED_MIN_GROUPS, InputGradPath, InputGradPlan,
-    NONOVERLAPPING_TRANSPOSE_MIN_TAPS, ResidueProduct, SPARSE_MAX_IMAGE_ELEMENTS, SPARSE_MAX_PLANE_BYTES,
-    SparseInputGrad, SparseWeightGrad, TAPS_IN_PLACE_MIN_ROW, TASKS_PER_THREAD, TRANSPOSE_MIN_ROWS_PER_TASK,
-    WeightGradFactors, WeightGradGemm, WeightGradPath, WeightGradPlan, WindowProduct, registers, term_kind,
-    window_product,
+    NONOVERLAPPING_TRANSPOSE_MIN_TAPS, ResidueProduct, SPARSE_INPUT_GRAD_MAX_NONZERO_PERCENT,
+    SPARSE_MAX_IMAGE_ELEMENTS, SPARSE_MAX_PLANE_BYTES, SPARSE_WEIGHT_GRAD_MAX_NONZERO_PERCENT,
+    TAPS_IN_PLACE_MIN_ROW, TASKS_PER_THREAD, TRANSPOSE_MIN_ROWS_PER_TASK, WeightGradFactors, WeightGradGemm,
+    WeightGradPath, WeightGradPlan, WindowProduct, registers, term_kind, window_product,
 };
-use crate::conv::grad_sparse::SparseGrad;
-use crate::conv::kernels::a_taps::TAPS_PER_ADDRESS;
+use crate::conv::grad_sparse::{SparseGrad, SparseInputGrad, SparseWeightGrad};
 use crate::conv::kernels::direct::CHAINS_PER_UNIT;
 use crate::conv::pad::PaddedPlanes;
 use crate::conv::problem::{PatchGeometry, Problem, grid, residue_grid};
-use crate::gemm::{PackPlan, TermKind};
+use crate::gemm::{PackPlan, TAPS_PER_ADDRESS, TermKind};
 use crate::machine::Machine;
 use elinvar_core::order::CHUNK;
 
@@ -82,7 +81,12 @@ fn sparse_input_grad(p: &Problem, m: &Machine) -> Option<SparseInputGrad> {
     }
     // An image, or some channels of one, if there are few.
     let cuts = p.images < TASKS_PER_THREAD * m.threads && p.channels.is_multiple_of(lanes);
-    Some(SparseInputGrad { grad, channels_per_task: if cuts { lanes } else { p.channels } })
+    let channels_per_task = if cuts { lanes } else { p.channels };
+    Some(SparseInputGrad {
+        grad,
+        channels_per_task,
+        max_nonzero_percent: SPARSE_INPUT_GRAD_MAX_NONZERO_PERCENT,
+    })
 }
 
 /// The plan of the gradient by w.
@@ -132,6 +136,9 @@ fn sparse_weight_grad(p: &Problem, m: &Machine, patches: &PatchGeometry) -> Opti
     let grad = SparseGrad::of(patches)?;
     let image = p.channels.div_ceil(lanes) * grad.padded_size() * lanes;
     // Each task turns all planes.
-    (image <= SPARSE_MAX_IMAGE_ELEMENTS)
-        .then(|| SparseWeightGrad { grad, outputs_per_task: p.outputs.div_ceil(m.threads) })
+    (image <= SPARSE_MAX_IMAGE_ELEMENTS).then(|| SparseWeightGrad {
+        grad,
+        outputs_per_task: p.outputs.div_ceil(m.threads),
+        max_nonzero_percent: SPARSE_WEIGHT_GRAD_MAX_NONZERO_PERCENT,
+    })
 }

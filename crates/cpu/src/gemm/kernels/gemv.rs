@@ -6,22 +6,14 @@
 //! lanes; each column's chain runs through its chunks as everywhere.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::microkernel::{TermKind, each_row};
+use super::a_rows::each_row;
+use super::blocks::{ColumnsB, RowsA, TermKind};
 use super::stored_operand::{FEW_PAIRS, StoredAs, StoredFloat16, StoredNative, assert_in_bounds, few_dots};
-use crate::gemm::Real;
-use crate::gemm::operand::{ColumnsB, StoredElements};
+use crate::gemm::real::{Real, StoredElements};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
 use elinvar_simd::isa::{Isa, IsaTargets};
 use elinvar_simd::quad::{Float16, GatherVector};
 use elinvar_simd::vector::{VectorKernel, dispatch_half_bf16_pairs, dispatch_half_vectors};
-
-/// A left factor whose terms are neighbours.
-#[derive(Clone, Copy)]
-pub(crate) struct RowsA<'a, T> {
-    pub(crate) data: &'a [T],
-    /// Distance of rows.
-    pub(crate) step: usize,
-}
 
 /// A product of few rows.
 pub(super) struct Gemv<'a, T> {

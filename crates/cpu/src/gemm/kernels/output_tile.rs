@@ -4,14 +4,12 @@
 //! records what has been written.
 #![allow(unsafe_code, reason = "tiles of a matrix are not slices that can be split off")]
 
-use super::gemv::{Gemv, RowsA, gemv};
-use super::microkernel::{MicroBlock, PanelsB, TermKind, accumulate_in_place, multiply_block};
+use super::blocks::{ColumnsB, MicroBlock, PanelsB, RowsA, TermKind};
+use super::gemv::{Gemv, gemv};
+use super::microkernel::{accumulate_in_place, multiply_block};
 use super::pack_transposed::transpose_block_to;
 use super::prefetch::OutputPrefetch;
-use crate::conv::kernels::a_taps::{self, TAPS_PER_ADDRESS, TapsA, multiply_taps};
-use crate::conv::kernels::b_windows::{self, WindowsB, multiply_windows};
-use crate::gemm::Real;
-use crate::gemm::operand::ColumnsB;
+use crate::gemm::real::Real;
 use crate::runtime::memory::with_capacity;
 use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::LINE;
@@ -185,45 +183,14 @@ impl<T: Real> OutputTile<'_, T> {
     pub(crate) fn accumulator_len(&self) -> usize {
         self.rows.len() * accumulator_pitch::<T>(self.cols.len())
     }
-    /// Adds a chunk of terms of windows; the first chunk is stored.
+    /// Has `f` write all of it, given where its first element is, the distance of its rows, and
+    /// whether this is the first chunk: then it stores, and otherwise adds to what is there.
     ///
-    /// # Panics
-    /// If `lhs` or the planes are too small.
-    pub(crate) fn add_windows(&mut self, isa: Isa, kind: TermKind, lhs: &[T], rhs: WindowsB<'_, T>) {
-        let first = self.done < self.cols.len();
-        // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed
-        // exclusively. If it is not the first chunk, all of them have been written by it.
-        unsafe {
-            let (rows, cols) = (self.rows.len(), self.cols.len());
-            multiply_windows(
-                isa,
-                b_windows::WindowsBlock {
-                    a: lhs,
-                    b: rhs,
-                    rows,
-                    cols,
-                    c: self.start,
-                    step: self.step,
-                    first,
-                    kind,
-                },
-            );
-        }
-        self.done = self.cols.len();
-    }
-    /// Adds a chunk of terms whose left rows are taps; the first chunk is stored.
-    ///
-    /// # Panics
-    /// If the planes or `rhs` are too small, or there are more or fewer rows of taps than the tile
-    /// has.
-    pub(crate) fn add_taps(&mut self, isa: Isa, lhs: TapsA<'_, T>, rhs: PanelsB<'_, T>) {
-        let first = self.done < self.cols.len();
-        assert!(lhs.threes.len() * TAPS_PER_ADDRESS == self.rows.len(), "rows of a tile");
-        // SAFETY: as in `add_windows`.
-        unsafe {
-            let (c, cols) = (self.start, self.cols.len());
-            multiply_taps(isa, a_taps::TapsBlock { a: lhs, b: rhs, cols, c, step: self.step, first });
-        }
+    /// # Safety
+    /// `f` writes each of the tile's elements, and touches no others by this pointer.
+    #[inline]
+    pub(crate) unsafe fn write_whole(&mut self, f: impl FnOnce(*mut T, usize, bool)) {
+        f(self.start, self.step, self.done < self.cols.len());
         self.done = self.cols.len();
     }
     /// Stores the sums of all `k` terms, from few rows and columns that lie in memory as they are.

@@ -1,8 +1,8 @@
 //! Packing of an edge panel of B: fewer columns than `NR`, padded with zeros, from contiguous rows.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use super::microkernel::nr;
-use crate::gemm::Real;
+use super::blocks::nr;
+use crate::gemm::real::Real;
 use elinvar_ops::lane::LaneInt;
 use elinvar_simd::LINE;
 use elinvar_simd::isa::Isa;

@@ -3,29 +3,9 @@
 #![allow(unsafe_code, reason = "a register's instruction for it")]
 
 use super::a_rows::TERMS_PER_STEP;
-use super::gemv::RowsA;
+use super::blocks::NextOperands;
 use elinvar_simd::LINE;
 use elinvar_simd::vector::Vector;
-
-/// What is multiplied after some panels: their tiles have it fetched.
-#[derive(Clone, Copy)]
-pub(crate) struct NextOperands<'a, T> {
-    /// The next panel, or nothing.
-    pub(crate) panel: &'a [T],
-    /// The next rows of the left factor, so many of so many terms.
-    pub(crate) lines: RowsA<'a, T>,
-    pub(crate) rows: usize,
-    pub(crate) k: usize,
-    /// Do panels come from farther than the second-level cache, each for the first time in this
-    /// product?
-    pub(crate) is_far: bool,
-}
-
-impl<T> NextOperands<'_, T> {
-    /// Nothing.
-    pub(crate) const NONE: Self =
-        NextOperands { panel: &[], lines: RowsA { data: &[], step: 0 }, rows: 0, k: 0, is_far: false };
-}
 
 /// What a tile has fetched: a line with each [`TERMS_PER_STEP`] terms, which leaves most of what a
 /// core can wait for at once to the tile itself.
@@ -197,6 +177,7 @@ impl OutputPrefetch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::blocks::RowsA;
     use super::*;
     use std::collections::BTreeSet;
 

@@ -6,8 +6,8 @@
 //! loops.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
-use super::microkernel::each_row;
-use crate::gemm::Real;
+use super::a_rows::each_row;
+use crate::gemm::real::Real;
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, IsaTargets};

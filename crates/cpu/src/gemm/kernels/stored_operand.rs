@@ -2,7 +2,8 @@
 //! one term of as many vectors as a register has lanes.
 #![allow(unsafe_code, reason = "vector loads without a check for each")]
 
-use crate::gemm::operand::{ColumnsB, StoredElements};
+use super::blocks::ColumnsB;
+use crate::gemm::real::StoredElements;
 use elinvar_simd::quad::{Float16, GatherVector, gather_one, gather_one_f16};
 use elinvar_simd::vector::SimdElement;
 use std::marker::PhantomData;

@@ -7,11 +7,12 @@
 //! never wrong.
 
 use super::thresholds::*;
-use crate::conv::kernels::a_taps::TAPS_PER_ADDRESS;
 use crate::gemm::kernels::{Blocking, COLUMN_GROUP, GEMV_MIN_COLUMNS, PREFETCH_ROWS, TermKind};
-use crate::machine::{L1_SETS, L1_WAYS, Machine};
+use crate::machine::{Machine, rows_use_distinct_sets};
 use elinvar_core::order::CHUNK;
-use elinvar_simd::LINE;
+
+/// Rows that are taps and have one address: neighbouring taps see neighbouring elements.
+pub(crate) const TAPS_PER_ADDRESS: usize = 3;
 
 /// Which factor is packed once for all tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -527,17 +528,4 @@ fn balanced_piece(all: usize, most: usize, unit: usize, threads: usize) -> usize
     let (units, most) = (all.div_ceil(unit), (most / unit).max(1));
     let busiest = |size: &usize| (units.div_ceil(*size).div_ceil(threads) * size, usize::MAX - size);
     (most.div_ceil(2)..=most).min_by_key(busiest).unwrap_or(most) * unit
-}
-
-/// Can a tile read rows so many bytes apart where they lie? A line of each stays in the first-level
-/// cache while its terms are read; of rows 4 KiB apart, all lines would share a set.
-pub(crate) fn rows_use_distinct_sets(bytes: usize) -> bool {
-    let mut lines = [0u8; L1_SETS];
-    // Two ways are left to the columns, which pass through. (Each small product asks, so it ends
-    // with the first set that is full.)
-    (0..MAX_TILE_ROWS).all(|r| {
-        let set = &mut lines[r.wrapping_mul(bytes) / LINE % L1_SETS];
-        *set += 1;
-        usize::from(*set) <= L1_WAYS - 2
-    })
 }

@@ -33,8 +33,6 @@ pub(in crate::gemm) const PANELS_PER_SHARED_PACK: usize = 4;
 pub(in crate::gemm) const TAPS_RESULT_PART_OF_L2: usize = 4;
 /// Rows of the lowest register tile whose sums are enough to hide how long an fma takes.
 pub(in crate::gemm) const MIN_TILE_ROWS: usize = 4;
-/// Rows of the highest register tile of all instruction sets.
-pub(in crate::gemm) const MAX_TILE_ROWS: usize = 12;
 
 // Threads.
 
