@@ -3,13 +3,14 @@
 //! Dispatch by dtype and fallback to the reference happen here; strategy and blocking are chosen in
 //! the families.
 
-use crate::elementwise::{map, random, update};
+use crate::elementwise::{cast, random, update};
 use crate::index::{gather, scatter};
 use crate::layout::{concat, copy};
 use crate::lazy::buffer::CpuBuffer;
+use crate::lazy::map;
 use crate::runtime::memory;
 use crate::view::{View, host_view, reference_view};
-use crate::{CpuDevice, attention, conv, gemm, lazy, pool, reduce, sort};
+use crate::{Cpu, CpuDevice, attention, conv, gemm, lazy, pool, reduce, sort};
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::array::Array;
@@ -22,10 +23,6 @@ use elinvar_ops::update::Update;
 use elinvar_reference::{Reference, ReferenceDevice};
 use smallvec::SmallVec;
 use std::convert::Infallible;
-
-/// The CPU backend.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cpu;
 
 /// The drop of a tensor's memory, compiled in this crate. A generic function that is never inlined,
 /// as the counter's own drop is not, is compiled once, in the first crate that needs it; and a
@@ -121,7 +118,7 @@ impl Memory for Cpu {
     }
     fn cast<C: Casting>(d: &CpuDevice, x: BackendView<'_>, dtype: DType) -> Result<CpuBuffer> {
         let x = host_view(&x)?;
-        into_buffer(if const { C::ALL } { copy::cast(d, &x, dtype) } else { copy::cast_halves(d, &x, dtype) })
+        into_buffer(if const { C::ALL } { cast::cast(d, &x, dtype) } else { cast::cast_halves(d, &x, dtype) })
     }
     fn assemble(
         d: &CpuDevice,

@@ -3,7 +3,6 @@
 //! Cheap to clone; clones share the thread pool. The environment variables that set its defaults
 //! are read here.
 
-use crate::Cpu;
 use crate::runtime::thread_pool::ThreadPool;
 use elinvar_core::{Error, Precision, Result};
 use elinvar_ops::DeviceOf;
@@ -11,6 +10,10 @@ use elinvar_simd::isa::Isa;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
+
+/// The CPU backend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu;
 
 /// Which processor features and how many threads work is done with. Neither changes a bit of any
 /// result.

@@ -30,12 +30,12 @@ mod machine;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod plan_table;
 mod pool;
+mod real;
 mod reduce;
 mod runtime;
 mod sort;
 mod view;
 
-pub use backend::Cpu;
-pub use device::CpuDevice;
+pub use device::{Cpu, CpuDevice};
 pub use elinvar_simd::isa::Isa;
 pub use lazy::buffer::CpuBuffer;

@@ -2,7 +2,7 @@
 //! of backends. A deferred buffer is computed when its view is made.
 
 use crate::Cpu;
-use elinvar_core::{DType, HostData, Layout, Result, Shape};
+use elinvar_core::{DType, Error, HostData, Layout, Result, Shape};
 use elinvar_ops::backend;
 use elinvar_reference::Reference;
 
@@ -32,4 +32,10 @@ pub(crate) fn host_view<'a>(v: &backend::View<'a, Cpu>) -> Result<View<'a>> {
 /// A view, for the reference.
 pub(crate) fn reference_view(v: View<'_>) -> backend::View<'_, Reference> {
     backend::View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
+}
+
+/// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of
+/// elinvar.
+pub(crate) fn misuse_error(what: &str, dtype: DType) -> Error {
+    Error::dtype(format!("cpu: {what} is not defined for {dtype}; the op should have converted it first"))
 }

@@ -8,9 +8,10 @@
 
 use super::bf16::{self, PairScratch, PairedBlocks, PairedRows};
 use super::plan::{self, BackwardTasks, Problem};
+use super::rows::{AttentionSizes, HeadRows, PaddedRows, TILE};
 use super::scores::{MaskTile, RowDots, ScoreMask, ScoreRow, SoftmaxGradStep};
+use super::terms::{TermBlocks, transposed_keys};
 use super::tile_kernel::StridedMatrix;
-use super::{AttentionFloat, AttentionSizes, HeadRows, PaddedRows, TILE, TermBlocks, transposed_keys};
 use crate::CpuDevice;
 use crate::explain::explain;
 use crate::gemm::Units;
@@ -76,7 +77,7 @@ struct GradItem<'a, C> {
     dkv: Option<(&'a mut [C], &'a mut [C])>,
 }
 
-fn backward<C: AttentionFloat>(
+fn backward<C: Float>(
     d: &CpuDevice,
     a: &Attention,
     [q, k, v]: [&View<'_>; 3],
@@ -172,7 +173,7 @@ fn backward<C: AttentionFloat>(
     Ok([dq, dk, dv])
 }
 
-struct GradWalk<'a, C: AttentionFloat> {
+struct GradWalk<'a, C: Float> {
     isa: Isa,
     a: &'a Attention,
     z: AttentionSizes,
@@ -208,7 +209,7 @@ struct ChunkedSums<C> {
     total: HostVec<C>,
 }
 
-impl<C: AttentionFloat> ChunkedSums<C> {
+impl<C: Float> ChunkedSums<C> {
     fn new(units: Units, rows: usize, wide: usize, terms: usize) -> Result<Self> {
         let total = if terms > CHUNK { rows * wide } else { 0 };
         Ok(ChunkedSums {
@@ -271,7 +272,7 @@ impl<C: AttentionFloat> ChunkedSums<C> {
     }
 }
 
-impl<C: AttentionFloat> GradWalk<'_, C> {
+impl<C: Float> GradWalk<'_, C> {
     fn run(&self, item: &mut GradItem<'_, C>) -> Result<()> {
         let (z, isa) = (&self.z, self.isa);
         let (wide_d, wide_v) = (z.wide_d(), z.wide_v());
@@ -404,7 +405,7 @@ impl<C: AttentionFloat> GradWalk<'_, C> {
 }
 
 /// The first `n` numbers of each row, times a factor if there is one.
-fn scaled<C: AttentionFloat>(x: &[C], wide: usize, y: &mut [C], n: usize, by: Option<C>) {
+fn scaled<C: Float>(x: &[C], wide: usize, y: &mut [C], n: usize, by: Option<C>) {
     for (x, y) in x.chunks_exact(wide).zip(y.chunks_exact_mut(n)) {
         for (y, &x) in y.iter_mut().zip(x) {
             *y = match by {

@@ -9,11 +9,12 @@
 //! How it can be wrong: at a term without a partner, of an odd count or a last block. It is paired
 //! with +0 on both sides.
 
-use super::tile_kernel::StridedMatrix;
-use super::{AttentionFloat, HeadRows, PaddedRows, TILE};
+use super::rows::{HeadRows, PaddedRows, TILE};
+use super::tile_kernel::{self, StridedMatrix};
 use crate::CpuDevice;
 use crate::elementwise::convert::nearest_bf16;
 use crate::gemm::{NextOperands, PanelsB, RowsA, Units, bf16_pair, multiply_block_into, nr, transpose_block};
+use crate::reduce::float::Float;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::order::CHUNK;
@@ -23,13 +24,13 @@ use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 /// Pairs of a block of keys.
 const PAIRS_PER_BLOCK: usize = TILE / 2;
 
-/// [`super::tile_kernel::Tiled::tile_product`], by whatever registers multiply what there is. AMX
+/// [`tile_kernel::tile_product`], by whatever registers multiply what there is. AMX
 /// adds up to 512 pairs in an order of its own before they meet `c`; it loads rows of `a`, and as
 /// many columns of `b` as a panel has.
 ///
 /// # Panics
 /// As there, and if a row of `b` is shorter than whole panels.
-pub(super) fn tile_product<C: AttentionFloat>(
+pub(super) fn tile_product<C: Float>(
     isa: Isa,
     units: Units,
     [m, n, k]: [usize; 3],
@@ -40,7 +41,7 @@ pub(super) fn tile_product<C: AttentionFloat>(
 ) {
     let kind = units.terms();
     if const { !C::WIDENS_F16 } || units != Units::Amx {
-        return C::tile_product(isa, kind, [m, n, k], a, (b, b_row), (c, c_row), fresh);
+        return tile_kernel::tile_product(isa, kind, [m, n, k], a, (b, b_row), (c, c_row), fresh);
     }
     assert!(a.column == 1, "rows are loaded");
     let left = RowsA { data: a.data, step: a.row };
@@ -50,7 +51,7 @@ pub(super) fn tile_product<C: AttentionFloat>(
 
 /// The contraction of a and b in the canonical order: chunks of [`CHUNK`] terms. `spare` is as
 /// large as `c`.
-pub(super) fn contract<C: AttentionFloat>(
+pub(super) fn contract<C: Float>(
     isa: Isa,
     units: Units,
     [m, n, k]: [usize; 3],
@@ -77,7 +78,7 @@ struct PairExact<'a, C> {
     to: &'a mut [C],
 }
 
-impl<C: AttentionFloat> Kernel for PairExact<'_, C> {
+impl<C: Float> Kernel for PairExact<'_, C> {
     type Out = ();
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
@@ -95,7 +96,7 @@ impl<C: AttentionFloat> Kernel for PairExact<'_, C> {
 
 /// Pairs of numbers that are rounded.
 #[inline(always)]
-fn rounded<C: AttentionFloat>(first: &[C], second: &[C], to: &mut [C]) {
+fn rounded<C: Float>(first: &[C], second: &[C], to: &mut [C]) {
     for ((to, &first), &second) in to.iter_mut().zip(first).zip(second) {
         *to = bf16_pair(nearest_bf16(first), nearest_bf16(second));
     }
@@ -108,7 +109,7 @@ struct PairKeys<'a, C> {
     to: &'a mut [C],
 }
 
-impl<C: AttentionFloat> Kernel for PairKeys<'_, C> {
+impl<C: Float> Kernel for PairKeys<'_, C> {
     type Out = ();
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
@@ -126,7 +127,7 @@ struct PairQueries<'a, C> {
     to: &'a mut [C],
 }
 
-impl<C: AttentionFloat> Kernel for PairQueries<'_, C> {
+impl<C: Float> Kernel for PairQueries<'_, C> {
     type Out = ();
     const TARGETS: IsaTargets = IsaTargets::Avx512Bf16;
     #[inline(always)]
@@ -140,12 +141,7 @@ impl<C: AttentionFloat> Kernel for PairQueries<'_, C> {
 }
 
 /// Rows of `n` numbers, `row_stride`, as rows of pairs one after the other.
-fn rows<C: AttentionFloat>(
-    isa: Isa,
-    (x, row_stride): (&[C], usize),
-    count: usize,
-    n: usize,
-) -> Result<HostVec<C>> {
+fn rows<C: Float>(isa: Isa, (x, row_stride): (&[C], usize), count: usize, n: usize) -> Result<HostVec<C>> {
     let half = n.div_ceil(2);
     let mut pairs = filled(count * half, C::POSITIVE_ZERO)?;
     for (i, to) in pairs.chunks_exact_mut(half).enumerate() {
@@ -162,7 +158,7 @@ pub(super) enum PairedRows<'a, C> {
     Paired(HostVec<C>, usize),
 }
 
-impl<'a, C: AttentionFloat> PairedRows<'a, C> {
+impl<'a, C: Float> PairedRows<'a, C> {
     /// `count` rows of `n` numbers, so far apart.
     ///
     /// # Errors
@@ -198,7 +194,7 @@ pub(super) struct PairScratch<C> {
     rows: HostVec<C>,
 }
 
-impl<C: AttentionFloat> PairScratch<C> {
+impl<C: Float> PairScratch<C> {
     /// # Errors
     /// `OutOfMemory`.
     pub(super) fn new(units: Units) -> Result<Self> {
@@ -257,7 +253,7 @@ impl<C: AttentionFloat> PairScratch<C> {
 
 /// Blocks of keys, turned: [heads, blocks, n / 2, TILE] from [heads, rows, n]; rows that do not
 /// exist are zeros.
-pub(super) fn transposed_keys<C: AttentionFloat>(
+pub(super) fn transposed_keys<C: Float>(
     d: &CpuDevice,
     x: &HeadRows<'_, C>,
     heads: usize,
@@ -285,7 +281,7 @@ pub(super) fn transposed_keys<C: AttentionFloat>(
 }
 
 /// Rows as the terms of products: blocks of them, as rows of pairs.
-pub(super) struct PairedBlocks<C: AttentionFloat> {
+pub(super) struct PairedBlocks<C: Float> {
     /// [heads, blocks, PAIRS, wide]; rows that do not exist, and what fills up the last panel, are
     /// zeros.
     pairs: PooledVec<C>,
@@ -294,7 +290,7 @@ pub(super) struct PairedBlocks<C: AttentionFloat> {
     wide: usize,
 }
 
-impl<C: AttentionFloat> PairedBlocks<C> {
+impl<C: Float> PairedBlocks<C> {
     /// Of rows in whole vectors, `wide` numbers each, of which a head has `all`.
     ///
     /// # Errors

@@ -6,8 +6,9 @@
 //! key is read once for all of them. The result of a query does not depend on the others in its
 //! tile.
 
-use super::{AttentionFloat, HeadRows, TILE};
+use super::rows::{HeadRows, TILE};
 use crate::gemm::transpose_block;
+use crate::reduce::float::Float;
 
 /// Keys and values, read block by block.
 pub(super) struct StreamedKeyValues<'a, C> {
@@ -17,7 +18,7 @@ pub(super) struct StreamedKeyValues<'a, C> {
     v: HeadRows<'a, C>,
 }
 
-impl<'a, C: AttentionFloat> StreamedKeyValues<'a, C> {
+impl<'a, C: Float> StreamedKeyValues<'a, C> {
     pub fn new(k: HeadRows<'a, C>, v: HeadRows<'a, C>) -> Self {
         StreamedKeyValues { k, v }
     }

@@ -4,8 +4,9 @@
 use super::bf16::{self, PairScratch, PairedRows};
 use super::few_queries::StreamedKeyValues;
 use super::plan::{self, KeysAndValues, Problem};
+use super::rows::{AttentionSizes, HeadRows, TILE};
 use super::scores::{MaskTile, OnlineSoftmax, ScoreMask, ScoreRow, SoftmaxStep};
-use super::{AttentionFloat, AttentionSizes, HeadRows, TILE, TermBlocks, transposed_keys};
+use super::terms::{TermBlocks, transposed_keys};
 use crate::CpuDevice;
 use crate::explain::explain;
 use crate::gemm::Units;
@@ -46,7 +47,7 @@ pub(crate) fn attention(
     })
 }
 
-fn forward<C: AttentionFloat>(
+fn forward<C: Float>(
     d: &CpuDevice,
     a: &Attention,
     q: &View<'_>,
@@ -96,7 +97,7 @@ fn forward<C: AttentionFloat>(
 }
 
 /// Where blocks of keys and values come from.
-enum KeyValueSource<'a, C: AttentionFloat> {
+enum KeyValueSource<'a, C: Float> {
     /// They were made before: several tiles of queries visit each.
     Kept {
         /// [b, j, blocks, terms of d, TILE]
@@ -108,7 +109,7 @@ enum KeyValueSource<'a, C: AttentionFloat> {
     Streamed(StreamedKeyValues<'a, C>),
 }
 
-struct ForwardTiles<'a, C: AttentionFloat> {
+struct ForwardTiles<'a, C: Float> {
     isa: Isa,
     a: &'a Attention,
     z: AttentionSizes,
@@ -128,7 +129,7 @@ struct TileScratch<'a, C> {
     streamed: &'a mut [C],
 }
 
-impl<C: AttentionFloat> ForwardTiles<'_, C> {
+impl<C: Float> ForwardTiles<'_, C> {
     /// A tile of queries of a head, counted through the batch, or of it and of heads after it.
     fn run(
         &self,
@@ -227,7 +228,7 @@ struct ScaleRows<'a, C> {
     by: &'a ScoreRow<C>,
 }
 
-impl<C: AttentionFloat> Kernel for ScaleRows<'_, C> {
+impl<C: Float> Kernel for ScaleRows<'_, C> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -247,7 +248,7 @@ struct NormaliseRows<'a, C> {
     run: &'a mut OnlineSoftmax<C>,
 }
 
-impl<C: AttentionFloat> Kernel for NormaliseRows<'_, C> {
+impl<C: Float> Kernel for NormaliseRows<'_, C> {
     type Out = ();
     #[inline(always)]
     fn run(self) {

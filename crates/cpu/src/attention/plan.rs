@@ -11,8 +11,8 @@
 //! How it can be wrong: rows that are read where they do not lie, or a slow path.
 //! `tests/plans/attention.txt` lists problems and their paths.
 
+use super::rows::{AttentionSizes, TILE};
 use super::tile_kernel::COLUMN_MULTIPLE;
-use super::{AttentionSizes, TILE};
 use crate::gemm::Units;
 use crate::machine::Machine;
 use elinvar_core::Precision;

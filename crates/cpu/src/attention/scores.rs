@@ -1,7 +1,8 @@
 //! Attention scores: scale and mask, the softmax step of the forward, and the softmax gradient step
 //! of the backward.
 
-use super::{AttentionFloat, AttentionSizes, TILE};
+use super::rows::{AttentionSizes, TILE};
+use crate::reduce::float::Float;
 use crate::reduce::source::StagedView;
 use crate::view::View;
 use elinvar_core::{DType, Result};
@@ -20,7 +21,7 @@ pub(super) struct MaskTile<'a, C> {
     pub keep: bool,
 }
 
-impl<'a, C: AttentionFloat> MaskTile<'a, C> {
+impl<'a, C: Float> MaskTile<'a, C> {
     pub fn new(mask: Option<&View<'a>>) -> Result<Option<Self>> {
         mask.map(|m| {
             Ok(MaskTile {
@@ -66,7 +67,7 @@ pub(super) struct ScoreMask<'a, C> {
     pub diagonal: bool,
 }
 
-impl<C: AttentionFloat> ScoreMask<'_, C> {
+impl<C: Float> ScoreMask<'_, C> {
     /// Row `i` of a tile of products as scores. Keys that do not exist get -inf.
     #[inline(always)]
     fn scores(&self, i: usize, s: &mut ScoreRow<C>) {
@@ -119,7 +120,7 @@ pub(super) struct SoftmaxStep<'a, C> {
 /// to be there: Intel's processors take some hundred cycles for a register in which there is one.
 /// It is left out, and set to 0, which it would be.
 #[inline(always)]
-fn exp_shifted<C: AttentionFloat, M: ReduceLanes<C>>(s: &mut ScoreRow<C>, shift: C) {
+fn exp_shifted<C: Float, M: ReduceLanes<C>>(s: &mut ScoreRow<C>, shift: C) {
     // Below, exponentials round to 0 (`elinvar_ops::math::exp`).
     let (least, zero) = (M::lit(if C::BITS == 32 { -104.0 } else { -746.0 }), M::lit(0.0));
     let mut j = 0;
@@ -131,7 +132,7 @@ fn exp_shifted<C: AttentionFloat, M: ReduceLanes<C>>(s: &mut ScoreRow<C>, shift:
     }
 }
 
-impl<C: AttentionFloat> LaneKernel for SoftmaxStep<'_, C> {
+impl<C: Float> LaneKernel for SoftmaxStep<'_, C> {
     type T = C;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -160,13 +161,13 @@ impl<C: AttentionFloat> LaneKernel for SoftmaxStep<'_, C> {
 /// of those that have a NaN all results are NaN, whatever is taken off, and no exponential and no
 /// sum knows zeros apart.
 #[inline(always)]
-fn larger<C: AttentionFloat>(a: C, b: C) -> C {
+fn larger<C: Float>(a: C, b: C) -> C {
     if a > b { a } else { b }
 }
 
 /// The largest of a row: a maximum has no order.
 #[inline(always)]
-fn largest<C: AttentionFloat, M: ReduceLanes<C>>(s: &ScoreRow<C>) -> C {
+fn largest<C: Float, M: ReduceLanes<C>>(s: &ScoreRow<C>) -> C {
     if const { M::WIDTH == TILE } {
         return M::folded(M::load(s).few(Fold::Max), Fold::Max);
     }
@@ -178,7 +179,7 @@ fn largest<C: AttentionFloat, M: ReduceLanes<C>>(s: &ScoreRow<C>) -> C {
 /// The fold of a row of weights, which are never -0. Those of keys that do not exist are 0, and add
 /// nothing.
 #[inline(always)]
-fn sum<C: AttentionFloat, M: ReduceLanes<C>>(p: &ScoreRow<C>) -> C {
+fn sum<C: Float, M: ReduceLanes<C>>(p: &ScoreRow<C>) -> C {
     if const { M::WIDTH == TILE } {
         return M::folded(M::load(p).few(Fold::Sum), Fold::Sum);
     }
@@ -217,7 +218,7 @@ pub(super) struct SoftmaxGradStep<'a, C> {
     pub weighted: &'a ScoreRow<C>,
 }
 
-impl<C: AttentionFloat> LaneKernel for SoftmaxGradStep<'_, C> {
+impl<C: Float> LaneKernel for SoftmaxGradStep<'_, C> {
     type T = C;
     const AVX512_F64: bool = false;
     #[inline(always)]
@@ -242,7 +243,7 @@ pub(super) struct RowDots<'a, C> {
     pub sums: &'a mut [C],
 }
 
-impl<C: AttentionFloat> LaneKernel for RowDots<'_, C> {
+impl<C: Float> LaneKernel for RowDots<'_, C> {
     type T = C;
     const AVX512_F64: bool = false;
     #[inline(always)]

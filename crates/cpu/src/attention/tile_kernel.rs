@@ -22,7 +22,7 @@ pub(crate) struct StridedMatrix<'a, C> {
     pub column: usize,
 }
 
-/// A chain of products, checked by `TileElement::chain` alone: pointers into matrices that are
+/// A chain of products, checked by `tile_product` alone: pointers into matrices that are
 /// large enough.
 #[derive(Clone, Copy)]
 struct TileProduct<C> {
@@ -46,7 +46,7 @@ impl<T: SimdElement> VectorKernel for TileProduct<T> {
     unsafe fn run<V: Vector<T = T>>(self) {
         // Sums of sixteen registers, of twelve where there are no more than sixteen: enough chains
         // to hide how long an fma takes.
-        // SAFETY: the caller's, for the instructions; `chain` checked the sizes.
+        // SAFETY: the caller's, for the instructions; `tile_product` checked the sizes.
         unsafe {
             let mut j = 0;
             if const { V::TILE_ROWS >= 12 } {
@@ -182,37 +182,29 @@ unsafe fn registers<V: Vector, const W: usize>(from: *const V::T) -> [V; W] {
     }
 }
 
-/// f32 or f64, in tiles.
-pub(crate) trait TileElement: SimdElement {
-    /// `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in `0..k`, ascending, which are numbers or
-    /// pairs; from +0 if `fresh`. `n` is a multiple of [`COLUMN_MULTIPLE`]; `b` and `c` have
-    /// columns side by side, `a` has columns or rows so.
-    ///
-    /// # Panics
-    /// If a matrix is smaller than that or lies otherwise, or the processor multiplies no pairs.
-    fn tile_product(
-        isa: Isa,
-        kind: TermKind,
-        [m, n, k]: [usize; 3],
-        a: StridedMatrix<'_, Self>,
-        (b, b_row): (&[Self], usize),
-        (c, c_row): (&mut [Self], usize),
-        fresh: bool,
-    ) {
-        if m == 0 || n == 0 {
-            return;
-        }
-        assert!(n.is_multiple_of(COLUMN_MULTIPLE) && (m - 1) * c_row + n <= c.len());
-        assert!(k == 0 || ((m - 1) * a.row + (k - 1) * a.column < a.data.len()));
-        assert!(k == 0 || ((k - 1) * b_row + n <= b.len()));
-        assert!(a.row == 1 || a.column == 1, "rows or terms lie side by side");
-        let (a_row, a_column) = (a.row, a.column);
-        let (a, b, c) = (a.data.as_ptr(), b.as_ptr(), c.as_mut_ptr());
-        dispatch_vectors_of(
-            kind,
-            isa,
-            TileProduct { m, n, k, a, a_row, a_column, b, b_row, c, c_row, fresh },
-        );
+/// `c[i, j] = fma(a[i, p], b[p, j], c[i, j])` for p in `0..k`, ascending, which are numbers or
+/// pairs; from +0 if `fresh`. `n` is a multiple of [`COLUMN_MULTIPLE`]; `b` and `c` have
+/// columns side by side, `a` has columns or rows so.
+///
+/// # Panics
+/// If a matrix is smaller than that or lies otherwise, or the processor multiplies no pairs.
+pub(super) fn tile_product<T: SimdElement>(
+    isa: Isa,
+    kind: TermKind,
+    [m, n, k]: [usize; 3],
+    a: StridedMatrix<'_, T>,
+    (b, b_row): (&[T], usize),
+    (c, c_row): (&mut [T], usize),
+    fresh: bool,
+) {
+    if m == 0 || n == 0 {
+        return;
     }
+    assert!(n.is_multiple_of(COLUMN_MULTIPLE) && (m - 1) * c_row + n <= c.len());
+    assert!(k == 0 || ((m - 1) * a.row + (k - 1) * a.column < a.data.len()));
+    assert!(k == 0 || ((k - 1) * b_row + n <= b.len()));
+    assert!(a.row == 1 || a.column == 1, "rows or terms lie side by side");
+    let (a_row, a_column) = (a.row, a.column);
+    let (a, b, c) = (a.data.as_ptr(), b.as_ptr(), c.as_mut_ptr());
+    dispatch_vectors_of(kind, isa, TileProduct { m, n, k, a, a_row, a_column, b, b_row, c, c_row, fresh });
 }
-impl<T: SimdElement> TileElement for T {}

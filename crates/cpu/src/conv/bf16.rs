@@ -7,8 +7,9 @@
 //! neighbouring images become one.
 
 use crate::CpuDevice;
-use crate::gemm::{Real, StoredElements, bf16_pair, stored_elements};
+use crate::gemm::bf16_pair;
 use crate::layout::copy::elements;
+use crate::real::{Real, StoredElements, stored_elements};
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::view::View;

@@ -26,10 +26,11 @@ use crate::explain::explain;
 use crate::gemm::contract::{store, try_map_all};
 use crate::gemm::epilogue::{FusedEpilogue, NoEpilogue};
 use crate::gemm::{
-    EpilogueOperand, Gemm, MatrixPlace, OperandB, PackPlan, PrepackedB, Real, TermKind, TileEpilogue,
-    run_gemm_of_pairs, stored_elements, transpose_block,
+    EpilogueOperand, Gemm, MatrixPlace, OperandB, PackPlan, PrepackedB, TermKind, TileEpilogue,
+    run_gemm_of_pairs, transpose_block,
 };
 use crate::machine::Machine;
+use crate::real::{Real, stored_elements};
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;

@@ -6,10 +6,11 @@ use super::im2col::images;
 use crate::CpuDevice;
 use crate::gemm::operand::copy_block;
 use crate::gemm::{
-    BatchedMatrix, ColumnsB, OperandA, OperandB, PanelsB, PrepackedPanels, Real, RowsA, StoredElements,
-    TermKind, nr, stored_elements, transpose_block,
+    BatchedMatrix, ColumnsB, OperandA, OperandB, PanelsB, PrepackedPanels, RowsA, TermKind, nr,
+    transpose_block,
 };
 use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
+use crate::real::{Real, StoredElements, stored_elements};
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;

@@ -6,10 +6,10 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::kernels::convert_f16;
-use super::operand::FillFrom;
 use crate::CpuDevice;
 use crate::Isa;
 use crate::runtime::memory::{PooledVec, filled};
+use crate::runtime::output::parallel_fill::FillFrom;
 use crate::runtime::output::parallel_fill::{CostHint, fill_pieces, parallel_fill_hinted};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, Scalar, bf16, f16, rounding};
 use elinvar_ops::lane::{Lane, LaneInt};

@@ -1,9 +1,10 @@
 //! Elementwise work: maps, in-place updates, random numbers, dtype conversion, and the vector loop
 //! that runs their formulas.
 
+pub(crate) mod cast;
 pub(crate) mod convert;
+pub(crate) mod fill;
 pub(crate) mod kernels;
-pub(crate) mod map;
 pub(crate) mod operand;
 pub(crate) mod random;
 pub(crate) mod update;

@@ -4,18 +4,13 @@
 use super::convert;
 use crate::layout::strided_iter::{StridedIter, gather_runs};
 use crate::runtime::memory::with_capacity;
-use crate::runtime::output::parallel_fill::{CostHint, parallel_fill, parallel_fill_hinted};
+use crate::runtime::output::parallel_fill::{CostHint, FillFrom, parallel_fill, parallel_fill_hinted};
+use crate::view::misuse_error;
 use crate::{CpuDevice, Isa};
-use elinvar_core::{DType, Element, Error, HostData, HostVec, Layout, Result, bf16, f16};
+use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, bf16, f16};
 use elinvar_simd::prefetch::prefetch_lines;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 use elinvar_simd::vector_loop::{OperandSlice, RowsShape, Splat, VECTOR_CHUNK};
-
-/// Work asked for in a dtype that it does not have. Callers check dtypes, so this is a mistake of
-/// elinvar.
-pub(crate) fn misuse_error(what: &str, dtype: DType) -> Error {
-    Error::dtype(format!("cpu: {what} is not defined for {dtype}; the op should have converted it first"))
-}
 
 /// A type in which is computed: f32, f64, the integers and bool.
 pub(crate) trait ComputeElement: Element {
@@ -40,9 +35,6 @@ pub(crate) trait ComputeElement: Element {
         make: &FillFrom<'_, Self>,
     ) -> Result<HostData>;
 }
-
-/// Fills a room with the results from a number on.
-pub(crate) type FillFrom<'a, T> = dyn Fn(usize, &mut UninitSlice<'_, T>) -> Result<()> + Sync + 'a;
 
 /// Results that are made as `T` and stored as `S`, in blocks.
 fn narrow<T: ComputeElement, S: Element>(

@@ -3,8 +3,9 @@
 //! An element depends on its index alone, so a block of results is computed from exactly its own
 //! words of the stream, whichever thread does it.
 
-use super::operand::{ComputeElement, FillFrom, misuse_error};
-use crate::runtime::output::parallel_fill::{CostHint, parallel_fill};
+use super::operand::ComputeElement;
+use crate::runtime::output::parallel_fill::{CostHint, FillFrom, parallel_fill};
+use crate::view::misuse_error;
 use crate::{CpuDevice, Isa};
 use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
 use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};

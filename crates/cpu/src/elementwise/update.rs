@@ -6,12 +6,13 @@
 //! the first piece; writing cannot fail.
 
 use super::convert;
-use super::operand::{ComputeElement, Operand, misuse_error};
+use super::operand::{ComputeElement, Operand};
 use crate::CpuDevice;
 use crate::layout::copy;
 use crate::runtime::memory::PooledData;
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
+use crate::view::misuse_error;
 use elinvar_core::host::with_capacity;
 use elinvar_core::{DType, Element, HostData, Layout, Result, bf16, f16};
 use elinvar_ops::backend::UpdateItem;

@@ -16,10 +16,11 @@ use super::loops::run_planned;
 use super::plan::GemmPlan;
 use super::planned::PlannedGemm;
 use super::{
-    BatchedMatrix, ColumnsB, OperandA, OperandB, PACKED_A_PITCH, PanelsB, RowsA, StoredElements, TermKind,
-    TileEpilogue, nr, transpose_block,
+    BatchedMatrix, ColumnsB, OperandA, OperandB, PACKED_A_PITCH, PanelsB, RowsA, TermKind, TileEpilogue, nr,
+    transpose_block,
 };
 use crate::CpuDevice;
+use crate::real::StoredElements;
 use elinvar_core::{HostVec, Result, bf16};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};

@@ -3,7 +3,7 @@
 
 use super::kernels::OutputTile;
 use super::operand::{BatchedMatrix, copy_block};
-use super::real::{Real, StoredElements};
+use crate::real::{Real, StoredElements};
 use elinvar_ops::backend::Epilogue;
 use elinvar_ops::lane::Lane;
 use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};

@@ -21,11 +21,11 @@ use super::plan::{
     self, AccessA, AccessB, ColumnAccess, GemmProblem, PackPlan, ReadA, Schedule, TAPS_PER_ADDRESS,
 };
 use super::planned::{PlannedGemm, k_chunks};
-use super::real::{Real, StoredElements};
 use super::small_m;
 use crate::CpuDevice;
 use crate::explain::explain;
 use crate::machine::Machine;
+use crate::real::{Real, StoredElements};
 use crate::runtime::parallel::{for_each_task, try_drain_tasks};
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;

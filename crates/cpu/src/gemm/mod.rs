@@ -26,7 +26,6 @@ mod plan;
 mod planned;
 mod prepack;
 mod private_packing;
-mod real;
 mod small_m;
 mod split_k;
 mod tiny;
@@ -44,4 +43,3 @@ pub(crate) use plan::thresholds::{EVEN_TASKS_PER_THREAD, PARALLEL_MIN_FMAS, use_
 pub(crate) use plan::{PackPlan, TAPS_PER_ADDRESS, Units};
 pub(crate) use planned::k_chunks;
 pub(crate) use prepack::{MatrixPlace, PrepackedB, UseCounter};
-pub(crate) use real::{Real, StoredElements, stored_elements};

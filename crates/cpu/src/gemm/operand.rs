@@ -6,7 +6,7 @@ use super::kernels::{
     as_pairs, nr, pack_edge, pack_f16, transpose_block,
 };
 use super::plan::{MatrixLayout, Problem, Storage};
-use super::real::{Real, StoredElements};
+use crate::real::{Real, StoredElements};
 use elinvar_core::{Element, Precision};
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};

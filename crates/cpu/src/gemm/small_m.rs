@@ -12,8 +12,8 @@ use super::kernels::{
 };
 use super::plan::SmallMPlan;
 use super::planned::{PlannedGemm, k_chunks};
-use super::real::{Real, StoredElements};
 use crate::CpuDevice;
+use crate::real::{Real, StoredElements};
 use crate::runtime::parallel::try_drain_tasks;
 use crate::runtime::scratch::scratch;
 use elinvar_core::Result;

@@ -5,13 +5,13 @@
 //! it.
 
 use crate::CpuDevice;
-use crate::elementwise::operand::misuse_error;
 use crate::layout::copy::elements;
 use crate::layout::strided_iter::{self, StridedIter};
 use crate::lazy::gather::columns_of;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::view::View;
+use crate::view::misuse_error;
 use elinvar_core::{Element, HostData, HostVec, Layout, Result, each_data};
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

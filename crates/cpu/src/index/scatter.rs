@@ -11,14 +11,16 @@
 //!
 //! An index out of range has no error message here: the caller asks the reference for it.
 
-use crate::elementwise::operand::{MAX_BLOCK_ELEMENTS, misuse_error};
-use crate::layout::copy::{ContiguousElements, cast_halves, elements, to_contiguous};
+use crate::elementwise::cast::cast_halves;
+use crate::elementwise::operand::MAX_BLOCK_ELEMENTS;
+use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
 use crate::layout::strided_iter::StridedIter;
 use crate::lazy::fusion::SingleMap;
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::output::column_blocks::{BlockedMatrices, fill_column_blocks};
 use crate::runtime::output::parallel_fill::{fill_pieces, parallel_fill};
 use crate::view::View;
+use crate::view::misuse_error;
 use crate::{Cpu, CpuDevice};
 use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host};
 use elinvar_ops::backend::{self, Scatter};

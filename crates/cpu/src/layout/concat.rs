@@ -3,9 +3,9 @@
 use super::copy::{ContiguousElements, elements, fill, is_transposed, straight};
 use super::strided_iter::{StridedIter, gather_runs};
 use crate::CpuDevice;
-use crate::elementwise::operand::misuse_error;
 use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::view::View;
+use crate::view::misuse_error;
 use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype};
 use elinvar_reference::Cell;
 use elinvar_simd::uninit::UninitSlice;

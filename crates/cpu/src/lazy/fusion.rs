@@ -11,7 +11,7 @@
 //! and is dropped when its elements exist).
 
 use super::buffer::{CpuBuffer, Node};
-use crate::elementwise::map::{MAX_OPERANDS, fill};
+use crate::elementwise::fill::{MAX_OPERANDS, fill};
 use crate::elementwise::operand::{self, Operand, common_run};
 use crate::layout::copy;
 use crate::runtime::memory;

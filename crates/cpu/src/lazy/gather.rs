@@ -9,7 +9,7 @@
 //! when the gather is made.
 
 use super::buffer::{CpuBuffer, Node};
-use crate::index::kernels::{GROUP_ELEMENTS, RowPermute};
+use super::kernels::{GROUP_ELEMENTS, RowPermute};
 use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::view::View;
 use crate::{Cpu, CpuDevice, Isa};
@@ -317,7 +317,7 @@ pub(crate) fn columns_of(
         return Ok(None);
     }
     let all = i64::slice(index.buffer)
-        .ok_or_else(|| crate::elementwise::operand::misuse_error("an index", index.buffer.dtype()))?;
+        .ok_or_else(|| crate::view::misuse_error("an index", index.buffer.dtype()))?;
     let Some(places) = places(all, at, axis)? else { return Ok(Some(None)) };
     let Some(columns) = ColumnIndex::new(places, size)? else { return Ok(Some(None)) };
     let (offset, rows) = (x.layout.offset(), shape.numel() / size);

@@ -4,3 +4,5 @@
 pub(crate) mod buffer;
 pub(crate) mod fusion;
 pub(crate) mod gather;
+mod kernels;
+pub(crate) mod map;

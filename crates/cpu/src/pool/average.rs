@@ -1,7 +1,7 @@
 //! Average pooling and its gradient.
 
 use super::plan::{self, AveragePlan, AverageRow, NARROW_WINDOWS, WIDE_WINDOWS, average_row};
-use super::{AxisTaps, EvenWindows, PoolPlane, divisor, lanes};
+use super::windows::{AxisTaps, EvenWindows, PoolPlane, divisor, lanes};
 use crate::CpuDevice;
 use crate::explain::explain;
 use crate::reduce::float::{Float, INLINE_SUM_MAX_TERMS, each_float};

@@ -3,7 +3,7 @@
 
 use super::kernels;
 use super::plan::{self, COLUMNS_MAX_LINES, COLUMNS_MAX_SPAN, MaxPath, MaxPlan};
-use super::{AxisTaps, EvenWindows, PoolPlane, lanes};
+use super::windows::{AxisTaps, EvenWindows, PoolPlane, lanes};
 use crate::CpuDevice;
 use crate::explain::explain;
 use crate::reduce::float::Float;

@@ -14,7 +14,7 @@ mod display;
 mod tests;
 
 use super::kernels::{self, PoolWindows, TapSpan};
-use super::{AxisTaps, EvenWindows, PoolPlane, divisor};
+use super::windows::{AxisTaps, EvenWindows, PoolPlane, divisor};
 use crate::reduce::float::INLINE_SUM_MAX_TERMS;
 use elinvar_core::DType;
 use elinvar_core::order::{BLOCK, LANES};

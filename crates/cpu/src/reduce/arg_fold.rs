@@ -3,8 +3,8 @@
 //!
 //! Strided rows and short ones are compared element by element, many rows at a time ([`columns`]).
 
-use super::block::Combine;
 use super::columns;
+use super::combine::Combine;
 use super::plan::{self, ArgFoldPlan, Problem};
 use super::source::{ReduceElement, row_major_copy, staged};
 use crate::CpuDevice;

@@ -11,11 +11,11 @@
 use super::float::{Float, each_float};
 use super::plan::ctc_samples_per_group;
 use crate::CpuDevice;
-use crate::elementwise::operand::misuse_error;
 use crate::layout::copy;
 use crate::runtime::memory::{PooledData, filled};
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, ColumnBlocks, fill_column_blocks};
 use crate::view::View;
+use crate::view::misuse_error;
 use elinvar_core::{HostData, HostVec, Result};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;

@@ -1,11 +1,13 @@
 //! f32 and f64 as the types in which float reductions are computed, and the folds of both by name.
 
-use super::block::{self, Combine, each_fold};
+use super::block;
 use super::columns;
+use super::combine::{Combine, each_fold, join_blocks, reduce_16_lanes};
 use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{self, store};
-use crate::elementwise::operand::FillFrom;
+use crate::real::Real;
+use crate::runtime::output::parallel_fill::FillFrom;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::view::View;
 use elinvar_core::{DType, Element, HostData, HostVec, Result};
@@ -18,7 +20,7 @@ use elinvar_simd::isa::Isa;
 pub(crate) const INLINE_SUM_MAX_TERMS: usize = 16;
 
 /// f32 or f64.
-pub(crate) trait Float: ReduceElement + RowFloat + PartialOrd {
+pub(crate) trait Float: Real + ReduceElement + RowFloat + PartialOrd {
     /// Zero, positive.
     const POSITIVE_ZERO: Self;
     /// The fold of at most a block of terms.
@@ -79,13 +81,13 @@ macro_rules! float {
             #[inline(always)]
             fn few(terms: [$t; INLINE_SUM_MAX_TERMS]) -> $t {
                 // Lanes start from +0.
-                block::reduce_16_lanes::<$t, Sum>(terms.map(|t| 0.0 + t))
+                reduce_16_lanes::<$t, Sum>(terms.map(|t| 0.0 + t))
             }
             fn sum_rows(isa: Isa, terms: &[$t], n: usize, sums: &mut [$t]) {
                 <Sum as Combine<$t>>::rows(isa, terms, n, false, sums);
             }
             fn join(f: Fold, blocks: &[$t]) -> $t {
-                each_fold!(f, F => block::join_blocks::<$t, F>(blocks))
+                each_fold!(f, F => join_blocks::<$t, F>(blocks))
             }
             fn stored(d: &CpuDevice, v: HostVec<$t>, to: DType) -> Result<HostData> {
                 $store(d, v, to)

@@ -4,18 +4,19 @@
 //! over the columns of a matrix) are reduced many at a time ([`columns`]); any other row is copied
 //! into a buffer block by block.
 
-use super::block::{self, Combine};
+use super::block;
 use super::columns;
+use super::combine::{Combine, join_blocks};
 use super::plan::{self, FoldPlan, Problem, RowFold};
 use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
-use crate::elementwise::operand::misuse_error;
 use crate::explain::explain;
 use crate::machine::Machine;
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use crate::view::View;
+use crate::view::misuse_error;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
@@ -108,7 +109,7 @@ fn by_rows<T: ReduceElement, F: Combine<T>>(
                     &mut buffer,
                 );
             }
-            *out = block::join_blocks::<T, F>(&all);
+            *out = join_blocks::<T, F>(&all);
         }
         Ok(())
     })
@@ -131,7 +132,7 @@ fn by_shared_blocks<T: ReduceElement, F: Combine<T>>(
                 *y = fold_part::<T, F>(d, x, row * n + start, BLOCK.min(n - start), from_memory, &mut buffer);
             }
         });
-        *out = block::join_blocks::<T, F>(&all);
+        *out = join_blocks::<T, F>(&all);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 mod arg_fold;
 pub(crate) mod block;
 mod columns;
+pub(crate) mod combine;
 mod ctc;
 pub(crate) mod float;
 mod fold;

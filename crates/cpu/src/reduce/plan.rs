@@ -12,10 +12,11 @@ mod display;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 
-use super::columns::ColumnLayout;
+use super::columns::layout::{ColumnLayout, OperandAxes, RowGrid};
 use crate::machine::Machine;
 use crate::reduce::source::ReduceElement;
 use crate::view::View;
+use elinvar_core::Dims;
 use elinvar_core::order::{BLOCK, LANES, SCAN_BLOCK, SCAN_GROUP};
 use elinvar_simd::row_loop::TERM_CHUNK;
 
@@ -98,8 +99,66 @@ impl<'a> Problem<'a> {
     }
     /// How rows lie side by side, if there are so many.
     fn columns(&self, min_rows: usize) -> Option<ColumnLayout> {
-        ColumnLayout::of(self.shape, &[self.strides], self.kept, min_rows)
+        column_layout(self.shape, &[self.strides], self.kept, min_rows)
     }
+}
+
+/// Sizes without 1, each with its strides in all operands, of which neighbours are joined that lie
+/// as one in all of them; and the number of the last one's first axis.
+fn join_axes(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>, usize) {
+    let (mut all, mut first): (Vec<(usize, Vec<isize>)>, _) = (Vec::new(), 0);
+    for (axis, &n) in sizes.iter().enumerate().filter(|(_, n)| **n != 1) {
+        let steps: Vec<isize> = strides.iter().map(|s| s[axis]).collect();
+        match all.last_mut() {
+            Some((size, above)) if above.iter().zip(&steps).all(|(a, s)| *a == s * n as isize) => {
+                (*size, *above) = (*size * n, steps);
+            }
+            _ => {
+                all.push((n, steps));
+                first = axis;
+            }
+        }
+    }
+    (all, first)
+}
+
+/// Of operands of one shape, whose first `kept` axes are the rows, if these are side by side in
+/// memory, or short and one after the other, and there are so many of them.
+pub(super) fn column_layout(
+    shape: &[usize],
+    strides: &[&[isize]],
+    kept: usize,
+    min_rows: usize,
+) -> Option<ColumnLayout> {
+    let n: usize = shape[kept..].iter().product();
+    // Most rows do not, and short ones should not wait for more than a look at them.
+    let last = (0..kept).rev().find(|&axis| shape[axis] != 1)?;
+    let may = |step: isize| step == 1 || n <= SHORT_ROW_MAX_ELEMENTS && step == n as isize;
+    if shape.contains(&0) || !strides.iter().any(|strides| may(strides[last])) {
+        return None;
+    }
+    let part = |axes: std::ops::Range<usize>| {
+        let strides: Vec<&[isize]> = strides.iter().map(|s| &s[axes.clone()]).collect();
+        join_axes(&shape[axes], &strides)
+    };
+    let (mut outer, from) = part(0..kept);
+    let (inner, _) = part(kept..shape.len());
+    let (columns, steps) = outer.pop()?;
+    let (_, down) = inner.last()?;
+    let both = || steps.iter().zip(down);
+    let upright = both().any(|(column, row)| *column == 1 && !matches!(row, 0 | 1));
+    let short = n <= SHORT_ROW_MAX_ELEMENTS && both().any(|(column, row)| *column == n as isize && *row == 1);
+    if columns < min_rows || !(upright || short) {
+        return None;
+    }
+    let operand = |k: usize| {
+        let axes = |all: &[(usize, Vec<isize>)]| all.iter().map(|(n, s)| (*n, s[k])).collect();
+        OperandAxes { outer: axes(&outer), step: steps[k], inner: axes(&inner) }
+    };
+    let operands = (0..strides.len()).map(operand).collect();
+    let matrices = outer.iter().map(|o| o.0).product();
+    let shape = Dims::from_slice(shape);
+    Some(ColumnLayout { grid: RowGrid { shape, kept, from, matrices, columns, n, upright }, operands })
 }
 
 /// How the rows are folded.

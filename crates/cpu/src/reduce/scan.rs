@@ -1,8 +1,8 @@
 //! Prefix scan (cumulative sums and products) along the last axis: groups of 16 by log-steps,
 //! carried through blocks of 1024.
 
-use super::block::Combine;
 use super::columns;
+use super::combine::Combine;
 use super::plan::{self, Problem, RowScan, ScanPlan};
 use super::source::{ReduceElement, row_major_copy, staged};
 use crate::CpuDevice;

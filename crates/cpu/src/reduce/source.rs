@@ -4,8 +4,6 @@
 //! Nothing here depends on a formula. A block that is contiguous and of that type already is
 //! borrowed; any other is copied into a buffer that stays in the cache.
 
-#[cfg(target_arch = "x86_64")]
-use super::kernels::f16_sums;
 use crate::CpuDevice;
 use crate::elementwise::convert;
 use crate::runtime::memory::{PooledData, filled};
@@ -21,22 +19,6 @@ pub(crate) trait ReduceElement: Element {
     fn reads(from: DType) -> bool;
     /// The elements at `at`, `at + stride`, ... of storage that [`ReduceElement::reads`] accepts.
     fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [Self]);
-    /// Adds the halves from `base + place` on to as many sums, for each of these places; or says
-    /// that it does not.
-    fn add_f16_terms(
-        _isa: Isa,
-        _data: &HostData,
-        _base: usize,
-        _places: impl Iterator<Item = isize> + Clone,
-        _sums: &mut [Self],
-    ) -> bool {
-        false
-    }
-    /// The sums of rows of `n` halves from `at` on, at most a block, one after the other; or says
-    /// that it does not.
-    fn sum_f16_rows(_isa: Isa, _data: &HostData, _at: usize, _n: usize, _sums: &mut [Self]) -> bool {
-        false
-    }
 }
 
 /// Element `i` of a run.
@@ -93,29 +75,6 @@ impl ReduceElement for f32 {
             HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
                 unreachable!("checked when the view was staged")
             }
-        }
-    }
-    #[cfg(target_arch = "x86_64")]
-    fn add_f16_terms(
-        isa: Isa,
-        data: &HostData,
-        base: usize,
-        places: impl Iterator<Item = isize> + Clone,
-        sums: &mut [f32],
-    ) -> bool {
-        match data {
-            HostData::F16(v) => f16_sums::add_f16_terms(isa, v, base, places, sums),
-            HostData::BF16(v) => f16_sums::add_f16_terms(isa, v, base, places, sums),
-            _ => false,
-        }
-    }
-    #[cfg(target_arch = "x86_64")]
-    fn sum_f16_rows(isa: Isa, data: &HostData, at: usize, n: usize, sums: &mut [f32]) -> bool {
-        let end = at + n * sums.len();
-        match data {
-            HostData::F16(v) => f16_sums::sum_f16_rows(isa, &v[at..end], n, sums),
-            HostData::BF16(v) => f16_sums::sum_f16_rows(isa, &v[at..end], n, sums),
-            _ => false,
         }
     }
 }

@@ -8,7 +8,7 @@
 //! never runs a task then, because tasks are claimed by compare-and-swap on a word that contains
 //! the job's number.
 
-use super::thread_pool::{lock, spin_until};
+use super::wait::{lock, spin_until};
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;

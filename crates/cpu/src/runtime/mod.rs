@@ -8,3 +8,4 @@ pub(crate) mod output;
 pub(crate) mod parallel;
 pub(crate) mod scratch;
 pub(crate) mod thread_pool;
+mod wait;

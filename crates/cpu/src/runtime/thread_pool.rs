@@ -11,11 +11,12 @@
 //! there.
 
 use super::job_board::{CachePadded, JobBoard, MAX_TASKS, Schedule};
+use super::wait::{lock, spin_until};
 use elinvar_core::{Error, Result};
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,12 +31,8 @@ const WAKE_MIN_NS: f64 = 40_000.0;
 const REVERSE_MIN_NS: f64 = 50_000.0;
 /// Nanoseconds of work up to which nobody looks at the caller's tasks.
 pub(crate) const SMALL_JOB_MAX_NS: f64 = 20_000.0;
-/// How long a thread without work keeps the processor to itself.
-const SPIN_TIME: Duration = Duration::from_micros(30);
-/// How long it looks out before it sleeps; after [`SPIN_TIME`] it lets others go first.
+/// How long it looks out before it sleeps; after a moment it lets others go first.
 const PARK_AFTER: Duration = Duration::from_micros(200);
-/// Looks between two looks at the clock.
-const POLLS_PER_CLOCK_READ: usize = 32;
 
 /// Callers that are helped at once. The next one does its work alone.
 const JOB_BOARDS: usize = 4;
@@ -74,11 +71,6 @@ struct PoolCallers {
 struct WakeState {
     /// Calls that no sleeper has answered yet.
     wake_tokens: usize,
-}
-
-pub(crate) fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs under these locks.
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ThreadPool {
@@ -206,27 +198,6 @@ impl PoolShared {
                 state = self.condvar.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             state.wake_tokens = state.wake_tokens.saturating_sub(1);
-        }
-    }
-}
-
-/// Looks for `long` whether `done`, first alone on its processor, then behind all others.
-pub(crate) fn spin_until(long: Duration, done: impl Fn() -> bool) -> bool {
-    if done() {
-        return true;
-    }
-    let clock = Instant::now();
-    let mut waited = Duration::ZERO;
-    loop {
-        for _ in 0..POLLS_PER_CLOCK_READ {
-            if done() {
-                return true;
-            }
-            if waited < SPIN_TIME { std::hint::spin_loop() } else { thread::yield_now() }
-        }
-        waited = clock.elapsed();
-        if waited >= long {
-            return done();
         }
     }
 }

@@ -6,7 +6,7 @@
 //! place, so comparisons with them are left out. Keys contain their index, so no two are equal, and
 //! any order of comparisons gives the same result.
 
-use super::SortElement;
+use super::keys::SortElement;
 use super::radix::SortKey;
 use crate::CpuDevice;
 use crate::runtime::output::parallel_fill::fill_two;

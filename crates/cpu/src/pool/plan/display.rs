@@ -1,7 +1,7 @@
 //! Plans as lines, for `ELINVAR_EXPLAIN` and for the table of the tests.
 
 use super::{AverageGradPlan, AveragePlan, MaxPath, MaxPlan};
-use crate::pool::EvenWindows;
+use crate::pool::windows::EvenWindows;
 use std::fmt;
 
 impl fmt::Display for EvenWindows {

@@ -2,7 +2,7 @@
 
 use super::{AveragePlan, AverageRow, average, average_grad, average_row, max};
 use crate::plan_table::{check, sizes};
-use crate::pool::PoolPlane;
+use crate::pool::windows::PoolPlane;
 use elinvar_core::DType;
 use elinvar_ops::backend::{Pool, PoolKind, Windows};
 

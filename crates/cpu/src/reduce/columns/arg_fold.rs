@@ -4,7 +4,8 @@
 //! How it can be wrong: among equal elements, zeros of both signs included, the first stays; the
 //! first NaN wins and stays.
 
-use super::{ColumnLayout, HELD_ELEMENTS_OF_LONG_ROWS, RowLanes, RowLanesVec};
+use super::layout::ColumnLayout;
+use super::{HELD_ELEMENTS_OF_LONG_ROWS, RowLanes, RowLanesVec};
 use crate::CpuDevice;
 use crate::reduce::plan::MAX_CHUNKS_PER_TASK;
 use crate::reduce::source::ReduceElement;

@@ -3,10 +3,10 @@
 //! Few terms that are read in place are combined in registers, those first that the tree joins
 //! first; of many terms, or of terms that are converted or transposed, each joins its lane.
 
-use super::{ColumnOperand, RowGroup, RowLanes, RowLanesVec, tree};
+use super::{ColumnOperand, RowGroup, RowLanes, RowLanesVec, targets, tree};
 use crate::CpuDevice;
 use crate::machine::Machine;
-use crate::reduce::block::Combine;
+use crate::reduce::combine::Combine;
 use crate::reduce::plan::{self, ColumnFold, ColumnFoldPlan, Problem};
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::fill_column_blocks;
@@ -61,11 +61,6 @@ pub(crate) fn planned_fold<T: ReduceElement, F: Combine<T>>(
             })
         }
     }
-}
-
-/// Of numbers of 32 bits alone there is a copy for AVX-512, as of formulas.
-pub(crate) const fn targets<T>() -> IsaTargets {
-    if size_of::<T>() == size_of::<f32>() { IsaTargets::AllWithFma } else { IsaTargets::Avx2OrNeon }
 }
 
 /// Buffers of a thread.

@@ -8,6 +8,7 @@
 
 mod arg_fold;
 mod fold;
+pub(super) mod layout;
 mod rowwise;
 mod scan;
 mod tree;
@@ -17,8 +18,7 @@ pub(crate) use fold::{fold, planned_fold};
 pub(crate) use rowwise::rowwise;
 pub(crate) use scan::scan;
 
-use super::float::Float;
-use super::plan::{MIN_ROWS, SHORT_ROW_MAX_ELEMENTS};
+use super::plan::column_layout;
 use super::source::{Axis, ReduceElement, StagedView, offset};
 use crate::layout::kernels::transpose_short_rows;
 use crate::runtime::memory::filled;
@@ -26,110 +26,19 @@ use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, Column
 use crate::view::View;
 use elinvar_core::order::LANES;
 use elinvar_core::{Dims, Element, HostData, HostVec, Layout, Result, Shape};
-use elinvar_ops::backend::Fold;
-use elinvar_ops::lane::Lane;
 use elinvar_simd::LINE;
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
-use elinvar_simd::isa::{Isa, Kernel, dispatch};
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
-use elinvar_simd::row_loop::{RowLanes, TERM_CHUNK, combine_lanes};
+use elinvar_simd::row_loop::{RowLanes, TERM_CHUNK};
 use elinvar_simd::uninit::UninitSlice;
+use layout::{ColumnLayout, OperandAxes, RowGrid};
 
 /// Elements of a row whose windows are all held at once, at most.
 const MAX_HELD_ELEMENTS: usize = LANES;
 /// Elements of longer rows that are held at once. They divide a block.
 const HELD_ELEMENTS_OF_LONG_ROWS: usize = 32;
 
-/// How the rows of some operands of one shape lie.
-#[derive(Clone)]
-pub(super) struct RowGrid {
-    shape: Dims,
-    /// Axes of the shape that are rows, and of these the first of those that are columns.
-    kept: usize,
-    from: usize,
-    /// What is before the columns.
-    pub(super) matrices: usize,
-    pub(super) columns: usize,
-    /// Elements of a row.
-    pub(super) n: usize,
-    /// Do columns lie side by side? Or else rows.
-    pub(super) upright: bool,
-}
-
-/// Rows that go side by side, and how each operand is read, without its elements.
-pub(super) struct ColumnLayout {
-    pub(super) grid: RowGrid,
-    pub(super) operands: Vec<OperandAxes>,
-}
-
-/// The axes of an operand.
-#[derive(Clone)]
-pub(super) struct OperandAxes {
-    outer: Vec<Axis>,
-    /// From a row to the next.
-    pub(super) step: isize,
-    inner: Vec<Axis>,
-}
-
-/// Sizes without 1, each with its strides in all operands, of which neighbours are joined that lie
-/// as one in all of them; and the number of the last one's first axis.
-fn join_axes(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>, usize) {
-    let (mut all, mut first): (Vec<(usize, Vec<isize>)>, _) = (Vec::new(), 0);
-    for (axis, &n) in sizes.iter().enumerate().filter(|(_, n)| **n != 1) {
-        let steps: Vec<isize> = strides.iter().map(|s| s[axis]).collect();
-        match all.last_mut() {
-            Some((size, above)) if above.iter().zip(&steps).all(|(a, s)| *a == s * n as isize) => {
-                (*size, *above) = (*size * n, steps);
-            }
-            _ => {
-                all.push((n, steps));
-                first = axis;
-            }
-        }
-    }
-    (all, first)
-}
-
 impl ColumnLayout {
-    /// Of operands of one shape, whose first `kept` axes are the rows, if these are side by side in
-    /// memory, or short and one after the other, and there are so many of them.
-    pub(super) fn of(
-        shape: &[usize],
-        strides: &[&[isize]],
-        kept: usize,
-        min_rows: usize,
-    ) -> Option<ColumnLayout> {
-        let n: usize = shape[kept..].iter().product();
-        // Most rows do not, and short ones should not wait for more than a look at them.
-        let last = (0..kept).rev().find(|&axis| shape[axis] != 1)?;
-        let may = |step: isize| step == 1 || n <= SHORT_ROW_MAX_ELEMENTS && step == n as isize;
-        if shape.contains(&0) || !strides.iter().any(|strides| may(strides[last])) {
-            return None;
-        }
-        let part = |axes: std::ops::Range<usize>| {
-            let strides: Vec<&[isize]> = strides.iter().map(|s| &s[axes.clone()]).collect();
-            join_axes(&shape[axes], &strides)
-        };
-        let (mut outer, from) = part(0..kept);
-        let (inner, _) = part(kept..shape.len());
-        let (columns, steps) = outer.pop()?;
-        let (_, down) = inner.last()?;
-        let both = || steps.iter().zip(down);
-        let upright = both().any(|(column, row)| *column == 1 && !matches!(row, 0 | 1));
-        let short =
-            n <= SHORT_ROW_MAX_ELEMENTS && both().any(|(column, row)| *column == n as isize && *row == 1);
-        if columns < min_rows || !(upright || short) {
-            return None;
-        }
-        let operand = |k: usize| {
-            let axes = |all: &[(usize, Vec<isize>)]| all.iter().map(|(n, s)| (*n, s[k])).collect();
-            OperandAxes { outer: axes(&outer), step: steps[k], inner: axes(&inner) }
-        };
-        let operands = (0..strides.len()).map(operand).collect();
-        let matrices = outer.iter().map(|o| o.0).product();
-        let shape = Dims::from_slice(shape);
-        Some(ColumnLayout { grid: RowGrid { shape, kept, from, matrices, columns, n, upright }, operands })
-    }
     /// An operand of these, to be read.
     ///
     /// # Errors
@@ -157,7 +66,7 @@ impl ColumnLayout {
 
 impl RowGrid {
     /// The rows of views, of which the first `kept` axes are the rows, and how each view is read,
-    /// if [`ColumnLayout::of`] takes them.
+    /// if [`column_layout`] takes them.
     fn new<'a, T: ReduceElement>(
         what: &str,
         x: &[View<'a>],
@@ -165,7 +74,7 @@ impl RowGrid {
         min_rows: usize,
     ) -> Result<Option<(RowGrid, Vec<ColumnOperand<'a, T>>)>> {
         let strides: Vec<&[isize]> = x.iter().map(|x| x.layout.strides()).collect();
-        let Some(layout) = ColumnLayout::of(x[0].layout.shape(), &strides, kept, min_rows) else {
+        let Some(layout) = column_layout(x[0].layout.shape(), &strides, kept, min_rows) else {
             return Ok(None);
         };
         let operands = x.iter().enumerate().map(|(k, x)| layout.operand(what, k, x));
@@ -461,56 +370,7 @@ impl<T: Element> RowLanesVec<T> {
     }
 }
 
-/// The lanes of folds of a block's `n` terms, joined in the first one, window by window.
-struct HalveLanes<'a, C> {
-    f: Fold,
-    n: usize,
-    lanes: &'a mut [RowLanes<C>],
-}
-
-impl<C: Float> LaneKernel for HalveLanes<'_, C> {
-    type T = C;
-    const AVX512_F64: bool = false;
-    #[inline(always)]
-    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
-        let mut half = LANES / 2;
-        while half > 0 {
-            // Lanes that never had a term take no part.
-            let (left, right) = self.lanes.split_at_mut(half.min(self.lanes.len()));
-            for (a, b) in left.iter_mut().zip(&right[..half.min(self.n.saturating_sub(half))]) {
-                join::<C, M>(self.f, a, b);
-            }
-            half /= 2;
-        }
-    }
-}
-
-/// A window with the one to its right.
-#[inline(always)]
-fn join<C: Float, M: ReduceLanes<C>>(f: Fold, a: &mut RowLanes<C>, b: &RowLanes<C>) {
-    let mut c = 0;
-    while c < TERM_CHUNK {
-        combine_lanes(f, M::load(&a[c..]), M::load(&b[c..])).store(&mut a[c..]);
-        c += M::WIDTH;
-    }
-}
-
-/// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
-fn join_block_lanes<C: Float>(isa: Isa, f: Fold, blocks: &mut [RowLanes<C>]) {
-    /// Two of them.
-    struct CombineLanes<'a, C>(Fold, &'a mut RowLanes<C>, &'a RowLanes<C>);
-    impl<C: Float> LaneKernel for CombineLanes<'_, C> {
-        type T = C;
-        const AVX512_F64: bool = false;
-        #[inline(always)]
-        fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
-            join::<C, M>(self.0, self.1, self.2);
-        }
-    }
-    if blocks.len() > 1 {
-        let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
-        join_block_lanes(isa, f, left);
-        join_block_lanes(isa, f, right);
-        run_lanes(isa, CombineLanes(f, &mut left[0], &right[0]));
-    }
+/// Of numbers of 32 bits alone there is a copy for AVX-512, as of formulas.
+pub(crate) const fn targets<T>() -> IsaTargets {
+    if size_of::<T>() == size_of::<f32>() { IsaTargets::AllWithFma } else { IsaTargets::Avx2OrNeon }
 }

@@ -1,12 +1,10 @@
 //! Row-wise formulas (softmax, norms) over strided rows, column-wise: one row per lane.
 
-use super::{
-    ColumnOperand, HELD_ELEMENTS_OF_LONG_ROWS, HalveLanes, MAX_HELD_ELEMENTS, MIN_ROWS, RowGrid, RowGroup,
-    RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS, join_block_lanes,
-};
+use super::layout::RowGrid;
+use super::{ColumnOperand, HELD_ELEMENTS_OF_LONG_ROWS, MAX_HELD_ELEMENTS, RowGroup, RowLanes, RowLanesVec};
 use crate::CpuDevice;
 use crate::reduce::float::Float;
-use crate::reduce::rowwise::no_statistics;
+use crate::reduce::plan::{MIN_ROWS, SHORT_ROW_MAX_ELEMENTS};
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{ColumnBlocks, fill_column_blocks};
 use crate::runtime::parallel::try_for_each_piece;
@@ -14,10 +12,11 @@ use crate::view::View;
 use elinvar_core::order::{BLOCK, LANES};
 use elinvar_core::{HostVec, Result};
 use elinvar_ops::backend::{Fold, Placed};
+use elinvar_ops::lane::Lane;
 use elinvar_ops::rows::{RowObject, RowOut, STATS};
-use elinvar_simd::dispatch::run_lanes;
+use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use elinvar_simd::isa::Isa;
-use elinvar_simd::row_loop::{MAX_ROW_OPERANDS, RowBlock, RowLoops, Statistics, TERM_CHUNK};
+use elinvar_simd::row_loop::{MAX_ROW_OPERANDS, RowBlock, RowLoops, Statistics, TERM_CHUNK, combine_lanes};
 
 /// Nanoseconds for a term, at least.
 const NS_PER_ELEMENT: f64 = 0.2;
@@ -107,7 +106,7 @@ impl<C: Float> ColumnWork<'_, C> {
                 STATS
             })?,
             blocks: RowLanesVec::new(n.div_ceil(BLOCK))?,
-            s: no_statistics(),
+            s: [[C::POSITIVE_ZERO; TERM_CHUNK]; STATS],
         })
     }
     /// Elements that are held at once.
@@ -236,5 +235,59 @@ impl<C: Float> ColumnWork<'_, C> {
             y.extend_from_slice(grid.numbered(number).own(&once.all()[0]));
         }
         Ok(y)
+    }
+}
+
+/// The lanes of folds of a block's `n` terms, joined in the first one, window by window.
+struct HalveLanes<'a, C> {
+    f: Fold,
+    n: usize,
+    lanes: &'a mut [RowLanes<C>],
+}
+
+impl<C: Float> LaneKernel for HalveLanes<'_, C> {
+    type T = C;
+    const AVX512_F64: bool = false;
+    #[inline(always)]
+    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+        let mut half = LANES / 2;
+        while half > 0 {
+            // Lanes that never had a term take no part.
+            let (left, right) = self.lanes.split_at_mut(half.min(self.lanes.len()));
+            for (a, b) in left.iter_mut().zip(&right[..half.min(self.n.saturating_sub(half))]) {
+                join::<C, M>(self.f, a, b);
+            }
+            half /= 2;
+        }
+    }
+}
+
+/// A window with the one to its right.
+#[inline(always)]
+fn join<C: Float, M: ReduceLanes<C>>(f: Fold, a: &mut RowLanes<C>, b: &RowLanes<C>) {
+    let mut c = 0;
+    while c < TERM_CHUNK {
+        combine_lanes(f, M::load(&a[c..]), M::load(&b[c..])).store(&mut a[c..]);
+        c += M::WIDTH;
+    }
+}
+
+/// Folds of blocks, joined pairwise in the order of the blocks, in the first of them.
+fn join_block_lanes<C: Float>(isa: Isa, f: Fold, blocks: &mut [RowLanes<C>]) {
+    /// Two of them.
+    struct CombineLanes<'a, C>(Fold, &'a mut RowLanes<C>, &'a RowLanes<C>);
+    impl<C: Float> LaneKernel for CombineLanes<'_, C> {
+        type T = C;
+        const AVX512_F64: bool = false;
+        #[inline(always)]
+        fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+            join::<C, M>(self.0, self.1, self.2);
+        }
+    }
+    if blocks.len() > 1 {
+        let (left, right) = blocks.split_at_mut(blocks.len().next_power_of_two() / 2);
+        join_block_lanes(isa, f, left);
+        join_block_lanes(isa, f, right);
+        run_lanes(isa, CombineLanes(f, &mut left[0], &right[0]));
     }
 }

@@ -1,8 +1,10 @@
 //! Prefix scans over strided rows, column-wise: one row per lane.
 
-use super::{ColumnLayout, MAX_HELD_ELEMENTS, RowLanes, RowLanesVec, SHORT_ROW_MAX_ELEMENTS};
+use super::layout::ColumnLayout;
+use super::{MAX_HELD_ELEMENTS, RowLanes, RowLanesVec};
 use crate::CpuDevice;
-use crate::reduce::block::Combine;
+use crate::reduce::combine::Combine;
+use crate::reduce::plan::SHORT_ROW_MAX_ELEMENTS;
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::fill_column_blocks;
 use crate::view::View;

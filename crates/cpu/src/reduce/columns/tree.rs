@@ -5,9 +5,10 @@
 //! over every 128th term, and the two halves of a subtree are joined in the buffer of the left one.
 //! So partial sums stay in L1, and each access covers much of a cache line and page.
 
-use super::{ColumnOperand, RowGrid};
+use super::layout::RowGrid;
+use super::{ColumnOperand, targets};
 use crate::CpuDevice;
-use crate::reduce::block::Combine;
+use crate::reduce::combine::Combine;
 use crate::reduce::plan::{ColumnFold, TREE_FEW_COLUMNS, TREE_MAX_COLUMNS, TREE_SHARED_MAX_COLUMNS};
 use crate::reduce::source::{ReduceElement, offset};
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
@@ -274,7 +275,7 @@ impl<T: Copy, F: Combine<T>> EightLanes<'_, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for EightLanes<'_, T, F> {
     type Out = ();
-    const TARGETS: IsaTargets = super::fold::targets::<T>();
+    const TARGETS: IsaTargets = targets::<T>();
     #[inline(always)]
     fn run(mut self) {
         let acc = std::mem::take(&mut self.acc);
@@ -296,7 +297,7 @@ struct JoinHalves<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for JoinHalves<'_, T, F> {
     type Out = ();
-    const TARGETS: IsaTargets = super::fold::targets::<T>();
+    const TARGETS: IsaTargets = targets::<T>();
     #[inline(always)]
     fn run(self) {
         for (a, &b) in self.left.iter_mut().zip(self.right) {
@@ -316,7 +317,7 @@ struct LeafSum<'a, T, F> {
 
 impl<T: Copy, F: Combine<T>> Kernel for LeafSum<'_, T, F> {
     type Out = ();
-    const TARGETS: IsaTargets = super::fold::targets::<T>();
+    const TARGETS: IsaTargets = targets::<T>();
     #[inline(always)]
     fn run(self) {
         /// Terms that are added while a sum is in a register.

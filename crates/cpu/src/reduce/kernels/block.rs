@@ -5,7 +5,7 @@
 //! store of the one before (store-to-load latency).
 #![allow(unsafe_code, reason = "vector loads and stores, in slices whose lengths are looked at")]
 
-use crate::reduce::block::{self, Combine};
+use crate::reduce::combine::{self, Combine};
 use elinvar_core::order::LANES;
 use elinvar_ops::fold::{Max, Min, Sum};
 use elinvar_simd::LINE;
@@ -168,7 +168,7 @@ where
                         let last = half[0].add(half[2]).add(half[1].add(half[3]));
                         let mut few: [V::T; 16] = [<Sum as Combine<V::T>>::init(); 16];
                         last.store(few.as_mut_ptr());
-                        return block::reduce_16_lanes::<V::T, Sum>(few);
+                        return combine::reduce_16_lanes::<V::T, Sum>(few);
                     }
                     for (i, sum) in sums.into_iter().enumerate() {
                         sum.store(to.add(i * V::LANES));
@@ -207,7 +207,7 @@ where
     }
 }
 
-/// The sum of the lanes, of which `n` terms were read: [`block::reduce_lanes`], in registers. What
+/// The sum of the lanes, of which `n` terms were read: [`combine::reduce_lanes`], in registers. What
 /// the compiler made of that was pieces of all sizes, which are loaded as other pieces before they
 /// have arrived in memory; which it was changed with code elsewhere, and sums of 60 numbers with it
 /// by a third. As the last terms come number by number, f32 takes registers of half of AVX-512's
@@ -234,7 +234,7 @@ where
         }
         half /= 2;
     }
-    block::reduce_16_lanes::<V::T, Sum>(std::array::from_fn(|j| all[j]))
+    combine::reduce_16_lanes::<V::T, Sum>(std::array::from_fn(|j| all[j]))
 }
 
 /// Terms of a row that [`RowSums`] takes.
@@ -296,11 +296,11 @@ where
                 for (i, lane) in lanes[..16 / V::LANES].iter().enumerate() {
                     lane.store(few.as_mut_ptr().add(i * V::LANES));
                 }
-                *sum = block::reduce_16_lanes::<V::T, Sum>(few);
+                *sum = combine::reduce_16_lanes::<V::T, Sum>(few);
             }
         }
         for (row, sum) in x[read..].chunks_exact(n).zip(slow) {
-            *sum = block::fold_terms::<V::T, Sum>(row);
+            *sum = combine::fold_terms::<V::T, Sum>(row);
         }
     }
 }
@@ -398,7 +398,7 @@ impl<V: MinMaxVector, F: ExtremeOp<V::T>> Kernel for BlockExtreme<'_, V, F> {
                 *doubt = F::doubt(*doubt, term);
             }
         }
-        block::certain_extreme::<V::T, F>(few, doubts)
+        combine::certain_extreme::<V::T, F>(few, doubts)
     }
 }
 
@@ -426,7 +426,7 @@ macro_rules! folds {
         impl VectorFolds for $t {
             fn sum(isa: Isa, x: &[$t], from_memory: bool) -> $t {
                 match isa.level() {
-                    Level::Plain => block::fold_terms_plain::<$t, Sum>(x),
+                    Level::Plain => combine::fold_terms_plain::<$t, Sum>(x),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(
                         isa,
@@ -447,7 +447,7 @@ macro_rules! folds {
                 match isa.level() {
                     Level::Plain => {
                         for (row, sum) in x.chunks_exact(n).zip(sums) {
-                            *sum = block::fold_terms_plain::<$t, Sum>(row);
+                            *sum = combine::fold_terms_plain::<$t, Sum>(row);
                         }
                     }
                     #[cfg(target_arch = "x86_64")]
@@ -460,7 +460,7 @@ macro_rules! folds {
             }
             fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
                 match isa.level() {
-                    Level::Plain => block::fold_terms_plain::<$t, Sum>(&parts.concat()),
+                    Level::Plain => combine::fold_terms_plain::<$t, Sum>(&parts.concat()),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(isa, PartsSum::<$v256, $v256>(parts, PhantomData)),
                     #[cfg(target_arch = "x86_64")]

@@ -2,7 +2,7 @@
 //! terms many sums at a time.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use crate::reduce::block::reduce_16_lanes;
+use crate::reduce::combine::reduce_16_lanes;
 use elinvar_core::order::LANES;
 use elinvar_ops::fold::Sum;
 use elinvar_simd::isa::{Isa, IsaTargets, Level};

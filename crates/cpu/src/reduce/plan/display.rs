@@ -1,7 +1,7 @@
 //! Plans as lines, for `ELINVAR_EXPLAIN` and for the table of the tests.
 
 use super::{ArgFoldPlan, ColumnFold, FoldPlan, RowFold, RowScan, ScanPlan};
-use crate::reduce::columns::ColumnLayout;
+use crate::reduce::columns::layout::ColumnLayout;
 use std::fmt;
 
 /// Do columns lie side by side, or short rows?

@@ -16,6 +16,9 @@ use std::mem::MaybeUninit;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
+/// Fills a room with the results from a number on.
+pub(crate) type FillFrom<'a, T> = dyn Fn(usize, &mut UninitSlice<'_, T>) -> Result<()> + Sync + 'a;
+
 /// Elements that are made alone to see how long one takes.
 const PROBE_ELEMENTS: usize = 2048;
 /// Elements that are worth several threads whatever is done to them: copying so many takes four

@@ -1,31 +1,25 @@
 //! Elementwise maps: a formula at every element, with broadcast, strided and converted operands.
 //!
 //! A program has hundreds of formulas, so little is compiled for each: one loop over contiguous
-//! slices per instruction set and compute type ([`SliceFormula`]). Everything else is shared. An
-//! operand that is not such a slice (strided, 16-bit, bool) is staged in blocks that stay in L1; so
-//! is a result that is stored in another type than it is computed in. Where an operand is
-//! broadcast, the formula is called on runs that are contiguous or share one of its elements.
+//! slices per instruction set and compute type ([`SliceFormula`]). Everything else is shared
+//! (`elementwise`). Large f32 maps are deferred ([`fusion`]).
 
-use super::operand;
-use super::operand::{ComputeElement, MAX_BLOCK_ELEMENTS, Operand, common_run, misuse_error};
+use super::buffer::CpuBuffer;
+use super::fusion;
+use crate::elementwise::fill::{MAX_OPERANDS, SliceFormula, fill};
+use crate::elementwise::operand::{ComputeElement, Operand};
 use crate::layout::copy;
-use crate::lazy::buffer::CpuBuffer;
-use crate::lazy::fusion;
 use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::{CostHint, is_serial, parallel_fill_hinted, serial_fill};
-use crate::view::View;
-use crate::view::host_view;
+use crate::view::{View, host_view, misuse_error};
 use crate::{Cpu, CpuDevice, Isa};
 use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_ops::map::Out;
 use elinvar_simd::compiled::{FormulaFloat, FormulaInt, IntMapObject, MapObject};
-use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
+use elinvar_simd::uninit::{CacheBlock, UninitSlice};
 use elinvar_simd::vector_loop::{self, OperandSlice, VECTOR_CHUNK};
 use smallvec::SmallVec;
-
-/// A formula over contiguous operands: fills the room with the results.
-pub(crate) type SliceFormula<'a, T> = dyn Fn(&[OperandSlice<'_, T>], &mut UninitSlice<'_, T>) + Sync + 'a;
 
 /// A float formula at every element.
 pub(crate) fn map(
@@ -95,8 +89,6 @@ fn stored(out: Out, dtype: DType) -> DType {
         Out::Bool => DType::Bool,
     }
 }
-
-pub(crate) use elinvar_simd::vector_loop::MAX_OPERANDS;
 
 /// A formula at every element of views of any kind. Numbers that lie in memory as the formula reads
 /// them, or are one number, are done here: what is done for others is most of the time of an op on
@@ -180,57 +172,4 @@ fn many<T: ComputeElement>(
         Ok(())
     })?;
     Ok(CpuBuffer::new(y))
-}
-
-/// Fills the room with a formula's results from number `start` on.
-pub(crate) fn fill<T: ComputeElement>(
-    isa: Isa,
-    operands: &[Operand<'_, T>],
-    start: usize,
-    dst: &mut UninitSlice<'_, T>,
-    f: &SliceFormula<'_, T>,
-) {
-    // Blocks of two operands and their results stay in a first-level cache if they are larger, too:
-    // a product of a million f16 is called for four times less often.
-    if operands.len() <= 2 && size_of::<T>() <= 4 {
-        fill_by::<T, MAX_BLOCK_ELEMENTS>(isa, operands, start, dst, f);
-    } else {
-        fill_by::<T, BLOCK_ELEMENTS>(isa, operands, start, dst, f);
-    }
-}
-
-/// The same by blocks of so many elements.
-fn fill_by<T: ComputeElement, const CAPACITY: usize>(
-    isa: Isa,
-    operands: &[Operand<'_, T>],
-    mut start: usize,
-    dst: &mut UninitSlice<'_, T>,
-    f: &SliceFormula<'_, T>,
-) {
-    let mut held: SmallVec<[CacheBlock<T, CAPACITY>; 3]> = SmallVec::new();
-    if operands.iter().any(Operand::needs_block) {
-        held.extend(operands.iter().map(|_| CacheBlock::with_any_capacity()));
-    }
-    while dst.remaining() > 0 {
-        let mut all = [OperandSlice::EMPTY; MAX_OPERANDS];
-        if let Some(rows) = operand::rows(operands, start, dst.remaining()) {
-            for (piece, operand) in all.iter_mut().zip(operands) {
-                *piece = operand.piece_of_rows(start, rows);
-            }
-            let n = rows.len * rows.count;
-            dst.part(n, |dst| f(&all[..operands.len()], dst));
-            start += n;
-            continue;
-        }
-        let n = common_run(operands, start, dst.remaining(), CAPACITY);
-        for (block, operand) in held.iter_mut().zip(operands) {
-            operand.prepare(isa, block, start, n);
-        }
-        let mut blocks = held.iter();
-        for (piece, operand) in all.iter_mut().zip(operands) {
-            *piece = operand.piece(blocks.next(), start, n);
-        }
-        dst.part(n, |dst| f(&all[..operands.len()], dst));
-        start += n;
-    }
 }
