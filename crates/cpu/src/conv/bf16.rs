@@ -6,6 +6,7 @@
 //! twice as many terms. For the gradient by weight, whose terms are positions of all images, two
 //! neighbouring images become one.
 
+use super::plan::PAIRING_TASK_ELEMENTS;
 use crate::CpuDevice;
 use crate::gemm::bf16_pair;
 use crate::layout::copy::elements;
@@ -17,9 +18,6 @@ use elinvar_core::host::filled;
 use elinvar_core::{HostVec, Result, bf16};
 use elinvar_ops::lane::LaneInt;
 use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};
-
-/// Elements of a piece of work.
-const ELEMENTS_PER_PIECE: usize = 4096;
 
 /// Writes what two planes have side by side.
 struct PairPlanes<'a, T, S, F> {
@@ -52,7 +50,7 @@ fn pair_planes<T: Real, S: Copy + Sync>(
     let half = planes.div_ceil(2);
     let zeros = if planes.is_multiple_of(2) { Vec::new() } else { filled(size, zero)? };
     let len = x.len() / (planes * size).max(1) * half * size;
-    fill_pieces(d, len, size * (ELEMENTS_PER_PIECE / size.max(1)).max(1), 0.3, &|start, dst| {
+    fill_pieces(d, len, size * (PAIRING_TASK_ELEMENTS / size.max(1)).max(1), 0.3, &|start, dst| {
         let first = start / size;
         for plane in first..first + dst.remaining() / size {
             let at = (plane / half * planes + plane % half * 2) * size;

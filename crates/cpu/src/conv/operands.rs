@@ -3,6 +3,7 @@
 
 use super::bf16;
 use super::im2col::images;
+use super::plan::TRANSPOSE_WEIGHTS_TASK_CHANNELS;
 use crate::CpuDevice;
 use crate::gemm::operand::copy_block;
 use crate::gemm::{
@@ -108,10 +109,8 @@ pub(super) fn transpose_weights<T: Real>(
     [groups, o, channels, area]: [usize; 4],
     which: &[usize],
 ) -> Result<HostVec<T>> {
-    /// Channels of a piece of work: what is read of them lies together.
-    const CHANNELS_PER_PIECE: usize = 16;
     let row = o * which.len();
-    fill_pieces(d, groups * channels * row, CHANNELS_PER_PIECE * row, 0.5, &|start, dst| {
+    fill_pieces(d, groups * channels * row, TRANSPOSE_WEIGHTS_TASK_CHANNELS * row, 0.5, &|start, dst| {
         let mut line = start / row;
         while dst.remaining() > 0 {
             let (group, first) = (line / channels, line % channels);

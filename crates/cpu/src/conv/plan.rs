@@ -108,6 +108,11 @@ const SPARSE_MAX_IMAGE_ELEMENTS: usize = 4 << 20;
 const SPARSE_INPUT_GRAD_MAX_NONZERO_PERCENT: usize = 30;
 const SPARSE_WEIGHT_GRAD_MAX_NONZERO_PERCENT: usize = 40;
 
+/// Elements of a task that pairs planes of bf16.
+pub(super) const PAIRING_TASK_ELEMENTS: usize = 4096;
+/// Channels of a task that transposes weights: what is read of them lies together.
+pub(super) const TRANSPOSE_WEIGHTS_TASK_CHANNELS: usize = 16;
+
 /// How the convolution is computed.
 pub(crate) struct ForwardPlan {
     pub(super) kind: TermKind,

@@ -4,8 +4,9 @@
 //! f32: widening is exact, and narrowing from wider types rounds to odd first, so that the second
 //! rounding is the only one that counts.
 
-#[cfg(target_arch = "x86_64")]
 use super::kernels::convert_f16;
+#[cfg(target_arch = "x86_64")]
+use super::plan::NARROW_MIN_PART_ELEMENTS;
 use crate::CpuDevice;
 use crate::Isa;
 use crate::runtime::memory::{PooledVec, filled};
@@ -247,9 +248,7 @@ pub(crate) fn in_pieces(
         f: &FillFrom<'_, f32>,
         narrow: impl Fn(&[f32], &mut UninitSlice<'_, T>) + Sync,
     ) -> Result<HostVec<T>> {
-        /// Results of a part, at least: what makes them makes buffers of its own each time.
-        const MIN_PART_ELEMENTS: usize = 1 << 15;
-        let part = MIN_PART_ELEMENTS.next_multiple_of(unit).min(piece);
+        let part = NARROW_MIN_PART_ELEMENTS.next_multiple_of(unit).min(piece);
         fill_pieces(d, len, piece, ns, &|mut start, dst: &mut UninitSlice<'_, T>| {
             let mut made = PooledVec::of(filled(part.min(dst.remaining()), 0f32)?);
             while dst.remaining() > 0 {

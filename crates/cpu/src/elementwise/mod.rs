@@ -6,5 +6,6 @@ pub(crate) mod convert;
 pub(crate) mod fill;
 pub(crate) mod kernels;
 pub(crate) mod operand;
+pub(crate) mod plan;
 pub(crate) mod random;
 pub(crate) mod update;

@@ -2,6 +2,7 @@
 //! compute type, and back.
 
 use super::convert;
+use super::plan::{CALL_MIN_ELEMENTS, MAX_BLOCK_ELEMENTS};
 use crate::layout::strided_iter::{StridedIter, gather_runs};
 use crate::runtime::memory::with_capacity;
 use crate::runtime::output::parallel_fill::{CostHint, FillFrom, parallel_fill, parallel_fill_hinted};
@@ -140,12 +141,6 @@ macro_rules! number {
     )*};
 }
 number!(f64, i64, i32, u8, bool);
-
-/// Elements of the largest blocks that are asked for.
-pub(crate) const MAX_BLOCK_ELEMENTS: usize = 2048;
-
-/// Elements that are worth a call of a formula; fewer that lie together are collected in a block.
-const CALL_MIN_ELEMENTS: usize = 256;
 
 /// How an operand gets to the formula.
 pub(crate) enum Operand<'a, T> {

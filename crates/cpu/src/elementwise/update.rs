@@ -7,6 +7,7 @@
 
 use super::convert;
 use super::operand::{ComputeElement, Operand};
+use super::plan::{UPDATE_NS_PER_ELEMENT, UPDATE_PIECE_ELEMENTS};
 use crate::CpuDevice;
 use crate::layout::copy;
 use crate::runtime::memory::PooledData;
@@ -23,12 +24,6 @@ use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_
 use elinvar_simd::isa::Isa;
 use elinvar_simd::scalar_lane::ScalarLane;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
-
-/// Elements of a piece: tens of microseconds of work, many times what handing it to another thread
-/// costs.
-const PIECE_ELEMENTS: usize = 32 * BLOCK_ELEMENTS;
-/// Nanoseconds that an element takes at least.
-const NS_PER_ELEMENT: f64 = 0.5;
 
 /// The formula at every element of every item.
 pub(crate) fn update<U: Update<M, R>, const M: usize, const R: usize>(
@@ -284,7 +279,7 @@ fn all_pieces<'a, T: UpdateFloat, const M: usize, const R: usize>(
     items: Vec<UpdateItem<'a, Reference, M, R>>,
     straight: &'a [Option<PooledData>],
 ) -> Result<Vec<UpdatePiece<'a, T, M, R>>> {
-    let count = items.iter().map(|i| i.shape.numel().div_ceil(PIECE_ELEMENTS)).sum();
+    let count = items.iter().map(|i| i.shape.numel().div_ceil(UPDATE_PIECE_ELEMENTS)).sum();
     let mut all = with_capacity(count)?;
     for (i, item) in items.into_iter().enumerate() {
         let numel = item.shape.numel();
@@ -294,7 +289,7 @@ fn all_pieces<'a, T: UpdateFloat, const M: usize, const R: usize>(
         }
         let mut start = 0;
         while start < numel {
-            let len = (numel - start).min(PIECE_ELEMENTS);
+            let len = (numel - start).min(UPDATE_PIECE_ELEMENTS);
             let mut reads = [const { Operand::<T>::Slice(&[]) }; R];
             for ((read, v), straight) in reads.iter_mut().zip(&item.reads).zip(&straight[i * R..]) {
                 *read = match straight {
@@ -319,7 +314,7 @@ fn run<T: UpdateFloat, const M: usize, const R: usize>(
     let elements: usize = all.iter().map(|p| p.len).sum();
     // Small tensors go together, so that each thread comes back for more some eight times.
     let together = all.len().div_ceil(8 * d.threads());
-    let ns = NS_PER_ELEMENT * elements as f64 / all.len().max(1) as f64;
+    let ns = UPDATE_NS_PER_ELEMENT * elements as f64 / all.len().max(1) as f64;
     for_each_piece(d, &mut all, together, ns, &|_, part| part.iter_mut().for_each(|p| p.run(d.isa(), f)));
 }
 

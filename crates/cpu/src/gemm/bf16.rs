@@ -14,6 +14,7 @@
 use super::kernels::as_pairs;
 use super::loops::run_planned;
 use super::plan::GemmPlan;
+use super::plan::thresholds::{BF16_TRANSPOSE_PAIRS, BF16_TRANSPOSE_ROWS};
 use super::planned::PlannedGemm;
 use super::{
     BatchedMatrix, ColumnsB, OperandA, OperandB, PACKED_A_PITCH, PanelsB, RowsA, TermKind, TileEpilogue, nr,
@@ -149,10 +150,6 @@ impl Kernel for PackPairs<'_> {
     }
 }
 
-/// Rows that are turned together, a line of f32, and how many pairs of each: 8 KiB.
-const TRANSPOSE_ROWS: usize = 16;
-const TRANSPOSE_PAIRS: usize = 128;
-
 impl OperandA<f32> for Bf16PairMatrix<'_> {
     fn distinct_batches(&self) -> usize {
         usize::MAX
@@ -162,7 +159,7 @@ impl OperandA<f32> for Bf16PairMatrix<'_> {
         let whole = (rows.len(), pairs.end.min(self.k / 2).saturating_sub(pairs.start));
         let (down, across, row_stride) = (self.at.row, 2 * self.at.col, self.at.col);
         let (rows, cols) = (rows.len(), pairs.len());
-        if down != 1 || rows < TRANSPOSE_ROWS {
+        if down != 1 || rows < BF16_TRANSPOSE_ROWS {
             let whole = PackPairs {
                 src: self.data,
                 at,
@@ -178,14 +175,14 @@ impl OperandA<f32> for Bf16PairMatrix<'_> {
             return dispatch(isa, whole);
         }
         // Neighbours are rows: some of them are packed as columns, and turned.
-        let mut buffer = [0.0; TRANSPOSE_ROWS * TRANSPOSE_PAIRS];
-        for r in (0..rows).step_by(TRANSPOSE_ROWS) {
-            let n = TRANSPOSE_ROWS.min(rows - r);
-            for c in (0..cols).step_by(TRANSPOSE_PAIRS) {
-                let some = TRANSPOSE_PAIRS.min(cols - c);
+        let mut buffer = [0.0; BF16_TRANSPOSE_ROWS * BF16_TRANSPOSE_PAIRS];
+        for r in (0..rows).step_by(BF16_TRANSPOSE_ROWS) {
+            let n = BF16_TRANSPOSE_ROWS.min(rows - r);
+            for c in (0..cols).step_by(BF16_TRANSPOSE_PAIRS) {
+                let some = BF16_TRANSPOSE_PAIRS.min(cols - c);
                 let at = at + r as isize + c as isize * across;
                 let whole = (whole.1.saturating_sub(c).min(some), n);
-                let dst = &mut buffer[..some * TRANSPOSE_ROWS];
+                let dst = &mut buffer[..some * BF16_TRANSPOSE_ROWS];
                 let (src, down, across) = (self.data, across, 1);
                 let block = PackPairs {
                     src,
@@ -197,14 +194,14 @@ impl OperandA<f32> for Bf16PairMatrix<'_> {
                     cols: n,
                     whole,
                     dst,
-                    pitch: TRANSPOSE_ROWS,
+                    pitch: BF16_TRANSPOSE_ROWS,
                 };
                 dispatch(isa, block);
                 transpose_block(
                     isa,
                     &buffer,
                     0,
-                    TRANSPOSE_ROWS as isize,
+                    BF16_TRANSPOSE_ROWS as isize,
                     n,
                     some,
                     &mut out[r * PACKED_A_PITCH + c..],

@@ -3,6 +3,7 @@
 
 use super::kernels::OutputTile;
 use super::operand::{BatchedMatrix, copy_block};
+use super::plan::thresholds::{EPILOGUE_STAGED_ELEMENTS, NARROW_ROW_MAX_ELEMENTS};
 use crate::real::{Real, StoredElements};
 use elinvar_ops::backend::Epilogue;
 use elinvar_ops::lane::Lane;
@@ -26,10 +27,6 @@ pub(crate) trait TileEpilogue<T>: Sync {
     }
 }
 
-/// Elements of rows of which several are finished at once: a call for each took as long as what is
-/// multiplied, where that is little.
-pub(crate) const NARROW_ROW_MAX_ELEMENTS: usize = 64;
-
 /// What follows the sums of a tile.
 pub(crate) fn apply_to_tile<T: Real>(isa: Isa, epilogue: &dyn TileEpilogue<T>, tile: &mut OutputTile<'_, T>) {
     if epilogue.is_empty() {
@@ -51,9 +48,6 @@ pub(crate) struct FusedEpilogue<'a, T, E, const N: usize> {
     pub(crate) extra: [EpilogueOperand<'a, T>; N],
 }
 
-/// Elements that are staged at once: 4 KiB of f32 for each operand.
-const STAGED_ELEMENTS: usize = 512;
-
 impl<T: Real, E: Epilogue<N>, const N: usize> TileEpilogue<T> for FusedEpilogue<'_, T, E, N> {
     fn is_empty(&self) -> bool {
         // By name, for there is no other way to see that a formula gives back what it gets.
@@ -71,20 +65,20 @@ impl<T: Real, E: Epilogue<N>, const N: usize> TileEpilogue<T> for FusedEpilogue<
         }
     }
     fn apply_to_row(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]) {
-        let mut dst = [[T::ZERO; STAGED_ELEMENTS]; N];
-        for (i, y) in y.chunks_mut(STAGED_ELEMENTS).enumerate() {
+        let mut dst = [[T::ZERO; EPILOGUE_STAGED_ELEMENTS]; N];
+        for (i, y) in y.chunks_mut(EPILOGUE_STAGED_ELEMENTS).enumerate() {
             let mut dst = dst.iter_mut();
             let x = self.extra.each_ref().map(|extra| {
                 let dst = dst.next().expect("one for each");
-                let at = extra.at(batch, row, col + i * STAGED_ELEMENTS);
+                let at = extra.at(batch, row, col + i * EPILOGUE_STAGED_ELEMENTS);
                 stage(isa, extra, at, &mut dst[..y.len()])
             });
             self.each(isa, x, y);
         }
     }
     fn rows(&self, isa: Isa, batch: usize, row: usize, n: usize, y: &mut [T]) {
-        let mut dst = [[T::ZERO; STAGED_ELEMENTS]; N];
-        let together = STAGED_ELEMENTS / n;
+        let mut dst = [[T::ZERO; EPILOGUE_STAGED_ELEMENTS]; N];
+        let together = EPILOGUE_STAGED_ELEMENTS / n;
         for (i, y) in y.chunks_mut(together * n).enumerate() {
             let mut dst = dst.iter_mut();
             let x = self.extra.each_ref().map(|extra| {

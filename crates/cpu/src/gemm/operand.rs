@@ -5,6 +5,7 @@ use super::kernels::{
     ColumnsB, EdgePanel, NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, PrepackedPanels, RowsA, TermKind,
     as_pairs, nr, pack_edge, pack_f16, transpose_block,
 };
+use super::plan::thresholds::PACK_PREFETCH_ROWS;
 use super::plan::{MatrixLayout, Problem, Storage};
 use crate::real::{Real, StoredElements};
 use elinvar_core::{Element, Precision};
@@ -247,10 +248,6 @@ fn pack_panels<T: Real>(isa: Isa, side: PanelSource<'_, T>, rows: usize, panels:
     }
 }
 
-/// How many rows ahead are fetched. What a row has for some panels is too short for hardware to
-/// foresee the next row.
-const PREFETCH_ROWS: isize = 6;
-
 struct PackPanels<'a, T, const W: usize>(PanelSource<'a, T>, usize);
 
 impl<T: Real, const W: usize> Kernel for PackPanels<'_, T, W> {
@@ -262,7 +259,7 @@ impl<T: Real, const W: usize> Kernel for PackPanels<'_, T, W> {
         let count = panels.len() / rows;
         for r in 0..rows {
             let from = (at + r as isize * step) as usize;
-            let soon = src.as_ptr().wrapping_offset(from as isize + PREFETCH_ROWS * step);
+            let soon = src.as_ptr().wrapping_offset(from as isize + PACK_PREFETCH_ROWS * step);
             for line in (0..count * W).step_by(LINE / size_of::<T>()) {
                 prefetch_l1(soon.wrapping_add(line));
             }

@@ -11,6 +11,7 @@ use super::kernels::{
     multiply_block_into, nr, panel_columns, small_m, transpose_block,
 };
 use super::plan::SmallMPlan;
+use super::plan::thresholds::SMALL_M_TRANSPOSE_TERMS;
 use super::planned::{PlannedGemm, k_chunks};
 use crate::CpuDevice;
 use crate::real::{Real, StoredElements};
@@ -24,9 +25,6 @@ use std::ops::Range;
 pub(super) const fn has_small_m<T>() -> bool {
     size_of::<T>() <= size_of::<f32>()
 }
-/// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level
-/// cache when they are.
-const TRANSPOSE_TERMS: usize = 128;
 
 impl<T: Real> PlannedGemm<'_, T> {
     /// Columns that lie in memory as they are computed, one after the other.
@@ -139,8 +137,8 @@ impl<T: Real> PlannedGemm<'_, T> {
                     if rows.len() < w {
                         panel.fill(T::ZERO);
                     }
-                    for (i, panel) in panel.chunks_mut(TRANSPOSE_TERMS * w).enumerate() {
-                        let (from, k) = (terms.start + i * TRANSPOSE_TERMS, panel.len() / w);
+                    for (i, panel) in panel.chunks_mut(SMALL_M_TRANSPOSE_TERMS * w).enumerate() {
+                        let (from, k) = (terms.start + i * SMALL_M_TRANSPOSE_TERMS, panel.len() / w);
                         self.lhs.pack(isa, *batch, rows.clone(), from..from + k, dst);
                         transpose_block(isa, dst, 0, PACKED_A_PITCH as isize, k, rows.len(), panel, w);
                     }

@@ -6,19 +6,16 @@
 //! How it can be wrong: by an order of chunks that depends on who was ready first. They wait in
 //! memory, each in its place.
 
-use super::epilogue::{NARROW_ROW_MAX_ELEMENTS, TileEpilogue};
+use super::epilogue::TileEpilogue;
 use super::kernels::{BatchedDots, ColumnsB, dots};
 use super::operand::{BatchedMatrix, exact_problem};
+use super::plan::thresholds::{NARROW_ROW_MAX_ELEMENTS, SPLIT_K_ADD_NS, SPLIT_K_ADD_TASK_RESULTS};
 use super::plan::{DotPlan, Problem, SplitKPlan};
 use crate::CpuDevice;
 use crate::real::Real;
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::{for_each_piece, for_each_task};
 use elinvar_core::{HostVec, Result};
-
-/// Results whose chunks one thread adds, at most; and nanoseconds for each addition.
-const ADD_PIECE_RESULTS: usize = 1024;
-const ADD_NS: f64 = 0.1;
 
 /// Runs products that are a part of others, as their own plan says.
 pub(super) type RunPart<T> =
@@ -47,7 +44,7 @@ pub(super) fn run_split_k<T: Real>(
     // Results whose chunks are equally far apart.
     let group = if plan.by_chunk { y.len() } else { results };
     for (i, y) in y.chunks_exact_mut(group).enumerate() {
-        for_each_piece(d, y, ADD_PIECE_RESULTS, whole as f64 * ADD_NS, &|at, y| {
+        for_each_piece(d, y, SPLIT_K_ADD_TASK_RESULTS, whole as f64 * SPLIT_K_ADD_NS, &|at, y| {
             let sums = &sums[i * whole * group..][..whole * group];
             y.copy_from_slice(&sums[at..][..y.len()]);
             let others = sums.chunks_exact(group).skip(1);
@@ -71,7 +68,7 @@ fn apply_epilogue<T: Real>(
         return;
     }
     // Of one matrix after the other.
-    let rows = (ADD_PIECE_RESULTS / n).max(1);
+    let rows = (SPLIT_K_ADD_TASK_RESULTS / n).max(1);
     for (b, y) in y.chunks_exact_mut(m * n).enumerate() {
         for_each_piece(d, y, rows * n, 1.0, &|at, y| match n {
             ..=NARROW_ROW_MAX_ELEMENTS => epilogue.rows(d.isa(), b, at / n, n, y),

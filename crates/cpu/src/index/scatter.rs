@@ -11,8 +11,9 @@
 //!
 //! An index out of range has no error message here: the caller asks the reference for it.
 
+use super::plan::{SCATTER_PART_BYTES, SCATTER_ROWS_MIN_INNER, SCATTER_RUN_MIN_ELEMENTS};
 use crate::elementwise::cast::cast_halves;
-use crate::elementwise::operand::MAX_BLOCK_ELEMENTS;
+use crate::elementwise::plan::MAX_BLOCK_ELEMENTS;
 use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
 use crate::layout::strided_iter::StridedIter;
 use crate::lazy::fusion::SingleMap;
@@ -28,12 +29,6 @@ use elinvar_ops::int::Int;
 use elinvar_simd::uninit::{CacheBlock, UninitSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// Bytes of a part of the target that is made at once: they stay in a core's L2, beside what is
-/// added to them.
-const PART_BYTES: usize = 256 << 10;
-/// So many elements behind the axis are worth a way of their own.
-const ROWS_MIN_INNER: usize = 16;
 
 /// What goes where. The target has `outer` slabs of `size` times `inner` elements, the source as
 /// many of `count` times `inner`.
@@ -169,8 +164,8 @@ fn run<T: Element>(
     };
     let base = ScatterBase { elements: &all, is_one };
     // A stripe that is far beyond any cache would be memory twice for nothing.
-    let is_long = !plan.for_all && size_of::<T>() * plan.size > PART_BYTES;
-    let y = if plan.outer > 1 && plan.outer >= d.threads() || plan.inner < ROWS_MIN_INNER || is_long {
+    let is_long = !plan.for_all && size_of::<T>() * plan.size > SCATTER_PART_BYTES;
+    let y = if plan.outer > 1 && plan.outer >= d.threads() || plan.inner < SCATTER_ROWS_MIN_INNER || is_long {
         slabs(d, &base, &x, plan, f)
     } else if plan.for_all {
         by_parts(d, &base, &x, plan, f)
@@ -240,8 +235,6 @@ struct RowSources {
 impl RowSources {
     /// None if an index is out of range, or there are too many.
     fn new(index: &[i64], size: usize) -> Result<Option<Self>> {
-        /// Neighbours on the average that are worth a loop of their own.
-        const RUN_MIN_ELEMENTS: usize = 4;
         if index.len() >= NO_SOURCE as usize || !index.iter().all(|&at| (at as usize) < size) {
             return Ok(None);
         }
@@ -252,7 +245,7 @@ impl RowSources {
                 _ => runs.push([at as usize, source, 1]),
             }
         }
-        if runs.len() * RUN_MIN_ELEMENTS <= index.len() {
+        if runs.len() * SCATTER_RUN_MIN_ELEMENTS <= index.len() {
             return Ok(Some(RowSources { runs, each: 0, first: Vec::new(), more: Vec::new() }));
         }
         let mut count = host::filled(size, 0usize)?;
@@ -441,7 +434,7 @@ fn by_parts<T: Element>(
     let ScatterPlan { outer, size, inner, count, .. } = *plan;
     let rows = outer * size;
     // Rows of a part, a power of two: enough parts for threads to share.
-    let most = (PART_BYTES / (inner * size_of::<T>())).min(rows.div_ceil(4 * d.threads())).max(1);
+    let most = (SCATTER_PART_BYTES / (inner * size_of::<T>())).min(rows.div_ceil(4 * d.threads())).max(1);
     let bits = most.ilog2();
     let mut ends = host::filled((rows >> bits) + 2, 0usize)?;
     let each = |f: &mut dyn FnMut(usize, usize)| {
@@ -490,8 +483,9 @@ fn by_columns<T: Element>(
     f: impl Fn(&mut T, T) + Copy + Sync,
 ) -> Result<HostVec<T>> {
     let ScatterPlan { outer, size, inner, count, .. } = *plan;
-    let width =
-        (PART_BYTES / (size * size_of::<T>()) / ROWS_MIN_INNER * ROWS_MIN_INNER).clamp(ROWS_MIN_INNER, inner);
+    let width = (SCATTER_PART_BYTES / (size * size_of::<T>()) / SCATTER_ROWS_MIN_INNER
+        * SCATTER_ROWS_MIN_INNER)
+        .clamp(SCATTER_ROWS_MIN_INNER, inner);
     let matrices = BlockedMatrices { count: outer, rows: size, columns: inner, width };
     let ns = 1.0 + 1.5 * count as f64 / size as f64;
     fill_column_blocks(d, matrices, ns, &|column_blocks| {

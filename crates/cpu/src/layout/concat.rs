@@ -1,6 +1,7 @@
 //! Concatenation, padding and overlays: several views written into one new tensor.
 
 use super::copy::{ContiguousElements, elements, fill, is_transposed, straight};
+use super::plan::{CONCAT_BLOCK_ELEMENTS, CONCAT_PARALLEL_MIN_ELEMENTS, RUN_CALL_MIN_ELEMENTS};
 use super::strided_iter::{StridedIter, gather_runs};
 use crate::CpuDevice;
 use crate::runtime::output::parallel_fill::parallel_fill;
@@ -153,13 +154,7 @@ impl<'a> ColumnParts<'a> {
         (end == columns).then_some(ColumnParts { rows: rows?, columns, parts })
     }
     fn side_by_side<T: Element>(&self, d: &CpuDevice) -> Result<HostData> {
-        /// Elements of a part's row that are worth a call.
-        const CALL_MIN_ELEMENTS: usize = 64;
-        /// Elements of a row that are worth several threads.
-        const PARALLEL_MIN_ELEMENTS: usize = 1 << 12;
-        /// Elements that are written at once, of several parts in turn.
-        const BLOCK_ELEMENTS: usize = 2048;
-        let narrow = self.parts.iter().any(|&(_, width)| width < CALL_MIN_ELEMENTS);
+        let narrow = self.parts.iter().any(|&(_, width)| width < RUN_CALL_MIN_ELEMENTS);
         let mut parts = Vec::with_capacity(self.parts.len());
         for &(part, width) in &self.parts {
             let v = T::slice(part.buffer)
@@ -170,7 +165,7 @@ impl<'a> ColumnParts<'a> {
             let (n, step) = walk.inner();
             let whole = step == 1 && n.is_multiple_of(width);
             let in_place =
-                width >= CALL_MIN_ELEMENTS && if narrow { whole } else { !is_transposed(part.layout) };
+                width >= RUN_CALL_MIN_ELEMENTS && if narrow { whole } else { !is_transposed(part.layout) };
             let walk = in_place.then_some(walk);
             let x =
                 if walk.is_some() { ContiguousElements::InPlace(v) } else { elements(d, v, part.layout)? };
@@ -179,12 +174,12 @@ impl<'a> ColumnParts<'a> {
         let columns = self.columns;
         // Of wide rows each is shared: two matrices one below the other are one row, which one
         // thread took three times as long to copy.
-        let unit = if !narrow && columns >= PARALLEL_MIN_ELEMENTS { 1 } else { columns };
+        let unit = if !narrow && columns >= CONCAT_PARALLEL_MIN_ELEMENTS { 1 } else { columns };
         let y = parallel_fill(d, self.rows * columns, unit, &|start, dst| {
             let (mut row, mut column) = (start / columns, start % columns);
             while dst.remaining() > 0 {
                 if narrow {
-                    let some = (dst.remaining() / columns).min((BLOCK_ELEMENTS / columns).max(1));
+                    let some = (dst.remaining() / columns).min((CONCAT_BLOCK_ELEMENTS / columns).max(1));
                     let y = dst.zeroed(some * columns, T::ZERO);
                     let mut at = 0;
                     for (x, walk, width) in &parts {

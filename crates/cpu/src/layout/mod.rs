@@ -4,4 +4,5 @@
 pub(crate) mod concat;
 pub(crate) mod copy;
 pub(crate) mod kernels;
+mod plan;
 pub(crate) mod strided_iter;

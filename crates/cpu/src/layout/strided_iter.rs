@@ -1,6 +1,7 @@
 //! Iteration over a strided view in row-major order, in as few and as long contiguous runs as its
 //! strides allow.
 
+use super::plan::RUN_CALL_MIN_ELEMENTS;
 use elinvar_core::layout::Strides;
 use elinvar_core::{Dims, Element, Layout};
 use elinvar_simd::uninit::{CopyBits, UninitSlice, copy_as_bits};
@@ -45,11 +46,9 @@ impl StridedIter {
     /// A hundred copies of each of a thousand runs of ten took 290 us one by one, and take 58 by
     /// copying what is there already.
     fn repeated(&self) -> Option<(usize, usize)> {
-        /// Elements of a run that are worth a call.
-        const CALL_MIN_ELEMENTS: usize = 64;
         let (last, (n, step)) = (self.dims.len() - 1, self.inner());
         let repeats = last > 0 && self.strides[0][last - 1] == 0;
-        (repeats && step == 1 && n < CALL_MIN_ELEMENTS).then(|| (n, n * self.dims[last - 1]))
+        (repeats && step == 1 && n < RUN_CALL_MIN_ELEMENTS).then(|| (n, n * self.dims[last - 1]))
     }
     /// Where the elements number `start` to `start + n` lie one after the other, if they do.
     pub(crate) fn contiguous_run(&self, start: usize, n: usize) -> Option<usize> {

@@ -3,6 +3,7 @@
 
 use super::fusion::FusionPlan;
 use super::gather::DeferredGather;
+use super::plan::NODE_MIN_ELEMENTS;
 use crate::CpuDevice;
 use crate::gemm::{MatrixPlace, PrepackedB, UseCounter};
 use crate::runtime::memory::{self, PooledData};
@@ -19,9 +20,6 @@ enum BufferKind {
     /// Many, which may be put off, and which what is put off refers to.
     Large(Arc<Node>),
 }
-
-/// Elements from which a buffer is [`BufferKind::Large`].
-const NODE_MIN_ELEMENTS: usize = 1024;
 
 impl CpuBuffer {
     #[inline]

@@ -11,6 +11,7 @@
 //! and is dropped when its elements exist).
 
 use super::buffer::{CpuBuffer, Node};
+use super::plan::{MAX_FUSED_MAPS, PASS_BLOCK_ELEMENTS, PREFETCH_MIN_ELEMENTS, TWO_BLOCK_ELEMENTS};
 use crate::elementwise::fill::{MAX_OPERANDS, fill};
 use crate::elementwise::operand::{self, Operand, common_run};
 use crate::layout::copy;
@@ -27,22 +28,6 @@ use std::sync::Arc;
 
 /// A formula: fills the room with the results.
 pub(crate) type FusedFormula = dyn Fn(&[OperandSlice<'_, f32>], &mut UninitSlice<'_, f32>) + Send + Sync;
-
-/// Maps in one pass, at most: their blocks stay in a second-level cache, each with what it reads in
-/// the first.
-const MAX_FUSED_MAPS: usize = 8;
-/// Elements of the blocks of a pass, 4 KiB: those of three steps and as many numbers fit a
-/// first-level cache, and what a formula costs before its first element (some 40 ns) is not much
-/// beside its elements.
-const PASS_BLOCK_ELEMENTS: usize = 1024;
-/// The same where two blocks are enough: each step reads one and writes the other. A chain on a
-/// million took 0.8 to 0.87 of its time so.
-const TWO_BLOCK_ELEMENTS: usize = 2 * PASS_BLOCK_ELEMENTS;
-
-/// Elements that come from memory, as they are too many for a third-level cache. While formulas
-/// compute in the first level, memory has nothing to do: it fetches where the results go and what
-/// is read next, without which a chain on 64 MiB took 1.2 times as long.
-const PREFETCH_MIN_ELEMENTS: usize = 1 << 22;
 
 /// How numbers will be computed.
 pub(crate) struct FusionPlan {

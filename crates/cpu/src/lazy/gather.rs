@@ -10,6 +10,7 @@
 
 use super::buffer::{CpuBuffer, Node};
 use super::kernels::{GROUP_ELEMENTS, RowPermute};
+use super::plan::{GATHER_CALL_MIN_ELEMENTS, GATHER_RUN_MIN_ELEMENTS};
 use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::view::View;
 use crate::{Cpu, CpuDevice, Isa};
@@ -46,9 +47,6 @@ pub(crate) struct ColumnIndex {
 impl ColumnIndex {
     /// None if a place is not in a row of this size.
     pub(crate) fn new(at: Vec<u32>, size: usize) -> Result<Option<ColumnIndex>> {
-        /// Elements for each run that are copied together, on the average, from which it is worth
-        /// it.
-        const RUN_MIN_ELEMENTS: usize = 4;
         if !at.iter().all(|&at| (at as usize) < size) {
             return Ok(None);
         }
@@ -59,7 +57,7 @@ impl ColumnIndex {
                 _ => runs.push((at, 1)),
             }
         }
-        if runs.len() * RUN_MIN_ELEMENTS > at.len() {
+        if runs.len() * GATHER_RUN_MIN_ELEMENTS > at.len() {
             runs.clear();
         }
         let permute = if runs.is_empty() { RowPermute::find(&at, size) } else { None };
@@ -77,12 +75,10 @@ impl ColumnIndex {
         columns: Range<usize>,
         dst: &mut UninitSlice<'_, B>,
     ) {
-        /// Elements that are worth a call.
-        const CALL_MIN_ELEMENTS: usize = 8;
         let Range { mut start, end } = columns;
         if start == 0 && end == self.at.len() && !self.runs.is_empty() {
             for &(from, n) in &self.runs {
-                if n < CALL_MIN_ELEMENTS {
+                if n < GATHER_CALL_MIN_ELEMENTS {
                     dst.extend(n, |i| row[from + i])
                 } else {
                     dst.copy(&row[from..from + n])

@@ -6,3 +6,4 @@ pub(crate) mod fusion;
 pub(crate) mod gather;
 mod kernels;
 pub(crate) mod map;
+mod plan;

@@ -1,10 +1,13 @@
 //! Average pooling and its gradient.
 
-use super::plan::{self, AveragePlan, AverageRow, NARROW_WINDOWS, WIDE_WINDOWS, average_row};
+use super::plan::{
+    self, AveragePlan, AverageRow, GRAD_COLUMNS_IN_REGISTERS, NARROW_WINDOWS, WIDE_WINDOWS, average_row,
+};
 use super::windows::{AxisTaps, EvenWindows, PoolPlane, divisor, lanes};
 use crate::CpuDevice;
 use crate::explain::explain;
-use crate::reduce::float::{Float, INLINE_SUM_MAX_TERMS, each_float};
+use crate::reduce::INLINE_SUM_MAX_TERMS;
+use crate::reduce::float::{Float, each_float};
 use crate::reduce::source::StagedView;
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
@@ -450,21 +453,19 @@ impl<C: Float> Kernel for AddGradLines<'_, C> {
 /// Adds rows of numbers to a line, in their order.
 #[inline(always)]
 fn add_all<C: Float>(line: &mut [C], rows: &[C]) {
-    /// Columns whose sums are in registers.
-    const COLUMNS_IN_REGISTERS: usize = 16;
     let width = line.len();
-    let (whole, rest) = line.as_chunks_mut::<COLUMNS_IN_REGISTERS>();
+    let (whole, rest) = line.as_chunks_mut::<GRAD_COLUMNS_IN_REGISTERS>();
     let mut at = 0;
     for line in whole {
         let mut sums = *line;
         for row in rows.chunks_exact(width) {
             sums = add_halves(
                 sums,
-                *row[at..].first_chunk::<COLUMNS_IN_REGISTERS>().expect("a row is as long as a line"),
+                *row[at..].first_chunk::<GRAD_COLUMNS_IN_REGISTERS>().expect("a row is as long as a line"),
             );
         }
         *line = sums;
-        at += COLUMNS_IN_REGISTERS;
+        at += GRAD_COLUMNS_IN_REGISTERS;
     }
     if rest.is_empty() {
         return;

@@ -15,7 +15,7 @@ mod tests;
 
 use super::kernels::{self, PoolWindows, TapSpan};
 use super::windows::{AxisTaps, EvenWindows, PoolPlane, divisor};
-use crate::reduce::float::INLINE_SUM_MAX_TERMS;
+use crate::reduce::INLINE_SUM_MAX_TERMS;
 use elinvar_core::DType;
 use elinvar_core::order::{BLOCK, LANES};
 
@@ -43,6 +43,9 @@ const AVERAGE_NEAR_MAX_TAPS: usize = 4;
 
 /// Blocks of whole planes that a thread takes.
 const WHOLE_PLANE_BLOCKS_PER_TASK: usize = 16;
+
+/// Columns of an average pool's gradient whose sums are in registers.
+pub(super) const GRAD_COLUMNS_IN_REGISTERS: usize = 16;
 
 /// How the largest elements are found, or where they are.
 pub(super) struct MaxPlan {

@@ -4,6 +4,7 @@ use super::combine::{BlockFold, Combine};
 use super::kernels::block::{ROW_TERMS_IN_REGISTERS, VectorFolds};
 #[cfg(target_arch = "x86_64")]
 use super::kernels::f16_sums;
+use super::plan::thresholds::MAX_PARTS_IN_PLACE;
 use super::source::{ReduceElement, StagedView};
 use elinvar_core::HostData;
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
@@ -161,10 +162,6 @@ macro_rules! ordered {
 }
 ordered! { i64: i64::MIN, i64::MAX; i32: i32::MIN, i32::MAX; u8: 0, 255; bool: false, true; }
 
-/// Parts of a block that are folded where they lie, such as the images of a channel, whose gradient
-/// a bias gets.
-const MAX_PARTS: usize = 16;
-
 /// The fold of the `len` terms from `start` on, at most a block, if they need not be copied first;
 /// `from_memory`: as for [`Combine::block`].
 pub(crate) fn fold_in_place<T: ReduceElement, F: Combine<T>>(
@@ -176,6 +173,6 @@ pub(crate) fn fold_in_place<T: ReduceElement, F: Combine<T>>(
 ) -> Option<T> {
     match x.padded(start, len, len) {
         Some(terms) => Some(F::block(isa, terms, from_memory)),
-        None => F::block_of(isa, &x.parts::<MAX_PARTS>(start, len)?),
+        None => F::block_of(isa, &x.parts::<MAX_PARTS_IN_PLACE>(start, len)?),
     }
 }

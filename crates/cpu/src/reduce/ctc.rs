@@ -10,6 +10,7 @@
 
 use super::float::{Float, each_float};
 use super::plan::ctc_samples_per_group;
+use super::plan::thresholds::CTC_NS_PER_ELEMENT;
 use crate::CpuDevice;
 use crate::layout::copy;
 use crate::runtime::memory::{PooledData, filled};
@@ -27,8 +28,6 @@ use std::mem::swap;
 const CHUNK_ELEMENTS: usize = 64;
 /// Elements between two samples.
 const SAMPLE_GAP: usize = 2;
-/// Nanoseconds that an element takes.
-const NS_PER_ELEMENT: f64 = 0.5;
 
 /// See `Compute::lattice`.
 pub(crate) fn lattice<F: Map<4>>(
@@ -168,7 +167,7 @@ fn forwards<C: Float, F: Map<4>>(
     let [x, may, front] =
         [ContiguousView::new(d, x[0])?, ContiguousView::new(d, x[1])?, ContiguousView::new(d, x[2])?];
     let (x, may, front) = (x.elements(F::NAME)?, may.elements(F::NAME)?, front.elements(F::NAME)?);
-    let y = fill_column_blocks(d, of.matrix(d, of.t + 1), NS_PER_ELEMENT, &|column_blocks| {
+    let y = fill_column_blocks(d, of.matrix(d, of.t + 1), CTC_NS_PER_ELEMENT, &|column_blocks| {
         let mut scratch = CtcScratch::<C>::new(of, of.group(d))?;
         while let Some(column_block) = column_blocks.next() {
             let group = SampleGroup::new(of, column_block);
@@ -276,7 +275,7 @@ fn backwards<C: Float, F: Map<5>>(
     let [x, may, sums, g] = &all;
     let (x, may) = (x.elements(F::NAME)?, may.elements(F::NAME)?);
     let (sums, g) = (sums.elements(F::NAME)?, g.elements(F::NAME)?);
-    let y = fill_column_blocks(d, of.matrix(d, of.t), NS_PER_ELEMENT, &|column_blocks| {
+    let y = fill_column_blocks(d, of.matrix(d, of.t), CTC_NS_PER_ELEMENT, &|column_blocks| {
         let mut scratch = CtcScratch::<C>::new(of, of.group(d))?;
         while let Some(column_block) = column_blocks.next_bottom_up() {
             let group = SampleGroup::new(of, column_block);

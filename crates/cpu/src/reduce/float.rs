@@ -3,6 +3,7 @@
 use super::block;
 use super::columns;
 use super::combine::{Combine, each_fold, join_blocks, reduce_16_lanes};
+use super::plan::thresholds::INLINE_SUM_MAX_TERMS;
 use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{self, store};
@@ -15,9 +16,6 @@ use elinvar_ops::backend::Fold;
 use elinvar_ops::fold::Sum;
 use elinvar_simd::compiled_rows::RowFloat;
 use elinvar_simd::isa::Isa;
-
-/// Terms that are summed without a call.
-pub(crate) const INLINE_SUM_MAX_TERMS: usize = 16;
 
 /// f32 or f64.
 pub(crate) trait Float: Real + ReduceElement + RowFloat + PartialOrd {

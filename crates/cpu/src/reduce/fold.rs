@@ -7,6 +7,7 @@
 use super::block;
 use super::columns;
 use super::combine::{Combine, join_blocks};
+use super::plan::thresholds::FOLD_NS_PER_ELEMENT;
 use super::plan::{self, FoldPlan, Problem, RowFold};
 use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
@@ -20,9 +21,6 @@ use crate::view::misuse_error;
 use elinvar_core::order::BLOCK;
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
-
-/// Nanoseconds for a term: what memory takes.
-const NS_PER_ELEMENT: f64 = 0.2;
 
 /// A function for each way of combining the elements of each row (the view's first `kept` axes
 /// stay), so that a program has what it calls: one for all ways was a quarter of a megabyte.
@@ -81,7 +79,7 @@ fn by_rows<T: ReduceElement, F: Combine<T>>(
         RowFold::Short { rows_per_read, rows_per_task } => (rows_per_read, rows_per_task),
         RowFold::Long { rows_per_task } => (1, rows_per_task),
     };
-    try_for_each_piece(d, out, piece, n as f64 * NS_PER_ELEMENT, &|first, part| {
+    try_for_each_piece(d, out, piece, n as f64 * FOLD_NS_PER_ELEMENT, &|first, part| {
         let mut buffer = [F::init(); BLOCK];
         if let RowFold::Short { .. } = path {
             for (i, part) in part.chunks_mut(group).enumerate() {
@@ -125,7 +123,7 @@ fn by_shared_blocks<T: ReduceElement, F: Combine<T>>(
 ) -> Result<()> {
     let mut all = filled(n.div_ceil(BLOCK), F::init())?;
     for (row, out) in out.iter_mut().enumerate() {
-        for_each_piece(d, &mut all, 16, BLOCK as f64 * NS_PER_ELEMENT, &|first, part| {
+        for_each_piece(d, &mut all, 16, BLOCK as f64 * FOLD_NS_PER_ELEMENT, &|first, part| {
             let mut buffer = [F::init(); BLOCK];
             for (b, y) in part.iter_mut().enumerate() {
                 let start = (first + b) * BLOCK;

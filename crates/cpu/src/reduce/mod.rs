@@ -21,6 +21,7 @@ pub(crate) mod source;
 pub(crate) use arg_fold::arg_fold;
 pub(crate) use ctc::{lattice, lattice_grad};
 pub(crate) use fold::{float_sum, max, min, prod, sum};
+pub(crate) use plan::thresholds::INLINE_SUM_MAX_TERMS;
 pub(crate) use rowwise::rowwise;
 pub(crate) use rowwise::with_column_sums::rows_and_columns;
 pub(crate) use scan::scan;

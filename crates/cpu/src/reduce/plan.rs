@@ -11,6 +11,7 @@
 mod display;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
+pub(super) mod thresholds;
 
 use super::columns::layout::{ColumnLayout, OperandAxes, RowGrid};
 use crate::machine::Machine;
@@ -19,54 +20,7 @@ use crate::view::View;
 use elinvar_core::Dims;
 use elinvar_core::order::{BLOCK, LANES, SCAN_BLOCK, SCAN_GROUP};
 use elinvar_simd::row_loop::TERM_CHUNK;
-
-/// Rows side by side, at least, for work that stages a block of elements: fewer leave too much of a
-/// chunk empty.
-pub(super) const MIN_ROWS: usize = 32;
-/// The same for folds and for indices of extremes, which read elements in place.
-const FOLD_MIN_ROWS: usize = 8;
-const ARG_FOLD_MIN_ROWS: usize = 8;
-/// Elements, at most, of rows that lie one after the other and are transposed in registers: of
-/// longer ones each has registers of its own.
-pub(super) const SHORT_ROW_MAX_ELEMENTS: usize = 16;
-
-/// Columns, at most and at least, that walk the tree together: eight levels of the tree, of f32,
-/// fill half of a first-level cache.
-pub(super) const TREE_MAX_COLUMNS: usize = 512;
-const TREE_MIN_COLUMNS: usize = 64;
-/// Columns so few that a call for each lane is most of the work: a subtree of eight lanes goes at
-/// once.
-pub(super) const TREE_FEW_COLUMNS: usize = 128;
-/// Columns of a task at most, where threads share the lanes of one matrix: a small page of f32,
-/// within which a processor foresees what is read.
-pub(super) const TREE_SHARED_MAX_COLUMNS: usize = 1024;
-/// Tasks for each thread, at least: with fewer pieces of columns or of blocks, lanes are shared
-/// instead.
-const TREE_TASKS_PER_THREAD: usize = 2;
-
-/// Rows for each thread, below which threads share the blocks of each row.
-const SHARED_BLOCKS_ROWS_PER_THREAD: usize = 4;
-/// Blocks of a fold that a thread takes at once, if rows are so short.
-const FOLD_BLOCKS_PER_TASK: usize = 64;
-/// The same of an index of an extreme.
-const ARG_FOLD_BLOCKS_PER_TASK: usize = 16;
-
-/// Chunks of 64 rows that a thread takes together, at most: 64 columns of a row are too little of a
-/// page at a time.
-pub(super) const MAX_CHUNKS_PER_TASK: usize = 8;
-/// Tasks for each thread, at least, where chunks are taken together.
-const ARG_FOLD_TASKS_PER_THREAD: usize = 2;
-
-/// Blocks of a row from which threads share it, if there are fewer than
-/// [`SHARED_SCAN_ROWS_PER_THREAD`] rows for each.
-const SHARED_SCAN_MIN_BLOCKS: usize = 32;
-const SHARED_SCAN_ROWS_PER_THREAD: usize = 2;
-/// Blocks of a scan that are read at once, if rows are so short.
-const SCAN_BLOCKS_PER_READ: usize = 4;
-
-/// Elements of a group of samples of a CTC lattice, at most: nine arrays of so many f32 stay in a
-/// first-level cache.
-const CTC_MAX_GROUP_ELEMENTS: usize = 1024;
+use thresholds::*;
 
 /// Rows of a view, as sizes and strides.
 #[derive(Clone, Copy)]

@@ -4,6 +4,7 @@
 //! Nothing here depends on a formula. A block that is contiguous and of that type already is
 //! borrowed; any other is copied into a buffer that stays in the cache.
 
+use super::plan::thresholds::ROW_COPY_TASK_ELEMENTS;
 use crate::CpuDevice;
 use crate::elementwise::convert;
 use crate::runtime::memory::{PooledData, filled};
@@ -320,9 +321,6 @@ pub(crate) fn row_major_copy<T: ReduceElement>(
 ) -> Result<Option<PooledData>> {
     /// Elements of a side of a tile: a cache line of f32.
     const TILE_SIDE: usize = 16;
-    /// Elements that a thread takes at once: of rows of ten, a tile is less than what it takes to
-    /// hand it out.
-    const PIECE_ELEMENTS: usize = 1 << 13;
     let stage = StagedView::<T>::new(what, x)?;
     let (n, step) = stage.inner;
     let Some((&(columns, 1), outer)) = stage.outer.split_last() else { return Ok(None) };
@@ -331,7 +329,7 @@ pub(crate) fn row_major_copy<T: ReduceElement>(
         return Ok(None);
     }
     let mut y = filled(x.shape().numel(), T::ZERO)?;
-    let piece = TILE_SIDE * n * (PIECE_ELEMENTS / (TILE_SIDE * n)).max(1);
+    let piece = TILE_SIDE * n * (ROW_COPY_TASK_ELEMENTS / (TILE_SIDE * n)).max(1);
     for_each_piece(d, &mut y, piece, 1.0, &|start, part| {
         let mut done = 0;
         while done < part.len() {

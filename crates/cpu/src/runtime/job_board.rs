@@ -8,6 +8,7 @@
 //! never runs a task then, because tasks are claimed by compare-and-swap on a word that contains
 //! the job's number.
 
+use super::plan::CALLER_POLLS;
 use super::wait::{lock, spin_until};
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -70,9 +71,6 @@ struct BoardOwner {
 const TASK_BITS: u32 = 22;
 /// Tasks that a job has at most.
 pub(crate) const MAX_TASKS: usize = 1 << (TASK_BITS - 1);
-/// How often the caller of small work looks whether others are done before he does their tasks:
-/// about two microseconds.
-const CALLER_POLLS: usize = 100;
 
 /// A job that somebody saw.
 #[derive(Clone, Copy)]

@@ -11,21 +11,15 @@
 //! that much for every other thread.
 
 use super::huge_pages;
+use super::plan::{
+    CACHE_ALWAYS_KEPT_BYTES, SHARED_CACHE_MIN_BYTES, THREAD_CACHE_MAX_PIECES, THREAD_CACHE_MIN_BYTES,
+};
 use elinvar_core::{DType, Element, Error, HostData, HostVec, MemoryStats, Result, each_data, host};
 use elinvar_simd::LINE;
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Bytes from which pieces are kept. Below, the system's allocator reuses memory by itself.
-const SHARED_CACHE_MIN_BYTES: usize = 64 << 10;
-/// Bytes from which a thread keeps pieces for itself. Below, the system's allocator does.
-const THREAD_CACHE_MIN_BYTES: usize = 1 << 10;
-/// So many pieces of less than [`SHARED_CACHE_MIN_BYTES`] each thread keeps.
-const THREAD_CACHE_MAX_PIECES: usize = 8;
-/// Bytes that may be kept however little was ever in use.
-const CACHE_ALWAYS_KEPT_BYTES: u64 = 32 << 20;
 
 /// What a tensor holds, or work needs for a while. Its memory goes back to the cache.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ mod job_board;
 pub(crate) mod memory;
 pub(crate) mod output;
 pub(crate) mod parallel;
+pub(crate) mod plan;
 pub(crate) mod scratch;
 pub(crate) mod thread_pool;
 mod wait;

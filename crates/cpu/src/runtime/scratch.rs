@@ -1,6 +1,7 @@
 //! Scratch buffers, kept by each thread for packed operands and accumulators: fresh pages cost more
 //! than packing into them.
 
+use super::plan::{SCRATCH_MAX_KEPT_BUFFERS, SCRATCH_MAX_KEPT_ELEMENTS};
 use elinvar_core::{Element, HostData, HostVec, Result};
 use std::cell::RefCell;
 
@@ -8,11 +9,6 @@ thread_local! {
     /// Buffers that wait for their next use.
     static POOL: RefCell<Vec<HostData>> = const { RefCell::new(Vec::new()) }
 }
-
-/// Larger buffers (in elements) go back to the system.
-const MAX_KEPT_ELEMENTS: usize = 4 << 20;
-/// So many buffers of a type are kept: a shared block, and two for a task.
-const MAX_KEPT_BUFFERS: usize = 3;
 
 /// A buffer of `len` elements with anything in them. It is taken out of the pool for its time, so a
 /// thread that does another's work while it waits for its own finds another one.
@@ -49,12 +45,12 @@ fn take_buffer<T: Element>(len: usize) -> Result<HostVec<T>> {
 
 /// Puts a buffer into the pool, and drops the shortest if there are too many of its type.
 fn return_buffer<T: Element>(buffer: HostVec<T>) {
-    if buffer.len() > MAX_KEPT_ELEMENTS {
+    if buffer.len() > SCRATCH_MAX_KEPT_ELEMENTS {
         return;
     }
     POOL.with_borrow_mut(|pool| {
         pool.push(T::wrap(buffer));
-        if pool.iter().filter(|data| is_of::<T>(data)).count() > MAX_KEPT_BUFFERS
+        if pool.iter().filter(|data| is_of::<T>(data)).count() > SCRATCH_MAX_KEPT_BUFFERS
             && let Some(i) = shortest(pool, is_of::<T>, 0)
         {
             pool.swap_remove(i);

@@ -11,6 +11,7 @@
 //! there.
 
 use super::job_board::{CachePadded, JobBoard, MAX_TASKS, Schedule};
+use super::plan::{JOB_BOARDS, PARALLEL_MIN_NS, REVERSE_MIN_NS, SMALL_JOB_MAX_NS, WAKE_MIN_NS};
 use super::wait::{lock, spin_until};
 use elinvar_core::{Error, Result};
 use std::num::NonZero;
@@ -20,22 +21,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nanoseconds of work from which it is shared: several times what it takes a thread that looks out
-/// to begin (about 0.3 microseconds) and to be waited for.
-pub(crate) const PARALLEL_MIN_NS: f64 = 3_000.0;
-/// Nanoseconds of work for which sleeping threads are woken, which takes them ten microseconds and
-/// more.
-const WAKE_MIN_NS: f64 = 40_000.0;
-/// Nanoseconds of work from which the next of the same kind goes in the other direction. Less is in
-/// the cache anyway, and would turn the direction without having used it.
-const REVERSE_MIN_NS: f64 = 50_000.0;
-/// Nanoseconds of work up to which nobody looks at the caller's tasks.
-pub(crate) const SMALL_JOB_MAX_NS: f64 = 20_000.0;
 /// How long it looks out before it sleeps; after a moment it lets others go first.
 const PARK_AFTER: Duration = Duration::from_micros(200);
-
-/// Callers that are helped at once. The next one does its work alone.
-const JOB_BOARDS: usize = 4;
 
 /// Threads that help those who call [`run`](ThreadPool::run). They end when this is dropped.
 pub(crate) struct ThreadPool {
@@ -244,6 +231,8 @@ impl ThreadPool {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// More than any work that is not shared.
     const LONG_JOB_NS: f64 = 1e9;
 
     #[test]

@@ -1,5 +1,6 @@
 //! Keys: elements as whole numbers of the same order.
 
+use super::plan::TASK_ELEMENTS;
 use super::radix::SortKey;
 use crate::CpuDevice;
 use crate::reduce::source::ReduceElement;
@@ -103,12 +104,9 @@ pub(super) fn keys_of<K: SortKey>(
         keys.iter_mut().zip(from..).for_each(|(key, place)| *key = K::new(rank(place), place));
     };
     if shared {
-        for_each_piece(d, &mut keys, PART_ELEMENTS, 1.0, &some)
+        for_each_piece(d, &mut keys, TASK_ELEMENTS, 1.0, &some)
     } else {
         some(0, &mut keys)
     }
     Ok(keys)
 }
-
-/// Elements of a row that a thread takes at once.
-pub(super) const PART_ELEMENTS: usize = 1 << 14;

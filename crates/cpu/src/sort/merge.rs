@@ -4,13 +4,11 @@
 //! A part finds its start in both runs by bisection (merge path: Akl and Santoro, "Optimal parallel
 //! merging and sorting without memory conflicts", 1987).
 
+use super::plan::TASK_ELEMENTS;
 use super::radix::SortKey;
 use crate::CpuDevice;
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use elinvar_core::Result;
-
-/// Elements that one task merges: about 30 microseconds.
-const PART_ELEMENTS: usize = 1 << 14;
 
 /// Sorts keys of which no two are equal, and whose places ascend.
 ///
@@ -18,12 +16,12 @@ const PART_ELEMENTS: usize = 1 << 14;
 /// `OutOfMemory`.
 pub(crate) fn sort<K: SortKey>(d: &CpuDevice, mut keys: K::Keys) -> Result<K::Keys> {
     let len = keys.len();
-    let mut run = len.div_ceil(d.threads()).next_multiple_of(PART_ELEMENTS);
+    let mut run = len.div_ceil(d.threads()).next_multiple_of(TASK_ELEMENTS);
     // About so many comparisons, each a few nanoseconds.
     try_for_each_piece(d, &mut keys, run, f64::from(len.max(2).ilog2()), &|_, run| K::sort(run))?;
     let mut merged = K::many(if run < len { len } else { 0 })?;
     while run < len {
-        for_each_piece(d, &mut merged, PART_ELEMENTS, 2.0, &|start, out| {
+        for_each_piece(d, &mut merged, TASK_ELEMENTS, 2.0, &|start, out| {
             let first = start / (2 * run) * (2 * run);
             let (a, b) = keys[first..len.min(first + 2 * run)].split_at(run.min(len - first));
             merge(a, b, start - first, out);
@@ -71,7 +69,7 @@ mod tests {
     fn runs_become_one() {
         for threads in [1, 2, 3, 8] {
             let d = CpuDevice::new(Isa::best(), threads).unwrap();
-            for len in [0, 1, PART_ELEMENTS, 2 * PART_ELEMENTS + 1, 10 * PART_ELEMENTS - 7] {
+            for len in [0, 1, TASK_ELEMENTS, 2 * TASK_ELEMENTS + 1, 10 * TASK_ELEMENTS - 7] {
                 // A permutation: 2_654_435_761 is odd and a prime.
                 let rank = |i: u64| i * 2_654_435_761 % (1 << 32);
                 let mut keys = i64::many(len).unwrap();

@@ -7,9 +7,12 @@
 mod keys;
 mod merge;
 mod network;
+mod plan;
 mod radix;
 
 use crate::CpuDevice;
+use crate::explain::explain;
+use crate::machine::Machine;
 use crate::reduce::source::{StagedView, row_major_copy, staged};
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
@@ -17,7 +20,8 @@ use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, HostVec, Result, each_data};
 use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
-use keys::{PART_ELEMENTS, Rank, SortElement, keys_of};
+use keys::{Rank, SortElement, keys_of};
+use plan::{EXTRA_CANDIDATES, Problem, RowTasks, SortPlan, TASK_ELEMENTS};
 use radix::SortKey;
 
 /// Sorts each row along the last axis, stable, also when descending: the `first` values of each,
@@ -67,26 +71,27 @@ impl SortRows {
         d: &CpuDevice,
         x: &StagedView<'_, T>,
     ) -> Result<(HostVec<T>, HostVec<i64>)> {
-        /// Elements of a row that are worth several threads: sorting them takes milliseconds.
-        const PARALLEL_MIN_ELEMENTS: usize = 1 << 16;
         let SortRows { n, count, first, down } = self;
-        if (2..=network::MAX_ELEMENTS).contains(&n) && count > 1 && first > 0 {
-            return network::sort(d, [n, count, first], down, &|row, rows, sort| {
-                let len = rows * n;
-                let mut buffer = filled(if x.is_in_place(row * n, len) { 0 } else { len }, T::ZERO)?;
-                sort(d.isa(), x.block(d.isa(), row * n, len, len, &mut buffer));
-                Ok(())
-            });
-        }
+        let plan = plan::plan(Problem { n, rows: count, first }, &Machine::of(d));
+        explain(|| format!("sort {count} rows of {n}, the first {first} -> {plan:?}"));
+        let (selects, tasks) = match plan {
+            SortPlan::Empty => return Ok((filled(0, T::ZERO)?, filled(0, 0i64)?)),
+            SortPlan::Network => {
+                return network::sort(d, [n, count, first], down, &|row, rows, sort| {
+                    let len = rows * n;
+                    let mut buffer = filled(if x.is_in_place(row * n, len) { 0 } else { len }, T::ZERO)?;
+                    sort(d.isa(), x.block(d.isa(), row * n, len, len, &mut buffer));
+                    Ok(())
+                });
+            }
+            SortPlan::Rows { selects, tasks } => (selects, tasks),
+        };
         let (mut values, mut places) = (filled(count * first, T::ZERO)?, filled(count * first, 0i64)?);
-        if count * first == 0 {
-            return Ok((values, places));
-        }
-        let shared = n >= PARALLEL_MIN_ELEMENTS && count < d.threads();
+        let shared = tasks == RowTasks::SharedRows;
         let one = |row: usize, values: &mut [T], places: &mut [i64]| {
             let mut buffer = filled(if x.is_in_place(row * n, n) { 0 } else { n }, T::ZERO)?;
             let x = x.block(d.isa(), row * n, n, n, &mut buffer);
-            if self.is_top_k() {
+            if selects {
                 let keys = self.top_k::<T>(d, x, shared)?;
                 write(d, shared, x, values, places, &keys[..]);
             } else if let Some(keys) = T::narrow_keys(d, x, self.down, shared)? {
@@ -99,23 +104,18 @@ impl SortRows {
         };
         let mut all = host::with_capacity(count)?;
         all.extend(values.chunks_mut(first).zip(places.chunks_mut(first)).enumerate());
-        if shared {
-            all.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))?;
-        } else {
-            // About so many comparisons, each a few nanoseconds.
-            let ns = (n * (first.max(2).ilog2() as usize)) as f64 * 2.0;
-            try_for_each_piece(d, &mut all, (1024 / n).max(1), ns, &|_, part| {
-                part.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))
-            })?;
+        match tasks {
+            RowTasks::SharedRows => {
+                all.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))?;
+            }
+            RowTasks::WholeRows { rows_per_task, ns } => {
+                try_for_each_piece(d, &mut all, rows_per_task, ns, &|_, part| {
+                    part.iter_mut().try_for_each(|(row, (values, places))| one(*row, values, places))
+                })?;
+            }
         }
         drop(all);
         Ok((values, places))
-    }
-    /// Are a few of many wanted, which are found without sorting all?
-    fn is_top_k(self) -> bool {
-        /// Elements of a row of which some are passed over.
-        const SELECT_MIN_ELEMENTS: usize = 512;
-        self.n >= SELECT_MIN_ELEMENTS && self.first <= self.n / 8
     }
     /// The keys of a row that are wanted, in order, and perhaps others behind them.
     fn top_k<T: SortElement>(self, d: &CpuDevice, x: &[T], shared: bool) -> Result<Vec<T::SortKey>> {
@@ -164,11 +164,11 @@ fn write<T: SortElement, K: SortKey>(
         }
         return;
     }
-    for_each_piece(d, places, PART_ELEMENTS, 1.0, &|from, places| {
+    for_each_piece(d, places, TASK_ELEMENTS, 1.0, &|from, places| {
         places.iter_mut().zip(&keys[from..]).for_each(|(place, key)| *place = key.place() as i64);
     });
     // They come from anywhere.
-    for_each_piece(d, values, PART_ELEMENTS, 3.0, &|from, values| {
+    for_each_piece(d, values, TASK_ELEMENTS, 3.0, &|from, values| {
         values.iter_mut().zip(&keys[from..]).for_each(|(value, key)| *value = x[key.place()]);
     });
 }
@@ -261,8 +261,6 @@ fn k_least<T: SortElement>(
     first: usize,
     down: bool,
 ) -> Result<Vec<T::SortKey>> {
-    /// More than are wanted.
-    const EXTRA_CANDIDATES: usize = 64;
     let mut keys: Vec<T::SortKey> = host::with_capacity(2 * first + EXTRA_CANDIDATES)?;
     let mut last: Option<T::SortKey> = None;
     if (1..=MINIMUM_LANES / 2).contains(&first) {

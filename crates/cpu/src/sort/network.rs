@@ -7,6 +7,7 @@
 //! any order of comparisons gives the same result.
 
 use super::keys::SortElement;
+use super::plan::{NETWORK_MAX_ELEMENTS, NETWORK_TASK_ROWS};
 use super::radix::SortKey;
 use crate::CpuDevice;
 use crate::runtime::output::parallel_fill::fill_two;
@@ -14,24 +15,20 @@ use elinvar_core::{HostVec, Result};
 use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
 use elinvar_simd::uninit::UninitSlice;
 
-/// Elements of the longest of such rows.
-pub(crate) const MAX_ELEMENTS: usize = 16;
 /// Rows side by side: comparisons of 64 bytes wait for each other less, with several of them.
 const ROWS_PER_STEP: usize = 16;
-/// Rows of a task: some 20 microseconds.
-const ROWS_PER_TASK: usize = 1024;
 
 /// Places that are compared, the lesser key to the first.
 const fn network() -> [(u8, u8); 63] {
     let (mut all, mut n) = ([(0, 0); 63], 0);
     let mut run = 1;
-    while run < MAX_ELEMENTS {
+    while run < NETWORK_MAX_ELEMENTS {
         let mut row_stride = run;
         while row_stride > 0 {
             let mut from = row_stride % run;
-            while from + row_stride < MAX_ELEMENTS {
+            while from + row_stride < NETWORK_MAX_ELEMENTS {
                 let mut i = 0;
-                while i < row_stride && from + i + row_stride < MAX_ELEMENTS {
+                while i < row_stride && from + i + row_stride < NETWORK_MAX_ELEMENTS {
                     // Both in one of the runs that are being merged.
                     if (from + i) / (2 * run) == (from + i + row_stride) / (2 * run) {
                         all[n] = ((from + i) as u8, (from + i + row_stride) as u8);
@@ -83,10 +80,10 @@ impl<T: SortElement> Kernel for SortShortRows<'_, '_, '_, T> {
                 count += 1;
             }
         }
-        let mut keys = [[T::SortKey::new(T::SortKey::MAX_RANK, 0); ROWS_PER_STEP]; MAX_ELEMENTS];
-        let mut ranks = [T::SortKey::MAX_RANK; ROWS_PER_STEP * MAX_ELEMENTS];
+        let mut keys = [[T::SortKey::new(T::SortKey::MAX_RANK, 0); ROWS_PER_STEP]; NETWORK_MAX_ELEMENTS];
+        let mut ranks = [T::SortKey::MAX_RANK; ROWS_PER_STEP * NETWORK_MAX_ELEMENTS];
         let (mut sorted, mut from) =
-            ([T::ZERO; ROWS_PER_STEP * MAX_ELEMENTS], [0i64; ROWS_PER_STEP * MAX_ELEMENTS]);
+            ([T::ZERO; ROWS_PER_STEP * NETWORK_MAX_ELEMENTS], [0i64; ROWS_PER_STEP * NETWORK_MAX_ELEMENTS]);
         for x in x.chunks(ROWS_PER_STEP * n) {
             for (rank, x) in ranks.iter_mut().zip(x) {
                 *rank = x.rank(down);
@@ -115,7 +112,7 @@ impl<T: SortElement> Kernel for SortShortRows<'_, '_, '_, T> {
     }
 }
 
-/// The first elements of each of `count` rows of `n` elements, at most [`MAX_ELEMENTS`], in order,
+/// The first elements of each of `count` rows of `n` elements, at most [`NETWORK_MAX_ELEMENTS`], in order,
 /// and their places. `block` gives the rows from a number on, so many.
 ///
 /// # Errors
@@ -126,13 +123,15 @@ pub(crate) fn sort<T: SortElement>(
     down: bool,
     block: &(dyn Fn(usize, usize, &mut dyn FnMut(Isa, &[T])) -> Result<()> + Sync),
 ) -> Result<(HostVec<T>, HostVec<i64>)> {
-    let tasks: Vec<[usize; 2]> =
-        (0..count).step_by(ROWS_PER_TASK).map(|row| [ROWS_PER_TASK.min(count - row) * first; 2]).collect();
+    let tasks: Vec<[usize; 2]> = (0..count)
+        .step_by(NETWORK_TASK_ROWS)
+        .map(|row| [NETWORK_TASK_ROWS.min(count - row) * first; 2])
+        .collect();
     // About so many comparisons, several at once.
     let ns = (count * n) as f64;
     fill_two(d, &tasks, ns, &|task, values: &mut UninitSlice<'_, T>, places: &mut UninitSlice<'_, i64>| {
         let rows = values.remaining() / first;
-        block(task * ROWS_PER_TASK, rows, &mut |isa, x| {
+        block(task * NETWORK_TASK_ROWS, rows, &mut |isa, x| {
             let (values, places) = (&mut *values, &mut *places);
             dispatch_formula_or_plain::<T, _>(isa, SortShortRows { x, n, first, down, values, places });
         })
@@ -146,7 +145,7 @@ mod tests {
     /// A network that sorts every row of zeros and ones sorts all rows.
     #[test]
     fn the_network_sorts_rows_of_every_length() {
-        for n in 1..=MAX_ELEMENTS {
+        for n in 1..=NETWORK_MAX_ELEMENTS {
             for bits in 0..1u32 << n {
                 let mut row: Vec<u32> = (0..n).map(|i| bits >> i & 1).collect();
                 for (a, b) in network().map(|(a, b)| (usize::from(a), usize::from(b))) {

@@ -3,6 +3,7 @@
 //! How it can be wrong: the index below the rank is not sorted, so indices have to ascend in the
 //! input.
 
+use super::plan::RADIX_MIN_KEYS;
 use crate::runtime::memory::{PooledVec, filled};
 use elinvar_core::{Result, host};
 use std::ops::DerefMut;
@@ -63,8 +64,6 @@ impl SortKey for u128 {
 const DIGIT_BITS: u32 = 11;
 const DIGITS: usize = 3;
 const DIGIT_VALUES: usize = 1 << DIGIT_BITS;
-/// Keys of which counting digits is less than what comparisons take.
-const RADIX_MIN_KEYS: usize = 1 << 11;
 
 /// A digit of the rank.
 #[inline(always)]

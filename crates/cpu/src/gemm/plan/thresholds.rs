@@ -124,3 +124,23 @@ pub(crate) fn use_weight(rows: usize) -> u32 {
         0
     }
 }
+
+/// Elements of rows of which several are finished at once: a call for each took as long as what is
+/// multiplied, where that is little.
+pub(in crate::gemm) const NARROW_ROW_MAX_ELEMENTS: usize = 64;
+/// Elements of an epilogue's operands that are staged at once: 2 KiB of f32 for each.
+pub(in crate::gemm) const EPILOGUE_STAGED_ELEMENTS: usize = 512;
+/// Rows ahead that are prefetched where panels are packed. What a row has for some panels is too
+/// short for hardware to foresee the next row.
+pub(in crate::gemm) const PACK_PREFETCH_ROWS: isize = 6;
+/// Terms of a panel's rows that are turned at once: 16 KiB of f32, which are in the first-level
+/// cache when they are.
+pub(in crate::gemm) const SMALL_M_TRANSPOSE_TERMS: usize = 128;
+/// Results whose chunks one thread adds, at most.
+pub(in crate::gemm) const SPLIT_K_ADD_TASK_RESULTS: usize = 1024;
+/// Nanoseconds of such an addition.
+pub(in crate::gemm) const SPLIT_K_ADD_NS: f64 = 0.1;
+/// Rows of bf16 that are transposed together: a cache line of f32.
+pub(in crate::gemm) const BF16_TRANSPOSE_ROWS: usize = 16;
+/// Pairs of each of these rows: 8 KiB.
+pub(in crate::gemm) const BF16_TRANSPOSE_PAIRS: usize = 128;

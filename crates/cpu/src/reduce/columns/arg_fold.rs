@@ -5,9 +5,11 @@
 //! first NaN wins and stays.
 
 use super::layout::ColumnLayout;
-use super::{HELD_ELEMENTS_OF_LONG_ROWS, RowLanes, RowLanesVec};
+use super::{RowLanes, RowLanesVec};
 use crate::CpuDevice;
-use crate::reduce::plan::MAX_CHUNKS_PER_TASK;
+use crate::reduce::plan::thresholds::{
+    ARG_FOLD_NS_PER_ELEMENT, HELD_ELEMENTS_OF_LONG_ROWS, MAX_CHUNKS_PER_TASK,
+};
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, fill_column_blocks};
 use crate::view::View;
@@ -18,8 +20,6 @@ use elinvar_simd::row_loop::TERM_CHUNK;
 
 /// Rows whose best are in registers.
 const ROWS_IN_REGISTERS: usize = 32;
-/// Nanoseconds for an element.
-const NS_PER_ELEMENT: f64 = 0.3;
 
 /// The number of the first best element of each row.
 pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
@@ -33,7 +33,7 @@ pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
     let (grid, x) = (&layout.grid, &layout.operand::<T>("an index of an extreme", 0, x)?);
     let n = grid.n;
     let matrices = BlockedMatrices { width: chunks_per_task * TERM_CHUNK, ..grid.column_blocks(Some(1)) };
-    fill_column_blocks(d, matrices, n as f64 * NS_PER_ELEMENT, &|column_blocks| {
+    fill_column_blocks(d, matrices, n as f64 * ARG_FOLD_NS_PER_ELEMENT, &|column_blocks| {
         let some = n.min(HELD_ELEMENTS_OF_LONG_ROWS);
         let mut places: Vec<isize> = host::filled(some, 0)?;
         let mut copied = RowLanesVec::new(if reads_in_place { 0 } else { some })?;

@@ -7,6 +7,7 @@ use super::{ColumnOperand, RowGroup, RowLanes, RowLanesVec, targets, tree};
 use crate::CpuDevice;
 use crate::machine::Machine;
 use crate::reduce::combine::Combine;
+use crate::reduce::plan::thresholds::{FOLD_NS_PER_ELEMENT, NARROW_MAX_ROWS};
 use crate::reduce::plan::{self, ColumnFold, ColumnFoldPlan, Problem};
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::fill_column_blocks;
@@ -16,11 +17,6 @@ use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_simd::row_loop::TERM_CHUNK;
 use std::marker::PhantomData;
-
-/// Rows for which a part of a window is enough.
-const NARROW_MAX_ROWS: usize = 16;
-/// Nanoseconds for a term.
-const NS_PER_ELEMENT: f64 = 0.2;
 
 /// The fold of each row of a view, of which the first `kept` axes are the rows, if these had better
 /// go side by side.
@@ -49,8 +45,11 @@ pub(crate) fn planned_fold<T: ReduceElement, F: Combine<T>>(
         path @ (ColumnFold::TreeOfSharedLanes | ColumnFold::Tree { .. } | ColumnFold::TreeOfSharedBlocks) => {
             tree::fold::<T, F>(d, x, grid, path)
         }
-        ColumnFold::WholeRows => {
-            fill_column_blocks(d, grid.column_blocks(Some(1)), n as f64 * NS_PER_ELEMENT, &|column_blocks| {
+        ColumnFold::WholeRows => fill_column_blocks(
+            d,
+            grid.column_blocks(Some(1)),
+            n as f64 * FOLD_NS_PER_ELEMENT,
+            &|column_blocks| {
                 let mut scratch = FoldScratch::new(x, n)?;
                 while let Some(column_block) = column_blocks.next() {
                     let group = grid.group(column_block, 1);
@@ -58,8 +57,8 @@ pub(crate) fn planned_fold<T: ReduceElement, F: Combine<T>>(
                     column_blocks.row(|dst| dst.copy(group.own(folded)));
                 }
                 Ok(())
-            })
-        }
+            },
+        ),
     }
 }
 

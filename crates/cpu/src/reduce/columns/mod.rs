@@ -21,10 +21,10 @@ pub(crate) use scan::scan;
 use super::plan::column_layout;
 use super::source::{Axis, ReduceElement, StagedView, offset};
 use crate::layout::kernels::transpose_short_rows;
+use crate::reduce::plan::thresholds::MAX_HELD_ELEMENTS;
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, ColumnBlocks};
 use crate::view::View;
-use elinvar_core::order::LANES;
 use elinvar_core::{Dims, Element, HostData, HostVec, Layout, Result, Shape};
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
@@ -32,11 +32,6 @@ use elinvar_simd::prefetch::{prefetch_l1, prefetch_lines};
 use elinvar_simd::row_loop::{RowLanes, TERM_CHUNK};
 use elinvar_simd::uninit::UninitSlice;
 use layout::{ColumnLayout, OperandAxes, RowGrid};
-
-/// Elements of a row whose windows are all held at once, at most.
-const MAX_HELD_ELEMENTS: usize = LANES;
-/// Elements of longer rows that are held at once. They divide a block.
-const HELD_ELEMENTS_OF_LONG_ROWS: usize = 32;
 
 impl ColumnLayout {
     /// An operand of these, to be read.

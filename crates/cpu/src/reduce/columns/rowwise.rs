@@ -1,10 +1,13 @@
 //! Row-wise formulas (softmax, norms) over strided rows, column-wise: one row per lane.
 
 use super::layout::RowGrid;
-use super::{ColumnOperand, HELD_ELEMENTS_OF_LONG_ROWS, MAX_HELD_ELEMENTS, RowGroup, RowLanes, RowLanesVec};
+use super::{ColumnOperand, RowGroup, RowLanes, RowLanesVec};
 use crate::CpuDevice;
 use crate::reduce::float::Float;
-use crate::reduce::plan::{MIN_ROWS, SHORT_ROW_MAX_ELEMENTS};
+use crate::reduce::plan::thresholds::{
+    FOLD_NS_PER_ELEMENT, HELD_ELEMENTS_OF_LONG_ROWS, MAX_HELD_ELEMENTS, MIN_ROWS,
+    ROWWISE_COLUMNS_MAX_ELEMENTS, SHORT_ROW_MAX_ELEMENTS,
+};
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{ColumnBlocks, fill_column_blocks};
 use crate::runtime::parallel::try_for_each_piece;
@@ -18,12 +21,6 @@ use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::row_loop::{MAX_ROW_OPERANDS, RowBlock, RowLoops, Statistics, TERM_CHUNK, combine_lanes};
 
-/// Nanoseconds for a term, at least.
-const NS_PER_ELEMENT: f64 = 0.2;
-/// Elements of rows that are read several times, at most: a window of each stays in a second-level
-/// cache.
-const MAX_ELEMENTS: usize = 4096;
-
 /// The results of a formula, if the rows, which are the first `kept` axes, had better go side by
 /// side.
 pub(crate) fn rowwise<C: Float>(
@@ -35,7 +32,7 @@ pub(crate) fn rowwise<C: Float>(
     let Some((grid, x)) = RowGrid::new::<C>(f.name(), x, kept, MIN_ROWS)? else { return Ok(None) };
     let (folds, out) = (f.folds(), f.out());
     let once = folds.len() == 1 && out == RowOut::Once;
-    if grid.n > MAX_ELEMENTS && !once {
+    if grid.n > ROWWISE_COLUMNS_MAX_ELEMENTS && !once {
         return Ok(None);
     }
     let work = ColumnWork {
@@ -54,7 +51,7 @@ pub(crate) fn rowwise<C: Float>(
     {
         return Ok(Some(work.by_blocks(d)?.into()));
     }
-    let ns = (folds.len() + 1) as f64 * NS_PER_ELEMENT;
+    let ns = (folds.len() + 1) as f64 * FOLD_NS_PER_ELEMENT;
     let width = (out != RowOut::Each).then(|| out.width(grid.n, folds.len()));
     let ns = ns * grid.n as f64 / width.unwrap_or(grid.n) as f64;
     let buffer = fill_column_blocks(d, grid.column_blocks(width), ns, &|column_blocks| {
@@ -215,7 +212,7 @@ impl<C: Float> ColumnWork<'_, C> {
             d,
             &mut all,
             TERM_CHUNK,
-            BLOCK.min(grid.n) as f64 * NS_PER_ELEMENT,
+            BLOCK.min(grid.n) as f64 * FOLD_NS_PER_ELEMENT,
             &|at, part| {
                 let mut scratch = self.scratch()?;
                 let number = at / TERM_CHUNK;

@@ -1,10 +1,10 @@
 //! Prefix scans over strided rows, column-wise: one row per lane.
 
 use super::layout::ColumnLayout;
-use super::{MAX_HELD_ELEMENTS, RowLanes, RowLanesVec};
+use super::{RowLanes, RowLanesVec};
 use crate::CpuDevice;
 use crate::reduce::combine::Combine;
-use crate::reduce::plan::SHORT_ROW_MAX_ELEMENTS;
+use crate::reduce::plan::thresholds::{MAX_HELD_ELEMENTS, SCAN_NS_PER_ELEMENT, SHORT_ROW_MAX_ELEMENTS};
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::fill_column_blocks;
 use crate::view::View;
@@ -17,8 +17,6 @@ use std::marker::PhantomData;
 
 /// Numbers of a window that go together.
 const PART_LANES: usize = 16;
-/// Nanoseconds for an element.
-const NS_PER_ELEMENT: f64 = 0.3;
 
 /// The scans along the last axis.
 pub(crate) fn scan<T: ReduceElement, F: Combine<T>>(
@@ -28,7 +26,7 @@ pub(crate) fn scan<T: ReduceElement, F: Combine<T>>(
 ) -> Result<Placed<HostVec<T>>> {
     let (grid, x) = (&layout.grid, layout.operand::<T>("a scan", 0, x)?);
     let (n, width) = (grid.n, if grid.upright { 1 } else { grid.n });
-    let buffer = fill_column_blocks(d, grid.column_blocks(None), NS_PER_ELEMENT, &|column_blocks| {
+    let buffer = fill_column_blocks(d, grid.column_blocks(None), SCAN_NS_PER_ELEMENT, &|column_blocks| {
         let mut held = RowLanesVec::new(n.min(MAX_HELD_ELEMENTS).next_multiple_of(SHORT_ROW_MAX_ELEMENTS))?;
         while let Some(column_block) = column_blocks.next() {
             let group = grid.group(column_block, width);

@@ -9,7 +9,10 @@ use super::layout::RowGrid;
 use super::{ColumnOperand, targets};
 use crate::CpuDevice;
 use crate::reduce::combine::Combine;
-use crate::reduce::plan::{ColumnFold, TREE_FEW_COLUMNS, TREE_MAX_COLUMNS, TREE_SHARED_MAX_COLUMNS};
+use crate::reduce::plan::ColumnFold;
+use crate::reduce::plan::thresholds::{
+    FOLD_NS_PER_ELEMENT, TREE_FEW_COLUMNS, TREE_MAX_COLUMNS, TREE_SHARED_MAX_COLUMNS,
+};
 use crate::reduce::source::{ReduceElement, offset};
 use crate::runtime::memory::{PooledVec, filled, with_capacity};
 use crate::runtime::output::column_blocks::{BlockedMatrices, fill_column_blocks};
@@ -21,8 +24,6 @@ use std::marker::PhantomData;
 
 /// Shares of the lanes.
 const LANE_SHARES: usize = 8;
-/// Nanoseconds for a term.
-const NS_PER_ELEMENT: f64 = 0.2;
 
 /// The fold of each row.
 pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
@@ -38,7 +39,7 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     }
     if let ColumnFold::Tree { columns_per_task: width } = path {
         let column_blocks = BlockedMatrices { count: matrices, rows: 1, columns, width };
-        return fill_column_blocks(d, column_blocks, n as f64 * NS_PER_ELEMENT, &|column_blocks| {
+        return fill_column_blocks(d, column_blocks, n as f64 * FOLD_NS_PER_ELEMENT, &|column_blocks| {
             let mut walk = TreeWalk::<T, F>::new(d.isa(), x, n, TREE_MAX_COLUMNS)?;
             walk.block(x, 0, n);
             while let Some(column_block) = column_blocks.next() {
@@ -50,7 +51,7 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     }
     // Threads share the blocks.
     let mut parts = PooledVec::of(filled(blocks * rows, F::init())?);
-    try_for_each_piece(d, &mut parts, rows, BLOCK as f64 * NS_PER_ELEMENT, &|at, part| {
+    try_for_each_piece(d, &mut parts, rows, BLOCK as f64 * FOLD_NS_PER_ELEMENT, &|at, part| {
         let (mut walk, start) = (TreeWalk::<T, F>::new(d.isa(), x, n, TREE_MAX_COLUMNS)?, at / rows * BLOCK);
         walk.block(x, start, BLOCK.min(n - start));
         for (matrix, part) in part.chunks_mut(columns).enumerate() {
@@ -80,7 +81,7 @@ fn by_lanes<T: ReduceElement, F: Combine<T>>(
     let blocks = n.div_ceil(BLOCK);
     let column_blocks =
         BlockedMatrices { count: blocks * LANE_SHARES, rows: 1, columns, width: TREE_SHARED_MAX_COLUMNS };
-    let ns = BLOCK.min(n) as f64 / LANE_SHARES as f64 * NS_PER_ELEMENT;
+    let ns = BLOCK.min(n) as f64 / LANE_SHARES as f64 * FOLD_NS_PER_ELEMENT;
     let mut parts = PooledVec::of(fill_column_blocks(d, column_blocks, ns, &|column_blocks| {
         let (mut walk, mut block) =
             (TreeWalk::<T, F>::new(d.isa(), x, n, TREE_SHARED_MAX_COLUMNS)?, usize::MAX);

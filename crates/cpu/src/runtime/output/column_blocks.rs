@@ -8,6 +8,7 @@
 use crate::CpuDevice;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::parallel::try_for_each_piece;
+use crate::runtime::plan::COLUMN_BLOCKS_MIN_PART_ELEMENTS;
 use elinvar_core::{Element, HostVec, Result};
 use elinvar_simd::uninit::UninitSlice;
 use std::marker::PhantomData;
@@ -120,8 +121,6 @@ pub(crate) fn fill_column_blocks<T: Element>(
     ns: f64,
     f: &(dyn Fn(&mut ColumnBlocks<'_, T>) -> Result<()> + Sync),
 ) -> Result<HostVec<T>> {
-    /// Elements that a part has at least, if there are so many.
-    const MIN_PART_ELEMENTS: usize = 1 << 13;
     let BlockedMatrices { count, rows, columns, width } = matrices;
     let len = count * rows * columns;
     let mut y = with_capacity::<T>(len)?;
@@ -130,7 +129,7 @@ pub(crate) fn fill_column_blocks<T: Element>(
     }
     let all = count * columns.div_ceil(width);
     let each = rows * width.min(columns);
-    let part = (all / (8 * d.threads())).min(MIN_PART_ELEMENTS.div_ceil(each)).max(1);
+    let part = (all / (8 * d.threads())).min(COLUMN_BLOCKS_MIN_PART_ELEMENTS.div_ceil(each)).max(1);
     let shared = SharedSlots(y.spare_capacity_mut()[..len].as_mut_ptr());
     try_for_each_piece(d, &mut vec![(); all], part, ns * each as f64, &|first, part| {
         let rest = first..first + part.len();

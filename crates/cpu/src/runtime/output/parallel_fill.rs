@@ -8,7 +8,9 @@
 use crate::CpuDevice;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::parallel::{try_for_each_piece, try_for_each_task};
-use crate::runtime::thread_pool::{PARALLEL_MIN_NS, SMALL_JOB_MAX_NS};
+use crate::runtime::plan::{
+    ALWAYS_PARALLEL_MIN_ELEMENTS, MIN_NS_PER_ELEMENT, PARALLEL_MIN_NS, PROBE_ELEMENTS, SMALL_JOB_MAX_NS,
+};
 use elinvar_core::{Element, HostVec, Result};
 use elinvar_simd::LINE;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, UninitSlice};
@@ -19,13 +21,6 @@ use std::time::Instant;
 /// Fills a room with the results from a number on.
 pub(crate) type FillFrom<'a, T> = dyn Fn(usize, &mut UninitSlice<'_, T>) -> Result<()> + Sync + 'a;
 
-/// Elements that are made alone to see how long one takes.
-const PROBE_ELEMENTS: usize = 2048;
-/// Elements that are worth several threads whatever is done to them: copying so many takes four
-/// microseconds.
-const ALWAYS_PARALLEL_ELEMENTS: usize = 1 << 15;
-/// Nanoseconds that an element takes at least.
-const MIN_NS_PER_ELEMENT: f64 = 0.12;
 /// Sizes of the pieces that many elements are cut into.
 const PIECE_ELEMENTS: RangeInclusive<usize> = 1 << 13..=1 << 17;
 
@@ -103,11 +98,11 @@ impl FillSplit {
         let (mut done, mut ns) = (if unit == 1 { to_line } else { 0 }, MIN_NS_PER_ELEMENT);
         let is_little = work == CostHint::Light && len as f64 * MIN_NS_PER_ELEMENT < PARALLEL_MIN_NS;
         if is_little || is_one_piece(d, len, unit) {
-            done = if len < ALWAYS_PARALLEL_ELEMENTS { len } else { done };
+            done = if len < ALWAYS_PARALLEL_MIN_ELEMENTS { len } else { done };
             make(done)?;
             return Ok(FillSplit { done, piece: len.max(1), ns });
         }
-        if len < ALWAYS_PARALLEL_ELEMENTS && work == CostHint::Unknown {
+        if len < ALWAYS_PARALLEL_MIN_ELEMENTS && work == CostHint::Unknown {
             done += PROBE_ELEMENTS.next_multiple_of(unit);
             let clock = Instant::now();
             make(done)?;
@@ -121,7 +116,7 @@ impl FillSplit {
             rest
         } else if takes < SMALL_JOB_MAX_NS {
             rest.div_ceil(d.threads())
-        } else if len < ALWAYS_PARALLEL_ELEMENTS {
+        } else if len < ALWAYS_PARALLEL_MIN_ELEMENTS {
             // Several for each thread: one that is late should not be waited for.
             rest / (2 * d.threads())
         } else {
@@ -309,7 +304,7 @@ mod tests {
                 PROBE_ELEMENTS,
                 2 * PROBE_ELEMENTS,
                 2 * PROBE_ELEMENTS + 1,
-                ALWAYS_PARALLEL_ELEMENTS,
+                ALWAYS_PARALLEL_MIN_ELEMENTS,
                 100_000,
             ]
             .map(|n| (n, [1, 7, BLOCK_ELEMENTS][n % 3]))

@@ -9,15 +9,13 @@ use super::column_blocks::SharedSlots;
 use crate::CpuDevice;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::parallel::try_for_each_piece;
+use crate::runtime::plan::STRIDED_MAX_ROWS_PER_PART;
 use elinvar_core::{Element, HostVec, Result};
 use elinvar_simd::uninit::UninitSlice;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// Rows that a comb may have.
-const MAX_ROWS_PER_PART: usize = 256;
-
-/// A matrix that is cut into combs: each block of `stride * MAX_ROWS_PER_PART` rows (the last may
+/// A matrix that is cut into combs: each block of `stride * STRIDED_MAX_ROWS_PER_PART` rows (the last may
 /// have fewer) into so many, of which number `i` has row `i` of the block and each that lies a
 /// multiple of `stride` behind it.
 #[derive(Clone, Copy)]
@@ -30,7 +28,7 @@ pub(crate) struct StridedPartition {
 impl StridedPartition {
     /// Rows of a block.
     pub(crate) fn block(&self) -> usize {
-        self.stride * MAX_ROWS_PER_PART
+        self.stride * STRIDED_MAX_ROWS_PER_PART
     }
     /// How many combs there are, with those of the last block that have no row.
     pub(crate) fn count(&self) -> usize {
@@ -47,7 +45,7 @@ pub(crate) struct StridedRows<'a, T> {
     first: usize,
     end: usize,
     /// Rows that were written, a bit for each.
-    written: [u64; MAX_ROWS_PER_PART / 64],
+    written: [u64; STRIDED_MAX_ROWS_PER_PART / 64],
     life: PhantomData<&'a mut [T]>,
 }
 
@@ -134,7 +132,7 @@ pub(crate) fn fill_strided_rows<T: Element>(
             partition,
             first: first + number,
             end: rows.min(first + partition.block()),
-            written: [0; MAX_ROWS_PER_PART / 64],
+            written: [0; STRIDED_MAX_ROWS_PER_PART / 64],
             life: PhantomData,
         };
         f(&mut strided, part)?;
