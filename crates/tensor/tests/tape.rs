@@ -63,6 +63,41 @@ fn halves_have_the_same_bits_recorded_or_not() {
 }
 
 #[test]
+fn counts_do_not_go_through_16_bits() {
+    type F = fn(&Tensor) -> Tensor;
+    let rows: [(&str, F); 8] = [
+        ("amax", |x| x.max()),
+        ("amin", |x| x.min()),
+        ("amax of an axis", |x| x.reshape(&[1, -1]).amax_dim(1, false).sum()),
+        ("norm inf", |x| x.norm(f64::INFINITY)),
+        ("norm -inf", |x| x.norm(f64::NEG_INFINITY)),
+        ("mean", |x| x.mean()),
+        ("mean of an axis", |x| x.reshape(&[1, -1]).mean_dim(1, false).sum()),
+        ("l1_loss", |x| {
+            let none = x.zeros_like();
+            elinvar_ops::catalogue::l1_loss(x, &none, elinvar_ops::catalogue::reduction::Reduction::Mean)
+                .unwrap()
+        }),
+    ];
+    for (what, f) in rows {
+        for (dtype, n) in
+            [(DType::F16, 65_519), (DType::F16, 70_000), (DType::BF16, 257), (DType::BF16, 70_001)]
+        {
+            let x = Tensor::ones(n, dtype, &ReferenceDevice).requires_grad();
+            let grad = f(&x).backward().take(&x).unwrap();
+            let share = v(&Tensor::full(1, 1.0 / n as f64, dtype, &ReferenceDevice).to_dtype(DType::F64))[0];
+            let got = v(&grad.to_dtype(DType::F64));
+            assert!(got.iter().all(|g| *g == share), "{what} of {n} {dtype}: {}, not {share}", got[0]);
+        }
+    }
+    // 2^-30 is no f16, and 2^-30 * 2^15 is one.
+    let x = Tensor::full(2, 32768.0, DType::F16, &ReferenceDevice).requires_grad();
+    let mut all = (&x * &x.detach()).sum().backward();
+    all.scale(2f64.powi(-30)).unwrap();
+    assert_eq!(v(&all.get(&x).unwrap().to_dtype(DType::F64)), [2f64.powi(-15); 2]);
+}
+
+#[test]
 fn gradients_come_by_variable_and_by_name() {
     let (x, w) = (t(&[1.0, 2.0]).requires_grad(), t(&[3.0, 4.0]).named("w"));
     let unused = t(&[0.0]).requires_grad();

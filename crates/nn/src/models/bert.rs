@@ -402,10 +402,15 @@ impl<B: Backend> BertOutput<B> {
 /// If the shapes do not fit.
 #[track_caller]
 pub fn mean_pooled<B: Backend>(hidden: &Tensor<B>, mask: &Tensor<B>) -> Tensor<B> {
-    let mask = mask.to_dtype(DType::Bool).to_dtype(hidden.dtype()).unsqueeze(-1);
-    // 0 and not NaN if all tokens are padding.
-    let n = mask.sum_dim(1, false).clamp(Some(1e-9.into()), None);
-    (hidden * &mask).sum_dim(1, false) / n
+    let mask = mask.to_dtype(DType::Bool);
+    let mean = |[hidden]: [&Tensor<B>; 1]| {
+        let mask = mask.to_dtype(hidden.dtype()).unsqueeze(-1);
+        // 0 and not NaN if all tokens are padding.
+        let n = mask.sum_dim(1, false).clamp(Some(1e-9.into()), None);
+        Ok((hidden * &mask).sum_dim(1, false) / n)
+    };
+    // f16 holds neither the bound nor the sums of many tokens, bf16 no count above 256.
+    elinvar_ops::value::widen([hidden], mean).or_fail()
 }
 
 /// x / |x| along the last axis; 0 stays 0.
@@ -414,5 +419,8 @@ pub fn mean_pooled<B: Backend>(hidden: &Tensor<B>, mask: &Tensor<B>) -> Tensor<B
 /// If the elements are not floats, or memory is exhausted.
 #[track_caller]
 pub fn l2_normalized<B: Backend>(x: &Tensor<B>) -> Tensor<B> {
-    x / x.square().sum_dim(-1, true).sqrt().clamp(Some(1e-12.into()), None)
+    let unit =
+        |[x]: [&Tensor<B>; 1]| Ok(x / x.square().sum_dim(-1, true).sqrt().clamp(Some(1e-12.into()), None));
+    // f16 holds neither the bound nor the squares.
+    elinvar_ops::value::widen([x], unit).or_fail()
 }

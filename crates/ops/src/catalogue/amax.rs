@@ -39,8 +39,11 @@ impl<F: Folding> Op for Extreme<F> {
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a fold has one result");
         let won = map(Won, [c.x(0), c.y(0)])?;
-        let winners = cast(&sum(&won, Some(&sum::as_dims(&self.axes)), true)?, g.dtype())?;
-        Ok(vec![Some(where_(&won, &div(g, &winners)?, &view::zeros(g, &Shape::scalar())?)?)])
+        let winners = sum(&won, Some(&sum::as_dims(&self.axes)), true)?;
+        // In f32 for 16 bits, where a count of 65,520 is infinite in f16 and one of 257 is rounded in
+        // bf16.
+        let share = widen([g], |[g]| div(g, &cast(&winners, g.dtype())?))?;
+        Ok(vec![Some(where_(&won, &share, &view::zeros(g, &Shape::scalar())?)?)])
     }
 }
 

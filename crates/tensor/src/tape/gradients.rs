@@ -3,6 +3,7 @@
 use crate::Tensor;
 use elinvar_core::Result;
 use elinvar_ops::backend::Backend;
+use elinvar_ops::value::widen;
 use elinvar_ops::{Value, catalogue};
 use std::collections::BTreeMap;
 
@@ -70,11 +71,12 @@ impl<B: Backend> Gradients<B> {
         self.by.is_empty()
     }
     /// Multiplies every gradient by a number, such as 1 / n for the mean of n accumulated batches.
+    /// The number is not rounded to 16 bits for gradients that are.
     ///
     /// # Errors
     /// `OutOfMemory`, after which the gradients are as they were.
     pub fn scale(&mut self, factor: f64) -> Result<()> {
-        let scaled = |g: &Tensor<B>| catalogue::mul(g, &g.scalar_like(factor)?);
+        let scaled = |g: &Tensor<B>| widen([g], |[g]| catalogue::mul(g, &g.scalar_like(factor)?));
         let new = self.by.values().map(|(_, g)| scaled(g)).collect::<Result<Vec<_>>>()?;
         self.by.values_mut().zip(new).for_each(|((_, g), new)| *g = new);
         Ok(())
