@@ -23,7 +23,8 @@ pub type BatchNorm3d<B> = BatchNorm<B, 3>;
 /// x: [n, c, spatial..]   weight, bias, running_mean, running_var: \[c\]   y: as x
 ///
 /// In training, mean and variance are those of the batch, and the running ones are updated:
-/// running = (1 - momentum) * running + momentum * batch (with the unbiased variance).
+/// running = (1 - momentum) * running + momentum * batch (with the unbiased variance). A batch
+/// without elements has neither, and is not counted.
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct BatchNorm<B: Backend, const AXES: usize> {
@@ -109,7 +110,7 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
         let running = buffers.map(|(mean, var)| (mean.get(), var.get()));
         let pair = running.as_ref().map(|(mean, var)| (mean, var));
         let training = self.mode.is_training() || running.is_none();
-        let count = self.num_batches_tracked.as_ref().filter(|_| training);
+        let count = self.num_batches_tracked.as_ref().filter(|_| training && x.numel() > 0);
         let next = count.map(|c| no_grad(|| c.get() + 1));
         let momentum = match (self.momentum, &next) {
             (Some(m), _) => m,

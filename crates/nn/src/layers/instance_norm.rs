@@ -24,7 +24,7 @@ pub type InstanceNorm3d<B> = InstanceNorm<B, 3>;
 ///
 /// Running statistics, if enabled, are used in evaluation; in training they are updated with the
 /// averages over the batch: running = (1 - momentum) * running + momentum * average (with unbiased
-/// variances).
+/// variances). A batch without elements leaves them as they are.
 #[derive(Debug, Module)]
 #[module(display)]
 pub struct InstanceNorm<B: Backend, const AXES: usize> {
@@ -124,6 +124,10 @@ impl<B: Backend, const AXES: usize> InstanceNorm<B, AXES> {
             .y);
         }
         let y = op::instance_norm(x, weight, bias, self.eps)?;
+        // Nothing has neither mean nor variance, and NaN would stay in the running ones.
+        if x.numel() == 0 {
+            return Ok(y);
+        }
         let spatial: Vec<isize> = (2..x.rank() as isize).collect();
         let x = x.detach();
         let follow = |old: &Buffer<B>, each: Tensor<B>| -> Result<()> {

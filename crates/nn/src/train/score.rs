@@ -45,11 +45,13 @@ pub(super) const LOSS: &str = "loss";
 impl<B: Backend> Sums<B> {
     /// Adds a batch. Panics as tensors do.
     pub(super) fn add(&mut self, batch: &Measured<B>) {
-        let loss = batch.loss.detach() * batch.samples as f64;
+        // The mean of no samples is NaN, and would stay in the sum.
+        if batch.samples > 0 {
+            self.put(LOSS, wide(&batch.loss) * batch.samples as f64);
+        }
         self.samples += batch.samples as u64;
-        self.put(LOSS, loss);
         for (name, sum) in &batch.metrics {
-            self.put(name, sum.detach());
+            self.put(name, wide(sum));
         }
     }
     /// Adds other sums. Panics as tensors do.
@@ -78,6 +80,12 @@ impl<B: Backend> Sums<B> {
             .collect::<Result<_>>()?;
         Ok(Score { loss, metrics, samples: self.samples })
     }
+}
+
+/// A sum as it is added to others: 16 bits hold neither many samples nor small parts of a sum.
+fn wide<B: Backend>(x: &Tensor<B>) -> Tensor<B> {
+    let x = x.detach();
+    x.to_dtype(x.dtype().compute())
 }
 
 /// The only element. Waits for the device.

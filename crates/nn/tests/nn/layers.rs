@@ -284,6 +284,33 @@ fn batch_norm_follows_the_batch_and_then_its_running_statistics() {
 }
 
 #[test]
+fn an_empty_batch_leaves_running_statistics_as_they_are() {
+    let full: T = [[[1.0f32, 2.0], [3.0, 5.0]], [[0.0, 4.0], [1.0, 1.0]]].into();
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        let of = |layer: &dyn Layer<B>, batches: &[usize]| {
+            layer.to_dtype(dtype).unwrap();
+            for &n in batches {
+                let y = layer.forward(&full.to_dtype(dtype).narrow(0, 0, n));
+                assert_eq!(y.dims(), [n, 2, 2]);
+            }
+            let state = layer.state_dict().unwrap();
+            state.iter().map(|(name, t)| (name.clone(), t.to_f64_vec())).collect::<Vec<_>>()
+        };
+        let rows: [(&str, fn() -> Box<dyn Layer<B>>); 4] = [
+            ("batch norm", || Box::new(BatchNorm1d::<B>::new(2, &D))),
+            ("its cumulative average", || Box::new(BatchNorm1d::<B>::new(2, &D).cumulative())),
+            ("without weight and bias", || Box::new(BatchNorm1d::<B>::new(2, &D).without_affine())),
+            ("instance norm", || Box::new(InstanceNorm1d::<B>::new(2).running(&D))),
+        ];
+        for (what, layer) in rows {
+            assert_eq!(of(&*layer(), &[0, 2, 0, 2]), of(&*layer(), &[2, 2]), "{what} of {dtype}");
+            let untouched = of(&*layer(), &[0]);
+            assert_eq!(untouched, of(&*layer(), &[]), "{what} of {dtype}");
+        }
+    }
+}
+
+#[test]
 fn dropout_drops_with_its_probability() {
     let n = 20_000;
     let x = T::ones([n], DType::F32, &D).requires_grad();

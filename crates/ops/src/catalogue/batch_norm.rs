@@ -54,8 +54,9 @@ pub struct BatchNorm<V> {
 ///
 /// In training, mean and variance are those of the channel over batch and spatial axes (the
 /// variance divides by the number of elements), and the running ones become (1 - momentum) * old +
-/// momentum * new, where the new variance divides by one less. Otherwise mean and variance are the
-/// running ones, which have no gradient. f16 and bf16 run in f32 and are rounded once.
+/// momentum * new, where the new variance divides by one less; a batch without elements, which has
+/// neither mean nor variance, leaves them as they are. Otherwise mean and variance are the running
+/// ones, which have no gradient. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if x has no channels or an operand does not have one number per channel;
@@ -116,8 +117,11 @@ pub fn batch_norm<V: Value>(
         )));
     }
     let (w, b) = (weight.map(column).transpose()?, bias.map(column).transpose()?);
+    let kept = running.filter(|_| n == 0).map(|(mean, var)| (mean.detached(), var.detached()));
+    let running = running.filter(|_| n > 0);
     if x.dtype().is_half() {
-        return halves(x, &axes, (w.as_ref(), b.as_ref()), running, momentum, eps);
+        let new = halves(x, &axes, (w.as_ref(), b.as_ref()), running, momentum, eps)?;
+        return Ok(BatchNorm { running: new.running.or(kept), ..new });
     }
     let Moments { y, mean, variance } = batch_moments(x, &axes, w.as_ref(), b.as_ref(), eps)?;
     let running = running.map(|(old_mean, old_var)| -> Result<_> {
@@ -126,7 +130,7 @@ pub fn batch_norm<V: Value>(
         };
         Ok((follow(old_mean, &mean)?, follow(old_var, &variance)?))
     });
-    Ok(BatchNorm { y, running: running.transpose()? })
+    Ok(BatchNorm { y, running: running.transpose()?.or(kept) })
 }
 
 /// In training, for f16 and bf16: mean and variance are rounded where they are stored, but not
