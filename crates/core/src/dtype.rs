@@ -80,6 +80,16 @@ impl DType {
     pub fn parse(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|d| d.name().eq_ignore_ascii_case(name))
     }
+    /// The least and the largest of its whole numbers; for bool 0 and 1, for floats `None`.
+    pub const fn range(self) -> Option<(i64, i64)> {
+        match self {
+            DType::F32 | DType::F64 | DType::F16 | DType::BF16 => None,
+            DType::I64 => Some((i64::MIN, i64::MAX)),
+            DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
+            DType::U8 => Some((0, u8::MAX as i64)),
+            DType::Bool => Some((0, 1)),
+        }
+    }
     /// Machine epsilon, the distance from 1 to the next larger number; 0 for types that are not
     /// floats.
     pub const fn epsilon(self) -> f64 {

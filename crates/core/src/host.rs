@@ -116,8 +116,10 @@ impl HostData {
     /// `len` copies of `value`.
     ///
     /// # Errors
-    /// `OutOfMemory` if the allocation is refused.
+    /// `DTypeMismatch` if the value does not fit (see [`Scalar::fits`]); `OutOfMemory` if the
+    /// allocation is refused.
     pub fn full(dtype: DType, len: usize, value: Scalar) -> Result<HostData> {
+        value.fits(dtype)?;
         Ok(match dtype {
             DType::I64 => HostData::I64(filled(len, value.to_i64())?.into()),
             DType::I32 => HostData::I32(filled(len, value.to_i64() as i32)?.into()),

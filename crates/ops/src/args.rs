@@ -174,14 +174,20 @@ impl<V: Value> Args<V> {
     /// The two operands of a binary op: `x` and `y`, or `x` and the attribute `scalar` on its side.
     ///
     /// # Errors
-    /// `InvalidArgument` if one is missing; `DTypeMismatch` if the scalar has a fraction and `x` is
-    /// of integers.
+    /// `InvalidArgument` if one is missing; `DTypeMismatch` if the scalar does not fit `x`.
     pub fn pair(&self) -> Result<(V, V)> {
         let x = self.input("x")?;
         if let Some(y) = self.optional("y") {
             return Ok((x.clone(), y.clone()));
         }
-        let s = x.scalar_like(self.scalar("scalar")?)?;
-        Ok(if self.str("scalar_side")? == "left" { (s, x.clone()) } else { (x.clone(), s) })
+        let s = x.scalar_like(self.scalar("scalar")?).map_err(|e| e.at(&self.op))?;
+        Ok(if self.on_the_left()? { (s, x.clone()) } else { (x.clone(), s) })
+    }
+    /// Is the attribute scalar the first operand?
+    ///
+    /// # Errors
+    /// `InvalidArgument` if that is not said.
+    pub fn on_the_left(&self) -> Result<bool> {
+        Ok(self.str("scalar_side")? == "left")
     }
 }

@@ -81,15 +81,17 @@ impl<B: Backend> Array<B> {
     /// Every element the same.
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// `DTypeMismatch` if the value does not fit (see [`Scalar::fits`]); `OutOfMemory`.
     pub fn full(device: &B::Device, shape: &Shape, value: Scalar, dtype: DType) -> Result<Self> {
+        value.fits(dtype)?;
         Ok(Self::new(device, B::fill(device, value, dtype, shape.numel())?, shape.clone(), dtype))
     }
     /// One number, of shape [].
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// `DTypeMismatch` if the value does not fit (see [`Scalar::fits`]); `OutOfMemory`.
     pub fn scalar(device: &B::Device, value: Scalar, dtype: DType) -> Result<Self> {
+        value.fits(dtype)?;
         Ok(Self::laid(device, B::fill(device, value, dtype, 1)?, Layout::scalar(), dtype))
     }
     /// The elements on the host, row-major.

@@ -54,14 +54,14 @@ pub trait Value: Clone + Debug + Sized + 'static {
     /// A constant of this tensor's dtype, on its device, of shape [].
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// `DTypeMismatch` if the number does not fit (see [`Scalar::fits`]); `OutOfMemory`.
     fn scalar_like(&self, v: impl Into<Scalar>) -> Result<Self> {
         Ok(Self::from_array(Array::scalar(self.device(), v.into(), self.dtype())?))
     }
     /// A tensor of this one's shape, dtype and device, with all elements equal.
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// `DTypeMismatch` if the number does not fit (see [`Scalar::fits`]); `OutOfMemory`.
     fn full_like(&self, v: impl Into<Scalar>) -> Result<Self> {
         Ok(Self::from_array(Array::full(self.device(), self.shape(), v.into(), self.dtype())?))
     }

@@ -261,7 +261,7 @@ fn mistakes_are_named() {
         (index_select(&x, 0, &i(&[2])), InvalidArgument, "index_select: gather: index 2"),
         (scatter_add(&x, 0, &array(&[9i64], &[1, 1]), &x), InvalidArgument, "scatter_add: scatter: index 9"),
         (scatter(&x, 0, &array(&[0i64; 8], &[2, 4]), &x), ShapeMismatch, "scatter: index of shape [2, 4]"),
-        (index_add(&i(&[1]), 0, &i(&[0]), &i(&[1]), 0.5), DTypeMismatch, "index_add: alpha is 0.5"),
+        (index_add(&i(&[1]), 0, &i(&[0]), &i(&[1]), 0.5), DTypeMismatch, "index_add: the number 0.5 does not fit a tensor of i64"),
         (masked_select(&x, &x), DTypeMismatch, "masked_select: the mask is f32"),
         (one_hot(&i(&[3]), 3), InvalidArgument, "one_hot: scatter: index 3"),
         (topk(&x, 4, 1, true).map(|t| t.0), InvalidArgument, "topk: 4 elements of axis 1"),

@@ -414,7 +414,7 @@ fn errors() {
             vec![("min", Attr::Float(0.5))],
             vec![("x", i(&[1]))],
             ErrorKind::DTypeMismatch,
-            "0.5 is not an integer",
+            "the number 0.5 does not fit a tensor of i64",
         ),
         (
             "hardtanh",

@@ -144,7 +144,7 @@ impl<B: Backend> Tensor<B> {
     /// A tensor filled with one value.
     ///
     /// # Panics
-    /// If memory is exhausted.
+    /// If the value does not fit the dtype (see [`Scalar::fits`]), or memory is exhausted.
     #[track_caller]
     pub fn full<D: DeviceOf<Backend = B>>(
         shape: impl Sizes,
@@ -157,7 +157,7 @@ impl<B: Backend> Tensor<B> {
     {
         shape
             .to_shape()
-            .and_then(|s| Array::full(device, &s, value.into(), dtype))
+            .and_then(|s| Array::full(device, &s, value.into(), dtype).map_err(|e| e.at("full")))
             .map(Self::from_array)
             .or_fail()
     }
@@ -202,7 +202,7 @@ impl<B: Backend> Tensor<B> {
     /// Filled with one value, with this tensor's shape, dtype and device.
     ///
     /// # Panics
-    /// If memory is exhausted.
+    /// If the value does not fit the dtype (see [`Scalar::fits`]), or memory is exhausted.
     #[track_caller]
     pub fn full_like(&self, value: impl Into<Scalar>) -> Self {
         Self::full(self.shape(), value, self.dtype(), self.device())

@@ -208,13 +208,7 @@ impl Pad {
                 )));
             }
         }
-        if self.value.is_fractional() && !first.dtype().is_float() {
-            return Err(Error::dtype(format!(
-                "pad: {} does not fit into samples of {}; a whole number would",
-                self.value,
-                first.dtype()
-            )));
-        }
+        self.value.fits(first.dtype()).map_err(|e| e.at("pad"))?;
         let n = samples.len();
         let longest = samples.iter().map(|s| s.shape()[0]).max().unwrap_or(0);
         let t = longest.checked_next_multiple_of(self.multiple).ok_or_else(|| {

@@ -9,8 +9,8 @@ use crate::value::{broadcast, widen};
 /// and is not read if beta is 0. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch`; `DTypeMismatch`, also if a factor has a fraction and the operands are of
-/// integers; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch`; `DTypeMismatch`, also if a factor does not fit the operands; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn addmm<V: Value>(
     input: &V,
     x: &V,
@@ -34,9 +34,7 @@ pub fn addmm<V: Value>(
 /// As [`addmm`].
 pub(super) fn run<V: Value>(op: &str, operands: [&V; 3], beta: Scalar, alpha: Scalar) -> Result<V> {
     let dtype = view::same_dtype(op, &operands)?;
-    if let Some(s) = [beta, alpha].iter().find(|s| s.is_fractional() && !dtype.is_float()) {
-        return Err(Error::dtype(format!("{op}: a factor is {s}, and the operands are {dtype}")));
-    }
+    [beta, alpha].into_iter().try_for_each(|s| s.fits(dtype)).map_err(|e| e.at(op))?;
     let scaled = |v: V, s: Scalar| if s.to_f64() == 1.0 { Ok(v) } else { mul(&v, &v.scalar_like(s)?) };
     widen(operands, |[input, x, y]| {
         let product = V::apply(Matmul::with(x), &[x, y]).map_err(|e| e.at(op))?;

@@ -7,8 +7,8 @@ use crate::prelude::*;
 /// [b, m, n], and is not read if beta is 0. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch`; `DTypeMismatch`, also if a factor has a fraction and the operands are of
-/// integers; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch`; `DTypeMismatch`, also if a factor does not fit the operands; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn baddbmm<V: Value>(
     input: &V,
     x: &V,

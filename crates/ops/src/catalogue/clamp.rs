@@ -115,20 +115,20 @@ fn no_bound() -> Error {
 /// not both.
 ///
 /// # Errors
-/// `InvalidArgument` if there is no bound; `DTypeMismatch` if x is of integers and a bound has a
-/// fraction or is infinite; `OutOfMemory`.
+/// `InvalidArgument` if there is no bound; `DTypeMismatch` if x is of integers and a bound is not a
+/// whole number, or elements would become one that their dtype cannot hold; `OutOfMemory`.
 pub fn clamp<V: Value>(x: &V, min: Option<Scalar>, max: Option<Scalar>) -> Result<V> {
     if min.is_none() && max.is_none() {
         return Err(no_bound());
     }
-    if let Some(m) = [min, max].into_iter().flatten().find(|m| m.is_fractional())
-        && !x.dtype().is_float()
-    {
-        return Err(Error::dtype(format!(
-            "clamp: x is {}, and the bound {m} is not an integer; convert x with to_dtype",
-            x.dtype()
-        )));
-    }
+    let Some((low, high)) = x.dtype().range() else { return map_any(Clamp { min, max }, [x]) };
+    // A lower bound below the dtype's numbers, or an upper one above them, has no effect.
+    let bound = |m: Scalar, idle: &dyn Fn(i128) -> bool, end: i64| match m.floor() {
+        Some((v, true)) if idle(v) => Ok(Scalar::Int(end)),
+        _ => m.fits(x.dtype()).map(|()| m).map_err(|e| e.at("clamp")),
+    };
+    let min = min.map(|m| bound(m, &|v| v < low.into(), low)).transpose()?;
+    let max = max.map(|m| bound(m, &|v| v > high.into(), high)).transpose()?;
     map_any(Clamp { min, max }, [x])
 }
 

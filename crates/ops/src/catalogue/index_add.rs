@@ -13,14 +13,11 @@ use crate::value::widen;
 ///
 /// # Errors
 /// `InvalidArgument` if there is no such axis or an index is not in `0..size`; `ShapeMismatch`;
-/// `DTypeMismatch`, also if alpha has a fraction and x is of integers; `DeviceMismatch`;
-/// `OutOfMemory`.
+/// `DTypeMismatch`, also if alpha does not fit x; `DeviceMismatch`; `OutOfMemory`.
 pub fn index_add<V: Value>(x: &V, dim: isize, index: &V, src: &V, alpha: impl Into<Scalar>) -> Result<V> {
     let alpha = alpha.into();
     view::same_dtype("index_add", &[x, src])?;
-    if alpha.is_fractional() && !x.dtype().is_float() {
-        return Err(Error::dtype(format!("index_add: alpha is {alpha}, and x of {}", x.dtype())));
-    }
+    alpha.fits(x.dtype()).map_err(|e| e.at("index_add"))?;
     let axis = x.shape().axis("index_add", dim)?;
     let (base, from) = (at_least_1d(x)?, at_least_1d(src)?);
     let at = index_select::spread("index_add", base.shape(), axis, index)?;

@@ -10,18 +10,12 @@ use crate::prelude::*;
 /// x: any dtype   mask: bool
 ///
 /// # Errors
-/// `DTypeMismatch` if `mask` is not bool or `value` has a fraction and x is of integers;
-/// `ShapeMismatch` if the shapes do not broadcast; `DeviceMismatch`; `OutOfMemory`.
+/// `DTypeMismatch` if `mask` is not bool or `value` does not fit x; `ShapeMismatch` if the shapes do
+/// not broadcast; `DeviceMismatch`; `OutOfMemory`.
 pub fn masked_fill<V: Value>(x: &V, mask: &V, value: impl Into<Scalar>) -> Result<V> {
     let value = value.into();
     check_bool("masked_fill", "mask", mask)?;
-    if value.is_fractional() && !x.dtype().is_float() {
-        return Err(Error::dtype(format!(
-            "masked_fill: x is {}, which cannot take {value}; convert x with to_dtype",
-            x.dtype()
-        )));
-    }
-    where_(mask, &x.scalar_like(value)?, x)
+    where_(mask, &x.scalar_like(value).map_err(|e| e.at("masked_fill"))?, x)
 }
 
 /// By name: operands x and mask; attribute value.

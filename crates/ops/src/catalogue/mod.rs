@@ -9,6 +9,7 @@ use elinvar_core::{Error, Result};
 
 mod batch_moments;
 mod classes;
+pub mod comparison;
 pub mod conv;
 mod lattice;
 pub mod normalize;

@@ -1,5 +1,6 @@
 //! ne: x != y. The result is bool. NaN differs from everything.
 
+use super::comparison::{self, Comparison};
 use crate::prelude::*;
 
 /// x != y
@@ -42,6 +43,5 @@ pub fn ne<V: Value>(x: &V, y: &V) -> Result<V> {
 
 /// By name: operands x and y, or x and the attribute scalar.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    let (x, y) = a.pair()?;
-    Ok(vec![ne(&x, &y)?])
+    comparison::call(a, Comparison::Ne)
 }

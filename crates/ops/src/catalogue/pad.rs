@@ -48,8 +48,7 @@ impl Mode {
 ///
 /// # Errors
 /// `InvalidArgument` if there are more pairs than axes, or they remove more than there is, or the
-/// mode does not allow the amount; `DTypeMismatch` if the value has a fraction and x is of
-/// integers; `OutOfMemory`.
+/// mode does not allow the amount; `DTypeMismatch` if the value does not fit x; `OutOfMemory`.
 pub fn pad<V: Value>(x: &V, amounts: &[isize], mode: Mode) -> Result<V> {
     let shape = x.shape().clone();
     let (pairs, odd) = amounts.as_chunks::<2>();
@@ -86,9 +85,7 @@ pub fn pad<V: Value>(x: &V, amounts: &[isize], mode: Mode) -> Result<V> {
 }
 
 fn constant<V: Value>(x: &V, pairs: &[[isize; 2]], padded: &Shape, value: Scalar) -> Result<V> {
-    if value.is_fractional() && !x.dtype().is_float() {
-        return Err(Error::dtype(format!("pad: the value {value} does not fit into {}", x.dtype())));
-    }
+    value.fits(x.dtype()).map_err(|e| e.at("pad"))?;
     if x.shape() == padded && pairs.iter().flatten().all(|&p| p == 0) {
         return Ok(x.clone());
     }

@@ -87,12 +87,10 @@ pub(super) fn run<V: Value>(op: &str, how: Scatter, x: &V, dim: isize, index: &V
 /// A copy of `x` into which `value` is written at `index` along `dim`.
 ///
 /// # Errors
-/// As [`scatter`]; `DTypeMismatch` if the value has a fraction and x is of integers.
+/// As [`scatter`]; `DTypeMismatch` if the value does not fit x.
 pub fn value<V: Value>(x: &V, dim: isize, index: &V, value: Scalar) -> Result<V> {
-    if value.is_fractional() && !x.dtype().is_float() {
-        return Err(Error::dtype(format!("scatter: the value {value} does not fit into {}", x.dtype())));
-    }
-    let src = V::from_array(x.scalar_like(value)?.array().broadcast_to(index.shape(), "scatter")?);
+    let value = x.scalar_like(value).map_err(|e| e.at("scatter"))?;
+    let src = V::from_array(value.array().broadcast_to(index.shape(), "scatter")?);
     run("scatter", Scatter::Set, x, dim, index, &src)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Tensor;
 use crate::fail::OrFail;
-use elinvar_core::{Error, Result, Scalar};
+use elinvar_core::{Result, Scalar};
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_ops::value::Value;
@@ -16,7 +16,7 @@ pub trait Operand<B: Backend> {
     /// measurable for an op on a few elements.
     ///
     /// # Errors
-    /// `DTypeMismatch` if the number has a fraction and `like` is of integers; those of `f`.
+    /// `DTypeMismatch` if the number does not fit `like` (see [`Scalar::fits`]); those of `f`.
     fn with<T>(self, op: &str, like: &Tensor<B>, f: impl FnOnce(&Tensor<B>) -> Result<T>) -> Result<T>;
 }
 
@@ -45,13 +45,7 @@ impl<B: Backend> Operand<B> for Scalar {
         Some(*self)
     }
     fn with<T>(self, op: &str, like: &Tensor<B>, f: impl FnOnce(&Tensor<B>) -> Result<T>) -> Result<T> {
-        if self.is_fractional() && !like.dtype().is_float() {
-            return Err(Error::dtype(format!(
-                "{op}: the number {self} does not fit a tensor of {}; convert that with to_dtype",
-                like.dtype()
-            )));
-        }
-        f(&like.scalar_like(self)?)
+        f(&like.scalar_like(self).map_err(|e| e.at(op))?)
     }
 }
 
@@ -97,12 +91,6 @@ binary! {
     "The exact remainder of x / y with the sign of x" fmod;
     "The remainder of x / y with the sign of y" remainder;
     "floor(x / y)" floor_divide;
-    "x == y (bool)" eq;
-    "x != y (bool)" ne;
-    "x < y (bool)" lt;
-    "x <= y (bool)" le;
-    "x > y (bool)" gt;
-    "x >= y (bool)" ge;
     "Both not zero? (bool)" logical_and;
     "Either not zero? (bool)" logical_or;
     "Exactly one not zero? (bool)" logical_xor;
@@ -111,6 +99,35 @@ binary! {
     "Bitwise exclusive or, of integers and bool" bitwise_xor;
     "x shifted left by y bits" shift_left;
     "x shifted right by y bits" shift_right;
+}
+
+macro_rules! comparison {
+    ($($doc:literal $name:ident $variant:ident;)*) => {
+        impl<B: Backend> Tensor<B> {$(
+            #[doc = concat!($doc, ", elementwise, operands broadcast.")]
+            /// A tensor of integers is compared with a number exactly, whether or not it could hold
+            /// it; one of floats with the nearest number that it could hold.
+            ///
+            /// # Panics
+            /// If shapes do not broadcast, dtypes or devices differ, or memory is exhausted.
+            #[track_caller]
+            pub fn $name(&self, other: impl Operand<B>) -> Tensor<B> {
+                match other.number() {
+                    Some(y) => op::comparison::with_number(op::comparison::Comparison::$variant, self, y).or_fail(),
+                    None => other.with(stringify!($name), self, |y| op::$name(self, y)).or_fail(),
+                }
+            }
+        )*}
+    };
+}
+
+comparison! {
+    "x == y (bool)" eq Eq;
+    "x != y (bool)" ne Ne;
+    "x < y (bool)" lt Lt;
+    "x <= y (bool)" le Le;
+    "x > y (bool)" gt Gt;
+    "x >= y (bool)" ge Ge;
 }
 
 impl<B: Backend> Tensor<B> {
