@@ -4,6 +4,9 @@
 //! is the element's index, the key is the seed, so any element can be computed alone and on any
 //! device.
 
+use crate::Result;
+use crate::host::with_capacity;
+
 /// Four random words for a 128-bit counter under a 64-bit key. Branch-free and always inlined, so
 /// that a loop over counters is vectorised.
 #[inline(always)]
@@ -66,14 +69,18 @@ pub fn unit_f64(word: u64) -> f64 {
 
 /// A permutation of `0..n`, the same on every machine: a Fisher-Yates shuffle, from the last
 /// element down.
-pub fn permutation(n: usize, stream: Stream) -> Vec<usize> {
-    let mut p: Vec<usize> = (0..n).collect();
+///
+/// # Errors
+/// `OutOfMemory` if the allocation is refused.
+pub fn permutation(n: usize, stream: Stream) -> Result<Vec<usize>> {
+    let mut p = with_capacity(n)?;
+    p.extend(0..n);
     for i in (1..n).rev() {
         // Lemire's multiplication maps 64 bits to 0..=i; its bias is below 2^-64 * n.
         let j = ((u128::from(stream.word64(i as u64)) * (i as u128 + 1)) >> 64) as usize;
         p.swap(i, j);
     }
-    p
+    Ok(p)
 }
 
 #[cfg(test)]
@@ -94,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_permutation_has_every_number_once() {
-        let mut p = permutation(1000, Stream { seed: 7, stream: 3 });
+        let mut p = permutation(1000, Stream { seed: 7, stream: 3 }).unwrap();
         assert_ne!(p[..10], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         p.sort_unstable();
         assert!(p.into_iter().eq(0..1000));

@@ -5,6 +5,7 @@
 //! harmless if the first step rounds to odd: the last bit then is a sticky bit of what was
 //! truncated, and f32 has enough bits to spare.
 
+use crate::DType;
 use half::{bf16, f16};
 
 /// The neighbour of `x` among the f32 whose last bit is odd; `x` itself if it is an f32.
@@ -46,6 +47,42 @@ pub fn f16_from_f64(x: f64) -> f16 {
 #[inline]
 pub fn bf16_from_f64(x: f64) -> bf16 {
     bf16::from_f32(odd_f32(x))
+}
+
+/// The nearest number of a float dtype, ties to even; x itself for other dtypes.
+pub fn nearest(x: f64, dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => f64::from(x as f32),
+        DType::F16 => f16_from_f64(x).to_f64(),
+        DType::BF16 => bf16_from_f64(x).to_f64(),
+        DType::F64 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => x,
+    }
+}
+
+/// The largest number of a float dtype that is less than `x` (of those that are not NaN).
+pub fn largest_below(x: f64, dtype: DType) -> f64 {
+    let near = nearest(x, dtype);
+    if near < x {
+        return near;
+    }
+    // Downwards is away from zero below it, and towards zero above.
+    let down = |bits: u16| match bits {
+        0 | 0x8000 => 0x8001,
+        positive @ ..0x8000 => positive - 1,
+        negative => negative + 1,
+    };
+    match dtype {
+        DType::F32 => f64::from((near as f32).next_down()),
+        DType::F16 => f16::from_bits(down(f16::from_f64(near).to_bits())).to_f64(),
+        DType::BF16 => bf16::from_bits(down(bf16::from_f64(near).to_bits())).to_f64(),
+        DType::F64 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => near.next_down(),
+    }
+}
+
+/// The least number of a float dtype that is not less than `x`.
+pub fn least_from(x: f64, dtype: DType) -> f64 {
+    let near = nearest(x, dtype);
+    if near >= x { near } else { -largest_below(-x, dtype) }
 }
 
 #[cfg(test)]
@@ -103,6 +140,36 @@ mod tests {
                 assert_eq!(f16_from_f64(x).to_f64(), want, "{x:e}");
                 assert_eq!(f16_from_f64(-x).to_f64(), -want, "-{x:e}");
             }
+        }
+    }
+
+    #[test]
+    fn neighbours_of_a_bound() {
+        use DType::*;
+        let tiny = 2f64.powi(-24);
+        // dtype, bound, the largest number below it, the least from it on
+        let rows = [
+            (F16, 1.0, 1.0 - 2f64.powi(-11), 1.0),
+            (BF16, 1.0, 1.0 - 2f64.powi(-8), 1.0),
+            (F32, 1.0, 1.0 - 2f64.powi(-24), 1.0),
+            (F64, 1.0, 1.0 - 2f64.powi(-53), 1.0),
+            (F16, 1.0 + tiny, 1.0, 1.0 + 2f64.powi(-10)),
+            (F16, 1.0 - tiny, 1.0 - 2f64.powi(-11), 1.0),
+            (F16, -1.0, -1.0 - 2f64.powi(-10), -1.0),
+            (F16, 0.0, -tiny, 0.0),
+            (F16, -0.0, -tiny, 0.0),
+            (F16, tiny, 0.0, tiny),
+            (F16, tiny / 4.0, 0.0, tiny),
+            (F16, f64::INFINITY, 65504.0, f64::INFINITY),
+            (F16, 65519.0, 65504.0, f64::INFINITY),
+            (F32, f64::INFINITY, f64::from(f32::MAX), f64::INFINITY),
+            (F64, f64::INFINITY, f64::MAX, f64::INFINITY),
+            (F32, 0.1, f64::from(0.1f32.next_down()), f64::from(0.1f32)),
+        ];
+        for (dtype, x, below, from) in rows {
+            assert_eq!((largest_below(x, dtype), least_from(x, dtype)), (below, from), "{x:e} in {dtype}");
+            let near = nearest(x, dtype);
+            assert!(near == below || near == from, "{x:e} in {dtype}");
         }
     }
 

@@ -6,8 +6,9 @@
 use crate::array::Array;
 use crate::backend::{Backend, Random};
 use crate::catalogue as op;
+use crate::random::check;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, Element, Error, HostTensor, Result, Scalar, Shape};
+use elinvar_core::{DType, Element, HostTensor, Result, Scalar, Shape};
 
 /// The operands and results of every function below.
 type A<B> = Array<B>;
@@ -98,7 +99,7 @@ pub trait Door: Backend {
     /// All elements equal.
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// `DTypeMismatch` if the value does not fit; `OutOfMemory`.
     fn full(
         device: &Self::Device,
         shape: &[usize],
@@ -110,7 +111,7 @@ pub trait Door: Backend {
     /// One element, of shape [].
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// `DTypeMismatch` if the value does not fit; `OutOfMemory`.
     fn scalar(device: &Self::Device, value: impl Into<Scalar>, dtype: DType) -> Result<A<Self>> {
         Array::scalar(device, value.into(), dtype)
     }
@@ -160,7 +161,7 @@ pub trait Door: Backend {
     /// Floats, uniform in `low..high`, from a stream.
     ///
     /// # Errors
-    /// `DTypeMismatch` if `dtype` is not of floats; `OutOfMemory`.
+    /// Those of [`check`]; `OutOfMemory`.
     fn uniform(
         device: &Self::Device,
         stream: Stream,
@@ -169,13 +170,12 @@ pub trait Door: Backend {
         shape: &[usize],
         dtype: DType,
     ) -> Result<A<Self>> {
-        floats("uniform", dtype)?;
-        draw(device, Random::Uniform { low, high }, stream, shape, dtype)
+        draw("uniform", device, Random::Uniform { low, high }, stream, shape, dtype)
     }
     /// Floats, normally distributed, from a stream.
     ///
     /// # Errors
-    /// `DTypeMismatch` if `dtype` is not of floats; `OutOfMemory`.
+    /// Those of [`check`]; `OutOfMemory`.
     fn normal(
         device: &Self::Device,
         stream: Stream,
@@ -184,8 +184,7 @@ pub trait Door: Backend {
         shape: &[usize],
         dtype: DType,
     ) -> Result<A<Self>> {
-        floats("normal", dtype)?;
-        draw(device, Random::Normal { mean, std }, stream, shape, dtype)
+        draw("normal", device, Random::Normal { mean, std }, stream, shape, dtype)
     }
     /// `x` broadcast to a shape, as a view.
     ///
@@ -730,14 +729,15 @@ pub trait Door: Backend {
 
 impl<B: Backend> Door for B {}
 
-fn floats(op: &str, dtype: DType) -> Result<()> {
-    if dtype.is_float() {
-        return Ok(());
-    }
-    Err(Error::dtype(format!("{op}: {dtype} cannot hold fractions; ask for a float type")))
-}
-
-fn draw<B: Backend>(device: &B::Device, r: Random, s: Stream, shape: &[usize], dtype: DType) -> Result<A<B>> {
+fn draw<B: Backend>(
+    op: &str,
+    device: &B::Device,
+    r: Random,
+    s: Stream,
+    shape: &[usize],
+    dtype: DType,
+) -> Result<A<B>> {
+    check(op, r, dtype)?;
     let shape = Shape::new(shape)?;
     let buffer = B::random(device, r, s, dtype, shape.numel())?;
     Ok(Array::new(device, buffer, shape, dtype))

@@ -8,6 +8,7 @@
 //! * [`mod@array`]: a strided tensor on a backend, without gradients.
 //! * [`op`], [`value`]: the ops that the tape records, and the abstraction over "with tape" and
 //!   "without tape" in which every op and every gradient is written.
+//! * [`random`]: what may be drawn, and the formula of a uniform number.
 //! * [`recording`]: restrictions on a function whose work is captured.
 //! * [`catalogue`]: the ops. [`args`]: calling them by name.
 //! * [`door`]: the ops as functions of a backend, `B::add(&x, &y)`.
@@ -22,6 +23,7 @@ pub mod fold;
 pub mod map;
 pub mod op;
 pub mod prelude;
+pub mod random;
 pub mod recording;
 pub mod rows;
 pub mod trace;

@@ -10,6 +10,7 @@ use elinvar_core::{
 };
 use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
+use elinvar_ops::random::{self, Interval};
 
 /// `len` copies of a value.
 pub fn fill(value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
@@ -86,7 +87,7 @@ impl Draw for f64 {
 pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
     match r {
         Random::Uniform { low, high } => {
-            each_float!("a uniform number", dtype, C => C::store(uniform::<C>(low, high, s, len)?, dtype))
+            each_float!("a uniform number", dtype, C => C::store(uniform::<C>(low, high, dtype, s, len)?, dtype))
         }
         Random::Normal { mean, std } => {
             each_float!("a normal number", dtype, C => C::store(normal::<C>(mean, std, s, len)?, dtype))
@@ -107,10 +108,10 @@ pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData
     }
 }
 
-fn uniform<C: Draw>(low: f64, high: f64, s: Stream, len: usize) -> Result<Vec<C>> {
-    let (span, low) = (C::lit(high - low), C::lit(low));
+fn uniform<C: Draw>(low: f64, high: f64, dtype: DType, s: Stream, len: usize) -> Result<Vec<C>> {
+    let interval = Interval::of(low, high, dtype).numbers().map(C::lit);
     let mut v = with_capacity(len)?;
-    v.extend((0..len as u64).map(|i| C::unit(s, i).fma(span, low)));
+    v.extend((0..len as u64).map(|i| random::uniform(C::unit(s, i), interval)));
     Ok(v)
 }
 

@@ -7,6 +7,7 @@ use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::{Backend, DeviceOf, Random};
+use elinvar_ops::random::check;
 
 /// A source of random tensors: a seed, and a counter of draws. Every draw has its own stream, in
 /// which element `i` depends on the seed, the stream and `i` alone.
@@ -49,22 +50,17 @@ impl Generator {
         dtype: DType,
         device: &B::Device,
     ) -> Result<Tensor<B>> {
-        let fits = match r {
-            Random::Uniform { .. } | Random::Normal { .. } => dtype.is_float(),
-            Random::Int { .. } => dtype.is_int(),
-            Random::Bernoulli { .. } => true,
-        };
-        if !fits {
-            return Err(Error::dtype(format!("{op}: not defined for {dtype}")));
-        }
+        check(op, r, dtype)?;
         let shape = shape.to_shape()?;
         let buffer = B::random(device, r, self.next_stream(), dtype, shape.numel())?;
         Ok(Tensor::from_array(Array::new(device, buffer, shape, dtype)))
     }
-    /// Floats, uniform in `low..high`.
+    /// Floats, uniform in `low..high`: `high` itself is never drawn, in any dtype. If both are equal,
+    /// it is all that is drawn.
     ///
     /// # Panics
-    /// If `dtype` is not of floats, or memory is exhausted.
+    /// If `dtype` is not of floats or cannot hold the bounds, one is NaN or infinite, they are not in
+    /// order, or memory is exhausted.
     #[track_caller]
     pub fn uniform<D: DeviceOf>(
         &mut self,
@@ -79,7 +75,8 @@ impl Generator {
     /// Floats, normally distributed.
     ///
     /// # Panics
-    /// If `dtype` is not of floats, or memory is exhausted.
+    /// If `dtype` is not of floats, the mean is not finite, the standard deviation is negative or not
+    /// finite, or memory is exhausted.
     #[track_caller]
     pub fn normal<D: DeviceOf>(
         &mut self,
@@ -110,7 +107,7 @@ impl Generator {
     /// 1 (or true) with probability `p`, else 0.
     ///
     /// # Panics
-    /// If memory is exhausted.
+    /// If `p` is not in 0..=1, or memory is exhausted.
     #[track_caller]
     pub fn bernoulli<D: DeviceOf>(
         &mut self,
@@ -124,7 +121,7 @@ impl Generator {
     /// Integers in `low..high`.
     ///
     /// # Panics
-    /// If the range is empty, `dtype` is not of integers, or memory is exhausted.
+    /// If the range is empty, `dtype` is not of integers or cannot hold it, or memory is exhausted.
     #[track_caller]
     pub fn randint<D: DeviceOf>(
         &mut self,
@@ -134,9 +131,6 @@ impl Generator {
         dtype: DType,
         device: &D,
     ) -> Tensor<D::Backend> {
-        if low >= high {
-            crate::fail::fail(Error::argument(format!("randint: there is no whole number in {low}..{high}")))
-        }
         self.draw("randint", Random::Int { low, high }, shape, dtype, device).or_fail()
     }
     /// The numbers 0..n in random order, of i64.
@@ -145,7 +139,14 @@ impl Generator {
     /// If memory is exhausted.
     #[track_caller]
     pub fn permutation<D: DeviceOf>(&mut self, n: usize, device: &D) -> Tensor<D::Backend> {
-        let p = elinvar_core::philox::permutation(n, self.next_stream());
-        Tensor::from_vec(p.into_iter().map(|i| i as i64).collect(), n, device)
+        let mut numbers = || {
+            // Refused before anything is drawn: the numbers are made twice, as usize and as i64.
+            let mut numbers = elinvar_core::host::with_capacity(n)?;
+            let p = elinvar_core::philox::permutation(n, self.next_stream())?;
+            numbers.extend(p.into_iter().map(|i| i as i64));
+            Ok(numbers)
+        };
+        let numbers = numbers().map_err(|e: Error| e.at("permutation")).or_fail();
+        Tensor::from_vec(numbers, n, device)
     }
 }

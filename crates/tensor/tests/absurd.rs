@@ -24,6 +24,8 @@ fn sizes_beyond_memory_are_errors() {
         ("an overflow hidden behind 0", Box::new(move || zeros(&[usize::MAX, 4, 0]))),
         ("zeros beyond memory", Box::new(move || zeros(&[VAST]))),
         ("random numbers", Box::new(|| Generator::new(0).randn([VAST], &D))),
+        ("permutation", Box::new(|| Generator::new(0).permutation(VAST, &D))),
+        ("a permutation beyond addresses", Box::new(|| Generator::new(0).permutation(BEYOND, &D))),
         ("arange", Box::new(|| T::arange(0, i64::MAX, 1, &D))),
         ("eye", Box::new(|| T::eye(1 << 31, DType::F64, &D))),
         ("an expansion that is written out", Box::new(move || zeros(&[1]).expand([VAST]).contiguous())),

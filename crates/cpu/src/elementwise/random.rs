@@ -12,6 +12,7 @@ use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
 use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::math;
+use elinvar_ops::random::{Interval, uniform};
 use elinvar_reference::Cell;
 use elinvar_simd::isa::{Kernel, dispatch};
 use elinvar_simd::scalar_lane::ScalarLane;
@@ -23,12 +24,14 @@ type BlockWords = [u32; 2 * BLOCK_ELEMENTS];
 /// `len` random numbers.
 pub(crate) fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
     match r {
-        Random::Uniform { low, high } => match dtype {
-            DType::F32 | DType::F16 | DType::BF16 => {
-                floats::<f32>(d, s, dtype, len, Uniform { span: (high - low) as f32, low: low as f32 })
+        Random::Uniform { low, high } => match (dtype, Interval::of(low, high, dtype).numbers()) {
+            (DType::F32 | DType::F16 | DType::BF16, interval) => {
+                floats::<f32>(d, s, dtype, len, Uniform(interval.map(|v| v as f32)))
             }
-            DType::F64 => floats::<f64>(d, s, dtype, len, Uniform { span: high - low, low }),
-            DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse_error("a uniform number", dtype)),
+            (DType::F64, interval) => floats::<f64>(d, s, dtype, len, Uniform(interval)),
+            (DType::I64 | DType::I32 | DType::U8 | DType::Bool, _) => {
+                Err(misuse_error("a uniform number", dtype))
+            }
         },
         Random::Normal { mean, std } => match dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
@@ -106,17 +109,15 @@ trait Distribution<C>: Copy + Sync {
     fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]);
 }
 
+/// The numbers of an [`Interval`].
 #[derive(Clone, Copy)]
-struct Uniform<C> {
-    span: C,
-    low: C,
-}
+struct Uniform<C>([C; 4]);
 impl<C: RandomFloat> Distribution<C> for Uniform<C> {
     #[inline(always)]
     fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]) {
         let words = &words[..BLOCK_ELEMENTS * C::WORDS];
         for (i, y) in out.iter_mut().enumerate() {
-            *y = C::unit(words, i).fma(self.span, self.low);
+            *y = uniform(C::unit(words, i), self.0);
         }
     }
 }

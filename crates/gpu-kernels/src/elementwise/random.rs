@@ -16,6 +16,7 @@ use elinvar_kernel::ir::{Access, Binary, Constant, Elem, Kernel, Scalar};
 use elinvar_kernel::lane::{Float, Term, W32, W64};
 use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
+use elinvar_ops::random::{Interval, uniform};
 
 /// Invocations of a workgroup.
 const BLOCK_THREADS: u32 = 256;
@@ -53,18 +54,23 @@ pub fn random(r: Random, s: Stream, dtype: DType, len: usize) -> Option<Work<'st
     let config = |kind| RandomConfig { kind, dtype, wide: indexing::are_many(len) };
     let float = |v: f64| Constant::float(Elem::from(dtype).scalar(), v).bits;
     let (config, bounds) = match r {
-        Random::Uniform { low, high } => (config(Distribution::Uniform), [float(high - low), float(low)]),
-        Random::Normal { mean, std } => (config(Distribution::Normal), [float(std), float(mean)]),
+        Random::Uniform { low, high } => {
+            (config(Distribution::Uniform), Interval::of(low, high, dtype).numbers().map(float))
+        }
+        Random::Normal { mean, std } => (config(Distribution::Normal), [float(std), float(mean), 0, 0]),
         Random::Bernoulli { p } => {
             // u < p, for u = k / 2^bits: k < ceil(p 2^bits). A cast takes NaN to 0.
             let scale = if dtype == DType::F64 { 2f64.powi(53) } else { 2f64.powi(24) };
-            (config(Distribution::Bernoulli), [(p * scale).ceil().clamp(0.0, scale) as u64, 0])
+            (config(Distribution::Bernoulli), [(p * scale).ceil().clamp(0.0, scale) as u64, 0, 0, 0])
         }
-        Random::Int { low, high } => (config(Distribution::Int), [high.wrapping_sub(low) as u64, low as u64]),
+        Random::Int { low, high } => {
+            (config(Distribution::Int), [high.wrapping_sub(low) as u64, low as u64, 0, 0])
+        }
     };
-    let words = [s.seed, s.stream, bounds[0], bounds[1]];
     let mut all = vec![len as i64];
-    all.extend(words.iter().flat_map(|&w| [i64::from(w as u32), (w >> 32) as i64]));
+    all.extend(
+        [s.seed, s.stream].iter().chain(&bounds).flat_map(|&w| [i64::from(w as u32), (w >> 32) as i64]),
+    );
     let groups = grid((len as u64).div_ceil(u64::from(BLOCK_THREADS) * config.each() as u64));
     let key = Key::of("random").with(&config);
     Some(args::work(key, move || build(&config), groups, indexing::scalar(config.wide), &all))
@@ -134,9 +140,9 @@ pub fn build(config: &RandomConfig) -> Kernel {
     let k = Builder::new(&config.name(), [BLOCK_THREADS, 1, 1]);
     let y = k.buffer("y", config.dtype.into(), Access::Write);
     let s = indexing::scalar(config.wide);
-    let args = LaunchArgs::new(&k, s, 9);
+    let args = LaunchArgs::new(&k, s, 13);
     let len = args.get("len");
-    let [seed, stream, a, b] = ["seed", "stream", "a", "b"]
+    let [seed, stream, a, b, c, d] = ["seed", "stream", "a", "b", "c", "d"]
         .map(|name| ["low", "high"].map(|half| args.get(&format!("{name}_{half}"))));
     let block = linear_group_id(&k, s) * i64::from(BLOCK_THREADS) + k.local_id(0).to(s);
     let first = block * config.each();
@@ -144,7 +150,7 @@ pub fn build(config: &RandomConfig) -> Kernel {
         let upper = if config.wide { (block >> 32).to(Scalar::U32) } else { k.u32(0) };
         let counter = [block.to(Scalar::U32), upper, stream[0].to(Scalar::U32), stream[1].to(Scalar::U32)];
         let words = philox(counter, [seed[0].to(Scalar::U32), seed[1].to(Scalar::U32)]);
-        for (e, v) in config.draw(&k, words, [a, b]).into_iter().enumerate() {
+        for (e, v) in config.draw(&k, words, [a, b, c, d]).into_iter().enumerate() {
             let i = first + e as i64;
             if e == 0 {
                 k.store(y, i, v);
@@ -158,7 +164,7 @@ pub fn build(config: &RandomConfig) -> Kernel {
 
 impl RandomConfig {
     /// The elements that four words give.
-    fn draw<'k>(&self, k: &'k Builder, words: [Val<'k>; 4], bounds: [[Val<'k>; 2]; 2]) -> Vec<Val<'k>> {
+    fn draw<'k>(&self, k: &'k Builder, words: [Val<'k>; 4], bounds: [[Val<'k>; 2]; 4]) -> Vec<Val<'k>> {
         let elem = Elem::from(self.dtype);
         let s = elem.scalar();
         let pairs = || [word64(words[0], words[1]), word64(words[2], words[3])];
@@ -174,11 +180,18 @@ impl RandomConfig {
         };
         match self.kind {
             Distribution::Uniform => {
-                let [span, low] = bounds.map(|b| number(s, b));
-                uniforms().into_iter().map(|u| u.fma(span, low)).collect()
+                let interval = bounds.map(|b| Term::Value(number(s, b)));
+                let one = |u: Val<'k>| match s {
+                    Scalar::F64 => {
+                        uniform(Float::<W64>::new(Term::Value(u)), interval.map(Float::new)).0.value(k)
+                    }
+                    _ => uniform(Float::<W32>::new(Term::Value(u)), interval.map(Float::new)).0.value(k),
+                };
+                uniforms().into_iter().map(one).collect()
             }
             Distribution::Normal => {
-                let given = bounds.map(|b| Term::Value(number(s, b)));
+                let [std, mean, ..] = bounds;
+                let given = [std, mean].map(|b| Term::Value(number(s, b)));
                 let pair = |u: &[Val<'k>]| match s {
                     Scalar::F64 => {
                         let [u, v] = [u[0], u[1]].map(|u| Float::<W64>::new(Term::Value(u)));
@@ -201,7 +214,7 @@ impl RandomConfig {
                 }
             }
             Distribution::Int => {
-                let [span, low] = bounds.map(|b| number(Scalar::U64, b));
+                let [span, low, ..] = bounds.map(|b| number(Scalar::U64, b));
                 let cast = Cast { from: DType::I64, to: self.dtype };
                 let draw = |w| cast.cast((high64(w, span) + low).bitcast(Scalar::I64));
                 pairs().map(draw).to_vec()

@@ -104,7 +104,7 @@ pub trait Dataset: Send + Sync {
         Self: Sized,
     {
         let ends = ends(self.len(), fractions)?;
-        let order = permutation(self.len(), Stream { seed, stream: SPLITS });
+        let order = permutation(self.len(), Stream { seed, stream: SPLITS })?;
         let data = Arc::new(self);
         let mut from = 0;
         ends.into_iter()
@@ -131,7 +131,7 @@ pub trait Dataset: Send + Sync {
                 "k_fold: {k} parts of {n} samples; from 2 to as many parts as samples would fit"
             )));
         }
-        let order = permutation(n, Stream { seed, stream: SPLITS });
+        let order = permutation(n, Stream { seed, stream: SPLITS })?;
         let data = Arc::new(self);
         // The first n % k parts have one sample more.
         let start = |i: usize| i * (n / k) + i.min(n % k);

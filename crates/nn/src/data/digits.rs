@@ -102,7 +102,7 @@ impl Digits {
                 self.len()
             )));
         }
-        let order = permutation(self.len(), Stream { seed, stream: SPLIT_STREAM });
+        let order = permutation(self.len(), Stream { seed, stream: SPLIT_STREAM })?;
         let (test, train) = order.split_at(test as usize);
         Ok((self.pick(train), self.pick(test)))
     }

@@ -223,15 +223,23 @@ impl<D: Dataset, C> Loader<D, C> {
         if self.drop_last { n / self.batch_size } else { n.div_ceil(self.batch_size) }
     }
     /// The samples of an epoch, in their order.
-    pub fn order(&self, epoch: u64) -> Vec<usize> {
-        self.order.of(self.data.len(), epoch)
+    ///
+    /// # Errors
+    /// `OutOfMemory` if there is no memory for so many.
+    pub fn order(&self, epoch: u64) -> Result<Vec<usize>> {
+        self.order.of(self.data.len(), epoch).map_err(|e| e.at("loader"))
     }
 }
 
 impl<D: Dataset + 'static, C: Collate<D::Item> + 'static> Loader<D, C> {
-    /// The batches of an epoch from batch `start` on, in host memory.
+    /// The batches of an epoch from batch `start` on, in host memory. If there is no memory for the
+    /// order of its samples, the error is all there is.
     pub fn host_epoch(&self, epoch: u64, start: usize) -> Batches<C::Batch> {
-        let (order, loader) = (self.order(epoch), self.clone());
+        let order = match self.order(epoch) {
+            Ok(order) => order,
+            Err(e) => return Batches(Source::Refused(Some(e))),
+        };
+        let loader = self.clone();
         let make: Make<HostBatch<C::Batch>> = Arc::new(move |i, stop| {
             let from = i * loader.batch_size;
             let to = order.len().min(from + loader.batch_size);
@@ -280,6 +288,7 @@ pub struct Batches<T>(Source<T>);
 enum Source<T> {
     Here { range: Range<usize>, make: Make<HostBatch<T>> },
     Ahead(Ahead<HostBatch<T>>),
+    Refused(Option<Error>),
 }
 
 impl<T> fmt::Debug for Batches<T> {
@@ -297,6 +306,7 @@ impl<T> Iterator for Batches<T> {
                 Some(guarded(|| make(i, &AtomicBool::new(false))))
             }
             Source::Ahead(ahead) => ahead.next(),
+            Source::Refused(e) => e.take().map(Err),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The samples of an epoch and their order: a function of seed and epoch alone.
 
+use elinvar_core::host::with_capacity;
 use elinvar_core::philox::{Stream, permutation, unit_f64};
 use elinvar_core::{Error, Result};
 use elinvar_ops::lane::Lane;
@@ -80,15 +81,18 @@ impl Order {
     }
 
     /// The samples of an epoch, of `n`.
-    pub(crate) fn of(&self, n: usize, epoch: u64) -> Vec<usize> {
+    ///
+    /// # Errors
+    /// `OutOfMemory` if the allocation is refused.
+    pub(crate) fn of(&self, n: usize, epoch: u64) -> Result<Vec<usize>> {
         match self {
-            Order::AsIs => (0..n).collect(),
+            Order::AsIs => listed(n, 0..n),
             Order::Shuffled { seed } => permutation(n, Stream { seed: *seed, stream: ORDERS | epoch }),
             Order::Drawn { count, seed } => {
                 let stream = Stream { seed: *seed, stream: ORDERS | epoch };
                 // The high half of the product is in 0..n, uniform up to a bias of n / 2^64.
                 let at = |i| (u128::from(stream.word64(i)) * n as u128) >> 64;
-                (0..*count as u64).map(|i| at(i) as usize).collect()
+                listed(*count, (0..*count as u64).map(|i| at(i) as usize))
             }
             Order::Weighted { weights, count, draw, seed } => {
                 let stream = Stream { seed: *seed, stream: ORDERS | epoch };
@@ -101,27 +105,33 @@ impl Order {
     }
 }
 
+/// These `count` numbers, if there is memory for them.
+fn listed<T>(count: usize, all: impl Iterator<Item = T>) -> Result<Vec<T>> {
+    let mut v = with_capacity(count)?;
+    v.extend(all);
+    Ok(v)
+}
+
 /// Weighted sampling with replacement: binary search of a random number in the prefix sums of the
 /// weights.
-fn again(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
+fn again(weights: &[f64], count: usize, stream: Stream) -> Result<Vec<usize>> {
     let mut sum = 0.0;
-    let sums: Vec<f64> = weights
-        .iter()
-        .map(|w| {
+    let sums: Vec<f64> = listed(
+        weights.len(),
+        weights.iter().map(|w| {
             sum += w;
             sum
-        })
-        .collect();
+        }),
+    )?;
     // The product below may round up to the total; then it is the last sample of non-zero weight.
     let last = weights.iter().rposition(|w| *w > 0.0).unwrap_or(0);
-    (0..count as u64)
-        .map(|i| {
-            let at = unit_f64(stream.word64(i)) * sum;
-            // The first sum above it: the prefix sum of a sample of weight 0 equals the one before
-            // it, so it is never the first.
-            sums.partition_point(|s| *s <= at).min(last)
-        })
-        .collect()
+    let draw = |i| {
+        let at = unit_f64(stream.word64(i)) * sum;
+        // The first sum above it: the prefix sum of a sample of weight 0 equals the one before it,
+        // so it is never the first.
+        sums.partition_point(|s| *s <= at).min(last)
+    };
+    listed(count, (0..count as u64).map(draw))
 }
 
 /// Weighted sampling without replacement: the smallest of exponential waiting times.
@@ -129,13 +139,12 @@ fn again(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
 /// Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006: -log(u) / w is the
 /// waiting time of a sample of weight w. The logarithm is the library's own, the same on every
 /// machine.
-fn once(weights: &[f64], count: usize, stream: Stream) -> Vec<usize> {
-    let mut times: Vec<(f64, usize)> = (0..weights.len())
-        .filter(|i| weights[*i] > 0.0)
-        // 1 - u is positive, so the logarithm is finite.
-        .map(|i| (-Lane::log(1.0 - unit_f64(stream.word64(i as u64))) / weights[i], i))
-        .collect();
+fn once(weights: &[f64], count: usize, stream: Stream) -> Result<Vec<usize>> {
+    let some = (0..weights.len()).filter(|i| weights[*i] > 0.0);
+    // 1 - u is positive, so the logarithm is finite.
+    let time = |i| (-Lane::log(1.0 - unit_f64(stream.word64(i as u64))) / weights[i], i);
+    let mut times: Vec<(f64, usize)> = listed(weights.len(), some.map(time))?;
     times.sort_unstable_by(|(a, i), (b, j)| a.total_cmp(b).then(i.cmp(j)));
     times.truncate(count);
-    times.into_iter().map(|(_, i)| i).collect()
+    listed(times.len(), times.iter().map(|(_, i)| *i))
 }

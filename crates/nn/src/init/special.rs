@@ -6,7 +6,7 @@
 
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::philox::{Stream, unit_f64};
-use elinvar_core::{Error, HostTensor, Result};
+use elinvar_core::{DType, Error, HostTensor, Result, rounding};
 use elinvar_ops::Backend;
 use elinvar_ops::lane::Lane;
 use elinvar_tensor::{Generator, Sizes, Tensor};
@@ -47,6 +47,12 @@ pub fn trunc_normal<B: Backend>(
             "trunc_normal: {low}..={high} is so far from mean {mean} that f64 has no number in between"
         )));
     }
+    // The bounds as f32, rounded inwards: a number within them stays within them as f32.
+    let least = rounding::least_from(low, DType::F32) as f32;
+    let most = -rounding::least_from(-high, DType::F32) as f32;
+    if least > most {
+        return Err(Error::argument(format!("trunc_normal: f32 has no number in {low}..={high}")));
+    }
     // Every element has its own stream.
     let source = g.fork().state();
     let mut all = with_capacity(shape.numel())?;
@@ -61,7 +67,7 @@ pub fn trunc_normal<B: Backend>(
             }
             try_number += 2;
         };
-        all.push(((z * std + mean).clamp(low, high)) as f32);
+        all.push(((z * std + mean) as f32).clamp(least, most));
     }
     Tensor::from_host(HostTensor::from_vec(all, shape)?, device)
 }

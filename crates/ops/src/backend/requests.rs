@@ -70,11 +70,13 @@ pub enum Scatter {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Random {
     /// Floats in `low..high`: low + u * (high - low) with one fma, u of 24 bits (53 for f64);
-    /// high - low is computed in f64, then it and low are rounded to the type of computation.
+    /// high - low is computed in f64, then it and low are rounded to the type of computation. A
+    /// number that would be rounded out of the interval is the last one of the dtype inside
+    /// ([`crate::random::uniform`]).
     Uniform {
         /// Lower end, included.
         low: f64,
-        /// Upper end, excluded (but rounding may reach it).
+        /// Upper end, excluded.
         high: f64,
     },
     /// Floats, normally distributed, by Box and Muller: elements 2 j and 2 j + 1 come from uniforms

@@ -42,6 +42,7 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
         Work::Random => {
             let (r, dtype) = dice.pick(&[
                 (Random::Uniform { low: -1.5, high: 2.25 }, float),
+                (Random::Uniform { low: 0.0, high: 1.0 }, float),
                 (Random::Normal { mean: 0.5, std: 3.0 }, float),
                 (Random::Bernoulli { p: 0.3 }, any),
                 (Random::Int { low: -7, high: 1000 }, DType::I64),
