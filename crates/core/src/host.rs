@@ -167,10 +167,11 @@ impl HostData {
             HostData::Bool(v) => v.iter().map(|x| *x as u8).collect(),
         }
     }
-    /// Elements from little-endian bytes; for bool, any byte but 0 is true.
+    /// Elements from little-endian bytes.
     ///
     /// # Errors
-    /// `Format` if the bytes are not a whole number of elements; `OutOfMemory`.
+    /// `Format` if the bytes are not a whole number of elements, or one of a bool is neither 0 nor 1;
+    /// `OutOfMemory`.
     pub fn from_le_bytes(dtype: DType, bytes: &[u8]) -> Result<HostData> {
         if !bytes.len().is_multiple_of(dtype.size()) {
             return Err(Error::format(format!(
@@ -198,6 +199,12 @@ impl HostData {
                 HostData::U8(v)
             }
             DType::Bool => {
+                if let Some(i) = bytes.iter().position(|b| *b > 1) {
+                    return Err(Error::format(format!(
+                        "element {i} of a tensor of bool is the byte {}; 0 and 1 would fit",
+                        bytes[i]
+                    )));
+                }
                 let mut v = HostVec::with_capacity(bytes.len())?;
                 v.extend(bytes.iter().map(|b| *b != 0));
                 HostData::Bool(v)
@@ -269,5 +276,23 @@ impl HostTensor {
     /// Every element as f64.
     pub fn to_f64_vec(&self) -> Vec<f64> {
         each_data!(&self.data, v => v.iter().map(|x| x.to_f64()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_bool_are_0_and_1() {
+        let read = |bytes: &[u8]| HostData::from_le_bytes(DType::Bool, bytes);
+        assert_eq!(read(&[0, 1]).unwrap(), HostData::Bool([false, true].into()));
+        for byte in [2, 128, 255] {
+            let e = read(&[1, byte]).unwrap_err();
+            assert!(
+                e.message().starts_with(&format!("element 1 of a tensor of bool is the byte {byte}")),
+                "{e}"
+            );
+        }
     }
 }

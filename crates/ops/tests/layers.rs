@@ -257,6 +257,22 @@ fn norms() {
         (batch(&ones(&[4, 2]), false), InvalidArgument, "running statistics"),
         (batch(&ones(&[4]), true), ShapeMismatch, "[n, c, spatial..]"),
     ]);
+    for eps in [-1e-5, f64::NAN, f64::INFINITY] {
+        let image = ones(&[2, 2, 2]);
+        let normal = |training| {
+            let (mean, var) = (f(&[0.0; 2]), f(&[1.0; 2]));
+            batch_norm(&image, Some((&mean, &var)), None, None, training, 0.1, eps).map(|b| b.y)
+        };
+        refuse(vec![
+            (layer_norm(&x, &[4], None, None, eps), InvalidArgument, "layer_norm: eps is"),
+            (rms_norm(&x, &[4], None, Some(eps)), InvalidArgument, "rms_norm: eps is"),
+            (group_norm(&x, 2, None, None, eps), InvalidArgument, "group_norm: eps is"),
+            (instance_norm(&image, None, None, eps), InvalidArgument, "instance_norm: eps is"),
+            (normal(true), InvalidArgument, "batch_norm: eps is"),
+            (normal(false), InvalidArgument, "batch_norm: eps is"),
+            (cosine_similarity(&x, &x, 1, eps), InvalidArgument, "cosine_similarity: eps is"),
+        ]);
+    }
 }
 
 #[test]
@@ -395,6 +411,7 @@ fn losses() {
         ("large rows", cosine_similarity(&f(&[1e15, 0.0]), &f(&[1e15, 0.0]), 0, 1e-8), scalar(1.0)),
     ]);
     use ErrorKind::{DTypeMismatch, InvalidArgument, ShapeMismatch};
+    let triplet = |x: &A, margin| triplet_margin_loss(x, x, x, margin, 2.0, 1e-6, false, Reduction::Mean);
     refuse(vec![
         (
             entropy(&x, &i(&[0, 3, 0]), -100, Reduction::Mean, 0.0),
@@ -429,6 +446,35 @@ fn losses() {
             ShapeMismatch,
             "should have the shape of the input, [2]",
         ),
+        (
+            binary_cross_entropy(&f(&[0.5, 1.5]), &f(&[1.0; 2]), None, Reduction::Mean),
+            InvalidArgument,
+            "binary_cross_entropy: an element of x is not in its range; all should be in 0..=1",
+        ),
+        (
+            binary_cross_entropy(&f(&[-1e-30]), &f(&[1.0]), None, Reduction::None),
+            InvalidArgument,
+            "binary_cross_entropy: an element",
+        ),
+        (
+            mse_loss(&x, &x, Reduction::BatchMean),
+            InvalidArgument,
+            "mse_loss: there is no reduction batchmean",
+        ),
+        (l1_loss(&x, &x, Reduction::BatchMean), InvalidArgument, "l1_loss: there is no reduction batchmean"),
+        (
+            nll_loss(&x, &i(&[0, 1, 2]), None, -100, Reduction::BatchMean),
+            InvalidArgument,
+            "nll_loss: there is no reduction batchmean",
+        ),
+        (triplet(&x, 0.0), InvalidArgument, "triplet_margin_loss: margin is 0; it must be above 0"),
+        (triplet(&x, -1.0), InvalidArgument, "triplet_margin_loss: margin is -1"),
+        (triplet(&x, f64::NAN), InvalidArgument, "triplet_margin_loss: margin is NaN"),
+        (softshrink(&x, -0.5), InvalidArgument, "softshrink: lambd is -0.5; it must not be negative"),
+        (softshrink(&x, f64::NAN), InvalidArgument, "softshrink: lambd is NaN"),
+        (hardshrink(&x, -0.5), InvalidArgument, "hardshrink: lambd is -0.5"),
+        (hardtanh(&x, f64::NAN, 1.0), InvalidArgument, "hardtanh: min_val NaN"),
+        (celu(&x, 0.0), InvalidArgument, "celu: alpha is 0"),
         (Reduction::parse("mse_loss", "median").map(|_| scalar(0.0)), InvalidArgument, "no reduction median"),
     ]);
 }

@@ -45,37 +45,42 @@ macro_rules! index_from {
     ($($t:ty),*) => {$(
         impl<B: Backend> From<$t> for Index<B> {
             fn from(i: $t) -> Self {
-                Index::At(i as isize)
+                Index::At(place(i))
             }
         }
         impl<B: Backend> From<Range<$t>> for Index<B> {
             fn from(r: Range<$t>) -> Self {
-                Index::Range { start: Some(r.start as isize), stop: Some(r.end as isize), step: 1 }
+                Index::Range { start: Some(place(r.start)), stop: Some(place(r.end)), step: 1 }
             }
         }
         impl<B: Backend> From<RangeFrom<$t>> for Index<B> {
             fn from(r: RangeFrom<$t>) -> Self {
-                Index::Range { start: Some(r.start as isize), stop: None, step: 1 }
+                Index::Range { start: Some(place(r.start)), stop: None, step: 1 }
             }
         }
         impl<B: Backend> From<RangeTo<$t>> for Index<B> {
             fn from(r: RangeTo<$t>) -> Self {
-                Index::Range { start: None, stop: Some(r.end as isize), step: 1 }
+                Index::Range { start: None, stop: Some(place(r.end)), step: 1 }
             }
         }
         impl<B: Backend> From<RangeInclusive<$t>> for Index<B> {
             fn from(r: RangeInclusive<$t>) -> Self {
-                Index::Range { start: Some(*r.start() as isize), stop: after(*r.end() as isize), step: 1 }
+                Index::Range { start: Some(place(*r.start())), stop: after(place(*r.end())), step: 1 }
             }
         }
         impl<B: Backend> From<RangeToInclusive<$t>> for Index<B> {
             fn from(r: RangeToInclusive<$t>) -> Self {
-                Index::Range { start: None, stop: after(r.end as isize), step: 1 }
+                Index::Range { start: None, stop: after(place(r.end)), step: 1 }
             }
         }
     )*};
 }
 index_from!(isize, usize, i32, i64);
+
+/// As an isize; what is beyond that is beyond every axis, too, and stays so.
+fn place<T: Copy + PartialOrd + Default + TryInto<isize>>(i: T) -> isize {
+    i.try_into().unwrap_or(if i < T::default() { isize::MIN } else { isize::MAX })
+}
 
 /// The stop of an inclusive range: the index after -1 is the end.
 fn after(last: isize) -> Option<isize> {

@@ -2,7 +2,7 @@
 //! edges.
 
 use crate::Tensor;
-use elinvar_core::{HostData, HostTensor, each_data};
+use elinvar_core::{HostData, HostTensor, Shape, each_data};
 use elinvar_ops::backend::Backend;
 use std::fmt::{self, Display, LowerExp};
 
@@ -12,6 +12,8 @@ const PRECISION: usize = 8;
 const THRESHOLD: usize = 1000;
 /// Elements shown at each end of a long axis.
 const EDGE: usize = 3;
+/// Axes that are shown as brackets; the elements of a tensor of more are shown as a vector.
+const MOST_AXES: usize = 64;
 /// Characters in a line.
 const WIDTH: usize = 75;
 
@@ -43,6 +45,14 @@ fn render(host: &HostTensor, indent: usize, separator: &str) -> String {
     let shape = host.shape();
     if shape.numel() == 0 {
         return if shape.rank() <= 1 { "[]".into() } else { format!("[] (shape {shape})") };
+    }
+    // A bracket is a call: NumPy has no more axes, and neither has a page.
+    if shape.rank() > MOST_AXES {
+        let flat = Shape::new(&[shape.numel()]).and_then(|flat| HostTensor::new(flat, host.data().clone()));
+        return match flat {
+            Ok(flat) => format!("{} (shape {shape})", render(&flat, indent, separator)),
+            Err(e) => format!("<{e}>"),
+        };
     }
     let cut = shape.numel() > THRESHOLD;
     let mut places = vec![];
@@ -229,7 +239,7 @@ fn mantissa(v: &dyn Float) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use elinvar_core::{Element, Shape};
+    use elinvar_core::Element;
 
     fn show<T: Element>(v: Vec<T>, shape: &[usize]) -> String {
         render(&HostTensor::from_vec(v, Shape::new(shape).unwrap()).unwrap(), 0, " ")
@@ -248,6 +258,10 @@ mod tests {
         assert_eq!(show(vec![2.0f32], &[]), "2.0");
         assert_eq!(show(vec![0i64; 8], &[2, 2, 2]), "[[[0 0]\n  [0 0]]\n\n [[0 0]\n  [0 0]]]");
         assert_eq!(show(Vec::<f32>::new(), &[0]), "[]");
+        assert_eq!(show(vec![7u8], &[1; 64]), format!("{}7{}", "[".repeat(64), "]".repeat(64)));
+        assert!(
+            show(vec![7u8, 8], &[vec![1; 100_000], vec![2]].concat()).starts_with("[7 8] (shape [1, 1, ")
+        );
         let long = show((0..2000i64).collect(), &[2000]);
         assert_eq!(long, "[   0    1    2 ... 1997 1998 1999]");
         let lines = show((0..30i64).collect(), &[30]);

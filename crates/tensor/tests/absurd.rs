@@ -51,6 +51,14 @@ fn views_may_be_vast() {
     assert_eq!(x.i(VAST - 1).item(), 1.0);
 }
 
+/// Also one of as many axes.
+#[test]
+fn tensors_of_many_axes_can_be_printed() {
+    let x = T::ones([2], DType::F32, &D).reshape(&[vec![1isize; 100_000], vec![2]].concat());
+    assert!(x.to_string().starts_with("[1. 1.] (shape [1, 1, 1, "));
+    assert!(format!("{x:?}").starts_with("tensor([1., 1.] (shape [1, "));
+}
+
 #[test]
 fn host_memory_is_checked() {
     assert!(Shape::new(&[usize::MAX, 2]).is_err());

@@ -23,6 +23,9 @@ fn m<const N: usize>(mask: [bool; N], shape: &[usize]) -> T {
     Tensor::from_vec(mask.to_vec(), shape, &ReferenceDevice)
 }
 
+/// x, flat.
+const ALL: &[i64] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23];
+
 type Slice = fn(&T) -> T;
 type Assign = fn(&T, &T) -> T;
 
@@ -115,6 +118,9 @@ fn slices() -> Vec<(&'static str, Slice, Vec<usize>, Vec<i64>)> {
             &[8, 9, 10, 11, 0, 1, 2, 3, 20, 21, 22, 23, 12, 13, 14, 15],
         ),
         ("x[[]]", |x| x.i(p([], &[0])), &[0, 3, 4], &[]),
+        ("x[:2**64-1]", |x| x.i(..usize::MAX), &[2, 3, 4], ALL),
+        ("x[:2**64]", |x| x.i(0..=usize::MAX - 1), &[2, 3, 4], ALL),
+        ("x[2**64-1:]", |x| x.i(usize::MAX..), &[0, 3, 4], &[]),
         ("x[x>17]", |x| x.i(x.gt(17)), &[6], &[18, 19, 20, 21, 22, 23]),
         (
             "x[([True,False])]",
@@ -248,7 +254,15 @@ fn gradients_of_slices() {
 
 #[test]
 fn invalid_indices_are_errors() {
-    let rows: [(Slice, ErrorKind, &str); 12] = [
+    let rows: [(Slice, ErrorKind, &str); 15] = [
+        // As an isize this would be -1, the last.
+        (|x| x.i(usize::MAX), ErrorKind::InvalidArgument, "does not exist in axis 0 of shape [2, 3, 4]"),
+        (|x| x.i((0, usize::MAX - 1)), ErrorKind::InvalidArgument, "does not exist in axis 0"),
+        (
+            |x| x.slice_assign(usize::MAX, &source(&[3, 4])),
+            ErrorKind::InvalidArgument,
+            "is out of range for axis 0",
+        ),
         (
             |x| x.i(2),
             ErrorKind::InvalidArgument,

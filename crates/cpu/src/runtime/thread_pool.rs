@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// How long it looks out before it sleeps; after a moment it lets others go first.
 const PARK_AFTER: Duration = Duration::from_micros(200);
+/// Threads of a pool: several times those of the largest machines. Beyond them a system may end the
+/// process where it cannot give a thread its stack.
+const MAX_THREADS: usize = 4096;
 
 /// Threads that help those who call [`run`](ThreadPool::run). They end when this is dropped.
 pub(crate) struct ThreadPool {
@@ -64,8 +67,11 @@ impl ThreadPool {
     /// `count - 1` threads beside the caller.
     ///
     /// # Errors
-    /// `InvalidArgument` if the system gives none.
+    /// `InvalidArgument` if they are more than [`MAX_THREADS`], or the system gives none.
     pub(crate) fn new(count: usize) -> Result<ThreadPool> {
+        if count > MAX_THREADS {
+            return Err(Error::argument(format!("cpu: {count} threads; at most {MAX_THREADS} would fit")));
+        }
         // Threads without a processor of their own would look out at the cost of those who work.
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let shared = Arc::new(PoolShared {
@@ -251,6 +257,13 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn threads_have_a_limit() {
+        for count in [MAX_THREADS + 1, 100_000, usize::MAX] {
+            assert!(ThreadPool::new(count).is_err(), "{count}");
         }
     }
 

@@ -292,10 +292,10 @@ impl AttentionOptions {
             true => Linear::new(i, o, g, device),
             false => Linear::without_bias(i, o, g, device),
         };
-        let q = linear(self.features, self.heads * d);
-        let k = linear(self.features, self.kv_heads * d);
-        let v = linear(self.features, self.kv_heads * d);
-        let o = linear(self.heads * d, self.features);
+        let q = linear(self.features, self.heads.saturating_mul(d));
+        let k = linear(self.features, self.kv_heads.saturating_mul(d));
+        let v = linear(self.features, self.kv_heads.saturating_mul(d));
+        let o = linear(self.heads.saturating_mul(d), self.features);
         Attention::of(q, k, v, o, self.heads, self.kv_heads, WeightDropout::new(self.dropout, g)).or_fail()
     }
 }

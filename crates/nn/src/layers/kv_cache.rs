@@ -19,16 +19,22 @@ use elinvar_tensor::Tensor;
 /// Keys and values of each layer, [b, j, s, d] with s the number of tokens so far.
 #[derive(Clone, Debug)]
 pub struct KvCache<B: Backend> {
+    /// Those up to the last one that has any; there may be room for more.
     layers: Vec<Option<[Tensor<B>; 2]>>,
+    /// How many layers there are.
+    count: usize,
 }
 
 impl<B: Backend> KvCache<B> {
     /// An empty cache for this many layers.
     pub fn new(layers: usize) -> Self {
-        KvCache { layers: vec![None; layers] }
+        KvCache { layers: vec![], count: layers }
     }
     /// Number of tokens that are cached in all layers.
     pub fn len(&self) -> usize {
+        if self.layers.len() < self.count {
+            return 0;
+        }
         self.layers.iter().map(|l| l.as_ref().map_or(0, |[k, _]| k.dims()[2])).min().unwrap_or(0)
     }
     /// Is it empty?
@@ -44,10 +50,9 @@ impl<B: Backend> KvCache<B> {
     /// `DeviceMismatch` if they do not match the cached ones, or k and v have different numbers of
     /// rows; `OutOfMemory`.
     pub fn append(&mut self, layer: usize, k: &Tensor<B>, v: &Tensor<B>) -> Result<[Tensor<B>; 2]> {
-        let layers = self.layers.len();
-        let Some(slot) = self.layers.get_mut(layer) else {
-            return Err(Error::argument(format!("kv_cache: layer {layer} of a cache for {layers}")));
-        };
+        if layer >= self.count {
+            return Err(Error::argument(format!("kv_cache: layer {layer} of a cache for {}", self.count)));
+        }
         if k.rank() != 4 || v.rank() != 4 || k.dims()[..3] != v.dims()[..3] {
             return Err(Error::shape(format!(
                 "kv_cache: k {} and v {}; both should be [b, heads, t, d], equal but for d",
@@ -55,6 +60,14 @@ impl<B: Backend> KvCache<B> {
                 v.shape()
             )));
         }
+        if layer >= self.layers.len() {
+            let more = layer + 1 - self.layers.len();
+            self.layers.try_reserve(more).map_err(|_| {
+                Error::memory(format!("kv_cache: there is no memory for {} layers", layer + 1))
+            })?;
+            self.layers.resize(layer + 1, None);
+        }
+        let slot = &mut self.layers[layer];
         let all = match slot.as_ref() {
             None => [k.clone(), v.clone()],
             Some([old_k, old_v]) => {

@@ -149,8 +149,9 @@ impl MultiheadAttentionOptions {
     pub fn init<B: Backend>(self, g: &mut Generator, device: &B::Device) -> MultiheadAttention<B> {
         let e = self.features;
         divided(e, self.heads).or_fail();
-        let in_proj_weight = Param::new(init::xavier_uniform([3 * e, e], Gain::Linear, g, device));
-        let in_proj_bias = self.bias.then(|| Param::new(init::zeros(3 * e, device)));
+        let in_proj_weight =
+            Param::new(init::xavier_uniform([e.saturating_mul(3), e], Gain::Linear, g, device));
+        let in_proj_bias = self.bias.then(|| Param::new(init::zeros(e.saturating_mul(3), device)));
         let mut out_proj = Linear::without_bias(e, e, g, device);
         out_proj.bias = self.bias.then(|| Param::new(init::zeros(e, device)));
         let dropout = WeightDropout::new(self.dropout, g);

@@ -6,6 +6,7 @@
 
 use super::Dropout;
 use crate::{Layer, Module, Param, Visit, init};
+use elinvar_core::host::with_capacity;
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
@@ -138,6 +139,9 @@ pub struct Weights<B: Backend> {
 
 impl<B: Backend> Weights<B> {
     /// Of f32, uniform in +-1 / sqrt(hidden).
+    ///
+    /// # Panics
+    /// If memory is exhausted.
     #[track_caller]
     pub(super) fn new(
         gates: usize,
@@ -148,7 +152,14 @@ impl<B: Backend> Weights<B> {
         device: &B::Device,
     ) -> Self {
         let bound = init::default_bound(hidden);
-        let rows = gates * hidden;
+        let rows = gates
+            .checked_mul(hidden)
+            .ok_or_else(|| {
+                Error::memory(format!(
+                    "recurrent: a state of {hidden} numbers has more weights than can be addressed"
+                ))
+            })
+            .or_fail();
         let weight_ih = Param::new(init::uniform([rows, inputs], bound, g, device));
         let weight_hh = Param::new(init::uniform([rows, hidden], bound, g, device));
         let mut one = || Param::new(init::uniform(rows, bound, g, device));
@@ -268,12 +279,13 @@ impl<K: Kind> RecurrentOptions<K> {
             Err(Error::argument(format!("{}: 0 layers; there should be one at least", K::NAME))).or_fail()
         }
         let ways = self.ways();
-        let weights = (0..self.layers * ways)
-            .map(|k| {
-                let inputs = if k < ways { self.inputs } else { ways * self.hidden };
-                Weights::new(K::GATES, inputs, self.hidden, self.bias, g, device)
-            })
-            .collect();
+        // A product that overflows is more than can be addressed, as usize::MAX is.
+        let mut weights =
+            with_capacity(self.layers.saturating_mul(ways)).map_err(|e| e.at(K::NAME)).or_fail();
+        for k in 0..self.layers.saturating_mul(ways) {
+            let inputs = if k < ways { self.inputs } else { ways.saturating_mul(self.hidden) };
+            weights.push(Weights::new(K::GATES, inputs, self.hidden, self.bias, g, device));
+        }
         let dropout = (self.dropout != 0.0).then(|| Dropout::new(self.dropout, g));
         Recurrent { weights, dropout, options: self }
     }

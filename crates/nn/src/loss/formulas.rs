@@ -11,14 +11,11 @@ use elinvar_tensor::{OrFail, Tensor};
 
 /// Applies the reduction to the losses of elements or samples.
 fn reduced<B: Backend>(name: &str, losses: &Tensor<B>, reduction: Reduction) -> Result<Tensor<B>> {
+    op::reduction::not_by_batch(name, reduction)?;
     match reduction {
-        Reduction::None => Ok(losses.clone()),
+        Reduction::None | Reduction::BatchMean => Ok(losses.clone()),
         Reduction::Mean => op::mean(losses, None, false),
         Reduction::Sum => op::sum(losses, None, false),
-        Reduction::BatchMean => match losses.dims() {
-            [] => Err(Error::argument(format!("{name}: a single loss has no batch to take the mean of"))),
-            [n, ..] => Ok(op::sum(losses, None, false)? / *n as f64),
-        },
     }
 }
 
@@ -71,7 +68,8 @@ elinvar_ops::compile_map! { 3 Gaussian; }
 /// log(2 pi) / 2.
 ///
 /// # Panics
-/// If shapes or dtypes do not fit, or memory is exhausted.
+/// If shapes or dtypes do not fit, a variance or `eps` is negative, or memory is exhausted. To look at
+/// the variances synchronises with the device; in a function that is recorded they are not looked at.
 #[track_caller]
 pub fn gaussian_nll_loss<B: Backend>(
     x: &Tensor<B>,
@@ -83,6 +81,8 @@ pub fn gaussian_nll_loss<B: Backend>(
 ) -> Tensor<B> {
     let rest = if full { HALF_LOG_2_PI } else { 0.0 };
     let run = |[x, t, v]: [&Tensor<B>; 3]| {
+        op::normalize::check_eps("gaussian_nll_loss", eps)?;
+        op::range::check_range("gaussian_nll_loss", "the variance", v, 0.0, f64::INFINITY)?;
         reduced("gaussian_nll_loss", &map(Gaussian { eps, rest }, [x, t, v])?, reduction)
     };
     widen([x, target, variance], run).or_fail()

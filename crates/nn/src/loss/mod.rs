@@ -44,7 +44,8 @@ losses! {
     fn huber_loss(target: &Tensor<B>, reduction: Reduction, delta: f64);
     /// `-weight[target] * x[target]`; x holds log-probabilities.
     fn nll_loss(target: &Tensor<B>, weight: Option<&Tensor<B>>, ignore_index: i64, reduction: Reduction);
-    /// -(target log x + (1 - target) log(1 - x)), each logarithm at least -100.
+    /// -(target log x + (1 - target) log(1 - x)), each logarithm at least -100. All of x must be in
+    /// 0..=1; to look at it synchronises with the device.
     fn binary_cross_entropy(target: &Tensor<B>, weight: Option<&Tensor<B>>, reduction: Reduction);
     /// [`binary_cross_entropy`] of sigmoid(x), without overflow.
     fn binary_cross_entropy_with_logits(

@@ -86,10 +86,11 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         self.epochs = epochs;
         self
     }
-    /// Gradient accumulation: one step for the mean gradient of this many batches. 0 counts as 1.
+    /// Gradient accumulation: one step for the mean gradient of this many batches, of one at
+    /// least.
     #[must_use]
     pub fn accumulate(mut self, batches: usize) -> Self {
-        self.accumulate = batches.max(1);
+        self.accumulate = batches;
         self
     }
     /// The schedule of the learning rate, whose base is the optimiser's.
@@ -159,7 +160,8 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     ///
     /// # Errors
     /// Those of the model, the objective, the optimiser, the source, the validation and the
-    /// callbacks; `InvalidArgument` if there are no batches, or the loss is not finite; `Io` if a
+    /// callbacks; `InvalidArgument` if there are no batches, none are accumulated for a step, or
+    /// the loss is not finite; `Io` if a
     /// checkpoint cannot be written.
     pub fn run(mut self, device: &B::Device) -> Result<Report> {
         let lr = self.optimizer.lr();
@@ -175,6 +177,9 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             return Err(Error::argument(
                 "train: the source has no batch; more samples or smaller batches are needed",
             ));
+        }
+        if self.accumulate == 0 {
+            return Err(Error::argument("train: a step of 0 batches has no gradient; accumulate 1 at least"));
         }
         let needs = [("early stopping", self.early.is_some()), ("a plateau", self.plateau.is_some())];
         if let Some((what, _)) = needs.iter().find(|n| n.1 && self.validation.is_none()) {

@@ -234,6 +234,53 @@ fn a_mistake_is_a_sentence_that_can_be_caught() {
             "embedding: ",
         ),
         (
+            try_run(|| drop(LSTMOptions::new(1, 1).layers(1 << 63).bidirectional(true).init::<B>(g, &D))),
+            ErrorKind::OutOfMemory,
+            "LSTM: out of memory",
+        ),
+        (
+            try_run(|| drop(GRUOptions::new(1, 1).layers(usize::MAX).init::<B>(g, &D))),
+            ErrorKind::OutOfMemory,
+            "GRU: out of memory",
+        ),
+        (
+            try_run(|| drop(LSTM::<B>::new(1, 1 << 62, g, &D))),
+            ErrorKind::OutOfMemory,
+            "recurrent: a state of 4611686018427387904",
+        ),
+        (try_run(|| drop(LSTMCell::<B>::new(1, 1 << 62, g, &D))), ErrorKind::OutOfMemory, "recurrent: "),
+        (
+            KvCache::new(1 << 40).append(1 << 40, &ones(&[1, 1, 1, 1]), &ones(&[1, 1, 1, 1])).map(drop),
+            ErrorKind::InvalidArgument,
+            "kv_cache: layer 1099511627776 of a cache for 1099511627776",
+        ),
+        (
+            KvCache::new(1 << 60).append(1 << 59, &ones(&[1, 1, 1, 1]), &ones(&[1, 1, 1, 1])).map(drop),
+            ErrorKind::OutOfMemory,
+            "kv_cache: ",
+        ),
+        (
+            try_run(|| {
+                let (x, v) = (ones(&[2]), T::new([1.0f32, -1.0], &D));
+                drop(loss::gaussian_nll_loss(&x, &x, &v, false, 1e-6, Reduction::Mean))
+            }),
+            ErrorKind::InvalidArgument,
+            "gaussian_nll_loss: an element of the variance is not in its range; all should be 0 or more",
+        ),
+        (
+            try_run(|| {
+                let x = ones(&[2]);
+                drop(loss::gaussian_nll_loss(&x, &x, &x, false, f64::NAN, Reduction::Mean))
+            }),
+            ErrorKind::InvalidArgument,
+            "gaussian_nll_loss: eps is NaN",
+        ),
+        (
+            try_run(|| drop(loss::soft_margin_loss(&ones(&[2]), &ones(&[2]), Reduction::BatchMean))),
+            ErrorKind::InvalidArgument,
+            "soft_margin_loss: there is no reduction batchmean",
+        ),
+        (
             try_run(|| drop(init::kaiming_normal::<B>([3], Fan::In, Gain::Relu, g, &D))),
             ErrorKind::ShapeMismatch,
             "init: ",

@@ -75,6 +75,11 @@ const FIRST: [usize; 10] = [8, 5, 0, 7, 4, 1, 3, 2, 6, 9];
 
 #[test]
 fn invalid_loaders_are_rejected() {
+    // More samples than there is memory for: an error, and no abort.
+    let vast = Loader::new(pairs(3), 4).unwrap().draw(1 << 46, 1).unwrap();
+    assert_eq!(vast.order(0).unwrap_err().kind(), ErrorKind::OutOfMemory);
+    let all: Vec<_> = vast.host_epoch(0, 0).map(|b| b.unwrap_err().kind()).collect();
+    assert_eq!(all, [ErrorKind::OutOfMemory]);
     assert_eq!(Loader::new(pairs(3), 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(pairs(3).batch::<Reference>(vec![0, 3], &D).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let one = |n: usize| HostTensor::from_vec(vec![0.0f32; n], Shape::new(&[n]).unwrap()).unwrap();

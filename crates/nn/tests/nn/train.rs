@@ -361,6 +361,11 @@ fn untrainable_setups_are_errors() {
                 .expect_err(name);
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{name}: {e}");
     }
+    let m = DigitsMlp::<B>::new(&mut Generator::new(1), &D);
+    let mut sgd = Sgd::new(0.1);
+    let none = loader(&train, 400);
+    let e = Trainer::new(&m, &mut sgd, &none, Classification::new()).accumulate(0).run(&D).unwrap_err();
+    assert_eq!(e.message(), "train: a step of 0 batches has no gradient; accumulate 1 at least");
     let m = Linear::<B>::new(3, 10, &mut Generator::new(1), &D);
     for e in [evaluate(&m, &test, 10, &D).unwrap_err(), predict(&m, test.x(), 10, &D).unwrap_err()] {
         assert_eq!(e.kind(), ErrorKind::ShapeMismatch);

@@ -3,7 +3,7 @@
 
 use super::batch_moments::{Moments, batch_moments};
 use super::instance_norm::per_channel;
-use super::normalize::{normalize, shaped, signed};
+use super::normalize::{check_eps, normalize, shaped, signed};
 use super::{add, mean, mul, reshape, rsqrt, var};
 use crate::prelude::*;
 
@@ -61,7 +61,8 @@ pub struct BatchNorm<V> {
 /// # Errors
 /// `ShapeMismatch` if x has no channels or an operand does not have one number per channel;
 /// `InvalidArgument` if in training a channel has a single element, or not in training there are no
-/// running statistics; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// running statistics, or eps is negative or not finite, or the momentum not finite;
+/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn batch_norm<V: Value>(
     x: &V,
     running: Option<(&V, &V)>,
@@ -77,6 +78,10 @@ pub fn batch_norm<V: Value>(
     }
     shaped("batch_norm", "running_mean", running.map(|r| r.0), &s[1..2])?;
     shaped("batch_norm", "running_var", running.map(|r| r.1), &s[1..2])?;
+    check_eps("batch_norm", eps)?;
+    if !momentum.is_finite() {
+        return Err(Error::argument(format!("batch_norm: momentum is {momentum}; it should be finite")));
+    }
     shaped("batch_norm", "weight", weight, &s[1..2])?;
     shaped("batch_norm", "bias", bias, &s[1..2])?;
     let column = |v: &V| reshape::to_shape(v, &per_channel(s));

@@ -1,8 +1,11 @@
 //! binary_cross_entropy: the negative log-likelihood of a probability, with logarithms of -100 at
 //! least.
 //!
-//! Inputs outside of 0..=1 give NaN: reporting an error would synchronise with the device.
+//! Inputs outside of 0..=1 are an error, which synchronises with the device; in a function that is
+//! recorded they give NaN. With logits there is no such range
+//! ([`super::binary_cross_entropy_with_logits`]).
 
+use super::range::check_range;
 use super::reduction::{Reduced, Reduction, Weighted, reduce, reduction, same_shape};
 use crate::prelude::*;
 
@@ -42,7 +45,8 @@ compile_rows! { 2 Reduced<BinaryCrossEntropy>; }
 /// x: probabilities   target: of x's shape   weight: broadcasts to x
 ///
 /// # Errors
-/// `ShapeMismatch`; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if an element of x is not in 0..=1; `ShapeMismatch`; `DTypeMismatch`;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn binary_cross_entropy<V: Value>(
     x: &V,
     target: &V,
@@ -50,6 +54,7 @@ pub fn binary_cross_entropy<V: Value>(
     reduction: Reduction,
 ) -> Result<V> {
     same_shape("binary_cross_entropy", x, target)?;
+    check_range("binary_cross_entropy", "x", x, 0.0, 1.0)?;
     match weight {
         None => reduce(BinaryCrossEntropy, [x, target], reduction),
         Some(w) => reduce(Weighted(BinaryCrossEntropy), [x, target, w], reduction),

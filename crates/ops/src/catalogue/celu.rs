@@ -28,8 +28,11 @@ compile_map! { 1 Celu; }
 /// x where it is positive, else `alpha (e^(x / alpha) - 1)`, elementwise.
 ///
 /// # Errors
-/// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if `alpha` is 0; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn celu<V: Value>(x: &V, alpha: f64) -> Result<V> {
+    if alpha.is_nan() || alpha == 0.0 {
+        return Err(Error::argument(format!("celu: alpha is {alpha}, by which x is divided; it must not be 0")));
+    }
     map(Celu { alpha }, [x])
 }
 

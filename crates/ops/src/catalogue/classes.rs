@@ -1,7 +1,7 @@
 //! Shared by losses over classes: targets are checked, ignored ones masked, and weighted.
 
 use super::gather::as_index;
-use super::reduction::{Reduced, Reduction, reduce};
+use super::reduction::{Reduced, Reduction, not_by_batch, reduce};
 use super::{div::div, expand, gather, ne, reshape, sum, where_};
 use crate::prelude::*;
 
@@ -113,18 +113,16 @@ impl<V: Value> Targets<V> {
     /// The losses of the targets, reduced: weighted, if they are not yet, and 0 for ignored ones. A
     /// mean divides by the sum of the weights of those that count.
     pub(super) fn reduce(&self, op: &str, losses: &V, weighed: bool, r: Reduction) -> Result<V> {
+        not_by_batch(op, r)?;
         let losses = reshape::to_shape(losses, self.index.shape())?;
         let one = losses.scalar_like(1.0)?;
         let w = if weighed { &one } else { &self.weight };
         let x = [&self.kept, w, &losses];
         match r {
-            Reduction::None | Reduction::Sum => reduce(Counted, x, r),
+            Reduction::None | Reduction::Sum | Reduction::BatchMean => reduce(Counted, x, r),
             Reduction::Mean => {
                 let weights = reduce(Counted, [&self.kept, &self.weight, &one], Reduction::Sum)?;
                 div(&reduce(Counted, x, Reduction::Sum)?, &weights)
-            }
-            Reduction::BatchMean => {
-                Err(Error::argument(format!("{op}: there is no reduction batchmean for losses of classes")))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! cosine_similarity: the cosine of the angle between two rows.
 
-use super::normalize::signed;
+use super::normalize::{check_eps, signed};
 use super::{div::div, eq, maximum, mul, sqrt, sub, sum, where_};
 use crate::prelude::*;
 use crate::rows::STATS;
@@ -71,9 +71,10 @@ compile_rows! { 2 CosineSimilarity; }
 /// f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `InvalidArgument` if there is no such axis;
-/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `InvalidArgument` if there is no such axis, or
+/// eps is negative or not finite; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn cosine_similarity<V: Value>(x: &V, y: &V, dim: isize, eps: f64) -> Result<V> {
+    check_eps("cosine_similarity", eps)?;
     let shape = x.shape().broadcast(y.shape(), "cosine_similarity")?;
     let axes = sum::axes("cosine_similarity", &shape, Some(&[dim]))?;
     sum::drop_axes(rows(CosineSimilarity { eps }, &axes, [x, y])?, &axes, false)

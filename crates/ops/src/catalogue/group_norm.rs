@@ -1,7 +1,7 @@
 //! group_norm: each group of channels of each sample shifted and scaled to mean 0 and variance 1;
 //! then weight and bias per channel.
 
-use super::normalize::{normalize, shaped};
+use super::normalize::{check_eps, normalize, shaped};
 use super::reshape;
 use crate::prelude::*;
 
@@ -13,7 +13,8 @@ use crate::prelude::*;
 ///
 /// # Errors
 /// `ShapeMismatch` if x has no channels or weight and bias do not have one number per channel;
-/// `InvalidArgument` if the channels do not divide into the groups; `DTypeMismatch`;
+/// `InvalidArgument` if the channels do not divide into the groups, or eps is negative or not
+/// finite; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn group_norm<V: Value>(
     x: &V,
@@ -32,6 +33,7 @@ pub fn group_norm<V: Value>(
             "group_norm: the {c} channels of input {s} do not divide into {num_groups} groups"
         )));
     }
+    check_eps("group_norm", eps)?;
     shaped("group_norm", "weight", weight, &[c])?;
     shaped("group_norm", "bias", bias, &[c])?;
     let per = c / num_groups;

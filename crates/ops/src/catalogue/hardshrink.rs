@@ -27,8 +27,11 @@ compile_map! { 1 Hardshrink; }
 /// 0 where `|x| <= lambd`, else x, elementwise.
 ///
 /// # Errors
-/// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if `lambd` is negative; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn hardshrink<V: Value>(x: &V, lambd: f64) -> Result<V> {
+    if lambd.is_nan() || lambd < 0.0 {
+        return Err(Error::argument(format!("hardshrink: lambd is {lambd}; it must not be negative")));
+    }
     map(Hardshrink { lambd }, [x])
 }
 

@@ -32,8 +32,9 @@ compile_map! { 1 Hardtanh; }
 /// `InvalidArgument` if `min_val` is above `max_val`; `DTypeMismatch` if x is not of floats;
 /// `OutOfMemory`.
 pub fn hardtanh<V: Value>(x: &V, min_val: f64, max_val: f64) -> Result<V> {
-    if min_val > max_val {
-        return Err(Error::argument(format!("hardtanh: min_val {min_val} is above max_val {max_val}")));
+    // NaN is no bound either.
+    if min_val.is_nan() || max_val.is_nan() || min_val > max_val {
+        return Err(Error::argument(format!("hardtanh: min_val {min_val} is above max_val {max_val}, or not a number")));
     }
     map(Hardtanh { min_val, max_val }, [x])
 }

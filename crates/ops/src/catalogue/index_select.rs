@@ -9,7 +9,9 @@ use crate::prelude::*;
 /// selected.
 ///
 /// # Errors
-/// `ShapeMismatch` if it is not a vector; `DTypeMismatch` if it is not of integers.
+/// `ShapeMismatch` if it is not a vector; `DTypeMismatch` if it is not of integers;
+/// `InvalidArgument` if an index is not in `0..size` and no slice has an element at which a backend
+/// would notice.
 pub(super) fn spread<V: Value>(op: &str, x: &Shape, axis: usize, index: &V) -> Result<V> {
     if index.shape().rank() > 1 {
         return Err(Error::shape(format!("{op}: an index of shape {}; it must be a vector", index.shape())));
@@ -19,6 +21,10 @@ pub(super) fn spread<V: Value>(op: &str, x: &Shape, axis: usize, index: &V) -> R
     let mut column = Dims::from_elem(1, x.rank());
     column[axis] = n;
     let wide = view::resized(x, axis, n)?;
+    if wide.numel() == 0 {
+        let places = view::zeros(&index, &Shape::new(&[x[axis]])?)?;
+        V::apply(Gather { axis: 0 }, &[&places, &index]).map_err(|e| e.at(op))?;
+    }
     let a = index.array().reshape(&Shape::new(&column)?)?;
     Ok(V::from_array(a.broadcast_to(&wide, op)?))
 }

@@ -1,7 +1,7 @@
 //! instance_norm: each channel of each sample shifted and scaled to mean 0 and variance 1; then
 //! weight and bias per channel.
 
-use super::normalize::{normalize, shaped};
+use super::normalize::{check_eps, normalize, shaped};
 use super::reshape;
 use crate::prelude::*;
 
@@ -13,7 +13,8 @@ use crate::prelude::*;
 ///
 /// # Errors
 /// `ShapeMismatch` if x has no spatial axis or weight and bias do not have one number per channel;
-/// `InvalidArgument` if a channel has a single element, whose variance is 0; `DTypeMismatch`;
+/// `InvalidArgument` if a channel has a single element, whose variance is 0, or eps is negative or
+/// not finite; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn instance_norm<V: Value>(x: &V, weight: Option<&V>, bias: Option<&V>, eps: f64) -> Result<V> {
     let s = x.shape();
@@ -26,6 +27,7 @@ pub fn instance_norm<V: Value>(x: &V, weight: Option<&V>, bias: Option<&V>, eps:
         )));
     }
     let axes: Dims = (2..s.rank()).collect();
+    check_eps("instance_norm", eps)?;
     shaped("instance_norm", "weight", weight, &s[1..2])?;
     shaped("instance_norm", "bias", bias, &s[1..2])?;
     let column = |v: Option<&V>| v.map(|v| reshape::to_shape(v, &per_channel(s))).transpose();

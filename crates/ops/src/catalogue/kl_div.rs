@@ -1,6 +1,6 @@
 //! kl_div: the Kullback-Leibler divergence of log-probabilities from a target distribution.
 
-use super::reduction::{Reduced, Reduction, reduce, reduction};
+use super::reduction::{Reduced, Reduction, reduce_any, reduction};
 use crate::prelude::*;
 
 /// t (log t - x), and -t x where t is 0.
@@ -51,7 +51,7 @@ compile_rows! { 2 Reduced<KlDivLog>; }
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
 /// `OutOfMemory`.
 pub fn kl_div<V: Value>(x: &V, target: &V, reduction: Reduction, log_target: bool) -> Result<V> {
-    if log_target { reduce(KlDivLog, [x, target], reduction) } else { reduce(KlDiv, [x, target], reduction) }
+    if log_target { reduce_any(KlDivLog, [x, target], reduction) } else { reduce_any(KlDiv, [x, target], reduction) }
 }
 
 /// By name: operands x and target; attributes reduction and log_target.

@@ -1,7 +1,7 @@
 //! layer_norm: each row, over the last axes, shifted and scaled to mean 0 and variance 1; then
 //! weight and bias.
 
-use super::normalize::{normalize, shaped};
+use super::normalize::{check_eps, normalize, shaped};
 use crate::prelude::*;
 
 /// The last axes, which must be of the sizes `normalized`.
@@ -26,7 +26,8 @@ pub(super) fn last_axes(op: &str, shape: &Shape, normalized: &[usize]) -> Result
 ///
 /// # Errors
 /// `ShapeMismatch` if x does not end in `normalized_shape` or weight and bias are not of it;
-/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if eps is negative or not finite; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn layer_norm<V: Value>(
     x: &V,
     normalized_shape: &[usize],
@@ -35,6 +36,7 @@ pub fn layer_norm<V: Value>(
     eps: f64,
 ) -> Result<V> {
     let axes = last_axes("layer_norm", x.shape(), normalized_shape)?;
+    check_eps("layer_norm", eps)?;
     shaped("layer_norm", "weight", weight, normalized_shape)?;
     shaped("layer_norm", "bias", bias, normalized_shape)?;
     normalize(x, &axes, weight, bias, eps)

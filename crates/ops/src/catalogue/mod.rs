@@ -14,6 +14,7 @@ pub mod conv;
 mod lattice;
 pub mod normalize;
 pub mod pool;
+pub mod range;
 mod recurrence;
 pub mod recurrent;
 pub mod reduction;

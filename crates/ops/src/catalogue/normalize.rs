@@ -398,6 +398,17 @@ pub(super) fn normalize<V: Value>(
     }
 }
 
+/// Checks the number that is added to a variance, or bounds one.
+///
+/// # Errors
+/// `InvalidArgument` if it is negative, infinite or NaN.
+pub fn check_eps(op: &str, eps: f64) -> Result<()> {
+    if eps >= 0.0 && eps.is_finite() {
+        return Ok(());
+    }
+    Err(Error::argument(format!("{op}: eps is {eps}; it should be 0 or more, and finite")))
+}
+
 /// Checks that a weight or bias has this shape.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ pub enum Reduction {
     Mean,
     /// Their sum.
     Sum,
-    /// Their sum divided by the size of the first axis. For losses of elements only.
+    /// Their sum divided by the size of the first axis. For `kl_div` alone.
     BatchMean,
 }
 
@@ -87,8 +87,38 @@ where
 /// A map's values, reduced. Operands broadcast; f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
-/// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch`, `OutOfMemory`.
+/// `InvalidArgument` for [`Reduction::BatchMean`]; `ShapeMismatch`, `DTypeMismatch`,
+/// `DeviceMismatch`, `OutOfMemory`.
 pub(super) fn reduce<V: Value, M: CompiledMap<N>, const N: usize>(m: M, x: [&V; N], r: Reduction) -> Result<V>
+where
+    Reduced<M>: CompiledRows<N>,
+{
+    not_by_batch(M::NAME, r)?;
+    reduce_any(m, x, r)
+}
+
+/// Refuses the reduction that one loss alone has.
+///
+/// # Errors
+/// `InvalidArgument` for [`Reduction::BatchMean`].
+pub fn not_by_batch(op: &str, r: Reduction) -> Result<()> {
+    match r {
+        Reduction::None | Reduction::Mean | Reduction::Sum => Ok(()),
+        Reduction::BatchMean => Err(Error::argument(format!(
+            "{op}: there is no reduction batchmean but of kl_div; there are none, mean and sum"
+        ))),
+    }
+}
+
+/// [`reduce`], also by batch.
+///
+/// # Errors
+/// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch`, `OutOfMemory`.
+pub(super) fn reduce_any<V: Value, M: CompiledMap<N>, const N: usize>(
+    m: M,
+    x: [&V; N],
+    r: Reduction,
+) -> Result<V>
 where
     Reduced<M>: CompiledRows<N>,
 {

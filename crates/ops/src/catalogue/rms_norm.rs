@@ -1,7 +1,7 @@
 //! rms_norm: each row, over the last axes, divided by its root mean square; then a weight.
 
 use super::layer_norm::last_axes;
-use super::normalize::{products, shaped, signed, together};
+use super::normalize::{check_eps, products, shaped, signed, together};
 use super::{div::div, mean, mul, sub};
 use crate::prelude::*;
 use crate::rows::{Columns, STATS, stands_in};
@@ -156,7 +156,7 @@ compile_columns! { 3 RmsNormGrad; }
 ///
 /// # Errors
 /// `ShapeMismatch` if x does not end in `normalized_shape` or the weight is not of it;
-/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if eps is negative or not finite; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn rms_norm<V: Value>(
     x: &V,
     normalized_shape: &[usize],
@@ -165,7 +165,9 @@ pub fn rms_norm<V: Value>(
 ) -> Result<V> {
     let axes = last_axes("rms_norm", x.shape(), normalized_shape)?;
     shaped("rms_norm", "weight", weight, normalized_shape)?;
-    let r = RmsNorm { eps: eps.unwrap_or(x.dtype().compute().epsilon()) };
+    let eps = eps.unwrap_or(x.dtype().compute().epsilon());
+    check_eps("rms_norm", eps)?;
+    let r = RmsNorm { eps };
     match weight {
         None => rows(r, &axes, [x]),
         Some(w) => rows(r, &axes, [x, w]),

@@ -29,8 +29,11 @@ compile_map! { 1 Softshrink; }
 /// x - lambd above lambd, x + lambd below -lambd, else 0, elementwise.
 ///
 /// # Errors
-/// `DTypeMismatch` if x is not of floats; `OutOfMemory`.
+/// `InvalidArgument` if `lambd` is negative; `DTypeMismatch` if x is not of floats; `OutOfMemory`.
 pub fn softshrink<V: Value>(x: &V, lambd: f64) -> Result<V> {
+    if lambd.is_nan() || lambd < 0.0 {
+        return Err(Error::argument(format!("softshrink: lambd is {lambd}; it must not be negative")));
+    }
     map(Softshrink { lambd }, [x])
 }
 

@@ -26,6 +26,10 @@ pub fn take_along_dim<V: Value>(x: &V, index: &V, dim: Option<isize>) -> Result<
     if xs.rank() == 0 {
         return pick(x, dim, index);
     }
+    if is.numel() > 0 && xs.numel() == 0 && xs[axis] > 0 {
+        // Broadcast to no elements, an index would no longer be there to be checked.
+        pick(&view::zeros(index, &Shape::new(&[xs[axis]])?)?, 0, &flatten::all(index)?)?;
+    }
     let common = view::resized(xs, axis, 1)?.broadcast(&view::resized(is, axis, 1)?, "take_along_dim")?;
     let x = broadcast(x, &view::resized(&common, axis, xs[axis])?)?;
     let index = broadcast(index, &view::resized(&common, axis, is[axis])?)?;

@@ -44,7 +44,7 @@ compile_rows! { 2 Reduced<Lacks>; }
 /// rounded once.
 ///
 /// # Errors
-/// `InvalidArgument` if p is NaN; `ShapeMismatch` if the shapes do not broadcast or are scalars;
+/// `InvalidArgument` if p is NaN or the margin is not above 0; `ShapeMismatch` if the shapes do not broadcast or are scalars;
 /// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn triplet_margin_loss<V: Value>(
     anchor: &V,
@@ -58,6 +58,9 @@ pub fn triplet_margin_loss<V: Value>(
 ) -> Result<V> {
     if [anchor, positive, negative].iter().any(|v| v.shape().rank() == 0) {
         return Err(Error::shape("triplet_margin_loss: operands are scalars; they should be [.., d]"));
+    }
+    if margin.is_nan() || margin <= 0.0 {
+        return Err(Error::argument(format!("triplet_margin_loss: margin is {margin}; it must be above 0")));
     }
     widen([anchor, positive, negative], |[a, pos, neg]| {
         let distance = |x: &V, y: &V| norm(&map(Apart { eps }, [x, y])?, p, Some(&[-1]), false);
