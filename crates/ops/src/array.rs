@@ -334,11 +334,7 @@ pub fn one_device<B: Backend>(op: &str, x: &[&Array<B>]) -> Result<()> {
         None => Ok(()),
         Some(other) => Err(Error::new(
             ErrorKind::DeviceMismatch,
-            format!(
-                "{op}: operands live on {} and {}; move one with to_device",
-                x[0].device(),
-                other.device()
-            ),
+            format!("{op}: operands live on {} and {}; copy one with copy_to", x[0].device(), other.device()),
         )),
     }
 }

@@ -121,6 +121,16 @@ fn by_index() {
             searchsorted(&f(&[1.0, 2.0, 2.0, 3.0]), &f(&[2.0, 9.0, 0.0, 2.5]), true),
             i(&[3, 4, 0, 3]),
         ),
+        (
+            "a value without an axis",
+            searchsorted(&f(&[1.0, 2.0]), &array(&[1.5f32], &[]), false),
+            array(&[1i64], &[]),
+        ),
+        (
+            "one row for values of any rank",
+            searchsorted(&f(&[1.0, 2.0]), &array(&[0f32, 1.0, 1.5, 2.0, 3.0, 1.0], &[3, 1, 2]), true),
+            array(&[0i64, 1, 1, 2, 2, 1], &[3, 1, 2]),
+        ),
         ("counted", bincount(&i(&[2, 0, 2]), 5), i(&[1, 0, 2, 0, 0])),
         ("nothing counted", bincount(&i(&[]), 0), i(&[])),
         ("NaN differs from itself", unique(&f(&[NAN, 1.0, NAN]), None).map(|u| u.counts), i(&[1, 1, 1])),
@@ -328,4 +338,24 @@ fn mistakes_are_named() {
     let vast = expand(&one, &Shape::new(&[1 << 45, 2]).unwrap()).unwrap();
     assert_eq!(tril(&vast, 0).unwrap_err().kind(), OutOfMemory);
     assert_eq!(unbind(&vast, 0).unwrap_err().kind(), OutOfMemory);
+}
+
+/// An index out of range is told as it was given, although it may count from the end.
+#[test]
+fn indices_out_of_range() {
+    let x = f(&[0.0, 1.0, 2.0]);
+    for bad in [-4i64, -9, 3, i64::MIN, i64::MAX] {
+        let at = i(&[bad]);
+        for (op, got) in [
+            ("index_fill", index_fill(&x, 0, &at, 1.0)),
+            ("take_along_dim", take_along_dim(&x, &at, Some(0))),
+            ("index_select", index_select(&x, 0, &at)),
+            ("gather", gather(&x, 0, &at)),
+            ("scatter", scatter(&x, 0, &at, &f(&[1.0]))),
+            ("index_add", index_add(&x, 0, &at, &f(&[1.0]), 1.0)),
+        ] {
+            let e = got.unwrap_err();
+            assert!(e.message().contains(op) && e.message().contains(&format!("index {bad} ")), "{op}: {e}");
+        }
+    }
 }

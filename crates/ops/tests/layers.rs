@@ -238,6 +238,24 @@ fn norms() {
             array(&[1f32, 2.0, 3.0, 1.0, 2.0, 3.0], &[2, 3])
         }),
         ("zeros", rms_norm(&array(&[0f32; 3], &[3]), &[3], None, None), array(&[0f32; 3], &[3])),
+        (
+            "one sample",
+            {
+                let running = (f(&[1.0, 2.0]), f(&[4.0, 9.0]));
+                let (w, b) = (f(&[2.0, 6.0]), f(&[0.5, 0.0]));
+                let pair = Some((&running.0, &running.1));
+                batch_norm(&f(&[3.0, 5.0]), pair, Some(&w), Some(&b), false, 0.1, 0.0).map(|b| b.y)
+            },
+            f(&[2.5, 6.0]),
+        ),
+        (
+            "no channels",
+            {
+                let none = f(&[]);
+                batch_norm(&none, Some((&none, &none)), None, None, true, 0.1, 1e-5).map(|b| b.y)
+            },
+            f(&[]),
+        ),
         ("no rows", group_norm(&array::<f32>(&[], &[0, 4]), 2, None, None, 1e-5), array::<f32>(&[], &[0, 4])),
     ]);
     let batch = |x: &A, training| batch_norm(x, None, None, None, training, 0.1, 1e-5).map(|b| b.y);
@@ -255,7 +273,13 @@ fn norms() {
         (instance_norm(&ones(&[2, 2, 1]), None, None, 0.0), InvalidArgument, "one element"),
         (batch(&ones(&[1, 2]), true), InvalidArgument, "one element"),
         (batch(&ones(&[4, 2]), false), InvalidArgument, "running statistics"),
-        (batch(&ones(&[4]), true), ShapeMismatch, "[n, c, spatial..]"),
+        (batch(&ones(&[4]), true), InvalidArgument, "one element"),
+        (batch(&ones(&[]), true), ShapeMismatch, "[n, c, spatial..]"),
+        (
+            instance_norm(&ones(&[2, 3, 4]), Some(&ones(&[2])), None, 0.0),
+            ShapeMismatch,
+            "input [2, 3, 4] has 3 channels, weight has shape [2]; both must have as many",
+        ),
     ]);
     for eps in [-1e-5, f64::NAN, f64::INFINITY] {
         let image = ones(&[2, 2, 2]);
@@ -311,8 +335,28 @@ fn attention() {
         let weights = MhaWeights { in_proj: &w, in_bias: None, out_proj: &o, out_bias: None };
         multi_head_attention(&e, &e, &e, weights, None, None, heads, true, HeadWeights::None).map(|r| r.0)
     };
+    // One sequence is a batch of one, whatever the order of the axes.
+    let (x, w) = (count(&[3, 4]), count(&[12, 4]));
+    let (o, hidden) = (count(&[4, 4]), array(&[false, true, false], &[3]));
+    let weights = MhaWeights { in_proj: &w, in_bias: None, out_proj: &o, out_bias: None };
+    let run = |x: &A, padding: &A, first, give| {
+        multi_head_attention(x, x, x, weights, Some(padding), None, 2, first, give)
+    };
+    for give in [HeadWeights::None, HeadWeights::Averaged, HeadWeights::Each] {
+        let (y, seen) = run(&x, &hidden, false, give).unwrap();
+        let (x, hidden) = (unsqueeze(&x, 0).unwrap(), unsqueeze(&hidden, 0).unwrap());
+        let (batch, all) = run(&x, &hidden, true, give).unwrap();
+        let alone = |v: &A| select(v, 0, 0).unwrap();
+        assert_eq!(show(&y), show(&alone(&batch)), "{give:?}");
+        assert_eq!(seen.as_ref().map(show), all.as_ref().map(alone).as_ref().map(show), "{give:?}");
+    }
     use ErrorKind::{DTypeMismatch, InvalidArgument, ShapeMismatch};
     refuse(vec![
+        (
+            attend(&q, &k, &v, Some(&array(&[true; 3], &[3]))),
+            ShapeMismatch,
+            "mask [3] does not broadcast to the scores [1, 2, 2]",
+        ),
         (heads(4, 2, false), ShapeMismatch, "enable_gqa was not asked for"),
         (heads(3, 2, true), ShapeMismatch, "3 query heads do not divide among 2 key heads"),
         (attend(&q, &ones(&[2, 3]), &v, None), ShapeMismatch, "must agree in the last size"),
@@ -342,7 +386,11 @@ fn recurrent_nets() {
         (run(&ones(&[5, 2, 3]), 0, false), InvalidArgument, "0 sets of weights"),
         (run(&ones(&[5, 2, 3]), 1, true), InvalidArgument, "1 sets of weights for layers of 2 directions"),
         (run(&ones(&[5, 2, 3]), 2, false), ShapeMismatch, "w_ih [4, 3] of layer 1 should have shape [4, 1]"),
-        (run(&ones(&[5, 2, 4]), 1, false), ShapeMismatch, "should have shape [4, 4]"),
+        (
+            run(&ones(&[5, 2, 4]), 1, false),
+            ShapeMismatch,
+            "input [5, 2, 4] has 4 features, and the weights are for 3",
+        ),
         (run(&f(&[1.0]), 1, false), ShapeMismatch, "should be [time, batch, features]"),
     ]);
 }
@@ -503,8 +551,18 @@ fn sequences_in_time() {
         loss(3, &i(&[1, 1, 2]), &[3, 3], &[1, 2], false),
         &[(27f64 / 6.0).ln(), (27f64 / 5.0).ln()],
     );
+    let alone = |lengths: &[usize]| {
+        let (times, count) = (array(&vec![3i64; lengths.iter().product()], lengths), array(&[2i64], &[]));
+        let x = reshape(&even(3, 1), &[3, 3])?;
+        ctc_loss(&x, &i(&[1, 2]), &times, &count, 0, Reduction::None, false)
+    };
+    for lengths in [&[][..], &[1]] {
+        assert_eq!(alone(lengths).unwrap().shape().rank(), 0, "a loss without a batch");
+        near("one sample without a batch", alone(lengths), &[(27f64 / 5.0).ln()]);
+    }
     use ErrorKind::{DTypeMismatch, InvalidArgument, ShapeMismatch};
     refuse(vec![
+        (alone(&[2]), ShapeMismatch, "input lengths [2] should be [], as there is no batch"),
         (
             loss(3, &labels, &[4, 3], &[2, 2], false),
             InvalidArgument,
@@ -527,6 +585,31 @@ fn sequences_in_time() {
             ctc_loss(&even(3, 1), &i(&[1]), &i(&[3]), &i(&[1]), 3, Reduction::Mean, false),
             InvalidArgument,
             "blank 3 is not in 0..3",
+        ),
+    ]);
+}
+
+#[test]
+fn linear_layers() {
+    let (x, w) = (count(&[2, 3, 2]), f(&[1.0, 10.0]));
+    let (xi, wi) = (array(&[1i64, 2, 3, 4], &[2, 2]), array(&[1i64, 1, 0, 2], &[2, 2]));
+    check(vec![
+        (
+            "a weight of one output",
+            linear(&x, &w, Some(&array(&[0.5f32], &[]))),
+            array(&[10.5f32, 32.5, 54.5, 76.5, 98.5, 120.5], &[2, 3]),
+        ),
+        ("a vector by a vector", linear(&f(&[2.0, 3.0]), &w, None), array(&[32f32], &[])),
+        ("integers", linear(&xi, &wi, Some(&i(&[10, 20]))), array(&[13i64, 24, 17, 28], &[2, 2])),
+    ]);
+    use ErrorKind::{DTypeMismatch, ShapeMismatch};
+    refuse(vec![
+        (linear(&x, &f(&[1.0; 3]), None), ShapeMismatch, "the last sizes are 2 and 3"),
+        (linear(&x, &w, Some(&f(&[1.0]))), ShapeMismatch, "bias [1] for weight [2]; it must be []"),
+        (
+            linear(&array(&[true; 2], &[2]), &array(&[true; 2], &[2]), None),
+            DTypeMismatch,
+            "linear: matmul: operands are bool and bool",
         ),
     ]);
 }

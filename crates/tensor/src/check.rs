@@ -1,7 +1,7 @@
 //! Gradient checks by finite differences, for new ops and layers.
 
 use crate::Tensor;
-use crate::tape::{Backward, backward, no_grad};
+use crate::tape::{Backward, backward, enable_grad};
 use elinvar_core::{DType, Error, HostTensor, Result};
 use elinvar_ops::backend::Backend;
 
@@ -30,14 +30,21 @@ pub fn numerical_gradient<B: Backend>(
         });
         let mut all = x.to_vec();
         all[at] = Tensor::from_host(HostTensor::new(host.shape().clone(), data)?, x[at].device())?;
-        Ok(no_grad(|| f(&all))?.to_host()?.to_f64_vec().iter().sum())
+        // As variables, because `f` may ask for gradients itself.
+        Ok(enable_grad(|| f(&variables(&all)))?.to_host()?.to_f64_vec().iter().sum())
     };
     (0..values.len()).map(|i| Ok((total(i, values[i] + h)? - total(i, values[i] - h)?) / (2.0 * h))).collect()
 }
 
+/// The tensors of floats as variables.
+fn variables<B: Backend>(x: &[Tensor<B>]) -> Vec<Tensor<B>> {
+    x.iter().map(|t| if t.dtype().is_float() { t.requires_grad() } else { t.clone() }).collect()
+}
+
 /// Checks the gradients of the sum of `f`'s result by every float operand against
 /// [`numerical_gradient`]:
-/// |exact - numerical| <= tolerance * (1 + |numerical|).
+/// |exact - numerical| <= tolerance * (1 + |numerical|). `f` may use gradients itself, as a
+/// gradient penalty does.
 ///
 /// # Errors
 /// `Autograd` with operand, element and both values if they disagree; those of `f`.
@@ -47,9 +54,8 @@ pub fn check_gradient<B: Backend>(
     h: f64,
     tolerance: f64,
 ) -> Result<()> {
-    let leaves: Vec<Tensor<B>> =
-        x.iter().map(|t| if t.dtype().is_float() { t.requires_grad() } else { t.clone() }).collect();
-    let y = f(&leaves)?;
+    let leaves = variables(x);
+    let y = enable_grad(|| f(&leaves))?;
     let gradients = if y.is_tracked() {
         backward(&[(&y, Some(&y.ones_like()))], Backward::default())?
     } else {

@@ -341,7 +341,10 @@ fn assign<B: Backend>(x: &Tensor<B>, list: Vec<Index<B>>, src: &Tensor<B>) -> Re
             Index::Ellipsis => unreachable!("spread wrote it out"),
         }
     }
-    let src = elinvar_ops::value::broadcast(src, &Shape::new(&seen)?)?;
+    let part = Shape::new(&seen)?;
+    let misfit =
+        |_| Error::shape(format!("slice_assign: src {} does not broadcast to the part {part}", src.shape()));
+    let src = elinvar_ops::value::broadcast(src, &part).map_err(misfit)?;
     let whole: Dims = runs.iter().map(|r| r.len).collect();
     op::slice_assign::runs(x, &runs, &op::reshape::to_shape(&src, &Shape::new(&whole)?)?)
 }

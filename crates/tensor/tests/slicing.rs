@@ -301,7 +301,13 @@ fn invalid_indices_are_errors() {
             ErrorKind::DTypeMismatch,
             "places must be i64 and masks bool; this tensor is f32",
         ),
-        (|x| x.slice_assign(0, &source(&[5])), ErrorKind::ShapeMismatch, "[5]"),
+        (
+            |x| x.slice_assign(0, &source(&[5])),
+            ErrorKind::ShapeMismatch,
+            "slice_assign: src [5] does not broadcast to the part [3, 4]",
+        ),
+        // A number beyond `isize` is no place from the end.
+        (|x| x.i(usize::MAX), ErrorKind::InvalidArgument, "select: index 9223372036854775807 does not exist"),
         (
             |x| x.slice_assign(p([0], &[1]), &source(&[1])),
             ErrorKind::InvalidArgument,

@@ -174,6 +174,36 @@ fn second_derivatives_of_functions_go_through_their_formulas() {
 }
 
 #[test]
+fn derivatives_that_vanish_are_zeros_and_not_missing() {
+    let table: [(&str, fn(&Tensor) -> Tensor, [f64; 2]); 7] = [
+        ("abs", |x| x.abs(), [-1.0, 1.0]),
+        ("relu", |x| x.relu(), [0.0, 1.0]),
+        ("leaky_relu", |x| x.leaky_relu(0.5), [0.5, 1.0]),
+        ("clamp", |x| x.clamp(None, Some(1.0.into())), [1.0, 0.0]),
+        ("max", |x| x.max(), [0.0, 1.0]),
+        ("sort", |x| x.sort(0, true).0, [1.0, 1.0]),
+        ("a linear function", |x| x * 3.0, [3.0, 3.0]),
+    ];
+    for (name, f, slope) in table {
+        let x = t(&[-2.0, 2.0]).requires_grad();
+        let first = f(&x).sum().grad(&[&x])[0].clone().unwrap();
+        assert_eq!(v(&first), slope, "{name}");
+        let mut next = first;
+        for _ in 0..3 {
+            next = next.sum().grad(&[&x])[0].clone().unwrap();
+            assert_eq!((next.dtype(), v(&next)), (DType::F64, vec![0.0; 2]), "{name}");
+        }
+    }
+    // A part that vanishes adds nothing, not even to a sign of zero.
+    let (x, w) = (t(&[2.0]).requires_grad(), t(&[-0.0]).requires_grad());
+    let first = (x.abs() * &w).sum().grad(&[&x])[0].clone().unwrap();
+    let second = first.sum().backward();
+    assert_eq!((v(second.get(&x).unwrap()), v(second.get(&w).unwrap())), (vec![0.0], vec![1.0]));
+    let first = (&x * &x * &w).sum().grad(&[&x])[0].clone().unwrap();
+    assert_eq!(v(first.sum().backward().get(&x).unwrap())[0].to_bits(), (-0.0f64).to_bits());
+}
+
+#[test]
 fn gradients_of_several_passes_accumulate() {
     let x = t(&[1.0, 2.0]).requires_grad();
     let mut sum = Gradients::new();
@@ -316,6 +346,13 @@ fn gradients_agree_with_differences() {
     let (x, w, b) = (r(&mut rng, &[3, 4]), r(&mut rng, &[4, 5]), r(&mut rng, &[5]));
     let f = |x: &[Tensor]| Ok((x[0].matmul(&x[1]) + &x[2]).tanh().softmax(-1).log());
     check_gradient(f, &[x.clone(), w.clone(), b.clone()], 1e-5, 1e-7).unwrap();
+    // The function may use gradients itself: a gradient penalty, and a recorded gradient.
+    let penalty = |x: &[Tensor]| {
+        let g = x[0].matmul(&x[1]).tanh().sum().grad(&[&x[0]])[0].clone();
+        Ok(g.expect("it depends on x").square())
+    };
+    check_gradient(penalty, &[x.clone(), w.clone()], 1e-5, 1e-7).unwrap();
+    no_grad(|| check_gradient(penalty, &[x.clone(), w.clone()], 1e-5, 1e-7)).unwrap();
     // The check can fail: a detached factor hides half of a derivative.
     let wrong = |x: &[Tensor]| Ok(&x[0] * &x[0].detach());
     assert!(check_gradient(wrong, &[x], 1e-5, 1e-7).is_err());

@@ -50,14 +50,25 @@ impl Default for Options {
     }
 }
 
-/// Runs the suite on a device and writes the report. On the reference, results are compared with
-/// the expected ones within their tolerances; on any other device, also with those of the
-/// reference, bit by bit.
+/// Runs the suite on a device and writes the report, whose last line has the totals: `N passed,
+/// N failed, N skipped`.
+///
+/// # Errors
+/// As [`suite`].
+pub fn conformance(options: &Options, out: &mut dyn Write) -> Result<Summary> {
+    let summary = suite(options, out)?;
+    writeln!(out, "{summary}")?;
+    Ok(summary)
+}
+
+/// Runs the suite on a device and writes the report without the totals. On the reference, results
+/// are compared with the expected ones within their tolerances; on any other device, also with
+/// those of the reference, bit by bit.
 ///
 /// # Errors
 /// `Io` or `Format` if the golden directory is not valid, `InvalidArgument` if no case is left to
 /// run, or there is no such part.
-pub fn conformance(options: &Options, out: &mut dyn Write) -> Result<Summary> {
+pub fn suite(options: &Options, out: &mut dyn Write) -> Result<Summary> {
     let (device, reference) = (&options.device, Device::reference());
     let cases = cases(options)?;
     report::report(&cases, out, |case| {

@@ -3,6 +3,7 @@
 use crate::golden::Case;
 use crate::run::Outcome;
 use elinvar_core::Result;
+use std::fmt;
 use std::io::Write;
 
 /// Counts of cases by outcome.
@@ -35,7 +36,14 @@ impl Summary {
     }
 }
 
-/// Runs all cases, which are grouped by op, and writes the report as they finish.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+/// Runs all cases, which are grouped by op, and writes the report as they finish, without the
+/// totals.
 ///
 /// # Errors
 /// `Io` if the report cannot be written.
@@ -75,6 +83,5 @@ pub fn report(cases: &[Case], out: &mut dyn Write, run: impl Fn(&Case) -> Outcom
         }
         total.add(of_op);
     }
-    writeln!(out, "{} passed, {} failed, {} skipped", total.passed, total.failed, total.skipped)?;
     Ok(total)
 }

@@ -7,6 +7,7 @@
 mod environment;
 mod links;
 mod numbers;
+mod sentences;
 mod sizes;
 mod tree;
 
@@ -18,13 +19,14 @@ use tree::Tree;
 /// A check, and its name.
 type Check = (&'static str, fn(&Tree) -> Vec<String>);
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
     ("links and anchors", links::dead),
     ("paths in code spans", links::lost_paths),
     ("pages that the summary lacks", links::unlisted),
     ("crates that the architecture lacks", links::unnamed_crates),
     ("numbers in README", numbers::unheld),
     ("environment variables", environment::differences),
+    ("methods that sentences name", sentences::unknown_methods),
     ("lengths and widths", sizes::faults),
 ];
 

@@ -105,6 +105,14 @@ impl<B: Backend, const AXES: usize> BatchNorm<B, AXES> {
             };
             return Err(Error::shape(format!("batch_norm: input {}; it should be {want}", x.shape())));
         }
+        if x.dims()[1] != self.channels {
+            return Err(Error::shape(format!(
+                "batch_norm: input {} has {} channels, the layer {}",
+                x.shape(),
+                x.dims()[1],
+                self.channels
+            )));
+        }
         let (weight, bias) = (self.weight.as_ref().map(Param::get), self.bias.as_ref().map(Param::get));
         let buffers = self.running_mean.as_ref().zip(self.running_var.as_ref());
         let running = buffers.map(|(mean, var)| (mean.get(), var.get()));

@@ -88,7 +88,7 @@ impl<B: Backend> AttentionMasks<B> {
 /// Multi-head attention over projections of query, key and value, with PyTorch's names and layouts.
 ///
 /// query: [l, b, e]   key, value: [s, b, e]
-/// y: [l, b, e]; or [b, l, e], [b, s, e], [b, l, e] if `batch_first`
+/// y: [l, b, e]; or [b, l, e], [b, s, e], [b, l, e] if `batch_first`; or all without b
 ///
 /// A query without keys gives the bias of `out_proj`, and weights of 0 (PyTorch gives NaN if
 /// weights are requested).
@@ -181,14 +181,18 @@ impl<B: Backend> MultiheadAttention<B> {
         value: &Tensor<B>,
         masks: &AttentionMasks<B>,
     ) -> Tensor<B> {
+        if query.rank() == 2 {
+            let (axis, [q, k, v], masks) = self.one_sample([query, key, value], masks).or_fail();
+            return self.forward(&q, &k, &v, &masks).squeeze_dim(axis);
+        }
         let found = self.projected(query, key, value, masks).and_then(|(q, k, v, mask)| {
             let o = attend(&q, &k, &v, mask.as_ref(), masks.is_causal, self.dropout.active())?;
             self.joined(&o)
         });
         found.or_fail()
     }
-    /// The result of the attention, and the attention weights, [b, heads, l, s]. PyTorch's default
-    /// is their mean over the heads: `weights.mean_dim(1, false)`.
+    /// The result of the attention, and the attention weights, [b, heads, l, s], or [heads, l, s]
+    /// without a batch. PyTorch's default is their mean over the heads: `weights.mean_dim(-3, false)`.
     ///
     /// # Panics
     /// If shapes or dtypes do not fit, or memory is exhausted.
@@ -200,6 +204,11 @@ impl<B: Backend> MultiheadAttention<B> {
         value: &Tensor<B>,
         masks: &AttentionMasks<B>,
     ) -> (Tensor<B>, Tensor<B>) {
+        if query.rank() == 2 {
+            let (axis, [q, k, v], masks) = self.one_sample([query, key, value], masks).or_fail();
+            let (y, weights) = self.forward_weights(&q, &k, &v, &masks);
+            return (y.squeeze_dim(axis), weights.squeeze_dim(0));
+        }
         let found = self.projected(query, key, value, masks).and_then(|(q, k, v, mask)| {
             let p = attention_weights(&q, &k, mask.as_ref(), masks.is_causal)?;
             let p = self.dropout.active().map_or(p.clone(), |d| d.forward(&p));
@@ -207,6 +216,27 @@ impl<B: Backend> MultiheadAttention<B> {
             Ok((self.joined(&o)?, elinvar_ops::value::cast(&p, q.dtype())?))
         });
         found.or_fail()
+    }
+    /// Operands without a batch as a batch of one, and the axis of it.
+    fn one_sample(
+        &self,
+        x: [&Tensor<B>; 3],
+        masks: &AttentionMasks<B>,
+    ) -> Result<(isize, [Tensor<B>; 3], AttentionMasks<B>)> {
+        if x.iter().any(|x| x.rank() != 2) {
+            let [q, k, v] = x.map(Tensor::shape);
+            return Err(Error::shape(format!(
+                "multihead_attention: query {q}, key {k}, value {v}; without a batch, all should be [length, features]"
+            )));
+        }
+        let axis = if self.batch_first { 0 } else { 1 };
+        let mut masks = masks.clone();
+        masks.key_padding_mask = masks
+            .key_padding_mask
+            .map(|m| if m.rank() == 1 { op::unsqueeze(&m, 0) } else { Ok(m) })
+            .transpose()?;
+        let [q, k, v] = x.map(|x| op::unsqueeze(x, axis));
+        Ok((axis, [q?, k?, v?], masks))
     }
     /// q, k, v as [b, heads, length, size], and the mask.
     fn projected(

@@ -149,6 +149,25 @@ fn dropped_weights_scale_the_others() {
     assert_ne!(bits(&mha.forward(&x, &x, &x, &none)), bits(&mha.forward(&x, &x, &x, &none)));
 }
 
+#[test]
+fn a_sequence_without_a_batch_is_a_batch_of_one() {
+    for batch_first in [false, true] {
+        let mha = MultiheadAttentionOptions::new(4, 2).batch_first(batch_first).init::<B>(&mut g(), &D);
+        let (axis, q, k) = (isize::from(!batch_first), randn(&[3, 4], 1), randn(&[5, 4], 2));
+        let hidden: T = [true, false, false, false, true].into();
+        let (y, p) = mha.forward_weights(&q, &k, &k, &AttentionMasks::none().padding(&hidden));
+        let (wide_q, wide_k) = (q.unsqueeze(axis), k.unsqueeze(axis));
+        let masks = AttentionMasks::none().padding(&hidden.unsqueeze(0));
+        let (wide_y, wide_p) = mha.forward_weights(&wide_q, &wide_k, &wide_k, &masks);
+        assert_eq!((y.dims(), p.dims()), (&[3, 4][..], &[2, 3, 5][..]));
+        assert_eq!(y.to_vec::<f32>().unwrap(), wide_y.to_vec::<f32>().unwrap());
+        assert_eq!(p.to_vec::<f32>().unwrap(), wide_p.to_vec::<f32>().unwrap());
+        let alone = mha.forward(&q, &k, &k, &AttentionMasks::none());
+        let batch = mha.forward(&wide_q, &wide_k, &wide_k, &AttentionMasks::none());
+        assert_eq!(alone.to_vec::<f32>().unwrap(), batch.to_vec::<f32>().unwrap());
+    }
+}
+
 /// A query without keys: the bias of the output, no NaN, and a gradient of zeros.
 #[test]
 fn a_query_without_keys_is_no_nan() {

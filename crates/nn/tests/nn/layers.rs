@@ -330,6 +330,35 @@ fn batch_norm_follows_the_batch_and_then_its_running_statistics() {
     near(bare.forward(&x).to_vec().unwrap(), &[-scale, scale]);
 }
 
+/// The input is what does not fit, not the weights.
+#[test]
+fn a_wrong_input_is_told_as_such() {
+    let net = LSTM::<B>::new(3, 2, &mut Generator::new(1), &D);
+    let cell = GRUCell::<B>::new(3, 2, &mut Generator::new(1), &D);
+    let x = |shape: &[usize]| T::ones(shape, DType::F32, &D);
+    let rows = [
+        (
+            try_run(|| BatchNorm2d::<B>::new(3, &D).forward(&x(&[1, 2, 2, 2]))),
+            "batch_norm: input [1, 2, 2, 2] has 2 channels, the layer 3",
+        ),
+        (
+            try_run(|| GroupNorm::<B>::new(1, 3, &D).forward(&x(&[1, 2, 2]))),
+            "group_norm: input [1, 2, 2] has 2 channels, weight has shape [3]; both must have as many",
+        ),
+        (
+            try_run(|| net.forward(&x(&[2, 1, 4]), None).0),
+            "lstm: input [2, 1, 4] has 4 features, and the weights are for 3",
+        ),
+        (
+            try_run(|| cell.forward(&x(&[1, 4]), None)),
+            "gru: input [1, 1, 4] has 4 features, and the weights are for 3",
+        ),
+    ];
+    for (got, want) in rows {
+        assert_eq!(got.unwrap_err().message(), want);
+    }
+}
+
 #[test]
 fn an_empty_batch_leaves_running_statistics_as_they_are() {
     let full: T = [[[1.0f32, 2.0], [3.0, 5.0]], [[0.0, 4.0], [1.0, 1.0]]].into();

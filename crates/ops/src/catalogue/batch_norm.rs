@@ -2,8 +2,8 @@
 //! batch, else by running ones; then weight and bias per channel.
 
 use super::batch_moments::{Moments, batch_moments};
-use super::instance_norm::per_channel;
-use super::normalize::{check_eps, normalize, shaped, signed};
+use super::instance_norm::{per_channel, per_channel_operand};
+use super::normalize::{check_eps, normalize, signed};
 use super::{add, mean, mul, reshape, rsqrt, var};
 use crate::prelude::*;
 
@@ -50,7 +50,7 @@ pub struct BatchNorm<V> {
 
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias per channel.
 ///
-/// x: [n, c, spatial..]   running, weight, bias: \[c\]   y: as x.
+/// x: [n, c, spatial..], or one sample \[c\]   running, weight, bias: \[c\]   y: as x.
 ///
 /// In training, mean and variance are those of the channel over batch and spatial axes (the
 /// variance divides by the number of elements), and the running ones become (1 - momentum) * old +
@@ -73,17 +73,22 @@ pub fn batch_norm<V: Value>(
     eps: f64,
 ) -> Result<BatchNorm<V>> {
     let s = x.shape();
-    if s.rank() < 2 {
+    if let [c] = s[..] {
+        let one = reshape::to_shape(x, &Shape::new(&[1, c])?)?;
+        let BatchNorm { y, running } = batch_norm(&one, running, weight, bias, training, momentum, eps)?;
+        return Ok(BatchNorm { y: reshape::to_shape(&y, s)?, running });
+    }
+    if s.rank() == 0 {
         return Err(Error::shape(format!("batch_norm: input {s} should be [n, c, spatial..]")));
     }
-    shaped("batch_norm", "running_mean", running.map(|r| r.0), &s[1..2])?;
-    shaped("batch_norm", "running_var", running.map(|r| r.1), &s[1..2])?;
     check_eps("batch_norm", eps)?;
     if !momentum.is_finite() {
         return Err(Error::argument(format!("batch_norm: momentum is {momentum}; it should be finite")));
     }
-    shaped("batch_norm", "weight", weight, &s[1..2])?;
-    shaped("batch_norm", "bias", bias, &s[1..2])?;
+    let each = [running.map(|r| r.0), running.map(|r| r.1), weight, bias];
+    for (what, v) in ["running_mean", "running_var", "weight", "bias"].into_iter().zip(each) {
+        per_channel_operand("batch_norm", s, what, v)?;
+    }
     let column = |v: &V| reshape::to_shape(v, &per_channel(s));
     if !training {
         let Some((center, variance)) = running else {
@@ -116,7 +121,7 @@ pub fn batch_norm<V: Value>(
     }
     let axes: Dims = (0..s.rank()).filter(|&a| a != 1).collect();
     let n: usize = axes.iter().map(|&a| s[a]).product();
-    if n == 1 {
+    if n == 1 && s[1] > 0 {
         return Err(Error::argument(format!(
             "batch_norm: a channel of input {s} has one element; training needs two at least"
         )));

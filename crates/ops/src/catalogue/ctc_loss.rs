@@ -189,6 +189,9 @@ impl States {
 /// * lengths: integers \[n\]
 /// * losses: \[n\]
 ///
+/// One sample without a batch is log_probs [t, c], targets \[s\] and lengths [] (or \[1\]); its
+/// loss is [].
+///
 /// Targets and lengths are copied to the host. f16 and bf16 run in f32 and are rounded once.
 ///
 /// # Errors
@@ -204,6 +207,22 @@ pub fn ctc_loss<V: Value>(
     zero_infinity: bool,
 ) -> Result<V> {
     let dtype = log_probs.dtype();
+    if log_probs.shape().rank() == 2 {
+        let lengths = |v: &V| reshape::to_shape(v, &Shape::new(&[1])?);
+        let one = |what: &str, v: &V| match v.shape().numel() {
+            1 if v.shape().rank() < 2 => lengths(v),
+            _ => Err(Error::shape(format!(
+                "ctc_loss: {what} {} should be [], as there is no batch",
+                v.shape()
+            ))),
+        };
+        let (times, counts) = (one("input lengths", input_lengths)?, one("target lengths", target_lengths)?);
+        let batch = super::unsqueeze(log_probs, 1)?;
+        let targets =
+            if targets.shape().rank() == 1 { super::unsqueeze(targets, 0)? } else { targets.clone() };
+        let y = ctc_loss(&batch, &targets, &times, &counts, blank, reduction, zero_infinity)?;
+        return reshape::to_shape(&y, &Shape::scalar());
+    }
     let &[t, n, classes] = &log_probs.shape()[..] else {
         return Err(Error::shape(format!(
             "ctc_loss: log-probabilities {} should be [time, batch, classes]",

@@ -1,6 +1,6 @@
 //! gather: elements picked along an axis by an index for each result.
 
-use super::{add, lt, reshape, scatter_add, view, where_};
+use super::{add, le, logical_and, lt, reshape, scatter_add, view, where_};
 use crate::array;
 use crate::prelude::*;
 
@@ -54,13 +54,16 @@ pub(super) fn as_index<V: Value>(op: &str, index: &V) -> Result<V> {
     }
 }
 
-/// Negative indices replaced by those that count from the start.
+/// Negative indices replaced by those that count from the start. One that is out of range stays as
+/// it is, so that the sentence about it names the index that was given.
 ///
 /// # Errors
 /// `OutOfMemory`.
 pub(super) fn wrap<V: Value>(index: &V, size: usize) -> Result<V> {
-    let negative = lt(index, &index.scalar_like(0i64)?)?;
-    where_(&negative, &add(index, &index.scalar_like(size)?)?, index)
+    let shifted = add(index, &index.scalar_like(size)?)?;
+    let zero = index.scalar_like(0i64)?;
+    let from_end = logical_and(&lt(index, &zero)?, &le(&zero, &shifted)?)?;
+    where_(&from_end, &shifted, index)
 }
 
 /// A scalar as a vector of one element, so that it has an axis; other tensors as they are.

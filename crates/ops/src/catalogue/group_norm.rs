@@ -1,7 +1,8 @@
 //! group_norm: each group of channels of each sample shifted and scaled to mean 0 and variance 1;
 //! then weight and bias per channel.
 
-use super::normalize::{check_eps, normalize, shaped};
+use super::instance_norm::per_channel_operand;
+use super::normalize::{check_eps, normalize};
 use super::reshape;
 use crate::prelude::*;
 
@@ -34,8 +35,8 @@ pub fn group_norm<V: Value>(
         )));
     }
     check_eps("group_norm", eps)?;
-    shaped("group_norm", "weight", weight, &[c])?;
-    shaped("group_norm", "bias", bias, &[c])?;
+    per_channel_operand("group_norm", s, "weight", weight)?;
+    per_channel_operand("group_norm", s, "bias", bias)?;
     let per = c / num_groups;
     let column =
         |v: Option<&V>| v.map(|v| reshape::to_shape(v, &Shape::new(&[num_groups, per, 1])?)).transpose();

@@ -1,7 +1,7 @@
 //! instance_norm: each channel of each sample shifted and scaled to mean 0 and variance 1; then
 //! weight and bias per channel.
 
-use super::normalize::{check_eps, normalize, shaped};
+use super::normalize::{check_eps, normalize};
 use super::reshape;
 use crate::prelude::*;
 
@@ -28,8 +28,8 @@ pub fn instance_norm<V: Value>(x: &V, weight: Option<&V>, bias: Option<&V>, eps:
     }
     let axes: Dims = (2..s.rank()).collect();
     check_eps("instance_norm", eps)?;
-    shaped("instance_norm", "weight", weight, &s[1..2])?;
-    shaped("instance_norm", "bias", bias, &s[1..2])?;
+    per_channel_operand("instance_norm", s, "weight", weight)?;
+    per_channel_operand("instance_norm", s, "bias", bias)?;
     let column = |v: Option<&V>| v.map(|v| reshape::to_shape(v, &per_channel(s))).transpose();
     normalize(x, &axes, column(weight)?.as_ref(), column(bias)?.as_ref(), eps)
 }
@@ -39,6 +39,21 @@ pub(super) fn per_channel(s: &Shape) -> Shape {
     let mut dims = Dims::from_elem(1, s.rank() - 1);
     dims[0] = s[1];
     Shape::new(&dims).expect("as many as there are channels")
+}
+
+/// Checks that an operand has one number for each channel of an input [n, c, spatial..].
+///
+/// # Errors
+/// `ShapeMismatch`.
+pub(super) fn per_channel_operand<V: Value>(op: &str, input: &Shape, what: &str, v: Option<&V>) -> Result<()> {
+    match v {
+        Some(v) if v.shape()[..] != input[1..2] => Err(Error::shape(format!(
+            "{op}: input {input} has {} channels, {what} has shape {}; both must have as many",
+            input[1],
+            v.shape()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// By name: operands x, weight and bias if there are; attribute eps.

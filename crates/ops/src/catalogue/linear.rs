@@ -2,7 +2,7 @@
 //! bf16.
 
 use super::matmul::{Matmul, precision};
-use super::{reshape, sum, transpose, view};
+use super::{add, matmul, reshape, sum, transpose, view};
 use crate::array;
 use crate::prelude::*;
 
@@ -45,13 +45,18 @@ impl Op for Linear {
     }
 }
 
-/// `x[.., in] @ weight[out, in]^T + bias[out]`: `[.., out]`. f16 and bf16 are rounded once, after
-/// the bias.
+/// `x[.., in] @ weight[out, in]^T + bias[out]`: `[.., out]`. With a weight \[in\], and a bias of
+/// shape [], the result has no last axis: \[..\]. f16 and bf16 are rounded once, after the bias;
+/// integers wrap.
 ///
 /// # Errors
-/// `ShapeMismatch` if the sizes do not fit; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if the sizes do not fit; `DTypeMismatch`, also for bool; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn linear<V: Value>(x: &V, weight: &V, bias: Option<&V>) -> Result<V> {
     let (xs, ws) = (x.shape(), weight.shape());
+    if let (&[_], true) = (&ws[..], xs.rank() > 0) {
+        return one_output(x, weight, bias);
+    }
     let (Some(&k), &[n, inner]) = (xs.last(), &ws[..]) else {
         return Err(Error::shape(format!(
             "linear: x {xs}, weight {ws}; they must be [.., in] and [out, in]"
@@ -68,14 +73,29 @@ pub fn linear<V: Value>(x: &V, weight: &V, bias: Option<&V>) -> Result<V> {
     let operands: Vec<&V> = [x, weight].into_iter().chain(bias).collect();
     let dtype = view::same_dtype("linear", &operands)?;
     if !dtype.is_float() {
-        return Err(Error::dtype(format!(
-            "linear: not defined for {dtype}; convert with to_dtype to a float type"
-        )));
+        let product = matmul(x, &transpose(weight, 0, 1)?).map_err(|e| e.at("linear"))?;
+        return bias.map_or(Ok(product.clone()), |b| add(&product, b));
     }
     let rows = xs[..xs.rank() - 1].iter().product();
     let flat = reshape::to_shape(x, &Shape::new(&[rows, k])?)?;
     let operands: Vec<&V> = [&flat, weight].into_iter().chain(bias).collect();
     reshape::to_shape(&V::apply(Linear { precision: precision(x) }, &operands)?, &view::resized(xs, xs.rank() - 1, n)?)
+}
+
+/// `x[.., in] @ weight[in] + bias[]`: `[..]`.
+fn one_output<V: Value>(x: &V, weight: &V, bias: Option<&V>) -> Result<V> {
+    let xs = x.shape();
+    if let Some(b) = bias.filter(|b| b.shape().rank() > 0) {
+        return Err(Error::shape(format!(
+            "linear: bias {} for weight {}; it must be []",
+            b.shape(),
+            weight.shape()
+        )));
+    }
+    let row = reshape::to_shape(weight, &Shape::new(&[1, weight.shape()[0]])?)?;
+    let bias = bias.map(|b| reshape::to_shape(b, &Shape::new(&[1])?)).transpose()?;
+    let y = linear(x, &row, bias.as_ref())?;
+    reshape::to_shape(&y, &Shape::new(&xs[..xs.rank() - 1])?)
 }
 
 /// By name: operands x, weight and, if there is one, bias.

@@ -2,7 +2,8 @@
 //! and projected again.
 
 use super::{
-    add, linear, matmul, mean, mul, reshape, scaled_dot_product_attention, softmax, split, transpose, where_,
+    add, linear, matmul, mean, mul, reshape, scaled_dot_product_attention, softmax, split, transpose, unsqueeze,
+    where_,
 };
 use crate::prelude::*;
 use crate::value::cast;
@@ -66,6 +67,9 @@ fn shaped<V: Value>(what: &str, v: &V, shape: &[usize]) -> Result<()> {
 /// * `key_padding_mask`: [n, s], `attn_mask`: [l, s] or [n * heads, l, s]; true where a key is
 ///   masked, floats are added
 ///
+/// Without a batch, query and y are [l, e], key and value [s, e], `key_padding_mask` \[s\], and the
+/// attention weights have no first axis.
+///
 /// Returns y, and the attention weights if they are asked for. With weights, a query all of whose
 /// keys are masked has NaN in them and in y; without, it has zeros. f16 and bf16 run in f32 and are
 /// rounded once.
@@ -94,6 +98,9 @@ pub fn multi_head_attention<V: Value>(
         ))),
     };
     let opt = |v: Option<&V>| v.map(wide).transpose();
+    if query.shape().rank() == 2 {
+        return unbatched([query, key, value], weights, key_padding_mask, attn_mask, heads, give);
+    }
     if query.shape().rank() != 3 {
         return Err(Error::shape(format!(
             "multi_head_attention: query {} should be {}",
@@ -164,6 +171,30 @@ pub fn multi_head_attention<V: Value>(
         (HeadWeights::None | HeadWeights::Averaged | HeadWeights::Each, _) => None,
     };
     Ok((y, seen))
+}
+
+/// One sequence as a batch of one.
+fn unbatched<V: Value>(
+    sequences: [&V; 3],
+    weights: MhaWeights<V>,
+    key_padding_mask: Option<&V>,
+    attn_mask: Option<&V>,
+    heads: usize,
+    give: HeadWeights,
+) -> Result<(V, Option<V>)> {
+    if sequences.iter().any(|v| v.shape().rank() != 2) {
+        let [q, k, v] = sequences.map(|v| v.shape());
+        return Err(Error::shape(format!(
+            "multi_head_attention: query {q}, key {k}, value {v}; without a batch, all must be [length, features]"
+        )));
+    }
+    let batch = |v: &V| unsqueeze(v, 0);
+    let [q, k, v] = sequences.map(batch);
+    let padding = key_padding_mask.map(batch).transpose()?;
+    let (y, seen) =
+        multi_head_attention(&q?, &k?, &v?, weights, padding.as_ref(), attn_mask, heads, true, give)?;
+    let alone = |v: &V| reshape::to_shape(v, &v.shape().without(&[0], false));
+    Ok((alone(&y)?, seen.as_ref().map(alone).transpose()?))
 }
 
 /// By name: operands query, key, value, in_proj_weight, in_proj_bias, out_proj_weight,

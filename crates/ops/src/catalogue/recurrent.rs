@@ -65,6 +65,14 @@ fn check<V: Value, C: Cell>(
         return Err(Error::shape(format!("{op}: input {xs} has no time steps")));
     }
     let h = weights[0].w_hh.shape().last().copied().unwrap_or(0);
+    if let [rows, wanted] = weights[0].w_ih.shape()[..]
+        && rows == C::GATES.saturating_mul(h)
+        && wanted != features
+    {
+        return Err(Error::shape(format!(
+            "{op}: input {xs} has {features} features, and the weights are for {wanted}"
+        )));
+    }
     for (k, w) in weights.iter().enumerate() {
         if k % ways == 0 && k > 0 {
             features = ways * h;

@@ -202,7 +202,11 @@ pub fn scaled_dot_product_attention<V: Value>(
     };
     let mut operands = vec![flat(q, [h, l, d])?, flat(k, [j, s, d])?, flat(v, [j, s, width])?];
     if let Some(m) = mask {
-        operands.push(flat(m, [h, l, s])?);
+        let misfit = |_| {
+            let want = full([h, l, s]).map_or_else(|_| String::new(), |all| format!(" {all}"));
+            Error::shape(format!("{op}: mask {} does not broadcast to the scores{want}", m.shape()))
+        };
+        operands.push(flat(m, [h, l, s]).map_err(misfit)?);
     }
     let scale = scale.unwrap_or(1.0 / (d as f64).sqrt());
     let op = Sdpa(Attention { scale, causal: is_causal, precision: precision(q) });

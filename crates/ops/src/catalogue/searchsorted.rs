@@ -3,21 +3,30 @@
 //! Both are sorted together, stably, with the operand first that precedes among equals; the number
 //! of sorted elements before a value is then a prefix sum.
 
-use super::{argsort, concat, cumsum, lt, scatter, view};
+use super::{argsort, concat, cumsum, flatten, lt, reshape, scatter, view};
 use crate::prelude::*;
 use crate::value::cast;
 
 /// For each of `values` the number (i64) of elements of its row of `sorted` that are smaller (or
-/// not larger, if `right`). Both have the same leading axes; the last one is the row. `sorted` must
-/// be in ascending order.
+/// not larger, if `right`). `sorted` must be in ascending order along its last axis, the row.
+///
+/// sorted: \[n\], one row for values of any shape; or [.., n] and values [.., m]   y: as values
 ///
 /// # Errors
-/// `ShapeMismatch` if the leading axes differ or there is no row; `DTypeMismatch`;
-/// `DeviceMismatch`; `OutOfMemory`.
+/// `ShapeMismatch` if `sorted` is a scalar, or of several rows and other leading axes than
+/// `values`; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn searchsorted<V: Value>(sorted: &V, values: &V, right: bool) -> Result<V> {
     let (s, v) = (sorted.array(), values.array());
+    if s.shape().rank() == 1 && v.shape().rank() != 1 {
+        let places = searchsorted(sorted, &flatten::all(values)?, right)?;
+        return reshape::to_shape(&places, v.shape());
+    }
     let (Some(&n), Some(&m)) = (s.shape().last(), v.shape().last()) else {
-        return Err(Error::shape("searchsorted: a scalar has no row; both operands must have an axis"));
+        return Err(Error::shape(format!(
+            "searchsorted: sorted {} and values {}; sorted must be a row, or have the leading axes of values",
+            s.shape(),
+            v.shape()
+        )));
     };
     if s.shape()[..s.shape().rank() - 1] != v.shape()[..v.shape().rank() - 1] {
         return Err(Error::shape(format!(

@@ -56,7 +56,10 @@ pub fn runs<V: Value>(x: &V, runs: &[Run], src: &V) -> Result<V> {
     let shape = super::slice::runs(&x.detached(), runs)?.shape().clone();
     let all: SmallVec<[Run; 4]> =
         (0..x.shape().rank()).map(|i| runs.get(i).copied().unwrap_or(Run::all(x.shape()[i]))).collect();
-    let src = crate::value::broadcast(src, &shape)?;
+    let misfit = |_| {
+        Error::shape(format!("slice_assign: src {} does not broadcast to the part {shape}", src.shape()))
+    };
+    let src = crate::value::broadcast(src, &shape).map_err(misfit)?;
     V::apply(SliceAssign { part: Part::Slice(all) }, &[x, &src])
 }
 

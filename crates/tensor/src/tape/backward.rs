@@ -1,6 +1,7 @@
 //! The backward pass over the tape.
 
 use crate::Tensor;
+use crate::tape::derivative::recorded;
 use crate::tape::gradients::Gradients;
 use crate::tape::mode;
 use crate::tape::node::{Flow, Live, Node, State};
@@ -83,7 +84,7 @@ fn seeds<B: Backend, G>(
             )));
         }
         elinvar_ops::array::one_device("backward", &[seed.array(), y.array()])?;
-        Ok(Pending { node: node.clone(), output: 0, g: f(seed) })
+        Ok(Pending { node: node.clone(), output: 0, g: f(seed), is_zero: false })
     };
     outputs.iter().map(one).collect()
 }
@@ -94,6 +95,8 @@ pub(crate) struct Pending<B: Backend, G> {
     /// The index of the result that it belongs to, if the node is of an op with several results.
     pub(crate) output: usize,
     pub(crate) g: G,
+    /// Only the shape of `g` counts: the gradient of this variable is zero unless others arrive.
+    pub(crate) is_zero: bool,
 }
 
 /// Gradients as arrays, or as tensors that are recorded again (`create_graph`).
@@ -101,6 +104,8 @@ pub(crate) trait Gradient<B: Backend>: Value<B = B> {
     fn backward(live: &Live<B>, node: &Arc<Node<B>>, g: Vec<Option<Self>>) -> Result<Flow<B, Self>>;
     fn into_tensor(self) -> Tensor<B>;
     fn from_tensor(t: Tensor<B>) -> Self;
+    /// The gradient of this variable, as it is reported.
+    fn of_variable(self, variable: &Arc<Node<B>>) -> Tensor<B>;
 }
 
 impl<B: Backend> Gradient<B> for Array<B> {
@@ -112,6 +117,9 @@ impl<B: Backend> Gradient<B> for Array<B> {
     }
     fn from_tensor(t: Tensor<B>) -> Self {
         t.array().clone()
+    }
+    fn of_variable(self, _: &Arc<Node<B>>) -> Tensor<B> {
+        Tensor::from_array(self)
     }
 }
 
@@ -125,11 +133,16 @@ impl<B: Backend> Gradient<B> for Tensor<B> {
     fn from_tensor(t: Tensor<B>) -> Self {
         t
     }
+    fn of_variable(self, variable: &Arc<Node<B>>) -> Tensor<B> {
+        recorded(self, variable)
+    }
 }
 
 struct Waiting<B: Backend, G> {
     node: Arc<Node<B>>,
     g: Vec<Option<G>>,
+    /// Of the shape of a gradient that is zero if there is no other.
+    zero: Option<G>,
 }
 
 /// Walks the graph from the seeds. Nodes are visited in descending order of their ids, so a node's
@@ -150,7 +163,12 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
     while let Some((id, _)) = waiting.last_key_value()
         && *id >= floor
     {
-        let (id, Waiting { node, mut g }) = waiting.pop_last().expect("it was there a line ago");
+        let (id, Waiting { node, mut g, zero }) = waiting.pop_last().expect("it was there a line ago");
+        if let (Some(like), true) = (zero, g.iter().all(Option::is_none)) {
+            let like = like.array();
+            let zeros = Array::full(like.device(), like.shape(), Scalar::Int(0), like.dtype())?;
+            g = vec![Some(G::from_array(zeros))];
+        }
         // Hooks see gradients of results, of which such a node has one.
         if let [slot] = &mut g[..]
             && let Some(here) = slot
@@ -178,12 +196,12 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
             let live = match state {
                 State::Leaf => {
                     let here = g.swap_remove(0).expect("a variable has one result");
-                    found.insert(id, node.name.as_deref(), here.into_tensor());
+                    found.insert(id, node.name.as_deref(), here.of_variable(&node));
                     return Ok(());
                 }
                 State::Result(run, output) => {
                     let g = g.swap_remove(0).expect("a result has one gradient");
-                    return arrive(&mut waiting, Pending { node: run.clone(), output: *output, g });
+                    return arrive(&mut waiting, Pending { node: run.clone(), output: *output, g, is_zero: false });
                 }
                 State::Live(live) => live,
                 State::Freed => {
@@ -196,20 +214,21 @@ pub(crate) fn walk<B: Backend, G: Gradient<B>>(
             let (inputs, others) = G::backward(live, &node, g)?;
             for (g, node) in inputs.into_iter().zip(live.inputs.iter()) {
                 if let (Some(g), Some(node)) = (g, node) {
-                    arrive(&mut waiting, Pending { node: node.clone(), output: 0, g })?;
+                    arrive(&mut waiting, Pending { node: node.clone(), output: 0, g, is_zero: false })?;
                 }
             }
             others.into_iter().try_for_each(|p| arrive(&mut waiting, p))
         })?;
     }
     let rest = |w: Waiting<B, G>| {
-        let Waiting { node, g } = w;
+        let Waiting { node, g, zero } = w;
         let mut all = vec![];
         for (output, g) in g.into_iter().enumerate() {
             if let Some(g) = g {
-                all.push(Pending { node: node.clone(), output, g });
+                all.push(Pending { node: node.clone(), output, g, is_zero: false });
             }
         }
+        all.extend(zero.map(|g| Pending { node: node.clone(), output: 0, g, is_zero: true }));
         all
     };
     Ok(waiting.into_values().flat_map(rest).collect())
@@ -219,7 +238,11 @@ fn arrive<B: Backend, G: Gradient<B>>(
     waiting: &mut BTreeMap<u64, Waiting<B, G>>,
     p: Pending<B, G>,
 ) -> Result<()> {
-    let w = waiting.entry(p.node.id).or_insert_with(|| Waiting { node: p.node, g: vec![] });
+    let w = waiting.entry(p.node.id).or_insert_with(|| Waiting { node: p.node, g: vec![], zero: None });
+    if p.is_zero {
+        w.zero = Some(p.g);
+        return Ok(());
+    }
     if w.g.len() <= p.output {
         w.g.resize(p.output + 1, None);
     }

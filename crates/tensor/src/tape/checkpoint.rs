@@ -61,7 +61,7 @@ impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Segment
         let (Some(node), Some(g)) = (y.node(), g.into_iter().next().flatten()) else {
             return Ok((none, vec![]));
         };
-        let seed = Pending { node: node.clone(), output: 0, g };
+        let seed = Pending { node: node.clone(), output: 0, g, is_zero: false };
         let mut found = Gradients::new();
         Ok((none, walk(vec![seed], retain, floor, &mut found)?))
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod backward;
 pub(crate) mod checkpoint;
+pub(crate) mod derivative;
 pub(crate) mod gradients;
 pub(crate) mod mode;
 pub(crate) mod node;

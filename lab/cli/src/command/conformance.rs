@@ -5,10 +5,10 @@ use elinvar::{Any, Device, Result};
 use elinvar_cli_support::Verdict;
 use elinvar_conformance::equal::{Plan, equal};
 use elinvar_conformance::twist::Work;
-use elinvar_conformance::{Options, capabilities, conformance, fast};
+use elinvar_conformance::{Options, capabilities, fast, suite};
 use std::io::Write;
 
-/// Runs the suite and prints its report.
+/// Runs the suite and prints its report. Scripts read the last line, the totals.
 pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
     if args.table {
         write!(out, "{}", capabilities::capabilities()?)?;
@@ -16,7 +16,7 @@ pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
     }
     let device = Device::parse(&args.device)?;
     let options = Options { golden: args.golden.clone(), only: args.ops.clone(), part: args.part, device };
-    let summary = conformance(&options, out)?;
+    let summary = suite(&options, out)?;
     let mut good = summary.is_good();
     // `Precision::Fast` uses other kernels, for which there are no golden cases.
     let first = args.part.is_none_or(|(k, _)| k == 1);
@@ -37,6 +37,7 @@ pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
     if !heard.is_empty() {
         writeln!(out, "{} messages of Vulkan's validation layer", heard.len())?;
     }
+    writeln!(out, "{summary}")?;
     Ok(if good && heard.is_empty() { Verdict::Good } else { Verdict::Bad })
 }
 
