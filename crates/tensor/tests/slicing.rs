@@ -254,7 +254,7 @@ fn gradients_of_slices() {
 
 #[test]
 fn invalid_indices_are_errors() {
-    let rows: [(Slice, ErrorKind, &str); 15] = [
+    let rows: [(Slice, ErrorKind, &str); 16] = [
         // As an isize this would be -1, the last.
         (|x| x.i(usize::MAX), ErrorKind::InvalidArgument, "does not exist in axis 0 of shape [2, 3, 4]"),
         (|x| x.i((0, usize::MAX - 1)), ErrorKind::InvalidArgument, "does not exist in axis 0"),
