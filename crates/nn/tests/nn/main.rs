@@ -1,6 +1,8 @@
 //! Tests of networks on the reference backend: one program, because compiling the ops dominates the
 //! build time.
 
+#[cfg(feature = "tokenizers")]
+mod added_tokens;
 mod architectures;
 mod attention;
 mod csv;

@@ -1,6 +1,8 @@
 //! Tokenizers: bytes, characters, and with the feature `tokenizers` those of a `tokenizer.json`.
 
 #[cfg(feature = "tokenizers")]
+mod added;
+#[cfg(feature = "tokenizers")]
 mod bpe;
 #[cfg(feature = "tokenizers")]
 mod json;
