@@ -27,7 +27,7 @@ pub fn parity() -> ExitCode {
 
 /// Compares the embeddings of a sentence-embedding model.
 pub fn minilm() -> ExitCode {
-    exit(run("minilm.py", &["--package", "elinvar-cli"], "elinvar"))
+    exit(run("minilm.py", &["--package", "elinvar-cli", "--features", "tokenizers"], "elinvar"))
 }
 
 fn exit(ran: Result<ExitCode>) -> ExitCode {

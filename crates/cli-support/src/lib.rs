@@ -1,14 +1,16 @@
-//! What the programs `elinvar` and `elinvar-lab` share: how they end, their output, and the
-//! commands that both have.
+//! What the programs `elinvar` and `elinvar-lab` share: how they end, their output and progress,
+//! and the commands that both have.
 //!
 //! Exit status: 0 if all went well; 1 with one sentence on standard error if something failed, or
 //! without one if a check found what it looks for; 2 if the command line was wrong. A reader of
 //! standard output may stop at any line.
 
+mod bar;
 pub mod completions;
 pub mod devices;
 mod output;
 
+pub use bar::Bar;
 pub use output::Out;
 
 use clap::Parser;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// Tensors, exact gradients and neural networks that give the same bits on every device
 #[derive(Debug, Parser)]
-#[command(name = "elinvar", version, max_term_width = 100)]
+#[command(name = "elinvar", version)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -46,6 +46,7 @@ pub enum What {
 /// The last two lines of standard output are the accuracy on the test part and the SHA-256 of the
 /// weights, which is the same on every device.
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub struct TrainDigits {
     /// The network [default: mlp]
     #[arg(long, value_enum)]
@@ -65,11 +66,11 @@ pub struct TrainDigits {
 /// Writes a directory in the layout of Hugging Face (config.json, model.safetensors,
 /// tokenizer.json) that `elinvar generate` reads, and ends with a sample.
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub struct TrainText {
     /// A UTF-8 file
     pub file: PathBuf,
-    /// Tokens of the vocabulary; 256 are the bytes themselves, more are made by byte-pair encoding
-    /// [default: 512]
+    /// Tokens of the vocabulary: 256 bytes, more by byte-pair encoding [default: 512]
     #[arg(long, value_parser = value_parser!(u32).range(256..=65536))]
     pub vocab: Option<u32>,
     /// Blocks of the model [default: 2]
@@ -117,8 +118,7 @@ pub struct Run {
     /// Directory for everything that is written [default: out/digits-MODEL or out/text-FILE]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on from the checkpoint in the directory, with its settings, to the same weights as
-    /// without a stop
+    /// Go on from the directory's checkpoint, to the same weights as without a stop
     #[arg(long)]
     pub resume: bool,
     /// Steps between checkpoints [default: one after each epoch, and each minute]
@@ -151,6 +151,7 @@ pub struct Sampling {
 /// The directory is one that `elinvar train text` wrote, or a GPT-2 or Llama model in the layout of
 /// Hugging Face (config.json, model.safetensors or its shards, tokenizer.json).
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub struct Generate {
     /// Directory of the model
     pub model: PathBuf,
@@ -172,6 +173,7 @@ pub struct Generate {
 /// The directory is a BERT model in the layout of Hugging Face (config.json, model.safetensors,
 /// tokenizer.json); the vector is the mean over the tokens, as Sentence Transformers has it.
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub struct Embed {
     /// Directory of the model
     pub model: PathBuf,
@@ -275,5 +277,17 @@ mod tests {
     #[test]
     fn the_command_line_is_in_order() {
         Cli::command().debug_assert();
+    }
+
+    /// Nothing breaks long lines.
+    #[test]
+    fn help_has_short_lines() {
+        fn look(mut command: clap::Command) {
+            let help = command.render_long_help().to_string();
+            let long = help.lines().find(|line| line.chars().count() > 100);
+            assert_eq!(long, None, "{}", command.get_name());
+            command.get_subcommands().cloned().for_each(look);
+        }
+        look(Cli::command());
     }
 }

@@ -4,7 +4,7 @@
 use crate::metrics::Metrics;
 use elinvar::nn::train::{Callback, Checkpoint, EpochReport, Step};
 use elinvar::{Any, Result};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use elinvar_cli_support::Bar;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub const TOKENS: &str = "tokens";
 
 /// The report of a running training.
 pub struct Progress {
-    bar: ProgressBar,
+    bar: Bar,
     /// Lines instead of the bar?
     lines: bool,
     start: Instant,
@@ -25,34 +25,32 @@ pub struct Progress {
     /// [`SAMPLES`] or [`TOKENS`].
     unit: &'static str,
     epochs: u64,
+    epoch: u64,
+    done: u64,
     test: String,
 }
 
 impl Progress {
     /// At the start of so many steps in each of so many epochs.
     pub fn new(steps: u64, epochs: u64, unit: &'static str, quiet: bool) -> Progress {
-        let style = ProgressStyle::with_template("{wide_bar} {prefix}  {msg}  {eta} left");
-        let bar = ProgressBar::with_draw_target(
-            Some(steps * epochs),
-            if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() },
-        );
-        bar.set_style(style.expect("the template is a constant that parses"));
-        bar.set_prefix(format!("epoch 1/{epochs}"));
+        let bar = Bar::new(steps * epochs, !quiet);
         let lines = !quiet && bar.is_hidden();
-        Progress { bar, lines, start: Instant::now(), samples: 0, unit, epochs, test: String::new() }
+        let start = Instant::now();
+        Progress { bar, lines, start, samples: 0, unit, epochs, epoch: 1, done: 0, test: String::new() }
     }
 
     fn resumed(&mut self, from: &Checkpoint) {
-        self.bar.set_position(from.position().step);
-        // The time left is that of the steps from here on.
-        self.bar.reset_eta();
-        self.bar.set_prefix(format!("epoch {}/{}", from.position().epoch + 1, self.epochs));
+        self.done = from.position().step;
+        self.epoch = from.position().epoch as u64 + 1;
+        self.bar.resume(self.done);
     }
 
     fn step(&mut self, loss: f64, samples: usize) {
         self.samples += samples;
-        self.bar.set_message(format!("loss {loss:.4}{}  {:.0} {}/s", self.test, self.speed(), self.unit));
-        self.bar.inc(1);
+        self.done += 1;
+        let (speed, Progress { epoch, epochs, test, unit, .. }) = (self.speed(), &*self);
+        self.bar.label(format!("epoch {epoch}/{epochs}  loss {loss:.4}{test}  {speed:.0} {unit}/s"));
+        self.bar.at(self.done);
     }
 
     fn epoch(&mut self, report: &EpochReport) {
@@ -68,7 +66,7 @@ impl Progress {
                 }
             }
         };
-        self.bar.set_prefix(format!("epoch {}/{}", (done + 1).min(self.epochs), self.epochs));
+        self.epoch = (done + 1).min(self.epochs);
         if self.lines {
             let (loss, speed) = (report.train.loss, self.speed());
             // A closed standard error is no fault.
@@ -84,7 +82,7 @@ impl Progress {
 
     /// Takes the bar away.
     pub fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.bar.clear();
     }
 
     fn speed(&self) -> f64 {

@@ -152,10 +152,10 @@ fn training_is_repeatable_and_eval_agrees() {
     assert_eq!(train("3", "b"), a, "the same seed");
     assert_ne!(train("4", "c")[0], *hash, "another seed");
     let file = |run: &str, name: &str| std::fs::read(dir.path().join(run).join(name)).expect(name);
-    for name in ["weights.safetensors", "metrics.jsonl", "curve.png", "wrong.png"] {
+    for name in ["weights.safetensors", "metrics.jsonl", "curve.svg", "wrong.svg"] {
         assert_eq!(file("a", name), file("b", name), "{name}");
     }
-    assert!(file("a", "curve.png").starts_with(b"\x89PNG") && file("a", "wrong.png").starts_with(b"\x89PNG"));
+    assert!(file("a", "curve.svg").starts_with(b"<svg") && file("a", "wrong.svg").starts_with(b"<svg"));
     let metrics = String::from_utf8(file("a", "metrics.jsonl")).unwrap();
     let lines: Vec<serde_json::Value> = metrics.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     // 1437 images make 12 steps of 128; then the epoch.
@@ -177,7 +177,7 @@ fn progress_is_a_line_per_epoch_where_there_is_no_terminal() {
     assert!(o.status.success(), "{}", stderr(&o));
     let lines: Vec<_> = stderr(&o).lines().collect();
     assert!(lines.len() == 2 && lines[1].starts_with("epoch 2/2  loss "), "{lines:?}");
-    assert!(dir.path().join("out/digits-mlp/curve.png").is_file());
+    assert!(dir.path().join("out/digits-mlp/curve.svg").is_file());
     assert_eq!(stdout(&o).lines().count(), 3);
 }
 
@@ -207,7 +207,7 @@ fn a_text_is_learnt_and_written_on() {
         stdout(&o).lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let whole = train(&[&settings[..], &["--steps", "6", "--out", "whole", "--sample", "10"]].concat());
-    assert_eq!(whole[0], "whole: config.json model.safetensors tokenizer.json metrics.jsonl curve.png");
+    assert_eq!(whole[0], "whole: config.json model.safetensors tokenizer.json metrics.jsonl curve.svg");
     assert!(whole[2].starts_with("the cat sat on the m"), "{whole:?}");
     let [loss, hash] = &whole[whole.len() - 2..] else { unreachable!() };
     assert!(loss.starts_with("test loss ") && loss.ends_with(" nats per token"), "{loss}");
@@ -292,11 +292,17 @@ fn texts_and_models_that_cannot_be_read_are_told() {
 #[test]
 fn what_needs_the_feature_tokenizers_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    for args in [&["train", "text", "file"][..], &["generate", "dir"], &["embed", "dir", "x"]] {
+    let rows: [(&str, &[&str]); 3] = [
+        ("train text", &["train", "text", "file"]),
+        ("generate", &["generate", "dir"]),
+        ("embed", &["embed", "dir", "x"]),
+    ];
+    for (command, args) in rows {
         let o = elinvar(args, dir.path());
         let text = stderr(&o);
         assert_eq!(o.status.code(), Some(1), "{args:?}: {text}");
-        assert!(text.contains("without its feature `tokenizers`"), "{args:?}: {text}");
+        let remedy = format!("`cargo run --release --features tokenizers -- {command} ...`");
+        assert!(text.contains(&remedy), "{args:?}: {text}");
         assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
         assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "{args:?}");
     }

@@ -63,7 +63,7 @@ fn twenty_kills_change_nothing() {
         };
         assert!(ended.status.success(), "{out}: {}", String::from_utf8_lossy(&ended.stderr));
         assert_eq!(hash(&ended.stdout), hash(&whole.stdout), "{out}");
-        for name in ["weights.safetensors", "metrics.jsonl", "curve.png", "wrong.png"] {
+        for name in ["weights.safetensors", "metrics.jsonl", "curve.svg", "wrong.svg"] {
             let file = |run: &str| std::fs::read(dir.path().join(run).join(name)).expect(name);
             assert!(file(&out) == file("whole"), "{out}/{name} differs");
         }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// Does elinvar compute what it should, how accurately, and how fast?
 #[derive(Debug, Parser)]
-#[command(name = "elinvar-lab", version, max_term_width = 100)]
+#[command(name = "elinvar-lab", version)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -29,6 +29,7 @@ pub enum Command {
 ///
 /// Prints a table in Markdown; the exit status is 1 if a function leaves its bound.
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub struct Ulp {
     /// One function, or all of them
     #[arg(default_value = ALL, value_parser = functions(), hide_possible_values = true)]
@@ -42,6 +43,7 @@ pub struct Ulp {
 ///
 /// The exit status is 1 if a case fails.
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub struct Conformance {
     /// Directory with index.json and OP.safetensors, in addition to our own cases; without it, the
     /// sample inside the program
@@ -75,6 +77,7 @@ pub struct Conformance {
 /// too; the lines of all of them make a page by `cargo xtask results`. The exit status is 1 if a
 /// row fails.
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
 pub struct Bench {
     /// Groups (gemm, elementwise, reductions, conv, attention, training, inference, overhead; ops:
     /// single ops of every kind; large: what fills a GPU), or texts that occur in

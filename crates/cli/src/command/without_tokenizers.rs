@@ -36,7 +36,7 @@ pub mod text {
 
 fn refused(command: &str) -> Result<Verdict> {
     Err(Error::unsupported(format!(
-        "{command}: this program was built without its feature `tokenizers`; `cargo build --release --package \
-         elinvar-cli --features tokenizers` builds one that has it"
+        "{command}: this program was built without tokenizers; `cargo run --release --features tokenizers -- {command} \
+         ...` builds one that has them"
     )))
 }

@@ -1,17 +1,10 @@
-//! A sheet to draw on: rectangles, lines and text, saved as PNG.
+//! A sheet to draw on: rectangles, lines and text, saved as SVG.
 //!
-//! Coordinates are in points from the upper left corner; a point is [`SCALE`] pixels wide, so that
-//! the picture is sharp on dense screens.
+//! Coordinates are in points from the upper left corner.
 
-use elinvar::{Error, Result};
+use elinvar::Result;
+use std::fmt::Write;
 use std::path::Path;
-use tiny_skia::{
-    Color, FillRule, LineCap, LineJoin, Paint, PathBuilder, Pixmap, Rect, Shader, Stroke, Transform,
-};
-use ttf_parser::{Face, OutlineBuilder};
-
-/// Pixels per point.
-const SCALE: f32 = 2.0;
 
 /// A colour as 0xRRGGBB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +26,11 @@ impl Ink {
         let g = 255 - (darkness.clamp(0.0, 1.0) * 255.0).round() as u32;
         Ink(g << 16 | g << 8 | g)
     }
+}
 
-    fn color(self) -> Color {
-        let [_, r, g, b] = self.0.to_be_bytes();
-        Color::from_rgba8(r, g, b, 255)
-    }
-
-    fn paint(self) -> Paint<'static> {
-        Paint { shader: Shader::SolidColor(self.color()), ..Paint::default() }
+impl std::fmt::Display for Ink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "#{:06x}", self.0)
     }
 }
 
@@ -55,148 +45,114 @@ pub enum Anchor {
     End,
 }
 
+impl Anchor {
+    fn name(self) -> &'static str {
+        match self {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        }
+    }
+}
+
 /// A sheet of paper.
 pub struct Canvas {
-    pixels: Pixmap,
-    font: Face<'static>,
+    width: f32,
+    height: f32,
+    shapes: String,
 }
 
 impl Canvas {
     /// An empty sheet of this size, in points.
-    pub fn new(width: f32, height: f32) -> Result<Canvas> {
-        let mut pixels = Pixmap::new((width * SCALE) as u32, (height * SCALE) as u32)
-            .ok_or_else(|| Error::memory(format!("a picture of {width} x {height} points is too large")))?;
-        pixels.fill(Ink::PAPER.color());
-        let font = Face::parse(include_bytes!("../../assets/DejaVuSans-ascii.ttf"), 0);
-        Ok(Canvas { pixels, font: font.expect("the font inside the program is whole") })
+    pub fn new(width: f32, height: f32) -> Canvas {
+        let mut sheet = Canvas { width, height, shapes: String::new() };
+        sheet.rect(0.0, 0.0, width, height, Ink::PAPER);
+        sheet
     }
 
-    /// A filled rectangle.
+    /// A filled rectangle. Those that touch leave no gap, at any size of the picture.
     pub fn rect(&mut self, x: f32, y: f32, width: f32, height: f32, ink: Ink) {
-        if let Some(rect) = Rect::from_xywh(x, y, width, height) {
-            self.pixels.fill_rect(rect, &ink.paint(), Self::scale(), None);
-        }
+        let [x, y, width, height] = [x, y, width, height].map(number);
+        self.add(format_args!(
+            r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{ink}" shape-rendering="crispEdges"/>"#
+        ));
     }
 
     /// Straight lines from point to point.
     pub fn line(&mut self, points: &[(f32, f32)], width: f32, ink: Ink) {
-        let mut path = PathBuilder::new();
-        for (i, &(x, y)) in points.iter().enumerate() {
-            if i == 0 { path.move_to(x, y) } else { path.line_to(x, y) }
-        }
-        let stroke =
-            Stroke { width, line_cap: LineCap::Round, line_join: LineJoin::Round, ..Stroke::default() };
-        if let Some(path) = path.finish() {
-            self.pixels.stroke_path(&path, &ink.paint(), &stroke, Self::scale(), None);
-        }
+        let points: Vec<String> =
+            points.iter().map(|(x, y)| format!("{},{}", number(*x), number(*y))).collect();
+        let (points, width) = (points.join(" "), number(width));
+        self.add(format_args!(
+            r#"<polyline points="{points}" fill="none" stroke="{ink}" stroke-width="{width}"/>"#
+        ));
     }
 
     /// A filled circle.
     pub fn dot(&mut self, x: f32, y: f32, radius: f32, ink: Ink) {
-        if let Some(path) = PathBuilder::from_circle(x, y, radius) {
-            self.pixels.fill_path(&path, &ink.paint(), FillRule::Winding, Self::scale(), None);
-        }
+        let [x, y, radius] = [x, y, radius].map(number);
+        self.add(format_args!(r#"<circle cx="{x}" cy="{y}" r="{radius}" fill="{ink}"/>"#));
     }
 
-    /// One line of text; `y` is its baseline. A sign that the font lacks is drawn as an empty box.
+    /// One line of text; `y` is its baseline.
     pub fn text(&mut self, x: f32, y: f32, size: f32, anchor: Anchor, ink: Ink, text: &str) {
-        let left = match anchor {
-            Anchor::Start => x,
-            Anchor::Middle => x - self.width(size, text) / 2.0,
-            Anchor::End => x - self.width(size, text),
-        };
-        let mut outline = Outline { path: PathBuilder::new(), x: left, y, scale: self.em(size) };
-        for c in text.chars() {
-            let glyph = self.font.glyph_index(c).unwrap_or_default();
-            self.font.outline_glyph(glyph, &mut outline);
-            outline.x += self.advance(c) * outline.scale;
-        }
-        if let Some(path) = outline.path.finish() {
-            self.pixels.fill_path(&path, &ink.paint(), FillRule::Winding, Self::scale(), None);
-        }
+        self.words(x, y, size, anchor, &format!(r#"<tspan fill="{ink}">{}</tspan>"#, escaped(text)));
     }
 
-    /// How wide a text is, in points.
-    pub fn width(&self, size: f32, text: &str) -> f32 {
-        text.chars().map(|c| self.advance(c)).sum::<f32>() * self.em(size)
+    /// Names, each behind a stroke of its colour; the last ends at `x`, and `y` is their baseline.
+    pub fn legend(&mut self, x: f32, y: f32, size: f32, names: &[(Ink, &str)]) {
+        let mut spans = String::new();
+        for (i, (ink, name)) in names.iter().enumerate() {
+            // Some viewers shift a whole text by the distance of its first span.
+            let apart = if i > 0 { r#" dx="20""# } else { "" };
+            let (text, name) = (Ink::TEXT, escaped(name));
+            spans.push_str(&format!(
+                r#"<tspan{apart} fill="{ink}">━━</tspan><tspan dx="6" fill="{text}">{name}</tspan>"#
+            ));
+        }
+        self.words(x, y, size, Anchor::End, &spans);
     }
 
-    /// Saves the sheet as a PNG file, as a whole or not at all.
+    fn words(&mut self, x: f32, y: f32, size: f32, anchor: Anchor, spans: &str) {
+        let ([x, y, size], anchor) = ([x, y, size].map(number), anchor.name());
+        self.add(format_args!(
+            r#"<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}">{spans}</text>"#
+        ));
+    }
+
+    fn add(&mut self, shape: std::fmt::Arguments<'_>) {
+        // A string takes all that is written to it.
+        let _ = writeln!(self.shapes, "{shape}");
+    }
+
+    /// The sheet as the contents of an SVG file.
+    pub fn svg(&self) -> String {
+        let [width, height] = [self.width, self.height].map(number);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+             font-family=\"DejaVu Sans, Verdana, sans-serif\" stroke-linecap=\"round\" stroke-linejoin=\"round\">\n\
+             {}</svg>\n",
+            self.shapes
+        )
+    }
+
+    /// Saves the sheet as an SVG file, as a whole or not at all.
     ///
     /// # Errors
     /// `Io` with the path, if it cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let png = self.png()?;
-        elinvar::io::atomic_write(path, |w| Ok(w.write_all(&png)?))
-    }
-
-    fn png(&self) -> Result<Vec<u8>> {
-        self.pixels.encode_png().map_err(|e| Error::io(format!("a picture could not be encoded: {e}")))
-    }
-
-    fn scale() -> Transform {
-        Transform::from_scale(SCALE, SCALE)
-    }
-
-    /// Points per unit of the font.
-    fn em(&self, size: f32) -> f32 {
-        size / f32::from(self.font.units_per_em())
-    }
-
-    fn advance(&self, c: char) -> f32 {
-        let glyph = self.font.glyph_index(c).unwrap_or_default();
-        f32::from(self.font.glyph_hor_advance(glyph).unwrap_or(0))
-    }
-
-    /// The colour at a place, for tests.
-    #[cfg(test)]
-    pub fn at(&self, x: f32, y: f32) -> Ink {
-        let p = self.pixels.pixel((x * SCALE) as u32, (y * SCALE) as u32).expect("on the sheet");
-        Ink(u32::from_be_bytes([0, p.red(), p.green(), p.blue()]))
-    }
-
-    /// How many pixels have a colour, for tests.
-    #[cfg(test)]
-    pub fn count(&self, ink: Ink) -> usize {
-        let [_, r, g, b] = ink.0.to_be_bytes();
-        self.pixels.pixels().iter().filter(|p| (p.red(), p.green(), p.blue()) == (r, g, b)).count()
+        elinvar::io::atomic_write(path, |w| Ok(w.write_all(self.svg().as_bytes())?))
     }
 }
 
-/// Puts a glyph, whose y axis points upwards, into a path.
-struct Outline {
-    path: PathBuilder,
-    x: f32,
-    y: f32,
-    scale: f32,
+/// To a hundredth of a point, in few characters.
+pub fn number(v: f32) -> String {
+    let text = format!("{v:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-impl Outline {
-    fn at(&self, x: f32, y: f32) -> (f32, f32) {
-        (self.x + x * self.scale, self.y - y * self.scale)
-    }
-}
-
-impl OutlineBuilder for Outline {
-    fn move_to(&mut self, x: f32, y: f32) {
-        let (x, y) = self.at(x, y);
-        self.path.move_to(x, y);
-    }
-    fn line_to(&mut self, x: f32, y: f32) {
-        let (x, y) = self.at(x, y);
-        self.path.line_to(x, y);
-    }
-    fn quad_to(&mut self, x1: f32, y1: f32, x: f32, y: f32) {
-        let ((x1, y1), (x, y)) = (self.at(x1, y1), self.at(x, y));
-        self.path.quad_to(x1, y1, x, y);
-    }
-    fn curve_to(&mut self, x1: f32, y1: f32, x2: f32, y2: f32, x: f32, y: f32) {
-        let ((x1, y1), (x2, y2), (x, y)) = (self.at(x1, y1), self.at(x2, y2), self.at(x, y));
-        self.path.cubic_to(x1, y1, x2, y2, x, y);
-    }
-    fn close(&mut self) {
-        self.path.close();
-    }
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
@@ -204,34 +160,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_drawn_where_it_is_asked_for() {
-        let ink = Ink(0xff0000);
-        let drawn = |anchor| {
-            let mut c = Canvas::new(200.0, 30.0).unwrap();
-            c.text(100.0, 20.0, 12.0, anchor, ink, "HIH");
-            let xs: Vec<f32> = (0..400)
-                .map(|i| i as f32 / 2.0)
-                .filter(|x| (0..60).any(|j| c.at(*x, j as f32 / 2.0) != Ink::PAPER))
-                .collect();
-            (xs[0], xs[xs.len() - 1])
-        };
-        let width = Canvas::new(1.0, 1.0).unwrap().width(12.0, "HIH");
-        assert!((15.0..30.0).contains(&width), "{width}");
-        for (anchor, left) in
-            [(Anchor::Start, 100.0), (Anchor::Middle, 100.0 - width / 2.0), (Anchor::End, 100.0 - width)]
-        {
-            let (from, to) = drawn(anchor);
-            assert!(from >= left && from < left + 3.0, "{anchor:?}: from {from}, not {left}");
-            assert!(
-                to <= left + width && to > left + width - 3.0,
-                "{anchor:?}: to {to}, not {}",
-                left + width
-            );
-        }
+    fn shapes_are_written_as_svg() {
+        let mut c = Canvas::new(200.0, 30.5);
+        c.rect(1.0, 2.0, 3.25, 4.0, Ink::grey(1.0));
+        c.line(&[(0.0, 1.5), (2.0, 100.0)], 2.0, Ink(0x00_00_ff));
+        c.dot(1.0, 2.0, 3.0, Ink::grey(0.0));
+        c.text(7.0, 8.0, 12.0, Anchor::Middle, Ink::TEXT, "a < b & c");
+        c.legend(100.0, 8.0, 12.0, &[(Ink(0xff_00_00), "x"), (Ink(0x00_ff_00), "y")]);
+        let want = [
+            r##"<svg xmlns="http://www.w3.org/2000/svg" width="200" height="30.5" viewBox="0 0 200 30.5" font-family="DejaVu Sans, Verdana, sans-serif" stroke-linecap="round" stroke-linejoin="round">"##,
+            r##"<rect x="0" y="0" width="200" height="30.5" fill="#ffffff" shape-rendering="crispEdges"/>"##,
+            r##"<rect x="1" y="2" width="3.25" height="4" fill="#000000" shape-rendering="crispEdges"/>"##,
+            r##"<polyline points="0,1.5 2,100" fill="none" stroke="#0000ff" stroke-width="2"/>"##,
+            r##"<circle cx="1" cy="2" r="3" fill="#ffffff"/>"##,
+            r##"<text x="7" y="8" font-size="12" text-anchor="middle"><tspan fill="#4b5563">a &lt; b &amp; c</tspan></text>"##,
+            r##"<text x="100" y="8" font-size="12" text-anchor="end"><tspan fill="#ff0000">━━</tspan><tspan dx="6" fill="#4b5563">x</tspan><tspan dx="20" fill="#00ff00">━━</tspan><tspan dx="6" fill="#4b5563">y</tspan></text>"##,
+            "</svg>\n",
+        ];
+        assert_eq!(c.svg(), want.join("\n"));
     }
 
     #[test]
-    fn a_sheet_too_large_is_an_error() {
-        assert!(Canvas::new(1e9, 1e9).is_err() && Canvas::new(0.0, 10.0).is_err());
+    fn numbers_are_short() {
+        for (v, text) in
+            [(0.0, "0"), (10.0, "10"), (0.125, "0.12"), (-1.5, "-1.5"), (1e3, "1000"), (2.999, "3")]
+        {
+            assert_eq!(number(v), text);
+        }
     }
 }

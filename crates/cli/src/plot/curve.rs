@@ -52,16 +52,16 @@ impl Panel {
     }
 }
 
-/// Draws the panels into a PNG file. Points that are not finite leave a gap.
+/// Draws the panels into an SVG file. Points that are not finite leave a gap.
 ///
 /// # Errors
 /// `Io` with the path, if the file cannot be written.
 pub fn learning_curve(path: &Path, title: &str, x_label: &str, panels: &[Panel]) -> Result<()> {
-    draw(title, x_label, panels)?.save(path)
+    draw(title, x_label, panels).save(path)
 }
 
-fn draw(title: &str, x_label: &str, panels: &[Panel]) -> Result<Canvas> {
-    let mut c = Canvas::new(WIDTH, TITLE + panels.len() as f32 * (HEAD + PLOT) + FOOT)?;
+fn draw(title: &str, x_label: &str, panels: &[Panel]) -> Canvas {
+    let mut c = Canvas::new(WIDTH, TITLE + panels.len() as f32 * (HEAD + PLOT) + FOOT);
     c.text(LEFT, 32.0, 17.0, Anchor::Start, Ink::BLACK, title);
     let ranges = panels.iter().filter_map(|p| p.range(|(x, _)| x));
     let (low, high) = ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0.0, 1.0));
@@ -75,7 +75,7 @@ fn draw(title: &str, x_label: &str, panels: &[Panel]) -> Result<Canvas> {
         c.text(across(&x, *v), bottom + 17.0, 11.0, Anchor::Middle, Ink::TEXT, label);
     }
     c.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 38.0, 12.0, Anchor::Middle, Ink::TEXT, x_label);
-    Ok(c)
+    c
 }
 
 fn across(x: &Scale, v: f64) -> f32 {
@@ -85,7 +85,9 @@ fn across(x: &Scale, v: f64) -> f32 {
 fn draw_panel(c: &mut Canvas, panel: &Panel, x: &Scale, top: f32) {
     let (right, bottom) = (WIDTH - RIGHT, top + PLOT);
     c.text(LEFT, top - 12.0, 12.0, Anchor::Start, Ink::TEXT, panel.label);
-    legend(c, panel, right, top - 12.0);
+    // At the right edge, so that the data is never covered.
+    let names: Vec<_> = panel.series.iter().map(|s| (s.ink, s.name)).collect();
+    c.legend(right, top - 12.0, 12.0, &names);
     let Some((low, high)) = panel.range(|(_, y)| y) else {
         c.rect(LEFT, top, right - LEFT, PLOT, Ink::GRID);
         let middle = ((LEFT + right) / 2.0, top + PLOT / 2.0);
@@ -105,28 +107,39 @@ fn draw_panel(c: &mut Canvas, panel: &Panel, x: &Scale, top: f32) {
     for series in &panel.series {
         for run in series.points.split(|p| !panel.shows(*p)) {
             let run: Vec<_> = run.iter().map(|(a, b)| (across(x, *a), up(*b))).collect();
-            c.line(&run, series.width, series.ink);
-            // A line needs two points; one alone is still a result.
-            if let [(a, b)] = run[..] {
-                c.dot(a, b, 3.0, series.ink);
+            match run[..] {
+                [] => {}
+                // A line needs two points; one alone is still a result.
+                [(a, b)] => c.dot(a, b, 3.0, series.ink),
+                _ => c.line(&thinned(&run), series.width, series.ink),
             }
         }
     }
 }
 
-/// The names of the lines, from the right edge to the left, so that the data is never covered.
-fn legend(c: &mut Canvas, panel: &Panel, right: f32, y: f32) {
-    let mut x = right;
-    for s in panel.series.iter().rev() {
-        c.text(x, y, 12.0, Anchor::End, Ink::TEXT, s.name);
-        x -= c.width(12.0, s.name) + 8.0;
-        c.line(&[(x - 18.0, y - 4.0), (x, y - 4.0)], s.width.max(2.0), s.ink);
-        x -= 18.0 + 20.0;
+/// What is seen of a line from left to right: of the points in a quarter of a point's width, the
+/// first, the lowest, the highest and the last. A training has a million steps.
+fn thinned(run: &[(f32, f32)]) -> Vec<(f32, f32)> {
+    let column = |p: &(f32, f32)| (p.0 * 4.0) as i32;
+    let mut seen = vec![];
+    for points in run.chunk_by(|a, b| column(a) == column(b)) {
+        match points {
+            [first, middle @ .., last] if middle.len() > 2 => {
+                let by_height = |a: &&(f32, f32), b: &&(f32, f32)| a.1.total_cmp(&b.1);
+                seen.push(*first);
+                seen.extend(middle.iter().min_by(by_height));
+                seen.extend(middle.iter().max_by(by_height));
+                seen.push(*last);
+            }
+            few => seen.extend(few),
+        }
     }
+    seen
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::canvas::number;
     use super::*;
 
     const A: Ink = Ink(0x2563eb);
@@ -144,14 +157,16 @@ mod tests {
     fn lines_pass_through_their_points() {
         let up = series(A, &[(0.0, 0.0), (10.0, 100.0)]);
         let flat = series(B, &[(0.0, 1.0), (10.0, 1.0)]);
-        let c = draw("t", "x", &[panel(false, vec![up]), panel(true, vec![flat])]).unwrap();
-        let top = TITLE + HEAD;
-        let (middle, right) = ((LEFT + WIDTH - RIGHT) / 2.0, WIDTH - RIGHT);
-        assert_eq!(c.at(middle, top + PLOT / 2.0), A);
-        assert_eq!(c.at(LEFT + 3.0, top + PLOT - 1.0), A);
-        assert_eq!(c.at(right - 3.0, top + 1.0), A);
-        assert_eq!(c.at(middle, top + HEAD + PLOT + PLOT / 2.0), B);
-        assert_eq!(c.at(middle + 40.0, top + PLOT / 2.0), Ink::PAPER);
+        let svg = draw("t", "x", &[panel(false, vec![up]), panel(true, vec![flat])]).svg();
+        let (left, right, top) = (number(LEFT), number(WIDTH - RIGHT), TITLE + HEAD);
+        let bottom = number(top + PLOT);
+        let middle = number(top + HEAD + PLOT + PLOT / 2.0);
+        for line in [
+            format!("points=\"{left},{bottom} {right},{}\" fill=\"none\" stroke=\"{A}\"", number(top)),
+            format!("points=\"{left},{middle} {right},{middle}\" fill=\"none\" stroke=\"{B}\""),
+        ] {
+            assert!(svg.contains(&line), "{line}\n{svg}");
+        }
     }
 
     /// A single point, a gap, nothing to show at all, nothing given: each gives a picture.
@@ -168,18 +183,28 @@ mod tests {
             (true, &[(0.0, 1e-300), (1.0, 1e300)], true),
         ];
         for (log, points, shown) in rows {
-            let c = draw("t", "x", &[panel(log, vec![series(A, points)])]).unwrap();
-            // The legend's line has the colour, too.
-            let legend = draw("t", "x", &[panel(log, vec![series(A, &[])])]).unwrap().count(A);
-            assert_eq!(c.count(A) > legend, shown, "{log} {points:?}");
+            let svg = draw("t", "x", &[panel(log, vec![series(A, points)])]).svg();
+            let drawn = svg.contains(&format!("stroke=\"{A}\"")) || svg.contains("<circle");
+            assert_eq!(drawn, shown, "{log} {points:?}");
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{log} {points:?}");
         }
-        draw("t", "x", &[]).unwrap();
+        draw("t", "x", &[]);
+    }
+
+    #[test]
+    fn a_long_run_is_thinned_to_what_is_seen() {
+        let few = [(0.0, 1.0), (0.1, 5.0), (0.2, -3.0), (0.24, 2.0), (0.25, 9.0)];
+        assert_eq!(thinned(&few), few);
+        let many: Vec<_> = (0..250).map(|i| (i as f32 / 1000.0, (i % 7) as f32)).collect();
+        assert_eq!(thinned(&many), [many[0], (0.007, 0.0), (0.244, 6.0), many[249]]);
+        let long: Vec<_> = (0..1_000_000).map(|i| (i as f32 / 1500.0, 0.0)).collect();
+        assert!(thinned(&long).len() < 12_000);
     }
 
     #[test]
     fn a_file_that_cannot_be_written_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("missing/curve.png");
+        let path = dir.path().join("missing/curve.svg");
         let e = learning_curve(&path, "t", "x", &[]).unwrap_err();
         assert!(e.message().starts_with(&path.display().to_string()), "{e}");
     }

@@ -17,7 +17,7 @@ const STEP_Y: f32 = SIDE as f32 * DOT + 42.0;
 const MARGIN: f32 = 30.0;
 const HEAD: f32 = 74.0;
 
-/// Draws the digits whose prediction differs from the label into a PNG file; if there are none, it
+/// Draws the digits whose prediction differs from the label into an SVG file; if there are none, it
 /// says so.
 ///
 /// images: [n, 64] from 0 (paper) to 1 (ink), row by row   labels, predictions: [n]
@@ -42,7 +42,7 @@ fn draw(images: &[f32], labels: &[i64], predictions: &[i64]) -> Result<Canvas> {
     let wrong: Vec<usize> = (0..labels.len()).filter(|&i| labels[i] != predictions[i]).collect();
     let rows = wrong.len().min(MOST).div_ceil(COLUMNS);
     let width = 2.0 * MARGIN + COLUMNS as f32 * STEP_X - (STEP_X - SIDE as f32 * DOT);
-    let mut c = Canvas::new(width, HEAD + rows as f32 * STEP_Y + MARGIN / 2.0)?;
+    let mut c = Canvas::new(width, HEAD + rows as f32 * STEP_Y + MARGIN / 2.0);
     c.text(MARGIN, 34.0, 17.0, Anchor::Start, Ink::BLACK, &title(wrong.len(), labels.len()));
     c.text(MARGIN, 54.0, 12.0, Anchor::Start, Ink::TEXT, &subtitle(wrong.len(), labels.len()));
     for (at, &i) in wrong.iter().take(MOST).enumerate() {
@@ -77,7 +77,8 @@ fn corner(at: usize) -> (f32, f32) {
 fn draw_digit(c: &mut Canvas, x: f32, y: f32, pixels: &[f32]) {
     let side = SIDE as f32 * DOT;
     c.rect(x - 1.0, y - 1.0, side + 2.0, side + 2.0, Ink::AXIS);
-    for (i, darkness) in pixels.iter().enumerate() {
+    c.rect(x, y, side, side, Ink::PAPER);
+    for (i, darkness) in pixels.iter().enumerate().filter(|(_, darkness)| **darkness > 0.0) {
         let (row, column) = ((i / SIDE) as f32, (i % SIDE) as f32);
         c.rect(x + column * DOT, y + row * DOT, DOT, DOT, Ink::grey(*darkness));
     }
@@ -94,16 +95,20 @@ mod tests {
         let mut images = vec![0.5; 64];
         images.extend((0..64).map(|i| i as f32 / 64.0));
         images.extend([1.0; 64]);
-        let c = draw(&images, &[1, 2, 3], &[1, 7, 8]).unwrap();
-        let middle = |at: usize, i: usize| {
+        let svg = draw(&images, &[1, 2, 3], &[1, 7, 8]).unwrap().svg();
+        let pixel = |at: usize, i: usize, ink: Ink| {
             let (x, y) = corner(at);
-            c.at(x + ((i % 8) as f32 + 0.5) * DOT, y + ((i / 8) as f32 + 0.5) * DOT)
+            let (x, y) = (x + (i % 8) as f32 * DOT, y + (i / 8) as f32 * DOT);
+            let rect = format!("<rect x=\"{x}\" y=\"{y}\" width=\"{DOT}\" height=\"{DOT}\" fill=\"{ink}\"");
+            svg.matches(&rect).count()
         };
-        for i in [0, 5, 8, 63] {
-            assert_eq!(middle(0, i), Ink::grey(i as f32 / 64.0), "pixel {i}");
-            assert_eq!(middle(1, i), Ink(0), "pixel {i}");
+        assert_eq!(pixel(0, 0, Ink::PAPER), 0, "paper is not drawn over");
+        for i in [1, 5, 8, 63] {
+            assert_eq!(pixel(0, i, Ink::grey(i as f32 / 64.0)), 1, "pixel {i}");
+            assert_eq!(pixel(1, i, Ink(0)), 1, "pixel {i}");
         }
-        assert_eq!(middle(2, 0), Ink::PAPER, "there are only two");
+        assert_eq!(svg.matches("true ").count(), 2, "there are only two");
+        assert!(svg.contains("true 2, read 7") && svg.contains("true 3, read 8"));
     }
 
     #[test]
@@ -123,10 +128,8 @@ mod tests {
     #[test]
     fn any_number_of_digits_fits() {
         for n in [0, 1, 8, 9, 96, 300] {
-            let c = draw(&vec![1.0; n * 64], &vec![1; n], &vec![2; n]).unwrap();
-            let dots = (DOT * DOT * 4.0) as usize * 64;
-            let black = c.count(Ink(0)) / dots;
-            assert_eq!(black, n.min(MOST), "{n} digits");
+            let svg = draw(&vec![1.0; n * 64], &vec![1; n], &vec![2; n]).unwrap().svg();
+            assert_eq!(svg.matches("fill=\"#000000\"").count(), 64 * n.min(MOST), "{n} digits");
         }
     }
 

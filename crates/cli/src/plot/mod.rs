@@ -1,8 +1,5 @@
-//! The pictures of a training run, as PNG files: the learning curve and the digits that were read
-//! wrongly.
-//!
-//! Drawn with `tiny-skia` and a font inside the program, so nothing has to be installed to make or
-//! see them.
+//! The pictures of a training run, as SVG files, which every browser shows: the learning curve and
+//! the digits that were read wrongly.
 
 mod canvas;
 mod curve;

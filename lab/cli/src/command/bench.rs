@@ -3,8 +3,7 @@
 use crate::args::Bench;
 use elinvar::{Device, Error, ErrorKind, Result};
 use elinvar_bench::{Figure, Group, OURS, Row, START, Term, VERSION, memory_of, rows, threads};
-use elinvar_cli_support::Verdict;
-use indicatif::{ProgressBar, ProgressStyle};
+use elinvar_cli_support::{Bar, Verdict};
 use serde::Serialize;
 use std::env;
 use std::io::Write;
@@ -104,39 +103,29 @@ fn held(workload: &str, device: &Device) -> Result<f64> {
 /// The current row and the number left, on standard error: a bar on a terminal, else a line for
 /// each row.
 struct Progress {
-    bar: ProgressBar,
+    bar: Bar,
     row: usize,
     rows: usize,
 }
 
 impl Progress {
     fn new(rows: usize) -> Progress {
-        let bar = ProgressBar::new(rows as u64);
-        let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}  {msg}  {eta} left");
-        bar.set_style(style.expect("the template is a constant that parses"));
-        Progress { bar, row: 0, rows }
+        Progress { bar: Bar::new(rows as u64, true), row: 0, rows }
     }
     fn next(&mut self, name: &str) {
         self.row += 1;
         if self.bar.is_hidden() {
             self.say(&format!("[{}/{}] {name}", self.row, self.rows));
         }
-        self.bar.set_position(self.row as u64 - 1);
-        self.bar.set_message(name.to_string());
-        self.bar.tick();
+        self.bar.label(format!("{}/{}  {name}", self.row, self.rows));
+        self.bar.at(self.row as u64 - 1);
     }
     fn say(&self, line: &str) {
         // A closed standard error is not an error.
-        self.bar.suspend(|| _ = writeln!(std::io::stderr(), "{line}"));
+        self.bar.aside(|| _ = writeln!(std::io::stderr(), "{line}"));
     }
     fn print(&self, out: &mut dyn Write, line: &impl Serialize) -> Result<()> {
         let line = serde_json::to_string(line).map_err(|e| Error::format(e.to_string()))?;
-        Ok(self.bar.suspend(|| writeln!(out, "{line}").and_then(|()| out.flush()))?)
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        Ok(self.bar.aside(|| writeln!(out, "{line}").and_then(|()| out.flush()))?)
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::args::{ALL, Ulp};
 use elinvar::Result;
-use elinvar_cli_support::Verdict;
+use elinvar_cli_support::{Bar, Verdict};
 use elinvar_conformance::ulp::{Function, Worst, functions, sweep};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::num::NonZero;
 
@@ -22,9 +21,10 @@ pub fn run(args: &Ulp, out: &mut dyn Write) -> Result<Verdict> {
     writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     let mut verdict = Verdict::Good;
     for f in asked {
-        let bar = progress(f.name);
-        let worst = sweep(f, threads, &|done| bar.set_position(done));
-        bar.finish_and_clear();
+        let bar = Bar::new(1 << 32, true);
+        bar.label(f.name.to_string());
+        let worst = sweep(f, threads, &|done| bar.at(done));
+        drop(bar);
         writeln!(out, "{}", row(f, &worst))?;
         out.flush()?;
         if worst.ulp > f.bound || worst.wrong_special > 0 {
@@ -44,14 +44,6 @@ fn row(f: &Function, w: &Worst) -> String {
         "| {} | {} | {:.4} | {:?} | {:?} | {:?} | {not_nearest:.2} % | {specials} |",
         f.name, f.bound, w.ulp, w.input, w.got, w.want
     )
-}
-
-/// A bar on standard error while it is a terminal.
-fn progress(name: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{prefix:8} {wide_bar} {percent:>3} %  {eta} left");
-    let bar = ProgressBar::new(1 << 32).with_prefix(name);
-    bar.set_style(style.expect("the template is a constant that parses"));
-    bar
 }
 
 #[cfg(test)]

@@ -75,9 +75,9 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let right = read.iter().zip(&test.labels).filter(|(a, b)| a == b).count();
 
     io::save_safetensors(run_dir.file("weights.safetensors"), &weights, &describe(model, seed))?;
-    metrics.draw(&run_dir.file("curve.png"), &format!("digits, {model}, seed {seed}"))?;
-    digit_sheet(&run_dir.file("wrong.png"), &test.pixels, &test.labels, &read)?;
-    writeln!(out, "{}: weights.safetensors metrics.jsonl curve.png wrong.png", run_dir.path().display())?;
+    metrics.draw(&run_dir.file("curve.svg"), &format!("digits, {model}, seed {seed}"))?;
+    digit_sheet(&run_dir.file("wrong.svg"), &test.pixels, &test.labels, &read)?;
+    writeln!(out, "{}: weights.safetensors metrics.jsonl curve.svg wrong.svg", run_dir.path().display())?;
     result(right as f64 / test.len() as f64, &weights, out)?;
     Ok(Verdict::Good)
 }

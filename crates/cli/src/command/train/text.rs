@@ -97,12 +97,12 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     net.save_pretrained(run_dir.path())?;
     tokenizer.save(run_dir.file("tokenizer.json"))?;
     metrics.draw(
-        &run_dir.file("curve.png"),
+        &run_dir.file("curve.svg"),
         &format!("{stem}, {} weights, seed {seed}", net.num_parameters()),
     )?;
     writeln!(
         out,
-        "{}: config.json model.safetensors tokenizer.json metrics.jsonl curve.png",
+        "{}: config.json model.safetensors tokenizer.json metrics.jsonl curve.svg",
         run_dir.path().display()
     )?;
     if args.sample > 0 {
