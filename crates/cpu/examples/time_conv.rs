@@ -34,7 +34,7 @@ fn convolutions(t: &Timed) {
         };
         let (x, w, gy) =
             (Tensor::new(&[n, c, h, h]), Tensor::new(&[k, c / g, r, r]), Tensor::new(&[n, k, o, o]));
-        let y = |d: &CpuDevice| drop(Cpu::conv(d, &conv, x.view(), w.view(), &[o, o], &Plain, []).unwrap());
+        let y = |d: &CpuDevice| drop(Cpu::conv(d, &conv, x.view(), w.view(), &[o, o], None, &[]).unwrap());
         let dx = |d: &CpuDevice| {
             drop(Cpu::conv_input_grad(d, &conv, gy.view(), w.view(), &[h, h]).unwrap());
         };

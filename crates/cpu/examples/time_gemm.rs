@@ -3,9 +3,10 @@
 
 use elinvar_core::{DType, HostData, Layout, Precision, Shape, bf16, f16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
+use elinvar_ops::backend::{CompiledEpilogue, Epilogue, View};
 use elinvar_ops::backend::{Compute, Memory};
-use elinvar_ops::backend::{Epilogue, Plain, View};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::map::Compiled;
 use pulp::{Arch, Simd, WithSimd};
 use std::hint::black_box;
 use std::time::Instant;
@@ -21,6 +22,7 @@ impl Epilogue<1> for BiasGelu {
         x * L::lit(0.5) * (L::lit(1.0) + (x * L::lit(std::f64::consts::FRAC_1_SQRT_2)).erf())
     }
 }
+elinvar_ops::compile_epilogue! { 1 BiasGelu; }
 
 /// Seconds: the least of as many runs as fit into a quarter of a second, five at least, for others use the processor too; short
 /// ones are timed in groups.
@@ -169,7 +171,7 @@ impl Timed {
             Cpu::prepack(&self.one, View { buffer: &w.buffer, layout: &layout, dtype }).unwrap();
         }
         self.show(&name, flops as f64, bytes as f64, dtype, &|d| {
-            black_box(Cpu::contract(d, p, x.view(), w.view(), &Plain, []).unwrap());
+            black_box(Cpu::contract(d, p, x.view(), w.view(), None, &[]).unwrap());
         });
     }
     fn gelu(&self, [m, k, n]: [usize; 3]) {
@@ -185,7 +187,15 @@ impl Timed {
         let (flops, bytes) = (2 * m * k * n, (m * k + k * n + m * n) * 4);
         self.show(&name, flops as f64, bytes as f64, DType::F32, &|d| {
             black_box(
-                Cpu::contract(d, Precision::Exact, x.view(), w.view(), &BiasGelu, [bias.view()]).unwrap(),
+                Cpu::contract(
+                    d,
+                    Precision::Exact,
+                    x.view(),
+                    w.view(),
+                    Some(BiasGelu::object(&Compiled(BiasGelu))),
+                    &[bias.view()],
+                )
+                .unwrap(),
             );
         });
     }

@@ -17,12 +17,11 @@ use elinvar_ops::array::Array;
 use elinvar_ops::backend::{self, *};
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
-use elinvar_ops::map::{IntMapObject, Map, MapObject};
-use elinvar_ops::rows::{ColumnsObject, RowObject};
-use elinvar_ops::update::Update;
+use elinvar_ops::map::{IntMapObject, MapObject};
+use elinvar_ops::rows::RowObject;
+use elinvar_ops::update::UpdateObject;
 use elinvar_reference::{Reference, ReferenceDevice};
 use smallvec::SmallVec;
-use std::convert::Infallible;
 
 /// The drop of a tensor's memory, compiled in this crate. A generic function that is never inlined,
 /// as the counter's own drop is not, is compiled once, in the first crate that needs it; and a
@@ -32,13 +31,8 @@ use std::convert::Infallible;
 #[used]
 static DROP: fn(Array<Cpu>) = drop;
 
-/// All views, of numbers that are there.
-fn host_views<'a, const N: usize>(x: &[backend::View<'a, Cpu>; N]) -> Result<[View<'a>; N]> {
-    gemm::contract::try_map_all(x, host_view)
-}
-
-/// The same of operands of a row-wise formula; those of the largest fit without an allocation.
-fn views<'a>(x: &[backend::View<'a, Cpu>]) -> Result<SmallVec<[View<'a>; 5]>> {
+/// All views, of numbers that are there; those of most work fit without an allocation.
+fn views<'a>(x: &[BackendView<'a>]) -> Result<SmallVec<[View<'a>; 5]>> {
     x.iter().map(host_view).collect()
 }
 
@@ -57,21 +51,13 @@ type BackendView<'a> = backend::View<'a, Cpu>;
 
 /// Items of an update, as the reference has them: what changes is memory that nobody else sees, and
 /// what is read is there.
-fn host_items<'a, const M: usize, const R: usize>(
-    items: Vec<UpdateItem<'a, Cpu, M, R>>,
-) -> Result<Vec<UpdateItem<'a, Reference, M, R>>> {
-    let item = |i: UpdateItem<'a, Cpu, M, R>| {
-        let mut changes = Vec::with_capacity(M);
-        for x in i.changes {
-            changes.push(Changed { buffer: x.buffer.data_mut()?, dtype: x.dtype });
-        }
-        let changes = changes.try_into().unwrap_or_else(|_| unreachable!("as many as there were"));
-        Ok(UpdateItem {
-            shape: i.shape,
-            dtype: i.dtype,
-            changes,
-            reads: host_views(&i.reads)?.map(reference_view),
-        })
+fn host_items<'a>(items: Vec<UpdateItem<'a, Cpu>>) -> Result<Vec<UpdateItem<'a, Reference>>> {
+    let item = |i: UpdateItem<'a, Cpu>| {
+        let change = |x: Changed<'a, Cpu>| Ok(Changed { buffer: x.buffer.data_mut()?, dtype: x.dtype });
+        let changes = i.changes.into_iter().map(change).collect::<Result<_>>()?;
+        let read = |v| host_view(v).map(reference_view);
+        let reads = i.reads.iter().map(read).collect::<Result<_>>()?;
+        Ok(UpdateItem { shape: i.shape, dtype: i.dtype, changes, reads })
     };
     items.into_iter().map(item).collect()
 }
@@ -154,11 +140,7 @@ impl Compute for Cpu {
         }
         map::map_int(d, f, x, dtype)
     }
-    fn update<U: Update<M, R>, const M: usize, const R: usize>(
-        d: &CpuDevice,
-        u: &U,
-        items: Vec<UpdateItem<'_, Self, M, R>>,
-    ) -> Result<()> {
+    fn update(d: &CpuDevice, u: &dyn UpdateObject, items: Vec<UpdateItem<'_, Self>>) -> Result<()> {
         let items = host_items(items)?;
         if !d.isa().has_formulas() {
             return Reference::update(&ReferenceDevice, u, items);
@@ -195,41 +177,30 @@ impl Compute for Cpu {
         };
         Ok(y?.map(CpuBuffer::new))
     }
-    fn rows_and_columns(
-        d: &CpuDevice,
-        f: &dyn ColumnsObject,
-        x: &[BackendView<'_>],
-        kept: usize,
-        dtype: DType,
-        sums: usize,
-    ) -> Result<Option<RowsAndColumns<CpuBuffer>>> {
+    fn fused(d: &CpuDevice, f: &Fused<'_>, x: &[BackendView<'_>]) -> Result<Option<FusedResults<Self>>> {
         if !d.isa().has_formulas() {
             return Ok(None);
         }
-        let both = reduce::rows_and_columns(d, f, &views(x)?, kept, dtype, sums)?;
-        Ok(both.map(|(y, sums)| (CpuBuffer::new(y).into(), sums.into_iter().map(CpuBuffer::new).collect())))
-    }
-    fn lattice<F: Map<4>>(
-        d: &CpuDevice,
-        f: &F,
-        x: [BackendView<'_>; 3],
-        ends: &[usize],
-    ) -> Result<Option<CpuBuffer>> {
-        if !d.isa().has_formulas() {
-            return Ok(None);
+        let one = |y: HostData| Some(vec![CpuBuffer::new(y).into()]);
+        let x = views(x)?;
+        match (*f, &x[..]) {
+            (Fused::RowsAndColumns { f, kept, dtype, sums }, x) => {
+                let both = reduce::rows_and_columns(d, f, x, kept, dtype, sums)?;
+                let all = |(y, sums): (_, Vec<_>)| {
+                    [y].into_iter().chain(sums).map(|y| CpuBuffer::new(y).into()).collect()
+                };
+                Ok(both.map(all))
+            }
+            (Fused::Lattice { f, ends }, [x, may, front]) => {
+                reduce::lattice(d, f, [x, may, front], ends).map(one)
+            }
+            (Fused::LatticeGrad { f, ends }, [x, may, all, g]) => {
+                reduce::lattice_grad(d, f, [x, may, all, g], ends).map(one)
+            }
+            (Fused::Lattice { .. } | Fused::LatticeGrad { .. }, _) => {
+                unreachable!("the op passes the operands of a lattice")
+            }
         }
-        into_buffer(reduce::lattice(d, f, host_views(&x)?, ends)).map(Some)
-    }
-    fn lattice_grad<F: Map<5>>(
-        d: &CpuDevice,
-        f: &F,
-        x: [BackendView<'_>; 4],
-        ends: &[usize],
-    ) -> Result<Option<CpuBuffer>> {
-        if !d.isa().has_formulas() {
-            return Ok(None);
-        }
-        into_buffer(reduce::lattice_grad(d, f, host_views(&x)?, ends)).map(Some)
     }
     fn sort(
         d: &CpuDevice,
@@ -243,13 +214,13 @@ impl Compute for Cpu {
     fn precision(d: &CpuDevice) -> Precision {
         d.precision()
     }
-    fn contract<E: Epilogue<N>, const N: usize>(
+    fn contract(
         d: &CpuDevice,
         p: Precision,
         x: BackendView<'_>,
         w: BackendView<'_>,
-        e: &E,
-        extra: [BackendView<'_>; N],
+        e: Option<&dyn EpilogueObject>,
+        extra: &[BackendView<'_>],
     ) -> Result<CpuBuffer> {
         let packed = match (x.shape().dims(), w.layout.strides()) {
             // One matrix for all of the batch.
@@ -258,42 +229,37 @@ impl Compute for Cpu {
             }
             _ => None,
         };
-        let (x, w, extra) = (host_view(&x)?, host_view(&w)?, host_views(&extra)?);
+        let (x, w, extra) = (host_view(&x)?, host_view(&w)?, views(extra)?);
         into_buffer(match x.dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
-                gemm::contract::contract::<f32, E, N>(d, p, &x, (&w, packed), e, &extra)
+                gemm::contract::contract::<f32>(d, p, &x, (&w, packed), e, &extra)
             }
-            DType::F64 => gemm::contract::contract::<f64, E, N>(d, p, &x, (&w, packed), e, &extra),
+            DType::F64 => gemm::contract::contract::<f64>(d, p, &x, (&w, packed), e, &extra),
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 let own = |v: backend::View<'_, Reference>| {
                     copy::to_contiguous(d, &View { buffer: v.buffer, layout: v.layout, dtype: v.dtype })
                 };
-                Reference::contract_integers(
-                    reference_view(x),
-                    reference_view(w),
-                    &extra.map(reference_view),
-                    &own,
-                )
+                Reference::contract_integers(reference_view(x), reference_view(w), e, &own)
             }
         })
     }
-    fn conv<E: Epilogue<N>, const N: usize>(
+    fn conv(
         d: &CpuDevice,
         c: &Conv,
         x: BackendView<'_>,
         w: BackendView<'_>,
         out: &[usize],
-        e: &E,
-        extra: [BackendView<'_>; N],
+        e: Option<&dyn EpilogueObject>,
+        extra: &[BackendView<'_>],
     ) -> Result<CpuBuffer> {
         let packed = |worth: bool, place| w.buffer.prepacked(d, worth.into(), place);
-        let (x, w, extra) = (host_view(&x)?, host_view(&w)?, host_views(&extra)?);
+        let (x, w, extra) = (host_view(&x)?, host_view(&w)?, views(extra)?);
         let w = (&w, &packed as &conv::PrepackedLookup<'_>);
         into_buffer(match x.dtype {
-            DType::F64 => conv::conv::<f64, E, N>(d, c, &x, w, out, e, &extra),
+            DType::F64 => conv::conv::<f64>(d, c, &x, w, out, e, &extra),
             // What is not of floats is refused there.
             DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
-                conv::conv::<f32, E, N>(d, c, &x, w, out, e, &extra)
+                conv::conv::<f32>(d, c, &x, w, out, e, &extra)
             }
         })
     }
@@ -413,19 +379,5 @@ impl Compute for Cpu {
     }
 }
 
-impl Capture for Cpu {
-    type Graph = Infallible;
-    fn record(_: &CpuDevice, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Running a function again costs what its work costs: there is no queue to fill.
-        Ok(None)
-    }
-    fn input(d: &CpuDevice, x: BackendView<'_>, _: Option<&CpuBuffer>) -> Result<CpuBuffer> {
-        Self::copy(d, x)
-    }
-    fn replay(_: &CpuDevice, g: &Infallible, _: &[(BackendView<'_>, &CpuBuffer)]) -> Result<bool> {
-        match *g {}
-    }
-    fn memory_id(_: &CpuDevice, buffer: &CpuBuffer) -> Result<usize> {
-        Ok(std::ptr::from_ref(buffer).addr())
-    }
-}
+// Running a function again costs what its work costs: there is no queue to fill.
+elinvar_ops::without_capture! { impl [] Cpu }

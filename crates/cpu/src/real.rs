@@ -1,11 +1,11 @@
 //! f32 and f64 as the compute types of GEMM, convolution and attention.
 
 use elinvar_core::{Error, HostData, Result, bf16, f16};
-use elinvar_simd::dispatch::SimdFloat;
+use elinvar_simd::compiled_epilogue::EpilogueFloat;
 use elinvar_simd::vector::SimdElement;
 
 /// f32 or f64: a type in which contractions are computed.
-pub(crate) trait Real: SimdElement + SimdFloat {
+pub(crate) trait Real: SimdElement + EpilogueFloat {
     /// Stored numbers that are computed in this type.
     fn numbers(data: &HostData) -> Option<StoredElements<'_, Self>>;
 }

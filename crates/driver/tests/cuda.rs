@@ -16,7 +16,6 @@ use elinvar_kernel::Kernel;
 use elinvar_kernel::builder::Builder;
 use elinvar_kernel::interp::Launch;
 use elinvar_kernel::ir::{Access, Constant, Elem, Scalar};
-use elinvar_ops::backend::Plain;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -114,7 +113,7 @@ fn turns(d: &Cuda, n: u32) -> elinvar_core::Result<()> {
 fn multiplies(d: &Cuda) -> elinvar_core::Result<()> {
     let (m, k, n) = (40, 72, 48);
     let layout = |rows, columns| Layout::contiguous(Shape::new(&[1, rows, columns]).expect("small"));
-    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue(None);
     let tile = tma_wgmma::WgmmaTile::ALL[3];
     let work =
         tma_wgmma::contract(&GemmProblem::new(&plain, DType::F16, &layout(m, k), &layout(k, n), &[]), tile)
@@ -153,7 +152,7 @@ fn boxes_are_fetched() {
     // What is no view is an error of who launches.
     let d = device();
     let layout = Layout::contiguous(Shape::new(&[1, 64, 64]).expect("small"));
-    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue(None);
     let tile = tma_wgmma::WgmmaTile::ALL[3];
     let work = tma_wgmma::contract(&GemmProblem::new(&plain, DType::F16, &layout, &layout, &[]), tile)
         .expect("it fits");

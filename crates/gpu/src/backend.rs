@@ -16,7 +16,6 @@ use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scal
 use elinvar_driver::{Driver, Kind};
 use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
-use elinvar_gpu_kernels::elementwise::update::CatalogueUpdate;
 use elinvar_gpu_kernels::elementwise::{fill, random};
 use elinvar_gpu_kernels::formula::{FloatFormula, IntFormula};
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem, SimtTile, in_block_split_k};
@@ -31,10 +30,9 @@ use elinvar_ops::backend::*;
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::int::Int;
-use elinvar_ops::map::{IntMapObject, Map, MapObject};
-use elinvar_ops::rows::{ColumnsObject, RowObject};
-use elinvar_ops::update::Update;
-use std::any::TypeId;
+use elinvar_ops::map::{IntMapObject, MapObject};
+use elinvar_ops::rows::RowObject;
+use elinvar_ops::update::UpdateObject;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -272,12 +270,8 @@ impl<D: Driver> Compute for Gpu<D> {
         let range = f.record().replay_one(&ranges);
         Ok(fusion::defer(d, Arc::new(IntFormula(f.boxed())), x, dtype)?.within(range.known(dtype)))
     }
-    fn update<U: Update<M, R>, const M: usize, const R: usize>(
-        d: &Self::Device,
-        u: &U,
-        items: Vec<UpdateItem<'_, Self, M, R>>,
-    ) -> Result<()> {
-        update::update(d, &CatalogueUpdate::<U, M, R>(*u), items)
+    fn update(d: &Self::Device, u: &dyn UpdateObject, items: Vec<UpdateItem<'_, Self>>) -> Result<()> {
+        update::update(d, u, items)
     }
     fn fold<F: Folding>(d: &Self::Device, x: GpuView<'_, D>, kept: usize, to: DType) -> Result<Self::Buffer> {
         let [y] =
@@ -308,34 +302,13 @@ impl<D: Driver> Compute for Gpu<D> {
         )?;
         Ok(y.into())
     }
-    fn rows_and_columns(
-        _: &Self::Device,
-        _: &dyn ColumnsObject,
-        _: &[GpuView<'_, D>],
-        _: usize,
-        _: DType,
-        _: usize,
-    ) -> Result<Option<RowsAndColumns<Self::Buffer>>> {
-        // A launch for each: sums over rows are shared by workgroups in another way than rows are.
-        Ok(None)
-    }
-    fn lattice<F: Map<4>>(
-        _: &Self::Device,
-        _: &F,
-        _: [GpuView<'_, D>; 3],
-        _: &[usize],
-    ) -> Result<Option<Self::Buffer>> {
-        // A few launches for each step.
-        Ok(None)
-    }
-    fn lattice_grad<F: Map<5>>(
-        _: &Self::Device,
-        _: &F,
-        _: [GpuView<'_, D>; 4],
-        _: &[usize],
-    ) -> Result<Option<Self::Buffer>> {
-        // As above.
-        Ok(None)
+    fn fused(_: &Self::Device, f: &Fused<'_>, _: &[GpuView<'_, D>]) -> Result<Option<FusedResults<Self>>> {
+        match f {
+            // A launch for each: sums over rows are shared by workgroups in another way than rows are.
+            Fused::RowsAndColumns { .. } => Ok(None),
+            // A few launches for each step.
+            Fused::Lattice { .. } | Fused::LatticeGrad { .. } => Ok(None),
+        }
     }
     fn sort(
         d: &Self::Device,
@@ -357,23 +330,22 @@ impl<D: Driver> Compute for Gpu<D> {
     fn precision(d: &Self::Device) -> Precision {
         d.precision()
     }
-    fn contract<E: Epilogue<N>, const N: usize>(
+    fn contract(
         d: &Self::Device,
         p: Precision,
         x: GpuView<'_, D>,
         w: GpuView<'_, D>,
-        e: &E,
-        extra: [GpuView<'_, D>; N],
+        e: Option<&dyn EpilogueObject>,
+        extra: &[GpuView<'_, D>],
     ) -> Result<Self::Buffer> {
-        let e = CatalogueEpilogue::<E, N>(*e);
-        let operands: Vec<GpuView<'_, D>> = [x, w].into_iter().chain(extra).collect();
-        let plain = TypeId::of::<E>() == TypeId::of::<Plain>();
+        let (plain, e) = (e.is_none(), CatalogueEpilogue(e));
+        let operands: Vec<GpuView<'_, D>> = [x, w].iter().chain(extra).copied().collect();
         if p == Precision::Fast
             && let Some(fast) = FastGemm::new(d, &e, plain, &operands)?
         {
             return fast.run();
         }
-        let (info, extra) = (d.info()?, layouts(&extra));
+        let (info, extra) = (d.info()?, layouts(extra));
         let units = limits(info).compute_units;
         let p = GemmProblem::new(&e, x.dtype, x.layout, w.layout, &extra);
         let run = |how: ExactGemmPath| {
@@ -391,17 +363,17 @@ impl<D: Driver> Compute for Gpu<D> {
         let [y] = run(how)?;
         Ok(y)
     }
-    fn conv<E: Epilogue<N>, const N: usize>(
+    fn conv(
         d: &Self::Device,
         c: &Conv,
         x: GpuView<'_, D>,
         w: GpuView<'_, D>,
         out: &[usize],
-        e: &E,
-        extra: [GpuView<'_, D>; N],
+        e: Option<&dyn EpilogueObject>,
+        extra: &[GpuView<'_, D>],
     ) -> Result<Self::Buffer> {
-        let (e, of_extra) = (CatalogueEpilogue::<E, N>(*e), layouts(&extra));
-        let operands: Vec<GpuView<'_, D>> = [x, w].into_iter().chain(extra).collect();
+        let (e, of_extra) = (CatalogueEpilogue(e), layouts(extra));
+        let operands: Vec<GpuView<'_, D>> = [x, w].iter().chain(extra).copied().collect();
         convolve(d, &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &of_extra), &operands)
     }
     fn conv_input_grad(

@@ -14,7 +14,7 @@ use elinvar_core::{DType, ErrorKind, HostData, Layout, Result, Shape};
 use elinvar_driver::Driver;
 use elinvar_gpu_kernels::gemm::f64_tensor_core::{self, F64MmaTile};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
-use elinvar_ops::backend::{Plain, View};
+use elinvar_ops::backend::View;
 
 /// Matrices of a kind of numbers each; rows, terms and columns: whole fragments, and a last one
 /// that is filled up.
@@ -30,7 +30,7 @@ pub(crate) fn is_fma_chain<D: Driver>(d: &GpuDevice<D>) -> Result<bool> {
     let fits = |t: &F64MmaTile| t.fits(limits(info)) && info.subgroup == [32; 2];
     let Some(tile) = F64MmaTile::ALL.into_iter().rev().find(fits) else { return Ok(false) };
     let [m, k, n] = SIZES;
-    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue(None);
     let (x, w) = (numbers(0, m * k), numbers(1, k * n));
     let made = |rows: usize, columns: usize, v: &[f64]| -> Result<(Layout, GpuBuffer<D>)> {
         let layout = Layout::contiguous(Shape::new(&[OPERAND_KINDS, rows, columns])?);

@@ -7,9 +7,11 @@ use crate::buffer::GpuBuffer;
 use crate::device::GpuDevice;
 use elinvar_core::Result;
 use elinvar_driver::Driver;
-use elinvar_gpu_kernels::elementwise::update::{self, Item, ItemSignature, UpdateFormula};
+use elinvar_gpu_kernels::elementwise::update::{self, Item, ItemSignature};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_ops::backend::UpdateItem;
+use elinvar_ops::update::UpdateObject;
+use smallvec::SmallVec;
 
 /// Items of a launch, at most: each stands in the kernel.
 const MAX_ITEMS: usize = 16;
@@ -40,7 +42,7 @@ fn batches(items: &[Item<'_>], buffers: usize) -> Vec<Batch> {
 }
 
 /// What the library is told of an item.
-fn plan<'a, D: Driver, const M: usize, const R: usize>(item: &UpdateItem<'a, Gpu<D>, M, R>) -> Item<'a> {
+fn plan<'a, D: Driver>(item: &UpdateItem<'a, Gpu<D>>) -> Item<'a> {
     Item {
         shape: item.shape.clone(),
         dtype: item.dtype,
@@ -54,10 +56,10 @@ fn plan<'a, D: Driver, const M: usize, const R: usize>(item: &UpdateItem<'a, Gpu
 /// # Errors
 /// As `Compute::update`; memory and kernels come first, so that after an error of theirs nothing
 /// has changed.
-pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
+pub(crate) fn update<D: Driver>(
     d: &GpuDevice<D>,
-    f: &dyn UpdateFormula,
-    items: Vec<UpdateItem<'_, Gpu<D>, M, R>>,
+    f: &dyn UpdateObject,
+    items: Vec<UpdateItem<'_, Gpu<D>>>,
 ) -> Result<()> {
     let plans: Vec<Item<'_>> = items.iter().map(plan).collect();
     let mut works: Vec<(Work<'_>, Vec<usize>)> = Vec::new();
@@ -75,7 +77,7 @@ pub(crate) fn update<D: Driver, const M: usize, const R: usize>(
     for read in items.iter().flat_map(|item| &item.reads) {
         read.buffer.part()?;
     }
-    let mut owned: Vec<(Vec<&GpuBuffer<D>>, [GpuView<'_, D>; R])> = Vec::with_capacity(items.len());
+    let mut owned: Vec<(Vec<&GpuBuffer<D>>, SmallVec<[GpuView<'_, D>; 6]>)> = Vec::with_capacity(items.len());
     for item in items {
         let changes = item.changes.into_iter().map(|x| x.buffer.make_unique(d)).collect::<Result<_>>()?;
         owned.push((changes, item.reads));

@@ -164,17 +164,6 @@ pub trait Epilogue<const N: usize>: Copy + Debug + Send + Sync + 'static {
     fn lane<L: Lane>(&self, sum: L, x: [L; N]) -> L;
 }
 
-/// No epilogue: the sum itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Plain;
-impl Epilogue<0> for Plain {
-    const NAME: &'static str = "plain";
-    #[inline(always)]
-    fn lane<L: Lane>(&self, sum: L, _: [L; 0]) -> L {
-        sum
-    }
-}
-
 /// sum + bias.
 #[derive(Clone, Copy, Debug)]
 pub struct AddBias;

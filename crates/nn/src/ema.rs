@@ -70,6 +70,7 @@ impl Update<1, 2> for Toward {
         [(weight - average).fma(part, average)]
     }
 }
+elinvar_ops::compile_update! { 1 2 Toward; }
 
 /// A weight or a buffer.
 struct Leaf<'a, B: Backend> {
@@ -146,7 +147,7 @@ impl<B: Backend> Ema<B> {
         let mut parts = vec![];
         for (name, average) in &mut self.averages {
             if let Some((value, part)) = towards.get(name.as_str()) {
-                parts.push(Part { changes: [average], reads: [value.array(), part] });
+                parts.push(Part::new([average], [value.array(), part]));
             }
         }
         update(&Toward, &mut parts).map_err(place)?;

@@ -444,10 +444,11 @@ pub fn map_object<B: Backend>(f: &dyn MapObject, x: &[&Array<B>]) -> Result<Arra
             all.dtype
         )));
     }
-    // Lists of one or two in place: an op on a few numbers would notice how they are filled.
+    // Short lists in place: an op on a few numbers would notice how they are filled.
     let buffer = match (x, &all.layouts) {
         ([x], None) => B::map(device, f, &[x.view()], all.dtype)?,
         ([x, y], None) => B::map(device, f, &[x.view(), y.view()], all.dtype)?,
+        ([x, y, z], None) => B::map(device, f, &[x.view(), y.view(), z.view()], all.dtype)?,
         _ => B::map(device, f, &all.views(), all.dtype)?,
     };
     Ok(Array::laid(device, buffer, all.layout(), out_dtype(f.out(), all.dtype)))

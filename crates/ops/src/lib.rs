@@ -31,8 +31,12 @@ pub mod update;
 pub mod value;
 
 pub use array::Array;
+#[doc(hidden)]
+pub use backend::delegate::types as t;
 pub use backend::{Backend, DeviceOf, View};
 pub use door::Door;
 pub use elinvar_lane::{int, lane, math, recorded};
-pub use elinvar_simd::{compile_columns, compile_int_map, compile_map, compile_rows};
+pub use elinvar_simd::{
+    compile_columns, compile_epilogue, compile_int_map, compile_map, compile_rows, compile_update,
+};
 pub use value::Value;

@@ -18,12 +18,7 @@ use smallvec::SmallVec;
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map<V: Value, M: CompiledMap<N>, const N: usize>(m: M, x: [&V; N]) -> Result<V> {
     let f = Compiled(m);
-    let f = M::object(&f);
-    // Without a record the formula need not be kept.
-    if f.out() == Out::Bool || !V::records(&x) {
-        return array::map_object(f, &x.map(|v| v.array())).map(V::from_array);
-    }
-    V::apply(Pointwise(f.boxed()), &x)
+    map_object(M::object(&f), &x, &x.map(|v| v.array()))
 }
 
 /// Runs a map that floats and integers have, operands broadcast.
@@ -35,7 +30,12 @@ pub fn map_any<V: Value, M: CompiledMap<N> + CompiledIntMap<N>, const N: usize>(
     x: [&V; N],
 ) -> Result<V> {
     let f = Compiled(m);
-    map_any_object(<M as CompiledMap<N>>::object(&f), <M as CompiledIntMap<N>>::object(&f), &x)
+    // What the operands of neither kind have in common, either path reports.
+    if x.iter().any(|v| v.dtype().is_float()) {
+        map_object(<M as CompiledMap<N>>::object(&f), &x, &x.map(|v| v.array()))
+    } else {
+        map_int_object(<M as CompiledIntMap<N>>::object(&f), &x.map(|v| v.array()))
+    }
 }
 
 /// Runs a map that only integers and bool have, operands broadcast.
@@ -43,7 +43,7 @@ pub fn map_any<V: Value, M: CompiledMap<N> + CompiledIntMap<N>, const N: usize>(
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map_int<V: Value, M: CompiledIntMap<N>, const N: usize>(m: M, x: [&V; N]) -> Result<V> {
-    map_int_object(M::object(&Compiled(m)), &x)
+    map_int_object(M::object(&Compiled(m)), &x.map(|v| v.array()))
 }
 
 /// The operands of the largest map fit without an allocation.
@@ -53,27 +53,18 @@ fn arrays<'a, V: Value>(x: &[&'a V]) -> Arrays<'a, V::B> {
     x.iter().map(|v| v.array()).collect()
 }
 
-/// As [`map`].
-fn map_object<V: Value>(f: &dyn MapObject, x: &[&V]) -> Result<V> {
+/// As [`map`], of values and their arrays.
+fn map_object<V: Value>(f: &dyn MapObject, x: &[&V], arrays: &[&Array<V::B>]) -> Result<V> {
     // Without a record the formula need not be kept.
     if f.out() == Out::Bool || !V::records(x) {
-        return Ok(V::from_array(array::map_object(f, &arrays(x))?));
+        return Ok(V::from_array(array::map_object(f, arrays)?));
     }
     V::apply(Pointwise(f.boxed()), x)
 }
 
-/// As [`map_any`].
-fn map_any_object<V: Value>(floats: &dyn MapObject, ints: &dyn IntMapObject, x: &[&V]) -> Result<V> {
-    if array::one_dtype(floats.name(), &arrays(x))?.is_float() {
-        map_object(floats, x)
-    } else {
-        map_int_object(ints, x)
-    }
-}
-
 /// As [`map_int`].
-fn map_int_object<V: Value>(f: &dyn IntMapObject, x: &[&V]) -> Result<V> {
-    Ok(V::from_array(array::map_int_object(f, &arrays(x))?))
+fn map_int_object<V: Value>(f: &dyn IntMapObject, arrays: &[&Array<V::B>]) -> Result<V> {
+    Ok(V::from_array(array::map_int_object(f, arrays)?))
 }
 
 /// A map as an op on the tape.

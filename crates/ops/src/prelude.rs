@@ -9,7 +9,7 @@ pub use crate::map::{Compiled, CompiledIntMap, CompiledMap, Hints, IntMap, Map, 
 pub use crate::op::{Context, Op, Outputs, Saves};
 pub use crate::rows::{CompiledRows, RowFormula, RowOut, Rows, rows};
 pub use crate::value::{Value, widen};
-pub use crate::{compile_columns, compile_int_map, compile_map, compile_rows};
+pub use crate::{compile_columns, compile_epilogue, compile_int_map, compile_map, compile_rows};
 pub use elinvar_core::{
     DType, Dims, Error, ErrorKind, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape,
 };

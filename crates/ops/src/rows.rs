@@ -6,7 +6,7 @@
 //! finish, next statistic, result.
 
 use crate::array::{self, Array};
-use crate::backend::{Backend, Placed, View};
+use crate::backend::{Backend, Fused, Placed, View};
 use crate::op::{Context, Op, Outputs, Saves};
 use crate::value::{Value, gradient_to};
 use elinvar_core::{DType, Dims, Error, Layout, Result, Shape};
@@ -133,10 +133,12 @@ pub fn rows_and_columns<B: Backend>(
     let order = rows_last(shape, axes);
     let kept = shape.rank() - axes.len();
     let layouts: Layouts = all.views().iter().map(|x| x.layout.permute(&order)).collect();
-    let both = B::rows_and_columns(device, f, &views(x, &layouts), kept, dtype, sums)?;
-    let Some((y, sums)) = both else { return Ok(None) };
+    let work = Fused::RowsAndColumns { f, kept, dtype, sums };
+    let Some(all) = B::fused(device, &work, &views(x, &layouts))? else { return Ok(None) };
+    let mut all = all.into_iter();
+    let y = all.next().expect("the values are the first result");
     let summed = shape.without(&order[..kept], true);
-    let sums = sums.into_iter().map(|sum| Array::new(device, sum, summed.clone(), dtype)).collect();
+    let sums = all.map(|sum| Array::placed(device, sum, summed.clone(), dtype)).collect();
     Ok(Some((each(device, y, &layouts[0], &order, dtype), sums)))
 }
 

@@ -13,17 +13,43 @@
 use crate::array::{self, Array};
 use crate::backend::{Backend, Changed, UpdateItem};
 use crate::recording;
-use elinvar_core::{DType, Error, Result};
+use elinvar_core::{DType, Error, Layout, Result};
 pub use elinvar_lane::formula::Update;
+pub use elinvar_simd::compiled_update::{CompiledUpdate, UpdateObject, Updating};
+use smallvec::SmallVec;
 use std::fmt::Debug;
 
 /// A tensor's part in an update, with its states.
 #[derive(Debug)]
-pub struct Part<'a, B: Backend, const M: usize, const R: usize> {
+pub struct Part<'a, B: Backend> {
     /// The tensors that change: of one shape, each of a float dtype.
-    pub changes: [&'a mut Array<B>; M],
+    pub changes: Vec<&'a mut Array<B>>,
     /// The tensors that are read, broadcast to the shape of those that change.
-    pub reads: [&'a Array<B>; R],
+    pub reads: Vec<&'a Array<B>>,
+}
+
+impl<'a, B: Backend> Part<'a, B> {
+    /// Of the tensors that change, and those that are read.
+    pub fn new(
+        changes: impl IntoIterator<Item = &'a mut Array<B>>,
+        reads: impl IntoIterator<Item = &'a Array<B>>,
+    ) -> Self {
+        Part { changes: changes.into_iter().collect(), reads: reads.into_iter().collect() }
+    }
+}
+
+/// Runs an update on every part, as [`update_object`].
+///
+/// # Errors
+/// Those of [`update_object`].
+///
+/// # Panics
+/// If a part has not as many tensors as the formula.
+pub fn update<B: Backend, U: CompiledUpdate<M, R>, const M: usize, const R: usize>(
+    u: &U,
+    parts: &mut [Part<'_, B>],
+) -> Result<()> {
+    update_object(U::object(&Updating(*u)), parts)
 }
 
 /// Runs an update on every part. Computed in f64 if the tensors that change are f64, else in f32;
@@ -33,29 +59,30 @@ pub struct Part<'a, B: Backend, const M: usize, const R: usize> {
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`; `Unsupported` during a
 /// capture. After an error no element has changed, unless the parts are on several devices: then on
 /// each device all have changed or none.
-pub fn update<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
-    u: &U,
-    parts: &mut [Part<'_, B, M, R>],
-) -> Result<()> {
-    recording::refuse(U::NAME)?;
-    let mut fits = Vec::with_capacity(parts.len());
+///
+/// # Panics
+/// If a part has not as many tensors as the formula.
+pub fn update_object<B: Backend>(u: &dyn UpdateObject, parts: &mut [Part<'_, B>]) -> Result<()> {
+    recording::refuse(u.name())?;
+    let mut fits: Vec<(SmallVec<[Layout; 6]>, _, _)> = Vec::with_capacity(parts.len());
     for part in parts.iter_mut() {
-        let dtype = check::<B, U, M, R>(part)?;
+        let dtype = check(u, part)?;
         let shape = part.changes[0].shape().clone();
         for x in &mut part.changes {
             x.own()?;
         }
-        let fit = |r: &Array<B>| r.layout().broadcast_to(&shape, U::NAME).expect("it was checked");
-        fits.push((part.reads.map(fit), shape, dtype));
+        let fit = |r: &&Array<B>| r.layout().broadcast_to(&shape, u.name()).expect("it was checked");
+        fits.push((part.reads.iter().map(fit).collect(), shape, dtype));
     }
-    let mut items: Vec<(B::Device, UpdateItem<'_, B, M, R>)> = Vec::with_capacity(parts.len());
+    let mut items: Vec<(B::Device, UpdateItem<'_, B>)> = Vec::with_capacity(parts.len());
     for (part, (layouts, shape, dtype)) in parts.iter_mut().zip(&fits) {
-        let reads = std::array::from_fn(|i| part.reads[i].view_as(&layouts[i]));
+        let reads = part.reads.iter().zip(layouts).map(|(r, layout)| r.view_as(layout)).collect();
         let device = part.changes[0].device().clone();
-        let changes = part.changes.each_mut().map(|x| {
+        let changes = part.changes.iter_mut().map(|x| {
             let dtype = x.dtype();
             Changed { buffer: x.buffer_mut().expect("it is its own"), dtype }
         });
+        let changes = changes.collect();
         items.push((device, UpdateItem { shape: shape.clone(), dtype: *dtype, changes, reads }));
     }
     while let Some((device, _)) = items.first() {
@@ -68,19 +95,17 @@ pub fn update<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
 }
 
 /// Checks the tensors of a part; returns the dtype of computation.
-fn check<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
-    part: &Part<'_, B, M, R>,
-) -> Result<DType> {
-    const { assert!(M > 0, "an update changes something") };
-    let (first, op) = (&*part.changes[0], U::NAME);
+fn check<B: Backend>(u: &dyn UpdateObject, part: &Part<'_, B>) -> Result<DType> {
+    let (op, counts) = (u.name(), (part.changes.len(), part.reads.len()));
+    assert_eq!(counts, (u.changes(), u.reads()), "{op}: tensors that change, and that are read");
+    let first = &*part.changes[0];
     let changes = || part.changes.iter().map(|x| &**x);
-    let all: Vec<&Array<B>> = changes().chain(part.reads).collect();
+    let all: Vec<&Array<B>> = changes().chain(part.reads.iter().copied()).collect();
     array::one_device(op, &all)?;
     let wide = first.dtype().compute();
     let fits = |x: &Array<B>| x.dtype().is_float() && x.dtype().compute() == wide;
-    if let Some(x) =
-        changes().find(|x| !fits(x)).or(part.reads.into_iter().find(|x| !fits(x) && x.dtype() != DType::Bool))
-    {
+    let mut reads = part.reads.iter().copied();
+    if let Some(x) = changes().find(|x| !fits(x)).or(reads.find(|x| !fits(x) && x.dtype() != DType::Bool)) {
         return Err(Error::dtype(format!(
             "{op}: the first operand is {}, another one {}; all should be floats that are computed in one type",
             first.dtype(),

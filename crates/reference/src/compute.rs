@@ -8,11 +8,13 @@ use crate::ring::Ring;
 use elinvar_core::{
     DType, Dims, Element, Error, HostData, Layout, Result, bf16, each_data, f16, host::with_capacity,
 };
+use elinvar_simd::compiled_epilogue::EpilogueFloat;
 use elinvar_simd::compiled_rows::RowFloat;
+use elinvar_simd::compiled_update::UpdateFloat;
 use std::borrow::Cow;
 
 /// f32 or f64: a type in which floats are computed.
-pub trait Compute: RowFloat + Ring + Element + PartialOrd {
+pub trait Compute: RowFloat + EpilogueFloat + UpdateFloat + Ring + Element + PartialOrd {
     /// The elements of a view, row-major. bool is read as 0 or 1.
     fn load<'a>(data: &'a HostData, layout: &Layout) -> Result<Cow<'a, [Self]>>;
     /// Elements as they are stored: rounded, or `!= 0` for bool.

@@ -6,12 +6,12 @@
 
 use crate::View;
 use crate::compute::{Compute, each_float, each_int, misuse, own};
-use crate::map::floats;
+use crate::map::{floats, slices_of};
 use crate::ring::Ring;
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Element, HostData, Layout, Result};
-use elinvar_ops::backend::Epilogue;
+use elinvar_ops::backend::EpilogueObject;
 use std::borrow::Cow;
 use std::ops::Deref;
 
@@ -67,30 +67,30 @@ impl<T: Ring> Chains<T> {
 }
 
 /// y[b, m, n] = epilogue(sum over k of x[b, m, k] * w[b, k, n])
-pub fn contract<E: Epilogue<N>, const N: usize>(
-    x: &View,
-    w: &View,
-    e: &E,
-    extra: &[View; N],
-) -> Result<HostData> {
+pub fn contract(x: &View, w: &View, e: Option<&dyn EpilogueObject>, extra: &[View]) -> Result<HostData> {
     let dtype = x.buffer.dtype();
     if dtype.is_float() {
         return each_float!("a contraction", dtype, C => {
             let load = |v: &View<'_>, b: usize| Ok(C::load(v.buffer, &v.layout.select(0, b))?.into_owned());
             let y = products(x, w, load)?;
-            C::store(epilogue::<C, E, N>(y, e, extra)?, dtype)
+            C::store(epilogue::<C>(y, e, extra)?, dtype)
         });
     }
-    integers(x, w, extra, &|v| own(v.buffer, v.layout))
+    integers(x, w, e, &|v| own(v.buffer, v.layout))
 }
 
 /// Returns the elements of a view, row-major.
 pub type Own<'a> = dyn Fn(View<'_>) -> Result<HostData> + 'a;
 
-/// The same for integers and bool, which take no epilogue, and so no operands of one.
-pub fn integers<'a>(x: &View<'a>, w: &View<'a>, extra: &[View], own: &Own<'_>) -> Result<HostData> {
+/// The same for integers and bool, which take no epilogue.
+pub fn integers<'a>(
+    x: &View<'a>,
+    w: &View<'a>,
+    e: Option<&dyn EpilogueObject>,
+    own: &Own<'_>,
+) -> Result<HostData> {
     let dtype = x.buffer.dtype();
-    if !extra.is_empty() {
+    if e.is_some() {
         return Err(misuse("a contraction with an epilogue", dtype));
     }
     each_int!("a contraction", dtype, I => {
@@ -134,14 +134,10 @@ fn products<'a, T: Ring + Element, L: Deref<Target = [T]>>(
 }
 
 /// The epilogue of a contraction, at every element of its result.
-pub fn epilogue<C: Compute, E: Epilogue<N>, const N: usize>(
-    mut y: Vec<C>,
-    e: &E,
-    extra: &[View; N],
-) -> Result<Vec<C>> {
-    let extra = floats::<C>(extra)?;
-    for (i, y) in y.iter_mut().enumerate() {
-        *y = e.lane(*y, std::array::from_fn(|k| extra[k][i]));
+pub fn epilogue<C: Compute>(mut y: Vec<C>, e: Option<&dyn EpilogueObject>, extra: &[View]) -> Result<Vec<C>> {
+    if let Some(e) = e {
+        let extra = floats::<C>(extra)?;
+        C::epilogue_row(e).plain_row(&slices_of(&extra), &mut y);
     }
     Ok(y)
 }
@@ -151,7 +147,8 @@ mod tests {
     use super::*;
     use crate::tests::{layout, noise, view};
     use elinvar_core::{DType, Shape, f16, order};
-    use elinvar_ops::backend::{AddBias, Plain};
+    use elinvar_ops::backend::{AddBias, CompiledEpilogue};
+    use elinvar_ops::map::Compiled;
 
     #[test]
     fn small_products_by_hand() {
@@ -171,7 +168,7 @@ mod tests {
             (xl.slice(2, 0, 0, 1), wl.slice(1, 0, 0, 1), vec![0.0; 4]), // no terms
         ];
         for (xl, wl, want) in rows {
-            let y = contract(&view(&x, &xl), &view(&w, &wl), &Plain, &[]).unwrap();
+            let y = contract(&view(&x, &xl), &view(&w, &wl), None, &[]).unwrap();
             assert_eq!(y, HostData::F32(want.into()), "{xl:?}");
         }
     }
@@ -182,7 +179,7 @@ mod tests {
         for k in [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 7] {
             let (x, w) = (noise(m * k, 1), noise(k * n, 2));
             let (xd, wd) = (HostData::F32(x.clone().into()), HostData::F32(w.clone().into()));
-            let y = contract(&view(&xd, &layout(&[1, m, k])), &view(&wd, &layout(&[1, k, n])), &Plain, &[])
+            let y = contract(&view(&xd, &layout(&[1, m, k])), &view(&wd, &layout(&[1, k, n])), None, &[])
                 .unwrap();
             let HostData::F32(y) = y else { panic!("another type") };
             for i in 0..m {
@@ -201,7 +198,7 @@ mod tests {
         let x = HostData::F64([-0.0].into());
         let w = HostData::F64([1.0].into());
         let l = layout(&[1, 1, 1]);
-        let HostData::F64(y) = contract(&view(&x, &l), &view(&w, &l), &Plain, &[]).unwrap() else { panic!() };
+        let HostData::F64(y) = contract(&view(&x, &l), &view(&w, &l), None, &[]).unwrap() else { panic!() };
         assert_eq!(y[0].to_bits(), 0);
     }
 
@@ -213,8 +210,13 @@ mod tests {
         let to = |d: &[usize]| Shape::new(d).unwrap();
         let wl = layout(&[1, 2, 1]).broadcast_to(&to(&[2, 2, 1]), "t").unwrap();
         let bl = layout(&[1]).broadcast_to(&to(&[2, 1, 1]), "t").unwrap();
-        let y =
-            contract(&view(&x, &layout(&[2, 1, 2])), &view(&w, &wl), &AddBias, &[view(&bias, &bl)]).unwrap();
+        let y = contract(
+            &view(&x, &layout(&[2, 1, 2])),
+            &view(&w, &wl),
+            Some(AddBias::object(&Compiled(AddBias))),
+            &[view(&bias, &bl)],
+        )
+        .unwrap();
         assert_eq!(y, HostData::F32([21.5, 43.5].into()));
     }
 
@@ -226,7 +228,7 @@ mod tests {
         let y = contract(
             &view(&x, &l),
             &view(&w, &l.transpose(1, 2)),
-            &AddBias,
+            Some(AddBias::object(&Compiled(AddBias))),
             &[view(&bias, &layout(&[1, 1, 1]))],
         );
         assert_eq!(y.unwrap(), h(&[2050.0])); // 2049 rounded to f16 would be 2048, and so would 2048 + 1
@@ -241,12 +243,17 @@ mod tests {
             (HostData::I64([-2, 3].into()), HostData::I64([4, 5].into()), HostData::I64([7].into())),
         ];
         for (x, w, want) in rows {
-            let y = contract(&view(&x, &l), &view(&w, &l.transpose(1, 2)), &Plain, &[]).unwrap();
+            let y = contract(&view(&x, &l), &view(&w, &l.transpose(1, 2)), None, &[]).unwrap();
             assert_eq!(y, want);
             assert_eq!(x.dtype(), want.dtype());
         }
         let x = HostData::full(DType::I64, 2, 1.into()).unwrap();
-        let e = contract(&view(&x, &l), &view(&x, &l.transpose(1, 2)), &AddBias, &[view(&x, &l)]);
+        let e = contract(
+            &view(&x, &l),
+            &view(&x, &l.transpose(1, 2)),
+            Some(AddBias::object(&Compiled(AddBias))),
+            &[view(&x, &l)],
+        );
         assert!(e.is_err());
     }
 }

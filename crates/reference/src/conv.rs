@@ -10,7 +10,7 @@ use crate::compute::{Compute, each_float, unravel};
 use crate::contract::{Chains, epilogue};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::{Dims, HostData, Result};
-use elinvar_ops::backend::{Conv, Epilogue};
+use elinvar_ops::backend::{Conv, EpilogueObject};
 
 /// The spatial part of a convolution.
 struct Grid<'a> {
@@ -95,13 +95,13 @@ fn flat(dims: &[usize], index: impl Fn(usize) -> Option<usize>) -> Option<usize>
 }
 
 /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap])
-pub fn conv<E: Epilogue<N>, const N: usize>(
+pub fn conv(
     conv: &Conv,
     x: &View,
     w: &View,
     out: &[usize],
-    e: &E,
-    extra: &[View; N],
+    e: Option<&dyn EpilogueObject>,
+    extra: &[View],
 ) -> Result<HostData> {
     let (xs, ws) = (x.shape(), w.shape());
     let grid = Grid { conv, spatial: xs[2..].into(), taps: ws[2..].into(), out: out.into() };
@@ -109,7 +109,7 @@ pub fn conv<E: Epilogue<N>, const N: usize>(
     each_float!("a convolution", x.buffer.dtype(), C => {
         let (xv, wv) = (C::load(x.buffer, x.layout)?, C::load(w.buffer, w.layout)?);
         let y = forward::<C>(&grid, &g, &xv, &wv)?;
-        C::store(epilogue::<C, E, N>(y, e, extra)?, x.buffer.dtype())
+        C::store(epilogue::<C>(y, e, extra)?, x.buffer.dtype())
     })
 }
 
@@ -235,7 +235,8 @@ mod tests {
     use super::*;
     use crate::tests::{layout, noise, view};
     use elinvar_core::{DType, Precision, order};
-    use elinvar_ops::backend::{AddBias, Plain};
+    use elinvar_ops::backend::{AddBias, CompiledEpilogue};
+    use elinvar_ops::map::Compiled;
 
     fn simple(rank: usize) -> Conv {
         Conv {
@@ -271,7 +272,7 @@ mod tests {
             };
             let (four, two) = (layout(&[1, 1, 4]), layout(&[1, 1, 2]));
             let (xv, wv) = (view(&x, &four), view(&w, &two));
-            let y = conv(&c, &xv, &wv, &[want.len()], &Plain, &[]).unwrap();
+            let y = conv(&c, &xv, &wv, &[want.len()], None, &[]).unwrap();
             assert_eq!(y, f32s(want), "{c:?}");
         }
     }
@@ -287,7 +288,15 @@ mod tests {
         let shape = elinvar_core::Shape::new(&[1, 2, 2]).unwrap();
         let bl = layout(&[2, 1]).broadcast_to(&shape, "t").unwrap();
         let c = Conv { groups: 2, ..simple(1) };
-        let y = conv(&c, &view(&x, &xl), &view(&w, &wl), &[2], &AddBias, &[view(&bias, &bl)]).unwrap();
+        let y = conv(
+            &c,
+            &view(&x, &xl),
+            &view(&w, &wl),
+            &[2],
+            Some(AddBias::object(&Compiled(AddBias))),
+            &[view(&bias, &bl)],
+        )
+        .unwrap();
         assert_eq!(y, f32s(&[121.0, 132.0, 200.0 + 8.0 + 100.0, 200.0 + 10.0 + 120.0]));
     }
 
@@ -297,7 +306,7 @@ mod tests {
         let x = f32s(&[1.0]);
         let w = f32s(&[f32::INFINITY, 1.0]);
         let c = Conv { padding: vec![1], ..simple(1) };
-        let y = conv(&c, &view(&x, &layout(&[1, 1, 1])), &view(&w, &layout(&[1, 1, 2])), &[2], &Plain, &[]);
+        let y = conv(&c, &view(&x, &layout(&[1, 1, 1])), &view(&w, &layout(&[1, 1, 2])), &[2], None, &[]);
         let HostData::F32(y) = y.unwrap() else { panic!("another type") };
         assert!(y[0].is_nan() && y[1] == f32::INFINITY);
     }
@@ -308,13 +317,13 @@ mod tests {
         let w = f32s(&[1.0, 2.0]);
         let c = simple(1);
         let (xl, wl) = (layout(&[0, 1, 3]), layout(&[1, 1, 2]));
-        assert_eq!(conv(&c, &view(&none, &xl), &view(&w, &wl), &[2], &Plain, &[]).unwrap(), none);
+        assert_eq!(conv(&c, &view(&none, &xl), &view(&w, &wl), &[2], None, &[]).unwrap(), none);
         // No batch: the weight's gradient is an empty sum.
         let dw = weight_grad(&c, &view(&none, &xl), &view(&none, &layout(&[0, 1, 2])), &[2]).unwrap();
         assert_eq!(dw, f32s(&[0.0, 0.0]));
         // No channels: the result is an empty sum, too.
         let y =
-            conv(&c, &view(&none, &layout(&[1, 0, 3])), &view(&none, &layout(&[1, 0, 2])), &[2], &Plain, &[]);
+            conv(&c, &view(&none, &layout(&[1, 0, 3])), &view(&none, &layout(&[1, 0, 2])), &[2], None, &[]);
         assert_eq!(y.unwrap(), f32s(&[0.0, 0.0]));
     }
 
@@ -400,7 +409,7 @@ mod tests {
                 (p[a] * c.stride[a] + t[a] * c.dilation[a]) as isize - c.padding[a] as isize
             };
 
-            let y = bits(conv(&c, &xv, &wv, &out, &Plain, &[]).unwrap());
+            let y = bits(conv(&c, &xv, &wv, &out, None, &[]).unwrap());
             for (i, &got) in y.iter().enumerate() {
                 let i = unravel(i, &yd);
                 let mut terms = vec![];
@@ -482,7 +491,7 @@ mod tests {
                 let HostData::F64(y) = y else { panic!("another type") };
                 y.iter().zip(z).map(|(a, b)| a * b).sum::<f64>()
             };
-            let want = dot(conv(&c, &xv, &wv, &out, &Plain, &[]).unwrap(), &gs);
+            let want = dot(conv(&c, &xv, &wv, &out, None, &[]).unwrap(), &gs);
             assert_eq!(dot(input_grad(&c, &gv, &wv, &spatial).unwrap(), &xs), want, "{c:?}");
             assert_eq!(dot(weight_grad(&c, &xv, &gv, &taps).unwrap(), &ws), want, "{c:?}");
         }

@@ -27,15 +27,14 @@ pub use cell::Cell;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
 use elinvar_ops::backend::{
-    ArgFold, Attention, Capture, Compute, Conv, Epilogue, Memory, Placed, Pool, Random, Recorded,
-    RowsAndColumns, Scan, Scatter, UpdateItem,
+    ArgFold, Attention, Compute, Conv, EpilogueObject, Fused, FusedResults, Memory, Placed, Pool, Random,
+    Scan, Scatter, UpdateItem,
 };
 use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
-use elinvar_ops::map::{IntMapObject, Map, MapObject};
-use elinvar_ops::rows::{ColumnsObject, RowObject};
-use elinvar_ops::update::Update;
-use std::convert::Infallible;
+use elinvar_ops::map::{IntMapObject, MapObject};
+use elinvar_ops::rows::RowObject;
+use elinvar_ops::update::UpdateObject;
 use std::fmt;
 
 /// The reference backend.
@@ -56,20 +55,19 @@ type View<'a> = elinvar_ops::View<'a, Reference>;
 type Device = ReferenceDevice;
 
 impl Reference {
-    /// As [`Compute::contract`], for integers and bool, which take no epilogue, and so no operands
-    /// of one. For backends that compute floats themselves: a call of `contract` would link the
+    /// As [`Compute::contract`], for integers and bool, which take no epilogue. For backends that compute floats themselves: a call of `contract` would link the
     /// reference's float loops into the program. `own` returns the elements of a view, row-major,
     /// by the backend's own copy.
     ///
     /// # Errors
-    /// `OutOfMemory`; `DTypeMismatch` for floats, and for operands of an epilogue.
+    /// `OutOfMemory`; `DTypeMismatch` for floats, and if there is an epilogue.
     pub fn contract_integers(
         x: View<'_>,
         w: View<'_>,
-        extra: &[View<'_>],
+        e: Option<&dyn EpilogueObject>,
         own: &dyn Fn(View<'_>) -> Result<HostData>,
     ) -> Result<HostData> {
-        contract::integers(&x, &w, extra, own)
+        contract::integers(&x, &w, e, own)
     }
 }
 
@@ -146,11 +144,7 @@ impl Compute for Reference {
     fn map_int(_: &Device, f: &dyn IntMapObject, x: &[View<'_>], dtype: DType) -> Result<HostData> {
         map::map_int(f, x, dtype)
     }
-    fn update<U: Update<M, R>, const M: usize, const R: usize>(
-        _: &Device,
-        u: &U,
-        items: Vec<UpdateItem<'_, Self, M, R>>,
-    ) -> Result<()> {
+    fn update(_: &Device, u: &dyn UpdateObject, items: Vec<UpdateItem<'_, Self>>) -> Result<()> {
         update::update(u, items)
     }
     fn fold<F: Folding>(_: &Device, x: View<'_>, kept: usize, to: DType) -> Result<HostData> {
@@ -175,23 +169,8 @@ impl Compute for Reference {
     ) -> Result<Placed<HostData>> {
         rows::rows(f, x, kept, dtype).map(Placed::from)
     }
-    fn rows_and_columns(
-        _: &Device,
-        _: &dyn ColumnsObject,
-        _: &[View<'_>],
-        _: usize,
-        _: DType,
-        _: usize,
-    ) -> Result<Option<RowsAndColumns<HostData>>> {
-        // The definition is that of each part alone.
-        Ok(None)
-    }
-    fn lattice<F: Map<4>>(_: &Device, _: &F, _: [View<'_>; 3], _: &[usize]) -> Result<Option<HostData>> {
-        // The definition is that of each step alone.
-        Ok(None)
-    }
-    fn lattice_grad<F: Map<5>>(_: &Device, _: &F, _: [View<'_>; 4], _: &[usize]) -> Result<Option<HostData>> {
-        // As above.
+    fn fused(_: &Device, _: &Fused<'_>, _: &[View<'_>]) -> Result<Option<FusedResults<Self>>> {
+        // The definition is that of the work of which it is composed.
         Ok(None)
     }
     fn sort(_: &Device, x: View<'_>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
@@ -200,26 +179,26 @@ impl Compute for Reference {
     fn precision(_: &Device) -> Precision {
         Precision::Exact
     }
-    fn contract<E: Epilogue<N>, const N: usize>(
+    fn contract(
         _: &Device,
         _: Precision,
         x: View<'_>,
         w: View<'_>,
-        e: &E,
-        extra: [View<'_>; N],
+        e: Option<&dyn EpilogueObject>,
+        extra: &[View<'_>],
     ) -> Result<HostData> {
-        contract::contract(&x, &w, e, &extra)
+        contract::contract(&x, &w, e, extra)
     }
-    fn conv<E: Epilogue<N>, const N: usize>(
+    fn conv(
         _: &Device,
         c: &Conv,
         x: View<'_>,
         w: View<'_>,
         out: &[usize],
-        e: &E,
-        extra: [View<'_>; N],
+        e: Option<&dyn EpilogueObject>,
+        extra: &[View<'_>],
     ) -> Result<HostData> {
-        conv::conv(c, &x, &w, out, e, &extra)
+        conv::conv(c, &x, &w, out, e, extra)
     }
     fn conv_input_grad(
         _: &Device,
@@ -280,22 +259,8 @@ impl Compute for Reference {
     }
 }
 
-impl Capture for Reference {
-    type Graph = Infallible;
-    fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Running a function again costs the same: there is no launch overhead to save.
-        Ok(None)
-    }
-    fn input(d: &Device, x: View<'_>, _: Option<&HostData>) -> Result<HostData> {
-        Self::copy(d, x)
-    }
-    fn replay(_: &Device, g: &Infallible, _: &[(View<'_>, &HostData)]) -> Result<bool> {
-        match *g {}
-    }
-    fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
-        Ok(std::ptr::from_ref(buffer).addr())
-    }
-}
+// Running a function again costs the same: there is no launch overhead to save.
+elinvar_ops::without_capture! { impl [] Reference }
 
 /// What the tests of all files share.
 #[cfg(test)]

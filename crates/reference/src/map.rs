@@ -43,21 +43,6 @@ fn ints<'a, I: Int<Mask = bool> + Element>(x: &[View<'a>]) -> Result<Vec<Cow<'a,
     x.iter().map(|v| load_int::<I>(v.buffer, v.layout)).collect()
 }
 
-/// Element `i` of each operand.
-#[inline(always)]
-pub fn at<T: Element, const N: usize>(x: &[&[T]; N], i: usize) -> [T; N] {
-    let mut all = [T::ZERO; N];
-    for (a, x) in all.iter_mut().zip(x) {
-        *a = x[i];
-    }
-    all
-}
-
-/// The operands as slices.
-pub fn slices<'a, T: Element, const N: usize>(x: &'a [Cow<'_, [T]>]) -> [&'a [T]; N] {
-    std::array::from_fn(|k| &*x[k])
-}
-
 fn stored(out: Out, dtype: DType) -> DType {
     match out {
         Out::Same => dtype,

@@ -1,20 +1,18 @@
 //! Updates: a formula that changes tensors in place.
 
 use crate::compute::{Compute, each_float, misuse};
-use crate::map::{at, floats, slices};
-use elinvar_core::host::{filled, with_capacity};
+use crate::map::{floats, slices_of};
+use elinvar_core::host::with_capacity;
 use elinvar_core::{Element, HostData, Layout, Result, each_data};
 use elinvar_ops::backend::Changed;
-use elinvar_ops::update::Update;
+use elinvar_ops::update::UpdateObject;
+use elinvar_simd::compiled_update::UpdateFloat;
 
-type Item<'a, const M: usize, const R: usize> = elinvar_ops::backend::UpdateItem<'a, crate::Reference, M, R>;
+type Item<'a> = elinvar_ops::backend::UpdateItem<'a, crate::Reference>;
 
 /// The formula at every element of every item. All results are computed before the first is
 /// written.
-pub fn update<U: Update<M, R>, const M: usize, const R: usize>(
-    u: &U,
-    items: Vec<Item<'_, M, R>>,
-) -> Result<()> {
+pub fn update(u: &dyn UpdateObject, items: Vec<Item<'_>>) -> Result<()> {
     let mut made = with_capacity(items.len())?;
     for item in &items {
         made.push(results(u, item)?);
@@ -28,26 +26,18 @@ pub fn update<U: Update<M, R>, const M: usize, const R: usize>(
 }
 
 /// The new values of an item, as they are stored.
-fn results<U: Update<M, R>, const M: usize, const R: usize>(
-    u: &U,
-    item: &Item<'_, M, R>,
-) -> Result<Vec<HostData>> {
+fn results(u: &dyn UpdateObject, item: &Item<'_>) -> Result<Vec<HostData>> {
     if let Some(x) = item.changes.iter().find(|x| x.buffer.dtype() != x.dtype) {
         return Err(misuse("an update of memory of another type", x.buffer.dtype()));
     }
-    each_float!(U::NAME, item.dtype, C => {
+    each_float!(u.name(), item.dtype, C => {
         let layout = Layout::contiguous(item.shape.clone());
-        let old = item.changes.iter().map(|x| C::load(x.buffer, &layout)).collect::<Result<Vec<_>>>()?;
+        let load = |x: &Changed<'_, crate::Reference>| Ok(C::load(x.buffer, &layout)?.into_owned());
+        let mut x = item.changes.iter().map(load).collect::<Result<Vec<Vec<C>>>>()?;
         let read = floats::<C>(&item.reads)?;
-        let (old, read) = (slices::<C, M>(&old), slices::<C, R>(&read));
-        let n = item.shape.numel();
-        let mut new = (0..M).map(|_| filled(n, C::ZERO)).collect::<Result<Vec<_>>>()?;
-        for i in 0..n {
-            for (new, y) in new.iter_mut().zip(u.lane(at(&old, i), at(&read, i))) {
-                new[i] = y;
-            }
-        }
-        new.into_iter().zip(&item.changes).map(|(new, x)| C::store(new, x.dtype)).collect()
+        let mut changed: Vec<&mut [C]> = x.iter_mut().map(|x| &mut x[..]).collect();
+        C::update_loops(u).plain(&mut changed, &slices_of(&read));
+        x.into_iter().zip(&item.changes).map(|(new, x)| C::store(new, x.dtype)).collect()
     })
 }
 
@@ -62,6 +52,7 @@ mod tests {
     use crate::tests::{layout, view};
     use elinvar_core::{DType, bf16};
     use elinvar_ops::lane::Lane;
+    use elinvar_ops::update::{CompiledUpdate, Update, Updating};
 
     /// (a, b) by c: (a + c, a * b).
     #[derive(Clone, Copy, Debug)]
@@ -72,20 +63,17 @@ mod tests {
             [a + c, a * b]
         }
     }
+    elinvar_ops::compile_update! { 2 1 Both; }
 
     fn item<'a>(
         a: &'a mut HostData,
         b: &'a mut HostData,
         c: (&'a HostData, &'a Layout),
         dtype: DType,
-    ) -> Item<'a, 2, 1> {
+    ) -> Item<'a> {
         let (da, db) = (a.dtype(), b.dtype());
-        Item {
-            shape: c.1.shape().clone(),
-            dtype,
-            changes: [Changed { buffer: a, dtype: da }, Changed { buffer: b, dtype: db }],
-            reads: [view(c.0, c.1)],
-        }
+        let changes = [Changed { buffer: a, dtype: da }, Changed { buffer: b, dtype: db }];
+        Item::new(c.1.shape().clone(), dtype, changes, [view(c.0, c.1)])
     }
 
     #[test]
@@ -96,7 +84,7 @@ mod tests {
         let mut b = HostData::F32([3.0, 0.5, 7.0].into());
         let c = HostData::BF16([2f32.powi(-9)].map(bf16::from_f32).into());
         let l = layout(&[1]).broadcast_to(layout(&[2]).shape(), "t").unwrap();
-        update(&Both, vec![item(&mut a, &mut b, (&c, &l), DType::F32)]).unwrap();
+        update(Both::object(&Updating(Both)), vec![item(&mut a, &mut b, (&c, &l), DType::F32)]).unwrap();
         assert_eq!(a, HostData::BF16([1.0, -2.0, 8.0].map(bf16::from_f32).into()));
         assert_eq!(b, HostData::F32([3.0, -1.0, 7.0].into()));
     }
@@ -109,7 +97,7 @@ mod tests {
         let l = layout(&[1]);
         let items =
             vec![item(&mut a, &mut b, (&c, &l), DType::F64), item(&mut x, &mut y, (&c, &l), DType::F64)];
-        assert!(update(&Both, items).is_err());
+        assert!(update(Both::object(&Updating(Both)), items).is_err());
         assert_eq!((a, b), (HostData::F64([1.0].into()), HostData::F64([2.0].into())));
     }
 }

@@ -12,7 +12,8 @@
 //! * [`uninit`]: uninitialised output that is written once; [`vector_loop`]: the elementwise vector
 //!   loop.
 //! * [`row_loop`]: the vector loops of row-wise formulas.
-//! * [`compiled`], [`compiled_rows`]: formulas as objects, compiled once.
+//! * [`compiled`], [`compiled_rows`], [`compiled_epilogue`], [`compiled_update`]: formulas as
+//!   objects, compiled once.
 //! * [`prefetch`]: software prefetch into L1 and L2.
 
 #![allow(
@@ -30,7 +31,9 @@ pub mod amx;
 )]
 mod avx512_lane;
 pub mod compiled;
+pub mod compiled_epilogue;
 pub mod compiled_rows;
+pub mod compiled_update;
 pub mod dispatch;
 pub mod float_to_int;
 pub mod isa;

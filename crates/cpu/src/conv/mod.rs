@@ -23,7 +23,7 @@ mod problem;
 
 use crate::CpuDevice;
 use crate::explain::explain;
-use crate::gemm::contract::{store, try_map_all};
+use crate::gemm::contract::store;
 use crate::gemm::epilogue::{FusedEpilogue, NoEpilogue};
 use crate::gemm::{
     EpilogueOperand, Gemm, MatrixPlace, OperandB, PackPlan, PrepackedB, TermKind, TileEpilogue,
@@ -36,7 +36,7 @@ use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
 use elinvar_core::{DType, HostData, HostVec, Result, Shape};
-use elinvar_ops::backend::{Conv, Epilogue};
+use elinvar_ops::backend::{Conv, EpilogueObject};
 use im2col::{Im2col, Im2colTransposed};
 use operands::{
     GradPlanes, GroupWeights, Weights, flattened, load, load_planes, matrices, transpose_weights,
@@ -84,14 +84,14 @@ pub(crate) type PrepackedLookup<'a> = dyn Fn(bool, MatrixPlace) -> Result<Option
 ///
 /// # Errors
 /// `OutOfMemory`; `DTypeMismatch` if the views are not of one dtype, which the op sees to.
-pub(crate) fn conv<T: ConvFloat, E: Epilogue<N>, const N: usize>(
+pub(crate) fn conv<T: ConvFloat>(
     d: &CpuDevice,
     c: &Conv,
     x: &View<'_>,
     (w, packed): (&View<'_>, &PrepackedLookup<'_>),
     out: &[usize],
-    e: &E,
-    extra: &[View<'_>; N],
+    e: Option<&dyn EpilogueObject>,
+    extra: &[View<'_>],
 ) -> Result<HostData> {
     let (xs, ws) = (x.shape(), w.shape());
     let is_contiguous = w.layout.is_contiguous();
@@ -102,21 +102,20 @@ pub(crate) fn conv<T: ConvFloat, E: Epilogue<N>, const N: usize>(
     let positions = plan.patches.positions();
     // Operands of the epilogue as [n, o, s'].
     let flat = Shape::new(&[images, ws[0], positions])?;
-    let extra = extra.iter().map(|v| flattened(d, v, &flat)).collect::<Result<Vec<_>>>()?;
-    let extra = try_map_all(&std::array::from_fn::<_, N, _>(|i| i), |i| {
-        let (data, l) = &extra[*i];
+    let flat = extra.iter().map(|v| flattened(d, v, &flat)).collect::<Result<Vec<_>>>()?;
+    let mut extra = Vec::with_capacity(flat.len());
+    for (data, l) in &flat {
         let s = l.strides();
-        let batch = (s[0], o as isize * s[1]);
-        Ok(EpilogueOperand {
+        extra.push(EpilogueOperand {
             data: stored_elements::<T>(data)?,
             offset: l.offset(),
             inner: c.groups,
-            batch,
+            batch: (s[0], o as isize * s[1]),
             row: s[1],
             col: s[2],
             prepacked: None,
-        })
-    })?;
+        });
+    }
     let (channels, kind) = (ws[1], plan.kind);
     let xv = load_planes::<T>(d, x, kind, channels, xs[2..].iter().product())?;
     let wv = load_planes::<T>(d, w, kind, channels, ws[2..].iter().product())?;
@@ -130,7 +129,9 @@ pub(crate) fn conv<T: ConvFloat, E: Epilogue<N>, const N: usize>(
     let w = prepacked.map_or(Weights::InPlace(&wv), Weights::Prepacked);
     let patches = im2col(d, &xv, &plan.patches, &plan.product);
     let gemm = ConvGemm { patches, images, groups: c.groups, o, w, kind, product: &plan.product };
-    let y = T::conv_gemm(d, &gemm, &FusedEpilogue { e, extra })?;
+    let fused = e.map(|e| FusedEpilogue { e: T::epilogue_row(e), extra: &extra });
+    let epilogue = fused.as_ref().map_or(&NoEpilogue as &dyn TileEpilogue<T>, |e| e);
+    let y = T::conv_gemm(d, &gemm, epilogue)?;
     store(d, y, x.buffer.dtype())
 }
 

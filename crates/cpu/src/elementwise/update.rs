@@ -17,154 +17,26 @@ use crate::view::misuse_error;
 use elinvar_core::host::with_capacity;
 use elinvar_core::{DType, Element, HostData, Layout, Result, bf16, f16};
 use elinvar_ops::backend::UpdateItem;
-use elinvar_ops::lane::Lane;
-use elinvar_ops::update::Update;
+use elinvar_ops::update::UpdateObject;
 use elinvar_reference::Reference;
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
+use elinvar_simd::compiled_update::{UpdateFloat, UpdateLoops};
 use elinvar_simd::isa::Isa;
-use elinvar_simd::scalar_lane::ScalarLane;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
+use smallvec::SmallVec;
 
 /// The formula at every element of every item.
-pub(crate) fn update<U: Update<M, R>, const M: usize, const R: usize>(
+pub(crate) fn update(
     d: &CpuDevice,
-    u: &U,
-    items: Vec<UpdateItem<'_, Reference, M, R>>,
+    u: &dyn UpdateObject,
+    items: Vec<UpdateItem<'_, Reference>>,
 ) -> Result<()> {
     let (wide, narrow): (Vec<_>, Vec<_>) = items.into_iter().partition(|i| i.dtype == DType::F64);
     let (straight_wide, straight_narrow) = (straight(d, &wide)?, straight(d, &narrow)?);
-    let wide = all_pieces::<f64, M, R>(wide, &straight_wide)?;
-    let narrow = all_pieces::<f32, M, R>(narrow, &straight_narrow)?;
-    run(d, wide, &|x, r| run_lanes(d.isa(), UpdateKernel(*u, x, r)));
-    run(d, narrow, &|x, r| run_lanes(d.isa(), UpdateKernel(*u, x, r)));
+    let wide = all_pieces::<f64>(wide, &straight_wide)?;
+    let narrow = all_pieces::<f32>(narrow, &straight_narrow)?;
+    run(d, wide, f64::update_loops(u));
+    run(d, narrow, f32::update_loops(u));
     Ok(())
-}
-
-/// A formula over contiguous numbers that it changes, and such that it reads.
-type UpdateFormula<'a, T, const M: usize, const R: usize> = dyn Fn([&mut [T]; M], [&[T]; R]) + Sync + 'a;
-
-/// Elements that are computed at once where the compiler makes the vector code. Their results are
-/// held back: a store that could be to what is read next would keep the loop from becoming vector
-/// code, and there are too many slices to compare all their places first. Always so many, so that
-/// the loop has no remainder: what a tensor's end lacks is made up for by zeros.
-const TILE_ELEMENTS: usize = 64;
-
-/// The kernel of a formula.
-struct UpdateKernel<'a, U, T, const M: usize, const R: usize>(U, [&'a mut [T]; M], [&'a [T]; R]);
-
-impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> LaneKernel
-    for UpdateKernel<'_, U, T, M, R>
-{
-    type T = T;
-    const AVX512_F64: bool = false;
-    #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, F: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        if const { S::WIDTH > 1 } { self.in_turn::<S>() } else { self.by_tiles() }
-    }
-}
-
-impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> UpdateKernel<'_, U, T, M, R> {
-    /// Register after register: a square root and a quotient take so long that a processor looks
-    /// ahead to the next ones anyway.
-    #[inline(always)]
-    fn in_turn<S: SimdLanes<T> + Lane>(self) {
-        let UpdateKernel(u, mut x, read) = self;
-        let n = x[0].len();
-        let mut i = 0;
-        while i + S::WIDTH <= n {
-            let (mut a, mut b) = ([S::splat(T::ZERO); M], [S::splat(T::ZERO); R]);
-            for (a, x) in a.iter_mut().zip(&x) {
-                *a = S::load(&x[i..]);
-            }
-            for (b, read) in b.iter_mut().zip(&read) {
-                *b = S::load(&read[i..]);
-            }
-            for (x, new) in x.iter_mut().zip(u.lane(a, b)) {
-                new.store(&mut x[i..]);
-            }
-            i += S::WIDTH;
-        }
-        if i < n {
-            // What is left, with zeros behind.
-            let (mut ends, mut reads) = ([[T::ZERO; TILE_ELEMENTS]; M], [[T::ZERO; TILE_ELEMENTS]; R]);
-            for (end, x) in ends.iter_mut().zip(&x) {
-                end[..n - i].copy_from_slice(&x[i..]);
-            }
-            for (end, read) in reads.iter_mut().zip(&read) {
-                end[..n - i].copy_from_slice(&read[i..n]);
-            }
-            let new = u.lane(ends.each_ref().map(|x| S::load(x)), reads.each_ref().map(|x| S::load(x)));
-            for ((x, end), new) in x.iter_mut().zip(&mut ends).zip(new) {
-                new.store(end);
-                x[i..].copy_from_slice(&end[..n - i]);
-            }
-        }
-    }
-
-    /// An element after the other, of which the compiler makes vector code.
-    #[inline(always)]
-    fn by_tiles(self) {
-        let UpdateKernel(u, mut x, read) = self;
-        let n = x[0].len();
-        if const { M == 1 } {
-            // One slice is soon compared with the others, so nothing needs to be held back.
-            let mut others: [&[T]; R] = [&[]; R];
-            for (other, r) in others.iter_mut().zip(&read) {
-                *other = &r[..n];
-            }
-            for (i, x) in x[0].iter_mut().enumerate() {
-                let mut b = [ScalarLane(T::ZERO); R];
-                for (b, other) in b.iter_mut().zip(&others) {
-                    *b = ScalarLane(other[i]);
-                }
-                *x = u.lane([ScalarLane(*x); M], b)[0].0;
-            }
-            return;
-        }
-        let none = [T::ZERO; TILE_ELEMENTS];
-        let (mut x_end, mut read_end) = ([none; M], [none; R]);
-        let mut made = [none; M];
-        let mut start = 0;
-        while start < n {
-            let len = (n - start).min(TILE_ELEMENTS);
-            let mut old = [&none; M];
-            for ((old, x), end) in old.iter_mut().zip(&x).zip(&mut x_end) {
-                *old = tile(&x[start..][..len], end);
-            }
-            let mut others = [&none; R];
-            for ((other, r), end) in others.iter_mut().zip(&read).zip(&mut read_end) {
-                *other = tile(&r[start..][..len], end);
-            }
-            for i in 0..TILE_ELEMENTS {
-                let (mut a, mut b) = ([ScalarLane(T::ZERO); M], [ScalarLane(T::ZERO); R]);
-                for (a, old) in a.iter_mut().zip(&old) {
-                    *a = ScalarLane(old[i]);
-                }
-                for (b, other) in b.iter_mut().zip(&others) {
-                    *b = ScalarLane(other[i]);
-                }
-                for (made, new) in made.iter_mut().zip(u.lane(a, b)) {
-                    made[i] = new.0;
-                }
-            }
-            for (x, made) in x.iter_mut().zip(&made) {
-                x[start..][..len].copy_from_slice(&made[..len]);
-            }
-            start += len;
-        }
-    }
-}
-
-/// Elements as a tile: where they lie, or, if they are fewer, in `end`.
-#[inline(always)]
-fn tile<'a, T: Copy>(part: &'a [T], end: &'a mut [T; TILE_ELEMENTS]) -> &'a [T; TILE_ELEMENTS] {
-    match part.first_chunk() {
-        Some(all) => all,
-        None => {
-            end[..part.len()].copy_from_slice(part);
-            end
-        }
-    }
 }
 
 /// Numbers that change, as they are stored.
@@ -176,7 +48,7 @@ enum ChangedSlice<'a, T> {
 }
 
 /// f32 or f64.
-trait UpdateFloat: ComputeElement + Lane {
+trait StoredFloat: ComputeElement + UpdateFloat {
     /// The first `len` numbers of memory of this type or, for f32, of 16 bits.
     fn slots(data: &mut HostData, len: usize) -> Result<ChangedSlice<'_, Self>>;
     /// Fills a block from 16 bits. f64 is never stored so.
@@ -185,7 +57,7 @@ trait UpdateFloat: ComputeElement + Lane {
     fn narrow(isa: Isa, from: &[Self], to: &mut ChangedSlice<'_, Self>);
 }
 
-impl UpdateFloat for f64 {
+impl StoredFloat for f64 {
     fn slots(data: &mut HostData, len: usize) -> Result<ChangedSlice<'_, f64>> {
         let dtype = data.dtype();
         f64::slice_mut(data)
@@ -200,7 +72,7 @@ impl UpdateFloat for f64 {
     }
 }
 
-impl UpdateFloat for f32 {
+impl StoredFloat for f32 {
     fn slots(data: &mut HostData, len: usize) -> Result<ChangedSlice<'_, f32>> {
         match data {
             HostData::F32(x) => Ok(ChangedSlice::Plain(&mut x[..len])),
@@ -245,11 +117,11 @@ impl<'a, T> ChangedSlice<'a, T> {
 }
 
 /// What one thread does at once: `len` elements of a tensor.
-struct UpdatePiece<'a, T, const M: usize, const R: usize> {
+struct UpdatePiece<'a, T> {
     start: usize,
     len: usize,
-    changes: [ChangedSlice<'a, T>; M],
-    reads: [Operand<'a, T>; R],
+    changes: SmallVec<[ChangedSlice<'a, T>; 4]>,
+    reads: SmallVec<[Operand<'a, T>; 6]>,
 }
 
 /// A view of the reference's as one of ours: both are of host memory.
@@ -258,12 +130,9 @@ fn here<'a>(v: &elinvar_ops::View<'a, Reference>) -> View<'a> {
 }
 
 /// A transposed operand is copied in tiles first: block by block it would fetch a cache line for
-/// each element.
-fn straight<const M: usize, const R: usize>(
-    d: &CpuDevice,
-    items: &[UpdateItem<'_, Reference, M, R>],
-) -> Result<Vec<Option<PooledData>>> {
-    let mut all = with_capacity(items.len() * R)?;
+/// each element. In the order of all operands that are read.
+fn straight(d: &CpuDevice, items: &[UpdateItem<'_, Reference>]) -> Result<Vec<Option<PooledData>>> {
+    let mut all = with_capacity(items.iter().map(|i| i.reads.len()).sum())?;
     for v in items.iter().flat_map(|i| &i.reads) {
         all.push(if copy::is_transposed(v.layout) {
             Some(PooledData::new(copy::to_contiguous(d, &here(v))?))
@@ -275,29 +144,31 @@ fn straight<const M: usize, const R: usize>(
 }
 
 /// The pieces of all items.
-fn all_pieces<'a, T: UpdateFloat, const M: usize, const R: usize>(
-    items: Vec<UpdateItem<'a, Reference, M, R>>,
+fn all_pieces<'a, 'i: 'a, T: StoredFloat>(
+    items: Vec<UpdateItem<'i, Reference>>,
     straight: &'a [Option<PooledData>],
-) -> Result<Vec<UpdatePiece<'a, T, M, R>>> {
+) -> Result<Vec<UpdatePiece<'a, T>>> {
     let count = items.iter().map(|i| i.shape.numel().div_ceil(UPDATE_PIECE_ELEMENTS)).sum();
     let mut all = with_capacity(count)?;
-    for (i, item) in items.into_iter().enumerate() {
+    let mut straight = straight.iter();
+    for item in items {
         let numel = item.shape.numel();
-        let mut changes = [const { None }; M];
-        for (slots, x) in changes.iter_mut().zip(item.changes) {
-            *slots = Some(T::slots(x.buffer, numel)?);
+        let mut changes = SmallVec::<[ChangedSlice<'_, T>; 4]>::new();
+        for x in item.changes {
+            changes.push(T::slots(x.buffer, numel)?);
         }
+        let copies: SmallVec<[_; 6]> = straight.by_ref().take(item.reads.len()).collect();
         let mut start = 0;
         while start < numel {
             let len = (numel - start).min(UPDATE_PIECE_ELEMENTS);
-            let mut reads = [const { Operand::<T>::Slice(&[]) }; R];
-            for ((read, v), straight) in reads.iter_mut().zip(&item.reads).zip(&straight[i * R..]) {
-                *read = match straight {
+            let mut reads = SmallVec::new();
+            for (v, copy) in item.reads.iter().zip(&copies) {
+                reads.push(match copy {
                     None => Operand::new(v.buffer, v.layout, numel)?,
                     Some(buffer) => Operand::new(buffer, &Layout::contiguous(v.shape().clone()), numel)?,
-                };
+                });
             }
-            let changes = changes.each_mut().map(|x| x.as_mut().expect("each was set above").take(len));
+            let changes = changes.iter_mut().map(|x| x.take(len)).collect();
             all.push(UpdatePiece { start, len, changes, reads });
             start += len;
         }
@@ -306,11 +177,7 @@ fn all_pieces<'a, T: UpdateFloat, const M: usize, const R: usize>(
 }
 
 /// Runs the formula on all pieces.
-fn run<T: UpdateFloat, const M: usize, const R: usize>(
-    d: &CpuDevice,
-    mut all: Vec<UpdatePiece<'_, T, M, R>>,
-    f: &UpdateFormula<'_, T, M, R>,
-) {
+fn run<T: StoredFloat>(d: &CpuDevice, mut all: Vec<UpdatePiece<'_, T>>, f: &dyn UpdateLoops<T>) {
     let elements: usize = all.iter().map(|p| p.len).sum();
     // Small tensors go together, so that each thread comes back for more some eight times.
     let together = all.len().div_ceil(8 * d.threads());
@@ -318,37 +185,42 @@ fn run<T: UpdateFloat, const M: usize, const R: usize>(
     for_each_piece(d, &mut all, together, ns, &|_, part| part.iter_mut().for_each(|p| p.run(d.isa(), f)));
 }
 
-impl<T: UpdateFloat, const M: usize, const R: usize> UpdatePiece<'_, T, M, R> {
-    fn run(&mut self, isa: Isa, f: &UpdateFormula<'_, T, M, R>) {
-        let mut held = [const { CacheBlock::<T>::new() }; R];
+impl<T: StoredFloat> UpdatePiece<'_, T> {
+    fn run(&mut self, isa: Isa, f: &dyn UpdateLoops<T>) {
+        let mut held: SmallVec<[CacheBlock<T>; 6]> = self.reads.iter().map(|_| CacheBlock::new()).collect();
         // Zeroed only where it is of use.
-        let mut staged = if self.changes.iter().all(ChangedSlice::is_plain) {
-            None
-        } else {
-            Some([[T::ZERO; BLOCK_ELEMENTS]; M])
-        };
+        let mut staged: SmallVec<[[T; BLOCK_ELEMENTS]; 4]> = SmallVec::new();
+        if !self.changes.iter().all(ChangedSlice::is_plain) {
+            staged.extend(self.changes.iter().map(|_| [T::ZERO; BLOCK_ELEMENTS]));
+        }
         let mut done = 0;
         while done < self.len {
             let n = (self.len - done).min(BLOCK_ELEMENTS);
-            let mut reads: [&[T]; R] = [&[]; R];
-            for ((read, operand), block) in reads.iter_mut().zip(&self.reads).zip(&mut held) {
-                *read = operand.part(isa, block, self.start + done, n);
-            }
-            let mut now = self.changes.each_mut().map(|x| x.take(n));
-            let mut blocks = staged.iter_mut().flatten();
-            let x = now.each_mut().map(|slots| {
+            let start = self.start + done;
+            let reads: SmallVec<[&[T]; 6]> = self
+                .reads
+                .iter()
+                .zip(&mut held)
+                .map(|(operand, block)| operand.part(isa, block, start, n))
+                .collect();
+            let mut now: SmallVec<[ChangedSlice<'_, T>; 4]> =
+                self.changes.iter_mut().map(|x| x.take(n)).collect();
+            let mut blocks = staged.iter_mut();
+            let mut x: SmallVec<[&mut [T]; 4]> = SmallVec::new();
+            for slots in &mut now {
                 let block = blocks.next();
-                match slots {
-                    ChangedSlice::Plain(x) => &mut **x,
+                x.push(match slots {
+                    ChangedSlice::Plain(x) => x,
                     ChangedSlice::F16(_) | ChangedSlice::BF16(_) => {
                         let block = &mut block.expect("a block for each, as not all are plain")[..n];
                         T::widen(isa, slots, block);
                         block
                     }
-                }
-            });
-            f(x, reads);
-            for (slots, block) in now.iter_mut().zip(staged.iter().flatten()) {
+                });
+            }
+            f.run(isa, &mut x, &reads);
+            drop(x);
+            for (slots, block) in now.iter_mut().zip(&staged) {
                 if !slots.is_plain() {
                     T::narrow(isa, &block[..n], slots);
                 }

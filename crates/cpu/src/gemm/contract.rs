@@ -19,10 +19,10 @@ use crate::machine::Machine;
 use crate::real::{Real, stored_elements};
 use crate::view::View;
 use elinvar_core::{DType, HostData, HostVec, Layout, Precision, Result};
-use elinvar_ops::backend::Epilogue;
+use elinvar_ops::backend::EpilogueObject;
+use smallvec::SmallVec;
 
-/// f32 or f64, whose products are compiled here, once for each: what calls them is generic over an
-/// epilogue and compiled in every crate that uses one, and would take all kernels along.
+/// f32 or f64, whose products are compiled here, once for each.
 pub(crate) trait ContractFloat: Real {
     /// A batch of products as its plan says.
     ///
@@ -70,52 +70,49 @@ impl ContractFloat for f64 {
 ///
 /// # Errors
 /// `OutOfMemory`; `DTypeMismatch` if the views are not of one dtype, which the op sees to.
-pub(crate) fn contract<T: ContractFloat, E: Epilogue<N>, const N: usize>(
+pub(crate) fn contract<T: ContractFloat>(
     d: &CpuDevice,
     p: Precision,
     x: &View<'_>,
     (w, packed): (&View<'_>, Option<&PrepackedB>),
-    e: &E,
-    extra: &[View<'_>; N],
+    e: Option<&dyn EpilogueObject>,
+    extra: &[View<'_>],
 ) -> Result<HostData> {
     let (xs, n) = (x.shape(), w.shape()[2]);
     let (lhs, rhs) = (batched_matrix::<T>(x.buffer, x.layout)?, batched_matrix::<T>(w.buffer, w.layout)?);
     let rhs = BatchedMatrix { prepacked: packed.and_then(|p| p.of(d.isa(), w.layout)), ..rhs };
-    let extra = try_map_all(extra, |v| batched_matrix::<T>(v.buffer, v.layout))?;
+    let extra =
+        extra.iter().map(|v| batched_matrix::<T>(v.buffer, v.layout)).collect::<Result<SmallVec<_>>>()?;
     let y = gemm_batch(d, p, [xs[0], xs[1], xs[2], n], lhs, rhs, e, extra)?;
     store(d, y, x.buffer.dtype())
 }
 
-/// One value from each; of no operands, as most products have, nothing is compiled.
-pub(crate) fn try_map_all<X, T, const N: usize>(x: &[X; N], f: impl Fn(&X) -> Result<T>) -> Result<[T; N]> {
-    let all = x.each_ref().map(f);
-    match all.iter().find_map(|x| x.as_ref().err()) {
-        Some(e) => Err(e.clone()),
-        None => Ok(all.map(|x| x.unwrap_or_else(|_| unreachable!("there is no error")))),
-    }
-}
-
 /// A batch of matrix products: sizes b, m, k, n.
-fn gemm_batch<T: ContractFloat, E: Epilogue<N>, const N: usize>(
+fn gemm_batch<T: ContractFloat>(
     d: &CpuDevice,
     p: Precision,
     [b, m, k, n]: [usize; 4],
     lhs: BatchedMatrix<'_, T>,
     rhs: BatchedMatrix<'_, T>,
-    e: &E,
-    extra: [EpilogueOperand<'_, T>; N],
+    e: Option<&dyn EpilogueObject>,
+    mut extra: SmallVec<[EpilogueOperand<'_, T>; 2]>,
 ) -> Result<HostVec<T>> {
     let epilogue_follows = extra.iter().all(|x| x.layout().rows_follow(m));
     let problem = Problem { precision: p, epilogue_follows, ..exact_problem([b, m, k, n], &lhs, &rhs) };
     let plan = planned(d, &problem);
-    if plan.orientation == Orientation::Transposed {
-        let extra = extra.map(BatchedMatrix::transposed);
-        return T::products(d, &plan, &rhs.transposed(), &lhs.transposed(), &FusedEpilogue { e, extra });
+    let is_transposed = plan.orientation == Orientation::Transposed;
+    if is_transposed {
+        extra = extra.into_iter().map(BatchedMatrix::transposed).collect();
     }
-    T::products(d, &plan, &lhs, &rhs, &FusedEpilogue { e, extra })
+    let fused = e.map(|e| FusedEpilogue { e: T::epilogue_row(e), extra: &extra });
+    let epilogue = fused.as_ref().map_or(&NoEpilogue as &dyn TileEpilogue<T>, |e| e);
+    if is_transposed {
+        return T::products(d, &plan, &rhs.transposed(), &lhs.transposed(), epilogue);
+    }
+    T::products(d, &plan, &lhs, &rhs, epilogue)
 }
 
-/// What is run for a problem. (Not in `gemm_batch`, which is compiled for each epilogue.)
+/// What is run for a problem.
 fn planned(d: &CpuDevice, p: &Problem) -> Plan {
     let machine = Machine::of(d);
     let plan = plan::plan(p, &machine);

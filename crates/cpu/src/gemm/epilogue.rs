@@ -5,10 +5,9 @@ use super::kernels::OutputTile;
 use super::operand::{BatchedMatrix, copy_block};
 use super::plan::thresholds::{EPILOGUE_STAGED_ELEMENTS, NARROW_ROW_MAX_ELEMENTS};
 use crate::real::{Real, StoredElements};
-use elinvar_ops::backend::Epilogue;
-use elinvar_ops::lane::Lane;
-use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
+use elinvar_simd::compiled_epilogue::EpilogueRow;
 use elinvar_simd::isa::Isa;
+use smallvec::SmallVec;
 
 /// What is done to finished elements.
 pub(crate) trait TileEpilogue<T>: Sync {
@@ -42,47 +41,66 @@ pub(crate) fn apply_to_tile<T: Real>(isa: Isa, epilogue: &dyn TileEpilogue<T>, t
 /// An operand of the epilogue, of the result's shape.
 pub(crate) type EpilogueOperand<'a, T> = BatchedMatrix<'a, T>;
 
+/// Operands of an epilogue: those of most fit without an allocation.
+type Operands<T> = SmallVec<[T; 2]>;
+
 /// An epilogue and its operands.
-pub(crate) struct FusedEpilogue<'a, T, E, const N: usize> {
-    pub(crate) e: &'a E,
-    pub(crate) extra: [EpilogueOperand<'a, T>; N],
+pub(crate) struct FusedEpilogue<'a, T> {
+    pub(crate) e: &'a dyn EpilogueRow<T>,
+    pub(crate) extra: &'a [EpilogueOperand<'a, T>],
 }
 
-impl<T: Real, E: Epilogue<N>, const N: usize> TileEpilogue<T> for FusedEpilogue<'_, T, E, N> {
+/// Room for staged elements of some operands.
+fn staging<T: Real>(operands: usize) -> Operands<[T; EPILOGUE_STAGED_ELEMENTS]> {
+    (0..operands).map(|_| [T::ZERO; EPILOGUE_STAGED_ELEMENTS]).collect()
+}
+
+impl<T: Real> TileEpilogue<T> for FusedEpilogue<'_, T> {
     fn is_empty(&self) -> bool {
-        // By name, for there is no other way to see that a formula gives back what it gets.
-        N == 0 && E::NAME == elinvar_ops::backend::Plain::NAME
+        false
     }
     fn apply(&self, isa: Isa, tile: &mut OutputTile<'_, T>) {
         let (batch, rows, col) = (tile.batch, tile.rows.clone(), tile.cols.start);
-        if isa.has_formulas()
-            && let Some(x) = self.a_in_place()
-        {
-            return run_lanes(isa, EpilogueTile { follow: self, x, tile });
-        }
-        for (i, row) in rows.enumerate() {
-            self.apply_to_row(isa, batch, row, col, tile.row(i));
+        let Some(all) = self.extra.iter().map(in_place).collect::<Option<Operands<&[T]>>>() else {
+            for (i, row) in rows.enumerate() {
+                self.apply_to_row(isa, batch, row, col, tile.row(i));
+            }
+            return;
+        };
+        let mut at: Operands<usize> =
+            self.extra.iter().map(|extra| extra.at(batch, rows.start, col) as usize).collect();
+        let mut x = all.clone();
+        for i in 0..rows.len() {
+            let y = tile.row(i);
+            for (((x, all), at), extra) in x.iter_mut().zip(&all).zip(&mut at).zip(self.extra) {
+                *x = &all[*at..][..y.len()];
+                *at = at.wrapping_add_signed(extra.row);
+            }
+            self.e.row(isa, &x, y);
         }
     }
     fn apply_to_row(&self, isa: Isa, batch: usize, row: usize, col: usize, y: &mut [T]) {
-        let mut dst = [[T::ZERO; EPILOGUE_STAGED_ELEMENTS]; N];
+        let mut staged = staging(self.extra.iter().filter(|x| in_place(x).is_none()).count());
         for (i, y) in y.chunks_mut(EPILOGUE_STAGED_ELEMENTS).enumerate() {
-            let mut dst = dst.iter_mut();
-            let x = self.extra.each_ref().map(|extra| {
-                let dst = dst.next().expect("one for each");
-                let at = extra.at(batch, row, col + i * EPILOGUE_STAGED_ELEMENTS);
-                stage(isa, extra, at, &mut dst[..y.len()])
+            let mut staged = staged.iter_mut();
+            let x = self.extra.iter().map(|extra| {
+                let (at, n) = (extra.at(batch, row, col + i * EPILOGUE_STAGED_ELEMENTS), y.len());
+                match in_place(extra) {
+                    Some(data) => &data[at as usize..][..n],
+                    None => {
+                        stage(isa, extra, at, &mut staged.next().expect("one for each that is staged")[..n])
+                    }
+                }
             });
-            self.each(isa, x, y);
+            self.e.row(isa, &x.collect::<Operands<&[T]>>(), y);
         }
     }
     fn rows(&self, isa: Isa, batch: usize, row: usize, n: usize, y: &mut [T]) {
-        let mut dst = [[T::ZERO; EPILOGUE_STAGED_ELEMENTS]; N];
+        let mut staged = staging(self.extra.len());
         let together = EPILOGUE_STAGED_ELEMENTS / n;
         for (i, y) in y.chunks_mut(together * n).enumerate() {
-            let mut dst = dst.iter_mut();
-            let x = self.extra.each_ref().map(|extra| {
-                let dst = &mut dst.next().expect("one for each")[..y.len()];
+            let x = self.extra.iter().zip(&mut staged).map(|(extra, staged)| {
+                let dst = &mut staged[..y.len()];
                 // A bias is the same in all rows.
                 if i == 0 || extra.row != 0 {
                     for (r, dst) in dst.chunks_exact_mut(n).enumerate() {
@@ -92,153 +110,29 @@ impl<T: Real, E: Epilogue<N>, const N: usize> TileEpilogue<T> for FusedEpilogue<
                 }
                 &*dst
             });
-            self.each(isa, x, y);
+            self.e.row(isa, &x.collect::<Operands<&[T]>>(), y);
         }
     }
 }
 
-impl<T: Real, E: Epilogue<N>, const N: usize> FusedEpilogue<'_, T, E, N> {
-    /// The numbers of all operands, if those of a row are neighbours in each.
-    fn a_in_place(&self) -> Option<[&[T]; N]> {
-        let mut all = [&[][..]; N];
-        for (all, x) in all.iter_mut().zip(&self.extra) {
-            match x.data {
-                StoredElements::Native(data) if x.col == 1 => *all = data,
-                StoredElements::Native(_) | StoredElements::F16(_) | StoredElements::BF16(_) => return None,
-            }
-        }
-        Some(all)
-    }
-    /// The formula on elements of the result and as many of each operand.
-    fn each(&self, isa: Isa, x: [&[T]; N], y: &mut [T]) {
-        // Where formulas are not compiled, they are called: an fma is a call there anyway.
-        if isa.has_formulas() {
-            run_lanes(isa, EpilogueRow { e: self.e, x, y });
-        } else {
-            for (i, y) in y.iter_mut().enumerate() {
-                *y = self.e.lane(*y, x.map(|x| x[i]));
-            }
-        }
-    }
-}
-
-/// The operand's elements from `at` on: where they lie if they are neighbours, or copied.
-fn stage<'a, T: Real>(isa: Isa, x: &EpilogueOperand<'a, T>, at: isize, dst: &'a mut [T]) -> &'a [T] {
+/// The operand's elements, if those of a row are contiguous and of the type of computation.
+fn in_place<'a, T: Real>(x: &EpilogueOperand<'a, T>) -> Option<&'a [T]> {
     match x.data {
-        StoredElements::Native(data) if x.col == 1 => &data[at as usize..at as usize + dst.len()],
-        StoredElements::Native(data) if x.col == 0 => {
-            dst.fill(data[at as usize]);
-            dst
-        }
+        StoredElements::Native(data) if x.col == 1 => Some(data),
+        StoredElements::Native(_) | StoredElements::F16(_) | StoredElements::BF16(_) => None,
+    }
+}
+
+/// The operand's elements from `at` on, copied.
+fn stage<'a, T: Real>(isa: Isa, x: &EpilogueOperand<'_, T>, at: isize, dst: &'a mut [T]) -> &'a [T] {
+    match x.data {
+        StoredElements::Native(data) if x.col == 0 => dst.fill(data[at as usize]),
         StoredElements::Native(_) | StoredElements::F16(_) | StoredElements::BF16(_) => {
             let n = dst.len();
             copy_block(isa, &x.data, at, (0, x.col), 1, n, dst, n);
-            dst
         }
     }
-}
-
-struct EpilogueRow<'a, T, E, const N: usize> {
-    e: &'a E,
-    x: [&'a [T]; N],
-    y: &'a mut [T],
-}
-
-/// Elements that go through the formula together.
-const CHUNK_ELEMENTS: usize = 64;
-/// As many of the last ones.
-const TAIL_ELEMENTS: usize = 16;
-
-/// The formula on a window.
-#[inline(always)]
-fn apply_chunk<T: Real, R: SimdLanes<T> + Lane, E: Epilogue<N>, const N: usize, const W: usize>(
-    e: &E,
-    y: &mut [T; W],
-    x: [&[T; W]; N],
-) {
-    let mut j = 0;
-    while j < W {
-        let mut all = [R::splat(T::ZERO); N];
-        for (a, x) in all.iter_mut().zip(&x) {
-            *a = R::load(&x[j..]);
-        }
-        e.lane(R::load(&y[j..]), all).store(&mut y[j..]);
-        j += R::WIDTH;
-    }
-}
-
-/// The formula on a row.
-#[inline(always)]
-fn apply_row<T, M, S, E, const N: usize>(e: &E, x: [&[T]; N], y: &mut [T])
-where
-    T: Real,
-    M: SimdLanes<T> + Lane,
-    S: SimdLanes<T> + Lane,
-    E: Epilogue<N>,
-{
-    let zeros = [T::ZERO; CHUNK_ELEMENTS];
-    let (whole, rest) = y.as_chunks_mut::<CHUNK_ELEMENTS>();
-    let mut at = 0;
-    for y in whole {
-        let mut all = [&zeros; N];
-        for (all, x) in all.iter_mut().zip(&x) {
-            *all = x[at..].first_chunk().expect("an operand is as long as the result");
-        }
-        apply_chunk::<T, M, E, N, CHUNK_ELEMENTS>(e, y, all);
-        at += CHUNK_ELEMENTS;
-    }
-    for y in rest.chunks_mut(TAIL_ELEMENTS) {
-        let mut staged = [[T::ZERO; TAIL_ELEMENTS]; N];
-        for (staged, x) in staged.iter_mut().zip(&x) {
-            staged[..y.len()].copy_from_slice(&x[at..][..y.len()]);
-        }
-        let mut few = [T::ZERO; TAIL_ELEMENTS];
-        few[..y.len()].copy_from_slice(y);
-        apply_chunk::<T, S, E, N, TAIL_ELEMENTS>(e, &mut few, staged.each_ref());
-        y.copy_from_slice(&few[..y.len()]);
-        at += TAIL_ELEMENTS;
-    }
-}
-
-impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for EpilogueRow<'_, T, E, N> {
-    type T = T;
-    const AVX512_F64: bool = false;
-    #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        apply_row::<T, M, S, E, N>(self.e, self.x, self.y);
-    }
-}
-
-/// The rows of a tile, of operands that lie in memory as they are computed with. A call for each
-/// row, which made room for operands that might lie otherwise, took a tenth of 32 rows of 256 terms
-/// by 1024 columns.
-struct EpilogueTile<'a, 'b, 'c, T, E, const N: usize> {
-    follow: &'a FusedEpilogue<'b, T, E, N>,
-    x: [&'a [T]; N],
-    tile: &'a mut OutputTile<'c, T>,
-}
-
-impl<T: Real, E: Epilogue<N>, const N: usize> LaneKernel for EpilogueTile<'_, '_, '_, T, E, N> {
-    type T = T;
-    const AVX512_F64: bool = false;
-    #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        let Self { follow, x, tile } = self;
-        let (batch, first, col) = (tile.batch, tile.rows.start, tile.cols.start);
-        let mut at = [0; N];
-        for (at, extra) in at.iter_mut().zip(&follow.extra) {
-            *at = extra.at(batch, first, col);
-        }
-        for i in 0..tile.rows.len() {
-            let y = tile.row(i);
-            let mut of_row = x;
-            for ((x, at), extra) in of_row.iter_mut().zip(&mut at).zip(&follow.extra) {
-                *x = &x[*at as usize..][..y.len()];
-                *at += extra.row;
-            }
-            apply_row::<T, M, S, E, N>(follow.e, of_row, y);
-        }
-    }
+    dst
 }
 
 /// Nothing follows.

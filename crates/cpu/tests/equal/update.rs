@@ -23,6 +23,7 @@ impl Update<4, 3> for Mix {
         [s.fma(g, a), all * t, (g * g + all * all).sqrt() / s, a.max(b) - c.min(d)]
     }
 }
+elinvar_ops::compile_update! { 4 3 Mix; }
 
 /// What a part is made of: four that change, then three that are read.
 type Drawn = [Operand; 7];
@@ -57,10 +58,8 @@ fn run<B: Backend<Buffer: From<HostData> + Numbers>>(
 ) -> Vec<HostData> {
     let mut all: Vec<[Array<B>; 7]> = drawn.iter().map(|x| x.each_ref().map(|x| array::<B>(d, x))).collect();
     let held: Vec<Array<B>> = if shared { all.iter().flatten().cloned().collect() } else { vec![] };
-    let mut parts: Vec<_> = all
-        .iter_mut()
-        .map(|[a, b, c, e, g, s, t]| Part { changes: [a, b, c, e], reads: [&*g, s, t] })
-        .collect();
+    let mut parts: Vec<_> =
+        all.iter_mut().map(|[a, b, c, e, g, s, t]| Part::new([a, b, c, e], [&*g, s, t])).collect();
     update(&Mix, &mut parts).unwrap();
     for (held, x) in held.iter().zip(drawn.iter().flatten()) {
         same(&Ok(held.buffer().numbers().clone()), &Ok(HostData::clone(&x.data)), "what somebody else holds");
@@ -122,7 +121,7 @@ fn memory_that_nobody_else_holds_stays_where_it_is() {
     let before = x.each_ref().map(place);
     let (g, s) = (new(0.5), Array::from_vec(&d, vec![0.25f32], &[]).unwrap());
     let [a, b, c, e] = &mut x;
-    update(&Mix, &mut [Part { changes: [a, b, c, e], reads: [&g, &s, &s] }]).unwrap();
+    update(&Mix, &mut [Part::new([a, b, c, e], [&g, &s, &s])]).unwrap();
     let after = x.each_ref().map(place);
     assert_eq!([0, 2, 3].map(|i| after[i]), [0, 2, 3].map(|i| before[i]));
     assert!(after[1] != before[1] && place(&other) == before[1]);
@@ -154,10 +153,8 @@ fn what_does_not_fit_is_refused_before_anything_changes() {
         let [a, b, c, e] = &mut fine;
         let [f, g, h] = &mut x;
         let s = new(1);
-        let mut parts = [
-            Part { changes: [a, b, c, e], reads: [&s, &s, &s] },
-            Part { changes: [f, g, h, &mut last], reads: [&read, &s, &s] },
-        ];
+        let mut parts =
+            [Part::new([a, b, c, e], [&s, &s, &s]), Part::new([f, g, h, &mut last], [&read, &s, &s])];
         let e = update(&Mix, &mut parts).unwrap_err();
         assert_eq!(e.kind(), kind, "{e}");
         assert!(e.message().starts_with("mix: "), "{e}");

@@ -3,8 +3,9 @@
 use crate::tools::{Dice, Operand, devices, in_turn, same};
 use elinvar_core::{DType, HostData, Precision};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
-use elinvar_ops::backend::{AddBias, Compute, Epilogue, Plain};
+use elinvar_ops::backend::{AddBias, CompiledEpilogue, Compute, Epilogue};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::map::Compiled;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// An epilogue with an elementary function and two operands.
@@ -17,8 +18,9 @@ impl Epilogue<2> for Gate {
         (sum + bias).tanh() * gate
     }
 }
+elinvar_ops::compile_epilogue! { 2 Gate; }
 
-/// An epilogue without operands that is not `Plain`.
+/// An epilogue without operands.
 #[derive(Clone, Copy, Debug)]
 struct Negate;
 impl Epilogue<0> for Negate {
@@ -28,26 +30,31 @@ impl Epilogue<0> for Negate {
         -sum
     }
 }
+elinvar_ops::compile_epilogue! { 0 Negate; }
 
 /// One contraction on all devices; `follow` chooses the epilogue.
 fn check(on: &[CpuDevice], x: &Operand, w: &Operand, extra: &[Operand], follow: usize) {
     macro_rules! run {
         ($backend:ident, $device:expr, $view:ident) => {
             match follow {
-                0 => $backend::contract($device, Precision::Exact, x.$view(), w.$view(), &Plain, []),
+                0 => $backend::contract($device, Precision::Exact, x.$view(), w.$view(), None, &[]),
                 1 => $backend::contract(
                     $device,
                     Precision::Exact,
                     x.$view(),
                     w.$view(),
-                    &AddBias,
-                    [extra[0].$view()],
+                    Some(AddBias::object(&Compiled(AddBias))),
+                    &[extra[0].$view()],
                 ),
                 2 => {
                     let extra = [extra[0].$view(), extra[1].$view()];
-                    $backend::contract($device, Precision::Exact, x.$view(), w.$view(), &Gate, extra)
+                    let e = Some(Gate::object(&Compiled(Gate)));
+                    $backend::contract($device, Precision::Exact, x.$view(), w.$view(), e, &extra)
                 }
-                _ => $backend::contract($device, Precision::Exact, x.$view(), w.$view(), &Negate, []),
+                _ => {
+                    let e = Some(Negate::object(&Compiled(Negate)));
+                    $backend::contract($device, Precision::Exact, x.$view(), w.$view(), e, &[])
+                }
             }
             .unwrap()
         };

@@ -5,11 +5,11 @@ use crate::data::Numbers;
 use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, Element, HostData, Precision, Shape, bf16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
-use elinvar_ops::backend::Compute;
-use elinvar_ops::backend::{AddBias, Plain};
+use elinvar_ops::backend::{AddBias, CompiledEpilogue, Compute};
+use elinvar_ops::map::Compiled;
 
 fn fast(d: &CpuDevice, x: &Operand, w: &Operand) -> HostData {
-    Cpu::contract(d, Precision::Fast, x.cpu(), w.cpu(), &Plain, []).unwrap().numbers().clone()
+    Cpu::contract(d, Precision::Fast, x.cpu(), w.cpu(), None, &[]).unwrap().numbers().clone()
 }
 
 fn f64s(x: &HostData) -> Vec<f64> {
@@ -17,7 +17,7 @@ fn f64s(x: &HostData) -> Vec<f64> {
 }
 
 fn exact(d: &CpuDevice, x: &Operand, w: &Operand) -> HostData {
-    Cpu::contract(d, Precision::Exact, x.cpu(), w.cpu(), &Plain, []).unwrap().numbers().clone()
+    Cpu::contract(d, Precision::Exact, x.cpu(), w.cpu(), None, &[]).unwrap().numbers().clone()
 }
 
 /// The same numbers [b, rows, cols], lying otherwise: turned, or with a gap after each row.
@@ -100,7 +100,17 @@ fn it_is_close() {
         let bias: Vec<bf16> = sums.iter().map(|s| bf16::from_f64(-s)).collect();
         let extra = Operand::contiguous(HostData::BF16(bias.clone().into()), &[1, m, n]);
         for d in &on {
-            let run = |p| Cpu::contract(d, p, x.cpu(), w.cpu(), &AddBias, [extra.cpu()]).unwrap();
+            let run = |p| {
+                Cpu::contract(
+                    d,
+                    p,
+                    x.cpu(),
+                    w.cpu(),
+                    Some(AddBias::object(&Compiled(AddBias))),
+                    &[extra.cpu()],
+                )
+                .unwrap()
+            };
             let (y, exact) = (run(Precision::Fast), run(Precision::Exact));
             differs |= y.numbers() != exact.numbers();
             for (i, y) in f64s(y.numbers()).into_iter().enumerate() {
@@ -144,9 +154,25 @@ fn epilogues_batches_and_nothing_to_sum() {
         w.layout = w.layout.broadcast_to(&Shape::new(&[b, k, n]).unwrap(), "test").unwrap();
         let bias = Operand::contiguous(HostData::BF16(vec![bf16::ONE; b * m * n].into()), &[b, m, n]);
         for d in &on {
-            let got = Cpu::contract(d, Precision::Fast, x.cpu(), w.cpu(), &AddBias, [bias.cpu()]).unwrap();
+            let got = Cpu::contract(
+                d,
+                Precision::Fast,
+                x.cpu(),
+                w.cpu(),
+                Some(AddBias::object(&Compiled(AddBias))),
+                &[bias.cpu()],
+            )
+            .unwrap();
             assert_eq!((got.numbers().dtype(), got.numbers().len()), (DType::BF16, b * m * n));
-            let want = Cpu::contract(d, Precision::Exact, x.cpu(), w.cpu(), &AddBias, [bias.cpu()]).unwrap();
+            let want = Cpu::contract(
+                d,
+                Precision::Exact,
+                x.cpu(),
+                w.cpu(),
+                Some(AddBias::object(&Compiled(AddBias))),
+                &[bias.cpu()],
+            )
+            .unwrap();
             let (got, want) = (f64s(got.numbers()), f64s(want.numbers()));
             let close = got.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 0.02 * b.abs() + 1e-3);
             assert!(close, "{d:?}: {got:?}, not {want:?}");

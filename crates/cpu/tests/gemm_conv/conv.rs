@@ -4,7 +4,8 @@ use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, HostData, Precision, bf16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::Compute;
-use elinvar_ops::backend::{AddBias, Conv, Plain};
+use elinvar_ops::backend::{AddBias, CompiledEpilogue, Conv};
+use elinvar_ops::map::Compiled;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// Sizes of a convolution.
@@ -52,8 +53,16 @@ impl Case {
         macro_rules! run {
             ($backend:ident, $device:expr, $view:ident) => {
                 [
-                    $backend::conv($device, c, x.$view(), w.$view(), &out, &Plain, []),
-                    $backend::conv($device, c, x.$view(), w.$view(), &out, &AddBias, [bias.$view()]),
+                    $backend::conv($device, c, x.$view(), w.$view(), &out, None, &[]),
+                    $backend::conv(
+                        $device,
+                        c,
+                        x.$view(),
+                        w.$view(),
+                        &out,
+                        Some(AddBias::object(&Compiled(AddBias))),
+                        &[bias.$view()],
+                    ),
                     $backend::conv_input_grad($device, c, g.$view(), w.$view(), &self.plane),
                     $backend::conv_weight_grad($device, c, x.$view(), g.$view(), &self.taps),
                 ]
@@ -326,11 +335,28 @@ fn weights_that_are_read_often() {
             let bias = make(&[2, outs, 15, 15]);
             let out = [15, 15];
             let (views, bias_view) = ((x.reference(), w.reference()), bias.reference());
-            let want = Reference::conv(&ReferenceDevice, &c, views.0, views.1, &out, &AddBias, [bias_view]);
+            let want = Reference::conv(
+                &ReferenceDevice,
+                &c,
+                views.0,
+                views.1,
+                &out,
+                Some(AddBias::object(&Compiled(AddBias))),
+                &[bias_view],
+            );
             let want = want.unwrap();
             // They are packed at some time; another instruction set does not read the copy.
             for (time, d) in std::iter::repeat_n(d, 10).chain([&on[(i + 1) % on.len()]]).enumerate() {
-                let got = Cpu::conv(d, &c, x.cpu(), w.cpu(), &out, &AddBias, [bias.cpu()]).unwrap();
+                let got = Cpu::conv(
+                    d,
+                    &c,
+                    x.cpu(),
+                    w.cpu(),
+                    &out,
+                    Some(AddBias::object(&Compiled(AddBias))),
+                    &[bias.cpu()],
+                )
+                .unwrap();
                 same(&got, &want, &format!("time {time} on {d:?}, {dtype}, {channels} to {outs}"));
             }
         }

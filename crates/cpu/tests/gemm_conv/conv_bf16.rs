@@ -8,7 +8,7 @@ use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, HostData, Precision, bf16};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::Compute;
-use elinvar_ops::backend::{Conv, Plain};
+use elinvar_ops::backend::Conv;
 
 /// Whole numbers whose sums are exact in any order, so that there is one right result.
 fn whole(dice: &mut Dice, shape: &[usize], awkward: bool) -> Operand {
@@ -69,7 +69,7 @@ fn fast_ones_are_close_and_the_same_for_all_threads_and_alone() {
                 Operand { data: v.data.clone(), layout }
             };
             let (x, g) = (some(&x), some(&g));
-            let y = Cpu::conv(d, &c, x.cpu(), w.cpu(), &case.out(), &Plain, []).unwrap();
+            let y = Cpu::conv(d, &c, x.cpu(), w.cpu(), &case.out(), None, &[]).unwrap();
             let dx = Cpu::conv_input_grad(d, &c, g.cpu(), w.cpu(), &case.plane).unwrap();
             let dw = Cpu::conv_weight_grad(d, &c, x.cpu(), g.cpu(), &case.taps).unwrap();
             [y, dx, dw].map(|y| y.numbers().clone())

@@ -3,10 +3,11 @@
 use crate::tools::{Dice, Operand, devices, same};
 use elinvar_core::{DType, Layout, Precision, Shape};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
-use elinvar_ops::backend::{AddBias, Changed, Plain, UpdateItem, View};
+use elinvar_ops::backend::{AddBias, Changed, CompiledEpilogue, UpdateItem, View};
 use elinvar_ops::backend::{Compute, Memory};
 use elinvar_ops::lane::Lane;
-use elinvar_ops::update::Update;
+use elinvar_ops::map::Compiled;
+use elinvar_ops::update::{CompiledUpdate, Update, Updating};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 /// Packs the matrix that a batch's right factor repeats.
@@ -16,9 +17,9 @@ fn prepack(d: &CpuDevice, w: &Operand) -> bool {
 
 fn check(on: &[CpuDevice], x: &Operand, w: &Operand, what: &str) {
     let (e, d) = (Precision::Exact, &ReferenceDevice);
-    let want = Reference::contract(d, e, x.reference(), w.reference(), &Plain, []).unwrap();
+    let want = Reference::contract(d, e, x.reference(), w.reference(), None, &[]).unwrap();
     for d in on {
-        let got = Cpu::contract(d, e, x.cpu(), w.cpu(), &Plain, []).unwrap();
+        let got = Cpu::contract(d, e, x.cpu(), w.cpu(), None, &[]).unwrap();
         same(&got, &want, &format!("{what} {d:?} {:?} {:?}", x.layout, w.layout));
     }
 }
@@ -85,8 +86,16 @@ fn other_looks_at_a_prepacked_matrix() {
         check(std::slice::from_ref(&d), &x, &w, "a look");
         let bias = dice.operand(DType::F32, &[b, 5, w.layout.shape()[2]], false);
         let (e, views) = (Precision::Exact, (x.reference(), w.reference()));
-        let want = Reference::contract(&ReferenceDevice, e, views.0, views.1, &AddBias, [bias.reference()]);
-        let got = Cpu::contract(&d, e, x.cpu(), w.cpu(), &AddBias, [bias.cpu()]);
+        let want = Reference::contract(
+            &ReferenceDevice,
+            e,
+            views.0,
+            views.1,
+            Some(AddBias::object(&Compiled(AddBias))),
+            &[bias.reference()],
+        );
+        let got =
+            Cpu::contract(&d, e, x.cpu(), w.cpu(), Some(AddBias::object(&Compiled(AddBias))), &[bias.cpu()]);
         same(&got.unwrap(), &want.unwrap(), "a look, with a bias");
     }
     // There is one copy of a buffer, the first.
@@ -113,6 +122,7 @@ impl Update<1, 1> for Minus {
         [x - g]
     }
 }
+elinvar_ops::compile_update! { 1 1 Minus; }
 
 #[test]
 fn an_update_drops_the_copy() {
@@ -127,15 +137,15 @@ fn an_update_drops_the_copy() {
         assert!(Cpu::prepack(&d, View { buffer: &w, layout: &layout, dtype: DType::F32 }).unwrap());
         let changes = [Changed { buffer: &mut w, dtype: DType::F32 }];
         let shape = layout.shape().clone();
-        let item = UpdateItem { shape, dtype: DType::F32, changes, reads: [g.cpu()] };
-        Cpu::update(&d, &Minus, vec![item]).unwrap();
+        let item = UpdateItem::new(shape, DType::F32, changes, [g.cpu()]);
+        Cpu::update(&d, Minus::object(&Updating(Minus)), vec![item]).unwrap();
         let batch = layout.unsqueeze(0);
         let y = View { buffer: &w, layout: &batch, dtype: DType::F32 };
-        let got = Cpu::contract(&d, Precision::Exact, x.cpu(), y, &Plain, []).unwrap();
+        let got = Cpu::contract(&d, Precision::Exact, x.cpu(), y, None, &[]).unwrap();
         let now = w.data().unwrap();
         let y = View { buffer: now, layout: &batch, dtype: DType::F32 };
         let e = Precision::Exact;
-        let want = Reference::contract(&ReferenceDevice, e, x.reference(), y, &Plain, []).unwrap();
+        let want = Reference::contract(&ReferenceDevice, e, x.reference(), y, None, &[]).unwrap();
         same(&got, &want, "after an update");
     }
 }

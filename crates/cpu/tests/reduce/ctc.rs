@@ -5,10 +5,10 @@ use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, Element, HostData, HostTensor, Layout, Shape};
 use elinvar_cpu::{Cpu, Isa};
-use elinvar_ops::backend::{Compute, Memory};
+use elinvar_ops::backend::{Compute, Fused, Memory};
 use elinvar_ops::catalogue::reduction::Reduction;
 use elinvar_ops::lane::Lane;
-use elinvar_ops::map::Map;
+use elinvar_ops::map::{Compiled, Map};
 use elinvar_ops::{Backend, catalogue as op};
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_tensor::Tensor;
@@ -131,15 +131,18 @@ fn steps() {
                 let kept = (Data::from(all.clone()), Layout::contiguous(Shape::new(&[t + 1, n, s]).unwrap()));
                 for d in devices() {
                     let what = format!("{t} steps of {n} x {s} {dtype}, round {round}, on {d:?}");
-                    let got = Cpu::lattice(&d, &Forward, [&x[0], &x[1], &x[2]].map(cpu), &ends).unwrap();
-                    let back = [&x[0], &x[1], &kept, &x[3]].map(cpu);
-                    let got_by = Cpu::lattice_grad(&d, &Back, back, &ends).unwrap();
+                    let (f, g) = (Compiled::<_, 4>(Forward), Compiled::<_, 5>(Back));
+                    let forward = Fused::Lattice { f: &f, ends: &ends };
+                    let got = Cpu::fused(&d, &forward, &[&x[0], &x[1], &x[2]].map(cpu)).unwrap();
+                    let backward = Fused::LatticeGrad { f: &g, ends: &ends };
+                    let got_by = Cpu::fused(&d, &backward, &[&x[0], &x[1], &kept, &x[3]].map(cpu)).unwrap();
                     // Without formulas of its own it has the reference's, each step alone.
                     let done = cfg!(not(target_arch = "x86_64")) || d.isa() != Isa::all()[0];
                     assert_eq!((got.is_some(), got_by.is_some()), (done, done), "{what}");
-                    if let (Some(got), Some(got_by)) = (got, got_by) {
-                        same(&format!("{what}, forwards"), Ok(got), Ok(all.clone()));
-                        same(&format!("{what}, backwards"), Ok(got_by), Ok(by.clone()));
+                    if let (Some(mut got), Some(mut got_by)) = (got, got_by) {
+                        assert_eq!((got.len(), got_by.len()), (1, 1), "{what}");
+                        same(&format!("{what}, forwards"), Ok(got.remove(0).buffer), Ok(all.clone()));
+                        same(&format!("{what}, backwards"), Ok(got_by.remove(0).buffer), Ok(by.clone()));
                     }
                 }
             }

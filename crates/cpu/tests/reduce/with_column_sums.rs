@@ -4,14 +4,13 @@
 use super::common::*;
 use crate::data::Data;
 use elinvar_core::{DType, HostData, Layout, Shape};
-use elinvar_cpu::{Cpu, Isa};
-use elinvar_ops::backend::Compute;
-use elinvar_ops::backend::Fold;
+use elinvar_cpu::{Cpu, CpuDevice, Isa};
+use elinvar_ops::backend::{Compute, Fold, Fused, FusedResults};
 use elinvar_ops::catalogue::normalize::{Normalize, NormalizeGrad, Products};
 use elinvar_ops::catalogue::rms_norm::{RmsNorm, RmsNormGrad};
 use elinvar_ops::fold;
 use elinvar_ops::map::Compiled;
-use elinvar_ops::rows::{Columns, RowFormula};
+use elinvar_ops::rows::{Columns, ColumnsObject, RowFormula};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 const EPS: f64 = 1e-5;
@@ -51,19 +50,18 @@ fn check<R: Columns<3>>(what: &str, r: &R, normal: HostData, x: &Operands, t: DT
         for count in 1..=R::SUMS {
             let what =
                 format!("{what}: {} {t} {:?}, {count} sums, on {d:?}", R::NAME, x.each_ref().map(|x| &x.1));
-            let both =
-                Cpu::rows_and_columns(&d, &Compiled::<R, 3>(*r), &x.each_ref().map(cpu), kept, t, count)
-                    .unwrap();
+            let both = at_once(&d, &Compiled::<R, 3>(*r), x, kept, t, count);
             // Without formulas of its own it has the reference's, each alone.
             let done = done && (cfg!(not(target_arch = "x86_64")) || d.isa() != Isa::all()[0]);
-            let Some((y, sums)) = both else {
+            let Some(mut sums) = both else {
                 assert!(!done, "{what}: not at once");
                 continue;
             };
+            let y = sums.remove(0);
             assert!(done && sums.len() == count, "{what}: at once");
             same(&what, row_by_row(&d, y, t), Ok(values.clone()));
             for (sum, want) in sums.into_iter().zip(&want) {
-                same(&what, Ok(sum), Ok(want.clone()));
+                same(&what, Ok(sum.buffer), Ok(want.clone()));
             }
         }
     }
@@ -140,14 +138,23 @@ fn rows_that_lie_otherwise() {
     }
 }
 
+/// The values and the sums, if they are computed at once.
+fn at_once(
+    d: &CpuDevice,
+    f: &dyn ColumnsObject,
+    x: &Operands,
+    kept: usize,
+    dtype: DType,
+    sums: usize,
+) -> Option<FusedResults<Cpu>> {
+    let work = Fused::RowsAndColumns { f, kept, dtype, sums };
+    Cpu::fused(d, &work, &x.each_ref().map(cpu)).unwrap()
+}
+
 /// Is it left to the ops?
 fn none(x: &Operands, kept: usize) -> bool {
     let r = NormalizeGrad { eps: EPS };
-    devices().iter().all(|d| {
-        Cpu::rows_and_columns(d, &Compiled::<_, 3>(r), &x.each_ref().map(cpu), kept, DType::F32, 2)
-            .unwrap()
-            .is_none()
-    })
+    devices().iter().all(|d| at_once(d, &Compiled::<_, 3>(r), x, kept, DType::F32, 2).is_none())
 }
 
 #[test]
@@ -157,8 +164,7 @@ fn halves_are_left_to_the_ops() {
     let x = [(); 3].map(|()| (dice.data(DType::F16, 200 * 64, false), l.clone()));
     let r = NormalizeGrad { eps: EPS };
     for d in devices() {
-        let both = Cpu::rows_and_columns(&d, &Compiled::<_, 3>(r), &x.each_ref().map(cpu), 1, DType::F16, 2)
-            .unwrap();
+        let both = at_once(&d, &Compiled::<_, 3>(r), &x, 1, DType::F16, 2);
         assert!(both.is_none(), "{d:?}");
     }
 }

@@ -52,7 +52,7 @@ use crate::launch::{ComputeUnits, Key, Work, args, grid};
 use crate::layout::indexing;
 use elinvar_core::{DType, Layout, order};
 use elinvar_kernel::ir::Elem;
-use elinvar_ops::backend::{Conv, Plain};
+use elinvar_ops::backend::Conv;
 
 /// A factor: offset, and strides of the group, of the row or the outer part of the column, of the
 /// outer part of the term, and of each spatial axis.
@@ -270,7 +270,7 @@ pub fn steps_by<'a>(
 const GROUPS_PER_UNIT: u32 = 8;
 const STAGED_GROUPS_PER_UNIT: u32 = 2;
 /// What follows a gradient: nothing.
-const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
+const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
 
 impl ImplicitGemm {
     fn of(a: &ConvProblem<'_, '_>) -> ImplicitGemm {

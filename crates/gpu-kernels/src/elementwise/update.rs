@@ -19,54 +19,22 @@ use elinvar_core::{DType, Layout, Shape};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Elem, Kernel, Place, Scalar};
 use elinvar_kernel::lane::{Float, Term, W32, W64};
-use elinvar_ops::update::Update;
+use elinvar_ops::update::UpdateObject;
 
-/// A formula that changes numbers, and writes its instructions into a kernel.
-pub trait UpdateFormula {
-    /// A word for kernels.
-    fn name(&self) -> String;
-    /// The key of a kernel that this formula is in, from the key of what is around it.
-    fn key(&self, around: Key) -> Key;
-    /// How many numbers change.
-    fn changes(&self) -> usize;
-    /// The new numbers from the old ones and from what is read, all of the computed type.
-    fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Vec<Val<'k>>;
-}
-
-/// An update as a formula.
-#[derive(Clone, Copy, Debug)]
-pub struct CatalogueUpdate<U, const M: usize, const R: usize>(pub U);
-
-impl<U: Update<M, R>, const M: usize, const R: usize> UpdateFormula for CatalogueUpdate<U, M, R> {
-    fn name(&self) -> String {
-        U::NAME.to_string()
-    }
-    fn key(&self, around: Key) -> Key {
-        around.with_formula(&self.0)
-    }
-    fn changes(&self) -> usize {
-        M
-    }
-    fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Vec<Val<'k>> {
-        let t = |i: usize| Term::Value(x[i]);
-        match c {
-            Compute::F32 => {
-                let (old, read) = (
-                    std::array::from_fn(|i| Float::<W32>::new(t(i))),
-                    std::array::from_fn(|i| Float::new(t(M + i))),
-                );
-                self.0.lane(old, read).map(|y| y.0.value(k)).to_vec()
-            }
-            Compute::F64 => {
-                let (old, read) = (
-                    std::array::from_fn(|i| Float::<W64>::new(t(i))),
-                    std::array::from_fn(|i| Float::new(t(M + i))),
-                );
-                self.0.lane(old, read).map(|y| y.0.value(k)).to_vec()
-            }
-            Compute::I64 | Compute::I32 | Compute::U8 | Compute::Bool => {
-                unreachable!("{}: a formula on floats, not {c:?}", U::NAME)
-            }
+/// The instructions of an update: the new numbers from the old ones and from what is read, all of
+/// the computed type.
+fn emit<'k>(f: &dyn UpdateObject, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Vec<Val<'k>> {
+    match c {
+        Compute::F32 => {
+            let x: Vec<Float<'k, W32>> = x.iter().map(|&x| Float::new(Term::Value(x))).collect();
+            f.record(32).replay(&x).into_iter().map(|y| y.0.value(k)).collect()
+        }
+        Compute::F64 => {
+            let x: Vec<Float<'k, W64>> = x.iter().map(|&x| Float::new(Term::Value(x))).collect();
+            f.record(64).replay(&x).into_iter().map(|y| y.0.value(k)).collect()
+        }
+        Compute::I64 | Compute::I32 | Compute::U8 | Compute::Bool => {
+            unreachable!("{}: a formula on floats, not {c:?}", f.name())
         }
     }
 }
@@ -85,19 +53,19 @@ pub struct Item<'a> {
 }
 
 /// The work of an item: what changes, then what is read. `None` if there are no elements.
-pub fn update<'a>(f: &'a dyn UpdateFormula, item: &Item<'_>) -> Option<Work<'a>> {
+pub fn update<'a>(f: &'a dyn UpdateObject, item: &Item<'_>) -> Option<Work<'a>> {
     let (own, dtype) = (Layout::contiguous(item.shape.clone()), item.dtype);
     let operands: Vec<(&Layout, DType)> =
         item.changes.iter().map(|&d| (&own, d)).chain(item.reads.iter().copied()).collect();
     // It has no results beside what changes.
     let (config, sizes) = map::plan(&[], &operands, MapChoice::default())?;
-    let key = f.key(Key::of("update").with(&(dtype, &config)));
+    let key = Key::of("update").with(&(dtype, &config)).with(&f.key());
     let (scalar, all, groups) = (config.scalar(), map::args_of(&config, &sizes), config.groups(&sizes));
     Some(args::work(key, move || build(f, dtype, &config), groups, scalar, &all))
 }
 
 /// The kernel of a form.
-pub fn build(f: &dyn UpdateFormula, dtype: DType, config: &MapConfig) -> Kernel {
+pub fn build(f: &dyn UpdateObject, dtype: DType, config: &MapConfig) -> Kernel {
     let name = format!("update_{}{}", f.name(), config.words());
     let k = Builder::new(&name, [map::BLOCK_THREADS, 1, 1]);
     let place = |(i, (elem, _)): (usize, &(Elem, ReadPattern))| {
@@ -111,7 +79,7 @@ pub fn build(f: &dyn UpdateFormula, dtype: DType, config: &MapConfig) -> Kernel 
     let c = Compute::from(dtype);
     map::elements(&k, config, &places, |ends, x| {
         let x: Vec<Val> = x.iter().map(|&v| c.enter(v)).collect();
-        let new = f.emit(&k, c, &x);
+        let new = emit(f, &k, c, &x);
         let new: Vec<Val> = new.into_iter().map(|v| v.splat(config.width)).collect();
         ends.store(&places[..new.len()], &new);
     });
@@ -172,9 +140,9 @@ impl ItemSignature {
 ///
 /// # Panics
 /// If there are no items.
-pub fn batched<'a>(f: &'a dyn UpdateFormula, signature: &ItemSignature, items: &[&Item<'_>]) -> Work<'a> {
+pub fn batched<'a>(f: &'a dyn UpdateObject, signature: &ItemSignature, items: &[&Item<'_>]) -> Work<'a> {
     let (count, signature) = (items.len(), signature.clone());
-    let key = f.key(Key::of("update_batched").with(&(&signature, count)));
+    let key = Key::of("update_batched").with(&(&signature, count)).with(&f.key());
     let (mut args, mut groups) = (Vec::new(), 0);
     for item in items {
         args.extend([groups, item.shape.numel() as i64]);
@@ -195,7 +163,7 @@ struct ItemArgs<'k> {
 }
 
 /// The kernel of so many items.
-fn build_batched(f: &dyn UpdateFormula, signature: &ItemSignature, count: usize) -> Kernel {
+fn build_batched(f: &dyn UpdateObject, signature: &ItemSignature, count: usize) -> Kernel {
     let words = MapConfig {
         operands: signature.operands.clone(),
         outs: vec![],
@@ -254,7 +222,7 @@ fn build_batched(f: &dyn UpdateFormula, signature: &ItemSignature, count: usize)
     let (i, len) = (loaded[0], loaded[1]);
     let c = Compute::from(signature.dtype);
     let x: Vec<Val> = loaded[2..].iter().map(|&v| c.enter(v)).collect();
-    let new: Vec<Val> = f.emit(&k, c, &x).into_iter().map(|v| v.splat(signature.width)).collect();
+    let new: Vec<Val> = emit(f, &k, c, &x).into_iter().map(|v| v.splat(signature.width)).collect();
     k.if_(i.lt(len), || {
         choose(&k, group, &parts, &|part| {
             let places: Vec<Place> = part.operands[..new.len()].iter().map(|(p, _)| *p).collect();

@@ -42,7 +42,7 @@ use elinvar_core::{DType, order};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Builtin, Kernel, Place};
 use elinvar_kernel::lane::{Float, Term, W32, W64};
-use elinvar_ops::backend::{Epilogue, Plain};
+use elinvar_ops::backend::EpilogueObject;
 use elinvar_ops::map::Out;
 use problem::GemmArgs;
 use smem_load::TileLoader;
@@ -79,37 +79,36 @@ impl SimtTile {
     }
 }
 
-/// An epilogue of the catalogue as a formula whose first operand is the sum.
+/// An epilogue as a formula whose first operand is the sum; `None`: the sum itself.
 #[derive(Clone, Copy, Debug)]
-pub struct CatalogueEpilogue<E, const N: usize>(pub E);
+pub struct CatalogueEpilogue<'a>(pub Option<&'a dyn EpilogueObject>);
 
-impl<E: Epilogue<N>, const N: usize> Formula for CatalogueEpilogue<E, N> {
+impl Formula for CatalogueEpilogue<'_> {
     fn name(&self) -> String {
-        E::NAME.to_string()
+        self.0.map_or("plain", EpilogueObject::name).to_string()
     }
     fn key(&self, around: Key) -> Key {
-        around.with_formula(&self.0)
+        around.with(&self.0.map(EpilogueObject::key))
     }
     fn arity(&self) -> usize {
-        N + 1
+        1 + self.0.map_or(0, EpilogueObject::arity)
     }
     fn out(&self) -> Out {
         Out::Same
     }
     fn emit<'k>(&self, k: &'k Builder, c: Compute, x: &[Val<'k>]) -> Val<'k> {
-        let t = |i: usize| Term::Value(x[i]);
+        let Some(e) = self.0 else { return x[0] };
         match c {
             Compute::F32 => {
-                let extra: [Float<'k, W32>; N] = std::array::from_fn(|i| Float::new(t(i + 1)));
-                self.0.lane(Float::<W32>::new(t(0)), extra).0.value(k)
+                let x: Vec<Float<'k, W32>> = x.iter().map(|&x| Float::new(Term::Value(x))).collect();
+                e.record(32).replay_one(&x).0.value(k)
             }
             Compute::F64 => {
-                let extra: [Float<'k, W64>; N] = std::array::from_fn(|i| Float::new(t(i + 1)));
-                self.0.lane(Float::<W64>::new(t(0)), extra).0.value(k)
+                let x: Vec<Float<'k, W64>> = x.iter().map(|&x| Float::new(Term::Value(x))).collect();
+                e.record(64).replay_one(&x).0.value(k)
             }
             Compute::I64 | Compute::I32 | Compute::U8 | Compute::Bool => {
-                assert_eq!(N, 0, "{}: integers take no epilogue", E::NAME);
-                x[0]
+                unreachable!("{}: integers take no epilogue", e.name())
             }
         }
     }
@@ -151,7 +150,7 @@ fn split_k<'a>(
     busy: usize,
     launch: &dyn Fn(&GemmProblem<'a, '_>, Option<usize>) -> Option<Work<'a>>,
 ) -> LaunchSequence<'a> {
-    const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
+    const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
     let ([b, .., k], len, dtype) = (p.sizes(), p.len(), p.dtype);
     let mut all =
         LaunchSequence { results: vec![BufferSpec::of(dtype.into(), len)], ..LaunchSequence::default() };

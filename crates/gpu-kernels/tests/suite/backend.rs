@@ -5,13 +5,11 @@
 use crate::ptx_machine;
 use crate::vulkan_device::FULL;
 use elinvar_core::philox::Stream;
-use elinvar_core::{
-    DType, Element, Error, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, each_data,
-};
+use elinvar_core::{DType, Element, Error, HostData, Layout, Precision, Result, Scalar, Shape, each_data};
 use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
-use elinvar_gpu_kernels::elementwise::update::{self, CatalogueUpdate};
+use elinvar_gpu_kernels::elementwise::update;
 use elinvar_gpu_kernels::elementwise::{fill, map, random};
 use elinvar_gpu_kernels::formula::{FloatFormula, Formula, IntFormula};
 use elinvar_gpu_kernels::gemm::{self, CatalogueEpilogue, GemmProblem};
@@ -29,17 +27,16 @@ use elinvar_kernel::ir::{Constant, Elem};
 use elinvar_kernel::{Kernel, pass, text};
 use elinvar_ops::DeviceOf;
 use elinvar_ops::backend::{
-    self, ArgFold, Attention, Capture, Compute, Conv, Epilogue, Placed, Pool, PoolKind, Random, Recorded,
-    RowsAndColumns, Scan, Scatter, UpdateItem, View,
+    self, ArgFold, Attention, Conv, Delegate, EpilogueObject, Placed, Pool, PoolKind, Random, Scan, Scatter,
+    UpdateItem, View, delegate,
 };
 use elinvar_ops::casting::{Casting, Halves};
 use elinvar_ops::fold::Folding;
-use elinvar_ops::map::{IntMapObject, Map, MapObject, Out};
-use elinvar_ops::rows::{ColumnsObject, RowObject};
-use elinvar_ops::update::Update;
+use elinvar_ops::map::{IntMapObject, MapObject, Out};
+use elinvar_ops::rows::RowObject;
+use elinvar_ops::update::UpdateObject;
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -85,11 +82,6 @@ impl DeviceOf for Device {
 }
 
 const R: ReferenceDevice = ReferenceDevice;
-
-/// The same view, of the reference.
-fn r<'a>(v: View<'a, Interpreted>) -> View<'a, Reference> {
-    View { buffer: v.buffer, layout: v.layout, dtype: v.dtype }
-}
 
 /// Runs a work whose last buffers are results (and numbers).
 pub fn start(work: &Work<'_>, inputs: &[&HostData], outs: &[(DType, usize)]) -> Vec<HostData> {
@@ -251,381 +243,332 @@ fn convolve(d: &Device, asked: &ConvProblem<'_, '_>, inputs: &[&HostData]) -> Re
     Ok(host(&run_steps(&steps, inputs)[0]))
 }
 
-impl backend::Memory for Interpreted {
-    type Device = Device;
-    type Buffer = HostData;
-    const NAME: &'static str = "interpreted";
-    fn upload(_: &Device, data: HostData) -> Result<HostData> {
-        Reference::upload(&R, data)
+impl Delegate<Reference> for Interpreted {
+    fn inner(buffer: &HostData) -> &HostData {
+        buffer
     }
-    fn download(_: &Device, x: View<'_, Self>) -> Result<HostData> {
-        Reference::download(&R, r(x))
+    fn inner_mut(buffer: &mut HostData) -> &mut HostData {
+        buffer
     }
-    fn receive(_: &Device, _: &Device, _: View<'_, Self>) -> Result<Option<HostData>> {
-        // All of its devices are the host.
-        Ok(None)
-    }
-    fn finish(_: &Device, buffer: &HostData) -> Result<()> {
-        Reference::finish(&R, buffer)
-    }
-    fn synchronize(_: &Device) -> Result<()> {
-        Reference::synchronize(&R)
-    }
-    fn memory_stats(_: &Device) -> Result<MemoryStats> {
-        Reference::memory_stats(&R)
-    }
-    fn set_memory_limit(_: &Device, limit: Option<u64>) -> Result<()> {
-        Reference::set_memory_limit(&R, limit)
-    }
-    fn release_memory(_: &Device) -> Result<()> {
-        Reference::release_memory(&R)
-    }
-    fn prepack(_: &Device, _: View<'_, Self>) -> Result<bool> {
-        Ok(false)
-    }
-    fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
-        match fill::fill(value, dtype, len) {
-            Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
-            None => HostData::full(dtype, 0, 0.into()),
-        }
-    }
-    fn copy(d: &Device, x: View<'_, Self>) -> Result<HostData> {
-        Self::cast::<Halves>(d, x, x.dtype)
-    }
-    fn cast<C: Casting>(_: &Device, x: View<'_, Self>, to: DType) -> Result<HostData> {
-        match copy::copy(x.layout, x.dtype, to) {
-            Some(work) => Ok(start(&work, &[x.buffer], &[(to, x.shape().numel())]).remove(0)),
-            None => HostData::full(to, 0, 0.into()),
-        }
-    }
-    fn assemble(
-        d: &Device,
-        fill: Scalar,
-        dtype: DType,
-        shape: &Shape,
-        parts: &[(View<'_, Self>, Layout)],
-    ) -> Result<HostData> {
-        let mut y = Memory::from_host(&Interpreted::fill(d, fill, dtype, shape.numel())?);
-        for (part, to) in parts {
-            if let Some(work) = copy::copy_into(part.layout, dtype, to) {
-                let mut buffers = vec![Memory::from_host(part.buffer), y];
-                run_work(&work, &mut buffers);
-                y = buffers.swap_remove(1);
-            }
-        }
-        Ok(host(&y))
+    fn results<const N: usize>(
+        _: &Device,
+        _: backend::Kind,
+        y: [HostData; N],
+        _: impl FnOnce() -> [(DType, usize); N],
+    ) -> Result<[HostData; N]> {
+        Ok(y)
     }
 }
 
-impl Compute for Interpreted {
-    fn random(_: &Device, x: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
-        match random::random(x, s, dtype, len) {
-            Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
-            None => HostData::full(dtype, 0, 0.into()),
+macro_rules! on {
+    ($d:ident $call:tt) => {
+        elinvar_ops::hand_over!(Reference, &R, $d $call)
+    };
+}
+elinvar_ops::delegate_backend! {
+    impl [] Memory for Interpreted, by on, except [fill, copy, cast, assemble] {
+        type Device = Device;
+        type Buffer = HostData;
+        const NAME: &'static str = "interpreted";
+
+        fn receive(_: &Device, _: &Device, _: View<'_, Self>) -> Result<Option<HostData>> {
+            // All of its devices are the host.
+            Ok(None)
         }
-    }
-    fn map(d: &Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
-        map_any(d, &FloatFormula(f.boxed()), x, dtype)
-    }
-    fn map_int(d: &Device, f: &dyn IntMapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
-        map_any(d, &IntFormula(f.boxed()), x, dtype)
-    }
-    fn update<U: Update<M, N>, const M: usize, const N: usize>(
-        _: &Device,
-        u: &U,
-        items: Vec<UpdateItem<'_, Self, M, N>>,
-    ) -> Result<()> {
-        let f = CatalogueUpdate::<U, M, N>(*u);
-        for item in items {
-            let own = update::Item {
-                shape: item.shape,
-                dtype: item.dtype,
-                changes: item.changes.iter().map(|x| x.dtype).collect(),
-                reads: item.reads.iter().map(|v| (v.layout, v.dtype)).collect(),
-            };
-            let mut buffers: Vec<Memory> = item.changes.iter().map(|x| Memory::from_host(x.buffer)).collect();
-            buffers.extend(item.reads.iter().map(|v| Memory::from_host(v.buffer)));
-            let Some(work) = update::update(&f, &own) else { continue };
-            // Alone, and twice in one launch.
-            let mut both = [&buffers[..], &buffers[..]].concat();
-            run_work(&work, &mut buffers);
-            if let Some(alike) = own.signature() {
-                run_work(&update::batched(&f, &alike, &[&own, &own]), &mut both);
-                for i in 0..M {
-                    for twice in [&both[i], &both[alike.buffers() + i]] {
-                        assert_eq!(twice.cells, buffers[i].cells, "together");
-                    }
+        fn fill(_: &Device, value: Scalar, dtype: DType, len: usize) -> Result<HostData> {
+            match fill::fill(value, dtype, len) {
+                Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
+                None => HostData::full(dtype, 0, 0.into()),
+            }
+        }
+        fn copy(d: &Device, x: View<'_, Self>) -> Result<HostData> {
+            Self::cast::<Halves>(d, x, x.dtype)
+        }
+        fn cast<C: Casting>(_: &Device, x: View<'_, Self>, to: DType) -> Result<HostData> {
+            match copy::copy(x.layout, x.dtype, to) {
+                Some(work) => Ok(start(&work, &[x.buffer], &[(to, x.shape().numel())]).remove(0)),
+                None => HostData::full(to, 0, 0.into()),
+            }
+        }
+        fn assemble(
+            d: &Device,
+            fill: Scalar,
+            dtype: DType,
+            shape: &Shape,
+            parts: &[(View<'_, Self>, Layout)],
+        ) -> Result<HostData> {
+            let mut y = Memory::from_host(&Interpreted::fill(d, fill, dtype, shape.numel())?);
+            for (part, to) in parts {
+                if let Some(work) = copy::copy_into(part.layout, dtype, to) {
+                    let mut buffers = vec![Memory::from_host(part.buffer), y];
+                    run_work(&work, &mut buffers);
+                    y = buffers.swap_remove(1);
                 }
             }
-            for (x, after) in item.changes.into_iter().zip(&buffers) {
-                *x.buffer = host(after);
+            Ok(host(&y))
+        }
+    }
+    impl [] Compute for Interpreted, by on, except [
+        random, map, map_int, update, fold, arg_fold, scan, rows, sort, contract, conv, conv_input_grad,
+        conv_weight_grad, pool, avg_pool_grad, attention, attention_grad, gather, scatter, nonzero
+    ] {
+        fn random(_: &Device, x: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
+            match random::random(x, s, dtype, len) {
+                Some(work) => Ok(start(&work, &[], &[(dtype, len)]).remove(0)),
+                None => HostData::full(dtype, 0, 0.into()),
             }
         }
-        Ok(())
-    }
-    fn fold<F: Folding>(d: &Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
-        if d.tile.is_none() {
-            let steps = fold::steps(F::FOLD, x.layout, x.dtype, kept, to, d.hold);
-            return Ok(host(&run_steps(&steps, &[x.buffer])[0]));
+        fn map(d: &Device, f: &dyn MapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
+            map_any(d, &FloatFormula(f.boxed()), x, dtype)
         }
-        let rows = x.shape()[..kept].iter().product();
-        let choice = fold::FoldChoice { tile: d.tile, budget: d.hold };
-        match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, choice) {
-            Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
-            None => HostData::full(to, 0, 0.into()),
+        fn map_int(d: &Device, f: &dyn IntMapObject, x: &[View<'_, Self>], dtype: DType) -> Result<HostData> {
+            map_any(d, &IntFormula(f.boxed()), x, dtype)
         }
-    }
-    fn arg_fold(_: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
-        let steps = arg_fold::arg_fold(f, x.layout, x.dtype, kept);
-        Ok(host(&run_steps(&steps, &[x.buffer])[0]))
-    }
-    fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<HostData>> {
-        let steps = scan::steps(f, x.layout, x.dtype, to);
-        Ok(host(&run_steps(&steps, &[x.buffer])[0]).into())
-    }
-    fn rows(
-        d: &Device,
-        f: &dyn RowObject,
-        x: &[View<'_, Self>],
-        kept: usize,
-        dtype: DType,
-    ) -> Result<Placed<HostData>> {
-        let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
-        let shape = x[0].shape();
-        let [rows, n] = [&shape[..kept], &shape[kept..]].map(|axes| axes.iter().product::<usize>());
-        let len = rows * f.out().width(n, f.folds().len());
-        let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
-        let f = CatalogueRows(f.boxed());
-        let all = run_steps(&multi_block_rowwise::steps(&f, dtype, &operands, kept, d.hold), &inputs);
-        assert_eq!(all[0].cells.len(), len);
-        Ok(host(&all[0]).into())
-    }
-    fn rows_and_columns(
-        _: &Device,
-        _: &dyn ColumnsObject,
-        _: &[View<'_, Self>],
-        _: usize,
-        _: DType,
-        _: usize,
-    ) -> Result<Option<RowsAndColumns<HostData>>> {
-        // Each is a kernel of its own.
-        Ok(None)
-    }
-    fn lattice<F: Map<4>>(
-        _: &Device,
-        _: &F,
-        _: [View<'_, Self>; 3],
-        _: &[usize],
-    ) -> Result<Option<HostData>> {
-        // Each step is a few kernels.
-        Ok(None)
-    }
-    fn lattice_grad<F: Map<5>>(
-        _: &Device,
-        _: &F,
-        _: [View<'_, Self>; 4],
-        _: &[usize],
-    ) -> Result<Option<HostData>> {
-        // As above.
-        Ok(None)
-    }
-    fn sort(_: &Device, x: View<'_, Self>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
-        let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);
-        // Kernels sort whole rows.
-        fn some<T: Element>(all: &[T], n: usize, first: usize) -> HostData {
-            T::wrap(all.chunks(n.max(1)).flat_map(|row| &row[..first]).copied().collect::<Vec<_>>())
-        }
-        let n = x.shape().last().copied().unwrap_or(1);
-        let some = |all: HostData| each_data!(&all, v => some(v, n, first));
-        Ok((some(host(&all[0])), some(host(&all[1]))))
-    }
-    fn precision(_: &Device) -> Precision {
-        Precision::Exact
-    }
-    fn contract<E: Epilogue<N>, const N: usize>(
-        d: &Device,
-        p: Precision,
-        x: View<'_, Self>,
-        w: View<'_, Self>,
-        e: &E,
-        extra: [View<'_, Self>; N],
-    ) -> Result<HostData> {
-        if N > 0 && !x.dtype.is_float() {
-            return Reference::contract(&R, p, r(x), r(w), e, extra.map(r));
-        }
-        let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
-        let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
-        let e = CatalogueEpilogue::<E, N>(*e);
-        let mut inputs = vec![x.buffer, w.buffer];
-        inputs.extend(extra.iter().map(|v| v.buffer));
-        let Some(tile) = d.product else {
-            let tile = gemm::SimtTile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
-            let steps = gemm::steps(
-                &GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands),
-                tile,
-                ComputeUnits::default(),
-            );
-            return Ok(host(&run_steps(&steps, &inputs)[0]));
-        };
-        match gemm::contract(&GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands), tile) {
-            Some(work) => Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0)),
-            None => HostData::full(x.dtype, 0, 0.into()),
-        }
-    }
-    fn conv<E: Epilogue<N>, const N: usize>(
-        d: &Device,
-        c: &Conv,
-        x: View<'_, Self>,
-        w: View<'_, Self>,
-        out: &[usize],
-        e: &E,
-        extra: [View<'_, Self>; N],
-    ) -> Result<HostData> {
-        let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
-        let e = CatalogueEpilogue::<E, N>(*e);
-        let mut inputs = vec![x.buffer, w.buffer];
-        inputs.extend(extra.iter().map(|v| v.buffer));
-        convolve(d, &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &operands), &inputs)
-    }
-    fn conv_input_grad(
-        d: &Device,
-        c: &Conv,
-        g: View<'_, Self>,
-        w: View<'_, Self>,
-        spatial: &[usize],
-    ) -> Result<HostData> {
-        let asked = ConvProblem::gradient(ConvPass::GradInput, c, g.dtype, [g.layout, w.layout], spatial);
-        convolve(d, &asked, &[g.buffer, w.buffer])
-    }
-    fn conv_weight_grad(
-        d: &Device,
-        c: &Conv,
-        x: View<'_, Self>,
-        g: View<'_, Self>,
-        taps: &[usize],
-    ) -> Result<HostData> {
-        let asked = ConvProblem::gradient(ConvPass::GradWeight, c, x.dtype, [x.layout, g.layout], taps);
-        convolve(d, &asked, &[x.buffer, g.buffer])
-    }
-    fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
-        let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();
-        let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
-        let outs = [(x.dtype, len), (DType::I64, len)];
-        let outs = if p.kind == PoolKind::Max { &outs[..] } else { &outs[..1] };
-        let mut made = match pool::pool(p, x.dtype, x.layout) {
-            Some(work) => start(&work, &[x.buffer], outs),
-            None => outs.iter().map(|&(d, _)| HostData::full(d, 0, 0.into())).collect::<Result<_>>()?,
-        };
-        let y = made.remove(0);
-        Ok((y, made.pop()))
-    }
-    fn avg_pool_grad(_: &Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
-        let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
-        let len = planes * spatial.iter().product::<usize>();
-        match pool::backward::average(p, g.dtype, g.layout, spatial) {
-            Some(work) => Ok(start(&work, &[g.buffer], &[(g.dtype, len)]).remove(0)),
-            None => HostData::full(g.dtype, 0, 0.into()),
-        }
-    }
-    fn attention(
-        d: &Device,
-        a: &Attention,
-        q: View<'_, Self>,
-        k: View<'_, Self>,
-        v: View<'_, Self>,
-        mask: Option<View<'_, Self>>,
-    ) -> Result<(HostData, HostData)> {
-        let rows: usize = q.shape()[..3].iter().product();
-        let outs = [(q.dtype, rows * v.shape()[3]), (q.dtype.compute(), rows)];
-        let layouts = [q.layout, k.layout, v.layout];
-        let of_mask = mask.map(|m| (m.layout, m.dtype));
-        let work = attention::attention(a, q.dtype, layouts, of_mask, d.attention());
-        let mut made = match work {
-            Some(work) => {
-                let mut inputs = vec![q.buffer, k.buffer, v.buffer];
-                inputs.extend(mask.map(|m| m.buffer));
-                start(&work, &inputs, &outs)
+        fn update(_: &Device, f: &dyn UpdateObject, items: Vec<UpdateItem<'_, Self>>) -> Result<()> {
+            for item in items {
+                let own = update::Item {
+                    shape: item.shape,
+                    dtype: item.dtype,
+                    changes: item.changes.iter().map(|x| x.dtype).collect(),
+                    reads: item.reads.iter().map(|v| (v.layout, v.dtype)).collect(),
+                };
+                let mut buffers: Vec<Memory> = item.changes.iter().map(|x| Memory::from_host(x.buffer)).collect();
+                buffers.extend(item.reads.iter().map(|v| Memory::from_host(v.buffer)));
+                let Some(work) = update::update(f, &own) else { continue };
+                // Alone, and twice in one launch.
+                let mut both = [&buffers[..], &buffers[..]].concat();
+                run_work(&work, &mut buffers);
+                if let Some(alike) = own.signature() {
+                    run_work(&update::batched(f, &alike, &[&own, &own]), &mut both);
+                    for i in 0..f.changes() {
+                        for twice in [&both[i], &both[alike.buffers() + i]] {
+                            assert_eq!(twice.cells, buffers[i].cells, "together");
+                        }
+                    }
+                }
+                for (x, after) in item.changes.into_iter().zip(&buffers) {
+                    *x.buffer = host(after);
+                }
             }
-            None => outs.iter().map(|&(d, _)| HostData::full(d, 0, 0.into())).collect::<Result<_>>()?,
-        };
-        let y = made.remove(0);
-        Ok((y, made.remove(0)))
-    }
-    fn attention_grad(
-        d: &Device,
-        a: &Attention,
-        q: View<'_, Self>,
-        k: View<'_, Self>,
-        v: View<'_, Self>,
-        mask: Option<View<'_, Self>>,
-        o: View<'_, Self>,
-        lse: View<'_, Self>,
-        g: View<'_, Self>,
-    ) -> Result<(HostData, HostData, HostData)> {
-        let given = attention::BackwardInputs {
-            q: q.layout,
-            k: k.layout,
-            v: v.layout,
-            o: o.layout,
-            lse: lse.layout,
-            g: g.layout,
-            mask: mask.map(|m| (m.layout, m.dtype)),
-        };
-        let steps = attention::attention_grad(a, q.dtype, given, d.attention());
-        let mut inputs = vec![q.buffer, k.buffer, v.buffer, o.buffer, lse.buffer, g.buffer];
-        inputs.extend(mask.map(|m| m.buffer));
-        let all = run_steps(&steps, &inputs);
-        Ok((host(&all[0]), host(&all[1]), host(&all[2])))
-    }
-    fn gather(_: &Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
-        let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) else {
-            return HostData::full(x.dtype, 0, 0.into());
-        };
-        let mut buffers = vec![Memory::from_host(x.buffer), Memory::from_host(index.buffer)];
-        buffers.push(Memory::of(x.dtype, index.shape().numel()));
-        buffers.push(Memory::zeros(Elem::U32, 1));
-        run_work(&work, &mut buffers);
-        if buffers[3].cells[0] != 0 {
-            return Err(Error::argument("gather: an index is out of range"));
+            Ok(())
         }
-        Ok(buffers[2].to_host().expect("a result has a dtype"))
-    }
-    fn scatter(
-        _: &Device,
-        how: Scatter,
-        base: View<'_, Self>,
-        axis: usize,
-        index: View<'_, Self>,
-        src: View<'_, Self>,
-    ) -> Result<HostData> {
-        let steps = scatter::scatter(how, base.dtype, base.layout, axis, index.layout, src.layout);
-        let all = run_steps(&steps, &[base.buffer, index.buffer, src.buffer]);
-        if all[1].cells[0] != 0 {
-            return Err(Error::argument("scatter: an index is out of range"));
+        fn fold<F: Folding>(d: &Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<HostData> {
+            if d.tile.is_none() {
+                let steps = fold::steps(F::FOLD, x.layout, x.dtype, kept, to, d.hold);
+                return Ok(host(&run_steps(&steps, &[x.buffer])[0]));
+            }
+            let rows = x.shape()[..kept].iter().product();
+            let choice = fold::FoldChoice { tile: d.tile, budget: d.hold };
+            match fold::fold(F::FOLD, x.layout, x.dtype, kept, to, choice) {
+                Some(work) => Ok(start(&work, &[x.buffer], &[(to, rows)]).remove(0)),
+                None => HostData::full(to, 0, 0.into()),
+            }
         }
-        Ok(host(&all[0]))
-    }
-    fn nonzero(_: &Device, x: View<'_, Self>) -> Result<(HostData, usize)> {
-        let mut all = run_steps(&nonzero::nonzero(x.layout, x.dtype), &[x.buffer]);
-        let count = all[1].cells[0] as usize;
-        all[0].cells.truncate(count);
-        Ok((host(&all[0]), count))
+        fn arg_fold(_: &Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<HostData> {
+            let steps = arg_fold::arg_fold(f, x.layout, x.dtype, kept);
+            Ok(host(&run_steps(&steps, &[x.buffer])[0]))
+        }
+        fn scan(_: &Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<HostData>> {
+            let steps = scan::steps(f, x.layout, x.dtype, to);
+            Ok(host(&run_steps(&steps, &[x.buffer])[0]).into())
+        }
+        fn rows(
+            d: &Device,
+            f: &dyn RowObject,
+            x: &[View<'_, Self>],
+            kept: usize,
+            dtype: DType,
+        ) -> Result<Placed<HostData>> {
+            let operands: Vec<(&Layout, DType)> = x.iter().map(|v| (v.layout, v.dtype)).collect();
+            let shape = x[0].shape();
+            let [rows, n] = [&shape[..kept], &shape[kept..]].map(|axes| axes.iter().product::<usize>());
+            let len = rows * f.out().width(n, f.folds().len());
+            let inputs: Vec<&HostData> = x.iter().map(|v| v.buffer).collect();
+            let f = CatalogueRows(f.boxed());
+            let all = run_steps(&multi_block_rowwise::steps(&f, dtype, &operands, kept, d.hold), &inputs);
+            assert_eq!(all[0].cells.len(), len);
+            Ok(host(&all[0]).into())
+        }
+        fn sort(_: &Device, x: View<'_, Self>, descending: bool, first: usize) -> Result<(HostData, HostData)> {
+            let all = run_steps(&sort::sort(x.layout, x.dtype, descending), &[x.buffer]);
+            // Kernels sort whole rows.
+            fn some<T: Element>(all: &[T], n: usize, first: usize) -> HostData {
+                T::wrap(all.chunks(n.max(1)).flat_map(|row| &row[..first]).copied().collect::<Vec<_>>())
+            }
+            let n = x.shape().last().copied().unwrap_or(1);
+            let some = |all: HostData| each_data!(&all, v => some(v, n, first));
+            Ok((some(host(&all[0])), some(host(&all[1]))))
+        }
+        fn contract(
+            d: &Device,
+            p: Precision,
+            x: View<'_, Self>,
+            w: View<'_, Self>,
+            e: Option<&dyn EpilogueObject>,
+            extra: &[View<'_, Self>],
+        ) -> Result<HostData> {
+            if e.is_some() && !x.dtype.is_float() {
+                return delegate::contract::<Self, Reference>(d, &R, p, x, w, e, extra);
+            }
+            let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
+            let len = x.shape()[0] * x.shape()[1] * w.shape()[2];
+            let e = CatalogueEpilogue(e);
+            let mut inputs = vec![x.buffer, w.buffer];
+            inputs.extend(extra.iter().map(|v| v.buffer));
+            let Some(tile) = d.product else {
+                let tile = gemm::SimtTile { group: [2, 4], each: [2, 2], depth: 4, slots: 0 };
+                let steps = gemm::steps(
+                    &GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands),
+                    tile,
+                    ComputeUnits::default(),
+                );
+                return Ok(host(&run_steps(&steps, &inputs)[0]));
+            };
+            match gemm::contract(&GemmProblem::new(&e, x.dtype, x.layout, w.layout, &operands), tile) {
+                Some(work) => Ok(start(&work, &inputs, &[(x.dtype, len)]).remove(0)),
+                None => HostData::full(x.dtype, 0, 0.into()),
+            }
+        }
+        fn conv(
+            d: &Device,
+            c: &Conv,
+            x: View<'_, Self>,
+            w: View<'_, Self>,
+            out: &[usize],
+            e: Option<&dyn EpilogueObject>,
+            extra: &[View<'_, Self>],
+        ) -> Result<HostData> {
+            let operands: Vec<(&Layout, DType)> = extra.iter().map(|v| (v.layout, v.dtype)).collect();
+            let e = CatalogueEpilogue(e);
+            let mut inputs = vec![x.buffer, w.buffer];
+            inputs.extend(extra.iter().map(|v| v.buffer));
+            convolve(d, &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &operands), &inputs)
+        }
+        fn conv_input_grad(
+            d: &Device,
+            c: &Conv,
+            g: View<'_, Self>,
+            w: View<'_, Self>,
+            spatial: &[usize],
+        ) -> Result<HostData> {
+            let asked = ConvProblem::gradient(ConvPass::GradInput, c, g.dtype, [g.layout, w.layout], spatial);
+            convolve(d, &asked, &[g.buffer, w.buffer])
+        }
+        fn conv_weight_grad(
+            d: &Device,
+            c: &Conv,
+            x: View<'_, Self>,
+            g: View<'_, Self>,
+            taps: &[usize],
+        ) -> Result<HostData> {
+            let asked = ConvProblem::gradient(ConvPass::GradWeight, c, x.dtype, [x.layout, g.layout], taps);
+            convolve(d, &asked, &[x.buffer, g.buffer])
+        }
+        fn pool(_: &Device, p: &Pool, x: View<'_, Self>) -> Result<(HostData, Option<HostData>)> {
+            let planes: usize = x.shape()[..x.shape().rank() - p.axes.len()].iter().product();
+            let len = planes * p.axes.iter().map(|a| a.start.len()).product::<usize>();
+            let outs = [(x.dtype, len), (DType::I64, len)];
+            let outs = if p.kind == PoolKind::Max { &outs[..] } else { &outs[..1] };
+            let mut made = match pool::pool(p, x.dtype, x.layout) {
+                Some(work) => start(&work, &[x.buffer], outs),
+                None => outs.iter().map(|&(d, _)| HostData::full(d, 0, 0.into())).collect::<Result<_>>()?,
+            };
+            let y = made.remove(0);
+            Ok((y, made.pop()))
+        }
+        fn avg_pool_grad(_: &Device, p: &Pool, g: View<'_, Self>, spatial: &[usize]) -> Result<HostData> {
+            let planes: usize = g.shape()[..g.shape().rank() - p.axes.len()].iter().product();
+            let len = planes * spatial.iter().product::<usize>();
+            match pool::backward::average(p, g.dtype, g.layout, spatial) {
+                Some(work) => Ok(start(&work, &[g.buffer], &[(g.dtype, len)]).remove(0)),
+                None => HostData::full(g.dtype, 0, 0.into()),
+            }
+        }
+        fn attention(
+            d: &Device,
+            a: &Attention,
+            q: View<'_, Self>,
+            k: View<'_, Self>,
+            v: View<'_, Self>,
+            mask: Option<View<'_, Self>>,
+        ) -> Result<(HostData, HostData)> {
+            let rows: usize = q.shape()[..3].iter().product();
+            let outs = [(q.dtype, rows * v.shape()[3]), (q.dtype.compute(), rows)];
+            let layouts = [q.layout, k.layout, v.layout];
+            let of_mask = mask.map(|m| (m.layout, m.dtype));
+            let work = attention::attention(a, q.dtype, layouts, of_mask, d.attention());
+            let mut made = match work {
+                Some(work) => {
+                    let mut inputs = vec![q.buffer, k.buffer, v.buffer];
+                    inputs.extend(mask.map(|m| m.buffer));
+                    start(&work, &inputs, &outs)
+                }
+                None => outs.iter().map(|&(d, _)| HostData::full(d, 0, 0.into())).collect::<Result<_>>()?,
+            };
+            let y = made.remove(0);
+            Ok((y, made.remove(0)))
+        }
+        fn attention_grad(
+            d: &Device,
+            a: &Attention,
+            q: View<'_, Self>,
+            k: View<'_, Self>,
+            v: View<'_, Self>,
+            mask: Option<View<'_, Self>>,
+            o: View<'_, Self>,
+            lse: View<'_, Self>,
+            g: View<'_, Self>,
+        ) -> Result<(HostData, HostData, HostData)> {
+            let given = attention::BackwardInputs {
+                q: q.layout,
+                k: k.layout,
+                v: v.layout,
+                o: o.layout,
+                lse: lse.layout,
+                g: g.layout,
+                mask: mask.map(|m| (m.layout, m.dtype)),
+            };
+            let steps = attention::attention_grad(a, q.dtype, given, d.attention());
+            let mut inputs = vec![q.buffer, k.buffer, v.buffer, o.buffer, lse.buffer, g.buffer];
+            inputs.extend(mask.map(|m| m.buffer));
+            let all = run_steps(&steps, &inputs);
+            Ok((host(&all[0]), host(&all[1]), host(&all[2])))
+        }
+        fn gather(_: &Device, x: View<'_, Self>, axis: usize, index: View<'_, Self>) -> Result<HostData> {
+            let Some(work) = gather::gather(x.layout, x.dtype, axis, index.layout) else {
+                return HostData::full(x.dtype, 0, 0.into());
+            };
+            let mut buffers = vec![Memory::from_host(x.buffer), Memory::from_host(index.buffer)];
+            buffers.push(Memory::of(x.dtype, index.shape().numel()));
+            buffers.push(Memory::zeros(Elem::U32, 1));
+            run_work(&work, &mut buffers);
+            if buffers[3].cells[0] != 0 {
+                return Err(Error::argument("gather: an index is out of range"));
+            }
+            Ok(buffers[2].to_host().expect("a result has a dtype"))
+        }
+        fn scatter(
+            _: &Device,
+            how: Scatter,
+            base: View<'_, Self>,
+            axis: usize,
+            index: View<'_, Self>,
+            src: View<'_, Self>,
+        ) -> Result<HostData> {
+            let steps = scatter::scatter(how, base.dtype, base.layout, axis, index.layout, src.layout);
+            let all = run_steps(&steps, &[base.buffer, index.buffer, src.buffer]);
+            if all[1].cells[0] != 0 {
+                return Err(Error::argument("scatter: an index is out of range"));
+            }
+            Ok(host(&all[0]))
+        }
+        fn nonzero(_: &Device, x: View<'_, Self>) -> Result<(HostData, usize)> {
+            let mut all = run_steps(&nonzero::nonzero(x.layout, x.dtype), &[x.buffer]);
+            let count = all[1].cells[0] as usize;
+            all[0].cells.truncate(count);
+            Ok((host(&all[0]), count))
+        }
     }
 }
-
-impl Capture for Interpreted {
-    type Graph = Infallible;
-    fn record(_: &Device, _: &mut Recorded<'_, Self>) -> Result<Option<Infallible>> {
-        // Running a function again costs what its work costs: there is no queue to fill.
-        Ok(None)
-    }
-    fn input(d: &Device, x: View<'_, Self>, _: Option<&HostData>) -> Result<HostData> {
-        <Self as backend::Memory>::copy(d, x)
-    }
-    fn replay(_: &Device, g: &Infallible, _: &[(View<'_, Self>, &HostData)]) -> Result<bool> {
-        match *g {}
-    }
-    fn memory_id(_: &Device, buffer: &HostData) -> Result<usize> {
-        Ok(std::ptr::from_ref(buffer).addr())
-    }
-}
+// Running a function again costs what its work costs: there is no queue to fill.
+elinvar_ops::without_capture! { impl [] Interpreted }

@@ -18,7 +18,7 @@ use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::layout::indexing;
 use elinvar_gpu_kernels::reduce::block_reduce::{RegisterBudget, RowTile};
 use elinvar_ops::View;
-use elinvar_ops::backend::{ArgFold, Plain};
+use elinvar_ops::backend::ArgFold;
 use elinvar_ops::backend::{Compute, Memory};
 use elinvar_ops::casting::All;
 use elinvar_ops::catalogue::{add::Add, exp::Exp, lt::Lt, mul::Mul};
@@ -107,9 +107,9 @@ fn contractions_of_several_chunks() {
         let view = |buffer, layout| View { buffer, layout, dtype: DType::F32 };
         let e = Precision::Exact;
         let got =
-            Interpreted::contract(&device, e, view(&x, &xl), view(&w, &wl), &Plain, []).expect("it runs");
+            Interpreted::contract(&device, e, view(&x, &xl), view(&w, &wl), None, &[]).expect("it runs");
         let same = |buffer, layout| View { buffer, layout, dtype: DType::F32 };
-        let want = Reference::contract(&ReferenceDevice, e, same(&x, &xl), same(&w, &wl), &Plain, []);
+        let want = Reference::contract(&ReferenceDevice, e, same(&x, &xl), same(&w, &wl), None, &[]);
         assert_eq!(got, want.expect("it runs"), "k = {k}, depth {depth}");
     }
 }
@@ -152,7 +152,7 @@ fn contractions_by_copies() {
             let (xl, wl) = (side(turned & 1 == 0, m, k), side(turned & 2 == 0, k, n));
             let (group, each, depth, slots) = tiles[(round + turned) % tiles.len()];
             let tile = gemm::SimtTile { group, each, depth, slots };
-            let e = CatalogueEpilogue::<Plain, 0>(Plain);
+            let e = CatalogueEpilogue(None);
             let work = gemm::contract(&GemmProblem::new(&e, dtype, &xl, &wl, &[]), tile)
                 .expect("there are elements");
             assert!(work.kernel().features().cp_async, "{}", work.kernel().name);
@@ -160,9 +160,9 @@ fn contractions_by_copies() {
             let view = |buffer, layout| View { buffer, layout, dtype };
             let e = Precision::Exact;
             let got =
-                Interpreted::contract(&device, e, view(&x, &xl), view(&w, &wl), &Plain, []).expect("it runs");
+                Interpreted::contract(&device, e, view(&x, &xl), view(&w, &wl), None, &[]).expect("it runs");
             let same = |buffer, layout| View { buffer, layout, dtype };
-            let want = Reference::contract(&ReferenceDevice, e, same(&x, &xl), same(&w, &wl), &Plain, []);
+            let want = Reference::contract(&ReferenceDevice, e, same(&x, &xl), same(&w, &wl), None, &[]);
             assert_eq!(got, want.expect("it runs"), "{dtype}, k = {k}, turned {turned}, {tile:?}");
         }
     }
@@ -170,13 +170,13 @@ fn contractions_by_copies() {
     let tile = gemm::SimtTile { group: [2, 4], each: [2, 2], depth: 8, slots: 3 };
     let (xl, wl) = (layout(&[1, m, 1036]), layout(&[1, 1036, n]));
     let (x, w) = (noise(DType::F32, m * 1036, 1), noise(DType::F32, n * 1036, 2));
-    let e = CatalogueEpilogue::<Plain, 0>(Plain);
+    let e = CatalogueEpilogue(None);
     let all = gemm::steps(&GemmProblem::new(&e, DType::F32, &xl, &wl, &[]), tile, ComputeUnits::default());
     assert_eq!(all.steps.len(), 2);
     let got = run_steps(&all, &[&x, &w]).remove(0).to_host().expect("f32");
     let view = |buffer, layout| View { buffer, layout, dtype: DType::F32 };
     let want =
-        Reference::contract(&ReferenceDevice, Precision::Exact, view(&x, &xl), view(&w, &wl), &Plain, []);
+        Reference::contract(&ReferenceDevice, Precision::Exact, view(&x, &xl), view(&w, &wl), None, &[]);
     assert_eq!(got, want.expect("it runs"));
 }
 

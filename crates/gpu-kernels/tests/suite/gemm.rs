@@ -7,8 +7,9 @@ use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_gpu_kernels::launch::Work;
 use elinvar_kernel::interp::Memory;
 use elinvar_ops::View;
-use elinvar_ops::backend::AddBias;
 use elinvar_ops::backend::Compute;
+use elinvar_ops::backend::{AddBias, CompiledEpilogue};
+use elinvar_ops::map::Compiled;
 use elinvar_reference::{Reference, ReferenceDevice};
 
 pub fn layout(dims: &[usize]) -> Layout {
@@ -84,7 +85,7 @@ impl Case {
         kernel: &dyn Fn(&GemmProblem<'static, '_>) -> Option<Work<'static>>,
         number: &dyn Fn(usize, usize) -> f32,
     ) -> HostData {
-        const EPILOGUE: CatalogueEpilogue<AddBias, 1> = CatalogueEpilogue(AddBias);
+        const EPILOGUE: CatalogueEpilogue<'static> = CatalogueEpilogue(Some(&Compiled::<_, 1>(AddBias)));
         let [x, w, bias] = self.layouts();
         let extra = [(&bias, dtype)];
         let p = GemmProblem::new(&EPILOGUE, dtype, &x, &w, &extra);
@@ -98,7 +99,15 @@ impl Case {
     pub fn want(&self, dtype: DType, number: &dyn Fn(usize, usize) -> f32) -> HostData {
         let (layouts, numbers) = (self.layouts(), self.numbers(dtype, number));
         let [x, w, bias] = [0, 1, 2].map(|i| View { buffer: &numbers[i], layout: &layouts[i], dtype });
-        Reference::contract(&ReferenceDevice, Precision::Exact, x, w, &AddBias, [bias]).expect("it runs")
+        Reference::contract(
+            &ReferenceDevice,
+            Precision::Exact,
+            x,
+            w,
+            Some(AddBias::object(&Compiled(AddBias))),
+            &[bias],
+        )
+        .expect("it runs")
     }
 }
 

@@ -10,7 +10,8 @@ use elinvar_gpu_kernels::gemm::mma_sync::WorkgroupLimits;
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::{Memory, run};
-use elinvar_ops::backend::{AddBias, Plain};
+use elinvar_ops::backend::AddBias;
+use elinvar_ops::map::Compiled;
 
 const D: DType = DType::F64;
 const SMALL: F64MmaTile = F64MmaTile::ALL[F64MmaTile::ALL.len() - 1];
@@ -65,7 +66,7 @@ fn chunks_follow_one_another() {
 #[test]
 fn chunks_go_side_by_side() {
     let tile = SMALL;
-    let bias = CatalogueEpilogue::<AddBias, 1>(AddBias);
+    let bias = CatalogueEpilogue(Some(&Compiled::<_, 1>(AddBias)));
     for (k, along) in [(1000, [true, false]), (1026, [false, false]), (1537, [true, true])] {
         let case = Case { sizes: [2, 33, k, 6], along, room: 0, own: false };
         let [x, w, e] = case.layouts();
@@ -101,7 +102,7 @@ fn swapped(text: &str, list: usize, [i, j]: [usize; 2]) -> String {
 #[test]
 fn a_number_in_another_place_is_seen() {
     let case = Case { sizes: [1, 32, 40, 16], along: [true, false], room: 0, own: true };
-    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue(None);
     let [x, w, _] = case.layouts();
     let work = f64_tensor_core::contract(&GemmProblem::new(&plain, D, &x, &w, &[]), SMALL)
         .expect("there are elements");
@@ -130,7 +131,7 @@ fn a_number_in_another_place_is_seen() {
 /// Devices before Hopper multiply in four pieces.
 #[test]
 fn older_devices_have_the_same_bits() {
-    let bias = CatalogueEpilogue::<AddBias, 1>(AddBias);
+    let bias = CatalogueEpilogue(Some(&Compiled::<_, 1>(AddBias)));
     for along in [[true, false], [false, true]] {
         let case = Case { sizes: [1, 40, 44, 24], along, room: 0, own: true };
         let [x, w, e] = case.layouts();
@@ -155,7 +156,7 @@ fn older_devices_have_the_same_bits() {
 /// numbers give other bits.
 #[test]
 fn another_order_is_seen() {
-    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue(None);
     let (x, w) = (layout(&[1, 16, 24]), layout(&[1, 24, 8]));
     let work = f64_tensor_core::contract(&GemmProblem::new(&plain, D, &x, &w, &[]), SMALL)
         .expect("there are elements");
@@ -205,7 +206,7 @@ fn a_tile_is_chosen() {
     let t = F64MmaTile::of(rows[0].0, WorkgroupLimits { shared: 48 << 10, ..limits }).expect("there is room");
     assert_eq!([t.size(0), t.size(1)], [32, 32]);
     assert_eq!(F64MmaTile::of(rows[0].0, WorkgroupLimits { cp_async: false, ..limits }), None);
-    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue(None);
     let nothing = GemmProblem::new(&plain, D, &layout(&[1, 0, 8]), &layout(&[1, 8, 8]), &[]).is_empty();
     assert!(nothing);
 }

@@ -7,7 +7,6 @@ use elinvar_gpu_kernels::ComputeUnits;
 use elinvar_gpu_kernels::gemm::mma_sync::{self, MmaTile, WorkgroupLimits};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_kernel::ir::MmaShape;
-use elinvar_ops::backend::Plain;
 
 /// All tiles, with copies and without.
 fn tiles(dtype: DType) -> Vec<MmaTile> {
@@ -116,7 +115,7 @@ fn a_tile_is_chosen() {
     }
     let none = WorkgroupLimits { shared: 1000, ..limits };
     assert_eq!(MmaTile::of(unit, 32, 1, [64, 64], none), None);
-    let plain = CatalogueEpilogue::<Plain, 0>(Plain);
+    let plain = CatalogueEpilogue(None);
     let nothing = layout(&[1, 0, 8]);
     let tile = MmaTile::of(unit, 32, 1, [64, 64], limits).expect("there is room");
     let work =

@@ -10,9 +10,10 @@ use elinvar_gpu_kernels::gemm::tma_transpose;
 use elinvar_gpu_kernels::gemm::tma_wgmma::{self, WgmmaTile};
 use elinvar_gpu_kernels::gemm::{CatalogueEpilogue, GemmProblem};
 use elinvar_kernel::ir::MmaShape;
-use elinvar_ops::backend::{AddBias, Plain};
+use elinvar_ops::backend::AddBias;
+use elinvar_ops::map::Compiled;
 
-const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
+const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
 
 #[test]
 fn whole_numbers_are_exact() {
@@ -72,7 +73,7 @@ fn f32_are_rounded_as_by_fragments() {
 /// along their terms.
 #[test]
 fn what_does_not_lie_along_its_terms_is_turned() {
-    const EPILOGUE: CatalogueEpilogue<AddBias, 1> = CatalogueEpilogue(AddBias);
+    const EPILOGUE: CatalogueEpilogue<'static> = CatalogueEpilogue(Some(&Compiled::<_, 1>(AddBias)));
     let dtype = DType::F32;
     let unit = MmaShape { elem: dtype.into(), shape: [16, 16, 8] };
     let limits = WorkgroupLimits {

@@ -21,7 +21,7 @@ use elinvar_kernel::Kernel;
 use elinvar_kernel::interp::{Memory, run};
 use elinvar_kernel::ir::{Binary, Constant, Elem, Inst, MmaShape, Op, Place, Region, Type, Value};
 use elinvar_kernel::pass::{dce, renumber};
-use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Plain, Pool, PoolKind, Scan, Windows};
+use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Pool, PoolKind, Scan, Windows};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Compiled, Map};
 use elinvar_ops::op::Context;
@@ -142,7 +142,7 @@ fn windows(count: usize) -> Windows {
 
 fn cases() -> Vec<Case> {
     static TWICE: LazyLock<FloatFormula> = LazyLock::new(|| FloatFormula(Box::new(Compiled::<_, 3>(Twice))));
-    const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
+    const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
     // Maxima of two parts and rows so far apart that with another as the largest nothing is right,
     // and one whose product with ln 2 is rounded by nearly half a unit; then sums.
     let mut apart = positive(2 * 2 * 2);
@@ -390,7 +390,7 @@ fn doubles(n: usize, stream: u64) -> Memory {
 /// Kernels of tensor cores whose shared memory is filled several times over. They are larger: what
 /// is tried on them is what has to do with order.
 fn unit_cases() -> Vec<Case> {
-    const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
+    const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
     let (d, unit) = (DType::F16, MmaShape { elem: Elem::F16, shape: [16; 3] });
     let limits = mma_sync::WorkgroupLimits {
         invocations: 1024,

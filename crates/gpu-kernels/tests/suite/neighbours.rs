@@ -15,7 +15,7 @@ use elinvar_gpu_kernels::launch::Work;
 use elinvar_gpu_kernels::reduce::block_reduce::RegisterBudget;
 use elinvar_gpu_kernels::reduce::rowwise::{CatalogueRows, rows};
 use elinvar_ops::Value;
-use elinvar_ops::backend::{Compute, Fold, Plain, View};
+use elinvar_ops::backend::{Compute, Fold, View};
 use elinvar_ops::catalogue::softmax::Softmax;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Compiled, Map, MapObject};
@@ -146,7 +146,7 @@ fn maps_take_four_neighbours_of_what_is_broadcast() {
 /// and one at a time.
 #[test]
 fn sums_of_chunks_are_added_in_order() {
-    const PLAIN: CatalogueEpilogue<Plain, 0> = CatalogueEpilogue(Plain);
+    const PLAIN: CatalogueEpilogue<'static> = CatalogueEpilogue(None);
     let mut dice = Dice::new(12, 3);
     for (many, len) in
         [(1, 40), (2, 65), (3, 64), (5, 12), (17, 33), (18, 32), (196, 5), (2, 131_072), (6, 131_076)]

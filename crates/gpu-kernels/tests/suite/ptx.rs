@@ -12,7 +12,7 @@ use elinvar_gpu_kernels::gemm::{mma_sync, tma_wgmma};
 use elinvar_kernel::Kernel;
 use elinvar_kernel::emit::ptx::{SM75, SM80_MMA, SM90A_WGMMA, Target, emit, target};
 use elinvar_kernel::ir::MmaShape;
-use elinvar_ops::backend::{Attention, Conv, Plain};
+use elinvar_ops::backend::{Attention, Conv};
 
 /// Bytes that a kernel of the library may have beside registers. Scans of 64-bit integers hold 16
 /// of them, and ptxas 13.5 keeps one of sm_75's apart, and of a convolution on tensor cores a
@@ -39,7 +39,7 @@ fn beyond(k: &Kernel, usage: &Usage) -> (u32, u32, String) {
 
 /// Products whose sums fill the registers: large tiles in shared memory.
 fn tiled() -> Vec<Kernel> {
-    let e = CatalogueEpilogue::<Plain, 0>(Plain);
+    let e = CatalogueEpilogue(None);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
     let tile = |each, depth, slots| SimtTile { group: [16, 16], each, depth, slots };
     let mut all = Vec::new();
@@ -63,7 +63,7 @@ fn tiled() -> Vec<Kernel> {
 /// Products of f64 on tensor cores: with copies and without, of one chunk and of several, and of
 /// chunks in parallel.
 fn by_chains() -> Vec<Kernel> {
-    let e = CatalogueEpilogue::<Plain, 0>(Plain);
+    let e = CatalogueEpilogue(None);
     let layout = |dims: &[usize]| Layout::contiguous(Shape::new(dims).expect("small"));
     let mut all = Vec::new();
     for tile in chains::F64MmaTile::ALL {
@@ -119,7 +119,7 @@ fn convolutions() -> Vec<Kernel> {
     for (taps, stride) in [(3, 1), (3, 2), (7, 1)] {
         let c = Conv { groups: 144, ..square(taps, stride, Precision::Exact) };
         let (x, w) = (layout(&[8, 144, 56, 56]), layout(&[144, 1, taps, taps]));
-        let e = &CatalogueEpilogue::<Plain, 0>(Plain);
+        let e = &CatalogueEpilogue(None);
         let out = [(56 - 1) / stride + 1; 2];
         let steps =
             conv::steps(&ConvProblem::forward(e, &c, DType::F32, [&x, &w], &out, &[]), ConvPath::Direct);
@@ -137,7 +137,7 @@ fn convolutions() -> Vec<Kernel> {
                 cp_async,
                 compute_units: ComputeUnits::default(),
             });
-            let e = &CatalogueEpilogue::<Plain, 0>(Plain);
+            let e = &CatalogueEpilogue(None);
             let steps = [
                 conv::steps(&ConvProblem::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
                 conv::steps(
@@ -189,7 +189,7 @@ fn convolutions_by_units() -> Vec<Kernel> {
             compute_units: ComputeUnits::default(),
         };
         let how = ConvPath::TensorCore(TensorCores { unit, lanes: 32, limits });
-        let e = &CatalogueEpilogue::<Plain, 0>(Plain);
+        let e = &CatalogueEpilogue(None);
         let steps = [
             conv::steps(&ConvProblem::forward(e, &c, dtype, [&x, &w], &[out, out], &[]), how),
             conv::steps(&ConvProblem::gradient(ConvPass::GradInput, &c, dtype, [&g, &w], &[size, size]), how),
@@ -246,7 +246,7 @@ fn the_assembler_takes_convolutions() {
 
 /// Large products by tensor cores, whose terms come through registers and by copies.
 fn large_units() -> Vec<Kernel> {
-    let e = CatalogueEpilogue::<Plain, 0>(Plain);
+    let e = CatalogueEpilogue(None);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
     let mut all = Vec::new();
     for (dtype, terms) in [(DType::F16, 16), (DType::BF16, 16), (DType::F32, 8)] {
@@ -276,7 +276,7 @@ fn large_units() -> Vec<Kernel> {
 
 /// Products of wgmma: all tiles, factors that lie in all ways.
 fn of_boxes() -> Vec<Kernel> {
-    let e = CatalogueEpilogue::<Plain, 0>(Plain);
+    let e = CatalogueEpilogue(None);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));
     let mut all = Vec::new();
     for (i, tile) in tma_wgmma::WgmmaTile::ALL.into_iter().enumerate() {

@@ -30,7 +30,7 @@ fn layout(dims: &[usize]) -> Layout {
 /// A kernel of every file of the library, and of every dtype where it matters.
 pub fn library() -> Vec<Kernel> {
     let (l, t) = (layout(&[6, 4]), layout(&[4, 6]).transpose(0, 1));
-    let e = CatalogueEpilogue::<AddBias, 1>(AddBias);
+    let e = CatalogueEpilogue(Some(&Compiled::<_, 1>(AddBias)));
     let (pow, add) =
         (FloatFormula(Box::new(Compiled::<_, 2>(Pow))), FloatFormula(Box::new(Compiled::<_, 2>(Add))));
     let int_pow = IntFormula(Box::new(Compiled::<_, 2>(Pow)));
@@ -129,7 +129,7 @@ const LIMITS: mma_sync::WorkgroupLimits = mma_sync::WorkgroupLimits {
 
 /// Products by tensor cores, as other devices have them.
 pub fn units(elem: DType) -> Vec<Kernel> {
-    let e = CatalogueEpilogue::<AddBias, 1>(AddBias);
+    let e = CatalogueEpilogue(Some(&Compiled::<_, 1>(AddBias)));
     let m = layout(&[1, 40, 24]);
     let all = [([8, 8, 8], 8), ([16, 16, 16], 32), ([16, 8, 16], 32)].map(|(shape, lanes)| {
         let unit = MmaShape { elem: elem.into(), shape };

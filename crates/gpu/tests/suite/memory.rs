@@ -121,6 +121,7 @@ impl Update<1, 0> for Increment {
         [x + L::lit(1.0)]
     }
 }
+elinvar_ops::compile_update! { 1 0 Increment; }
 
 /// An update does not change what was put off before it.
 #[test]
@@ -128,7 +129,7 @@ fn what_was_put_off_keeps_the_old_numbers() {
     let d = super::interp();
     let mut x = Array::<Gpu<Interp>>::from_vec(&d, vec![1.0f32, 2.0], &[2]).unwrap();
     let later = elinvar_ops::catalogue::neg(&x).unwrap();
-    update(&Increment, &mut [Part { changes: [&mut x], reads: [] }]).unwrap();
+    update(&Increment, &mut [Part::new([&mut x], [])]).unwrap();
     assert_eq!(*later.to_host().unwrap().data(), HostData::F32([-1.0, -2.0].into()));
     assert_eq!(*x.to_host().unwrap().data(), HostData::F32([2.0, 3.0].into()));
 }
@@ -142,8 +143,7 @@ fn a_step_of_many_parameters_is_one_launch() {
         .collect();
     all.push(Array::from_vec(&d, vec![0.5f32], &[1]).unwrap());
     let before = d.launches().unwrap();
-    let mut parts: Vec<Part<'_, _, 1, 0>> =
-        all.iter_mut().map(|x| Part { changes: [x], reads: [] }).collect();
+    let mut parts: Vec<Part<'_, _>> = all.iter_mut().map(|x| Part::new([x], [])).collect();
     update(&Increment, &mut parts).unwrap();
     assert_eq!(d.launches().unwrap(), before + 1);
     for (n, x) in (1..9).zip(&all) {
@@ -179,7 +179,7 @@ fn a_number_that_is_kept_does_not_change() {
     let launches = d.launches().unwrap();
     let y = two();
     assert_eq!(d.launches().unwrap(), launches, "it was there");
-    update(&Increment, &mut [Part { changes: [&mut x], reads: [] }]).unwrap();
+    update(&Increment, &mut [Part::new([&mut x], [])]).unwrap();
     let number = |x: &Array<Gpu<Interp>>| x.to_host().unwrap().into_data();
     let want = |v: f32| HostData::F32([v].into());
     assert_eq!([number(&x), number(&y), number(&two())], [want(3.0), want(2.0), want(2.0)]);

@@ -1,10 +1,9 @@
 //! `Adadelta`: steps scaled by running averages of the squares of gradients and of steps.
 
 use super::rule::setters;
-use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
-use elinvar_core::Result;
-use elinvar_ops::Backend;
+use super::{At, Descent, Range, Rule, Setting, Step};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 
 /// Adadelta.
 ///
@@ -57,7 +56,8 @@ impl Rule for AdadeltaRule {
         *u = keep.fma(*u, take * down * down);
         (-s[0]).fma(down, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
-        each::<_, _, 3, 3>(step, all)
+    #[inline(never)]
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
+        step.formula::<3, 3>()
     }
 }

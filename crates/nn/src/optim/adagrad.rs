@@ -1,10 +1,9 @@
 //! `Adagrad`: steps scaled by the sum of all squares of the gradient.
 
 use super::rule::setters;
-use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
-use elinvar_core::Result;
-use elinvar_ops::Backend;
+use super::{At, Descent, Range, Rule, Setting, Step};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 
 /// Adagrad.
 ///
@@ -60,7 +59,8 @@ impl Rule for AdagradRule {
         *sum = g.fma(g, *sum);
         (-s[0]).fma(g / (sum.sqrt() + L::lit(self.eps)), x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
-        each::<_, _, 2, 3>(step, all)
+    #[inline(never)]
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
+        step.formula::<2, 3>()
     }
 }

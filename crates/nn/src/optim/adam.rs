@@ -1,10 +1,9 @@
 //! `Adam` and `AdamW`: steps scaled by running averages of the gradient and of its square.
 
 use super::rule::setters;
-use super::{At, Descent, Range, Rule, Setting, Step, Work, each, power};
-use elinvar_core::Result;
-use elinvar_ops::Backend;
+use super::{At, Descent, Range, Rule, Setting, Step, power};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 
 /// Adam: weight decay is added to the gradient.
 ///
@@ -87,7 +86,25 @@ impl<const DECOUPLED: bool> Rule for AdamRule<DECOUPLED> {
         let (size, eps) = (s[0], s[1]);
         (-size).fma(*m / (scale.sqrt() + eps), x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
-        if step.rule.amsgrad { each::<_, _, 4, 4>(step, all) } else { each::<_, _, 3, 4>(step, all) }
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
+        let AdamRule { betas, eps, amsgrad } = step.rule;
+        let Step { maximize, decay, .. } = step;
+        if DECOUPLED {
+            adamw(Step { rule: AdamRule { betas, eps, amsgrad }, maximize, decay })
+        } else {
+            adam(Step { rule: AdamRule { betas, eps, amsgrad }, maximize, decay })
+        }
     }
+}
+
+/// The formula of [`Adam`]. Not generic, so that it is compiled here.
+#[inline(never)]
+fn adam(step: Step<AdamRule<false>>) -> Box<dyn UpdateObject> {
+    if step.rule.amsgrad { step.formula::<4, 4>() } else { step.formula::<3, 4>() }
+}
+
+/// The formula of [`AdamW`].
+#[inline(never)]
+fn adamw(step: Step<AdamRule<true>>) -> Box<dyn UpdateObject> {
+    if step.rule.amsgrad { step.formula::<4, 4>() } else { step.formula::<3, 4>() }
 }

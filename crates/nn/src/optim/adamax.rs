@@ -1,10 +1,9 @@
 //! `Adamax`: Adam with a decaying maximum of the gradient instead of the average square.
 
 use super::rule::setters;
-use super::{At, Descent, Range, Rule, Setting, Step, Work, each, power};
-use elinvar_core::Result;
-use elinvar_ops::Backend;
+use super::{At, Descent, Range, Rule, Setting, Step, power};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 
 /// Adamax.
 ///
@@ -55,7 +54,8 @@ impl Rule for AdamaxRule {
         *u = (L::lit(b2) * *u).max(g.abs() + L::lit(self.eps));
         (-s[0]).fma(*m / *u, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
-        each::<_, _, 3, 3>(step, all)
+    #[inline(never)]
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
+        step.formula::<3, 3>()
     }
 }

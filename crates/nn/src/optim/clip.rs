@@ -65,6 +65,7 @@ impl Update<1, 1> for Factor {
         [x * (L::lit(self.most) / (norm + L::lit(1e-6))).min(L::lit(1.0))]
     }
 }
+elinvar_ops::compile_update! { 1 1 Factor; }
 
 /// The parameters of a module that have a gradient: variable and gradient.
 fn with_gradients<B: Backend>(
@@ -162,8 +163,7 @@ pub fn clip_grad_norm_with<B: Backend>(
     // The gradients are moved out, so that uniquely owned ones are scaled in place.
     let variables: Vec<Tensor<B>> = all.into_iter().map(|(x, _)| x).collect();
     let mut taken: Vec<Tensor<B>> = variables.iter().filter_map(|x| gradients.take(x)).collect();
-    let parts =
-        taken.iter_mut().zip(&norms).map(|(g, norm)| Part { changes: [g.array_mut()], reads: [norm] });
+    let parts = taken.iter_mut().zip(&norms).map(|(g, norm)| Part::new([g.array_mut()], [norm]));
     let done = update(&Factor { most: max_norm }, &mut parts.collect::<Vec<_>>());
     for (x, g) in variables.iter().zip(taken) {
         gradients.set(x, if done.is_ok() { g.detach() } else { g });

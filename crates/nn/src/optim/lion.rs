@@ -2,10 +2,9 @@
 //! (Chen et al. 2023).
 
 use super::rule::setters;
-use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
-use elinvar_core::Result;
-use elinvar_ops::Backend;
+use super::{At, Descent, Range, Rule, Setting, Step};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 
 /// Lion.
 ///
@@ -59,7 +58,8 @@ impl Rule for LionRule {
         states[0] = blend(self.betas[1]);
         (-s[0]).fma(sign, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
-        each::<_, _, 2, 3>(step, all)
+    #[inline(never)]
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
+        step.formula::<2, 3>()
     }
 }

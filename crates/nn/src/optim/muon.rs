@@ -12,6 +12,7 @@ use elinvar_ops::array::{self, Array};
 use elinvar_ops::catalogue::{matmul, norm, transpose};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
+use elinvar_ops::update::UpdateObject;
 
 /// Muon.
 ///
@@ -203,6 +204,10 @@ impl Rule for MuonRule {
     fn lane<L: Lane>(&self, x: L, g: L, _: &mut [L], s: &[L]) -> L {
         (-s[0]).fma(g, x)
     }
+    #[inline(never)]
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
+        step.formula::<1, 3>()
+    }
     fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
         let rule = &step.rule;
         let momentum = Momentum { momentum: rule.momentum };
@@ -224,7 +229,7 @@ impl Rule for MuonRule {
             w.g = direction;
             buffers.push((std::mem::take(&mut w.states), buffer));
         }
-        let done = each::<_, _, 1, 3>(step, all);
+        let done = each(&*Self::formula(*step), all);
         for (w, (old, new)) in all.iter_mut().zip(buffers) {
             w.states = if done.is_ok() { vec![new] } else { old };
         }

@@ -2,10 +2,9 @@
 
 use super::adam::averages;
 use super::rule::setters;
-use super::{At, Descent, Range, Rule, Setting, Step, Work, each, power};
-use elinvar_core::Result;
-use elinvar_ops::Backend;
+use super::{At, Descent, Range, Rule, Setting, Step, power};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 
 /// NAdam.
 ///
@@ -86,7 +85,8 @@ impl Rule for NAdamRule {
         let (of_g, of_m, eps) = (s[0], s[1], s[2]);
         x - of_g.fma(g, of_m * *m) / (v.sqrt() + eps)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
-        each::<_, _, 3, 5>(step, all)
+    #[inline(never)]
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
+        step.formula::<3, 5>()
     }
 }

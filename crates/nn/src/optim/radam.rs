@@ -2,10 +2,9 @@
 
 use super::adam::averages;
 use super::rule::setters;
-use super::{At, Descent, Range, Rule, Setting, Step, Work, each, power};
-use elinvar_core::Result;
-use elinvar_ops::Backend;
+use super::{At, Descent, Range, Rule, Setting, Step, power};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 
 /// RAdam.
 ///
@@ -73,7 +72,8 @@ impl Rule for RAdamRule {
         let scaled = *m * (scale / (v.sqrt() + L::lit(self.eps)));
         (-size).fma(L::select(scale.eq(L::lit(0.0)), *m, scaled), x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
-        each::<_, _, 3, 4>(step, all)
+    #[inline(never)]
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
+        step.formula::<3, 4>()
     }
 }

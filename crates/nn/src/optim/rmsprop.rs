@@ -1,10 +1,9 @@
 //! `RmsProp`: steps scaled by a running average of the gradient's square.
 
 use super::rule::setters;
-use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
-use elinvar_core::Result;
-use elinvar_ops::Backend;
+use super::{At, Descent, Range, Rule, Setting, Step};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 
 /// RMSprop.
 ///
@@ -83,11 +82,12 @@ impl Rule for RmsPropRule {
         }
         (-s[0]).fma(down, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+    #[inline(never)]
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
         match step.rule.keeps().len() {
-            1 => each::<_, _, 2, 3>(step, all),
-            2 => each::<_, _, 3, 3>(step, all),
-            _ => each::<_, _, 4, 3>(step, all),
+            1 => step.formula::<2, 3>(),
+            2 => step.formula::<3, 3>(),
+            _ => step.formula::<4, 3>(),
         }
     }
 }

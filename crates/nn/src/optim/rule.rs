@@ -1,9 +1,10 @@
 //! `Rule`, the definition of an optimiser: its settings, its states, its formula.
 
-use super::update::{Step, Work};
+use super::update::{Step, Work, each};
 use elinvar_core::{Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 use serde_json::Value;
 use std::fmt::Debug;
 
@@ -13,8 +14,8 @@ use std::fmt::Debug;
 /// A new optimiser is one file: a struct of settings that implements this, and an alias of
 /// `Descent`. This one uses the sign of the gradient:
 /// ```
-/// use elinvar_nn::optim::{At, Descent, Rule, Setting, Step, Work, each};
-/// use elinvar_ops::{Backend, lane::Lane};
+/// use elinvar_nn::optim::{At, Descent, Rule, Setting, Step};
+/// use elinvar_ops::{lane::Lane, update::UpdateObject};
 ///
 /// #[derive(Clone, Copy, Debug, Default)]
 /// struct SignRule;
@@ -33,9 +34,9 @@ use std::fmt::Debug;
 ///     fn lane<L: Lane>(&self, x: L, g: L, _: &mut [L], s: &[L]) -> L {
 ///         x - s[0].copysign(g)
 ///     }
-///     fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> elinvar_core::Result<()> {
+///     fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
 ///         // Changes: the parameter. Reads: gradient, shrink, lr.
-///         each::<_, _, 1, 3>(step, all)
+///         step.formula::<1, 3>()
 ///     }
 /// }
 ///
@@ -79,12 +80,17 @@ pub trait Rule: Copy + Debug + Default + Send + Sync + 'static {
     /// with gradient `g` (already with weight decay, if it is not); updates the states. `s` are the
     /// values of [`Rule::scalars`].
     fn lane<L: Lane>(&self, x: L, g: L, states: &mut [L], s: &[L]) -> L;
-    /// Runs the formula, with [`super::each`] and the number of operands that it writes and reads.
-    /// After an error nothing has changed.
+    /// The formula of a step as an object: [`Step::formula`] with the numbers of operands that it
+    /// changes and reads. Its loops are compiled in the crate of this function, if neither it nor
+    /// the rule is generic.
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject>;
+    /// Makes a step of some parameters. After an error nothing has changed.
     ///
     /// # Errors
     /// Those of [`super::each`].
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()>;
+    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
+        each(&*Self::formula(*step), all)
+    }
 }
 
 /// The state of a parameter's training.

@@ -1,10 +1,9 @@
 //! `Sgd`: stochastic gradient descent, with momentum.
 
 use super::rule::setters;
-use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
-use elinvar_core::Result;
-use elinvar_ops::Backend;
+use super::{At, Descent, Range, Rule, Setting, Step};
 use elinvar_ops::lane::Lane;
+use elinvar_ops::update::UpdateObject;
 
 /// Stochastic gradient descent.
 ///
@@ -68,7 +67,8 @@ impl Rule for SgdRule {
         let down = if self.nesterov { L::lit(self.momentum).fma(*buffer, g) } else { *buffer };
         (-lr).fma(down, x)
     }
-    fn run<B: Backend>(step: &Step<Self>, all: &mut [Work<'_, B>]) -> Result<()> {
-        if step.rule.momentum == 0.0 { each::<_, _, 1, 3>(step, all) } else { each::<_, _, 2, 4>(step, all) }
+    #[inline(never)]
+    fn formula(step: Step<Self>) -> Box<dyn UpdateObject> {
+        if step.rule.momentum == 0.0 { step.formula::<1, 3>() } else { step.formula::<2, 4>() }
     }
 }

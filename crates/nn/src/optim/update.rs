@@ -8,7 +8,7 @@ use elinvar_core::Result;
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
 use elinvar_ops::lane::Lane;
-use elinvar_ops::update::{Part, Update, update};
+use elinvar_ops::update::{Part, Update, UpdateObject, Updating, update_object};
 
 /// The operands of a parameter's step.
 #[derive(Debug)]
@@ -30,26 +30,19 @@ pub struct Work<'a, B: Backend> {
 /// once.
 ///
 /// # Errors
-/// Those of [`update`]. After an error no parameter and no state has changed.
+/// Those of [`update_object`]. After an error no parameter and no state has changed.
 ///
 /// # Panics
 /// If a parameter's numbers of states or scalars are not those of the update.
-pub fn each<B: Backend, U: Update<M, R>, const M: usize, const R: usize>(
-    u: &U,
-    all: &mut [Work<'_, B>],
-) -> Result<()> {
-    let mut parts = Vec::with_capacity(all.len());
+pub fn each<B: Backend>(u: &dyn UpdateObject, all: &mut [Work<'_, B>]) -> Result<()> {
+    let mut parts: Vec<Part<'_, B>> = Vec::with_capacity(all.len());
     for w in all {
-        assert_eq!(w.states.len() + 1, M, "{} is a formula that changes {M} numbers", U::NAME);
-        assert_eq!(w.scalars.len() + 1, R, "{} is a formula that reads {R} numbers", U::NAME);
-        let mut changes = [&mut *w.x].into_iter().chain(&mut w.states);
-        let mut reads = [&w.g].into_iter().chain(&w.scalars);
-        parts.push(Part {
-            changes: std::array::from_fn(|_| changes.next().expect("they were counted")),
-            reads: std::array::from_fn(|_| reads.next().expect("they were counted")),
-        });
+        parts.push(Part::new(
+            [&mut *w.x].into_iter().chain(&mut w.states),
+            [&w.g].into_iter().chain(&w.scalars),
+        ));
     }
-    update(u, &mut parts)
+    update_object(u, &mut parts)
 }
 
 /// A rule's formula with the common part of all rules: the direction, and weight decay that is
@@ -73,5 +66,13 @@ impl<O: Rule, const M: usize, const R: usize> Update<M, R> for Step<O> {
         let (param, states) = x.split_at_mut(1);
         param[0] = self.rule.lane(param[0] * read[1], g, states, &read[2..]);
         x
+    }
+}
+
+impl<O: Rule> Step<O> {
+    /// The formula of a rule that changes `M` numbers (the parameter and its states) and reads `R`
+    /// (gradient, shrink and scalars), as an object.
+    pub fn formula<const M: usize, const R: usize>(self) -> Box<dyn UpdateObject> {
+        Box::new(Updating::<_, M, R>(self))
     }
 }

@@ -33,3 +33,34 @@ pub trait Capture: Memory {
     /// work.
     fn memory_id(d: &Self::Device, buffer: &Self::Buffer) -> Result<usize>;
 }
+
+/// Writes [`Capture`] for a backend on which replaying saves nothing, or would pass by what it does
+/// with results: `impl [generics] Backend`.
+#[macro_export]
+macro_rules! without_capture {
+    (impl [$($g:tt)*] $backend:ty) => {
+        impl<$($g)*> $crate::backend::Capture for $backend {
+            type Graph = std::convert::Infallible;
+            fn record(_: &Self::Device, _: &mut $crate::t::Recorded<'_, Self>) -> $crate::t::Result<Option<Self::Graph>> {
+                Ok(None)
+            }
+            fn input(
+                d: &Self::Device,
+                x: $crate::t::View<'_, Self>,
+                _: Option<&Self::Buffer>,
+            ) -> $crate::t::Result<Self::Buffer> {
+                <Self as $crate::backend::Memory>::copy(d, x)
+            }
+            fn replay(
+                _: &Self::Device,
+                g: &Self::Graph,
+                _: &[($crate::t::View<'_, Self>, &Self::Buffer)],
+            ) -> $crate::t::Result<bool> {
+                match *g {}
+            }
+            fn memory_id(_: &Self::Device, buffer: &Self::Buffer) -> $crate::t::Result<usize> {
+                Ok(std::ptr::from_ref(buffer).addr())
+            }
+        }
+    };
+}

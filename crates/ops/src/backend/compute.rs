@@ -1,15 +1,18 @@
 //! The kinds of work.
 
 use super::{
-    ArgFold, Attention, Conv, Epilogue, Memory, Placed, Pool, Random, RowsAndColumns, Scan, Scatter,
-    UpdateItem, View,
+    ArgFold, Attention, Conv, EpilogueObject, Fused, Memory, Placed, Pool, Random, Scan, Scatter, UpdateItem,
+    View,
 };
 use crate::fold::Folding;
-use crate::map::{IntMapObject, Map, MapObject};
-use crate::rows::{ColumnsObject, RowObject};
-use crate::update::Update;
+use crate::map::{IntMapObject, MapObject};
+use crate::rows::RowObject;
+use crate::update::UpdateObject;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Precision, Result};
+
+/// The results of [`Compute::fused`].
+pub type FusedResults<B> = Vec<Placed<<B as Memory>::Buffer>>;
 
 /// What is computed. See [the rules](super).
 pub trait Compute: Memory {
@@ -34,11 +37,7 @@ pub trait Compute: Memory {
     ///
     /// # Errors
     /// After an error no element of any item has changed.
-    fn update<U: Update<M, R>, const M: usize, const R: usize>(
-        d: &Self::Device,
-        u: &U,
-        items: Vec<UpdateItem<'_, Self, M, R>>,
-    ) -> Result<()>;
+    fn update(d: &Self::Device, u: &dyn UpdateObject, items: Vec<UpdateItem<'_, Self>>) -> Result<()>;
 
     // Along axes. The view's first `kept` axes stay, the others are joined in row-major order.
 
@@ -60,49 +59,10 @@ pub trait Compute: Memory {
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<Self::Buffer>>;
-    /// A row-wise formula with a value for each element as in `rows`, of f32 or f64, and the first
-    /// `sums` of its sums over the rows: of each of these, a number for each element of a row,
-    /// summed in the order in which a fold takes rows. `None` where a backend does not take both in
-    /// one pass, or has none for operands that lie so: then each is an op of its own, to the same
-    /// bits.
-    fn rows_and_columns(
-        d: &Self::Device,
-        f: &dyn ColumnsObject,
-        x: &[View<'_, Self>],
-        kept: usize,
-        dtype: DType,
-        sums: usize,
-    ) -> Result<Option<RowsAndColumns<Self::Buffer>>>;
-    /// The steps of a lattice (CTC dynamic programme): for each sample `i` of x [t, n, s] the first
-    /// `ends[i]` steps, of f32 or f64, as all operands are.
-    ///
-    /// An element of a step is y + x, where y is the formula of four values: the elements of the
-    /// previous step at its position, one and two before it, and its value of may [n, s]. For the
-    /// first step the previous elements, with the two in front of a row, are front \[s + 2\]; for
-    /// later steps the ones in front are -inf. A sample that has ended keeps its elements.
-    ///
-    /// Returns the y of all steps, followed by the last elements: [t + 1, n, s]. `None` where a
-    /// backend does not fuse the steps: then each is a few ops, with the same bits.
-    fn lattice<F: Map<4>>(
-        d: &Self::Device,
-        f: &F,
-        x: [View<'_, Self>; 3],
-        ends: &[usize],
-    ) -> Result<Option<Self::Buffer>>;
-    /// The gradient of [`Compute::lattice`] by x [t, n, s], from (x, may, the result of the forward
-    /// pass, the gradient g [n, s] of the last elements).
-    ///
-    /// At a sample's last step it is g; at an earlier step it is the formula applied three times:
-    /// for the element's own position and the two after it, of (the result of the previous
-    /// application, or +0; the element; y there in the next step; the gradient there; may there, or
-    /// 1 for the first two). Beyond the end of a row y is -inf, and gradients and may are +0. Steps
-    /// after a sample's end have +0.
-    fn lattice_grad<F: Map<5>>(
-        d: &Self::Device,
-        f: &F,
-        x: [View<'_, Self>; 4],
-        ends: &[usize],
-    ) -> Result<Option<Self::Buffer>>;
+    /// Work that this backend may have in one pass: its meaning, operands and results are said at
+    /// the variants of [`Fused`]. `None` where it has not, for these operands or at all: then the
+    /// op is composed of other work, to the same bits.
+    fn fused(d: &Self::Device, f: &Fused<'_>, x: &[View<'_, Self>]) -> Result<Option<FusedResults<Self>>>;
     /// Sorts each row along the last axis, stable, also when descending; NaN is the largest, zeros
     /// are equal. Returns the `first` values of each row, at most all, and their original positions
     /// (i64).
@@ -121,27 +81,27 @@ pub trait Compute: Memory {
     /// [`elinvar_core::order::contract`].
     ///
     /// Both views have rank 3 and the same b (strides may be 0); the epilogue's operands have shape
-    /// [b, m, n]. Integers wrap and take no epilogue but `Plain`. [`Precision::Fast`] allows
-    /// another order and flushed subnormals; a backend that has nothing faster stays exact.
-    fn contract<E: Epilogue<N>, const N: usize>(
+    /// [b, m, n]. Integers wrap and take no epilogue. [`Precision::Fast`] allows another order and
+    /// flushed subnormals; a backend that has nothing faster stays exact.
+    fn contract(
         d: &Self::Device,
         p: Precision,
         x: View<'_, Self>,
         w: View<'_, Self>,
-        e: &E,
-        extra: [View<'_, Self>; N],
+        e: Option<&dyn EpilogueObject>,
+        extra: &[View<'_, Self>],
     ) -> Result<Self::Buffer>;
     /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap]), cross-correlation,
     /// terms in row-major order of (c, taps); padding contributes terms with x = +0. `out`: the
     /// spatial sizes of y.
-    fn conv<E: Epilogue<N>, const N: usize>(
+    fn conv(
         d: &Self::Device,
         c: &Conv,
         x: View<'_, Self>,
         w: View<'_, Self>,
         out: &[usize],
-        e: &E,
-        extra: [View<'_, Self>; N],
+        e: Option<&dyn EpilogueObject>,
+        extra: &[View<'_, Self>],
     ) -> Result<Self::Buffer>;
     /// The gradient of [`Compute::conv`] by x, of shape [n, c, spatial]: for each input element the
     /// terms g * w over (o, taps) in row-major order, over those taps that meet the stride's grid;
@@ -230,4 +190,84 @@ pub trait Compute: Memory {
     /// The row-major positions (i64) of the elements that are not zero (NaN is not), ascending, and
     /// their count.
     fn nonzero(d: &Self::Device, x: View<'_, Self>) -> Result<(Self::Buffer, usize)>;
+}
+
+/// How a backend hands this work on: as the table of memory, in `memory.rs`. A new kind of work has
+/// its row here.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! compute_table {
+    ([$($then:tt)*] $($given:tt)*) => {
+        $($then)*! {
+            ($($given)*)
+            values {
+                Random random [] (
+                    r: ($crate::t::Random), s: ($crate::t::Stream), dtype: ($crate::t::DType), len: (usize)
+                ) -> one [(dtype, len)];
+                Map map [] (f: (&dyn $crate::t::MapObject), x: views, dtype: ($crate::t::DType))
+                    -> one [(stored(f.out(), dtype), x[0].shape().numel())];
+                MapInt map_int [] (f: (&dyn $crate::t::IntMapObject), x: views, dtype: ($crate::t::DType))
+                    -> one [(stored(f.out(), dtype), x[0].shape().numel())];
+                Update update [] (
+                    u: (&dyn $crate::t::UpdateObject), items: (Vec<$crate::t::UpdateItem<'_, Self>>)
+                ) -> hand ($crate::t::Result<()>);
+                Fold fold [F: $crate::t::Folding] (x: view, kept: (usize), to: ($crate::t::DType))
+                    -> one [(to, area(&x.shape()[..kept]))];
+                ArgFold arg_fold [] (f: ($crate::t::ArgFold), x: view, kept: (usize))
+                    -> one [(DType::I64, area(&x.shape()[..kept]))];
+                Scan scan [] (f: ($crate::t::Scan), x: view, to: ($crate::t::DType))
+                    -> placed [(to, x.shape().numel())];
+                Rows rows [] (
+                    f: (&dyn $crate::t::RowObject), x: views, kept: (usize), dtype: ($crate::t::DType)
+                ) -> placed [{
+                    let (rows, row) = x[0].shape().split_at(kept);
+                    (dtype, area(rows) * f.out().width(area(row), f.folds().len()))
+                }];
+                Sort sort [] (x: view, descending: (bool), first: (usize)) -> two [
+                    (x.dtype, first * area(x.shape().split_last().map_or(&[], |(_, rows)| rows))),
+                    (DType::I64, first * area(x.shape().split_last().map_or(&[], |(_, rows)| rows)))
+                ];
+                Contract contract [] (
+                    p: ($crate::t::Precision), x: view, w: view,
+                    e: (Option<&dyn $crate::t::EpilogueObject>), extra: views
+                ) -> one [(x.dtype, area(&x.shape()[..2]) * w.shape()[2])];
+                Conv conv [] (
+                    c: (&$crate::t::Conv), x: view, w: view, out: (&[usize]),
+                    e: (Option<&dyn $crate::t::EpilogueObject>), extra: views
+                ) -> one [(x.dtype, x.shape()[0] * w.shape()[0] * area(out))];
+                ConvInputGrad conv_input_grad [] (
+                    c: (&$crate::t::Conv), g: view, w: view, spatial: (&[usize])
+                ) -> one [(g.dtype, g.shape()[0] * w.shape()[1] * c.groups * area(spatial))];
+                ConvWeightGrad conv_weight_grad [] (
+                    c: (&$crate::t::Conv), x: view, g: view, taps: (&[usize])
+                ) -> one [(x.dtype, g.shape()[1] * (x.shape()[1] / c.groups) * area(taps))];
+                Pool pool [] (p: (&$crate::t::Pool), x: view)
+                    -> hand ($crate::t::Result<(Self::Buffer, Option<Self::Buffer>)>);
+                AvgPoolGrad avg_pool_grad [] (p: (&$crate::t::Pool), g: view, spatial: (&[usize]))
+                    -> one [(g.dtype, area(&g.shape()[..g.shape().rank() - p.axes.len()]) * area(spatial))];
+                Attention attention [] (a: (&$crate::t::Attention), q: view, k: view, v: view, mask: maybe)
+                    -> two [
+                        (q.dtype, area(&q.shape()[..3]) * v.shape()[3]),
+                        (q.dtype.compute(), area(&q.shape()[..3]))
+                    ];
+                AttentionGrad attention_grad [] (
+                    a: (&$crate::t::Attention), q: view, k: view, v: view, mask: maybe, o: view, lse: view,
+                    g: view
+                ) -> three [
+                    (q.dtype, q.shape().numel()), (q.dtype, k.shape().numel()), (q.dtype, v.shape().numel())
+                ];
+                Gather gather [] (x: view, axis: (usize), index: view)
+                    -> one [(x.dtype, index.shape().numel())];
+                Scatter scatter [] (
+                    how: ($crate::t::Scatter), base: view, axis: (usize), index: view, src: view
+                ) -> one [(base.dtype, base.shape().numel())];
+                Nonzero nonzero [] (x: view) -> hand ($crate::t::Result<(Self::Buffer, usize)>);
+            }
+            others {
+                precision [] () -> plain ($crate::t::Precision);
+                fused [] (f: (&$crate::t::Fused<'_>), x: views)
+                    -> hand ($crate::t::Result<Option<$crate::t::FusedResults<Self>>>);
+            }
+        }
+    };
 }

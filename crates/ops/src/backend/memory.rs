@@ -78,3 +78,38 @@ pub trait Memory: Sized + Clone + Copy + Debug + Default + Send + Sync + 'static
         parts: &[(View<'_, Self>, Layout)],
     ) -> Result<Self::Buffer>;
 }
+
+/// How a backend hands this work on, for [`delegate`](super::delegate): for each method its kind if
+/// it has values, its operands (`view`, `views`, `maybe`, `buffer`, or the type of another value)
+/// and its results with dtype and number of elements (`one`, `two`, ...), or their type if they are
+/// passed as they are (`plain`) or by a function of that module (`hand`).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! memory_table {
+    ([$($then:tt)*] $($given:tt)*) => {
+        $($then)*! {
+            ($($given)*)
+            values {
+                Upload upload [] (data: ($crate::t::HostData)) -> hand ($crate::t::Result<Self::Buffer>);
+                Download download [] (x: view) -> hand ($crate::t::Result<$crate::t::HostData>);
+                Fill fill [] (value: ($crate::t::Scalar), dtype: ($crate::t::DType), len: (usize))
+                    -> one [(dtype, len)];
+                Copy copy [] (x: view) -> one [(x.dtype, x.shape().numel())];
+                Assemble assemble [] (
+                    fill: ($crate::t::Scalar), dtype: ($crate::t::DType), shape: (&$crate::t::Shape),
+                    parts: (&[($crate::t::View<'_, Self>, $crate::t::Layout)])
+                ) -> hand ($crate::t::Result<Self::Buffer>);
+            }
+            others {
+                cast [C: $crate::t::Casting] (x: view, to: ($crate::t::DType))
+                    -> hand ($crate::t::Result<Self::Buffer>);
+                finish [] (x: buffer) -> plain ($crate::t::Result<()>);
+                synchronize [] () -> plain ($crate::t::Result<()>);
+                memory_stats [] () -> plain ($crate::t::Result<$crate::t::MemoryStats>);
+                set_memory_limit [] (limit: (Option<u64>)) -> plain ($crate::t::Result<()>);
+                release_memory [] () -> plain ($crate::t::Result<()>);
+                prepack [] (w: view) -> plain ($crate::t::Result<bool>);
+            }
+        }
+    };
+}

@@ -4,10 +4,9 @@
 //! [`Capture`] (recording work and replaying it). [`Backend`] is all of them. The attributes of
 //! requests are in [`requests`].
 //!
-//! The device and the buffer are associated types. Elementwise and row-wise formulas are objects,
-//! compiled where they are defined and not where a backend is used; rarer kinds of formulas are
-//! type parameters. No method has a default body, so that a new kind of work walks every backend
-//! past the compiler.
+//! The device and the buffer are associated types. Formulas are objects, compiled where they are
+//! defined and not where a backend is used. No method has a default body, so that a new kind of
+//! work walks every backend past the compiler.
 //!
 //! Rules that hold for all methods:
 //! * Inputs are [`View`]s: any strides, offsets, overlaps. Outputs are new buffers, contiguous,
@@ -20,16 +19,19 @@
 
 mod capture;
 mod compute;
+pub mod delegate;
 mod memory;
 pub mod requests;
 
 pub use capture::{Capture, Recorded};
-pub use compute::Compute;
+pub use compute::{Compute, FusedResults};
+pub use delegate::{Delegate, Kind};
 pub use memory::Memory;
 pub use requests::*;
 
 use elinvar_core::{DType, Error, Layout, Shape};
-pub use elinvar_lane::formula::{AddBias, Epilogue, Fold, Plain};
+pub use elinvar_lane::formula::{AddBias, Epilogue, Fold};
+pub use elinvar_simd::compiled_epilogue::{CompiledEpilogue, EpilogueObject};
 
 /// A strided view of a buffer.
 pub struct View<'a, B: Memory> {
@@ -72,9 +74,6 @@ impl<B> Placed<B> {
         Placed { buffer: f(self.buffer), layout: self.layout }
     }
 }
-
-/// The result of [`Compute::rows_and_columns`]: the values, and the sums.
-pub type RowsAndColumns<B> = (Placed<B>, Vec<B>);
 
 impl<B> From<B> for Placed<B> {
     /// A row-major result.

@@ -1,7 +1,10 @@
 //! The attributes of requests to a backend.
 
 use super::{Memory, View};
+use crate::map::MapObject;
+use crate::rows::ColumnsObject;
 use elinvar_core::{DType, Precision, Shape};
+use smallvec::SmallVec;
 
 /// Memory that an update modifies in place. It is not shared: this `&mut` is the only access to it.
 pub struct Changed<'a, B: Memory> {
@@ -12,31 +15,102 @@ pub struct Changed<'a, B: Memory> {
 }
 
 /// A tensor's part in an update. See [`Compute::update`](super::Compute::update).
-pub struct UpdateItem<'a, B: Memory, const M: usize, const R: usize> {
+pub struct UpdateItem<'a, B: Memory> {
     /// The common shape.
     pub shape: Shape,
     /// The dtype of computation: f32 or f64.
     pub dtype: DType,
     /// The operands that change: floats whose dtype of computation is `dtype`.
-    pub changes: [Changed<'a, B>; M],
+    pub changes: SmallVec<[Changed<'a, B>; 4]>,
     /// The operands that are read: views of `shape` of such floats, or of bool (read as 0 or 1).
-    pub reads: [View<'a, B>; R],
+    pub reads: SmallVec<[View<'a, B>; 6]>,
 }
 
-impl<'a, B: Memory, const M: usize, const R: usize> UpdateItem<'a, B, M, R> {
-    /// The same, for the inner backend.
+impl<'a, B: Memory> UpdateItem<'a, B> {
+    /// The same, for another backend.
     pub fn of<C: Memory>(
         self,
         buffer: impl Fn(&'a mut B::Buffer) -> &'a mut C::Buffer,
         view: impl Fn(View<'a, B>) -> View<'a, C>,
-    ) -> UpdateItem<'a, C, M, R> {
+    ) -> UpdateItem<'a, C> {
+        let change = |x: Changed<'a, B>| Changed { buffer: buffer(x.buffer), dtype: x.dtype };
+        UpdateItem::new(
+            self.shape,
+            self.dtype,
+            self.changes.into_iter().map(change),
+            self.reads.into_iter().map(view),
+        )
+    }
+    /// Of operands that change, and operands that are read.
+    pub fn new(
+        shape: Shape,
+        dtype: DType,
+        changes: impl IntoIterator<Item = Changed<'a, B>>,
+        reads: impl IntoIterator<Item = View<'a, B>>,
+    ) -> Self {
         UpdateItem {
-            shape: self.shape,
-            dtype: self.dtype,
-            changes: self.changes.map(|x| Changed { buffer: buffer(x.buffer), dtype: x.dtype }),
-            reads: self.reads.map(view),
+            shape,
+            dtype,
+            changes: changes.into_iter().collect(),
+            reads: reads.into_iter().collect(),
         }
     }
+}
+
+/// Work that a backend may do in one pass, and that is otherwise composed of other work, to the
+/// same bits: see [`Compute::fused`](super::Compute::fused). A variant says what its operands are,
+/// and what comes out.
+#[derive(Clone, Copy, Debug)]
+pub enum Fused<'a> {
+    /// A row-wise formula with a value for each element as in
+    /// [`Compute::rows`](super::Compute::rows), of f32 or f64, and the first `sums` of its sums
+    /// over the rows: of each of these, a number for each element of a row, summed in the order in
+    /// which a fold takes rows.
+    ///
+    /// Operands: those of the formula. Results: the values, which may lie as operands do, then the
+    /// sums.
+    RowsAndColumns {
+        /// The formula.
+        f: &'a dyn ColumnsObject,
+        /// Axes that stay, as in `rows`.
+        kept: usize,
+        /// The dtype of the values.
+        dtype: DType,
+        /// How many of the formula's sums are asked for.
+        sums: usize,
+    },
+    /// The steps of a lattice (CTC dynamic programme): for each sample `i` of x [t, n, s] the first
+    /// `ends[i]` steps, of f32 or f64, as all operands are.
+    ///
+    /// An element of a step is y + x, where y is the formula of four values: the elements of the
+    /// previous step at its position, one and two before it, and its value of may [n, s]. For the
+    /// first step the previous elements, with the two in front of a row, are front \[s + 2\]; for
+    /// later steps the ones in front are -inf. A sample that has ended keeps its elements.
+    ///
+    /// Operands: x, may, front. Result: the y of all steps, followed by the last elements:
+    /// [t + 1, n, s].
+    Lattice {
+        /// The formula, of four values.
+        f: &'a dyn MapObject,
+        /// Steps of each sample.
+        ends: &'a [usize],
+    },
+    /// The gradient of a lattice by x [t, n, s].
+    ///
+    /// At a sample's last step it is g; at an earlier step it is the formula applied three times:
+    /// for the element's own position and the two after it, of (the result of the previous
+    /// application, or +0; the element; y there in the next step; the gradient there; may there, or
+    /// 1 for the first two). Beyond the end of a row y is -inf, and gradients and may are +0. Steps
+    /// after a sample's end have +0.
+    ///
+    /// Operands: x, may, the result of the forward pass, the gradient g [n, s] of the last
+    /// elements. Result: [t, n, s].
+    LatticeGrad {
+        /// The formula, of five values.
+        f: &'a dyn MapObject,
+        /// Steps of each sample.
+        ends: &'a [usize],
+    },
 }
 
 /// Which element an [`Compute::arg_fold`](super::Compute::arg_fold) looks for.

@@ -90,10 +90,11 @@ impl Op for Forward {
         let to = shape(input.shape()[0], w.shape()[0], &self.out)?;
         let (device, conv, out) = (input.device(), &self.conv, &self.out);
         let buffer = match x.get(2) {
-            None => B::conv(device, conv, input.view(), w.view(), out, &Plain, [])?,
+            None => B::conv(device, conv, input.view(), w.view(), out, None, &[])?,
             Some(bias) => {
                 let bias = bias.reshape(&column(w.shape()[0], out.len()))?.broadcast_to(&to, "conv")?;
-                B::conv(device, conv, input.view(), w.view(), out, &AddBias, [bias.view()])?
+                let add = AddBias::object(&Compiled(AddBias));
+                B::conv(device, conv, input.view(), w.view(), out, Some(add), &[bias.view()])?
             }
         };
         Ok(Outputs::from_iter([Array::new(device, buffer, to, input.dtype())]))

@@ -3,7 +3,7 @@
 //!
 //! It is the recursion of a loss over all alignments of labels with time. A step has a few hundred
 //! elements, so the overhead per call dominates. A backend may fuse all steps
-//! ([`Compute::lattice`]). Otherwise each step is a map, a sum and a padding, and its gradient
+//! ([`Fused::Lattice`]). Otherwise each step is a map, a sum and a padding, and its gradient
 //! three maps, a sum and two paddings, instead of nine recorded ops per step.
 //!
 //! How it can be wrong: the gradient's inputs. Where it is not recorded, it reads the sums that the
@@ -17,7 +17,7 @@ use crate::prelude::*;
 use std::sync::Arc;
 
 /// An op of (x [t, n, s], may [n, s], front \[s + 2\]), all of one dtype, f32 or f64; `may` and
-/// `front` get no gradient. [`Compute::lattice`] defines their meaning, and the operands of the
+/// `front` get no gradient. [`Fused::Lattice`] defines their meaning, and the operands of the
 /// formulas.
 ///
 /// Results: the elements [n, s] of each sample's last step; then, if `keeps`, the values that the
@@ -35,6 +35,12 @@ struct Lattice<F, G> {
 /// `v` with two more elements before, or after, each row.
 fn framed<V: Value>(v: &V, amounts: [isize; 2], fill: f64) -> Result<V> {
     pad(v, &amounts, pad::Mode::Constant(Scalar::Float(fill)))
+}
+
+/// The one result of fused work.
+fn one<B: Backend>(device: &B::Device, all: FusedResults<B>, shape: Shape, dtype: DType) -> Array<B> {
+    let [y] = all.try_into().unwrap_or_else(|_| panic!("a lattice has one result"));
+    Array::placed(device, y, shape, dtype)
 }
 
 impl<F: CompiledMap<4>, G: CompiledMap<5>> Lattice<F, G> {
@@ -106,8 +112,9 @@ impl<F: CompiledMap<4>, G: CompiledMap<5>> Op for Lattice<F, G> {
         let (device, dtype) = (x[0].device(), array::one_dtype(F::NAME, x)?);
         let &[t, n, s] = &x[0].shape()[..] else { unreachable!("{}: [time, batch, places]", F::NAME) };
         let views = [x[0].view(), x[1].view(), x[2].view()];
-        let all = match B::lattice(device, &self.f, views, &self.ends)? {
-            Some(all) => Array::new(device, all, Shape::new(&[t + 1, n, s])?, dtype),
+        let f = Compiled(self.f);
+        let all = match B::fused(device, &Fused::Lattice { f: F::object(&f), ends: &self.ends }, &views)? {
+            Some(all) => one(device, all, Shape::new(&[t + 1, n, s])?, dtype),
             None => {
                 let mut sums = Vec::with_capacity(t + 1);
                 let last = self.steps(x, |y| sums.push(y))?;
@@ -137,8 +144,10 @@ impl<F: CompiledMap<4>, G: CompiledMap<5>> Op for Lattice<F, G> {
             }
             let device = g.device();
             let views = [x[0].array().view(), x[1].array().view(), c.y(1).array().view(), g.array().view()];
-            match <V::B as Compute>::lattice_grad(device, &self.g, views, &self.ends)? {
-                Some(y) => Ok(V::from_array(Array::new(device, y, c.shape(0).clone(), g.dtype()))),
+            let f = Compiled(self.g);
+            let work = Fused::LatticeGrad { f: G::object(&f), ends: &self.ends };
+            match <V::B as Compute>::fused(device, &work, &views)? {
+                Some(y) => Ok(V::from_array(one(device, y, c.shape(0).clone(), g.dtype()))),
                 None => {
                     let mut sums = unbind(c.y(1), 0)?;
                     sums.truncate(t);
@@ -155,7 +164,7 @@ impl<F: CompiledMap<4>, G: CompiledMap<5>> Op for Lattice<F, G> {
 }
 
 /// The elements [n, s] of each sample's last step, number `ends[i] - 1` (of `front`, if it has
-/// none), in a lattice of the formulas `f` and `g`; see [`Compute::lattice`].
+/// none), in a lattice of the formulas `f` and `g`; see [`Fused::Lattice`].
 ///
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `OutOfMemory`. The caller has checked shapes.

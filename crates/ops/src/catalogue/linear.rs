@@ -24,10 +24,11 @@ impl Op for Linear {
         let (rows, columns) = (x[0].layout().unsqueeze(0), x[1].layout().transpose(0, 1).unsqueeze(0));
         let (rows, columns) = (x[0].view_as(&rows), x[1].view_as(&columns));
         let buffer = match x.get(2) {
-            None => B::contract(device, self.precision, rows, columns, &Plain, [])?,
+            None => B::contract(device, self.precision, rows, columns, None, &[])?,
             Some(bias) => {
                 let bias = bias.broadcast_to(&Shape::new(&[1, m, n])?, "linear")?;
-                B::contract(device, self.precision, rows, columns, &AddBias, [bias.view()])?
+                let add = AddBias::object(&Compiled(AddBias));
+                B::contract(device, self.precision, rows, columns, Some(add), &[bias.view()])?
             }
         };
         Ok(Outputs::from_buf([Array::new(device, buffer, Shape::new(&[m, n])?, x[0].dtype())]))

@@ -71,7 +71,7 @@ impl Op for Matmul {
                 shape([m, n])?,
             )
         };
-        let buffer = B::contract(x.device(), self.precision, xf.view(), wf.view(), &Plain, [])?;
+        let buffer = B::contract(x.device(), self.precision, xf.view(), wf.view(), None, &[])?;
         Ok(Outputs::from_buf([Array::new(x.device(), buffer, out, x.dtype())]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {

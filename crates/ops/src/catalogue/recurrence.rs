@@ -16,6 +16,7 @@ use super::view::{self, Part, Run};
 use super::{add, narrow, reshape, split, stack, sum, transpose, unbind};
 use crate::array;
 use crate::prelude::*;
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// One step of a cell.
@@ -129,6 +130,7 @@ impl Epilogue<2> for AddTwo {
         (sum + x) + y
     }
 }
+compile_epilogue! { 2 AddTwo; }
 
 /// A layer in one direction: an op of (the input's part of the gates [t, n, gates * h], each
 /// initial state [n, h], w_hh, its bias if there is one).
@@ -166,12 +168,14 @@ impl<C: Cell> Layer<C> {
             wide.push(v.array().broadcast_to(&shape, C::NAME)?);
         }
         let p = self.precision;
-        let y = match &wide[..] {
-            [] => <V::B as Compute>::contract(device, p, left, right, &Plain, []),
-            [x] => <V::B as Compute>::contract(device, p, left, right, &AddBias, [x.view()]),
-            [x, y] => <V::B as Compute>::contract(device, p, left, right, &AddTwo, [x.view(), y.view()]),
+        let e = match wide.len() {
+            0 => None,
+            1 => Some(AddBias::object(&Compiled(AddBias))),
+            2 => Some(AddTwo::object(&Compiled(AddTwo))),
             _ => unreachable!("two are added at most"),
-        }?;
+        };
+        let extra: SmallVec<[View<'_, V::B>; 2]> = wide.iter().map(Array::view).collect();
+        let y = <V::B as Compute>::contract(device, p, left, right, e, &extra)?;
         Ok(V::from_array(Array::new(device, y, Shape::new(&[m, n])?, x.dtype())))
     }
 

@@ -3,8 +3,8 @@
 use crate::args::Conformance;
 use elinvar::{Any, Device, Result};
 use elinvar_cli_support::Verdict;
+use elinvar_conformance::equal::draw;
 use elinvar_conformance::equal::{Plan, equal};
-use elinvar_conformance::twist::Work;
 use elinvar_conformance::{Options, capabilities, fast, suite};
 use std::io::Write;
 
@@ -44,7 +44,7 @@ pub fn run(args: &Conformance, out: &mut dyn Write) -> Result<Verdict> {
 /// Draws calls and compares with the reference; returns how many differ.
 fn random(args: &Conformance, device: &Device, out: &mut dyn Write) -> Result<usize> {
     let mut differ = 0;
-    for work in Work::ALL {
+    for work in draw::WORKS {
         let plan = Plan { seed: args.seed, rounds: args.random, works: vec![work], ..Plan::default() };
         let found = equal::<Any>(device, &plan);
         let same = args.random - found.len();

@@ -5,8 +5,8 @@ use crate::twist::Work;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, HostData, HostTensor, Layout, Precision, Result, Scalar, Shape};
 use elinvar_ops::backend::{
-    AddBias, ArgFold, Attention, Backend, Changed, Conv, Fold, Placed, Plain, Pool, Random, Scan, Scatter,
-    UpdateItem, View,
+    AddBias, ArgFold, Attention, Backend, Changed, CompiledEpilogue, Conv, Fold, Placed, Pool, Random, Scan,
+    Scatter, UpdateItem, View,
 };
 use elinvar_ops::casting::{All, Halves};
 use elinvar_ops::fold;
@@ -15,7 +15,7 @@ use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Compiled, IntMap, Map, Out};
 use elinvar_ops::op::{Context, Saves};
 use elinvar_ops::rows::{CompiledRows, RowFormula, RowOut, Rows, STATS};
-use elinvar_ops::update::Update;
+use elinvar_ops::update::{CompiledUpdate, Update, Updating};
 use elinvar_ops::value::Value;
 use std::fmt;
 
@@ -319,8 +319,15 @@ impl Call {
                 let (xs, ws) = (x.layout.shape(), w.layout.shape());
                 let len = xs[0] * xs[1] * ws[2];
                 let buffer = match &hb {
-                    None => B::contract(d, Precision::Exact, hx.view(), hw.view(), &Plain, [])?,
-                    Some(b) => B::contract(d, Precision::Exact, hx.view(), hw.view(), &AddBias, [b.view()])?,
+                    None => B::contract(d, Precision::Exact, hx.view(), hw.view(), None, &[])?,
+                    Some(b) => B::contract(
+                        d,
+                        Precision::Exact,
+                        hx.view(),
+                        hw.view(),
+                        Some(AddBias::object(&Compiled(AddBias))),
+                        &[b.view()],
+                    )?,
                 };
                 vec![down(buffer, x.data.dtype(), len)?]
             }
@@ -328,8 +335,16 @@ impl Call {
                 let (hx, hw, hb) = (up(x)?, up(w)?, ups(bias)?);
                 let len = x.layout.shape()[0] * w.layout.shape()[0] * area(out);
                 let buffer = match &hb {
-                    None => B::conv(d, c, hx.view(), hw.view(), out, &Plain, [])?,
-                    Some(b) => B::conv(d, c, hx.view(), hw.view(), out, &AddBias, [b.view()])?,
+                    None => B::conv(d, c, hx.view(), hw.view(), out, None, &[])?,
+                    Some(b) => B::conv(
+                        d,
+                        c,
+                        hx.view(),
+                        hw.view(),
+                        out,
+                        Some(AddBias::object(&Compiled(AddBias))),
+                        &[b.view()],
+                    )?,
                 };
                 vec![down(buffer, x.data.dtype(), len)?]
             }
@@ -404,17 +419,17 @@ impl Call {
                 }
                 let mut parts = vec![];
                 for ((a, b, g, s), x) in held.iter_mut().zip(items) {
-                    parts.push(UpdateItem {
-                        shape: x[0].layout.shape().clone(),
-                        dtype: x[0].data.dtype().compute(),
-                        changes: [
+                    parts.push(UpdateItem::new(
+                        x[0].layout.shape().clone(),
+                        x[0].data.dtype().compute(),
+                        [
                             Changed { buffer: a, dtype: x[0].data.dtype() },
                             Changed { buffer: b, dtype: x[1].data.dtype() },
                         ],
-                        reads: [g.view(), s.view()],
-                    });
+                        [g.view(), s.view()],
+                    ));
                 }
-                B::update(d, &Averages, parts)?;
+                B::update(d, Averages::object(&Updating(Averages)), parts)?;
                 let mut all = vec![];
                 for ((a, b, ..), x) in held.into_iter().zip(items) {
                     let len = x[0].layout.shape().numel();
@@ -582,3 +597,4 @@ impl Update<2, 2> for Averages {
         [x - m / (x.abs().sqrt() + s), m]
     }
 }
+elinvar_ops::compile_update! { 2 2 Averages; }

@@ -11,6 +11,35 @@ use elinvar_reference::Reference;
 const FLOATS: &[DType] = &[DType::F32, DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16];
 const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::Bool];
 
+/// The kinds of work of which calls are drawn.
+pub const WORKS: [Work; 25] = [
+    Work::Upload,
+    Work::Download,
+    Work::Fill,
+    Work::Random,
+    Work::Copy,
+    Work::Assemble,
+    Work::Map,
+    Work::MapInt,
+    Work::Fold,
+    Work::ArgFold,
+    Work::Scan,
+    Work::Rows,
+    Work::Sort,
+    Work::Contract,
+    Work::Conv,
+    Work::ConvInputGrad,
+    Work::ConvWeightGrad,
+    Work::Pool,
+    Work::AvgPoolGrad,
+    Work::Attention,
+    Work::AttentionGrad,
+    Work::Gather,
+    Work::Scatter,
+    Work::Nonzero,
+    Work::Update,
+];
+
 /// A call of this kind of work, with tensors of at most about `largest` elements.
 ///
 /// # Errors
@@ -136,6 +165,9 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
             });
             Call::Update { items: items.collect() }
         }
+        // A new kind of work is drawn here once there are calls of it.
+        #[allow(unreachable_patterns, reason = "today there are calls of all kinds")]
+        other => unreachable!("no calls of {other:?} are drawn"),
     })
 }
 

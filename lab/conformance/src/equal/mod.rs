@@ -32,7 +32,7 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { seed: 0, rounds: 60, largest: 20_000, works: Work::ALL.to_vec() }
+        Plan { seed: 0, rounds: 60, largest: 20_000, works: draw::WORKS.to_vec() }
     }
 }
 
@@ -67,7 +67,7 @@ pub fn check<B: Backend>(
     round: usize,
     largest: usize,
 ) -> Result<(), Difference> {
-    let number = Work::ALL.iter().position(|w| *w == work).unwrap_or(0) as u64;
+    let number = draw::WORKS.iter().position(|w| *w == work).unwrap_or(0) as u64;
     let mut dice = Dice::new(seed, number << 32 | round as u64);
     let place = format!("check(seed {seed}, {work:?}, round {round}, largest {largest})");
     let wrong = |what: String| Err(Difference { work, what: format!("{place}: {what}") });

@@ -1,8 +1,9 @@
 //! The harness that compares backends: it must accept an echo of the reference, and detect one
 //! wrong bit.
 
+use elinvar_conformance::equal::draw::WORKS;
 use elinvar_conformance::equal::{Plan, equal};
-use elinvar_conformance::twist::{Twist, Twisted, TwistedDevice, Work};
+use elinvar_conformance::twist::{Twist, Twisted, TwistedDevice};
 use elinvar_reference::Reference;
 
 #[test]
@@ -15,7 +16,7 @@ fn an_echo_of_the_reference_is_equal_to_it() {
 
 #[test]
 fn one_wrong_bit_is_seen_in_every_kind_of_work() {
-    for work in Work::ALL {
+    for work in WORKS {
         let plan = Plan { rounds: 20, largest: 300, works: vec![work], ..Plan::default() };
         let device = TwistedDevice::new(Twist::wrong_bit(work));
         let seen = equal::<Twisted<Reference>>(&device, &plan);
@@ -28,7 +29,7 @@ fn one_wrong_bit_is_seen_in_every_kind_of_work() {
 
 #[test]
 fn work_that_was_left_out_is_seen_in_every_kind_of_work() {
-    for work in Work::ALL {
+    for work in WORKS {
         let plan = Plan { rounds: 10, largest: 300, works: vec![work], ..Plan::default() };
         let device = TwistedDevice::new(Twist::without(work));
         assert!(!equal::<Twisted<Reference>>(&device, &plan).is_empty(), "{work:?}");

@@ -100,7 +100,7 @@ fn a_backend_that_moves_memory_but_computes_nothing_fails_all_but_views() {
 #[test]
 fn no_kind_of_work_can_be_left_out_unnoticed() {
     let cases = cases();
-    for work in Work::ALL {
+    for &work in Work::ALL {
         // No case of the sample is random; `equal` compares random numbers.
         if work != Work::Random {
             let failed = cases.len() - survived(&cases, &Twist::without(work)).len();
@@ -112,7 +112,7 @@ fn no_kind_of_work_can_be_left_out_unnoticed() {
 #[test]
 fn one_wrong_bit_in_any_kind_of_work_is_seen_beside_the_reference() {
     let cases = cases();
-    for work in Work::ALL {
+    for &work in Work::ALL {
         if work != Work::Random {
             let device = device(Twist::wrong_bit(work));
             assert!(cases.iter().any(|c| !has_the_bits(c, &device)), "{work:?}");
