@@ -30,7 +30,6 @@ mod machine;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod plan_table;
 mod pool;
-mod real;
 mod reduce;
 mod runtime;
 mod sort;

@@ -8,9 +8,9 @@
 
 use super::plan::PAIRING_TASK_ELEMENTS;
 use crate::CpuDevice;
+use crate::elementwise::real::{Real, StoredElements, stored_elements};
 use crate::gemm::bf16_pair;
 use crate::layout::copy::elements;
-use crate::real::{Real, StoredElements, stored_elements};
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::view::View;

@@ -3,8 +3,8 @@
 use super::im2col::Im2col;
 use crate::CpuDevice;
 use crate::conv::kernels::depthwise3x3::{DepthwisePlanes, DepthwiseWindows};
+use crate::elementwise::real::Real;
 use crate::gemm::TileEpilogue;
-use crate::real::Real;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
 

@@ -12,8 +12,8 @@ use crate::CpuDevice;
 use crate::conv::kernels::direct::{
     CHAINS_PER_UNIT, DirectWindows, MAX_RESULTS_PER_POSITION, PositionUnit, direct_windows,
 };
+use crate::elementwise::real::Real;
 use crate::gemm::TileEpilogue;
-use crate::real::Real;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;

@@ -7,9 +7,9 @@
 use super::operands::{GroupWeights, matrices};
 use super::problem::ConvGeometry;
 use crate::CpuDevice;
+use crate::elementwise::real::{Real, StoredElements};
 use crate::gemm::epilogue::NoEpilogue;
 use crate::gemm::{BatchedMatrix, Gemm, PackPlan, TermKind, run_gemm, transpose_block};
-use crate::real::{Real, StoredElements};
 use crate::runtime::memory::PooledVec;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};

@@ -9,10 +9,10 @@ use super::problem::PatchGeometry;
 use crate::conv::kernels::a_pixels::WindowRun;
 use crate::conv::kernels::a_taps::{TapsA, add_taps};
 use crate::conv::kernels::b_windows::{WindowRegister, WindowsB, add_windows};
+use crate::elementwise::real::Real;
 use crate::gemm::{
     ColumnsB, OperandA, OperandB, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TAPS_PER_ADDRESS, TermKind, nr,
 };
-use crate::real::Real;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};

@@ -13,11 +13,11 @@ use crate::CpuDevice;
 use crate::conv::kernels::a_pixels::{
     PixelBlock, PixelRows, TermOffsets, UnseenElements, WindowStrip, multiply_pixels,
 };
+use crate::elementwise::real::{Real, StoredElements};
 use crate::gemm::{
     BatchedMatrix, Blocking, OperandB, OutputPrefetch, TermKind, TileEpilogue, are_finite, epilogue,
     fill_tiles, has_negative_zero, k_chunks, nr, transpose_block,
 };
-use crate::real::{Real, StoredElements};
 use crate::runtime::parallel::for_each_task;
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;

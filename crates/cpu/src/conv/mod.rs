@@ -22,6 +22,7 @@ mod plan;
 mod problem;
 
 use crate::CpuDevice;
+use crate::elementwise::real::{Real, stored_elements};
 use crate::explain::explain;
 use crate::gemm::contract::store;
 use crate::gemm::epilogue::{FusedEpilogue, NoEpilogue};
@@ -30,7 +31,6 @@ use crate::gemm::{
     run_gemm_of_pairs, transpose_block,
 };
 use crate::machine::Machine;
-use crate::real::{Real, stored_elements};
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;

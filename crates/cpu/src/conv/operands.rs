@@ -5,13 +5,13 @@ use super::bf16;
 use super::im2col::images;
 use super::plan::TRANSPOSE_WEIGHTS_TASK_CHANNELS;
 use crate::CpuDevice;
+use crate::elementwise::real::{Real, StoredElements, stored_elements};
 use crate::gemm::operand::copy_block;
 use crate::gemm::{
     BatchedMatrix, ColumnsB, OperandA, OperandB, PanelsB, PrepackedPanels, RowsA, TermKind, nr,
     transpose_block,
 };
 use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
-use crate::real::{Real, StoredElements, stored_elements};
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;

@@ -4,7 +4,7 @@
 //! neighbouring windows see under one tap is then contiguous for any stride.
 
 use super::problem::PatchGeometry;
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::prefetch::prefetch_l1;

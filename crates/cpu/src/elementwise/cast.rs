@@ -1,7 +1,7 @@
 //! Casts: a view as contiguous elements of another dtype.
 
-use super::convert::{self, RoundToOdd};
-use super::operand::{ComputeElement, Operand};
+use super::convert::{self, ComputeElement};
+use super::operand::Operand;
 use crate::layout::copy::{is_transposed, to_contiguous};
 use crate::layout::strided_iter::StridedIter;
 use crate::runtime::memory::PooledData;
@@ -109,7 +109,7 @@ impl<'a, C: ComputeElement> Conversion<'a, C> {
     }
 }
 
-impl<C: ComputeElement + RoundToOdd> Conversion<'_, C> {
+impl<C: ComputeElement> Conversion<'_, C> {
     fn to_f16(&self, d: &CpuDevice) -> Result<HostData> {
         self.each(d, |isa, x, dst: &mut UninitSlice<'_, f16>| {
             convert::to_f16(isa, C::odds(isa, x, &mut CacheBlock::new()), dst);
@@ -123,7 +123,7 @@ impl<C: ComputeElement + RoundToOdd> Conversion<'_, C> {
 }
 
 /// From what is read as `C` to any type.
-fn from<C: ComputeElement + RoundToOdd>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
+fn from<C: ComputeElement>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     let from = Conversion::<C>::new(d, x)?;
     match to {
         DType::F32 => from.each(d, convert::simple::<C, f32>),

@@ -9,47 +9,55 @@ use super::kernels::convert_f16;
 use super::plan::NARROW_MIN_PART_ELEMENTS;
 use crate::CpuDevice;
 use crate::Isa;
+use crate::layout::strided_iter::StridedIter;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::FillFrom;
 use crate::runtime::output::parallel_fill::{CostHint, fill_pieces, parallel_fill_hinted};
-use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, Scalar, bf16, f16, rounding};
+use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, bf16, f16};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_reference::Cell;
-use elinvar_simd::float_to_int::SaturatingToInt;
 use elinvar_simd::isa::{Kernel, dispatch, dispatch_formula_or_plain};
 use elinvar_simd::uninit::{CacheBlock, ElementAt, FillByElement, FillChunk, UninitSlice};
 use std::mem::MaybeUninit;
 
-/// The types whose conversions into each other are vector code as they stand: all but the 16-bit
-/// floats.
-pub(crate) trait DirectlyConverted: Cell {
+/// A type in which is computed: f32, f64, the integers and bool. Its conversions to the other five
+/// are vector code as they stand.
+pub(crate) trait ComputeElement: Cell {
     /// The nearest element of another type, as [`Cell::nearest`] says, in steps of which the
     /// compiler makes vector code.
     #[inline(always)]
-    fn to<T: DirectlyConverted>(self) -> T {
+    fn to<T: ComputeElement>(self) -> T {
         T::nearest(self.value())
     }
+    /// On the way to 16 bits: the f32 that rounds to the same 16-bit float as the number itself.
+    fn round_to_odd(self) -> f32;
+    /// Those of a slice; `block` is room for them.
+    fn odds<'a>(isa: Isa, x: &'a [Self], block: &'a mut CacheBlock<f32>) -> &'a [f32] {
+        block.fill(x.len(), |dst| each(isa, x, dst, Self::round_to_odd))
+    }
+    /// Writes elements number `start` to `start + n` of memory of another type (n at most
+    /// [`MAX_BLOCK_ELEMENTS`]): 16-bit floats exactly, bool as 0 or 1.
+    ///
+    /// [`MAX_BLOCK_ELEMENTS`]: super::plan::MAX_BLOCK_ELEMENTS
+    fn load(
+        isa: Isa,
+        data: &HostData,
+        walk: &StridedIter,
+        start: usize,
+        n: usize,
+        dst: &mut UninitSlice<'_, Self>,
+    );
+    /// Does [`ComputeElement::load`] know the type?
+    fn loads(dtype: DType) -> bool;
+    /// Results through `make`, stored as `to`.
+    fn stored(
+        d: &CpuDevice,
+        len: usize,
+        work: CostHint,
+        to: DType,
+        make: &FillFrom<'_, Self>,
+    ) -> Result<HostData>;
 }
-macro_rules! simple_floats {
-    ($($float:ident)*) => {$(
-        impl DirectlyConverted for $float {
-            #[inline(always)]
-            fn to<T: DirectlyConverted>(self) -> T {
-                match const { T::DTYPE } {
-                    DType::I64 => T::nearest(Scalar::Int(self.cut())),
-                    DType::I32 => T::nearest(Scalar::Int(SaturatingToInt::<i32>::cut(self).into())),
-                    DType::U8 => T::nearest(Scalar::Int(SaturatingToInt::<u8>::cut(self).into())),
-                    DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::Bool => T::nearest(self.value()),
-                }
-            }
-        }
-    )*};
-}
-simple_floats! { f32 f64 }
-impl DirectlyConverted for i64 {}
-impl DirectlyConverted for i32 {}
-impl DirectlyConverted for u8 {}
-impl DirectlyConverted for bool {}
 
 /// Each element through a function.
 #[derive(Clone, Copy)]
@@ -108,11 +116,7 @@ fn each_window<S: Copy, T: Copy>(isa: Isa, x: &[S], dst: &mut UninitSlice<'_, T>
 /// to f32, of what AVX2 has no instruction for, f64 to i64 and back, and of what becomes bytes: a
 /// million i64 took 99 microseconds, and 143 with AVX2. All other pairs of types are bound by
 /// memory with AVX2 too.
-pub(crate) fn simple<S: DirectlyConverted, T: DirectlyConverted>(
-    isa: Isa,
-    x: &[S],
-    dst: &mut UninitSlice<'_, T>,
-) {
+pub(crate) fn simple<S: ComputeElement, T: ComputeElement>(isa: Isa, x: &[S], dst: &mut UninitSlice<'_, T>) {
     dst.part(x.len(), |dst| {
         let work = FillByElement(ConvertEach(x, |v: S| v.to::<T>()), dst);
         if const {
@@ -281,43 +285,6 @@ pub(crate) fn store<T: Element>(v: HostVec<T>, to: DType) -> Result<HostData> {
         "cpu: results in {} cannot be stored as {to}; the op should have converted them",
         T::DTYPE
     )))
-}
-
-/// On the way to 16 bits: the f32 that rounds to the same 16-bit float as the number itself.
-pub(crate) trait RoundToOdd: DirectlyConverted {
-    /// That f32.
-    fn round_to_odd(self) -> f32;
-    /// Those of a slice; `block` is room for them.
-    fn odds<'a>(isa: Isa, x: &'a [Self], block: &'a mut CacheBlock<f32>) -> &'a [f32] {
-        block.fill(x.len(), |dst| each(isa, x, dst, Self::round_to_odd))
-    }
-}
-
-macro_rules! odd {
-    ($($t:ty: $odd:expr;)*) => {$(
-        impl RoundToOdd for $t {
-            #[inline]
-            fn round_to_odd(self) -> f32 {
-                ($odd)(self)
-            }
-        }
-    )*};
-}
-odd! {
-    f64:  rounding::odd_f32;
-    i64:  |v| rounding::odd_f32(rounding::odd_f64(v));
-    i32:  |v| rounding::odd_f32(f64::from(v));
-    u8:   f32::from;
-    bool: |v| f32::from(u8::from(v));
-}
-impl RoundToOdd for f32 {
-    #[inline]
-    fn round_to_odd(self) -> f32 {
-        self
-    }
-    fn odds<'a>(_: Isa, x: &'a [f32], _: &'a mut CacheBlock<f32>) -> &'a [f32] {
-        x
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! operand is broadcast, the formula is called on runs that are contiguous or share one of its
 //! elements.
 
-use super::operand::{self, ComputeElement, Operand, common_run};
+use super::convert::ComputeElement;
+use super::operand::{self, Operand, common_run};
 use super::plan::MAX_BLOCK_ELEMENTS;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};

@@ -3,9 +3,11 @@
 
 pub(crate) mod cast;
 pub(crate) mod convert;
+mod element;
 pub(crate) mod fill;
 pub(crate) mod kernels;
 pub(crate) mod operand;
 pub(crate) mod plan;
 pub(crate) mod random;
+pub(crate) mod real;
 pub(crate) mod update;

@@ -1,146 +1,16 @@
 //! Operand staging for elementwise work: from any dtype and strides to contiguous blocks of the
 //! compute type, and back.
 
-use super::convert;
+use super::convert::ComputeElement;
 use super::plan::{CALL_MIN_ELEMENTS, MAX_BLOCK_ELEMENTS};
+use crate::Isa;
 use crate::layout::strided_iter::{StridedIter, gather_runs};
 use crate::runtime::memory::with_capacity;
-use crate::runtime::output::parallel_fill::{CostHint, FillFrom, parallel_fill, parallel_fill_hinted};
 use crate::view::misuse_error;
-use crate::{CpuDevice, Isa};
-use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, bf16, f16};
+use elinvar_core::{HostData, HostVec, Layout, Result};
 use elinvar_simd::prefetch::prefetch_lines;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 use elinvar_simd::vector_loop::{OperandSlice, RowsShape, Splat, VECTOR_CHUNK};
-
-/// A type in which is computed: f32, f64, the integers and bool.
-pub(crate) trait ComputeElement: Element {
-    /// Writes elements number `start` to `start + n` of memory of another type (n at most
-    /// [`MAX_BLOCK_ELEMENTS`]): 16-bit floats exactly, bool as 0 or 1.
-    fn load(
-        isa: Isa,
-        data: &HostData,
-        walk: &StridedIter,
-        start: usize,
-        n: usize,
-        dst: &mut UninitSlice<'_, Self>,
-    );
-    /// Does [`ComputeElement::load`] know the type?
-    fn loads(dtype: DType) -> bool;
-    /// Results through `make`, stored as `to`.
-    fn stored(
-        d: &CpuDevice,
-        len: usize,
-        work: CostHint,
-        to: DType,
-        make: &FillFrom<'_, Self>,
-    ) -> Result<HostData>;
-}
-
-/// Results that are made as `T` and stored as `S`, in blocks.
-fn narrow<T: ComputeElement, S: Element>(
-    d: &CpuDevice,
-    len: usize,
-    make: &FillFrom<'_, T>,
-    store: impl Fn(Isa, &[T], &mut UninitSlice<'_, S>) + Sync,
-) -> Result<HostData> {
-    let v = parallel_fill(d, len, 1, &|mut start, dst: &mut UninitSlice<'_, S>| {
-        let mut block = CacheBlock::<T, MAX_BLOCK_ELEMENTS>::with_any_capacity();
-        while dst.remaining() > 0 {
-            let n = dst.remaining().min(MAX_BLOCK_ELEMENTS);
-            let mut made = Ok(());
-            let results = block.fill(n, |dst| made = make(start, dst));
-            made?;
-            store(d.isa(), results, dst);
-            start += n;
-        }
-        Ok(())
-    })?;
-    Ok(S::wrap(v))
-}
-
-impl ComputeElement for f32 {
-    fn load(
-        isa: Isa,
-        data: &HostData,
-        walk: &StridedIter,
-        start: usize,
-        n: usize,
-        dst: &mut UninitSlice<'_, f32>,
-    ) {
-        match data {
-            HostData::F16(v) => some(v, walk, start, n, |x| convert::from_f16(isa, x, dst)),
-            HostData::BF16(v) => some(v, walk, start, n, |x| convert::from_bf16(isa, x, dst)),
-            other => flags(isa, other, walk, start, n, dst),
-        }
-    }
-    fn loads(dtype: DType) -> bool {
-        dtype.is_half() || dtype == DType::Bool
-    }
-    fn stored(
-        d: &CpuDevice,
-        len: usize,
-        work: CostHint,
-        to: DType,
-        make: &FillFrom<'_, f32>,
-    ) -> Result<HostData> {
-        match to {
-            DType::F32 => Ok(HostData::F32(parallel_fill_hinted(d, len, 1, work, make)?)),
-            DType::F16 => {
-                narrow(d, len, make, |isa, x, dst: &mut UninitSlice<'_, f16>| convert::to_f16(isa, x, dst))
-            }
-            DType::BF16 => {
-                narrow(d, len, make, |isa, x, dst: &mut UninitSlice<'_, bf16>| convert::to_bf16(isa, x, dst))
-            }
-            DType::Bool => narrow(d, len, make, convert::simple::<f32, bool>),
-            DType::F64 | DType::I64 | DType::I32 | DType::U8 => Err(misuse_error("storing f32", to)),
-        }
-    }
-}
-
-/// Calls `f` on the elements number `start` to `start + n`, where they lie, or gathered in a block.
-/// (Which is made only then: the compiler clears it, and that was a fifth of adding a million f16.)
-fn some<T: Element>(v: &[T], walk: &StridedIter, start: usize, n: usize, f: impl FnOnce(&[T])) {
-    match walk.contiguous_run(start, n) {
-        Some(at) => f(&v[at..at + n]),
-        None => f(CacheBlock::<T, MAX_BLOCK_ELEMENTS>::with_any_capacity()
-            .fill(n, |dst| gather_runs(v, walk, start, n, dst))),
-    }
-}
-
-/// bool as 0 or 1.
-fn flags<T: ComputeElement + convert::DirectlyConverted>(
-    isa: Isa,
-    data: &HostData,
-    walk: &StridedIter,
-    start: usize,
-    n: usize,
-    dst: &mut UninitSlice<'_, T>,
-) {
-    let v = bool::slice(data).expect("the types of operands were looked at");
-    some(v, walk, start, n, |x| convert::simple(isa, x, dst));
-}
-
-macro_rules! number {
-    ($($t:ty),*) => {$(
-        impl ComputeElement for $t {
-            fn load(isa: Isa, data: &HostData, walk: &StridedIter, start: usize, n: usize, dst: &mut UninitSlice<'_, $t>) {
-                flags(isa, data, walk, start, n, dst);
-            }
-            fn loads(dtype: DType) -> bool {
-                dtype == DType::Bool
-            }
-            fn stored(d: &CpuDevice, len: usize, work: CostHint, to: DType, make: &FillFrom<'_, $t>) -> Result<HostData> {
-                match to {
-                    t if t == <$t>::DTYPE => Ok(<$t>::wrap(parallel_fill_hinted(d, len, 1, work, make)?)),
-                    DType::Bool => narrow(d, len, make, convert::simple::<$t, bool>),
-                    _ => Err(misuse_error("storing a number of another type", to)),
-                }
-            }
-        }
-    )*};
-}
-number!(f64, i64, i32, u8, bool);
 
 /// How an operand gets to the formula.
 pub(crate) enum Operand<'a, T> {

@@ -3,11 +3,12 @@
 //! An element depends on its index alone, so a block of results is computed from exactly its own
 //! words of the stream, whichever thread does it.
 
-use super::operand::ComputeElement;
+use super::convert::ComputeElement;
+use super::real::{Real, word64};
 use crate::runtime::output::parallel_fill::{CostHint, FillFrom, parallel_fill};
 use crate::view::misuse_error;
 use crate::{CpuDevice, Isa};
-use elinvar_core::philox::{Stream, philox4x32, unit_f32, unit_f64};
+use elinvar_core::philox::{Stream, philox4x32};
 use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
 use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
@@ -26,18 +27,18 @@ pub(crate) fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usi
     match r {
         Random::Uniform { low, high } => match (dtype, Interval::of(low, high, dtype).numbers()) {
             (DType::F32 | DType::F16 | DType::BF16, interval) => {
-                floats::<f32>(d, s, dtype, len, Uniform(interval.map(|v| v as f32)))
+                floats::<f32>(d, s, dtype, len, Distribution::Uniform(interval.map(|v| v as f32)))
             }
-            (DType::F64, interval) => floats::<f64>(d, s, dtype, len, Uniform(interval)),
+            (DType::F64, interval) => floats::<f64>(d, s, dtype, len, Distribution::Uniform(interval)),
             (DType::I64 | DType::I32 | DType::U8 | DType::Bool, _) => {
                 Err(misuse_error("a uniform number", dtype))
             }
         },
         Random::Normal { mean, std } => match dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
-                floats::<f32>(d, s, dtype, len, Normal { mean: mean as f32, std: std as f32 })
+                floats::<f32>(d, s, dtype, len, Distribution::Normal { mean: mean as f32, std: std as f32 })
             }
-            DType::F64 => floats::<f64>(d, s, dtype, len, Normal { mean, std }),
+            DType::F64 => floats::<f64>(d, s, dtype, len, Distribution::Normal { mean, std }),
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse_error("a normal number", dtype)),
         },
         Random::Bernoulli { p } => each_dtype!(dtype, T => flips::<T>(d, p, s, len)),
@@ -77,78 +78,49 @@ impl Kernel for PhiloxKernel<'_> {
     }
 }
 
-/// A type in which random floats are computed.
-trait RandomFloat: ComputeElement + Lane {
-    /// Words for one number.
-    const WORDS: usize;
-    /// Uniform number `i` of these words, in 0..1.
-    fn unit(words: &[u32], i: usize) -> Self;
-}
-impl RandomFloat for f32 {
-    const WORDS: usize = 1;
-    #[inline(always)]
-    fn unit(words: &[u32], i: usize) -> f32 {
-        unit_f32(words[i])
-    }
-}
-impl RandomFloat for f64 {
-    const WORDS: usize = 2;
-    #[inline(always)]
-    fn unit(words: &[u32], i: usize) -> f64 {
-        unit_f64(word64(words, i))
-    }
-}
-
-#[inline(always)]
-fn word64(words: &[u32], i: usize) -> u64 {
-    u64::from(words[2 * i]) | u64::from(words[2 * i + 1]) << 32
-}
-
-/// Numbers from words: a whole block of them.
-trait Distribution<C>: Copy + Sync {
-    fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]);
-}
-
-/// The numbers of an [`Interval`].
+/// How numbers are made from words, a whole block at a time.
 #[derive(Clone, Copy)]
-struct Uniform<C>([C; 4]);
-impl<C: RandomFloat> Distribution<C> for Uniform<C> {
+enum Distribution<C> {
+    /// The numbers of an [`Interval`].
+    Uniform([C; 4]),
+    Normal {
+        mean: C,
+        std: C,
+    },
+}
+
+impl<C: Real> Distribution<C> {
     #[inline(always)]
     fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]) {
-        let words = &words[..BLOCK_ELEMENTS * C::WORDS];
-        for (i, y) in out.iter_mut().enumerate() {
-            *y = uniform(C::unit(words, i), self.0);
+        let words = &words[..BLOCK_ELEMENTS * C::RANDOM_WORDS];
+        match self {
+            Distribution::Uniform(interval) => {
+                for (i, y) in out.iter_mut().enumerate() {
+                    *y = uniform(C::unit(words, i), interval);
+                }
+            }
+            Distribution::Normal { mean, std } => {
+                let (mean, std) = (ScalarLane(mean), ScalarLane(std));
+                for (j, y) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                    let first = ScalarLane(C::unit(words, 2 * j));
+                    let second = ScalarLane(C::unit(words, 2 * j + 1));
+                    let radius = (ScalarLane::lit(-2.0) * (ScalarLane::lit(1.0) - first).log()).sqrt();
+                    // Below 2 pi, where the moderate functions have the bits of the others.
+                    let angle = ScalarLane::lit(std::f64::consts::TAU) * second;
+                    *y = [math::cos_moderate(angle), math::sin_moderate(angle)]
+                        .map(|transposed| (radius * transposed).fma(std, mean).0);
+                }
+            }
         }
     }
 }
 
-#[derive(Clone, Copy)]
-struct Normal<C> {
-    mean: C,
-    std: C,
-}
-impl<C: RandomFloat> Distribution<C> for Normal<C> {
-    #[inline(always)]
-    fn numbers(self, words: &[u32], out: &mut [C; BLOCK_ELEMENTS]) {
-        let words = &words[..BLOCK_ELEMENTS * C::WORDS];
-        let (mean, std) = (ScalarLane(self.mean), ScalarLane(self.std));
-        for (j, y) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            let (first, second) = (ScalarLane(C::unit(words, 2 * j)), ScalarLane(C::unit(words, 2 * j + 1)));
-            let radius = (ScalarLane::lit(-2.0) * (ScalarLane::lit(1.0) - first).log()).sqrt();
-            // Below 2 pi, where the moderate functions have the bits of the others.
-            let angle = ScalarLane::lit(std::f64::consts::TAU) * second;
-            *y = [math::cos_moderate(angle), math::sin_moderate(angle)]
-                .map(|transposed| (radius * transposed).fma(std, mean).0);
-        }
-    }
-}
-
-struct DistributionKernel<'a, N, C> {
-    numbers: N,
+struct DistributionKernel<'a, C> {
+    numbers: Distribution<C>,
     words: &'a [u32],
     out: &'a mut [C; BLOCK_ELEMENTS],
 }
-impl<C: RandomFloat, N: Distribution<C>> Kernel for DistributionKernel<'_, N, C> {
+impl<C: Real> Kernel for DistributionKernel<'_, C> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
@@ -176,16 +148,16 @@ fn blocks<T: Copy>(
     }
 }
 
-fn floats<C: RandomFloat>(
+fn floats<C: ComputeElement + Real>(
     d: &CpuDevice,
     s: Stream,
     dtype: DType,
     len: usize,
-    numbers: impl Distribution<C>,
+    numbers: Distribution<C>,
 ) -> Result<HostData> {
     let make: &FillFrom<'_, C> = &|start, dst| {
         let mut out = [C::ZERO; BLOCK_ELEMENTS];
-        blocks(d.isa(), s, C::WORDS, start, dst, |words, n, dst| {
+        blocks(d.isa(), s, C::RANDOM_WORDS, start, dst, |words, n, dst| {
             dispatch(d.isa(), DistributionKernel { numbers, words, out: &mut out });
             dst.copy(&out[..n]);
         });

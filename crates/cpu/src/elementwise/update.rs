@@ -5,9 +5,10 @@
 //! little each. What can fail (types, memory for operands that are made contiguous) comes before
 //! the first piece; writing cannot fail.
 
-use super::convert;
-use super::operand::{ComputeElement, Operand};
+use super::convert::ComputeElement;
+use super::operand::Operand;
 use super::plan::{UPDATE_NS_PER_ELEMENT, UPDATE_PIECE_ELEMENTS};
+use super::real::{Real, StoredElementsMut};
 use crate::CpuDevice;
 use crate::layout::copy;
 use crate::runtime::memory::PooledData;
@@ -15,13 +16,13 @@ use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
 use crate::view::misuse_error;
 use elinvar_core::host::with_capacity;
-use elinvar_core::{DType, Element, HostData, Layout, Result, bf16, f16};
+use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::backend::UpdateItem;
 use elinvar_ops::update::UpdateObject;
 use elinvar_reference::Reference;
 use elinvar_simd::compiled_update::{UpdateFloat, UpdateLoops};
 use elinvar_simd::isa::Isa;
-use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
+use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock};
 use smallvec::SmallVec;
 
 /// The formula at every element of every item.
@@ -39,88 +40,11 @@ pub(crate) fn update(
     Ok(())
 }
 
-/// Numbers that change, as they are stored.
-enum ChangedSlice<'a, T> {
-    /// In the type in which is computed.
-    Plain(&'a mut [T]),
-    F16(&'a mut [f16]),
-    BF16(&'a mut [bf16]),
-}
-
-/// f32 or f64.
-trait StoredFloat: ComputeElement + UpdateFloat {
-    /// The first `len` numbers of memory of this type or, for f32, of 16 bits.
-    fn slots(data: &mut HostData, len: usize) -> Result<ChangedSlice<'_, Self>>;
-    /// Fills a block from 16 bits. f64 is never stored so.
-    fn widen(isa: Isa, from: &ChangedSlice<'_, Self>, to: &mut [Self]);
-    /// Rounds a block to 16 bits.
-    fn narrow(isa: Isa, from: &[Self], to: &mut ChangedSlice<'_, Self>);
-}
-
-impl StoredFloat for f64 {
-    fn slots(data: &mut HostData, len: usize) -> Result<ChangedSlice<'_, f64>> {
-        let dtype = data.dtype();
-        f64::slice_mut(data)
-            .map(|x| ChangedSlice::Plain(&mut x[..len]))
-            .ok_or_else(|| misuse_error("an update in f64", dtype))
-    }
-    fn widen(_: Isa, _: &ChangedSlice<'_, f64>, _: &mut [f64]) {
-        unreachable!("slots of f64 are plain")
-    }
-    fn narrow(_: Isa, _: &[f64], _: &mut ChangedSlice<'_, f64>) {
-        unreachable!("slots of f64 are plain")
-    }
-}
-
-impl StoredFloat for f32 {
-    fn slots(data: &mut HostData, len: usize) -> Result<ChangedSlice<'_, f32>> {
-        match data {
-            HostData::F32(x) => Ok(ChangedSlice::Plain(&mut x[..len])),
-            HostData::F16(x) => Ok(ChangedSlice::F16(&mut x[..len])),
-            HostData::BF16(x) => Ok(ChangedSlice::BF16(&mut x[..len])),
-            HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) | HostData::Bool(_) => {
-                Err(misuse_error("an update in f32", data.dtype()))
-            }
-        }
-    }
-    fn widen(isa: Isa, from: &ChangedSlice<'_, f32>, to: &mut [f32]) {
-        match from {
-            ChangedSlice::Plain(_) => unreachable!("plain slots are changed where they lie"),
-            ChangedSlice::F16(x) => convert::from_f16(isa, x, &mut UninitSlice::over(to)),
-            ChangedSlice::BF16(x) => convert::from_bf16(isa, x, &mut UninitSlice::over(to)),
-        }
-    }
-    fn narrow(isa: Isa, from: &[f32], to: &mut ChangedSlice<'_, f32>) {
-        match to {
-            ChangedSlice::Plain(_) => unreachable!("plain slots are changed where they lie"),
-            ChangedSlice::F16(x) => convert::to_f16(isa, from, &mut UninitSlice::over(x)),
-            ChangedSlice::BF16(x) => convert::to_bf16(isa, from, &mut UninitSlice::over(x)),
-        }
-    }
-}
-
-impl<'a, T> ChangedSlice<'a, T> {
-    /// The first `n`, taken off.
-    fn take(&mut self, n: usize) -> ChangedSlice<'a, T> {
-        fn off<'a, S>(x: &mut &'a mut [S], n: usize) -> &'a mut [S] {
-            x.split_off_mut(..n).expect("there are so many")
-        }
-        match self {
-            ChangedSlice::Plain(x) => ChangedSlice::Plain(off(x, n)),
-            ChangedSlice::F16(x) => ChangedSlice::F16(off(x, n)),
-            ChangedSlice::BF16(x) => ChangedSlice::BF16(off(x, n)),
-        }
-    }
-    fn is_plain(&self) -> bool {
-        matches!(self, ChangedSlice::Plain(_))
-    }
-}
-
 /// What one thread does at once: `len` elements of a tensor.
 struct UpdatePiece<'a, T> {
     start: usize,
     len: usize,
-    changes: SmallVec<[ChangedSlice<'a, T>; 4]>,
+    changes: SmallVec<[StoredElementsMut<'a, T>; 4]>,
     reads: SmallVec<[Operand<'a, T>; 6]>,
 }
 
@@ -144,7 +68,7 @@ fn straight(d: &CpuDevice, items: &[UpdateItem<'_, Reference>]) -> Result<Vec<Op
 }
 
 /// The pieces of all items.
-fn all_pieces<'a, 'i: 'a, T: StoredFloat>(
+fn all_pieces<'a, 'i: 'a, T: ComputeElement + Real + UpdateFloat>(
     items: Vec<UpdateItem<'i, Reference>>,
     straight: &'a [Option<PooledData>],
 ) -> Result<Vec<UpdatePiece<'a, T>>> {
@@ -153,9 +77,11 @@ fn all_pieces<'a, 'i: 'a, T: StoredFloat>(
     let mut straight = straight.iter();
     for item in items {
         let numel = item.shape.numel();
-        let mut changes = SmallVec::<[ChangedSlice<'_, T>; 4]>::new();
+        let mut changes = SmallVec::<[StoredElementsMut<'_, T>; 4]>::new();
         for x in item.changes {
-            changes.push(T::slots(x.buffer, numel)?);
+            let dtype = x.buffer.dtype();
+            let all = T::numbers_mut(x.buffer);
+            changes.push(all.ok_or_else(|| misuse_error("an update", dtype))?.take(numel));
         }
         let copies: SmallVec<[_; 6]> = straight.by_ref().take(item.reads.len()).collect();
         let mut start = 0;
@@ -177,7 +103,11 @@ fn all_pieces<'a, 'i: 'a, T: StoredFloat>(
 }
 
 /// Runs the formula on all pieces.
-fn run<T: StoredFloat>(d: &CpuDevice, mut all: Vec<UpdatePiece<'_, T>>, f: &dyn UpdateLoops<T>) {
+fn run<T: ComputeElement + Real + UpdateFloat>(
+    d: &CpuDevice,
+    mut all: Vec<UpdatePiece<'_, T>>,
+    f: &dyn UpdateLoops<T>,
+) {
     let elements: usize = all.iter().map(|p| p.len).sum();
     // Small tensors go together, so that each thread comes back for more some eight times.
     let together = all.len().div_ceil(8 * d.threads());
@@ -185,12 +115,12 @@ fn run<T: StoredFloat>(d: &CpuDevice, mut all: Vec<UpdatePiece<'_, T>>, f: &dyn 
     for_each_piece(d, &mut all, together, ns, &|_, part| part.iter_mut().for_each(|p| p.run(d.isa(), f)));
 }
 
-impl<T: StoredFloat> UpdatePiece<'_, T> {
+impl<T: ComputeElement + Real + UpdateFloat> UpdatePiece<'_, T> {
     fn run(&mut self, isa: Isa, f: &dyn UpdateLoops<T>) {
         let mut held: SmallVec<[CacheBlock<T>; 6]> = self.reads.iter().map(|_| CacheBlock::new()).collect();
         // Zeroed only where it is of use.
         let mut staged: SmallVec<[[T; BLOCK_ELEMENTS]; 4]> = SmallVec::new();
-        if !self.changes.iter().all(ChangedSlice::is_plain) {
+        if !self.changes.iter().all(StoredElementsMut::is_native) {
             staged.extend(self.changes.iter().map(|_| [T::ZERO; BLOCK_ELEMENTS]));
         }
         let mut done = 0;
@@ -203,15 +133,15 @@ impl<T: StoredFloat> UpdatePiece<'_, T> {
                 .zip(&mut held)
                 .map(|(operand, block)| operand.part(isa, block, start, n))
                 .collect();
-            let mut now: SmallVec<[ChangedSlice<'_, T>; 4]> =
+            let mut now: SmallVec<[StoredElementsMut<'_, T>; 4]> =
                 self.changes.iter_mut().map(|x| x.take(n)).collect();
             let mut blocks = staged.iter_mut();
             let mut x: SmallVec<[&mut [T]; 4]> = SmallVec::new();
             for slots in &mut now {
                 let block = blocks.next();
                 x.push(match slots {
-                    ChangedSlice::Plain(x) => x,
-                    ChangedSlice::F16(_) | ChangedSlice::BF16(_) => {
+                    StoredElementsMut::Native(x) => x,
+                    StoredElementsMut::F16(_) | StoredElementsMut::BF16(_) => {
                         let block = &mut block.expect("a block for each, as not all are plain")[..n];
                         T::widen(isa, slots, block);
                         block
@@ -221,7 +151,7 @@ impl<T: StoredFloat> UpdatePiece<'_, T> {
             f.run(isa, &mut x, &reads);
             drop(x);
             for (slots, block) in now.iter_mut().zip(&staged) {
-                if !slots.is_plain() {
+                if !slots.is_native() {
                     T::narrow(isa, &block[..n], slots);
                 }
             }

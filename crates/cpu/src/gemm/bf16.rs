@@ -21,7 +21,7 @@ use super::{
     transpose_block,
 };
 use crate::CpuDevice;
-use crate::real::StoredElements;
+use crate::elementwise::real::StoredElements;
 use elinvar_core::{HostVec, Result, bf16};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};

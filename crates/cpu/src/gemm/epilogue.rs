@@ -4,7 +4,7 @@
 use super::kernels::OutputTile;
 use super::operand::{BatchedMatrix, copy_block};
 use super::plan::thresholds::{EPILOGUE_STAGED_ELEMENTS, NARROW_ROW_MAX_ELEMENTS};
-use crate::real::{Real, StoredElements};
+use crate::elementwise::real::{Real, StoredElements};
 use elinvar_simd::compiled_epilogue::EpilogueRow;
 use elinvar_simd::isa::Isa;
 use smallvec::SmallVec;

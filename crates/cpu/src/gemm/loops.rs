@@ -23,9 +23,9 @@ use super::plan::{
 use super::planned::{PlannedGemm, k_chunks};
 use super::small_m;
 use crate::CpuDevice;
+use crate::elementwise::real::{Real, StoredElements};
 use crate::explain::explain;
 use crate::machine::Machine;
-use crate::real::{Real, StoredElements};
 use crate::runtime::parallel::{for_each_task, try_drain_tasks};
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;

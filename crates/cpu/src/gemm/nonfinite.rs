@@ -1,7 +1,7 @@
 //! Checks for values for which adding `0 * x` is not a no-op: NaN, infinities, and sums of -0.
 //! Paths that skip zero terms ask them.
 
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use elinvar_ops::lane::LaneInt;
 use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 

@@ -7,7 +7,7 @@ use super::kernels::{
 };
 use super::plan::thresholds::PACK_PREFETCH_ROWS;
 use super::plan::{MatrixLayout, Problem, Storage};
-use crate::real::{Real, StoredElements};
+use crate::elementwise::real::{Real, StoredElements};
 use elinvar_core::{Element, Precision};
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};

@@ -6,7 +6,7 @@ use super::kernels::{NextOperands, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, T
 use super::operand::{OperandA, OperandB};
 use super::plan::{GemmPlan, ReadA};
 use crate::CpuDevice;
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use elinvar_core::order::CHUNK;
 use elinvar_simd::isa::Isa;
 use std::ops::Range;

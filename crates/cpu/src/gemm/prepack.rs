@@ -9,7 +9,7 @@ use super::nonfinite::are_finite;
 use super::operand::{BatchedMatrix, OperandB};
 use super::plan::thresholds::{PANELS_PER_SHARED_PACK, USES_BEFORE_PACKING};
 use crate::CpuDevice;
-use crate::real::{Real, StoredElements, stored_elements};
+use crate::elementwise::real::{Real, StoredElements, stored_elements};
 use crate::runtime::memory::{self, PooledData, filled};
 use crate::runtime::parallel::for_each_task;
 use elinvar_core::order::CHUNK;

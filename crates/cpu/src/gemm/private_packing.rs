@@ -6,7 +6,7 @@ use super::plan::thresholds::PANELS_PER_PACK;
 use super::plan::{PrivatePackingPlan, TilePath};
 use super::planned::{PlannedGemm, k_chunks};
 use crate::CpuDevice;
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use crate::runtime::parallel::for_each_task;
 use crate::runtime::scratch::scratch;
 use elinvar_core::Result;

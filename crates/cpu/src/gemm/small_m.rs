@@ -14,7 +14,7 @@ use super::plan::SmallMPlan;
 use super::plan::thresholds::SMALL_M_TRANSPOSE_TERMS;
 use super::planned::{PlannedGemm, k_chunks};
 use crate::CpuDevice;
-use crate::real::{Real, StoredElements};
+use crate::elementwise::real::{Real, StoredElements};
 use crate::runtime::parallel::try_drain_tasks;
 use crate::runtime::scratch::scratch;
 use elinvar_core::Result;

@@ -12,7 +12,7 @@ use super::operand::{BatchedMatrix, exact_problem};
 use super::plan::thresholds::{NARROW_ROW_MAX_ELEMENTS, SPLIT_K_ADD_NS, SPLIT_K_ADD_TASK_RESULTS};
 use super::plan::{DotPlan, Problem, SplitKPlan};
 use crate::CpuDevice;
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use crate::runtime::memory::filled;
 use crate::runtime::parallel::{for_each_piece, for_each_task};
 use elinvar_core::{HostVec, Result};

@@ -4,7 +4,7 @@
 use super::plan::TinyPlan;
 use super::{BatchedMatrix, TileEpilogue};
 use crate::CpuDevice;
-use crate::real::{Real, StoredElements};
+use crate::elementwise::real::{Real, StoredElements};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use elinvar_core::{HostVec, Result};
 use elinvar_simd::isa::{IsaTargets, Kernel, dispatch};

@@ -6,8 +6,9 @@
 
 use super::buffer::CpuBuffer;
 use super::fusion;
+use crate::elementwise::convert::ComputeElement;
 use crate::elementwise::fill::{MAX_OPERANDS, SliceFormula, fill};
-use crate::elementwise::operand::{ComputeElement, Operand};
+use crate::elementwise::operand::Operand;
 use crate::layout::copy;
 use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::{CostHint, is_serial, parallel_fill_hinted, serial_fill};

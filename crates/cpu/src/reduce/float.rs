@@ -7,7 +7,7 @@ use super::plan::thresholds::INLINE_SUM_MAX_TERMS;
 use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{self, store};
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use crate::runtime::output::parallel_fill::FillFrom;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::view::View;

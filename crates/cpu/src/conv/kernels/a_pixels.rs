@@ -7,12 +7,12 @@
 //! Windows at the border are tiles of their own, over only those terms that are not padding there.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
+use crate::elementwise::real::Real;
 use crate::gemm::TermKind;
 use crate::gemm::kernels::a_rows::{RowsOfA, opaque_address};
 use crate::gemm::kernels::microkernel::accumulate_in_place;
 use crate::gemm::kernels::prefetch::{LinePrefetch, OutputPrefetch, PanelPrefetch, RowPrefetch};
 use crate::gemm::kernels::register_tile::{ColumnsOfB, PanelB, RegisterTile};
-use crate::real::Real;
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;

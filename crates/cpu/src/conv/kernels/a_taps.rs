@@ -7,12 +7,12 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_pixels::WindowRun;
+use crate::elementwise::real::Real;
 use crate::gemm::kernels::a_rows::{RowsOfA, opaque_address};
 use crate::gemm::kernels::microkernel::accumulate_in_place;
 use crate::gemm::kernels::prefetch::{LinePrefetch, PanelPrefetch};
 use crate::gemm::kernels::register_tile::{PanelB, RegisterTile};
 use crate::gemm::{OutputTile, PanelsB, TAPS_PER_ADDRESS};
-use crate::real::Real;
 use elinvar_core::order::CHUNK;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::GatherVector;

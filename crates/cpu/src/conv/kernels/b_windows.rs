@@ -6,10 +6,10 @@
 //! to term only the offset changes.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
+use crate::elementwise::real::Real;
 use crate::gemm::kernels::microkernel::accumulate_in_place;
 use crate::gemm::kernels::register_tile::{ColumnsOfB, PackedRowsA, RegisterTile};
 use crate::gemm::{OutputTile, PACKED_A_PITCH, TermKind};
-use crate::real::Real;
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_ops::lane::LaneInt;
 use elinvar_simd::isa::Isa;

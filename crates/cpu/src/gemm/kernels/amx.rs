@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::blocks::MicroBlock;
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use elinvar_simd::amx::{AMX_ROWS, AmxOperands, MACRO_TILE, MacroTileSums, macro_tile};
 use elinvar_simd::isa::{Isa, IsaTargets};
 use elinvar_simd::quad::GatherVector;

@@ -1,7 +1,7 @@
 //! Blocks of factors as kernels read them: rows of A, columns and panels of B, and what comes after
 //! them.
 
-use crate::real::{Real, StoredElements};
+use crate::elementwise::real::{Real, StoredElements};
 use elinvar_core::order::CHUNK;
 use elinvar_simd::isa::Isa;
 pub(crate) use elinvar_simd::vector::TermKind;

@@ -7,7 +7,7 @@
 use super::a_rows::each_row;
 use super::blocks::ColumnsB;
 use super::stored_operand::{FEW_PAIRS, StoredAs, StoredFloat16, StoredNative, assert_in_bounds, few_dots};
-use crate::real::{Real, StoredElements};
+use crate::elementwise::real::{Real, StoredElements};
 use elinvar_core::order::CHUNK;
 use elinvar_core::{Element, bf16};
 use elinvar_simd::LINE;

@@ -9,7 +9,7 @@
 use super::a_rows::each_row;
 use super::blocks::{ColumnsB, RowsA, TermKind};
 use super::stored_operand::{FEW_PAIRS, StoredAs, StoredFloat16, StoredNative, assert_in_bounds, few_dots};
-use crate::real::{Real, StoredElements};
+use crate::elementwise::real::{Real, StoredElements};
 use elinvar_core::{Element, bf16, f16, order::CHUNK};
 use elinvar_simd::isa::{Isa, IsaTargets};
 use elinvar_simd::quad::{Float16, GatherVector};

@@ -9,7 +9,7 @@ use super::gemv::{Gemv, gemv};
 use super::microkernel::{accumulate_in_place, multiply_block};
 use super::pack_transposed::transpose_block_to;
 use super::prefetch::OutputPrefetch;
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use crate::runtime::memory::with_capacity;
 use elinvar_core::{HostVec, Result, host};
 use elinvar_simd::LINE;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
 use super::blocks::nr;
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use elinvar_ops::lane::LaneInt;
 use elinvar_simd::LINE;
 use elinvar_simd::isa::Isa;

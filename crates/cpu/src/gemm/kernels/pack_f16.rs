@@ -1,7 +1,7 @@
 //! Packing of f16 and bf16, widened to the compute type, row by row or transposed.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::quad::{Float16, GatherVector, gather_one_f16};
 use elinvar_simd::vector::{VectorKernel, dispatch_vectors};

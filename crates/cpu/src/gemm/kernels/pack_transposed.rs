@@ -5,7 +5,7 @@
 //! the rest element by element.
 #![allow(unsafe_code, reason = "vector loads and stores")]
 
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, IsaTargets};
 use elinvar_simd::quad::GatherVector;

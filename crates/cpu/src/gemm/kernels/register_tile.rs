@@ -5,7 +5,7 @@
 use super::a_rows::{RowMajorA, RowsOfA, TERMS_PER_STEP, each_row};
 use super::blocks::PACKED_A_PITCH;
 use super::prefetch::LinePrefetch;
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use elinvar_core::Element;
 use elinvar_simd::vector::{SimdElement, Vector};
 

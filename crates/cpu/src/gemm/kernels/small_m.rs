@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_rows::each_row;
-use crate::real::Real;
+use crate::elementwise::real::Real;
 use elinvar_core::{Element, order::CHUNK};
 use elinvar_simd::LINE;
 use elinvar_simd::isa::{Isa, IsaTargets};

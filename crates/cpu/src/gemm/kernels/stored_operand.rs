@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "vector loads without a check for each")]
 
 use super::blocks::ColumnsB;
-use crate::real::StoredElements;
+use crate::elementwise::real::StoredElements;
 use elinvar_simd::quad::{Float16, GatherVector, gather_one, gather_one_f16};
 use elinvar_simd::vector::SimdElement;
 use std::marker::PhantomData;
