@@ -54,25 +54,8 @@ pub(super) fn conv_implicit_gemm<T: Real>(
         Weights::InPlace(_) | Weights::Transposed(_) => true,
     });
     scratch(unpacked * k * step, |packed| {
-        // Panel after panel, in each chunk after chunk: as they are read.
-        let mut parts = Vec::new();
-        let mut rest = &mut *packed;
-        for group in 0..unpacked {
-            for j in (0..o).step_by(wide) {
-                for terms in k_chunks(0..k) {
-                    let (part, after) = rest.split_at_mut(terms.len() * wide);
-                    parts.push((group, terms, j..o.min(j + wide), part));
-                    rest = after;
-                }
-            }
-        }
-        for_each_task(d, ns, &mut parts, |(group, terms, cols, part)| {
-            pack(isa, w, (o, p.taps.len(), k), *group, terms, cols, part);
-            if border.is_some() {
-                is_finite.fetch_and(are_finite(isa, part), Relaxed);
-            }
-            Ok(())
-        })?;
+        let checked = border.is_some().then_some(&is_finite);
+        pack_all(d, ns, w, [unpacked, o, p.taps.len(), k], packed, checked)?;
         let border = border.filter(|_| is_finite.load(Relaxed));
         let edges = border.map(|border| BorderTiles {
             border,
@@ -123,6 +106,36 @@ pub(super) fn conv_implicit_gemm<T: Real>(
             })
         })
     })?
+}
+
+/// Packs the weights of all groups: panel after panel, in each chunk after chunk, as they are read.
+/// Clears `is_finite` if some number is not.
+fn pack_all<T: Real>(
+    d: &CpuDevice,
+    ns: f64,
+    w: Weights<'_, T>,
+    [groups, o, taps, k]: [usize; 4],
+    packed: &mut [T],
+    is_finite: Option<&AtomicBool>,
+) -> Result<()> {
+    let (isa, wide) = (d.isa(), nr::<T>(d.isa()));
+    let (mut parts, mut rest) = (Vec::new(), packed);
+    for group in 0..groups {
+        for j in (0..o).step_by(wide) {
+            for terms in k_chunks(0..k) {
+                let (part, after) = rest.split_at_mut(terms.len() * wide);
+                parts.push((group, terms, j..o.min(j + wide), part));
+                rest = after;
+            }
+        }
+    }
+    for_each_task(d, ns, &mut parts, |(group, terms, cols, part)| {
+        pack(isa, w, (o, taps, k), *group, terms, cols, part);
+        if let Some(is_finite) = is_finite {
+            is_finite.fetch_and(are_finite(isa, part), Relaxed);
+        }
+        Ok(())
+    })
 }
 
 /// Packs a panel of weights: some output channels of `o` in a group, some terms of `k`.

@@ -17,12 +17,14 @@
 
 mod blocked;
 mod display;
+mod planner;
 pub(crate) mod thresholds;
 
 pub(crate) use blocked::{
     AccessA, AccessB, ColumnAccess, GemmPlan, GemmProblem, PackPlan, PrivatePackingPlan, ReadA, Schedule,
-    SmallMPlan, TAPS_PER_ADDRESS, TilePath, Units, plan_gemm,
+    SmallMPlan, TAPS_PER_ADDRESS, TilePath, Units,
 };
+pub(crate) use planner::plan_gemm;
 
 use super::kernels::TermKind;
 use crate::machine::Machine;

@@ -2,4 +2,5 @@
 
 pub(crate) mod gather;
 mod plan;
+mod row_sources;
 pub(crate) mod scatter;

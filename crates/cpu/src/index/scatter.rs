@@ -11,7 +11,8 @@
 //!
 //! An index out of range has no error message here: the caller asks the reference for it.
 
-use super::plan::{SCATTER_PART_BYTES, SCATTER_ROWS_MIN_INNER, SCATTER_RUN_MIN_ELEMENTS};
+use super::plan::{SCATTER_PART_BYTES, SCATTER_ROWS_MIN_INNER};
+use super::row_sources::RowSources;
 use crate::elementwise::cast::cast_halves;
 use crate::elementwise::plan::MAX_BLOCK_ELEMENTS;
 use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
@@ -218,61 +219,6 @@ pub(crate) fn scatter_of_map(
     by_target(d, &base, &ScatterSource::Made(&fill), &plan, &sources, |y, x| *y += x)
         .map(|y| Some(HostData::F32(y)))
 }
-
-/// Which sources go to each element of a row.
-struct RowSources {
-    /// Where neighbours go that go to neighbours, which of them is the first, and how many there
-    /// are, if these are most.
-    runs: Vec<[usize; 3]>,
-    /// So many of each element's are known by it.
-    each: usize,
-    /// The first ones of each; of an element that has not so many, [`NO_SOURCE`].
-    first: Vec<u32>,
-    /// Elements with a source of those that are left, in their order.
-    more: Vec<[u32; 2]>,
-}
-
-impl RowSources {
-    /// None if an index is out of range, or there are too many.
-    fn new(index: &[i64], size: usize) -> Result<Option<Self>> {
-        if index.len() >= NO_SOURCE as usize || !index.iter().all(|&at| (at as usize) < size) {
-            return Ok(None);
-        }
-        let mut runs: Vec<[usize; 3]> = host::with_capacity(index.len())?;
-        for (source, &at) in index.iter().enumerate() {
-            match runs.last_mut() {
-                Some([first, _, n]) if *first + *n == at as usize => *n += 1,
-                _ => runs.push([at as usize, source, 1]),
-            }
-        }
-        if runs.len() * SCATTER_RUN_MIN_ELEMENTS <= index.len() {
-            return Ok(Some(RowSources { runs, each: 0, first: Vec::new(), more: Vec::new() }));
-        }
-        let mut count = host::filled(size, 0usize)?;
-        index.iter().for_each(|&at| count[at as usize] += 1);
-        // As many as most have, two at most: of an image that was enlarged, the elements at the
-        // edges have fewer. By the fewest, its gradient took a quarter longer.
-        let most = count.iter().copied().max().unwrap_or(0).min(2);
-        let least = count.iter().copied().min().unwrap_or(0).min(2);
-        let each = if most * size <= 2 * index.len() { most } else { least };
-        let left = count.iter().map(|count| count.saturating_sub(each)).sum();
-        let (mut first, mut more) = (host::filled(each * size, NO_SOURCE)?, host::with_capacity(left)?);
-        count.fill(0);
-        for (source, &at) in index.iter().enumerate() {
-            let count = &mut count[at as usize];
-            if *count < each {
-                first[at as usize * each + *count] = source as u32;
-            } else {
-                more.push([at as u32, source as u32]);
-            }
-            *count += 1;
-        }
-        Ok(Some(RowSources { runs: Vec::new(), each, first, more }))
-    }
-}
-
-/// No source: there are none so far.
-const NO_SOURCE: u32 = u32::MAX;
 
 /// Rows that all have one index, which is turned once: of most elements what they are and what goes
 /// to them meet in a register. In the order of the sources, neighbours that go to one element, as

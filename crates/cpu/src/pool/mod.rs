@@ -2,12 +2,13 @@
 //! beforehand.
 
 mod average;
+mod average_grad;
 mod kernels;
 mod max;
 mod plan;
 mod windows;
 
-pub(crate) use average::avg_pool_grad;
+pub(crate) use average_grad::avg_pool_grad;
 
 use crate::lazy::buffer::CpuBuffer;
 use crate::reduce::float::{Float, each_float};
