@@ -139,11 +139,26 @@ fn backward<C: Float>(
     let mut dq = filled(heads * z.l * z.d, C::POSITIVE_ZERO)?;
     let mut dk = filled(kv_heads * z.s * z.d, C::POSITIVE_ZERO)?;
     let mut dv = filled(kv_heads * z.s * z.v, C::POSITIVE_ZERO)?;
-    let mut items = Vec::with_capacity(plan.count);
+    let mut items = grad_items(&walk.z, plan.tasks, plan.count, [&mut dq, &mut dk, &mut dv]);
+    try_for_each_piece(d, &mut items, 1, plan.ns, &|_, items| {
+        items.iter_mut().try_for_each(|item| walk.run(item))
+    })?;
+    drop(items);
+    Ok([dq, dk, dv])
+}
+
+/// The parts of the walk, each with its part of the results.
+fn grad_items<'a, C>(
+    z: &AttentionSizes,
+    tasks: BackwardTasks,
+    count: usize,
+    [dq, dk, dv]: [&'a mut [C]; 3],
+) -> Vec<GradItem<'a, C>> {
+    let mut items = Vec::with_capacity(count);
     let group =
         |kv: usize| (kv / z.j * z.h + kv % z.j * z.group())..(kv / z.j * z.h + (kv % z.j + 1) * z.group());
     let kv_of = |head: usize| head / z.h * z.j + head % z.h / z.group();
-    if plan.tasks == BackwardTasks::KeyHeads {
+    if tasks == BackwardTasks::KeyHeads {
         let all =
             dq.chunks_mut(z.group() * z.l * z.d).zip(dk.chunks_mut(z.s * z.d).zip(dv.chunks_mut(z.s * z.v)));
         for (kv, (dq, dkv)) in all.enumerate() {
@@ -166,11 +181,7 @@ fn backward<C: Float>(
             }
         }
     }
-    try_for_each_piece(d, &mut items, 1, plan.ns, &|_, items| {
-        items.iter_mut().try_for_each(|item| walk.run(item))
-    })?;
-    drop(items);
-    Ok([dq, dk, dv])
+    items
 }
 
 struct GradWalk<'a, C: Float> {
@@ -272,6 +283,38 @@ impl<C: Float> ChunkedSums<C> {
     }
 }
 
+/// Buffers for a block of scores.
+struct ScoreScratch<C> {
+    /// Weights, and the gradients of scores.
+    tiles: [Vec<ScoreRow<C>>; 2],
+    masked: Vec<ScoreRow<C>>,
+    /// For sums of more terms than a chunk.
+    spare: HostVec<C>,
+}
+
+impl<C: Float> ScoreScratch<C> {
+    fn new(is_masked: bool, has_chunks: bool) -> Result<Self> {
+        let rows = |count: usize| host::filled(count, [C::POSITIVE_ZERO; TILE]);
+        Ok(ScoreScratch {
+            tiles: [rows(TILE)?, rows(TILE)?],
+            masked: rows(if is_masked { TILE } else { 0 })?,
+            spare: filled(if has_chunks { TILE * TILE } else { 0 }, C::POSITIVE_ZERO)?,
+        })
+    }
+}
+
+/// A block of scores: `rows` queries from `first` on, counted through all heads, and `count` keys
+/// from `key` on.
+#[derive(Clone, Copy)]
+struct ScoreBlock {
+    first: usize,
+    rows: usize,
+    key: usize,
+    count: usize,
+    /// Are keys behind their queries left out?
+    diagonal: bool,
+}
+
 impl<C: Float> GradWalk<'_, C> {
     fn run(&self, item: &mut GradItem<'_, C>) -> Result<()> {
         let (z, isa) = (&self.z, self.isa);
@@ -281,11 +324,7 @@ impl<C: Float> GradWalk<'_, C> {
         let keys_transposed = &self.keys_transposed[item.kv * blocks * terms_d * TILE..];
         let values_transposed = &self.values_transposed[item.kv * blocks * terms_v * TILE..];
         let scale = C::lit(self.a.scale);
-        let mut tile =
-            [host::filled(TILE, [C::POSITIVE_ZERO; TILE])?, host::filled(TILE, [C::POSITIVE_ZERO; TILE])?];
-        let mut masked: Vec<ScoreRow<C>> =
-            host::filled(if self.mask.is_some() { TILE } else { 0 }, [C::POSITIVE_ZERO; TILE])?;
-        let mut spare = filled(if terms_d.max(terms_v) > CHUNK { TILE * TILE } else { 0 }, C::POSITIVE_ZERO)?;
+        let mut scores = ScoreScratch::new(self.mask.is_some(), terms_d.max(terms_v) > CHUNK)?;
         let mut pairs = PairScratch::new(self.units)?;
         let mut dq = ChunkedSums::new(self.units, TILE, wide_d, z.s)?;
         let side = if item.dkv.is_some() { item.keys.len() } else { 0 };
@@ -315,28 +354,12 @@ impl<C: Float> GradWalk<'_, C> {
                 let mut dq_had = 0;
                 for key in (item.keys.start..visited).step_by(TILE) {
                     let count = TILE.min(visited - key);
-                    let [p, ds] = &mut tile;
-                    let size = |k: usize| [rows, TILE, k];
-                    let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
-                    let right = (&keys_transposed[key * terms_d..], TILE);
-                    let to = (p.as_flattened_mut(), TILE);
-                    bf16::contract(isa, self.units, size(terms_d), q.strided(), right, to, &mut spare);
-                    let right = (&values_transposed[key * terms_v..], TILE);
-                    let to = (ds.as_flattened_mut(), TILE);
-                    bf16::contract(isa, self.units, size(terms_v), g.strided(), right, to, &mut spare);
-                    if let Some(mask) = &self.mask {
-                        mask.read(isa, z, first, rows, key, count, &mut masked);
-                    }
-                    let masking = ScoreMask {
-                        scale,
-                        mask: self.mask.as_ref().map(|m| (&masked[..], m.keep)),
-                        keys: count,
-                        diagonal: self.a.causal && key == query,
-                    };
-                    let (shift, weighted) = (&shift, &weighted);
-                    run_lanes_on_any_isa(
-                        isa,
-                        SoftmaxGradStep { masking, p: &mut *p, ds: &mut *ds, shift, weighted },
+                    let (p, ds) = self.score_grads(
+                        ScoreBlock { first, rows, key, count, diagonal: self.a.causal && key == query },
+                        [q.strided(), g.strided()],
+                        [&keys_transposed[key * terms_d..], &values_transposed[key * terms_v..]],
+                        [&shift, &weighted],
+                        &mut scores,
                     );
                     if item.dq.is_some() {
                         let (left, terms) = pairs.of_keys(isa, ds, count);
@@ -359,17 +382,59 @@ impl<C: Float> GradWalk<'_, C> {
                 }
             }
         }
-        if let Some((dk_out, dv_out)) = &mut item.dkv {
-            for (block, &terms) in had.iter().enumerate() {
-                let row = block * TILE;
-                let rows = TILE.min(item.keys.len() - row);
-                let out = &mut dk_out[row * z.d..(row + rows) * z.d];
-                scaled(dk.sums(row, rows, terms), wide_d, out, z.d, Some(scale));
-                let out = &mut dv_out[row * z.v..(row + rows) * z.v];
-                scaled(dv.sums(row, rows, terms), wide_v, out, z.v, None);
-            }
+        if let Some(out) = &mut item.dkv {
+            self.write_key_grads(item.keys.len(), &had, [&mut dk, &mut dv], out);
         }
         Ok(())
+    }
+    /// The weights of a block, and the gradients of its scores, from queries and the result's
+    /// gradients, keys and values.
+    fn score_grads<'s>(
+        &self,
+        block: ScoreBlock,
+        [q, g]: [StridedMatrix<'_, C>; 2],
+        [keys, values]: [&[C]; 2],
+        [shift, weighted]: [&ScoreRow<C>; 2],
+        scratch: &'s mut ScoreScratch<C>,
+    ) -> (&'s mut [ScoreRow<C>], &'s mut [ScoreRow<C>]) {
+        let (z, isa, units) = (&self.z, self.isa, self.units);
+        let ScoreBlock { first, rows, key, count, diagonal } = block;
+        let ScoreScratch { tiles: [p, ds], masked, spare } = scratch;
+        let (p, ds) = (&mut p[..rows], &mut ds[..rows]);
+        let size = |terms: usize| [rows, TILE, units.terms().terms(terms)];
+        let to = (p.as_flattened_mut(), TILE);
+        bf16::contract(isa, units, size(z.d), q, (keys, TILE), to, spare);
+        let to = (ds.as_flattened_mut(), TILE);
+        bf16::contract(isa, units, size(z.v), g, (values, TILE), to, spare);
+        if let Some(mask) = &self.mask {
+            mask.read(isa, z, first, rows, key, count, masked);
+        }
+        let masking = ScoreMask {
+            scale: C::lit(self.a.scale),
+            mask: self.mask.as_ref().map(|m| (&masked[..], m.keep)),
+            keys: count,
+            diagonal,
+        };
+        run_lanes_on_any_isa(isa, SoftmaxGradStep { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
+        (p, ds)
+    }
+    /// Writes the gradients of `keys` keys and values, whose sums had so many terms in each block.
+    fn write_key_grads(
+        &self,
+        keys: usize,
+        had: &[usize],
+        [dk, dv]: [&mut ChunkedSums<C>; 2],
+        (dk_out, dv_out): &mut (&mut [C], &mut [C]),
+    ) {
+        let (z, scale) = (&self.z, C::lit(self.a.scale));
+        for (block, &terms) in had.iter().enumerate() {
+            let row = block * TILE;
+            let rows = TILE.min(keys - row);
+            let out = &mut dk_out[row * z.d..(row + rows) * z.d];
+            scaled(dk.sums(row, rows, terms), z.wide_d(), out, z.d, Some(scale));
+            let out = &mut dv_out[row * z.v..(row + rows) * z.v];
+            scaled(dv.sums(row, rows, terms), z.wide_v(), out, z.v, None);
+        }
     }
     /// For the queries from `first` on: what is taken off their scores, and the sum of g * y.
     fn statistics(&self, first: usize, rows: usize, g: (&[C], usize)) -> Result<(ScoreRow<C>, ScoreRow<C>)> {

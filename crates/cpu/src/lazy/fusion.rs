@@ -22,7 +22,7 @@ use elinvar_core::{DType, Element, HostData, Layout, Result};
 use elinvar_ops::backend;
 use elinvar_simd::prefetch::prefetch_lines;
 use elinvar_simd::uninit::{CacheBlock, UninitSlice};
-use elinvar_simd::vector_loop::OperandSlice;
+use elinvar_simd::vector_loop::{OperandSlice, RowsShape};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -215,15 +215,15 @@ fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
     let (places, count) = places(&all);
     let most = if count <= 2 { TWO_BLOCK_ELEMENTS } else { PASS_BLOCK_ELEMENTS };
     let is_far = plan.len >= PREFETCH_MIN_ELEMENTS;
+    let run = RunningPass { steps: &all, operands: &operands, places: &places, kept: &kept };
     let results = parallel_fill_many(
         &plan.d,
         plan.len,
         PASS_BLOCK_ELEMENTS,
         kept.len(),
         &|mut start, rooms: &mut [UninitSlice<'_, f32>]| {
-            let block = || Some(Box::new(CacheBlock::<f32, TWO_BLOCK_ELEMENTS>::with_any_capacity()));
-            let mut blocks: Vec<Option<Box<CacheBlock<f32, TWO_BLOCK_ELEMENTS>>>> =
-                (0..count).map(|_| block()).collect();
+            let block = || Some(PassBlock::new(CacheBlock::with_any_capacity()));
+            let mut blocks: Vec<Option<PassBlock>> = (0..count).map(|_| block()).collect();
             let mut staged: Vec<_> =
                 operands.iter().map(|x| if x.needs_block() { block() } else { None }).collect();
             while rooms[0].remaining() > 0 {
@@ -245,41 +245,7 @@ fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
                     rooms.iter().for_each(|dst| prefetch_lines(dst.place(), n));
                     operands.iter().for_each(|x| x.fetch(start + n, n));
                 }
-                let mut keeps = kept.iter().zip(rooms.iter_mut()).peekable();
-                for (number, step) in all.iter().enumerate() {
-                    let mut own = if number < last { blocks[places[number]].take() } else { None };
-                    let mut x = [OperandSlice::EMPTY; MAX_OPERANDS];
-                    for (x, from) in x.iter_mut().zip(&step.operands) {
-                        *x = match (*from, rows) {
-                            (StepOperand::Earlier(i), rows) => {
-                                let block = blocks[places[i]].as_ref();
-                                let pooled = block.expect("nobody writes what is still read").written();
-                                rows.map_or(OperandSlice::of(pooled), |rows| {
-                                    OperandSlice::rows(pooled, rows, rows.len)
-                                })
-                            }
-                            (StepOperand::Outside(i), None) => {
-                                operands[i].piece(staged[i].as_deref(), start, n)
-                            }
-                            (StepOperand::Outside(i), Some(rows)) => operands[i].piece_of_rows(start, rows),
-                        };
-                    }
-                    let x = &x[..step.operands.len()];
-                    let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, dst)| dst);
-                    match (&mut own, keep) {
-                        (Some(block), keep) => {
-                            let results = block.fill(n, |dst| (step.plan.formula)(x, dst));
-                            if let Some(dst) = keep {
-                                dst.copy(results);
-                            }
-                        }
-                        (None, Some(dst)) => dst.part(n, |dst| (step.plan.formula)(x, dst)),
-                        (None, None) => unreachable!("the last step is what was asked for"),
-                    }
-                    if own.is_some() {
-                        blocks[places[number]] = own;
-                    }
-                }
+                run.block(start, n, rows, &mut blocks, &staged, rooms);
                 start += n;
             }
             Ok(())
@@ -293,6 +259,68 @@ fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
         }
     }
     Ok(results.next().expect("the last step has a result"))
+}
+
+/// A block that steps write and later ones read.
+type PassBlock = Box<CacheBlock<f32, TWO_BLOCK_ELEMENTS>>;
+
+/// What a pass runs, block by block.
+struct RunningPass<'a> {
+    steps: &'a [FusionStep],
+    operands: &'a [Operand<'a, f32>],
+    /// Which block each step writes.
+    places: &'a [usize],
+    /// Steps whose results are written to memory; the last one is among them.
+    kept: &'a [usize],
+}
+
+impl RunningPass<'_> {
+    /// All formulas on the elements number `start` to `start + n`; `staged` are the blocks of
+    /// operands that need them.
+    fn block(
+        &self,
+        start: usize,
+        n: usize,
+        rows: Option<RowsShape>,
+        blocks: &mut [Option<PassBlock>],
+        staged: &[Option<PassBlock>],
+        rooms: &mut [UninitSlice<'_, f32>],
+    ) {
+        let last = self.steps.len() - 1;
+        let mut keeps = self.kept.iter().zip(rooms.iter_mut()).peekable();
+        for (number, step) in self.steps.iter().enumerate() {
+            let mut own = if number < last { blocks[self.places[number]].take() } else { None };
+            let mut x = [OperandSlice::EMPTY; MAX_OPERANDS];
+            for (x, from) in x.iter_mut().zip(&step.operands) {
+                *x = match (*from, rows) {
+                    (StepOperand::Earlier(i), rows) => {
+                        let block = blocks[self.places[i]].as_ref();
+                        let pooled = block.expect("nobody writes what is still read").written();
+                        rows.map_or(OperandSlice::of(pooled), |rows| {
+                            OperandSlice::rows(pooled, rows, rows.len)
+                        })
+                    }
+                    (StepOperand::Outside(i), None) => self.operands[i].piece(staged[i].as_deref(), start, n),
+                    (StepOperand::Outside(i), Some(rows)) => self.operands[i].piece_of_rows(start, rows),
+                };
+            }
+            let x = &x[..step.operands.len()];
+            let keep = keeps.next_if(|(kept, _)| **kept == number).map(|(_, dst)| dst);
+            match (&mut own, keep) {
+                (Some(block), keep) => {
+                    let results = block.fill(n, |dst| (step.plan.formula)(x, dst));
+                    if let Some(dst) = keep {
+                        dst.copy(results);
+                    }
+                }
+                (None, Some(dst)) => dst.part(n, |dst| (step.plan.formula)(x, dst)),
+                (None, None) => unreachable!("the last step is what was asked for"),
+            }
+            if own.is_some() {
+                blocks[self.places[number]] = own;
+            }
+        }
+    }
 }
 
 /// The size of the first of as few blocks as `n` elements take, none much smaller than others.
