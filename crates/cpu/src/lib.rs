@@ -19,7 +19,6 @@
 mod attention;
 mod backend;
 mod conv;
-mod device;
 mod elementwise;
 mod explain;
 mod gemm;
@@ -35,6 +34,6 @@ mod runtime;
 mod sort;
 mod view;
 
-pub use device::{Cpu, CpuDevice};
 pub use elinvar_simd::isa::Isa;
 pub use lazy::buffer::CpuBuffer;
+pub use runtime::device::{Cpu, CpuDevice};

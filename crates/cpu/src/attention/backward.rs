@@ -7,7 +7,7 @@
 //! keys are walked separately, and the scores are computed twice.
 
 use super::bf16::{self, PairScratch, PairedBlocks, PairedRows};
-use super::plan::{self, BackwardTasks, Problem};
+use super::plan::{self, AttentionProblem, BackwardTasks};
 use super::rows::{AttentionSizes, HeadRows, PaddedRows, TILE};
 use super::scores::{MaskTile, RowDots, ScoreMask, ScoreRow, SoftmaxGradStep};
 use super::terms::{TermBlocks, transposed_keys};
@@ -90,7 +90,7 @@ fn backward<C: Float>(
     let halves = [q, k, v, &r.g].iter().all(|x| x.buffer.dtype() == DType::BF16);
     let (k, v) = (HeadRows::<C>::new(d.isa(), what, k)?, HeadRows::<C>::new(d.isa(), what, v)?);
     let (q, g) = (HeadRows::new(d.isa(), what, q)?, HeadRows::new(d.isa(), what, &r.g)?);
-    let problem = Problem {
+    let problem = AttentionProblem {
         sizes: z,
         bytes: size_of::<C>(),
         precision: a.precision,

@@ -3,7 +3,7 @@
 
 use super::bf16::{self, PairScratch, PairedRows};
 use super::few_queries::StreamedKeyValues;
-use super::plan::{self, KeysAndValues, Problem};
+use super::plan::{self, AttentionProblem, KeysAndValues};
 use super::rows::{AttentionSizes, HeadRows, TILE};
 use super::scores::{MaskTile, OnlineSoftmax, ScoreMask, ScoreRow, SoftmaxStep};
 use super::terms::{TermBlocks, transposed_keys};
@@ -63,7 +63,7 @@ fn forward<C: Float>(
         HeadRows::<C>::new(d.isa(), what, k)?,
         HeadRows::<C>::new(d.isa(), what, v)?,
     );
-    let problem = Problem {
+    let problem = AttentionProblem {
         sizes: z,
         bytes: size_of::<C>(),
         precision: a.precision,

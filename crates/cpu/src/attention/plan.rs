@@ -26,7 +26,7 @@ const FMAS_PER_NS: f64 = 100.0;
 
 /// Attention, or its gradient.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Problem {
+pub(crate) struct AttentionProblem {
     pub(crate) sizes: AttentionSizes,
     /// Bytes of a number as it is computed: 4 of f32, 8 of f64.
     pub(crate) bytes: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Problem {
     pub(crate) g_rows: Option<usize>,
 }
 
-impl Problem {
+impl AttentionProblem {
     /// The sizes, as b x h/j x l/s x d/v, and the mask, for people.
     pub(crate) fn shape(&self) -> String {
         let AttentionSizes { b, h, j, l, s, d, v } = self.sizes;
@@ -98,7 +98,7 @@ pub(crate) enum BackwardTasks {
 }
 
 /// The plan of attention.
-pub(crate) fn forward(p: &Problem, machine: &Machine) -> ForwardPlan {
+pub(crate) fn forward(p: &AttentionProblem, machine: &Machine) -> ForwardPlan {
     let (units, z) = (units(p, machine), &p.sizes);
     let is_streamed = units == Units::Fma && is_one_tile(p);
     let (keys_and_values, heads_per_tile) = if is_streamed {
@@ -112,7 +112,7 @@ pub(crate) fn forward(p: &Problem, machine: &Machine) -> ForwardPlan {
 }
 
 /// The plan of its gradient.
-pub(crate) fn backward(p: &Problem, machine: &Machine) -> BackwardPlan {
+pub(crate) fn backward(p: &AttentionProblem, machine: &Machine) -> BackwardPlan {
     let z = &p.sizes;
     let (heads, kv_heads) = (z.b * z.h, z.b * z.j);
     let (tasks, count) = if kv_heads >= machine.threads {
@@ -134,7 +134,7 @@ pub(crate) fn backward(p: &Problem, machine: &Machine) -> BackwardPlan {
 }
 
 /// What is multiplied, and by what.
-fn units(p: &Problem, machine: &Machine) -> Units {
+fn units(p: &AttentionProblem, machine: &Machine) -> Units {
     if p.precision == Precision::Exact || !p.halves {
         Units::Fma
     } else if machine.has_amx() {
@@ -148,7 +148,7 @@ fn units(p: &Problem, machine: &Machine) -> Units {
 
 /// Does one tile visit each block, of values that are whole registers? Queries of several heads
 /// have no diagonal in common.
-fn is_one_tile(p: &Problem) -> bool {
+fn is_one_tile(p: &AttentionProblem) -> bool {
     let z = &p.sizes;
     let one = z.l * z.group() <= TILE && (z.group() == 1 || !p.causal);
     one && z.v.is_multiple_of(COLUMN_MULTIPLE)
@@ -232,7 +232,7 @@ mod tests {
             let is_native = dtype == "f32" || dtype == "f64";
             let rows: Vec<Option<usize>> =
                 rows.split(',').map(|stride| stride.parse().ok().filter(|_| is_native)).collect();
-            let p = Problem {
+            let p = AttentionProblem {
                 sizes,
                 bytes: if dtype == "f64" { 8 } else { 4 },
                 precision: if precision == "fast" { Precision::Fast } else { Precision::Exact },

@@ -45,7 +45,7 @@ use plan::{
     Im2colRead, InputGradPath, PrepackedWeights, ResidueProduct, WeightGradFactors, WeightGradPath,
     WindowProduct,
 };
-use problem::{PatchGeometry, Problem};
+use problem::{ConvProblem, PatchGeometry};
 
 /// f32 or f64, whose convolutions are compiled here, once for each: what calls them is generic over
 /// an epilogue and compiled in every crate that uses one, and would take all kernels along.
@@ -95,10 +95,10 @@ pub(crate) fn conv<T: ConvFloat>(
 ) -> Result<HostData> {
     let (xs, ws) = (x.shape(), w.shape());
     let is_contiguous = w.layout.is_contiguous();
-    let problem = Problem::new::<T>(c, [xs, ws], out, dtypes(x, w), is_contiguous);
+    let problem = ConvProblem::new::<T>(c, [xs, ws], out, dtypes(x, w), is_contiguous);
     let plan = plan::forward(&problem, &Machine::of(d));
     explain(|| format!("conv {xs} * {ws} -> {plan}"));
-    let &Problem { images, outputs: o, .. } = &problem;
+    let &ConvProblem { images, outputs: o, .. } = &problem;
     let positions = plan.patches.positions();
     // Operands of the epilogue as [n, o, s'].
     let flat = Shape::new(&[images, ws[0], positions])?;
@@ -216,10 +216,10 @@ pub(crate) fn input_grad<T: Real>(
     let (gs, ws) = (g.shape(), w.shape());
     let xs = [&[gs[0], ws[1] * c.groups], spatial].concat();
     let is_contiguous = w.layout.is_contiguous();
-    let problem = Problem::new::<T>(c, [&xs, ws], &gs[2..], dtypes(g, w), is_contiguous);
+    let problem = ConvProblem::new::<T>(c, [&xs, ws], &gs[2..], dtypes(g, w), is_contiguous);
     let plan = plan::input_grad(&problem, &Machine::of(d));
     explain(|| format!("conv_input_grad {gs} * {ws} -> {plan}"));
-    let &Problem { images, channels, outputs: o, ref window, .. } = &problem;
+    let &ConvProblem { images, channels, outputs: o, ref window, .. } = &problem;
     let kind = plan.kind;
     let (gv, wv) = (load_planes::<T>(d, g, kind, o, gs[2..].iter().product())?, load::<T>(d, w)?);
     if let Some(sparse) = &plan.sparse
@@ -289,10 +289,10 @@ pub(crate) fn weight_grad<T: Real>(
 ) -> Result<HostData> {
     let (xs, gs) = (x.shape(), g.shape());
     let ws = [&[gs[1], xs[1] / c.groups], taps].concat();
-    let problem = Problem::new::<T>(c, [xs, &ws], &gs[2..], dtypes(x, g), true);
+    let problem = ConvProblem::new::<T>(c, [xs, &ws], &gs[2..], dtypes(x, g), true);
     let plan = plan::weight_grad(&problem, &Machine::of(d));
     explain(|| format!("conv_weight_grad {xs} * {gs} -> {plan}"));
-    let &Problem { channels, outputs: o, .. } = &problem;
+    let &ConvProblem { channels, outputs: o, .. } = &problem;
     let kind = plan.kind;
     let images = kind.terms(xs[0]);
     let xv = load_planes::<T>(d, x, kind, xs[0], xs[1..].iter().product())?;

@@ -23,7 +23,7 @@ pub(super) use grads::{input_grad, weight_grad};
 use super::border::BorderSplit;
 use super::grad_sparse::{SparseInputGrad, SparseWeightGrad};
 use super::pad::PaddedPlanes;
-use super::problem::{ComputeType, PatchGeometry, Problem};
+use super::problem::{ComputeType, ConvProblem, PatchGeometry};
 use crate::conv::kernels::depthwise3x3::{DepthwiseWindows, TAPS_PER_AXIS};
 use crate::conv::kernels::direct::{CHAINS_PER_UNIT, MAX_RESULTS_PER_POSITION};
 use crate::gemm::{EVEN_TASKS_PER_THREAD, PARALLEL_MIN_FMAS, PackPlan, TermKind, tile_costs};
@@ -250,7 +250,7 @@ fn registers(t: ComputeType, m: &Machine) -> Registers {
 
 /// Elements or pairs of bf16, where so many planes could be paired, and each position has so many
 /// results.
-fn term_kind(p: &Problem, m: &Machine, planes: usize, results: usize) -> TermKind {
+fn term_kind(p: &ConvProblem, m: &Machine, planes: usize, results: usize) -> TermKind {
     if p.is_fast_bf16 && planes >= 2 && results >= PAIRING_MIN_OUTPUTS && m.has_bf16() {
         TermKind::Bf16Pairs
     } else {
@@ -259,7 +259,7 @@ fn term_kind(p: &Problem, m: &Machine, planes: usize, results: usize) -> TermKin
 }
 
 /// The plan of a convolution.
-pub(crate) fn forward(p: &Problem, m: &Machine) -> ForwardPlan {
+pub(crate) fn forward(p: &ConvProblem, m: &Machine) -> ForwardPlan {
     let kind = term_kind(p, m, p.channels, p.outputs);
     let patches = p.window.patches(kind.terms(p.channels));
     let product = window_product(p, m, kind, &patches, p.outputs);
@@ -279,7 +279,7 @@ pub(crate) fn forward(p: &Problem, m: &Machine) -> ForwardPlan {
 
 /// How weights of `outputs` output channels are multiplied by patches, for all images and groups.
 fn window_product(
-    p: &Problem,
+    p: &ConvProblem,
     m: &Machine,
     kind: TermKind,
     patches: &PatchGeometry,

@@ -79,7 +79,7 @@ impl ComputeType {
 /// A convolution or one of its gradients: x [image, (group, channel), plane], w [(group, output),
 /// channel, tap], y [image, (group, output), window].
 #[derive(Clone, Debug)]
-pub(crate) struct Problem {
+pub(crate) struct ConvProblem {
     pub(super) compute: ComputeType,
     /// [`Precision::Fast`] of operands that both are stored as bf16.
     pub(super) is_fast_bf16: bool,
@@ -94,7 +94,7 @@ pub(crate) struct Problem {
     pub(super) is_weight_contiguous: bool,
 }
 
-impl Problem {
+impl ConvProblem {
     /// Of x [n, groups * channels, ..] and w [groups * outputs, channels, ..], where `dtypes` are
     /// those of both operands.
     pub(super) fn new<T>(
@@ -103,8 +103,8 @@ impl Problem {
         out: &[usize],
         dtypes: [DType; 2],
         is_weight_contiguous: bool,
-    ) -> Problem {
-        Problem {
+    ) -> ConvProblem {
+        ConvProblem {
             compute: ComputeType::of::<T>(),
             is_fast_bf16: c.precision == Precision::Fast && dtypes == [DType::BF16; 2],
             images: x[0],

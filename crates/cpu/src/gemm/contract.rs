@@ -8,7 +8,7 @@ use super::epilogue::{EpilogueOperand, FusedEpilogue, NoEpilogue, TileEpilogue};
 use super::kernels::TermKind;
 use super::loops::run_planned;
 use super::operand::{BatchedMatrix, exact_problem};
-use super::plan::{self, Orientation, Path, Plan, Problem};
+use super::plan::{self, ContractProblem, Orientation, Path, Plan};
 use super::planned::PlannedGemm;
 use super::prepack::PrepackedB;
 use super::{bf16, split_k, tiny};
@@ -98,7 +98,8 @@ fn gemm_batch<T: ContractFloat>(
     mut extra: SmallVec<[EpilogueOperand<'_, T>; 2]>,
 ) -> Result<HostVec<T>> {
     let epilogue_follows = extra.iter().all(|x| x.layout().rows_follow(m));
-    let problem = Problem { precision: p, epilogue_follows, ..exact_problem([b, m, k, n], &lhs, &rhs) };
+    let problem =
+        ContractProblem { precision: p, epilogue_follows, ..exact_problem([b, m, k, n], &lhs, &rhs) };
     let plan = planned(d, &problem);
     let is_transposed = plan.orientation == Orientation::Transposed;
     if is_transposed {
@@ -113,11 +114,11 @@ fn gemm_batch<T: ContractFloat>(
 }
 
 /// What is run for a problem.
-fn planned(d: &CpuDevice, p: &Problem) -> Plan {
+fn planned(d: &CpuDevice, p: &ContractProblem) -> Plan {
     let machine = Machine::of(d);
     let plan = plan::plan(p, &machine);
     explain(|| {
-        let (&Problem { batch, m, k, n, .. }, f) = (p, 8 * p.bytes);
+        let (&ContractProblem { batch, m, k, n, .. }, f) = (p, 8 * p.bytes);
         format!("contract {batch}x{m}x{k}x{n} f{f} on {machine}: {plan}: {}", plan.path.why())
     });
     plan
@@ -148,11 +149,11 @@ fn run_path<T: Real>(
 /// Products that are a part of another's, as their own plan says.
 fn run_part<T: Real>(
     d: &CpuDevice,
-    p: &Problem,
+    p: &ContractProblem,
     lhs: &BatchedMatrix<'_, T>,
     rhs: &BatchedMatrix<'_, T>,
 ) -> Result<HostVec<T>> {
-    let &Problem { batch, m, k, n, .. } = p;
+    let &ContractProblem { batch, m, k, n, .. } = p;
     let machine = Machine::of(d);
     let path = plan::plan_exact(p, &machine);
     explain(|| format!("  of it {batch}x{m}x{k}x{n} {} on {machine}: {path}: {}", T::DTYPE, path.why()));

@@ -6,7 +6,7 @@ use super::kernels::{
     as_pairs, nr, pack_edge, pack_f16, transpose_block,
 };
 use super::plan::thresholds::PACK_PREFETCH_ROWS;
-use super::plan::{MatrixLayout, Problem, Storage};
+use super::plan::{ContractProblem, MatrixLayout, Storage};
 use crate::elementwise::real::{Real, StoredElements};
 use elinvar_core::{Element, Precision};
 use elinvar_simd::LINE;
@@ -207,8 +207,8 @@ pub(super) fn exact_problem<T: Real>(
     [batch, m, k, n]: [usize; 4],
     lhs: &BatchedMatrix<'_, T>,
     rhs: &BatchedMatrix<'_, T>,
-) -> Problem {
-    Problem {
+) -> ContractProblem {
+    ContractProblem {
         batch,
         m,
         k,

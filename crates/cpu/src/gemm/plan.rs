@@ -100,7 +100,7 @@ impl MatrixLayout {
 
 /// A batch of products of matrices in memory: y[batch, m, n].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Problem {
+pub(crate) struct ContractProblem {
     pub(crate) batch: usize,
     pub(crate) m: usize,
     pub(crate) k: usize,
@@ -187,7 +187,7 @@ pub(crate) struct SplitKPlan {
 
 impl SplitKPlan {
     /// All whole chunks of the terms of problems, as products of their own.
-    pub(crate) fn chunks_of(&self, p: &Problem) -> Problem {
+    pub(crate) fn chunks_of(&self, p: &ContractProblem) -> ContractProblem {
         let factor = |x: &MatrixLayout, step: isize| {
             let chunk = step * CHUNK as isize;
             let (inner, batch) = match self.by_chunk {
@@ -197,16 +197,16 @@ impl SplitKPlan {
             MatrixLayout { inner, batch, ..*x }
         };
         let (lhs, rhs) = (factor(&p.lhs, p.lhs.col), factor(&p.rhs, p.rhs.row));
-        Problem { batch: p.batch * self.chunks, k: CHUNK, lhs, rhs, is_prepacked: false, ..*p }
+        ContractProblem { batch: p.batch * self.chunks, k: CHUNK, lhs, rhs, is_prepacked: false, ..*p }
     }
     /// The terms behind them.
-    pub(crate) fn rest_of(&self, p: &Problem) -> Problem {
+    pub(crate) fn rest_of(&self, p: &ContractProblem) -> ContractProblem {
         let factor = |x: &MatrixLayout, step: isize| {
             let offset = x.offset.wrapping_add_signed(step * (self.chunks * CHUNK) as isize);
             MatrixLayout { offset, ..*x }
         };
         let (lhs, rhs) = (factor(&p.lhs, p.lhs.col), factor(&p.rhs, p.rhs.row));
-        Problem { k: self.rest, lhs, rhs, is_prepacked: false, ..*p }
+        ContractProblem { k: self.rest, lhs, rhs, is_prepacked: false, ..*p }
     }
 }
 
@@ -223,28 +223,31 @@ impl Path {
 }
 
 /// What is run for a problem.
-pub(crate) fn plan(p: &Problem, machine: &Machine) -> Plan {
+pub(crate) fn plan(p: &ContractProblem, machine: &Machine) -> Plan {
     let (orientation, p) = orient(*p);
     let path = plan_fast(&p, machine).unwrap_or_else(|| plan_exact(&p, machine));
     Plan { orientation, sizes: [p.batch, p.m, p.k, p.n], path }
 }
 
 /// The problem as it is best seen.
-fn orient(p: Problem) -> (Orientation, Problem) {
+fn orient(p: ContractProblem) -> (Orientation, ContractProblem) {
     if p.n == 1 && p.m > 1 {
         let (lhs, rhs) = (p.rhs.transposed(), p.lhs.transposed());
-        return (Orientation::Transposed, Problem { m: 1, n: p.m, lhs, rhs, is_prepacked: false, ..p });
+        return (
+            Orientation::Transposed,
+            ContractProblem { m: 1, n: p.m, lhs, rhs, is_prepacked: false, ..p },
+        );
     }
     let one_factor = p.rhs.inner == 1 && p.rhs.batch.0 == 0;
     if p.batch > 1 && one_factor && p.lhs.rows_follow(p.m) && p.epilogue_follows {
-        return (Orientation::Folded, Problem { batch: 1, m: p.batch * p.m, ..p });
+        return (Orientation::Folded, ContractProblem { batch: 1, m: p.batch * p.m, ..p });
     }
     (Orientation::AsGiven, p)
 }
 
 /// Pairs of bf16, if both factors are of bf16, they may be rounded so, and the processor multiplies
 /// them.
-fn plan_fast(p: &Problem, machine: &Machine) -> Option<Path> {
+fn plan_fast(p: &ContractProblem, machine: &Machine) -> Option<Path> {
     let halves = p.lhs.storage == Storage::Bf16 && p.rhs.storage == Storage::Bf16;
     if p.precision == Precision::Exact || !halves || !machine.has_bf16() {
         return None;
@@ -252,13 +255,13 @@ fn plan_fast(p: &Problem, machine: &Machine) -> Option<Path> {
     let kind = TermKind::Bf16Pairs;
     let (a, b) = (p.lhs.access_a(kind, p.k), p.rhs.access_b(kind, p.k));
     let (a_in_place, b_in_place) = (p.lhs.transposed().holds_pairs(p.k), p.rhs.holds_pairs(p.k));
-    let &Problem { batch, m, n, bytes, .. } = p;
+    let &ContractProblem { batch, m, n, bytes, .. } = p;
     let gemm = GemmProblem { batch, m, k: p.k.div_ceil(2), n, bytes, kind, a, b };
     Some(Path::Bf16 { a_in_place, b_in_place, gemm: plan_gemm(&gemm, None, machine) })
 }
 
 /// Elements, as the problem lies. (The chunks of split-K are planned so, too.)
-pub(crate) fn plan_exact(p: &Problem, machine: &Machine) -> Path {
+pub(crate) fn plan_exact(p: &ContractProblem, machine: &Machine) -> Path {
     if let Some(split) = plan_split_k(p, machine) {
         return Path::SplitK(split);
     }
@@ -270,13 +273,13 @@ pub(crate) fn plan_exact(p: &Problem, machine: &Machine) -> Path {
     }
     let kind = TermKind::Elements;
     let (a, b) = (p.lhs.access_a(kind, p.k), p.rhs.access_b(kind, p.k));
-    let &Problem { batch, m, k, n, bytes, .. } = p;
+    let &ContractProblem { batch, m, k, n, bytes, .. } = p;
     let pack = p.is_prepacked.then_some(PackPlan::Prepacked);
     Path::Gemm(plan_gemm(&GemmProblem { batch, m, k, n, bytes, kind, a, b }, pack, machine))
 }
 
 /// Split-K, if there are so few results, and so many terms, that these are better shared.
-fn plan_split_k(p: &Problem, machine: &Machine) -> Option<SplitKPlan> {
+fn plan_split_k(p: &ContractProblem, machine: &Machine) -> Option<SplitKPlan> {
     let (chunks, threads, is_dot) = (p.k / CHUNK, machine.threads, (p.m, p.n) == (1, 1));
     // Columns that were packed before are not packed for each chunk.
     if chunks < 2 || p.is_prepacked && !is_dot || p.lhs.inner != 1 || p.rhs.inner != 1 {
@@ -300,7 +303,7 @@ fn plan_split_k(p: &Problem, machine: &Machine) -> Option<SplitKPlan> {
 }
 
 /// Products of vectors of at most a chunk, whose terms are neighbours, stored alike.
-fn plan_dot(p: &Problem, machine: &Machine) -> Option<DotPlan> {
+fn plan_dot(p: &ContractProblem, machine: &Machine) -> Option<DotPlan> {
     let fits = (p.m, p.n) == (1, 1) && p.batch > 1 && (1..=CHUNK).contains(&p.k) && machine.has_fma;
     if !fits || p.lhs.col != 1 || p.rhs.row != 1 || p.lhs.storage != p.rhs.storage {
         return None;
@@ -319,7 +322,7 @@ fn plan_dot(p: &Problem, machine: &Machine) -> Option<DotPlan> {
 
 /// Many products of a few numbers each, such as rotations: a tile for each costs more than what it
 /// multiplies.
-fn plan_tiny(p: &Problem, machine: &Machine) -> Option<TinyPlan> {
+fn plan_tiny(p: &ContractProblem, machine: &Machine) -> Option<TinyPlan> {
     let native = p.lhs.storage == Storage::Native && p.rhs.storage == Storage::Native;
     let results = p.m.saturating_mul(p.n);
     let fits = p.batch >= TINY_MIN_BATCH

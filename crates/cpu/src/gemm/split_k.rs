@@ -10,7 +10,7 @@ use super::epilogue::TileEpilogue;
 use super::kernels::{BatchedDots, ColumnsB, dots};
 use super::operand::{BatchedMatrix, exact_problem};
 use super::plan::thresholds::{NARROW_ROW_MAX_ELEMENTS, SPLIT_K_ADD_NS, SPLIT_K_ADD_TASK_RESULTS};
-use super::plan::{DotPlan, Problem, SplitKPlan};
+use super::plan::{ContractProblem, DotPlan, SplitKPlan};
 use crate::CpuDevice;
 use crate::elementwise::real::Real;
 use crate::runtime::memory::filled;
@@ -19,7 +19,7 @@ use elinvar_core::{HostVec, Result};
 
 /// Runs products that are a part of others, as their own plan says.
 pub(super) type RunPart<T> =
-    fn(&CpuDevice, &Problem, &BatchedMatrix<'_, T>, &BatchedMatrix<'_, T>) -> Result<HostVec<T>>;
+    fn(&CpuDevice, &ContractProblem, &BatchedMatrix<'_, T>, &BatchedMatrix<'_, T>) -> Result<HostVec<T>>;
 
 /// Each chunk of each product by `run_part`, then their sums. Sizes b, m, k, n.
 ///
@@ -37,7 +37,7 @@ pub(super) fn run_split_k<T: Real>(
     let [b, m, _, n] = sizes;
     let (whole, results) = (plan.chunks, m * n);
     let problem = exact_problem(sizes, lhs, rhs);
-    let part = |part: Problem| run_part(d, &part, &lhs.part(&part.lhs), &rhs.part(&part.rhs));
+    let part = |part: ContractProblem| run_part(d, &part, &lhs.part(&part.lhs), &rhs.part(&part.rhs));
     let sums = part(plan.chunks_of(&problem))?;
     let last = if plan.rest > 0 { Some(part(plan.rest_of(&problem))?) } else { None };
     let mut y = filled(b * results, T::ZERO)?;

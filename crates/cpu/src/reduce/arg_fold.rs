@@ -5,7 +5,7 @@
 
 use super::columns;
 use super::combine::Combine;
-use super::plan::{self, ArgFoldPlan, Problem};
+use super::plan::{self, ArgFoldPlan, ReduceProblem};
 use super::source::{ReduceElement, row_major_copy, staged};
 use crate::CpuDevice;
 use crate::explain::explain;
@@ -42,7 +42,7 @@ where
     Max: Combine<T>,
     Min: Combine<T>,
 {
-    let plan = plan::arg_fold(Problem::of::<T>(x, kept), &Machine::of(d));
+    let plan = plan::arg_fold(ReduceProblem::of::<T>(x, kept), &Machine::of(d));
     explain(|| format!("arg_fold {} from axis {kept} -> {plan}", x.layout.shape()));
     match plan {
         ArgFoldPlan::Columns { layout, chunks_per_task, reads_in_place } => {

@@ -8,7 +8,7 @@ use super::block;
 use super::columns;
 use super::combine::{Combine, join_blocks};
 use super::plan::thresholds::FOLD_NS_PER_ELEMENT;
-use super::plan::{self, FoldPlan, Problem, RowFold};
+use super::plan::{self, FoldPlan, ReduceProblem, RowFold};
 use super::source::{ReduceElement, StagedView};
 use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
@@ -53,7 +53,7 @@ fn fold_view<T: ReduceElement, F: Combine<T>>(
 ) -> Result<HostVec<T>> {
     let dims = x.layout.shape().dims();
     let (rows, n) = (dims[..kept].iter().product(), dims[kept..].iter().product());
-    let plan = plan::fold(Problem::of::<T>(x, kept), &Machine::of(d));
+    let plan = plan::fold(ReduceProblem::of::<T>(x, kept), &Machine::of(d));
     explain(|| format!("fold {} from axis {kept} -> {plan}", x.layout.shape()));
     match plan {
         FoldPlan::Empty => filled(rows, F::init()),

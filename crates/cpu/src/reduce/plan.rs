@@ -24,7 +24,7 @@ use thresholds::*;
 
 /// Rows of a view, as sizes and strides.
 #[derive(Clone, Copy)]
-pub(super) struct Problem<'a> {
+pub(super) struct ReduceProblem<'a> {
     pub(super) shape: &'a [usize],
     pub(super) strides: &'a [isize],
     /// The first axes, which are the rows.
@@ -33,11 +33,11 @@ pub(super) struct Problem<'a> {
     pub(super) is_native: bool,
 }
 
-impl<'a> Problem<'a> {
+impl<'a> ReduceProblem<'a> {
     /// Of a view that is computed in `T`.
-    pub(super) fn of<T: ReduceElement>(x: &'a View<'_>, kept: usize) -> Problem<'a> {
+    pub(super) fn of<T: ReduceElement>(x: &'a View<'_>, kept: usize) -> ReduceProblem<'a> {
         let is_native = T::slice(x.buffer).is_some();
-        Problem { shape: x.layout.shape(), strides: x.layout.strides(), kept, is_native }
+        ReduceProblem { shape: x.layout.shape(), strides: x.layout.strides(), kept, is_native }
     }
     fn rows(&self) -> usize {
         self.shape[..self.kept].iter().product()
@@ -158,7 +158,7 @@ pub(super) enum RowFold {
 }
 
 /// The plan of a fold.
-pub(super) fn fold(p: Problem<'_>, m: &Machine) -> FoldPlan {
+pub(super) fn fold(p: ReduceProblem<'_>, m: &Machine) -> FoldPlan {
     let (rows, n) = (p.rows(), p.n());
     if rows == 0 || n == 0 {
         return FoldPlan::Empty;
@@ -180,7 +180,7 @@ pub(super) fn fold(p: Problem<'_>, m: &Machine) -> FoldPlan {
 }
 
 /// The plan of a fold of rows side by side, if they are taken so.
-pub(super) fn column_fold(p: Problem<'_>, m: &Machine) -> Option<ColumnFoldPlan> {
+pub(super) fn column_fold(p: ReduceProblem<'_>, m: &Machine) -> Option<ColumnFoldPlan> {
     // On plain x86-64 this is not compiled.
     if !m.has_fma {
         return None;
@@ -208,6 +208,27 @@ fn tree(m: &Machine, matrices: usize, columns: usize, n: usize) -> ColumnFold {
     ColumnFold::Tree { columns_per_task: some.clamp(TREE_MIN_COLUMNS, TREE_MAX_COLUMNS) }
 }
 
+/// How a row-wise formula takes rows side by side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum RowwiseColumns {
+    /// Chunks of 64 rows, whose elements stay in a cache while they are read several times.
+    Chunks,
+    /// Of a formula with one fold, whose results are of rows alone: blocks of rows are folded, and
+    /// threads share them.
+    Blocks,
+}
+
+/// How a row-wise formula takes rows that may lie side by side, if it takes them so. `reads_once`:
+/// it has one fold, and its results are of rows alone.
+pub(super) fn rowwise_columns(grid: &RowGrid, reads_once: bool, m: &Machine) -> Option<RowwiseColumns> {
+    let (n, rows) = (grid.n, grid.matrices * grid.columns);
+    if !reads_once {
+        return (n <= ROWWISE_COLUMNS_MAX_ELEMENTS).then_some(RowwiseColumns::Chunks);
+    }
+    let too_few = n > MAX_HELD_ELEMENTS && rows < ROWWISE_CHUNKS_PER_THREAD * TERM_CHUNK * m.threads;
+    Some(if n > BLOCK || too_few { RowwiseColumns::Blocks } else { RowwiseColumns::Chunks })
+}
+
 /// How the rows are scanned.
 pub(super) enum ScanPlan {
     Empty,
@@ -225,7 +246,7 @@ pub(super) enum RowScan {
 }
 
 /// The plan of a scan along the last axis.
-pub(super) fn scan(p: Problem<'_>, m: &Machine) -> ScanPlan {
+pub(super) fn scan(p: ReduceProblem<'_>, m: &Machine) -> ScanPlan {
     let (len, n) = (p.shape.iter().product::<usize>(), p.shape.last().copied().unwrap_or(1));
     if len == 0 {
         return ScanPlan::Empty;
@@ -254,7 +275,7 @@ pub(super) enum ArgFoldPlan {
 }
 
 /// The plan of an index of an extreme.
-pub(super) fn arg_fold(p: Problem<'_>, m: &Machine) -> ArgFoldPlan {
+pub(super) fn arg_fold(p: ReduceProblem<'_>, m: &Machine) -> ArgFoldPlan {
     // Numbers have 32 bits.
     match p.columns(ARG_FOLD_MIN_ROWS).filter(|layout| i32::try_from(layout.grid.n).is_ok()) {
         Some(layout) => {

@@ -3,7 +3,7 @@
 
 use super::columns;
 use super::combine::Combine;
-use super::plan::{self, Problem, RowScan, ScanPlan};
+use super::plan::{self, ReduceProblem, RowScan, ScanPlan};
 use super::source::{ReduceElement, row_major_copy, staged};
 use crate::CpuDevice;
 use crate::elementwise::convert::{store, stored};
@@ -52,7 +52,7 @@ fn scan_native<T: ReduceElement, F: Combine<T>>(
 
 fn scan_placed<T: ReduceElement, F: Combine<T>>(d: &CpuDevice, x: &View<'_>) -> Result<Placed<HostVec<T>>> {
     let kept = x.layout.rank().saturating_sub(1);
-    let plan = plan::scan(Problem::of::<T>(x, kept), &Machine::of(d));
+    let plan = plan::scan(ReduceProblem::of::<T>(x, kept), &Machine::of(d));
     explain(|| format!("scan {} -> {plan}", x.layout.shape()));
     match plan {
         ScanPlan::Empty => Ok(Placed::from(HostVec::new())),

@@ -1,6 +1,7 @@
-//! Runtime: thread pool, parallel loops, pooled tensor memory, scratch buffers, and partitions of
+//! Runtime: the device, thread pool, parallel loops, pooled tensor memory, scratch buffers, and partitions of
 //! uninitialised output.
 
+pub(crate) mod device;
 mod huge_pages;
 mod job_board;
 pub(crate) mod memory;

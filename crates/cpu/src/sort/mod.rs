@@ -21,7 +21,7 @@ use elinvar_core::host;
 use elinvar_core::{Error, HostData, HostVec, Result, each_data};
 use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
 use keys::{Rank, SortElement, keys_of};
-use plan::{EXTRA_CANDIDATES, Problem, RowTasks, SortPlan, TASK_ELEMENTS};
+use plan::{EXTRA_CANDIDATES, RowTasks, SortPlan, SortProblem, TASK_ELEMENTS};
 use radix::SortKey;
 
 /// Sorts each row along the last axis, stable, also when descending: the `first` values of each,
@@ -72,7 +72,7 @@ impl SortRows {
         x: &StagedView<'_, T>,
     ) -> Result<(HostVec<T>, HostVec<i64>)> {
         let SortRows { n, count, first, down } = self;
-        let plan = plan::plan(Problem { n, rows: count, first }, &Machine::of(d));
+        let plan = plan::plan(SortProblem { n, rows: count, first }, &Machine::of(d));
         explain(|| format!("sort {count} rows of {n}, the first {first} -> {plan:?}"));
         let (selects, tasks) = match plan {
             SortPlan::Empty => return Ok((filled(0, T::ZERO)?, filled(0, 0i64)?)),

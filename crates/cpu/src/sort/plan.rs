@@ -35,7 +35,7 @@ const TASK_MIN_ELEMENTS: usize = 1024;
 
 /// Rows to be sorted.
 #[derive(Clone, Copy)]
-pub(super) struct Problem {
+pub(super) struct SortProblem {
     /// Elements of each row.
     pub(super) n: usize,
     pub(super) rows: usize,
@@ -68,8 +68,8 @@ pub(super) enum RowTasks {
 }
 
 /// The plan of a sort.
-pub(super) fn plan(p: Problem, m: &Machine) -> SortPlan {
-    let Problem { n, rows, first } = p;
+pub(super) fn plan(p: SortProblem, m: &Machine) -> SortPlan {
+    let SortProblem { n, rows, first } = p;
     if rows * first == 0 {
         return SortPlan::Empty;
     }

@@ -10,13 +10,13 @@ use super::{
 use crate::conv::grad_sparse::{SparseGrad, SparseInputGrad, SparseWeightGrad};
 use crate::conv::kernels::direct::CHAINS_PER_UNIT;
 use crate::conv::pad::PaddedPlanes;
-use crate::conv::problem::{PatchGeometry, Problem, grid, residue_grid};
+use crate::conv::problem::{ConvProblem, PatchGeometry, grid, residue_grid};
 use crate::gemm::{PackPlan, TAPS_PER_ADDRESS, TermKind};
 use crate::machine::Machine;
 use elinvar_core::order::CHUNK;
 
 /// The plan of the gradient by x.
-pub(crate) fn input_grad(p: &Problem, m: &Machine) -> InputGradPlan {
+pub(crate) fn input_grad(p: &ConvProblem, m: &Machine) -> InputGradPlan {
     let kind = term_kind(p, m, p.outputs, p.channels);
     let sparse = if kind == TermKind::Elements { sparse_input_grad(p, m) } else { None };
     let path = if kind == TermKind::Elements && is_nonoverlapping(p) {
@@ -29,7 +29,7 @@ pub(crate) fn input_grad(p: &Problem, m: &Machine) -> InputGradPlan {
     InputGradPlan { kind, sparse, path }
 }
 
-fn residues(p: &Problem, m: &Machine, kind: TermKind) -> Vec<ResidueProduct> {
+fn residues(p: &ConvProblem, m: &Machine, kind: TermKind) -> Vec<ResidueProduct> {
     let w = &p.window;
     let area = w.taps.iter().product();
     let one = |residue: [usize; 3]| {
@@ -59,7 +59,7 @@ fn residues(p: &Problem, m: &Machine, kind: TermKind) -> Vec<ResidueProduct> {
 
 /// Do windows have nothing in common, begin with the plane, and leave no element behind them that
 /// another window would begin with?
-fn is_nonoverlapping(p: &Problem) -> bool {
+fn is_nonoverlapping(p: &ConvProblem) -> bool {
     let w = &p.window;
     let is_apart = |a: usize| {
         let reach = (w.taps[a] - 1) * w.dilation[a] + 1;
@@ -69,7 +69,7 @@ fn is_nonoverlapping(p: &Problem) -> bool {
     w.stride != [1; 3] && (0..3).all(is_apart)
 }
 
-fn sparse_input_grad(p: &Problem, m: &Machine) -> Option<SparseInputGrad> {
+fn sparse_input_grad(p: &ConvProblem, m: &Machine) -> Option<SparseInputGrad> {
     let (lanes, window) = (registers(p.compute, m).lanes, &p.window);
     let is_empty = p.images * p.outputs * window.out.iter().product::<usize>() == 0;
     if p.groups != 1 || window.stride != [1; 3] || is_empty || p.channels < lanes {
@@ -90,7 +90,7 @@ fn sparse_input_grad(p: &Problem, m: &Machine) -> Option<SparseInputGrad> {
 }
 
 /// The plan of the gradient by w.
-pub(crate) fn weight_grad(p: &Problem, m: &Machine) -> WeightGradPlan {
+pub(crate) fn weight_grad(p: &ConvProblem, m: &Machine) -> WeightGradPlan {
     // Terms are positions, of which a pair would have another partner under the next tap; so images
     // make pairs.
     let kind = term_kind(p, m, p.images, p.outputs);
@@ -118,7 +118,7 @@ pub(crate) fn weight_grad(p: &Problem, m: &Machine) -> WeightGradPlan {
     }
 }
 
-fn is_grouped(p: &Problem, patches: &PatchGeometry) -> bool {
+fn is_grouped(p: &ConvProblem, patches: &PatchGeometry) -> bool {
     (1..=GROUPED_MAX_CHANNEL_PAIRS).contains(&(p.channels * p.outputs))
         && p.groups >= GROUPED_MIN_GROUPS
         && patches.positions() > 0
@@ -127,7 +127,7 @@ fn is_grouped(p: &Problem, patches: &PatchGeometry) -> bool {
             <= GROUPED_MAX_PADDED_ELEMENTS
 }
 
-fn sparse_weight_grad(p: &Problem, m: &Machine, patches: &PatchGeometry) -> Option<SparseWeightGrad> {
+fn sparse_weight_grad(p: &ConvProblem, m: &Machine, patches: &PatchGeometry) -> Option<SparseWeightGrad> {
     let lanes = registers(p.compute, m).lanes;
     let is_empty = p.images * p.outputs * patches.positions() == 0;
     if p.groups != 1 || is_empty || p.channels < lanes {

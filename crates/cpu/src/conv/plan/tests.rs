@@ -1,7 +1,7 @@
 //! Plans are those of `tests/plans/conv.tsv`.
 
 use super::{forward, input_grad, weight_grad};
-use crate::conv::problem::Problem;
+use crate::conv::problem::ConvProblem;
 use crate::plan_table::{check, sizes};
 use elinvar_core::{DType, Precision};
 use elinvar_ops::backend::Conv;
@@ -27,8 +27,8 @@ fn plans_are_those_of_the_table() {
         };
         let shapes = [&sizes(x)[..], &sizes(w)];
         let problem = match dtype {
-            DType::F64 => Problem::new::<f64>(&conv, shapes, &sizes(out), [dtype; 2], true),
-            _ => Problem::new::<f32>(&conv, shapes, &sizes(out), [dtype; 2], true),
+            DType::F64 => ConvProblem::new::<f64>(&conv, shapes, &sizes(out), [dtype; 2], true),
+            _ => ConvProblem::new::<f32>(&conv, shapes, &sizes(out), [dtype; 2], true),
         };
         match direction {
             "forward" => forward(&problem, machine).to_string(),

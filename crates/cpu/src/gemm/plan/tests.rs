@@ -18,7 +18,7 @@ fn layout(dtype: &str, strides: &str) -> MatrixLayout {
     MatrixLayout { storage, offset: 0, inner: 1, batch: (batch, 0), row, col, has_aligned_pairs: true }
 }
 
-fn problem(fields: &[&str]) -> Problem {
+fn problem(fields: &[&str]) -> ContractProblem {
     let &[_, dtype, precision, sizes, a, b, prepacked, extra] = fields else { panic!("{fields:?}") };
     let &[batch, m, k, n] = &numbers(sizes)[..] else { panic!("four sizes: {sizes}") };
     let precision = if precision == "fast" { Precision::Fast } else { Precision::Exact };
@@ -32,7 +32,7 @@ fn problem(fields: &[&str]) -> Problem {
     let epilogue_follows = extra.is_none_or(|strides| layout(dtype, &strides).rows_follow(m));
     let (lhs, rhs) = (layout(dtype, a), layout(dtype, b));
     let (bytes, is_prepacked) = (if dtype == "f64" { 8 } else { 4 }, prepacked == "1");
-    Problem { batch, m, k, n, bytes, precision, lhs, rhs, is_prepacked, epilogue_follows }
+    ContractProblem { batch, m, k, n, bytes, precision, lhs, rhs, is_prepacked, epilogue_follows }
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn products_take_the_paths_of_the_table() {
         let Path::SplitK(split) = plan.path else { return plan.to_string() };
         // The table has the paths of its parts, too.
         let problem = orient(problem).1;
-        let part = |p: &Problem| plan_exact(p, machine);
+        let part = |p: &ContractProblem| plan_exact(p, machine);
         let (text, _) = plan.path.to_string().split_once(" rest").map(|(a, b)| (a.to_string(), b)).unwrap();
         let orientation = plan.to_string().replace(&plan.path.to_string(), "");
         let chunks = format!("{orientation}{text} ({})", part(&split.chunks_of(&problem)));

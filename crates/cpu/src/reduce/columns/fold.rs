@@ -8,7 +8,7 @@ use crate::CpuDevice;
 use crate::machine::Machine;
 use crate::reduce::combine::Combine;
 use crate::reduce::plan::thresholds::{FOLD_NS_PER_ELEMENT, NARROW_MAX_ROWS};
-use crate::reduce::plan::{self, ColumnFold, ColumnFoldPlan, Problem};
+use crate::reduce::plan::{self, ColumnFold, ColumnFoldPlan, ReduceProblem};
 use crate::reduce::source::ReduceElement;
 use crate::runtime::output::column_blocks::fill_column_blocks;
 use crate::view::View;
@@ -26,7 +26,7 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     x: &View<'_>,
     kept: usize,
 ) -> Result<Option<HostVec<T>>> {
-    match plan::column_fold(Problem::of::<T>(x, kept), &Machine::of(d)) {
+    match plan::column_fold(ReduceProblem::of::<T>(x, kept), &Machine::of(d)) {
         Some(plan) => planned_fold::<T, F>(d, what, x, &plan).map(Some),
         None => Ok(None),
     }

@@ -3,11 +3,13 @@
 use super::layout::RowGrid;
 use super::{ColumnOperand, RowGroup, RowLanes, RowLanesVec};
 use crate::CpuDevice;
+use crate::explain::explain;
+use crate::machine::Machine;
 use crate::reduce::float::Float;
 use crate::reduce::plan::thresholds::{
-    FOLD_NS_PER_ELEMENT, HELD_ELEMENTS_OF_LONG_ROWS, MAX_HELD_ELEMENTS, MIN_ROWS,
-    ROWWISE_COLUMNS_MAX_ELEMENTS, SHORT_ROW_MAX_ELEMENTS,
+    FOLD_NS_PER_ELEMENT, HELD_ELEMENTS_OF_LONG_ROWS, MAX_HELD_ELEMENTS, MIN_ROWS, SHORT_ROW_MAX_ELEMENTS,
 };
+use crate::reduce::plan::{self, RowwiseColumns};
 use crate::runtime::memory::filled;
 use crate::runtime::output::column_blocks::{ColumnBlocks, fill_column_blocks};
 use crate::runtime::parallel::try_for_each_piece;
@@ -31,10 +33,11 @@ pub(crate) fn rowwise<C: Float>(
 ) -> Result<Option<Placed<HostVec<C>>>> {
     let Some((grid, x)) = RowGrid::new::<C>(f.name(), x, kept, MIN_ROWS)? else { return Ok(None) };
     let (folds, out) = (f.folds(), f.out());
-    let once = folds.len() == 1 && out == RowOut::Once;
-    if grid.n > ROWWISE_COLUMNS_MAX_ELEMENTS && !once {
-        return Ok(None);
-    }
+    let reads_once = folds.len() == 1 && out == RowOut::Once;
+    let Some(path) = plan::rowwise_columns(&grid, reads_once, &Machine::of(d)) else { return Ok(None) };
+    explain(|| {
+        format!("{} of {} x {} rows of {} -> {path:?}", f.name(), grid.matrices, grid.columns, grid.n)
+    });
     let work = ColumnWork {
         isa: d.isa(),
         f: C::loops(f),
@@ -45,10 +48,7 @@ pub(crate) fn rowwise<C: Float>(
         grid: &grid,
         n: C::lit(grid.n as f64),
     };
-    if once
-        && (grid.n > BLOCK
-            || grid.n > MAX_HELD_ELEMENTS && grid.matrices * grid.columns < 2 * TERM_CHUNK * d.threads())
-    {
+    if path == RowwiseColumns::Blocks {
         return Ok(Some(work.by_blocks(d)?.into()));
     }
     let ns = (folds.len() + 1) as f64 * FOLD_NS_PER_ELEMENT;

@@ -1,6 +1,7 @@
 //! Plans are those of `tests/plans/reduce.tsv`.
 
-use super::{Problem, arg_fold, fold, scan};
+use super::{ReduceProblem, arg_fold, column_layout, fold, rowwise_columns, scan};
+use crate::machine::Machine;
 use crate::plan_table::{check, sizes};
 
 #[test]
@@ -14,11 +15,31 @@ fn plans_are_those_of_the_table() {
             _ => !matches!(dtype, "f16" | "bf16"),
         };
         let kept = kept.parse().expect("a number of axes");
-        let problem = Problem { shape: &shape, strides: &strides, kept, is_native };
+        let problem = ReduceProblem { shape: &shape, strides: &strides, kept, is_native };
         match op {
             "fold" => fold(problem, machine).to_string(),
             "scan" => scan(problem, machine).to_string(),
             _ => arg_fold(problem, machine).to_string(),
         }
     });
+}
+
+#[test]
+fn row_wise_formulas_take_rows_side_by_side_as_the_table_says() {
+    use super::RowwiseColumns::{Blocks, Chunks};
+    let rows = [
+        // rows, elements of each, does the formula read them once, threads
+        (64, 128, false, 8, Some(Chunks), "a softmax over channels"),
+        (64, 4096, false, 8, Some(Chunks), "as long as stays in a cache"),
+        (64, 4097, false, 8, None, "too long to be read twice"),
+        (64, 128, true, 8, Some(Chunks), "a logsumexp whose lanes are all held"),
+        (1023, 129, true, 8, Some(Blocks), "fewer chunks than two for each thread"),
+        (1024, 129, true, 8, Some(Chunks), "as many"),
+        (1024, 4096, true, 8, Some(Chunks), "a block"),
+        (1024, 4097, true, 8, Some(Blocks), "more than a block"),
+    ];
+    for (count, n, reads_once, threads, want, why) in rows {
+        let layout = column_layout(&[count, n], &[&[1, count as isize]], 1, 1).expect("columns");
+        assert_eq!(rowwise_columns(&layout.grid, reads_once, &Machine::avx512(threads)), want, "{why}");
+    }
 }

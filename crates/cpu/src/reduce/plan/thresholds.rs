@@ -75,3 +75,6 @@ pub(crate) const INLINE_SUM_MAX_TERMS: usize = 16;
 /// Elements of a row-major copy that a thread takes at once: of rows of ten, a tile is less than what
 /// it takes to hand it out.
 pub(in crate::reduce) const ROW_COPY_TASK_ELEMENTS: usize = 1 << 13;
+/// Chunks of 64 rows for each thread, below which threads share the blocks of longer rows of a
+/// row-wise formula.
+pub(in crate::reduce) const ROWWISE_CHUNKS_PER_THREAD: usize = 2;

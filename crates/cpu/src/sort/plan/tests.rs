@@ -1,7 +1,7 @@
 //! Which way rows are sorted.
 
 use super::RowTasks::{SharedRows, WholeRows};
-use super::{Problem, SortPlan, plan};
+use super::{SortPlan, SortProblem, plan};
 use crate::CpuDevice;
 use crate::machine::Machine;
 use elinvar_simd::isa::Isa;
@@ -33,6 +33,6 @@ fn rows_are_sorted_as_the_table_says() {
     ];
     for (n, rows, first, threads, want, why) in rows {
         let machine = Machine::of(&CpuDevice::new(Isa::best(), threads).unwrap());
-        assert_eq!(plan(Problem { n, rows, first }, &machine), want, "{why}");
+        assert_eq!(plan(SortProblem { n, rows, first }, &machine), want, "{why}");
     }
 }

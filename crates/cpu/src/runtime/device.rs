@@ -3,7 +3,7 @@
 //! Cheap to clone; clones share the thread pool. The environment variables that set its defaults
 //! are read here.
 
-use crate::runtime::thread_pool::ThreadPool;
+use super::thread_pool::ThreadPool;
 use elinvar_core::{Error, Precision, Result};
 use elinvar_ops::DeviceOf;
 use elinvar_simd::isa::Isa;
