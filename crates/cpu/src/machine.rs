@@ -188,38 +188,6 @@ impl Machine {
     }
 }
 
-/// Tables of problems and paths in `tests/plans`.
-#[cfg(all(test, target_arch = "x86_64"))]
-pub(crate) mod tables {
-    use super::Machine;
-
-    /// Compares a table: lines of problems, and below each one lines of processors and a path.
-    pub(crate) fn compare(table: &str, path: impl Fn(&[&str], &Machine) -> String) {
-        let (mut problem, mut count, mut wrong) = (vec![], 0, vec![]);
-        for line in table.lines().filter(|line| !line.starts_with('#')) {
-            let Some((machines, want)) = line.strip_prefix('\t').and_then(|line| line.split_once('\t'))
-            else {
-                problem = line.split('\t').collect();
-                continue;
-            };
-            for name in machines.split(' ') {
-                let got = path(&problem, &Machine::named(name));
-                count += 1;
-                if got != want {
-                    wrong.push(format!("{problem:?} on {name}:\n  got  {got}\n  want {want}"));
-                }
-            }
-        }
-        assert!(count > 0, "the table is empty");
-        assert!(wrong.is_empty(), "{} of {count} plans differ:\n{}", wrong.len(), wrong.join("\n"));
-    }
-
-    /// Numbers with commas between them.
-    pub(crate) fn numbers<N: std::str::FromStr>(list: &str) -> Vec<N> {
-        list.split(',').map(|n| n.parse().ok().expect("numbers")).collect()
-    }
-}
-
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;

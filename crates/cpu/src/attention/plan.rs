@@ -218,13 +218,15 @@ fn there_or_copied(copied: bool) -> &'static str {
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
-    use crate::machine::tables;
+    use crate::plan_table;
 
     #[test]
     fn attention_takes_the_paths_of_the_table() {
-        tables::compare(include_str!("../../tests/plans/attention.txt"), |fields, machine| {
+        plan_table::compare(include_str!("../../tests/plans/attention.txt"), |fields, machine| {
             let &[_, dtype, precision, sizes, causal, rows, direction] = fields else { panic!("{fields:?}") };
-            let &[b, h, j, l, s, d, v] = &tables::numbers(sizes)[..] else { panic!("seven sizes: {sizes}") };
+            let &[b, h, j, l, s, d, v] = &plan_table::numbers(sizes)[..] else {
+                panic!("seven sizes: {sizes}")
+            };
             let sizes = AttentionSizes { b, h, j, l, s, d, v };
             if sizes.empty() {
                 return "reference".to_string();

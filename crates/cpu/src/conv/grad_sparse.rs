@@ -17,6 +17,7 @@ use super::problem::PatchGeometry;
 use crate::CpuDevice;
 use crate::conv::kernels::grad_sparse::{NonzeroLists, PixelLine, TAPS_PER_ROW, gather, scatter};
 use crate::elementwise::real::Real;
+use crate::explain::explain;
 use crate::gemm::{are_finite, has_negative_zero, transpose_block};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::scratch::scratch;
@@ -148,6 +149,7 @@ pub(super) fn weight_grad<T: Real>(
     if !is_sparse(g, plan.max_nonzero_percent) {
         return Ok(None);
     }
+    explain(|| String::from("  the sample of g is sparse: its zeros are skipped"));
     let (isa, channels, n) = (d.isa(), p.channels, lanes::<T>(d.isa()));
     let (s, some) = (&plan.grad, plan.outputs_per_task);
     let (each, blocks) = (channels * s.taps, channels.div_ceil(n));
@@ -226,6 +228,7 @@ pub(super) fn input_grad<T: Real>(
     if !is_sparse(g, plan.max_nonzero_percent) || !are_finite(isa, w) {
         return Ok(None);
     }
+    explain(|| String::from("  the sample of g is sparse: its zeros are skipped"));
     let (size, area) = (s.padded.size(), s.plane.iter().product::<usize>());
     let (blocks, wide) = (channels.div_ceil(n), s.taps * n);
     let spoilt = AtomicBool::new(false);

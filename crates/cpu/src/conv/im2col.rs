@@ -10,9 +10,7 @@ use crate::conv::kernels::a_pixels::WindowRun;
 use crate::conv::kernels::a_taps::{TapsA, add_taps};
 use crate::conv::kernels::b_windows::{WindowRegister, WindowsB, add_windows};
 use crate::elementwise::real::Real;
-use crate::gemm::{
-    ColumnsB, OperandA, OperandB, OutputTile, PACKED_A_PITCH, PanelsB, RowsA, TAPS_PER_ADDRESS, TermKind, nr,
-};
+use crate::gemm::{OperandA, OperandB, OutputTile, PACKED_A_PITCH, PanelsB, TAPS_PER_ADDRESS, TermKind, nr};
 use crate::runtime::scratch::scratch;
 use elinvar_core::order::CHUNK;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
@@ -160,12 +158,6 @@ impl<T: Real> OperandB<T> for Im2col<'_, T> {
             });
         }
     }
-    fn panels_in_place(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
-        None
-    }
-    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
-        None
-    }
     fn windows(&self) -> Option<usize> {
         self.columns_in_place
     }
@@ -198,9 +190,6 @@ impl<T: Real> OperandB<T> for Im2col<'_, T> {
         });
         done.expect("padding some rows takes little memory");
     }
-    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
-        None
-    }
 }
 
 /// The patches of all images of a group as rows (channel, tap), with terms (image, position): the
@@ -215,9 +204,6 @@ pub(super) struct Im2colTransposed<'a, T> {
 impl<T: Real> OperandA<T> for Im2colTransposed<'_, T> {
     fn distinct_batches(&self) -> usize {
         usize::MAX
-    }
-    fn rows_in_place(&self, _: usize, _: Range<usize>) -> Option<RowsA<'_, T>> {
-        None
     }
     fn has_taps(&self) -> bool {
         self.reads_taps_in_place

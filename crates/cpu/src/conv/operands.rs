@@ -7,15 +7,13 @@ use super::plan::TRANSPOSE_WEIGHTS_TASK_CHANNELS;
 use crate::CpuDevice;
 use crate::elementwise::real::{Real, StoredElements, stored_elements};
 use crate::gemm::operand::copy_block;
-use crate::gemm::{
-    BatchedMatrix, ColumnsB, OperandA, OperandB, PanelsB, PrepackedPanels, RowsA, TermKind, nr,
-    transpose_block,
-};
+use crate::gemm::{BatchedMatrix, OperandA, OperandB, PrepackedPanels, RowsA, TermKind, nr, transpose_block};
 use crate::layout::copy::{ContiguousElements, elements, to_contiguous};
 use crate::runtime::memory::{PooledData, PooledVec, filled};
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
+use elinvar_core::order::CHUNK;
 use elinvar_core::{HostData, HostVec, Layout, Result, Shape};
 use elinvar_simd::isa::Isa;
 use std::ops::{Deref, Range};
@@ -87,15 +85,6 @@ impl<T: Real> OperandB<T> for GradPlanes<'_, T> {
                 copy_block(isa, &data, from, step, positions.len(), n, &mut panel[at * w..], w);
             }
         }
-    }
-    fn panels_in_place(&self, _: Isa, _: usize, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
-        None
-    }
-    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, T>> {
-        None
-    }
-    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, T>> {
-        None
     }
 }
 
@@ -199,12 +188,11 @@ pub(super) fn load_planes<'a, T: Real>(
 
 /// All elements of 16 bits, of this layout's number, as what is computed in.
 fn widened<T: Real>(d: &CpuDevice, halves: StoredElements<'_, T>, l: &Layout) -> Result<HostVec<T>> {
-    const CHUNK_ELEMENTS: usize = elinvar_core::order::CHUNK;
     let mut all = filled(l.shape().numel(), T::ZERO)?;
-    for_each_piece(d, &mut all, 16 * CHUNK_ELEMENTS, 0.2, &|at, piece| {
-        for (i, line) in piece.chunks_mut(CHUNK_ELEMENTS).enumerate() {
+    for_each_piece(d, &mut all, 16 * CHUNK, 0.2, &|at, piece| {
+        for (i, line) in piece.chunks_mut(CHUNK).enumerate() {
             let n = line.len();
-            copy_block(d.isa(), &halves, (at + i * CHUNK_ELEMENTS) as isize, (0, 1), 1, n, line, n);
+            copy_block(d.isa(), &halves, (at + i * CHUNK) as isize, (0, 1), 1, n, line, n);
         }
     });
     Ok(all)

@@ -16,10 +16,7 @@ use super::loops::run_planned;
 use super::plan::GemmPlan;
 use super::plan::thresholds::{BF16_TRANSPOSE_PAIRS, BF16_TRANSPOSE_ROWS};
 use super::planned::PlannedGemm;
-use super::{
-    BatchedMatrix, ColumnsB, OperandA, OperandB, PACKED_A_PITCH, PanelsB, RowsA, TermKind, TileEpilogue, nr,
-    transpose_block,
-};
+use super::{BatchedMatrix, OperandA, OperandB, PACKED_A_PITCH, TermKind, TileEpilogue, nr, transpose_block};
 use crate::CpuDevice;
 use crate::elementwise::real::StoredElements;
 use elinvar_core::{HostVec, Result, bf16};
@@ -210,9 +207,6 @@ impl OperandA<f32> for Bf16PairMatrix<'_> {
             }
         }
     }
-    fn rows_in_place(&self, _: usize, _: Range<usize>) -> Option<RowsA<'_, f32>> {
-        None
-    }
 }
 
 impl OperandB<f32> for Bf16PairMatrix<'_> {
@@ -244,20 +238,5 @@ impl OperandB<f32> for Bf16PairMatrix<'_> {
                 },
             );
         }
-    }
-    fn panels_in_place(
-        &self,
-        _: Isa,
-        _: usize,
-        _: Range<usize>,
-        _: Range<usize>,
-    ) -> Option<PanelsB<'_, f32>> {
-        None
-    }
-    fn prepacked_panels(&self, _: Range<usize>, _: Range<usize>) -> Option<PanelsB<'_, f32>> {
-        None
-    }
-    fn columns_in_place(&self, _: usize, _: Range<usize>) -> Option<ColumnsB<'_, f32>> {
-        None
     }
 }

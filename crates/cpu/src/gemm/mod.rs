@@ -7,13 +7,16 @@
 //! definition: an element is the sum, chunk by chunk, of fma chains that start at +0, so no other
 //! block size and no number of threads changes a bit.
 //!
-//! * `contract`: entry point, from views; `real`: f32 and f64 as compute types.
-//! * `loops`: packing plan, blocking and the loops; `private_packing`: each task packs for itself.
+//! * `contract`: entry point, from views; `plan`: which path, blocking, who packs what.
+//! * `loops`: the loops around the microkernel, of a `planned` product; `private_packing`: each task
+//!   packs for itself.
 //! * `small_m`, `split_k`, `tiny`: special shapes; `bf16`: bf16 dot products.
 //! * `operand`: where A and B come from; `prepack`: weights packed ahead of time; `nonfinite`:
 //!   checks for NaN, infinities and -0.
 //! * `epilogue`: bias and activation on finished tiles.
-//! * `kernels`: microkernel, GEMV, dot products, AMX, packing, prefetch.
+//! * `kernels`: register tile and microkernel, GEMV, dot products, AMX, packing, prefetch.
+//!
+//! Imports run downwards: entry, loops, operands, plans, kernels.
 
 mod bf16;
 pub(crate) mod contract;
@@ -33,8 +36,8 @@ mod tiny;
 pub(crate) use bf16::bf16_pair;
 pub(crate) use epilogue::{EpilogueOperand, TileEpilogue};
 pub(crate) use kernels::{
-    Blocking, ColumnsB, NextOperands, OutputPrefetch, OutputTile, PACKED_A_PITCH, PanelsB, PrepackedPanels,
-    RowsA, TermKind, fill_tiles, multiply_block_into, nr, tile_costs, transpose_block,
+    Blocking, NextOperands, OutputPrefetch, OutputTile, PACKED_A_PITCH, PanelsB, PrepackedPanels, RowsA,
+    TermKind, fill_tiles, multiply_block_into, nr, tile_costs, transpose_block,
 };
 pub(crate) use loops::{Gemm, run_gemm, run_gemm as run_gemm_of_pairs};
 pub(crate) use nonfinite::{are_finite, has_negative_zero};

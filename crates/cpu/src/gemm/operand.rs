@@ -15,14 +15,16 @@ use elinvar_simd::prefetch::prefetch_l1;
 use elinvar_simd::quad::Float16;
 use std::ops::Range;
 
-/// A left factor.
+/// A left factor. One that lies in no memory as it is read is packed, and has no more to say.
 pub(crate) trait OperandA<T>: Sync {
     /// How many batches can share one: batch `b` is like batch `b % distinct()`.
     fn distinct_batches(&self) -> usize;
     /// out[i * PITCH + t] = element (rows.start + i, terms.start + t) of a batch
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]);
     /// Rows where they lie, if the terms of each are neighbours.
-    fn rows_in_place(&self, batch: usize, rows: Range<usize>) -> Option<RowsA<'_, T>>;
+    fn rows_in_place(&self, _batch: usize, _rows: Range<usize>) -> Option<RowsA<'_, T>> {
+        None
+    }
     /// Are rows taps of windows that are better read in padded planes than packed?
     fn has_taps(&self) -> bool {
         false
@@ -40,7 +42,7 @@ pub(crate) trait OperandA<T>: Sync {
     }
 }
 
-/// A right factor.
+/// A right factor, likewise.
 pub(crate) trait OperandB<T>: Sync {
     /// Packs columns as panels: for each `nr` columns, terms.len() * width numbers, zeros past the
     /// last column.
@@ -49,14 +51,18 @@ pub(crate) trait OperandB<T>: Sync {
     /// side. Of all, or of none.
     fn panels_in_place(
         &self,
-        isa: Isa,
-        batch: usize,
-        terms: Range<usize>,
-        cols: Range<usize>,
-    ) -> Option<PanelsB<'_, T>>;
+        _isa: Isa,
+        _batch: usize,
+        _terms: Range<usize>,
+        _cols: Range<usize>,
+    ) -> Option<PanelsB<'_, T>> {
+        None
+    }
     /// Panels of a chunk that were packed before. Of all, or of none; columns begin where a panel
     /// does.
-    fn prepacked_panels(&self, terms: Range<usize>, cols: Range<usize>) -> Option<PanelsB<'_, T>>;
+    fn prepacked_panels(&self, _terms: Range<usize>, _cols: Range<usize>) -> Option<PanelsB<'_, T>> {
+        None
+    }
     /// If columns are windows that are better read in padded planes than packed: how many to take
     /// together.
     fn windows(&self) -> Option<usize> {
@@ -71,7 +77,9 @@ pub(crate) trait OperandB<T>: Sync {
         unreachable!("no plan reads windows where there are none")
     }
     /// Columns where they lie, if the terms of each are neighbours.
-    fn columns_in_place(&self, batch: usize, cols: Range<usize>) -> Option<ColumnsB<'_, T>>;
+    fn columns_in_place(&self, _batch: usize, _cols: Range<usize>) -> Option<ColumnsB<'_, T>> {
+        None
+    }
 }
 
 /// A batch of matrices in memory.

@@ -47,42 +47,22 @@ pub(super) fn of_dtype(
     let plan = plan::max(plane, x.buffer.dtype());
     explain(|| format!("max_pool {} of {planes} planes {:?} -> {plan}", named(places), plane.size));
     let dtype = x.buffer.dtype();
-    match &plan.path {
-        MaxPath::Pairs(windows) => {
-            let (isa, windows) = (d.isa(), windows);
-            if places {
-                let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
-                    if !(kernels::is_calm(isa, x) && kernels::largest(isa, windows, x, y)) {
-                        dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: PlaceSink(y) });
-                    }
-                };
-                return Ok(HostData::I64(max(d, x, planes, plane, &plan, &each)?));
-            }
-            let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, f32>| {
-                if !(kernels::is_calm(isa, x) && kernels::largest(isa, windows, x, y)) {
-                    dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: ElementSink(y) });
+    if !matches!(plan.path, MaxPath::Windows) {
+        let (isa, path) = (d.isa(), &plan.path);
+        if places {
+            let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
+                if !by_registers(isa, path, plane, x, y) {
+                    dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: PlaceSink(y) });
                 }
             };
-            return f32::stored(d, max(d, x, planes, plane, &plan, &each)?, dtype);
+            return Ok(HostData::I64(max(d, x, planes, plane, &plan, &each)?));
         }
-        &MaxPath::Columns { step } => {
-            let isa = d.isa();
-            if places {
-                let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, i64>| {
-                    if !(kernels::is_calm(isa, x) && by_columns(isa, plane, step, x, y)) {
-                        dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: PlaceSink(y) });
-                    }
-                };
-                return Ok(HostData::I64(max(d, x, planes, plane, &plan, &each)?));
+        let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, f32>| {
+            if !by_registers(isa, path, plane, x, y) {
+                dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: ElementSink(y) });
             }
-            let each = |plane: &PoolPlane, even: EvenWindows, x: &[f32], y: &mut UninitSlice<'_, f32>| {
-                if !(kernels::is_calm(isa, x) && by_columns(isa, plane, step, x, y)) {
-                    dispatch_formula::<f32, _>(isa, MaxPool { plane, even, x, to: ElementSink(y) });
-                }
-            };
-            return f32::stored(d, max(d, x, planes, plane, &plan, &each)?, dtype);
-        }
-        MaxPath::Windows => {}
+        };
+        return f32::stored(d, max(d, x, planes, plane, &plan, &each)?, dtype);
     }
     match dtype {
         to @ (DType::F32 | DType::F16 | DType::BF16) => {
@@ -99,6 +79,23 @@ pub(super) fn of_dtype(
 /// What is found.
 fn named(places: bool) -> &'static str {
     if places { "places" } else { "elements" }
+}
+
+/// The windows of a plane by a path of registers, if it is calm and the instruction set has such; or
+/// says that it does not.
+fn by_registers<O: kernels::PoolOutcome>(
+    isa: Isa,
+    path: &MaxPath,
+    plane: &PoolPlane,
+    x: &[f32],
+    y: &mut UninitSlice<'_, O>,
+) -> bool {
+    kernels::is_calm(isa, x)
+        && match path {
+            MaxPath::Pairs(windows) => kernels::largest(isa, windows, x, y),
+            MaxPath::Columns { step } => by_columns(isa, plane, *step, x, y),
+            MaxPath::Windows => false,
+        }
 }
 
 /// The windows of a calm plane that are `step` apart: the largest of each column of a row of

@@ -1,7 +1,7 @@
 //! Plans compared with tables of the paths that problems took before there were plans.
 
 use super::*;
-use crate::machine::tables::{compare, numbers};
+use crate::plan_table::{compare, numbers};
 
 /// A product of matrices.
 const PRODUCTS: &str = include_str!("../../../tests/plans/gemm.txt");
