@@ -1,6 +1,6 @@
 //! Tables of plans, whose fields are separated by tabs: in `*.tsv` each line is a problem, the
-//! machines that it is for, and their plan ([`check`]); in `*.txt` below each problem stand lines of
-//! machines and a plan ([`compare`]).
+//! machines that it is for, and their plan ([`check`]); in `*.txt` below each problem stand lines
+//! of machines and a plan ([`compare`]).
 //!
 //! The lines were recorded from runs. A line that has to change says which problems take another
 //! path.

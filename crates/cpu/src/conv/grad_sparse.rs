@@ -65,7 +65,7 @@ impl SparseGrad {
         self.rows * self.row
     }
     /// Writes the planes of an image to padded ones, of a register's channels each, side by side.
-    /// What lies around them is not written.
+    /// What surrounds them is not written.
     fn turn<T: Real>(&self, p: &Im2col<'_, T>, image: usize, to: &mut [T]) {
         let (n, area) = (lanes::<T>(p.isa), self.plane.iter().product::<usize>());
         for (block, to) in to.chunks_exact_mut(self.padded.size() * n).enumerate() {

@@ -103,7 +103,7 @@ impl<T: Real> Kernel for CopyPieces<'_, T> {
 
 impl<T: Real> CopyPieces<'_, T> {
     /// Copies `W` elements at a time. More than a piece has may be written: what follows it is
-    /// written later, and behind the last nobody looks. With 0, nothing more is.
+    /// written later, and behind the last nothing is read. With 0, nothing more is.
     #[inline(always)]
     fn by<const W: usize>(self) {
         for (row, &place) in self.places.iter().enumerate() {

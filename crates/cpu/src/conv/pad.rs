@@ -179,7 +179,7 @@ impl PaddedPlanes {
         parts
     }
     /// Writes the elements of planes, which follow one another, to where they belong in padded
-    /// ones, which begin `pitch` apart. What lies around them is not written.
+    /// ones, which begin `pitch` apart. What surrounds them is not written.
     pub(super) fn fill<T: Real>(&self, isa: Isa, size: [usize; 3], planes: &[T], to: &mut [T], pitch: usize) {
         let (parts, step, area) = (&*self.parts(size), self.step[2], size.iter().product());
         // Windows may see padding alone, and planes may have no elements.

@@ -102,9 +102,9 @@ const SPARSE_MAX_PLANE_BYTES: usize = 96 << 10;
 /// Padded elements of an image, at most, of which each thread has its own: more would be worth more
 /// than the time.
 const SPARSE_MAX_IMAGE_ELEMENTS: usize = 4 << 20;
-/// Nonzero elements of a hundred of the gradient, at most, for which the sparse path of each gradient
-/// is taken; the mechanism samples them. The gradient by w keeps its sums in registers, and gains
-/// with more.
+/// Nonzero elements of a hundred of the gradient, at most, for which the sparse path of each
+/// gradient is taken; the mechanism samples them. The gradient by w keeps its sums in registers,
+/// and gains with more.
 const SPARSE_INPUT_GRAD_MAX_NONZERO_PERCENT: usize = 30;
 const SPARSE_WEIGHT_GRAD_MAX_NONZERO_PERCENT: usize = 40;
 

@@ -158,7 +158,8 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
             | Operand::Made(_) => OperandSlice::of(self.in_place(start, n).unwrap_or_else(|| &held()[..n])),
         }
     }
-    /// Has what lies from number `start` on fetched, of elements that formulas read where they lie.
+    /// Prefetches the elements from number `start` on, of elements that formulas read where they
+    /// lie.
     pub(crate) fn fetch(&self, start: usize, n: usize) {
         if let Operand::Slice(x) = self {
             prefetch_lines(x.as_ptr().wrapping_add(start), n);

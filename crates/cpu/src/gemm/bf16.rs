@@ -8,7 +8,7 @@
 //! A processor with AMX multiplies such blocks in registers that are matrices (`kernels/amx.rs`),
 //! which sum in an order of their own.
 //!
-//! How it can be wrong: a last term without a partner gets zeros, and whoever reads beside a row
+//! How it can be wrong: a last term without a partner gets zeros; a read beyond a row
 //! would pair it with the next.
 
 use super::kernels::as_pairs;

@@ -255,7 +255,7 @@ impl<T: Real> PlannedGemm<'_, T> {
         let padded = across.len().next_multiple_of(w);
         let rhs = &mut rhs[..all.len() * padded];
         // Chunk after chunk, panel after panel. A thread takes a few panels of a chunk, and begins
-        // with what lies before it: columns that it also begins to multiply. So parts are collected
+        // with what precedes it: columns that it also begins to multiply. So parts are collected
         // by tiles' columns. (A sort of them was 17 KB.)
         let wide = tiles[0].cols.len();
         let mut parts: Vec<_> = (0..across.len().div_ceil(wide)).map(|_| Vec::new()).collect();

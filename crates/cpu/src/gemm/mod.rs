@@ -8,8 +8,8 @@
 //! block size and no number of threads changes a bit.
 //!
 //! * `contract`: entry point, from views; `plan`: which path, blocking, who packs what.
-//! * `loops`: the loops around the microkernel, of a `planned` product; `private_packing`: each task
-//!   packs for itself.
+//! * `loops`: the loops around the microkernel, of a `planned` product; `private_packing`: each
+//!   task packs for itself.
 //! * `small_m`, `split_k`, `tiny`: special shapes; `bf16`: bf16 dot products.
 //! * `operand`: where A and B come from; `prepack`: weights packed ahead of time; `nonfinite`:
 //!   checks for NaN, infinities and -0.

@@ -58,14 +58,14 @@ pub(crate) struct PrepackedB {
     place: MatrixPlace,
     /// Are all numbers finite?
     is_finite: bool,
-    /// Of a copy that nobody asked for.
+    /// Of an unrequested copy.
     _allowed: Option<UnrequestedBytes>,
 }
 
-/// Bytes of copies that nobody asked for, of all devices.
+/// Bytes of unrequested copies, of all devices.
 static UNREQUESTED_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of a copy that nobody asked for, until it is dropped.
+/// Bytes of an unrequested copy, until it is dropped.
 struct UnrequestedBytes(u64);
 
 impl UnrequestedBytes {

@@ -1,4 +1,4 @@
-//! Products whose factors are shared by nobody: each task packs what it multiplies, or reads it
+//! Products whose factors no tasks share: each packs what it multiplies, or reads it
 //! where it lies.
 
 use super::kernels::{ColumnsB, OutputTile, PACKED_A_PITCH, RowsA, nr};

@@ -393,7 +393,7 @@ fn by_parts<T: Element>(
     let is_in = |&at: &i64| (0..size as i64).contains(&at);
     if !(0..outer).all(|slab| plan.of_slab(slab).iter().all(is_in)) {
         plan.miss();
-        // What is there is given back to nobody.
+        // What is there is not returned.
         return with_capacity(0);
     }
     // How many go to each part, then where those of each begin, then, as they are written down,

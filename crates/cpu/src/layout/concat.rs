@@ -159,7 +159,7 @@ impl<'a> ColumnParts<'a> {
         for &(part, width) in &self.parts {
             let v = T::slice(part.buffer)
                 .ok_or_else(|| misuse_error("a part of another type", part.buffer.dtype()))?;
-            // What lies in long rows is read where it lies, in turn with narrow ones if each row is
+            // Long rows are read in place, in turn with narrow ones if each row is
             // one piece.
             let walk = StridedIter::new(part.layout);
             let (n, step) = walk.inner();

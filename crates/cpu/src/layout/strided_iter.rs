@@ -43,8 +43,7 @@ impl StridedIter {
         last > 0 && self.strides[0][..last].iter().all(|&s| s == 0)
     }
     /// Are the innermost runs short, and each repeated? Their size, and that of all copies of one.
-    /// A hundred copies of each of a thousand runs of ten took 290 us one by one, and take 58 by
-    /// copying what is there already.
+    /// Copying what is there already takes a fifth of the time of reading each copy.
     fn repeated(&self) -> Option<(usize, usize)> {
         let (last, (n, step)) = (self.dims.len() - 1, self.inner());
         let repeats = last > 0 && self.strides[0][last - 1] == 0;

@@ -41,18 +41,18 @@ impl CpuBuffer {
             CpuBuffer::new(T::wrap(v))
         }
     }
-    /// Numbers that are computed when somebody reads them.
+    /// Numbers that are computed when they are read.
     pub(crate) fn defer(plan: FusionPlan) -> CpuBuffer {
         CpuBuffer(BufferKind::Large(Arc::new(Node::defer(plan))))
     }
-    /// Numbers that are picked when somebody reads them.
+    /// Numbers that are picked when they are read.
     pub(crate) fn picked(picked: DeferredGather) -> CpuBuffer {
         CpuBuffer(BufferKind::Large(Arc::new(Node::waiting(
             picked.len(),
             DeferredWork::Picks(Arc::new(picked)),
         ))))
     }
-    /// Numbers of any type that are computed when somebody reads them.
+    /// Numbers of any type that are computed when they are read.
     pub(crate) fn deferred(
         len: usize,
         f: impl Fn() -> Result<HostData> + Send + Sync + 'static,
@@ -83,7 +83,7 @@ impl CpuBuffer {
                 if Arc::strong_count(node) > 1 {
                     *node = Arc::new(Node::ready(memory::copy(old)?));
                 }
-                Ok(Arc::get_mut(node).expect("nobody else has just got hold of it").get_mut())
+                Ok(Arc::get_mut(node).expect("no other handle has it").get_mut())
             }
         }
     }
@@ -97,7 +97,7 @@ impl CpuBuffer {
         if node.prepacked.get().is_none()
             && let Some(copy) = PrepackedB::new(d, node.data()?, place)?
         {
-            // If somebody else was faster, his is as good.
+            // If another thread was faster, its copy is as good.
             drop(node.prepacked.set(Box::new(copy)));
         }
         Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), place)))
@@ -119,7 +119,7 @@ impl CpuBuffer {
             && node.prepacked.get().is_none()
             && let Some(copy) = node.uses.count(d, uses, node.data()?, place)
         {
-            // If somebody else was faster, his is as good.
+            // If another thread was faster, its copy is as good.
             drop(node.prepacked.set(Box::new(copy)));
         }
         Ok(node.prepacked.get().map(Box::as_ref))
@@ -184,7 +184,7 @@ enum NodeData {
     Deferred(Box<DeferredData>),
 }
 
-/// Numbers that somebody will read, or has read.
+/// Numbers that will be read, or have been.
 struct DeferredData {
     /// How many.
     len: usize,
@@ -199,7 +199,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl DeferredData {
-    /// Here are the numbers. If somebody else was faster, his are the same.
+    /// Here are the numbers. If another thread was faster, its are the same.
     fn set(&self, data: HostData) {
         // The memory of the numbers that are there already goes back to the cache.
         drop(self.data.set(PooledData::new(data)));
@@ -217,7 +217,7 @@ impl DeferredData {
             Some(DeferredWork::Maps(plan)) => self.set(plan.compute()?),
             Some(DeferredWork::Picks(picked)) => self.set(picked.compute()?),
             Some(DeferredWork::Other(compute)) => self.set(compute()?),
-            // Somebody else has just been faster.
+            // Another thread has just been faster.
             None => {}
         }
         Ok(())

@@ -38,7 +38,7 @@ pub(crate) struct FusionPlan {
     len: usize,
     /// Maps in it and in what it reads; what is read twice counts twice.
     maps: usize,
-    /// [`compute`], by way of the plan: whoever reads a buffer has what computes it in the program
+    /// [`compute`], by way of the plan: a program that reads buffers has what computes them
     /// only if something puts maps off. Where nothing does, that was 35 KB.
     compute: fn(&Arc<FusionPlan>) -> Result<HostData>,
 }
@@ -89,7 +89,7 @@ impl FusionPlan {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
-    /// Computes what it describes, and what others hold of what lies on the way.
+    /// Computes what it describes, and what others hold of the intermediate results.
     ///
     /// # Errors
     /// `OutOfMemory`; then everything is as it was.
@@ -98,7 +98,7 @@ impl FusionPlan {
     }
 }
 
-/// A buffer that will be computed by a formula; None if it had better be computed at once. Compiled
+/// A buffer that will be computed by a formula; None if it is better computed at once. Compiled
 /// once, for all formulas.
 ///
 /// # Errors
@@ -204,7 +204,8 @@ fn compute(plan: &Arc<FusionPlan>) -> Result<HostData> {
     let mut steps = FusionPass::default();
     let last = steps.add(plan, None);
     let FusionPass { all, outside } = steps;
-    // A node is held by the plans that read it, by its step, and by whoever else wants its numbers.
+    // A node is held by the plans that read it, by its step, and by all others that want its
+    // numbers.
     let kept: Vec<usize> = (0..last)
         .filter(|&i| all[i].node.as_ref().is_some_and(|n| Arc::strong_count(n) > all[i].reads + 1))
         .chain([last])
@@ -295,7 +296,7 @@ impl RunningPass<'_> {
                 *x = match (*from, rows) {
                     (StepOperand::Earlier(i), rows) => {
                         let block = blocks[self.places[i]].as_ref();
-                        let pooled = block.expect("nobody writes what is still read").written();
+                        let pooled = block.expect("what is still read is not written").written();
                         rows.map_or(OperandSlice::of(pooled), |rows| {
                             OperandSlice::rows(pooled, rows, rows.len)
                         })
@@ -372,8 +373,8 @@ impl<'a> SingleMap<'a> {
     }
 }
 
-/// Which block each step writes, and how many there are: a block is written again once nobody reads
-/// it any more, so that a long chain stays in the first-level cache.
+/// Which block each step writes, and how many there are: a block is written again once it is no
+/// longer read, so that a long chain stays in the first-level cache.
 fn places(all: &[FusionStep]) -> (Vec<usize>, usize) {
     let mut last_read = vec![0; all.len()];
     for (number, step) in all.iter().enumerate() {

@@ -139,7 +139,7 @@ fn blocks<T: ComputeElement>(
     Ok(CpuBuffer::new(T::wrap(y)))
 }
 
-/// As [`blocks`], of what lies otherwise.
+/// As [`blocks`], of operands of other layouts.
 fn many<T: ComputeElement>(
     d: &CpuDevice,
     x: &[backend::View<'_, Cpu>],

@@ -162,8 +162,7 @@ impl<C: Float> AveragePool<'_, C> {
     }
     /// Even windows of a row that are far apart, and as wide as a power of two: lanes that stand in
     /// one column are added first, as the tree has it, by registers of neighbours, and then those
-    /// of each window. Window by window, averages of 8 x 8 of planes of 56 x 56 took 408 us, and
-    /// take 168.
+    /// of each window. Window by window, averages of 8 x 8 take 2.4 times as long.
     #[inline(always)]
     fn by_columns(&mut self, a: AxisTaps, b: AxisTaps, row: usize, windows: Range<usize>) {
         let (c, step) = (self.plane.axes[2][windows.start], self.even.step);

@@ -81,8 +81,8 @@ fn named(places: bool) -> &'static str {
     if places { "places" } else { "elements" }
 }
 
-/// The windows of a plane by a path of registers, if it is calm and the instruction set has such; or
-/// says that it does not.
+/// The windows of a plane by a path of registers, if it is calm and the instruction set has such;
+/// or says that it does not.
 fn by_registers<O: kernels::PoolOutcome>(
     isa: Isa,
     path: &MaxPath,

@@ -21,7 +21,7 @@ use elinvar_ops::backend::{self, Pool, PoolKind};
 use windows::PoolPlane;
 
 /// y[.., s'] from x[.., s], and for a maximum the winner's row-major index in its plane, which is
-/// computed when somebody reads it: a gradient does, and hardly anybody else.
+/// computed when it is read: a gradient does, and hardly anything else.
 pub(crate) fn pool(
     d: &CpuDevice,
     p: &Pool,

@@ -146,7 +146,7 @@ pub(super) fn lanes<T: Copy, const L: usize, const STEP: usize>(
             let x = &x[at..at + L];
             return std::array::from_fn(|l| x[l]);
         }
-        // Whole registers, of which every second element is taken. What lies behind the last
+        // Whole registers, of which every second element is taken. What follows the last
         // element may not be there, but before a tap that is not the first, there is another.
         2 if head => {
             if let Some(x) = x.get(at..at + 2 * L) {

@@ -27,7 +27,7 @@ pub struct CpuDevice {
 /// Every tensor has one, so every op makes and drops one.
 #[derive(Clone)]
 enum Handle {
-    /// The device that everybody shares: it is never freed, and nobody needs to count who has it.
+    /// The shared device: it is never freed, and its handles are not counted.
     Shared(&'static Inner),
     /// Another.
     Own(Arc<Inner>),
@@ -65,12 +65,11 @@ const THREADS_VARIABLE: &str = "ELINVAR_THREADS";
 const FUSE_VARIABLE: &str = "ELINVAR_FUSE_FROM";
 /// The environment's wish for [`CpuDevice::pack_up_to`].
 const PACK_VARIABLE: &str = "ELINVAR_PACK_UP_TO";
-/// Bytes of weights that may be packed unasked: small models whole. Of BERT's 42 MiB, with 16 of
-/// them packed a sentence of 128 words took 8.0 ms, and takes 7.4.
+/// Bytes of weights that may be packed unasked: small models whole, such as BERT's
+/// 42 MiB.
 const PACK_UP_TO_BYTES: usize = 64 << 20;
 /// Elements from which maps are put off: 512 KiB of f32, what leaves a second-level cache with its
-/// operands. Five maps on half as many took 20.5 microseconds in one pass, and 16.6 one after the
-/// other.
+/// operands. Fewer are faster one map after the other.
 const FUSE_FROM_ELEMENTS: usize = 1 << 17;
 
 impl Inner {

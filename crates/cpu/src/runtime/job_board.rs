@@ -58,7 +58,7 @@ struct JobHeader {
 /// What callers need beside.
 #[derive(Default)]
 struct BoardOwner {
-    /// Does somebody's job stand here?
+    /// Is it taken by a caller's job?
     taken: AtomicBool,
     /// Who sleeps until it is done.
     sleeper: Mutex<Option<Thread>>,
@@ -72,7 +72,7 @@ const TASK_BITS: u32 = 22;
 /// Tasks that a job has at most.
 pub(crate) const MAX_TASKS: usize = 1 << (TASK_BITS - 1);
 
-/// A job that somebody saw.
+/// A job as a thread saw it.
 #[derive(Clone, Copy)]
 pub(crate) struct JobTicket {
     number: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Schedule {
     /// From the last one of each lane on.
     pub(crate) backwards: bool,
     /// There is so little to do that looking at another's lane, and fetching what its tasks read,
-    /// takes as long: so many tasks are the caller's, nobody else does one of them, and he does
+    /// takes as long: so many tasks are the caller's, no other thread does one of them, and he does
     /// others' only after waiting for them.
     pub(crate) own: Option<NonZero<usize>>,
 }
@@ -154,7 +154,7 @@ impl JobBoard {
         let post = &self.post.0;
         let number = post.job.load(Relaxed) + 2;
         post.job.store(number - 1, Relaxed);
-        // Whoever sees something of what follows sees that the number is odd, if he looks again.
+        // A thread that sees something of what follows sees an odd number, if it looks again.
         fence(Release);
         // So this comes after it: who found the word of a later job, and not that its own is over,
         // would take it for an older one.
@@ -168,14 +168,14 @@ impl JobBoard {
         // argues when it is followed.
         #[allow(unsafe_code, reason = "a pointer that outlives what it points to, and is not followed then")]
         let f: *const (dyn Fn(usize) + Sync + 'static) = unsafe { std::mem::transmute(f) };
-        // SAFETY: nobody else writes it, as the caller has set `taken`; and who reads it holds a
-        // task of the job before, which its caller has waited for (`wait`, Acquire after the
+        // SAFETY: no other thread writes it, as the caller has set `taken`; and who reads it holds
+        // a task of the job before, which its caller has waited for (`wait`, Acquire after the
         // reader's Release).
         #[allow(unsafe_code, reason = "a pointer that others read between two jobs of callers")]
         unsafe {
             *post.f.get() = Some(f);
         }
-        // Release: whoever sees the number sees the job.
+        // Release: a thread that sees the number sees the job.
         post.job.store(number, Release);
         (JobTicket { number, tasks, schedule }, 0..first)
     }
@@ -215,11 +215,11 @@ impl JobBoard {
             let next = if was >> TASK_BITS << TASK_BITS == ticket.number << TASK_BITS {
                 (was & ((1 << TASK_BITS) - 1)) as usize
             } else if self.is_new_job(ticket.number) {
-                // The job is over: whoever took a task of a later one, or posted it, wrote the word
-                // (Release) after that was to be seen, and we have read it (Acquire).
+                // The job is over: the thread that took a task of a later one, or posted it, wrote
+                // the word (Release) after that was to be seen, and we have read it (Acquire).
                 return 0..0;
             } else {
-                // Nobody has been here.
+                // No thread has been here.
                 0
             };
             if next == end - start {
@@ -256,7 +256,7 @@ impl JobBoard {
         if finished == 0 {
             return;
         }
-        // Release: whoever sees the count sees what the tasks wrote.
+        // Release: a thread that sees the count sees what the tasks wrote.
         self.done[me].0.store(ticket.number << TASK_BITS | finished as u64, Release);
         // Either this sees that the caller sleeps, or he, who looks once more, sees the count.
         fence(SeqCst);
@@ -280,12 +280,12 @@ impl JobBoard {
             if taken.is_empty() {
                 return finished;
             }
-            // SAFETY: these tasks were taken by nobody else, as each number of a lane is given out
-            // once: its word goes from each value to the next, and comes to no value of this job
-            // again. The job is not over: its caller waits until `done` has counted these tasks,
-            // which is after all calls have returned, and only then returns, or posts another.
-            // (That the word was found with the job's number or an older one, and changed from
-            // that, says so: in a job that is over, all tasks of all lanes are taken.) So the
+            // SAFETY: these tasks were taken by no other thread, as each number of a lane is given
+            // out once: its word goes from each value to the next, and comes to no value of this
+            // job again. The job is not over: its caller waits until `done` has counted these
+            // tasks, which is after all calls have returned, and only then returns, or posts
+            // another. (That the word was found with the job's number or an older one, and changed
+            // from that, says so: in a job that is over, all tasks of all lanes are taken.) So the
             // pointer is this job's, which was written before its number was, and the reference
             // that it was made from, which the caller holds, is alive.
             #[allow(unsafe_code, reason = "the caller waits for these calls")]
@@ -363,7 +363,7 @@ mod tests {
         let schedule = Schedule { backwards: false, own: None };
         board
             .run(4, schedule, Duration::ZERO, &f, || ())
-            .expect("nobody else is here")
+            .expect("no other thread is here")
             .expect("nothing panics");
         let late = board.new_ticket(&mut 0).expect("a job stood here");
         // The next job is about to be posted.

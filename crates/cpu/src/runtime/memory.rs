@@ -150,7 +150,7 @@ fn bytes(data: &HostData) -> u64 {
     each_data!(data, v => v.allocated() as u64)
 }
 
-/// Pieces of memory that nobody uses.
+/// Pieces of memory that are not in use.
 struct FreeLists {
     /// For each dtype: pieces by their size class, in ascending order. There are few classes, and a
     /// search tree was 15 KB of every program.
@@ -258,7 +258,7 @@ fn take_from_thread_cache(dtype: DType, class: usize) -> Option<HostData> {
     THREAD_PIECES.try_with(take).ok().flatten()
 }
 
-/// Puts memory that nobody uses any more into the cache, or to the thread's own pieces.
+/// Puts memory that is no longer in use into the cache, or to the thread's own pieces.
 pub(crate) fn recycle(mut data: HostData) {
     let size = bytes(&data);
     if size >= SHARED_CACHE_MIN_BYTES as u64 {

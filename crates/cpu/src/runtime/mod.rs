@@ -1,5 +1,5 @@
-//! Runtime: the device, thread pool, parallel loops, pooled tensor memory, scratch buffers, and partitions of
-//! uninitialised output.
+//! Runtime: the device, thread pool, parallel loops, pooled tensor memory, scratch buffers, and
+//! partitions of uninitialised output.
 
 pub(crate) mod device;
 mod huge_pages;

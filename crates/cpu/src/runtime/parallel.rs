@@ -100,7 +100,7 @@ pub(crate) fn try_drain_tasks<'x, X: Send>(
         tasks.chunks_mut(tasks.len().div_ceil(count)).map(|lane| Mutex::new(lane.iter_mut())).collect();
     let lane = |i: usize| lanes[i].lock().unwrap_or_else(PoisonError::into_inner);
     let take = |me: usize| {
-        // Nobody holds two locks: those who take from each other would wait for ever.
+        // No thread holds two locks: those who take from each other would wait for ever.
         let own = lane(me).next();
         own.or_else(|| (1..lanes.len()).find_map(|i| lane((me + i) % lanes.len()).next_back()))
     };

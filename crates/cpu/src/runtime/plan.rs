@@ -10,7 +10,7 @@ pub(super) const WAKE_MIN_NS: f64 = 40_000.0;
 /// Nanoseconds of work from which the next of the same kind goes in the other direction. Less is in
 /// the cache anyway, and would turn the direction without having used it.
 pub(super) const REVERSE_MIN_NS: f64 = 50_000.0;
-/// Nanoseconds of work up to which nobody looks at the caller's tasks.
+/// Nanoseconds of work up to which other threads leave the caller's tasks alone.
 pub(super) const SMALL_JOB_MAX_NS: f64 = 20_000.0;
 /// Callers that are helped at once. The next one does its work alone.
 pub(super) const JOB_BOARDS: usize = 4;

@@ -108,11 +108,11 @@ impl ThreadPool {
         let backwards = ns >= REVERSE_MIN_NS && shared.callers.0.backwards.fetch_not(Relaxed);
         let posted = || {
             // Who falls asleep just now either sees the job or is seen to sleep. Small work does
-            // not wait for that: whoever is missed is there for the next.
+            // not wait for that: a thread that is missed is there for the next.
             if ns >= WAKE_MIN_NS {
                 fence(SeqCst);
             }
-            // Each of those wakes another: nobody pays for all of them.
+            // Each of those wakes another: no thread pays for all of them.
             shared.wake((tasks - 1).min(2));
         };
         // More for the caller, because the others begin late, took longer: what half of the numbers
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_reaches_the_caller_and_nobody_else() {
+    fn a_panic_reaches_the_caller_alone() {
         let threads = ThreadPool::new(2).unwrap();
         let done = AtomicUsize::new(0);
         let all = catch_unwind(AssertUnwindSafe(|| {

@@ -112,8 +112,8 @@ impl<T: SortElement> Kernel for SortShortRows<'_, '_, '_, T> {
     }
 }
 
-/// The first elements of each of `count` rows of `n` elements, at most [`NETWORK_MAX_ELEMENTS`], in order,
-/// and their places. `block` gives the rows from a number on, so many.
+/// The first elements of each of `count` rows of `n` elements, at most [`NETWORK_MAX_ELEMENTS`], in
+/// order, and their places. `block` gives the rows from a number on, so many.
 ///
 /// # Errors
 /// `OutOfMemory`; those of `block`.

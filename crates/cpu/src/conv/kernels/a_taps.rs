@@ -54,8 +54,8 @@ struct RunGap {
 /// Multiplies a block.
 ///
 /// # Safety
-/// `c` points to a row of `cols` numbers for each row of the left block, `step` apart, that nobody
-/// else reads or writes meanwhile; unless it is the first chunk, they have been written.
+/// `c` points to a row of `cols` numbers for each row of the left block, `step` apart, that no
+/// other thread reads or writes meanwhile; unless it is the first chunk, they have been written.
 ///
 /// # Panics
 /// If `a` or `b` is shorter than it should be.
@@ -179,9 +179,9 @@ impl<V: Vector> RowsOfA<V> for TapPointers<V> {
 pub(crate) fn add_taps<T: Real>(tile: &mut OutputTile<'_, T>, isa: Isa, a: TapsA<'_, T>, b: PanelsB<'_, T>) {
     assert!(a.threes.len() * TAPS_PER_ADDRESS == tile.rows.len(), "rows of a tile");
     let cols = tile.cols.len();
-    // SAFETY: the tile's rows and columns lie in the result, and it is borrowed exclusively. If it is
-    // not the first chunk, all of them have been written by it. `multiply_taps` writes so many rows
-    // and columns.
+    // SAFETY: the tile's rows and columns lie in the result, and it is borrowed exclusively. If it
+    // is not the first chunk, all of them have been written by it. `multiply_taps` writes so many
+    // rows and columns.
     unsafe {
         tile.write_whole(|c, step, first| multiply_taps(isa, TapsBlock { a, b, cols, c, step, first }));
     }

@@ -58,7 +58,7 @@ const MAX_LANES: usize = 16;
 /// Multiplies a block.
 ///
 /// # Safety
-/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes
+/// `c` points to `rows` rows of `cols` numbers, `step` apart, that no other thread reads or writes
 /// meanwhile; unless it is the first chunk, they have been written.
 ///
 /// # Panics
@@ -205,9 +205,9 @@ pub(crate) fn add_windows<T: Real>(
     b: WindowsB<'_, T>,
 ) {
     let (rows, cols) = (tile.rows.len(), tile.cols.len());
-    // SAFETY: the tile's rows and columns lie in the result, and it is borrowed exclusively. If it is
-    // not the first chunk, all of them have been written by it. `multiply_windows` writes so many
-    // rows and columns.
+    // SAFETY: the tile's rows and columns lie in the result, and it is borrowed exclusively. If it
+    // is not the first chunk, all of them have been written by it. `multiply_windows` writes so
+    // many rows and columns.
     unsafe {
         tile.write_whole(|c, step, first| {
             multiply_windows(isa, WindowsBlock { a, b, rows, cols, c, step, first, kind });

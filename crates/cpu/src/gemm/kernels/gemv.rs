@@ -34,7 +34,7 @@ pub(crate) const GEMV_MIN_COLUMNS: usize = 8;
 /// Multiplies and stores all terms.
 ///
 /// # Safety
-/// `c` points to `rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes
+/// `c` points to `rows` rows of `cols` numbers, `step` apart, that no other thread reads or writes
 /// meanwhile.
 ///
 /// # Panics

@@ -20,8 +20,8 @@ use elinvar_simd::vector::{Vector, VectorKernel, dispatch_vectors_of};
 /// Multiplies a block.
 ///
 /// # Safety
-/// `c` points to `tile_rows` rows of `cols` numbers, `step` apart, that nobody else reads or writes
-/// meanwhile; so does `before`, if there is one, and they have been written.
+/// `c` points to `tile_rows` rows of `cols` numbers, `step` apart, that no other thread reads or
+/// writes meanwhile; so does `before`, if there is one, and they have been written.
 ///
 /// # Panics
 /// If `a` or `b` is shorter than it should be.
@@ -62,8 +62,8 @@ pub(crate) fn multiply_block_into<T: Real>(
         mr::<T>(isa).min(SHARED_SET_MAX_ROWS)
     };
     let c = sums.as_mut_ptr();
-    // SAFETY: so many rows are there, and borrowed exclusively; all of them have been written, by
-    // somebody.
+    // SAFETY: so many rows are there, and borrowed exclusively; all of them have been
+    // written.
     unsafe {
         multiply_block(
             isa,

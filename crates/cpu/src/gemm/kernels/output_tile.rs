@@ -168,7 +168,7 @@ impl<T: Real> OutputTile<'_, T> {
         let before = if is_first { was } else { Some((dst.as_ptr(), row_stride)) };
         let (c, step) = if is_last { (self.start, self.step) } else { (dst.as_mut_ptr(), row_stride) };
         // SAFETY: as in `add_part`; the room is borrowed exclusively, has as many rows of as many
-        // numbers, and all of it has been written, by somebody.
+        // numbers, and all of it has been written.
         unsafe {
             multiply_block(
                 isa,

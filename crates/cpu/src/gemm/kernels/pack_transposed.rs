@@ -36,7 +36,7 @@ pub(crate) fn transpose_block<T: Real>(
 /// The same, to memory in which the rows lie, but not what is between them.
 ///
 /// # Safety
-/// Nobody else reads or writes `cols` numbers of each of the rows, `pitch` apart, meanwhile.
+/// No other thread reads or writes `cols` numbers of each of the rows, `pitch` apart, meanwhile.
 ///
 /// # Panics
 /// If the block leaves its buffer.

@@ -88,7 +88,7 @@ impl PanelPrefetch {
         let mut part = self.next;
         self.next.at = self.next.at.wrapping_add(k * part.step);
         if self.lhs < k * part.step {
-            // Hardly farther than there is something, some bytes for a term: what lies behind may
+            // Hardly farther than there is something, some bytes for a term: what follows may
             // be what another thread is writing.
             part.step = self.lhs.div_ceil(k);
         }
@@ -142,7 +142,7 @@ impl RowPrefetch {
 }
 
 /// Rows that are written when a product is done, which its tiles have fetched when the next panel
-/// is: whoever writes without a pause in between waits for each line. (Turning the sums of 1 x 1 x
+/// is: writes without a pause in between wait for each line. (Turning the sums of 1 x 1 x
 /// 256 terms took 9 % of a convolution without, on an Intel Xeon.)
 pub(crate) struct OutputPrefetch {
     /// The row that comes next.

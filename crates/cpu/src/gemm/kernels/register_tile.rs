@@ -1,5 +1,5 @@
-//! The register tile: `MR` x `NR` accumulators in registers, for any rows of A and columns of B that
-//! can be read term by term.
+//! The register tile: `MR` x `NR` accumulators in registers, for any rows of A and columns of B
+//! that can be read term by term.
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_rows::{RowMajorA, RowsOfA, TERMS_PER_STEP, each_row};
@@ -399,7 +399,7 @@ const MAX_TILE_COLUMNS: usize = 32;
 /// be most of their code.
 ///
 /// # Safety
-/// `c` points to as many rows of the result, `step` apart, that nobody else reads or writes
+/// `c` points to as many rows of the result, `step` apart, that no other thread reads or writes
 /// meanwhile; so does `before`, and they have been written.
 #[inline(never)]
 unsafe fn store_edge<T: SimdElement>(

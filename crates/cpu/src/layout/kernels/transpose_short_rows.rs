@@ -122,7 +122,7 @@ impl<N: SimdElement> VectorKernel for ToLanes<N> {
         let ToLanes { x, step, rows, n, to } = self;
         for row in (0..rows).step_by(V::LANES) {
             for column in (0..n).step_by(V::LANES) {
-                // SAFETY: whoever made this found that whole registers of these rows can be read; a
+                // SAFETY: the caller found that whole registers of these rows can be read; a
                 // window has 64 rows, and there are as many windows as are written. The
                 // instructions are there: our caller's.
                 unsafe {
@@ -159,7 +159,7 @@ impl<N: SimdElement> VectorKernel for FromLanes<N> {
             // The last columns first: what a row has too much lies where the first columns of the
             // next one go.
             for column in (0..n).step_by(V::LANES).rev() {
-                // SAFETY: whoever made this found so many windows of 64 rows, and room for all
+                // SAFETY: the caller found so many windows of 64 rows, and room for all
                 // rows. The instructions are there: our caller's. No register has more than 16
                 // lanes.
                 unsafe {

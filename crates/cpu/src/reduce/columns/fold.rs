@@ -18,8 +18,8 @@ use elinvar_simd::isa::{Isa, IsaTargets, Kernel, dispatch};
 use elinvar_simd::row_loop::TERM_CHUNK;
 use std::marker::PhantomData;
 
-/// The fold of each row of a view, of which the first `kept` axes are the rows, if these had better
-/// go side by side.
+/// The fold of each row of a view, of which the first `kept` axes are the rows, if these are better
+/// taken side by side.
 pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
     what: &str,

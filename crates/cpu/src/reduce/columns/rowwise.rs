@@ -23,7 +23,7 @@ use elinvar_simd::dispatch::{LaneKernel, ReduceLanes, SimdLanes, run_lanes};
 use elinvar_simd::isa::Isa;
 use elinvar_simd::row_loop::{MAX_ROW_OPERANDS, RowBlock, RowLoops, Statistics, TERM_CHUNK, combine_lanes};
 
-/// The results of a formula, if the rows, which are the first `kept` axes, had better go side by
+/// The results of a formula, if the rows, which are the first `kept` axes, are better taken side by
 /// side.
 pub(crate) fn rowwise<C: Float>(
     d: &CpuDevice,

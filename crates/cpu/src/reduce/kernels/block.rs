@@ -94,10 +94,9 @@ const SUM_REGISTERS: usize = 8;
 #[cfg(target_arch = "x86_64")]
 const ALL_SUM_REGISTERS: usize = 16;
 /// How far ahead terms are fetched that lie in memory, in bytes: a small page, for the processor
-/// foresees what follows within one. The largest of 64 MiB took 0.69 milliseconds where it took
-/// 0.86, their sum 0.60 where it took 0.63. Farther ahead was better in some minutes, and worse
-/// than nothing in others, and a whole block fetched at once always was. By the second level: on a
-/// Zen 4 sums take 0.73 to 0.79 of the time that they took when the first had them.
+/// foresees what follows within one. Farther ahead is better at times and worse than nothing at
+/// others, and a whole block at once always is. By the second level: by the first, sums take 1.3
+/// times as long on a Zen 4.
 const PREFETCH_DISTANCE_BYTES: usize = 4 << 10;
 
 /// Has the line fetched that lies so far ahead of register `i`, unless a register before it begins
@@ -207,11 +206,11 @@ where
     }
 }
 
-/// The sum of the lanes, of which `n` terms were read: [`combine::reduce_lanes`], in registers. What
-/// the compiler made of that was pieces of all sizes, which are loaded as other pieces before they
-/// have arrived in memory; which it was changed with code elsewhere, and sums of 60 numbers with it
-/// by a third. As the last terms come number by number, f32 takes registers of half of AVX-512's
-/// size here: of their own, sums of 17 to 60 numbers took a sixth longer.
+/// The sum of the lanes, of which `n` terms were read: [`combine::reduce_lanes`], in registers.
+/// What the compiler made of that was pieces of all sizes, which are loaded as other pieces before
+/// they have arrived in memory; which it was changed with code elsewhere, and sums of 60 numbers
+/// with it by a third. As the last terms come number by number, f32 takes registers of half of
+/// AVX-512's size here: of their own, sums of 17 to 60 numbers took a sixth longer.
 ///
 /// # Safety
 /// The processor has the register.

@@ -50,7 +50,8 @@ pub(in crate::reduce) const SCAN_BLOCKS_PER_READ: usize = 4;
 /// first-level cache.
 pub(in crate::reduce) const CTC_MAX_GROUP_ELEMENTS: usize = 1024;
 
-/// Nanoseconds for a term of a fold, or of a row-wise formula of rows side by side: what memory takes.
+/// Nanoseconds for a term of a fold, or of a row-wise formula of rows side by side: what memory
+/// takes.
 pub(in crate::reduce) const FOLD_NS_PER_ELEMENT: f64 = 0.2;
 /// Nanoseconds for an element of an index of an extreme, of rows side by side.
 pub(in crate::reduce) const ARG_FOLD_NS_PER_ELEMENT: f64 = 0.3;
@@ -72,8 +73,8 @@ pub(in crate::reduce) const ROWWISE_COLUMNS_MAX_ELEMENTS: usize = 4096;
 pub(in crate::reduce) const MAX_PARTS_IN_PLACE: usize = 16;
 /// Terms that are summed without a call.
 pub(crate) const INLINE_SUM_MAX_TERMS: usize = 16;
-/// Elements of a row-major copy that a thread takes at once: of rows of ten, a tile is less than what
-/// it takes to hand it out.
+/// Elements of a row-major copy that a thread takes at once: of rows of ten, a tile is less than
+/// what it takes to hand it out.
 pub(in crate::reduce) const ROW_COPY_TASK_ELEMENTS: usize = 1 << 13;
 /// Chunks of 64 rows for each thread, below which threads share the blocks of longer rows of a
 /// row-wise formula.

@@ -15,9 +15,9 @@ use elinvar_simd::uninit::UninitSlice;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-/// A matrix that is cut into combs: each block of `stride * STRIDED_MAX_ROWS_PER_PART` rows (the last may
-/// have fewer) into so many, of which number `i` has row `i` of the block and each that lies a
-/// multiple of `stride` behind it.
+/// A matrix that is cut into combs: each block of `stride * STRIDED_MAX_ROWS_PER_PART` rows (the
+/// last may have fewer) into so many, of which number `i` has row `i` of the block and each that
+/// lies a multiple of `stride` behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct StridedPartition {
     pub(crate) rows: usize,
