@@ -3,6 +3,7 @@
 //! Cheap to clone; clones share the thread pool. The environment variables that set its defaults
 //! are read here.
 
+use super::plan::{FUSE_FROM_ELEMENTS, PACK_UP_TO_BYTES};
 use super::thread_pool::ThreadPool;
 use elinvar_core::{Error, Precision, Result};
 use elinvar_ops::DeviceOf;
@@ -65,12 +66,6 @@ const THREADS_VARIABLE: &str = "ELINVAR_THREADS";
 const FUSE_VARIABLE: &str = "ELINVAR_FUSE_FROM";
 /// The environment's wish for [`CpuDevice::pack_up_to`].
 const PACK_VARIABLE: &str = "ELINVAR_PACK_UP_TO";
-/// Bytes of weights that may be packed unasked: small models whole, such as BERT's
-/// 42 MiB.
-const PACK_UP_TO_BYTES: usize = 64 << 20;
-/// Elements from which maps are put off: 512 KiB of f32, what leaves a second-level cache with its
-/// operands. Fewer are faster one map after the other.
-const FUSE_FROM_ELEMENTS: usize = 1 << 17;
 
 impl Inner {
     fn new(isa: Isa, threads: usize, pool: Option<Arc<ThreadPool>>) -> Inner {

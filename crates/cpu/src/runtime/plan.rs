@@ -42,3 +42,10 @@ pub(in crate::runtime) const ALWAYS_PARALLEL_MIN_ELEMENTS: usize = 1 << 15;
 pub(in crate::runtime) const MIN_NS_PER_ELEMENT: f64 = 0.12;
 /// Rows of a part of strided rows, at most.
 pub(in crate::runtime) const STRIDED_MAX_ROWS_PER_PART: usize = 256;
+
+/// Bytes of weights that may be packed unasked: small models whole, such as BERT's
+/// 42 MiB.
+pub(super) const PACK_UP_TO_BYTES: usize = 64 << 20;
+/// Elements from which maps are put off: 512 KiB of f32, what leaves a second-level cache with its
+/// operands. Fewer are faster one map after the other.
+pub(super) const FUSE_FROM_ELEMENTS: usize = 1 << 17;
