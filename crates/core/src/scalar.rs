@@ -1,9 +1,9 @@
 //! A single number of any element type: the scalar in `x + 1`, the value of `full`.
 //!
 //! One rule says which numbers a tensor takes, for all ops: a tensor of floats takes every number,
-//! rounded to its dtype; a tensor of integers the whole numbers of its range, and one of bool 0 and
-//! 1. Any other number is an error ([`Scalar::fits`]). Comparisons alone take all numbers, because
-//! their result is a truth value whatever the number is.
+//! rounded to its dtype; a tensor of integers the whole numbers of its range, and one of bool
+//! 0 and 1. Any other number is an error ([`Scalar::fits`]). Comparisons alone take all numbers,
+//! because their result is a truth value whatever the number is.
 
 use crate::{DType, Error, Result};
 use std::fmt;

@@ -49,3 +49,7 @@ pub(super) const PACK_UP_TO_BYTES: usize = 64 << 20;
 /// Elements from which maps are put off: 512 KiB of f32, what leaves a second-level cache with its
 /// operands. Fewer are faster one map after the other.
 pub(super) const FUSE_FROM_ELEMENTS: usize = 1 << 17;
+
+/// Threads of a pool: several times those of the largest machines. Beyond them a system may end the
+/// process where it cannot give a thread its stack.
+pub(super) const MAX_THREADS: usize = 4096;

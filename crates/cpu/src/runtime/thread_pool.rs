@@ -11,7 +11,7 @@
 //! there.
 
 use super::job_board::{CachePadded, JobBoard, MAX_TASKS, Schedule};
-use super::plan::{JOB_BOARDS, PARALLEL_MIN_NS, REVERSE_MIN_NS, SMALL_JOB_MAX_NS, WAKE_MIN_NS};
+use super::plan::{JOB_BOARDS, MAX_THREADS, PARALLEL_MIN_NS, REVERSE_MIN_NS, SMALL_JOB_MAX_NS, WAKE_MIN_NS};
 use super::wait::{lock, spin_until};
 use elinvar_core::{Error, Result};
 use std::num::NonZero;
@@ -23,9 +23,6 @@ use std::time::{Duration, Instant};
 
 /// How long it looks out before it sleeps; after a moment it lets others go first.
 const PARK_AFTER: Duration = Duration::from_micros(200);
-/// Threads of a pool: several times those of the largest machines. Beyond them a system may end the
-/// process where it cannot give a thread its stack.
-const MAX_THREADS: usize = 4096;
 
 /// Threads that help those who call [`run`](ThreadPool::run). They end when this is dropped.
 pub(crate) struct ThreadPool {
