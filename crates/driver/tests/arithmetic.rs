@@ -5,14 +5,15 @@ use elinvar_core::philox::Stream;
 use elinvar_driver::cuda::use_library;
 use elinvar_driver::{Cuda, Driver, Interp, Slice, Vulkan};
 use elinvar_kernel::builder::{Builder, Val};
+use elinvar_kernel::emit::spirv;
 use elinvar_kernel::interp::Launch;
-use elinvar_kernel::ir::{Access, Binary, Elem, Unary};
+use elinvar_kernel::ir::{Access, Binary, Compare, Elem, Unary};
 
 const COUNT: u64 = 1 << 14;
 
 /// Operations on three operands of a type.
 type Operation = for<'k> fn([Val<'k>; 3]) -> Val<'k>;
-const OPERATIONS: [(&str, Operation); 17] = [
+const OPERATIONS: [(&str, Operation); 24] = [
     ("add", |[a, b, _]| a + b),
     ("sub", |[a, b, _]| a - b),
     ("mul", |[a, b, _]| a * b),
@@ -27,6 +28,13 @@ const OPERATIONS: [(&str, Operation); 17] = [
     ("round", |[a, _, _]| a.unary(Unary::Round)),
     ("floor", |[a, _, _]| a.unary(Unary::Floor)),
     ("copysign", |[a, b, _]| a.binary(Binary::CopySign, b)),
+    ("abs", |[a, _, _]| a.unary(Unary::Abs)),
+    ("neg", |[a, _, _]| -a),
+    ("less", |[a, b, _]| a.lt(b).to(a.scalar())),
+    ("below_zero", |[a, _, _]| a.lt(a.like(0)).to(a.scalar())),
+    ("is_zero", |[a, _, _]| a.eq(a.like(0)).to(a.scalar())),
+    ("not_less", |[a, b, _]| a.compare(Compare::Ge, b).to(a.scalar())),
+    ("unequal", |[a, b, _]| a.compare(Compare::Ne, b).to(a.scalar())),
     // What compilers that do not care for the sign of zero, or for NaN, know the results of.
     ("from_zero", |[a, _, _]| a.like(0) + a),
     ("by_zero", |[a, _, _]| a.like(0) * a),
@@ -71,6 +79,14 @@ fn operands(wide: bool) -> [Vec<f64>; 3] {
             }
         };
         let (a, b, c) = (if i % 64 == 8 { -0.0 } else { any(0) }, any(1), any(2));
+        // Random bits are seldom of a subnormal number.
+        let least = if wide { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
+        let (a, b) = match i % 64 {
+            12 => (least * near(a) / 4.0, b),
+            16 => (least * near(a) / 4.0, least * near(b) / 4.0),
+            20 => (least * near(a) / 4.0, 0.0),
+            _ => (a, b),
+        };
         let three = match i % 4 {
             0 => [a, b, c],
             1 => {
@@ -92,6 +108,26 @@ fn vulkans_arithmetic_is_the_interpreters() {
         Err(e) if e.kind() == ErrorKind::DriverMissing => println!("skipped: {e}"),
         Err(e) => panic!("{e}"),
     }
+}
+
+/// What other devices lack is built here, and compared.
+#[test]
+fn what_is_built_is_the_interpreters() {
+    let d = match Vulkan::open(0) {
+        Ok(d) => d,
+        Err(e) if e.kind() == ErrorKind::DriverMissing => return println!("skipped: {e}"),
+        Err(e) => panic!("{e}"),
+    };
+    let found = *d.arithmetic();
+    let none = spirv::Device {
+        division: [false; 2],
+        square_root: [false; 2],
+        compares_subnormals: [false; 2],
+        ..found
+    };
+    let d = d.with_arithmetic(none);
+    check(&d);
+    check(&d.with_arithmetic(spirv::Device { fused: false, ..none }));
 }
 
 #[test]

@@ -45,6 +45,14 @@ impl Vulkan {
     pub fn arithmetic(&self) -> &spirv::Device {
         &self.arithmetic
     }
+    /// The same device, but kernels are emitted as if its arithmetic were this: what it is said to
+    /// lack is built. For tests of what is built, and of devices that lack it.
+    #[must_use]
+    pub fn with_arithmetic(mut self, arithmetic: spirv::Device) -> Vulkan {
+        self.info.short = !arithmetic.fused && !arithmetic.wide;
+        self.arithmetic = arithmetic;
+        self
+    }
 }
 
 impl Drop for Vulkan {

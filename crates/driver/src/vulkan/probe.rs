@@ -11,7 +11,7 @@ use elinvar_core::Result;
 use elinvar_core::philox::Stream;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::interp::Launch;
-use elinvar_kernel::ir::{Access, Binary, Elem, Unary};
+use elinvar_kernel::ir::{Access, Binary, Compare, Elem, Scalar, Unary};
 
 /// Operands of each kind.
 const OPERANDS_PER_KIND: usize = 1024;
@@ -24,18 +24,21 @@ enum Operation {
     Root,
     /// 0 + x
     FromZero,
+    /// Comparisons, magnitude and negation of subnormal numbers.
+    Subnormals,
 }
 
 /// The properties of a device with what it was found to lack.
 pub fn probe(device: &Vulkan) -> Result<spirv::Device> {
     let mut found = *device.arithmetic();
-    for (elem, has) in [(Elem::F32, true), (Elem::F64, device.info().f64)] {
+    for (i, (elem, has)) in [(Elem::F32, true), (Elem::F64, device.info().f64)].into_iter().enumerate() {
         if !has {
             continue;
         }
         found.fused &= right(device, elem, Operation::Fma)?;
-        found.division &= right(device, elem, Operation::Division)?;
-        found.square_root &= right(device, elem, Operation::Root)?;
+        found.division[i] &= right(device, elem, Operation::Division)?;
+        found.square_root[i] &= right(device, elem, Operation::Root)?;
+        found.compares_subnormals[i] &= right(device, elem, Operation::Subnormals)?;
         found.keeps_zeros &= right(device, elem, Operation::FromZero)?;
     }
     Ok(found)
@@ -58,11 +61,35 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
             Operation::Division => a.binary(Binary::Div, b),
             Operation::Root => a.unary(Unary::Sqrt),
             Operation::FromZero => a.like(0) + a,
+            Operation::Subnormals => {
+                // A digit for each question, as of a number that no device flushes.
+                let zero = a.like(0);
+                let digits = [
+                    a.lt(b),
+                    a.eq(zero),
+                    a.lt(zero),
+                    a.compare(Compare::Ge, b),
+                    same_bits(a.unary(Unary::Abs), b),
+                    same_bits(b.unary(Unary::Neg), c),
+                ];
+                digits.into_iter().fold(k.u32(0), |n, d| n + n + d.to(Scalar::U32)).to(elem.scalar())
+            }
         },
     );
     let module = device.compile(&k.finish())?;
     let wide = elem == Elem::F64;
     let mut operands: [Vec<f64>; 3] = operands(wide);
+    if matches!(operation, Operation::Subnormals) {
+        // Most of them below the normal numbers; b is the magnitude, and c that below 0.
+        let least = if wide { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
+        for (i, a) in operands[0].iter_mut().enumerate() {
+            let small = least * ((i % 61) as f64 / 64.0) * if i % 2 == 0 { 1.0 } else { -1.0 };
+            *a = if i % 4 < 3 { small } else { *a };
+        }
+        let magnitude: Vec<f64> = operands[0].iter().map(|a| a.abs()).collect();
+        operands[2] = magnitude.iter().map(|a| -a).collect();
+        operands[1] = magnitude;
+    }
     if matches!(operation, Operation::FromZero) {
         // The only number that 0 changes.
         operands[0].iter_mut().step_by(2).for_each(|a| *a = -0.0);
@@ -92,6 +119,7 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
                 Operation::Division => a[i] / b[i],
                 Operation::Root => a[i].sqrt(),
                 Operation::FromZero => 0.0 + a[i],
+                Operation::Subnormals => wanted(a[i]),
             };
             let got = f64::from_le_bytes(got.try_into().expect("eight bytes"));
             got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || want.is_subnormal()
@@ -102,11 +130,23 @@ fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
                 Operation::Division => a / b,
                 Operation::Root => a.sqrt(),
                 Operation::FromZero => 0.0 + a,
+                Operation::Subnormals => wanted(f64::from(a)) as f32,
             };
             let got = f32::from_le_bytes(got.try_into().expect("four bytes"));
             got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || want.is_subnormal()
         }
     }))
+}
+
+fn same_bits<'k>(x: Val<'k>, y: Val<'k>) -> Val<'k> {
+    let word = if x.scalar() == Scalar::F64 { Scalar::U64 } else { Scalar::U32 };
+    x.bitcast(word).eq(y.bitcast(word))
+}
+
+/// What [`Operation::Subnormals`] gives for a number, its magnitude, and that below 0.
+fn wanted(a: f64) -> f64 {
+    let b = a.abs();
+    [a < b, a == 0.0, a < 0.0, a >= b, true, true].iter().fold(0.0, |n, &d| n + n + f64::from(u8::from(d)))
 }
 
 /// Three times as many numbers as are tried, normal ones of the type.

@@ -56,11 +56,11 @@ fn what_a_device_lacks_is_said() {
     };
     let rows = [
         ("%3: f32 = sqrt %1 store y[%0] = %3", FULL, "emitted"),
-        ("%3: f32 = sqrt %1 store y[%0] = %3", Device { square_root: false, ..FULL }, "emitted"),
-        ("%3: f32 = div %1, %1 store y[%0] = %3", Device { division: false, ..FULL }, "emitted"),
+        ("%3: f32 = sqrt %1 store y[%0] = %3", Device { square_root: [false; 2], ..FULL }, "emitted"),
+        ("%3: f32 = div %1, %1 store y[%0] = %3", Device { division: [false; 2], ..FULL }, "emitted"),
         ("%3: f32 = fma %1, %1, %1 store y[%0] = %3", Device { fused: false, ..FULL }, "emitted"),
-        ("%3: f64 = sqrt %2 store z[%0] = %3", Device { square_root: false, ..FULL }, "a square root of f64"),
-        ("%3: f64 = div %2, %2 store z[%0] = %3", Device { division: false, ..FULL }, "a division of f64"),
+        ("%3: f64 = sqrt %2 store z[%0] = %3", Device { square_root: [false; 2], ..FULL }, "emitted"),
+        ("%3: f64 = div %2, %2 store z[%0] = %3", Device { division: [false; 2], ..FULL }, "emitted"),
         ("%3: f64 = fma %2, %2, %2 store z[%0] = %3", Device { fused: false, ..FULL }, "emitted"),
         (
             "%3: fragment.c.f32.16x16x16 = fragment_fill %1 fragment_store row_major y[%0], %0 = %3",

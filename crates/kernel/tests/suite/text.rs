@@ -70,23 +70,18 @@ fn lowering_changes_no_bit_of_random_kernels() {
         fused: false,
         wide: true,
         quotient: true,
+        wide_quotient: true,
         root: true,
+        wide_root: true,
+        comparisons: true,
+        wide_comparisons: true,
         reductions: true,
         cp_async: true,
     };
     for seed in 0..1000 {
         let k = kernel(&mut Dice::new(seed));
         let mut lowered = k.clone();
-        match pass::lower(&mut lowered, all) {
-            Ok(()) => {}
-            // f64 has no wider type.
-            Err(e) => {
-                assert!(e.0.contains("of f64 cannot be built"), "seed {seed}: {e}");
-                lowered = k.clone();
-                let narrow = pass::Legalize { quotient: false, root: false, ..all };
-                pass::lower(&mut lowered, narrow).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-            }
-        }
+        pass::lower(&mut lowered, all);
         verify::verify(&lowered).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(&lowered)));
         assert!(results(seed, &lowered) == results(seed, &k), "seed {seed}:\n{}", print(&k));
     }
@@ -117,7 +112,7 @@ fn the_largest_of_a_subgroup_is_built_from_exchanges() {
     for extremes in [false, true] {
         let mut built = k.clone();
         let legalize = pass::Legalize { reductions: true, extremes, ..pass::Legalize::default() };
-        pass::lower(&mut built, legalize).unwrap();
+        pass::lower(&mut built, legalize);
         assert!(!print(&built).contains("reduce"), "{}", print(&built));
         assert_eq!(outcome(&built), outcome(&k), "{}", print(&built));
     }
@@ -133,9 +128,9 @@ fn a_fused_fma_is_built_where_there_is_none() {
         %11: f32 = fma %8, %9, %10 store y[%4] = %11 }";
     let k = parse(text).unwrap();
     let mut built = k.clone();
-    pass::lower(&mut built, pass::Legalize { fused: true, wide: true, ..pass::Legalize::default() }).unwrap();
+    pass::lower(&mut built, pass::Legalize { fused: true, wide: true, ..pass::Legalize::default() });
     let mut whole = k.clone();
-    pass::lower(&mut whole, pass::Legalize { fused: true, ..pass::Legalize::default() }).unwrap();
+    pass::lower(&mut whole, pass::Legalize { fused: true, ..pass::Legalize::default() });
     assert!(!whole.features().f64 && !whole.features().i64, "built without anything wider");
     let (groups, s) = (64u32, elinvar_core::philox::Stream { seed: 11, stream: 0 });
     let n = u64::from(groups) * 64;
@@ -180,7 +175,7 @@ fn a_fused_fma_of_f64_is_built_where_there_is_none() {
         %11: f64 = fma %8, %9, %10 store y[%4] = %11 }";
     let k = parse(text).unwrap();
     let mut built = k.clone();
-    pass::lower(&mut built, pass::Legalize { fused: true, ..pass::Legalize::default() }).unwrap();
+    pass::lower(&mut built, pass::Legalize { fused: true, ..pass::Legalize::default() });
     verify::verify(&built).unwrap_or_else(|e| panic!("{e}"));
     let (groups, s) = (512u32, elinvar_core::philox::Stream { seed: 12, stream: 0 });
     let n = u64::from(groups) * 64;
@@ -255,7 +250,7 @@ fn quotients_and_roots_are_built_where_they_are_not_exact() {
     let k = parse(text).unwrap();
     let mut built = k.clone();
     let legalize = pass::Legalize { quotient: true, root: true, ..pass::Legalize::default() };
-    pass::lower(&mut built, legalize).unwrap();
+    pass::lower(&mut built, legalize);
     verify::verify(&built).unwrap_or_else(|e| panic!("{e}"));
     let edges = [
         0.0,
@@ -415,7 +410,7 @@ fn extremes_and_powers() {
     }
     let mut built = k.clone();
     let legalize = pass::Legalize { exp2: true, ..Default::default() };
-    pass::lower(&mut built, legalize).unwrap();
+    pass::lower(&mut built, legalize);
     let powers = run_by(&built);
     for (x, (got, want)) in x.iter().zip(powers[2].iter().zip(&want[2])) {
         let near = (got - want).abs() <= 3e-6 * want.abs() + f32::MIN_POSITIVE;
@@ -424,4 +419,127 @@ fn extremes_and_powers() {
         let right = (f64::from(*want) - exact).abs() <= 6e-8 * exact + f64::from(f32::MIN_POSITIVE);
         assert!(right || x.is_nan() || *x > 127.0, "2^{x}: {want}, {exact}");
     }
+}
+
+/// The same of f64, of which no device says how wrong it is: any bits, fractions near 1 and near 2,
+/// squares and their neighbours, halves between two results, subnormal operands and results.
+#[test]
+fn quotients_and_roots_of_f64_are_built() {
+    let text = "kernel t group 64 1 1 { buffer x f64 read buffer y f64 write
+        %0: u32 = local_index %1: u32 = group_id.x %2: u32 = const 64 %3: u32 = mul %1, %2 %4: u32 = add %3, %0
+        %5: u32 = const 2 %6: u32 = mul %4, %5 %7: f64x2 = load x[%6]
+        %8: f64 = extract %7, 0 %9: f64 = extract %7, 1
+        %10: f64 = div %8, %9 %11: f64 = sqrt %8 %12: f64x2 = compose %10, %11 store y[%6] = %12 }";
+    let k = parse(text).unwrap();
+    let mut built = k.clone();
+    let legalize = pass::Legalize { wide_quotient: true, wide_root: true, ..pass::Legalize::default() };
+    pass::lower(&mut built, legalize);
+    verify::verify(&built).unwrap_or_else(|e| panic!("{e}"));
+    let edges = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        2.0,
+        3.0,
+        0.1,
+        5e-324,
+        -5e-324,
+        1e-310,
+        f64::MIN_POSITIVE,
+        f64::MIN_POSITIVE.next_down(),
+        f64::MAX,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
+        1f64.next_down(),
+        1f64.next_up(),
+        2f64.next_down(),
+        4f64.next_down(),
+        4f64.next_up(),
+        9_007_199_254_740_991.0,
+    ];
+    let s = elinvar_core::philox::Stream { seed: 6, stream: 0 };
+    let mut pairs: Vec<[f64; 2]> = edges.iter().flat_map(|&a| edges.map(|b| [a, b])).collect();
+    for i in 0..16_000u64 {
+        let [a, b] = [2 * i, 2 * i + 1].map(|j| s.word64(j));
+        let one = |v: u64| f64::from_bits((v & 0x800f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
+        let small = |v: u64| f64::from_bits(v & 0x801f_ffff_ffff_ffff);
+        // A number of few bits, whose square is exact.
+        let short = |v: u64| f64::from_bits(one(v).abs().to_bits() & !0x3ff_ffff);
+        let step = |x: f64, by: u64| f64::from_bits(x.to_bits().wrapping_add(by % 3).wrapping_sub(1));
+        pairs.push(match i % 8 {
+            0 | 1 => [f64::from_bits(a), f64::from_bits(b)],
+            2 => [one(a), one(b)],
+            3 => [small(a), one(b)],
+            4 => [step(short(a) * short(a), b), short(b)],
+            5 => [step(short(a) * short(b), b), short(b)],
+            // A root near the middle between two numbers: (r + half)^2 = r^2 + r + ..
+            6 => [(short(a) * short(a)).next_up() * 4f64.powi((b % 400) as i32 - 200), one(b) * 2.0],
+            _ => [
+                f64::from_bits(0x3ff0_0000_0000_0000 | (a & 0xff)),
+                f64::from_bits(0x3fff_ffff_ffff_ff00 | (b & 0xff)),
+            ],
+        });
+    }
+    pairs.resize(pairs.len().next_multiple_of(64), [1.0, 1.0]);
+    let cells = pairs.iter().flatten().map(|v| v.to_bits()).collect();
+    let mut b = [Memory { elem: Elem::F64, cells }, Memory::zeros(Elem::F64, 2 * pairs.len())];
+    let launch = Launch { groups: [pairs.len() as u32 / 64, 1, 1], params: Vec::new() };
+    run(&built, &launch, &mut b).unwrap_or_else(|e| panic!("{e}"));
+    for (i, [x, y]) in pairs.iter().enumerate() {
+        for (j, (want, what)) in [(x / y, "/"), (x.sqrt(), "root")].into_iter().enumerate() {
+            let got = f64::from_bits(b[1].cells[2 * i + j]);
+            let same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
+            assert!(same, "{x:e} {what} {y:e} is {got:e}, not {want:e}");
+        }
+    }
+}
+
+/// On a device that takes subnormal numbers for 0, comparisons, magnitudes and negations are built
+/// that do not.
+#[test]
+fn comparisons_are_built_where_they_flush() {
+    let ops = ["eq", "ne", "lt", "le", "gt", "ge"];
+    let compared: String = (0..6)
+        .map(|i| {
+            format!(
+                "%{}: bool = {} %8, %9 %{}: f32 = convert %{} ",
+                10 + 2 * i,
+                ops[i],
+                11 + 2 * i,
+                10 + 2 * i
+            )
+        })
+        .collect();
+    let text = format!(
+        "kernel t group 64 1 1 {{ buffer x f32 read buffer y f32 write
+        %0: u32 = local_index %1: u32 = group_id.x %2: u32 = const 64 %3: u32 = mul %1, %2 %4: u32 = add %3, %0
+        %5: u32 = const 2 %6: u32 = mul %4, %5 %7: f32x2 = load x[%6]
+        %8: f32 = extract %7, 0 %9: f32 = extract %7, 1 {compared}
+        %22: f32 = abs %8 %23: f32 = neg %8
+        %24: f32x4 = compose %11, %13, %15, %17 %25: f32x4 = compose %19, %21, %22, %23
+        %26: u32 = const 8 %27: u32 = mul %4, %26 %28: u32 = const 4 %29: u32 = add %27, %28
+        store y[%27] = %24 store y[%29] = %25 }}"
+    );
+    let k = parse(&text).unwrap_or_else(|e| panic!("{e}"));
+    let mut built = k.clone();
+    pass::lower(&mut built, pass::Legalize { comparisons: true, ..pass::Legalize::default() });
+    verify::verify(&built).unwrap_or_else(|e| panic!("{e}"));
+    let edges = [0.0, -0.0, 1e-45, -1e-45, 1e-40, -1e-40, 1.0, -1.0, f32::MIN_POSITIVE, f32::MAX];
+    let more = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN];
+    let all: Vec<f32> = edges.into_iter().chain(more).collect();
+    let mut cells: Vec<u64> =
+        all.iter().flat_map(|a| all.iter().flat_map(|b| [*a, *b])).map(|v| v.to_bits().into()).collect();
+    cells.resize((cells.len() / 2).next_multiple_of(64) * 2, 0);
+    let n = cells.len() / 2;
+    let on = |k: &Kernel, subnormals: bool| {
+        let mut b = [Memory { elem: Elem::F32, cells: cells.clone() }, Memory::zeros(Elem::F32, 8 * n)];
+        let launch = Launch { groups: [n as u32 / 64, 1, 1], params: Vec::new() };
+        let lacks = elinvar_kernel::interp::Quirks { subnormals, ..Default::default() };
+        elinvar_kernel::interp::run_with_quirks(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
+        b[1].cells.clone()
+    };
+    assert_ne!(on(&k, true), on(&k, false), "the operands tell nothing");
+    assert_eq!(on(&built, true), on(&k, false));
 }

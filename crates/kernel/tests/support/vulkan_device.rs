@@ -6,8 +6,9 @@ use elinvar_kernel::emit::spirv::Device as SpirvDevice;
 pub const FULL: SpirvDevice = SpirvDevice {
     fused: true,
     wide: true,
-    division: true,
-    square_root: true,
+    division: [true; 2],
+    square_root: [true; 2],
+    compares_subnormals: [true; 2],
     keeps_zeros: true,
     keeps_nan: [true; 2],
     rounds_to_even: [true; 3],

@@ -286,8 +286,9 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
     let floats = spirv::Device {
         fused: true,
         wide: info.f64,
-        division: true,
-        square_root: true,
+        division: [true; 2],
+        square_root: [true; 2],
+        compares_subnormals: [true; 2],
         keeps_zeros: true,
         keeps_nan: [
             on(p12.shader_signed_zero_inf_nan_preserve_float32),

@@ -128,7 +128,7 @@ pub fn emit(kernel: &Kernel, target: Target) -> Result<String, Unsupported> {
         cp_async: target.capability < SM80_CP_ASYNC.capability,
         ..Legalize::default()
     };
-    pass::lower(&mut k, legalize)?;
+    pass::lower(&mut k, legalize);
     pass::optimize(&mut k);
     if let Some(lanes) = k.subgroup.filter(|&lanes| lanes != WARP_LANES) {
         return Err(Unsupported(format!("{}: subgroups of {lanes} lanes; a warp has {WARP_LANES}", k.name)));

@@ -8,9 +8,8 @@
 //!
 //! What the IR promises and Vulkan does not: additions and multiplications carry `NoContraction`;
 //! an fma that is not fused is built, and so are quotients and square roots that a device does not
-//! round correctly (see `pass::lower`; those of f64 cannot be built, and a kernel that needs one is
-//! refused); NaN, infinities and the sign of zero are asked for by an execution mode; where that is
-//! not enough, zeros are disguised as a parameter.
+//! round correctly, and comparisons that flush subnormals (see `pass::lower`); NaN, infinities and
+//! the sign of zero are asked for by an execution mode; where that is not enough, zeros are disguised as a parameter.
 //!
 //! Integers have no sign in the types (as Vulkan asks for); instructions say how they read them. A
 //! buffer is binding number `i` of set 0, in the kernel's order; parameters are push constants,
@@ -42,10 +41,13 @@ pub struct Device {
     pub fused: bool,
     /// Has it f64?
     pub wide: bool,
-    /// Are divisions correctly rounded?
-    pub division: bool,
-    /// Are square roots correctly rounded?
-    pub square_root: bool,
+    /// Are divisions of f32 correctly rounded, and of f64?
+    pub division: [bool; 2],
+    /// Are square roots of f32 correctly rounded, and of f64?
+    pub square_root: [bool; 2],
+    /// Do comparisons of f32, and of f64, and what changes only the sign, tell subnormal numbers from
+    /// 0? NVIDIA's driver flushes there, though it keeps them in arithmetic if it is asked to.
+    pub compares_subnormals: [bool; 2],
     /// Is 0 + x what it should be where x is -0? Mesa 22.3's compiler for processors takes it for
     /// x, whatever it was told, and 0 * x for 0. On such a device, a kernel has one more push
     /// constant, an f32 at the next multiple of 4 after its parameters, that must be +0: a zero
@@ -81,12 +83,16 @@ pub fn emit(kernel: &Kernel, device: &Device) -> Result<Vec<u32>, Unsupported> {
         copy_sign: true,
         fused: !device.fused,
         wide: device.wide,
-        quotient: !device.division,
-        root: !device.square_root,
+        quotient: !device.division[0],
+        wide_quotient: !device.division[1],
+        root: !device.square_root[0],
+        wide_root: !device.square_root[1],
+        comparisons: !device.compares_subnormals[0],
+        wide_comparisons: !device.compares_subnormals[1],
         reductions: true,
         cp_async: true,
     };
-    pass::lower(&mut k, legalize)?;
+    pass::lower(&mut k, legalize);
     pass::optimize(&mut k);
     Emitter::new(&k, device).module()
 }

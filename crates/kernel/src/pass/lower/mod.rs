@@ -7,6 +7,7 @@
 //! before and after, and that is how it is tested.
 
 mod async_copy;
+mod comparisons;
 mod division;
 mod edge_cases;
 mod exp2;
@@ -43,9 +44,17 @@ pub struct Legalize {
     pub wide: bool,
     /// A correctly rounded quotient of f32, from one that is wrong by some units in the last place.
     pub quotient: bool,
+    /// The same of f64.
+    pub wide_quotient: bool,
     /// A correctly rounded square root of f32, from one that is wrong by some units in the last
     /// place.
     pub root: bool,
+    /// The same of f64.
+    pub wide_root: bool,
+    /// Comparisons of f32, and what changes only its sign: integers, which keep subnormals.
+    pub comparisons: bool,
+    /// The same of f64.
+    pub wide_comparisons: bool,
     /// The largest or smallest float of a subgroup: exchanges between lanes.
     pub reductions: bool,
     /// Copies to shared memory: loads and stores where they are begun.
@@ -57,6 +66,13 @@ impl Legalize {
         match s {
             Scalar::F32 => self.extremes,
             Scalar::F64 => self.wide_extremes,
+            Scalar::Bool | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64 => false,
+        }
+    }
+    fn comparisons_of(self, s: Scalar) -> bool {
+        match s {
+            Scalar::F32 => self.comparisons,
+            Scalar::F64 => self.wide_comparisons,
             Scalar::Bool | Scalar::I32 | Scalar::U32 | Scalar::I64 | Scalar::U64 => false,
         }
     }
@@ -74,23 +90,26 @@ impl fmt::Display for Unsupported {
 impl std::error::Error for Unsupported {}
 
 /// Builds what the target wants.
-///
-/// # Errors
-/// [`Unsupported`] for a quotient or a root of f64: what builds them for f32 is too narrow.
-pub fn lower(k: &mut Kernel, legalize: Legalize) -> Result<(), Unsupported> {
+pub fn lower(k: &mut Kernel, legalize: Legalize) {
+    pass(k, legalize);
+    // Much of what was built compares floats.
+    let Legalize { comparisons, wide_comparisons, .. } = legalize;
+    if comparisons || wide_comparisons {
+        pass(k, Legalize { comparisons, wide_comparisons, ..Legalize::default() });
+    }
+    renumber(k);
+}
+
+fn pass(k: &mut Kernel, legalize: Legalize) {
     let w = Writer::new(std::mem::take(&mut k.values));
     let shared = k.shared.iter().map(|s| s.elem).collect();
-    let mut l = Lower { legalize, name: k.name.clone(), lanes: k.subgroup.unwrap_or(1), shared, w };
-    let done = l.region(&mut k.body);
+    let mut l = Lower { legalize, lanes: k.subgroup.unwrap_or(1), shared, w };
+    l.region(&mut k.body);
     k.values = l.w.values;
-    done?;
-    renumber(k);
-    Ok(())
 }
 
 struct Lower {
     legalize: Legalize,
-    name: String,
     /// Of a subgroup.
     lanes: u32,
     /// What shared memory holds.
@@ -99,79 +118,72 @@ struct Lower {
 }
 
 impl Lower {
-    fn region(&mut self, r: &mut Region) -> Result<(), Unsupported> {
+    fn region(&mut self, r: &mut Region) {
         // Results are replaced in this region and in those inside of it, which come after.
-        self.inside(r, &mut Replacements::default())
+        self.inside(r, &mut Replacements::default());
     }
 
-    fn inside(&mut self, r: &mut Region, replacements: &mut Replacements) -> Result<(), Unsupported> {
+    fn inside(&mut self, r: &mut Region, replacements: &mut Replacements) {
         let outer = std::mem::take(&mut self.w.out);
         for mut inst in std::mem::take(&mut r.insts) {
             inst.op.each_operand_mut(&mut |v| replacements.replace(v));
             for inner in inst.op.regions_mut() {
-                self.inside(inner, replacements)?;
+                self.inside(inner, replacements);
             }
             if self.legalize.cp_async && async_copy::lower(&mut self.w, &self.shared, &inst.op) {
                 continue;
             }
-            match self.one(&inst)? {
+            match self.one(&inst) {
                 Some(new) => replacements.put(inst.results[0], new),
                 None => self.w.out.push(inst),
             }
         }
         replacements.replace_yields(r);
         r.insts = std::mem::replace(&mut self.w.out, outer);
-        Ok(())
-    }
-
-    fn cannot<T>(&self, what: &str, s: Scalar) -> Result<T, Unsupported> {
-        Err(Unsupported(format!("{}: a {what} of {s} cannot be built on this device", self.name)))
     }
 
     /// What stands for the result of an instruction; `None` if it stays as it is.
-    fn one(&mut self, inst: &Inst) -> Result<Option<Value>, Unsupported> {
-        let w = &mut self.w;
-        Ok(match inst.op {
+    fn one(&mut self, inst: &Inst) -> Option<Value> {
+        let (w, l) = (&mut self.w, self.legalize);
+        match inst.op {
             Op::Binary(op, a, b) => {
                 let s = w.scalar(a);
                 match op {
-                    Binary::Div if s == Scalar::F32 && self.legalize.quotient => {
-                        Some(division::divide(w, a, b))
-                    }
-                    Binary::Div if s == Scalar::F64 && self.legalize.quotient => {
-                        return self.cannot("division", s);
-                    }
-                    Binary::Div if s.is_int() && self.legalize.division => Some(edge_cases::divide(w, a, b)),
-                    Binary::Rem if self.legalize.division => Some(edge_cases::remainder(w, a, b)),
-                    Binary::Shl | Binary::Shr if self.legalize.shifts => Some(edge_cases::shift(w, op, a, b)),
-                    Binary::Min | Binary::Max if self.legalize.extremes_of(s) => {
-                        Some(edge_cases::extreme(w, op, a, b))
-                    }
-                    Binary::CopySign if self.legalize.copy_sign => Some(edge_cases::copy_sign(w, a, b)),
+                    Binary::Div if s == Scalar::F32 && l.quotient => Some(division::divide(w, a, b)),
+                    Binary::Div if s == Scalar::F64 && l.wide_quotient => Some(division::divide(w, a, b)),
+                    Binary::Div if s.is_int() && l.division => Some(edge_cases::divide(w, a, b)),
+                    Binary::Rem if l.division => Some(edge_cases::remainder(w, a, b)),
+                    Binary::Shl | Binary::Shr if l.shifts => Some(edge_cases::shift(w, op, a, b)),
+                    Binary::Min | Binary::Max if l.extremes_of(s) => Some(edge_cases::extreme(w, op, a, b)),
+                    Binary::CopySign if l.copy_sign => Some(edge_cases::copy_sign(w, a, b)),
                     // As it is, or not asked for.
                     _ => None,
                 }
             }
-            Op::Convert(to, a) if to.is_int() && w.scalar(a).is_float() && self.legalize.saturation => {
+            Op::Convert(to, a) if to.is_int() && w.scalar(a).is_float() && l.saturation => {
                 Some(edge_cases::saturate(w, a, to))
             }
-            Op::Unary(Unary::Sqrt, a) if self.legalize.root => match w.scalar(a) {
-                Scalar::F32 => Some(division::root(w, a)),
-                s => return self.cannot("square root", s),
-            },
-            Op::Unary(Unary::Exp2, a) if self.legalize.exp2 => Some(exp2::exp2(w, a)),
-            Op::Fma(a, b, c) if self.legalize.fused => match w.scalar(a) {
-                Scalar::F32 if self.legalize.wide => Some(fma_by_f64::fused(w, a, b, c)),
+            Op::Unary(Unary::Sqrt, a) => {
+                let built = if w.scalar(a) == Scalar::F64 { l.wide_root } else { l.root };
+                built.then(|| division::root(w, a))
+            }
+            Op::Unary(op @ (Unary::Abs | Unary::Neg), a) if l.comparisons_of(w.scalar(a)) => {
+                Some(comparisons::sign(w, op, a))
+            }
+            Op::Compare(op, a, b) if l.comparisons_of(w.scalar(a)) => Some(comparisons::compare(w, op, a, b)),
+            Op::Unary(Unary::Exp2, a) if l.exp2 => Some(exp2::exp2(w, a)),
+            Op::Fma(a, b, c) if l.fused => match w.scalar(a) {
+                Scalar::F32 if l.wide => Some(fma_by_f64::fused(w, a, b, c)),
                 _ => Some(fma_by_integers::fused(w, a, b, c)),
             },
-            Op::Reduce(op, a) if w.scalar(a).is_float() && self.legalize.reductions => {
+            Op::Reduce(op, a) if w.scalar(a).is_float() && l.reductions => {
                 let op = if op == Reduce::Max { Binary::Max } else { Binary::Min };
-                let built = self.legalize.extremes_of(w.scalar(a));
+                let built = l.extremes_of(w.scalar(a));
                 Some(edge_cases::reduce(w, op, a, self.lanes, built))
             }
             // The same everywhere, not asked for, or the emitters' business: they leave no
             // instruction out.
             _ => None,
-        })
+        }
     }
 }

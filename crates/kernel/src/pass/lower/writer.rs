@@ -41,21 +41,9 @@ impl Writer {
     pub fn u32(&mut self, like: Value, n: u32) -> Value {
         self.number(like, n.into())
     }
-    /// An i32, as wide as a value.
-    pub fn i32(&mut self, like: Value, n: i64) -> Value {
-        self.number(like, Constant::int(Scalar::I32, n))
-    }
     /// An f32, as wide as a value.
     pub fn f32(&mut self, like: Value, n: f32) -> Value {
         self.number(like, n.into())
-    }
-    /// A u32 read as i32.
-    pub fn signed(&mut self, a: Value) -> Value {
-        self.bitcast(a, Scalar::I32)
-    }
-    /// An i32 read as u32.
-    pub fn unsigned(&mut self, a: Value) -> Value {
-        self.bitcast(a, Scalar::U32)
     }
     pub fn unary(&mut self, op: Unary, a: Value) -> Value {
         self.push(Op::Unary(op, a), self.ty(a))
