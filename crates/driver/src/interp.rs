@@ -1,9 +1,10 @@
 //! The interpreter as a device: slow, exact, and it finds races and accesses out of bounds.
 
+use crate::loop_limit::{self, Limited, Whole};
 use crate::{Driver, Info, Kind, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
-use elinvar_kernel::interp::{self, Launch};
+use elinvar_kernel::interp::{self, Launch, Quirks};
 use elinvar_kernel::ir::{Access, Elem, MmaShape};
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,20 @@ pub struct Interp {
     info: Info,
     queue: Mutex<()>,
 }
+
+impl Interp {
+    /// The same device, but it ends loops after so many passes: a launch of more is cut, and what
+    /// is cut wrongly is an error.
+    #[must_use]
+    pub fn with_loop_limit(mut self, passes: u64) -> Interp {
+        self.info.max_loop_iterations = Some(passes);
+        self
+    }
+}
+
+/// A kernel of the interpreter.
+#[derive(Debug)]
+pub struct InterpModule(Limited<Kernel>);
 
 /// Memory of the interpreter.
 #[derive(Debug)]
@@ -54,7 +69,7 @@ fn bytes(memory: &interp::Memory) -> Vec<u8> {
 impl Driver for Interp {
     const NAME: &'static str = "interp";
     type Memory = InterpMemory;
-    type Module = Kernel;
+    type Module = InterpModule;
     type Timestamp = Instant;
     type Graph = Infallible;
 
@@ -75,6 +90,7 @@ impl Driver for Interp {
             i64: true,
             half: true,
             bytes: true,
+            max_loop_iterations: None,
             short: false,
             cp_async: true,
             // It does, but what is worth it fills more shared memory than this.
@@ -98,28 +114,18 @@ impl Driver for Interp {
         // Not zeros, so that no test relies on them.
         Ok(InterpMemory(Mutex::new(vec![0xa5; bytes as usize])))
     }
-    fn compile(&self, kernel: &Kernel) -> Result<Kernel> {
-        elinvar_kernel::verify::verify(kernel).map_err(|e| Error::unsupported(e.to_string()))?;
-        Ok(kernel.clone())
+    fn compile(&self, kernel: &Kernel) -> Result<InterpModule> {
+        let whole = self.compile_whole(kernel)?;
+        Ok(InterpModule(Limited::new(kernel, whole, self.info.max_loop_iterations)))
     }
     fn launch(
         &self,
-        module: &Kernel,
+        module: &InterpModule,
         buffers: &[Slice<'_, Self>],
         launch: &Launch,
         args: Option<&[u8]>,
     ) -> Result<()> {
-        let _queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let given: Vec<Vec<u8>> = buffers.iter().map(Slice::take).chain(args.map(<[u8]>::to_vec)).collect();
-        let mut memory: Vec<interp::Memory> =
-            given.iter().zip(&module.buffers).map(|(bytes, b)| cells(b.elem, bytes)).collect();
-        interp::run(module, launch, &mut memory).map_err(|e| Error::unsupported(e.to_string()))?;
-        for ((slice, m), b) in buffers.iter().zip(&memory).zip(&module.buffers) {
-            if b.access != Access::Read {
-                slice.put(&bytes(m));
-            }
-        }
-        Ok(())
+        loop_limit::launch(self, &module.0, buffers, launch, args)
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // There is no vendor library.
@@ -149,5 +155,34 @@ impl Driver for Interp {
     }
     fn between(&self, from: &Instant, to: &Instant) -> Result<Duration> {
         Ok(to.saturating_duration_since(*from))
+    }
+}
+
+impl Whole for Interp {
+    type Compiled = Kernel;
+    fn compile_whole(&self, kernel: &Kernel) -> Result<Kernel> {
+        elinvar_kernel::verify::verify(kernel).map_err(|e| Error::unsupported(e.to_string()))?;
+        Ok(kernel.clone())
+    }
+    fn launch_whole(
+        &self,
+        module: &Kernel,
+        buffers: &[Slice<'_, Self>],
+        launch: &Launch,
+        args: Option<&[u8]>,
+    ) -> Result<()> {
+        let _queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let given: Vec<Vec<u8>> = buffers.iter().map(Slice::take).chain(args.map(<[u8]>::to_vec)).collect();
+        let mut memory: Vec<interp::Memory> =
+            given.iter().zip(&module.buffers).map(|(bytes, b)| cells(b.elem, bytes)).collect();
+        let lacks = Quirks { max_loop_iterations: self.info.max_loop_iterations, ..Quirks::default() };
+        interp::run_with_quirks(module, launch, &mut memory, lacks)
+            .map_err(|e| Error::unsupported(e.to_string()))?;
+        for ((slice, m), b) in buffers.iter().zip(&memory).zip(&module.buffers) {
+            if b.access != Access::Read {
+                slice.put(&bytes(m));
+            }
+        }
+        Ok(())
     }
 }

@@ -14,6 +14,7 @@
 //! * [`verify`]: what an emitter can rely on. [`interp`]: the definition, executed; it also finds
 //!   races.
 //! * [`pass`]: optimisation and lowering without changing a bit.
+//! * [`loops`]: how many passes loops take at most, and launches that take a part of them.
 //! * [`emit`]: translation, a folder per target.
 //!
 //! Decisions:
@@ -41,6 +42,7 @@ pub mod emit;
 pub mod interp;
 pub mod ir;
 pub mod lane;
+pub mod loops;
 
 pub mod pass;
 pub mod text;

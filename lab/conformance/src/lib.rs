@@ -13,6 +13,7 @@ pub mod filter;
 pub mod golden;
 pub mod guard;
 pub mod index;
+pub mod long;
 pub mod own;
 pub mod report;
 pub mod run;

@@ -7,8 +7,9 @@
 mod probe;
 mod sys;
 
-pub use sys::{Memory, Pipeline as Module, Timestamp, validation_messages};
+pub use sys::{Memory, Timestamp, validation_messages};
 
+use crate::loop_limit::{self, Limited, Whole};
 use crate::{Driver, Info, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
@@ -19,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
-use sys::Shared;
+use sys::{Pipeline, Shared};
 
 /// The cache of pipelines is written to its file when it has grown by this part: a program of many
 /// kernels writes it some twenty times, and one of a few does write it.
@@ -40,10 +41,20 @@ impl fmt::Debug for Vulkan {
     }
 }
 
+/// A kernel, ready to be started.
+#[derive(Debug)]
+pub struct Module(Limited<Pipeline>);
+
 impl Vulkan {
     /// What the device's arithmetic does, as its properties say and as it was probed.
     pub fn arithmetic(&self) -> &spirv::Device {
         &self.arithmetic
+    }
+    /// The same device, but launches are cut as if it ended loops after so many passes.
+    #[must_use]
+    pub fn with_loop_limit(mut self, passes: u64) -> Vulkan {
+        self.info.max_loop_iterations = Some(passes);
+        self
     }
     /// The same device, but kernels are emitted as if its arithmetic were this: what it is said to
     /// lack is built. For tests of what is built, and of devices that lack it.
@@ -81,6 +92,7 @@ impl Driver for Vulkan {
         let mut device = Vulkan { shared, info, arithmetic, pipelines: [const { AtomicU32::new(0) }; 2] };
         device.arithmetic = probe::probe(&device)?;
         device.info.short = !device.arithmetic.fused && !device.arithmetic.wide;
+        device.info.max_loop_iterations = probe::loop_limit(&device)?;
         Ok(device)
     }
     fn info(&self) -> &Info {
@@ -90,17 +102,8 @@ impl Driver for Vulkan {
         Memory::new(&self.shared, bytes)
     }
     fn compile(&self, kernel: &Kernel) -> Result<Module> {
-        crate::requirements::check(Self::NAME, self.info(), kernel)?;
-        let words = spirv::emit(kernel, &self.arithmetic)
-            .map_err(|e| Error::unsupported(format!("vulkan: {e} ({})", self.info().name)))?;
-        let module = Module::new(&self.shared, kernel, &words, !self.arithmetic.keeps_zeros)?;
-        let [made, saved] = &self.pipelines;
-        let all = made.fetch_add(1, Relaxed) + 1;
-        if (all - saved.load(Relaxed).min(all)) * SAVE_GROWTH >= all {
-            saved.store(all, Relaxed);
-            self.shared.save_cache();
-        }
-        Ok(module)
+        let whole = self.compile_whole(kernel)?;
+        Ok(Module(Limited::new(kernel, whole, self.info.max_loop_iterations)))
     }
     fn launch(
         &self,
@@ -109,7 +112,7 @@ impl Driver for Vulkan {
         launch: &Launch,
         args: Option<&[u8]>,
     ) -> Result<()> {
-        self.shared.queue().launch(&self.shared, module, buffers, launch, args)
+        loop_limit::launch(self, &module.0, buffers, launch, args)
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {
         // There is no vendor library.
@@ -135,5 +138,31 @@ impl Driver for Vulkan {
     }
     fn between(&self, from: &Timestamp, to: &Timestamp) -> Result<Duration> {
         from.until(to)
+    }
+}
+
+impl Whole for Vulkan {
+    type Compiled = Pipeline;
+    fn compile_whole(&self, kernel: &Kernel) -> Result<Pipeline> {
+        crate::requirements::check(Self::NAME, self.info(), kernel)?;
+        let words = spirv::emit(kernel, &self.arithmetic)
+            .map_err(|e| Error::unsupported(format!("vulkan: {e} ({})", self.info().name)))?;
+        let module = Pipeline::new(&self.shared, kernel, &words, !self.arithmetic.keeps_zeros)?;
+        let [made, saved] = &self.pipelines;
+        let all = made.fetch_add(1, Relaxed) + 1;
+        if (all - saved.load(Relaxed).min(all)) * SAVE_GROWTH >= all {
+            saved.store(all, Relaxed);
+            self.shared.save_cache();
+        }
+        Ok(module)
+    }
+    fn launch_whole(
+        &self,
+        module: &Pipeline,
+        buffers: &[Slice<'_, Self>],
+        launch: &Launch,
+        args: Option<&[u8]>,
+    ) -> Result<()> {
+        self.shared.queue().launch(&self.shared, module, buffers, launch, args)
     }
 }

@@ -6,12 +6,13 @@
 //! seen) and cancelling ones (where a fused fma is told from one that is not).
 
 use super::{Vulkan, spirv};
+use crate::loop_limit::Whole;
 use crate::{Driver, Slice};
 use elinvar_core::Result;
 use elinvar_core::philox::Stream;
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::interp::Launch;
-use elinvar_kernel::ir::{Access, Binary, Compare, Elem, Scalar, Unary};
+use elinvar_kernel::ir::{Access, Binary, Compare, Constant, Elem, Scalar, Unary};
 
 /// Operands of each kind.
 const OPERANDS_PER_KIND: usize = 1024;
@@ -176,4 +177,43 @@ fn operands(wide: bool) -> [Vec<f64>; 3] {
         all[2].push(if i % 3 == 0 && a < 0.0 { -c } else { c });
     }
     all
+}
+
+/// Passes that the loops of [`loop_limit`] take, if nothing ends them: more than any device is known
+/// to end them after, and few enough for one invocation of a slow one.
+const PROBED_PASSES: u32 = 200_000;
+
+/// After how many passes the device ends the loops of an invocation, if it does: llvmpipe has one
+/// counter for all loops of a shader, which ends at 65,535.
+///
+/// One loop, and loops in a loop, of which each pass computes something that no compiler knows a
+/// formula for; how many there were is counted beside it.
+pub fn loop_limit(device: &Vulkan) -> Result<Option<u64>> {
+    let k = Builder::new("probe_loops", [1, 1, 1]);
+    let y = k.buffer("y", Elem::U32, Access::Write);
+    let [outer, inner] = ["outer", "inner"].map(|name| k.param(name, Scalar::U32));
+    let (zero, one) = (k.u32(0), k.u32(1));
+    let counted = k.for_(zero, outer, one, &[zero, one], |_, c| {
+        k.for_(zero, inner, one, c, |_, c| vec![c[0] + 1, (c[1] * 1_664_525 + 1_013_904_223) ^ (c[1] >> 15)])
+    });
+    k.store(y, zero, counted[0]);
+    k.store(y, one, counted[1]);
+    let module = device.compile_whole(&k.finish())?;
+    let memory = device.allocate(8)?;
+    let slice = Slice { memory: &memory, offset: 0, len: 8 };
+    let mut least = None;
+    for shape in [[1, PROBED_PASSES], [400, PROBED_PASSES / 400]] {
+        let launch = Launch { groups: [1; 3], params: shape.map(Constant::from).to_vec() };
+        device.launch_whole(&module, &[slice], &launch, None)?;
+        let mut got = [0; 8];
+        device.read(slice, &mut got)?;
+        let count = u32::from_le_bytes([got[0], got[1], got[2], got[3]]);
+        if count < PROBED_PASSES {
+            // Of each round of the inner loop there were two passes more: that with which it ended,
+            // and the outer loop's.
+            let passes = count + 2 * (count / shape[1]);
+            least = Some(least.map_or(passes, |l: u32| l.min(passes)));
+        }
+    }
+    Ok(least.map(u64::from))
 }

@@ -297,16 +297,17 @@ impl<'k> ConvArgs<'k> {
             let s0 = digits % stride;
             digits = digits / stride;
             let residue = (s0 + padding) % stride;
-            // The first tap that meets the grid, and how many do.
+            // The first tap that meets the grid, which is among the first `every` if there is one;
+            // then each `every`-th does.
             let taps = term_counts[a + 1];
-            let found = k.for_(zero, taps, by.like(1), &[taps, zero], |t, c| {
+            let first = k.for_(zero, taps.min(every), by.like(1), &[taps], |t, c| {
                 let meets = (t * dilation % stride).eq(residue);
-                vec![(meets & c[0].eq(taps)).select(t, c[0]), meets.select(c[1] + 1, c[1])]
-            });
-            terms.counts.push(found[1]);
-            terms.axes.push([found[0], every, step]);
+                vec![(meets & c[0].eq(taps)).select(t, c[0])]
+            })[0];
+            terms.counts.push((taps - first + (every - 1)) / every);
+            terms.axes.push([first, every, step]);
             // Whole, if a tap meets the grid.
-            starts.push((by, (s0 + padding - found[0] * dilation) / stride));
+            starts.push((by, (s0 + padding - first * dilation) / stride));
             results.push((s0, stride, Some(spatial)));
         }
         terms.counts[1..].reverse();

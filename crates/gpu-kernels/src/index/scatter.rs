@@ -300,6 +300,8 @@ pub fn build(config: &ScatterConfig) -> Kernel {
                         let same = k.if_else(open, same, || vec![k.constant(false.into())])[0];
                         vec![same.select(middle + 1, low), (open & !same).select(middle, high)]
                     })[0];
+                    // So it is; a bound on the loop's iterations that can be seen.
+                    let end = end.min(n);
                     let target = key.to(number);
                     let c = Compute::from(config.dtype);
                     let start = c.enter(k.load(places[0], of[0].at(&line, target), 1));

@@ -432,5 +432,7 @@ impl<'k> BlockRow<'k> {
 /// f32 holds exactly.
 fn trailing_ones(b: Val<'_>) -> Val<'_> {
     let power = (b + 1) & !b;
-    (power.to(Scalar::F32).bitcast(Scalar::U32) >> 23) - 127
+    let ones = (power.to(Scalar::F32).bitcast(Scalar::U32) >> 23) - 127;
+    // So it is; a bound on the loop's iterations that can be seen.
+    ones.min(ones.like(i64::from(STACK_LEVELS) - 1))
 }

@@ -16,6 +16,15 @@ fn interpreted_work_has_the_references_bits() {
     check(&super::interp(), &Plan { rounds: 4, largest: 300, ..Plan::default() });
 }
 
+/// What takes more passes than the device allows is cut into several launches.
+#[test]
+fn cut_work_has_the_references_bits() {
+    // The second finds loops whose passes nobody bounds.
+    for (passes, largest) in [(400, 2000), (1 << 20, 3000)] {
+        check(&super::interp_with_loop_limit(passes), &Plan { rounds: 4, largest, ..Plan::default() });
+    }
+}
+
 #[test]
 fn cudas_work_has_the_references_bits() {
     let d = super::cuda();

@@ -5,6 +5,7 @@ mod capture;
 mod equal;
 mod fusion;
 mod gemm_fast;
+mod long_loops;
 mod max_pool_backward;
 mod memory;
 mod out_of_memory;
@@ -17,6 +18,11 @@ use elinvar_gpu::GpuDevice;
 /// A device of its own, interpreted.
 pub fn interp() -> GpuDevice<Interp> {
     GpuDevice::new(Interp::open(0).unwrap(), 0)
+}
+
+/// The same, but it ends loops after so many passes.
+pub fn interp_with_loop_limit(passes: u64) -> GpuDevice<Interp> {
+    GpuDevice::new(Interp::open(0).unwrap().with_loop_limit(passes), 0)
 }
 
 /// A CUDA device of its own: an emulated one, unless the environment names another library.

@@ -51,7 +51,7 @@ fn inner<'a>(s: &Slice<'a, Short>) -> Slice<'a, Interp> {
 impl Driver for Short {
     const NAME: &'static str = "short";
     type Memory = Counted;
-    type Module = Kernel;
+    type Module = <Interp as Driver>::Module;
     type Timestamp = <Interp as Driver>::Timestamp;
     type Graph = Infallible;
 
@@ -69,10 +69,10 @@ impl Driver for Short {
         take.map_err(|left| Error::memory(format!("{bytes} bytes, and {left} are left")))?;
         Ok(Counted { inner: self.inner.allocate(bytes)?, bytes, left: self.left.clone() })
     }
-    fn compile(&self, kernel: &Kernel) -> Result<Kernel> {
+    fn compile(&self, kernel: &Kernel) -> Result<Self::Module> {
         self.inner.compile(kernel)
     }
-    fn launch(&self, m: &Kernel, b: &[Slice<'_, Self>], l: &Launch, n: Option<&[u8]>) -> Result<()> {
+    fn launch(&self, m: &Self::Module, b: &[Slice<'_, Self>], l: &Launch, n: Option<&[u8]>) -> Result<()> {
         self.inner.launch(m, &b.iter().map(inner).collect::<Vec<_>>(), l, n)
     }
     fn multiply(&self, _: &VendorGemm, _: [Slice<'_, Self>; 3]) -> Result<bool> {

@@ -30,6 +30,9 @@ pub struct Quirks {
     pub subnormals: bool,
     /// f32's quotients and square roots are off by up to three units in the last place.
     pub precision: bool,
+    /// Loops of an invocation take so many passes in all, at most; more is a fault. What counts is
+    /// told in [`crate::loops`].
+    pub max_loop_iterations: Option<u64>,
 }
 
 /// What `op` does to numbers of type `s`.

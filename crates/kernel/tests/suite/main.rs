@@ -2,6 +2,7 @@
 
 mod async_copy;
 mod interp;
+mod loops;
 mod ptx;
 #[path = "../support/ptx_machine.rs"]
 mod ptx_machine;

@@ -3,6 +3,7 @@
 
 mod capabilities;
 mod equal;
+mod long;
 mod malformed;
 mod mutation;
 mod own;

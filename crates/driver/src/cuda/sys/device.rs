@@ -111,6 +111,7 @@ fn look(api: &Api, ordinal: c_int) -> Result<Physical> {
             i64: true,
             half: true,
             bytes: true,
+            max_loop_iterations: None,
             short: false,
             cp_async: capability >= ptx::SM80_CP_ASYNC.capability,
             tma: tma

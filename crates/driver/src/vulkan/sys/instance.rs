@@ -256,6 +256,7 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         i64: on(f.shader_int64),
         half: on(f11.storage_buffer16_bit_access),
         bytes: on(f12.storage_buffer8_bit_access),
+        max_loop_iterations: None,
         short: false,
         cp_async: false,
         tma: false,

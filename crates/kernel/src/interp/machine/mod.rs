@@ -38,6 +38,8 @@ pub struct Machine<'a> {
     group: [u32; 3],
     group_number: u32,
     epoch: u32,
+    /// Passes that loops of the workgroup took.
+    passes: u64,
     cp_async: async_copy::CpAsyncState,
     tma: tma_wgmma::TmaWgmmaState,
 }
@@ -60,6 +62,7 @@ impl<'a> Machine<'a> {
             group: [0; 3],
             group_number: 0,
             epoch: 0,
+            passes: 0,
             cp_async: async_copy::CpAsyncState::default(),
             tma: tma_wgmma::TmaWgmmaState::default(),
         }
@@ -73,6 +76,7 @@ impl<'a> Machine<'a> {
                 for gx in 0..x {
                     self.group = [gx, gy, gz];
                     self.epoch = 0;
+                    self.passes = 0;
                     self.shared_traces = self.shared.iter().map(|s| vec![FRESH; s.cells.len()]).collect();
                     let kernel = self.kernel;
                     self.tma = tma_wgmma::TmaWgmmaState::new(kernel.mbarriers as usize, kernel.values.len());
@@ -95,7 +99,9 @@ impl<'a> Machine<'a> {
                     let (yes, no): (Vec<usize>, Vec<usize>) = active.iter().partition(|&&l| mask[l] != 0);
                     self.slots[cond.0 as usize] = mask;
                     for (lanes, region) in [(yes, then), (no, other)] {
-                        if !lanes.is_empty() {
+                        if lanes.is_empty() {
+                            self.pass_by(region);
+                        } else {
                             self.region(region, &lanes)?;
                             let yields = region.yields.iter();
                             yields
@@ -177,8 +183,14 @@ impl<'a> Machine<'a> {
         let slot = |v: Value| v.0 as usize;
         let mut going = active.to_vec();
         loop {
+            self.passes += 1;
+            if let Some(most) = self.lacks.max_loop_iterations.filter(|&most| self.passes > most) {
+                let what = format!("loops take more than {most} passes");
+                return Err(self.fault(inst, &Problem { lane: active.first().copied().unwrap_or(0), what }));
+            }
             going.retain(|&l| less(self.slots[slot(index)][l], self.slots[slot(end)][l]) != 0);
             if going.is_empty() {
+                self.pass_by(body);
                 break;
             }
             self.region(body, &going)?;
@@ -196,6 +208,13 @@ impl<'a> Machine<'a> {
         }
         self.hand_over(carried, &inst.results, active);
         Ok(())
+    }
+
+    /// Counts the passes of loops that a device goes through once where no invocation does.
+    fn pass_by(&mut self, r: &Region) {
+        if self.lacks.max_loop_iterations.is_some() {
+            r.each_inst(&mut |i| self.passes += u64::from(matches!(i.op, Op::For { .. })));
+        }
     }
 
     /// Takes the memory of a result, with room for its numbers.

@@ -1,0 +1,136 @@
+//! Devices that end loops after so many passes: launches of more, cut into several.
+//!
+//! How many passes a launch takes at most is computed from its numbers before it is made
+//! ([`elinvar_kernel::loops`]). What the parts of a launch hand over lies in memory that is taken for
+//! it; if there is not enough, nothing was started.
+
+use crate::{Driver, Slice};
+use elinvar_core::{Error, Result};
+use elinvar_kernel::Kernel;
+use elinvar_kernel::interp::Launch;
+use elinvar_kernel::loops::{Cut, Loops, NUMBERS_PER_LEVEL};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A compiled kernel, and what is needed to cut its launches.
+pub struct Limited<M> {
+    /// The kernel, which takes whole launches.
+    pub whole: M,
+    name: String,
+    /// Its loops, if it has some and the device ends them.
+    loops: Option<Loops>,
+    /// Kernels that take parts, by the loops that lead to the divided one.
+    parts: Mutex<HashMap<Vec<usize>, Arc<Part<M>>>>,
+}
+
+struct Part<M> {
+    module: M,
+    checkpoint: elinvar_kernel::loops::Checkpoint,
+}
+
+impl<M> fmt::Debug for Limited<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kernel({})", self.name)
+    }
+}
+
+impl<M> Limited<M> {
+    /// The compiled form of a kernel, for a device that ends loops after so many passes, if it does.
+    pub fn new(kernel: &Kernel, whole: M, limit: Option<u64>) -> Limited<M> {
+        let loops = limit.and_then(|_| Loops::of(kernel));
+        Limited { whole, name: kernel.name.clone(), loops, parts: Mutex::default() }
+    }
+}
+
+/// What a driver does with kernels that know of no limit.
+pub trait Whole: Driver {
+    /// A compiled kernel.
+    type Compiled;
+    /// # Errors
+    /// As [`Driver::compile`].
+    fn compile_whole(&self, kernel: &Kernel) -> Result<Self::Compiled>;
+    /// # Errors
+    /// As [`Driver::launch`].
+    fn launch_whole(
+        &self,
+        module: &Self::Compiled,
+        buffers: &[Slice<'_, Self>],
+        launch: &Launch,
+        args: Option<&[u8]>,
+    ) -> Result<()>;
+}
+
+/// Starts a kernel, in as many launches as the device's limit asks for.
+///
+/// # Errors
+/// As [`Driver::launch`]; `Unsupported` if it takes too many passes and cannot be cut.
+pub fn launch<D: Whole>(
+    device: &D,
+    module: &Limited<D::Compiled>,
+    buffers: &[Slice<'_, D>],
+    launch: &Launch,
+    args: Option<&[u8]>,
+) -> Result<()> {
+    let (Some(limit), Some(loops)) = (device.info().max_loop_iterations, &module.loops) else {
+        return device.launch_whole(&module.whole, buffers, launch, args);
+    };
+    let counts = loops.counts(launch, args);
+    let passes = loops.passes(&counts);
+    if passes <= limit {
+        return device.launch_whole(&module.whole, buffers, launch, args);
+    }
+    let refused = |why: &str| {
+        let (driver, name, device) = (D::NAME, &module.name, &device.info().name);
+        let passes = if passes > u64::from(u32::MAX) { "any number of".into() } else { passes.to_string() };
+        Error::unsupported(format!(
+            "{driver}: {name}: loops of up to {passes} passes; {device} ends them after {limit}, and they cannot \
+             be cut into launches of fewer: {why}"
+        ))
+    };
+    let cut = loops.cut(launch, args, &counts, limit).map_err(|why| refused(&why))?;
+    let part = part(device, module, loops, &cut, &refused)?;
+    let words = part.checkpoint.kept(launch.groups);
+    if words.saturating_mul(4) > device.info().largest || words > u64::from(u32::MAX) {
+        return Err(refused(&format!("{words} words would have to be kept between them")));
+    }
+    // The numbers of each part, in one piece.
+    let pitch = (cut.path.len() * NUMBERS_PER_LEVEL * 4) as u64;
+    let pitch = pitch.next_multiple_of(device.info().alignment);
+    let mut numbers = vec![0; (cut.launches() * pitch) as usize];
+    for (all, place) in cut.numbers().zip(numbers.chunks_mut(pitch as usize)) {
+        for (&n, place) in all.iter().flatten().zip(place.chunks_mut(4)) {
+            // An iteration's number fits: `cut` has seen to it.
+            place.copy_from_slice(&(n as u32).to_le_bytes());
+        }
+    }
+    let all = device.allocate(numbers.len() as u64)?;
+    let kept = device.allocate((words * 4).max(4))?;
+    device.write(Slice { memory: &all, offset: 0, len: numbers.len() as u64 }, &numbers)?;
+    let kept = Slice { memory: &kept, offset: 0, len: (words * 4).max(4) };
+    for i in 0..cut.launches() {
+        let own = Slice { memory: &all, offset: i * pitch, len: pitch };
+        let bound: Vec<Slice<'_, D>> = [own, kept].into_iter().chain(buffers.iter().copied()).collect();
+        device.launch_whole(&part.module, &bound, launch, args)?;
+    }
+    Ok(())
+}
+
+/// The kernel that takes the parts of a cut, compiled.
+fn part<D: Whole>(
+    device: &D,
+    module: &Limited<D::Compiled>,
+    loops: &Loops,
+    cut: &Cut,
+    refused: &dyn Fn(&str) -> Error,
+) -> Result<Arc<Part<D::Compiled>>> {
+    // Entries are whole: a panic elsewhere does not spoil them.
+    let parts = || module.parts.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = parts().get(&cut.path) {
+        return Ok(known.clone());
+    }
+    let checkpoint = loops.checkpoint(&cut.path).map_err(|why| refused(&why))?;
+    let compiled = device.compile_whole(&checkpoint.kernel)?;
+    let made = Arc::new(Part { module: compiled, checkpoint });
+    Ok(parts().entry(cut.path.clone()).or_insert(made).clone())
+}
