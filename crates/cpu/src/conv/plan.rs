@@ -410,7 +410,7 @@ fn direct(m: &Machine, p: &PatchGeometry, batch: usize, outputs: usize) -> Direc
     let columns = if row <= DIRECT_BAND_ELEMENTS {
         g2
     } else {
-        (g2 / (row / DIRECT_BAND_ELEMENTS + 1)).next_multiple_of(16 * CHAINS_PER_UNIT)
+        (g2 / (row / DIRECT_BAND_ELEMENTS + 1)).max(1).next_multiple_of(16 * CHAINS_PER_UNIT)
     };
     DirectPlan {
         outputs_per_pass: outputs.div_ceil(outputs.div_ceil(MAX_RESULTS_PER_POSITION)),
