@@ -57,6 +57,13 @@ fn movement() {
         ),
         ("a reshape to nothing", reshape(&empty(&[0, 3]), &[3, -1]), empty(&[3, 0])),
         ("a circle", pad(&f(&[1.0, 2.0, 3.0]), &[2, 1], Mode::Circular), f(&[2.0, 3.0, 1.0, 2.0, 3.0, 1.0])),
+        (
+            "cut, then around what is left",
+            pad(&f(&[1.0, 2.0, 3.0]), &[-1, 2], Mode::Circular),
+            f(&[2.0, 3.0, 2.0, 3.0]),
+        ),
+        ("cut behind", pad(&f(&[1.0, 2.0, 3.0]), &[2, -1], Mode::Circular), f(&[1.0, 2.0, 1.0, 2.0])),
+        ("cut off", pad(&f(&[1.0, 2.0, 3.0]), &[-3, 0], Mode::Circular), f(&[])),
         ("cut and mirrored", pad(&f(&[1.0, 2.0, 3.0]), &[-1, 2], Mode::Reflect), f(&[2.0, 3.0, 2.0, 1.0])),
         ("all cut off", pad(&f(&[1.0, 2.0]), &[-1, -1], Mode::Constant(Scalar::Int(0))), empty(&[0])),
         ("nothing among tensors", concat(&[&empty(&[0]), &m], 1), m.clone()),
@@ -179,6 +186,12 @@ fn products() {
     check(vec![
         ("nothing to contract", matmul(&empty(&[2, 0]), &empty(&[0, 1])), array(&[0f32, 0.0], &[2, 1])),
         ("blocks", kron(&y, &f(&[1.0, 2.0])), f(&[1.0, 2.0, 10.0, 20.0])),
+        ("an axis of 1 stretched", tensordot(&array(&[2f32], &[1]), &y, &[0], &[0]), array(&[22f32], &[])),
+        (
+            "the other one stretched",
+            tensordot(&x, &array(&[2f32], &[1, 1]), &[0, 1], &[0, 1]),
+            array(&[12f32], &[]),
+        ),
         ("two axes at once", tensordot(&x, &x, &[0, 1], &[1, 0]), array(&[13f32], &[])),
         (
             "an input that is not looked at",
@@ -192,6 +205,23 @@ fn products() {
         ),
         ("a diagonal summed", einsum("ii", &[&x]), array(&[3f32], &[])),
         ("alphabetical, capitals first", einsum("aB", &[&count(&[1, 2])]), array(&[0f32, 1.0], &[2, 1])),
+        ("a sum of integers", einsum("i->", &[&array(&[200u8, 100], &[2])]), array(&[300i64], &[])),
+        (
+            "a diagonal of integers",
+            einsum("ii", &[&array(&[200u8, 1, 1, 100], &[2, 2])]),
+            array(&[300i64], &[]),
+        ),
+        ("a sum of truth", einsum("ij->j", &[&array(&[true, true, true, false], &[2, 2])]), i(&[2, 1])),
+        (
+            "integers that are not summed",
+            einsum("ij->ji", &[&array(&[1u8, 2], &[1, 2])]),
+            array(&[1u8, 2], &[2, 1]),
+        ),
+        (
+            "products of integers wrap",
+            einsum("i,i->", &[&array(&[200u8, 1], &[2]), &array(&[2u8, 1], &[2])]),
+            array(&[145u8], &[]),
+        ),
         ("an ellipsis summed over", einsum("i...->i", &[&x]), f(&[1.0, 5.0])),
         (
             "a size of 1 stretched",
@@ -249,6 +279,11 @@ fn mistakes_are_named() {
             pad(&x, &[3, 0], Mode::Reflect),
             InvalidArgument,
             "pad: 3 and 0 at axis 1 of shape [2, 3]; a reflection",
+        ),
+        (
+            pad(&x, &[-2, 2], Mode::Circular),
+            InvalidArgument,
+            "pad: -2 and 2 at axis 1 of shape [2, 3]; an axis goes",
         ),
         (pad(&x, &[-2, -2], Mode::Constant(Scalar::Int(0))), InvalidArgument, "pad: -2 and -2"),
         (pad(&x, &[isize::MAX, isize::MIN], Mode::Constant(Scalar::Int(0))), InvalidArgument, "pad:"),

@@ -10,6 +10,8 @@ use elinvar_ops::catalogue::multi_head_attention::{HeadWeights, MhaWeights};
 use elinvar_ops::catalogue::recurrent::{RnnOptions, RnnWeights};
 use elinvar_ops::catalogue::reduction::Reduction;
 use elinvar_ops::catalogue::*;
+use elinvar_ops::prelude::{Context, Fold, Lane, RowFormula, RowOut, Rows, Value, rows};
+use elinvar_ops::{compile_rows, rows::STATS};
 use elinvar_reference::{Reference, ReferenceDevice};
 
 type A = Array<Reference>;
@@ -296,6 +298,95 @@ fn norms() {
             (normal(false), InvalidArgument, "batch_norm: eps is"),
             (cosine_similarity(&x, &x, 1, eps), InvalidArgument, "cosine_similarity: eps is"),
         ]);
+    }
+}
+
+/// Statistics as they would be without the power of two: mean, then 1 / sqrt(variance + eps).
+#[derive(Clone, Copy, Debug)]
+struct Unscaled {
+    eps: f64,
+}
+
+impl RowFormula<1> for Unscaled {
+    const NAME: &'static str = "unscaled";
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
+    const OUT: RowOut = RowOut::Each;
+    fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
+        if k == 0 { x } else { (x - s[0]) * (x - s[0]) }
+    }
+    fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
+        if k == 0 { folded / n } else { (folded / n + L::lit(self.eps)).rsqrt() }
+    }
+    fn out<L: Lane>(&self, [x]: [L; 1], s: [L; STATS], _: L) -> L {
+        (x - s[0]) * s[1]
+    }
+}
+impl Rows<1> for Unscaled {
+    fn backward<V: Value>(&self, _: &[usize], _: &Context<V>, _: &V) -> Result<Vec<Option<V>>> {
+        unreachable!("nothing is recorded here")
+    }
+}
+compile_rows! { 1 Unscaled; }
+
+#[test]
+fn norms_of_large_numbers() {
+    let values = |y: Result<A>| y.unwrap().to_host().unwrap().to_f64_vec();
+    // 1, 2, 3, 4 of mean 0 and variance 1, and of mean square 1.
+    let normal: [f64; 4] = [-1.5, -0.5, 0.5, 1.5].map(|v| v / 1.25f64.sqrt());
+    let rms = [1.0, 2.0, 3.0, 4.0].map(|v| v / 7.5f64.sqrt());
+    for scale in [1.0f32, 1e9, 1e19, 1e25, 1e30] {
+        let v: Vec<f32> = (1..5).map(|i| i as f32 * scale).collect();
+        let (line, two) = (array(&v, &[1, 1, 4]), array(&v, &[4, 1]));
+        let (w, b) = (ones(&[4]), array(&[0f32; 4], &[4]));
+        let rows = [
+            ("layer_norm", values(layer_norm(&line, &[4], None, None, 1e-5)), normal),
+            ("layer_norm, weight", values(layer_norm(&line, &[4], Some(&w), None, 1e-5)), normal),
+            ("layer_norm, bias", values(layer_norm(&line, &[4], Some(&w), Some(&b), 1e-5)), normal),
+            ("group_norm", values(group_norm(&line, 1, None, None, 1e-5)), normal),
+            ("instance_norm", values(instance_norm(&line, None, None, 1e-5)), normal),
+            ("batch_norm", values(batch_norm(&two, None, None, None, true, 0.1, 1e-5).map(|b| b.y)), normal),
+            ("rms_norm", values(rms_norm(&line, &[4], None, None)), rms),
+            ("rms_norm, weight", values(rms_norm(&line, &[4], Some(&w), Some(1e-6))), rms),
+        ];
+        for (what, got, want) in rows {
+            for (got, want) in got.iter().zip(want) {
+                assert!((got - want).abs() < 1e-5, "{what} of {scale:e}: {got}, not {want}");
+            }
+        }
+    }
+    for scale in [1e150, 1e200, 1e290] {
+        let v: Vec<f64> = (1..5).map(|i| f64::from(i) * scale).collect();
+        for (got, want) in values(layer_norm(&array(&v, &[4]), &[4], None, None, 1e-5)).iter().zip(normal) {
+            assert!((got - want).abs() < 1e-14, "{scale:e}: {got}, not {want}");
+        }
+    }
+    // What overflows all the same is no number, and not 0.
+    let beyond = f(&[-3e38, 3e38]);
+    let row = array(&[1e38f32, 2e38], &[2, 1]);
+    for y in [
+        layer_norm(&beyond, &[2], None, None, 1e-5),
+        layer_norm(&f(&[-1e19, 1e20]), &[2], None, None, 0.0),
+        rms_norm(&beyond, &[2], None, None),
+        batch_norm(&row, None, None, None, true, 0.1, 1e-5).map(|b| b.y),
+        cosine_similarity(&beyond, &beyond, 0, 1e-8),
+    ] {
+        assert!(values(y).iter().all(|v| v.is_nan()));
+    }
+    // Numbers that were right keep their bits.
+    let some = |n: usize, scale: f64| -> Vec<f32> {
+        (0..n).map(|i| (((i * 37) as f64 * 0.618).fract() * 9.0 - 4.0) as f32 * scale as f32).collect()
+    };
+    for eps in [0.0, 1e-12, 1e-6, 1e-5, 1e-3, 1.0] {
+        for scale in [1e-6, 1e-3, 0.1, 1.0, 1e3, 1e9] {
+            let x = array(&some(300, scale), &[3, 100]);
+            let plain = rows(Unscaled { eps }, &[1], [&x]).unwrap();
+            let normal = layer_norm(&x, &[100], None, None, eps).unwrap();
+            assert_eq!(show(&normal), show(&plain), "eps {eps:e}, scale {scale:e}");
+        }
+    }
+    let angle = |scale: f32| values(cosine_similarity(&f(&[scale, scale]), &f(&[0.0, scale]), 0, 1e-8))[0];
+    for scale in [1e-3, 1.0, 1e19, 1e25] {
+        assert!((angle(scale) - 0.5f64.sqrt()).abs() < 1e-6, "{scale:e}: {}", angle(scale));
     }
 }
 

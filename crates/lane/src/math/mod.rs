@@ -42,6 +42,7 @@ pub use hyperbolic::{cosh, sinh, tanh};
 pub use inverse_trig::{acos, asin, atan, atan2};
 pub use log::{log, log1p, log2, log10};
 pub use normal::phi;
+pub use parts::exact_power;
 pub use pow::pow;
 pub use reduce::moderate_bound;
 pub use rsqrt::rsqrt;

@@ -6,7 +6,7 @@
 //! here they are operands, computed in one pass, and the sums over a channel in the gradient are
 //! shared by x, weight and bias.
 
-use super::normalize::{Normalize, Spread, signed};
+use super::normalize::{Normalize, Spread, grow, inverse_root, shrink, signed};
 use super::{div, mean, mul, select, sub, sum};
 use crate::array;
 use crate::op::Outputs;
@@ -32,9 +32,12 @@ impl<const N: usize> Map<N> for ByMoments {
 }
 compile_map! { 3 ByMoments; 4 ByMoments; 5 ByMoments; }
 
-/// The mean of a row and the sum of (x - mean)^2, while the row is in cache.
+/// The mean of a row and the sum of (x - mean)^2, while the row is in cache; x - mean is made
+/// smaller before it is squared ([`shrink`]).
 #[derive(Clone, Copy, Debug)]
-struct MeanAndSquares;
+struct MeanAndSquares {
+    eps: f64,
+}
 
 impl RowFormula<1> for MeanAndSquares {
     const NAME: &'static str = "batch_norm";
@@ -44,7 +47,8 @@ impl RowFormula<1> for MeanAndSquares {
 
     #[inline(always)]
     fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
-        if k == 0 { x } else { (x - s[0]) * (x - s[0]) }
+        let d = (x - s[0]) * shrink(self.eps);
+        if k == 0 { x } else { d * d }
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
@@ -71,9 +75,10 @@ struct SpreadOf {
 
 impl Map<1> for SpreadOf {
     const NAME: &'static str = "batch_norm";
+    const BY_WIDTH: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [squares]: [L; 1]) -> L {
-        (squares / L::lit(self.n) + L::lit(self.eps)).rsqrt()
+        inverse_root(squares, L::lit(self.n), self.eps)
     }
 }
 compile_map! { 1 SpreadOf; }
@@ -82,13 +87,16 @@ compile_map! { 1 SpreadOf; }
 #[derive(Clone, Copy, Debug)]
 struct VarianceOf {
     n: f64,
+    eps: f64,
 }
 
 impl Map<1> for VarianceOf {
     const NAME: &'static str = "batch_norm";
+    const BY_WIDTH: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [squares]: [L; 1]) -> L {
-        squares / (L::lit(self.n) - L::lit(1.0)).max(L::lit(0.0))
+        let back = grow::<L>(self.eps);
+        squares / (L::lit(self.n) - L::lit(1.0)).max(L::lit(0.0)) * back * back
     }
 }
 compile_map! { 1 VarianceOf; }
@@ -241,11 +249,11 @@ pub(super) fn batch_moments<V: Value>(
 ) -> Result<Moments<V>> {
     let n = axes.iter().map(|&a| x.shape()[a]).product::<usize>() as f64;
     let numbers = x.detached();
-    let both = rows(MeanAndSquares, axes, [&numbers])?;
+    let both = rows(MeanAndSquares { eps }, axes, [&numbers])?;
     let [mean, squares] = [select(&both, -1, 0)?, select(&both, -1, 1)?];
     let of = |a: Array<V::B>| V::from_array(a);
     let spread = of(array::map(&SpreadOf { n, eps }, [squares.array()])?);
-    let variance = of(array::map(&VarianceOf { n }, [squares.array()])?);
+    let variance = of(array::map(&VarianceOf { n, eps }, [squares.array()])?);
     let op = Normalized { axes: Dims::from_slice(axes), eps };
     let y = match (weight, bias) {
         (None, None) => V::apply(op, &[x, &mean, &spread]),

@@ -1,6 +1,6 @@
 //! cosine_similarity: the cosine of the angle between two rows.
 
-use super::normalize::{check_eps, signed};
+use super::normalize::{check_eps, factors, grow, shrink, signed};
 use super::{div::div, eq, maximum, mul, sqrt, sub, sum, where_};
 use crate::prelude::*;
 use crate::rows::STATS;
@@ -22,16 +22,23 @@ impl RowFormula<2> for CosineSimilarity {
 
     #[inline(always)]
     fn term<L: Lane>(&self, k: usize, [x, y]: [L; 2], s: [L; STATS], _: L) -> L {
+        // Made smaller before they are squared, as in norms: a length is at least eps.
+        let c = shrink::<L>(self.eps * self.eps);
         match k {
-            0 => x * x,
-            1 => y * y,
+            0 => (x * c) * (x * c),
+            1 => (y * c) * (y * c),
             // Divided first: products of large rows overflow where their cosine does not.
             _ => (x / s[0]) * (y / s[1]),
         }
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], _: L) -> L {
-        if k < 2 { folded.sqrt().max(L::lit(self.eps)) } else { folded }
+        if k == 2 {
+            return folded;
+        }
+        // A length that overflows is no length: the cosine would be 0.
+        let length = (folded.sqrt() * grow(self.eps * self.eps)).max(L::lit(self.eps));
+        L::select(folded.eq(L::lit(f64::INFINITY)), L::lit(f64::NAN), length)
     }
     #[inline(always)]
     fn out<L: Lane>(&self, _: [L; 2], s: [L; STATS], _: L) -> L {
@@ -49,10 +56,13 @@ impl Rows<2> for CosineSimilarity {
         let total = |v: &V| sum(v, Some(&dims), true);
         // 1 replaces a norm of zero, whose root has no derivative; it does not affect the result.
         let side = |x: &V| -> Result<(V, V, V)> {
-            let square = total(&mul(x, x)?)?;
+            // Where derivatives of this are taken, powers of a small number would overflow instead.
+            let [shrink, grow] = if V::TRACKS { [1.0; 2] } else { factors(self.eps * self.eps, x.dtype()) };
+            let small = mul(x, &x.scalar_like(shrink)?)?;
+            let square = total(&mul(&small, &small)?)?;
             let (zero, one) = (x.scalar_like(0.0)?, x.scalar_like(1.0)?);
             let none = eq(&square, &zero)?;
-            let norm = sqrt(&where_(&none, &one, &square)?)?;
+            let norm = mul(&sqrt(&where_(&none, &one, &square)?)?, &x.scalar_like(grow)?)?;
             let least = maximum(&where_(&none, &zero, &norm)?, &x.scalar_like(self.eps)?)?;
             Ok((div(x, &least)?, div(x, &norm)?, least))
         };

@@ -28,7 +28,9 @@ struct Term<V> {
 /// of each operand, and for those of the result. A letter that is repeated in an operand takes its
 /// diagonal; "..." stands for any number of axes that broadcast; without "->" the result has the
 /// ellipsis, then the letters that occur once, in alphabetical order. Spaces do not matter. Axes of
-/// size 1 broadcast. f16 and bf16 run in f32 and are rounded once.
+/// size 1 broadcast. f16 and bf16 run in f32 and are rounded once. Sums of one operand of integers or
+/// bool are i64, as those of `sum`; products of several wrap in the operands' type, as those of
+/// `matmul`.
 ///
 /// # Errors
 /// `InvalidArgument` if the equation is malformed; `ShapeMismatch` if it does not fit the operands;
@@ -46,7 +48,9 @@ pub fn einsum<V: Value>(equation: &str, x: &[&V]) -> Result<V> {
         let needed = |l: &Label| output.contains(l) || rest.as_slice().iter().any(|t| t.labels.contains(l));
         result = contract(result, next, needed)?;
     }
+    // Of several operands nothing is left to be summed.
     let result = sum_out(result, |l| output.contains(l))?;
+    let dtype = if dtype.is_float() { dtype } else { result.value.dtype() };
     let place = |l: &Label| {
         result.labels.iter().position(|m| m == l).expect("every letter of the result was checked")
     };
@@ -173,15 +177,17 @@ fn sum_out<V: Value>(t: Term<V>, keep: impl Fn(&Label) -> bool) -> Result<Term<V
     if gone.is_empty() {
         return Ok(t);
     }
-    // Sums of integers are i64; here they wrap in the operands' type, as contractions do.
-    let value = cast(&sum(&t.value, Some(&gone), false)?, t.value.dtype())?;
+    let value = sum(&t.value, Some(&gone), false)?;
     Ok(Term { value, labels: t.labels.into_iter().filter(keep).collect() })
 }
 
 /// Two terms as one, summed over the labels that are no longer needed.
 fn contract<V: Value>(x: Term<V>, y: Term<V>, needed: impl Fn(&Label) -> bool) -> Result<Term<V>> {
-    let x = sum_out(x, |l| needed(l) || y.labels.contains(l))?;
-    let y = sum_out(y, |l| needed(l) || x.labels.contains(l))?;
+    // Sums of integers are i64; here they wrap in the operands' type, as contractions do.
+    let wrapped = |t: Term<V>, dtype| Ok::<_, Error>(Term { value: cast(&t.value, dtype)?, ..t });
+    let dtype = x.value.dtype();
+    let x = wrapped(sum_out(x, |l| needed(l) || y.labels.contains(l))?, dtype)?;
+    let y = wrapped(sum_out(y, |l| needed(l) || x.labels.contains(l))?, dtype)?;
     let (both, left): (Vec<Label>, Vec<Label>) = x.labels.iter().partition(|l| y.labels.contains(l));
     let (batch, inner): (Vec<Label>, Vec<Label>) = both.into_iter().partition(needed);
     let right: Vec<Label> = y.labels.iter().filter(|l| !x.labels.contains(l)).copied().collect();

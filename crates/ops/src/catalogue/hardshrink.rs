@@ -19,7 +19,8 @@ impl Map<1> for Hardshrink {
     }
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
-        L::select(x.abs().gt(L::lit(self.lambd)), g, L::lit(0.0))
+        // At NaN g, so that it does not vanish on the way back.
+        L::select(x.abs().le(L::lit(self.lambd)), L::lit(0.0), g)
     }
 }
 compile_map! { 1 Hardshrink; }

@@ -20,8 +20,9 @@ impl Map<1> for Hardtanh {
     }
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, [x]: [L; 1], _: L, g: L) -> L {
-        let inside = x.gt(L::lit(self.min_val)) & x.lt(L::lit(self.max_val));
-        L::select(inside, g, L::lit(0.0))
+        // NaN is neither end, and its gradient is g, so that it does not vanish on the way back.
+        let ends = x.le(L::lit(self.min_val)) | x.ge(L::lit(self.max_val));
+        L::select(ends, L::lit(0.0), g)
     }
 }
 compile_map! { 1 Hardtanh; }

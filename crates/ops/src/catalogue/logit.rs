@@ -16,7 +16,11 @@ impl Map<1> for Logit {
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         let one = L::lit(1.0);
         let x = match self.eps {
-            Some(eps) => x.max(L::lit(eps)).min(L::lit(1.0 - eps)),
+            // The lower bound first, which is the larger one if eps is above 1/2.
+            Some(eps) => {
+                let (low, high) = (L::lit(eps), L::lit(1.0 - eps));
+                L::select(x.lt(low), low, x.at_most(high))
+            }
             None => x,
         };
         // Around 1/2 the result is small and the quotient near 1; there 2 x - 1 is exact.
@@ -42,7 +46,8 @@ impl Map<1> for Logit {
 }
 compile_map! { 1 Logit; }
 
-/// log(x / (1 - x)), elementwise; with `eps`, of x clamped to `eps..=1 - eps`.
+/// log(x / (1 - x)), elementwise; with `eps`, of x clamped to `eps..=1 - eps`: of `eps` where x is
+/// less than that, else of `1 - eps` where x is greater.
 ///
 /// # Errors
 /// `DTypeMismatch` if x is not of floats; `OutOfMemory`.

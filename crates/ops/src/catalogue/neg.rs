@@ -34,8 +34,11 @@ compile_int_map! { 1 Neg; }
 /// -x, elementwise, for floats and integers.
 ///
 /// # Errors
-/// `OutOfMemory`.
+/// `DTypeMismatch` if x is bool; `OutOfMemory`.
 pub fn neg<V: Value>(x: &V) -> Result<V> {
+    if x.dtype() == DType::Bool {
+        return Err(Error::dtype("neg: not defined for bool; use logical_not, or convert with to_dtype"));
+    }
     map_any(Neg, [x])
 }
 

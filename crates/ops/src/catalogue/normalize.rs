@@ -5,9 +5,13 @@
 //! row.
 //!
 //! How it can be wrong: rows far from 0. The variance is therefore the mean square of x - mean
-//! (two passes), never a difference of squares.
+//! (two passes), never a difference of squares. And rows of large numbers, whose squares overflow
+//! where the result does not: deviations are multiplied by a power of two before they are squared,
+//! and eps by its square, so that all roundings, and so all bits, are those of the plain formula.
+//! Where squares overflow all the same, the result is NaN, and not 0.
 
 use super::{div::div, mean, mul, reshape, select, sub};
+use crate::math::exact_power;
 use crate::prelude::*;
 use crate::rows::{Columns, CompiledColumns, RowsOp, STATS, rows_and_columns, stands_in};
 
@@ -39,13 +43,52 @@ pub struct NormalizeGrad {
     pub eps: f64,
 }
 
+/// The exponent of the power of two by which numbers are made smaller before they are squared: the
+/// largest at which no square that is still seen beside eps becomes subnormal. In f32 42 for an eps
+/// of 1e-5, so that squares overflow from 2^(64 + 42), 8e31, on. None without an eps.
+#[inline(always)]
+fn exponent(eps: f64, bits: u32) -> i32 {
+    // Digits, and the exponents of the least normal number and of the least power that has a normal
+    // square.
+    let (digits, least, most) = if bits == 32 { (24, -126, 63) } else { (53, -1022, 511) };
+    let of_eps = ((eps.to_bits() >> 52) & 0x7ff) as i32 - 1023;
+    ((of_eps - digits - least) / 2).clamp(0, most)
+}
+
+/// The factor of numbers before they are squared.
+#[inline(always)]
+pub(super) fn shrink<L: Lane>(eps: f64) -> L {
+    L::lit(exact_power(-exponent(eps, L::BITS)))
+}
+
+/// The inverse of [`shrink`]. (That of its square may be infinite.)
+#[inline(always)]
+pub(super) fn grow<L: Lane>(eps: f64) -> L {
+    L::lit(exact_power(exponent(eps, L::BITS)))
+}
+
+/// [`shrink`] and [`grow`] as numbers beside tensors of this dtype.
+pub(super) fn factors(eps: f64, dtype: DType) -> [f64; 2] {
+    let n = exponent(eps, if dtype == DType::F64 { 64 } else { 32 });
+    [exact_power(-n), exact_power(n)]
+}
+
+/// 1 / sqrt(mean square + eps), from the sum of the squares of `n` numbers that were made smaller;
+/// NaN if it overflowed.
+#[inline(always)]
+pub(super) fn inverse_root<L: Lane>(squares: L, n: L, eps: f64) -> L {
+    let c = shrink::<L>(eps);
+    let root = (squares / n + L::lit(eps) * (c * c)).rsqrt() * c;
+    L::select(squares.eq(L::lit(f64::INFINITY)), L::lit(f64::NAN), root)
+}
+
 /// The term of the mean (0) and of the variance (1).
 #[inline(always)]
-fn moment<L: Lane>(k: usize, x: L, s: [L; STATS]) -> L {
+fn moment<L: Lane>(k: usize, x: L, s: [L; STATS], eps: f64) -> L {
     if k == 0 {
         x
     } else {
-        let d = x - s[0];
+        let d = (x - s[0]) * shrink(eps);
         d * d
     }
 }
@@ -53,7 +96,7 @@ fn moment<L: Lane>(k: usize, x: L, s: [L; STATS]) -> L {
 /// The mean (0), and 1 / sqrt(variance + eps) (1).
 #[inline(always)]
 fn spread<L: Lane>(k: usize, folded: L, n: L, eps: f64) -> L {
-    if k == 0 { folded / n } else { (folded / n + L::lit(eps)).rsqrt() }
+    if k == 0 { folded / n } else { inverse_root(folded, n, eps) }
 }
 
 impl<const N: usize> RowFormula<N> for Normalize {
@@ -64,7 +107,7 @@ impl<const N: usize> RowFormula<N> for Normalize {
 
     #[inline(always)]
     fn term<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], _: L) -> L {
-        moment(k, x[0], s)
+        moment(k, x[0], s, self.eps)
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
@@ -142,7 +185,7 @@ impl RowFormula<1> for Spread {
 
     #[inline(always)]
     fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
-        moment(k, x, s)
+        moment(k, x, s, self.eps)
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
@@ -175,7 +218,7 @@ impl<const N: usize> RowFormula<N> for NormalizeGrad {
     fn term<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], _: L) -> L {
         let h = if N == 3 { x[1] * x[2] } else { x[1] };
         match k {
-            0 | 1 => moment(k, x[0], s),
+            0 | 1 => moment(k, x[0], s, self.eps),
             2 => h,
             _ => h * ((x[0] - s[0]) * s[1]),
         }
@@ -278,7 +321,7 @@ impl RowFormula<2> for NormalProducts {
 
     #[inline(always)]
     fn term<L: Lane>(&self, k: usize, [x, g]: [L; 2], s: [L; STATS], _: L) -> L {
-        if k < 2 { moment(k, x, s) } else { g * ((x - s[0]) * s[1]) }
+        if k < 2 { moment(k, x, s, self.eps) } else { g * ((x - s[0]) * s[1]) }
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
@@ -310,7 +353,7 @@ impl RowFormula<1> for Moments {
 
     #[inline(always)]
     fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
-        moment(k, x, s)
+        moment(k, x, s, self.eps)
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {

@@ -14,7 +14,8 @@ pub enum Mode {
     Reflect,
     /// The element at the edge.
     Replicate,
-    /// The tensor repeated from its other end.
+    /// The tensor repeated from its other end. Elements that are removed at one end are removed
+    /// first, and not repeated at the other.
     Circular,
 }
 
@@ -36,7 +37,7 @@ impl Mode {
         match self {
             Mode::Reflect if i < 0 => -i,
             Mode::Reflect if i >= n => 2 * (n - 1) - i,
-            Mode::Circular => i.rem_euclid(n),
+            Mode::Circular => unreachable!("it goes around what is left, not around the axis"),
             Mode::Constant(_) | Mode::Reflect | Mode::Replicate => i.clamp(0, n - 1),
         }
     }
@@ -68,7 +69,9 @@ pub fn pad<V: Value>(x: &V, amounts: &[isize], mode: Mode) -> Result<V> {
         if cut > n {
             return Err(wrong("more is cut off than there is"));
         }
-        if let Some(why) = mode.check(n, before, after) {
+        // Where a tensor goes around, it goes around what is left of it.
+        let left = if mode == Mode::Circular { n - cut } else { n };
+        if let Some(why) = mode.check(left, before, after) {
             return Err(wrong(why));
         }
         dims[axis] = n
@@ -108,7 +111,12 @@ fn mirrored<V: Value>(x: &V, pairs: &[[isize; 2]], mode: Mode) -> Result<V> {
     for (k, &[before, after]) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
         let axis = x.shape().rank() - 1 - k;
         let n = x.shape()[axis] as isize;
-        let from = (-before..n + after).map(|i| mode.source(i, n) as i64);
+        let cut = |p: isize| p.min(0).abs();
+        let (first, left) = (cut(before), n - cut(before) - cut(after));
+        let from = (-before..n + after).map(|i| match mode {
+            Mode::Circular => (first + (i - first).rem_euclid(left)) as i64,
+            Mode::Constant(_) | Mode::Reflect | Mode::Replicate => mode.source(i, n) as i64,
+        });
         let count = (n + before + after) as usize;
         y = index_select(&y, axis as isize, &view::numbers(x, count, from)?)?;
     }

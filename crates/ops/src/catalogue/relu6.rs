@@ -16,8 +16,9 @@ impl Map<1> for Relu6 {
     }
     #[inline(always)]
     fn vjp<L: Lane>(&self, _: usize, _: [L; 1], y: L, g: L) -> L {
-        let inside = y.gt(L::lit(0.0)) & y.lt(L::lit(6.0));
-        L::select(inside, g, L::lit(0.0))
+        // NaN is neither end, and its gradient is g, so that it does not vanish on the way back.
+        let ends = y.le(L::lit(0.0)) | y.ge(L::lit(6.0));
+        L::select(ends, L::lit(0.0), g)
     }
 }
 compile_map! { 1 Relu6; }

@@ -1,7 +1,7 @@
 //! rms_norm: each row, over the last axes, divided by its root mean square; then a weight.
 
 use super::layer_norm::last_axes;
-use super::normalize::{check_eps, products, shaped, signed, together};
+use super::normalize::{check_eps, inverse_root, products, shaped, shrink, signed, together};
 use super::{div::div, mean, mul, sub};
 use crate::prelude::*;
 use crate::rows::{Columns, STATS, stands_in};
@@ -28,6 +28,13 @@ pub struct RmsNormGrad {
     pub eps: f64,
 }
 
+/// The square of x, made smaller before, as all norms do.
+#[inline(always)]
+fn square<L: Lane>(x: L, eps: f64) -> L {
+    let x = x * shrink(eps);
+    x * x
+}
+
 impl<const N: usize> RowFormula<N> for RmsNorm {
     const NAME: &'static str = "rms_norm";
     const FOLDS: &'static [Fold] = &[Fold::Sum];
@@ -35,11 +42,11 @@ impl<const N: usize> RowFormula<N> for RmsNorm {
 
     #[inline(always)]
     fn term<L: Lane>(&self, _: usize, x: [L; N], _: [L; STATS], _: L) -> L {
-        x[0] * x[0]
+        square(x[0], self.eps)
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, _: usize, folded: L, _: [L; STATS], n: L) -> L {
-        (folded / n + L::lit(self.eps)).rsqrt()
+        inverse_root(folded, n, self.eps)
     }
     #[inline(always)]
     fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], _: L) -> L {
@@ -85,11 +92,11 @@ impl RowFormula<1> for Rms {
 
     #[inline(always)]
     fn term<L: Lane>(&self, _: usize, [x]: [L; 1], _: [L; STATS], _: L) -> L {
-        x * x
+        square(x, self.eps)
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, _: usize, folded: L, _: [L; STATS], n: L) -> L {
-        (folded / n + L::lit(self.eps)).rsqrt()
+        inverse_root(folded, n, self.eps)
     }
     #[inline(always)]
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], _: L) -> L {
@@ -116,11 +123,11 @@ impl<const N: usize> RowFormula<N> for RmsNormGrad {
     #[inline(always)]
     fn term<L: Lane>(&self, k: usize, x: [L; N], s: [L; STATS], _: L) -> L {
         let h = if N == 3 { x[1] * x[2] } else { x[1] };
-        if k == 0 { x[0] * x[0] } else { h * (x[0] * s[0]) }
+        if k == 0 { square(x[0], self.eps) } else { h * (x[0] * s[0]) }
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
-        if k == 0 { (folded / n + L::lit(self.eps)).rsqrt() } else { folded / n }
+        if k == 0 { inverse_root(folded, n, self.eps) } else { folded / n }
     }
     #[inline(always)]
     fn out<L: Lane>(&self, x: [L; N], s: [L; STATS], _: L) -> L {

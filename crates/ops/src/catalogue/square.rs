@@ -1,6 +1,7 @@
-//! square: x * x. Correctly rounded; integers wrap.
+//! square: x * x. Correctly rounded; integers wrap; that of bool is an integer.
 
 use crate::prelude::*;
+use crate::value::cast;
 
 /// x * x
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +33,12 @@ impl IntMap<1> for Square {
 }
 compile_int_map! { 1 Square; }
 
-/// x * x, elementwise, for floats and integers.
+/// x * x, elementwise, for floats and integers; of bool, i64.
 ///
 /// # Errors
 /// `OutOfMemory`.
 pub fn square<V: Value>(x: &V) -> Result<V> {
-    map_any(Square, [x])
+    if x.dtype() == DType::Bool { cast(x, DType::I64) } else { map_any(Square, [x]) }
 }
 
 /// By name: operand x.

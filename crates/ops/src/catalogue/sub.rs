@@ -1,4 +1,4 @@
-//! sub: x - y. Correctly rounded; integers wrap; bool is exclusive or.
+//! sub: x - y. Correctly rounded; integers wrap.
 
 use crate::prelude::*;
 
@@ -34,9 +34,12 @@ compile_int_map! { 2 Sub; }
 /// x - y, elementwise, operands broadcast.
 ///
 /// # Errors
-/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
-/// `OutOfMemory`.
+/// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`, also if both are bool;
+/// `DeviceMismatch`; `OutOfMemory`.
 pub fn sub<V: Value>(x: &V, y: &V) -> Result<V> {
+    if x.dtype() == DType::Bool && y.dtype() == DType::Bool {
+        return Err(Error::dtype("sub: not defined for bool; use logical_xor, or convert one with to_dtype"));
+    }
     map_any(Sub, [x, y])
 }
 
