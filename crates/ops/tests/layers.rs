@@ -384,6 +384,20 @@ fn norms_of_large_numbers() {
             assert_eq!(show(&normal), show(&plain), "eps {eps:e}, scale {scale:e}");
         }
     }
+    for scale in [1e-30f32, 1e-10, 1e-3, 1.0, 1e9, 1e18, 1e25, 1e37] {
+        let x = f(&[1.0, 2.0, 3.0, 4.0].map(|v| v * scale));
+        let exact = 1.25f64.sqrt() * f64::from(scale);
+        let deviation = values(std_(&x, None, 0.0, false))[0];
+        assert!((deviation / exact - 1.0).abs() < 3e-7, "std of {scale:e}: {deviation:e}");
+        // Of the least and of the largest ones f32 has no variance.
+        if (1e-20..1e19).contains(&scale) {
+            let variance = values(var(&x, None, 0.0, false))[0];
+            assert!((variance / (exact * exact) - 1.0).abs() < 6e-7, "var of {scale:e}: {variance:e}");
+        }
+    }
+    assert_eq!(values(std_(&ones(&[3]), None, 0.0, false)), [0.0]);
+    assert!(values(std_(&f(&[]), None, 0.0, false))[0].is_nan());
+    assert!(values(var(&f(&[1e30, -1e30]), None, 0.0, false))[0] == f64::INFINITY);
     let angle = |scale: f32| values(cosine_similarity(&f(&[scale, scale]), &f(&[0.0, scale]), 0, 1e-8))[0];
     for scale in [1e-3, 1.0, 1e19, 1e25] {
         assert!((angle(scale) - 0.5f64.sqrt()).abs() < 1e-6, "{scale:e}: {}", angle(scale));

@@ -6,6 +6,7 @@
 
 pub mod capabilities;
 pub mod compare;
+pub mod edges;
 pub mod equal;
 pub mod execute;
 pub mod fast;
@@ -34,8 +35,8 @@ use std::path::PathBuf;
 /// The cases and the device of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A directory of golden cases, which run in addition to the project's own cases of other ops;
-    /// without it, the built-in sample, and these.
+    /// A directory of golden cases, which run in addition to the project's own cases of other ops and
+    /// those of edges; without it, the built-in sample, and these.
     pub golden: Option<PathBuf>,
     /// Names of ops or parts of case ids; empty: everything.
     pub only: Vec<String>,
@@ -92,6 +93,7 @@ pub fn cases(options: &Options) -> Result<Vec<golden::Case>> {
         Some(dir) => {
             let mut cases = golden::open(dir, &filter)?;
             cases.extend(own::cases(&filter, &golden::index(dir)?.ops())?);
+            edges::add(&mut cases, &filter)?;
             cases
         }
         None => sample::cases(&filter)?,

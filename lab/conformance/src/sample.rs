@@ -7,7 +7,7 @@
 use crate::filter::Filter;
 use crate::golden::{self, Case};
 use crate::run::refuses_zeros;
-use crate::{index, own};
+use crate::{edges, index, own};
 use elinvar_core::{DType, Error, HostTensor, Result};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -22,13 +22,14 @@ const TENSORS: &[u8] = include_bytes!("../golden-sample/sample.safetensors");
 /// together.
 const BUDGET: usize = 390_000;
 
-/// All built-in cases that the filter selects: the sample, and the project's own.
+/// All built-in cases that the filter selects: the sample, the project's own, and those of edges.
 ///
 /// # Errors
 /// `Format` if an archive was damaged when it was made.
 pub fn cases(filter: &Filter) -> Result<Vec<Case>> {
     let mut cases = golden::from_archive(INDEX, TENSORS, filter)?;
     cases.extend(own::cases(filter, &index::parse(INDEX, "golden: index of the sample")?.ops())?);
+    edges::add(&mut cases, filter)?;
     Ok(cases)
 }
 

@@ -40,8 +40,8 @@ impl RowFormula<1> for Std {
         self.var.finish(k, folded, s, n)
     }
     #[inline(always)]
-    fn out<L: Lane>(&self, x: [L; 1], s: [L; STATS], n: L) -> L {
-        self.var.out(x, s, n).sqrt()
+    fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], n: L) -> L {
+        self.var.mean_square(s, n).sqrt() / s[1]
     }
 }
 impl Rows<1> for Std {
