@@ -9,6 +9,7 @@ use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Map, map};
+use elinvar_ops::value::widen;
 use elinvar_tensor::{Generator, OrFail, Tensor};
 use std::fmt;
 
@@ -105,8 +106,12 @@ impl<const AXES: usize> DropoutChannels<AXES> {
         }
         let mut sizes = x.dims().to_vec();
         sizes[x.rank() - AXES..].fill(1);
-        let ones = Tensor::ones(sizes, x.dtype(), x.device());
-        op::mul(x, &op::dropout(&ones, self.p, self.random.draw(Generator::next_stream)?, true)?)
+        let stream = self.random.draw(Generator::next_stream)?;
+        // In f32 for 16 bits, which do not hold 1 / (1 - p).
+        widen([x], |[x]| {
+            let ones = Tensor::ones(sizes, x.dtype(), x.device());
+            op::mul(x, &op::dropout(&ones, self.p, stream, true)?)
+        })
     }
 }
 

@@ -463,6 +463,16 @@ fn pretrained_and_tied_embeddings() {
 }
 
 #[test]
+fn the_scale_of_channels_is_not_rounded_to_16_bits() {
+    // 7 / 0.9 is 7.78125 in bf16; by a factor of bf16 it would be 7.75.
+    let x = T::full([1, 64, 1, 1], 7.0, DType::BF16, &D);
+    let y = Dropout2d::new(0.1, &mut Generator::new(4)).forward(&x);
+    assert_eq!(y.dtype(), DType::BF16);
+    let v = y.to_host().unwrap().to_f64_vec();
+    assert!(v.iter().all(|v| [0.0, 7.78125].contains(v)) && v.contains(&7.78125), "{v:?}");
+}
+
+#[test]
 fn channels_are_dropped_whole() {
     let x = Generator::new(1).uniform(1.0, 2.0, [8, 50, 3, 2], DType::F32, &D).requires_grad();
     let layer = Dropout2d::new(0.3, &mut Generator::new(4));
