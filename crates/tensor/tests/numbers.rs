@@ -1,7 +1,7 @@
 //! Single numbers beside tensors, and random numbers: what a dtype cannot hold is an error, and a
 //! comparison is right all the same.
 
-use elinvar_core::{DType, ErrorKind};
+use elinvar_core::{DType, ErrorKind, Scalar};
 use elinvar_ops::catalogue::pad::Mode;
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_tensor::{Generator, Tensor, try_run};
@@ -74,7 +74,7 @@ fn other_ops_take_what_the_dtype_holds() {
         ("full_like", Box::new(move || u().full_like(256))),
         ("masked_fill", Box::new(move || u().masked_fill(&T::new([true, false, true], &D), 300))),
         ("index_fill", Box::new(move || u().index_fill(0, &T::new([0i64], &D), -1))),
-        ("scatter_value", Box::new(move || u().scatter_value(0, &T::new([0i64], &D), 300.into()))),
+        ("scatter_value", Box::new(move || u().scatter_value(0, &T::new([0i64], &D), Scalar::Int(300)))),
         ("pad", Box::new(move || u().pad(&[1, 0], Mode::Constant(300.into())))),
         ("pad of nothing", Box::new(move || u().pad(&[0, 0], Mode::Constant(300.into())))),
         ("index_add", Box::new(move || u().index_add(0, &T::new([0i64], &D), &u8s(&[1]), -1))),
