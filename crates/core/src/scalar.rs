@@ -95,7 +95,7 @@ macro_rules! from {
     )*};
 }
 from!(f32 => Float as f64, f64 => Float as f64, i64 => Int as i64, i32 => Int as i64, u8 => Int as i64,
-      u32 => Int as i64, bool => Bool as bool);
+      u32 => Int as i64, isize => Int as i64, i16 => Int as i64, u16 => Int as i64, i8 => Int as i64, bool => Bool as bool);
 
 #[cfg(test)]
 mod tests {

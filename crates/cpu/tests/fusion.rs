@@ -188,7 +188,7 @@ fn tasks_of_a_callers_own_pool_ask_for_the_same() {
     for round in 0..10 {
         let x = draw::<Cpu>(&d, round, &[60_000]);
         let y = x.exp() * x.tanh();
-        let sums: Vec<f64> = own.install(|| (0..32).into_par_iter().map(|_| y.sum().item()).collect());
+        let sums: Vec<f64> = own.install(|| (0..32).into_par_iter().map(|_| y.sum().item::<f64>()).collect());
         assert!(sums.iter().all(|s| s.to_bits() == sums[0].to_bits()), "{sums:?}");
     }
 }

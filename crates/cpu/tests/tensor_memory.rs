@@ -155,9 +155,9 @@ fn weights_that_several_convolutions_read_are_packed_unasked() -> Result<()> {
             let d = ReferenceDevice;
             let (x, w) =
                 (draw::<Reference>(&d, 6, &[1, 64, 14, 14]), draw::<Reference>(&d, 7, &[64, 64, 3, 3]));
-            bits(&x.conv2d(&w, None, &[1, 1], &[1, 1].into(), &[1, 1], 1))
+            bits(&x.conv2d(&w, None, 1, 1, 1, 1))
         };
-        let conv = |w: &Tensor<Cpu>| bits(&x.conv2d(w, None, &[1, 1], &[1, 1].into(), &[1, 1], 1));
+        let conv = |w: &Tensor<Cpu>| bits(&x.conv2d(w, None, 1, 1, 1, 1));
         assert_eq!(conv(&w), want);
         let before = Cpu::memory_stats(&d)?.in_use;
         (0..10).for_each(|_| assert_eq!(conv(&w), want));

@@ -56,9 +56,9 @@ impl Device {
             None => (lower.as_str(), None),
         };
         match (word, number) {
-            ("cpu", None) => CpuDevice::shared().map(Device::Cpu),
+            ("cpu", None | Some(0)) => CpuDevice::shared().map(Device::Cpu),
             ("best", None) => Device::best(),
-            ("reference", None) => Ok(Device::reference()),
+            ("reference", None | Some(0)) => Ok(Device::reference()),
             ("cuda", number) => Device::cuda(number.unwrap_or(0)),
             ("vulkan", number) => Device::vulkan(number.unwrap_or(0)),
             _ => Err(unknown()),

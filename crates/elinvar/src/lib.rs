@@ -16,7 +16,7 @@
 //!
 //! | subject | here | guide |
 //! |---|---|---|
-//! | tensors | [`Tensor`], [`Generator`], [`try_run`] | `tensors.md` |
+//! | tensors | [`Tensor`], [`Generator`], [`options`], [`try_run`] | `tensors.md` |
 //! | gradients | [`Tensor::backward`], [`Gradients`], [`no_grad`], [`checkpoint`], [`check_gradient`] | `autograd.md` |
 //! | networks | [`nn::Module`], [`nn::Layer`], [`nn::layers`] | `modules.md` |
 //! | training | [`nn::optim`], [`nn::loader`], [`nn::train::Trainer`] | `training.md` |
@@ -41,9 +41,23 @@ pub use elinvar_ops as ops;
 pub use elinvar_ops::{Array, Backend, DeviceOf, Door, Value};
 pub use elinvar_reference::{Reference, ReferenceDevice};
 pub use elinvar_tensor::{
-    Axes, Backward, Generator, Gradients, Graph, HookHandle, Index, Operand, Sizes, TensorData, backward,
-    check_gradient, checkpoint, enable_grad, is_grad_enabled, no_grad, numerical_gradient, step, try_run,
+    Axes, Backward, Generator, Gradients, Graph, HookHandle, Index, Integer, IntoPadding, MaybeAxes,
+    MaybeAxis, MaybeNumber, Operand, Seed, Sizes, TensorData, backward, check_gradient, checkpoint,
+    enable_grad, is_grad_enabled, no_grad, numerical_gradient, step, try_run,
 };
+
+/// The types of arguments that are neither tensors nor numbers.
+pub mod options {
+    pub use elinvar_ops::catalogue::conv::Padding;
+    pub use elinvar_ops::catalogue::div::Rounding;
+    pub use elinvar_ops::catalogue::gelu::Approximate;
+    pub use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
+    pub use elinvar_ops::catalogue::multi_head_attention::{HeadWeights, MhaWeights};
+    pub use elinvar_ops::catalogue::pad::Mode as PadMode;
+    pub use elinvar_ops::catalogue::recurrent::{RnnOptions, RnnWeights};
+    pub use elinvar_ops::catalogue::reduction::Reduction;
+    pub use elinvar_ops::catalogue::unfold::Patches;
+}
 
 /// Networks: modules and layers, losses, optimisers, data, a training loop. All of the crate
 /// `elinvar-nn`.
@@ -64,6 +78,10 @@ pub mod prelude {
         Precision, Reference, ReferenceDevice, Scalar, Tensor, backward, check_gradient, checkpoint, devices,
         no_grad, step, try_run,
     };
+    // The trait and the derive macro.
+    #[cfg(feature = "tokenizers")]
+    pub use crate::nn::data::{Tokenize, Tokenizer};
+    pub use crate::nn::{Layer, Module};
 }
 
 /// The README and the guide, so that their examples are tests.

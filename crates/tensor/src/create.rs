@@ -2,50 +2,11 @@
 
 use crate::Tensor;
 use crate::fail::OrFail;
+use crate::sizes::{Integer, Sizes};
 use elinvar_core::shape::Dims;
 use elinvar_core::{DType, Element, Error, HostData, HostTensor, Result, Scalar, Shape};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::{Backend, DeviceOf};
-
-/// Types that convert to a shape: `[2, 3]`, a slice, a vector, a single size, a [`Shape`].
-pub trait Sizes {
-    /// The shape.
-    ///
-    /// # Errors
-    /// `OutOfMemory` if it has more elements than can be addressed.
-    fn to_shape(&self) -> Result<Shape>;
-}
-
-impl<const N: usize> Sizes for [usize; N] {
-    fn to_shape(&self) -> Result<Shape> {
-        Shape::new(self)
-    }
-}
-impl Sizes for [usize] {
-    fn to_shape(&self) -> Result<Shape> {
-        Shape::new(self)
-    }
-}
-impl Sizes for Vec<usize> {
-    fn to_shape(&self) -> Result<Shape> {
-        Shape::new(self)
-    }
-}
-impl Sizes for usize {
-    fn to_shape(&self) -> Result<Shape> {
-        Shape::new(&[*self])
-    }
-}
-impl Sizes for Shape {
-    fn to_shape(&self) -> Result<Shape> {
-        Ok(self.clone())
-    }
-}
-impl<S: Sizes + ?Sized> Sizes for &S {
-    fn to_shape(&self) -> Result<Shape> {
-        (**self).to_shape()
-    }
-}
 
 /// Rust values that convert to a tensor: numbers, nested arrays of them up to rank 4, vectors and
 /// slices.
@@ -212,11 +173,18 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If the step is 0, or memory is exhausted.
     #[track_caller]
-    pub fn arange<D: DeviceOf<Backend = B>>(start: i64, end: i64, step: i64, device: &D) -> Self
+    pub fn arange<D: DeviceOf<Backend = B>>(
+        start: impl Integer,
+        end: impl Integer,
+        step: impl Integer,
+        device: &D,
+    ) -> Self
     where
         B: Backend<Device = D>,
     {
-        arange(start, end, step).and_then(|h| Self::from_host(h, device)).or_fail()
+        arange(start.to_isize() as i64, end.to_isize() as i64, step.to_isize() as i64)
+            .and_then(|h| Self::from_host(h, device))
+            .or_fail()
     }
     /// `steps` evenly spaced values from `start` to `end`, both included: start + i *
     /// ((end - start) / (steps - 1)), computed in f64 and rounded once to `dtype`.

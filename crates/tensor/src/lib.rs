@@ -12,15 +12,19 @@ mod index;
 mod methods;
 mod print;
 mod random;
+mod sizes;
 mod tape;
 mod tensor;
 
 pub use check::{check_gradient, numerical_gradient};
-pub use create::{Sizes, TensorData};
+pub use create::TensorData;
 pub use fail::{OrFail, try_run};
 pub use graph::Graph;
 pub use index::{Index, Indices, step};
-pub use methods::{Axes, Operand};
+pub use methods::{IntoPadding, MaybeNumber, Operand};
 pub use random::Generator;
-pub use tape::{Backward, Gradients, Hook, backward, checkpoint, enable_grad, is_grad_enabled, no_grad};
+pub use sizes::{Axes, Integer, MaybeAxes, MaybeAxis, Sizes};
+pub use tape::{
+    Backward, Gradients, Hook, Seed, backward, checkpoint, enable_grad, is_grad_enabled, no_grad,
+};
 pub use tensor::{HookHandle, Tensor};

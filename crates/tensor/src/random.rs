@@ -1,8 +1,8 @@
 //! Random tensors: the same seed gives the same numbers on every device.
 
 use crate::Tensor;
-use crate::create::Sizes;
 use crate::fail::OrFail;
+use crate::sizes::Sizes;
 use elinvar_core::philox::Stream;
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::array::Array;

@@ -1,8 +1,9 @@
 //! The tensor type: an array, and its node on the tape.
 
 use crate::fail::OrFail;
+use crate::sizes::Integer;
 use crate::tape::node::{Node, records, run, run_one};
-use crate::tape::{Backward, Gradients, Hook, backward};
+use crate::tape::{Backward, Gradients, Hook, Seed, backward};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
@@ -86,11 +87,11 @@ impl<B: Backend> Tensor<B> {
     /// # Panics
     /// If there is no such axis.
     #[track_caller]
-    pub fn size(&self, dim: isize) -> usize {
+    pub fn size(&self, dim: impl Integer) -> usize {
         if self.rank() == 0 {
             crate::fail::fail(Error::argument("size: a scalar has no axes"))
         }
-        self.shape()[self.shape().axis("size", dim).or_fail()]
+        self.shape()[self.shape().axis("size", dim.to_isize()).or_fail()]
     }
     /// Number of axes.
     pub fn rank(&self) -> usize {
@@ -169,13 +170,30 @@ impl<B: Backend> Tensor<B> {
     pub fn backward(&self) -> Gradients<B> {
         backward(&[(self, None)], Backward::default()).or_fail()
     }
-    /// The gradients of the sum of `seed * self`, for an output of any shape.
+    /// [`Tensor::backward`], which returns its error.
+    ///
+    /// # Errors
+    /// `Autograd` if the tensor depends on no variable, has more than one element, or if its graph was
+    /// freed already; `OutOfMemory`.
+    pub fn try_backward(&self) -> Result<Gradients<B>> {
+        backward(&[(self, None)], Backward::default())
+    }
+    /// The gradients with options, and of the sum of `seed * self` for an output of any shape:
+    /// `y.backward_with(&seed, Backward::default())`, `loss.backward_with(None,
+    /// Backward::retain_graph())`.
     ///
     /// # Panics
     /// As [`Tensor::backward`], or if the seed has another shape, dtype or device.
     #[track_caller]
-    pub fn backward_with(&self, seed: &Tensor<B>, options: Backward) -> Gradients<B> {
-        backward(&[(self, Some(seed))], options).or_fail()
+    pub fn backward_with(&self, seed: impl Seed<B>, options: Backward) -> Gradients<B> {
+        backward(&[(self, seed.seed())], options).or_fail()
+    }
+    /// [`Tensor::backward_with`], which returns its error.
+    ///
+    /// # Errors
+    /// As [`backward`].
+    pub fn try_backward_with(&self, seed: impl Seed<B>, options: Backward) -> Result<Gradients<B>> {
+        backward(&[(self, seed.seed())], options)
     }
     /// The gradients with respect to some variables, recorded, so that they can be differentiated
     /// again. `None` for a variable on which this tensor does not depend.
@@ -184,8 +202,15 @@ impl<B: Backend> Tensor<B> {
     /// As [`Tensor::backward`].
     #[track_caller]
     pub fn grad(&self, variables: &[&Tensor<B>]) -> Vec<Option<Tensor<B>>> {
-        let all = backward(&[(self, None)], Backward { retain_graph: true, create_graph: true }).or_fail();
-        variables.iter().map(|v| all.get(v).cloned()).collect()
+        self.try_grad(variables).or_fail()
+    }
+    /// [`Tensor::grad`], which returns its error.
+    ///
+    /// # Errors
+    /// As [`Tensor::try_backward`].
+    pub fn try_grad(&self, variables: &[&Tensor<B>]) -> Result<Vec<Option<Tensor<B>>>> {
+        let all = backward(&[(self, None)], Backward::create_graph())?;
+        Ok(variables.iter().map(|v| all.get(v).cloned()).collect())
     }
     /// Calls `hook` with the gradient of this tensor whenever a backward pass has completed it; a
     /// tensor that the hook returns replaces the gradient; another shape or dtype is an error of

@@ -151,7 +151,7 @@ fn gradients_can_be_differentiated_again_and_again() {
     let mut f = (&x * &x * &x * &x).sum();
     for want in [13.5, 27.0, 36.0, 24.0] {
         f = f.grad(&[&x])[0].clone().unwrap().sum();
-        assert_eq!(f.item(), want);
+        assert_eq!(f.item::<f64>(), want);
     }
 }
 
@@ -168,7 +168,7 @@ fn second_derivatives_of_functions_go_through_their_formulas() {
     for (name, f, want) in table {
         let x = t(&[at]).requires_grad();
         let first = f(&x).sum().grad(&[&x])[0].clone().unwrap();
-        let second = first.sum().grad(&[&x])[0].clone().unwrap().item();
+        let second = first.sum().grad(&[&x])[0].clone().unwrap().item::<f64>();
         assert!((second - want).abs() < 1e-12, "{name}: {second}, not {want}");
     }
 }
@@ -257,11 +257,11 @@ fn a_checkpoint_gives_the_same_gradients_and_runs_its_segment_again() {
     let want = backward(&[(&plain, None)], keep).unwrap();
 
     let (count, cw, ci) = (runs.clone(), w.clone(), inner.clone());
-    let y = checkpoint(&[&x], move |x| {
+    let again = move |x: &[Tensor]| {
         count.fetch_add(1, Ordering::Relaxed);
         Ok(segment(&x[0], &cw, &ci))
-    })
-    .unwrap();
+    };
+    let y = checkpoint(again, &[&x]).unwrap();
     let total: Tensor = y.sum();
     let got = backward(&[(&total, None)], keep).unwrap();
     for var in [&x, &w] {

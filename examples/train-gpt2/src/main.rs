@@ -61,7 +61,7 @@ fn main() -> elinvar::Result<()> {
         clip_grad_norm(&model, &mut gradients, 1.0)?;
         adam.step(&model, &gradients)?;
         if step % 10 == 9 {
-            println!("step {:3}  loss {:.4}", step + 1, loss.item());
+            println!("step {:3}  loss {:.4}", step + 1, loss.item::<f64>());
         }
     }
 

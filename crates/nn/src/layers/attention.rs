@@ -123,7 +123,7 @@ pub(super) fn attention_weights<B: Backend>(
     let tall = reshaped(&q, &[b, j, h / j * l, d])?;
     let scores = op::mul(
         &op::matmul(&tall, &k.t())?,
-        &Tensor::full([], 1.0 / (d as f64).sqrt(), compute, q.device()),
+        &Tensor::full((), 1.0 / (d as f64).sqrt(), compute, q.device()),
     )?;
     let scores = reshaped(&scores, &[b, h, l, s])?;
     let Some(mask) = mask else { return op::softmax(&scores, -1) };

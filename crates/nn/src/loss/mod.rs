@@ -1,4 +1,6 @@
-//! Losses: the catalogue's functions on tensors. A row of the table is a signature.
+//! Losses: functions of what a network gave and of targets, and the same with settings,
+//! `Huber::new().delta(0.5).of(&x, &target)`. Arguments are in one order: operands, options, the
+//! reduction.
 //!
 //! The rarer ones are formulas over a few ops, in `formulas`.
 //!
@@ -13,13 +15,15 @@ pub use formulas::{
 };
 
 use elinvar_ops::Backend;
-use elinvar_ops::catalogue as op;
 pub use elinvar_ops::catalogue::reduction::Reduction;
-use elinvar_tensor::{OrFail, Tensor};
+use elinvar_tensor::Tensor;
+use std::marker::PhantomData;
 
 /// The default class of ignored targets, as in PyTorch.
 const IGNORED: i64 = -100;
 
+/// A row is a signature without its first operand, the network's result; it is a method of that
+/// tensor.
 macro_rules! losses {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $t:ty),*);)*) => {$(
         $(#[$doc])*
@@ -28,7 +32,7 @@ macro_rules! losses {
         /// If shapes, dtypes or settings do not fit, or memory is exhausted.
         #[track_caller]
         pub fn $name<B: Backend>(x: &Tensor<B>, $($arg: $t),*) -> Tensor<B> {
-            op::$name(x, $($arg),*).or_fail()
+            x.$name($($arg),*)
         }
     )*};
 }
@@ -39,9 +43,9 @@ losses! {
     /// |x - target|
     fn l1_loss(target: &Tensor<B>, reduction: Reduction);
     /// With d = |x - target|: d^2 / (2 beta) below beta, else d - beta / 2.
-    fn smooth_l1_loss(target: &Tensor<B>, reduction: Reduction, beta: f64);
+    fn smooth_l1_loss(target: &Tensor<B>, beta: f64, reduction: Reduction);
     /// With d = |x - target|: d^2 / 2 below delta, else delta * (d - delta / 2).
-    fn huber_loss(target: &Tensor<B>, reduction: Reduction, delta: f64);
+    fn huber_loss(target: &Tensor<B>, delta: f64, reduction: Reduction);
     /// `-weight[target] * x[target]`; x holds log-probabilities.
     fn nll_loss(target: &Tensor<B>, weight: Option<&Tensor<B>>, ignore_index: i64, reduction: Reduction);
     /// -(target log x + (1 - target) log(1 - x)), each logarithm at least -100. All of x must be in
@@ -52,9 +56,9 @@ losses! {
         target: &Tensor<B>, weight: Option<&Tensor<B>>, pos_weight: Option<&Tensor<B>>, reduction: Reduction
     );
     /// target * (log target - x); x holds log-probabilities.
-    fn kl_div(target: &Tensor<B>, reduction: Reduction, log_target: bool);
+    fn kl_div(target: &Tensor<B>, log_target: bool, reduction: Reduction);
     /// x where target is 1, max(0, margin - x) where it is -1.
-    fn hinge_embedding_loss(target: &Tensor<B>, reduction: Reduction, margin: f64);
+    fn hinge_embedding_loss(target: &Tensor<B>, margin: f64, reduction: Reduction);
     /// The cosine similarity of x and y along an axis; the product of their norms is at least
     /// `eps`.
     fn cosine_similarity(y: &Tensor<B>, dim: isize, eps: f64);
@@ -70,7 +74,7 @@ losses! {
     /// input_lengths, target_lengths: \[n\] of i64
     fn ctc_loss(
         targets: &Tensor<B>, input_lengths: &Tensor<B>, target_lengths: &Tensor<B>, blank: usize,
-        reduction: Reduction, zero_infinity: bool
+        zero_infinity: bool, reduction: Reduction
     );
 }
 
@@ -84,59 +88,122 @@ pub fn cross_entropy<B: Backend>(x: &Tensor<B>, target: &Tensor<B>) -> Tensor<B>
     CrossEntropy::new().of(x, target)
 }
 
-/// Cross entropy with settings.
-#[derive(Clone, Debug)]
-pub struct CrossEntropy<B: Backend> {
-    weight: Option<Tensor<B>>,
-    ignore_index: i64,
-    reduction: Reduction,
-    label_smoothing: f64,
+/// A row is a loss with settings: tensors that may be absent, then numbers with PyTorch's defaults;
+/// each has a setter. The reduction is the mean unless another is asked for.
+macro_rules! settings {
+    ($($(#[$doc:meta])* $type:ident = $method:ident
+        [$($(#[$tensor_doc:meta])* $tensor:ident),*]
+        [$($(#[$number_doc:meta])* $number:ident: $t:ty = $default:expr),*];)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $type<B: Backend> {
+            $($tensor: Option<Tensor<B>>,)*
+            $($number: $t,)*
+            reduction: Reduction,
+            backend: PhantomData<B>,
+        }
+
+        impl<B: Backend> $type<B> {
+            /// With the default settings, and the mean as reduction.
+            pub fn new() -> Self {
+                $type {
+                    $($tensor: None,)*
+                    $($number: $default,)*
+                    reduction: Reduction::Mean,
+                    backend: PhantomData,
+                }
+            }
+            $($(#[$tensor_doc])*
+            #[must_use]
+            pub fn $tensor(mut self, $tensor: &Tensor<B>) -> Self {
+                self.$tensor = Some($tensor.clone());
+                self
+            })*
+            $($(#[$number_doc])*
+            #[must_use]
+            pub fn $number(mut self, $number: $t) -> Self {
+                self.$number = $number;
+                self
+            })*
+            /// The reduction of the losses. Default: the mean.
+            #[must_use]
+            pub fn reduction(mut self, reduction: Reduction) -> Self {
+                self.reduction = reduction;
+                self
+            }
+            /// The loss of what a network gave, and targets.
+            ///
+            /// # Panics
+            /// If shapes, dtypes or settings do not fit, a target is not a class, or memory is
+            /// exhausted.
+            #[track_caller]
+            pub fn of(&self, x: &Tensor<B>, target: &Tensor<B>) -> Tensor<B> {
+                x.$method(target, $(self.$tensor.as_ref(),)* $(self.$number,)* self.reduction)
+            }
+        }
+
+        impl<B: Backend> Default for $type<B> {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+    )*};
 }
 
-impl<B: Backend> CrossEntropy<B> {
-    /// The mean, without class weights, label smoothing or an ignored class.
-    pub fn new() -> Self {
-        CrossEntropy { weight: None, ignore_index: IGNORED, reduction: Reduction::Mean, label_smoothing: 0.0 }
-    }
-    /// The weight of each class: \[c\].
-    #[must_use]
-    pub fn weight(mut self, weight: &Tensor<B>) -> Self {
-        self.weight = Some(weight.clone());
-        self
-    }
-    /// Ignores targets of this class.
-    #[must_use]
-    pub fn ignore_index(mut self, class: i64) -> Self {
-        self.ignore_index = class;
-        self
-    }
-    /// The reduction: mean, sum, or none.
-    #[must_use]
-    pub fn reduction(mut self, reduction: Reduction) -> Self {
-        self.reduction = reduction;
-        self
-    }
-    /// Label smoothing: the weight of a uniform distribution in the targets.
-    #[must_use]
-    pub fn label_smoothing(mut self, part: f64) -> Self {
-        self.label_smoothing = part;
-        self
-    }
-    /// The loss of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or probabilities
-    /// (as x).
-    ///
-    /// # Panics
-    /// If shapes, dtypes or settings do not fit, a target is not a class, or memory is exhausted.
-    #[track_caller]
-    pub fn of(&self, x: &Tensor<B>, target: &Tensor<B>) -> Tensor<B> {
-        let weight = self.weight.as_ref();
-        op::cross_entropy(x, target, weight, self.ignore_index, self.reduction, self.label_smoothing)
-            .or_fail()
-    }
-}
-
-impl<B: Backend> Default for CrossEntropy<B> {
-    fn default() -> Self {
-        CrossEntropy::new()
-    }
+settings! {
+    /// Cross entropy of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or probabilities (as
+    /// x).
+    CrossEntropy = cross_entropy [
+        /// The weight of each class: \[c\].
+        weight
+    ] [
+        /// Ignores targets of this class. Default: -100.
+        ignore_index: i64 = IGNORED,
+        /// Label smoothing: the weight of a uniform distribution in the targets. Default: 0.
+        label_smoothing: f64 = 0.0
+    ];
+    /// [`nll_loss`] with settings.
+    Nll = nll_loss [
+        /// The weight of each class: \[c\].
+        weight
+    ] [
+        /// Ignores targets of this class. Default: -100.
+        ignore_index: i64 = IGNORED
+    ];
+    /// [`mse_loss`] with settings.
+    Mse = mse_loss [] [];
+    /// [`l1_loss`] with settings.
+    L1 = l1_loss [] [];
+    /// [`smooth_l1_loss`] with settings.
+    SmoothL1 = smooth_l1_loss [] [
+        /// Below it the loss is quadratic. Default: 1.
+        beta: f64 = 1.0
+    ];
+    /// [`huber_loss`] with settings.
+    Huber = huber_loss [] [
+        /// Below it the loss is quadratic. Default: 1.
+        delta: f64 = 1.0
+    ];
+    /// [`binary_cross_entropy`] with settings.
+    BinaryCrossEntropy = binary_cross_entropy [
+        /// The weight of each element.
+        weight
+    ] [];
+    /// [`binary_cross_entropy_with_logits`] with settings.
+    BinaryCrossEntropyWithLogits = binary_cross_entropy_with_logits [
+        /// The weight of each element.
+        weight,
+        /// The weight of the positive examples of each class.
+        pos_weight
+    ] [];
+    /// [`kl_div`] with settings.
+    KlDiv = kl_div [] [
+        /// Are the targets logarithms too? Default: no.
+        log_target: bool = false
+    ];
+    /// [`hinge_embedding_loss`] with settings.
+    HingeEmbedding = hinge_embedding_loss [] [
+        /// How far apart a pair should be. Default: 1.
+        margin: f64 = 1.0
+    ];
 }

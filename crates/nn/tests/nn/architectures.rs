@@ -33,7 +33,7 @@ fn bits(x: &T) -> Vec<u32> {
 
 fn distance(x: &T, y: &T) -> f64 {
     assert_eq!(x.dims(), y.dims());
-    (x - y).abs().amax().item()
+    (x - y).abs().amax().item::<f64>()
 }
 
 /// Logits are of size 1 to 10, from two layers of f32 sums in another order: measured, they differ
@@ -374,7 +374,7 @@ fn too_many_tokens_are_an_error() {
 fn a_new_gpt2_starts_as_gpt2_does() {
     let config = Gpt2Config::new(2, 2, 32, 16, 40);
     let model = Gpt2::<B>::new(config, &mut Generator::new(5), &D).unwrap();
-    let std = |p: &T| p.square().mean().item().sqrt();
+    let std = |p: &T| p.square().mean().item::<f64>().sqrt();
     for (name, p) in model.named_parameters() {
         let p = p.get();
         let want = match () {
@@ -396,7 +396,7 @@ fn a_new_gpt2_starts_as_gpt2_does() {
     model.eval();
     let loss =
         loss::cross_entropy(&model.forward(&ids).reshape(&[16, 40]), &ids.roll(&[-1], None).reshape(&[16]));
-    assert!((loss.item() - 40f64.ln()).abs() < 0.2, "{}", loss.item());
+    assert!((loss.item::<f64>() - 40f64.ln()).abs() < 0.2, "{}", loss.item::<f64>());
 }
 
 /// Every model overfits a short text in a few steps, reproducibly.
@@ -412,7 +412,7 @@ fn models_learn_reproducibly() {
             let logits = model.forward(&x).reshape(&[8, 8]);
             let loss = loss::cross_entropy(&logits, &y);
             optim.step(model, &loss.backward()).unwrap();
-            losses.push(loss.item());
+            losses.push(loss.item::<f64>());
         }
         (losses[0], losses[steps - 1])
     }

@@ -143,7 +143,7 @@ fn dropped_weights_scale_the_others() {
     assert!((40..104).contains(&zeros), "{zeros} of 144 weights dropped, with probability 1/2");
     // Evaluation uses the fused path, with other roundings.
     let fused = mha.forward(&x, &x, &x, &none);
-    let far = (fused - y).abs().amax().item();
+    let far = (fused - y).abs().amax().item::<f64>();
     assert!(far < 1e-6, "{far}");
     mha.train();
     assert_ne!(bits(&mha.forward(&x, &x, &x, &none)), bits(&mha.forward(&x, &x, &x, &none)));
@@ -251,7 +251,7 @@ fn composed_attention_is_the_fused_one() {
             });
             for (what, (fused, composed)) in ["y", "dq", "dk", "dv"].iter().zip(both[0].iter().zip(&both[1]))
             {
-                let far = (fused - composed).abs().amax().item();
+                let far = (fused - composed).abs().amax().item::<f64>();
                 assert!(far <= 1e-13, "mask {i}, causal {causal}: {what} differs by {far}");
             }
         }

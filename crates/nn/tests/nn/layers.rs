@@ -311,14 +311,14 @@ fn batch_norm_follows_the_batch_and_then_its_running_statistics() {
     };
     let (mean, var) = running(&norm);
     near(vec![mean, var], &[0.2, 1.1]);
-    let count = |n: &BatchNorm1d<B>| n.num_batches_tracked.as_ref().unwrap().get().item();
+    let count = |n: &BatchNorm1d<B>| n.num_batches_tracked.as_ref().unwrap().get().item::<f64>();
     assert_eq!(count(&norm), 1.0);
     norm.eval();
     let y = norm.forward(&x).to_vec::<f32>().unwrap();
     near(y, &[0.8 / (1.1f32 + 1e-5).sqrt(), 2.8 / (1.1f32 + 1e-5).sqrt()]);
     assert_eq!((running(&norm), count(&norm)), ((mean, var), 1.0), "evaluation changes nothing");
     // In evaluation a sample does not depend on the others.
-    let alone = norm.forward(&[[3.0f32]].into()).item();
+    let alone = norm.forward(&[[3.0f32]].into()).item::<f64>();
     assert_eq!(alone, f64::from(norm.forward(&x).to_vec::<f32>().unwrap()[1]));
     norm.train();
     norm.forward(&x);
@@ -509,7 +509,7 @@ fn alpha_dropout_keeps_mean_and_variance() {
     for p in [0.1, 0.5] {
         let layer = AlphaDropout::new(p, &mut Generator::new(2));
         let y = layer.forward(&x);
-        let (mean, std) = (y.mean().item(), y.std().item());
+        let (mean, std) = (y.mean().item::<f64>(), y.std().item::<f64>());
         assert!(mean.abs() < 0.03 && (std - 1.0).abs() < 0.03, "{p}: {mean} {std}");
         // Dropped elements have one value and no gradient.
         let slopes = y.sum().backward().get(&x).unwrap().to_vec::<f64>().unwrap();
@@ -588,8 +588,8 @@ fn losses_are_those_of_the_catalogue() {
     for (what, got, want) in [
         ("mse", loss::mse_loss(&x, &t, Reduction::Mean), 5.0),
         ("l1", loss::l1_loss(&x, &t, Reduction::Sum), 4.0),
-        ("huber", loss::huber_loss(&x, &t, Reduction::Sum, 1.0), 3.0),
-        ("smooth l1", loss::smooth_l1_loss(&x, &t, Reduction::Sum, 2.0), 0.25 + 2.0),
+        ("huber", loss::huber_loss(&x, &t, 1.0, Reduction::Sum), 3.0),
+        ("smooth l1", loss::smooth_l1_loss(&x, &t, 2.0, Reduction::Sum), 0.25 + 2.0),
         ("cross entropy", loss::cross_entropy(&logits, &classes), ln2),
         ("weighted", weighted.of(&logits, &classes), 4.0 * ln2),
         ("one left out", weighted.clone().ignore_index(1).of(&logits, &classes), ln2),
@@ -601,7 +601,7 @@ fn losses_are_those_of_the_catalogue() {
             1.313_261_7 + 3.048_587_4,
         ),
     ] {
-        assert!((got.item() - want).abs() < 1e-5, "{what}: {}, not {want}", got.item());
+        assert!((got.item::<f64>() - want).abs() < 1e-5, "{what}: {}, not {want}", got.item::<f64>());
     }
 }
 

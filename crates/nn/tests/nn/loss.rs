@@ -85,5 +85,5 @@ fn means_and_sums() {
     let (x, y): (T, T) = ([[1.0f32, 2.0, 6.0], [0.0, 0.0, 0.0]].into(), T::zeros([2, 3], DType::F32, &D));
     let below: T = [-1.0f32].into();
     let of = |r| loss::margin_ranking_loss(&x, &y, &below, 0.0, r);
-    assert_eq!((of(Reduction::Mean).item(), of(Reduction::Sum).item()), (1.5, 9.0));
+    assert_eq!((of(Reduction::Mean).item::<f64>(), of(Reduction::Sum).item::<f64>()), (1.5, 9.0));
 }

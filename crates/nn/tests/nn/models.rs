@@ -68,7 +68,7 @@ fn small_images_are_not_reduced_at_first() {
 
 /// Twenty steps of plain SGD on one batch reduce the loss, and every parameter has a gradient.
 fn learns(net: &dyn Module<B>, rate: f64, loss: impl Fn() -> T) {
-    let before = loss().item();
+    let before = loss().item::<f64>();
     for _ in 0..20 {
         let gradients = loss().backward();
         for (name, p) in net.named_parameters() {
@@ -76,7 +76,7 @@ fn learns(net: &dyn Module<B>, rate: f64, loss: impl Fn() -> T) {
             p.set(&(p.get().detach() - g * rate)).unwrap();
         }
     }
-    let after = loss().item();
+    let after = loss().item::<f64>();
     assert!(after < 0.9 * before, "{before} to {after}");
 }
 

@@ -188,7 +188,7 @@ fn a_loaded_model_computes_with_the_loaded_weights() {
     let from = dict(&[("weight", host(&[2.0, 3.0], &[1, 2])), ("bias", host(&[0.5], &[1]))]);
     let report = m.load_state_dict(&from, Strict::Yes).unwrap();
     assert_eq!((report.missing.len(), report.unexpected.len()), (0, 0));
-    assert_eq!(m.forward(&[[10.0f32, 1.0]].into()).item(), 23.5);
+    assert_eq!(m.forward(&[[10.0f32, 1.0]].into()).item::<f64>(), 23.5);
     assert_eq!(m.state_dict().unwrap(), from);
     assert!(m.weight.get().is_variable());
 }
@@ -244,7 +244,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     }
     let report = m.load_state_dict(&dict(&[("bias", bias()), ("x", bias())]), Strict::No).unwrap();
     assert_eq!((report.missing, report.unexpected), (vec!["weight".to_owned()], vec!["x".to_owned()]));
-    assert_eq!(m.bias.as_ref().unwrap().get().item(), 0.5);
+    assert_eq!(m.bias.as_ref().unwrap().get().item::<f64>(), 0.5);
 }
 
 #[test]
@@ -544,6 +544,6 @@ fn a_network_of_one_backend_needs_no_parameter() {
     }
     let m = Residual { inside: Fixed { fc: Linear::without_bias(1, 1, &mut Generator::new(1), &D) } };
     m.inside.fc.weight.set(&[[3.0f32]].into()).unwrap();
-    assert_eq!(m.forward(&[[2.0f32]].into()).item(), 8.0);
+    assert_eq!(m.forward(&[[2.0f32]].into()).item::<f64>(), 8.0);
     assert_eq!(names(&m), ["inside.fc.weight"]);
 }

@@ -32,15 +32,23 @@ pub fn expand<V: Value>(x: &V, shape: &Shape) -> Result<V> {
     V::apply(Expand { shape: shape.clone() }, &[x])
 }
 
+/// As [`expand`], of sizes in which -1 keeps the size of an axis.
+///
+/// # Errors
+/// `InvalidArgument` if another size is negative, or a new axis has -1; `ShapeMismatch`.
+pub fn expand_sizes<V: Value>(x: &V, sizes: &[isize]) -> Result<V> {
+    let new = sizes.len().saturating_sub(x.shape().rank());
+    let mut dims = Dims::new();
+    for (i, &s) in sizes.iter().enumerate() {
+        dims.push(match s {
+            -1 if i >= new => x.shape()[i - new],
+            s => usize::try_from(s).map_err(|_| Error::argument(format!("expand: size {s} in shape {sizes:?}")))?,
+        });
+    }
+    expand(x, &Shape::new(&dims)?)
+}
+
 /// By name: operand x; attribute shape, in which -1 keeps a size.
 pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
-    let x = a.input("x")?;
-    let asked = a.dims("shape")?;
-    let new = asked.len().saturating_sub(x.shape().rank());
-    let keep = |(i, &s): (usize, &isize)| match s {
-        -1 if i >= new => Ok(x.shape()[i - new]),
-        s => usize::try_from(s).map_err(|_| Error::argument(format!("expand: size {s} in shape {asked:?}"))),
-    };
-    let dims = asked.iter().enumerate().map(keep).collect::<Result<Vec<_>>>()?;
-    Ok(vec![expand(x, &Shape::new(&dims)?)?])
+    Ok(vec![expand_sizes(a.input("x")?, &a.dims("shape")?)?])
 }

@@ -1,8 +1,10 @@
 //! Elementwise functions of two tensors, and the operators.
 
+use super::table::methods;
 use crate::Tensor;
 use crate::fail::OrFail;
-use elinvar_core::{Result, Scalar};
+use elinvar_core::{DType, Error, Result, Scalar};
+use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_ops::value::Value;
@@ -49,7 +51,7 @@ impl<B: Backend> Operand<B> for Scalar {
     }
 }
 
-macro_rules! scalar_operand {
+macro_rules! numbers {
     ($($t:ty),*) => {$(
         impl<B: Backend> Operand<B> for $t {
             fn number(&self) -> Option<Scalar> {
@@ -64,95 +66,117 @@ macro_rules! scalar_operand {
                 Scalar::from(self).with(op, like, f)
             }
         }
+        impl MaybeNumber for $t {
+            fn maybe_number(self) -> Option<Scalar> {
+                Some(Scalar::from(self))
+            }
+        }
     )*};
 }
-scalar_operand!(f32, f64, i64, i32, u8, bool);
+numbers!(f32, f64, i64, i32, u8, bool, usize, isize, u32, i16, u16, i8);
+
+/// A number, or none: `0.0`, `-1`, `None`.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a bound", note = "a number is, and `None`")]
+pub trait MaybeNumber {
+    /// The number.
+    fn maybe_number(self) -> Option<Scalar>;
+}
+impl MaybeNumber for Scalar {
+    fn maybe_number(self) -> Option<Scalar> {
+        Some(self)
+    }
+}
+// For one type only, so that `None` has a type.
+impl MaybeNumber for Option<Scalar> {
+    fn maybe_number(self) -> Option<Scalar> {
+        self
+    }
+}
 
 macro_rules! binary {
-    ($($doc:literal $name:ident;)*) => {
-        impl<B: Backend> Tensor<B> {$(
+    ($($doc:literal $name:ident $twin:ident;)*) => {
+        methods! {$(
             #[doc = concat!($doc, ", elementwise, operands broadcast.")]
-            ///
-            /// # Panics
-            /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this
-            /// dtype, or memory is exhausted.
-            #[track_caller]
-            pub fn $name(&self, other: impl Operand<B>) -> Tensor<B> {
-                other.with(stringify!($name), self, |y| op::$name(self, y)).or_fail()
-            }
+            fn $name, $twin(other: impl Operand<B>) -> Tensor<B> =
+                |x| other.with(stringify!($name), x, |y| op::$name(x, y));
         )*}
     };
 }
 
 binary! {
-    "The larger of the two; NaN wins; a tie gives each side half of the gradient" maximum;
-    "The smaller of the two; NaN wins; a tie gives each side half of the gradient" minimum;
-    "The angle of the point (y, x) given as `y.atan2(x)`, in radians" atan2;
-    "The exact remainder of x / y with the sign of x" fmod;
-    "The remainder of x / y with the sign of y" remainder;
-    "floor(x / y)" floor_divide;
-    "Both not zero? (bool)" logical_and;
-    "Either not zero? (bool)" logical_or;
-    "Exactly one not zero? (bool)" logical_xor;
-    "Bitwise and, of integers and bool" bitwise_and;
-    "Bitwise or, of integers and bool" bitwise_or;
-    "Bitwise exclusive or, of integers and bool" bitwise_xor;
-    "x shifted left by y bits" shift_left;
-    "x shifted right by y bits" shift_right;
+    "x + y" add try_add;
+    "x - y" sub try_sub;
+    "x * y" mul try_mul;
+    "x / y; of integers and bool, f32" div try_div;
+    "The larger of the two; NaN wins; a tie gives each side half of the gradient" maximum try_maximum;
+    "The smaller of the two; NaN wins; a tie gives each side half of the gradient" minimum try_minimum;
+    "The angle of the point (y, x) given as `y.atan2(x)`, in radians" atan2 try_atan2;
+    "The magnitude of x with the sign of y" copysign try_copysign;
+    "The exact remainder of x / y with the sign of x" fmod try_fmod;
+    "The remainder of x / y with the sign of y" remainder try_remainder;
+    "floor(x / y)" floor_divide try_floor_divide;
+    "Both not zero? (bool)" logical_and try_logical_and;
+    "Either not zero? (bool)" logical_or try_logical_or;
+    "Exactly one not zero? (bool)" logical_xor try_logical_xor;
+    "Bitwise and, of integers and bool" bitwise_and try_bitwise_and;
+    "Bitwise or, of integers and bool" bitwise_or try_bitwise_or;
+    "Bitwise exclusive or, of integers and bool" bitwise_xor try_bitwise_xor;
+    "x shifted left by y bits" shift_left try_shift_left;
+    "x shifted right by y bits" shift_right try_shift_right;
 }
 
 macro_rules! comparison {
-    ($($doc:literal $name:ident $variant:ident;)*) => {
-        impl<B: Backend> Tensor<B> {$(
+    ($($doc:literal $name:ident $twin:ident $variant:ident;)*) => {
+        methods! {$(
             #[doc = concat!($doc, ", elementwise, operands broadcast.")]
             /// A tensor of integers is compared with a number exactly, whether or not it could hold
             /// it; one of floats with the nearest number that it could hold.
-            ///
-            /// # Panics
-            /// If shapes do not broadcast, dtypes or devices differ, or memory is exhausted.
-            #[track_caller]
-            pub fn $name(&self, other: impl Operand<B>) -> Tensor<B> {
-                match other.number() {
-                    Some(y) => op::comparison::with_number(op::comparison::Comparison::$variant, self, y).or_fail(),
-                    None => other.with(stringify!($name), self, |y| op::$name(self, y)).or_fail(),
-                }
-            }
+            fn $name, $twin(other: impl Operand<B>) -> Tensor<B> = |x| match other.number() {
+                Some(y) => op::comparison::with_number(op::comparison::Comparison::$variant, x, y),
+                None => other.with(stringify!($name), x, |y| op::$name(x, y)),
+            };
         )*}
     };
 }
 
 comparison! {
-    "x == y (bool)" eq Eq;
-    "x != y (bool)" ne Ne;
-    "x < y (bool)" lt Lt;
-    "x <= y (bool)" le Le;
-    "x > y (bool)" gt Gt;
-    "x >= y (bool)" ge Ge;
+    "x == y (bool)" eq try_eq Eq;
+    "x != y (bool)" ne try_ne Ne;
+    "x < y (bool)" lt try_lt Lt;
+    "x <= y (bool)" le try_le Le;
+    "x > y (bool)" gt try_gt Gt;
+    "x >= y (bool)" ge try_ge Ge;
 }
 
-impl<B: Backend> Tensor<B> {
+methods! {
+    /// x / y, elementwise, operands broadcast, rounded to a whole number as asked.
+    fn div_mode, try_div_mode(other: impl Operand<B>, rounding: op::div::Rounding) -> Tensor<B> =
+        |x| other.with("div", x, |y| op::div::div_mode(x, y, rounding));
     /// x to the power of y, elementwise, operands broadcast. For floats, the exponents 2, 3 and -1
     /// given as numbers are computed as x * x, x * x * x and 1 / x.
-    ///
-    /// # Panics
-    /// If shapes do not broadcast, dtypes or devices differ, the op is not defined for this dtype,
-    /// or memory is exhausted.
-    #[track_caller]
-    pub fn pow(&self, other: impl Operand<B>) -> Tensor<B> {
-        match other.number() {
-            Some(y) if self.dtype().is_float() => op::pow::pow_by(self, y).or_fail(),
-            _ => other.with("pow", self, |y| op::pow(self, y)).or_fail(),
-        }
-    }
-    /// NumPy's matrix product: x[b.., m, k] @ w[b.., k, n] gives [b.., m, n]; a vector is a row on
-    /// the left and a column on the right, batches broadcast.
-    ///
-    /// # Panics
-    /// If inner sizes differ, batches do not broadcast, or dtypes or devices differ.
-    #[track_caller]
-    pub fn matmul(&self, w: &Tensor<B>) -> Tensor<B> {
-        op::matmul(self, w).or_fail()
-    }
+    fn pow, try_pow(other: impl Operand<B>) -> Tensor<B> = |x| match other.number() {
+        Some(y) if x.dtype().is_float() => op::pow::pow_by(x, y),
+        _ => other.with("pow", x, |y| op::pow(x, y)),
+    };
+    /// This (bool) tensor as a condition: `x` where it is true, `y` elsewhere, all broadcast. A number
+    /// gets the dtype of the tensor on the other side; two numbers are f32, i64 or bool.
+    fn where_, try_where_(x: impl Operand<B>, y: impl Operand<B>) -> Tensor<B> =
+        |condition| match (x.number(), y.number()) {
+            (None, _) => x.with("where", condition, |x| y.with("where", x, |y| op::where_(condition, x, y))),
+            (Some(x), None) => y.with("where", condition, |y| x.with("where", y, |x| op::where_(condition, x, y))),
+            (Some(x), Some(y)) => of_numbers(condition, x, y),
+        };
+}
+
+/// One of two numbers, of the dtype that PyTorch gives them.
+fn of_numbers<B: Backend>(condition: &Tensor<B>, x: Scalar, y: Scalar) -> Result<Tensor<B>> {
+    let dtype = match (x, y) {
+        (Scalar::Float(_), _) | (_, Scalar::Float(_)) => DType::F32,
+        (Scalar::Int(_), _) | (_, Scalar::Int(_)) => DType::I64,
+        (Scalar::Bool(_), Scalar::Bool(_)) => DType::Bool,
+    };
+    let one = |v| Ok::<_, Error>(Tensor::from_array(Array::scalar(condition.device(), v, dtype)?));
+    op::where_(condition, &one(x)?, &one(y)?)
 }
 
 macro_rules! operator {
@@ -177,7 +201,7 @@ macro_rules! operator {
                 *self = std::ops::$trait::$method(&*self, other);
             }
         }
-        left_scalar!($trait $method $f: f32, f64, i64, i32);
+        left_scalar!($trait $method $f: f32, f64, i64, i32, usize, isize);
     )*};
 }
 

@@ -1,7 +1,10 @@
-//! Methods of `Tensor`: the catalogue under the names of PyTorch and NumPy.
+//! Methods of `Tensor`: the catalogue under the names of PyTorch and NumPy. Each has a twin `try_NAME`
+//! that returns its error.
 
 mod binary;
 mod convert;
+mod layers;
+mod losses;
 mod movement;
 mod product;
 mod reduce;
@@ -9,5 +12,5 @@ mod select;
 mod table;
 mod unary;
 
-pub use binary::Operand;
-pub use table::Axes;
+pub use binary::{MaybeNumber, Operand};
+pub use layers::IntoPadding;

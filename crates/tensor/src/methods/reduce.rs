@@ -1,139 +1,86 @@
 //! Methods that reduce or scan axes.
 
-use super::table::{Axes, methods};
+use super::table::methods;
 use crate::Tensor;
 use crate::fail::OrFail;
+use crate::sizes::{Axes, Integer, MaybeAxis};
+use elinvar_core::Result;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
 
 /// Table of reductions with two forms: over everything, and over some axes.
 macro_rules! reductions {
-    ($($doc:literal $all:ident $some:ident $f:path;)*) => {
-        impl<B: Backend> Tensor<B> {$(
+    ($($doc:literal $all:ident $try_all:ident $some:ident $try_some:ident $f:path;)*) => {
+        methods! {$(
             #[doc = concat!($doc, ", over all elements.")]
-            ///
-            /// # Panics
-            /// If the op is not defined for this dtype or for no elements, or if memory is
-            /// exhausted.
-            #[track_caller]
-            pub fn $all(&self) -> Tensor<B> {
-                $f(self, None, false).or_fail()
-            }
+            fn $all, $try_all() -> Tensor<B> = |x| $f(x, None, false);
             #[doc = concat!($doc, ", over some axes, which stay with size 1 if `keepdim`.")]
-            ///
-            /// # Panics
-            /// If there is no such axis, the op is not defined for this dtype or for no elements,
-            /// or memory is exhausted.
-            #[track_caller]
-            pub fn $some(&self, dims: impl Axes, keepdim: bool) -> Tensor<B> {
-                $f(self, Some(&dims.list()), keepdim).or_fail()
-            }
+            fn $some, $try_some(dims: impl Axes, keepdim: bool) -> Tensor<B> =
+                |x| $f(x, Some(&dims.axes()), keepdim);
         )*}
     };
 }
 
 reductions! {
-    "The sum; integers and bool sum to i64" sum sum_dim op::sum;
-    "The arithmetic mean" mean mean_dim op::mean;
-    "The product; integers and bool to i64" prod prod_dim op::prod;
-    "The largest element; NaN wins, ties share the gradient" amax amax_dim op::amax;
-    "The smallest element; NaN wins, ties share the gradient" amin amin_dim op::amin;
-    "log(sum(exp(x))), without overflow" logsumexp logsumexp_dim op::logsumexp;
-    "Is any element not zero? (bool)" any any_dim op::any;
-    "Is no element zero? (bool)" all all_dim op::all;
+    "The sum; integers and bool sum to i64" sum try_sum sum_dim try_sum_dim op::sum;
+    "The arithmetic mean" mean try_mean mean_dim try_mean_dim op::mean;
+    "The product; integers and bool to i64" prod try_prod prod_dim try_prod_dim op::prod;
+    "The largest element; NaN wins, ties share the gradient" amax try_amax amax_dim try_amax_dim op::amax;
+    "The smallest element; NaN wins, ties share the gradient" amin try_amin amin_dim try_amin_dim op::amin;
+    "log(sum(exp(x))), without overflow" logsumexp try_logsumexp logsumexp_dim try_logsumexp_dim op::logsumexp;
+    "Is any element not zero? (bool)" any try_any any_dim try_any_dim op::any;
+    "Is no element zero? (bool)" all try_all all_dim try_all_dim op::all;
 }
 
 methods! {
+    /// The largest element. NaN propagates; ties share the gradient.
+    fn max, try_max() -> Tensor<B> = |x| op::amax(x, None, false);
+    /// The smallest element. NaN propagates; ties share the gradient.
+    fn min, try_min() -> Tensor<B> = |x| op::amin(x, None, false);
     /// The largest of an axis, and its first index (i64). NaN propagates. The gradient goes to that
     /// index.
-    fn max_dim(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::max;
+    fn max_dim, try_max_dim(dim: impl Integer, keepdim: bool) -> (Tensor<B>, Tensor<B>) =
+        |x| op::max(x, dim.to_isize(), keepdim);
     /// The smallest of an axis, and its first index (i64). NaN propagates. The gradient goes to
     /// that index.
-    fn min_dim(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::min;
+    fn min_dim, try_min_dim(dim: impl Integer, keepdim: bool) -> (Tensor<B>, Tensor<B>) =
+        |x| op::min(x, dim.to_isize(), keepdim);
     /// The first index (i64) of the largest element, of an axis or of the flattened tensor.
-    fn argmax(dim: Option<isize>, keepdim: bool) -> Tensor<B> = op::argmax;
+    fn argmax, try_argmax(dim: impl MaybeAxis, keepdim: bool) -> Tensor<B> = |x| op::argmax(x, dim.axis(), keepdim);
     /// The first index (i64) of the smallest element, of an axis or of the flattened tensor.
-    fn argmin(dim: Option<isize>, keepdim: bool) -> Tensor<B> = op::argmin;
+    fn argmin, try_argmin(dim: impl MaybeAxis, keepdim: bool) -> Tensor<B> = |x| op::argmin(x, dim.axis(), keepdim);
     /// The lower median of an axis, and its index (i64).
-    fn median(dim: isize, keepdim: bool) -> (Tensor<B>, Tensor<B>) = op::median;
-    /// Cumulative sums along an axis.
-    fn cumsum(dim: isize) -> Tensor<B> = op::cumsum;
-    /// Cumulative products along an axis.
-    fn cumprod(dim: isize) -> Tensor<B> = op::cumprod;
-    /// exp(x) / sum(exp(x)) along an axis.
-    fn softmax(dim: isize) -> Tensor<B> = op::softmax;
-    /// log(softmax(x)) along an axis.
-    fn log_softmax(dim: isize) -> Tensor<B> = op::log_softmax;
-}
-
-impl<B: Backend> Tensor<B> {
-    /// The largest element. NaN propagates; ties share the gradient.
-    ///
-    /// # Panics
-    /// If there are no elements.
-    #[track_caller]
-    pub fn max(&self) -> Tensor<B> {
-        self.amax()
-    }
-    /// The smallest element. NaN propagates; ties share the gradient.
-    ///
-    /// # Panics
-    /// If there are no elements.
-    #[track_caller]
-    pub fn min(&self) -> Tensor<B> {
-        self.amin()
-    }
+    fn median, try_median(dim: impl Integer, keepdim: bool) -> (Tensor<B>, Tensor<B>) =
+        |x| op::median(x, dim.to_isize(), keepdim);
     /// The variance of all elements, with divisor n - 1.
-    ///
-    /// # Panics
-    /// If the elements are not floats.
-    #[track_caller]
-    pub fn var(&self) -> Tensor<B> {
-        op::var(self, None, 1.0, false).or_fail()
-    }
+    fn var, try_var() -> Tensor<B> = |x| op::var(x, None, 1.0, false);
     /// The variance over some axes, with divisor max(0, n - `correction`).
-    ///
-    /// # Panics
-    /// If there is no such axis, or the elements are not floats.
-    #[track_caller]
-    pub fn var_dim(&self, dims: impl Axes, correction: f64, keepdim: bool) -> Tensor<B> {
-        op::var(self, Some(&dims.list()), correction, keepdim).or_fail()
-    }
+    fn var_dim, try_var_dim(dims: impl Axes, correction: f64, keepdim: bool) -> Tensor<B> =
+        |x| op::var(x, Some(&dims.axes()), correction, keepdim);
     /// The standard deviation of all elements, with divisor n - 1.
-    ///
-    /// # Panics
-    /// If the elements are not floats.
-    #[track_caller]
-    pub fn std(&self) -> Tensor<B> {
-        op::std_(self, None, 1.0, false).or_fail()
-    }
+    fn std, try_std() -> Tensor<B> = |x| op::std_(x, None, 1.0, false);
     /// The standard deviation over some axes, with divisor max(0, n - `correction`).
-    ///
-    /// # Panics
-    /// If there is no such axis, or the elements are not floats.
-    #[track_caller]
-    pub fn std_dim(&self, dims: impl Axes, correction: f64, keepdim: bool) -> Tensor<B> {
-        op::std_(self, Some(&dims.list()), correction, keepdim).or_fail()
-    }
+    fn std_dim, try_std_dim(dims: impl Axes, correction: f64, keepdim: bool) -> Tensor<B> =
+        |x| op::std_(x, Some(&dims.axes()), correction, keepdim);
     /// The p-norm of all elements; `p` may be infinite.
-    ///
-    /// # Panics
-    /// If the elements are not floats.
-    #[track_caller]
-    pub fn norm(&self, p: f64) -> Tensor<B> {
-        op::norm(self, p, None, false).or_fail()
-    }
+    fn norm, try_norm(p: f64) -> Tensor<B> = |x| op::norm(x, p, None, false);
     /// The p-norm over some axes; `p` may be infinite.
-    ///
-    /// # Panics
-    /// If there is no such axis, or the elements are not floats.
-    #[track_caller]
-    pub fn norm_dim(&self, p: f64, dims: impl Axes, keepdim: bool) -> Tensor<B> {
-        op::norm(self, p, Some(&dims.list()), keepdim).or_fail()
-    }
+    fn norm_dim, try_norm_dim(p: f64, dims: impl Axes, keepdim: bool) -> Tensor<B> =
+        |x| op::norm(x, p, Some(&dims.axes()), keepdim);
     /// The number of non-zero elements, over all axes (i64).
-    #[track_caller]
-    pub fn count_nonzero(&self) -> Tensor<B> {
-        op::count_nonzero(self, None).or_fail()
-    }
+    fn count_nonzero, try_count_nonzero() -> Tensor<B> = |x| op::count_nonzero(x, None);
+    /// The number of non-zero elements (i64) over some axes.
+    fn count_nonzero_dim, try_count_nonzero_dim(dims: impl Axes) -> Tensor<B> =
+        |x| op::count_nonzero(x, Some(&dims.axes()));
+    /// Cumulative sums along an axis.
+    fn cumsum, try_cumsum(dim: impl Integer) -> Tensor<B> = |x| op::cumsum(x, dim.to_isize());
+    /// Cumulative products along an axis.
+    fn cumprod, try_cumprod(dim: impl Integer) -> Tensor<B> = |x| op::cumprod(x, dim.to_isize());
+    /// exp(x) / sum(exp(x)) along an axis.
+    fn softmax, try_softmax(dim: impl Integer) -> Tensor<B> = |x| op::softmax(x, dim.to_isize());
+    /// log(softmax(x)) along an axis.
+    fn log_softmax, try_log_softmax(dim: impl Integer) -> Tensor<B> = |x| op::log_softmax(x, dim.to_isize());
+    /// sum(x y) / (max(|x|, eps) max(|y|, eps)) along an axis of the broadcast operands.
+    fn cosine_similarity, try_cosine_similarity(y: &Tensor<B>, dim: impl Integer, eps: f64) -> Tensor<B> =
+        |x| op::cosine_similarity(x, y, dim.to_isize(), eps);
 }

@@ -1,92 +1,90 @@
 //! Methods that choose elements by index or by condition.
 
+use super::binary::{MaybeNumber, Operand};
 use super::table::methods;
 use crate::Tensor;
 use crate::fail::OrFail;
-use elinvar_core::Scalar;
+use crate::sizes::{Integer, MaybeAxis};
+use elinvar_core::{Result, Scalar};
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
 
 methods! {
     /// y[i, j, ..] = x[index[i, j, ..], j, ..] for axis 0, and likewise for others; index is i64.
-    fn gather(dim: isize, index: &Tensor<B>) -> Tensor<B> = op::gather;
+    fn gather, try_gather(dim: impl Integer, index: &Tensor<B>) -> Tensor<B> = |x| op::gather(x, dim.to_isize(), index);
     /// A copy with `src` written at the indices in `index` along an axis.
-    fn scatter(dim: isize, index: &Tensor<B>, src: &Tensor<B>) -> Tensor<B> = op::scatter;
+    fn scatter, try_scatter(dim: impl Integer, index: &Tensor<B>, src: &Tensor<B>) -> Tensor<B> =
+        |x| op::scatter(x, dim.to_isize(), index, src);
     /// A copy with a value written at the indices in `index` along an axis.
-    fn scatter_value(dim: isize, index: &Tensor<B>, value: Scalar) -> Tensor<B> = op::scatter::value;
+    fn scatter_value, try_scatter_value(dim: impl Integer, index: &Tensor<B>, value: impl Into<Scalar>) -> Tensor<B> =
+        |x| op::scatter::value(x, dim.to_isize(), index, value.into());
     /// A copy with `src` added, in order, at the indices in `index` along an axis.
-    fn scatter_add(dim: isize, index: &Tensor<B>, src: &Tensor<B>) -> Tensor<B> = op::scatter_add;
+    fn scatter_add, try_scatter_add(dim: impl Integer, index: &Tensor<B>, src: &Tensor<B>) -> Tensor<B> =
+        |x| op::scatter_add(x, dim.to_isize(), index, src);
     /// The slices of an axis at the indices of a 1-d i64 tensor.
-    fn index_select(dim: isize, index: &Tensor<B>) -> Tensor<B> = op::index_select;
-    /// As `gather`, with x and index broadcast outside of the axis; without an axis, on the
-    /// flattened x.
-    fn take_along_dim(index: &Tensor<B>, dim: Option<isize>) -> Tensor<B> = op::take_along_dim;
-    /// The elements where a mask is true, in one axis.
-    fn masked_select(mask: &Tensor<B>) -> Tensor<B> = op::masked_select;
-    /// The indices of the non-zero elements, [n, rank], i64.
-    fn nonzero() -> Tensor<B> = op::nonzero;
-    /// 1 at the index of the class in a new last axis, 0 elsewhere, of i64.
-    fn one_hot(num_classes: usize) -> Tensor<B> = op::one_hot;
-    /// Sorted along an axis, stable, NaN as the largest: the values, and their original indices
-    /// (i64).
-    fn sort(dim: isize, descending: bool) -> (Tensor<B>, Tensor<B>) = op::sort;
-    /// The indices (i64) that would sort an axis.
-    fn argsort(dim: isize, descending: bool) -> Tensor<B> = op::argsort;
-    /// The `k` largest (or smallest) of an axis, sorted, and their original indices (i64).
-    fn topk(k: usize, dim: isize, largest: bool) -> (Tensor<B>, Tensor<B>) = op::topk;
-    /// The distinct values, sorted; the index of each element's value among them; the count of
-    /// each.
-    fn unique(dim: Option<isize>) -> op::unique::Unique<Tensor<B>> = op::unique;
-    /// The index at which each of `values` would be inserted into this sorted tensor.
-    fn searchsorted(values: &Tensor<B>, right: bool) -> Tensor<B> = op::searchsorted;
-    /// Clamped to `min..=max`; both bounds are optional.
-    fn clamp(min: Option<Scalar>, max: Option<Scalar>) -> Tensor<B> = op::clamp;
-    /// Clamped between two tensors, which broadcast.
-    fn clamp_tensor(min: Option<&Tensor<B>>, max: Option<&Tensor<B>>) -> Tensor<B> = op::clamp::clamp_tensor;
-    /// x + weight * (y - x).
-    fn lerp(y: &Tensor<B>, weight: &Tensor<B>) -> Tensor<B> = op::lerp;
-    /// x + value * t1 * t2.
-    fn addcmul(t1: &Tensor<B>, t2: &Tensor<B>, value: f64) -> Tensor<B> = op::addcmul;
-}
-
-impl<B: Backend> Tensor<B> {
-    /// This (bool) tensor as a condition: `x` where it is true, `y` elsewhere, all broadcast.
-    ///
-    /// # Panics
-    /// If this is not bool, or shapes, dtypes or devices do not fit.
-    #[track_caller]
-    pub fn where_(&self, x: &Tensor<B>, y: &Tensor<B>) -> Tensor<B> {
-        op::where_(self, x, y).or_fail()
-    }
-    /// `value` where the mask is true.
-    ///
-    /// # Panics
-    /// If the mask is not bool or does not broadcast.
-    #[track_caller]
-    pub fn masked_fill(&self, mask: &Tensor<B>, value: impl Into<Scalar>) -> Tensor<B> {
-        op::masked_fill(self, mask, value).or_fail()
-    }
+    fn index_select, try_index_select(dim: impl Integer, index: &Tensor<B>) -> Tensor<B> =
+        |x| op::index_select(x, dim.to_isize(), index);
     /// A copy with `alpha * src` added, in order, to the slices of an axis at the indices of a 1-d
     /// tensor.
-    ///
-    /// # Panics
-    /// If an index is out of range or shapes do not fit.
-    #[track_caller]
-    pub fn index_add(
-        &self,
-        dim: isize,
-        index: &Tensor<B>,
-        src: &Tensor<B>,
-        alpha: impl Into<Scalar>,
-    ) -> Tensor<B> {
-        op::index_add(self, dim, index, src, alpha).or_fail()
-    }
+    fn index_add, try_index_add(
+        dim: impl Integer, index: &Tensor<B>, src: &Tensor<B>, alpha: impl Into<Scalar>
+    ) -> Tensor<B> = |x| op::index_add(x, dim.to_isize(), index, src, alpha.into());
     /// A copy with a value in the slices of an axis at the indices of a 1-d tensor.
-    ///
-    /// # Panics
-    /// If an index is out of range.
-    #[track_caller]
-    pub fn index_fill(&self, dim: isize, index: &Tensor<B>, value: impl Into<Scalar>) -> Tensor<B> {
-        op::index_fill(self, dim, index, value).or_fail()
-    }
+    fn index_fill, try_index_fill(dim: impl Integer, index: &Tensor<B>, value: impl Into<Scalar>) -> Tensor<B> =
+        |x| op::index_fill(x, dim.to_isize(), index, value.into());
+    /// As `gather`, with x and index broadcast outside of the axis; without an axis, on the
+    /// flattened x.
+    fn take_along_dim, try_take_along_dim(index: &Tensor<B>, dim: impl MaybeAxis) -> Tensor<B> =
+        |x| op::take_along_dim(x, index, dim.axis());
+    /// The elements where a mask is true, in one axis.
+    fn masked_select, try_masked_select(mask: &Tensor<B>) -> Tensor<B> = |x| op::masked_select(x, mask);
+    /// `value` where the mask is true.
+    fn masked_fill, try_masked_fill(mask: &Tensor<B>, value: impl Into<Scalar>) -> Tensor<B> =
+        |x| op::masked_fill(x, mask, value.into());
+    /// The indices of the non-zero elements, [n, rank], i64.
+    fn nonzero, try_nonzero() -> Tensor<B> = |x| op::nonzero(x);
+    /// 1 at the index of the class in a new last axis, 0 elsewhere, of i64.
+    fn one_hot, try_one_hot(num_classes: usize) -> Tensor<B> = |x| op::one_hot(x, num_classes);
+    /// The rows of `weight` [rows, columns] that this tensor of indices names: [.., columns]. The row
+    /// `padding_idx` gets no gradient.
+    fn embedding, try_embedding(weight: &Tensor<B>, padding_idx: impl MaybeAxis) -> Tensor<B> =
+        |x| op::embedding(x, weight, padding_idx.axis());
+    /// How often (i64) each of 0, 1, .. occurs in this vector of integers, for `min_length` of them at
+    /// least.
+    fn bincount, try_bincount(min_length: usize) -> Tensor<B> = |x| op::bincount(x, min_length);
+    /// Sorted along an axis, stable, NaN as the largest: the values, and their original indices
+    /// (i64).
+    fn sort, try_sort(dim: impl Integer, descending: bool) -> (Tensor<B>, Tensor<B>) =
+        |x| op::sort(x, dim.to_isize(), descending);
+    /// The indices (i64) that would sort an axis.
+    fn argsort, try_argsort(dim: impl Integer, descending: bool) -> Tensor<B> =
+        |x| op::argsort(x, dim.to_isize(), descending);
+    /// The `k` largest (or smallest) of an axis, sorted, and their original indices (i64).
+    fn topk, try_topk(k: usize, dim: impl Integer, largest: bool) -> (Tensor<B>, Tensor<B>) =
+        |x| op::topk(x, k, dim.to_isize(), largest);
+    /// The distinct values, sorted; the index of each element's value among them; the count of
+    /// each.
+    fn unique, try_unique(dim: impl MaybeAxis) -> op::unique::Unique<Tensor<B>> = |x| op::unique(x, dim.axis());
+    /// The index at which each of `values` would be inserted into this sorted row, or these rows.
+    fn searchsorted, try_searchsorted(values: &Tensor<B>, right: bool) -> Tensor<B> =
+        |x| op::searchsorted(x, values, right);
+    /// The index at which each element would be inserted into a sorted row of boundaries.
+    fn bucketize, try_bucketize(boundaries: &Tensor<B>, right: bool) -> Tensor<B> =
+        |x| op::searchsorted(boundaries, x, right);
+    /// Clamped to `min..=max`; either bound may be `None`.
+    fn clamp, try_clamp(min: impl MaybeNumber, max: impl MaybeNumber) -> Tensor<B> =
+        |x| op::clamp(x, min.maybe_number(), max.maybe_number());
+    /// Clamped between two tensors, which broadcast.
+    fn clamp_tensor, try_clamp_tensor(min: Option<&Tensor<B>>, max: Option<&Tensor<B>>) -> Tensor<B> =
+        |x| op::clamp::clamp_tensor(x, min, max);
+    /// x + weight * (y - x).
+    fn lerp, try_lerp(y: &Tensor<B>, weight: impl Operand<B>) -> Tensor<B> = |x| match weight.number() {
+        Some(weight) => op::lerp::lerp_by(x, y, weight.to_f64()),
+        None => weight.with("lerp", x, |weight| op::lerp(x, y, weight)),
+    };
+    /// x + value * t1 * t2.
+    fn addcmul, try_addcmul(t1: &Tensor<B>, t2: &Tensor<B>, value: f64) -> Tensor<B> =
+        |x| op::addcmul(x, t1, t2, value);
+    /// x * y + z, rounded once.
+    fn fma, try_fma(y: &Tensor<B>, z: &Tensor<B>) -> Tensor<B> = |x| op::fma(x, y, z);
 }

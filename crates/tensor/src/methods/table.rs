@@ -1,50 +1,58 @@
-//! The macro behind the method tables: a row is a signature that forwards to a function of the
-//! catalogue.
+//! The macros behind the tables of methods: a row is a signature, the name of its fallible twin, and
+//! how it calls the catalogue.
+//!
+//! A method that takes any form of a shape or number only converts it and calls a function that is
+//! not generic over that form, so that a program's calls are quick to compile.
 
-/// `fn name(args) -> Result type = path;` becomes a method that panics with the error's sentence.
+/// `fn name, try_name(args) -> result = |x| call;` becomes a method that panics with the error's
+/// sentence, and one that returns the error.
 macro_rules! methods {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $t:ty),*) -> $ret:ty = $path:path;)*) => {
+    ($($(#[$doc:meta])* fn $name:ident, $twin:ident($($arg:ident: $t:ty),* $(,)?) -> $ret:ty
+        = |$x:ident| $run:expr;)*) => {
         impl<B: Backend> Tensor<B> {$(
             $(#[$doc])*
             ///
             /// # Panics
-            /// If an argument is invalid, with a sentence that says why, or if memory is exhausted.
+            /// If an operand or argument does not fit, with a sentence that says why, or if memory
+            /// is exhausted.
             #[track_caller]
             pub fn $name(&self, $($arg: $t),*) -> $ret {
-                $path(self, $($arg),*).or_fail()
+                self.$twin($($arg),*).or_fail()
+            }
+            #[doc = concat!("[`Tensor::", stringify!($name), "`], which returns its error.")]
+            ///
+            /// # Errors
+            /// What does not fit, in a sentence, or `OutOfMemory`.
+            pub fn $twin(&self, $($arg: $t),*) -> Result<$ret> {
+                let $x = self;
+                $run
             }
         )*}
     };
 }
-pub(super) use methods;
 
-/// One axis or several, each of which may count from the end: `-1`, `[0, 1]`, a slice.
-pub trait Axes {
-    /// The axes.
-    fn list(self) -> Vec<isize>;
+/// The same for functions of several tensors: `fn name, try_name(args) -> result = call;`
+macro_rules! functions {
+    ($($(#[$doc:meta])* fn $name:ident, $twin:ident($($arg:ident: $t:ty),* $(,)?) -> $ret:ty = $run:expr;)*) => {
+        impl<B: Backend> Tensor<B> {$(
+            $(#[$doc])*
+            ///
+            /// # Panics
+            /// If an operand or argument does not fit, with a sentence that says why, or if memory
+            /// is exhausted.
+            #[track_caller]
+            pub fn $name($($arg: $t),*) -> $ret {
+                Self::$twin($($arg),*).or_fail()
+            }
+            #[doc = concat!("[`Tensor::", stringify!($name), "`], which returns its error.")]
+            ///
+            /// # Errors
+            /// What does not fit, in a sentence, or `OutOfMemory`.
+            pub fn $twin($($arg: $t),*) -> Result<$ret> {
+                $run
+            }
+        )*}
+    };
 }
-impl Axes for isize {
-    fn list(self) -> Vec<isize> {
-        vec![self]
-    }
-}
-impl Axes for i32 {
-    fn list(self) -> Vec<isize> {
-        vec![self as isize]
-    }
-}
-impl<const N: usize> Axes for [isize; N] {
-    fn list(self) -> Vec<isize> {
-        self.to_vec()
-    }
-}
-impl<const N: usize> Axes for [i32; N] {
-    fn list(self) -> Vec<isize> {
-        self.iter().map(|&d| d as isize).collect()
-    }
-}
-impl Axes for &[isize] {
-    fn list(self) -> Vec<isize> {
-        self.to_vec()
-    }
-}
+
+pub(super) use {functions, methods};

@@ -1,110 +1,91 @@
 //! Elementwise functions of one tensor.
 
+use super::table::methods;
 use crate::Tensor;
 use crate::fail::OrFail;
-use elinvar_core::DType;
+use elinvar_core::{DType, Result};
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue as op;
 
 macro_rules! unary {
-    ($($doc:literal $name:ident;)*) => {
-        impl<B: Backend> Tensor<B> {$(
+    ($($doc:literal $name:ident $twin:ident;)*) => {
+        methods! {$(
             #[doc = concat!($doc, ", elementwise.")]
-            ///
-            /// # Panics
-            /// If the op is not defined for this dtype, or memory is exhausted.
-            #[track_caller]
-            pub fn $name(&self) -> Tensor<B> {
-                op::$name(self).or_fail()
-            }
+            fn $name, $twin() -> Tensor<B> = |x| op::$name(x);
         )*}
     };
 }
 
 unary! {
-    "|x|" abs;
-    "-x" neg;
-    "e^x" exp;
-    "2^x" exp2;
-    "e^x - 1, accurate for tiny x" expm1;
-    "The natural logarithm" log;
-    "log(1 + x), accurate for tiny x" log1p;
-    "The logarithm to base 2" log2;
-    "The logarithm to base 10" log10;
-    "The square root" sqrt;
-    "1 / sqrt(x)" rsqrt;
-    "1 / x" reciprocal;
-    "x * x" square;
-    "Sine, x in radians" sin;
-    "Cosine, x in radians" cos;
-    "Tangent, x in radians" tan;
-    "Inverse sine" asin;
-    "Inverse cosine" acos;
-    "Inverse tangent" atan;
-    "Hyperbolic sine" sinh;
-    "Hyperbolic cosine" cosh;
-    "Hyperbolic tangent" tanh;
-    "The error function" erf;
-    "1 / (1 + e^-x)" sigmoid;
-    "max(x, 0); the gradient at 0 is 0" relu;
-    "Scaled exponential linear unit" selu;
-    "x * sigmoid(x)" silu;
-    "x * tanh(softplus(x))" mish;
-    "x / (1 + |x|)" softsign;
-    "x * min(max(x + 3, 0), 6) / 6" hardswish;
-    "The largest whole number not above" floor;
-    "The smallest whole number not below" ceil;
-    "The nearest whole number, halves to even" round;
-    "Without the fraction" trunc;
-    "x - trunc(x)" frac;
-    "-1, 0 or 1" sign;
-    "Not a number? (bool)" isnan;
-    "Infinite? (bool)" isinf;
-    "Finite? (bool)" isfinite;
-    "x == 0 (bool)" logical_not;
-    "Every bit turned; logical not for bool" bitwise_not;
+    "|x|" abs try_abs;
+    "-x" neg try_neg;
+    "e^x" exp try_exp;
+    "2^x" exp2 try_exp2;
+    "e^x - 1, accurate for tiny x" expm1 try_expm1;
+    "The natural logarithm" log try_log;
+    "log(1 + x), accurate for tiny x" log1p try_log1p;
+    "The logarithm to base 2" log2 try_log2;
+    "The logarithm to base 10" log10 try_log10;
+    "The square root" sqrt try_sqrt;
+    "1 / sqrt(x)" rsqrt try_rsqrt;
+    "1 / x" reciprocal try_reciprocal;
+    "x * x" square try_square;
+    "Sine, x in radians" sin try_sin;
+    "Cosine, x in radians" cos try_cos;
+    "Tangent, x in radians" tan try_tan;
+    "Inverse sine" asin try_asin;
+    "Inverse cosine" acos try_acos;
+    "Inverse tangent" atan try_atan;
+    "Hyperbolic sine" sinh try_sinh;
+    "Hyperbolic cosine" cosh try_cosh;
+    "Hyperbolic tangent" tanh try_tanh;
+    "The error function" erf try_erf;
+    "1 / (1 + e^-x)" sigmoid try_sigmoid;
+    "log(sigmoid(x))" log_sigmoid try_log_sigmoid;
+    "max(x, 0); the gradient at 0 is 0" relu try_relu;
+    "min(max(x, 0), 6)" relu6 try_relu6;
+    "Scaled exponential linear unit" selu try_selu;
+    "x * sigmoid(x)" silu try_silu;
+    "x * tanh(softplus(x))" mish try_mish;
+    "x / (1 + |x|)" softsign try_softsign;
+    "x * relu6(x + 3) / 6" hardswish try_hardswish;
+    "relu6(x + 3) / 6" hardsigmoid try_hardsigmoid;
+    "x - tanh(x)" tanhshrink try_tanhshrink;
+    "The largest whole number not above" floor try_floor;
+    "The smallest whole number not below" ceil try_ceil;
+    "The nearest whole number, halves to even" round try_round;
+    "Without the fraction" trunc try_trunc;
+    "x - trunc(x)" frac try_frac;
+    "-1, 0 or 1" sign try_sign;
+    "Not a number? (bool)" isnan try_isnan;
+    "Infinite? (bool)" isinf try_isinf;
+    "Finite? (bool)" isfinite try_isfinite;
+    "x == 0 (bool)" logical_not try_logical_not;
+    "Every bit turned; logical not for bool" bitwise_not try_bitwise_not;
 }
 
-impl<B: Backend> Tensor<B> {
+methods! {
+    /// log(x / (1 - x)); with `eps`, of x cut to `eps..=1 - eps`.
+    fn logit, try_logit(eps: Option<f64>) -> Tensor<B> = |x| op::logit(x, eps);
     /// x where it is positive, `negative_slope` times x elsewhere.
-    ///
-    /// # Panics
-    /// If the elements are not floats, or memory is exhausted.
-    #[track_caller]
-    pub fn leaky_relu(&self, negative_slope: f64) -> Tensor<B> {
-        op::leaky_relu(self, negative_slope).or_fail()
-    }
+    fn leaky_relu, try_leaky_relu(negative_slope: f64) -> Tensor<B> = |x| op::leaky_relu(x, negative_slope);
     /// x where it is positive, `alpha` * (e^x - 1) elsewhere.
-    ///
-    /// # Panics
-    /// If the elements are not floats, or memory is exhausted.
-    #[track_caller]
-    pub fn elu(&self, alpha: f64) -> Tensor<B> {
-        op::elu(self, alpha).or_fail()
-    }
+    fn elu, try_elu(alpha: f64) -> Tensor<B> = |x| op::elu(x, alpha);
+    /// x where it is positive, `alpha` * (e^(x / alpha) - 1) elsewhere.
+    fn celu, try_celu(alpha: f64) -> Tensor<B> = |x| op::celu(x, alpha);
+    /// x * Phi(x), exactly or by tanh.
+    fn gelu, try_gelu(approximate: op::gelu::Approximate) -> Tensor<B> = |x| op::gelu(x, approximate);
     /// log(1 + e^(beta x)) / beta, and x itself where beta x > `threshold`.
-    ///
-    /// # Panics
-    /// If the elements are not floats, or memory is exhausted.
-    #[track_caller]
-    pub fn softplus(&self, beta: f64, threshold: f64) -> Tensor<B> {
-        op::softplus(self, beta, threshold).or_fail()
-    }
+    fn softplus, try_softplus(beta: f64, threshold: f64) -> Tensor<B> = |x| op::softplus(x, beta, threshold);
     /// x clamped to `min_val..=max_val`.
-    ///
-    /// # Panics
-    /// If the elements are not floats, or memory is exhausted.
-    #[track_caller]
-    pub fn hardtanh(&self, min_val: f64, max_val: f64) -> Tensor<B> {
-        op::hardtanh(self, min_val, max_val).or_fail()
-    }
+    fn hardtanh, try_hardtanh(min_val: f64, max_val: f64) -> Tensor<B> = |x| op::hardtanh(x, min_val, max_val);
+    /// x - lambd above lambd, x + lambd below -lambd, 0 between.
+    fn softshrink, try_softshrink(lambd: f64) -> Tensor<B> = |x| op::softshrink(x, lambd);
+    /// 0 where |x| <= lambd, x elsewhere.
+    fn hardshrink, try_hardshrink(lambd: f64) -> Tensor<B> = |x| op::hardshrink(x, lambd);
+    /// x where it is above `threshold`, `value` elsewhere.
+    fn threshold, try_threshold(threshold: f64, value: f64) -> Tensor<B> = |x| op::threshold(x, threshold, value);
     /// As another dtype. Floats round to nearest even; float to integer truncates towards zero; to
     /// bool: x != 0. The gradient of a cast between floats is a cast back.
-    ///
-    /// # Panics
-    /// If memory is exhausted.
-    #[track_caller]
-    pub fn to_dtype(&self, dtype: DType) -> Tensor<B> {
-        elinvar_ops::value::cast(self, dtype).or_fail()
-    }
+    fn to_dtype, try_to_dtype(dtype: DType) -> Tensor<B> = |x| elinvar_ops::value::cast(x, dtype);
 }

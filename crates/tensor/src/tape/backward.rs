@@ -23,6 +23,34 @@ pub struct Backward {
     pub create_graph: bool,
 }
 
+impl Backward {
+    /// Keeps the graph, so that the pass can be run again.
+    pub fn retain_graph() -> Self {
+        Backward { retain_graph: true, create_graph: false }
+    }
+    /// Records the gradients, so that they can be differentiated.
+    pub fn create_graph() -> Self {
+        Backward { retain_graph: true, create_graph: true }
+    }
+}
+
+/// The gradient that arrives at an output: a tensor of its shape, or `None` for 1 at an output of one
+/// element.
+pub trait Seed<B: Backend> {
+    /// The tensor.
+    fn seed(&self) -> Option<&Tensor<B>>;
+}
+impl<B: Backend> Seed<B> for &Tensor<B> {
+    fn seed(&self) -> Option<&Tensor<B>> {
+        Some(self)
+    }
+}
+impl<B: Backend> Seed<B> for Option<&Tensor<B>> {
+    fn seed(&self) -> Option<&Tensor<B>> {
+        *self
+    }
+}
+
 /// The gradients of several outputs together, each with its incoming gradient (the seed; optional
 /// for an output of one element, by default 1).
 ///

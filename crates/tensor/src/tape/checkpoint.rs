@@ -18,7 +18,7 @@ struct Segment<B: Backend, F> {
     inputs: SmallVec<[Array<B>; 2]>,
 }
 
-/// Runs `f` without keeping its intermediate results; the backward pass runs it again. Trades time
+/// Runs `f` on the inputs without keeping its intermediate results; the backward pass runs it again. Trades time
 /// for memory.
 ///
 /// `f` must give the same results both times: the two runs have the same operands, and random ops
@@ -28,8 +28,8 @@ struct Segment<B: Backend, F> {
 /// # Errors
 /// Those of `f`; `Autograd` if `f`'s result is not of floats.
 pub fn checkpoint<B: Backend>(
-    inputs: &[&Tensor<B>],
     f: impl Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync + 'static,
+    inputs: &[&Tensor<B>],
 ) -> Result<Tensor<B>> {
     let here: Vec<Tensor<B>> = inputs.iter().map(|t| t.detached()).collect();
     let y = no_grad(|| f(&here))?;

@@ -7,7 +7,7 @@ pub(crate) mod gradients;
 pub(crate) mod mode;
 pub(crate) mod node;
 
-pub use backward::{Backward, backward};
+pub use backward::{Backward, Seed, backward};
 pub use checkpoint::checkpoint;
 pub use gradients::Gradients;
 pub use mode::{enable_grad, is_grad_enabled, no_grad};

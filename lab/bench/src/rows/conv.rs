@@ -47,7 +47,7 @@ impl Conv {
         4 * (size(self.input()) + size(self.weight()) + size(self.output()))
     }
     fn run(&self, x: &Tensor, w: &Tensor) -> Tensor {
-        x.conv2d(w, None, &[self.stride], &[self.padding].into(), &[1], self.groups)
+        x.conv2d(w, None, self.stride, self.padding, 1, self.groups)
     }
     fn rows(self) -> [Row; 2] {
         let forwards = Row::new(Group::Conv, "conv2d_f", self.shape(), DType::F32, move |data| {

@@ -83,7 +83,7 @@ fn conv([n, c, k, side]: [usize; 4], precision: Precision) -> [Row; 2] {
         Precision::Fast => (["conv2d_f_fast", "conv2d_fb_fast"], DType::BF16),
     };
     let shape = format!("n{n}_c{c}_k{k}_h{side}_r3_s1_p1_g1");
-    let of = move |x: &Tensor, w: &Tensor| precision.scope(|| x.conv2d(w, None, &[1], &[1].into(), &[1], 1));
+    let of = move |x: &Tensor, w: &Tensor| precision.scope(|| x.conv2d(w, None, 1, 1, 1, 1));
     let flops = 2 * n * k * side * side * c * 9;
     let forwards = Row::new(Group::Large, one, &*shape, dtype, move |data| {
         let (x, w) = (data.of(&[n, c, side, side], dtype), data.of(&[k, c, 3, 3], dtype));

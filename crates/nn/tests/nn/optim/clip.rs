@@ -36,7 +36,7 @@ fn norms_are_those_of_one_long_vector() {
         for (norm_type, want) in rows {
             let (p, mut g) = three(dtype);
             let norm = get_total_norm(&p, &g, norm_type).unwrap();
-            let error = (norm.item() - want).abs() / want;
+            let error = (norm.item::<f64>() - want).abs() / want;
             assert!(
                 error <= if dtype == DType::F64 { 1e-15 } else { 2e-7 },
                 "{norm_type:?} {dtype}: {norm:?}"

@@ -90,10 +90,10 @@ fn averages_of_halves_are_kept_in_f32() {
     assert!((average.to_f64_vec()[0] - 1.632304).abs() < 1e-4, "{average:?}");
     ema.copy_to(&p).unwrap();
     // Rounded to bf16: spacing 2^-7.
-    assert_eq!((p.get().item(), p.get().dtype()), (1.6328125, DType::BF16));
+    assert_eq!((p.get().item::<f64>(), p.get().dtype()), (1.6328125, DType::BF16));
     // It is still a weight, and can be trained.
     step(&mut Sgd::new(0.5), &p, 1.0).unwrap();
-    assert_eq!(p.get().item(), 1.1328125);
+    assert_eq!(p.get().item::<f64>(), 1.1328125);
 }
 
 #[test]

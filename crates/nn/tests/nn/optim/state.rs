@@ -55,7 +55,7 @@ fn states_of_halves_are_restored_from_a_file() {
                 }
                 step(&mut o, &p, [0.3, -0.2, 0.7][t % 3]).unwrap();
             }
-            p.get().item()
+            p.get().item::<f64>()
         };
         assert_eq!(run(3), run(usize::MAX));
     }

@@ -308,7 +308,7 @@ fn trajectories_are_those_of_pytorch() {
         let p = Param::new(number(t.start, t.dtype));
         for (i, (g, want)) in t.gradients.into_iter().zip(t.values).enumerate() {
             step(&mut *t.optimizer, &p, g).unwrap();
-            let got = p.get().item();
+            let got = p.get().item::<f64>();
             assert!(
                 (got - want).abs() <= t.tolerance * (1.0 + want.abs()),
                 "{} after step {}: {got}, not {want}",
@@ -325,7 +325,7 @@ fn halves_keep_their_state_in_f32() {
         let p = Param::new(number(1.0, dtype));
         let mut o = Adam::<B>::new(0.125);
         step(&mut o, &p, 1.0).unwrap();
-        assert_eq!((p.get().item(), p.get().dtype()), (0.875, dtype));
+        assert_eq!((p.get().item::<f64>(), p.get().dtype()), (0.875, dtype));
         let state = o.state_dict(&p).unwrap().state;
         let kept: Vec<_> = state[""].iter().map(|(name, t)| (name.as_str(), t.dtype())).collect();
         assert_eq!(kept, [("exp_avg", DType::F32), ("exp_avg_sq", DType::F32), ("step", DType::F32)]);
@@ -347,7 +347,7 @@ fn sgd_descends() {
     let mut o = Sgd::new(0.5);
     o.step(&m, &g).unwrap();
     assert_eq!(m.weight.get().to_vec::<f32>().unwrap(), [-0.5, 0.0]);
-    assert_eq!(m.bias.as_ref().unwrap().get().item(), -0.5);
+    assert_eq!(m.bias.as_ref().unwrap().get().item::<f64>(), -0.5);
     assert!(m.weight.get().is_variable() && m.weight.get().op_name() == Some("variable"));
     // These gradients belong to earlier weights.
     let e = o.step(&m, &g).unwrap_err();
@@ -357,7 +357,7 @@ fn sgd_descends() {
     o.set_lr(1.0);
     o.step(&m, &m.forward(&x).sum().backward()).unwrap();
     assert_eq!(
-        (m.weight.get().to_vec::<f32>().unwrap(), m.bias.as_ref().unwrap().get().item()),
+        (m.weight.get().to_vec::<f32>().unwrap(), m.bias.as_ref().unwrap().get().item::<f64>()),
         (vec![-0.5, 0.0], -1.5)
     );
     m.freeze();
@@ -370,7 +370,7 @@ fn a_shared_parameter_makes_one_step() {
     let both = (p.share(), p.share());
     let y = both.0.get() * 2.0 + both.1.get();
     Sgd::new(1.0).step(&both, &y.backward()).unwrap();
-    assert_eq!(p.get().item(), -2.0);
+    assert_eq!(p.get().item::<f64>(), -2.0);
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn settings_out_of_range_are_refused() {
         let kind =
             if sentence.contains("shape") { ErrorKind::ShapeMismatch } else { ErrorKind::InvalidArgument };
         assert!(e.kind() == kind && e.message().starts_with(sentence), "{e}, not {sentence}");
-        assert_eq!(p.get().item(), 1.0);
+        assert_eq!(p.get().item::<f64>(), 1.0);
     }
     let mut g = Gradients::new();
     g.set(&p.get(), [1.0f32, 2.0].into());

@@ -105,7 +105,7 @@ impl<'a> Run<'a> {
         for _ in 0..steps {
             let loss = self.loss();
             self.optimizer.step(&self.model, &loss.backward())?;
-            losses.push(loss.item());
+            losses.push(loss.item::<f64>());
             self.done += 1;
         }
         Ok(losses)
@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
     pub fn go_on(mut self) -> Result<Vec<f64>> {
         let mut losses = self.train(THEN)?;
         self.model.eval();
-        losses.push(self.loss().item());
+        losses.push(self.loss().item::<f64>());
         Ok(losses)
     }
     fn save(&self, to: &mut Safetensors) -> Result<()> {
