@@ -9,7 +9,7 @@
 //! let w = w.requires_grad();
 //! let loss = (x.matmul(&w).tanh() - 0.5).square().mean();
 //! let g = loss.backward();
-//! println!("{loss} {}", g.get(&w).unwrap());
+//! println!("{loss:.4} {}", g.get(&w).unwrap());
 //! ```
 //!
 //! The guide is `docs/guide` of the repository; every example of it is run as a test of this crate.

@@ -165,7 +165,11 @@ fn every_op_is_a_method() {
             "slice" | "slice_assign" => continue,
             name => name,
         };
-        let row = [format!("fn {method}, try_{method}("), format!("\" {method} try_{method}"), format!(" {method} try_{method} ")];
+        let row = [
+            format!("fn {method}, try_{method}("),
+            format!("\" {method} try_{method}"),
+            format!(" {method} try_{method} "),
+        ];
         assert!(row.iter().any(|row| sources.contains(row.as_str())), "{name} has no method {method}");
     }
 }

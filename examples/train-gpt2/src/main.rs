@@ -3,7 +3,6 @@
 use elinvar::nn::loss::cross_entropy;
 use elinvar::nn::models::{Gpt2, Gpt2Config};
 use elinvar::nn::optim::{AdamW, Optimizer, clip_grad_norm};
-use elinvar::nn::{Layer, Module};
 use elinvar::prelude::*;
 
 const TEXT: &str = "Elinvar is an alloy of iron, nickel and chromium whose elasticity does not \
@@ -37,7 +36,7 @@ fn batch(ids: &[i64], step: usize, device: &Device) -> (Tensor, Tensor) {
     let rows = |shift: usize| -> Vec<i64> {
         (0..BATCH).flat_map(|b| ids[start(b) + shift..][..CONTEXT].to_vec()).collect()
     };
-    let tensor = |v: Vec<i64>| Tensor::new(v, device).reshape(&[BATCH as isize, CONTEXT as isize]);
+    let tensor = |v: Vec<i64>| Tensor::new(v, device).reshape([BATCH, CONTEXT]);
     (tensor(rows(0)), tensor(rows(1)))
 }
 
@@ -55,13 +54,13 @@ fn main() -> elinvar::Result<()> {
     let mut adam = AdamW::new(3e-3).weight_decay(0.1);
     for step in 0..STEPS {
         let (x, y) = batch(&ids, step, &device);
-        let logits = model.forward(&x).reshape(&[-1, vocabulary as isize]);
+        let logits = model.forward(&x).reshape((-1, vocabulary));
         let loss = cross_entropy(&logits, &y.flatten(0, 1));
         let mut gradients = loss.backward();
         clip_grad_norm(&model, &mut gradients, 1.0)?;
         adam.step(&model, &gradients)?;
         if step % 10 == 9 {
-            println!("step {:3}  loss {:.4}", step + 1, loss.item::<f64>());
+            println!("step {:3}  loss {loss:.4}", step + 1);
         }
     }
 
@@ -69,8 +68,8 @@ fn main() -> elinvar::Result<()> {
     let mut text = alphabet.encode("Elinvar is an alloy of ");
     for _ in 0..40 {
         let seen = &text[text.len().saturating_sub(CONTEXT)..];
-        let x = Tensor::new(seen.to_vec(), &device).reshape(&[1, -1]);
-        let next = no_grad(|| model.forward(&x).select(1, -1).argmax(Some(-1), false));
+        let x = Tensor::new(seen.to_vec(), &device).reshape([1, -1]);
+        let next = no_grad(|| model.forward(&x).select(1, -1).argmax(-1, false));
         text.push(next.to_vec::<i64>()?[0]);
     }
     println!("{}", text.iter().map(|&id| alphabet.decode(id)).collect::<String>());
