@@ -187,7 +187,9 @@ mod tests {
 
     #[test]
     fn names_are_parsed_and_printed() {
-        for (name, device) in [("reference", "reference"), (" Reference ", "reference"), ("cpu", "cpu")] {
+        for (name, device) in
+            [("reference", "reference"), (" Reference ", "reference"), ("cpu", "cpu"), ("cpu:0", "cpu")]
+        {
             assert_eq!(Device::parse(name).unwrap().to_string(), device, "{name}");
             assert_eq!(name.parse::<Device>().unwrap(), Device::parse(name).unwrap());
         }
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(Device::default(), Device::cpu());
         // Two calls give the same device.
         assert_eq!(Device::parse("best").unwrap(), Device::best().unwrap());
-        for name in ["", "abacus", "reference:1", "cuda:-1", "cpu\0"] {
+        for name in ["", "abacus", "reference:1", "cpu:1", "cuda:-1", "cpu\0"] {
             let e = Device::parse(name).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::UnknownDevice);
             assert_eq!(

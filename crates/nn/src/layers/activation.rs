@@ -8,7 +8,7 @@ use elinvar_ops::catalogue as op;
 use elinvar_ops::catalogue::gelu::Approximate;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Map, map};
-use elinvar_tensor::{OrFail, Tensor};
+use elinvar_tensor::{Integer, OrFail, Tensor};
 use std::fmt;
 
 macro_rules! activations {
@@ -216,8 +216,8 @@ pub struct GLU {
 
 impl GLU {
     /// By halves of this axis, which may count from the end.
-    pub fn new(dim: isize) -> Self {
-        GLU { dim }
+    pub fn new(dim: impl Integer) -> Self {
+        GLU { dim: dim.to_isize() }
     }
 }
 
@@ -259,8 +259,8 @@ impl<B: Backend> Layer<B> for GLU {
 /// # Panics
 /// If there is no such axis or its size is odd.
 #[track_caller]
-pub fn swiglu<B: Backend>(x: &Tensor<B>, dim: isize) -> Tensor<B> {
-    halves("swiglu", x, dim).and_then(|[a, b]| map(Swish, [&a, &b])).or_fail()
+pub fn swiglu<B: Backend>(x: &Tensor<B>, dim: impl Integer) -> Tensor<B> {
+    halves("swiglu", x, dim.to_isize()).and_then(|[a, b]| map(Swish, [&a, &b])).or_fail()
 }
 
 fn halves<B: Backend>(name: &str, x: &Tensor<B>, dim: isize) -> Result<[Tensor<B>; 2]> {

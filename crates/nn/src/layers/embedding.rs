@@ -4,7 +4,7 @@ use crate::{Layer, Module, Param, init};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
-use elinvar_tensor::{Generator, OrFail, Tensor};
+use elinvar_tensor::{Generator, Integer, OrFail, Tensor};
 use std::fmt;
 
 /// y[.., :] = weight[x[..], :]
@@ -57,7 +57,8 @@ impl<B: Backend> Embedding<B> {
     /// If there is no such row.
     #[must_use]
     #[track_caller]
-    pub fn padding(mut self, padding: isize) -> Self {
+    pub fn padding(mut self, padding: impl Integer) -> Self {
+        let padding = padding.to_isize();
         let weight = self.weight.get().detach();
         let rows = weight.dims()[0];
         let at = if padding < 0 { padding.saturating_add_unsigned(rows) } else { padding };

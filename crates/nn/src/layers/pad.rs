@@ -4,7 +4,7 @@ use crate::{Layer, Module};
 use elinvar_core::Scalar;
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue::pad::Mode;
-use elinvar_tensor::Tensor;
+use elinvar_tensor::{Axes, Tensor};
 use std::fmt;
 
 /// Elements added at both ends of the last axes: PyTorch's ZeroPad, ConstantPad, ReflectionPad,
@@ -20,24 +20,24 @@ pub struct Pad {
 impl Pad {
     /// Zero padding; `amounts` has the number before and after for the last axis, then for the one
     /// before it, and so on. Negative amounts crop.
-    pub fn zeros(amounts: &[isize]) -> Self {
+    pub fn zeros(amounts: impl Axes) -> Self {
         Pad::constant(amounts, 0)
     }
     /// Padding with this value, by amounts as in [`Pad::zeros`].
-    pub fn constant(amounts: &[isize], value: impl Into<Scalar>) -> Self {
-        Pad { amounts: amounts.to_vec(), mode: Mode::Constant(value.into()) }
+    pub fn constant(amounts: impl Axes, value: impl Into<Scalar>) -> Self {
+        Pad { amounts: amounts.axes().to_vec(), mode: Mode::Constant(value.into()) }
     }
     /// The input mirrored at its edge, without repeating the edge, by amounts as in [`Pad::zeros`].
-    pub fn reflect(amounts: &[isize]) -> Self {
-        Pad { amounts: amounts.to_vec(), mode: Mode::Reflect }
+    pub fn reflect(amounts: impl Axes) -> Self {
+        Pad { amounts: amounts.axes().to_vec(), mode: Mode::Reflect }
     }
     /// The element at the edge, by amounts as in [`Pad::zeros`].
-    pub fn replicate(amounts: &[isize]) -> Self {
-        Pad { amounts: amounts.to_vec(), mode: Mode::Replicate }
+    pub fn replicate(amounts: impl Axes) -> Self {
+        Pad { amounts: amounts.axes().to_vec(), mode: Mode::Replicate }
     }
     /// The input repeated periodically, by amounts as in [`Pad::zeros`].
-    pub fn circular(amounts: &[isize]) -> Self {
-        Pad { amounts: amounts.to_vec(), mode: Mode::Circular }
+    pub fn circular(amounts: impl Axes) -> Self {
+        Pad { amounts: amounts.axes().to_vec(), mode: Mode::Circular }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{Layer, Module};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
-use elinvar_tensor::{OrFail, Tensor};
+use elinvar_tensor::{Integer, OrFail, Sizes, Tensor};
 use std::fmt;
 
 /// The identity, a placeholder for an optional layer.
@@ -31,8 +31,8 @@ impl Flatten {
         Flatten { start: 1, end: -1 }
     }
     /// These axes, which may count from the end.
-    pub fn axes(start: isize, end: isize) -> Self {
-        Flatten { start, end }
+    pub fn axes(start: impl Integer, end: impl Integer) -> Self {
+        Flatten { start: start.to_isize(), end: end.to_isize() }
     }
 }
 
@@ -60,8 +60,8 @@ pub struct Unflatten {
 impl Unflatten {
     /// Axis `dim`, which may count from the end, becomes axes of these sizes; one of them may
     /// be -1.
-    pub fn new(dim: isize, sizes: &[isize]) -> Self {
-        Unflatten { dim, sizes: sizes.to_vec() }
+    pub fn new(dim: impl Integer, sizes: impl Sizes) -> Self {
+        Unflatten { dim: dim.to_isize(), sizes: sizes.sizes().to_vec() }
     }
     fn run<B: Backend>(&self, x: &Tensor<B>) -> Result<Tensor<B>> {
         let rank = x.rank();

@@ -4,7 +4,7 @@ use crate::{Layer, Module};
 use elinvar_ops::Backend;
 use elinvar_ops::catalogue as op;
 use elinvar_ops::catalogue::interpolate::{Interpolation, Target};
-use elinvar_tensor::{OrFail, Tensor};
+use elinvar_tensor::{OrFail, Sizes, Tensor};
 use std::fmt;
 
 /// Resizes the one to three spatial axes of x: [n, c, spatial..].
@@ -19,8 +19,12 @@ pub struct Upsample {
 
 impl Upsample {
     /// To these sizes, one per spatial axis or one for all, by the nearest element.
-    pub fn size(sizes: &[usize]) -> Self {
-        Upsample { target: Target::Size(sizes.to_vec()), mode: Interpolation::Nearest }
+    ///
+    /// # Panics
+    /// If a size is negative.
+    #[track_caller]
+    pub fn size(sizes: impl Sizes) -> Self {
+        Upsample { target: Target::Size(sizes.to_shape().or_fail().to_vec()), mode: Interpolation::Nearest }
     }
     /// By these factors, one per spatial axis or one for all, by the nearest element.
     pub fn factor(factors: &[f64]) -> Self {

@@ -16,7 +16,7 @@ pub use formulas::{
 
 use elinvar_ops::Backend;
 pub use elinvar_ops::catalogue::reduction::Reduction;
-use elinvar_tensor::Tensor;
+use elinvar_tensor::{Integer, Tensor};
 use std::marker::PhantomData;
 
 /// The default class of ignored targets, as in PyTorch.
@@ -61,7 +61,7 @@ losses! {
     fn hinge_embedding_loss(target: &Tensor<B>, margin: f64, reduction: Reduction);
     /// The cosine similarity of x and y along an axis; the product of their norms is at least
     /// `eps`.
-    fn cosine_similarity(y: &Tensor<B>, dim: isize, eps: f64);
+    fn cosine_similarity(y: &Tensor<B>, dim: impl Integer, eps: f64);
     /// max(0, margin + d(x, positive) - d(x, negative)) over the last axis, with d the `p`-norm of
     /// the difference + eps. With `swap`, d(positive, negative) is used instead of d(x, negative)
     /// where it is less.

@@ -87,3 +87,39 @@ fn means_and_sums() {
     let of = |r| loss::margin_ranking_loss(&x, &y, &below, 0.0, r);
     assert_eq!((of(Reduction::Mean).item::<f64>(), of(Reduction::Sum).item::<f64>()), (1.5, 9.0));
 }
+
+/// A loss with settings is its function with these arguments; without, PyTorch's defaults.
+#[test]
+fn settings_are_the_arguments_of_functions() {
+    let x: T = Generator::new(1).normal(0.0, 1.0, [3, 4], DType::F64, &D);
+    let (t, p) = (Generator::new(2).normal(0.0, 1.0, [3, 4], DType::F64, &D), x.softmax(1));
+    let (classes, w): (T, T) = ([3i64, 0, 1].into(), [1.0f64, 2.0, 0.5, 1.5].into());
+    let (mean, sum) = (Reduction::Mean, Reduction::Sum);
+    let rows: Vec<(&str, T, T)> = vec![
+        ("mse", loss::Mse::new().of(&x, &t), loss::mse_loss(&x, &t, mean)),
+        ("l1", loss::L1::new().reduction(sum).of(&x, &t), loss::l1_loss(&x, &t, sum)),
+        ("smooth l1", loss::SmoothL1::new().of(&x, &t), loss::smooth_l1_loss(&x, &t, 1.0, mean)),
+        ("huber", loss::Huber::new().delta(0.5).of(&x, &t), loss::huber_loss(&x, &t, 0.5, mean)),
+        (
+            "nll",
+            loss::Nll::new().weight(&w).of(&x, &classes),
+            loss::nll_loss(&x, &classes, Some(&w), -100, mean),
+        ),
+        (
+            "binary cross entropy",
+            loss::BinaryCrossEntropy::new().of(&p, &p),
+            loss::binary_cross_entropy(&p, &p, None, mean),
+        ),
+        (
+            "its logits",
+            loss::BinaryCrossEntropyWithLogits::new().pos_weight(&w).of(&x, &p),
+            loss::binary_cross_entropy_with_logits(&x, &p, None, Some(&w), mean),
+        ),
+        ("kl_div", loss::KlDiv::new().log_target(true).of(&x, &t), loss::kl_div(&x, &t, true, mean)),
+        ("hinge", loss::HingeEmbedding::new().of(&x, &t), loss::hinge_embedding_loss(&x, &t, 1.0, mean)),
+        ("cross entropy", loss::CrossEntropy::new().of(&x, &classes), loss::cross_entropy(&x, &classes)),
+    ];
+    for (what, got, want) in rows {
+        assert!(got.same_bits(&want), "{what}: {got}, not {want}");
+    }
+}
