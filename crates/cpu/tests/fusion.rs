@@ -82,7 +82,7 @@ fn operands_of_all_kinds() {
             let turned = put_off.transpose(0, 1) * draw::<B>(d, 4, &[70, 60]);
             let twice = &put_off * &put_off + &put_off;
             let chosen = twice.gt(&put_off).where_(&(&twice - 1.0), &(&column * &put_off));
-            let tall = put_off.reshape(&[70, 60]) + draw::<B>(d, 5, &[70, 60]);
+            let tall = put_off.reshape([70, 60]) + draw::<B>(d, 5, &[70, 60]);
             let all = [part, turned, chosen.clone(), tall, put_off, chosen.sum()];
             all.iter().map(bits).collect()
         }
@@ -128,7 +128,7 @@ fn picks_that_are_put_off() {
                 held,
                 both.narrow(3, 5, w) * 2.0,
                 both.transpose(2, 3) + 1.0,
-                both.reshape(&[6, -1]) - 1.0,
+                both.reshape([6, -1]) - 1.0,
                 both.index_select(3, &few) * both.index_select(3, &few),
                 both.index_select(2, &index(3, &|i| i)).sum(),
                 both.index_select(3, &index(0, &|i| i)) * 2.0,
@@ -164,7 +164,7 @@ fn images_enlarged_and_mirrored_with_their_gradients() {
                     all.push(x.interpolate(&Target::Size(self.1.clone()), mode));
                 }
                 for mode in [Mode::Reflect, Mode::Replicate, Mode::Circular] {
-                    all.push(x.pad(&[3, 1, -1, 4], mode));
+                    all.push(x.pad([3, 1, -1, 4], mode));
                 }
                 for y in &all {
                     let g = if there { y.sum() } else { y.square().sum() }.backward();
@@ -248,7 +248,7 @@ fn rows_that_share_an_operand_or_have_a_number_each() {
                 draw::<B>(d, 5, &[7, 1, n]),
                 draw::<B>(d, 6, &[5, 1, 1, n]),
                 draw::<B>(d, 7, &[7, 6, n]).i((.., step(0..6, 2))),
-                draw::<B>(d, 8, &[3, n]).flip(&[0]),
+                draw::<B>(d, 8, &[3, n]).flip([0]),
                 draw::<B>(d, 9, &[7, 3, 2]).i((.., .., 1..2)),
             ];
             let mut all: Vec<_> = others.iter().map(|y| bits(&(&x - y))).collect();

@@ -231,7 +231,7 @@ mod tests {
         for dtype in DType::ALL {
             let host = HostTensor::from_vec((0..24u8).collect(), Shape::new(&[2, 3, 4]).unwrap()).unwrap();
             let x: Tensor<Any> =
-                Tensor::from_host(host, &any).unwrap().to_dtype(dtype).permute(&[2, 0, 1]).flip(&[1]);
+                Tensor::from_host(host, &any).unwrap().to_dtype(dtype).permute([2, 0, 1]).flip([1]);
             let y: Tensor<Reference> = x.copy_to(&ReferenceDevice).unwrap();
             let z: Tensor<Any> = y.copy_to(&any).unwrap();
             assert_eq!((y.dims(), y.dtype(), z.dtype()), (&[4, 2, 3][..], dtype, dtype));

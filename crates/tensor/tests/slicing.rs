@@ -14,7 +14,7 @@ use elinvar_tensor::{Index, Tensor, check_gradient, step, try_run};
 type T = Tensor<Reference>;
 
 fn x() -> T {
-    T::arange(0, 24, 1, &ReferenceDevice).reshape(&[2, 3, 4])
+    T::arange(0, 24, 1, &ReferenceDevice).reshape([2, 3, 4])
 }
 fn p<const N: usize>(places: [i64; N], shape: &[usize]) -> T {
     Tensor::from_vec(places.to_vec(), shape, &ReferenceDevice)
@@ -206,7 +206,7 @@ fn slices_are_numpys() {
 fn slices_of_views_are_those_of_copies() {
     let views: [(&str, Slice); 3] = [
         ("transposed twice", |x| x.transpose(0, 2).contiguous().transpose(0, 2)),
-        ("backwards twice", |x| x.flip(&[1]).contiguous().i((.., step(.., -1)))),
+        ("backwards twice", |x| x.flip([1]).contiguous().i((.., step(.., -1)))),
         ("the middle of something larger", |x| Tensor::concat(&[x, x, x], 1).i((.., 3..6))),
     ];
     for (name, view) in views {
@@ -236,7 +236,7 @@ fn gradients_of_slices() {
     let weighted = |y: &T| {
         let n = y.numel();
         let w = T::arange(1, n as i64 + 1, 1, &ReferenceDevice).to_dtype(DType::F64);
-        (y.reshape(&[n as isize]) * w).square()
+        (y.reshape([n as isize]) * w).square()
     };
     for (name, f, ..) in slices() {
         // Half-way between integers, so that a small step changes no mask that is computed from

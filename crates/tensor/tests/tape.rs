@@ -45,8 +45,8 @@ fn halves_have_the_same_bits_recorded_or_not() {
         let x = Tensor::from_vec(some(60), [3, 20], &ReferenceDevice).to_dtype(dtype);
         let w = t(&some(20)).to_dtype(dtype);
         let all = |x: &Tensor| {
-            let normal = x.layer_norm(&[20], Some(&w), None, 1e-5);
-            [normal, x.softmax(1), x.log_softmax(0), x.rms_norm(&[20], Some(&w), None), x.mean_dim(1, false)]
+            let normal = x.layer_norm([20], Some(&w), None, 1e-5);
+            [normal, x.softmax(1), x.log_softmax(0), x.rms_norm([20], Some(&w), None), x.mean_dim(1, false)]
         };
         for (plain, recorded) in all(&x).iter().zip(all(&x.requires_grad())) {
             assert!(!plain.is_tracked() && recorded.is_tracked());
@@ -57,7 +57,7 @@ fn halves_have_the_same_bits_recorded_or_not() {
             assert!(one.iter().all(|(_, g)| g.dtype() == dtype));
         }
         // Operands of different types are converted first.
-        let wide = x.layer_norm(&[20], Some(&w.to_dtype(DType::F32)), None, 1e-5);
+        let wide = x.layer_norm([20], Some(&w.to_dtype(DType::F32)), None, 1e-5);
         assert_eq!(v(&wide.to_dtype(DType::F64)), v(&all(&x)[0].to_dtype(DType::F64)));
     }
 }
@@ -68,11 +68,11 @@ fn counts_do_not_go_through_16_bits() {
     let rows: [(&str, F); 8] = [
         ("amax", |x| x.max()),
         ("amin", |x| x.min()),
-        ("amax of an axis", |x| x.reshape(&[1, -1]).amax_dim(1, false).sum()),
+        ("amax of an axis", |x| x.reshape([1, -1]).amax_dim(1, false).sum()),
         ("norm inf", |x| x.norm(f64::INFINITY)),
         ("norm -inf", |x| x.norm(f64::NEG_INFINITY)),
         ("mean", |x| x.mean()),
-        ("mean of an axis", |x| x.reshape(&[1, -1]).mean_dim(1, false).sum()),
+        ("mean of an axis", |x| x.reshape([1, -1]).mean_dim(1, false).sum()),
         ("l1_loss", |x| {
             let none = x.zeros_like();
             elinvar_ops::catalogue::l1_loss(x, &none, elinvar_ops::catalogue::reduction::Reduction::Mean)

@@ -39,8 +39,8 @@ fn chains<D: Driver>(d: &GpuDevice<D>) {
     assert!(same(&q, &(&u * &v).exp().to_vec().unwrap()));
 
     // A transposed operand is another order: the map before it is computed first.
-    let t = (x.exp().transpose(0, 1) + on(&a).reshape(&[11, 7])).to_vec::<f32>().unwrap();
-    let want = (reference(&a).exp().transpose(0, 1) + reference(&a).reshape(&[11, 7])).to_vec().unwrap();
+    let t = (x.exp().transpose(0, 1) + on(&a).reshape([11, 7])).to_vec::<f32>().unwrap();
+    let want = (reference(&a).exp().transpose(0, 1) + reference(&a).reshape([11, 7])).to_vec().unwrap();
     assert!(same(&t, &want));
 
     // Two hundred maps are several kernels, and as right.
@@ -116,40 +116,40 @@ fn few_numbers_are_computed_by_who_reads_them() {
     let (u, v, w) = (reference(&a, &[3, 5, 8]), reference(&b, &[5]), reference(&e, &[3, 1, 8]));
 
     // A chain of them, along an axis in the midst, and beside it another one along the others.
-    let (got, n) = launches(&|| &x * ((&c + 0.5).rsqrt().reshape(&[5, 1])) + (&r * 2.0).tanh());
-    same(got, (&u * ((&v + 0.5).rsqrt().reshape(&[5, 1])) + (&w * 2.0).tanh()).to_vec().unwrap());
+    let (got, n) = launches(&|| &x * ((&c + 0.5).rsqrt().reshape([5, 1])) + (&r * 2.0).tanh());
+    same(got, (&u * ((&v + 0.5).rsqrt().reshape([5, 1])) + (&w * 2.0).tanh()).to_vec().unwrap());
     assert_eq!(n, 1, "all in one kernel");
 
     // Turned around, and a part of it, which is no result as it lies.
     let part = |q: &Tensor<Gpu<Short>>| q.narrow(2, 1, 3) + 1.0;
-    let (got, n) = launches(&|| x.transpose(0, 2) * (&c * 3.0).reshape(&[5, 1]) * part(&on(&q, &[8, 1, 5])));
+    let (got, n) = launches(&|| x.transpose(0, 2) * (&c * 3.0).reshape([5, 1]) * part(&on(&q, &[8, 1, 5])));
     let part = reference(&q, &[8, 1, 5]).narrow(2, 1, 3) + 1.0;
-    same(got, (u.transpose(0, 2) * (&v * 3.0).reshape(&[5, 1]) * part).to_vec().unwrap());
+    same(got, (u.transpose(0, 2) * (&v * 3.0).reshape([5, 1]) * part).to_vec().unwrap());
     assert_eq!(n, 1, "all in one kernel");
 
     // What somebody holds, or two read, is computed once, by itself, and is right for both.
-    let few = (&c + 0.5).exp().reshape(&[5, 1]);
-    let held = (&v + 0.5).exp().reshape(&[5, 1]);
+    let few = (&c + 0.5).exp().reshape([5, 1]);
+    let held = (&v + 0.5).exp().reshape([5, 1]);
     let before = d.launches().unwrap();
     let y = &x - &few;
     same(y.to_vec().unwrap(), (&u - &held).to_vec().unwrap());
     same(few.to_vec().unwrap(), held.to_vec().unwrap());
     assert_eq!(d.launches().unwrap() - before, 2);
     let twice = |few: Tensor<Gpu<Short>>| &x * &few + few;
-    let (got, n) = launches(&|| twice((&c + 0.5).exp().reshape(&[5, 1])));
+    let (got, n) = launches(&|| twice((&c + 0.5).exp().reshape([5, 1])));
     same(got, (&u * &held + &held).to_vec().unwrap());
     assert_eq!(n, 2);
 
     // The same numbers in another shape, as a channel's statistics have.
-    let (got, n) = launches(&|| (&on(&b, &[1, 5, 1]) * 3.0).reshape(&[5]) - c.sqrt());
+    let (got, n) = launches(&|| (&on(&b, &[1, 5, 1]) * 3.0).reshape([5]) - c.sqrt());
     same(got, (&v * 3.0 - v.sqrt()).to_vec().unwrap());
     assert_eq!(n, 1, "all in one kernel");
 
     // Of f16, what lies between is rounded as ever.
     let half = |x: &Tensor<Gpu<Short>>| x.to_dtype(elinvar_core::DType::F16);
     let (hx, hc) = (half(&x), half(&c));
-    let got = (&hx * (&hc * 1.3).exp().reshape(&[5, 1])).to_dtype(elinvar_core::DType::F32).to_vec().unwrap();
+    let got = (&hx * (&hc * 1.3).exp().reshape([5, 1])).to_dtype(elinvar_core::DType::F32).to_vec().unwrap();
     let half = |x: &Tensor<Reference>| x.to_dtype(elinvar_core::DType::F16);
-    let want = &half(&u) * (&half(&v) * 1.3).exp().reshape(&[5, 1]);
+    let want = &half(&u) * (&half(&v) * 1.3).exp().reshape([5, 1]);
     same(got, want.to_dtype(elinvar_core::DType::F32).to_vec().unwrap());
 }

@@ -10,7 +10,7 @@ use elinvar_tensor::Tensor;
 /// Of windows of three taps, two apart.
 fn gradient<B: elinvar_ops::Backend>(x: &Tensor<B>, g: &Tensor<B>) -> Tensor<B> {
     let x = x.requires_grad();
-    let y = x.max_pool2d(&[3], &[2], &[1], &[1], false);
+    let y = x.max_pool2d([3], &[2], &[1], &[1], false);
     (y * g).sum().backward().get(&x).expect("it has one").clone()
 }
 
@@ -31,7 +31,7 @@ fn gathers<D: Driver>(d: &GpuDevice<D>) {
     // come from.
     let (_, places) = with_indices(&x, &[3], &[2], &[1], &[1], false).unwrap();
     let zeros = Tensor::<Gpu<D>>::zeros([2, 3, 72], elinvar_core::DType::F32, d);
-    let (flat, source) = (places.reshape(&[2, 3, 20]), g.reshape(&[2, 3, 20]));
+    let (flat, source) = (places.reshape([2, 3, 20]), g.reshape([2, 3, 20]));
     let add = |index: &Tensor<Gpu<D>>| {
         let before = d.launches().unwrap();
         let y = zeros.scatter_add(-1, index, &source);
@@ -44,7 +44,7 @@ fn gathers<D: Driver>(d: &GpuDevice<D>) {
     assert_eq!((one, several > 1), (1, true));
     assert_eq!((bits(&known), bits(&unknown)), (bits(&want), bits(&want)));
     // Copied, they are places like any others.
-    let (_, copied) = add(&flat.flip(&[2]).contiguous().flip(&[2]).contiguous());
+    let (_, copied) = add(&flat.flip([2]).contiguous().flip([2]).contiguous());
     assert_eq!(bits(&copied), bits(&want));
 }
 

@@ -395,7 +395,7 @@ fn a_new_gpt2_starts_as_gpt2_does() {
     let ids = T::from_vec((0..16).map(|i| i * 7 % 40).collect::<Vec<i64>>(), [1, 16], &D);
     model.eval();
     let loss =
-        loss::cross_entropy(&model.forward(&ids).reshape(&[16, 40]), &ids.roll(&[-1], None).reshape(&[16]));
+        loss::cross_entropy(&model.forward(&ids).reshape([16, 40]), &ids.roll([-1], None).reshape([16]));
     assert!((loss.item::<f64>() - 40f64.ln()).abs() < 0.2, "{}", loss.item::<f64>());
 }
 
@@ -409,7 +409,7 @@ fn models_learn_reproducibly() {
         let mut optim = Adam::new(0.02);
         let mut losses = vec![];
         for _ in 0..steps {
-            let logits = model.forward(&x).reshape(&[8, 8]);
+            let logits = model.forward(&x).reshape([8, 8]);
             let loss = loss::cross_entropy(&logits, &y);
             optim.step(model, &loss.backward()).unwrap();
             losses.push(loss.item::<f64>());

@@ -70,7 +70,7 @@ fn orthogonal_matrices_have_orthonormal_rows_or_columns() {
         let t = init::orthogonal::<B>(sizes, gain, &mut Generator::new(5), &D);
         assert_eq!(t.dims(), sizes);
         let (rows, columns) = (sizes[0], sizes[1..].iter().product::<usize>());
-        let flat = t.to_dtype(DType::F64).reshape(&[rows as isize, columns as isize]);
+        let flat = t.to_dtype(DType::F64).reshape([rows as isize, columns as isize]);
         let product = if rows <= columns { flat.matmul(&flat.t()) } else { flat.t().matmul(&flat) };
         let k = rows.min(columns);
         for (i, v) in numbers(&product).into_iter().enumerate() {

@@ -198,7 +198,7 @@ fn a_mistake_is_a_sentence_that_can_be_caught() {
         (try_run(|| drop(GLU::new(1).forward(&ones(&[2, 3])))), ErrorKind::ShapeMismatch, "glu: axis 1 of"),
         (try_run(|| drop(swiglu(&ones(&[2, 4]), 2))), ErrorKind::ShapeMismatch, "swiglu: axis 2 of"),
         (
-            try_run(|| drop(Unflatten::new(2, &[2, 2]).forward(&ones(&[2, 4])))),
+            try_run(|| drop(Unflatten::new(2, [2, 2]).forward(&ones(&[2, 4])))),
             ErrorKind::InvalidArgument,
             "unflatten: axis 2 of",
         ),

@@ -31,7 +31,7 @@ fn rows(dtype: DType) -> Vec<(&'static str, F)> {
         ("swiglu", Box::new(|x| swiglu(x, 1))),
         (
             "local_response_norm",
-            Box::new(|x| LocalResponseNorm::new(3).alpha(0.5).forward(&x.reshape(&[1, 3, 4]))),
+            Box::new(|x| LocalResponseNorm::new(3).alpha(0.5).forward(&x.reshape([1, 3, 4]))),
         ),
         ("gaussian", Box::new(move |x| loss::gaussian_nll_loss(x, &t1, &variance, true, 1e-6, each))),
         // The target as a mean, and x as the variance.
