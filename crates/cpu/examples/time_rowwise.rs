@@ -67,7 +67,7 @@ fn main() {
     }
     {
         let (x, w) = (Tensor::new(&[8, 64, 56, 56]), Tensor::new(&[1, 64, 1, 1]));
-        let channels = |l: &Layout| l.permute([1, 0, 2, 3]);
+        let channels = |l: &Layout| l.permute(&[1, 0, 2, 3]);
         let wide = channels(&w.layout.broadcast_to(x.layout.shape(), "w").unwrap());
         let by = channels(&x.layout);
         t.show("batch_norm 8x64x56x56", |d| {

@@ -151,7 +151,7 @@ fn their_convolutions() {
             (Tensor::<B>::from_vec((0..n).map(value).collect::<Vec<f32>>(), sizes, d) * scale).to_dtype(dtype)
         };
         let (x, w) = (at(&[1, 8, 16, 16]).requires_grad(), at(&[16, 8, 3, 3]).requires_grad());
-        let y = x.conv2d(&w, None, &[1], &[1].into(), &[1], 1);
+        let y = x.conv2d(&w, None, 1, 1, 1, 1);
         let g = (&y * &at(y.dims())).sum().backward();
         let all = [y.detach(), g.get(&x).unwrap().clone(), g.get(&w).unwrap().clone()];
         all.map(|t| t.to_dtype(DType::F32).to_vec::<f32>().unwrap())

@@ -96,7 +96,7 @@ fn one_element_as_any_type() {
     let big = T::new([(1i64 << 60) + 1], &D);
     assert_eq!(big.item::<i64>(), (1 << 60) + 1);
     assert_eq!(T::new(2.5f32, &D).item::<f64>(), 2.5);
-    let whole: i64 = T::new(-2.5f64, &D).item::<f64>();
+    let whole: i64 = T::new(-2.5f64, &D).item();
     assert_eq!(whole, -2);
     assert!(T::new([3u8], &D).item::<bool>());
     assert_eq!(count(&[2]).try_item::<f32>().unwrap_err().kind(), ErrorKind::ShapeMismatch);

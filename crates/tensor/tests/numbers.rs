@@ -74,7 +74,7 @@ fn other_ops_take_what_the_dtype_holds() {
         ("full_like", Box::new(move || u().full_like(256))),
         ("masked_fill", Box::new(move || u().masked_fill(&T::new([true, false, true], &D), 300))),
         ("index_fill", Box::new(move || u().index_fill(0, &T::new([0i64], &D), -1))),
-        ("scatter_value", Box::new(move || u().scatter_value(0, &T::new([0i64], &D), 300.into()))),
+        ("scatter_value", Box::new(move || u().scatter_value(0, &T::new([0i64], &D), 300))),
         ("pad", Box::new(move || u().pad([1, 0], Mode::Constant(300.into())))),
         ("pad of nothing", Box::new(move || u().pad([0, 0], Mode::Constant(300.into())))),
         ("index_add", Box::new(move || u().index_add(0, &T::new([0i64], &D), &u8s(&[1]), -1))),

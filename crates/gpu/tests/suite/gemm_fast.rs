@@ -199,7 +199,7 @@ fn convolutions<D: Driver>(d: &GpuDevice<D>) {
         let (x, w) = (make(1, &[2, 20, 7, 6]), make(2, &[24, 20 / groups, 3, 3]));
         let run = |p: Precision| {
             let before = d.kernels().unwrap();
-            let y = p.scope(|| x.conv2d(&w, None, &[stride], &[1].into(), &[1], groups));
+            let y = p.scope(|| x.conv2d(&w, None, stride, 1, 1, groups));
             let g = (&y * &make(3, y.dims())).sum().backward();
             let all = [y.detach(), g.get(&x).unwrap().clone(), g.get(&w).unwrap().clone()];
             (all.map(|t| bits(&t)), d.kernels().unwrap() > before)
