@@ -1,7 +1,7 @@
 //! Single numbers beside tensors, and random numbers: what a dtype cannot hold is an error, and a
 //! comparison is right all the same.
 
-use elinvar_core::{DType, ErrorKind, Scalar};
+use elinvar_core::{DType, ErrorKind};
 use elinvar_ops::catalogue::pad::Mode;
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_tensor::{Generator, Tensor, try_run};
