@@ -170,8 +170,8 @@ impl HostData {
     /// Elements from little-endian bytes.
     ///
     /// # Errors
-    /// `Format` if the bytes are not a whole number of elements, or one of a bool is neither 0 nor 1;
-    /// `OutOfMemory`.
+    /// `Format` if the bytes are not a whole number of elements, or one of a bool is neither 0 nor
+    /// 1; `OutOfMemory`.
     pub fn from_le_bytes(dtype: DType, bytes: &[u8]) -> Result<HostData> {
         if !bytes.len().is_multiple_of(dtype.size()) {
             return Err(Error::format(format!(

@@ -1,4 +1,5 @@
-//! How long maps in a row take, put off (one pass over memory) and each at once, on two threads: the least of many runs.
+//! How long maps in a row take, put off (one pass over memory) and each at once, on two threads:
+//! the least of many runs.
 
 use elinvar_core::DType;
 use elinvar_cpu::{Cpu, CpuDevice, Isa};

@@ -1,7 +1,8 @@
-//! How long folds, scans, row-wise formulas and copies of the sizes that libraries are compared by take: milliseconds of
-//! the clock, on one thread and on two.
+//! How long folds, scans, row-wise formulas and copies of the sizes that libraries are compared by
+//! take: milliseconds of the clock, on one thread and on two.
 //!
-//! `cargo run --release -p elinvar-cpu --example time_rowwise [NAME..]`: only rows whose name has one of these in it.
+//! `cargo run --release -p elinvar-cpu --example time_rowwise [NAME..]`: only rows whose name has
+//! one of these in it.
 
 use elinvar_core::Result;
 use elinvar_core::{DType, Layout, Shape};

@@ -117,7 +117,8 @@ fn gradients<B: Backend<Buffer: From<HostData>>>(
     all.iter().map(|x| g.get(x).map(|g| Ok(g.to_host()?.into_data())).transpose()).collect()
 }
 
-/// Shapes: one that no block or vector divides, and a broadcast one with odd strides, of more elements than the largest block.
+/// Shapes: one that no block or vector divides, and a broadcast one with odd strides, of more
+/// elements than the largest block.
 fn operands(dice: &mut Dice, roles: &[&str], dtype: DType, round: usize) -> Vec<Operand> {
     let shape: &[usize] = if round == 0 { &[1237] } else { &[9, 9, 31] };
     let values = if round == 0 { Values::Wild } else { Values::Sparse };
@@ -158,7 +159,8 @@ fn every_formula_on_every_dtype() {
     }
 }
 
-/// Windows of angles that are all moderate, and windows with one that is not, or is as large as moderate ones can be.
+/// Windows of angles that are all moderate, and windows with one that is not, or is as large as
+/// moderate ones can be.
 #[test]
 fn angles_around_the_bound() {
     let len = 2 * 192 + 77;

@@ -118,7 +118,8 @@ fn picks_that_are_put_off() {
             let (rows, columns) =
                 (index(2 * h + 1, &|i| i / 2 % h), index(2 * w + 3, &|i| (i + 1) * w / (2 * w + 4)));
             let (mirrored, few) = (index(w, &|i| w - 1 - i), index(3, &|i| i * 7 % w));
-            // Read as they are, by maps, in part, turned, as another shape, and picked from again: along the other axis, and along the same.
+            // Read as they are, by maps, in part, turned, as another shape, and picked from again:
+            // along the other axis, and along the same.
             let (tall, wide) = (x.index_select(2, &rows), x.index_select(3, &columns));
             let both = tall.index_select(3, &columns);
             let held = wide.index_select(2, &rows) * 2.0;
@@ -182,7 +183,8 @@ fn images_enlarged_and_mirrored_with_their_gradients() {
 #[test]
 fn tasks_of_a_callers_own_pool_ask_for_the_same() {
     use rayon::prelude::*;
-    // A thread that waits for the device's threads takes up another task of its pool, which wants the same numbers.
+    // A thread that waits for the device's threads takes up another task of its pool, which wants
+    // the same numbers.
     let d = CpuDevice::new(Isa::best(), 2).unwrap().fuse_from(0);
     let own = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     for round in 0..10 {
@@ -240,7 +242,8 @@ fn rows_that_share_an_operand_or_have_a_number_each() {
         fn run<B: Backend>(&self, d: &B::Device) -> Vec<Vec<u32>> {
             let n = self.0;
             let x = draw::<B>(d, 1, &[5, 7, 3, n]);
-            // What the rows read: numbers of some axes or others, whole rows, every other row, rows from the last to the first.
+            // What the rows read: numbers of some axes or others, whole rows, every other row, rows
+            // from the last to the first.
             let others = [
                 draw::<B>(d, 2, &[7, 3, 1]),
                 draw::<B>(d, 3, &[5, 1, 3, 1]),

@@ -44,7 +44,8 @@ fn a_limit_is_an_error_and_nothing_is_lost() -> Result<()> {
     Ok(())
 }
 
-/// A thread counts less than this for itself; that of the test before may be just ending, and then it counts for all.
+/// A thread counts less than this for itself; that of the test before may be just ending, and then
+/// it counts for all.
 const UNCOUNTED: u64 = 64 << 10;
 
 #[test]

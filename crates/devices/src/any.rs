@@ -1,5 +1,5 @@
-//! The run-time backend: one enum for devices, one for buffers, and a match on the device that hands
-//! every call on.
+//! The run-time backend: one enum for devices, one for buffers, and a match on the device that
+//! hands every call on.
 //!
 //! A new backend is one line in `backends!` and its line in [`crate::devices`].
 

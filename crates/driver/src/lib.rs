@@ -111,9 +111,9 @@ pub struct Info {
     pub half: bool,
     /// Can it load and store bytes?
     pub bytes: bool,
-    /// Passes that the loops of an invocation may take, all together, where there is an end to them:
-    /// a loop of n iterations takes n + 1 ([`elinvar_kernel::loops`] tells more). A launch of more is cut into several, and what cannot be
-    /// cut is refused.
+    /// Passes that the loops of an invocation may take, all together, where there is an end to
+    /// them: a loop of n iterations takes n + 1 ([`elinvar_kernel::loops`] tells more). A launch of
+    /// more is cut into several, and what cannot be cut is refused.
     pub max_loop_iterations: Option<u64>,
     /// Should kernels be short? Where a fused multiply-add is built from integers, a formula is
     /// thousands of instructions, and compilers are slow with them, or fail.

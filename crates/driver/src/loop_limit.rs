@@ -1,8 +1,8 @@
 //! Devices that end loops after so many passes: launches of more, cut into several.
 //!
 //! How many passes a launch takes at most is computed from its numbers before it is made
-//! ([`elinvar_kernel::loops`]). What the parts of a launch hand over lies in memory that is taken for
-//! it; if there is not enough, nothing was started.
+//! ([`elinvar_kernel::loops`]). What the parts of a launch hand over lies in memory that is taken
+//! for it; if there is not enough, nothing was started.
 
 use crate::{Driver, Slice};
 use elinvar_core::{Error, Result};
@@ -36,7 +36,8 @@ impl<M> fmt::Debug for Limited<M> {
 }
 
 impl<M> Limited<M> {
-    /// The compiled form of a kernel, for a device that ends loops after so many passes, if it does.
+    /// The compiled form of a kernel, for a device that ends loops after so many passes, if it
+    /// does.
     pub fn new(kernel: &Kernel, whole: M, limit: Option<u64>) -> Limited<M> {
         let loops = limit.and_then(|_| Loops::of(kernel));
         Limited { whole, name: kernel.name.clone(), loops, parts: Mutex::default() }

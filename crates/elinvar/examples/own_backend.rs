@@ -1,4 +1,5 @@
-//! A backend from outside: here, one that counts what it is asked for and lets the reference do the work.
+//! A backend from outside: here, one that counts what it is asked for and lets the reference do the
+//! work.
 //!
 //! `Tensor<Counting>` has every method, operator and gradient without another line.
 //!

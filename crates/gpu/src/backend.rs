@@ -304,7 +304,8 @@ impl<D: Driver> Compute for Gpu<D> {
     }
     fn fused(_: &Self::Device, f: &Fused<'_>, _: &[GpuView<'_, D>]) -> Result<Option<FusedResults<Self>>> {
         match f {
-            // A launch for each: sums over rows are shared by workgroups in another way than rows are.
+            // A launch for each: sums over rows are shared by workgroups in another way than rows
+            // are.
             Fused::RowsAndColumns { .. } => Ok(None),
             // A few launches for each step.
             Fused::Lattice { .. } | Fused::LatticeGrad { .. } => Ok(None),

@@ -101,9 +101,10 @@ impl Interval {
     }
 }
 
-/// The uniform number of an [`Interval`] from u in 0..1: low + u * span with one fma, and where that,
-/// or its rounding to the dtype, would leave the half-open interval, the number of the dtype next to
-/// its end. The bounds are numbers of the dtype, so the rounding that follows does not pass them.
+/// The uniform number of an [`Interval`] from u in 0..1: low + u * span with one fma, and where
+/// that, or its rounding to the dtype, would leave the half-open interval, the number of the dtype
+/// next to its end. The bounds are numbers of the dtype, so the rounding that follows does not pass
+/// them.
 #[inline(always)]
 pub fn uniform<L: Lane>(u: L, [span, low, least, most]: [L; 4]) -> L {
     u.fma(span, low).at_least(least).at_most(most)

@@ -55,9 +55,9 @@ type View<'a> = elinvar_ops::View<'a, Reference>;
 type Device = ReferenceDevice;
 
 impl Reference {
-    /// As [`Compute::contract`], for integers and bool, which take no epilogue. For backends that compute floats themselves: a call of `contract` would link the
-    /// reference's float loops into the program. `own` returns the elements of a view, row-major,
-    /// by the backend's own copy.
+    /// As [`Compute::contract`], for integers and bool, which take no epilogue. For backends that
+    /// compute floats themselves: a call of `contract` would link the reference's float loops into
+    /// the program. `own` returns the elements of a view, row-major, by the backend's own copy.
     ///
     /// # Errors
     /// `OutOfMemory`; `DTypeMismatch` for floats, and if there is an epilogue.

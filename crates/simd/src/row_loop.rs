@@ -334,9 +334,9 @@ pub trait RowLoops<T: SimdFloat>: Send + Sync {
         n: T,
         out: TermsOut<'_, T>,
     );
-    /// All statistics of at most [`MAX_GROUP_ROWS`] whole rows of at most a block, and the result of
-    /// each row of a formula that has one, in one call. Terms are folded in registers, where that
-    /// can be done.
+    /// All statistics of at most [`MAX_GROUP_ROWS`] whole rows of at most a block, and the result
+    /// of each row of a formula that has one, in one call. Terms are folded in registers, where
+    /// that can be done.
     fn statistics(
         &self,
         isa: Isa,
@@ -738,8 +738,8 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut TermsTa
     #[inline(always)]
     fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         for k in self.of.clone() {
-            // Terms that are wanted in memory, though their formula does not keep them, are those of
-            // a row that comes in uneven parts.
+            // Terms that are wanted in memory, though their formula does not keep them, are those
+            // of a row that comes in uneven parts.
             each_statistic!(k, K => if const { M::WIDTH == TERM_CHUNK } && !matches!(self.whole, Whole::No(None)) {
                 self.fold::<M, S, K>()
             } else {

@@ -17,8 +17,8 @@ const EDGE: usize = 3;
 /// Characters in a line.
 const WIDTH: usize = 75;
 
-/// Axes of a tensor above which it is printed flat, with its shape: a bracket is a call. NumPy has no
-/// more axes, and neither has a page.
+/// Axes of a tensor above which it is printed flat, with its shape: a bracket is a call. NumPy has
+/// no more axes, and neither has a page.
 const MOST_AXES: usize = 64;
 
 /// A number of digits, as in `{:.2}`, is that of every float.
@@ -59,7 +59,8 @@ fn text<B: Backend>(
     Ok(render(shape, &shown_elements(x)?, precision, indent, separator))
 }
 
-/// The elements that are shown. Of a large tensor only the edges are read, whatever it is a view of.
+/// The elements that are shown. Of a large tensor only the edges are read, whatever it is a view
+/// of.
 fn shown_elements<B: Backend>(x: &Array<B>) -> Result<HostTensor> {
     let mut part = x.clone();
     if x.shape().numel() > THRESHOLD {
@@ -76,8 +77,8 @@ fn shown_elements<B: Backend>(x: &Array<B>) -> Result<HostTensor> {
     part.to_host()
 }
 
-/// The elements in brackets; lines after the first are indented by `indent`. `host` holds those that
-/// are shown of a tensor of this shape.
+/// The elements in brackets; lines after the first are indented by `indent`. `host` holds those
+/// that are shown of a tensor of this shape.
 fn render(
     shape: &Shape,
     host: &HostTensor,

@@ -55,12 +55,12 @@ impl Generator {
         let buffer = B::random(device, r, self.next_stream(), dtype, shape.numel())?;
         Ok(Tensor::from_array(Array::new(device, buffer, shape, dtype)))
     }
-    /// Floats, uniform in `low..high`: `high` itself is never drawn, in any dtype. If both are equal,
-    /// it is all that is drawn.
+    /// Floats, uniform in `low..high`: `high` itself is never drawn, in any dtype. If both are
+    /// equal, it is all that is drawn.
     ///
     /// # Panics
-    /// If `dtype` is not of floats or cannot hold the bounds, one is NaN or infinite, they are not in
-    /// order, or memory is exhausted.
+    /// If `dtype` is not of floats or cannot hold the bounds, one is NaN or infinite, they are not
+    /// in order, or memory is exhausted.
     #[track_caller]
     pub fn uniform<D: DeviceOf>(
         &mut self,
@@ -75,8 +75,8 @@ impl Generator {
     /// Floats, normally distributed.
     ///
     /// # Panics
-    /// If `dtype` is not of floats, the mean is not finite, the standard deviation is negative or not
-    /// finite, or memory is exhausted.
+    /// If `dtype` is not of floats, the mean is not finite, the standard deviation is negative or
+    /// not finite, or memory is exhausted.
     #[track_caller]
     pub fn normal<D: DeviceOf>(
         &mut self,

@@ -37,8 +37,8 @@ macro_rules! integers {
 // i32 is among them, because it is the type of a literal that nothing else decides.
 integers!(isize, usize, i64, u64, i32, u32, i16, u16, i8, u8);
 
-/// A shape: `[2, 3]`, `(n, 3)`, a slice, a vector, a [`Shape`], a single size for one axis, `()` for a
-/// scalar. -1 stands for a size that the method finds itself (see there).
+/// A shape: `[2, 3]`, `(n, 3)`, a slice, a vector, a [`Shape`], a single size for one axis, `()`
+/// for a scalar. -1 stands for a size that the method finds itself (see there).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape",
     note = "arrays, slices, vectors and tuples of integers are, such as `[2, 3]`, `(n, -1)` and `x.dims()`"
@@ -49,15 +49,15 @@ pub trait Sizes {
     /// The shape.
     ///
     /// # Errors
-    /// `InvalidArgument` if a size is negative; `OutOfMemory` if there are more elements than can be
-    /// addressed.
+    /// `InvalidArgument` if a size is negative; `OutOfMemory` if there are more elements than can
+    /// be addressed.
     fn to_shape(&self) -> Result<Shape> {
         Shape::new(&counts("shape", &self.sizes())?)
     }
 }
 
-/// Several axes or places, or a single one: `-1`, `[0, 1]`, a slice, a vector, a tuple. All that is a
-/// shape is also a list of axes.
+/// Several axes or places, or a single one: `-1`, `[0, 1]`, a slice, a vector, a tuple. All that is
+/// a shape is also a list of axes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a list of axes",
     note = "integers, and arrays, slices, vectors and tuples of them are, such as `-1` and `[0, 2]`"

@@ -173,8 +173,8 @@ impl<B: Backend> Tensor<B> {
     /// [`Tensor::backward`], which returns its error.
     ///
     /// # Errors
-    /// `Autograd` if the tensor depends on no variable, has more than one element, or if its graph was
-    /// freed already; `OutOfMemory`.
+    /// `Autograd` if the tensor depends on no variable, has more than one element, or if its graph
+    /// was freed already; `OutOfMemory`.
     pub fn try_backward(&self) -> Result<Gradients<B>> {
         backward(&[(self, None)], Backward::default())
     }

@@ -13,7 +13,8 @@ fn count(shape: &[usize]) -> T {
     T::arange(0, shape.iter().product::<usize>(), 1, &D).reshape(shape).to_dtype(DType::F32)
 }
 
-/// Each row must compile as it is, without a suffix; the shape is what shows that it was understood.
+/// Each row must compile as it is, without a suffix; the shape is what shows that it was
+/// understood.
 #[test]
 fn shapes_and_axes_in_any_form() {
     let x = count(&[2, 3, 4]);

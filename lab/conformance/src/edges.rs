@@ -1,8 +1,8 @@
 //! Cases of conventions at the edges of ops, which other collections lack: sums of short integers,
 //! bounds in the other order, axes that are not there.
 //!
-//! Made of the OpInfo samples of PyTorch in float64, in the format of the sample, and built into the
-//! program as they are.
+//! Made of the OpInfo samples of PyTorch in float64, in the format of the sample, and built into
+//! the program as they are.
 
 use crate::filter::Filter;
 use crate::golden::{self, Case};

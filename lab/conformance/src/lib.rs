@@ -35,8 +35,8 @@ use std::path::PathBuf;
 /// The cases and the device of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A directory of golden cases, which run in addition to the project's own cases of other ops and
-    /// those of edges; without it, the built-in sample, and these.
+    /// A directory of golden cases, which run in addition to the project's own cases of other ops
+    /// and those of edges; without it, the built-in sample, and these.
     pub golden: Option<PathBuf>,
     /// Names of ops or parts of case ids; empty: everything.
     pub only: Vec<String>,

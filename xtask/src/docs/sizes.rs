@@ -10,7 +10,7 @@ const COLUMNS: usize = 100;
 /// Folders whose comments are measured.
 const FOLDERS: [&str; 3] = ["crates/", "lab/", "testing/"];
 /// The number of wider comment lines. It may only decrease: a change that wraps comments lowers it.
-const TOO_WIDE: usize = 88;
+const TOO_WIDE: usize = 15;
 /// By how many lines it may be lower before the limit has to be updated, so that not every change
 /// has to touch it.
 const SLACK: usize = 50;

@@ -1,6 +1,7 @@
 //! What the processor has.
 
-/// Does the processor multiply pairs of bf16? Those that have AMX have the instructions of AVX-512 for it, too.
+/// Does the processor multiply pairs of bf16? Those that have AMX have the instructions of AVX-512
+/// for it, too.
 pub fn multiplies_pairs() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

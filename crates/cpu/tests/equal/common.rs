@@ -8,7 +8,8 @@ use elinvar_ops::View;
 use elinvar_reference::Reference;
 use std::sync::LazyLock;
 
-/// Every instruction set, with one thread and with more than one; the best with more threads than processors.
+/// Every instruction set, with one thread and with more than one; the best with more threads than
+/// processors.
 pub fn devices() -> Vec<CpuDevice> {
     static ALL: LazyLock<Vec<CpuDevice>> = LazyLock::new(|| {
         let mut all: Vec<_> = Isa::all().into_iter().flat_map(|isa| [(isa, 1), (isa, 2)]).collect();

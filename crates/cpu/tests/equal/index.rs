@@ -74,7 +74,8 @@ fn gathers_and_scatters() {
 
 #[test]
 fn many_rows_on_many_threads() {
-    // An embedding of 50 words: each row is hit about a hundred times, and sums of f32 tell the order.
+    // An embedding of 50 words: each row is hit about a hundred times, and sums of f32 tell the
+    // order.
     let mut dice = Dice::new(5, 0);
     let (count, wide) = (5_000, 64);
     let table = Layout::contiguous(Shape::new(&[50, wide]).unwrap());
@@ -104,7 +105,8 @@ fn many_rows_on_many_threads() {
 
 #[test]
 fn rows_with_indices_of_their_own() {
-    // The gradient of a max pool: planes in one row each, indices that repeat, a base of zeros or of numbers.
+    // The gradient of a max pool: planes in one row each, indices that repeat, a base of zeros or
+    // of numbers.
     let mut dice = Dice::new(7, 0);
     for (planes, size, count) in [(1, 1, 1), (7, 100, 31), (3, 5000, 9000), (40, 900, 225)] {
         for (dtype, missing) in [(DType::F32, false), (DType::F64, false), (DType::F32, true)] {
@@ -165,7 +167,8 @@ fn what_is_not_zero() {
 
 #[test]
 fn columns_with_indices_of_their_own() {
-    // Stripes of a target, the last one narrower; a base of zeros or of numbers; some sums of several sources.
+    // Stripes of a target, the last one narrower; a base of zeros or of numbers; some sums of
+    // several sources.
     let mut dice = Dice::new(8, 0);
     for (dtype, [size, inner, count], missing) in [
         (DType::F32, [3000, 50, 40], false),
@@ -207,8 +210,8 @@ fn columns_with_indices_of_their_own() {
 
 #[test]
 fn one_index_for_all_rows() {
-    // Mirrored at its edges, shifted, enlarged, and one by one; a row that begins within the memory. What is read so is written and added so,
-    // too, to numbers and to zeros.
+    // Mirrored at its edges, shifted, enlarged, and one by one; a row that begins within the
+    // memory. What is read so is written and added so, too, to numbers and to zeros.
     let mut dice = Dice::new(10, 0);
     for (rows, size, at) in [
         (70, 32, (0..34).map(|i: i64| (i - 1).abs().min(62 - (i - 1).abs())).collect::<Vec<_>>()),
@@ -254,7 +257,8 @@ fn one_index_for_all_rows() {
 
 #[test]
 fn picks_of_planes_that_are_put_off() {
-    // Rows or columns that all planes share, of planes that begin within the memory: enlarged, mirrored, in any order, and out of range.
+    // Rows or columns that all planes share, of planes that begin within the memory: enlarged,
+    // mirrored, in any order, and out of range.
     let mut dice = Dice::new(11, 0);
     let ways: [fn(i64, i64) -> i64; 5] = [
         |i, n| i * n / 40,

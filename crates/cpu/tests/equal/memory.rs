@@ -54,7 +54,8 @@ fn every_bit_of_a_copy_stays() {
 
 #[test]
 fn transposes_of_all_kinds() {
-    // shape in memory, order of the axes: around the edges of tiles, with axes before, between and after
+    // shape in memory, order of the axes: around the edges of tiles, with axes before, between and
+    // after
     let rows: [(&[usize], &[usize]); 16] = [
         (&[8, 8], &[1, 0]),
         (&[33, 17], &[1, 0]),

@@ -10,8 +10,8 @@ use elinvar_ops::update::{Part, Update, update};
 use elinvar_ops::{Array, Backend};
 use elinvar_reference::{Reference, ReferenceDevice};
 
-/// As many numbers as the largest optimiser has. Each result reads all old numbers, so that one that is written too
-/// early shows.
+/// As many numbers as the largest optimiser has. Each result reads all old numbers, so that one
+/// that is written too early shows.
 #[derive(Clone, Copy, Debug)]
 struct Mix;
 
@@ -33,8 +33,8 @@ fn array<B: Backend<Buffer: From<HostData> + Numbers>>(d: &B::Device, x: &Operan
     Array::new(d, HostData::clone(&x.data).into(), all, x.data.dtype()).with_layout(x.layout.clone())
 }
 
-/// A part whose numbers lie as an optimiser has them: scalars, a gradient that may be strided, and what changes either
-/// contiguous or anyhow.
+/// A part whose numbers lie as an optimiser has them: scalars, a gradient that may be strided, and
+/// what changes either contiguous or anyhow.
 fn draw(dice: &mut Dice, dtypes: [DType; 4], shape: &[usize], anyhow: bool) -> Drawn {
     let wide = dtypes[0].compute();
     let plain = Layout::contiguous(Shape::new(shape).unwrap());

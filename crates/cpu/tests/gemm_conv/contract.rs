@@ -111,8 +111,9 @@ fn every_block_edge() {
             sized(&mut dice, &best, DType::F64, [2, m, 40, n]);
         }
     }
-    // Each thread packs its own columns, or makes products of its own; with a left factor that lies in any way. Threads share
-    // columns; several blocks of columns for each; columns that none has to itself.
+    // Each thread packs its own columns, or makes products of its own; with a left factor that lies
+    // in any way. Threads share columns; several blocks of columns for each; columns that none has
+    // to itself.
     for (b, m, k, n) in
         [(1, 305, 150, 512), (1, 440, 600, 192), (1, 700, 40, 8200), (1, 150, 520, 2100), (4, 310, 90, 96)]
     {
@@ -129,7 +130,8 @@ fn every_block_edge() {
     // Threads; several chunks; several blocks of the shared factor, across and in depth.
     sized(&mut dice, &on, DType::F32, [1, 200, 1030, 40]);
     sized(&mut dice, &on, DType::F32, [1, 30, 1030, 300]);
-    // One tile of one thread, at most as large, and one more row, column, or term than is left to one thread.
+    // One tile of one thread, at most as large, and one more row, column, or term than is left to
+    // one thread.
     for size in [[1, 64, 64, 64], [3, 64, 64, 64], [1, 64, 85, 64], [1, 64, 86, 64], [1, 144, 8, 256]] {
         sized(&mut dice, &on, DType::F32, size);
     }
@@ -247,8 +249,8 @@ fn some_rows_times_columns_that_lie_in_memory() {
         let (bias, gate) = (dice.operand(dtype, &[b, m, n], wild), dice.operand(dtype, &[b, m, n], wild));
         check(on, &x, &w, &[bias, gate], [0, 2][n % 2]);
     };
-    // Panels hold 8 to 32 rows, tiles have 12, 8, 6, 4, 2 and 1 columns, and 48 are turned together. Of so few terms columns are packed, if rows are not
-    // fewer.
+    // Panels hold 8 to 32 rows, tiles have 12, 8, 6, 4, 2 and 1 columns, and 48 are turned
+    // together. Of so few terms columns are packed, if rows are not fewer.
     for m in [7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 192, 193] {
         for n in [1, 2, 3, 5, 11, 12, 13, 23, 47, 48, 49, 61] {
             row(&alone, DType::F32, [1, m, 19, n], m % 3 == 0);
@@ -269,13 +271,15 @@ fn some_rows_times_columns_that_lie_in_memory() {
         for dtype in [DType::F32, DType::F64, DType::BF16] {
             row(&on, dtype, [1, 20, k, 53], false);
             row(&alone, dtype, [2, 8, k, 33], true);
-            // One row, whose chunks go in pairs where there are as many: two registers of columns, one, and what fills none.
+            // One row, whose chunks go in pairs where there are as many: two registers of columns,
+            // one, and what fills none.
             for n in [7, 8, 9, 16, 17, 24, 33, 41] {
                 row(&alone, dtype, [1, 1, k, n], n % 2 == 0);
             }
         }
     }
-    // Threads: by rows where columns are few, but of the fewest rows; by many small tiles; by one each, where not all terms are packed at once.
+    // Threads: by rows where columns are few, but of the fewest rows; by many small tiles; by one
+    // each, where not all terms are packed at once.
     for shape in
         [[1, 128, 512, 10], [1, 70, 700, 7], [2, 100, 900, 9], [1, 128, 512, 180], [1, 96, 1100, 110]]
     {
@@ -297,7 +301,8 @@ fn few_rows_times_columns_that_lie_in_memory() {
         check(on, &x, &w, &[], 0);
     };
     let dtypes = [DType::F32, DType::F64, DType::F16, DType::BF16];
-    // Heights are 8, 4, 2 and 1, then columns are packed; registers have 4 to 16 columns, one or two across.
+    // Heights are 8, 4, 2 and 1, then columns are packed; registers have 4 to 16 columns, one or
+    // two across.
     for m in 1..=14 {
         for n in [1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 50] {
             row(&alone, dtypes[(m + n) % 4], [m, 37, n], false);
@@ -321,7 +326,8 @@ fn few_rows_times_columns_that_lie_in_memory() {
         row(&on[on.len() - 3..], DType::F32, [m, 530, 70], m % 2 == 0);
         row(&on[on.len() - 3..], DType::F16, [m, 100, 70], false);
     }
-    // More terms than are packed at once, and more columns than are multiplied together; columns 4 KiB apart.
+    // More terms than are packed at once, and more columns than are multiplied together; columns 4
+    // KiB apart.
     row(&on[on.len() - 3..], DType::F32, [100, 2100, 110], false);
     row(&alone, DType::F64, [70, 1100, 50], true);
     for (m, n) in [(9, 49), (20, 13), (33, 97)] {
@@ -402,7 +408,8 @@ fn few_results_of_many_terms() {
                 sized(&mut dice, &some(), dtype, [b, m, k, n]);
             }
         }
-        // These threads share, and plain ones take seconds for: the two best instruction sets with all numbers of threads.
+        // These threads share, and plain ones take seconds for: the two best instruction sets with
+        // all numbers of threads.
         let best = &on[on.len().saturating_sub(8)..];
         for (m, n) in [(40, 33), (64, 65)] {
             sized(&mut dice, &some(), dtype, [1, m, 8192, n]);
@@ -454,7 +461,8 @@ fn few_columns_of_wide_rows() {
     let (mut dice, on) = (Dice::new(14), devices());
     for dtype in [DType::F32, DType::F64] {
         for n in 1..=40 {
-            // The last rows of what is read have nothing behind them, or the rest of a wider matrix.
+            // The last rows of what is read have nothing behind them, or the rest of a wider
+            // matrix.
             for wide in [n, n + 3, n + 70] {
                 let (m, k) = (dice.pick(&[1, 2, 4, 9]), 21);
                 let x = Operand::contiguous(dice.data(dtype, m * k, false), &[1, m, k]);

@@ -116,8 +116,8 @@ fn it_is_close() {
             for (i, y) in f64s(y.numbers()).into_iter().enumerate() {
                 let size: f64 = terms[i].iter().map(|x| x.abs()).sum();
                 let want = sums[i] + bias[i].to_f64();
-                // Products of bf16 are exact in f32. Each of k terms is added with two roundings at most, then the chunks and
-                // the bias are; the store rounds to 8 bits.
+                // Products of bf16 are exact in f32. Each of k terms is added with two roundings at
+                // most, then the chunks and the bias are; the store rounds to 8 bits.
                 let bound = (2 * k + 16) as f64 * 2f64.powi(-24) * size + 2f64.powi(-8) * want.abs();
                 assert!((y - want).abs() <= bound, "{d:?} {m}x{n}x{k} [{i}]: {y}, not {want}");
             }

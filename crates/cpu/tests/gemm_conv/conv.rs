@@ -30,7 +30,8 @@ impl Case {
             })
             .collect()
     }
-    /// Forward and both gradients on all devices. `awkward`: any strides, and numbers that are not finite.
+    /// Forward and both gradients on all devices. `awkward`: any strides, and numbers that are not
+    /// finite.
     pub fn check(&self, dice: &mut Dice, on: &[CpuDevice], dtype: DType, awkward: bool) {
         self.check_of(on, |shape| {
             if awkward {
@@ -149,7 +150,8 @@ fn long_sums() {
 
 #[test]
 fn windows_as_rows() {
-    // Enough terms and output channels for tiles whose rows are windows: rows of windows of all lengths around a tile's height.
+    // Enough terms and output channels for tiles whose rows are windows: rows of windows of all
+    // lengths around a tile's height.
     let mut dice = Dice::new(15);
     // The two best instruction sets, of which each has a height of its own.
     let best = Isa::all().into_iter().rev().take(2);
@@ -183,8 +185,9 @@ fn windows_as_rows() {
 
 #[test]
 fn padding_that_is_left_out() {
-    // Windows at the edges of planes as tiles of their own, side by side and one below the other, of one plane and of several along a
-    // third axis: what is left out must not show, also where sums underflow to -0, or weights are not finite.
+    // Windows at the edges of planes as tiles of their own, side by side and one below the other,
+    // of one plane and of several along a third axis: what is left out must not show, also where
+    // sums underflow to -0, or weights are not finite.
     let mut dice = Dice::new(31);
     let best = Isa::all().into_iter().rev().take(2);
     let on: Vec<_> = best.flat_map(|isa| [1, 2, 3].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
@@ -209,7 +212,8 @@ fn padding_that_is_left_out() {
         };
         let dtype = if round % 5 == 4 { DType::F64 } else { DType::F32 };
         let (tiny, special) = if dtype == DType::F64 { (1e-170, 1e-310) } else { (1e-25, 1e-40) };
-        // Of products of tiny numbers none is left, but a sign; rarely there is a number that is not tiny.
+        // Of products of tiny numbers none is left, but a sign; rarely there is a number that is
+        // not tiny.
         let rare = dice.pick(&[usize::MAX, 400, 40]);
         let values = [tiny, -tiny, 0.0, -0.0, special];
         case.check_of(&on[round % on.len()..][..1], |shape| {
@@ -238,8 +242,9 @@ fn padding_that_is_left_out() {
 
 #[test]
 fn gradients_by_numbers_most_of_which_are_zero() {
-    // As a max pool gives them back. Chunks end within the taps of an output channel and within an image; channels fill registers or not.
-    // Where zeros are left out must not show, also where sums underflow to -0, or a factor is not finite.
+    // As a max pool gives them back. Chunks end within the taps of an output channel and within an
+    // image; channels fill registers or not. Where zeros are left out must not show, also where
+    // sums underflow to -0, or a factor is not finite.
     let mut dice = Dice::new(37);
     let on = devices();
     for round in 0..60 {
@@ -291,7 +296,8 @@ fn gradients_by_numbers_most_of_which_are_zero() {
 
 #[test]
 fn channels_as_columns() {
-    // Gradients by x whose columns are channels, of which weights have the taps of each side by side.
+    // Gradients by x whose columns are channels, of which weights have the taps of each side by
+    // side.
     let mut dice = Dice::new(23);
     let best = Isa::all().into_iter().rev().take(2);
     let on: Vec<_> = best.flat_map(|isa| [1, 2, 3].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
@@ -365,7 +371,8 @@ fn weights_that_are_read_often() {
 
 #[test]
 fn every_run_edge() {
-    // Rows of all lengths around a register and a panel; with 2 images there are terms of both in a chunk.
+    // Rows of all lengths around a register and a panel; with 2 images there are terms of both in a
+    // chunk.
     let mut dice = Dice::new(13);
     let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for n in (1..=35).chain([63, 64, 65, 300]) {
@@ -385,7 +392,8 @@ fn every_run_edge() {
 
 #[test]
 fn registers_of_one_row_and_of_two() {
-    // Enough results for tiles, and rows that end anywhere in a register; the last ones are of a plane too large to be read so.
+    // Enough results for tiles, and rows that end anywhere in a register; the last ones are of a
+    // plane too large to be read so.
     let mut dice = Dice::new(19);
     let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for n in (14..=36).chain([47, 48, 49, 63, 64, 65, 130]) {
@@ -415,8 +423,9 @@ fn registers_of_one_row_and_of_two() {
 
 #[test]
 fn taps_as_rows() {
-    // Rows of windows long enough for taps that are read where they lie: planes with padding and without, terms of several images in
-    // a chunk, panels that are not whole, and as many rows as make tiles of all heights.
+    // Rows of windows long enough for taps that are read where they lie: planes with padding and
+    // without, terms of several images in a chunk, panels that are not whole, and as many rows as
+    // make tiles of all heights.
     let mut dice = Dice::new(22);
     let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for (i, n) in [12, 13, 14, 16, 24, 30, 33, 64].into_iter().enumerate() {
@@ -457,8 +466,8 @@ fn small_planes() {
 
 #[test]
 fn planes_as_they_lie() {
-    // Three by three taps, one channel in a group: any heights, widths around one register to nine, and any padding, also such that
-    // registers in the midst of a row see what is beside the plane.
+    // Three by three taps, one channel in a group: any heights, widths around one register to nine,
+    // and any padding, also such that registers in the midst of a row see what is beside the plane.
     let mut dice = Dice::new(20);
     let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for (i, h) in (1..=5).chain([9, 16]).enumerate() {
@@ -501,7 +510,8 @@ fn one_channel_for_each_group() {
 
 #[test]
 fn many_groups_side_by_side() {
-    // Groups around a register of them; three images of 13 by 17 are 663 terms of a weight, a chunk ends within a line.
+    // Groups around a register of them; three images of 13 by 17 are 663 terms of a weight, a chunk
+    // ends within a line.
     let (mut dice, on) = (Dice::new(16), devices());
     for (groups, channels, outs) in [(4, 1, 1), (15, 1, 2), (16, 2, 1), (17, 2, 2), (33, 1, 1), (34, 1, 4)] {
         for stride in [1, 2, 3] {
@@ -521,7 +531,8 @@ fn many_groups_side_by_side() {
 
 #[test]
 fn groups_of_some_channels() {
-    // Passes of three and four channels over rows that units fill, or nearly; more terms than a chunk has.
+    // Passes of three and four channels over rows that units fill, or nearly; more terms than a
+    // chunk has.
     let (mut dice, on) = (Dice::new(23), devices());
     for (outs, channels, groups, width) in
         [(4, 4, 3, 14), (5, 2, 2, 30), (8, 8, 2, 14), (7, 58, 1, 16), (16, 3, 1, 12), (9, 6, 2, 13)]
@@ -547,8 +558,8 @@ fn groups_of_some_channels() {
 
 #[test]
 fn few_results_of_many_terms() {
-    // Forward with one to four results, and with as many channels the gradient by x; 64 channels of 9 taps are 576 terms,
-    // and several bands of rows.
+    // Forward with one to four results, and with as many channels the gradient by x; 64 channels of
+    // 9 taps are 576 terms, and several bands of rows.
     let (mut dice, on) = (Dice::new(17), devices());
     let on: Vec<_> = on.into_iter().filter(|d| d.threads() == 2).collect();
     for few in 1..=4 {

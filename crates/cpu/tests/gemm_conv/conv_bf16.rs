@@ -75,7 +75,8 @@ fn fast_ones_are_close_and_the_same_for_all_threads_and_alone() {
             [y, dx, dw].map(|y| y.numbers().clone())
         };
         for isa in Isa::all() {
-            // Without vectors none is fast, and unoptimised each takes seconds: two of them will do.
+            // Without vectors none is fast, and unoptimised each takes seconds: two of them will
+            // do.
             if isa.to_string() == "plain" && plane > 7 && channels > 3 {
                 continue;
             }

@@ -23,7 +23,8 @@ fn windows_that_lie_apart() {
         (&[12, 25], &[2, 3], &[3, 5], &[2, 2]),
         (&[4, 6, 16], &[2, 2, 8], &[2, 2, 8], &[1, 1, 1]),
         (&[3, 9, 4], &[1, 3, 2], &[1, 3, 2], &[1, 1, 1]),
-        // Another window would begin with elements behind the last one; windows have elements in common.
+        // Another window would begin with elements behind the last one; windows have elements in
+        // common.
         (&[50, 33], &[16, 16], &[16, 16], &[1, 1]),
         (&[21, 16], &[4, 8], &[3, 8], &[1, 1]),
     ];

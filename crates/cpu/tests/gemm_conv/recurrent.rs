@@ -8,7 +8,8 @@ use elinvar_ops::{Backend, catalogue as op};
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_tensor::{Backward, Tensor, backward};
 
-/// Each net with a layer in both directions and one above it, its results and the gradients by all operands.
+/// Each net with a layer in both directions and one above it, its results and the gradients by all
+/// operands.
 fn all<B: Backend>(d: &B::Device, x: &[HostTensor], gates: usize) -> Vec<HostTensor> {
     let x: Vec<Tensor<B>> =
         x.iter().map(|x| Tensor::from_host(x.clone(), d).unwrap().requires_grad()).collect();
@@ -36,7 +37,8 @@ fn all<B: Backend>(d: &B::Device, x: &[HostTensor], gates: usize) -> Vec<HostTen
 #[test]
 fn recurrent_nets() {
     let (mut dice, on) = (Dice::new(41), devices());
-    // Each instruction set meets each number of threads twice. Around the steps from which weights are packed, the registers' widths, and the terms of a chunk.
+    // Each instruction set meets each number of threads twice. Around the steps from which weights
+    // are packed, the registers' widths, and the terms of a chunk.
     for (round, (gates, [t, n, i, h], dtype)) in [
         (4, [3, 2, 3, 5], DType::F32),
         (4, [15, 3, 4, 33], DType::F32),

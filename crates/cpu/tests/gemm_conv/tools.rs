@@ -111,7 +111,8 @@ pub fn devices() -> Vec<CpuDevice> {
     all.iter().flat_map(|isa| THREADS.map(|n| CpuDevice::new(*isa, n).unwrap())).collect()
 }
 
-/// Of [`devices`] every instruction set once, with numbers of threads that take turns: in four rounds each has had all of them.
+/// Of [`devices`] every instruction set once, with numbers of threads that take turns: in four
+/// rounds each has had all of them.
 pub fn in_turn(on: &[CpuDevice], round: usize) -> Vec<CpuDevice> {
     let of_isa = on.chunks(THREADS.len()).enumerate();
     of_isa.map(|(i, devices)| devices[(round + i) % devices.len()].clone()).collect()

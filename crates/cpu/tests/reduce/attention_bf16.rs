@@ -195,7 +195,8 @@ fn it_is_close() {
     );
 }
 
-/// What the gradient by an element of q, k or v is, in f64: its terms' sum, and the sum of their sizes.
+/// What the gradient by an element of q, k or v is, in f64: its terms' sum, and the sum of their
+/// sizes.
 struct Slopes {
     by: [Vec<(f64, f64)>; 3],
 }
@@ -254,7 +255,8 @@ fn gradients_are_close() {
                     got != gradients(&on, &attention(Precision::Exact, causal), &all, &results, Some(&mask));
                 for (which, got) in got.iter().enumerate() {
                     for (at, (got, (want, size))) in f64s(got).into_iter().zip(&want.by[which]).enumerate() {
-                        // What is multiplied last is rounded to 8 bits, and so is the result; all else is f32.
+                        // What is multiplied last is rounded to 8 bits, and so is the result; all
+                        // else is f32.
                         let bound = (2f64.powi(-8) + 1e-4) * size
                             + 2f64.powi(-8) * (want.abs() + size / 128.0)
                             + 1e-6;

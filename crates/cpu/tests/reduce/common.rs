@@ -10,8 +10,8 @@ use elinvar_ops::backend::Placed;
 use elinvar_reference::Reference;
 use std::fmt::Debug;
 
-/// All instruction sets, with one thread and with several. Without optimisation, where a call takes a hundred times as
-/// long, each instruction set has one number of threads.
+/// All instruction sets, with one thread and with several. Without optimisation, where a call takes
+/// a hundred times as long, each instruction set has one number of threads.
 pub fn devices() -> Vec<CpuDevice> {
     let mut all = Vec::new();
     for (i, isa) in Isa::all().into_iter().enumerate() {
@@ -31,8 +31,8 @@ pub fn affordable(n: usize) -> bool {
     n <= if cfg!(debug_assertions) { 13_000 } else { 45_000 }
 }
 
-/// Calls with layouts whose rows are the channels of several images, so that blocks lie in up to as many parts, which begin in any lane;
-/// and whether their numbers should be wild.
+/// Calls with layouts whose rows are the channels of several images, so that blocks lie in up to as
+/// many parts, which begin in any lane; and whether their numbers should be wild.
 pub fn channels_of_images(seed: u64, mut each: impl FnMut(&mut Dice, Layout, bool)) {
     let mut dice = Dice::new(seed);
     for (images, n) in [
@@ -99,7 +99,8 @@ impl Dice {
         }
         each_dtype!(dtype, T => draw::<T>(self, len, wild)).into()
     }
-    /// A tensor of this shape, somewhere in a buffer: as it is, permuted, flipped, with gaps, or broadcast.
+    /// A tensor of this shape, somewhere in a buffer: as it is, permuted, flipped, with gaps, or
+    /// broadcast.
     pub fn operand(&mut self, dtype: DType, dims: &[usize], wild: bool) -> (Data, Layout) {
         let rank = dims.len();
         let mut order: Vec<usize> = (0..rank).collect();

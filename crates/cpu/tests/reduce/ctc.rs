@@ -98,7 +98,8 @@ fn defined<T: Element + Lane>(x: &[(Data, Layout); 4], ends: &[usize]) -> [HostD
 #[test]
 fn steps() {
     let mut dice = Dice::new(71);
-    // Samples that end a window, or reach into the next by one or two elements; several groups of a thread; one element; none.
+    // Samples that end a window, or reach into the next by one or two elements; several groups of a
+    // thread; one element; none.
     for [t, n, s] in [
         [1, 1, 1],
         [2, 3, 2],

@@ -70,7 +70,8 @@ fn columns_of_every_length() {
 #[test]
 fn lanes_of_columns_that_threads_share() {
     let mut dice = Dice::new(7);
-    // Blocks of many terms and of fewer than there are shares; columns beyond those that go at once.
+    // Blocks of many terms and of fewer than there are shares; columns beyond those that go at
+    // once.
     for (n, columns) in [(129, 129), (300, 1000), (136, 1100), (4099, 130), (8300, 129), (12_300, 130)] {
         if cfg!(debug_assertions) && n * columns > 300_000 {
             continue;

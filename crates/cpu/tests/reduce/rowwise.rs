@@ -235,7 +235,8 @@ fn rows_side_by_side() {
                 check("beside", &Kept, &[x.clone(), w.clone()], 2, t);
                 check("beside", &Softmax, from_ref(&x), 2, t);
                 check("beside", &Spread, &[x.clone(), w, v.clone()], 2, t);
-                // Operands that lie otherwise: across, one number for each row, for each place in a row, and for all.
+                // Operands that lie otherwise: across, one number for each row, for each place in a
+                // row, and for all.
                 let part = |shape: &[usize]| {
                     let part = Layout::contiguous(Shape::new(shape).unwrap());
                     (v.0.clone(), part.broadcast_to(l.shape(), "t").unwrap())
@@ -272,7 +273,8 @@ fn rows_side_by_side_of_several_axes() {
 
 #[test]
 fn a_number_for_each_part_of_a_row() {
-    // Weights of channels in groups of several: of long rows, parts of whole windows and others, of enough elements to be one number, and fewer.
+    // Weights of channels in groups of several: of long rows, parts of whole windows and others, of
+    // enough elements to be one number, and fewer.
     let mut dice = Dice::new(14);
     for (channels, plane) in [(20, 255), (17, 256), (14, 300), (6, 1000), (3, 1600), (9, 1024), (2, 4100)] {
         if !affordable(2 * channels * plane) {

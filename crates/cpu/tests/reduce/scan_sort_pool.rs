@@ -142,7 +142,8 @@ fn whole_numbers_that_are_near_and_far() {
 #[test]
 fn few_of_many() {
     let mut dice = Dice::new(31);
-    // Around the elements that are looked at together, and as many as lanes are asked for; equal ones, and ascending ones.
+    // Around the elements that are looked at together, and as many as lanes are asked for; equal
+    // ones, and ascending ones.
     for n in [512, 575, 576, 577, 1000] {
         for first in [1, 10, 32, 33, 64] {
             let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::I32, DType::U8, DType::BF16]);
@@ -261,7 +262,8 @@ fn pools() {
 #[test]
 fn windows_that_are_far_apart() {
     let mut dice = Dice::new(28);
-    // Wide windows in rows of one, of a few, and of more than registers have lanes; side by side, with gaps, over each other; eight lines and others.
+    // Wide windows in rows of one, of a few, and of more than registers have lanes; side by side,
+    // with gaps, over each other; eight lines and others.
     for (size, kernel, stride) in [
         ([56, 56], [8, 8], [8, 8]),
         ([7, 35], [7, 8], [7, 9]),
@@ -398,7 +400,8 @@ fn rows_across_memory() {
 #[test]
 fn windows_two_apart() {
     let mut dice = Dice::new(28);
-    // Of zeros of both signs the first wins, and a NaN of all; without them the order of comparisons is free.
+    // Of zeros of both signs the first wins, and a NaN of all; without them the order of
+    // comparisons is free.
     let all: [&[f64]; 4] = [&[-1.0, 0.5, 2.0], &[-1.0, 0.0], &[-1.0, -0.0, 0.0], &[-2.0, 1.0, f64::NAN]];
     for (kernel, padding) in [(2, 0), (3, 0), (3, 1), (4, 1)] {
         for width in [9, 17, 33, 34, 64, 75] {

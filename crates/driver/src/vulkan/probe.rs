@@ -179,8 +179,8 @@ fn operands(wide: bool) -> [Vec<f64>; 3] {
     all
 }
 
-/// Passes that the loops of [`loop_limit`] take, if nothing ends them: more than any device is known
-/// to end them after, and few enough for one invocation of a slow one.
+/// Passes that the loops of [`loop_limit`] take, if nothing ends them: more than any device is
+/// known to end them after, and few enough for one invocation of a slow one.
 const PROBED_PASSES: u32 = 200_000;
 
 /// After how many passes the device ends the loops of an invocation, if it does: llvmpipe has one

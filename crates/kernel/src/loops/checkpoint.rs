@@ -1,9 +1,9 @@
 //! Checkpoints: a kernel whose launches take some iterations of one of its loops each.
 //!
 //! The loop begins where the launch's numbers say, with what the last launch left in memory, and
-//! leaves there what it carries; what stands behind it is done by the last launch alone. What stands
-//! before it is computed by every launch anew, and its stores are done by the first. Of a loop in a
-//! loop, a launch takes one iteration of the outer one, or a part of it.
+//! leaves there what it carries; what stands behind it is done by the last launch alone. What
+//! stands before it is computed by every launch anew, and its stores are done by the first. Of a
+//! loop in a loop, a launch takes one iteration of the outer one, or a part of it.
 //!
 //! What a workgroup shares is kept as well. Only the one loop's own iterations are divided: what is
 //! before it must not look at memory that the kernel writes, as that may have changed.
@@ -253,7 +253,8 @@ impl Cutter<'_> {
     fn of_shared(&self, piece: usize) -> Type {
         self.shared[piece].0.scalar().into()
     }
-    /// Does something for each element of shared memory: its piece, its index, and where it is kept.
+    /// Does something for each element of shared memory: its piece, its index, and where it is
+    /// kept.
     fn each_shared(&mut self, f: &mut dyn FnMut(&mut Self, usize, Value, Value)) {
         let mut before = 0;
         let all: u64 = self.shared.iter().map(|&(e, len)| u64::from(len) * words_of(e.scalar())).sum();

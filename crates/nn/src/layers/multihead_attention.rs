@@ -192,7 +192,8 @@ impl<B: Backend> MultiheadAttention<B> {
         found.or_fail()
     }
     /// The result of the attention, and the attention weights, [b, heads, l, s], or [heads, l, s]
-    /// without a batch. PyTorch's default is their mean over the heads: `weights.mean_dim(-3, false)`.
+    /// without a batch. PyTorch's default is their mean over the heads: `weights.mean_dim(-3,
+    /// false)`.
     ///
     /// # Panics
     /// If shapes or dtypes do not fit, or memory is exhausted.

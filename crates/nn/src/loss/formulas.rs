@@ -68,8 +68,9 @@ elinvar_ops::compile_map! { 3 Gaussian; }
 /// log(2 pi) / 2.
 ///
 /// # Panics
-/// If shapes or dtypes do not fit, a variance or `eps` is negative, or memory is exhausted. To look at
-/// the variances synchronises with the device; in a function that is recorded they are not looked at.
+/// If shapes or dtypes do not fit, a variance or `eps` is negative, or memory is exhausted. To look
+/// at the variances synchronises with the device; in a function that is recorded they are not
+/// looked at.
 #[track_caller]
 pub fn gaussian_nll_loss<B: Backend>(
     x: &Tensor<B>,

@@ -151,8 +151,8 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Cross entropy of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or probabilities (as
-    /// x).
+    /// Cross entropy of logits x: [n, c, ..] and targets: classes (i64, [n, ..]) or probabilities
+    /// (as x).
     CrossEntropy = cross_entropy [
         /// The weight of each class: \[c\].
         weight

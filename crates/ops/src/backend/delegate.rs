@@ -2,10 +2,10 @@
 //! counts results, one that has kernels for a part of the work.
 //!
 //! [`delegate_backend!`](crate::delegate_backend) writes the methods of [`Memory`] and
-//! [`Compute`](super::Compute) that a backend does not write itself. They call the functions of this
-//! module, one for each kind of work, which pass on views of the other backend's memory and take
-//! back its results. Both come from the tables beside the traits, so that a new kind of work is a
-//! row there, and no line in any backend that delegates.
+//! [`Compute`](super::Compute) that a backend does not write itself. They call the functions of
+//! this module, one for each kind of work, which pass on views of the other backend's memory and
+//! take back its results. Both come from the tables beside the traits, so that a new kind of work
+//! is a row there, and no line in any backend that delegates.
 
 use super::{Backend, Fused, FusedResults, Memory, Placed, UpdateItem, View};
 use crate::casting::Casting;

@@ -10,8 +10,8 @@ use crate::prelude::*;
 /// x: any dtype   mask: bool
 ///
 /// # Errors
-/// `DTypeMismatch` if `mask` is not bool or `value` does not fit x; `ShapeMismatch` if the shapes do
-/// not broadcast; `DeviceMismatch`; `OutOfMemory`.
+/// `DTypeMismatch` if `mask` is not bool or `value` does not fit x; `ShapeMismatch` if the shapes
+/// do not broadcast; `DeviceMismatch`; `OutOfMemory`.
 pub fn masked_fill<V: Value>(x: &V, mask: &V, value: impl Into<Scalar>) -> Result<V> {
     let value = value.into();
     check_bool("masked_fill", "mask", mask)?;

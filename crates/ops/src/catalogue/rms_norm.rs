@@ -163,7 +163,8 @@ compile_columns! { 3 RmsNormGrad; }
 ///
 /// # Errors
 /// `ShapeMismatch` if x does not end in `normalized_shape` or the weight is not of it;
-/// `InvalidArgument` if eps is negative or not finite; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if eps is negative or not finite; `DTypeMismatch`; `DeviceMismatch`;
+/// `OutOfMemory`.
 pub fn rms_norm<V: Value>(
     x: &V,
     normalized_shape: &[usize],

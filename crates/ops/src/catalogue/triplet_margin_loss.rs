@@ -44,8 +44,8 @@ compile_rows! { 2 Reduced<Lacks>; }
 /// rounded once.
 ///
 /// # Errors
-/// `InvalidArgument` if p is NaN or the margin is not above 0; `ShapeMismatch` if the shapes do not broadcast or are scalars;
-/// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
+/// `InvalidArgument` if p is NaN or the margin is not above 0; `ShapeMismatch` if the shapes do not
+/// broadcast or are scalars; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn triplet_margin_loss<V: Value>(
     anchor: &V,
     positive: &V,

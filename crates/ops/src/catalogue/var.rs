@@ -1,14 +1,14 @@
 //! var: the mean squared distance from the mean, in two passes, so that a large mean causes no
-//! cancellation. Distances whose squares would overflow or become subnormal are multiplied by a power
-//! of two before they are squared, and the result by the inverse of its square.
+//! cancellation. Distances whose squares would overflow or become subnormal are multiplied by a
+//! power of two before they are squared, and the result by the inverse of its square.
 
 use super::{mul, sum};
 use crate::math::exact_power;
 use crate::prelude::*;
 use crate::rows::STATS;
 
-/// Statistics: the mean, the power of two c by which distances are multiplied, then the sum of ((x -
-/// mean) c)^2.
+/// Statistics: the mean, the power of two c by which distances are multiplied, then the sum of ((x
+/// - mean) c)^2.
 #[derive(Clone, Copy, Debug)]
 pub struct Var {
     /// Subtracted from the number of elements in the divisor.
@@ -57,8 +57,8 @@ impl Var {
 /// them, could leave the range of the type.
 #[inline(always)]
 fn level<L: Lane>(largest: L) -> L {
-    // Of f32, numbers from 2^40 to 2^128 become 2^-40 to 2^48, and those from 2^-149 to 2^-40 become
-    // 2^-69 to 2^40.
+    // Of f32, numbers from 2^40 to 2^128 become 2^-40 to 2^48, and those from 2^-149 to 2^-40
+    // become 2^-69 to 2^40.
     let (bound, power) = if L::BITS == 32 { (40, 80) } else { (300, 600) };
     let is_small = largest.lt(L::lit(exact_power(-bound))) & largest.gt(L::lit(0.0));
     let up = L::select(is_small, L::lit(exact_power(power)), L::lit(1.0));

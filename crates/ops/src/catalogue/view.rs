@@ -146,8 +146,8 @@ pub fn place<V: Value>(x: &V, shape: &Shape, part: Part) -> Result<V> {
     assemble(&[x], shape, Scalar::Int(0), vec![part])
 }
 
-/// A tensor of `fill`, which fits its dtype, into which each of `x` (at least one, all of one dtype)
-/// is written as its part.
+/// A tensor of `fill`, which fits its dtype, into which each of `x` (at least one, all of one
+/// dtype) is written as its part.
 ///
 /// # Errors
 /// `DeviceMismatch`, `OutOfMemory`.

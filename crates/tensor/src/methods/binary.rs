@@ -158,8 +158,8 @@ methods! {
         Some(y) if x.dtype().is_float() => op::pow::pow_by(x, y),
         _ => other.with("pow", x, |y| op::pow(x, y)),
     };
-    /// This (bool) tensor as a condition: `x` where it is true, `y` elsewhere, all broadcast. A number
-    /// gets the dtype of the tensor on the other side; two numbers are f32, i64 or bool.
+    /// This (bool) tensor as a condition: `x` where it is true, `y` elsewhere, all broadcast. A
+    /// number gets the dtype of the tensor on the other side; two numbers are f32, i64 or bool.
     fn where_, try_where_(x: impl Operand<B>, y: impl Operand<B>) -> Tensor<B> =
         |condition| match (x.number(), y.number()) {
             (None, _) => x.with("where", condition, |x| y.with("where", x, |y| op::where_(condition, x, y))),

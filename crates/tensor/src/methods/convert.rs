@@ -48,8 +48,8 @@ impl<B: Backend> Tensor<B> {
             None => T::from_f64(host.to_f64_vec()[0]),
         })
     }
-    /// Are shape, dtype and every bit those of the other tensor? NaN is equal to the same NaN, and -0
-    /// is not 0. Waits for the device.
+    /// Are shape, dtype and every bit those of the other tensor? NaN is equal to the same NaN, and
+    /// -0 is not 0. Waits for the device.
     ///
     /// # Panics
     /// If a device reports an error.

@@ -50,8 +50,8 @@ methods! {
         let (stride, dilation) = (counts("conv1d", &stride.sizes())?, counts("conv1d", &dilation.sizes())?);
         op::conv1d(x, weight, bias, &stride, &padding.into_padding("conv1d")?, &dilation, groups)
     };
-    /// The transposed convolution: what [`Tensor::conv1d`] reads, this adds to. Weight [c, out / groups,
-    /// k].
+    /// The transposed convolution: what [`Tensor::conv1d`] reads, this adds to. Weight [c, out /
+    /// groups, k].
     fn conv_transpose1d, try_conv_transpose1d(
         weight: &Tensor<B>, bias: Option<&Tensor<B>>, stride: impl Sizes, padding: impl Sizes,
         output_padding: impl Sizes, groups: usize, dilation: impl Sizes
@@ -61,7 +61,8 @@ methods! {
         let (extra, dilation) = (counts(name, &output_padding.sizes())?, counts(name, &dilation.sizes())?);
         op::conv_transpose1d(x, weight, bias, &stride, &padding, &extra, groups, &dilation)
     };
-    /// Convolution of [n, c, h, w] with a weight [out, c / groups, kh, kw]; the batch may be absent.
+    /// Convolution of [n, c, h, w] with a weight [out, c / groups, kh, kw]; the batch may be
+    /// absent.
     fn conv2d, try_conv2d(
         weight: &Tensor<B>, bias: Option<&Tensor<B>>, stride: impl Sizes, padding: impl IntoPadding,
         dilation: impl Sizes, groups: usize
@@ -69,8 +70,8 @@ methods! {
         let (stride, dilation) = (counts("conv2d", &stride.sizes())?, counts("conv2d", &dilation.sizes())?);
         op::conv2d(x, weight, bias, &stride, &padding.into_padding("conv2d")?, &dilation, groups)
     };
-    /// The transposed convolution: what [`Tensor::conv2d`] reads, this adds to. Weight [c, out / groups,
-    /// kh, kw].
+    /// The transposed convolution: what [`Tensor::conv2d`] reads, this adds to. Weight [c, out /
+    /// groups, kh, kw].
     fn conv_transpose2d, try_conv_transpose2d(
         weight: &Tensor<B>, bias: Option<&Tensor<B>>, stride: impl Sizes, padding: impl Sizes,
         output_padding: impl Sizes, groups: usize, dilation: impl Sizes
@@ -80,7 +81,8 @@ methods! {
         let (extra, dilation) = (counts(name, &output_padding.sizes())?, counts(name, &dilation.sizes())?);
         op::conv_transpose2d(x, weight, bias, &stride, &padding, &extra, groups, &dilation)
     };
-    /// Convolution of [n, c, d, h, w] with a weight [out, c / groups, kd, kh, kw]; the batch may be absent.
+    /// Convolution of [n, c, d, h, w] with a weight [out, c / groups, kd, kh, kw]; the batch may be
+    /// absent.
     fn conv3d, try_conv3d(
         weight: &Tensor<B>, bias: Option<&Tensor<B>>, stride: impl Sizes, padding: impl IntoPadding,
         dilation: impl Sizes, groups: usize
@@ -88,8 +90,8 @@ methods! {
         let (stride, dilation) = (counts("conv3d", &stride.sizes())?, counts("conv3d", &dilation.sizes())?);
         op::conv3d(x, weight, bias, &stride, &padding.into_padding("conv3d")?, &dilation, groups)
     };
-    /// The transposed convolution: what [`Tensor::conv3d`] reads, this adds to. Weight [c, out / groups,
-    /// kd, kh, kw].
+    /// The transposed convolution: what [`Tensor::conv3d`] reads, this adds to. Weight [c, out /
+    /// groups, kd, kh, kw].
     fn conv_transpose3d, try_conv_transpose3d(
         weight: &Tensor<B>, bias: Option<&Tensor<B>>, stride: impl Sizes, padding: impl Sizes,
         output_padding: impl Sizes, groups: usize, dilation: impl Sizes
@@ -106,8 +108,8 @@ methods! {
         let all = windows("max_pool1d", [&kernel_size.sizes(), &stride.sizes(), &padding.sizes(), &dilation.sizes()])?;
         op::max_pool1d(x, &all[0], &all[1], &all[2], &all[3], ceil_mode)
     };
-    /// As [`Tensor::max_pool1d`], with where each element came from (i64): its row-major number in its
-    /// plane.
+    /// As [`Tensor::max_pool1d`], with where each element came from (i64): its row-major number in
+    /// its plane.
     fn max_pool1d_with_indices, try_max_pool1d_with_indices(
         kernel_size: impl Sizes, stride: impl Sizes, padding: impl Sizes, dilation: impl Sizes, ceil_mode: bool
     ) -> (Tensor<B>, Tensor<B>) = |x| {
@@ -134,8 +136,8 @@ methods! {
         let all = windows("max_pool2d", [&kernel_size.sizes(), &stride.sizes(), &padding.sizes(), &dilation.sizes()])?;
         op::max_pool2d(x, &all[0], &all[1], &all[2], &all[3], ceil_mode)
     };
-    /// As [`Tensor::max_pool2d`], with where each element came from (i64): its row-major number in its
-    /// plane.
+    /// As [`Tensor::max_pool2d`], with where each element came from (i64): its row-major number in
+    /// its plane.
     fn max_pool2d_with_indices, try_max_pool2d_with_indices(
         kernel_size: impl Sizes, stride: impl Sizes, padding: impl Sizes, dilation: impl Sizes, ceil_mode: bool
     ) -> (Tensor<B>, Tensor<B>) = |x| {
@@ -162,8 +164,8 @@ methods! {
         let all = windows("max_pool3d", [&kernel_size.sizes(), &stride.sizes(), &padding.sizes(), &dilation.sizes()])?;
         op::max_pool3d(x, &all[0], &all[1], &all[2], &all[3], ceil_mode)
     };
-    /// As [`Tensor::max_pool3d`], with where each element came from (i64): its row-major number in its
-    /// plane.
+    /// As [`Tensor::max_pool3d`], with where each element came from (i64): its row-major number in
+    /// its plane.
     fn max_pool3d_with_indices, try_max_pool3d_with_indices(
         kernel_size: impl Sizes, stride: impl Sizes, padding: impl Sizes, dilation: impl Sizes, ceil_mode: bool
     ) -> (Tensor<B>, Tensor<B>) = |x| {
@@ -215,8 +217,8 @@ methods! {
     fn scaled_dot_product_attention, try_scaled_dot_product_attention(
         k: &Tensor<B>, v: &Tensor<B>, mask: Option<&Tensor<B>>, is_causal: bool, scale: Option<f64>, enable_gqa: bool
     ) -> Tensor<B> = |q| op::scaled_dot_product_attention(q, k, v, mask, is_causal, scale, enable_gqa);
-    /// Attention with several heads over projections of this query, a key and a value: the result, and
-    /// the attention weights if they are asked for.
+    /// Attention with several heads over projections of this query, a key and a value: the result,
+    /// and the attention weights if they are asked for.
     fn multi_head_attention, try_multi_head_attention(
         key: &Tensor<B>, value: &Tensor<B>, weights: MhaWeights<'_, Tensor<B>>,
         key_padding_mask: Option<&Tensor<B>>, attn_mask: Option<&Tensor<B>>, heads: usize, batch_first: bool,

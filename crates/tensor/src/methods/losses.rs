@@ -1,4 +1,5 @@
-//! Losses, as methods of what a network gave. Operands come first, then options, then the reduction.
+//! Losses, as methods of what a network gave. Operands come first, then options, then the
+//! reduction.
 
 use super::table::methods;
 use crate::Tensor;
@@ -50,8 +51,8 @@ methods! {
     fn triplet_margin_loss, try_triplet_margin_loss(
         positive: &Tensor<B>, negative: &Tensor<B>, margin: f64, p: f64, eps: f64, swap: bool, reduction: Reduction
     ) -> Tensor<B> = |x| op::triplet_margin_loss(x, positive, negative, margin, p, eps, swap, reduction);
-    /// The negative log-likelihood of label sequences under log-probabilities x [t, n, c], summed over
-    /// all alignments in time; reduced.
+    /// The negative log-likelihood of label sequences under log-probabilities x [t, n, c], summed
+    /// over all alignments in time; reduced.
     fn ctc_loss, try_ctc_loss(
         targets: &Tensor<B>, input_lengths: &Tensor<B>, target_lengths: &Tensor<B>, blank: usize,
         zero_infinity: bool, reduction: Reduction

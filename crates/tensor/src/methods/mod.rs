@@ -1,5 +1,5 @@
-//! Methods of `Tensor`: the catalogue under the names of PyTorch and NumPy. Each has a twin `try_NAME`
-//! that returns its error.
+//! Methods of `Tensor`: the catalogue under the names of PyTorch and NumPy. Each has a twin
+//! `try_NAME` that returns its error.
 
 mod binary;
 mod convert;

@@ -45,12 +45,12 @@ methods! {
     fn nonzero, try_nonzero() -> Tensor<B> = |x| op::nonzero(x);
     /// 1 at the index of the class in a new last axis, 0 elsewhere, of i64.
     fn one_hot, try_one_hot(num_classes: usize) -> Tensor<B> = |x| op::one_hot(x, num_classes);
-    /// The rows of `weight` [rows, columns] that this tensor of indices names: [.., columns]. The row
-    /// `padding_idx` gets no gradient.
+    /// The rows of `weight` [rows, columns] that this tensor of indices names: [.., columns]. The
+    /// row `padding_idx` gets no gradient.
     fn embedding, try_embedding(weight: &Tensor<B>, padding_idx: impl MaybeAxis) -> Tensor<B> =
         |x| op::embedding(x, weight, padding_idx.axis());
-    /// How often (i64) each of 0, 1, .. occurs in this vector of integers, for `min_length` of them at
-    /// least.
+    /// How often (i64) each of 0, 1, .. occurs in this vector of integers, for `min_length` of them
+    /// at least.
     fn bincount, try_bincount(min_length: usize) -> Tensor<B> = |x| op::bincount(x, min_length);
     /// Sorted along an axis, stable, NaN as the largest: the values, and their original indices
     /// (i64).

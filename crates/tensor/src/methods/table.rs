@@ -1,5 +1,5 @@
-//! The macros behind the tables of methods: a row is a signature, the name of its fallible twin, and
-//! how it calls the catalogue.
+//! The macros behind the tables of methods: a row is a signature, the name of its fallible twin,
+//! and how it calls the catalogue.
 //!
 //! A method that takes any form of a shape or number only converts it and calls a function that is
 //! not generic over that form, so that a program's calls are quick to compile.

@@ -34,8 +34,8 @@ impl Backward {
     }
 }
 
-/// The gradient that arrives at an output: a tensor of its shape, or `None` for 1 at an output of one
-/// element.
+/// The gradient that arrives at an output: a tensor of its shape, or `None` for 1 at an output of
+/// one element.
 pub trait Seed<B: Backend> {
     /// The tensor.
     fn seed(&self) -> Option<&Tensor<B>>;

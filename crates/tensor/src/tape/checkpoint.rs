@@ -18,8 +18,8 @@ struct Segment<B: Backend, F> {
     inputs: SmallVec<[Array<B>; 2]>,
 }
 
-/// Runs `f` on the inputs without keeping its intermediate results; the backward pass runs it again. Trades time
-/// for memory.
+/// Runs `f` on the inputs without keeping its intermediate results; the backward pass runs it
+/// again. Trades time for memory.
 ///
 /// `f` must give the same results both times: the two runs have the same operands, and random ops
 /// inside must draw from a fixed stream, not from a generator that advances. Variables that `f`

@@ -455,8 +455,8 @@ impl<C: Float> RowwiseWork<'_, C> {
         }
         Ok(())
     }
-    /// At most `rows` rows of at most a block each, from `first` on: as many as lie in memory as they
-    /// are read, or fit into a buffer. Returns how many.
+    /// At most `rows` rows of at most a block each, from `first` on: as many as lie in memory as
+    /// they are read, or fit into a buffer. Returns how many.
     fn short(
         &self,
         first: usize,
@@ -556,9 +556,9 @@ impl<C: Float> RowwiseWork<'_, C> {
         if let Some(last) = self.folds.len().checked_sub(1)
             && (self.keeps_terms || last > 0 && rows * n <= self.group_elements())
         {
-            // Memory has nothing to do while exponentials are computed, or while rows are read again
-            // from the first-level cache: it fetches the next group's rows, and the lines of this
-            // one's results, which are written next.
+            // Memory has nothing to do while exponentials are computed, or while rows are read
+            // again from the first-level cache: it fetches the next group's rows, and the lines of
+            // this one's results, which are written next.
             let next = x.data.as_ptr().wrapping_add(rows * x.step);
             prefetch[last] = match each {
                 true => Prefetch::Both([next, y.place()], [x.step, n]),

@@ -9,7 +9,8 @@
 //! What the IR promises and Vulkan does not: additions and multiplications carry `NoContraction`;
 //! an fma that is not fused is built, and so are quotients and square roots that a device does not
 //! round correctly, and comparisons that flush subnormals (see `pass::lower`); NaN, infinities and
-//! the sign of zero are asked for by an execution mode; where that is not enough, zeros are disguised as a parameter.
+//! the sign of zero are asked for by an execution mode; where that is not enough, zeros are
+//! disguised as a parameter.
 //!
 //! Integers have no sign in the types (as Vulkan asks for); instructions say how they read them. A
 //! buffer is binding number `i` of set 0, in the kernel's order; parameters are push constants,
@@ -45,8 +46,8 @@ pub struct Device {
     pub division: [bool; 2],
     /// Are square roots of f32 correctly rounded, and of f64?
     pub square_root: [bool; 2],
-    /// Do comparisons of f32, and of f64, and what changes only the sign, tell subnormal numbers from
-    /// 0? NVIDIA's driver flushes there, though it keeps them in arithmetic if it is asked to.
+    /// Do comparisons of f32, and of f64, and what changes only the sign, tell subnormal numbers
+    /// from 0? NVIDIA's driver flushes there, though it keeps them in arithmetic if it is asked to.
     pub compares_subnormals: [bool; 2],
     /// Is 0 + x what it should be where x is -0? Mesa 22.3's compiler for processors takes it for
     /// x, whatever it was told, and 0 * x for 0. On such a device, a kernel has one more push

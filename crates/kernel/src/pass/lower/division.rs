@@ -3,14 +3,14 @@
 //!
 //! A quotient of the two fractions, as numbers of 24 bits (of f64: 53), is a good guess. As an
 //! integer of two bits more it is off by less than a hundred, so the remainder that it leaves fits
-//! into a word, whatever wraps on the way: it tells by how much. What is then cut off (two bits, and
-//! whether there was a remainder) rounds the result once, also into the subnormals. Everything that
-//! decides is integer arithmetic; subnormal operands are brought to 24 bits by the conversion of
-//! their fractions, so this does not need a device that keeps subnormals.
+//! into a word, whatever wraps on the way: it tells by how much. What is then cut off (two bits,
+//! and whether there was a remainder) rounds the result once, also into the subnormals. Everything
+//! that decides is integer arithmetic; subnormal operands are brought to 24 bits by the conversion
+//! of their fractions, so this does not need a device that keeps subnormals.
 //!
-//! For f32 the guess is the device's own, wrong by some units in the last place. For f64 nobody says
-//! how wrong that is, so it begins with f32's, which has 22 good bits at least, and two steps of
-//! Newton's iteration make more than 50 of them (Heron's, for the root).
+//! For f32 the guess is the device's own, wrong by some units in the last place. For f64 nobody
+//! says how wrong that is, so it begins with f32's, which has 22 good bits at least, and two steps
+//! of Newton's iteration make more than 50 of them (Heron's, for the root).
 
 use super::writer::Writer;
 use crate::ir::{Binary, Compare, Constant, Scalar, Unary, Value};
@@ -226,8 +226,8 @@ pub fn divide(w: &mut Writer, x: Value, y: Value) -> Value {
 pub fn root(w: &mut Writer, x: Value) -> Value {
     let f = Format::of(w.scalar(x));
     let p = parts(w, x, f);
-    // magnitude = fraction * 2^(exponent - bias - fraction's bits + 1): of f32 with an even exponent
-    // 26 places leave an even one, with an odd one 25; of f64, 55 and 54.
+    // magnitude = fraction * 2^(exponent - bias - fraction's bits + 1): of f32 with an even
+    // exponent 26 places leave an even one, with an odd one 25; of f64, 55 and 54.
     let most = f.fraction + 2;
     let one = f.int(w, p.bits, 1);
     let odd = w.binary(Binary::And, p.exponent, one);
