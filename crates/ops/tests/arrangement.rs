@@ -160,6 +160,21 @@ fn reductions() {
     let none = empty(&[2, 0]);
     let inf = f32::INFINITY;
     check(vec![
+        (
+            "an empty index of another rank",
+            gather(&f(&[1.0, 2.0]), 0, &array::<i64>(&[], &[2, 0])),
+            none.clone(),
+        ),
+        (
+            "an empty index larger elsewhere",
+            gather(&count(&[2, 3]), 0, &array::<i64>(&[], &[0, 7])),
+            array::<f32>(&[], &[0, 7]),
+        ),
+        (
+            "nothing written",
+            scatter(&f(&[1.0, 2.0]), 0, &array::<i64>(&[], &[2, 0]), &f(&[3.0])),
+            f(&[1.0, 2.0]),
+        ),
         ("an empty sum", sum(&none, Some(&[1]), false), f(&[0.0, 0.0])),
         ("an empty product", prod(&none, Some(&[1]), false), f(&[1.0, 1.0])),
         ("an empty logsumexp", logsumexp(&none, Some(&[1]), false), f(&[-inf, -inf])),

@@ -90,7 +90,7 @@ pub(super) fn check(op: &str, x: &Shape, index: &Shape, axis: usize) -> Result<(
 
 /// For every element of `index` the element of `x` that it names along `dim`, at the same position
 /// in all other axes: y[i, j] = x[index[i, j], j] for `dim` 0. The result has the shape of `index`,
-/// which may be smaller than `x`.
+/// which may be smaller than `x`; without elements it may also be of another rank.
 ///
 /// # Errors
 /// `ShapeMismatch`; `InvalidArgument` if there is no such axis or an index is not in `0..size`;
@@ -98,6 +98,12 @@ pub(super) fn check(op: &str, x: &Shape, index: &Shape, axis: usize) -> Result<(
 pub fn gather<V: Value>(x: &V, dim: isize, index: &V) -> Result<V> {
     let axis = x.shape().axis("gather", dim)?;
     let (from, at) = (at_least_1d(x)?, at_least_1d(&as_index("gather", index)?)?);
+    if at.shape().numel() == 0 {
+        // No element of `x`, in any shape.
+        array::one_device("gather", &[from.array(), at.array()])?;
+        let none = from.shape().iter().map(|_| view::Run { start: 0, len: 0, step: 1 }).collect();
+        return reshape::to_shape(&view::take(&from, view::Part::Slice(none))?, index.shape());
+    }
     check("gather", from.shape(), at.shape(), axis)?;
     let y = V::apply(Gather { axis }, &[&from, &at])?;
     reshape::to_shape(&y, index.shape())

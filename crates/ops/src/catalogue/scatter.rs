@@ -68,6 +68,11 @@ pub(super) fn run<V: Value>(op: &str, how: Scatter, x: &V, dim: isize, index: &V
     let axis = x.shape().axis(op, dim)?;
     view::same_dtype(op, &[x, src])?;
     let (base, at, from) = (at_least_1d(x)?, at_least_1d(&as_index(op, index)?)?, at_least_1d(src)?);
+    if at.shape().numel() == 0 {
+        // Nothing is written, whatever the rank of nothing.
+        array::one_device(op, &[base.array(), at.array(), from.array()])?;
+        return Ok(x.clone());
+    }
     check(op, base.shape(), at.shape(), axis)?;
     let covered = from.shape().rank() == at.shape().rank()
         && at.shape().iter().zip(from.shape().iter()).all(|(i, s)| i <= s);
