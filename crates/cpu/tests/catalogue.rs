@@ -11,7 +11,7 @@ mod dice;
 
 use crate::common::{Operand, devices, same};
 use crate::dice::{Dice, Values};
-use elinvar_core::{DType, Element, HostData, Result};
+use elinvar_core::{DType, Element, HostData, Result, each_dtype};
 use elinvar_cpu::Cpu;
 use elinvar_ops::args::{Args, Attr};
 use elinvar_ops::{Array, Backend, Value, catalogue};
@@ -117,21 +117,38 @@ fn gradients<B: Backend<Buffer: From<HostData>>>(
     all.iter().map(|x| g.get(x).map(|g| Ok(g.to_host()?.into_data())).transpose()).collect()
 }
 
+/// The same numbers as probabilities, which that op asks for: fractions, and 0 and 1.
+fn probabilities(data: &HostData) -> HostData {
+    let probability = |v: f64| match v.abs() {
+        v if v == 1.0 => 1.0,
+        v if v.is_finite() => v.fract(),
+        _ => 0.5,
+    };
+    each_dtype!(data.dtype(), T => {
+        let all = T::slice(data).expect("data of its dtype").iter();
+        T::wrap(all.map(|v| T::from_f64(probability(v.to_f64()))).collect::<Vec<_>>())
+    })
+}
+
 /// Shapes: one that no block or vector divides, and a broadcast one with odd strides, of more
 /// elements than the largest block.
-fn operands(dice: &mut Dice, roles: &[&str], dtype: DType, round: usize) -> Vec<Operand> {
+fn operands(dice: &mut Dice, name: &str, roles: &[&str], dtype: DType, round: usize) -> Vec<Operand> {
     let shape: &[usize] = if round == 0 { &[1237] } else { &[9, 9, 31] };
     let values = if round == 0 { Values::Wild } else { Values::Sparse };
     roles
         .iter()
         .map(|role| {
             let dtype = kind(role, dtype);
-            if round == 0 {
+            let mut x = if round == 0 {
                 let layout = elinvar_core::Layout::contiguous(elinvar_core::Shape::new(shape).unwrap());
                 Operand { data: dice.data(dtype, 1237, values).into(), layout }
             } else {
                 Operand::draw(dice, dtype, shape, values)
+            };
+            if name == "binary_cross_entropy" {
+                x.data = probabilities(&x.data).into();
             }
+            x
         })
         .collect()
 }
@@ -145,7 +162,7 @@ fn every_formula_on_every_dtype() {
             for (choice, dtype) in choices.iter().flat_map(|c| DType::ALL.map(|d| (c, d))) {
                 for round in 0..2 {
                     let mut dice = Dice::new(7, (ran * 2 + round) as u64);
-                    let x = operands(&mut dice, roles, dtype, round);
+                    let x = operands(&mut dice, name, roles, dtype, round);
                     let want = forward::<Reference>(&ReferenceDevice, name, roles, choice, &x);
                     ran += usize::from(want.is_ok());
                     for d in devices() {
@@ -205,7 +222,7 @@ fn gradients_of_every_formula() {
         for (name, choice) in names.split_whitespace().flat_map(|n| choices.iter().map(move |c| (n, c))) {
             for dtype in [DType::F32, DType::F64, DType::BF16] {
                 let mut dice = Dice::new(8, 1);
-                let x = operands(&mut dice, roles, dtype, 1);
+                let x = operands(&mut dice, name, roles, dtype, 1);
                 let want = gradients::<Reference>(&ReferenceDevice, name, roles, choice, &x);
                 for d in devices() {
                     let what = format!("gradient of {name} {choice} {dtype} {d:?}");
