@@ -120,7 +120,7 @@ fn gradients<B: Backend<Buffer: From<HostData>>>(
 /// The same numbers as probabilities, which that op asks for: fractions, and 0 and 1.
 fn probabilities(data: &HostData) -> HostData {
     let probability = |v: f64| match v.abs() {
-        v if v == 1.0 => 1.0,
+        1.0 => 1.0,
         v if v.is_finite() => v.fract(),
         _ => 0.5,
     };

@@ -117,7 +117,7 @@ impl<B: Backend> Block<B> {
         };
         let head = [b, t, self.heads, e / self.heads].map(|n| n as isize);
         let qkv = self.qkv.forward(&self.norm1.forward(x)).split(e, 2);
-        let [q, k, v] = [0, 1, 2].map(|i| qkv[i].reshape(&head).transpose(1, 2));
+        let [q, k, v] = [0, 1, 2].map(|i| qkv[i].reshape(head).transpose(1, 2));
         let found = attend(&q, &k, &v, None, true, None)?.transpose(1, 2);
         let x = x + self.out.forward(&found.reshape([b as isize, t as isize, e as isize]));
         let wide = self.up.forward(&self.norm2.forward(&x)).gelu(Approximate::Tanh);

@@ -3,7 +3,7 @@
 //!
 //! Inputs outside of 0..=1 are an error, which synchronises with the device; in a function that is
 //! recorded they give NaN. With logits there is no such range
-//! ([`super::binary_cross_entropy_with_logits`]).
+//! ([`super::binary_cross_entropy_with_logits()`]).
 
 use super::range::check_range;
 use super::reduction::{Reduced, Reduction, Weighted, reduce, reduction, same_shape};

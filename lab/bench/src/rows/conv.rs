@@ -81,7 +81,7 @@ const NORMED: [usize; 4] = [8, 64, 56, 56];
 
 /// Max pool with windows of `kernel`, `stride` apart; half as many pixels a side.
 fn pool(x: &Tensor, [kernel, stride, padding]: [usize; 3]) -> Tensor {
-    x.max_pool2d([kernel], &[stride], &[padding], &[1], false)
+    x.max_pool2d([kernel], [stride], [padding], [1], false)
 }
 
 fn pool_bytes() -> usize {
