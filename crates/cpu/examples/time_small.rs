@@ -23,5 +23,5 @@ fn main() {
     show("create [2]", || drop(black_box(Tensor::<Cpu>::new([1.0f32, 2.0], &d))));
     show("add [4]", || drop(black_box(&a + &b)));
     show("add [4], recorded", || drop(black_box(&r + &b)));
-    show("reshape [4] to [2, 2]", || drop(black_box(a.reshape(&[2, 2]))));
+    show("reshape [4] to [2, 2]", || drop(black_box(a.reshape([2, 2]))));
 }

@@ -203,7 +203,7 @@ mod tests {
         let shape = Shape::new(&[2, 3]).unwrap();
         for got in [
             sizes([2, 3]),
-            sizes(&[2, 3]),
+            sizes(&[2, 3][..]),
             sizes([n, 3]),
             sizes((n, 3)),
             sizes((2u8, 3i64)),
@@ -218,7 +218,7 @@ mod tests {
         ] {
             assert_eq!(got, [2, 3]);
         }
-        for got in [sizes(-1), sizes(m), sizes([-1]), axes(-1), axes(&[m]), axes((-1,))] {
+        for got in [sizes(-1), sizes(m), sizes([-1]), axes(-1), axes([m]), axes((-1,))] {
             assert_eq!(got, [-1]);
         }
         assert_eq!((sizes(n), sizes(()), sizes(usize::MAX)), (vec![2], vec![], vec![isize::MAX]));

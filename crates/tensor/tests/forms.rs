@@ -120,7 +120,7 @@ fn a_twin_returns_what_its_method_panics_with() {
         (x.try_sum_dim(2, false), ErrorKind::InvalidArgument),
         (x.try_expand([-1, 2, 3]), ErrorKind::InvalidArgument),
         (x.try_repeat([-1, 1]), ErrorKind::InvalidArgument),
-        (x.try_add(&count(&[4])), ErrorKind::ShapeMismatch),
+        (x.try_add(count(&[4])), ErrorKind::ShapeMismatch),
         (T::try_concat(&[], 0), ErrorKind::InvalidArgument),
         (x.try_huber_loss(&count(&[4]), 1.0, Reduction::Mean), ErrorKind::ShapeMismatch),
         (x.try_conv1d(&w, None, -1, 0, 1, 1), ErrorKind::InvalidArgument),

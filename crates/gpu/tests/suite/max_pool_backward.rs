@@ -10,7 +10,7 @@ use elinvar_tensor::Tensor;
 /// Of windows of three taps, two apart.
 fn gradient<B: elinvar_ops::Backend>(x: &Tensor<B>, g: &Tensor<B>) -> Tensor<B> {
     let x = x.requires_grad();
-    let y = x.max_pool2d([3], &[2], &[1], &[1], false);
+    let y = x.max_pool2d([3], [2], [1], [1], false);
     (y * g).sum().backward().get(&x).expect("it has one").clone()
 }
 
