@@ -1,14 +1,11 @@
 //! var: the mean squared distance from the mean, in two passes, so that a large mean causes no
-//! cancellation. Distances whose squares would overflow or become subnormal are multiplied by a
-//! power of two before they are squared, and the result by the inverse of its square.
+//! cancellation.
 
 use super::{mul, sum};
-use crate::math::exact_power;
 use crate::prelude::*;
 use crate::rows::STATS;
 
-/// Statistics: the mean, the power of two c by which distances are multiplied, then the sum of ((x
-/// - mean) c)^2.
+/// Statistics: the mean, then the sum of (x - mean)^2.
 #[derive(Clone, Copy, Debug)]
 pub struct Var {
     /// Subtracted from the number of elements in the divisor.
@@ -17,52 +14,30 @@ pub struct Var {
 
 impl RowFormula<1> for Var {
     const NAME: &'static str = "var";
-    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Max, Fold::Sum];
+    const FOLDS: &'static [Fold] = &[Fold::Sum, Fold::Sum];
     const PLAIN: bool = true;
     const OUT: RowOut = RowOut::Once;
 
     #[inline(always)]
     fn term<L: Lane>(&self, k: usize, [x]: [L; 1], s: [L; STATS], _: L) -> L {
-        let distance = x - s[0];
-        match k {
-            0 => x,
-            1 => distance.abs(),
-            _ => (distance * s[1]) * (distance * s[1]),
-        }
+        if k == 0 { x } else { (x - s[0]) * (x - s[0]) }
     }
     #[inline(always)]
     fn finish<L: Lane>(&self, k: usize, folded: L, _: [L; STATS], n: L) -> L {
-        match k {
-            0 => folded / n,
-            1 => level(folded),
-            _ => folded,
-        }
+        if k == 0 { folded / n } else { folded }
     }
     #[inline(always)]
     fn out<L: Lane>(&self, _: [L; 1], s: [L; STATS], n: L) -> L {
-        let back = L::lit(1.0) / s[1];
-        self.mean_square(s, n) * back * back
+        self.mean_square(s[1], n)
     }
 }
 
 impl Var {
-    /// The variance times c^2.
+    /// The variance from a sum of squares of `n` distances.
     #[inline(always)]
-    pub(super) fn mean_square<L: Lane>(&self, s: [L; STATS], n: L) -> L {
-        s[2] / (n - L::lit(self.correction)).max(L::lit(0.0))
+    pub(super) fn mean_square<L: Lane>(&self, sum: L, n: L) -> L {
+        sum / (n - L::lit(self.correction)).max(L::lit(0.0))
     }
-}
-
-/// The power of two for numbers of which this is the largest: 1 unless their squares, or sums of
-/// them, could leave the range of the type.
-#[inline(always)]
-fn level<L: Lane>(largest: L) -> L {
-    // Of f32, numbers from 2^40 to 2^128 become 2^-40 to 2^48, and those from 2^-149 to 2^-40
-    // become 2^-69 to 2^40.
-    let (bound, power) = if L::BITS == 32 { (40, 80) } else { (300, 600) };
-    let is_small = largest.lt(L::lit(exact_power(-bound))) & largest.gt(L::lit(0.0));
-    let up = L::select(is_small, L::lit(exact_power(power)), L::lit(1.0));
-    L::select(largest.gt(L::lit(exact_power(bound))), L::lit(exact_power(-power)), up)
 }
 
 impl Rows<1> for Var {
