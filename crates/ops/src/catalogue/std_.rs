@@ -1,8 +1,8 @@
 //! std: the square root of the variance. Its gradient is 0 where it is 0.
 //!
 //! Distances from the mean whose squares would overflow or become subnormal are multiplied by a
-//! power of two before they are squared, and the root by its inverse: so that the root of a variance
-//! beyond the range of the type is right.
+//! power of two before they are squared, and the root by its inverse: so that the root of a
+//! variance beyond the range of the type is right.
 
 use super::{sum, var};
 use crate::math::exact_power;
