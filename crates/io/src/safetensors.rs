@@ -339,7 +339,7 @@ mod tests {
     }
 
     /// A truncated file is an error; a file with a damaged byte is accepted if and only if the
-    /// format's own library accepts it.
+    /// format's own library accepts it, but for a bool that is neither 0 nor 1.
     #[test]
     fn damage_is_found_as_by_the_formats_own_library() {
         let bytes = encode(&all(), &metadata(&["a"]));
@@ -352,7 +352,8 @@ mod tests {
                 let theirs = ::safetensors::SafeTensors::deserialize(&damaged);
                 let same = match (&ours, &theirs) {
                     (Ok(ours), Ok(theirs)) => ours.tensors.len() == theirs.len(),
-                    (Err(e), Ok(_)) => e.kind() == Unsupported,
+                    // That library does not look at values.
+                    (Err(e), Ok(_)) => e.kind() == Unsupported || e.message().contains("tensor of bool"),
                     (Err(_), Err(_)) => true,
                     (Ok(_), Err(_)) => false,
                 };

@@ -160,6 +160,7 @@ impl TailCopy {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
+    #[allow(clippy::extra_unused_type_parameters, reason = "it is called alike on all architectures")]
     fn of<T>(_: Isa) -> TailCopy {
         TailCopy::Plain
     }

@@ -4,8 +4,8 @@
 //! f32: widening is exact, and narrowing from wider types rounds to odd first, so that the second
 //! rounding is the only one that counts.
 
-use super::kernels::convert_f16;
 #[cfg(target_arch = "x86_64")]
+use super::kernels::convert_f16;
 use super::plan::NARROW_MIN_PART_ELEMENTS;
 use crate::CpuDevice;
 use crate::Isa;

@@ -6,6 +6,7 @@ use super::kernels::block::{ROW_TERMS_IN_REGISTERS, VectorFolds};
 use super::kernels::f16_sums;
 use super::plan::thresholds::MAX_PARTS_IN_PLACE;
 use super::source::{ReduceElement, StagedView};
+#[cfg(target_arch = "x86_64")]
 use elinvar_core::HostData;
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
 use elinvar_ops::int::Int;

@@ -31,7 +31,8 @@ pub fn fmod<'k>(x: Val<'k>, y: Val<'k>) -> Val<'k> {
     let ((i, a), (j, b)) = (parts(a), parts(b));
     // b is 0 only where the result is NaN anyway; 1 keeps the division below harmless.
     let b = b.max(lit(1));
-    let steps = i.max(j) - j;
+    // No more than there are exponents: a bound that devices with a limit to loops ask for.
+    let steps = (i.max(j) - j).min(inf >> fraction);
     let smaller = i.lt(j);
     let r = k.for_(lit(0), steps, lit(1), &[a % b], |_, c| vec![(c[0] << 1) % b])[0];
     let r = smaller.select(a, r);

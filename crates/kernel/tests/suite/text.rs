@@ -496,8 +496,8 @@ fn quotients_and_roots_of_f64_are_built() {
     }
 }
 
-/// On a device that takes subnormal numbers for 0, comparisons, magnitudes and negations are built
-/// that do not.
+/// On a device that takes subnormal numbers for 0, comparisons, magnitudes, negations and truth
+/// values are built that do not.
 #[test]
 fn comparisons_are_built_where_they_flush() {
     let ops = ["eq", "ne", "lt", "le", "gt", "ge"];
@@ -519,8 +519,10 @@ fn comparisons_are_built_where_they_flush() {
         %8: f32 = extract %7, 0 %9: f32 = extract %7, 1 {compared}
         %22: f32 = abs %8 %23: f32 = neg %8
         %24: f32x4 = compose %11, %13, %15, %17 %25: f32x4 = compose %19, %21, %22, %23
-        %26: u32 = const 8 %27: u32 = mul %4, %26 %28: u32 = const 4 %29: u32 = add %27, %28
-        store y[%27] = %24 store y[%29] = %25 }}"
+        %26: u32 = const 12 %27: u32 = mul %4, %26 %28: u32 = const 4 %29: u32 = add %27, %28
+        %30: bool = convert %8 %31: f32 = convert %30 %32: f32x4 = compose %31, %31, %31, %31
+        %33: u32 = add %29, %28
+        store y[%27] = %24 store y[%29] = %25 store y[%33] = %32 }}"
     );
     let k = parse(&text).unwrap_or_else(|e| panic!("{e}"));
     let mut built = k.clone();
@@ -534,7 +536,7 @@ fn comparisons_are_built_where_they_flush() {
     cells.resize((cells.len() / 2).next_multiple_of(64) * 2, 0);
     let n = cells.len() / 2;
     let on = |k: &Kernel, subnormals: bool| {
-        let mut b = [Memory { elem: Elem::F32, cells: cells.clone() }, Memory::zeros(Elem::F32, 8 * n)];
+        let mut b = [Memory { elem: Elem::F32, cells: cells.clone() }, Memory::zeros(Elem::F32, 12 * n)];
         let launch = Launch { groups: [n as u32 / 64, 1, 1], params: Vec::new() };
         let lacks = elinvar_kernel::interp::Quirks { subnormals, ..Default::default() };
         elinvar_kernel::interp::run_with_quirks(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));

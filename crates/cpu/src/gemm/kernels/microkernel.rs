@@ -7,7 +7,9 @@
 #![allow(unsafe_code, reason = "vector loads and stores without a check for each")]
 
 use super::a_rows::RowMajorA;
-use super::blocks::{MicroBlock, PanelsB, RowsA, TermKind, mr, nr};
+#[cfg(target_arch = "x86_64")]
+use super::blocks::TermKind;
+use super::blocks::{MicroBlock, PanelsB, RowsA, mr, nr};
 use super::prefetch::{LinePrefetch, PANEL_PREFETCH_MIN_TILES, PanelPrefetch, RowPrefetch};
 use super::register_tile::{PREFETCH_ALL_ROWS, PanelB, RegisterTile, has_extra_tiles};
 use crate::elementwise::real::Real;

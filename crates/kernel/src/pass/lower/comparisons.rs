@@ -45,6 +45,15 @@ fn key(w: &mut Writer, a: Value) -> (Value, Value) {
     (w.select(negative, below, magnitude), number)
 }
 
+/// Is it other than 0? NaN is.
+pub fn truth(w: &mut Writer, a: Value) -> Value {
+    let (bits, top) = bits(w, a);
+    let rest = w.unary(Unary::Not, top);
+    let magnitude = w.binary(Binary::And, bits, rest);
+    let zero = w.number(bits, Constant::int(w.scalar(bits), 0));
+    w.compare(Compare::Ne, magnitude, zero)
+}
+
 /// A comparison: with NaN all are false but `Ne`.
 pub fn compare(w: &mut Writer, op: Compare, a: Value, b: Value) -> Value {
     let ((x, x_is), (y, y_is)) = (key(w, a), key(w, b));

@@ -171,6 +171,7 @@ impl Lower {
                 Some(comparisons::sign(w, op, a))
             }
             Op::Compare(op, a, b) if l.comparisons_of(w.scalar(a)) => Some(comparisons::compare(w, op, a, b)),
+            Op::Convert(Scalar::Bool, a) if l.comparisons_of(w.scalar(a)) => Some(comparisons::truth(w, a)),
             Op::Unary(Unary::Exp2, a) if l.exp2 => Some(exp2::exp2(w, a)),
             Op::Fma(a, b, c) if l.fused => match w.scalar(a) {
                 Scalar::F32 if l.wide => Some(fma_by_f64::fused(w, a, b, c)),
