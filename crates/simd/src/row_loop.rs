@@ -323,8 +323,9 @@ pub struct GroupOut<'a, T> {
 
 /// The loops of a formula over rows of floats, compiled for each instruction set.
 pub trait RowLoops<T: SimdFloat>: Send + Sync {
-    /// The terms of statistic `k` of all rows; statistics are read. `n` is the number of elements
-    /// of a whole row, here as below.
+    /// The terms of statistic `k` of all rows. Statistics are only read: one kernel serves this and
+    /// [`RowLoops::statistics`], so that a formula's loops are compiled once. `n` is the number of
+    /// elements of a whole row, here as below.
     fn terms(
         &self,
         isa: Isa,

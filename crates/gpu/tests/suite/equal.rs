@@ -19,7 +19,7 @@ fn interpreted_work_has_the_references_bits() {
 /// What takes more passes than the device allows is cut into several launches.
 #[test]
 fn cut_work_has_the_references_bits() {
-    // The second finds loops whose passes nobody bounds.
+    // The second finds loops whose passes have no bound.
     for (passes, largest) in [(400, 2000), (1 << 20, 3000)] {
         check(&super::interp_with_loop_limit(passes), &Plan { rounds: 4, largest, ..Plan::default() });
     }

@@ -195,7 +195,7 @@ impl Cutter<'_> {
         );
         debug_assert!(done.is_ok(), "nothing in it fails");
     }
-    /// A number of a type that nobody looks at.
+    /// A placeholder number of a type.
     fn nothing(&mut self, ty: Type) -> Result<Value, String> {
         let Type::Vector(s, width) = ty else { return Err("it holds fragments".into()) };
         let zero = self.push(Op::Const(Constant::int(s, 0)), s.into());

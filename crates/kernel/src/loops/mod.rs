@@ -8,7 +8,7 @@
 //!
 //! A loop of n iterations counts n + 1 passes: the last one finds that there is no more to do. A
 //! device whose invocations run in step goes through the rest of that pass with none of them, and
-//! so once through each loop in it; the same goes for the way of a branch that nobody takes.
+//! so once through each loop in it; the same goes for a branch that no invocation takes.
 //!
 //! How it can be wrong: a bound that is too small. What is not understood is bounded by its type
 //! alone; that kernels clamp what they load (`end.min(n)`) is how they say more.

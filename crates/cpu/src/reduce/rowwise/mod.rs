@@ -36,7 +36,7 @@ const TASK_ELEMENTS: RangeInclusive<usize> = 1 << 14..=1 << 17;
 /// Nanoseconds for an element of one statistic, at least: a guess between a sum and an exponential.
 const NS_PER_ELEMENT: f64 = 0.3;
 /// Elements of a group of rows whose terms are in memory, 8 KiB of f32: they are read twice more,
-/// from the first-level cache. A group costs two calls for each statistic, so it has several rows.
+/// from the first-level cache. Each group costs a few calls, so it has several rows.
 const GROUP_ELEMENTS_OF_TERMS: usize = 2048;
 /// Elements of a group of rows whose terms are not, 16 KiB of f32: they stay in the first-level
 /// cache until they are read last, and the next group's come beside them. The lines of results come
