@@ -8,8 +8,8 @@
 //! that decides is integer arithmetic; subnormal operands are brought to 24 bits by the conversion
 //! of their fractions, so this does not need a device that keeps subnormals.
 //!
-//! For f32 the guess is the device's own, wrong by some units in the last place. For f64 no
-//! bound of the error is known, so it begins with f32's, which has 22 good bits at least, and two steps
+//! For f32 the guess is the device's own, wrong by some units in the last place. For f64 no bound
+//! of the error is known, so it begins with f32's, which has 22 good bits at least, and two steps
 //! of Newton's iteration make more than 50 of them (Heron's, for the root).
 
 use super::writer::Writer;
