@@ -57,9 +57,6 @@ pub enum Out {
 pub struct Hints {
     /// Bound by memory bandwidth: a few operations, and no elementary function.
     pub light: bool,
-    /// Low register pressure: few values are live at once, so the loop may be unrolled over six
-    /// registers of elements instead of four. Set by measurement.
-    pub slim: bool,
     /// The first operand is an angle, and the formula takes the sine, cosine or tangent of it and
     /// of nothing else. A backend that has checked that a block of angles is below
     /// [`moderate_bound`](crate::math::moderate_bound) may use a reading whose
@@ -69,11 +66,9 @@ pub struct Hints {
 
 impl Hints {
     /// No hint.
-    pub const NONE: Hints = Hints { light: false, slim: false, angles: false };
+    pub const NONE: Hints = Hints { light: false, angles: false };
     /// Bound by memory.
     pub const LIGHT: Hints = Hints { light: true, ..Hints::NONE };
-    /// Low register pressure.
-    pub const SLIM: Hints = Hints { slim: true, ..Hints::NONE };
     /// Trigonometric function of an angle.
     pub const ANGLES: Hints = Hints { angles: true, ..Hints::NONE };
 }

@@ -12,7 +12,7 @@
 //! the macro stands.
 
 use crate::isa::Isa;
-use crate::vector_loop::{self, BlockFormula, Blocks};
+use crate::vector_loop::{self, BlockFormula, Blocks, LoopShape};
 use elinvar_core::Element;
 use elinvar_lane::formula::{Hints, IntMap, Map, Out, Saves, VjpG, VjpX, VjpXY, VjpY};
 use elinvar_lane::int::Int;
@@ -207,35 +207,13 @@ fn vjp<L: Lane, M: Map<N>, const N: usize>(m: &M, i: usize, has_output: bool, al
 macro_rules! block_formula {
     ($($t:ty),*) => {$(
         impl<M: Map<N>, const N: usize, const GRADIENT: bool> BlockFormula<$t> for Compiled<M, N, GRADIENT> {
-            fn operands(&self) -> usize {
-                N
-            }
-            fn is_light(&self) -> bool {
-                M::HINTS.light
-            }
-            fn is_wide_only(&self) -> bool {
-                size_of::<$t>() == 8 && !M::HINTS.light
-            }
-            fn width(&self, isa: Isa) -> usize {
-                vector_loop::width::<$t, M, N>(isa)
+            fn shape(&self, isa: Isa) -> LoopShape {
+                vector_loop::float_shape::<$t, M, N>(isa)
             }
             #[allow(unsafe_code, reason = "blocks of operands by their place")]
-            unsafe fn narrow(&self, isa: Isa, b: &Blocks<$t>) {
-                if const { size_of::<$t>() == 8 && !M::HINTS.light } {
-                    unreachable!("{}: the blocks of f64 are wide", M::NAME);
-                } else {
-                    // SAFETY: the caller's blocks.
-                    unsafe { vector_loop::narrow::<$t, M, N>(isa, self.0, b) }
-                }
-            }
-            #[allow(unsafe_code, reason = "blocks of operands by their place")]
-            unsafe fn wide(&self, isa: Isa, b: &Blocks<$t>) {
-                if const { M::HINTS.light } {
-                    unreachable!("the blocks of a light formula are narrow");
-                } else {
-                    // SAFETY: the caller's blocks.
-                    unsafe { vector_loop::wide::<$t, M, N>(isa, self.0, b) }
-                }
+            unsafe fn blocks(&self, isa: Isa, b: &Blocks<$t>) {
+                // SAFETY: the caller's blocks.
+                unsafe { vector_loop::float_blocks::<$t, M, N>(isa, self.0, b) }
             }
         }
     )*};
@@ -373,24 +351,11 @@ without_gradient! { 5 6 }
 macro_rules! int_block_formula {
     ($($t:ty),*) => {$(
         impl<M: IntMap<N>, const N: usize> BlockFormula<$t> for Compiled<M, N> {
-            fn operands(&self) -> usize {
-                N
-            }
-            fn is_light(&self) -> bool {
-                false
-            }
-            fn is_wide_only(&self) -> bool {
-                true
-            }
-            fn width(&self, _: Isa) -> usize {
-                vector_loop::FOUR_REGISTERS
+            fn shape(&self, _: Isa) -> LoopShape {
+                LoopShape { operands: N, block: vector_loop::BLOCK, light: false }
             }
             #[allow(unsafe_code, reason = "blocks of operands by their place")]
-            unsafe fn narrow(&self, _: Isa, _: &Blocks<$t>) {
-                unreachable!("{}: the blocks of integers are wide", M::NAME)
-            }
-            #[allow(unsafe_code, reason = "blocks of operands by their place")]
-            unsafe fn wide(&self, isa: Isa, b: &Blocks<$t>) {
+            unsafe fn blocks(&self, isa: Isa, b: &Blocks<$t>) {
                 // SAFETY: the caller's blocks.
                 unsafe { vector_loop::int_blocks::<$t, M, N>(isa, self.0, b) }
             }

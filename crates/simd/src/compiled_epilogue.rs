@@ -89,7 +89,7 @@ impl<T: SimdFloat, E: Epilogue<N>, const N: usize> LaneKernel for RowKernel<'_, 
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         let RowKernel { e, x, y } = self;
         let zeros = [T::ZERO; CHUNK_ELEMENTS];
         let (whole, rest) = y.as_chunks_mut::<CHUNK_ELEMENTS>();

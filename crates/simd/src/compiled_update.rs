@@ -78,7 +78,7 @@ impl<U: Update<M, R>, T: SimdFloat, const M: usize, const R: usize> LaneKernel
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, F: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<F: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         if const { S::WIDTH > 1 } { self.in_turn::<S>() } else { self.by_tiles() }
     }
 }

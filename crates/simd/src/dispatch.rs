@@ -3,8 +3,8 @@
 //!
 //! A formula is generic over [`Lane`]. As [`ScalarLane`] it is a loop over single elements, which
 //! the compiler vectorises; as `Avx512Lane` it is written with the instructions of AVX-512, several
-//! registers unrolled. Each [`LaneKernel`] is called with three widths: for many elements, for 64,
-//! and for a tail.
+//! registers unrolled. Each [`LaneKernel`] is called with two widths: for 64 elements, and
+//! for a tail.
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 use super::avx512_lane::Avx512Lane;
@@ -130,12 +130,6 @@ pub fn are_small_angles<T: SimdFloat, const W: usize>(x: &[T; W]) -> bool {
 
 /// A float type in which formulas are computed.
 pub trait SimdFloat: Element + Lane<Mask = bool> {
-    /// The AVX-512 reading of many elements for formulas of low register pressure
-    /// ([`Hints::slim`]).
-    ///
-    /// [`Hints::slim`]: elinvar_lane::formula::Hints::slim
-    #[cfg(target_arch = "x86_64")]
-    type Widest: SimdLanes<Self> + Lane;
     /// The AVX-512 reading of 64 elements, or a divisor of 64.
     #[cfg(target_arch = "x86_64")]
     type Medium: ReduceLanes<Self>;
@@ -144,15 +138,9 @@ pub trait SimdFloat: Element + Lane<Mask = bool> {
     type Narrowest: SimdLanes<Self> + Lane;
 }
 
-/// Unrolling over 6 registers instead of 4 is faster for formulas with few live values, such as the
-/// normal distribution and the logarithm. Most formulas have so many that registers are spilled
-/// with 6, and run slower.
-///
 /// Without optimisation every intermediate value has its own stack slot, and with many registers
 /// they exceed the stack of a thread. So debug builds read one element at a time.
 impl SimdFloat for f32 {
-    #[cfg(target_arch = "x86_64")]
-    type Widest = Avx512Lanes<6>;
     #[cfg(target_arch = "x86_64")]
     type Medium = Avx512Lanes<4>;
     #[cfg(target_arch = "x86_64")]
@@ -167,8 +155,6 @@ type Avx512Lanes<const K: usize> = ScalarLane<f32>;
 /// No hand-written registers of f64: the copy for AVX-512 ([`LaneKernel::AVX512_F64`]) is
 /// autovectorised.
 impl SimdFloat for f64 {
-    #[cfg(target_arch = "x86_64")]
-    type Widest = ScalarLane<f64>;
     #[cfg(target_arch = "x86_64")]
     type Medium = ScalarLane<f64>;
     #[cfg(target_arch = "x86_64")]
@@ -194,8 +180,8 @@ pub trait LaneKernel {
     /// Is there an AVX-512 copy for f64, too? It pays for elementary functions alone, which are
     /// bound by arithmetic, not by memory.
     const AVX512_F64: bool;
-    /// The work: with `L` many elements at once, with `M` fewer, with `S` few.
-    fn run<L: SimdLanes<Self::T> + Lane, M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
+    /// The work: with `M` 64 elements at once, with `S` few.
+    fn run<M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
 }
 
 /// Runs work in the reading and the copy for this instruction set. As for all formulas, there is
@@ -244,10 +230,10 @@ pub fn run_lanes_on_any_isa<W: LaneKernel>(isa: Isa, work: W) {
 
 /// Work with its readings. Created by `run_lanes` alone, which pairs each with the instruction set
 /// that has its registers.
-struct WithLanes<L, M, S, W>(W, PhantomData<(L, M, S)>);
+struct WithLanes<M, S, W>(W, PhantomData<(M, S)>);
 
 /// Work that reads an element at a time.
-fn plain<W: LaneKernel>(work: W) -> WithLanes<ScalarLane<W::T>, ScalarLane<W::T>, ScalarLane<W::T>, W> {
+fn plain<W: LaneKernel>(work: W) -> WithLanes<ScalarLane<W::T>, ScalarLane<W::T>, W> {
     WithLanes(work, PhantomData)
 }
 
@@ -256,13 +242,12 @@ fn plain<W: LaneKernel>(work: W) -> WithLanes<ScalarLane<W::T>, ScalarLane<W::T>
 #[allow(clippy::type_complexity, reason = "a list of readings")]
 fn by_registers<W: LaneKernel>(
     work: W,
-) -> WithLanes<<W::T as SimdFloat>::Widest, <W::T as SimdFloat>::Medium, <W::T as SimdFloat>::Narrowest, W> {
+) -> WithLanes<<W::T as SimdFloat>::Medium, <W::T as SimdFloat>::Narrowest, W> {
     WithLanes(work, PhantomData)
 }
 
-impl<L, M, S, W> Kernel for WithLanes<L, M, S, W>
+impl<M, S, W> Kernel for WithLanes<M, S, W>
 where
-    L: SimdLanes<W::T> + Lane,
     M: ReduceLanes<W::T>,
     S: SimdLanes<W::T> + Lane,
     W: LaneKernel,
@@ -270,6 +255,6 @@ where
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        self.0.run::<L, M, S>();
+        self.0.run::<M, S>();
     }
 }

@@ -279,7 +279,7 @@ impl<T: SimdFloat> LaneKernel for FoldLanes<'_, T> {
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         if const { M::WIDTH == TERM_CHUNK } {
             let both = M::combine(self.f, M::load(&self.lanes[0]), M::load(&self.lanes[1]));
             *self.folded = M::folded(both.few(self.f), self.f);
@@ -737,7 +737,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut TermsTa
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         for k in self.of.clone() {
             // Terms that are wanted in memory, though their formula does not keep them, are those
             // of a row that comes in uneven parts.
@@ -769,7 +769,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut FinishT
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         each_statistic!(self.k, K => {
             finish::<T, R, S, N, K>(self.r, self.folded, self.rows, self.s, self.n);
         });
@@ -798,7 +798,7 @@ impl<T: SimdFloat, F: ElementFormula<N>, const N: usize> LaneKernel for &mut Res
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         let (f, b, all, n, dst) = (self.f, self.b, self.s, self.n, &mut *self.y);
         // Not to be read again after each store.
         let (len, rows) = (b.len, b.rows);
@@ -864,7 +864,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut OnceTas
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         once::<T, R, S, N>(self.r, self.rows, self.s, self.n, self.y);
     }
 }
@@ -952,7 +952,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut Strided
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         each_statistic!(self.k, K => self.fold::<M, K>());
     }
 }
@@ -970,7 +970,7 @@ impl<T: SimdFloat, R: RowFormula<N>, const N: usize> LaneKernel for &mut Strided
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         let n = M::splat(self.n);
         let Some(b) = self.b else {
             if const { keeps_terms::<R, N>() } {
@@ -1030,7 +1030,7 @@ impl<T: SimdFloat, R: Columns<N>, const N: usize> LaneKernel for &mut AddRowTask
     type T = T;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
         match self.k {
             0 => self.add::<M, 0>(),
             1 if const { R::SUMS > 1 } => self.add::<M, 1>(),

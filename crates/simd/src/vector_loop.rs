@@ -1,8 +1,8 @@
 //! The vector loop of elementwise formulas over contiguous operands.
 //!
-//! A formula is compiled as two loops over blocks of a fixed number of elements ([`BlockFormula`]):
-//! one vector register ([`TAIL_CHUNK`]) and several. What depends on the formula is nothing but
-//! these loops; rows, alignment and the last few elements are handled here, once for all formulas.
+//! A formula is compiled as one loop over blocks of a fixed number of elements ([`BlockFormula`]).
+//! What depends on the formula is nothing but this loop; rows, alignment and the last few elements
+//! are handled here, once for all formulas.
 //!
 //! An operand is elements that are contiguous, or one number for all. Both are one loop: a number
 //! is a block of copies, and the loop stays on it where it would go on to the next.
@@ -13,7 +13,8 @@
 
 use crate::LINE;
 use crate::dispatch::{
-    LaneKernel, PlainElement, ReduceLanes, SimdFloat, SimdLanes, are_small_angles, run_lanes,
+    LaneKernel, PlainElement, ReduceLanes, SimdFloat, SimdLanes, are_small_angles, folds_in_registers,
+    run_lanes,
 };
 #[cfg(target_arch = "x86_64")]
 use crate::isa::Level;
@@ -29,19 +30,19 @@ use elinvar_lane::int::Int;
 use elinvar_lane::lane::Lane;
 use std::mem::MaybeUninit;
 
-/// Elements of the largest block: for readings of one element, of which the compiler makes the
-/// vector code, so that loading a formula's constants is little beside them.
-pub const VECTOR_CHUNK: usize = 192;
-/// Elements of a narrow block: one register of AVX-512 of f32.
-pub const TAIL_CHUNK: usize = 16;
-/// Elements of a block of four registers of AVX-512, and of six (formulas with few values alive).
-pub const FOUR_REGISTERS: usize = 64;
-const SIX_REGISTERS: usize = 96;
+/// Elements of a block of a light formula: one register of AVX-512 of f32.
+pub const LIGHT_BLOCK: usize = 16;
+/// Elements of the largest block. Of formulas of f32 by AVX-512 it is four registers, so that the
+/// steps of one fill the gaps of the others; most have so many values alive that more would be
+/// spilled.
+pub const BLOCK: usize = 64;
+/// How many of a light formula's blocks that is.
+const CHUNKS: usize = BLOCK / LIGHT_BLOCK;
 /// Elements of a row from which stores of a light formula begin with a cache line.
 const ALIGN_STORES_MIN_ELEMENTS: usize = 128;
 /// How far ahead of a light formula its results are prefetched, in elements: a store waits for its
 /// line, which nothing else asks for as early.
-const PREFETCH_DISTANCE_ELEMENTS: usize = 8 * TAIL_CHUNK;
+const PREFETCH_DISTANCE_ELEMENTS: usize = 8 * LIGHT_BLOCK;
 /// Operands of a light formula from which those that are numbers are loaded once for a row.
 const HOIST_SCALARS_MIN_OPERANDS: usize = 4;
 /// Operands of the largest formula: four, their result and its gradient.
@@ -90,7 +91,7 @@ impl<'a, T: Element> OperandSlice<'a, T> {
     pub fn of(data: &'a [T]) -> Self {
         OperandSlice { data, ..OperandSlice::EMPTY }
     }
-    /// One number for all elements: as many copies as [`copies`] says, or more.
+    /// One number for all elements: [`BLOCK`] copies of it, or more.
     pub fn number(copies: &'a [T]) -> Self {
         OperandSlice { data: copies, kind: SliceKind::Splat, ..OperandSlice::EMPTY }
     }
@@ -135,9 +136,9 @@ impl<'a, T: Element> OperandSlice<'a, T> {
 /// twice, and of four such operands that was half of the time of a batch norm's values.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub struct Splat<T, const W: usize = VECTOR_CHUNK>(pub [T; W]);
+pub struct Splat<T, const W: usize = BLOCK>(pub [T; W]);
 
-/// How fewer elements than [`TAIL_CHUNK`] are copied.
+/// How fewer elements than [`LIGHT_BLOCK`] are copied.
 #[derive(Clone, Copy)]
 enum TailCopy {
     /// By a loop.
@@ -166,7 +167,7 @@ impl TailCopy {
     }
     #[inline(always)]
     #[allow(unsafe_code, reason = "instructions that not every processor has")]
-    fn load<T: Element>(self, from: &[T], to: &mut [T; TAIL_CHUNK]) {
+    fn load<T: Element>(self, from: &[T], to: &mut [T; LIGHT_BLOCK]) {
         match self {
             TailCopy::Plain => to[..from.len()].copy_from_slice(from),
             // SAFETY: `of` makes it only from an `Isa` that has the instructions.
@@ -179,7 +180,7 @@ impl TailCopy {
     }
     #[inline(always)]
     #[allow(unsafe_code, reason = "instructions that not every processor has")]
-    fn store<T: Element>(self, from: &[MaybeUninit<T>; TAIL_CHUNK], to: &mut [MaybeUninit<T>]) {
+    fn store<T: Element>(self, from: &[MaybeUninit<T>; LIGHT_BLOCK], to: &mut [MaybeUninit<T>]) {
         match self {
             TailCopy::Plain => to.copy_from_slice(&from[..to.len()]),
             // SAFETY: as above.
@@ -190,15 +191,6 @@ impl TailCopy {
             TailCopy::Masks512 => unsafe { tail_copy::store_512(from, to) },
         }
     }
-}
-
-/// How many copies of a number a formula on `n` elements reads.
-pub fn copies(n: usize) -> usize {
-    copies_of(n)
-}
-
-fn copies_of(n: usize) -> usize {
-    n.clamp(FOUR_REGISTERS, VECTOR_CHUNK)
 }
 
 /// Blocks of operands and results.
@@ -213,31 +205,31 @@ pub struct Blocks<T> {
     count: usize,
 }
 
-/// The loops of a formula over blocks, compiled for each instruction set.
-pub trait BlockFormula<T>: Send + Sync {
+/// What a formula's loop is like.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopShape {
     /// How many operands it reads.
-    fn operands(&self) -> usize;
-    /// Is it computed as fast as its numbers come from memory? Then its blocks are narrow.
-    fn is_light(&self) -> bool;
-    /// Is there no loop over narrow blocks? f32 alone has both, if the formula is not light: each
-    /// loop of each formula is compiled and is bytes in a program.
-    fn is_wide_only(&self) -> bool;
-    /// Elements of a wide block, at most [`VECTOR_CHUNK`]; 64 if there are no narrow ones.
-    fn width(&self, isa: Isa) -> usize;
-    /// Computes blocks of [`TAIL_CHUNK`] elements.
+    pub operands: usize,
+    /// Elements of a block: [`LIGHT_BLOCK`] if it is light, otherwise a multiple of it up to
+    /// [`BLOCK`].
+    pub block: usize,
+    /// Is it computed as fast as its numbers come from memory?
+    pub light: bool,
+}
+
+/// The loop of a formula over blocks, compiled for each instruction set.
+pub trait BlockFormula<T>: Send + Sync {
+    /// What its loop is like, for this instruction set. (One call: of an op on four numbers, each
+    /// is seen.)
+    fn shape(&self, isa: Isa) -> LoopShape;
+    /// Computes blocks of [`LoopShape::block`] elements.
     ///
     /// # Safety
     /// Each operand with step 1 has `count` blocks, each other one has one; there are `count`
     /// blocks of results; all is there to be read and written, and no result is where an operand
     /// is.
     #[allow(unsafe_code, reason = "places of operands and results")]
-    unsafe fn narrow(&self, isa: Isa, b: &Blocks<T>);
-    /// Computes blocks of [`BlockFormula::width`] elements.
-    ///
-    /// # Safety
-    /// As [`BlockFormula::narrow`].
-    #[allow(unsafe_code, reason = "places of operands and results")]
-    unsafe fn wide(&self, isa: Isa, b: &Blocks<T>);
+    unsafe fn blocks(&self, isa: Isa, b: &Blocks<T>);
 }
 
 /// Fills the output with a formula's results, row by row if the operands have rows.
@@ -252,14 +244,15 @@ pub fn fill<T: Element>(
     room: &mut UninitSlice<'_, T>,
 ) {
     let n = room.remaining();
-    assert_eq!(x.len(), f.operands(), "a formula is given as many operands as it has");
+    let shape = f.shape(isa);
+    assert_eq!(x.len(), shape.operands, "a formula is given as many operands as it has");
     if n == 0 {
         return;
     }
     let len = x[0].len.min(n);
-    let mut copies = [const { Splat([MaybeUninit::<T>::uninit(); VECTOR_CHUNK]) }; MAX_OPERANDS];
-    // The blocks of a light formula are narrow.
-    let need = if f.is_light() { TAIL_CHUNK } else { copies_of(len) };
+    let mut copies = [const { Splat([MaybeUninit::<T>::uninit(); BLOCK]) }; MAX_OPERANDS];
+    let need = shape.block;
+    assert!(need <= BLOCK, "a number has as many copies as the largest block");
     for (i, y) in room.unwritten().chunks_mut(len).enumerate() {
         let mut b = Blocks {
             x: [std::ptr::null(); MAX_OPERANDS],
@@ -272,7 +265,7 @@ pub fn fill<T: Element>(
         }
         // SAFETY: `line` checked that each operand has as many elements as `y`, or a block of
         // copies.
-        unsafe { row(isa, f, x.len(), &b, y.len()) };
+        unsafe { row(isa, f, shape, &b, y.len()) };
     }
     // SAFETY: `row` wrote each of them.
     unsafe { room.count(n) };
@@ -295,84 +288,34 @@ impl<T: Copy> Blocks<T> {
 /// A row of `n` results.
 ///
 /// # Safety
-/// Each operand has `n` elements from its place on, or [`copies`] of a number; there is room for
-/// `n` results.
+/// Each operand has `n` elements from its place on, or a block of copies of a number; there is room
+/// for `n` results.
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
-    if f.is_wide_only() {
-        // SAFETY: the caller's operands and room.
-        return unsafe { wide_row(isa, f, operands, b, n) };
-    }
-    if n < TAIL_CHUNK {
+unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, shape: LoopShape, b: &Blocks<T>, n: usize) {
+    let block = shape.block;
+    if n < block {
         // SAFETY: the caller's operands have `n` elements.
-        return unsafe { few(isa, f, operands, b, n) };
+        return unsafe { few(isa, f, shape, b, n) };
     }
     let mut at = 0;
-    if f.is_light() {
-        let head = if n < ALIGN_STORES_MIN_ELEMENTS { 0 } else { b.y.align_offset(LINE).min(TAIL_CHUNK) };
-        if head > 0 {
-            // SAFETY: there are at least `TAIL_CHUNK` elements.
-            unsafe { f.narrow(isa, &b.from(0, 1)) };
-            at = head;
-        }
-    } else {
-        let width = f.width(isa);
-        assert!(width <= VECTOR_CHUNK, "a number has as many copies as the widest block");
-        let count = n / width;
-        if count > 0 {
-            // SAFETY: so many blocks fit into `n`.
-            unsafe { f.wide(isa, &b.from(0, count)) };
-            at = count * width;
+    if shape.light && n >= ALIGN_STORES_MIN_ELEMENTS {
+        at = b.y.align_offset(LINE).min(block);
+        if at > 0 {
+            // SAFETY: there are at least `block` elements.
+            unsafe { f.blocks(isa, &b.from(0, 1)) };
         }
     }
-    let count = (n - at) / TAIL_CHUNK;
+    let count = (n - at) / block;
     if count > 0 {
         // SAFETY: so many blocks fit into what is left.
-        unsafe { f.narrow(isa, &b.from(at, count)) };
-        at += count * TAIL_CHUNK;
+        unsafe { f.blocks(isa, &b.from(at, count)) };
+        at += count * block;
     }
     if at < n {
-        // SAFETY: the last `TAIL_CHUNK` of at least as many elements; the first of them are
-        // computed again, to the same bits.
-        unsafe { f.narrow(isa, &b.from(n - TAIL_CHUNK, 1)) };
+        // SAFETY: the last `block` of at least as many elements; the first of them are computed
+        // again, to the same bits.
+        unsafe { f.blocks(isa, &b.from(n - block, 1)) };
     }
-}
-
-/// A row of `n` results of a formula that has wide blocks alone, of [`FOUR_REGISTERS`] elements.
-///
-/// # Safety
-/// As [`row`].
-#[allow(unsafe_code, reason = "blocks of operands by their place")]
-unsafe fn wide_row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
-    assert_eq!(f.width(isa), FOUR_REGISTERS, "the width of formulas without narrow blocks");
-    let count = n / FOUR_REGISTERS;
-    if count > 0 {
-        // SAFETY: so many blocks fit into `n`; the last one overlaps the one before it, and
-        // computes the same bits.
-        unsafe {
-            f.wide(isa, &b.from(0, count));
-            if count * FOUR_REGISTERS < n {
-                f.wide(isa, &b.from(n - FOUR_REGISTERS, 1));
-            }
-        }
-        return;
-    }
-    let mut staged = [const { [MaybeUninit::<T>::uninit(); FOUR_REGISTERS] }; MAX_OPERANDS];
-    let mut results = [MaybeUninit::uninit(); FOUR_REGISTERS];
-    let mut all = Blocks { y: results.as_mut_ptr(), count: 1, ..*b };
-    for (k, staged) in staged.iter_mut().enumerate().take(operands) {
-        if b.step[k] == 1 {
-            // SAFETY: the caller's operand has `n` elements.
-            staged[..n].write_copy_of_slice(unsafe { std::slice::from_raw_parts(b.x[k], n) });
-            staged[n..].fill(MaybeUninit::new(T::ZERO));
-            all.x[k] = staged.as_ptr().cast();
-        }
-    }
-    // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of
-    // results.
-    unsafe { f.wide(isa, &all) };
-    // SAFETY: the caller has room for `n` results.
-    unsafe { std::slice::from_raw_parts_mut(b.y, n) }.copy_from_slice(&results[..n]);
 }
 
 /// Fewer results than a block has.
@@ -380,25 +323,36 @@ unsafe fn wide_row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usiz
 /// # Safety
 /// As [`row`].
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-unsafe fn few<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, operands: usize, b: &Blocks<T>, n: usize) {
-    let ends = TailCopy::of::<T>(isa);
-    let mut staged = [const { MaybeUninit::<[T; TAIL_CHUNK]>::uninit() }; MAX_OPERANDS];
-    let mut results = [MaybeUninit::uninit(); TAIL_CHUNK];
-    let mut all = Blocks { y: results.as_mut_ptr(), count: 1, ..*b };
-    for k in 0..operands {
+unsafe fn few<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, shape: LoopShape, b: &Blocks<T>, n: usize) {
+    let (ends, chunks) = (TailCopy::of::<T>(isa), shape.block / LIGHT_BLOCK);
+    let mut staged = [const { [const { MaybeUninit::<[T; LIGHT_BLOCK]>::uninit() }; CHUNKS] }; MAX_OPERANDS];
+    let mut results = [[MaybeUninit::uninit(); LIGHT_BLOCK]; CHUNKS];
+    let mut all = Blocks { y: results.as_mut_ptr().cast(), count: 1, ..*b };
+    for (k, staged) in staged.iter_mut().enumerate().take(shape.operands) {
         if b.step[k] == 1 {
             // SAFETY: the caller's operand has `n` elements.
             let x = unsafe { std::slice::from_raw_parts(b.x[k], n) };
-            let staged = staged[k].write([T::ZERO; TAIL_CHUNK]);
-            ends.load(x, staged);
-            all.x[k] = staged.as_ptr();
+            for (i, staged) in staged.iter_mut().enumerate().take(chunks) {
+                let rest = &x[(i * LIGHT_BLOCK).min(n)..];
+                match rest.first_chunk() {
+                    Some(whole) => _ = staged.write(*whole),
+                    None => ends.load(rest, staged.write([T::ZERO; LIGHT_BLOCK])),
+                }
+            }
+            all.x[k] = staged.as_ptr().cast();
         }
     }
     // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of
     // results.
-    unsafe { f.narrow(isa, &all) };
+    unsafe { f.blocks(isa, &all) };
     // SAFETY: the caller has room for `n` results.
-    ends.store(&results, unsafe { std::slice::from_raw_parts_mut(b.y, n) });
+    let y = unsafe { std::slice::from_raw_parts_mut(b.y, n) };
+    for (y, results) in y.chunks_mut(LIGHT_BLOCK).zip(&results) {
+        match y.as_mut_array() {
+            Some(y) => *y = *results,
+            None => ends.store(results, y),
+        }
+    }
 }
 
 /// A formula in a reading. Unlike a closure, `lane` can be `#[inline(always)]`, and must be: in a
@@ -472,7 +426,7 @@ fn block<T: Element, R: SimdLanes<T>, F: Lanes<T, R, N>, const N: usize, const W
 /// Blocks of `W` elements.
 ///
 /// # Safety
-/// As [`BlockFormula::narrow`].
+/// As [`BlockFormula::blocks`].
 #[inline(always)]
 #[allow(unsafe_code, reason = "a check for each register would take as long as the formula")]
 unsafe fn blocks<
@@ -539,75 +493,45 @@ unsafe fn blocks<
     }
 }
 
-/// The narrow blocks of a float formula.
-struct Narrow<'a, T, M, const N: usize>(M, &'a Blocks<T>);
-/// The wide blocks of a float formula.
-struct Wide<'a, T, M, const N: usize>(M, &'a Blocks<T>);
+/// The blocks of a float formula.
+struct FloatBlocks<'a, T, M, const N: usize>(M, &'a Blocks<T>);
 
-impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Narrow<'_, T, F, N> {
+impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for FloatBlocks<'_, T, F, N> {
     type T = T;
-    const AVX512_F64: bool = false;
+    // A light formula waits for memory anyway.
+    const AVX512_F64: bool = !F::HINTS.light;
     #[inline(always)]
     #[allow(unsafe_code, reason = "blocks of operands by their place")]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        // SAFETY: made by `narrow` alone, whose caller vouches for the blocks.
+    fn run<M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
+        // SAFETY: made by `float_blocks` alone, whose caller vouches for the blocks;
+        // `float_shape` says the same sizes.
         if const { F::HINTS.light } {
-            unsafe { blocks::<T, S, _, N, TAIL_CHUNK, true>(Floats(self.0), self.1) }
+            unsafe { blocks::<T, S, _, N, LIGHT_BLOCK, true>(Floats(self.0), self.1) }
+        } else if const { size_of::<T>() == 4 && M::WIDTH == 1 } {
+            unsafe { blocks::<T, S, _, N, LIGHT_BLOCK, false>(Floats(self.0), self.1) }
         } else {
-            unsafe { blocks::<T, S, _, N, TAIL_CHUNK, false>(Floats(self.0), self.1) }
+            unsafe { blocks::<T, M, _, N, BLOCK, false>(Floats(self.0), self.1) }
         }
     }
 }
 
-impl<T: SimdFloat, F: Map<N>, const N: usize> LaneKernel for Wide<'_, T, F, N> {
-    type T = T;
-    const AVX512_F64: bool = true;
-    #[inline(always)]
-    #[allow(unsafe_code, reason = "blocks of operands by their place")]
-    fn run<L: SimdLanes<T> + Lane, M: ReduceLanes<T>, S: SimdLanes<T> + Lane>(self) {
-        // SAFETY: made by `wide` alone, whose caller vouches for the blocks; `width` says the same.
-        if const { size_of::<T>() == 8 } {
-            unsafe { blocks::<T, S, _, N, FOUR_REGISTERS, false>(Floats(self.0), self.1) }
-        } else if const { L::WIDTH == 1 } {
-            unsafe { blocks::<T, S, _, N, VECTOR_CHUNK, false>(Floats(self.0), self.1) }
-        } else if const { F::HINTS.slim } {
-            unsafe { blocks::<T, L, _, N, SIX_REGISTERS, false>(Floats(self.0), self.1) }
-        } else {
-            unsafe { blocks::<T, M, _, N, FOUR_REGISTERS, false>(Floats(self.0), self.1) }
-        }
-    }
-}
-
-/// A float formula's blocks of [`TAIL_CHUNK`] elements.
+/// A float formula's blocks, as [`float_shape`] says.
 ///
 /// # Safety
-/// As [`BlockFormula::narrow`].
+/// As [`BlockFormula::blocks`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub unsafe fn narrow<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
-    run_lanes(isa, Narrow(m, b));
+pub unsafe fn float_blocks<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
+    run_lanes(isa, FloatBlocks(m, b));
 }
 
-/// A float formula's blocks of [`width`] elements.
-///
-/// # Safety
-/// As [`BlockFormula::wide`].
+/// The shape of a float formula's loop. Where the compiler makes the vector code of f32, that of a
+/// few registers is as fast as that of many, and a small tensor is soon done.
 #[inline]
-#[allow(unsafe_code, reason = "blocks of operands by their place")]
-pub unsafe fn wide<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
-    run_lanes(isa, Wide(m, b));
-}
-
-/// Elements of a wide block of a float formula, as `Wide` takes them.
-pub fn width<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> usize {
-    if const { size_of::<T>() == 8 } {
-        return FOUR_REGISTERS;
-    }
-    match (crate::dispatch::folds_in_registers::<T>(isa), M::HINTS.slim) {
-        (false, _) => VECTOR_CHUNK,
-        (true, true) => SIX_REGISTERS,
-        (true, false) => FOUR_REGISTERS,
-    }
+pub fn float_shape<T: SimdFloat, M: Map<N>, const N: usize>(isa: Isa) -> LoopShape {
+    let light = M::HINTS.light;
+    let few = light || size_of::<T>() == 4 && !folds_in_registers::<T>(isa);
+    LoopShape { operands: N, block: if few { LIGHT_BLOCK } else { BLOCK }, light }
 }
 
 /// Blocks of an integer formula.
@@ -623,14 +547,14 @@ impl<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize> Kernel for 
     }
 }
 
-/// An integer formula's blocks of [`FOUR_REGISTERS`] elements.
+/// An integer formula's blocks of [`BLOCK`] elements.
 ///
 /// # Safety
-/// As [`BlockFormula::narrow`].
+/// As [`BlockFormula::blocks`].
 #[inline]
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
 pub unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
-    dispatch_formula::<T, _>(isa, IntBlocks::<T, M, N, FOUR_REGISTERS>(m, b));
+    dispatch_formula::<T, _>(isa, IntBlocks::<T, M, N, BLOCK>(m, b));
 }
 
 #[cfg(test)]
@@ -663,7 +587,7 @@ mod tests {
     #[test]
     fn a_light_formula_reads_elements_and_numbers_in_their_places() {
         let data: Vec<f32> = (0..1300).map(|i| i as f32).collect();
-        let copies = [0.5f32; VECTOR_CHUNK];
+        let copies = [0.5f32; BLOCK];
         for isa in Isa::all().into_iter().filter(|isa| isa.has_formulas()) {
             // Registers before and behind the whole ones, and places that begin anywhere in a line.
             for n in [1, 15, 16, 17, 127, 128, 129, 143, 144, 145, 192, 193, 500, 1024] {

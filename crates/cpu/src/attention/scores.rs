@@ -136,7 +136,7 @@ impl<C: Float> LaneKernel for SoftmaxStep<'_, C> {
     type T = C;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+    fn run<M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let OnlineSoftmax { m, l, alpha } = self.run;
         let mut shift = [C::POSITIVE_ZERO; TILE];
         for (i, s) in self.tile.iter_mut().enumerate() {
@@ -222,7 +222,7 @@ impl<C: Float> LaneKernel for SoftmaxGradStep<'_, C> {
     type T = C;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+    fn run<M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         for (i, (p, ds)) in self.p.iter_mut().zip(self.ds).enumerate() {
             self.masking.scores(i, p);
             exp_shifted::<C, M>(p, self.shift[i]);
@@ -247,7 +247,7 @@ impl<C: Float> LaneKernel for RowDots<'_, C> {
     type T = C;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+    fn run<M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         for (i, sum_of) in self.sums.iter_mut().enumerate() {
             let (y, g) = (&self.y.0[i * self.y.1..][..self.n], &self.g.0[i * self.g.1..][..self.n]);
             // Lanes start from +0, and there are no more terms than half of them.

@@ -10,7 +10,7 @@ use crate::view::misuse_error;
 use elinvar_core::{HostData, HostVec, Layout, Result};
 use elinvar_simd::prefetch::prefetch_lines;
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
-use elinvar_simd::vector_loop::{OperandSlice, RowsShape, Splat, VECTOR_CHUNK};
+use elinvar_simd::vector_loop::{BLOCK, OperandSlice, RowsShape, Splat};
 
 /// How an operand gets to the formula.
 pub(crate) enum Operand<'a, T> {
@@ -50,7 +50,7 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
                 Some(x) => gather_runs(x, &walk, 0, 1, dst),
                 None => T::load(Isa::best(), buffer, &walk, 0, 1, dst),
             });
-            return Ok(Operand::One(Box::new(Splat([one[0]; VECTOR_CHUNK]))));
+            return Ok(Operand::One(Box::new(Splat([one[0]; BLOCK]))));
         }
         let (row, step) = walk.inner();
         let Some(x) = T::slice(buffer) else { return Ok(Operand::Blocks(buffer, walk)) };
@@ -130,7 +130,7 @@ impl<'a, T: ComputeElement> Operand<'a, T> {
         match self {
             Operand::StridedRows(x, walk) if walk.inner().1 == 0 => {
                 let row = start / walk.inner().0;
-                block.copies(row, elinvar_simd::vector_loop::copies(n), || x[walk.position(start)]);
+                block.copies(row, BLOCK, || x[walk.position(start)]);
             }
             Operand::Blocks(..) | Operand::Made(_) => _ = self.part(isa, block, start, n),
             Operand::Slice(_) | Operand::One(_) | Operand::Row(..) | Operand::StridedRows(..) => {}

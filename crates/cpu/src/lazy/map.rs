@@ -19,7 +19,7 @@ use elinvar_ops::backend;
 use elinvar_ops::map::Out;
 use elinvar_simd::compiled::{FormulaFloat, FormulaInt, IntMapObject, MapObject};
 use elinvar_simd::uninit::{CacheBlock, UninitSlice};
-use elinvar_simd::vector_loop::{self, OperandSlice, VECTOR_CHUNK};
+use elinvar_simd::vector_loop::{self, BLOCK, OperandSlice};
 use smallvec::SmallVec;
 
 /// A float formula at every element.
@@ -106,7 +106,7 @@ fn blocks<T: ComputeElement>(
         return many(d, x, to, work, f);
     }
     // One number is common, as in x * 2; two are not.
-    let mut copies = CacheBlock::<T, VECTOR_CHUNK>::with_any_capacity();
+    let mut copies = CacheBlock::<T, BLOCK>::with_any_capacity();
     let mut number = None;
     let mut all = [OperandSlice::EMPTY; MAX_OPERANDS];
     for (i, (piece, v)) in all.iter_mut().zip(x).enumerate() {
@@ -121,8 +121,8 @@ fn blocks<T: ComputeElement>(
         }
     }
     if let Some((i, value)) = number {
-        let n = vector_loop::copies(len);
-        all[i] = OperandSlice::number(copies.fill(n, |dst| dst.extend(n, |_| value)));
+        let copies = copies.fill(BLOCK, |dst| dst.extend(BLOCK, |_| value));
+        all[i] = OperandSlice::number(copies);
     }
     let all = &all[..x.len()];
     if is_serial(d, len) {

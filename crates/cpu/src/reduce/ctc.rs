@@ -22,7 +22,7 @@ use elinvar_ops::map::MapObject;
 use elinvar_simd::compiled::FormulaFloat;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::uninit::UninitSlice;
-use elinvar_simd::vector_loop::{self, BlockFormula, OperandSlice, VECTOR_CHUNK};
+use elinvar_simd::vector_loop::{self, BLOCK, BlockFormula, OperandSlice};
 use std::mem::swap;
 
 /// Elements between two samples.
@@ -270,7 +270,7 @@ fn backward_steps<C: Float>(
 ) {
     let CtcScratch { len, there, may, others: [by, new, here, y, after, partial] } = scratch;
     let (len, CtcSizes { t, s, .. }) = (*len, group.of);
-    let (zeros, ones) = ([C::POSITIVE_ZERO; VECTOR_CHUNK], [C::lit(1.0); VECTOR_CHUNK]);
+    let (zeros, ones) = ([C::POSITIVE_ZERO; BLOCK], [C::lit(1.0); BLOCK]);
     let (zero, one) = (OperandSlice::number(&zeros), OperandSlice::number(&ones));
     // No step writes between samples.
     y.fill(C::lit(f64::NEG_INFINITY));

@@ -9,7 +9,6 @@ pub struct Atan;
 impl Map<1> for Atan {
     const NAME: &'static str = "atan";
     const SAVES: Saves = Saves::INPUTS;
-    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.atan()

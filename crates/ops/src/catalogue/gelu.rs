@@ -36,7 +36,6 @@ fn bent<L: Lane>(x: L) -> L {
 
 impl Map<1> for Gelu {
     const NAME: &'static str = "gelu";
-    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         match self.approximate {

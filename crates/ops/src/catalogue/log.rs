@@ -9,7 +9,6 @@ pub struct Log;
 impl Map<1> for Log {
     const NAME: &'static str = "log";
     const SAVES: Saves = Saves::INPUTS;
-    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.log()

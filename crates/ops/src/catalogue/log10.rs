@@ -9,7 +9,6 @@ pub struct Log10;
 impl Map<1> for Log10 {
     const NAME: &'static str = "log10";
     const SAVES: Saves = Saves::INPUTS;
-    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.log10()

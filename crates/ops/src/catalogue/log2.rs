@@ -9,7 +9,6 @@ pub struct Log2;
 impl Map<1> for Log2 {
     const NAME: &'static str = "log2";
     const SAVES: Saves = Saves::INPUTS;
-    const HINTS: Hints = Hints::SLIM;
     #[inline(always)]
     fn lane<L: Lane>(&self, [x]: [L; 1]) -> L {
         x.log2()

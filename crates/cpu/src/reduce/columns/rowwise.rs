@@ -246,7 +246,7 @@ impl<C: Float> LaneKernel for HalveLanes<'_, C> {
     type T = C;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+    fn run<M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let mut half = LANES / 2;
         while half > 0 {
             // Lanes that never had a term take no part.
@@ -277,7 +277,7 @@ fn join_block_lanes<C: Float>(isa: Isa, f: Fold, blocks: &mut [RowLanes<C>]) {
         type T = C;
         const AVX512_F64: bool = false;
         #[inline(always)]
-        fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+        fn run<M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
             join::<C, M>(self.0, self.1, self.2);
         }
     }

@@ -291,7 +291,7 @@ impl<C: Float> LaneKernel for AddPartialSums<'_, C> {
     type T = C;
     const AVX512_F64: bool = false;
     #[inline(always)]
-    fn run<L: SimdLanes<C> + Lane, M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
+    fn run<M: ReduceLanes<C>, S: SimdLanes<C> + Lane>(self) {
         let right = self.right.as_chunks::<TERM_CHUNK>().0;
         for (left, right) in self.left.as_chunks_mut::<TERM_CHUNK>().0.iter_mut().zip(right) {
             let (mut all, mut j) = (*left, 0);
