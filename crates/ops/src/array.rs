@@ -436,12 +436,12 @@ pub fn map<B: Backend, M: CompiledMap<N>, const N: usize>(m: &M, x: [&Array<B>; 
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn map_object<B: Backend>(f: &dyn MapObject, x: &[&Array<B>]) -> Result<Array<B>> {
-    let (device, all) = (x[0].device(), align(f.name(), x)?);
+    let info = f.info();
+    let (device, all) = (x[0].device(), align(info.name, x)?);
     if !all.dtype.is_float() {
         return Err(Error::dtype(format!(
             "{}: not defined for {}; convert with to_dtype to a float type",
-            f.name(),
-            all.dtype
+            info.name, all.dtype
         )));
     }
     // Short lists in place: an op on a few numbers would notice how they are filled.
@@ -451,7 +451,7 @@ pub fn map_object<B: Backend>(f: &dyn MapObject, x: &[&Array<B>]) -> Result<Arra
         ([x, y, z], None) => B::map(device, f, &[x.view(), y.view(), z.view()], all.dtype)?,
         _ => B::map(device, f, &all.views(), all.dtype)?,
     };
-    Ok(Array::laid(device, buffer, all.layout(), out_dtype(f.out(), all.dtype)))
+    Ok(Array::laid(device, buffer, all.layout(), out_dtype(info.out, all.dtype)))
 }
 
 /// An integer formula at every element, operands broadcast.

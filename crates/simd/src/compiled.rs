@@ -59,18 +59,25 @@ pub enum Gradient {
     Formula(Box<dyn MapObject>, GradientReads),
 }
 
+/// What is known of a formula without running it: one call of an object tells all of it.
+#[derive(Clone, Copy, Debug)]
+pub struct MapInfo {
+    /// The op's name.
+    pub name: &'static str,
+    /// How many operands.
+    pub arity: usize,
+    /// What the result is stored as.
+    pub out: Out,
+    /// How a backend may run it faster.
+    pub hints: Hints,
+    /// What the gradient reads.
+    pub saves: Saves,
+}
+
 /// An elementwise formula on floats as an object.
 pub trait MapObject: BlockFormula<f32> + BlockFormula<f64> + Debug {
-    /// The op's name.
-    fn name(&self) -> &'static str;
-    /// How many operands.
-    fn arity(&self) -> usize;
-    /// What the result is stored as.
-    fn out(&self) -> Out;
-    /// How a backend may run it faster.
-    fn hints(&self) -> Hints;
-    /// What the gradient reads.
-    fn saves(&self) -> Saves;
+    /// What is known of it without running it.
+    fn info(&self) -> &'static MapInfo;
     /// What tells it from others.
     fn key(&self) -> FormulaKey;
     /// The same formula, owned. (Most have no attributes, and take no memory.)
@@ -93,12 +100,8 @@ pub trait MapObject: BlockFormula<f32> + BlockFormula<f64> + Debug {
 pub trait IntMapObject:
     BlockFormula<i64> + BlockFormula<i32> + BlockFormula<u8> + BlockFormula<bool> + Debug
 {
-    /// The op's name.
-    fn name(&self) -> &'static str;
-    /// How many operands.
-    fn arity(&self) -> usize;
-    /// What the result is stored as.
-    fn out(&self) -> Out;
+    /// What is known of it without running it. (It has no gradient, and no hints.)
+    fn info(&self) -> &'static MapInfo;
     /// What tells it from others.
     fn key(&self) -> FormulaKey;
     /// The same formula, owned.
@@ -114,6 +117,39 @@ pub trait IntMapObject:
     /// The operations.
     fn record(&self) -> IntExpression;
 }
+
+macro_rules! told_by_info {
+    ($($object:ident)*) => {$(
+        impl dyn $object + '_ {
+            /// The op's name.
+            #[inline]
+            pub fn name(&self) -> &'static str {
+                self.info().name
+            }
+            /// How many operands.
+            #[inline]
+            pub fn arity(&self) -> usize {
+                self.info().arity
+            }
+            /// What the result is stored as.
+            #[inline]
+            pub fn out(&self) -> Out {
+                self.info().out
+            }
+            /// How a backend may run it faster.
+            #[inline]
+            pub fn hints(&self) -> Hints {
+                self.info().hints
+            }
+            /// What the gradient reads.
+            #[inline]
+            pub fn saves(&self) -> Saves {
+                self.info().saves
+            }
+        }
+    )*};
+}
+told_by_info! { MapObject IntMapObject }
 
 /// A formula together with its compiled code. Without `GRADIENT` there is none of its gradient: a
 /// gradient's own formula has none.
@@ -223,20 +259,16 @@ block_formula!(f32, f64);
 /// What all formulas have, with or without a gradient.
 macro_rules! map_object {
     ($m:ty, $n:expr) => {
-        fn name(&self) -> &'static str {
-            <$m>::NAME
-        }
-        fn arity(&self) -> usize {
-            $n
-        }
-        fn out(&self) -> Out {
-            <$m>::OUT
-        }
-        fn hints(&self) -> Hints {
-            <$m>::HINTS
-        }
-        fn saves(&self) -> Saves {
-            <$m>::SAVES
+        fn info(&self) -> &'static MapInfo {
+            const {
+                &MapInfo {
+                    name: <$m>::NAME,
+                    arity: $n,
+                    out: <$m>::OUT,
+                    hints: <$m>::HINTS,
+                    saves: <$m>::SAVES,
+                }
+            }
         }
         fn key(&self) -> FormulaKey {
             FormulaKey::of(&self.0)
@@ -365,14 +397,8 @@ macro_rules! int_block_formula {
 int_block_formula!(i64, i32, u8, bool);
 
 impl<M: IntMap<N>, const N: usize> IntMapObject for Compiled<M, N> {
-    fn name(&self) -> &'static str {
-        M::NAME
-    }
-    fn arity(&self) -> usize {
-        N
-    }
-    fn out(&self) -> Out {
-        M::OUT
+    fn info(&self) -> &'static MapInfo {
+        const { &MapInfo { name: M::NAME, arity: N, out: M::OUT, hints: Hints::NONE, saves: Saves::NOTHING } }
     }
     fn key(&self) -> FormulaKey {
         FormulaKey::of(&self.0)

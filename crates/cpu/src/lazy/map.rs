@@ -29,13 +29,14 @@ pub(crate) fn map(
     x: &[backend::View<'_, Cpu>],
     dtype: DType,
 ) -> Result<CpuBuffer> {
-    if (dtype, f.out()) == (DType::F32, Out::Same)
+    let info = f.info();
+    if (dtype, info.out) == (DType::F32, Out::Same)
         && let Some(y) = fusion::defer(d, &|| fused(d.isa(), f), x)?
     {
         return Ok(y);
     }
     let (to, work) =
-        (stored(f.out(), dtype), if f.hints().light { CostHint::Light } else { CostHint::Unknown });
+        (stored(info.out, dtype), if info.hints.light { CostHint::Light } else { CostHint::Unknown });
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, work, &floats::<f32>(d.isa(), f)),
         DType::F64 => blocks(d, x, to, work, &floats::<f64>(d.isa(), f)),

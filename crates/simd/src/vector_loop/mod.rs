@@ -16,19 +16,23 @@ use crate::dispatch::{
     LaneKernel, PlainElement, ReduceLanes, SimdFloat, SimdLanes, are_small_angles, folds_in_registers,
     run_lanes,
 };
-#[cfg(target_arch = "x86_64")]
-use crate::isa::Level;
 use crate::isa::{Isa, Kernel, dispatch_formula};
 use crate::prefetch::prefetch_l1;
 use crate::scalar_lane::SmallAngleLane;
 use crate::uninit::UninitSlice;
-#[cfg(target_arch = "x86_64")]
-use crate::x86::tail_copy;
 use elinvar_core::Element;
 use elinvar_lane::formula::{IntMap, Map};
 use elinvar_lane::int::Int;
 use elinvar_lane::lane::Lane;
 use std::mem::MaybeUninit;
+
+mod operand;
+mod tail;
+#[cfg(test)]
+mod tests;
+
+pub use operand::{OperandSlice, RowsShape, Splat};
+use tail::TailCopy;
 
 /// Elements of a block of a light formula: one register of AVX-512 of f32.
 pub const LIGHT_BLOCK: usize = 16;
@@ -47,151 +51,6 @@ const PREFETCH_DISTANCE_ELEMENTS: usize = 8 * LIGHT_BLOCK;
 const HOIST_SCALARS_MIN_OPERANDS: usize = 4;
 /// Operands of the largest formula: four, their result and its gradient.
 pub const MAX_OPERANDS: usize = 6;
-
-/// An operand of a formula, for one row of elements or several of the same length.
-#[derive(Clone, Copy)]
-pub struct OperandSlice<'a, T> {
-    /// The elements, a window of copies, or the numbers of rows.
-    data: &'a [T],
-    kind: SliceKind,
-    /// Elements of a row, if there are several.
-    len: usize,
-    /// From a row to the next, in `data`.
-    step: usize,
-}
-
-/// A word, like all of a piece: where it is copied, a byte and what lies beside it are read as one,
-/// and that waits until all stores before it, results among them, have reached the cache. (Of four
-/// maps in one pass that was a tenth.)
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(usize)]
-enum SliceKind {
-    /// Elements.
-    Elements,
-    /// A window of copies of one number.
-    Splat,
-    /// A number for each row.
-    RowScalars,
-}
-
-/// Rows that a formula is called on at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowsShape {
-    /// Elements of each.
-    pub len: usize,
-    /// How many rows.
-    pub count: usize,
-}
-
-impl<'a, T: Element> OperandSlice<'a, T> {
-    /// Nothing.
-    pub const EMPTY: OperandSlice<'a, T> =
-        OperandSlice { data: &[], kind: SliceKind::Elements, len: usize::MAX, step: 0 };
-    /// Elements.
-    pub fn of(data: &'a [T]) -> Self {
-        OperandSlice { data, ..OperandSlice::EMPTY }
-    }
-    /// One number for all elements: [`BLOCK`] copies of it, or more.
-    pub fn number(copies: &'a [T]) -> Self {
-        OperandSlice { data: copies, kind: SliceKind::Splat, ..OperandSlice::EMPTY }
-    }
-    /// Some of these elements, which are no rows.
-    pub fn part(&self, start: usize, n: usize) -> Self {
-        match self.kind {
-            SliceKind::Elements => OperandSlice::of(&self.data[start..][..n]),
-            SliceKind::Splat | SliceKind::RowScalars => *self,
-        }
-    }
-    /// Rows that start `step` apart in `data`.
-    pub fn rows(data: &'a [T], rows: RowsShape, step: usize) -> Self {
-        OperandSlice { data, kind: SliceKind::Elements, len: rows.len, step }
-    }
-    /// A number for each row, `step` apart in `data`.
-    pub fn numbers(data: &'a [T], rows: RowsShape, step: usize) -> Self {
-        OperandSlice { data, kind: SliceKind::RowScalars, len: rows.len, step }
-    }
-    /// The same number for all elements of rows.
-    pub fn number_of(copies: &'a [T], rows: RowsShape) -> Self {
-        OperandSlice { len: rows.len, ..OperandSlice::number(copies) }
-    }
-    /// Row `i` of `n` elements: where it begins, and 1, or 0 for a number. `copies` holds those of
-    /// a row's own number.
-    #[inline]
-    fn line(&self, i: usize, n: usize, need: usize, copies: &mut Splat<MaybeUninit<T>>) -> (*const T, usize) {
-        match self.kind {
-            SliceKind::Elements => (self.data[i * self.step..][..n].as_ptr(), 1),
-            SliceKind::Splat => {
-                assert!(self.data.len() >= need, "an operand has fewer copies than a block");
-                (self.data.as_ptr(), 0)
-            }
-            SliceKind::RowScalars => {
-                copies.0[..need].fill(MaybeUninit::new(self.data[i * self.step]));
-                (copies.0.as_ptr().cast(), 0)
-            }
-        }
-    }
-}
-
-/// A window of copies of a number. It begins with a cache line: what lies across two is loaded
-/// twice, and of four such operands that was half of the time of a batch norm's values.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-pub struct Splat<T, const W: usize = BLOCK>(pub [T; W]);
-
-/// How fewer elements than [`LIGHT_BLOCK`] are copied.
-#[derive(Clone, Copy)]
-enum TailCopy {
-    /// By a loop.
-    Plain,
-    /// By masks of AVX2.
-    #[cfg(target_arch = "x86_64")]
-    Masks256,
-    /// By masks of AVX-512.
-    #[cfg(target_arch = "x86_64")]
-    Masks512,
-}
-
-impl TailCopy {
-    #[cfg(target_arch = "x86_64")]
-    fn of<T>(isa: Isa) -> TailCopy {
-        match isa.level() {
-            Level::Avx512 if size_of::<T>() == 4 => TailCopy::Masks512,
-            Level::Avx2 if size_of::<T>() == 4 => TailCopy::Masks256,
-            Level::Plain | Level::Avx2 | Level::Avx512 => TailCopy::Plain,
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    #[allow(clippy::extra_unused_type_parameters, reason = "it is called alike on all architectures")]
-    fn of<T>(_: Isa) -> TailCopy {
-        TailCopy::Plain
-    }
-    #[inline(always)]
-    #[allow(unsafe_code, reason = "instructions that not every processor has")]
-    fn load<T: Element>(self, from: &[T], to: &mut [T; LIGHT_BLOCK]) {
-        match self {
-            TailCopy::Plain => to[..from.len()].copy_from_slice(from),
-            // SAFETY: `of` makes it only from an `Isa` that has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            TailCopy::Masks256 => unsafe { tail_copy::load_256(from, to) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            TailCopy::Masks512 => unsafe { tail_copy::load_512(from, to) },
-        }
-    }
-    #[inline(always)]
-    #[allow(unsafe_code, reason = "instructions that not every processor has")]
-    fn store<T: Element>(self, from: &[MaybeUninit<T>; LIGHT_BLOCK], to: &mut [MaybeUninit<T>]) {
-        match self {
-            TailCopy::Plain => to.copy_from_slice(&from[..to.len()]),
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            TailCopy::Masks256 => unsafe { tail_copy::store_256(from, to) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            TailCopy::Masks512 => unsafe { tail_copy::store_512(from, to) },
-        }
-    }
-}
 
 /// Blocks of operands and results.
 #[derive(Clone, Copy)]
@@ -555,79 +414,4 @@ impl<T: Element + Int, M: IntMap<N>, const N: usize, const W: usize> Kernel for 
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
 pub unsafe fn int_blocks<T: Element + Int, M: IntMap<N>, const N: usize>(isa: Isa, m: M, b: &Blocks<T>) {
     dispatch_formula::<T, _>(isa, IntBlocks::<T, M, N, BLOCK>(m, b));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compiled::Compiled;
-    use elinvar_lane::formula::Hints;
-
-    #[derive(Clone, Copy, Debug)]
-    struct Add;
-    impl Map<2> for Add {
-        const NAME: &'static str = "add";
-        const HINTS: Hints = Hints::LIGHT;
-        #[inline(always)]
-        fn lane<L: Lane>(&self, [x, y]: [L; 2]) -> L {
-            x + y
-        }
-    }
-    #[derive(Clone, Copy, Debug)]
-    struct Fma;
-    impl Map<3> for Fma {
-        const NAME: &'static str = "fma";
-        const HINTS: Hints = Hints::LIGHT;
-        #[inline(always)]
-        fn lane<L: Lane>(&self, [x, y, z]: [L; 3]) -> L {
-            x.fma(y, z)
-        }
-    }
-
-    #[test]
-    fn a_light_formula_reads_elements_and_numbers_in_their_places() {
-        let data: Vec<f32> = (0..1300).map(|i| i as f32).collect();
-        let copies = [0.5f32; BLOCK];
-        for isa in Isa::all().into_iter().filter(|isa| isa.has_formulas()) {
-            // Registers before and behind the whole ones, and places that begin anywhere in a line.
-            for n in [1, 15, 16, 17, 127, 128, 129, 143, 144, 145, 192, 193, 500, 1024] {
-                for from in [0, 1, 15, 16, 100] {
-                    let (x, number) = (OperandSlice::of(&data[from..][..n]), OperandSlice::number(&copies));
-                    let made = |f: &dyn Fn(&mut UninitSlice<'_, f32>)| {
-                        let mut y = Vec::with_capacity(n + from);
-                        y.resize(from, -1.0);
-                        let mut dst = UninitSlice::new(&mut y.spare_capacity_mut()[..n]);
-                        f(&mut dst);
-                        dst.assert_full();
-                        // SAFETY: the room over them is full.
-                        #[allow(unsafe_code, reason = "a vector of what was written")]
-                        unsafe {
-                            y.set_len(from + n);
-                        }
-                        y.split_off(from)
-                    };
-                    let at = |i: usize| (from + i) as f32;
-                    let sums = made(&|dst| fill(isa, &Compiled::<_, 2>(Add), &[x, number], dst));
-                    assert!(
-                        sums.iter().enumerate().all(|(i, &y)| y == at(i) + 0.5),
-                        "{isa}, {n} from {from}"
-                    );
-                    let sums = made(&|dst| fill(isa, &Compiled::<_, 3>(Fma), &[number, x, x], dst));
-                    assert!(
-                        sums.iter().enumerate().all(|(i, &y)| y == at(i) * 1.5),
-                        "{isa}, {n} from {from}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "as many operands as it has")]
-    fn a_formula_is_not_run_on_fewer_operands_than_it_reads() {
-        let x = [1.0f32; 32];
-        let mut y = Vec::with_capacity(32);
-        let mut room = UninitSlice::new(y.spare_capacity_mut());
-        fill(Isa::best(), &Compiled::<_, 3>(Fma), &[OperandSlice::of(&x)], &mut room);
-    }
 }
