@@ -106,6 +106,9 @@ impl Op for Pointwise {
     fn forward_one<B: Backend>(&self, x: &[&Array<B>]) -> Result<Array<B>> {
         array::map_object(&*self.0, x)
     }
+    fn into_pointwise(self) -> std::result::Result<Pointwise, Self> {
+        Ok(self)
+    }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
         let g = g[0].as_ref().expect("a map has one result");
         let n = self.0.arity();

@@ -2,6 +2,7 @@
 
 use crate::array::Array;
 use crate::backend::Backend;
+use crate::map::Pointwise;
 use crate::value::Value;
 use elinvar_core::{DType, Layout, Result, Shape};
 pub use elinvar_lane::formula::Saves;
@@ -35,6 +36,15 @@ pub trait Op: Clone + Debug + Send + Sync + 'static {
     #[inline]
     fn forward_one<B: Backend>(&self, x: &[&Array<B>]) -> Result<Array<B>> {
         Ok(self.forward(x)?.pop().expect("an op has a result"))
+    }
+
+    /// The op as an elementwise formula, if it is one: the tape keeps these without a box of their
+    /// own, which an op on a few elements would notice.
+    ///
+    /// # Errors
+    /// The op itself, if it is another.
+    fn into_pointwise(self) -> std::result::Result<Pointwise, Self> {
+        Err(self)
     }
 
     /// The gradients by each operand that [`Context::wants`], from the gradients by each result

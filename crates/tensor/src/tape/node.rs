@@ -5,6 +5,7 @@ use crate::tape::backward::Pending;
 use elinvar_core::{DType, Layout, Result};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
+use elinvar_ops::map::Pointwise;
 use elinvar_ops::op::{Context, Op, Saves};
 use elinvar_ops::value::Value;
 use smallvec::SmallVec;
@@ -91,7 +92,23 @@ pub(crate) struct Live<B: Backend> {
     /// `None` if the gradient needs no saved tensors, and all operands have the shape and dtype of
     /// the only result and so of its gradient.
     kept: Option<Box<Kept<B>>>,
-    op: Box<dyn Recorded<B>>,
+    op: LiveOp<B>,
+}
+
+/// An op on the tape, which most often is an elementwise formula.
+enum LiveOp<B: Backend> {
+    Pointwise(Pointwise),
+    Other(Box<dyn Recorded<B>>),
+}
+
+impl<B: Backend> LiveOp<B> {
+    #[inline]
+    fn of<O: Op>(op: O) -> Self {
+        match op.into_pointwise() {
+            Ok(formula) => LiveOp::Pointwise(formula),
+            Err(op) => LiveOp::Other(Box::new(Run(op))),
+        }
+    }
 }
 
 /// The gradients of the operands, and contributions to nodes that are not operands (see
@@ -114,11 +131,14 @@ pub(crate) trait Recorded<B: Backend>: Send + Sync {
 impl<B: Backend> Live<B> {
     /// A run of an op that saves its tensors itself.
     pub(crate) fn new(inputs: Edges<B>, op: Box<dyn Recorded<B>>) -> Self {
-        Live { inputs, kept: None, op }
+        Live { inputs, kept: None, op: LiveOp::Other(op) }
     }
     /// See [`Recorded::arrays`].
     pub(crate) fn arrays(&self, g: Vec<Option<Array<B>>>) -> Result<Flow<B, Array<B>>> {
-        self.op.arrays(self, g)
+        match &self.op {
+            LiveOp::Pointwise(op) => self.with_arrays(&g, &|c| op.backward(c, &g)),
+            LiveOp::Other(op) => op.arrays(self, g),
+        }
     }
     /// See [`Recorded::tensors`].
     pub(crate) fn tensors(
@@ -126,7 +146,10 @@ impl<B: Backend> Live<B> {
         node: &Arc<Node<B>>,
         g: Vec<Option<Tensor<B>>>,
     ) -> Result<Flow<B, Tensor<B>>> {
-        self.op.tensors(self, node, g)
+        match &self.op {
+            LiveOp::Pointwise(op) => self.with_tensors(node, &g, &|c| op.backward(c, &g)),
+            LiveOp::Other(op) => op.tensors(self, node, g),
+        }
     }
 }
 
@@ -191,7 +214,10 @@ impl<B: Backend> Node<B> {
     pub(crate) fn op_name(&self) -> &'static str {
         match &*read(&self.state) {
             State::Leaf => "variable",
-            State::Live(l) => l.op.name(),
+            State::Live(l) => match &l.op {
+                LiveOp::Pointwise(op) => op.name(),
+                LiveOp::Other(op) => op.name(),
+            },
             State::Result(run, _) => run.op_name(),
             State::Freed => "freed",
         }
@@ -398,7 +424,7 @@ pub(crate) fn run_one<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<Tens
         return Ok(Tensor::from_array(output));
     }
     let saves = op.saves(float_dtype(arrays));
-    Ok(tracked(output, |output| live(x, Box::new(Run(op)), saves, arrays, std::slice::from_ref(output))))
+    Ok(tracked(output, |output| live(x, LiveOp::of(op), saves, arrays, std::slice::from_ref(output))))
 }
 
 /// Runs an op on tensors and records it if the thread records and an operand depends on a variable.
@@ -409,13 +435,13 @@ pub(crate) fn run<O: Op, B: Backend>(op: O, x: &[&Tensor<B>]) -> Result<SmallVec
         return Ok(outputs.into_iter().map(Tensor::from_array).collect());
     }
     let saves = op.saves(float_dtype(&arrays));
-    Ok(results(&live(x, Box::new(Run(op)), saves, &arrays, &outputs), outputs))
+    Ok(results(&live(x, LiveOp::of(op), saves, &arrays, &outputs), outputs))
 }
 
 /// The node of an op's run.
 fn live<B: Backend>(
     x: &[&Tensor<B>],
-    op: Box<dyn Recorded<B>>,
+    op: LiveOp<B>,
     saves: Saves,
     arrays: &[&Array<B>],
     outputs: &[Array<B>],
