@@ -124,23 +124,20 @@ pub fn fill<T: Element>(
         }
         // SAFETY: `line` checked that each operand has as many elements as `y`, or a block of
         // copies.
-        unsafe { row(isa, f, shape, &b, y.len()) };
+        unsafe { row(isa, f, shape, &mut b, y.len()) };
     }
     // SAFETY: `row` wrote each of them.
     unsafe { room.count(n) };
 }
 
 impl<T: Copy> Blocks<T> {
-    /// `count` blocks of which the first begins at element `at`.
+    /// Goes on by `n` elements, or back. In place: a copy of what was just stored waits for it.
     #[inline(always)]
-    fn from(&self, at: usize, count: usize) -> Blocks<T> {
-        let mut b = *self;
-        for (x, step) in b.x.iter_mut().zip(&self.step) {
-            *x = x.wrapping_add(at * step);
+    fn advance(&mut self, operands: usize, n: isize) {
+        for (x, step) in self.x.iter_mut().zip(&self.step).take(operands) {
+            *x = x.wrapping_offset(n * *step as isize);
         }
-        b.y = b.y.wrapping_add(at);
-        b.count = count;
-        b
+        self.y = self.y.wrapping_offset(n);
     }
 }
 
@@ -150,30 +147,40 @@ impl<T: Copy> Blocks<T> {
 /// Each operand has `n` elements from its place on, or a block of copies of a number; there is room
 /// for `n` results.
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, shape: LoopShape, b: &Blocks<T>, n: usize) {
-    let block = shape.block;
+unsafe fn row<T: Element>(
+    isa: Isa,
+    f: &dyn BlockFormula<T>,
+    shape: LoopShape,
+    b: &mut Blocks<T>,
+    mut n: usize,
+) {
+    let LoopShape { operands, block, light } = shape;
     if n < block {
         // SAFETY: the caller's operands have `n` elements.
         return unsafe { few(isa, f, shape, b, n) };
     }
-    let mut at = 0;
-    if shape.light && n >= ALIGN_STORES_MIN_ELEMENTS {
-        at = b.y.align_offset(LINE).min(block);
-        if at > 0 {
+    if light && n >= ALIGN_STORES_MIN_ELEMENTS {
+        let head = b.y.align_offset(LINE).min(block);
+        if head > 0 {
+            b.count = 1;
             // SAFETY: there are at least `block` elements.
-            unsafe { f.blocks(isa, &b.from(0, 1)) };
+            unsafe { f.blocks(isa, b) };
+            b.advance(operands, head as isize);
+            n -= head;
         }
     }
-    let count = (n - at) / block;
-    if count > 0 {
+    b.count = n / block;
+    if b.count > 0 {
         // SAFETY: so many blocks fit into what is left.
-        unsafe { f.blocks(isa, &b.from(at, count)) };
-        at += count * block;
+        unsafe { f.blocks(isa, b) };
     }
-    if at < n {
+    let rest = n % block;
+    if rest > 0 {
+        b.advance(operands, n as isize - block as isize);
+        b.count = 1;
         // SAFETY: the last `block` of at least as many elements; the first of them are computed
         // again, to the same bits.
-        unsafe { f.blocks(isa, &b.from(n - block, 1)) };
+        unsafe { f.blocks(isa, b) };
     }
 }
 
@@ -182,11 +189,12 @@ unsafe fn row<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, shape: LoopShape, b
 /// # Safety
 /// As [`row`].
 #[allow(unsafe_code, reason = "blocks of operands by their place")]
-unsafe fn few<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, shape: LoopShape, b: &Blocks<T>, n: usize) {
+unsafe fn few<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, shape: LoopShape, b: &mut Blocks<T>, n: usize) {
     let (ends, chunks) = (TailCopy::of::<T>(isa), shape.block / LIGHT_BLOCK);
     let mut staged = [const { [const { MaybeUninit::<[T; LIGHT_BLOCK]>::uninit() }; CHUNKS] }; MAX_OPERANDS];
     let mut results = [[MaybeUninit::uninit(); LIGHT_BLOCK]; CHUNKS];
-    let mut all = Blocks { y: results.as_mut_ptr().cast(), count: 1, ..*b };
+    let y = std::mem::replace(&mut b.y, results.as_mut_ptr().cast());
+    b.count = 1;
     for (k, staged) in staged.iter_mut().enumerate().take(shape.operands) {
         if b.step[k] == 1 {
             // SAFETY: the caller's operand has `n` elements.
@@ -198,14 +206,14 @@ unsafe fn few<T: Element>(isa: Isa, f: &dyn BlockFormula<T>, shape: LoopShape, b
                     None => ends.load(rest, staged.write([T::ZERO; LIGHT_BLOCK])),
                 }
             }
-            all.x[k] = staged.as_ptr().cast();
+            b.x[k] = staged.as_ptr().cast();
         }
     }
     // SAFETY: each operand is a staged block or a block of copies, and there is room for a block of
     // results.
-    unsafe { f.blocks(isa, &all) };
+    unsafe { f.blocks(isa, b) };
     // SAFETY: the caller has room for `n` results.
-    let y = unsafe { std::slice::from_raw_parts_mut(b.y, n) };
+    let y = unsafe { std::slice::from_raw_parts_mut(y, n) };
     for (y, results) in y.chunks_mut(LIGHT_BLOCK).zip(&results) {
         match y.as_mut_array() {
             Some(y) => *y = *results,
