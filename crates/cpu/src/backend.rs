@@ -1,7 +1,8 @@
 //! `impl Backend for Cpu`: each kind of work as a call of one of the op families of this crate.
 //!
-//! Dispatch by dtype and fallback to the reference happen here; strategy and blocking are chosen in
-//! the families.
+//! Dispatch by dtype happens here; strategy and blocking are chosen in the families. On x86-64
+//! without AVX2 no kernels are compiled ([`Isa::has_fma`](elinvar_simd::isa::Isa::has_fma)), and the
+//! reference does all the work.
 
 use crate::elementwise::{cast, random, update};
 use crate::index::{gather, scatter};
@@ -41,6 +42,11 @@ fn reference_views<'a>(x: &[BackendView<'a>]) -> Result<Vec<backend::View<'a, Re
     x.iter().map(|v| host_view(v).map(reference_view)).collect()
 }
 
+/// Two views, for the reference.
+fn reference_pair<'a>(x: &BackendView<'a>, y: &BackendView<'a>) -> Result<[backend::View<'a, Reference>; 2]> {
+    Ok([reference_view(host_view(x)?), reference_view(host_view(y)?)])
+}
+
 /// The result of a kernel, as a tensor's memory.
 fn into_buffer(y: Result<HostData>) -> Result<CpuBuffer> {
     y.map(CpuBuffer::new)
@@ -70,6 +76,9 @@ impl Memory for Cpu {
         memory::adopt(data).map(CpuBuffer::new)
     }
     fn download(d: &CpuDevice, x: BackendView<'_>) -> Result<HostData> {
+        if !d.isa().has_fma() {
+            return Reference::copy(&ReferenceDevice, reference_view(host_view(&x)?));
+        }
         copy::to_contiguous(d, &host_view(&x)?)
     }
     fn receive(_: &CpuDevice, _: &CpuDevice, _: BackendView<'_>) -> Result<Option<CpuBuffer>> {
@@ -100,9 +109,19 @@ impl Memory for Cpu {
         into_buffer(copy::fill(d, value, dtype, len))
     }
     fn copy(d: &CpuDevice, x: BackendView<'_>) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            return into_buffer(Reference::copy(&ReferenceDevice, reference_view(host_view(&x)?)));
+        }
         into_buffer(copy::to_contiguous(d, &host_view(&x)?))
     }
     fn cast<C: Casting>(d: &CpuDevice, x: BackendView<'_>, dtype: DType) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            return into_buffer(Reference::cast::<C>(
+                &ReferenceDevice,
+                reference_view(host_view(&x)?),
+                dtype,
+            ));
+        }
         let x = host_view(&x)?;
         into_buffer(if const { C::ALL } { cast::cast(d, &x, dtype) } else { cast::cast_halves(d, &x, dtype) })
     }
@@ -113,6 +132,13 @@ impl Memory for Cpu {
         shape: &Shape,
         parts: &[(BackendView<'_>, Layout)],
     ) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            let parts: Vec<_> = parts
+                .iter()
+                .map(|(v, l)| Ok((reference_view(host_view(v)?), l.clone())))
+                .collect::<Result<_>>()?;
+            return into_buffer(Reference::assemble(&ReferenceDevice, fill, dtype, shape, &parts));
+        }
         let parts: Vec<(View<'_>, Layout)> =
             parts.iter().map(|(v, l)| Ok((host_view(v)?, l.clone()))).collect::<Result<_>>()?;
         into_buffer(concat::assemble(d, fill, dtype, shape, &parts))
@@ -121,10 +147,13 @@ impl Memory for Cpu {
 
 impl Compute for Cpu {
     fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            return into_buffer(Reference::random(&ReferenceDevice, r, s, dtype, len));
+        }
         into_buffer(random::random(d, r, s, dtype, len))
     }
     fn map(d: &CpuDevice, f: &dyn MapObject, x: &[BackendView<'_>], dtype: DType) -> Result<CpuBuffer> {
-        if !d.isa().has_formulas() {
+        if !d.isa().has_fma() {
             return into_buffer(Reference::map(&ReferenceDevice, f, &reference_views(x)?, dtype));
         }
         map::map(d, f, x, dtype)
@@ -135,19 +164,27 @@ impl Compute for Cpu {
         x: &[BackendView<'_>],
         dtype: DType,
     ) -> Result<CpuBuffer> {
-        if !d.isa().has_formulas() {
+        if !d.isa().has_fma() {
             return into_buffer(Reference::map_int(&ReferenceDevice, f, &reference_views(x)?, dtype));
         }
         map::map_int(d, f, x, dtype)
     }
     fn update(d: &CpuDevice, u: &dyn UpdateObject, items: Vec<UpdateItem<'_, Self>>) -> Result<()> {
         let items = host_items(items)?;
-        if !d.isa().has_formulas() {
+        if !d.isa().has_fma() {
             return Reference::update(&ReferenceDevice, u, items);
         }
         update::update(d, u, items)
     }
     fn fold<F: Folding>(d: &CpuDevice, x: BackendView<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            return into_buffer(Reference::fold::<F>(
+                &ReferenceDevice,
+                reference_view(host_view(&x)?),
+                kept,
+                dtype,
+            ));
+        }
         let x = host_view(&x)?;
         into_buffer(match F::FOLD {
             Fold::Sum if const { !F::INTEGERS } => reduce::float_sum(d, &x, kept, dtype),
@@ -158,9 +195,21 @@ impl Compute for Cpu {
         })
     }
     fn arg_fold(d: &CpuDevice, f: ArgFold, x: BackendView<'_>, kept: usize) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            return into_buffer(Reference::arg_fold(
+                &ReferenceDevice,
+                f,
+                reference_view(host_view(&x)?),
+                kept,
+            ));
+        }
         into_buffer(reduce::arg_fold(d, f, &host_view(&x)?, kept))
     }
     fn scan(d: &CpuDevice, f: Scan, x: BackendView<'_>, dtype: DType) -> Result<Placed<CpuBuffer>> {
+        if !d.isa().has_fma() {
+            return Ok(Reference::scan(&ReferenceDevice, f, reference_view(host_view(&x)?), dtype)?
+                .map(CpuBuffer::new));
+        }
         Ok(reduce::scan(d, f, &host_view(&x)?, dtype)?.map(CpuBuffer::new))
     }
     fn rows(
@@ -170,7 +219,7 @@ impl Compute for Cpu {
         kept: usize,
         dtype: DType,
     ) -> Result<Placed<CpuBuffer>> {
-        let y = if d.isa().has_formulas() {
+        let y = if d.isa().has_fma() {
             reduce::rowwise(d, f, &views(x)?, kept, dtype)
         } else {
             Reference::rows(&ReferenceDevice, f, &reference_views(x)?, kept, dtype)
@@ -178,7 +227,7 @@ impl Compute for Cpu {
         Ok(y?.map(CpuBuffer::new))
     }
     fn fused(d: &CpuDevice, f: &Fused<'_>, x: &[BackendView<'_>]) -> Result<Option<FusedResults<Self>>> {
-        if !d.isa().has_formulas() {
+        if !d.isa().has_fma() {
             return Ok(None);
         }
         let one = |y: HostData| Some(vec![CpuBuffer::new(y).into()]);
@@ -208,6 +257,11 @@ impl Compute for Cpu {
         descending: bool,
         first: usize,
     ) -> Result<(CpuBuffer, CpuBuffer)> {
+        if !d.isa().has_fma() {
+            let (values, places) =
+                Reference::sort(&ReferenceDevice, reference_view(host_view(&x)?), descending, first)?;
+            return Ok((CpuBuffer::new(values), CpuBuffer::new(places)));
+        }
         let (values, places) = sort::sort(d, &host_view(&x)?, descending, first)?;
         Ok((CpuBuffer::new(values), CpuBuffer::new(places)))
     }
@@ -222,6 +276,10 @@ impl Compute for Cpu {
         e: Option<&dyn EpilogueObject>,
         extra: &[BackendView<'_>],
     ) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            let [x, w] = reference_pair(&x, &w)?;
+            return into_buffer(Reference::contract(&ReferenceDevice, p, x, w, e, &reference_views(extra)?));
+        }
         let packed = match (x.shape().dims(), w.layout.strides()) {
             // One matrix for all of the batch.
             (&[b, m, _], &[step, ..]) if b == 1 || step == 0 && b > 0 => {
@@ -252,6 +310,10 @@ impl Compute for Cpu {
         e: Option<&dyn EpilogueObject>,
         extra: &[BackendView<'_>],
     ) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            let [x, w] = reference_pair(&x, &w)?;
+            return into_buffer(Reference::conv(&ReferenceDevice, c, x, w, out, e, &reference_views(extra)?));
+        }
         let packed = |worth: bool, place| w.buffer.prepacked(d, worth.into(), place);
         let (x, w, extra) = (host_view(&x)?, host_view(&w)?, views(extra)?);
         let w = (&w, &packed as &conv::PrepackedLookup<'_>);
@@ -270,6 +332,10 @@ impl Compute for Cpu {
         w: BackendView<'_>,
         spatial: &[usize],
     ) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            let [g, w] = reference_pair(&g, &w)?;
+            return into_buffer(Reference::conv_input_grad(&ReferenceDevice, c, g, w, spatial));
+        }
         let (g, w) = (host_view(&g)?, host_view(&w)?);
         into_buffer(match g.dtype {
             DType::F64 => conv::input_grad::<f64>(d, c, &g, &w, spatial),
@@ -286,6 +352,10 @@ impl Compute for Cpu {
         g: BackendView<'_>,
         taps: &[usize],
     ) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            let [x, g] = reference_pair(&x, &g)?;
+            return into_buffer(Reference::conv_weight_grad(&ReferenceDevice, c, x, g, taps));
+        }
         let (x, g) = (host_view(&x)?, host_view(&g)?);
         into_buffer(match x.dtype {
             DType::F64 => conv::weight_grad::<f64>(d, c, &x, &g, taps),
@@ -296,13 +366,21 @@ impl Compute for Cpu {
         })
     }
     fn pool(d: &CpuDevice, p: &Pool, x: BackendView<'_>) -> Result<(CpuBuffer, Option<CpuBuffer>)> {
-        if !d.isa().has_formulas() {
+        if !d.isa().has_fma() {
             let (y, places) = Reference::pool(&ReferenceDevice, p, reference_view(host_view(&x)?))?;
             return Ok((CpuBuffer::new(y), places.map(CpuBuffer::new)));
         }
         pool::pool(d, p, &x)
     }
     fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: BackendView<'_>, spatial: &[usize]) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            return into_buffer(Reference::avg_pool_grad(
+                &ReferenceDevice,
+                p,
+                reference_view(host_view(&g)?),
+                spatial,
+            ));
+        }
         into_buffer(pool::avg_pool_grad(d, p, &host_view(&g)?, spatial))
     }
     fn attention(
@@ -314,6 +392,11 @@ impl Compute for Cpu {
         mask: Option<BackendView<'_>>,
     ) -> Result<(CpuBuffer, CpuBuffer)> {
         let mask = mask.as_ref().map(host_view).transpose()?;
+        if !d.isa().has_fma() {
+            let ([q, k], v) = (reference_pair(&q, &k)?, reference_view(host_view(&v)?));
+            let (o, lse) = Reference::attention(&ReferenceDevice, a, q, k, v, mask.map(reference_view))?;
+            return Ok((CpuBuffer::new(o), CpuBuffer::new(lse)));
+        }
         let (o, lse) = attention::attention(d, a, host_view(&q)?, host_view(&k)?, host_view(&v)?, mask)?;
         Ok((CpuBuffer::new(o), CpuBuffer::new(lse)))
     }
@@ -329,12 +412,22 @@ impl Compute for Cpu {
         g: BackendView<'_>,
     ) -> Result<(CpuBuffer, CpuBuffer, CpuBuffer)> {
         let mask = mask.as_ref().map(host_view).transpose()?;
+        if !d.isa().has_fma() {
+            let ([q, k], [v, g]) = (reference_pair(&q, &k)?, reference_pair(&v, &g)?);
+            let ([o, lse], mask) = (reference_pair(&o, &lse)?, mask.map(reference_view));
+            let (q, k, v) = Reference::attention_grad(&ReferenceDevice, a, q, k, v, mask, o, lse, g)?;
+            return Ok((CpuBuffer::new(q), CpuBuffer::new(k), CpuBuffer::new(v)));
+        }
         let results = attention::GradInputs { o: host_view(&o)?, lse: host_view(&lse)?, g: host_view(&g)? };
         let (q, k, v) =
             attention::attention_grad(d, a, host_view(&q)?, host_view(&k)?, host_view(&v)?, mask, results)?;
         Ok((CpuBuffer::new(q), CpuBuffer::new(k), CpuBuffer::new(v)))
     }
     fn gather(d: &CpuDevice, x: BackendView<'_>, axis: usize, index: BackendView<'_>) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            let [x, index] = reference_pair(&x, &index)?;
+            return into_buffer(Reference::gather(&ReferenceDevice, x, axis, index));
+        }
         if let Some(y) = lazy::gather::defer(d, &x, axis, &index)? {
             return Ok(y);
         }
@@ -353,6 +446,10 @@ impl Compute for Cpu {
         index: BackendView<'_>,
         src: BackendView<'_>,
     ) -> Result<CpuBuffer> {
+        if !d.isa().has_fma() {
+            let ([base, index], src) = (reference_pair(&base, &index)?, reference_view(host_view(&src)?));
+            return into_buffer(Reference::scatter(&ReferenceDevice, how, base, axis, index, src));
+        }
         let (base, index) = (host_view(&base)?, host_view(&index)?);
         if how == Scatter::Add
             && let Some(y) = scatter::scatter_of_map(d, &base, axis, &index, &src)?
@@ -374,6 +471,10 @@ impl Compute for Cpu {
         })
     }
     fn nonzero(d: &CpuDevice, x: BackendView<'_>) -> Result<(CpuBuffer, usize)> {
+        if !d.isa().has_fma() {
+            let (places, n) = Reference::nonzero(&ReferenceDevice, reference_view(host_view(&x)?))?;
+            return Ok((CpuBuffer::new(places), n));
+        }
         let (places, n) = gather::nonzero(d, &host_view(&x)?)?;
         Ok((CpuBuffer::new(places), n))
     }

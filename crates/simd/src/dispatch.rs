@@ -8,7 +8,7 @@
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 use super::avx512_lane::Avx512Lane;
-use super::isa::{Isa, Kernel, Level};
+use super::isa::{Isa, Kernel, Level, not_compiled_for};
 use super::scalar_lane::{ScalarLane, SmallAngleLane};
 use elinvar_core::Element;
 use elinvar_lane::formula::Fold;
@@ -184,14 +184,13 @@ pub trait LaneKernel {
     fn run<M: ReduceLanes<Self::T>, S: SimdLanes<Self::T> + Lane>(self);
 }
 
-/// Runs work in the reading and the copy for this instruction set. As for all formulas, there is
-/// none for plain x86-64 ([`super::isa::dispatch_formula`]).
+/// Runs work in the reading and the copy for this instruction set.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
-        Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
+        Level::Plain => not_compiled_for(isa),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
         // this processor.
         Level::Avx2 => unsafe { plain(work).avx2() },
@@ -212,19 +211,16 @@ pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
     }
 }
 
-/// As [`run_lanes`], for work that has a copy for every instruction set and type.
+/// As [`run_lanes`], for work that has a copy for AVX-512 of every type.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
-pub fn run_lanes_on_any_isa<W: LaneKernel>(isa: Isa, work: W) {
+pub fn run_lanes_of_any_type<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
-    match isa.level() {
-        Level::Plain => plain(work).plain(),
+    if isa.level() == Level::Avx512 {
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
         // this processor.
-        Level::Avx512 => unsafe { by_registers(work).avx512() },
-        Level::Avx2 => run_lanes(isa, work),
+        return unsafe { by_registers(work).avx512() };
     }
-    #[cfg(not(target_arch = "x86_64"))]
     run_lanes(isa, work);
 }
 

@@ -21,7 +21,7 @@ pub struct Isa(Level);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The baseline of this architecture, for any processor of it. On x86-64 that is SSE2, without
-    /// fma: slow, and exact.
+    /// fma, for which no kernels are compiled ([`Isa::has_fma`]).
     Plain,
     /// x86-64 with AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
@@ -122,34 +122,20 @@ impl FromStr for Isa {
 /// linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IsaTargets {
-    /// All.
+    /// All that have an fma instruction ([`Isa::has_fma`]).
     All,
-    /// All but AVX-512, which takes the copy for AVX2: for kernels that gain nothing from longer
-    /// registers.
+    /// AVX2 and NEON. AVX-512 takes the copy for AVX2: for kernels that gain nothing from longer
+    /// registers, or from more of them.
     UpToAvx2,
-    /// Those with an fma: all but plain x86-64, where the fma of an element is a library call that
-    /// dominates the cost of the kernel.
-    AllWithFma,
-    /// Of those, AVX2 and NEON. AVX-512 takes the copy for AVX2: for kernels that gain nothing from
-    /// longer registers, or from more of them.
-    Avx2OrNeon,
     /// AVX-512, on processors with bf16 dot products or AMX.
     Avx512Bf16,
 }
 
 impl IsaTargets {
-    /// Is there a copy for the baseline of the architecture?
-    pub const fn has_plain(self) -> bool {
-        match self {
-            IsaTargets::All | IsaTargets::UpToAvx2 => true,
-            IsaTargets::AllWithFma | IsaTargets::Avx2OrNeon => cfg!(not(target_arch = "x86_64")),
-            IsaTargets::Avx512Bf16 => false,
-        }
-    }
-    /// Is there one for AVX2, or for NEON?
+    /// Is there a copy for AVX2, or for the baseline of another architecture?
     pub const fn has_avx2_or_neon(self) -> bool {
         match self {
-            IsaTargets::All | IsaTargets::UpToAvx2 | IsaTargets::AllWithFma | IsaTargets::Avx2OrNeon => true,
+            IsaTargets::All | IsaTargets::UpToAvx2 => true,
             IsaTargets::Avx512Bf16 => false,
         }
     }
@@ -157,8 +143,8 @@ impl IsaTargets {
     #[cfg(target_arch = "x86_64")]
     pub const fn has_avx512(self) -> bool {
         match self {
-            IsaTargets::All | IsaTargets::AllWithFma | IsaTargets::Avx512Bf16 => true,
-            IsaTargets::UpToAvx2 | IsaTargets::Avx2OrNeon => false,
+            IsaTargets::All | IsaTargets::Avx512Bf16 => true,
+            IsaTargets::UpToAvx2 => false,
         }
     }
 }
@@ -183,6 +169,7 @@ pub trait Kernel: Sized {
     /// The work.
     fn run(self) -> Self::Out;
     /// The copy for the baseline of the architecture.
+    #[cfg(not(target_arch = "x86_64"))]
     #[inline(never)]
     fn plain(self) -> Self::Out {
         self.run()
@@ -220,31 +207,27 @@ pub trait Kernel: Sized {
 }
 
 /// Runs a kernel in the copy for this instruction set.
+///
+/// # Panics
+/// If there is none: on x86-64 without AVX2 ([`Isa::has_fma`]).
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
+    #[cfg(target_arch = "x86_64")]
     match isa.level() {
-        #[cfg(not(target_arch = "aarch64"))]
-        Level::Plain if const { K::TARGETS.has_plain() } => kernel.plain(),
-        // NEON is part of the baseline of this architecture, so one copy does for both.
-        #[cfg(target_arch = "aarch64")]
-        Level::Plain | Level::Neon if const { K::TARGETS.has_plain() } => kernel.plain(),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
         // this processor.
-        #[cfg(target_arch = "x86_64")]
         Level::Avx2 if const { K::TARGETS.has_avx2_or_neon() } => unsafe { kernel.avx2() },
         // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
         Level::Avx512 if const { K::TARGETS.has_avx512() } => unsafe { kernel.avx512() },
         // SAFETY: as above; `Isa::all` makes this level only where it found the features of AVX2
         // too.
-        #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { kernel.avx2() },
-        #[cfg(target_arch = "x86_64")]
         Level::Plain | Level::Avx2 => not_compiled_for(isa),
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => not_compiled_for(isa),
     }
+    // The vector instructions are part of the baseline of this architecture, so one copy does.
+    #[cfg(not(target_arch = "x86_64"))]
+    if const { K::TARGETS.has_avx2_or_neon() } { kernel.plain() } else { not_compiled_for(isa) }
 }
 
 /// Runs a kernel in a copy that may use bf16 dot products.
@@ -265,15 +248,14 @@ pub fn dispatch_pairs<K: Kernel>(isa: Isa, kernel: K) -> K::Out {
 ///
 /// There are hundreds of formulas, and pools for every type, so compile time and code size decide.
 /// f32, the common type, has a copy for AVX2 and one for AVX-512; other types have one for AVX2
-/// (except elementary functions of f64, which [`super::dispatch::run_lanes`] runs). There is none
-/// for plain x86-64, where an fma is a call: there the reference's loops are as fast, and callers
-/// use them ([`Isa::has_formulas`]). Other architectures have one copy of everything.
+/// (except elementary functions of f64, which [`super::dispatch::run_lanes`] runs). Other
+/// architectures have one copy of everything.
 #[inline]
 #[allow(unsafe_code, reason = "calling a function that needs an instruction set")]
 pub fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
-        Level::Plain => unreachable!("the reference's loops run formulas on plain x86-64"),
+        Level::Plain => not_compiled_for(isa),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
         // this processor.
         Level::Avx2 => unsafe { kernel.avx2() },
@@ -292,20 +274,14 @@ pub fn dispatch_formula<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
     dispatch(isa, kernel)
 }
 
-/// As [`dispatch_formula`], for kernels that have a plain copy too.
-#[inline]
-pub fn dispatch_formula_or_plain<T: Element, K: Kernel>(isa: Isa, kernel: K) -> K::Out {
-    if isa.level() == Level::Plain { kernel.plain() } else { dispatch_formula::<T, K>(isa, kernel) }
-}
-
 impl Isa {
-    /// Does it have an fma instruction? On plain x86-64 an fma is a call per element, so fast paths
-    /// are not compiled for it.
+    /// Are kernels compiled for it? On plain x86-64 an fma is a call for each element, beside which
+    /// a vector loop gains nothing: there the reference's loops do all the work.
     pub fn has_fma(self) -> bool {
-        IsaTargets::AllWithFma.has_plain() || self.level() != Level::Plain
+        cfg!(not(target_arch = "x86_64")) || self.level() != Level::Plain
     }
-    /// Are formulas compiled for it? If not, the reference's loops run them.
-    pub fn has_formulas(self) -> bool {
-        self.has_fma()
+    /// Those of this processor for which kernels are compiled.
+    pub fn with_kernels() -> Vec<Isa> {
+        Isa::all().into_iter().filter(|isa| isa.has_fma()).collect()
     }
 }

@@ -169,7 +169,8 @@ pub fn dispatch_vectors<W: VectorKernel>(isa: Isa, work: W) {
     // Each register type is compiled for its own instruction set only, which `dispatch` could not
     // know.
     match isa.level() {
-        Level::Plain if const { W::TARGETS.has_plain() } => {
+        #[cfg(not(target_arch = "x86_64"))]
+        Level::Plain if const { W::TARGETS.has_avx2_or_neon() } => {
             WithVectors::<Array4<W::T>, W>(work, PhantomData).plain()
         }
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
@@ -211,7 +212,8 @@ pub fn dispatch_half_vectors<W: VectorKernel>(isa: Isa, work: W) {
         Level::Avx512 | Level::Avx2 => unsafe {
             WithVectors::<<W::T as SimdElement>::V256, W>(work, PhantomData).avx2()
         },
-        Level::Plain if const { W::HALF_TARGETS.has_plain() } => {
+        #[cfg(not(target_arch = "x86_64"))]
+        Level::Plain if const { W::HALF_TARGETS.has_avx2_or_neon() } => {
             WithVectors::<Array4<W::T>, W>(work, PhantomData).plain()
         }
         #[cfg(target_arch = "aarch64")]

@@ -26,7 +26,7 @@ use elinvar_core::order::{BLOCK, CHUNK};
 use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Compute, Fold};
 use elinvar_reference::{Reference, ReferenceDevice};
-use elinvar_simd::dispatch::run_lanes_on_any_isa;
+use elinvar_simd::dispatch::run_lanes_of_any_type;
 use elinvar_simd::isa::Isa;
 use std::ops::Range;
 
@@ -415,7 +415,7 @@ impl<C: Float> GradWalk<'_, C> {
             keys: count,
             diagonal,
         };
-        run_lanes_on_any_isa(isa, SoftmaxGradStep { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
+        run_lanes_of_any_type(isa, SoftmaxGradStep { masking, p: &mut *p, ds: &mut *ds, shift, weighted });
         (p, ds)
     }
     /// Writes the gradients of `keys` keys and values, whose sums had so many terms in each block.
@@ -451,7 +451,7 @@ impl<C: Float> GradWalk<'_, C> {
         let (y, row_stride) = self.o.rows(first, rows, &mut buffer)?;
         if self.delta_in_registers {
             let sums = &mut weighted[..rows];
-            run_lanes_on_any_isa(self.isa, RowDots { y: (y, row_stride), g, n: z.v, sums });
+            run_lanes_of_any_type(self.isa, RowDots { y: (y, row_stride), g, n: z.v, sums });
             return Ok((shift, weighted));
         }
         let mut terms = filled(z.v, C::POSITIVE_ZERO)?;

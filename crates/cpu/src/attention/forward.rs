@@ -22,7 +22,7 @@ use elinvar_core::{DType, HostData, HostVec, Result};
 use elinvar_ops::backend::{Attention, Compute};
 use elinvar_ops::lane::Lane;
 use elinvar_reference::{Reference, ReferenceDevice};
-use elinvar_simd::dispatch::run_lanes_on_any_isa;
+use elinvar_simd::dispatch::run_lanes_of_any_type;
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::scalar_lane::ScalarLane;
 use elinvar_simd::uninit::UninitSlice;
@@ -196,7 +196,7 @@ impl<C: Float> ForwardTiles<'_, C> {
                 keys: count,
                 diagonal: self.a.causal && key == query,
             };
-            run_lanes_on_any_isa(isa, SoftmaxStep { masking, tile: &mut *tile, run: &mut run });
+            run_lanes_of_any_type(isa, SoftmaxStep { masking, tile: &mut *tile, run: &mut run });
             // Before the first block there are no sums, and no number that a sum begins with
             // changes what it becomes: of -inf, NaN and infinity, the weights say so themselves.
             let fresh = key == 0;

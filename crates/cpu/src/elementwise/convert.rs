@@ -16,7 +16,7 @@ use crate::runtime::output::parallel_fill::{CostHint, fill_pieces, parallel_fill
 use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, bf16, f16};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_reference::Cell;
-use elinvar_simd::isa::{Kernel, dispatch, dispatch_formula_or_plain};
+use elinvar_simd::isa::{Kernel, dispatch, dispatch_formula};
 use elinvar_simd::uninit::{CacheBlock, ElementAt, FillByElement, FillChunk, UninitSlice};
 use std::mem::MaybeUninit;
 
@@ -126,7 +126,7 @@ pub(crate) fn simple<S: ComputeElement, T: ComputeElement>(isa: Isa, x: &[S], ds
         } {
             dispatch(isa, work);
         } else {
-            dispatch_formula_or_plain::<T, _>(isa, work);
+            dispatch_formula::<T, _>(isa, work);
         }
     });
 }
@@ -306,7 +306,7 @@ mod tests {
         x.extend(
             (0..=0xffff_u32).flat_map(|high| [0, 0x1000, 0xffff].map(|low| f32::from_bits(high << 16 | low))),
         );
-        for isa in Isa::all() {
+        for isa in Isa::with_kernels() {
             let (mut wide, mut narrow) = (CacheBlock::<f32>::new(), CacheBlock::<f16>::new());
             for part in all.chunks(512) {
                 let got = wide.fill(part.len(), |dst| from_f16(isa, part, dst));
@@ -329,7 +329,7 @@ mod tests {
         let low = [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff];
         let x: Vec<f32> =
             (0..=0xffff_u32).flat_map(|high| low.map(|low| f32::from_bits(high << 16 | low))).collect();
-        for isa in Isa::all() {
+        for isa in Isa::with_kernels() {
             let mut block = CacheBlock::<bf16>::new();
             for part in x.chunks(512) {
                 let got = block.fill(part.len(), |dst| to_bf16(isa, part, dst));

@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_is_special_is_found_wherever_it_is() {
-        for isa in Isa::all() {
+        for isa in Isa::with_kernels() {
             for n in [0, 1, 7, 63, 64, 65, 200] {
                 let numbers = vec![-1.5f32; n];
                 assert!(are_finite(isa, &numbers) && !has_negative_zero(isa, &numbers), "{isa}, {n}");

@@ -57,7 +57,7 @@ impl<T: Real> Kernel for TinyProducts<'_, T> {
     type Out = ();
     // Of f64, which is seldom multiplied so, there is none for AVX-512.
     const TARGETS: IsaTargets =
-        if size_of::<T>() > size_of::<f32>() { IsaTargets::Avx2OrNeon } else { IsaTargets::AllWithFma };
+        if size_of::<T>() > size_of::<f32>() { IsaTargets::UpToAvx2 } else { IsaTargets::All };
     #[inline(always)]
     fn run(self) {
         let [_, k, n] = self.sizes;

@@ -12,7 +12,7 @@ use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::view::View;
 use elinvar_core::{HostData, HostVec, Result, host};
 use elinvar_ops::backend::Pool;
-use elinvar_simd::isa::{Kernel, dispatch_formula_or_plain};
+use elinvar_simd::isa::{Kernel, dispatch_formula};
 use elinvar_simd::uninit::UninitSlice;
 
 /// Each input element adds g / divisor of the windows that hold it, in row-major order of the
@@ -157,7 +157,7 @@ fn spread_grad<C: Float>(
             let dx = dst.zeroed(n, C::POSITIVE_ZERO);
             let (holders, divisors) = (&holders, &divisors[..]);
             let (shares, columns) = (&mut shares[..], &mut columns[..]);
-            dispatch_formula_or_plain::<C, _>(
+            dispatch_formula::<C, _>(
                 d.isa(),
                 AddGradLines { plane, holders, g, divisors, shares, columns, dx },
             );

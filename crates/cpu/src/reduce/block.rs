@@ -11,7 +11,7 @@ use elinvar_core::HostData;
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
 use elinvar_ops::int::Int;
 use elinvar_ops::lane::Lane;
-use elinvar_simd::isa::{Isa, dispatch_formula_or_plain};
+use elinvar_simd::isa::{Isa, dispatch_formula};
 use std::marker::PhantomData;
 
 macro_rules! float {
@@ -25,7 +25,7 @@ macro_rules! float {
             fn neutral() -> $t { -0.0 }
             #[inline]
             fn block(isa: Isa, terms: &[$t], from_memory: bool) -> $t {
-                if terms.len() <= 16 { dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Sum> }) } else { <$t as VectorFolds>::sum(isa, terms, from_memory) }
+                if terms.len() <= 16 { dispatch_formula::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Sum> }) } else { <$t as VectorFolds>::sum(isa, terms, from_memory) }
             }
             #[inline]
             fn rows(isa: Isa, x: &[$t], n: usize, from_memory: bool, out: &mut [$t]) {
@@ -57,7 +57,7 @@ macro_rules! float {
             fn block(isa: Isa, terms: &[$t], from_memory: bool) -> $t {
                 match <$t as VectorFolds>::largest(isa, terms, from_memory) {
                     Some(extreme) => extreme,
-                    None => dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Max> }),
+                    None => dispatch_formula::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Max> }),
                 }
             }
             #[inline(always)]
@@ -79,7 +79,7 @@ macro_rules! float {
             fn block(isa: Isa, terms: &[$t], from_memory: bool) -> $t {
                 match <$t as VectorFolds>::smallest(isa, terms, from_memory) {
                     Some(extreme) => extreme,
-                    None => dispatch_formula_or_plain::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Min> }),
+                    None => dispatch_formula::<$t, _>(isa, BlockFold { terms, f: PhantomData::<Min> }),
                 }
             }
             #[inline(always)]

@@ -6,9 +6,8 @@
 
 use elinvar_core::order::LANES;
 #[cfg(target_arch = "x86_64")]
-use elinvar_core::order::fold_block;
 use elinvar_core::{Element, HostData};
-use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
 use std::marker::PhantomData;
 
 /// How two terms are combined, and from what a lane starts.
@@ -32,7 +31,7 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
         T: Element,
     {
         let _ = from_memory;
-        dispatch_formula_or_plain::<T, _>(isa, BlockFold { terms, f: PhantomData::<Self> })
+        dispatch_formula::<T, _>(isa, BlockFold { terms, f: PhantomData::<Self> })
     }
     /// Contiguous rows of `n` terms, `0 < n <= BLOCK`; `from_memory`: as for [`Combine::block`].
     #[inline]
@@ -192,16 +191,6 @@ pub(crate) fn fold_terms<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
     reduce_lanes::<T, F>(&mut lanes, terms.len())
 }
 
-/// The same where nothing is known but the architecture. On x86-64 it is the definition: without
-/// AVX2, lanes written out for each type and way were seventy kilobytes of a program.
-#[inline(never)]
-pub(crate) fn fold_terms_plain<T: Copy, F: Combine<T>>(terms: &[T]) -> T {
-    #[cfg(target_arch = "x86_64")]
-    return fold_block(terms.len(), F::init(), |i| terms[i], F::combine);
-    #[cfg(not(target_arch = "x86_64"))]
-    fold_terms::<T, F>(terms)
-}
-
 /// A block of at most `BLOCK` contiguous terms.
 pub(super) struct BlockFold<'a, T, F> {
     pub(super) terms: &'a [T],
@@ -213,11 +202,6 @@ impl<T: Copy, F: Combine<T>> Kernel for BlockFold<'_, T, F> {
     #[inline(always)]
     fn run(self) -> T {
         fold_terms::<T, F>(self.terms)
-    }
-    #[cfg(target_arch = "x86_64")]
-    #[inline(never)]
-    fn plain(self) -> T {
-        fold_terms_plain::<T, F>(self.terms)
     }
 }
 

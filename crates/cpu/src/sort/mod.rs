@@ -19,7 +19,7 @@ use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use crate::view::View;
 use elinvar_core::host;
 use elinvar_core::{Error, HostData, HostVec, Result, each_data};
-use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
 use keys::{Rank, SortElement, keys_of};
 use plan::{EXTRA_CANDIDATES, RowTasks, SortPlan, SortProblem, TASK_ELEMENTS};
 use radix::SortKey;
@@ -264,7 +264,7 @@ fn k_least<T: SortElement>(
     let mut keys: Vec<T::SortKey> = host::with_capacity(2 * first + EXTRA_CANDIDATES)?;
     let mut last: Option<T::SortKey> = None;
     if (1..=MINIMUM_LANES / 2).contains(&first) {
-        let mut lanes = dispatch_formula_or_plain::<T, _>(isa, LaneMinima { x, down });
+        let mut lanes = dispatch_formula::<T, _>(isa, LaneMinima { x, down });
         let (_, nth, _) = lanes.select_nth_unstable(first - 1);
         last = Some(T::SortKey::new(*nth, T::SortKey::MAX_PLACE));
     }
@@ -274,7 +274,7 @@ fn k_least<T: SortElement>(
         let (looked, n) = match last {
             Some(last) => {
                 let next = NextCandidates { x: rest, down, last: last.rank(), found: &mut found };
-                dispatch_formula_or_plain::<T, _>(isa, next)
+                dispatch_formula::<T, _>(isa, next)
             }
             None => {
                 let n = rest.len().min(MAX_CANDIDATES);

@@ -12,7 +12,7 @@ use super::radix::SortKey;
 use crate::CpuDevice;
 use crate::runtime::output::parallel_fill::fill_two;
 use elinvar_core::{HostVec, Result};
-use elinvar_simd::isa::{Isa, Kernel, dispatch_formula_or_plain};
+use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
 use elinvar_simd::uninit::UninitSlice;
 
 /// Rows side by side: comparisons of 64 bytes wait for each other less, with several of them.
@@ -133,7 +133,7 @@ pub(crate) fn sort<T: SortElement>(
         let rows = values.remaining() / first;
         block(task * NETWORK_TASK_ROWS, rows, &mut |isa, x| {
             let (values, places) = (&mut *values, &mut *places);
-            dispatch_formula_or_plain::<T, _>(isa, SortShortRows { x, n, first, down, values, places });
+            dispatch_formula::<T, _>(isa, SortShortRows { x, n, first, down, values, places });
         })
     })
 }

@@ -154,7 +154,7 @@ fn windows_as_rows() {
     // lengths around a tile's height.
     let mut dice = Dice::new(15);
     // The two best instruction sets, of which each has a height of its own.
-    let best = Isa::all().into_iter().rev().take(2);
+    let best = Isa::with_kernels().into_iter().rev().take(2);
     let on: Vec<_> = best.flat_map(|isa| [1, 2, 3, 8].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
     for round in 0..48 {
         let rank = dice.pick(&[1, 2, 2, 2, 3]);
@@ -189,7 +189,7 @@ fn padding_that_is_left_out() {
     // of one plane and of several along a third axis: what is left out must not show, also where
     // sums underflow to -0, or weights are not finite.
     let mut dice = Dice::new(31);
-    let best = Isa::all().into_iter().rev().take(2);
+    let best = Isa::with_kernels().into_iter().rev().take(2);
     let on: Vec<_> = best.flat_map(|isa| [1, 2, 3].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
     for round in 0..40 {
         let rank = dice.pick(&[2, 2, 2, 3]);
@@ -299,7 +299,7 @@ fn channels_as_columns() {
     // Gradients by x whose columns are channels, of which weights have the taps of each side by
     // side.
     let mut dice = Dice::new(23);
-    let best = Isa::all().into_iter().rev().take(2);
+    let best = Isa::with_kernels().into_iter().rev().take(2);
     let on: Vec<_> = best.flat_map(|isa| [1, 2, 3].map(|n| CpuDevice::new(isa, n).unwrap())).collect();
     for round in 0..24 {
         let taps: usize = dice.pick(&[1, 2, 3, 5]);
@@ -328,7 +328,7 @@ fn channels_as_columns() {
 #[test]
 fn weights_that_are_read_often() {
     let mut dice = Dice::new(29);
-    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    let on: Vec<_> = Isa::with_kernels().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for (channels, outs, dtype) in
         [(70, 48, DType::F32), (30, 80, DType::F32), (29, 32, DType::F64), (64, 64, DType::BF16)]
     {
@@ -374,7 +374,7 @@ fn every_run_edge() {
     // Rows of all lengths around a register and a panel; with 2 images there are terms of both in a
     // chunk.
     let mut dice = Dice::new(13);
-    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    let on: Vec<_> = Isa::with_kernels().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for n in (1..=35).chain([63, 64, 65, 300]) {
         for stride in [1, 2] {
             let c = Conv {
@@ -395,7 +395,7 @@ fn registers_of_one_row_and_of_two() {
     // Enough results for tiles, and rows that end anywhere in a register; the last ones are of a
     // plane too large to be read so.
     let mut dice = Dice::new(19);
-    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    let on: Vec<_> = Isa::with_kernels().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for n in (14..=36).chain([47, 48, 49, 63, 64, 65, 130]) {
         let c = Conv {
             stride: vec![1, 1 + n % 2],
@@ -427,7 +427,7 @@ fn taps_as_rows() {
     // without, terms of several images in a chunk, panels that are not whole, and as many rows as
     // make tiles of all heights.
     let mut dice = Dice::new(22);
-    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    let on: Vec<_> = Isa::with_kernels().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for (i, n) in [12, 13, 14, 16, 24, 30, 33, 64].into_iter().enumerate() {
         for padding in [0, 1, 2] {
             let c = Conv {
@@ -450,7 +450,7 @@ fn taps_as_rows() {
 fn small_planes() {
     // A few columns more or less than a panel; 60 channels of 9 taps are two chunks.
     let mut dice = Dice::new(21);
-    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    let on: Vec<_> = Isa::with_kernels().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for (images, channels, outs, plane, taps) in [
         (5, 60, 13, 7, 3),
         (9, 3, 33, 3, 3),
@@ -469,7 +469,7 @@ fn planes_as_they_lie() {
     // Three by three taps, one channel in a group: any heights, widths around one register to nine,
     // and any padding, also such that registers in the midst of a row see what is beside the plane.
     let mut dice = Dice::new(20);
-    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    let on: Vec<_> = Isa::with_kernels().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for (i, h) in (1..=5).chain([9, 16]).enumerate() {
         for (j, w) in [1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 33, 48, 56, 65, 113, 140].into_iter().enumerate() {
             let beside = if w > 16 && (i + j) % 3 == 2 { 17 } else { (i + 2 * j) % 5 };
@@ -584,7 +584,7 @@ fn few_results_of_many_terms() {
 fn long_lines() {
     // Lines that are padded part by part.
     let mut dice = Dice::new(18);
-    let on: Vec<_> = Isa::all().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
+    let on: Vec<_> = Isa::with_kernels().into_iter().map(|isa| CpuDevice::new(isa, 2).unwrap()).collect();
     for (channels, outs, plane, stride) in
         [(2, 5, vec![2100], 1), (3, 4, vec![4200], 2), (32, 2, vec![2500], 1), (1, 1, vec![2, 2050], 1)]
     {

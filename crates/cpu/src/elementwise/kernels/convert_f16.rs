@@ -70,7 +70,7 @@ impl<S: Copy + Default, T: Copy + Default, W: ConvertRegister<S, T>> VectorKerne
     for ConvertKernel<'_, S, T, W>
 {
     type T = f32;
-    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
+    const TARGETS: IsaTargets = IsaTargets::All;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = f32>>(self) {
         let ConvertKernel { x, y, .. } = self;

@@ -82,7 +82,7 @@ struct DotKernel<'a, T, S: StoredAs<T>> {
 
 impl<T: Real, S: StoredAs<T>> VectorKernel for DotKernel<'_, T, S> {
     type T = T;
-    const TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
+    const TARGETS: IsaTargets = IsaTargets::UpToAvx2;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
         let DotKernel { at, step, k, sums } = self;

@@ -85,7 +85,7 @@ struct GemvKernel<'a, T, S: StoredAs<T>> {
 
 impl<T: Real, S: StoredAs<T>> VectorKernel for GemvKernel<'_, T, S> {
     type T = T;
-    const TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
+    const TARGETS: IsaTargets = IsaTargets::UpToAvx2;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(self) {
         let Gemv { a, b, rows, cols, k, c, step, .. } = self.s;

@@ -84,9 +84,9 @@ pub(crate) fn small_m<T: Real>(isa: Isa, b: SmallM<'_, T>) {
 
 impl<T: Real> VectorKernel for SmallM<'_, T> {
     type T = T;
-    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
+    const TARGETS: IsaTargets = IsaTargets::All;
     // The copy that AVX2 has anyway.
-    const HALF_TARGETS: IsaTargets = IsaTargets::Avx2OrNeon;
+    const HALF_TARGETS: IsaTargets = IsaTargets::UpToAvx2;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = T>>(mut self) {
         let crossed = (self.step.unsigned_abs() * size_of::<T>()).is_multiple_of(SHARED_SET_STRIDE_BYTES);

@@ -116,7 +116,7 @@ struct ToLanes<N> {
 
 impl<N: SimdElement> VectorKernel for ToLanes<N> {
     type T = N;
-    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
+    const TARGETS: IsaTargets = IsaTargets::All;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = N>>(self) {
         let ToLanes { x, step, rows, n, to } = self;
@@ -151,7 +151,7 @@ struct FromLanes<N> {
 
 impl<N: SimdElement> VectorKernel for FromLanes<N> {
     type T = N;
-    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
+    const TARGETS: IsaTargets = IsaTargets::All;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = N>>(self) {
         let FromLanes { x, rows, n, to, len } = self;
@@ -193,7 +193,7 @@ mod tests {
     /// Every number comes to its place and back, whatever the length of rows, how many there are,
     /// and how much lies behind them.
     fn all<T: Element + PartialEq>(of: impl Fn(usize) -> T) {
-        for isa in Isa::all() {
+        for isa in Isa::with_kernels() {
             for n in [1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 33] {
                 for (rows, step, behind) in [(64, n, 0), (64, n + 3, 40), (37, n, 16), (16, n, 3), (3, n, 0)]
                 {
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn other_sizes_and_few_windows_are_left_to_others() {
-        for isa in Isa::all() {
+        for isa in Isa::with_kernels() {
             let mut chunks = [[0u8; ROWS_PER_CHUNK]; 16];
             assert_eq!(to_lanes(isa, &[1; 64 * 16], 16, 64, &mut chunks), 0);
             let y = serial_fill(64 * 3, |dst| {

@@ -15,7 +15,7 @@ use crate::runtime::output::column_blocks::{BlockedMatrices, ColumnBlock, fill_c
 use crate::view::View;
 use elinvar_core::{HostVec, Result, host};
 use elinvar_ops::backend::ArgFold;
-use elinvar_simd::isa::{Kernel, dispatch_formula_or_plain};
+use elinvar_simd::isa::{Kernel, dispatch_formula};
 use elinvar_simd::row_loop::TERM_CHUNK;
 
 /// Rows whose best are in registers.
@@ -62,8 +62,8 @@ pub(crate) fn arg_fold<T: ReduceElement + PartialOrd>(
                     let (places, first) = (&*places, start as i32);
                     let find = ArgFoldStep { all, base, places, width: group.all, first, best, found };
                     match f {
-                        ArgFold::Max => dispatch_formula_or_plain::<T, _>(d.isa(), ArgMaxStep(find)),
-                        ArgFold::Min => dispatch_formula_or_plain::<T, _>(d.isa(), ArgMinStep(find)),
+                        ArgFold::Max => dispatch_formula::<T, _>(d.isa(), ArgMaxStep(find)),
+                        ArgFold::Min => dispatch_formula::<T, _>(d.isa(), ArgMinStep(find)),
                     }
                 }
             }

@@ -367,5 +367,5 @@ impl<T: Element> RowLanesVec<T> {
 
 /// Of numbers of 32 bits alone there is a copy for AVX-512, as of formulas.
 pub(crate) const fn targets<T>() -> IsaTargets {
-    if size_of::<T>() == size_of::<f32>() { IsaTargets::AllWithFma } else { IsaTargets::Avx2OrNeon }
+    if size_of::<T>() == size_of::<f32>() { IsaTargets::All } else { IsaTargets::UpToAvx2 }
 }

@@ -9,7 +9,7 @@ use crate::reduce::combine::{self, Combine};
 use elinvar_core::order::LANES;
 use elinvar_ops::fold::{Max, Min, Sum};
 use elinvar_simd::LINE;
-use elinvar_simd::isa::{Isa, IsaTargets, Kernel, Level, dispatch};
+use elinvar_simd::isa::{Isa, IsaTargets, Kernel, Level, dispatch, not_compiled_for};
 use elinvar_simd::prefetch::prefetch_l2;
 use elinvar_simd::vector::Vector;
 #[cfg(target_arch = "aarch64")]
@@ -420,12 +420,17 @@ const fn copies<V>() -> IsaTargets {
     if size_of::<V>() <= 32 { IsaTargets::UpToAvx2 } else { IsaTargets::All }
 }
 
+/// Work for the baseline of the architecture, which x86-64 has none for.
+fn plain<T>(isa: Isa, work: impl FnOnce() -> T) -> T {
+    if cfg!(target_arch = "x86_64") { not_compiled_for(isa) } else { work() }
+}
+
 macro_rules! folds {
     ($t:ty: $v512:ident, of sums $sum512:ident $tail512:ident $held512:ident; $v256:ident $v128:ident) => {
         impl VectorFolds for $t {
             fn sum(isa: Isa, x: &[$t], from_memory: bool) -> $t {
                 match isa.level() {
-                    Level::Plain => combine::fold_terms_plain::<$t, Sum>(x),
+                    Level::Plain => plain(isa, || combine::fold_terms::<$t, Sum>(x)),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(
                         isa,
@@ -444,11 +449,11 @@ macro_rules! folds {
             fn sum_rows(isa: Isa, x: &[$t], n: usize, sums: &mut [$t]) {
                 let set = <$t>::from_bits(!0);
                 match isa.level() {
-                    Level::Plain => {
+                    Level::Plain => plain(isa, || {
                         for (row, sum) in x.chunks_exact(n).zip(sums) {
-                            *sum = combine::fold_terms_plain::<$t, Sum>(row);
+                            *sum = combine::fold_terms::<$t, Sum>(row);
                         }
-                    }
+                    }),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(isa, RowSums::<$v256> { x, n, set, sums }),
                     #[cfg(target_arch = "x86_64")]
@@ -459,7 +464,7 @@ macro_rules! folds {
             }
             fn sum_of(isa: Isa, parts: &[&[$t]]) -> $t {
                 match isa.level() {
-                    Level::Plain => combine::fold_terms_plain::<$t, Sum>(&parts.concat()),
+                    Level::Plain => plain(isa, || combine::fold_terms::<$t, Sum>(&parts.concat())),
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => dispatch(isa, PartsSum::<$v256, $v256>(parts, PhantomData)),
                     #[cfg(target_arch = "x86_64")]

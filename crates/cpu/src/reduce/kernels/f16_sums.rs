@@ -56,7 +56,7 @@ struct F16RowSums<'a, H> {
 
 impl<H: Float16 + Default> VectorKernel for F16RowSums<'_, H> {
     type T = f32;
-    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
+    const TARGETS: IsaTargets = IsaTargets::All;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = f32>>(self) {
         const MAX_REGISTERS: usize = 16;
@@ -112,7 +112,7 @@ struct F16StridedSums<'a, H, P> {
 
 impl<H: Float16, P: Iterator<Item = isize> + Clone> VectorKernel for F16StridedSums<'_, H, P> {
     type T = f32;
-    const TARGETS: IsaTargets = IsaTargets::AllWithFma;
+    const TARGETS: IsaTargets = IsaTargets::All;
     #[inline(always)]
     unsafe fn run<V: GatherVector<T = f32>>(self) {
         let F16StridedSums { x, places, sums } = self;
