@@ -8,7 +8,7 @@
 
 #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
 use super::avx512_lane::Avx512Lane;
-use super::isa::{Isa, Kernel, Level, not_compiled_for};
+use super::isa::{Isa, Kernel, Level};
 use super::scalar_lane::{ScalarLane, SmallAngleLane};
 use elinvar_core::Element;
 use elinvar_lane::formula::Fold;
@@ -190,7 +190,7 @@ pub trait LaneKernel {
 pub fn run_lanes<W: LaneKernel>(isa: Isa, work: W) {
     #[cfg(target_arch = "x86_64")]
     match isa.level() {
-        Level::Plain => not_compiled_for(isa),
+        Level::Plain => super::isa::not_compiled_for(isa),
         // SAFETY: an `Isa` of this level is made by `Isa::all` alone, which found the features on
         // this processor.
         Level::Avx2 => unsafe { plain(work).avx2() },

@@ -5,7 +5,6 @@
 //! with that changes nothing (a lane that had a term is never -0 in a sum, as it starts from +0).
 
 use elinvar_core::order::LANES;
-#[cfg(target_arch = "x86_64")]
 use elinvar_core::{Element, HostData};
 use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
 use std::marker::PhantomData;
