@@ -8,81 +8,21 @@ mod data;
 #[allow(dead_code, reason = "other tests draw more than these do")]
 #[path = "../../../lab/conformance/src/equal/dice.rs"]
 mod dice;
+#[path = "common/formulas.rs"]
+mod formulas;
 
 use crate::common::{Operand, devices, same};
 use crate::dice::{Dice, Values};
+use crate::formulas::{OPS, args, kind};
 use elinvar_core::{DType, Element, HostData, Result, each_dtype};
 use elinvar_cpu::Cpu;
-use elinvar_ops::args::{Args, Attr};
-use elinvar_ops::{Array, Backend, Value, catalogue};
+use elinvar_ops::{Array, Backend, catalogue};
 use elinvar_reference::{Reference, ReferenceDevice};
 use elinvar_tensor::Tensor;
-use std::collections::BTreeMap;
-
-/// Names of ops, their operands, and attributes that choose another formula.
-#[rustfmt::skip]
-const OPS: &[(&str, &[&str], &[&str])] = &[
-    ("abs neg sign square floor ceil round trunc frac relu relu6 isnan isinf isfinite logical_not bitwise_not \
-      exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh erf sigmoid \
-      log_sigmoid logit leaky_relu elu celu selu silu mish softplus softsign hardtanh hardswish hardsigmoid \
-      softshrink hardshrink tanhshrink threshold clamp", &["x"], &[""]),
-    ("gelu", &["x"], &["approximate=none", "approximate=tanh"]),
-    ("add sub mul floor_divide fmod remainder pow maximum minimum atan2 copysign eq ne lt le gt ge logical_and \
-      logical_or logical_xor bitwise_and bitwise_or bitwise_xor shift_left shift_right", &["x", "y"], &[""]),
-    ("pow", &["x"], &["scalar=2,scalar_side=right", "scalar=3,scalar_side=right", "scalar=-1,scalar_side=right",
-      "scalar=2.5,scalar_side=right", "scalar=2,scalar_side=left"]),
-    ("div", &["x", "y"], &["", "rounding_mode=trunc", "rounding_mode=floor"]),
-    ("lerp", &["x", "y"], &[""]),
-    ("lerp", &["x", "y", "weight"], &[""]),
-    ("fma", &["x", "y", "z"], &[""]),
-    ("addcmul", &["x", "t1", "t2"], &[""]),
-    ("where", &["cond", "x", "y"], &[""]),
-    ("masked_fill", &["x", "mask"], &[""]),
-    ("clamp", &["x", "min", "max"], &[""]),
-    ("mse_loss l1_loss smooth_l1_loss huber_loss hinge_embedding_loss binary_cross_entropy \
-      binary_cross_entropy_with_logits kl_div", &["x", "target"], &["reduction=none"]),
-];
-
-fn attributes(choice: &str) -> BTreeMap<String, Attr> {
-    let numbers = [
-        ("negative_slope", 0.3),
-        ("alpha", 1.25),
-        ("beta", 1.5),
-        ("delta", 0.75),
-        ("margin", 0.5),
-        ("threshold", 0.25),
-        ("lambd", 0.5),
-        ("min_val", -0.7),
-        ("max_val", 0.9),
-        ("min", -1.0),
-        ("max", 1.0),
-        ("value", 2.0),
-        ("weight", 0.3),
-        ("eps", 0.01),
-    ];
-    let mut all: BTreeMap<String, Attr> = numbers.map(|(k, v)| (k.to_string(), Attr::Float(v))).into();
-    all.insert("log_target".into(), Attr::Bool(false));
-    for (name, value) in choice.split(',').filter_map(|c| c.split_once('=')) {
-        let attr = value.parse().map_or_else(|_| Attr::Str(value.into()), Attr::Float);
-        all.insert(name.into(), attr);
-    }
-    all
-}
-
-/// What kind an operand is of, for an op on `dtype`.
-fn kind(role: &str, dtype: DType) -> DType {
-    if role == "cond" || role == "mask" { DType::Bool } else { dtype }
-}
 
 fn array<B: Backend<Buffer: From<HostData>>>(d: &B::Device, x: &Operand) -> Array<B> {
     let shape = elinvar_core::Shape::new(&[x.data.len()]).unwrap();
     Array::new(d, HostData::clone(&x.data).into(), shape, x.data.dtype()).with_layout(x.layout.clone())
-}
-
-fn args<V: Value>(name: &str, roles: &[&str], choice: &str, x: Vec<V>) -> Args<V> {
-    let mut attrs = attributes(choice);
-    attrs.retain(|k, _| !roles.contains(&k.as_str()));
-    Args { op: name.into(), inputs: roles.iter().map(|r| r.to_string()).zip(x).collect(), attrs }
 }
 
 fn forward<B: Backend<Buffer: From<HostData>>>(

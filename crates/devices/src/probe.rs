@@ -72,6 +72,7 @@ pub(crate) fn arithmetic<B: Backend>(device: &B::Device) -> Result<Exactness> {
         && is(add(&at(tiny / 2.0)?, &at(tiny / 4.0)?)?, tiny * 0.75)?
         && is(abs(&at(-tiny / 2.0)?)?, tiny / 2.0)?
         && is(sign(&at(tiny / 2.0)?)?, 1.0)?
+        && is(fma(&at(tiny / 4.0)?, &at(0.5)?, &at(tiny / 4.0)?)?, tiny * 0.375)?
         && is(sqrt(&at(tiny / 4.0)?)?, tiny.sqrt() / 2.0)?;
     Ok(if kept { Exactness::Exact } else { Exactness::ExactButSubnormals })
 }

@@ -4,7 +4,8 @@ use crate::loop_limit::{self, Limited, Whole};
 use crate::{Driver, Info, Kind, Slice, VendorGemm};
 use elinvar_core::{Error, Result};
 use elinvar_kernel::Kernel;
-use elinvar_kernel::interp::{self, Launch, Quirks};
+use elinvar_kernel::emit::spirv;
+use elinvar_kernel::interp::{self, Flushes, Launch, Quirks};
 use elinvar_kernel::ir::{Access, Elem, MmaShape};
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Interp {
     info: Info,
+    /// What it lacks, and as which Vulkan device it has that built.
+    lacks: Option<(spirv::Device, Flushes)>,
     queue: Mutex<()>,
 }
 
@@ -23,6 +26,14 @@ impl Interp {
     #[must_use]
     pub fn with_loop_limit(mut self, passes: u64) -> Interp {
         self.info.max_loop_iterations = Some(passes);
+        self
+    }
+
+    /// The same device, but these operations of f32 flush subnormal numbers; kernels are what they
+    /// are for a Vulkan device that was found to do so.
+    #[must_use]
+    pub fn with_flushes(mut self, device: spirv::Device, flushes: Flushes) -> Interp {
+        self.lacks = Some((device, flushes));
         self
     }
 }
@@ -102,7 +113,7 @@ impl Driver for Interp {
     }
     fn open(number: usize) -> Result<Interp> {
         let info = crate::numbered(Self::NAME, Interp::list()?, number)?;
-        Ok(Interp { info, queue: Mutex::new(()) })
+        Ok(Interp { info, lacks: None, queue: Mutex::new(()) })
     }
     fn info(&self) -> &Info {
         &self.info
@@ -161,6 +172,9 @@ impl Driver for Interp {
 impl Whole for Interp {
     type Compiled = Kernel;
     fn compile_whole(&self, kernel: &Kernel) -> Result<Kernel> {
+        if let Some((device, _)) = &self.lacks {
+            return spirv::legal(kernel, device).map_err(|e| Error::unsupported(e.to_string()));
+        }
         elinvar_kernel::verify::verify(kernel).map_err(|e| Error::unsupported(e.to_string()))?;
         Ok(kernel.clone())
     }
@@ -175,7 +189,11 @@ impl Whole for Interp {
         let given: Vec<Vec<u8>> = buffers.iter().map(Slice::take).chain(args.map(<[u8]>::to_vec)).collect();
         let mut memory: Vec<interp::Memory> =
             given.iter().zip(&module.buffers).map(|(bytes, b)| cells(b.elem, bytes)).collect();
-        let lacks = Quirks { max_loop_iterations: self.info.max_loop_iterations, ..Quirks::default() };
+        let lacks = Quirks {
+            max_loop_iterations: self.info.max_loop_iterations,
+            flushes: self.lacks.map_or_else(Flushes::default, |(_, flushes)| flushes),
+            ..Quirks::default()
+        };
         interp::run_with_quirks(module, launch, &mut memory, lacks)
             .map_err(|e| Error::unsupported(e.to_string()))?;
         for ((slice, m), b) in buffers.iter().zip(&memory).zip(&module.buffers) {

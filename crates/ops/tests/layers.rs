@@ -404,6 +404,52 @@ fn norms_of_large_numbers() {
     }
 }
 
+/// What `docs/reference/numerics.md` promises of statistics, against f64.
+#[test]
+fn statistics_far_from_zero() {
+    let (u, eps) = (2f64.powi(-24), 1e-5);
+    let centres = [
+        (0.0, 1.0),
+        (1.0, 1.0),
+        (1e4, 0.3),
+        (1e6, 1.0),
+        (1e8, 100.0),
+        (-1e8, 3.0),
+        (3e20, 1e15),
+        (1e-20, 1e-24),
+    ];
+    for (centre, deviation, n) in centres.into_iter().flat_map(|(m, d)| [7, 300, 5000].map(|n| (m, d, n))) {
+        let s = Stream { seed: 4, stream: n as u64 };
+        let unit = |i: usize| f64::from(s.word(i as u64)) / 2f64.powi(31) - 1.0;
+        let x: Vec<f32> = (0..n).map(|i| (centre + deviation * unit(i)) as f32).collect();
+        let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+        let average = |v: &mut dyn Iterator<Item = f64>| v.sum::<f64>() / n as f64;
+        let m = average(&mut wide.iter().copied());
+        let variance = average(&mut wide.iter().map(|x| (x - m).powi(2)));
+        let d = n.min(4096).div_ceil(128) as f64 + 6.0 + (n as f64 / 4096.0).log2().ceil().max(0.0);
+        let e = (d + 1.0) * u * average(&mut wide.iter().map(|x| x.abs()));
+        let what = format!("{n} of {centre:e} and {deviation:e}");
+        let one = |y: Result<A>| y.unwrap().to_host().unwrap().to_f64_vec();
+
+        let got = one(mean(&f(&x), None, false))[0];
+        assert!((got - m).abs() <= e, "mean of {what}: {got:e}, not {m:e}");
+        let got = one(var(&f(&x), None, 0.0, false))[0];
+        let least = 2f64.powi(-149) * (1.0 + n as f64);
+        let bound = e * e + (d + 5.0) * u * (variance + e * e) + least;
+        assert!((got - variance).abs() <= bound, "variance of {what}: {got:e}, not {variance:e}");
+        let spread = (variance + eps).sqrt();
+        let of_itself = e * e / (2.0 * spread * spread) + (d / 2.0 + 5.0) * u;
+        for (got, x) in one(layer_norm(&f(&x), &[n], None, None, eps)).iter().zip(&wide) {
+            let want = (x - m) / spread;
+            let bound = (e / spread + want.abs() * of_itself) * (1.0 + 1e-4);
+            assert!((got - want).abs() <= bound, "{x:e} of {what}: {got:e}, not {want:e} +- {bound:e}");
+        }
+    }
+    let sum = f(&[3e38, 3e38]);
+    assert_eq!(show(&layer_norm(&sum, &[2], None, None, eps).unwrap()), "f32 [2] [NaN, NaN]");
+    assert_eq!(show(&var(&sum, None, 1.0, false).unwrap()), "f32 [] [inf]");
+}
+
 #[test]
 fn attention() {
     let attend = |q: &A, k: &A, v: &A, mask: Option<&A>| {

@@ -8,10 +8,10 @@
 use super::{Vulkan, spirv};
 use crate::loop_limit::Whole;
 use crate::{Driver, Slice};
-use elinvar_core::Result;
 use elinvar_core::philox::Stream;
+use elinvar_core::{Error, Result};
 use elinvar_kernel::builder::{Builder, Val};
-use elinvar_kernel::interp::Launch;
+use elinvar_kernel::interp::{self, Launch};
 use elinvar_kernel::ir::{Access, Binary, Compare, Constant, Elem, Scalar, Unary};
 
 /// Operands of each kind.
@@ -41,12 +41,100 @@ pub fn probe(device: &Vulkan) -> Result<spirv::Device> {
         found.square_root[i] &= right(device, elem, Operation::Root)?;
         found.compares_subnormals[i] &= right(device, elem, Operation::Subnormals)?;
         found.keeps_zeros &= right(device, elem, Operation::FromZero)?;
+        let kept = tiny(device, elem)?;
+        found.adds_subnormals[i] &= kept[..3].iter().all(|k| *k);
+        found.rounds_subnormals[i] &= kept[3..7].iter().all(|k| *k);
+        // One that is not fused is built anyway.
+        found.fuses_subnormals[i] &= kept[7] || !found.fused;
+        found.division[i] &= kept[8];
+        found.square_root[i] &= kept[9];
+        found.converts_subnormals &= kept[10..].iter().all(|k| *k);
     }
     Ok(found)
 }
 
-/// Does an operation give the processor's bits? Subnormal numbers are left out: whether they are
-/// kept is another question.
+/// Are these operations right where operands or results are subnormal? Sum, difference, product,
+/// four roundings to whole numbers, fma, quotient, square root; of f32 where there is f64, the
+/// conversions to it and from it.
+///
+/// One kernel; the results of each operation stand together.
+fn tiny(device: &Vulkan, elem: Elem) -> Result<Vec<bool>> {
+    let wide = elem == Elem::F64;
+    let converts = !wide && device.info().f64;
+    let s = elem.scalar();
+    let k = Builder::new("probe_subnormals", [64, 1, 1]);
+    let x = ["a", "b", "c"].map(|name| k.buffer(name, elem, Access::Read));
+    let y = k.buffer("y", elem, Access::Write);
+    let i = k.global_id(0);
+    let [a, b, c]: [Val<'_>; 3] = x.map(|p| k.load(p, i, 1));
+    let mut results = vec![a + b, a - b, a * b];
+    results.extend([Unary::Floor, Unary::Ceil, Unary::Trunc, Unary::Round].map(|op| a.unary(op)));
+    results.extend([a.fma(b, c), a.binary(Binary::Div, b), a.unary(Unary::Abs).unary(Unary::Sqrt)]);
+    if converts {
+        // Of a subnormal a normal number of f64, and the other way.
+        let [up, down] = [200, -200].map(|n| k.constant(Constant::float(Scalar::F64, 2f64.powi(n))));
+        results.push((a.to(Scalar::F64) * up).to(s));
+        results.push((b.to(Scalar::F64) * up * down).to(s));
+    }
+    for (at, result) in results.iter().enumerate() {
+        k.store(y, i + k.u32((at * OPERANDS_PER_KIND) as u32), *result);
+    }
+    let (count, kernel) = (results.len(), k.finish());
+    let launch = Launch { groups: [OPERANDS_PER_KIND as u32 / 64, 1, 1], params: Vec::new() };
+    // What they should be, the interpreter knows.
+    let zeros = |rows: usize| interp::Memory::zeros(elem, rows * OPERANDS_PER_KIND);
+    let mut cells = tiny_operands(wide).map(|cells| interp::Memory { elem, cells }).to_vec();
+    cells.push(zeros(count));
+    interp::run(&kernel, &launch, &mut cells).map_err(|e| Error::unsupported(e.to_string()))?;
+
+    let module = device.compile_whole(&kernel)?;
+    let size = elem.size() as usize;
+    let lens = cells.iter().map(|m| (m.cells.len() * size) as u64);
+    let memory = lens.clone().map(|len| device.allocate(len)).collect::<Result<Vec<_>>>()?;
+    let slices: Vec<Slice<'_, Vulkan>> =
+        memory.iter().zip(lens).map(|(memory, len)| Slice { memory, offset: 0, len }).collect();
+    for (slice, m) in slices.iter().zip(&cells).take(3) {
+        let bytes = m.cells.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(size));
+        device.write(*slice, &bytes.collect::<Vec<u8>>())?;
+    }
+    device.launch_whole(&module, &slices, &launch, None)?;
+    let mut got = vec![0; count * OPERANDS_PER_KIND * size];
+    device.read(slices[3], &mut got)?;
+    let same = |i: usize| {
+        let want = cells[3].cells[i];
+        let nan = (want << (64 - s.bits())) & (u64::MAX >> 1)
+            > Constant::float(s, f64::INFINITY).bits << (64 - s.bits());
+        nan || got[i * size..][..size] == want.to_le_bytes()[..size]
+    };
+    let rows = (0..count).map(|at| at * OPERANDS_PER_KIND..(at + 1) * OPERANDS_PER_KIND);
+    Ok(rows.map(|mut row| row.all(same)).collect())
+}
+
+/// Bits of numbers of which most are subnormal, or become so: of all sizes below the normal ones,
+/// somewhat above them, and of the size of their quotients.
+fn tiny_operands(wide: bool) -> [Vec<u64>; 3] {
+    let (fraction, bias) = if wide { (52, 1023) } else { (23, 127) };
+    [1, 2, 3].map(|stream| {
+        let word = |i: usize| Stream { seed: 2, stream }.word64(i as u64);
+        (0..OPERANDS_PER_KIND)
+            .map(|i| {
+                let (bits, kind) = (word(2 * i), word(2 * i + 1));
+                let sign = (kind >> 63) << if wide { 63 } else { 31 };
+                let fractions = bits & ((1 << fraction) - 1);
+                let exponent = match kind % 5 {
+                    0 | 1 => 0,
+                    2 => 1 + kind / 5 % 30,
+                    3 => bias / 2 + kind / 5 % 20,
+                    _ => bias - 30 + kind / 5 % 40,
+                };
+                let shift = if exponent == 0 { kind / 5 % fraction } else { 0 };
+                sign | exponent << fraction | fractions >> shift
+            })
+            .collect()
+    })
+}
+
+/// Does an operation give the processor's bits? Subnormal numbers are left out: see [`tiny`].
 fn right(device: &Vulkan, elem: Elem, operation: Operation) -> Result<bool> {
     let k = Builder::new("probe", [64, 1, 1]);
     let x = ["a", "b", "c"].map(|name| k.buffer(name, elem, Access::Read));

@@ -10,6 +10,7 @@ mod max_pool_backward;
 mod memory;
 mod out_of_memory;
 mod queue;
+mod subnormals;
 
 use elinvar_core::ErrorKind;
 use elinvar_driver::{Cuda, Driver, Interp, Vulkan, cuda::use_library};

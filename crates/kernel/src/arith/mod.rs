@@ -20,14 +20,76 @@ pub type BinaryFn = fn(u64, u64) -> u64;
 /// A function of three numbers.
 pub type TernaryFn = fn(u64, u64, u64) -> u64;
 
+/// Operations of f32 that take subnormal numbers for zeros, and give zeros for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushes {
+    /// Sums, differences and products.
+    pub sums: bool,
+    /// Multiply-adds.
+    pub fma: bool,
+    /// Quotients and square roots.
+    pub quotients: bool,
+    /// Comparisons, and the smaller and larger of two.
+    pub comparisons: bool,
+    /// Magnitudes and negations.
+    pub signs: bool,
+    /// Rounding to whole numbers.
+    pub rounding: bool,
+    /// Conversions.
+    pub conversions: bool,
+}
+
+impl Flushes {
+    /// Every operation does.
+    pub const ALL: Flushes = Flushes {
+        sums: true,
+        fma: true,
+        quotients: true,
+        comparisons: true,
+        signs: true,
+        rounding: true,
+        conversions: true,
+    };
+
+    /// Does this operation?
+    pub fn unary(self, op: Unary) -> bool {
+        match op {
+            Unary::Neg | Unary::Abs => self.signs,
+            Unary::Sqrt => self.quotients,
+            Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round => self.rounding,
+            Unary::RoundF16 => self.conversions,
+            Unary::Exp2 => self.sums,
+            // Of bits.
+            Unary::Not | Unary::RoundBF16 => false,
+        }
+    }
+
+    /// Does this operation?
+    pub fn binary(self, op: Binary) -> bool {
+        match op {
+            Binary::Add | Binary::Sub | Binary::Mul => self.sums,
+            Binary::Div => self.quotients,
+            Binary::Min | Binary::Max => self.comparisons,
+            Binary::Rem
+            | Binary::And
+            | Binary::Or
+            | Binary::Xor
+            | Binary::Shl
+            | Binary::Shr
+            | Binary::MulHigh
+            | Binary::CopySign => false,
+        }
+    }
+}
+
 /// What of the contract's arithmetic a device may lack; for tests of code made for such devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quirks {
     /// fma rounds the product, then the sum.
     pub fused: bool,
-    /// f32's subnormals are read as zero and written as zero, by arithmetic, comparisons and
-    /// conversions; not by moves, loads, stores, and operations on the sign.
-    pub subnormals: bool,
+    /// Operations of f32 that read subnormals as zero and write them as zero; moves, loads and
+    /// stores never do.
+    pub flushes: Flushes,
     /// f32's quotients and square roots are off by up to three units in the last place.
     pub precision: bool,
     /// Loops of an invocation take so many passes in all, at most; more is a fault. What counts is

@@ -16,7 +16,7 @@ mod machine;
 mod memory;
 mod race;
 
-pub use crate::arith::Quirks;
+pub use crate::arith::{Flushes, Quirks};
 pub use memory::Memory;
 
 use crate::ir::{Constant, Kernel};

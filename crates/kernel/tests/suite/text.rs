@@ -4,7 +4,7 @@ use crate::random::{Dice, inputs, kernel};
 use elinvar_core::HostData;
 use elinvar_kernel::builder::Builder;
 use elinvar_kernel::emit::ptx;
-use elinvar_kernel::interp::{Launch, Memory, run};
+use elinvar_kernel::interp::{Flushes, Launch, Memory, run};
 use elinvar_kernel::ir::{Access, Elem, Scalar};
 use elinvar_kernel::text::{parse, print};
 use elinvar_kernel::{Kernel, pass, verify};
@@ -295,7 +295,8 @@ fn quotients_and_roots_are_built_where_they_are_not_exact() {
     let groups = [pairs.len() as u32 / 64, 1, 1];
     let launch = Launch { groups, params: vec![0u32.into()] };
     for subnormals in [false, true] {
-        let lacks = elinvar_kernel::interp::Quirks { precision: true, subnormals, ..Default::default() };
+        let flushes = if subnormals { Flushes::ALL } else { Flushes::default() };
+        let lacks = elinvar_kernel::interp::Quirks { precision: true, flushes, ..Default::default() };
         let mut b = [x.clone(), Memory::zeros(Elem::F32, 2 * pairs.len())];
         elinvar_kernel::interp::run_with_quirks(&built, &launch, &mut b, lacks)
             .unwrap_or_else(|e| panic!("{e}"));
@@ -538,7 +539,8 @@ fn comparisons_are_built_where_they_flush() {
     let on = |k: &Kernel, subnormals: bool| {
         let mut b = [Memory { elem: Elem::F32, cells: cells.clone() }, Memory::zeros(Elem::F32, 12 * n)];
         let launch = Launch { groups: [n as u32 / 64, 1, 1], params: Vec::new() };
-        let lacks = elinvar_kernel::interp::Quirks { subnormals, ..Default::default() };
+        let flushes = if subnormals { Flushes::ALL } else { Flushes::default() };
+        let lacks = elinvar_kernel::interp::Quirks { flushes, ..Default::default() };
         elinvar_kernel::interp::run_with_quirks(k, &launch, &mut b, lacks).unwrap_or_else(|e| panic!("{e}"));
         b[1].cells.clone()
     };

@@ -285,18 +285,15 @@ fn look(i: &Instance, raw: vk::PhysicalDevice) -> Physical {
         p12.denorm_behavior_independence,
     );
     let floats = spirv::Device {
-        fused: true,
         wide: info.f64,
-        division: [true; 2],
-        square_root: [true; 2],
-        compares_subnormals: [true; 2],
-        keeps_zeros: true,
         keeps_nan: [
             on(p12.shader_signed_zero_inf_nan_preserve_float32),
             on(p12.shader_signed_zero_inf_nan_preserve_float64),
         ],
         rounds_to_even: rounds,
         keeps_subnormals: [keeps[1], keeps[2]],
+        // Its arithmetic is probed.
+        ..spirv::Device::FULL
     };
     // A family that only computes is the one that graphics does not disturb.
     let computes = |f: &vk::QueueFamilyProperties| f.queue_flags.contains(vk::QueueFlags::COMPUTE);

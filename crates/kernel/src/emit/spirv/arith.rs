@@ -115,7 +115,10 @@ impl Emitter<'_> {
     pub(super) fn fma(&mut self, a: Value, b: Value, c: Value) -> Word {
         let ty = self.word(self.ty(a));
         let all = [a, b, c].map(|v| self.id(v));
-        self.extended(GLOp::Fma, ty, &all)
+        let id = self.extended(GLOp::Fma, ty, &all);
+        // As `precise` in GLSL: it stays one operation.
+        self.b.decorate(id, Decoration::NoContraction, &[]);
+        id
     }
 
     pub(super) fn compare(&mut self, op: Compare, a: Value, b: Value) -> Word {

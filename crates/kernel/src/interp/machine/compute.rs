@@ -1,7 +1,7 @@
 //! Interpreter: what an instruction computes, for all invocations that reach it.
 
 use super::{Checked, Machine};
-use crate::arith::{self, BinaryFn, UnaryFn};
+use crate::arith::{self, BinaryFn, Flushes, UnaryFn};
 use crate::ir::{Binary, Builtin, Inst, Op, Scalar, Unary, Value};
 
 /// Runs the body for each number of some invocations, `$w` each. Plain loops: tests run the
@@ -47,9 +47,9 @@ impl Machine<'_> {
     fn flush_result(&mut self, r: Value, lanes: &[usize]) {
         self.change(r, lanes, arith::flush);
     }
-    /// Is arithmetic on this type flushed?
-    fn flushes(&self, s: Scalar) -> bool {
-        self.lacks.subnormals && s == Scalar::F32
+    /// What of this type is flushed.
+    fn flushes(&self, s: Scalar) -> Flushes {
+        if s == Scalar::F32 { self.lacks.flushes } else { Flushes::default() }
     }
 
     pub(super) fn inst(&mut self, inst: &Inst, lanes: &[usize]) -> Checked {
@@ -81,8 +81,7 @@ impl Machine<'_> {
             }
             Op::Unary(op, a) => {
                 let s = self.scalar(*a);
-                let sign = matches!(op, Unary::Neg | Unary::Abs);
-                let flushed = self.flushes(s) && !sign;
+                let flushed = self.flushes(s).unary(*op);
                 self.each1(r, *a, lanes, flushed, arith::unary(*op, s).expect(checked));
                 if *op == Unary::Sqrt && s == Scalar::F32 && self.lacks.precision {
                     self.change(r, lanes, arith::blur);
@@ -93,7 +92,7 @@ impl Machine<'_> {
             }
             Op::Binary(op, a, b) => {
                 let s = self.scalar(*a);
-                let flushed = self.flushes(s) && *op != Binary::CopySign;
+                let flushed = self.flushes(s).binary(*op);
                 self.each2(r, [*a, *b], lanes, flushed, arith::binary(*op, s).expect(checked));
                 if *op == Binary::Div && s == Scalar::F32 && self.lacks.precision {
                     self.change(r, lanes, arith::blur);
@@ -104,11 +103,11 @@ impl Machine<'_> {
             }
             Op::Compare(op, a, b) => {
                 let s = self.scalar(*a);
-                self.each2(r, [*a, *b], lanes, self.flushes(s), arith::compare(*op, s));
+                self.each2(r, [*a, *b], lanes, self.flushes(s).comparisons, arith::compare(*op, s));
             }
             Op::Fma(a, b, c) => {
                 let s = self.scalar(*a);
-                let flushed = self.flushes(s);
+                let flushed = self.flushes(s).fma;
                 let f = arith::fma(s, !self.lacks.fused).expect(checked);
                 let (mut out, w) = (self.take_buffer(r), self.width(r));
                 let (x, y, z) = (self.slot(*a), self.slot(*b), self.slot(*c));
@@ -131,8 +130,11 @@ impl Machine<'_> {
             }
             Op::Convert(to, a) => {
                 let s = self.scalar(*a);
-                self.each1(r, *a, lanes, self.flushes(s), arith::convert(s, *to));
-                if self.flushes(*to) {
+                // The truth of a number is a comparison.
+                let from = self.flushes(s);
+                let flushed = if *to == Scalar::Bool { from.comparisons } else { from.conversions };
+                self.each1(r, *a, lanes, flushed, arith::convert(s, *to));
+                if self.flushes(*to).conversions {
                     self.flush_result(r, lanes);
                 }
             }

@@ -13,6 +13,7 @@ mod edge_cases;
 mod exp2;
 mod fma_by_f64;
 mod fma_by_integers;
+mod subnormals;
 mod writer;
 
 use super::renumber;
@@ -55,6 +56,18 @@ pub struct Legalize {
     pub comparisons: bool,
     /// The same of f64.
     pub wide_comparisons: bool,
+    /// Sums, differences and products of f32 that keep subnormals: in f64.
+    pub sums: bool,
+    /// A fused fma of f32 that keeps subnormals, from one that is right for normal numbers.
+    pub fma: bool,
+    /// The same of f64, in integers.
+    pub wide_fma: bool,
+    /// Rounding of f32 to whole numbers that tells subnormals from 0.
+    pub rounding: bool,
+    /// The same of f64.
+    pub wide_rounding: bool,
+    /// Conversions between f32 and f64 that keep the subnormals of f32.
+    pub conversions: bool,
     /// The largest or smallest float of a subgroup: exchanges between lanes.
     pub reductions: bool,
     /// Copies to shared memory: loads and stores where they are begun.
@@ -91,11 +104,11 @@ impl std::error::Error for Unsupported {}
 
 /// Builds what the target wants.
 pub fn lower(k: &mut Kernel, legalize: Legalize) {
-    pass(k, legalize);
-    // Much of what was built compares floats.
-    let Legalize { comparisons, wide_comparisons, .. } = legalize;
-    if comparisons || wide_comparisons {
-        pass(k, Legalize { comparisons, wide_comparisons, ..Legalize::default() });
+    pass(k, Legalize { conversions: false, ..legalize });
+    // Much of what was built compares floats, or goes through f64.
+    let Legalize { comparisons, wide_comparisons, conversions, .. } = legalize;
+    if comparisons || wide_comparisons || conversions {
+        pass(k, Legalize { comparisons, wide_comparisons, conversions, ..Legalize::default() });
     }
     renumber(k);
 }
@@ -155,6 +168,9 @@ impl Lower {
                     Binary::Rem if l.division => Some(edge_cases::remainder(w, a, b)),
                     Binary::Shl | Binary::Shr if l.shifts => Some(edge_cases::shift(w, op, a, b)),
                     Binary::Min | Binary::Max if l.extremes_of(s) => Some(edge_cases::extreme(w, op, a, b)),
+                    Binary::Add | Binary::Sub | Binary::Mul if s == Scalar::F32 && l.sums => {
+                        Some(subnormals::through_f64(w, op, a, b))
+                    }
                     Binary::CopySign if l.copy_sign => Some(edge_cases::copy_sign(w, a, b)),
                     // As it is, or not asked for.
                     _ => None,
@@ -172,10 +188,25 @@ impl Lower {
             }
             Op::Compare(op, a, b) if l.comparisons_of(w.scalar(a)) => Some(comparisons::compare(w, op, a, b)),
             Op::Convert(Scalar::Bool, a) if l.comparisons_of(w.scalar(a)) => Some(comparisons::truth(w, a)),
+            Op::Convert(Scalar::F64, a) if w.scalar(a) == Scalar::F32 && l.conversions => {
+                Some(subnormals::widen(w, a))
+            }
+            Op::Convert(Scalar::F32, a) if w.scalar(a) == Scalar::F64 && l.conversions => {
+                Some(subnormals::narrow(w, a))
+            }
+            Op::Unary(op @ (Unary::Floor | Unary::Ceil | Unary::Trunc | Unary::Round), a) => {
+                let built = if w.scalar(a) == Scalar::F64 { l.wide_rounding } else { l.rounding };
+                built.then(|| subnormals::round(w, op, a))
+            }
             Op::Unary(Unary::Exp2, a) if l.exp2 => Some(exp2::exp2(w, a)),
             Op::Fma(a, b, c) if l.fused => match w.scalar(a) {
                 Scalar::F32 if l.wide => Some(fma_by_f64::fused(w, a, b, c)),
                 _ => Some(fma_by_integers::fused(w, a, b, c)),
+            },
+            Op::Fma(a, b, c) => match w.scalar(a) {
+                Scalar::F32 if l.fma => Some(subnormals::fma(w, a, b, c, l.wide)),
+                Scalar::F64 if l.wide_fma => Some(fma_by_integers::fused(w, a, b, c)),
+                _ => None,
             },
             Op::Reduce(op, a) if w.scalar(a).is_float() && l.reductions => {
                 let op = if op == Reduce::Max { Binary::Max } else { Binary::Min };

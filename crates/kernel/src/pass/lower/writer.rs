@@ -18,9 +18,14 @@ impl Writer {
     pub fn scalar(&self, v: Value) -> Scalar {
         self.ty(v).scalar().expect("arithmetic is on vectors")
     }
-    pub fn push(&mut self, op: Op, ty: Type) -> Value {
+    /// A new value, which an instruction will define.
+    pub fn value(&mut self, ty: Type) -> Value {
         let v = Value(self.values.len() as u32);
         self.values.push(ty);
+        v
+    }
+    pub fn push(&mut self, op: Op, ty: Type) -> Value {
+        let v = self.value(ty);
         self.out.push(Inst { op, results: vec![v] });
         v
     }
