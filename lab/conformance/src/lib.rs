@@ -15,6 +15,7 @@ pub mod golden;
 pub mod guard;
 pub mod index;
 pub mod long;
+pub mod mutated;
 pub mod own;
 pub mod report;
 pub mod run;

@@ -5,5 +5,6 @@ mod capabilities;
 mod equal;
 mod long;
 mod malformed;
+mod mutated;
 mod mutation;
 mod own;

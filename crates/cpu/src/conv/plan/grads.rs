@@ -54,7 +54,17 @@ fn residues(p: &ConvProblem, m: &Machine, kind: TermKind) -> Vec<ResidueProduct>
             && matches!(product, WindowProduct::ImplicitGemm(_));
         ResidueProduct { residue, taps, patches, reads_transposed, product }
     };
-    grid(std::array::from_fn(|a| w.stride[a].min(w.plane[a]))).map(one).collect()
+    // Those that some tap meets: a stride may be far larger than a window. What none meets is 0.
+    let met: [Vec<usize>; 3] = std::array::from_fn(|a| {
+        let of = |t: usize| (t * w.dilation[a]) as isize - w.padding[a] as isize;
+        let all = (0..w.taps[a]).map(|t| of(t).rem_euclid(w.stride[a] as isize) as usize);
+        let mut all: Vec<usize> = all.filter(|r| *r < w.plane[a]).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    });
+    let residue = |i: [usize; 3]| std::array::from_fn(|a| met[a][i[a]]);
+    grid(std::array::from_fn(|a| met[a].len())).map(|i| one(residue(i))).collect()
 }
 
 /// Do windows have nothing in common, begin with the plane, and leave no element behind them that
