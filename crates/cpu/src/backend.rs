@@ -55,7 +55,7 @@ fn into_buffer(y: Result<HostData>) -> Result<CpuBuffer> {
 /// A view as the trait has it.
 type BackendView<'a> = backend::View<'a, Cpu>;
 
-/// Items of an update, as the reference has them: what changes is memory that nobody else sees, and
+/// Items of an update, as the reference has them: what changes is memory with a single owner, and
 /// what is read is there.
 fn host_items<'a>(items: Vec<UpdateItem<'a, Cpu>>) -> Result<Vec<UpdateItem<'a, Reference>>> {
     let item = |i: UpdateItem<'a, Cpu>| {

@@ -109,7 +109,7 @@ impl Machine {
     }
 }
 
-/// Can a tile read rows so many bytes apart where they lie? A line of each stays in the first-level
+/// Can a tile read rows so many bytes apart where they are? A line of each stays in the first-level
 /// cache while its terms are read; of rows 4 KiB apart, all lines would share a set.
 pub(crate) fn rows_use_distinct_sets(bytes: usize) -> bool {
     let mut lines = [0u8; L1_SETS];

@@ -11,7 +11,7 @@ use elinvar_reference::Reference;
 pub(crate) struct View<'a> {
     /// The memory.
     pub(crate) buffer: &'a HostData,
-    /// Where the elements lie in it.
+    /// Where the elements are in it.
     pub(crate) layout: &'a Layout,
     /// The type of the elements.
     pub(crate) dtype: DType,

@@ -52,7 +52,7 @@ fn chains_of_every_length() {
                     3 => y.exp().minimum(3.0),
                     _ => y.gelu(Approximate::None),
                 };
-                // Some of what lies on the way is wanted, too.
+                // Some intermediate results are read, too.
                 if i % 3 == 1 {
                     held.push(y.clone());
                 }
@@ -229,7 +229,7 @@ fn rows_that_are_repeated() {
             [&x + &row, &row - &x * 2.0].iter().map(bits).collect()
         }
     }
-    // Around what is written out several times, and what is read where it lies.
+    // Around what is written out several times, and what is read in place.
     for n in [1, 3, 255, 256, 257, 700, 1023, 1024, 1025, 3000] {
         same(&Repeated(n), &format!("rows of {n}"));
     }
@@ -257,7 +257,7 @@ fn rows_that_share_an_operand_or_have_a_number_each() {
             let mut all: Vec<_> = others.iter().map(|y| bits(&(&x - y))).collect();
             let [a, b, .., c] = &others;
             all.push(bits(&((&x * a + b) * c - &others[3])));
-            // What lies on the way is wanted, too; two steps, and two that both are read later.
+            // Intermediate results are read, too; two steps, and two that both are read later.
             let way = &x * a + b;
             let (left, right) = (&way - c, &way * &others[2]);
             all.extend([

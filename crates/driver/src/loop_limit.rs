@@ -1,7 +1,7 @@
 //! Devices that end loops after so many passes: launches of more, cut into several.
 //!
 //! How many passes a launch takes at most is computed from its numbers before it is made
-//! ([`elinvar_kernel::loops`]). What the parts of a launch hand over lies in memory that is taken
+//! ([`elinvar_kernel::loops`]). What the parts of a launch hand over is in memory that is taken
 //! for it; if there is not enough, nothing was started.
 
 use crate::{Driver, Slice};

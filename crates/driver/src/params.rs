@@ -3,7 +3,7 @@
 use elinvar_core::{Error, Result};
 use elinvar_kernel::ir::{Constant, Param};
 
-/// Where each parameter lies, and how many bytes all take: a multiple of 4.
+/// Where each parameter is, and how many bytes all take: a multiple of 4.
 pub fn layout(params: &[Param]) -> (Vec<u32>, u32) {
     let mut end = 0u32;
     let offsets = params.iter().map(|p| {

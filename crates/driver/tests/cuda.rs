@@ -406,7 +406,7 @@ fn kept_kernels_may_be_damaged() {
     assert_eq!(outcome("use", &vars), "fine");
     let [file] = &files()[..] else { panic!("one kernel, one file: {:?}", files()) };
     let whole = std::fs::read(file).unwrap();
-    // Whoever has it compiles nothing.
+    // A device that finds the file compiles nothing.
     let refuse = ("ELINVAR_EMULATED_CUDA_REFUSE_COMPILING", "1");
     assert_eq!(outcome("use", &[vars[0], refuse]), "fine");
     for damaged in [
@@ -420,6 +420,6 @@ fn kept_kernels_may_be_damaged() {
         assert_eq!(outcome("use", &vars), "fine");
         assert!(std::fs::read(file).unwrap() == whole, "it was written again");
     }
-    // A directory that nobody can write to is as good as none.
+    // An unwritable directory is treated as none.
     assert_eq!(outcome("use", &[("ELINVAR_CACHE_DIR", "/proc/none")]), "fine");
 }

@@ -503,7 +503,7 @@ impl<D: Driver> Compute for Gpu<D> {
         };
         let fits = |x: &attention::BackwardInputs<'_>| by_wgmma(x) || by_mma(x);
         // A gradient that is one number for all of a result, say, is written out for units: with it
-        // as it lies, they could not be used.
+        // as it is, they could not be used.
         let (copied, whole);
         let (g, given) = {
             whole = Layout::contiguous(g.shape().clone());

@@ -133,7 +133,7 @@ impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn share(&self) -> Self {
         GpuBuffer { node: self.node.clone() }
     }
-    /// The same numbers, of which it is known that they lie between two.
+    /// The same numbers, of which it is known that they are between two.
     pub(crate) fn within(mut self, range: Option<[i64; 2]>) -> Self {
         if let Some(node) = Arc::get_mut(&mut self.node) {
             node.range = range;

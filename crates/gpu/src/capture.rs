@@ -174,7 +174,7 @@ impl<D: Driver> Graph<D> {
             RECORDING.take()
         };
         let recording = recording.and_then(|r| r.downcast::<Recording<D>>().ok());
-        let Recording { calls, before, .. } = *recording.expect("nobody else takes it out");
+        let Recording { calls, before, .. } = *recording.expect("it is taken out here alone");
         let make_unique: HashSet<*const Piece<D>> =
             results.iter().filter(|p| p.is_of(&memory)).map(Arc::as_ptr).collect();
         // What is put off holds `id`, as this function does.

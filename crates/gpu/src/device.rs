@@ -294,7 +294,7 @@ impl<D: Driver> OpenDevice<D> {
             }
             Call::Multiply { product, operands } => {
                 if !self.driver.multiply(product, *operands)? {
-                    return Err(Error::unsupported(format!("{}: nobody does {product:?}", D::NAME)));
+                    return Err(Error::unsupported(format!("{}: no library computes {product:?}", D::NAME)));
                 }
                 Ok(())
             }

@@ -84,7 +84,7 @@ impl<D: Driver> DeferredMap<D> {
         if !alike || !(once || often) || layout.offset() != 0 {
             return None;
         }
-        // Its result lies in row-major order.
+        // Its result is in row-major order.
         let whole = Layout::contiguous(self.layout().shape().clone());
         let axis = |(&n, &stride): (&usize, &isize)| {
             if n == 1 || stride == 0 {

@@ -93,7 +93,7 @@ impl<'a, D: Driver> FastGemm<'a, D> {
         };
         let case = GemmCase::of(x.dtype, x.layout, w.layout);
         let choice = self.d.tuner()?.fast_gemm(case, &|| self.candidates(info), &time)?;
-        // Of one case, some products can be done in a way and others not: those whose elements lie
+        // Of one case, some products can be done in a way and others not: those whose elements are
         // far apart, say.
         match self.run_as(choice)? {
             Some(y) => Ok(y),

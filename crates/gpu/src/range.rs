@@ -191,7 +191,7 @@ impl BitXor for KnownBool {
 mod tests {
     use super::*;
 
-    /// Every number of a small range, through every operation, lies in the range that is told.
+    /// Every number of a small range, through every operation, is in the range that is told.
     #[test]
     fn results_lie_in_the_range_that_is_told() {
         type Both = (&'static str, fn(i64, i64) -> i64, fn(IntRange, IntRange) -> IntRange);

@@ -23,7 +23,7 @@ struct Batch {
     items: Vec<usize>,
 }
 
-/// Items that lie alike together, in their order; `buffers`: of a kernel, at most.
+/// Items of the same layout together, in their order; `buffers`: of a kernel, at most.
 fn batches(items: &[Item<'_>], buffers: usize) -> Vec<Batch> {
     let mut all: Vec<Batch> = Vec::new();
     for (place, item) in items.iter().enumerate() {

@@ -65,7 +65,7 @@ fn memory_runs_out() {
     step(&model, &mut a, 32, &d).unwrap();
     step(&same, &mut b, 32, &ReferenceDevice).unwrap();
 
-    // Somebody else takes a part.
+    // Another process takes a part.
     let theirs = d.driver().unwrap().allocate(16 << 20).unwrap();
     let e = step(&model, &mut a, 1 << 16, &d).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::OutOfMemory, "{e}");
@@ -139,7 +139,7 @@ fn convolutions_are_tried() {
     }
 }
 
-/// A convolution and its gradients, whose bits are the reference's whoever does them: of whole
+/// A convolution and its gradients, whose bits are the reference's by any kernel: of whole
 /// numbers also where they are fast.
 #[test]
 #[ignore = "a child of another test"]
@@ -251,7 +251,7 @@ fn products_by_wgmma() {
     }
     let y = product(&x, &odd).unwrap().unwrap();
     assert!(y.iter().all(|v| *v == 48.0));
-    // Of f32, factors that lie along their terms, as a layer's do, and others, which are turned.
+    // Of f32, factors that are along their terms, as a layer's do, and others, which are turned.
     let [x, w] = [&x, &w].map(|t| t.to_dtype(DType::F32));
     for w in [&w.t().contiguous().t(), &w] {
         match product(&x, w) {

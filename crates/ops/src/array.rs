@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use triomphe::Arc;
 
 /// A strided tensor of backend `B`. Cloning shares the memory. Memory that anybody else can see is
-/// never written again; what changes numbers where they lie (see [`mod@crate::update`]) does so in
+/// never written again; what changes numbers in place (see [`mod@crate::update`]) does so in
 /// memory that one `Array` alone holds.
 ///
 /// It is one pointer: an op on a few numbers would notice each time that more is handed on.
@@ -310,7 +310,7 @@ impl<B: Backend> Array<B> {
 pub enum Laid<'a, B: Backend> {
     /// Its own memory.
     Here(&'a Array<B>, Layout),
-    /// Another's, because strides cannot say where its elements lie.
+    /// Another's, because strides cannot say where its elements are.
     Copied(Array<B>),
 }
 

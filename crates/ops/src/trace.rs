@@ -402,8 +402,8 @@ fn round2<const W: u32>(
     move |x, y| if W == 32 { f64::from(f(x as f32, y as f32)) } else { g(x, y) }
 }
 
-/// Bit patterns do not exist in this reading: whoever asked for one has put an error into the
-/// trace.
+/// Bit patterns do not exist in this reading: the method that asked for one has put an error into
+/// the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct TracedInt;
 

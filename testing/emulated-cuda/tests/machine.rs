@@ -75,7 +75,7 @@ fn mistakes_are_told() {
             FaultKind::Illegal,
             "a race: thread 0 reads byte 4 of shared memory, written by thread 1",
         ),
-        ("ld.shared.b32 %r2, [%r1+0];", FaultKind::Illegal, "which nobody has written"),
+        ("ld.shared.b32 %r2, [%r1+0];", FaultKind::Illegal, "which was never written"),
         ("st.shared.b32 [%r1+1000], %r0;", FaultKind::Illegal, "at byte 1024 of 1024 of shared memory"),
         ("st.global.b32 [%rd1+4], %r0;", FaultKind::Illegal, "4 bytes at byte 128 of an allocation of 128"),
         ("ld.global.b32 %r2, [%rd1+2];", FaultKind::Misaligned, "4 bytes at address"),
@@ -98,7 +98,7 @@ fn mistakes_are_told() {
         (
             "cp.async.ca.shared.global [%r1+0], [%rd1+0], 4;\n  cp.async.commit_group;\n  ld.shared.b32 %r2, [%r1+0];",
             FaultKind::Illegal,
-            "a copy that nobody has waited for",
+            "a copy that was not waited for",
         ),
         (
             "cp.async.ca.shared.global [%r1+0], [%rd1+0], 4;\n  cp.async.commit_group;\n  cp.async.wait_group 0;\n  \

@@ -151,7 +151,7 @@ fn rows<C: Float>(isa: Isa, (x, row_stride): (&[C], usize), count: usize, n: usi
     Ok(pairs)
 }
 
-/// Rows of what is multiplied: where they lie, or in memory of their own; and how far apart they
+/// Rows of what is multiplied: where they are, or in memory of their own; and how far apart they
 /// are.
 pub(super) enum PairedRows<'a, C> {
     InPlace(&'a [C], usize),

@@ -23,7 +23,7 @@ impl<'a, C: Float> StreamedKeyValues<'a, C> {
         StreamedKeyValues { k, v }
     }
     /// Numbers that a block of keys or of values takes: these turned, and where they are not read
-    /// where they lie, these copied.
+    /// where they are, these copied.
     pub fn scratch_len(&self) -> usize {
         let copied = |x: &HeadRows<'_, C>| if x.in_place { 0 } else { TILE * x.n };
         TILE * self.k.n + copied(&self.k).max(copied(&self.v))

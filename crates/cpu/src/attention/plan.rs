@@ -8,7 +8,7 @@
 //! Not decided here: on how many threads tasks run in the end (`runtime/parallel.rs`, which is told
 //! how long they take).
 //!
-//! How it can be wrong: rows that are read where they do not lie, or a slow path.
+//! How it can be wrong: rows that are read in place but are not contiguous, or a slow path.
 //! `tests/plans/attention.txt` lists problems and their paths.
 
 use super::rows::{AttentionSizes, TILE};
@@ -34,7 +34,7 @@ pub(crate) struct AttentionProblem {
     pub(crate) causal: bool,
     /// Are all operands of products of bf16?
     pub(crate) halves: bool,
-    /// Distances of the rows of heads that are read where they lie.
+    /// Distances of the rows of heads that are read in place.
     pub(crate) q_rows: Option<usize>,
     pub(crate) k_rows: Option<usize>,
     pub(crate) v_rows: Option<usize>,
@@ -155,7 +155,7 @@ fn is_one_tile(p: &AttentionProblem) -> bool {
 }
 
 /// Are rows of `n` numbers copied, which products of tiles read again and again? They are read
-/// where they lie if they are whole registers, unless they would share sets of a first-level cache.
+/// where they are if they are whole registers, unless they would share sets of a first-level cache.
 fn copies(n: usize, rows: Option<usize>, bytes: usize) -> bool {
     let in_place =
         |row_stride: usize| row_stride == n || !(row_stride * bytes).is_multiple_of(SET_CONFLICT_STRIDE);

@@ -1,4 +1,4 @@
-//! Queries, keys and values as rows of heads: where they lie, or copied to whole vectors.
+//! Queries, keys and values as rows of heads: in place, or copied to whole vectors.
 
 use super::tile_kernel::COLUMN_MULTIPLE;
 use crate::CpuDevice;
@@ -69,7 +69,7 @@ pub(super) struct HeadRows<'a, C> {
     pub(super) rows: usize,
     /// Numbers of a row.
     pub(super) n: usize,
-    /// Are rows read where they lie?
+    /// Are rows read in place?
     pub(super) in_place: bool,
     pub(super) isa: Isa,
 }
@@ -83,12 +83,12 @@ impl<'a, C: Float> HeadRows<'a, C> {
         let in_place = x.has_rows_in_place(rows, n);
         Ok(HeadRows { x, rows, n, in_place, isa })
     }
-    /// How far apart rows are that are read where they lie.
+    /// How far apart rows are that are read in place.
     pub(super) fn row_stride(&self) -> Option<usize> {
         self.in_place.then(|| self.x.rows(0, self.rows, self.n).1)
     }
     /// `count` rows of a head from row `first` on, counted through all heads, and how far apart
-    /// they are: where they lie, or in the buffer.
+    /// they are: where they are, or in the buffer.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -117,7 +117,7 @@ impl<'a, C: Float> HeadRows<'a, C> {
         }
         (self.x.block(self.isa, start, len, len, buffer), self.n)
     }
-    /// Are these rows read where they lie, equally far apart? Those of several heads may not be.
+    /// Are these rows read in place, equally far apart? Those of several heads may not be.
     pub(super) fn are_in_place(&self, first: usize, count: usize) -> bool {
         self.in_place && first % self.rows + count <= self.rows
     }
@@ -125,7 +125,7 @@ impl<'a, C: Float> HeadRows<'a, C> {
 
 /// Rows of heads in whole vectors, which products of tiles read again and again.
 pub(super) enum PaddedRows<'a, C: Float> {
-    /// Where they lie.
+    /// Where they are.
     InPlace(HeadRows<'a, C>),
     /// Copied, one after the other, each with zeros behind it; how far apart they are.
     Copied(PooledVec<C>, usize),

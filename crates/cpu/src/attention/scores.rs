@@ -233,7 +233,7 @@ impl<C: Float> LaneKernel for SoftmaxGradStep<'_, C> {
     }
 }
 
-/// The fold of g * y of each query, whose rows have at most [`TILE`] numbers and lie so far apart.
+/// The fold of g * y of each query, whose rows have at most [`TILE`] numbers and are so far apart.
 pub(super) struct RowDots<'a, C> {
     pub y: (&'a [C], usize),
     pub g: (&'a [C], usize),

@@ -96,7 +96,7 @@ impl<T: SimdElement> TileProduct<T> {
     #[inline(always)]
     unsafe fn tile<V: Vector<T = T>, const R: usize, const W: usize>(self, i: usize, j: usize) {
         let first = self.a.wrapping_add(i * self.a_row);
-        // SAFETY: the caller's; of rows, or of terms, neighbours lie side by side.
+        // SAFETY: the caller's; of rows, or of terms, neighbours are side by side.
         unsafe {
             if self.a_column == 1 {
                 self.sum::<V, _, R, W>(RowMajorA::new(first, self.a_row), i, j);
@@ -187,7 +187,7 @@ unsafe fn registers<V: Vector, const W: usize>(from: *const V::T) -> [V; W] {
 /// columns side by side, `a` has columns or rows so.
 ///
 /// # Panics
-/// If a matrix is smaller than that or lies otherwise, or the processor multiplies no pairs.
+/// If a matrix is smaller than that or of another layout, or the processor multiplies no pairs.
 pub(super) fn tile_product<T: SimdElement>(
     isa: Isa,
     kind: TermKind,

@@ -1,4 +1,4 @@
-//! Border and interior of a convolution: which taps of a window lie inside of the plane, so that
+//! Border and interior of a convolution: which taps of a window are inside of the plane, so that
 //! padding need not be multiplied.
 //!
 //! A sum starts at +0, and a finite weight times a zero of padding is a zero. Adding it changes no

@@ -73,11 +73,11 @@ pub(super) fn conv_direct<T: Real>(
     })
 }
 
-/// Rows of positions, or a part of a long one, that are made together; they lie in one plane along
+/// Rows of positions, or a part of a long one, that are made together; they are in one plane along
 /// the first axis.
 struct Band {
     padded: PaddedPlanes,
-    /// Where each term's element lies at the first position.
+    /// Where each term's element is at the first position.
     places: Vec<usize>,
     units: Vec<PositionUnit>,
 }

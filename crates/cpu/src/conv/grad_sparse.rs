@@ -36,7 +36,7 @@ pub(super) struct SparseGrad {
     rows: usize,
     row: usize,
     taps: usize,
-    /// Where the first of each three taps lies.
+    /// Where the first of each three taps is.
     threes: Vec<usize>,
 }
 

@@ -69,7 +69,7 @@ impl<T: Real> Im2col<'_, T> {
 struct RowPiece {
     /// Where they go, in a row.
     to: usize,
-    /// Where they lie, under a tap at place 0.
+    /// Where they are, under a tap at place 0.
     from: usize,
     len: usize,
 }
@@ -172,7 +172,7 @@ impl<T: Real> OperandB<T> for Im2col<'_, T> {
         let unit = |first: usize| {
             let from = padded.position(first / row, first % row);
             let cut = (row - first % row).min(n);
-            // Where no column that is wanted lies in the next row, that row need not be there.
+            // Where no column that is wanted is in the next row, that row need not be there.
             let next = cut < n && first + cut < cols.end;
             let rest = if next { padded.position(first / row + 1, 0) - cut } else { from };
             WindowRegister { from, rest, cut: if next { cut } else { n } }

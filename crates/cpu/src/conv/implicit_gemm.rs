@@ -192,14 +192,14 @@ fn pack_crossed<T: Real>(
 /// Windows without the terms that are padding, and where they are read.
 struct BorderTiles<'a> {
     border: &'a BorderSplit,
-    /// Terms in planes as they lie, if they are read there.
+    /// Terms in planes as they are, if they are read there.
     in_place: Option<PlanesInPlace<'a>>,
 }
 
-/// Planes as they lie: nothing is copied, where no padding is read.
+/// Planes as they are: nothing is copied, where no padding is read.
 struct PlanesInPlace<'a> {
     places: TermOffsets<'a>,
-    /// Where the nearest tap lies at position 0, which has place 0.
+    /// Where the nearest tap is at position 0, which has place 0.
     least: isize,
     fresh: UnseenElements,
 }

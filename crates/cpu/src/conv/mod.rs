@@ -77,7 +77,7 @@ macro_rules! compiled_here {
 compiled_here! { f32 f64 }
 
 /// Gives the packed copy of weights, if there is one; whether it would be worth having one, and
-/// where they lie.
+/// where they are.
 pub(crate) type PrepackedLookup<'a> = dyn Fn(bool, MatrixPlace) -> Result<Option<&'a PrepackedB>> + 'a;
 
 /// y[n, o, s'] = epilogue(sum over (c, taps) of x[n, c, s] * w[o, c, tap])
@@ -327,7 +327,7 @@ pub(crate) fn weight_grad<T: Real>(
             (reads_taps_in_place, transposed_rows_per_task)
         }
     };
-    // The patches' terms lie in memory as left rows want them, and g is the smaller one to turn.
+    // The patches' terms are in memory as left rows want them, and g is the smaller one to turn.
     let lhs = Im2colTransposed { patches, groups, reads_taps_in_place };
     let rhs = GradPlanes { data: &gv, groups, o, positions };
     let gemm = Gemm { batch, m, k, n: o, lhs: &lhs, rhs: &rhs, epilogue, pack_plan, kind };

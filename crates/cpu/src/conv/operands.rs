@@ -138,7 +138,7 @@ pub(super) fn flattened<'a>(
     })
 }
 
-/// Numbers that lie in memory as they are wanted, or a copy, whose memory goes back to the cache.
+/// Numbers that are in memory as they are wanted, or a copy, whose memory goes back to the cache.
 pub(super) enum BorrowedOrCopied<A, B> {
     InPlace(A),
     Copied(B),

@@ -46,7 +46,7 @@ fn every_second<T: Copy>(from: &[T], to: &mut [T]) {
 struct LinePart {
     /// Where they go.
     to: usize,
-    /// Where the first one lies in the plane.
+    /// Where the first one is in the plane.
     from: usize,
     count: usize,
 }
@@ -85,7 +85,7 @@ impl<T: Real> Kernel for PadPlanes<'_, T> {
     }
 }
 
-/// What the windows at a box of positions see, and where it lies in a padded plane.
+/// What the windows at a box of positions see, and where it is in a padded plane.
 pub(super) struct PaddedPlanes {
     /// The box: its first position.
     first: [usize; 3],
@@ -93,18 +93,18 @@ pub(super) struct PaddedPlanes {
     grid: [usize; 2],
     /// Step of the windows.
     step: [usize; 3],
-    /// Where the first element lies in the plane.
+    /// Where the first element is in the plane.
     low: [isize; 3],
     /// Lines along the first two axes.
     lines: [usize; 2],
     /// Elements of a part of a line.
     part: usize,
-    /// Where the element under each tap lies, at the first position.
+    /// Where the element under each tap is, at the first position.
     pub(super) places: Vec<usize>,
 }
 
 impl PaddedPlanes {
-    /// For some positions of the grid, at least one; if they lie in several rows along the last
+    /// For some positions of the grid, at least one; if they are in several rows along the last
     /// axis, for all of those rows.
     pub(super) fn new(p: &PatchGeometry, positions: Range<usize>) -> PaddedPlanes {
         let (step, [_, g1, g2]) = (p.step, p.grid);
@@ -134,7 +134,7 @@ impl PaddedPlanes {
     pub(super) fn size(&self) -> usize {
         self.lines[0] * self.lines[1] * self.line()
     }
-    /// If it is a plane as it lies.
+    /// If it is a plane as it is.
     pub(super) fn is_plane(&self, size: [usize; 3]) -> bool {
         let [i, j] = self.lines;
         self.step == [1; 3] && self.low == [0; 3] && [i, j, self.line()] == size
@@ -142,7 +142,7 @@ impl PaddedPlanes {
     fn line(&self) -> usize {
         self.part * self.step[2]
     }
-    /// Where the element under a tap at place 0 lies, at position `k` of row `row` of the grid.
+    /// Where the element under a tap at place 0 is, at position `k` of row `row` of the grid.
     pub(super) fn position(&self, row: usize, k: usize) -> usize {
         let i = (row / self.grid[0] - self.first[0]) * self.step[0];
         let j = (row % self.grid[0] - self.first[1]) * self.step[1];
@@ -210,14 +210,14 @@ impl PaddedPlanes {
         }
     }
     /// The parts of a plane of this size whose elements are neighbours, which they are with windows
-    /// one step apart: the first element, how many there are, and where the first one lies in the
+    /// one step apart: the first element, how many there are, and where the first one is in the
     /// padded plane.
     pub(super) fn lines(&self, size: [usize; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
         assert!(self.step[2] == 1, "elements of a line are neighbours");
         self.parts(size).into_iter().map(|LinePart { to, from, count }| (from, count, to))
     }
     /// Positions of the grid as runs that follow one another in memory: the first one, where it
-    /// lies, how many.
+    /// is, how many.
     pub(super) fn runs(&self, positions: Range<usize>, mut f: impl FnMut(usize, usize, usize)) {
         let mut at = positions.start;
         while at < positions.end {

@@ -110,7 +110,7 @@ const SPARSE_WEIGHT_GRAD_MAX_NONZERO_PERCENT: usize = 40;
 
 /// Elements of a task that pairs planes of bf16.
 pub(super) const PAIRING_TASK_ELEMENTS: usize = 4096;
-/// Channels of a task that transposes weights: what is read of them lies together.
+/// Channels of a task that transposes weights: what is read of them is together.
 pub(super) const TRANSPOSE_WEIGHTS_TASK_CHANNELS: usize = 16;
 
 /// How the convolution is computed.
@@ -213,7 +213,7 @@ pub(crate) struct WeightGradPlan {
 }
 
 pub(super) enum WeightGradPath {
-    /// Many groups of few channels: groups lie side by side in registers.
+    /// Many groups of few channels: groups are side by side in registers.
     GroupedLanes,
     Gemm(Box<WeightGradGemm>),
 }

@@ -90,7 +90,7 @@ pub(crate) struct ConvProblem {
     /// Output channels of a group.
     pub(super) outputs: usize,
     pub(super) window: ConvGeometry,
-    /// Do the weights lie one after the other?
+    /// Are the weights one after the other?
     pub(super) is_weight_contiguous: bool,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct PatchGeometry {
     pub(super) grid: [usize; 3],
     /// How far the window moves from one position to the next.
     pub(super) step: [usize; 3],
-    /// Where each tap lies in the plane at position 0.
+    /// Where each tap is in the plane at position 0.
     pub(super) taps: Vec<[isize; 3]>,
 }
 

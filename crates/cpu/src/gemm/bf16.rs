@@ -30,7 +30,7 @@ use std::ops::Range;
 /// `OutOfMemory`.
 ///
 /// # Panics
-/// If a factor is not of bf16, or the plan reads pairs where they do not lie. No plan is made so.
+/// If a factor is not of bf16, or the plan reads pairs that are not in place. No plan is made so.
 pub(super) fn run_bf16(
     d: &CpuDevice,
     [batch, m, k, n]: [usize; 4],
@@ -42,7 +42,7 @@ pub(super) fn run_bf16(
 ) -> Result<HostVec<f32>> {
     let pairs = |m| Bf16PairMatrix::new(m, k).expect("the plan is for bf16");
     let (x, w) = (pairs(lhs), pairs(rhs));
-    // The first factor's terms lie along its rows, so it is looked at from the side.
+    // The first factor's terms are along its rows, so it is looked at from the side.
     let lhs = a_in_place.then(|| x.transposed().in_place().transposed());
     let rhs = b_in_place.then(|| w.in_place());
     let lhs: &dyn OperandA<f32> = lhs.as_ref().map_or(&x, |m| m);
@@ -69,7 +69,7 @@ impl<'a> Bf16PairMatrix<'a> {
     fn transposed(&self) -> Bf16PairMatrix<'a> {
         Bf16PairMatrix { at: self.at.transposed(), ..*self }
     }
-    /// The pairs as a matrix of f32, which lie in memory as such: terms are neighbours down the
+    /// The pairs as a matrix of f32, which are in memory as such: terms are neighbours down the
     /// columns, and every column begins with a pair.
     fn in_place(&self) -> BatchedMatrix<'a, f32> {
         let BatchedMatrix { offset, inner, batch, col, .. } = self.at;
@@ -94,7 +94,7 @@ pub(crate) fn bf16_pair<T: Lane>(first: T, second: T) -> T {
 
 /// dst[r * pitch + c] = the pair of the terms at `at + r * down + c * across` and `row_stride`
 /// further on. What is not `whole` lacks the second: the last row, or the last column, whichever
-/// way the terms lie.
+/// way the terms are.
 struct PackPairs<'a> {
     src: &'a [bf16],
     at: isize,

@@ -126,7 +126,7 @@ impl<T: Real> PlannedGemm<'_, T> {
         }
     }
 
-    /// These rows and terms, with their panel, as what comes next; the rows if they lie in memory.
+    /// These rows and terms, with their panel, as what comes next; the rows if they are in memory.
     fn next_operands<'r>(
         &'r self,
         batch: usize,

@@ -15,13 +15,13 @@ use elinvar_simd::prefetch::prefetch_l1;
 use elinvar_simd::quad::Float16;
 use std::ops::Range;
 
-/// A left factor. One that lies in no memory as it is read is packed, and has no more to say.
+/// A left factor. One that is in no memory as it is read is packed, and has no more to say.
 pub(crate) trait OperandA<T>: Sync {
     /// How many batches can share one: batch `b` is like batch `b % distinct()`.
     fn distinct_batches(&self) -> usize;
     /// out[i * PITCH + t] = element (rows.start + i, terms.start + t) of a batch
     fn pack(&self, isa: Isa, batch: usize, rows: Range<usize>, terms: Range<usize>, out: &mut [T]);
-    /// Rows where they lie, if the terms of each are neighbours.
+    /// Rows where they are, if the terms of each are neighbours.
     fn rows_in_place(&self, _batch: usize, _rows: Range<usize>) -> Option<RowsA<'_, T>> {
         None
     }
@@ -47,7 +47,7 @@ pub(crate) trait OperandB<T>: Sync {
     /// Packs columns as panels: for each `nr` columns, terms.len() * width numbers, zeros past the
     /// last column.
     fn pack(&self, isa: Isa, batch: usize, terms: Range<usize>, cols: Range<usize>, out: &mut [T]);
-    /// The panels of whole columns where they lie, if they lie as if packed: neighbours side by
+    /// The panels of whole columns where they are, if they are as if packed: neighbours side by
     /// side. Of all, or of none.
     fn panels_in_place(
         &self,
@@ -76,7 +76,7 @@ pub(crate) trait OperandB<T>: Sync {
     fn add_windows(&self, _: Isa, _: &mut OutputTile<'_, T>, _: TermKind, _: &[T]) {
         unreachable!("no plan reads windows where there are none")
     }
-    /// Columns where they lie, if the terms of each are neighbours.
+    /// Columns where they are, if the terms of each are neighbours.
     fn columns_in_place(&self, _batch: usize, _cols: Range<usize>) -> Option<ColumnsB<'_, T>> {
         None
     }
@@ -97,7 +97,7 @@ pub(crate) struct BatchedMatrix<'a, T> {
 }
 
 impl<'a, T> BatchedMatrix<'a, T> {
-    /// Where an element lies.
+    /// Where an element is.
     #[inline]
     pub(crate) fn at(&self, batch: usize, row: usize, col: usize) -> isize {
         let (outer, inner) = (batch / self.inner, batch % self.inner);
@@ -107,7 +107,7 @@ impl<'a, T> BatchedMatrix<'a, T> {
             + row as isize * self.row
             + col as isize * self.col
     }
-    /// How they lie, for a plan.
+    /// Their layout, for a plan.
     pub(crate) fn layout(&self) -> MatrixLayout {
         let &BatchedMatrix { offset, inner, batch, row, col, .. } = self;
         let (storage, has_aligned_pairs) = match self.data {
@@ -230,7 +230,7 @@ pub(super) fn exact_problem<T: Real>(
     }
 }
 
-/// Rows of a matrix, of which panels side by side are packed together: what a row has for them lies
+/// Rows of a matrix, of which panels side by side are packed together: what a row has for them is
 /// together.
 struct PanelSource<'a, T> {
     src: &'a [T],
@@ -331,7 +331,7 @@ fn copy_each<S: Copy, T: Element>(
     }
 }
 
-/// Rows that lie as they should.
+/// Rows in the layout that is wanted.
 fn copy_rows<T: Real>(
     isa: Isa,
     src: &[T],

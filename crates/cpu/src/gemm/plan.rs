@@ -41,7 +41,7 @@ pub(crate) enum Storage {
     Bf16,
 }
 
-/// How a batch of matrices lies in memory.
+/// The layout of a batch of matrices in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MatrixLayout {
     pub(crate) storage: Storage,
@@ -121,7 +121,7 @@ pub(crate) struct ContractProblem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Orientation {
     AsGiven,
-    /// One column: the result lies in memory like one row, and a row of lanes is what tiles are
+    /// One column: the result is in memory like one row, and a row of lanes is what tiles are
     /// good at.
     Transposed,
     /// A batch with one right factor is one product.
@@ -151,7 +151,7 @@ pub(crate) enum Path {
     Gemm(GemmPlan),
     /// Pairs of bf16, in blocks.
     Bf16 {
-        /// Are the pairs of a factor read where they lie?
+        /// Are the pairs of a factor read in place?
         a_in_place: bool,
         b_in_place: bool,
         gemm: GemmPlan,
@@ -260,7 +260,7 @@ fn plan_fast(p: &ContractProblem, machine: &Machine) -> Option<Path> {
     Some(Path::Bf16 { a_in_place, b_in_place, gemm: plan_gemm(&gemm, None, machine) })
 }
 
-/// Elements, as the problem lies. (The chunks of split-K are planned so, too.)
+/// Elements, as the problem is. (The chunks of split-K are planned so, too.)
 pub(crate) fn plan_exact(p: &ContractProblem, machine: &Machine) -> Path {
     if let Some(split) = plan_split_k(p, machine) {
         return Path::SplitK(split);

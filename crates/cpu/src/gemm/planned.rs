@@ -31,15 +31,15 @@ impl<T: Real> PlannedGemm<'_, T> {
         PanelsB { data, step, across: step * k, kind: self.kind, after: NextOperands::NONE }
     }
 
-    /// Rows of the left factor where they lie.
+    /// Rows of the left factor where they are.
     ///
     /// # Panics
-    /// If they do not lie as they are read. No plan says that they are read there then.
+    /// If they are not as they are read. No plan says that they are read there then.
     pub(super) fn a_in_place(&self, batch: usize, rows: &Range<usize>) -> RowsA<'_, T> {
         self.lhs.rows_in_place(batch, rows.clone()).expect("rows lie in memory")
     }
 
-    /// Rows of the left factor: where they lie, if the plan says so, or packed into `dst`.
+    /// Rows of the left factor: where they are, if the plan says so, or packed into `dst`.
     pub(super) fn a_block<'r>(
         &'r self,
         isa: Isa,

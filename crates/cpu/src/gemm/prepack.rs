@@ -1,7 +1,7 @@
 //! Prepacked B: weights packed ahead of time, on request or after several uses of the same matrix.
 //!
-//! It lies as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last
-//! column. So any chunk of any columns that begin with a panel is read where it lies, and the tiles
+//! It is as tasks pack theirs: chunk after chunk, in it panel after panel, zeros past the last
+//! column. So any chunk of any columns that begin with a panel is read in place, and the tiles
 //! do with it what they do with what was just packed.
 
 use super::kernels::{PrepackedPanels, nr};
@@ -18,7 +18,7 @@ use elinvar_simd::LINE;
 use elinvar_simd::isa::Isa;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Where a matrix [k, n] lies.
+/// Where a matrix [k, n] is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MatrixPlace {
     k: usize,
@@ -54,7 +54,7 @@ pub(crate) struct PrepackedB {
     start: usize,
     /// Columns of its panels: those of the registers for which it was packed.
     width: usize,
-    /// Where the matrix lies.
+    /// Where the matrix is.
     place: MatrixPlace,
     /// Are all numbers finite?
     is_finite: bool,
@@ -92,7 +92,7 @@ impl UseCounter {
         *self.0.get_mut() = 0;
     }
     /// So many uses more, and a copy, if it is time for one, and a device allows it: of a matrix
-    /// whose columns lie in memory, as weights of a linear layer do. There is none if there is no
+    /// whose columns are contiguous, as in weights of a linear layer. There is none if there is no
     /// memory for one, or memory is limited.
     pub(crate) fn count(
         &self,
@@ -139,7 +139,7 @@ impl PrepackedB {
             | HostData::Bool(_) => Ok(None),
         }
     }
-    /// Is it a copy of the matrix that lies so, for these registers?
+    /// Is it a copy of the matrix of this layout, for these registers?
     pub(crate) fn is_of(&self, isa: Isa, place: MatrixPlace) -> bool {
         self.width == panel_width(self.data.data(), isa) && self.place == place
     }
@@ -148,7 +148,7 @@ impl PrepackedB {
         let batched = l.shape()[0] > 1 && l.strides()[0] != 0;
         if l.shape()[0] == 0 || batched { None } else { self.at(isa, MatrixPlace::of(l)) }
     }
-    /// The panels, if the matrix that lies so is the one that was packed.
+    /// The panels, if the matrix of this layout is the one that was packed.
     pub(crate) fn at<T: Real>(&self, isa: Isa, place: MatrixPlace) -> Option<PrepackedPanels<'_, T>> {
         if !self.is_of(isa, place) {
             return None;

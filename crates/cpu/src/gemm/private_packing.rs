@@ -1,5 +1,5 @@
 //! Products whose factors no tasks share: each packs what it multiplies, or reads it
-//! where it lies.
+//! where it is.
 
 use super::kernels::{ColumnsB, OutputTile, PACKED_A_PITCH, RowsA, nr};
 use super::plan::thresholds::PANELS_PER_PACK;
@@ -13,7 +13,7 @@ use elinvar_core::Result;
 use elinvar_core::order::CHUNK;
 
 impl<T: Real> PlannedGemm<'_, T> {
-    /// Each task packs both factors, or reads them where they lie.
+    /// Each task packs both factors, or reads them where they are.
     pub(super) fn private_packing(
         &self,
         d: &CpuDevice,
@@ -58,7 +58,7 @@ impl<T: Real> PlannedGemm<'_, T> {
         })
     }
 
-    /// A tile of whole panels whose factors both are read where they lie: without taking scratch
+    /// A tile of whole panels whose factors both are read in place: without taking scratch
     /// memory for packing and putting it back.
     fn both_in_place(&self, d: &CpuDevice, tile: &mut OutputTile<'_, T>) {
         let (isa, b, cols) = (d.isa(), tile.batch, tile.cols.clone());
@@ -71,7 +71,7 @@ impl<T: Real> PlannedGemm<'_, T> {
         self.run_epilogue(d, tile);
     }
 
-    /// Few rows, and columns that are read where they lie.
+    /// Few rows, and columns that are read in place.
     fn gemv(&self, d: &CpuDevice, pack_a: bool, tile: &mut OutputTile<'_, T>) -> Result<()> {
         let (isa, b, rows) = (d.isa(), tile.batch, tile.rows.clone());
         let columns: ColumnsB<'_, T> =

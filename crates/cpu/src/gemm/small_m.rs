@@ -2,7 +2,7 @@
 //! linear layer's `x * w^T`.
 //!
 //! The product is computed on its side: columns are what a tile takes number by number, and rows
-//! lie beside one another in its registers. So w is read where it lies, and x, which is small, is
+//! are beside one another in its registers. So w is read in place, and x, which is small, is
 //! what is packed. Panels of w would have to be turned on their way, which is not paid back by so
 //! few rows. Factors commute, so every chain is the same.
 
@@ -27,7 +27,7 @@ pub(super) const fn has_small_m<T>() -> bool {
 }
 
 impl<T: Real> PlannedGemm<'_, T> {
-    /// Columns that lie in memory as they are computed, one after the other.
+    /// Columns that are in memory as they are computed, one after the other.
     fn own_columns(&self, batch: usize, cols: Range<usize>) -> Option<RowsA<'_, T>> {
         let ColumnsB { data, at, step } = self.rhs.columns_in_place(batch, cols)?;
         match data {

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// What an index names in a layout: rows of elements.
 struct IndexedRows<'a> {
     index: &'a [i64],
-    /// Where the first row along the axis lies, and the index, for every row.
+    /// Where the first row along the axis is, and the index, for every row.
     chunk_prefixes: StridedIter<2>,
     /// Number of rows.
     count: usize,

@@ -34,7 +34,7 @@ pub(crate) fn to_contiguous(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
     each_data!(x.buffer, v => one(d, v, x.layout))
 }
 
-/// Elements one after the other: where they lie, or a copy.
+/// Elements one after the other: in place, or a copy.
 pub(crate) enum ContiguousElements<'a, T> {
     InPlace(&'a [T]),
     Copied(HostVec<T>),
@@ -132,7 +132,7 @@ impl<'a> TransposedView<'a> {
         let starts = (0..row / n).map(|middle| self.place(middle, middles.clone())).collect();
         (CopyStrips { transposed: self, isa, row, tile_height, starts }, unit)
     }
-    /// How far from the first element the one number `flat` of these axes lies.
+    /// How far from the first element the one number `flat` of these axes is.
     fn place(&self, mut flat: usize, axes: std::ops::Range<usize>) -> isize {
         let (dims, strides) = (&self.walk.dims, &self.walk.strides[0]);
         let mut at = 0isize;

@@ -14,7 +14,7 @@ pub(crate) struct StridedIter<const K: usize = 1> {
     pub(crate) dims: Dims,
     /// Steps of the axes, for each layout.
     pub(crate) strides: [Strides; K],
-    /// Where the first element lies.
+    /// Where the first element is.
     pub(crate) offset: [usize; K],
 }
 
@@ -33,7 +33,7 @@ impl StridedIter {
         let outer = self.dims.len().checked_sub(2)?;
         Some((self.dims[outer], usize::try_from(self.strides[0][outer]).ok()?))
     }
-    /// Do all elements lie in one place?
+    /// Are all elements in one place?
     pub(crate) fn is_one(&self) -> bool {
         self.strides[0].iter().all(|&s| s == 0) || self.dims.iter().all(|&n| n == 1)
     }
@@ -49,7 +49,7 @@ impl StridedIter {
         let repeats = last > 0 && self.strides[0][last - 1] == 0;
         (repeats && step == 1 && n < RUN_CALL_MIN_ELEMENTS).then(|| (n, n * self.dims[last - 1]))
     }
-    /// Where the elements number `start` to `start + n` lie one after the other, if they do.
+    /// Where the elements number `start` to `start + n` are one after the other, if they do.
     pub(crate) fn contiguous_run(&self, start: usize, n: usize) -> Option<usize> {
         let (size, step) = self.inner();
         if step != 1 || start % size + n > size {
@@ -57,7 +57,7 @@ impl StridedIter {
         }
         (n > 0).then(|| self.position(start))
     }
-    /// Where element number `flat` lies.
+    /// Where element number `flat` is.
     pub(crate) fn position(&self, mut flat: usize) -> usize {
         let mut at = self.offset[0];
         for (&n, &step) in self.dims.iter().zip(&self.strides[0]).rev() {
@@ -66,7 +66,7 @@ impl StridedIter {
         }
         at
     }
-    /// Do the elements lie one after the other?
+    /// Are the elements one after the other?
     pub(crate) fn is_contiguous(&self) -> bool {
         self.dims.len() == 1 && (self.strides[0][0] == 1 || self.dims[0] == 1)
     }

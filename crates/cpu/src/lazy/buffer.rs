@@ -87,8 +87,8 @@ impl CpuBuffer {
             }
         }
     }
-    /// Keeps a copy for products; says whether there is one of a matrix that lies so. A few numbers
-    /// are not worth one, and the first one is the only one.
+    /// Keeps a copy for products; says whether there is one of a matrix of this layout. A few
+    /// numbers are not worth one, and the first one is the only one.
     ///
     /// # Errors
     /// `OutOfMemory`; those of computing numbers that were put off.
@@ -103,7 +103,7 @@ impl CpuBuffer {
         Ok(node.prepacked.get().is_some_and(|p| p.is_of(d.isa(), place)))
     }
     /// The copy for products, if there is one, which may be of another matrix in this memory. One
-    /// of a matrix that lies so is made if products ask for it often; this one counts for so many
+    /// of a matrix of this layout is made if products ask for it often; this one counts for so many
     /// uses, or none.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use elinvar_simd::uninit::{CopyBits, UninitSlice, copy_as_bits};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is picked from planes that lie one after the other.
+/// What is picked from planes that are one after the other.
 pub(crate) struct DeferredGather {
     d: CpuDevice,
     node: Arc<Node>,
@@ -268,7 +268,7 @@ impl CopyBits for GatherRows<'_> {
     }
 }
 
-/// Columns of all rows, which lie one after the other: picked at once. None if the views are of
+/// Columns of all rows, which are one after the other: picked at once. None if the views are of
 /// another kind; `Some(None)` if an index is out of range.
 pub(crate) fn columns_of(
     d: &CpuDevice,

@@ -2,7 +2,7 @@
 //! as in upsampling; a register of results is a permuted register of elements.
 //!
 //! How it can be wrong: by reading outside of the row. Where each group's register starts, and that
-//! all its sources lie in it, is established when a [`RowPermute`] is made, for rows of one size.
+//! all its sources are in it, is established when a [`RowPermute`] is made, for rows of one size.
 #![allow(unsafe_code, reason = "loads without a check for each")]
 
 use elinvar_simd::isa::{Isa, Level};
@@ -66,7 +66,7 @@ impl RowPermute {
         let done = match isa.level() {
             Level::Plain => false,
             // SAFETY: an `Isa` of this level is made where the features were found. The elements
-            // have four bytes; a group's `GROUP_ELEMENTS` neighbours lie in a row of this size, see
+            // have four bytes; a group's `GROUP_ELEMENTS` neighbours are in a row of this size, see
             // `find`, and `to` has room for all groups.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe {
@@ -95,7 +95,7 @@ impl RowPermute {
 }
 
 /// # Safety
-/// The processor has AVX-512. The neighbours of each group lie behind `row`, and room for all
+/// The processor has AVX-512. The neighbours of each group are behind `row`, and room for all
 /// groups behind `to`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]

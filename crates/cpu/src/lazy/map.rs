@@ -92,7 +92,7 @@ fn stored(out: Out, dtype: DType) -> DType {
     }
 }
 
-/// A formula at every element of views of any kind. Numbers that lie in memory as the formula reads
+/// A formula at every element of views of any kind. Numbers that are in memory as the formula reads
 /// them, or are one number, are done here: what is done for others is most of the time of an op on
 /// four numbers, and a tenth of one on 65536.
 fn blocks<T: ComputeElement>(

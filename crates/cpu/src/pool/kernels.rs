@@ -357,7 +357,7 @@ impl PoolOutcome for f32 {
         // Of two registers, whose even elements are under the first tap, and whose odd ones under
         // the second; and of the two that begin one element later, whose odd ones are under the
         // third.
-        // SAFETY: the caller's; each load lies within `reach` elements of a line, which are there,
+        // SAFETY: the caller's; each load is within `reach` elements of a line, which are there,
         // and `y` is as long as a register.
         unsafe {
             let mut best = [V::splat(f32::NEG_INFINITY); 4];

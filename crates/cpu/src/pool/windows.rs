@@ -4,7 +4,7 @@ use elinvar_core::Result;
 use elinvar_core::host::with_capacity;
 use elinvar_ops::backend::{Pool, Windows};
 
-/// The taps of a window along one axis that lie in the plane.
+/// The taps of a window along one axis that are in the plane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AxisTaps {
     pub(super) first: usize,

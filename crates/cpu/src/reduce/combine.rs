@@ -42,7 +42,7 @@ pub(crate) trait Combine<T>: Copy + Send + Sync + 'static {
             *out = Self::block(isa, row, from_memory);
         }
     }
-    /// At most a block of terms that lie in several parts, if they need not be copied first.
+    /// At most a block of terms that are in several parts, if they need not be copied first.
     #[inline]
     fn block_of(isa: Isa, parts: &[&[T]]) -> Option<T>
     where

@@ -58,7 +58,7 @@ fn apply<C: Float>(isa: Isa, f: &dyn BlockFormula<C>, x: &[OperandSlice<'_, C>],
     vector_loop::fill(isa, f, x, &mut UninitSlice::over(y));
 }
 
-/// A view's elements, one after the other: where they lie, or copied.
+/// A view's elements, one after the other: in place, or copied.
 struct ContiguousView<'a> {
     view: &'a View<'a>,
     copy: Option<PooledData>,
@@ -99,7 +99,7 @@ impl CtcSizes {
     fn group(self, d: &CpuDevice) -> usize {
         ctc_samples_per_group(self.n, self.row_stride(), d.threads())
     }
-    /// From a sample to the next, where they lie as a group.
+    /// From a sample to the next, where they are as a group.
     fn row_stride(self) -> usize {
         self.s + SAMPLE_GAP
     }
@@ -121,7 +121,7 @@ impl SampleGroup {
     fn new(of: CtcSizes, column_block: ColumnBlock) -> Self {
         SampleGroup { of, first: column_block.column / of.s, count: column_block.width / of.s }
     }
-    /// Copies the group's elements of step `k` of `x` [.., n, s] to where they lie as a group.
+    /// Copies the group's elements of step `k` of `x` [.., n, s] to where they are as a group.
     #[inline(always)]
     fn stage<C: Copy>(self, x: &[C], k: usize, to: &mut [C]) {
         let CtcSizes { n, s, .. } = self.of;
@@ -137,7 +137,7 @@ impl SampleGroup {
             dst.copy(&x[..self.of.s]);
         }
     }
-    /// Where elements of sample `i` lie, of which the first of the group is at `at`.
+    /// Where elements of sample `i` are, of which the first of the group is at `at`.
     #[inline(always)]
     fn place(self, i: usize, at: usize) -> std::ops::Range<usize> {
         let start = i * self.of.row_stride() + at;

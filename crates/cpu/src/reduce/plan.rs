@@ -1,7 +1,7 @@
 //! Which path a fold, a scan or an index of an extreme takes: functions of a view's sizes and
 //! strides and of a machine, and all thresholds.
 //!
-//! Rows are a view's last axes. Column-wise, 64 rows lie side by side in registers; row-wise, each
+//! Rows are a view's last axes. Column-wise, 64 rows are side by side in registers; row-wise, each
 //! row's elements do; and a long column-wise fold walks the tree of the canonical order for many
 //! rows at once. None of them changes an order of terms.
 //!
@@ -51,13 +51,13 @@ impl<'a> ReduceProblem<'a> {
         let last = self.shape.iter().zip(self.strides).rfind(|(n, _)| **n != 1);
         self.is_native && last.is_none_or(|(_, stride)| *stride == 1)
     }
-    /// How rows lie side by side, if there are so many.
+    /// How rows are side by side, if there are so many.
     fn columns(&self, min_rows: usize) -> Option<ColumnLayout> {
         column_layout(self.shape, &[self.strides], self.kept, min_rows)
     }
 }
 
-/// Sizes without 1, each with its strides in all operands, of which neighbours are joined that lie
+/// Sizes without 1, each with its strides in all operands, of which neighbours are joined that are
 /// as one in all of them; and the number of the last one's first axis.
 fn join_axes(sizes: &[usize], strides: &[&[isize]]) -> (Vec<(usize, Vec<isize>)>, usize) {
     let (mut all, mut first): (Vec<(usize, Vec<isize>)>, _) = (Vec::new(), 0);
@@ -187,7 +187,7 @@ pub(super) fn column_fold(p: ReduceProblem<'_>, m: &Machine) -> Option<ColumnFol
     }
     let layout = p.columns(FOLD_MIN_ROWS)?;
     let (n, step) = (layout.grid.n, layout.operands[0].step);
-    // Rows of more terms than lanes are not short, so they lie side by side.
+    // Rows of more terms than lanes are not short, so they are side by side.
     let path =
         if n > LANES { tree(m, layout.grid.matrices, layout.grid.columns, n) } else { ColumnFold::WholeRows };
     Some(ColumnFoldPlan { reads_in_place: p.is_native && step == 1, layout, path })
@@ -218,7 +218,7 @@ pub(super) enum RowwiseColumns {
     Blocks,
 }
 
-/// How a row-wise formula takes rows that may lie side by side, if it takes them so. `reads_once`:
+/// How a row-wise formula takes rows that may be side by side, if it takes them so. `reads_once`:
 /// it has one fold, and its results are of rows alone.
 pub(super) fn rowwise_columns(grid: &RowGrid, reads_once: bool, m: &Machine) -> Option<RowwiseColumns> {
     let (n, rows) = (grid.n, grid.matrices * grid.columns);
@@ -291,7 +291,7 @@ pub(super) fn arg_fold(p: ReduceProblem<'_>, m: &Machine) -> ArgFoldPlan {
     }
 }
 
-/// Samples of a group, of `samples` whose elements lie `row_stride` apart in it: some for each
+/// Samples of a group, of `samples` whose elements are `row_stride` apart in it: some for each
 /// thread.
 pub(super) fn ctc_samples_per_group(samples: usize, row_stride: usize, threads: usize) -> usize {
     samples.div_ceil(threads).min(CTC_MAX_GROUP_ELEMENTS / row_stride).max(1)

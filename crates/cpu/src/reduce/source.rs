@@ -136,7 +136,7 @@ impl_native!(i32, u8, bool, f16, bf16);
 /// A size and a stride.
 pub(crate) type Axis = (usize, isize);
 
-/// Axes without those of size 1, and with neighbours joined that lie in memory as one.
+/// Axes without those of size 1, and with neighbours joined that are in memory as one.
 pub(crate) fn join_axes(sizes: &[usize], strides: &[isize]) -> Vec<Axis> {
     let mut all: Vec<Axis> = Vec::with_capacity(sizes.len());
     for (&n, &s) in sizes.iter().zip(strides).filter(|(n, _)| **n != 1) {
@@ -148,7 +148,7 @@ pub(crate) fn join_axes(sizes: &[usize], strides: &[isize]) -> Vec<Axis> {
     all
 }
 
-/// Where element `flat` of the axes lies, from the first; row-major.
+/// Where element `flat` of the axes is, from the first; row-major.
 pub(crate) fn offset(axes: &[Axis], mut flat: usize) -> isize {
     let mut at = 0;
     for &(n, s) in axes.iter().rev() {
@@ -206,11 +206,11 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
     pub fn is_one_row(&self, n: usize) -> bool {
         self.inner == (n, 1) && self.outer.iter().all(|&(_, stride)| stride == 0)
     }
-    /// Are rows read where they lie?
+    /// Are rows read in place?
     pub fn is_read_in_place(&self) -> bool {
         self.own.is_some() && self.inner.1 == 1
     }
-    /// How many elements from `start` on lie one after the other; all of those that are copied
+    /// How many elements from `start` on are one after the other; all of those that are copied
     /// anyway.
     pub fn stretch(&self, start: usize) -> usize {
         let (n, stride) = self.inner;
@@ -221,7 +221,7 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
         let (len, _) = self.inner;
         len >= n || len.is_multiple_of(size) || self.stretch(0) > len
     }
-    /// The elements `start..start + len`, and what stands behind them up to `padded`, if they lie
+    /// The elements `start..start + len`, and what stands behind them up to `padded`, if they are
     /// so in memory.
     pub fn padded(&self, start: usize, len: usize, padded: usize) -> Option<&'a [T]> {
         let (n, stride) = self.inner;
@@ -232,7 +232,7 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
         let base = self.first.wrapping_add_signed(offset(&self.outer, row));
         self.own?.get(base + at..base + at + padded)
     }
-    /// Where the elements `start..start + len` lie in their storage, whatever their type, if they
+    /// Where the elements `start..start + len` are in their storage, whatever their type, if they
     /// do one after the other.
     pub fn stored(&self, start: usize, len: usize) -> Option<(&'a HostData, usize)> {
         let (n, stride) = self.inner;
@@ -240,7 +240,7 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
         let base = self.first.wrapping_add_signed(offset(&self.outer, row));
         (stride == 1 && at + len <= n).then_some((self.data, base + at))
     }
-    /// The elements `start..start + len` as parts that lie in memory, each with its elements one
+    /// The elements `start..start + len` as parts that are in memory, each with its elements one
     /// after the other, if there are at most `N`; the others are empty.
     pub fn parts<const N: usize>(&self, mut start: usize, len: usize) -> Option<[&'a [T]; N]> {
         let end = start + len;
@@ -260,7 +260,7 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
         let (n, stride) = self.inner;
         self.own.is_some() && stride == 1 && start % n.max(1) + len <= n
     }
-    /// Are rows of `n` elements, in groups of `rows`, where they lie: the elements of each one
+    /// Are rows of `n` elements, in groups of `rows`, where they are: the elements of each one
     /// after the other, and the rows of a group equally far apart?
     pub fn has_rows_in_place(&self, rows: usize, n: usize) -> bool {
         let (len, stride) = self.inner;
@@ -268,11 +268,11 @@ impl<'a, T: ReduceElement> StagedView<'a, T> {
             || self.outer.last().is_some_and(|&(m, row_stride)| row_stride >= 0 && m.is_multiple_of(rows));
         self.own.is_some() && stride == 1 && (len.is_multiple_of(rows * n) || len == n && each())
     }
-    /// Such rows from the one on that element `start` begins, and all that lies behind; and how far
+    /// Such rows from the one on that element `start` begins, and all that is behind; and how far
     /// apart those of its group are.
     ///
     /// # Panics
-    /// If rows do not lie so.
+    /// If rows are not contiguous.
     pub fn rows(&self, start: usize, rows: usize, n: usize) -> (&'a [T], usize) {
         assert!(self.has_rows_in_place(rows, n), "rows that lie as they are read");
         let len = self.inner.0;

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 #[cfg(target_os = "linux")]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Wishes that the part of this memory that is whole large pages lies in such.
+/// Wishes that the part of this memory that is whole large pages is in such.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "a call of the system")]
 pub(crate) fn advise_huge_pages<T>(memory: &mut [MaybeUninit<T>]) {

@@ -298,7 +298,7 @@ fn check_limit(size: u64, limit: u64) -> Result<()> {
 }
 
 /// Memory that a user brings, as a tensor's: a copy from a line's beginning on, unless it is small
-/// or lies so. (All that is computed from it reads it more slowly otherwise: `HostVec` says why.)
+/// or is so. (All that is computed from it reads it more slowly otherwise: `HostVec` says why.)
 ///
 /// # Errors
 /// `OutOfMemory` if the system or the limit refuses it.

@@ -251,7 +251,7 @@ impl<T: SortElement> Kernel for NextCandidates<'_, T> {
 
 /// The least keys of elements, of which the first has place `at`, in any order: `first` of them, or
 /// all. Of those that were seen, as many are held, and some more; what is not before the last one
-/// of these is passed over, by vectors. Where it may lie at most is known beforehand, if a few are
+/// of these is passed over, by vectors. Where it may be at most is known beforehand, if a few are
 /// wanted: as many lanes have an element that is not behind it. Without, the first 10
 /// of a thousand take six times as long.
 fn k_least<T: SortElement>(

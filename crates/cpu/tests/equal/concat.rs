@@ -55,7 +55,7 @@ fn parts_along_an_axis() {
 
 #[test]
 fn a_few_wide_rows() {
-    // Several threads share a row: of parts that end within their shares, that lie in rows of their
+    // Several threads share a row: of parts that end within their shares, that are in rows of their
     // own, and that are turned.
     let mut dice = Dice::new(9, 0);
     for (rows, sizes) in [

@@ -33,7 +33,7 @@ fn array<B: Backend<Buffer: From<HostData> + Numbers>>(d: &B::Device, x: &Operan
     Array::new(d, HostData::clone(&x.data).into(), all, x.data.dtype()).with_layout(x.layout.clone())
 }
 
-/// A part whose numbers lie as an optimiser has them: scalars, a gradient that may be strided, and
+/// A part whose numbers are as an optimiser has them: scalars, a gradient that may be strided, and
 /// what changes either contiguous or anyhow.
 fn draw(dice: &mut Dice, dtypes: [DType; 4], shape: &[usize], anyhow: bool) -> Drawn {
     let wide = dtypes[0].compute();
@@ -62,7 +62,11 @@ fn run<B: Backend<Buffer: From<HostData> + Numbers>>(
         all.iter_mut().map(|[a, b, c, e, g, s, t]| Part::new([a, b, c, e], [&*g, s, t])).collect();
     update(&Mix, &mut parts).unwrap();
     for (held, x) in held.iter().zip(drawn.iter().flatten()) {
-        same(&Ok(held.buffer().numbers().clone()), &Ok(HostData::clone(&x.data)), "what somebody else holds");
+        same(
+            &Ok(held.buffer().numbers().clone()),
+            &Ok(HostData::clone(&x.data)),
+            "memory with a second handle",
+        );
     }
     let host = |x: &Array<B>| x.to_host().unwrap().into_data();
     all.iter().flat_map(|x| x[..4].iter().map(host)).collect()
@@ -109,7 +113,7 @@ fn large_and_small_tensors_share_the_threads() {
 }
 
 #[test]
-fn memory_that_nobody_else_holds_stays_where_it_is() {
+fn memory_with_a_single_handle_is_updated_in_place() {
     let d = CpuDevice::new(Isa::best(), 2).unwrap();
     let place = |x: &Array<Cpu>| (std::ptr::from_ref(x.buffer()).addr(), first(x));
     fn first(x: &Array<Cpu>) -> usize {

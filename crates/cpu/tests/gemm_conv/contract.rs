@@ -111,7 +111,7 @@ fn every_block_edge() {
             sized(&mut dice, &best, DType::F64, [2, m, 40, n]);
         }
     }
-    // Each thread packs its own columns, or makes products of its own; with a left factor that lies
+    // Each thread packs its own columns, or makes products of its own; with a left factor that is
     // in any way. Threads share columns; several blocks of columns for each; columns that none has
     // to itself.
     for (b, m, k, n) in
@@ -343,7 +343,7 @@ fn few_rows_of_any_strides() {
         let (b, m, n) = (1 + dice.below(2), 1 + dice.below(12), 1 + dice.below(70));
         let k = dice.pick(&[1, 5, 16, 33, 64, 513, 700]);
         let x = dice.operand(dtype, &[b, m, k], round % 3 == 0);
-        // Columns that lie apart, backwards, or on top of one another.
+        // Columns that are apart, backwards, or on top of one another.
         let (gap, start) = (dice.below(3), dice.below(3));
         let mut w = Operand::contiguous(
             dice.data(dtype, b * (n + start) * (k + gap), false),
@@ -416,7 +416,7 @@ fn few_results_of_many_terms() {
             sized(&mut dice, best, dtype, [1, m, 8192, n]);
         }
     }
-    // With what follows, and as they may lie.
+    // With what follows, and as they may be.
     for round in 0..60 {
         let dtype = dice.pick(&[DType::F32, DType::F64, DType::F16, DType::BF16]);
         let [b, m, n] = dice.pick(&[[1, 1, 1], [2, 1, 1], [1, 7, 3], [2, 5, 20], [20, 1, 1], [1, 1, 40]]);
@@ -445,7 +445,7 @@ fn many_products_of_two_vectors() {
             }
         }
     }
-    // One with each of many, backwards, and with what lies between them.
+    // One with each of many, backwards, and with the layouts between them.
     for round in 0..40 {
         let (b, k) = (dice.pick(&[6, 20, 65]), dice.pick(&[10, 32, 70]));
         let x = dice.operand(DType::F32, &[b, 1, k], true);

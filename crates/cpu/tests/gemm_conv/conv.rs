@@ -423,7 +423,7 @@ fn registers_of_one_row_and_of_two() {
 
 #[test]
 fn taps_as_rows() {
-    // Rows of windows long enough for taps that are read where they lie: planes with padding and
+    // Rows of windows long enough for taps that are read in place: planes with padding and
     // without, terms of several images in a chunk, panels that are not whole, and as many rows as
     // make tiles of all heights.
     let mut dice = Dice::new(22);

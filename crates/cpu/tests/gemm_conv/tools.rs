@@ -49,7 +49,7 @@ impl Dice {
             DType::Bool => HostData::Bool(v.iter().map(|x| *x > 0.0).collect()),
         }
     }
-    /// An operand whose elements lie in memory in some order, with gaps, backwards, or repeated.
+    /// An operand whose elements are in memory in some order, with gaps, backwards, or repeated.
     pub fn operand(&mut self, dtype: DType, shape: &[usize], wild: bool) -> Operand {
         let rank = shape.len();
         let mut order: Vec<usize> = (0..rank).collect();

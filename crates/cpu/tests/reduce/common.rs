@@ -31,7 +31,7 @@ pub fn affordable(n: usize) -> bool {
     n <= if cfg!(debug_assertions) { 13_000 } else { 45_000 }
 }
 
-/// Calls with layouts whose rows are the channels of several images, so that blocks lie in up to as
+/// Calls with layouts whose rows are the channels of several images, so that blocks are in up to as
 /// many parts, which begin in any lane; and whether their numbers should be wild.
 pub fn channels_of_images(seed: u64, mut each: impl FnMut(&mut Dice, Layout, bool)) {
     let mut dice = Dice::new(seed);

@@ -235,7 +235,7 @@ fn rows_side_by_side() {
                 check("beside", &Kept, &[x.clone(), w.clone()], 2, t);
                 check("beside", &Softmax, from_ref(&x), 2, t);
                 check("beside", &Spread, &[x.clone(), w, v.clone()], 2, t);
-                // Operands that lie otherwise: across, one number for each row, for each place in a
+                // Operands of other layouts: across, one number for each row, for each place in a
                 // row, and for all.
                 let part = |shape: &[usize]| {
                     let part = Layout::contiguous(Shape::new(shape).unwrap());

@@ -170,7 +170,7 @@ fn short_rows_side_by_side() {
                 check_first(&x, first);
             }
         }
-        // Many equals, and rows that do not lie one after the other.
+        // Many equals, and rows that are not one after the other.
         let l = Layout::contiguous(Shape::new(&[n, rows]).unwrap()).transpose(0, 1);
         let few = (0..rows * n).map(|_| dice.pick(&[0.0f32, -0.0, 1.0, f32::NAN, f32::INFINITY, -1.0]));
         check_first(&(HostData::F32(few.collect()).into(), l), n);

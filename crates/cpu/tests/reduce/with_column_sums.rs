@@ -123,7 +123,7 @@ fn rows_that_lie_otherwise() {
     let amid = of(&[11, 15, 66]).slice(0, 1, 9, 1);
     let x = [some(l.clone(), len), some(amid.clone(), 11 * 15 * 66), some(l.clone(), len)];
     norms("amid", &x, t, true);
-    // What does not lie row by row, or of too few, too short or too long rows, is done op by op.
+    // What is not row by row, or of too few, too short or too long rows, is done op by op.
     let turned = of(&[15, 9, 66]).transpose(0, 1);
     let x = [some(l.clone(), len), some(turned, len), some(l.clone(), len)];
     assert!(none(&x, 2));

@@ -29,7 +29,7 @@ pub(super) fn fits(o: &Layout, lse: &Layout) -> bool {
     indexing::in_pieces(o, 3, VEC as usize) && !indexing::is_wide(o) && !indexing::is_wide(lse)
 }
 
-/// The work: g, o, lse, then D and what is taken off, which lie as rows follow one another. `None`
+/// The work: g, o, lse, then D and what is taken off, which are as rows follow one another. `None`
 /// if there are no rows.
 pub(super) fn statistics(dtype: DType, [g, o, lse]: [&Layout; 3]) -> Option<Work<'static>> {
     let (h, l, width) = (g.shape()[1], g.shape()[2], g.shape()[3] as u32);

@@ -43,8 +43,8 @@ pub struct MmaBackwardConfig {
     pub wide: bool,
 }
 
-/// Is it one that the units are used for? As for the result, and the result's gradient lies so,
-/// too.
+/// Is it one that the units are used for? As for the result, and the result's gradient has this
+/// layout, too.
 pub fn grad_fits(unit: MmaShape, dtype: DType, x: &BackwardInputs<'_>) -> bool {
     fits(unit, dtype, [x.q, x.k, x.v], x.mask.is_some()) && indexing::in_pieces(x.g, 3, COPY_ELEMENTS)
 }
@@ -289,7 +289,7 @@ fn write<'k>(k: &'k Builder, config: MmaBackwardConfig) {
     }
 }
 
-/// The left fragments of a subgroup's rows, which lie in shared memory.
+/// The left fragments of a subgroup's rows, which are in shared memory.
 fn left<'k>(k: &'k Builder, config: MmaBackwardConfig, from: Place, row: Val<'k>) -> Vec<Val<'k>> {
     let pitch = i64::from(config.pitch());
     let one = |e: u32| {

@@ -286,7 +286,7 @@ impl<'k> MmaForwardMainloop<'k> {
         self.config.width / FRAGMENT_ROWS
     }
 
-    /// The left fragments of a sixteen of queries that lie in shared memory.
+    /// The left fragments of a sixteen of queries that are in shared memory.
     fn queries(&self, from: Place, r: u32) -> Vec<Val<'k>> {
         let (k, pitch) = (self.k, i64::from(self.config.pitch()));
         let row = (self.own + i64::from(r * FRAGMENT_ROWS)) * pitch;

@@ -29,7 +29,7 @@ pub enum AttentionPath {
 pub struct SmemRowsConfig {
     /// Numbers of a query (and key), and of a value.
     pub widths: [u32; 2],
-    /// Do all rows lie in pieces of 16 bytes that need no conversion? Then copies bring them.
+    /// Are all rows in pieces of 16 bytes that need no conversion? Then copies bring them.
     pub cp_async: bool,
 }
 
@@ -47,14 +47,14 @@ fn filled(n: u32) -> u32 {
     n.next_multiple_of(K_STEP)
 }
 
-/// From row to row: an odd number of 16 bytes, so that eight rows lie in different banks.
+/// From row to row: an odd number of 16 bytes, so that eight rows are in different banks.
 pub(super) fn pitch(s: Scalar, n: u32) -> u32 {
     filled(n) + vector(s)
 }
 
 impl SmemRowsConfig {
-    /// The form for rows of `widths` numbers that lie so, which need `elements` of shared memory;
-    /// `None` if they do not go there.
+    /// The form for rows of `widths` numbers of this layout, which need `elements` of shared
+    /// memory; `None` if they do not go there.
     pub(super) fn of(
         how: AttentionPath,
         dtype: DType,

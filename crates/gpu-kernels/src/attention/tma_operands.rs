@@ -19,7 +19,7 @@ pub(super) const WARP_LANES: u32 = 32;
 /// together.
 const L2_SHARE_BYTES: usize = 16 << 20;
 
-/// How an operand lies: heads are planes, or stand in lines, side by side; and its numbers.
+/// The layout of an operand: heads are planes, or stand in lines, side by side; and its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TmaLayout {
     pub interleaved_heads: bool,

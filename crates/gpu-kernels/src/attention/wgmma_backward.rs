@@ -84,7 +84,7 @@ pub struct WgmmaBackwardConfig {
     pub tile: WgmmaAttentionTile,
 }
 
-/// Can it be done so? As the result, and the result's gradient lies so, too.
+/// Can it be done so? As the result, and the result's gradient has this layout, too.
 pub fn grad_fits(a: &Attention, dtype: DType, x: &BackwardInputs<'_>, shared: u32) -> bool {
     let width = x.q.shape()[3] as u32;
     super::wgmma_forward::fits(a, dtype, [x.q, x.k, x.v], x.mask.is_some(), shared)

@@ -79,7 +79,7 @@ impl ImplicitGemm {
         let count = product(&dims);
         let mut all = vec![count as i64];
         all.extend(indexing::sizes_any(&dims, false));
-        // Where the coordinate of the first result's first tap lies: in the gradient by x, as far
+        // Where the coordinate of the first result's first tap is: in the gradient by x, as far
         // inside as there is padding.
         let begin = |a: usize| match self.of {
             ConvPass::GradInput => self.classes[a][2],
@@ -208,7 +208,7 @@ struct InputTaps<'k, 'f> {
     start: Vec<Val<'k>>,
     sizes: Vec<Val<'k>>,
     scalar: Scalar,
-    /// By axis and what is added to the coordinate: where that lies, and whether it is inside.
+    /// By axis and what is added to the coordinate: where that is, and whether it is inside.
     rows: BTreeMap<(usize, i64), (Val<'k>, Val<'k>)>,
     known: BTreeMap<Vec<i64>, Val<'k>>,
 }

@@ -44,7 +44,7 @@ struct DirectMainloop<'k, 'f> {
     terms: &'f KTerms<'k>,
     left: (Place, &'f ConvStrides<'k>),
     right: (Place, &'f ConvStrides<'k>),
-    /// For each column, which taps lie inside, a bit for each; none if that is found out for each
+    /// For each column, which taps are inside, a bit for each; none if that is found out for each
     /// term. A term then has one more part: the number of its tap.
     masks: Vec<Val<'k>>,
 }
@@ -150,7 +150,7 @@ impl<'k> DirectMainloop<'k, '_> {
         counts[1..].iter().fold(counts[0], |n, &c| n * c)
     }
 
-    /// The taps that lie inside, for each column.
+    /// The taps that are inside, for each column.
     fn masks(&self, columns: &[OutputColumn<'k>]) -> Vec<Val<'k>> {
         if !self.config.masked {
             return Vec::new();
@@ -178,7 +178,7 @@ impl<'k> DirectMainloop<'k, '_> {
         at[1..].iter().zip(&self.terms.axes).map(|(&t, &[_, _, by])| t * by).collect()
     }
 
-    /// Does the coordinate of a column lie inside? Below 0 is far above as unsigned.
+    /// Is the coordinate of a column inside? Below 0 is far above as unsigned.
     fn inside(&self, c: &OutputColumn<'k>, moved: &[Val<'k>]) -> Val<'k> {
         let unsigned =
             |v: Val<'k>| v.bitcast(if v.scalar() == Scalar::I64 { Scalar::U64 } else { Scalar::U32 });

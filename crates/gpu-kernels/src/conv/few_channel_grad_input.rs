@@ -33,7 +33,7 @@ struct FewChannelConfig {
     taps: u32,
     /// Do neighbours along the last axis of g are contiguous?
     even: bool,
-    /// May an element of a line lie outside? Where nothing is padded, those of neighbours beyond
+    /// May an element of a line be outside? Where nothing is padded, those of neighbours beyond
     /// the last column.
     checked: bool,
 }
@@ -113,7 +113,7 @@ fn emit<'k>(k: &'k Builder, h: &ConvArgs<'k>, line: &FewChannelConfig) {
     let last = config.rank - 1;
     let (taps, counts) = (i64::from(line.taps), &h.terms.counts);
 
-    // Neighbours: where the first one's coordinate lies under tap 0, and which element of a line
+    // Neighbours: where the first one's coordinate is under tap 0, and which element of a line
     // the last tap reads of it.
     let mut axes = first.axes.clone();
     axes[last] = axes[last] * strip;

@@ -91,7 +91,7 @@ struct NhwcOperand {
     layout: Layout,
 }
 
-/// Does an operand lie in pieces of channels?
+/// Is an operand in pieces of channels?
 fn needs_transpose(l: &Layout, channel: usize, channels: usize, piece: usize) -> bool {
     let all = || l.strides().iter().enumerate().filter(|&(a, _)| a != channel && l.shape()[a] > 1);
     l.strides()[channel] == 1

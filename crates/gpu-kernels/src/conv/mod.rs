@@ -81,7 +81,7 @@ struct ImplicitGemm {
     /// In the gradient by x, per axis: stride, dilation, padding, the size of the result, and taps
     /// from one that meets the grid to the next.
     classes: Vec<[i64; 5]>,
-    /// May a coordinate lie outside?
+    /// May a coordinate be outside?
     padded: bool,
     /// Has the right factor no elements?
     void: bool,
@@ -124,7 +124,7 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Where x lies under tap 0 of output 0, and whether a window reaches beyond x.
+/// Where x is under tap 0 of output 0, and whether a window reaches beyond x.
 fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
     (0..spatial.len()).any(|a| {
         let last = (out[a].max(1) - 1) * c.stride[a] + (taps[a].max(1) - 1) * c.dilation[a];
@@ -137,7 +137,7 @@ fn windows(c: &Conv, spatial: &[usize], taps: &[usize], out: &[usize]) -> bool {
 pub struct ConvProblem<'a, 'l> {
     /// Which.
     pub of: ConvPass,
-    /// How windows lie.
+    /// The layout of windows.
     pub c: &'l Conv,
     /// The dtype of operands and result.
     pub dtype: DType,
@@ -244,7 +244,7 @@ pub fn candidates(a: &ConvProblem<'_, '_>, how: ConvPath) -> Vec<ConvCandidate> 
 }
 
 /// The work as [`steps`] has it, in one of the ways that there are. `None` if it cannot be done so:
-/// what is a way for some convolutions of a size is none for others, which lie otherwise.
+/// what is a way for some convolutions of a size is none for others, of another layout.
 pub fn steps_by<'a>(
     a: &ConvProblem<'a, '_>,
     how: ConvPath,

@@ -31,8 +31,8 @@ struct NhwcTransposeConfig {
     width: u8,
 }
 
-/// How x, and its groups of channels, lie: the axis that counts y's first part, the one that counts
-/// channels, and channels of a group in x and in y.
+/// The layout of x, and of its groups of channels: the axis that counts y's first part, the one
+/// that counts channels, and channels of a group in x and in y.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NhwcView {
     pub outer: usize,

@@ -2,8 +2,8 @@
 //! (precomputed im2col indices).
 //!
 //! An element of the right factor is where its column begins plus an offset of its term; whether it
-//! lies inside of the tensor is one test: the column has a bit for each tap (of each axis by
-//! itself) that would lie outside, and the term has the bits of its taps. In the gradient by w,
+//! is inside of the tensor is one test: the column has a bit for each tap (of each axis by
+//! itself) that would be outside, and the term has the bits of its taps. In the gradient by w,
 //! where columns are taps and terms are positions, it is the other way round. Two more bits say
 //! that a column, or a term, is past the last.
 //!
@@ -162,7 +162,7 @@ impl<'k, 'h> OffsetTable<'k, 'h> {
         }
     }
 
-    /// A bit for each tap of each axis that lies outside, from coordinates under the first ones.
+    /// A bit for each tap of each axis that is outside, from coordinates under the first ones.
     fn outside(&self, start: &[Val<'k>]) -> Vec<Val<'k>> {
         let k = self.k;
         let mut words = vec![k.u32(0); usize::from(self.words)];

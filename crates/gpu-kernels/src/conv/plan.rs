@@ -97,8 +97,8 @@ const MIN_PRODUCTS: usize = 1 << 12;
 /// Sizes and strides of parts of a number, the innermost last.
 type SizesAndStrides = Vec<(usize, i64)>;
 
-/// The elements that lie evenly along the innermost parts: how many, and from one to the next; and
-/// the strides of the others.
+/// The elements that are evenly spaced along the innermost parts: how many, and from one to the
+/// next; and the strides of the others.
 fn run(digits: &SizesAndStrides) -> (usize, i64, Vec<i64>) {
     let mut all = digits.iter().rev().filter(|d| d.0 != 1).peekable();
     let Some(&(mut count, stride)) = all.next() else { return (1, 1, Vec::new()) };
@@ -187,7 +187,7 @@ impl ImplicitGemm {
             begin: vec![self.right.offset as i64, from, if self.groups > 1 { s[0] as i64 } else { 0 }],
         }
     }
-    /// From term to term of the left factor, if all of its terms lie evenly.
+    /// From term to term of the left factor, if all of its terms are evenly spaced.
     pub(super) fn left_step(&self) -> Option<i64> {
         let (_, step, others) = run(&self.left_side().terms);
         (self.class_count() == 1 && others.is_empty()).then_some(step)

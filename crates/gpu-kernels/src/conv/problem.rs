@@ -35,9 +35,9 @@ pub struct ConvConfig {
     pub tile: SimtTile,
     /// Spatial axes.
     pub rank: usize,
-    /// May a coordinate lie outside?
+    /// May a coordinate be outside?
     pub padded: bool,
-    /// Are the axes of a term at most 32 taps? Then which of them lie inside is found out once for
+    /// Are the axes of a term at most 32 taps? Then which of them are inside is found out once for
     /// each column, and not again for each channel.
     pub masked: bool,
     /// Has the right factor no elements? Then it is +0 everywhere.
@@ -64,7 +64,7 @@ pub struct StagingConfig {
     pub width: [u8; 2],
     /// Is the left factor a matrix, with one stride for all terms?
     pub matrix: bool,
-    /// Words of 32 bits that say which taps lie outside: 1 or 3.
+    /// Words of 32 bits that say which taps are outside: 1 or 3.
     pub words: u8,
     /// Is the number of terms a multiple of those of a step?
     pub whole: bool,
@@ -155,9 +155,9 @@ pub(super) struct OutputColumn<'k> {
     pub outer: Val<'k>,
     pub axes: Vec<Val<'k>>,
     pub there: Val<'k>,
-    /// Where the coordinate of term 0 lies, along each axis.
+    /// Where the coordinate of term 0 is, along each axis.
     pub start: Vec<Val<'k>>,
-    /// Where the right factor of that lies.
+    /// Where the right factor of that is.
     pub base: Val<'k>,
 }
 
@@ -353,7 +353,7 @@ impl<'k> ConvArgs<'k> {
     pub fn row(&self, r: Val<'k>) -> Val<'k> {
         self.left_group() + r.lt(self.rows).select(r, r.like(0)) * self.left.one
     }
-    /// The same with it: where the first of the terms lies that there are.
+    /// The same with it: where the first of the terms is that there are.
     pub fn first_of_row(&self, r: Val<'k>) -> Val<'k> {
         let firsts = self.terms.axes.iter().zip(&self.left.axes);
         firsts.fold(self.row(r), |at, (&[first, ..], &stride)| at + first * stride)

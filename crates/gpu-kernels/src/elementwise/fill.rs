@@ -84,7 +84,7 @@ pub fn build(config: &FillConfig) -> Kernel {
     let args = LaunchArgs::new(&k, s, 3);
     let [len, low, high] = ["len", "low", "high"].map(|n| args.get(n));
     let value = number(config.elem.scalar(), [low, high]);
-    // Neighbours store neighbours; an invocation's elements lie a workgroup apart.
+    // Neighbours store neighbours; an invocation's elements are a workgroup apart.
     let first = linear_group_id(&k, s) * i64::from(BLOCK_THREADS * u32::from(ELEMENTS_PER_THREAD))
         + k.local_id(0).to(s);
     for e in 0..ELEMENTS_PER_THREAD {

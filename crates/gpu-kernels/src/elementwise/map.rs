@@ -103,8 +103,8 @@ pub struct MapConfig {
     pub operands: Vec<(Elem, ReadPattern)>,
     /// What the results hold.
     pub outs: Vec<Elem>,
-    /// Axes that are left of the shape when neighbours that lie evenly in all operands are joined;
-    /// 0 if no operand is strided.
+    /// Axes that are left of the shape when neighbours that are evenly spaced in all operands are
+    /// joined; 0 if no operand is strided.
     pub rank: usize,
     /// Elements that an invocation takes: 1 or 4.
     pub width: u8,

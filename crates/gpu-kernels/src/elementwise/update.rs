@@ -88,7 +88,7 @@ pub fn build(f: &dyn UpdateObject, dtype: DType, config: &MapConfig) -> Kernel {
 
 // Several items
 
-/// How the numbers of an item lie. Items that lie alike can share a launch.
+/// The layout of the numbers of an item. Items of the same layout can share a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ItemSignature {
     dtype: DType,
@@ -100,7 +100,7 @@ pub struct ItemSignature {
 }
 
 impl Item<'_> {
-    /// How this item lies; `None` if it needs a launch of its own.
+    /// The layout of this item; `None` if it needs a launch of its own.
     pub fn signature(&self) -> Option<ItemSignature> {
         let len = self.shape.numel();
         let mut aligned = true;
@@ -135,8 +135,8 @@ impl ItemSignature {
     }
 }
 
-/// The work of items that lie alike, in one launch: the buffers of each item as in [`update`], item
-/// after item.
+/// The work of items of the same layout, in one launch: the buffers of each item as in [`update`],
+/// item after item.
 ///
 /// # Panics
 /// If there are no items.

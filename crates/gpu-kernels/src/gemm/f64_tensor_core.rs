@@ -30,7 +30,7 @@ const F64_MMA: MmaShape = MmaShape::F64_FMA_CHAIN;
 /// Invocations of a subgroup.
 const WARP_LANES: u32 = 32;
 /// Elements behind a line in shared memory: a half-warp reads four neighbours each of four lines,
-/// which lie in different banks if lines are four numbers of 8 bytes more apart than a multiple of
+/// which are in different banks if lines are four numbers of 8 bytes more apart than a multiple of
 /// all banks.
 const PAD_ELEMENTS: u32 = 4;
 /// Workgroups that keep a compute unit busy: with as many, chunks follow one another.
@@ -46,7 +46,7 @@ pub struct F64MmaTile {
     /// Terms that are brought into shared memory at a time: a multiple of 16 that divides a chunk.
     pub depth: u32,
     /// Steps of so many terms that have room in shared memory at a time, brought there by copies:
-    /// at least 2. 0: through registers, as also where operands do not lie in pieces of 16 bytes.
+    /// at least 2. 0: through registers, as also where operands are not in pieces of 16 bytes.
     pub slots: u32,
 }
 
@@ -88,7 +88,7 @@ impl F64MmaTile {
             if k_major { (self.size(side), self.depth) } else { (self.depth, self.size(side)) };
         [lines, inner + PAD_ELEMENTS]
     }
-    /// Bytes of shared memory, whichever way lines lie.
+    /// Bytes of shared memory, for both layouts of lines.
     fn shared_bytes(self) -> u32 {
         let staged = |side| {
             [true, false]

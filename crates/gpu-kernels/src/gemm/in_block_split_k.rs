@@ -263,7 +263,7 @@ fn build(epilogue: &dyn Formula, config: &InBlockSplitKConfig) -> Kernel {
     let index = k.builtin(Builtin::LocalIndex);
     let [part, within] = split(index, t.lanes());
     let mine = if t.lanes() > t.part.invocations() { split(within, t.part.invocations())[1] } else { within };
-    // What comes by registers lies as copies bring it, and is read in the same way.
+    // What comes by registers is as copies bring it, and is read in the same way.
     let read = super::SimtTile { slots: t.part.slots.max(1), ..t.part };
     let micro = ThreadTile { k: &k, dtype, tile: read, k_major, index: mine };
     let smem_elem = split_k_reduce::elem(dtype);
@@ -320,7 +320,7 @@ fn build(epilogue: &dyn Formula, config: &InBlockSplitKConfig) -> Kernel {
     k.finish()
 }
 
-/// From line to line in shared memory. Lines of terms an odd number of 16 bytes apart lie in
+/// From line to line in shared memory. Lines of terms an odd number of 16 bytes apart are in
 /// different banks.
 fn pitch(config: &InBlockSplitKConfig, piece: u32, side: usize) -> u32 {
     if config.base.k_major[side] { config.tile.part.depth + piece } else { config.tile.lines(side) }

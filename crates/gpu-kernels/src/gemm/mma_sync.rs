@@ -38,7 +38,7 @@ pub struct MmaTile {
     /// Terms that are brought into shared memory at a time: a multiple of the unit's.
     pub depth: u32,
     /// Steps of so many terms that have room in shared memory at a time, brought there by copies:
-    /// at least 2. 0: through registers, as also where operands do not lie in pieces of 16 bytes.
+    /// at least 2. 0: through registers, as also where operands are not in pieces of 16 bytes.
     pub slots: u32,
 }
 
@@ -167,7 +167,7 @@ impl MmaTile {
         self.subgroups[0] * self.subgroups[1] * self.lanes
     }
     /// From line to line of what is staged. Lines of terms are loaded as matrices: an odd number of
-    /// 16 bytes apart, eight lie in different banks. So do lines of rows or columns of 16-bit
+    /// 16 bytes apart, eight are in different banks. So do lines of rows or columns of 16-bit
     /// numbers; f32 are loaded one by one from four such lines, for which it takes 32 bytes more
     /// than a multiple of all banks.
     pub(crate) fn pitch(self, inner: u32, k_major: bool) -> u32 {
@@ -186,7 +186,7 @@ impl MmaTile {
     }
     pub(crate) fn shared_bytes(self) -> u32 {
         let staged = |side| {
-            // Whichever way the lines lie.
+            // For both layouts of lines.
             let k_major = self.size(side) * self.pitch(self.depth, true);
             k_major.max(self.depth * self.pitch(self.size(side), false))
                 * self.unit.elem.size()
@@ -194,7 +194,7 @@ impl MmaTile {
         };
         staged(0) + staged(1) + self.epilogue_staging().elements() * 4
     }
-    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16
+    /// What becomes of it for these operands: terms come by copies where both are in pieces of 16
     /// bytes.
     fn for_layouts(self, operands: [&Layout; 2], k_major: [bool; 2]) -> MmaTile {
         let piece = multistage_cp_async::COPY_BYTES / self.unit.elem.size();
@@ -343,7 +343,7 @@ impl<'k> MmaMainloop<'k, '_> {
             flow.open(begin);
             return flow.steps([begin, padded_end], k.u32(0), &none, &compute).1;
         }
-        // As it lies in memory.
+        // As it is in memory.
         let bring = |side: usize, loaded: &[Val<'k>]| {
             let pitch = i64::from(self.staged.pitch(side));
             stages[side].store(loaded, &|place, term, v| {

@@ -60,7 +60,7 @@ pub struct SimtTile {
     pub depth: u32,
     /// Steps of so many terms that have room in shared memory at a time, brought there by copies
     /// that go on while others are computed with: at least 2. 0: through registers, as also where
-    /// operands do not lie in pieces of 16 bytes.
+    /// operands are not in pieces of 16 bytes.
     pub slots: u32,
 }
 

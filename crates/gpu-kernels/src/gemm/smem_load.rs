@@ -25,7 +25,7 @@ pub(crate) struct ElementRequest<'k> {
     pub end: Val<'k>,
 }
 
-/// Where it lies; and whether it is there, by its row or column, and by its term. Without a
+/// Where it is; and whether it is there, by its row or column, and by its term. Without a
 /// condition, it is.
 pub(crate) struct ElementLocation<'k> {
     pub at: Val<'k>,

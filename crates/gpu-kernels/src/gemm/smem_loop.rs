@@ -17,7 +17,7 @@ use elinvar_core::{DType, Layout};
 use elinvar_kernel::builder::Val;
 use elinvar_kernel::ir::Elem;
 
-/// Elements behind those of a term: terms that are stored one above the other lie in different
+/// Elements behind those of a term: terms that are stored one above the other are in different
 /// banks.
 const PAD_ELEMENTS: u32 = 4;
 
@@ -33,7 +33,7 @@ impl SimtTile {
         }
         self.slots * (self.size(0) + self.size(1)) * (self.depth + PAD_ELEMENTS)
     }
-    /// What becomes of it for these operands: terms come by copies where both lie in pieces of 16
+    /// What becomes of it for these operands: terms come by copies where both are in pieces of 16
     /// bytes that need no conversion.
     pub(super) fn for_layouts(self, dtype: DType, operands: [&Layout; 2], k_major: [bool; 2]) -> SimtTile {
         let width = [0, 1].map(|side| self.vector(side, operands[side], k_major[side]));

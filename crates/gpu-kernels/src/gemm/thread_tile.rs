@@ -98,7 +98,7 @@ impl<'k> ThreadTile<'k> {
                 self.cp_async_pitch(side),
             )
     }
-    /// From line to line of what copies bring. Lines of terms an odd number of 16 bytes apart lie
+    /// From line to line of what copies bring. Lines of terms an odd number of 16 bytes apart are
     /// in different banks; lines of rows or columns are read by neighbours in one go.
     fn cp_async_pitch(&self, side: usize) -> u32 {
         let SimtTile { depth, .. } = self.tile;

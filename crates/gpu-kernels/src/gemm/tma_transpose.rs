@@ -17,7 +17,7 @@ const ROW_ALIGN_ELEMENTS: usize = 4;
 
 /// A factor, `[b, rows, k]` or `[b, k, columns]`.
 struct TransposedFactor {
-    /// How it lies in the end.
+    /// Its layout in the end.
     layout: Layout,
     /// The factor as `[planes, k, lines]`, if it is turned.
     from: Option<Layout>,

@@ -37,7 +37,7 @@ const FRAGMENT: [u32; 2] = [16, 16];
 /// Tiles of so many rows follow each other down, before the next column of tiles: what they read is
 /// in the cache for each other.
 const BAND_TILES: i64 = 8;
-/// Numbers that say how factors lie.
+/// Numbers that say the layout of factors.
 const FACTOR_ARGS: usize = 8;
 
 /// How y is cut into pieces.
@@ -105,8 +105,8 @@ impl WgmmaTile {
     }
 }
 
-/// How a factor lies: do neighbouring terms are contiguous, where does it begin, elements from line
-/// to line and from plane to plane, and how many planes there are.
+/// The layout of a factor: are neighbouring terms contiguous, where does it begin, elements from
+/// line to line and from plane to plane, and how many planes there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TmaFactorLayout {
     k_major: bool,
@@ -134,7 +134,7 @@ impl TmaFactorLayout {
     }
 }
 
-/// Can a product be done so? If it can, a row of it can be done so alone, if it lies in x as it did
+/// Can a product be done so? If it can, a row of it can be done so alone, if it is in x as it did
 /// among others.
 pub fn fits(p: &GemmProblem<'_, '_>) -> bool {
     let (args, elem) = (problem::BASE_ARGS + FACTOR_ARGS + 4 * p.extra.len(), Elem::from(p.dtype));

@@ -252,7 +252,7 @@ impl<'k> SortBody<'k> {
         let strides = indexing::strides(&args, "row_stride", config.rank);
         SortBody { k, rows, n, number, turns, offset, stride, outer, strides }
     }
-    /// Where element `i` of a row lies.
+    /// Where element `i` of a row is.
     fn at(&self, row: Val<'k>, i: Val<'k>) -> Val<'k> {
         indexing::position(self.offset, &self.outer.index(row), &self.strides) + i * self.stride
     }

@@ -25,7 +25,7 @@ pub fn copy(x: &Layout, from: DType, to: DType) -> Option<Work<'static>> {
 /// Elements along each of the two axes, at least, for which a workgroup's tile is mostly full.
 const MIN_TRANSPOSE_SIDE: usize = 32;
 
-/// The same, of the same dtype, for a view whose neighbours in memory lie along another axis than
+/// The same, of the same dtype, for a view whose neighbours in memory are along another axis than
 /// the result's: they are turned in shared memory, so that both are read and written in lines.
 /// `None` if it is not of that kind. (Uncoalesced, it would be three times as slow.)
 pub fn transposing_copy(x: &Layout, dtype: DType) -> Option<Work<'static>> {

@@ -44,8 +44,8 @@ pub fn scalar(wide: bool) -> Scalar {
     if wide { Scalar::I64 } else { Scalar::I32 }
 }
 
-/// Some axes of several operands, joined where neighbours lie evenly in all of them; those of size
-/// 1 are left out.
+/// Some axes of several operands, joined where neighbours are evenly spaced in all of them; those
+/// of size 1 are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinedAxes {
     /// The sizes.
@@ -200,7 +200,7 @@ pub fn strides<'k>(args: &LaunchArgs<'k>, name: &str, rank: usize) -> Vec<Val<'k
     (0..rank).map(|a| args.get(&format!("{name}_{a}"))).collect()
 }
 
-/// Where an element lies: `from`, and its index times the strides.
+/// Where an element is: `from`, and its index times the strides.
 pub fn position<'k>(from: Val<'k>, index: &[Val<'k>], strides: &[Val<'k>]) -> Val<'k> {
     index.iter().zip(strides).fold(from, |at, (&i, &s)| at + i * s)
 }

@@ -388,7 +388,7 @@ impl<'k, 'f> PoolBackwardBody<'k, 'f> {
                 let divisor = w.divisor.map(|d| self.of_window(a, i, 2).map_or(d, |own| d * own));
                 vec![self.walk(e, a + 1, GradWindow { at, divisor, there: None }, sum[0])]
             };
-            // Who won lies in the window. With gaps between its taps, or windows in no order,
+            // The winner is in the window. With gaps between its taps, or windows in no order,
             // others may not.
             let (PoolGrad::Average { sure: false }, Some([_, dilation])) =
                 (self.config.of, self.axes[a].of_windows)

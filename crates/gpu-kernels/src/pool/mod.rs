@@ -12,7 +12,7 @@
 //!   no bit. Up to 16 elements are one invocation's.
 //!
 //! Small windows are unrolled, several windows per invocation, so that all of their loads are in
-//! flight at once. Where no window lies at an edge, there are no bounds checks.
+//! flight at once. Where no window is at an edge, there are no bounds checks.
 
 pub mod backward;
 
@@ -126,7 +126,7 @@ fn args_of(x: &Layout, rank: usize, dims: &[usize], wide: bool) -> (Vec<i64>, us
     (all, planes.dims.len())
 }
 
-/// The taps of a window that lie inside: the place of the first, and how many.
+/// The taps of a window that are inside: the place of the first, and how many.
 pub(crate) fn inside(w: &Windows, i: usize, size: usize) -> (usize, usize) {
     let at = |t: usize| w.start[i] + (t * w.dilation) as isize;
     let within = |t: &usize| (0..size as isize).contains(&at(*t));

@@ -25,7 +25,7 @@ use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Binary, Elem, Kernel, Place, Scalar};
 use elinvar_ops::backend::Scan;
 
-/// Invocations of a workgroup whose rows lie one after the other, and of one whose rows are
+/// Invocations of a workgroup whose rows are one after the other, and of one whose rows are
 /// contiguous: four of whole blocks, or of 64-bit numbers two, so that its elements fit 18 KiB.
 const ROW_THREADS: u32 = 128;
 const COLUMN_THREADS: u32 = 256;

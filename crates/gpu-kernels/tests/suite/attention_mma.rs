@@ -20,7 +20,7 @@ pub struct Case {
     pub dtype: DType,
     pub sizes: Sizes,
     pub a: Attention,
-    /// q, k, v, as they lie one after the other.
+    /// q, k, v, as they are one after the other.
     pub numbers: [Vec<f32>; 3],
 }
 
@@ -251,7 +251,7 @@ fn rows_know_nothing_of_each_other() {
     assert_eq!((&y[77 * d..78 * d], lse[77]), (&one_y[..], one_lse[0]));
 }
 
-/// What is not a number stays none, and is seen by nobody else.
+/// NaN stays NaN, and changes no other row.
 #[test]
 fn a_nan_fills_its_row() {
     let (d, n) = (32, 70);

@@ -13,7 +13,7 @@ use elinvar_reference::Reference;
 /// Room for rows of 128 f64.
 const ROOM: AttentionPath = AttentionPath::Smem(180 << 10);
 
-/// How operands lie.
+/// The layout of operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lies {
     /// One number after the other.

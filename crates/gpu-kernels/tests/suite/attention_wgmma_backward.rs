@@ -18,7 +18,7 @@ fn the_gradient_is_near_the_definition() {
         ([1, 4, 2, 33, 140, 64], false, 0.125),
         ([1, 2, 1, 150, 150, 128], true, 0.09),
         ([1, 1, 1, 200, 90, 128], false, 0.09),
-        // Keys that nobody sees.
+        // Keys that no query sees.
         ([1, 1, 1, 20, 150, 64], true, 0.125),
     ];
     for (n, (sizes, causal, scale)) in rows.into_iter().enumerate() {

@@ -140,7 +140,7 @@ fn host(m: &Memory) -> HostData {
 fn modules(kernel: &Kernel) {
     static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     // Kernels of one name differ at most in constants.
-    if !SEEN.lock().expect("nobody panics with it").insert(kernel.name.clone()) {
+    if !SEEN.lock().expect("no thread panics while it holds the lock").insert(kernel.name.clone()) {
         return;
     }
     for (word, fused, wide) in [("fused", true, true), ("built", false, true), ("whole", false, false)] {
@@ -163,11 +163,11 @@ fn modules(kernel: &Kernel) {
     }
 }
 
-/// The kernel after all passes. Kernels of one key must be the same: whoever keeps them by their
+/// The kernel after all passes. Kernels of one key must be the same: a cache keeps them by their
 /// keys relies on it. The first of a key is also printed, read again and emitted.
 fn optimised(key: Key, kernel: &Kernel) -> Arc<Kernel> {
     static SEEN: Mutex<BTreeMap<Key, (Kernel, Arc<Kernel>)>> = Mutex::new(BTreeMap::new());
-    let known = SEEN.lock().expect("nobody panics with it").get(&key).cloned();
+    let known = SEEN.lock().expect("no thread panics while it holds the lock").get(&key).cloned();
     if let Some((known, better)) = known {
         assert!(known == *kernel, "{} and {} have one key", known.name, kernel.name);
         return better;
@@ -179,7 +179,9 @@ fn optimised(key: Key, kernel: &Kernel) -> Arc<Kernel> {
     let mut better = kernel.clone();
     pass::optimize(&mut better);
     let better = Arc::new(better);
-    SEEN.lock().expect("nobody panics with it").insert(key, (kernel.clone(), better.clone()));
+    SEEN.lock()
+        .expect("no thread panics while it holds the lock")
+        .insert(key, (kernel.clone(), better.clone()));
     better
 }
 
@@ -189,7 +191,8 @@ fn as_ptx(kernel: &Kernel, launch: &Launch, mut buffers: Vec<Memory>, want: &[Me
     static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let threads: u64 =
         launch.groups.iter().map(|&n| u64::from(n)).product::<u64>() * u64::from(kernel.invocations());
-    let new = |name: &str| SEEN.lock().expect("nobody panics with it").insert(name.to_string());
+    let new =
+        |name: &str| SEEN.lock().expect("no thread panics while it holds the lock").insert(name.to_string());
     if threads > 4096 || kernel.subgroup.is_some_and(|lanes| lanes != 32) || !new(&kernel.name) {
         return;
     }

@@ -148,7 +148,7 @@ fn ways_change_no_bit() {
     }
 }
 
-/// Also where sums are rounded on the way, tiles and the way in which operands lie change nothing.
+/// Also where sums are rounded on the way, tiles and layouts of operands change nothing.
 #[test]
 fn tiles_change_no_bit() {
     let uneven = |i: usize| ((i * 37 % 101) as f32 - 50.0) * 0.37;

@@ -162,7 +162,7 @@ fn convolutions_of_few_rows() {
 #[test]
 fn a_window_over_nothing_but_padding() {
     let mut dice = Dice::new(11, 2);
-    // x has no positions; all taps lie in the padding.
+    // x has no positions; all taps are in the padding.
     let c = conv(&[1], &[2], &[1], 1);
     let (x, w) = (tame(&mut dice, &[1, 2, 0]), operand(&mut dice, DType::F32, &[3, 2, 2], Values::Few));
     same(&Call::Conv { c, x, w, out: vec![3], bias: None });
@@ -203,7 +203,7 @@ fn windows(size: usize, count: usize, [len, by, padding, dilation]: [usize; 4]) 
     Windows { start, len: vec![len; count], divisor, dilation }
 }
 
-/// Small windows are written out, large ones are not; some lie at edges, have gaps, or are in no
+/// Small windows are written out, large ones are not; some are at edges, have gaps, or are in no
 /// order.
 #[test]
 fn gradients_of_pools() {
@@ -516,7 +516,7 @@ fn scans_of_a_few_long_rows() {
     }
 }
 
-/// Copies of what lies across, by way of shared memory.
+/// Transposing copies through shared memory.
 #[test]
 fn turned_copies() {
     let mut dice = Dice::new(11, 19);

@@ -114,7 +114,7 @@ fn contractions_of_several_chunks() {
     }
 }
 
-/// Terms that copies bring while others are computed with: whole chunks and parts, factors that lie
+/// Terms that copies bring while others are computed with: whole chunks and parts, factors that are
 /// along and across, tiles beyond the ends. Some products underflow to -0, which padding must not
 /// change.
 #[test]
@@ -293,7 +293,7 @@ fn all_work_with_numbers_of_64_bits() {
     });
 }
 
-/// exp(x * y) < z and then some, in one kernel: what lies between two maps is rounded, or is a
+/// exp(x * y) < z and then some, in one kernel: a value between two maps is rounded, or is a
 /// bool, as if it had been stored.
 #[test]
 fn a_chain_of_maps_has_the_bits_of_the_maps_one_by_one() {

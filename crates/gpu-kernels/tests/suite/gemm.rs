@@ -45,7 +45,7 @@ pub fn matrix(lies: bool, [b, rows, columns]: [usize; 3], room: usize) -> Layout
 pub struct Case {
     /// b, m, k, n.
     pub sizes: [usize; 4],
-    /// Which factors lie along their terms.
+    /// Which factors are along their terms.
     pub along: [bool; 2],
     /// Elements before each line.
     pub room: usize,

@@ -30,7 +30,7 @@ fn check(case: &Case, tile: F64MmaTile) {
     }
 }
 
-/// All tiles, all ways to lie: in pieces of 16 bytes and not, parts of tiles and more than one,
+/// All tiles, all layouts: in pieces of 16 bytes and not, parts of tiles and more than one,
 /// batches that share a factor.
 #[test]
 fn all_tiles() {

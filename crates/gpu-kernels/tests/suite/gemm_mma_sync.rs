@@ -25,7 +25,7 @@ fn tiles(dtype: DType) -> Vec<MmaTile> {
     all
 }
 
-/// Rows, terms, columns; which factors lie along their terms.
+/// Rows, terms, columns; which factors are along their terms.
 fn case([m, k, n]: [usize; 3], along: [bool; 2]) -> Case {
     Case { sizes: [1, m, k, n], along, room: 0, own: true }
 }
@@ -49,8 +49,8 @@ fn whole_numbers_are_exact() {
     }
 }
 
-/// One row that lies across its terms: the stride of an axis of one says nothing, and copies beside
-/// it read nothing.
+/// One row whose terms are not contiguous: the stride of an axis of one says nothing, and copies
+/// beside it read nothing.
 #[test]
 fn a_row_may_lie_in_any_way() {
     for dtype in [DType::F16, DType::F32] {

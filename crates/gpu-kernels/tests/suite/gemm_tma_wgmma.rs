@@ -69,8 +69,8 @@ fn f32_are_rounded_as_by_fragments() {
     }
 }
 
-/// However f32 lie, they are turned where they have to be, and sums are those of factors that lay
-/// along their terms.
+/// Whatever the layout of f32, they are transposed where they have to be, and sums are those of
+/// factors that lay along their terms.
 #[test]
 fn what_does_not_lie_along_its_terms_is_turned() {
     const EPILOGUE: CatalogueEpilogue<'static> = CatalogueEpilogue(Some(&Compiled::<_, 1>(AddBias)));
@@ -201,7 +201,7 @@ fn what_lies_unevenly_is_not_fetched() {
             "row {i}: {x:?} {w:?}"
         );
     }
-    // Of f32, both lie along their terms, in pieces of four.
+    // Of f32, both are along their terms, in pieces of four.
     let turned = even.transpose(1, 2);
     let four = matrix(true, [1, 64, 64], 4);
     for (x, w, fits) in

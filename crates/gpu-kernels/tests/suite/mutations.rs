@@ -551,7 +551,7 @@ fn outcome(c: &Case, kernel: &Kernel) -> Result<Vec<Memory>, String> {
     Ok(buffers)
 }
 
-/// How many places of a kernel can be spoiled so, and in which of them nobody saw it.
+/// How many places of a kernel can be spoiled so, and in which of them no check saw it.
 fn unseen(c: &Case, how: &mut Spoil<'_>) -> (usize, Vec<usize>) {
     let right = outcome(c, &c.kernel).unwrap_or_else(|e| panic!("{}: {e}", c.name));
     let mut missed = Vec::new();
@@ -601,7 +601,7 @@ fn a_wait_or_a_group_is_missing() {
         };
         let (count, missed) = unseen(&c, &mut |inst, _| order(&inst.op).then(Vec::new));
         places += count;
-        // The groups of steps beyond the last one are empty, and the last of them is for nobody. Of
+        // The groups of steps beyond the last one are empty, and no step uses the last of them. Of
         // the keys of a part, one block at most is not seen whole, and the group that is made
         // beside it is for causal ones.
         let idle = if c.name == "parts of attention" { vec![count - 1] } else { Vec::new() };

@@ -93,7 +93,7 @@ impl Map<3> for Twice {
 elinvar_ops::compile_map! { 3 Twice; }
 
 /// Four neighbours of operands with strides: one element, or four side by side. Where they do not
-/// lie so, one at a time.
+/// are so, one at a time.
 #[test]
 fn maps_take_four_neighbours_of_what_is_broadcast() {
     let to = shape(&[3, 5, 8]);

@@ -274,7 +274,7 @@ fn large_units() -> Vec<Kernel> {
     all
 }
 
-/// Products of wgmma: all tiles, factors that lie in all ways.
+/// Products of wgmma: all tiles, factors of all layouts.
 fn of_boxes() -> Vec<Kernel> {
     let e = CatalogueEpilogue(None);
     let matrix = Layout::contiguous(Shape::new(&[1, 512, 512]).expect("small"));

@@ -481,7 +481,7 @@ mod tests {
         let file = Some(dir.join("tiles"));
         let tuner = |enabled| Tuner::with_file(enabled, file.clone(), "");
         let never = |_: ExactGemmPath| -> Result<Duration> { panic!("nothing is tried") };
-        let none = || -> Result<bool> { panic!("nobody asks, but for f64") };
+        let none = || -> Result<bool> { panic!("only f64 asks") };
         assert_eq!(tuner(false).exact_gemm(&info, case, &none, &never).unwrap(), ExactGemmPath::PLAIN);
         let small = Layout::contiguous(Shape::new(&[1, 4, 4]).unwrap());
         let small = GemmCase::of(DType::F32, &small, &small);

@@ -1,4 +1,4 @@
-//! Recorded work has the bits of work that was not recorded, and nobody sees its memory.
+//! Recorded work has the bits of work that was not recorded, and its memory is not visible outside.
 
 use elinvar_core::{Error, ErrorKind, Result};
 use elinvar_driver::null::Call;

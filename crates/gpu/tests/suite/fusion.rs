@@ -1,4 +1,4 @@
-//! Maps in a row are one kernel, and nobody can tell but by counting.
+//! Maps in a row are one kernel, which shows only in the number of launches.
 
 use crate::out_of_memory::Short;
 use elinvar_driver::Driver;
@@ -26,7 +26,7 @@ fn chains<D: Driver>(d: &GpuDevice<D>) {
     assert!(same(&z.to_vec().unwrap(), &want));
     assert_eq!(d.launches().unwrap(), before + 1, "ten maps are one kernel");
 
-    // What somebody holds is stored on the way, and not computed again.
+    // A result with another handle is stored on the way, and not computed again.
     let before = d.launches().unwrap();
     let p = &x * &y;
     let q = p.exp();
@@ -93,7 +93,7 @@ fn share<D: Driver>(d: &GpuDevice<D>) {
     });
 }
 
-/// Few numbers that are read for many elements: who reads them computes them, unless somebody else
+/// Few numbers that are read for many elements: the reader computes them, unless another handle
 /// wants them, too.
 #[test]
 fn few_numbers_are_computed_by_who_reads_them() {
@@ -120,14 +120,14 @@ fn few_numbers_are_computed_by_who_reads_them() {
     same(got, (&u * ((&v + 0.5).rsqrt().reshape([5, 1])) + (&w * 2.0).tanh()).to_vec().unwrap());
     assert_eq!(n, 1, "all in one kernel");
 
-    // Turned around, and a part of it, which is no result as it lies.
+    // Turned around, and a part of it, which is no result as it is.
     let part = |q: &Tensor<Gpu<Short>>| q.narrow(2, 1, 3) + 1.0;
     let (got, n) = launches(&|| x.transpose(0, 2) * (&c * 3.0).reshape([5, 1]) * part(&on(&q, &[8, 1, 5])));
     let part = reference(&q, &[8, 1, 5]).narrow(2, 1, 3) + 1.0;
     same(got, (u.transpose(0, 2) * (&v * 3.0).reshape([5, 1]) * part).to_vec().unwrap());
     assert_eq!(n, 1, "all in one kernel");
 
-    // What somebody holds, or two read, is computed once, by itself, and is right for both.
+    // What has another handle, or two readers, is computed once, by itself, and is right for both.
     let few = (&c + 0.5).exp().reshape([5, 1]);
     let held = (&v + 0.5).exp().reshape([5, 1]);
     let before = d.launches().unwrap();
@@ -145,7 +145,7 @@ fn few_numbers_are_computed_by_who_reads_them() {
     same(got, (&v * 3.0 - v.sqrt()).to_vec().unwrap());
     assert_eq!(n, 1, "all in one kernel");
 
-    // Of f16, what lies between is rounded as ever.
+    // Of f16, values between maps are rounded as ever.
     let half = |x: &Tensor<Gpu<Short>>| x.to_dtype(elinvar_core::DType::F16);
     let (hx, hc) = (half(&x), half(&c));
     let got = (&hx * (&hc * 1.3).exp().reshape([5, 1])).to_dtype(elinvar_core::DType::F32).to_vec().unwrap();

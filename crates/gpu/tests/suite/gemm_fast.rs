@@ -16,7 +16,7 @@ const SHAPES: [[usize; 4]; 10] = [
     [3, 5, 130, 9],
     [1, 129, 40, 66],
     [1, 0, 8, 3],
-    // One row, of terms that may lie across.
+    // One row, of terms that may not be contiguous.
     [1, 1, 64, 64],
     // In pieces of 16 bytes, of whole tiles and of parts.
     [1, 64, 72, 40],

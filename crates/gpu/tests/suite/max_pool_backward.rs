@@ -27,8 +27,8 @@ fn gathers<D: Driver>(d: &GpuDevice<D>) {
     let got = gradient(&x, &g).to_vec::<f32>().unwrap();
     assert_eq!(bits(&got), bits(&want));
 
-    // The places themselves, and the same ones by way of the host, of which nobody knows where they
-    // come from.
+    // The places themselves, and the same ones by way of the host, of which it is not known where
+    // they come from.
     let (_, places) = with_indices(&x, &[3], &[2], &[1], &[1], false).unwrap();
     let zeros = Tensor::<Gpu<D>>::zeros([2, 3, 72], elinvar_core::DType::F32, d);
     let (flat, source) = (places.reshape([2, 3, 20]), g.reshape([2, 3, 20]));

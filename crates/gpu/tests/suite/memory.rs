@@ -112,7 +112,7 @@ fn memory_may_run_out_anywhere_in_a_step() {
     assert!(errors > 2, "it ran out {errors} times");
 }
 
-/// x + 1, where it lies.
+/// x + 1, in place.
 #[derive(Clone, Copy, Debug)]
 struct Increment;
 impl Update<1, 0> for Increment {
@@ -166,7 +166,7 @@ fn two_devices_do_not_mix() {
     assert_eq!(y.sum().to_vec::<f32>().unwrap(), [6.0]);
 }
 
-/// One number that was filled in is kept for whoever asks for it next, so what changes it has a
+/// One number that was filled in is kept for the next request, so what changes it has a
 /// copy.
 #[test]
 fn a_number_that_is_kept_does_not_change() {

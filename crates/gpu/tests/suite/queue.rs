@@ -1,4 +1,4 @@
-//! What is given to a device's queue: few launches, and nobody waits who does not read.
+//! What is given to a device's queue: few launches, and only reads wait.
 
 use elinvar_driver::null::Call;
 use elinvar_driver::{Driver, Null};

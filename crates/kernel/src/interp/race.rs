@@ -80,10 +80,10 @@ impl AccessHistory {
     /// Notes a touch; says what it is in conflict with.
     pub fn touch(&mut self, how: AccessKind, who: Accessor) -> Option<&'static str> {
         if self.coming {
-            return Some("touches what a copy brings that nobody has waited for");
+            return Some("touches what a copy brings that was not waited for");
         }
         if self.reading_products > 0 && how != AccessKind::Load {
-            return Some("changes what a product reads that nobody has waited for");
+            return Some("changes what a product reads that was not waited for");
         }
         let after_store = unordered(self.store, who);
         let after_load = unordered(self.load, who);
@@ -135,7 +135,7 @@ mod tests {
         // first, second, is it a race?
         let rows = [
             ((Store, who(0, 0, 0)), (Load, who(0, 1, 0)), true),
-            ((Store, who(0, 0, 0)), (Load, who(0, 1, 1)), false), // a barrier lies between them
+            ((Store, who(0, 0, 0)), (Load, who(0, 1, 1)), false), // a barrier is between them
             ((Store, who(0, 0, 0)), (Load, who(0, 0, 0)), false),
             ((Load, who(0, 0, 0)), (Store, who(0, 1, 0)), true),
             ((Load, who(0, 0, 0)), (Load, who(1, 1, 0)), false),

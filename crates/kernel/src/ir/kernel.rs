@@ -124,7 +124,7 @@ pub struct Kernel {
     pub body: Region,
 }
 
-/// Where shared memory lies, in bytes.
+/// Where shared memory is, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedLayout {
     /// Where each piece begins: at a multiple of 16, and of [`TILE_ROW_ALIGN`] lines if it holds
@@ -173,7 +173,7 @@ impl Kernel {
     pub fn invocations(&self) -> u32 {
         self.group.iter().product()
     }
-    /// Where pieces of shared memory lie, one behind the other.
+    /// Where pieces of shared memory are, one behind the other.
     pub fn shared_places(&self) -> SharedLayout {
         let tiles = self.holds_tiles();
         let mut end: u64 = 0;

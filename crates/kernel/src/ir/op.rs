@@ -152,7 +152,7 @@ pub enum Place {
     Shared(u32),
 }
 
-/// How a fragment lies in memory.
+/// The layout of a fragment in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FragmentLayout {
     /// Rows of neighbours, `stride` elements from row to row.
@@ -301,9 +301,9 @@ pub enum Op {
     /// old ones. How a device adds is as in `FragmentMulAdd`. Uniform; `a` and `b` are the same for
     /// a warpgroup.
     WgmmaSs {
-        /// Where the rows are, and how a block of them lies.
+        /// Where the rows are, and the layout of a block of them.
         a: (FragmentLayout, Place, Value),
-        /// Where the columns are, and how a block of them lies.
+        /// Where the columns are, and the layout of a block of them.
         b: (FragmentLayout, Place, Value),
         /// c, which becomes c + a * b.
         sums: Vec<Value>,
@@ -314,7 +314,7 @@ pub enum Op {
     WgmmaRs {
         /// The rows.
         a: [Value; 4],
-        /// Where the columns are, and how a block of them lies.
+        /// Where the columns are, and the layout of a block of them.
         b: (FragmentLayout, Place, Value),
         /// c, which becomes c + a * b.
         sums: Vec<Value>,

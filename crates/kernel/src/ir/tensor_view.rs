@@ -27,7 +27,7 @@ pub struct TensorView {
     pub buffer: u32,
     /// Lines of a TMA tile; each is of [`TILE_ROW_BYTES`] bytes.
     pub lines: u32,
-    /// Where the first element is. It lies at a multiple of 16 bytes.
+    /// Where the first element is. It is at a multiple of 16 bytes.
     pub offset: u32,
     /// How many elements a line has, how many lines a plane, and how many planes there are; none is
     /// 0.

@@ -278,7 +278,7 @@ impl Cutter<'_> {
             before += len * words_of(elem.scalar()) as u32;
         }
     }
-    /// Keeps what is shared, or brings it back. It lies behind what invocations keep.
+    /// Keeps what is shared, or brings it back. It is behind what invocations keep.
     fn shared(&mut self, back: bool, words: u32) {
         if self.shared.is_empty() {
             return;

@@ -314,7 +314,7 @@ impl<'a> Ranges<'a> {
         }
     }
 
-    /// What a loop carries: a range that what goes in lies in, and what an iteration yields
+    /// What a loop carries: a range that what goes in is in, and what an iteration yields
     /// wherever in the range it begins. Two are tried.
     fn carried(&mut self, v: Value, init: Value, next: Value) -> Range {
         let s = self.scalar(v);

@@ -51,7 +51,7 @@ fn view(k: &Kernel, v: &TensorView) -> Result<(), String> {
     Ok(())
 }
 
-/// How TMA tiles lie only the device knows: nothing else touches the memory that holds them.
+/// How TMA tiles are only the device knows: nothing else touches the memory that holds them.
 fn own_memory(k: &Kernel) -> Check {
     let tma_memory = k.holds_tiles();
     let holds = |p: &Place| match p {

@@ -161,7 +161,7 @@ fn mistakes() {
         ("cp_async s[%1] = x[%1], 4, %2 cp_async_commit cp_async_wait 1", Some("the kernel ends while")),
         (
             "cp_async s[%1] = x[%1], 4, %2 cp_async_commit %6: f32 = load s[%1] cp_async_wait 0",
-            Some("touches what a copy brings that nobody has waited for"),
+            Some("touches what a copy brings that was not waited for"),
         ),
         (
             "cp_async s[%1] = x[%1], 4, %2 %6: f32 = load x[%1] store s[%1] = %6 cp_async_commit cp_async_wait 0",
@@ -218,7 +218,7 @@ fn what_is_no_copy() {
     }
 }
 
-/// A copy is no load whose result nobody reads, and stays in its place.
+/// A copy is not removed as a load whose result is unused, and stays in its place.
 #[test]
 fn passes_leave_copies_alone() {
     let mut k = kernel(TURNED);

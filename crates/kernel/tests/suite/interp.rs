@@ -61,7 +61,7 @@ fn mistakes() {
             Some("loads what another"),
         ),
         ("store s[%1] = %6 barrier %7: u32 = const 3 %8: u32 = sub %7, %1 %9: i32 = load s[%8]", None),
-        // Without a barrier before the second store, somebody may still load.
+        // Without a barrier before the second store, another invocation may still load.
         (
             "store s[%1] = %6 barrier %7: u32 = const 3 %8: u32 = sub %7, %1 %9: i32 = load s[%8] store s[%1] = %9",
             Some("stores where another invocation loads"),

@@ -33,7 +33,7 @@ fn the_assembler_takes_random_kernels() {
     println!("most bytes spilled, with its registers: {:?}", most.iter().max());
 }
 
-/// Products of fragments that lie in every way, in buffers and in shared memory, at indices that
+/// Products of fragments that are in every way, in buffers and in shared memory, at indices that
 /// are and are not known to be multiples: the interpreter's bits, for numbers whose sums are exact
 /// in any order.
 #[test]
@@ -44,7 +44,7 @@ fn fragments_are_where_they_should_be() {
             for (rows_a, rows_b, rows_c) in
                 [(true, true, true), (false, true, false), (true, false, true), (false, false, false)]
             {
-                // From row to row, and where the first element lies.
+                // From row to row, and where the first element is.
                 for (pitch, first) in [(24, 0), (24, 8), (20, 4), (26, 2), (27, 3)] {
                     for shared in [false, true] {
                         let k = product(elem, shape, [rows_a, rows_b, rows_c], pitch, first, shared);
@@ -169,7 +169,7 @@ fn a_wrong_text_gives_wrong_numbers() {
         assert!(text.contains(from), "{from} is not in\n{text}");
         let wrong = text.replacen(from, to, 1);
         let seen = std::panic::catch_unwind(|| machine(&wrong) != want).unwrap_or(true);
-        assert!(seen, "{from} became {to}, and nobody saw it:\n{wrong}");
+        assert!(seen, "{from} became {to}, and no check saw it:\n{wrong}");
     }
 }
 

@@ -347,7 +347,7 @@ fn mistakes() {
         (
             "tma_load %0, a[%0] = vx[%3, %3, %3], b[%0] = vw[%3, %3, %3]
              %17: fragment.c.f32.16x16x16, %18: fragment.c.f32.16x16x16, %19: fragment.c.f32.16x16x16, %20: fragment.c.f32.16x16x16 = wgmma_ss row_major a[%0], col_major b[%0], %7, %8, %9, %10",
-            "touches what a copy brings that nobody has waited for",
+            "touches what a copy brings that was not waited for",
         ),
     ];
     for (body, want) in rows {
@@ -358,12 +358,12 @@ fn mistakes() {
         ("", "ends while products are under way"),
         (
             "fragment_store row_major y[%13], %14 = %17 wgmma_wait 0",
-            "sums of a product that nobody has waited for",
+            "sums of a product that was not waited for",
         ),
-        ("%21: f32x4 = fragment_extract %17, 0 wgmma_wait 0", "sums of a product that nobody has waited for"),
+        ("%21: f32x4 = fragment_extract %17, 0 wgmma_wait 0", "sums of a product that was not waited for"),
         (
             "%21: fragment.c.f32.16x16x16 = for %22: u32 = %0 to %1 step %1 carry %23: fragment.c.f32.16x16x16 = %17 { yield %23 } wgmma_wait 0",
-            "sums of a product that nobody has waited for",
+            "sums of a product that was not waited for",
         ),
         (
             "tma_load %1, a[%0] = vx[%3, %3, %3] mbarrier_wait %1, %0 wgmma_wait 0",
@@ -515,7 +515,7 @@ fn other_targets_lack_them() {
     assert!(spirv::emit(&k, &FULL).unwrap_err().0.contains("no TMA and wgmma"));
 }
 
-/// Nothing of this is left out because nobody reads it, or done twice.
+/// None of these instructions is removed as unused, or duplicated.
 #[test]
 fn passes_leave_boxes_alone() {
     let mut k = kernel(THREE);

@@ -156,7 +156,7 @@ fn bodies() {
         (format!("{l} %4: bool = lt %3, %2\n if %4 {{ barrier }}"), "valid"),
         (format!("{l} for %4: u32 = %3 to %2 step %2 {{ barrier }}"), "valid"),
         (format!("{l} for %4: u32 = %3 to %0 step %2 {{ barrier }}"), "only a part of the workgroup"),
-        // A bound that is loaded: the same for all from x, to which nobody writes, not from shared
+        // A bound that is loaded: the same for all from x, which is never written, not from shared
         // memory.
         (format!("{l} %4: f32 = load x[%3]\n %5: bool = lt %4, %4\n if %5 {{ barrier }}"), "valid"),
         (

@@ -37,7 +37,7 @@ impl Usage {
 
 /// What NVIDIA's assembler makes of a text, or says of it; `None` if it is not there.
 /// `ELINVAR_PTXAS` names it, if it is not on the path. With `ELINVAR_PTX_DIR` set, the texts are
-/// written there, too, for whoever wants to see what becomes of them.
+/// written there, too, so that its output can be inspected.
 pub fn assemble(name: &str, text: &str, target: Target) -> Option<Result<Usage, String>> {
     let ptxas = std::env::var_os("ELINVAR_PTXAS").unwrap_or_else(|| "ptxas".into());
     let path = std::env::temp_dir().join(format!("elinvar-{}-{name}.ptx", std::process::id()));

@@ -50,7 +50,7 @@ pub trait Compute: Memory {
     /// layout of `x`.
     fn scan(d: &Self::Device, f: Scan, x: View<'_, Self>, to: DType) -> Result<Placed<Self::Buffer>>;
     /// A row-wise formula: statistics of each row, then a value for each element or for each row.
-    /// All views have one shape and are of `dtype` or bool. Values for each element may lie as
+    /// All views have one shape and are of `dtype` or bool. Values for each element may be as
     /// operands do.
     fn rows(
         d: &Self::Device,

@@ -67,7 +67,7 @@ pub enum Fused<'a> {
     /// over the rows: of each of these, a number for each element of a row, summed in the order in
     /// which a fold takes rows.
     ///
-    /// Operands: those of the formula. Results: the values, which may lie as operands do, then the
+    /// Operands: those of the formula. Results: the values, which may be as operands do, then the
     /// sums.
     RowsAndColumns {
         /// The formula.

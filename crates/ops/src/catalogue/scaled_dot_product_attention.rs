@@ -38,7 +38,7 @@ impl Op for Sdpa {
         ]))
     }
     fn backward<V: Value>(&self, c: &Context<V>, g: &[Option<V>]) -> Result<Vec<Option<V>>> {
-        let g = g[0].as_ref().expect("the statistics are given to nobody, so the gradient comes by o");
+        let g = g[0].as_ref().expect("the statistics are not returned, so the gradient comes by o");
         let masked = c.len() == 4;
         if V::TRACKS || (masked && c.wants(3)) {
             return self.recorded(c, g);

@@ -130,7 +130,7 @@ impl Op for Assemble {
     }
 }
 
-/// A part of `x`, as a view. The part must lie inside of `x`.
+/// A part of `x`, as a view. The part must be inside of `x`.
 ///
 /// # Errors
 /// None of its own.

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 const TERMS: usize = 32;
 const ROWS: usize = 16;
 /// The pattern in registers whose accumulators are in flight.
-const NOBODYS: u32 = 0x7fdb_dbdb;
+const UNWRITTEN: u32 = 0x7fdb_dbdb;
 
 /// An issued product.
 #[derive(Clone, Debug)]
@@ -216,7 +216,7 @@ impl Warp {
             let now = columns.iter().map(|&c| self.narrow[c as usize]).collect();
             self.products.sums.push((sums, now));
         }
-        columns.iter().for_each(|&c| self.narrow[c as usize] = [NOBODYS; LANES]);
+        columns.iter().for_each(|&c| self.narrow[c as usize] = [UNWRITTEN; LANES]);
         self.products.open.push(Product { sums, factor, rows, columns: columns_at, found, adds: adds != 0 });
         self.products.begun += 1;
         Ok(())

@@ -161,7 +161,7 @@ impl<'a> Worker<'a> {
             };
             if let Some(waits) = stops.iter().position(|s| *s == Some(Stop::Signal)) {
                 if self.group.shared.signals.events == events {
-                    return wrong(waits, "a warp waits for a barrier in memory that nobody completes");
+                    return wrong(waits, "a warp waits for a barrier in memory that is never completed");
                 }
                 continue;
             }

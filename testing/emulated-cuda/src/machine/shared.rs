@@ -154,7 +154,7 @@ fn clash(t: Touched, at: usize, thread: u16, how: Touch, first: u32) -> Fault {
     let who = |n: u16| match n {
         MANY => "several threads".to_string(),
         ATOMIC => "an atomic".to_string(),
-        COMING => "a copy that nobody has waited for".to_string(),
+        COMING => "a copy that was not waited for".to_string(),
         SENT => "a copy under a barrier".to_string(),
         n => format!("thread {n}"),
     };
@@ -165,7 +165,7 @@ fn clash(t: Touched, at: usize, thread: u16, how: Touch, first: u32) -> Fault {
         Touch::Atomic => "changes",
     };
     let what = if t.written < first && matches!(how, Touch::Read | Touch::Atomic) {
-        format!("thread {thread} {word} byte {at} of shared memory, which nobody has written")
+        format!("thread {thread} {word} byte {at} of shared memory, which was never written")
     } else {
         format!(
             "a race: thread {thread} {word} byte {at} of shared memory, written by {} and read by {} since the last \

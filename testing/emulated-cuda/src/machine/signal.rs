@@ -48,7 +48,7 @@ impl SharedMemory {
     pub fn init_signal(&mut self, at: u32, count: u32, thread: u16) -> Result<(), Fault> {
         self.touch(at, SIZE, thread, Touch::Write)?;
         if count == 0 {
-            return wrong("a barrier in memory for nobody");
+            return wrong("a barrier in memory for 0 arrivals");
         }
         let made = (self.epoch(), thread);
         let signal = Signal { made, count, missing: count, ..Signal::default() };
@@ -78,7 +78,7 @@ impl SharedMemory {
     pub fn expect(&mut self, at: u32, bytes: u32, thread: u16) -> Result<(), Fault> {
         let s = self.signal(at, thread)?;
         if s.missing == 0 {
-            return wrong("somebody arrives at a barrier whose phase is full");
+            return wrong("an arrival at a barrier whose phase is full");
         }
         s.missing -= 1;
         s.bytes += i64::from(bytes);

@@ -70,7 +70,7 @@ pub fn program(text: &str, capability: u32, version: (u32, u32)) -> Result<Progr
     }
     if dynamic && shared > 0 {
         return Err(Refused::Text(
-            "shared memory of known and of unknown size; nobody has needed both".into(),
+            "shared memory of known and of unknown size in one kernel is not emulated".into(),
         ));
     }
     let entry = entry.ok_or_else(|| Refused::Text("there is no entry".into()))?;

@@ -43,7 +43,7 @@ pub unsafe extern "C" fn cuTensorMapEncodeTiled(
     }
     if rank as usize != RANK || !matches!(data_type, FLOAT16 | BFLOAT16 | TFLOAT32) {
         return refused(&format!(
-            "{rank} axes of type {data_type}; nobody has needed others than 3 of 16-bit floats or TF32"
+            "{rank} axes of type {data_type}; only 3 axes of 16-bit floats or TF32 are emulated"
         ));
     }
     if interleave != 0 || swizzle != SWIZZLE_128B || !(0..=3).contains(&promotion) || fill != 0 {

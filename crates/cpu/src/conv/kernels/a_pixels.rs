@@ -28,14 +28,14 @@ pub(crate) struct WindowRun {
     pub(crate) count: usize,
 }
 
-/// Where terms lie, seen from place 0.
+/// Where terms are, seen from place 0.
 pub(crate) struct TermOffsets<'a> {
     all: Vec<usize>,
     /// Sets of terms, of which strips take one.
     sets: &'a [TermSubset],
     /// The nearest and the farthest term of all; nothing, if there are none.
     reach: Option<(usize, usize)>,
-    /// The same of each set, where the other terms of its windows may lie outside; else nothing.
+    /// The same of each set, where the other terms of its windows may be outside; else nothing.
     reaches: Vec<Option<(usize, usize)>>,
 }
 
@@ -125,7 +125,7 @@ impl WindowStrip {
 }
 
 /// What windows that follow strips of neighbours see for the first time, which these have fetched:
-/// in planes that are read where they lie.
+/// in planes that are read in place.
 #[derive(Clone, Copy)]
 pub(crate) struct UnseenElements {
     /// How far on from where a strip sees a term at place 0 it begins, and how many numbers of a
@@ -355,7 +355,7 @@ impl<V: Vector> ColumnsOfB<V> for TermSubsetOfB<V> {
     const LOAD_BOUND: bool = false;
     #[inline(always)]
     unsafe fn load_term<const R: usize, const W: usize>(&mut self) -> [V; W] {
-        // SAFETY: the caller's: there is one more term, whose columns lie in the panel.
+        // SAFETY: the caller's: there is one more term, whose columns are in the panel.
         unsafe {
             let at = self.panel.at.add(usize::from(*self.picks) * self.panel.next);
             self.picks = self.picks.wrapping_add(1);

@@ -24,7 +24,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 pub(crate) struct TapsA<'a, T> {
     /// Padded planes.
     pub(crate) x: &'a [T],
-    /// Where the first of each three rows lies, seen from place 0.
+    /// Where the first of each three rows is, seen from place 0.
     pub(crate) threes: &'a [usize],
     /// The terms.
     pub(crate) runs: &'a [WindowRun],
@@ -109,7 +109,7 @@ impl<T: Real> VectorKernel for TapTiles<'_, T> {
                     gaps: self.gaps.as_ptr(),
                 };
                 // SAFETY: `multiply_taps` checked that taps of all terms and the panels are there;
-                // the tile lies inside of the result, for which its caller vouches. The
+                // the tile is inside of the result, for which its caller vouches. The
                 // instructions are there: our caller's.
                 i += unsafe {
                     let b = PanelB::<V> {
@@ -179,7 +179,7 @@ impl<V: Vector> RowsOfA<V> for TapPointers<V> {
 pub(crate) fn add_taps<T: Real>(tile: &mut OutputTile<'_, T>, isa: Isa, a: TapsA<'_, T>, b: PanelsB<'_, T>) {
     assert!(a.threes.len() * TAPS_PER_ADDRESS == tile.rows.len(), "rows of a tile");
     let cols = tile.cols.len();
-    // SAFETY: the tile's rows and columns lie in the result, and it is borrowed exclusively. If it
+    // SAFETY: the tile's rows and columns are in the result, and it is borrowed exclusively. If it
     // is not the first chunk, all of them have been written by it. `multiply_taps` writes so many
     // rows and columns.
     unsafe {

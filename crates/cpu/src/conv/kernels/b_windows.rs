@@ -23,14 +23,14 @@ pub(crate) struct WindowRegister {
     pub(crate) from: usize,
     /// Where it would see it, for those from `cut` on to see theirs.
     pub(crate) rest: usize,
-    /// How many lie in the row of the first one.
+    /// How many are in the row of the first one.
     pub(crate) cut: usize,
 }
 
 /// Columns that are windows over padded planes.
 pub(crate) struct WindowsB<'a, T> {
     pub(crate) x: &'a [T],
-    /// Where each of the terms lies, seen from place 0.
+    /// Where each of the terms is, seen from place 0.
     pub(crate) places: &'a [usize],
     /// Registers of columns, [`lanes`] each; the last may have more than there are columns.
     pub(crate) units: &'a [WindowRegister],
@@ -107,7 +107,7 @@ impl<T: Real> VectorKernel for WindowTiles<'_, T> {
             while i < rows {
                 // SAFETY: `multiply_windows` checked that rows, terms and windows are there; a mask
                 // begins at most `MAX_LANES` before its end and has at most as many lanes; the tile
-                // lies inside of the result, for which its caller vouches. The instructions are
+                // is inside of the result, for which its caller vouches. The instructions are
                 // there: our caller's.
                 i += unsafe {
                     let x = b.x.as_ptr();
@@ -171,7 +171,7 @@ struct TwoRowRegisters<V: Vector> {
     places: *const usize,
     from: [*const V::T; 2],
     rest: [*const V::T; 2],
-    /// All bits where a column lies in the first row.
+    /// All bits where a column is in the first row.
     mask: [V; 2],
 }
 
@@ -205,7 +205,7 @@ pub(crate) fn add_windows<T: Real>(
     b: WindowsB<'_, T>,
 ) {
     let (rows, cols) = (tile.rows.len(), tile.cols.len());
-    // SAFETY: the tile's rows and columns lie in the result, and it is borrowed exclusively. If it
+    // SAFETY: the tile's rows and columns are in the result, and it is borrowed exclusively. If it
     // is not the first chunk, all of them have been written by it. `multiply_windows` writes so
     // many rows and columns.
     unsafe {

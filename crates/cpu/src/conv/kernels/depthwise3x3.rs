@@ -27,7 +27,7 @@ pub(crate) const TAPS_PER_AXIS: usize = 3;
 /// processors foresee no farther than a page of 4 KiB, which is a third of a plane of 56 x 56.
 const PREFETCH_DISTANCE_BYTES: usize = 7 << 10;
 
-/// Where windows lie.
+/// Where windows are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DepthwiseWindows {
     /// Rows and columns of a plane, at least one, and of the result.
@@ -264,7 +264,7 @@ impl<T: SimdElement> DepthwiseKernel<'_, '_, T> {
         let (mut two_low, mut one_low) = (zero_low, zero_low);
         for s in 0..height + TAPS_PER_AXIS - 1 {
             for u in 0..U {
-                // One of those that share a line; the last may lie over the one before it, and is
+                // One of those that share a line; the last may be over the one before it, and is
                 // left to the processor.
                 if u == 0 || u + 1 < U && (u * V::LANES * size_of::<T>()).is_multiple_of(LINE) {
                     // SAFETY: hints; any address will do.

@@ -19,7 +19,7 @@ pub(crate) const MAX_RESULTS_PER_POSITION: usize = 4;
 /// Positions that follow one another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PositionUnit {
-    /// Where the first lies in the planes, for a term at place 0.
+    /// Where the first is in the planes, for a term at place 0.
     pub(crate) from: usize,
     /// Where its result goes.
     pub(crate) to: usize,
@@ -47,7 +47,7 @@ pub(crate) struct DirectWindows<'a, T> {
 /// Runs the chains.
 ///
 /// # Panics
-/// If something lies outside of its slice.
+/// If something is outside of its slice.
 pub(crate) fn direct_windows<T: SimdElement>(isa: Isa, all: DirectWindows<'_, T>) {
     let (Some(place), Some(from)) = (all.places.iter().max(), all.units.iter().map(|u| u.from).max()) else {
         return;
@@ -120,7 +120,7 @@ impl<T: SimdElement> DirectWindowKernel<'_, T> {
         let (x, w) = (all.x.as_ptr(), all.w.as_ptr());
         let mut results = [[[<T as Element>::ZERO; CHAINS_PER_UNIT]; U]; O];
         // SAFETY: the processor has the registers. `direct_windows` checked that the largest `from`
-        // and the largest place, and a unit from there on, lie in `x`, and that there are `O` rows
+        // and the largest place, and a unit from there on, are in `x`, and that there are `O` rows
         // of weights; `results` has room for `R` registers, a unit, each.
         unsafe {
             let mut sums = [[[V::splat(<T as Element>::ZERO); R]; U]; O];
@@ -163,7 +163,7 @@ impl<T: SimdElement> DirectWindowKernel<'_, T> {
     }
 }
 
-/// Chains of [`CHAINS_PER_UNIT`] groups side by side, whose elements lie together: sums[k, l] goes
+/// Chains of [`CHAINS_PER_UNIT`] groups side by side, whose elements are together: sums[k, l] goes
 /// on with the terms x[places\[k\] + i, l] * g[i, l], i ascending. Places count units.
 pub(crate) struct DirectGroups<'a, T> {
     pub(crate) x: &'a [T],
@@ -175,7 +175,7 @@ pub(crate) struct DirectGroups<'a, T> {
 /// Runs the chains.
 ///
 /// # Panics
-/// If something lies outside of its slice.
+/// If something is outside of its slice.
 pub(crate) fn direct_groups<T: SimdElement>(isa: Isa, all: DirectGroups<'_, T>) {
     let n = all.g.len() / CHAINS_PER_UNIT;
     let Some(place) = all.places.iter().max().filter(|_| n > 0) else { return };
@@ -222,7 +222,7 @@ impl<T: SimdElement> DirectGroupKernel<'_, T> {
         let all = &mut self.0;
         let n = all.g.len() / CHAINS_PER_UNIT;
         // SAFETY: the processor has the registers. `direct_groups` checked that a unit at the
-        // largest place, and `n - 1` more, lie in `x`, and one for each place in `sums`; `g` has
+        // largest place, and `n - 1` more, are in `x`, and one for each place in `sums`; `g` has
         // `n` units.
         unsafe {
             let (g, to) = (all.g.as_ptr(), all.sums.as_mut_ptr().add(at * CHAINS_PER_UNIT));

@@ -153,7 +153,7 @@ pub(crate) fn scatter<T: SimdElement>(
     dispatch_vectors(isa, ScatterProducts { list: found.list(list), w, threes, taps, sums });
 }
 
-/// Pixels that were found lie under each tap in so many pixels.
+/// Pixels that were found are under each tap in so many pixels.
 fn check<T>(found: &NonzeroLists<T>, threes: &[usize], pixels: usize) {
     let farthest = threes.iter().max().map_or(0, |three| three + TAPS_PER_ROW - 1);
     // `most` is one more than the farthest, if there is any.
@@ -195,7 +195,7 @@ impl<T: SimdElement> VectorKernel for GatherProducts<'_, T> {
 }
 
 /// # Safety
-/// The pixels of the list lie in `x` under all taps, and there are sums of all taps.
+/// The pixels of the list are in `x` under all taps, and there are sums of all taps.
 #[inline(always)]
 unsafe fn gather_of<V: Vector, const N: usize>(
     (pixels, numbers): (&[u32], &[V::T]),
@@ -266,7 +266,7 @@ impl<T: SimdElement> VectorKernel for ScatterProducts<'_, T> {
 }
 
 /// # Safety
-/// The pixels of the list lie in `sums` under all taps, and there are weights of all taps.
+/// The pixels of the list are in `sums` under all taps, and there are weights of all taps.
 #[inline(always)]
 unsafe fn scatter_of<V: Vector, const N: usize>(
     (pixels, numbers): (&[u32], &[V::T]),

@@ -90,7 +90,7 @@ pub(crate) fn opaque_address<T>(mut p: *const T) -> *const T {
     p
 }
 
-/// Rows whose terms are neighbours, as they lie in memory. An address takes one register or two, so
+/// Rows whose terms are neighbours, as they are in memory. An address takes one register or two, so
 /// three rows are read from one address.
 #[derive(Clone, Copy)]
 pub(crate) struct RowMajorA<V: Vector> {

@@ -64,7 +64,7 @@ pub(super) unsafe fn multiply<T: Real>(isa: Isa, block: &MicroBlock<'_, T>) {
             // them count; the copies have 16.
             unsafe { macro_tile(height, &[main, last], &mut sums) };
             let width = MACRO_TILE.min(cols - j);
-            // SAFETY: rows i.. and columns j.. lie in the result, for which the caller vouches, and
+            // SAFETY: rows i.. and columns j.. are in the result, for which the caller vouches, and
             // in what was before.
             let (c, before) = unsafe { (c.add(i * step + j), before.map(|(at, d)| (at.add(i * d + j), d))) };
             let sums = sums.as_ptr().cast::<f32>().cast::<T>();

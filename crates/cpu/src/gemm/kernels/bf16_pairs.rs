@@ -4,7 +4,7 @@
 use elinvar_core::bf16;
 
 /// Each two neighbours as the bits of an f32, the first in its lower half; None where they do not
-/// lie as f32 have to, or the processor has its upper half first.
+/// are aligned as f32 have to be, or the processor has its upper half first.
 pub(crate) fn as_pairs(x: &[bf16]) -> Option<&[f32]> {
     // SAFETY: any bits are an f32, and they are not written while they are borrowed.
     let (before, pairs, _) = unsafe { x.align_to::<f32>() };

@@ -122,7 +122,7 @@ unsafe fn full<V: GatherVector, S: StoredAs<V::T>>(
     k: usize,
 ) -> V {
     let line = LINE / size_of::<S::Number>();
-    // SAFETY: the caller's; what is fetched may lie anywhere.
+    // SAFETY: the caller's; what is fetched may be anywhere.
     unsafe {
         let mut sum = V::splat(V::T::ZERO);
         let mut t = 0;

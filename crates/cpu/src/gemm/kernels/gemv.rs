@@ -201,7 +201,7 @@ impl<V: GatherVector, S: StoredAs<V::T>> GemvTile<V, S> {
             for from in (0..self.k).step_by(CHUNK) {
                 let end = self.k.min(from + CHUNK);
                 let mut sums = [[zero; G]; R];
-                // The second register of columns follows some lines behind: rows that lie a power
+                // The second register of columns follows some lines behind: rows that are a power
                 // of two apart share a set of the first-level cache, which has room for a line of
                 // eight of them.
                 let lines = (end - from) / line;

@@ -128,7 +128,7 @@ impl<T: Real> MicrokernelLoop<'_, T> {
                 PanelPrefetch::of::<V>(next, k)
             };
             while i < rows {
-                // SAFETY: `multiply_block` checked that rows and panels are there; the tile lies
+                // SAFETY: `multiply_block` checked that rows and panels are there; the tile is
                 // inside of the result, for which its caller vouches. The instructions are there:
                 // our caller's.
                 unsafe {

@@ -130,7 +130,7 @@ impl<T: Real> OutputTile<'_, T> {
     ) {
         let first = self.done < self.cols.len();
         assert!(at + cols <= self.cols.len() && (!first || at == self.done), "columns of a tile");
-        // SAFETY: columns at..at + cols are the tile's; its rows and columns lie in the result, and
+        // SAFETY: columns at..at + cols are the tile's; its rows and columns are in the result, and
         // `self` is borrowed exclusively. If it is not the first chunk, all of them have been
         // written by it.
         unsafe {
@@ -193,13 +193,13 @@ impl<T: Real> OutputTile<'_, T> {
         f(self.start, self.step, self.done < self.cols.len());
         self.done = self.cols.len();
     }
-    /// Stores the sums of all `k` terms, from few rows and columns that lie in memory as they are.
+    /// Stores the sums of all `k` terms, from few rows and columns that are in memory as they are.
     ///
     /// # Panics
     /// If a factor is too short, or there are fewer than `LEAST` columns of pairs.
     pub(crate) fn gemv(&mut self, isa: Isa, kind: TermKind, a: RowsA<'_, T>, b: ColumnsB<'_, T>, k: usize) {
         let (rows, cols) = (self.rows.len(), self.cols.len());
-        // SAFETY: the tile's rows and columns lie in the result, and `self` is borrowed
+        // SAFETY: the tile's rows and columns are in the result, and `self` is borrowed
         // exclusively.
         unsafe { gemv(isa, Gemv { a, b, rows, cols, k, c: self.start, step: self.step, kind }) };
         self.done = self.cols.len();
@@ -211,7 +211,7 @@ impl<T: Real> OutputTile<'_, T> {
     /// If there are too few, or these are not the next columns.
     pub(crate) fn store_transposed(&mut self, isa: Isa, (at, cols): (usize, usize), sums: &[T], step: usize) {
         assert!(at == self.done && at + cols <= self.cols.len(), "columns of a tile");
-        // SAFETY: columns at..at + cols are the tile's, whose rows lie in the result, and `self` is
+        // SAFETY: columns at..at + cols are the tile's, whose rows are in the result, and `self` is
         // borrowed exclusively.
         unsafe {
             transpose_block_to(
@@ -241,7 +241,7 @@ impl<T: Real> OutputTile<'_, T> {
     ) {
         assert!(at == self.whole && at + rows <= self.rows.len(), "rows of a tile");
         let cols = self.cols.len();
-        // SAFETY: rows at..at + rows are the tile's, whose columns lie in the result, and `self` is
+        // SAFETY: rows at..at + rows are the tile's, whose columns are in the result, and `self` is
         // borrowed exclusively.
         unsafe {
             transpose_block_to(
@@ -274,7 +274,7 @@ impl<T: Real> OutputTile<'_, T> {
         }
         self.done = self.cols.len();
     }
-    /// All of its rows, if they lie one after the other and are no longer than `most`.
+    /// All of its rows, if they are one after the other and are no longer than `most`.
     ///
     /// # Panics
     /// If they have not been written.
@@ -283,7 +283,7 @@ impl<T: Real> OutputTile<'_, T> {
             return None;
         }
         assert!(self.done == self.cols.len(), "rows that are not there");
-        // SAFETY: whole rows of the result that follow one another lie in the tile and have been
+        // SAFETY: whole rows of the result that follow one another are in the tile and have been
         // written, and `self` is borrowed exclusively.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start, self.rows.len() * self.step) })
     }
@@ -293,7 +293,7 @@ impl<T: Real> OutputTile<'_, T> {
     /// If there is no such row, or it has not been written.
     pub(crate) fn row(&mut self, i: usize) -> &mut [T] {
         assert!(self.done == self.cols.len() && i < self.rows.len(), "a row that is not there");
-        // SAFETY: the row lies in the tile and has been written, and `self` is borrowed
+        // SAFETY: the row is in the tile and has been written, and `self` is borrowed
         // exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.step), self.cols.len()) }
     }

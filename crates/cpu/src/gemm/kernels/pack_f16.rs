@@ -23,7 +23,7 @@ pub(crate) fn pack_f16<T: Real, H: Float16>(
     if rows == 0 || cols == 0 {
         return;
     }
-    // The corners: all else lies between them.
+    // The corners: all else is between them.
     let (down, across) = ((rows as isize - 1) * step.0, (cols as isize - 1) * step.1);
     let (low, high) = (at + down.min(0) + across.min(0), at + down.max(0) + across.max(0));
     assert!(low >= 0 && (high as usize) < src.len(), "a block leaves its buffer");

@@ -29,11 +29,11 @@ pub(crate) fn transpose_block<T: Real>(
         return;
     }
     assert!(cols <= pitch && (rows - 1) * pitch + cols <= dst.len(), "a block leaves its panel");
-    // SAFETY: the rows and columns lie in the slice, by the line above.
+    // SAFETY: the rows and columns are in the slice, by the line above.
     unsafe { transpose_block_to(isa, src, at, step, rows, cols, dst.as_mut_ptr(), pitch) };
 }
 
-/// The same, to memory in which the rows lie, but not what is between them.
+/// The same, to memory in which the rows are, but not what is between them.
 ///
 /// # Safety
 /// No other thread reads or writes `cols` numbers of each of the rows, `pitch` apart, meanwhile.
@@ -53,7 +53,7 @@ pub(super) unsafe fn transpose_block_to<T: Real>(
     if rows == 0 || cols == 0 {
         return;
     }
-    // Both ends of the first and the last column: all others lie between them.
+    // Both ends of the first and the last column: all others are between them.
     let last = at + (cols as isize - 1) * step;
     let (low, high) = (at.min(last), at.max(last) + rows as isize);
     assert!(low >= 0 && high as usize <= src.len(), "a block leaves its buffer");
@@ -80,7 +80,7 @@ const ROWS_TOGETHER: usize = 128;
 /// How far ahead a column is fetched, in bytes.
 const PREFETCH_DISTANCE_BYTES: usize = 512;
 
-/// How far ahead rows of the result are fetched, in columns: what is written lies in many rows,
+/// How far ahead rows of the result are fetched, in columns: what is written is in many rows,
 /// which no hardware foresees. Panels have fewer columns.
 const PREFETCH_OUTPUT_COLUMNS: usize = 64;
 
@@ -93,7 +93,7 @@ const SQUARES_MIN_STRIDE_BYTES: usize = 512;
 /// Rows and columns of a square.
 const SQUARE_SIDE: usize = 16;
 
-/// A block that lies in its buffer, and rows that may be written: made by `transpose_block_to`
+/// A block that is in its buffer, and rows that may be written: made by `transpose_block_to`
 /// alone.
 #[derive(Clone, Copy)]
 struct TransposeBlock<'a, T> {
@@ -132,9 +132,9 @@ impl<T: Real> VectorKernel for TransposeSquares<'_, T> {
                 // follows the block often is.
                 let is_end = r + prefetch_at >= rows && c + SQUARE_SIDE < cols;
                 let (row, col) = if is_end { (r, c + SQUARE_SIDE) } else { (r + prefetch_at, c) };
-                // SAFETY: the square lies in the block, which lies in its buffer and may be
+                // SAFETY: the square is in the block, which is in its buffer and may be
                 // written, see `transpose_block_to`; the instructions are there: our caller's. What
-                // is fetched ahead may lie anywhere.
+                // is fetched ahead may be anywhere.
                 unsafe {
                     let prefetch_from = src.as_ptr().wrapping_offset(at + row as isize + col as isize * step);
                     for lane in 0..SQUARE_SIDE as isize {
@@ -166,14 +166,14 @@ impl<T: Real> VectorKernel for TransposeBlock<'_, T> {
         let line = LINE / size_of::<V::T>();
         let (down, across) = (rows / 4 * 4, cols / V::LANES * V::LANES);
         // Along the source first: a line of it is used up before the next is touched, for columns
-        // that lie a power of two apart push each other out of the first level.
+        // that are a power of two apart push each other out of the first level.
         for from in (0..down).step_by(ROWS_TOGETHER) {
             for c in (0..across).step_by(V::LANES) {
                 for r in (from..down.min(from + ROWS_TOGETHER)).step_by(4) {
                     let at = at + r as isize + c as isize * step;
-                    // SAFETY: rows r..r + 4 and columns c..c + LANES lie in the block, which lies
+                    // SAFETY: rows r..r + 4 and columns c..c + LANES are in the block, which is
                     // in its buffer and may be written, see `transpose_block_to`; the instructions
-                    // are there: our caller's. What is fetched ahead may lie anywhere.
+                    // are there: our caller's. What is fetched ahead may be anywhere.
                     unsafe {
                         let place = src.as_ptr().offset(at);
                         if r % line == 0 {
@@ -198,7 +198,7 @@ impl<T: Real> VectorKernel for TransposeBlock<'_, T> {
         }
         let one = |r: usize, c: usize| {
             let v = src[(at + r as isize + c as isize * step) as usize];
-            // SAFETY: row r and column c lie in the block, which may be written.
+            // SAFETY: row r and column c are in the block, which may be written.
             unsafe { dst.add(r * pitch + c).write(v) }
         };
         for c in across..cols {

@@ -76,7 +76,7 @@ impl PanelPrefetch {
         let step = (2 * V::LANES * size_of::<V::T>()).div_ceil(tiles).min(LINE);
         PanelPrefetch { next: LinePrefetch { step, ..all.next }, ..all }
     }
-    /// So many bytes that lie together.
+    /// So many bytes that are together.
     fn row(at: *const u8, bytes: usize) -> PanelPrefetch {
         PanelPrefetch { next: LinePrefetch { at, step: LINE / TERMS_PER_STEP }, lhs: bytes }
     }

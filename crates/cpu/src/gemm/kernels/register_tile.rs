@@ -220,7 +220,7 @@ impl<V: Vector> RegisterTile<V, RowMajorA<V>, PanelB<V>> {
     /// As `wide`, for each of the panels, and all of their columns are in the result.
     #[inline(always)]
     pub(super) unsafe fn side<const R: usize, const P: usize>(self) -> usize {
-        // SAFETY: row r < R and term t < k lie in the block, and so does register v of panel p < P.
+        // SAFETY: row r < R and term t < k are in the block, and so does register v of panel p < P.
         unsafe {
             let mut sums = [[[V::splat(V::T::ZERO); 2]; P]; R];
             for t in 0..self.k {
@@ -311,7 +311,7 @@ impl<V: Vector, A: RowsOfA<V>, B: ColumnsOfB<V>> RegisterTile<V, A, B> {
     /// As `wide`.
     #[inline(always)]
     pub(super) unsafe fn run<const R: usize, const W: usize>(self) {
-        // SAFETY: row r < R and term t < k lie in the block, and so do W <= 2 registers of the
+        // SAFETY: row r < R and term t < k are in the block, and so do W <= 2 registers of the
         // panel; of the result, `cols` columns of R rows are touched.
         unsafe {
             // Is the loop written out for several terms? So are the highest tiles, and those next

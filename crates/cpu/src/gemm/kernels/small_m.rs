@@ -181,7 +181,7 @@ impl<V: Vector> SmallMTile<V> {
     unsafe fn run<const R: usize, const W: usize>(self) {
         let line = LINE / size_of::<V::T>();
         // SAFETY: column r < R and term t < k are there, and two registers of the panel for each
-        // term; what is fetched ahead may lie anywhere.
+        // term; what is fetched ahead may be anywhere.
         unsafe {
             let mut sums = [[V::splat(V::T::ZERO); W]; R];
             let mut t = 0;

@@ -35,7 +35,7 @@ pub(crate) struct AccessA {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccessB {
     pub(crate) columns: ColumnAccess,
-    /// Do neighbours of a row lie side by side, as if packed?
+    /// Are neighbours of a row side by side, as if packed?
     pub(crate) panels: bool,
     /// If columns are windows that are better read in padded planes than packed: how many are taken
     /// together.
@@ -107,7 +107,7 @@ pub(crate) struct GemmPlan {
     /// Nanoseconds of one thread; 0 if it is too little to be shared.
     pub(crate) ns: f64,
     pub(crate) a: ReadA,
-    /// Are the rows that come next prefetched? They lie in memory.
+    /// Are the rows that come next prefetched? They are in memory.
     pub(crate) prefetches_a: bool,
     pub(crate) schedule: Schedule,
     /// What led to the schedule.
@@ -120,7 +120,7 @@ pub(crate) enum Schedule {
     /// There are no terms, or no results: sums are zeros.
     NoTerms,
     SmallM(SmallMPlan),
-    /// Each task packs its blocks, or reads factors where they lie.
+    /// Each task packs its blocks, or reads factors where they are.
     PrivatePacking(PrivatePackingPlan),
     /// The left factor is packed whole, once.
     SharedA {
@@ -142,7 +142,7 @@ pub(crate) enum Schedule {
     },
 }
 
-/// Few rows by columns that lie in memory: the transposed product, whose left factor is the
+/// Few rows by columns that are in memory: the transposed product, whose left factor is the
 /// columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SmallMPlan {
@@ -158,14 +158,14 @@ pub(crate) struct SmallMPlan {
 /// How the tiles of a product are made whose tasks pack for themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrivatePackingPlan {
-    /// Tiles of no more rows, and no fewer columns, read columns where they lie.
+    /// Tiles of no more rows, and no fewer columns, read columns where they are.
     pub(super) gemv_max_rows: usize,
     pub(super) gemv_min_cols: usize,
-    /// Are their rows read where they lie?
+    /// Are their rows read in place?
     pub(super) gemv_a_in_place: bool,
-    /// Are rows read where they lie in other tiles?
+    /// Are rows read in place in other tiles?
     pub(super) a_in_place: bool,
-    /// Are whole panels read where they lie, and how many columns have they?
+    /// Are whole panels read in place, and how many columns have they?
     pub(super) direct_b: bool,
     pub(super) nr: usize,
 }
@@ -173,11 +173,11 @@ pub(crate) struct PrivatePackingPlan {
 /// How a tile is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TilePath {
-    /// Few rows by columns that are read where they lie.
+    /// Few rows by columns that are read in place.
     Gemv { pack_a: bool },
-    /// Both factors are read where they lie.
+    /// Both factors are read in place.
     InPlace,
-    /// Rows are packed or not; of the right factor, so many columns are read where they lie.
+    /// Rows are packed or not; of the right factor, so many columns are read in place.
     Pack { pack_a: bool, direct: usize },
 }
 

@@ -10,7 +10,7 @@ use crate::gemm::kernels::{Blocking, COLUMN_GROUP, GEMV_MIN_COLUMNS, PREFETCH_RO
 use crate::machine::{Machine, rows_use_distinct_sets};
 use elinvar_core::order::CHUNK;
 
-/// What is run for products in blocks; `pack` says what is shared of factors that do not lie in
+/// What is run for products in blocks; `pack` says what is shared of factors that are not in
 /// memory as matrices, or were packed before.
 pub(crate) fn plan_gemm(p: &GemmProblem, pack: Option<PackPlan>, machine: &Machine) -> GemmPlan {
     let units = match p.kind {
@@ -33,7 +33,7 @@ pub(crate) fn plan_gemm(p: &GemmProblem, pack: Option<PackPlan>, machine: &Machi
     Planner { p, machine, units, pack, why, ns: p.ns() }.plan()
 }
 
-/// What is shared of factors that lie in memory.
+/// What is shared of factors that are in memory.
 fn pack_plan(p: &GemmProblem, machine: &Machine) -> (PackPlan, &'static str) {
     let (threads, rows) = (machine.threads, p.mc());
     let b_numbers = p.k.saturating_mul(p.n);
@@ -138,13 +138,13 @@ impl Planner<'_> {
     fn nr(&self) -> usize {
         self.machine.nr_of(self.p.bytes)
     }
-    /// Rows of the left factor are read where they lie if tiles can read them there.
+    /// Rows of the left factor are read in place if tiles can read them there.
     fn reads_a_in_place(&self) -> bool {
         self.p.kind == TermKind::Elements
             && self.p.a.rows.is_some_and(|row| rows_use_distinct_sets(row.wrapping_mul(self.p.bytes)))
     }
 
-    /// Are there so many rows that columns in memory are better read number by number, if they lie
+    /// Are there so many rows that columns in memory are better read number by number, if they are
     /// so? Rows and results are transposed then, which are to be less than the columns. Or columns
     /// are so few that registers of them are not full, of many terms.
     ///
@@ -237,7 +237,7 @@ impl Planner<'_> {
             PackPlan::Prepacked => 1,
         }
     }
-    /// Do rows of the left factor lie across?
+    /// Are the terms of the left factor's rows not contiguous?
     fn is_a_transposed(&self) -> bool {
         self.p.kind == TermKind::Elements && self.p.a.rows.is_none()
     }
@@ -275,7 +275,7 @@ impl Planner<'_> {
         let (down, across) = if m >= 2 * h * down { (down, across) } else { (1, down * across) };
         // A thread that waits for another's last rows loses more than a tile of fewer rows does.
         let unit = if down > 1 { h.min(MIN_TILE_ROWS) } else { h };
-        // Rows that are taps are read where they lie in threes alone.
+        // Rows that are taps are read in place in threes alone.
         let unit = if self.p.a.taps { unit.next_multiple_of(TAPS_PER_ADDRESS) } else { unit };
         let rows = even_piece(m, rows, unit, down);
         let cols = match self.pack {
@@ -285,7 +285,7 @@ impl Planner<'_> {
         Blocking { batch, m, n, rows, cols }
     }
     /// Does a tile of all rows cost next to nothing by itself? They are one block, and read where
-    /// they lie. Fewer rows by packed weights wait for memory, which foresees what comes in tiles
+    /// they are. Fewer rows by packed weights wait for memory, which foresees what comes in tiles
     /// of more columns.
     fn is_light(&self) -> bool {
         let least = match self.pack {
@@ -307,7 +307,7 @@ impl Planner<'_> {
             gemv_min_cols: if is_pairs { GEMV_MIN_COLUMNS } else { 0 },
             gemv_a_in_place: self.p.a.rows.is_some(),
             a_in_place: self.reads_a_in_place(),
-            // Panels of pairs do not lie in memory: two terms of a column are no neighbours there.
+            // Panels of pairs are not in memory: two terms of a column are no neighbours there.
             direct_b: few && !is_pairs && self.p.b.panels,
             nr: self.nr(),
         }

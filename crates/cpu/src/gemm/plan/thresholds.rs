@@ -60,10 +60,10 @@ pub(in crate::gemm) const SPLIT_COLUMNS_MIN_PER_THREAD: usize = 128;
 
 // Few rows (GEMV and small M), by columns whose terms are neighbours in memory.
 
-/// Rows up to which columns that lie in memory are not packed: each number of them is used only as
+/// Rows up to which columns that are in memory are not packed: each number of them is used only as
 /// often as there are rows.
 pub(in crate::gemm) const GEMV_MAX_ROWS: usize = 8;
-/// Rows of which columns that lie in memory are better read number by number, as the left factor of
+/// Rows of which columns that are in memory are better read number by number, as the left factor of
 /// the transposed product.
 pub(in crate::gemm) const SMALL_M_ROWS: RangeInclusive<usize> = 8..=192;
 /// Fewer columns do not fill registers, which counts where they have so many terms.
@@ -114,7 +114,7 @@ pub(in crate::gemm) const USES_BEFORE_PACKING: u32 = 8;
 pub(in crate::gemm) const USES_OF_PACKING_GEMM: u32 = USES_BEFORE_PACKING / 2;
 
 /// How many uses of its right factor a product of so many rows counts for. (A product of few rows
-/// reads it where it lies, mostly.)
+/// reads it where it is, mostly.)
 pub(crate) fn use_weight(rows: usize) -> u32 {
     if rows <= *SMALL_M_ROWS.end() {
         1

@@ -61,7 +61,7 @@ fn as_numbers<T: Copy, N: SimdElement>(
     let y = dst.unwritten();
     let len = y.len();
     assert_eq!(len, rows * starts.len() * cols, "cpu: a room of another size");
-    // Both ends of the first and of the last column: all others lie between them.
+    // Both ends of the first and of the last column: all others are between them.
     let last = (cols as isize - 1) * step;
     for start in starts {
         let first = at as isize + start;
@@ -74,7 +74,7 @@ fn as_numbers<T: Copy, N: SimdElement>(
     true
 }
 
-/// Blocks that lie in their buffer, of at least a tile, and room for them: made by `as_numbers`
+/// Blocks that are in their buffer, of at least a tile, and room for them: made by `as_numbers`
 /// alone.
 struct TransposeKernel<'a, T> {
     x: *const T,
@@ -82,7 +82,7 @@ struct TransposeKernel<'a, T> {
     y: *mut T,
 }
 
-/// Where the tile after the one at `at` starts, of `len` numbers, `head` of which lie before the
+/// Where the tile after the one at `at` starts, of `len` numbers, `head` of which are before the
 /// first line.
 #[inline(always)]
 fn next(at: usize, len: usize, side: usize, head: usize) -> Option<usize> {

@@ -103,7 +103,7 @@ fn lanes_to_values<T: Copy, N: SimdElement>(
     count
 }
 
-/// Rows to be turned, of each of which so many numbers as are whole registers lie behind `x`; and
+/// Rows to be turned, of each of which so many numbers as are whole registers are behind `x`; and
 /// `n` windows. Made above alone.
 struct ToLanes<N> {
     x: *const N,
@@ -156,7 +156,7 @@ impl<N: SimdElement> VectorKernel for FromLanes<N> {
     unsafe fn run<V: GatherVector<T = N>>(self) {
         let FromLanes { x, rows, n, to, len } = self;
         for row in (0..rows).step_by(V::LANES) {
-            // The last columns first: what a row has too much lies where the first columns of the
+            // The last columns first: what a row has too much is where the first columns of the
             // next one go.
             for column in (0..n).step_by(V::LANES).rev() {
                 // SAFETY: the caller found so many windows of 64 rows, and room for all
@@ -191,7 +191,7 @@ mod tests {
     use elinvar_core::Element;
 
     /// Every number comes to its place and back, whatever the length of rows, how many there are,
-    /// and how much lies behind them.
+    /// and how much is behind them.
     fn all<T: Element + PartialEq>(of: impl Fn(usize) -> T) {
         for isa in Isa::with_kernels() {
             for n in [1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 15, 16, 17, 33] {

@@ -70,8 +70,8 @@ pub(crate) fn fold<T: ReduceElement, F: Combine<T>>(
 }
 
 /// The fold of each column of one matrix, of whose lanes each thread has some. So rows are read
-/// whole, page by page, and threads have as much to do as each other: the sums of 1000 x 1000 took
-/// 58 us when each had some of the columns, and take 40.
+/// whole, page by page, and threads have as much to do as each other, where whole columns for each
+/// thread would touch every page in every thread.
 fn by_lanes<T: ReduceElement, F: Combine<T>>(
     d: &CpuDevice,
     x: &ColumnOperand<'_, T>,

@@ -90,16 +90,16 @@ where
 
 /// Registers that hold sums while terms go by.
 const SUM_REGISTERS: usize = 8;
-/// The same where all sixteen of AVX2 do: terms are added from where they lie.
+/// The same where all sixteen of AVX2 do: terms are added from where they are.
 #[cfg(target_arch = "x86_64")]
 const ALL_SUM_REGISTERS: usize = 16;
-/// How far ahead terms are fetched that lie in memory, in bytes: a small page, for the processor
+/// How far ahead terms in memory are fetched, in bytes: a small page, for the processor
 /// foresees what follows within one. Farther ahead is better at times and worse than nothing at
 /// others, and a whole block at once always is. By the second level: by the first, sums take 1.3
 /// times as long on a Zen 4.
 const PREFETCH_DISTANCE_BYTES: usize = 4 << 10;
 
-/// Has the line fetched that lies so far ahead of register `i`, unless a register before it begins
+/// Has the line fetched that is so far ahead of register `i`, unless a register before it begins
 /// in the same `lines`, of which the processor fetches the others.
 #[inline(always)]
 fn prefetch_ahead<V: Vector>(from: *const V::T, i: usize, lines: usize) {
@@ -136,7 +136,7 @@ where
             for part in 0..parts {
                 let at = part * SUM_REGISTERS * V::LANES;
                 // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made
-                // for, here and below. Chunks before `whole` lie in `x`, and parts in a chunk, as
+                // for, here and below. Chunks before `whole` are in `x`, and parts in a chunk, as
                 // in the 128 lanes.
                 unsafe {
                     let to = all.as_mut_ptr().add(at);
@@ -226,7 +226,7 @@ where
         if n > half {
             let mut i = 0;
             while i < half {
-                // SAFETY: the caller's; no register has more than 16 lanes, so both lie in the 128.
+                // SAFETY: the caller's; no register has more than 16 lanes, so both are in the 128.
                 unsafe { V::load(to.add(i)).add(V::load(to.add(half + i))).store(to.add(i)) };
                 i += V::LANES;
             }
@@ -304,7 +304,7 @@ where
     }
 }
 
-/// A sum of at most a block, whose terms lie in several parts. Made by [`VectorFolds`] alone.
+/// A sum of at most a block, whose terms are in several parts. Made by [`VectorFolds`] alone.
 struct PartsSum<'a, V: Vector, S>(&'a [&'a [V::T]], PhantomData<(V, S)>);
 
 impl<V: Vector, S: Vector<T = V::T>> Kernel for PartsSum<'_, V, S>
@@ -324,7 +324,7 @@ where
             let (head, x) = part.split_at(part.len().min((LANES - lane) % LANES));
             let (whole, from) = (x.len() / LANES, x.as_ptr());
             // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for.
-            // Chunks before `whole` lie in `x`, and the registers of a chunk in it, as in the 128
+            // Chunks before `whole` are in `x`, and the registers of a chunk in it, as in the 128
             // lanes.
             unsafe {
                 add_terms::<S>(&mut all[lane..], head);
@@ -369,7 +369,7 @@ impl<V: MinMaxVector, F: ExtremeOp<V::T>> Kernel for BlockExtreme<'_, V, F> {
         let from = x.as_ptr();
         let (mut few, mut doubts) = ([F::init(); 16], [F::no_doubt(); 16]);
         // SAFETY: `VectorFolds` made this for an instruction set that an `Isa` was made for; what
-        // is read lies in `x` up to `whole * wide`, what is stored in 16 numbers, which no register
+        // is read is in `x` up to `whole * wide`, what is stored in 16 numbers, which no register
         // exceeds.
         unsafe {
             let mut best: [V; REGISTERS_PER_STEP] = [V::splat(F::init()); REGISTERS_PER_STEP];
@@ -407,7 +407,7 @@ pub(crate) trait VectorFolds: Sized {
     fn sum(isa: Isa, x: &[Self], from_memory: bool) -> Self;
     /// The sums of rows of so many terms ([`ROW_TERMS_IN_REGISTERS`]), one after the other.
     fn sum_rows(isa: Isa, x: &[Self], n: usize, sums: &mut [Self]);
-    /// The sum of at most a block that lies in several parts.
+    /// The sum of at most a block that is in several parts.
     fn sum_of(isa: Isa, parts: &[&[Self]]) -> Self;
     /// The largest, if there is no doubt about it: no NaN, no zero.
     fn largest(isa: Isa, x: &[Self], from_memory: bool) -> Option<Self>;

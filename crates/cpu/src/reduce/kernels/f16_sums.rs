@@ -102,7 +102,7 @@ impl<H: Float16 + Default> VectorKernel for F16RowSums<'_, H> {
 /// Registers of sums that go side by side.
 const SUM_REGISTERS: usize = 4;
 
-/// Sums, and where terms of theirs lie, from the first of each on. Made by `add_f16_terms` alone,
+/// Sums, and where terms of theirs are, from the first of each on. Made by `add_f16_terms` alone,
 /// which looked.
 struct F16StridedSums<'a, H, P> {
     x: *const H,

@@ -4,7 +4,7 @@ use super::{ArgFoldPlan, ColumnFold, FoldPlan, RowFold, RowScan, ScanPlan};
 use crate::reduce::columns::layout::ColumnLayout;
 use std::fmt;
 
-/// Do columns lie side by side, or short rows?
+/// Are columns side by side, or short rows?
 fn form(layout: &ColumnLayout) -> &'static str {
     if layout.grid.upright { "upright" } else { "short" }
 }

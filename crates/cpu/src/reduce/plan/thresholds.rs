@@ -8,7 +8,7 @@ pub(in crate::reduce) const MIN_ROWS: usize = 32;
 /// The same for folds and for indices of extremes, which read elements in place.
 pub(in crate::reduce) const FOLD_MIN_ROWS: usize = 8;
 pub(in crate::reduce) const ARG_FOLD_MIN_ROWS: usize = 8;
-/// Elements, at most, of rows that lie one after the other and are transposed in registers: of
+/// Elements, at most, of rows that are one after the other and are transposed in registers: of
 /// longer ones each has registers of its own.
 pub(in crate::reduce) const SHORT_ROW_MAX_ELEMENTS: usize = 16;
 
@@ -68,7 +68,7 @@ pub(in crate::reduce) const HELD_ELEMENTS_OF_LONG_ROWS: usize = 32;
 /// Elements of rows side by side that a row-wise formula reads several times, at most: a window of
 /// each stays in a second-level cache.
 pub(in crate::reduce) const ROWWISE_COLUMNS_MAX_ELEMENTS: usize = 4096;
-/// Parts of a block that are folded where they lie, such as the images of a channel, whose gradient
+/// Parts of a block that are folded in place, such as the images of a channel, whose gradient
 /// a bias gets.
 pub(in crate::reduce) const MAX_PARTS_IN_PLACE: usize = 16;
 /// Terms that are summed without a call.

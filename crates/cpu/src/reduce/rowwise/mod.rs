@@ -28,7 +28,7 @@ use elinvar_simd::row_loop::{
 use elinvar_simd::uninit::UninitSlice;
 use std::ops::RangeInclusive;
 
-/// Elements of the short rows that are taken at a time: what operands that do not lie in memory as
+/// Elements of the short rows that are taken at a time: what operands that are not in memory as
 /// they are read are copied to has room for a block.
 const SHORT_ROWS_ELEMENTS: usize = BLOCK;
 /// Elements that a task has, at least and at most.
@@ -213,7 +213,7 @@ struct RowScratch<C> {
     kept: HostVec<C>,
 }
 
-/// Elements of an operand that do not lie in memory as they are read.
+/// Elements of an operand that are not in memory as they are read.
 struct CopiedOperand<C> {
     buffer: HostVec<C>,
     /// The name of the element that fills a chunk of the buffer; the first row, if all rows are
@@ -233,8 +233,8 @@ fn block_buffer<C: Float>(buffer: &mut HostVec<C>) -> Result<&mut [C]> {
     buffer_for(buffer, BLOCK)
 }
 
-/// The same for `len` elements. It begins with a cache line: what lies across two is stored and
-/// loaded twice.
+/// The same for `len` elements. It begins with a cache line: a register across two lines is stored
+/// and loaded twice.
 fn buffer_for<C: Float>(buffer: &mut HostVec<C>, len: usize) -> Result<&mut [C]> {
     let line = LINE / size_of::<C>();
     if buffer.len() < len + TERM_CHUNK + line {
@@ -455,7 +455,7 @@ impl<C: Float> RowwiseWork<'_, C> {
         }
         Ok(())
     }
-    /// At most `rows` rows of at most a block each, from `first` on: as many as lie in memory as
+    /// At most `rows` rows of at most a block each, from `first` on: as many as are in memory as
     /// they are read, or fit into a buffer. Returns how many.
     fn short(
         &self,

@@ -39,7 +39,7 @@ const ROW_ELEMENTS: std::ops::RangeInclusive<usize> = TERM_CHUNK..=BLOCK;
 /// Nanoseconds for an element.
 const NS_PER_ELEMENT: f64 = 0.5;
 
-/// The values, and the first `sums` sums; or nothing, if rows do not lie one after the other, or
+/// The values, and the first `sums` sums; or nothing, if rows are not one after the other, or
 /// are few, or very short or long.
 pub(crate) fn rows_and_columns(
     d: &CpuDevice,
@@ -98,7 +98,7 @@ fn compute<C: Float>(
     let y = fill_strided_rows(d, partition, &mut parts, NS_PER_ELEMENT, &|strided, part| {
         let mut scratch = ColumnSumScratch::new(n, width)?;
         let mut stack = std::mem::take(&mut scratch.stack);
-        // Whoever has this comb probably has the next.
+        // A task that takes these strided rows probably takes the next ones.
         work.lanes(strided, 0, 1, strided.first() + 1, part, &mut stack, &mut scratch);
         Ok(())
     })?;

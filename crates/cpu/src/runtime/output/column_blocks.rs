@@ -85,7 +85,7 @@ impl<T: Copy> ColumnBlocks<'_, T> {
         assert!(self.left > 0, "cpu: a stripe has no more rows");
         let row = if self.bottom_up { self.left - 1 } else { rows - self.left };
         let at = (matrix * rows + row) * columns + column;
-        // SAFETY: `next` gives stripes that lie within the matrices, which the memory has room for,
+        // SAFETY: `next` gives stripes that are within the matrices, which the memory has room for,
         // and this row is one of theirs, each of which comes once, as a stripe is written in one
         // direction;
         // no two stripes have an element in common, and each number is given to one `ColumnBlocks`,

@@ -129,9 +129,9 @@ impl FillSplit {
 
 /// Elements before the first that begins a cache line. A store across two lines takes two; and
 /// memory that the system gave for one large tensor each begins at the same place within a line, so
-/// that what is read lies well then, too.
+/// that what is read is aligned then, too.
 fn to_line<T>(slots: &[MaybeUninit<T>]) -> usize {
-    // An element that lies across two lines has no such place.
+    // An element that is across two lines has no such place.
     Some(slots.as_ptr().align_offset(LINE)).filter(|n| n * size_of::<T>() < LINE).unwrap_or(0)
 }
 

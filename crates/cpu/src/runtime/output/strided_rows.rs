@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 
 /// A matrix that is cut into combs: each block of `stride * STRIDED_MAX_ROWS_PER_PART` rows (the
 /// last may have fewer) into so many, of which number `i` has row `i` of the block and each that
-/// lies a multiple of `stride` behind it.
+/// is a multiple of `stride` behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct StridedPartition {
     pub(crate) rows: usize,
@@ -84,7 +84,7 @@ impl<T: Copy> StridedRows<'_, T> {
         let word = &mut self.written[number / 64];
         assert_eq!(*word & bit, 0, "cpu: a row was written before");
         // SAFETY: `fill_strided_rows` makes combs of a matrix that the memory has room for, and
-        // this row lies in it. No two combs have a row in common, and each is given to one call of
+        // this row is in it. No two combs have a row in common, and each is given to one call of
         // `f` there.
         let slots = unsafe { std::slice::from_raw_parts_mut(self.matrix.add(row * columns), columns) };
         let mut dst = UninitSlice::new(slots);

@@ -278,7 +278,7 @@ impl CublasLt {
         };
         let [a, b, c] = layouts.each_ref().map(|l| l.raw);
         let (one, zero) = (1f32, 0f32);
-        // SAFETY: everything was made by this library for this product; operands and workspace lie
+        // SAFETY: everything was made by this library for this product; operands and workspace are
         // in their memory, which is given back in the stream's order.
         let given = unsafe {
             let (alpha, beta) = ((&raw const one).cast(), (&raw const zero).cast());

@@ -131,12 +131,12 @@ fn capture(shared: &Shared, stream: &Stream<'_>, calls: &[Call<'_, Cuda>], place
             }
             Call::Multiply { product, operands } => {
                 if !shared.queue().multiply(shared, stream.raw, product, operands)? {
-                    return Err(Error::unsupported(format!("cuda: nobody does {product:?}")));
+                    return Err(Error::unsupported(format!("cuda: no library computes {product:?}")));
                 }
             }
             Call::Copy { from, to } => {
                 let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);
-                // SAFETY: both ranges lie in their memory.
+                // SAFETY: both ranges are in their memory.
                 let given = unsafe { (shared.api.table.copy_across)(b, a, to.len as usize, stream.raw) };
                 shared.api.check(given, || format!("copying {} bytes", to.len))?;
             }

@@ -62,7 +62,7 @@ pub fn start<'a>(
     assert_eq!(buffers.len(), kernel.buffers, "{kernel:?} gets as many buffers as it has");
     let maps = maps(shared, kernel, &buffers, &launch.params)?;
     // One by one, and not as a block: where the driver has maps in a block depends on where the
-    // block will lie.
+    // block will be.
     let args = launch.params.iter().map(|p| (&raw const p.bits).cast());
     let mut params: Vec<*mut c_void> = (maps.iter().map(|map| (&raw const *map).cast()))
         .chain(buffers.iter().map(|at| (&raw const *at).cast()))
@@ -118,7 +118,7 @@ impl Queue {
         start(shared, shared.stream, kernel, buffers.iter().map(Operand::Slice).chain(args), launch)
     }
 
-    /// Where the numbers of a launch lie, once it begins. A copy in front of a launch takes the
+    /// Where the numbers of a launch are, once it begins. A copy in front of a launch takes the
     /// device some microseconds, so what was copied and not written over is not copied again.
     fn send(&mut self, shared: &Shared, bytes: &[u8]) -> Result<Address> {
         if let Some(&at) = self.sent.get(bytes) {
@@ -203,7 +203,7 @@ impl Queue {
         assert!(to.len <= from.len, "what is copied is there");
         shared.enter()?;
         let (a, b) = (from.memory.at + from.offset, to.memory.at + to.offset);
-        // SAFETY: both ranges lie in their memory, which is given back in the stream's order.
+        // SAFETY: both ranges are in their memory, which is given back in the stream's order.
         let given = unsafe { (shared.api.table.copy_across)(b, a, to.len as usize, shared.stream) };
         shared.api.check(given, || format!("copying {} bytes", to.len))
     }
@@ -281,7 +281,7 @@ impl Shared {
         {
             let _queue = self.queue();
             self.enter()?;
-            // SAFETY: both ranges lie in their memory. The target is given back in this stream's
+            // SAFETY: both ranges are in their memory. The target is given back in this stream's
             // order, and the source in the other one's, which waits for this below.
             let given = unsafe { copy(b, self.context(), a, other.context(), to.len as usize, self.stream) };
             self.api.check(given, what)?;

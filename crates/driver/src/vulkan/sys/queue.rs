@@ -316,7 +316,7 @@ impl Queue {
     ) -> Result<()> {
         let command = self.batch(shared)?.command;
         let region = [vk::BufferCopy { src_offset: from_at, dst_offset: to_at, size: bytes }];
-        // SAFETY: the command buffer is being recorded, and this queue is locked; both ranges lie
+        // SAFETY: the command buffer is being recorded, and this queue is locked; both ranges are
         // in their buffers, which stay alive until the batch is done.
         unsafe { shared.device.cmd_copy_buffer(command, from, to, &region) };
         Ok(())

@@ -201,7 +201,7 @@ impl Emitter<'_> {
     }
 
     /// Two or four matrices of 8 x 8: lanes 8 i to 8 i + 7 say where the lines of the i-th are.
-    /// What does not lie along k is transposed on the way.
+    /// What is not along k is transposed on the way.
     fn load_matrices(&mut self, l: &FragmentAddress, corners: &[[u32; 2]], along: bool) -> Vec<Register> {
         let index = self.local_index();
         let row = self.once(Scalar::U32, "and.b32", &[&index, "7"]);

@@ -232,7 +232,7 @@ type Register = String;
 
 struct Emitter<'a> {
     k: &'a Kernel,
-    /// Where shared memory lies, if launches give it.
+    /// Where shared memory is, if launches give it.
     places: SharedLayout,
     dynamic: bool,
     /// Which values own their registers: what is changed in place has to.

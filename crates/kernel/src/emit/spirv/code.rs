@@ -226,7 +226,7 @@ numbers! {
         MatrixBKHR = 1,
         MatrixAccumulatorKHR = 2,
     }
-    /// How a fragment lies in memory.
+    /// The layout of a fragment in memory.
     CooperativeMatrixLayout {
         RowMajorKHR = 0,
         ColumnMajorKHR = 1,

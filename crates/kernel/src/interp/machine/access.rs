@@ -73,7 +73,7 @@ impl Machine<'_> {
             Scalar::U32 | Scalar::U64 | Scalar::Bool | Scalar::F32 | Scalar::F64 => i128::from(x),
         }
     }
-    /// The first of `w` elements that lie in memory, at a multiple of `aligned`.
+    /// The first of `w` elements that are in memory, at a multiple of `aligned`.
     pub(super) fn reach(
         &self,
         p: Place,

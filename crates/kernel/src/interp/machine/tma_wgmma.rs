@@ -300,7 +300,7 @@ impl Machine<'_> {
         if self.tma.makers[v.0 as usize] <= done {
             return Ok(());
         }
-        Err(Problem { lane: 0, what: format!("%{} are sums of a product that nobody has waited for", v.0) })
+        Err(Problem { lane: 0, what: format!("%{} are sums of a product that was not waited for", v.0) })
     }
 
     /// That nothing is under way where a workgroup ends.
