@@ -6,6 +6,7 @@ mod bundle;
 mod cuda;
 mod docs;
 mod footprint;
+mod metrics;
 mod program;
 mod python;
 mod results;
@@ -21,7 +22,8 @@ usage: cargo xtask COMMAND
 
   test       everything that must hold before a change goes in
   docs       links, paths, numbers and variables of the documentation, and widths of comments; a part of `test`
-  book       docs/ as a book, by mdBook
+  code-metrics  sizes, names, imports and words of the sources, with their goals; a part of `docs`
+  book       the documentation as a book, by mdBook
   arm        the tests of the device cpu, and training runs, on aarch64 with NEON, emulated by qemu
   parity     training, compared with PyTorch's, layer by layer and optimiser by optimiser
   minilm     embeddings of a sentence-embedding model, compared with PyTorch's
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     match env::args().skip(1).collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["test"] => test::test(),
         ["docs"] => docs::docs(),
+        ["code-metrics"] => metrics::metrics(),
         ["book"] => book::book(),
         ["arm"] => arm::arm(),
         ["parity"] => python::parity(),

@@ -68,7 +68,7 @@ pub fn unnamed_crates(tree: &Tree) -> Vec<String> {
 }
 
 /// The targets of a text's links and images: the text in `](...)`, outside of code spans.
-fn targets(text: &str) -> impl Iterator<Item = &str> {
+pub fn targets(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         loop {

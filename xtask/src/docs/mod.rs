@@ -8,13 +8,15 @@ mod environment;
 mod links;
 mod numbers;
 mod sentences;
-mod sizes;
 mod tree;
 
-use crate::results;
 use crate::test::Outcome;
+use crate::{metrics, results};
+pub(crate) use links::targets;
 use std::process::ExitCode;
-use tree::Tree;
+#[cfg(test)]
+pub(crate) use tree::small;
+pub(crate) use tree::{Tree, resolve};
 
 /// A check, and its name.
 type Check = (&'static str, fn(&Tree) -> Vec<String>);
@@ -27,7 +29,7 @@ const CHECKS: [Check; 8] = [
     ("numbers in README", numbers::unheld),
     ("environment variables", environment::differences),
     ("methods that sentences name", sentences::unknown_methods),
-    ("lengths and widths", sizes::faults),
+    ("code metrics", metrics::faults),
 ];
 
 /// Runs all checks and prints the faults.
