@@ -30,27 +30,10 @@ pub struct Call {
     inputs: Vec<Operand>,
 }
 
-/// Whole numbers at which sizes, axes and counts go wrong.
-const WHOLE: [i64; 18] = [
-    0,
-    1,
-    -1,
-    2,
-    -2,
-    3,
-    5,
-    7,
-    -7,
-    64,
-    i64::MIN,
-    i64::MAX,
-    i32::MAX as i64,
-    1 << 32,
-    (1 << 32) + 1,
-    1 << 40,
-    1 << 62,
-    i64::MIN + 1,
-];
+/// Whole numbers at which sizes, axes and counts go wrong. None is a size that a large machine's
+/// memory would hold, and a small one's not.
+const WHOLE: [i64; 16] =
+    [0, 1, -1, 2, -2, 3, 5, 7, -7, 64, i64::MIN, i64::MAX, -1 << 32, 1 << 40, 1 << 62, i64::MIN + 1];
 
 /// Numbers at which formulas and checks go wrong.
 const NUMBERS: [f64; 14] = [
