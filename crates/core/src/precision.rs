@@ -40,7 +40,11 @@ impl Precision {
     /// assert_eq!((inside, Precision::of_scope()), (Some(Precision::Fast), None));
     /// ```
     pub fn scope<T>(self, f: impl FnOnce() -> T) -> T {
-        let _restore = Restore(SCOPE.replace(Some(self)));
+        Self::scope_of(Some(self), f)
+    }
+    /// Runs `f` as in a scope of this precision, or outside of any.
+    pub fn scope_of<T>(precision: Option<Precision>, f: impl FnOnce() -> T) -> T {
+        let _restore = Restore(SCOPE.replace(precision));
         f()
     }
     /// The precision of the innermost scope of this thread, if it is in one.
@@ -67,6 +71,7 @@ mod tests {
     fn scopes_nest_and_end_with_a_panic() {
         Fast.scope(|| {
             assert_eq!(Exact.scope(Precision::of_scope), Some(Exact));
+            assert_eq!(Precision::scope_of(None, Precision::of_scope), None);
             assert!(std::panic::catch_unwind(|| Exact.scope(|| panic!("as it should"))).is_err());
             assert_eq!(Precision::of_scope(), Some(Fast));
             let elsewhere = std::thread::spawn(Precision::of_scope).join();

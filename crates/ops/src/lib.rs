@@ -9,12 +9,14 @@
 //! * [`op`], [`value`]: the ops that the tape records, and the abstraction over "with tape" and
 //!   "without tape" in which every op and every gradient is written.
 //! * [`random`]: what may be drawn, and the formula of a uniform number.
+//! * [`autocast`]: the type in which each op runs in a scope of mixed precision.
 //! * [`recording`]: restrictions on a function whose work is captured.
 //! * [`catalogue`]: the ops. [`args`]: calling them by name.
 //! * [`door`]: the ops as functions of a backend, `B::add(&x, &y)`.
 
 pub mod args;
 pub mod array;
+pub mod autocast;
 pub mod backend;
 pub mod casting;
 pub mod catalogue;

@@ -1,6 +1,7 @@
 //! Elementwise ops: how a formula becomes an op with a gradient.
 
 use crate::array::{self, Array};
+use crate::autocast::{casts, is_mixed, within};
 use crate::backend::Backend;
 use crate::op::{Context, Op, Outputs};
 use crate::trace::trace;
@@ -55,11 +56,24 @@ fn arrays<'a, V: Value>(x: &[&'a V]) -> Arrays<'a, V::B> {
 
 /// As [`map`], of values and their arrays.
 fn map_object<V: Value>(f: &dyn MapObject, x: &[&V], arrays: &[&Array<V::B>]) -> Result<V> {
+    if V::autocast().is_some() && is_mixed(x) {
+        return promoted(f, x);
+    }
     // Without a record the formula need not be kept.
     if f.out() == Out::Bool || !V::records(x) {
         return Ok(V::from_array(array::map_object(f, arrays)?));
     }
     V::apply(Pointwise(f.boxed()), x)
+}
+
+/// In an autocast scope, with the operands as one type.
+#[cold]
+fn promoted<V: Value>(f: &dyn MapObject, x: &[&V]) -> Result<V> {
+    let operands: SmallVec<[Option<&V>; 4]> = x.iter().copied().map(Some).collect();
+    let Some(casts) = casts(f.name(), &operands) else { unreachable!("there was a scope a moment ago") };
+    let all = x.iter().map(|v| casts.on(*v)).collect::<Result<SmallVec<[V; 4]>>>()?;
+    let all: SmallVec<[&V; 4]> = all.iter().collect();
+    within(None, || map_object(f, &all, &arrays(&all)))
 }
 
 /// As [`map_int`].

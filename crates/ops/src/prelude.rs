@@ -2,6 +2,7 @@
 
 pub use crate::args::{Args, Attr};
 pub use crate::array::Array;
+pub(crate) use crate::autocast::autocast;
 pub use crate::backend::*;
 pub use crate::int::Int;
 pub use crate::lane::{Lane, LaneInt, Mask};

@@ -6,6 +6,7 @@
 //! finish, next statistic, result.
 
 use crate::array::{self, Array};
+use crate::autocast::{self, is_mixed};
 use crate::backend::{Backend, Fused, Placed, View};
 use crate::op::{Context, Op, Outputs, Saves};
 use crate::value::{Value, gradient_to};
@@ -160,6 +161,9 @@ pub fn rows_last(shape: &Shape, axes: &[usize]) -> Dims {
 /// # Errors
 /// `DeviceMismatch`, `DTypeMismatch`, `ShapeMismatch`, `OutOfMemory`.
 pub fn rows<V: Value, R: Rows<N>, const N: usize>(r: R, axes: &[usize], x: [&V; N]) -> Result<V> {
+    if V::autocast().is_some() && is_mixed(&x) {
+        return autocast::run(R::NAME, x, |x| rows(r, axes, x));
+    }
     let op = |x: [&V; N]| V::apply(RowsOp { rows: r, axes: Dims::from_slice(axes) }, &x);
     let dtype = x[0].dtype();
     if dtype.is_half()

@@ -34,6 +34,15 @@ pub trait Value: Clone + Debug + Sized + 'static {
     fn apply<O: Op>(op: O, x: &[&Self]) -> Result<Self>;
     /// Would an op on these be recorded? If not, its gradient will not be needed.
     fn records(x: &[&Self]) -> bool;
+    /// The 16-bit type of the autocast scope of this thread, if there is one that converts such
+    /// values.
+    fn autocast() -> Option<DType>;
+    /// The same values, of f16, bf16 or f32, as another one of these, for an op in an autocast
+    /// scope. A variable is converted once per scope.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn autocast_to(&self, to: DType) -> Result<Self>;
     /// The same values as a constant.
     fn detached(&self) -> Self {
         Self::from_array(self.array().clone())
@@ -84,6 +93,13 @@ impl<B: Backend> Value for Array<B> {
     }
     fn records(_: &[&Self]) -> bool {
         false
+    }
+    #[inline]
+    fn autocast() -> Option<DType> {
+        None
+    }
+    fn autocast_to(&self, to: DType) -> Result<Self> {
+        cast(self, to)
     }
 }
 

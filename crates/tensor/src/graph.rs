@@ -1,7 +1,8 @@
 //! `Graph`: graph capture. A function of tensors whose device work is recorded once and replayed.
 
+use crate::autocast::{autocast_dtype, isolated};
 use crate::{Tensor, try_run};
-use elinvar_core::{DType, Error, ErrorKind, Result, Shape};
+use elinvar_core::{DType, Error, ErrorKind, Precision, Result, Shape};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::recording::{Watch, observe};
@@ -18,7 +19,8 @@ type Function<B> = dyn Fn(&[Tensor<B>]) -> Result<Vec<Tensor<B>>> + Send + Sync;
 /// been replaced, the function is recorded again. (An optimiser updates weights in place, which
 /// needs no new recording.) The function may only compute: reading elements on the host, drawing
 /// from a module's random numbers, changing a parameter, and keeping tensors that it does not
-/// return are errors. Gradients may be computed in it.
+/// return are errors. Gradients may be computed in it. It runs in the scopes of precision and of
+/// [`crate::autocast`] in which it was recorded, whichever a run is in.
 ///
 /// ```
 /// use elinvar_core::Result;
@@ -36,6 +38,9 @@ type Function<B> = dyn Fn(&[Tensor<B>]) -> Result<Vec<Tensor<B>>> + Send + Sync;
 pub struct Graph<B: Backend> {
     device: B::Device,
     inputs: Vec<(Shape, DType)>,
+    /// The scopes in which it was recorded, which a run's do not replace.
+    precision: Option<Precision>,
+    half: Option<DType>,
     function: Box<Function<B>>,
     recorded: Mutex<Option<Recorded<B>>>,
 }
@@ -68,6 +73,8 @@ impl<B: Backend> Graph<B> {
         let graph = Graph {
             device: first.device().clone(),
             inputs: inputs.iter().map(|x| (x.shape().clone(), x.dtype())).collect(),
+            precision: Precision::of_scope(),
+            half: autocast_dtype(),
             function: Box::new(function),
             recorded: Mutex::new(None),
         };
@@ -100,7 +107,9 @@ impl<B: Backend> Graph<B> {
     /// Calls the function under the rules of recording.
     fn call(&self, inputs: &[Tensor<B>]) -> Result<(Vec<Array<B>>, Vec<Watch>)> {
         // Methods of tensors panic with their errors.
-        let (results, watches) = observe(|| try_run(|| (self.function)(inputs))?)?;
+        // Conversions of weights that were made outside would be constants of the recording.
+        let run = || isolated(self.half, || try_run(|| (self.function)(inputs))?);
+        let (results, watches) = observe(|| Precision::scope_of(self.precision, run))?;
         Ok((results.iter().map(|y| y.array().clone()).collect(), watches))
     }
     /// Records the function again. `before`: the inputs of the invalid recording.

@@ -4,6 +4,7 @@
 //! tensors that are computed from it record how. [`Tensor::backward`] walks the tape back and
 //! returns [`Gradients`] by variable.
 
+mod autocast;
 mod check;
 mod create;
 mod fail;
@@ -16,6 +17,7 @@ mod sizes;
 mod tape;
 mod tensor;
 
+pub use autocast::{autocast, autocast_dtype, autocast_off, try_autocast};
 pub use check::{check_gradient, numerical_gradient};
 pub use create::TensorData;
 pub use fail::{OrFail, try_run};

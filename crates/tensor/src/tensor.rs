@@ -1,11 +1,13 @@
 //! The tensor type: an array, and its node on the tape.
 
+use crate::autocast::converted;
 use crate::fail::OrFail;
 use crate::sizes::Integer;
 use crate::tape::node::{Node, records, run, run_one};
 use crate::tape::{Backward, Gradients, Hook, Seed, backward};
 use elinvar_core::{DType, Error, HostTensor, Result, Shape};
 use elinvar_ops::array::Array;
+use elinvar_ops::autocast::of_scope;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::op::Op;
 use elinvar_ops::value::Value;
@@ -47,6 +49,13 @@ impl<B: Backend> Value for Tensor<B> {
     }
     fn records(x: &[&Self]) -> bool {
         records(x)
+    }
+    #[inline]
+    fn autocast() -> Option<DType> {
+        of_scope()
+    }
+    fn autocast_to(&self, to: DType) -> Result<Self> {
+        converted(self, to)
     }
 }
 

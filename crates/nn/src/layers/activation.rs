@@ -4,6 +4,7 @@
 use crate::{Layer, Module, Param};
 use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
+use elinvar_ops::autocast::run as in_scope;
 use elinvar_ops::catalogue as op;
 use elinvar_ops::catalogue::gelu::Approximate;
 use elinvar_ops::lane::Lane;
@@ -179,7 +180,7 @@ impl<B: Backend> PReLU<B> {
     fn run(&self, x: &Tensor<B>) -> Result<Tensor<B>> {
         let weight = self.weight.get();
         if weight.numel() == 1 {
-            return map(Bent, [x, &weight]);
+            return in_scope("prelu", [x, &weight], |all| map(Bent, all));
         }
         if x.rank() < 2 || x.dims()[1] != weight.numel() {
             return Err(Error::shape(format!(
@@ -190,7 +191,7 @@ impl<B: Backend> PReLU<B> {
         }
         let mut column = vec![1; x.rank()];
         column[1] = -1;
-        map(Bent, [x, &op::reshape(&weight, &column)?])
+        in_scope("prelu", [x, &weight], |[x, w]| map(Bent, [x, &op::reshape(w, &column)?]))
     }
 }
 

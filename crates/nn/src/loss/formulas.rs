@@ -3,10 +3,11 @@
 use super::Reduction;
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
+use elinvar_ops::autocast::run as in_scope;
 use elinvar_ops::catalogue as op;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::{Map, map};
-use elinvar_ops::value::widen;
+use elinvar_ops::value::{cast, widen};
 use elinvar_tensor::{OrFail, Tensor};
 
 /// Applies the reduction to the losses of elements or samples.
@@ -86,7 +87,7 @@ pub fn gaussian_nll_loss<B: Backend>(
         op::range::check_range("gaussian_nll_loss", "the variance", v, 0.0, f64::INFINITY)?;
         reduced("gaussian_nll_loss", &map(Gaussian { eps, rest }, [x, t, v])?, reduction)
     };
-    widen([x, target, variance], run).or_fail()
+    in_scope("gaussian_nll_loss", [x, target, variance], |all| widen(all, run)).or_fail()
 }
 
 /// log(2 pi) / 2
@@ -133,7 +134,8 @@ pub fn poisson_nll_loss<B: Backend>(
     reduction: Reduction,
 ) -> Tensor<B> {
     let formula = Poisson { log_input, full, eps };
-    widen([x, target], |[x, t]| reduced("poisson_nll_loss", &map(formula, [x, t])?, reduction)).or_fail()
+    let run = |[x, t]: [&Tensor<B>; 2]| reduced("poisson_nll_loss", &map(formula, [x, t])?, reduction);
+    in_scope("poisson_nll_loss", [x, target], |all| widen(all, run)).or_fail()
 }
 
 /// max(0, margin - t (x - y))
@@ -167,7 +169,7 @@ pub fn margin_ranking_loss<B: Backend>(
     let run = |[x, y, t]: [&Tensor<B>; 3]| {
         reduced("margin_ranking_loss", &map(Ranking { margin }, [x, y, t])?, reduction)
     };
-    widen([x, y, target], run).or_fail()
+    in_scope("margin_ranking_loss", [x, y, target], |all| widen(all, run)).or_fail()
 }
 
 /// log(1 + exp(-t x)), without overflow
@@ -196,7 +198,8 @@ elinvar_ops::compile_map! { 2 SoftMargin; }
 /// If shapes or dtypes do not fit, or memory is exhausted.
 #[track_caller]
 pub fn soft_margin_loss<B: Backend>(x: &Tensor<B>, target: &Tensor<B>, reduction: Reduction) -> Tensor<B> {
-    widen([x, target], |[x, t]| reduced("soft_margin_loss", &map(SoftMargin, [x, t])?, reduction)).or_fail()
+    let run = |[x, t]: [&Tensor<B>; 2]| reduced("soft_margin_loss", &map(SoftMargin, [x, t])?, reduction);
+    in_scope("soft_margin_loss", [x, target], |all| widen(all, run)).or_fail()
 }
 
 /// 1 - c where t is 1, max(0, c - margin) where it is -1, else 0
@@ -237,7 +240,7 @@ pub fn cosine_embedding_loss<B: Backend>(
         let cosine = op::cosine_similarity(x, y, -1, EPS)?;
         reduced("cosine_embedding_loss", &map(Cosine { margin }, [&cosine, t])?, reduction)
     };
-    widen([x, y, target], run).or_fail()
+    in_scope("cosine_embedding_loss", [x, y, target], |all| widen(all, run)).or_fail()
 }
 
 /// max(0, margin - y + x) to the power of 1 or 2, and 0 for the target's own class
@@ -293,11 +296,12 @@ pub fn multi_margin_loss<B: Backend>(
         let each = map(Margin { margin, squared: p == 2 }, [x, &y, &own])?;
         let mut losses = op::mean(&each, Some(&[1]), false)?;
         if let Some(w) = weight {
-            losses = op::mul(&losses, &op::index_select(w, 0, target)?)?;
+            let w = cast(&op::index_select(w, 0, target)?, w.dtype().compute())?;
+            losses = op::mul(&losses, &w)?;
         }
         reduced(OP, &losses, reduction)
     };
-    widen([x], |[x]| run(x)).or_fail()
+    in_scope(OP, [x], |all| widen(all, |[x]| run(x))).or_fail()
 }
 
 /// The binary cross entropy of each class, from logits, averaged over the last axis: for
@@ -318,5 +322,5 @@ pub fn multilabel_soft_margin_loss<B: Backend>(
         let each = op::binary_cross_entropy_with_logits(x, t, weight, None, Reduction::None)?;
         reduced("multilabel_soft_margin_loss", &op::mean(&each, Some(&[-1]), false)?, reduction)
     };
-    widen([x, target], run).or_fail()
+    in_scope("multilabel_soft_margin_loss", [x, target], |all| widen(all, run)).or_fail()
 }

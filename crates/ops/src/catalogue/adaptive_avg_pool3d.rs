@@ -12,6 +12,7 @@ use crate::prelude::*;
 /// `ShapeMismatch` if the rank does not fit or a spatial axis is empty; `DTypeMismatch` if x is not
 /// of floats; `OutOfMemory`.
 pub fn adaptive_avg_pool3d<V: Value>(x: &V, output_size: &[usize]) -> Result<V> {
+    autocast!("adaptive_avg_pool3d", x => adaptive_avg_pool3d(x, output_size));
     pool::adaptive_avg("adaptive_avg_pool3d", x, output_size, 3)
 }
 

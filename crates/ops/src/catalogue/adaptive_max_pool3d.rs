@@ -22,6 +22,7 @@ pub fn adaptive_max_pool3d<V: Value>(x: &V, output_size: &[usize]) -> Result<V> 
 /// # Errors
 /// As [`adaptive_max_pool3d`].
 pub fn with_indices<V: Value>(x: &V, output_size: &[usize]) -> Result<(V, V)> {
+    autocast!("adaptive_max_pool3d", x => with_indices(x, output_size));
     pool::adaptive_max("adaptive_max_pool3d", x, output_size, 3)
 }
 

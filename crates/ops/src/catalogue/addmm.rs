@@ -2,6 +2,7 @@
 
 use super::matmul::Matmul;
 use super::{add, mul, view};
+use crate::autocast;
 use crate::prelude::*;
 use crate::value::{broadcast, widen};
 
@@ -33,6 +34,9 @@ pub fn addmm<V: Value>(
 /// # Errors
 /// As [`addmm`].
 pub(super) fn run<V: Value>(op: &str, operands: [&V; 3], beta: Scalar, alpha: Scalar) -> Result<V> {
+    if V::autocast().is_some() {
+        return autocast::run(op, operands, |operands| run(op, operands, beta, alpha));
+    }
     let dtype = view::same_dtype(op, &operands)?;
     [beta, alpha].into_iter().try_for_each(|s| s.fits(dtype)).map_err(|e| e.at(op))?;
     let scaled = |v: V, s: Scalar| if s.to_f64() == 1.0 { Ok(v) } else { mul(&v, &v.scalar_like(s)?) };

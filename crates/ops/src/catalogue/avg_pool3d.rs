@@ -22,6 +22,8 @@ pub fn avg_pool3d<V: Value>(
     ceil_mode: bool,
     count_include_pad: bool,
 ) -> Result<V> {
+    autocast!("avg_pool3d", x =>
+        avg_pool3d(x, kernel_size, stride, padding, ceil_mode, count_include_pad));
     let op = "avg_pool3d";
     Given { op, axes: 3, kernel_size, stride, padding, dilation: &[1], ceil_mode, count_include_pad }.avg(x)
 }

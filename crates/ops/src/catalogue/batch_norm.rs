@@ -5,6 +5,7 @@ use super::batch_moments::{Moments, batch_moments};
 use super::instance_norm::{per_channel, per_channel_operand};
 use super::normalize::{check_eps, normalize, signed};
 use super::{add, mean, mul, reshape, rsqrt, var};
+use crate::autocast::{casts, within};
 use crate::prelude::*;
 
 /// (x - center) * scale, + bias if there are four operands.
@@ -72,6 +73,14 @@ pub fn batch_norm<V: Value>(
     momentum: f64,
     eps: f64,
 ) -> Result<BatchNorm<V>> {
+    let (center, variance) = running.unzip();
+    if let Some(casts) = casts("batch_norm", &[Some(x), center, variance, weight, bias]) {
+        let (x, center, variance) = (casts.on(x)?, casts.on_some(center)?, casts.on_some(variance)?);
+        let (weight, bias) = (casts.on_some(weight)?, casts.on_some(bias)?);
+        let (running, weight, bias) = (center.as_ref().zip(variance.as_ref()), weight.as_ref(), bias.as_ref());
+        let new = within(None, || batch_norm(&x, running, weight, bias, training, momentum, eps))?;
+        return Ok(BatchNorm { y: casts.back(new.y)?, running: new.running });
+    }
     let s = x.shape();
     if let [c] = s[..] {
         let one = reshape::to_shape(x, &Shape::new(&[1, c])?)?;

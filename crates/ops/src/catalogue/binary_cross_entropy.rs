@@ -53,6 +53,8 @@ pub fn binary_cross_entropy<V: Value>(
     weight: Option<&V>,
     reduction: Reduction,
 ) -> Result<V> {
+    autocast!("binary_cross_entropy", x, target; weight =>
+        binary_cross_entropy(x, target, weight, reduction));
     same_shape("binary_cross_entropy", x, target)?;
     check_range("binary_cross_entropy", "x", x, 0.0, 1.0)?;
     match weight {

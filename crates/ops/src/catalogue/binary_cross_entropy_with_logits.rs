@@ -61,6 +61,8 @@ pub fn binary_cross_entropy_with_logits<V: Value>(
     pos_weight: Option<&V>,
     reduction: Reduction,
 ) -> Result<V> {
+    autocast!("binary_cross_entropy_with_logits", x, target; weight, pos_weight =>
+        binary_cross_entropy_with_logits(x, target, weight, pos_weight, reduction));
     let m = BinaryCrossEntropyWithLogits;
     same_shape("binary_cross_entropy_with_logits", x, target)?;
     match (pos_weight, weight) {

@@ -9,6 +9,7 @@ use crate::prelude::*;
 /// `ShapeMismatch` if the ranks are not 3, or the batches or the inner sizes differ;
 /// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn bmm<V: Value>(x: &V, y: &V) -> Result<V> {
+    autocast!("bmm", x, y => bmm(x, y));
     check("bmm", x.shape(), y.shape())?;
     V::apply(Matmul::with(x), &[x, y]).map_err(|e| e.at("bmm"))
 }

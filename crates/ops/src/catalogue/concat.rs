@@ -1,6 +1,7 @@
 //! concat: tensors one after the other along an axis.
 
 use super::view::{self, Part, Run};
+use crate::autocast;
 use crate::prelude::*;
 
 /// The tensors `x` one after the other along axis `dim`. They agree in all other axes. A tensor of
@@ -10,6 +11,9 @@ use crate::prelude::*;
 /// `InvalidArgument` if there is no tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn concat<V: Value>(x: &[&V], dim: isize) -> Result<V> {
+    if V::autocast().is_some() {
+        return autocast::run_all("concat", x, |x| concat(x, dim));
+    }
     view::same_dtype("concat", x)?;
     // PyTorch's legacy empty tensor, which loops that accumulate tensors rely on.
     let nothing = |v: &V| v.shape().dims() == [0];

@@ -291,6 +291,7 @@ impl Given<'_> {
     }
     /// A convolution.
     pub(super) fn forward<V: Value>(&self, x: &V, w: &V, bias: Option<&V>, padding: &Padding) -> Result<V> {
+        autocast!(self.op, x, w; bias => self.forward(x, w, bias, padding));
         let op = self.op;
         let mut conv = self.conv(x)?;
         let (mut x, batched) = self.operands(x, w, bias, false)?;
@@ -346,6 +347,7 @@ impl Given<'_> {
         padding: &[usize],
         output_padding: &[usize],
     ) -> Result<V> {
+        autocast!(self.op, x, w; bias => self.transposed(x, w, bias, padding, output_padding));
         let op = self.op;
         let mut conv = self.conv(x)?;
         conv.padding = per_axis(op, "padding", padding, self.axes, 0)?;

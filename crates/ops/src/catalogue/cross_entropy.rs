@@ -284,6 +284,8 @@ pub fn cross_entropy<V: Value>(
     label_smoothing: f64,
 ) -> Result<V> {
     let op = "cross_entropy";
+    autocast!(op, x, target; weight =>
+        cross_entropy(x, target, weight, ignore_index, reduction, label_smoothing));
     if !(0.0..=1.0).contains(&label_smoothing) {
         return Err(Error::argument(format!("{op}: label_smoothing is {label_smoothing}; it is in 0..=1")));
     }

@@ -206,6 +206,8 @@ pub fn ctc_loss<V: Value>(
     reduction: Reduction,
     zero_infinity: bool,
 ) -> Result<V> {
+    autocast!("ctc_loss", log_probs, targets, input_lengths, target_lengths =>
+        ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity));
     let dtype = log_probs.dtype();
     if log_probs.shape().rank() == 2 {
         let lengths = |v: &V| reshape::to_shape(v, &Shape::new(&[1])?);

@@ -76,6 +76,9 @@ compile_int_map! { 2 DivWhole; }
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
 /// `OutOfMemory`.
 pub fn div<V: Value>(x: &V, y: &V) -> Result<V> {
+    if V::autocast().is_some() && (x.dtype().is_float() || y.dtype().is_float()) {
+        return map(Div, [x, y]);
+    }
     if one_dtype("div", &[x.array(), y.array()])?.is_float() {
         map(Div, [x, y])
     } else {

@@ -9,6 +9,7 @@ use crate::prelude::*;
 /// `ShapeMismatch` if an operand is not a vector or the lengths differ; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn dot<V: Value>(x: &V, y: &V) -> Result<V> {
+    autocast!("dot", x, y => dot(x, y));
     if x.shape().rank() != 1 || x.shape() != y.shape() {
         return Err(Error::shape(format!(
             "dot: operands of shapes {} and {}; they must be vectors of one length",

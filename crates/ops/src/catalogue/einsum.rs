@@ -7,6 +7,7 @@
 
 use super::matmul::Matmul;
 use super::{diagonal, mul, permute, reshape, sum, view};
+use crate::autocast;
 use crate::prelude::*;
 use crate::value::{broadcast, cast};
 
@@ -36,6 +37,10 @@ struct Term<V> {
 /// `InvalidArgument` if the equation is malformed; `ShapeMismatch` if it does not fit the operands;
 /// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn einsum<V: Value>(equation: &str, x: &[&V]) -> Result<V> {
+    // One operand is summed and transposed, and not contracted with another.
+    if x.len() > 1 && V::autocast().is_some() {
+        return autocast::run_all("einsum", x, |x| einsum(equation, x));
+    }
     let dtype = view::same_dtype("einsum", x)?;
     let (inputs, output) = parse(equation, &x.iter().map(|v| v.shape()).collect::<Vec<_>>())?;
     let mut terms = Vec::with_capacity(x.len());

@@ -24,6 +24,7 @@ pub fn group_norm<V: Value>(
     bias: Option<&V>,
     eps: f64,
 ) -> Result<V> {
+    autocast!("group_norm", x; weight, bias => back group_norm(x, num_groups, weight, bias, eps));
     let s = x.shape();
     if s.rank() < 2 {
         return Err(Error::shape(format!("group_norm: input {s} should be [n, c, spatial..]")));

@@ -31,6 +31,7 @@ compile_rows! { 2 Reduced<HingeEmbeddingLoss>; }
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
 /// `OutOfMemory`.
 pub fn hinge_embedding_loss<V: Value>(x: &V, target: &V, reduction: Reduction, margin: f64) -> Result<V> {
+    autocast!("hinge_embedding_loss", x, target => hinge_embedding_loss(x, target, reduction, margin));
     reduce(HingeEmbeddingLoss { margin }, [x, target], reduction)
 }
 

@@ -34,6 +34,7 @@ compile_rows! { 2 Reduced<HuberLoss>; }
 /// `InvalidArgument` if `delta` is not above 0; `ShapeMismatch` if the shapes do not broadcast;
 /// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn huber_loss<V: Value>(x: &V, target: &V, reduction: Reduction, delta: f64) -> Result<V> {
+    autocast!("huber_loss", x, target => huber_loss(x, target, reduction, delta));
     if delta.is_nan() || delta <= 0.0 {
         return Err(Error::argument(format!("huber_loss: delta is {delta}; it must be above 0")));
     }

@@ -17,6 +17,7 @@ use crate::prelude::*;
 /// not finite; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn instance_norm<V: Value>(x: &V, weight: Option<&V>, bias: Option<&V>, eps: f64) -> Result<V> {
+    autocast!("instance_norm", x; weight, bias => back instance_norm(x, weight, bias, eps));
     let s = x.shape();
     if s.rank() < 3 {
         return Err(Error::shape(format!("instance_norm: input {s} should be [n, c, spatial..]")));

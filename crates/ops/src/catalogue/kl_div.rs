@@ -51,6 +51,7 @@ compile_rows! { 2 Reduced<KlDivLog>; }
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
 /// `OutOfMemory`.
 pub fn kl_div<V: Value>(x: &V, target: &V, reduction: Reduction, log_target: bool) -> Result<V> {
+    autocast!("kl_div", x, target => kl_div(x, target, reduction, log_target));
     if log_target { reduce_any(KlDivLog, [x, target], reduction) } else { reduce_any(KlDiv, [x, target], reduction) }
 }
 

@@ -28,6 +28,7 @@ compile_rows! { 2 Reduced<L1Loss>; }
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
 /// `OutOfMemory`.
 pub fn l1_loss<V: Value>(x: &V, target: &V, reduction: Reduction) -> Result<V> {
+    autocast!("l1_loss", x, target => l1_loss(x, target, reduction));
     reduce(L1Loss, [x, target], reduction)
 }
 

@@ -35,6 +35,7 @@ pub fn layer_norm<V: Value>(
     bias: Option<&V>,
     eps: f64,
 ) -> Result<V> {
+    autocast!("layer_norm", x; weight, bias => back layer_norm(x, normalized_shape, weight, bias, eps));
     let axes = last_axes("layer_norm", x.shape(), normalized_shape)?;
     check_eps("layer_norm", eps)?;
     shaped("layer_norm", "weight", weight, normalized_shape)?;

@@ -54,6 +54,7 @@ impl Op for Linear {
 /// `ShapeMismatch` if the sizes do not fit; `DTypeMismatch`, also for bool; `DeviceMismatch`;
 /// `OutOfMemory`.
 pub fn linear<V: Value>(x: &V, weight: &V, bias: Option<&V>) -> Result<V> {
+    autocast!("linear", x, weight; bias => linear(x, weight, bias));
     let (xs, ws) = (x.shape(), weight.shape());
     if let (&[_], true) = (&ws[..], xs.rank() > 0) {
         return one_output(x, weight, bias);

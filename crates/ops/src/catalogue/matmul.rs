@@ -102,6 +102,7 @@ fn product_to<V: Value>(op: Matmul, x: &V, w: &V, shape: &Shape) -> Result<V> {
 /// `ShapeMismatch` if the inner sizes differ, the batches do not broadcast, or an operand is a
 /// scalar; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn matmul<V: Value>(x: &V, w: &V) -> Result<V> {
+    autocast!("matmul", x, w => matmul(x, w));
     if x.shape().rank() == 0 || w.shape().rank() == 0 {
         return Err(Error::shape(format!(
             "matmul: operands of shapes {} and {}; a scalar has nothing to contract, use mul",

@@ -38,6 +38,8 @@ pub fn with_indices<V: Value>(
     dilation: &[usize],
     ceil_mode: bool,
 ) -> Result<(V, V)> {
+    autocast!("max_pool3d", x =>
+        with_indices(x, kernel_size, stride, padding, dilation, ceil_mode));
     let op = "max_pool3d";
     Given { op, axes: 3, kernel_size, stride, padding, dilation, ceil_mode, count_include_pad: false }.max(x)
 }

@@ -30,6 +30,7 @@ compile_rows! { 2 Reduced<MseLoss>; }
 /// `ShapeMismatch` if the shapes do not broadcast; `DTypeMismatch`; `DeviceMismatch`;
 /// `OutOfMemory`.
 pub fn mse_loss<V: Value>(x: &V, target: &V, reduction: Reduction) -> Result<V> {
+    autocast!("mse_loss", x, target => mse_loss(x, target, reduction));
     reduce(MseLoss, [x, target], reduction)
 }
 

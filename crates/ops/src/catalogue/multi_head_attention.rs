@@ -88,6 +88,14 @@ pub fn multi_head_attention<V: Value>(
     batch_first: bool,
     give: HeadWeights,
 ) -> Result<(V, Option<V>)> {
+    let MhaWeights { in_proj, in_bias, out_proj, out_bias } = weights;
+    autocast!("multi_head_attention", query, key, value, in_proj, out_proj;
+        in_bias, out_bias, key_padding_mask, attn_mask => {
+            let weights = MhaWeights { in_proj, in_bias, out_proj, out_bias };
+            multi_head_attention(
+                query, key, value, weights, key_padding_mask, attn_mask, heads, batch_first, give,
+            )
+        });
     let dtype = query.dtype();
     // Float operands in the dtype of computation; bool masks stay.
     let wide = |v: &V| match v.dtype() {

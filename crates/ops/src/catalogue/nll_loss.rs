@@ -26,6 +26,7 @@ pub fn nll_loss<V: Value>(
     ignore_index: i64,
     reduction: Reduction,
 ) -> Result<V> {
+    autocast!("nll_loss", x, target; weight => nll_loss(x, target, weight, ignore_index, reduction));
     let dtype = x.dtype();
     let x = cast(x, dtype.compute())?;
     let weight = weight.map(|w| cast(w, w.dtype().compute())).transpose()?;

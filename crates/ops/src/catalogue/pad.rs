@@ -20,6 +20,17 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The name under which a padding of so many axes is in the table of autocast, if it is.
+    fn listed(self, axes: usize) -> &'static str {
+        match (self, axes) {
+            (Mode::Reflect, 1) => "reflection_pad1d",
+            (Mode::Reflect, 2) => "reflection_pad2d",
+            (Mode::Replicate, 1) => "replication_pad1d",
+            (Mode::Replicate, 2) => "replication_pad2d",
+            (Mode::Replicate, 3) => "replication_pad3d",
+            (Mode::Constant(_) | Mode::Reflect | Mode::Replicate | Mode::Circular, _) => "pad",
+        }
+    }
     fn check(self, n: usize, before: isize, after: isize) -> Option<&'static str> {
         let most = before.max(after);
         match self {
@@ -51,6 +62,7 @@ impl Mode {
 /// `InvalidArgument` if there are more pairs than axes, or they remove more than there is, or the
 /// mode does not allow the amount; `DTypeMismatch` if the value does not fit x; `OutOfMemory`.
 pub fn pad<V: Value>(x: &V, amounts: &[isize], mode: Mode) -> Result<V> {
+    autocast!(mode.listed(amounts.len() / 2), x => pad(x, amounts, mode));
     let shape = x.shape().clone();
     let (pairs, odd) = amounts.as_chunks::<2>();
     if !odd.is_empty() || pairs.len() > shape.rank() {

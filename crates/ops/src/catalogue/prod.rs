@@ -47,6 +47,7 @@ impl Op for Prod {
 /// # Errors
 /// `InvalidArgument` if there is no such axis; `OutOfMemory`.
 pub fn prod<V: Value>(x: &V, dims: Option<&[isize]>, keepdim: bool) -> Result<V> {
+    autocast!("prod", x => prod(x, dims, keepdim));
     let axes = sum::axes("prod", x.shape(), dims)?;
     let y = V::apply(Prod { axes: axes.clone() }, &[x])?;
     sum::drop_axes(y, &axes, keepdim)

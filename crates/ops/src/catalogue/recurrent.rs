@@ -5,6 +5,7 @@
 
 use super::recurrence::{self, Cell};
 use super::{concat, linear, reshape, stack, transpose, unbind};
+use crate::autocast::{casts, within};
 use crate::prelude::*;
 use crate::value::cast;
 
@@ -115,6 +116,9 @@ pub(super) fn run<V: Value, C: Cell>(
     weights: &[RnnWeights<V>],
     o: RnnOptions,
 ) -> Result<Vec<V>> {
+    if let Some(casts) = casts(C::NAME, &[Some(x)]) {
+        return within(None, || converted::<V, C>(&|v| casts.on(v), x, states, weights, o));
+    }
     let dtype = x.dtype();
     if dtype.is_half() {
         return widened::<V, C>(x, states, weights, o);
@@ -173,19 +177,30 @@ fn widened<V: Value, C: Cell>(
             Err(Error::dtype(format!("{}: operands are {dtype} and {}", C::NAME, v.dtype())))
         }
     };
-    let opt = |v: Option<&V>| v.map(wide).transpose();
-    let states = states.map(|s| s.iter().map(|v| wide(v)).collect::<Result<Vec<_>>>()).transpose()?;
+    let out = converted::<V, C>(&wide, x, states, weights, o)?;
+    out.iter().map(|v| cast(v, dtype)).collect()
+}
+
+/// On operands that are converted before.
+fn converted<V: Value, C: Cell>(
+    to: &dyn Fn(&V) -> Result<V>,
+    x: &V,
+    states: Option<&[&V]>,
+    weights: &[RnnWeights<V>],
+    o: RnnOptions,
+) -> Result<Vec<V>> {
+    let opt = |v: Option<&V>| v.map(to).transpose();
+    let states = states.map(|s| s.iter().map(|v| to(v)).collect::<Result<Vec<_>>>()).transpose()?;
     let states: Option<Vec<&V>> = states.as_ref().map(|s| s.iter().collect());
     let all = weights
         .iter()
-        .map(|w| Ok((wide(w.w_ih)?, wide(w.w_hh)?, opt(w.b_ih)?, opt(w.b_hh)?)))
+        .map(|w| Ok((to(w.w_ih)?, to(w.w_hh)?, opt(w.b_ih)?, opt(w.b_hh)?)))
         .collect::<Result<Vec<_>>>()?;
     let weights: Vec<RnnWeights<V>> = all
         .iter()
         .map(|(w_ih, w_hh, b_ih, b_hh)| RnnWeights { w_ih, w_hh, b_ih: b_ih.as_ref(), b_hh: b_hh.as_ref() })
         .collect();
-    let out = run::<V, C>(&wide(x)?, states.as_deref(), &weights, o)?;
-    out.iter().map(|v| cast(v, dtype)).collect()
+    run::<V, C>(&to(x)?, states.as_deref(), &weights, o)
 }
 
 /// One sequence [t, i] as a batch of one; its states are [layers * directions, h].

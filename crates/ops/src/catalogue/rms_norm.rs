@@ -171,6 +171,7 @@ pub fn rms_norm<V: Value>(
     weight: Option<&V>,
     eps: Option<f64>,
 ) -> Result<V> {
+    autocast!("rms_norm", x; weight => back rms_norm(x, normalized_shape, weight, eps));
     let axes = last_axes("rms_norm", x.shape(), normalized_shape)?;
     shaped("rms_norm", "weight", weight, normalized_shape)?;
     let eps = eps.unwrap_or(x.dtype().compute().epsilon());

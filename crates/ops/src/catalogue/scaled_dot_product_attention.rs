@@ -144,6 +144,8 @@ pub fn scaled_dot_product_attention<V: Value>(
     enable_gqa: bool,
 ) -> Result<V> {
     let op = "scaled_dot_product_attention";
+    autocast!(op, q, k, v; mask =>
+        scaled_dot_product_attention(q, k, v, mask, is_causal, scale, enable_gqa));
     let (qs, ks, vs) = (q.shape(), k.shape(), v.shape());
     let seen = || format!("q {qs}, k {ks}, v {vs}");
     if [qs, ks, vs].iter().any(|s| s.rank() < 2) {

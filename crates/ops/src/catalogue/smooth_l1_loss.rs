@@ -35,6 +35,7 @@ compile_rows! { 2 Reduced<SmoothL1Loss>; }
 /// `InvalidArgument` if `beta` is negative; `ShapeMismatch` if the shapes do not broadcast;
 /// `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn smooth_l1_loss<V: Value>(x: &V, target: &V, reduction: Reduction, beta: f64) -> Result<V> {
+    autocast!("smooth_l1_loss", x, target => smooth_l1_loss(x, target, reduction, beta));
     if beta.is_nan() || beta < 0.0 {
         return Err(Error::argument(format!("smooth_l1_loss: beta is {beta}; it must not be negative")));
     }

@@ -1,6 +1,7 @@
 //! stack: tensors of one shape joined along a new axis.
 
 use super::view::{self, Part};
+use crate::autocast;
 use crate::prelude::*;
 
 /// The tensors `x`, all of one shape, along a new axis `dim` of the result.
@@ -9,6 +10,9 @@ use crate::prelude::*;
 /// `InvalidArgument` if there is no tensor or no such axis; `ShapeMismatch`; `DTypeMismatch`;
 /// `DeviceMismatch`; `OutOfMemory`.
 pub fn stack<V: Value>(x: &[&V], dim: isize) -> Result<V> {
+    if V::autocast().is_some() {
+        return autocast::run_all("stack", x, |x| stack(x, dim));
+    }
     view::same_dtype("stack", x)?;
     let shape = x[0].shape();
     if let Some((i, v)) = x.iter().enumerate().find(|(_, v)| v.shape() != shape) {

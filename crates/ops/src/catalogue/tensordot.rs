@@ -13,6 +13,7 @@ use crate::value::broadcast;
 /// `InvalidArgument` if there is no such axis, one is named twice, or the lists differ in length;
 /// `ShapeMismatch` if the sizes differ; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn tensordot<V: Value>(x: &V, y: &V, dims_x: &[isize], dims_y: &[isize]) -> Result<V> {
+    autocast!("tensordot", x, y => tensordot(x, y, dims_x, dims_y));
     let (xs, ys) = (x.shape(), y.shape());
     if dims_x.len() != dims_y.len() {
         return Err(Error::argument(format!(

@@ -8,6 +8,7 @@ use crate::prelude::*;
 /// # Errors
 /// `ShapeMismatch` if x is not a matrix; `OutOfMemory`.
 pub fn trace<V: Value>(x: &V) -> Result<V> {
+    autocast!("trace", x => trace(x));
     if x.shape().rank() != 2 {
         return Err(Error::shape(format!("trace: shape {}; it must be a matrix", x.shape())));
     }

@@ -56,6 +56,8 @@ pub fn triplet_margin_loss<V: Value>(
     swap: bool,
     reduction: Reduction,
 ) -> Result<V> {
+    autocast!("triplet_margin_loss", anchor, positive, negative =>
+        triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction));
     if [anchor, positive, negative].iter().any(|v| v.shape().rank() == 0) {
         return Err(Error::shape("triplet_margin_loss: operands are scalars; they should be [.., d]"));
     }

@@ -1,6 +1,7 @@
 //! The backward pass over the tape.
 
 use crate::Tensor;
+use crate::autocast::autocast_off;
 use crate::tape::derivative::recorded;
 use crate::tape::gradients::Gradients;
 use crate::tape::mode;
@@ -63,13 +64,16 @@ pub fn backward<B: Backend>(
     options: Backward,
 ) -> Result<Gradients<B>> {
     let mut found = Gradients::new();
-    if options.create_graph {
-        let seeds = seeds(outputs, |t| t)?;
-        mode::enable_grad(|| walk(seeds, true, 0, &mut found))?;
-    } else {
-        let seeds = seeds(outputs, |t| t.array().clone())?;
-        walk(seeds, options.retain_graph, 0, &mut found)?;
-    }
+    // Gradients run in the types of what was recorded, whatever scope there is now.
+    autocast_off(|| {
+        if options.create_graph {
+            let seeds = seeds(outputs, |t| t)?;
+            mode::enable_grad(|| walk(seeds, true, 0, &mut found))
+        } else {
+            let seeds = seeds(outputs, |t| t.array().clone())?;
+            walk(seeds, options.retain_graph, 0, &mut found).map(|_| vec![])
+        }
+    })?;
     Ok(found)
 }
 

@@ -2,11 +2,12 @@
 //! backward pass.
 
 use crate::Tensor;
+use crate::autocast::{autocast_dtype, isolated};
 use crate::tape::backward::{Gradient, Pending, walk};
 use crate::tape::gradients::Gradients;
 use crate::tape::mode::{enable_grad, is_grad_enabled, no_grad};
 use crate::tape::node::{Edges, Flow, Live, Node, Recorded, State, next_id};
-use elinvar_core::{Error, Result};
+use elinvar_core::{DType, Error, Result};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::value::Value;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 struct Segment<B: Backend, F> {
     f: F,
     inputs: SmallVec<[Array<B>; 2]>,
+    /// The type of the autocast scope in which it ran.
+    half: Option<DType>,
 }
 
 /// Runs `f` on the inputs without keeping its intermediate results; the backward pass runs it
@@ -23,7 +26,7 @@ struct Segment<B: Backend, F> {
 ///
 /// `f` must give the same results both times: the two runs have the same operands, and random ops
 /// inside must draw from a fixed stream, not from a generator that advances. Variables that `f`
-/// captures get their gradients as well.
+/// captures get their gradients as well. Both runs are in the [`crate::autocast`] scope of the call.
 ///
 /// # Errors
 /// Those of `f`; `Autograd` if `f`'s result is not of floats.
@@ -32,7 +35,8 @@ pub fn checkpoint<B: Backend>(
     inputs: &[&Tensor<B>],
 ) -> Result<Tensor<B>> {
     let here: Vec<Tensor<B>> = inputs.iter().map(|t| t.detached()).collect();
-    let y = no_grad(|| f(&here))?;
+    let half = autocast_dtype();
+    let y = isolated(half, || no_grad(|| f(&here)))?;
     if !is_grad_enabled() {
         return Ok(y);
     }
@@ -40,7 +44,7 @@ pub fn checkpoint<B: Backend>(
         return Err(Error::autograd(format!("checkpoint: the segment gave {}, not floats", y.dtype())));
     }
     let edges = Edges::of(inputs);
-    let segment = Segment { f, inputs: inputs.iter().map(|t| t.array().clone()).collect() };
+    let segment = Segment { f, inputs: inputs.iter().map(|t| t.array().clone()).collect(), half };
     let node = Node::new(State::Live(Live::new(edges, Box::new(segment))));
     Ok(Tensor::with_node(y.array().clone(), Some(node)))
 }
@@ -56,7 +60,8 @@ impl<B: Backend, F: Fn(&[Tensor<B>]) -> Result<Tensor<B>> + Send + Sync> Segment
             .zip(edges.iter())
             .map(|(a, e)| Tensor::with_node(a.clone(), e.cloned()))
             .collect();
-        let y = enable_grad(|| (self.f)(&inputs))?;
+        // Conversions of weights from elsewhere are nodes that the outer walk may have left behind.
+        let y = isolated(self.half, || enable_grad(|| (self.f)(&inputs)))?;
         let none = vec![None; self.inputs.len()];
         let (Some(node), Some(g)) = (y.node(), g.into_iter().next().flatten()) else {
             return Ok((none, vec![]));
