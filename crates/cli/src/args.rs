@@ -1,6 +1,7 @@
 //! The command line: every command, option and default. What it says here is what `--help` says.
 
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use elinvar::DType;
 use elinvar_cli_support::completions::Completions;
 use elinvar_cli_support::positive;
 use std::fmt;
@@ -115,6 +116,10 @@ pub struct Run {
     /// Learning rate of AdamW at its highest [default: 0.003; 0.005 for cnn]
     #[arg(long, value_parser = positive, allow_negative_numbers = true)]
     pub lr: Option<f64>,
+    /// Automatic mixed precision: matrix products, convolutions and attention in bf16 or f16, f16
+    /// with scaled gradients; weights stay f32 [default: off]
+    #[arg(long, value_enum)]
+    pub amp: Option<Amp>,
     /// Directory for everything that is written [default: out/digits-MODEL or out/text-FILE]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -217,6 +222,46 @@ pub struct Inspect {
     /// Print a line of JSON for each tensor instead
     #[arg(long)]
     pub json: bool,
+}
+
+/// The type of mixed precision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Amp {
+    /// Everything in f32
+    #[default]
+    Off,
+    /// bfloat16
+    Bf16,
+    /// IEEE half precision
+    F16,
+}
+
+impl Amp {
+    /// What is computed in 16 bits, in which type.
+    pub fn dtype(self) -> Option<DType> {
+        match self {
+            Amp::Off => None,
+            Amp::Bf16 => Some(DType::BF16),
+            Amp::F16 => Some(DType::F16),
+        }
+    }
+}
+
+impl fmt::Display for Amp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Amp::Off => "off",
+            Amp::Bf16 => "bf16",
+            Amp::F16 => "f16",
+        })
+    }
+}
+
+impl FromStr for Amp {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Amp, String> {
+        <Amp as ValueEnum>::from_str(text, false)
+    }
 }
 
 /// The networks for digits.

@@ -20,6 +20,7 @@
 //! | gradients | [`Tensor::backward`], [`Gradients`], [`no_grad`], [`checkpoint`], [`check_gradient`] | `autograd.md` |
 //! | networks | [`nn::Module`], [`nn::Layer`], [`nn::layers`] | `modules.md` |
 //! | training | [`nn::optim`], [`nn::loader`], [`nn::train::Trainer`] | `training.md` |
+//! | mixed precision | [`autocast`], [`nn::optim::GradScaler`] | `training.md` |
 //! | models, text generation | [`nn::models`], [`nn::generate`] | `models.md` |
 //! | files | [`io`] | `io.md` |
 //! | devices, memory, recorded work | [`Device`], [`devices`], [`machine`], [`Graph`], [`Precision`] | `devices.md` |
@@ -42,8 +43,9 @@ pub use elinvar_ops::{Array, Backend, DeviceOf, Door, Value};
 pub use elinvar_reference::{Reference, ReferenceDevice};
 pub use elinvar_tensor::{
     Axes, Backward, Generator, Gradients, Graph, HookHandle, Index, Integer, IntoPadding, MaybeAxes,
-    MaybeAxis, MaybeNumber, Operand, Seed, Sizes, TensorData, backward, check_gradient, checkpoint,
-    enable_grad, is_grad_enabled, no_grad, numerical_gradient, step, try_run,
+    MaybeAxis, MaybeNumber, Operand, Seed, Sizes, TensorData, autocast, autocast_dtype, autocast_off,
+    backward, check_gradient, checkpoint, enable_grad, is_grad_enabled, no_grad, numerical_gradient, step,
+    try_autocast, try_run,
 };
 
 /// The types of arguments that are neither tensors nor numbers.
@@ -75,8 +77,8 @@ pub type Tensor<B = Any> = elinvar_tensor::Tensor<B>;
 pub mod prelude {
     pub use crate::{
         Any, Backend, Backward, Cpu, CpuDevice, DType, Device, Error, ErrorKind, Generator, Gradients, Index,
-        Precision, Reference, ReferenceDevice, Scalar, Tensor, backward, check_gradient, checkpoint, devices,
-        no_grad, step, try_run,
+        Precision, Reference, ReferenceDevice, Scalar, Tensor, autocast, backward, check_gradient,
+        checkpoint, devices, no_grad, step, try_run,
     };
     // The trait and the derive macro.
     #[cfg(feature = "tokenizers")]

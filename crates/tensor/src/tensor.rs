@@ -157,6 +157,11 @@ impl<B: Backend> Tensor<B> {
         }
         Ok(Self::with_node(self.array.clone(), Some(Node::leaf(name))))
     }
+    /// The number of the variable or result on the tape, of which a program has each once; later
+    /// ones have larger numbers.
+    pub fn node_id(&self) -> Option<u64> {
+        self.node.as_ref().map(|node| node.id)
+    }
     /// The variable's name.
     pub fn name(&self) -> Option<&str> {
         self.node.as_ref().and_then(|node| node.name.as_deref())

@@ -68,7 +68,7 @@ impl Update<1, 1> for Factor {
 elinvar_ops::compile_update! { 1 1 Factor; }
 
 /// The parameters of a module that have a gradient: variable and gradient.
-fn with_gradients<B: Backend>(
+pub(super) fn with_gradients<B: Backend>(
     module: &dyn Module<B>,
     gradients: &Gradients<B>,
 ) -> Vec<(Tensor<B>, Tensor<B>)> {
@@ -78,7 +78,10 @@ fn with_gradients<B: Backend>(
 
 /// The norm of these gradients as one vector, in the widest of their compute dtypes. For none, 0 of
 /// f32.
-fn total<B: Backend>(all: &[(Tensor<B>, Tensor<B>)], norm_type: NormType) -> Result<Option<Array<B>>> {
+pub(super) fn total<B: Backend>(
+    all: &[(Tensor<B>, Tensor<B>)],
+    norm_type: NormType,
+) -> Result<Option<Array<B>>> {
     let p = norm_type.power();
     if p.is_nan() || p <= 0.0 {
         return Err(Error::argument(format!("norm of gradients: p is {p}, and should be above 0")));

@@ -1,7 +1,7 @@
 //! `Descent`: the common part of optimisers, generic over the rule.
 
 use super::group::Rate;
-use super::kept::{Kept, Scalars};
+use super::kept::{Counted, Kept, Scalars, Unsure};
 use super::update::{Step, Work};
 use super::{At, Group, Named, Optimizer, OptimizerState, Range, Rule, Setting};
 use crate::Param;
@@ -19,6 +19,8 @@ pub struct Descent<B: Backend, R: Rule> {
     plan: Plan<R>,
     groups: Vec<Group>,
     kept: BTreeMap<String, Kept<B>>,
+    /// The last step, if it may have been skipped.
+    unsure: Option<Unsure<B>>,
 }
 
 /// The settings of a group of parameters.
@@ -133,7 +135,7 @@ impl<B: Backend, R: Rule> Descent<B, R> {
     /// With this learning rate and rule, for user-defined rules.
     pub fn with_rule(lr: f64, rule: R) -> Self {
         let plan = Plan { lr, weight_decay: R::WEIGHT_DECAY, maximize: false, rule };
-        Descent { plan, groups: vec![], kept: BTreeMap::new() }
+        Descent { plan, groups: vec![], kept: BTreeMap::new(), unsure: None }
     }
     /// Weight decay.
     #[must_use]
@@ -209,7 +211,7 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         let shrink = if rule.decoupled() { 1.0 - plan.lr * plan.weight_decay } else { 1.0 };
         let mut values = vec![shrink];
         values.extend(rule.scalars(at, &mut numbers));
-        let scalars = scalars.get(values, wide, &device)?;
+        let (skip, scalars) = (scalars.skip_on(&device)?, scalars.get(values, wide, &device)?);
         let keeps = rule.keeps();
         let mut fresh = vec![];
         for (key, start) in &keeps {
@@ -230,7 +232,7 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         let states = keeps.iter().zip(fresh).map(|((key, _), fresh)| {
             fresh.unwrap_or_else(|| old.tensors.remove(key).expect("it was looked at above"))
         });
-        let work = Work { name, x, g: gradient.array().clone(), states: states.collect(), scalars };
+        let work = Work { name, x, g: gradient.array().clone(), states: states.collect(), scalars, skip };
         let numbers = sorted(names.iter().map(|(n, _)| *n).zip(numbers));
         Ok((work, Rest { index, step, numbers, had, done: false }))
     }
@@ -241,10 +243,10 @@ impl<B: Backend, R: Rule> Descent<B, R> {
         parameters: &'a Named<'_, B>,
         plans: &[(Plan<R>, Vec<usize>)],
         cells: &'a mut [Option<Cell<'_, B>>],
-        gradients: &Gradients<B>,
+        (gradients, skip): (&Gradients<B>, Option<&Array<B>>),
         all: &mut [Vec<(Work<'a, B>, Rest)>],
     ) -> Result<()> {
-        let mut scalars = Scalars::new();
+        let mut scalars = Scalars::new(skip.cloned());
         let mut cells: Vec<_> = cells.iter_mut().map(Option::as_mut).collect();
         for ((plan, members), all) in plans.iter().zip(&mut *all) {
             for &i in members {
@@ -292,6 +294,18 @@ struct Rest {
     done: bool,
 }
 
+/// The array of one bool.
+fn one_bool<B: Backend>(skip: &Tensor<B>) -> Result<&Array<B>> {
+    if (skip.rank(), skip.dtype()) == (0, DType::Bool) {
+        return Ok(skip.array());
+    }
+    Err(Error::argument(format!(
+        "whether the step is skipped is {} {}, and should be one bool of shape []",
+        skip.dtype(),
+        skip.shape()
+    )))
+}
+
 /// A write lock of a parameter.
 type Cell<'a, B> = RwLockWriteGuard<'a, Tensor<B>>;
 
@@ -307,14 +321,22 @@ fn lock<'a, B: Backend>(parameters: &Named<'a, B>) -> Vec<Option<Cell<'a, B>>> {
 }
 
 impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
-    fn step_some(&mut self, parameters: &Named<'_, B>, gradients: &Gradients<B>) -> Result<usize> {
+    fn step_some(
+        &mut self,
+        parameters: &Named<'_, B>,
+        gradients: &Gradients<B>,
+        skip: Option<&Tensor<B>>,
+    ) -> Result<usize> {
+        self.make_sure().map_err(|e| e.at(R::NAME))?;
+        let skip = skip.map(|skip| one_bool(skip)).transpose().map_err(|e| e.at(R::NAME))?;
         let mut plans: Vec<_> = self.plans()?.into_iter().map(|plan| (plan, vec![])).collect();
         for (i, (name, _)) in parameters.iter().enumerate() {
             plans[self.group_of(name)].1.push(i);
         }
         let mut cells = lock(parameters);
         let mut all: Vec<_> = plans.iter().map(|_| vec![]).collect();
-        let result = self.make(parameters, &plans, &mut cells, gradients, &mut all);
+        let result = self.make(parameters, &plans, &mut cells, (gradients, skip), &mut all);
+        let mut before = BTreeMap::new();
         // States are put back in any case, updated ones if the step was made.
         let mut moved = vec![];
         for ((plan, _), all) in plans.iter().zip(all) {
@@ -322,13 +344,16 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
                 let states = plan.rule.keeps().into_iter().map(|(key, _)| key).zip(w.states);
                 if rest.done {
                     let kept = Kept { step: rest.step, numbers: rest.numbers, tensors: sorted(states) };
-                    self.kept.insert(w.name.to_owned(), kept);
+                    let old = self.kept.insert(w.name.to_owned(), kept);
+                    let counted = old.map(|old| Counted { step: old.step, numbers: old.numbers });
+                    before.insert(w.name.to_owned(), counted);
                     moved.push(rest.index);
                 } else if let Some(kept) = self.kept.get_mut(w.name) {
                     kept.tensors.extend(states.zip(rest.had).filter(|(_, had)| *had).map(|(state, _)| state));
                 }
             }
         }
+        self.unsure = skip.map(|skip| Unsure { skip: skip.clone(), before });
         moved.iter().for_each(|&i| cells[i].as_mut().expect("it made its step").renew());
         result.map_err(|e| e.at(R::NAME))?;
         Ok(moved.len())
@@ -343,6 +368,11 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
         self.groups.len() + 1
     }
     fn state_of(&self, parameters: &Named<'_, B>) -> Result<OptimizerState> {
+        if self.unsure.is_some() {
+            let mut sure = self.clone();
+            sure.make_sure().map_err(|e| e.at(R::NAME))?;
+            return sure.state_of(parameters);
+        }
         let mut out = OptimizerState::default();
         let mut members = vec![vec![]; self.groups()];
         for (name, _) in parameters {
@@ -374,7 +404,7 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
         from: &OptimizerState,
     ) -> Result<Box<dyn FnOnce() + 'a>> {
         let place = |e: Error| e.at("load_state_dict").at(R::NAME);
-        let mut next = Descent { kept: BTreeMap::new(), ..self.clone() };
+        let mut next = Descent { kept: BTreeMap::new(), unsure: None, ..self.clone() };
         next.take_groups(parameters, &from.param_groups).map_err(place)?;
         let plans = next.plans().map_err(place)?;
         let by_name: BTreeMap<&str, &Param<B>> = sorted(parameters.iter().map(|(n, p)| (n.as_str(), *p)));
@@ -389,6 +419,23 @@ impl<B: Backend, R: Rule> Optimizer<B> for Descent<B, R> {
 }
 
 impl<B: Backend, R: Rule> Descent<B, R> {
+    /// Takes the last step back out of the counts if it was skipped. Waits for the device.
+    fn make_sure(&mut self) -> Result<()> {
+        let Some(unsure) = &self.unsure else { return Ok(()) };
+        if unsure.was_skipped()? {
+            for (name, before) in &unsure.before {
+                match (before, self.kept.get_mut(name)) {
+                    (Some(Counted { step, numbers }), Some(kept)) => {
+                        (kept.step, kept.numbers) = (*step, numbers.clone());
+                    }
+                    // Its first step is still to come.
+                    (None, _) | (Some(_), None) => drop(self.kept.remove(name)),
+                }
+            }
+        }
+        self.unsure = None;
+        Ok(())
+    }
     /// Loads the settings of saved groups, if there are any.
     fn take_groups(&mut self, parameters: &Named<'_, B>, saved: &[Map<String, Value>]) -> Result<()> {
         let Some(first) = saved.first() else { return Ok(()) };

@@ -3,6 +3,7 @@
 use elinvar_core::{DType, Element, HostData, HostTensor, Layout, Result, Scalar, Shape, each_data};
 use elinvar_ops::Backend;
 use elinvar_ops::array::Array;
+use elinvar_ops::catalogue::where_;
 use std::collections::BTreeMap;
 
 /// The state of an optimiser for one parameter.
@@ -22,15 +23,48 @@ impl<B: Backend> Default for Kept<B> {
     }
 }
 
+/// A step that may have been skipped: the device knows, and the host asks when it needs the number
+/// of steps, by the next step at the latest. Until then parameters count as if it had been made.
+#[derive(Clone, Debug)]
+pub(super) struct Unsure<B: Backend> {
+    /// One bool: was it skipped?
+    pub skip: Array<B>,
+    /// What the parameters had before, by name; `None`: nothing.
+    pub before: BTreeMap<String, Option<Counted>>,
+}
+
+/// The part of [`Kept`] that the host counts.
+#[derive(Clone, Debug)]
+pub(super) struct Counted {
+    pub step: u64,
+    pub numbers: BTreeMap<&'static str, f64>,
+}
+
+impl<B: Backend> Unsure<B> {
+    /// Waits for the device.
+    pub fn was_skipped(&self) -> Result<bool> {
+        Ok(self.skip.to_host()?.to_f64_vec().iter().any(|v| *v != 0.0))
+    }
+}
+
 /// The scalars of one step on the device. Most parameters have the same scalars, which are uploaded
 /// once.
 pub(super) struct Scalars<B: Backend> {
+    /// Is the step skipped? Then the first of all is NaN.
+    skip: Option<Array<B>>,
     seen: Vec<(Vec<f64>, DType, B::Device, Vec<Array<B>>)>,
 }
 
 impl<B: Backend> Scalars<B> {
-    pub fn new() -> Self {
-        Scalars { seen: vec![] }
+    pub fn new(skip: Option<Array<B>>) -> Self {
+        Scalars { skip, seen: vec![] }
+    }
+    /// One bool on this device: is the step skipped?
+    pub fn skip_on(&self, device: &B::Device) -> Result<Option<Array<B>>> {
+        match &self.skip {
+            Some(skip) if skip.device() != device => Ok(Some(Array::from_host(device, skip.to_host()?)?)),
+            other => Ok(other.clone()),
+        }
     }
     /// These numbers as operands of shape [], rounded to a dtype.
     pub fn get(&mut self, values: Vec<f64>, dtype: DType, device: &B::Device) -> Result<Vec<Array<B>>> {
@@ -39,7 +73,10 @@ impl<B: Backend> Scalars<B> {
         if let Some((.., all)) = known {
             return Ok(all.clone());
         }
-        let all = upload(&values, dtype, device)?;
+        let mut all = upload(&values, dtype, device)?;
+        if let Some(skip) = self.skip_on(device)? {
+            all[0] = where_(&skip, &Array::scalar(device, Scalar::Float(f64::NAN), dtype)?, &all[0])?;
+        }
         self.seen.push((values, dtype, device.clone(), all.clone()));
         Ok(all)
     }

@@ -43,6 +43,7 @@ mod nadam;
 mod radam;
 mod rmsprop;
 mod rule;
+mod scaler;
 pub mod schedule;
 mod sgd;
 mod split;
@@ -62,6 +63,7 @@ pub use nadam::{NAdam, NAdamRule};
 pub use radam::{RAdam, RAdamRule};
 pub use rmsprop::{RmsProp, RmsPropRule};
 pub use rule::{At, Range, Rule, Setting};
+pub use scaler::{GradScaler, ScalerState};
 pub use sgd::{Sgd, SgdRule};
 pub use split::Split;
 pub use state::{OptimizerState, names_of};
@@ -70,7 +72,7 @@ pub use update::{Step, Work, each};
 use crate::{Module, Param};
 use elinvar_core::{Error, Result};
 use elinvar_ops::Backend;
-use elinvar_tensor::Gradients;
+use elinvar_tensor::{Gradients, Tensor};
 
 /// Parameters with their names.
 pub type Named<'a, B> = [(String, &'a Param<B>)];
@@ -80,9 +82,19 @@ pub trait Optimizer<B: Backend> {
     /// One step of these parameters: each that is not frozen and has a gradient is updated; a
     /// duplicate makes one step, under its first name. Returns the number of updated parameters.
     ///
+    /// `skip`, one bool of shape [], says whether the step is skipped: parameters and states then
+    /// keep their bits, and no step is counted. The device decides; the host reads the bool when
+    /// it needs the number of steps, which is in the next step, or for a state.
+    ///
     /// # Errors
-    /// As [`Optimizer::step`], but it is not an error if no parameter has a gradient.
-    fn step_some(&mut self, parameters: &Named<'_, B>, gradients: &Gradients<B>) -> Result<usize>;
+    /// As [`Optimizer::step`], but it is not an error if no parameter has a gradient;
+    /// `InvalidArgument` if `skip` is not one bool.
+    fn step_some(
+        &mut self,
+        parameters: &Named<'_, B>,
+        gradients: &Gradients<B>,
+        skip: Option<&Tensor<B>>,
+    ) -> Result<usize>;
     /// The learning rate.
     fn lr(&self) -> f64;
     /// Sets the learning rate of the next steps.
@@ -115,9 +127,21 @@ pub trait Optimizer<B: Backend> {
     /// an error in the step itself (a device failure, or no memory for Muon's temporary matrices)
     /// some parameters, with their states, may be updated and others not.
     fn step(&mut self, module: &dyn Module<B>, gradients: &Gradients<B>) -> Result<()> {
+        self.step_unless(None, module, gradients)
+    }
+    /// [`Optimizer::step`], which is skipped if `skip` says so: see [`Optimizer::step_some`].
+    ///
+    /// # Errors
+    /// As [`Optimizer::step`] and [`Optimizer::step_some`].
+    fn step_unless(
+        &mut self,
+        skip: Option<&Tensor<B>>,
+        module: &dyn Module<B>,
+        gradients: &Gradients<B>,
+    ) -> Result<()> {
         let parameters = module.named_parameters();
         let trained = parameters.iter().filter(|(_, p)| !p.is_frozen()).count();
-        if self.step_some(&parameters, gradients)? == 0 && trained > 0 {
+        if self.step_some(&parameters, gradients, skip)? == 0 && trained > 0 {
             return Err(Error::autograd(format!(
                 "step: none of the {trained} parameters has a gradient here; gradients belong to the weights that they \
                  were computed from, and a step makes new ones"

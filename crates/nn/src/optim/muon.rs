@@ -9,7 +9,7 @@ use super::{At, Descent, Range, Rule, Setting, Step, Work, each};
 use elinvar_core::{Error, Result, Shape};
 use elinvar_ops::Backend;
 use elinvar_ops::array::{self, Array};
-use elinvar_ops::catalogue::{matmul, norm, transpose};
+use elinvar_ops::catalogue::{matmul, norm, transpose, where_};
 use elinvar_ops::lane::Lane;
 use elinvar_ops::map::Map;
 use elinvar_ops::update::UpdateObject;
@@ -219,7 +219,11 @@ impl Rule for MuonRule {
                 let buffer = array::map(&momentum, [&g, &w.states[0]])?;
                 let ahead =
                     if rule.nesterov { array::map(&momentum, [&g, &buffer])? } else { buffer.clone() };
-                Ok((rule.orthogonal(&ahead)?, buffer))
+                let direction = rule.orthogonal(&ahead)?;
+                match &w.skip {
+                    Some(skip) => Ok((direction, where_(skip, &w.states[0], &buffer)?)),
+                    None => Ok((direction, buffer)),
+                }
             };
             new.push(direction().map_err(|e: Error| e.at(w.name))?);
         }

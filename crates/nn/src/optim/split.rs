@@ -3,7 +3,7 @@
 use super::{Named, Optimizer, OptimizerState};
 use elinvar_core::{Error, Result, Shape};
 use elinvar_ops::Backend;
-use elinvar_tensor::Gradients;
+use elinvar_tensor::{Gradients, Tensor};
 use std::collections::BTreeSet;
 
 /// Several optimisers, each for some of the parameters: [`super::Muon`] for matrices and
@@ -78,10 +78,15 @@ impl<B: Backend> Split<B> {
 }
 
 impl<B: Backend> Optimizer<B> for Split<B> {
-    fn step_some(&mut self, parameters: &Named<'_, B>, gradients: &Gradients<B>) -> Result<usize> {
+    fn step_some(
+        &mut self,
+        parameters: &Named<'_, B>,
+        gradients: &Gradients<B>,
+        skip: Option<&Tensor<B>>,
+    ) -> Result<usize> {
         let shares = self.shares(parameters);
         let all = self.parts.iter_mut().map(|p| &mut p.optimizer).chain([&mut self.rest]);
-        all.zip(&shares).map(|(o, share)| o.step_some(share, gradients)).sum()
+        all.zip(&shares).map(|(o, share)| o.step_some(share, gradients, skip)).sum()
     }
     fn lr(&self) -> f64 {
         self.rest.lr()

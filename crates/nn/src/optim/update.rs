@@ -22,8 +22,11 @@ pub struct Work<'a, B: Backend> {
     /// The states in the order of [`Rule::keeps`], in the compute dtype of the parameter;
     /// afterwards, the new ones.
     pub states: Vec<Array<B>>,
-    /// The scalars of this step, of shape []: shrink, then those of [`Rule::scalars`].
+    /// The scalars of this step, of shape []: shrink, then those of [`Rule::scalars`]. A shrink of
+    /// NaN: the step is skipped.
     pub scalars: Vec<Array<B>>,
+    /// One bool of shape []: is the step skipped? [`Step`] looks at `scalars` instead.
+    pub skip: Option<Array<B>>,
 }
 
 /// Runs an update of (parameter, states..) by (gradient, shrink, scalars..) on all parameters at
@@ -61,10 +64,14 @@ impl<O: Rule, const M: usize, const R: usize> Update<M, R> for Step<O> {
     const NAME: &'static str = O::NAME;
     #[inline(always)]
     fn lane<L: Lane>(&self, mut x: [L; M], read: [L; R]) -> [L; M] {
+        let before = x;
         let g = if self.maximize { -read[0] } else { read[0] };
         let g = if self.decay == 0.0 { g } else { L::lit(self.decay).fma(x[0], g) };
         let (param, states) = x.split_at_mut(1);
         param[0] = self.rule.lane(param[0] * read[1], g, states, &read[2..]);
+        // A skipped step has NaN here. Everything keeps its bits then, whatever the gradient is.
+        let is_made = read[1].eq(read[1]);
+        x.iter_mut().zip(before).for_each(|(new, old)| *new = L::select(is_made, *new, old));
         x
     }
 }

@@ -72,6 +72,9 @@ struct Record {
     early: Option<EarlyStopping>,
     /// The learning rate of a plateau schedule, and its state.
     plateau: Option<serde_json::Value>,
+    /// The state of a scaler of gradients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scaler: Option<serde_json::Value>,
     /// The optimiser's groups.
     groups: String,
     /// The caller's settings.
@@ -87,6 +90,7 @@ pub(super) struct State<'s, B: Backend> {
     pub sums: &'s Sums<B>,
     pub early: Option<&'s EarlyStopping>,
     pub plateau: Option<serde_json::Value>,
+    pub scaler: Option<serde_json::Value>,
     pub ema: Option<&'s Ema<B>>,
 }
 
@@ -176,6 +180,10 @@ impl Checkpoint {
     pub(super) fn plateau(&self) -> Option<&serde_json::Value> {
         self.record.plateau.as_ref()
     }
+    /// The state of a scaler of gradients.
+    pub(super) fn scaler(&self) -> Option<&serde_json::Value> {
+        self.record.scaler.as_ref()
+    }
     /// The weights and buffers.
     pub fn model(&self) -> &StateDict {
         &self.model
@@ -213,6 +221,7 @@ impl Checkpoint {
                 random: random.collect(),
                 early: state.early.cloned(),
                 plateau: state.plateau.clone(),
+                scaler: state.scaler.clone(),
                 groups: String::new(),
                 settings: settings.clone(),
             },

@@ -9,10 +9,11 @@ use super::{
 use crate::Module;
 use crate::ema::Ema;
 use crate::optim::schedule::{PlateauState, ReduceLrOnPlateau, Schedule};
-use crate::optim::{Optimizer, clip_grad_norm, clip_grad_value};
-use elinvar_core::{Error, Result};
+use crate::optim::{GradScaler, Optimizer, ScalerState, clip_grad_norm, clip_grad_value};
+use elinvar_core::{DType, Error, Result};
 use elinvar_ops::Backend;
-use elinvar_tensor::{Gradients, try_run};
+use elinvar_ops::autocast::check;
+use elinvar_tensor::{Gradients, autocast, try_run};
 
 type Validation<'a, M> = Box<dyn FnMut(&M) -> Result<Score> + 'a>;
 
@@ -27,6 +28,8 @@ pub struct Trainer<'a, B: Backend, M, S> {
     schedule: Option<Box<dyn Schedule + 'a>>,
     plateau: Option<ReduceLrOnPlateau>,
     clip: Option<Clip>,
+    amp: Option<DType>,
+    scaler: Option<GradScaler<B>>,
     ema: Option<&'a mut Ema<B>>,
     validation: Option<Validation<'a, M>>,
     early: Option<EarlyStopping>,
@@ -72,6 +75,8 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             schedule: None,
             plateau: None,
             clip: None,
+            amp: None,
+            scaler: None,
             ema: None,
             validation: None,
             early: None,
@@ -116,6 +121,23 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     #[must_use]
     pub fn clip_grad_value(mut self, value: f64) -> Self {
         self.clip = Some(Clip::Value(value));
+        self
+    }
+    /// Automatic mixed precision: the objective runs in a scope of [`elinvar_tensor::autocast`] to
+    /// bf16 or f16, f16 with a [`GradScaler`]. Parameters and the optimiser's states stay what they
+    /// are, f32; so do validations, which a scope in their closure makes fast, too.
+    #[must_use]
+    pub fn amp(mut self, half: DType) -> Self {
+        self.amp = Some(half);
+        if half == DType::F16 {
+            self.scaler.get_or_insert_default();
+        }
+        self
+    }
+    /// The scaler of losses and gradients, instead of the default one.
+    #[must_use]
+    pub fn grad_scaler(mut self, scaler: GradScaler<B>) -> Self {
+        self.scaler = Some(scaler);
         self
     }
     /// Maintains a moving average of the weights.
@@ -181,6 +203,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         if self.accumulate == 0 {
             return Err(Error::argument("train: a step of 0 batches has no gradient; accumulate 1 at least"));
         }
+        self.amp.map_or(Ok(()), check).map_err(|e| e.at("train"))?;
         let needs = [("early stopping", self.early.is_some()), ("a plateau", self.plateau.is_some())];
         if let Some((what, _)) = needs.iter().find(|n| n.1 && self.validation.is_none()) {
             return Err(Error::argument(format!("train: {what} needs a validation to look at")));
@@ -217,10 +240,19 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
     /// Restores the state of a checkpoint. Returns whether the run was finished.
     fn restore(&mut self, from: &Checkpoint, run: &mut Run<B>, device: &B::Device) -> Result<bool> {
         let state = from.plateau().map(PlateauState::from_json).transpose()?;
+        let scaling = from.scaler().map(ScalerState::from_json).transpose().map_err(|e| e.at("resume"))?;
+        if scaling.is_some() != self.scaler.is_some() {
+            return Err(Error::argument(
+                "resume: the checkpoint's run and this one differ in scaling gradients, which f16 does",
+            ));
+        }
         let watches = (self.early.is_some(), self.plateau.is_some());
         let ema = self.ema.as_deref_mut();
         let r: Restored<B> = from.restore(self.model, self.optimizer, ema, watches, device)?;
         self.early = from.early().cloned();
+        if let (Some(scaler), Some(state)) = (&mut self.scaler, scaling) {
+            scaler.load_state(state)?;
+        }
         if let (Some(plateau), Some(state)) = (&mut self.plateau, state) {
             plateau.set_state(state);
         }
@@ -250,9 +282,18 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             let batch = epoch.next().ok_or_else(|| {
                 Error::argument(format!("train: the source announced {batches} batches and gave fewer"))
             })??;
+            let (objective, model, scaler) = (&self.objective, self.model, &mut self.scaler);
             let (told, g) = try_run(|| -> Result<_> {
-                let mut m = self.objective.measure(self.model, &batch)?;
-                let g = if n == 1 { m.loss.backward() } else { (&m.loss * (1.0 / n as f64)).backward() };
+                let measure = || objective.measure(model, &batch);
+                let mut m = match self.amp {
+                    Some(half) => autocast(half, measure)?,
+                    None => measure()?,
+                };
+                let loss = if n == 1 { m.loss.clone() } else { &m.loss * (1.0 / n as f64) };
+                let g = match scaler {
+                    Some(scaler) => scaler.scale(&loss)?.backward(),
+                    None => loss.backward(),
+                };
                 m.loss = m.loss.detach();
                 Ok((m, g))
             })??;
@@ -263,6 +304,9 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             }
         }
         let mut gradients = gradients.expect("a step has a batch at least");
+        if let Some(scaler) = &mut self.scaler {
+            scaler.unscale(self.model, &mut gradients)?;
+        }
         match self.clip {
             None => {}
             Some(Clip::Norm(most)) => {
@@ -275,7 +319,13 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
         } else {
             self.optimizer.set_lr(run.base_lr);
         }
-        self.optimizer.step(self.model, &gradients)?;
+        match &mut self.scaler {
+            Some(scaler) => {
+                scaler.step(self.optimizer, self.model, &mut gradients)?;
+                scaler.update()?;
+            }
+            None => self.optimizer.step(self.model, &gradients)?,
+        }
         if let Some(ema) = &mut self.ema {
             ema.update(self.model)?;
         }
@@ -349,6 +399,7 @@ impl<'a, B: Backend, M: Module<B>, S: Source<B>> Trainer<'a, B, M, S> {
             sums: &run.sums,
             early: self.early.as_ref(),
             plateau: self.plateau.as_ref().map(|p| p.state().to_json()),
+            scaler: self.scaler.as_ref().map(GradScaler::state).transpose()?.map(|s| s.to_json()),
             ema: self.ema.as_deref(),
         };
         checkpoints.write(self.model, self.optimizer, &state)

@@ -39,6 +39,7 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     let epochs = run_dir.setting("epochs", args.epochs, || recipe.epochs as u32)? as usize;
     let batch = run_dir.setting("batch", args.batch, || recipe.batch_size as u32)? as usize;
     let lr = run_dir.setting("lr", args.run.lr, || recipe.lr)?;
+    let amp = run_dir.newer_setting("amp", args.run.amp)?.dtype();
 
     let (train, test) = digits()?.split(seed, TEST_PART)?;
     let (train_pairs, test_pairs) = (Arc::new(digit_pairs(&train)?), digit_pairs(&test)?);
@@ -63,6 +64,9 @@ pub fn run(args: &TrainDigits, out: &mut dyn Write) -> Result<Verdict> {
     .validate(|net: &Network| evaluate(net, &test_pairs, test.len(), &device))
     .callback(Watch::new(&mut metrics, &mut progress, steps))
     .checkpoints(run_dir.checkpoints());
+    if let Some(half) = amp {
+        trainer = trainer.amp(half);
+    }
     if let Some(checkpoint) = run_dir.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
     }

@@ -70,17 +70,41 @@ impl RunDir {
                     Error::format(format!("{}: the checkpoint's {name} is {text:?}", self.dir.display()))
                 })?;
                 if let Some(given) = given.filter(|g| *g != stored) {
-                    return Err(Error::argument(format!(
-                        "{}: this training began with {name} {stored}, and not with {given}; go on without saying \
-                         it, or begin a new one without --resume",
-                        self.dir.display()
-                    )));
+                    return Err(self.began_with(name, &stored, &given));
                 }
                 stored
             }
         };
         self.settings.insert(name.to_owned(), value.to_string());
         Ok(value)
+    }
+
+    /// The value of a setting that checkpoints of older programs do not tell: those ran with the
+    /// default.
+    ///
+    /// # Errors
+    /// As [`RunDir::setting`].
+    pub fn newer_setting<T: FromStr + Display + PartialEq + Default>(
+        &mut self,
+        name: &str,
+        given: Option<T>,
+    ) -> Result<T> {
+        let is_told = self.checkpoint.as_ref().is_none_or(|c| c.settings().contains_key(name));
+        if is_told {
+            return self.setting(name, given, T::default);
+        }
+        if let Some(given) = given.filter(|given| *given != T::default()) {
+            return Err(self.began_with(name, &T::default(), &given));
+        }
+        self.settings.insert(name.to_owned(), T::default().to_string());
+        Ok(T::default())
+    }
+    fn began_with(&self, name: &str, stored: &dyn Display, given: &dyn Display) -> Error {
+        Error::argument(format!(
+            "{}: this training began with {name} {stored}, and not with {given}; go on without saying it, or begin a \
+             new one without --resume",
+            self.dir.display()
+        ))
     }
 
     /// When and where the run writes checkpoints.

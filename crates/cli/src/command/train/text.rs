@@ -54,6 +54,7 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     let steps = run_dir.setting("steps", args.steps, || 500)?;
     let batch = run_dir.setting("batch", args.batch, || 8)? as usize;
     let lr = run_dir.setting("lr", args.run.lr, || 3e-3)?;
+    let amp = run_dir.newer_setting("amp", args.run.amp)?.dtype();
     let seed = run_dir.setting("seed", args.run.seed, || 0)?;
 
     let tokenizer = Tokenizer::train_bpe(&[text.as_str()], &BpeOptions::new(vocab as usize))?;
@@ -87,6 +88,9 @@ pub fn run(args: &TrainText, out: &mut dyn Write) -> Result<Verdict> {
     if let Some(test) = &test {
         trainer =
             trainer.validate(|net: &Gpt2<Any>| evaluate_on(net, test, &NextToken, test_batches, &device));
+    }
+    if let Some(half) = amp {
+        trainer = trainer.amp(half);
     }
     if let Some(checkpoint) = run_dir.checkpoint.take() {
         trainer = trainer.resume(checkpoint);
