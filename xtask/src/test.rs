@@ -215,6 +215,8 @@ fn same_weights() -> Outcome {
 /// A short training run of a model on a device.
 struct TrainingRun {
     model: &'static str,
+    /// The type of mixed precision.
+    amp: &'static str,
     device: &'static str,
     /// Its configuration, as text.
     with: String,
@@ -241,16 +243,22 @@ fn training_runs() -> Result<Vec<TrainingRun>, String> {
             devices.push(("cpu", format!("{:6} {threads} threads", isa.isa), vars));
         }
     }
-    let run = |model| {
+    let run = |(model, amp)| {
         let of = move |(device, with, vars): &(&'static str, String, Vec<_>)| TrainingRun {
             model,
+            amp,
             device,
             with: with.clone(),
             vars: vars.clone(),
         };
         devices.iter().map(of).collect::<Vec<_>>()
     };
-    Ok(["mlp", "cnn", "transformer"].into_iter().flat_map(run).collect())
+    let mut runs: Vec<_> =
+        [("mlp", "off"), ("cnn", "off"), ("transformer", "off")].into_iter().flat_map(run).collect();
+    // Threads divide the work of 16 bits as they do that of f32.
+    let mixed = [("mlp", "bf16"), ("cnn", "f16"), ("transformer", "bf16")].into_iter().flat_map(run);
+    runs.extend(mixed.filter(|r| r.device != "cpu" || r.vars.contains(&(THREADS, String::from("2")))));
+    Ok(runs)
 }
 
 fn compare_weights() -> Result<(), String> {
@@ -258,11 +266,12 @@ fn compare_weights() -> Result<(), String> {
     let (next, hashes) = (AtomicUsize::new(0), Mutex::new(vec![None; runs.len()]));
     let work = || {
         while let Some((i, run)) = Some(next.fetch_add(1, Relaxed)).and_then(|i| Some((i, runs.get(i)?))) {
-            let TrainingRun { model, device, with, vars } = run;
+            let TrainingRun { model, amp, device, with, vars } = run;
             let scratch = Scratch::new(&format!("weights-{i}"));
-            let got = program::elinvar()
-                .and_then(|mut elinvar| weights(elinvar.envs(vars.iter().cloned()), &scratch, model, device));
-            println!("{model:12} {device:10} {with:18} {}", got.as_deref().unwrap_or("failed"));
+            let got = program::elinvar().and_then(|mut elinvar| {
+                weights(elinvar.envs(vars.iter().cloned()), &scratch, (model, amp), device)
+            });
+            println!("{model:12} {amp:5} {device:10} {with:18} {}", got.as_deref().unwrap_or("failed"));
             hashes.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(got);
         }
     };
@@ -274,21 +283,25 @@ fn compare_weights() -> Result<(), String> {
         if run.device == "reference" {
             want = got;
         } else if got != want {
-            return Err(format!("{} on {} {} has other weights", run.model, run.device, run.with));
+            return Err(format!(
+                "{} {} on {} {} has other weights",
+                run.model, run.amp, run.device, run.with
+            ));
         }
     }
     Ok(())
 }
 
-/// The last line of a short training run, with the hash of its weights.
+/// The last line of a short training run, with the hash of its weights: of a model in this type of
+/// mixed precision.
 pub(crate) fn weights(
     program: &mut Command,
     scratch: &Scratch,
-    model: &str,
+    (model, amp): (&str, &str),
     device: &str,
 ) -> Result<String, String> {
     let train = ["train", "digits", "--quiet", "--epochs", "1", "--batch", "64", "--seed", "1"];
-    program.args(train).args(["--model", model, "--device", device, "--out"]).arg(&scratch.0);
+    program.args(train).args(["--model", model, "--amp", amp, "--device", device, "--out"]).arg(&scratch.0);
     let o =
         program.output().map_err(|e| format!("{} did not start: {e}", program.get_program().display()))?;
     let text = String::from_utf8_lossy(&o.stdout).into_owned();

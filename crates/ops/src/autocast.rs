@@ -88,6 +88,7 @@ pub const TABLE: &[(&str, Rule)] = &[
     ("soft_margin_loss", Rule::Single),
     ("concat", Rule::Widest),
     ("stack", Rule::Widest),
+    ("slice_assign", Rule::First),
     ("layer_norm", Rule::First),
     ("rms_norm", Rule::First),
     ("group_norm", Rule::First),

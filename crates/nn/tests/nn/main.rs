@@ -3,6 +3,7 @@
 
 #[cfg(feature = "tokenizers")]
 mod added_tokens;
+mod amp;
 mod architectures;
 mod attention;
 mod csv;

@@ -13,6 +13,7 @@
 use super::lattice::lattice;
 use super::reduction::{Reduction, reduction};
 use super::{div::div, expand, gather, log_softmax, mean, narrow, neg, reshape, sum, where_};
+use crate::autocast;
 use crate::prelude::*;
 use crate::value::cast;
 
@@ -306,6 +307,6 @@ pub(super) fn call<V: Value>(a: &Args<V>) -> Result<Vec<V>> {
     let (targets, times, counts) =
         (a.input("targets")?, a.input("input_lengths")?, a.input("target_lengths")?);
     let (blank, zero_infinity, r) = (a.size("blank")?, a.bool("zero_infinity")?, reduction(a)?);
-    widen([logits], |[x]| ctc_loss(&log_softmax(x, -1)?, targets, times, counts, blank, r, zero_infinity))
-        .map(|y| vec![y])
+    let of = |[x]: [&V; 1]| ctc_loss(&log_softmax(x, -1)?, targets, times, counts, blank, r, zero_infinity);
+    autocast::run("ctc_loss", [logits], |x| widen(x, of)).map(|y| vec![y])
 }

@@ -4,6 +4,7 @@
 use super::slice::{Range, Run};
 use super::view::{self, Part};
 use crate::array;
+use crate::autocast;
 use crate::prelude::*;
 use smallvec::SmallVec;
 
@@ -45,6 +46,9 @@ impl Op for SliceAssign {
 /// `InvalidArgument` if there are more runs than axes, or one leaves its axis; `ShapeMismatch` if
 /// `src` does not broadcast to the part; `DTypeMismatch`; `DeviceMismatch`; `OutOfMemory`.
 pub fn runs<V: Value>(x: &V, runs: &[Run], src: &V) -> Result<V> {
+    if V::autocast().is_some() {
+        return autocast::run("slice_assign", [x, src], |[x, src]| self::runs(x, runs, src));
+    }
     if x.dtype() != src.dtype() {
         return Err(Error::dtype(format!(
             "slice_assign: a tensor of {} cannot take elements of {}; convert one with to_dtype",
