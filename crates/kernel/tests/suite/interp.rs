@@ -138,7 +138,7 @@ fn what_a_device_may_lack() {
 
     let tiny = 1e-40f32;
     // what is done, with all subnormals, without
-    let rows = [
+    let rows: [(&str, f32, f32); 4] = [
         ("%2: f32 = const 0.5 %3: f32 = mul %1, %2 store y[%0] = %3", tiny * 0.5, 0.0),
         ("%2: f32 = const 1.0 %3: f32 = sub %1, %2 store y[%0] = %3", -1.0, -1.0),
         ("%2: f32 = neg %1 store y[%0] = %2", -tiny, -0.0),

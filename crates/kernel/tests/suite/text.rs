@@ -75,6 +75,12 @@ fn lowering_changes_no_bit_of_random_kernels() {
         wide_root: true,
         comparisons: true,
         wide_comparisons: true,
+        sums: true,
+        fma: true,
+        wide_fma: true,
+        rounding: true,
+        wide_rounding: true,
+        conversions: true,
         reductions: true,
         cp_async: true,
     };
