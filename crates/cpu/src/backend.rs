@@ -143,6 +143,12 @@ impl Memory for Cpu {
             parts.iter().map(|(v, l)| Ok((host_view(v)?, l.clone()))).collect::<Result<_>>()?;
         into_buffer(concat::assemble(d, fill, dtype, shape, &parts))
     }
+    fn write(d: &CpuDevice, to: &mut CpuBuffer, at: &Layout, x: BackendView<'_>) -> Result<()> {
+        // First the elements: while they are put off, what they are computed from may be `to`,
+        // which would then be copied.
+        let x = host_view(&x)?;
+        concat::write_into(d, to.data_mut()?, at, &x)
+    }
 }
 
 impl Compute for Cpu {

@@ -23,11 +23,15 @@
 //! | mixed precision | [`autocast`], [`nn::optim::GradScaler`] | `training.md` |
 //! | models, text generation | [`nn::models`], [`nn::generate`] | `models.md` |
 //! | files | [`io`] | `io.md` |
+//! | raw memory and kernels, by address | `compute` (a feature) | `raw.md` |
 //! | devices, memory, recorded work | [`Device`], [`devices`], [`machine`], [`Graph`], [`Precision`] | `devices.md` |
 //!
 //! `Tensor` alone is `Tensor<Any>`: the backend is chosen at run time, by the device. A backend of
 //! your own is an implementation of [`Backend`]; `examples/own_backend.rs` is a small one.
 
+/// Raw memory and kernels behind an object-safe trait. All of the crate `elinvar-compute`.
+#[cfg(feature = "compute")]
+pub use elinvar_compute as compute;
 pub use elinvar_core as core;
 pub use elinvar_core::{
     DType, Element, Error, ErrorKind, HostData, HostTensor, HostVec, MemoryStats, Precision, Result, Scalar,
@@ -105,4 +109,7 @@ mod guide {
     mod io {}
     #[doc = include_str!("../../../docs/guide/devices.md")]
     mod devices {}
+    #[cfg(feature = "compute")]
+    #[doc = include_str!("../../../docs/guide/raw.md")]
+    mod raw {}
 }

@@ -245,6 +245,15 @@ impl<D: Driver> Memory for Gpu<D> {
         }
         Ok(y)
     }
+    fn write(d: &Self::Device, to: &mut Self::Buffer, at: &Layout, x: GpuView<'_, D>) -> Result<()> {
+        let Some(work) = copy::copy_into(x.layout, x.dtype, at) else { return Ok(()) };
+        // First the elements: while they are put off, what they are computed from may be `to`,
+        // which would then be copied.
+        let from = x.buffer.part()?;
+        to.make_unique(d)?;
+        to.forget_values();
+        d.run(&work, &[from, to.part()?])
+    }
 }
 
 impl<D: Driver> Compute for Gpu<D> {

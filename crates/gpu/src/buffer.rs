@@ -158,6 +158,11 @@ impl<D: Driver> GpuBuffer<D> {
         }
         Ok(self)
     }
+    /// Drops what is known of its numbers, some of which are about to change. Its memory is unique.
+    pub(crate) fn forget_values(&mut self) {
+        let node = Arc::get_mut(&mut self.node).expect("it was made unique");
+        (node.range, node.max_pool_indices) = (None, None);
+    }
     /// Host memory, on the device.
     pub(crate) fn upload(d: &GpuDevice<D>, data: &HostData) -> Result<Self> {
         let bytes: &[u8] = match data {

@@ -180,6 +180,45 @@ impl<B: Backend> Array<B> {
         }
         Ok(())
     }
+    /// Copies the elements of `x` to the places of `at`, a layout in this tensor's memory, in place;
+    /// the others stay. Other handles of the memory keep the old elements: it becomes this tensor's
+    /// own first.
+    ///
+    /// # Errors
+    /// `DeviceMismatch`; `DTypeMismatch` and `ShapeMismatch` if `x` has not the dtype of this tensor
+    /// or not the shape of `at`; `InvalidArgument` if `at` reaches outside of this tensor or one
+    /// element by strides of 0; `OutOfMemory`; `Unsupported` during a capture.
+    pub fn write(&mut self, at: &Layout, x: &Array<B>) -> Result<()> {
+        recording::refuse("write")?;
+        one_device("write", &[self, x])?;
+        if self.dtype() != x.dtype() {
+            return Err(Error::dtype(format!(
+                "write: elements of {} into memory of {}; convert them with to_dtype",
+                x.dtype(),
+                self.dtype()
+            )));
+        }
+        if at.shape() != x.shape() {
+            return Err(Error::shape(format!(
+                "write: elements of shape {} to places of shape {}; the shapes must be equal",
+                x.shape(),
+                at.shape()
+            )));
+        }
+        Layout::strided(at.shape().clone(), at.strides(), at.offset(), self.shape().numel())
+            .map_err(|e| e.at("write"))?;
+        if at.is_broadcast() {
+            return Err(Error::argument(format!(
+                "write: strides {:?} of shape {} name an element twice",
+                at.strides(),
+                at.shape()
+            )));
+        }
+        self.own()?;
+        let device = self.device().clone();
+        let to = self.buffer_mut().expect("it is its own");
+        B::write(&device, to, at, x.view())
+    }
     /// The memory, to be written, if it is not shared.
     pub(crate) fn buffer_mut(&mut self) -> Option<&mut B::Buffer> {
         match &mut Arc::get_mut(&mut self.0)?.memory {

@@ -132,6 +132,9 @@ impl Memory for Reference {
     ) -> Result<HostData> {
         memory::assemble(fill, dtype, shape, parts)
     }
+    fn write(_: &Device, to: &mut HostData, at: &Layout, x: View<'_>) -> Result<()> {
+        memory::write(to, at, &x)
+    }
 }
 
 impl Compute for Reference {

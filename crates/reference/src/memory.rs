@@ -53,18 +53,23 @@ pub fn cast_halves(x: &View, to: DType) -> Result<HostData> {
 
 /// A tensor of `shape` filled with `fill`, into which the parts are written one after the other.
 pub fn assemble(value: Scalar, dtype: DType, shape: &Shape, parts: &[(View, Layout)]) -> Result<HostData> {
-    fn write<T: Element>(y: &mut HostData, part: &[T], from: &Layout, to: &Layout) -> Result<()> {
+    let mut y = fill(value, dtype, shape.numel())?;
+    for (part, to) in parts {
+        write(&mut y, to, part)?;
+    }
+    Ok(y)
+}
+
+/// The elements of a view, at their places in memory of the same type.
+pub fn write(y: &mut HostData, to: &Layout, x: &View) -> Result<()> {
+    fn one<T: Element>(y: &mut HostData, part: &[T], from: &Layout, to: &Layout) -> Result<()> {
         let y = T::slice_mut(y).ok_or_else(|| misuse("a part of another type", T::DTYPE))?;
         for (p, q) in from.positions().zip(to.positions()) {
             y[q] = part[p];
         }
         Ok(())
     }
-    let mut y = fill(value, dtype, shape.numel())?;
-    for (part, to) in parts {
-        each_data!(part.buffer, v => write(&mut y, v, part.layout, to))?;
-    }
-    Ok(y)
+    each_data!(x.buffer, v => one(y, v, x.layout, to))
 }
 
 /// The random words of an element, as numbers in the type of computation.

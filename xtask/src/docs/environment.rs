@@ -1,9 +1,11 @@
 //! The table of environment variables, compared with the sources.
 
 use super::tree::Tree;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const PAGE: &str = "docs/reference/environment.md";
+/// The header for C: what it names are its constants.
+const HEADER: &str = "crates/capi/include/elinvar.h";
 /// The common prefix of all names.
 const PREFIX: &str = "ELINVAR_";
 /// Files that read variables.
@@ -14,10 +16,11 @@ pub fn differences(tree: &Tree) -> Vec<String> {
     let Some(page) = tree.files.get(PAGE) else { return vec![format!("there is no {PAGE}")] };
     let rows: Vec<&str> =
         page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let constants: BTreeSet<&str> = tree.files.get(HEADER).into_iter().flat_map(|text| names(text)).collect();
     let (mut all, mut read) = (BTreeMap::new(), BTreeMap::new());
     for (path, text) in tree.files.iter().filter(|(path, _)| *path != PAGE) {
         let is_source = SOURCES.iter().any(|end| path.ends_with(end));
-        for name in names(text) {
+        for name in names(text).filter(|name| !constants.contains(name)) {
             all.entry(name).or_insert(path);
             if is_source {
                 read.entry(name).or_insert(path);
@@ -66,6 +69,15 @@ mod tests {
                 format!("{PAGE} has {b}, which no source names")
             ]
         );
+    }
+
+    #[test]
+    fn constants_of_the_header_are_no_variables() {
+        let (constant, variable) = (name("OK"), name("A"));
+        let page = format!("| `{variable}` | 1 |\n");
+        let source = format!("{constant} {variable}");
+        let files = [(PAGE, &page[..]), (HEADER, &constant[..]), ("crates/x/src/a.rs", &source[..])];
+        assert_eq!(differences(&small(&files)), Vec::<String>::new());
     }
 
     #[test]

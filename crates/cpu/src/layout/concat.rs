@@ -36,6 +36,11 @@ pub(crate) fn assemble(
     Ok(y)
 }
 
+/// The elements of a view, at their places in memory of the same type.
+pub(crate) fn write_into(d: &CpuDevice, y: &mut HostData, to: &Layout, x: &View<'_>) -> Result<()> {
+    each_data!(x.buffer, v => write(d, y, v, x.layout, to))
+}
+
 /// Writes a part.
 fn write<T: Element>(d: &CpuDevice, y: &mut HostData, part: &[T], from: &Layout, to: &Layout) -> Result<()> {
     let y = T::slice_mut(y).ok_or_else(|| misuse_error("a part of another type", T::DTYPE))?;

@@ -250,6 +250,20 @@ pub fn assemble<S: Delegate<B>, B: Backend>(
     Ok(y)
 }
 
+/// Hands `write` on. There are no new results, as of `update`.
+///
+/// # Errors
+/// Those of the other backend.
+pub fn write<S: Delegate<B>, B: Backend>(
+    _: &S::Device,
+    inner: &B::Device,
+    to: &mut S::Buffer,
+    at: &Layout,
+    x: View<'_, S>,
+) -> Result<()> {
+    B::write(inner, S::inner_mut(to), at, view(&x))
+}
+
 /// Hands `update` on. There are no new results: a backend that looks at what changed writes the
 /// method itself.
 ///

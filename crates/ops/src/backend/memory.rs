@@ -77,6 +77,14 @@ pub trait Memory: Sized + Clone + Copy + Debug + Default + Send + Sync + 'static
         shape: &Shape,
         parts: &[(View<'_, Self>, Layout)],
     ) -> Result<Self::Buffer>;
+    /// Copies a view into memory that is there, in place, bit for bit: its elements become those of
+    /// `at`, a layout in `to` of the view's shape that reaches no element twice. `to` holds elements
+    /// of the view's dtype and is not shared: this `&mut` is the only access to it. Its other
+    /// elements stay what they are.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; what the device reports. After an error the elements of `at` are old or new.
+    fn write(d: &Self::Device, to: &mut Self::Buffer, at: &Layout, x: View<'_, Self>) -> Result<()>;
 }
 
 /// How a backend hands this work on, for [`delegate`](super::delegate): for each method its kind if
@@ -109,6 +117,8 @@ macro_rules! memory_table {
                 set_memory_limit [] (limit: (Option<u64>)) -> plain ($crate::t::Result<()>);
                 release_memory [] () -> plain ($crate::t::Result<()>);
                 prepack [] (w: view) -> plain ($crate::t::Result<bool>);
+                write [] (to: (&mut Self::Buffer), at: (&$crate::t::Layout), x: view)
+                    -> hand ($crate::t::Result<()>);
             }
         }
     };

@@ -1,0 +1,99 @@
+//! Raw calls: the bits of the library's ops on every backend, bad arguments, threads, random calls.
+
+mod arguments;
+mod equal;
+mod life;
+mod model;
+#[cfg(feature = "oxicuda")]
+mod oxicuda;
+mod random;
+
+use elinvar_compute::{BackendResult, ComputeBackend, Raw};
+use elinvar_core::{DType, ErrorKind};
+use elinvar_cpu::{Cpu, CpuDevice};
+use elinvar_driver::{Cuda, Driver, Vulkan, cuda::use_library};
+use elinvar_gpu::{Gpu, GpuDevice};
+use elinvar_ops::Backend;
+use elinvar_reference::{Reference, ReferenceDevice};
+
+/// The types that a backend may have.
+pub const TYPES: [DType; 2] = [DType::F32, DType::F64];
+
+/// A backend of the reference.
+pub fn reference(dtype: DType) -> Raw<Reference> {
+    opened::<Reference>(ReferenceDevice, dtype)
+}
+
+/// An opened backend.
+pub fn opened<B: Backend>(device: B::Device, dtype: DType) -> Raw<B> {
+    let mut raw = Raw::<B>::new(device, dtype).unwrap();
+    raw.init().unwrap();
+    raw
+}
+
+/// The fast backends: the processor, a CUDA device (an emulated one, unless the environment names
+/// another library), and the first Vulkan device if there is one.
+pub fn fast(dtype: DType) -> Vec<Box<dyn ComputeBackend>> {
+    use_library(&emulated_cuda::library().expect("it was built for this test")).unwrap();
+    let cuda = GpuDevice::new(Cuda::open(0).unwrap(), 0);
+    let mut all: Vec<Box<dyn ComputeBackend>> = vec![
+        Box::new(opened::<Cpu>(CpuDevice::default(), dtype)),
+        Box::new(opened::<Gpu<Cuda>>(cuda, dtype)),
+    ];
+    match Vulkan::open(0) {
+        Ok(driver) => all.push(Box::new(opened::<Gpu<Vulkan>>(GpuDevice::new(driver, 0), dtype))),
+        Err(e) if e.kind() == ErrorKind::DriverMissing => println!("skipped: {e}"),
+        Err(e) => panic!("{e}"),
+    }
+    all
+}
+
+/// Numbers as bytes of a type.
+pub fn bytes(dtype: DType, v: &[f64]) -> Vec<u8> {
+    match dtype {
+        DType::F32 => v.iter().flat_map(|&x| (x as f32).to_ne_bytes()).collect(),
+        _ => v.iter().flat_map(|x| x.to_ne_bytes()).collect(),
+    }
+}
+
+/// Bytes of a type as numbers.
+pub fn numbers(dtype: DType, v: &[u8]) -> Vec<f64> {
+    match dtype {
+        DType::F32 => {
+            v.chunks_exact(4).map(|b| f64::from(f32::from_ne_bytes(b.try_into().unwrap()))).collect()
+        }
+        _ => v.chunks_exact(8).map(|b| f64::from_ne_bytes(b.try_into().unwrap())).collect(),
+    }
+}
+
+/// Memory of these numbers.
+pub fn put(raw: &dyn ComputeBackend, dtype: DType, v: &[f64]) -> BackendResult<u64> {
+    let bytes = bytes(dtype, v);
+    let p = raw.alloc(bytes.len())?;
+    raw.copy_htod(p, &bytes)?;
+    Ok(p)
+}
+
+/// Frees memory.
+pub fn free(raw: &dyn ComputeBackend, all: &[u64]) {
+    all.iter().for_each(|&p| raw.free(p).unwrap());
+}
+
+/// So many numbers at an address.
+pub fn get(raw: &dyn ComputeBackend, dtype: DType, p: u64, n: usize) -> BackendResult<Vec<f64>> {
+    let mut all = vec![0; n * dtype.size()];
+    raw.copy_dtoh(&mut all, p)?;
+    Ok(numbers(dtype, &all))
+}
+
+/// Are the numbers the same, bit by bit? All NaN are one.
+pub fn same(a: &[f64], b: &[f64]) -> bool {
+    let eq = |(x, y): (&f64, &f64)| x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan());
+    a.len() == b.len() && a.iter().zip(b).all(eq)
+}
+
+/// Numbers in -2..2 that use many bits.
+pub fn noise(n: usize, seed: u64) -> Vec<f64> {
+    let mut dice = random::Dice::new(seed);
+    (0..n).map(|_| dice.number()).collect()
+}
