@@ -62,16 +62,16 @@ use std::fmt::Debug;
 /// Pointers are those of [`alloc`](ComputeBackend::alloc), or lie inside of one's memory: `p + n`
 /// for `n` bytes. Elements are f32 or f64, as the implementation says; pointers to elements are
 /// multiples of an element's size. Sizes, strides and leading dimensions count elements; only
-/// `alloc` and the copies count bytes. An operand without elements has no memory, and its pointer is
-/// not looked at. Sizes whose product, zeros left out, is no number of elements that memory can have
-/// are refused all the same.
+/// `alloc` and the copies count bytes. An operand without elements has no memory, and its pointer
+/// is not looked at. Sizes whose product, zeros left out, is no number of elements that memory can
+/// have are refused all the same.
 ///
 /// Where a call writes, it may not read, but for `c_ptr` of products, and for an output that is
 /// exactly an input of [`unary`](ComputeBackend::unary) or [`binary`](ComputeBackend::binary).
 ///
-/// All methods but `init` take `&self`: calls from several threads are safe. Calls that use the same
-/// elements, one of them to write, must be ordered by the caller, or each element is from one or the
-/// other.
+/// All methods but `init` take `&self`: calls from several threads are safe. Calls that use the
+/// same elements, one of them to write, must be ordered by the caller, or each element is from one
+/// or the other.
 ///
 /// # Errors
 /// Of every call: `NotInitialized` before [`init`](ComputeBackend::init); `InvalidArgument` for a

@@ -2,8 +2,8 @@
 //!
 //! An allocation is one tensor of the backend, and a pointer into it is an offset. A call takes a
 //! handle of what it reads, so that it needs no lock while it runs, and what another thread writes
-//! meanwhile is not seen. A result that covers an allocation takes its tensor's place; a smaller one
-//! is copied into it on the device.
+//! meanwhile is not seen. A result that covers an allocation takes its tensor's place; a smaller
+//! one is copied into it on the device.
 
 use crate::address;
 use crate::types::{BackendError, BackendResult};

@@ -50,8 +50,8 @@ pub(crate) struct Product {
     pub of: (DType, Option<Rounding>),
 }
 
-/// alpha sum. The factor is an operand, not an attribute: a kernel is built for a formula, and would
-/// be built again for each number in it.
+/// alpha sum. The factor is an operand, not an attribute: a kernel is built for a formula, and
+/// would be built again for each number in it.
 #[derive(Clone, Copy, Debug)]
 struct Scale;
 impl Epilogue<1> for Scale {
@@ -161,8 +161,8 @@ fn contract<B: Backend>(
 }
 
 impl<B: Backend> Raw<B> {
-    /// [`gemm`](crate::ComputeBackend::gemm) of f32, whatever the elements of this backend are, with
-    /// A and B rounded to 16 bits first, to nearest even. Products and sums are those of f32.
+    /// [`gemm`](crate::ComputeBackend::gemm) of f32, whatever the elements of this backend are,
+    /// with A and B rounded to 16 bits first, to nearest even. Products and sums are those of f32.
     ///
     /// # Errors
     /// Those of `gemm`.

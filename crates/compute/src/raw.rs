@@ -9,7 +9,7 @@ use crate::products::{Matrix, Product};
 use crate::region::Runs;
 use crate::types::{BackendError, BackendResult, BackendTranspose, BinaryOp, ReduceOp, UnaryOp};
 use elinvar_core::{DType, Layout, Precision, Shape};
-use elinvar_ops::{Array, Backend};
+use elinvar_ops::{Array, Backend, recording};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,8 +22,8 @@ type LeakReport = Box<dyn FnOnce(Usage) + Send>;
 /// What the published trait leaves open is decided when it is made, and in the doc comments of
 /// [`ComputeBackend`]:
 ///
-/// * **Element type.** `new` makes all operands of all calls f32 or f64, so that results of one call
-///   are operands of any other. [`Raw::as_published`] has the types of the published CPU backend
+/// * **Element type.** `new` makes all operands of all calls f32 or f64, so that what one
+///   call gives, any other takes. [`Raw::as_published`] has the types of the published CPU backend
 ///   instead: f64 in products, f32 elsewhere.
 /// * **Strides** count elements, as leading dimensions do.
 /// * **Scale** of attention is a factor: it is "typically 1 / sqrt(head_dim)", which divides.
@@ -65,7 +65,8 @@ impl<B: Backend> Raw<B> {
     /// of f64, all other calls of f32.
     ///
     /// The bytes of an allocation are of the type that a call uses them as. From one to the other
-    /// they go through the host; so keep an allocation to one of them, as the published crate has it.
+    /// they go through the host; so keep an allocation to one of them, as the published crate has
+    /// it.
     pub fn as_published(device: B::Device) -> Self {
         Self::of(device, DType::F64, DType::F32)
     }
@@ -108,7 +109,11 @@ impl<B: Backend> Raw<B> {
         Ok(())
     }
     pub(crate) fn check_ready(&self) -> BackendResult<()> {
-        if self.is_initialized() { Ok(()) } else { Err(BackendError::NotInitialized) }
+        if !self.is_initialized() {
+            return Err(BackendError::NotInitialized);
+        }
+        // Memory that recorded work has written must not outlive the recording.
+        Ok(recording::refuse("a raw backend's memory")?)
     }
     /// The precision of the scope, or else of the device.
     pub(crate) fn precision(&self) -> Precision {

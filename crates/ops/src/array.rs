@@ -186,8 +186,8 @@ impl<B: Backend> Array<B> {
     ///
     /// # Errors
     /// `DeviceMismatch`; `DTypeMismatch` and `ShapeMismatch` if `x` has not the dtype of this tensor
-    /// or not the shape of `at`; `InvalidArgument` if `at` reaches outside of this tensor or one
-    /// element by strides of 0; `OutOfMemory`; `Unsupported` during a capture.
+    /// or not the shape of `at`; `InvalidArgument` if `at` reaches outside of this tensor or an
+    /// element twice; `OutOfMemory`; `Unsupported` during a capture.
     pub fn write(&mut self, at: &Layout, x: &Array<B>) -> Result<()> {
         recording::refuse("write")?;
         one_device("write", &[self, x])?;
@@ -207,7 +207,7 @@ impl<B: Backend> Array<B> {
         }
         Layout::strided(at.shape().clone(), at.strides(), at.offset(), self.shape().numel())
             .map_err(|e| e.at("write"))?;
-        if at.is_broadcast() {
+        if !is_injective(at) {
             return Err(Error::argument(format!(
                 "write: strides {:?} of shape {} name an element twice",
                 at.strides(),
@@ -342,6 +342,26 @@ impl<B: Backend> Array<B> {
                 Ok(c.with_layout(Layout::contiguous(shape.clone())))
             }
         }
+    }
+}
+
+/// Does a layout reach no element twice?
+fn is_injective(at: &Layout) -> bool {
+    let mut axes: SmallVec<[(usize, usize); 6]> =
+        at.shape().iter().zip(at.strides()).map(|(&n, &s)| (s.unsigned_abs(), n)).collect();
+    axes.retain(|&mut (_, n)| n != 1);
+    axes.sort_unstable();
+    let mut reach = 0;
+    // Each stride steps over all that the smaller ones reach.
+    let is_nested = axes.iter().all(|&(step, n)| {
+        let over = step > reach;
+        reach += n.saturating_sub(1) * step;
+        over
+    });
+    is_nested || at.shape().numel() == 0 || {
+        let mut all: Vec<usize> = at.positions().collect();
+        all.sort_unstable();
+        all.windows(2).all(|pair| pair[0] != pair[1])
     }
 }
 

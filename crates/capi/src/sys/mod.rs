@@ -1,9 +1,10 @@
 //! The functions of `elinvar.h`, as C calls them.
 //!
 //! What C promises is written there, at each function: a pointer to an array has as many elements
-//! as are named, a pointer to a result may be written, a string ends with 0, and nobody else changes
-//! or frees them during the call. That cannot be checked here; what can be is: null, alignment, and
-//! sizes that no array has. The helpers below are the only code that follows a pointer.
+//! as are named, a pointer to a result may be written, a string ends with 0, and nobody else
+//! changes or frees them during the call. That cannot be checked here; what can be is: null,
+//! alignment, and sizes that no array has. The helpers below are the only code that follows a
+//! pointer.
 
 #![allow(unsafe_code, reason = "pointers of C")]
 

@@ -263,3 +263,103 @@ fn copies_take_any_bytes() {
         raw.free(p).unwrap();
     }
 }
+
+/// Remembers where its products were.
+#[derive(Debug, Default)]
+struct Mock(std::sync::Mutex<Vec<[u64; 3]>>);
+
+impl ComputeBackend for Mock {
+    fn name(&self) -> &str {
+        "mock"
+    }
+    fn init(&mut self) -> BackendResult<()> {
+        Ok(())
+    }
+    fn is_initialized(&self) -> bool {
+        true
+    }
+    fn gemm(
+        &self,
+        _: elinvar_compute::BackendTranspose,
+        _: elinvar_compute::BackendTranspose,
+        _: usize,
+        _: usize,
+        _: usize,
+        _: f64,
+        a: u64,
+        _: usize,
+        b: u64,
+        _: usize,
+        _: f64,
+        c: u64,
+        _: usize,
+    ) -> BackendResult<()> {
+        self.0.lock().unwrap().push([a, b, c]);
+        Ok(())
+    }
+    fn conv2d_forward(
+        &self,
+        _: u64,
+        _: &[usize],
+        _: u64,
+        _: &[usize],
+        _: u64,
+        _: &[usize],
+        _: &[usize],
+        _: &[usize],
+    ) -> BackendResult<()> {
+        Ok(())
+    }
+    fn attention(
+        &self,
+        _: u64,
+        _: u64,
+        _: u64,
+        _: u64,
+        _: usize,
+        _: usize,
+        _: usize,
+        _: usize,
+        _: usize,
+        _: f64,
+        _: bool,
+    ) -> BackendResult<()> {
+        Ok(())
+    }
+    fn reduce(&self, _: ReduceOp, _: u64, _: u64, _: &[usize], _: usize) -> BackendResult<()> {
+        Ok(())
+    }
+    fn unary(&self, _: UnaryOp, _: u64, _: u64, _: usize) -> BackendResult<()> {
+        Ok(())
+    }
+    fn binary(&self, _: BinaryOp, _: u64, _: u64, _: u64, _: usize) -> BackendResult<()> {
+        Ok(())
+    }
+    fn synchronize(&self) -> BackendResult<()> {
+        Ok(())
+    }
+    fn alloc(&self, _: usize) -> BackendResult<u64> {
+        Ok(0)
+    }
+    fn free(&self, _: u64) -> BackendResult<()> {
+        Ok(())
+    }
+    fn copy_htod(&self, _: u64, _: &[u8]) -> BackendResult<()> {
+        Ok(())
+    }
+    fn copy_dtoh(&self, _: &mut [u8], _: u64) -> BackendResult<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_batch_is_one_product_after_the_other_where_nothing_better_is_written() {
+    let mock = Mock::default();
+    let backend: &dyn ComputeBackend = &mock;
+    let batch = |stride, n| {
+        backend.batched_gemm(NoTrans, NoTrans, 2, 2, 2, 1.0, 100, 2, stride, 200, 2, 0, 0.0, 300, 2, 4, n)
+    };
+    batch(5, 3).unwrap();
+    assert_eq!(*mock.0.lock().unwrap(), [[100, 200, 300], [120, 200, 316], [140, 200, 332]]);
+    refused(batch(usize::MAX, 2), "stride_a 18446744073709551615 leads beyond the last address at matrix 1");
+}

@@ -1,10 +1,10 @@
 //! Threads, leaks, limits of memory.
 
-use crate::{fast, free, get, opened, put};
+use crate::{cuda, fast, free, get, opened, put};
 use elinvar_compute::{BackendError, BinaryOp, ComputeBackend, Raw, UnaryOp, Usage};
 use elinvar_core::DType;
-use elinvar_driver::{Cuda, Driver, cuda::use_library};
-use elinvar_gpu::{Gpu, GpuDevice};
+use elinvar_driver::Cuda;
+use elinvar_gpu::Gpu;
 use elinvar_ops::backend::Memory;
 use elinvar_reference::{Reference, ReferenceDevice};
 use std::sync::mpsc;
@@ -61,8 +61,7 @@ fn what_is_not_freed_is_reported() {
 
 #[test]
 fn the_limit_of_a_device_is_an_error() {
-    use_library(&emulated_cuda::library().expect("it was built for this test")).unwrap();
-    let device = GpuDevice::new(Cuda::open(0).unwrap(), 0);
+    let device = cuda();
     let raw = opened::<Gpu<Cuda>>(device.clone(), DType::F32);
     let p = raw.alloc(1 << 20).unwrap();
     Gpu::<Cuda>::set_memory_limit(&device, Some(3 << 20)).unwrap();
@@ -93,4 +92,22 @@ fn types_of_the_published_backend() {
     raw.unary(UnaryOp::Relu, f, f, 3).unwrap();
     assert_eq!(get(&raw, DType::F32, f, 3).unwrap(), [1.0, 0.0, 3.0]);
     free(&raw, &[a, b, c, f]);
+}
+
+#[test]
+fn a_recording_has_no_raw_calls() {
+    use elinvar_tensor::{Graph, Tensor};
+    let device = cuda();
+    let raw = std::sync::Arc::new(opened::<Gpu<Cuda>>(device.clone(), DType::F32));
+    let p = put(&*raw, DType::F32, &[1.0; 4]).unwrap();
+    let x = Tensor::<Gpu<Cuda>>::from_vec(vec![1.0f32; 4], &[4], &device);
+    let inner = raw.clone();
+    let recorded = Graph::record(&[&x], move |x| {
+        let refused = inner.unary(UnaryOp::Exp, p, p, 4);
+        assert!(matches!(refused, Err(BackendError::Unsupported(_))), "{refused:?}");
+        Ok(vec![x[0].exp()])
+    });
+    recorded.unwrap();
+    assert_eq!(get(&*raw, DType::F32, p, 4).unwrap(), [1.0; 4]);
+    raw.free(p).unwrap();
 }

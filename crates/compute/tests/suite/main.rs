@@ -7,6 +7,7 @@ mod model;
 #[cfg(feature = "oxicuda")]
 mod oxicuda;
 mod random;
+mod write;
 
 use elinvar_compute::{BackendResult, ComputeBackend, Raw};
 use elinvar_core::{DType, ErrorKind};
@@ -31,19 +32,32 @@ pub fn opened<B: Backend>(device: B::Device, dtype: DType) -> Raw<B> {
     raw
 }
 
-/// The fast backends: the processor, a CUDA device (an emulated one, unless the environment names
-/// another library), and the first Vulkan device if there is one.
-pub fn fast(dtype: DType) -> Vec<Box<dyn ComputeBackend>> {
+/// A CUDA device of its own: an emulated one, unless the environment names another library.
+pub fn cuda() -> GpuDevice<Cuda> {
     use_library(&emulated_cuda::library().expect("it was built for this test")).unwrap();
-    let cuda = GpuDevice::new(Cuda::open(0).unwrap(), 0);
+    GpuDevice::new(Cuda::open(0).unwrap(), 0)
+}
+
+/// A Vulkan device of its own, or `None`, and a line on why.
+pub fn vulkan() -> Option<GpuDevice<Vulkan>> {
+    match Vulkan::open(0) {
+        Ok(driver) => Some(GpuDevice::new(driver, 0)),
+        Err(e) if e.kind() == ErrorKind::DriverMissing => {
+            println!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+/// The fast backends: the processor, CUDA, and Vulkan if there is such a device.
+pub fn fast(dtype: DType) -> Vec<Box<dyn ComputeBackend>> {
     let mut all: Vec<Box<dyn ComputeBackend>> = vec![
         Box::new(opened::<Cpu>(CpuDevice::default(), dtype)),
-        Box::new(opened::<Gpu<Cuda>>(cuda, dtype)),
+        Box::new(opened::<Gpu<Cuda>>(cuda(), dtype)),
     ];
-    match Vulkan::open(0) {
-        Ok(driver) => all.push(Box::new(opened::<Gpu<Vulkan>>(GpuDevice::new(driver, 0), dtype))),
-        Err(e) if e.kind() == ErrorKind::DriverMissing => println!("skipped: {e}"),
-        Err(e) => panic!("{e}"),
+    if let Some(device) = vulkan() {
+        all.push(Box::new(opened::<Gpu<Vulkan>>(device, dtype)));
     }
     all
 }

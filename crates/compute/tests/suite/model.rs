@@ -1,7 +1,7 @@
 //! Random calls, good and bad, against a plain model: bytes by address, elements as sets.
 //!
-//! The model decides by itself whether a call fits. What a call computes it takes from the library's
-//! ops of the reference, on copies. `ELINVAR_FUZZ_SECONDS` goes on for so long.
+//! The model decides by itself whether a call fits. What a call computes it takes from the
+//! library's ops of the reference, on copies. `ELINVAR_FUZZ_SECONDS` goes on for so long.
 
 use crate::random::Dice;
 use crate::{TYPES, bytes, fast, numbers, reference, same};

@@ -138,6 +138,12 @@ fn assembled_tensors() {
                 &want,
                 &format!("round {round} {dtype} {d:?}"),
             );
+            // The same in place, one after the other.
+            let mut y = Cpu::fill(&d, fill, dtype, shape.numel()).unwrap();
+            for (x, place) in &cpu {
+                Cpu::write(&d, &mut y, place, *x).unwrap();
+            }
+            same(&Ok(y), &want, &format!("round {round} {dtype} {d:?}, in place"));
         }
     }
     // A part of another type is refused, as by the reference.
@@ -149,6 +155,9 @@ fn assembled_tensors() {
     for d in devices() {
         let got =
             Cpu::assemble(&d, Scalar::Int(0), DType::I32, x.layout.shape(), std::slice::from_ref(&part));
+        assert_eq!(got.unwrap_err().kind(), elinvar_core::ErrorKind::DTypeMismatch);
+        let mut y = Cpu::fill(&d, Scalar::Int(0), DType::I32, 1).unwrap();
+        let got = Cpu::write(&d, &mut y, &part.1, part.0);
         assert_eq!(got.unwrap_err().kind(), elinvar_core::ErrorKind::DTypeMismatch);
     }
 }
