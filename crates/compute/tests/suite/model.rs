@@ -53,7 +53,7 @@ impl Model {
         let Some(&last) = places.iter().max() else { return Some(vec![]) };
         let (start, memory) = self.live.range(..=p).next_back()?;
         let end = (last as u64).checked_mul(size)?.checked_add(p - start)?.checked_add(size)?;
-        let fits = p - start < memory.len() as u64 && p % size == 0 && end <= memory.len() as u64;
+        let fits = p - start < memory.len() as u64 && p.is_multiple_of(size) && end <= memory.len() as u64;
         fits.then(|| places.iter().map(|&i| p + i as u64 * size).collect())
     }
     fn load(&self, addresses: &[u64], shape: &[usize]) -> Host {
@@ -166,7 +166,7 @@ impl Player<'_> {
         let len = self.dice.pick(&[0, 1, 8, 37, 64, 120, 512, 2048]);
         match self.raw.alloc(len) {
             Ok(p) => {
-                assert!(len > 0 && p % 256 == 0 && !self.model.freed.contains(&p));
+                assert!(len > 0 && p.is_multiple_of(256) && !self.model.freed.contains(&p));
                 assert!(self.model.live.insert(p, vec![0; len]).is_none());
                 let v: Vec<f64> = (0..len / self.model.dtype.size()).map(|_| self.dice.number()).collect();
                 let bytes = bytes(self.model.dtype, &v);
