@@ -134,7 +134,7 @@ mod tests {
                     let mut seen = std::collections::BTreeSet::new();
                     let all = (0..n)
                         .flat_map(|i| (0..m).flat_map(move |j| (0..len).map(move |e| i * s + j * t + e)));
-                    let twice = all.fold(false, |twice, x| !seen.insert(x) || twice);
+                    let twice = all.filter(|&x| !seen.insert(x)).count() > 0;
                     assert_eq!(runs.meets_itself().unwrap(), twice, "{runs:?}");
                 }
             }

@@ -234,6 +234,10 @@ impl Player<'_> {
         if !shapes[..if reads { 3 } else { 1 }].iter().all(|s| addressable(s)) {
             return false;
         }
+        // Of a result there is one for each.
+        if batch > 1 && c.2 == 0 && m > 0 && n > 0 {
+            return false;
+        }
         let Some(out) = self.addresses(c.0, &several(c, m, n)) else { return false };
         let set: BTreeSet<u64> = out.iter().copied().collect();
         if set.len() < out.len() {
