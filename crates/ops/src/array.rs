@@ -181,13 +181,13 @@ impl<B: Backend> Array<B> {
         Ok(())
     }
     /// Copies the elements of `x` to the places of `at`, a layout in this tensor's memory, in
-    /// place; the others stay. Other handles of the memory keep the old elements: it becomes this tensor's
-    /// own first.
+    /// place; the others stay. Other handles of the memory keep the old elements: it becomes this
+    /// tensor's own first.
     ///
     /// # Errors
     /// `DeviceMismatch`; `DTypeMismatch` and `ShapeMismatch` if `x` has not the dtype of this
-    /// tensor or not the shape of `at`; `InvalidArgument` if `at` reaches outside of this tensor or an
-    /// element twice; `OutOfMemory`; `Unsupported` during a capture.
+    /// tensor or not the shape of `at`; `InvalidArgument` if `at` reaches outside of this tensor or
+    /// an element twice; `OutOfMemory`; `Unsupported` during a capture.
     pub fn write(&mut self, at: &Layout, x: &Array<B>) -> Result<()> {
         recording::refuse("write")?;
         one_device("write", &[self, x])?;

@@ -188,6 +188,15 @@ impl Player<'_> {
     /// Bytes to the device: zeros, so that no pattern of bits is a signalling NaN.
     fn copy(&mut self) {
         let (p, len) = (self.pointer(), self.dice.below(20));
+        let (dtype, size) = (self.model.dtype, self.model.dtype.size());
+        // The bits of a NaN are no result: a part of one must not become a number.
+        if let Some((start, all)) = self.model.live.range(..=p).next_back() {
+            let from = ((p - start) as usize).min(all.len());
+            let end = (from + len).next_multiple_of(size).min(all.len());
+            if numbers(dtype, &all[from / size * size..end]).iter().any(|x| x.is_nan()) {
+                return;
+            }
+        }
         let found = self.model.live.range_mut(..=p).next_back();
         let room = found.and_then(|(start, m)| m.get_mut((p - start) as usize..).filter(|m| !m.is_empty()));
         let fits = match room.and_then(|m| m.get_mut(..len)) {

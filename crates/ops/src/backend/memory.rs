@@ -79,8 +79,8 @@ pub trait Memory: Sized + Clone + Copy + Debug + Default + Send + Sync + 'static
     ) -> Result<Self::Buffer>;
     /// Copies a view into memory that is there, in place, bit for bit: its elements become those of
     /// `at`, a layout in `to` of the view's shape that reaches no element twice. `to` holds
-    /// elements of the view's dtype and is not shared: this `&mut` is the only access to it. Its other
-    /// elements stay what they are.
+    /// elements of the view's dtype and is not shared: this `&mut` is the only access to it. Its
+    /// other elements stay what they are.
     ///
     /// # Errors
     /// `OutOfMemory`; what the device reports. After an error the elements of `at` are old or new.
