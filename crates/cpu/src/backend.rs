@@ -147,6 +147,9 @@ impl Memory for Cpu {
         // First the elements: while they are put off, what they are computed from may be `to`,
         // which would then be copied.
         let x = host_view(&x)?;
+        if !d.isa().has_fma() {
+            return Reference::write(&ReferenceDevice, to.data_mut()?, at, reference_view(x));
+        }
         concat::write_into(d, to.data_mut()?, at, &x)
     }
 }
