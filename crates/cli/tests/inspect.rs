@@ -85,12 +85,12 @@ total: 3 tensors, 5 parameters, 24 bytes
 #[test]
 fn foreign_types_are_listed() {
     let dir = tempfile::tempdir().unwrap();
-    let header = r#"{"q":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3]}}"#;
+    let header = r#"{"q":{"dtype":"F8_E8M0","shape":[3],"data_offsets":[0,3]}}"#;
     let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[1, 2, 3]].concat();
     std::fs::write(dir.path().join("q"), bytes).unwrap();
     let (status, out, _) = inspect(&["q", "--stats"], dir.path());
     assert_eq!(status, Some(0));
-    assert_eq!(out.lines().nth(1), Some("q     F8_E4M3  [3]        3    -    -     -    -"), "{out}");
+    assert_eq!(out.lines().nth(1), Some("q     F8_E8M0  [3]        3    -    -     -    -"), "{out}");
 }
 
 #[test]

@@ -3,48 +3,70 @@
 use crate::HostVec;
 use crate::host::HostData;
 use crate::rounding;
-use half::{bf16, f16};
+use crate::storage::{Format, Storage};
+use crate::{storage, storage_floats};
 use std::fmt;
 
-/// The type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum DType {
-    /// 32-bit IEEE 754 float.
-    F32,
-    /// 64-bit IEEE 754 float.
-    F64,
-    /// 16-bit IEEE 754 float: storage only, arithmetic is in f32.
-    F16,
-    /// 16-bit brain float: storage only, arithmetic is in f32.
-    BF16,
-    /// 64-bit signed integer; arithmetic wraps.
-    I64,
-    /// 32-bit signed integer; arithmetic wraps.
-    I32,
-    /// 8-bit unsigned integer; arithmetic wraps.
-    U8,
-    /// Truth value, one byte.
-    Bool,
+macro_rules! dtypes {
+    (() half { $($half:tt)* } byte { $($byte:tt)* }) => { dtypes! { @ $($half)* $($byte)* } };
+    (@ $($v:ident: $t:ident { doc: $doc:literal, name: $name:literal, $($format:tt)* })*) => {
+        /// The type of a tensor's elements.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum DType {
+            /// 32-bit IEEE 754 float.
+            F32,
+            /// 64-bit IEEE 754 float.
+            F64,
+            $(
+                #[doc = $doc]
+                $v,
+            )*
+            /// 64-bit signed integer; arithmetic wraps.
+            I64,
+            /// 32-bit signed integer; arithmetic wraps.
+            I32,
+            /// 8-bit unsigned integer; arithmetic wraps.
+            U8,
+            /// Truth value, one byte.
+            Bool,
+        }
+
+        /// How many storage floats there are.
+        const STORAGE: usize = [$($name),*].len();
+
+        impl DType {
+            /// All of them.
+            pub const ALL: [DType; 6 + STORAGE] =
+                [DType::F32, DType::F64, $(DType::$v,)* DType::I64, DType::I32, DType::U8, DType::Bool];
+            /// The storage floats.
+            pub const STORAGE: [DType; STORAGE] = [$(DType::$v),*];
+
+            /// How a storage float is stored; `None` for all other types.
+            pub const fn format(self) -> Option<Format> {
+                match self {
+                    $(DType::$v => Some(<crate::$t as Storage>::FORMAT),)*
+                    DType::F32 | DType::F64 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => None,
+                }
+            }
+        }
+    };
 }
+storage_floats!([dtypes]());
 
 impl DType {
-    /// All of them.
-    pub const ALL: [DType; 8] =
-        [DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
-
     /// Bytes per element.
     pub const fn size(self) -> usize {
         match self {
             DType::F64 | DType::I64 => 8,
             DType::F32 | DType::I32 => 4,
-            DType::F16 | DType::BF16 => 2,
             DType::U8 | DType::Bool => 1,
+            storage!(DType) => (self.stored().bits() / 8) as usize,
         }
     }
-    /// Is it f32, f64, f16 or bf16?
+    /// Is it f32, f64 or a storage float?
     pub const fn is_float(self) -> bool {
         match self {
-            DType::F32 | DType::F64 | DType::F16 | DType::BF16 => true,
+            DType::F32 | DType::F64 | storage!(DType) => true,
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => false,
         }
     }
@@ -52,28 +74,30 @@ impl DType {
     pub const fn is_int(self) -> bool {
         match self {
             DType::I64 | DType::I32 | DType::U8 => true,
-            DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::Bool => false,
+            DType::F32 | DType::F64 | storage!(DType) | DType::Bool => false,
         }
     }
-    /// Is it f16 or bf16: stored in 16 bits, computed in f32?
-    pub const fn is_half(self) -> bool {
-        matches!(self, DType::F16 | DType::BF16)
+    /// Is it a storage float: f16, bf16 or one of 8 bits, computed in f32?
+    pub const fn is_storage(self) -> bool {
+        matches!(self, storage!(DType))
     }
-    /// The type in which this one is computed: f32 for f16 and bf16, else itself.
+    const fn stored(self) -> Format {
+        self.format().expect("a storage float has a format")
+    }
+    /// The type in which this one is computed: f32 for storage floats, else itself.
     pub const fn compute(self) -> DType {
-        if self.is_half() { DType::F32 } else { self }
+        if self.is_storage() { DType::F32 } else { self }
     }
     /// The lower-case name, as in `f32`.
     pub const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
             DType::F64 => "f64",
-            DType::F16 => "f16",
-            DType::BF16 => "bf16",
             DType::I64 => "i64",
             DType::I32 => "i32",
             DType::U8 => "u8",
             DType::Bool => "bool",
+            storage!(DType) => self.stored().name,
         }
     }
     /// The type of this name, in upper or lower case.
@@ -83,7 +107,7 @@ impl DType {
     /// The least and the largest of its whole numbers; for bool 0 and 1, for floats `None`.
     pub const fn range(self) -> Option<(i64, i64)> {
         match self {
-            DType::F32 | DType::F64 | DType::F16 | DType::BF16 => None,
+            DType::F32 | DType::F64 | storage!(DType) => None,
             DType::I64 => Some((i64::MIN, i64::MAX)),
             DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
             DType::U8 => Some((0, u8::MAX as i64)),
@@ -96,8 +120,7 @@ impl DType {
         match self {
             DType::F32 => f32::EPSILON as f64,
             DType::F64 => f64::EPSILON,
-            DType::F16 => 1.0 / 1024.0,
-            DType::BF16 => 1.0 / 128.0,
+            storage!(DType) => self.stored().epsilon(),
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => 0.0,
         }
     }
@@ -153,10 +176,17 @@ macro_rules! element {
 element! {
     f32,  F32,  0.0,        |v| v as f64,            |v| v as f32;
     f64,  F64,  0.0,        |v| v,                   |v| v;
-    f16,  F16,  f16::ZERO,  f16::to_f64,             rounding::f16_from_f64;
-    bf16, BF16, bf16::ZERO, bf16::to_f64,            rounding::bf16_from_f64;
     i64,  I64,  0,          |v| v as f64,            |v| v as i64;
     i32,  I32,  0,          |v| v as f64,            |v| v as i32;
     u8,   U8,   0,          |v| v as f64,            |v| v as u8;
     bool, Bool, false,      |v| v as u8 as f64,      |v| v != 0.0;
 }
+macro_rules! storage_elements {
+    (() half { $($h:ident: $ht:ident $hr:tt)* } byte { $($b:ident: $bt:ident $br:tt)* }) => {
+        element! {
+            $(crate::$ht, $h, <crate::$ht>::ZERO, <crate::$ht>::to_f64, rounding::storage_from_f64;)*
+            $(crate::$bt, $b, <crate::$bt>::ZERO, <crate::$bt>::to_f64, rounding::storage_from_f64;)*
+        }
+    };
+}
+storage_floats!([storage_elements]());

@@ -1,43 +1,62 @@
 //! Tensors in host memory: vectors with a shape. Files, uploads and downloads use this type.
 
-use crate::{DType, Element, Error, HostVec, Result, Scalar, Shape, rounding};
-use half::{bf16, f16};
+use crate::{DType, Element, Error, HostVec, Result, Scalar, Shape, match_storage, storage_floats};
 
-/// Elements in host memory, row-major.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HostData {
-    /// f32 elements.
-    F32(HostVec<f32>),
-    /// f64 elements.
-    F64(HostVec<f64>),
-    /// f16 elements.
-    F16(HostVec<f16>),
-    /// bf16 elements.
-    BF16(HostVec<bf16>),
-    /// i64 elements.
-    I64(HostVec<i64>),
-    /// i32 elements.
-    I32(HostVec<i32>),
-    /// u8 elements.
-    U8(HostVec<u8>),
-    /// bool elements.
-    Bool(HostVec<bool>),
+macro_rules! host_data {
+    (() half { $($half:tt)* } byte { $($byte:tt)* }) => { host_data! { @ $($half)* $($byte)* } };
+    (@ $($v:ident: $t:ident { doc: $doc:literal, name: $name:literal, $($format:tt)* })*) => {
+        /// Elements in host memory, row-major.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum HostData {
+            /// f32 elements.
+            F32(HostVec<f32>),
+            /// f64 elements.
+            F64(HostVec<f64>),
+            $(
+                #[doc = concat!($name, " elements.")]
+                $v(HostVec<crate::$t>),
+            )*
+            /// i64 elements.
+            I64(HostVec<i64>),
+            /// i32 elements.
+            I32(HostVec<i32>),
+            /// u8 elements.
+            U8(HostVec<u8>),
+            /// bool elements.
+            Bool(HostVec<bool>),
+        }
+
+        impl HostData {
+            /// The element type.
+            #[inline]
+            pub fn dtype(&self) -> DType {
+                match self {
+                    HostData::F32(_) => DType::F32,
+                    HostData::F64(_) => DType::F64,
+                    $(HostData::$v(_) => DType::$v,)*
+                    HostData::I64(_) => DType::I64,
+                    HostData::I32(_) => DType::I32,
+                    HostData::U8(_) => DType::U8,
+                    HostData::Bool(_) => DType::Bool,
+                }
+            }
+        }
+    };
 }
+storage_floats!([host_data]());
 
 /// Runs the body with `$v` bound to the vector inside, whatever its element type.
 #[macro_export]
 macro_rules! each_data {
     ($data:expr, $v:ident => $body:expr) => {
-        match $data {
+        $crate::match_storage!(HostData $data; storage $v: StorageFloat => $body;
             $crate::HostData::F32($v) => $body,
             $crate::HostData::F64($v) => $body,
-            $crate::HostData::F16($v) => $body,
-            $crate::HostData::BF16($v) => $body,
             $crate::HostData::I64($v) => $body,
             $crate::HostData::I32($v) => $body,
             $crate::HostData::U8($v) => $body,
             $crate::HostData::Bool($v) => $body,
-        }
+        )
     };
 }
 
@@ -45,21 +64,13 @@ macro_rules! each_data {
 #[macro_export]
 macro_rules! each_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
+        $crate::match_storage!(DType $dtype; storage $T => $body;
             $crate::DType::F32 => {
                 type $T = f32;
                 $body
             }
             $crate::DType::F64 => {
                 type $T = f64;
-                $body
-            }
-            $crate::DType::F16 => {
-                type $T = $crate::f16;
-                $body
-            }
-            $crate::DType::BF16 => {
-                type $T = $crate::bf16;
                 $body
             }
             $crate::DType::I64 => {
@@ -78,7 +89,7 @@ macro_rules! each_dtype {
                 type $T = bool;
                 $body
             }
-        }
+        )
     };
 }
 
@@ -120,30 +131,14 @@ impl HostData {
     /// allocation is refused.
     pub fn full(dtype: DType, len: usize, value: Scalar) -> Result<HostData> {
         value.fits(dtype)?;
-        Ok(match dtype {
+        Ok(match_storage!(DType dtype; storage T => T::wrap(filled(len, T::from_f64(value.to_f64()))?);
             DType::I64 => HostData::I64(filled(len, value.to_i64())?.into()),
             DType::I32 => HostData::I32(filled(len, value.to_i64() as i32)?.into()),
             DType::U8 => HostData::U8(filled(len, value.to_i64() as u8)?.into()),
             DType::Bool => HostData::Bool(filled(len, value.to_bool())?.into()),
             DType::F32 => HostData::F32(filled(len, value.to_f64() as f32)?.into()),
             DType::F64 => HostData::F64(filled(len, value.to_f64())?.into()),
-            DType::F16 => HostData::F16(filled(len, rounding::f16_from_f64(value.to_f64()))?.into()),
-            DType::BF16 => HostData::BF16(filled(len, rounding::bf16_from_f64(value.to_f64()))?.into()),
-        })
-    }
-    /// The element type.
-    #[inline]
-    pub fn dtype(&self) -> DType {
-        match self {
-            HostData::F32(_) => DType::F32,
-            HostData::F64(_) => DType::F64,
-            HostData::F16(_) => DType::F16,
-            HostData::BF16(_) => DType::BF16,
-            HostData::I64(_) => DType::I64,
-            HostData::I32(_) => DType::I32,
-            HostData::U8(_) => DType::U8,
-            HostData::Bool(_) => DType::Bool,
-        }
+        ))
     }
     /// Number of elements.
     #[inline]
@@ -156,16 +151,14 @@ impl HostData {
     }
     /// The elements, little-endian, as stored in files.
     pub fn to_le_bytes(&self) -> Vec<u8> {
-        match self {
+        match_storage!(HostData self; storage v: T => v.iter().flat_map(|x| T::to_le_bytes(*x)).collect();
             HostData::F32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostData::F64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostData::F16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            HostData::BF16(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostData::I64(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostData::I32(v) => v.iter().flat_map(|x| x.to_le_bytes()).collect(),
             HostData::U8(v) => v.to_vec(),
             HostData::Bool(v) => v.iter().map(|x| *x as u8).collect(),
-        }
+        )
     }
     /// Elements from little-endian bytes.
     ///
@@ -180,19 +173,18 @@ impl HostData {
             )));
         }
         macro_rules! read {
-            ($t:ty, $n:literal) => {{
-                let mut v = HostVec::<$t>::with_capacity(bytes.len() / $n)?;
-                v.extend(bytes.as_chunks::<$n>().0.iter().map(|c| <$t>::from_le_bytes(*c)));
+            ($t:ty) => {{
+                let mut v = HostVec::<$t>::with_capacity(bytes.len() / size_of::<$t>())?;
+                let codes = bytes.as_chunks::<{ size_of::<$t>() }>().0;
+                v.extend(codes.iter().map(|c| <$t>::from_le_bytes(*c)));
                 v
             }};
         }
-        Ok(match dtype {
-            DType::F32 => HostData::F32(read!(f32, 4)),
-            DType::F64 => HostData::F64(read!(f64, 8)),
-            DType::F16 => HostData::F16(read!(f16, 2)),
-            DType::BF16 => HostData::BF16(read!(bf16, 2)),
-            DType::I64 => HostData::I64(read!(i64, 8)),
-            DType::I32 => HostData::I32(read!(i32, 4)),
+        Ok(match_storage!(DType dtype; storage T => T::wrap(read!(T));
+            DType::F32 => HostData::F32(read!(f32)),
+            DType::F64 => HostData::F64(read!(f64)),
+            DType::I64 => HostData::I64(read!(i64)),
+            DType::I32 => HostData::I32(read!(i32)),
             DType::U8 => {
                 let mut v = HostVec::with_capacity(bytes.len())?;
                 v.extend_from_slice(bytes);
@@ -209,7 +201,7 @@ impl HostData {
                 v.extend(bytes.iter().map(|b| *b != 0));
                 HostData::Bool(v)
             }
-        })
+        ))
     }
 }
 

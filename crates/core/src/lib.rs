@@ -14,6 +14,7 @@ pub mod rounding;
 pub mod scalar;
 pub mod shape;
 pub mod small;
+pub mod storage;
 
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result};
@@ -26,3 +27,5 @@ pub use precision::Precision;
 pub use scalar::Scalar;
 pub use shape::{Dims, Shape};
 pub use small::Small;
+pub use storage::types::*;
+pub use storage::{Format, Storage};

@@ -1,12 +1,12 @@
-//! Rounding to 16 bits, once, from types wider than f32.
+//! Rounding to storage floats, once, from types wider than f32.
 //!
 //! Going through f32 would round twice, and the first rounding can land on the tie of the second:
 //! 1 + 2^-11 + 2^-40 is above the middle of two f16, but its f32 is the middle. Double rounding is
 //! harmless if the first step rounds to odd: the last bit then is a sticky bit of what was
 //! truncated, and f32 has enough bits to spare.
 
-use crate::DType;
-use half::{bf16, f16};
+use crate::storage::Storage;
+use crate::{DType, match_storage};
 
 /// The neighbour of `x` among the f32 whose last bit is odd; `x` itself if it is an f32.
 #[inline]
@@ -37,26 +37,18 @@ pub fn odd_f64(x: i64) -> f64 {
     ((x >> CUT) | rest) as f64 * f64::from(1 << CUT)
 }
 
-/// The nearest f16, ties to even.
+/// The nearest storage float, ties to even.
 #[inline]
-pub fn f16_from_f64(x: f64) -> f16 {
-    f16::from_f32(odd_f32(x))
-}
-
-/// The nearest bf16, ties to even.
-#[inline]
-pub fn bf16_from_f64(x: f64) -> bf16 {
-    bf16::from_f32(odd_f32(x))
+pub fn storage_from_f64<T: Storage>(x: f64) -> T {
+    T::from_f32(odd_f32(x))
 }
 
 /// The nearest number of a float dtype, ties to even; x itself for other dtypes.
 pub fn nearest(x: f64, dtype: DType) -> f64 {
-    match dtype {
+    match_storage!(DType dtype; storage T => f64::from(storage_from_f64::<T>(x).to_f32());
         DType::F32 => f64::from(x as f32),
-        DType::F16 => f16_from_f64(x).to_f64(),
-        DType::BF16 => bf16_from_f64(x).to_f64(),
         DType::F64 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => x,
-    }
+    )
 }
 
 /// The largest number of a float dtype that is less than `x` (of those that are not NaN).
@@ -65,17 +57,21 @@ pub fn largest_below(x: f64, dtype: DType) -> f64 {
     if near < x {
         return near;
     }
-    // Downwards is away from zero below it, and towards zero above.
-    let down = |bits: u16| match bits {
-        0 | 0x8000 => 0x8001,
-        positive @ ..0x8000 => positive - 1,
-        negative => negative + 1,
-    };
-    match dtype {
-        DType::F32 => f64::from((near as f32).next_down()),
-        DType::F16 => f16::from_bits(down(f16::from_f64(near).to_bits())).to_f64(),
-        DType::BF16 => bf16::from_bits(down(bf16::from_f64(near).to_bits())).to_f64(),
-        DType::F64 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => near.next_down(),
+    match (dtype, dtype.format()) {
+        (_, Some(f)) => {
+            // Downwards is away from zero below it, and towards zero above.
+            let (sign, code) = (1 << (f.bits() - 1), f.encode(odd_f32(x)));
+            f64::from(f.decode(match code {
+                0 => sign + 1,
+                code if code == sign => sign + 1,
+                positive if positive < sign => positive - 1,
+                // Nothing is below the lowest number of a format without infinities.
+                nan if nan == sign + f.nan() => nan,
+                negative => negative + 1,
+            }))
+        }
+        (DType::F32, None) => f64::from((near as f32).next_down()),
+        (_, None) => near.next_down(),
     }
 }
 
@@ -88,6 +84,14 @@ pub fn least_from(x: f64, dtype: DType) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use half::{bf16, f16};
+
+    fn f16_from_f64(x: f64) -> f16 {
+        storage_from_f64(x)
+    }
+    fn bf16_from_f64(x: f64) -> bf16 {
+        storage_from_f64(x)
+    }
 
     #[test]
     fn halves_are_rounded_once() {

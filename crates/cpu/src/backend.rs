@@ -13,7 +13,7 @@ use crate::runtime::memory;
 use crate::view::{View, host_view, reference_view};
 use crate::{Cpu, CpuDevice, attention, conv, gemm, lazy, pool, reduce, sort};
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape, storage};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::{self, *};
 use elinvar_ops::casting::Casting;
@@ -21,6 +21,7 @@ use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, MapObject};
 use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
+use elinvar_ops::wide_operands::WideOperands;
 use elinvar_reference::{Reference, ReferenceDevice};
 use smallvec::SmallVec;
 
@@ -289,6 +290,10 @@ impl Compute for Cpu {
             let [x, w] = reference_pair(&x, &w)?;
             return into_buffer(Reference::contract(&ReferenceDevice, p, x, w, e, &reference_views(extra)?));
         }
+        if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
+            let ([x, w], sizes) = (wide.factors(), [&x.shape()[..2], &w.shape()[2..]]);
+            return wide.narrow(d, Self::contract(d, p, x, w, e, &wide.extra())?, &sizes);
+        }
         let packed = match (x.shape().dims(), w.layout.strides()) {
             // One matrix for all of the batch.
             (&[b, m, _], &[step, ..]) if b == 1 || step == 0 && b > 0 => {
@@ -298,7 +303,7 @@ impl Compute for Cpu {
         };
         let (x, w, extra) = (host_view(&x)?, host_view(&w)?, views(extra)?);
         into_buffer(match x.dtype {
-            DType::F32 | DType::F16 | DType::BF16 => {
+            DType::F32 | storage!(DType) => {
                 gemm::contract::contract::<f32>(d, p, &x, (&w, packed), e, &extra)
             }
             DType::F64 => gemm::contract::contract::<f64>(d, p, &x, (&w, packed), e, &extra),
@@ -323,13 +328,17 @@ impl Compute for Cpu {
             let [x, w] = reference_pair(&x, &w)?;
             return into_buffer(Reference::conv(&ReferenceDevice, c, x, w, out, e, &reference_views(extra)?));
         }
+        if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
+            let ([x, w], sizes) = (wide.factors(), [&x.shape()[..1], &w.shape()[..1], out]);
+            return wide.narrow(d, Self::conv(d, c, x, w, out, e, &wide.extra())?, &sizes);
+        }
         let packed = |worth: bool, place| w.buffer.prepacked(d, worth.into(), place);
         let (x, w, extra) = (host_view(&x)?, host_view(&w)?, views(extra)?);
         let w = (&w, &packed as &conv::PrepackedLookup<'_>);
         into_buffer(match x.dtype {
             DType::F64 => conv::conv::<f64>(d, c, &x, w, out, e, &extra),
             // What is not of floats is refused there.
-            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+            DType::F32 | storage!(DType) | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 conv::conv::<f32>(d, c, &x, w, out, e, &extra)
             }
         })
@@ -345,11 +354,15 @@ impl Compute for Cpu {
             let [g, w] = reference_pair(&g, &w)?;
             return into_buffer(Reference::conv_input_grad(&ReferenceDevice, c, g, w, spatial));
         }
+        if let Some(wide) = WideOperands::of(d, g.dtype, [g, w], &[])? {
+            let ([g, w], sizes) = (wide.factors(), [&g.shape()[..1], &w.shape()[1..2], &[c.groups], spatial]);
+            return wide.narrow(d, Self::conv_input_grad(d, c, g, w, spatial)?, &sizes);
+        }
         let (g, w) = (host_view(&g)?, host_view(&w)?);
         into_buffer(match g.dtype {
             DType::F64 => conv::input_grad::<f64>(d, c, &g, &w, spatial),
             // What is not of floats is refused there.
-            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+            DType::F32 | storage!(DType) | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 conv::input_grad::<f32>(d, c, &g, &w, spatial)
             }
         })
@@ -365,11 +378,16 @@ impl Compute for Cpu {
             let [x, g] = reference_pair(&x, &g)?;
             return into_buffer(Reference::conv_weight_grad(&ReferenceDevice, c, x, g, taps));
         }
+        if let Some(wide) = WideOperands::of(d, x.dtype, [x, g], &[])? {
+            let ([x, g], channels) = (wide.factors(), [x.shape()[1] / c.groups]);
+            let sizes = [&g.shape()[1..2], &channels, taps];
+            return wide.narrow(d, Self::conv_weight_grad(d, c, x, g, taps)?, &sizes);
+        }
         let (x, g) = (host_view(&x)?, host_view(&g)?);
         into_buffer(match x.dtype {
             DType::F64 => conv::weight_grad::<f64>(d, c, &x, &g, taps),
             // What is not of floats is refused there.
-            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+            DType::F32 | storage!(DType) | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 conv::weight_grad::<f32>(d, c, &x, &g, taps)
             }
         })

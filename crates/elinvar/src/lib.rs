@@ -33,6 +33,7 @@
 #[cfg(feature = "compute")]
 pub use elinvar_compute as compute;
 pub use elinvar_core as core;
+pub use elinvar_core::storage::types::*;
 pub use elinvar_core::{
     DType, Element, Error, ErrorKind, HostData, HostTensor, HostVec, MemoryStats, Precision, Result, Scalar,
     Shape, bf16, f16,

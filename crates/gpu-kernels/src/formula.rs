@@ -7,7 +7,7 @@
 
 use crate::elementwise::map::ElementCode;
 use crate::launch::key::Key;
-use elinvar_core::DType;
+use elinvar_core::{DType, storage};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Elem, Scalar, Unary};
 use elinvar_kernel::lane::{Float, Integer, KindBool, KindI32, KindI64, KindU8, Term, W32, W64};
@@ -52,7 +52,7 @@ impl Compute {
 impl From<DType> for Compute {
     fn from(d: DType) -> Compute {
         match d {
-            DType::F32 | DType::F16 | DType::BF16 => Compute::F32,
+            DType::F32 | storage!(DType) => Compute::F32,
             DType::F64 => Compute::F64,
             DType::I64 => Compute::I64,
             DType::I32 => Compute::I32,

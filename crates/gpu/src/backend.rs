@@ -33,6 +33,7 @@ use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMapObject, MapObject};
 use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
+use elinvar_ops::wide_operands::WideOperands;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,6 +118,7 @@ fn memory_of(e: Elem) -> DType {
         Elem::I64 | Elem::U64 => DType::I64,
         Elem::F16 => DType::F16,
         Elem::BF16 => DType::BF16,
+        Elem::F8(f) => f.dtype(),
         Elem::F32 => DType::F32,
         Elem::F64 => DType::F64,
     }
@@ -348,6 +350,10 @@ impl<D: Driver> Compute for Gpu<D> {
         e: Option<&dyn EpilogueObject>,
         extra: &[GpuView<'_, D>],
     ) -> Result<Self::Buffer> {
+        if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
+            let ([x, w], sizes) = (wide.factors(), [&x.shape()[..2], &w.shape()[2..]]);
+            return wide.narrow(d, Self::contract(d, p, x, w, e, &wide.extra())?, &sizes);
+        }
         let (plain, e) = (e.is_none(), CatalogueEpilogue(e));
         let operands: Vec<GpuView<'_, D>> = [x, w].iter().chain(extra).copied().collect();
         if p == Precision::Fast
@@ -382,6 +388,10 @@ impl<D: Driver> Compute for Gpu<D> {
         e: Option<&dyn EpilogueObject>,
         extra: &[GpuView<'_, D>],
     ) -> Result<Self::Buffer> {
+        if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
+            let ([x, w], sizes) = (wide.factors(), [&x.shape()[..1], &w.shape()[..1], out]);
+            return wide.narrow(d, Self::conv(d, c, x, w, out, e, &wide.extra())?, &sizes);
+        }
         let (e, of_extra) = (CatalogueEpilogue(e), layouts(extra));
         let operands: Vec<GpuView<'_, D>> = [x, w].iter().chain(extra).copied().collect();
         convolve(d, &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &of_extra), &operands)
@@ -393,6 +403,10 @@ impl<D: Driver> Compute for Gpu<D> {
         w: GpuView<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
+        if let Some(wide) = WideOperands::of(d, g.dtype, [g, w], &[])? {
+            let ([g, w], sizes) = (wide.factors(), [&g.shape()[..1], &w.shape()[1..2], &[c.groups], spatial]);
+            return wide.narrow(d, Self::conv_input_grad(d, c, g, w, spatial)?, &sizes);
+        }
         convolve(
             d,
             &ConvProblem::gradient(ConvPass::GradInput, c, g.dtype, [g.layout, w.layout], spatial),
@@ -406,6 +420,11 @@ impl<D: Driver> Compute for Gpu<D> {
         g: GpuView<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
+        if let Some(wide) = WideOperands::of(d, x.dtype, [x, g], &[])? {
+            let ([x, g], channels) = (wide.factors(), [x.shape()[1] / c.groups]);
+            let sizes = [&g.shape()[1..2], &channels, taps];
+            return wide.narrow(d, Self::conv_weight_grad(d, c, x, g, taps)?, &sizes);
+        }
         convolve(
             d,
             &ConvProblem::gradient(ConvPass::GradWeight, c, x.dtype, [x.layout, g.layout], taps),

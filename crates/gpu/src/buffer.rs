@@ -4,7 +4,7 @@ use crate::allocator::{Piece, PieceRange};
 use crate::backend::GpuView;
 use crate::device::GpuDevice;
 use crate::fusion::{self, DeferredMap};
-use elinvar_core::{DType, HostData, Layout, Result};
+use elinvar_core::{DType, HostData, Layout, Result, match_storage};
 use elinvar_driver::{Driver, Slice};
 use elinvar_ops::backend::Pool;
 use std::fmt;
@@ -165,7 +165,12 @@ impl<D: Driver> GpuBuffer<D> {
     }
     /// Host memory, on the device.
     pub(crate) fn upload(d: &GpuDevice<D>, data: &HostData) -> Result<Self> {
-        let bytes: &[u8] = match data {
+        let codes;
+        let bytes: &[u8] = match_storage!(HostData data;
+            float8 v: T => {
+                codes = v.iter().map(|x: &T| x.to_bits()).collect::<Vec<u8>>();
+                &codes
+            };
             HostData::F32(v) => v.as_bytes(),
             HostData::F64(v) => v.as_bytes(),
             HostData::F16(v) => v.as_bytes(),
@@ -174,7 +179,7 @@ impl<D: Driver> GpuBuffer<D> {
             HostData::I32(v) => v.as_bytes(),
             HostData::U8(v) => v.as_bytes(),
             HostData::Bool(v) => v.as_bytes(),
-        };
+        );
         // Recorded work has it already when it is done again.
         let piece = d.unrecorded(|| -> Result<Piece<D>> {
             let piece = d.take(bytes.len())?;
@@ -202,7 +207,12 @@ impl<D: Driver> GpuBuffer<D> {
         if len == 0 {
             return Ok(all);
         }
-        match &mut all {
+        match_storage!(HostData &mut all;
+            float8 v: T => {
+                let mut codes = vec![0; len];
+                driver.read(part()?, &mut codes)?;
+                v.iter_mut().zip(codes).for_each(|(v, code)| *v = T::from_bits(code));
+            };
             HostData::F32(v) => driver.read(part()?, v.as_mut_bytes())?,
             HostData::F64(v) => driver.read(part()?, v.as_mut_bytes())?,
             HostData::F16(v) => driver.read(part()?, v.as_mut_bytes())?,
@@ -215,7 +225,7 @@ impl<D: Driver> GpuBuffer<D> {
                 driver.read(part()?, &mut bytes)?;
                 v.iter_mut().zip(bytes).for_each(|(v, b)| *v = b != 0);
             }
-        }
+        );
         Ok(all)
     }
 }

@@ -15,7 +15,7 @@ use crate::allocator::PieceRange;
 use crate::buffer::{GpuBuffer, Node};
 use crate::capture::CaptureId;
 use crate::device::GpuDevice;
-use elinvar_core::{DType, Layout, Result, Shape};
+use elinvar_core::{DType, Float8, Layout, Result, Shape};
 use elinvar_driver::{Driver, Kind};
 use elinvar_gpu_kernels::elementwise::map::{self, MapChoice};
 use elinvar_gpu_kernels::formula::{ChainInput, ChainStep, Compute, Formula, MapChain};
@@ -78,7 +78,7 @@ impl<D: Driver> DeferredMap<D> {
     /// along with each axis of the view.
     fn broadcasts(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> Option<BroadcastMap> {
         let (many, few) = (layout.shape().numel(), node.len);
-        let alike = Compute::from(self.dtype) == Compute::from(dtype);
+        let alike = self.is_alike(dtype);
         let once = many == few && layout.is_contiguous();
         let often = many > few && few <= MAX_BROADCAST_ELEMENTS && many <= MAX_BROADCAST_READERS;
         if !alike || !(once || often) || layout.offset() != 0 {
@@ -99,9 +99,12 @@ impl<D: Driver> DeferredMap<D> {
     }
     /// Can it run in one kernel with a plan that reads its result in this way?
     fn joins(&self, node: &Node<D>, layout: &Layout, dtype: DType) -> bool {
-        node.is_whole(layout)
-            && layout.shape() == self.layout().shape()
-            && Compute::from(self.dtype) == Compute::from(dtype)
+        node.is_whole(layout) && layout.shape() == self.layout().shape() && self.is_alike(dtype)
+    }
+    /// Is it computed as such numbers are, and are its results theirs? Those of a storage float of
+    /// one byte are rounded in memory: kernels round to f16 and bf16 alone on the way.
+    fn is_alike(&self, dtype: DType) -> bool {
+        Compute::from(self.dtype) == Compute::from(dtype) && Float8::of(self.dtype).is_none()
     }
 }
 

@@ -32,13 +32,15 @@ pub const MAX_HEADER: u64 = 100_000_000;
 /// The types, by their names in files. The order is that of the data in a file: by descending
 /// alignment, so that every tensor of a mapped file is aligned, then as in the format's own
 /// library.
-const NAMES: [(&str, DType); 8] = [
+const NAMES: [(&str, DType); DType::ALL.len()] = [
     ("I64", DType::I64),
     ("F64", DType::F64),
     ("F32", DType::F32),
     ("I32", DType::I32),
     ("BF16", DType::BF16),
     ("F16", DType::F16),
+    ("F8_E4M3", DType::F8E4M3),
+    ("F8_E5M2", DType::F8E5M2),
     ("U8", DType::U8),
     ("BOOL", DType::Bool),
 ];

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum StoredType {
     /// A type of elinvar.
     Known(DType),
-    /// Another one, by the name that the file gives it, such as `F8_E4M3` or `<c8`. The tensor is
+    /// Another one, by the name that the file gives it, such as `F8_E8M0` or `<c8`. The tensor is
     /// listed, but it cannot be read.
     Other(String),
 }

@@ -114,7 +114,7 @@ pub(crate) fn write_some(
 mod tests {
     use super::*;
     use elinvar_core::ErrorKind::{Format, InvalidArgument, Io, Unsupported};
-    use elinvar_core::{DType, Shape, bf16, f16};
+    use elinvar_core::{DType, Shape, bf16, f8e4m3, f8e5m2, f16};
     use std::collections::HashMap;
 
     fn tensor(shape: &[usize], data: HostData) -> HostTensor {
@@ -123,11 +123,13 @@ mod tests {
 
     /// Every type, a scalar, an empty tensor, and bits that a careless conversion would lose.
     fn all() -> BTreeMap<String, HostTensor> {
-        let rows: [(&str, &[usize], HostData); 11] = [
+        let rows: [(&str, &[usize], HostData); 13] = [
             ("f32", &[2, 2], HostData::F32([-0.0, f32::INFINITY, 1e-45, 1.5].into())),
             ("f64", &[1], HostData::F64([5e-324].into())),
             ("f16", &[3], HostData::F16([f16::MAX, f16::NEG_ZERO, f16::from_bits(1)].into())),
             ("bf16", &[1, 1, 1], HostData::BF16([bf16::MIN_POSITIVE].into())),
+            ("f8e4m3", &[3], HostData::F8E4M3([0, 0x7e, 0x81].map(f8e4m3::from_bits).into())),
+            ("f8e5m2", &[3], HostData::F8E5M2([0x7c, 0x80, 1].map(f8e5m2::from_bits).into())),
             ("i64", &[2], HostData::I64([i64::MIN, i64::MAX].into())),
             ("i32", &[2], HostData::I32([i32::MIN, -1].into())),
             ("u8", &[3], HostData::U8([0, 7, 255].into())),
@@ -179,6 +181,8 @@ mod tests {
             DType::F64 => Dtype::F64,
             DType::F16 => Dtype::F16,
             DType::BF16 => Dtype::BF16,
+            DType::F8E4M3 => Dtype::F8_E4M3,
+            DType::F8E5M2 => Dtype::F8_E5M2,
             DType::I64 => Dtype::I64,
             DType::I32 => Dtype::I32,
             DType::U8 => Dtype::U8,
@@ -322,9 +326,9 @@ mod tests {
                 "tensor `0`: bytes 0 to 2305843009213693952 are asked for, but the file holds 8",
             ),
             (
-                file(&one("F8_E4M3", "[8]", 8), 8),
+                file(&one("F8_E8M0", "[8]", 8), 8),
                 Unsupported,
-                "tensor `a` has elements of type \"F8_E4M3\"; the types",
+                "tensor `a` has elements of type \"F8_E8M0\"; the types",
             ),
             (file(&one("U16", "[4]", 8), 8), Unsupported, "tensor `a` has elements of type \"U16\""),
         ];

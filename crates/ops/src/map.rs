@@ -103,7 +103,7 @@ impl Pointwise {
 /// computed anew.
 fn saves(f: &dyn MapObject, dtype: DType) -> Saves {
     let saves = f.saves();
-    if dtype.is_half() && saves.outputs { Saves::INPUTS } else { saves }
+    if dtype.is_storage() && saves.outputs { Saves::INPUTS } else { saves }
 }
 
 impl Op for Pointwise {
@@ -184,7 +184,7 @@ fn formula_object<V: Value>(f: &dyn MapObject, x: &[&V]) -> Result<V> {
 /// its own.
 fn traced_gradient<V: Value>(f: &dyn MapObject, i: usize, saves: Saves, c: &Context<V>, g: &V) -> Result<V> {
     let dtype = g.dtype();
-    let wide = |v: &V| if v.dtype().is_half() { cast(v, DType::F32) } else { Ok(v.clone()) };
+    let wide = |v: &V| if v.dtype().is_storage() { cast(v, DType::F32) } else { Ok(v.clone()) };
     let mut x: SmallVec<[Option<V>; 6]> = SmallVec::new();
     for k in 0..f.arity() {
         x.push(if saves.inputs { Some(wide(c.x(k))?) } else { None });

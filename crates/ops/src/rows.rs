@@ -166,7 +166,7 @@ pub fn rows<V: Value, R: Rows<N>, const N: usize>(r: R, axes: &[usize], x: [&V; 
     }
     let op = |x: [&V; N]| V::apply(RowsOp { rows: r, axes: Dims::from_slice(axes) }, &x);
     let dtype = x[0].dtype();
-    if dtype.is_half()
+    if dtype.is_storage()
         && !V::records(&x)
         && x.iter().all(|x| matches!(x.dtype(), d if d == dtype || d == DType::Bool))
     {

@@ -11,7 +11,7 @@ use crate::catalogue as op;
 use crate::lane::{Lane, LaneInt, Mask};
 use crate::value::Value;
 use core::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
-use elinvar_core::{DType, Error, Result, Scalar};
+use elinvar_core::{DType, Error, Result, Scalar, storage};
 use elinvar_lane::recorded::Expression;
 use std::cell::RefCell;
 
@@ -29,7 +29,7 @@ pub(crate) fn trace<V: Value>(
     match dtype {
         DType::F32 => run::<V, 32>(device, dtype, &record(32), x),
         DType::F64 => run::<V, 64>(device, dtype, &record(64), x),
-        DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+        storage!(DType) | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
             unreachable!("formulas are traced in f32 or f64")
         }
     }

@@ -141,7 +141,7 @@ pub fn gradient_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
 /// Those of `f`.
 pub fn widen<V: Value, const N: usize>(x: [&V; N], f: impl FnOnce([&V; N]) -> Result<V>) -> Result<V> {
     match x.iter().map(|v| v.dtype()).find(|d| d.is_float()) {
-        Some(dtype) if dtype.is_half() => {
+        Some(dtype) if dtype.is_storage() => {
             let wide = x.map(|v| match v.dtype() {
                 d if d == dtype => floats(v, DType::F32, Halves),
                 _ => Ok(v.clone()),

@@ -1,13 +1,13 @@
 //! Conversions between element types: through the exact value of an element, rounded once.
 
-use elinvar_core::{Element, Scalar, bf16, f16, rounding};
+use elinvar_core::{Element, Scalar, rounding};
 
 /// An element type as source and target of conversions. [`Scalar`] holds the value of any element
 /// exactly.
 pub trait Cell: Element {
     /// The value, exactly.
     fn value(self) -> Scalar;
-    /// The element nearest to a value: floats round to nearest even and overflow to infinity; to
+    /// The element nearest to a value: floats round to nearest even and overflow to infinity (f8e4m3, which has none, to NaN); to
     /// integers, floats are truncated towards zero and saturate (NaN: 0), and integers wrap; bool
     /// is `!= 0`.
     fn nearest(v: Scalar) -> Self;
@@ -32,17 +32,28 @@ macro_rules! cell {
 cell! {
     f32,  |v| Scalar::Float(f64::from(v)),   |v| v as f32,             |v| v as f32;
     f64,  Scalar::Float,                     |v| v,                    |v| v as f64;
-    f16,  |v| Scalar::Float(f16::to_f64(v)), rounding::f16_from_f64,   |v| rounding::f16_from_f64(rounding::odd_f64(v));
-    bf16, |v| Scalar::Float(bf16::to_f64(v)), rounding::bf16_from_f64, |v| rounding::bf16_from_f64(rounding::odd_f64(v));
     i64,  Scalar::Int,                       |v| v as i64,             |v| v;
     i32,  |v| Scalar::Int(i64::from(v)),     |v| v as i32,             |v| v as i32;
     u8,   |v| Scalar::Int(i64::from(v)),     |v| v as u8,              |v| v as u8;
     bool, Scalar::Bool,                      |v| v != 0.0,             |v| v != 0;
 }
+macro_rules! storage_cells {
+    (() half { $($h:ident: $ht:ident $hr:tt)* } byte { $($b:ident: $bt:ident $br:tt)* }) => {
+        storage_cells! { @ $($ht)* $($bt)* }
+    };
+    (@ $($t:ident)*) => {
+        cell! {$(
+            elinvar_core::$t, |v| Scalar::Float(Element::to_f64(v)), rounding::storage_from_f64,
+                |v| rounding::storage_from_f64(rounding::odd_f64(v));
+        )*}
+    };
+}
+elinvar_core::storage_floats!([storage_cells]());
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use elinvar_core::{bf16, f16};
     use std::fmt::Debug;
 
     fn rows<S: Cell, T: Cell + Debug>(rows: &[(S, T)]) {

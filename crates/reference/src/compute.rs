@@ -1,12 +1,13 @@
 //! From storage to the type of computation, and back.
 //!
-//! f32, f16 and bf16 are computed in f32, f64 in f64. Loading is exact, storing rounds once to
+//! f32 and storage floats are computed in f32, f64 in f64. Loading is exact, storing rounds once to
 //! nearest even. Views become contiguous row-major slices here, so that no other file handles
 //! strides.
 
 use crate::ring::Ring;
 use elinvar_core::{
-    DType, Dims, Element, Error, HostData, Layout, Result, bf16, each_data, f16, host::with_capacity,
+    DType, Dims, Element, Error, HostData, Layout, Result, each_data, host::with_capacity, match_storage,
+    storage,
 };
 use elinvar_simd::compiled_epilogue::EpilogueFloat;
 use elinvar_simd::compiled_rows::RowFloat;
@@ -23,24 +24,20 @@ pub trait Compute: RowFloat + EpilogueFloat + UpdateFloat + Ring + Element + Par
 
 impl Compute for f32 {
     fn load<'a>(data: &'a HostData, layout: &Layout) -> Result<Cow<'a, [f32]>> {
-        Ok(match data {
+        Ok(match_storage!(HostData data; storage v: T => Cow::Owned(gather(v, layout, T::to_f32)?);
             HostData::F32(v) => elements(v, layout)?,
-            HostData::F16(v) => Cow::Owned(gather(v, layout, f16::to_f32)?),
-            HostData::BF16(v) => Cow::Owned(gather(v, layout, bf16::to_f32)?),
             HostData::Bool(v) => Cow::Owned(gather(v, layout, |b| f32::from(u8::from(b)))?),
             HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
                 return Err(misuse("computing in f32", data.dtype()));
             }
-        })
+        ))
     }
     fn store(v: Vec<f32>, to: DType) -> Result<HostData> {
-        Ok(match to {
+        Ok(match_storage!(DType to; storage T => T::wrap(convert(&v, T::from_f32)?);
             DType::F32 => HostData::F32(v.into()),
-            DType::F16 => HostData::F16(convert(&v, f16::from_f32)?.into()),
-            DType::BF16 => HostData::BF16(convert(&v, bf16::from_f32)?.into()),
             DType::Bool => HostData::Bool(convert(&v, |x| x != 0.0)?.into()),
             DType::F64 | DType::I64 | DType::I32 | DType::U8 => return Err(misuse("storing f32", to)),
-        })
+        ))
     }
 }
 
@@ -49,19 +46,16 @@ impl Compute for f64 {
         Ok(match data {
             HostData::F64(v) => elements(v, layout)?,
             HostData::Bool(v) => Cow::Owned(gather(v, layout, |b| f64::from(u8::from(b)))?),
-            HostData::F32(_)
-            | HostData::F16(_)
-            | HostData::BF16(_)
-            | HostData::I64(_)
-            | HostData::I32(_)
-            | HostData::U8(_) => return Err(misuse("computing in f64", data.dtype())),
+            HostData::F32(_) | storage!(HostData) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
+                return Err(misuse("computing in f64", data.dtype()));
+            }
         })
     }
     fn store(v: Vec<f64>, to: DType) -> Result<HostData> {
         Ok(match to {
             DType::F64 => HostData::F64(v.into()),
             DType::Bool => HostData::Bool(convert(&v, |x| x != 0.0)?.into()),
-            DType::F32 | DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 => {
+            DType::F32 | storage!(DType) | DType::I64 | DType::I32 | DType::U8 => {
                 return Err(misuse("storing f64", to));
             }
         })
@@ -72,7 +66,7 @@ impl Compute for f64 {
 macro_rules! each_float {
     ($what:expr, $dtype:expr, $C:ident => $body:expr) => {
         match $dtype {
-            elinvar_core::DType::F32 | elinvar_core::DType::F16 | elinvar_core::DType::BF16 => {
+            elinvar_core::DType::F32 | elinvar_core::storage!(DType) => {
                 type $C = f32;
                 $body
             }
@@ -108,10 +102,9 @@ macro_rules! each_int {
                 type $I = bool;
                 $body
             }
-            d @ (elinvar_core::DType::F32
-            | elinvar_core::DType::F64
-            | elinvar_core::DType::F16
-            | elinvar_core::DType::BF16) => Err($crate::compute::misuse($what, d)),
+            d @ (elinvar_core::DType::F32 | elinvar_core::DType::F64 | elinvar_core::storage!(DType)) => {
+                Err($crate::compute::misuse($what, d))
+            }
         }
     };
 }
@@ -181,7 +174,7 @@ pub fn unravel(mut flat: usize, dims: &[usize]) -> Dims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use elinvar_core::Shape;
+    use elinvar_core::{Shape, bf16};
 
     fn contiguous(dims: &[usize]) -> Layout {
         Layout::contiguous(Shape::new(dims).unwrap())

@@ -3,7 +3,7 @@
 use crate::View;
 use crate::compute::{Compute, convert, elements, misuse, own, unravel};
 use elinvar_core::host::with_capacity;
-use elinvar_core::{Element, HostData, HostVec, Layout, Result, Shape, each_data};
+use elinvar_core::{Element, HostData, HostVec, Layout, Result, Shape, each_data, storage};
 use elinvar_ops::backend::{Scatter, out_of_range};
 use elinvar_ops::int::Int;
 
@@ -74,7 +74,7 @@ fn add(base: &View, targets: &[usize], src: &View) -> Result<HostData> {
         Ok(I::wrap(sum(y, targets, &elements(x, src.layout)?, Int::add)))
     }
     match base.buffer {
-        HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => floats::<f32>(base, targets, src),
+        HostData::F32(_) | storage!(HostData) => floats::<f32>(base, targets, src),
         HostData::F64(_) => floats::<f64>(base, targets, src),
         HostData::I64(v) => ints(v, base.layout, targets, src),
         HostData::I32(v) => ints(v, base.layout, targets, src),

@@ -3,7 +3,7 @@
 use crate::View;
 use crate::compute::{Compute, convert, each_float, each_int, elements, gather, misuse};
 use elinvar_core::host::filled;
-use elinvar_core::{DType, Element, HostData, Layout, Result};
+use elinvar_core::{DType, Element, HostData, Layout, Result, storage};
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMapObject, MapObject, Out};
 use elinvar_simd::compiled::{FormulaFloat, FormulaInt};
@@ -69,8 +69,7 @@ pub fn load_int<'a, I: Int<Mask = bool> + Element>(
         HostData::Bool(v) => Ok(Cow::Owned(gather(v, layout, I::from_mask)?)),
         HostData::F32(_)
         | HostData::F64(_)
-        | HostData::F16(_)
-        | HostData::BF16(_)
+        | storage!(HostData)
         | HostData::I64(_)
         | HostData::I32(_)
         | HostData::U8(_) => Err(misuse("an integer formula with another operand", data.dtype())),

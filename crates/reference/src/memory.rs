@@ -5,9 +5,7 @@ use crate::cell::Cell;
 use crate::compute::{Compute, convert, each_float, elements, misuse, own};
 use elinvar_core::host::{filled, with_capacity};
 use elinvar_core::philox::{Stream, unit_f32, unit_f64};
-use elinvar_core::{
-    DType, Element, HostData, Layout, Result, Scalar, Shape, bf16, each_data, each_dtype, f16,
-};
+use elinvar_core::{DType, Element, HostData, Layout, Result, Scalar, Shape, each_data, each_dtype, storage};
 use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::random::{self, Interval};
@@ -36,18 +34,14 @@ pub fn cast(x: &View, to: DType) -> Result<HostData> {
     each_data!(x.buffer, v => one(v, x.layout, to))
 }
 
-/// The same between f16 or bf16 and f32.
+/// The same between storage floats and f32.
 pub fn cast_halves(x: &View, to: DType) -> Result<HostData> {
-    fn one<S: Cell, T: Cell>(v: &[S], layout: &Layout) -> Result<HostData> {
-        Ok(T::wrap(convert(&elements(v, layout)?, |x| T::nearest(x.value()))?))
-    }
-    match (x.buffer, to) {
-        (HostData::F16(v), DType::F32) => one::<_, f32>(v, x.layout),
-        (HostData::BF16(v), DType::F32) => one::<_, f32>(v, x.layout),
-        (HostData::F32(v), DType::F16) => one::<_, f16>(v, x.layout),
-        (HostData::F32(v), DType::BF16) => one::<_, bf16>(v, x.layout),
-        (same, _) if same.dtype() == to => copy(x),
-        (other, _) => Err(misuse(&format!("a cast of {} between f32 and 16 bits", other.dtype()), to)),
+    match (x.buffer.dtype(), to) {
+        (from, _) if from == to => copy(x),
+        (storage!(DType), DType::F32) | (DType::F32, storage!(DType)) => {
+            f32::store(f32::load(x.buffer, x.layout)?.into_owned(), to)
+        }
+        (other, _) => Err(misuse(&format!("a cast of {other} between f32 and a storage float"), to)),
     }
 }
 

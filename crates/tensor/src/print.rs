@@ -2,7 +2,7 @@
 //! edges.
 
 use crate::Tensor;
-use elinvar_core::{HostData, HostTensor, Result, Shape, each_data};
+use elinvar_core::{HostData, HostTensor, Result, Shape, each_data, match_storage};
 use elinvar_ops::array::Array;
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue;
@@ -176,18 +176,17 @@ fn words(data: &HostData, places: &[usize]) -> Vec<String> {
         let width = all.iter().map(String::len).max().unwrap_or(0);
         all.into_iter().map(|w| format!("{w:>width$}")).collect()
     };
-    match data {
+    match_storage!(HostData data;
+        storage v: T => halves(places.iter().map(|&i| T::to_f32(v[i])).collect());
         HostData::F64(v) => floats(places.iter().map(|&i| &v[i] as &dyn Float).collect()),
         HostData::F32(v) => floats(places.iter().map(|&i| &v[i] as &dyn Float).collect()),
-        HostData::F16(v) => halves(places.iter().map(|&i| f32::from(v[i])).collect()),
-        HostData::BF16(v) => halves(places.iter().map(|&i| f32::from(v[i])).collect()),
         HostData::Bool(v) => {
             right(places.iter().map(|&i| if v[i] { "True" } else { "False" }.into()).collect())
         }
         HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
             each_data!(data, v => right(places.iter().map(|&i| format!("{:?}", v[i])).collect()))
         }
-    }
+    )
 }
 
 /// A number that is printed. Used as a trait object, so that the code that prints columns is

@@ -4,7 +4,7 @@
 //! allowed and refuses the rest; a NaN on either side of `<=` refuses.
 
 use crate::golden::Expected;
-use elinvar_core::{DType, HostData, HostTensor, Shape, each_data};
+use elinvar_core::{DType, HostData, HostTensor, Shape, each_data, match_storage, storage};
 use std::fmt;
 
 /// How a result differs from the expected one.
@@ -86,7 +86,7 @@ pub fn compare(got: &HostTensor, want: &Expected) -> Result<(), Mismatch> {
                 (got, format!("{r:?}"), (!exact).then(|| tolerance(r)))
             })
         }
-        HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => {
+        HostData::F32(_) | storage!(HostData) => {
             // The reader refuses expectations of these types.
             Err(Mismatch::DType { got: got.dtype(), want: DType::F64 })
         }
@@ -149,22 +149,19 @@ fn unravel(mut flat: usize, shape: &Shape) -> Vec<usize> {
 /// Every element as a word that is equal exactly where the elements are equal; all NaNs give one
 /// word.
 pub fn words(data: &HostData) -> Vec<u64> {
-    match data {
+    match_storage!(HostData data;
+        storage v: T => {
+            v.iter().map(|x: &T| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
+        };
         HostData::F64(v) => v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect(),
         HostData::F32(v) => {
-            v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
-        }
-        HostData::F16(v) => {
-            v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
-        }
-        HostData::BF16(v) => {
             v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
         }
         HostData::I64(v) => v.iter().map(|x| *x as u64).collect(),
         HostData::I32(v) => v.iter().map(|x| *x as u64).collect(),
         HostData::U8(v) => v.iter().map(|x| (*x).into()).collect(),
         HostData::Bool(v) => v.iter().map(|x| (*x).into()).collect(),
-    }
+    )
 }
 
 /// An element as text, in the digits of its own type; floats also as bits, since decimals may hide

@@ -8,7 +8,7 @@ use crate::filter::Filter;
 use crate::golden::{self, Case};
 use crate::run::refuses_zeros;
 use crate::{edges, index, own};
-use elinvar_core::{DType, Error, HostTensor, Result};
+use elinvar_core::{DType, Error, HostTensor, Result, float8};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::Value;
@@ -147,6 +147,9 @@ fn pack(tensors: BTreeMap<String, &HostTensor>) -> Result<Vec<u8>> {
             DType::F32 => Dtype::F32,
             DType::F16 => Dtype::F16,
             DType::BF16 => Dtype::BF16,
+            d @ float8!(DType) => {
+                return Err(Error::unsupported(format!("{name}: {d} is not sampled; f32 holds the same")));
+            }
             DType::I64 => Dtype::I64,
             DType::I32 => Dtype::I32,
             DType::U8 => Dtype::U8,

@@ -3,7 +3,7 @@
 //! Without a change it must pass everything that the other passes. With one it must fail: a suite
 //! that passes a backend which writes nothing, or one wrong bit, proves nothing.
 
-use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape, bf16, f16};
+use elinvar_core::{DType, HostData, Layout, Result, Scalar, Shape, match_storage};
 use elinvar_ops::backend::{Backend, Changed, Delegate, Fused, FusedResults, UpdateItem, View, delegate};
 use elinvar_ops::update::UpdateObject;
 use std::fmt;
@@ -73,16 +73,15 @@ fn zeros(data: HostData) -> HostData {
 }
 
 fn flip(mut data: HostData) -> HostData {
-    match &mut data {
+    match_storage!(HostData &mut data;
+        storage v: T => v.iter_mut().next_back().map(|x| *x = T::from_bits(x.to_bits() ^ 1));
         HostData::F32(v) => v.iter_mut().next_back().map(|x| *x = f32::from_bits(x.to_bits() ^ 1)),
         HostData::F64(v) => v.iter_mut().next_back().map(|x| *x = f64::from_bits(x.to_bits() ^ 1)),
-        HostData::F16(v) => v.iter_mut().next_back().map(|x| *x = f16::from_bits(x.to_bits() ^ 1)),
-        HostData::BF16(v) => v.iter_mut().next_back().map(|x| *x = bf16::from_bits(x.to_bits() ^ 1)),
         HostData::I64(v) => v.iter_mut().next_back().map(|x| *x ^= 1),
         HostData::I32(v) => v.iter_mut().next_back().map(|x| *x ^= 1),
         HostData::U8(v) => v.iter_mut().next_back().map(|x| *x ^= 1),
         HostData::Bool(v) => v.iter_mut().next_back().map(|x| *x ^= true),
-    };
+    );
     data
 }
 

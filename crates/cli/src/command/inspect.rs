@@ -62,16 +62,14 @@ struct Stats {
 }
 
 fn stats(data: &HostData) -> Stats {
-    match data {
+    elinvar::core::match_storage!(HostData data; storage v: T => of_floats(v.iter().map(|&x| T::to_f64(x)));
         HostData::F32(v) => of_floats(v.iter().map(|x| f64::from(*x))),
         HostData::F64(v) => of_floats(v.iter().copied()),
-        HostData::F16(v) => of_floats(v.iter().map(|x| x.to_f64())),
-        HostData::BF16(v) => of_floats(v.iter().map(|x| x.to_f64())),
         HostData::I64(v) => of_ints(v.iter().copied()),
         HostData::I32(v) => of_ints(v.iter().map(|x| i64::from(*x))),
         HostData::U8(v) => of_ints(v.iter().map(|x| i64::from(*x))),
         HostData::Bool(v) => of_ints(v.iter().map(|x| i64::from(*x))),
-    }
+    )
 }
 
 fn of_floats(values: impl Iterator<Item = f64>) -> Stats {

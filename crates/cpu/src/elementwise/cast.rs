@@ -1,6 +1,6 @@
 //! Casts: a view as contiguous elements of another dtype.
 
-use super::convert::{self, ComputeElement};
+use super::convert::{self, ComputeElement, StoredFloat};
 use super::operand::Operand;
 use crate::layout::copy::{is_transposed, to_contiguous};
 use crate::layout::strided_iter::StridedIter;
@@ -8,14 +8,14 @@ use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::view::{View, misuse_error};
 use crate::{CpuDevice, Isa};
-use elinvar_core::{DType, Element, HostData, Layout, Result, bf16, f16};
+use elinvar_core::{DType, Element, HostData, Layout, Result, match_storage, storage};
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 
 /// The view, contiguous, as another (or the same) dtype.
 pub(crate) fn cast(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     converted(d, x, to, |d, x, to| match x.buffer {
-        HostData::F16(_) | HostData::BF16(_) if to == DType::F32 => widened(d, x),
-        HostData::F32(_) | HostData::F16(_) | HostData::BF16(_) => from::<f32>(d, x, to),
+        storage!(HostData) if to == DType::F32 => widened(d, x),
+        HostData::F32(_) | storage!(HostData) => from::<f32>(d, x, to),
         HostData::F64(_) => from::<f64>(d, x, to),
         HostData::I64(_) => from::<i64>(d, x, to),
         HostData::I32(_) => from::<i32>(d, x, to),
@@ -24,17 +24,22 @@ pub(crate) fn cast(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     })
 }
 
-/// The same of f16 and bf16 to f32, and back.
+/// The same of storage floats to f32, and back.
 pub(crate) fn cast_halves(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
-    converted(d, x, to, |d, x, to| match (x.buffer, to) {
-        (HostData::F16(_) | HostData::BF16(_), DType::F32) => widened(d, x),
-        (HostData::F32(_), DType::F16) => Conversion::<f32>::new(d, x)?.to_f16(d),
-        (HostData::F32(_), DType::BF16) => Conversion::<f32>::new(d, x)?.to_bf16(d),
-        (other, _) => Err(misuse_error(&format!("a cast of {} between f32 and 16 bits", other.dtype()), to)),
+    converted(d, x, to, |d, x, to| {
+        let from = x.buffer.dtype();
+        let misused = || Err(misuse_error(&format!("a cast of {from} between f32 and a storage float"), to));
+        match_storage!(DType to; storage T => match from {
+                DType::F32 => Conversion::<f32>::new(d, x)?.to_storage::<T>(d),
+                _ => misused(),
+            };
+            DType::F32 if from.is_storage() => widened(d, x),
+            _ => misused(),
+        )
     })
 }
 
-/// Halves as f32.
+/// Storage floats as f32.
 fn widened(d: &CpuDevice, x: &View<'_>) -> Result<HostData> {
     let walk = StridedIter::new(x.layout);
     let v =
@@ -99,7 +104,7 @@ impl<'a, C: ComputeElement> Conversion<'a, C> {
         // Blocks are for elements that are written on the way, as all but f32 are on theirs to 16
         // bits.
         let in_place =
-            matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_half() || C::DTYPE == DType::F32);
+            matches!(self.operand, Operand::Slice(_)) && (!T::DTYPE.is_storage() || C::DTYPE == DType::F32);
         let most = if in_place { usize::MAX } else { BLOCK_ELEMENTS };
         let v = parallel_fill(d, self.len, BLOCK_ELEMENTS, &|start, dst: &mut UninitSlice<'_, T>| {
             self.parts(start, dst.remaining(), most, &mut |part| store(self.isa, part, dst));
@@ -110,14 +115,9 @@ impl<'a, C: ComputeElement> Conversion<'a, C> {
 }
 
 impl<C: ComputeElement> Conversion<'_, C> {
-    fn to_f16(&self, d: &CpuDevice) -> Result<HostData> {
-        self.each(d, |isa, x, dst: &mut UninitSlice<'_, f16>| {
-            convert::to_f16(isa, C::odds(isa, x, &mut CacheBlock::new()), dst);
-        })
-    }
-    fn to_bf16(&self, d: &CpuDevice) -> Result<HostData> {
-        self.each(d, |isa, x, dst: &mut UninitSlice<'_, bf16>| {
-            convert::to_bf16(isa, C::odds(isa, x, &mut CacheBlock::new()), dst);
+    fn to_storage<T: StoredFloat>(&self, d: &CpuDevice) -> Result<HostData> {
+        self.each(d, |isa, x, dst: &mut UninitSlice<'_, T>| {
+            T::narrow(isa, C::odds(isa, x, &mut CacheBlock::new()), dst);
         })
     }
 }
@@ -125,14 +125,12 @@ impl<C: ComputeElement> Conversion<'_, C> {
 /// From what is read as `C` to any type.
 fn from<C: ComputeElement>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     let from = Conversion::<C>::new(d, x)?;
-    match to {
+    match_storage!(DType to; storage T => from.to_storage::<T>(d);
         DType::F32 => from.each(d, convert::simple::<C, f32>),
         DType::F64 => from.each(d, convert::simple::<C, f64>),
         DType::I64 => from.each(d, convert::simple::<C, i64>),
         DType::I32 => from.each(d, convert::simple::<C, i32>),
         DType::U8 => from.each(d, convert::simple::<C, u8>),
         DType::Bool => from.each(d, convert::simple::<C, bool>),
-        DType::F16 => from.to_f16(d),
-        DType::BF16 => from.to_bf16(d),
-    }
+    )
 }

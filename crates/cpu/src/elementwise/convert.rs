@@ -13,7 +13,7 @@ use crate::layout::strided_iter::StridedIter;
 use crate::runtime::memory::{PooledVec, filled};
 use crate::runtime::output::parallel_fill::FillFrom;
 use crate::runtime::output::parallel_fill::{CostHint, fill_pieces, parallel_fill_hinted};
-use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, bf16, f16};
+use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, Storage, bf16, f16, match_storage};
 use elinvar_ops::lane::{Lane, LaneInt};
 use elinvar_reference::Cell;
 use elinvar_simd::isa::{Kernel, dispatch, dispatch_formula};
@@ -29,14 +29,14 @@ pub(crate) trait ComputeElement: Cell {
     fn to<T: ComputeElement>(self) -> T {
         T::nearest(self.value())
     }
-    /// On the way to 16 bits: the f32 that rounds to the same 16-bit float as the number itself.
+    /// On the way to a storage float: the f32 that rounds to the same one as the number itself.
     fn round_to_odd(self) -> f32;
     /// Those of a slice; `block` is room for them.
     fn odds<'a>(isa: Isa, x: &'a [Self], block: &'a mut CacheBlock<f32>) -> &'a [f32] {
         block.fill(x.len(), |dst| each(isa, x, dst, Self::round_to_odd))
     }
     /// Writes elements number `start` to `start + n` of memory of another type (n at most
-    /// [`MAX_BLOCK_ELEMENTS`]): 16-bit floats exactly, bool as 0 or 1.
+    /// [`MAX_BLOCK_ELEMENTS`]): storage floats exactly, bool as 0 or 1.
     ///
     /// [`MAX_BLOCK_ELEMENTS`]: super::plan::MAX_BLOCK_ELEMENTS
     fn load(
@@ -206,19 +206,54 @@ pub(crate) fn to_f16(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, f16>) {
     });
 }
 
-/// Results in f32 as they are stored: rounded once if that is in 16 bits.
+/// A storage float, slice by slice.
+pub(crate) trait StoredFloat: Storage {
+    /// Exactly.
+    fn widen(isa: Isa, x: &[Self], dst: &mut UninitSlice<'_, f32>);
+    /// To nearest even: what [`Storage::from_f32`] gives.
+    fn narrow(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, Self>);
+}
+macro_rules! stored_floats {
+    ($($t:ty: $widen:expr, $narrow:expr;)*) => {$(
+        impl StoredFloat for $t {
+            fn widen(isa: Isa, x: &[$t], dst: &mut UninitSlice<'_, f32>) {
+                ($widen)(isa, x, dst);
+            }
+            fn narrow(isa: Isa, x: &[f32], dst: &mut UninitSlice<'_, $t>) {
+                ($narrow)(isa, x, dst);
+            }
+        }
+    )*};
+}
+stored_floats! {
+    f16: from_f16, to_f16;
+    bf16: from_bf16, to_bf16;
+}
+/// Those of one byte have no vector code: a table, and integer operations.
+macro_rules! stored_bytes {
+    (() half $half:tt byte { $($b:ident: $t:ident $row:tt)* }) => {
+        stored_floats! {$(
+            elinvar_core::$t:
+                |_, x: &[elinvar_core::$t], dst: &mut UninitSlice<'_, f32>| dst.extend(x.len(), |i| x[i].to_f32()),
+                |_, x: &[f32], dst: &mut UninitSlice<'_, elinvar_core::$t>| {
+                    dst.extend(x.len(), |i| elinvar_core::$t::from_f32(x[i]));
+                };
+        )*}
+    };
+}
+elinvar_core::storage_floats!([stored_bytes]());
+
+/// Results in f32 as they are stored: rounded once if that is in fewer bits.
 ///
 /// # Errors
-/// `OutOfMemory`; `DTypeMismatch` if they are to be stored as anything but floats of 16 or 32 bits.
+/// `OutOfMemory`; `DTypeMismatch` if they are to be stored as anything but f32 and storage floats.
 pub(crate) fn stored(d: &CpuDevice, v: HostVec<f32>, to: DType) -> Result<HostData> {
-    match to {
-        DType::F16 => Ok(HostData::F16(narrowed(d, v, &|v, dst| to_f16(d.isa(), v, dst))?)),
-        DType::BF16 => Ok(HostData::BF16(narrowed(d, v, &|v, dst| to_bf16(d.isa(), v, dst))?)),
+    match_storage!(DType to; storage T => Ok(T::wrap(narrowed(d, v, &|v, dst| T::narrow(d.isa(), v, dst))?));
         _ => store(v, to),
-    }
+    )
 }
 
-/// Results in 16 bits, by all threads. The memory of those in f32 goes back to the cache.
+/// Results as a storage float, by all threads. The memory of those in f32 goes back to the cache.
 fn narrowed<T: Element>(
     d: &CpuDevice,
     v: HostVec<f32>,
@@ -236,8 +271,8 @@ fn narrowed<T: Element>(
 /// first, a layer norm of 4096 x 1024 bf16 takes 1.6 times as long.)
 ///
 /// # Errors
-/// `OutOfMemory`; those of `f`; `DTypeMismatch` if they are to be stored as anything but floats of
-/// 16 bits.
+/// `OutOfMemory`; those of `f`; `DTypeMismatch` if they are to be stored as anything but storage
+/// floats.
 pub(crate) fn in_pieces(
     d: &CpuDevice,
     sizes: [usize; 3],
@@ -266,11 +301,9 @@ pub(crate) fn in_pieces(
             Ok(())
         })
     }
-    match to {
-        DType::F16 => Ok(HostData::F16(one(d, sizes, ns, f, |v, dst| to_f16(d.isa(), v, dst))?)),
-        DType::BF16 => Ok(HostData::BF16(one(d, sizes, ns, f, |v, dst| to_bf16(d.isa(), v, dst))?)),
+    match_storage!(DType to; storage T => Ok(T::wrap(one(d, sizes, ns, f, |v, dst| T::narrow(d.isa(), v, dst))?));
         _ => store(HostVec::<f32>::new(), to),
-    }
+    )
 }
 
 /// Results in the type in which they were computed.

@@ -1,12 +1,12 @@
 //! The types in which elementwise work is computed: how each is read from storage, and stored.
 
-use super::convert::{self, ComputeElement};
+use super::convert::{self, ComputeElement, StoredFloat};
 use super::plan::MAX_BLOCK_ELEMENTS;
 use crate::layout::strided_iter::{StridedIter, gather_runs};
 use crate::runtime::output::parallel_fill::{CostHint, FillFrom, parallel_fill, parallel_fill_hinted};
 use crate::view::misuse_error;
 use crate::{CpuDevice, Isa};
-use elinvar_core::{DType, Element, HostData, Result, Scalar, bf16, f16, rounding};
+use elinvar_core::{DType, Element, HostData, Result, Scalar, match_storage, rounding, storage};
 use elinvar_reference::Cell;
 use elinvar_simd::float_to_int::SaturatingToInt;
 use elinvar_simd::uninit::{CacheBlock, UninitSlice};
@@ -42,7 +42,7 @@ macro_rules! float_to_int {
                 DType::I64 => T::nearest(Scalar::Int(self.cut())),
                 DType::I32 => T::nearest(Scalar::Int(SaturatingToInt::<i32>::cut(self).into())),
                 DType::U8 => T::nearest(Scalar::Int(SaturatingToInt::<u8>::cut(self).into())),
-                DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::Bool => T::nearest(self.value()),
+                DType::F32 | DType::F64 | storage!(DType) | DType::Bool => T::nearest(self.value()),
             }
         }
     };
@@ -65,14 +65,12 @@ impl ComputeElement for f32 {
         n: usize,
         dst: &mut UninitSlice<'_, f32>,
     ) {
-        match data {
-            HostData::F16(v) => some(v, walk, start, n, |x| convert::from_f16(isa, x, dst)),
-            HostData::BF16(v) => some(v, walk, start, n, |x| convert::from_bf16(isa, x, dst)),
+        match_storage!(HostData data; storage v: T => some(v, walk, start, n, |x| T::widen(isa, x, dst));
             other => flags(isa, other, walk, start, n, dst),
-        }
+        )
     }
     fn loads(dtype: DType) -> bool {
-        dtype.is_half() || dtype == DType::Bool
+        dtype.is_storage() || dtype == DType::Bool
     }
     fn stored(
         d: &CpuDevice,
@@ -81,17 +79,11 @@ impl ComputeElement for f32 {
         to: DType,
         make: &FillFrom<'_, f32>,
     ) -> Result<HostData> {
-        match to {
+        match_storage!(DType to; storage T => narrow(d, len, make, T::narrow);
             DType::F32 => Ok(HostData::F32(parallel_fill_hinted(d, len, 1, work, make)?)),
-            DType::F16 => {
-                narrow(d, len, make, |isa, x, dst: &mut UninitSlice<'_, f16>| convert::to_f16(isa, x, dst))
-            }
-            DType::BF16 => {
-                narrow(d, len, make, |isa, x, dst: &mut UninitSlice<'_, bf16>| convert::to_bf16(isa, x, dst))
-            }
             DType::Bool => narrow(d, len, make, convert::simple::<f32, bool>),
             DType::F64 | DType::I64 | DType::I32 | DType::U8 => Err(misuse_error("storing f32", to)),
-        }
+        )
     }
 }
 

@@ -9,7 +9,7 @@ use crate::runtime::output::parallel_fill::{CostHint, FillFrom, parallel_fill};
 use crate::view::misuse_error;
 use crate::{CpuDevice, Isa};
 use elinvar_core::philox::{Stream, philox4x32};
-use elinvar_core::{DType, HostData, Result, Scalar, each_dtype};
+use elinvar_core::{DType, HostData, Result, Scalar, each_dtype, storage};
 use elinvar_ops::backend::Random;
 use elinvar_ops::lane::Lane;
 use elinvar_ops::math;
@@ -26,7 +26,7 @@ type BlockWords = [u32; 2 * BLOCK_ELEMENTS];
 pub(crate) fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usize) -> Result<HostData> {
     match r {
         Random::Uniform { low, high } => match (dtype, Interval::of(low, high, dtype).numbers()) {
-            (DType::F32 | DType::F16 | DType::BF16, interval) => {
+            (DType::F32 | storage!(DType), interval) => {
                 floats::<f32>(d, s, dtype, len, Distribution::Uniform(interval.map(|v| v as f32)))
             }
             (DType::F64, interval) => floats::<f64>(d, s, dtype, len, Distribution::Uniform(interval)),
@@ -35,7 +35,7 @@ pub(crate) fn random(d: &CpuDevice, r: Random, s: Stream, dtype: DType, len: usi
             }
         },
         Random::Normal { mean, std } => match dtype {
-            DType::F32 | DType::F16 | DType::BF16 => {
+            DType::F32 | storage!(DType) => {
                 floats::<f32>(d, s, dtype, len, Distribution::Normal { mean: mean as f32, std: std as f32 })
             }
             DType::F64 => floats::<f64>(d, s, dtype, len, Distribution::Normal { mean, std }),

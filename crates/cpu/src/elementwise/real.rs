@@ -1,8 +1,8 @@
 //! f32 and f64 as compute types: how numbers are read from storage and written back, and drawn.
 
-use super::convert;
+use super::convert::StoredFloat;
 use elinvar_core::philox::{unit_f32, unit_f64};
-use elinvar_core::{Element, Error, HostData, Result, bf16, f16};
+use elinvar_core::{Element, Error, HostData, Result, bf16, f16, float8, storage};
 use elinvar_simd::compiled_epilogue::EpilogueFloat;
 use elinvar_simd::isa::Isa;
 use elinvar_simd::uninit::UninitSlice;
@@ -14,9 +14,9 @@ pub(crate) trait Real: SimdElement + EpilogueFloat {
     fn numbers(data: &HostData) -> Option<StoredElements<'_, Self>>;
     /// The same, to be changed.
     fn numbers_mut(data: &mut HostData) -> Option<StoredElementsMut<'_, Self>>;
-    /// Fills a block from 16 bits. f64 is never stored so.
+    /// Fills a block from a storage float. f64 is never stored so.
     fn widen(isa: Isa, from: &StoredElementsMut<'_, Self>, to: &mut [Self]);
-    /// Rounds a block to 16 bits.
+    /// Rounds a block to a storage float.
     fn narrow(isa: Isa, from: &[Self], to: &mut StoredElementsMut<'_, Self>);
     /// Random words for one number.
     const RANDOM_WORDS: usize;
@@ -30,34 +30,22 @@ impl Real for f32 {
             HostData::F32(v) => Some(StoredElements::Native(v)),
             HostData::F16(v) => Some(StoredElements::F16(v)),
             HostData::BF16(v) => Some(StoredElements::BF16(v)),
-            HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) | HostData::Bool(_) => {
-                None
-            }
+            float8!(HostData)
+            | HostData::F64(_)
+            | HostData::I64(_)
+            | HostData::I32(_)
+            | HostData::U8(_)
+            | HostData::Bool(_) => None,
         }
     }
     fn numbers_mut(data: &mut HostData) -> Option<StoredElementsMut<'_, f32>> {
-        match data {
-            HostData::F32(v) => Some(StoredElementsMut::Native(v)),
-            HostData::F16(v) => Some(StoredElementsMut::F16(v)),
-            HostData::BF16(v) => Some(StoredElementsMut::BF16(v)),
-            HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) | HostData::Bool(_) => {
-                None
-            }
-        }
+        StoredElementsMut::<f32>::of(data)
     }
     fn widen(isa: Isa, from: &StoredElementsMut<'_, f32>, to: &mut [f32]) {
-        match from {
-            StoredElementsMut::Native(_) => unreachable!("they are changed in place"),
-            StoredElementsMut::F16(x) => convert::from_f16(isa, x, &mut UninitSlice::over(to)),
-            StoredElementsMut::BF16(x) => convert::from_bf16(isa, x, &mut UninitSlice::over(to)),
-        }
+        from.widen(isa, to);
     }
     fn narrow(isa: Isa, from: &[f32], to: &mut StoredElementsMut<'_, f32>) {
-        match to {
-            StoredElementsMut::Native(_) => unreachable!("they are changed in place"),
-            StoredElementsMut::F16(x) => convert::to_f16(isa, from, &mut UninitSlice::over(x)),
-            StoredElementsMut::BF16(x) => convert::to_bf16(isa, from, &mut UninitSlice::over(x)),
-        }
+        to.narrow(isa, from);
     }
     const RANDOM_WORDS: usize = 1;
     #[inline(always)]
@@ -71,8 +59,7 @@ impl Real for f64 {
         match data {
             HostData::F64(v) => Some(StoredElements::Native(v)),
             HostData::F32(_)
-            | HostData::F16(_)
-            | HostData::BF16(_)
+            | storage!(HostData)
             | HostData::I64(_)
             | HostData::I32(_)
             | HostData::U8(_)
@@ -109,30 +96,57 @@ pub(crate) enum StoredElements<'a, T> {
     BF16(&'a [bf16]),
 }
 
-/// The same, to be changed.
-pub(crate) enum StoredElementsMut<'a, T> {
-    Native(&'a mut [T]),
-    F16(&'a mut [f16]),
-    BF16(&'a mut [bf16]),
-}
+macro_rules! stored_elements_mut {
+    (() half { $($half:tt)* } byte { $($byte:tt)* }) => { stored_elements_mut! { @ $($half)* $($byte)* } };
+    (@ $($v:ident: $t:ident $row:tt)*) => {
+        /// The same, to be changed.
+        pub(crate) enum StoredElementsMut<'a, T> {
+            Native(&'a mut [T]),
+            $($v(&'a mut [elinvar_core::$t]),)*
+        }
 
-impl<'a, T> StoredElementsMut<'a, T> {
-    /// The first `n`, taken off.
-    pub(crate) fn take(&mut self, n: usize) -> StoredElementsMut<'a, T> {
-        fn off<'a, S>(x: &mut &'a mut [S], n: usize) -> &'a mut [S] {
-            x.split_off_mut(..n).expect("there are so many")
+        impl<'a, T> StoredElementsMut<'a, T> {
+            /// The first `n`, taken off.
+            pub(crate) fn take(&mut self, n: usize) -> StoredElementsMut<'a, T> {
+                fn off<'a, S>(x: &mut &'a mut [S], n: usize) -> &'a mut [S] {
+                    x.split_off_mut(..n).expect("there are so many")
+                }
+                match self {
+                    StoredElementsMut::Native(x) => StoredElementsMut::Native(off(x, n)),
+                    $(StoredElementsMut::$v(x) => StoredElementsMut::$v(off(x, n)),)*
+                }
+            }
+            /// Are they stored as they are computed?
+            pub(crate) fn is_native(&self) -> bool {
+                matches!(self, StoredElementsMut::Native(_))
+            }
         }
-        match self {
-            StoredElementsMut::Native(x) => StoredElementsMut::Native(off(x, n)),
-            StoredElementsMut::F16(x) => StoredElementsMut::F16(off(x, n)),
-            StoredElementsMut::BF16(x) => StoredElementsMut::BF16(off(x, n)),
+
+        impl<'a> StoredElementsMut<'a, f32> {
+            fn of(data: &'a mut HostData) -> Option<Self> {
+                match data {
+                    HostData::F32(v) => Some(StoredElementsMut::Native(v)),
+                    $(HostData::$v(v) => Some(StoredElementsMut::$v(v)),)*
+                    HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_)
+                    | HostData::Bool(_) => None,
+                }
+            }
+            fn widen(&self, isa: Isa, to: &mut [f32]) {
+                match self {
+                    StoredElementsMut::Native(_) => unreachable!("they are changed in place"),
+                    $(StoredElementsMut::$v(x) => StoredFloat::widen(isa, x, &mut UninitSlice::over(to)),)*
+                }
+            }
+            fn narrow(&mut self, isa: Isa, from: &[f32]) {
+                match self {
+                    StoredElementsMut::Native(_) => unreachable!("they are changed in place"),
+                    $(StoredElementsMut::$v(x) => StoredFloat::narrow(isa, from, &mut UninitSlice::over(x)),)*
+                }
+            }
         }
-    }
-    /// Are they stored as they are computed?
-    pub(crate) fn is_native(&self) -> bool {
-        matches!(self, StoredElementsMut::Native(_))
-    }
+    };
 }
+elinvar_core::storage_floats!([stored_elements_mut]());
 
 /// The numbers in a buffer.
 ///

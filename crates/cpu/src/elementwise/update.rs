@@ -141,9 +141,9 @@ impl<T: ComputeElement + Real + UpdateFloat> UpdatePiece<'_, T> {
                 let block = blocks.next();
                 x.push(match slots {
                     StoredElementsMut::Native(x) => x,
-                    StoredElementsMut::F16(_) | StoredElementsMut::BF16(_) => {
+                    stored => {
                         let block = &mut block.expect("a block for each, as not all are plain")[..n];
-                        T::widen(isa, slots, block);
+                        T::widen(isa, stored, block);
                         block
                     }
                 });

@@ -13,7 +13,7 @@ use crate::elementwise::real::{Real, StoredElements, stored_elements};
 use crate::runtime::memory::{self, PooledData, filled};
 use crate::runtime::parallel::for_each_task;
 use elinvar_core::order::CHUNK;
-use elinvar_core::{HostData, Layout, Result};
+use elinvar_core::{HostData, Layout, Result, storage};
 use elinvar_simd::LINE;
 use elinvar_simd::isa::Isa;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -131,8 +131,7 @@ impl PrepackedB {
         match data {
             HostData::F32(_) => pack::<f32>(d, data, place).map(Some),
             HostData::F64(_) => pack::<f64>(d, data, place).map(Some),
-            HostData::F16(_)
-            | HostData::BF16(_)
+            storage!(HostData)
             | HostData::I64(_)
             | HostData::I32(_)
             | HostData::U8(_)

@@ -24,7 +24,7 @@ use crate::runtime::output::parallel_fill::{fill_pieces, parallel_fill};
 use crate::view::View;
 use crate::view::misuse_error;
 use crate::{Cpu, CpuDevice};
-use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host};
+use elinvar_core::{DType, Element, HostData, HostVec, Layout, Result, each_data, host, storage};
 use elinvar_ops::backend::{self, Scatter};
 use elinvar_ops::int::Int;
 use elinvar_simd::uninit::{CacheBlock, UninitSlice};
@@ -119,7 +119,7 @@ pub(crate) fn scatter(
     if base.shape().contains(&0) {
         return Ok(None);
     }
-    if how == Scatter::Add && dtype.is_half() {
+    if how == Scatter::Add && dtype.is_storage() {
         // The sums run in f32.
         fn view<'a>(buffer: &'a HostData, layout: &'a Layout) -> View<'a> {
             View { buffer, layout, dtype: DType::F32 }
@@ -139,7 +139,7 @@ pub(crate) fn scatter(
             HostData::I32(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
             HostData::U8(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
             HostData::Bool(v) => run(d, v, base.layout, src, &plan, |y, x| *y = Int::add(*y, x)),
-            HostData::F16(_) | HostData::BF16(_) => return Err(misuse_error("adding", dtype)),
+            storage!(HostData) => return Err(misuse_error("adding", dtype)),
         },
     }?;
     Ok((!plan.missed.load(Relaxed)).then_some(y))

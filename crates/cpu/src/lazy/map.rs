@@ -14,7 +14,7 @@ use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::{CostHint, is_serial, parallel_fill_hinted, serial_fill};
 use crate::view::{View, host_view, misuse_error};
 use crate::{Cpu, CpuDevice, Isa};
-use elinvar_core::{DType, Layout, Result};
+use elinvar_core::{DType, Layout, Result, storage};
 use elinvar_ops::backend;
 use elinvar_ops::map::Out;
 use elinvar_simd::compiled::{FormulaFloat, FormulaInt, IntMapObject, MapObject};
@@ -38,7 +38,7 @@ pub(crate) fn map(
     let (to, work) =
         (stored(info.out, dtype), if info.hints.light { CostHint::Light } else { CostHint::Unknown });
     match dtype {
-        DType::F32 | DType::F16 | DType::BF16 => blocks(d, x, to, work, &floats::<f32>(d.isa(), f)),
+        DType::F32 | storage!(DType) => blocks(d, x, to, work, &floats::<f32>(d.isa(), f)),
         DType::F64 => blocks(d, x, to, work, &floats::<f64>(d.isa(), f)),
         DType::I64 | DType::I32 | DType::U8 | DType::Bool => Err(misuse_error(f.name(), dtype)),
     }
@@ -57,7 +57,7 @@ pub(crate) fn map_int(
         DType::I32 => blocks(d, x, to, CostHint::Unknown, &ints::<i32>(d.isa(), f)),
         DType::U8 => blocks(d, x, to, CostHint::Unknown, &ints::<u8>(d.isa(), f)),
         DType::Bool => blocks(d, x, to, CostHint::Unknown, &ints::<bool>(d.isa(), f)),
-        DType::F32 | DType::F64 | DType::F16 | DType::BF16 => Err(misuse_error(f.name(), dtype)),
+        DType::F32 | DType::F64 | storage!(DType) => Err(misuse_error(f.name(), dtype)),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::reduce::source::{ReduceElement, StagedView};
 use crate::runtime::memory::filled;
 use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::view::View;
-use elinvar_core::{DType, Element, Error, HostData, HostVec, Result};
+use elinvar_core::{DType, Element, Error, HostData, HostVec, Result, storage};
 use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
 use elinvar_simd::uninit::UninitSlice;
 use std::ops::Range;
@@ -65,7 +65,7 @@ pub(super) fn of_dtype(
         return f32::stored(d, max(d, x, planes, plane, &plan, &each)?, dtype);
     }
     match dtype {
-        to @ (DType::F32 | DType::F16 | DType::BF16) => {
+        to @ (DType::F32 | storage!(DType)) => {
             one::<f32>(d, x, planes, plane, &plan, places, |y| f32::stored(d, y, to))
         }
         DType::F64 => one::<f64>(d, x, planes, plane, &plan, places, |y| Ok(f64::wrap(y))),

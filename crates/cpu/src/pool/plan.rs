@@ -16,8 +16,8 @@ mod tests;
 use super::kernels::{self, PoolWindows, TapSpan};
 use super::windows::{AxisTaps, EvenWindows, PoolPlane, divisor};
 use crate::reduce::INLINE_SUM_MAX_TERMS;
-use elinvar_core::DType;
 use elinvar_core::order::{BLOCK, LANES};
+use elinvar_core::{DType, storage};
 
 /// Windows of a piece of work, if planes have no more; in the gradient, elements.
 const TASK_WINDOWS: usize = 4096;
@@ -70,7 +70,7 @@ pub(super) fn max(plane: &PoolPlane, dtype: DType) -> MaxPlan {
     let is_small = i32::try_from(plane.len()).is_ok();
     let even =
         if is_small { EvenWindows::find(&plane.axes[2]) } else { EvenWindows { from: 0, to: 0, step: 1 } };
-    let is_f32 = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    let is_f32 = matches!(dtype, DType::F32 | storage!(DType));
     let path = if !is_f32 || !is_small {
         MaxPath::Windows
     } else if let Some(windows) = pairs(plane, even) {

@@ -14,7 +14,7 @@ use crate::runtime::memory::filled;
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
 use elinvar_core::order::BLOCK;
-use elinvar_core::{DType, HostData, Result};
+use elinvar_core::{DType, HostData, Result, storage};
 use elinvar_ops::backend::ArgFold;
 use elinvar_ops::fold::{Max, Min};
 use elinvar_simd::isa::{Kernel, dispatch};
@@ -23,7 +23,7 @@ use elinvar_simd::isa::{Kernel, dispatch};
 /// equal.
 pub(crate) fn arg_fold(d: &CpuDevice, f: ArgFold, x: &View<'_>, kept: usize) -> Result<HostData> {
     match x.buffer.dtype() {
-        DType::F32 | DType::F16 | DType::BF16 => typed::<f32>(d, f, x, kept),
+        DType::F32 | storage!(DType) => typed::<f32>(d, f, x, kept),
         DType::F64 => typed::<f64>(d, f, x, kept),
         DType::I64 => typed::<i64>(d, f, x, kept),
         DType::I32 => typed::<i32>(d, f, x, kept),

@@ -113,7 +113,7 @@ float!(f64, |_, v, to| store(v, to), |_, _, _, to, _| store(HostVec::<f64>::new(
 macro_rules! each_float {
     ($what:expr, $dtype:expr, $C:ident => $body:expr) => {
         match $dtype {
-            elinvar_core::DType::F32 | elinvar_core::DType::F16 | elinvar_core::DType::BF16 => {
+            elinvar_core::DType::F32 | elinvar_core::storage!(DType) => {
                 type $C = f32;
                 $body
             }

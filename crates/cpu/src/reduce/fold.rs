@@ -19,7 +19,7 @@ use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use crate::view::View;
 use crate::view::misuse_error;
 use elinvar_core::order::BLOCK;
-use elinvar_core::{DType, HostData, HostVec, Result};
+use elinvar_core::{DType, HostData, HostVec, Result, storage};
 use elinvar_ops::fold::{Max, Min, Prod, Sum};
 
 /// A function for each way of combining the elements of each row (the view's first `kept` axes
@@ -28,7 +28,7 @@ macro_rules! fold_functions {
     ($($name:ident $F:ty: $($int:ident $($dtype:ident)|*),*;)*) => {$(
         pub(crate) fn $name(d: &CpuDevice, x: &View<'_>, kept: usize, to: DType) -> Result<HostData> {
             match x.buffer.dtype() {
-                DType::F32 | DType::F16 | DType::BF16 => stored(d, fold_view::<f32, $F>(d, x, kept)?, to),
+                DType::F32 | storage!(DType) => stored(d, fold_view::<f32, $F>(d, x, kept)?, to),
                 DType::F64 => store(fold_view::<f64, $F>(d, x, kept)?, to),
                 $($(DType::$dtype)|* => store(fold_view::<$int, $F>(d, x, kept)?, to),)*
                 #[allow(unreachable_patterns, reason = "some ways are for all types")]

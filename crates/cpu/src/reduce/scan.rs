@@ -14,7 +14,7 @@ use crate::runtime::output::parallel_fill::fill_pieces;
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
 use elinvar_core::order::{SCAN_BLOCK, SCAN_GROUP};
-use elinvar_core::{DType, HostData, HostVec, Result};
+use elinvar_core::{DType, HostData, HostVec, Result, storage};
 use elinvar_ops::backend::{Placed, Scan};
 use elinvar_ops::fold::{Prod, Sum};
 use elinvar_simd::isa::{Kernel, dispatch};
@@ -25,8 +25,8 @@ use std::mem::MaybeUninit;
 /// Prefix sums or products along the last axis.
 pub(crate) fn scan(d: &CpuDevice, f: Scan, x: &View<'_>, to: DType) -> Result<Placed<HostData>> {
     match (x.buffer.dtype(), f) {
-        (DType::F32 | DType::F16 | DType::BF16, Scan::Sum) => scan_in_f32::<Sum>(d, x, to),
-        (DType::F32 | DType::F16 | DType::BF16, Scan::Prod) => scan_in_f32::<Prod>(d, x, to),
+        (DType::F32 | storage!(DType), Scan::Sum) => scan_in_f32::<Sum>(d, x, to),
+        (DType::F32 | storage!(DType), Scan::Prod) => scan_in_f32::<Prod>(d, x, to),
         (DType::F64, Scan::Sum) => scan_native::<f64, Sum>(d, x, to),
         (DType::F64, Scan::Prod) => scan_native::<f64, Prod>(d, x, to),
         (DType::I64 | DType::I32 | DType::U8 | DType::Bool, Scan::Sum) => scan_native::<i64, Sum>(d, x, to),

@@ -6,11 +6,11 @@
 
 use super::plan::thresholds::ROW_COPY_TASK_ELEMENTS;
 use crate::CpuDevice;
-use crate::elementwise::convert;
+use crate::elementwise::convert::StoredFloat;
 use crate::runtime::memory::{PooledData, filled};
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
-use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16};
+use elinvar_core::{DType, Element, Error, HostData, Result, match_storage, storage};
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::uninit::UninitSlice;
 
@@ -58,25 +58,21 @@ impl Kernel for BoolsToF32<'_> {
 
 impl ReduceElement for f32 {
     fn reads(from: DType) -> bool {
-        matches!(from, DType::F32 | DType::F16 | DType::BF16 | DType::Bool)
+        matches!(from, DType::F32 | storage!(DType) | DType::Bool)
     }
     fn load(isa: Isa, data: &HostData, at: usize, stride: isize, out: &mut [f32]) {
-        match data {
+        match_storage!(HostData data; storage v: T => if stride == 1 {
+                T::widen(isa, &v[at..at + out.len()], &mut UninitSlice::over(out));
+            } else {
+                load_run(v, at, stride, out, T::to_f32);
+            };
             HostData::F32(v) => load_run(v, at, stride, out, |x| x),
-            HostData::F16(v) if stride == 1 => {
-                convert::from_f16(isa, &v[at..at + out.len()], &mut UninitSlice::over(out));
-            }
-            HostData::BF16(v) if stride == 1 => {
-                convert::from_bf16(isa, &v[at..at + out.len()], &mut UninitSlice::over(out));
-            }
             HostData::Bool(v) if stride == 1 => dispatch(isa, BoolsToF32(&v[at..at + out.len()], out)),
-            HostData::F16(v) => load_run(v, at, stride, out, f16::to_f32),
-            HostData::BF16(v) => load_run(v, at, stride, out, bf16::to_f32),
             HostData::Bool(v) => load_run(v, at, stride, out, |x| f32::from(u8::from(x))),
             HostData::F64(_) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
                 unreachable!("checked when the view was staged")
             }
-        }
+        )
     }
 }
 
@@ -88,12 +84,9 @@ impl ReduceElement for f64 {
         match data {
             HostData::F64(v) => load_run(v, at, stride, out, |x| x),
             HostData::Bool(v) => load_run(v, at, stride, out, |x| f64::from(u8::from(x))),
-            HostData::F32(_)
-            | HostData::F16(_)
-            | HostData::BF16(_)
-            | HostData::I64(_)
-            | HostData::I32(_)
-            | HostData::U8(_) => unreachable!("checked when the view was staged"),
+            HostData::F32(_) | storage!(HostData) | HostData::I64(_) | HostData::I32(_) | HostData::U8(_) => {
+                unreachable!("checked when the view was staged")
+            }
         }
     }
 }
@@ -108,7 +101,7 @@ impl ReduceElement for i64 {
             HostData::I32(v) => load_run(v, at, stride, out, i64::from),
             HostData::U8(v) => load_run(v, at, stride, out, i64::from),
             HostData::Bool(v) => load_run(v, at, stride, out, i64::from),
-            HostData::F32(_) | HostData::F64(_) | HostData::F16(_) | HostData::BF16(_) => {
+            HostData::F32(_) | HostData::F64(_) | storage!(HostData) => {
                 unreachable!("checked when the view was staged")
             }
         }
@@ -131,7 +124,13 @@ macro_rules! impl_native {
         }
     )*};
 }
-impl_native!(i32, u8, bool, f16, bf16);
+impl_native!(i32, u8, bool);
+macro_rules! impl_storage {
+    (() half { $($h:ident: $ht:ident $hr:tt)* } byte { $($b:ident: $bt:ident $br:tt)* }) => {
+        impl_native!($(elinvar_core::$ht,)* $(elinvar_core::$bt),*);
+    };
+}
+elinvar_core::storage_floats!([impl_storage]());
 
 /// A size and a stride.
 pub(crate) type Axis = (usize, isize);

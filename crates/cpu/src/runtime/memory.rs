@@ -154,7 +154,7 @@ fn bytes(data: &HostData) -> u64 {
 struct FreeLists {
     /// For each dtype: pieces by their size class, in ascending order. There are few classes, and a
     /// search tree was 15 KB of every program.
-    by_dtype: [Vec<(usize, Vec<FreePiece>)>; 8],
+    by_dtype: [Vec<(usize, Vec<FreePiece>)>; DType::ALL.len()],
     /// Bytes of all pieces.
     size: u64,
     /// Counts what is put in, so that the oldest is known.
@@ -189,7 +189,13 @@ fn size_class_below(bytes: usize) -> usize {
 
 impl FreeLists {
     const fn new() -> FreeLists {
-        FreeLists { by_dtype: [const { Vec::new() }; 8], size: 0, clock: 0, from_system: 0, from_cache: 0 }
+        FreeLists {
+            by_dtype: [const { Vec::new() }; DType::ALL.len()],
+            size: 0,
+            clock: 0,
+            from_system: 0,
+            from_cache: 0,
+        }
     }
     fn lock() -> MutexGuard<'static, FreeLists> {
         // A panic inside leaves at worst a wrong count of bytes.

@@ -2,7 +2,7 @@
 
 use crate::data::{Data, Numbers};
 use crate::dice::{Dice, Values};
-use elinvar_core::{DType, HostData, Layout, Result};
+use elinvar_core::{DType, HostData, Layout, Result, match_storage};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::View;
 use elinvar_reference::Reference;
@@ -41,22 +41,19 @@ impl Operand {
 
 /// The bits of each element; all NaN are one.
 pub fn bits(data: &HostData) -> Vec<u64> {
-    match data {
+    match_storage!(HostData data;
+        storage v: T => {
+            v.iter().map(|x: &T| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
+        };
         HostData::F32(v) => {
             v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
         }
         HostData::F64(v) => v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect(),
-        HostData::F16(v) => {
-            v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
-        }
-        HostData::BF16(v) => {
-            v.iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits().into() }).collect()
-        }
         HostData::I64(v) => v.iter().map(|x| *x as u64).collect(),
         HostData::I32(v) => v.iter().map(|x| *x as u64).collect(),
         HostData::U8(v) => v.iter().map(|x| *x as u64).collect(),
         HostData::Bool(v) => v.iter().map(|x| *x as u64).collect(),
-    }
+    )
 }
 
 /// Panics unless both are the same memory, or the same error.

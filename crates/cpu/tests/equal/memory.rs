@@ -22,7 +22,7 @@ fn every_dtype_to_every_dtype() {
                 let values = [Values::Wild, Values::Sparse, Values::Tame, Values::Wild][round];
                 let x = Operand::draw(&mut dice, from, &shape, values);
                 let want = Reference::cast::<All>(&ReferenceDevice, x.reference(), to);
-                let halves = |x: DType, y: DType| x.is_half() && matches!(y, DType::F32);
+                let halves = |x: DType, y: DType| x.is_storage() && matches!(y, DType::F32);
                 for d in devices() {
                     let what = format!("{from} to {to}, {:?}, {d:?}", x.layout);
                     same(&Cpu::cast::<All>(&d, x.cpu(), to), &want, &what);
@@ -184,7 +184,7 @@ fn filled_memory() {
 
 #[test]
 fn random_numbers() {
-    let floats = [DType::F32, DType::F64, DType::F16, DType::BF16];
+    let floats = [DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3];
     let mut rows: Vec<(Random, DType)> = vec![];
     for dtype in DType::ALL {
         rows.extend(

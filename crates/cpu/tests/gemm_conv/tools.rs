@@ -1,7 +1,7 @@
 //! Random operands, views and comparison by bits.
 
 use crate::data::{Data, Numbers};
-use elinvar_core::{DType, HostData, Layout, Shape, bf16, f16};
+use elinvar_core::{DType, Element, HostData, Layout, Shape, match_storage};
 use elinvar_cpu::{Cpu, CpuDevice, Isa};
 use elinvar_ops::backend::View;
 use elinvar_reference::Reference;
@@ -38,16 +38,14 @@ impl Dice {
     }
     pub fn data(&mut self, dtype: DType, len: usize, wild: bool) -> HostData {
         let v: Vec<f64> = (0..len).map(|_| self.number(wild)).collect();
-        match dtype {
+        match_storage!(DType dtype; storage T => T::wrap(v.iter().map(|x| T::from_f64(*x)).collect::<Vec<T>>());
             DType::F32 => HostData::F32(v.iter().map(|x| *x as f32).collect()),
             DType::F64 => HostData::F64(v.into()),
-            DType::F16 => HostData::F16(v.iter().map(|x| f16::from_f64(*x)).collect()),
-            DType::BF16 => HostData::BF16(v.iter().map(|x| bf16::from_f64(*x)).collect()),
             DType::I64 => HostData::I64(v.iter().map(|x| (x * 100.0) as i64).collect()),
             DType::I32 => HostData::I32(v.iter().map(|x| (x * 100.0) as i32).collect()),
             DType::U8 => HostData::U8(v.iter().map(|x| (x * 100.0) as u8).collect()),
             DType::Bool => HostData::Bool(v.iter().map(|x| *x > 0.0).collect()),
-        }
+        )
     }
     /// An operand whose elements are in memory in some order, with gaps, backwards, or repeated.
     pub fn operand(&mut self, dtype: DType, shape: &[usize], wild: bool) -> Operand {
@@ -124,18 +122,15 @@ pub fn same(got: &impl Numbers, want: &impl Numbers, what: &str) {
     assert_eq!((got.dtype(), got.len()), (want.dtype(), want.len()), "{what}");
     let bits = |d: &HostData| -> Vec<u64> {
         const NAN: u64 = u64::MAX;
-        match d {
+        match_storage!(HostData d;
+            storage v: T => v.iter().map(|x: &T| if x.is_nan() { NAN } else { x.to_bits().into() }).collect();
             HostData::F32(v) => v.iter().map(|x| if x.is_nan() { NAN } else { x.to_bits().into() }).collect(),
             HostData::F64(v) => v.iter().map(|x| if x.is_nan() { NAN } else { x.to_bits() }).collect(),
-            HostData::F16(v) => v.iter().map(|x| if x.is_nan() { NAN } else { x.to_bits().into() }).collect(),
-            HostData::BF16(v) => {
-                v.iter().map(|x| if x.is_nan() { NAN } else { x.to_bits().into() }).collect()
-            }
             HostData::I64(v) => v.iter().map(|x| *x as u64).collect(),
             HostData::I32(v) => v.iter().map(|x| *x as u64).collect(),
             HostData::U8(v) => v.iter().map(|x| u64::from(*x)).collect(),
             HostData::Bool(v) => v.iter().map(|x| u64::from(*x)).collect(),
-        }
+        )
     };
     let (got, want) = (bits(got), bits(want));
     if let Some(i) = (0..got.len()).find(|&i| got[i] != want[i]) {

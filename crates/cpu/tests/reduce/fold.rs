@@ -58,7 +58,8 @@ fn columns_of_every_length() {
                 continue;
             }
             let f = dice.pick(&FOLDS);
-            let dtype = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16]);
+            let dtype =
+                dice.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16, DType::F8E4M3]);
             let l = Layout::contiguous(Shape::new(&[n, columns]).unwrap()).transpose(0, 1);
             let x = (dice.data(dtype, columns * n, n % 2 == 0), l);
             check("columns", Fold::Sum, &x, 1, dtype);
@@ -104,7 +105,7 @@ fn any_memory_and_type() {
         let x = dice.operand(dtype, &dims, wild);
         let to = folded(dtype, matches!(f, Fold::Sum | Fold::Prod));
         check(&format!("round {round}"), f, &x, kept, to);
-        if dtype.is_half() {
+        if dtype.is_storage() {
             check(&format!("round {round}"), f, &x, kept, DType::F32);
         }
     }

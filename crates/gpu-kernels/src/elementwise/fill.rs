@@ -5,7 +5,7 @@
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, linear_group_id};
 use crate::layout::indexing;
-use elinvar_core::{DType, Scalar as Value, rounding};
+use elinvar_core::{DType, Scalar as Value, Storage, bf16, f16, match_storage, rounding};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Constant, Elem, Kernel, Scalar};
 
@@ -39,10 +39,16 @@ pub fn fill(value: Value, dtype: DType, len: usize) -> Option<Work<'static>> {
 /// The element nearest to a value, as the number that is stored for it: floats round once to
 /// nearest even; integers cut floats towards zero and saturate, and wrap integers; bool is `!= 0`.
 pub fn nearest(value: Value, elem: Elem) -> Constant {
+    fn stored<T: Storage>(v: f64) -> Constant {
+        Constant::from(rounding::storage_from_f64::<T>(v).to_f32())
+    }
     let s = elem.scalar();
     let float = |v: f64| match elem {
-        Elem::F16 => Constant::from(rounding::f16_from_f64(v).to_f32()),
-        Elem::BF16 => Constant::from(rounding::bf16_from_f64(v).to_f32()),
+        Elem::F16 => stored::<f16>(v),
+        Elem::BF16 => stored::<bf16>(v),
+        Elem::F8(f) => match_storage!(DType f.dtype(); float8 T => stored::<T>(v);
+            _ => unreachable!("a float of one byte"),
+        ),
         Elem::U8 => Constant::from(u32::from(v as u8)),
         Elem::Bool | Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => {
             Constant::float(s, v)
@@ -50,7 +56,7 @@ pub fn nearest(value: Value, elem: Elem) -> Constant {
     };
     match (value, elem) {
         (Value::Float(v), _) => float(v),
-        (Value::Int(v), Elem::F16 | Elem::BF16) => float(rounding::odd_f64(v)),
+        (Value::Int(v), Elem::F16 | Elem::BF16 | Elem::F8(_)) => float(rounding::odd_f64(v)),
         (Value::Int(v), Elem::U8) => Constant::from(u32::from(v as u8)),
         (Value::Int(v), _) => Constant::int(s, v),
         (Value::Bool(v), _) => Constant::int(s, i64::from(v)),

@@ -10,7 +10,7 @@ use crate::conv::nhwc_transpose::{NhwcView, to_nhwc};
 use crate::elementwise::map::{self, ElementCode, MapChoice};
 use crate::launch::args::{self, LaunchArgs};
 use crate::launch::{Key, Work, grid, linear_group_id};
-use elinvar_core::{DType, Layout, Shape};
+use elinvar_core::{DType, Layout, Shape, storage};
 use elinvar_kernel::builder::{Builder, Val};
 use elinvar_kernel::ir::{Access, Binary, Compare, Elem, Kernel, Scalar, Unary};
 
@@ -115,10 +115,10 @@ impl Cast {
             return v;
         }
         match (self.from, self.to) {
-            (DType::F64, DType::F16 | DType::BF16) => odd_f32(v),
-            (DType::I64, DType::F16 | DType::BF16) => odd_f32(odd_f64(v)),
+            (DType::F64, storage!(DType)) => odd_f32(v),
+            (DType::I64, storage!(DType)) => odd_f32(odd_f64(v)),
             // Every i32 is an f64.
-            (DType::I32, DType::F16 | DType::BF16) => odd_f32(v.to(Scalar::F64)),
+            (DType::I32, storage!(DType)) => odd_f32(v.to(Scalar::F64)),
             // A byte is the low eight bits of an integer; a float saturates at its ends.
             (_, DType::U8) if v.scalar().is_float() => {
                 let top = v.builder().float(v.scalar(), 255.0);

@@ -7,7 +7,7 @@
 
 use crate::info::{StoredType, TensorInfo};
 use crate::npy::at_most;
-use elinvar_core::{DType, Error, Result, Shape};
+use elinvar_core::{DType, Error, Result, Shape, storage};
 use std::io::Read;
 
 /// The first bytes of every file.
@@ -110,10 +110,10 @@ pub fn write(dtype: DType, shape: &Shape) -> Result<Vec<u8>> {
         DType::I32 => "<i4",
         DType::U8 => "|u1",
         DType::Bool => "|b1",
-        DType::BF16 => {
-            return Err(Error::unsupported(
-                "NumPy has no bf16; convert the tensor to f32, which loses nothing, or write safetensors",
-            ));
+        storage!(DType) => {
+            return Err(Error::unsupported(format!(
+                "NumPy has no {dtype}; convert the tensor to f32, which loses nothing, or write safetensors"
+            )));
         }
     };
     // A tuple of one element ends with a comma.

@@ -2,6 +2,7 @@
 
 use super::UnaryFn;
 use crate::ir::{Elem, Scalar};
+use elinvar_core::Float8;
 use half::{bf16, f16};
 
 fn f(x: u64) -> f32 {
@@ -84,11 +85,24 @@ pub fn tf32(x: u64) -> u64 {
     if f(x).is_nan() { x } else { (x + 0x1000) & 0xffff_e000 }
 }
 
+macro_rules! float8_codes {
+    (() half $half:tt byte { $($v:ident: $t:ident $row:tt)* }) => {
+        fn decode_float8(f: Float8) -> UnaryFn {
+            match f { $(Float8::$v => |x| from_f(elinvar_core::$t::from_bits(x as u8).to_f32()),)* }
+        }
+        fn encode_float8(to: Float8) -> UnaryFn {
+            match to { $(Float8::$v => |x| u64::from(elinvar_core::$t::from_f32(f(x)).to_bits()),)* }
+        }
+    };
+}
+elinvar_core::storage_floats!([float8_codes]());
+
 /// From an element of memory to a value.
 pub fn decode(e: Elem) -> UnaryFn {
     match e {
         Elem::F16 => |x| from_f(f16::from_bits(x as u16).to_f32()),
         Elem::BF16 => |x| from_f(bf16::from_bits(x as u16).to_f32()),
+        Elem::F8(f) => decode_float8(f),
         Elem::Bool | Elem::U8 | Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => {
             |x| x
         }
@@ -100,6 +114,7 @@ pub fn encode(e: Elem) -> UnaryFn {
     match e {
         Elem::F16 => |x| u64::from(f16::from_f32(f(x)).to_bits()),
         Elem::BF16 => |x| u64::from(bf16::from_f32(f(x)).to_bits()),
+        Elem::F8(f) => encode_float8(f),
         Elem::U8 => |x| x & 0xff,
         Elem::Bool | Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => |x| x,
     }

@@ -224,7 +224,7 @@ impl Kernel {
         for e in elems {
             match e {
                 Elem::F16 | Elem::BF16 => f.half = true,
-                Elem::Bool | Elem::U8 => f.bytes = true,
+                Elem::Bool | Elem::U8 | Elem::F8(_) => f.bytes = true,
                 Elem::I64 | Elem::U64 => f.i64 = true,
                 Elem::F64 => f.f64 = true,
                 Elem::I32 | Elem::U32 | Elem::F32 => {}

@@ -1,6 +1,6 @@
 //! IR: types of values, elements of memory, fragments of tensor cores.
 
-use elinvar_core::DType;
+use elinvar_core::{DType, Float8, float8};
 use std::fmt;
 
 /// A scalar that is computed with. 16-bit floats and bytes are not among them: they are [`Elem`]s
@@ -93,6 +93,9 @@ pub enum Elem {
     F16,
     /// Loads as f32, exactly; a store rounds to nearest even and overflows to infinity.
     BF16,
+    /// A byte. Loads as f32, exactly; a store rounds to nearest even, and overflows as its format
+    /// says. Lowered for all targets.
+    F8(Float8),
     /// Loads as itself.
     F32,
     /// Loads as itself.
@@ -101,18 +104,27 @@ pub enum Elem {
 
 impl Elem {
     /// All of them.
-    pub const ALL: [Elem; 10] = [
-        Elem::Bool,
-        Elem::U8,
-        Elem::I32,
-        Elem::U32,
-        Elem::I64,
-        Elem::U64,
-        Elem::F16,
-        Elem::BF16,
-        Elem::F32,
-        Elem::F64,
-    ];
+    pub const ALL: [Elem; 10 + Float8::ALL.len()] = {
+        let others = [
+            Elem::Bool,
+            Elem::U8,
+            Elem::I32,
+            Elem::U32,
+            Elem::I64,
+            Elem::U64,
+            Elem::F16,
+            Elem::BF16,
+            Elem::F32,
+            Elem::F64,
+        ];
+        let mut all = [Elem::Bool; 10 + Float8::ALL.len()];
+        let mut i = 0;
+        while i < all.len() {
+            all[i] = if i < others.len() { others[i] } else { Elem::F8(Float8::ALL[i - others.len()]) };
+            i += 1;
+        }
+        all
+    };
 
     /// The scalar as which it is loaded and stored.
     pub const fn scalar(self) -> Scalar {
@@ -122,14 +134,14 @@ impl Elem {
             Elem::I32 => Scalar::I32,
             Elem::I64 => Scalar::I64,
             Elem::U64 => Scalar::U64,
-            Elem::F16 | Elem::BF16 | Elem::F32 => Scalar::F32,
+            Elem::F16 | Elem::BF16 | Elem::F8(_) | Elem::F32 => Scalar::F32,
             Elem::F64 => Scalar::F64,
         }
     }
     /// Bytes in memory.
     pub const fn size(self) -> u32 {
         match self {
-            Elem::Bool | Elem::U8 => 1,
+            Elem::Bool | Elem::U8 | Elem::F8(_) => 1,
             Elem::F16 | Elem::BF16 => 2,
             Elem::I32 | Elem::U32 | Elem::F32 => 4,
             Elem::I64 | Elem::U64 | Elem::F64 => 8,
@@ -146,6 +158,7 @@ impl Elem {
             Elem::U64 => "u64",
             Elem::F16 => "f16",
             Elem::BF16 => "bf16",
+            Elem::F8(f) => f.format().name,
             Elem::F32 => "f32",
             Elem::F64 => "f64",
         }
@@ -154,6 +167,9 @@ impl Elem {
 
 impl From<DType> for Elem {
     fn from(d: DType) -> Elem {
+        if let Some(f) = Float8::of(d) {
+            return Elem::F8(f);
+        }
         match d {
             DType::F32 => Elem::F32,
             DType::F64 => Elem::F64,
@@ -163,6 +179,7 @@ impl From<DType> for Elem {
             DType::I32 => Elem::I32,
             DType::U8 => Elem::U8,
             DType::Bool => Elem::Bool,
+            float8!(DType) => unreachable!("these were taken care of"),
         }
     }
 }

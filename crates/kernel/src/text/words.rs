@@ -46,8 +46,13 @@ plain! {
     FragmentLayout { RowMajor "row_major"; ColumnMajor "col_major"; }
     Access { Read "read"; Write "write"; ReadWrite "read_write"; }
     Scalar { Bool "bool"; I32 "i32"; U32 "u32"; I64 "i64"; U64 "u64"; F32 "f32"; F64 "f64"; }
-    Elem {
-        Bool "bool"; U8 "u8"; I32 "i32"; U32 "u32"; I64 "i64"; U64 "u64"; F16 "f16"; BF16 "bf16"; F32 "f32"; F64 "f64";
+}
+impl Word for Elem {
+    fn word(self) -> &'static str {
+        self.name()
+    }
+    fn of(word: &str) -> Option<Self> {
+        Elem::ALL.into_iter().find(|e| e.name() == word)
     }
 }
 words! {

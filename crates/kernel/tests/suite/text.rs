@@ -1,7 +1,7 @@
 //! The text form: read what was printed, and what it looks like.
 
 use crate::random::{Dice, inputs, kernel};
-use elinvar_core::HostData;
+use elinvar_core::{Float8, HostData};
 use elinvar_kernel::builder::Builder;
 use elinvar_kernel::emit::ptx;
 use elinvar_kernel::interp::{Flushes, Launch, Memory, run};
@@ -22,7 +22,11 @@ fn reading_what_was_printed_gives_the_same_data() {
 /// Runs a kernel and gives what it stored, every NaN with the same bits.
 fn results(seed: u64, k: &Kernel) -> Vec<Memory> {
     let (launch, mut buffers) = inputs(&mut Dice::new(seed + 1_000_000));
+    // Lowered, floats of one byte are bytes.
+    let elems: Vec<Elem> = buffers.iter().map(|b| b.elem).collect();
+    buffers.iter_mut().zip(&k.buffers).for_each(|(memory, b)| memory.elem = b.elem);
     run(k, &launch, &mut buffers).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(k)));
+    buffers.iter_mut().zip(elems).for_each(|(memory, e)| memory.elem = e);
     for memory in &mut buffers {
         for i in 0..memory.cells.len() {
             if memory.is_nan(i) {
@@ -90,6 +94,45 @@ fn lowering_changes_no_bit_of_random_kernels() {
         pass::lower(&mut lowered, all);
         verify::verify(&lowered).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(&lowered)));
         assert!(results(seed, &lowered) == results(seed, &k), "seed {seed}:\n{}", print(&k));
+    }
+}
+
+/// Every code, and every number that rounds to another one than its neighbour does.
+#[test]
+fn floats_of_one_byte_are_built_from_integers() {
+    for &float in Float8::ALL {
+        let (elem, f) = (Elem::F8(float), float.format());
+        let text = format!(
+            "kernel t group 64 1 1 {{ buffer x {elem} read buffer y f32 write buffer z f32 read buffer w {elem} write
+            %0: u32 = local_index %1: u32 = group_id.x %2: u32 = const 64 %3: u32 = mul %1, %2 %4: u32 = add %3, %0
+            %5: f32 = load x[%4] store y[%4] = %5 %6: f32 = load z[%4] store w[%4] = %6 }}"
+        );
+        let k = parse(&text).unwrap();
+        let ties = (0..=f.last_number()).flat_map(|c| {
+            let (low, high) = (f.decode(c), f.decode(c + 1));
+            let tie = if high.is_finite() { (low + high) / 2.0 } else { low * 1.0625 };
+            [low, tie, tie.next_up(), tie.next_down(), -tie, 1e30 * low, f32::from_bits(c)]
+        });
+        let z: Vec<f32> = ties.chain([f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, 0.0]).collect();
+        let n = z.len().next_multiple_of(64);
+        let cells =
+            |all: &[u64]| all.iter().copied().chain(std::iter::repeat(0)).take(n).collect::<Vec<u64>>();
+        let outcome = |k: &Kernel| {
+            let codes: Vec<u64> = (0..256).collect();
+            let numbers: Vec<u64> = z.iter().map(|x| x.to_bits().into()).collect();
+            let given = [cells(&codes), cells(&[]), cells(&numbers), cells(&[])];
+            let mut all: Vec<Memory> =
+                (k.buffers.iter().zip(given)).map(|(b, cells)| Memory { elem: b.elem, cells }).collect();
+            let launch = Launch { groups: [n as u32 / 64, 1, 1], params: Vec::new() };
+            run(k, &launch, &mut all).unwrap_or_else(|e| panic!("{e}"));
+            let nan = |m: &Memory, i: usize| if m.is_nan(i) { u64::MAX } else { m.cells[i] };
+            let wide: Vec<u64> = (0..n).map(|i| nan(&all[1], i)).collect();
+            (wide, all.pop().expect("there are four").cells)
+        };
+        let mut built = k.clone();
+        pass::lower(&mut built, pass::Legalize::default());
+        assert!(!print(&built).contains(elem.name()), "{}", print(&built));
+        assert_eq!(outcome(&built), outcome(&k), "{elem}");
     }
 }
 

@@ -138,7 +138,7 @@ pub fn batch_norm<V: Value>(
     let (w, b) = (weight.map(column).transpose()?, bias.map(column).transpose()?);
     let kept = running.filter(|_| n == 0).map(|(mean, var)| (mean.detached(), var.detached()));
     let running = running.filter(|_| n > 0);
-    if x.dtype().is_half() {
+    if x.dtype().is_storage() {
         let new = halves(x, &axes, (w.as_ref(), b.as_ref()), running, momentum, eps)?;
         return Ok(BatchNorm { running: new.running.or(kept), ..new });
     }

@@ -48,7 +48,7 @@ pub(super) fn as_index<V: Value>(op: &str, index: &V) -> Result<V> {
     match index.dtype() {
         DType::I64 => Ok(index.clone()),
         DType::I32 | DType::U8 => crate::value::cast(index, DType::I64),
-        d @ (DType::F32 | DType::F64 | DType::F16 | DType::BF16 | DType::Bool) => {
+        d @ (DType::F32 | DType::F64 | elinvar_core::storage!(DType) | DType::Bool) => {
             Err(Error::dtype(format!("{op}: the index is {d}; it must be of integers")))
         }
     }

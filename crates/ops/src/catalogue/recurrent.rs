@@ -120,7 +120,7 @@ pub(super) fn run<V: Value, C: Cell>(
         return within(None, || converted::<V, C>(&|v| casts.on(v), x, states, weights, o));
     }
     let dtype = x.dtype();
-    if dtype.is_half() {
+    if dtype.is_storage() {
         return widened::<V, C>(x, states, weights, o);
     }
     if x.shape().rank() == 2 {

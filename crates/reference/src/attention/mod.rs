@@ -73,7 +73,7 @@ use crate::compute::{Compute, elements};
 use crate::contract::Chains;
 use elinvar_core::host::with_capacity;
 use elinvar_core::order::ATTENTION_BLOCK;
-use elinvar_core::{HostData, Result};
+use elinvar_core::{HostData, Result, storage};
 use elinvar_ops::backend::Attention;
 use std::borrow::Cow;
 
@@ -121,8 +121,7 @@ impl<'a, C: Compute> Mask<'a, C> {
             HostData::Bool(v) => Ok(Mask::Keep(elements(v, &layout)?)),
             HostData::F32(_)
             | HostData::F64(_)
-            | HostData::F16(_)
-            | HostData::BF16(_)
+            | storage!(HostData)
             | HostData::I64(_)
             | HostData::I32(_)
             | HostData::U8(_) => Ok(Mask::Add(C::load(mask.buffer, &layout)?)),

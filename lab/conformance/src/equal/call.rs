@@ -241,7 +241,7 @@ impl Call {
                 if from == *to {
                     all.push(down(B::copy(d, x.view())?, *to, len)?);
                 }
-                let halves = |x: DType, y: DType| x.is_half() && y == DType::F32;
+                let halves = |x: DType, y: DType| x.is_storage() && y == DType::F32;
                 if halves(from, *to) || halves(*to, from) {
                     all.push(down(B::cast::<Halves>(d, x.view(), *to)?, *to, len)?);
                 }

@@ -2,7 +2,7 @@
 //! special ones, strided memory.
 
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, Element, HostData, Layout, Shape, each_dtype};
+use elinvar_core::{DType, Element, HostData, Layout, Shape, each_dtype, storage};
 
 /// Sizes at and around the edges of vectors, lanes, scan groups, chunks and blocks.
 pub const EDGES: &[usize] = &[
@@ -144,7 +144,7 @@ impl Dice {
                 DType::I32 => HostData::I32(v.iter().map(|x| *x as i32).collect()),
                 DType::U8 => HostData::U8(v.iter().map(|x| *x as u8).collect()),
                 DType::Bool => HostData::Bool(v.iter().map(|x| *x > 0).collect()),
-                DType::F32 | DType::F64 | DType::F16 | DType::BF16 => {
+                DType::F32 | DType::F64 | storage!(DType) => {
                     unreachable!("floats were taken care of")
                 }
             }

@@ -8,7 +8,17 @@ use elinvar_core::{DType, HostData, Layout, Precision, Result, Scalar, Shape};
 use elinvar_ops::backend::{ArgFold, Attention, Conv, Fold, Pool, PoolKind, Random, Scan, Scatter, Windows};
 use elinvar_reference::Reference;
 
-const FLOATS: &[DType] = &[DType::F32, DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16];
+/// f32 as often as all storage floats together.
+const FLOATS: &[DType] = &{
+    let (storage, mut all) = (DType::STORAGE, [DType::F32; 2 * DType::STORAGE.len() + 1]);
+    all[0] = DType::F64;
+    let mut i = 0;
+    while i < storage.len() {
+        all[i + 1] = storage[i];
+        i += 1;
+    }
+    all
+};
 const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::Bool];
 
 /// The kinds of work of which calls are drawn.
@@ -102,7 +112,7 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
             let f = dice.pick(&[Fold::Sum, Fold::Sum, Fold::Prod, Fold::Max, Fold::Min]);
             let (x, kept) = reduced(dice, any, values, largest);
             let adds = matches!(f, Fold::Sum | Fold::Prod);
-            let to = match (adds, any.is_float(), any.is_half()) {
+            let to = match (adds, any.is_float(), any.is_storage()) {
                 (true, false, _) => DType::I64,
                 (_, true, true) => dice.pick(&[any, DType::F32]),
                 _ => any,
@@ -119,7 +129,7 @@ pub fn draw(work: Work, dice: &mut Dice, largest: usize) -> Result<Call> {
         Work::Scan => {
             let rank = dice.between(1, 3);
             let shape = dice.shape(rank, largest);
-            let to = match (any.is_float(), any.is_half()) {
+            let to = match (any.is_float(), any.is_storage()) {
                 (false, _) => DType::I64,
                 (true, true) => dice.pick(&[any, DType::F32]),
                 (true, false) => any,

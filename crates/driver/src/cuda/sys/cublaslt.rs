@@ -311,9 +311,14 @@ impl CublasLt {
             Elem::F32 => (R_32F, COMPUTE_32F_FAST_TF32),
             Elem::F16 => (R_16F, COMPUTE_32F),
             Elem::BF16 => (R_16BF, COMPUTE_32F),
-            Elem::F64 | Elem::Bool | Elem::U8 | Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 => {
-                return Ok(None);
-            }
+            Elem::F8(_)
+            | Elem::F64
+            | Elem::Bool
+            | Elem::U8
+            | Elem::I32
+            | Elem::U32
+            | Elem::I64
+            | Elem::U64 => return Ok(None),
         };
         let [b, m, n, k] = p.sizes;
         let largest = [b, m, n, k].into_iter().max().unwrap_or(0);

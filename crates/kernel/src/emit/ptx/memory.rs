@@ -12,7 +12,7 @@ const MAX_OFFSET_BYTES: u32 = 1 << 20;
 /// How an element is accessed.
 fn access(e: Elem) -> &'static str {
     match e {
-        Elem::Bool | Elem::U8 => "u8",
+        Elem::Bool | Elem::U8 | Elem::F8(_) => "u8",
         Elem::F16 | Elem::BF16 => "b16",
         Elem::I32 | Elem::U32 => "b32",
         Elem::I64 | Elem::U64 => "b64",
@@ -96,7 +96,7 @@ impl Emitter<'_> {
         let (address, from, space) = self.address(p, at);
         let class = match e {
             Elem::F16 | Elem::BF16 => Class::Half,
-            Elem::Bool | Elem::U8 => Class::Word,
+            Elem::Bool | Elem::U8 | Elem::F8(_) => Class::Word,
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => Class::of(e.scalar()),
         };
         let raw: Vec<Register> = (0..width).map(|_| self.register(class)).collect();
@@ -133,6 +133,7 @@ impl Emitter<'_> {
         match e {
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 | Elem::U8 => r.to_string(),
             Elem::Bool => self.inst(Scalar::Bool, "setp.ne.u32", &[r, "0"]),
+            Elem::F8(_) => unreachable!("lowered to bytes"),
             Elem::F16 => self.inst(Scalar::F32, "cvt.f32.f16", &[r]),
             Elem::BF16 => {
                 let wide = self.inst(Scalar::U32, "cvt.u32.u16", &[r]);
@@ -159,6 +160,7 @@ impl Emitter<'_> {
         match e {
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 | Elem::U8 => r.to_string(),
             Elem::Bool => self.inst(Scalar::U32, "selp.u32", &["1", "0", r]),
+            Elem::F8(_) => unreachable!("lowered to bytes"),
             Elem::F16 => self.half_of(r),
             Elem::BF16 => self.bf16_of(r),
         }

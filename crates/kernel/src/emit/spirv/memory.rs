@@ -35,7 +35,7 @@ impl Emitter<'_> {
         }
         for s in &k.shared {
             match s.elem {
-                Elem::Bool | Elem::U8 | Elem::BF16 => {
+                Elem::Bool | Elem::U8 | Elem::F8(_) | Elem::BF16 => {
                     return self
                         .unsupported(&format!("shared memory of {} is not emitted as SPIR-V", s.elem));
                 }
@@ -163,6 +163,7 @@ impl Emitter<'_> {
             Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => v,
             Elem::F16 => self.inst(Code::FConvert, ty, &[v]),
             Elem::U8 => self.inst(Code::UConvert, ty, &[v]),
+            Elem::F8(_) => unreachable!("lowered to bytes"),
             Elem::Bool => {
                 let (uint, zero) = (self.word(Scalar::U32.into()), self.uint(0));
                 let wide = self.inst(Code::UConvert, uint, &[v]);
@@ -190,6 +191,7 @@ impl Emitter<'_> {
                 Elem::I32 | Elem::U32 | Elem::I64 | Elem::U64 | Elem::F32 | Elem::F64 => x,
                 Elem::F16 => self.inst(Code::FConvert, raw, &[x]),
                 Elem::U8 => self.inst(Code::UConvert, raw, &[x]),
+                Elem::F8(_) => unreachable!("lowered to bytes"),
                 Elem::Bool => {
                     let [yes, no] = [1, 0].map(|v| self.uint(v));
                     let wide = self.inst(Code::Select, uint, &[x, yes, no]);

@@ -47,7 +47,7 @@ impl Emitter<'_> {
     /// The type of an element of memory.
     pub(super) fn elem_word(&mut self, e: Elem) -> Word {
         match e {
-            Elem::Bool | Elem::U8 => self.int(8),
+            Elem::Bool | Elem::U8 | Elem::F8(_) => self.int(8),
             // A bf16 is moved as its bits.
             Elem::BF16 => self.int(16),
             Elem::F16 => self.float(16),

@@ -11,6 +11,7 @@ mod comparisons;
 mod division;
 mod edge_cases;
 mod exp2;
+mod float8;
 mod fma_by_f64;
 mod fma_by_integers;
 mod subnormals;
@@ -18,7 +19,7 @@ mod writer;
 
 use super::renumber;
 use super::replacement::Replacements;
-use crate::ir::{Binary, Elem, Inst, Kernel, Op, Reduce, Region, Scalar, Unary, Value};
+use crate::ir::{Binary, Elem, Inst, Kernel, Op, Reduce, Region, Scalar, Type, Unary, Value};
 use std::fmt;
 pub(super) use writer::Writer;
 
@@ -102,7 +103,7 @@ impl fmt::Display for Unsupported {
 }
 impl std::error::Error for Unsupported {}
 
-/// Builds what the target wants.
+/// Builds what the target wants. Floats of one byte become bytes for all targets.
 pub fn lower(k: &mut Kernel, legalize: Legalize) {
     pass(k, Legalize { conversions: false, ..legalize });
     // Much of what was built compares floats, or goes through f64.
@@ -114,9 +115,10 @@ pub fn lower(k: &mut Kernel, legalize: Legalize) {
 }
 
 fn pass(k: &mut Kernel, legalize: Legalize) {
+    let float8 = float8::FloatPlaces::take(k);
     let w = Writer::new(std::mem::take(&mut k.values));
     let shared = k.shared.iter().map(|s| s.elem).collect();
-    let mut l = Lower { legalize, lanes: k.subgroup.unwrap_or(1), shared, w };
+    let mut l = Lower { legalize, lanes: k.subgroup.unwrap_or(1), shared, float8, w };
     l.region(&mut k.body);
     k.values = l.w.values;
 }
@@ -127,6 +129,8 @@ struct Lower {
     lanes: u32,
     /// What shared memory holds.
     shared: Vec<Elem>,
+    /// What memory held before it became bytes.
+    float8: float8::FloatPlaces,
     w: Writer,
 }
 
@@ -146,6 +150,11 @@ impl Lower {
             if self.legalize.cp_async && async_copy::lower(&mut self.w, &self.shared, &inst.op) {
                 continue;
             }
+            if let Op::Store(p, _, v) = &mut inst.op
+                && let Some(format) = self.float8.format(*p)
+            {
+                *v = float8::encode(&mut self.w, *v, format);
+            }
             match self.one(&inst) {
                 Some(new) => replacements.put(inst.results[0], new),
                 None => self.w.out.push(inst),
@@ -159,6 +168,10 @@ impl Lower {
     fn one(&mut self, inst: &Inst) -> Option<Value> {
         let (w, l) = (&mut self.w, self.legalize);
         match inst.op {
+            Op::Load(p, at, width) => self.float8.format(p).map(|format| {
+                let code = w.push(Op::Load(p, at, width), Type::Vector(Scalar::U32, width));
+                float8::decode(w, code, format)
+            }),
             Op::Binary(op, a, b) => {
                 let s = w.scalar(a);
                 match op {
