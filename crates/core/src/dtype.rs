@@ -38,6 +38,8 @@ macro_rules! dtypes {
             /// All of them.
             pub const ALL: [DType; 6 + STORAGE] =
                 [DType::F32, DType::F64, $(DType::$v,)* DType::I64, DType::I32, DType::U8, DType::Bool];
+            /// f32, f64 and the storage floats.
+            pub const FLOATS: [DType; 2 + STORAGE] = [DType::F32, DType::F64, $(DType::$v),*];
             /// The storage floats.
             pub const STORAGE: [DType; STORAGE] = [$(DType::$v),*];
 

@@ -470,6 +470,39 @@ mod tests {
         }
     }
 
+    /// The nearest of all numbers of the format, found by looking at each; a tie goes to the even
+    /// code. What would come after the largest stands for overflow.
+    fn nearest(d: DType, x: f64) -> u32 {
+        let f = d.format().unwrap();
+        let sign = u32::from(x.is_sign_negative()) << (f.bits() - 1);
+        if x.is_nan() {
+            return f.nan() | sign;
+        }
+        let largest = f.overflow() - 1;
+        let beyond = 2.0 * defined(d, largest) - defined(d, largest - 1);
+        let away = |c: u32| (x.abs().min(beyond) - if c > largest { beyond } else { defined(d, c) }).abs();
+        let near =
+            (0..=f.overflow()).min_by(|&a, &b| away(a).total_cmp(&away(b)).then((a % 2).cmp(&(b % 2))));
+        near.unwrap() | sign
+    }
+
+    #[test]
+    fn any_number_goes_to_the_nearest() {
+        for d in DType::STORAGE.into_iter().filter(|d| d.size() == 1) {
+            for i in 0..20_000u32 {
+                // Any bits, and those of magnitudes in and around the format's range.
+                let any = i.wrapping_mul(0x9e37_79b9);
+                let bias = d.format().unwrap().bias;
+                let inside = (any & 0x807f_ffff) | ((127 - bias - 8 + any % (2 * bias + 16)) << 23);
+                for x in [any, inside].map(f32::from_bits) {
+                    let want = nearest(d, x.into());
+                    assert_eq!(code_of_f32(d, x), want, "{d} {x:e}");
+                    assert_eq!(code(d, x.into()), want, "{d} {x:e}");
+                }
+            }
+        }
+    }
+
     /// As `torch.tensor(x).to(torch.float8_e4m3fn)`: what rounds beyond 448 is NaN, and so is
     /// infinity (c10/util/Float8_e4m3fn.h); nothing saturates.
     #[test]

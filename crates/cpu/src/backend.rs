@@ -4,6 +4,7 @@
 //! without AVX2 no kernels are compiled ([`Isa::has_fma`](elinvar_simd::isa::Isa::has_fma)), and the
 //! reference does all the work.
 
+use crate::elementwise::wide_operands::{WideOperands, exact};
 use crate::elementwise::{cast, random, update};
 use crate::index::{gather, scatter};
 use crate::layout::{concat, copy};
@@ -21,7 +22,6 @@ use elinvar_ops::fold::Folding;
 use elinvar_ops::map::{IntMapObject, MapObject};
 use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
-use elinvar_ops::wide_operands::WideOperands;
 use elinvar_reference::{Reference, ReferenceDevice};
 use smallvec::SmallVec;
 
@@ -291,8 +291,8 @@ impl Compute for Cpu {
             return into_buffer(Reference::contract(&ReferenceDevice, p, x, w, e, &reference_views(extra)?));
         }
         if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
-            let ([x, w], sizes) = (wide.factors(), [&x.shape()[..2], &w.shape()[2..]]);
-            return wide.narrow(d, Self::contract(d, p, x, w, e, &wide.extra())?, &sizes);
+            let [x, w] = wide.factors();
+            return wide.narrow(d, &Self::contract(d, Precision::Exact, x, w, e, &wide.extra())?);
         }
         let packed = match (x.shape().dims(), w.layout.strides()) {
             // One matrix for all of the batch.
@@ -329,8 +329,8 @@ impl Compute for Cpu {
             return into_buffer(Reference::conv(&ReferenceDevice, c, x, w, out, e, &reference_views(extra)?));
         }
         if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
-            let ([x, w], sizes) = (wide.factors(), [&x.shape()[..1], &w.shape()[..1], out]);
-            return wide.narrow(d, Self::conv(d, c, x, w, out, e, &wide.extra())?, &sizes);
+            let [x, w] = wide.factors();
+            return wide.narrow(d, &Self::conv(d, &exact(c), x, w, out, e, &wide.extra())?);
         }
         let packed = |worth: bool, place| w.buffer.prepacked(d, worth.into(), place);
         let (x, w, extra) = (host_view(&x)?, host_view(&w)?, views(extra)?);
@@ -355,8 +355,8 @@ impl Compute for Cpu {
             return into_buffer(Reference::conv_input_grad(&ReferenceDevice, c, g, w, spatial));
         }
         if let Some(wide) = WideOperands::of(d, g.dtype, [g, w], &[])? {
-            let ([g, w], sizes) = (wide.factors(), [&g.shape()[..1], &w.shape()[1..2], &[c.groups], spatial]);
-            return wide.narrow(d, Self::conv_input_grad(d, c, g, w, spatial)?, &sizes);
+            let [g, w] = wide.factors();
+            return wide.narrow(d, &Self::conv_input_grad(d, &exact(c), g, w, spatial)?);
         }
         let (g, w) = (host_view(&g)?, host_view(&w)?);
         into_buffer(match g.dtype {
@@ -379,9 +379,8 @@ impl Compute for Cpu {
             return into_buffer(Reference::conv_weight_grad(&ReferenceDevice, c, x, g, taps));
         }
         if let Some(wide) = WideOperands::of(d, x.dtype, [x, g], &[])? {
-            let ([x, g], channels) = (wide.factors(), [x.shape()[1] / c.groups]);
-            let sizes = [&g.shape()[1..2], &channels, taps];
-            return wide.narrow(d, Self::conv_weight_grad(d, c, x, g, taps)?, &sizes);
+            let [x, g] = wide.factors();
+            return wide.narrow(d, &Self::conv_weight_grad(d, &exact(c), x, g, taps)?);
         }
         let (x, g) = (host_view(&x)?, host_view(&g)?);
         into_buffer(match x.dtype {

@@ -33,7 +33,6 @@ use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMapObject, MapObject};
 use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
-use elinvar_ops::wide_operands::WideOperands;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -350,10 +349,6 @@ impl<D: Driver> Compute for Gpu<D> {
         e: Option<&dyn EpilogueObject>,
         extra: &[GpuView<'_, D>],
     ) -> Result<Self::Buffer> {
-        if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
-            let ([x, w], sizes) = (wide.factors(), [&x.shape()[..2], &w.shape()[2..]]);
-            return wide.narrow(d, Self::contract(d, p, x, w, e, &wide.extra())?, &sizes);
-        }
         let (plain, e) = (e.is_none(), CatalogueEpilogue(e));
         let operands: Vec<GpuView<'_, D>> = [x, w].iter().chain(extra).copied().collect();
         if p == Precision::Fast
@@ -388,10 +383,6 @@ impl<D: Driver> Compute for Gpu<D> {
         e: Option<&dyn EpilogueObject>,
         extra: &[GpuView<'_, D>],
     ) -> Result<Self::Buffer> {
-        if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
-            let ([x, w], sizes) = (wide.factors(), [&x.shape()[..1], &w.shape()[..1], out]);
-            return wide.narrow(d, Self::conv(d, c, x, w, out, e, &wide.extra())?, &sizes);
-        }
         let (e, of_extra) = (CatalogueEpilogue(e), layouts(extra));
         let operands: Vec<GpuView<'_, D>> = [x, w].iter().chain(extra).copied().collect();
         convolve(d, &ConvProblem::forward(&e, c, x.dtype, [x.layout, w.layout], out, &of_extra), &operands)
@@ -403,10 +394,6 @@ impl<D: Driver> Compute for Gpu<D> {
         w: GpuView<'_, D>,
         spatial: &[usize],
     ) -> Result<Self::Buffer> {
-        if let Some(wide) = WideOperands::of(d, g.dtype, [g, w], &[])? {
-            let ([g, w], sizes) = (wide.factors(), [&g.shape()[..1], &w.shape()[1..2], &[c.groups], spatial]);
-            return wide.narrow(d, Self::conv_input_grad(d, c, g, w, spatial)?, &sizes);
-        }
         convolve(
             d,
             &ConvProblem::gradient(ConvPass::GradInput, c, g.dtype, [g.layout, w.layout], spatial),
@@ -420,11 +407,6 @@ impl<D: Driver> Compute for Gpu<D> {
         g: GpuView<'_, D>,
         taps: &[usize],
     ) -> Result<Self::Buffer> {
-        if let Some(wide) = WideOperands::of(d, x.dtype, [x, g], &[])? {
-            let ([x, g], channels) = (wide.factors(), [x.shape()[1] / c.groups]);
-            let sizes = [&g.shape()[1..2], &channels, taps];
-            return wide.narrow(d, Self::conv_weight_grad(d, c, x, g, taps)?, &sizes);
-        }
         convolve(
             d,
             &ConvProblem::gradient(ConvPass::GradWeight, c, x.dtype, [x.layout, g.layout], taps),

@@ -18,7 +18,7 @@
 //! * [`emit`]: translation, a folder per target.
 //!
 //! Decisions:
-//! * **Memory has more types than arithmetic.** 16-bit floats and bytes are widened by loads and
+//! * **Memory has more types than arithmetic.** Storage floats and bytes are widened by loads and
 //!   rounded or truncated by stores, so no emitter needs 16-bit arithmetic, and rounding happens
 //!   where a reader sees it.
 //! * **Control flow is a tree.** Branches and counted loops own their bodies, so that every target

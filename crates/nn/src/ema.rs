@@ -34,7 +34,7 @@ pub enum BufferAverage {
 
 /// Running averages of a module's weights. The first update copies them.
 ///
-/// Averages of f16 and bf16 weights are kept in f32, where small updates are not rounded away.
+/// Averages of weights of storage floats are kept in f32, where small updates are not rounded away.
 ///
 /// ```
 /// # use elinvar_nn::{Backend, Module};

@@ -31,7 +31,6 @@ pub mod rows;
 pub mod trace;
 pub mod update;
 pub mod value;
-pub mod wide_operands;
 
 pub use array::Array;
 #[doc(hidden)]

@@ -98,7 +98,7 @@ impl Pointwise {
     }
 }
 
-/// Whether a map saves for its gradient is decided per dtype: a result rounded to 16 bits is too
+/// Whether a map saves for its gradient is decided per dtype: a result rounded for storage is too
 /// coarse to compute a derivative from, so for these the operands are kept, and the result is
 /// computed anew.
 fn saves(f: &dyn MapObject, dtype: DType) -> Saves {

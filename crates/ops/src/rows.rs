@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 pub trait Rows<const N: usize>: CompiledRows<N> {
     /// The gradients, as in [`Op::backward`]; `axes` are the axes that make up a row, and `g` has
     /// the result's shape with axes of size 1 kept ([`RowOut::Once`]). All tensors are wide (never
-    /// f16 or bf16). A gradient may have the common shape of the operands; it is summed to its
+    /// storage floats). A gradient may have the common shape of the operands; it is summed to its
     /// operand's.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ pub fn rows_last(shape: &Shape, axes: &[usize]) -> Dims {
 
 /// Runs a row-wise op over `axes`, operands broadcast to one shape; a result per row keeps its axes
 /// with size 1, and its statistics are a new last axis.
-/// f16 and bf16 run in f32 and are rounded once.
+/// Storage floats run in f32 and are rounded once.
 ///
 /// A gradient is computed from operands in f32, so what is recorded is converted before. Otherwise
 /// backends convert on the way, to the same bits: on a CPU a layer norm of 4096 x 1024 f16 went

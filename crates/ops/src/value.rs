@@ -135,7 +135,7 @@ pub fn gradient_to<V: Value>(x: &V, shape: &Shape) -> Result<V> {
     if x.shape() == shape { Ok(x.clone()) } else { catalogue::sum::gradient_to(x, shape) }
 }
 
-/// Runs a composed op in f32 if `x` is f16 or bf16, and rounds the result once at the end.
+/// Runs a composed op in f32 if `x` is a storage float, and rounds the result once at the end.
 ///
 /// # Errors
 /// Those of `f`.

@@ -7,9 +7,9 @@ use elinvar_core::{Element, Scalar, rounding};
 pub trait Cell: Element {
     /// The value, exactly.
     fn value(self) -> Scalar;
-    /// The element nearest to a value: floats round to nearest even and overflow to infinity (f8e4m3, which has none, to NaN); to
-    /// integers, floats are truncated towards zero and saturate (NaN: 0), and integers wrap; bool
-    /// is `!= 0`.
+    /// The element nearest to a value: floats round to nearest even and overflow to infinity (to
+    /// NaN if the type has none); to integers, floats are truncated towards zero and saturate (NaN:
+    /// 0), and integers wrap; bool is `!= 0`.
     fn nearest(v: Scalar) -> Self;
 }
 

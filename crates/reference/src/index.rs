@@ -54,7 +54,7 @@ fn set<T: Element>(mut y: HostVec<T>, targets: &[usize], src: &View) -> Result<H
     Ok(T::wrap(y))
 }
 
-/// Sums of f16 and bf16 run in f32 and are rounded once.
+/// Sums of storage floats run in f32 and are rounded once.
 fn add(base: &View, targets: &[usize], src: &View) -> Result<HostData> {
     fn sum<T: Element>(mut y: Vec<T>, targets: &[usize], x: &[T], plus: impl Fn(T, T) -> T) -> Vec<T> {
         for (&at, &x) in targets.iter().zip(x) {

@@ -73,7 +73,7 @@ pub fn capabilities() -> Result<String> {
             names.join(" | "),
             "---|".repeat(names.len())
         );
-        for dtype in DType::ALL.into_iter().filter(|d| d.is_float()) {
+        for dtype in DType::FLOATS {
             let cells: Result<Vec<&str>> = devices.iter().map(|d| fast::<Any>(what, dtype, d)).collect();
             table += &format!("| {dtype} | {} |\n", cells?.join(" | "));
         }

@@ -8,7 +8,7 @@ use crate::runtime::memory::PooledData;
 use crate::runtime::output::parallel_fill::parallel_fill;
 use crate::view::{View, misuse_error};
 use crate::{CpuDevice, Isa};
-use elinvar_core::{DType, Element, HostData, Layout, Result, match_storage, storage};
+use elinvar_core::{DType, Element, HostData, Layout, Result, bf16, f16, float8, match_storage, storage};
 use elinvar_simd::uninit::{BLOCK_ELEMENTS, CacheBlock, UninitSlice};
 
 /// The view, contiguous, as another (or the same) dtype.
@@ -125,12 +125,22 @@ impl<C: ComputeElement> Conversion<'_, C> {
 /// From what is read as `C` to any type.
 fn from<C: ComputeElement>(d: &CpuDevice, x: &View<'_>, to: DType) -> Result<HostData> {
     let from = Conversion::<C>::new(d, x)?;
-    match_storage!(DType to; storage T => from.to_storage::<T>(d);
+    match to {
+        DType::F16 => from.to_storage::<f16>(d),
+        DType::BF16 => from.to_storage::<bf16>(d),
+        // By way of an array, so that types of one byte have no code for each type they come from.
+        float8!(DType) => {
+            let odd = from.each(d, |isa, x, dst: &mut UninitSlice<'_, f32>| {
+                convert::each(isa, x, dst, C::round_to_odd);
+            })?;
+            let HostData::F32(odd) = odd else { unreachable!("these are f32") };
+            convert::stored(d, odd, to)
+        }
         DType::F32 => from.each(d, convert::simple::<C, f32>),
         DType::F64 => from.each(d, convert::simple::<C, f64>),
         DType::I64 => from.each(d, convert::simple::<C, i64>),
         DType::I32 => from.each(d, convert::simple::<C, i32>),
         DType::U8 => from.each(d, convert::simple::<C, u8>),
         DType::Bool => from.each(d, convert::simple::<C, bool>),
-    )
+    }
 }

@@ -11,3 +11,4 @@ pub(crate) mod plan;
 pub(crate) mod random;
 pub(crate) mod real;
 pub(crate) mod update;
+pub(crate) mod wide_operands;

@@ -7,8 +7,8 @@ use elinvar_simd::uninit::BLOCK_ELEMENTS;
 pub(crate) const MAX_BLOCK_ELEMENTS: usize = 2048;
 /// Elements that are worth a call of a formula; fewer that lie together are collected in a block.
 pub(super) const CALL_MIN_ELEMENTS: usize = 256;
-/// Results of a part that is made in f32 and stored in 16 bits, at least: what makes them makes
-/// buffers of its own each time.
+/// Results of a part that is made in f32 and stored as a storage float, at least: what makes them
+/// makes buffers of its own each time.
 pub(super) const NARROW_MIN_PART_ELEMENTS: usize = 1 << 15;
 /// Elements of a piece of an update: tens of microseconds of work, many times what handing it to
 /// another thread costs.

@@ -42,7 +42,7 @@ pub(crate) trait Float: Real + ReduceElement + RowFloat + PartialOrd {
     /// # Errors
     /// `DTypeMismatch` for a type that the op should have converted; `OutOfMemory`.
     fn stored(d: &CpuDevice, v: HostVec<Self>, to: DType) -> Result<HostData>;
-    /// As many results, made in pieces, as they are stored: of those of 16 bits no array is made
+    /// As many results, made in pieces, as they are stored: of storage floats no array is made
     /// first. `cut`: parts of a piece are multiples of the first number; pieces have as many as the
     /// second says.
     ///

@@ -10,7 +10,7 @@ use crate::elementwise::convert::StoredFloat;
 use crate::runtime::memory::{PooledData, filled};
 use crate::runtime::parallel::for_each_piece;
 use crate::view::View;
-use elinvar_core::{DType, Element, Error, HostData, Result, match_storage, storage};
+use elinvar_core::{DType, Element, Error, HostData, Result, bf16, f16, match_storage, storage};
 use elinvar_simd::isa::{Isa, Kernel, dispatch};
 use elinvar_simd::uninit::UninitSlice;
 
@@ -124,13 +124,7 @@ macro_rules! impl_native {
         }
     )*};
 }
-impl_native!(i32, u8, bool);
-macro_rules! impl_storage {
-    (() half { $($h:ident: $ht:ident $hr:tt)* } byte { $($b:ident: $bt:ident $br:tt)* }) => {
-        impl_native!($(elinvar_core::$ht,)* $(elinvar_core::$bt),*);
-    };
-}
-elinvar_core::storage_floats!([impl_storage]());
+impl_native!(i32, u8, bool, f16, bf16);
 
 /// A size and a stride.
 pub(crate) type Axis = (usize, isize);

@@ -6,7 +6,7 @@ use crate::CpuDevice;
 use crate::reduce::source::ReduceElement;
 use crate::runtime::memory::PooledVec;
 use crate::runtime::parallel::for_each_piece;
-use elinvar_core::Result;
+use elinvar_core::{Result, bf16, f16};
 use elinvar_simd::isa::{Kernel, dispatch};
 
 /// A type whose elements have an order.
@@ -39,6 +39,8 @@ macro_rules! ordered {
 ordered! {
     f32: i64, rank_32;
     f64: u128, rank_64;
+    f16: i64, |v: f16| rank_32(v.to_f32());
+    bf16: i64, |v: bf16| rank_32(v.to_f32());
     i64: u128, |v: i64| v as u64 ^ (1 << 63),
         fn narrow_keys(d: &CpuDevice, x: &[i64], down: bool, shared: bool) -> Result<Option<PooledVec<i64>>> {
             offset_keys(d, x, down, shared)
@@ -47,15 +49,6 @@ ordered! {
     u8: i64, |v: u8| u32::from(v);
     bool: i64, |v: bool| u32::from(v);
 }
-macro_rules! ordered_storage {
-    (() half { $($h:ident: $ht:ident $hr:tt)* } byte { $($b:ident: $bt:ident $br:tt)* }) => {
-        ordered_storage! { @ $($ht)* $($bt)* }
-    };
-    (@ $($t:ident)*) => {
-        ordered! { $(elinvar_core::$t: i64, |v: elinvar_core::$t| rank_32(v.to_f32());)* }
-    };
-}
-elinvar_core::storage_floats!([ordered_storage]());
 
 /// Whole numbers in the order of floats: zeros are equal, NaN is the largest.
 #[inline(always)]

@@ -11,14 +11,16 @@ mod plan;
 mod radix;
 
 use crate::CpuDevice;
+use crate::elementwise::cast::cast_halves;
+use crate::elementwise::convert;
 use crate::explain::explain;
 use crate::machine::Machine;
 use crate::reduce::source::{StagedView, row_major_copy, staged};
-use crate::runtime::memory::filled;
+use crate::runtime::memory::{PooledData, filled};
 use crate::runtime::parallel::{for_each_piece, try_for_each_piece};
 use crate::view::View;
 use elinvar_core::host;
-use elinvar_core::{Error, HostData, HostVec, Result, each_data};
+use elinvar_core::{DType, Error, HostData, HostVec, Layout, Result, float8};
 use elinvar_simd::isa::{Isa, Kernel, dispatch_formula};
 use keys::{Rank, SortElement, keys_of};
 use plan::{EXTRA_CANDIDATES, RowTasks, SortPlan, SortProblem, TASK_ELEMENTS};
@@ -50,7 +52,25 @@ pub(crate) fn sort(
         let (values, places) = rows.sorted::<T>(d, &staged("a sort", x, &copy)?)?;
         Ok((T::wrap(values), HostData::I64(places)))
     }
-    each_data!(x.buffer, v => typed(v, d, x, descending, first))
+    match x.buffer {
+        HostData::F32(v) => typed(v, d, x, descending, first),
+        HostData::F64(v) => typed(v, d, x, descending, first),
+        HostData::F16(v) => typed(v, d, x, descending, first),
+        HostData::BF16(v) => typed(v, d, x, descending, first),
+        HostData::I64(v) => typed(v, d, x, descending, first),
+        HostData::I32(v) => typed(v, d, x, descending, first),
+        HostData::U8(v) => typed(v, d, x, descending, first),
+        HostData::Bool(v) => typed(v, d, x, descending, first),
+        float8!(HostData) => {
+            // As the f32 that they are: storing those rounds nothing.
+            let wide = PooledData::new(cast_halves(d, x, DType::F32)?);
+            let layout = Layout::contiguous(x.shape().clone());
+            let wide = View { buffer: &wide, layout: &layout, dtype: DType::F32 };
+            let (values, places) = sort(d, &wide, descending, first)?;
+            let HostData::F32(values) = values else { unreachable!("f32 was sorted") };
+            Ok((convert::stored(d, values, x.buffer.dtype())?, places))
+        }
+    }
 }
 
 /// Rows to be sorted.

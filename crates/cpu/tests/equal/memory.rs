@@ -184,7 +184,7 @@ fn filled_memory() {
 
 #[test]
 fn random_numbers() {
-    let floats = [DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3];
+    let floats = DType::FLOATS;
     let mut rows: Vec<(Random, DType)> = vec![];
     for dtype in DType::ALL {
         rows.extend(

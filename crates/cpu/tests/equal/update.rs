@@ -87,8 +87,7 @@ fn compare(drawn: &[Drawn], devices: &[CpuDevice], what: &str) {
 #[test]
 fn updates_of_every_size_and_type_are_the_references() {
     // What is of 16 bits has its states in f32.
-    let kinds = [DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3]
-        .map(|d| [d, d.compute(), d.compute(), d]);
+    let kinds = DType::FLOATS.map(|d| [d, d.compute(), d.compute(), d]);
     for (i, kind) in kinds.into_iter().enumerate() {
         let mut dice = Dice::new(21, i as u64);
         let flat = EDGES.iter().filter(|n| **n < 2100).map(|n| vec![*n]);

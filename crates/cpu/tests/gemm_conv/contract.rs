@@ -176,15 +176,8 @@ fn any_strides_dtypes_epilogues_and_values() {
     let mut dice = Dice::new(4);
     let sizes = [1, 2, 3, 5, 8, 12, 13, 16, 17, 30, 33, 64, 65];
     for round in 0..400 {
-        let dtype = dice.pick(&[
-            DType::F32,
-            DType::F32,
-            DType::F64,
-            DType::F16,
-            DType::BF16,
-            DType::F8E4M3,
-            DType::I32,
-        ]);
+        let float = dice.pick(&DType::FLOATS);
+        let dtype = dice.pick(&[DType::F32, float, float, float, float, DType::I32]);
         let (b, m, n) = (1 + dice.below(3), dice.pick(&sizes), dice.pick(&sizes));
         let k = if dice.once_in(8) { dice.pick(&[511, 512, 513, 700, 1025]) } else { dice.pick(&sizes) };
         let wild = dice.once_in(3);
@@ -308,7 +301,7 @@ fn few_rows_times_columns_that_lie_in_memory() {
         w.layout = w.layout.transpose(1, 2);
         check(on, &x, &w, &[], 0);
     };
-    let dtypes = [DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3];
+    let dtypes = DType::FLOATS;
     // Heights are 8, 4, 2 and 1, then columns are packed; registers have 4 to 16 columns, one or
     // two across.
     for m in 1..=14 {
@@ -347,7 +340,7 @@ fn few_rows_times_columns_that_lie_in_memory() {
 fn few_rows_of_any_strides() {
     let (mut dice, on) = (Dice::new(7), devices());
     for round in 0..120 {
-        let dtype = dice.pick(&[DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3]);
+        let dtype = dice.pick(&DType::FLOATS);
         let (b, m, n) = (1 + dice.below(2), 1 + dice.below(12), 1 + dice.below(70));
         let k = dice.pick(&[1, 5, 16, 33, 64, 513, 700]);
         let x = dice.operand(dtype, &[b, m, k], round % 3 == 0);
@@ -372,7 +365,7 @@ fn few_rows_of_any_strides() {
 fn every_epilogue_of_every_type() {
     // Rows of more and of fewer elements than are staged at once.
     let (mut dice, on) = (Dice::new(8), devices());
-    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3] {
+    for dtype in DType::FLOATS {
         for (m, n) in [(2, 700), (13, 33), (30, 1)] {
             let (x, w) = (dice.operand(dtype, &[1, m, 9], true), dice.operand(dtype, &[1, 9, n], false));
             let extra = [dice.operand(dtype, &[1, m, n], true), dice.operand(dtype, &[1, m, n], false)];
@@ -426,7 +419,7 @@ fn few_results_of_many_terms() {
     }
     // With what follows, and as they may be.
     for round in 0..60 {
-        let dtype = dice.pick(&[DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3]);
+        let dtype = dice.pick(&DType::FLOATS);
         let [b, m, n] = dice.pick(&[[1, 1, 1], [2, 1, 1], [1, 7, 3], [2, 5, 20], [20, 1, 1], [1, 1, 40]]);
         let (k, wild) = (dice.pick(&[1024, 1025, 2048, 2500]), dice.once_in(3));
         let x = dice.operand(dtype, &[b, m, k], wild);
@@ -443,7 +436,7 @@ fn few_results_of_many_terms() {
 #[test]
 fn many_products_of_two_vectors() {
     let (mut dice, on) = (Dice::new(13), devices());
-    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3] {
+    for dtype in DType::FLOATS {
         for b in [2, 3, 4, 5, 7, 8, 9, 16, 31, 33, 100, 1100] {
             for k in [1, 3, 15, 16, 17, 40, 512] {
                 let x = Operand::contiguous(dice.data(dtype, b * k, true), &[b, 1, k]);

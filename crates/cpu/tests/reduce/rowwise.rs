@@ -186,7 +186,7 @@ fn any_memory_and_type() {
         if !affordable(dims.iter().product()) {
             continue;
         }
-        let t = dice.pick(&[DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3]);
+        let t = dice.pick(&DType::FLOATS);
         let (wild, kept) = (dice.below(2) == 0, dice.below(rank + 1));
         let mask = dice.pick(&[t, DType::Bool]);
         let (x, w) = (dice.operand(t, &dims, wild), dice.operand(mask, &dims, wild));

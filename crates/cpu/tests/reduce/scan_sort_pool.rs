@@ -234,7 +234,7 @@ fn pools() {
         }
         let dtype = match p.kind {
             PoolKind::Max => dice.pick(&DType::ALL),
-            PoolKind::Avg => dice.pick(&[DType::F32, DType::F64, DType::F16, DType::BF16, DType::F8E4M3]),
+            PoolKind::Avg => dice.pick(&DType::FLOATS),
         };
         let wild = dice.below(2) == 0;
         let x = dice.operand(dtype, &dims, wild);

@@ -219,8 +219,8 @@ pub enum Op {
     Extract(Value, u8),
     /// Elements at an index, widened to the type that is computed with: one, or a vector of 2 or 4.
     Load(Place, Value, u8),
-    /// Stores a value at an index: rounded to nearest even for 16-bit floats, cut to eight bits for
-    /// bytes.
+    /// Stores a value at an index: rounded to nearest even for storage floats, cut to eight bits
+    /// for bytes.
     Store(Place, Value, Value),
     /// Changes one i32 or u32 in memory as if alone; gives what was there.
     Atomic(Atomic, Place, Value, Value),

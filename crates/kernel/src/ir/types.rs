@@ -3,7 +3,7 @@
 use elinvar_core::{DType, Float8, float8};
 use std::fmt;
 
-/// A scalar that is computed with. 16-bit floats and bytes are not among them: they are [`Elem`]s
+/// A scalar that is computed with. Storage floats and bytes are not among them: they are [`Elem`]s
 /// of memory, widened by a load and rounded (or cut) by a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scalar {

@@ -107,7 +107,7 @@ impl<const AXES: usize> DropoutChannels<AXES> {
         let mut sizes = x.dims().to_vec();
         sizes[x.rank() - AXES..].fill(1);
         let stream = self.random.draw(Generator::next_stream)?;
-        // In f32 for 16 bits, which do not hold 1 / (1 - p).
+        // In f32 for storage floats, which do not hold 1 / (1 - p).
         widen([x], |[x]| {
             let ones = Tensor::ones(sizes, x.dtype(), x.device());
             op::mul(x, &op::dropout(&ones, self.p, stream, true)?)

@@ -27,7 +27,7 @@
 //! ([`elinvar_ops::update`]), unless the memory is shared: a value taken from a parameter before a
 //! step keeps its elements. During a step the parameters are locked: [`Param::get`] waits.
 //!
-//! f16 and bf16 parameters are updated in f32 with a state in f32, and rounded once.
+//! Parameters of storage floats are updated in f32 with a state in f32, and rounded once.
 
 mod adadelta;
 mod adagrad;

@@ -82,7 +82,8 @@ impl<B: Backend> Sums<B> {
     }
 }
 
-/// A sum as it is added to others: 16 bits hold neither many samples nor small parts of a sum.
+/// A sum as it is added to others: storage floats hold neither many samples nor small parts of
+/// a sum.
 fn wide<B: Backend>(x: &Tensor<B>) -> Tensor<B> {
     let x = x.detach();
     x.to_dtype(x.dtype().compute())

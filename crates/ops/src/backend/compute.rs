@@ -42,7 +42,7 @@ pub trait Compute: Memory {
     // Along axes. The view's first `kept` axes stay, the others are joined in row-major order.
 
     /// Combines the elements of each row. `to` is the dtype of the result: i64 for sums and
-    /// products of integers and bool; the dtype itself, or f32 for f16 and bf16, otherwise.
+    /// products of integers and bool; the dtype itself, or f32 for storage floats, otherwise.
     fn fold<F: Folding>(d: &Self::Device, x: View<'_, Self>, kept: usize, to: DType) -> Result<Self::Buffer>;
     /// The index (i64) of an element in each row; rows are not empty.
     fn arg_fold(d: &Self::Device, f: ArgFold, x: View<'_, Self>, kept: usize) -> Result<Self::Buffer>;
@@ -175,7 +175,7 @@ pub trait Compute: Memory {
     ) -> Result<Self::Buffer>;
     /// A copy of `base` into which `src` is written or added at `index`: y[.., index[.., j, ..],
     /// ..] from src[.., j, ..]. `src` has the shape of `index`; `base` agrees with it in all axes
-    /// but `axis`. Sums of f16 and bf16 run in f32 and are rounded once.
+    /// but `axis`. Sums of storage floats run in f32 and are rounded once.
     ///
     /// # Errors
     /// `InvalidArgument` if an index is not in `0..size`.

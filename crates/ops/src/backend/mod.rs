@@ -14,7 +14,7 @@
 //! * Shapes and dtypes were checked by the caller ([`crate::array`] and the op); a backend may
 //!   assert them. Errors that only a backend can detect (memory, indices in a buffer, the device)
 //!   are returned.
-//! * f16 and bf16 are loaded exactly to f32, computed there, and rounded once at the store.
+//! * Storage floats are loaded exactly to f32, computed there, and rounded once at the store.
 //! * The result's bits are those of `reference`, see `docs/reference/numerics.md`.
 
 mod capture;

@@ -7,7 +7,7 @@ use crate::prelude::*;
 use crate::value::{broadcast, widen};
 
 /// beta * input + alpha * (x @ y) for matrices x [m, k] and y [k, n]; `input` broadcasts to [m, n],
-/// and is not read if beta is 0. f16 and bf16 run in f32 and are rounded once.
+/// and is not read if beta is 0. Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch`; `DTypeMismatch`, also if a factor does not fit the operands; `DeviceMismatch`;

@@ -40,8 +40,8 @@ impl<F: Folding> Op for Extreme<F> {
         let g = g[0].as_ref().expect("a fold has one result");
         let won = map(Won, [c.x(0), c.y(0)])?;
         let winners = sum(&won, Some(&sum::as_dims(&self.axes)), true)?;
-        // In f32 for 16 bits, where a count of 65,520 is infinite in f16 and one of 257 is rounded
-        // in bf16.
+        // In f32 for storage floats, where a count of 65,520 is infinite in f16 and one of 257 is
+        // rounded in bf16.
         let share = widen([g], |[g]| div(g, &cast(&winners, g.dtype())?))?;
         Ok(vec![Some(where_(&won, &share, &view::zeros(g, &Shape::scalar())?)?)])
     }

@@ -4,7 +4,7 @@ use super::{addmm, bmm};
 use crate::prelude::*;
 
 /// beta * input + alpha * (x @ y) for batches x [b, m, k] and y [b, k, n]; `input` broadcasts to
-/// [b, m, n], and is not read if beta is 0. f16 and bf16 run in f32 and are rounded once.
+/// [b, m, n], and is not read if beta is 0. Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch`; `DTypeMismatch`, also if a factor does not fit the operands; `DeviceMismatch`;

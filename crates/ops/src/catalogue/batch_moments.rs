@@ -236,7 +236,8 @@ pub(super) struct Moments<V> {
     pub(super) variance: V,
 }
 
-/// `x` normalized over `axes`, then weight and bias, which broadcast against x; not of 16 bits.
+/// `x` normalized over `axes`, then weight and bias, which broadcast against x; not
+/// a storage float.
 ///
 /// # Errors
 /// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch`, `OutOfMemory`.

@@ -57,7 +57,7 @@ pub struct BatchNorm<V> {
 /// variance divides by the number of elements), and the running ones become (1 - momentum) * old +
 /// momentum * new, where the new variance divides by one less; a batch without elements, which has
 /// neither mean nor variance, leaves them as they are. Otherwise mean and variance are the running
-/// ones, which have no gradient. f16 and bf16 run in f32 and are rounded once.
+/// ones, which have no gradient. Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if x has no channels or an operand does not have one number per channel;
@@ -152,7 +152,7 @@ pub fn batch_norm<V: Value>(
     Ok(BatchNorm { y, running: running.transpose()?.or(kept) })
 }
 
-/// In training, for f16 and bf16: mean and variance are rounded where they are stored, but not
+/// In training, for storage floats: mean and variance are rounded where they are stored, but not
 /// where they are used to normalize.
 fn halves<V: Value>(
     x: &V,

@@ -78,7 +78,7 @@ compile_rows! { 2 CosineSimilarity; }
 /// sum(x y) / (max(|x|, eps) max(|y|, eps)) over `dim` of the broadcast operands; the axis is
 /// dropped.
 ///
-/// f16 and bf16 run in f32 and are rounded once.
+/// Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if the shapes do not broadcast; `InvalidArgument` if there is no such axis, or

@@ -268,7 +268,7 @@ compile_rows! { 1 Reduced<Same>; }
 /// Indices: the loss is -weight\[target\] log softmax(x)\[target\]; targets equal to `ignore_index`
 /// are left out, with a loss of 0; a mean divides by the weights. Probabilities: -sum over c of
 /// weight\[c\] target\[c\] log softmax(x)\[c\]; a mean divides by the number of rows.
-/// `label_smoothing` mixes this share of a uniform distribution into the target. f16 and bf16 run
+/// `label_smoothing` mixes this share of a uniform distribution into the target. Storage floats run
 /// in f32 and are rounded once.
 ///
 /// # Errors

@@ -193,7 +193,7 @@ impl States {
 /// One sample without a batch is log_probs [t, c], targets \[s\] and lengths [] (or \[1\]); its
 /// loss is [].
 ///
-/// Targets and lengths are copied to the host. f16 and bf16 run in f32 and are rounded once.
+/// Targets and lengths are copied to the host. Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch`; `InvalidArgument` if a length is out of range, or a target or `blank` is not a

@@ -29,9 +29,9 @@ struct Term<V> {
 /// of each operand, and for those of the result. A letter that is repeated in an operand takes its
 /// diagonal; "..." stands for any number of axes that broadcast; without "->" the result has the
 /// ellipsis, then the letters that occur once, in alphabetical order. Spaces do not matter. Axes of
-/// size 1 broadcast. f16 and bf16 run in f32 and are rounded once. Sums of one operand of integers
-/// or bool are i64, as those of `sum`; products of several wrap in the operands' type, as those of
-/// `matmul`.
+/// size 1 broadcast. Storage floats run in f32 and are rounded once. Sums of one operand of
+/// integers or bool are i64, as those of `sum`; products of several wrap in the operands' type, as
+/// those of `matmul`.
 ///
 /// # Errors
 /// `InvalidArgument` if the equation is malformed; `ShapeMismatch` if it does not fit the operands;

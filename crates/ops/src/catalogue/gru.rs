@@ -114,7 +114,7 @@ impl Cell for Gru {
 /// * `weights`: one set per layer and direction, gates r, z, n
 /// * y: [t, n, directions * h] (or [n, t, ..])
 ///
-/// Returns y and the last state. f16 and bf16 run in f32 and are rounded once.
+/// Returns y and the last state. Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if shapes do not fit or there are no time steps; `InvalidArgument` if there are

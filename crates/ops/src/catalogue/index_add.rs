@@ -8,7 +8,7 @@ use crate::prelude::*;
 use crate::value::widen;
 
 /// A copy of `x` to which `alpha * src` is added: slice `i` of `src` along `dim` to slice
-/// `index[i]`. `src` agrees with `x` in all other axes. f16 and bf16 run in f32 and are rounded
+/// `index[i]`. `src` agrees with `x` in all other axes. Storage floats run in f32 and are rounded
 /// once.
 ///
 /// # Errors

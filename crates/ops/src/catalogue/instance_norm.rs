@@ -9,7 +9,7 @@ use crate::prelude::*;
 /// axes. The variance divides by the number of elements.
 ///
 /// x: [n, c, spatial..]   weight, bias: \[c\]
-/// y: as x. f16 and bf16 run in f32 and are rounded once.
+/// y: as x. Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if x has no spatial axis or weight and bias do not have one number per channel;

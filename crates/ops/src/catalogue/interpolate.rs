@@ -179,7 +179,7 @@ fn axes(s: &Shape, target: &Target) -> Result<Vec<Axis>> {
 
 /// x: [n, c, spatial..] with other spatial sizes.
 ///
-/// f16 and bf16 run in f32 and are rounded once.
+/// Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if x does not have one to three spatial axes or a size is 0; `InvalidArgument`

@@ -22,7 +22,7 @@ pub(super) fn last_axes(op: &str, shape: &Shape, normalized: &[usize]) -> Result
 /// y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and variance over the last
 /// axes, which have the sizes `normalized_shape`. The variance divides by the number of elements.
 ///
-/// x: [.., s..]   weight, bias: [s..]   y: as x. f16 and bf16 run in f32 and are rounded once.
+/// x: [.., s..]   weight, bias: [s..]   y: as x. Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if x does not end in `normalized_shape` or weight and bias are not of it;

@@ -47,7 +47,7 @@ impl Op for Linear {
 }
 
 /// `x[.., in] @ weight[out, in]^T + bias[out]`: `[.., out]`. With a weight \[in\], and a bias of
-/// shape [], the result has no last axis: \[..\]. f16 and bf16 are rounded once, after the bias;
+/// shape [], the result has no last axis: \[..\]. Storage floats are rounded once, after the bias;
 /// integers wrap.
 ///
 /// # Errors

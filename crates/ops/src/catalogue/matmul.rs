@@ -83,7 +83,7 @@ impl Op for Matmul {
     }
 }
 
-/// The product summed over the batches that `shape` does not have; f16 and bf16 are rounded once,
+/// The product summed over the batches that `shape` does not have; storage floats are rounded once,
 /// after that sum.
 fn product_to<V: Value>(op: Matmul, x: &V, w: &V, shape: &Shape) -> Result<V> {
     let r = x.shape().rank().max(w.shape().rank()) - 2;

@@ -71,8 +71,8 @@ fn shaped<V: Value>(what: &str, v: &V, shape: &[usize]) -> Result<()> {
 /// attention weights have no first axis.
 ///
 /// Returns y, and the attention weights if they are asked for. With weights, a query all of whose
-/// keys are masked has NaN in them and in y; without, it has zeros. f16 and bf16 run in f32 and are
-/// rounded once.
+/// keys are masked has NaN in them and in y; without, it has zeros. Storage floats run in f32 and
+/// are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if shapes do not fit; `InvalidArgument` if the features do not divide among the

@@ -14,7 +14,7 @@ use crate::value::cast;
 /// * weight: \[c\]
 /// * losses: [n, ..] or []
 ///
-/// f16 and bf16 run in f32 and are rounded once.
+/// Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch`; `InvalidArgument` if a target is neither a class nor left out; `DTypeMismatch`;

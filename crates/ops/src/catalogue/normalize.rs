@@ -417,8 +417,8 @@ pub(super) fn signed(axes: &[usize]) -> Vec<isize> {
     axes.iter().map(|&a| a as isize).collect()
 }
 
-/// Normalizes `x` over `axes`, then weight and bias, which broadcast against x. f16 and bf16 run in
-/// f32 and are rounded once.
+/// Normalizes `x` over `axes`, then weight and bias, which broadcast against x. Storage floats run
+/// in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch`, `DTypeMismatch`, `DeviceMismatch`, `OutOfMemory`.

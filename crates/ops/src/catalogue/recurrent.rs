@@ -109,7 +109,7 @@ fn check<V: Value, C: Cell>(
 
 /// Runs a network over all layers, directions and time steps: y, then the last states.
 ///
-/// f16 and bf16 run in f32 and are rounded once.
+/// Storage floats run in f32 and are rounded once.
 pub(super) fn run<V: Value, C: Cell>(
     x: &V,
     states: Option<&[&V]>,

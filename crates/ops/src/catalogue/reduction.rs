@@ -84,7 +84,7 @@ where
     }
 }
 
-/// A map's values, reduced. Operands broadcast; f16 and bf16 run in f32 and are rounded once.
+/// A map's values, reduced. Operands broadcast; storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `InvalidArgument` for [`Reduction::BatchMean`]; `ShapeMismatch`, `DTypeMismatch`,

@@ -159,7 +159,7 @@ compile_columns! { 3 RmsNormGrad; }
 /// `normalized_shape`. Without `eps` it is the distance from 1 to the next larger number of the
 /// type in which x is computed.
 ///
-/// x: [.., s..]   weight: [s..]   y: as x. f16 and bf16 run in f32 and are rounded once.
+/// x: [.., s..]   weight: [s..]   y: as x. Storage floats run in f32 and are rounded once.
 ///
 /// # Errors
 /// `ShapeMismatch` if x does not end in `normalized_shape` or the weight is not of it;

@@ -129,7 +129,7 @@ impl Sdpa {
 /// Batches and heads broadcast; they may be absent. With `enable_gqa` each of the j key heads
 /// serves a run of h / j query heads. A bool mask is true where a key takes part; a float mask is
 /// added to the scaled scores. With `is_causal` query i sees keys 0..=i. A query that sees no key
-/// gives zeros. f16 and bf16 run in f32.
+/// gives zeros. Storage floats run in f32.
 ///
 /// # Errors
 /// `ShapeMismatch` if sizes do not fit or broadcast; `DTypeMismatch` if q, k and v are not of one

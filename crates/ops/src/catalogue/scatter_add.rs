@@ -7,7 +7,7 @@ use crate::prelude::*;
 /// A copy of `x` to which each element of `src` is added at the position that `index` names along
 /// `dim`, the same as its own in all other axes: y[index[i, j], j] += src[i, j] for `dim` 0.
 /// `index` may be smaller than `src` and than `x`; the rest of `src` is not used. Sums run in
-/// row-major order of the index, f16 and bf16 in f32 with one rounding.
+/// row-major order of the index, storage floats in f32 with one rounding.
 ///
 /// # Errors
 /// `ShapeMismatch`; `InvalidArgument` if there is no such axis or an index is not in `0..size`;

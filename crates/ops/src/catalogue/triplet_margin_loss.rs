@@ -40,7 +40,7 @@ compile_rows! { 2 Reduced<Lacks>; }
 /// d(a, b) is the p-norm of a - b + eps. With `swap` the negative's distance is that to the
 /// positive where this is less.
 ///
-/// anchor, positive, negative: [.., d], broadcast; losses: [..]. f16 and bf16 run in f32 and are
+/// anchor, positive, negative: [.., d], broadcast; losses: [..]. Storage floats run in f32 and are
 /// rounded once.
 ///
 /// # Errors

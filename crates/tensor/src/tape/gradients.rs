@@ -71,7 +71,7 @@ impl<B: Backend> Gradients<B> {
         self.by.is_empty()
     }
     /// Multiplies every gradient by a number, such as 1 / n for the mean of n accumulated batches.
-    /// The number is not rounded to 16 bits for gradients that are.
+    /// The number is not rounded as gradients of a storage float are.
     ///
     /// # Errors
     /// `OutOfMemory`, after which the gradients are as they were.

@@ -110,14 +110,15 @@ impl Dice {
     fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1u64 << 53) as f64
     }
-    fn float(&mut self, values: Values) -> f64 {
+    /// `reach`: the largest power of two, and its reciprocal the smallest, of wild values.
+    fn float(&mut self, values: Values, reach: usize) -> f64 {
         match values {
             Values::Tame => self.unit() * 4.0 - 2.0,
             Values::Sparse if self.once_in(300) => self.pick(SPECIAL),
             Values::Sparse => self.unit() * 4.0 - 2.0,
             Values::Wild if self.once_in(10) => self.pick(SPECIAL),
             Values::Wild => {
-                let exponent = self.between(0, 80) as i32 - 40;
+                let exponent = self.between(0, 2 * reach) as i32 - reach as i32;
                 (self.unit() * 2.0 - 1.0) * 2f64.powi(exponent)
             }
             Values::Few => self.pick(&[-1.0, -0.0, 0.0, 1.0, 2.0]),
@@ -135,7 +136,11 @@ impl Dice {
     /// `len` elements.
     pub fn data(&mut self, dtype: DType, len: usize, values: Values) -> HostData {
         if dtype.is_float() {
-            each_dtype!(dtype, T => T::wrap((0..len).map(|_| T::from_f64(self.float(values))).collect::<Vec<_>>()))
+            // Some beyond the ends of a narrow format, most inside of it.
+            let reach = dtype.format().map_or(40, |f| (f.bias + f.mantissa).min(40)) as usize;
+            each_dtype!(dtype, T => {
+                T::wrap((0..len).map(|_| T::from_f64(self.float(values, reach))).collect::<Vec<_>>())
+            })
         } else {
             // Through i64, so that integers wrap instead of saturating.
             let v: Vec<i64> = (0..len).map(|_| self.int(values)).collect();

@@ -1,7 +1,7 @@
 //! Lowering of floats of one byte: memory of bytes, and conversions by integer operations.
 //!
-//! Nothing here depends on subnormals of f32, which some devices take for zeros: a subnormal code is
-//! a whole number times a power of two, and a sum with a large power of two rounds to one.
+//! Nothing here depends on subnormals of f32, which some devices take for zeros: a subnormal code
+//! is a whole number times a power of two, and a sum with a large power of two rounds to one.
 
 use super::writer::Writer;
 use crate::ir::{Binary, Compare, Elem, Kernel, Place, Scalar, Value};
