@@ -94,6 +94,9 @@ fn other_ops_take_what_the_dtype_holds() {
     // Floats round.
     assert_eq!(values(&T::full([1], 1e300, DType::F32, &D)), [INF]);
     assert_eq!(values(&(T::zeros([1], DType::BF16, &D) + 257)), [256.0]);
+    assert_eq!(values(&T::full([1], 1e300, DType::F8E5M2, &D)), [INF]);
+    assert!(values(&T::full([1], 1e300, DType::F8E4M3, &D))[0].is_nan());
+    assert_eq!(values(&(T::zeros([1], DType::F8E4M3, &D) + 17)), [16.0]);
 }
 
 #[test]
@@ -110,6 +113,9 @@ fn uniform_numbers_stay_in_their_half_open_interval() {
         (1000.0, 1001.0, DType::F16),
         (0.1, 0.3, DType::F16),
         (0.1, 0.3, DType::BF16),
+        (0.0, 1.0, DType::F8E4M3),
+        (-448.0, 448.0, DType::F8E4M3),
+        (0.1, 0.3, DType::F8E5M2),
         (0.1, 0.1000001, DType::F32),
         (-65504.0, 65504.0, DType::F16),
         (1.0, 1.0f64.next_up(), DType::F64),

@@ -36,10 +36,10 @@ fn tracking_is_a_property_of_the_value() {
 }
 
 #[test]
-fn halves_have_the_same_bits_recorded_or_not() {
-    // Row-wise ops read f16 and bf16 directly if nothing records, and f32 copies of them if a
+fn storage_floats_have_the_same_bits_recorded_or_not() {
+    // Row-wise ops read storage floats directly if nothing records, and f32 copies of them if a
     // gradient may be needed.
-    for dtype in [DType::F16, DType::BF16] {
+    for dtype in DType::STORAGE {
         let some =
             |n: usize| (0..n).map(|i| ((i * 37) as f64 * 0.618).fract() * 9.0 - 4.0).collect::<Vec<_>>();
         let x = Tensor::from_vec(some(60), [3, 20], &ReferenceDevice).to_dtype(dtype);

@@ -9,3 +9,4 @@ mod malformed;
 mod mutated;
 mod mutation;
 mod own;
+mod storage;
