@@ -54,7 +54,7 @@ impl<B: Backend> Raw<B> {
     pub fn new(device: B::Device, dtype: DType) -> BackendResult<Self> {
         match dtype {
             DType::F32 | DType::F64 => Ok(Self::of(device, dtype, dtype)),
-            DType::F16 | DType::BF16 | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
+            elinvar_core::storage!(DType) | DType::I64 | DType::I32 | DType::U8 | DType::Bool => {
                 Err(BackendError::InvalidArgument(format!(
                     "a raw backend of {dtype}: its elements must be f32 or f64"
                 )))

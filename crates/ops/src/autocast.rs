@@ -132,7 +132,7 @@ pub fn within<T>(half: Option<DType>, f: impl FnOnce() -> T) -> T {
 /// # Errors
 /// `InvalidArgument` if it is not f16 or bf16.
 pub fn check(half: DType) -> Result<()> {
-    if half.is_half() {
+    if is_16_bit(half) {
         return Ok(());
     }
     Err(Error::argument(format!(
@@ -140,9 +140,14 @@ pub fn check(half: DType) -> Result<()> {
     )))
 }
 
+/// Is it a type that a scope may be of?
+pub fn is_16_bit(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
 /// Is an operand of this type converted at all?
 fn is_eligible(dtype: DType) -> bool {
-    dtype.is_half() || dtype == DType::F32
+    is_16_bit(dtype) || dtype == DType::F32
 }
 
 /// The type that holds both exactly.

@@ -13,7 +13,7 @@ use crate::Tensor;
 use crate::tape::is_grad_enabled;
 use elinvar_core::{DType, Result};
 use elinvar_ops::array::Array;
-use elinvar_ops::autocast::{check, of_scope, within};
+use elinvar_ops::autocast::{check, is_16_bit, of_scope, within};
 use elinvar_ops::backend::Backend;
 use elinvar_ops::catalogue;
 use std::any::Any;
@@ -119,7 +119,7 @@ pub(crate) fn isolated<T>(half: Option<DType>, f: impl FnOnce() -> T) -> T {
 /// `x` in another type: a variable's conversion from before, if there is one.
 pub(crate) fn converted<B: Backend>(x: &Tensor<B>, to: DType) -> Result<Tensor<B>> {
     let id = match x.node() {
-        Some(node) if node.is_leaf() && to.is_half() => node.id,
+        Some(node) if node.is_leaf() && is_16_bit(to) => node.id,
         Some(_) | None => return catalogue::cast(x, to),
     };
     let key = (id, to, is_grad_enabled());
