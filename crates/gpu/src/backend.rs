@@ -1,9 +1,12 @@
 //! The backend: each kind of work, as launches of the library's kernels.
 
+mod graph;
+mod memory;
+mod out_of_range;
+
 use crate::Gpu;
 use crate::allocator::PieceRange;
 use crate::buffer::{GpuBuffer, MaxPoolIndices};
-use crate::capture::Graph;
 use crate::device::GpuDevice;
 use crate::fusion;
 use crate::gemm_fast::{FastGemm, limits};
@@ -12,7 +15,7 @@ use crate::strategy::{attention_mma_shape, attention_path, conv_path, register_b
 use crate::tune::{ExactGemmPath, GemmCase};
 use crate::update;
 use elinvar_core::philox::Stream;
-use elinvar_core::{DType, HostData, Layout, MemoryStats, Precision, Result, Scalar, Shape};
+use elinvar_core::{DType, HostData, Layout, Precision, Result, Scalar};
 use elinvar_driver::{Driver, Kind};
 use elinvar_gpu_kernels::attention;
 use elinvar_gpu_kernels::conv::{self, ConvPass, ConvProblem};
@@ -27,12 +30,12 @@ use elinvar_gpu_kernels::reduce::rowwise::CatalogueRows;
 use elinvar_gpu_kernels::reduce::{arg_fold, fold, multi_block_rowwise, scan};
 use elinvar_kernel::ir::Elem;
 use elinvar_ops::backend::*;
-use elinvar_ops::casting::Casting;
 use elinvar_ops::fold::Folding;
 use elinvar_ops::int::Int;
 use elinvar_ops::map::{IntMapObject, MapObject};
 use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
+use out_of_range::OutOfRangeFlag;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,99 +164,6 @@ fn convolve<D: Driver>(
         Some(y) => Ok(y),
         // Of one size, some can be done in a way and others not.
         None => Ok(run(conv::ConvCandidate::Default)?.expect("there is always this way")),
-    }
-}
-
-impl<D: Driver> Memory for Gpu<D> {
-    type Device = GpuDevice<D>;
-    type Buffer = GpuBuffer<D>;
-    const NAME: &'static str = D::NAME;
-    fn upload(d: &Self::Device, data: HostData) -> Result<Self::Buffer> {
-        GpuBuffer::upload(d, &data)
-    }
-    fn download(d: &Self::Device, x: GpuView<'_, D>) -> Result<HostData> {
-        let len = x.shape().numel();
-        if x.layout.offset() == 0 && x.layout.is_contiguous() {
-            return x.buffer.download(d, len);
-        }
-        Self::copy(d, x)?.download(d, len)
-    }
-    fn receive(d: &Self::Device, from: &Self::Device, x: GpuView<'_, D>) -> Result<Option<Self::Buffer>> {
-        if d == from {
-            return Ok(None);
-        }
-        d.may_wait()?;
-        let copied;
-        let whole = if x.buffer.node.is_whole(x.layout) {
-            x.buffer
-        } else {
-            copied = Self::copy(from, x)?;
-            &copied
-        };
-        let y = GpuBuffer::uninit(d, x.dtype, x.shape().numel())?;
-        let there = d.driver()?.receive(from.driver()?, whole.part()?.slice(), y.part()?.slice())?;
-        Ok(there.then(|| y.within(x.buffer.node.range)))
-    }
-    fn finish(d: &Self::Device, buffer: &Self::Buffer) -> Result<()> {
-        buffer.part()?;
-        d.driver()?.wait()
-    }
-    fn synchronize(d: &Self::Device) -> Result<()> {
-        d.driver()?.wait()
-    }
-    fn memory_stats(d: &Self::Device) -> Result<MemoryStats> {
-        d.stats()
-    }
-    fn set_memory_limit(d: &Self::Device, limit: Option<u64>) -> Result<()> {
-        d.set_limit(limit)
-    }
-    fn release_memory(d: &Self::Device) -> Result<()> {
-        d.release()
-    }
-    fn prepack(_: &Self::Device, _: GpuView<'_, D>) -> Result<bool> {
-        // Kernels read any strides at one speed, so there is nothing to gain from a copy.
-        Ok(false)
-    }
-    fn fill(d: &Self::Device, value: Scalar, dtype: DType, len: usize) -> Result<Self::Buffer> {
-        let make = || filled(d, value, dtype, len);
-        if len == 1 { d.number(value, dtype, make) } else { make() }
-    }
-    fn copy(d: &Self::Device, x: GpuView<'_, D>) -> Result<Self::Buffer> {
-        Ok(converted(d, x, x.dtype)?.within(x.buffer.node.range))
-    }
-    fn cast<C: Casting>(d: &Self::Device, x: GpuView<'_, D>, to: DType) -> Result<Self::Buffer> {
-        // A kernel is built for the types at hand, whichever they are.
-        if x.dtype == to { Self::copy(d, x) } else { converted(d, x, to) }
-    }
-    fn assemble(
-        d: &Self::Device,
-        fill: Scalar,
-        dtype: DType,
-        shape: &Shape,
-        parts: &[(GpuView<'_, D>, Layout)],
-    ) -> Result<Self::Buffer> {
-        let len = shape.numel();
-        // What is filled does not matter if the parts cover all of it.
-        let covered: usize = parts.iter().map(|(v, _)| v.shape().numel()).sum();
-        let y = match parts {
-            [(_, to)] if covered == len && to.is_contiguous() => GpuBuffer::uninit(d, dtype, len)?,
-            _ => filled(d, fill, dtype, len)?,
-        };
-        for (part, to) in parts {
-            if let Some(work) = copy::copy_into(part.layout, dtype, to) {
-                d.run(&work, &[part.buffer.part()?, y.part()?])?;
-            }
-        }
-        Ok(y)
-    }
-    fn write(d: &Self::Device, to: &mut Self::Buffer, at: &Layout, x: GpuView<'_, D>) -> Result<()> {
-        let Some(work) = copy::copy_into(x.layout, x.dtype, at) else { return Ok(()) };
-        // First the elements: while they are put off, what they are computed from may be `to`,
-        // which would then be copied.
-        let from = x.buffer.part()?;
-        to.make_unique(d)?;
-        to.forget_values();
-        d.run(&work, &[from, to.part()?])
     }
 }
 
@@ -583,81 +493,5 @@ impl<D: Driver> Compute for Gpu<D> {
         let [y, count] = steps(d, &nonzero::nonzero(x.layout, x.dtype), &[x])?;
         let HostData::I64(count) = count.download(d, 1)? else { unreachable!("a count is i64") };
         Ok((y.within(Some([0, len as i64 - 1])), count[0] as usize))
-    }
-}
-
-impl<D: Driver> Capture for Gpu<D> {
-    type Graph = Graph<D>;
-    fn record(d: &Self::Device, work: &mut Recorded<'_, Self>) -> Result<Option<Graph<D>>> {
-        Graph::record(d, work).map(Some)
-    }
-    fn input(d: &Self::Device, x: GpuView<'_, D>, before: Option<&Self::Buffer>) -> Result<Self::Buffer> {
-        let new = d.unrecorded(|| Self::copy(d, x))?;
-        let range = |b: &Self::Buffer| IntRange::of(x.dtype, b.node.range);
-        let both = before.map_or(range(&new), |before| range(&new).or(range(before)));
-        Ok(new.within(both.known(x.dtype)))
-    }
-    fn replay(d: &Self::Device, g: &Graph<D>, inputs: &[(GpuView<'_, D>, &Self::Buffer)]) -> Result<bool> {
-        let fits = |(x, to): &(GpuView<'_, D>, &Self::Buffer)| {
-            IntRange::of(x.dtype, to.node.range).holds(IntRange::of(x.dtype, x.buffer.node.range))
-        };
-        if !inputs.iter().all(fits) {
-            return Ok(false);
-        }
-        for (x, to) in inputs {
-            let copied;
-            let from = if x.buffer.node.is_whole(x.layout) {
-                x.buffer.part()?
-            } else {
-                copied = Self::copy(d, *x)?;
-                copied.part()?
-            };
-            d.copy(from, to.part()?)?;
-        }
-        g.replay()?;
-        Ok(true)
-    }
-    fn memory_id(_: &Self::Device, buffer: &Self::Buffer) -> Result<usize> {
-        Ok(Arc::as_ptr(buffer.node.piece()?).addr())
-    }
-}
-
-/// Where a kernel says that an index was out of range.
-struct OutOfRangeFlag<D: Driver> {
-    buffer: GpuBuffer<D>,
-    /// No check is needed: the indices are known to be in range.
-    known: bool,
-}
-
-impl<D: Driver> OutOfRangeFlag<D> {
-    fn new(d: &GpuDevice<D>, index: &GpuView<'_, D>, size: usize) -> Result<Self> {
-        Ok(OutOfRangeFlag::seen(GpuBuffer::upload(d, &HostData::I32([0].into()))?, index, size))
-    }
-    fn seen(buffer: GpuBuffer<D>, index: &GpuView<'_, D>, size: usize) -> Self {
-        let known = index.buffer.node.range.is_some_and(|[low, high]| low >= 0 && high < size as i64);
-        OutOfRangeFlag { buffer, known }
-    }
-    /// # Errors
-    /// `InvalidArgument` if an index was out of range.
-    fn check(
-        self,
-        d: &GpuDevice<D>,
-        op: &str,
-        index: &GpuView<'_, D>,
-        axis: usize,
-        size: usize,
-    ) -> Result<()> {
-        if self.known || self.buffer.download(d, 1)? == HostData::I32([0].into()) {
-            return Ok(());
-        }
-        let HostData::I64(all) = Gpu::<D>::download(d, *index)? else { unreachable!("indices are i64") };
-        let bad = all.iter().position(|&i| i < 0 || i >= size as i64).expect("the kernel has met one");
-        let mut rest = bad;
-        let mut position: Vec<usize> = Vec::new();
-        for &n in index.shape().iter().rev() {
-            position.insert(0, rest % n);
-            rest /= n;
-        }
-        Err(out_of_range(op, all[bad], &position, axis, size))
     }
 }

@@ -237,7 +237,7 @@ impl<D: Dataset + 'static, C: Collate<D::Item> + 'static> Loader<D, C> {
     pub fn host_epoch(&self, epoch: u64, start: usize) -> Batches<C::Batch> {
         let order = match self.order(epoch) {
             Ok(order) => order,
-            Err(e) => return Batches(Source::Refused(Some(e))),
+            Err(e) => return Batches(BatchSource::Refused(Some(e))),
         };
         let loader = self.clone();
         let make: Make<HostBatch<C::Batch>> = Arc::new(move |i, stop| {
@@ -247,8 +247,8 @@ impl<D: Dataset + 'static, C: Collate<D::Item> + 'static> Loader<D, C> {
         });
         let range = start.min(self.batches())..self.batches();
         Batches(match self.prefetch.workers() {
-            0 => Source::Here { range, make },
-            _ => Source::Ahead(Ahead::start(range, self.prefetch, make, |b| b.data.bytes())),
+            0 => BatchSource::Here { range, make },
+            _ => BatchSource::Ahead(Ahead::start(range, self.prefetch, make, |b| b.data.bytes())),
         })
     }
 
@@ -283,9 +283,9 @@ where
 }
 
 /// The batches of an epoch, in host memory. Dropping it stops the worker threads.
-pub struct Batches<T>(Source<T>);
+pub struct Batches<T>(BatchSource<T>);
 
-enum Source<T> {
+enum BatchSource<T> {
     Here { range: Range<usize>, make: Make<HostBatch<T>> },
     Ahead(Ahead<HostBatch<T>>),
     Refused(Option<Error>),
@@ -301,12 +301,12 @@ impl<T> Iterator for Batches<T> {
     type Item = Result<HostBatch<T>>;
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
-            Source::Here { range, make } => {
+            BatchSource::Here { range, make } => {
                 let i = range.next()?;
                 Some(guarded(|| make(i, &AtomicBool::new(false))))
             }
-            Source::Ahead(ahead) => ahead.next(),
-            Source::Refused(e) => e.take().map(Err),
+            BatchSource::Ahead(ahead) => ahead.next(),
+            BatchSource::Refused(e) => e.take().map(Err),
         }
     }
 }

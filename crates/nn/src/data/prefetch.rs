@@ -67,14 +67,14 @@ struct Shared<T> {
     limits: Prefetch,
     end: usize,
     stop: AtomicBool,
-    state: Mutex<State<T>>,
+    state: Mutex<PrefetchState<T>>,
     /// Signalled when a batch was taken, or on stop.
     room: Condvar,
     /// Signalled when a batch is ready.
     made: Condvar,
 }
 
-struct State<T> {
+struct PrefetchState<T> {
     /// The batch that the consumer takes next.
     wanted: usize,
     /// The batch that a worker starts next.
@@ -86,7 +86,7 @@ struct State<T> {
     largest: Option<usize>,
 }
 
-impl<T> State<T> {
+impl<T> PrefetchState<T> {
     /// May a worker start batch `next`?
     fn room(&self, limits: Prefetch) -> bool {
         let started = self.next - self.wanted;
@@ -106,7 +106,7 @@ impl<T: Send + 'static> Ahead<T> {
             limits,
             end: range.end,
             stop: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(PrefetchState {
                 wanted: range.start,
                 next: range.start,
                 ready: BTreeMap::new(),
@@ -134,7 +134,7 @@ impl<T: Send + 'static> Ahead<T> {
 
 impl<T> Shared<T> {
     /// No user code runs under the lock, so the state is consistent even if it is poisoned.
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, PrefetchState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

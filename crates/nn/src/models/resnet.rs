@@ -9,19 +9,19 @@ use elinvar_tensor::{Generator, OrFail, Tensor};
 
 /// The kind of residual blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     /// Two convolutions of 3 x 3.
     Basic,
     /// 1 x 1 to fewer channels, 3 x 3, 1 x 1 to four times as many.
     Bottleneck,
 }
 
-impl Kind {
+impl BlockKind {
     /// Output channels of a block per inner channel.
     fn expansion(self) -> usize {
         match self {
-            Kind::Basic => 1,
-            Kind::Bottleneck => 4,
+            BlockKind::Basic => 1,
+            BlockKind::Bottleneck => 4,
         }
     }
 }
@@ -29,7 +29,7 @@ impl Kind {
 /// The settings of a [`ResNet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResNetOptions {
-    kind: Kind,
+    kind: BlockKind,
     blocks: [usize; 4],
     inputs: usize,
     width: usize,
@@ -53,11 +53,18 @@ impl ResNetOptions {
     }
     /// This many blocks of two 3 x 3 convolutions in each of the four stages.
     pub fn basic(blocks: [usize; 4]) -> Self {
-        ResNetOptions { kind: Kind::Basic, blocks, inputs: 3, width: 64, classes: 1000, small_images: false }
+        ResNetOptions {
+            kind: BlockKind::Basic,
+            blocks,
+            inputs: 3,
+            width: 64,
+            classes: 1000,
+            small_images: false,
+        }
     }
     /// This many blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions in each of the four stages.
     pub fn bottleneck(blocks: [usize; 4]) -> Self {
-        ResNetOptions { kind: Kind::Bottleneck, ..Self::basic(blocks) }
+        ResNetOptions { kind: BlockKind::Bottleneck, ..Self::basic(blocks) }
     }
     /// Input channels. Default: 3.
     #[must_use]
@@ -192,7 +199,7 @@ struct Block<B: Backend> {
 impl<B: Backend> Block<B> {
     #[track_caller]
     fn new(
-        kind: Kind,
+        kind: BlockKind,
         inputs: usize,
         inside: usize,
         stride: usize,
@@ -203,8 +210,8 @@ impl<B: Backend> Block<B> {
         let norm = |channels| BatchNorm2d::new(channels, device);
         // (taps, stride) of the first two; the third, if any, expands the channels.
         let (first, second, third) = match kind {
-            Kind::Basic => ((3, stride), (3, 1), false),
-            Kind::Bottleneck => ((1, 1), (3, stride), true),
+            BlockKind::Basic => ((3, stride), (3, 1), false),
+            BlockKind::Bottleneck => ((1, 1), (3, stride), true),
         };
         Block {
             conv1: convolution(first.0, first.1, [inputs, inside], g, device),

@@ -9,16 +9,16 @@ use crate::prelude::*;
 /// The next cell state from the pre-activations of the gates i, f, g, and the cell state:
 /// sigmoid(f) c + sigmoid(i) tanh(g)
 #[derive(Clone, Copy, Debug)]
-pub struct Memory;
+pub struct LstmMemory;
 
-impl Map<4> for Memory {
+impl Map<4> for LstmMemory {
     const NAME: &'static str = "lstm";
     #[inline(always)]
     fn lane<L: Lane>(&self, [i, f, g, c]: [L; 4]) -> L {
         Next.lane([i.sigmoid(), f.sigmoid(), g.tanh(), c])
     }
 }
-compile_map! { 4 Memory; }
+compile_map! { 4 LstmMemory; }
 
 /// The same from the values of the gates: f c + i g
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Cell for Lstm {
     fn step<V: Value>(gates: &Gates<V>, before: &[V], keeps: bool) -> Result<Step<V>> {
         let [i, f, g, o] = &gates.parts::<Self>()?[..] else { unreachable!("four gates") };
         if !keeps {
-            let c = formula(Memory, [i, f, g, &before[1]])?;
+            let c = formula(LstmMemory, [i, f, g, &before[1]])?;
             return Ok(Step { after: vec![formula(Output, [o, &c])?, c], kept: vec![] });
         }
         let (i, f, g, o) = (sigmoid(i)?, sigmoid(f)?, tanh(g)?, sigmoid(o)?);
