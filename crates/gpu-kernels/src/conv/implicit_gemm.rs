@@ -1,4 +1,5 @@
-//! A convolution or one of its gradients as an implicit GEMM: sizes, strides of both factors, and its work.
+//! A convolution or one of its gradients as an implicit GEMM: sizes, strides of both factors, and
+//! its work.
 
 use super::{
     ConvConfig, ConvPass, ConvPath, ConvProblem, SimtTile, TensorCores, gcd, product, row_major, windows,

@@ -9,11 +9,11 @@ use crate::prefetch::{prefetch_l1, prefetch_lines};
 pub enum Prefetch<T> {
     /// Nothing.
     Nothing,
-    /// What lies from this place on, for soon; so much further for the next row.
+    /// Memory from this place on, for soon; so much further for the next row.
     One(*const T, usize),
-    /// What lies from these places on, for soon; each so much further for the next row.
+    /// Memory from these places on, for soon; each so much further for the next row.
     Both([*const T; 2], [usize; 2]),
-    /// What lies from a place on, for when all of this row has been read: more than the first-level
+    /// Memory from a place on, for when all of this row has been read: more than the first-level
     /// cache holds.
     Later(*const T),
 }

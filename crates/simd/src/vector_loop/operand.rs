@@ -16,7 +16,7 @@ pub struct OperandSlice<'a, T> {
     step: usize,
 }
 
-/// A word, like all of a piece: where it is copied, a byte and what lies beside it are read as one,
+/// A word, like all of a piece: where it is copied, a byte and its neighbour are read as one,
 /// and that waits until all stores before it, results among them, have reached the cache. (Of four
 /// maps in one pass that was a tenth.)
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,8 +94,8 @@ impl<'a, T: Element> OperandSlice<'a, T> {
     }
 }
 
-/// A window of copies of a number. It begins with a cache line: what lies across two is loaded
-/// twice, and of four such operands that was half of the time of a batch norm's values.
+/// A window of copies of a number. It begins with a cache line: a register across two lines is
+/// loaded twice, and of four such operands that was half of the time of a batch norm's values.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub struct Splat<T, const W: usize = BLOCK>(pub [T; W]);

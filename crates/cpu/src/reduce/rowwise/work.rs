@@ -1,4 +1,5 @@
-//! A task of row-wise work: rows by the formula's loops, operands in place or copied to scratch memory.
+//! A task of row-wise work: rows by the formula's loops, operands in place or copied to scratch
+//! memory.
 
 use super::super::float::Float;
 use super::super::source::StagedView;

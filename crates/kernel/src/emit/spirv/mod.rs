@@ -20,6 +20,7 @@ mod arith;
 mod code;
 mod control;
 mod convert;
+mod device;
 mod fragment;
 mod memory;
 mod module;
@@ -27,118 +28,15 @@ mod subgroup;
 mod types;
 
 use crate::ir::{Binary, Builtin, Elem, Features, Kernel, Op, Region, Scalar, Type, Unary, Value};
-use crate::pass::{self, Legalize, Unsupported};
+use crate::pass::{self, Unsupported};
 use code::{
     AddressingModel, BuiltIn, Capability, Code, Decoration, ExecutionMode, ExecutionModel, MemoryModel, NONE,
     StorageClass,
 };
+pub use device::Device;
+use device::flushed;
 use module::{Module, Part, Word, text};
 use std::collections::HashMap;
-
-/// What was found out about a device, by its properties and by probing its arithmetic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Is f32's (and f64's) fma fused?
-    pub fused: bool,
-    /// Has it f64?
-    pub wide: bool,
-    /// Are divisions of f32 correctly rounded, and of f64?
-    pub division: [bool; 2],
-    /// Are square roots of f32 correctly rounded, and of f64?
-    pub square_root: [bool; 2],
-    /// Do comparisons of f32, and of f64, and what changes only the sign, tell subnormal numbers
-    /// from 0? NVIDIA's driver flushes there, though it keeps them in arithmetic if it is asked to.
-    pub compares_subnormals: [bool; 2],
-    /// Do sums, differences and products of f32, and of f64, keep subnormal numbers?
-    pub adds_subnormals: [bool; 2],
-    /// Does the fma of f32, and of f64?
-    pub fuses_subnormals: [bool; 2],
-    /// Does rounding of f32, and of f64, to whole numbers tell them from 0?
-    pub rounds_subnormals: [bool; 2],
-    /// Do conversions between f32 and f64 keep those of f32?
-    pub converts_subnormals: bool,
-    /// Is 0 + x what it should be where x is -0? Mesa 22.3's compiler for processors takes it for
-    /// x, whatever it was told, and 0 * x for 0. On such a device, a kernel has one more push
-    /// constant, an f32 at the next multiple of 4 after its parameters, that must be +0: a zero
-    /// that no compiler knows.
-    pub keeps_zeros: bool,
-    /// Does it offer `SignedZeroInfNanPreserve` for 32 bits, and for 64?
-    pub keeps_nan: [bool; 2],
-    /// Does it offer `RoundingModeRTE` for 16, 32 and 64 bits?
-    pub rounds_to_even: [bool; 3],
-    /// Does it offer `DenormPreserve` for 32 bits, and for 64?
-    pub keeps_subnormals: [bool; 2],
-}
-
-impl Device {
-    /// One that lacks nothing.
-    pub const FULL: Device = Device {
-        fused: true,
-        wide: true,
-        division: [true; 2],
-        square_root: [true; 2],
-        compares_subnormals: [true; 2],
-        adds_subnormals: [true; 2],
-        fuses_subnormals: [true; 2],
-        rounds_subnormals: [true; 2],
-        converts_subnormals: true,
-        keeps_zeros: true,
-        keeps_nan: [true; 2],
-        rounds_to_even: [true; 3],
-        keeps_subnormals: [true; 2],
-    };
-
-    /// What is built for it.
-    pub fn legalize(&self) -> Legalize {
-        Legalize {
-            division: true,
-            shifts: true,
-            extremes: true,
-            wide_extremes: true,
-            exp2: true,
-            saturation: true,
-            copy_sign: true,
-            fused: !self.fused,
-            wide: self.wide,
-            quotient: !self.division[0],
-            wide_quotient: !self.division[1],
-            root: !self.square_root[0],
-            wide_root: !self.square_root[1],
-            comparisons: !self.compares_subnormals[0],
-            wide_comparisons: !self.compares_subnormals[1],
-            sums: !self.adds_subnormals[0],
-            fma: !self.fuses_subnormals[0],
-            wide_fma: !self.fuses_subnormals[1],
-            rounding: !self.rounds_subnormals[0],
-            wide_rounding: !self.rounds_subnormals[1],
-            conversions: !self.converts_subnormals,
-            reductions: true,
-            cp_async: true,
-        }
-    }
-}
-
-/// What of a kernel's arithmetic flushes subnormal numbers on a device that has nothing to build it
-/// from.
-fn flushed(k: &Kernel, device: &Device) -> Option<&'static str> {
-    let lacks = [!device.adds_subnormals[0] && !device.wide, !device.adds_subnormals[1]];
-    let mut found = None;
-    k.body.each_inst(&mut |inst| {
-        let (Op::Binary(Binary::Add | Binary::Sub | Binary::Mul, a, _) | Op::Fma(a, ..)) = inst.op else {
-            return;
-        };
-        match k.values[a.0 as usize].scalar() {
-            Some(Scalar::F32) if lacks[0] => {
-                found = Some("the device takes subnormal numbers for 0 in sums of f32, and has no f64")
-            }
-            Some(Scalar::F64) if lacks[1] => {
-                found = Some("the device takes subnormal numbers for 0 in sums of f64")
-            }
-            _ => {}
-        }
-    });
-    found
-}
 
 /// The kernel as it is emitted: optimised, and with what the device lacks built.
 ///

@@ -1,4 +1,5 @@
-//! What a divided loop keeps in memory between launches: words of what it carries, and shared memory.
+//! What a divided loop keeps in memory between launches: words of what it carries, and shared
+//! memory.
 
 use super::{Cutter, Level, NUMBERS_PER_LEVEL, words_of};
 use crate::ir::{Binary, Builtin, Compare, Constant, Inst, Op, Place, Region, Scalar, Type, Value};
