@@ -27,7 +27,7 @@ mod module;
 mod subgroup;
 mod types;
 
-use crate::ir::{Binary, Builtin, Elem, Features, Kernel, Op, Region, Scalar, Type, Unary, Value};
+use crate::ir::{Builtin, Elem, Features, Kernel, Op, Region, Scalar, Type, Unary, Value};
 use crate::pass::{self, Unsupported};
 use code::{
     AddressingModel, BuiltIn, Capability, Code, Decoration, ExecutionMode, ExecutionModel, MemoryModel, NONE,

@@ -2,7 +2,6 @@
 
 use super::{ROW_TERMS_IN_REGISTERS, copies};
 use crate::reduce::combine::{self, Combine};
-use elinvar_core::order::LANES;
 use elinvar_ops::fold::Sum;
 use elinvar_simd::isa::{IsaTargets, Kernel};
 use elinvar_simd::vector::Vector;
