@@ -5,12 +5,11 @@
 //! the reference does all the work.
 
 use crate::elementwise::wide_operands::{WideOperands, exact};
-use crate::elementwise::{cast, random, update};
+use crate::elementwise::{random, update};
 use crate::index::{gather, scatter};
-use crate::layout::{concat, copy};
+use crate::layout::copy;
 use crate::lazy::buffer::CpuBuffer;
 use crate::lazy::map;
-use crate::runtime::memory;
 use crate::view::{View, host_view, reference_view};
 use crate::{Cpu, CpuDevice, attention, conv, gemm, lazy, pool, reduce, sort};
 use elinvar_core::philox::Stream;
@@ -24,6 +23,8 @@ use elinvar_ops::rows::RowObject;
 use elinvar_ops::update::UpdateObject;
 use elinvar_reference::{Reference, ReferenceDevice};
 use smallvec::SmallVec;
+
+mod memory;
 
 /// The drop of a tensor's memory, compiled in this crate. A generic function that is never inlined,
 /// as the counter's own drop is not, is compiled once, in the first crate that needs it; and a
@@ -67,92 +68,6 @@ fn host_items<'a>(items: Vec<UpdateItem<'a, Cpu>>) -> Result<Vec<UpdateItem<'a, 
         Ok(UpdateItem { shape: i.shape, dtype: i.dtype, changes, reads })
     };
     items.into_iter().map(item).collect()
-}
-
-impl Memory for Cpu {
-    type Device = CpuDevice;
-    type Buffer = CpuBuffer;
-    const NAME: &'static str = "cpu";
-    fn upload(_: &CpuDevice, data: HostData) -> Result<CpuBuffer> {
-        memory::adopt(data).map(CpuBuffer::new)
-    }
-    fn download(d: &CpuDevice, x: BackendView<'_>) -> Result<HostData> {
-        if !d.isa().has_fma() {
-            return Reference::copy(&ReferenceDevice, reference_view(host_view(&x)?));
-        }
-        copy::to_contiguous(d, &host_view(&x)?)
-    }
-    fn receive(_: &CpuDevice, _: &CpuDevice, _: BackendView<'_>) -> Result<Option<CpuBuffer>> {
-        // All of its devices are the host.
-        Ok(None)
-    }
-    fn finish(_: &CpuDevice, buffer: &CpuBuffer) -> Result<()> {
-        buffer.data().map(drop)
-    }
-    fn synchronize(_: &CpuDevice) -> Result<()> {
-        Reference::synchronize(&ReferenceDevice)
-    }
-    fn memory_stats(_: &CpuDevice) -> Result<MemoryStats> {
-        Ok(memory::stats())
-    }
-    fn set_memory_limit(_: &CpuDevice, limit: Option<u64>) -> Result<()> {
-        memory::set_limit(limit);
-        Ok(())
-    }
-    fn release_memory(_: &CpuDevice) -> Result<()> {
-        memory::release();
-        Ok(())
-    }
-    fn prepack(d: &CpuDevice, w: BackendView<'_>) -> Result<bool> {
-        w.buffer.prepack(d, gemm::MatrixPlace::of(w.layout))
-    }
-    fn fill(d: &CpuDevice, value: Scalar, dtype: DType, len: usize) -> Result<CpuBuffer> {
-        into_buffer(copy::fill(d, value, dtype, len))
-    }
-    fn copy(d: &CpuDevice, x: BackendView<'_>) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
-            return into_buffer(Reference::copy(&ReferenceDevice, reference_view(host_view(&x)?)));
-        }
-        into_buffer(copy::to_contiguous(d, &host_view(&x)?))
-    }
-    fn cast<C: Casting>(d: &CpuDevice, x: BackendView<'_>, dtype: DType) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
-            return into_buffer(Reference::cast::<C>(
-                &ReferenceDevice,
-                reference_view(host_view(&x)?),
-                dtype,
-            ));
-        }
-        let x = host_view(&x)?;
-        into_buffer(if const { C::ALL } { cast::cast(d, &x, dtype) } else { cast::cast_halves(d, &x, dtype) })
-    }
-    fn assemble(
-        d: &CpuDevice,
-        fill: Scalar,
-        dtype: DType,
-        shape: &Shape,
-        parts: &[(BackendView<'_>, Layout)],
-    ) -> Result<CpuBuffer> {
-        if !d.isa().has_fma() {
-            let parts: Vec<_> = parts
-                .iter()
-                .map(|(v, l)| Ok((reference_view(host_view(v)?), l.clone())))
-                .collect::<Result<_>>()?;
-            return into_buffer(Reference::assemble(&ReferenceDevice, fill, dtype, shape, &parts));
-        }
-        let parts: Vec<(View<'_>, Layout)> =
-            parts.iter().map(|(v, l)| Ok((host_view(v)?, l.clone()))).collect::<Result<_>>()?;
-        into_buffer(concat::assemble(d, fill, dtype, shape, &parts))
-    }
-    fn write(d: &CpuDevice, to: &mut CpuBuffer, at: &Layout, x: BackendView<'_>) -> Result<()> {
-        // First the elements: while they are put off, what they are computed from may be `to`,
-        // which would then be copied.
-        let x = host_view(&x)?;
-        if !d.isa().has_fma() {
-            return Reference::write(&ReferenceDevice, to.data_mut()?, at, reference_view(x));
-        }
-        concat::write_into(d, to.data_mut()?, at, &x)
-    }
 }
 
 impl Compute for Cpu {

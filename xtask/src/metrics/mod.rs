@@ -195,7 +195,7 @@ fn rows(tree: &Tree) -> Vec<Measure> {
         let limit = match measure.measure {
             LONG_FILES => Some((4, kept)),
             LONG_FUNCTIONS => Some((24, kept)),
-            CIRCLES => Some((31, kept)),
+            CIRCLES => Some((33, kept)),
             CIRCLES_ACROSS => Some((6, kept)),
             CONSTANTS => Some((190, kept)),
             CPU_LINES => Some((30_500, sizes)),

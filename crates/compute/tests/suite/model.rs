@@ -497,5 +497,4 @@ fn random_calls_agree_with_the_model() {
         }
         seed += 1;
     }
-    println!("seeds up to {seed}");
 }

@@ -271,9 +271,9 @@ fn narrowed<T: Element>(
     })
 }
 
-/// `len` results that `f` makes in f32, stored as a storage float, piece by piece: parts of a piece, of
-/// a multiple of `unit` each, are made in a second-level cache. (If all results are made in f32
-/// first, a layer norm of 4096 x 1024 bf16 takes 1.6 times as long.)
+/// `len` results that `f` makes in f32, stored as a storage float, piece by piece: parts of a
+/// piece, of a multiple of `unit` each, are made in a second-level cache. (If all results are made
+/// in f32 first, a layer norm of 4096 x 1024 bf16 takes 1.6 times as long.)
 ///
 /// # Errors
 /// `OutOfMemory`; those of `f`; `DTypeMismatch` if they are to be stored as anything but storage

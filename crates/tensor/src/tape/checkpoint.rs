@@ -26,7 +26,8 @@ struct Segment<B: Backend, F> {
 ///
 /// `f` must give the same results both times: the two runs have the same operands, and random ops
 /// inside must draw from a fixed stream, not from a generator that advances. Variables that `f`
-/// captures get their gradients as well. Both runs are in the [`crate::autocast`] scope of the call.
+/// captures get their gradients as well. Both runs are in the [`crate::autocast`] scope of the
+/// call.
 ///
 /// # Errors
 /// Those of `f`; `Autograd` if `f`'s result is not of floats.
