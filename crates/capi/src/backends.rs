@@ -61,7 +61,7 @@ fn c_string(text: &str) -> CString {
 }
 
 fn remember(said: &str) {
-    // A thread that is ending asks for nothing.
+    // A thread that is ending is asked no more.
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = c_string(said));
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Memory<B: Backend> {
     freed: VecDeque<(u64, u64)>,
 }
 
-/// The bytes at an address.
+/// The memory at an address.
 pub(crate) struct Allocation<B: Backend> {
     /// Bytes, as asked for.
     pub bytes: usize,

@@ -1,7 +1,7 @@
 //! The functions of `elinvar.h`, as C calls them.
 //!
 //! What C promises is written there, at each function: a pointer to an array has as many elements
-//! as are named, a pointer to a result may be written, a string ends with 0, and no one else
+//! as are named, a pointer to a result may be written, a string ends with 0, and no other code
 //! changes or frees them during the call. That cannot be checked here; what can be is: null,
 //! alignment, and sizes that no array has. The helpers below are the only code that follows a
 //! pointer.
@@ -51,7 +51,7 @@ unsafe fn array<'a, T: Copy>(what: &str, p: *const T, len: usize) -> BackendResu
 /// Bytes of C's to be written, as zeros.
 ///
 /// # Safety
-/// If `p` is not null, `len` bytes lie there, and no one else uses them while the slice is used.
+/// If `p` is not null, `len` bytes are there, and no other code uses them while the slice is used.
 unsafe fn bytes_mut<'a>(what: &str, p: *mut u8, len: usize) -> BackendResult<&'a mut [u8]> {
     if len == 0 {
         return Ok(&mut []);
@@ -305,7 +305,7 @@ pub extern "C" fn elinvar_synchronize(number: Number) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn elinvar_alloc(number: Number, bytes: usize, out: *mut u64) -> c_int {
     status(|| {
-        // Before there is memory whose address is given to no caller.
+        // Before memory is allocated whose address would be lost.
         check("out", out, 1)?;
         let p = backend(number)?.alloc(bytes)?;
         // SAFETY: by the contract.

@@ -182,7 +182,7 @@ fn elements(raw: &dyn ComputeBackend, dtype: DType, out: &mut Vec<Outcome>) {
             BinaryOp::Max => op::maximum(&x, &y),
             BinaryOp::Min => op::minimum(&x, &y),
         });
-        // All in one piece of memory, over the second operand, then into what follows it.
+        // All in one piece of memory, over the second operand, then into the memory behind it.
         let p = put(raw, dtype, &[v.clone(), w.clone(), vec![7.0; n]].concat()).unwrap();
         let [_, q, r] = [0, 1, 2].map(|i| p + (i * n * dtype.size()) as u64);
         raw.binary(f, p, q, r, n).unwrap();
