@@ -1,5 +1,5 @@
-//! Operands under their common device, dtype and shape, and the elementwise formulas that are run on
-//! them.
+//! Operands under their common device, dtype and shape, and the elementwise formulas that are run
+//! on them.
 
 use super::Array;
 use crate::backend::{Backend, View};
