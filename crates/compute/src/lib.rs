@@ -221,12 +221,12 @@ pub trait ComputeBackend: Send + Sync + Debug {
         shape: &[usize],
         axis: usize,
     ) -> BackendResult<()>;
-    /// output[i] = op(input[i]) for `n` elements. The output may be the input.
+    /// `output[i] = op(input[i])` for `n` elements. The output may be the input.
     ///
     /// # Errors
     /// Those of every call.
     fn unary(&self, op: UnaryOp, input_ptr: u64, output_ptr: u64, n: usize) -> BackendResult<()>;
-    /// output[i] = op(a[i], b[i]) for `n` elements. The output may be a or b.
+    /// `output[i] = op(a[i], b[i])` for `n` elements. The output may be a or b.
     ///
     /// # Errors
     /// Those of every call.
