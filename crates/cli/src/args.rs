@@ -116,8 +116,7 @@ pub struct Run {
     /// Learning rate of AdamW at its highest [default: 0.003; 0.005 for cnn]
     #[arg(long, value_parser = positive, allow_negative_numbers = true)]
     pub lr: Option<f64>,
-    /// Automatic mixed precision: matrix products, convolutions and attention in bf16 or f16, f16
-    /// with scaled gradients; weights stay f32 [default: off]
+    /// Products, convolutions and attention in 16 bits; weights stay f32 [default: off]
     #[arg(long, value_enum)]
     pub amp: Option<Amp>,
     /// Directory for everything that is written [default: out/digits-MODEL or out/text-FILE]

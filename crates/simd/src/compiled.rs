@@ -208,18 +208,22 @@ fn operands<'a, T, const N: usize>(x: &[&'a [T]], n: usize) -> [&'a [T]; N] {
     x.map(|x| &x[..n])
 }
 
-fn plain<T: Copy + Lane<Mask = bool>, M: Map<N>, const N: usize>(m: &M, x: &[&[T]], y: &mut [T]) {
+/// The loop of the definition. A formula is a call: so this is in a program once for each type and
+/// number of operands, and not once for each formula.
+#[inline(never)]
+fn each_element<T: Copy, const N: usize>(f: &dyn Fn([T; N]) -> T, x: &[&[T]], y: &mut [T]) {
     let x = operands::<T, N>(x, y.len());
     for (i, y) in y.iter_mut().enumerate() {
-        *y = m.lane(at(&x, i));
+        *y = f(at(&x, i));
     }
 }
 
+fn plain<T: Copy + Lane<Mask = bool>, M: Map<N>, const N: usize>(m: &M, x: &[&[T]], y: &mut [T]) {
+    each_element(&|x| m.lane(x), x, y);
+}
+
 fn plain_int<T: Int, M: IntMap<N>, const N: usize>(m: &M, x: &[&[T]], y: &mut [T]) {
-    let x = operands::<T, N>(x, y.len());
-    for (i, y) in y.iter_mut().enumerate() {
-        *y = m.int(at(&x, i));
-    }
+    each_element(&|x| m.int(x), x, y);
 }
 
 fn record<M: Map<N>, const N: usize>(m: &M, bits: u32) -> Expression {
