@@ -38,14 +38,14 @@ fn views<'a>(x: &[BackendView<'a>]) -> Result<SmallVec<[View<'a>; 5]>> {
     x.iter().map(host_view).collect()
 }
 
-/// Views, for the reference.
-fn reference_views<'a>(x: &[BackendView<'a>]) -> Result<Vec<backend::View<'a, Reference>>> {
-    x.iter().map(|v| host_view(v).map(reference_view)).collect()
+/// A view of numbers that are there, for the reference.
+fn for_reference<'a>(x: &BackendView<'a>) -> Result<backend::View<'a, Reference>> {
+    host_view(x).map(reference_view)
 }
 
-/// Two views, for the reference.
-fn reference_pair<'a>(x: &BackendView<'a>, y: &BackendView<'a>) -> Result<[backend::View<'a, Reference>; 2]> {
-    Ok([reference_view(host_view(x)?), reference_view(host_view(y)?)])
+/// Views, for the reference.
+fn reference_views<'a>(x: &[BackendView<'a>]) -> Result<Vec<backend::View<'a, Reference>>> {
+    x.iter().map(for_reference).collect()
 }
 
 /// The result of a kernel, as a tensor's memory.
@@ -62,8 +62,7 @@ fn host_items<'a>(items: Vec<UpdateItem<'a, Cpu>>) -> Result<Vec<UpdateItem<'a, 
     let item = |i: UpdateItem<'a, Cpu>| {
         let change = |x: Changed<'a, Cpu>| Ok(Changed { buffer: x.buffer.data_mut()?, dtype: x.dtype });
         let changes = i.changes.into_iter().map(change).collect::<Result<_>>()?;
-        let read = |v| host_view(v).map(reference_view);
-        let reads = i.reads.iter().map(read).collect::<Result<_>>()?;
+        let reads = i.reads.iter().map(for_reference).collect::<Result<_>>()?;
         Ok(UpdateItem { shape: i.shape, dtype: i.dtype, changes, reads })
     };
     items.into_iter().map(item).collect()
@@ -102,12 +101,7 @@ impl Compute for Cpu {
     }
     fn fold<F: Folding>(d: &CpuDevice, x: BackendView<'_>, kept: usize, dtype: DType) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            return into_buffer(Reference::fold::<F>(
-                &ReferenceDevice,
-                reference_view(host_view(&x)?),
-                kept,
-                dtype,
-            ));
+            return into_buffer(Reference::fold::<F>(&ReferenceDevice, for_reference(&x)?, kept, dtype));
         }
         let x = host_view(&x)?;
         into_buffer(match F::FOLD {
@@ -120,19 +114,13 @@ impl Compute for Cpu {
     }
     fn arg_fold(d: &CpuDevice, f: ArgFold, x: BackendView<'_>, kept: usize) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            return into_buffer(Reference::arg_fold(
-                &ReferenceDevice,
-                f,
-                reference_view(host_view(&x)?),
-                kept,
-            ));
+            return into_buffer(Reference::arg_fold(&ReferenceDevice, f, for_reference(&x)?, kept));
         }
         into_buffer(reduce::arg_fold(d, f, &host_view(&x)?, kept))
     }
     fn scan(d: &CpuDevice, f: Scan, x: BackendView<'_>, dtype: DType) -> Result<Placed<CpuBuffer>> {
         if !d.isa().has_fma() {
-            return Ok(Reference::scan(&ReferenceDevice, f, reference_view(host_view(&x)?), dtype)?
-                .map(CpuBuffer::new));
+            return Ok(Reference::scan(&ReferenceDevice, f, for_reference(&x)?, dtype)?.map(CpuBuffer::new));
         }
         Ok(reduce::scan(d, f, &host_view(&x)?, dtype)?.map(CpuBuffer::new))
     }
@@ -182,8 +170,7 @@ impl Compute for Cpu {
         first: usize,
     ) -> Result<(CpuBuffer, CpuBuffer)> {
         if !d.isa().has_fma() {
-            let (values, places) =
-                Reference::sort(&ReferenceDevice, reference_view(host_view(&x)?), descending, first)?;
+            let (values, places) = Reference::sort(&ReferenceDevice, for_reference(&x)?, descending, first)?;
             return Ok((CpuBuffer::new(values), CpuBuffer::new(places)));
         }
         let (values, places) = sort::sort(d, &host_view(&x)?, descending, first)?;
@@ -201,7 +188,7 @@ impl Compute for Cpu {
         extra: &[BackendView<'_>],
     ) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            let [x, w] = reference_pair(&x, &w)?;
+            let (x, w) = (for_reference(&x)?, for_reference(&w)?);
             return into_buffer(Reference::contract(&ReferenceDevice, p, x, w, e, &reference_views(extra)?));
         }
         if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
@@ -239,7 +226,7 @@ impl Compute for Cpu {
         extra: &[BackendView<'_>],
     ) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            let [x, w] = reference_pair(&x, &w)?;
+            let (x, w) = (for_reference(&x)?, for_reference(&w)?);
             return into_buffer(Reference::conv(&ReferenceDevice, c, x, w, out, e, &reference_views(extra)?));
         }
         if let Some(wide) = WideOperands::of(d, x.dtype, [x, w], extra)? {
@@ -265,7 +252,7 @@ impl Compute for Cpu {
         spatial: &[usize],
     ) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            let [g, w] = reference_pair(&g, &w)?;
+            let (g, w) = (for_reference(&g)?, for_reference(&w)?);
             return into_buffer(Reference::conv_input_grad(&ReferenceDevice, c, g, w, spatial));
         }
         if let Some(wide) = WideOperands::of(d, g.dtype, [g, w], &[])? {
@@ -289,7 +276,7 @@ impl Compute for Cpu {
         taps: &[usize],
     ) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            let [x, g] = reference_pair(&x, &g)?;
+            let (x, g) = (for_reference(&x)?, for_reference(&g)?);
             return into_buffer(Reference::conv_weight_grad(&ReferenceDevice, c, x, g, taps));
         }
         if let Some(wide) = WideOperands::of(d, x.dtype, [x, g], &[])? {
@@ -307,19 +294,14 @@ impl Compute for Cpu {
     }
     fn pool(d: &CpuDevice, p: &Pool, x: BackendView<'_>) -> Result<(CpuBuffer, Option<CpuBuffer>)> {
         if !d.isa().has_fma() {
-            let (y, places) = Reference::pool(&ReferenceDevice, p, reference_view(host_view(&x)?))?;
+            let (y, places) = Reference::pool(&ReferenceDevice, p, for_reference(&x)?)?;
             return Ok((CpuBuffer::new(y), places.map(CpuBuffer::new)));
         }
         pool::pool(d, p, &x)
     }
     fn avg_pool_grad(d: &CpuDevice, p: &Pool, g: BackendView<'_>, spatial: &[usize]) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            return into_buffer(Reference::avg_pool_grad(
-                &ReferenceDevice,
-                p,
-                reference_view(host_view(&g)?),
-                spatial,
-            ));
+            return into_buffer(Reference::avg_pool_grad(&ReferenceDevice, p, for_reference(&g)?, spatial));
         }
         into_buffer(pool::avg_pool_grad(d, p, &host_view(&g)?, spatial))
     }
@@ -333,7 +315,7 @@ impl Compute for Cpu {
     ) -> Result<(CpuBuffer, CpuBuffer)> {
         let mask = mask.as_ref().map(host_view).transpose()?;
         if !d.isa().has_fma() {
-            let ([q, k], v) = (reference_pair(&q, &k)?, reference_view(host_view(&v)?));
+            let ([q, k], v) = ([for_reference(&q)?, for_reference(&k)?], for_reference(&v)?);
             let (o, lse) = Reference::attention(&ReferenceDevice, a, q, k, v, mask.map(reference_view))?;
             return Ok((CpuBuffer::new(o), CpuBuffer::new(lse)));
         }
@@ -353,8 +335,9 @@ impl Compute for Cpu {
     ) -> Result<(CpuBuffer, CpuBuffer, CpuBuffer)> {
         let mask = mask.as_ref().map(host_view).transpose()?;
         if !d.isa().has_fma() {
-            let ([q, k], [v, g]) = (reference_pair(&q, &k)?, reference_pair(&v, &g)?);
-            let ([o, lse], mask) = (reference_pair(&o, &lse)?, mask.map(reference_view));
+            let ([q, k], [v, g]) =
+                ([for_reference(&q)?, for_reference(&k)?], [for_reference(&v)?, for_reference(&g)?]);
+            let ([o, lse], mask) = ([for_reference(&o)?, for_reference(&lse)?], mask.map(reference_view));
             let (q, k, v) = Reference::attention_grad(&ReferenceDevice, a, q, k, v, mask, o, lse, g)?;
             return Ok((CpuBuffer::new(q), CpuBuffer::new(k), CpuBuffer::new(v)));
         }
@@ -365,7 +348,7 @@ impl Compute for Cpu {
     }
     fn gather(d: &CpuDevice, x: BackendView<'_>, axis: usize, index: BackendView<'_>) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            let [x, index] = reference_pair(&x, &index)?;
+            let (x, index) = (for_reference(&x)?, for_reference(&index)?);
             return into_buffer(Reference::gather(&ReferenceDevice, x, axis, index));
         }
         if let Some(y) = lazy::gather::defer(d, &x, axis, &index)? {
@@ -387,7 +370,8 @@ impl Compute for Cpu {
         src: BackendView<'_>,
     ) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            let ([base, index], src) = (reference_pair(&base, &index)?, reference_view(host_view(&src)?));
+            let ([base, index], src) =
+                ([for_reference(&base)?, for_reference(&index)?], for_reference(&src)?);
             return into_buffer(Reference::scatter(&ReferenceDevice, how, base, axis, index, src));
         }
         let (base, index) = (host_view(&base)?, host_view(&index)?);
@@ -412,7 +396,7 @@ impl Compute for Cpu {
     }
     fn nonzero(d: &CpuDevice, x: BackendView<'_>) -> Result<(CpuBuffer, usize)> {
         if !d.isa().has_fma() {
-            let (places, n) = Reference::nonzero(&ReferenceDevice, reference_view(host_view(&x)?))?;
+            let (places, n) = Reference::nonzero(&ReferenceDevice, for_reference(&x)?)?;
             return Ok((CpuBuffer::new(places), n));
         }
         let (places, n) = gather::nonzero(d, &host_view(&x)?)?;

@@ -1,6 +1,6 @@
 //! Memory of the CPU backend: uploads, copies, casts, limits.
 
-use super::{BackendView, into_buffer};
+use super::{BackendView, for_reference, into_buffer};
 use crate::elementwise::cast;
 use crate::layout::{concat, copy};
 use crate::lazy::buffer::CpuBuffer;
@@ -21,7 +21,7 @@ impl Memory for Cpu {
     }
     fn download(d: &CpuDevice, x: BackendView<'_>) -> Result<HostData> {
         if !d.isa().has_fma() {
-            return Reference::copy(&ReferenceDevice, reference_view(host_view(&x)?));
+            return Reference::copy(&ReferenceDevice, for_reference(&x)?);
         }
         copy::to_contiguous(d, &host_view(&x)?)
     }
@@ -54,17 +54,13 @@ impl Memory for Cpu {
     }
     fn copy(d: &CpuDevice, x: BackendView<'_>) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            return into_buffer(Reference::copy(&ReferenceDevice, reference_view(host_view(&x)?)));
+            return into_buffer(Reference::copy(&ReferenceDevice, for_reference(&x)?));
         }
         into_buffer(copy::to_contiguous(d, &host_view(&x)?))
     }
     fn cast<C: Casting>(d: &CpuDevice, x: BackendView<'_>, dtype: DType) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            return into_buffer(Reference::cast::<C>(
-                &ReferenceDevice,
-                reference_view(host_view(&x)?),
-                dtype,
-            ));
+            return into_buffer(Reference::cast::<C>(&ReferenceDevice, for_reference(&x)?, dtype));
         }
         let x = host_view(&x)?;
         into_buffer(if const { C::ALL } { cast::cast(d, &x, dtype) } else { cast::cast_halves(d, &x, dtype) })
@@ -77,10 +73,8 @@ impl Memory for Cpu {
         parts: &[(BackendView<'_>, Layout)],
     ) -> Result<CpuBuffer> {
         if !d.isa().has_fma() {
-            let parts: Vec<_> = parts
-                .iter()
-                .map(|(v, l)| Ok((reference_view(host_view(v)?), l.clone())))
-                .collect::<Result<_>>()?;
+            let parts: Vec<_> =
+                parts.iter().map(|(v, l)| Ok((for_reference(v)?, l.clone()))).collect::<Result<_>>()?;
             return into_buffer(Reference::assemble(&ReferenceDevice, fill, dtype, shape, &parts));
         }
         let parts: Vec<(View<'_>, Layout)> =

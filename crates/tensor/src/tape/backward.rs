@@ -68,10 +68,10 @@ pub fn backward<B: Backend>(
     autocast_off(|| {
         if options.create_graph {
             let seeds = seeds(outputs, |t| t)?;
-            mode::enable_grad(|| walk(seeds, true, 0, &mut found))
+            mode::enable_grad(|| walk(seeds, true, 0, &mut found)).map(drop)
         } else {
             let seeds = seeds(outputs, |t| t.array().clone())?;
-            walk(seeds, options.retain_graph, 0, &mut found).map(|_| vec![])
+            walk(seeds, options.retain_graph, 0, &mut found).map(drop)
         }
     })?;
     Ok(found)
