@@ -1,9 +1,9 @@
 //! Storage floats: what memory holds in few bits and is computed in f32.
 //!
-//! A load is exact, a store rounds once, to nearest even. The list [`storage_floats!`] is the only
+//! A load is exact, a store rounds once, to nearest even. The list `storage_floats!` is the only
 //! one of its kind: a row there is a variant of [`DType`](crate::DType) and of
 //! [`HostData`](crate::HostData), a Rust type with [`Storage`], and an element type of kernels.
-//! Elsewhere [`storage!`] stands for all of them in a pattern, [`match_storage!`] in an arm.
+//! Elsewhere `storage!` stands for all of them in a pattern, `match_storage!` in an arm.
 //!
 //! Rows of `half` are of 16 bits, with types and instructions of their own; those of `byte` have
 //! neither: they are converted as their [`Format`] says, by a table and by integer operations.
