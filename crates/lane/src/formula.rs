@@ -86,9 +86,6 @@ pub trait Map<const N: usize>: Copy + Debug + Send + Sync + 'static {
     const SAVES: Saves = Saves::INPUTS;
     /// How it is best run. It changes no result.
     const HINTS: Hints = Hints::NONE;
-    /// Does the formula look at [`Lane::BITS`]? Otherwise its operations are recorded once for
-    /// floats of both widths.
-    const BY_WIDTH: bool = false;
 
     /// Operands for which [`Map::vjp`] is `g` itself. The tape then shares `g` instead of running a
     /// kernel that copies it.
@@ -191,7 +188,6 @@ macro_rules! vjps {
         impl<M: Map<$n>, const I: usize> Map<$with_g> for VjpX<M, $n, I> {
             const NAME: &'static str = M::NAME;
             const HINTS: Hints = M::HINTS;
-            const BY_WIDTH: bool = M::BY_WIDTH;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, g]: [L; $with_g]) -> L {
                 let y = if M::SAVES.outputs { self.0.lane([$($x),*]) } else { L::lit(f64::NAN) };
@@ -201,7 +197,6 @@ macro_rules! vjps {
         impl<M: Map<$n>, const I: usize> Map<$with_yg> for VjpXY<M, $n, I> {
             const NAME: &'static str = M::NAME;
             const HINTS: Hints = M::HINTS;
-            const BY_WIDTH: bool = M::BY_WIDTH;
             #[inline(always)]
             fn lane<L: Lane>(&self, [$($x),*, y, g]: [L; $with_yg]) -> L {
                 self.0.vjp(I, [$($x),*], y, g)

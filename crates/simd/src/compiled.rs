@@ -17,7 +17,7 @@ use elinvar_core::Element;
 use elinvar_lane::formula::{Hints, IntMap, Map, Out, Saves, VjpG, VjpX, VjpXY, VjpY};
 use elinvar_lane::int::Int;
 use elinvar_lane::lane::Lane;
-use elinvar_lane::recorded::{Expression, IntExpression};
+use elinvar_lane::recorded::{Expression, IntExpression, Recorded, RecordedInt};
 use std::any::TypeId;
 use std::fmt::Debug;
 
@@ -86,14 +86,14 @@ pub trait MapObject: BlockFormula<f32> + BlockFormula<f64> + Debug {
     fn plain_f32(&self, x: &[&[f32]], y: &mut [f32]);
     /// The definition, in f64.
     fn plain_f64(&self, x: &[&[f64]], y: &mut [f64]);
-    /// The operations, for floats of `bits`: 32 or 64.
-    fn record(&self, bits: u32) -> Expression;
+    /// The formula on recorded numbers.
+    fn recorded(&self, x: &[Recorded]) -> Recorded;
     /// The gradient by operand `i`, if what `saves` says is kept.
     fn gradient(&self, i: usize, saves: Saves) -> Gradient;
-    /// The operations of the gradient by operand `i`: of all operands, the result and g. What of
+    /// The gradient by operand `i` on recorded numbers: of all operands, the result and g. What of
     /// these the formula does not read may be anything; the result is computed anew from the
     /// operands unless `has_output`.
-    fn record_gradient(&self, i: usize, has_output: bool, bits: u32) -> Expression;
+    fn recorded_gradient(&self, i: usize, has_output: bool, x: &[Recorded]) -> Recorded;
 }
 
 /// An elementwise formula on integers and bool as an object.
@@ -114,8 +114,26 @@ pub trait IntMapObject:
     fn plain_u8(&self, x: &[&[u8]], y: &mut [u8]);
     /// The definition, on bool.
     fn plain_bool(&self, x: &[&[bool]], y: &mut [bool]);
+    /// The formula on recorded numbers.
+    fn recorded(&self, x: &[RecordedInt]) -> RecordedInt;
+}
+
+impl dyn MapObject + '_ {
+    /// The operations, for floats of `bits`: 32 or 64.
+    pub fn record(&self, bits: u32) -> Expression {
+        Expression::record_one(bits, self.arity(), &|x| self.recorded(x))
+    }
+    /// The operations of the gradient by operand `i`. See [`MapObject::recorded_gradient`].
+    pub fn record_gradient(&self, i: usize, has_output: bool, bits: u32) -> Expression {
+        Expression::record_one(bits, self.arity() + 2, &|x| self.recorded_gradient(i, has_output, x))
+    }
+}
+
+impl dyn IntMapObject + '_ {
     /// The operations.
-    fn record(&self) -> IntExpression;
+    pub fn record(&self) -> IntExpression {
+        IntExpression::record_one(self.arity(), &|x| self.recorded(x))
+    }
 }
 
 macro_rules! told_by_info {
@@ -226,16 +244,15 @@ fn plain_int<T: Int, M: IntMap<N>, const N: usize>(m: &M, x: &[&[T]], y: &mut [T
     each_element(&|x| m.int(x), x, y);
 }
 
-fn record<M: Map<N>, const N: usize>(m: &M, bits: u32) -> Expression {
-    if const { M::BY_WIDTH } && bits == 32 {
-        return Expression::record::<32>(N, |x| vec![m.lane(std::array::from_fn(|i| x[i]))]);
-    }
-    Expression::record::<64>(N, |x| vec![m.lane(std::array::from_fn(|i| x[i]))]).of_width(bits)
+/// The first operands.
+#[inline(always)]
+pub(crate) fn first<T: Copy, const N: usize>(x: &[T]) -> [T; N] {
+    *x.first_chunk().expect("a formula gets all its operands")
 }
 
 /// The gradient of formula `m`, over (operands.., result, g).
 fn vjp<L: Lane, M: Map<N>, const N: usize>(m: &M, i: usize, has_output: bool, all: &[L]) -> L {
-    let x: [L; N] = std::array::from_fn(|k| all[k]);
+    let x: [L; N] = first(all);
     let y = match (has_output, M::SAVES.outputs) {
         (true, _) => all[N],
         (false, true) => m.lane(x),
@@ -286,8 +303,8 @@ macro_rules! map_object {
         fn plain_f64(&self, x: &[&[f64]], y: &mut [f64]) {
             plain::<f64, $m, $n>(&self.0, x, y);
         }
-        fn record(&self, bits: u32) -> Expression {
-            record::<$m, $n>(&self.0, bits)
+        fn recorded(&self, x: &[Recorded]) -> Recorded {
+            self.0.lane(first(x))
         }
     };
 }
@@ -297,7 +314,7 @@ impl<M: Map<N>, const N: usize> MapObject for Compiled<M, N, false> {
     fn gradient(&self, _: usize, _: Saves) -> Gradient {
         unreachable!("{}: a gradient's formula is asked for no gradient", M::NAME)
     }
-    fn record_gradient(&self, _: usize, _: bool, _: u32) -> Expression {
+    fn recorded_gradient(&self, _: usize, _: bool, _: &[Recorded]) -> Recorded {
         unreachable!("{}: a gradient's formula is asked for no gradient", M::NAME)
     }
 }
@@ -312,11 +329,8 @@ macro_rules! with_gradient {
                     _ => unreachable!("{}: a formula of {} operands", M::NAME, $n),
                 }
             }
-            fn record_gradient(&self, i: usize, has_output: bool, bits: u32) -> Expression {
-                if const { M::BY_WIDTH } && bits == 32 {
-                    return Expression::record::<32>($n + 2, |x| vec![vjp(&self.0, i, has_output, x)]);
-                }
-                Expression::record::<64>($n + 2, |x| vec![vjp(&self.0, i, has_output, x)]).of_width(bits)
+            fn recorded_gradient(&self, i: usize, has_output: bool, x: &[Recorded]) -> Recorded {
+                vjp(&self.0, i, has_output, x)
             }
         }
     )*};
@@ -376,7 +390,7 @@ macro_rules! without_gradient {
             fn gradient(&self, _: usize, _: Saves) -> Gradient {
                 unreachable!("{}: no op is a formula of {} operands", M::NAME, $n)
             }
-            fn record_gradient(&self, _: usize, _: bool, _: u32) -> Expression {
+            fn recorded_gradient(&self, _: usize, _: bool, _: &[Recorded]) -> Recorded {
                 unreachable!("{}: no op is a formula of {} operands", M::NAME, $n)
             }
         }
@@ -422,8 +436,8 @@ impl<M: IntMap<N>, const N: usize> IntMapObject for Compiled<M, N> {
     fn plain_bool(&self, x: &[&[bool]], y: &mut [bool]) {
         plain_int::<bool, M, N>(&self.0, x, y);
     }
-    fn record(&self) -> IntExpression {
-        IntExpression::record(N, |x| vec![self.0.int(std::array::from_fn(|i| x[i]))])
+    fn recorded(&self, x: &[RecordedInt]) -> RecordedInt {
+        self.0.int(first(x))
     }
 }
 

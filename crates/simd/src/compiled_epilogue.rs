@@ -1,12 +1,12 @@
 //! Epilogues of products as objects: compiled once, in the crate that defines them, for the reasons
 //! of [`crate::compiled`].
 
-use crate::compiled::{Compiled, FormulaKey};
+use crate::compiled::{Compiled, FormulaKey, first};
 use crate::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
 use crate::isa::Isa;
 use elinvar_lane::formula::{AddBias, Epilogue};
 use elinvar_lane::lane::Lane;
-use elinvar_lane::recorded::Expression;
+use elinvar_lane::recorded::{Expression, Recorded};
 use std::fmt::Debug;
 
 /// The loop of an epilogue over contiguous elements of one type.
@@ -28,8 +28,15 @@ pub trait EpilogueObject: EpilogueRow<f32> + EpilogueRow<f64> + Debug {
     fn arity(&self) -> usize;
     /// What tells it from others.
     fn key(&self) -> FormulaKey;
+    /// The epilogue on recorded numbers: the sum, then the operands.
+    fn recorded(&self, x: &[Recorded]) -> Recorded;
+}
+
+impl dyn EpilogueObject + '_ {
     /// The operations, of (sum, operands..), for floats of `bits`: 32 or 64.
-    fn record(&self, bits: u32) -> Expression;
+    pub fn record(&self, bits: u32) -> Expression {
+        Expression::record_one(bits, self.arity() + 1, &|x| self.recorded(x))
+    }
 }
 
 /// An epilogue that is compiled where [`compile_epilogue!`](crate::compile_epilogue) names it.
@@ -149,15 +156,8 @@ impl<E: Epilogue<N>, const N: usize> EpilogueObject for Compiled<E, N> {
     fn key(&self) -> FormulaKey {
         FormulaKey::of(&self.0)
     }
-    fn record(&self, bits: u32) -> Expression {
-        match bits {
-            32 => Expression::record::<32>(N + 1, |x| {
-                vec![self.0.lane(x[0], std::array::from_fn(|i| x[i + 1]))]
-            }),
-            _ => Expression::record::<64>(N + 1, |x| {
-                vec![self.0.lane(x[0], std::array::from_fn(|i| x[i + 1]))]
-            }),
-        }
+    fn recorded(&self, x: &[Recorded]) -> Recorded {
+        self.0.lane(x[0], first(&x[1..]))
     }
 }
 

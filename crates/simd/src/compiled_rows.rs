@@ -1,12 +1,12 @@
 //! Row-wise formulas as objects: compiled once, in the crate that defines them, for the reasons of
 //! [`crate::compiled`].
 
-use crate::compiled::{Compiled, FormulaKey};
+use crate::compiled::{Compiled, FormulaKey, first};
 use crate::dispatch::SimdFloat;
 use crate::row_loop::{self, ColumnLoops, RowLoops};
 use elinvar_lane::formula::{Columns, Fold, RowFormula, RowOut, STATS, Saves};
 use elinvar_lane::lane::Lane;
-use elinvar_lane::recorded::Expression;
+use elinvar_lane::recorded::{Expression, Recorded};
 use std::fmt::Debug;
 
 /// The definition of a row-wise formula's parts, in numbers of one type. `s` are a row's
@@ -42,17 +42,52 @@ pub trait RowObject: RowLoops<f32> + RowLoops<f64> + PlainRows<f32> + PlainRows<
     fn key(&self) -> FormulaKey;
     /// The same formula, owned.
     fn boxed(&self) -> Box<dyn RowObject>;
+    /// The term of statistic `k` on recorded numbers.
+    fn recorded_term(&self, k: usize, x: &[Recorded], s: [Recorded; STATS], n: Recorded) -> Recorded;
+    /// Statistic `k` from its fold on recorded numbers.
+    fn recorded_finish(&self, k: usize, folded: Recorded, s: [Recorded; STATS], n: Recorded) -> Recorded;
+    /// The result at an element, or for a row (then the operands may be anything), on recorded
+    /// numbers.
+    fn recorded_out(&self, x: &[Recorded], s: [Recorded; STATS], n: Recorded) -> Recorded;
+    /// The result from the last statistic's term on recorded numbers, if
+    /// [`RowObject::has_out_of_term`].
+    fn recorded_out_of_term(&self, term: Recorded, s: [Recorded; STATS], n: Recorded) -> Recorded;
+    /// Is the result a formula of the last statistic's term ([`RowFormula::KEEPS`])?
+    fn has_out_of_term(&self) -> bool;
+}
+
+/// Records a formula of `operands` numbers, the statistics and the length.
+fn record(
+    bits: u32,
+    operands: usize,
+    formula: &dyn Fn(&[Recorded], [Recorded; STATS], Recorded) -> Recorded,
+) -> Expression {
+    Expression::record_one(bits, operands + STATS + 1, &|all| {
+        let (x, rest) = all.split_at(operands);
+        formula(x, first(rest), rest[STATS])
+    })
+}
+
+impl dyn RowObject + '_ {
     /// The operations of the term of statistic `k`, for floats of `bits`: 32 or 64; of (operands..,
     /// statistics.., n).
-    fn record_term(&self, k: usize, bits: u32) -> Expression;
+    pub fn record_term(&self, k: usize, bits: u32) -> Expression {
+        record(bits, self.arity(), &|x, s, n| self.recorded_term(k, x, s, n))
+    }
     /// Those of statistic `k`, of (fold, statistics.., n).
-    fn record_finish(&self, k: usize, bits: u32) -> Expression;
+    pub fn record_finish(&self, k: usize, bits: u32) -> Expression {
+        record(bits, 1, &|x, s, n| self.recorded_finish(k, x[0], s, n))
+    }
     /// Those of the result at an element, or for a row (then the operands may be anything), of
     /// (operands.., statistics.., n).
-    fn record_out(&self, bits: u32) -> Expression;
+    pub fn record_out(&self, bits: u32) -> Expression {
+        record(bits, self.arity(), &|x, s, n| self.recorded_out(x, s, n))
+    }
     /// Those of the result from the last statistic's term, of (term, statistics.., n), if it keeps
     /// these.
-    fn record_out_of_term(&self, bits: u32) -> Option<Expression>;
+    pub fn record_out_of_term(&self, bits: u32) -> Option<Expression> {
+        self.has_out_of_term().then(|| record(bits, 1, &|x, s, n| self.recorded_out_of_term(x[0], s, n)))
+    }
 }
 
 /// A row-wise formula with sums over the rows as an object.
@@ -123,25 +158,6 @@ impl<T: Lane<Mask = bool>, R: RowFormula<N>, const N: usize> PlainRows<T> for Co
     }
 }
 
-/// Records a formula of `$x` numbers, the statistics `$s` and the length `$n`.
-macro_rules! record {
-    ($bits:expr, $operands:expr, |$x:ident, $s:ident, $n:ident| $body:expr) => {{
-        macro_rules! with {
-            ($width:literal) => {
-                Expression::record::<$width>($operands + STATS + 1, |all| {
-                    let ($x, rest) = all.split_at($operands);
-                    let ($s, $n) = (std::array::from_fn::<_, STATS, _>(|i| rest[i]), rest[STATS]);
-                    vec![$body]
-                })
-            };
-        }
-        match $bits {
-            32 => with!(32),
-            _ => with!(64),
-        }
-    }};
-}
-
 impl<R: RowFormula<N>, const N: usize> RowObject for Compiled<R, N> {
     fn name(&self) -> &'static str {
         R::NAME
@@ -170,17 +186,20 @@ impl<R: RowFormula<N>, const N: usize> RowObject for Compiled<R, N> {
     fn boxed(&self) -> Box<dyn RowObject> {
         Box::new(*self)
     }
-    fn record_term(&self, k: usize, bits: u32) -> Expression {
-        record!(bits, N, |x, s, n| self.0.term(k, std::array::from_fn(|i| x[i]), s, n))
+    fn recorded_term(&self, k: usize, x: &[Recorded], s: [Recorded; STATS], n: Recorded) -> Recorded {
+        self.0.term(k, first(x), s, n)
     }
-    fn record_finish(&self, k: usize, bits: u32) -> Expression {
-        record!(bits, 1, |x, s, n| self.0.finish(k, x[0], s, n))
+    fn recorded_finish(&self, k: usize, folded: Recorded, s: [Recorded; STATS], n: Recorded) -> Recorded {
+        self.0.finish(k, folded, s, n)
     }
-    fn record_out(&self, bits: u32) -> Expression {
-        record!(bits, N, |x, s, n| self.0.out(std::array::from_fn(|i| x[i]), s, n))
+    fn recorded_out(&self, x: &[Recorded], s: [Recorded; STATS], n: Recorded) -> Recorded {
+        self.0.out(first(x), s, n)
     }
-    fn record_out_of_term(&self, bits: u32) -> Option<Expression> {
-        R::KEEPS.then(|| record!(bits, 1, |x, s, n| self.0.out_of_term(x[0], s, n)))
+    fn recorded_out_of_term(&self, term: Recorded, s: [Recorded; STATS], n: Recorded) -> Recorded {
+        self.0.out_of_term(term, s, n)
+    }
+    fn has_out_of_term(&self) -> bool {
+        R::KEEPS
     }
 }
 

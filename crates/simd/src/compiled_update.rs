@@ -1,13 +1,13 @@
 //! Updates in place (optimiser steps) as objects: compiled once, in the crate that defines them,
 //! for the reasons of [`crate::compiled`].
 
-use crate::compiled::FormulaKey;
+use crate::compiled::{FormulaKey, first};
 use crate::dispatch::{LaneKernel, ReduceLanes, SimdFloat, SimdLanes, run_lanes};
 use crate::isa::Isa;
 use crate::scalar_lane::ScalarLane;
 use elinvar_lane::formula::Update;
 use elinvar_lane::lane::Lane;
-use elinvar_lane::recorded::Expression;
+use elinvar_lane::recorded::{Expression, Recorded};
 use std::fmt::Debug;
 
 /// The loops of an update over contiguous elements of one type, all of one length.
@@ -31,9 +31,17 @@ pub trait UpdateObject: UpdateLoops<f32> + UpdateLoops<f64> + Debug {
     fn reads(&self) -> usize;
     /// What tells it from others.
     fn key(&self) -> FormulaKey;
+    /// The update on recorded numbers: from (operands that change.., operands that are read..) to
+    /// the new values of the former.
+    fn recorded(&self, x: &[Recorded]) -> Vec<Recorded>;
+}
+
+impl dyn UpdateObject + '_ {
     /// The operations, from (operands that change.., operands that are read..) to the new values
     /// of the former, for floats of `bits`: 32 or 64.
-    fn record(&self, bits: u32) -> Expression;
+    pub fn record(&self, bits: u32) -> Expression {
+        Expression::record(bits, self.changes() + self.reads(), &|x| self.recorded(x))
+    }
 }
 
 /// An update of `M` operands by `R` together with its compiled code.
@@ -232,16 +240,9 @@ impl<U: Update<M, R>, const M: usize, const R: usize> UpdateObject for Updating<
     fn key(&self) -> FormulaKey {
         FormulaKey::of(&self.0)
     }
-    fn record(&self, bits: u32) -> Expression {
+    fn recorded(&self, x: &[Recorded]) -> Vec<Recorded> {
         const { assert!(M > 0, "an update changes something") };
-        match bits {
-            32 => Expression::record::<32>(M + R, |x| {
-                self.0.lane(std::array::from_fn(|i| x[i]), std::array::from_fn(|i| x[M + i])).to_vec()
-            }),
-            _ => Expression::record::<64>(M + R, |x| {
-                self.0.lane(std::array::from_fn(|i| x[i]), std::array::from_fn(|i| x[M + i])).to_vec()
-            }),
-        }
+        self.0.lane(first(x), first(&x[M..])).to_vec()
     }
 }
 

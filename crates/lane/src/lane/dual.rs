@@ -110,6 +110,10 @@ impl<L: Lane> Lane for Dual<L> {
     const BITS: u32 = L::BITS;
 
     #[inline(always)]
+    fn bits() -> u32 {
+        L::bits()
+    }
+    #[inline(always)]
     fn lit(v: f64) -> Self {
         Self::constant(L::lit(v))
     }

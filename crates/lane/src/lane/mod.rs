@@ -72,6 +72,11 @@ pub trait Lane:
     /// Width of the float: 32 or 64. Selects the coefficients of a formula.
     const BITS: u32;
 
+    /// [`Lane::BITS`], for formulas of ops, which may be recorded for any width.
+    #[inline(always)]
+    fn bits() -> u32 {
+        Self::BITS
+    }
     /// The constant `v`, rounded to the lane's type.
     fn lit(v: f64) -> Self;
     /// `self * b + c` with one rounding.

@@ -130,22 +130,26 @@ thread_local! {
 }
 const SLOT: &Slot<Node> = &RECORDER;
 
-fn push_float<const W: u32>(node: Node) -> Recorded<W> {
-    Recorded(super::push(SLOT, |r| r.float(node)))
+// Never inlined: there are thousands of calls, and what they do is the same.
+#[inline(never)]
+fn push_float(node: Node) -> Recorded {
+    Recorded(super::with_recorder(SLOT, |r| r.float(node)))
 }
+#[inline(never)]
 fn push_int(node: Node) -> RecordedBits {
-    RecordedBits(super::push(SLOT, |r| r.int(node)))
+    RecordedBits(super::with_recorder(SLOT, |r| r.int(node)))
 }
+#[inline(never)]
 fn push_mask(node: Node) -> RecordedMask {
-    RecordedMask(super::push(SLOT, |r| r.mask(node)))
+    RecordedMask(super::with_recorder(SLOT, |r| r.mask(node)))
 }
 fn push_mask_node(node: MaskNode) -> MaskId {
     push_mask(Node::Mask(node)).0
 }
 
-/// A float of `W` bits whose operations are recorded.
+/// A float of any width whose operations are recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct Recorded<const W: u32>(FloatId);
+pub struct Recorded(FloatId);
 
 /// The integer as wide as a recorded float: its bit pattern, or a whole number.
 #[derive(Clone, Copy, Debug)]
@@ -157,22 +161,22 @@ recorded_mask! {
 }
 
 impl Unary {
-    fn record<const W: u32>(self, x: Recorded<W>) -> Recorded<W> {
+    fn record(self, x: Recorded) -> Recorded {
         push_float(Node::Unary(self, x.0))
     }
 }
 impl Binary {
-    fn record<const W: u32>(self, x: Recorded<W>, y: Recorded<W>) -> Recorded<W> {
+    fn record(self, x: Recorded, y: Recorded) -> Recorded {
         push_float(Node::Binary(self, x.0, y.0))
     }
 }
 impl Test {
-    fn record<const W: u32>(self, x: Recorded<W>) -> RecordedMask {
+    fn record(self, x: Recorded) -> RecordedMask {
         push_mask(Node::Test(self, x.0))
     }
 }
 impl Compare {
-    fn record<const W: u32>(self, x: Recorded<W>, y: Recorded<W>) -> RecordedMask {
+    fn record(self, x: Recorded, y: Recorded) -> RecordedMask {
         push_mask(Node::Compare(self, x.0, y.0))
     }
 }
@@ -194,7 +198,7 @@ impl IntCompare {
 
 macro_rules! operator {
     ($($trait:ident $method:ident $variant:ident;)*) => {$(
-        impl<const W: u32> $trait for Recorded<W> {
+        impl $trait for Recorded {
             type Output = Self;
             fn $method(self, o: Self) -> Self {
                 Binary::$variant.record(self, o)
@@ -216,7 +220,7 @@ macro_rules! int_operator {
 }
 int_operator! { Add add Add; Sub sub Sub; Mul mul Mul; BitAnd bitand And; BitOr bitor Or; BitXor bitxor Xor; }
 
-impl<const W: u32> Neg for Recorded<W> {
+impl Neg for Recorded {
     type Output = Self;
     fn neg(self) -> Self {
         Unary::Neg.record(self)
@@ -230,11 +234,15 @@ impl Not for RecordedBits {
     }
 }
 
-impl<const W: u32> Lane for Recorded<W> {
+impl Lane for Recorded {
     type Mask = RecordedMask;
     type Int = RecordedBits;
-    const BITS: u32 = W;
+    const BITS: u32 =
+        panic!("a formula asks for its width by Lane::bits(), so that it is compiled once for recording");
 
+    fn bits() -> u32 {
+        super::with_recorder(SLOT, |r| r.bits)
+    }
     fn lit(v: f64) -> Self {
         push_float(Node::Literal(Literal(v)))
     }
@@ -291,39 +299,31 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// What `formula` does with `inputs` operands of `W` bits, 32 or 64.
-    pub fn record<const W: u32>(
-        inputs: usize,
-        formula: impl FnOnce(&[Recorded<W>]) -> Vec<Recorded<W>>,
-    ) -> Expression {
-        let (recording, operands) = Self::start::<W>(inputs);
+    /// What `formula` does with `inputs` operands of `bits` bits, 32 or 64.
+    // Formulas are objects here, so that only they are compiled for each formula.
+    pub fn record(bits: u32, inputs: usize, formula: &dyn Fn(&[Recorded]) -> Vec<Recorded>) -> Expression {
+        let (recording, operands) = Self::start(bits, inputs);
         Self::finish(recording, &operands, &formula(&operands))
     }
-    // Separate from the formula, so that it is compiled once for each width.
-    fn start<const W: u32>(inputs: usize) -> (Restore<Node>, Vec<Recorded<W>>) {
-        const { assert!(W == 32 || W == 64, "a float has 32 or 64 bits") };
+    /// The same for a formula with one result.
+    pub fn record_one(bits: u32, inputs: usize, formula: &dyn Fn(&[Recorded]) -> Recorded) -> Expression {
+        let (recording, operands) = Self::start(bits, inputs);
+        Self::finish(recording, &operands, &[formula(&operands)])
+    }
+    fn start(bits: u32, inputs: usize) -> (Restore<Node>, Vec<Recorded>) {
+        assert!(bits == 32 || bits == 64, "a float has 32 or 64 bits");
         let inputs = u32::try_from(inputs).expect("operands of a formula are few");
-        let recording = Restore::start(SLOT, Recorder::with_floats(inputs));
+        let recording = Restore::start(SLOT, Recorder::with_floats(bits, inputs));
         (recording, (0..inputs).map(|i| Recorded(FloatId(i))).collect())
     }
-    fn finish<const W: u32>(
-        recording: Restore<Node>,
-        operands: &[Recorded<W>],
-        results: &[Recorded<W>],
-    ) -> Expression {
-        let Recorder { mut nodes, floats, ints, masks } = recording.finish();
+    fn finish(recording: Restore<Node>, operands: &[Recorded], results: &[Recorded]) -> Expression {
+        let Recorder { mut nodes, bits, floats, ints, masks } = recording.finish();
         nodes.shrink_to_fit();
         assert!(results.iter().all(|x| x.0.0 < floats), "a result comes from another recording");
         let outputs = results.iter().map(|x| x.0).collect();
-        Expression { bits: W, inputs: operands.len() as u32, ints, masks, nodes, outputs }
+        Expression { bits, inputs: operands.len() as u32, ints, masks, nodes, outputs }
     }
 
-    /// The same for floats of another width: for a formula that does not look at [`Lane::BITS`].
-    #[must_use]
-    pub fn of_width(self, bits: u32) -> Expression {
-        assert!(bits == 32 || bits == 64, "a float has 32 or 64 bits");
-        Expression { bits, ..self }
-    }
     /// Width of the floats: 32 or 64.
     pub fn bits(&self) -> u32 {
         self.bits

@@ -50,11 +50,14 @@ thread_local! {
 }
 const SLOT: &Slot<Node> = &RECORDER;
 
+// Never inlined: there are thousands of calls, and what they do is the same.
+#[inline(never)]
 fn push_int(node: Node) -> RecordedInt {
-    RecordedInt(super::push(SLOT, |r| r.int(node)))
+    RecordedInt(super::with_recorder(SLOT, |r| r.int(node)))
 }
+#[inline(never)]
 fn push_mask(node: Node) -> RecordedIntMask {
-    RecordedIntMask(super::push(SLOT, |r| r.mask(node)))
+    RecordedIntMask(super::with_recorder(SLOT, |r| r.mask(node)))
 }
 fn push_mask_node(node: MaskNode) -> MaskId {
     push_mask(Node::Mask(node)).0
@@ -116,9 +119,15 @@ pub struct IntExpression {
 
 impl IntExpression {
     /// What `formula` does with `inputs` operands.
-    pub fn record(inputs: usize, formula: impl FnOnce(&[RecordedInt]) -> Vec<RecordedInt>) -> IntExpression {
+    // Formulas are objects here, so that only they are compiled for each formula.
+    pub fn record(inputs: usize, formula: &dyn Fn(&[RecordedInt]) -> Vec<RecordedInt>) -> IntExpression {
         let (recording, operands) = Self::start(inputs);
         Self::finish(recording, &operands, &formula(&operands))
+    }
+    /// The same for a formula with one result.
+    pub fn record_one(inputs: usize, formula: &dyn Fn(&[RecordedInt]) -> RecordedInt) -> IntExpression {
+        let (recording, operands) = Self::start(inputs);
+        Self::finish(recording, &operands, &[formula(&operands)])
     }
     fn start(inputs: usize) -> (Restore<Node>, Vec<RecordedInt>) {
         let inputs = u32::try_from(inputs).expect("operands of a formula are few");
@@ -126,7 +135,7 @@ impl IntExpression {
         (recording, (0..inputs).map(|i| RecordedInt(IntId(i))).collect())
     }
     fn finish(recording: Restore<Node>, operands: &[RecordedInt], results: &[RecordedInt]) -> IntExpression {
-        let Recorder { mut nodes, floats: _, ints, masks } = recording.finish();
+        let Recorder { mut nodes, bits: _, floats: _, ints, masks } = recording.finish();
         nodes.shrink_to_fit();
         assert!(results.iter().all(|x| x.0.0 < ints), "a result comes from another recording");
         let outputs = results.iter().map(|x| x.0).collect();

@@ -11,12 +11,12 @@
 //! reading that overrides one receives the call as from the formula itself, and results are the
 //! same to the last bit. Nothing is folded, shared or removed.
 //!
-//! How it can be wrong: a formula that depends on more than its width ([`Lane::BITS`]) and its own
+//! How it can be wrong: a formula that depends on more than its width ([`Lane::bits`]) and its own
 //! attributes. [`Lane::SCALES`], [`Lane::scaled`] and [`Lane::are_moderate`] are hints to the
 //! elementary functions, whose calls are nodes; a recording answers them as the defaults do. And a
 //! provided method that is added to a trait but not to the recording is replayed as its parts.
 //!
-//! [`Lane::BITS`]: crate::lane::Lane::BITS
+//! [`Lane::bits`]: crate::lane::Lane::bits
 //! [`Lane::SCALES`]: crate::lane::Lane::SCALES
 //! [`Lane::scaled`]: crate::lane::Lane::scaled
 //! [`Lane::are_moderate`]: crate::lane::Lane::are_moderate
@@ -143,17 +143,19 @@ impl MaskNode {
 #[derive(Debug)]
 struct Recorder<N> {
     nodes: Vec<N>,
+    /// Width of the floats.
+    bits: u32,
     floats: u32,
     ints: u32,
     masks: u32,
 }
 
 impl<N> Recorder<N> {
-    fn with_floats(floats: u32) -> Self {
-        Recorder { nodes: Vec::new(), floats, ints: 0, masks: 0 }
+    fn with_floats(bits: u32, floats: u32) -> Self {
+        Recorder { nodes: Vec::new(), bits, floats, ints: 0, masks: 0 }
     }
     fn with_ints(ints: u32) -> Self {
-        Recorder { nodes: Vec::new(), floats: 0, ints, masks: 0 }
+        Recorder { nodes: Vec::new(), bits: 0, floats: 0, ints, masks: 0 }
     }
     fn float(&mut self, node: N) -> FloatId {
         self.nodes.push(node);
@@ -197,9 +199,9 @@ impl<N> Drop for Restore<N> {
     }
 }
 
-/// The recorder of this thread adds a node.
-fn push<N, Id>(slot: &'static Slot<N>, add: impl FnOnce(&mut Recorder<N>) -> Id) -> Id {
-    slot.with_borrow_mut(|r| add(r.as_mut().expect("recorded numbers are used only while recording")))
+/// Runs `f` on the recorder of this thread.
+fn with_recorder<N, T>(slot: &'static Slot<N>, f: impl FnOnce(&mut Recorder<N>) -> T) -> T {
+    slot.with_borrow_mut(|r| f(r.as_mut().expect("recorded numbers are used only while recording")))
 }
 
 #[cfg(test)]

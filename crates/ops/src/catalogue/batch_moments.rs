@@ -75,7 +75,6 @@ struct SpreadOf {
 
 impl Map<1> for SpreadOf {
     const NAME: &'static str = "batch_norm";
-    const BY_WIDTH: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [squares]: [L; 1]) -> L {
         inverse_root(squares, L::lit(self.n), self.eps)
@@ -92,7 +91,6 @@ struct VarianceOf {
 
 impl Map<1> for VarianceOf {
     const NAME: &'static str = "batch_norm";
-    const BY_WIDTH: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [squares]: [L; 1]) -> L {
         let back = grow::<L>(self.eps);

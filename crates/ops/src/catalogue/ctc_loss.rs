@@ -37,7 +37,7 @@ fn log_sum<L: Lane>([a, b, c]: [L; 3]) -> (L, L::Mask) {
 /// least normal number.
 #[inline(always)]
 fn share<L: Lane>(x: L, y: L, none: L::Mask) -> L {
-    let (zero, least) = (L::lit(0.0), L::lit(if L::BITS == 32 { -87.0 } else { -708.0 }));
+    let (zero, least) = (L::lit(0.0), L::lit(if L::bits() == 32 { -87.0 } else { -708.0 }));
     let log = L::select(none, zero, x) - L::select(none, zero, y);
     L::select(log.lt(least), zero, log.at_least(least).exp())
 }
@@ -49,7 +49,6 @@ struct Reach;
 
 impl Map<4> for Reach {
     const NAME: &'static str = "ctc_loss";
-    const BY_WIDTH: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [a, b, c, may]: [L; 4]) -> L {
         log_sum([a, b, L::select(may.eq(L::lit(0.0)), L::lit(f64::NEG_INFINITY), c)]).0
@@ -64,7 +63,6 @@ struct Back;
 
 impl Map<5> for Back {
     const NAME: &'static str = "ctc_loss";
-    const BY_WIDTH: bool = true;
     #[inline(always)]
     fn lane<L: Lane>(&self, [sum, x, y, g, may]: [L; 5]) -> L {
         let (zero, none) = (L::lit(0.0), y.eq(L::lit(f64::NEG_INFINITY)));

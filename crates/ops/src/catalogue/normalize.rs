@@ -58,13 +58,13 @@ fn exponent(eps: f64, bits: u32) -> i32 {
 /// The factor of numbers before they are squared.
 #[inline(always)]
 pub(super) fn shrink<L: Lane>(eps: f64) -> L {
-    L::lit(exact_power(-exponent(eps, L::BITS)))
+    L::lit(exact_power(-exponent(eps, L::bits())))
 }
 
 /// The inverse of [`shrink`]. (That of its square may be infinite.)
 #[inline(always)]
 pub(super) fn grow<L: Lane>(eps: f64) -> L {
-    L::lit(exact_power(exponent(eps, L::BITS)))
+    L::lit(exact_power(exponent(eps, L::bits())))
 }
 
 /// [`shrink`] and [`grow`] as numbers beside tensors of this dtype.

@@ -23,7 +23,7 @@ pub struct Std {
 fn level<L: Lane>(largest: L) -> L {
     // Of f32, numbers from 2^40 to 2^128 become 2^-40 to 2^48, and those from 2^-149 to 2^-40
     // become 2^-69 to 2^40.
-    let (bound, power) = if L::BITS == 32 { (40, 80) } else { (300, 600) };
+    let (bound, power) = if L::bits() == 32 { (40, 80) } else { (300, 600) };
     let is_small = largest.lt(L::lit(exact_power(-bound))) & largest.gt(L::lit(0.0));
     let up = L::select(is_small, L::lit(exact_power(power)), L::lit(1.0));
     L::select(largest.gt(L::lit(exact_power(bound))), L::lit(exact_power(-power)), up)
